@@ -1,0 +1,121 @@
+// Views of the caller's memory: pointer, shape, stride, element type and device. Nothing here owns or copies.
+#pragma once
+#include <cstdint>
+#include <span>
+#include <string>
+#include <type_traits>
+
+namespace monge {
+
+enum class DataType { float32, float64 };
+enum class DeviceType { cpu, cuda };
+
+/// Where memory lies and work runs. `index` counts CUDA devices; it is 0 on the CPU.
+struct Device {
+  DeviceType type = DeviceType::cpu;
+  int index = 0;
+  friend bool operator==(Device, Device) = default;
+};
+
+/// "cpu" or "cuda:0".
+std::string to_string(Device device);
+
+namespace detail {
+
+template <class T>
+concept Real = std::is_same_v<T, float> || std::is_same_v<T, double>;
+
+template <class T>
+inline constexpr DataType data_type = std::is_same_v<T, float> ? DataType::float32 : DataType::float64;
+
+/// Shared by the read-only (Void = void const) and the writable (Void = void) views.
+template <class Void>
+class BasicVectorView {
+  template <class T>
+  using Element = std::conditional_t<std::is_const_v<Void>, T const, T>;
+
+ public:
+  BasicVectorView() = default;  ///< Empty: "not given".
+  BasicVectorView(Element<float>* data, std::int64_t size, std::int64_t stride = 1, Device device = {})
+      : data_(data), size_(size), stride_(stride), type_(DataType::float32), device_(device) {}
+  BasicVectorView(Element<double>* data, std::int64_t size, std::int64_t stride = 1, Device device = {})
+      : data_(data), size_(size), stride_(stride), type_(DataType::float64), device_(device) {}
+  /// Any contiguous range of float or double in host memory: std::vector, std::array, std::span.
+  template <class Range>
+  requires requires(Range& range) {
+    std::span(range);
+  } && Real<std::remove_cv_t<typename decltype(std::span(std::declval<Range&>()))::element_type>> BasicVectorView(
+      Range&& range)  // NOLINT(google-explicit-constructor): a view of what it is given
+      : BasicVectorView(std::span(range).data(), static_cast<std::int64_t>(std::span(range).size())) {
+  }
+
+  Void* data() const { return data_; }
+  std::int64_t size() const { return size_; }
+  std::int64_t stride() const { return stride_; }  ///< In elements.
+  DataType type() const { return type_; }
+  Device device() const { return device_; }
+  bool empty() const { return size_ == 0; }
+  template <Real T>
+  Element<T>* as() const {
+    return static_cast<Element<T>*>(data_);
+  }
+
+ private:
+  Void* data_ = nullptr;
+  std::int64_t size_ = 0;
+  std::int64_t stride_ = 1;
+  DataType type_ = DataType::float64;
+  Device device_;
+};
+
+/// Row-major; element (i, k) is data[i * row_stride + k].
+template <class Void>
+class BasicMatrixView {
+  template <class T>
+  using Element = std::conditional_t<std::is_const_v<Void>, T const, T>;
+
+ public:
+  BasicMatrixView() = default;
+  BasicMatrixView(Element<float>* data, std::int64_t rows, std::int64_t columns, std::int64_t row_stride = -1,
+                  Device device = {})
+      : BasicMatrixView(data, rows, columns, row_stride, DataType::float32, device) {}
+  BasicMatrixView(Element<double>* data, std::int64_t rows, std::int64_t columns, std::int64_t row_stride = -1,
+                  Device device = {})
+      : BasicMatrixView(data, rows, columns, row_stride, DataType::float64, device) {}
+
+  Void* data() const { return data_; }
+  std::int64_t rows() const { return rows_; }
+  std::int64_t columns() const { return columns_; }
+  std::int64_t row_stride() const { return row_stride_; }  ///< In elements; >= columns.
+  DataType type() const { return type_; }
+  Device device() const { return device_; }
+  template <Real T>
+  Element<T>* as() const {
+    return static_cast<Element<T>*>(data_);
+  }
+
+ private:
+  BasicMatrixView(Void* data, std::int64_t rows, std::int64_t columns, std::int64_t row_stride, DataType type,
+                  Device device)
+      : data_(data),
+        rows_(rows),
+        columns_(columns),
+        row_stride_(row_stride < 0 ? columns : row_stride),
+        type_(type),
+        device_(device) {}
+  Void* data_ = nullptr;
+  std::int64_t rows_ = 0;
+  std::int64_t columns_ = 0;
+  std::int64_t row_stride_ = 0;
+  DataType type_ = DataType::float64;
+  Device device_;
+};
+
+}  // namespace detail
+
+using VectorView = detail::BasicVectorView<void const>;   ///< Read-only.
+using MutableVectorView = detail::BasicVectorView<void>;  ///< Writable.
+using MatrixView = detail::BasicMatrixView<void const>;   ///< Read-only, row-major.
+using MutableMatrixView = detail::BasicMatrixView<void>;  ///< Writable, row-major.
+
+}  // namespace monge

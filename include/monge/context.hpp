@@ -1,0 +1,45 @@
+// Context: where work runs. One thread at a time may use a Context; different Contexts are independent.
+#pragma once
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <monge/array.hpp>
+
+namespace monge {
+
+class Backend;  // src/operators/backend.hpp
+
+class Context {
+ public:
+  /// The CPU with `threads` threads; 0 takes OpenMP's own choice (OMP_NUM_THREADS or all cores).
+  static Context cpu(int threads = 0);
+  /// CUDA device `index`. `stream` is a cudaStream_t of the caller's; null makes the context own one.
+  /// Throws unsupported when this build has no CUDA or the machine no such device.
+  static Context cuda(int index = 0, void* stream = nullptr);
+
+  Device device() const;
+  Backend& backend() const { return *backend_; }
+
+ private:
+  explicit Context(std::shared_ptr<Backend> backend) : backend_(std::move(backend)) {}
+  std::shared_ptr<Backend> backend_;
+};
+
+/// One device that this build could use or that it explains why it cannot.
+struct DeviceInfo {
+  Device device;
+  std::string name;               ///< Processor or GPU name.
+  std::string instruction_set;    ///< Chosen at run time: "AVX3", "AVX2", "sm_90", ...
+  int units = 0;                  ///< Threads (CPU) or multiprocessors (CUDA).
+  std::int64_t memory_bytes = 0;  ///< Physical memory.
+};
+
+/// The CPU first, then every CUDA device that a Context can be made for.
+std::vector<DeviceInfo> devices();
+/// Empty where CUDA is usable; otherwise why not ("built without CUDA", "no CUDA device: ...").
+std::string cuda_unavailable_reason();
+/// "0.1.0".
+std::string version();
+
+}  // namespace monge

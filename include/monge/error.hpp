@@ -1,0 +1,32 @@
+// Errors: what went wrong with a call. How a solve ended is a Status (entropic.hpp), never an exception.
+#pragma once
+#include <stdexcept>
+#include <string>
+#include <string_view>
+
+namespace monge {
+
+/// The kinds of failure, for bindings to map (ValueError, MemoryError, ...).
+enum class ErrorCode {
+  invalid_argument,  ///< A value, shape or option that no implementation accepts.
+  unsupported,       ///< Valid, but not on this device or in this build; the message says what would do it.
+  out_of_memory,     ///< Host or device memory ran out; nothing was changed.
+  device_failure,    ///< The CUDA runtime reported an error; the context is unusable afterwards.
+  input_output,      ///< A file could not be read or written.
+};
+
+/// The stable lower-case name of a code, for example "invalid_argument".
+std::string_view name(ErrorCode code);
+
+/// Thrown by every function of the library that cannot do what was asked.
+/// what() is one line: the field, the value it had, and what is allowed.
+class Error : public std::runtime_error {
+ public:
+  Error(ErrorCode code, std::string const& message) : std::runtime_error(message), code_(code) {}
+  ErrorCode code() const noexcept { return code_; }
+
+ private:
+  ErrorCode code_;
+};
+
+}  // namespace monge

@@ -1,0 +1,8 @@
+// Everything a user of Monge needs.
+#pragma once
+#include <monge/array.hpp>
+#include <monge/context.hpp>
+#include <monge/entropic.hpp>
+#include <monge/error.hpp>
+#include <monge/geometry.hpp>
+#include <monge/plan.hpp>

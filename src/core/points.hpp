@@ -1,0 +1,18 @@
+// Point clouds on the host: finding the first value that is not finite, and the centre of a cloud.
+#pragma once
+#include <span>
+#include <string>
+#include <vector>
+
+#include <monge/array.hpp>
+
+namespace monge {
+
+/// Throws invalid_argument "x: row 3, column 1 is nan; coordinates must be finite".
+[[noreturn]] void throw_not_finite(char const* field, std::int64_t row, std::int64_t column, double value);
+
+/// The mean of the points under `weights` (all positive where empty), float64, of a cloud in host memory. Throws if a
+/// coordinate is not finite. Rows of weight zero do not move the centre, so far outliers of no mass cost no digits.
+std::vector<double> centre_of(char const* field, MatrixView points, std::span<double const> weights);
+
+}  // namespace monge

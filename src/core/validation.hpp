@@ -1,0 +1,40 @@
+// What a call may say. Every message is one line with the field, its value and what is allowed.
+#pragma once
+#include <vector>
+
+#include <monge/entropic.hpp>
+
+#include "operators/backend.hpp"
+
+namespace monge {
+
+struct Weights {
+  std::vector<double> a, b;
+  double mass;
+};
+
+void validate(SolveOptions const& options);
+/// Shapes, strides, pointers and the scale; the values of the points are checked where they are read, while packing.
+void validate(PointCloud const& geometry);
+/// A view that a caller wants written or read: its shape, pointer, stride.
+void validate_matrix(char const* field, MatrixView view, std::int64_t rows, std::int64_t columns);
+void validate_vector(char const* field, VectorView view, std::int64_t size);
+/// A warm start: its shape, and that every entry is finite.
+void validate_potential(char const* field, Backend const& backend, VectorView view, std::int64_t size);
+
+/// Reads, checks and completes the weights: an empty one is uniform.
+Weights validated_weights(Backend const& backend, VectorView a, VectorView b, std::int64_t n, std::int64_t m,
+                          double tolerance);
+
+/// The read-only view of a writable one, to validate it.
+inline MatrixView as_const(MutableMatrixView view) {
+  return view.type() == DataType::float32
+             ? MatrixView(view.as<float>(), view.rows(), view.columns(), view.row_stride(), view.device())
+             : MatrixView(view.as<double>(), view.rows(), view.columns(), view.row_stride(), view.device());
+}
+inline VectorView as_const(MutableVectorView view) {
+  return view.type() == DataType::float32 ? VectorView(view.as<float>(), view.size(), view.stride(), view.device())
+                                          : VectorView(view.as<double>(), view.size(), view.stride(), view.device());
+}
+
+}  // namespace monge

@@ -1,0 +1,81 @@
+#include <omp.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <fstream>
+#include <string>
+
+#include <monge/error.hpp>
+
+#include "core/strided.hpp"
+#include "cpu/point_cloud_operator.hpp"
+#include "operators/registry.hpp"
+
+namespace monge {
+namespace {
+
+std::string processor_name() {
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);) {
+    if (line.starts_with("model name")) return line.substr(line.find(':') + 2);
+  }
+  return "CPU";
+}
+
+void require_host(char const* field, Device device) {
+  if (device.type != DeviceType::cpu)
+    throw Error(ErrorCode::invalid_argument,
+                std::string(field) + ": lies on " + to_string(device) + "; a CPU context needs host memory");
+}
+
+class CpuBackend final : public Backend {
+ public:
+  explicit CpuBackend(int threads) : threads_(threads) {}
+
+  DeviceInfo info() const override {
+    return {.device = {},
+            .name = processor_name(),
+            .instruction_set = cpu::instruction_set(),
+            .units = threads_,
+            .memory_bytes = static_cast<std::int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE)};
+  }
+
+  std::vector<double> read(VectorView view) const override {
+    require_host("vector", view.device());
+    std::vector<double> values(static_cast<std::size_t>(view.size()));
+    with_data(view, [&](auto const* data) {
+      for (std::int64_t i = 0; i < view.size(); ++i) values[static_cast<std::size_t>(i)] = data[i * view.stride()];
+    });
+    return values;
+  }
+
+  std::unique_ptr<EntropicOperator> entropic_operator(PointCloud const& geometry, std::vector<double> const& a,
+                                                      std::vector<double> const& b, Precision precision,
+                                                      double cache_bytes) const override {
+    require_host("x", geometry.x.device());
+    require_host("y", geometry.y.device());
+    switch (precision) {
+      case Precision::float32:
+        return std::make_unique<cpu::PointCloudOperator<float>>(geometry, a, b, threads_, cache_bytes);
+      case Precision::float64:
+        return std::make_unique<cpu::PointCloudOperator<double>>(geometry, a, b, threads_, cache_bytes);
+      case Precision::tf32:
+        break;
+    }
+    throw Error(ErrorCode::unsupported, "precision: is tf32; the CPU offers float32 and float64");
+  }
+
+ private:
+  int threads_;
+};
+
+}  // namespace
+
+std::shared_ptr<Backend> make_cpu_backend(int threads) {
+  if (threads < 0)
+    throw Error(ErrorCode::invalid_argument,
+                "threads: is " + std::to_string(threads) + "; must be >= 0 (0: all cores)");
+  return std::make_shared<CpuBackend>(threads > 0 ? threads : omp_get_max_threads());
+}
+
+}  // namespace monge

@@ -1,0 +1,76 @@
+// The entropic operator of two point clouds on the CPU: stripes of the logits, threads over stripes.
+#pragma once
+#include <memory>
+#include <vector>
+
+#include <monge/geometry.hpp>
+
+#include "cpu/packed_cloud.hpp"
+#include "cpu/stripe.hpp"
+#include "operators/entropic_operator.hpp"
+
+namespace monge::cpu {
+
+template <class T>
+class PointCloudOperator final : public EntropicOperator {
+ public:
+  PointCloudOperator(PointCloud const& geometry, std::vector<double> const& a, std::vector<double> const& b,
+                     int threads, double cache_bytes);
+
+  double largest_cost() const override;
+  void set_potentials(VectorView f, VectorView g) override;
+  void get_potentials(MutableVectorView f, MutableVectorView g) const override;
+  void sweep(Sweep const& sweep, int count) override;
+  SweepErrors errors() override { return errors_; }
+  Evaluation evaluate(double eps) override;
+  void marginals(double eps, MutableVectorView row, MutableVectorView column) override;
+  void softmin(Side side, double eps, MutableVectorView out) override;
+  void average(Side side, double eps, MatrixView v, MutableMatrixView out, bool normalized) override;
+  std::unique_ptr<EntropicOperator> with_points(Side side, MatrixView points) const override;
+
+ private:
+  /// One cloud with its weights and potential. The user's potential is potential + shift.
+  struct Cloud {
+    std::shared_ptr<PackedCloud<T> const> points;
+    std::vector<double> weight;
+    std::vector<double> potential;
+    std::vector<double> shift;
+  };
+  struct Logits;     // h, beta and log2 weights of the columns of a pass
+  struct Workspace;  // what a thread needs
+  struct Marginals {
+    std::vector<double> row, column;
+    double weighted_cost;  // <C', P>
+  };
+
+  PointCloudOperator(std::int64_t n, std::int64_t m) : EntropicOperator(n, m) {}
+  Cloud& cloud(Side side) { return clouds_[static_cast<int>(side)]; }
+  Cloud const& cloud(Side side) const { return clouds_[static_cast<int>(side)]; }
+
+  void update_shifts();
+  bool differences() const;
+  double norm_term(PackedCloud<T> const& points, std::size_t i) const;
+  std::int64_t stripe_rows(std::int64_t rows, std::int64_t padded_columns) const;
+  Logits logits_of(Side columns, std::vector<double> const& potential, double eps) const;
+  template <class Consume>
+  void for_each_stripe(PackedCloud<T> const& rows, Side columns, Logits const& logits, bool moments,
+                       Consume&& consume) const;
+  std::vector<double> softmin_of(PackedCloud<T> const& rows, Side columns, std::vector<double> const& potential,
+                                 double eps) const;
+  void one_sweep(Sweep const& sweep);
+  void update_columns(Sweep const& sweep, Logits const& logits, std::vector<double> const& f_used,
+                      double const* column_sums);
+  Marginals marginals_of(double eps) const;
+
+  Cloud clouds_[2];
+  double scale_ = 1;
+  double mass_ = 1;
+  int threads_ = 1;
+  SweepErrors errors_{0, 0};
+  double swept_eps_ = 0;  // Of the last sweep since the potentials were set; 0 when there was none.
+  /// Scores of all pairs, kept between sweeps where that is allowed and pays; filled by the first pass over rows.
+  mutable AlignedArray<T> scores_;
+  mutable bool scores_ready_ = false;
+};
+
+}  // namespace monge::cpu

@@ -1,0 +1,78 @@
+// The CPU kernels. All of them work on a stripe: a few rows of the n x m matrix of logits, kept in a thread's L2 cache.
+//
+//   t_rj = h_j + multiplier * score_rj          base-2 logits; score = <x'_r, y'_j> or |x'_r - y'_j|^2
+//   E_rj = 2^(t_rj - M_rb)                      stored over the logits; M_rb bounds block b of the row's logits
+//   sum_r = sum_j beta_j 2^(M_rb - max_b M_rb) E_rj    the row's softmax denominator
+//   columns_j += sum_r w_r 2^(...) E_rj         the other marginal, from the same exponentials
+//   out_r = sum_j 2^(...) E_rj V_j              averages of V under the row's softmax
+//
+// So one product and one exponential per pair give a whole alternating, overrelaxed or symmetric sweep: the new f_r is
+// known once sum_r is, and the weights w_r carry it into the columns.
+//
+// Tiling    a block of kColumnBlock columns at a time: logits and exponentials of a few rows meet in L1, and the
+//           exponentials go to L2 once. Scores are a register tile of 8 rows x 128 bytes (AVX-512).
+// Cost      per pair: d FMAs (2 d operations with differences) + 17 operations; 8 bytes written to and read from L2
+//           (float). The panels of y stream by once a stripe: 4 d / rows bytes a pair.
+// Numerics  h_j is the float64 bias rounded to T; beta_j = 2^(remainder) puts back what the rounding took, so a
+// column's
+//           rounding does not end up in its marginal. Columns of no weight have h = kNoWeight (finite: no infinity ever
+//           meets another) and beta = 0. Sums run in T within a block, then in float64.
+//           E is at least 2^-126 (float) or 2^-1022 (double) where it should be 0; sums cannot see that.
+#pragma once
+#include <cstdint>
+#include <string>
+
+#include "cpu/packed_cloud.hpp"
+
+namespace monge::cpu {
+
+template <class T>
+inline constexpr T kNoWeight = sizeof(T) == 4 ? T(-1e30) : T(-1e300);
+
+/// What the logits of a stripe are made of. All arrays of columns are padded to whole panels.
+template <class T>
+struct StripeArgs {
+  PackedCloud<T> const* rows;
+  PackedCloud<T> const* columns;
+  T const* h;
+  T const* beta;
+  T const* log2_weight;  // Of the columns; read only when `row_moment` is wanted.
+  T multiplier;
+  bool differences;        // Scores are squared differences (small d) instead of products.
+  std::int64_t first_row;  // A multiple of kRowGroup.
+  std::int64_t row_count;  // Rows beyond the cloud's size are padding: computed, never read.
+  T* scores;               // Null, or the kept scores of these rows, row_count x padded columns.
+  bool scores_ready;       // Read `scores` instead of computing them (else they are written there).
+  T* stripe;               // row_count x padded columns.
+  double* block_scale;     // Out: row_count x blocks, 2^(M_rb - row_max).
+  T* row_scratch;          // row_count * dimension values.
+};
+
+/// Rows are handled in groups of this many; a stripe holds a multiple of it.
+inline constexpr std::int64_t kRowGroup = 8;
+inline constexpr std::int64_t kMaxStripeRows = 64;
+/// Columns between two returns to float64: 8 rows of them fill a 32 KiB L1.
+inline constexpr std::int64_t kColumnBlock = 1024;
+
+template <class T>
+constexpr std::int64_t column_blocks(std::int64_t columns) {
+  return (padded_to_panel<T>(columns) + kColumnBlock - 1) / kColumnBlock;
+}
+
+/// Leaves E in the stripe with its block_scale, and per row row_max = max_b M_rb, row_sum and, unless null,
+/// row_moment_r = sum_j beta_j 2^(t_rj - row_max) (t_rj - log2_weight_j).
+template <class T>
+void exponentiate_rows(StripeArgs<T> const& args, double* row_max, double* row_sum, double* row_moment);
+
+/// column_sums_j += sum_r weight_r 2^(t_rj - row_max_r) over the first `count` rows.
+template <class T>
+void add_to_columns(StripeArgs<T> const& args, std::int64_t count, double const* weight, double* column_sums);
+
+/// out_rp = sum_j 2^(t_rj - row_max_r) values_jp; values is columns x width, width a multiple of kPanel.
+template <class T>
+void average_rows(StripeArgs<T> const& args, T const* values, std::int64_t width, double* out);
+
+/// The instruction set that the kernels were dispatched to: "AVX3", "AVX2", "NEON", ...
+std::string instruction_set();
+
+}  // namespace monge::cpu

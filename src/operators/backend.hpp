@@ -1,0 +1,30 @@
+// A backend makes operators on one device. geometry x backend -> operator; registry.cpp lists the backends of this
+// build.
+#pragma once
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <monge/context.hpp>
+#include <monge/entropic.hpp>
+
+#include "operators/entropic_operator.hpp"
+
+namespace monge {
+
+class Backend {
+ public:
+  virtual ~Backend() = default;
+  virtual DeviceInfo info() const = 0;
+
+  /// The caller's vector as float64 on the host, waiting for the device if it lies there.
+  virtual std::vector<double> read(VectorView view) const = 0;
+
+  /// `geometry` has been checked for shape (core/validation.hpp) but not for values: packing finds and reports the
+  /// first point that is not finite. `a` and `b` are valid. Throws unsupported for a precision that the device lacks.
+  virtual std::unique_ptr<EntropicOperator> entropic_operator(PointCloud const& geometry, std::vector<double> const& a,
+                                                              std::vector<double> const& b, Precision precision,
+                                                              double cache_bytes) const = 0;
+};
+
+}  // namespace monge

@@ -1,0 +1,301 @@
+// Sinkhorn's algorithm on an entropic operator: the eps ladder, the sweeps, when to stop, the certificate.
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <limits>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+#include <monge/entropic.hpp>
+#include <monge/error.hpp>
+
+#include "core/validation.hpp"
+#include "solvers/plan_state.hpp"
+#include "solvers/relaxation.hpp"
+
+namespace monge {
+
+std::string_view name(Schedule schedule) {
+  switch (schedule) {
+    case Schedule::overrelaxed:
+      return "overrelaxed";
+    case Schedule::alternating:
+      return "alternating";
+    case Schedule::symmetric:
+      return "symmetric";
+  }
+  return "unknown";
+}
+
+std::string_view name(Precision precision) {
+  switch (precision) {
+    case Precision::float32:
+      return "float32";
+    case Precision::tf32:
+      return "tf32";
+    case Precision::float64:
+      return "float64";
+  }
+  return "unknown";
+}
+
+std::string_view name(Status status) {
+  switch (status) {
+    case Status::converged:
+      return "converged";
+    case Status::completed:
+      return "completed";
+    case Status::iteration_limit:
+      return "iteration_limit";
+    case Status::precision_limit:
+      return "precision_limit";
+    case Status::stopped:
+      return "stopped";
+  }
+  return "unknown";
+}
+
+namespace {
+
+constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+
+class Stopwatch {
+ public:
+  double seconds() const { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count(); }
+
+ private:
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+};
+
+/// Half a unit in the last place of the products.
+double unit_roundoff(Precision precision) {
+  switch (precision) {
+    case Precision::tf32:
+      return 0x1p-11;
+    case Precision::float32:
+      return 0x1p-24;
+    case Precision::float64:
+      return 0x1p-53;
+  }
+  return 0;
+}
+
+class SinkhornRun {
+ public:
+  SinkhornRun(EntropicOperator& problem, OperatorFactory const& exact, double mass, SolveOptions const& options)
+      : problem_(problem), exact_(exact), mass_(mass), options_(options), target_(options.tolerance) {}
+
+  Report run() {
+    bool const keep_going = anneal() && iterate();
+    report_.mass = mass_;
+    report_.seconds.sweeps = watch_.seconds() - report_.seconds.certificate;
+    finish(keep_going);
+    report_.seconds.total = watch_.seconds();
+    return std::move(report_);
+  }
+
+ private:
+  bool symmetric() const { return options_.schedule == Schedule::symmetric; }
+  int remaining() const { return options_.iterations - report_.iterations; }
+
+  /// `count` sweeps and a check: false when the callback asks to stop.
+  bool sweep(double eps, double omega, int count) {
+    problem_.sweep({.eps = eps, .symmetric = symmetric(), .relaxation = omega}, count);
+    report_.iterations += count;
+    errors_ = problem_.errors();
+    double const error = (errors_.row + errors_.column) / mass_;
+    report_.history.push_back({report_.iterations, eps, error, omega});
+    if (!options_.progress) return true;
+    return options_.progress({report_.iterations, eps, error, omega, watch_.seconds()});
+  }
+
+  /// One plain sweep at each eps of the ladder. A cap on the iterations shortens the ladder from above, so the last
+  /// sweep is always one at the eps that was asked for.
+  bool anneal() {
+    bool const warm = !options_.f.empty();
+    double const start = problem_.largest_cost();
+    if (warm || options_.annealing >= 1 || start <= options_.eps) return true;
+    double const rungs = std::ceil(std::log(start / options_.eps) / -std::log(options_.annealing));
+    int const count = static_cast<int>(std::min(rungs, options_.iterations - 1.0));
+    for (int k = count; k >= 1; --k) {
+      // The first rung is the start itself where the cap allows it.
+      double const eps = std::min(start, options_.eps * std::pow(options_.annealing, -k));
+      report_.annealing_iterations += 1;
+      if (!sweep(eps, 1.0, 1)) return false;
+    }
+    return true;
+  }
+
+  /// Sweeps at the target eps until a test ends them: false when the callback did.
+  bool iterate() {
+    while (remaining() > 0) {
+      int const count = std::min(options_.check_every, remaining());
+      double const omega = options_.schedule == Schedule::overrelaxed ? relaxation_.omega() : 1.0;
+      if (!sweep(options_.eps, omega, count)) return false;
+      relaxation_.observe(errors_.row + errors_.column, count);
+      if (options_.tolerance == 0) continue;
+      if (omega != 1.0 && errors_.row + errors_.column <= target_ * mass_ && remaining() > 0) {
+        // Columns are exact only after a plain sweep, and only it bounds the error of what it leaves.
+        if (!sweep(options_.eps, 1.0, 1)) return false;
+        relaxation_.interrupt();
+      }
+      if (bound() <= target_ * mass_ ? accept() : stalled()) return true;
+    }
+    return true;
+  }
+
+  /// The L1 error of the current potentials as far as the last sweep can tell. A plain alternating sweep leaves the
+  /// columns exact and |P 1 - a|_1 at most the column error that it found; the others are taken at their old pair.
+  double bound() const {
+    bool const plain = !symmetric() && report_.history.back().relaxation == 1.0;
+    return plain ? errors_.column : errors_.row + errors_.column;
+  }
+
+  /// The sweeps are below the target: true if the float64 evaluation agrees, or if more sweeps cannot help.
+  bool accept() {
+    if (!options_.certificate) return true;
+    double const error = certify();
+    if (error <= options_.tolerance * mass_) return true;
+    // The sweeps solve a problem whose costs are rounded; when they see far less error than there is, that is why.
+    if (bound() < 0.1 * error) {
+      at_precision_limit_ = true;
+      return true;
+    }
+    target_ /= 2;
+    return false;
+  }
+
+  /// True when the error has stopped falling at a level that rounding explains, without overrelaxation too.
+  bool stalled() {
+    double const error = errors_.row + errors_.column;
+    if (error < 0.999 * best_error_) {
+      best_error_ = error;
+      best_iteration_ = report_.iterations;
+      return false;
+    }
+    constexpr int kPatience = 100;
+    double const logit_size = 1 + problem_.largest_cost() / options_.eps;
+    bool const rounding = error <= 8 * unit_roundoff(options_.precision) * logit_size * mass_;
+    if (!rounding || report_.iterations - best_iteration_ < kPatience) return false;
+    if (report_.history.back().relaxation != 1.0) {
+      relaxation_.disable();
+      best_error_ = std::numeric_limits<double>::infinity();
+      return false;
+    }
+    at_precision_limit_ = true;
+    return true;
+  }
+
+  /// Evaluates the current potentials in float64 and returns their marginal error.
+  double certify() {
+    if (certified_at_ == report_.iterations) return report_.marginal_error;
+    Stopwatch const watch;
+    EntropicOperator* judge = &problem_;
+    if (options_.precision != Precision::float64) {
+      if (!judge_) judge_ = exact_(Precision::float64);
+      std::vector<double> f(static_cast<std::size_t>(problem_.size(Side::rows)));
+      std::vector<double> g(static_cast<std::size_t>(problem_.size(Side::columns)));
+      problem_.get_potentials(f, g);
+      judge_->set_potentials(f, g);
+      judge = judge_.get();
+    }
+    Evaluation const value = judge->evaluate(options_.eps);
+    report_.certified = true;
+    report_.marginal_error = value.row_error + value.column_error;
+    report_.transport_cost = value.transport_cost;
+    report_.primal = value.primal;
+    report_.dual = value.dual;
+    report_.gap = value.gap;
+    certified_at_ = report_.iterations;
+    report_.seconds.certificate += watch.seconds();
+    return report_.marginal_error;
+  }
+
+  void finish(bool ran_to_an_end) {
+    double error = 0;
+    if (options_.certificate) {
+      error = certify();
+    } else {
+      error = report_.marginal_error = bound();
+      report_.transport_cost = report_.primal = report_.dual = report_.gap = kNaN;
+    }
+    bool const at_target = !report_.history.empty() && report_.history.back().eps == options_.eps;
+    if (!ran_to_an_end) {
+      report_.status = Status::stopped;
+      report_.message = fmt::format("stopped by the caller after {} sweeps{}", report_.iterations,
+                                    at_target ? "" : ", while still annealing");
+    } else if (options_.tolerance == 0) {
+      report_.status = Status::completed;
+      report_.message = fmt::format("ran {} sweeps as asked; marginal error {:.2e}", report_.iterations, error);
+    } else if (error <= options_.tolerance * mass_) {
+      report_.status = Status::converged;
+      report_.message = fmt::format("converged after {} sweeps; marginal error {:.2e}", report_.iterations, error);
+    } else if (at_precision_limit_) {
+      report_.status = Status::precision_limit;
+      report_.message =
+          fmt::format("marginal error {:.2e} is as far as {} goes at this eps; {}", error, name(options_.precision),
+                      options_.precision == Precision::tf32      ? "precision float32 or float64 gets further"
+                      : options_.precision == Precision::float32 ? "precision float64 gets further"
+                                                                 : "a larger eps or tolerance is needed");
+    } else {
+      report_.status = Status::iteration_limit;
+      report_.message = fmt::format(
+          "marginal error {:.2e} after {} sweeps is above the tolerance; more iterations or a larger eps would help",
+          error, report_.iterations);
+    }
+  }
+
+  EntropicOperator& problem_;
+  OperatorFactory const& exact_;
+  std::unique_ptr<EntropicOperator> judge_;
+  double mass_;
+  SolveOptions const& options_;
+  Stopwatch watch_;
+  Report report_;
+  AdaptiveRelaxation relaxation_;
+  SweepErrors errors_{0, 0};
+  double target_;  // For the sweeps' own error; below the tolerance once a certificate has disagreed.
+  double best_error_ = std::numeric_limits<double>::infinity();
+  int best_iteration_ = 0;
+  int certified_at_ = -1;
+  bool at_precision_limit_ = false;
+};
+
+}  // namespace
+
+Report run_sinkhorn(EntropicOperator& problem, OperatorFactory const& exact, double mass, SolveOptions const& options) {
+  return SinkhornRun(problem, exact, mass, options).run();
+}
+
+Plan solve(Context const& context, PointCloud const& geometry, VectorView a, VectorView b,
+           SolveOptions const& options) {
+  Stopwatch const watch;
+  validate(options);
+  validate(geometry);
+  Backend const& backend = context.backend();
+  std::int64_t const n = geometry.x.rows();
+  std::int64_t const m = geometry.y.rows();
+  Weights const weights = validated_weights(backend, a, b, n, m, options.tolerance);
+  auto const make = [&](Precision precision) {
+    // The certificate is one pass: keeping scores would not pay.
+    double const cache_bytes = precision == options.precision ? options.cache_bytes : 0.0;
+    return backend.entropic_operator(geometry, weights.a, weights.b, precision, cache_bytes);
+  };
+  std::unique_ptr<EntropicOperator> problem = make(options.precision);
+  if (!options.f.empty()) {
+    validate_potential("f", backend, options.f, n);
+    validate_potential("g", backend, options.g, m);
+    problem->set_potentials(options.f, options.g);
+  } else if (options.annealing == 1) {
+    problem->set_potentials({}, {});
+  }
+  double const setup = watch.seconds();
+  Report report = run_sinkhorn(*problem, make, weights.mass, options);
+  report.seconds.setup = setup;
+  report.seconds.total += setup;
+  return Plan(std::make_unique<Plan::State>(
+      Plan::State{context, std::move(problem), geometry.x.columns(), options.eps, std::move(report)}));
+}
+
+}  // namespace monge
