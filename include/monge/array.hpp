@@ -4,6 +4,7 @@
 #include <span>
 #include <string>
 #include <type_traits>
+#include <utility>
 
 namespace monge {
 
@@ -25,8 +26,17 @@ namespace detail {
 template <class T>
 concept Real = std::is_same_v<T, float> || std::is_same_v<T, double>;
 
+template <class Range>
+using RangeElement = typename decltype(std::span(std::declval<Range&>()))::element_type;
+
+template <class Range>
+concept RealRange = Real<std::remove_cv_t<RangeElement<Range>>>;
+
 template <class T>
 inline constexpr DataType data_type = std::is_same_v<T, float> ? DataType::float32 : DataType::float64;
+
+template <class Other, class Void>
+concept ReadableAs = std::is_const_v<Void> && !std::is_const_v<Other>;
 
 /// Shared by the read-only (Void = void const) and the writable (Void = void) views.
 template <class Void>
@@ -41,13 +51,13 @@ class BasicVectorView {
   BasicVectorView(Element<double>* data, std::int64_t size, std::int64_t stride = 1, Device device = {})
       : data_(data), size_(size), stride_(stride), type_(DataType::float64), device_(device) {}
   /// Any contiguous range of float or double in host memory: std::vector, std::array, std::span.
-  template <class Range>
-  requires requires(Range& range) {
-    std::span(range);
-  } && Real<std::remove_cv_t<typename decltype(std::span(std::declval<Range&>()))::element_type>> BasicVectorView(
-      Range&& range)  // NOLINT(google-explicit-constructor): a view of what it is given
-      : BasicVectorView(std::span(range).data(), static_cast<std::int64_t>(std::span(range).size())) {
-  }
+  template <RealRange Range>
+  BasicVectorView(Range&& range)  // NOLINT(google-explicit-constructor): a view of what it is given
+      : BasicVectorView(std::span(range).data(), static_cast<std::int64_t>(std::span(range).size())) {}
+  /// A writable view is readable.
+  template <ReadableAs<Void> Other>
+  BasicVectorView(BasicVectorView<Other> const& other)  // NOLINT(google-explicit-constructor)
+      : data_(other.data()), size_(other.size()), stride_(other.stride()), type_(other.type()), device_(other.device()) {}
 
   Void* data() const { return data_; }
   std::int64_t size() const { return size_; }
@@ -82,6 +92,12 @@ class BasicMatrixView {
   BasicMatrixView(Element<double>* data, std::int64_t rows, std::int64_t columns, std::int64_t row_stride = -1,
                   Device device = {})
       : BasicMatrixView(data, rows, columns, row_stride, DataType::float64, device) {}
+
+  /// A writable view is readable.
+  template <ReadableAs<Void> Other>
+  BasicMatrixView(BasicMatrixView<Other> const& other)  // NOLINT(google-explicit-constructor)
+      : data_(other.data()), rows_(other.rows()), columns_(other.columns()), row_stride_(other.row_stride()),
+        type_(other.type()), device_(other.device()) {}
 
   Void* data() const { return data_; }
   std::int64_t rows() const { return rows_; }

@@ -36,4 +36,17 @@ std::vector<double> centre_of(char const* field, MatrixView points, std::span<do
   return centre;
 }
 
+std::vector<double> centred_products(MatrixView points, std::span<double const> centre, std::span<double const> w) {
+  std::vector<double> products(static_cast<std::size_t>(points.rows()));
+  with_data(points, [&](auto const* data) {
+    for (std::int64_t i = 0; i < points.rows(); ++i) {
+      double product = 0;
+      for (std::size_t k = 0; k < w.size(); ++k)
+        product += w[k] * (data[i * points.row_stride() + static_cast<std::int64_t>(k)] - centre[k]);
+      products[static_cast<std::size_t>(i)] = product;
+    }
+  });
+  return products;
+}
+
 }  // namespace monge

@@ -26,15 +26,4 @@ void validate_potential(char const* field, Backend const& backend, VectorView vi
 Weights validated_weights(Backend const& backend, VectorView a, VectorView b, std::int64_t n, std::int64_t m,
                           double tolerance);
 
-/// The read-only view of a writable one, to validate it.
-inline MatrixView as_const(MutableMatrixView view) {
-  return view.type() == DataType::float32
-             ? MatrixView(view.as<float>(), view.rows(), view.columns(), view.row_stride(), view.device())
-             : MatrixView(view.as<double>(), view.rows(), view.columns(), view.row_stride(), view.device());
-}
-inline VectorView as_const(MutableVectorView view) {
-  return view.type() == DataType::float32 ? VectorView(view.as<float>(), view.size(), view.stride(), view.device())
-                                          : VectorView(view.as<double>(), view.size(), view.stride(), view.device());
-}
-
 }  // namespace monge

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <numbers>
 #include <numeric>
 
@@ -85,8 +86,10 @@ PointCloudOperator<T>::PointCloudOperator(PointCloud const& geometry, std::vecto
   cloud(Side::rows).weight = a;
   cloud(Side::columns).weight = b;
   mass_ = std::accumulate(a.begin(), a.end(), 0.0);
-  for (Side side : {Side::rows, Side::columns}) cloud(side).potential.assign(index(size(side)), 0.0);
-  update_shifts();
+  for (Side side : {Side::rows, Side::columns}) {
+    cloud(side).potential.assign(index(size(side)), 0.0);
+    cloud(side).shift = shift_of(side, side == Side::rows ? geometry.x : geometry.y);
+  }
 
   std::int64_t const kept = padded_to_panel<T>(size(Side::rows)) * padded_to_panel<T>(size(Side::columns));
   if (geometry.x.columns() >= kSmallestCachedDimension && static_cast<double>(kept) * sizeof(T) <= cache_bytes) {
@@ -105,29 +108,18 @@ double PointCloudOperator<T>::norm_term(PackedCloud<T> const& points, std::size_
   return differences() ? 0.0 : scale_ * points.squared_norms[i];
 }
 
-/// C_ij = C'_ij + 2 s <x'_i, w> + s |w|^2 - 2 s <y'_j, w>, w the difference of the centres.
+/// C_ij = C'_ij + s (2 <x'_i, w> + |w|^2) - 2 s <y'_j, w>, w the difference of the centres: the shift of one side.
 template <class T>
-void PointCloudOperator<T>::update_shifts() {
-  PackedCloud<T> const& x = *cloud(Side::rows).points;
-  PackedCloud<T> const& y = *cloud(Side::columns).points;
-  double squared = 0;
-  std::vector<double> w(index(x.dimension));
-  for (std::size_t k = 0; k < w.size(); ++k) {
-    w[k] = x.centre[k] - y.centre[k];
-    squared += w[k] * w[k];
-  }
-  for (Side side : {Side::rows, Side::columns}) {
-    PackedCloud<T> const& points = *cloud(side).points;
-    double const sign = side == Side::rows ? 2 * scale_ : -2 * scale_;
-    double const constant = side == Side::rows ? scale_ * squared : 0.0;
-    std::vector<double>& shift = cloud(side).shift;
-    shift.resize(index(points.size));
-    for (std::int64_t i = 0; i < points.size; ++i) {
-      double product = 0;
-      for (std::int64_t k = 0; k < points.dimension; ++k) product += w[index(k)] * points.coordinate(i, k);
-      shift[index(i)] = sign * product + constant;
-    }
-  }
+std::vector<double> PointCloudOperator<T>::shift_of(Side side, MatrixView points) const {
+  std::vector<double> const& mu = cloud(Side::rows).points->centre;
+  std::vector<double> const& nu = cloud(Side::columns).points->centre;
+  std::vector<double> w(mu.size());
+  std::transform(mu.begin(), mu.end(), nu.begin(), w.begin(), std::minus<>());
+  std::vector<double> shift = centred_products(points, side == Side::rows ? mu : nu, w);
+  double const factor = side == Side::rows ? 2 * scale_ : -2 * scale_;
+  double const constant = side == Side::rows ? scale_ * std::inner_product(w.begin(), w.end(), w.begin(), 0.0) : 0.0;
+  for (double& value : shift) value = factor * value + constant;
+  return shift;
 }
 
 template <class T>
@@ -476,13 +468,29 @@ std::unique_ptr<EntropicOperator> PointCloudOperator<T>::with_points(Side side, 
   fresh.points = std::make_shared<PackedCloud<T>>(pack<T>(points, centre_of("points", points, {})));
   fresh.weight.assign(index(points.rows()), 1.0);
   fresh.potential.assign(index(points.rows()), 0.0);
-  // The centre of one side has moved, and with it the gauge: what stays is the user's potential of the other side.
   Side const other = opposite(side);
   result->cloud(other) = cloud(other);
-  result->update_shifts();
-  Cloud& kept = result->cloud(other);
-  for (std::size_t j = 0; j < kept.potential.size(); ++j) kept.potential[j] += cloud(other).shift[j] - kept.shift[j];
+  fresh.shift = result->shift_of(side, points);
   for (std::size_t i = 0; i < fresh.potential.size(); ++i) fresh.potential[i] = -fresh.shift[i];
+
+  // The centre of one side has moved, and with it the gauge. The other side keeps the user's potential, and its shift
+  // follows the move: from the rows it is -2 s <y'_j, w>, from the columns the centre enters |w|^2 too.
+  Cloud& kept = result->cloud(other);
+  std::vector<double> const& before = cloud(side).points->centre;
+  std::vector<double> const& after = fresh.points->centre;
+  std::vector<double> const& own = kept.points->centre;
+  double constant = 0;
+  for (std::size_t k = 0; k < own.size(); ++k) {
+    if (other == Side::rows) constant += (before[k] - after[k]) * (2 * own[k] - before[k] - after[k]);
+  }
+  for (std::int64_t j = 0; j < kept.points->size; ++j) {
+    double product = 0;
+    for (std::size_t k = 0; k < own.size(); ++k)
+      product += (before[k] - after[k]) * kept.points->coordinate(j, static_cast<std::int64_t>(k));
+    double const change = scale_ * (2 * product + constant);
+    kept.shift[index(j)] += change;
+    kept.potential[index(j)] -= change;
+  }
   return result;
 }
 

@@ -47,7 +47,7 @@ class PointCloudOperator final : public EntropicOperator {
   Cloud& cloud(Side side) { return clouds_[static_cast<int>(side)]; }
   Cloud const& cloud(Side side) const { return clouds_[static_cast<int>(side)]; }
 
-  void update_shifts();
+  std::vector<double> shift_of(Side side, MatrixView points) const;
   bool differences() const;
   double norm_term(PackedCloud<T> const& points, std::size_t i) const;
   std::int64_t stripe_rows(std::int64_t rows, std::int64_t padded_columns) const;
