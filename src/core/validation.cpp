@@ -11,16 +11,23 @@
 namespace monge {
 namespace {
 
+constexpr std::string_view kUnknown = "unknown";  // What name() gives for a value outside its enumeration.
+
 template <class... Args>
 void require(bool condition, fmt::format_string<Args...> format, Args&&... args) {
   if (!condition) throw Error(ErrorCode::invalid_argument, fmt::format(format, std::forward<Args>(args)...));
+}
+
+void require_reachable(char const* field, Device memory, Device context) {
+  require(memory.type == DeviceType::cpu || memory == context, "{}: lies on {}; must be in host memory or on {}", field,
+          to_string(memory), to_string(context));
 }
 
 std::vector<double> checked_weights(char const* field, Backend const& backend, VectorView view, std::int64_t size,
                                     char const* points) {
   require(view.size() == size, "{}: has {} entries; must have {}, one for each row of {}", field, view.size(), size,
           points);
-  validate_vector(field, view, size);
+  validate_vector(field, view, size, backend.info().device);
   std::vector<double> weights = backend.read(view);
   for (std::size_t i = 0; i < weights.size(); ++i) {
     require(std::isfinite(weights[i]) && weights[i] >= 0, "{}: entry {} is {}; weights must be finite and >= 0", field,
@@ -29,14 +36,20 @@ std::vector<double> checked_weights(char const* field, Backend const& backend, V
   return weights;
 }
 
-double total_of(char const* field, std::vector<double> const& weights) {
+double compensated_sum(std::vector<double> const& weights) {
   double total = 0, carry = 0;  // Kahan: totals are compared to 1e-6, and there may be 1e8 of them
   for (double const weight : weights) {
     double const term = weight - carry;
     double const next = total + term;
+    if (!std::isfinite(next)) return next;
     carry = (next - total) - term;
     total = next;
   }
+  return total;
+}
+
+double total_of(char const* field, std::vector<double> const& weights) {
+  double const total = compensated_sum(weights);
   require(total > 0 && std::isfinite(total), "{}: the total is {}; must be positive and finite", field, total);
   return total;
 }
@@ -49,13 +62,17 @@ void validate(SolveOptions const& options) {
           options.tolerance);
   require(options.iterations >= 1, "iterations: is {}; must be >= 1", options.iterations);
   require(options.annealing > 0 && options.annealing <= 1, "annealing: is {}; must be in (0, 1]", options.annealing);
+  require(name(options.schedule) != kUnknown, "schedule: is {}; must be overrelaxed, alternating or symmetric",
+          static_cast<int>(options.schedule));
+  require(name(options.precision) != kUnknown, "precision: is {}; must be float32, tf32 or float64",
+          static_cast<int>(options.precision));
   require(options.check_every >= 1, "check_every: is {}; must be >= 1", options.check_every);
   require(options.cache_bytes >= 0, "cache_bytes: is {}; must be >= 0", options.cache_bytes);
   require(options.f.empty() == options.g.empty(), "{}: is missing; a warm start needs both f and g",
           options.f.empty() ? "f" : "g");
 }
 
-void validate(PointCloud const& geometry) {
+void validate(PointCloud const& geometry, Device context) {
   require(std::isfinite(geometry.scale) && geometry.scale > 0, "scale: is {}; must be finite and > 0", geometry.scale);
   require(geometry.x.rows() > 0 && geometry.x.columns() > 0,
           "x: is {} x {}; must have at least one point and dimension", geometry.x.rows(), geometry.x.columns());
@@ -63,11 +80,12 @@ void validate(PointCloud const& geometry) {
           "y: is {} x {}; must have at least one point and dimension", geometry.y.rows(), geometry.y.columns());
   require(geometry.x.columns() == geometry.y.columns(), "y: has {} columns; must have {}, the dimension of x",
           geometry.y.columns(), geometry.x.columns());
-  validate_matrix("x", geometry.x, geometry.x.rows(), geometry.x.columns());
-  validate_matrix("y", geometry.y, geometry.y.rows(), geometry.y.columns());
+  validate_matrix("x", geometry.x, geometry.x.rows(), geometry.x.columns(), context);
+  validate_matrix("y", geometry.y, geometry.y.rows(), geometry.y.columns(), context);
 }
 
-void validate_matrix(char const* field, MatrixView view, std::int64_t rows, std::int64_t columns) {
+void validate_matrix(char const* field, MatrixView view, std::int64_t rows, std::int64_t columns, Device context) {
+  require_reachable(field, view.device(), context);
   require(view.rows() == rows && view.columns() == columns, "{}: is {} x {}; must be {} x {}", field, view.rows(),
           view.columns(), rows, columns);
   require(view.data() != nullptr || rows == 0 || columns == 0, "{}: is a null pointer; must point to {} x {} values",
@@ -81,14 +99,15 @@ void validate_matrix(char const* field, MatrixView view, std::int64_t rows, std:
           view.row_stride());
 }
 
-void validate_vector(char const* field, VectorView view, std::int64_t size) {
+void validate_vector(char const* field, VectorView view, std::int64_t size, Device context) {
+  require_reachable(field, view.device(), context);
   require(view.size() == size, "{}: has {} entries; must have {}", field, view.size(), size);
   require(view.data() != nullptr || size == 0, "{}: is a null pointer; must point to {} values", field, size);
   require(view.stride() >= 1, "{}: has stride {}; must be >= 1", field, view.stride());
 }
 
 void validate_potential(char const* field, Backend const& backend, VectorView view, std::int64_t size) {
-  validate_vector(field, view, size);
+  validate_vector(field, view, size, backend.info().device);
   std::vector<double> const values = backend.read(view);
   for (std::size_t i = 0; i < values.size(); ++i)
     require(std::isfinite(values[i]), "{}: entry {} is {}; potentials must be finite", field, i, values[i]);

@@ -15,10 +15,11 @@ struct Weights {
 
 void validate(SolveOptions const& options);
 /// Shapes, strides, pointers and the scale; the values of the points are checked where they are read, while packing.
-void validate(PointCloud const& geometry);
-/// A view that a caller wants written or read: its shape, pointer, stride.
-void validate_matrix(char const* field, MatrixView view, std::int64_t rows, std::int64_t columns);
-void validate_vector(char const* field, VectorView view, std::int64_t size);
+void validate(PointCloud const& geometry, Device context);
+/// A view that a caller wants written or read: shape, pointer, stride, and that `context` can reach it. Host memory is
+/// within reach of every context, device memory only of a context on that device.
+void validate_matrix(char const* field, MatrixView view, std::int64_t rows, std::int64_t columns, Device context);
+void validate_vector(char const* field, VectorView view, std::int64_t size, Device context);
 /// A warm start: its shape, and that every entry is finite.
 void validate_potential(char const* field, Backend const& backend, VectorView view, std::int64_t size);
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <limits>
 #include <numbers>
 #include <numeric>
 
@@ -23,7 +24,7 @@ constexpr double kLn2 = std::numbers::ln2;
 /// Up to this dimension exact differences cost no more than the exponential does and lose no digits to cancellation.
 constexpr std::int64_t kLargestDifferenceDimension = 8;
 /// From this dimension on, reading a kept score is cheaper than computing it (docs/tuning.md).
-constexpr std::int64_t kSmallestCachedDimension = 16;
+constexpr std::int64_t kSmallestCachedDimension = 32;
 /// A stripe should stay in L2 with room for the panels that stream past it; more rows mean fewer passes over the
 /// panels, which matters where their coordinates outweigh the logits.
 constexpr std::int64_t kStripeBytes = 1 << 20;
@@ -38,11 +39,11 @@ std::size_t index(std::int64_t i) {
   return static_cast<std::size_t>(i);
 }
 
-/// Column sums outside this band have lost digits to underflow or overflow of the exponentials in T and are recomputed.
+/// Below this a column sum may owe its digits to exponentials that should have been smaller than T holds: each of the
+/// `rows` terms w E is off by at most the smallest normal number, times w where E was held up at it.
 template <class T>
-bool trustworthy(double scaled_sum) {
-  constexpr int kRange = sizeof(T) == 4 ? 80 : 900;
-  return scaled_sum > std::ldexp(1.0, -kRange) && scaled_sum < std::ldexp(1.0, kRange);
+double smallest_trusted_sum(std::int64_t rows, double total_weight) {
+  return std::numeric_limits<T>::min() / std::numeric_limits<T>::epsilon() * (static_cast<double>(rows) + total_weight);
 }
 
 AlignedArray<double> zeros(std::int64_t size) {
@@ -185,7 +186,9 @@ typename PointCloudOperator<T>::Logits PointCloudOperator<T>::logits_of(Side col
     // Potentials of a stray warm start can exceed what T holds.
     double const h = std::clamp(bias, -1e30, 1e30);
     logits.h[j] = static_cast<T>(h);
-    logits.beta[j] = static_cast<T>(std::exp2(h - static_cast<double>(logits.h[j])));
+    // Where a unit of T exceeds 2 the logits are noise already; beta must not overflow on top of it.
+    double const remainder = std::clamp(h - static_cast<double>(logits.h[j]), -1.0, 1.0);
+    logits.beta[j] = static_cast<T>(std::exp2(remainder));
     logits.log2_weight[j] = static_cast<T>(log2_weight);
   }
   return logits;
@@ -277,48 +280,52 @@ void PointCloudOperator<T>::one_sweep(Sweep const& sweep) {
   Logits const logits = logits_of(Side::columns, cloud(Side::columns).potential, eps);
   std::vector<double> f_next(rows.potential.size());
   std::vector<double> row_errors(index(threads_), 0.0);
+  std::vector<double> total_weights(index(threads_), 0.0);
   AlignedArray<double> column_sums = zeros(threads_ * padded);
 
-  for_each_stripe(
-      *rows.points, Side::columns, logits, false,
-      [&](int thread, Workspace const& work, std::int64_t first, std::int64_t count) {
-        double weight[kMaxStripeRows];
-        for (std::int64_t r = 0; r < count; ++r) {
-          std::size_t const i = index(first + r);
-          double const norm = norm_term(*rows.points, i);
-          double const plus = norm - eps * kLn2 * work.lse(r);
-          double const u = (plus - rows.potential[i]) / eps;
-          row_errors[index(thread)] += rows.weight[i] * std::abs(std::expm1(-u));
-          f_next[i] = sweep.symmetric
-                          ? 0.5 * (rows.potential[i] + plus)
-                          : rows.potential[i] + safe_relaxation(u, sweep.relaxation) * (plus - rows.potential[i]);
-          double const f_used = sweep.symmetric ? rows.potential[i] : f_next[i];
-          // Saturated, so that a stray potential cannot put an infinity into the sums; trustworthy() then says no.
-          double const exponent = std::min(work.row_max[index(r)] + (f_used - norm) * (kLog2e / eps), 100.0);
-          weight[r] = rows.weight[i] / mass_ * std::exp2(exponent);
-        }
-        add_to_columns(work.args, count, weight, column_sums.get() + thread * padded);
-      });
+  for_each_stripe(*rows.points, Side::columns, logits, false,
+                  [&](int thread, Workspace const& work, std::int64_t first, std::int64_t count) {
+                    double weight[kMaxStripeRows];
+                    for (std::int64_t r = 0; r < count; ++r) {
+                      std::size_t const i = index(first + r);
+                      double const norm = norm_term(*rows.points, i);
+                      double const plus = norm - eps * kLn2 * work.lse(r);
+                      double const u = (plus - rows.potential[i]) / eps;
+                      if (rows.weight[i] > 0) row_errors[index(thread)] += rows.weight[i] * std::abs(std::expm1(-u));
+                      f_next[i] = sweep.symmetric ? 0.5 * (rows.potential[i] + plus)
+                                                  : rows.potential[i] + safe_relaxation(u, sweep.relaxation) *
+                                                                            (plus - rows.potential[i]);
+                      double const f_used = sweep.symmetric ? rows.potential[i] : f_next[i];
+                      // A stray potential must not put an infinity into the sums: with such a row no sum is trusted.
+                      double const exponent = work.row_max[index(r)] + (f_used - norm) * (kLog2e / eps);
+                      double const factor = rows.weight[i] > 0 ? rows.weight[i] / mass_ * std::exp2(exponent) : 0.0;
+                      weight[r] = exponent < 100 ? factor : 0.0;
+                      total_weights[index(thread)] += exponent < 100 ? factor : std::numeric_limits<double>::infinity();
+                    }
+                    add_to_columns(work.args, count, weight, column_sums.get() + thread * padded);
+                  });
 
   for (int thread = 1; thread < threads_; ++thread) {
     for (std::int64_t j = 0; j < padded; ++j) column_sums[j] += column_sums[thread * padded + j];
   }
   errors_.row = std::accumulate(row_errors.begin(), row_errors.end(), 0.0);
-  update_columns(sweep, logits, sweep.symmetric ? rows.potential : f_next, column_sums.get());
+  double const total_weight = std::accumulate(total_weights.begin(), total_weights.end(), 0.0);
+  update_columns(sweep, logits, sweep.symmetric ? rows.potential : f_next, column_sums.get(),
+                 smallest_trusted_sum<T>(size(Side::rows), total_weight));
   rows.potential = std::move(f_next);
 }
 
 /// g+ = g - eps log(c_j / b_j) from the column sums of the plan; c_j = mass beta_j column_sums_j.
 template <class T>
 void PointCloudOperator<T>::update_columns(Sweep const& sweep, Logits const& logits, std::vector<double> const& f_used,
-                                           double const* column_sums) {
+                                           double const* column_sums, double smallest_trusted) {
   double const eps = sweep.eps;
   Cloud& columns = cloud(Side::columns);
   std::vector<double> plus(columns.potential.size());
   std::vector<std::int64_t> lost;
   for (std::size_t j = 0; j < plus.size(); ++j) {
     if (columns.weight[j] == 0) continue;
-    if (trustworthy<T>(column_sums[j])) {
+    if (column_sums[j] > smallest_trusted) {
       double const marginal = mass_ * static_cast<double>(logits.beta[j]) * column_sums[j];
       plus[j] = columns.potential[j] - eps * std::log(marginal / columns.weight[j]);
     } else {

@@ -59,7 +59,7 @@ class PointCloudOperator final : public EntropicOperator {
                                  double eps) const;
   void one_sweep(Sweep const& sweep);
   void update_columns(Sweep const& sweep, Logits const& logits, std::vector<double> const& f_used,
-                      double const* column_sums);
+                      double const* column_sums, double smallest_trusted);
   Marginals marginals_of(double eps) const;
 
   Cloud clouds_[2];

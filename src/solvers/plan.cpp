@@ -25,8 +25,8 @@ std::int64_t Plan::columns() const {
 }
 
 void Plan::potentials(MutableVectorView f, MutableVectorView g) const {
-  validate_vector("f", f, rows());
-  validate_vector("g", g, columns());
+  validate_vector("f", f, rows(), state_->context.device());
+  validate_vector("g", g, columns(), state_->context.device());
   state_->problem->get_potentials(f, g);
 }
 
@@ -43,20 +43,20 @@ std::vector<double> Plan::g() const {
 }
 
 void Plan::marginals(MutableVectorView row, MutableVectorView column) const {
-  validate_vector("row", row, rows());
-  validate_vector("column", column, columns());
+  validate_vector("row", row, rows(), state_->context.device());
+  validate_vector("column", column, columns(), state_->context.device());
   state_->problem->marginals(state_->eps, row, column);
 }
 
 void Plan::apply(MatrixView v, MutableMatrixView out) const {
-  validate_matrix("v", v, columns(), v.columns());
-  validate_matrix("out", out, rows(), v.columns());
+  validate_matrix("v", v, columns(), v.columns(), state_->context.device());
+  validate_matrix("out", out, rows(), v.columns(), state_->context.device());
   if (v.columns() > 0) state_->problem->average(Side::rows, state_->eps, v, out, false);
 }
 
 void Plan::apply_transpose(MatrixView u, MutableMatrixView out) const {
-  validate_matrix("u", u, rows(), u.columns());
-  validate_matrix("out", out, columns(), u.columns());
+  validate_matrix("u", u, rows(), u.columns(), state_->context.device());
+  validate_matrix("out", out, columns(), u.columns(), state_->context.device());
   if (u.columns() > 0) state_->problem->average(Side::columns, state_->eps, u, out, false);
 }
 
@@ -66,20 +66,20 @@ double Plan::transport_cost() const {
 }
 
 void Plan::barycentric_projection(MutableMatrixView out) const {
-  validate_matrix("out", out, rows(), state_->dimension);
+  validate_matrix("out", out, rows(), state_->dimension, state_->context.device());
   state_->problem->average(Side::rows, state_->eps, {}, out, true);
 }
 
 void Plan::map(MatrixView points, MutableMatrixView out) const {
-  validate_matrix("points", points, points.rows(), state_->dimension);
-  validate_matrix("out", out, points.rows(), state_->dimension);
+  validate_matrix("points", points, points.rows(), state_->dimension, state_->context.device());
+  validate_matrix("out", out, points.rows(), state_->dimension, state_->context.device());
   if (points.rows() == 0) return;
   state_->problem->with_points(Side::rows, points)->average(Side::rows, state_->eps, {}, out, true);
 }
 
 void Plan::potential(MatrixView points, MutableVectorView out) const {
-  validate_matrix("points", points, points.rows(), state_->dimension);
-  validate_vector("out", out, points.rows());
+  validate_matrix("points", points, points.rows(), state_->dimension, state_->context.device());
+  validate_vector("out", out, points.rows(), state_->context.device());
   if (points.rows() == 0) return;
   state_->problem->with_points(Side::rows, points)->softmin(Side::rows, state_->eps, out);
 }

@@ -58,6 +58,7 @@ std::string_view name(Status status) {
 
 namespace {
 
+constexpr int kPlainTail = 20;  // Sweeps
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
 class Stopwatch {
@@ -84,7 +85,8 @@ double unit_roundoff(Precision precision) {
 class SinkhornRun {
  public:
   SinkhornRun(EntropicOperator& problem, OperatorFactory const& exact, double mass, SolveOptions const& options)
-      : problem_(problem), exact_(exact), mass_(mass), options_(options), target_(options.tolerance) {}
+      : problem_(problem), exact_(exact), mass_(mass), options_(options), target_(options.tolerance),
+        polish_below_(10 * options.tolerance) {}
 
   Report run() {
     bool const keep_going = anneal() && iterate();
@@ -130,19 +132,32 @@ class SinkhornRun {
   /// Sweeps at the target eps until a test ends them: false when the callback did.
   bool iterate() {
     while (remaining() > 0) {
-      int const count = std::min(options_.check_every, remaining());
-      double const omega = options_.schedule == Schedule::overrelaxed ? relaxation_.omega() : 1.0;
-      if (!sweep(options_.eps, omega, count)) return false;
-      relaxation_.observe(errors_.row + errors_.column, count);
-      if (options_.tolerance == 0) continue;
-      if (omega != 1.0 && errors_.row + errors_.column <= target_ * mass_ && remaining() > 0) {
-        // Columns are exact only after a plain sweep, and only it bounds the error of what it leaves.
-        if (!sweep(options_.eps, 1.0, 1)) return false;
-        relaxation_.interrupt();
+      bool const relax = relaxed_next();
+      int const reserved = relax ? std::min(kPlainTail, options_.iterations / 5) : 0;
+      int const count = std::min(options_.check_every, remaining() - reserved);
+      if (!sweep(options_.eps, relax ? relaxation_.omega() : 1.0, count)) return false;
+      if (options_.schedule == Schedule::overrelaxed) {
+        if (relax) {
+          relaxation_.observe(errors_.row + errors_.column, count);
+        } else {
+          relaxation_.interrupt();
+        }
       }
+      if (options_.tolerance == 0) continue;
       if (bound() <= target_ * mass_ ? accept() : stalled()) return true;
     }
     return true;
+  }
+
+  /// Overrelaxed sweeps carry their error back and forth between rows and columns, and a few plain ones shrink it several
+  /// times over. So sweeps are plain close to the cap, and from time to time where that might reach the tolerance.
+  bool relaxed_next() {
+    if (options_.schedule != Schedule::overrelaxed) return false;
+    if (remaining() <= std::min(kPlainTail, options_.iterations / 5)) return false;
+    double const error = (errors_.row + errors_.column) / mass_;
+    if (relaxation_.omega() == 1.0 || error > polish_below_) return true;
+    polish_below_ = error / 4;
+    return false;
   }
 
   /// The L1 error of the current potentials as far as the last sweep can tell. A plain alternating sweep leaves the
@@ -256,6 +271,7 @@ class SinkhornRun {
   AdaptiveRelaxation relaxation_;
   SweepErrors errors_{0, 0};
   double target_;  // For the sweeps' own error; below the tolerance once a certificate has disagreed.
+  double polish_below_;
   double best_error_ = std::numeric_limits<double>::infinity();
   int best_iteration_ = 0;
   int certified_at_ = -1;
@@ -272,7 +288,7 @@ Plan solve(Context const& context, PointCloud const& geometry, VectorView a, Vec
            SolveOptions const& options) {
   Stopwatch const watch;
   validate(options);
-  validate(geometry);
+  validate(geometry, context.device());
   Backend const& backend = context.backend();
   std::int64_t const n = geometry.x.rows();
   std::int64_t const m = geometry.y.rows();
