@@ -12,7 +12,7 @@ class Backend;  // src/operators/backend.hpp
 
 class Context {
  public:
-  /// The CPU with `threads` threads; 0 takes OpenMP's own choice (OMP_NUM_THREADS or all cores).
+  /// The CPU with up to `threads` threads (small problems take fewer); 0: OpenMP's choice (OMP_NUM_THREADS or all cores).
   static Context cpu(int threads = 0);
   /// CUDA device `index`. `stream` is a cudaStream_t of the caller's; null makes the context own one.
   /// Throws unsupported when this build has no CUDA or the machine no such device.

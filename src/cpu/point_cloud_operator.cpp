@@ -19,6 +19,7 @@
 namespace monge::cpu {
 namespace {
 
+constexpr double kHuge = 1e30;  // Potentials of a stray warm start can exceed what float holds.
 constexpr double kLog2e = std::numbers::log2e;
 constexpr double kLn2 = std::numbers::ln2;
 /// Up to this dimension exact differences cost no more than the exponential does and lose no digits to cancellation.
@@ -46,6 +47,14 @@ double smallest_trusted_sum(std::int64_t rows, double total_weight) {
   return std::numeric_limits<T>::min() / std::numeric_limits<T>::epsilon() * (static_cast<double>(rows) + total_weight);
 }
 
+/// Starting and joining a team costs some 5 us; below this many pairs a thread has less to do than that.
+constexpr double kPairsPerThread = 1 << 16;
+
+int useful_threads(int threads, std::int64_t n, std::int64_t m) {
+  double const pairs = static_cast<double>(n) * static_cast<double>(m);
+  return static_cast<int>(std::clamp(pairs / kPairsPerThread, 1.0, static_cast<double>(threads)));
+}
+
 AlignedArray<double> zeros(std::int64_t size) {
   AlignedArray<double> array = aligned_array<double>(size);
   std::fill_n(array.get(), size, 0.0);
@@ -58,6 +67,7 @@ template <class T>
 struct PointCloudOperator<T>::Logits {
   AlignedArray<T> h, beta, log2_weight;
   T multiplier;
+  double offset;  // Taken from every h before rounding: a constant of the potential must not cost digits.
 };
 
 template <class T>
@@ -81,7 +91,10 @@ struct PointCloudOperator<T>::Workspace {
 template <class T>
 PointCloudOperator<T>::PointCloudOperator(PointCloud const& geometry, std::vector<double> const& a,
                                           std::vector<double> const& b, int threads, double cache_bytes)
-    : EntropicOperator(geometry.x.rows(), geometry.y.rows()), scale_(geometry.scale), threads_(threads) {
+    : EntropicOperator(geometry.x.rows(), geometry.y.rows()),
+      scale_(geometry.scale),
+      most_threads_(threads),
+      threads_(useful_threads(threads, geometry.x.rows(), geometry.y.rows())) {
   cloud(Side::rows).points = std::make_shared<PackedCloud<T>>(pack<T>(geometry.x, centre_of("x", geometry.x, a)));
   cloud(Side::columns).points = std::make_shared<PackedCloud<T>>(pack<T>(geometry.y, centre_of("y", geometry.y, b)));
   cloud(Side::rows).weight = a;
@@ -172,24 +185,27 @@ typename PointCloudOperator<T>::Logits PointCloudOperator<T>::logits_of(Side col
   std::int64_t const size = source.points->size;
   std::int64_t const padded = padded_to_panel<T>(size);
   Logits logits{aligned_array<T>(padded), aligned_array<T>(padded), aligned_array<T>(padded),
-                static_cast<T>((differences() ? -1.0 : 2.0) * scale_ * kLog2e / eps)};
+                static_cast<T>((differences() ? -1.0 : 2.0) * scale_ * kLog2e / eps), -kHuge};
+  std::vector<double> bias(index(size), -kHuge);
+  for (std::size_t j = 0; j < bias.size(); ++j) {
+    if (source.weight[j] == 0) continue;
+    bias[j] = std::log2(source.weight[j]) + (potential[j] - norm_term(*source.points, j)) * (kLog2e / eps);
+    bias[j] = std::clamp(bias[j], -kHuge, kHuge);
+    logits.offset = std::max(logits.offset, bias[j]);
+  }
   for (std::int64_t j = 0; j < padded; ++j) {
-    bool const counts = j < size && source.weight[index(j)] > 0;
-    if (!counts) {
+    if (j >= size || source.weight[index(j)] == 0) {
       logits.h[j] = kNoWeight<T>;
       logits.beta[j] = 0;
       logits.log2_weight[j] = 0;
       continue;
     }
-    double const log2_weight = std::log2(source.weight[index(j)]);
-    double const bias = log2_weight + (potential[index(j)] - norm_term(*source.points, index(j))) * (kLog2e / eps);
-    // Potentials of a stray warm start can exceed what T holds.
-    double const h = std::clamp(bias, -1e30, 1e30);
+    double const h = bias[index(j)] - logits.offset;
     logits.h[j] = static_cast<T>(h);
     // Where a unit of T exceeds 2 the logits are noise already; beta must not overflow on top of it.
     double const remainder = std::clamp(h - static_cast<double>(logits.h[j]), -1.0, 1.0);
     logits.beta[j] = static_cast<T>(std::exp2(remainder));
-    logits.log2_weight[j] = static_cast<T>(log2_weight);
+    logits.log2_weight[j] = static_cast<T>(std::log2(source.weight[index(j)]));
   }
   return logits;
 }
@@ -244,6 +260,10 @@ void PointCloudOperator<T>::for_each_stripe(PackedCloud<T> const& rows, Side col
       };
       exponentiate_rows(work.args, work.row_max.data(), work.row_sum.data(),
                         moments ? work.row_moment.data() : nullptr);
+      for (std::int64_t r = 0; r < count; ++r) {
+        work.row_max[index(r)] += logits.offset;
+        if (moments) work.row_moment[index(r)] += logits.offset * work.row_sum[index(r)];
+      }
       consume(thread, work, first, count);
     }
   }
@@ -470,7 +490,8 @@ std::unique_ptr<EntropicOperator> PointCloudOperator<T>::with_points(Side side, 
   std::unique_ptr<PointCloudOperator> result(new PointCloudOperator(n, m));
   result->scale_ = scale_;
   result->mass_ = mass_;
-  result->threads_ = threads_;
+  result->threads_ = useful_threads(most_threads_, n, m);
+  result->most_threads_ = most_threads_;
   Cloud& fresh = result->cloud(side);
   fresh.points = std::make_shared<PackedCloud<T>>(pack<T>(points, centre_of("points", points, {})));
   fresh.weight.assign(index(points.rows()), 1.0);

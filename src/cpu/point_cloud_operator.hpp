@@ -65,7 +65,8 @@ class PointCloudOperator final : public EntropicOperator {
   Cloud clouds_[2];
   double scale_ = 1;
   double mass_ = 1;
-  int threads_ = 1;
+  int most_threads_ = 1;  // What the context allows,
+  int threads_ = 1;       // and what the number of pairs makes worth while.
   SweepErrors errors_{0, 0};
   double swept_eps_ = 0;  // Of the last sweep since the potentials were set; 0 when there was none.
   /// Scores of all pairs, kept between sweeps where that is allowed and pays; filled by the first pass over rows.

@@ -1,0 +1,36 @@
+// Problems that cover the sizes, dimensions, weights and layouts of the operators, and one of them made ready.
+#pragma once
+#include <memory>
+#include <vector>
+
+#include "oracle/backend_test.hpp"
+
+namespace monge::oracle {
+
+/// Sizes around multiples of 16, 64 and 128, single points, long and flat; dimensions 1 to 784; all weights and places;
+/// eps from 1e-4 to 10 times the spread.
+std::vector<Recipe> const& covering_recipes();
+
+/// Three threads: shares of the rows are uneven, and some threads have none.
+class OperatorTest : public BackendTest {
+ protected:
+  OperatorTest() : BackendTest(3) {}
+};
+
+struct Case {
+  /// How the potentials differ from softmins, in units of eps.
+  enum class Disturbance {
+    uniform,     // up to 1 either way
+    two_valued,  // up to 0.1 either way, every fifth lower by 4: far from where a safeguard of relaxed steps turns
+  };
+  Case(Recipe const& recipe, Arithmetic arithmetic, Disturbance disturbance = Disturbance::uniform);
+
+  Problem problem;
+  Dense dense;
+  double eps;
+  Tolerance tolerance;
+  /// A plan of moderate size that is not feasible: the potentials are softmins, disturbed.
+  Potentials potentials;
+};
+
+}  // namespace monge::oracle

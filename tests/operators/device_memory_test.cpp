@@ -1,0 +1,120 @@
+// Inputs and outputs in device memory, on the caller's stream. Built where there is a CUDA toolkit.
+#include <cuda_runtime_api.h>
+
+#include <stdexcept>
+
+#include "oracle/backend_test.hpp"
+
+namespace monge::oracle {
+namespace {
+
+void check(cudaError_t error) {
+  if (error != cudaSuccess) throw std::runtime_error(cudaGetErrorString(error));
+}
+
+/// A copy in device memory, rows padded like those of `Stored`.
+template <class T>
+class OnDevice {
+ public:
+  OnDevice(std::span<double const> values, std::int64_t rows, std::int64_t columns, std::int64_t padding = 0)
+      : rows_(rows), columns_(columns), stride_(columns + padding), host_(rows * stride_) {
+    for (std::int64_t i = 0; i < rows; ++i) {
+      for (std::int64_t k = 0; k < columns; ++k) host_[i * stride_ + k] = static_cast<T>(values[i * columns + k]);
+    }
+    check(cudaMalloc(reinterpret_cast<void**>(&data_), host_.size() * sizeof(T)));
+    check(cudaMemcpy(data_, host_.data(), host_.size() * sizeof(T), cudaMemcpyHostToDevice));
+  }
+  OnDevice(OnDevice const&) = delete;
+  OnDevice& operator=(OnDevice const&) = delete;
+  ~OnDevice() { cudaFree(data_); }
+
+  MatrixView matrix() const { return {data_, rows_, columns_, stride_, device()}; }
+  MutableMatrixView mutable_matrix() { return {data_, rows_, columns_, stride_, device()}; }
+  VectorView vector() const { return {data_, rows_, stride_, device()}; }
+  MutableVectorView mutable_vector() { return {data_, rows_, stride_, device()}; }
+
+  std::vector<double> values() {
+    check(cudaMemcpy(host_.data(), data_, host_.size() * sizeof(T), cudaMemcpyDeviceToHost));
+    std::vector<double> result;
+    for (std::int64_t i = 0; i < rows_; ++i) {
+      for (std::int64_t k = 0; k < columns_; ++k) result.push_back(host_[i * stride_ + k]);
+    }
+    return result;
+  }
+
+ private:
+  static Device device() { return {DeviceType::cuda, 0}; }
+  std::int64_t rows_, columns_, stride_;
+  std::vector<T> host_;
+  T* data_ = nullptr;
+};
+
+class DeviceMemory : public BackendTest {};
+INSTANTIATE_TEST_SUITE_P(, DeviceMemory,
+                         testing::Values(Target{DeviceType::cuda, Precision::float32},
+                                         Target{DeviceType::cuda, Precision::float64}),
+                         target_name);
+
+TEST_P(DeviceMemory, gives_what_host_memory_gives) {
+  for (std::int64_t const d : {3, 40}) {
+    SCOPED_TRACE(testing::Message() << "d " << d);
+    std::int64_t const n = 70, m = 90;
+    Problem const problem = make_problem({n, m, d, Weights::with_zeros, Place::shifted, 0.05, DataType::float32});
+    OnDevice<float> const x(problem.x.values(), n, d, 3), y(problem.y.values(), m, d);
+    OnDevice<double> const a(problem.a, n, 1, 1), b(problem.b, m, 1);
+    SolveOptions options{.eps = 0.05 * Magnitudes(problem).spread(), .tolerance = 1e-3, .precision = precision()};
+    Plan const host = solve(context(), problem.geometry(), problem.a, problem.b, options);
+    Plan const device = solve(context(), {x.matrix(), y.matrix()}, a.vector(), b.vector(), options);
+    EXPECT_EQ(device.f(), host.f());
+    EXPECT_EQ(device.report().primal, host.report().primal);
+
+    std::vector<double> row(n), column(m), map(n * d);
+    host.marginals(row, column);
+    host.barycentric_projection(MutableMatrixView(map.data(), n, d));
+    OnDevice<double> row_out(row, n, 1, 2), column_out(column, m, 1), map_out(std::vector<double>(n * d), n, d, 1);
+    device.marginals(row_out.mutable_vector(), column_out.mutable_vector());
+    device.barycentric_projection(map_out.mutable_matrix());
+    EXPECT_EQ(row_out.values(), row);
+    EXPECT_EQ(column_out.values(), column);
+    EXPECT_EQ(map_out.values(), map);
+
+    OnDevice<double> const f(host.f(), n, 1), g(host.g(), m, 1);
+    options.f = f.vector();
+    options.g = g.vector();
+    options.tolerance = 2e-3;
+    EXPECT_LE(solve(context(), {x.matrix(), y.matrix()}, a.vector(), b.vector(), options).report().iterations,
+              options.check_every);
+  }
+}
+
+TEST_P(DeviceMemory, work_runs_on_the_stream_of_the_caller) {
+  cudaStream_t stream = nullptr;
+  check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+  {
+    Context const own = Context::cuda(0, stream);
+    Problem const problem = make_problem({50, 60, 3});
+    SolveOptions const options{.eps = 0.5, .tolerance = 1e-3, .precision = precision()};
+    Plan const expected = solve(context(), problem.geometry(), problem.a, problem.b, options);
+    EXPECT_EQ(solve(own, problem.geometry(), problem.a, problem.b, options).f(), expected.f());
+  }
+  EXPECT_EQ(cudaStreamQuery(stream), cudaSuccess);
+  check(cudaStreamDestroy(stream));
+}
+
+TEST_P(DeviceMemory, points_that_are_not_finite_are_found_there) {
+  Problem const problem = make_problem({50, 60, 3});
+  std::vector<double> values = problem.x.values();
+  values[3 * 20 + 2] = std::numeric_limits<double>::infinity();
+  OnDevice<float> const x(values, 50, 3);
+  SolveOptions const options{.eps = 0.5, .precision = precision()};
+  try {
+    solve(context(), {x.matrix(), problem.y.view()}, options);
+    ADD_FAILURE() << "no error";
+  } catch (Error const& error) {
+    EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
+    EXPECT_NE(std::string(error.what()).find("x: row 20, column 2"), std::string::npos) << error.what();
+  }
+}
+
+}  // namespace
+}  // namespace monge::oracle

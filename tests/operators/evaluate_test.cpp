@@ -1,0 +1,87 @@
+// Marginals and values of the plan, at potentials that are not feasible.
+#include <numeric>
+
+#include "operators/cases.hpp"
+
+namespace monge::oracle {
+namespace {
+
+class Evaluate : public OperatorTest {};
+MONGE_FOR_EACH_TARGET(Evaluate);
+
+TEST_P(Evaluate, values_equal_the_oracle) {
+  for (Recipe const& recipe : covering_recipes()) {
+    SCOPED_TRACE(testing::Message() << recipe);
+    Case const test(recipe, arithmetic(recipe.d));
+    auto const entropic = make_operator(test.problem);
+    entropic->set_potentials(narrow(test.potentials.f), narrow(test.potentials.g));
+    Evaluation const actual = entropic->evaluate(test.eps);
+    DenseEvaluation const truth = evaluate(test.dense, test.eps, test.potentials);
+    EvaluationTolerance const tolerance = test.tolerance.evaluation(test.dense, test.potentials);
+    expect_close("mass", actual.mass, truth.mass, tolerance.mass);
+    expect_close("row_error", actual.row_error, truth.row_error, tolerance.row_error);
+    expect_close("column_error", actual.column_error, truth.column_error, tolerance.column_error);
+    expect_close("transport_cost", actual.transport_cost, truth.transport_cost, tolerance.transport_cost);
+    expect_close("primal", actual.primal, truth.primal, tolerance.primal);
+    expect_close("dual", actual.dual, truth.dual, tolerance.dual);
+    expect_close("gap", actual.gap, truth.gap, tolerance.gap);
+  }
+}
+
+TEST_P(Evaluate, marginals_equal_the_oracle) {
+  for (Recipe const& recipe : covering_recipes()) {
+    SCOPED_TRACE(testing::Message() << recipe);
+    Case const test(recipe, arithmetic(recipe.d));
+    auto const entropic = make_operator(test.problem);
+    entropic->set_potentials(narrow(test.potentials.f), narrow(test.potentials.g));
+    std::vector<double> row(recipe.n), column(recipe.m);
+    entropic->marginals(test.eps, row, column);
+    for (Side const side : {Side::rows, Side::columns}) {
+      Vector const expected = test.dense.marginal(side, test.eps, test.potentials);
+      Vector allowed = test.tolerance.plan(side, test.potentials);
+      for (std::size_t i = 0; i < allowed.size(); ++i) allowed[i] *= expected[i];
+      expect_close(side == Side::rows ? "row" : "column", side == Side::rows ? row : column, expected, allowed);
+    }
+  }
+}
+
+TEST_P(Evaluate, writes_float32_and_strided_marginals) {
+  Case const test({40, 50, 3, Weights::with_zeros}, arithmetic(3));
+  auto const entropic = make_operator(test.problem);
+  entropic->set_potentials(narrow(test.potentials.f), narrow(test.potentials.g));
+  std::vector<double> row(40), column(50);
+  entropic->marginals(test.eps, row, column);
+  StoredVector strided_row(row, DataType::float64, 4), strided_column(column, DataType::float32, 2);
+  entropic->marginals(test.eps, strided_row.mutable_view(), strided_column.mutable_view());
+  EXPECT_TRUE(strided_row.padding_untouched());
+  EXPECT_TRUE(strided_column.padding_untouched());
+  EXPECT_EQ(strided_row.values(), row);
+  for (double& value : column) value = static_cast<float>(value);
+  EXPECT_EQ(strided_column.values(), column);
+}
+
+TEST_P(Evaluate, agrees_with_the_errors_of_the_next_sweep) {
+  Case const test({50, 40, 5, Weights::skewed}, arithmetic(5));
+  auto const entropic = make_operator(test.problem);
+  entropic->set_potentials(narrow(test.potentials.f), narrow(test.potentials.g));
+  Evaluation const before = entropic->evaluate(test.eps);
+  EvaluationTolerance const tolerance = test.tolerance.evaluation(test.dense, test.potentials);
+  entropic->sweep({test.eps, true}, 1);
+  EXPECT_NEAR(entropic->errors().row, before.row_error, 2 * tolerance.row_error);
+  EXPECT_NEAR(entropic->errors().column, before.column_error, 2 * tolerance.column_error);
+}
+
+TEST_P(Evaluate, is_bitwise_repeatable) {
+  Case const test({333, 257, 37}, arithmetic(37));
+  auto const entropic = make_operator(test.problem);
+  entropic->set_potentials(narrow(test.potentials.f), narrow(test.potentials.g));
+  Evaluation const first = entropic->evaluate(test.eps);
+  Evaluation const second = entropic->evaluate(test.eps);
+  EXPECT_EQ(first.transport_cost, second.transport_cost);
+  EXPECT_EQ(first.gap, second.gap);
+  EXPECT_EQ(first.row_error, second.row_error);
+  EXPECT_EQ(first.column_error, second.column_error);
+}
+
+}  // namespace
+}  // namespace monge::oracle

@@ -1,0 +1,133 @@
+#include "oracle/backend_test.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <iostream>
+#include <string_view>
+
+namespace monge::oracle {
+namespace {
+
+bool is_set(char const* variable) {
+  char const* const value = std::getenv(variable);
+  return value != nullptr && std::string_view(value) == "1";
+}
+
+void record(char const* what, Real quotient) {
+  static Real largest = 0;
+  static std::string last_test;
+  testing::TestInfo const* const test = testing::UnitTest::GetInstance()->current_test_info();
+  std::string const name = std::string(test->test_suite_name()) + "." + test->name();
+  if (name != last_test) largest = 0;
+  last_test = name;
+  if (quotient <= largest) return;
+  largest = quotient;
+  testing::Test::RecordProperty("error_over_tolerance", std::to_string(static_cast<double>(quotient)));
+  if (is_set("MONGE_SHOW_ERRORS")) std::cout << name << ": " << what << " " << static_cast<double>(quotient) << "\n";
+}
+
+}  // namespace
+
+std::vector<Target> all_targets() {
+  return {{DeviceType::cpu, Precision::float32},
+          {DeviceType::cpu, Precision::float64},
+          {DeviceType::cuda, Precision::float32},
+          {DeviceType::cuda, Precision::tf32},
+          {DeviceType::cuda, Precision::float64}};
+}
+
+std::vector<Target> all_devices() {
+  return {{DeviceType::cpu, Precision::float64}, {DeviceType::cuda, Precision::float64}};
+}
+
+void PrintTo(Target const& target, std::ostream* out) {
+  *out << (target.device == DeviceType::cpu ? "cpu_" : "cuda_") << name(target.precision);
+}
+
+std::string target_name(testing::TestParamInfo<Target> const& info) {
+  return testing::PrintToString(info.param);
+}
+
+Context make_context(DeviceType device, int threads) {
+  return device == DeviceType::cpu ? Context::cpu(threads) : Context::cuda();
+}
+
+void BackendTest::SetUp() {
+  if (GetParam().device == DeviceType::cuda) {
+    std::string const reason = cuda_unavailable_reason();
+    if (!reason.empty() && is_set("MONGE_REQUIRE_CUDA")) FAIL() << "MONGE_REQUIRE_CUDA=1, but: " << reason;
+    if (!reason.empty()) GTEST_SKIP() << reason;
+  }
+  context_ = make_context(GetParam().device, threads_);
+}
+
+void expect_close(char const* what, std::span<double const> actual, Vector const& expected, Vector const& tolerance) {
+  ASSERT_EQ(actual.size(), expected.size()) << what;
+  ASSERT_EQ(actual.size(), tolerance.size()) << what;
+  Real worst = -1;
+  std::size_t where = 0;
+  for (std::size_t i = 0; i < actual.size(); ++i) {
+    Real const difference = std::abs(actual[i] - expected[i]);
+    Real const quotient = difference == 0 ? 0 : difference / tolerance[i];
+    if (quotient <= worst) continue;  // NaN is worse than anything
+    worst = quotient;
+    where = i;
+    if (std::isnan(quotient)) break;
+  }
+  if (worst <= 1) {
+    record(what, worst);
+  } else {
+    ADD_FAILURE() << what << "[" << where << "] of " << actual.size() << " is " << actual[where] << ", the oracle has "
+                  << static_cast<double>(expected[where]) << ": off by "
+                  << static_cast<double>(actual[where] - expected[where]) << " where "
+                  << static_cast<double>(tolerance[where]) << " is allowed";
+  }
+}
+
+void expect_close(char const* what, double actual, Real expected, Real tolerance) {
+  expect_close(what, std::span(&actual, 1), Vector{expected}, Vector{tolerance});
+}
+
+Potentials potentials_of(EntropicOperator const& entropic) {
+  std::vector<double> f(entropic.size(Side::rows)), g(entropic.size(Side::columns));
+  entropic.get_potentials(f, g);
+  return {widen(f), widen(g)};
+}
+
+Potentials potentials_of(Plan const& plan) {
+  return {widen(plan.f()), widen(plan.g())};
+}
+
+void expect_iterates(Dense const& dense, Tolerance const& tolerance, double eps, Potentials const& actual,
+                     Potentials const& expected, Real allowed) {
+  for (Side const side : {Side::rows, Side::columns}) {
+    std::vector<double> const& weight = dense.weights(side);
+    Vector const& given = actual.of(other(side));
+    Vector const transforms = dense.softmin(side, eps, given);
+    Vector const transform_error = tolerance.softmin(side, given, transforms);
+    Vector target = expected.of(side), error(target.size(), allowed);
+    for (std::size_t i = 0; i < target.size(); ++i) {
+      if (weight[i] > 0) continue;
+      target[i] = transforms[i];
+      error[i] = transform_error[i];
+    }
+    expect_close(side == Side::rows ? "f" : "g", narrow(actual.of(side)), target, error);
+  }
+}
+
+void expect_report_matches(Report const& report, Problem const& problem, double eps, Potentials const& potentials) {
+  Dense const dense(problem);
+  DenseEvaluation const truth = evaluate(dense, eps, potentials);
+  Arithmetic const float64 = arithmetic({}, Precision::float64, problem.d());
+  EvaluationTolerance const tolerance = Tolerance(problem, eps, float64).evaluation(dense, potentials);
+  EXPECT_TRUE(report.certified);
+  expect_close("marginal_error", report.marginal_error, truth.row_error + truth.column_error,
+               tolerance.row_error + tolerance.column_error);
+  expect_close("transport_cost", report.transport_cost, truth.transport_cost, tolerance.transport_cost);
+  expect_close("primal", report.primal, truth.primal, tolerance.primal);
+  expect_close("dual", report.dual, truth.dual, tolerance.dual);
+  expect_close("gap", report.gap, truth.gap, tolerance.gap);
+}
+
+}  // namespace monge::oracle

@@ -1,0 +1,69 @@
+// The one fixture: a test of a BackendTest runs once for each device and precision, named cpu_float32 and so on. Where
+// CUDA is not usable its tests skip, or fail if the environment says MONGE_REQUIRE_CUDA=1.
+#pragma once
+#include <gtest/gtest.h>
+
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <monge/monge.hpp>
+
+#include "operators/backend.hpp"
+#include "oracle/dense.hpp"
+#include "oracle/tolerance.hpp"
+
+namespace monge::oracle {
+
+struct Target {
+  DeviceType device;
+  Precision precision;
+};
+void PrintTo(Target const& target, std::ostream* out);
+std::vector<Target> all_targets();
+/// For what does not depend on the precision.
+std::vector<Target> all_devices();
+std::string target_name(testing::TestParamInfo<Target> const& info);
+/// On the CPU with this many threads.
+Context make_context(DeviceType device, int threads = 1);
+
+class BackendTest : public testing::TestWithParam<Target> {
+ protected:
+  /// One thread is the fastest for problems of this size.
+  explicit BackendTest(int threads = 1) : threads_(threads) {}
+  void SetUp() override;
+  Context const& context() const { return *context_; }
+  Precision precision() const { return GetParam().precision; }
+  bool is_float64() const { return precision() == Precision::float64; }
+  Arithmetic arithmetic(std::int64_t d) const { return oracle::arithmetic({GetParam().device}, precision(), d); }
+
+  std::unique_ptr<EntropicOperator> make_operator(Problem const& problem, double cache_bytes = 1e9) const {
+    return context().backend().entropic_operator(problem.geometry(), problem.a, problem.b, precision(), cache_bytes);
+  }
+
+ private:
+  int threads_;
+  std::optional<Context> context_;
+};
+
+#define MONGE_FOR_EACH_TARGET(Suite) \
+  INSTANTIATE_TEST_SUITE_P(, Suite, testing::ValuesIn(::monge::oracle::all_targets()), ::monge::oracle::target_name)
+#define MONGE_FOR_EACH_DEVICE(Suite) \
+  INSTANTIATE_TEST_SUITE_P(, Suite, testing::ValuesIn(::monge::oracle::all_devices()), ::monge::oracle::target_name)
+
+/// Fails with the worst element if any |actual - expected| exceeds its tolerance. The largest quotient of the test goes
+/// to the property error_over_tolerance of its XML report, and to stdout with MONGE_SHOW_ERRORS=1.
+void expect_close(char const* what, std::span<double const> actual, Vector const& expected, Vector const& tolerance);
+void expect_close(char const* what, double actual, Real expected, Real tolerance);
+
+/// Float64 potentials of an operator or plan for the oracle.
+Potentials potentials_of(EntropicOperator const& entropic);
+Potentials potentials_of(Plan const& plan);
+/// Iterates to within `allowed`. Points of no weight take no part in sweeps: theirs must be the softmin of the other
+/// side.
+void expect_iterates(Dense const& dense, Tolerance const& tolerance, double eps, Potentials const& actual,
+                     Potentials const& expected, Real allowed);
+void expect_report_matches(Report const& report, Problem const& problem, double eps, Potentials const& potentials);
+
+}  // namespace monge::oracle

@@ -1,0 +1,143 @@
+#include "oracle/problem.hpp"
+
+#include <cmath>
+#include <limits>
+#include <numbers>
+#include <numeric>
+
+namespace monge::oracle {
+
+std::uint64_t Random::next() {  // splitmix64
+  std::uint64_t z = (state_ += 0x9e3779b97f4a7c15u);
+  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+  z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+  return z ^ (z >> 31);
+}
+
+double Random::uniform() {
+  return static_cast<double>(next() >> 11) * 0x1p-53;
+}
+
+double Random::uniform(double low, double high) {
+  return low + (high - low) * uniform();
+}
+
+double Random::normal() {
+  double const radius = std::sqrt(-2 * std::log(1 - uniform()));
+  return radius * std::cos(2 * std::numbers::pi * uniform());
+}
+
+namespace {
+
+template <class T>
+std::vector<T> padded(std::span<double const> values, std::int64_t rows, std::int64_t columns, std::int64_t stride) {
+  std::vector<T> buffer(rows * stride, std::numeric_limits<T>::quiet_NaN());
+  for (std::int64_t i = 0; i < rows; ++i) {
+    for (std::int64_t k = 0; k < columns; ++k) buffer[i * stride + k] = static_cast<T>(values[i * columns + k]);
+  }
+  return buffer;
+}
+
+}  // namespace
+
+Stored::Stored(std::span<double const> values, std::int64_t rows, std::int64_t columns, DataType type,
+               std::int64_t padding)
+    : rows_(rows), columns_(columns), row_stride_(columns + padding) {
+  if (type == DataType::float32) {
+    buffer_ = padded<float>(values, rows, columns, row_stride_);
+  } else {
+    buffer_ = padded<double>(values, rows, columns, row_stride_);
+  }
+}
+
+MatrixView Stored::view() const {
+  return std::visit([&](auto const& buffer) { return MatrixView(buffer.data(), rows_, columns_, row_stride_); },
+                    buffer_);
+}
+
+MutableMatrixView Stored::mutable_view() {
+  return std::visit([&](auto& buffer) { return MutableMatrixView(buffer.data(), rows_, columns_, row_stride_); },
+                    buffer_);
+}
+
+std::vector<double> Stored::values() const {
+  std::vector<double> result;
+  result.reserve(rows_ * columns_);
+  std::visit(
+      [&](auto const& buffer) {
+        for (std::int64_t i = 0; i < rows_; ++i) {
+          for (std::int64_t k = 0; k < columns_; ++k) result.push_back(buffer[i * row_stride_ + k]);
+        }
+      },
+      buffer_);
+  return result;
+}
+
+bool Stored::padding_untouched() const {
+  return std::visit(
+      [&](auto const& buffer) {
+        for (std::int64_t i = 0; i < rows_; ++i) {
+          for (std::int64_t k = columns_; k < row_stride_; ++k) {
+            if (!std::isnan(buffer[i * row_stride_ + k])) return false;
+          }
+        }
+        return true;
+      },
+      buffer_);
+}
+
+StoredVector::StoredVector(std::span<double const> values, DataType type, std::int64_t stride)
+    : matrix_(values, static_cast<std::int64_t>(values.size()), 1, type, stride - 1) {}
+
+VectorView StoredVector::view() const {
+  MatrixView const view = matrix_.view();
+  if (view.type() == DataType::float32) return {view.as<float>(), view.rows(), view.row_stride()};
+  return {view.as<double>(), view.rows(), view.row_stride()};
+}
+
+MutableVectorView StoredVector::mutable_view() {
+  MutableMatrixView const view = matrix_.mutable_view();
+  if (view.type() == DataType::float32) return {view.as<float>(), view.rows(), view.row_stride()};
+  return {view.as<double>(), view.rows(), view.row_stride()};
+}
+
+std::ostream& operator<<(std::ostream& out, Recipe const& recipe) {
+  static constexpr char const* kWeights[] = {"uniform", "skewed", "with_zeros"};
+  static constexpr char const* kPlaces[] = {"origin", "shifted", "apart"};
+  return out << "n=" << recipe.n << " m=" << recipe.m << " d=" << recipe.d << " weights "
+             << kWeights[static_cast<int>(recipe.weights)] << ", place " << kPlaces[static_cast<int>(recipe.place)]
+             << ", eps/spread " << recipe.eps_over_spread
+             << (recipe.storage == DataType::float32 ? ", float32" : ", float64") << " padding " << recipe.padding
+             << ", scale " << recipe.scale << ", mass " << recipe.mass << ", seed " << recipe.seed;
+}
+
+std::vector<double> gaussian_points(std::int64_t n, std::int64_t d, Random& random, double centre, double deviation) {
+  std::vector<double> points(n * d);
+  for (double& coordinate : points) coordinate = centre + deviation * random.normal();
+  return points;
+}
+
+std::vector<double> make_weights(Weights kind, std::int64_t size, double mass, Random& random) {
+  std::vector<double> weights(size, 1.0);
+  for (std::int64_t i = 0; i < size && kind != Weights::uniform; ++i) {
+    if (kind == Weights::skewed) weights[i] = std::pow(10.0, random.uniform(-12, 0));
+    if (kind == Weights::with_zeros) weights[i] = (i % 3 == 1) ? 0.0 : random.uniform(0.5, 1.5);
+  }
+  double const total = std::accumulate(weights.begin(), weights.end(), 0.0);
+  for (double& weight : weights) weight *= mass / total;
+  return weights;
+}
+
+Problem make_problem(Recipe const& recipe) {
+  Random random(recipe.seed);
+  double const x_centre = recipe.place == Place::shifted ? 1000 : 0;
+  double const y_centre = recipe.place == Place::origin ? 0.5 : 1000.5;
+  std::vector<double> const x = gaussian_points(recipe.n, recipe.d, random, x_centre);
+  std::vector<double> const y = gaussian_points(recipe.m, recipe.d, random, y_centre, 0.7);
+  return {Stored(x, recipe.n, recipe.d, recipe.storage, recipe.padding),
+          Stored(y, recipe.m, recipe.d, recipe.storage, recipe.padding),
+          make_weights(recipe.weights, recipe.n, recipe.mass, random),
+          make_weights(recipe.weights, recipe.m, recipe.mass, random), recipe.scale};
+}
+
+}  // namespace monge::oracle

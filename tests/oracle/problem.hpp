@@ -1,0 +1,104 @@
+// Seeded test problems: two clouds, weights, and how they lie in memory.
+#pragma once
+#include <cstdint>
+#include <ostream>
+#include <span>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include <monge/monge.hpp>
+
+namespace monge::oracle {
+
+/// The same numbers on every platform, unlike the distributions of <random>.
+class Random {
+ public:
+  explicit Random(std::uint64_t seed) : state_(seed) {}
+  double uniform();                         // in [0, 1)
+  double uniform(double low, double high);  // in [low, high)
+  double normal();
+
+ private:
+  std::uint64_t next();
+  std::uint64_t state_;
+};
+
+/// A matrix in float32 or float64 storage whose rows are padded with NaN, so that reading past a row shows.
+class Stored {
+ public:
+  Stored() = default;
+  Stored(std::span<double const> values, std::int64_t rows, std::int64_t columns, DataType type = DataType::float64,
+         std::int64_t padding = 0);
+
+  MatrixView view() const;
+  MutableMatrixView mutable_view();
+  /// What is stored, as float64 (rounded if the storage is float32), without padding.
+  std::vector<double> values() const;
+  bool padding_untouched() const;
+  std::int64_t rows() const { return rows_; }
+  std::int64_t columns() const { return columns_; }
+
+ private:
+  std::int64_t rows_ = 0;
+  std::int64_t columns_ = 0;
+  std::int64_t row_stride_ = 0;
+  std::variant<std::vector<float>, std::vector<double>> buffer_;
+};
+
+/// A vector in float32 or float64 storage with NaN between its elements.
+class StoredVector {
+ public:
+  StoredVector(std::span<double const> values, DataType type, std::int64_t stride);
+  VectorView view() const;
+  MutableVectorView mutable_view();
+  std::vector<double> values() const { return matrix_.values(); }
+  bool padding_untouched() const { return matrix_.padding_untouched(); }
+
+ private:
+  Stored matrix_;  // size x 1
+};
+
+enum class Weights {
+  uniform,
+  skewed,      // log-uniform over 1e-12 .. 1
+  with_zeros,  // a third of them zero
+};
+
+enum class Place {
+  origin,
+  shifted,  // both clouds 1000 away from the origin in every coordinate
+  apart,    // y 1000 away from x in every coordinate
+};
+
+struct Recipe {
+  std::int64_t n, m, d;
+  Weights weights = Weights::uniform;
+  Place place = Place::origin;
+  double eps_over_spread = 0.05;  // eps in units of the largest cost between the clouds moved onto each other
+  DataType storage = DataType::float64;
+  std::int64_t padding = 0;
+  double scale = 1;
+  double mass = 1;
+  std::uint64_t seed = 1;
+};
+std::ostream& operator<<(std::ostream& out, Recipe const& recipe);
+
+struct Problem {
+  Stored x, y;
+  std::vector<double> a, b;
+  double scale = 1;
+
+  std::int64_t n() const { return x.rows(); }
+  std::int64_t m() const { return y.rows(); }
+  std::int64_t d() const { return x.columns(); }
+  PointCloud geometry() const { return {x.view(), y.view(), scale}; }
+};
+
+/// Gaussian clouds: x standard, y at 0.7 of the size around 0.5.
+Problem make_problem(Recipe const& recipe);
+std::vector<double> make_weights(Weights kind, std::int64_t size, double mass, Random& random);
+std::vector<double> gaussian_points(std::int64_t n, std::int64_t d, Random& random, double centre = 0,
+                                    double deviation = 1);
+
+}  // namespace monge::oracle

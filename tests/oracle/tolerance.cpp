@@ -1,0 +1,214 @@
+#include "oracle/tolerance.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+namespace monge::oracle {
+namespace {
+
+constexpr double kLogit = 2.0;    // roundings of h_j and of the sum with the product
+constexpr double kProduct = 1.0;  // times sqrt(d), of a sum of products
+constexpr double kSum = 8.0;      // exp and the first terms of a sum
+
+std::vector<double> centre(std::vector<double> const& points, std::vector<double> const& weights, std::int64_t d) {
+  Vector sum(d, 0);
+  Real total = 0;
+  for (std::size_t i = 0; i < weights.size(); ++i) {
+    total += weights[i];
+    for (std::int64_t k = 0; k < d; ++k) sum[k] += weights[i] * Real(points[i * d + k]);
+  }
+  for (Real& coordinate : sum) coordinate /= total;
+  return narrow(sum);
+}
+
+}  // namespace
+
+Arithmetic arithmetic(Device device, Precision precision, std::int64_t d) {
+  if (precision == Precision::float64) return {0x1p-53, kProduct * 0x1p-53 * std::sqrt(d)};
+  double const single = kProduct * 0x1p-24 * std::sqrt(d);
+  if (device.type == DeviceType::cpu || d <= 8) return {0x1p-24, single};
+  // Tensor cores add with truncation, hence one more bit than rounding of the factors would cost.
+  if (precision == Precision::tf32) return {0x1p-24, 0x1p-10};
+  return {0x1p-24, single + 0x1p-21};
+}
+
+Magnitudes::Magnitudes(Problem const& problem) {
+  std::int64_t const d = problem.d();
+  double const s = problem.scale;
+  std::vector<double> const x = problem.x.values();
+  std::vector<double> const y = problem.y.values();
+  std::vector<double> const mu = centre(x, problem.a, d);
+  std::vector<double> const nu = centre(y, problem.b, d);
+  for (std::int64_t k = 0; k < d; ++k) offset_ += s * (mu[k] - nu[k]) * (mu[k] - nu[k]);
+
+  auto half = [&](std::vector<double> const& points, std::vector<double> const& weights,
+                  std::vector<double> const& mean, double sign, double constant) {
+    Half result;
+    for (std::size_t i = 0; i < weights.size(); ++i) {
+      double square = 0, product = 0;
+      for (std::int64_t k = 0; k < d; ++k) {
+        double const coordinate = points[i * d + k] - mean[k];
+        square += s * coordinate * coordinate;
+        product += 2 * s * coordinate * (mu[k] - nu[k]);
+      }
+      result.square.push_back(square);
+      result.shift.push_back(sign * product + constant);
+      if (weights[i] > 0) {
+        result.largest_square = std::max(result.largest_square, square);
+        result.largest_log_weight = std::max(result.largest_log_weight, std::abs(std::log(weights[i])));
+      }
+    }
+    return result;
+  };
+  row_ = half(x, problem.a, mu, 1, offset_);
+  column_ = half(y, problem.b, nu, -1, 0);
+}
+
+double Magnitudes::largest_square(Side side) const {
+  return side == Side::rows ? row_.largest_square : column_.largest_square;
+}
+
+double Magnitudes::largest_log_weight(Side side) const {
+  return side == Side::rows ? row_.largest_log_weight : column_.largest_log_weight;
+}
+
+double Magnitudes::spread() const {
+  double const sum = std::sqrt(row_.largest_square) + std::sqrt(column_.largest_square);
+  return sum * sum;
+}
+
+Tolerance::Tolerance(Problem const& problem, double eps, Arithmetic arithmetic)
+    : magnitudes_(problem), eps_(eps), arithmetic_(arithmetic), n_(problem.n()), m_(problem.m()), d_(problem.d()) {}
+
+double Tolerance::sum_error(Side side) const {
+  return arithmetic_.unit * (kSum + std::sqrt(std::min(1024.0, static_cast<double>(side == Side::rows ? m_ : n_))));
+}
+
+Real Tolerance::gauged_maximum(Side side, Vector const& potential) const {
+  std::vector<double> const& shift = magnitudes_.shift(side);
+  Real largest = 0;
+  for (std::size_t j = 0; j < potential.size(); ++j) largest = std::max(largest, std::abs(potential[j] - shift[j]));
+  return largest;
+}
+
+Real Tolerance::gauge_error(Side side, Vector const& potential) const {
+  std::vector<double> const& shift = magnitudes_.shift(side);
+  Real largest = 0;
+  for (std::size_t j = 0; j < potential.size(); ++j) {
+    largest = std::max(largest, std::abs(potential[j]) + std::abs(shift[j]) + magnitudes_.offset());
+  }
+  return 0x1p-52 * largest;
+}
+
+Vector Tolerance::logits(Side side, Vector const& potential) const {
+  Side const far = other(side);
+  Real const stored =
+      (gauged_maximum(far, potential) + magnitudes_.largest_square(far)) / eps_ + magnitudes_.largest_log_weight(far);
+  Real const gauge = gauge_error(far, potential) / eps_;
+  Vector result;
+  for (double const square : magnitudes_.square(side)) {
+    double const product = 2 * std::sqrt(square * magnitudes_.largest_square(far)) / eps_;
+    result.push_back(kLogit * arithmetic_.unit * stored + arithmetic_.product * product + gauge);
+  }
+  return result;
+}
+
+Vector Tolerance::stored(Side side, Vector const& potential) const {
+  std::vector<double> const& shift = magnitudes_.shift(side);
+  std::vector<double> const& square = magnitudes_.square(side);
+  Vector result;
+  for (std::size_t i = 0; i < potential.size(); ++i) {
+    Real const gauge = 0x1p-52 * (std::abs(potential[i]) + std::abs(shift[i]) + magnitudes_.offset());
+    result.push_back(arithmetic_.unit * (std::abs(potential[i] - shift[i]) + square[i]) + gauge);
+  }
+  return result;
+}
+
+Vector Tolerance::softmin(Side side, Vector const& potential, Vector const& result) const {
+  Vector tolerance = logits(side, potential);
+  Vector const rounding = stored(side, result);
+  for (std::size_t i = 0; i < tolerance.size(); ++i) {
+    tolerance[i] = eps_ * (tolerance[i] + sum_error(side)) + 2 * rounding[i];
+  }
+  return tolerance;
+}
+
+Vector Tolerance::shares(Side side, Vector const& potential) const {
+  Vector result = logits(side, potential);
+  for (Real& error : result) error = 2 * std::expm1(error) + 2 * sum_error(side);
+  return result;
+}
+
+Vector Tolerance::plan(Side side, Potentials const& potentials) const {
+  Vector result = logits(side, potentials.of(other(side)));
+  Vector const rounding = stored(side, potentials.of(side));
+  double const log_weight = magnitudes_.largest_log_weight(side);
+  for (std::size_t i = 0; i < result.size(); ++i) {
+    result[i] =
+        std::expm1(result[i] + kLogit * rounding[i] / eps_ + kLogit * arithmetic_.unit * log_weight) + sum_error(side);
+  }
+  return result;
+}
+
+Real Tolerance::sweeps(Sweep const& kind, int count, SweepResult const& result) const {
+  auto largest = [&](Side side) {
+    Vector const errors = softmin(side, result.potentials.of(other(side)), result.potentials.of(side));
+    return *std::max_element(errors.begin(), errors.end());
+  };
+  Real const half_steps = kind.symmetric ? count : 2 * count;
+  return half_steps * std::max<Real>(1, kind.relaxation) * std::max(largest(Side::rows), largest(Side::columns));
+}
+
+Real Tolerance::sweep_errors(Dense const& dense, Real potential_error) const {
+  // a_i |exp(-u_i) - 1| with u_i off by the errors of the new and of the old potential.
+  Real const error = std::expm1(2 * potential_error / eps_);
+  std::vector<double> const& a = dense.weights(Side::rows);
+  return 2 * error * std::accumulate(a.begin(), a.end(), Real(0));
+}
+
+EvaluationTolerance Tolerance::evaluation(Dense const& dense, Potentials const& potentials) const {
+  Vector const plan_matrix = dense.plan(eps_, potentials);
+  EvaluationTolerance result{};
+  double const double_sum = 0x1p-52 * std::log2(2.0 + static_cast<double>(n_ + m_));
+  Real magnitude = 0;  // of the terms of the values
+  for (Side const side : {Side::rows, Side::columns}) {
+    Vector const relative = plan(side, potentials);
+    Vector const logit = logits(side, potentials.of(other(side)));
+    Vector const rounding = stored(side, potentials.of(side));
+    std::vector<double> const& weight = dense.weights(side);
+    std::vector<double> const& shift = magnitudes_.shift(side);
+    std::vector<double> const& far_shift = magnitudes_.shift(other(side));
+    for (std::int64_t i = 0; i < dense.size(side); ++i) {
+      Real sum = 0, cost_error = 0;
+      for (std::int64_t j = 0; j < dense.size(other(side)); ++j) {
+        Real const p = plan_matrix[side == Side::rows ? i * m_ + j : j * m_ + i];
+        Real const centred = dense.cost(side, i, j) - shift[i] - far_shift[j];
+        sum += p;
+        cost_error += p * (relative[i] * (std::abs(centred) + std::abs(shift[i])) + eps_ * logit[i]);
+      }
+      Real const potential = std::abs(potentials.of(side)[i]);
+      Real const sum_error = sum * relative[i];
+      (side == Side::rows ? result.row_error : result.column_error) += sum_error + double_sum * (sum + weight[i]);
+      result.transport_cost += cost_error;
+      result.gap += sum_error * potential + std::abs(sum - weight[i]) * rounding[i];
+      result.primal += sum_error * potential + sum * rounding[i];
+      result.dual += weight[i] * rounding[i];
+      magnitude += (sum + weight[i]) * potential;
+      if (side == Side::rows) result.mass += sum_error + double_sum * sum;
+    }
+  }
+  result.transport_cost += double_sum * magnitude;
+  result.gap += double_sum * magnitude;
+  Real mass_product = eps_;  // eps sum a sum b
+  for (Side const side : {Side::rows, Side::columns}) {
+    std::vector<double> const& weight = dense.weights(side);
+    mass_product *= std::accumulate(weight.begin(), weight.end(), Real(0));
+  }
+  Real const mass_terms = eps_ * result.mass + double_sum * mass_product;
+  result.dual += mass_terms + double_sum * magnitude;
+  result.primal += mass_terms + double_sum * magnitude;
+  return result;
+}
+
+}  // namespace monge::oracle

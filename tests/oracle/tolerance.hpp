@@ -1,0 +1,114 @@
+// How far a result may be from the oracle: an analysis of a plain computation in the arithmetic of the operator.
+//
+// Gauge. Let mu and nu be the weighted means of the clouds, x = mu + x', y = nu + y', w = mu - nu. Then with s the cost
+// scale
+//   C_ij = C'_ij + shift_i + shift_j,   C'_ij = s |x'_i - y'_j|^2,  shift_i = 2 s <x'_i, w> + s |w|^2,
+//   shift_j = -2 s <y'_j, w>,
+// and f' = f - shift_i, g' = g - shift_j give the same plan. A good operator works with primed quantities, so its
+// errors scale with them and not with the distance of the clouds from the origin or from each other.
+//
+// The shifts themselves are float64 whatever the arithmetic: 2^-53 of |shift| and of |f|, |g| reach f' and g'. In a
+// cloud 1000 away with eps = 1 that is 1e-10 in the logits, and no implementation that is handed float64 potentials can
+// avoid it.
+//
+// Logits. A half-step over j evaluates t_ij = (g'_j - C'_ij) / eps + log b_j, in nats, as h_j + 2 s <x'_i, y'_j> / eps
+// with h_j = (g'_j - s |y'_j|^2) / eps + log b_j, or from exact differences. With u the unit roundoff,
+//   - storing h_j and adding to it: u (|g'_j| + s |y'_j|^2) / eps + u |log b_j|, a few times;
+//   - the product: its relative error v times 2 s |x'_i| |y'_j| / eps. v is u sqrt(d) up to a constant for a running
+//   sum of d
+//     terms (rounding errors of either sign; d u is the worst case), plus u for rounding x' and y'. Split fp16 products
+//     keep 22 bits of each factor, tf32 products 11;
+//   - from exact differences there is no product, and the second line with the first bounds |x'_i - y'_j|^2.
+// Called logit(i), the largest over j. An entry of P adds the rounding of f_i: u (|f'_i| + s |x'_i|^2) / eps.
+//
+// Results.
+//   softmin      f+_i = -eps log sum_j exp(t_ij): a weighted mean of the logit errors, so at most eps logit(i); the sum
+//                adds eps sum(m); storing adds u |f+_i - s |x'_i|^2|. sum(m) = u (c + sqrt(min(m, 1024))) for exp and a
+//                sum: errors of either sign, and sums longer than that are expected in blocks, added in float64.
+//   P_ij, row sums    relative error expm1(logit(i)) + sum(m), with u |log a_i| in the logit.
+//   sums of P_ij z_j  that, times sum_j P_ij |z_j|; twice that when divided by a sum.
+//   k sweeps     the softmin is non-expansive in the largest norm, so errors of 2 k half-steps add up.
+//   <C, P>       C'_ij is known to u C'_ij or, from t_ij, to eps logit(i); the shifts multiply the marginals.
+//
+// The constants below were set so that the largest error seen over the whole suite is between 0.1 and 0.7 of its
+// tolerance for every arithmetic: a few percent of precision lost in a kernel show.
+#pragma once
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "oracle/dense.hpp"
+
+namespace monge::oracle {
+
+/// Errors of one operation, relative.
+struct Arithmetic {
+  double unit;     ///< Unit roundoff of sums and stored values.
+  double product;  ///< Of <x', y'>, relative to |x'| |y'|.
+};
+
+Arithmetic arithmetic(Device device, Precision precision, std::int64_t d);
+
+/// The centred problem: what magnitudes an operator meets.
+class Magnitudes {
+ public:
+  explicit Magnitudes(Problem const& problem);
+
+  std::vector<double> const& shift(Side side) const { return side == Side::rows ? row_.shift : column_.shift; }
+  /// s |x'_i|^2.
+  std::vector<double> const& square(Side side) const { return side == Side::rows ? row_.square : column_.square; }
+  /// The largest s |x'_i - y'_j|^2 is at most this.
+  double spread() const;
+  double largest_square(Side side) const;
+  double offset() const { return offset_; }  ///< s |w|^2.
+  double largest_log_weight(Side side) const;
+
+ private:
+  struct Half {
+    std::vector<double> shift, square;
+    double largest_square = 0;      // over points that have mass
+    double largest_log_weight = 0;  // the same
+  };
+  double offset_ = 0;
+  Half row_, column_;
+};
+
+struct EvaluationTolerance {
+  double mass, row_error, column_error, transport_cost, primal, dual, gap;
+};
+
+class Tolerance {
+ public:
+  Tolerance(Problem const& problem, double eps, Arithmetic arithmetic);
+
+  /// Error of the logits of a half-step of `side` at point i, in nats, when the other side has `potential`.
+  Vector logits(Side side, Vector const& potential_of_other_side) const;
+  /// Absolute error of a softmin with the result `result`.
+  Vector softmin(Side side, Vector const& potential_of_other_side, Vector const& result) const;
+  /// Relative error of P_ij for each i of `side`, and of its sums.
+  Vector plan(Side side, Potentials const& potentials) const;
+  /// Relative error of shares P_ij / sum_j P_ij.
+  Vector shares(Side side, Vector const& potential_of_other_side) const;
+  /// Absolute error of a potential after it was stored.
+  Vector stored(Side side, Vector const& potential) const;
+  /// Absolute error of the potentials after `count` sweeps, one number for each side.
+  Real sweeps(Sweep const& kind, int count, SweepResult const& result) const;
+  /// Absolute error of SweepErrors, given that.
+  Real sweep_errors(Dense const& dense, Real potential_error) const;
+  EvaluationTolerance evaluation(Dense const& dense, Potentials const& potentials) const;
+
+  Magnitudes const& magnitudes() const { return magnitudes_; }
+  double sum_error(Side side) const;
+
+ private:
+  Real gauged_maximum(Side side, Vector const& potential) const;
+  /// Float64 rounding of potential minus shift.
+  Real gauge_error(Side side, Vector const& potential) const;
+
+  Magnitudes magnitudes_;
+  double eps_;
+  Arithmetic arithmetic_;
+  std::int64_t n_, m_, d_;
+};
+
+}  // namespace monge::oracle

@@ -1,0 +1,228 @@
+// A plan as an operator and as an object: products, maps, potentials elsewhere; lifetime, moves, output types.
+#include <cmath>
+#include <optional>
+#include <utility>
+
+#include "oracle/backend_test.hpp"
+
+namespace monge::oracle {
+namespace {
+
+class PlanTest : public BackendTest {
+ protected:
+  Plan solve(Problem const& problem, double eps, double tolerance = 1e-3) const {
+    SolveOptions const options{.eps = eps, .tolerance = tolerance, .precision = precision()};
+    return monge::solve(context(), problem.geometry(), problem.a, problem.b, options);
+  }
+  /// Plans of tf32 solves multiply in float32.
+  Arithmetic products(std::int64_t d) const {
+    Precision const own = precision() == Precision::tf32 ? Precision::float32 : precision();
+    return oracle::arithmetic({GetParam().device}, own, d);
+  }
+};
+MONGE_FOR_EACH_TARGET(PlanTest);
+
+std::vector<Recipe> const& recipes() {
+  static std::vector<Recipe> const table{
+      {50, 60, 3, Weights::with_zeros, Place::origin, 0.05, DataType::float32, 1},
+      {60, 50, 30, Weights::skewed, Place::apart, 0.1},
+      {1, 40, 2},
+      {65, 129, 70, Weights::uniform, Place::shifted, 0.02, DataType::float32, 0, 0.5, 4},
+  };
+  return table;
+}
+
+double eps_of(Recipe const& recipe, Problem const& problem) {
+  return recipe.eps_over_spread * Magnitudes(problem).spread();
+}
+
+TEST_P(PlanTest, products_equal_the_oracle) {
+  for (Recipe const& recipe : recipes()) {
+    SCOPED_TRACE(testing::Message() << recipe);
+    Problem const problem = make_problem(recipe);
+    double const eps = eps_of(recipe, problem);
+    Plan const plan = solve(problem, eps);
+    ASSERT_EQ(plan.rows(), recipe.n);
+    ASSERT_EQ(plan.columns(), recipe.m);
+    Dense const dense(problem);
+    Potentials const potentials = potentials_of(plan);
+    Tolerance const tolerance(problem, eps, products(recipe.d));
+    Random random(4);
+    std::int64_t const p = 5;
+    for (Side const side : {Side::rows, Side::columns}) {
+      std::int64_t const count = dense.size(other(side));
+      Stored const v(gaussian_points(count, p, random), count, p, DataType::float64, 3);
+      std::vector<double> sizes = v.values();
+      for (double& value : sizes) value = std::abs(value);
+      Vector allowed = dense.average(side, eps, potentials, sizes, p, false);
+      Vector const relative = tolerance.plan(side, potentials);
+      for (std::size_t k = 0; k < allowed.size(); ++k) allowed[k] *= relative[k / p] + tolerance.sum_error(side);
+      Stored out(std::vector<double>(dense.size(side) * p), dense.size(side), p, DataType::float64, 2);
+      if (side == Side::rows) {
+        plan.apply(v.view(), out.mutable_view());
+      } else {
+        plan.apply_transpose(v.view(), out.mutable_view());
+      }
+      EXPECT_TRUE(out.padding_untouched());
+      expect_close("product", out.values(), dense.average(side, eps, potentials, v.values(), p, false), allowed);
+
+      std::vector<double> row(recipe.n), column(recipe.m);
+      plan.marginals(row, column);
+      Vector const marginal = dense.marginal(side, eps, potentials);
+      Vector marginal_error = relative;
+      for (std::size_t i = 0; i < marginal.size(); ++i) marginal_error[i] *= marginal[i];
+      expect_close("marginal", side == Side::rows ? row : column, marginal, marginal_error);
+    }
+    EvaluationTolerance const float64 =
+        Tolerance(problem, eps, oracle::arithmetic({}, Precision::float64, recipe.d)).evaluation(dense, potentials);
+    expect_close("transport_cost", plan.transport_cost(), evaluate(dense, eps, potentials).transport_cost,
+                 float64.transport_cost);
+  }
+}
+
+TEST_P(PlanTest, maps_equal_the_oracle_and_each_other) {
+  for (Recipe const& recipe : recipes()) {
+    SCOPED_TRACE(testing::Message() << recipe);
+    Problem const problem = make_problem(recipe);
+    double const eps = eps_of(recipe, problem);
+    Plan const plan = solve(problem, eps);
+    Dense const dense(problem);
+    Potentials const potentials = potentials_of(plan);
+    Tolerance const tolerance(problem, eps, products(recipe.d));
+    std::int64_t const d = recipe.d;
+    Vector const expected = dense.average(Side::rows, eps, potentials, problem.y.values(), d, true);
+    double const radius = std::sqrt(tolerance.magnitudes().largest_square(Side::columns) / recipe.scale);
+    Vector const shares = tolerance.shares(Side::rows, potentials.g);
+    Vector allowed(expected.size());
+    for (std::size_t k = 0; k < allowed.size(); ++k) {
+      allowed[k] = (shares[k / d] + products(d).unit) * radius + 0x1p-51 * std::abs(expected[k]);
+    }
+    Stored out(std::vector<double>(recipe.n * d), recipe.n, d, DataType::float64, 1);
+    plan.barycentric_projection(out.mutable_view());
+    EXPECT_TRUE(out.padding_untouched());
+    expect_close("barycentric projection", out.values(), expected, allowed);
+    plan.map(problem.x.view(), out.mutable_view());
+    expect_close("map at x", out.values(), expected, allowed);
+
+    StoredVector potential(std::vector<double>(recipe.n), DataType::float64, 2);
+    plan.potential(problem.x.view(), potential.mutable_view());
+    EXPECT_TRUE(potential.padding_untouched());
+    Vector const softmin = dense.softmin(Side::rows, eps, potentials.g);
+    expect_close("potential at x", potential.values(), softmin, tolerance.softmin(Side::rows, potentials.g, softmin));
+  }
+}
+
+TEST_P(PlanTest, map_of_a_far_point_is_its_nearest_target) {
+  Problem const problem = make_problem({40, 50, 2});
+  Plan const plan = solve(problem, 0.5);
+  // <z, y_j> decides: the target farthest in this direction wins.
+  std::vector<double> const y = problem.y.values();
+  std::vector<double> const z{1e5, 2e4};
+  std::size_t best = 0;
+  for (std::size_t j = 1; j < 50; ++j) {
+    if (z[0] * y[2 * j] + z[1] * y[2 * j + 1] > z[0] * y[2 * best] + z[1] * y[2 * best + 1]) best = j;
+  }
+  std::vector<double> out(2), potential(1);
+  plan.map(MatrixView(z.data(), 1, 2), MutableMatrixView(out.data(), 1, 2));
+  EXPECT_NEAR(out[0], y[2 * best], 1e-5);
+  EXPECT_NEAR(out[1], y[2 * best + 1], 1e-5);
+  plan.potential(MatrixView(z.data(), 1, 2), potential);
+  double const cost = std::pow(z[0] - y[2 * best], 2) + std::pow(z[1] - y[2 * best + 1], 2);
+  EXPECT_NEAR(potential[0], cost - plan.g()[best] + 0.5 * std::log(50.0), 1e-6 * cost);
+}
+
+TEST_P(PlanTest, at_no_points_writes_nothing) {
+  Problem const problem = make_problem({10, 12, 2});
+  Plan const plan = solve(problem, 0.5);
+  std::vector<double> nothing;
+  EXPECT_NO_THROW(plan.map(MatrixView(nothing.data(), 0, 2), MutableMatrixView(nothing.data(), 0, 2)));
+  EXPECT_NO_THROW(plan.potential(MatrixView(nothing.data(), 0, 2), MutableVectorView(nothing)));
+}
+
+TEST_P(PlanTest, writes_both_types) {
+  Problem const problem = make_problem({40, 50, 3, Weights::with_zeros});
+  Plan const plan = solve(problem, 0.5);
+  std::vector<double> f(40), g(50);
+  plan.potentials(f, g);
+  EXPECT_EQ(f, plan.f());
+  EXPECT_EQ(g, plan.g());
+  StoredVector f_float(f, DataType::float32, 2), g_float(g, DataType::float32, 3);
+  StoredVector f_out(std::vector<double>(40), DataType::float32, 2),
+      g_out(std::vector<double>(50), DataType::float32, 3);
+  plan.potentials(f_out.mutable_view(), g_out.mutable_view());
+  EXPECT_TRUE(f_out.padding_untouched() && g_out.padding_untouched());
+  EXPECT_EQ(f_out.values(), f_float.values());
+  EXPECT_EQ(g_out.values(), g_float.values());
+
+  Stored wide(std::vector<double>(120), 40, 3), narrow_out(std::vector<double>(120), 40, 3, DataType::float32, 5);
+  plan.barycentric_projection(wide.mutable_view());
+  plan.barycentric_projection(narrow_out.mutable_view());
+  EXPECT_TRUE(narrow_out.padding_untouched());
+  EXPECT_EQ(narrow_out.values(), Stored(wide.values(), 40, 3, DataType::float32).values());
+}
+
+struct Results {
+  std::vector<double> f, g, product, map;
+  friend bool operator==(Results const&, Results const&) = default;
+};
+
+Results results_of(Plan const& plan) {
+  Results results{plan.f(), plan.g(), std::vector<double>(plan.rows()), std::vector<double>(3 * plan.rows())};
+  std::vector<double> const ones(plan.columns(), 1.0);
+  plan.apply(MatrixView(ones.data(), plan.columns(), 1), MutableMatrixView(results.product.data(), plan.rows(), 1));
+  plan.barycentric_projection(MutableMatrixView(results.map.data(), plan.rows(), 3));
+  return results;
+}
+
+TEST_P(PlanTest, outlives_its_inputs_and_its_context) {
+  auto problem = std::make_unique<Problem>(make_problem({40, 50, 3, Weights::skewed}));
+  std::optional<Context> own = make_context(GetParam().device);
+  SolveOptions const options{.eps = 0.5, .tolerance = 1e-3, .precision = precision()};
+  Plan const plan = monge::solve(*own, problem->geometry(), problem->a, problem->b, options);
+  Results const before = results_of(plan);
+  own.reset();
+  for (Stored* cloud : {&problem->x, &problem->y}) {  // freed memory may keep its values: spoil it first
+    MutableMatrixView const view = cloud->mutable_view();
+    std::fill_n(view.as<double>(), view.rows() * view.row_stride(), std::nan(""));
+  }
+  problem.reset();
+  EXPECT_EQ(results_of(plan), before);
+}
+
+TEST_P(PlanTest, moves) {
+  Problem const problem = make_problem({40, 50, 3});
+  Plan first = solve(problem, 0.5);
+  Results const expected = results_of(first);
+  Plan second = std::move(first);
+  EXPECT_EQ(results_of(second), expected);
+  Plan third = solve(make_problem({5, 6, 3}), 1);
+  third = std::move(second);
+  EXPECT_EQ(results_of(third), expected);
+  EXPECT_EQ(third.rows(), 40);
+  static_assert(!std::is_copy_constructible_v<Plan> && !std::is_copy_assignable_v<Plan>);
+  static_assert(std::is_nothrow_move_constructible_v<Plan> && std::is_nothrow_move_assignable_v<Plan>);
+}
+
+TEST_P(PlanTest, operations_change_no_result) {
+  Problem const problem = make_problem({40, 50, 3});
+  Plan const plan = solve(problem, 0.5);
+  Results const first = results_of(plan);
+  std::vector<double> out(150), potential(50);
+  plan.map(problem.y.view(), MutableMatrixView(out.data(), 50, 3));
+  plan.potential(problem.y.view(), potential);
+  plan.transport_cost();
+  EXPECT_EQ(results_of(plan), first);
+}
+
+TEST_P(PlanTest, contexts_serve_many_plans) {
+  Problem const problem = make_problem({40, 50, 3});
+  Plan const first = solve(problem, 0.5);
+  Results const expected = results_of(first);
+  Plan const larger = solve(make_problem({150, 160, 3}), 0.5);
+  Plan const smaller = solve(make_problem({4, 5, 3}), 0.5);
+  EXPECT_EQ(results_of(first), expected);
+  EXPECT_EQ(results_of(solve(problem, 0.5)), expected);
+}
+
+}  // namespace
+}  // namespace monge::oracle

@@ -1,0 +1,118 @@
+// What a report claims, against the dense evaluation of the potentials that the solve returned.
+#include <cmath>
+
+#include "oracle/backend_test.hpp"
+
+namespace monge::oracle {
+namespace {
+
+class Certificate : public BackendTest {
+ protected:
+  Plan solve(Problem const& problem, SolveOptions options) const {
+    options.precision = precision();
+    return monge::solve(context(), problem.geometry(), problem.a, problem.b, options);
+  }
+};
+MONGE_FOR_EACH_TARGET(Certificate);
+
+std::vector<Recipe> const& recipes() {
+  static std::vector<Recipe> const table{
+      {1, 1, 1},
+      {1, 40, 3, Weights::skewed},
+      {40, 1, 2, Weights::uniform, Place::apart},
+      {60, 60, 2, Weights::uniform, Place::origin, 0.01},
+      {60, 90, 3, Weights::with_zeros, Place::origin, 0.02, DataType::float32, 2},
+      {90, 60, 3, Weights::uniform, Place::apart, 0.05},
+      {64, 65, 5, Weights::skewed, Place::shifted, 0.05, DataType::float64, 0, 0.5},
+      {65, 33, 16, Weights::uniform, Place::origin, 0.02, DataType::float32, 0, 1, 1000},
+      {33, 65, 64, Weights::with_zeros, Place::apart, 0.02, DataType::float64, 3, 1, 1e-3},
+      {50, 70, 200, Weights::skewed, Place::origin, 0.1},
+      {40, 41, 784, Weights::uniform, Place::shifted, 0.01, DataType::float32},
+      {50, 50, 1, Weights::uniform, Place::origin, 10},
+      {50, 50, 2, Weights::uniform, Place::origin, 1e-3},
+  };
+  return table;
+}
+
+double eps_of(Recipe const& recipe, Problem const& problem) {
+  return recipe.eps_over_spread * std::max(1e-3, Magnitudes(problem).spread());
+}
+
+TEST_P(Certificate, equals_the_dense_evaluation) {
+  for (Recipe const& recipe : recipes()) {
+    for (Schedule const schedule : {Schedule::overrelaxed, Schedule::alternating, Schedule::symmetric}) {
+      SCOPED_TRACE(testing::Message() << name(schedule) << ", " << recipe);
+      Problem const problem = make_problem(recipe);
+      double const eps = eps_of(recipe, problem);
+      Plan const plan = solve(problem, {.eps = eps, .tolerance = 1e-4, .iterations = 300, .schedule = schedule});
+      Report const& report = plan.report();
+      EXPECT_NEAR(report.mass, recipe.mass, 1e-12 * recipe.mass);
+      expect_report_matches(report, problem, eps, potentials_of(plan));
+      if (report.status == Status::converged) {
+        EXPECT_LE(report.marginal_error, 1e-4 * report.mass);
+      } else {
+        EXPECT_GT(report.marginal_error, 1e-4 * report.mass) << "short of the tolerance by name only";
+        EXPECT_TRUE(report.status == Status::iteration_limit || report.status == Status::precision_limit)
+            << name(report.status);
+      }
+    }
+  }
+}
+
+TEST_P(Certificate, is_honest_far_from_convergence) {
+  for (Recipe const& recipe : recipes()) {
+    SCOPED_TRACE(testing::Message() << recipe);
+    Problem const problem = make_problem(recipe);
+    double const eps = eps_of(recipe, problem);
+    Plan const plan = solve(problem, {.eps = eps, .tolerance = 0, .iterations = 1, .annealing = 1});
+    EXPECT_EQ(plan.status(), Status::completed);
+    expect_report_matches(plan.report(), problem, eps, potentials_of(plan));
+  }
+}
+
+TEST_P(Certificate, default_options_converge) {
+  for (Recipe const& recipe : recipes()) {
+    SCOPED_TRACE(testing::Message() << recipe);
+    Problem const problem = make_problem(recipe);
+    double const eps = eps_of(recipe, problem);
+    Plan const plan = solve(problem, {.eps = eps});
+    Report const& report = plan.report();
+    // Float32 may say that it can go no further, and Sinkhorn at the smallest eps that it needs more sweeps.
+    if (recipe.eps_over_spread >= 0.01 && (is_float64() || report.status != Status::precision_limit)) {
+      EXPECT_EQ(report.status, Status::converged) << report.message;
+      EXPECT_LE(report.marginal_error, 1e-6 * report.mass);
+    }
+    EXPECT_LE(report.marginal_error, 1e-2 * report.mass);
+    expect_report_matches(report, problem, eps, potentials_of(plan));
+  }
+}
+
+TEST_P(Certificate, can_be_skipped) {
+  Problem const problem = make_problem({30, 40, 3});
+  Plan const plan = solve(problem, {.eps = 1, .certificate = false});
+  Report const& report = plan.report();
+  EXPECT_EQ(report.status, Status::converged);
+  EXPECT_FALSE(report.certified);
+  EXPECT_TRUE(std::isnan(report.transport_cost));
+  EXPECT_TRUE(std::isnan(report.primal));
+  EXPECT_TRUE(std::isnan(report.dual));
+  EXPECT_TRUE(std::isnan(report.gap));
+  EXPECT_EQ(report.seconds.certificate, 0);
+  Plan const certified = solve(problem, {.eps = 1});
+  EXPECT_EQ(plan.f(), certified.f());
+  EXPECT_EQ(plan.g(), certified.g());
+  // Asked for later, the value is one of this precision: a sum of errors of the plan's logits.
+  double const spread = Magnitudes(problem).spread();
+  double const logit_error = (spread + 40) * (arithmetic(problem.d()).unit + arithmetic(problem.d()).product);
+  EXPECT_NEAR(plan.transport_cost(), certified.report().transport_cost,
+              4 * logit_error * certified.report().transport_cost);
+}
+
+TEST_P(Certificate, gap_is_primal_minus_dual) {
+  Problem const problem = make_problem({60, 70, 3, Weights::skewed, Place::apart});
+  Report const report = solve(problem, {.eps = 2, .tolerance = 1e-3}).report();
+  EXPECT_NEAR(report.gap, report.primal - report.dual, 1e-12 * std::abs(report.primal));
+}
+
+}  // namespace
+}  // namespace monge::oracle

@@ -1,0 +1,162 @@
+// How solves end short of their tolerance, and the progress callback.
+#include <cmath>
+
+#include "oracle/backend_test.hpp"
+
+namespace monge::oracle {
+namespace {
+
+class StatusTest : public BackendTest {
+ protected:
+  Plan solve(Problem const& problem, SolveOptions options) const {
+    options.precision = precision();
+    return monge::solve(context(), problem.geometry(), problem.a, problem.b, options);
+  }
+};
+MONGE_FOR_EACH_TARGET(StatusTest);
+
+TEST_P(StatusTest, iteration_limit) {
+  Problem const problem = make_problem({80, 80, 2});
+  double const eps = 0.01 * Magnitudes(problem).spread();
+  Plan const plan = solve(problem, {.eps = eps, .tolerance = 1e-9, .iterations = 25, .annealing = 1});
+  EXPECT_EQ(plan.status(), Status::iteration_limit);
+  EXPECT_EQ(plan.report().iterations, 25);
+  EXPECT_GT(plan.report().marginal_error, 1e-9);
+  EXPECT_NE(plan.report().message.find("iterations"), std::string::npos) << plan.report().message;
+  EXPECT_EQ(plan.report().message.find('\n'), std::string::npos);
+}
+
+TEST_P(StatusTest, precision_limit_names_the_precision_that_would_help) {
+  if (is_float64()) GTEST_SKIP() << "float64 is the last one";
+  for (double const relative_eps : {1e-4, 1e-2}) {
+    SCOPED_TRACE(testing::Message() << "eps " << relative_eps << " of the spread");
+    Problem const problem = make_problem({60, 60, 3});
+    double const eps = relative_eps * Magnitudes(problem).spread();
+    Plan const plan = solve(problem, {.eps = eps, .tolerance = 1e-13, .iterations = 20000});
+    EXPECT_EQ(plan.status(), Status::precision_limit) << plan.report().message;
+    EXPECT_NE(plan.report().message.find("float64"), std::string::npos) << plan.report().message;
+    EXPECT_LT(plan.report().iterations, 20000) << "a stall should be noticed";
+    expect_report_matches(plan.report(), problem, eps, potentials_of(plan));
+  }
+}
+
+TEST_P(StatusTest, float64_gets_there) {
+  if (!is_float64()) GTEST_SKIP() << "for float64";
+  Problem const problem = make_problem({60, 60, 3});
+  double const eps = 1e-2 * Magnitudes(problem).spread();
+  Plan const plan = solve(problem, {.eps = eps, .tolerance = 1e-12, .iterations = 50000});
+  EXPECT_EQ(plan.status(), Status::converged) << plan.report().message;
+  EXPECT_LE(plan.report().marginal_error, 1e-12);
+}
+
+TEST_P(StatusTest, progress_is_told_at_checks_and_can_stop) {
+  Problem const problem = make_problem({80, 80, 2});
+  double const eps = 0.005 * Magnitudes(problem).spread();
+  for (Schedule const schedule : {Schedule::overrelaxed, Schedule::alternating, Schedule::symmetric}) {
+    SCOPED_TRACE(testing::Message() << name(schedule));
+    std::vector<Progress> seen;
+    SolveOptions options{.eps = eps, .tolerance = 1e-12, .schedule = schedule, .annealing = 1, .check_every = 5};
+    options.progress = [&](Progress const& progress) {
+      seen.push_back(progress);
+      return seen.size() < 4;
+    };
+    Plan const plan = solve(problem, options);
+    EXPECT_EQ(plan.status(), Status::stopped);
+    ASSERT_EQ(seen.size(), 4u);
+    EXPECT_EQ(plan.report().iterations, seen.back().iteration);
+    for (std::size_t k = 0; k < seen.size(); ++k) {
+      Progress const& progress = seen[k];
+      EXPECT_LE(progress.iteration, 5 * static_cast<int>(k + 1));
+      EXPECT_GT(progress.iteration, k == 0 ? 0 : seen[k - 1].iteration);
+      EXPECT_EQ(progress.eps, eps);
+      EXPECT_GE(progress.marginal_error, 0);
+      EXPECT_LE(progress.marginal_error, k == 0 ? 1e10 : seen[0].marginal_error);
+      EXPECT_GE(progress.relaxation, 1);
+      EXPECT_LT(progress.relaxation, 2);
+      EXPECT_GE(progress.seconds, k == 0 ? 0 : seen[k - 1].seconds);
+    }
+    // A stopped solve is a result like any other.
+    expect_report_matches(plan.report(), problem, eps, potentials_of(plan));
+  }
+}
+
+TEST_P(StatusTest, progress_that_never_stops_changes_nothing) {
+  Problem const problem = make_problem({50, 60, 3});
+  SolveOptions options{.eps = 0.5, .tolerance = 1e-4};
+  Plan const silent = solve(problem, options);
+  int calls = 0;
+  double last_eps = std::numeric_limits<double>::infinity();
+  options.progress = [&](Progress const& progress) {
+    ++calls;
+    EXPECT_LE(progress.eps, last_eps);
+    last_eps = progress.eps;
+    return true;
+  };
+  Plan const watched = solve(problem, options);
+  EXPECT_GT(calls, 0);
+  EXPECT_EQ(silent.f(), watched.f());
+  EXPECT_EQ(silent.report().iterations, watched.report().iterations);
+}
+
+TEST_P(StatusTest, exceptions_of_the_callback_pass_through) {
+  Problem const problem = make_problem({30, 30, 2});
+  SolveOptions options{.eps = 0.01, .tolerance = 1e-12, .precision = precision()};
+  options.progress = [](Progress const&) -> bool { throw std::runtime_error("enough"); };
+  EXPECT_THROW(monge::solve(context(), problem.geometry(), options), std::runtime_error);
+  options.progress = nullptr;
+  options.tolerance = 1e-2;
+  options.eps = 1;
+  EXPECT_EQ(monge::solve(context(), problem.geometry(), options).status(), Status::converged);
+}
+
+TEST_P(StatusTest, seconds_add_up) {
+  Problem const problem = make_problem({50, 60, 3});
+  auto const seconds = solve(problem, {.eps = 0.5, .tolerance = 1e-3}).report().seconds;
+  EXPECT_GE(seconds.setup, 0);
+  EXPECT_GT(seconds.sweeps, 0);
+  EXPECT_GT(seconds.certificate, 0);
+  EXPECT_LE(seconds.setup + seconds.sweeps + seconds.certificate, seconds.total * (1 + 1e-6) + 1e-6);
+}
+
+// Nothing overflows or becomes NaN at the ends of the range of eps.
+TEST_P(StatusTest, any_eps_ends_with_finite_numbers) {
+  Problem const problem = make_problem({20, 30, 3, Weights::skewed});
+  for (double const eps : {1e-12, 1e-9, 1e-5, 1e6, 1e12}) {
+    SCOPED_TRACE(testing::Message() << "eps " << eps);
+    Plan const plan = solve(problem, {.eps = eps, .iterations = 200});
+    Report const& report = plan.report();
+    for (double const value : plan.f()) ASSERT_TRUE(std::isfinite(value));
+    for (double const value : plan.g()) ASSERT_TRUE(std::isfinite(value));
+    if (eps > 1) {
+      EXPECT_EQ(plan.status(), Status::converged) << report.message;
+    } else {
+      EXPECT_NE(plan.status(), Status::converged) << report.message;
+    }
+    // Below, potentials rounded to this precision leave a plan that overflows float64, and the report says so.
+    bool const within_precision = is_float64() ? eps >= 1e-9 : eps >= 1e-5;
+    if (!within_precision) continue;
+    for (double const value : {report.marginal_error, report.transport_cost, report.primal, report.dual, report.gap}) {
+      EXPECT_TRUE(std::isfinite(value)) << value;
+    }
+  }
+}
+
+// Coordinates whose squares leave the range of float32 are still a valid problem: 1e15 and 1e-15 scale away.
+TEST_P(StatusTest, any_unit_of_length_gives_the_same_plan) {
+  for (double const unit : {1e-15, 1e-5, 1e5, 1e15}) {
+    SCOPED_TRACE(testing::Message() << "unit " << unit);
+    Problem problem = make_problem({30, 40, 3});
+    Report const expected = solve(problem, {.eps = 1, .tolerance = 1e-4}).report();
+    for (Stored* cloud : {&problem.x, &problem.y}) {
+      std::vector<double> values = cloud->values();
+      for (double& value : values) value *= unit;
+      *cloud = Stored(values, cloud->rows(), 3);
+    }
+    Report const report = solve(problem, {.eps = unit * unit, .tolerance = 1e-4}).report();
+    EXPECT_EQ(report.status, Status::converged) << report.message;
+    EXPECT_NEAR(report.transport_cost / (unit * unit), expected.transport_cost, 1e-2);
+  }
+}
+
+}  // namespace
+}  // namespace monge::oracle
