@@ -3,7 +3,8 @@
 //   cuda_halfstep [--quick]
 //
 // A half-step takes n m exponentials and products n m (2 d) flop of scores (three times that in float32, d > 8). The
-// ceilings are measured in the same run: exponentials (ex2.approx), fp16 products (mma.sync m16n8k16 from registers), copies.
+// ceilings are measured in the same run: exponentials (ex2.approx), fp16 products (mma.sync m16n8k16 from registers),
+// copies.
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
@@ -37,7 +38,8 @@ __global__ void products(float* out, int rounds) {
   // Halves near 1 with varying bits: zeros would run faster than real data.
   std::uint32_t a[4], b[8][2];
   for (int k = 0; k < 4; ++k) a[k] = 0x3c003c00u ^ (threadIdx.x * 2654435761u >> 9 & 0x03ff03ffu);
-  for (int k = 0; k < 8; ++k) b[k][0] = b[k][1] = 0xbc003c00u ^ ((threadIdx.x + 32 * k) * 2246822519u >> 7 & 0x03ff03ffu);
+  for (int k = 0; k < 8; ++k)
+    b[k][0] = b[k][1] = 0xbc003c00u ^ ((threadIdx.x + 32 * k) * 2246822519u >> 7 & 0x03ff03ffu);
   for (int r = 0; r < rounds; ++r) {
 #pragma unroll
     for (int k = 0; k < 8; ++k) monge::cuda::mma_16x8x16(c[k], a, b[k][0], b[k][1]);
@@ -97,7 +99,8 @@ int main(int argc, char** argv) {
   MONGE_CUDA_TRY(cudaMemset(memory, 1, 2 * copy_bytes));
   unsigned const blocks = static_cast<unsigned>(info.units) * 8;
   int const rounds = 4096;
-  double const exp_ms = median_ms(stream.get(), 7, [&] { exponentials<<<blocks, 256, 0, stream.get()>>>(memory, rounds); });
+  double const exp_ms =
+      median_ms(stream.get(), 7, [&] { exponentials<<<blocks, 256, 0, stream.get()>>>(memory, rounds); });
   double const mma_ms = median_ms(stream.get(), 7, [&] { products<<<blocks, 256, 0, stream.get()>>>(memory, rounds); });
   double const copy_ms = median_ms(stream.get(), 7, [&] {
     MONGE_CUDA_TRY(cudaMemcpyAsync(reinterpret_cast<char*>(memory) + copy_bytes, memory, copy_bytes,
@@ -106,9 +109,10 @@ int main(int argc, char** argv) {
   MONGE_CUDA_TRY(cudaFree(memory));
   double const exp_rate = 8.0 * rounds * 256 * blocks / (exp_ms * 1e-3);
   double const mma_rate = 8.0 * rounds * 4096 * (256 / 32) * blocks / (mma_ms * 1e-3);
-  std::printf("{\n  \"device\": \"%s\",\n  \"ceilings\": {\"exp2_per_s\": %.4g, \"fp16_mma_flop_per_s\": %.4g, "
-              "\"copy_bytes_per_s\": %.4g},\n  \"half_steps\": [",
-              info.name.c_str(), exp_rate, mma_rate, 2.0 * static_cast<double>(copy_bytes) / (copy_ms * 1e-3));
+  std::printf(
+      "{\n  \"device\": \"%s\",\n  \"ceilings\": {\"exp2_per_s\": %.4g, \"fp16_mma_flop_per_s\": %.4g, "
+      "\"copy_bytes_per_s\": %.4g},\n  \"half_steps\": [",
+      info.name.c_str(), exp_rate, mma_rate, 2.0 * static_cast<double>(copy_bytes) / (copy_ms * 1e-3));
 
   struct Case {
     int n, d;
@@ -116,7 +120,7 @@ int main(int argc, char** argv) {
     char const* name;
   };
   std::vector<Case> cases;
-  for (int d : {3, 4, 16, 64, 128, 512}) {
+  for (int d : {3, 4, 8, 16, 64, 128, 512}) {
     cases.push_back({10000, d, monge::Precision::float32, "float32"});
     cases.push_back({10000, d, monge::Precision::tf32, "tf32"});
   }
@@ -133,9 +137,10 @@ int main(int argc, char** argv) {
     double const pairs = static_cast<double>(one.n) * one.n;
     bool const products_used = one.d > 8 && one.precision != monge::Precision::float64;
     double const flop = products_used ? pairs * 2 * one.d * (one.precision == monge::Precision::tf32 ? 1 : 3) : 0;
-    std::printf("%s\n    {\"n\": %d, \"d\": %d, \"precision\": \"%s\", \"us\": %.2f, \"exp_floor_us\": %.2f, "
-                "\"mma_floor_us\": %.2f}",
-                separator, one.n, one.d, one.name, us, 1e6 * pairs / exp_rate, 1e6 * flop / mma_rate);
+    std::printf(
+        "%s\n    {\"n\": %d, \"d\": %d, \"precision\": \"%s\", \"us\": %.2f, \"exp_floor_us\": %.2f, "
+        "\"mma_floor_us\": %.2f}",
+        separator, one.n, one.d, one.name, us, 1e6 * pairs / exp_rate, 1e6 * flop / mma_rate);
     std::fflush(stdout);
     separator = ",";
   }

@@ -27,7 +27,7 @@ std::vector<double> checked_weights(char const* field, Backend const& backend, V
                                     char const* points) {
   require(view.size() == size, "{}: has {} entries; must have {}, one for each row of {}", field, view.size(), size,
           points);
-  validate_vector(field, view, size, backend.info().device);
+  validate_vector(field, view, size, backend.device());
   std::vector<double> weights = backend.read(view);
   for (std::size_t i = 0; i < weights.size(); ++i) {
     require(std::isfinite(weights[i]) && weights[i] >= 0, "{}: entry {} is {}; weights must be finite and >= 0", field,
@@ -107,7 +107,7 @@ void validate_vector(char const* field, VectorView view, std::int64_t size, Devi
 }
 
 void validate_potential(char const* field, Backend const& backend, VectorView view, std::int64_t size) {
-  validate_vector(field, view, size, backend.info().device);
+  validate_vector(field, view, size, backend.device());
   std::vector<double> const values = backend.read(view);
   for (std::size_t i = 0; i < values.size(); ++i)
     require(std::isfinite(values[i]), "{}: entry {} is {}; potentials must be finite", field, i, values[i]);

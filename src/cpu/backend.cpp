@@ -22,18 +22,14 @@ std::string processor_name() {
   return "CPU";
 }
 
-void require_host(char const* field, Device device) {
-  if (device.type != DeviceType::cpu)
-    throw Error(ErrorCode::invalid_argument,
-                std::string(field) + ": lies on " + to_string(device) + "; a CPU context needs host memory");
-}
-
 class CpuBackend final : public Backend {
  public:
   explicit CpuBackend(int threads) : threads_(threads) {}
 
+  Device device() const override { return {}; }
+
   DeviceInfo info() const override {
-    return {.device = {},
+    return {.device = device(),
             .name = processor_name(),
             .instruction_set = cpu::instruction_set(),
             .units = threads_,
@@ -41,7 +37,6 @@ class CpuBackend final : public Backend {
   }
 
   std::vector<double> read(VectorView view) const override {
-    require_host("vector", view.device());
     std::vector<double> values(static_cast<std::size_t>(view.size()));
     with_data(view, [&](auto const* data) {
       for (std::int64_t i = 0; i < view.size(); ++i) values[static_cast<std::size_t>(i)] = data[i * view.stride()];
@@ -52,8 +47,6 @@ class CpuBackend final : public Backend {
   std::unique_ptr<EntropicOperator> entropic_operator(PointCloud const& geometry, std::vector<double> const& a,
                                                       std::vector<double> const& b, Precision precision,
                                                       double cache_bytes) const override {
-    require_host("x", geometry.x.device());
-    require_host("y", geometry.y.device());
     switch (precision) {
       case Precision::float32:
         return std::make_unique<cpu::PointCloudOperator<float>>(geometry, a, b, threads_, cache_bytes);

@@ -403,7 +403,9 @@ void average_rows(StripeArgs<double> const& args, double const* values, std::int
 }
 
 std::string instruction_set() {
-  return hwy::TargetName(hwy::SupportedTargets() & -hwy::SupportedTargets());
+  // Of the targets compiled above, the best that this processor has: the lowest bit.
+  std::int64_t const targets = hwy::SupportedTargets() & HWY_TARGETS;
+  return hwy::TargetName(targets & -targets);
 }
 
 }  // namespace monge::cpu

@@ -15,6 +15,7 @@ namespace monge {
 class Backend {
  public:
   virtual ~Backend() = default;
+  virtual Device device() const = 0;
   virtual DeviceInfo info() const = 0;
 
   /// The caller's vector as float64 on the host, waiting for the device if it lies there.
@@ -25,6 +26,7 @@ class Backend {
   virtual std::unique_ptr<EntropicOperator> entropic_operator(PointCloud const& geometry, std::vector<double> const& a,
                                                               std::vector<double> const& b, Precision precision,
                                                               double cache_bytes) const = 0;
+
 };
 
 }  // namespace monge

@@ -18,7 +18,7 @@ Context Context::cuda([[maybe_unused]] int index, [[maybe_unused]] void* stream)
 }
 
 Device Context::device() const {
-  return backend_->info().device;
+  return backend_->device();
 }
 
 std::vector<DeviceInfo> devices() {

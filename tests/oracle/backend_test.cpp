@@ -37,6 +37,12 @@ std::vector<Target> all_targets() {
           {DeviceType::cuda, Precision::float64}};
 }
 
+std::vector<Target> short_precisions() {
+  std::vector<Target> targets = all_targets();
+  std::erase_if(targets, [](Target const& target) { return target.precision == Precision::float64; });
+  return targets;
+}
+
 std::vector<Target> all_devices() {
   return {{DeviceType::cpu, Precision::float64}, {DeviceType::cuda, Precision::float64}};
 }

@@ -22,7 +22,9 @@ struct Target {
 };
 void PrintTo(Target const& target, std::ostream* out);
 std::vector<Target> all_targets();
-/// For what does not depend on the precision.
+/// Those short of float64.
+std::vector<Target> short_precisions();
+/// Float64 on each device: for what does not depend on the precision, and for what needs it.
 std::vector<Target> all_devices();
 std::string target_name(testing::TestParamInfo<Target> const& info);
 /// On the CPU with this many threads.
@@ -49,6 +51,8 @@ class BackendTest : public testing::TestWithParam<Target> {
 
 #define MONGE_FOR_EACH_TARGET(Suite) \
   INSTANTIATE_TEST_SUITE_P(, Suite, testing::ValuesIn(::monge::oracle::all_targets()), ::monge::oracle::target_name)
+#define MONGE_FOR_EACH_SHORT_PRECISION(Suite) \
+  INSTANTIATE_TEST_SUITE_P(, Suite, testing::ValuesIn(::monge::oracle::short_precisions()), ::monge::oracle::target_name)
 #define MONGE_FOR_EACH_DEVICE(Suite) \
   INSTANTIATE_TEST_SUITE_P(, Suite, testing::ValuesIn(::monge::oracle::all_devices()), ::monge::oracle::target_name)
 

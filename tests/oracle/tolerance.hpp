@@ -30,8 +30,8 @@
 //   k sweeps     the softmin is non-expansive in the largest norm, so errors of 2 k half-steps add up.
 //   <C, P>       C'_ij is known to u C'_ij or, from t_ij, to eps logit(i); the shifts multiply the marginals.
 //
-// The constants below were set so that the largest error seen over the whole suite is between 0.1 and 0.7 of its
-// tolerance for every arithmetic: a few percent of precision lost in a kernel show.
+// The constants below were set so that the largest error of a single operator over the whole suite is between 0.1 and
+// 0.7 of its tolerance: a bit of precision lost in a kernel shows. Sequences of sweeps are bounded far more loosely.
 #pragma once
 #include <cstdint>
 #include <span>

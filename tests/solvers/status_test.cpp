@@ -15,6 +15,12 @@ class StatusTest : public BackendTest {
 };
 MONGE_FOR_EACH_TARGET(StatusTest);
 
+class ShortPrecisionTest : public StatusTest {};
+MONGE_FOR_EACH_SHORT_PRECISION(ShortPrecisionTest);
+
+class Float64Test : public StatusTest {};
+MONGE_FOR_EACH_DEVICE(Float64Test);
+
 TEST_P(StatusTest, iteration_limit) {
   Problem const problem = make_problem({80, 80, 2});
   double const eps = 0.01 * Magnitudes(problem).spread();
@@ -26,8 +32,7 @@ TEST_P(StatusTest, iteration_limit) {
   EXPECT_EQ(plan.report().message.find('\n'), std::string::npos);
 }
 
-TEST_P(StatusTest, precision_limit_names_the_precision_that_would_help) {
-  if (is_float64()) GTEST_SKIP() << "float64 is the last one";
+TEST_P(ShortPrecisionTest, ends_at_a_limit_that_names_the_precision_that_would_help) {
   for (double const relative_eps : {1e-4, 1e-2}) {
     SCOPED_TRACE(testing::Message() << "eps " << relative_eps << " of the spread");
     Problem const problem = make_problem({60, 60, 3});
@@ -40,8 +45,7 @@ TEST_P(StatusTest, precision_limit_names_the_precision_that_would_help) {
   }
 }
 
-TEST_P(StatusTest, float64_gets_there) {
-  if (!is_float64()) GTEST_SKIP() << "for float64";
+TEST_P(Float64Test, gets_there) {
   Problem const problem = make_problem({60, 60, 3});
   double const eps = 1e-2 * Magnitudes(problem).spread();
   Plan const plan = solve(problem, {.eps = eps, .tolerance = 1e-12, .iterations = 50000});

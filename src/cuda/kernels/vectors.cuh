@@ -1,0 +1,173 @@
+// Per-point work between the passes over pairs. O(n) each; all in float64.
+//
+//   Logits:   h_j = log2 b_j + (g'_j - norm_j) log2(e) / eps, in float as a rounded part and a factor
+//             beta_j = 2^(h_j - float(h_j)): the rounding of h_j, the same for a whole column, stays out of the
+//             marginals.
+//   Softmin:  f+_i = norm_i - eps ln2 (M + log2 sum), from the partial sums of the blocks that shared the row, joined
+//   in
+//             their order.
+//             Both without the constants of the potentials (SweepParameters), which float could not hold beside the
+//             rest.
+//   Update:   f_i + omega_i (f+_i - f_i), or the mean of both when symmetric (operators/relaxed_step.hpp).
+#pragma once
+#include "cuda/device/numerics.cuh"
+#include "cuda/device/strided.cuh"
+#include "cuda/launch/vectors.hpp"
+#include "operators/relaxed_step.hpp"
+
+namespace monge::cuda {
+
+inline constexpr int kVectorThreads = 128;
+
+template <class T>
+__device__ __forceinline__ void store_logit(void* logits, int padded_size, int point, bool counts, double logit) {
+  T* const out = static_cast<T*>(logits);
+  if constexpr (sizeof(T) == 4) {
+    // Potentials of a stray warm start can exceed what float holds.
+    double const h = counts ? fmin(fmax(logit, -1e30), 1e30) : -1e30;
+    float const rounded = counts ? static_cast<float>(h) : kEmptyLogit<float>;
+    out[point] = rounded;
+    // Where a unit of float exceeds 2 the logits are noise already; the factor must not overflow on top of it.
+    out[static_cast<std::int64_t>(padded_size) + point] =
+        counts ? static_cast<float>(exp2(fmin(fmax(h - static_cast<double>(rounded), -1.0), 1.0))) : 0.0f;
+  } else {
+    out[point] = counts ? logit : kEmptyLogit<double>;
+  }
+}
+
+__global__ void set_parameters_kernel(SweepParameters* parameters, SweepParameters const value) {
+  *parameters = value;
+}
+
+template <class T>
+__global__ void __launch_bounds__(kVectorThreads) make_logits_kernel(LogitArguments const arguments) {
+  int const i = static_cast<int>(blockIdx.x) * kVectorThreads + static_cast<int>(threadIdx.x);
+  start_next_kernel();
+  wait_for_previous_kernel();
+  if (i >= arguments.cloud.padded_size) return;
+  bool const real = i < arguments.cloud.size;
+  double const slope =
+      real ? (arguments.potential[i] - arguments.cloud.norm[i]) * arguments.parameters->log2e_over_eps : 0.0;
+  bool const counts = real && arguments.cloud.weight[i] > 0;
+  store_logit<T>(arguments.logits, arguments.cloud.padded_size, i, counts,
+                 counts ? arguments.cloud.log_weight[i] + slope -
+                              arguments.parameters->constant[arguments.side] * arguments.parameters->log2e_over_eps
+                        : 0.0);
+  if (arguments.slopes) arguments.slopes[i] = slope;
+}
+
+/// reference and sum over the slots of a row, in their order; a few loads are under way at a time.
+template <class T>
+__device__ __forceinline__ void join_slots(SumArguments const& sums, int point, T& reference, double& sum) {
+  constexpr int kBatch = 8;
+  auto const* const partials = static_cast<PartialSum<T> const*>(sums.partials) + point;
+  std::int64_t const stride = sums.cloud.padded_size;
+  int const slots = sums.work.slots_of(point / sums.work.rows_per_block);
+  reference = kEmptyLogit<T>;
+  sum = 0;
+  for (int first = 0; first < slots; first += kBatch) {
+    PartialSum<T> part[kBatch];
+    T next = reference;
+#pragma unroll
+    for (int s = 0; s < kBatch; ++s) {
+      part[s] = first + s < slots ? partials[(first + s) * stride] : PartialSum<T>{kEmptyLogit<T>, T(0)};
+      next = part[s].reference > next ? part[s].reference : next;
+    }
+    sum *= static_cast<double>(power_of_two(reference - next));
+#pragma unroll
+    for (int s = 0; s < kBatch; ++s) {
+      sum += static_cast<double>(part[s].sum) * static_cast<double>(power_of_two(part[s].reference - next));
+    }
+    reference = next;
+  }
+}
+
+template <class T>
+__global__ void __launch_bounds__(kVectorThreads) update_potential_kernel(UpdateArguments const arguments) {
+  int const i = static_cast<int>(blockIdx.x) * kVectorThreads + static_cast<int>(threadIdx.x);
+  PackedCloud const& cloud = arguments.sums.cloud;
+  start_next_kernel();
+  double error = 0;
+  if (i < cloud.size) {
+    double const norm = cloud.norm[i];
+    double const weight = cloud.weight[i];
+    double const log_weight = cloud.log_weight[i];
+    wait_for_previous_kernel();
+    SweepParameters const parameters = *arguments.sums.parameters;
+    double const old = arguments.potential[i];
+    T reference;
+    double sum;
+    join_slots<T>(arguments.sums, i, reference, sum);
+    int const side = arguments.sums.side;
+    double const plus =
+        norm - parameters.constant[1 - side] - parameters.eps_ln2 * (static_cast<double>(reference) + log2(sum));
+    double const u = (plus - old) / parameters.eps;
+    if (weight > 0) error = weight * fabs(expm1(-u));
+    double next;
+    if (arguments.symmetric) {
+      next = 0.5 * (old + plus);
+    } else {
+      double const relaxation = safe_relaxation(u, parameters.relaxation);
+      next = relaxation == 1.0 ? plus : old + relaxation * (plus - old);
+    }
+    arguments.potential[i] = next;
+    store_logit<T>(arguments.logits, cloud.padded_size, i, weight > 0,
+                   log_weight + (next - norm - parameters.constant[side]) * parameters.log2e_over_eps);
+  }
+  wait_for_previous_kernel();
+  double const total = block_sum<kVectorThreads>(error);
+  if (threadIdx.x == 0) arguments.errors[blockIdx.x] = total;
+}
+
+/// plus = f+; with moments also mean_i = sum_j w_ij (t_ij - log2 b_j), w the softmax of the row.
+template <class T>
+__global__ void __launch_bounds__(kVectorThreads)
+    softmin_values_kernel(SumArguments const sums, double* plus, double* mean) {
+  int const i = static_cast<int>(blockIdx.x) * kVectorThreads + static_cast<int>(threadIdx.x);
+  if (i >= sums.cloud.size) return;
+  T reference;
+  double sum;
+  join_slots<T>(sums, i, reference, sum);
+  plus[i] = sums.cloud.norm[i] - sums.parameters->constant[1 - sums.side] -
+            sums.parameters->eps_ln2 * (static_cast<double>(reference) + log2(sum));
+  if (mean) {
+    auto const* const partials = static_cast<PartialSum<T> const*>(sums.partials) + i;
+    double moment = 0;
+    int const slots = sums.work.slots_of(i / sums.work.rows_per_block);
+    for (int s = 0; s < slots; ++s) {
+      std::int64_t const offset = static_cast<std::int64_t>(s) * sums.cloud.padded_size;
+      moment += sums.moments[offset + i] *
+                exp2(static_cast<double>(partials[offset].reference) - static_cast<double>(reference));
+    }
+    mean[i] = moment / sum;
+  }
+}
+
+__global__ void __launch_bounds__(kVectorThreads)
+    marginal_kernel(PackedCloud const cloud, double const* potential, double const* plus,
+                    SweepParameters const* parameters, double* out) {
+  int const i = static_cast<int>(blockIdx.x) * kVectorThreads + static_cast<int>(threadIdx.x);
+  if (i >= cloud.size) return;
+  double const weight = cloud.weight[i];
+  out[i] = weight > 0 ? weight * exp((potential[i] - plus[i]) / parameters->eps) : 0.0;
+}
+
+__global__ void __launch_bounds__(kVectorThreads)
+    load_potential_kernel(StridedView const from, int size, double const* shift, double* potential) {
+  int const i = static_cast<int>(blockIdx.x) * kVectorThreads + static_cast<int>(threadIdx.x);
+  if (i < size) potential[i] = (from.data ? load_element(from, i * from.stride) : 0.0) - shift[i];
+}
+
+__global__ void __launch_bounds__(kVectorThreads)
+    store_vector_kernel(StridedView const to, int size, double const* value, double const* shift) {
+  int const i = static_cast<int>(blockIdx.x) * kVectorThreads + static_cast<int>(threadIdx.x);
+  if (i < size) store_element(to, i * to.stride, shift ? value[i] + shift[i] : value[i]);
+}
+
+__global__ void __launch_bounds__(kVectorThreads)
+    choose_idle_kernel(PackedCloud const cloud, double const* potential, double const* plus, double* out) {
+  int const i = static_cast<int>(blockIdx.x) * kVectorThreads + static_cast<int>(threadIdx.x);
+  if (i < cloud.size) out[i] = cloud.weight[i] > 0 ? potential[i] : plus[i];
+}
+
+}  // namespace monge::cuda

@@ -1,0 +1,29 @@
+// Launches of the kernels of a sweep, which overlap the start of one with the end of the one before.
+#pragma once
+#include <utility>
+
+#include "cuda/runtime/check.hpp"
+
+namespace monge::cuda {
+
+/// Only for kernels that call wait_for_previous_kernel() (device/ptx.cuh). A plain launch on devices before sm_90.
+template <class... Parameters, class... Arguments>
+void launch_chained(void (*kernel)(Parameters...), int grid, int threads, int shared_bytes, cudaStream_t stream,
+                    Arguments&&... arguments) {
+  int device = 0, major = 0;
+  MONGE_CUDA_TRY(cudaGetDevice(&device));
+  MONGE_CUDA_TRY(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device));
+  cudaLaunchAttribute overlap = {};
+  overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  overlap.val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchConfig_t config = {};
+  config.gridDim = dim3(static_cast<unsigned>(grid));
+  config.blockDim = dim3(static_cast<unsigned>(threads));
+  config.dynamicSmemBytes = static_cast<std::size_t>(shared_bytes);
+  config.stream = stream;
+  config.attrs = &overlap;
+  config.numAttrs = major >= 9 ? 1 : 0;
+  MONGE_CUDA_TRY(cudaLaunchKernelEx(&config, kernel, std::forward<Arguments>(arguments)...));
+}
+
+}  // namespace monge::cuda

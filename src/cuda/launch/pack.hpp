@@ -1,0 +1,48 @@
+// Packing of clouds and matrices (kernels/pack.cuh).
+#pragma once
+#include "cuda/launch/arguments.hpp"
+
+namespace monge::cuda {
+
+struct PackArguments {
+  StridedView input;  // size x dimension; stride between rows.
+  int size, padded_size, dimension, stride;
+  Scalar scalar;
+  double const* centre;  // dimension
+  double const* offset;  // w; dimension
+  double norm_factor;    // s in product form, 0 in difference form
+  double shift_slope, shift_constant;
+  void* points;
+  double* squared;
+  double* largest;  // max_k |x'_ik|
+  double* norm;
+  double* shift;
+};
+void pack_points(PackArguments const& arguments, cudaStream_t stream);
+
+struct SplitArguments {
+  float const* points;
+  int size, padded_size, stride, half_stride;
+  double half_scale;
+  double norm_factor;
+  void* high;
+  void* low;
+  double* norm;
+};
+void split_points(SplitArguments const& arguments, cudaStream_t stream);
+
+struct GaugeArguments {
+  PackedCloud cloud;
+  double const* offset;  // dimension
+  double shift_slope, shift_constant;
+  double const* shift_in;
+  double const* potential_in;
+  double* shift_out;
+  double* potential_out;
+};
+void move_gauge(GaugeArguments const& arguments, cudaStream_t stream);
+
+void convert_matrix(StridedView const& from, int rows, int columns, Scalar scalar, void* out, int padded_rows,
+                    int stride, cudaStream_t stream);
+
+}  // namespace monge::cuda

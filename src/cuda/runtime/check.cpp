@@ -1,0 +1,18 @@
+#include "cuda/runtime/check.hpp"
+
+#include <string>
+
+#include <monge/error.hpp>
+
+namespace monge::cuda {
+
+void check(cudaError_t code, char const* call) {
+  if (code == cudaSuccess) return;
+  (void)cudaGetLastError();  // So that the next call does not report this one's error again.
+  std::string name = call;
+  name = name.substr(0, name.find('('));
+  ErrorCode const kind = code == cudaErrorMemoryAllocation ? ErrorCode::out_of_memory : ErrorCode::device_failure;
+  throw Error(kind, "CUDA: " + name + ": " + cudaGetErrorString(code));
+}
+
+}  // namespace monge::cuda

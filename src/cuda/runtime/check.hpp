@@ -1,0 +1,12 @@
+// CUDA return codes as monge::Error.
+#pragma once
+#include <cuda_runtime_api.h>
+
+namespace monge::cuda {
+
+/// Throws out_of_memory or device_failure, naming the function that `call` starts with.
+void check(cudaError_t code, char const* call);
+
+}  // namespace monge::cuda
+
+#define MONGE_CUDA_TRY(call) ::monge::cuda::check((call), #call)

@@ -1,0 +1,72 @@
+#include "cuda/runtime/runtime.hpp"
+
+namespace monge::cuda {
+
+DeviceGuard::DeviceGuard(int index) {
+  MONGE_CUDA_TRY(cudaGetDevice(&previous_));
+  if (previous_ != index) {
+    MONGE_CUDA_TRY(cudaSetDevice(index));
+    changed_ = true;
+  }
+}
+
+DeviceGuard::~DeviceGuard() {
+  if (changed_) cudaSetDevice(previous_);
+}
+
+Stream::Stream() {
+  MONGE_CUDA_TRY(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
+}
+
+Stream::~Stream() {
+  if (owned_) cudaStreamDestroy(stream_);
+}
+
+Runtime::Runtime(int index, cudaStream_t stream) : index_(index) {
+  DeviceGuard const guard(index);
+  cudaDeviceProp properties;
+  MONGE_CUDA_TRY(cudaGetDeviceProperties(&properties, index));
+  name_ = properties.name;
+  multiprocessors_ = properties.multiProcessorCount;
+  capability_ = 10 * properties.major + properties.minor;
+  memory_bytes_ = static_cast<std::int64_t>(properties.totalGlobalMem);
+  stream_ = stream ? std::make_unique<Stream>(stream) : std::make_unique<Stream>();
+  capture_stream_ = std::make_unique<Stream>();
+
+  // A pool of our own that keeps what it once got: allocations after the first of a size cost no driver call, and the
+  // device's default pool, which the application may tune, stays as it is.
+  cudaMemPoolProps pool = {};
+  pool.allocType = cudaMemAllocationTypePinned;
+  pool.location.type = cudaMemLocationTypeDevice;
+  pool.location.id = index;
+  MONGE_CUDA_TRY(cudaMemPoolCreate(&pool_, &pool));
+  std::uint64_t keep = UINT64_MAX;
+  cudaError_t const code = cudaMemPoolSetAttribute(pool_, cudaMemPoolAttrReleaseThreshold, &keep);
+  if (code != cudaSuccess) {
+    cudaMemPoolDestroy(pool_);
+    check(code, "cudaMemPoolSetAttribute");
+  }
+}
+
+Runtime::~Runtime() {
+  int previous = index_;
+  cudaGetDevice(&previous);
+  cudaSetDevice(index_);
+  cudaStreamSynchronize(stream_->get());
+  if (pool_) cudaMemPoolDestroy(pool_);
+  stream_.reset();
+  capture_stream_.reset();
+  cudaSetDevice(previous);
+}
+
+std::string Runtime::instruction_set() const {
+  return "sm_" + std::to_string(capability_);
+}
+
+void* Runtime::allocate(std::size_t bytes) const {
+  void* pointer = nullptr;
+  MONGE_CUDA_TRY(cudaMallocFromPoolAsync(&pointer, bytes, pool_, stream()));
+  return pointer;
+}
+
+}  // namespace monge::cuda

@@ -1,0 +1,180 @@
+// One device as a backend uses it: its stream, memory pool and properties; and the owners of what they hand out.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include <cuda_runtime_api.h>
+
+#include "cuda/runtime/check.hpp"
+
+namespace monge::cuda {
+
+/// Makes `index` the current device of this thread, and the one before it again at the end.
+class DeviceGuard {
+ public:
+  explicit DeviceGuard(int index);
+  ~DeviceGuard();
+  DeviceGuard(DeviceGuard const&) = delete;
+  DeviceGuard& operator=(DeviceGuard const&) = delete;
+
+ private:
+  int previous_ = 0;
+  bool changed_ = false;
+};
+
+class Stream {
+ public:
+  Stream();  ///< A new one on the current device, which does not wait for the legacy default stream.
+  explicit Stream(cudaStream_t borrowed) : stream_(borrowed), owned_(false) {}
+  ~Stream();
+  Stream(Stream const&) = delete;
+  Stream& operator=(Stream const&) = delete;
+  cudaStream_t get() const { return stream_; }
+
+ private:
+  cudaStream_t stream_ = nullptr;
+  bool owned_ = true;
+};
+
+class Event {
+ public:
+  Event() { MONGE_CUDA_TRY(cudaEventCreate(&event_)); }
+  ~Event() { cudaEventDestroy(event_); }
+  Event(Event const&) = delete;
+  Event& operator=(Event const&) = delete;
+  cudaEvent_t get() const { return event_; }
+
+ private:
+  cudaEvent_t event_ = nullptr;
+};
+
+/// Shared by a backend and all operators it made, so an operator may outlive its context.
+class Runtime {
+ public:
+  /// `stream` is the caller's or null for an own one.
+  Runtime(int index, cudaStream_t stream);
+  ~Runtime();
+  Runtime(Runtime const&) = delete;
+  Runtime& operator=(Runtime const&) = delete;
+
+  int index() const { return index_; }
+  std::string const& name() const { return name_; }
+  int multiprocessors() const { return multiprocessors_; }
+  std::string instruction_set() const;
+  std::int64_t memory_bytes() const { return memory_bytes_; }
+  cudaStream_t stream() const { return stream_->get(); }
+  /// Only for recording graphs: a capture must not catch what the caller does on his own stream.
+  cudaStream_t capture_stream() const { return capture_stream_->get(); }
+
+  void wait() const { MONGE_CUDA_TRY(cudaStreamSynchronize(stream())); }
+  void* allocate(std::size_t bytes) const;
+  void release(void* pointer) const noexcept { cudaFreeAsync(pointer, stream()); }
+
+ private:
+  int index_;
+  int multiprocessors_ = 0;
+  int capability_ = 0;
+  std::int64_t memory_bytes_ = 0;
+  std::string name_;
+  cudaMemPool_t pool_ = nullptr;
+  std::unique_ptr<Stream> stream_;
+  std::unique_ptr<Stream> capture_stream_;
+};
+
+/// Device memory, allocated and freed in the order of the runtime's stream. Its contents start undefined.
+template <class T>
+class DeviceArray {
+ public:
+  DeviceArray() = default;
+  DeviceArray(std::shared_ptr<Runtime const> runtime, std::int64_t size)
+      : runtime_(std::move(runtime)),
+        data_(size > 0 ? static_cast<T*>(runtime_->allocate(static_cast<std::size_t>(size) * sizeof(T))) : nullptr),
+        size_(size) {}
+  ~DeviceArray() {
+    if (data_) runtime_->release(data_);
+  }
+  DeviceArray(DeviceArray&& other) noexcept { swap(other); }
+  DeviceArray& operator=(DeviceArray&& other) noexcept {
+    swap(other);
+    return *this;
+  }
+
+  T* data() const { return data_; }
+  std::int64_t size() const { return size_; }
+  std::int64_t bytes() const { return size_ * static_cast<std::int64_t>(sizeof(T)); }
+
+ private:
+  void swap(DeviceArray& other) {
+    std::swap(runtime_, other.runtime_);
+    std::swap(data_, other.data_);
+    std::swap(size_, other.size_);
+  }
+  std::shared_ptr<Runtime const> runtime_;
+  T* data_ = nullptr;
+  std::int64_t size_ = 0;
+};
+
+/// Page-locked host memory, which copies to and from the device without a detour.
+template <class T>
+class PinnedArray {
+ public:
+  PinnedArray() = default;
+  explicit PinnedArray(std::int64_t size) : size_(size) {
+    void* pointer = nullptr;
+    MONGE_CUDA_TRY(cudaMallocHost(&pointer, static_cast<std::size_t>(size > 0 ? size : 1) * sizeof(T)));
+    data_ = static_cast<T*>(pointer);
+  }
+  ~PinnedArray() {
+    if (data_) cudaFreeHost(data_);
+  }
+  PinnedArray(PinnedArray&& other) noexcept { swap(other); }
+  PinnedArray& operator=(PinnedArray&& other) noexcept {
+    swap(other);
+    return *this;
+  }
+  T* data() const { return data_; }
+  T& operator[](std::int64_t i) const { return data_[i]; }
+  std::int64_t size() const { return size_; }
+
+ private:
+  void swap(PinnedArray& other) {
+    std::swap(data_, other.data_);
+    std::swap(size_, other.size_);
+  }
+  T* data_ = nullptr;
+  std::int64_t size_ = 0;
+};
+
+/// A recorded sequence of launches.
+class Graph {
+ public:
+  /// Records what `enqueue(stream)` launches.
+  template <class Enqueue>
+  Graph(Runtime const& runtime, Enqueue&& enqueue) {
+    cudaStream_t const stream = runtime.capture_stream();
+    cudaGraph_t graph = nullptr;
+    MONGE_CUDA_TRY(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
+    try {
+      enqueue(stream);
+    } catch (...) {
+      if (cudaStreamEndCapture(stream, &graph) == cudaSuccess && graph) cudaGraphDestroy(graph);
+      throw;
+    }
+    MONGE_CUDA_TRY(cudaStreamEndCapture(stream, &graph));
+    cudaError_t const code = cudaGraphInstantiate(&executable_, graph, 0);
+    cudaGraphDestroy(graph);
+    check(code, "cudaGraphInstantiate");
+  }
+  ~Graph() { cudaGraphExecDestroy(executable_); }
+  Graph(Graph const&) = delete;
+  Graph& operator=(Graph const&) = delete;
+  void launch(cudaStream_t stream) const { MONGE_CUDA_TRY(cudaGraphLaunch(executable_, stream)); }
+
+ private:
+  cudaGraphExec_t executable_ = nullptr;
+};
+
+}  // namespace monge::cuda
