@@ -47,8 +47,8 @@ double smallest_trusted_sum(std::int64_t rows, double total_weight) {
   return std::numeric_limits<T>::min() / std::numeric_limits<T>::epsilon() * (static_cast<double>(rows) + total_weight);
 }
 
-/// Starting and joining a team costs some 5 us; below this many pairs a thread has less to do than that.
-constexpr double kPairsPerThread = 1 << 16;
+/// Below this many pairs (some 40 us) a thread has not much more to do than starting and joining a team costs.
+constexpr double kPairsPerThread = 1 << 17;
 
 int useful_threads(int threads, std::int64_t n, std::int64_t m) {
   double const pairs = static_cast<double>(n) * static_cast<double>(m);

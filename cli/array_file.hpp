@@ -1,0 +1,19 @@
+// Arrays in files, the format told by the extension.
+#pragma once
+#include <filesystem>
+#include <string>
+
+#include "array.hpp"
+
+namespace monge::cli {
+
+/// Reads .npy, or text (.csv, .tsv, .txt). Messages name `field` ("x") and the file. Throws Error.
+Array read_array(std::string const& field, std::filesystem::path const& path);
+
+/// Writes .npy. Throws Error (input_output).
+void write_array(std::filesystem::path const& path, Array const& array);
+
+/// Writes a text file. Throws Error (input_output).
+void write_text(std::filesystem::path const& path, std::string const& text);
+
+}  // namespace monge::cli

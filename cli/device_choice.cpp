@@ -1,0 +1,53 @@
+#include "device_choice.hpp"
+
+#include <algorithm>
+#include <vector>
+
+#include <fmt/format.h>
+#include <monge/error.hpp>
+
+#include "option_text.hpp"
+
+namespace monge::cli {
+namespace {
+
+Device device_named(std::string const& text) {
+  constexpr std::string_view kCuda = "cuda:";
+  if (text == "cpu") return {};
+  int index = 0;
+  if (!text.starts_with(kCuda) || !parse(std::string_view(text).substr(kCuda.size()), index) || index < 0) {
+    throw Error(ErrorCode::invalid_argument, fmt::format("device: is '{}'; must be auto, cpu or cuda:0", text));
+  }
+  return {DeviceType::cuda, index};
+}
+
+}  // namespace
+
+DeviceChoice choose_device(std::string const& text, int threads) {
+  if (threads < 0) {
+    throw Error(ErrorCode::invalid_argument, fmt::format("threads: is {}; must be >= 0, 0 being all cores", threads));
+  }
+  std::vector<DeviceInfo> const usable = devices();
+  auto const info_of = [&](Device device) {
+    return std::find_if(usable.begin(), usable.end(), [&](DeviceInfo const& info) { return info.device == device; });
+  };
+  Device device;
+  std::string reason;
+  if (text == "auto") {
+    Device const gpu{DeviceType::cuda, 0};
+    device = info_of(gpu) != usable.end() ? gpu : Device{};
+    reason = device == gpu ? "auto: the first CUDA device" : "auto: " + cuda_unavailable_reason();
+  } else {
+    device = device_named(text);
+  }
+  // Makes the error for a device that does not exist, too.
+  Context context = device.type == DeviceType::cpu ? Context::cpu(threads) : Context::cuda(device.index);
+  auto const found = info_of(device);
+  DeviceInfo info;
+  info.device = device;
+  if (found != usable.end()) info = *found;
+  if (device.type == DeviceType::cpu && threads > 0) info.units = threads;
+  return {std::move(context), std::move(info), std::move(reason)};
+}
+
+}  // namespace monge::cli

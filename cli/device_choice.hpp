@@ -1,0 +1,18 @@
+// From the text of --device to a Context.
+#pragma once
+#include <string>
+
+#include <monge/context.hpp>
+
+namespace monge::cli {
+
+struct DeviceChoice {
+  Context context;
+  DeviceInfo info;
+  std::string reason;  ///< For "auto": why it is this device. Empty otherwise.
+};
+
+/// `text` is auto, cpu or cuda:N. `threads` is for the CPU; 0 takes all cores. Throws Error.
+DeviceChoice choose_device(std::string const& text, int threads);
+
+}  // namespace monge::cli

@@ -1,0 +1,10 @@
+// `monge info`: what this build can run on.
+#pragma once
+#include <CLI/App.hpp>
+
+namespace monge::cli {
+
+/// Adds the command to `app`; its callback leaves the exit code in `exit_code`.
+void add_info_command(CLI::App& app, int& exit_code);
+
+}  // namespace monge::cli

@@ -1,0 +1,46 @@
+// The monge program: arguments in, an exit code and one line for every error out.
+#include <algorithm>
+#include <cstdio>
+#include <exception>
+#include <new>
+#include <string>
+
+#include <fmt/format.h>
+#include <CLI/CLI.hpp>
+#include <monge/context.hpp>
+
+#include "exit_code.hpp"
+#include "info_command.hpp"
+#include "solve_command.hpp"
+
+namespace {
+
+int fail(std::string message) {
+  std::replace(message.begin(), message.end(), '\n', ' ');
+  fmt::print(stderr, "monge: error: {}\n", message);
+  return monge::cli::kFailed;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  int exit_code = monge::cli::kDone;
+  CLI::App app("Optimal transport between point clouds.", "monge");
+  app.footer("Exit codes: 0 converged or completed, 3 ended short of the tolerance, 2 error, 130 interrupted.");
+  app.set_version_flag("--version", "monge " + monge::version());
+  app.require_subcommand(1);
+  monge::cli::add_solve_command(app, exit_code);
+  monge::cli::add_info_command(app, exit_code);
+  try {
+    app.parse(argc, argv);
+    return exit_code;
+  } catch (CLI::Success const& request) {  // --help and --version
+    return app.exit(request);
+  } catch (CLI::ParseError const& error) {
+    return fail(fmt::format("{}; see monge --help", error.what()));
+  } catch (std::bad_alloc const&) {
+    return fail("memory: ran out; the problem must fit into this machine's memory");
+  } catch (std::exception const& error) {
+    return fail(error.what());
+  }
+}

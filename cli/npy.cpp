@@ -1,0 +1,282 @@
+#include "npy.hpp"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstring>
+#include <limits>
+#include <new>
+#include <optional>
+#include <string_view>
+
+#include <fmt/format.h>
+#include <monge/error.hpp>
+
+namespace monge::cli {
+namespace {
+
+constexpr std::string_view kMagic = "\x93NUMPY";
+constexpr char kNativeOrder = std::endian::native == std::endian::little ? '<' : '>';
+
+template <class... Args>
+[[noreturn]] void fail(std::string const& name, fmt::format_string<Args...> format, Args&&... args) {
+  throw Error(ErrorCode::input_output, fmt::format("{}: {}", name, fmt::format(format, std::forward<Args>(args)...)));
+}
+
+/// Text of a file for a message: one short line of printable ASCII.
+std::string printable(std::string_view text) {
+  std::string shown(text.substr(0, 40));
+  std::replace_if(
+      shown.begin(), shown.end(), [](unsigned char c) { return c < 0x20 || c > 0x7e; }, '?');
+  return text.size() > shown.size() ? shown + "..." : shown;
+}
+
+struct Header {
+  std::string descr;
+  bool fortran_order = false;
+  std::vector<std::int64_t> shape;
+};
+
+/// The header is a Python dictionary literal with exactly the keys descr, fortran_order and shape.
+class HeaderParser {
+ public:
+  HeaderParser(std::string_view text, std::string const& name) : text_(text), name_(name) {}
+
+  Header parse() {
+    std::optional<std::string> descr;
+    std::optional<bool> fortran_order;
+    std::optional<std::vector<std::int64_t>> shape;
+    expect('{');
+    while (!accept('}')) {
+      std::string const key = string("a key");
+      expect(':');
+      if (key == "descr" && !descr) {
+        descr = descr_value();
+      } else if (key == "fortran_order" && !fortran_order) {
+        fortran_order = boolean();
+      } else if (key == "shape" && !shape) {
+        shape = tuple();
+      } else {
+        fail(name_, "the .npy header has the key '{}'; must have descr, fortran_order and shape, once each",
+             printable(key));
+      }
+      if (!accept(',')) {
+        expect('}');
+        break;
+      }
+    }
+    skip_space();
+    if (at_ != text_.size()) broken("nothing after the dictionary");
+    if (!descr || !fortran_order || !shape) {
+      fail(name_, "the .npy header lacks {}; must have descr, fortran_order and shape",
+           !descr           ? "descr"
+           : !fortran_order ? "fortran_order"
+                            : "shape");
+    }
+    return {*descr, *fortran_order, *shape};
+  }
+
+ private:
+  [[noreturn]] void broken(char const* wanted) const {
+    fail(name_, "the .npy header is damaged at byte {} ('{}'); expected {}", at_, printable(text_.substr(at_)), wanted);
+  }
+  void skip_space() {
+    while (at_ < text_.size() && std::strchr(" \t\r\n", text_[at_]) != nullptr && text_[at_] != '\0') ++at_;
+  }
+  bool accept(char c) {
+    skip_space();
+    if (at_ == text_.size() || text_[at_] != c) return false;
+    ++at_;
+    return true;
+  }
+  void expect(char c) {
+    char const wanted[] = {'\'', c, '\'', '\0'};
+    if (!accept(c)) broken(wanted);
+  }
+  bool accept_word(std::string_view word) {
+    skip_space();
+    if (text_.substr(at_, word.size()) != word) return false;
+    at_ += word.size();
+    return true;
+  }
+  std::string string(char const* wanted) {
+    skip_space();
+    if (at_ == text_.size() || (text_[at_] != '\'' && text_[at_] != '"')) broken(wanted);
+    std::size_t const end = text_.find(text_[at_], at_ + 1);
+    if (end == std::string_view::npos) broken("a closed string");
+    std::string value(text_.substr(at_ + 1, end - at_ - 1));
+    at_ = end + 1;
+    return value;
+  }
+  std::string descr_value() {
+    skip_space();
+    if (at_ < text_.size() && text_[at_] == '[') fail(name_, "has a structured dtype; must be float32 or float64");
+    return string("a dtype");
+  }
+  bool boolean() {
+    if (accept_word("True")) return true;
+    if (!accept_word("False")) broken("True or False");
+    return false;
+  }
+  std::vector<std::int64_t> tuple() {
+    std::vector<std::int64_t> entries;
+    expect('(');
+    while (!accept(')')) {
+      entries.push_back(integer());
+      if (!accept(',')) {
+        expect(')');
+        break;
+      }
+    }
+    return entries;
+  }
+  std::int64_t integer() {
+    skip_space();
+    std::size_t const begin = at_;
+    std::int64_t value = 0;
+    for (; at_ < text_.size() && text_[at_] >= '0' && text_[at_] <= '9'; ++at_) {
+      int const digit = text_[at_] - '0';
+      if (value > (std::numeric_limits<std::int64_t>::max() - digit) / 10) {
+        at_ = begin;
+        broken("a length that fits in 63 bits");
+      }
+      value = 10 * value + digit;
+    }
+    if (at_ == begin) broken("a length >= 0");
+    if (at_ < text_.size() && text_[at_] == 'L') ++at_;  // Python 2 wrote long integers so
+    return value;
+  }
+
+  std::string_view text_;
+  std::string const& name_;
+  std::size_t at_ = 0;
+};
+
+template <class T>
+void swap_bytes(std::vector<T>& values) {
+  for (T& value : values) {
+    auto bytes = std::bit_cast<std::array<char, sizeof(T)>>(value);
+    std::reverse(bytes.begin(), bytes.end());
+    value = std::bit_cast<T>(bytes);
+  }
+}
+
+template <class T>
+std::vector<T> read_values(std::istream& in, std::string const& name, Header const& header, std::int64_t count) {
+  std::vector<T> values;
+  try {
+    values.resize(static_cast<std::size_t>(count));
+    auto const read = [&](std::vector<T>& into) {
+      in.read(reinterpret_cast<char*>(into.data()), static_cast<std::streamsize>(into.size() * sizeof(T)));
+      if (!in) fail(name, "could not be read to its end");
+    };
+    if (header.fortran_order && header.shape.size() == 2) {
+      std::int64_t const rows = header.shape[0], columns = header.shape[1];
+      if (count > 0) {
+        std::vector<T> column(static_cast<std::size_t>(rows));
+        for (std::int64_t k = 0; k < columns; ++k) {
+          read(column);
+          for (std::int64_t i = 0; i < rows; ++i) values[i * columns + k] = column[i];
+        }
+      }
+    } else {
+      read(values);
+    }
+  } catch (std::bad_alloc const&) {
+    throw Error(ErrorCode::out_of_memory,
+                fmt::format("{}: memory ran out for its {} values of {} bytes", name, count, sizeof(T)));
+  }
+  if (header.descr[0] != '=' && header.descr[0] != kNativeOrder) swap_bytes(values);
+  return values;
+}
+
+}  // namespace
+
+Array read_npy(std::istream& in, std::string const& name) {
+  in.seekg(0, std::ios::end);
+  std::int64_t const length = in.tellg();
+  in.seekg(0);
+  if (!in || length < 0) fail(name, "cannot be read; must be a regular file");
+
+  std::array<char, 12> start{};
+  in.read(start.data(), std::min<std::int64_t>(start.size(), length));
+  std::string_view const magic(start.data(), kMagic.size());
+  if (length < 10 || magic != kMagic) fail(name, "does not begin as a .npy file; must be one that NumPy wrote");
+  int const major = static_cast<unsigned char>(start[6]), minor = static_cast<unsigned char>(start[7]);
+  if (major < 1 || major > 3 || minor != 0) {
+    fail(name, "is .npy version {}.{}; must be 1.0, 2.0 or 3.0", major, minor);
+  }
+  std::int64_t const header_begin = major == 1 ? 10 : 12;
+  std::int64_t header_length = 0;
+  for (std::int64_t i = header_begin - 1; i >= 8; --i) {
+    header_length = 256 * header_length + static_cast<unsigned char>(start[static_cast<std::size_t>(i)]);
+  }
+  if (length < header_begin || header_length > length - header_begin) {
+    fail(name, "is cut off inside its header: the file has {} bytes, the header ends at {}", length,
+         header_begin + header_length);
+  }
+  std::string text(static_cast<std::size_t>(header_length), '\0');
+  in.clear();
+  in.seekg(header_begin);
+  in.read(text.data(), header_length);
+  if (!in) fail(name, "could not be read to its end");
+
+  Header const header = HeaderParser(text, name).parse();
+  std::string_view const descr = header.descr;
+  bool const single = descr.substr(std::min<std::size_t>(1, descr.size())) == "f4";
+  bool const known = descr.size() == 3 && (descr[0] == '<' || descr[0] == '>' || descr[0] == '=') &&
+                     (single || descr.substr(1) == "f8");
+  if (!known) fail(name, "has dtype '{}'; must be float32 ('<f4') or float64 ('<f8')", printable(descr));
+  if (header.shape.empty() || header.shape.size() > 2) {
+    fail(name, "has {} dimensions; must have 1 or 2", header.shape.size());
+  }
+
+  std::int64_t const item = single ? 4 : 8;
+  std::int64_t count = 1;
+  bool const empty = std::find(header.shape.begin(), header.shape.end(), 0) != header.shape.end();
+  for (std::int64_t const entries : header.shape) {
+    if (!empty && count > std::numeric_limits<std::int64_t>::max() / item / entries) {
+      fail(name, "has shape {} in its header; the file has {} bytes", shape_text(header.shape), length);
+    }
+    count = empty ? 0 : count * entries;
+  }
+  std::int64_t const available = length - header_begin - header_length;
+  if (available < count * item) {
+    fail(name, "is truncated: its shape {} needs {} bytes of data, the file has {}", shape_text(header.shape),
+         count * item, available);
+  }
+  if (available > count * item) {
+    fail(name, "has {} bytes after its data; its shape {} needs {} bytes, the file has {}", available - count * item,
+         shape_text(header.shape), count * item, available);
+  }
+  Array array{header.shape, {}};
+  if (single) {
+    array.values = read_values<float>(in, name, header, count);
+  } else {
+    array.values = read_values<double>(in, name, header, count);
+  }
+  return array;
+}
+
+void write_npy(std::ostream& out, Array const& array) {
+  std::visit(
+      [&](auto const& values) {
+        std::string shape;
+        for (std::int64_t const entries : array.shape) shape += fmt::format("{}, ", entries);
+        shape.resize(shape.size() - (array.shape.size() == 1 ? 1 : 2));  // "(3,)" and "(3, 4)"
+        std::string header = fmt::format("{{'descr': '{}f{}', 'fortran_order': False, 'shape': ({}), }}", kNativeOrder,
+                                         sizeof(values[0]), shape);
+        std::size_t const start = kMagic.size() + 4;
+        header.append(63 - (start + header.size()) % 64, ' ').push_back('\n');  // data begin at a multiple of 64
+        char const version_and_length[] = {1, 0, static_cast<char>(header.size() % 256),
+                                           static_cast<char>(header.size() / 256)};
+        out << kMagic;
+        out.write(version_and_length, sizeof(version_and_length));
+        out << header;
+        out.write(reinterpret_cast<char const*>(values.data()),
+                  static_cast<std::streamsize>(values.size() * sizeof(values[0])));
+      },
+      array.values);
+}
+
+}  // namespace monge::cli

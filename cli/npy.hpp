@@ -1,0 +1,18 @@
+// NumPy's .npy format, versions 1.0 to 3.0: float32 and float64 of either byte order, C or Fortran order, 1-D or 2-D.
+#pragma once
+#include <istream>
+#include <ostream>
+#include <string>
+
+#include "array.hpp"
+
+namespace monge::cli {
+
+/// Reads the whole of a seekable stream. `name` opens every message. Throws Error (input_output); memory is reserved
+/// only after the header has been checked against the length of the stream.
+Array read_npy(std::istream& in, std::string const& name);
+
+/// Writes version 1.0 in C order.
+void write_npy(std::ostream& out, Array const& array);
+
+}  // namespace monge::cli

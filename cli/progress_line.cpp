@@ -1,0 +1,42 @@
+#include "progress_line.hpp"
+
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <string_view>
+
+#include <fmt/format.h>
+
+namespace monge::cli {
+namespace {
+
+constexpr double kSecondsBetweenLines = 0.1;
+constexpr char const* kEraseLine = "\r\x1b[K";
+
+bool can_erase_lines() {
+  char const* terminal = std::getenv("TERM");
+  return isatty(STDERR_FILENO) != 0 && terminal != nullptr && std::string_view(terminal) != "dumb";
+}
+
+}  // namespace
+
+ProgressLine::ProgressLine(bool wanted) : enabled_(wanted && can_erase_lines()) {}
+
+void ProgressLine::show(Progress const& progress) {
+  if (!enabled_ || progress.seconds < next_seconds_) return;
+  next_seconds_ = progress.seconds + kSecondsBetweenLines;
+  fmt::print(stderr, "{}sweep {:5}   eps {:.3g}   marginal error {:.2e}   {:.1f} s", kEraseLine, progress.iteration,
+             progress.eps, progress.marginal_error, progress.seconds);
+  std::fflush(stderr);
+  shown_ = true;
+}
+
+void ProgressLine::erase() {
+  if (!shown_) return;
+  fmt::print(stderr, "{}", kEraseLine);
+  std::fflush(stderr);
+  shown_ = false;
+}
+
+}  // namespace monge::cli

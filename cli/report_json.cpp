@@ -1,0 +1,78 @@
+#include "report_json.hpp"
+
+#include <utility>
+
+#include "option_text.hpp"
+
+namespace monge::cli {
+
+using Json = nlohmann::ordered_json;
+
+Json device_json(DeviceInfo const& device) {
+  return {{"device", to_string(device.device)},
+          {"name", device.name},
+          {"instruction_set", device.instruction_set},
+          {"units", device.units},
+          {"memory_bytes", device.memory_bytes}};
+}
+
+Json versions_json() {
+#if defined(__clang__)
+  std::string const compiler = "Clang " __clang_version__;
+#else
+  std::string const compiler = "GCC " __VERSION__;
+#endif
+  return {{"monge", version()}, {"compiler", compiler}};
+}
+
+Json report_json(SolveRun const& run, SolveOptions const& options, Report const& report) {
+  Json json;
+  json["status"] = name(report.status);
+  json["message"] = report.message;
+  json["iterations"] = report.iterations;
+  json["annealing_iterations"] = report.annealing_iterations;
+  json["certified"] = report.certified;
+  json["mass"] = report.mass;
+  json["marginal_error"] = report.marginal_error;
+  json["transport_cost"] = report.transport_cost;
+  json["primal"] = report.primal;
+  json["dual"] = report.dual;
+  json["gap"] = report.gap;
+  json["seconds"] = {{"read", run.read_seconds},
+                     {"setup", report.seconds.setup},
+                     {"sweeps", report.seconds.sweeps},
+                     {"certificate", report.seconds.certificate},
+                     {"solve", report.seconds.total},
+                     {"map", run.map_seconds},
+                     {"total", run.read_seconds + report.seconds.total + run.map_seconds}};
+  json["problem"] = {{"n", run.n}, {"m", run.m}, {"d", run.d}, {"files", run.files}};
+
+  Json& given = json["options"] = Json::object();
+  visit_solve_options(options, [&](char const* option, auto const& value, char const*, char const*) {
+    given[option] = to_json(value);
+  });
+  given["scale"] = run.scale;
+  given["device"] = run.device_option;
+  given["threads"] = run.threads;
+
+  json["device"] = to_string(run.device.device);
+  json["device_name"] = run.device.name;
+  json["instruction_set"] = run.device.instruction_set;
+  json["units"] = run.device.units;
+  json["versions"] = versions_json();
+
+  Json& history = json["history"] = Json::array();
+  for (Check const& check : report.history) {
+    history.push_back({{"iteration", check.iteration},
+                       {"eps", check.eps},
+                       {"marginal_error", check.marginal_error},
+                       {"relaxation", check.relaxation}});
+  }
+  return json;
+}
+
+std::string json_text(Json const& json) {
+  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace monge::cli

@@ -1,0 +1,31 @@
+// report.json, which is also what `monge solve --json` prints.
+#pragma once
+#include <string>
+
+#include <monge/context.hpp>
+#include <monge/entropic.hpp>
+#include <nlohmann/json.hpp>
+
+namespace monge::cli {
+
+/// What the program knows of a run beyond the library's report.
+struct SolveRun {
+  nlohmann::ordered_json files;  ///< Field to path, for the inputs that were given.
+  std::int64_t n = 0, m = 0, d = 0;
+  double scale = 1;
+  std::string device_option;
+  int threads = 0;
+  DeviceInfo device;
+  double read_seconds = 0, map_seconds = 0;
+};
+
+/// Numbers that are not finite come out as null.
+nlohmann::ordered_json report_json(SolveRun const& run, SolveOptions const& options, Report const& report);
+
+nlohmann::ordered_json device_json(DeviceInfo const& device);
+nlohmann::ordered_json versions_json();
+
+/// Two spaces of indentation and a final newline; file names that are not UTF-8 are made so.
+std::string json_text(nlohmann::ordered_json const& json);
+
+}  // namespace monge::cli

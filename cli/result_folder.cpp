@@ -1,0 +1,80 @@
+#include "result_folder.hpp"
+
+#include <unistd.h>
+
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+#include <monge/error.hpp>
+
+namespace monge::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// A folder of a name of its own, removed with all that is in it at the end of its life.
+class TemporaryFolder {
+ public:
+  explicit TemporaryFolder(fs::path const& parent) {
+    int attempt = 0;
+    do {
+      path_ = parent / fmt::format(".monge-{}-{}", ::getpid(), attempt++);
+    } while (!fs::create_directory(path_));
+  }
+  ~TemporaryFolder() {
+    std::error_code ignored;
+    fs::remove_all(path_, ignored);
+  }
+  TemporaryFolder(TemporaryFolder const&) = delete;
+  TemporaryFolder& operator=(TemporaryFolder const&) = delete;
+
+  fs::path const& path() const { return path_; }
+
+ private:
+  fs::path path_;
+};
+
+[[noreturn]] void cannot_write(fs::path const& path, std::string const& reason) {
+  throw Error(ErrorCode::input_output,
+              fmt::format("out: {}: {}; must be a folder that can be written, or can be made", path.string(), reason));
+}
+
+}  // namespace
+
+ResultFolder::ResultFolder(fs::path path) : path_(std::move(path)) {
+  if (path_.empty()) cannot_write(path_, "is an empty path");
+  try {
+    existing_ = fs::absolute(path_).lexically_normal();
+    if (!existing_.has_filename()) existing_ = existing_.parent_path();  // "result/" is "result"
+    while (!fs::exists(existing_)) {
+      if (fs::is_symlink(existing_)) cannot_write(path_, "is a link to nowhere");
+      existing_ = existing_.parent_path();
+    }
+    if (!fs::is_directory(existing_)) cannot_write(path_, fmt::format("{} is a file", existing_.string()));
+    TemporaryFolder const probe(existing_);
+  } catch (fs::filesystem_error const& error) {
+    cannot_write(path_, error.code().message());
+  }
+}
+
+void ResultFolder::fill(std::function<void(fs::path const&)> const& write) const {
+  try {
+    TemporaryFolder const staging(existing_);
+    write(staging.path());
+    fs::path target = fs::absolute(path_).lexically_normal();
+    if (!target.has_filename()) target = target.parent_path();
+    if (!fs::exists(target)) {
+      fs::create_directories(target.parent_path());
+      fs::rename(staging.path(), target);
+      return;
+    }
+    std::vector<fs::path> const files{fs::directory_iterator(staging.path()), {}};
+    for (fs::path const& file : files) fs::rename(file, target / file.filename());
+  } catch (fs::filesystem_error const& error) {
+    cannot_write(path_, error.code().message());
+  }
+}
+
+}  // namespace monge::cli

@@ -1,0 +1,25 @@
+// The folder that a command leaves its results in: all of them or, after an error, none.
+#pragma once
+#include <filesystem>
+#include <functional>
+
+namespace monge::cli {
+
+class ResultFolder {
+ public:
+  /// Checks now, before any long work, that the folder can be written; leaves no trace. Throws Error (input_output).
+  explicit ResultFolder(std::filesystem::path path);
+
+  std::filesystem::path const& path() const { return path_; }
+
+  /// Calls `write` with an empty folder on the same file system. When it returns, that folder becomes the result folder
+  /// or, if there is one already, each of its files replaces the one of its name there. When it throws, nothing is
+  /// left.
+  void fill(std::function<void(std::filesystem::path const&)> const& write) const;
+
+ private:
+  std::filesystem::path path_;
+  std::filesystem::path existing_;  // path_, or the nearest folder above it that exists
+};
+
+}  // namespace monge::cli

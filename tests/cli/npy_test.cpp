@@ -1,0 +1,179 @@
+#include "npy.hpp"
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "scratch.hpp"
+
+namespace monge::cli {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::StartsWith;
+
+std::string file_of(std::string header, std::string_view data, int major = 1) {
+  header += '\n';
+  std::string bytes = "\x93NUMPY";
+  bytes += static_cast<char>(major);
+  bytes += '\0';
+  for (int i = 0; i < (major == 1 ? 2 : 4); ++i) bytes += static_cast<char>(header.size() >> (8 * i) & 0xff);
+  return bytes + header + std::string(data);
+}
+
+std::string dictionary(std::string_view descr, std::string_view order, std::string_view shape) {
+  std::ostringstream text;
+  text << "{'descr': '" << descr << "', 'fortran_order': " << order << ", 'shape': " << shape << ", }";
+  return text.str();
+}
+
+template <class T>
+std::string bytes_of(std::vector<T> values, bool swapped = false) {
+  std::string bytes(reinterpret_cast<char const*>(values.data()), values.size() * sizeof(T));
+  if (swapped) {
+    for (std::size_t i = 0; i < bytes.size(); i += sizeof(T)) {
+      std::reverse(bytes.begin() + i, bytes.begin() + i + sizeof(T));
+    }
+  }
+  return bytes;
+}
+
+Array read(std::string const& bytes) {
+  std::istringstream in(bytes);
+  return read_npy(in, "x: x.npy");
+}
+
+std::string error_for(std::string const& bytes) {
+  std::string const message = message_of([&] { read(bytes); });
+  EXPECT_THAT(message, StartsWith("x: x.npy: "));
+  EXPECT_THAT(message, testing::Not(HasSubstr("\n")));
+  return message;
+}
+
+std::vector<double> doubles(Array const& array) {
+  return std::get<std::vector<double>>(array.values);
+}
+std::vector<float> floats(Array const& array) {
+  return std::get<std::vector<float>>(array.values);
+}
+
+TEST(Npy, WhatIsWrittenIsReadBack) {
+  for (auto const& shape : {std::vector<std::int64_t>{6}, {6, 1}, {2, 3}, {1, 6}}) {
+    Array array{shape, std::vector<double>{1, 2, 3, 4, 5, 6.5}};
+    std::stringstream file;
+    write_npy(file, array);
+    EXPECT_EQ(file.str().size() % 64, 48u) << "the data begin at a multiple of 64";
+    Array const again = read(file.str());
+    EXPECT_EQ(again.shape, shape);
+    EXPECT_EQ(again.values, array.values);
+  }
+  Array const single{{3}, std::vector<float>{1, 2, 3.5f}};
+  std::stringstream file;
+  write_npy(file, single);
+  EXPECT_EQ(read(file.str()).values, single.values);
+}
+
+TEST(Npy, ReadsEveryVersion) {
+  for (int const version : {1, 2, 3}) {
+    Array const array = read(file_of(dictionary("<f4", "False", "(2, 2)"), bytes_of<float>({1, 2, 3, 4}), version));
+    EXPECT_THAT(array.shape, ElementsAre(2, 2));
+    EXPECT_THAT(floats(array), ElementsAre(1, 2, 3, 4));
+  }
+}
+
+TEST(Npy, FortranOrderIsReadByColumns) {
+  Array const array = read(file_of(dictionary("<f8", "True", "(2, 3)"), bytes_of<double>({1, 4, 2, 5, 3, 6})));
+  EXPECT_THAT(array.shape, ElementsAre(2, 3));
+  EXPECT_THAT(doubles(array), ElementsAre(1, 2, 3, 4, 5, 6));
+  EXPECT_THAT(doubles(read(file_of(dictionary("<f8", "True", "(2,)"), bytes_of<double>({1, 2})))), ElementsAre(1, 2));
+}
+
+TEST(Npy, BigEndianIsSwapped) {
+  EXPECT_THAT(floats(read(file_of(dictionary(">f4", "False", "(2,)"), bytes_of<float>({1, 2.5f}, true)))),
+              ElementsAre(1, 2.5f));
+  EXPECT_THAT(doubles(read(file_of(dictionary(">f8", "True", "(1, 2)"), bytes_of<double>({1, 2.5}, true)))),
+              ElementsAre(1, 2.5));
+}
+
+TEST(Npy, HeadersMayBeSpelledDifferently) {
+  std::string const header = "{ \"shape\":(2L , ) ,\t'fortran_order':False,'descr':'<f8' }   ";
+  EXPECT_THAT(read(file_of(header, bytes_of<double>({1, 2}))).shape, ElementsAre(2));
+}
+
+TEST(Npy, EmptyArraysKeepTheirShape) {
+  EXPECT_THAT(read(file_of(dictionary("<f8", "False", "(0, 3)"), "")).shape, ElementsAre(0, 3));
+  EXPECT_THAT(read(file_of(dictionary("<f8", "True", "(9223372036854775807, 0)"), "")).columns(), 0);
+}
+
+TEST(Npy, OtherFilesAreRefused) {
+  EXPECT_THAT(error_for(""), HasSubstr("does not begin as a .npy file"));
+  EXPECT_THAT(error_for("1,2,3\n4,5,6\n"), HasSubstr("does not begin as a .npy file"));
+  std::string bytes = file_of(dictionary("<f8", "False", "(0,)"), "");
+  bytes[6] = 9;
+  EXPECT_THAT(error_for(bytes), HasSubstr("is .npy version 9.0; must be 1.0, 2.0 or 3.0"));
+}
+
+TEST(Npy, OtherTypesAreNamed) {
+  for (std::string const type : {"<i8", "|u1", "<f2", "<c16", "|O", "<f16", "f8", ""}) {
+    EXPECT_THAT(error_for(file_of(dictionary(type, "False", "(1,)"), std::string(16, '\0'))),
+                HasSubstr("has dtype '" + type + "'; must be float32 ('<f4') or float64 ('<f8')"));
+  }
+  EXPECT_THAT(error_for(file_of("{'descr': [('x', '<f8')], 'fortran_order': False, 'shape': (1,), }", "12345678")),
+              HasSubstr("structured dtype; must be float32 or float64"));
+}
+
+TEST(Npy, OtherDimensionsAreRefused) {
+  EXPECT_THAT(error_for(file_of(dictionary("<f8", "False", "()"), "12345678")),
+              HasSubstr("has 0 dimensions; must have 1 or 2"));
+  EXPECT_THAT(error_for(file_of(dictionary("<f8", "False", "(1, 1, 1)"), "12345678")), HasSubstr("has 3 dimensions"));
+}
+
+TEST(Npy, LengthsMustAgree) {
+  EXPECT_THAT(error_for(file_of(dictionary("<f8", "False", "(3, 2)"), std::string(40, 'x'))),
+              HasSubstr("is truncated: its shape 3 x 2 needs 48 bytes of data, the file has 40"));
+  EXPECT_THAT(error_for(file_of(dictionary("<f8", "False", "(3,)"), std::string(25, 'x'))),
+              HasSubstr("has 1 bytes after its data"));
+}
+
+TEST(Npy, AbsurdShapesAreRefusedWithoutMemory) {
+  EXPECT_THAT(error_for(file_of(dictionary("<f8", "False", "(100000000000, 3)"), "12345678")),
+              HasSubstr("is truncated"));
+  EXPECT_THAT(error_for(file_of(dictionary("<f8", "False", "(4294967296, 4294967296)"), "12345678")),
+              HasSubstr("has shape 4294967296 x 4294967296"));
+  EXPECT_THAT(error_for(file_of(dictionary("<f8", "False", "(99999999999999999999,)"), "12345678")),
+              HasSubstr("63 bits"));
+  EXPECT_THAT(error_for(file_of(dictionary("<f8", "False", "(-1,)"), "12345678")), HasSubstr("a length >= 0"));
+}
+
+TEST(Npy, HeadersAreCheckedStrictly) {
+  std::string whole = file_of(dictionary("<f8", "False", "(1,)"), "12345678");
+  EXPECT_THAT(error_for(whole.substr(0, 30)), HasSubstr("cut off inside its header"));
+  EXPECT_THAT(error_for(whole.substr(0, 11)), HasSubstr("cut off inside its header"));
+  EXPECT_THAT(error_for(file_of("{'descr': '<f8', 'shape': (1,)}", "12345678")), HasSubstr("lacks fortran_order"));
+  EXPECT_THAT(error_for(file_of("{'descr': '<f8', 'descr': '<f8'}", "")), HasSubstr("has the key 'descr'"));
+  EXPECT_THAT(error_for(file_of("{'color': 'red'}", "")), HasSubstr("has the key 'color'"));
+  EXPECT_THAT(error_for(file_of("{'descr': '<f8', 'fortran_order': 0, 'shape': (1,)}", "")),
+              HasSubstr("expected True or False"));
+  EXPECT_THAT(error_for(file_of("{'descr': '<f8", "")), HasSubstr("expected a closed string"));
+  EXPECT_THAT(error_for(file_of("{'descr': '<f8', 'fortran_order': False, 'shape': (1,)} + x", "12345678")),
+              HasSubstr("nothing after the dictionary"));
+  EXPECT_THAT(error_for(file_of("", "")), HasSubstr("expected '{'"));
+}
+
+TEST(Npy, ReadsOrRefusesEveryFileOfTheFuzzingCorpus) {
+  for (auto const& entry : std::filesystem::directory_iterator(MONGE_CORPUS "/npy")) {
+    std::ifstream in(entry.path(), std::ios::binary);
+    try {
+      read_npy(in, entry.path().string());
+    } catch (Error const&) {
+    }
+  }
+}
+
+}  // namespace
+}  // namespace monge::cli

@@ -1,0 +1,113 @@
+// Any options, weights and tiny clouds are solved or refused with an Error, on one thread and in a few sweeps.
+#include <fuzzer/FuzzedDataProvider.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <cstdlib>
+#include <vector>
+
+#include <monge/monge.hpp>
+
+namespace {
+
+using namespace monge;
+
+/// Mostly ordinary, sometimes any bits at all: NaN, infinities, subnormal numbers.
+double number(FuzzedDataProvider& bytes) {
+  switch (bytes.ConsumeIntegralInRange(0, 7)) {
+    case 0:
+      return std::bit_cast<double>(bytes.ConsumeIntegral<std::uint64_t>());
+    case 1:
+      return std::bit_cast<float>(bytes.ConsumeIntegral<std::uint32_t>());
+    case 2:
+      return bytes.ConsumeFloatingPointInRange(-1e3, 1e3);
+    default:
+      return bytes.ConsumeProbability<double>();
+  }
+}
+
+template <class T>
+std::vector<T> numbers(FuzzedDataProvider& bytes, std::size_t count) {
+  std::vector<T> values(count);
+  for (T& value : values) {
+    double const drawn = number(bytes);
+    // Converting a float64 outside the range of float32 is undefined.
+    value =
+        std::is_same_v<T, float> && std::isfinite(drawn) && std::abs(drawn) > 3e38 ? T(3e38) : static_cast<T>(drawn);
+  }
+  return values;
+}
+
+void set(FuzzedDataProvider& bytes, double& value) {
+  value = number(bytes);
+}
+void set(FuzzedDataProvider& bytes, int& value) {
+  value = std::min(bytes.ConsumeIntegral<int>(), 20);
+}
+void set(FuzzedDataProvider& bytes, bool& value) {
+  value = bytes.ConsumeBool();
+}
+void set(FuzzedDataProvider& bytes, Schedule& value) {
+  value = Schedule(bytes.ConsumeIntegralInRange(0, 3));
+}
+void set(FuzzedDataProvider& bytes, Precision& value) {
+  value = Precision(bytes.ConsumeIntegralInRange(0, 3));
+}
+
+std::vector<double> maybe_vector(FuzzedDataProvider& bytes, std::size_t count) {
+  switch (bytes.ConsumeIntegralInRange(0, 3)) {
+    case 0:
+      return numbers<double>(bytes, count);
+    case 1:
+      return numbers<double>(bytes, bytes.ConsumeIntegralInRange<std::size_t>(0, 9));
+    default:
+      return {};
+  }
+}
+
+template <class T>
+void run(FuzzedDataProvider& bytes) {
+  std::size_t const n = bytes.ConsumeIntegralInRange(0, 9), m = bytes.ConsumeIntegralInRange(0, 9);
+  std::size_t const d = bytes.ConsumeIntegralInRange(0, 4);
+  std::size_t const columns = bytes.ConsumeIntegralInRange(0, 15) == 0 ? d + 1 : d;
+  SolveOptions options;
+  options.eps = 0.1;
+  options.iterations = 20;
+  visit_solve_options(options, [&](char const*, auto& value, char const*, char const*) {
+    if (bytes.ConsumeBool()) set(bytes, value);
+  });
+  std::vector<T> const x = numbers<T>(bytes, n * d), y = numbers<T>(bytes, m * columns);
+  std::vector<double> const a = maybe_vector(bytes, n), b = maybe_vector(bytes, m);
+  std::vector<double> const f = maybe_vector(bytes, n), g = maybe_vector(bytes, m);
+  options.f = f;
+  options.g = g;
+  auto const rows = [](std::size_t count) { return static_cast<std::int64_t>(count); };
+  PointCloud const clouds{
+      {x.data(), rows(n), rows(d)}, {y.data(), rows(m), rows(columns)}, bytes.ConsumeBool() ? 1.0 : number(bytes)};
+
+  static Context const context = Context::cpu(1);
+  try {
+    Plan const plan = solve(context, clouds, a, b, options);
+    Report const& report = plan.report();
+    bool const within = report.marginal_error <= options.tolerance * report.mass;
+    if (report.status == Status::converged && report.certified && !within) std::abort();
+    if (report.iterations > options.iterations) std::abort();
+    std::vector<T> map(n * d);
+    plan.barycentric_projection({map.data(), rows(n), rows(d)});
+  } catch (Error const&) {
+  }
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(std::uint8_t const* data, std::size_t size) {
+  FuzzedDataProvider bytes(data, size);
+  if (bytes.ConsumeBool()) {
+    run<float>(bytes);
+  } else {
+    run<double>(bytes);
+  }
+  return 0;
+}
