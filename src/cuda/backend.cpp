@@ -72,7 +72,8 @@ class CudaBackend final : public Backend {
 
 std::shared_ptr<Backend> make_backend(int index, void* stream) {
   Survey const found = survey();
-  if (found.usable == 0) throw Error(ErrorCode::unsupported, "device: " + found.reason);
+  if (found.usable == 0)
+    throw Error(ErrorCode::unsupported, "device: is cuda:" + std::to_string(index) + "; " + found.reason);
   if (index < 0 || index >= found.usable)
     throw Error(ErrorCode::unsupported, "device: is cuda:" + std::to_string(index) +
                                             "; this machine has cuda:0 to cuda:" + std::to_string(found.usable - 1));

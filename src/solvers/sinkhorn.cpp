@@ -58,7 +58,6 @@ std::string_view name(Status status) {
 
 namespace {
 
-constexpr int kPlainTail = 20;  // Sweeps
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
 class Stopwatch {
@@ -85,7 +84,12 @@ double unit_roundoff(Precision precision) {
 class SinkhornRun {
  public:
   SinkhornRun(EntropicOperator& problem, OperatorFactory const& exact, double mass, SolveOptions const& options)
-      : problem_(problem), exact_(exact), mass_(mass), options_(options), target_(options.tolerance),
+      : problem_(problem),
+        exact_(exact),
+        mass_(mass),
+        options_(options),
+        plain_tail_(std::min(20, options.iterations / 5)),
+        target_(options.tolerance),
         polish_below_(10 * options.tolerance) {}
 
   Report run() {
@@ -133,8 +137,7 @@ class SinkhornRun {
   bool iterate() {
     while (remaining() > 0) {
       bool const relax = relaxed_next();
-      int const reserved = relax ? std::min(kPlainTail, options_.iterations / 5) : 0;
-      int const count = std::min(options_.check_every, remaining() - reserved);
+      int const count = std::min(options_.check_every, relax ? remaining() - plain_tail_ : remaining());
       if (!sweep(options_.eps, relax ? relaxation_.omega() : 1.0, count)) return false;
       if (options_.schedule == Schedule::overrelaxed) {
         if (relax) {
@@ -149,11 +152,12 @@ class SinkhornRun {
     return true;
   }
 
-  /// Overrelaxed sweeps carry their error back and forth between rows and columns, and a few plain ones shrink it several
-  /// times over. So sweeps are plain close to the cap, and from time to time where that might reach the tolerance.
+  /// Overrelaxed sweeps carry their error back and forth between rows and columns, and a few plain ones shrink it
+  /// several times over. So sweeps are plain close to the cap, and from time to time where that might reach the
+  /// tolerance.
   bool relaxed_next() {
     if (options_.schedule != Schedule::overrelaxed) return false;
-    if (remaining() <= std::min(kPlainTail, options_.iterations / 5)) return false;
+    if (remaining() <= plain_tail_) return false;
     double const error = (errors_.row + errors_.column) / mass_;
     if (relaxation_.omega() == 1.0 || error > polish_below_) return true;
     polish_below_ = error / 4;
@@ -270,8 +274,9 @@ class SinkhornRun {
   Report report_;
   AdaptiveRelaxation relaxation_;
   SweepErrors errors_{0, 0};
-  double target_;  // For the sweeps' own error; below the tolerance once a certificate has disagreed.
-  double polish_below_;
+  int plain_tail_;       // Sweeps before the cap that are not overrelaxed.
+  double target_;        // For the sweeps' own error; below the tolerance once a certificate has disagreed.
+  double polish_below_;  // Relative error at which to try plain sweeps next.
   double best_error_ = std::numeric_limits<double>::infinity();
   int best_iteration_ = 0;
   int certified_at_ = -1;
