@@ -11,6 +11,7 @@
 
 #include "exit_code.hpp"
 #include "info_command.hpp"
+#include "project_command.hpp"
 #include "solve_command.hpp"
 
 namespace {
@@ -30,6 +31,7 @@ int main(int argc, char** argv) {
   app.set_version_flag("--version", "monge " + monge::version());
   app.require_subcommand(1);
   monge::cli::add_solve_command(app, exit_code);
+  monge::cli::add_project_command(app, exit_code);
   monge::cli::add_info_command(app, exit_code);
   try {
     app.parse(argc, argv);

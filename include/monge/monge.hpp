@@ -6,3 +6,4 @@
 #include <monge/error.hpp>
 #include <monge/geometry.hpp>
 #include <monge/plan.hpp>
+#include <monge/projection.hpp>

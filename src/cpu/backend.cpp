@@ -9,6 +9,7 @@
 
 #include "core/strided.hpp"
 #include "cpu/point_cloud_operator.hpp"
+#include "cpu/projection_operator.hpp"
 #include "operators/registry.hpp"
 
 namespace monge {
@@ -24,7 +25,7 @@ std::string processor_name() {
 
 class CpuBackend final : public Backend {
  public:
-  explicit CpuBackend(int threads) : threads_(threads) {}
+  explicit CpuBackend(int threads) : threads_(threads), projection_(threads) {}
 
   Device device() const override { return {}; }
 
@@ -58,8 +59,11 @@ class CpuBackend final : public Backend {
     throw Error(ErrorCode::unsupported, "precision: is tf32; the CPU offers float32 and float64");
   }
 
+  ProjectionOperator const& projection() const override { return projection_; }
+
  private:
   int threads_;
+  cpu::Projection projection_;
 };
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <monge/error.hpp>
 
 #include "cuda/point_cloud_operator.hpp"
+#include "cuda/projection.hpp"
 #include "cuda/runtime/runtime.hpp"
 #include "operators/registry.hpp"
 
@@ -41,7 +42,7 @@ Survey survey() {
 class CudaBackend final : public Backend {
  public:
   CudaBackend(int index, void* stream)
-      : runtime_(std::make_shared<Runtime const>(index, static_cast<cudaStream_t>(stream))) {}
+      : runtime_(std::make_shared<Runtime const>(index, static_cast<cudaStream_t>(stream))), projection_(runtime_) {}
 
   Device device() const override { return {DeviceType::cuda, runtime_->index()}; }
 
@@ -64,8 +65,11 @@ class CudaBackend final : public Backend {
     return std::make_unique<PointCloudOperator>(runtime_, geometry, a, b, precision);
   }
 
+  ProjectionOperator const& projection() const override { return projection_; }
+
  private:
   std::shared_ptr<Runtime const> runtime_;
+  Projection projection_;
 };
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include <monge/entropic.hpp>
 
 #include "operators/entropic_operator.hpp"
+#include "operators/projection_operator.hpp"
 
 namespace monge {
 
@@ -27,6 +28,8 @@ class Backend {
                                                               std::vector<double> const& b, Precision precision,
                                                               double cache_bytes) const = 0;
 
+  /// Batches of small matrices; lives as long as the backend.
+  virtual ProjectionOperator const& projection() const = 0;
 };
 
 }  // namespace monge

@@ -1,0 +1,199 @@
+// Batches of small matrices projected onto the couplings with given row and column sums, by Sinkhorn's iteration, and
+// the gradient of that. The doubly stochastic projection of mHC layers, Gumbel-Sinkhorn, SuperGlue's matching and
+// Sinkhorn routing are presets of one iteration; docs/projection.md defines it.
+//   P = diag(u) K diag(v),   K_ij from the logits,   u_i = a_i / (sum_j K_ij v_j + ...),   v_j = b_j / (sum_i K_ij u_i
+//   + ...)
+// Source: Fused & Furious, section II; mHC (arXiv 2512.24880), eq. 8 and 9.
+#pragma once
+#include <cstdint>
+#include <string_view>
+#include <type_traits>
+#include <vector>
+
+#include <monge/array.hpp>
+#include <monge/context.hpp>
+
+namespace monge {
+
+/// How elements of a batch are stored; arithmetic is float32 whatever they are.
+enum class ElementType { float32, bfloat16, float16 };
+
+std::string_view name(ElementType type);
+/// Bytes of one element.
+std::int64_t size_of(ElementType type);
+
+namespace detail {
+
+/// B matrices of n x m; element (t, i, j) is data[t * batch_stride + i * row_stride + j].
+template <class Void>
+class BasicBatchView {
+  template <class T>
+  using Element = std::conditional_t<std::is_const_v<Void>, T const, T>;
+
+ public:
+  BasicBatchView() = default;
+  /// Strides are in elements; -1: contiguous.
+  BasicBatchView(Void* data, ElementType type, std::int64_t batch, int rows, int columns,
+                 std::int64_t batch_stride = -1, std::int64_t row_stride = -1, Device device = {})
+      : data_(data),
+        batch_(batch),
+        row_stride_(row_stride < 0 ? columns : row_stride),
+        batch_stride_(batch_stride < 0 ? rows * row_stride_ : batch_stride),
+        rows_(rows),
+        columns_(columns),
+        type_(type),
+        device_(device) {}
+  BasicBatchView(Element<float>* data, std::int64_t batch, int rows, int columns, std::int64_t batch_stride = -1,
+                 std::int64_t row_stride = -1, Device device = {})
+      : BasicBatchView(data, ElementType::float32, batch, rows, columns, batch_stride, row_stride, device) {}
+  /// A writable view is readable.
+  template <ReadableAs<Void> Other>
+  BasicBatchView(BasicBatchView<Other> const& other)  // NOLINT(google-explicit-constructor)
+      : BasicBatchView(other.data(), other.type(), other.batch(), other.rows(), other.columns(), other.batch_stride(),
+                       other.row_stride(), other.device()) {}
+
+  Void* data() const { return data_; }
+  std::int64_t batch() const { return batch_; }
+  int rows() const { return rows_; }
+  int columns() const { return columns_; }
+  std::int64_t batch_stride() const { return batch_stride_; }
+  std::int64_t row_stride() const { return row_stride_; }
+  ElementType type() const { return type_; }
+  Device device() const { return device_; }
+
+ private:
+  Void* data_ = nullptr;
+  std::int64_t batch_ = 0;
+  std::int64_t row_stride_ = 0;
+  std::int64_t batch_stride_ = 0;
+  int rows_ = 0;
+  int columns_ = 0;
+  ElementType type_ = ElementType::float32;
+  Device device_;
+};
+
+}  // namespace detail
+
+using BatchView = detail::BasicBatchView<void const>;   ///< Read-only.
+using MutableBatchView = detail::BasicBatchView<void>;  ///< Writable.
+
+/// Which sums an iteration makes right first; the other side's are exact at the end.
+enum class ProjectionOrder { rows_first, columns_first };
+
+/// How K comes from x = logits / temperature.
+enum class ProjectionStart {
+  exp,          ///< exp(x). Shifts are applied inside where they change nothing, so large logits do not overflow.
+  exp_shifted,  ///< exp(x - largest of the row); differs from exp only in what eps means, or columns first.
+  softmax,      ///< Softmax of each row, + eps; with rows_first it is the first row step.
+  positive,     ///< The input itself, which must be >= 0.
+};
+
+/// Where `epsilon` goes.
+enum class EpsilonMode {
+  none,
+  denominator,  ///< x / (sum + eps): to the sums of the scaled matrix.
+  scaling,      ///< u = a / (K v + eps): to the sums of K.
+  matrix,       ///< K + eps once, at the start.
+  clamp,        ///< x / max(sum, eps).
+};
+
+enum class ProjectionGradient {
+  unrolled,  ///< Of the iterations that were done, exactly; recomputed, nothing is kept between the passes.
+  implicit,  ///< Of the limit, for matrices whose sums are right to implicit_tolerance; unrolled for the others.
+};
+
+/// A convention in use, by name; projection_preset() gives its options.
+enum class ProjectionPreset { mhc_paper, deepseek, megatron, blog, gumbel_sinkhorn, superglue };
+
+std::string_view name(ProjectionOrder order);
+std::string_view name(ProjectionStart start);
+std::string_view name(EpsilonMode mode);
+std::string_view name(ProjectionGradient gradient);
+std::string_view name(ProjectionPreset preset);
+
+/// Options of project() and project_backward(), which must get the same.
+struct ProjectionOptions {
+  ProjectionOrder order = ProjectionOrder::rows_first;
+  ProjectionStart start = ProjectionStart::exp;
+  EpsilonMode epsilon_mode = EpsilonMode::none;
+  double epsilon = 0;      ///< >= 0; used by softmax and by the modes other than none.
+  int iterations = 20;     ///< Rows and columns once each; >= 1. With a tolerance, at most this many.
+  double tolerance = 0;    ///< Each matrix stops when all sums of the first side are right to this, relative; 0: never.
+  double temperature = 1;  ///< > 0; 1 with start positive.
+  bool log_domain =
+      false;             ///< Log-sum-exp half-steps: for spreads of logits / temperature beyond 80. epsilon_mode none.
+  bool dustbin = false;  ///< One more row and column of logits `dustbin_score`; the output is (n + 1) x (m + 1), and
+                         ///< its sums are 1, ..., 1, m and 1, ..., 1, n unless marginals are given.
+  double dustbin_score = 1;
+  ProjectionGradient gradient = ProjectionGradient::unrolled;
+  double implicit_tolerance = 1e-4;  ///< > 0, relative, on the sums of the first side.
+  double row_sum = 1;                ///< > 0; every a_i. Every b_j is then n row_sum / m.
+  VectorView row_marginal = {};     ///< a, instead of row_sum; >= 0, one for all matrices. On a device, the call waits.
+  VectorView column_marginal = {};  ///< b; its total must be that of a, to 1e-5.
+};
+
+/// The list of option fields for command lines, bindings and reports; see visit_solve_options.
+template <class Options, class Visitor>
+void visit_projection_options(Options& options, Visitor&& visit) {
+  visit("order", options.order, "rows_first or columns_first", "which sums an iteration makes right first");
+  visit("start", options.start, "exp, exp_shifted, softmax or positive", "how the matrix comes from the logits");
+  visit("epsilon_mode", options.epsilon_mode, "none, denominator, scaling, matrix or clamp", "where epsilon goes");
+  visit("epsilon", options.epsilon, ">= 0", "guard of the sums; used by softmax and the epsilon modes");
+  visit("iterations", options.iterations, ">= 1", "row and column steps, at most this many with a tolerance");
+  visit("tolerance", options.tolerance, ">= 0", "stop a matrix when its sums are right to this, relative; 0: never");
+  visit("temperature", options.temperature, "> 0", "divides the logits");
+  visit("log_domain", options.log_domain, "true or false", "log-sum-exp steps, for wide spreads of the logits");
+  visit("dustbin", options.dustbin, "true or false", "add a row and a column for what has no match");
+  visit("dustbin_score", options.dustbin_score, "finite", "logit of the dustbin");
+  visit("gradient", options.gradient, "unrolled or implicit", "what project_backward returns");
+  visit("implicit_tolerance", options.implicit_tolerance, "> 0", "sums that are right to this make implicit valid");
+  visit("row_sum", options.row_sum, "> 0", "sum of each row");
+}
+
+/// The options of a convention:
+///   mhc_paper        columns first, exp, no eps, 20                     mHC, eq. 9
+///   deepseek         rows first, softmax + 1e-6, denominator 1e-6, 20   DeepSeek's TileKernels
+///   megatron         rows first, exp_shifted, clamp 1e-6, 20            Megatron-LM
+///   blog             rows first, exp, scaling 1e-6, 20                  Fused & Furious
+///   gumbel_sinkhorn  rows first, log domain, 20                         Mena et al. 2018 (the caller adds the noise)
+///   superglue        rows first, log domain, dustbin, 100               SuperGlue; the plan itself, not its logarithm
+ProjectionOptions projection_preset(ProjectionPreset preset);
+/// Throws Error, listing the names, for any other.
+ProjectionOptions projection_preset(std::string_view preset);
+std::vector<std::string_view> projection_preset_names();
+
+/// out (B, n, m) = the projection of each matrix of logits (B, n, m); with a dustbin out is (B, n + 1, m + 1). Returns
+/// when the work is in the context's stream; the CPU is done by then. A row or column without any mass, of -inf logits
+/// say, stays zero; a NaN stays within its matrix; the same matrix gives the same bits wherever it stands in the batch.
+/// n and m up to 1024 on the CPU; on CUDA a matrix must fit in a block's shared memory (230 x 230, and 160 x 160 in the
+/// backward pass, else unsupported). Host memory is within reach of every context; a CUDA context then copies and
+/// waits. Throws Error (invalid_argument: shapes, options, out overlapping logits; unsupported; device_failure).
+void project(Context const& context, BatchView logits, MutableBatchView out, ProjectionOptions const& options);
+
+/// d_logits (B, n, m) = gradient of sum <d_out, out> in the logits, out being what project() gives. With a dustbin,
+/// d_dustbin_score (B, float32; may be empty) gets each matrix's part of the derivative in dustbin_score.
+void project_backward(Context const& context, BatchView logits, BatchView d_out, MutableBatchView d_logits,
+                      ProjectionOptions const& options, MutableVectorView d_dustbin_score = {});
+
+/// The three maps of an mHC layer from one row of mixes per token (mHC, eq. 7 and 8), S = 4 streams:
+///   pre  = sigmoid(scale_0 mixes[0:4] + base[0:4]) + pre_epsilon
+///   post = post_factor sigmoid(scale_1 mixes[4:8] + base[4:8])
+///   res  = projection(scale_2 mixes[8:24] + base[8:24])
+struct MhcOptions {
+  ProjectionOptions projection = projection_preset(ProjectionPreset::mhc_paper);  ///< No dustbin, start not positive.
+  double pre_epsilon = 0;  ///< >= 0; DeepSeek's release has 1e-6.
+  double post_factor = 2;  ///< > 0
+};
+
+/// mixes (T x 24, rows may be strided), scale (3), base (24) -> pre (T x 4), post (T x 4), res (T, 4, 4). All float32,
+/// on the context's device. One launch.
+void mhc_mapping(Context const& context, MatrixView mixes, VectorView scale, VectorView base, MutableMatrixView pre,
+                 MutableMatrixView post, MutableBatchView res, MhcOptions const& options = {});
+
+/// Gradients in mixes (T x 24), scale (3) and base (24) from those in pre, post and res. The sums over tokens are taken
+/// in a fixed order.
+void mhc_mapping_backward(Context const& context, MatrixView mixes, VectorView scale, VectorView base, MatrixView d_pre,
+                          MatrixView d_post, BatchView d_res, MutableMatrixView d_mixes, MutableVectorView d_scale,
+                          MutableVectorView d_base, MhcOptions const& options = {});
+
+}  // namespace monge

@@ -1,0 +1,49 @@
+// From ProjectionOptions and views to what the backends compute: every convention as one sequence of half-steps.
+#pragma once
+#include <cstdint>
+#include <vector>
+
+#include <monge/projection.hpp>
+
+#include "operators/backend.hpp"
+
+namespace monge {
+
+/// Larger matrices are a mistake: they want the solvers, not a batch.
+inline constexpr int kLargestProjection = 1024;
+
+/// The half-steps are, in this order: a column step if `lead`; `pairs` times a row step and a column step; a row step
+/// if `trail`. Each divides by
+///   q_i = sum_j K_ij v_j  (+ or max)  eps * w_i,   u_i = a_i / q_i,
+/// where w_i = q_i / a_i of the step before (denominator, clamp) or of the start (scaling). For K scaled at the start
+/// by e^{-s_i} on the side that goes first, w_i starts as e^{-s_i} instead of 1, which makes the shift exact for every
+/// mode.
+struct ProjectionProblem {
+  int rows = 0, columns = 0;              ///< Of P: with the dustbin.
+  int logit_rows = 0, logit_columns = 0;  ///< Of the input.
+  std::int64_t batch = 0;
+  ProjectionStart start = ProjectionStart::exp;
+  EpsilonMode epsilon_mode = EpsilonMode::none;
+  float epsilon = 0;         ///< Of the sums; 0 for the modes none and matrix.
+  float matrix_epsilon = 0;  ///< Added to K.
+  float inverse_temperature = 1;
+  float tolerance = 0;
+  float dustbin_score = 0;
+  float implicit_tolerance = 0;
+  bool columns_first = false;
+  bool lead = false, trail = false;
+  int pairs = 0;
+  bool log_domain = false;
+  bool implicit = false;
+  bool unit_marginals = true;
+  std::vector<float> a, b;  ///< Always filled: rows, columns.
+
+  bool dustbin() const { return rows != logit_rows; }
+};
+
+/// Shapes, pointers, options and marginals. `out` is the output or its gradient.
+ProjectionProblem validated_projection(Backend const& backend, BatchView const& logits, BatchView const& out,
+                                       char const* out_name, ProjectionOptions const& options);
+void validate(ProjectionOptions const& options);
+
+}  // namespace monge

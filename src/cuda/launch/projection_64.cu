@@ -1,0 +1,12 @@
+#include <algorithm>
+
+#include "cuda/launch/projection_sizes.hpp"
+#include "cuda/launch/projection_tile.cuh"
+
+namespace monge::cuda {
+
+using Forward64 = TileLayout<16, 8, 4, 8>;
+using Backward64 = TileLayout<16, 8, 4, 8>;
+MONGE_PROJECTION_SIZE(64, Forward64, Backward64, false)
+
+}  // namespace monge::cuda

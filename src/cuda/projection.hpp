@@ -1,0 +1,29 @@
+// Batched projection on one device.
+#pragma once
+#include <memory>
+#include <mutex>
+
+#include "cuda/runtime/runtime.hpp"
+#include "operators/projection_operator.hpp"
+
+namespace monge::cuda {
+
+class Projection final : public ProjectionOperator {
+ public:
+  explicit Projection(std::shared_ptr<Runtime const> runtime) : runtime_(std::move(runtime)) {}
+  Device device() const override { return {DeviceType::cuda, runtime_->index()}; }
+  void forward(ProjectionProblem const& problem, BatchView const& logits, MutableBatchView const& out) const override;
+  void backward(ProjectionProblem const& problem, BatchView const& logits, BatchView const& d_out,
+                MutableBatchView const& d_logits, float* d_dustbin_score) const override;
+  void mhc_forward(ProjectionProblem const& problem, MhcArrays const& arrays, MhcOutputs const& out) const override;
+  void mhc_backward(ProjectionProblem const& problem, MhcArrays const& arrays,
+                    MhcGradients const& gradients) const override;
+
+ private:
+  float* workspace(std::int64_t floats) const;
+
+  std::shared_ptr<Runtime const> runtime_;
+  mutable DeviceArray<float> workspace_;  ///< Grow-only; histories that do not fit on chip, sums over tokens.
+};
+
+}  // namespace monge::cuda
