@@ -32,10 +32,6 @@ constexpr std::int64_t kStripeBytes = 1 << 20;
 constexpr std::int64_t kSmallestTallDimension = 32;
 constexpr std::int64_t kShortStripe = 16;
 
-Side opposite(Side side) {
-  return side == Side::rows ? Side::columns : Side::rows;
-}
-
 std::size_t index(std::int64_t i) {
   return static_cast<std::size_t>(i);
 }

@@ -20,10 +20,6 @@ namespace {
 /// A graph holds at most this many sweeps: enough to hide what launching it costs, few enough to be recorded quickly.
 constexpr int kSweepsPerGraph = 10;
 
-Side opposite(Side side) {
-  return side == Side::rows ? Side::columns : Side::rows;
-}
-
 std::int64_t round_up(std::int64_t value, std::int64_t multiple) {
   return (value + multiple - 1) / multiple * multiple;
 }

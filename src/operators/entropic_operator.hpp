@@ -18,6 +18,10 @@ namespace monge {
 
 enum class Side { rows, columns };  // rows: a, x, f (n); columns: b, y, g (m)
 
+constexpr Side opposite(Side side) {
+  return side == Side::rows ? Side::columns : Side::rows;
+}
+
 /// One kind of sweep. Alternating: f from g, then g from the new f; symmetric: both from the old pair, then averaged.
 /// With relaxation omega != 1 (alternating only) each update moves u = (f+ - f) / eps by omega u, unless that would
 /// raise the dual of its row by less than half of what theory promises near the optimum; such a row takes the plain
