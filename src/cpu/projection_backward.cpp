@@ -44,7 +44,7 @@ struct Backward {
 
   /// Undoes the half-steps that were done, in the lanes where wanted < 0.
   template <class Domain, class G>
-  HWY_INLINE static void unrolled(G& g, Pack const& wanted) {
+  MONGE_STEP static void unrolled(G& g, Pack const& wanted) {
     auto const row_back = [&](int entry, Pack const& active) {
       Domain::back(g, g.rows, g.columns, g.scalings(entry), g.scalings(entry - 1), active);
     };
@@ -63,7 +63,7 @@ struct Backward {
 
   /// -1 in the lanes where the sums of the first side are right to the implicit tolerance, 1 in the others.
   template <class Domain, class G>
-  HWY_INLINE static Pack converged(G const& g) {
+  MONGE_STEP static Pack converged(G const& g) {
     bool const by_rows = !g.problem.columns_first;
     Pack error = Set(0);
     for (int i = 0; i < (by_rows ? g.rows.size() : g.columns.size()); ++i) {
@@ -78,7 +78,7 @@ struct Backward {
 
   /// The gradient of the limit: the last pair of half-steps is undone until what it passes on has died out.
   template <class Domain, class G>
-  HWY_INLINE static void implicit(G& g, Pack active) {
+  MONGE_STEP static void implicit(G& g, Pack active) {
     int const u = g.problem.trail ? 2 * g.pairs + 2 : 2 * g.pairs, v = 2 * g.pairs + 1;
     bool const log_domain = g.problem.log_domain;
     forget_chains(g);
@@ -102,7 +102,7 @@ struct Backward {
   }
 
   template <class Domain, class G>
-  HWY_INLINE static void finish(G& g, std::int64_t first) {
+  MONGE_STEP static void finish(G& g, std::int64_t first) {
     Domain::finish_back(g);
     for (int e = 0; e < g.entries(); ++e) g.staging.set(e, Mul(g.staging.get(e), Set(g.problem.inverse_temperature)));
     g.write(g.range.result, first);

@@ -122,7 +122,7 @@ struct Group {
   /// Matrices from `first` on to `to`, lanes beyond the range as 0. With a dustbin a view may have fewer rows and
   /// columns.
   template <class To>
-  HWY_INLINE void read(BatchView const& view, std::int64_t first, To& to) const {
+  MONGE_STEP void read(BatchView const& view, std::int64_t first, To& to) const {
     if (kSize == 4 && is_transposable(view, first)) {
       MONGE_EACH {
         D const four;
@@ -161,7 +161,7 @@ struct Group {
   }
 
   /// Matrices from `first` on from the staging memory.
-  HWY_INLINE void write(MutableBatchView const& view, std::int64_t first) const {
+  MONGE_STEP void write(MutableBatchView const& view, std::int64_t first) const {
     if (kSize == 4 && is_transposable(view, first)) {
       MONGE_EACH {
         D const four;
@@ -195,7 +195,7 @@ struct Group {
   HWY_INLINE std::int64_t lanes(std::int64_t first) const { return std::min<std::int64_t>(kLanes, range.last - first); }
 
   /// x = logits / temperature, or the matrix itself with its epsilon; scalings of no effect.
-  HWY_INLINE void load(std::int64_t first, float neutral_scaling) {
+  MONGE_STEP void load(std::int64_t first, float neutral_scaling) {
     read(range.logits, first, k);
     int const n = rows.size(), m = columns.size();
     if (problem.dustbin()) {

@@ -34,7 +34,7 @@ struct Linear {
 
   /// From x to K.
   template <class G>
-  HWY_INLINE static void start(G& g) {
+  MONGE_STEP static void start(G& g) {
     if constexpr (!kPlain) {
       for (int i = 0; i < g.rows.size(); ++i) g.rows.weight.set(i, Set(1));
       for (int j = 0; j < g.columns.size(); ++j) g.columns.weight.set(j, Set(1));
@@ -49,7 +49,7 @@ struct Linear {
 
   /// The half-step of `own`. With `check`, lanes whose sums are all within the tolerance stop before it.
   template <class G, class Own, class Other>
-  HWY_INLINE static void step(G& g, Own& own, Other const& other, bool check) {
+  MONGE_STEP static void step(G& g, Own& own, Other const& other, bool check) {
     bool const clamp = g.problem.epsilon_mode == EpsilonMode::clamp;
     bool const constant_weight = g.problem.epsilon_mode == EpsilonMode::scaling;
     int const size = own.size(), other_size = other.size();
@@ -95,7 +95,7 @@ struct Linear {
 
   /// Gradients in K and in the last scalings, from that in P.
   template <class G>
-  HWY_INLINE static void start_back(G& g) {
+  MONGE_STEP static void start_back(G& g) {
     int const n = g.rows.size(), m = g.columns.size();
     HWY_UNROLL(4)
     for (int i = 0; i < n; ++i) {
@@ -114,7 +114,7 @@ struct Linear {
   /// Undoes a half-step of `own` that made `made` from `read`, in the lanes where active < 0: the gradient in what it
   /// made goes to K and to what it read.
   template <class G, class Own, class Other>
-  HWY_INLINE static void back(G& g, Own& own, Other& other, Row made, Row read, Pack const& active) {
+  MONGE_STEP static void back(G& g, Own& own, Other& other, Row made, Row read, Pack const& active) {
     bool const clamp = g.problem.epsilon_mode == EpsilonMode::clamp;
     bool const constant_weight = g.problem.epsilon_mode == EpsilonMode::scaling;
     int const size = own.size(), other_size = other.size();
@@ -150,7 +150,7 @@ struct Linear {
 
   /// From the gradient in K to that in x, in the staging memory.
   template <class G>
-  HWY_INLINE static void finish_back(G& g) {
+  MONGE_STEP static void finish_back(G& g) {
     ProjectionProblem const& problem = g.problem;
     int const n = g.rows.size(), m = g.columns.size();
     bool const softmax = problem.start == ProjectionStart::softmax;
@@ -206,7 +206,7 @@ struct Linear {
   /// K = exp(x - largest of `own`'s line), or the softmax of the line, + epsilon. Where an epsilon is relative to
   /// e^{-s} of the shift, the weights take that in, and s is kept from making it overflow.
   template <class G, class Own, class Other>
-  HWY_INLINE static void exponentiate(G& g, Own& own, Other const& other) {
+  MONGE_STEP static void exponentiate(G& g, Own& own, Other const& other) {
     ProjectionProblem const& problem = g.problem;
     int const size = own.size(), other_size = other.size();
     bool const keeps_scale =

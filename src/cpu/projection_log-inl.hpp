@@ -25,7 +25,7 @@ struct Logarithmic {
 
   /// From x, or from a matrix, to logits.
   template <class G>
-  HWY_INLINE static void start(G& g) {
+  MONGE_STEP static void start(G& g) {
     int const n = g.rows.size(), m = g.columns.size();
     if (g.problem.start == ProjectionStart::positive) {
       for (int e = 0; e < n * m; ++e) {
@@ -45,7 +45,7 @@ struct Logarithmic {
 
   /// As Linear's.
   template <class G, class Own, class Other>
-  HWY_INLINE static void step(G& g, Own& own, Other const& other, bool check) {
+  MONGE_STEP static void step(G& g, Own& own, Other const& other, bool check) {
     Pack const zero = Set(0);
     Pack error = zero;
     for (int i = 0; i < own.size(); ++i) {
@@ -67,7 +67,7 @@ struct Logarithmic {
 
   /// Gradients in x and in the last potentials, from that in P.
   template <class G>
-  HWY_INLINE static void start_back(G& g) {
+  MONGE_STEP static void start_back(G& g) {
     int const n = g.rows.size(), m = g.columns.size();
     for (int i = 0; i < n; ++i) {
       for (int j = 0; j < m; ++j) {
@@ -82,7 +82,7 @@ struct Logarithmic {
 
   /// As Linear's. The derivatives of a logsumexp are its softmax, which is P of the two potentials over the marginal.
   template <class G, class Own, class Other>
-  HWY_INLINE static void back(G& g, Own& own, Other& other, Row made, Row read, Pack const& active) {
+  MONGE_STEP static void back(G& g, Own& own, Other& other, Row made, Row read, Pack const& active) {
     Pack const zero = Set(0);
     for (int i = 0; i < own.size(); ++i) {
       float const marginal = own.marginal(i);
@@ -101,7 +101,7 @@ struct Logarithmic {
 
   /// From the gradient in the logits to that in x, in the staging memory. A shift of a row changes nothing here.
   template <class G>
-  HWY_INLINE static void finish_back(G& g) {
+  MONGE_STEP static void finish_back(G& g) {
     int const n = g.rows.size(), m = g.columns.size();
     for (int i = 0; i < n; ++i) {
       Pack sum = Set(0);

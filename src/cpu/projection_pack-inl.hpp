@@ -18,6 +18,15 @@ namespace monge::cpu::HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
+// A pass over a group is inlined into one function, where a 4 x 4 matrix stays in registers. With a sanitizer's checks in
+// it that function takes minutes to compile: there the steps of a pass are calls.
+#undef MONGE_STEP
+#if defined(__SANITIZE_ADDRESS__)
+#define MONGE_STEP HWY_NOINLINE
+#else
+#define MONGE_STEP HWY_INLINE
+#endif
+
 using D = hn::CappedTag<float, 16>;
 using V = hn::Vec<D>;
 inline constexpr int kVectors = 2;
