@@ -22,7 +22,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 // sanitizer's checks in it that function takes minutes to compile: there the steps of a pass are calls with loops.
 #undef MONGE_STEP
 #undef MONGE_UNROLL
-#if HWY_IS_ASAN
+#if HWY_IS_ASAN || defined(__SANITIZE_ADDRESS__)
 #define MONGE_STEP inline HWY_NOINLINE
 #define MONGE_UNROLL(factor)
 #else
