@@ -17,9 +17,9 @@ struct Forward {
   HWY_INLINE static void run(G& g, std::int64_t first) {
     iterate<Domain, false>(g, first);
     int const n = g.rows.size(), m = g.columns.size();
-    HWY_UNROLL(4)
+    MONGE_UNROLL(4)
     for (int i = 0; i < n; ++i) {
-      HWY_UNROLL(4)
+      MONGE_UNROLL(4)
       for (int j = 0; j < m; ++j) g.staging.set(i * m + j, Domain::entry(g, i, j));
     }
     g.write(g.range.result, first);

@@ -115,7 +115,7 @@ struct Group {
   HWY_INLINE void remember(int entry, Side const& side) const {
     Row const row = scalings(entry);
     int const size = side.size();
-    HWY_UNROLL(4)
+    MONGE_UNROLL(4)
     for (int i = 0; i < size; ++i) row.set(i, side.scaling.get(i));
   }
 
@@ -208,7 +208,7 @@ struct Group {
     count = Set(0);
     bool const positive = problem.start == ProjectionStart::positive;
     Pack const factor = Set(problem.inverse_temperature), eps = Set(problem.matrix_epsilon);
-    HWY_UNROLL(16)
+    MONGE_UNROLL(16)
     for (int e = 0; e < n * m; ++e) k.set(e, positive ? Add(k.get(e), eps) : Mul(k.get(e), factor));
   }
 

@@ -59,10 +59,10 @@ struct Linear {
       own.scaling.set(i, SelectLess(g.done, zero, scaling, own.scaling.get(i)));
       own.weight.set(i, SelectLess(g.done, zero, weight, own.weight.get(i)));
     };
-    HWY_UNROLL(4)
+    MONGE_UNROLL(4)
     for (int i = 0; i < size; ++i) {
       Pack sum = Set(kLeast);
-      HWY_UNROLL(4)
+      MONGE_UNROLL(4)
       for (int j = 0; j < other_size; ++j)
         sum = MulAdd(g.k.get(i * own.stride() + j * other.stride()), unmarked(other.scaling.get(j)), sum);
       if constexpr (kPlain) {
@@ -97,9 +97,9 @@ struct Linear {
   template <class G>
   MONGE_STEP static void start_back(G& g) {
     int const n = g.rows.size(), m = g.columns.size();
-    HWY_UNROLL(4)
+    MONGE_UNROLL(4)
     for (int i = 0; i < n; ++i) {
-      HWY_UNROLL(4)
+      MONGE_UNROLL(4)
       for (int j = 0; j < m; ++j) {
         int const e = i * m + j;
         Pack const u = unmarked(g.rows.scaling.get(i)), v = unmarked(g.columns.scaling.get(j));
@@ -119,7 +119,7 @@ struct Linear {
     bool const constant_weight = g.problem.epsilon_mode == EpsilonMode::scaling;
     int const size = own.size(), other_size = other.size();
     Pack const zero = Set(0);
-    HWY_UNROLL(4)
+    MONGE_UNROLL(4)
     for (int i = 0; i < size; ++i) {
       Pack const bar = own.bar.get(i), mark = made.get(i), scaling = unmarked(mark);
       Pack in_sum = Sub(zero, Mul(Mul(bar, scaling), scaling));
@@ -139,7 +139,7 @@ struct Linear {
         in_sum = SelectLess(active, zero, in_sum, zero);
         own.bar.set(i, SelectLess(active, zero, zero, bar));
       }
-      HWY_UNROLL(4)
+      MONGE_UNROLL(4)
       for (int j = 0; j < other_size; ++j) {
         int const e = i * own.stride() + j * other.stride();
         g.d.set(e, MulAdd(in_sum, unmarked(read.get(j)), g.d.get(e)));
@@ -167,7 +167,7 @@ struct Linear {
     auto const product = [](Pack const& x, Pack const& value) {
       return SelectLess(Set(0), Abs(value), Mul(x, value), value);
     };
-    HWY_UNROLL(4)
+    MONGE_UNROLL(4)
     for (int i = 0; i < n; ++i) {
       Pack sum = Set(0), largest = Set(-1);
       if (softmax || shift_counts) {
@@ -178,7 +178,7 @@ struct Linear {
         }
       }
       Pack left = Set(1);  // Of the shift's gradient, which goes to the first of the row's largest.
-      HWY_UNROLL(4)
+      MONGE_UNROLL(4)
       for (int j = 0; j < m; ++j) {
         int const e = i * m + j;
         Pack result = g.d.get(e);
@@ -212,13 +212,13 @@ struct Linear {
     bool const keeps_scale =
         problem.start == ProjectionStart::exp && (problem.epsilon > 0 || problem.matrix_epsilon > 0);
     Pack const least = Set(keeps_scale ? -40.0f : kNoLogit);
-    HWY_UNROLL(4)
+    MONGE_UNROLL(4)
     for (int i = 0; i < size; ++i) {
       auto const at = [&](int j) { return i * own.stride() + j * other.stride(); };
       Pack largest = least;  // Not NaN where an x is: that comes back through the difference.
-      HWY_UNROLL(4)
+      MONGE_UNROLL(4)
       for (int j = 0; j < other_size; ++j) largest = Larger(largest, g.k.get(at(j)));
-      HWY_UNROLL(4)
+      MONGE_UNROLL(4)
       for (int j = 0; j < other_size; ++j) g.k.set(at(j), Exp(Sub(g.k.get(at(j)), largest)));
       if (problem.start == ProjectionStart::softmax) {
         Pack sum = Set(kLeast);

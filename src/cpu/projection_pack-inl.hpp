@@ -18,13 +18,16 @@ namespace monge::cpu::HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-// A pass over a group is inlined into one function, where a 4 x 4 matrix stays in registers. With a sanitizer's checks in
-// it that function takes minutes to compile: there the steps of a pass are calls.
+// A pass over a group is inlined into one function and unrolled, so that a 4 x 4 matrix stays in registers. With a
+// sanitizer's checks in it that function takes minutes to compile: there the steps of a pass are calls with loops.
 #undef MONGE_STEP
-#if defined(__SANITIZE_ADDRESS__)
-#define MONGE_STEP HWY_NOINLINE
+#undef MONGE_UNROLL
+#if HWY_IS_ASAN || defined(__SANITIZE_ADDRESS__)
+#define MONGE_STEP inline HWY_NOINLINE
+#define MONGE_UNROLL(factor)
 #else
 #define MONGE_STEP HWY_INLINE
+#define MONGE_UNROLL(factor) HWY_UNROLL(factor)
 #endif
 
 using D = hn::CappedTag<float, 16>;
@@ -91,7 +94,7 @@ HWY_INLINE Pack Abs(Pack const& a) {
   return r;
 }
 /// 1 / a to about one unit in the last place.
-HWY_INLINE Pack Reciprocal(Pack const& a) {
+MONGE_STEP Pack Reciprocal(Pack const& a) {
   Pack r;
 #if HWY_TARGET <= HWY_AVX3 && HWY_ARCH_X86
   MONGE_EACH {  // 14 bits, doubled by one Newton step
@@ -120,7 +123,7 @@ HWY_INLINE bool AnyLess(Pack const& a, Pack const& b) {
 }
 
 /// e^x with the argument reduced in two parts, so that the error stays at the last place for all |x| < 87; 0 below.
-HWY_INLINE Pack Exp(Pack const& a) {
+MONGE_STEP Pack Exp(Pack const& a) {
   constexpr float kCoefficients[] = {1.9875691500e-4f, 1.3981999507e-3f, 8.3334519073e-3f,
                                      4.1665795894e-2f, 1.6666665459e-1f, 5.0000001201e-1f};
   D const d;
@@ -145,7 +148,7 @@ HWY_INLINE Pack Exp(Pack const& a) {
 }
 
 /// Natural logarithm of a normal positive number.
-HWY_INLINE Pack Log(Pack const& a) {
+MONGE_STEP Pack Log(Pack const& a) {
   constexpr float kCoefficients[] = {7.0376836292e-2f,  -1.1514610310e-1f, 1.1676998740e-1f,
                                      -1.2420140846e-1f, 1.4249322787e-1f,  -1.6668057665e-1f,
                                      2.0000714765e-1f,  -2.4999993993e-1f, 3.3333331174e-1f};
