@@ -1,5 +1,8 @@
 #include "array.hpp"
 
+#include <cmath>
+#include <limits>
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <monge/error.hpp>
@@ -21,6 +24,16 @@ auto visit_real(std::string const& field, ArrayType& array, Visit&& visit) {
 }
 
 }  // namespace
+
+double to_double(Half half) {
+  auto const bits = static_cast<std::uint16_t>(half);
+  int const exponent = bits >> 10 & 31, fraction = bits & 1023;
+  double const magnitude = exponent == 31  ? (fraction == 0 ? std::numeric_limits<double>::infinity()
+                                                            : std::numeric_limits<double>::quiet_NaN())
+                           : exponent == 0 ? std::ldexp(fraction, -24)
+                                           : std::ldexp(1024 + fraction, exponent - 25);
+  return bits >> 15 != 0 ? -magnitude : magnitude;
+}
 
 Array Array::zeros_like() const {
   return std::visit([&](auto const& mine) { return Array{shape, std::decay_t<decltype(mine)>(mine.size())}; }, values);

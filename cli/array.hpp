@@ -13,6 +13,11 @@ namespace monge::cli {
 /// The bits of a float16.
 enum class Half : std::uint16_t {};
 
+inline double to_double(double value) {
+  return value;
+}
+double to_double(Half half);
+
 struct Array {
   std::vector<std::int64_t> shape;  ///< One to three entries.
   std::variant<std::vector<double>, std::vector<float>, std::vector<Half>> values;

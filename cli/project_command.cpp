@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -69,20 +70,20 @@ Batch batch_of(Array const& logits, int rows_given) {
 /// A NaN stays in its matrix, but nobody wants it in a file; -inf is how entries are masked.
 void check_values(Array const& logits, ProjectionStart start) {
   bool const positive = start == ProjectionStart::positive;
+  constexpr double kLargest = std::numeric_limits<float>::max();
   auto const check = [&](auto const& values) {
     for (std::size_t e = 0; e < values.size(); ++e) {
-      double const x = values[e];
-      if (positive ? std::isfinite(x) && x >= 0 : x < std::numeric_limits<double>::infinity()) continue;
+      double const x = to_double(values[e]);
+      if (std::abs(x) <= kLargest ? !positive || x >= 0 : !positive && std::isinf(x) && x < 0) continue;
       std::vector<std::int64_t> index;
       std::int64_t rest = static_cast<std::int64_t>(e);
       for (std::size_t d = logits.shape.size(); d-- > 0; rest /= logits.shape[d])
         index.insert(index.begin(), rest % logits.shape[d]);
       refuse("logits: entry [{}] is {}; must be {}", fmt::join(index, ", "), x,
-             positive ? "finite and >= 0 with start positive" : "finite or -inf");
+             positive ? "a float32 number >= 0 with start positive" : "a float32 number, or -inf");
     }
   };
-  if (auto const* const values = std::get_if<std::vector<float>>(&logits.values)) check(*values);
-  if (auto const* const values = std::get_if<std::vector<double>>(&logits.values)) check(*values);
+  std::visit(check, logits.values);
 }
 
 /// The largest relative error of the row sums and of the column sums. Where a sum should be 0, it is measured against
