@@ -144,7 +144,7 @@ std::vector<double> PointCloudOperator<T>::shift_of(Side side, MatrixView points
 }
 
 template <class T>
-double PointCloudOperator<T>::largest_cost() const {
+double PointCloudOperator<T>::centred_cost_bound() const {
   double const reach = std::sqrt(cloud(Side::rows).points->largest_squared_norm) +
                        std::sqrt(cloud(Side::columns).points->largest_squared_norm);
   return scale_ * reach * reach;

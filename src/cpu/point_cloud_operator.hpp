@@ -17,7 +17,7 @@ class PointCloudOperator final : public EntropicOperator {
   PointCloudOperator(PointCloud const& geometry, std::vector<double> const& a, std::vector<double> const& b,
                      int threads, double cache_bytes);
 
-  double largest_cost() const override;
+  double centred_cost_bound() const override;
   void set_potentials(VectorView f, VectorView g) override;
   void get_potentials(MutableVectorView f, MutableVectorView g) const override;
   void sweep(Sweep const& sweep, int count) override;

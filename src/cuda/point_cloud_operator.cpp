@@ -259,7 +259,7 @@ SoftminArguments PointCloudOperator::softmin_arguments(Side side) const {
   return arguments;
 }
 
-double PointCloudOperator::largest_cost() const {
+double PointCloudOperator::centred_cost_bound() const {
   double const reach = std::sqrt(half(Side::rows).cloud->largest_squared_norm) +
                        std::sqrt(half(Side::columns).cloud->largest_squared_norm);
   return scale_ * reach * reach;

@@ -29,7 +29,7 @@ class PointCloudOperator final : public EntropicOperator {
                      std::vector<double> const& b, Precision precision);
   ~PointCloudOperator() override;
 
-  double largest_cost() const override;
+  double centred_cost_bound() const override;
   void set_potentials(VectorView f, VectorView g) override;
   void get_potentials(MutableVectorView f, MutableVectorView g) const override;
   void sweep(Sweep const& sweep, int count) override;

@@ -62,7 +62,7 @@ class EntropicOperator {
 
   /// An upper bound of the centred cost C' (each cloud at its own mean): where the eps ladder starts. Translating a
   /// cloud does not change it; 0 when each cloud is a single point.
-  virtual double largest_cost() const = 0;
+  virtual double centred_cost_bound() const = 0;
 
   /// Replaces (f, g); an empty view leaves zeros of the user's cost, whatever the internal gauge. Points of no weight
   /// take no part in sweeps: after one, what get_potentials gives for them is the soft c-transform of the other side's.

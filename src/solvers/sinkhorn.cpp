@@ -120,7 +120,7 @@ class SinkhornRun {
   /// sweep is always one at the eps that was asked for.
   bool anneal() {
     bool const warm = !options_.f.empty();
-    double const start = problem_.largest_cost();
+    double const start = problem_.centred_cost_bound();
     if (warm || options_.annealing >= 1 || start <= options_.eps) return true;
     double const rungs = std::ceil(std::log(start / options_.eps) / -std::log(options_.annealing));
     int const count = static_cast<int>(std::min(rungs, options_.iterations - 1.0));
@@ -194,7 +194,7 @@ class SinkhornRun {
       return false;
     }
     constexpr int kPatience = 100;
-    double const logit_size = 1 + problem_.largest_cost() / options_.eps;
+    double const logit_size = 1 + problem_.centred_cost_bound() / options_.eps;
     bool const rounding = error <= 8 * unit_roundoff(options_.precision) * logit_size * mass_;
     if (!rounding || report_.iterations - best_iteration_ < kPatience) return false;
     if (report_.history.back().relaxation != 1.0) {

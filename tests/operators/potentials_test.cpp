@@ -44,7 +44,7 @@ TEST_P(PotentialsTest, bound_of_the_cost) {
   for (Recipe const& recipe : covering_recipes()) {
     SCOPED_TRACE(testing::Message() << recipe);
     Case const test(recipe, arithmetic(recipe.d));
-    double const bound = make_operator(test.problem)->largest_cost();
+    double const bound = make_operator(test.problem)->centred_cost_bound();
     Magnitudes const& magnitudes = test.tolerance.magnitudes();
     double reach = 0;
     for (Side const side : {Side::rows, Side::columns}) {
@@ -66,7 +66,7 @@ TEST_P(PotentialsTest, bound_of_the_cost_of_coinciding_points) {
   Problem problem = make_problem({5, 7, 2});
   problem.x = Stored(std::vector<double>(10, 3.0), 5, 2);
   problem.y = Stored(std::vector<double>(14, 3.0), 7, 2);
-  EXPECT_GE(make_operator(problem)->largest_cost(), 0);
+  EXPECT_GE(make_operator(problem)->centred_cost_bound(), 0);
 }
 
 TEST_P(PotentialsTest, with_points_gives_the_problem_at_other_points) {

@@ -18,29 +18,12 @@
 
 namespace monge::cuda {
 
-template <int kProductsValue, int kChunkValue, int kStagesValue, RowPlace kRowPlace, int kBlocksValue>
-struct WgmmaPolicy {
+template <int kProducts, int kChunk, int kStages, RowPlace kRowPlace, int kBlocksValue>
+struct WgmmaShape : OperandShape<kProducts, kChunk, kStages, kRowPlace, 4> {
   static constexpr int kBlocks = kBlocksValue;  // On a multiprocessor.
-  // A stage is filled again after the barrier of the first or, with two sets, the second chunk after its own.
+  // A stage is filled again after the barrier of the first or, with two sets, the second chunk after its own. With two
+  // a thread may still sum one tile while the columns of the second after the next arrive: hence 4 buffers of logits.
   static constexpr int kAhead = kBlocks == 1 ? 2 : 1;
-  static constexpr int kProducts = kProductsValue;
-  static constexpr int kChunk = kChunkValue;  // Coordinates: 16, 32 or 64.
-  static constexpr int kStages = kStagesValue;
-  static constexpr bool kSingleChunk = kRowPlace == RowPlace::single_chunk;
-  static constexpr bool kResidentRows = kRowPlace != RowPlace::streamed;
-  static constexpr int kRows = 128;
-  static constexpr int kColumns = 128;
-  static constexpr int kThreads = 256;
-  static constexpr int kParts = kProducts == 1 ? 1 : 2;
-  static constexpr int kPartBytes = kRows * kChunk * 2;
-  static constexpr int kChunkBytes = kParts * kPartBytes;
-  static constexpr int kLogitBytes = 2 * kColumns * 4;
-  // A thread may still sum one tile while the columns of the second after the next arrive.
-  static constexpr int kLogitBuffers = 4;
-  static constexpr int kStageBytes = (kResidentRows ? 1 : 2) * kChunkBytes;
-  static constexpr int shared_bytes(int chunks) {
-    return kLogitBuffers * kLogitBytes + (kResidentRows ? chunks * kChunkBytes : 0) + kStages * kStageBytes;
-  }
 };
 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
@@ -49,92 +32,58 @@ struct WgmmaPolicy {
 #define MONGE_WGMMA_THREADS 32
 #endif
 
-/// Grid arguments.work.grid, Policy::kThreads threads, Policy::shared_bytes(chunks) of shared memory.
-template <class Policy>
-__global__ void __launch_bounds__(MONGE_WGMMA_THREADS, Policy::kBlocks)
+/// Grid arguments.work.grid, Shape::kThreads threads, Shape::shared_bytes(chunks) of shared memory.
+template <class Shape>
+__global__ void __launch_bounds__(MONGE_WGMMA_THREADS, Shape::kBlocks)
     softmin_wgmma(SoftminArguments const arguments, int chunk_count, double product_factor) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   extern __shared__ __align__(1024) unsigned char shared[];
-  constexpr int kChunk = Policy::kChunk;
   constexpr int kFlushTiles = 4;
-  int const chunks = Policy::kSingleChunk ? 1 : chunk_count;
   int const warp = static_cast<int>(threadIdx.x) / 32;
   int const lane = static_cast<int>(threadIdx.x) % 32;
   int const group = warp / 4;
 
-  // Logits and factors of some tiles, resident row chunks, then the stages: column chunk, row chunk unless resident.
-  std::uint32_t const resident = shared_address(shared) + Policy::kLogitBuffers * Policy::kLogitBytes;
-  std::uint32_t const stages = resident + (Policy::kResidentRows ? chunks * Policy::kChunkBytes : 0);
-
   for_each_segment(
       arguments.work, arguments.rows.padded_size, [&](int first_row, int first_tile, int tiles, std::int64_t offset) {
-        int next_tile = 0, next_chunk = 0, next_stage = 0;
-        auto const copy_next = [&] {
-          if (next_tile < tiles) {
-            std::uint32_t const stage = stages + next_stage * Policy::kStageBytes;
-            int const column = (first_tile + next_tile) * Policy::kColumns;
-            copy_chunk<Policy>(stage, arguments.columns, column, next_chunk * kChunk);
-            if constexpr (!Policy::kResidentRows) {
-              copy_chunk<Policy>(stage + Policy::kChunkBytes, arguments.rows, first_row, next_chunk * kChunk);
-            }
-            if (++next_chunk == chunks) {
-              copy_logits<Policy>(shared_address(shared) + next_tile % Policy::kLogitBuffers * Policy::kLogitBytes,
-                                  arguments, column);
-              next_chunk = 0;
-              ++next_tile;
-            }
-            next_stage = next_stage + 1 == Policy::kStages ? 0 : next_stage + 1;
-          }
-          copy_async_commit();
-        };
-
-        if constexpr (Policy::kResidentRows) {
-          for (int chunk = 0; chunk < chunks; ++chunk) {
-            copy_chunk<Policy>(resident + chunk * Policy::kChunkBytes, arguments.rows, first_row, chunk * kChunk);
-          }
-        }
+        OperandStream<Shape> stream(shared, arguments, chunk_count, first_row, first_tile, tiles);
+        stream.copy_resident_rows();
         // The rows never change; logits and parameters may be the work of the kernel before.
         start_next_kernel();
         wait_for_previous_kernel();
         float const multiplier = static_cast<float>(product_factor * arguments.parameters->log2e_over_eps);
 #pragma unroll
-        for (int s = 0; s < Policy::kStages - Policy::kAhead; ++s) copy_next();
+        for (int s = 0; s < Shape::kStages - Shape::kAhead; ++s) stream.copy_next();
 
-        int stage_index = 0;
         // Starts the products of one chunk. The stage that is filled meanwhile was read kAhead chunks ago: each thread
         // has waited for those products before it came to the barrier.
         auto const start_chunk = [&](float(&score)[1][16][4], int chunk) {
-          copy_async_wait<Policy::kStages - 1 - Policy::kAhead>();
+          copy_async_wait<Shape::kStages - 1 - Shape::kAhead>();
           fence_async_proxy();
           __syncthreads();
-          copy_next();
-          std::uint32_t const stage = stages + stage_index * Policy::kStageBytes;
-          std::uint32_t const rows =
-              (Policy::kResidentRows ? resident + chunk * Policy::kChunkBytes : stage + Policy::kChunkBytes) +
-              group * (Policy::kPartBytes / 2);
+          stream.copy_next();
+          std::uint32_t const columns = stream.columns();
+          std::uint32_t const rows = stream.rows(chunk) + group * (Shape::kPartBytes / 2);
           wgmma_fence();
 #pragma unroll
-          for (int k = 0; k < kChunk / 16; ++k) {
-            std::uint64_t const a = matrix_descriptor<kChunk>(rows + 32 * k);
-            std::uint64_t const b = matrix_descriptor<kChunk>(stage + 32 * k);
+          for (int k = 0; k < Shape::kChunk / 16; ++k) {
+            std::uint64_t const a = matrix_descriptor<Shape::kChunk>(rows + 32 * k);
+            std::uint64_t const b = matrix_descriptor<Shape::kChunk>(columns + 32 * k);
             wgmma_64x128x16(score, a, b, chunk > 0 || k > 0);
-            if constexpr (Policy::kProducts == 3) {
-              std::uint64_t const a_low = matrix_descriptor<kChunk>(rows + Policy::kPartBytes + 32 * k);
-              std::uint64_t const b_low = matrix_descriptor<kChunk>(stage + Policy::kPartBytes + 32 * k);
+            if constexpr (Shape::kProducts == 3) {
+              std::uint64_t const a_low = matrix_descriptor<Shape::kChunk>(rows + Shape::kPartBytes + 32 * k);
+              std::uint64_t const b_low = matrix_descriptor<Shape::kChunk>(columns + Shape::kPartBytes + 32 * k);
               wgmma_64x128x16(score, a, b_low, 1);
               wgmma_64x128x16(score, a_low, b, 1);
             }
           }
           wgmma_commit();
-          stage_index = stage_index + 1 == Policy::kStages ? 0 : stage_index + 1;
+          stream.advance();
         };
 
         RowSums<2> sums;
         int summed = 0;
         auto const add = [&](float const(&score)[1][16][4]) {
-          auto const* const logits =
-              reinterpret_cast<float const*>(shared + summed % Policy::kLogitBuffers * Policy::kLogitBytes);
-          add_tile<Policy::kColumns>(sums, score, logits, multiplier);
+          add_tile<Shape::kColumns>(sums, score, stream.logits(summed), multiplier);
           if (++summed % kFlushTiles == 0) sums.flush();
         };
         // The products of one tile, and meanwhile the exponentials of the one before.
@@ -142,19 +91,19 @@ __global__ void __launch_bounds__(MONGE_WGMMA_THREADS, Policy::kBlocks)
           start_chunk(next, 0);
           wgmma_wait<1>(previous);
           // One chunk alone would keep the tensor cores busy for only a part of the time that the exponentials take.
-          if constexpr (!Policy::kSingleChunk) start_chunk(next, 1);
+          if constexpr (!Shape::kSingleChunk) start_chunk(next, 1);
           add(previous);
-          if constexpr (!Policy::kSingleChunk) wgmma_wait<1>(previous);
-          for (int chunk = 2; chunk < chunks; ++chunk) {
+          if constexpr (!Shape::kSingleChunk) wgmma_wait<1>(previous);
+          for (int chunk = 2; chunk < stream.chunks(); ++chunk) {
             start_chunk(next, chunk);
             wgmma_wait<1>(previous);
           }
         };
 
-        if constexpr (Policy::kBlocks == 2) {
+        if constexpr (Shape::kBlocks == 2) {
           float score[1][16][4] = {};
           for (int tile = 0; tile < tiles; ++tile) {
-            for (int chunk = 0; chunk < chunks; ++chunk) {
+            for (int chunk = 0; chunk < stream.chunks(); ++chunk) {
               start_chunk(score, chunk);
               wgmma_wait<0>(score);
             }
@@ -162,7 +111,7 @@ __global__ void __launch_bounds__(MONGE_WGMMA_THREADS, Policy::kBlocks)
           }
         } else {
           float even[1][16][4] = {}, odd[1][16][4] = {};
-          for (int chunk = 0; chunk < chunks; ++chunk) {
+          for (int chunk = 0; chunk < stream.chunks(); ++chunk) {
             start_chunk(even, chunk);
             wgmma_wait<1>(odd);
           }

@@ -21,21 +21,21 @@ struct Choice {
   int columns;
 };
 
-template <class Policy>
+template <class Shape>
 Choice choice_of(Kernel kernel, int chunks) {
-  return {kernel, Policy::kThreads, Policy::shared_bytes(chunks), chunks, Policy::kRows, Policy::kColumns};
+  return {kernel, Shape::kThreads, Shape::shared_bytes(chunks), chunks, Shape::kRows, Shape::kColumns};
 }
 
 template <int kProducts, int kChunk, int kStages, RowPlace kRowPlace>
 Choice mma(int chunks) {
-  using Policy = MmaPolicy<kProducts, kChunk, kStages, kRowPlace>;
-  return choice_of<Policy>(softmin_mma<Policy>, chunks);
+  using Shape = MmaShape<kProducts, kChunk, kStages, kRowPlace>;
+  return choice_of<Shape>(softmin_mma<Shape>, chunks);
 }
 
 template <int kProducts, int kChunk, int kStages, RowPlace kRowPlace, int kBlocks>
 Choice wgmma(int chunks) {
-  using Policy = WgmmaPolicy<kProducts, kChunk, kStages, kRowPlace, kBlocks>;
-  return choice_of<Policy>(softmin_wgmma<Policy>, chunks);
+  using Shape = WgmmaShape<kProducts, kChunk, kStages, kRowPlace, kBlocks>;
+  return choice_of<Shape>(softmin_wgmma<Shape>, chunks);
 }
 
 /// One chunk if it fits, else rows resident if they fit, else streamed.
