@@ -42,7 +42,7 @@ double half_step_us(monge::Backend const& backend, cudaStream_t stream, int n, i
 
 int main(int argc, char** argv) {
   bool const quick = argc > 1 && std::strcmp(argv[1], "--quick") == 0;
-  Stream const stream;
+  Stream const stream(cudaStreamNonBlocking);
   monge::Context const context = monge::Context::cuda(0, stream.get());
   monge::DeviceInfo const info = context.backend().info();
 

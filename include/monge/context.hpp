@@ -15,7 +15,9 @@ class Context {
   /// The CPU with up to `threads` threads (small problems take fewer); 0: OpenMP's choice (OMP_NUM_THREADS or all
   /// cores).
   static Context cpu(int threads = 0);
-  /// CUDA device `index`. `stream` is a cudaStream_t of the caller's; null makes the context own one.
+  /// CUDA device `index`. `stream` is a cudaStream_t of the caller's; null makes the context own one, which keeps the
+  /// order of the legacy default stream: it waits for what was started there before, and is waited for by what comes
+  /// after. Data written on any other stream must be complete before a call reads it.
   /// Throws unsupported when this build has no CUDA or the machine no such device.
   static Context cuda(int index = 0, void* stream = nullptr);
 

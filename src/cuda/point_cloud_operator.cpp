@@ -62,7 +62,7 @@ int checked_size(char const* field, std::int64_t size) {
   return static_cast<int>(size);
 }
 
-/// A contiguous float64 copy on the host, for the checks and the centre.
+/// A contiguous float64 copy on the host.
 std::vector<double> host_copy(Runtime const& runtime, MatrixView matrix) {
   std::vector<double> values(index(matrix.rows() * matrix.columns()));
   auto const copy = [&]<class T>(T const* data) {
@@ -75,13 +75,6 @@ std::vector<double> host_copy(Runtime const& runtime, MatrixView matrix) {
   };
   with_data(matrix, copy);
   return values;
-}
-
-std::vector<double> centre_of_any(Runtime const& runtime, char const* field, MatrixView points,
-                                  std::span<double const> weights) {
-  if (points.device().type == DeviceType::cpu) return centre_of(field, points, weights);
-  std::vector<double> const values = host_copy(runtime, points);
-  return centre_of(field, MatrixView(values.data(), points.rows(), points.columns()), weights);
 }
 
 std::vector<double> difference(std::vector<double> const& p, std::vector<double> const& q) {
@@ -131,6 +124,15 @@ DeviceArray<T> PointCloudOperator::uploaded(std::vector<T> const& values) const 
   return result;
 }
 
+template <class T>
+std::vector<T> PointCloudOperator::download(T const* data, std::int64_t size) const {
+  std::vector<T> values(index(size));
+  MONGE_CUDA_TRY(
+      cudaMemcpyAsync(values.data(), data, index(size) * sizeof(T), cudaMemcpyDeviceToHost, runtime_->stream()));
+  runtime_->wait();
+  return values;
+}
+
 PointCloudOperator::PointCloudOperator(std::shared_ptr<Runtime const> runtime, std::int64_t n, std::int64_t m,
                                        double scale, Precision precision)
     : EntropicOperator(n, m), runtime_(std::move(runtime)), scale_(scale), precision_(precision) {}
@@ -139,11 +141,11 @@ PointCloudOperator::PointCloudOperator(std::shared_ptr<Runtime const> runtime, P
                                        std::vector<double> const& a, std::vector<double> const& b, Precision precision)
     : PointCloudOperator(std::move(runtime), geometry.x.rows(), geometry.y.rows(), geometry.scale, precision) {
   DeviceGuard const guard(runtime_->index());
-  std::vector<double> const mu = centre_of_any(*runtime_, "x", geometry.x, a);
-  std::vector<double> const nu = centre_of_any(*runtime_, "y", geometry.y, b);
-  std::vector<double> const w = difference(mu, nu);
-  pack(Side::rows, geometry.x, a, mu, w);
-  pack(Side::columns, geometry.y, b, nu, w);
+  Input x = input("x", geometry.x, a);
+  Input y = input("y", geometry.y, b);
+  std::vector<double> const w = difference(x.centre, y.centre);
+  pack(Side::rows, std::move(x), w);
+  pack(Side::columns, std::move(y), w);
   for (Half& part : halves_) {
     MONGE_CUDA_TRY(cudaMemsetAsync(part.potential.data(), 0, index(part.potential.bytes()), runtime_->stream()));
   }
@@ -155,15 +157,63 @@ PointCloudOperator::~PointCloudOperator() {
   cudaStreamSynchronize(runtime_->stream());
 }
 
-void PointCloudOperator::pack(Side side, MatrixView points, std::vector<double> const& weight,
-                              std::vector<double> centre, std::vector<double> const& w) {
+PointCloudOperator::Input PointCloudOperator::input(char const* field, MatrixView points,
+                                                    std::vector<double> weight) const {
+  constexpr unsigned long long kNone = std::numeric_limits<unsigned long long>::max();
+  constexpr int kLeastRows = 32, kMostBlocks = 1024;
+  Input result;
+  result.size = checked_size(field, points.rows());
+  result.dimension = checked_size("dimension", points.columns());
+  result.points = upload(runtime_, points, result.staging);
+  result.weight = std::move(weight);
+  result.weight_memory = uploaded(result.weight);
+
+  int const rows = std::max(kLeastRows, (result.size - 1) / kMostBlocks + 1);
+  int const blocks = (result.size - 1) / rows + 1;
+  std::int64_t const d = result.dimension;
+  DeviceArray<double> const means = array<double>(blocks * d), totals = array<double>(blocks);
+  DeviceArray<unsigned long long> const found = uploaded(std::vector<unsigned long long>{kNone});
+  survey_points(
+      {
+          .input = result.points,
+          .size = result.size,
+          .dimension = result.dimension,
+          .rows_per_block = rows,
+          .weight = result.weight_memory.data(),
+          .means = means.data(),
+          .totals = totals.data(),
+          .first_not_finite = found.data(),
+      },
+      blocks, runtime_->stream());
+  if (unsigned long long const first = download(found.data(), 1)[0]; first != kNone) {
+    std::int64_t const row = static_cast<std::int64_t>(first) / d, column = static_cast<std::int64_t>(first) % d;
+    std::vector<double> const value = with_data(points, [&](auto const* data) {
+      return host_copy(*runtime_, {data + row * points.row_stride() + column, 1, 1, 1, points.device()});
+    });
+    throw_not_finite(field, row, column, value[0]);
+  }
+  std::vector<double> const mean = download(means.data(), means.size());
+  std::vector<double> const total = download(totals.data(), totals.size());
+  result.centre.assign(index(d), 0.0);
+  double sum = 0;
+  for (int block = 0; block < blocks; ++block) {
+    double const weight_of_block = total[index(block)];
+    if (weight_of_block == 0) continue;
+    sum += weight_of_block;
+    for (std::int64_t k = 0; k < d; ++k)
+      result.centre[index(k)] += (mean[index(block * d + k)] - result.centre[index(k)]) * (weight_of_block / sum);
+  }
+  return result;
+}
+
+void PointCloudOperator::pack(Side side, Input input, std::vector<double> const& w) {
   bool const rows = side == Side::rows;
   cudaStream_t const stream = runtime_->stream();
   auto cloud = std::make_shared<Cloud>();
   PackedCloud& packed = cloud->packed;
-  packed.size = checked_size(rows ? "x" : "y", points.rows());
+  packed.size = input.size;
   packed.padded_size = static_cast<int>(round_up(packed.size, kRowPadding));
-  packed.dimension = checked_size("dimension", points.columns());
+  packed.dimension = input.dimension;
   packed.stride = point_stride(packed.dimension);
   packed.scalar = scalar();
   std::int64_t const padded = packed.padded_size;
@@ -173,8 +223,7 @@ void PointCloudOperator::pack(Side side, MatrixView points, std::vector<double> 
   cloud->norm_memory = array<double>(padded);
   packed.points = cloud->points.data();
   packed.norm = cloud->norm_memory.data();
-  DeviceArray<unsigned char> staging;
-  DeviceArray<double> const centre_memory = uploaded(centre);
+  DeviceArray<double> const centre_memory = uploaded(input.centre);
   DeviceArray<double> const offset_memory = uploaded(w);
   DeviceArray<double> const squared = array<double>(packed.size);
   DeviceArray<double> const largest = array<double>(packed.size);
@@ -182,7 +231,7 @@ void PointCloudOperator::pack(Side side, MatrixView points, std::vector<double> 
   half(side).potential = array<double>(packed.size);
   pack_points(
       {
-          .input = upload(runtime_, points, staging),
+          .input = input.points,
           .size = packed.size,
           .padded_size = packed.padded_size,
           .dimension = packed.dimension,
@@ -232,16 +281,17 @@ void PointCloudOperator::pack(Side side, MatrixView points, std::vector<double> 
         stream);
   }
 
+  std::vector<double> const& weight = input.weight;
   std::vector<double> log_weight(weight.size());
   std::transform(weight.begin(), weight.end(), log_weight.begin(),
                  [](double value) { return value > 0 ? std::log2(value) : 0.0; });
   cloud->has_idle_points = std::find(weight.begin(), weight.end(), 0.0) != weight.end();
-  cloud->weight_memory = uploaded(weight);
+  cloud->weight_memory = std::move(input.weight_memory);
   cloud->log_weight_memory = uploaded(log_weight);
   packed.weight = cloud->weight_memory.data();
   packed.log_weight = cloud->log_weight_memory.data();
-  cloud->weight = weight;
-  cloud->centre = std::move(centre);
+  cloud->weight = std::move(input.weight);
+  cloud->centre = std::move(input.centre);
   half(side).cloud = std::move(cloud);
 }
 
@@ -466,14 +516,6 @@ DeviceArray<double> PointCloudOperator::marginal_of(Side side, Transform const& 
   return result;
 }
 
-std::vector<double> PointCloudOperator::download(double const* data, std::int64_t size) const {
-  std::vector<double> values(index(size));
-  MONGE_CUDA_TRY(
-      cudaMemcpyAsync(values.data(), data, index(size) * sizeof(double), cudaMemcpyDeviceToHost, runtime_->stream()));
-  runtime_->wait();
-  return values;
-}
-
 /// out = value + shift, wherever it lies; shift may be null. Waits.
 void PointCloudOperator::store(MutableVectorView out, double const* value, double const* shift) const {
   int const size = static_cast<int>(out.size());
@@ -587,12 +629,12 @@ std::unique_ptr<EntropicOperator> PointCloudOperator::with_points(Side side, Mat
   std::int64_t const count = points.rows();
   std::unique_ptr<PointCloudOperator> result(new PointCloudOperator(
       runtime_, rows ? count : size(Side::rows), rows ? size(Side::columns) : count, scale_, precision_));
-  std::vector<double> const weight(index(count), 1.0);
-  std::vector<double> const centre = centre_of_any(*runtime_, "points", points, weight);
+  Input fresh_input = input("points", points, std::vector<double>(index(count), 1.0));
+  std::vector<double> const centre = fresh_input.centre;
   std::vector<double> const& kept_centre = half(other).cloud->centre;
   std::vector<double> const w = rows ? difference(centre, kept_centre) : difference(kept_centre, centre);
   std::vector<double> const w_before = centre_difference();
-  result->pack(side, points, weight, centre, w);
+  result->pack(side, std::move(fresh_input), w);
 
   // The user's potential of the kept side stays, so its centred one and its shift change by opposite amounts.
   Half& kept = result->half(other);

@@ -14,8 +14,6 @@
 
 namespace monge::cuda {
 
-/// Throws invalid_argument for memory of another CUDA device.
-
 /// The matrix as the kernels see it: in place on the device, or uploaded into `staging`.
 StridedView upload(std::shared_ptr<Runtime const> const& runtime, MatrixView matrix,
                    DeviceArray<unsigned char>& staging);
@@ -41,6 +39,16 @@ class PointCloudOperator final : public EntropicOperator {
   std::unique_ptr<EntropicOperator> with_points(Side side, MatrixView points) const override;
 
  private:
+  /// The caller's points on the device, their weights, and the centre of both.
+  struct Input {
+    DeviceArray<unsigned char> staging;
+    StridedView points;
+    int size = 0, dimension = 0;
+    std::vector<double> weight;
+    DeviceArray<double> weight_memory;
+    std::vector<double> centre;
+  };
+
   /// A packed cloud and its weights; shared with the operators that with_points() makes.
   struct Cloud {
     PackedCloud packed;
@@ -82,9 +90,10 @@ class PointCloudOperator final : public EntropicOperator {
   Scalar scalar() const { return precision_ == Precision::float64 ? Scalar::float64 : Scalar::float32; }
   std::int64_t scalar_bytes() const { return scalar() == Scalar::float64 ? 8 : 4; }
 
-  /// Packs `points` centred at `centre` and sets this half's shift; `w` is the difference of the two centres.
-  void pack(Side side, MatrixView points, std::vector<double> const& weight, std::vector<double> centre,
-            std::vector<double> const& w);
+  /// Throws if a coordinate is not finite, naming `field`.
+  Input input(char const* field, MatrixView points, std::vector<double> weight) const;
+  /// Packs the points around their centre and sets this half's shift; `w` is the difference of the two centres.
+  void pack(Side side, Input input, std::vector<double> const& w);
   SoftminKernel kernel(bool for_sweeps, bool moments) const;
   SoftminArguments softmin_arguments(Side side) const;
   std::vector<double> centre_difference() const;
@@ -96,7 +105,8 @@ class PointCloudOperator final : public EntropicOperator {
   void enqueue_update(Side side, bool symmetric, cudaStream_t stream) const;
   Transform transform(Side side, double eps, bool moments) const;
   DeviceArray<double> marginal_of(Side side, Transform const& transform) const;
-  std::vector<double> download(double const* data, std::int64_t size) const;
+  template <class T>
+  std::vector<T> download(T const* data, std::int64_t size) const;
   void store(MutableVectorView out, double const* value, double const* shift) const;
 
   template <class T>

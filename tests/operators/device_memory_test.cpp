@@ -1,7 +1,9 @@
 // Inputs and outputs in device memory, on the caller's stream. Built where there is a CUDA toolkit.
 #include <cuda_runtime_api.h>
 
+#include <chrono>
 #include <stdexcept>
+#include <thread>
 
 #include "oracle/backend_test.hpp"
 
@@ -26,7 +28,18 @@ class OnDevice {
   }
   OnDevice(OnDevice const&) = delete;
   OnDevice& operator=(OnDevice const&) = delete;
-  ~OnDevice() { cudaFree(data_); }
+  ~OnDevice() {
+    cudaFree(data_);
+    if (registered_) cudaHostUnregister(host_.data());
+  }
+
+  /// On the legacy default stream, which this does not wait for. Rows without padding.
+  void write_later(std::span<double const> values) {
+    std::copy(values.begin(), values.end(), host_.begin());
+    check(cudaHostRegister(host_.data(), host_.size() * sizeof(T), cudaHostRegisterDefault));
+    registered_ = true;
+    check(cudaMemcpyAsync(data_, host_.data(), host_.size() * sizeof(T), cudaMemcpyHostToDevice, cudaStreamLegacy));
+  }
 
   MatrixView matrix() const { return {data_, rows_, columns_, stride_, device()}; }
   MutableMatrixView mutable_matrix() { return {data_, rows_, columns_, stride_, device()}; }
@@ -47,6 +60,7 @@ class OnDevice {
   std::int64_t rows_, columns_, stride_;
   std::vector<T> host_;
   T* data_ = nullptr;
+  bool registered_ = false;
 };
 
 class DeviceMemory : public BackendTest {};
@@ -99,6 +113,20 @@ TEST_P(DeviceMemory, work_runs_on_the_stream_of_the_caller) {
   }
   EXPECT_EQ(cudaStreamQuery(stream), cudaSuccess);
   check(cudaStreamDestroy(stream));
+}
+
+TEST_P(DeviceMemory, what_the_default_stream_has_yet_to_write_is_waited_for) {
+  Problem const problem = make_problem({50, 60, 3});
+  std::vector<double> const old(problem.x.values().size(), 7.0);
+  OnDevice<double> x(old, 50, 3);
+  SolveOptions const options{.eps = 0.5, .tolerance = 1e-3, .precision = precision()};
+  Plan const expected = solve(context(), problem.geometry(), problem.a, problem.b, options);
+  check(cudaDeviceSynchronize());
+  auto const sleep = [](void*) { std::this_thread::sleep_for(std::chrono::milliseconds(200)); };
+  check(cudaLaunchHostFunc(cudaStreamLegacy, sleep, nullptr));
+  x.write_later(problem.x.values());
+  Plan const plan = solve(context(), {x.matrix(), problem.y.view()}, problem.a, problem.b, options);
+  EXPECT_EQ(plan.f(), expected.f());
 }
 
 TEST_P(DeviceMemory, points_that_are_not_finite_are_found_there) {

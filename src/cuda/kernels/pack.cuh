@@ -4,6 +4,9 @@
 //   shift_i = slope <x_i - mu, w> + constant, of the point before rounding, since |w| may be large.
 //
 // One warp a row. Each coordinate is read and written once.
+//
+// Before that, the centre mu: each block averages some rows, one thread a coordinate, as a running mean in float64
+// (sums of coordinates could overflow, and large offsets would lose digits); the host averages the blocks.
 #pragma once
 #include <cuda_fp16.h>
 
@@ -14,6 +17,24 @@
 namespace monge::cuda {
 
 inline constexpr int kPackThreads = 256;
+
+__global__ void __launch_bounds__(kPackThreads) survey_points_kernel(SurveyArguments const arguments) {
+  int const first = static_cast<int>(blockIdx.x) * arguments.rows_per_block;
+  int const end = min(first + arguments.rows_per_block, arguments.size);
+  for (int k = static_cast<int>(threadIdx.x); k < arguments.dimension; k += kPackThreads) {
+    double mean = 0, total = 0;
+    for (int row = first; row < end; ++row) {
+      double const value = load_element(arguments.input, row * arguments.input.stride + k);
+      if (!isfinite(value))
+        atomicMin(arguments.first_not_finite, static_cast<unsigned long long>(row) * arguments.dimension + k);
+      double const weight = arguments.weight[row];
+      total += weight;
+      if (weight > 0) mean += (value - mean) * (weight / total);
+    }
+    arguments.means[static_cast<std::int64_t>(blockIdx.x) * arguments.dimension + k] = mean;
+    if (k == 0) arguments.totals[blockIdx.x] = total;
+  }
+}
 
 template <class T>
 __global__ void __launch_bounds__(kPackThreads) pack_points_kernel(PackArguments const arguments) {

@@ -13,6 +13,11 @@ unsigned warps_to_blocks(int warps) {
 
 }  // namespace
 
+void survey_points(SurveyArguments const& arguments, int blocks, cudaStream_t stream) {
+  survey_points_kernel<<<static_cast<unsigned>(blocks), kPackThreads, 0, stream>>>(arguments);
+  MONGE_CUDA_TRY(cudaGetLastError());
+}
+
 void pack_points(PackArguments const& arguments, cudaStream_t stream) {
   unsigned const blocks = warps_to_blocks(arguments.padded_size);
   if (arguments.scalar == Scalar::float32) {

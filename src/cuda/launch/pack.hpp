@@ -4,6 +4,16 @@
 
 namespace monge::cuda {
 
+struct SurveyArguments {
+  StridedView input;  // size x dimension; stride between rows.
+  int size, dimension, rows_per_block;
+  double const* weight;                  // size
+  double* means;                         // For each block and coordinate.
+  double* totals;                        // The weight of each block.
+  unsigned long long* first_not_finite;  // Becomes min(row dimension + column) if there is one.
+};
+void survey_points(SurveyArguments const& arguments, int blocks, cudaStream_t stream);
+
 struct PackArguments {
   StridedView input;  // size x dimension; stride between rows.
   int size, padded_size, dimension, stride;

@@ -14,10 +14,6 @@ DeviceGuard::~DeviceGuard() {
   if (changed_) cudaSetDevice(previous_);
 }
 
-Stream::Stream() {
-  MONGE_CUDA_TRY(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
-}
-
 Stream::~Stream() {
   if (owned_) cudaStreamDestroy(stream_);
 }
@@ -30,8 +26,10 @@ Runtime::Runtime(int index, cudaStream_t stream) : index_(index) {
   multiprocessors_ = properties.multiProcessorCount;
   capability_ = 10 * properties.major + properties.minor;
   memory_bytes_ = static_cast<std::int64_t>(properties.totalGlobalMem);
-  stream_ = stream ? std::make_unique<Stream>(stream) : std::make_unique<Stream>();
-  capture_stream_ = std::make_unique<Stream>();
+  // Inputs in device memory are often still being written by the default stream: even cudaMemcpy may return before its
+  // last bytes have arrived.
+  stream_ = stream ? std::make_unique<Stream>(stream) : std::make_unique<Stream>(cudaStreamDefault);
+  capture_stream_ = std::make_unique<Stream>(cudaStreamNonBlocking);
 
   // A pool of our own that keeps what it once got: allocations after the first of a size cost no driver call, and the
   // device's default pool, which the application may tune, stays as it is.

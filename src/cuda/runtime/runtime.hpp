@@ -27,7 +27,9 @@ class DeviceGuard {
 
 class Stream {
  public:
-  Stream();  ///< A new one on the current device, which does not wait for the legacy default stream.
+  /// A new one on the current device. `flags`: cudaStreamDefault, in order with what the application does on the legacy
+  /// default stream, or cudaStreamNonBlocking.
+  explicit Stream(unsigned flags) { MONGE_CUDA_TRY(cudaStreamCreateWithFlags(&stream_, flags)); }
   explicit Stream(cudaStream_t borrowed) : stream_(borrowed), owned_(false) {}
   ~Stream();
   Stream(Stream const&) = delete;
