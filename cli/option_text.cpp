@@ -52,7 +52,7 @@ bool parse(std::string_view text, Schedule& value) {
 }
 
 bool parse(std::string_view text, Precision& value) {
-  return parse_choice(text, {Precision::float32, Precision::tf32, Precision::float64}, value);
+  return parse_choice(text, {Precision::automatic, Precision::float32, Precision::tf32, Precision::float64}, value);
 }
 
 bool parse(std::string_view text, ProjectionOrder& value) {

@@ -36,6 +36,8 @@ Json report_json(SolveRun const& run, SolveOptions const& options, Report const&
   json["message"] = report.message;
   json["iterations"] = report.iterations;
   json["annealing_iterations"] = report.annealing_iterations;
+  json["refinement_iterations"] = report.refinement_iterations;
+  json["precision"] = name(report.precision);
   json["certified"] = report.certified;
   json["mass"] = report.mass;
   json["marginal_error"] = report.marginal_error;
@@ -67,7 +69,8 @@ Json report_json(SolveRun const& run, SolveOptions const& options, Report const&
     history.push_back({{"iteration", check.iteration},
                        {"eps", check.eps},
                        {"marginal_error", check.marginal_error},
-                       {"relaxation", check.relaxation}});
+                       {"relaxation", check.relaxation},
+                       {"precision", name(check.precision)}});
   }
   return json;
 }

@@ -42,7 +42,9 @@ void print_summary(SolveRun const& run, SolveOptions const& options, Report cons
   line("problem", fmt::format("{} x {} points in {} dimension{}, eps {}", run.n, run.m, run.d, run.d == 1 ? "" : "s",
                               options.eps));
   line("device", device_text(device));
-  line("status", fmt::format("{} after {} sweeps", name(report.status), report.iterations));
+  std::string const refined =
+      report.refinement_iterations > 0 ? fmt::format(", the last {} in float64", report.refinement_iterations) : "";
+  line("status", fmt::format("{} after {} sweeps{}", name(report.status), report.iterations, refined));
   if (report.status != Status::converged && !report.message.empty()) line("", report.message);
   line("marginal error",
        std::isnan(report.marginal_error)

@@ -23,8 +23,9 @@ enum class Schedule {
 
 /// Arithmetic of the sweeps. The certificate is float64 whatever this says.
 enum class Precision {
-  float32,  ///< Results good to float32 rounding.
-  tf32,     ///< Products rounded to 11 bits. CUDA only, never chosen silently.
+  automatic,  ///< "auto": float32, and where that can go no further, float64 from there. The report says which.
+  float32,    ///< Results good to float32 rounding.
+  tf32,       ///< Products rounded to 11 bits. CUDA only, never chosen silently.
   float64,
 };
 
@@ -33,7 +34,7 @@ enum class Status {
   converged,        ///< marginal_error <= tolerance * mass, in float64 unless the certificate was skipped.
   completed,        ///< tolerance = 0: ran exactly the sweeps that were asked for.
   iteration_limit,  ///< `iterations` sweeps did not reach the tolerance.
-  precision_limit,  ///< The arithmetic of `precision` can go no further; the report names one that can.
+  precision_limit,  ///< The arithmetic of `precision` can go no further; the report names one that can, if any.
   stopped,          ///< The progress callback asked to stop.
 };
 
@@ -57,7 +58,7 @@ struct SolveOptions {
   int iterations = 10000;   ///< Cap on the sweeps, annealing included; one sweep updates f and g. >= 1.
   Schedule schedule = Schedule::overrelaxed;
   double annealing = 0.5;  ///< Factor of the eps ladder that starts at the squared diameter, in (0, 1]; 1: no ladder.
-  Precision precision = Precision::float32;
+  Precision precision = Precision::automatic;
   int check_every = 10;     ///< Sweeps between checks; the host waits for the device only there. >= 1.
   bool certificate = true;  ///< Evaluate marginal error, values and gap in float64 from the returned potentials.
   double cache_bytes = 1073741824;  ///< Memory that the CPU may spend on keeping scores between sweeps; 0: none. >= 0.
@@ -77,7 +78,7 @@ void visit_solve_options(Options& options, Visitor&& visit) {
   visit("iterations", options.iterations, ">= 1", "at most this many sweeps, annealing included");
   visit("schedule", options.schedule, "overrelaxed, alternating or symmetric", "order of the updates in a sweep");
   visit("annealing", options.annealing, "in (0, 1]", "factor of the eps ladder from the squared diameter; 1 is none");
-  visit("precision", options.precision, "float32, tf32 (CUDA only) or float64", "arithmetic of the sweeps");
+  visit("precision", options.precision, "auto, float32, tf32 (CUDA only) or float64", "arithmetic of the sweeps");
   visit("check_every", options.check_every, ">= 1", "sweeps between checks of the marginal error");
   visit("certificate", options.certificate, "true or false", "evaluate error, values and gap in float64 at the end");
   visit("cache_bytes", options.cache_bytes, ">= 0", "memory that the CPU may use to keep scores between sweeps");
@@ -89,21 +90,24 @@ struct Check {
   double eps;
   double marginal_error;  ///< Relative to the mass, as the sweep measured it.
   double relaxation;
+  Precision precision;
 };
 
 /// What a solve reached. Values that were not evaluated are NaN.
 struct Report {
   Status status = Status::completed;
-  std::string message;           ///< One sentence: what happened and, if short of the tolerance, what would help.
-  int iterations = 0;            ///< Sweeps done, annealing included.
-  int annealing_iterations = 0;  ///< Of these, sweeps at an eps above the target.
-  bool certified = false;        ///< The values below are float64 evaluations of the returned potentials.
-  double mass = 0;               ///< sum a = sum b.
-  double marginal_error = 0;     ///< |P 1 - a|_1 + |P^T 1 - b|_1.
-  double transport_cost = 0;     ///< <C, P>.
-  double primal = 0;             ///< <C, P> + eps KL(P | a b^T).
-  double dual = 0;               ///< <f, a> + <g, b> - eps (sum P - sum a sum b).
-  double gap = 0;                ///< primal - dual = <f, P 1 - a> + <g, P^T 1 - b>.
+  std::string message;            ///< One sentence: what happened and, if short of the tolerance, what would help.
+  int iterations = 0;             ///< Sweeps done, annealing included.
+  int annealing_iterations = 0;   ///< Of these, sweeps at an eps above the target.
+  int refinement_iterations = 0;  ///< Of these, in float64 after float32 could go no further (precision auto).
+  Precision precision = Precision::float32;  ///< Of the last sweeps, and of the plan's products.
+  bool certified = false;                    ///< The values below are float64 evaluations of the returned potentials.
+  double mass = 0;                           ///< sum a = sum b.
+  double marginal_error = 0;                 ///< |P 1 - a|_1 + |P^T 1 - b|_1.
+  double transport_cost = 0;                 ///< <C, P>.
+  double primal = 0;                         ///< <C, P> + eps KL(P | a b^T).
+  double dual = 0;                           ///< <f, a> + <g, b> - eps (sum P - sum a sum b).
+  double gap = 0;                            ///< primal - dual = <f, P 1 - a> + <g, P^T 1 - b>.
   struct {
     double setup = 0, sweeps = 0, certificate = 0, total = 0;
   } seconds;

@@ -64,7 +64,7 @@ void validate(SolveOptions const& options) {
   require(options.annealing > 0 && options.annealing <= 1, "annealing: is {}; must be in (0, 1]", options.annealing);
   require(name(options.schedule) != kUnknown, "schedule: is {}; must be overrelaxed, alternating or symmetric",
           static_cast<int>(options.schedule));
-  require(name(options.precision) != kUnknown, "precision: is {}; must be float32, tf32 or float64",
+  require(name(options.precision) != kUnknown, "precision: is {}; must be auto, float32, tf32 or float64",
           static_cast<int>(options.precision));
   require(options.check_every >= 1, "check_every: is {}; must be >= 1", options.check_every);
   require(options.cache_bytes >= 0, "cache_bytes: is {}; must be >= 0", options.cache_bytes);

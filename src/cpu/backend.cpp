@@ -56,7 +56,8 @@ class CpuBackend final : public Backend {
       case Precision::tf32:
         break;
     }
-    throw Error(ErrorCode::unsupported, "precision: is tf32; the CPU offers float32 and float64");
+    throw Error(ErrorCode::unsupported,
+                "precision: is " + std::string(name(precision)) + "; the CPU offers float32 and float64");
   }
 
   ProjectionOperator const& projection() const override { return projection_; }

@@ -9,8 +9,9 @@
 
 namespace monge {
 
-/// Makes the operator of one problem in a precision; keeps nothing of the caller's.
-using OperatorFactory = std::function<std::unique_ptr<EntropicOperator>(Precision)>;
+/// Makes the operator of one problem in a precision, which may keep scores in so much memory; keeps nothing of the
+/// caller's.
+using OperatorFactory = std::function<std::unique_ptr<EntropicOperator>(Precision, double cache_bytes)>;
 
 struct Plan::State {
   Context context;
@@ -20,7 +21,14 @@ struct Plan::State {
   Report report;
 };
 
-/// The solver proper: sweeps `problem` from its current potentials. `exact` makes the operator of the certificate.
-Report run_sinkhorn(EntropicOperator& problem, OperatorFactory const& exact, double mass, SolveOptions const& options);
+/// The precision that a solve starts in.
+inline Precision first_precision(SolveOptions const& options) {
+  return options.precision == Precision::automatic ? Precision::float32 : options.precision;
+}
+
+/// The solver proper: sweeps `problem`, of the first precision, from its current potentials. `make` makes its float64
+/// twin: for the certificate, and to take its place where the precision is automatic and float32 can go no further.
+Report run_sinkhorn(std::unique_ptr<EntropicOperator>& problem, OperatorFactory const& make, double mass,
+                    SolveOptions const& options);
 
 }  // namespace monge

@@ -30,6 +30,8 @@ std::string_view name(Schedule schedule) {
 
 std::string_view name(Precision precision) {
   switch (precision) {
+    case Precision::automatic:
+      return "auto";
     case Precision::float32:
       return "float32";
     case Precision::tf32:
@@ -73,6 +75,7 @@ double unit_roundoff(Precision precision) {
   switch (precision) {
     case Precision::tf32:
       return 0x1p-11;
+    case Precision::automatic:
     case Precision::float32:
       return 0x1p-24;
     case Precision::float64:
@@ -83,11 +86,13 @@ double unit_roundoff(Precision precision) {
 
 class SinkhornRun {
  public:
-  SinkhornRun(EntropicOperator& problem, OperatorFactory const& exact, double mass, SolveOptions const& options)
+  SinkhornRun(std::unique_ptr<EntropicOperator>& problem, OperatorFactory const& make, double mass,
+              SolveOptions const& options)
       : problem_(problem),
-        exact_(exact),
+        make_(make),
         mass_(mass),
         options_(options),
+        precision_(first_precision(options)),
         plain_tail_(std::min(20, options.iterations / 5)),
         target_(options.tolerance),
         polish_below_(10 * options.tolerance) {}
@@ -107,11 +112,12 @@ class SinkhornRun {
 
   /// `count` sweeps and a check: false when the callback asks to stop.
   bool sweep(double eps, double omega, int count) {
-    problem_.sweep({.eps = eps, .symmetric = symmetric(), .relaxation = omega}, count);
+    problem_->sweep({.eps = eps, .symmetric = symmetric(), .relaxation = omega}, count);
     report_.iterations += count;
-    errors_ = problem_.errors();
+    if (precision_ != first_precision(options_)) report_.refinement_iterations += count;
+    errors_ = problem_->errors();
     double const error = (errors_.row + errors_.column) / mass_;
-    report_.history.push_back({report_.iterations, eps, error, omega});
+    report_.history.push_back({report_.iterations, eps, error, omega, precision_});
     if (!options_.progress) return true;
     return options_.progress({report_.iterations, eps, error, omega, watch_.seconds()});
   }
@@ -120,7 +126,7 @@ class SinkhornRun {
   /// sweep is always one at the eps that was asked for.
   bool anneal() {
     bool const warm = !options_.f.empty();
-    double const start = problem_.centred_cost_bound();
+    double const start = problem_->centred_cost_bound();
     if (warm || options_.annealing >= 1 || start <= options_.eps) return true;
     double const rungs = std::ceil(std::log(start / options_.eps) / -std::log(options_.annealing));
     int const count = static_cast<int>(std::min(rungs, options_.iterations - 1.0));
@@ -177,10 +183,7 @@ class SinkhornRun {
     double const error = certify();
     if (error <= options_.tolerance * mass_) return true;
     // The sweeps solve a problem whose costs are rounded; when they see far less error than there is, that is why.
-    if (bound() < 0.1 * error) {
-      at_precision_limit_ = true;
-      return true;
-    }
+    if (bound() < 0.1 * error) return !refine();
     target_ /= 2;
     return false;
   }
@@ -194,29 +197,52 @@ class SinkhornRun {
       return false;
     }
     constexpr int kPatience = 100;
-    double const logit_size = 1 + problem_.centred_cost_bound() / options_.eps;
-    bool const rounding = error <= 8 * unit_roundoff(options_.precision) * logit_size * mass_;
+    double const logit_size = 1 + problem_->centred_cost_bound() / options_.eps;
+    bool const rounding = error <= 8 * unit_roundoff(precision_) * logit_size * mass_;
     if (!rounding || report_.iterations - best_iteration_ < kPatience) return false;
-    if (report_.history.back().relaxation != 1.0) {
+    if (report_.history.back().relaxation != 1.0 && !may_refine()) {
       relaxation_.disable();
       best_error_ = std::numeric_limits<double>::infinity();
       return false;
     }
-    at_precision_limit_ = true;
+    return !refine();
+  }
+
+  bool may_refine() const { return options_.precision == Precision::automatic && precision_ != Precision::float64; }
+
+  /// At the limit of the precision: goes on in float64 from the potentials that are there, if that was left to us.
+  bool refine() {
+    if (!may_refine()) {
+      at_precision_limit_ = true;
+      return false;
+    }
+    judge_.reset();
+    std::unique_ptr<EntropicOperator> twin = make_(Precision::float64, options_.cache_bytes);
+    copy_potentials(*problem_, *twin);
+    problem_ = std::move(twin);
+    precision_ = Precision::float64;
+    relaxation_.interrupt();
+    target_ = options_.tolerance;
+    best_error_ = std::numeric_limits<double>::infinity();
     return true;
+  }
+
+  static void copy_potentials(EntropicOperator const& from, EntropicOperator& to) {
+    std::vector<double> f(static_cast<std::size_t>(from.size(Side::rows)));
+    std::vector<double> g(static_cast<std::size_t>(from.size(Side::columns)));
+    from.get_potentials(f, g);
+    to.set_potentials(f, g);
   }
 
   /// Evaluates the current potentials in float64 and returns their marginal error.
   double certify() {
     if (certified_at_ == report_.iterations) return report_.marginal_error;
     Stopwatch const watch;
-    EntropicOperator* judge = &problem_;
-    if (options_.precision != Precision::float64) {
-      if (!judge_) judge_ = exact_(Precision::float64);
-      std::vector<double> f(static_cast<std::size_t>(problem_.size(Side::rows)));
-      std::vector<double> g(static_cast<std::size_t>(problem_.size(Side::columns)));
-      problem_.get_potentials(f, g);
-      judge_->set_potentials(f, g);
+    EntropicOperator* judge = problem_.get();
+    if (precision_ != Precision::float64) {
+      // One pass: keeping scores would not pay.
+      if (!judge_) judge_ = make_(Precision::float64, 0);
+      copy_potentials(*problem_, *judge_);
       judge = judge_.get();
     }
     Evaluation const value = judge->evaluate(options_.eps);
@@ -232,6 +258,7 @@ class SinkhornRun {
   }
 
   void finish(bool ran_to_an_end) {
+    report_.precision = precision_;
     double error = 0;
     if (options_.certificate) {
       error = certify();
@@ -249,14 +276,18 @@ class SinkhornRun {
       report_.message = fmt::format("ran {} sweeps as asked; marginal error {:.2e}", report_.iterations, error);
     } else if (error <= options_.tolerance * mass_) {
       report_.status = Status::converged;
-      report_.message = fmt::format("converged after {} sweeps; marginal error {:.2e}", report_.iterations, error);
+      std::string const refined = report_.refinement_iterations > 0
+                                      ? fmt::format(", the last {} in float64", report_.refinement_iterations)
+                                      : "";
+      report_.message =
+          fmt::format("converged after {} sweeps{}; marginal error {:.2e}", report_.iterations, refined, error);
     } else if (at_precision_limit_) {
       report_.status = Status::precision_limit;
       report_.message =
-          fmt::format("marginal error {:.2e} is as far as {} goes at this eps; {}", error, name(options_.precision),
-                      options_.precision == Precision::tf32      ? "precision float32 or float64 gets further"
-                      : options_.precision == Precision::float32 ? "precision float64 gets further"
-                                                                 : "a larger eps or tolerance is needed");
+          fmt::format("marginal error {:.2e} is as far as {} goes at this eps; {}", error, name(precision_),
+                      precision_ == Precision::tf32      ? "precision float32 or float64 gets further"
+                      : precision_ == Precision::float32 ? "precision float64 gets further"
+                                                         : "a larger eps or tolerance is needed");
     } else {
       report_.status = Status::iteration_limit;
       report_.message = fmt::format(
@@ -265,11 +296,12 @@ class SinkhornRun {
     }
   }
 
-  EntropicOperator& problem_;
-  OperatorFactory const& exact_;
+  std::unique_ptr<EntropicOperator>& problem_;
+  OperatorFactory const& make_;
   std::unique_ptr<EntropicOperator> judge_;
   double mass_;
   SolveOptions const& options_;
+  Precision precision_;  // Of problem_.
   Stopwatch watch_;
   Report report_;
   AdaptiveRelaxation relaxation_;
@@ -285,8 +317,9 @@ class SinkhornRun {
 
 }  // namespace
 
-Report run_sinkhorn(EntropicOperator& problem, OperatorFactory const& exact, double mass, SolveOptions const& options) {
-  return SinkhornRun(problem, exact, mass, options).run();
+Report run_sinkhorn(std::unique_ptr<EntropicOperator>& problem, OperatorFactory const& make, double mass,
+                    SolveOptions const& options) {
+  return SinkhornRun(problem, make, mass, options).run();
 }
 
 Plan solve(Context const& context, PointCloud const& geometry, VectorView a, VectorView b,
@@ -298,12 +331,10 @@ Plan solve(Context const& context, PointCloud const& geometry, VectorView a, Vec
   std::int64_t const n = geometry.x.rows();
   std::int64_t const m = geometry.y.rows();
   Weights const weights = validated_weights(backend, a, b, n, m, options.tolerance);
-  auto const make = [&](Precision precision) {
-    // The certificate is one pass: keeping scores would not pay.
-    double const cache_bytes = precision == options.precision ? options.cache_bytes : 0.0;
+  auto const make = [&](Precision precision, double cache_bytes) {
     return backend.entropic_operator(geometry, weights.a, weights.b, precision, cache_bytes);
   };
-  std::unique_ptr<EntropicOperator> problem = make(options.precision);
+  std::unique_ptr<EntropicOperator> problem = make(first_precision(options), options.cache_bytes);
   if (!options.f.empty()) {
     validate_potential("f", backend, options.f, n);
     validate_potential("g", backend, options.g, m);
@@ -312,7 +343,7 @@ Plan solve(Context const& context, PointCloud const& geometry, VectorView a, Vec
     problem->set_potentials({}, {});
   }
   double const setup = watch.seconds();
-  Report report = run_sinkhorn(*problem, make, weights.mass, options);
+  Report report = run_sinkhorn(problem, make, weights.mass, options);
   report.seconds.setup = setup;
   report.seconds.total += setup;
   return Plan(std::make_unique<Plan::State>(

@@ -60,7 +60,7 @@ TEST(OptionText, NamesRoundTrip) {
       {EpsilonMode::none, EpsilonMode::denominator, EpsilonMode::scaling, EpsilonMode::matrix, EpsilonMode::clamp});
   expect_round_trip({ProjectionGradient::unrolled, ProjectionGradient::implicit});
   expect_round_trip({Schedule::overrelaxed, Schedule::alternating, Schedule::symmetric});
-  expect_round_trip({Precision::float32, Precision::tf32, Precision::float64});
+  expect_round_trip({Precision::automatic, Precision::float32, Precision::tf32, Precision::float64});
 }
 
 TEST(OptionText, OnlyWholeValuesParse) {

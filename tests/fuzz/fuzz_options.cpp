@@ -53,7 +53,7 @@ void set(FuzzedDataProvider& bytes, Schedule& value) {
   value = Schedule(bytes.ConsumeIntegralInRange(0, 3));
 }
 void set(FuzzedDataProvider& bytes, Precision& value) {
-  value = Precision(bytes.ConsumeIntegralInRange(0, 3));
+  value = Precision(bytes.ConsumeIntegralInRange(0, 4));
 }
 
 std::vector<double> maybe_vector(FuzzedDataProvider& bytes, std::size_t count) {

@@ -45,6 +45,43 @@ TEST_P(ShortPrecisionTest, ends_at_a_limit_that_names_the_precision_that_would_h
   }
 }
 
+TEST_P(Float64Test, automatic_goes_on_where_float32_cannot) {
+  for (double const relative_eps : {1e-3, 1e-2}) {
+    SCOPED_TRACE(testing::Message() << "eps " << relative_eps << " of the spread");
+    Problem const problem = make_problem({60, 60, 3});
+    double const eps = relative_eps * Magnitudes(problem).spread();
+    SolveOptions options{.eps = eps, .tolerance = 1e-10, .iterations = 50000};
+    Plan const plan = monge::solve(context(), problem.geometry(), problem.a, problem.b, options);
+    Report const& report = plan.report();
+    EXPECT_EQ(report.status, Status::converged) << report.message;
+    EXPECT_EQ(report.precision, Precision::float64);
+    EXPECT_GT(report.refinement_iterations, 0);
+    EXPECT_NE(report.message.find("float64"), std::string::npos) << report.message;
+    expect_report_matches(report, problem, eps, potentials_of(plan));
+    // The history says which sweeps were which, and their number is that of both kinds.
+    int refined = 0;
+    for (std::size_t k = 1; k < report.history.size(); ++k) {
+      if (report.history[k].precision == Precision::float64)
+        refined += report.history[k].iteration - report.history[k - 1].iteration;
+    }
+    EXPECT_EQ(refined, report.refinement_iterations);
+
+    options.precision = Precision::float32;
+    Plan const told = monge::solve(context(), problem.geometry(), problem.a, problem.b, options);
+    EXPECT_EQ(told.status(), Status::precision_limit) << "what was asked for is obeyed";
+    EXPECT_EQ(told.report().precision, Precision::float32);
+  }
+}
+
+TEST_P(Float64Test, automatic_stays_in_float32_where_that_is_enough) {
+  Problem const problem = make_problem({60, 60, 3});
+  double const eps = 0.1 * Magnitudes(problem).spread();
+  Plan const plan = monge::solve(context(), problem.geometry(), problem.a, problem.b, {.eps = eps, .tolerance = 1e-4});
+  EXPECT_EQ(plan.status(), Status::converged) << plan.report().message;
+  EXPECT_EQ(plan.report().precision, Precision::float32);
+  EXPECT_EQ(plan.report().refinement_iterations, 0);
+}
+
 TEST_P(Float64Test, gets_there) {
   Problem const problem = make_problem({60, 60, 3});
   double const eps = 1e-2 * Magnitudes(problem).spread();
