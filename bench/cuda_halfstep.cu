@@ -12,60 +12,13 @@
 #include <string>
 #include <vector>
 
-#include "cuda/device/ptx.cuh"
-#include "cuda/runtime/runtime.hpp"
+#include "cuda_limits.cuh"
 #include "operators/backend.hpp"
 
 namespace {
 
-using monge::cuda::Event;
+using monge::bench::median_ms;
 using monge::cuda::Stream;
-
-__global__ void exponentials(float* out, int rounds) {
-  float x[8];
-  for (int k = 0; k < 8; ++k) x[k] = -1.0f - static_cast<float>(threadIdx.x + k) / 512;
-  for (int r = 0; r < rounds; ++r) {
-#pragma unroll
-    for (int k = 0; k < 8; ++k) x[k] = monge::cuda::fast_exp2(x[k]);
-  }
-  float sum = 0;
-  for (int k = 0; k < 8; ++k) sum += x[k];
-  if (sum == 12345.0f) *out = sum;
-}
-
-__global__ void products(float* out, int rounds) {
-  float c[8][4] = {};
-  // Halves near 1 with varying bits: zeros would run faster than real data.
-  std::uint32_t a[4], b[8][2];
-  for (int k = 0; k < 4; ++k) a[k] = 0x3c003c00u ^ (threadIdx.x * 2654435761u >> 9 & 0x03ff03ffu);
-  for (int k = 0; k < 8; ++k)
-    b[k][0] = b[k][1] = 0xbc003c00u ^ ((threadIdx.x + 32 * k) * 2246822519u >> 7 & 0x03ff03ffu);
-  for (int r = 0; r < rounds; ++r) {
-#pragma unroll
-    for (int k = 0; k < 8; ++k) monge::cuda::mma_16x8x16(c[k], a, b[k][0], b[k][1]);
-  }
-  float sum = 0;
-  for (int k = 0; k < 8; ++k) sum += c[k][0] + c[k][1] + c[k][2] + c[k][3];
-  if (sum == 12345.0f) *out = sum;
-}
-
-/// Median milliseconds of `repeats` calls of enqueue().
-template <class Enqueue>
-double median_ms(cudaStream_t stream, int repeats, Enqueue&& enqueue) {
-  Event start, stop;
-  std::vector<float> times;
-  for (int r = 0; r < repeats + 2; ++r) {
-    MONGE_CUDA_TRY(cudaEventRecord(start.get(), stream));
-    enqueue();
-    MONGE_CUDA_TRY(cudaEventRecord(stop.get(), stream));
-    MONGE_CUDA_TRY(cudaEventSynchronize(stop.get()));
-    float ms = 0;
-    MONGE_CUDA_TRY(cudaEventElapsedTime(&ms, start.get(), stop.get()));
-    if (r >= 2) times.push_back(ms);
-  }
-  std::nth_element(times.begin(), times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2), times.end());
-  return times[times.size() / 2];
-}
 
 double half_step_us(monge::Backend const& backend, cudaStream_t stream, int n, int d, monge::Precision precision) {
   std::mt19937 random(1);
@@ -97,22 +50,16 @@ int main(int argc, char** argv) {
   std::size_t const copy_bytes = std::size_t{2} << 30;
   MONGE_CUDA_TRY(cudaMalloc(&memory, 2 * copy_bytes));
   MONGE_CUDA_TRY(cudaMemset(memory, 1, 2 * copy_bytes));
-  unsigned const blocks = static_cast<unsigned>(info.units) * 8;
-  int const rounds = 4096;
-  double const exp_ms =
-      median_ms(stream.get(), 7, [&] { exponentials<<<blocks, 256, 0, stream.get()>>>(memory, rounds); });
-  double const mma_ms = median_ms(stream.get(), 7, [&] { products<<<blocks, 256, 0, stream.get()>>>(memory, rounds); });
-  double const copy_ms = median_ms(stream.get(), 7, [&] {
-    MONGE_CUDA_TRY(cudaMemcpyAsync(reinterpret_cast<char*>(memory) + copy_bytes, memory, copy_bytes,
-                                   cudaMemcpyDeviceToDevice, stream.get()));
-  });
+  double const exp_rate = monge::bench::exp2_rate(stream.get(), info.units, memory);
+  double const mma_rate = monge::bench::fp16_product_rate(stream.get(), info.units, memory);
+  double const copy_rate = monge::bench::copy_rates(stream.get(), info.units, memory,
+                                                    reinterpret_cast<char*>(memory) + copy_bytes, copy_bytes)
+                               .memcpy;
   MONGE_CUDA_TRY(cudaFree(memory));
-  double const exp_rate = 8.0 * rounds * 256 * blocks / (exp_ms * 1e-3);
-  double const mma_rate = 8.0 * rounds * 4096 * (256 / 32) * blocks / (mma_ms * 1e-3);
   std::printf(
-      "{\n  \"device\": \"%s\",\n  \"ceilings\": {\"exp2_per_s\": %.4g, \"fp16_mma_flop_per_s\": %.4g, "
+      "{\n  %s,\n  \"ceilings\": {\"exp2_per_s\": %.4g, \"fp16_mma_flop_per_s\": %.4g, "
       "\"copy_bytes_per_s\": %.4g},\n  \"half_steps\": [",
-      info.name.c_str(), exp_rate, mma_rate, 2.0 * static_cast<double>(copy_bytes) / (copy_ms * 1e-3));
+      monge::bench::provenance(0).c_str(), exp_rate, mma_rate, copy_rate);
 
   struct Case {
     int n, d;

@@ -1,25 +1,24 @@
 // Batched projection on CUDA: time, bytes moved over time, and that as a fraction of the copy rate measured in the same
 // run. Prints JSON.
 //
-//   projection_cuda [--four]      --four: only 4 x 4 forward and backward, for comparing variants
+//   projection_cuda [--once] [TEXT...]      only the cases whose label starts with one of the texts; --once: one launch
+//                                           each, for profilers
 //
 // Every time is the median over launches of one graph that walks through buffers of together more than 256 MB, so that
 // no input is found in the cache; "launch_us" is the same without a graph. Inputs are standard normal logits.
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <cstdio>
-#include <cstring>
 #include <functional>
 #include <string>
 #include <vector>
 
 #include <monge/monge.hpp>
 
-#include "cuda/runtime/runtime.hpp"
+#include "cuda_limits.cuh"
 
 namespace {
-
-using monge::cuda::Event;
 
 __global__ void fill_normal(float* to, std::int64_t count, float spread, unsigned seed) {
   std::int64_t const stride = static_cast<std::int64_t>(gridDim.x) * blockDim.x;
@@ -32,70 +31,40 @@ __global__ void fill_normal(float* to, std::int64_t count, float spread, unsigne
     to[i] = spread * sqrtf(-2 * logf(u)) * cospif(2 * v);
   }
 }
-__global__ void copy_kernel(float4 const* from, float4* to, std::int64_t count) {
-  std::int64_t const stride = static_cast<std::int64_t>(gridDim.x) * blockDim.x;
-  for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < count; i += stride)
-    __stcs(to + i, __ldcs(from + i));
-}
-__global__ void nothing() {}
-
-double median(std::vector<float> times) {
-  std::nth_element(times.begin(), times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2), times.end());
-  return times[times.size() / 2];
-}
-
-struct Timer {
-  cudaStream_t stream;
-  Event start, stop;
-  double us(int repeats, std::function<void()> const& enqueue) {
-    std::vector<float> times;
-    for (int r = 0; r < repeats + 2; ++r) {
-      MONGE_CUDA_TRY(cudaEventRecord(start.get(), stream));
-      enqueue();
-      MONGE_CUDA_TRY(cudaEventRecord(stop.get(), stream));
-      MONGE_CUDA_TRY(cudaEventSynchronize(stop.get()));
-      float ms = 0;
-      MONGE_CUDA_TRY(cudaEventElapsedTime(&ms, start.get(), stop.get()));
-      if (r >= 2) times.push_back(ms);
-    }
-    return 1000 * median(times);
-  }
-};
-
 struct Sample {
   double launch_us, graph_us;
 };
 
 /// call(i): launch number i of `count`.
-Sample measure(Timer& timer, int count, std::function<void(int)> const& call) {
+Sample measure(cudaStream_t stream, int count, std::function<void(int)> const& call) {
   auto const all = [&] {
     for (int i = 0; i < count; ++i) call(i);
   };
-  all();
-  MONGE_CUDA_TRY(cudaStreamSynchronize(timer.stream));
-  Sample sample;
-  sample.launch_us = timer.us(7, all) / count;
+  double const launches_ms = monge::bench::median_ms(stream, 7, all);
   cudaGraph_t graph = nullptr;
   cudaGraphExec_t executable = nullptr;
-  MONGE_CUDA_TRY(cudaStreamBeginCapture(timer.stream, cudaStreamCaptureModeThreadLocal));
+  MONGE_CUDA_TRY(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
   all();
-  MONGE_CUDA_TRY(cudaStreamEndCapture(timer.stream, &graph));
+  MONGE_CUDA_TRY(cudaStreamEndCapture(stream, &graph));
   MONGE_CUDA_TRY(cudaGraphInstantiate(&executable, graph, 0));
-  sample.graph_us = timer.us(9, [&] { MONGE_CUDA_TRY(cudaGraphLaunch(executable, timer.stream)); }) / count;
+  double const graph_ms =
+      monge::bench::median_ms(stream, 9, [&] { MONGE_CUDA_TRY(cudaGraphLaunch(executable, stream)); });
   cudaGraphExecDestroy(executable);
   cudaGraphDestroy(graph);
-  return sample;
+  return {1000 * launches_ms / count, 1000 * graph_ms / count};
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  bool const four = argc > 1 && std::strcmp(argv[1], "--four") == 0;
+  std::vector<std::string> only(argv + 1, argv + argc);
+  bool const once = !only.empty() && only.front() == "--once";
+  if (once) only.erase(only.begin());
   cudaStream_t stream = nullptr;
   MONGE_CUDA_TRY(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
   monge::Context const context = monge::Context::cuda(0, stream);
   monge::Device const device = context.device();
-  Timer timer{stream};
+  int const multiprocessors = monge::devices().back().units;
 
   std::int64_t const floats = std::int64_t{1} << 28;  // 1 GiB each
   float *logits = nullptr, *gradient = nullptr, *out = nullptr;
@@ -104,26 +73,28 @@ int main(int argc, char** argv) {
   MONGE_CUDA_TRY(cudaMemsetAsync(out, 1, floats * 4, stream));
   auto const set_spread = [&](float spread) { fill_normal<<<1024, 256, 0, stream>>>(logits, floats, spread, 1u); };
   set_spread(1);
-  double const memcpy_us = timer.us(
-      9, [&] { MONGE_CUDA_TRY(cudaMemcpyAsync(out, gradient, floats * 4, cudaMemcpyDeviceToDevice, stream)); });
-  double const kernel_us = timer.us(9, [&] {
-    copy_kernel<<<132 * 16, 256, 0, stream>>>(reinterpret_cast<float4 const*>(gradient), reinterpret_cast<float4*>(out),
-                                              floats / 4);
-  });
-  double const copy_rate = 8.0 * static_cast<double>(floats) / (std::min(memcpy_us, kernel_us) * 1e-6);
-  Sample const null = measure(timer, 64, [&](int) { nothing<<<1, 32, 0, stream>>>(); });
+  monge::bench::CopyRates const copies =
+      monge::bench::copy_rates(stream, multiprocessors, gradient, out, static_cast<std::size_t>(floats) * 4);
+  Sample const null = measure(stream, 64, [&](int) { monge::bench::limits::nothing<<<1, 32, 0, stream>>>(); });
   std::printf(
-      "{\n  \"device\": \"%s\",\n  \"copy_bytes_per_s\": %.4g,\n  \"memcpy_us\": %.1f, \"copy_kernel_us\": %.1f,\n"
+      "{\n  %s,\n  \"memcpy_bytes_per_s\": %.4g, \"copy_kernel_bytes_per_s\": %.4g, \"exp2_per_s\": %.4g,\n"
       "  \"null_launch_us\": %.2f, \"null_graph_us\": %.2f,\n  \"cases\": [",
-      monge::devices().back().name.c_str(), copy_rate, memcpy_us, kernel_us, null.launch_us, null.graph_us);
+      monge::bench::provenance(device.index).c_str(), copies.memcpy, copies.kernel,
+      monge::bench::exp2_rate(stream, multiprocessors, out), null.launch_us, null.graph_us);
   char const* separator = "";
-  auto const report = [&](std::string const& label, std::int64_t batch, double bytes, Sample const& sample) {
+  auto const report = [&](std::string const& label, std::int64_t batch, double bytes, int count,
+                          std::function<void(int)> const& call) {
+    std::string const name = label + " x " + std::to_string(batch);
+    auto const starts = [&](std::string const& text) { return name.rfind(text, 0) == 0; };
+    if (!only.empty() && std::none_of(only.begin(), only.end(), starts)) return;
+    if (once) return call(0);
+    Sample const sample = measure(stream, count, call);
     double const rate = bytes / (std::max(sample.graph_us, 1e-9) * 1e-6);
     std::printf(
         "%s\n    {\"case\": \"%s\", \"batch\": %lld, \"launch_us\": %.2f, \"graph_us\": %.2f, \"gb_per_s\": %.0f, "
         "\"of_copy\": %.3f}",
         separator, label.c_str(), static_cast<long long>(batch), sample.launch_us, sample.graph_us, rate * 1e-9,
-        rate / copy_rate);
+        rate / copies.memcpy);
     std::fflush(stdout);
     separator = ",";
   };
@@ -133,15 +104,15 @@ int main(int argc, char** argv) {
     batch = std::min(batch, floats / cells);
     std::int64_t const matrices = floats / cells;  // In all buffers.
     int const count = static_cast<int>(std::clamp<std::int64_t>(matrices / batch, 1, 64));
-    Sample const sample = measure(timer, count, [&](int i) {
+    double const bytes = (backward ? 12.0 : 8.0) * static_cast<double>(cells * batch);
+    std::string const name = std::string(label) + (backward ? " backward " : " ") + std::to_string(n);
+    report(name, batch, bytes, count, [&](int i) {
       std::int64_t const at = i % (matrices / batch) * batch * cells;
       monge::BatchView const in(logits + at, batch, n, n, -1, -1, device),
           g(gradient + at, batch, n, n, -1, -1, device);
       monge::MutableBatchView const to(out + at, batch, n, n, -1, -1, device);
       backward ? monge::project_backward(context, in, g, to, options) : monge::project(context, in, to, options);
     });
-    report(std::string(label) + (backward ? " backward " : " ") + std::to_string(n), batch,
-           (backward ? 12.0 : 8.0) * static_cast<double>(cells * batch), sample);
   };
   auto preset = [](char const* name, int iterations) {
     monge::ProjectionOptions options = monge::projection_preset(name);
@@ -157,7 +128,7 @@ int main(int argc, char** argv) {
   projection("deepseek", 4, huge, preset("deepseek", 20), true);
   for (char const* name : {"deepseek", "megatron", "blog", "gumbel_sinkhorn"})
     projection(name, 4, huge, preset(name, 20), false);
-  if (!four) {
+  {
     projection("blog", 4, 4096, preset("blog", 20), false);
     projection("blog", 4, 65536, preset("blog", 20), false);
     for (int const n : {8, 16, 32}) {
@@ -182,7 +153,8 @@ int main(int argc, char** argv) {
         int const buffers = static_cast<int>(std::clamp<std::int64_t>(floats / 32 / tokens, 1, 64));
         monge::MhcOptions options;
         float* const parameters = gradient + floats - 64;  // scale, base; their gradients after them
-        Sample const sample = measure(timer, buffers, [&](int i) {
+        double const bytes = (backward ? 288.0 : 192.0) * static_cast<double>(tokens);
+        report(backward ? "mhc mapping backward" : "mhc mapping", tokens, bytes, buffers, [&](int i) {
           float* const mixes = logits + i * tokens * 24;
           float* const g = gradient + i * tokens * 24;
           float* const to = out + i * tokens * 24;
@@ -198,13 +170,12 @@ int main(int argc, char** argv) {
                                {to + 8 * tokens, tokens, 4, 4, -1, -1, device}, options);
           }
         });
-        report(backward ? "mhc mapping backward" : "mhc mapping", tokens,
-               (backward ? 288.0 : 192.0) * static_cast<double>(tokens), sample);
       }
     }
   }
   set_spread(3);
   projection("mhc_paper spread 3", 4, huge, preset("mhc_paper", 20), false);
+  projection("mhc_paper spread 3", 4, huge, preset("mhc_paper", 20), true);
   set_spread(10);
   projection("mhc_paper spread 10", 4, huge, preset("mhc_paper", 20), false);
   std::printf("\n  ]\n}\n");

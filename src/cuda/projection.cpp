@@ -50,7 +50,9 @@ Reachable reachable(std::shared_ptr<Runtime const> const& runtime, BatchView con
 }
 
 BatchArguments arguments_of(BatchView const& view, Reachable const& memory) {
-  return {memory.data(), view.batch_stride(), view.row_stride(), static_cast<ElementFormat>(view.type())};
+  bool const contiguous = view.row_stride() == view.columns() &&
+                          view.batch_stride() == view.rows() * static_cast<std::int64_t>(view.columns());
+  return {memory.data(), view.batch_stride(), view.row_stride(), static_cast<ElementFormat>(view.type()), contiguous};
 }
 
 bool in_pieces(BatchArguments const& view) {
@@ -59,7 +61,20 @@ bool in_pieces(BatchArguments const& view) {
          view.batch_stride % 4 == 0;
 }
 
-ProjectionArguments arguments_of(ProjectionProblem const& problem) {
+/// What device/projection_ratio.cuh knows: K of exponentials, no marginals, and at most an eps that is added to sums or
+/// a clamp that can act in the first steps alone, which it looks for.
+bool reducible(ProjectionProblem const& problem) {
+  bool const shifted = problem.start == ProjectionStart::exp_shifted;
+  if (!problem.unit_marginals || problem.tolerance > 0 || problem.log_domain) return false;
+  if (problem.start == ProjectionStart::softmax)
+    return problem.epsilon > 0 && problem.epsilon_mode != EpsilonMode::clamp;
+  if (problem.start == ProjectionStart::positive || problem.matrix_epsilon > 0) return false;
+  if (problem.epsilon_mode == EpsilonMode::clamp)
+    return shifted && !problem.columns_first && 2 * problem.rows * problem.epsilon <= 1;
+  return !(shifted && problem.columns_first);
+}
+
+ProjectionArguments arguments_of(ProjectionProblem const& problem, bool backward) {
   ProjectionArguments arguments;
   arguments.batch = problem.batch;
   arguments.rows = problem.rows;
@@ -83,6 +98,7 @@ ProjectionArguments arguments_of(ProjectionProblem const& problem) {
   arguments.trail = problem.trail;
   arguments.log_domain = problem.log_domain;
   arguments.implicit = problem.implicit;
+  arguments.reducible = reducible(problem) && !(backward && problem.implicit);
   return arguments;
 }
 
@@ -157,7 +173,7 @@ void Projection::forward(ProjectionProblem const& problem, BatchView const& logi
   TileFunctions const* const tile = tile_of(problem);
   if (tile == nullptr) require_block(problem, false);
   Reachable const in = reachable(runtime_, logits), result = reachable(runtime_, out);
-  ProjectionArguments arguments = arguments_of(problem);
+  ProjectionArguments arguments = arguments_of(problem, false);
   arguments.logits = arguments_of(logits, in);
   arguments.result = arguments_of(BatchView(out), result);
   ProjectionMarginals const marginals = marginals_of(problem);
@@ -180,7 +196,7 @@ void Projection::backward(ProjectionProblem const& problem, BatchView const& log
     throw Error(ErrorCode::unsupported, "gradient: is implicit; matrices larger than 64 x 64 have unrolled on CUDA");
   Reachable const in = reachable(runtime_, logits), gradient = reachable(runtime_, d_out);
   Reachable const result = reachable(runtime_, d_logits);
-  ProjectionArguments arguments = arguments_of(problem);
+  ProjectionArguments arguments = arguments_of(problem, true);
   arguments.logits = arguments_of(logits, in);
   arguments.gradient = arguments_of(d_out, gradient);
   arguments.result = arguments_of(BatchView(d_logits), result);
@@ -198,7 +214,7 @@ void Projection::backward(ProjectionProblem const& problem, BatchView const& log
     bool const aligned = fills(problem, *tile) && in_pieces(arguments.logits) && in_pieces(arguments.result) &&
                          in_pieces(arguments.gradient);
     ProjectionMode const mode = mode_of(problem, true);
-    std::int64_t const floats = tile->history(problem.pairs, mode, aligned, multiprocessors);
+    std::int64_t const floats = tile->history(arguments, mode, aligned, multiprocessors);
     if (floats > 0) arguments.history = workspace(kCounter + floats) + kCounter;
     tile->backward(arguments, marginals, mode, aligned, multiprocessors, runtime_->stream());
   } else {
@@ -241,9 +257,10 @@ class MhcMemory {
   std::vector<Entry> memory_;
 };
 
-MhcArguments mhc_arguments(ProjectionProblem const& problem, MhcArrays const& arrays, MhcMemory& memory) {
+MhcArguments mhc_arguments(ProjectionProblem const& problem, MhcArrays const& arrays, MhcMemory& memory,
+                           bool backward) {
   MhcArguments arguments{};
-  arguments.projection = arguments_of(problem);
+  arguments.projection = arguments_of(problem, backward);
   std::int64_t const mixes = arrays.tokens > 0 ? (arrays.tokens - 1) * arrays.mixes_stride + 24 : 0;
   arguments.mixes = memory.reach(arrays.mixes, mixes);
   arguments.mixes_stride = arrays.mixes_stride;
@@ -264,7 +281,7 @@ bool all_in_pieces(std::initializer_list<float const*> pointers) {
 void Projection::mhc_forward(ProjectionProblem const& problem, MhcArrays const& arrays, MhcOutputs const& out) const {
   DeviceGuard const guard(runtime_->index());
   MhcMemory memory(runtime_);
-  MhcArguments arguments = mhc_arguments(problem, arrays, memory);
+  MhcArguments arguments = mhc_arguments(problem, arrays, memory, false);
   arguments.pre = memory.reach(out.pre, 4 * arrays.tokens, true);
   arguments.post = memory.reach(out.post, 4 * arrays.tokens, true);
   arguments.res = memory.reach(out.res, 16 * arrays.tokens, true);
@@ -286,7 +303,7 @@ void Projection::mhc_backward(ProjectionProblem const& problem, MhcArrays const&
     memory.back();
     return;
   }
-  MhcArguments arguments = mhc_arguments(problem, arrays, memory);
+  MhcArguments arguments = mhc_arguments(problem, arrays, memory, true);
   arguments.d_pre = memory.reach(gradients.d_pre, 4 * arrays.tokens);
   arguments.d_post = memory.reach(gradients.d_post, 4 * arrays.tokens);
   arguments.d_res = memory.reach(gradients.d_res, 16 * arrays.tokens);
@@ -298,7 +315,7 @@ void Projection::mhc_backward(ProjectionProblem const& problem, MhcArrays const&
       arrays.mixes_stride % 4 == 0 && gradients.d_mixes_stride % 4 == 0 &&
       all_in_pieces({arguments.mixes, arguments.d_pre, arguments.d_post, arguments.d_res, arguments.d_mixes});
   int const multiprocessors = runtime_->multiprocessors();
-  MhcShape const shape = mhc_shape(arrays.tokens, problem.pairs, multiprocessors);
+  MhcShape const shape = mhc_shape(arguments.projection, multiprocessors);
   constexpr std::int64_t kCounter = 16;
   std::int64_t const partial = static_cast<std::int64_t>(shape.blocks) * 32;
   float* const space = workspace(kCounter + partial + shape.history_floats);

@@ -3,6 +3,7 @@
 // this order.
 #pragma once
 #include "cuda/kernels/projection_tile.cuh"
+#include "cuda/kernels/projection_tile_backward.cuh"
 
 namespace monge::cuda {
 
@@ -51,13 +52,11 @@ __global__ void __launch_bounds__(64) mhc_forward_kernel(__grid_constant__ MhcAr
   std::int64_t const read = token < tokens ? token : tokens - 1;
   float const* const mix = arguments.mixes + read * arguments.mixes_stride;
   bool const vector = arguments.vector;
-  Tile<MhcLayout, kMode, false> tile(arguments.projection, pointer_to(marginals));
-  read_logits(tile.k, arguments, mix, vector);
-  float gates[8];
+  float x[4][4], gates[8];
   read_four(gates, mix, vector);
   read_four(gates + 4, mix + 4, vector);
-  tile.start();
-  tile.iterate_any([](int) {}, [](int) {});
+  project_tile<MhcLayout, kMode, false>(
+      x, [&](auto& to) { read_logits(to, arguments, mix, vector); }, arguments.projection, pointer_to(marginals));
 #pragma unroll
   for (int k = 0; k < 8; ++k) {
     float const s = sigmoid(fmaf(arguments.scale[k / 4], gates[k], arguments.base[k]));
@@ -67,12 +66,7 @@ __global__ void __launch_bounds__(64) mhc_forward_kernel(__grid_constant__ MhcAr
   write_four(arguments.pre + 4 * token, gates, vector);
   write_four(arguments.post + 4 * token, gates + 4, vector);
 #pragma unroll
-  for (int r = 0; r < 4; ++r) {
-    float row[4];
-#pragma unroll
-    for (int c = 0; c < 4; ++c) row[c] = tile.entry(r, c);
-    write_four(arguments.res + 16 * token + 4 * r, row, vector);
-  }
+  for (int r = 0; r < 4; ++r) write_four(arguments.res + 16 * token + 4 * r, x[r], vector);
 }
 
 /// sums[0..3) of scale, the others of base.
@@ -107,7 +101,8 @@ __global__ void __launch_bounds__(256, 1) mhc_backward_kernel(__grid_constant__ 
   int const warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
   int const warps = static_cast<int>(blockDim.x) / 32;
   TileHistory<MhcLayout, kShared> history;
-  history.place(arguments.projection.history, 0);
+  history.place(arguments.projection.history, warp * arguments.projection.warp_chunks,
+                static_cast<std::int64_t>(blockIdx.x) * warps + warp, arguments.projection.slots);
   float sums[kMhcSums];
 #pragma unroll
   for (int k = 0; k < kMhcSums; ++k) sums[k] = 0;
@@ -117,19 +112,11 @@ __global__ void __launch_bounds__(256, 1) mhc_backward_kernel(__grid_constant__ 
     bool const inside = base + lane < tokens;
     std::int64_t const token = inside ? base + lane : tokens - 1;
     float const* const mix = arguments.mixes + token * arguments.mixes_stride;
-    Tile<MhcLayout, kMode, false> tile(arguments.projection, pointer_to(marginals));
-    TileAdjoint<MhcLayout, kMode, false> adjoint(tile);
-    read_logits(tile.k, arguments, mix, vector);
-    float gradient[4][4];
+    float x[4][4], gradient[4][4];
+    read_logits(x, arguments, mix, vector);
 #pragma unroll
     for (int r = 0; r < 4; ++r) read_four(gradient[r], arguments.d_res + 16 * token + 4 * r, vector);
-    differentiate(tile, adjoint, history, [&](float(&d)[4][4]) {
-#pragma unroll
-      for (int r = 0; r < 4; ++r) {
-#pragma unroll
-        for (int c = 0; c < 4; ++c) d[r][c] = gradient[r][c];
-      }
-    });
+    differentiate<MhcLayout, kMode, false>(x, gradient, arguments.projection, pointer_to(marginals), history);
     float const scale = arguments.scale[2];
 #pragma unroll
     for (int r = 0; r < 4; ++r) {
@@ -137,7 +124,7 @@ __global__ void __launch_bounds__(256, 1) mhc_backward_kernel(__grid_constant__ 
       read_four(logits, mix + 8 + 4 * r, vector);
 #pragma unroll
       for (int c = 0; c < 4; ++c) {
-        float const d = inside ? adjoint.d[r][c] : 0.0f;
+        float const d = inside ? x[r][c] : 0.0f;
         sums[11 + 4 * r + c] += d;
         sums[2] = fmaf(d, logits[c], sums[2]);
         out[c] = scale * d;

@@ -12,6 +12,7 @@ struct BatchArguments {
   void* data = nullptr;
   std::int64_t batch_stride = 0, row_stride = 0;
   ElementFormat format = ElementFormat::float32;
+  bool contiguous = false;
 };
 
 /// Of core/projection_options.hpp, where the fields are explained.
@@ -20,6 +21,8 @@ struct ProjectionArguments {
   std::int64_t batch = 0;
   float* d_dustbin_score = nullptr;
   float* history = nullptr;  ///< Null: in shared memory.
+  int slots = 0;             ///< Of a history.
+  int warp_chunks = 0;       ///< 16-byte chunks of shared memory of a warp, for staging or history.
   int rows = 0, columns = 0, logit_rows = 0, logit_columns = 0;
   int pairs = 0;
   float epsilon = 0, matrix_epsilon = 0, inverse_temperature = 1, tolerance = 0, dustbin_score = 0;
@@ -28,6 +31,7 @@ struct ProjectionArguments {
   bool clamp = false, scaling = false;
   bool columns_first = false, lead = false, trail = false;
   bool log_domain = false, implicit = false;
+  bool reducible = false;  ///< device/projection_ratio.cuh can do it, where a matrix is narrow.
 };
 
 inline constexpr int kLargestMarginal = 257;
@@ -70,7 +74,7 @@ struct MhcShape {
   int blocks, threads;
   std::int64_t history_floats;  ///< 0: in shared memory.
 };
-MhcShape mhc_shape(std::int64_t tokens, int pairs, int multiprocessors);
+MhcShape mhc_shape(ProjectionArguments const& arguments, int multiprocessors);
 void mhc_forward(MhcArguments const& arguments, ProjectionMarginals const& marginals, ProjectionMode mode,
                  cudaStream_t stream);
 void mhc_backward(MhcArguments const& arguments, ProjectionMarginals const& marginals, ProjectionMode mode,

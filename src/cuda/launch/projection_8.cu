@@ -1,5 +1,3 @@
-#include <algorithm>
-
 #include "cuda/launch/projection_sizes.hpp"
 #include "cuda/launch/projection_tile.cuh"
 

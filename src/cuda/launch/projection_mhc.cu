@@ -6,11 +6,14 @@
 namespace monge::cuda {
 namespace {
 
-int backward_threads(int pairs) {
-  for (int threads : {256, 128, 64, 32}) {
-    if (static_cast<std::int64_t>(threads) * 32 * pairs + 2 * kSharedOfBlock <= shared_of_processor()) return threads;
-  }
-  return 0;  // History in global memory.
+using History = TileHistory<MhcLayout, true>;
+
+int slots_of(ProjectionArguments const& arguments) {
+  return arguments.pairs + (arguments.lead ? 1 : 0);
+}
+
+std::int64_t history_bytes(int threads, int slots) {
+  return threads / 32 * 16 * History::chunks(slots);
 }
 
 template <ProjectionMode kMode>
@@ -21,40 +24,45 @@ void forward(MhcArguments const& arguments, ProjectionMarginals const& marginals
 }
 
 template <ProjectionMode kMode>
-void backward(MhcArguments const& arguments, ProjectionMarginals const& marginals, int multiprocessors,
-              cudaStream_t stream) {
-  MhcShape const shape = mhc_shape(arguments.projection.batch, arguments.projection.pairs, multiprocessors);
-  int const bytes = shape.history_floats > 0 ? 0 : shape.threads * 32 * arguments.projection.pairs;
+void backward(MhcArguments arguments, ProjectionMarginals const& marginals, int multiprocessors, cudaStream_t stream) {
+  ProjectionArguments& projection = arguments.projection;
+  MhcShape const shape = mhc_shape(projection, multiprocessors);
+  bool const shared = shape.history_floats == 0;
+  projection.slots = slots_of(projection);
+  projection.warp_chunks = shared ? static_cast<int>(History::chunks(projection.slots)) : 0;
+  int const bytes = shape.threads / 32 * projection.warp_chunks * 16;
   auto const launch = [&](auto kernel) {
     allow_shared(kernel, bytes);
     kernel<<<static_cast<unsigned>(shape.blocks), shape.threads, bytes, stream>>>(arguments,
                                                                                   MarginalsOf<kMode>(marginals));
     MONGE_CUDA_TRY(cudaGetLastError());
   };
-  if (shape.history_floats > 0) {
-    launch(mhc_backward_kernel<kMode, false>);
-  } else {
+  if (shared) {
     launch(mhc_backward_kernel<kMode, true>);
+  } else {
+    launch(mhc_backward_kernel<kMode, false>);
   }
 }
 
 }  // namespace
 
-MhcShape mhc_shape(std::int64_t tokens, int pairs, int multiprocessors) {
-  int const fitting = backward_threads(pairs);
-  MhcShape shape;
-  shape.threads = fitting > 0 ? fitting : 64;
+MhcShape mhc_shape(ProjectionArguments const& arguments, int multiprocessors) {
+  int const slots = slots_of(arguments);
+  MhcShape shape{};
+  shape.threads = 256;
+  auto const fits = [&] { return history_bytes(shape.threads, slots) + 2 * kSharedOfBlock <= shared_of_processor(); };
+  while (shape.threads > 32 && !fits()) shape.threads /= 2;
+  bool const shared = fits();
+  if (!shared) shape.threads = 64;
   // Few tokens: more blocks of fewer threads.
-  while (shape.threads > 128 && tokens <= static_cast<std::int64_t>(shape.threads) / 2 * multiprocessors)
+  while (shape.threads > 128 && arguments.batch <= static_cast<std::int64_t>(shape.threads) / 2 * multiprocessors)
     shape.threads /= 2;
-  std::int64_t const wanted = (tokens + shape.threads - 1) / shape.threads;
-  int const resident =
-      fitting > 0 ? std::max(1, std::min(256 / shape.threads,
-                                         shared_of_processor() / (shape.threads * 32 * pairs + 2 * kSharedOfBlock)))
-                  : 4;
-  shape.blocks =
-      static_cast<int>(std::min<std::int64_t>(wanted, static_cast<std::int64_t>(multiprocessors) * resident));
-  shape.history_floats = fitting > 0 ? 0 : static_cast<std::int64_t>(shape.blocks) * shape.threads * 8 * pairs;
+  std::int64_t const wanted = (arguments.batch + shape.threads - 1) / shape.threads;
+  std::int64_t const together =
+      shared ? shared_of_processor() / (history_bytes(shape.threads, slots) + 2 * kSharedOfBlock) : 4;
+  std::int64_t const resident = std::clamp<std::int64_t>(together, 1, std::max(1, 256 / shape.threads));
+  shape.blocks = static_cast<int>(std::min(wanted, multiprocessors * resident));
+  shape.history_floats = shared ? 0 : shape.blocks * history_bytes(shape.threads, slots) / 4;
   return shape;
 }
 

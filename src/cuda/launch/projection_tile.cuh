@@ -1,6 +1,9 @@
 // Launches of one tile layout; each size is a translation unit of its own, to compile in parallel.
 #pragma once
+#include <algorithm>
+
 #include "cuda/kernels/projection_tile.cuh"
+#include "cuda/kernels/projection_tile_backward.cuh"
 #include "cuda/runtime/check.hpp"
 
 namespace monge::cuda {
@@ -35,19 +38,6 @@ void launch_forward(ProjectionArguments const& arguments, ProjectionMarginals co
   std::int64_t const warps = (arguments.batch + L::kPerWarp - 1) / L::kPerWarp;
   int const threads = threads_for(warps);
   int const bytes = kAligned ? threads / 32 * kTileBytes<L> : 0;
-  if constexpr (L::N == 4 && kMode == ProjectionMode::plain && kAligned) {
-    auto const contiguous = [](BatchArguments const& view) {
-      return view.format == ElementFormat::float32 && view.batch_stride == 16 && view.row_stride == 4;
-    };
-    bool const exact_exp = !arguments.start_positive && !arguments.start_softmax &&
-                           !(arguments.start_shifted && arguments.columns_first) && arguments.matrix_epsilon == 0;
-    if (exact_exp && contiguous(arguments.logits) && contiguous(arguments.result)) {
-      std::int64_t const whole = (warps + threads / 32 - 1) / (threads / 32);
-      project_contiguous_four_kernel<L><<<static_cast<unsigned>(whole), threads, bytes, stream>>>(arguments);
-      MONGE_CUDA_TRY(cudaGetLastError());
-      return;
-    }
-  }
   auto const kernel = project_tile_kernel<L, kMode, kAligned>;
   allow_shared(kernel, bytes);
   std::int64_t const blocks = (warps + threads / 32 - 1) / (threads / 32);
@@ -55,42 +45,52 @@ void launch_forward(ProjectionArguments const& arguments, ProjectionMarginals co
   MONGE_CUDA_TRY(cudaGetLastError());
 }
 
+/// Of a persistent grid.
 struct BackwardShape {
-  int threads, bytes;
+  int warps, blocks;  // Warps a block.
+  int slots, warp_chunks;
   bool global_history;
+  int bytes() const { return warps * warp_chunks * 16; }
 };
 template <class L>
-BackwardShape backward_shape(int pairs, bool aligned) {
-  BackwardShape best{32, aligned ? kTileBytes<L> : 0, true};
-  int most = 0;
-  for (int threads : {128, 64, 32}) {
-    std::int64_t const bytes =
-        static_cast<std::int64_t>(threads) * 4 * (L::R + L::C) * pairs + (aligned ? threads / 32 * kTileBytes<L> : 0);
-    if (bytes + kSharedOfBlock > shared_of_processor()) continue;
-    int const resident = static_cast<int>(shared_of_processor() / (bytes + kSharedOfBlock)) * threads;
-    if (resident <= most) continue;
-    most = resident;
-    best = {threads, static_cast<int>(bytes), false};
+BackwardShape backward_shape(ProjectionArguments const& arguments, bool aligned, int multiprocessors) {
+  using History = TileHistory<L, true>;
+  constexpr int kMost = kBackwardThreads<L> / 32;  // That a multiprocessor has registers for.
+  BackwardShape shape{};
+  shape.slots = arguments.pairs + (arguments.lead ? 1 : 0);
+  int const staging = aligned ? kTileBytes<L> / 16 : 0;
+  std::int64_t const chunks = std::max<std::int64_t>(History::chunks(shape.slots), staging);
+  shape.global_history = chunks * 16 > shared_of_processor();
+  shape.warp_chunks = shape.global_history ? staging : static_cast<int>(chunks);
+  int most = 0, resident = 1;
+  for (int warps = kMost; warps >= 1; --warps) {
+    std::int64_t const bytes = std::int64_t{16} * warps * shape.warp_chunks;
+    if (bytes > shared_of_processor()) continue;
+    int const blocks =
+        std::min(kMost / warps, static_cast<int>((shared_of_processor() + kSharedOfBlock) / (bytes + kSharedOfBlock)));
+    if (blocks * warps <= most) continue;
+    most = blocks * warps;
+    resident = blocks;
+    shape.warps = warps;
   }
-  return best;
+  std::int64_t const wanted = (arguments.batch + L::kPerWarp - 1) / L::kPerWarp;
+  if (wanted < static_cast<std::int64_t>(shape.warps) * multiprocessors)  // Few matrices: smaller blocks, one each.
+    shape.warps = static_cast<int>((wanted + multiprocessors - 1) / multiprocessors);
+  shape.blocks = static_cast<int>(std::min<std::int64_t>((wanted + shape.warps - 1) / shape.warps,
+                                                         static_cast<std::int64_t>(resident) * multiprocessors));
+  return shape;
 }
-inline constexpr int kGlobalHistoryBlocks = 16;  // A multiprocessor, of 32 threads.
 
 template <class L, ProjectionMode kMode, bool kAligned>
-void launch_backward(ProjectionArguments const& arguments, ProjectionMarginals const& marginals, int multiprocessors,
+void launch_backward(ProjectionArguments arguments, ProjectionMarginals const& marginals, int multiprocessors,
                      cudaStream_t stream) {
-  BackwardShape const shape = backward_shape<L>(arguments.pairs, kAligned);
-  std::int64_t const per_block = shape.threads / 32 * L::kPerWarp;
-  std::int64_t blocks = (arguments.batch + per_block - 1) / per_block;
-  int const resident =
-      shape.global_history
-          ? kGlobalHistoryBlocks
-          : std::max(1, std::min(2048 / shape.threads, shared_of_processor() / (shape.bytes + kSharedOfBlock)));
-  blocks = std::min<std::int64_t>(blocks, static_cast<std::int64_t>(resident) * multiprocessors);
+  BackwardShape const shape = backward_shape<L>(arguments, kAligned, multiprocessors);
+  arguments.slots = shape.slots;
+  arguments.warp_chunks = shape.warp_chunks;
   auto const launch = [&](auto kernel) {
-    allow_shared(kernel, shape.bytes);
-    kernel<<<static_cast<unsigned>(blocks), shape.threads, shape.bytes, stream>>>(arguments,
-                                                                                  MarginalsOf<kMode>(marginals));
+    allow_shared(kernel, shape.bytes());
+    kernel<<<static_cast<unsigned>(shape.blocks), 32 * shape.warps, shape.bytes(), stream>>>(
+        arguments, MarginalsOf<kMode>(marginals));
     MONGE_CUDA_TRY(cudaGetLastError());
   };
   if (shape.global_history) {
@@ -101,9 +101,10 @@ void launch_backward(ProjectionArguments const& arguments, ProjectionMarginals c
 }
 
 template <class L>
-std::int64_t history_floats(int pairs, bool aligned, int multiprocessors) {
-  if (!backward_shape<L>(pairs, aligned).global_history) return 0;
-  return static_cast<std::int64_t>(kGlobalHistoryBlocks) * multiprocessors * 32 * pairs * (L::R + L::C);
+std::int64_t history_floats(ProjectionArguments const& arguments, bool aligned, int multiprocessors) {
+  BackwardShape const shape = backward_shape<L>(arguments, aligned, multiprocessors);
+  if (!shape.global_history) return 0;
+  return TileHistory<L, false>::chunks(shape.slots) * 4 * shape.warps * shape.blocks;
 }
 
 /// kAll: the general arithmetic also for aligned matrices, where it is worth its code.
@@ -155,8 +156,9 @@ constexpr bool takes_aligned(ProjectionMode mode, bool aligned) {
                                      ProjectionMode mode, bool aligned, int multiprocessors, cudaStream_t stream) { \
     backward_of<Backward, All>(arguments, marginals, mode, aligned, multiprocessors, stream);                       \
   }                                                                                                                 \
-  std::int64_t backward_history_##Size(int pairs, ProjectionMode mode, bool aligned, int multiprocessors) {         \
-    return history_floats<Backward>(pairs, takes_aligned<All>(mode, aligned), multiprocessors);                     \
+  std::int64_t backward_history_##Size(ProjectionArguments const& arguments, ProjectionMode mode, bool aligned,     \
+                                       int multiprocessors) {                                                       \
+    return history_floats<Backward>(arguments, takes_aligned<All>(mode, aligned), multiprocessors);                 \
   }
 
 }  // namespace monge::cuda

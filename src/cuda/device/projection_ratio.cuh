@@ -1,0 +1,358 @@
+// A matrix in the registers of one lane, in the form with fewest operations: K_ij = r_i k_ij c_j where k has first row
+// and column 1. With u r and v c in the place of u and v the half-steps are
+//   q_i = sum_j k_ij v_j,  u_i = 1 / q_i,
+// in (N - 1) N additions or multiply-adds instead of N^2, and the iterates are the same matrices; what starts as 1
+// starts as r or c. No maximum is needed: the differences of the logits are the shift. For narrow matrices only:
+// start() returns false where ratios of entries are so large, or not numbers, that sums and their products could leave
+// float32; kLargest bounds |log2|.
+#pragma once
+#include "cuda/device/projection_tile.cuh"
+
+namespace monge::cuda {
+
+/// What is added to the sums: nothing, eps times the sum of the step before, or constants.
+enum class Guard { none, denominator, scaling };
+
+/// How scalings come from sums. The special function unit makes a reciprocal in the time of 8 instructions.
+enum class Reciprocals {
+  proportions,  ///< q_0 / q_i, the first of them 1, where only proportions matter: 7 instructions of which 2 are slow.
+  paired,       ///< Pairs share one.
+  single
+};
+
+template <int N, Guard kGuard, Reciprocals kReciprocals>
+struct CrossRatio {
+  static constexpr bool kProportions = kReciprocals == Reciprocals::proportions;
+  static_assert(!kProportions || (N == 4 && kGuard == Guard::none));
+  /// With |log2| of ratios up to L, Sinkhorn's iterates are within 2^(2L) of the limit they have: sums are below
+  /// 2^(4L + N / 2). Proportions start anew in each step: products of two sums are below 2^(4L + 4).
+  static constexpr float kLargest = kReciprocals == Reciprocals::paired ? 15 : 30;
+  static constexpr int kPairs = kReciprocals == Reciprocals::paired ? 2 : 0;
+
+  float k[N - 1][N - 1];
+  float u[N], v[N];
+  float w[N], z[N];  // Guarded: what eps multiplies, or the constants.
+
+  template <bool kRows>
+  __device__ __forceinline__ float at(int own, int other) const {
+    return kRows ? k[own][other] : k[other][own];
+  }
+  template <bool kRows>
+  __device__ __forceinline__ void sums(float (&q)[N], float const (&x)[N], float const (&weight)[N],
+                                       float epsilon) const {
+#pragma unroll
+    for (int i = 0; i < N; ++i) {
+      q[i] = x[0];
+      if constexpr (kGuard == Guard::denominator) q[i] = fmaf(epsilon, weight[i], x[0]);
+      if constexpr (kGuard == Guard::scaling) q[i] = x[0] + weight[i];
+    }
+    float rest = x[N - 2] + x[N - 1];
+#pragma unroll
+    for (int j = 2; j < N - 2; j += 2) rest += x[j] + x[j + 1];
+    q[0] = (q[0] + x[1]) + rest;
+#pragma unroll
+    for (int j = 0; j < N - 1; ++j) {
+#pragma unroll
+      for (int i = 0; i < N - 1; ++i) q[i + 1] = fmaf(at<kRows>(i, j), x[j + 1], q[i + 1]);
+    }
+  }
+  static __device__ __forceinline__ void invert(float (&x)[N], float const (&q)[N]) {
+#pragma unroll
+    for (int p = 0; p < kPairs; ++p) {
+      float const r = fast_reciprocal(q[2 * p] * q[2 * p + 1]);
+      x[2 * p] = r * q[2 * p + 1];
+      x[2 * p + 1] = r * q[2 * p];
+    }
+#pragma unroll
+    for (int i = 2 * kPairs; i < N; ++i) x[i] = fast_reciprocal(q[i]);
+  }
+  /// kLast: what the result is made of must be the scalings themselves, on one side.
+  template <bool kRows, bool kLast = false>
+  __device__ __forceinline__ void step(float epsilon) {
+    float(&own)[N] = kRows ? u : v;
+    float(&weight)[N] = kRows ? w : z;
+    float q[N];
+    sums<kRows>(q, kRows ? v : u, weight, epsilon);
+    if constexpr (kGuard == Guard::denominator) {
+#pragma unroll
+      for (int i = 0; i < N; ++i) weight[i] = q[i];
+    }
+    if constexpr (kProportions && !kLast) {
+      float const t = q[0] * fast_reciprocal(q[1] * q[2]);
+      own[0] = 1;
+      own[1] = t * q[2];
+      own[2] = t * q[1];
+      own[3] = q[0] * fast_reciprocal(q[3]);
+    } else {
+      invert(own, q);
+    }
+  }
+
+  /// `lead`: the columns go first.
+  __device__ __forceinline__ bool start(float const (&x)[N][N], ProjectionArguments const& arguments, bool lead) {
+    if constexpr (kGuard != Guard::none) {
+      if (arguments.start_softmax) return start_softmax(x, arguments);
+    }
+    float const scale = arguments.inverse_temperature * kLog2E;
+    float row[N], column[N], largest = 0;
+    row[0] = column[0] = 0;
+#pragma unroll
+    for (int i = 1; i < N; ++i) {
+      column[i] = (x[0][i] - x[0][0]) * scale;
+      row[i] = x[i][0] - x[0][0];
+      largest = fmaxf(largest, fmaxf(fabsf(column[i]), fabsf(row[i] * scale)));
+    }
+#pragma unroll
+    for (int i = 0; i < N - 1; ++i) {
+#pragma unroll
+      for (int j = 0; j < N - 1; ++j) {
+        k[i][j] = fmaf(x[i + 1][j + 1] - x[i + 1][0], scale, -column[j + 1]);
+        largest = fmaxf(largest, fabsf(k[i][j]));
+      }
+    }
+    float shift[N];  // K_i0 = 2^(row_i + shift_i), which matters only beside an epsilon.
+    if constexpr (kGuard != Guard::none) {
+#pragma unroll
+      for (int i = 0; i < N; ++i) {
+        float most = 0;
+        if (arguments.start_shifted) {
+          most = x[i][0];
+#pragma unroll
+          for (int j = 1; j < N; ++j) most = fmaxf(most, x[i][j]);
+        }
+        shift[i] = (x[0][0] - most) * scale;
+        largest = fmaxf(largest, fabsf(fmaf(row[i], scale, shift[i])));
+      }
+    }
+    // A NaN passes fmaxf; where x_00 is finite it comes from the logits and reaches the result through k.
+    if (!(largest <= kLargest && fabsf(x[0][0]) <= 3e38f)) return false;
+#pragma unroll
+    for (int i = 0; i < N - 1; ++i) {
+#pragma unroll
+      for (int j = 0; j < N - 1; ++j) k[i][j] = fast_exp2(k[i][j]);
+    }
+#pragma unroll
+    for (int i = 0; i < N; ++i) {
+      float exponent = row[i] * scale;
+      if constexpr (kGuard != Guard::none) exponent += shift[i];
+      if (lead) {
+        u[i] = fast_exp2(exponent);
+      } else {
+        v[i] = fast_exp2(column[i]);
+      }
+      if constexpr (kGuard != Guard::none) {
+        float const factor = kGuard == Guard::scaling ? arguments.epsilon : 1.0f;
+        w[i] = factor * fast_exp2(-exponent);
+        z[i] = factor * fast_exp2(-column[i]);
+      }
+    }
+    if constexpr (kGuard == Guard::none) {  // Known to the compiler where both branches are.
+      u[0] = v[0] = 1;
+    }
+    return true;
+  }
+  /// K = softmax + eps is there itself.
+  __device__ __forceinline__ bool start_softmax(float const (&x)[N][N], ProjectionArguments const& arguments) {
+    float const scale = arguments.inverse_temperature * kLog2E;
+    float by_column[N], least = INFINITY, most = 0;
+#pragma unroll
+    for (int i = 0; i < N; ++i) {
+      float shift = x[i][0], sum = kLeastSum, entry[N];
+#pragma unroll
+      for (int j = 1; j < N; ++j) shift = fmaxf(shift, x[i][j]);
+      shift = fmaxf(shift * scale, kLeastShift);
+#pragma unroll
+      for (int j = 0; j < N; ++j) {
+        entry[j] = fast_exp2(fmaf(x[i][j], scale, -shift));
+        sum += entry[j];
+      }
+      float const factor = fast_reciprocal(sum);
+#pragma unroll
+      for (int j = 0; j < N; ++j) entry[j] = fmaf(entry[j], factor, arguments.matrix_epsilon);
+      float const by_row = fast_reciprocal(entry[0]);
+      u[i] = entry[0];
+      w[i] = by_row;
+      least = fminf(least, entry[0]);
+#pragma unroll
+      for (int j = 1; j < N; ++j) {
+        float const ratio = entry[j] * by_row;
+        if (i == 0) {
+          z[j] = by_column[j] = fast_reciprocal(ratio);
+        } else {
+          k[i - 1][j - 1] = ratio * by_column[j];
+        }
+        float const checked = i == 0 ? ratio : k[i > 0 ? i - 1 : 0][j - 1];
+        least = fminf(least, checked);
+        most = fmaxf(most, checked);
+      }
+    }
+    z[0] = 1;
+    if constexpr (kGuard == Guard::scaling) {
+#pragma unroll
+      for (int i = 0; i < N; ++i) w[i] *= arguments.epsilon, z[i] *= arguments.epsilon;
+    }
+    constexpr float kMost = 1 << static_cast<int>(kLargest > 30 ? 30 : kLargest);
+    return least >= 1 / kMost && most <= kMost;
+  }
+
+  /// Whether sums below eps of K, shifted, occur at all. After a row step without one the rows sum to 1, so no column
+  /// sums to more than N and every later row sum is at least 1 / N; the same holds for columns, from the second on.
+  /// What is left is the first column step.
+  __device__ __forceinline__ bool clamps(float epsilon) const {
+    float q[N], first[N], x[N];
+    sums<true>(q, v, w, 0);
+    invert(x, q);
+    sums<false>(first, x, z, 0);
+    float least = INFINITY;
+#pragma unroll
+    for (int j = 0; j < N; ++j) least = fminf(least, first[j] * v[j]);
+    return !(least >= 1.00001f * epsilon);
+  }
+
+  __device__ __forceinline__ void iterate(ProjectionArguments const& arguments) {
+    float const epsilon = arguments.epsilon;
+    int const pairs = arguments.pairs - (kProportions && !arguments.trail ? 1 : 0);
+    if (arguments.lead) step<false>(epsilon);
+#pragma unroll(N == 4 ? 4 : 1)
+    for (int pair = 0; pair < pairs; ++pair) {
+      step<true>(epsilon);
+      step<false>(epsilon);
+    }
+    if (arguments.trail) {
+      step<true, true>(epsilon);
+    } else if constexpr (kProportions) {
+      step<true>(epsilon);
+      step<false, true>(epsilon);
+    }
+  }
+  __device__ __forceinline__ float entry(int i, int j) const {
+    float const value = u[i] * v[j];
+    return i == 0 || j == 0 ? value : value * k[i > 0 ? i - 1 : 0][j > 0 ? j - 1 : 0];
+  }
+
+  /// Logits to their projection; false: x is what it was.
+  __device__ __forceinline__ bool run(float (&x)[N][N], ProjectionArguments const& arguments) {
+    if (!start(x, arguments, arguments.lead)) return false;
+    if (kGuard == Guard::none && arguments.clamp && clamps(arguments.epsilon)) return false;
+    iterate(arguments);
+#pragma unroll
+    for (int i = 0; i < N; ++i) {
+#pragma unroll
+      for (int j = 0; j < N; ++j) x[i][j] = entry(i, j);
+    }
+    return true;
+  }
+};
+
+/// The gradient of the iterations without eps. With A_i the gradient in log u_i, whose sum is 0 because the scale of u
+/// does not matter, and X_j that in log v_j, the step u = 1 / (k v) is undone by
+///   B_i = A_i u_i,  S = A_1 + .. + A_{N-1},   D_ij -= B_i v_j,   X_j = v_j (S u_0 - sum_i k_ij B_i),   i, j >= 1
+/// where D is the gradient in k: 2 (N - 1)^2 multiply-adds a half-step, instead of 2 N^2.
+template <int N, bool kColumnsFirst>
+struct CrossRatioGradient {
+  CrossRatio<N, Guard::none, Reciprocals::single> ratio;
+  float d[N - 1][N - 1];
+
+  /// From the gradient in the logarithms of `own` to that in those of `other`.
+  template <bool kRows>
+  __device__ __forceinline__ void back(float (&gradient)[N - 1], float const (&own)[N], float const (&other)[N]) {
+    float b[N - 1], x[N - 1], sum = gradient[0];
+#pragma unroll
+    for (int i = 1; i < N - 1; ++i) sum += gradient[i];
+#pragma unroll
+    for (int i = 0; i < N - 1; ++i) b[i] = gradient[i] * own[i + 1];
+#pragma unroll
+    for (int j = 0; j < N - 1; ++j) x[j] = sum * own[0];
+#pragma unroll
+    for (int i = 0; i < N - 1; ++i) {
+#pragma unroll
+      for (int j = 0; j < N - 1; ++j) {
+        x[j] = fmaf(-b[i], ratio.template at<kRows>(i, j), x[j]);
+        float& entry = kRows ? d[i][j] : d[j][i];
+        entry = fmaf(-b[i], other[j + 1], entry);
+      }
+    }
+#pragma unroll
+    for (int j = 0; j < N - 1; ++j) gradient[j] = x[j] * other[j + 1];
+  }
+
+  /// x: logits to their gradient; g: the gradient of the output. False: nothing is done.
+  template <class History>
+  __device__ __forceinline__ bool run(float (&x)[N][N], float const (&g)[N][N], History const& history,
+                                      ProjectionArguments const& arguments) {
+    // Columns first is rows first of the transpose.
+    float t[N][N];
+#pragma unroll
+    for (int i = 0; i < N; ++i) {
+#pragma unroll
+      for (int j = 0; j < N; ++j) t[i][j] = kColumnsFirst ? x[j][i] : x[i][j];
+    }
+    if (!ratio.start(t, arguments, false)) return false;
+    if (arguments.clamp && ratio.clamps(arguments.epsilon)) return false;
+    int const pairs = arguments.pairs + kColumnsFirst;  // Then the first step is not part of a pair.
+#pragma unroll 2
+    for (int pair = 0; pair < pairs; ++pair) {
+      ratio.template step<true>(0);
+      history.keep(pair, ratio.v, ratio.u);
+      ratio.template step<false>(0);
+    }
+    auto& u = ratio.u;
+    auto& v = ratio.v;
+    // The last column step: with H = P o g and V its column sums, the gradients in log u and k are those of P o (g -
+    // V).
+    float gradient[N - 1];
+#pragma unroll
+    for (int i = 0; i < N - 1; ++i) gradient[i] = 0;
+#pragma unroll
+    for (int j = 0; j < N; ++j) {
+      float sum = 0;
+#pragma unroll
+      for (int i = 0; i < N; ++i) sum = fmaf(ratio.entry(i, j), kColumnsFirst ? g[j][i] : g[i][j], sum);
+#pragma unroll
+      for (int i = 1; i < N; ++i) {
+        float const flow = (kColumnsFirst ? g[j][i] : g[i][j]) - sum;
+        gradient[i - 1] = fmaf(ratio.entry(i, j), flow, gradient[i - 1]);
+        if (j > 0) d[i - 1][j > 0 ? j - 1 : 0] = u[i] * v[j] * flow;
+      }
+    }
+    float before[N], made[N];
+    history.recall(pairs - 1, before, made);
+    back<true>(gradient, u, before);
+#pragma unroll 2
+    for (int pair = pairs - 2; pair >= 0; --pair) {
+      float after[N];
+#pragma unroll
+      for (int j = 0; j < N; ++j) after[j] = before[j];
+      history.recall(pair, before, made);
+      back<false>(gradient, after, made);
+      back<true>(gradient, made, before);
+    }
+    // From log2 k and the ratios of the first row, at the start, to the logits.
+    float const scale = arguments.inverse_temperature;
+    float corner = 0, column[N - 1];
+#pragma unroll
+    for (int j = 0; j < N - 1; ++j) column[j] = gradient[j] * scale;
+#pragma unroll
+    for (int i = 0; i < N - 1; ++i) {
+      float row = 0;
+#pragma unroll
+      for (int j = 0; j < N - 1; ++j) {
+        float const value = d[i][j] * ratio.k[i][j] * scale;
+        (kColumnsFirst ? x[j + 1][i + 1] : x[i + 1][j + 1]) = value;
+        row += value;
+        column[j] -= value;
+      }
+      (kColumnsFirst ? x[0][i + 1] : x[i + 1][0]) = -row;
+      corner += row;
+    }
+#pragma unroll
+    for (int j = 0; j < N - 1; ++j) {
+      (kColumnsFirst ? x[j + 1][0] : x[0][j + 1]) = column[j];
+      corner -= gradient[j] * scale;
+    }
+    x[0][0] = corner;
+    return true;
+  }
+};
+
+}  // namespace monge::cuda

@@ -1,0 +1,133 @@
+// Gradient of the projection with a matrix in the registers of one lane or of a few. The scalings are recomputed and
+// kept (4 (R / kColumnLanes + C / kRowLanes) bytes a lane and iteration, in shared memory unless that is too small),
+// then the half-steps are undone: 4 n m multiply-adds more an iteration. 12 n m bytes a matrix.
+#pragma once
+#include "cuda/device/projection_adjoint.cuh"
+#include "cuda/device/projection_io.cuh"
+
+namespace monge::cuda {
+
+/// Of a multiprocessor: as many as have the registers they need.
+template <class L>
+inline constexpr int kBackwardThreads = L::R* L::C > 16  ? 256
+                                        : L::kLanes == 1 ? 384
+                                                         : 512;
+
+/// Logits to their gradient; g: d_out, which is overwritten.
+template <class L, ProjectionMode kMode, bool kPadded, bool kShared>
+__device__ __forceinline__ void differentiate(float (&x)[L::R][L::C], float (&g)[L::R][L::C],
+                                              ProjectionArguments const& arguments,
+                                              ProjectionMarginals const* marginals,
+                                              TileHistory<L, kShared> const& history) {
+  if constexpr (L::N == 4 && !kPadded && (kMode == ProjectionMode::plain || kMode == ProjectionMode::general)) {
+    if (arguments.reducible) {
+      if (arguments.columns_first) {
+        CrossRatioGradient<4, true> ratio;
+        if (ratio.run(x, g, history, arguments)) return;
+      } else {
+        CrossRatioGradient<4, false> ratio;
+        if (ratio.run(x, g, history, arguments)) return;
+      }
+    }
+  }
+  Tile<L, kMode, kPadded> tile(arguments, marginals);
+  tile.each([&](int r, int c) { tile.k[r][c] = x[r][c]; });
+  tile.start();
+  float row_kept[L::R], column_kept[L::C];
+  bool const adds = kMode != ProjectionMode::plain && arguments.matrix_epsilon > 0;
+#pragma unroll
+  for (int r = 0; r < L::R; ++r) row_kept[r] = r < L::kOwnRows ? tile.w[r % L::kOwnRows] : 1.0f;
+#pragma unroll
+  for (int c = 0; c < L::C; ++c) column_kept[c] = c < L::kOwnColumns ? tile.z[c % L::kOwnColumns] : 1.0f;
+  if (adds) {
+    TileSide<L, true>::gather(row_kept);
+    TileSide<L, false>::gather(column_kept);
+  }
+  tile.iterate([&](int pair) { history.keep(pair, tile.v, tile.u); });
+  TileAdjoint<L, kMode, kPadded> adjoint(tile, g);
+  bool fixed = false;
+  if constexpr (kMode == ProjectionMode::general || kMode == ProjectionMode::log_domain)
+    fixed = arguments.implicit && adjoint.converged();
+  adjoint.seed();
+  adjoint.unwind(history, fixed);
+  adjoint.finish(row_kept, column_kept);
+  tile.each([&](int r, int c) { x[r][c] = g[r][c]; });
+}
+
+/// d_dustbin_score of the warp's matrices: the parts of the last row and column, in a fixed order.
+template <class L>
+__device__ __forceinline__ void write_dustbin(ProjectionArguments const& arguments, std::int64_t matrix, bool inside,
+                                              TilePlace<L> const& place, float const (&d)[L::R][L::C]) {
+  float sum = 0;
+#pragma unroll
+  for (int r = 0; r < L::R; ++r) {
+#pragma unroll
+    for (int c = 0; c < L::C; ++c) {
+      int const i = place.row_of(r), j = place.column_of(c);
+      if (i < arguments.rows && j < arguments.columns && (i == arguments.rows - 1 || j == arguments.columns - 1))
+        sum += d[r][c];
+    }
+  }
+  sum = over_lanes_sum<L>(sum);
+  if (inside && threadIdx.x % L::kLanes == 0) arguments.d_dustbin_score[matrix] = sum;
+}
+
+/// A persistent grid: each warp walks through the batch. Its staging memory is that of its history, which is empty when
+/// matrices come and go.
+template <class L, ProjectionMode kMode, bool kAligned, bool kShared>
+__global__ void __launch_bounds__(kBackwardThreads<L>)
+    project_backward_tile_kernel(__grid_constant__ ProjectionArguments const arguments,
+                                 __grid_constant__ MarginalsOf<kMode> const marginals) {
+  extern __shared__ float4 shared_memory[];
+  int const warp = static_cast<int>(threadIdx.x) / 32, warps = static_cast<int>(blockDim.x) / 32;
+  std::int64_t const warp_of_grid = static_cast<std::int64_t>(blockIdx.x) * warps + warp;
+  int const shared = warp * arguments.warp_chunks;
+  TileHistory<L, kShared> history;
+  history.place(arguments.history, shared, warp_of_grid, arguments.slots);
+  TilePlace<L> const place;
+  std::int64_t const stride = static_cast<std::int64_t>(gridDim.x) * warps * L::kPerWarp;
+  std::int64_t const start = warp_of_grid * L::kPerWarp;
+  // Few warps fit beside the histories, so the next matrices are under way while these are worked on.
+  constexpr bool kPrefetch = kAligned && L::kChunks <= 4;
+  float4 chunk[kPrefetch ? L::kChunks : 1], gradient_chunk[kPrefetch ? L::kChunks : 1];
+  if constexpr (kPrefetch) {
+    if (start < arguments.batch) {
+      fetch<L>(arguments.logits, start, arguments.batch, chunk);
+      fetch<L>(arguments.gradient, start, arguments.batch, gradient_chunk);
+    }
+  }
+  for (std::int64_t first = start; first < arguments.batch; first += stride) {
+    float x[L::R][L::C], g[L::R][L::C];
+    if constexpr (kAligned) {
+      TileStaging<L> const staging(shared_memory + shared, place);
+      if constexpr (kPrefetch) {
+        staging.exchange(chunk, x);
+        staging.exchange(gradient_chunk, g);
+        if (first + stride < arguments.batch) {
+          fetch<L>(arguments.logits, first + stride, arguments.batch, chunk);
+          fetch<L>(arguments.gradient, first + stride, arguments.batch, gradient_chunk);
+        }
+      } else {
+        float4 now[L::kChunks];
+        fetch<L>(arguments.logits, first, arguments.batch, now);
+        staging.exchange(now, x);
+        fetch<L>(arguments.gradient, first, arguments.batch, now);
+        staging.exchange(now, g);
+      }
+      differentiate<L, kMode, false>(x, g, arguments, pointer_to(marginals), history);
+      staging.write(arguments.result, first, arguments.batch, [&](int r, int c) { return x[r][c]; });
+    } else {
+      std::int64_t const matrix = first + place.matrix;
+      bool const inside = matrix < arguments.batch;
+      read_elements<L>(x, arguments.logits, matrix, inside, arguments.logit_rows, arguments.logit_columns,
+                       inside ? arguments.dustbin_score : 0.0f, place);
+      read_elements<L>(g, arguments.gradient, matrix, inside, arguments.rows, arguments.columns, 0.0f, place);
+      differentiate<L, kMode, true>(x, g, arguments, pointer_to(marginals), history);
+      write_elements<L>(arguments.result, matrix, inside, arguments.logit_rows, arguments.logit_columns, place,
+                        [&](int r, int c) { return x[r][c]; });
+      if (arguments.d_dustbin_score != nullptr) write_dustbin<L>(arguments, matrix, inside, place, x);
+    }
+  }
+}
+
+}  // namespace monge::cuda
