@@ -57,9 +57,9 @@ void backward(benchmark::State& state, Case c) {
 
 void add(Case const& c) {
   std::string const label =
-      "/" + std::string(name(c.preset)) + "/n=" + std::to_string(c.size) + "/B=" + std::to_string(c.batch);
-  benchmark::RegisterBenchmark(("project" + label).c_str(), forward, c)->UseRealTime()->Unit(benchmark::kMillisecond);
-  benchmark::RegisterBenchmark(("project_backward" + label).c_str(), backward, c)
+      std::string(name(c.preset)) + "/n=" + std::to_string(c.size) + "/B=" + std::to_string(c.batch);
+  benchmark::RegisterBenchmark(("project/" + label).c_str(), forward, c)->UseRealTime()->Unit(benchmark::kMillisecond);
+  benchmark::RegisterBenchmark(("project_backward/" + label).c_str(), backward, c)
       ->UseRealTime()
       ->Unit(benchmark::kMillisecond);
 }
