@@ -334,6 +334,10 @@ ProjectionOptions projection_preset(std::string_view preset) {
 void validate(ProjectionOptions const& options) {
   require(std::isfinite(options.epsilon) && options.epsilon >= 0, "epsilon: is {}; must be finite and >= 0",
           options.epsilon);
+  require(
+      options.epsilon == 0 || options.epsilon_mode != EpsilonMode::none || options.start == ProjectionStart::softmax,
+      "epsilon: is {} with epsilon_mode none; must be 0, or have a place: denominator, scaling, matrix or clamp",
+      options.epsilon);
   require(options.iterations >= 1, "iterations: is {}; must be >= 1", options.iterations);
   require(std::isfinite(options.tolerance) && options.tolerance >= 0, "tolerance: is {}; must be finite and >= 0",
           options.tolerance);
