@@ -156,6 +156,51 @@ TEST_P(ProjectionBatch, EmptyBatchesAndOutputsOfEitherType) {
   for (std::size_t e = 0; e < full.size(); ++e) EXPECT_EQ(half[e], cpu::to_bfloat16(full[e]));
 }
 
+TEST_P(ProjectionBatch, OutputsInWiderRowsOfAnyTypeLeaveTheRestAlone) {
+  std::int64_t const batch = 37;
+  for (ElementType const type : {ElementType::float32, ElementType::bfloat16, ElementType::float16}) {
+    for (int const size : {4, 5, 16, 66}) {
+      SCOPED_TRACE(std::string(name(type)) + " " + std::to_string(size));
+      Case const test{"strided", projection_preset(ProjectionPreset::mhc_paper), size, size, 37, 1, type};
+      Data const data(test);
+      std::int64_t const row = size + 3, matrix = size * row + 5;
+      auto const entries = static_cast<std::size_t>(batch * size * size);
+      std::vector<float> plain(entries), d_plain(entries);
+      project(context(), data.logit_view(), {plain.data(), batch, size, size}, test.options);
+      project_backward(context(), data.logit_view(), data.gradient_view(), {d_plain.data(), batch, size, size},
+                       test.options);
+      std::vector<float> wide(static_cast<std::size_t>(batch * matrix)), d_wide(wide), d_out(wide);
+      float const untouched = 7;  // Held exactly by every type.
+      for (std::int64_t e = 0; e < batch * matrix; ++e) {
+        cpu::store_element(wide.data(), type, e, untouched);
+        cpu::store_element(d_wide.data(), type, e, untouched);
+        std::int64_t const t = e / matrix, i = e % matrix / row, j = e % matrix % row;
+        bool const inside = i < size && j < size;
+        cpu::store_element(d_out.data(), type, e, inside ? data.gradient[(t * size + i) * size + j] : NAN);
+      }
+      MutableBatchView const into(wide.data(), type, batch, size, size, matrix, row);
+      MutableBatchView const d_into(d_wide.data(), type, batch, size, size, matrix, row);
+      project(context(), data.logit_view(), into, test.options);
+      project_backward(context(), data.logit_view(), {d_out.data(), type, batch, size, size, matrix, row}, d_into,
+                       test.options);
+      for (std::int64_t e = 0; e < batch * matrix; ++e) {
+        std::int64_t const t = e / matrix, i = e % matrix / row, j = e % matrix % row;
+        bool const inside = i < size && j < size;
+        float expected[2] = {untouched, untouched};
+        if (inside) {
+          float rounded = 0;
+          for (int pass = 0; pass < 2; ++pass) {
+            cpu::store_element(&rounded, type, 0, (pass == 0 ? plain : d_plain)[(t * size + i) * size + j]);
+            expected[pass] = cpu::load_element(&rounded, type, 0);
+          }
+        }
+        ASSERT_EQ(cpu::load_element(wide.data(), type, e), expected[0]) << "matrix " << t << " " << i << ", " << j;
+        ASSERT_EQ(cpu::load_element(d_wide.data(), type, e), expected[1]) << "matrix " << t << " " << i << ", " << j;
+      }
+    }
+  }
+}
+
 MONGE_FOR_EACH_DEVICE(ProjectionBatch);
 
 }  // namespace
