@@ -75,11 +75,11 @@ Batch batch_of(Array const& logits, int rows_given) {
 /// A NaN stays in its matrix, but nobody wants it in a file; -inf is how entries are masked.
 void check_values(Array const& logits, ProjectionStart start) {
   bool const positive = start == ProjectionStart::positive;
-  constexpr double kLargest = std::numeric_limits<float>::max();
+  constexpr double largest = std::numeric_limits<float>::max();
   auto const check = [&](auto const& values) {
     for (std::size_t e = 0; e < values.size(); ++e) {
       double const x = to_double(values[e]);
-      if (std::abs(x) <= kLargest ? !positive || x >= 0 : !positive && std::isinf(x) && x < 0) continue;
+      if (std::abs(x) <= largest ? !positive || x >= 0 : !positive && std::isinf(x) && x < 0) continue;
       std::vector<std::int64_t> index;
       std::int64_t rest = static_cast<std::int64_t>(e);
       for (std::size_t d = logits.shape.size(); d-- > 0; rest /= logits.shape[d])
@@ -219,7 +219,7 @@ int project_file(Arguments arguments) {
   if (options.tolerance > 0) {
     // A matrix stops by the sums of its first side; those that it checks are sums of float32 terms, one after another.
     bool const rows_first = options.order == ProjectionOrder::rows_first;
-    double const rounding = ((rows_first ? m : n) + 8) * std::numeric_limits<float>::epsilon() / 2;
+    double const rounding = ((rows_first ? m : n) + 8) * (0.5 * std::numeric_limits<float>::epsilon());
     bool const within = (rows_first ? run.row_error : run.column_error) <= options.tolerance + rounding;
     run.status = within ? Status::converged : Status::iteration_limit;
   }
