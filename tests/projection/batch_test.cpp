@@ -121,17 +121,18 @@ TEST_P(ProjectionBatch, RowsThatOverflowExpAndEmptyMatrices) {
 }
 
 TEST_P(ProjectionBatch, ElementsBeyondTwoToThe31) {
-  // Five matrices so far apart that their elements are numbered past 2^31; the pages between them are never written.
-  std::int64_t const batch = 5, apart = (std::int64_t{1} << 29) + 8;
+  // Matrices so far apart that elements are numbered past 2^31, those of the second group of SIMD lanes from their
+  // first on; the pages between them are never written.
+  std::int64_t const batch = 40, apart = (std::int64_t{1} << 26) + 8;
   std::size_t const bytes = static_cast<std::size_t>((batch - 1) * apart + 16) * 2;
   void* const memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED) GTEST_SKIP() << "no address space for " << bytes << " bytes";
-  Case const test{"far", projection_preset(ProjectionPreset::mhc_paper), 4, 4, 5, 1, ElementType::bfloat16};
+  Case const test{"far", projection_preset(ProjectionPreset::mhc_paper), 4, 4, 40, 1, ElementType::bfloat16};
   Data const data(test);
   for (std::int64_t t = 0; t < batch; ++t)
     std::copy_n(data.logit_bits.data() + 16 * t, 16, static_cast<std::uint16_t*>(memory) + t * apart);
   BatchView const far(memory, ElementType::bfloat16, batch, 4, 4, apart);
-  std::vector<float> near_out(80), far_out(80), near_d(80), far_d(80);
+  std::vector<float> near_out(640), far_out(640), near_d(640), far_d(640);
   project(context(), data.logit_view(), {near_out.data(), batch, 4, 4}, test.options);
   project(context(), far, {far_out.data(), batch, 4, 4}, test.options);
   EXPECT_EQ(near_out, far_out);
