@@ -25,6 +25,7 @@ class DeviceBatch {
     std::size_t const bytes = static_cast<std::size_t>(batch) * 32;
     check(cudaMalloc(&data_, bytes));
     check(cudaMemset(data_, byte, bytes));
+    check(cudaDeviceSynchronize());  // The context's stream need not wait for the default one.
   }
   DeviceBatch(DeviceBatch const&) = delete;
   DeviceBatch& operator=(DeviceBatch const&) = delete;
@@ -33,6 +34,7 @@ class DeviceBatch {
   MutableBatchView view() const { return {data_, ElementType::bfloat16, batch_, 4, 4, -1, -1, {DeviceType::cuda, 0}}; }
   void write(std::int64_t first, std::vector<std::uint16_t> const& elements) {
     check(cudaMemcpy(at(first), elements.data(), elements.size() * 2, cudaMemcpyHostToDevice));
+    check(cudaDeviceSynchronize());
   }
   std::vector<std::uint16_t> read(std::int64_t first, std::int64_t count) const {
     check(cudaDeviceSynchronize());
