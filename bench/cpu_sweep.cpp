@@ -72,9 +72,7 @@ void add(Case const& c, std::string const& suffix) {
 
 int main(int argc, char** argv) {
   using namespace monge;
-  benchmark::RegisterBenchmark("limit/fma_float32", bench::fma_rate)->UseRealTime();
-  benchmark::RegisterBenchmark("limit/exp2_float32", bench::exp2_rate)->UseRealTime();
-  benchmark::RegisterBenchmark("limit/read", bench::read_rate)->UseRealTime();
+  bench::register_limits();
   // Growing memory last: peak_MB is that of the process so far.
   add({50000, 3, Schedule::alternating, Precision::float32, 0}, "");
   add({50000, 64, Schedule::alternating, Precision::float32, 0}, "");
@@ -84,12 +82,5 @@ int main(int argc, char** argv) {
     add({10000, d, Schedule::alternating, Precision::float64, 0}, "");
   }
   for (std::int64_t d : {64, 512}) add({10000, d, Schedule::alternating, Precision::float32, 1 << 30}, "/cached");
-  benchmark::AddCustomContext("monge", version());
-  benchmark::AddCustomContext("processor", devices().front().name);
-  benchmark::AddCustomContext("instruction_set", devices().front().instruction_set);
-  benchmark::AddCustomContext("threads", std::to_string(devices().front().units));
-  benchmark::Initialize(&argc, argv);
-  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
-  benchmark::RunSpecifiedBenchmarks();
-  benchmark::Shutdown();
+  return bench::run(argc, argv);
 }

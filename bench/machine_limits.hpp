@@ -2,8 +2,10 @@
 #pragma once
 #include <benchmark/benchmark.h>
 #include <omp.h>
+#include <monge/context.hpp>
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 namespace monge::bench {
@@ -84,6 +86,27 @@ inline void read_rate(benchmark::State& state) {
     }
   }
   state.SetBytesProcessed(state.iterations() * count * static_cast<std::int64_t>(sizeof(Lanes)));
+}
+
+/// The limits, as the first benchmarks of a program.
+inline void register_limits() {
+  benchmark::RegisterBenchmark("limit/fma_float32", fma_rate)->UseRealTime();
+  benchmark::RegisterBenchmark("limit/exp2_float32", exp2_rate)->UseRealTime();
+  benchmark::RegisterBenchmark("limit/read", read_rate)->UseRealTime();
+}
+
+/// The rest of main(): runs what is registered and names the machine in the results.
+inline int run(int argc, char** argv) {
+  DeviceInfo const processor = devices().front();
+  benchmark::AddCustomContext("monge", version());
+  benchmark::AddCustomContext("processor", processor.name);
+  benchmark::AddCustomContext("instruction_set", processor.instruction_set);
+  benchmark::AddCustomContext("threads", std::to_string(processor.units));
+  benchmark::Initialize(&argc, argv);
+  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
+  benchmark::RunSpecifiedBenchmarks();
+  benchmark::Shutdown();
+  return 0;
 }
 
 }  // namespace monge::bench

@@ -1,6 +1,7 @@
 // The options that commands share, and the way from an option of the library's lists to one of the command line.
 #pragma once
 #include <string>
+#include <type_traits>
 
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
@@ -20,8 +21,13 @@ struct RunArguments {
 template <class Value>
 CLI::Option* add_option(CLI::App& command, char const* name, Value& value, char const* constraint,
                         char const* description, std::string const& standard) {
+  // Of enums and booleans the constraint lists the values.
+  static constexpr char const* kKind = std::is_same_v<Value, int>      ? "a whole number, "
+                                       : std::is_same_v<Value, double> ? "a number, "
+                                                                       : "";
   auto const store = [&value, name, constraint](std::string const& text) {
-    if (!parse(text, value)) throw CLI::ValidationError(fmt::format("{}: is '{}'; must be {}", name, text, constraint));
+    if (!parse(text, value))
+      throw CLI::ValidationError(fmt::format("{}: is '{}'; must be {}{}", name, text, kKind, constraint));
   };
   return command.add_option_function<std::string>(flag(name), store, fmt::format("{} ({})", description, constraint))
       ->type_name("VALUE")

@@ -39,7 +39,9 @@ int main(int argc, char** argv) {
   } catch (CLI::Success const& request) {  // --help and --version
     return app.exit(request);
   } catch (CLI::ParseError const& error) {
-    return fail(fmt::format("{}; see monge --help", error.what()));
+    std::string command = "monge";
+    for (CLI::App const* const chosen : app.get_subcommands()) command += " " + chosen->get_name();
+    return fail(fmt::format("{}; see {} --help", error.what(), command));
   } catch (std::bad_alloc const&) {
     return fail("memory: ran out; the problem must fit into this machine's memory");
   } catch (std::exception const& error) {

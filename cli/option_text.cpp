@@ -72,8 +72,4 @@ bool parse(std::string_view text, EpsilonMode& value) {
       value);
 }
 
-bool parse(std::string_view text, ProjectionGradient& value) {
-  return parse_choice(text, {ProjectionGradient::unrolled, ProjectionGradient::implicit}, value);
-}
-
 }  // namespace monge::cli

@@ -23,7 +23,6 @@ bool parse(std::string_view text, Precision& value);
 bool parse(std::string_view text, ProjectionOrder& value);
 bool parse(std::string_view text, ProjectionStart& value);
 bool parse(std::string_view text, EpsilonMode& value);
-bool parse(std::string_view text, ProjectionGradient& value);
 
 template <class Value>
 nlohmann::ordered_json to_json(Value value) {

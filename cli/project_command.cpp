@@ -31,6 +31,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr ProjectionPreset kStandardPreset = ProjectionPreset::mhc_paper;
+constexpr int kLargest = 1024;      // The library's limit of n and m, here for a better word on stacks.
+constexpr double kWideSpread = 80;  // Of the logits of a matrix: exp(-80) is about the least float32.
 
 struct Arguments {
   std::string logits, out, row_marginal, column_marginal;
@@ -55,8 +57,11 @@ Batch batch_of(Array const& logits, int rows_given) {
   std::vector<std::int64_t> const& shape = logits.shape;
   if (shape.size() == 1) refuse("logits: has shape {}; must be 2-D or 3-D", shape_text(shape));
   std::int64_t const lines = shape[shape.size() - 2], columns = shape.back();
-  if (std::max(lines, columns) > std::numeric_limits<int>::max() && rows_given == 0)
-    refuse("logits: has shape {}; matrices must be at most 1024 x 1024", shape_text(shape));
+  if (columns > kLargest || (lines > kLargest && rows_given == 0)) {
+    bool const stack = shape.size() == 2 && columns <= kLargest;
+    refuse("logits: has shape {}; a matrix must be at most {} x {}{}", shape_text(shape), kLargest, kLargest,
+           stack ? "; of a stack of them, rows says how many one has" : "");
+  }
   if (shape.size() == 3) {
     if (rows_given != 0) refuse("rows: is {}; is for 2-D logits, these have shape {}", rows_given, shape_text(shape));
     return {shape[0], static_cast<int>(lines), static_cast<int>(columns)};
@@ -70,11 +75,11 @@ Batch batch_of(Array const& logits, int rows_given) {
 /// A NaN stays in its matrix, but nobody wants it in a file; -inf is how entries are masked.
 void check_values(Array const& logits, ProjectionStart start) {
   bool const positive = start == ProjectionStart::positive;
-  constexpr double kLargest = std::numeric_limits<float>::max();
+  constexpr double largest = std::numeric_limits<float>::max();
   auto const check = [&](auto const& values) {
     for (std::size_t e = 0; e < values.size(); ++e) {
       double const x = to_double(values[e]);
-      if (std::abs(x) <= kLargest ? !positive || x >= 0 : !positive && std::isinf(x) && x < 0) continue;
+      if (std::abs(x) <= largest ? !positive || x >= 0 : !positive && std::isinf(x) && x < 0) continue;
       std::vector<std::int64_t> index;
       std::int64_t rest = static_cast<std::int64_t>(e);
       for (std::size_t d = logits.shape.size(); d-- > 0; rest /= logits.shape[d])
@@ -84,6 +89,26 @@ void check_values(Array const& logits, ProjectionStart start) {
     }
   };
   std::visit(check, logits.values);
+}
+
+/// The largest difference of two finite logits of a matrix.
+double largest_spread(Array const& logits, Batch const& batch) {
+  auto const of = [&](auto const& values) {
+    double spread = 0;
+    auto at = values.begin();
+    for (std::int64_t t = 0; t < batch.size; ++t) {
+      double least = std::numeric_limits<double>::infinity(), largest = -least;
+      for (int e = 0; e < batch.rows * batch.columns; ++e) {
+        double const x = to_double(*at++);
+        if (!std::isfinite(x)) continue;
+        least = std::min(least, x);
+        largest = std::max(largest, x);
+      }
+      spread = std::max(spread, largest - least);
+    }
+    return spread;
+  };
+  return std::visit(of, logits.values);
 }
 
 /// The largest relative error of the row sums and of the column sums. Where a sum should be 0, it is measured against
@@ -126,9 +151,10 @@ void print_summary(ProjectRun const& run, ProjectionOptions const& options, Devi
                              options.iterations));
   line("row error", fmt::format("{:.3g} (largest relative error of a sum)", run.row_error));
   line("column error", fmt::format("{:.3g}", run.column_error));
-  line("seconds", fmt::format("{:.3f} (read {:.3f}, project {:.3f}, check {:.3f})",
-                              run.read_seconds + run.project_seconds + run.check_seconds, run.read_seconds,
-                              run.project_seconds, run.check_seconds));
+  if (!run.message.empty()) line("note", run.message);
+  line("milliseconds", fmt::format("{:.2f} (read {:.2f}, project {:.2f}, check {:.2f})",
+                                   1e3 * (run.read_seconds + run.project_seconds + run.check_seconds),
+                                   1e3 * run.read_seconds, 1e3 * run.project_seconds, 1e3 * run.check_seconds));
   line("written", out);
 }
 
@@ -160,6 +186,14 @@ int project_file(Arguments arguments) {
   Batch const batch = batch_of(logits, arguments.rows);
   ProjectionMarginals const marginals = projection_marginals(device.context, batch.rows, batch.columns, options);
   check_values(logits, options.start);
+  if (!options.log_domain && options.epsilon == 0 && options.start != ProjectionStart::positive) {
+    double const spread = largest_spread(logits, batch) / options.temperature;
+    if (spread > kWideSpread)
+      run.message = fmt::format(
+          "logits of one matrix are up to {:.3g} apart; beyond {} float32 loses entries of their "
+          "exponential, and log_domain keeps them",
+          spread, kWideSpread);
+  }
   if (auto const* const values = std::get_if<std::vector<double>>(&logits.values))
     logits.values = std::vector<float>(values->begin(), values->end());
   run.batch = batch.size;
@@ -185,7 +219,7 @@ int project_file(Arguments arguments) {
   if (options.tolerance > 0) {
     // A matrix stops by the sums of its first side; those that it checks are sums of float32 terms, one after another.
     bool const rows_first = options.order == ProjectionOrder::rows_first;
-    double const rounding = ((rows_first ? m : n) + 8) * std::numeric_limits<float>::epsilon() / 2;
+    double const rounding = ((rows_first ? m : n) + 8) * (0.5 * std::numeric_limits<float>::epsilon());
     bool const within = (rows_first ? run.row_error : run.column_error) <= options.tolerance + rounding;
     run.status = within ? Status::converged : Status::iteration_limit;
   }
@@ -228,16 +262,23 @@ void add_project_command(CLI::App& app, int& exit_code) {
                                         fmt::format("the convention ({})", fmt::join(projection_preset_names(), ", ")))
       ->type_name("NAME")
       ->default_str(arguments->preset);
-  visit_projection_options(arguments->options,
-                           [&](char const* option, auto& value, char const* constraint, char const* description) {
-                             add_option(command, option, value, constraint, description, "the preset's");
-                           });
+  visit_projection_options(
+      arguments->options, [&](char const* option, auto& value, char const* constraint, char const* description) {
+        add_option(command, option, value, constraint, description, "")->group("Instead of what the preset says");
+      });
   command.add_option("--row-marginal", arguments->row_marginal, "sums of the rows (n), instead of row_sum")
       ->type_name("FILE");
   command.add_option("--column-marginal", arguments->column_marginal, "sums of the columns (m); equal if not given")
       ->type_name("FILE");
   add_run_options(command, arguments->run);
-  command.callback([arguments, &exit_code] { exit_code = project_file(std::move(*arguments)); });
+  command.callback([arguments, &exit_code, &command] {
+    ProjectionOptions const& options = arguments->options;
+    if (command.count("--dustbin-score") > 0 && !options.dustbin)
+      refuse("dustbin_score: is {}; is for a dustbin, set --dustbin true", options.dustbin_score);
+    if (command.count("--row-sum") > 0 && !arguments->row_marginal.empty())
+      refuse("row_sum: is {}; must not be given with row_marginal, which says every sum", options.row_sum);
+    exit_code = project_file(std::move(*arguments));
+  });
 }
 
 }  // namespace monge::cli

@@ -78,6 +78,7 @@ Json report_json(SolveRun const& run, SolveOptions const& options, Report const&
 Json report_json(ProjectRun const& run, ProjectionOptions const& options) {
   Json json;
   json["status"] = name(run.status);
+  json["message"] = run.message;
   json["row_error"] = run.row_error;
   json["column_error"] = run.column_error;
   json["seconds"] = {{"read", run.read_seconds},

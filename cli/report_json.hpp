@@ -26,6 +26,7 @@ struct ProjectRun {
   int rows = 0, columns = 0;  ///< Of the logits.
   std::string preset;
   Status status = Status::completed;
+  std::string message;  ///< What the user should know of the result; often empty.
   double row_error = 0, column_error = 0;
   std::string device_option;
   int threads = 0;

@@ -116,7 +116,7 @@ struct ProjectionOptions {
   ProjectionOrder order = ProjectionOrder::rows_first;
   ProjectionStart start = ProjectionStart::exp;
   EpsilonMode epsilon_mode = EpsilonMode::none;
-  double epsilon = 0;      ///< >= 0; used by softmax and by the modes other than none.
+  double epsilon = 0;      ///< >= 0; with epsilon_mode none only softmax has a place for it.
   int iterations = 20;     ///< Rows and columns once each; >= 1. With a tolerance, at most this many.
   double tolerance = 0;    ///< Each matrix stops when all sums of the first side are right to this, relative; 0: never.
   double temperature = 1;  ///< > 0; 1 with start positive.
@@ -132,7 +132,7 @@ struct ProjectionOptions {
   VectorView column_marginal = {};  ///< b; its total must be that of a, to 1e-5.
 };
 
-/// The list of option fields for command lines, bindings and reports; see visit_solve_options.
+/// The list of what project() reads, for command lines, bindings and reports; see visit_solve_options.
 template <class Options, class Visitor>
 void visit_projection_options(Options& options, Visitor&& visit) {
   visit("order", options.order, "rows_first or columns_first", "which sums an iteration makes right first");
@@ -145,8 +145,6 @@ void visit_projection_options(Options& options, Visitor&& visit) {
   visit("log_domain", options.log_domain, "true or false", "log-sum-exp steps, for wide spreads of the logits");
   visit("dustbin", options.dustbin, "true or false", "add a row and a column for what has no match");
   visit("dustbin_score", options.dustbin_score, "finite", "logit of the dustbin");
-  visit("gradient", options.gradient, "unrolled or implicit", "what project_backward returns");
-  visit("implicit_tolerance", options.implicit_tolerance, "> 0", "sums that are right to this make implicit valid");
   visit("row_sum", options.row_sum, "> 0", "sum of each row");
 }
 

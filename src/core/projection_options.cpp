@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <initializer_list>
 #include <limits>
 #include <numeric>
 #include <string>
@@ -46,8 +47,29 @@ Range range_of(BatchView const& view) {
   return range_of(view.data(), last, size_of(view.type()));
 }
 
-void require_apart(char const* field, Range const& written, char const* other, Range const& read) {
-  require(!written.overlaps(read), "{}: overlaps {}; must be other memory", field, other);
+// Of float32.
+Range range_of(MatrixView const& view) {
+  if (view.rows() == 0) return {};
+  return range_of(view.data(), (view.rows() - 1) * view.row_stride() + view.columns(), 4);
+}
+Range range_of(VectorView const& view) {
+  return range_of(view.data(), view.size(), 4);
+}
+
+struct NamedRange {
+  char const* field;
+  Range range;
+};
+
+/// Nothing that is written may overlap what is read or written beside it.
+void require_apart(std::initializer_list<NamedRange> written, std::initializer_list<NamedRange> read) {
+  auto const check = [](NamedRange const& out, NamedRange const& other) {
+    require(!out.range.overlaps(other.range), "{}: overlaps {}; must be other memory", out.field, other.field);
+  };
+  for (NamedRange const* out = written.begin(); out != written.end(); ++out) {
+    for (NamedRange const& in : read) check(*out, in);
+    for (NamedRange const* before = written.begin(); before != out; ++before) check(*out, *before);
+  }
 }
 
 void require_device(char const* field, Device have, Device want) {
@@ -206,11 +228,6 @@ void validate_res(char const* field, BatchView const& view, std::int64_t tokens,
           field);
 }
 
-Range range_of(MatrixView const& view) {
-  if (view.rows() == 0) return {};
-  return range_of(view.data(), (view.rows() - 1) * view.row_stride() + view.columns(), 4);
-}
-
 }  // namespace
 
 std::string_view name(ElementType type) {
@@ -334,6 +351,10 @@ ProjectionOptions projection_preset(std::string_view preset) {
 void validate(ProjectionOptions const& options) {
   require(std::isfinite(options.epsilon) && options.epsilon >= 0, "epsilon: is {}; must be finite and >= 0",
           options.epsilon);
+  require(
+      options.epsilon == 0 || options.epsilon_mode != EpsilonMode::none || options.start == ProjectionStart::softmax,
+      "epsilon: is {} with epsilon_mode none; must be 0, or have a place: denominator, scaling, matrix or clamp",
+      options.epsilon);
   require(options.iterations >= 1, "iterations: is {}; must be >= 1", options.iterations);
   require(std::isfinite(options.tolerance) && options.tolerance >= 0, "tolerance: is {}; must be finite and >= 0",
           options.tolerance);
@@ -368,7 +389,7 @@ ProjectionProblem validated_projection(Backend const& backend, BatchView const& 
 void project(Context const& context, BatchView logits, MutableBatchView out, ProjectionOptions const& options) {
   Backend const& backend = context.backend();
   ProjectionProblem const problem = validated_projection(backend, logits, out, "out", options);
-  require_apart("out", range_of(out), "logits", range_of(logits));
+  require_apart({{"out", range_of(out)}}, {{"logits", range_of(logits)}});
   if (problem.batch > 0) backend.projection().forward(problem, logits, out);
 }
 
@@ -380,8 +401,6 @@ void project_backward(Context const& context, BatchView logits, BatchView d_out,
   validate_batch("d_logits", d_logits, problem.batch, problem.logit_rows, problem.logit_columns, device);
   require(d_logits.type() == ElementType::float32 || d_logits.type() == logits.type(),
           "d_logits: is {}; must be float32 or the type of the logits, {}", name(d_logits.type()), name(logits.type()));
-  require_apart("d_logits", range_of(d_logits), "logits", range_of(logits));
-  require_apart("d_logits", range_of(d_logits), "d_out", range_of(d_out));
   if (!d_dustbin_score.empty()) {
     require(problem.dustbin(), "d_dustbin_score: is given; must be empty without a dustbin");
     require_float32("d_dustbin_score", d_dustbin_score.type());
@@ -389,11 +408,9 @@ void project_backward(Context const& context, BatchView logits, BatchView d_out,
     require(d_dustbin_score.stride() == 1, "d_dustbin_score: has stride {}; must be contiguous",
             d_dustbin_score.stride());
     require_device("d_dustbin_score", d_dustbin_score.device(), device);
-    Range const written = range_of(d_dustbin_score.data(), problem.batch, 4);
-    require_apart("d_dustbin_score", written, "logits", range_of(logits));
-    require_apart("d_dustbin_score", written, "d_out", range_of(d_out));
-    require_apart("d_dustbin_score", written, "d_logits", range_of(d_logits));
   }
+  require_apart({{"d_logits", range_of(d_logits)}, {"d_dustbin_score", range_of(d_dustbin_score)}},
+                {{"logits", range_of(logits)}, {"d_out", range_of(d_out)}});
   if (problem.batch > 0) backend.projection().backward(problem, logits, d_out, d_logits, d_dustbin_score.as<float>());
 }
 
@@ -412,12 +429,8 @@ void mhc_mapping(Context const& context, MatrixView mixes, VectorView scale, Vec
   validate_stream_map("pre", pre, tokens, device);
   validate_stream_map("post", post, tokens, device);
   validate_res("res", res, tokens, device);
-  Range const outputs[] = {range_of(pre), range_of(post), range_of(res)};
-  char const* const names[] = {"pre", "post", "res"};
-  for (int i = 0; i < 3; ++i) {
-    require_apart(names[i], outputs[i], "mixes", range_of(mixes));
-    for (int k = 0; k < i; ++k) require_apart(names[i], outputs[i], names[k], outputs[k]);
-  }
+  require_apart({{"pre", range_of(pre)}, {"post", range_of(post)}, {"res", range_of(res)}},
+                {{"mixes", range_of(mixes)}, {"scale", range_of(scale)}, {"base", range_of(base)}});
   if (tokens > 0)
     backend.projection().mhc_forward(call.problem, call.arrays,
                                      {pre.as<float>(), post.as<float>(), static_cast<float*>(res.data())});
@@ -443,9 +456,13 @@ void mhc_mapping_backward(Context const& context, MatrixView mixes, VectorView s
     require_device(field, view.device(), device);
   }
   if (tokens > 0) require_device("d_mixes", d_mixes.device(), device);
-  for (auto const& [field, range] : {std::pair("mixes", range_of(mixes)), std::pair("d_pre", range_of(d_pre)),
-                                     std::pair("d_post", range_of(d_post)), std::pair("d_res", range_of(d_res))})
-    require_apart("d_mixes", range_of(d_mixes), field, range);
+  require_apart({{"d_mixes", range_of(d_mixes)}, {"d_scale", range_of(d_scale)}, {"d_base", range_of(d_base)}},
+                {{"mixes", range_of(mixes)},
+                 {"scale", range_of(scale)},
+                 {"base", range_of(base)},
+                 {"d_pre", range_of(d_pre)},
+                 {"d_post", range_of(d_post)},
+                 {"d_res", range_of(d_res)}});
   backend.projection().mhc_backward(
       call.problem, call.arrays,
       {d_pre.as<float>(), d_post.as<float>(), static_cast<float const*>(d_res.data()), d_mixes.as<float>(),

@@ -16,7 +16,7 @@ struct Backward {
   template <class Domain, class G>
   HWY_INLINE static void run(G& g, std::int64_t first) {
     iterate<Domain, true>(g, first);
-    g.read(g.range.gradient, first, g.g);
+    g.read(g.range.gradient, first, g.d_out);
     clear(g.rows.bar, g.rows.size());
     clear(g.columns.bar, g.columns.size());
     Domain::start_back(g);
@@ -88,7 +88,7 @@ struct Backward {
     for (int step = 0; step < most && AnyLess(active, Set(0)); ++step) {
       Pack before = Set(0), after = Set(0);
       for (int e = 0; e < g.entries(); ++e)
-        before = Larger(Abs(Mul(g.d.get(e), log_domain ? Set(1) : g.k.get(e))), before);
+        before = Larger(Abs(Mul(g.d_k.get(e), log_domain ? Set(1) : g.k.get(e))), before);
       Domain::back(g, g.columns, g.rows, g.scalings(v), g.scalings(u), active);
       Domain::back(g, g.rows, g.columns, g.scalings(u), g.scalings(v), active);
       forget_chains(g);

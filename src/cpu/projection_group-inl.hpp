@@ -71,7 +71,7 @@ struct Group {
   Packs<kSize * kSize> k;  // exp of the logits with its shift; in the log domain the logits
   Row staging;             // A matrix between lanes and memory; two numbers a row or column within a half-step.
   Row shift;               // e^{-s} of each row or column of the side whose shift was taken out of the logits.
-  Row d, g;                // Backward: gradient in k; d_out.
+  Row d_k, d_out;          // Backward: gradients in k and in P.
   Row history;             // Backward: the scalings after every half-step.
   Pack done, count;        // done < 0: not yet within the tolerance; pairs of half-steps done.
   int pairs = 0;           // The largest count so far.
@@ -93,8 +93,8 @@ struct Group {
     columns.scaling.place(scratch, m);
     columns.weight.place(scratch, m);
     if (!backward) return;
-    place(d, n * m);
-    place(g, n * m);
+    place(d_k, n * m);
+    place(d_out, n * m);
     rows.bar.place(scratch, n);
     rows.chain.place(scratch, n);
     columns.bar.place(scratch, m);

@@ -103,8 +103,8 @@ struct Linear {
       for (int j = 0; j < m; ++j) {
         int const e = i * m + j;
         Pack const u = unmarked(g.rows.scaling.get(i)), v = unmarked(g.columns.scaling.get(j));
-        Pack const gk = Mul(g.g.get(e), g.k.get(e));
-        g.d.set(e, Mul(g.g.get(e), Mul(u, v)));
+        Pack const gk = Mul(g.d_out.get(e), g.k.get(e));
+        g.d_k.set(e, Mul(g.d_out.get(e), Mul(u, v)));
         g.rows.bar.set(i, MulAdd(gk, v, g.rows.bar.get(i)));
         g.columns.bar.set(j, MulAdd(gk, u, g.columns.bar.get(j)));
       }
@@ -142,7 +142,7 @@ struct Linear {
       MONGE_UNROLL(4)
       for (int j = 0; j < other_size; ++j) {
         int const e = i * own.stride() + j * other.stride();
-        g.d.set(e, MulAdd(in_sum, unmarked(read.get(j)), g.d.get(e)));
+        g.d_k.set(e, MulAdd(in_sum, unmarked(read.get(j)), g.d_k.get(e)));
         other.bar.set(j, MulAdd(in_sum, g.k.get(e), other.bar.get(j)));
       }
     }
@@ -173,7 +173,7 @@ struct Linear {
       if (softmax || shift_counts) {
         for (int j = 0; j < m; ++j) {
           Pack const value = without_epsilon(i, j);
-          sum = Add(product(g.d.get(i * m + j), value), sum);
+          sum = Add(product(g.d_k.get(i * m + j), value), sum);
           largest = Larger(largest, value);
         }
       }
@@ -181,7 +181,7 @@ struct Linear {
       MONGE_UNROLL(4)
       for (int j = 0; j < m; ++j) {
         int const e = i * m + j;
-        Pack result = g.d.get(e);
+        Pack result = g.d_k.get(e);
         if (problem.start != ProjectionStart::positive) {
           Pack const value = without_epsilon(i, j);
           result = product(softmax ? Sub(result, sum) : result, value);

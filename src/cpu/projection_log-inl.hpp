@@ -72,8 +72,8 @@ struct Logarithmic {
     for (int i = 0; i < n; ++i) {
       for (int j = 0; j < m; ++j) {
         int const e = i * m + j;
-        Pack const flow = Mul(g.g.get(e), entry(g, i, j));
-        g.d.set(e, flow);
+        Pack const flow = Mul(g.d_out.get(e), entry(g, i, j));
+        g.d_k.set(e, flow);
         g.rows.bar.set(i, Add(g.rows.bar.get(i), flow));
         g.columns.bar.set(j, Add(g.columns.bar.get(j), flow));
       }
@@ -92,7 +92,7 @@ struct Logarithmic {
       for (int j = 0; j < other.size(); ++j) {
         int const e = i * own.stride() + j * other.stride();
         Pack const flow = Mul(factor, Exp(Add(Add(g.k.get(e), read.get(j)), made.get(i))));
-        g.d.set(e, Sub(g.d.get(e), flow));
+        g.d_k.set(e, Sub(g.d_k.get(e), flow));
         other.bar.set(j, Sub(other.bar.get(j), flow));
       }
       own.bar.set(i, Sub(own.bar.get(i), bar));
@@ -105,10 +105,10 @@ struct Logarithmic {
     int const n = g.rows.size(), m = g.columns.size();
     for (int i = 0; i < n; ++i) {
       Pack sum = Set(0);
-      for (int j = 0; j < m; ++j) sum = Add(g.d.get(i * m + j), sum);
+      for (int j = 0; j < m; ++j) sum = Add(g.d_k.get(i * m + j), sum);
       for (int j = 0; j < m; ++j) {
         int const e = i * m + j;
-        Pack result = g.d.get(e);
+        Pack result = g.d_k.get(e);
         if (g.problem.start == ProjectionStart::positive) result = Mul(result, Exp(Sub(Set(0), g.k.get(e))));
         if (g.problem.start == ProjectionStart::softmax) result = NegMulAdd(Exp(g.k.get(e)), sum, result);
         g.staging.set(e, result);

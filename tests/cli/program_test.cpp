@@ -154,7 +154,7 @@ TEST_F(SolveProgram, WrongUseIsCode2) {
   expect_refused(run({"solve"}), "required");
   expect_refused(solve({}), "--eps is required");
   expect_refused(solve({"--eps", "0.1", "--color", "red"}), "--color");
-  expect_refused(solve({"--eps", "abc"}), "eps: is 'abc'; must be > 0");
+  expect_refused(solve({"--eps", "abc"}), "eps: is 'abc'; must be a number, > 0");
   expect_refused(solve({"--eps", "0"}), "eps: is 0; must be finite and > 0");
   expect_refused(solve({"--eps", "-1"}), "eps: is -1");
   expect_refused(solve({"--eps", "nan"}), "eps: is nan");

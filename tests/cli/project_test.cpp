@@ -33,6 +33,13 @@ class ProjectProgram : public Program {
     return values;
   }
 
+  /// A .npy file of four int32, as NumPy writes it.
+  static std::string numpy_integers() {
+    std::string header = "{'descr': '<i4', 'fortran_order': False, 'shape': (2, 2), }";
+    header.resize(117, ' ');
+    return std::string("\x93NUMPY\x01\x00\x76\x00", 10) + header + "\n" + std::string(16, '\0');
+  }
+
   Outcome project(std::vector<std::string> const& more) const {
     std::vector<std::string> arguments{"project", path("logits.npy"), "--out", path("result.npy"), "--device", "cpu"};
     arguments.insert(arguments.end(), more.begin(), more.end());
@@ -118,8 +125,7 @@ TEST_F(ProjectProgram, EveryOptionReachesTheLibrary) {
   std::vector<std::pair<std::string, std::string>> const given{
       {"order", "rows_first"}, {"start", "exp_shifted"}, {"epsilon_mode", "clamp"}, {"epsilon", "0.125"},
       {"iterations", "4"},     {"tolerance", "0.75"},    {"temperature", "2"},      {"log_domain", "false"},
-      {"dustbin", "true"},     {"dustbin_score", "0.5"}, {"gradient", "implicit"},  {"implicit_tolerance", "0.25"},
-      {"row_sum", "3"}};
+      {"dustbin", "true"},     {"dustbin_score", "0.5"}, {"row_sum", "3"}};
   for (auto const& [option, value] : given) {
     std::string flag = "--" + option;
     std::replace(flag.begin(), flag.end(), '_', '-');
@@ -209,6 +215,15 @@ TEST_F(ProjectProgram, AMaskedRowStaysEmptyAndIsReported) {
   EXPECT_EQ(floats()[1], 0);
 }
 
+TEST_F(ProjectProgram, WideLogitsOutsideTheLogDomainAreNoted) {
+  float const inf = std::numeric_limits<float>::infinity();
+  write_array(path("logits.npy"), {{2, 2, 2}, std::vector<float>{0, 1, 1000, 1000, 0, 200, -inf, 100}});
+  EXPECT_THAT(report({})["message"].get<std::string>(), HasSubstr("up to 1e+03 apart; beyond 80"));
+  EXPECT_THAT(project({}).out, HasSubstr("note            logits of one matrix"));
+  EXPECT_EQ(report({"--log-domain", "true"})["message"], "");
+  EXPECT_EQ(report({"--temperature", "20"})["message"], "");
+}
+
 TEST_F(ProjectProgram, QuietPrintsNothingAndTheSummaryNamesTheErrors) {
   logits({2, 4, 4});
   Outcome const quiet = project({"--quiet"});
@@ -227,7 +242,18 @@ TEST_F(ProjectProgram, WrongUseIsCode2) {
   expect_refused(project({"--order", "diagonal"}), "order: is 'diagonal'; must be rows_first or columns_first");
   expect_refused(project({"--temperature", "-1"}), "temperature: is -1; must be finite and > 0");
   expect_refused(project({"--iterations", "0"}), "iterations: is 0; must be >= 1");
-  expect_refused(project({"--iterations", "two"}), "iterations: is 'two'; must be >= 1");
+  expect_refused(project({"--iterations", "two"}),
+                 "iterations: is 'two'; must be a whole number, >= 1; see monge project --help");
+  expect_refused(project({"--iterations", "2.5"}), "iterations: is '2.5'; must be a whole number");
+  expect_refused(project({"--iterations", "-1"}), "iterations: is -1; must be >= 1");
+  expect_refused(project({"--temperature", "hot"}), "temperature: is 'hot'; must be a number, > 0");
+  expect_refused(project({"--dustbin", "yes"}), "dustbin: is 'yes'; must be true or false");
+  expect_refused(project({"--gradient", "implicit"}), "--gradient");
+  expect_refused(project({"--epsilon", "1e-6"}),
+                 "epsilon: is 1e-06 with epsilon_mode none; must be 0, or have a place");
+  expect_refused(project({"--dustbin-score", "2"}), "dustbin_score: is 2; is for a dustbin, set --dustbin true");
+  expect_refused(project({"--row-sum", "2", "--row-marginal", path("a.npy")}),
+                 "row_sum: is 2; must not be given with row_marginal");
   expect_refused(project({"--tolerance", "-1"}), "tolerance: is -1");
   expect_refused(project({"--epsilon", "nan"}), "epsilon: is nan");
   expect_refused(project({"--epsilon-mode", "clamp", "--epsilon", "1", "--preset", "gumbel_sinkhorn"}),
@@ -260,7 +286,14 @@ TEST_F(ProjectProgram, BadInputIsCode2) {
   write_array(path("bad.npy"), {{4}, std::vector<float>{1, 2, 3, 4}});
   expect_refused(with(path("bad.npy")), "logits: has shape 4; must be 2-D or 3-D");
   write_array(path("bad.npy"), {{1, 1025}, std::vector<float>(1025)});
-  expect_refused(with(path("bad.npy")), "logits: is 1 x 1025; must be at most 1024 x 1024");
+  expect_refused(with(path("bad.npy")), "logits: has shape 1 x 1025; a matrix must be at most 1024 x 1024");
+  write_array(path("bad.npy"), {{1026, 1}, std::vector<float>(1026)});
+  expect_refused(with(path("bad.npy")), "; of a stack of them, rows says how many one has");
+  expect_refused(with(path("bad.npy"), {"--rows", "1026"}), "logits: is 1026 x 1; must be at most 1024 x 1024");
+  write_array(path("bad.npy"), {{1, 1024, 1024}, std::vector<float>(1024 * 1024)});
+  expect_refused(with(path("bad.npy"), {"--preset", "superglue"}), "logits: is 1024 x 1024 and a dustbin; must be");
+  file("bad.npy", numpy_integers());
+  expect_refused(with(path("bad.npy")), "has dtype '<i4'; must be float16 ('<f2'), float32 ('<f4') or float64");
   write_array(path("bad.npy"), {{3, 0, 4}, std::vector<float>{}});
   expect_refused(with(path("bad.npy")), "logits: is 0 x 4; must be at least 1 x 1");
   expect_refused(with(file("x.txt.gz", "")), "has the extension '.gz'");

@@ -58,7 +58,6 @@ TEST(OptionText, NamesRoundTrip) {
       {ProjectionStart::exp, ProjectionStart::exp_shifted, ProjectionStart::softmax, ProjectionStart::positive});
   expect_round_trip(
       {EpsilonMode::none, EpsilonMode::denominator, EpsilonMode::scaling, EpsilonMode::matrix, EpsilonMode::clamp});
-  expect_round_trip({ProjectionGradient::unrolled, ProjectionGradient::implicit});
   expect_round_trip({Schedule::overrelaxed, Schedule::alternating, Schedule::symmetric});
   expect_round_trip({Precision::automatic, Precision::float32, Precision::tf32, Precision::float64});
 }

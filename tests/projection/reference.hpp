@@ -114,7 +114,7 @@ struct ReferenceProjection {
         if (scaling) {
           u[i] = mu[i] / (sum + eps);
         } else {
-          for (int j = 0; j < m; ++j) x[at(i, j)] *= mu[i] / guarded(sum);
+          for (int j = 0; j < m; ++j) x[at(i, j)] *= mu[i] > 0 ? mu[i] / guarded(sum) : 0;
         }
       }
     };
@@ -125,7 +125,7 @@ struct ReferenceProjection {
         if (scaling) {
           v[j] = nu[j] / (sum + eps);
         } else {
-          for (int i = 0; i < n; ++i) x[at(i, j)] *= nu[j] / guarded(sum);
+          for (int i = 0; i < n; ++i) x[at(i, j)] *= nu[j] > 0 ? nu[j] / guarded(sum) : 0;
         }
       }
     };

@@ -1,0 +1,75 @@
+// The problems that the tests of project() and project_backward() share: a covering selection of the options.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "oracle/backend_test.hpp"
+#include "projection/reference.hpp"
+
+namespace monge::oracle {
+
+struct Case {
+  std::string name;
+  ProjectionOptions options;
+  int rows, columns;
+  int batch = 37;
+  double spread = 1;  // Standard deviation of the logits.
+  ElementType type = ElementType::float32;
+  bool strided = false;
+  bool marginals = false;
+};
+
+ProjectionOptions with(ProjectionPreset preset, int iterations, auto&& change) {
+  ProjectionOptions options = projection_preset(preset);
+  options.iterations = iterations;
+  change(options);
+  return options;
+}
+
+std::vector<Case> cases();
+
+/// Logits, marginals and their bits; the reference reads what the library reads.
+struct Data {
+  Case const& test;
+  int n, m;
+  std::int64_t row_stride, batch_stride;
+  std::vector<float> logits, gradient, a, b;
+  std::vector<std::uint16_t> logit_bits, gradient_bits;
+
+  explicit Data(Case const& given);
+  BatchView logit_view() const {
+    void const* const data =
+        test.type == ElementType::float32 ? static_cast<void const*>(logits.data()) : logit_bits.data();
+    return {data, test.type, test.batch, test.rows, test.columns, batch_stride, row_stride};
+  }
+  BatchView gradient_view() const {
+    void const* const data =
+        test.type == ElementType::float32 ? static_cast<void const*>(gradient.data()) : gradient_bits.data();
+    return {data, test.type, test.batch, n, m};
+  }
+  ProjectionOptions options() const {
+    ProjectionOptions options = test.options;
+    if (test.marginals) {
+      options.row_marginal = a;
+      options.column_marginal = b;
+    }
+    return options;
+  }
+  std::vector<double> matrix(int t) const {
+    std::vector<double> x;
+    for (int i = 0; i < test.rows; ++i)
+      for (int j = 0; j < test.columns; ++j)
+        x.push_back(logits[static_cast<std::size_t>(t * batch_stride + i * row_stride + j)]);
+    return x;
+  }
+  ReferenceProjection reference() const {
+    return {test.options, test.rows, test.columns, {a.begin(), a.end()}, {b.begin(), b.end()}};
+  }
+
+ private:
+  /// To what the element type holds.
+  void round(std::vector<float>& values, std::vector<std::uint16_t>& bits) const;
+};
+
+}  // namespace monge::oracle

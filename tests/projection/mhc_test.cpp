@@ -1,0 +1,151 @@
+// The fused mHC mapping against its parts.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <random>
+
+#include "projection/cases.hpp"
+
+namespace monge::oracle {
+namespace {
+
+class MhcTest : public BackendTest {};
+
+TEST_P(MhcTest, MappingAndGradients) {
+  std::vector<std::pair<std::string, MhcOptions>> variants;
+  for (std::string_view const preset : projection_preset_names()) {
+    MhcOptions options;
+    options.projection = projection_preset(preset);
+    options.projection.dustbin = false;
+    options.projection.iterations = std::min(options.projection.iterations, 20);
+    if (preset == "deepseek") options.pre_epsilon = 1e-6;
+    variants.emplace_back(preset, options);
+  }
+  for (auto const& [label, options] : variants) {
+    for (std::int64_t const tokens : {1, 45, 1000}) {
+      for (std::int64_t const stride : {24, 29}) {
+        SCOPED_TRACE(label + " " + std::to_string(tokens) + " tokens, stride " + std::to_string(stride));
+        std::mt19937 random(3);
+        std::normal_distribution<float> normal;
+        std::vector<float> mixes(static_cast<std::size_t>(tokens * stride)), scale{0.7f, -0.4f, 1.1f}, base(24);
+        for (float& x : mixes) x = normal(random);
+        for (float& x : base) x = 0.5f * normal(random);
+        auto const size = static_cast<std::size_t>(tokens);
+        std::vector<float> pre(4 * size), post(4 * size), res(16 * size), d_pre(4 * size), d_post(4 * size),
+            d_res(16 * size);
+        for (auto* values : {&d_pre, &d_post, &d_res})
+          for (float& x : *values) x = normal(random);
+        mhc_mapping(context(), {mixes.data(), tokens, 24, stride}, scale, base, {pre.data(), tokens, 4},
+                    {post.data(), tokens, 4}, {res.data(), tokens, 4, 4}, options);
+        std::vector<float> d_mixes(mixes.size(), 5.0f), d_scale(3, 5.0f), d_base(24, 5.0f);
+        mhc_mapping_backward(context(), {mixes.data(), tokens, 24, stride}, scale, base, {d_pre.data(), tokens, 4},
+                             {d_post.data(), tokens, 4}, {d_res.data(), tokens, 4, 4},
+                             {d_mixes.data(), tokens, 24, stride}, d_scale, d_base, options);
+        // Forward and d_mixes token by token, from the projection that is tested above.
+        std::vector<float> logits(16 * size), d_logits(16 * size), expected(16 * size);
+        for (std::size_t t = 0; t < size; ++t)
+          for (std::size_t k = 0; k < 16; ++k)
+            logits[16 * t + k] = std::fma(scale[2], mixes[t * static_cast<std::size_t>(stride) + 8 + k], base[8 + k]);
+        project(context(), {logits.data(), tokens, 4, 4}, {expected.data(), tokens, 4, 4}, options.projection);
+        project_backward(context(), {logits.data(), tokens, 4, 4}, {d_res.data(), tokens, 4, 4},
+                         {d_logits.data(), tokens, 4, 4}, options.projection);
+        std::vector<double> sums(27), magnitude(27);
+        for (std::size_t t = 0; t < size; ++t) {
+          for (std::size_t k = 0; k < 24; ++k) {
+            std::size_t const part = k < 4 ? 0 : k < 8 ? 1 : 2;
+            double const mix = mixes[t * static_cast<std::size_t>(stride) + k];
+            double d;
+            if (k < 8) {
+              double const s = 1 / (1 + std::exp(-(scale[part] * mix + base[k])));
+              double const value = k < 4 ? s + options.pre_epsilon : options.post_factor * s;
+              EXPECT_NEAR((k < 4 ? pre : post)[4 * t + k % 4], value, 1e-6);
+              d = (k < 4 ? d_pre[4 * t + k] : options.post_factor * d_post[4 * t + k - 4]) * s * (1 - s);
+            } else {
+              EXPECT_NEAR(res[16 * t + k - 8], expected[16 * t + k - 8], 1e-6);
+              d = d_logits[16 * t + k - 8];
+            }
+            EXPECT_NEAR(d_mixes[t * static_cast<std::size_t>(stride) + k], scale[part] * d, 3e-6);
+            sums[part] += d * mix;
+            sums[3 + k] += d;
+            magnitude[part] += std::abs(d * mix);
+            magnitude[3 + k] += std::abs(d);
+          }
+          for (std::int64_t k = 24; k < stride; ++k)
+            EXPECT_EQ(d_mixes[t * static_cast<std::size_t>(stride) + static_cast<std::size_t>(k)], 5.0f);
+        }
+        for (std::size_t k = 0; k < 27; ++k)
+          EXPECT_NEAR(k < 3 ? d_scale[k] : d_base[k - 3], sums[k], 3e-6 * (1 + magnitude[k])) << k;
+        std::vector<float> again_scale(3), again_base(24);
+        mhc_mapping_backward(context(), {mixes.data(), tokens, 24, stride}, scale, base, {d_pre.data(), tokens, 4},
+                             {d_post.data(), tokens, 4}, {d_res.data(), tokens, 4, 4},
+                             {d_mixes.data(), tokens, 24, stride}, again_scale, again_base, options);
+        EXPECT_EQ(again_scale, d_scale);
+        EXPECT_EQ(again_base, d_base);
+      }
+    }
+  }
+}
+
+TEST_P(MhcTest, NoTokensGiveGradientsOfZero) {
+  std::vector<float> scale(3, 1.0f), base(24), d_scale(3, 5.0f), d_base(24, 5.0f);
+  float* const none = nullptr;
+  mhc_mapping(context(), {none, 0, 24}, scale, base, {none, 0, 4}, {none, 0, 4}, {none, 0, 4, 4});
+  mhc_mapping_backward(context(), {none, 0, 24}, scale, base, {none, 0, 4}, {none, 0, 4}, {none, 0, 4, 4},
+                       {none, 0, 24}, d_scale, d_base);
+  EXPECT_EQ(d_scale, std::vector<float>(3));
+  EXPECT_EQ(d_base, std::vector<float>(24));
+}
+
+TEST_P(MhcTest, BadCallsSayWhatIsWrong) {
+  std::vector<float> mixes(3 * 24), scale(3), base(24), pre(12), post(12), res(48), d_mixes(3 * 24), d_scale(3),
+      d_base(24);
+  auto const expect = [](std::string const& text, auto&& call) {
+    try {
+      call();
+      ADD_FAILURE() << "no error, but expected " << text;
+    } catch (Error const& error) {
+      EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
+      EXPECT_EQ(std::string(error.what()).rfind(text, 0), 0u) << error.what() << "\nexpected " << text;
+    }
+  };
+  auto const map = [&](MhcOptions const& options, MutableMatrixView into_pre, MutableMatrixView into_post) {
+    mhc_mapping(context(), {mixes.data(), 3, 24}, scale, base, into_pre, into_post, {res.data(), 3, 4, 4}, options);
+  };
+  MutableMatrixView const to_pre(pre.data(), 3, 4), to_post(post.data(), 3, 4);
+  auto const with = [](auto&& change) {
+    MhcOptions options;
+    change(options);
+    return options;
+  };
+  expect("dustbin: is true; an mHC mapping has none",
+         [&] { map(with([](auto& o) { o.projection.dustbin = true; }), to_pre, to_post); });
+  expect("start: is positive; an mHC mapping takes logits",
+         [&] { map(with([](auto& o) { o.projection.start = ProjectionStart::positive; }), to_pre, to_post); });
+  expect("pre_epsilon: is -1; must be finite and >= 0",
+         [&] { map(with([](auto& o) { o.pre_epsilon = -1; }), to_pre, to_post); });
+  expect("post_factor: is nan; must be finite and > 0",
+         [&] { map(with([](auto& o) { o.post_factor = NAN; }), to_pre, to_post); });
+  expect("iterations: is -1; must be >= 1",
+         [&] { map(with([](auto& o) { o.projection.iterations = -1; }), to_pre, to_post); });
+  expect("pre: is 2 x 4; must be 3 x 4", [&] { map({}, {pre.data(), 2, 4}, to_post); });
+  expect("post: overlaps pre; must be other memory", [&] { map({}, to_pre, {pre.data(), 3, 4}); });
+  expect("pre: overlaps mixes; must be other memory", [&] { map({}, {mixes.data() + 60, 3, 4}, to_post); });
+  expect("post: overlaps base; must be other memory", [&] { map({}, to_pre, {base.data(), 3, 4}); });
+  expect("mixes: has 23 columns; must have 24", [&] {
+    mhc_mapping(context(), {mixes.data(), 3, 23}, scale, base, to_pre, to_post, {res.data(), 3, 4, 4});
+  });
+  auto const back = [&](MutableMatrixView into, MutableVectorView into_scale, MutableVectorView into_base) {
+    mhc_mapping_backward(context(), {mixes.data(), 3, 24}, scale, base, {pre.data(), 3, 4}, {post.data(), 3, 4},
+                         {res.data(), 3, 4, 4}, into, into_scale, into_base);
+  };
+  expect("d_mixes: overlaps mixes; must be other memory", [&] { back({mixes.data(), 3, 24}, d_scale, d_base); });
+  expect("d_base: overlaps d_mixes; must be other memory", [&] {
+    back({d_mixes.data(), 3, 24}, d_scale, {d_mixes.data(), 24});
+  });
+  expect("d_scale: has 24 entries; must have 3", [&] { back({d_mixes.data(), 3, 24}, d_base, d_scale); });
+}
+
+MONGE_FOR_EACH_DEVICE(MhcTest);
+
+}  // namespace
+}  // namespace monge::oracle
