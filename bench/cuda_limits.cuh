@@ -114,16 +114,16 @@ inline std::string provenance(int device) {
   char date[16];
   std::strftime(date, sizeof date, "%Y-%m-%d", std::gmtime(&now));
   // "NVRM version: NVIDIA UNIX ... Kernel Module  580.126.09  Release Build ...": the only word of digits and dots.
-  std::string word, module = "unknown";
-  for (std::ifstream file("/proc/driver/nvidia/version"); module == "unknown" && file >> word;)
+  std::string word, kernel_module = "unknown";
+  for (std::ifstream file("/proc/driver/nvidia/version"); kernel_module == "unknown" && file >> word;)
     if (word.find('.') != std::string::npos && word.find_first_not_of("0123456789.") == std::string::npos)
-      module = word;
+      kernel_module = word;
   char text[512];
   std::snprintf(text, sizeof text,
                 "\"device\": \"%s\", \"multiprocessors\": %d, \"highest_clock_mhz\": %d,\n  \"cuda\": \"%d.%d\", "
                 "\"driver\": \"%s (CUDA %d.%d)\", \"date\": \"%s\", \"monge\": \"%s\"",
                 properties.name, properties.multiProcessorCount, khz / 1000, runtime / 1000, runtime % 1000 / 10,
-                module.c_str(), driver / 1000, driver % 1000 / 10, date, version().c_str());
+                kernel_module.c_str(), driver / 1000, driver % 1000 / 10, date, version().c_str());
   return text;
 }
 

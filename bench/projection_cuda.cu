@@ -64,7 +64,7 @@ int main(int argc, char** argv) {
   MONGE_CUDA_TRY(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
   monge::Context const context = monge::Context::cuda(0, stream);
   monge::Device const device = context.device();
-  int const multiprocessors = context.backend().info().units;
+  int const multiprocessors = monge::devices().back().units;
 
   std::int64_t const floats = std::int64_t{1} << 28;  // 1 GiB each
   float *logits = nullptr, *gradient = nullptr, *out = nullptr;

@@ -27,6 +27,23 @@ void allow_shared(Kernel kernel, int bytes) {
     MONGE_CUDA_TRY(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
 }
 
+/// Where the GPU can, a launch's preparation overlaps the kernel before it: kernels begin with after_others().
+template <class... Parameters, class... Arguments>
+void launch_early(void (*kernel)(Parameters...), std::int64_t blocks, int threads, int bytes, cudaStream_t stream,
+                  Arguments const&... arguments) {
+  cudaLaunchAttribute attribute{};
+  attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  attribute.val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchConfig_t configuration{};
+  configuration.gridDim = dim3(static_cast<unsigned>(blocks));
+  configuration.blockDim = dim3(static_cast<unsigned>(threads));
+  configuration.dynamicSmemBytes = static_cast<std::size_t>(bytes);
+  configuration.stream = stream;
+  configuration.attrs = &attribute;
+  configuration.numAttrs = attribute_of_device(cudaDevAttrComputeCapabilityMajor) >= 9 ? 1 : 0;
+  MONGE_CUDA_TRY(cudaLaunchKernelEx(&configuration, kernel, static_cast<Parameters>(arguments)...));
+}
+
 /// The most threads a block, of 32 to 128, that still give every multiprocessor work.
 inline int threads_for(std::int64_t warps) {
   std::int64_t const multiprocessors = attribute_of_device(cudaDevAttrMultiProcessorCount);
@@ -41,8 +58,7 @@ void launch_forward(ProjectionArguments const& arguments, ProjectionMarginals co
   auto const kernel = project_tile_kernel<L, kMode, kAligned>;
   allow_shared(kernel, bytes);
   std::int64_t const blocks = (warps + threads / 32 - 1) / (threads / 32);
-  kernel<<<static_cast<unsigned>(blocks), threads, bytes, stream>>>(arguments, MarginalsOf<kMode>(marginals));
-  MONGE_CUDA_TRY(cudaGetLastError());
+  launch_early(kernel, blocks, threads, bytes, stream, arguments, MarginalsOf<kMode>(marginals));
 }
 
 /// Of a persistent grid.
@@ -52,10 +68,10 @@ struct BackwardShape {
   bool global_history;
   int bytes() const { return warps * warp_chunks * 16; }
 };
-template <class L>
+template <class L, ProjectionMode kMode>
 BackwardShape backward_shape(ProjectionArguments const& arguments, bool aligned, int multiprocessors) {
-  using History = TileHistory<L, true>;
-  constexpr int kMost = kBackwardThreads<L> / 32;  // That a multiprocessor has registers for.
+  using History = TileHistory<L, true, kKeepsBoth<L, kMode>>;
+  constexpr int kMost = kBackwardThreads<L, kMode> / 32;  // That a multiprocessor has registers for.
   BackwardShape shape{};
   shape.slots = arguments.pairs + (arguments.lead ? 1 : 0);
   int const staging = aligned ? kTileBytes<L> / 16 : 0;
@@ -84,14 +100,13 @@ BackwardShape backward_shape(ProjectionArguments const& arguments, bool aligned,
 template <class L, ProjectionMode kMode, bool kAligned>
 void launch_backward(ProjectionArguments arguments, ProjectionMarginals const& marginals, int multiprocessors,
                      cudaStream_t stream) {
-  BackwardShape const shape = backward_shape<L>(arguments, kAligned, multiprocessors);
+  BackwardShape const shape = backward_shape<L, kMode>(arguments, kAligned, multiprocessors);
   arguments.slots = shape.slots;
   arguments.warp_chunks = shape.warp_chunks;
   auto const launch = [&](auto kernel) {
     allow_shared(kernel, shape.bytes());
-    kernel<<<static_cast<unsigned>(shape.blocks), 32 * shape.warps, shape.bytes(), stream>>>(
-        arguments, MarginalsOf<kMode>(marginals));
-    MONGE_CUDA_TRY(cudaGetLastError());
+    launch_early(kernel, shape.blocks, 32 * shape.warps, shape.bytes(), stream, arguments,
+                 MarginalsOf<kMode>(marginals));
   };
   if (shape.global_history) {
     launch(project_backward_tile_kernel<L, kMode, kAligned, false>);
@@ -100,11 +115,11 @@ void launch_backward(ProjectionArguments arguments, ProjectionMarginals const& m
   }
 }
 
-template <class L>
+template <class L, ProjectionMode kMode>
 std::int64_t history_floats(ProjectionArguments const& arguments, bool aligned, int multiprocessors) {
-  BackwardShape const shape = backward_shape<L>(arguments, aligned, multiprocessors);
+  BackwardShape const shape = backward_shape<L, kMode>(arguments, aligned, multiprocessors);
   if (!shape.global_history) return 0;
-  return TileHistory<L, false>::chunks(shape.slots) * 4 * shape.warps * shape.blocks;
+  return TileHistory<L, false, kKeepsBoth<L, kMode>>::chunks(shape.slots) * 4 * shape.warps * shape.blocks;
 }
 
 /// kAll: the general arithmetic also for aligned matrices, where it is worth its code.
@@ -158,7 +173,10 @@ constexpr bool takes_aligned(ProjectionMode mode, bool aligned) {
   }                                                                                                                 \
   std::int64_t backward_history_##Size(ProjectionArguments const& arguments, ProjectionMode mode, bool aligned,     \
                                        int multiprocessors) {                                                       \
-    return history_floats<Backward>(arguments, takes_aligned<All>(mode, aligned), multiprocessors);                 \
+    bool const chunks = takes_aligned<All>(mode, aligned);                                                          \
+    return mode == ProjectionMode::plain && chunks                                                                  \
+               ? history_floats<Backward, ProjectionMode::plain>(arguments, true, multiprocessors)                  \
+               : history_floats<Backward, ProjectionMode::general>(arguments, chunks, multiprocessors);             \
   }
 
 }  // namespace monge::cuda
