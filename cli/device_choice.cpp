@@ -50,4 +50,12 @@ DeviceChoice choose_device(std::string const& text, int threads) {
   return {std::move(context), std::move(info), std::move(reason)};
 }
 
+std::string device_text(DeviceChoice const& choice) {
+  DeviceInfo const& info = choice.info;
+  bool const cpu = info.device.type == DeviceType::cpu;
+  return fmt::format("{}: {}, {} {}{}", to_string(info.device), info.instruction_set, info.units,
+                     cpu ? (info.units == 1 ? "thread" : "threads") : "multiprocessors",
+                     choice.reason.empty() ? "" : fmt::format(" ({})", choice.reason));
+}
+
 }  // namespace monge::cli

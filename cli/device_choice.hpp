@@ -15,4 +15,7 @@ struct DeviceChoice {
 /// `text` is auto, cpu or cuda:N. `threads` is for the CPU; 0 takes all cores. Throws Error.
 DeviceChoice choose_device(std::string const& text, int threads);
 
+/// "cpu: AVX3, 2 threads (auto: no CUDA device)", for summaries.
+std::string device_text(DeviceChoice const& choice);
+
 }  // namespace monge::cli

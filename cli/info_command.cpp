@@ -25,7 +25,12 @@ void print_json(std::vector<DeviceInfo> const& usable, std::string const& why_no
 }
 
 void print_text(std::vector<DeviceInfo> const& usable, std::string const& why_no_cuda) {
-  fmt::print("monge {}\n", version());
+  std::string parts;
+  for (ComponentVersion const& component : component_versions()) {
+    if (component.name != "monge")
+      parts += fmt::format("{}{} {}", parts.empty() ? "" : ", ", component.name, component.version);
+  }
+  fmt::print("monge {} ({})\n", version(), parts);
   for (DeviceInfo const& info : usable) {
     bool const cpu = info.device.type == DeviceType::cpu;
     fmt::print("{:<8} {}\n", to_string(info.device), info.name);

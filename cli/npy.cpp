@@ -110,7 +110,8 @@ class HeaderParser {
   }
   std::string descr_value() {
     skip_space();
-    if (at_ < text_.size() && text_[at_] == '[') fail(name_, "has a structured dtype; must be float32 or float64");
+    if (at_ < text_.size() && text_[at_] == '[')
+      fail(name_, "has a structured dtype; must be float16, float32 or float64");
     return string("a dtype");
   }
   bool boolean() {
@@ -170,14 +171,17 @@ std::vector<T> read_values(std::istream& in, std::string const& name, Header con
       in.read(reinterpret_cast<char*>(into.data()), static_cast<std::streamsize>(into.size() * sizeof(T)));
       if (!in) fail(name, "could not be read to its end");
     };
-    if (header.fortran_order && header.shape.size() == 2) {
-      std::int64_t const rows = header.shape[0], columns = header.shape[1];
-      if (count > 0) {
-        std::vector<T> column(static_cast<std::size_t>(rows));
-        for (std::int64_t k = 0; k < columns; ++k) {
-          read(column);
-          for (std::int64_t i = 0; i < rows; ++i) values[i * columns + k] = column[i];
-        }
+    if (header.fortran_order && header.shape.size() > 1) {
+      // The file holds lines along the first dimension, those that differ in the second one after another.
+      std::vector<std::int64_t> const& shape = header.shape;
+      std::int64_t const stride = count > 0 ? count / shape[0] : 0;
+      std::vector<T> line(static_cast<std::size_t>(count > 0 ? shape[0] : 0));
+      for (std::int64_t k = 0; k < stride; ++k) {
+        std::int64_t at = k;
+        if (shape.size() == 3) at = k % shape[1] * shape[2] + k / shape[1];
+        read(line);
+        for (std::size_t i = 0; i < line.size(); ++i)
+          values[i * static_cast<std::size_t>(stride) + static_cast<std::size_t>(at)] = line[i];
       }
     } else {
       read(values);
@@ -223,15 +227,16 @@ Array read_npy(std::istream& in, std::string const& name) {
 
   Header const header = HeaderParser(text, name).parse();
   std::string_view const descr = header.descr;
-  bool const single = descr.substr(std::min<std::size_t>(1, descr.size())) == "f4";
-  bool const known = descr.size() == 3 && (descr[0] == '<' || descr[0] == '>' || descr[0] == '=') &&
-                     (single || descr.substr(1) == "f8");
-  if (!known) fail(name, "has dtype '{}'; must be float32 ('<f4') or float64 ('<f8')", printable(descr));
-  if (header.shape.empty() || header.shape.size() > 2) {
-    fail(name, "has {} dimensions; must have 1 or 2", header.shape.size());
+  bool const ordered = descr.size() == 3 && (descr[0] == '<' || descr[0] == '>' || descr[0] == '=');
+  std::string_view const type = ordered ? descr.substr(1) : "";
+  std::int64_t const item = type == "f2" ? 2 : type == "f4" ? 4 : type == "f8" ? 8 : 0;
+  if (item == 0) {
+    fail(name, "has dtype '{}'; must be float16 ('<f2'), float32 ('<f4') or float64 ('<f8')", printable(descr));
+  }
+  if (header.shape.empty() || header.shape.size() > 3) {
+    fail(name, "has {} dimensions; must have 1, 2 or 3", header.shape.size());
   }
 
-  std::int64_t const item = single ? 4 : 8;
   std::int64_t count = 1;
   bool const empty = std::find(header.shape.begin(), header.shape.end(), 0) != header.shape.end();
   for (std::int64_t const entries : header.shape) {
@@ -250,7 +255,9 @@ Array read_npy(std::istream& in, std::string const& name) {
          shape_text(header.shape), count * item, available);
   }
   Array array{header.shape, {}};
-  if (single) {
+  if (item == 2) {
+    array.values = read_values<Half>(in, name, header, count);
+  } else if (item == 4) {
     array.values = read_values<float>(in, name, header, count);
   } else {
     array.values = read_values<double>(in, name, header, count);

@@ -1,4 +1,5 @@
-// NumPy's .npy format, versions 1.0 to 3.0: float32 and float64 of either byte order, C or Fortran order, 1-D or 2-D.
+// NumPy's .npy format, versions 1.0 to 3.0: float16, float32 and float64 of either byte
+// order, C or Fortran order, up to 3-D.
 #pragma once
 #include <istream>
 #include <ostream>

@@ -55,4 +55,25 @@ bool parse(std::string_view text, Precision& value) {
   return parse_choice(text, {Precision::float32, Precision::tf32, Precision::float64}, value);
 }
 
+bool parse(std::string_view text, ProjectionOrder& value) {
+  return parse_choice(text, {ProjectionOrder::rows_first, ProjectionOrder::columns_first}, value);
+}
+
+bool parse(std::string_view text, ProjectionStart& value) {
+  return parse_choice(
+      text, {ProjectionStart::exp, ProjectionStart::exp_shifted, ProjectionStart::softmax, ProjectionStart::positive},
+      value);
+}
+
+bool parse(std::string_view text, EpsilonMode& value) {
+  return parse_choice(
+      text,
+      {EpsilonMode::none, EpsilonMode::denominator, EpsilonMode::scaling, EpsilonMode::matrix, EpsilonMode::clamp},
+      value);
+}
+
+bool parse(std::string_view text, ProjectionGradient& value) {
+  return parse_choice(text, {ProjectionGradient::unrolled, ProjectionGradient::implicit}, value);
+}
+
 }  // namespace monge::cli

@@ -1,9 +1,12 @@
-// The options of a solve as text and as JSON, from the one list in monge/entropic.hpp.
+// Options as text and as JSON; the lists of them are visit_solve_options and visit_projection_options.
 #pragma once
 #include <string>
 #include <string_view>
+#include <type_traits>
 
+#include <fmt/format.h>
 #include <monge/entropic.hpp>
+#include <monge/projection.hpp>
 #include <nlohmann/json.hpp>
 
 namespace monge::cli {
@@ -17,21 +20,26 @@ bool parse(std::string_view text, int& value);
 bool parse(std::string_view text, bool& value);
 bool parse(std::string_view text, Schedule& value);
 bool parse(std::string_view text, Precision& value);
+bool parse(std::string_view text, ProjectionOrder& value);
+bool parse(std::string_view text, ProjectionStart& value);
+bool parse(std::string_view text, EpsilonMode& value);
+bool parse(std::string_view text, ProjectionGradient& value);
 
-inline nlohmann::ordered_json to_json(double value) {
-  return value;
+template <class Value>
+nlohmann::ordered_json to_json(Value value) {
+  if constexpr (std::is_enum_v<Value>) {
+    return name(value);
+  } else {
+    return value;
+  }
 }
-inline nlohmann::ordered_json to_json(int value) {
-  return value;
-}
-inline nlohmann::ordered_json to_json(bool value) {
-  return value;
-}
-inline nlohmann::ordered_json to_json(Schedule value) {
-  return name(value);
-}
-inline nlohmann::ordered_json to_json(Precision value) {
-  return name(value);
+
+/// As the command line spells it.
+template <class Value>
+std::string option_text(Value value) {
+  nlohmann::ordered_json const json = to_json(value);
+  if (json.is_string()) return json.template get<std::string>();
+  return json.is_number_float() ? fmt::format("{}", json.template get<double>()) : json.dump();
 }
 
 }  // namespace monge::cli

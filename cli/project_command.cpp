@@ -2,8 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
+#include <limits>
 #include <memory>
+#include <optional>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -13,82 +17,191 @@
 #include <monge/monge.hpp>
 
 #include "array_file.hpp"
+#include "command_options.hpp"
 #include "device_choice.hpp"
 #include "exit_code.hpp"
-#include "option_text.hpp"
+#include "interrupt.hpp"
+#include "report_json.hpp"
+#include "result_folder.hpp"
+#include "stopwatch.hpp"
 
 namespace monge::cli {
 namespace {
 
-/// Only what was given on the command line changes the preset.
+namespace fs = std::filesystem;
+
+constexpr ProjectionPreset kStandardPreset = ProjectionPreset::mhc_paper;
+
 struct Arguments {
-  std::string logits, out, preset = "mhc_paper", device = "auto", order;
-  int rows = 0, iterations = 0, threads = 0;
-  double tolerance = -1, temperature = 0;
-  bool quiet = false;
+  std::string logits, out, row_marginal, column_marginal;
+  std::string preset{name(kStandardPreset)};
+  int rows = 0;
+  ProjectionOptions options = projection_preset(kStandardPreset);
+  RunArguments run;
 };
 
-ProjectionOptions options_of(Arguments const& arguments) {
-  ProjectionOptions options = projection_preset(arguments.preset);
-  if (arguments.iterations != 0) options.iterations = arguments.iterations;
-  if (arguments.tolerance >= 0) options.tolerance = arguments.tolerance;
-  if (arguments.temperature != 0) options.temperature = arguments.temperature;
-  if (arguments.order == "rows_first") {
-    options.order = ProjectionOrder::rows_first;
-  } else if (arguments.order == "columns_first") {
-    options.order = ProjectionOrder::columns_first;
-  } else if (!arguments.order.empty()) {
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("order: is '{}'; must be rows_first or columns_first", arguments.order));
-  }
-  return options;
+template <class... Args>
+[[noreturn]] void refuse(fmt::format_string<Args...> format, Args&&... args) {
+  throw Error(ErrorCode::invalid_argument, fmt::format(format, std::forward<Args>(args)...));
 }
 
-int project_file(Arguments const& arguments) {
-  ProjectionOptions const options = options_of(arguments);
-  Array const input = read_array("logits", arguments.logits);
-  std::vector<float> logits;
-  std::visit([&](auto const& values) { logits.assign(values.begin(), values.end()); }, input.values);
-  int const columns = static_cast<int>(input.columns());
-  int const rows = arguments.rows > 0 ? arguments.rows : columns;
-  if (input.rows() % rows != 0)
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("logits: has {} rows; must be a multiple of the {} of a matrix", input.rows(), rows));
-  std::int64_t const batch = input.rows() / rows;
-  int const n = rows + options.dustbin, m = columns + options.dustbin;
-  DeviceChoice const device = choose_device(arguments.device, arguments.threads);
-  std::vector<float> out(static_cast<std::size_t>(batch * n * m));
-  project(device.context, {logits.data(), batch, rows, columns}, {out.data(), batch, n, m}, options);
+/// Where the array's last two dimensions, or its stacks of `rows_given` rows (0: all), are matrices.
+struct Batch {
+  std::int64_t size;
+  int rows, columns;
+};
 
+Batch batch_of(Array const& logits, int rows_given) {
+  std::vector<std::int64_t> const& shape = logits.shape;
+  if (shape.size() == 1) refuse("logits: has shape {}; must be 2-D or 3-D", shape_text(shape));
+  std::int64_t const lines = shape[shape.size() - 2], columns = shape.back();
+  if (std::max(lines, columns) > std::numeric_limits<int>::max() && rows_given == 0)
+    refuse("logits: has shape {}; matrices must be at most 1024 x 1024", shape_text(shape));
+  if (shape.size() == 3) {
+    if (rows_given != 0) refuse("rows: is {}; is for 2-D logits, these have shape {}", rows_given, shape_text(shape));
+    return {shape[0], static_cast<int>(lines), static_cast<int>(columns)};
+  }
+  if (rows_given == 0) return {1, static_cast<int>(lines), static_cast<int>(columns)};
+  if (rows_given < 0 || lines % rows_given != 0)
+    refuse("rows: is {}; must be positive and divide the {} rows of the logits", rows_given, lines);
+  return {lines / rows_given, rows_given, static_cast<int>(columns)};
+}
+
+/// A NaN stays in its matrix, but nobody wants it in a file; -inf is how entries are masked.
+void check_values(Array const& logits, ProjectionStart start) {
+  bool const positive = start == ProjectionStart::positive;
+  constexpr double kLargest = std::numeric_limits<float>::max();
+  auto const check = [&](auto const& values) {
+    for (std::size_t e = 0; e < values.size(); ++e) {
+      double const x = to_double(values[e]);
+      if (std::abs(x) <= kLargest ? !positive || x >= 0 : !positive && std::isinf(x) && x < 0) continue;
+      std::vector<std::int64_t> index;
+      std::int64_t rest = static_cast<std::int64_t>(e);
+      for (std::size_t d = logits.shape.size(); d-- > 0; rest /= logits.shape[d])
+        index.insert(index.begin(), rest % logits.shape[d]);
+      refuse("logits: entry [{}] is {}; must be {}", fmt::join(index, ", "), x,
+             positive ? "a float32 number >= 0 with start positive" : "a float32 number, or -inf");
+    }
+  };
+  std::visit(check, logits.values);
+}
+
+/// The largest relative error of the row sums and of the column sums. Where a sum should be 0, it is measured against
+/// the mean of its side. NaN if any sum is NaN.
+std::pair<double, double> sum_errors(std::vector<float> const& matrices, std::int64_t batch,
+                                     ProjectionMarginals const& marginals) {
+  std::size_t const n = marginals.rows.size(), m = marginals.columns.size();
+  double mass = 0;
+  for (float const a : marginals.rows) mass += a;
+  std::vector<double> column_sums(m);
+  auto const worst = [](double error, double sum, double wanted, double mean) {
+    double const off = std::abs(sum - wanted) / (wanted > 0 ? wanted : mean);
+    return off <= error ? error : off;
+  };
   double row_error = 0, column_error = 0;
-  for (std::int64_t t = 0; t < batch; ++t) {
-    float const* const matrix = out.data() + t * n * m;
-    auto const worse = [](double& error, double sum, double target) {
-      double const off = std::abs(sum / target - 1);
-      error = off <= error ? error : off;  // NaN is worse than anything
-    };
-    for (int i = 0; i < n; ++i) {
+  float const* at = matrices.data();
+  for (std::int64_t t = 0; t < batch && !std::isnan(row_error + column_error); ++t) {
+    std::fill(column_sums.begin(), column_sums.end(), 0.0);
+    for (std::size_t i = 0; i < n; ++i) {
       double sum = 0;
-      for (int j = 0; j < m; ++j) sum += matrix[i * m + j];
-      worse(row_error, sum, options.dustbin && i == n - 1 ? columns : 1.0);
+      for (std::size_t j = 0; j < m; ++j, ++at) {
+        sum += *at;
+        column_sums[j] += *at;
+      }
+      row_error = worst(row_error, sum, marginals.rows[i], mass / static_cast<double>(n));
     }
-    for (int j = 0; j < m; ++j) {
-      double sum = 0;
-      for (int i = 0; i < n; ++i) sum += matrix[i * m + j];
-      worse(column_error, sum, options.dustbin ? (j == m - 1 ? rows : 1.0) : static_cast<double>(rows) / columns);
-    }
+    for (std::size_t j = 0; j < m; ++j)
+      column_error = worst(column_error, column_sums[j], marginals.columns[j], mass / static_cast<double>(m));
   }
-  write_array(arguments.out, Array{{batch * n, m}, std::move(out)});
-  if (!arguments.quiet) {
-    fmt::print("{:<15} {} matrices of {} x {}, {}, {} iterations\n", "problem", batch, rows, columns, arguments.preset,
-               options.iterations);
-    fmt::print("{:<15} {}\n", "device", to_string(device.info.device));
-    fmt::print("{:<15} {:.3g} (largest relative error of a sum)\n", "row error", row_error);
-    fmt::print("{:<15} {:.3g}\n", "column error", column_error);
-    fmt::print("{:<15} {}\n", "written", arguments.out);
+  return {row_error, column_error};
+}
+
+void print_summary(ProjectRun const& run, ProjectionOptions const& options, DeviceChoice const& device,
+                   std::string const& out) {
+  auto const line = [](std::string_view label, std::string const& text) { fmt::print("{:<15} {}\n", label, text); };
+  line("problem", fmt::format("{} matri{} of {} x {}, preset {}", run.batch, run.batch == 1 ? "x" : "ces", run.rows,
+                              run.columns, run.preset));
+  line("device", device_text(device));
+  line("status", fmt::format("{}, {}{} iterations", name(run.status), options.tolerance > 0 ? "at most " : "",
+                             options.iterations));
+  line("row error", fmt::format("{:.3g} (largest relative error of a sum)", run.row_error));
+  line("column error", fmt::format("{:.3g}", run.column_error));
+  line("seconds", fmt::format("{:.3f} (read {:.3f}, project {:.3f}, check {:.3f})",
+                              run.read_seconds + run.project_seconds + run.check_seconds, run.read_seconds,
+                              run.project_seconds, run.check_seconds));
+  line("written", out);
+}
+
+int project_file(Arguments arguments) {
+  catch_interrupt();
+  fs::path const out = arguments.out;
+  if (out.extension() != ".npy") refuse("out: {}: must be a file with the extension .npy", out.string());
+  if (fs::is_directory(out)) refuse("out: {}: is a folder; must be a file", out.string());
+  ResultFolder const folder(out.has_parent_path() ? out.parent_path() : ".");
+  DeviceChoice const device = choose_device(arguments.run.device, arguments.run.threads);
+  ProjectRun run;
+  run.preset = arguments.preset;
+  run.device_option = arguments.run.device;
+  run.threads = arguments.run.threads;
+  run.device = device.info;
+
+  Stopwatch watch;
+  auto const read = [&](char const* field, std::string const& path) {
+    run.files[field] = path;
+    return read_array(field, path);
+  };
+  Array logits = read("logits", arguments.logits);
+  std::optional<Array> row_marginal, column_marginal;
+  if (!arguments.row_marginal.empty()) row_marginal = read("row_marginal", arguments.row_marginal);
+  if (!arguments.column_marginal.empty()) column_marginal = read("column_marginal", arguments.column_marginal);
+  ProjectionOptions& options = arguments.options;
+  options.row_marginal = vector("row_marginal", row_marginal);
+  options.column_marginal = vector("column_marginal", column_marginal);
+  Batch const batch = batch_of(logits, arguments.rows);
+  ProjectionMarginals const marginals = projection_marginals(device.context, batch.rows, batch.columns, options);
+  check_values(logits, options.start);
+  if (auto const* const values = std::get_if<std::vector<double>>(&logits.values))
+    logits.values = std::vector<float>(values->begin(), values->end());
+  run.batch = batch.size;
+  run.rows = batch.rows;
+  run.columns = batch.columns;
+  run.read_seconds = watch.lap();
+
+  int const n = static_cast<int>(marginals.rows.size()), m = static_cast<int>(marginals.columns.size());
+  std::vector<float> projections(static_cast<std::size_t>(batch.size) * marginals.rows.size() *
+                                 marginals.columns.size());
+  BatchView const input = std::visit(
+      [&](auto const& values) {
+        bool const half = sizeof(values[0]) == sizeof(Half);
+        return BatchView(values.data(), half ? ElementType::float16 : ElementType::float32, batch.size, batch.rows,
+                         batch.columns);
+      },
+      logits.values);
+  project(device.context, input, {projections.data(), batch.size, n, m}, options);
+  run.project_seconds = watch.lap();
+  std::tie(run.row_error, run.column_error) = sum_errors(projections, batch.size, marginals);
+  run.check_seconds = watch.lap();
+
+  if (options.tolerance > 0) {
+    // A matrix stops by the sums of its first side; those that it checks are sums of float32 terms, one after another.
+    bool const rows_first = options.order == ProjectionOrder::rows_first;
+    double const rounding = ((rows_first ? m : n) + 8) * std::numeric_limits<float>::epsilon() / 2;
+    bool const within = (rows_first ? run.row_error : run.column_error) <= options.tolerance + rounding;
+    run.status = within ? Status::converged : Status::iteration_limit;
   }
-  double const first = options.order == ProjectionOrder::rows_first ? row_error : column_error;
-  return options.tolerance > 0 && !(first <= options.tolerance + 1e-6) ? kShort : kDone;
+  if (interrupted()) {
+    fmt::print(stderr, "monge: interrupted; nothing was written\n");
+    return kInterrupted;
+  }
+  std::vector<std::int64_t> shape{batch.size, n, m};
+  if (logits.shape.size() == 2) shape = {batch.size * n, m};
+  folder.fill([&](fs::path const& into) { write_array(into / out.filename(), {shape, std::move(projections)}); });
+  if (arguments.run.json) {
+    fmt::print("{}", json_text(report_json(run, options)));
+  } else if (!arguments.run.quiet) {
+    print_summary(run, options, device, arguments.out);
+  }
+  return run.status == Status::iteration_limit ? kShort : kDone;
 }
 
 }  // namespace
@@ -97,23 +210,34 @@ void add_project_command(CLI::App& app, int& exit_code) {
   CLI::App& command =
       *app.add_subcommand("project", "Project a batch of small matrices onto the doubly stochastic ones");
   auto const arguments = std::make_shared<Arguments>();
-  command.add_option("logits", arguments->logits, "matrices one below the other, (B n) x m: .npy or .csv")
+  command.add_option("logits", arguments->logits, "B x n x m, or one n x m matrix: .npy (float16, 32 or 64) or .csv")
       ->type_name("FILE")
       ->required();
-  command.add_option("--out", arguments->out, "the projections, stacked likewise: .npy")->type_name("FILE")->required();
-  command.add_option("--rows", arguments->rows, "rows of a matrix; as many as columns if not given")
+  command.add_option("--out", arguments->out, "the projections, of the same shape, float32: .npy")
+      ->type_name("FILE")
+      ->required();
+  command.add_option("--rows", arguments->rows, "2-D logits are matrices of so many rows, one below the other")
       ->type_name("VALUE");
-  command.add_option("--preset", arguments->preset, fmt::format("{}", fmt::join(projection_preset_names(), ", ")))
+  // Options take effect in the order in which they are added here: first the preset, then what changes it.
+  auto const take_preset = [arguments](std::string const& text) {
+    arguments->options = projection_preset(text);
+    arguments->preset = text;
+  };
+  command
+      .add_option_function<std::string>("--preset", take_preset,
+                                        fmt::format("the convention ({})", fmt::join(projection_preset_names(), ", ")))
       ->type_name("NAME")
-      ->capture_default_str();
-  command.add_option("--iterations", arguments->iterations, "instead of the preset's")->type_name("VALUE");
-  command.add_option("--tolerance", arguments->tolerance, "instead of the preset's")->type_name("VALUE");
-  command.add_option("--temperature", arguments->temperature, "instead of the preset's")->type_name("VALUE");
-  command.add_option("--order", arguments->order, "rows_first or columns_first")->type_name("VALUE");
-  command.add_option("--device", arguments->device, "auto, cpu or cuda:0")->type_name("VALUE")->capture_default_str();
-  command.add_option("--threads", arguments->threads, "threads on the CPU; 0 is all cores")->type_name("VALUE");
-  command.add_flag("--quiet", arguments->quiet, "print nothing");
-  command.callback([arguments, &exit_code] { exit_code = project_file(*arguments); });
+      ->default_str(arguments->preset);
+  visit_projection_options(arguments->options,
+                           [&](char const* option, auto& value, char const* constraint, char const* description) {
+                             add_option(command, option, value, constraint, description, "the preset's");
+                           });
+  command.add_option("--row-marginal", arguments->row_marginal, "sums of the rows (n), instead of row_sum")
+      ->type_name("FILE");
+  command.add_option("--column-marginal", arguments->column_marginal, "sums of the columns (m); equal if not given")
+      ->type_name("FILE");
+  add_run_options(command, arguments->run);
+  command.callback([arguments, &exit_code] { exit_code = project_file(std::move(*arguments)); });
 }
 
 }  // namespace monge::cli

@@ -17,12 +17,17 @@ Json device_json(DeviceInfo const& device) {
 }
 
 Json versions_json() {
-#if defined(__clang__)
-  std::string const compiler = "Clang " __clang_version__;
-#else
-  std::string const compiler = "GCC " __VERSION__;
-#endif
-  return {{"monge", version()}, {"compiler", compiler}};
+  Json json;
+  for (ComponentVersion const& component : component_versions()) json[component.name] = component.version;
+  return json;
+}
+
+void add_environment(Json& json, DeviceInfo const& device) {
+  json["device"] = to_string(device.device);
+  json["device_name"] = device.name;
+  json["instruction_set"] = device.instruction_set;
+  json["units"] = device.units;
+  json["versions"] = versions_json();
 }
 
 Json report_json(SolveRun const& run, SolveOptions const& options, Report const& report) {
@@ -55,11 +60,7 @@ Json report_json(SolveRun const& run, SolveOptions const& options, Report const&
   given["device"] = run.device_option;
   given["threads"] = run.threads;
 
-  json["device"] = to_string(run.device.device);
-  json["device_name"] = run.device.name;
-  json["instruction_set"] = run.device.instruction_set;
-  json["units"] = run.device.units;
-  json["versions"] = versions_json();
+  add_environment(json, run.device);
 
   Json& history = json["history"] = Json::array();
   for (Check const& check : report.history) {
@@ -68,6 +69,26 @@ Json report_json(SolveRun const& run, SolveOptions const& options, Report const&
                        {"marginal_error", check.marginal_error},
                        {"relaxation", check.relaxation}});
   }
+  return json;
+}
+
+Json report_json(ProjectRun const& run, ProjectionOptions const& options) {
+  Json json;
+  json["status"] = name(run.status);
+  json["row_error"] = run.row_error;
+  json["column_error"] = run.column_error;
+  json["seconds"] = {{"read", run.read_seconds},
+                     {"project", run.project_seconds},
+                     {"check", run.check_seconds},
+                     {"total", run.read_seconds + run.project_seconds + run.check_seconds}};
+  json["problem"] = {{"batch", run.batch}, {"rows", run.rows}, {"columns", run.columns}, {"files", run.files}};
+  Json& given = json["options"] = {{"preset", run.preset}};
+  visit_projection_options(options, [&](char const* option, auto const& value, char const*, char const*) {
+    given[option] = to_json(value);
+  });
+  given["device"] = run.device_option;
+  given["threads"] = run.threads;
+  add_environment(json, run.device);
   return json;
 }
 

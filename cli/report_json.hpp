@@ -1,9 +1,10 @@
-// report.json, which is also what `monge solve --json` prints.
+// The reports: report.json, which is also what `monge solve --json` prints, and that of `monge project --json`.
 #pragma once
 #include <string>
 
 #include <monge/context.hpp>
 #include <monge/entropic.hpp>
+#include <monge/projection.hpp>
 #include <nlohmann/json.hpp>
 
 namespace monge::cli {
@@ -19,9 +20,25 @@ struct SolveRun {
   double read_seconds = 0, map_seconds = 0;
 };
 
+struct ProjectRun {
+  nlohmann::ordered_json files;
+  std::int64_t batch = 0;
+  int rows = 0, columns = 0;  ///< Of the logits.
+  std::string preset;
+  Status status = Status::completed;
+  double row_error = 0, column_error = 0;
+  std::string device_option;
+  int threads = 0;
+  DeviceInfo device;
+  double read_seconds = 0, project_seconds = 0, check_seconds = 0;
+};
+
 /// Numbers that are not finite come out as null.
 nlohmann::ordered_json report_json(SolveRun const& run, SolveOptions const& options, Report const& report);
+nlohmann::ordered_json report_json(ProjectRun const& run, ProjectionOptions const& options);
 
+/// Device, instruction set and versions: the end of every report.
+void add_environment(nlohmann::ordered_json& json, DeviceInfo const& device);
 nlohmann::ordered_json device_json(DeviceInfo const& device);
 nlohmann::ordered_json versions_json();
 

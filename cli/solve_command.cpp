@@ -1,6 +1,5 @@
 #include "solve_command.hpp"
 
-#include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
@@ -14,36 +13,23 @@
 #include <monge/monge.hpp>
 
 #include "array_file.hpp"
+#include "command_options.hpp"
 #include "device_choice.hpp"
 #include "exit_code.hpp"
 #include "interrupt.hpp"
-#include "option_text.hpp"
 #include "progress_line.hpp"
 #include "report_json.hpp"
 #include "result_folder.hpp"
+#include "stopwatch.hpp"
 
 namespace monge::cli {
 namespace {
 
 struct Arguments {
   std::string x, y, a, b, f, g, out;
-  std::string device = "auto";
-  int threads = 0;
   double scale = 1;
-  bool json = false, quiet = false;
   SolveOptions options;
-};
-
-class Stopwatch {
- public:
-  /// Seconds since construction or the last call.
-  double lap() {
-    auto const now = std::chrono::steady_clock::now();
-    return std::chrono::duration<double>(now - std::exchange(start_, now)).count();
-  }
-
- private:
-  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+  RunArguments run;
 };
 
 std::string value_text(double value) {
@@ -53,13 +39,9 @@ std::string value_text(double value) {
 void print_summary(SolveRun const& run, SolveOptions const& options, Report const& report, DeviceChoice const& device,
                    std::filesystem::path const& out) {
   auto const line = [](std::string_view label, std::string const& text) { fmt::print("{:<15} {}\n", label, text); };
-  bool const cpu = device.info.device.type == DeviceType::cpu;
   line("problem", fmt::format("{} x {} points in {} dimension{}, eps {}", run.n, run.m, run.d, run.d == 1 ? "" : "s",
                               options.eps));
-  line("device",
-       fmt::format("{}: {}, {} {}{}", to_string(device.info.device), device.info.instruction_set, device.info.units,
-                   cpu ? (device.info.units == 1 ? "thread" : "threads") : "multiprocessors",
-                   device.reason.empty() ? "" : fmt::format(" ({})", device.reason)));
+  line("device", device_text(device));
   line("status", fmt::format("{} after {} sweeps", name(report.status), report.iterations));
   if (report.status != Status::converged && !report.message.empty()) line("", report.message);
   line("marginal error",
@@ -82,11 +64,11 @@ int solve_files(Arguments arguments) {
   catch_interrupt();
   SolveOptions& options = arguments.options;
   ResultFolder const folder(arguments.out);
-  DeviceChoice device = choose_device(arguments.device, arguments.threads);
+  DeviceChoice device = choose_device(arguments.run.device, arguments.run.threads);
   SolveRun run;
   run.scale = arguments.scale;
-  run.device_option = arguments.device;
-  run.threads = arguments.threads;
+  run.device_option = arguments.run.device;
+  run.threads = arguments.run.threads;
   run.device = device.info;
 
   Stopwatch watch;
@@ -100,29 +82,27 @@ int solve_files(Arguments arguments) {
   Array const x = read("x", arguments.x), y = read("y", arguments.y);
   auto const a = read_if_given("a", arguments.a), b = read_if_given("b", arguments.b);
   auto const f = read_if_given("f", arguments.f), g = read_if_given("g", arguments.g);
-  auto const view = [](char const* field, std::optional<Array> const& array) {
-    return array ? vector(field, *array) : VectorView{};
-  };
-  options.f = view("f", f);
-  options.g = view("g", g);
+  options.f = vector("f", f);
+  options.g = vector("g", g);
   run.n = x.rows();
   run.m = y.rows();
   run.d = x.columns();
   run.read_seconds = watch.lap();
 
-  ProgressLine progress(!arguments.quiet);
+  ProgressLine progress(!arguments.run.quiet);
   options.progress = [&](Progress const& state) {
     progress.show(state);
     return !interrupted();
   };
-  Plan const plan = solve(device.context, {points(x), points(y), arguments.scale}, view("a", a), view("b", b), options);
+  Plan const plan =
+      solve(device.context, {points("x", x), points("y", y), arguments.scale}, vector("a", a), vector("b", b), options);
   progress.erase();
   Report const& report = plan.report();
 
   Array map = x.zeros_like();
   if (!interrupted()) {
     watch.lap();
-    plan.barycentric_projection(points(map));
+    plan.barycentric_projection(points("map", map));
     run.map_seconds = watch.lap();
   }
   if (interrupted()) {
@@ -137,27 +117,12 @@ int solve_files(Arguments arguments) {
     write_array(into / "map.npy", map);
     write_text(into / "report.json", json);
   });
-  if (arguments.json) {
+  if (arguments.run.json) {
     fmt::print("{}", json);
-  } else if (!arguments.quiet) {
+  } else if (!arguments.run.quiet) {
     print_summary(run, options, report, device, folder.path());
   }
   return report.status == Status::converged || report.status == Status::completed ? kDone : kShort;
-}
-
-template <class Value>
-void add_option(CLI::App& command, char const* option, Value& value, char const* constraint, char const* description) {
-  auto const store = [&value, option, constraint](std::string const& text) {
-    if (!parse(text, value)) {
-      throw CLI::ValidationError(fmt::format("{}: is '{}'; must be {}", option, text, constraint));
-    }
-  };
-  nlohmann::ordered_json const standard = to_json(value);
-  command.add_option_function<std::string>(flag(option), store, fmt::format("{} ({})", description, constraint))
-      ->type_name("VALUE")
-      ->default_str(standard.is_string()         ? standard.get<std::string>()
-                    : standard.is_number_float() ? fmt::format("{}", standard.get<double>())
-                                                 : standard.dump());
 }
 
 }  // namespace
@@ -183,13 +148,8 @@ void add_solve_command(CLI::App& app, int& exit_code) {
                         add_option(command, option, value, constraint, description);
                       });
   add_option(command, "scale", arguments->scale, "> 0", "the cost is this times the squared distance");
-  add_option(command, "threads", arguments->threads, ">= 0", "threads on the CPU; 0 is all cores");
   command.get_option("--eps")->required()->default_str("");
-  command.add_option("--device", arguments->device, "where to run: auto, cpu or cuda:0; auto takes a GPU if it can")
-      ->type_name("VALUE")
-      ->default_str("auto");
-  command.add_flag("--json", arguments->json, "print report.json instead of the summary");
-  command.add_flag("--quiet", arguments->quiet, "print no summary and no progress");
+  add_run_options(command, arguments->run);
   command.callback([arguments, &exit_code] { exit_code = solve_files(std::move(*arguments)); });
 }
 

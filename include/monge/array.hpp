@@ -57,7 +57,11 @@ class BasicVectorView {
   /// A writable view is readable.
   template <ReadableAs<Void> Other>
   BasicVectorView(BasicVectorView<Other> const& other)  // NOLINT(google-explicit-constructor)
-      : data_(other.data()), size_(other.size()), stride_(other.stride()), type_(other.type()), device_(other.device()) {}
+      : data_(other.data()),
+        size_(other.size()),
+        stride_(other.stride()),
+        type_(other.type()),
+        device_(other.device()) {}
 
   Void* data() const { return data_; }
   std::int64_t size() const { return size_; }
@@ -96,8 +100,12 @@ class BasicMatrixView {
   /// A writable view is readable.
   template <ReadableAs<Void> Other>
   BasicMatrixView(BasicMatrixView<Other> const& other)  // NOLINT(google-explicit-constructor)
-      : data_(other.data()), rows_(other.rows()), columns_(other.columns()), row_stride_(other.row_stride()),
-        type_(other.type()), device_(other.device()) {}
+      : data_(other.data()),
+        rows_(other.rows()),
+        columns_(other.columns()),
+        row_stride_(other.row_stride()),
+        type_(other.type()),
+        device_(other.device()) {}
 
   Void* data() const { return data_; }
   std::int64_t rows() const { return rows_; }

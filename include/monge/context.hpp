@@ -12,7 +12,8 @@ class Backend;  // src/operators/backend.hpp
 
 class Context {
  public:
-  /// The CPU with up to `threads` threads (small problems take fewer); 0: OpenMP's choice (OMP_NUM_THREADS or all cores).
+  /// The CPU with up to `threads` threads (small problems take fewer); 0: OpenMP's choice (OMP_NUM_THREADS or all
+  /// cores).
   static Context cpu(int threads = 0);
   /// CUDA device `index`. `stream` is a cudaStream_t of the caller's; null makes the context own one.
   /// Throws unsupported when this build has no CUDA or the machine no such device.
@@ -41,5 +42,12 @@ std::vector<DeviceInfo> devices();
 std::string cuda_unavailable_reason();
 /// "0.1.0".
 std::string version();
+
+struct ComponentVersion {
+  std::string name, version;
+};
+/// What this build of the library is made of: monge, compiler, highway, openmp and, with CUDA, cuda_runtime and
+/// cuda_driver (the newest CUDA that the driver of this machine supports, "none" without a driver).
+std::vector<ComponentVersion> component_versions();
 
 }  // namespace monge

@@ -175,6 +175,14 @@ void project(Context const& context, BatchView logits, MutableBatchView out, Pro
 void project_backward(Context const& context, BatchView logits, BatchView d_out, MutableBatchView d_logits,
                       ProjectionOptions const& options, MutableVectorView d_dustbin_score = {});
 
+/// The sums that project() aims at for logits of rows x columns, from the options: with a dustbin one more of each.
+/// Throws Error as project() does.
+struct ProjectionMarginals {
+  std::vector<float> rows, columns;
+};
+ProjectionMarginals projection_marginals(Context const& context, int rows, int columns,
+                                         ProjectionOptions const& options);
+
 /// The three maps of an mHC layer from one row of mixes per token (mHC, eq. 7 and 8), S = 4 streams:
 ///   pre  = sigmoid(scale_0 mixes[0:4] + base[0:4]) + pre_epsilon
 ///   post = post_factor sigmoid(scale_1 mixes[4:8] + base[4:8])

@@ -397,6 +397,12 @@ void project_backward(Context const& context, BatchView logits, BatchView d_out,
   if (problem.batch > 0) backend.projection().backward(problem, logits, d_out, d_logits, d_dustbin_score.as<float>());
 }
 
+ProjectionMarginals projection_marginals(Context const& context, int rows, int columns,
+                                         ProjectionOptions const& options) {
+  ProjectionProblem const problem = resolved(context.backend(), rows, columns, 0, options);
+  return {problem.a, problem.b};
+}
+
 void mhc_mapping(Context const& context, MatrixView mixes, VectorView scale, VectorView base, MutableMatrixView pre,
                  MutableMatrixView post, MutableBatchView res, MhcOptions const& options) {
   Backend const& backend = context.backend();

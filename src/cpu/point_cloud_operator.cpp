@@ -43,6 +43,9 @@ double smallest_trusted_sum(std::int64_t rows, double total_weight) {
   return std::numeric_limits<T>::min() / std::numeric_limits<T>::epsilon() * (static_cast<double>(rows) + total_weight);
 }
 
+/// How many powers of two the bounds of a sweep may be above what they bound: far from the 126 of float.
+constexpr double kLoosestBound = 32;
+
 /// Below this many pairs (some 40 us) a thread has not much more to do than starting and joining a team costs.
 constexpr double kPairsPerThread = 1 << 17;
 
@@ -62,6 +65,7 @@ AlignedArray<double> zeros(std::int64_t size) {
 template <class T>
 struct PointCloudOperator<T>::Logits {
   AlignedArray<T> h, beta, log2_weight;
+  std::vector<double> bias;  // What h and beta hold, and offset, in float64.
   T multiplier;
   double offset;  // Taken from every h before rounding: a constant of the potential must not cost digits.
 };
@@ -93,8 +97,8 @@ PointCloudOperator<T>::PointCloudOperator(PointCloud const& geometry, std::vecto
       threads_(useful_threads(threads, geometry.x.rows(), geometry.y.rows())) {
   cloud(Side::rows).points = std::make_shared<PackedCloud<T>>(pack<T>(geometry.x, centre_of("x", geometry.x, a)));
   cloud(Side::columns).points = std::make_shared<PackedCloud<T>>(pack<T>(geometry.y, centre_of("y", geometry.y, b)));
-  cloud(Side::rows).weight = a;
-  cloud(Side::columns).weight = b;
+  set_weight(cloud(Side::rows), a);
+  set_weight(cloud(Side::columns), b);
   mass_ = std::accumulate(a.begin(), a.end(), 0.0);
   for (Side side : {Side::rows, Side::columns}) {
     cloud(side).potential.assign(index(size(side)), 0.0);
@@ -105,6 +109,13 @@ PointCloudOperator<T>::PointCloudOperator(PointCloud const& geometry, std::vecto
   if (geometry.x.columns() >= kSmallestCachedDimension && static_cast<double>(kept) * sizeof(T) <= cache_bytes) {
     scores_ = aligned_array<T>(kept);
   }
+}
+
+template <class T>
+void PointCloudOperator<T>::set_weight(Cloud& cloud, std::vector<double> weight) {
+  cloud.log2_weight.resize(weight.size());
+  std::transform(weight.begin(), weight.end(), cloud.log2_weight.begin(), [](double w) { return std::log2(w); });
+  cloud.weight = std::move(weight);
 }
 
 template <class T>
@@ -141,7 +152,7 @@ double PointCloudOperator<T>::largest_cost() const {
 
 template <class T>
 void PointCloudOperator<T>::set_potentials(VectorView f, VectorView g) {
-  swept_eps_ = 0;
+  last_ = {};
   for (Side side : {Side::rows, Side::columns}) {
     VectorView const view = side == Side::rows ? f : g;
     Cloud& target = cloud(side);
@@ -163,9 +174,9 @@ void PointCloudOperator<T>::get_potentials(MutableVectorView f, MutableVectorVie
     for (std::size_t i = 0; i < source.weight.size(); ++i) {
       if (source.weight[i] == 0) idle.push_back(static_cast<std::int64_t>(i));
     }
-    if (swept_eps_ > 0 && !idle.empty()) {
+    if (last_.eps > 0 && !idle.empty()) {
       std::vector<double> const transform =
-          softmin_of(gather(*source.points, idle), opposite(side), cloud(opposite(side)).potential, swept_eps_);
+          softmin_of(gather(*source.points, idle), opposite(side), cloud(opposite(side)).potential, last_.eps);
       for (std::size_t k = 0; k < idle.size(); ++k) potential[index(idle[k])] = transform[k];
     }
     write_vector(side == Side::rows ? f : g,
@@ -180,12 +191,16 @@ typename PointCloudOperator<T>::Logits PointCloudOperator<T>::logits_of(Side col
   Cloud const& source = cloud(columns);
   std::int64_t const size = source.points->size;
   std::int64_t const padded = padded_to_panel<T>(size);
-  Logits logits{aligned_array<T>(padded), aligned_array<T>(padded), aligned_array<T>(padded),
-                static_cast<T>((differences() ? -1.0 : 2.0) * scale_ * kLog2e / eps), -kHuge};
-  std::vector<double> bias(index(size), -kHuge);
+  Logits logits{aligned_array<T>(padded),
+                aligned_array<T>(padded),
+                aligned_array<T>(padded),
+                std::vector<double>(index(size), -kHuge),
+                static_cast<T>((differences() ? -1.0 : 2.0) * scale_ * kLog2e / eps),
+                -kHuge};
+  std::vector<double>& bias = logits.bias;
   for (std::size_t j = 0; j < bias.size(); ++j) {
     if (source.weight[j] == 0) continue;
-    bias[j] = std::log2(source.weight[j]) + (potential[j] - norm_term(*source.points, j)) * (kLog2e / eps);
+    bias[j] = source.log2_weight[j] + (potential[j] - norm_term(*source.points, j)) * (kLog2e / eps);
     bias[j] = std::clamp(bias[j], -kHuge, kHuge);
     logits.offset = std::max(logits.offset, bias[j]);
   }
@@ -200,8 +215,8 @@ typename PointCloudOperator<T>::Logits PointCloudOperator<T>::logits_of(Side col
     logits.h[j] = static_cast<T>(h);
     // Where a unit of T exceeds 2 the logits are noise already; beta must not overflow on top of it.
     double const remainder = std::clamp(h - static_cast<double>(logits.h[j]), -1.0, 1.0);
-    logits.beta[j] = static_cast<T>(std::exp2(remainder));
-    logits.log2_weight[j] = static_cast<T>(std::log2(source.weight[index(j)]));
+    logits.beta[j] = std::exp2(static_cast<T>(remainder));
+    logits.log2_weight[j] = static_cast<T>(source.log2_weight[index(j)]);
   }
   return logits;
 }
@@ -214,12 +229,36 @@ std::int64_t PointCloudOperator<T>::stripe_rows(std::int64_t rows, std::int64_t 
   return std::clamp(std::min(fitting, fair) / kRowGroup * kRowGroup, kRowGroup, kMaxStripeRows);
 }
 
+/// A number for each row that its logits stay below: none was above the row's sum in the last sweep, and none has risen
+/// by more than the bias of its column has. Empty where there was no such sweep, or the bounds would be too loose or
+/// the logits too large for it; the pass then finds the maxima itself.
+template <class T>
+std::vector<double> PointCloudOperator<T>::row_bounds(Logits const& logits, double eps) const {
+  if (last_.eps != eps) return {};
+  double rise = -kHuge, fall = kHuge, largest = 0;
+  for (std::size_t j = 0; j < logits.bias.size(); ++j) {
+    if (cloud(Side::columns).weight[j] == 0) continue;
+    double const change = logits.bias[j] - last_.column_bias[j];
+    rise = std::max(rise, change);
+    fall = std::min(fall, change);
+    largest = std::max(largest, std::abs(logits.bias[j] - logits.offset));
+  }
+  if (!(rise - fall <= kLoosestBound)) return {};
+  std::vector<double> bounds(index(padded_to_panel<T>(size(Side::rows))));
+  for (std::size_t i = 0; i < last_.row_lse.size(); ++i) {
+    bounds[i] = last_.row_lse[i] + rise - logits.offset;
+    largest = std::max(largest, std::abs(bounds[i]));
+  }
+  if (!(largest < kLargestBound<T>)) return {};
+  return bounds;
+}
+
 /// Calls consume(thread, workspace, first_row, row_count) with E in the workspace's stripe, rows in order within a
 /// thread, a contiguous share of the rows to each: sums grouped by thread come out the same on every run.
 template <class T>
 template <class Consume>
 void PointCloudOperator<T>::for_each_stripe(PackedCloud<T> const& rows, Side columns, Logits const& logits,
-                                            bool moments, Consume&& consume) const {
+                                            std::vector<double> const& bounds, bool moments, Consume&& consume) const {
   PackedCloud<T> const& other = *cloud(columns).points;
   std::int64_t const padded = padded_to_panel<T>(other.size);
   std::int64_t const height = stripe_rows(rows.size, padded);
@@ -248,6 +287,7 @@ void PointCloudOperator<T>::for_each_stripe(PackedCloud<T> const& rows, Side col
           .differences = differences(),
           .first_row = first,
           .row_count = (count + kRowGroup - 1) / kRowGroup * kRowGroup,
+          .bound = bounds.empty() ? nullptr : bounds.data() + first,
           .scores = keep ? scores_.get() + first * padded : nullptr,
           .scores_ready = scores_ready_,
           .stripe = work.stripe.get(),
@@ -271,7 +311,7 @@ template <class T>
 std::vector<double> PointCloudOperator<T>::softmin_of(PackedCloud<T> const& rows, Side columns,
                                                       std::vector<double> const& potential, double eps) const {
   std::vector<double> result(index(rows.size));
-  for_each_stripe(rows, columns, logits_of(columns, potential, eps), false,
+  for_each_stripe(rows, columns, logits_of(columns, potential, eps), {}, false,
                   [&](int, Workspace const& work, std::int64_t first, std::int64_t count) {
                     for (std::int64_t r = 0; r < count; ++r) {
                       result[index(first + r)] = norm_term(rows, index(first + r)) - eps * kLn2 * work.lse(r);
@@ -283,7 +323,6 @@ std::vector<double> PointCloudOperator<T>::softmin_of(PackedCloud<T> const& rows
 template <class T>
 void PointCloudOperator<T>::sweep(Sweep const& sweep, int count) {
   for (int k = 0; k < count; ++k) one_sweep(sweep);
-  swept_eps_ = sweep.eps;
 }
 
 /// One pass: a stripe's rows give f, and its exponentials, weighted with the new f (alternating) or the old one
@@ -293,19 +332,21 @@ void PointCloudOperator<T>::one_sweep(Sweep const& sweep) {
   double const eps = sweep.eps;
   Cloud& rows = cloud(Side::rows);
   std::int64_t const padded = padded_to_panel<T>(size(Side::columns));
-  Logits const logits = logits_of(Side::columns, cloud(Side::columns).potential, eps);
-  std::vector<double> f_next(rows.potential.size());
+  Logits logits = logits_of(Side::columns, cloud(Side::columns).potential, eps);
+  std::vector<double> const bounds = row_bounds(logits, eps);
+  std::vector<double> f_next(rows.potential.size()), row_lse(rows.potential.size());
   std::vector<double> row_errors(index(threads_), 0.0);
   std::vector<double> total_weights(index(threads_), 0.0);
   AlignedArray<double> column_sums = zeros(threads_ * padded);
 
-  for_each_stripe(*rows.points, Side::columns, logits, false,
+  for_each_stripe(*rows.points, Side::columns, logits, bounds, false,
                   [&](int thread, Workspace const& work, std::int64_t first, std::int64_t count) {
                     double weight[kMaxStripeRows];
                     for (std::int64_t r = 0; r < count; ++r) {
                       std::size_t const i = index(first + r);
                       double const norm = norm_term(*rows.points, i);
-                      double const plus = norm - eps * kLn2 * work.lse(r);
+                      row_lse[i] = work.lse(r);
+                      double const plus = norm - eps * kLn2 * row_lse[i];
                       double const u = (plus - rows.potential[i]) / eps;
                       if (rows.weight[i] > 0) row_errors[index(thread)] += rows.weight[i] * std::abs(std::expm1(-u));
                       f_next[i] = sweep.symmetric ? 0.5 * (rows.potential[i] + plus)
@@ -329,6 +370,7 @@ void PointCloudOperator<T>::one_sweep(Sweep const& sweep) {
   update_columns(sweep, logits, sweep.symmetric ? rows.potential : f_next, column_sums.get(),
                  smallest_trusted_sum<T>(size(Side::rows), total_weight));
   rows.potential = std::move(f_next);
+  last_ = {eps, std::move(logits.bias), std::move(row_lse)};
 }
 
 /// g+ = g - eps log(c_j / b_j) from the column sums of the plan; c_j = mass beta_j column_sums_j.
@@ -371,7 +413,7 @@ typename PointCloudOperator<T>::Marginals PointCloudOperator<T>::marginals_of(do
   Marginals result{std::vector<double>(rows.potential.size()), std::vector<double>(columns.potential.size()), 0.0};
   std::vector<double> row_cost(rows.potential.size());
   AlignedArray<double> column_sums = zeros(threads_ * padded);
-  for_each_stripe(*rows.points, Side::columns, logits, true,
+  for_each_stripe(*rows.points, Side::columns, logits, {}, true,
                   [&](int thread, Workspace const& work, std::int64_t first, std::int64_t count) {
                     double weight[kMaxStripeRows];
                     for (std::int64_t r = 0; r < count; ++r) {
@@ -454,7 +496,7 @@ void PointCloudOperator<T>::average(Side side, double eps, MatrixView v, Mutable
   std::int64_t const height = stripe_rows(rows.points->size, padded);
   std::vector<std::vector<double>> sums(index(threads_), std::vector<double>(index(height * padded_width)));
   for_each_stripe(
-      *rows.points, other, logits, false,
+      *rows.points, other, logits, {}, false,
       [&](int thread, Workspace const& work, std::int64_t first, std::int64_t count) {
         std::vector<double>& sum = sums[index(thread)];
         average_rows(work.args, values.get(), padded_width, sum.data());
@@ -490,7 +532,7 @@ std::unique_ptr<EntropicOperator> PointCloudOperator<T>::with_points(Side side, 
   result->most_threads_ = most_threads_;
   Cloud& fresh = result->cloud(side);
   fresh.points = std::make_shared<PackedCloud<T>>(pack<T>(points, centre_of("points", points, {})));
-  fresh.weight.assign(index(points.rows()), 1.0);
+  set_weight(fresh, std::vector<double>(index(points.rows()), 1.0));
   fresh.potential.assign(index(points.rows()), 0.0);
   Side const other = opposite(side);
   result->cloud(other) = cloud(other);

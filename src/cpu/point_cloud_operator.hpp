@@ -33,17 +33,25 @@ class PointCloudOperator final : public EntropicOperator {
   struct Cloud {
     std::shared_ptr<PackedCloud<T> const> points;
     std::vector<double> weight;
+    std::vector<double> log2_weight;
     std::vector<double> potential;
     std::vector<double> shift;
   };
-  struct Logits;     // h, beta and log2 weights of the columns of a pass
+  struct Logits;     // what a pass reads of its columns
   struct Workspace;  // what a thread needs
   struct Marginals {
     std::vector<double> row, column;
     double weighted_cost;  // <C', P>
   };
 
+  /// What bounds the logits of the next sweep: see row_bounds().
+  struct LastSweep {
+    double eps = 0;  // 0: none since the potentials were set
+    std::vector<double> column_bias, row_lse;
+  };
+
   PointCloudOperator(std::int64_t n, std::int64_t m) : EntropicOperator(n, m) {}
+  static void set_weight(Cloud& cloud, std::vector<double> weight);
   Cloud& cloud(Side side) { return clouds_[static_cast<int>(side)]; }
   Cloud const& cloud(Side side) const { return clouds_[static_cast<int>(side)]; }
 
@@ -52,9 +60,10 @@ class PointCloudOperator final : public EntropicOperator {
   double norm_term(PackedCloud<T> const& points, std::size_t i) const;
   std::int64_t stripe_rows(std::int64_t rows, std::int64_t padded_columns) const;
   Logits logits_of(Side columns, std::vector<double> const& potential, double eps) const;
+  std::vector<double> row_bounds(Logits const& logits, double eps) const;
   template <class Consume>
-  void for_each_stripe(PackedCloud<T> const& rows, Side columns, Logits const& logits, bool moments,
-                       Consume&& consume) const;
+  void for_each_stripe(PackedCloud<T> const& rows, Side columns, Logits const& logits,
+                       std::vector<double> const& bounds, bool moments, Consume&& consume) const;
   std::vector<double> softmin_of(PackedCloud<T> const& rows, Side columns, std::vector<double> const& potential,
                                  double eps) const;
   void one_sweep(Sweep const& sweep);
@@ -68,7 +77,7 @@ class PointCloudOperator final : public EntropicOperator {
   int most_threads_ = 1;  // What the context allows,
   int threads_ = 1;       // and what the number of pairs makes worth while.
   SweepErrors errors_{0, 0};
-  double swept_eps_ = 0;  // Of the last sweep since the potentials were set; 0 when there was none.
+  LastSweep last_;
   /// Scores of all pairs, kept between sweeps where that is allowed and pays; filled by the first pass over rows.
   mutable AlignedArray<T> scores_;
   mutable bool scores_ready_ = false;

@@ -9,7 +9,7 @@
 #include <new>
 #include <vector>
 
-#include "cpu/projection_block.hpp"
+#include "cpu/projection_range.hpp"
 
 namespace monge::cpu {
 namespace {

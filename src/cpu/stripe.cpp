@@ -8,6 +8,8 @@
 // foreach_target.h must come first.
 #include <hwy/highway.h>
 
+#include <hwy/cache_control.h>
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -44,10 +46,10 @@ HWY_INLINE hn::Vec<D> Exp2Fraction(D d, hn::Vec<D> r) {
     for (int k = 1; k < 6; ++k) p = hn::MulAdd(p, r, hn::Set(d, kCoefficients[k]));
     return p;
   } else {
-    constexpr double kCoefficients[] = {
-        4.4549605981865186e-10, 7.072585949269223e-09,  1.0178062445845774e-07, 1.321544258792169e-06,
-        1.525273382983612e-05,  0.0001540353044173605,  0.0013333558146416936,  0.009618129107606888,
-        0.0555041086648216,     0.24022650695910097,    0.6931471805599453,     1.0};
+    constexpr double kCoefficients[] = {4.4549605981865186e-10, 7.072585949269223e-09, 1.0178062445845774e-07,
+                                        1.321544258792169e-06,  1.525273382983612e-05, 0.0001540353044173605,
+                                        0.0013333558146416936,  0.009618129107606888,  0.0555041086648216,
+                                        0.24022650695910097,    0.6931471805599453,    1.0};
     auto p = hn::Set(d, kCoefficients[0]);
     HWY_UNROLL(16)
     for (int k = 1; k < 12; ++k) p = hn::MulAdd(p, r, hn::Set(d, kCoefficients[k]));
@@ -55,47 +57,95 @@ HWY_INLINE hn::Vec<D> Exp2Fraction(D d, hn::Vec<D> r) {
   }
 }
 
-// 2^(t - shift) for t <= shift, shift an integer; not below the smallest normal number. Adding 1.5 * 2^(mantissa bits)
-// rounds to an integer that then sits in the low bits, from where a left shift moves it to the exponent. With `shift`
-// in the same constant no subtraction is needed, and t - round(t) is exact.
-template <class D>
+// Sums of exponentials start from here, and the exponentials are at least twice this: a result below it would cost the
+// processor a hundred cycles (a denormal number), and no sum can see it.
+template <class T>
+inline constexpr T kLeast = std::numeric_limits<T>::min();
+
+// 2^(t - shift), shift an integer: twice the smallest normal number where t is below shift - 125 (float), and of no use
+// where it is above shift + 127. Adding 1.5 * 2^(mantissa bits) rounds to an integer that then sits in the low bits,
+// from where a left shift moves it to the exponent. With `shift` in the same constant no subtraction is needed, and t -
+// round(t) is exact.
+template <class T>
 struct ShiftedExp2 {
-  using T = hn::TFromD<D>;
-  using V = hn::Vec<D>;
   static constexpr bool kFloat = sizeof(T) == 4;
-  static constexpr T kLargestShift = kFloat ? T(2097152.0) : T(1125899906842624.0);  // keeps magic - shift exact
-  V magic, least;
+  T magic, least;
 
-  HWY_INLINE ShiftedExp2(D d, T shift)
-      : magic(hn::Set(d, (kFloat ? T(12582912.0) : T(6755399441055744.0)) - shift)),
-        least(hn::Set(d, shift + (kFloat ? T(-126) : T(-1022)))) {}
+  ShiftedExp2() = default;
+  explicit ShiftedExp2(T shift)
+      : magic((kFloat ? T(12582912.0) : T(6755399441055744.0)) - shift), least(shift + (kFloat ? T(-125) : T(-1021))) {}
 
+  template <class D, class V = hn::Vec<D>>
   HWY_INLINE V operator()(D d, V t) const {
     const hn::RebindToSigned<D> di;
-    t = hn::Max(t, least);
-    auto const shifted = hn::Add(t, magic);
-    auto const p = Exp2Fraction(d, hn::Sub(t, hn::Sub(shifted, magic)));
+    auto const rounding = hn::Set(d, magic);
+    t = hn::Max(t, hn::Set(d, least));
+    auto const shifted = hn::Add(t, rounding);
+    auto const p = Exp2Fraction(d, hn::Sub(t, hn::Sub(shifted, rounding)));
     auto const exponent = hn::ShiftLeft < kFloat ? 23 : 52 > (hn::BitCast(di, shifted));
     return hn::BitCast(d, hn::Add(hn::BitCast(di, p), exponent));
   }
 };
 
-// Scores of kTileRows rows with one panel of columns, added to `acc`. Row r's coordinates are x[r * dimension + k].
-template <class T, bool kDifferences, int kRows, int kVecs>
-HWY_INLINE void AddScores(T const* HWY_RESTRICT x, T const* HWY_RESTRICT panel, std::int64_t dimension,
-                          hn::Vec<Tag<T>> (&acc)[kRows][kVecs]) {
+// Where element 0 of row r of the panel that column j begins stands in the stripe and in the kept scores.
+template <class T>
+HWY_INLINE std::int64_t StripeIndex(StripeArgs<T> const& args, std::int64_t j, std::int64_t r) {
+  return j * args.row_count + r * kPanel<T>;
+}
+
+// Copies the coordinates of the stripe's rows to where the register tile reads them: coordinate k of its row r is
+// x[k * kTileRows + r], one tile after the other.
+template <class T>
+void UnpackRows(StripeArgs<T> const& args) {
+  const std::int64_t dimension = args.rows->dimension;
+  for (std::int64_t r = 0; r < args.row_count; ++r) {
+    T* HWY_RESTRICT x = args.row_scratch + r / kTileRows<T> * kTileRows<T> * dimension + r % kTileRows<T>;
+    for (std::int64_t k = 0; k < dimension; ++k) x[k * kTileRows<T>] = args.rows->coordinate(args.first_row + r, k);
+  }
+}
+
+// Where the scores of a tile come from.
+enum class Scores { products, differences, kept };
+
+// The panels and the kept scores come from beyond L2. The processor's own prefetching stops at every page, so they are
+// asked for this many bytes ahead.
+inline constexpr std::int64_t kAheadInPanels = 8 << 10;
+inline constexpr std::int64_t kAheadInScores = 16 << 10;
+
+template <class T>
+HWY_INLINE void PrefetchPanelRow(T const* at, std::int64_t bytes_ahead) {
+  char const* const line = reinterpret_cast<char const*>(at) + bytes_ahead;
+  hwy::Prefetch(line);
+  hwy::Prefetch(line + HWY_ALIGNMENT);
+}
+
+template <class T, Scores kScores, int kRows, int kVecs>
+HWY_INLINE void TileScores(StripeArgs<T> const& args, std::int64_t j, std::int64_t r0,
+                           hn::Vec<Tag<T>> (&acc)[kRows][kVecs]) {
   Tag<T> const d;
   constexpr std::int64_t kLanes = hn::MaxLanes(Tag<T>());
+  HWY_UNROLL(32)
+  for (int r = 0; r < kRows; ++r) {
+    T const* HWY_RESTRICT kept = kScores == Scores::kept ? args.scores + StripeIndex(args, j, r0 + r) : nullptr;
+    HWY_UNROLL(32)
+    for (int v = 0; v < kVecs; ++v) acc[r][v] = kScores == Scores::kept ? hn::Load(d, kept + v * kLanes) : hn::Zero(d);
+    if constexpr (kScores == Scores::kept) PrefetchPanelRow(kept, kAheadInScores);
+  }
+  if constexpr (kScores == Scores::kept) return;
+  const std::int64_t dimension = args.columns->dimension;
+  T const* HWY_RESTRICT panel = args.columns->panel(j / kPanel<T>);
+  T const* HWY_RESTRICT x = args.row_scratch + r0 * dimension;
   for (std::int64_t k = 0; k < dimension; ++k) {
+    PrefetchPanelRow(panel + k * kPanel<T>, kAheadInPanels);
     hn::Vec<Tag<T>> y[kVecs];
     HWY_UNROLL(32)
     for (int v = 0; v < kVecs; ++v) y[v] = hn::Load(d, panel + k * kPanel<T> + v * kLanes);
     HWY_UNROLL(32)
     for (int r = 0; r < kRows; ++r) {
-      auto const xr = hn::Set(d, x[r * dimension + k]);
+      auto const xr = hn::Set(d, x[k * kRows + r]);
       HWY_UNROLL(32)
       for (int v = 0; v < kVecs; ++v) {
-        if constexpr (kDifferences) {
+        if constexpr (kScores == Scores::differences) {
           auto const difference = hn::Sub(xr, y[v]);
           acc[r][v] = hn::MulAdd(difference, difference, acc[r][v]);
         } else {
@@ -106,166 +156,161 @@ HWY_INLINE void AddScores(T const* HWY_RESTRICT x, T const* HWY_RESTRICT panel, 
   }
 }
 
-// Copies the coordinates of the stripe's rows to row-major order, from where they are broadcast.
-template <class T>
-void UnpackRows(StripeArgs<T> const& args) {
-  const std::int64_t dimension = args.rows->dimension;
-  for (std::int64_t r = 0; r < args.row_count; ++r) {
-    for (std::int64_t k = 0; k < dimension; ++k)
-      args.row_scratch[r * dimension + k] = args.rows->coordinate(args.first_row + r, k);
-  }
-}
-
-// Logits of columns [begin, end) and, per row, their lane-wise maxima.
-template <class T, bool kDifferences>
-HWY_NOINLINE void ComputeLogits(StripeArgs<T> const& args, std::int64_t begin, std::int64_t end,
-                                T* HWY_RESTRICT lane_max) {
-  Tag<T> const d;
-  constexpr std::int64_t kLanes = hn::MaxLanes(Tag<T>());
-  constexpr int kVecs = kVectors<T>;
-  constexpr int kRows = kTileRows<T>;
-  const std::int64_t dimension = args.columns->dimension;
-  const std::int64_t padded = padded_to_panel<T>(args.columns->size);
-  for (std::int64_t r = 0; r < args.row_count; ++r) hn::Store(hn::Set(d, kNoWeight<T>), d, lane_max + r * kLanes);
-  auto const multiplier = hn::Set(d, args.multiplier);
+// Calls visit(j, r0, acc) with the scores of every register tile of columns [begin, end), panel by panel.
+template <class T, Scores kScores, class Visit>
+HWY_INLINE void ForEachTile(StripeArgs<T> const& args, std::int64_t begin, std::int64_t end, Visit const& visit) {
   for (std::int64_t j = begin; j < end; j += kPanel<T>) {
-    T const* HWY_RESTRICT panel = args.columns->panel(j / kPanel<T>);
-    for (std::int64_t r0 = 0; r0 < args.row_count; r0 += kRows) {
-      hn::Vec<Tag<T>> acc[kRows][kVecs];
-      HWY_UNROLL(32)
-      for (int r = 0; r < kRows; ++r) {
-        HWY_UNROLL(32)
-        for (int v = 0; v < kVecs; ++v) acc[r][v] = hn::Zero(d);
-      }
-      AddScores<T, kDifferences>(args.row_scratch + r0 * dimension, panel, dimension, acc);
-      HWY_UNROLL(32)
-      for (int r = 0; r < kRows; ++r) {
-        const std::int64_t at = (r0 + r) * padded + j;
-        auto largest = hn::Load(d, lane_max + (r0 + r) * kLanes);
-        HWY_UNROLL(32)
-        for (int v = 0; v < kVecs; ++v) {
-          if (args.scores != nullptr) hn::Store(acc[r][v], d, args.scores + at + v * kLanes);
-          auto const t = hn::MulAdd(acc[r][v], multiplier, hn::Load(d, args.h + j + v * kLanes));
-          hn::Store(t, d, args.stripe + at + v * kLanes);
-          largest = hn::Max(largest, t);
-        }
-        hn::Store(largest, d, lane_max + (r0 + r) * kLanes);
-      }
+    for (std::int64_t r0 = 0; r0 < args.row_count; r0 += kTileRows<T>) {
+      hn::Vec<Tag<T>> acc[kTileRows<T>][kVectors<T>];
+      TileScores<T, kScores>(args, j, r0, acc);
+      visit(j, r0, acc);
     }
   }
 }
 
-// The same from kept scores: one multiply-add per pair, bound by reading them. The panels of AVX-512 hold 2 vectors, so
-// here and below steps of 2 vectors always fit.
+// What a stripe's rows have in one block of columns, lane by lane.
 template <class T>
-HWY_NOINLINE void LogitsFromScores(StripeArgs<T> const& args, std::int64_t begin, std::int64_t end,
-                                   T* HWY_RESTRICT lane_max) {
-  Tag<T> const d;
-  constexpr std::int64_t kLanes = hn::MaxLanes(Tag<T>());
-  const std::int64_t padded = padded_to_panel<T>(args.columns->size);
-  auto const multiplier = hn::Set(d, args.multiplier);
-  for (std::int64_t r = 0; r < args.row_count; ++r) {
-    T const* HWY_RESTRICT scores = args.scores + r * padded;
-    T* HWY_RESTRICT out = args.stripe + r * padded;
-    auto largest0 = hn::Set(d, kNoWeight<T>);
-    auto largest1 = largest0;
-    for (std::int64_t j = begin; j < end; j += 2 * kLanes) {
-      auto const t0 = hn::MulAdd(hn::Load(d, scores + j), multiplier, hn::Load(d, args.h + j));
-      auto const t1 = hn::MulAdd(hn::Load(d, scores + j + kLanes), multiplier, hn::Load(d, args.h + j + kLanes));
-      hn::Store(t0, d, out + j);
-      hn::Store(t1, d, out + j + kLanes);
-      largest0 = hn::Max(largest0, t0);
-      largest1 = hn::Max(largest1, t1);
-    }
-    hn::Store(hn::Max(largest0, largest1), d, lane_max + r * kLanes);
-  }
-}
+struct alignas(128) LaneSums {
+  static constexpr std::int64_t kLanes = hn::MaxLanes(Tag<T>());
+  T value[kMaxStripeRows * kLanes];
 
-// What one row has in one block of columns, relative to 2^largest.
-struct BlockSums {
-  double largest, sum, moment;
+  HWY_INLINE void Fill(std::int64_t rows, T with) {
+    for (std::int64_t r = 0; r < rows; ++r) Put(r, hn::Set(Tag<T>(), with));
+  }
+  HWY_INLINE hn::Vec<Tag<T>> Get(std::int64_t r) const { return hn::Load(Tag<T>(), value + r * kLanes); }
+  HWY_INLINE void Put(std::int64_t r, hn::Vec<Tag<T>> v) { hn::Store(v, Tag<T>(), value + r * kLanes); }
+  HWY_INLINE double Sum(std::int64_t r) const {
+    return static_cast<double>(hn::GetLane(hn::SumOfLanes(Tag<T>(), Get(r))));
+  }
+  HWY_INLINE T Max(std::int64_t r) const { return hn::GetLane(hn::MaxOfLanes(Tag<T>(), Get(r))); }
 };
 
-template <class T, bool kMoment>
-HWY_INLINE BlockSums ExponentiateBlock(StripeArgs<T> const& args, T* HWY_RESTRICT row, std::int64_t begin,
-                                       std::int64_t end, T const* lane_max) {
+// Where bounds of the rows are known: scores, logits and exponentials never leave the registers.
+template <class T, Scores kScores>
+HWY_NOINLINE void ExponentiateBelow(StripeArgs<T> const& args, ShiftedExp2<T> const* exps, std::int64_t begin,
+                                    std::int64_t end, LaneSums<T>& sums) {
   Tag<T> const d;
   constexpr std::int64_t kLanes = hn::MaxLanes(Tag<T>());
-  const T largest = std::ceil(hn::GetLane(hn::MaxOfLanes(d, hn::Load(d, lane_max))));
-  // Logits too large to share a constant with the rounding (tiny eps, stray potentials) are brought near 0 first.
-  bool const huge = !(std::abs(largest) < ShiftedExp2<Tag<T>>::kLargestShift);
-  if (huge) {
-    for (std::int64_t j = begin; j < end; j += kLanes)
-      hn::Store(hn::Sub(hn::Load(d, row + j), hn::Set(d, largest)), d, row + j);
-  }
-  ShiftedExp2<Tag<T>> const exp2(d, huge ? T(0) : largest);
-  auto sum0 = hn::Zero(d), sum1 = hn::Zero(d), moment0 = hn::Zero(d), moment1 = hn::Zero(d);
-  for (std::int64_t j = begin; j < end; j += 2 * kLanes) {
-    auto const t0 = hn::Load(d, row + j);
-    auto const t1 = hn::Load(d, row + j + kLanes);
-    auto const e0 = exp2(d, t0);
-    auto const e1 = exp2(d, t1);
-    hn::Store(e0, d, row + j);
-    hn::Store(e1, d, row + j + kLanes);
-    auto const beta0 = hn::Load(d, args.beta + j);
-    auto const beta1 = hn::Load(d, args.beta + j + kLanes);
-    sum0 = hn::MulAdd(e0, beta0, sum0);
-    sum1 = hn::MulAdd(e1, beta1, sum1);
-    if constexpr (kMoment) {
-      auto const l0 = hn::Sub(t0, hn::Load(d, args.log2_weight + j));
-      auto const l1 = hn::Sub(t1, hn::Load(d, args.log2_weight + j + kLanes));
-      moment0 = hn::MulAdd(hn::Mul(e0, beta0), l0, moment0);
-      moment1 = hn::MulAdd(hn::Mul(e1, beta1), l1, moment1);
+  auto const multiplier = hn::Set(d, args.multiplier);
+  sums.Fill(args.row_count, kLeast<T>);
+  ForEachTile<T, kScores>(args, begin, end, [&](std::int64_t j, std::int64_t r0, auto const& acc) {
+    HWY_UNROLL(32)
+    for (int r = 0; r < kTileRows<T>; ++r) {
+      ShiftedExp2<T> const& exp2 = exps[r0 + r];
+      T* HWY_RESTRICT out = args.stripe + StripeIndex(args, j, r0 + r);
+      auto sum = sums.Get(r0 + r);
+      HWY_UNROLL(32)
+      for (int v = 0; v < kVectors<T>; ++v) {
+        auto const e = exp2(d, hn::MulAdd(acc[r][v], multiplier, hn::Load(d, args.h + j + v * kLanes)));
+        hn::Store(e, d, out + v * kLanes);
+        sum = hn::MulAdd(e, hn::Load(d, args.beta + j + v * kLanes), sum);
+      }
+      sums.Put(r0 + r, sum);
+    }
+  });
+}
+
+// Where they are not, in two goes. The first: logits and their maxima.
+template <class T, Scores kScores>
+HWY_NOINLINE void ComputeLogits(StripeArgs<T> const& args, std::int64_t begin, std::int64_t end, LaneSums<T>& largest) {
+  Tag<T> const d;
+  constexpr std::int64_t kLanes = hn::MaxLanes(Tag<T>());
+  auto const multiplier = hn::Set(d, args.multiplier);
+  bool const keep = kScores != Scores::kept && args.scores != nullptr;
+  largest.Fill(args.row_count, kNoWeight<T>);
+  ForEachTile<T, kScores>(args, begin, end, [&](std::int64_t j, std::int64_t r0, auto const& acc) {
+    HWY_UNROLL(32)
+    for (int r = 0; r < kTileRows<T>; ++r) {
+      const std::int64_t at = StripeIndex(args, j, r0 + r);
+      auto row_largest = largest.Get(r0 + r);
+      HWY_UNROLL(32)
+      for (int v = 0; v < kVectors<T>; ++v) {
+        if (keep) hn::Store(acc[r][v], d, args.scores + at + v * kLanes);
+        auto const t = hn::MulAdd(acc[r][v], multiplier, hn::Load(d, args.h + j + v * kLanes));
+        hn::Store(t, d, args.stripe + at + v * kLanes);
+        row_largest = hn::Max(row_largest, t);
+      }
+      largest.Put(r0 + r, row_largest);
+    }
+  });
+}
+
+// The second: exponentials below the block's own maxima.
+template <class T, bool kMoment>
+HWY_NOINLINE void ExponentiateLogits(StripeArgs<T> const& args, T const* largest, std::int64_t begin, std::int64_t end,
+                                     LaneSums<T>& sums, LaneSums<T>& moments) {
+  Tag<T> const d;
+  constexpr std::int64_t kLanes = hn::MaxLanes(Tag<T>());
+  sums.Fill(args.row_count, kLeast<T>);
+  if constexpr (kMoment) moments.Fill(args.row_count, T(0));
+  for (std::int64_t j = begin; j < end; j += kPanel<T>) {
+    for (std::int64_t r = 0; r < args.row_count; ++r) {
+      T* HWY_RESTRICT row = args.stripe + StripeIndex(args, j, r);
+      // Logits too large to share a constant with the rounding (tiny eps, stray potentials) are brought near 0 first.
+      bool const huge = !(std::abs(largest[r]) < kLargestBound<T>);
+      ShiftedExp2<T> const exp2(huge ? T(0) : largest[r]);
+      auto const far = hn::Set(d, huge ? largest[r] : T(0));
+      auto sum = sums.Get(r);
+      HWY_UNROLL(32)
+      for (int v = 0; v < kVectors<T>; ++v) {
+        auto const t = hn::Load(d, row + v * kLanes);
+        auto const e = exp2(d, hn::Sub(t, far));
+        hn::Store(e, d, row + v * kLanes);
+        auto const weighted = hn::Mul(e, hn::Load(d, args.beta + j + v * kLanes));
+        sum = hn::Add(sum, weighted);
+        if constexpr (kMoment) {
+          moments.Put(r,
+                      hn::MulAdd(weighted, hn::Sub(t, hn::Load(d, args.log2_weight + j + v * kLanes)), moments.Get(r)));
+        }
+      }
+      sums.Put(r, sum);
     }
   }
-  BlockSums result{static_cast<double>(largest),
-                   static_cast<double>(hn::GetLane(hn::SumOfLanes(d, hn::Add(sum0, sum1)))), 0.0};
-  if constexpr (kMoment) {
-    result.moment = static_cast<double>(hn::GetLane(hn::SumOfLanes(d, hn::Add(moment0, moment1))));
-    if (huge) result.moment += result.largest * result.sum;
-  }
-  return result;
 }
 
 // Adds a block to the row: row_max is the largest exponent so far, the sums are relative to it.
-HWY_INLINE void Accumulate(BlockSums const& block, double& row_max, double& row_sum, double* row_moment) {
-  double const next = std::max(row_max, block.largest);
-  double const keep = std::exp2(row_max - next), take = std::exp2(block.largest - next);
+HWY_INLINE void Accumulate(double largest, double sum, double moment, double& row_max, double& row_sum,
+                           double* row_moment) {
+  double const next = std::max(row_max, largest);
+  double const keep = std::exp2(row_max - next), take = std::exp2(largest - next);
   row_max = next;
-  row_sum = row_sum * keep + block.sum * take;
-  if (row_moment != nullptr) *row_moment = *row_moment * keep + block.moment * take;
+  row_sum = row_sum * keep + sum * take;
+  if (row_moment != nullptr) *row_moment = *row_moment * keep + moment * take;
 }
 
-template <class T>
-void ExponentiateRows(StripeArgs<T> const& args, double* row_max, double* row_sum, double* row_moment) {
-  constexpr std::int64_t kLanes = hn::MaxLanes(Tag<T>());
-  HWY_ALIGN T lane_max[kMaxStripeRows * kLanes];
+template <class T, Scores kScores>
+void ExponentiateRowsFrom(StripeArgs<T> const& args, double* row_max, double* row_sum, double* row_moment) {
+  LaneSums<T> sums, moments;
+  T largest[kMaxStripeRows];
+  ShiftedExp2<T> exps[kMaxStripeRows];
   const std::int64_t padded = padded_to_panel<T>(args.columns->size);
   const std::int64_t blocks = column_blocks<T>(args.columns->size);
-  bool const ready = args.scores != nullptr && args.scores_ready;
-  if (!ready) UnpackRows(args);
+  bool const bounded = args.bound != nullptr;
   for (std::int64_t r = 0; r < args.row_count; ++r) {
-    row_max[r] = -std::numeric_limits<double>::infinity();
+    largest[r] = bounded ? static_cast<T>(std::ceil(args.bound[r])) : T(0);
+    exps[r] = ShiftedExp2<T>(largest[r]);
+    row_max[r] = bounded ? static_cast<double>(largest[r]) : -std::numeric_limits<double>::infinity();
     row_sum[r] = 0;
     if (row_moment != nullptr) row_moment[r] = 0;
   }
   for (std::int64_t b = 0; b < blocks; ++b) {
     const std::int64_t begin = b * kColumnBlock;
     const std::int64_t end = std::min(padded, begin + kColumnBlock);
-    if (ready) {
-      LogitsFromScores(args, begin, end, lane_max);
-    } else if (args.differences) {
-      ComputeLogits<T, true>(args, begin, end, lane_max);
+    if (bounded) {
+      ExponentiateBelow<T, kScores>(args, exps, begin, end, sums);
     } else {
-      ComputeLogits<T, false>(args, begin, end, lane_max);
+      ComputeLogits<T, kScores>(args, begin, end, sums);
+      for (std::int64_t r = 0; r < args.row_count; ++r) largest[r] = std::ceil(sums.Max(r));
+      if (row_moment != nullptr) {
+        ExponentiateLogits<T, true>(args, largest, begin, end, sums, moments);
+      } else {
+        ExponentiateLogits<T, false>(args, largest, begin, end, sums, moments);
+      }
     }
     for (std::int64_t r = 0; r < args.row_count; ++r) {
-      T* row = args.stripe + r * padded;
-      const BlockSums sums = row_moment != nullptr
-                                 ? ExponentiateBlock<T, true>(args, row, begin, end, lane_max + r * kLanes)
-                                 : ExponentiateBlock<T, false>(args, row, begin, end, lane_max + r * kLanes);
-      args.block_scale[r * blocks + b] = sums.largest;
-      Accumulate(sums, row_max[r], row_sum[r], row_moment == nullptr ? nullptr : row_moment + r);
+      args.block_scale[r * blocks + b] = static_cast<double>(largest[r]);
+      Accumulate(static_cast<double>(largest[r]), sums.Sum(r), row_moment == nullptr ? 0 : moments.Sum(r), row_max[r],
+                 row_sum[r], row_moment == nullptr ? nullptr : row_moment + r);
     }
   }
   for (std::int64_t r = 0; r < args.row_count; ++r) {
@@ -276,30 +321,47 @@ void ExponentiateRows(StripeArgs<T> const& args, double* row_max, double* row_su
   }
 }
 
+template <class T>
+void ExponentiateRows(StripeArgs<T> const& args, double* row_max, double* row_sum, double* row_moment) {
+  if (args.scores != nullptr && args.scores_ready) {
+    ExponentiateRowsFrom<T, Scores::kept>(args, row_max, row_sum, row_moment);
+    return;
+  }
+  UnpackRows(args);
+  if (args.differences) {
+    ExponentiateRowsFrom<T, Scores::differences>(args, row_max, row_sum, row_moment);
+  } else {
+    ExponentiateRowsFrom<T, Scores::products>(args, row_max, row_sum, row_moment);
+  }
+}
+
 // Rows in T (a stripe has few), stripes in float64.
 template <class T>
 void AddToColumns(StripeArgs<T> const& args, std::int64_t count, double const* weight,
                   double* HWY_RESTRICT column_sums) {
   Tag<T> const d;
   constexpr std::int64_t kLanes = hn::MaxLanes(Tag<T>());
+  constexpr int kVecs = kVectors<T>;
   const std::int64_t padded = padded_to_panel<T>(args.columns->size);
   const std::int64_t blocks = column_blocks<T>(args.columns->size);
   for (std::int64_t b = 0; b < blocks; ++b) {
     T scaled[kMaxStripeRows];
     for (std::int64_t r = 0; r < count; ++r) scaled[r] = static_cast<T>(weight[r] * args.block_scale[r * blocks + b]);
     const std::int64_t end = std::min(padded, (b + 1) * kColumnBlock);
-    for (std::int64_t j = b * kColumnBlock; j < end; j += 2 * kLanes) {
-      T const* HWY_RESTRICT e = args.stripe + j;
-      auto sum0 = hn::Zero(d), sum1 = hn::Zero(d);
+    for (std::int64_t j = b * kColumnBlock; j < end; j += kPanel<T>) {
+      hn::Vec<Tag<T>> sums[kVecs];
+      HWY_UNROLL(32)
+      for (int v = 0; v < kVecs; ++v) sums[v] = hn::Set(d, kLeast<T>);
       for (std::int64_t r = 0; r < count; ++r) {
+        T const* HWY_RESTRICT e = args.stripe + StripeIndex(args, j, r);
         auto const w = hn::Set(d, scaled[r]);
-        sum0 = hn::MulAdd(w, hn::Load(d, e + r * padded), sum0);
-        sum1 = hn::MulAdd(w, hn::Load(d, e + r * padded + kLanes), sum1);
+        HWY_UNROLL(32)
+        for (int v = 0; v < kVecs; ++v) sums[v] = hn::MulAdd(w, hn::Load(d, e + v * kLanes), sums[v]);
       }
-      HWY_ALIGN T buffer[2 * kLanes];
-      hn::Store(sum0, d, buffer);
-      hn::Store(sum1, d, buffer + kLanes);
-      for (std::int64_t lane = 0; lane < 2 * kLanes; ++lane) column_sums[j + lane] += static_cast<double>(buffer[lane]);
+      HWY_ALIGN T buffer[kPanel<T>];
+      HWY_UNROLL(32)
+      for (int v = 0; v < kVecs; ++v) hn::Store(sums[v], d, buffer + v * kLanes);
+      for (std::int64_t lane = 0; lane < kPanel<T>; ++lane) column_sums[j + lane] += static_cast<double>(buffer[lane]);
     }
   }
 }
@@ -312,7 +374,6 @@ void AverageRows(StripeArgs<T> const& args, T const* HWY_RESTRICT values, std::i
   constexpr std::int64_t kLanes = hn::MaxLanes(Tag<T>());
   constexpr int kVecs = kVectors<T>;
   constexpr int kRows = kTileRows<T>;
-  const std::int64_t padded = padded_to_panel<T>(args.columns->size);
   const std::int64_t blocks = column_blocks<T>(args.columns->size);
   for (std::int64_t i = 0; i < args.row_count * width; ++i) out[i] = 0;
   for (std::int64_t b = 0; b < blocks; ++b) {
@@ -326,11 +387,11 @@ void AverageRows(StripeArgs<T> const& args, T const* HWY_RESTRICT values, std::i
           HWY_UNROLL(32)
           for (int v = 0; v < kVecs; ++v) acc[r][v] = hn::Zero(d);
         }
-        T const* HWY_RESTRICT e = args.stripe + r0 * padded;
         for (std::int64_t j = begin; j < end; ++j) {
+          T const* HWY_RESTRICT e = args.stripe + StripeIndex(args, j / kPanel<T> * kPanel<T>, r0) + j % kPanel<T>;
           HWY_UNROLL(32)
           for (int r = 0; r < kRows; ++r) {
-            auto const weight = hn::Set(d, e[r * padded + j]);
+            auto const weight = hn::Set(d, e[r * kPanel<T>]);
             HWY_UNROLL(32)
             for (int v = 0; v < kVecs; ++v)
               acc[r][v] = hn::MulAdd(weight, hn::Load(d, values + j * width + p + v * kLanes), acc[r][v]);

@@ -1,7 +1,7 @@
 // The CPU kernels. All of them work on a stripe: a few rows of the n x m matrix of logits, kept in a thread's L2 cache.
 //
 //   t_rj = h_j + multiplier * score_rj          base-2 logits; score = <x'_r, y'_j> or |x'_r - y'_j|^2
-//   E_rj = 2^(t_rj - M_rb)                      stored over the logits; M_rb bounds block b of the row's logits
+//   E_rj = 2^(t_rj - M_rb)                      in the stripe; M_rb bounds block b of the row's logits
 //   sum_r = sum_j beta_j 2^(M_rb - max_b M_rb) E_rj    the row's softmax denominator
 //   columns_j += sum_r w_r 2^(...) E_rj         the other marginal, from the same exponentials
 //   out_r = sum_j 2^(...) E_rj V_j              averages of V under the row's softmax
@@ -9,15 +9,19 @@
 // So one product and one exponential per pair give a whole alternating, overrelaxed or symmetric sweep: the new f_r is
 // known once sum_r is, and the weights w_r carry it into the columns.
 //
-// Tiling    a block of kColumnBlock columns at a time: logits and exponentials of a few rows meet in L1, and the
-//           exponentials go to L2 once. Scores are a register tile of 8 rows x 128 bytes (AVX-512).
-// Cost      per pair: d FMAs (2 d operations with differences) + 17 operations; 8 bytes written to and read from L2
-//           (float). The panels of y stream by once a stripe: 4 d / rows bytes a pair.
+// Bounds    Between sweeps the caller knows an M_r without looking (`bound`): a logit never exceeded its row's sum, and
+//           moves with h_j. Then a pair goes from score to exponential in registers. Elsewhere M_rb is found first, a
+//           block of kColumnBlock columns at a time, and logits and exponentials meet in L1.
+// Layout    The stripe holds panel after panel, kPanel columns of all its rows each: written, read and, for kept
+//           scores, streamed in order.
+// Tiling    Scores are a register tile of 8 rows x 128 bytes (AVX-512).
+// Cost      per pair: d FMAs (2 d operations with differences) + 13 operations (15 without bounds); 4 bytes written to
+//           and read from L2 (float). The panels of y stream by once a stripe: 4 d / rows bytes a pair.
 // Numerics  h_j is the float64 bias rounded to T; beta_j = 2^(remainder) puts back what the rounding took, so a
-// column's
-//           rounding does not end up in its marginal. Columns of no weight have h = kNoWeight (finite: no infinity ever
-//           meets another) and beta = 0. Sums run in T within a block, then in float64.
-//           E is at least 2^-126 (float) or 2^-1022 (double) where it should be 0; sums cannot see that.
+//           column's rounding does not end up in its marginal. Columns of no weight have h = kNoWeight (finite: no
+//           infinity ever meets another) and beta = 0. Sums run in T within a block, then in float64.
+//           E is at least 2^-125 (float) or 2^-1021 (double) where it should be 0, and sums start from half of that:
+//           they cannot see it, and no number is denormal.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -41,17 +45,22 @@ struct StripeArgs {
   bool differences;        // Scores are squared differences (small d) instead of products.
   std::int64_t first_row;  // A multiple of kRowGroup.
   std::int64_t row_count;  // Rows beyond the cloud's size are padding: computed, never read.
-  T* scores;               // Null, or the kept scores of these rows, row_count x padded columns.
+  double const* bound;     // Null, or per row an upper bound of t, to a few powers of two, below kLargestBound.
+  T* scores;               // Null, or the kept scores of these rows.
   bool scores_ready;       // Read `scores` instead of computing them (else they are written there).
-  T* stripe;               // row_count x padded columns.
+  T* stripe;               // Out: E; row_count x padded columns in panels, as the scores.
   double* block_scale;     // Out: row_count x blocks, 2^(M_rb - row_max).
   T* row_scratch;          // row_count * dimension values.
 };
 
+/// Bounds below this share a constant with the rounding of the exponential: magic - bound is exact.
+template <class T>
+inline constexpr T kLargestBound = sizeof(T) == 4 ? T(2097152.0) : T(1125899906842624.0);
+
 /// Rows are handled in groups of this many; a stripe holds a multiple of it.
 inline constexpr std::int64_t kRowGroup = 8;
 inline constexpr std::int64_t kMaxStripeRows = 64;
-/// Columns between two returns to float64: 8 rows of them fill a 32 KiB L1.
+/// Columns between two returns to float64.
 inline constexpr std::int64_t kColumnBlock = 1024;
 
 template <class T>

@@ -1,7 +1,13 @@
 // Which backends this build has. The only file with an #ifdef on it.
 #include "operators/registry.hpp"
 
+#include <hwy/highway.h>
+
 #include <monge/error.hpp>
+
+#ifdef MONGE_HAVE_CUDA
+#include <cuda_runtime_api.h>
+#endif
 
 namespace monge {
 
@@ -39,6 +45,28 @@ std::string cuda_unavailable_reason() {
 
 std::string version() {
   return MONGE_VERSION;
+}
+
+std::vector<ComponentVersion> component_versions() {
+#ifdef __clang__
+  std::string const compiler = "Clang " __clang_version__;
+#else
+  std::string const compiler = "GCC " __VERSION__;
+#endif
+  auto const dotted = [](int major, int minor) { return std::to_string(major) + "." + std::to_string(minor); };
+  std::vector<ComponentVersion> versions{{"monge", version()},
+                                         {"compiler", compiler},
+                                         {"highway", dotted(HWY_MAJOR, HWY_MINOR) + "." + std::to_string(HWY_PATCH)},
+                                         {"openmp", std::to_string(_OPENMP)}};  // The date of the specification.
+#ifdef MONGE_HAVE_CUDA
+  for (auto const& [name, get] :
+       {std::pair("cuda_runtime", &cudaRuntimeGetVersion), {"cuda_driver", &cudaDriverGetVersion}}) {
+    int number = 0;  // 1000 major + 10 minor
+    bool const known = get(&number) == cudaSuccess && number > 0;
+    versions.push_back({name, known ? dotted(number / 1000, number % 1000 / 10) : "none"});
+  }
+#endif
+  return versions;
 }
 
 }  // namespace monge

@@ -1,6 +1,7 @@
 #include "npy.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -63,7 +64,7 @@ std::vector<float> floats(Array const& array) {
 }
 
 TEST(Npy, WhatIsWrittenIsReadBack) {
-  for (auto const& shape : {std::vector<std::int64_t>{6}, {6, 1}, {2, 3}, {1, 6}}) {
+  for (auto const& shape : {std::vector<std::int64_t>{6}, {6, 1}, {2, 3}, {1, 6}, {3, 1, 2}}) {
     Array array{shape, std::vector<double>{1, 2, 3, 4, 5, 6.5}};
     std::stringstream file;
     write_npy(file, array);
@@ -93,6 +94,30 @@ TEST(Npy, FortranOrderIsReadByColumns) {
   EXPECT_THAT(doubles(read(file_of(dictionary("<f8", "True", "(2,)"), bytes_of<double>({1, 2})))), ElementsAre(1, 2));
 }
 
+TEST(Npy, ThreeDimensionsInEitherOrder) {
+  std::vector<double> const rows{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12};
+  // Entry (i, j, k) of 2 x 3 x 2 is 6 i + 2 j + k + 1.
+  std::vector<double> const fortran{1, 7, 3, 9, 5, 11, 2, 8, 4, 10, 6, 12};
+  EXPECT_EQ(doubles(read(file_of(dictionary("<f8", "False", "(2, 3, 2)"), bytes_of(rows)))), rows);
+  EXPECT_EQ(doubles(read(file_of(dictionary("<f8", "True", "(2, 3, 2)"), bytes_of(fortran)))), rows);
+  EXPECT_THAT(read(file_of(dictionary("<f8", "True", "(2, 0, 2)"), "")).shape, ElementsAre(2, 0, 2));
+}
+
+TEST(Npy, Float16IsKeptAsItsBits) {
+  // 1, -2, the smallest, the largest, infinity, NaN
+  std::vector<std::uint16_t> const bits{0x3c00, 0xc000, 0x0001, 0x7bff, 0x7c00, 0x7e00};
+  for (bool const swapped : {false, true}) {
+    Array const array = read(file_of(dictionary(swapped ? ">f2" : "<f2", "False", "(6,)"), bytes_of(bits, swapped)));
+    auto const& halves = std::get<std::vector<Half>>(array.values);
+    EXPECT_EQ(to_double(halves[0]), 1);
+    EXPECT_EQ(to_double(halves[1]), -2);
+    EXPECT_EQ(to_double(halves[2]), 0x1p-24);
+    EXPECT_EQ(to_double(halves[3]), 65504);
+    EXPECT_EQ(to_double(halves[4]), INFINITY);
+    EXPECT_TRUE(std::isnan(to_double(halves[5])));
+  }
+}
+
 TEST(Npy, BigEndianIsSwapped) {
   EXPECT_THAT(floats(read(file_of(dictionary(">f4", "False", "(2,)"), bytes_of<float>({1, 2.5f}, true)))),
               ElementsAre(1, 2.5f));
@@ -119,18 +144,19 @@ TEST(Npy, OtherFilesAreRefused) {
 }
 
 TEST(Npy, OtherTypesAreNamed) {
-  for (std::string const type : {"<i8", "|u1", "<f2", "<c16", "|O", "<f16", "f8", ""}) {
+  for (std::string const type : {"<i8", "|u1", "<i2", "<c16", "|O", "<f16", "f8", ""}) {
     EXPECT_THAT(error_for(file_of(dictionary(type, "False", "(1,)"), std::string(16, '\0'))),
-                HasSubstr("has dtype '" + type + "'; must be float32 ('<f4') or float64 ('<f8')"));
+                HasSubstr("has dtype '" + type + "'; must be float16 ('<f2'), float32 ('<f4') or float64 ('<f8')"));
   }
   EXPECT_THAT(error_for(file_of("{'descr': [('x', '<f8')], 'fortran_order': False, 'shape': (1,), }", "12345678")),
-              HasSubstr("structured dtype; must be float32 or float64"));
+              HasSubstr("structured dtype; must be float16, float32 or float64"));
 }
 
 TEST(Npy, OtherDimensionsAreRefused) {
   EXPECT_THAT(error_for(file_of(dictionary("<f8", "False", "()"), "12345678")),
-              HasSubstr("has 0 dimensions; must have 1 or 2"));
-  EXPECT_THAT(error_for(file_of(dictionary("<f8", "False", "(1, 1, 1)"), "12345678")), HasSubstr("has 3 dimensions"));
+              HasSubstr("has 0 dimensions; must have 1, 2 or 3"));
+  EXPECT_THAT(error_for(file_of(dictionary("<f8", "False", "(1, 1, 1, 1)"), "12345678")),
+              HasSubstr("has 4 dimensions"));
 }
 
 TEST(Npy, LengthsMustAgree) {

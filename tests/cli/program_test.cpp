@@ -1,25 +1,11 @@
-// Runs the program as a user would.
-#include <fcntl.h>
-#include <spawn.h>
-#include <sys/wait.h>
-#include <unistd.h>
+// `monge solve` and `monge info`, run as a user would.
+#include "program.hpp"
 
 #include <chrono>
 #include <cmath>
 #include <csignal>
-#include <random>
 #include <set>
 #include <thread>
-#include <vector>
-
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-#include <nlohmann/json.hpp>
-
-#include "array_file.hpp"
-#include "scratch.hpp"
-
-extern char** environ;
 
 namespace monge::cli {
 namespace {
@@ -32,49 +18,12 @@ using testing::IsEmpty;
 using testing::Not;
 using testing::StartsWith;
 
-struct Outcome {
-  int code;
-  std::string out, err;
-};
-
-class Program : public Scratch {
+class SolveProgram : public Program {
  protected:
-  Program() {
+  SolveProgram() {
     points("x.npy", 40, 3, 1);
     points("y.npy", 30, 3, 2);
   }
-
-  std::string points(std::string_view name, std::int64_t n, std::int64_t d, unsigned seed) const {
-    std::mt19937 random(seed);
-    std::vector<double> values(n * d);
-    for (double& value : values) value = static_cast<double>(random()) / 4294967296.0;
-    write_array(path(name), {{n, d}, values});
-    return path(name);
-  }
-
-  pid_t start(std::vector<std::string> arguments) const {
-    arguments.insert(arguments.begin(), MONGE_PROGRAM);
-    std::vector<char*> argv;
-    for (std::string& argument : arguments) argv.push_back(argument.data());
-    argv.push_back(nullptr);
-    posix_spawn_file_actions_t actions;
-    posix_spawn_file_actions_init(&actions);
-    posix_spawn_file_actions_addopen(&actions, 1, path("stdout").c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
-    posix_spawn_file_actions_addopen(&actions, 2, path("stderr").c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
-    pid_t pid = -1;
-    EXPECT_EQ(posix_spawn(&pid, MONGE_PROGRAM, &actions, nullptr, argv.data(), environ), 0);
-    posix_spawn_file_actions_destroy(&actions);
-    return pid;
-  }
-
-  Outcome finish(pid_t pid) const {
-    int status = 0;
-    waitpid(pid, &status, 0);
-    return {WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status), contents(path("stdout")),
-            contents(path("stderr"))};
-  }
-
-  Outcome run(std::vector<std::string> const& arguments) const { return finish(start(arguments)); }
 
   Outcome solve(std::vector<std::string> const& more) const {
     std::vector<std::string> arguments{"solve",        path("x.npy"), path("y.npy"), "--out",
@@ -82,6 +31,8 @@ class Program : public Scratch {
     arguments.insert(arguments.end(), more.begin(), more.end());
     return run(arguments);
   }
+
+  json report() const { return json::parse(contents(path("result/report.json"))); }
 
   /// Until the program, which has only just started, catches the signal.
   static void wait_for_handler(pid_t pid, int signal) {
@@ -94,28 +45,9 @@ class Program : public Scratch {
     }
     ADD_FAILURE() << "the program catches no signal " << signal;
   }
-
-  /// Exit code 2, one line that says `what`, no output, nothing written.
-  void expect_refused(Outcome const& outcome, std::string const& what) const {
-    EXPECT_EQ(outcome.code, 2);
-    EXPECT_THAT(outcome.out, IsEmpty());
-    EXPECT_THAT(outcome.err, StartsWith("monge: error: "));
-    EXPECT_THAT(outcome.err, HasSubstr(what));
-    EXPECT_EQ(std::count(outcome.err.begin(), outcome.err.end(), '\n'), 1) << outcome.err;
-    expect_nothing_written();
-  }
-
-  void expect_nothing_written() const {
-    EXPECT_FALSE(fs::exists(path("result")));
-    for (auto const& entry : fs::directory_iterator(folder())) {
-      EXPECT_THAT(entry.path().filename().string(), Not(StartsWith(".")));
-    }
-  }
-
-  json report() const { return json::parse(contents(path("result/report.json"))); }
 };
 
-TEST_F(Program, WritesTheResult) {
+TEST_F(SolveProgram, WritesTheResult) {
   Outcome const outcome = solve({"--eps", "0.05"});
   EXPECT_EQ(outcome.code, 0) << outcome.err;
   EXPECT_THAT(outcome.err, IsEmpty()) << "no progress line where there is no terminal";
@@ -131,7 +63,7 @@ TEST_F(Program, WritesTheResult) {
   EXPECT_THAT(read_array("map", path("result/map.npy")).shape, ElementsAre(40, 3));
 }
 
-TEST_F(Program, TheReportHasWhatItPromises) {
+TEST_F(SolveProgram, TheReportHasWhatItPromises) {
   ASSERT_EQ(solve({"--eps", "0.05", "--threads", "1"}).code, 0);
   json const written = report();
   for (auto const key : {"status", "message", "iterations", "annealing_iterations", "certified", "mass",
@@ -153,20 +85,20 @@ TEST_F(Program, TheReportHasWhatItPromises) {
   EXPECT_FALSE(written["versions"]["monge"].get<std::string>().empty());
 }
 
-TEST_F(Program, JsonIsAllThatIsPrinted) {
+TEST_F(SolveProgram, JsonIsAllThatIsPrinted) {
   Outcome const outcome = solve({"--eps", "0.05", "--json"});
   EXPECT_EQ(outcome.code, 0);
   EXPECT_THAT(outcome.err, IsEmpty());
   EXPECT_EQ(json::parse(outcome.out), report());
 }
 
-TEST_F(Program, QuietPrintsNothing) {
+TEST_F(SolveProgram, QuietPrintsNothing) {
   Outcome const outcome = solve({"--eps", "0.05", "--quiet"});
   EXPECT_EQ(outcome.code, 0);
   EXPECT_THAT(outcome.out + outcome.err, IsEmpty());
 }
 
-TEST_F(Program, EndingShortIsCode3WithResults) {
+TEST_F(SolveProgram, EndingShortIsCode3WithResults) {
   Outcome const outcome = solve({"--eps", "0.001", "--iterations", "3", "--annealing", "1"});
   EXPECT_EQ(outcome.code, 3) << outcome.err;
   EXPECT_EQ(report()["status"], "iteration_limit");
@@ -174,20 +106,20 @@ TEST_F(Program, EndingShortIsCode3WithResults) {
   EXPECT_TRUE(fs::exists(path("result/map.npy")));
 }
 
-TEST_F(Program, ToleranceZeroRunsTheSweepsAndSucceeds) {
+TEST_F(SolveProgram, ToleranceZeroRunsTheSweepsAndSucceeds) {
   EXPECT_EQ(solve({"--eps", "0.05", "--tolerance", "0", "--iterations", "17", "--schedule", "alternating"}).code, 0);
   EXPECT_EQ(report()["status"], "completed");
   EXPECT_EQ(report()["iterations"], 17);
   EXPECT_EQ(report()["options"]["schedule"], "alternating");
 }
 
-TEST_F(Program, WithoutACertificateTheValuesAreNull) {
+TEST_F(SolveProgram, WithoutACertificateTheValuesAreNull) {
   solve({"--eps", "0.05", "--certificate", "false"});
   EXPECT_EQ(report()["certified"], false);
   EXPECT_TRUE(report()["gap"].is_null());
 }
 
-TEST_F(Program, ResumesFromPotentials) {
+TEST_F(SolveProgram, ResumesFromPotentials) {
   ASSERT_EQ(solve({"--eps", "0.01", "--precision", "float64"}).code, 0);
   int const cold = report()["iterations"];
   ASSERT_EQ(
@@ -196,7 +128,7 @@ TEST_F(Program, ResumesFromPotentials) {
   EXPECT_LT(report()["iterations"], cold);
 }
 
-TEST_F(Program, TheMapHasTheTypeOfX) {
+TEST_F(SolveProgram, TheMapHasTheTypeOfX) {
   write_array(path("x.npy"), {{3, 2}, std::vector<float>{0, 0, 1, 0, 0, 1}});
   file("y.csv", "u;v\n5;5\n6;5\n5;6\n");
   file("a.csv", "1\n2\n1\n");
@@ -209,14 +141,14 @@ TEST_F(Program, TheMapHasTheTypeOfX) {
   EXPECT_EQ(report()["mass"], 4);
 }
 
-TEST_F(Program, OnePointAVectorAndACloudAreTheSame) {
+TEST_F(SolveProgram, OnePointAVectorAndACloudAreTheSame) {
   write_array(path("x.npy"), {{4}, std::vector<double>{0, 1, 2, 3}});
   write_array(path("y.npy"), {{4, 1}, std::vector<double>{1, 2, 3, 4}});
   EXPECT_EQ(solve({"--eps", "0.1"}).code, 0);
   EXPECT_EQ(report()["problem"]["d"], 1);
 }
 
-TEST_F(Program, WrongUseIsCode2) {
+TEST_F(SolveProgram, WrongUseIsCode2) {
   expect_refused(run({}), "subcommand");
   expect_refused(run({"transport"}), "see monge --help");
   expect_refused(run({"solve"}), "required");
@@ -242,7 +174,7 @@ TEST_F(Program, WrongUseIsCode2) {
   }
 }
 
-TEST_F(Program, BadInputIsCode2) {
+TEST_F(SolveProgram, BadInputIsCode2) {
   auto const with = [&](std::string const& x, std::vector<std::string> more = {}) {
     std::vector<std::string> arguments{"solve",        x,          path("y.npy"), "--eps", "0.1", "--out",
                                        path("result"), "--device", "cpu"};
@@ -281,7 +213,7 @@ TEST_F(Program, BadInputIsCode2) {
   expect_refused(with(x, {"--f", path("a.csv")}), "needs both f and g");
 }
 
-TEST_F(Program, ResultsGoOnlyWhereTheyCan) {
+TEST_F(SolveProgram, ResultsGoOnlyWhereTheyCan) {
   auto const to = [&](std::string const& out) {
     return run({"solve", path("x.npy"), path("y.npy"), "--eps", "0.1", "--device", "cpu", "--out", out});
   };
@@ -293,7 +225,7 @@ TEST_F(Program, ResultsGoOnlyWhereTheyCan) {
   EXPECT_EQ(contents(path("result/a/b/notes.txt")), "mine");
 }
 
-TEST_F(Program, CtrlCStopsWithoutResults) {
+TEST_F(SolveProgram, CtrlCStopsWithoutResults) {
   points("x.npy", 3000, 8, 1);
   points("y.npy", 3000, 8, 2);
   pid_t const pid = start({"solve", path("x.npy"), path("y.npy"), "--eps", "1e-4", "--tolerance", "0", "--iterations",
@@ -309,7 +241,7 @@ TEST_F(Program, CtrlCStopsWithoutResults) {
   expect_nothing_written();
 }
 
-TEST_F(Program, InfoListsTheCpu) {
+TEST_F(SolveProgram, InfoListsTheCpu) {
   Outcome const text = run({"info"});
   EXPECT_EQ(text.code, 0);
   EXPECT_THAT(text.out, HasSubstr("cpu"));
@@ -320,7 +252,7 @@ TEST_F(Program, InfoListsTheCpu) {
   EXPECT_EQ(info["backends"]["cuda"]["reason"].is_null(), cuda);
 }
 
-TEST_F(Program, HelpAndVersionSucceed) {
+TEST_F(SolveProgram, HelpAndVersionSucceed) {
   Outcome const version = run({"--version"});
   EXPECT_EQ(version.code, 0);
   EXPECT_THAT(version.out, StartsWith("monge "));

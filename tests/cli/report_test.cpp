@@ -34,17 +34,33 @@ TEST(ReportJson, HasEveryOptionOfTheList) {
   });
 }
 
+TEST(ReportJson, HasEveryOptionOfAProjection) {
+  ProjectionOptions const options = projection_preset("deepseek");
+  auto const json = report_json(ProjectRun{}, options);
+  visit_projection_options(options, [&](char const* option, auto const& value, char const*, char const*) {
+    ASSERT_TRUE(json["options"].contains(option)) << option;
+    EXPECT_EQ(json["options"][option], to_json(value)) << option;
+  });
+}
+
+template <class Choice>
+void expect_round_trip(std::initializer_list<Choice> choices) {
+  for (Choice const choice : choices) {
+    Choice parsed{};
+    EXPECT_TRUE(parse(name(choice), parsed)) << name(choice);
+    EXPECT_EQ(parsed, choice);
+  }
+}
+
 TEST(OptionText, NamesRoundTrip) {
-  for (auto const schedule : {Schedule::overrelaxed, Schedule::alternating, Schedule::symmetric}) {
-    Schedule parsed{};
-    EXPECT_TRUE(parse(name(schedule), parsed));
-    EXPECT_EQ(parsed, schedule);
-  }
-  for (auto const precision : {Precision::float32, Precision::tf32, Precision::float64}) {
-    Precision parsed{};
-    EXPECT_TRUE(parse(name(precision), parsed));
-    EXPECT_EQ(parsed, precision);
-  }
+  expect_round_trip({ProjectionOrder::rows_first, ProjectionOrder::columns_first});
+  expect_round_trip(
+      {ProjectionStart::exp, ProjectionStart::exp_shifted, ProjectionStart::softmax, ProjectionStart::positive});
+  expect_round_trip(
+      {EpsilonMode::none, EpsilonMode::denominator, EpsilonMode::scaling, EpsilonMode::matrix, EpsilonMode::clamp});
+  expect_round_trip({ProjectionGradient::unrolled, ProjectionGradient::implicit});
+  expect_round_trip({Schedule::overrelaxed, Schedule::alternating, Schedule::symmetric});
+  expect_round_trip({Precision::float32, Precision::tf32, Precision::float64});
 }
 
 TEST(OptionText, OnlyWholeValuesParse) {

@@ -59,12 +59,16 @@ Context make_context(DeviceType device, int threads) {
   return device == DeviceType::cpu ? Context::cpu(threads) : Context::cuda();
 }
 
+void require_device(DeviceType device) {
+  if (device == DeviceType::cpu) return;
+  std::string const reason = cuda_unavailable_reason();
+  if (!reason.empty() && is_set("MONGE_REQUIRE_CUDA")) FAIL() << "MONGE_REQUIRE_CUDA=1, but: " << reason;
+  if (!reason.empty()) GTEST_SKIP() << reason;
+}
+
 void BackendTest::SetUp() {
-  if (GetParam().device == DeviceType::cuda) {
-    std::string const reason = cuda_unavailable_reason();
-    if (!reason.empty() && is_set("MONGE_REQUIRE_CUDA")) FAIL() << "MONGE_REQUIRE_CUDA=1, but: " << reason;
-    if (!reason.empty()) GTEST_SKIP() << reason;
-  }
+  require_device(GetParam().device);
+  if (IsSkipped() || HasFatalFailure()) return;
   context_ = make_context(GetParam().device, threads_);
 }
 

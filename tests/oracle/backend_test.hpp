@@ -27,6 +27,8 @@ std::vector<Target> short_precisions();
 /// Float64 on each device: for what does not depend on the precision, and for what needs it.
 std::vector<Target> all_devices();
 std::string target_name(testing::TestParamInfo<Target> const& info);
+/// A test on a CUDA device calls it from SetUp: skips, or fails with MONGE_REQUIRE_CUDA=1, where CUDA is not usable.
+void require_device(DeviceType device);
 /// On the CPU with this many threads.
 Context make_context(DeviceType device, int threads = 1);
 
@@ -51,8 +53,9 @@ class BackendTest : public testing::TestWithParam<Target> {
 
 #define MONGE_FOR_EACH_TARGET(Suite) \
   INSTANTIATE_TEST_SUITE_P(, Suite, testing::ValuesIn(::monge::oracle::all_targets()), ::monge::oracle::target_name)
-#define MONGE_FOR_EACH_SHORT_PRECISION(Suite) \
-  INSTANTIATE_TEST_SUITE_P(, Suite, testing::ValuesIn(::monge::oracle::short_precisions()), ::monge::oracle::target_name)
+#define MONGE_FOR_EACH_SHORT_PRECISION(Suite)                                               \
+  INSTANTIATE_TEST_SUITE_P(, Suite, testing::ValuesIn(::monge::oracle::short_precisions()), \
+                           ::monge::oracle::target_name)
 #define MONGE_FOR_EACH_DEVICE(Suite) \
   INSTANTIATE_TEST_SUITE_P(, Suite, testing::ValuesIn(::monge::oracle::all_devices()), ::monge::oracle::target_name)
 

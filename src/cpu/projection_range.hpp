@@ -1,5 +1,6 @@
 // The projection of a range of matrices on one thread, for the instruction set found at run time.
 #pragma once
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 
@@ -24,7 +25,14 @@ struct ProjectionRange {
 /// Matrices that go through the registers together, at most: ranges start at its multiples.
 inline constexpr std::int64_t kProjectionLanes = 32;
 
-std::size_t projection_scratch(ProjectionProblem const& problem, bool backward);
+/// What a Group (projection_group-inl.hpp) places there.
+inline std::size_t projection_scratch(ProjectionProblem const& problem, bool backward) {
+  auto const n = static_cast<std::size_t>(problem.rows), m = static_cast<std::size_t>(problem.columns);
+  std::size_t packs = std::max(n * m, 2 * std::max(n, m)) + std::max(n, m) + n * m + 2 * (n + m);
+  if (backward) packs += 2 * n * m + 2 * (n + m) + (n + m) * (static_cast<std::size_t>(problem.pairs) + 2);
+  return packs * kProjectionLanes;
+}
+
 void project_range(ProjectionRange const& range);
 void project_backward_range(ProjectionRange const& range);
 

@@ -1,0 +1,81 @@
+// The program run as a user would: the fixture of its tests.
+#pragma once
+#include <fcntl.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <random>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "array_file.hpp"
+#include "scratch.hpp"
+
+extern char** environ;
+
+namespace monge::cli {
+
+struct Outcome {
+  int code;
+  std::string out, err;
+};
+
+class Program : public Scratch {
+ protected:
+  std::string points(std::string_view name, std::int64_t n, std::int64_t d, unsigned seed) const {
+    std::mt19937 random(seed);
+    std::vector<double> values(n * d);
+    for (double& value : values) value = static_cast<double>(random()) / 4294967296.0;
+    write_array(path(name), {{n, d}, values});
+    return path(name);
+  }
+
+  pid_t start(std::vector<std::string> arguments) const {
+    arguments.insert(arguments.begin(), MONGE_PROGRAM);
+    std::vector<char*> argv;
+    for (std::string& argument : arguments) argv.push_back(argument.data());
+    argv.push_back(nullptr);
+    posix_spawn_file_actions_t actions;
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_addopen(&actions, 1, path("stdout").c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    posix_spawn_file_actions_addopen(&actions, 2, path("stderr").c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    pid_t pid = -1;
+    EXPECT_EQ(posix_spawn(&pid, MONGE_PROGRAM, &actions, nullptr, argv.data(), environ), 0);
+    posix_spawn_file_actions_destroy(&actions);
+    return pid;
+  }
+
+  Outcome finish(pid_t pid) const {
+    int status = 0;
+    waitpid(pid, &status, 0);
+    return {WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status), contents(path("stdout")),
+            contents(path("stderr"))};
+  }
+
+  Outcome run(std::vector<std::string> const& arguments) const { return finish(start(arguments)); }
+
+  /// Exit code 2, one line that says `what`, no output, nothing written.
+  void expect_refused(Outcome const& outcome, std::string const& what) const {
+    EXPECT_EQ(outcome.code, 2);
+    EXPECT_THAT(outcome.out, testing::IsEmpty());
+    EXPECT_THAT(outcome.err, testing::StartsWith("monge: error: "));
+    EXPECT_THAT(outcome.err, testing::HasSubstr(what));
+    EXPECT_EQ(std::count(outcome.err.begin(), outcome.err.end(), '\n'), 1) << outcome.err;
+    expect_nothing_written();
+  }
+
+  void expect_nothing_written() const {
+    EXPECT_FALSE(std::filesystem::exists(path("result")));
+    for (auto const& entry : std::filesystem::directory_iterator(folder())) {
+      EXPECT_THAT(entry.path().filename().string(), testing::Not(testing::StartsWith(".")));
+    }
+  }
+};
+
+}  // namespace monge::cli
