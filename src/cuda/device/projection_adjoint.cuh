@@ -41,6 +41,18 @@ struct TileHistory {
 #pragma unroll
     for (int i = 0; i < kParts; ++i) at(slot, i) = make_float4(x[4 * i], x[4 * i + 1], x[4 * i + 2], x[4 * i + 3]);
   }
+  /// v alone, of a matrix in one lane.
+  __device__ __forceinline__ void keep_columns(int slot, float const (&v)[L::C]) const {
+#pragma unroll
+    for (int i = 0; i < L::C / 4; ++i) at(slot, i) = make_float4(v[4 * i], v[4 * i + 1], v[4 * i + 2], v[4 * i + 3]);
+  }
+  __device__ __forceinline__ void recall_columns(int slot, float (&v)[L::C]) const {
+#pragma unroll
+    for (int i = 0; i < L::C / 4; ++i) {
+      float4 const four = at(slot, i);
+      v[4 * i] = four.x, v[4 * i + 1] = four.y, v[4 * i + 2] = four.z, v[4 * i + 3] = four.w;
+    }
+  }
   __device__ __forceinline__ void recall(int slot, float (&v)[L::C], float (&u)[L::R]) const {
     float x[kFloats];
 #pragma unroll

@@ -28,7 +28,7 @@ struct CrossRatio {
   /// With |log2| of ratios up to L, Sinkhorn's iterates are within 2^(2L) of the limit they have: sums are below
   /// 2^(4L + N / 2). Proportions start anew in each step: products of two sums are below 2^(4L + 4).
   static constexpr float kLargest = kReciprocals == Reciprocals::paired ? 15 : kReciprocals == Reciprocals::triple ? 19 : 30;
-  static constexpr int kPairs = kReciprocals == Reciprocals::paired ? 2 : 0;
+  static constexpr int kPairs = N == 4 || kReciprocals == Reciprocals::paired ? 2 : 0;
 
   float k[N - 1][N - 1];
   float u[N], v[N];
@@ -251,7 +251,7 @@ struct CrossRatio {
 template <int N, bool kColumnsFirst>
 struct CrossRatioGradient {
 #ifndef MONGE_BACKWARD_RECIPROCALS
-#define MONGE_BACKWARD_RECIPROCALS single
+#define MONGE_BACKWARD_RECIPROCALS proportions
 #endif
   CrossRatio<N, Guard::none, Reciprocals::MONGE_BACKWARD_RECIPROCALS> ratio;
   float d[N - 1][N - 1];
@@ -297,9 +297,9 @@ struct CrossRatioGradient {
     int const pairs = arguments.pairs + kColumnsFirst;  // Then the first step is not part of a pair.
 #pragma unroll 2
     for (int pair = 0; pair < pairs; ++pair) {
+      history.keep_columns(pair, ratio.v);
       ratio.template step<true>(0);
-      history.keep(pair, ratio.v, ratio.u);
-      ratio.template step<false>(0);
+      ratio.template step<false, true>(0);
     }
     auto& u = ratio.u;
     auto& v = ratio.v;
@@ -320,23 +320,25 @@ struct CrossRatioGradient {
         if (j > 0) d[i - 1][j > 0 ? j - 1 : 0] = u[i] * v[j] * flow;
       }
     }
-    float before[N], made[N];
-    history.recall(pairs - 1, before, made);  // The last u is still there.
-    back<true>(gradient, u, before);
+    float before[N], made[N], q[N];
+    history.recall_columns(pairs - 1, before);
+    ratio.template sums<true>(q, before, ratio.w, 0);
+    ratio.invert(made, q);
+    back<true>(gradient, made, before);
 #pragma unroll 2
     for (int pair = pairs - 2; pair >= 0; --pair) {
       float after[N];
 #pragma unroll
       for (int j = 0; j < N; ++j) after[j] = before[j];
-      history.recall(pair, before, made);
-      if constexpr (!History::kBoth) {
+      history.recall_columns(pair, before);
+      float q[N], used[N];
+      ratio.template sums<true>(q, before, ratio.w, 0);
 #pragma unroll
-        for (int j = 0; j < N; ++j) v[j] = before[j];
-        ratio.template step<true>(0);
-#pragma unroll
-        for (int i = 0; i < N; ++i) made[i] = u[i];
+      for (int i = 0; i < N; ++i) {
+        made[i] = fast_reciprocal(q[i]);
+        used[i] = made[i] * q[0];
       }
-      back<false>(gradient, after, made);
+      back<false>(gradient, after, used);
       back<true>(gradient, made, before);
     }
     // From log2 k and the ratios of the first row, at the start, to the logits.

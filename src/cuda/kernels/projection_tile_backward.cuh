@@ -8,6 +8,12 @@
 namespace monge::cuda {
 
 /// 4 x 4: more warps for half the history are worth making u again.
+#ifndef MONGE_BT
+#define MONGE_BT 640
+#endif
+#ifndef MONGE_PF
+#define MONGE_PF 0
+#endif
 #ifndef MONGE_V_ONLY
 #define MONGE_V_ONLY 1
 #endif
@@ -19,7 +25,8 @@ template <class L, ProjectionMode kMode>
 inline constexpr int kBackwardThreads = L::R * L::C > 16      ? 256
                                         : L::kLanes > 1       ? 512
                                         : kKeepsBoth<L, kMode> ? 384
-                                                              : 640;
+                                                              : MONGE_BT;
+
 
 /// Logits to their gradient; g: d_out, which is overwritten.
 template <class L, ProjectionMode kMode, bool kPadded, class History>
@@ -97,7 +104,7 @@ __global__ void __launch_bounds__(kBackwardThreads<L, kMode>)
   std::int64_t const start = warp_of_grid * L::kPerWarp;
   after_others();
   // Few warps fit beside the histories, so the next matrices are under way while these are worked on.
-  constexpr bool kPrefetch = kAligned && L::kChunks <= 4 && kKeepsBoth<L, kMode>;
+  constexpr bool kPrefetch = kAligned && L::kChunks <= 4 && (MONGE_PF || kKeepsBoth<L, kMode>);
   float4 chunk[kPrefetch ? L::kChunks : 1], gradient_chunk[kPrefetch ? L::kChunks : 1];
   if constexpr (kPrefetch) {
     if (start < arguments.batch) {
