@@ -23,8 +23,8 @@ class Projection final : public ProjectionOperator {
   struct Free {
     void operator()(float* memory) const { cudaFree(memory); }
   };
-  /// For histories that do not fit on chip and sums over tokens. Not of the stream's pool: what a stream allocates while
-  /// it records a graph is the graph's.
+  /// For histories that do not fit on chip and sums over tokens. Not of the stream's pool: what a stream allocates
+  /// while it records a graph is the graph's.
   float* workspace(std::int64_t floats) const;
 
   std::shared_ptr<Runtime const> runtime_;

@@ -7,8 +7,8 @@
 namespace monge::cuda {
 
 /// Scalings of the steps: `slot` has a lane's share of v before a pair and, if kBoth, of u in it, which is else made
-/// again. In shared memory (named here, for the compiler to see which memory it is) or global memory; a warp's slots are
-/// next to each other.
+/// again. In shared memory (named here, for the compiler to see which memory it is) or global memory; a warp's slots
+/// are next to each other.
 template <class L, bool kShared, bool kBoth_ = true>
 struct TileHistory {
   static constexpr bool kBoth = kBoth_;
@@ -82,8 +82,7 @@ struct TileAdjoint {
   float ub[L::kOwnRows], vb[L::kOwnColumns];  // In the scalings; in the log domain in the potentials.
   float rc[L::kOwnRows], cc[L::kOwnColumns];  // Of the later step's sum, times eps / marginal.
 
-  __device__ __forceinline__ TileAdjoint(Forward& forward, float (&gradient)[R][C])
-      : tile(forward), d(gradient) {}
+  __device__ __forceinline__ TileAdjoint(Forward& forward, float (&gradient)[R][C]) : tile(forward), d(gradient) {}
 
   template <bool kRows>
   __device__ __forceinline__ auto& bars() {

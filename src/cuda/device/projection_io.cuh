@@ -6,13 +6,6 @@
 
 namespace monge::cuda {
 
-/// Until the kernels before this in the stream are done and seen; see launch_early.
-__device__ __forceinline__ void after_others() {
-#if __CUDA_ARCH__ >= 900
-  asm volatile("griddepcontrol.wait;" ::: "memory");
-#endif
-}
-
 template <class L>
 inline constexpr int kTileBytes = 32 * L::R* L::C * 4;  // Of a warp's staging memory.
 
@@ -51,8 +44,20 @@ __device__ __forceinline__ void fetch(BatchArguments const& view, std::int64_t f
   });
 }
 
-/// A warp's staging memory. An offset is a constant of the lane exclusive or one of the register; what cannot meet a bit
-/// of the lane's is added, for the instruction's immediate.
+/// A warp's contiguous matrices from memory towards the L2 cache.
+template <class L>
+__device__ __forceinline__ void fetch_to_cache(BatchArguments const& view, std::int64_t first, std::int64_t batch) {
+#if __CUDA_ARCH__ >= 900
+  if (!view.contiguous || first + L::kPerWarp > batch || threadIdx.x % 32 != 0) return;
+  std::int64_t const size = view.format == ElementFormat::float32 ? 4 : 2;
+  char const* const at = static_cast<char const*>(view.data) + first * (L::N * L::M) * size;
+  int const bytes = static_cast<int>(L::kPerWarp * L::N * L::M * size);
+  asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(at), "r"(bytes) : "memory");
+#endif
+}
+
+/// A warp's staging memory. An offset is a constant of the lane exclusive or one of the register; what cannot meet a
+/// bit of the lane's is added, for the instruction's immediate.
 template <class L>
 class TileStaging {
  public:
@@ -140,7 +145,8 @@ class TileStaging {
   int linear_, tile_;  // This lane's chunk in memory order; the first float that it holds.
 };
 
-/// One matrix, element by element, for shapes and strides that have no 16-byte chunks; outside of rows x columns: `other`.
+/// One matrix, element by element, for shapes and strides that have no 16-byte chunks; outside of rows x columns:
+/// `other`.
 template <class L>
 struct ElementRows {
   BatchArguments const& view;

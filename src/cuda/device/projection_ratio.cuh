@@ -13,22 +13,15 @@ namespace monge::cuda {
 /// What is added to the sums: nothing, eps times the sum of the step before, or constants.
 enum class Guard { none, denominator, scaling };
 
-/// How scalings come from sums. The special function unit makes a reciprocal in the time of 8 instructions.
-enum class Reciprocals {
-  proportions,  ///< q_0 / q_i, the first of them 1, where only proportions matter: 7 instructions of which 2 are slow.
-  triple,
-  paired,       ///< Pairs share one.
-  single
-};
-
-template <int N, Guard kGuard, Reciprocals kReciprocals>
+template <int N, Guard kGuard>
 struct CrossRatio {
-  static constexpr bool kProportions = kReciprocals == Reciprocals::proportions || kReciprocals == Reciprocals::triple;
-  static_assert(!kProportions || (N == 4 && kGuard == Guard::none));
+  /// Without an eps only the proportions of the scalings matter until the end. One of them is 1 then, which saves
+  /// registers to read: these kernels wait for the ports of the register file before anything else (docs/tuning.md).
+  static constexpr bool kProportions = N == 4 && kGuard == Guard::none;
   /// With |log2| of ratios up to L, Sinkhorn's iterates are within 2^(2L) of the limit they have: sums are below
-  /// 2^(4L + N / 2). Proportions start anew in each step: products of two sums are below 2^(4L + 4).
-  static constexpr float kLargest = kReciprocals == Reciprocals::paired ? 15 : kReciprocals == Reciprocals::triple ? 19 : 30;
-  static constexpr int kPairs = N == 4 || kReciprocals == Reciprocals::paired ? 2 : 0;
+  /// 2^(4L + N / 2), and so must be products of two. Proportions start anew in each step, within 2^L: products of two
+  /// sums stay below 2^(4L + 4).
+  static constexpr float kLargest = kProportions ? 30 : 15;
 
   float k[N - 1][N - 1];
   float u[N], v[N];
@@ -57,18 +50,28 @@ struct CrossRatio {
       for (int i = 0; i < N - 1; ++i) q[i + 1] = fmaf(at<kRows>(i, j), x[j + 1], q[i + 1]);
     }
   }
+  /// Two pairs share a reciprocal, which takes the special function unit as long as 8 instructions the scheduler; with
+  /// more pairs the products cost more than they save.
   static __device__ __forceinline__ void invert(float (&x)[N], float const (&q)[N]) {
 #pragma unroll
-    for (int p = 0; p < kPairs; ++p) {
-      float const r = fast_reciprocal(q[2 * p] * q[2 * p + 1]);
-      x[2 * p] = r * q[2 * p + 1];
-      x[2 * p + 1] = r * q[2 * p];
+    for (int i = 0; i < 4; i += 2) {
+      float const r = fast_reciprocal(q[i] * q[i + 1]);
+      x[i] = r * q[i + 1];
+      x[i + 1] = r * q[i];
     }
 #pragma unroll
-    for (int i = 2 * kPairs; i < N; ++i) x[i] = fast_reciprocal(q[i]);
+    for (int i = 4; i < N; ++i) x[i] = fast_reciprocal(q[i]);
   }
-  /// kLast: what the result is made of must be the scalings themselves, on one side.
-  template <bool kRows, bool kLast = false>
+  /// q_0 / q_i
+  static __device__ __forceinline__ void invert_proportions(float (&x)[N], float const (&q)[N]) {
+    float const t = q[0] * fast_reciprocal(q[1] * q[2]);
+    x[0] = 1;
+    x[1] = t * q[2];
+    x[2] = t * q[1];
+    x[3] = q[0] * fast_reciprocal(q[3]);
+  }
+  /// kExact: the scalings themselves; what the result is made of must be, on one side.
+  template <bool kRows, bool kExact = !kProportions>
   __device__ __forceinline__ void step(float epsilon) {
     float(&own)[N] = kRows ? u : v;
     float(&weight)[N] = kRows ? w : z;
@@ -78,20 +81,10 @@ struct CrossRatio {
 #pragma unroll
       for (int i = 0; i < N; ++i) weight[i] = q[i];
     }
-    if constexpr (kProportions && !kLast && kReciprocals == Reciprocals::triple) {
-      float const p = q[1] * q[2], t = q[0] * fast_reciprocal(p * q[3]), s = t * q[3];
-      own[0] = 1;
-      own[1] = s * q[2];
-      own[2] = s * q[1];
-      own[3] = t * p;
-    } else if constexpr (kProportions && !kLast) {
-      float const t = q[0] * fast_reciprocal(q[1] * q[2]);
-      own[0] = 1;
-      own[1] = t * q[2];
-      own[2] = t * q[1];
-      own[3] = q[0] * fast_reciprocal(q[3]);
-    } else {
+    if constexpr (kExact) {
       invert(own, q);
+    } else {
+      invert_proportions(own, q);
     }
   }
 
@@ -247,13 +240,11 @@ struct CrossRatio {
 /// The gradient of the iterations without eps. With A_i the gradient in log u_i, whose sum is 0 because the scale of u
 /// does not matter, and X_j that in log v_j, the step u = 1 / (k v) is undone by
 ///   B_i = A_i u_i,  S = A_1 + .. + A_{N-1},   D_ij -= B_i v_j,   X_j = v_j (S u_0 - sum_i k_ij B_i),   i, j >= 1
-/// where D is the gradient in k: 2 (N - 1)^2 multiply-adds a half-step, instead of 2 N^2.
+/// where D is the gradient in k: 2 (N - 1)^2 multiply-adds a half-step, instead of 2 N^2. Only the v are kept. They
+/// were made from proportions of u, q_0 u, and u is made again: more warps for half the history are worth that.
 template <int N, bool kColumnsFirst>
 struct CrossRatioGradient {
-#ifndef MONGE_BACKWARD_RECIPROCALS
-#define MONGE_BACKWARD_RECIPROCALS proportions
-#endif
-  CrossRatio<N, Guard::none, Reciprocals::MONGE_BACKWARD_RECIPROCALS> ratio;
+  CrossRatio<N, Guard::none> ratio;
   float d[N - 1][N - 1];
 
   /// From the gradient in the logarithms of `own` to that in those of `other`.
@@ -303,8 +294,7 @@ struct CrossRatioGradient {
     }
     auto& u = ratio.u;
     auto& v = ratio.v;
-    // The last column step: with H = P o g and V its column sums, the gradients in log u and k are those of P o (g -
-    // V).
+    // The last column step: with V the column sums of P o g, the gradients in log u and k are those of P o (g - V).
     float gradient[N - 1];
 #pragma unroll
     for (int i = 0; i < N - 1; ++i) gradient[i] = 0;
@@ -331,7 +321,7 @@ struct CrossRatioGradient {
 #pragma unroll
       for (int j = 0; j < N; ++j) after[j] = before[j];
       history.recall_columns(pair, before);
-      float q[N], used[N];
+      float used[N];
       ratio.template sums<true>(q, before, ratio.w, 0);
 #pragma unroll
       for (int i = 0; i < N; ++i) {

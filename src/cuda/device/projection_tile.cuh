@@ -326,8 +326,11 @@ struct Tile {
       for (int i = 0; i < Side::kCount; ++i) {
         q[i] = kLeastSum;
         if constexpr (kGuarded && Side::kLanes == 1) q[i] = fmaf(arguments.epsilon, weight[i], kLeastSum);
+      }
 #pragma unroll
-        for (int j = 0; j < (kRows ? C : R); ++j) q[i] = fmaf(at<kRows>(i, j), bare(other[j]), q[i]);
+      for (int j = 0; j < (kRows ? C : R); ++j) {
+#pragma unroll
+        for (int i = 0; i < Side::kCount; ++i) q[i] = fmaf(at<kRows>(i, j), bare(other[j]), q[i]);
       }
       Side::scatter(q);
       if constexpr (kGuarded) {

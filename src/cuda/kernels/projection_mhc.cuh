@@ -57,7 +57,7 @@ __global__ void __launch_bounds__(64) mhc_forward_kernel(__grid_constant__ MhcAr
   std::int64_t const read = token < tokens ? token : tokens - 1;
   float const* const mix = arguments.mixes + read * arguments.mixes_stride;
   bool const vector = arguments.vector;
-  after_others();
+  wait_for_previous_kernel();
   float gates[8];
   read_four(gates, mix, vector);
   read_four(gates + 4, mix + 4, vector);
@@ -107,7 +107,7 @@ __global__ void __launch_bounds__(256, 1) mhc_backward_kernel(__grid_constant__ 
   TileHistory<MhcLayout, kShared> history;
   history.place(arguments.projection.history, warp * arguments.projection.warp_chunks,
                 static_cast<std::int64_t>(blockIdx.x) * warps + warp, arguments.projection.slots);
-  after_others();
+  wait_for_previous_kernel();
   float sums[kMhcSums];
 #pragma unroll
   for (int k = 0; k < kMhcSums; ++k) sums[k] = 0;

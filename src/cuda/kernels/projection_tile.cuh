@@ -1,37 +1,26 @@
 // Projection with a matrix in the registers of one lane or of a few: P = diag(u) K diag(v).
 // 8 n m bytes a matrix of float32; 2 n m multiply-adds and n + m reciprocals an iteration, at 4 x 4 and 8 x 8 less
-// (device/projection_ratio.cuh). At n = 4 and 20 iterations multiplier, special function unit and memory are all within
-// 20 % of each other on Hopper.
+// (device/projection_ratio.cuh). At 20 iterations Hopper's limit is the ports of the register file: a multiply-add of
+// three registers takes two cycles unless it shares one with the instruction before. At n = 4 memory is next to it.
 #pragma once
 #include "cuda/device/projection_io.cuh"
 #include "cuda/device/projection_ratio.cuh"
 
 namespace monge::cuda {
 
-#ifndef MONGE_BLOCKS4
-#define MONGE_BLOCKS4 1
-#endif
-#ifndef MONGE_BLOCKS8
-#define MONGE_BLOCKS8 5
-#endif
-#ifndef MONGE_FREE
-#define MONGE_FREE proportions
-#endif
-
 /// The form with fewest operations, where there is one; false: nothing is done.
 template <class L, ProjectionMode kMode, class Get, class Put>
 __device__ __forceinline__ bool project_ratio(Get const& from, Put const& to, ProjectionArguments const& arguments) {
   if constexpr (L::kLanes == 1 && kMode != ProjectionMode::log_domain) {
-    constexpr auto kFree = L::N == 4 ? Reciprocals::MONGE_FREE : Reciprocals::paired;
     if (!arguments.reducible) return false;
     if constexpr (kMode != ProjectionMode::guarded) {
-      CrossRatio<L::N, Guard::none, kFree> ratio;
+      CrossRatio<L::N, Guard::none> ratio;
       return ratio.run(from, to, arguments);
     } else if (arguments.scaling) {
-      CrossRatio<L::N, Guard::scaling, Reciprocals::paired> ratio;
+      CrossRatio<L::N, Guard::scaling> ratio;
       return ratio.run(from, to, arguments);
     } else {
-      CrossRatio<L::N, Guard::denominator, Reciprocals::paired> ratio;
+      CrossRatio<L::N, Guard::denominator> ratio;
       return ratio.run(from, to, arguments);
     }
   }
@@ -60,9 +49,10 @@ __device__ __forceinline__ void project_tile(Get const& from, Put const& to, Pro
   }
 }
 
-/// Blocks a multiprocessor that the registers must allow: 8 x 8 in one lane is scheduled with as many as there are.
+/// Blocks a multiprocessor that the registers must allow: left alone the compiler spends more on 8 x 8 in one lane than
+/// pays.
 template <class L, ProjectionMode kMode>
-inline constexpr int kForwardBlocks = L::kLanes > 1 || kMode > ProjectionMode::guarded ? 1 : L::N == 8 ? MONGE_BLOCKS8 : MONGE_BLOCKS4;
+inline constexpr int kForwardBlocks = L::N == 8 && L::kLanes == 1 && kMode <= ProjectionMode::guarded ? 5 : 1;
 
 template <class L, ProjectionMode kMode, bool kAligned>
 __global__ void __launch_bounds__(128, kForwardBlocks<L, kMode>)
@@ -72,7 +62,7 @@ __global__ void __launch_bounds__(128, kForwardBlocks<L, kMode>)
   int const warp = static_cast<int>(threadIdx.x) / 32;
   std::int64_t const first = (static_cast<std::int64_t>(blockIdx.x) * (blockDim.x / 32) + warp) * L::kPerWarp;
   if (first >= arguments.batch) return;
-  after_others();
+  wait_for_previous_kernel();
   TilePlace<L> const place;
   if constexpr (kAligned) {
     TileStaging<L> const staging(shared_memory + warp * (kTileBytes<L> / 16), place);
@@ -85,7 +75,12 @@ __global__ void __launch_bounds__(128, kForwardBlocks<L, kMode>)
   } else {
     std::int64_t const matrix = first + place.matrix;
     bool const inside = matrix < arguments.batch;
-    ElementRows<L> const from{arguments.logits,      place, matrix, inside, arguments.logit_rows, arguments.logit_columns,
+    ElementRows<L> const from{arguments.logits,
+                              place,
+                              matrix,
+                              inside,
+                              arguments.logit_rows,
+                              arguments.logit_columns,
                               inside ? arguments.dustbin_score : 0.0f};
     ElementRows<L> const to{arguments.result, place, matrix, inside, arguments.rows, arguments.columns, 0};
     project_tile<L, kMode, true>(from, to, arguments, pointer_to(marginals));

@@ -8,32 +8,21 @@
 namespace monge::cuda {
 
 /// 4 x 4: more warps for half the history are worth making u again.
-#ifndef MONGE_BT
-#define MONGE_BT 640
-#endif
-#ifndef MONGE_PF
-#define MONGE_PF 0
-#endif
-#ifndef MONGE_V_ONLY
-#define MONGE_V_ONLY 1
-#endif
 template <class L, ProjectionMode kMode>
-inline constexpr bool kKeepsBoth = !(MONGE_V_ONLY && L::N == 4 && kMode == ProjectionMode::plain);
+inline constexpr bool kKeepsBoth = L::N > 4 || kMode != ProjectionMode::plain;
 
 /// Of a multiprocessor: as many as have the registers they need.
 template <class L, ProjectionMode kMode>
-inline constexpr int kBackwardThreads = L::R * L::C > 16      ? 256
-                                        : L::kLanes > 1       ? 512
+inline constexpr int kBackwardThreads = L::kChunks > 4         ? 256
+                                        : L::kLanes > 1        ? 512
                                         : kKeepsBoth<L, kMode> ? 384
-                                                              : MONGE_BT;
-
+                                                               : 640;
 
 /// Logits to their gradient; g: d_out, which is overwritten.
 template <class L, ProjectionMode kMode, bool kPadded, class History>
 __device__ __forceinline__ void differentiate(float (&x)[L::R][L::C], float (&g)[L::R][L::C],
                                               ProjectionArguments const& arguments,
-                                              ProjectionMarginals const* marginals,
-                                              History const& history) {
+                                              ProjectionMarginals const* marginals, History const& history) {
   if constexpr (L::N == 4 && !kPadded && (kMode == ProjectionMode::plain || kMode == ProjectionMode::general)) {
     if (arguments.reducible) {
       if (arguments.columns_first) {
@@ -102,9 +91,9 @@ __global__ void __launch_bounds__(kBackwardThreads<L, kMode>)
   TilePlace<L> const place;
   std::int64_t const stride = static_cast<std::int64_t>(gridDim.x) * warps * L::kPerWarp;
   std::int64_t const start = warp_of_grid * L::kPerWarp;
-  after_others();
+  wait_for_previous_kernel();
   // Few warps fit beside the histories, so the next matrices are under way while these are worked on.
-  constexpr bool kPrefetch = kAligned && L::kChunks <= 4 && (MONGE_PF || kKeepsBoth<L, kMode>);
+  constexpr bool kPrefetch = kAligned && L::kChunks <= 4 && kKeepsBoth<L, kMode>;
   float4 chunk[kPrefetch ? L::kChunks : 1], gradient_chunk[kPrefetch ? L::kChunks : 1];
   if constexpr (kPrefetch) {
     if (start < arguments.batch) {
@@ -129,6 +118,8 @@ __global__ void __launch_bounds__(kBackwardThreads<L, kMode>)
         staging.exchange(now, x);
         fetch<L>(arguments.gradient, first, arguments.batch, now);
         staging.exchange(now, g);
+        fetch_to_cache<L>(arguments.logits, first + stride, arguments.batch);
+        fetch_to_cache<L>(arguments.gradient, first + stride, arguments.batch);
       }
       differentiate<L, kMode, false>(x, g, arguments, pointer_to(marginals), history);
 #pragma unroll
@@ -137,8 +128,13 @@ __global__ void __launch_bounds__(kBackwardThreads<L, kMode>)
     } else {
       std::int64_t const matrix = first + place.matrix;
       bool const inside = matrix < arguments.batch;
-      ElementRows<L> const logits{arguments.logits,      place, matrix, inside, arguments.logit_rows,
-                                  arguments.logit_columns, inside ? arguments.dustbin_score : 0.0f};
+      ElementRows<L> const logits{arguments.logits,
+                                  place,
+                                  matrix,
+                                  inside,
+                                  arguments.logit_rows,
+                                  arguments.logit_columns,
+                                  inside ? arguments.dustbin_score : 0.0f};
       ElementRows<L> const gradient{arguments.gradient, place, matrix, inside, arguments.rows, arguments.columns, 0};
       ElementRows<L> const result{arguments.result,        place, matrix, inside, arguments.logit_rows,
                                   arguments.logit_columns, 0};

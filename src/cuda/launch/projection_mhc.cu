@@ -19,7 +19,8 @@ std::int64_t history_bytes(int threads, int slots) {
 template <ProjectionMode kMode>
 void forward(MhcArguments const& arguments, ProjectionMarginals const& marginals, cudaStream_t stream) {
   std::int64_t const blocks = (arguments.projection.batch + 63) / 64;
-  launch_early(mhc_forward_kernel<kMode>, blocks, 64, 0, stream, arguments, MarginalsOf<kMode>(marginals));
+  launch_chained(mhc_forward_kernel<kMode>, static_cast<int>(blocks), 64, 0, stream, arguments,
+                 MarginalsOf<kMode>(marginals));
 }
 
 template <ProjectionMode kMode>
@@ -32,7 +33,7 @@ void backward(MhcArguments arguments, ProjectionMarginals const& marginals, int 
   int const bytes = shape.threads / 32 * projection.warp_chunks * 16;
   auto const launch = [&](auto kernel) {
     allow_shared(kernel, bytes);
-    launch_early(kernel, shape.blocks, shape.threads, bytes, stream, arguments, MarginalsOf<kMode>(marginals));
+    launch_chained(kernel, shape.blocks, shape.threads, bytes, stream, arguments, MarginalsOf<kMode>(marginals));
   };
   if (shared) {
     launch(mhc_backward_kernel<kMode, true>);

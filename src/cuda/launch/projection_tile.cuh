@@ -4,6 +4,7 @@
 
 #include "cuda/kernels/projection_tile.cuh"
 #include "cuda/kernels/projection_tile_backward.cuh"
+#include "cuda/launch/chained.hpp"
 #include "cuda/runtime/check.hpp"
 
 namespace monge::cuda {
@@ -27,23 +28,6 @@ void allow_shared(Kernel kernel, int bytes) {
     MONGE_CUDA_TRY(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
 }
 
-/// Where the GPU can, a launch's preparation overlaps the kernel before it: kernels begin with after_others().
-template <class... Parameters, class... Arguments>
-void launch_early(void (*kernel)(Parameters...), std::int64_t blocks, int threads, int bytes, cudaStream_t stream,
-                  Arguments const&... arguments) {
-  cudaLaunchAttribute attribute{};
-  attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  attribute.val.programmaticStreamSerializationAllowed = 1;
-  cudaLaunchConfig_t configuration{};
-  configuration.gridDim = dim3(static_cast<unsigned>(blocks));
-  configuration.blockDim = dim3(static_cast<unsigned>(threads));
-  configuration.dynamicSmemBytes = static_cast<std::size_t>(bytes);
-  configuration.stream = stream;
-  configuration.attrs = &attribute;
-  configuration.numAttrs = attribute_of_device(cudaDevAttrComputeCapabilityMajor) >= 9 ? 1 : 0;
-  MONGE_CUDA_TRY(cudaLaunchKernelEx(&configuration, kernel, static_cast<Parameters>(arguments)...));
-}
-
 /// The most threads a block, of 32 to 128, that still give every multiprocessor work.
 inline int threads_for(std::int64_t warps) {
   std::int64_t const multiprocessors = attribute_of_device(cudaDevAttrMultiProcessorCount);
@@ -58,7 +42,7 @@ void launch_forward(ProjectionArguments const& arguments, ProjectionMarginals co
   auto const kernel = project_tile_kernel<L, kMode, kAligned>;
   allow_shared(kernel, bytes);
   std::int64_t const blocks = (warps + threads / 32 - 1) / (threads / 32);
-  launch_early(kernel, blocks, threads, bytes, stream, arguments, MarginalsOf<kMode>(marginals));
+  launch_chained(kernel, static_cast<int>(blocks), threads, bytes, stream, arguments, MarginalsOf<kMode>(marginals));
 }
 
 /// Of a persistent grid.
@@ -105,8 +89,8 @@ void launch_backward(ProjectionArguments arguments, ProjectionMarginals const& m
   arguments.warp_chunks = shape.warp_chunks;
   auto const launch = [&](auto kernel) {
     allow_shared(kernel, shape.bytes());
-    launch_early(kernel, shape.blocks, 32 * shape.warps, shape.bytes(), stream, arguments,
-                 MarginalsOf<kMode>(marginals));
+    launch_chained(kernel, shape.blocks, 32 * shape.warps, shape.bytes(), stream, arguments,
+                   MarginalsOf<kMode>(marginals));
   };
   if (shape.global_history) {
     launch(project_backward_tile_kernel<L, kMode, kAligned, false>);
