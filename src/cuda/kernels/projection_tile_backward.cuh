@@ -122,6 +122,7 @@ __global__ void __launch_bounds__(kBackwardThreads<L, kMode>)
         fetch_to_cache<L>(arguments.gradient, first + stride, arguments.batch);
       }
       differentiate<L, kMode, false>(x, g, arguments, pointer_to(marginals), history);
+      __syncwarp();  // A lane's result goes where the history of others was.
 #pragma unroll
       for (int r = 0; r < L::R; ++r) staging.put_row(r, x[r]);
       staging.send(arguments.result, first, arguments.batch);
