@@ -102,7 +102,6 @@ ProjectionArguments arguments_of(ProjectionProblem const& problem, bool backward
   return arguments;
 }
 
-/// A matrix larger than a block's shared memory must be told from one that is merely larger than a tile's marginals.
 ProjectionMarginals marginals_of(ProjectionProblem const& problem) {
   ProjectionMarginals marginals;
   std::copy(problem.a.begin(), problem.a.end(), marginals.a);
@@ -157,15 +156,35 @@ void require_block(ProjectionProblem const& problem, bool backward) {
                                             " on CUDA; the CPU takes up to 1024 x 1024");
 }
 
+/// Floats that lead the workspace, for the counter of finished blocks, which kernels leave at 0.
+constexpr std::int64_t kCounter = 16;
+
+/// A thread whose stream records a graph may meanwhile not allocate, unless it says that it knows what it does.
+class CaptureRelaxed {
+ public:
+  CaptureRelaxed() { MONGE_CUDA_TRY(cudaThreadExchangeStreamCaptureMode(&mode_)); }
+  ~CaptureRelaxed() { cudaThreadExchangeStreamCaptureMode(&mode_); }
+  CaptureRelaxed(CaptureRelaxed const&) = delete;
+  CaptureRelaxed& operator=(CaptureRelaxed const&) = delete;
+
+ private:
+  cudaStreamCaptureMode mode_ = cudaStreamCaptureModeRelaxed;  // Then the one before it.
+};
+
 }  // namespace
 
 float* Projection::workspace(std::int64_t floats) const {
-  if (workspace_.size() < floats) {
-    workspace_ = DeviceArray<float>(runtime_, floats);
-    // The counter of finished blocks leads; kernels leave it at 0.
-    MONGE_CUDA_TRY(cudaMemsetAsync(workspace_.data(), 0, 64, runtime_->stream()));
+  if (workspace_floats_ < kCounter + floats) {
+    CaptureRelaxed const anywhere;
+    std::int64_t const grown = std::max(kCounter + floats, 2 * workspace_floats_);
+    float* memory = nullptr;
+    MONGE_CUDA_TRY(cudaMalloc(reinterpret_cast<void**>(&memory), static_cast<std::size_t>(grown) * sizeof(float)));
+    workspaces_.emplace_back(memory);
+    workspace_floats_ = grown;
+    MONGE_CUDA_TRY(cudaMemsetAsync(memory, 0, kCounter * sizeof(float), runtime_->capture_stream()));
+    MONGE_CUDA_TRY(cudaStreamSynchronize(runtime_->capture_stream()));
   }
-  return workspace_.data();
+  return workspaces_.back().get();
 }
 
 void Projection::forward(ProjectionProblem const& problem, BatchView const& logits, MutableBatchView const& out) const {
@@ -209,18 +228,17 @@ void Projection::backward(ProjectionProblem const& problem, BatchView const& log
   arguments.d_dustbin_score = static_cast<float*>(score.data());
   ProjectionMarginals const marginals = marginals_of(problem);
   int const multiprocessors = runtime_->multiprocessors();
-  constexpr std::int64_t kCounter = 16;
   if (tile != nullptr) {
     bool const aligned = fills(problem, *tile) && in_pieces(arguments.logits) && in_pieces(arguments.result) &&
                          in_pieces(arguments.gradient);
     ProjectionMode const mode = mode_of(problem, true);
     std::int64_t const floats = tile->history(arguments, mode, aligned, multiprocessors);
-    if (floats > 0) arguments.history = workspace(kCounter + floats) + kCounter;
+    if (floats > 0) arguments.history = workspace(floats) + kCounter;
     tile->backward(arguments, marginals, mode, aligned, multiprocessors, runtime_->stream());
   } else {
     std::int64_t const floats =
         block_count(problem.batch, multiprocessors) * problem.pairs * (problem.rows + problem.columns);
-    arguments.history = workspace(kCounter + std::max<std::int64_t>(floats, 1)) + kCounter;
+    arguments.history = workspace(floats) + kCounter;
     project_backward_blocks(arguments, marginals, multiprocessors, runtime_->stream());
   }
   score.back();
@@ -316,9 +334,8 @@ void Projection::mhc_backward(ProjectionProblem const& problem, MhcArrays const&
       all_in_pieces({arguments.mixes, arguments.d_pre, arguments.d_post, arguments.d_res, arguments.d_mixes});
   int const multiprocessors = runtime_->multiprocessors();
   MhcShape const shape = mhc_shape(arguments.projection, multiprocessors);
-  constexpr std::int64_t kCounter = 16;
   std::int64_t const partial = static_cast<std::int64_t>(shape.blocks) * 32;
-  float* const space = workspace(kCounter + partial + shape.history_floats);
+  float* const space = workspace(partial + shape.history_floats);
   arguments.blocks_done = reinterpret_cast<unsigned*>(space);
   arguments.partial = space + kCounter;
   if (shape.history_floats > 0) arguments.projection.history = space + kCounter + partial;

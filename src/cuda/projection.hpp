@@ -1,7 +1,7 @@
 // Batched projection on one device.
 #pragma once
 #include <memory>
-#include <mutex>
+#include <vector>
 
 #include "cuda/runtime/runtime.hpp"
 #include "operators/projection_operator.hpp"
@@ -20,10 +20,16 @@ class Projection final : public ProjectionOperator {
                     MhcGradients const& gradients) const override;
 
  private:
+  struct Free {
+    void operator()(float* memory) const { cudaFree(memory); }
+  };
+  /// For histories that do not fit on chip and sums over tokens. Not of the stream's pool: what a stream allocates
+  /// while it records a graph is the graph's.
   float* workspace(std::int64_t floats) const;
 
   std::shared_ptr<Runtime const> runtime_;
-  mutable DeviceArray<float> workspace_;  ///< Grow-only; histories that do not fit on chip, sums over tokens.
+  mutable std::vector<std::unique_ptr<float, Free>> workspaces_;  ///< All but the last may still be those of graphs.
+  mutable std::int64_t workspace_floats_ = 0;                     ///< Of the last.
 };
 
 }  // namespace monge::cuda

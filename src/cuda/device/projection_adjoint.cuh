@@ -6,11 +6,13 @@
 
 namespace monge::cuda {
 
-/// Scalings of the steps: `slot` has a lane's share of v before a pair and of u in it. In shared memory (named here,
-/// for the compiler to see which memory it is) or global memory; a warp's slots are next to each other.
-template <class L, bool kShared>
+/// Scalings of the steps: `slot` has a lane's share of v before a pair and, if kBoth, of u in it, which is else made
+/// again. In shared memory (named here, for the compiler to see which memory it is) or global memory; a warp's slots
+/// are next to each other.
+template <class L, bool kShared, bool kBoth_ = true>
 struct TileHistory {
-  static constexpr int kFloats = L::kOwnRows + L::kOwnColumns, kParts = kFloats / 4;
+  static constexpr bool kBoth = kBoth_;
+  static constexpr int kFloats = L::kOwnColumns + (kBoth ? L::kOwnRows : 0), kParts = kFloats / 4;
   static_assert(kFloats % 4 == 0);
   int offset = 0;  // Of shared memory.
   float4* global = nullptr;
@@ -39,6 +41,18 @@ struct TileHistory {
 #pragma unroll
     for (int i = 0; i < kParts; ++i) at(slot, i) = make_float4(x[4 * i], x[4 * i + 1], x[4 * i + 2], x[4 * i + 3]);
   }
+  /// v alone, of a matrix in one lane.
+  __device__ __forceinline__ void keep_columns(int slot, float const (&v)[L::C]) const {
+#pragma unroll
+    for (int i = 0; i < L::C / 4; ++i) at(slot, i) = make_float4(v[4 * i], v[4 * i + 1], v[4 * i + 2], v[4 * i + 3]);
+  }
+  __device__ __forceinline__ void recall_columns(int slot, float (&v)[L::C]) const {
+#pragma unroll
+    for (int i = 0; i < L::C / 4; ++i) {
+      float4 const four = at(slot, i);
+      v[4 * i] = four.x, v[4 * i + 1] = four.y, v[4 * i + 2] = four.z, v[4 * i + 3] = four.w;
+    }
+  }
   __device__ __forceinline__ void recall(int slot, float (&v)[L::C], float (&u)[L::R]) const {
     float x[kFloats];
 #pragma unroll
@@ -49,9 +63,9 @@ struct TileHistory {
 #pragma unroll
     for (int j = 0; j < L::kOwnColumns; ++j) v[j] = x[j];
 #pragma unroll
-    for (int i = 0; i < L::kOwnRows; ++i) u[i] = x[L::kOwnColumns + i];
+    for (int i = 0; i < L::kOwnRows && kBoth; ++i) u[i] = x[(L::kOwnColumns + i) % kFloats];
     TileSide<L, false>::gather(v);
-    TileSide<L, true>::gather(u);
+    if constexpr (kBoth) TileSide<L, true>::gather(u);
   }
 };
 
@@ -63,13 +77,12 @@ struct TileAdjoint {
   static constexpr bool kGeneral = kMode == ProjectionMode::general || kLog;
   using Forward = Tile<L, kMode, kPadded>;
 
-  Forward const& tile;
+  Forward& tile;
   float (&d)[R][C];                           // Gradient in K; in the log domain in the logits. Comes in as d_out.
   float ub[L::kOwnRows], vb[L::kOwnColumns];  // In the scalings; in the log domain in the potentials.
   float rc[L::kOwnRows], cc[L::kOwnColumns];  // Of the later step's sum, times eps / marginal.
 
-  __device__ __forceinline__ TileAdjoint(Forward const& forward, float (&gradient)[R][C])
-      : tile(forward), d(gradient) {}
+  __device__ __forceinline__ TileAdjoint(Forward& forward, float (&gradient)[R][C]) : tile(forward), d(gradient) {}
 
   template <bool kRows>
   __device__ __forceinline__ auto& bars() {
@@ -199,6 +212,7 @@ struct TileAdjoint {
     for (int pair = pairs - 1; pair >= 0; --pair) {
       bool const active = !kGeneral || (pair < tile.count && !fixed);
       history.recall(pair, v_before, own_u);
+      if constexpr (!History::kBoth) tile.row_scalings(v_before, own_u);
       back<false>(v_after, own_u, active);
       back<true>(own_u, v_before, active);
 #pragma unroll

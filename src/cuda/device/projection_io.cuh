@@ -9,26 +9,28 @@ namespace monge::cuda {
 template <class L>
 inline constexpr int kTileBytes = 32 * L::R* L::C * 4;  // Of a warp's staging memory.
 
-/// This lane's chunks in memory order: chunk i of the lane is chunk 32 i + lane of the warp. visit(i, element, inside)
-template <class L, class Visit>
-__device__ __forceinline__ void for_each_chunk(BatchArguments const& view, std::int64_t first, std::int64_t batch,
-                                               Visit&& visit) {
+/// This lane's chunks in memory order: chunk i of the lane is chunk 32 i + lane of the warp. visit(i, pointer, inside).
+/// Whole contiguous tiles, almost all, have one address and constant offsets.
+template <class L, class T, class Visit>
+__device__ __forceinline__ void for_each_chunk(T* data, BatchArguments const& view, std::int64_t first,
+                                               std::int64_t batch, Visit&& visit) {
   constexpr int kPerMatrix = L::N * L::M / 4, kPerRow = L::M / 4;
   int const lane = static_cast<int>(threadIdx.x) % 32;
-  int const lane_matrix = lane / kPerMatrix;
-  int const left = static_cast<int>(min(batch - first, static_cast<std::int64_t>(L::kPerWarp))) - lane_matrix;
-  if (view.contiguous) {
-    std::int64_t const offset = first * (L::N * L::M) + 4 * lane;
+  bool const whole = batch - first >= L::kPerWarp;
+  if (view.contiguous && whole) {
+    T* const at = data + first * (L::N * L::M) + 4 * lane;
 #pragma unroll
-    for (int i = 0; i < L::kChunks; ++i) visit(i, offset + 128 * i, 32 * i / kPerMatrix < left);
+    for (int i = 0; i < L::kChunks; ++i) visit(i, at + 128 * i, true);
     return;
   }
-  int const lane_row = lane % kPerMatrix / kPerRow, lane_column = lane % kPerRow;
-  std::int64_t const offset = (first + lane_matrix) * view.batch_stride + lane_row * view.row_stride + 4 * lane_column;
+  int const lane_matrix = lane / kPerMatrix;
+  int const left = whole ? L::kPerWarp : static_cast<int>(batch - first) - lane_matrix;
+  T* const at = data + (first + lane_matrix) * view.batch_stride + lane % kPerMatrix / kPerRow * view.row_stride +
+                4 * (lane % kPerRow);
 #pragma unroll
   for (int i = 0; i < L::kChunks; ++i) {
     int const matrix = 32 * i / kPerMatrix, row = 32 * i % kPerMatrix / kPerRow;
-    visit(i, offset + matrix * view.batch_stride + row * view.row_stride, matrix < left);
+    visit(i, at + matrix * view.batch_stride + row * view.row_stride, matrix < left);
   }
 }
 
@@ -36,114 +38,143 @@ template <class L>
 __device__ __forceinline__ void fetch(BatchArguments const& view, std::int64_t first, std::int64_t batch,
                                       float4 (&chunk)[L::kChunks]) {
   with_format(view, [&](auto const* data) {
-    for_each_chunk<L>(view, first, batch, [&](int i, std::int64_t at, bool inside) {
-      chunk[i] = inside ? load_four(data + at) : make_float4(0, 0, 0, 0);
+    for_each_chunk<L>(data, view, first, batch, [&](int i, auto const* at, bool inside) {
+      chunk[i] = inside ? load_four(at) : make_float4(0, 0, 0, 0);
     });
   });
 }
 
-/// Offsets in a warp's staging memory: exclusive or of a constant of the lane and one of the register.
+/// A warp's contiguous matrices from memory towards the L2 cache.
 template <class L>
-struct TileStaging {
-  float4* memory;
-  int linear, tile;  // This lane's chunk in memory order; the first float that it holds.
+__device__ __forceinline__ void fetch_to_cache(BatchArguments const& view, std::int64_t first, std::int64_t batch) {
+#if __CUDA_ARCH__ >= 900
+  if (!view.contiguous || first + L::kPerWarp > batch || threadIdx.x % 32 != 0) return;
+  std::int64_t const size = view.format == ElementFormat::float32 ? 4 : 2;
+  char const* const at = static_cast<char const*>(view.data) + first * (L::N * L::M) * size;
+  int const bytes = static_cast<int>(L::kPerWarp * L::N * L::M * size);
+  asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(at), "r"(bytes) : "memory");
+#endif
+}
 
-  __device__ __forceinline__ TileStaging(float4* shared, TilePlace<L> const& place) : memory(shared) {
-    linear = L::swizzled(static_cast<int>(threadIdx.x) % 32);
-    tile = offset((place.matrix * L::N + (place.row ^ place.row_twist)) * L::M + (place.column ^ place.column_twist));
-  }
-  static __device__ __forceinline__ constexpr int offset(int element) {
-    return L::swizzled(element / 4) * 4 + element % 4;
-  }
-  __device__ __forceinline__ float4& chunk(int i) const { return memory[linear ^ L::swizzled(32 * i)]; }
-  /// The kPiece floats from register (r, c) on.
-  __device__ __forceinline__ float* piece(int r, int c) const {
-    return reinterpret_cast<float*>(memory) + (tile ^ offset(r * L::M + c));
-  }
+/// A warp's staging memory. An offset is a constant of the lane exclusive or one of the register; what cannot meet a
+/// bit of the lane's is added, for the instruction's immediate.
+template <class L>
+class TileStaging {
+ public:
+  __device__ __forceinline__ TileStaging(float4* shared, TilePlace<L> const& place)
+      : memory_(shared),
+        linear_(L::swizzled(static_cast<int>(threadIdx.x) % 32)),
+        tile_(offset((place.matrix * L::N + (place.row ^ place.row_twist)) * L::M +
+                     (place.column ^ place.column_twist))) {}
 
   __device__ __forceinline__ void put(float4 const (&from)[L::kChunks]) const {
 #pragma unroll
     for (int i = 0; i < L::kChunks; ++i) chunk(i) = from[i];
   }
-  __device__ __forceinline__ void get(float (&to)[L::R][L::C]) const {
+  /// Row r of this lane's registers.
+  __device__ __forceinline__ void get_row(int r, float (&to)[L::C]) const {
 #pragma unroll
-    for (int r = 0; r < L::R; ++r) {
-#pragma unroll
-      for (int c = 0; c < L::C; c += L::kPiece) {
-        if constexpr (L::kPiece == 4) {
-          float4 const four = *reinterpret_cast<float4 const*>(piece(r, c));
-          to[r][c] = four.x, to[r][c + 1] = four.y, to[r][c + 2] = four.z, to[r][c + 3] = four.w;
-        } else {
-          float2 const two = *reinterpret_cast<float2 const*>(piece(r, c));
-          to[r][c] = two.x, to[r][c + 1] = two.y;
-        }
+    for (int c = 0; c < L::C; c += L::kPiece) {
+      if constexpr (L::kPiece == 4) {
+        float4 const four = *reinterpret_cast<float4 const*>(piece(r, c));
+        to[c] = four.x, to[c + 1] = four.y, to[c + 2] = four.z, to[c + 3] = four.w;
+      } else {
+        float2 const two = *reinterpret_cast<float2 const*>(piece(r, c));
+        to[c] = two.x, to[c + 1] = two.y;
       }
     }
   }
-  /// The warp's matrices in memory order to the lanes that hold them.
+  __device__ __forceinline__ void put_row(int r, float const (&from)[L::C]) const {
+#pragma unroll
+    for (int c = 0; c < L::C; c += L::kPiece) {
+      if constexpr (L::kPiece == 4) {
+        *reinterpret_cast<float4*>(piece(r, c)) = make_float4(from[c], from[c + 1], from[c + 2], from[c + 3]);
+      } else {
+        *reinterpret_cast<float2*>(piece(r, c)) = make_float2(from[c], from[c + 1]);
+      }
+    }
+  }
+  /// The warp's matrices from memory order to the lanes that hold them.
   __device__ __forceinline__ void exchange(float4 const (&from)[L::kChunks], float (&to)[L::R][L::C]) const {
-    __syncwarp();
     put(from);
     __syncwarp();
-    get(to);
+#pragma unroll
+    for (int r = 0; r < L::R; ++r) get_row(r, to[r]);
     __syncwarp();
   }
-  /// value(r, c) of every lane to the warp's matrices.
-  template <class Value>
-  __device__ __forceinline__ void write(BatchArguments const& view, std::int64_t first, std::int64_t batch,
-                                        Value&& value) const {
+  /// What the lanes put here to the warp's matrices.
+  __device__ __forceinline__ void send(BatchArguments const& view, std::int64_t first, std::int64_t batch) const {
     __syncwarp();
-#pragma unroll
-    for (int r = 0; r < L::R; ++r) {
-#pragma unroll
-      for (int c = 0; c < L::C; c += L::kPiece) {
-        if constexpr (L::kPiece == 4) {
-          *reinterpret_cast<float4*>(piece(r, c)) =
-              make_float4(value(r, c), value(r, c + 1), value(r, c + 2), value(r, c + 3));
-        } else {
-          *reinterpret_cast<float2*>(piece(r, c)) = make_float2(value(r, c), value(r, c + 1));
+    with_format(view, [&](auto* data) {
+      for_each_chunk<L>(data, view, first, batch, [&](int i, auto* at, bool inside) {
+        if (inside) store_four(at, chunk(i));
+      });
+    });
+    __syncwarp();
+  }
+
+ private:
+  static __device__ __forceinline__ constexpr int offset(int element) {
+    return L::swizzled(element / 4) * 4 + element % 4;
+  }
+  /// The bits that any lane's tile_ has.
+  static constexpr int kTileBits = [] {
+    int bits = 0;
+    for (int matrix = 0; matrix < L::kPerWarp; ++matrix) {
+      for (int p = 0; p < L::kRowLanes; ++p) {
+        for (int q = 0; q < L::kColumnLanes; ++q) {
+          int const row = p * L::R ^ q * L::kOwnRows, column = q * L::C ^ p * L::kOwnColumns;
+          int const element = (matrix * L::N + row) * L::M + column;
+          bits |= L::swizzled(element / 4) * 4 + element % 4;
         }
       }
     }
-    __syncwarp();
-    with_format(view, [&](auto* data) {
-      for_each_chunk<L>(view, first, batch, [&](int i, std::int64_t at, bool inside) {
-        if (inside) store_four(data + at, chunk(i));
-      });
-    });
+    return bits;
+  }();
+  __device__ __forceinline__ float4& chunk(int i) const {
+    int const swizzled = L::swizzled(32 * i);
+    return memory_[(linear_ ^ (swizzled & 31)) + (swizzled & ~31)];
   }
+  /// The kPiece floats from register (r, c) on.
+  __device__ __forceinline__ float* piece(int r, int c) const {
+    int const at = offset(r * L::M + c);
+    return reinterpret_cast<float*>(memory_) + (tile_ ^ (at & kTileBits)) + (at & ~kTileBits);
+  }
+
+  float4* memory_;
+  int linear_, tile_;  // This lane's chunk in memory order; the first float that it holds.
 };
 
-/// Element by element; outside of rows x columns: `other`.
+/// One matrix, element by element, for shapes and strides that have no 16-byte chunks; outside of rows x columns:
+/// `other`.
 template <class L>
-__device__ __forceinline__ void read_elements(float (&k)[L::R][L::C], BatchArguments const& view, std::int64_t matrix,
-                                              bool inside, int rows, int columns, float other,
-                                              TilePlace<L> const& place) {
-#pragma unroll
-  for (int r = 0; r < L::R; ++r) {
-#pragma unroll
-    for (int c = 0; c < L::C; ++c) {
-      int const i = place.row_of(r), j = place.column_of(c);
-      k[r][c] = inside && i < rows && j < columns
-                    ? load_element(view, matrix * view.batch_stride + i * view.row_stride + j)
-                    : other;
-    }
-  }
-}
-template <class L, class Value>
-__device__ __forceinline__ void write_elements(BatchArguments const& view, std::int64_t matrix, bool inside, int rows,
-                                               int columns, TilePlace<L> const& place, Value&& value) {
-#pragma unroll
-  for (int r = 0; r < L::R; ++r) {
+struct ElementRows {
+  BatchArguments const& view;
+  TilePlace<L> const& place;
+  std::int64_t matrix;
+  bool inside;
+  int rows, columns;
+  float other;
+
+  __device__ __forceinline__ void get_row(int r, float (&to)[L::C]) const {
+    int const i = place.row_of(r);
+    std::int64_t const at = matrix * view.batch_stride + i * view.row_stride;
 #pragma unroll
     for (int c = 0; c < L::C; ++c) {
-      int const i = place.row_of(r), j = place.column_of(c);
-      float const x = value(r, c);
-      if (inside && i < rows && j < columns)
-        store_element(view, matrix * view.batch_stride + i * view.row_stride + j, x);
+      int const j = place.column_of(c);
+      to[c] = inside && i < rows && j < columns ? load_element(view, at + j) : other;
     }
   }
-}
+  __device__ __forceinline__ void put_row(int r, float const (&from)[L::C]) const {
+    int const i = place.row_of(r);
+    std::int64_t const at = matrix * view.batch_stride + i * view.row_stride;
+#pragma unroll
+    for (int c = 0; c < L::C; ++c) {
+      int const j = place.column_of(c);
+      if (inside && i < rows && j < columns) store_element(view, at + j, from[c]);
+    }
+  }
+};
 
 /// The kernels of sums that are all 1 get none: 2 KiB of arguments cost time at every launch.
 struct NoMarginals {

@@ -13,21 +13,15 @@ namespace monge::cuda {
 /// What is added to the sums: nothing, eps times the sum of the step before, or constants.
 enum class Guard { none, denominator, scaling };
 
-/// How scalings come from sums. The special function unit makes a reciprocal in the time of 8 instructions.
-enum class Reciprocals {
-  proportions,  ///< q_0 / q_i, the first of them 1, where only proportions matter: 7 instructions of which 2 are slow.
-  paired,       ///< Pairs share one.
-  single
-};
-
-template <int N, Guard kGuard, Reciprocals kReciprocals>
+template <int N, Guard kGuard>
 struct CrossRatio {
-  static constexpr bool kProportions = kReciprocals == Reciprocals::proportions;
-  static_assert(!kProportions || (N == 4 && kGuard == Guard::none));
+  /// Without an eps only the proportions of the scalings matter until the end. One of them is 1 then, which saves
+  /// registers to read: these kernels wait for the ports of the register file before anything else (docs/tuning.md).
+  static constexpr bool kProportions = N == 4 && kGuard == Guard::none;
   /// With |log2| of ratios up to L, Sinkhorn's iterates are within 2^(2L) of the limit they have: sums are below
-  /// 2^(4L + N / 2). Proportions start anew in each step: products of two sums are below 2^(4L + 4).
-  static constexpr float kLargest = kReciprocals == Reciprocals::paired ? 15 : 30;
-  static constexpr int kPairs = kReciprocals == Reciprocals::paired ? 2 : 0;
+  /// 2^(4L + N / 2), and so must be products of two. Proportions start anew in each step, within 2^L: products of two
+  /// sums stay below 2^(4L + 4).
+  static constexpr float kLargest = kProportions ? 30 : 15;
 
   float k[N - 1][N - 1];
   float u[N], v[N];
@@ -56,18 +50,28 @@ struct CrossRatio {
       for (int i = 0; i < N - 1; ++i) q[i + 1] = fmaf(at<kRows>(i, j), x[j + 1], q[i + 1]);
     }
   }
+  /// Two pairs share a reciprocal, which takes the special function unit as long as 8 instructions the scheduler; with
+  /// more pairs the products cost more than they save.
   static __device__ __forceinline__ void invert(float (&x)[N], float const (&q)[N]) {
 #pragma unroll
-    for (int p = 0; p < kPairs; ++p) {
-      float const r = fast_reciprocal(q[2 * p] * q[2 * p + 1]);
-      x[2 * p] = r * q[2 * p + 1];
-      x[2 * p + 1] = r * q[2 * p];
+    for (int i = 0; i < 4; i += 2) {
+      float const r = fast_reciprocal(q[i] * q[i + 1]);
+      x[i] = r * q[i + 1];
+      x[i + 1] = r * q[i];
     }
 #pragma unroll
-    for (int i = 2 * kPairs; i < N; ++i) x[i] = fast_reciprocal(q[i]);
+    for (int i = 4; i < N; ++i) x[i] = fast_reciprocal(q[i]);
   }
-  /// kLast: what the result is made of must be the scalings themselves, on one side.
-  template <bool kRows, bool kLast = false>
+  /// q_0 / q_i
+  static __device__ __forceinline__ void invert_proportions(float (&x)[N], float const (&q)[N]) {
+    float const t = q[0] * fast_reciprocal(q[1] * q[2]);
+    x[0] = 1;
+    x[1] = t * q[2];
+    x[2] = t * q[1];
+    x[3] = q[0] * fast_reciprocal(q[3]);
+  }
+  /// kExact: the scalings themselves; what the result is made of must be, on one side.
+  template <bool kRows, bool kExact = !kProportions>
   __device__ __forceinline__ void step(float epsilon) {
     float(&own)[N] = kRows ? u : v;
     float(&weight)[N] = kRows ? w : z;
@@ -77,113 +81,99 @@ struct CrossRatio {
 #pragma unroll
       for (int i = 0; i < N; ++i) weight[i] = q[i];
     }
-    if constexpr (kProportions && !kLast) {
-      float const t = q[0] * fast_reciprocal(q[1] * q[2]);
-      own[0] = 1;
-      own[1] = t * q[2];
-      own[2] = t * q[1];
-      own[3] = q[0] * fast_reciprocal(q[3]);
-    } else {
+    if constexpr (kExact) {
       invert(own, q);
+    } else {
+      invert_proportions(own, q);
     }
   }
 
-  /// `lead`: the columns go first.
-  __device__ __forceinline__ bool start(float const (&x)[N][N], ProjectionArguments const& arguments, bool lead) {
+  /// `lead`: the columns go first. Rows are asked for one after the other, for few to be in registers at a time.
+  template <class Get>
+  __device__ __forceinline__ bool start(Get const& from, ProjectionArguments const& arguments, bool lead) {
     if constexpr (kGuard != Guard::none) {
-      if (arguments.start_softmax) return start_softmax(x, arguments);
+      if (arguments.start_softmax) return start_softmax(from, arguments);
     }
     float const scale = arguments.inverse_temperature * kLog2E;
-    float row[N], column[N], largest = 0;
-    row[0] = column[0] = 0;
+    float corner = 0, largest = 0, row[N], column[N];  // K_i0 = 2^row_i, K_0j = K_00 2^column_j
 #pragma unroll
-    for (int i = 1; i < N; ++i) {
-      column[i] = (x[0][i] - x[0][0]) * scale;
-      row[i] = x[i][0] - x[0][0];
-      largest = fmaxf(largest, fmaxf(fabsf(column[i]), fabsf(row[i] * scale)));
-    }
+    for (int i = 0; i < N; ++i) {
+      float x[N], most = 0;
+      from.get_row(i, x);
+      if (i == 0) corner = x[0];
+      if (kGuard != Guard::none && arguments.start_shifted) {
+        most = x[0];
 #pragma unroll
-    for (int i = 0; i < N - 1; ++i) {
-#pragma unroll
-      for (int j = 0; j < N - 1; ++j) {
-        k[i][j] = fmaf(x[i + 1][j + 1] - x[i + 1][0], scale, -column[j + 1]);
-        largest = fmaxf(largest, fabsf(k[i][j]));
+        for (int j = 1; j < N; ++j) most = fmaxf(most, x[j]);
       }
-    }
-    float shift[N];  // K_i0 = 2^(row_i + shift_i), which matters only beside an epsilon.
-    if constexpr (kGuard != Guard::none) {
+      // The size of a row matters beside an epsilon; without one, that of the first may be any.
+      row[i] = (x[0] - (kGuard == Guard::none ? corner : most)) * scale;
+      largest = fmaxf(largest, fabsf(row[i]));
 #pragma unroll
-      for (int i = 0; i < N; ++i) {
-        float most = 0;
-        if (arguments.start_shifted) {
-          most = x[i][0];
-#pragma unroll
-          for (int j = 1; j < N; ++j) most = fmaxf(most, x[i][j]);
-        }
-        shift[i] = (x[0][0] - most) * scale;
-        largest = fmaxf(largest, fabsf(fmaf(row[i], scale, shift[i])));
+      for (int j = 1; j < N; ++j) {
+        float const exponent = fmaf(x[j] - x[0], scale, i == 0 ? 0.0f : -column[j]);
+        (i == 0 ? column[j] : k[i > 0 ? i - 1 : 0][j - 1]) = exponent;
+        largest = fmaxf(largest, fabsf(exponent));
       }
     }
     // A NaN passes fmaxf; where x_00 is finite it comes from the logits and reaches the result through k.
-    if (!(largest <= kLargest && fabsf(x[0][0]) <= 3e38f)) return false;
+    if (!(largest <= kLargest && fabsf(corner) <= 3e38f)) return false;
 #pragma unroll
     for (int i = 0; i < N - 1; ++i) {
 #pragma unroll
       for (int j = 0; j < N - 1; ++j) k[i][j] = fast_exp2(k[i][j]);
     }
+    column[0] = 0;
 #pragma unroll
     for (int i = 0; i < N; ++i) {
-      float exponent = row[i] * scale;
-      if constexpr (kGuard != Guard::none) exponent += shift[i];
       if (lead) {
-        u[i] = fast_exp2(exponent);
+        u[i] = fast_exp2(row[i]);
       } else {
         v[i] = fast_exp2(column[i]);
       }
       if constexpr (kGuard != Guard::none) {
         float const factor = kGuard == Guard::scaling ? arguments.epsilon : 1.0f;
-        w[i] = factor * fast_exp2(-exponent);
+        w[i] = factor * fast_exp2(-row[i]);
         z[i] = factor * fast_exp2(-column[i]);
       }
     }
-    if constexpr (kGuard == Guard::none) {  // Known to the compiler where both branches are.
-      u[0] = v[0] = 1;
-    }
+    if constexpr (kGuard == Guard::none) u[0] = v[0] = 1;  // As the compiler should know.
     return true;
   }
   /// K = softmax + eps is there itself.
-  __device__ __forceinline__ bool start_softmax(float const (&x)[N][N], ProjectionArguments const& arguments) {
+  template <class Get>
+  __device__ __forceinline__ bool start_softmax(Get const& from, ProjectionArguments const& arguments) {
     float const scale = arguments.inverse_temperature * kLog2E;
-    float by_column[N], least = INFINITY, most = 0;
+    float least = INFINITY, most = 0;
 #pragma unroll
     for (int i = 0; i < N; ++i) {
-      float shift = x[i][0], sum = kLeastSum, entry[N];
+      float x[N], sum = kLeastSum;
+      from.get_row(i, x);
+      float shift = x[0];
 #pragma unroll
-      for (int j = 1; j < N; ++j) shift = fmaxf(shift, x[i][j]);
+      for (int j = 1; j < N; ++j) shift = fmaxf(shift, x[j]);
       shift = fmaxf(shift * scale, kLeastShift);
 #pragma unroll
       for (int j = 0; j < N; ++j) {
-        entry[j] = fast_exp2(fmaf(x[i][j], scale, -shift));
-        sum += entry[j];
+        x[j] = fast_exp2(fmaf(x[j], scale, -shift));
+        sum += x[j];
       }
       float const factor = fast_reciprocal(sum);
 #pragma unroll
-      for (int j = 0; j < N; ++j) entry[j] = fmaf(entry[j], factor, arguments.matrix_epsilon);
-      float const by_row = fast_reciprocal(entry[0]);
-      u[i] = entry[0];
-      w[i] = by_row;
-      least = fminf(least, entry[0]);
+      for (int j = 0; j < N; ++j) x[j] = fmaf(x[j], factor, arguments.matrix_epsilon);
+      u[i] = x[0];
+      w[i] = fast_reciprocal(x[0]);
+      least = fminf(least, x[0]);
 #pragma unroll
       for (int j = 1; j < N; ++j) {
-        float const ratio = entry[j] * by_row;
+        float const ratio = i == 0 ? x[j] * w[0] : x[j] * w[i] * z[j];
         if (i == 0) {
-          z[j] = by_column[j] = fast_reciprocal(ratio);
+          z[j] = fast_reciprocal(ratio);
         } else {
-          k[i - 1][j - 1] = ratio * by_column[j];
+          k[i > 0 ? i - 1 : 0][j - 1] = ratio;
         }
-        float const checked = i == 0 ? ratio : k[i > 0 ? i - 1 : 0][j - 1];
-        least = fminf(least, checked);
-        most = fmaxf(most, checked);
+        least = fminf(least, ratio);
+        most = fmaxf(most, ratio);
       }
     }
     z[0] = 1;
@@ -191,7 +181,7 @@ struct CrossRatio {
 #pragma unroll
       for (int i = 0; i < N; ++i) w[i] *= arguments.epsilon, z[i] *= arguments.epsilon;
     }
-    constexpr float kMost = 1 << static_cast<int>(kLargest > 30 ? 30 : kLargest);
+    constexpr float kMost = 1 << static_cast<int>(kLargest);
     return least >= 1 / kMost && most <= kMost;
   }
 
@@ -230,15 +220,18 @@ struct CrossRatio {
     return i == 0 || j == 0 ? value : value * k[i > 0 ? i - 1 : 0][j > 0 ? j - 1 : 0];
   }
 
-  /// Logits to their projection; false: x is what it was.
-  __device__ __forceinline__ bool run(float (&x)[N][N], ProjectionArguments const& arguments) {
-    if (!start(x, arguments, arguments.lead)) return false;
+  /// Logits to their projection; false: nothing is done.
+  template <class Get, class Put>
+  __device__ __forceinline__ bool run(Get const& from, Put const& to, ProjectionArguments const& arguments) {
+    if (!start(from, arguments, arguments.lead)) return false;
     if (kGuard == Guard::none && arguments.clamp && clamps(arguments.epsilon)) return false;
     iterate(arguments);
 #pragma unroll
     for (int i = 0; i < N; ++i) {
+      float x[N];
 #pragma unroll
-      for (int j = 0; j < N; ++j) x[i][j] = entry(i, j);
+      for (int j = 0; j < N; ++j) x[j] = entry(i, j);
+      to.put_row(i, x);
     }
     return true;
   }
@@ -247,10 +240,11 @@ struct CrossRatio {
 /// The gradient of the iterations without eps. With A_i the gradient in log u_i, whose sum is 0 because the scale of u
 /// does not matter, and X_j that in log v_j, the step u = 1 / (k v) is undone by
 ///   B_i = A_i u_i,  S = A_1 + .. + A_{N-1},   D_ij -= B_i v_j,   X_j = v_j (S u_0 - sum_i k_ij B_i),   i, j >= 1
-/// where D is the gradient in k: 2 (N - 1)^2 multiply-adds a half-step, instead of 2 N^2.
+/// where D is the gradient in k: 2 (N - 1)^2 multiply-adds a half-step, instead of 2 N^2. Only the v are kept. They
+/// were made from proportions of u, q_0 u, and u is made again: more warps for half the history are worth that.
 template <int N, bool kColumnsFirst>
 struct CrossRatioGradient {
-  CrossRatio<N, Guard::none, Reciprocals::single> ratio;
+  CrossRatio<N, Guard::none> ratio;
   float d[N - 1][N - 1];
 
   /// From the gradient in the logarithms of `own` to that in those of `other`.
@@ -276,30 +270,31 @@ struct CrossRatioGradient {
     for (int j = 0; j < N - 1; ++j) gradient[j] = x[j] * other[j + 1];
   }
 
+  /// Columns first is rows first of the transpose.
+  struct Rows {
+    float (&x)[N][N];
+    __device__ __forceinline__ void get_row(int i, float (&to)[N]) const {
+#pragma unroll
+      for (int j = 0; j < N; ++j) to[j] = kColumnsFirst ? x[j][i] : x[i][j];
+    }
+  };
+
   /// x: logits to their gradient; g: the gradient of the output. False: nothing is done.
   template <class History>
   __device__ __forceinline__ bool run(float (&x)[N][N], float const (&g)[N][N], History const& history,
                                       ProjectionArguments const& arguments) {
-    // Columns first is rows first of the transpose.
-    float t[N][N];
-#pragma unroll
-    for (int i = 0; i < N; ++i) {
-#pragma unroll
-      for (int j = 0; j < N; ++j) t[i][j] = kColumnsFirst ? x[j][i] : x[i][j];
-    }
-    if (!ratio.start(t, arguments, false)) return false;
+    if (!ratio.start(Rows{x}, arguments, false)) return false;
     if (arguments.clamp && ratio.clamps(arguments.epsilon)) return false;
     int const pairs = arguments.pairs + kColumnsFirst;  // Then the first step is not part of a pair.
 #pragma unroll 2
     for (int pair = 0; pair < pairs; ++pair) {
+      history.keep_columns(pair, ratio.v);
       ratio.template step<true>(0);
-      history.keep(pair, ratio.v, ratio.u);
-      ratio.template step<false>(0);
+      ratio.template step<false, true>(0);
     }
     auto& u = ratio.u;
     auto& v = ratio.v;
-    // The last column step: with H = P o g and V its column sums, the gradients in log u and k are those of P o (g -
-    // V).
+    // The last column step: with V the column sums of P o g, the gradients in log u and k are those of P o (g - V).
     float gradient[N - 1];
 #pragma unroll
     for (int i = 0; i < N - 1; ++i) gradient[i] = 0;
@@ -315,16 +310,25 @@ struct CrossRatioGradient {
         if (j > 0) d[i - 1][j > 0 ? j - 1 : 0] = u[i] * v[j] * flow;
       }
     }
-    float before[N], made[N];
-    history.recall(pairs - 1, before, made);
-    back<true>(gradient, u, before);
+    float before[N], made[N], q[N];
+    history.recall_columns(pairs - 1, before);
+    ratio.template sums<true>(q, before, ratio.w, 0);
+    ratio.invert(made, q);
+    back<true>(gradient, made, before);
 #pragma unroll 2
     for (int pair = pairs - 2; pair >= 0; --pair) {
       float after[N];
 #pragma unroll
       for (int j = 0; j < N; ++j) after[j] = before[j];
-      history.recall(pair, before, made);
-      back<false>(gradient, after, made);
+      history.recall_columns(pair, before);
+      float used[N];
+      ratio.template sums<true>(q, before, ratio.w, 0);
+#pragma unroll
+      for (int i = 0; i < N; ++i) {
+        made[i] = fast_reciprocal(q[i]);
+        used[i] = made[i] * q[0];
+      }
+      back<false>(gradient, after, used);
       back<true>(gradient, made, before);
     }
     // From log2 k and the ratios of the first row, at the start, to the logits.

@@ -51,7 +51,7 @@ struct TileLayout {
   static __host__ __device__ constexpr int swizzled(int at) {
     if constexpr (N == 4) return at ^ (at >> 3 & 3);
     if constexpr (N == 8 && kLanes == 1) return at ^ (at >> 4 & 7);
-    if constexpr (N == 8 && kLanes == 4) return at ^ (at >> 3 & 6);
+    if constexpr (N == 8 && kLanes > 1) return at ^ (at >> 3 & 6);
     if constexpr (N == 16) return at ^ (at >> 4 & 4);
     if constexpr (N == 64) return at ^ (at >> 3 & 1);
     return at;
@@ -326,8 +326,11 @@ struct Tile {
       for (int i = 0; i < Side::kCount; ++i) {
         q[i] = kLeastSum;
         if constexpr (kGuarded && Side::kLanes == 1) q[i] = fmaf(arguments.epsilon, weight[i], kLeastSum);
+      }
 #pragma unroll
-        for (int j = 0; j < (kRows ? C : R); ++j) q[i] = fmaf(at<kRows>(i, j), bare(other[j]), q[i]);
+      for (int j = 0; j < (kRows ? C : R); ++j) {
+#pragma unroll
+        for (int i = 0; i < Side::kCount; ++i) q[i] = fmaf(at<kRows>(i, j), bare(other[j]), q[i]);
       }
       Side::scatter(q);
       if constexpr (kGuarded) {
@@ -383,6 +386,15 @@ struct Tile {
 #pragma unroll
       for (int i = 0; i < Side::kOwn; ++i) weight[i] = arguments.scaling ? weight[i] : next_weight[i];
     }
+  }
+
+  /// What a row step made of these. The tile's own are lost.
+  __device__ __forceinline__ void row_scalings(float const (&from)[C], float (&to)[R]) {
+#pragma unroll
+    for (int c = 0; c < C; ++c) v[c] = from[c];
+    step<true>();
+#pragma unroll
+    for (int r = 0; r < R; ++r) to[r] = u[r];
   }
 
   /// All half-steps. between(pair) is called after a pair's row step: u is new, v what it was made from.

@@ -32,16 +32,21 @@ __device__ __forceinline__ float sigmoid(float x) {
   return fast_reciprocal(1 + fast_exp2(-x * kLog2E));
 }
 
-__device__ __forceinline__ void read_logits(float (&k)[4][4], MhcArguments const& arguments, float const* mix,
-                                            bool vector) {
-  float const scale = arguments.scale[2];
+/// The logits of a token, and where its map goes.
+struct MhcRows {
+  MhcArguments const& arguments;
+  float const* mix;
+  float* res;
+  bool inside;
+  __device__ __forceinline__ void get_row(int r, float (&to)[4]) const {
+    read_four(to, mix + 8 + 4 * r, arguments.vector);
 #pragma unroll
-  for (int r = 0; r < 4; ++r) {
-    read_four(k[r], mix + 8 + 4 * r, vector);
-#pragma unroll
-    for (int c = 0; c < 4; ++c) k[r][c] = fmaf(scale, k[r][c], arguments.base[8 + 4 * r + c]);
+    for (int c = 0; c < 4; ++c) to[c] = fmaf(arguments.scale[2], to[c], arguments.base[8 + 4 * r + c]);
   }
-}
+  __device__ __forceinline__ void put_row(int r, float const (&from)[4]) const {
+    if (inside) write_four(res + 4 * r, from, arguments.vector);
+  }
+};
 
 template <ProjectionMode kMode>
 __global__ void __launch_bounds__(64) mhc_forward_kernel(__grid_constant__ MhcArguments const arguments,
@@ -52,11 +57,12 @@ __global__ void __launch_bounds__(64) mhc_forward_kernel(__grid_constant__ MhcAr
   std::int64_t const read = token < tokens ? token : tokens - 1;
   float const* const mix = arguments.mixes + read * arguments.mixes_stride;
   bool const vector = arguments.vector;
-  float x[4][4], gates[8];
+  wait_for_previous_kernel();
+  float gates[8];
   read_four(gates, mix, vector);
   read_four(gates + 4, mix + 4, vector);
-  project_tile<MhcLayout, kMode, false>(
-      x, [&](auto& to) { read_logits(to, arguments, mix, vector); }, arguments.projection, pointer_to(marginals));
+  MhcRows const rows{arguments, mix, arguments.res + 16 * token, token < tokens};
+  project_tile<MhcLayout, kMode, false>(rows, rows, arguments.projection, pointer_to(marginals));
 #pragma unroll
   for (int k = 0; k < 8; ++k) {
     float const s = sigmoid(fmaf(arguments.scale[k / 4], gates[k], arguments.base[k]));
@@ -65,8 +71,6 @@ __global__ void __launch_bounds__(64) mhc_forward_kernel(__grid_constant__ MhcAr
   if (token >= tokens) return;
   write_four(arguments.pre + 4 * token, gates, vector);
   write_four(arguments.post + 4 * token, gates + 4, vector);
-#pragma unroll
-  for (int r = 0; r < 4; ++r) write_four(arguments.res + 16 * token + 4 * r, x[r], vector);
 }
 
 /// sums[0..3) of scale, the others of base.
@@ -103,6 +107,7 @@ __global__ void __launch_bounds__(256, 1) mhc_backward_kernel(__grid_constant__ 
   TileHistory<MhcLayout, kShared> history;
   history.place(arguments.projection.history, warp * arguments.projection.warp_chunks,
                 static_cast<std::int64_t>(blockIdx.x) * warps + warp, arguments.projection.slots);
+  wait_for_previous_kernel();
   float sums[kMhcSums];
 #pragma unroll
   for (int k = 0; k < kMhcSums; ++k) sums[k] = 0;
@@ -113,7 +118,9 @@ __global__ void __launch_bounds__(256, 1) mhc_backward_kernel(__grid_constant__ 
     std::int64_t const token = inside ? base + lane : tokens - 1;
     float const* const mix = arguments.mixes + token * arguments.mixes_stride;
     float x[4][4], gradient[4][4];
-    read_logits(x, arguments, mix, vector);
+    MhcRows const rows{arguments, mix, nullptr, false};
+#pragma unroll
+    for (int r = 0; r < 4; ++r) rows.get_row(r, x[r]);
 #pragma unroll
     for (int r = 0; r < 4; ++r) read_four(gradient[r], arguments.d_res + 16 * token + 4 * r, vector);
     differentiate<MhcLayout, kMode, false>(x, gradient, arguments.projection, pointer_to(marginals), history);

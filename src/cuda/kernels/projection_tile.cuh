@@ -1,7 +1,7 @@
 // Projection with a matrix in the registers of one lane or of a few: P = diag(u) K diag(v).
 // 8 n m bytes a matrix of float32; 2 n m multiply-adds and n + m reciprocals an iteration, at 4 x 4 and 8 x 8 less
-// (device/projection_ratio.cuh). At n = 4 and 20 iterations multiplier, special function unit and memory are all within
-// 20 % of each other on Hopper.
+// (device/projection_ratio.cuh). At 20 iterations Hopper's limit is the ports of the register file: a multiply-add of
+// three registers takes two cycles unless it shares one with the instruction before. At n = 4 memory is next to it.
 #pragma once
 #include "cuda/device/projection_io.cuh"
 #include "cuda/device/projection_ratio.cuh"
@@ -9,72 +9,81 @@
 namespace monge::cuda {
 
 /// The form with fewest operations, where there is one; false: nothing is done.
-template <class L, ProjectionMode kMode>
-__device__ __forceinline__ bool project_ratio(float (&x)[L::R][L::C], ProjectionArguments const& arguments) {
+template <class L, ProjectionMode kMode, class Get, class Put>
+__device__ __forceinline__ bool project_ratio(Get const& from, Put const& to, ProjectionArguments const& arguments) {
   if constexpr (L::kLanes == 1 && kMode != ProjectionMode::log_domain) {
-    constexpr auto kFree = L::N == 4 ? Reciprocals::proportions : Reciprocals::paired;
     if (!arguments.reducible) return false;
     if constexpr (kMode != ProjectionMode::guarded) {
-      CrossRatio<L::N, Guard::none, kFree> ratio;
-      return ratio.run(x, arguments);
+      CrossRatio<L::N, Guard::none> ratio;
+      return ratio.run(from, to, arguments);
     } else if (arguments.scaling) {
-      CrossRatio<L::N, Guard::scaling, Reciprocals::paired> ratio;
-      return ratio.run(x, arguments);
+      CrossRatio<L::N, Guard::scaling> ratio;
+      return ratio.run(from, to, arguments);
     } else {
-      CrossRatio<L::N, Guard::denominator, Reciprocals::paired> ratio;
-      return ratio.run(x, arguments);
+      CrossRatio<L::N, Guard::denominator> ratio;
+      return ratio.run(from, to, arguments);
     }
   }
   return false;
 }
 
-/// The projection of the logits that load(x) gives. A second load costs less than registers to keep them in.
-template <class L, ProjectionMode kMode, bool kPadded, class Load>
-__device__ __forceinline__ void project_tile(float (&x)[L::R][L::C], Load&& load, ProjectionArguments const& arguments,
+/// From the logits' rows to the projection's.
+template <class L, ProjectionMode kMode, bool kPadded, class Get, class Put>
+__device__ __forceinline__ void project_tile(Get const& from, Put const& to, ProjectionArguments const& arguments,
                                              ProjectionMarginals const* marginals) {
-  load(x);
-  if constexpr (!kPadded && L::kLanes == 1) {
-    if (project_ratio<L, kMode>(x, arguments)) return;
-    asm volatile("" ::: "memory");
-    load(x);
+  if constexpr (!kPadded) {
+    if (project_ratio<L, kMode>(from, to, arguments)) return;
   }
   Tile<L, kMode, kPadded> tile(arguments, marginals);
-  tile.each([&](int r, int c) { tile.k[r][c] = x[r][c]; });
+#pragma unroll
+  for (int r = 0; r < L::R; ++r) from.get_row(r, tile.k[r]);
   tile.start();
   tile.iterate([](int) {});
-  tile.each([&](int r, int c) { x[r][c] = tile.entry(r, c); });
+  if constexpr (L::kLanes > 1) __syncwarp();
+#pragma unroll
+  for (int r = 0; r < L::R; ++r) {
+    float row[L::C];
+#pragma unroll
+    for (int c = 0; c < L::C; ++c) row[c] = tile.entry(r, c);
+    to.put_row(r, row);
+  }
 }
 
+/// Blocks a multiprocessor that the registers must allow: left alone the compiler spends more on 8 x 8 in one lane than
+/// pays.
+template <class L, ProjectionMode kMode>
+inline constexpr int kForwardBlocks = L::N == 8 && L::kLanes == 1 && kMode <= ProjectionMode::guarded ? 5 : 1;
+
 template <class L, ProjectionMode kMode, bool kAligned>
-__global__ void __launch_bounds__(128) project_tile_kernel(__grid_constant__ ProjectionArguments const arguments,
-                                                           __grid_constant__ MarginalsOf<kMode> const marginals) {
+__global__ void __launch_bounds__(128, kForwardBlocks<L, kMode>)
+    project_tile_kernel(__grid_constant__ ProjectionArguments const arguments,
+                        __grid_constant__ MarginalsOf<kMode> const marginals) {
   extern __shared__ float4 shared_memory[];
   int const warp = static_cast<int>(threadIdx.x) / 32;
   std::int64_t const first = (static_cast<std::int64_t>(blockIdx.x) * (blockDim.x / 32) + warp) * L::kPerWarp;
   if (first >= arguments.batch) return;
+  wait_for_previous_kernel();
   TilePlace<L> const place;
-  float x[L::R][L::C];
   if constexpr (kAligned) {
     TileStaging<L> const staging(shared_memory + warp * (kTileBytes<L> / 16), place);
-    {
-      float4 chunk[L::kChunks];
-      fetch<L>(arguments.logits, first, arguments.batch, chunk);
-      staging.put(chunk);
-      __syncwarp();
-    }
-    project_tile<L, kMode, false>(
-        x, [&](auto& to) { staging.get(to); }, arguments, pointer_to(marginals));
-    staging.write(arguments.result, first, arguments.batch, [&](int r, int c) { return x[r][c]; });
+    float4 chunk[L::kChunks];
+    fetch<L>(arguments.logits, first, arguments.batch, chunk);
+    staging.put(chunk);
+    __syncwarp();
+    project_tile<L, kMode, false>(staging, staging, arguments, pointer_to(marginals));
+    staging.send(arguments.result, first, arguments.batch);
   } else {
     std::int64_t const matrix = first + place.matrix;
     bool const inside = matrix < arguments.batch;
-    auto const load = [&](auto& to) {
-      read_elements<L>(to, arguments.logits, matrix, inside, arguments.logit_rows, arguments.logit_columns,
-                       inside ? arguments.dustbin_score : 0.0f, place);
-    };
-    project_tile<L, kMode, true>(x, load, arguments, pointer_to(marginals));
-    write_elements<L>(arguments.result, matrix, inside, arguments.rows, arguments.columns, place,
-                      [&](int r, int c) { return x[r][c]; });
+    ElementRows<L> const from{arguments.logits,
+                              place,
+                              matrix,
+                              inside,
+                              arguments.logit_rows,
+                              arguments.logit_columns,
+                              inside ? arguments.dustbin_score : 0.0f};
+    ElementRows<L> const to{arguments.result, place, matrix, inside, arguments.rows, arguments.columns, 0};
+    project_tile<L, kMode, true>(from, to, arguments, pointer_to(marginals));
   }
 }
 

@@ -7,18 +7,22 @@
 
 namespace monge::cuda {
 
+/// 4 x 4: more warps for half the history are worth making u again.
+template <class L, ProjectionMode kMode>
+inline constexpr bool kKeepsBoth = L::N > 4 || kMode != ProjectionMode::plain;
+
 /// Of a multiprocessor: as many as have the registers they need.
-template <class L>
-inline constexpr int kBackwardThreads = L::R* L::C > 16  ? 256
-                                        : L::kLanes == 1 ? 384
-                                                         : 512;
+template <class L, ProjectionMode kMode>
+inline constexpr int kBackwardThreads = L::kChunks > 4         ? 256
+                                        : L::kLanes > 1        ? 512
+                                        : kKeepsBoth<L, kMode> ? 384
+                                                               : 640;
 
 /// Logits to their gradient; g: d_out, which is overwritten.
-template <class L, ProjectionMode kMode, bool kPadded, bool kShared>
+template <class L, ProjectionMode kMode, bool kPadded, class History>
 __device__ __forceinline__ void differentiate(float (&x)[L::R][L::C], float (&g)[L::R][L::C],
                                               ProjectionArguments const& arguments,
-                                              ProjectionMarginals const* marginals,
-                                              TileHistory<L, kShared> const& history) {
+                                              ProjectionMarginals const* marginals, History const& history) {
   if constexpr (L::N == 4 && !kPadded && (kMode == ProjectionMode::plain || kMode == ProjectionMode::general)) {
     if (arguments.reducible) {
       if (arguments.columns_first) {
@@ -75,20 +79,21 @@ __device__ __forceinline__ void write_dustbin(ProjectionArguments const& argumen
 /// A persistent grid: each warp walks through the batch. Its staging memory is that of its history, which is empty when
 /// matrices come and go.
 template <class L, ProjectionMode kMode, bool kAligned, bool kShared>
-__global__ void __launch_bounds__(kBackwardThreads<L>)
+__global__ void __launch_bounds__(kBackwardThreads<L, kMode>)
     project_backward_tile_kernel(__grid_constant__ ProjectionArguments const arguments,
                                  __grid_constant__ MarginalsOf<kMode> const marginals) {
   extern __shared__ float4 shared_memory[];
   int const warp = static_cast<int>(threadIdx.x) / 32, warps = static_cast<int>(blockDim.x) / 32;
   std::int64_t const warp_of_grid = static_cast<std::int64_t>(blockIdx.x) * warps + warp;
   int const shared = warp * arguments.warp_chunks;
-  TileHistory<L, kShared> history;
+  TileHistory<L, kShared, kKeepsBoth<L, kMode>> history;
   history.place(arguments.history, shared, warp_of_grid, arguments.slots);
   TilePlace<L> const place;
   std::int64_t const stride = static_cast<std::int64_t>(gridDim.x) * warps * L::kPerWarp;
   std::int64_t const start = warp_of_grid * L::kPerWarp;
+  wait_for_previous_kernel();
   // Few warps fit beside the histories, so the next matrices are under way while these are worked on.
-  constexpr bool kPrefetch = kAligned && L::kChunks <= 4;
+  constexpr bool kPrefetch = kAligned && L::kChunks <= 4 && kKeepsBoth<L, kMode>;
   float4 chunk[kPrefetch ? L::kChunks : 1], gradient_chunk[kPrefetch ? L::kChunks : 1];
   if constexpr (kPrefetch) {
     if (start < arguments.batch) {
@@ -113,18 +118,35 @@ __global__ void __launch_bounds__(kBackwardThreads<L>)
         staging.exchange(now, x);
         fetch<L>(arguments.gradient, first, arguments.batch, now);
         staging.exchange(now, g);
+        fetch_to_cache<L>(arguments.logits, first + stride, arguments.batch);
+        fetch_to_cache<L>(arguments.gradient, first + stride, arguments.batch);
       }
       differentiate<L, kMode, false>(x, g, arguments, pointer_to(marginals), history);
-      staging.write(arguments.result, first, arguments.batch, [&](int r, int c) { return x[r][c]; });
+      __syncwarp();  // A lane's result goes where the history of others was.
+#pragma unroll
+      for (int r = 0; r < L::R; ++r) staging.put_row(r, x[r]);
+      staging.send(arguments.result, first, arguments.batch);
     } else {
       std::int64_t const matrix = first + place.matrix;
       bool const inside = matrix < arguments.batch;
-      read_elements<L>(x, arguments.logits, matrix, inside, arguments.logit_rows, arguments.logit_columns,
-                       inside ? arguments.dustbin_score : 0.0f, place);
-      read_elements<L>(g, arguments.gradient, matrix, inside, arguments.rows, arguments.columns, 0.0f, place);
+      ElementRows<L> const logits{arguments.logits,
+                                  place,
+                                  matrix,
+                                  inside,
+                                  arguments.logit_rows,
+                                  arguments.logit_columns,
+                                  inside ? arguments.dustbin_score : 0.0f};
+      ElementRows<L> const gradient{arguments.gradient, place, matrix, inside, arguments.rows, arguments.columns, 0};
+      ElementRows<L> const result{arguments.result,        place, matrix, inside, arguments.logit_rows,
+                                  arguments.logit_columns, 0};
+#pragma unroll
+      for (int r = 0; r < L::R; ++r) {
+        logits.get_row(r, x[r]);
+        gradient.get_row(r, g[r]);
+      }
       differentiate<L, kMode, true>(x, g, arguments, pointer_to(marginals), history);
-      write_elements<L>(arguments.result, matrix, inside, arguments.logit_rows, arguments.logit_columns, place,
-                        [&](int r, int c) { return x[r][c]; });
+#pragma unroll
+      for (int r = 0; r < L::R; ++r) result.put_row(r, x[r]);
       if (arguments.d_dustbin_score != nullptr) write_dustbin<L>(arguments, matrix, inside, place, x);
     }
   }

@@ -19,8 +19,8 @@ std::int64_t history_bytes(int threads, int slots) {
 template <ProjectionMode kMode>
 void forward(MhcArguments const& arguments, ProjectionMarginals const& marginals, cudaStream_t stream) {
   std::int64_t const blocks = (arguments.projection.batch + 63) / 64;
-  mhc_forward_kernel<kMode><<<static_cast<unsigned>(blocks), 64, 0, stream>>>(arguments, MarginalsOf<kMode>(marginals));
-  MONGE_CUDA_TRY(cudaGetLastError());
+  launch_chained(mhc_forward_kernel<kMode>, static_cast<int>(blocks), 64, 0, stream, arguments,
+                 MarginalsOf<kMode>(marginals));
 }
 
 template <ProjectionMode kMode>
@@ -33,9 +33,7 @@ void backward(MhcArguments arguments, ProjectionMarginals const& marginals, int 
   int const bytes = shape.threads / 32 * projection.warp_chunks * 16;
   auto const launch = [&](auto kernel) {
     allow_shared(kernel, bytes);
-    kernel<<<static_cast<unsigned>(shape.blocks), shape.threads, bytes, stream>>>(arguments,
-                                                                                  MarginalsOf<kMode>(marginals));
-    MONGE_CUDA_TRY(cudaGetLastError());
+    launch_chained(kernel, shape.blocks, shape.threads, bytes, stream, arguments, MarginalsOf<kMode>(marginals));
   };
   if (shared) {
     launch(mhc_backward_kernel<kMode, true>);

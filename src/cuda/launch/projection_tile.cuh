@@ -4,6 +4,7 @@
 
 #include "cuda/kernels/projection_tile.cuh"
 #include "cuda/kernels/projection_tile_backward.cuh"
+#include "cuda/launch/chained.hpp"
 #include "cuda/runtime/check.hpp"
 
 namespace monge::cuda {
@@ -41,8 +42,7 @@ void launch_forward(ProjectionArguments const& arguments, ProjectionMarginals co
   auto const kernel = project_tile_kernel<L, kMode, kAligned>;
   allow_shared(kernel, bytes);
   std::int64_t const blocks = (warps + threads / 32 - 1) / (threads / 32);
-  kernel<<<static_cast<unsigned>(blocks), threads, bytes, stream>>>(arguments, MarginalsOf<kMode>(marginals));
-  MONGE_CUDA_TRY(cudaGetLastError());
+  launch_chained(kernel, static_cast<int>(blocks), threads, bytes, stream, arguments, MarginalsOf<kMode>(marginals));
 }
 
 /// Of a persistent grid.
@@ -52,10 +52,10 @@ struct BackwardShape {
   bool global_history;
   int bytes() const { return warps * warp_chunks * 16; }
 };
-template <class L>
+template <class L, ProjectionMode kMode>
 BackwardShape backward_shape(ProjectionArguments const& arguments, bool aligned, int multiprocessors) {
-  using History = TileHistory<L, true>;
-  constexpr int kMost = kBackwardThreads<L> / 32;  // That a multiprocessor has registers for.
+  using History = TileHistory<L, true, kKeepsBoth<L, kMode>>;
+  constexpr int kMost = kBackwardThreads<L, kMode> / 32;  // That a multiprocessor has registers for.
   BackwardShape shape{};
   shape.slots = arguments.pairs + (arguments.lead ? 1 : 0);
   int const staging = aligned ? kTileBytes<L> / 16 : 0;
@@ -84,14 +84,13 @@ BackwardShape backward_shape(ProjectionArguments const& arguments, bool aligned,
 template <class L, ProjectionMode kMode, bool kAligned>
 void launch_backward(ProjectionArguments arguments, ProjectionMarginals const& marginals, int multiprocessors,
                      cudaStream_t stream) {
-  BackwardShape const shape = backward_shape<L>(arguments, kAligned, multiprocessors);
+  BackwardShape const shape = backward_shape<L, kMode>(arguments, kAligned, multiprocessors);
   arguments.slots = shape.slots;
   arguments.warp_chunks = shape.warp_chunks;
   auto const launch = [&](auto kernel) {
     allow_shared(kernel, shape.bytes());
-    kernel<<<static_cast<unsigned>(shape.blocks), 32 * shape.warps, shape.bytes(), stream>>>(
-        arguments, MarginalsOf<kMode>(marginals));
-    MONGE_CUDA_TRY(cudaGetLastError());
+    launch_chained(kernel, shape.blocks, 32 * shape.warps, shape.bytes(), stream, arguments,
+                   MarginalsOf<kMode>(marginals));
   };
   if (shape.global_history) {
     launch(project_backward_tile_kernel<L, kMode, kAligned, false>);
@@ -100,11 +99,11 @@ void launch_backward(ProjectionArguments arguments, ProjectionMarginals const& m
   }
 }
 
-template <class L>
+template <class L, ProjectionMode kMode>
 std::int64_t history_floats(ProjectionArguments const& arguments, bool aligned, int multiprocessors) {
-  BackwardShape const shape = backward_shape<L>(arguments, aligned, multiprocessors);
+  BackwardShape const shape = backward_shape<L, kMode>(arguments, aligned, multiprocessors);
   if (!shape.global_history) return 0;
-  return TileHistory<L, false>::chunks(shape.slots) * 4 * shape.warps * shape.blocks;
+  return TileHistory<L, false, kKeepsBoth<L, kMode>>::chunks(shape.slots) * 4 * shape.warps * shape.blocks;
 }
 
 /// kAll: the general arithmetic also for aligned matrices, where it is worth its code.
@@ -158,7 +157,10 @@ constexpr bool takes_aligned(ProjectionMode mode, bool aligned) {
   }                                                                                                                 \
   std::int64_t backward_history_##Size(ProjectionArguments const& arguments, ProjectionMode mode, bool aligned,     \
                                        int multiprocessors) {                                                       \
-    return history_floats<Backward>(arguments, takes_aligned<All>(mode, aligned), multiprocessors);                 \
+    bool const chunks = takes_aligned<All>(mode, aligned);                                                          \
+    return mode == ProjectionMode::plain && chunks                                                                  \
+               ? history_floats<Backward, ProjectionMode::plain>(arguments, true, multiprocessors)                  \
+               : history_floats<Backward, ProjectionMode::general>(arguments, chunks, multiprocessors);             \
   }
 
 }  // namespace monge::cuda
