@@ -48,14 +48,10 @@ class CpuBackend final : public Backend {
   std::unique_ptr<EntropicOperator> entropic_operator(PointCloud const& geometry, std::vector<double> const& a,
                                                       std::vector<double> const& b, Precision precision,
                                                       double cache_bytes) const override {
-    switch (precision) {
-      case Precision::float32:
-        return std::make_unique<cpu::PointCloudOperator<float>>(geometry, a, b, threads_, cache_bytes);
-      case Precision::float64:
-        return std::make_unique<cpu::PointCloudOperator<double>>(geometry, a, b, threads_, cache_bytes);
-      case Precision::tf32:
-        break;
-    }
+    if (precision == Precision::float32)
+      return std::make_unique<cpu::PointCloudOperator<float>>(geometry, a, b, threads_, cache_bytes);
+    if (precision == Precision::float64)
+      return std::make_unique<cpu::PointCloudOperator<double>>(geometry, a, b, threads_, cache_bytes);
     throw Error(ErrorCode::unsupported,
                 "precision: is " + std::string(name(precision)) + "; the CPU offers float32 and float64");
   }

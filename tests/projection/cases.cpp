@@ -66,7 +66,7 @@ std::vector<Case> cases() {
     o.epsilon = 0.7;
   };
   for (int const size : {4, 6, 8, 80}) {
-    std::string const shape = " " + std::to_string(size);
+    std::string const shape = std::string(1, ' ') + std::to_string(size);
     int const batch = size == 80 ? 3 : 33;
     all.push_back({"matrix" + shape, with(P::mhc_paper, 5, matrix_eps), size, size, batch});
     all.push_back({"denominator" + shape, with(P::mhc_paper, 5, big_denominator), size, size, batch});
@@ -88,6 +88,11 @@ std::vector<Case> cases() {
                    batch});
   }
   return all;
+}
+
+double entry_tolerance(Case const& test) {
+  double const largest_exponent = 4 * test.spread / test.options.temperature;
+  return 6e-8 * (16 + 4 * largest_exponent + 2 * std::sqrt(test.rows + test.columns));
 }
 
 Data::Data(Case const& given)

@@ -29,6 +29,15 @@ ProjectionOptions with(ProjectionPreset preset, int iterations, auto&& change) {
 
 std::vector<Case> cases();
 
+/// Relative error of an entry: those of K are off by their exponent's rounding, sums by their length; half-steps do not
+/// amplify either.
+double entry_tolerance(Case const& test);
+/// Absolute error of a gradient whose entries are up to `largest`: terms as large as d_out, up to `terms`, cancel. What
+/// their rounding leaves, and the growth over the half-steps.
+inline double gradient_tolerance(double largest, double terms) {
+  return 2e-5 * largest + 1e-7 * terms;
+}
+
 /// Logits, marginals and their bits; the reference reads what the library reads.
 struct Data {
   Case const& test;

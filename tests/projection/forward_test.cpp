@@ -12,12 +12,6 @@ namespace {
 
 class ProjectionForward : public BackendTest {};
 
-/// Entries of K are off by their exponent's rounding, sums by their length; half-steps do not amplify either.
-double entry_tolerance(Case const& test) {
-  double const largest_exponent = 4 * test.spread / test.options.temperature;
-  return 6e-8 * (16 + 4 * largest_exponent + 2 * std::sqrt(test.rows + test.columns));
-}
-
 TEST_P(ProjectionForward, ForwardMatchesTheReferences) {
   for (Case const& test : cases()) {
     SCOPED_TRACE(test.name);

@@ -52,8 +52,7 @@ TEST_P(ProjectionBackward, GradientMatchesFiniteDifferences) {
       for (double const g : expected) largest = std::max(largest, std::abs(g));
       for (std::size_t e = 0; e < size; ++e)
         terms = std::max<double>(terms, std::abs(data.gradient[static_cast<std::size_t>(t) * size + e]));
-      // Terms as large as d_out cancel: what their rounding leaves, and the growth over the half-steps.
-      double const allowed = 2e-5 * largest + 1e-7 * terms;
+      double const allowed = gradient_tolerance(largest, terms);
       for (std::size_t k = 0; k < expected.size(); ++k) {
         double const actual = d_logits[static_cast<std::size_t>(t * test.rows * test.columns + where[k])];
         EXPECT_NEAR(actual, expected[k], allowed) << "matrix " << t << " entry " << where[k];
