@@ -66,7 +66,8 @@ std::vector<Case> cases() {
     o.epsilon = 0.7;
   };
   for (int const size : {4, 6, 8, 80}) {
-    std::string const shape = std::string(1, ' ') + std::to_string(size);
+    std::string shape = std::to_string(size);
+    shape.insert(shape.begin(), ' ');
     int const batch = size == 80 ? 3 : 33;
     all.push_back({"matrix" + shape, with(P::mhc_paper, 5, matrix_eps), size, size, batch});
     all.push_back({"denominator" + shape, with(P::mhc_paper, 5, big_denominator), size, size, batch});
