@@ -192,6 +192,7 @@ struct TileAdjoint {
         }
       }
     }
+    if constexpr (L::N > 4) schedule_fence();
     Other::scatter(sum);
 #pragma unroll
     for (int j = 0; j < Other::kOwn; ++j) bar[j] = Other::kLanes == 1 ? sum[j] : bar[j] + sum[j];

@@ -77,6 +77,7 @@ struct CrossRatio {
     float(&weight)[N] = kRows ? w : z;
     float q[N];
     sums<kRows>(q, kRows ? v : u, weight, epsilon);
+    if constexpr (N > 4 && kGuard == Guard::none) schedule_fence();
     if constexpr (kGuard == Guard::denominator) {
 #pragma unroll
       for (int i = 0; i < N; ++i) weight[i] = q[i];

@@ -332,6 +332,7 @@ struct Tile {
 #pragma unroll
         for (int i = 0; i < Side::kCount; ++i) q[i] = fmaf(at<kRows>(i, j), bare(other[j]), q[i]);
       }
+      if constexpr (L::N > 4) schedule_fence();
       Side::scatter(q);
       if constexpr (kGuarded) {
 #pragma unroll
