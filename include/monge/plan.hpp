@@ -11,8 +11,8 @@ struct Report;
 enum class Status;
 
 /// P_ij = a_i b_j exp((f_i + g_j - C_ij) / eps). Keeps its own packed copies, so the caller's x, y, a, b may go away.
-/// Move-only. Outputs may be float32 or float64, on the host or on the plan's device. Products run in the precision of
-/// the solve (tf32 solves use float32 products here). Each call costs one pass over all pairs and O((n + m) d) memory.
+/// Move-only. Outputs may be float32 or float64, on the host or on the plan's device. Products run in the report's
+/// precision (after tf32 in float32). Each call costs one pass over all pairs and O((n + m) d) memory.
 class Plan {
  public:
   struct State;  // src/solvers/plan.cpp
