@@ -7,15 +7,9 @@
 #include <CLI/CLI.hpp>
 
 #include "option_text.hpp"
+#include "run.hpp"
 
 namespace monge::cli {
-
-/// How and where a command runs.
-struct RunArguments {
-  std::string device = "auto";
-  int threads = 0;
-  bool json = false, quiet = false;
-};
 
 /// --name VALUE sets `value`. The help shows `standard` as its default; by itself, what `value` holds now.
 template <class Value>

@@ -31,7 +31,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr ProjectionPreset kStandardPreset = ProjectionPreset::mhc_paper;
-constexpr int kLargest = 1024;      // The library's limit of n and m, here for a better word on stacks.
 constexpr double kWideSpread = 80;  // Of the logits of a matrix: exp(-80) is about the least float32.
 
 struct Arguments {
@@ -57,10 +56,10 @@ Batch batch_of(Array const& logits, int rows_given) {
   std::vector<std::int64_t> const& shape = logits.shape;
   if (shape.size() == 1) refuse("logits: has shape {}; must be 2-D or 3-D", shape_text(shape));
   std::int64_t const lines = shape[shape.size() - 2], columns = shape.back();
-  if (columns > kLargest || (lines > kLargest && rows_given == 0)) {
-    bool const stack = shape.size() == 2 && columns <= kLargest;
-    refuse("logits: has shape {}; a matrix must be at most {} x {}{}", shape_text(shape), kLargest, kLargest,
-           stack ? "; of a stack of them, rows says how many one has" : "");
+  if (columns > kLargestProjection || (lines > kLargestProjection && rows_given == 0)) {
+    bool const stack = shape.size() == 2 && columns <= kLargestProjection;
+    refuse("logits: has shape {}; a matrix must be at most {} x {}{}", shape_text(shape), kLargestProjection,
+           kLargestProjection, stack ? "; of a stack of them, rows says how many one has" : "");
   }
   if (shape.size() == 3) {
     if (rows_given != 0) refuse("rows: is {}; is for 2-D logits, these have shape {}", rows_given, shape_text(shape));
@@ -143,19 +142,18 @@ std::pair<double, double> sum_errors(std::vector<float> const& matrices, std::in
 
 void print_summary(ProjectRun const& run, ProjectionOptions const& options, DeviceChoice const& device,
                    std::string const& out) {
-  auto const line = [](std::string_view label, std::string const& text) { fmt::print("{:<15} {}\n", label, text); };
-  line("problem", fmt::format("{} matri{} of {} x {}, preset {}", run.batch, run.batch == 1 ? "x" : "ces", run.rows,
-                              run.columns, run.preset));
-  line("device", device_text(device));
-  line("status", fmt::format("{}, {}{} iterations", name(run.status), options.tolerance > 0 ? "at most " : "",
-                             options.iterations));
-  line("row error", fmt::format("{:.3g} (largest relative error of a sum)", run.row_error));
-  line("column error", fmt::format("{:.3g}", run.column_error));
-  if (!run.message.empty()) line("note", run.message);
-  line("milliseconds", fmt::format("{:.2f} (read {:.2f}, project {:.2f}, check {:.2f})",
-                                   1e3 * (run.read_seconds + run.project_seconds + run.check_seconds),
-                                   1e3 * run.read_seconds, 1e3 * run.project_seconds, 1e3 * run.check_seconds));
-  line("written", out);
+  print_line("problem", fmt::format("{} matri{} of {} x {}, preset {}", run.batch, run.batch == 1 ? "x" : "ces",
+                                    run.rows, run.columns, run.preset));
+  print_line("device", device_text(device));
+  print_line("status", fmt::format("{}, {}{} iterations", name(run.status), options.tolerance > 0 ? "at most " : "",
+                                   options.iterations));
+  print_line("row error", fmt::format("{:.3g} (largest relative error of a sum)", run.row_error));
+  print_line("column error", fmt::format("{:.3g}", run.column_error));
+  if (!run.message.empty()) print_line("note", run.message);
+  print_line("milliseconds", fmt::format("{:.2f} (read {:.2f}, project {:.2f}, check {:.2f})",
+                                         1e3 * (run.read_seconds + run.project_seconds + run.check_seconds),
+                                         1e3 * run.read_seconds, 1e3 * run.project_seconds, 1e3 * run.check_seconds));
+  print_line("written", out);
 }
 
 int project_file(Arguments arguments) {
@@ -167,19 +165,13 @@ int project_file(Arguments arguments) {
   DeviceChoice const device = choose_device(arguments.run.device, arguments.run.threads);
   ProjectRun run;
   run.preset = arguments.preset;
-  run.device_option = arguments.run.device;
-  run.threads = arguments.run.threads;
+  run.arguments = arguments.run;
   run.device = device.info;
 
   Stopwatch watch;
-  auto const read = [&](char const* field, std::string const& path) {
-    run.files[field] = path;
-    return read_array(field, path);
-  };
-  Array logits = read("logits", arguments.logits);
-  std::optional<Array> row_marginal, column_marginal;
-  if (!arguments.row_marginal.empty()) row_marginal = read("row_marginal", arguments.row_marginal);
-  if (!arguments.column_marginal.empty()) column_marginal = read("column_marginal", arguments.column_marginal);
+  Array logits = read_input(run, "logits", arguments.logits);
+  auto const row_marginal = read_optional_input(run, "row_marginal", arguments.row_marginal);
+  auto const column_marginal = read_optional_input(run, "column_marginal", arguments.column_marginal);
   ProjectionOptions& options = arguments.options;
   options.row_marginal = vector("row_marginal", row_marginal);
   options.column_marginal = vector("column_marginal", column_marginal);

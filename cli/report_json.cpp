@@ -22,13 +22,20 @@ Json versions_json() {
   return json;
 }
 
-void add_environment(Json& json, DeviceInfo const& device) {
-  json["device"] = to_string(device.device);
-  json["device_name"] = device.name;
-  json["instruction_set"] = device.instruction_set;
-  json["units"] = device.units;
+namespace {
+
+/// Where it ran, as asked for and as it came: what all reports have.
+void add_run(Json& json, Run const& run) {
+  json["options"]["device"] = run.arguments.device;
+  json["options"]["threads"] = run.arguments.threads;
+  json["device"] = to_string(run.device.device);
+  json["device_name"] = run.device.name;
+  json["instruction_set"] = run.device.instruction_set;
+  json["units"] = run.device.units;
   json["versions"] = versions_json();
 }
+
+}  // namespace
 
 Json report_json(SolveRun const& run, SolveOptions const& options, Report const& report) {
   Json json;
@@ -59,10 +66,7 @@ Json report_json(SolveRun const& run, SolveOptions const& options, Report const&
     given[option] = to_json(value);
   });
   given["scale"] = run.scale;
-  given["device"] = run.device_option;
-  given["threads"] = run.threads;
-
-  add_environment(json, run.device);
+  add_run(json, run);
 
   Json& history = json["history"] = Json::array();
   for (Check const& check : report.history) {
@@ -90,9 +94,7 @@ Json report_json(ProjectRun const& run, ProjectionOptions const& options) {
   visit_projection_options(options, [&](char const* option, auto const& value, char const*, char const*) {
     given[option] = to_json(value);
   });
-  given["device"] = run.device_option;
-  given["threads"] = run.threads;
-  add_environment(json, run.device);
+  add_run(json, run);
   return json;
 }
 

@@ -7,39 +7,30 @@
 #include <monge/projection.hpp>
 #include <nlohmann/json.hpp>
 
+#include "run.hpp"
+
 namespace monge::cli {
 
-/// What the program knows of a run beyond the library's report.
-struct SolveRun {
-  nlohmann::ordered_json files;  ///< Field to path, for the inputs that were given.
+struct SolveRun : Run {
   std::int64_t n = 0, m = 0, d = 0;
   double scale = 1;
-  std::string device_option;
-  int threads = 0;
-  DeviceInfo device;
-  double read_seconds = 0, map_seconds = 0;
+  double map_seconds = 0;
 };
 
-struct ProjectRun {
-  nlohmann::ordered_json files;
+struct ProjectRun : Run {
   std::int64_t batch = 0;
   int rows = 0, columns = 0;  ///< Of the logits.
   std::string preset;
   Status status = Status::completed;
   std::string message;  ///< What the user should know of the result; often empty.
   double row_error = 0, column_error = 0;
-  std::string device_option;
-  int threads = 0;
-  DeviceInfo device;
-  double read_seconds = 0, project_seconds = 0, check_seconds = 0;
+  double project_seconds = 0, check_seconds = 0;
 };
 
 /// Numbers that are not finite come out as null.
 nlohmann::ordered_json report_json(SolveRun const& run, SolveOptions const& options, Report const& report);
 nlohmann::ordered_json report_json(ProjectRun const& run, ProjectionOptions const& options);
 
-/// Device, instruction set and versions: the end of every report.
-void add_environment(nlohmann::ordered_json& json, DeviceInfo const& device);
 nlohmann::ordered_json device_json(DeviceInfo const& device);
 nlohmann::ordered_json versions_json();
 

@@ -38,28 +38,27 @@ std::string value_text(double value) {
 
 void print_summary(SolveRun const& run, SolveOptions const& options, Report const& report, DeviceChoice const& device,
                    std::filesystem::path const& out) {
-  auto const line = [](std::string_view label, std::string const& text) { fmt::print("{:<15} {}\n", label, text); };
-  line("problem", fmt::format("{} x {} points in {} dimension{}, eps {}", run.n, run.m, run.d, run.d == 1 ? "" : "s",
-                              options.eps));
-  line("device", device_text(device));
+  print_line("problem", fmt::format("{} x {} points in {} dimension{}, eps {}", run.n, run.m, run.d,
+                                    run.d == 1 ? "" : "s", options.eps));
+  print_line("device", device_text(device));
   std::string const refined =
       report.refinement_iterations > 0 ? fmt::format(", the last {} in float64", report.refinement_iterations) : "";
-  line("status", fmt::format("{} after {} sweeps{}", name(report.status), report.iterations, refined));
-  if (report.status != Status::converged && !report.message.empty()) line("", report.message);
-  line("marginal error",
-       std::isnan(report.marginal_error)
-           ? value_text(report.marginal_error)
-           : fmt::format(
-                 "{:.3g}{}", report.marginal_error,
-                 options.tolerance > 0 ? fmt::format(" (tolerance {:.3g})", options.tolerance * report.mass) : ""));
-  line("transport cost", value_text(report.transport_cost));
-  line("primal", value_text(report.primal));
-  line("dual", value_text(report.dual));
-  line("gap", std::isnan(report.gap) ? value_text(report.gap) : fmt::format("{:.3g}", report.gap));
-  line("seconds", fmt::format("{:.3f} (sweeps {:.3f}, certificate {:.3f}, map {:.3f})",
-                              run.read_seconds + report.seconds.total + run.map_seconds, report.seconds.sweeps,
-                              report.seconds.certificate, run.map_seconds));
-  line("written", fmt::format("{}: f.npy, g.npy, map.npy, report.json", out.string()));
+  print_line("status", fmt::format("{} after {} sweeps{}", name(report.status), report.iterations, refined));
+  if (report.status != Status::converged && !report.message.empty()) print_line("", report.message);
+  print_line("marginal error", std::isnan(report.marginal_error)
+                                   ? value_text(report.marginal_error)
+                                   : fmt::format("{:.3g}{}", report.marginal_error,
+                                                 options.tolerance > 0 ? fmt::format(" (tolerance {:.3g})",
+                                                                                     options.tolerance * report.mass)
+                                                                       : ""));
+  print_line("transport cost", value_text(report.transport_cost));
+  print_line("primal", value_text(report.primal));
+  print_line("dual", value_text(report.dual));
+  print_line("gap", std::isnan(report.gap) ? value_text(report.gap) : fmt::format("{:.3g}", report.gap));
+  print_line("seconds", fmt::format("{:.3f} (sweeps {:.3f}, certificate {:.3f}, map {:.3f})",
+                                    run.read_seconds + report.seconds.total + run.map_seconds, report.seconds.sweeps,
+                                    report.seconds.certificate, run.map_seconds));
+  print_line("written", fmt::format("{}: f.npy, g.npy, map.npy, report.json", out.string()));
 }
 
 int solve_files(Arguments arguments) {
@@ -69,21 +68,13 @@ int solve_files(Arguments arguments) {
   DeviceChoice device = choose_device(arguments.run.device, arguments.run.threads);
   SolveRun run;
   run.scale = arguments.scale;
-  run.device_option = arguments.run.device;
-  run.threads = arguments.run.threads;
+  run.arguments = arguments.run;
   run.device = device.info;
 
   Stopwatch watch;
-  auto const read = [&](char const* field, std::string const& path) {
-    run.files[field] = path;
-    return read_array(field, path);
-  };
-  auto const read_if_given = [&](char const* field, std::string const& path) {
-    return path.empty() ? std::nullopt : std::optional(read(field, path));
-  };
-  Array const x = read("x", arguments.x), y = read("y", arguments.y);
-  auto const a = read_if_given("a", arguments.a), b = read_if_given("b", arguments.b);
-  auto const f = read_if_given("f", arguments.f), g = read_if_given("g", arguments.g);
+  Array const x = read_input(run, "x", arguments.x), y = read_input(run, "y", arguments.y);
+  auto const a = read_optional_input(run, "a", arguments.a), b = read_optional_input(run, "b", arguments.b);
+  auto const f = read_optional_input(run, "f", arguments.f), g = read_optional_input(run, "g", arguments.g);
   options.f = vector("f", f);
   options.g = vector("g", g);
   run.n = x.rows();

@@ -102,6 +102,9 @@ enum class ProjectionGradient {
   implicit,  ///< Of the limit, for matrices whose sums are right to implicit_tolerance; unrolled for the others.
 };
 
+/// Of n and m on any backend. Larger matrices are a mistake: they want the solvers, not a batch.
+inline constexpr int kLargestProjection = 1024;
+
 /// A convention in use, by name; projection_preset() gives its options.
 enum class ProjectionPreset { mhc_paper, deepseek, megatron, blog, gumbel_sinkhorn, superglue };
 
@@ -163,9 +166,10 @@ std::vector<std::string_view> projection_preset_names();
 /// out (B, n, m) = the projection of each matrix of logits (B, n, m); with a dustbin out is (B, n + 1, m + 1). Returns
 /// when the work is in the context's stream; the CPU is done by then. A row or column without any mass, of -inf logits
 /// say, stays zero; a NaN stays within its matrix; the same matrix gives the same bits wherever it stands in the batch.
-/// n and m up to 1024 on the CPU; on CUDA a matrix must fit in a block's shared memory (230 x 230, and 160 x 160 in the
-/// backward pass, else unsupported). Host memory is within reach of every context; a CUDA context then copies and
-/// waits. Throws Error (invalid_argument: shapes, options, out overlapping logits; unsupported; device_failure).
+/// n and m up to kLargestProjection on the CPU; on CUDA a matrix must fit in a block's shared memory (230 x 230, and
+/// 160 x 160 in the backward pass, else unsupported). Host memory is within reach of every context; a CUDA context then
+/// copies and waits. Throws Error (invalid_argument: shapes, options, out overlapping logits; unsupported;
+/// device_failure).
 void project(Context const& context, BatchView logits, MutableBatchView out, ProjectionOptions const& options);
 
 /// d_logits (B, n, m) = gradient of sum <d_out, out> in the logits, out being what project() gives. With a dustbin,

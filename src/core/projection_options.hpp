@@ -9,9 +9,6 @@
 
 namespace monge {
 
-/// Larger matrices are a mistake: they want the solvers, not a batch.
-inline constexpr int kLargestProjection = 1024;
-
 /// The half-steps are, in this order: a column step if `lead`; `pairs` times a row step and a column step; a row step
 /// if `trail`. Each divides by
 ///   q_i = sum_j K_ij v_j  (+ or max)  eps * w_i,   u_i = a_i / q_i,

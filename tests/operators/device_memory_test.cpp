@@ -1,18 +1,12 @@
 // Inputs and outputs in device memory, on the caller's stream. Built where there is a CUDA toolkit.
-#include <cuda_runtime_api.h>
-
 #include <chrono>
-#include <stdexcept>
 #include <thread>
 
 #include "oracle/backend_test.hpp"
+#include "oracle/cuda_check.hpp"
 
 namespace monge::oracle {
 namespace {
-
-void check(cudaError_t error) {
-  if (error != cudaSuccess) throw std::runtime_error(cudaGetErrorString(error));
-}
 
 /// A copy in device memory, rows padded like those of `Stored`.
 template <class T>

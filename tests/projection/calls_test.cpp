@@ -13,18 +13,6 @@ namespace {
 
 class ProjectionCalls : public BackendTest {};
 
-/// The error's whole text begins with `text`: the field, its value, and what is allowed.
-template <class Call>
-void expect_refused(std::string const& text, Call&& call) {
-  try {
-    call();
-    ADD_FAILURE() << "no error, but expected " << text;
-  } catch (Error const& error) {
-    EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
-    EXPECT_EQ(std::string(error.what()).rfind(text, 0), 0u) << error.what() << "\nexpected " << text;
-  }
-}
-
 TEST_P(ProjectionCalls, BadOptionsSayWhatIsWrong) {
   std::vector<float> in(64), out(64);
   auto const expect = [&](std::string const& text, ProjectionOptions const& options) {

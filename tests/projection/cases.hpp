@@ -1,5 +1,7 @@
 // The problems that the tests of project() and project_backward() share: a covering selection of the options.
 #pragma once
+#include <gtest/gtest.h>
+
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -28,6 +30,18 @@ ProjectionOptions with(ProjectionPreset preset, int iterations, auto&& change) {
 }
 
 std::vector<Case> cases();
+
+/// The error's whole text begins with `text`: the field, its value, and what is allowed.
+template <class Call>
+void expect_refused(std::string const& text, Call&& call) {
+  try {
+    call();
+    ADD_FAILURE() << "no error, but expected " << text;
+  } catch (Error const& error) {
+    EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
+    EXPECT_EQ(std::string(error.what()).rfind(text, 0), 0u) << error.what() << "\nexpected " << text;
+  }
+}
 
 /// Relative error of an entry: those of K are off by their exponent's rounding, sums by their length; half-steps do not
 /// amplify either.

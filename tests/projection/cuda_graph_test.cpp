@@ -1,18 +1,12 @@
 // Projections recorded into a CUDA graph by a context's first calls. Built where there is a CUDA toolkit.
-#include <cuda_runtime_api.h>
-
 #include <cmath>
 #include <memory>
-#include <stdexcept>
 
 #include "oracle/backend_test.hpp"
+#include "oracle/cuda_check.hpp"
 
 namespace monge::oracle {
 namespace {
-
-void check(cudaError_t error) {
-  if (error != cudaSuccess) throw std::runtime_error(cudaGetErrorString(error));
-}
 
 struct DeviceFree {
   void operator()(float* memory) const { cudaFree(memory); }

@@ -1,10 +1,8 @@
 // Batches in device memory, among them one whose elements are numbered past 2^31. Built where there is a CUDA toolkit.
-#include <cuda_runtime_api.h>
-
 #include <algorithm>
-#include <stdexcept>
 
 #include "cpu/projection_elements.hpp"
+#include "oracle/cuda_check.hpp"
 #include "projection/cases.hpp"
 
 namespace monge::oracle {
@@ -14,10 +12,6 @@ class ProjectionDeviceMemory : public BackendTest {};
 INSTANTIATE_TEST_SUITE_P(, ProjectionDeviceMemory, testing::Values(Target{DeviceType::cuda, Precision::float32}),
                          target_name);
 
-void check(cudaError_t error) {
-  if (error != cudaSuccess) throw std::runtime_error(cudaGetErrorString(error));
-}
-
 /// B matrices of 4 x 4 in bfloat16, every byte the same at first.
 class DeviceBatch {
  public:
@@ -25,7 +19,7 @@ class DeviceBatch {
     std::size_t const bytes = static_cast<std::size_t>(batch) * 32;
     check(cudaMalloc(&data_, bytes));
     check(cudaMemset(data_, byte, bytes));
-    check(cudaDeviceSynchronize());  // The context's stream need not wait for the default one.
+    check(cudaDeviceSynchronize());
   }
   DeviceBatch(DeviceBatch const&) = delete;
   DeviceBatch& operator=(DeviceBatch const&) = delete;

@@ -85,22 +85,6 @@ struct TileAdjoint {
   __device__ __forceinline__ TileAdjoint(Forward& forward, float (&gradient)[R][C]) : tile(forward), d(gradient) {}
 
   template <bool kRows>
-  __device__ __forceinline__ auto& bars() {
-    if constexpr (kRows) {
-      return ub;
-    } else {
-      return vb;
-    }
-  }
-  template <bool kRows>
-  __device__ __forceinline__ auto& chains() {
-    if constexpr (kRows) {
-      return rc;
-    } else {
-      return cc;
-    }
-  }
-  template <bool kRows>
   __device__ __forceinline__ float& at(int own, int other) {
     return kRows ? d[own][other] : d[other][own];
   }
@@ -136,8 +120,8 @@ struct TileAdjoint {
   /// domain: to minus the gradient in its logsumexp.
   template <bool kRows>
   __device__ __forceinline__ float sum_gradient(int i, float scaling, bool active) {
-    float& bar = bars<kRows>()[i];
-    float& chain = chains<kRows>()[i];
+    float& bar = side_of<kRows>(ub, vb)[i];
+    float& chain = side_of<kRows>(rc, cc)[i];
     float const given = bar;
     if constexpr (kPlain) {
       bar = 0;
@@ -174,7 +158,7 @@ struct TileAdjoint {
 #pragma unroll
     for (int i = 0; i < Own::kOwn; ++i) q[i] = sum_gradient<kRows>(i, own[i], active);
     Own::gather(q);
-    auto& bar = bars<!kRows>();
+    auto& bar = side_of<!kRows>(ub, vb);
 #pragma unroll
     for (int j = 0; j < Other::kCount; ++j) sum[j] = Other::kLanes == 1 ? bar[j % Other::kOwn] : 0;
 #pragma unroll

@@ -176,6 +176,19 @@ struct ElementRows {
   }
 };
 
+/// The logits of a matrix, with the dustbin's around them.
+template <class L>
+__device__ __forceinline__ ElementRows<L> logit_elements(ProjectionArguments const& arguments,
+                                                         TilePlace<L> const& place, std::int64_t matrix, bool inside) {
+  return {arguments.logits,
+          place,
+          matrix,
+          inside,
+          arguments.logit_rows,
+          arguments.logit_columns,
+          inside ? arguments.dustbin_score : 0.0f};
+}
+
 /// The kernels of sums that are all 1 get none: 2 KiB of arguments cost time at every launch.
 struct NoMarginals {
   __host__ __device__ explicit NoMarginals(ProjectionMarginals const&) {}

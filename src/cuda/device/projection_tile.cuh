@@ -122,6 +122,16 @@ struct TileSide {
   }
 };
 
+/// What belongs to the rows or what belongs to the columns.
+template <bool kRows, class Rows, class Columns>
+__device__ __forceinline__ auto& side_of(Rows& rows, Columns& columns) {
+  if constexpr (kRows) {
+    return rows;
+  } else {
+    return columns;
+  }
+}
+
 template <class L>
 __device__ __forceinline__ float over_lanes_sum(float x) {
 #pragma unroll
@@ -169,22 +179,6 @@ struct Tile {
   template <bool kRows>
   __device__ __forceinline__ float at(int own, int other) const {
     return kRows ? k[own][other] : k[other][own];
-  }
-  template <bool kRows>
-  __device__ __forceinline__ auto& scalings() {
-    if constexpr (kRows) {
-      return u;
-    } else {
-      return v;
-    }
-  }
-  template <bool kRows>
-  __device__ __forceinline__ auto& weights() {
-    if constexpr (kRows) {
-      return w;
-    } else {
-      return z;
-    }
   }
   __device__ __forceinline__ bool valid(int r, int c) const {
     return !kPadded || (place.row_of(r) < arguments.rows && place.column_of(c) < arguments.columns);
@@ -276,7 +270,7 @@ struct Tile {
 #pragma unroll
     for (int i = 0; i < Side::kCount; ++i) {
       float const kept = keeps ? fast_exp2(-shift[i]) : 1.0f;
-      if (!kPlain && i < Side::kOwn) weights<kRows>()[i < Side::kOwn ? i : 0] = kept;
+      if (!kPlain && i < Side::kOwn) side_of<kRows>(w, z)[i < Side::kOwn ? i : 0] = kept;
       if (!softmax && !adds) continue;
       float const scaled = softmax ? fast_reciprocal(factor[i]) : 1.0f;
 #pragma unroll
@@ -292,7 +286,7 @@ struct Tile {
   __device__ __forceinline__ void logsumexp(float (&result)[kRows ? R : C]) {
     using Side = TileSide<L, kRows>;
     constexpr int kOthers = kRows ? C : R;
-    auto const& other = scalings<!kRows>();
+    auto const& other = side_of<!kRows>(u, v);
     float largest[Side::kCount];
 #pragma unroll
     for (int i = 0; i < Side::kCount; ++i) {
@@ -315,13 +309,13 @@ struct Tile {
   template <bool kRows>
   __device__ __forceinline__ void step(bool check = false) {
     using Side = TileSide<L, kRows>;
-    auto& own = scalings<kRows>();
-    auto& weight = weights<kRows>();
+    auto& own = side_of<kRows>(u, v);
+    auto& weight = side_of<kRows>(w, z);
     float q[Side::kCount];
     if constexpr (kLog) {
       logsumexp<kRows>(q);
     } else {
-      auto const& other = scalings<!kRows>();
+      auto const& other = side_of<!kRows>(u, v);
 #pragma unroll
       for (int i = 0; i < Side::kCount; ++i) {
         q[i] = kLeastSum;
@@ -354,8 +348,8 @@ struct Tile {
   template <bool kRows>
   __device__ __forceinline__ void finish(float const (&q)[kRows ? R : C], bool check) {
     using Side = TileSide<L, kRows>;
-    auto& own = scalings<kRows>();
-    auto& weight = weights<kRows>();
+    auto& own = side_of<kRows>(u, v);
+    auto& weight = side_of<kRows>(w, z);
     float next[Side::kCount], next_weight[Side::kOwn], error = 0;
 #pragma unroll
     for (int i = 0; i < Side::kOwn; ++i) {

@@ -75,13 +75,7 @@ __global__ void __launch_bounds__(128, kForwardBlocks<L, kMode>)
   } else {
     std::int64_t const matrix = first + place.matrix;
     bool const inside = matrix < arguments.batch;
-    ElementRows<L> const from{arguments.logits,
-                              place,
-                              matrix,
-                              inside,
-                              arguments.logit_rows,
-                              arguments.logit_columns,
-                              inside ? arguments.dustbin_score : 0.0f};
+    ElementRows<L> const from = logit_elements(arguments, place, matrix, inside);
     ElementRows<L> const to{arguments.result, place, matrix, inside, arguments.rows, arguments.columns, 0};
     project_tile<L, kMode, true>(from, to, arguments, pointer_to(marginals));
   }

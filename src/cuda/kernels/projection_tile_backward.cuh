@@ -129,13 +129,7 @@ __global__ void __launch_bounds__(kBackwardThreads<L, kMode>)
     } else {
       std::int64_t const matrix = first + place.matrix;
       bool const inside = matrix < arguments.batch;
-      ElementRows<L> const logits{arguments.logits,
-                                  place,
-                                  matrix,
-                                  inside,
-                                  arguments.logit_rows,
-                                  arguments.logit_columns,
-                                  inside ? arguments.dustbin_score : 0.0f};
+      ElementRows<L> const logits = logit_elements(arguments, place, matrix, inside);
       ElementRows<L> const gradient{arguments.gradient, place, matrix, inside, arguments.rows, arguments.columns, 0};
       ElementRows<L> const result{arguments.result,        place, matrix, inside, arguments.logit_rows,
                                   arguments.logit_columns, 0};

@@ -2,7 +2,7 @@
 #pragma once
 #include <utility>
 
-#include "cuda/runtime/check.hpp"
+#include "cuda/runtime/runtime.hpp"
 
 namespace monge::cuda {
 
@@ -10,9 +10,6 @@ namespace monge::cuda {
 template <class... Parameters, class... Arguments>
 void launch_chained(void (*kernel)(Parameters...), int grid, int threads, int shared_bytes, cudaStream_t stream,
                     Arguments&&... arguments) {
-  int device = 0, major = 0;
-  MONGE_CUDA_TRY(cudaGetDevice(&device));
-  MONGE_CUDA_TRY(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device));
   cudaLaunchAttribute overlap = {};
   overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
   overlap.val.programmaticStreamSerializationAllowed = 1;
@@ -22,7 +19,7 @@ void launch_chained(void (*kernel)(Parameters...), int grid, int threads, int sh
   config.dynamicSmemBytes = static_cast<std::size_t>(shared_bytes);
   config.stream = stream;
   config.attrs = &overlap;
-  config.numAttrs = major >= 9 ? 1 : 0;
+  config.numAttrs = device_attribute(cudaDevAttrComputeCapabilityMajor) >= 9 ? 1 : 0;
   MONGE_CUDA_TRY(cudaLaunchKernelEx(&config, kernel, std::forward<Arguments>(arguments)...));
 }
 

@@ -45,10 +45,10 @@ void backward(MhcArguments arguments, ProjectionMarginals const& marginals, int 
 }  // namespace
 
 MhcShape mhc_shape(ProjectionArguments const& arguments, int multiprocessors) {
-  int const slots = slots_of(arguments);
+  int const slots = slots_of(arguments), available = shared_of_processor();
   MhcShape shape{};
   shape.threads = 256;
-  auto const fits = [&] { return history_bytes(shape.threads, slots) + 2 * kSharedOfBlock <= shared_of_processor(); };
+  auto const fits = [&] { return history_bytes(shape.threads, slots) + 2 * kSharedOfBlock <= available; };
   while (shape.threads > 32 && !fits()) shape.threads /= 2;
   bool const shared = fits();
   if (!shared) shape.threads = 64;
@@ -56,8 +56,7 @@ MhcShape mhc_shape(ProjectionArguments const& arguments, int multiprocessors) {
   while (shape.threads > 128 && arguments.batch <= static_cast<std::int64_t>(shape.threads) / 2 * multiprocessors)
     shape.threads /= 2;
   std::int64_t const wanted = (arguments.batch + shape.threads - 1) / shape.threads;
-  std::int64_t const together =
-      shared ? shared_of_processor() / (history_bytes(shape.threads, slots) + 2 * kSharedOfBlock) : 4;
+  std::int64_t const together = shared ? available / (history_bytes(shape.threads, slots) + 2 * kSharedOfBlock) : 4;
   std::int64_t const resident = std::clamp<std::int64_t>(together, 1, std::max(1, 256 / shape.threads));
   shape.blocks = static_cast<int>(std::min(wanted, multiprocessors * resident));
   shape.history_floats = shared ? 0 : shape.blocks * history_bytes(shape.threads, slots) / 4;

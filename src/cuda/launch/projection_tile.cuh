@@ -9,16 +9,9 @@
 
 namespace monge::cuda {
 
-inline int attribute_of_device(cudaDeviceAttr attribute) {
-  int device = 0, value = 0;
-  MONGE_CUDA_TRY(cudaGetDevice(&device));
-  MONGE_CUDA_TRY(cudaDeviceGetAttribute(&value, attribute, device));
-  return value;
-}
-
 /// Shared memory that one block, or the blocks of one multiprocessor together, can have; 1 KiB of each is reserved.
 inline int shared_of_processor() {
-  return attribute_of_device(cudaDevAttrMaxSharedMemoryPerBlockOptin);
+  return device_attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin);
 }
 inline constexpr int kSharedOfBlock = 1024;
 
@@ -30,7 +23,7 @@ void allow_shared(Kernel kernel, int bytes) {
 
 /// The most threads a block, of 32 to 128, that still give every multiprocessor work.
 inline int threads_for(std::int64_t warps) {
-  std::int64_t const multiprocessors = attribute_of_device(cudaDevAttrMultiProcessorCount);
+  std::int64_t const multiprocessors = device_attribute(cudaDevAttrMultiProcessorCount);
   return warps >= multiprocessors * 16 ? 128 : warps >= multiprocessors * 4 ? 64 : 32;
 }
 
@@ -58,16 +51,16 @@ BackwardShape backward_shape(ProjectionArguments const& arguments, bool aligned,
   constexpr int kMost = kBackwardThreads<L, kMode> / 32;  // That a multiprocessor has registers for.
   BackwardShape shape{};
   shape.slots = arguments.pairs + (arguments.lead ? 1 : 0);
+  int const shared = shared_of_processor();
   int const staging = aligned ? kTileBytes<L> / 16 : 0;
   std::int64_t const chunks = std::max<std::int64_t>(History::chunks(shape.slots), staging);
-  shape.global_history = chunks * 16 > shared_of_processor();
+  shape.global_history = chunks * 16 > shared;
   shape.warp_chunks = shape.global_history ? staging : static_cast<int>(chunks);
   int most = 0, resident = 1;
   for (int warps = kMost; warps >= 1; --warps) {
     std::int64_t const bytes = std::int64_t{16} * warps * shape.warp_chunks;
-    if (bytes > shared_of_processor()) continue;
-    int const blocks =
-        std::min(kMost / warps, static_cast<int>((shared_of_processor() + kSharedOfBlock) / (bytes + kSharedOfBlock)));
+    if (bytes > shared) continue;
+    int const blocks = std::min(kMost / warps, static_cast<int>((shared + kSharedOfBlock) / (bytes + kSharedOfBlock)));
     if (blocks * warps <= most) continue;
     most = blocks * warps;
     resident = blocks;

@@ -83,9 +83,7 @@ bool have_wgmma(Choice const& choice) {
 }  // namespace
 
 SoftminPlan plan_mma(SoftminKernel kernel, PackedCloud const& rows, PackedCloud const& columns, int multiprocessors) {
-  int device = 0, limit = 0;
-  MONGE_CUDA_TRY(cudaGetDevice(&device));
-  MONGE_CUDA_TRY(cudaDeviceGetAttribute(&limit, cudaDevAttrMaxSharedMemoryPerBlockOptin, device));
+  int const limit = device_attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin);
   int const variant = have_wgmma(choose(kernel, kWgmma, rows, limit)) ? kWgmma : kMma;
   Choice const choice = choose(kernel, variant, rows, limit);
   MONGE_CUDA_TRY(cudaFuncSetAttribute(choice.kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, choice.shared_bytes));

@@ -1,0 +1,22 @@
+#include "run.hpp"
+
+#include <fmt/format.h>
+
+#include "array_file.hpp"
+
+namespace monge::cli {
+
+Array read_input(Run& run, char const* field, std::string const& path) {
+  run.files[field] = path;
+  return read_array(field, path);
+}
+
+std::optional<Array> read_optional_input(Run& run, char const* field, std::string const& path) {
+  return path.empty() ? std::nullopt : std::optional(read_input(run, field, path));
+}
+
+void print_line(std::string_view label, std::string_view text) {
+  fmt::print("{:<15} {}\n", label, text);
+}
+
+}  // namespace monge::cli
