@@ -6,64 +6,69 @@
 
 namespace monge::cuda {
 
-/// Scalings of the steps: `slot` has a lane's share of v before a pair and, if kBoth, of u in it, which is else made
-/// again. In shared memory (named here, for the compiler to see which memory it is) or global memory; a warp's slots
-/// are next to each other.
+/// Scalings of the steps: of each pair a lane's share of v before it and, if kBoth, of u in it, which is else made
+/// again. In shared memory (named here, for the compiler to see which memory it is) or global memory. A warp's slots
+/// are next to each other, and in a slot the lanes' 16-byte pieces.
 template <class L, bool kShared, bool kBoth_ = true>
 struct TileHistory {
   static constexpr bool kBoth = kBoth_;
-  static constexpr int kFloats = L::kOwnColumns + (kBoth ? L::kOwnRows : 0), kParts = kFloats / 4;
-  static_assert(kFloats % 4 == 0);
-  int offset = 0;  // Of shared memory.
-  float4* global = nullptr;
+  static constexpr int kSlot = L::kOwnColumns + (kBoth ? L::kOwnRows : 0);  // Floats a lane.
+  static_assert(kSlot % 4 == 0);
+  int offset = 0;  // Of shared memory, in floats.
+  float* global = nullptr;
 
-  /// Of a warp, in chunks of 16 bytes.
-  static __host__ __device__ constexpr std::int64_t chunks(int slots) { return std::int64_t{32} * kParts * slots; }
-  __device__ __forceinline__ void place(float* memory, int shared_chunk, std::int64_t warp_of_grid, int slots) {
+  /// Of 16 bytes a warp, for the tile's steps and for those of the ratios where they can be.
+  static __host__ __device__ constexpr std::int64_t chunks(int pairs) {
+    std::int64_t const ratios = L::N == 4 ? CrossRatioGradient<4, false>::history_floats(pairs) : 0;
+    std::int64_t const floats = std::int64_t{kSlot} * pairs;
+    return 8 * (floats > ratios ? floats : ratios);
+  }
+  __device__ __forceinline__ void place(float* global_memory, int shared_chunk, std::int64_t warp_of_grid,
+                                        std::int64_t warp_chunks) {
     int const lane = static_cast<int>(threadIdx.x) % 32;
     if constexpr (kShared) {
-      offset = shared_chunk + lane;
+      offset = 4 * (shared_chunk + lane);
     } else {
-      global = reinterpret_cast<float4*>(memory) + warp_of_grid * chunks(slots) + lane;
+      global = global_memory + 4 * (warp_of_grid * warp_chunks + lane);
     }
   }
-  __device__ __forceinline__ float4& at(int slot, int part) const {
+  /// This lane's first piece.
+  __device__ __forceinline__ float* memory() const {
     if constexpr (kShared) {
       extern __shared__ float4 shared_memory[];
-      return shared_memory[offset + (slot * kParts + part) * 32];
+      return reinterpret_cast<float*>(shared_memory) + offset;
     }
-    return global[(static_cast<std::int64_t>(slot) * kParts + part) * 32];
+    return global;
   }
-  __device__ __forceinline__ void keep(int slot, float const (&v)[L::C], float const (&u)[L::R]) const {
-    float x[kFloats];
+  template <int kCount>
+  static __device__ __forceinline__ void write(float* at, float const (&x)[kCount]) {
+    static_assert(kCount % 4 == 0);
 #pragma unroll
-    for (int i = 0; i < kFloats; ++i) x[i] = i < L::kOwnColumns ? v[i % L::C] : u[(i - L::kOwnColumns) % L::R];
-#pragma unroll
-    for (int i = 0; i < kParts; ++i) at(slot, i) = make_float4(x[4 * i], x[4 * i + 1], x[4 * i + 2], x[4 * i + 3]);
+    for (int i = 0; i < kCount; i += 4)
+      *reinterpret_cast<float4*>(at + 32 * i) = make_float4(x[i], x[i + 1], x[i + 2], x[i + 3]);
   }
-  /// v alone, of a matrix in one lane.
-  __device__ __forceinline__ void keep_columns(int slot, float const (&v)[L::C]) const {
+  template <int kCount>
+  static __device__ __forceinline__ void read(float const* at, float (&x)[kCount]) {
+    static_assert(kCount % 4 == 0);
 #pragma unroll
-    for (int i = 0; i < L::C / 4; ++i) at(slot, i) = make_float4(v[4 * i], v[4 * i + 1], v[4 * i + 2], v[4 * i + 3]);
-  }
-  __device__ __forceinline__ void recall_columns(int slot, float (&v)[L::C]) const {
-#pragma unroll
-    for (int i = 0; i < L::C / 4; ++i) {
-      float4 const four = at(slot, i);
-      v[4 * i] = four.x, v[4 * i + 1] = four.y, v[4 * i + 2] = four.z, v[4 * i + 3] = four.w;
+    for (int i = 0; i < kCount; i += 4) {
+      float4 const four = *reinterpret_cast<float4 const*>(at + 32 * i);
+      x[i] = four.x, x[i + 1] = four.y, x[i + 2] = four.z, x[i + 3] = four.w;
     }
   }
-  __device__ __forceinline__ void recall(int slot, float (&v)[L::C], float (&u)[L::R]) const {
-    float x[kFloats];
+  __device__ __forceinline__ void keep(int pair, float const (&v)[L::C], float const (&u)[L::R]) const {
+    float x[kSlot];
 #pragma unroll
-    for (int i = 0; i < kParts; ++i) {
-      float4 const four = at(slot, i);
-      x[4 * i] = four.x, x[4 * i + 1] = four.y, x[4 * i + 2] = four.z, x[4 * i + 3] = four.w;
-    }
+    for (int i = 0; i < kSlot; ++i) x[i] = i < L::kOwnColumns ? v[i % L::C] : u[(i - L::kOwnColumns) % L::R];
+    write(memory() + std::int64_t{32 * kSlot} * pair, x);
+  }
+  __device__ __forceinline__ void recall(int pair, float (&v)[L::C], float (&u)[L::R]) const {
+    float x[kSlot];
+    read(memory() + std::int64_t{32 * kSlot} * pair, x);
 #pragma unroll
     for (int j = 0; j < L::kOwnColumns; ++j) v[j] = x[j];
 #pragma unroll
-    for (int i = 0; i < L::kOwnRows && kBoth; ++i) u[i] = x[(L::kOwnColumns + i) % kFloats];
+    for (int i = 0; i < L::kOwnRows && kBoth; ++i) u[i] = x[(L::kOwnColumns + i) % kSlot];
     TileSide<L, false>::gather(v);
     if constexpr (kBoth) TileSide<L, true>::gather(u);
   }
@@ -161,22 +166,27 @@ struct TileAdjoint {
     auto& bar = side_of<!kRows>(ub, vb);
 #pragma unroll
     for (int j = 0; j < Other::kCount; ++j) sum[j] = Other::kLanes == 1 ? bar[j % Other::kOwn] : 0;
+    auto const add = [&](bool last) {
 #pragma unroll
-    for (int i = 0; i < Own::kCount; ++i) {
+      for (int i = 0; i < Own::kCount; ++i) {
 #pragma unroll
-      for (int j = 0; j < Other::kCount; ++j) {
-        float const k = tile.template at<kRows>(i, j);
-        if constexpr (kLog) {
-          float const flow = q[i] == 0 ? 0.0f : q[i] * fast_exp2(k + other[j] + own[i]);
-          at<kRows>(i, j) -= flow;
-          sum[j] -= flow;
-        } else {
-          at<kRows>(i, j) = fmaf(q[i], tile.bare(other[j]), at<kRows>(i, j));
-          sum[j] = fmaf(q[i], k, sum[j]);
+        for (int j = 0; j < Other::kCount; ++j) {
+          if ((j == Other::kOwn - 1) != last) continue;
+          float const k = tile.template at<kRows>(i, j);
+          if constexpr (kLog) {
+            float const flow = q[i] == 0 ? 0.0f : q[i] * fast_exp2(k + other[j] + own[i]);
+            at<kRows>(i, j) -= flow;
+            sum[j] -= flow;
+          } else {
+            at<kRows>(i, j) = fmaf(q[i], tile.bare(other[j]), at<kRows>(i, j));
+            sum[j] = fmaf(q[i], k, sum[j]);
+          }
         }
       }
-    }
+    };
+    add(false);
     if constexpr (L::N > 4) schedule_fence();
+    add(true);
     Other::scatter(sum);
 #pragma unroll
     for (int j = 0; j < Other::kOwn; ++j) bar[j] = Other::kLanes == 1 ? sum[j] : bar[j] + sum[j];

@@ -19,9 +19,12 @@ struct CrossRatio {
   /// registers to read: these kernels wait for the ports of the register file before anything else (docs/tuning.md).
   static constexpr bool kProportions = N == 4 && kGuard == Guard::none;
   /// With |log2| of ratios up to L, Sinkhorn's iterates are within 2^(2L) of the limit they have: sums are below
-  /// 2^(4L + N / 2), and so must be products of two. Proportions start anew in each step, within 2^L: products of two
+  /// 2^(4L + log2 N), and so must be products of two. Proportions start anew in each step, within 2^L: products of two
   /// sums stay below 2^(4L + 4).
   static constexpr float kLargest = kProportions ? 30 : 15;
+  /// Whether the order of the sums is kept (schedule_fence), all but the last two: those run beside the reciprocals.
+  static constexpr bool kFenced = N > 4;
+  static constexpr int kFirst = kFenced ? N - 2 : N;
 
   float k[N - 1][N - 1];
   float u[N], v[N];
@@ -31,36 +34,37 @@ struct CrossRatio {
   __device__ __forceinline__ float at(int own, int other) const {
     return kRows ? k[own][other] : k[other][own];
   }
-  template <bool kRows>
+  /// Of rows, or columns, kBegin to kEnd.
+  template <bool kRows, int kBegin = 0, int kEnd = N>
   __device__ __forceinline__ void sums(float (&q)[N], float const (&x)[N], float const (&weight)[N],
                                        float epsilon) const {
 #pragma unroll
-    for (int i = 0; i < N; ++i) {
+    for (int i = kBegin; i < kEnd; ++i) {
       q[i] = x[0];
       if constexpr (kGuard == Guard::denominator) q[i] = fmaf(epsilon, weight[i], x[0]);
       if constexpr (kGuard == Guard::scaling) q[i] = x[0] + weight[i];
     }
-    float rest = x[N - 2] + x[N - 1];
+    if constexpr (kBegin == 0) {
+      float rest = x[N - 2] + x[N - 1];
 #pragma unroll
-    for (int j = 2; j < N - 2; j += 2) rest += x[j] + x[j + 1];
-    q[0] = (q[0] + x[1]) + rest;
+      for (int j = 2; j < N - 2; j += 2) rest += x[j] + x[j + 1];
+      q[0] = (q[0] + x[1]) + rest;
+    }
 #pragma unroll
-    for (int j = 0; j < N - 1; ++j) {
+    for (int j = 1; j < N; ++j) {
 #pragma unroll
-      for (int i = 0; i < N - 1; ++i) q[i + 1] = fmaf(at<kRows>(i, j), x[j + 1], q[i + 1]);
+      for (int i = kBegin > 1 ? kBegin : 1; i < kEnd; ++i) q[i] = fmaf(at<kRows>(i - 1, j - 1), x[j], q[i]);
     }
   }
-  /// Two pairs share a reciprocal, which takes the special function unit as long as 8 instructions the scheduler; with
-  /// more pairs the products cost more than they save.
+  /// Pairs share a reciprocal, which takes the special function unit as long as 8 instructions the scheduler.
+  template <int kBegin = 0, int kEnd = N>
   static __device__ __forceinline__ void invert(float (&x)[N], float const (&q)[N]) {
 #pragma unroll
-    for (int i = 0; i < 4; i += 2) {
+    for (int i = kBegin; i < kEnd; i += 2) {
       float const r = fast_reciprocal(q[i] * q[i + 1]);
       x[i] = r * q[i + 1];
       x[i + 1] = r * q[i];
     }
-#pragma unroll
-    for (int i = 4; i < N; ++i) x[i] = fast_reciprocal(q[i]);
   }
   /// q_0 / q_i
   static __device__ __forceinline__ void invert_proportions(float (&x)[N], float const (&q)[N]) {
@@ -75,17 +79,17 @@ struct CrossRatio {
   __device__ __forceinline__ void step(float epsilon) {
     float(&own)[N] = kRows ? u : v;
     float(&weight)[N] = kRows ? w : z;
+    float const(&other)[N] = kRows ? v : u;
     float q[N];
-    sums<kRows>(q, kRows ? v : u, weight, epsilon);
-    if constexpr (N > 4 && kGuard == Guard::none) schedule_fence();
+    sums<kRows, 0, kFirst>(q, other, weight, epsilon);
+    if constexpr (kFenced) schedule_fence();
+    if constexpr (kExact) invert<0, kFirst>(own, q);
+    sums<kRows, kFirst, N>(q, other, weight, epsilon);
+    if constexpr (kExact) invert<kFirst, N>(own, q);
+    if constexpr (!kExact) invert_proportions(own, q);
     if constexpr (kGuard == Guard::denominator) {
 #pragma unroll
       for (int i = 0; i < N; ++i) weight[i] = q[i];
-    }
-    if constexpr (kExact) {
-      invert(own, q);
-    } else {
-      invert_proportions(own, q);
     }
   }
 
@@ -204,7 +208,7 @@ struct CrossRatio {
     float const epsilon = arguments.epsilon;
     int const pairs = arguments.pairs - (kProportions && !arguments.trail ? 1 : 0);
     if (arguments.lead) step<false>(epsilon);
-#pragma unroll(N == 4 ? 4 : 1)
+#pragma unroll(N == 4 ? 4 : 2)
     for (int pair = 0; pair < pairs; ++pair) {
       step<true>(epsilon);
       step<false>(epsilon);
@@ -241,16 +245,42 @@ struct CrossRatio {
 /// The gradient of the iterations without eps. With A_i the gradient in log u_i, whose sum is 0 because the scale of u
 /// does not matter, and X_j that in log v_j, the step u = 1 / (k v) is undone by
 ///   B_i = A_i u_i,  S = A_1 + .. + A_{N-1},   D_ij -= B_i v_j,   X_j = v_j (S u_0 - sum_i k_ij B_i),   i, j >= 1
-/// where D is the gradient in k: 2 (N - 1)^2 multiply-adds a half-step, instead of 2 N^2. Only the v are kept. They
-/// were made from proportions of u, q_0 u, and u is made again: more warps for half the history are worth that.
+/// where D is the gradient in k: 2 (N - 1)^2 multiply-adds a half-step, instead of 2 N^2. This wants u_0, so the
+/// scalings are kept themselves, not as proportions. Each has a reciprocal of its own: sums may be as large as 2^122.
 template <int N, bool kColumnsFirst>
 struct CrossRatioGradient {
-  CrossRatio<N, Guard::none> ratio;
+  using Ratio = CrossRatio<N, Guard::none>;
+  Ratio ratio;
   float d[N - 1][N - 1];
+  float gradient[N - 1];  // A or X.
 
-  /// From the gradient in the logarithms of `own` to that in those of `other`.
+  /// Of a row step and a column step: the v that the first began with and the u that it made of it.
+  struct Pair {
+    float v[N], u[N];
+  };
+  /// Floats of a lane. The last two pairs stay in registers: at 20 iterations that lets 12 warps share a
+  /// multiprocessor's memory.
+  static __host__ __device__ constexpr std::int64_t history_floats(int pairs) {
+    return 2 * N * (std::int64_t{pairs} - 2);
+  }
+
+  __device__ __forceinline__ Pair advance() {
+    Pair pair;
+    float q[N];
+#pragma unroll
+    for (int j = 0; j < N; ++j) pair.v[j] = ratio.v[j];
+    ratio.template sums<true>(q, ratio.v, ratio.w, 0);
+#pragma unroll
+    for (int i = 0; i < N; ++i) pair.u[i] = ratio.u[i] = fast_reciprocal(q[i]);
+    ratio.template sums<false>(q, ratio.u, ratio.w, 0);
+#pragma unroll
+    for (int j = 0; j < N; ++j) ratio.v[j] = fast_reciprocal(q[j]);
+    return pair;
+  }
+
+  /// own: what the step made of `other`.
   template <bool kRows>
-  __device__ __forceinline__ void back(float (&gradient)[N - 1], float const (&own)[N], float const (&other)[N]) {
+  __device__ __forceinline__ void back(float const (&own)[N], float const (&other)[N]) {
     float b[N - 1], x[N - 1], sum = gradient[0];
 #pragma unroll
     for (int i = 1; i < N - 1; ++i) sum += gradient[i];
@@ -270,6 +300,11 @@ struct CrossRatioGradient {
 #pragma unroll
     for (int j = 0; j < N - 1; ++j) gradient[j] = x[j] * other[j + 1];
   }
+  /// after: the v that the pair ended with.
+  __device__ __forceinline__ void undo(Pair const& pair, float const (&after)[N]) {
+    back<false>(after, pair.u);
+    back<true>(pair.u, pair.v);
+  }
 
   /// Columns first is rows first of the transpose.
   struct Rows {
@@ -284,53 +319,52 @@ struct CrossRatioGradient {
   template <class History>
   __device__ __forceinline__ bool run(float (&x)[N][N], float const (&g)[N][N], History const& history,
                                       ProjectionArguments const& arguments) {
-    if (!ratio.start(Rows{x}, arguments, false)) return false;
-    if (arguments.clamp && ratio.clamps(arguments.epsilon)) return false;
     int const pairs = arguments.pairs + kColumnsFirst;  // Then the first step is not part of a pair.
+    if (pairs < 2 || !ratio.start(Rows{x}, arguments, false)) return false;
+    if (arguments.clamp && ratio.clamps(arguments.epsilon)) return false;
+    float* slot = history.memory();
 #pragma unroll 2
-    for (int pair = 0; pair < pairs; ++pair) {
-      history.keep_columns(pair, ratio.v);
-      ratio.template step<true>(0);
-      ratio.template step<false, true>(0);
+    for (int pair = 0; pair < pairs - 2; ++pair) {
+      Pair const done = advance();
+      History::write(slot, done.v);
+      History::write(slot + 32 * N, done.u);
+      slot += 64 * N;
     }
-    auto& u = ratio.u;
-    auto& v = ratio.v;
-    // The last column step: with V the column sums of P o g, the gradients in log u and k are those of P o (g - V).
-    float gradient[N - 1];
+    Pair const last_but_one = advance(), last = advance();
+    // The last column step: with V the column sums of P o g, P o (g - V) is k o D, and its row sums are the gradient.
 #pragma unroll
     for (int i = 0; i < N - 1; ++i) gradient[i] = 0;
 #pragma unroll
     for (int j = 0; j < N; ++j) {
+      auto const given = [&](int i) { return kColumnsFirst ? g[j][i] : g[i][j]; };
+      auto const entry = [&](int i) { return i == 0 || j == 0 ? 1.0f : ratio.k[i > 0 ? i - 1 : 0][j > 0 ? j - 1 : 0]; };
       float sum = 0;
 #pragma unroll
-      for (int i = 0; i < N; ++i) sum = fmaf(ratio.entry(i, j), kColumnsFirst ? g[j][i] : g[i][j], sum);
+      for (int i = 0; i < N; ++i) sum = fmaf(ratio.u[i] * entry(i), given(i), sum);
+      float const v = ratio.v[j], mean = sum * v * v;
 #pragma unroll
       for (int i = 1; i < N; ++i) {
-        float const flow = (kColumnsFirst ? g[j][i] : g[i][j]) - sum;
-        gradient[i - 1] = fmaf(ratio.entry(i, j), flow, gradient[i - 1]);
-        if (j > 0) d[i - 1][j > 0 ? j - 1 : 0] = u[i] * v[j] * flow;
+        float const flow = fmaf(v, given(i), -mean);
+        gradient[i - 1] = fmaf(entry(i), flow, gradient[i - 1]);
+        if (j > 0) d[i - 1][j > 0 ? j - 1 : 0] = ratio.u[i] * flow;
       }
     }
-    float before[N], made[N], q[N];
-    history.recall_columns(pairs - 1, before);
-    ratio.template sums<true>(q, before, ratio.w, 0);
-    ratio.invert(made, q);
-    back<true>(gradient, made, before);
-#pragma unroll 2
-    for (int pair = pairs - 2; pair >= 0; --pair) {
-      float after[N];
 #pragma unroll
-      for (int j = 0; j < N; ++j) after[j] = before[j];
-      history.recall_columns(pair, before);
-      float used[N];
-      ratio.template sums<true>(q, before, ratio.w, 0);
+    for (int i = 0; i < N - 1; ++i) gradient[i] *= ratio.u[i + 1];
+    back<true>(last.u, last.v);
+    undo(last_but_one, last.v);
+    float after[N];
 #pragma unroll
-      for (int i = 0; i < N; ++i) {
-        made[i] = fast_reciprocal(q[i]);
-        used[i] = made[i] * q[0];
-      }
-      back<false>(gradient, after, used);
-      back<true>(gradient, made, before);
+    for (int j = 0; j < N; ++j) after[j] = last_but_one.v[j];
+#pragma unroll 4
+    for (int pair = 0; pair < pairs - 2; ++pair) {
+      slot -= 64 * N;
+      Pair done;
+      History::read(slot, done.v);
+      History::read(slot + 32 * N, done.u);
+      undo(done, after);
+#pragma unroll
+      for (int j = 0; j < N; ++j) after[j] = done.v[j];
     }
     // From log2 k and the ratios of the first row, at the start, to the logits.
     float const scale = arguments.inverse_temperature;

@@ -246,7 +246,8 @@ struct Tile {
     bool const keeps = !softmax && !arguments.start_shifted &&
                        (kPlain ? arguments.matrix_epsilon > 0 : arguments.epsilon > 0 || arguments.matrix_epsilon > 0);
     float const scale = arguments.inverse_temperature * kLog2E;
-    float shift[Side::kCount], factor[Side::kCount];
+    float const least_shift = keeps ? kKeptShift : kLeastShift;
+    float shift[Side::kCount];
 #pragma unroll
     for (int i = 0; i < Side::kCount; ++i) {
       shift[i] = at<kRows>(i, 0);
@@ -256,27 +257,41 @@ struct Tile {
     Side::template reduce<Maximum>(shift);
 #pragma unroll
     for (int i = 0; i < Side::kCount; ++i) {
-      shift[i] = fmaxf(shift[i] * scale, keeps ? kKeptShift : kLeastShift);
-      factor[i] = kLeastSum;
+      shift[i] = fmaxf(shift[i] * scale, least_shift);
 #pragma unroll
       for (int j = 0; j < kOthers; ++j) {
         float& entry = at<kRows>(i, j);
         entry = fast_exp2(fmaf(entry, scale, -shift[i]));
-        if (softmax) factor[i] += entry;
       }
     }
-    if (softmax) Side::reduce(factor);
-    bool const adds = arguments.matrix_epsilon > 0;
+    float kept[Side::kCount], factor[Side::kCount];
+#pragma unroll
+    for (int i = 0; i < Side::kCount; ++i) kept[i] = factor[i] = 1;
+    if (keeps) {
+#pragma unroll
+      for (int i = 0; i < Side::kCount; ++i) {
+        kept[i] = fast_exp2(-shift[i]);
+        if (!kPlain && i < Side::kOwn) side_of<kRows>(w, z)[i < Side::kOwn ? i : 0] = kept[i];
+      }
+    }
+    if (softmax) {
+#pragma unroll
+      for (int i = 0; i < Side::kCount; ++i) {
+        factor[i] = kLeastSum;
+#pragma unroll
+        for (int j = 0; j < kOthers; ++j) factor[i] += at<kRows>(i, j);
+      }
+      Side::reduce(factor);
+#pragma unroll
+      for (int i = 0; i < Side::kCount; ++i) factor[i] = fast_reciprocal(factor[i]);
+    }
+    if (!softmax && !(arguments.matrix_epsilon > 0)) return;
 #pragma unroll
     for (int i = 0; i < Side::kCount; ++i) {
-      float const kept = keeps ? fast_exp2(-shift[i]) : 1.0f;
-      if (!kPlain && i < Side::kOwn) side_of<kRows>(w, z)[i < Side::kOwn ? i : 0] = kept;
-      if (!softmax && !adds) continue;
-      float const scaled = softmax ? fast_reciprocal(factor[i]) : 1.0f;
 #pragma unroll
       for (int j = 0; j < kOthers; ++j) {
         bool const inside = kRows ? valid(i, j) : valid(j, i);
-        at<kRows>(i, j) = fmaf(at<kRows>(i, j), scaled, inside ? arguments.matrix_epsilon * kept : 0.0f);
+        at<kRows>(i, j) = fmaf(at<kRows>(i, j), factor[i], inside ? arguments.matrix_epsilon * kept[i] : 0.0f);
       }
     }
   }
@@ -321,12 +336,19 @@ struct Tile {
         q[i] = kLeastSum;
         if constexpr (kGuarded && Side::kLanes == 1) q[i] = fmaf(arguments.epsilon, weight[i], kLeastSum);
       }
+      // The last of the lane's own sums is beside the exchange of the others.
+      auto const add = [&](bool last) {
 #pragma unroll
-      for (int j = 0; j < (kRows ? C : R); ++j) {
+        for (int j = 0; j < (kRows ? C : R); ++j) {
 #pragma unroll
-        for (int i = 0; i < Side::kCount; ++i) q[i] = fmaf(at<kRows>(i, j), bare(other[j]), q[i]);
-      }
+          for (int i = 0; i < Side::kCount; ++i) {
+            if ((i == Side::kOwn - 1) == last) q[i] = fmaf(at<kRows>(i, j), bare(other[j]), q[i]);
+          }
+        }
+      };
+      add(false);
       if constexpr (L::N > 4) schedule_fence();
+      add(true);
       Side::scatter(q);
       if constexpr (kGuarded) {
 #pragma unroll

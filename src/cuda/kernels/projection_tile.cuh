@@ -49,13 +49,18 @@ __device__ __forceinline__ void project_tile(Get const& from, Put const& to, Pro
   }
 }
 
+/// Most threads of a block. Large tiles leave room for few warps, which should not wait for each other to make it
+/// again.
+template <class L>
+inline constexpr int kForwardThreads = L::kChunks < 16 ? 128 : 32;
+
 /// Blocks a multiprocessor that the registers must allow: left alone the compiler spends more on 8 x 8 in one lane than
 /// pays.
 template <class L, ProjectionMode kMode>
-inline constexpr int kForwardBlocks = L::N == 8 && L::kLanes == 1 && kMode <= ProjectionMode::guarded ? 5 : 1;
+inline constexpr int kForwardBlocks = L::N == 8 && L::kLanes == 1 && kMode == ProjectionMode::plain ? 20 : 1;
 
 template <class L, ProjectionMode kMode, bool kAligned>
-__global__ void __launch_bounds__(128, kForwardBlocks<L, kMode>)
+__global__ void __launch_bounds__(kForwardThreads<L>, kForwardBlocks<L, kMode>)
     project_tile_kernel(__grid_constant__ ProjectionArguments const arguments,
                         __grid_constant__ MarginalsOf<kMode> const marginals) {
   extern __shared__ float4 shared_memory[];

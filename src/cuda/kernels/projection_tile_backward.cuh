@@ -7,16 +7,15 @@
 
 namespace monge::cuda {
 
-/// 4 x 4: more warps for half the history are worth making u again.
+/// 4 x 4: where the ratios' history has to be the tile's, it has no room for u.
 template <class L, ProjectionMode kMode>
 inline constexpr bool kKeepsBoth = L::N > 4 || kMode != ProjectionMode::plain;
 
 /// Of a multiprocessor: as many as have the registers they need.
 template <class L, ProjectionMode kMode>
-inline constexpr int kBackwardThreads = L::kChunks > 4         ? 256
-                                        : L::kLanes > 1        ? 512
-                                        : kKeepsBoth<L, kMode> ? 384
-                                                               : 640;
+inline constexpr int kBackwardThreads = L::kChunks > 4  ? 256
+                                        : L::kLanes > 1 ? 512
+                                                        : 384;
 
 /// Logits to their gradient; g: d_out, which is overwritten.
 template <class L, ProjectionMode kMode, bool kPadded, class History>
@@ -87,13 +86,13 @@ __global__ void __launch_bounds__(kBackwardThreads<L, kMode>)
   std::int64_t const warp_of_grid = static_cast<std::int64_t>(blockIdx.x) * warps + warp;
   int const shared = warp * arguments.warp_chunks;
   TileHistory<L, kShared, kKeepsBoth<L, kMode>> history;
-  history.place(arguments.history, shared, warp_of_grid, arguments.slots);
+  history.place(arguments.history, shared, warp_of_grid, arguments.history_chunks);
   TilePlace<L> const place;
   std::int64_t const stride = static_cast<std::int64_t>(gridDim.x) * warps * L::kPerWarp;
   std::int64_t const start = warp_of_grid * L::kPerWarp;
   wait_for_previous_kernel();
   // Few warps fit beside the histories, so the next matrices are under way while these are worked on.
-  constexpr bool kPrefetch = kAligned && L::kChunks <= 4 && kKeepsBoth<L, kMode>;
+  constexpr bool kPrefetch = kAligned && L::kChunks <= 4;
   float4 chunk[kPrefetch ? L::kChunks : 1], gradient_chunk[kPrefetch ? L::kChunks : 1];
   if constexpr (kPrefetch) {
     if (start < arguments.batch) {

@@ -20,9 +20,9 @@ struct ProjectionArguments {
   BatchArguments logits, gradient, result;
   std::int64_t batch = 0;
   float* d_dustbin_score = nullptr;
-  float* history = nullptr;  ///< Null: in shared memory.
-  int slots = 0;             ///< Of a history.
-  int warp_chunks = 0;       ///< 16-byte chunks of shared memory of a warp, for staging or history.
+  float* history = nullptr;         ///< Null: in shared memory.
+  std::int64_t history_chunks = 0;  ///< Of 16 bytes, a warp.
+  int warp_chunks = 0;              ///< Those of shared memory, for staging or history.
   int rows = 0, columns = 0, logit_rows = 0, logit_columns = 0;
   int pairs = 0;
   float epsilon = 0, matrix_epsilon = 0, inverse_temperature = 1, tolerance = 0, dustbin_score = 0;

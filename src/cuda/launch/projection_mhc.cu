@@ -8,12 +8,8 @@ namespace {
 
 using History = TileHistory<MhcLayout, true>;
 
-int slots_of(ProjectionArguments const& arguments) {
-  return arguments.pairs + (arguments.lead ? 1 : 0);
-}
-
-std::int64_t history_bytes(int threads, int slots) {
-  return threads / 32 * 16 * History::chunks(slots);
+std::int64_t history_chunks(ProjectionArguments const& arguments) {
+  return History::chunks(arguments.pairs + (arguments.lead ? 1 : 0));
 }
 
 template <ProjectionMode kMode>
@@ -28,8 +24,8 @@ void backward(MhcArguments arguments, ProjectionMarginals const& marginals, int 
   ProjectionArguments& projection = arguments.projection;
   MhcShape const shape = mhc_shape(projection, multiprocessors);
   bool const shared = shape.history_floats == 0;
-  projection.slots = slots_of(projection);
-  projection.warp_chunks = shared ? static_cast<int>(History::chunks(projection.slots)) : 0;
+  projection.history_chunks = history_chunks(projection);
+  projection.warp_chunks = shared ? static_cast<int>(projection.history_chunks) : 0;
   int const bytes = shape.threads / 32 * projection.warp_chunks * 16;
   auto const launch = [&](auto kernel) {
     allow_shared(kernel, bytes);
@@ -45,10 +41,11 @@ void backward(MhcArguments arguments, ProjectionMarginals const& marginals, int 
 }  // namespace
 
 MhcShape mhc_shape(ProjectionArguments const& arguments, int multiprocessors) {
-  int const slots = slots_of(arguments), available = shared_of_processor();
+  std::int64_t const of_thread = history_chunks(arguments) / 2;  // 16-byte chunks of 32 threads
+  int const available = shared_of_processor();
   MhcShape shape{};
   shape.threads = 256;
-  auto const fits = [&] { return history_bytes(shape.threads, slots) + 2 * kSharedOfBlock <= available; };
+  auto const fits = [&] { return shape.threads * of_thread + 2 * kSharedOfBlock <= available; };
   while (shape.threads > 32 && !fits()) shape.threads /= 2;
   bool const shared = fits();
   if (!shared) shape.threads = 64;
@@ -56,10 +53,10 @@ MhcShape mhc_shape(ProjectionArguments const& arguments, int multiprocessors) {
   while (shape.threads > 128 && arguments.batch <= static_cast<std::int64_t>(shape.threads) / 2 * multiprocessors)
     shape.threads /= 2;
   std::int64_t const wanted = (arguments.batch + shape.threads - 1) / shape.threads;
-  std::int64_t const together = shared ? available / (history_bytes(shape.threads, slots) + 2 * kSharedOfBlock) : 4;
+  std::int64_t const together = shared ? available / (shape.threads * of_thread + 2 * kSharedOfBlock) : 4;
   std::int64_t const resident = std::clamp<std::int64_t>(together, 1, std::max(1, 256 / shape.threads));
   shape.blocks = static_cast<int>(std::min(wanted, multiprocessors * resident));
-  shape.history_floats = shared ? 0 : shape.blocks * history_bytes(shape.threads, slots) / 4;
+  shape.history_floats = shared ? 0 : shape.blocks * shape.threads * of_thread / 4;
   return shape;
 }
 

@@ -21,16 +21,16 @@ void allow_shared(Kernel kernel, int bytes) {
     MONGE_CUDA_TRY(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
 }
 
-/// The most threads a block, of 32 to 128, that still give every multiprocessor work.
-inline int threads_for(std::int64_t warps) {
+/// The most threads a block that still give every multiprocessor work.
+inline int threads_for(std::int64_t warps, int most) {
   std::int64_t const multiprocessors = device_attribute(cudaDevAttrMultiProcessorCount);
-  return warps >= multiprocessors * 16 ? 128 : warps >= multiprocessors * 4 ? 64 : 32;
+  return std::min(most, warps >= multiprocessors * 16 ? 128 : warps >= multiprocessors * 4 ? 64 : 32);
 }
 
 template <class L, ProjectionMode kMode, bool kAligned>
 void launch_forward(ProjectionArguments const& arguments, ProjectionMarginals const& marginals, cudaStream_t stream) {
   std::int64_t const warps = (arguments.batch + L::kPerWarp - 1) / L::kPerWarp;
-  int const threads = threads_for(warps);
+  int const threads = threads_for(warps, kForwardThreads<L>);
   int const bytes = kAligned ? threads / 32 * kTileBytes<L> : 0;
   auto const kernel = project_tile_kernel<L, kMode, kAligned>;
   allow_shared(kernel, bytes);
@@ -40,8 +40,9 @@ void launch_forward(ProjectionArguments const& arguments, ProjectionMarginals co
 
 /// Of a persistent grid.
 struct BackwardShape {
-  int warps, blocks;  // Warps a block.
-  int slots, warp_chunks;
+  int warps, blocks;            // Warps a block.
+  std::int64_t history_chunks;  // Of 16 bytes, a warp.
+  int warp_chunks;              // Of shared memory.
   bool global_history;
   int bytes() const { return warps * warp_chunks * 16; }
 };
@@ -50,10 +51,10 @@ BackwardShape backward_shape(ProjectionArguments const& arguments, bool aligned,
   using History = TileHistory<L, true, kKeepsBoth<L, kMode>>;
   constexpr int kMost = kBackwardThreads<L, kMode> / 32;  // That a multiprocessor has registers for.
   BackwardShape shape{};
-  shape.slots = arguments.pairs + (arguments.lead ? 1 : 0);
+  shape.history_chunks = History::chunks(arguments.pairs + (arguments.lead ? 1 : 0));
   int const shared = shared_of_processor();
   int const staging = aligned ? kTileBytes<L> / 16 : 0;
-  std::int64_t const chunks = std::max<std::int64_t>(History::chunks(shape.slots), staging);
+  std::int64_t const chunks = std::max<std::int64_t>(shape.history_chunks, staging);
   shape.global_history = chunks * 16 > shared;
   shape.warp_chunks = shape.global_history ? staging : static_cast<int>(chunks);
   int most = 0, resident = 1;
@@ -78,7 +79,7 @@ template <class L, ProjectionMode kMode, bool kAligned>
 void launch_backward(ProjectionArguments arguments, ProjectionMarginals const& marginals, int multiprocessors,
                      cudaStream_t stream) {
   BackwardShape const shape = backward_shape<L, kMode>(arguments, kAligned, multiprocessors);
-  arguments.slots = shape.slots;
+  arguments.history_chunks = shape.history_chunks;
   arguments.warp_chunks = shape.warp_chunks;
   auto const launch = [&](auto kernel) {
     allow_shared(kernel, shape.bytes());
@@ -96,7 +97,7 @@ template <class L, ProjectionMode kMode>
 std::int64_t history_floats(ProjectionArguments const& arguments, bool aligned, int multiprocessors) {
   BackwardShape const shape = backward_shape<L, kMode>(arguments, aligned, multiprocessors);
   if (!shape.global_history) return 0;
-  return TileHistory<L, false, kKeepsBoth<L, kMode>>::chunks(shape.slots) * 4 * shape.warps * shape.blocks;
+  return shape.history_chunks * 4 * shape.warps * shape.blocks;
 }
 
 /// kAll: the general arithmetic also for aligned matrices, where it is worth its code.
