@@ -65,7 +65,7 @@ bool in_pieces(BatchArguments const& view) {
 /// a clamp that can act in the first steps alone, which it looks for.
 bool reducible(ProjectionProblem const& problem) {
   bool const shifted = problem.start == ProjectionStart::exp_shifted;
-  if (!problem.unit_marginals || problem.tolerance > 0 || problem.log_domain) return false;
+  if (!problem.unit_marginals || problem.tolerance > 0) return false;
   if (problem.start == ProjectionStart::softmax)
     return problem.epsilon > 0 && problem.epsilon_mode != EpsilonMode::clamp;
   if (problem.start == ProjectionStart::positive || problem.matrix_epsilon > 0) return false;
@@ -232,7 +232,7 @@ void Projection::backward(ProjectionProblem const& problem, BatchView const& log
     bool const aligned = fills(problem, *tile) && in_pieces(arguments.logits) && in_pieces(arguments.result) &&
                          in_pieces(arguments.gradient);
     ProjectionMode const mode = mode_of(problem, true);
-    std::int64_t const floats = tile->history(arguments, mode, aligned, multiprocessors);
+    std::int64_t const floats = tile->history(arguments, mode, multiprocessors);
     if (floats > 0) arguments.history = workspace(floats) + kCounter;
     tile->backward(arguments, marginals, mode, aligned, multiprocessors, runtime_->stream());
   } else {

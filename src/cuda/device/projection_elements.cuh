@@ -7,20 +7,24 @@
 
 namespace monge::cuda {
 
-__device__ __forceinline__ float load_element(BatchArguments const& view, std::int64_t at) {
-  if (view.format == ElementFormat::float32) return static_cast<float const*>(view.data)[at];
-  if (view.format == ElementFormat::bfloat16) return __bfloat162float(static_cast<__nv_bfloat16 const*>(view.data)[at]);
-  return __half2float(static_cast<__half const*>(view.data)[at]);
+__device__ __forceinline__ float load_one(float const* from) {
+  return *from;
+}
+__device__ __forceinline__ float load_one(__nv_bfloat16 const* from) {
+  return __bfloat162float(*from);
+}
+__device__ __forceinline__ float load_one(__half const* from) {
+  return __half2float(*from);
 }
 
-__device__ __forceinline__ void store_element(BatchArguments const& view, std::int64_t at, float value) {
-  if (view.format == ElementFormat::float32) {
-    static_cast<float*>(view.data)[at] = value;
-  } else if (view.format == ElementFormat::bfloat16) {
-    static_cast<__nv_bfloat16*>(view.data)[at] = __float2bfloat16_rn(value);
-  } else {
-    static_cast<__half*>(view.data)[at] = __float2half_rn(value);
-  }
+__device__ __forceinline__ void store_one(float* to, float value) {
+  *to = value;
+}
+__device__ __forceinline__ void store_one(__nv_bfloat16* to, float value) {
+  *to = __float2bfloat16_rn(value);
+}
+__device__ __forceinline__ void store_one(__half* to, float value) {
+  *to = __float2half_rn(value);
 }
 
 __device__ __forceinline__ float4 load_four(float const* from) {
@@ -62,6 +66,16 @@ __device__ __forceinline__ void with_format(BatchArguments const& view, Function
   } else {
     function(static_cast<__half*>(view.data));
   }
+}
+
+__device__ __forceinline__ float load_element(BatchArguments const& view, std::int64_t at) {
+  float value = 0;
+  with_format(view, [&](auto const* data) { value = load_one(data + at); });
+  return value;
+}
+
+__device__ __forceinline__ void store_element(BatchArguments const& view, std::int64_t at, float value) {
+  with_format(view, [&](auto* data) { store_one(data + at, value); });
 }
 
 }  // namespace monge::cuda

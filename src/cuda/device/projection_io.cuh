@@ -145,47 +145,99 @@ class TileStaging {
   int linear_, tile_;  // This lane's chunk in memory order; the first float that it holds.
 };
 
-/// One matrix, element by element, for shapes and strides that have no 16-byte chunks; outside of rows x columns:
-/// `other`.
+/// A warp's matrices of shapes and strides that have no 16-byte chunks; outside of rows x columns: `other`. Contiguous
+/// ones come and go through its staging memory, where they lie as in memory; others element by element.
 template <class L>
 struct ElementRows {
   BatchArguments const& view;
   TilePlace<L> const& place;
-  std::int64_t matrix;
-  bool inside;
+  std::int64_t first, batch;
   int rows, columns;
-  float other;
+  float* staging;
+  float other = 0;
 
+  __device__ __forceinline__ std::int64_t matrix() const { return first + place.matrix; }
+  __device__ __forceinline__ bool inside() const { return matrix() < batch; }
+  /// visit(element of the warp's, pointer, whether there are four) for the share of a lane.
+  template <class Visit>
+  __device__ __forceinline__ void for_each_element(Visit&& visit) const {
+    with_format(view, [&](auto* data) {
+      int const lane = static_cast<int>(threadIdx.x) % 32, cells = rows * columns;
+      int const count = (batch - first < L::kPerWarp ? static_cast<int>(batch - first) : L::kPerWarp) * cells;
+      auto* const from = data + first * cells;
+      bool const four = reinterpret_cast<std::uintptr_t>(from) % (4 * sizeof(*from)) == 0;
+      int const fours = four ? count / 4 * 4 : 0;
+#pragma unroll 4
+      for (int e = 4 * lane; e < fours; e += 128) visit(e, from + e, std::true_type{});
+      for (int e = fours + lane; e < count; e += 32) visit(e, from + e, std::false_type{});
+    });
+  }
+  /// Before the first get_row of a warp.
+  __device__ __forceinline__ void load() const {
+    if (!view.contiguous) return;
+    for_each_element([&](int e, auto const* from, auto four) {
+      if constexpr (decltype(four)::value) {
+        *reinterpret_cast<float4*>(staging + e) = load_four(from);
+      } else {
+        staging[e] = load_one(from);
+      }
+    });
+    __syncwarp();
+  }
+  /// After the last put_row.
+  __device__ __forceinline__ void store() const {
+    if (!view.contiguous) return;
+    __syncwarp();
+    for_each_element([&](int e, auto* to, auto four) {
+      if constexpr (decltype(four)::value) {
+        store_four(to, *reinterpret_cast<float4 const*>(staging + e));
+      } else {
+        store_one(to, staging[e]);
+      }
+    });
+    __syncwarp();
+  }
   __device__ __forceinline__ void get_row(int r, float (&to)[L::C]) const {
     int const i = place.row_of(r);
-    std::int64_t const at = matrix * view.batch_stride + i * view.row_stride;
+    float const* const row = staging + (place.matrix * rows + i) * columns;
+    std::int64_t const at = matrix() * view.batch_stride + i * view.row_stride;
 #pragma unroll
     for (int c = 0; c < L::C; ++c) {
       int const j = place.column_of(c);
-      to[c] = inside && i < rows && j < columns ? load_element(view, at + j) : other;
+      bool const there = inside() && i < rows && j < columns;
+      to[c] = !there ? other : view.contiguous ? row[j] : load_element(view, at + j);
     }
   }
   __device__ __forceinline__ void put_row(int r, float const (&from)[L::C]) const {
     int const i = place.row_of(r);
-    std::int64_t const at = matrix * view.batch_stride + i * view.row_stride;
+    float* const row = staging + (place.matrix * rows + i) * columns;
+    std::int64_t const at = matrix() * view.batch_stride + i * view.row_stride;
 #pragma unroll
     for (int c = 0; c < L::C; ++c) {
       int const j = place.column_of(c);
-      if (inside && i < rows && j < columns) store_element(view, at + j, from[c]);
+      if (!(inside() && i < rows && j < columns)) continue;
+      if (view.contiguous) {
+        row[j] = from[c];
+      } else {
+        store_element(view, at + j, from[c]);
+      }
     }
   }
 };
 
-/// The logits of a matrix, with the dustbin's around them.
+/// The logits of a warp's matrices, with the dustbin's around them.
 template <class L>
 __device__ __forceinline__ ElementRows<L> logit_elements(ProjectionArguments const& arguments,
-                                                         TilePlace<L> const& place, std::int64_t matrix, bool inside) {
+                                                         TilePlace<L> const& place, std::int64_t first,
+                                                         float* staging) {
+  bool const inside = first + place.matrix < arguments.batch;
   return {arguments.logits,
           place,
-          matrix,
-          inside,
+          first,
+          arguments.batch,
           arguments.logit_rows,
           arguments.logit_columns,
+          staging,
           inside ? arguments.dustbin_score : 0.0f};
 }
 

@@ -8,10 +8,11 @@
 
 namespace monge::cuda {
 
-/// The form with fewest operations, where there is one; false: nothing is done.
+/// The form with fewest operations, where there is one and the matrix is narrow enough for it, which makes the log
+/// domain needless; false: nothing is done.
 template <class L, ProjectionMode kMode, class Get, class Put>
 __device__ __forceinline__ bool project_ratio(Get const& from, Put const& to, ProjectionArguments const& arguments) {
-  if constexpr (L::kLanes == 1 && kMode != ProjectionMode::log_domain) {
+  if constexpr (L::kLanes == 1) {
     if (!arguments.reducible) return false;
     if constexpr (kMode != ProjectionMode::guarded) {
       CrossRatio<L::N, Guard::none> ratio;
@@ -37,9 +38,9 @@ __device__ __forceinline__ void project_tile(Get const& from, Put const& to, Pro
   Tile<L, kMode, kPadded> tile(arguments, marginals);
 #pragma unroll
   for (int r = 0; r < L::R; ++r) from.get_row(r, tile.k[r]);
+  if constexpr (L::kLanes > 1 || kPadded) __syncwarp();  // The results go where others read.
   tile.start();
   tile.iterate([](int) {});
-  if constexpr (L::kLanes > 1) __syncwarp();
 #pragma unroll
   for (int r = 0; r < L::R; ++r) {
     float row[L::C];
@@ -78,11 +79,13 @@ __global__ void __launch_bounds__(kForwardThreads<L>, kForwardBlocks<L, kMode>)
     project_tile<L, kMode, false>(staging, staging, arguments, pointer_to(marginals));
     staging.send(arguments.result, first, arguments.batch);
   } else {
-    std::int64_t const matrix = first + place.matrix;
-    bool const inside = matrix < arguments.batch;
-    ElementRows<L> const from = logit_elements(arguments, place, matrix, inside);
-    ElementRows<L> const to{arguments.result, place, matrix, inside, arguments.rows, arguments.columns, 0};
+    float* const staging = reinterpret_cast<float*>(shared_memory) + warp * (kTileBytes<L> / 4);
+    ElementRows<L> const from = logit_elements(arguments, place, first, staging);
+    ElementRows<L> const to{arguments.result,  place,  first, arguments.batch, arguments.rows,
+                            arguments.columns, staging};
+    from.load();
     project_tile<L, kMode, true>(from, to, arguments, pointer_to(marginals));
+    to.store();
   }
 }
 

@@ -22,7 +22,7 @@ template <class L, ProjectionMode kMode, bool kPadded, class History>
 __device__ __forceinline__ void differentiate(float (&x)[L::R][L::C], float (&g)[L::R][L::C],
                                               ProjectionArguments const& arguments,
                                               ProjectionMarginals const* marginals, History const& history) {
-  if constexpr (L::N == 4 && !kPadded && (kMode == ProjectionMode::plain || kMode == ProjectionMode::general)) {
+  if constexpr (L::N == 4 && !kPadded && kMode != ProjectionMode::guarded) {
     if (arguments.reducible) {
       if (arguments.columns_first) {
         CrossRatioGradient<4, true> ratio;
@@ -126,21 +126,26 @@ __global__ void __launch_bounds__(kBackwardThreads<L, kMode>)
       for (int r = 0; r < L::R; ++r) staging.put_row(r, x[r]);
       staging.send(arguments.result, first, arguments.batch);
     } else {
-      std::int64_t const matrix = first + place.matrix;
-      bool const inside = matrix < arguments.batch;
-      ElementRows<L> const logits = logit_elements(arguments, place, matrix, inside);
-      ElementRows<L> const gradient{arguments.gradient, place, matrix, inside, arguments.rows, arguments.columns, 0};
-      ElementRows<L> const result{arguments.result,        place, matrix, inside, arguments.logit_rows,
-                                  arguments.logit_columns, 0};
+      float* const staging = reinterpret_cast<float*>(shared_memory + shared);
+      ElementRows<L> const logits = logit_elements(arguments, place, first, staging);
+      ElementRows<L> const gradient{arguments.gradient, place,  first, arguments.batch, arguments.rows,
+                                    arguments.columns,  staging};
+      ElementRows<L> const result{arguments.result,        place,  first, arguments.batch, arguments.logit_rows,
+                                  arguments.logit_columns, staging};
+      logits.load();
 #pragma unroll
-      for (int r = 0; r < L::R; ++r) {
-        logits.get_row(r, x[r]);
-        gradient.get_row(r, g[r]);
-      }
+      for (int r = 0; r < L::R; ++r) logits.get_row(r, x[r]);
+      __syncwarp();
+      gradient.load();
+#pragma unroll
+      for (int r = 0; r < L::R; ++r) gradient.get_row(r, g[r]);
+      __syncwarp();
       differentiate<L, kMode, true>(x, g, arguments, pointer_to(marginals), history);
+      __syncwarp();
 #pragma unroll
       for (int r = 0; r < L::R; ++r) result.put_row(r, x[r]);
-      if (arguments.d_dustbin_score != nullptr) write_dustbin<L>(arguments, matrix, inside, place, x);
+      result.store();
+      if (arguments.d_dustbin_score != nullptr) write_dustbin<L>(arguments, result.matrix(), result.inside(), place, x);
     }
   }
 }

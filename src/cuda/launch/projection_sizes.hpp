@@ -9,7 +9,7 @@ namespace monge::cuda {
                             cudaStream_t);                                                                        \
   void project_backward_tiles_##Size(ProjectionArguments const&, ProjectionMarginals const&, ProjectionMode,      \
                                      bool aligned, int multiprocessors, cudaStream_t);                            \
-  std::int64_t backward_history_##Size(ProjectionArguments const&, ProjectionMode, bool aligned, int multiprocessors);
+  std::int64_t backward_history_##Size(ProjectionArguments const&, ProjectionMode, int multiprocessors);
 MONGE_DECLARE_SIZE(4)
 MONGE_DECLARE_SIZE(8)
 MONGE_DECLARE_SIZE(16)

@@ -31,7 +31,7 @@ template <class L, ProjectionMode kMode, bool kAligned>
 void launch_forward(ProjectionArguments const& arguments, ProjectionMarginals const& marginals, cudaStream_t stream) {
   std::int64_t const warps = (arguments.batch + L::kPerWarp - 1) / L::kPerWarp;
   int const threads = threads_for(warps, kForwardThreads<L>);
-  int const bytes = kAligned ? threads / 32 * kTileBytes<L> : 0;
+  int const bytes = threads / 32 * kTileBytes<L>;
   auto const kernel = project_tile_kernel<L, kMode, kAligned>;
   allow_shared(kernel, bytes);
   std::int64_t const blocks = (warps + threads / 32 - 1) / (threads / 32);
@@ -47,16 +47,16 @@ struct BackwardShape {
   int bytes() const { return warps * warp_chunks * 16; }
 };
 template <class L, ProjectionMode kMode>
-BackwardShape backward_shape(ProjectionArguments const& arguments, bool aligned, int multiprocessors) {
+BackwardShape backward_shape(ProjectionArguments const& arguments, int multiprocessors) {
   using History = TileHistory<L, true, kKeepsBoth<L, kMode>>;
   constexpr int kMost = kBackwardThreads<L, kMode> / 32;  // That a multiprocessor has registers for.
   BackwardShape shape{};
   shape.history_chunks = History::chunks(arguments.pairs + (arguments.lead ? 1 : 0));
   int const shared = shared_of_processor();
-  int const staging = aligned ? kTileBytes<L> / 16 : 0;
-  std::int64_t const chunks = std::max<std::int64_t>(shape.history_chunks, staging);
+  constexpr std::int64_t staging = kTileBytes<L> / 16;
+  std::int64_t const chunks = std::max(shape.history_chunks, staging);
   shape.global_history = chunks * 16 > shared;
-  shape.warp_chunks = shape.global_history ? staging : static_cast<int>(chunks);
+  shape.warp_chunks = static_cast<int>(shape.global_history ? staging : chunks);
   int most = 0, resident = 1;
   for (int warps = kMost; warps >= 1; --warps) {
     std::int64_t const bytes = std::int64_t{16} * warps * shape.warp_chunks;
@@ -78,7 +78,7 @@ BackwardShape backward_shape(ProjectionArguments const& arguments, bool aligned,
 template <class L, ProjectionMode kMode, bool kAligned>
 void launch_backward(ProjectionArguments arguments, ProjectionMarginals const& marginals, int multiprocessors,
                      cudaStream_t stream) {
-  BackwardShape const shape = backward_shape<L, kMode>(arguments, kAligned, multiprocessors);
+  BackwardShape const shape = backward_shape<L, kMode>(arguments, multiprocessors);
   arguments.history_chunks = shape.history_chunks;
   arguments.warp_chunks = shape.warp_chunks;
   auto const launch = [&](auto kernel) {
@@ -94,8 +94,8 @@ void launch_backward(ProjectionArguments arguments, ProjectionMarginals const& m
 }
 
 template <class L, ProjectionMode kMode>
-std::int64_t history_floats(ProjectionArguments const& arguments, bool aligned, int multiprocessors) {
-  BackwardShape const shape = backward_shape<L, kMode>(arguments, aligned, multiprocessors);
+std::int64_t history_floats(ProjectionArguments const& arguments, int multiprocessors) {
+  BackwardShape const shape = backward_shape<L, kMode>(arguments, multiprocessors);
   if (!shape.global_history) return 0;
   return shape.history_chunks * 4 * shape.warps * shape.blocks;
 }
@@ -112,8 +112,14 @@ void forward_of(ProjectionArguments const& arguments, ProjectionMarginals const&
     if (aligned && mode == ProjectionMode::general)
       return launch_forward<L, ProjectionMode::general, true>(arguments, marginals, stream);
   }
+  if constexpr (L::kLanes == 1) {
+    if (aligned && mode == ProjectionMode::log_domain)
+      return launch_forward<L, ProjectionMode::log_domain, true>(arguments, marginals, stream);
+  }
   if (mode == ProjectionMode::log_domain)
     return launch_forward<L, ProjectionMode::log_domain, false>(arguments, marginals, stream);
+  if (mode == ProjectionMode::plain)
+    return launch_forward<L, ProjectionMode::plain, false>(arguments, marginals, stream);
   launch_forward<L, ProjectionMode::general, false>(arguments, marginals, stream);
 }
 template <class L, bool kAll>
@@ -127,16 +133,15 @@ void backward_of(ProjectionArguments const& arguments, ProjectionMarginals const
     if (aligned && mode == ProjectionMode::general)
       return launch_backward<L, ProjectionMode::general, true>(arguments, marginals, multiprocessors, stream);
   }
+  if constexpr (L::kLanes == 1) {
+    if (aligned && mode == ProjectionMode::log_domain)
+      return launch_backward<L, ProjectionMode::log_domain, true>(arguments, marginals, multiprocessors, stream);
+  }
   if (mode == ProjectionMode::log_domain)
     return launch_backward<L, ProjectionMode::log_domain, false>(arguments, marginals, multiprocessors, stream);
+  if (mode == ProjectionMode::plain)
+    return launch_backward<L, ProjectionMode::plain, false>(arguments, marginals, multiprocessors, stream);
   launch_backward<L, ProjectionMode::general, false>(arguments, marginals, multiprocessors, stream);
-}
-
-/// Whether the kernel that forward_of and backward_of take reads 16-byte pieces.
-template <bool kAll>
-constexpr bool takes_aligned(ProjectionMode mode, bool aligned) {
-  return aligned && (mode == ProjectionMode::plain || mode == ProjectionMode::guarded ||
-                     (kAll && mode == ProjectionMode::general));
 }
 
 /// The functions of one size, which projection.cpp's table lists.
@@ -149,12 +154,11 @@ constexpr bool takes_aligned(ProjectionMode mode, bool aligned) {
                                      ProjectionMode mode, bool aligned, int multiprocessors, cudaStream_t stream) { \
     backward_of<Backward, All>(arguments, marginals, mode, aligned, multiprocessors, stream);                       \
   }                                                                                                                 \
-  std::int64_t backward_history_##Size(ProjectionArguments const& arguments, ProjectionMode mode, bool aligned,     \
+  std::int64_t backward_history_##Size(ProjectionArguments const& arguments, ProjectionMode mode,                   \
                                        int multiprocessors) {                                                       \
-    bool const chunks = takes_aligned<All>(mode, aligned);                                                          \
-    return mode == ProjectionMode::plain && chunks                                                                  \
-               ? history_floats<Backward, ProjectionMode::plain>(arguments, true, multiprocessors)                  \
-               : history_floats<Backward, ProjectionMode::general>(arguments, chunks, multiprocessors);             \
+    return mode == ProjectionMode::plain                                                                            \
+               ? history_floats<Backward, ProjectionMode::plain>(arguments, multiprocessors)                        \
+               : history_floats<Backward, ProjectionMode::general>(arguments, multiprocessors);                     \
   }
 
 }  // namespace monge::cuda
