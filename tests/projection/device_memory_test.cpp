@@ -71,6 +71,75 @@ TEST_P(ProjectionDeviceMemory, GivesWhatHostMemoryGives) {
   expect_bits_of_a_small_batch(context(), 1000);
 }
 
+/// Device memory from an address that is no multiple of more than one element.
+class OddMemory {
+ public:
+  OddMemory(void const* elements, std::size_t bytes, std::size_t element) : bytes_(bytes), element_(element) {
+    check(cudaMalloc(&data_, bytes + 2 * element));
+    check(cudaMemset(data_, 0xff, bytes + 2 * element));
+    if (elements != nullptr) check(cudaMemcpy(data(), elements, bytes, cudaMemcpyHostToDevice));
+    check(cudaDeviceSynchronize());
+  }
+  OddMemory(OddMemory const&) = delete;
+  OddMemory& operator=(OddMemory const&) = delete;
+  ~OddMemory() { cudaFree(data_); }
+
+  void* data() const { return static_cast<char*>(data_) + element_; }
+  std::vector<float> read() const {
+    check(cudaDeviceSynchronize());
+    std::vector<float> values(bytes_ / sizeof(float));
+    check(cudaMemcpy(values.data(), data(), bytes_, cudaMemcpyDeviceToHost));
+    return values;
+  }
+  bool rest_is_untouched() const {
+    std::vector<unsigned char> bytes(bytes_ + 2 * element_);
+    check(cudaMemcpy(bytes.data(), data_, bytes.size(), cudaMemcpyDeviceToHost));
+    auto const poison = [](unsigned char byte) { return byte == 0xff; };
+    return std::all_of(bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(element_), poison) &&
+           std::all_of(bytes.end() - static_cast<std::ptrdiff_t>(element_), bytes.end(), poison);
+  }
+
+ private:
+  std::size_t bytes_, element_;
+  void* data_ = nullptr;
+};
+
+TEST_P(ProjectionDeviceMemory, OddSizesAtOddAddresses) {
+  for (ElementType const type : {ElementType::float32, ElementType::bfloat16, ElementType::float16}) {
+    for (int const size : {3, 4, 6, 7, 16, 30, 33}) {
+      SCOPED_TRACE(std::string(name(type)) + " " + std::to_string(size));
+      Case const test{"odd", projection_preset(ProjectionPreset::mhc_paper), size, size, 37, 1, type};
+      Data const data(test);
+      auto const entries = static_cast<std::size_t>(test.batch * size * size);
+      std::vector<float> out(entries), d_logits(entries);
+      project(context(), data.logit_view(), {out.data(), test.batch, size, size}, test.options);
+      project_backward(context(), data.logit_view(), data.gradient_view(), {d_logits.data(), test.batch, size, size},
+                       test.options);
+
+      std::size_t const element = type == ElementType::float32 ? 4 : 2;
+      OddMemory const logits(data.logit_view().data(), entries * element, element);
+      OddMemory const gradient(data.gradient_view().data(), entries * element, element);
+      OddMemory const result(nullptr, entries * 4, 4), d_result(nullptr, entries * 4, 4);
+      Device const device{DeviceType::cuda, 0};
+      auto const view = [&](OddMemory const& memory, ElementType of) {
+        return MutableBatchView(memory.data(), of, test.batch, size, size, -1, -1, device);
+      };
+      project(context(), view(logits, type), view(result, ElementType::float32), test.options);
+      project_backward(context(), view(logits, type), view(gradient, type), view(d_result, ElementType::float32),
+                       test.options);
+      // Other addresses may take other kernels: two results, each within its tolerance.
+      float const largest = *std::max_element(d_logits.begin(), d_logits.end()),
+                  terms = *std::max_element(data.gradient.begin(), data.gradient.end());
+      std::vector<float> const actual = result.read(), d_actual = d_result.read();
+      for (std::size_t e = 0; e < entries; ++e) {
+        ASSERT_NEAR(actual[e], out[e], 2 * entry_tolerance(test) * out[e]) << "element " << e;
+        ASSERT_NEAR(d_actual[e], d_logits[e], 2 * gradient_tolerance(largest, terms)) << "element " << e;
+      }
+      EXPECT_TRUE(result.rest_is_untouched() && d_result.rest_is_untouched());
+    }
+  }
+}
+
 TEST_P(ProjectionDeviceMemory, ElementsBeyondTwoToThe31) {
   std::int64_t const batch = (std::int64_t{1} << 27) + 1000;
   std::size_t const needed = 3 * 32 * static_cast<std::size_t>(batch);
