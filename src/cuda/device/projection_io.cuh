@@ -1,5 +1,6 @@
 // Matrices between memory and the lanes that hold them. A warp moves its matrices in 16-byte chunks, in their order in
-// memory, through 32 R C floats of shared memory; what has no such chunks goes element by element.
+// memory, through 32 R C floats of shared memory; so do contiguous matrices without such chunks, in one piece. Other
+// strides go element by element.
 #pragma once
 #include "cuda/device/projection_elements.cuh"
 #include "cuda/device/projection_tile.cuh"
