@@ -20,10 +20,10 @@ struct Backward {
     clear(g.rows.bar, g.rows.size());
     clear(g.columns.bar, g.columns.size());
     Domain::start_back(g);
-    if constexpr (Domain::plain) {
+    forget_chains(g);
+    if constexpr (Domain::uniform) {
       unrolled<Domain>(g, Set(-1));
     } else {
-      forget_chains(g);
       Pack const limit = g.problem.implicit ? converged<Domain>(g) : Set(1);
       unrolled<Domain>(g, Sub(Set(0), limit));
       if (g.problem.implicit) implicit<Domain>(g, limit);
@@ -54,7 +54,7 @@ struct Backward {
     if (g.problem.trail) row_back(2 * g.pairs + 2, wanted);
     for (int pair = g.pairs - 1; pair >= 0; --pair) {
       Pack active = wanted;
-      if constexpr (!Domain::plain) active = SelectLess(Set(static_cast<float>(pair)), g.count, wanted, Set(1));
+      if constexpr (!Domain::uniform) active = SelectLess(Set(static_cast<float>(pair)), g.count, wanted, Set(1));
       column_back(2 * pair + 3, active);
       row_back(2 * pair + 2, active);
     }

@@ -12,19 +12,24 @@
 HWY_BEFORE_NAMESPACE();
 namespace monge::cpu::HWY_NAMESPACE {
 
-/// kPlain: no epsilon in the sums, unit marginals, no tolerance, no implicit gradient.
-template <bool kPlain>
+/// What the half-steps have to cater for. Plain: no epsilon in the sums, and the same for all lanes: unit marginals, no
+/// tolerance, no implicit gradient. Guarded: an epsilon that is added. General: everything.
+enum class Steps { plain, guarded, general };
+
+inline Steps steps_of(ProjectionProblem const& problem) {
+  if (!problem.unit_marginals || problem.tolerance > 0 || problem.implicit) return Steps::general;
+  if (problem.epsilon == 0) return Steps::plain;
+  return problem.epsilon_mode == EpsilonMode::clamp ? Steps::general : Steps::guarded;
+}
+
+template <Steps kSteps>
 struct Linear {
-  static constexpr bool plain = kPlain;
+  static constexpr bool kPlain = kSteps == Steps::plain, kGeneral = kSteps == Steps::general;
+  static constexpr bool uniform = !kGeneral;
   static constexpr float neutral_scaling = 1;
 
-  static bool is_plain(ProjectionProblem const& problem) {
-    return !problem.log_domain && problem.epsilon == 0 && problem.unit_marginals && problem.tolerance == 0 &&
-           !problem.implicit;
-  }
-
   /// A scaling whose sum was clamped is marked by its sign.
-  HWY_INLINE static Pack unmarked(Pack const& scaling) { return kPlain ? scaling : Abs(scaling); }
+  HWY_INLINE static Pack unmarked(Pack const& scaling) { return kGeneral ? Abs(scaling) : scaling; }
 
   template <class G>
   HWY_INLINE static Pack entry(G const& g, int i, int j) {
@@ -62,11 +67,13 @@ struct Linear {
     MONGE_UNROLL(4)
     for (int i = 0; i < size; ++i) {
       Pack sum = Set(kLeast);
+      if constexpr (kSteps == Steps::guarded) sum = MulAdd(Set(g.problem.epsilon), own.weight.get(i), sum);
       MONGE_UNROLL(4)
       for (int j = 0; j < other_size; ++j)
         sum = MulAdd(g.k.get(i * own.stride() + j * other.stride()), unmarked(other.scaling.get(j)), sum);
-      if constexpr (kPlain) {
+      if constexpr (!kGeneral) {
         own.scaling.set(i, Reciprocal(sum));
+        if (!kPlain && !constant_weight) own.weight.set(i, sum);
       } else {
         float const marginal = own.marginal(i), inverse = inverse_or_zero(marginal);
         if (check && marginal > 0) {
@@ -86,7 +93,7 @@ struct Linear {
         }
       }
     }
-    if constexpr (!kPlain) {
+    if constexpr (kGeneral) {
       if (!check) return;
       g.done = SelectLess(error, above(g.problem.tolerance), Set(1), g.done);
       for (int i = 0; i < size; ++i) take(i, g.staging.get(i), g.staging.get(size + i));
@@ -123,8 +130,12 @@ struct Linear {
     for (int i = 0; i < size; ++i) {
       Pack const bar = own.bar.get(i), mark = made.get(i), scaling = unmarked(mark);
       Pack in_sum = Sub(zero, Mul(Mul(bar, scaling), scaling));
-      if constexpr (kPlain) {
+      if constexpr (!kGeneral) {
         own.bar.set(i, zero);
+        if constexpr (!kPlain) {
+          in_sum = Add(in_sum, own.chain.get(i));
+          own.chain.set(i, constant_weight ? zero : Mul(in_sum, Set(g.problem.epsilon)));
+        }
       } else {
         float const inverse = inverse_or_zero(own.marginal(i));
         Pack const chain = own.chain.get(i);

@@ -21,7 +21,7 @@ HWY_INLINE void iterate(G& g, std::int64_t first) {
   g.load(first, Domain::neutral_scaling);
   Domain::start(g);
 
-  bool const checks = !Domain::plain && problem.tolerance > 0;
+  bool const checks = !Domain::uniform && problem.tolerance > 0;
   auto const row_step = [&](int entry, bool check) {
     Domain::step(g, g.rows, g.columns, check);
     if constexpr (kRemember) g.remember(entry, g.rows);
@@ -40,7 +40,7 @@ HWY_INLINE void iterate(G& g, std::int64_t first) {
     row_step(2 * g.pairs + 2, checks && !problem.columns_first && (g.pairs > 0 || problem.lead));
     column_step(2 * g.pairs + 3, checks && problem.columns_first);
     ++g.pairs;
-    if constexpr (!Domain::plain) {
+    if constexpr (!Domain::uniform) {
       g.count = SelectLess(g.done, Set(0), Add(g.count, Set(1)), g.count);
       if (checks && !AnyLess(g.done, Set(0))) break;
     }
@@ -63,12 +63,14 @@ void for_each_group(ProjectionRange const& range) {
 #endif
     run(domain, Group<0>(range, Pass::backward));
   };
-  if (problem.log_domain) {
-    run(Logarithmic(), Group<0>(range, Pass::backward));
-  } else if (Linear<true>::is_plain(problem)) {
-    linear(Linear<true>());
-  } else {
-    linear(Linear<false>());
+  if (problem.log_domain) return run(Logarithmic(), Group<0>(range, Pass::backward));
+  switch (steps_of(problem)) {
+    case Steps::plain:
+      return linear(Linear<Steps::plain>());
+    case Steps::guarded:
+      return linear(Linear<Steps::guarded>());
+    case Steps::general:
+      return linear(Linear<Steps::general>());
   }
 }
 
