@@ -1,5 +1,6 @@
 // From ProjectionOptions and views to what the backends compute: every convention as one sequence of half-steps.
 #pragma once
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -36,6 +37,13 @@ struct ProjectionProblem {
   std::vector<float> a, b;  ///< Always filled: rows, columns.
 
   bool dustbin() const { return rows != logit_rows; }
+  /// Whether sums can be clamped in the first pair of steps alone. If none is there, the rows sum to 1 after each row
+  /// step, so that no column sums to more than n and every later row sum is at least 1 / n of the one before; and the
+  /// same with columns.
+  bool clamps_in_first_pair_only() const {
+    return epsilon_mode == EpsilonMode::clamp && start == ProjectionStart::exp_shifted && !columns_first &&
+           unit_marginals && 2 * std::max(rows, columns) * epsilon <= 1;
+  }
 };
 
 /// Shapes, pointers, options and marginals. `out` is the output or its gradient.

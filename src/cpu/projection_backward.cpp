@@ -14,8 +14,8 @@ struct Backward {
   static constexpr bool backward = true;
 
   template <class Domain, class G>
-  HWY_INLINE static void run(G& g, std::int64_t first) {
-    iterate<Domain, true>(g, first);
+  HWY_INLINE static bool run(G& g, std::int64_t first) {
+    if (!iterate<Domain, true>(g, first)) return false;
     g.read(g.range.gradient, first, g.d_out);
     clear(g.rows.bar, g.rows.size());
     clear(g.columns.bar, g.columns.size());
@@ -29,6 +29,7 @@ struct Backward {
       if (g.problem.implicit) implicit<Domain>(g, limit);
     }
     finish<Domain>(g, first);
+    return true;
   }
 
  private:

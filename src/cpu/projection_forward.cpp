@@ -14,8 +14,8 @@ struct Forward {
   static constexpr bool backward = false;
 
   template <class Domain, class G>
-  HWY_INLINE static void run(G& g, std::int64_t first) {
-    iterate<Domain, false>(g, first);
+  HWY_INLINE static bool run(G& g, std::int64_t first) {
+    if (!iterate<Domain, false>(g, first)) return false;
     int const n = g.rows.size(), m = g.columns.size();
     MONGE_UNROLL(4)
     for (int i = 0; i < n; ++i) {
@@ -23,6 +23,7 @@ struct Forward {
       for (int j = 0; j < m; ++j) g.staging.set(i * m + j, Domain::entry(g, i, j));
     }
     g.write(g.range.result, first);
+    return true;
   }
 };
 

@@ -13,19 +13,21 @@ HWY_BEFORE_NAMESPACE();
 namespace monge::cpu::HWY_NAMESPACE {
 
 /// What the half-steps have to cater for. Plain: no epsilon in the sums, and the same for all lanes: unit marginals, no
-/// tolerance, no implicit gradient. Guarded: an epsilon that is added. General: everything.
-enum class Steps { plain, guarded, general };
+/// tolerance, no implicit gradient. Unclamped: the same, beside a clamp that may not act. Guarded: an epsilon that is
+/// added. General: everything; where nothing is clamped, to the bits of the plain steps.
+enum class Steps { plain, unclamped, guarded, general };
 
 inline Steps steps_of(ProjectionProblem const& problem) {
   if (!problem.unit_marginals || problem.tolerance > 0 || problem.implicit) return Steps::general;
   if (problem.epsilon == 0) return Steps::plain;
-  return problem.epsilon_mode == EpsilonMode::clamp ? Steps::general : Steps::guarded;
+  if (problem.epsilon_mode != EpsilonMode::clamp) return Steps::guarded;
+  return problem.clamps_in_first_pair_only() ? Steps::unclamped : Steps::general;
 }
 
 template <Steps kSteps>
 struct Linear {
-  static constexpr bool kPlain = kSteps == Steps::plain, kGeneral = kSteps == Steps::general;
-  static constexpr bool uniform = !kGeneral;
+  static constexpr bool kGuarded = kSteps == Steps::guarded, kGeneral = kSteps == Steps::general;
+  static constexpr bool uniform = !kGeneral, tentative = kSteps == Steps::unclamped;
   static constexpr float neutral_scaling = 1;
 
   /// A scaling whose sum was clamped is marked by its sign.
@@ -40,7 +42,7 @@ struct Linear {
   /// From x to K.
   template <class G>
   MONGE_STEP static void start(G& g) {
-    if constexpr (!kPlain) {
+    if constexpr (kGuarded || kGeneral) {
       for (int i = 0; i < g.rows.size(); ++i) g.rows.weight.set(i, Set(1));
       for (int j = 0; j < g.columns.size(); ++j) g.columns.weight.set(j, Set(1));
     }
@@ -67,13 +69,13 @@ struct Linear {
     MONGE_UNROLL(4)
     for (int i = 0; i < size; ++i) {
       Pack sum = Set(kLeast);
-      if constexpr (kSteps == Steps::guarded) sum = MulAdd(Set(g.problem.epsilon), own.weight.get(i), sum);
+      if constexpr (kGuarded) sum = MulAdd(Set(g.problem.epsilon), own.weight.get(i), sum);
       MONGE_UNROLL(4)
       for (int j = 0; j < other_size; ++j)
         sum = MulAdd(g.k.get(i * own.stride() + j * other.stride()), unmarked(other.scaling.get(j)), sum);
       if constexpr (!kGeneral) {
         own.scaling.set(i, Reciprocal(sum));
-        if (!kPlain && !constant_weight) own.weight.set(i, sum);
+        if (kGuarded && !constant_weight) own.weight.set(i, sum);
       } else {
         float const marginal = own.marginal(i), inverse = inverse_or_zero(marginal);
         if (check && marginal > 0) {
@@ -98,6 +100,16 @@ struct Linear {
       g.done = SelectLess(error, above(g.problem.tolerance), Set(1), g.done);
       for (int i = 0; i < size; ++i) take(i, g.staging.get(i), g.staging.get(size + i));
     }
+  }
+
+  /// After the first pair of steps: whether a sum in them could have been one to clamp.
+  template <class G>
+  HWY_INLINE static bool clamps(G const& g) {
+    Pack const most = Set(0.99999f / g.problem.epsilon);
+    bool any = false;
+    for (int i = 0; i < g.rows.size(); ++i) any = any || AnyLess(most, g.rows.scaling.get(i));
+    for (int j = 0; j < g.columns.size(); ++j) any = any || AnyLess(most, g.columns.scaling.get(j));
+    return any;
   }
 
   /// Gradients in K and in the last scalings, from that in P.
@@ -132,7 +144,7 @@ struct Linear {
       Pack in_sum = Sub(zero, Mul(Mul(bar, scaling), scaling));
       if constexpr (!kGeneral) {
         own.bar.set(i, zero);
-        if constexpr (!kPlain) {
+        if constexpr (kGuarded) {
           in_sum = Add(in_sum, own.chain.get(i));
           own.chain.set(i, constant_weight ? zero : Mul(in_sum, Set(g.problem.epsilon)));
         }
@@ -244,7 +256,7 @@ struct Linear {
             g.k.set(at(j), MulAdd(Set(problem.matrix_epsilon), scale, g.k.get(at(j))));
           g.shift.set(i, scale);
         }
-        if constexpr (!kPlain) own.weight.set(i, scale);
+        if constexpr (kGuarded || kGeneral) own.weight.set(i, scale);
       }
     }
   }

@@ -14,9 +14,10 @@
 HWY_BEFORE_NAMESPACE();
 namespace monge::cpu::HWY_NAMESPACE {
 
-/// All half-steps of the group that begins at `first`; kRemember keeps the scalings after each one.
+/// All half-steps of the group that begins at `first`; kRemember keeps the scalings after each one. False: the domain's
+/// steps do not do.
 template <class Domain, bool kRemember, class G>
-HWY_INLINE void iterate(G& g, std::int64_t first) {
+HWY_INLINE bool iterate(G& g, std::int64_t first) {
   ProjectionProblem const& problem = g.problem;
   g.load(first, Domain::neutral_scaling);
   Domain::start(g);
@@ -40,21 +41,29 @@ HWY_INLINE void iterate(G& g, std::int64_t first) {
     row_step(2 * g.pairs + 2, checks && !problem.columns_first && (g.pairs > 0 || problem.lead));
     column_step(2 * g.pairs + 3, checks && problem.columns_first);
     ++g.pairs;
+    if constexpr (Domain::tentative) {
+      if (g.pairs == 1 && Domain::clamps(g)) return false;
+    }
     if constexpr (!Domain::uniform) {
       g.count = SelectLess(g.done, Set(0), Add(g.count, Set(1)), g.count);
       if (checks && !AnyLess(g.done, Set(0))) break;
     }
   }
   if (problem.trail) row_step(2 * g.pairs + 2, false);
+  return true;
 }
 
-/// Pass::run<Domain>(group, first) for each group of the range.
+/// Pass::run<Domain>(group, first) for each group of the range, with other steps where it returns false.
 template <class Pass>
 void for_each_group(ProjectionRange const& range) {
   ProjectionProblem const& problem = *range.problem;
   auto const run = [&](auto domain, auto group) {
-    for (std::int64_t first = range.first; first < range.last; first += kLanes)
-      Pass::template run<decltype(domain)>(group, first);
+    for (std::int64_t first = range.first; first < range.last; first += kLanes) {
+      [[maybe_unused]] bool const done = Pass::template run<decltype(domain)>(group, first);
+      if constexpr (decltype(domain)::tentative) {
+        if (!done) Pass::template run<Linear<Steps::general>>(group, first);
+      }
+    }
   };
   auto const linear = [&](auto domain) {
 #if HWY_TARGET <= HWY_AVX2 || HWY_ARCH_ARM  // Where there are registers for it.
@@ -67,6 +76,8 @@ void for_each_group(ProjectionRange const& range) {
   switch (steps_of(problem)) {
     case Steps::plain:
       return linear(Linear<Steps::plain>());
+    case Steps::unclamped:
+      return linear(Linear<Steps::unclamped>());
     case Steps::guarded:
       return linear(Linear<Steps::guarded>());
     case Steps::general:

@@ -69,8 +69,7 @@ bool reducible(ProjectionProblem const& problem) {
   if (problem.start == ProjectionStart::softmax)
     return problem.epsilon > 0 && problem.epsilon_mode != EpsilonMode::clamp;
   if (problem.start == ProjectionStart::positive || problem.matrix_epsilon > 0) return false;
-  if (problem.epsilon_mode == EpsilonMode::clamp)
-    return shifted && !problem.columns_first && 2 * problem.rows * problem.epsilon <= 1;
+  if (problem.epsilon_mode == EpsilonMode::clamp) return problem.clamps_in_first_pair_only();
   return !(shifted && problem.columns_first);
 }
 
