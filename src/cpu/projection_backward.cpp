@@ -20,7 +20,7 @@ struct Backward {
     clear(g.rows.bar, g.rows.size());
     clear(g.columns.bar, g.columns.size());
     Domain::start_back(g);
-    forget_chains(g);
+    if constexpr (Domain::weighted) forget_chains(g);
     if constexpr (Domain::uniform) {
       unrolled<Domain>(g, Set(-1));
     } else {

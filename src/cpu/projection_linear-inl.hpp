@@ -27,7 +27,7 @@ inline Steps steps_of(ProjectionProblem const& problem) {
 template <Steps kSteps>
 struct Linear {
   static constexpr bool kGuarded = kSteps == Steps::guarded, kGeneral = kSteps == Steps::general;
-  static constexpr bool uniform = !kGeneral, tentative = kSteps == Steps::unclamped;
+  static constexpr bool uniform = !kGeneral, tentative = kSteps == Steps::unclamped, weighted = kGuarded || kGeneral;
   static constexpr float neutral_scaling = 1;
 
   /// A scaling whose sum was clamped is marked by its sign.
@@ -42,7 +42,7 @@ struct Linear {
   /// From x to K.
   template <class G>
   MONGE_STEP static void start(G& g) {
-    if constexpr (kGuarded || kGeneral) {
+    if constexpr (weighted) {
       for (int i = 0; i < g.rows.size(); ++i) g.rows.weight.set(i, Set(1));
       for (int j = 0; j < g.columns.size(); ++j) g.columns.weight.set(j, Set(1));
     }
@@ -256,7 +256,7 @@ struct Linear {
             g.k.set(at(j), MulAdd(Set(problem.matrix_epsilon), scale, g.k.get(at(j))));
           g.shift.set(i, scale);
         }
-        if constexpr (kGuarded || kGeneral) own.weight.set(i, scale);
+        if constexpr (weighted) own.weight.set(i, scale);
       }
     }
   }

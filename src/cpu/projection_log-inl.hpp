@@ -15,7 +15,7 @@ HWY_BEFORE_NAMESPACE();
 namespace monge::cpu::HWY_NAMESPACE {
 
 struct Logarithmic {
-  static constexpr bool uniform = false, tentative = false;
+  static constexpr bool uniform = false, tentative = false, weighted = false;
   static constexpr float neutral_scaling = 0;
 
   template <class G>

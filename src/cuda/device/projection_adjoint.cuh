@@ -2,6 +2,8 @@
 //   r_i = -ub_i u_i^2 / a_i + eps / a_i r_i(later);  D += r v';  vb += K' r
 // Gradients in the scalings are scattered like the sums: each lane has those of its share.
 #pragma once
+#include <algorithm>
+
 #include "cuda/device/projection_ratio.cuh"
 
 namespace monge::cuda {
@@ -18,18 +20,18 @@ struct TileHistory {
   float* global = nullptr;
 
   /// Of 16 bytes a warp, for the tile's steps and for those of the ratios where they can be.
-  static __host__ __device__ constexpr std::int64_t chunks(int pairs) {
+  static std::int64_t chunks(ProjectionArguments const& arguments) {
+    std::int64_t const pairs = std::int64_t{arguments.pairs} + (arguments.lead ? 1 : 0);
     std::int64_t const ratios = L::N == 4 ? CrossRatioGradient<4, false>::history_floats(pairs) : 0;
-    std::int64_t const floats = std::int64_t{kSlot} * pairs;
-    return 8 * (floats > ratios ? floats : ratios);
+    return 8 * std::max(kSlot * pairs, ratios);
   }
   __device__ __forceinline__ void place(float* global_memory, int shared_chunk, std::int64_t warp_of_grid,
-                                        std::int64_t warp_chunks) {
+                                        std::int64_t history_chunks) {
     int const lane = static_cast<int>(threadIdx.x) % 32;
     if constexpr (kShared) {
       offset = 4 * (shared_chunk + lane);
     } else {
-      global = global_memory + 4 * (warp_of_grid * warp_chunks + lane);
+      global = global_memory + 4 * (warp_of_grid * history_chunks + lane);
     }
   }
   /// This lane's first piece.

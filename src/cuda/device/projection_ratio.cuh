@@ -190,9 +190,8 @@ struct CrossRatio {
     return least >= 1 / kMost && most <= kMost;
   }
 
-  /// Whether sums below eps of K, shifted, occur at all. After a row step without one the rows sum to 1, so no column
-  /// sums to more than N and every later row sum is at least 1 / N; the same holds for columns, from the second on.
-  /// What is left is the first column step.
+  /// Whether sums are clamped in the first pair of steps, where alone they can be
+  /// (ProjectionProblem::clamps_in_first_pair_only): row sums of exponentials shifted by their largest are at least 1.
   __device__ __forceinline__ bool clamps(float epsilon) const {
     float q[N], first[N], x[N];
     sums<true>(q, v, w, 0);
@@ -220,9 +219,12 @@ struct CrossRatio {
       step<false, true>(epsilon);
     }
   }
+  /// k_ij, of the first row and column too.
+  __device__ __forceinline__ float ratio(int i, int j) const {
+    return i == 0 || j == 0 ? 1.0f : k[i > 0 ? i - 1 : 0][j > 0 ? j - 1 : 0];
+  }
   __device__ __forceinline__ float entry(int i, int j) const {
-    float const value = u[i] * v[j];
-    return i == 0 || j == 0 ? value : value * k[i > 0 ? i - 1 : 0][j > 0 ? j - 1 : 0];
+    return u[i] * v[j] * ratio(i, j);
   }
 
   /// Logits to their projection; false: nothing is done.
@@ -260,9 +262,7 @@ struct CrossRatioGradient {
   };
   /// Floats of a lane. The last two pairs stay in registers: at 20 iterations that lets 12 warps share a
   /// multiprocessor's memory.
-  static __host__ __device__ constexpr std::int64_t history_floats(int pairs) {
-    return 2 * N * (std::int64_t{pairs} - 2);
-  }
+  static std::int64_t history_floats(std::int64_t pairs) { return 2 * N * (pairs - 2); }
 
   __device__ __forceinline__ Pair advance() {
     Pair pair;
@@ -337,15 +337,14 @@ struct CrossRatioGradient {
 #pragma unroll
     for (int j = 0; j < N; ++j) {
       auto const given = [&](int i) { return kColumnsFirst ? g[j][i] : g[i][j]; };
-      auto const entry = [&](int i) { return i == 0 || j == 0 ? 1.0f : ratio.k[i > 0 ? i - 1 : 0][j > 0 ? j - 1 : 0]; };
       float sum = 0;
 #pragma unroll
-      for (int i = 0; i < N; ++i) sum = fmaf(ratio.u[i] * entry(i), given(i), sum);
+      for (int i = 0; i < N; ++i) sum = fmaf(ratio.u[i] * ratio.ratio(i, j), given(i), sum);
       float const v = ratio.v[j], mean = sum * v * v;
 #pragma unroll
       for (int i = 1; i < N; ++i) {
         float const flow = fmaf(v, given(i), -mean);
-        gradient[i - 1] = fmaf(entry(i), flow, gradient[i - 1]);
+        gradient[i - 1] = fmaf(ratio.ratio(i, j), flow, gradient[i - 1]);
         if (j > 0) d[i - 1][j > 0 ? j - 1 : 0] = ratio.u[i] * flow;
       }
     }

@@ -7,12 +7,12 @@
 
 namespace monge::cuda {
 
-/// 4 x 4: where the ratios' history has to be the tile's, it has no room for u.
+/// At 4 x 4 the history is as large as the ratios want it, which does not hold u and v of all the tile's pairs.
 template <class L, ProjectionMode kMode>
 inline constexpr bool kKeepsBoth = L::N > 4 || kMode != ProjectionMode::plain;
 
 /// Of a multiprocessor: as many as have the registers they need.
-template <class L, ProjectionMode kMode>
+template <class L>
 inline constexpr int kBackwardThreads = L::kChunks > 4  ? 256
                                         : L::kLanes > 1 ? 512
                                                         : 384;
@@ -78,7 +78,7 @@ __device__ __forceinline__ void write_dustbin(ProjectionArguments const& argumen
 /// A persistent grid: each warp walks through the batch. Its staging memory is that of its history, which is empty when
 /// matrices come and go.
 template <class L, ProjectionMode kMode, bool kAligned, bool kShared>
-__global__ void __launch_bounds__(kBackwardThreads<L, kMode>)
+__global__ void __launch_bounds__(kBackwardThreads<L>)
     project_backward_tile_kernel(__grid_constant__ ProjectionArguments const arguments,
                                  __grid_constant__ MarginalsOf<kMode> const marginals) {
   extern __shared__ float4 shared_memory[];

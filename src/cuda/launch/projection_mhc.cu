@@ -8,10 +8,6 @@ namespace {
 
 using History = TileHistory<MhcLayout, true>;
 
-std::int64_t history_chunks(ProjectionArguments const& arguments) {
-  return History::chunks(arguments.pairs + (arguments.lead ? 1 : 0));
-}
-
 template <ProjectionMode kMode>
 void forward(MhcArguments const& arguments, ProjectionMarginals const& marginals, cudaStream_t stream) {
   std::int64_t const blocks = (arguments.projection.batch + 63) / 64;
@@ -24,7 +20,7 @@ void backward(MhcArguments arguments, ProjectionMarginals const& marginals, int 
   ProjectionArguments& projection = arguments.projection;
   MhcShape const shape = mhc_shape(projection, multiprocessors);
   bool const shared = shape.history_floats == 0;
-  projection.history_chunks = history_chunks(projection);
+  projection.history_chunks = History::chunks(projection);
   projection.warp_chunks = shared ? static_cast<int>(projection.history_chunks) : 0;
   int const bytes = shape.threads / 32 * projection.warp_chunks * 16;
   auto const launch = [&](auto kernel) {
@@ -41,7 +37,7 @@ void backward(MhcArguments arguments, ProjectionMarginals const& marginals, int 
 }  // namespace
 
 MhcShape mhc_shape(ProjectionArguments const& arguments, int multiprocessors) {
-  std::int64_t const of_thread = history_chunks(arguments) / 2;  // 16-byte chunks of 32 threads
+  std::int64_t const of_thread = 16 * History::chunks(arguments) / 32;  // In bytes.
   int const available = shared_of_processor();
   MhcShape shape{};
   shape.threads = 256;

@@ -49,9 +49,9 @@ struct BackwardShape {
 template <class L, ProjectionMode kMode>
 BackwardShape backward_shape(ProjectionArguments const& arguments, int multiprocessors) {
   using History = TileHistory<L, true, kKeepsBoth<L, kMode>>;
-  constexpr int kMost = kBackwardThreads<L, kMode> / 32;  // That a multiprocessor has registers for.
+  constexpr int kMost = kBackwardThreads<L> / 32;  // That a multiprocessor has registers for.
   BackwardShape shape{};
-  shape.history_chunks = History::chunks(arguments.pairs + (arguments.lead ? 1 : 0));
+  shape.history_chunks = History::chunks(arguments);
   int const shared = shared_of_processor();
   constexpr std::int64_t staging = kTileBytes<L> / 16;
   std::int64_t const chunks = std::max(shape.history_chunks, staging);
@@ -100,59 +100,37 @@ std::int64_t history_floats(ProjectionArguments const& arguments, int multiproce
   return shape.history_chunks * 4 * shape.warps * shape.blocks;
 }
 
-/// kAll: the general arithmetic also for aligned matrices, where it is worth its code.
-template <class L, bool kAll>
-void forward_of(ProjectionArguments const& arguments, ProjectionMarginals const& marginals, ProjectionMode mode,
-                bool aligned, cudaStream_t stream) {
-  if (aligned && mode == ProjectionMode::plain)
-    return launch_forward<L, ProjectionMode::plain, true>(arguments, marginals, stream);
-  if (aligned && mode == ProjectionMode::guarded)
-    return launch_forward<L, ProjectionMode::guarded, true>(arguments, marginals, stream);
+/// launch<kMode, kAligned>() with the kernel's: for matrices that are not aligned guarded steps are general ones. kAll:
+/// the general arithmetic also for aligned matrices, where it is worth its code.
+template <class L, bool kAll, class Launch>
+void with_kernel(ProjectionMode mode, bool aligned, Launch&& launch) {
+  using enum ProjectionMode;
+  if (aligned && mode == plain) return launch.template operator()<plain, true>();
+  if (aligned && mode == guarded) return launch.template operator()<guarded, true>();
   if constexpr (kAll) {
-    if (aligned && mode == ProjectionMode::general)
-      return launch_forward<L, ProjectionMode::general, true>(arguments, marginals, stream);
+    if (aligned && mode == general) return launch.template operator()<general, true>();
   }
   if constexpr (L::kLanes == 1) {
-    if (aligned && mode == ProjectionMode::log_domain)
-      return launch_forward<L, ProjectionMode::log_domain, true>(arguments, marginals, stream);
+    if (aligned && mode == log_domain) return launch.template operator()<log_domain, true>();
   }
-  if (mode == ProjectionMode::log_domain)
-    return launch_forward<L, ProjectionMode::log_domain, false>(arguments, marginals, stream);
-  if (mode == ProjectionMode::plain)
-    return launch_forward<L, ProjectionMode::plain, false>(arguments, marginals, stream);
-  launch_forward<L, ProjectionMode::general, false>(arguments, marginals, stream);
-}
-template <class L, bool kAll>
-void backward_of(ProjectionArguments const& arguments, ProjectionMarginals const& marginals, ProjectionMode mode,
-                 bool aligned, int multiprocessors, cudaStream_t stream) {
-  if (aligned && mode == ProjectionMode::plain)
-    return launch_backward<L, ProjectionMode::plain, true>(arguments, marginals, multiprocessors, stream);
-  if (aligned && mode == ProjectionMode::guarded)
-    return launch_backward<L, ProjectionMode::guarded, true>(arguments, marginals, multiprocessors, stream);
-  if constexpr (kAll) {
-    if (aligned && mode == ProjectionMode::general)
-      return launch_backward<L, ProjectionMode::general, true>(arguments, marginals, multiprocessors, stream);
-  }
-  if constexpr (L::kLanes == 1) {
-    if (aligned && mode == ProjectionMode::log_domain)
-      return launch_backward<L, ProjectionMode::log_domain, true>(arguments, marginals, multiprocessors, stream);
-  }
-  if (mode == ProjectionMode::log_domain)
-    return launch_backward<L, ProjectionMode::log_domain, false>(arguments, marginals, multiprocessors, stream);
-  if (mode == ProjectionMode::plain)
-    return launch_backward<L, ProjectionMode::plain, false>(arguments, marginals, multiprocessors, stream);
-  launch_backward<L, ProjectionMode::general, false>(arguments, marginals, multiprocessors, stream);
+  if (mode == log_domain) return launch.template operator()<log_domain, false>();
+  if (mode == plain) return launch.template operator()<plain, false>();
+  launch.template operator()<general, false>();
 }
 
 /// The functions of one size, which projection.cpp's table lists.
 #define MONGE_PROJECTION_SIZE(Size, Forward, Backward, All)                                                         \
   void project_tiles_##Size(ProjectionArguments const& arguments, ProjectionMarginals const& marginals,             \
                             ProjectionMode mode, bool aligned, cudaStream_t stream) {                               \
-    forward_of<Forward, All>(arguments, marginals, mode, aligned, stream);                                          \
+    with_kernel<Forward, All>(mode, aligned, [&]<ProjectionMode kMode, bool kAligned>() {                           \
+      launch_forward<Forward, kMode, kAligned>(arguments, marginals, stream);                                       \
+    });                                                                                                             \
   }                                                                                                                 \
   void project_backward_tiles_##Size(ProjectionArguments const& arguments, ProjectionMarginals const& marginals,    \
                                      ProjectionMode mode, bool aligned, int multiprocessors, cudaStream_t stream) { \
-    backward_of<Backward, All>(arguments, marginals, mode, aligned, multiprocessors, stream);                       \
+    with_kernel<Backward, All>(mode, aligned, [&]<ProjectionMode kMode, bool kAligned>() {                          \
+      launch_backward<Backward, kMode, kAligned>(arguments, marginals, multiprocessors, stream);                    \
+    });                                                                                                             \
   }                                                                                                                 \
   std::int64_t backward_history_##Size(ProjectionArguments const& arguments, ProjectionMode mode,                   \
                                        int multiprocessors) {                                                       \
