@@ -91,6 +91,35 @@ TEST_P(ProjectionBatch, BitsDoNotDependOnThePlaceInTheBatchOrTheRun) {
   }
 }
 
+/// Large batches, where a lane of a GPU takes matrix after matrix: wide ones and NaN among them, an odd number of
+/// rounds and an even one, lanes without a last matrix.
+TEST_P(ProjectionBatch, LargeBatchesGiveTheBitsOfSmallOnes) {
+  for (auto const order : {ProjectionOrder::rows_first, ProjectionOrder::columns_first}) {
+    for (int const iterations : {2, 3, 20}) {
+      Case test{"large", projection_preset(ProjectionPreset::mhc_paper), 4, 4, 150'001};
+      test.options.order = order;
+      test.options.iterations = iterations;
+      Data data(test);
+      auto const matrix = [](std::vector<float>& x, std::int64_t t) { return &x[static_cast<std::size_t>(16 * t)]; };
+      for (std::int64_t t = 0; t < test.batch; t += 97)
+        for (int e = 0; e < 16; ++e) matrix(data.logits, t)[e] *= 30;
+      matrix(data.logits, 75'000)[5] = std::numeric_limits<float>::quiet_NaN();
+      std::vector<float> d_logits(data.logits.size(), -1);
+      project_backward(context(), data.logit_view(), data.gradient_view(), {d_logits.data(), test.batch, 4, 4},
+                       test.options);
+      constexpr std::int64_t kFew = 4000;
+      std::vector<float> alone(16 * kFew);
+      for (std::int64_t t = 0; t < test.batch; t += kFew) {
+        std::int64_t const count = std::min(kFew, test.batch - t);
+        project_backward(context(), {matrix(data.logits, t), count, 4, 4}, {matrix(data.gradient, t), count, 4, 4},
+                         {alone.data(), count, 4, 4}, test.options);
+        ASSERT_EQ(std::memcmp(alone.data(), matrix(d_logits, t), static_cast<std::size_t>(64 * count)), 0)
+            << name(order) << " " << iterations << " " << t;
+      }
+    }
+  }
+}
+
 TEST_P(ProjectionBatch, RowsThatOverflowExpAndEmptyMatrices) {
   float const inf = std::numeric_limits<float>::infinity();
   for (std::string_view const preset : {"deepseek", "megatron", "gumbel_sinkhorn"}) {

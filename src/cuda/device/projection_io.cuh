@@ -48,13 +48,13 @@ __device__ __forceinline__ void fetch(BatchArguments const& view, std::int64_t f
 /// A warp's contiguous matrices from memory towards the L2 cache.
 template <class L>
 __device__ __forceinline__ void fetch_to_cache(BatchArguments const& view, std::int64_t first, std::int64_t batch) {
-#if __CUDA_ARCH__ >= 900
-  if (!view.contiguous || first + L::kPerWarp > batch || threadIdx.x % 32 != 0) return;
-  std::int64_t const size = view.format == ElementFormat::float32 ? 4 : 2;
-  char const* const at = static_cast<char const*>(view.data) + first * (L::N * L::M) * size;
-  int const bytes = static_cast<int>(L::kPerWarp * L::N * L::M * size);
-  asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(at), "r"(bytes) : "memory");
-#endif
+  if (!view.contiguous || first + L::kPerWarp > batch) return;
+  with_format(view, [&](auto const* data) {
+    constexpr int kPiece = 64 / static_cast<int>(sizeof(*data));  // Elements of a prefetch.
+    auto const* const at = data + first * (L::N * L::M) + kPiece * (threadIdx.x % 32);
+#pragma unroll
+    for (int i = 0; i < 32 * L::R * L::C; i += 32 * kPiece) prefetch(at + i);
+  });
 }
 
 /// A warp's staging memory. An offset is a constant of the lane exclusive or one of the register; what cannot meet a

@@ -3,8 +3,8 @@
 //   q_i = sum_j k_ij v_j,  u_i = 1 / q_i,
 // in (N - 1) N additions or multiply-adds instead of N^2, and the iterates are the same matrices; what starts as 1
 // starts as r or c. No maximum is needed: the differences of the logits are the shift. For narrow matrices only:
-// start() returns false where ratios of entries are so large, or not numbers, that sums and their products could leave
-// float32; kLargest bounds |log2|.
+// start() returns false, and what it made is not to be used, where ratios of entries are so large, or not numbers, that
+// sums and their products could leave float32; kLargest bounds |log2|.
 #pragma once
 #include "cuda/device/projection_tile.cuh"
 
@@ -94,7 +94,8 @@ struct CrossRatio {
   }
 
   /// `lead`: the columns go first. Rows are asked for one after the other, for few to be in registers at a time.
-  template <class Get>
+  /// kLeaves: before the exponentials where those would be for nothing; faster or slower, as measured.
+  template <bool kLeaves = N == 4 || kGuard != Guard::none, class Get>
   __device__ __forceinline__ bool start(Get const& from, ProjectionArguments const& arguments, bool lead) {
     if constexpr (kGuard != Guard::none) {
       if (arguments.start_softmax) return start_softmax(from, arguments);
@@ -112,7 +113,7 @@ struct CrossRatio {
         for (int j = 1; j < N; ++j) most = fmaxf(most, x[j]);
       }
       // The size of a row matters beside an epsilon; without one, that of the first may be any.
-      row[i] = (x[0] - (kGuard == Guard::none ? corner : most)) * scale;
+      row[i] = kGuard == Guard::none && i == 0 ? 0.0f : (x[0] - (kGuard == Guard::none ? corner : most)) * scale;
       largest = fmaxf(largest, fabsf(row[i]));
 #pragma unroll
       for (int j = 1; j < N; ++j) {
@@ -122,7 +123,8 @@ struct CrossRatio {
       }
     }
     // A NaN passes fmaxf; where x_00 is finite it comes from the logits and reaches the result through k.
-    if (!(largest <= kLargest && fabsf(corner) <= 3e38f)) return false;
+    bool const narrow = largest <= kLargest && fabsf(corner) <= 3e38f;
+    if (kLeaves && !narrow) return false;
 #pragma unroll
     for (int i = 0; i < N - 1; ++i) {
 #pragma unroll
@@ -143,7 +145,7 @@ struct CrossRatio {
       }
     }
     if constexpr (kGuard == Guard::none) u[0] = v[0] = 1;  // As the compiler should know.
-    return true;
+    return narrow;
   }
   /// K = softmax + eps is there itself.
   template <class Get>
@@ -252,23 +254,42 @@ struct CrossRatio {
 template <int N, bool kColumnsFirst>
 struct CrossRatioGradient {
   using Ratio = CrossRatio<N, Guard::none>;
+  /// Not in the history but in registers: at 20 iterations that lets 12 warps share a multiprocessor's memory.
+  static constexpr int kPairsAside = 2;
+
   Ratio ratio;
-  float d[N - 1][N - 1];
-  float gradient[N - 1];  // A or X.
+  float d[2][N - 1][N - 1];  // From the column steps and from the row steps: two sums, for two independent chains.
+  float gradient[N - 1];     // A or X.
+  float after[N];            // The v that the last pair left to undo ended with.
 
   /// Of a row step and a column step: the v that the first began with and the u that it made of it.
   struct Pair {
     float v[N], u[N];
   };
-  /// Floats of a lane. The last two pairs stay in registers: at 20 iterations that lets 12 warps share a
-  /// multiprocessor's memory.
-  static std::int64_t history_floats(std::int64_t pairs) { return 2 * N * (pairs - 2); }
+  /// Pairs of the steps; with columns first the first step is not part of one.
+  static __host__ __device__ int pairs(ProjectionArguments const& arguments) { return arguments.pairs + kColumnsFirst; }
+  /// Floats of a lane's history.
+  static std::int64_t history_floats(std::int64_t pairs) { return 2 * N * (pairs - kPairsAside); }
+
+  /// Columns first is rows first of the transpose.
+  struct Rows {
+    float const (&x)[N][N];
+    __device__ __forceinline__ void get_row(int i, float (&to)[N]) const {
+#pragma unroll
+      for (int j = 0; j < N; ++j) to[j] = kColumnsFirst ? x[j][i] : x[i][j];
+    }
+  };
+
+  /// False: the matrix is not narrow, or sums are clamped.
+  __device__ __forceinline__ bool start(float const (&x)[N][N], ProjectionArguments const& arguments) {
+    bool const narrow = ratio.template start<false>(Rows{x}, arguments, false);
+    return narrow && !(arguments.clamp && ratio.clamps(arguments.epsilon));
+  }
 
   __device__ __forceinline__ Pair advance() {
     Pair pair;
     float q[N];
-#pragma unroll
-    for (int j = 0; j < N; ++j) pair.v[j] = ratio.v[j];
+    copy(pair.v, ratio.v);
     ratio.template sums<true>(q, ratio.v, ratio.w, 0);
 #pragma unroll
     for (int i = 0; i < N; ++i) pair.u[i] = ratio.u[i] = fast_reciprocal(q[i]);
@@ -291,105 +312,117 @@ struct CrossRatioGradient {
 #pragma unroll
     for (int i = 0; i < N - 1; ++i) {
 #pragma unroll
-      for (int j = 0; j < N - 1; ++j) {
-        x[j] = fmaf(-b[i], ratio.template at<kRows>(i, j), x[j]);
-        float& entry = kRows ? d[i][j] : d[j][i];
-        entry = fmaf(-b[i], other[j + 1], entry);
-      }
+      for (int j = 0; j < N - 1; ++j) x[j] = fmaf(-b[i], ratio.template at<kRows>(i, j), x[j]);
     }
 #pragma unroll
     for (int j = 0; j < N - 1; ++j) gradient[j] = x[j] * other[j + 1];
+#pragma unroll
+    for (int i = 0; i < N - 1; ++i) {
+#pragma unroll
+      for (int j = 0; j < N - 1; ++j) {
+        float& entry = kRows ? d[1][i][j] : d[0][j][i];
+        entry = fmaf(-b[i], other[j + 1], entry);
+      }
+    }
   }
-  /// after: the v that the pair ended with.
-  __device__ __forceinline__ void undo(Pair const& pair, float const (&after)[N]) {
+  __device__ __forceinline__ void undo(Pair const& pair) {
     back<false>(after, pair.u);
     back<true>(pair.u, pair.v);
+    copy(after, pair.v);
   }
-
-  /// Columns first is rows first of the transpose.
-  struct Rows {
-    float (&x)[N][N];
-    __device__ __forceinline__ void get_row(int i, float (&to)[N]) const {
-#pragma unroll
-      for (int j = 0; j < N; ++j) to[j] = kColumnsFirst ? x[j][i] : x[i][j];
-    }
-  };
-
-  /// x: logits to their gradient; g: the gradient of the output. False: nothing is done.
-  template <class History>
-  __device__ __forceinline__ bool run(float (&x)[N][N], float const (&g)[N][N], History const& history,
-                                      ProjectionArguments const& arguments) {
-    int const pairs = arguments.pairs + kColumnsFirst;  // Then the first step is not part of a pair.
-    if (pairs < 2 || !ratio.start(Rows{x}, arguments, false)) return false;
-    if (arguments.clamp && ratio.clamps(arguments.epsilon)) return false;
-    float* slot = history.memory();
-#pragma unroll 2
-    for (int pair = 0; pair < pairs - 2; ++pair) {
-      Pair const done = advance();
-      History::write(slot, done.v);
-      History::write(slot + 32 * N, done.u);
-      slot += 64 * N;
-    }
+  /// Makes the last pairs and undoes them. g: the gradient of the output.
+  __device__ __forceinline__ void turn(float const (&g)[N][N], float inverse_temperature) {
     Pair const last_but_one = advance(), last = advance();
-    // The last column step: with V the column sums of P o g, P o (g - V) is k o D, and its row sums are the gradient.
-#pragma unroll
-    for (int i = 0; i < N - 1; ++i) gradient[i] = 0;
+    seed(g, inverse_temperature);
+    back<true>(last.u, last.v);
+    copy(after, last.v);
+    undo(last_but_one);
+  }
+  /// The last column step: with V the column sums of P o g, P o (g - V) is k o D, and its row sums are the gradient.
+  /// Everything that follows is linear in it, so that this is the place for the temperature.
+  __device__ __forceinline__ void seed(float const (&g)[N][N], float inverse_temperature) {
 #pragma unroll
     for (int j = 0; j < N; ++j) {
       auto const given = [&](int i) { return kColumnsFirst ? g[j][i] : g[i][j]; };
-      float sum = 0;
+      float sum = ratio.u[0] * given(0);
 #pragma unroll
-      for (int i = 0; i < N; ++i) sum = fmaf(ratio.u[i] * ratio.ratio(i, j), given(i), sum);
-      float const v = ratio.v[j], mean = sum * v * v;
+      for (int i = 1; i < N; ++i) sum = fmaf(ratio.u[i] * ratio.ratio(i, j), given(i), sum);
+      float const v = ratio.v[j], scaled = v * inverse_temperature, mean = sum * v * scaled;
 #pragma unroll
       for (int i = 1; i < N; ++i) {
-        float const flow = fmaf(v, given(i), -mean);
-        gradient[i - 1] = fmaf(ratio.ratio(i, j), flow, gradient[i - 1]);
-        if (j > 0) d[i - 1][j > 0 ? j - 1 : 0] = ratio.u[i] * flow;
+        float const flow = fmaf(scaled, given(i), -mean);
+        gradient[i - 1] = j == 0 ? flow : fmaf(ratio.ratio(i, j), flow, gradient[i - 1]);
+        if (j > 0) d[0][i - 1][j > 0 ? j - 1 : 0] = ratio.u[i] * flow, d[1][i - 1][j > 0 ? j - 1 : 0] = 0;
       }
     }
 #pragma unroll
     for (int i = 0; i < N - 1; ++i) gradient[i] *= ratio.u[i + 1];
-    back<true>(last.u, last.v);
-    undo(last_but_one, last.v);
-    float after[N];
-#pragma unroll
-    for (int j = 0; j < N; ++j) after[j] = last_but_one.v[j];
-#pragma unroll 4
-    for (int pair = 0; pair < pairs - 2; ++pair) {
-      slot -= 64 * N;
-      Pair done;
-      History::read(slot, done.v);
-      History::read(slot + 32 * N, done.u);
-      undo(done, after);
-#pragma unroll
-      for (int j = 0; j < N; ++j) after[j] = done.v[j];
-    }
-    // From log2 k and the ratios of the first row, at the start, to the logits.
-    float const scale = arguments.inverse_temperature;
+  }
+  /// From log2 k and the ratios of the first row, at the start, to the logits.
+  __device__ __forceinline__ void finish(float (&x)[N][N]) const {
+    auto const to = [&](int i, int j) -> float& { return kColumnsFirst ? x[j][i] : x[i][j]; };
     float corner = 0, column[N - 1];
-#pragma unroll
-    for (int j = 0; j < N - 1; ++j) column[j] = gradient[j] * scale;
 #pragma unroll
     for (int i = 0; i < N - 1; ++i) {
       float row = 0;
 #pragma unroll
       for (int j = 0; j < N - 1; ++j) {
-        float const value = d[i][j] * ratio.k[i][j] * scale;
-        (kColumnsFirst ? x[j + 1][i + 1] : x[i + 1][j + 1]) = value;
-        row += value;
-        column[j] -= value;
+        float const value = (d[0][i][j] + d[1][i][j]) * ratio.k[i][j];
+        to(i + 1, j + 1) = value;
+        row = j == 0 ? value : row + value;
+        column[j] = (i == 0 ? gradient[j] : column[j]) - value;
       }
-      (kColumnsFirst ? x[0][i + 1] : x[i + 1][0]) = -row;
-      corner += row;
+      to(i + 1, 0) = -row;
+      corner = i == 0 ? row : corner + row;
     }
 #pragma unroll
     for (int j = 0; j < N - 1; ++j) {
-      (kColumnsFirst ? x[j + 1][0] : x[0][j + 1]) = column[j];
-      corner -= gradient[j] * scale;
+      to(0, j + 1) = column[j];
+      corner -= gradient[j];
     }
-    x[0][0] = corner;
+    to(0, 0) = corner;
+  }
+
+  /// x: logits to their gradient; g: the gradient of the output. False: nothing is done.
+  template <class History>
+  __device__ __forceinline__ bool run(float (&x)[N][N], float const (&g)[N][N], History const& history,
+                                      ProjectionArguments const& arguments) {
+    int const kept = pairs(arguments) - kPairsAside;
+    if (kept < 0 || !start(x, arguments)) return false;
+    float* slot = history.memory();
+#pragma unroll 2
+    for (int pair = 0; pair < kept; ++pair) {
+      write<History>(slot, advance());
+      slot += kSlot;
+    }
+    turn(g, arguments.inverse_temperature);
+#pragma unroll 4
+    for (int pair = 0; pair < kept; ++pair) {
+      slot -= kSlot;
+      undo(read<History>(slot));
+    }
+    finish(x);
     return true;
+  }
+
+  static constexpr int kSlot = 2 * N * 32;  // Floats from a pair of the history to the next.
+  template <class History>
+  static __device__ __forceinline__ void write(float* slot, Pair const& pair) {
+    History::write(slot, pair.v);
+    History::write(slot + kSlot / 2, pair.u);
+  }
+  template <class History>
+  static __device__ __forceinline__ Pair read(float const* slot) {
+    Pair pair;
+    History::read(slot, pair.v);
+    History::read(slot + kSlot / 2, pair.u);
+    return pair;
+  }
+
+ private:
+  static __device__ __forceinline__ void copy(float (&to)[N], float const (&from)[N]) {
+#pragma unroll
+    for (int i = 0; i < N; ++i) to[i] = from[i];
   }
 };
 

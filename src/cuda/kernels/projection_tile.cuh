@@ -60,6 +60,10 @@ inline constexpr int kForwardThreads = L::kChunks < 16 ? 128 : 32;
 template <class L, ProjectionMode kMode>
 inline constexpr int kForwardBlocks = L::N == 8 && L::kLanes == 1 && kMode == ProjectionMode::plain ? 20 : 1;
 
+/// How many tiles ahead of its own a warp asks for. Few warps hide little of a load, so large tiles should come from
+/// the L2 cache, where half a wave of them is still there when its turn comes.
+inline constexpr std::int64_t kTilesAhead = 1024;
+
 template <class L, ProjectionMode kMode, bool kAligned>
 __global__ void __launch_bounds__(kForwardThreads<L>, kForwardBlocks<L, kMode>)
     project_tile_kernel(__grid_constant__ ProjectionArguments const arguments,
@@ -74,6 +78,8 @@ __global__ void __launch_bounds__(kForwardThreads<L>, kForwardBlocks<L, kMode>)
     TileStaging<L> const staging(shared_memory + warp * (kTileBytes<L> / 16), place);
     float4 chunk[L::kChunks];
     fetch<L>(arguments.logits, first, arguments.batch, chunk);
+    if constexpr (L::kChunks >= 16)
+      fetch_to_cache<L>(arguments.logits, first + kTilesAhead * L::kPerWarp, arguments.batch);
     staging.put(chunk);
     __syncwarp();
     project_tile<L, kMode, false>(staging, staging, arguments, pointer_to(marginals));

@@ -19,20 +19,9 @@ inline constexpr int kBackwardThreads = L::kChunks > 4  ? 256
 
 /// Logits to their gradient; g: d_out, which is overwritten.
 template <class L, ProjectionMode kMode, bool kPadded, class History>
-__device__ __forceinline__ void differentiate(float (&x)[L::R][L::C], float (&g)[L::R][L::C],
-                                              ProjectionArguments const& arguments,
-                                              ProjectionMarginals const* marginals, History const& history) {
-  if constexpr (L::N == 4 && !kPadded && kMode != ProjectionMode::guarded) {
-    if (arguments.reducible) {
-      if (arguments.columns_first) {
-        CrossRatioGradient<4, true> ratio;
-        if (ratio.run(x, g, history, arguments)) return;
-      } else {
-        CrossRatioGradient<4, false> ratio;
-        if (ratio.run(x, g, history, arguments)) return;
-      }
-    }
-  }
+__device__ __forceinline__ void differentiate_tile(float (&x)[L::R][L::C], float (&g)[L::R][L::C],
+                                                   ProjectionArguments const& arguments,
+                                                   ProjectionMarginals const* marginals, History const& history) {
   Tile<L, kMode, kPadded> tile(arguments, marginals);
   tile.each([&](int r, int c) { tile.k[r][c] = x[r][c]; });
   tile.start();
@@ -55,6 +44,25 @@ __device__ __forceinline__ void differentiate(float (&x)[L::R][L::C], float (&g)
   adjoint.unwind(history, fixed);
   adjoint.finish(row_kept, column_kept);
   tile.each([&](int r, int c) { x[r][c] = g[r][c]; });
+}
+
+/// The same, in the form with fewest operations where there is one.
+template <class L, ProjectionMode kMode, bool kPadded, class History>
+__device__ __forceinline__ void differentiate(float (&x)[L::R][L::C], float (&g)[L::R][L::C],
+                                              ProjectionArguments const& arguments,
+                                              ProjectionMarginals const* marginals, History const& history) {
+  if constexpr (L::N == 4 && !kPadded && kMode != ProjectionMode::guarded) {
+    if (arguments.reducible) {
+      if (arguments.columns_first) {
+        CrossRatioGradient<4, true> ratio;
+        if (ratio.run(x, g, history, arguments)) return;
+      } else {
+        CrossRatioGradient<4, false> ratio;
+        if (ratio.run(x, g, history, arguments)) return;
+      }
+    }
+  }
+  differentiate_tile<L, kMode, kPadded>(x, g, arguments, marginals, history);
 }
 
 /// d_dustbin_score of the warp's matrices: the parts of the last row and column, in a fixed order.

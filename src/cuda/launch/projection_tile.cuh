@@ -2,8 +2,8 @@
 #pragma once
 #include <algorithm>
 
+#include "cuda/kernels/projection_ratio_backward.cuh"
 #include "cuda/kernels/projection_tile.cuh"
-#include "cuda/kernels/projection_tile_backward.cuh"
 #include "cuda/launch/chained.hpp"
 #include "cuda/runtime/check.hpp"
 
@@ -75,21 +75,37 @@ BackwardShape backward_shape(ProjectionArguments const& arguments, int multiproc
   return shape;
 }
 
+/// Whether project_backward_ratio_kernel does it, which pays where each warp has several tiles.
+template <class L>
+bool is_ratio_backward(ProjectionArguments const& arguments, BackwardShape const& shape) {
+  auto const direct = [](BatchArguments const& view) {
+    return view.contiguous && view.format == ElementFormat::float32;
+  };
+  return arguments.reducible && arguments.pairs >= 2 && !shape.global_history &&
+         arguments.batch > std::int64_t{shape.blocks} * shape.warps * L::kPerWarp && direct(arguments.logits) &&
+         direct(arguments.gradient) && direct(arguments.result);
+}
+
 template <class L, ProjectionMode kMode, bool kAligned>
 void launch_backward(ProjectionArguments arguments, ProjectionMarginals const& marginals, int multiprocessors,
                      cudaStream_t stream) {
   BackwardShape const shape = backward_shape<L, kMode>(arguments, multiprocessors);
   arguments.history_chunks = shape.history_chunks;
   arguments.warp_chunks = shape.warp_chunks;
-  auto const launch = [&](auto kernel) {
+  auto const launch = [&](auto kernel, auto const&... more) {
     allow_shared(kernel, shape.bytes());
-    launch_chained(kernel, shape.blocks, 32 * shape.warps, shape.bytes(), stream, arguments,
-                   MarginalsOf<kMode>(marginals));
+    launch_chained(kernel, shape.blocks, 32 * shape.warps, shape.bytes(), stream, arguments, more...);
   };
+  if constexpr (L::N == 4 && kMode == ProjectionMode::plain && kAligned) {
+    if (is_ratio_backward<L>(arguments, shape))
+      return arguments.columns_first ? launch(project_backward_ratio_kernel<L, true>)
+                                     : launch(project_backward_ratio_kernel<L, false>);
+  }
+  MarginalsOf<kMode> const more(marginals);
   if (shape.global_history) {
-    launch(project_backward_tile_kernel<L, kMode, kAligned, false>);
+    launch(project_backward_tile_kernel<L, kMode, kAligned, false>, more);
   } else {
-    launch(project_backward_tile_kernel<L, kMode, kAligned, true>);
+    launch(project_backward_tile_kernel<L, kMode, kAligned, true>, more);
   }
 }
 
