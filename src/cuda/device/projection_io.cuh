@@ -57,6 +57,19 @@ __device__ __forceinline__ void fetch_to_cache(BatchArguments const& view, std::
   });
 }
 
+/// A contiguous 4 x 4 matrix of a lane's own. The four loads share their sectors in L1, the four stores in L2.
+__device__ __forceinline__ void load_matrix(float4 const* from, float (&x)[4][4]) {
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    float4 const row = from[i];
+    x[i][0] = row.x, x[i][1] = row.y, x[i][2] = row.z, x[i][3] = row.w;
+  }
+}
+__device__ __forceinline__ void store_matrix(float4* to, float const (&x)[4][4]) {
+#pragma unroll
+  for (int i = 0; i < 4; ++i) to[i] = make_float4(x[i][0], x[i][1], x[i][2], x[i][3]);
+}
+
 /// A warp's staging memory. An offset is a constant of the lane exclusive or one of the register; what cannot meet a
 /// bit of the lane's is added, for the instruction's immediate.
 template <class L>
@@ -231,15 +244,8 @@ template <class L>
 __device__ __forceinline__ ElementRows<L> logit_elements(ProjectionArguments const& arguments,
                                                          TilePlace<L> const& place, std::int64_t first,
                                                          float* staging) {
-  bool const inside = first + place.matrix < arguments.batch;
-  return {arguments.logits,
-          place,
-          first,
-          arguments.batch,
-          arguments.logit_rows,
-          arguments.logit_columns,
-          staging,
-          inside ? arguments.dustbin_score : 0.0f};
+  return {arguments.logits,       place, first, arguments.batch, arguments.logit_rows, arguments.logit_columns, staging,
+          arguments.dustbin_score};
 }
 
 /// The kernels of sums that are all 1 get none: 2 KiB of arguments cost time at every launch.

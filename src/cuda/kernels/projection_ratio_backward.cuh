@@ -6,27 +6,11 @@
 // matrix lies in the slots in reverse; the direction changes from matrix to matrix.
 //
 // What is needed next is on its way to the L2 cache, not to registers: loads that are under way slow the iterations
-// down (docs/tuning.md). A lane's four loads of 16 bytes share their sectors in L1, the stores theirs in L2.
+// down (docs/tuning.md).
 #pragma once
 #include "cuda/kernels/projection_tile_backward.cuh"
 
 namespace monge::cuda {
-
-template <int N>
-__device__ __forceinline__ void load_matrix(float4 const* from, float (&x)[N][N]) {
-  static_assert(N == 4);
-#pragma unroll
-  for (int i = 0; i < N; ++i) {
-    float4 const row = from[i];
-    x[i][0] = row.x, x[i][1] = row.y, x[i][2] = row.z, x[i][3] = row.w;
-  }
-}
-template <int N>
-__device__ __forceinline__ void store_matrix(float4* to, float const (&x)[N][N]) {
-  static_assert(N == 4);
-#pragma unroll
-  for (int i = 0; i < N; ++i) to[i] = make_float4(x[i][0], x[i][1], x[i][2], x[i][3]);
-}
 
 /// A persistent grid; the history is in shared memory. Matrices that are not narrow go through differentiate_tile, with
 /// the lane's part of the history, as soon as that holds nothing else.
@@ -34,7 +18,7 @@ template <class L, bool kColumnsFirst>
 __global__ void __maxnreg__(65536 / kBackwardThreads<L> / 8 * 8)
     project_backward_ratio_kernel(__grid_constant__ ProjectionArguments const arguments) {
   static_assert(L::kLanes == 1 && L::N == 4);
-  constexpr int N = L::N, kRow = N / 4, kMatrix = N * kRow;  // float4s.
+  constexpr int N = L::N, kMatrix = N * N / 4;  // float4s of one.
   using Gradient = CrossRatioGradient<N, kColumnsFirst>;
   using History = TileHistory<L, true, kKeepsBoth<L, ProjectionMode::plain>>;
   History history;
