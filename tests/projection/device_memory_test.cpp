@@ -1,7 +1,7 @@
 // Batches in device memory, among them one whose elements are numbered past 2^31. Built where there is a CUDA toolkit.
 #include <algorithm>
+#include <cstddef>
 
-#include "cpu/projection_elements.hpp"
 #include "oracle/cuda_check.hpp"
 #include "projection/cases.hpp"
 
@@ -12,63 +12,68 @@ class ProjectionDeviceMemory : public BackendTest {};
 INSTANTIATE_TEST_SUITE_P(, ProjectionDeviceMemory, testing::Values(Target{DeviceType::cuda, Precision::float32}),
                          target_name);
 
-/// B matrices of 4 x 4 in bfloat16, every byte the same at first.
+/// B matrices of 4 x 4, every byte the same at first.
 class DeviceBatch {
  public:
-  DeviceBatch(std::int64_t batch, int byte) : batch_(batch) {
-    std::size_t const bytes = static_cast<std::size_t>(batch) * 32;
-    check(cudaMalloc(&data_, bytes));
-    check(cudaMemset(data_, byte, bytes));
+  DeviceBatch(std::int64_t batch, ElementType type, int byte) : batch_(batch), type_(type) {
+    check(cudaMalloc(&data_, bytes(batch)));
+    check(cudaMemset(data_, byte, bytes(batch)));
     check(cudaDeviceSynchronize());
   }
   DeviceBatch(DeviceBatch const&) = delete;
   DeviceBatch& operator=(DeviceBatch const&) = delete;
   ~DeviceBatch() { cudaFree(data_); }
 
-  MutableBatchView view() const { return {data_, ElementType::bfloat16, batch_, 4, 4, -1, -1, {DeviceType::cuda, 0}}; }
-  void write(std::int64_t first, std::vector<std::uint16_t> const& elements) {
-    check(cudaMemcpy(at(first), elements.data(), elements.size() * 2, cudaMemcpyHostToDevice));
+  MutableBatchView view() const { return {data_, type_, batch_, 4, 4, -1, -1, {DeviceType::cuda, 0}}; }
+  void write(std::int64_t first, BatchView const& elements) {
+    check(cudaMemcpy(at(first), elements.data(), bytes(elements.batch()), cudaMemcpyHostToDevice));
     check(cudaDeviceSynchronize());
   }
-  std::vector<std::uint16_t> read(std::int64_t first, std::int64_t count) const {
+  std::vector<std::byte> read(std::int64_t first, std::int64_t count) const {
     check(cudaDeviceSynchronize());
-    std::vector<std::uint16_t> elements(static_cast<std::size_t>(count) * 16);
-    check(cudaMemcpy(elements.data(), at(first), elements.size() * 2, cudaMemcpyDeviceToHost));
+    std::vector<std::byte> elements(bytes(count));
+    check(cudaMemcpy(elements.data(), at(first), elements.size(), cudaMemcpyDeviceToHost));
     return elements;
   }
 
  private:
-  char* at(std::int64_t matrix) const { return static_cast<char*>(data_) + matrix * 32; }
+  std::size_t bytes(std::int64_t matrices) const { return static_cast<std::size_t>(matrices * 16 * size_of(type_)); }
+  std::byte* at(std::int64_t matrix) const { return static_cast<std::byte*>(data_) + bytes(matrix); }
   std::int64_t batch_;
+  ElementType type_;
   void* data_ = nullptr;
 };
 
 /// Seven matrices at the start, across element 2^31 and at the end of `batch` give the bits that they give alone.
-void expect_bits_of_a_small_batch(Context const& context, std::int64_t batch) {
-  Case const test{"few", projection_preset(ProjectionPreset::mhc_paper), 4, 4, 7, 1, ElementType::bfloat16};
+void expect_bits_of_a_small_batch(Context const& context, std::int64_t batch, ElementType type) {
+  Case const test{"few", projection_preset(ProjectionPreset::mhc_paper), 4, 4, 7, 1, type};
   Data const data(test);
-  std::vector<std::uint16_t> out(7 * 16), d_logits(7 * 16);
-  project(context, data.logit_view(), {out.data(), ElementType::bfloat16, 7, 4, 4}, test.options);
-  project_backward(context, data.logit_view(), data.gradient_view(), {d_logits.data(), ElementType::bfloat16, 7, 4, 4},
-                   test.options);
+  std::vector<std::byte> out(static_cast<std::size_t>(7 * 16 * size_of(type))), d_logits(out.size());
+  project(context, data.logit_view(), {out.data(), type, 7, 4, 4}, test.options);
+  project_backward(context, data.logit_view(), data.gradient_view(), {d_logits.data(), type, 7, 4, 4}, test.options);
 
   constexpr int kNaN = 0xff;
   std::vector<std::int64_t> places{0, batch - 7};
   if (std::int64_t const middle = (std::int64_t{1} << 27) - 3; middle + 7 <= batch - 7) places.push_back(middle);
-  DeviceBatch logits(batch, 0), gradient(batch, 0), result(batch, kNaN);
+  DeviceBatch logits(batch, type, 0), gradient(batch, type, 0), result(batch, type, kNaN);
   for (std::int64_t const place : places) {
-    logits.write(place, data.logit_bits);
-    gradient.write(place, data.gradient_bits);
+    logits.write(place, data.logit_view());
+    gradient.write(place, data.gradient_view());
   }
   project(context, logits.view(), result.view(), test.options);
   for (std::int64_t const place : places) EXPECT_EQ(result.read(place, 7), out) << "at " << place;
-  EXPECT_EQ(result.read(batch - 8, 1), std::vector(16, cpu::to_bfloat16(0.25f))) << "logits of 0";
+  DeviceBatch const zero(1, type, 0), of_zero(1, type, kNaN);
+  project(context, zero.view(), of_zero.view(), test.options);
+  EXPECT_EQ(result.read(batch - 8, 1), of_zero.read(0, 1));
   project_backward(context, logits.view(), gradient.view(), result.view(), test.options);
   for (std::int64_t const place : places) EXPECT_EQ(result.read(place, 7), d_logits) << "at " << place;
+  project_backward(context, zero.view(), zero.view(), of_zero.view(), test.options);
+  EXPECT_EQ(result.read(batch - 8, 1), of_zero.read(0, 1));
 }
 
 TEST_P(ProjectionDeviceMemory, GivesWhatHostMemoryGives) {
-  expect_bits_of_a_small_batch(context(), 1000);
+  for (ElementType const type : {ElementType::float32, ElementType::bfloat16})
+    expect_bits_of_a_small_batch(context(), 1000, type);
 }
 
 /// Device memory from an address that is no multiple of more than one element.
@@ -142,12 +147,14 @@ TEST_P(ProjectionDeviceMemory, OddSizesAtOddAddresses) {
 
 TEST_P(ProjectionDeviceMemory, ElementsBeyondTwoToThe31) {
   std::int64_t const batch = (std::int64_t{1} << 27) + 1000;
-  std::size_t const needed = 3 * 32 * static_cast<std::size_t>(batch);
-  std::size_t free = 0, total = 0;
-  check(cudaMemGetInfo(&free, &total));
-  if (free < needed + needed / 8)
-    GTEST_SKIP() << "needs " << needed << " bytes of device memory; " << free << " are free";
-  expect_bits_of_a_small_batch(context(), batch);
+  for (ElementType const type : {ElementType::float32, ElementType::bfloat16}) {
+    std::size_t const needed = static_cast<std::size_t>(3 * 16 * size_of(type) * batch);
+    std::size_t free = 0, total = 0;
+    check(cudaMemGetInfo(&free, &total));
+    if (free < needed + needed / 8)
+      GTEST_SKIP() << name(type) << " needs " << needed << " bytes of device memory; " << free << " are free";
+    expect_bits_of_a_small_batch(context(), batch, type);
+  }
 }
 
 }  // namespace

@@ -13,7 +13,8 @@
 namespace monge::cuda {
 
 /// A persistent grid; the history is in shared memory. Matrices that are not narrow go through differentiate_tile, with
-/// the lane's part of the history, as soon as that holds nothing else.
+/// the lane's part of the history, as soon as that holds nothing else. (A bound on registers: with one on threads ptxas
+/// makes a slower loop.)
 template <class L, bool kColumnsFirst>
 __global__ void __maxnreg__(65536 / kBackwardThreads<L> / 8 * 8)
     project_backward_ratio_kernel(__grid_constant__ ProjectionArguments const arguments) {
