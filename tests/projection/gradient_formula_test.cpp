@@ -176,6 +176,21 @@ Matrix part(std::vector<float> const& values, int t, std::size_t cells) {
   return {begin, begin + static_cast<std::ptrdiff_t>(cells)};
 }
 
+/// The largest error, of `roundings` by 2^-24 of terms as large as d_out's: an entry is its P_ij times what is left of
+/// such terms (with exp_shifted, the row's P_ij times that).
+double worst_error(Matrix const& actual, Matrix const& expected, Matrix const& plan, Matrix const& d_out, int size,
+                   double roundings) {
+  double largest = 0, worst = 0;
+  for (double const value : d_out) largest = std::max(largest, std::abs(value));
+  for (std::size_t e = 0; e < plan.size(); ++e) {
+    auto const row = plan.begin() + static_cast<std::ptrdiff_t>(e / static_cast<std::size_t>(size)) * size;
+    double const allowed = 6e-8 * roundings * largest * *std::max_element(row, row + size);
+    double const error = std::abs(actual[e] - expected[e]) / allowed;
+    worst = std::isnan(error) ? 1e30 : std::max(worst, error);
+  }
+  return worst;
+}
+
 TEST_P(ProjectionGradientFormula, UnrolledIsTheChainRuleOnTheMatrix) {
   auto const clamping = [](ProjectionOptions& o) { o.epsilon = 0.7; };
   auto const wide_guard = [](ProjectionOptions& o) { o.epsilon = 0.1; };
@@ -206,18 +221,10 @@ TEST_P(ProjectionGradientFormula, UnrolledIsTheChainRuleOnTheMatrix) {
         Matrix const expected = MatrixChain(test.options, size).gradient(data.matrix(t), g);
         Matrix const actual = part(d_logits, t, cells);
         Matrix const plan = data.reference()(data.matrix(t), 0);
-        // An entry is its P_ij times what is left of terms as large as d_out's (with exp_shifted, the row's P_ij times
-        // that), each of which rounds by 2^-24, K by its exponent's rounding; half-steps do not amplify either.
+        // Of the terms themselves, and of K by its exponent's rounding; half-steps do not amplify either.
         double const largest_exponent = 4 * test.spread / test.options.temperature;
-        double largest = 0;
-        for (double const value : g) largest = std::max(largest, std::abs(value));
-        double const unit = 6e-8 * (12 + largest_exponent + std::sqrt(2.0 * test.options.iterations)) * largest;
-        for (std::size_t e = 0; e < cells; ++e) {
-          auto const row = plan.begin() + static_cast<std::ptrdiff_t>(e / static_cast<std::size_t>(size)) * size;
-          double const allowed = unit * *std::max_element(row, row + size);
-          double const quotient = std::abs(actual[e] - expected[e]) / allowed;
-          worst = std::isnan(quotient) ? 1e30 : std::max(worst, quotient);
-        }
+        double const roundings = 12 + largest_exponent + std::sqrt(2.0 * test.options.iterations);
+        worst = std::max(worst, worst_error(actual, expected, plan, g, size, roundings));
       }
       EXPECT_LE(worst, 1);
       if (std::getenv("MONGE_SHOW_ERRORS") != nullptr)
@@ -245,14 +252,8 @@ TEST_P(ProjectionGradientFormula, ImplicitSolvesTheLinearSystemOfTheLimit) {
         Matrix const g = part(data.gradient, t, cells), plan = reference(data.matrix(t), 0);
         Matrix const expected = gradient_of_the_limit(plan, g, size), actual = part(d_logits, t, cells);
         // As above; what rounds in a half-step, of P's or the gradient's, is contracted by those that follow.
-        double largest = 0;
-        for (double const value : g) largest = std::max(largest, std::abs(value));
-        double const unit = 6e-8 * (12 + 4 * test.spread) * largest / (1 - contraction(plan, size));
-        for (std::size_t e = 0; e < cells; ++e) {
-          auto const row = plan.begin() + static_cast<std::ptrdiff_t>(e / static_cast<std::size_t>(size)) * size;
-          double const quotient = std::abs(actual[e] - expected[e]) / (unit * *std::max_element(row, row + size));
-          worst = std::isnan(quotient) ? 1e30 : std::max(worst, quotient);
-        }
+        double const roundings = (12 + 4 * test.spread) / (1 - contraction(plan, size));
+        worst = std::max(worst, worst_error(actual, expected, plan, g, size, roundings));
       }
       EXPECT_LE(worst, 1) << size << (log_domain ? " log domain" : "");
       if (std::getenv("MONGE_SHOW_ERRORS") != nullptr) std::printf("implicit %3d %.3f of allowed\n", size, worst);

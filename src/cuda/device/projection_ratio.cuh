@@ -266,10 +266,13 @@ struct CrossRatioGradient {
   struct Pair {
     float v[N], u[N];
   };
-  /// Pairs of the steps; with columns first the first step is not part of one.
-  static __host__ __device__ int pairs(ProjectionArguments const& arguments) { return arguments.pairs + kColumnsFirst; }
+  /// Pairs in the history. With columns first the first step is not part of a pair.
+  static __device__ __forceinline__ int kept_pairs(ProjectionArguments const& arguments) {
+    return arguments.pairs + kColumnsFirst - kPairsAside;
+  }
   /// Floats of a lane's history.
   static std::int64_t history_floats(std::int64_t pairs) { return 2 * N * (pairs - kPairsAside); }
+  static constexpr int kSlot = 2 * N * 32;  // Floats from a pair of the history to the next.
 
   /// Columns first is rows first of the transpose.
   struct Rows {
@@ -387,7 +390,7 @@ struct CrossRatioGradient {
   template <class History>
   __device__ __forceinline__ bool run(float (&x)[N][N], float const (&g)[N][N], History const& history,
                                       ProjectionArguments const& arguments) {
-    int const kept = pairs(arguments) - kPairsAside;
+    int const kept = kept_pairs(arguments);
     if (kept < 0 || !start(x, arguments)) return false;
     float* slot = history.memory();
 #pragma unroll 2
@@ -405,7 +408,6 @@ struct CrossRatioGradient {
     return true;
   }
 
-  static constexpr int kSlot = 2 * N * 32;  // Floats from a pair of the history to the next.
   template <class History>
   static __device__ __forceinline__ void write(float* slot, Pair const& pair) {
     History::write(slot, pair.v);

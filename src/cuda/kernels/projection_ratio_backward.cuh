@@ -26,17 +26,18 @@ __global__ void __maxnreg__(65536 / kBackwardThreads<L> / 8 * 8)
   history.place(nullptr, static_cast<int>(threadIdx.x) / 32 * arguments.warp_chunks, 0, 0);
   std::int64_t const threads = std::int64_t{gridDim.x} * blockDim.x, batch = arguments.batch;
   std::int64_t const thread = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  std::int64_t const warp_first = thread - threadIdx.x % 32;
   wait_for_previous_kernel();
-  if (thread - threadIdx.x % 32 >= batch) return;
+  if (warp_first >= batch) return;
   // Lanes without a matrix work on the last one for nothing, or on their own last one again.
   std::int64_t const first = thread < batch ? thread : batch - 1;
-  int const rounds = static_cast<int>((batch - 1 - (thread - threadIdx.x % 32)) / threads) + 1;  // Of the warp.
+  int const rounds = static_cast<int>((batch - 1 - warp_first) / threads) + 1;  // Of the warp.
   int const own_rounds = thread < batch ? static_cast<int>((batch - 1 - thread) / threads) + 1 : 0;
   std::int64_t const step = kMatrix * threads;
   float4 const* logits = static_cast<float4 const*>(arguments.logits.data) + kMatrix * first;
   float4 const* given = static_cast<float4 const*>(arguments.gradient.data) + kMatrix * first;
   float4* result = static_cast<float4*>(arguments.result.data) + kMatrix * first - step;
-  int const kept = Gradient::pairs(arguments) - Gradient::kPairsAside;
+  int const kept = Gradient::kept_pairs(arguments);
 
   Gradient ahead, behind{};
   float x[N][N], g[N][N];
