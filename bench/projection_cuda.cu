@@ -180,6 +180,7 @@ int main(int argc, char** argv) {
   set_spread(3);
   projection("mhc_paper spread 3", 4, huge, preset("mhc_paper", 20), false);
   projection("mhc_paper spread 3", 4, huge, preset("mhc_paper", 20), true);
+  projection("mhc_paper spread 3", 16, huge, preset("mhc_paper", 20), false);
   set_spread(10);
   projection("mhc_paper spread 10", 4, huge, preset("mhc_paper", 20), false);
   std::printf("\n  ]\n}\n");

@@ -120,13 +120,14 @@ struct ProjectionOptions {
   ProjectionStart start = ProjectionStart::exp;
   EpsilonMode epsilon_mode = EpsilonMode::none;
   double epsilon = 0;      ///< >= 0; with epsilon_mode none only softmax has a place for it.
-  int iterations = 20;     ///< Rows and columns once each; >= 1. With a tolerance, at most this many.
+  int iterations = 20;     ///< Rows and columns once each; >= 1. With a tolerance, at most this many. A GPU may leave
+                           ///< out those that cannot change an entry by more than 2^-20 of it.
   double tolerance = 0;    ///< Each matrix stops when all sums of the first side are right to this, relative; 0: never.
   double temperature = 1;  ///< > 0; 1 with start positive.
   bool log_domain = false;  ///< For spreads of logits / temperature beyond 80: log-sum-exp half-steps (CUDA: but for 4
                             ///< x 4 and 8 x 8 matrices too narrow to need them). epsilon_mode none.
-  bool dustbin = false;  ///< One more row and column of logits `dustbin_score`; the output is (n + 1) x (m + 1), and
-                         ///< its sums are 1, ..., 1, m and 1, ..., 1, n unless marginals are given.
+  bool dustbin = false;     ///< One more row and column of logits `dustbin_score`; the output is (n + 1) x (m + 1), and
+                            ///< its sums are 1, ..., 1, m and 1, ..., 1, n unless marginals are given.
   double dustbin_score = 1;
   ProjectionGradient gradient = ProjectionGradient::unrolled;
   double implicit_tolerance = 1e-4;  ///< > 0, relative, on the sums of the first side.

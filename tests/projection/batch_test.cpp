@@ -91,6 +91,32 @@ TEST_P(ProjectionBatch, BitsDoNotDependOnThePlaceInTheBatchOrTheRun) {
   }
 }
 
+/// Matrices that settle after few iterations, after many and not at all, and NaN: side by side and alone.
+TEST_P(ProjectionBatch, EachMatrixSettlesByItself) {
+  float const nan = std::numeric_limits<float>::quiet_NaN();
+  for (int const size : {16, 23, 32, 64}) {
+    for (int const iterations : {20, 60}) {
+      for (auto const order : {ProjectionOrder::rows_first, ProjectionOrder::columns_first}) {
+        Case test{"settles", projection_preset(ProjectionPreset::mhc_paper), size, size, 64};
+        test.options.iterations = iterations;
+        test.options.order = order;
+        Data data(test);
+        std::size_t const cells = static_cast<std::size_t>(size * size);
+        for (std::size_t t = 0; t < 64; ++t)
+          for (std::size_t e = 0; e < cells; ++e) data.logits[t * cells + e] *= 0.03f * static_cast<float>(t * 37 % 64);
+        data.logits[20 * cells + 7] = nan;
+        std::vector<float> together(cells * 64), alone(cells);
+        project(context(), data.logit_view(), {together.data(), 64, size, size}, test.options);
+        for (std::size_t t = 0; t < 64; ++t) {
+          project(context(), {&data.logits[t * cells], 1, size, size}, {alone.data(), 1, size, size}, test.options);
+          EXPECT_EQ(std::memcmp(alone.data(), &together[t * cells], 4 * cells), 0)
+              << size << " " << iterations << " " << name(order) << " " << t;
+        }
+      }
+    }
+  }
+}
+
 /// Large batches, where a lane of a GPU takes matrix after matrix: wide ones and NaN among them, an odd number of
 /// rounds and an even one, lanes without a last matrix.
 TEST_P(ProjectionBatch, LargeBatchesGiveTheBitsOfSmallOnes) {

@@ -145,6 +145,14 @@ __device__ __forceinline__ float over_lanes_max(float x) {
   return x;
 }
 
+/// Whether of all lanes of the matrix.
+template <class L>
+__device__ __forceinline__ bool all_of_matrix(bool x) {
+  constexpr unsigned kAll = 0xffffffffu >> (32 - L::kLanes);
+  unsigned const first = threadIdx.x % 32 / L::kLanes * L::kLanes;
+  return (__ballot_sync(0xffffffffu, x) >> first & kAll) == kAll;
+}
+
 /// Whether of any of the lanes that work together: with a matrix a lane each goes its own way.
 template <class L>
 __device__ __forceinline__ bool any_lane(bool x) {
@@ -430,6 +438,47 @@ struct Tile {
       }
     }
     if (arguments.trail) step<true>();
+  }
+
+  /// The same, but for what would not change the result. Iterations do not expand: one moves log v, in its largest
+  /// entry, no further than the one before, as half-steps are monotone and homogeneous (Thompson's metric; Lemmens and
+  /// Nussbaum, Nonlinear Perron-Frobenius Theory, 2012). A matrix is settled when those that are left, at the pace of
+  /// the last few, move it by 2^-21 at most, and P by twice that. When it is depends on no other matrix: it keeps
+  /// those scalings while its warp goes on.
+  __device__ __forceinline__ void iterate_until_settled() {
+    constexpr float kSettled = 0x1p-21f;
+    constexpr int kLeastPairs = 16, kFirstLook = 10, kFewPairs = 3;
+    int const pairs = arguments.trail ? arguments.pairs : arguments.pairs - 1;
+    float kept[L::kOwnColumns];
+#pragma unroll
+    for (int j = 0; j < L::kOwnColumns; ++j) kept[j] = INFINITY;
+    bool settled = false;
+    int pair = 0, few = kFewPairs, next = pairs < kLeastPairs ? pairs : kFirstLook;
+    if (arguments.lead) step<false>();
+    for (;;) {
+#pragma unroll 1
+      for (; pair < next; ++pair) {
+        step<true>();
+        step<false>();
+      }
+      if (pair == pairs) break;
+      float const most = kSettled * few * fast_reciprocal(static_cast<float>(pairs - pair));
+      bool close = true;
+#pragma unroll
+      for (int j = 0; j < L::kOwnColumns; ++j) {
+        close = close && fabsf(v[j] - kept[j]) <= most * v[j];
+        kept[j] = settled ? kept[j] : v[j];
+      }
+      settled = all_of_matrix<L>(close) || settled;
+      if (__all_sync(0xffffffffu, settled)) break;
+      few = max(kFewPairs, pair / 4);
+      next = min(pair + few, pairs);
+    }
+#pragma unroll
+    for (int j = 0; j < L::kOwnColumns; ++j) v[j] = settled ? kept[j] : v[j];
+    TileSide<L, false>::gather(v);
+    step<true>();
+    if (!arguments.trail) step<false>();
   }
 
   __device__ __forceinline__ float entry(int r, int c) const {

@@ -40,7 +40,11 @@ __device__ __forceinline__ void project_tile(Get const& from, Put const& to, Pro
   for (int r = 0; r < L::R; ++r) from.get_row(r, tile.k[r]);
   if constexpr (L::kLanes > 1 || kPadded) __syncwarp();  // The results go where others read.
   tile.start();
-  tile.iterate([](int) {});
+  if constexpr (kMode == ProjectionMode::plain && L::kLanes > 1) {
+    tile.iterate_until_settled();
+  } else {
+    tile.iterate([](int) {});
+  }
 #pragma unroll
   for (int r = 0; r < L::R; ++r) {
     float row[L::C];
