@@ -130,6 +130,7 @@ constexpr TileFunctions kTiles[] = {
     {16, project_tiles_16, project_backward_tiles_16, backward_history_16},
     {32, project_tiles_32, project_backward_tiles_32, backward_history_32},
     {64, project_tiles_64, project_backward_tiles_64, backward_history_64},
+    {128, project_tiles_128, project_backward_tiles_128, backward_history_128},
 };
 
 TileFunctions const* tile_of(ProjectionProblem const& problem) {
@@ -211,7 +212,7 @@ void Projection::backward(ProjectionProblem const& problem, BatchView const& log
   TileFunctions const* const tile = tile_of(problem);
   if (tile == nullptr) require_block(problem, true);
   if (tile == nullptr && problem.implicit)
-    throw Error(ErrorCode::unsupported, "gradient: is implicit; matrices larger than 64 x 64 have unrolled on CUDA");
+    throw Error(ErrorCode::unsupported, "gradient: is implicit; matrices larger than 128 x 128 have unrolled on CUDA");
   Reachable const in = reachable(runtime_, logits), gradient = reachable(runtime_, d_out);
   Reachable const result = reachable(runtime_, d_logits);
   ProjectionArguments arguments = arguments_of(problem, true);

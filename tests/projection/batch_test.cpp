@@ -20,7 +20,7 @@ TEST_P(ProjectionBatch, HardInputsStayInTheirMatrix) {
   for (ProjectionPreset const preset :
        {ProjectionPreset::mhc_paper, ProjectionPreset::deepseek, ProjectionPreset::megatron, ProjectionPreset::blog,
         ProjectionPreset::gumbel_sinkhorn}) {
-    for (int const size : {4, 5, 8, 16, 66}) {
+    for (int const size : {4, 5, 8, 16, 66, 129}) {
       std::size_t const cells = static_cast<std::size_t>(size * size);
       Case const test{std::string(name(preset)), projection_preset(preset), size, size, 9};
       Data data(test);
@@ -66,7 +66,7 @@ TEST_P(ProjectionBatch, HardInputsStayInTheirMatrix) {
 }
 
 TEST_P(ProjectionBatch, BitsDoNotDependOnThePlaceInTheBatchOrTheRun) {
-  for (int const size : {4, 8, 16, 30}) {
+  for (int const size : {4, 8, 16, 30, 100}) {
     Case const test{"bits", projection_preset(ProjectionPreset::mhc_paper), size, size, 131, 3};
     Data const data(test);
     std::size_t const cells = static_cast<std::size_t>(size * size);
@@ -94,7 +94,7 @@ TEST_P(ProjectionBatch, BitsDoNotDependOnThePlaceInTheBatchOrTheRun) {
 /// Matrices that settle after few iterations, after many and not at all, and NaN: side by side and alone.
 TEST_P(ProjectionBatch, EachMatrixSettlesByItself) {
   float const nan = std::numeric_limits<float>::quiet_NaN();
-  for (int const size : {16, 23, 32, 64}) {
+  for (int const size : {16, 23, 32, 64, 100, 128}) {
     for (int const iterations : {20, 60}) {
       for (auto const order : {ProjectionOrder::rows_first, ProjectionOrder::columns_first}) {
         Case test{"settles", projection_preset(ProjectionPreset::mhc_paper), size, size, 64};

@@ -37,9 +37,12 @@ std::vector<Case> cases() {
     all.push_back({label + " 1x3", with(preset, 3), 1, 3});
     all.push_back({label + " 64x64", with(preset, 5), 64, 64, 3});
     all.push_back({label + " 33x70", with(preset, 4), 33, 70, 3});
+    all.push_back({label + " 128x128", with(preset, 5), 128, 128, 2});
+    all.push_back({label + " 40x131", with(preset, 4), 40, 131, 2});
   }
   all.push_back({"superglue 5x9", with(P::superglue, 30), 5, 9});
   all.push_back({"superglue 70x40", with(P::superglue, 10), 70, 40, 2});
+  all.push_back({"superglue 129x40", with(P::superglue, 10), 129, 40, 2});
   all.push_back({"superglue linear 15x15", with(P::superglue, 12, [](auto& o) { o.log_domain = false; }), 15, 15});
   all.push_back({"superglue score", with(P::superglue, 20, [](auto& o) { o.dustbin_score = -0.7; }), 6, 4});
   all.push_back({"superglue marginals", with(P::superglue, 20), 5, 9, 21, 1, ElementType::float32, false, true});
@@ -65,10 +68,10 @@ std::vector<Case> cases() {
     o.epsilon_mode = EpsilonMode::clamp;
     o.epsilon = 0.7;
   };
-  for (int const size : {4, 6, 8, 80}) {
+  for (int const size : {4, 6, 8, 80, 130}) {
     std::string shape = std::to_string(size);
     shape.insert(shape.begin(), ' ');
-    int const batch = size == 80 ? 3 : 33;
+    int const batch = size >= 80 ? 3 : 33;
     all.push_back({"matrix" + shape, with(P::mhc_paper, 5, matrix_eps), size, size, batch});
     all.push_back({"denominator" + shape, with(P::mhc_paper, 5, big_denominator), size, size, batch});
     all.push_back({"scaling columns" + shape, with(P::mhc_paper, 5, big_scaling), size, size, batch});

@@ -113,7 +113,7 @@ class OddMemory {
 
 TEST_P(ProjectionDeviceMemory, OddSizesAtOddAddresses) {
   for (ElementType const type : {ElementType::float32, ElementType::bfloat16, ElementType::float16}) {
-    for (int const size : {3, 4, 6, 7, 16, 30, 33}) {
+    for (int const size : {3, 4, 6, 7, 16, 30, 33, 71, 128, 131}) {
       SCOPED_TRACE(std::string(name(type)) + " " + std::to_string(size));
       Case const test{"odd", projection_preset(ProjectionPreset::mhc_paper), size, size, 37, 1, type};
       Data const data(test);

@@ -199,7 +199,7 @@ TEST_P(ProjectionGradientFormula, UnrolledIsTheChainRuleOnTheMatrix) {
   auto const cold = [](ProjectionOptions& o) { o.temperature = 0.5; };
   auto const same = [](ProjectionOptions&) {};
   using P = ProjectionPreset;
-  for (int const size : {2, 4, 7, 16, 66}) {
+  for (int const size : {2, 4, 7, 16, 66, 129}) {
     int const batch = size < 16 ? 200 : 3;
     for (Case const& test : {Case{"mhc_paper", with(P::mhc_paper, 20, same), size, size, batch},
                              {"mhc_paper rows first", with(P::mhc_paper, 1, rows_first), size, size, batch},
@@ -234,7 +234,7 @@ TEST_P(ProjectionGradientFormula, UnrolledIsTheChainRuleOnTheMatrix) {
 }
 
 TEST_P(ProjectionGradientFormula, ImplicitSolvesTheLinearSystemOfTheLimit) {
-  for (int const size : {2, 4, 9, 33}) {
+  for (int const size : {2, 4, 9, 33, 66}) {
     for (bool const log_domain : {false, true}) {
       Case test{"implicit", {}, size, size, size < 16 ? 20 : 3, 0.7};
       test.options.log_domain = log_domain;

@@ -69,7 +69,7 @@ TEST_P(ProjectionBackward, GradientMatchesFiniteDifferences) {
 TEST_P(ProjectionBackward, ToleranceStopsEachMatrixByItself) {
   for (ProjectionPreset const preset : {ProjectionPreset::mhc_paper, ProjectionPreset::blog, ProjectionPreset::deepseek,
                                         ProjectionPreset::gumbel_sinkhorn}) {
-    for (int const size : {4, 5, 16, 70}) {
+    for (int const size : {4, 5, 16, 70, 130}) {
       Case test{std::string(name(preset)), projection_preset(preset), size, size, size == 70 ? 3 : 40, 1.5};
       test.options.iterations = 30;
       test.options.tolerance = 3e-3;
@@ -112,7 +112,7 @@ TEST_P(ProjectionBackward, ToleranceStopsEachMatrixByItself) {
 
 TEST_P(ProjectionBackward, ImplicitGradientIsThatOfTheLimit) {
   for (ProjectionOrder const order : {ProjectionOrder::rows_first, ProjectionOrder::columns_first}) {
-    for (int const size : {3, 4, 12}) {
+    for (int const size : {3, 4, 12, 67}) {
       for (bool const log_domain : {false, true}) {
         Case test{"implicit", {}, size, size, 9, 0.7};
         test.options.order = order;
@@ -182,7 +182,7 @@ TEST_P(ProjectionBackward, ImplicitIsDecidedMatrixByMatrix) {
 }
 
 TEST_P(ProjectionBackward, LongHistoriesFindRoom) {
-  for (int const size : {4, 8, 16, 40}) {
+  for (int const size : {4, 8, 16, 40, 90}) {
     Case test{"long", projection_preset(ProjectionPreset::mhc_paper), size, size, 40, 0.5};
     test.options.iterations = 700;
     Data const data(test);

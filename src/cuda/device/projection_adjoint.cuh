@@ -9,29 +9,28 @@
 namespace monge::cuda {
 
 /// Scalings of the steps: of each pair a lane's share of v before it and, if kBoth, of u in it, which is else made
-/// again. In shared memory (named here, for the compiler to see which memory it is) or global memory. A warp's slots
+/// again. In shared memory (named here, for the compiler to see which memory it is) or global memory. A team's slots
 /// are next to each other, and in a slot the lanes' 16-byte pieces.
 template <class L, bool kShared, bool kBoth_ = true>
 struct TileHistory {
   static constexpr bool kBoth = kBoth_;
-  static constexpr int kSlot = L::kOwnColumns + (kBoth ? L::kOwnRows : 0);  // Floats a lane.
-  static_assert(kSlot % 4 == 0);
+  static constexpr int kSlot = (L::kOwnColumns + (kBoth ? L::kOwnRows : 0) + 3) / 4 * 4;  // Floats a lane.
   int offset = 0;  // Of shared memory, in floats.
   float* global = nullptr;
 
-  /// Of 16 bytes a warp, for the tile's steps and for those of the ratios where they can be.
+  /// Of 16 bytes a team, for the tile's steps and for those of the ratios where they can be.
   static std::int64_t chunks(ProjectionArguments const& arguments) {
     std::int64_t const pairs = std::int64_t{arguments.pairs} + (arguments.lead ? 1 : 0);
     std::int64_t const ratios = L::N == 4 ? CrossRatioGradient<4, false>::history_floats(pairs) : 0;
-    return 8 * std::max(kSlot * pairs, ratios);
+    return L::kThreads / 4 * std::max(kSlot * pairs, ratios);
   }
-  __device__ __forceinline__ void place(float* global_memory, int shared_chunk, std::int64_t warp_of_grid,
+  __device__ __forceinline__ void place(float* global_memory, int shared_chunk, std::int64_t team_of_grid,
                                         std::int64_t history_chunks) {
-    int const lane = static_cast<int>(threadIdx.x) % 32;
+    int const lane = static_cast<int>(threadIdx.x) % L::kThreads;
     if constexpr (kShared) {
       offset = 4 * (shared_chunk + lane);
     } else {
-      global = global_memory + 4 * (warp_of_grid * history_chunks + lane);
+      global = global_memory + 4 * (team_of_grid * history_chunks + lane);
     }
   }
   /// This lane's first piece.
@@ -47,14 +46,14 @@ struct TileHistory {
     static_assert(kCount % 4 == 0);
 #pragma unroll
     for (int i = 0; i < kCount; i += 4)
-      *reinterpret_cast<float4*>(at + 32 * i) = make_float4(x[i], x[i + 1], x[i + 2], x[i + 3]);
+      *reinterpret_cast<float4*>(at + L::kThreads * i) = make_float4(x[i], x[i + 1], x[i + 2], x[i + 3]);
   }
   template <int kCount>
   static __device__ __forceinline__ void read(float const* at, float (&x)[kCount]) {
     static_assert(kCount % 4 == 0);
 #pragma unroll
     for (int i = 0; i < kCount; i += 4) {
-      float4 const four = *reinterpret_cast<float4 const*>(at + 32 * i);
+      float4 const four = *reinterpret_cast<float4 const*>(at + L::kThreads * i);
       x[i] = four.x, x[i + 1] = four.y, x[i + 2] = four.z, x[i + 3] = four.w;
     }
   }
@@ -62,11 +61,11 @@ struct TileHistory {
     float x[kSlot];
 #pragma unroll
     for (int i = 0; i < kSlot; ++i) x[i] = i < L::kOwnColumns ? v[i % L::C] : u[(i - L::kOwnColumns) % L::R];
-    write(memory() + std::int64_t{32 * kSlot} * pair, x);
+    write(memory() + std::int64_t{L::kThreads * kSlot} * pair, x);
   }
   __device__ __forceinline__ void recall(int pair, float (&v)[L::C], float (&u)[L::R]) const {
     float x[kSlot];
-    read(memory() + std::int64_t{32 * kSlot} * pair, x);
+    read(memory() + std::int64_t{L::kThreads * kSlot} * pair, x);
 #pragma unroll
     for (int j = 0; j < L::kOwnColumns; ++j) v[j] = x[j];
 #pragma unroll
@@ -204,7 +203,8 @@ struct TileAdjoint {
     if (arguments.trail) back<true>(tile.u, tile.v, true);
     int pairs = arguments.pairs;
     if constexpr (kGeneral)
-      pairs = L::kLanes == 1 ? tile.count : __reduce_max_sync(0xffffffffu, static_cast<unsigned>(tile.count));
+      pairs = L::kLanes == 1 || L::kPerTeam == 1 ? tile.count
+                                                 : __reduce_max_sync(0xffffffffu, static_cast<unsigned>(tile.count));
 #pragma unroll 1
     for (int pair = pairs - 1; pair >= 0; --pair) {
       bool const active = !kGeneral || (pair < tile.count && !fixed);
@@ -244,8 +244,8 @@ struct TileAdjoint {
       back<true>(tile.u, tile.v, active);
 #pragma unroll
       for (int j = 0; j < L::kOwnColumns; ++j) after = fmaxf(after, fabsf(kLog ? vb[j] : vb[j] * tile.bare(tile.v[j])));
-      before = over_lanes_max<L>(before);
-      after = over_lanes_max<L>(after);
+      before = over_lanes<L, Maximum>(before);
+      after = over_lanes<L, Maximum>(after);
       if (after <= 1e-8f * before || after <= 1e-30f) active = false;
     }
   }
@@ -271,7 +271,7 @@ struct TileAdjoint {
       float const off = fabsf(sum[i] * inverse_or_zero(target) - 1);
       if (target > 0) error = fmaxf(error, sum[i] == sum[i] ? off : 1e30f);
     }
-    return over_lanes_max<L>(error) <= tile.arguments.implicit_tolerance;
+    return over_lanes<L, Maximum>(error) <= tile.arguments.implicit_tolerance;
   }
 
   /// d: from the gradient in K to that in the input. `kept` e^{-s} of the first side, where eps was added to K.

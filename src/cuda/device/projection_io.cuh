@@ -1,6 +1,6 @@
-// Matrices between memory and the lanes that hold them. A warp moves its matrices in 16-byte chunks, in their order in
-// memory, through 32 R C floats of shared memory; so do contiguous matrices without such chunks, in one piece. Other
-// strides go element by element.
+// Matrices between memory and the lanes that hold them. A team moves its matrices in 16-byte chunks, in their order in
+// memory, through R C floats a lane of shared memory; so do contiguous matrices without such chunks, in one piece.
+// Other strides go element by element.
 #pragma once
 #include "cuda/device/projection_elements.cuh"
 #include "cuda/device/projection_tile.cuh"
@@ -8,29 +8,29 @@
 namespace monge::cuda {
 
 template <class L>
-inline constexpr int kTileBytes = 32 * L::R* L::C * 4;  // Of a warp's staging memory.
+inline constexpr int kTileBytes = L::kThreads* L::R* L::C * 4;  // Of a team's staging memory.
 
-/// This lane's chunks in memory order: chunk i of the lane is chunk 32 i + lane of the warp. visit(i, pointer, inside).
-/// Whole contiguous tiles, almost all, have one address and constant offsets.
+/// This lane's chunks in memory order: chunk i of the lane is chunk kThreads i + lane of the team. visit(i, pointer,
+/// inside). Whole contiguous tiles, almost all, have one address and constant offsets.
 template <class L, class T, class Visit>
 __device__ __forceinline__ void for_each_chunk(T* data, BatchArguments const& view, std::int64_t first,
                                                std::int64_t batch, Visit&& visit) {
   constexpr int kPerMatrix = L::N * L::M / 4, kPerRow = L::M / 4;
-  int const lane = static_cast<int>(threadIdx.x) % 32;
-  bool const whole = batch - first >= L::kPerWarp;
+  int const lane = static_cast<int>(threadIdx.x) % L::kThreads;
+  bool const whole = batch - first >= L::kPerTeam;
   if (view.contiguous && whole) {
     T* const at = data + first * (L::N * L::M) + 4 * lane;
 #pragma unroll
-    for (int i = 0; i < L::kChunks; ++i) visit(i, at + 128 * i, true);
+    for (int i = 0; i < L::kChunks; ++i) visit(i, at + 4 * L::kThreads * i, true);
     return;
   }
   int const lane_matrix = lane / kPerMatrix;
-  int const left = whole ? L::kPerWarp : static_cast<int>(batch - first) - lane_matrix;
+  int const left = whole ? L::kPerTeam : static_cast<int>(batch - first) - lane_matrix;
   T* const at = data + (first + lane_matrix) * view.batch_stride + lane % kPerMatrix / kPerRow * view.row_stride +
                 4 * (lane % kPerRow);
 #pragma unroll
   for (int i = 0; i < L::kChunks; ++i) {
-    int const matrix = 32 * i / kPerMatrix, row = 32 * i % kPerMatrix / kPerRow;
+    int const matrix = L::kThreads * i / kPerMatrix, row = L::kThreads * i % kPerMatrix / kPerRow;
     visit(i, at + matrix * view.batch_stride + row * view.row_stride, matrix < left);
   }
 }
@@ -45,15 +45,15 @@ __device__ __forceinline__ void fetch(BatchArguments const& view, std::int64_t f
   });
 }
 
-/// A warp's contiguous matrices from memory towards the L2 cache.
+/// A team's contiguous matrices from memory towards the L2 cache.
 template <class L>
 __device__ __forceinline__ void fetch_to_cache(BatchArguments const& view, std::int64_t first, std::int64_t batch) {
-  if (!view.contiguous || first + L::kPerWarp > batch) return;
+  if (!view.contiguous || first + L::kPerTeam > batch) return;
   with_format(view, [&](auto const* data) {
     constexpr int kPiece = 64 / static_cast<int>(sizeof(*data));  // Elements of a prefetch.
-    auto const* const at = data + first * (L::N * L::M) + kPiece * (threadIdx.x % 32);
+    auto const* const at = data + first * (L::N * L::M) + kPiece * (threadIdx.x % L::kThreads);
 #pragma unroll
-    for (int i = 0; i < 32 * L::R * L::C; i += 32 * kPiece) prefetch(at + i);
+    for (int i = 0; i < L::kThreads * L::R * L::C; i += L::kThreads * kPiece) prefetch(at + i);
   });
 }
 
@@ -70,14 +70,14 @@ __device__ __forceinline__ void store_matrix(float4* to, float const (&x)[4][4])
   for (int i = 0; i < 4; ++i) to[i] = make_float4(x[i][0], x[i][1], x[i][2], x[i][3]);
 }
 
-/// A warp's staging memory. An offset is a constant of the lane exclusive or one of the register; what cannot meet a
+/// A team's staging memory. An offset is a constant of the lane exclusive or one of the register; what cannot meet a
 /// bit of the lane's is added, for the instruction's immediate.
 template <class L>
 class TileStaging {
  public:
   __device__ __forceinline__ TileStaging(float4* shared, TilePlace<L> const& place)
       : memory_(shared),
-        linear_(L::swizzled(static_cast<int>(threadIdx.x) % 32)),
+        linear_(L::swizzled(static_cast<int>(threadIdx.x) % L::kThreads)),
         tile_(offset((place.matrix * L::N + (place.row ^ place.row_twist)) * L::M +
                      (place.column ^ place.column_twist))) {}
 
@@ -108,23 +108,23 @@ class TileStaging {
       }
     }
   }
-  /// The warp's matrices from memory order to the lanes that hold them.
+  /// The team's matrices from memory order to the lanes that hold them.
   __device__ __forceinline__ void exchange(float4 const (&from)[L::kChunks], float (&to)[L::R][L::C]) const {
     put(from);
-    __syncwarp();
+    sync_team<L>();
 #pragma unroll
     for (int r = 0; r < L::R; ++r) get_row(r, to[r]);
-    __syncwarp();
+    sync_team<L>();
   }
-  /// What the lanes put here to the warp's matrices.
+  /// What the lanes put here to the team's matrices.
   __device__ __forceinline__ void send(BatchArguments const& view, std::int64_t first, std::int64_t batch) const {
-    __syncwarp();
+    sync_team<L>();
     with_format(view, [&](auto* data) {
       for_each_chunk<L>(data, view, first, batch, [&](int i, auto* at, bool inside) {
         if (inside) store_four(at, chunk(i));
       });
     });
-    __syncwarp();
+    sync_team<L>();
   }
 
  private:
@@ -134,10 +134,10 @@ class TileStaging {
   /// The bits that any lane's tile_ has.
   static constexpr int kTileBits = [] {
     int bits = 0;
-    for (int matrix = 0; matrix < L::kPerWarp; ++matrix) {
+    for (int matrix = 0; matrix < L::kPerTeam; ++matrix) {
       for (int p = 0; p < L::kRowLanes; ++p) {
         for (int q = 0; q < L::kColumnLanes; ++q) {
-          int const row = p * L::R ^ q * L::kOwnRows, column = q * L::C ^ p * L::kOwnColumns;
+          int const row = p * L::R ^ L::row_twist(q), column = q * L::C ^ L::column_twist(p);
           int const element = (matrix * L::N + row) * L::M + column;
           bits |= L::swizzled(element / 4) * 4 + element % 4;
         }
@@ -146,8 +146,8 @@ class TileStaging {
     return bits;
   }();
   __device__ __forceinline__ float4& chunk(int i) const {
-    int const swizzled = L::swizzled(32 * i);
-    return memory_[(linear_ ^ (swizzled & 31)) + (swizzled & ~31)];
+    int const swizzled = L::swizzled(L::kThreads * i);
+    return memory_[(linear_ ^ (swizzled & (L::kThreads - 1))) + (swizzled & ~(L::kThreads - 1))];
   }
   /// The kPiece floats from register (r, c) on.
   __device__ __forceinline__ float* piece(int r, int c) const {
@@ -159,7 +159,7 @@ class TileStaging {
   int linear_, tile_;  // This lane's chunk in memory order; the first float that it holds.
 };
 
-/// A warp's matrices of shapes and strides that have no 16-byte chunks; outside of rows x columns: `other`. Contiguous
+/// A team's matrices of shapes and strides that have no 16-byte chunks; outside of rows x columns: `other`. Contiguous
 /// ones come and go through its staging memory, where they lie as in memory; others element by element.
 template <class L>
 struct ElementRows {
@@ -172,21 +172,21 @@ struct ElementRows {
 
   __device__ __forceinline__ std::int64_t matrix() const { return first + place.matrix; }
   __device__ __forceinline__ bool inside() const { return matrix() < batch; }
-  /// visit(element of the warp's, pointer, whether there are four) for the share of a lane.
+  /// visit(element of the team's, pointer, whether there are four) for the share of a lane.
   template <class Visit>
   __device__ __forceinline__ void for_each_element(Visit&& visit) const {
     with_format(view, [&](auto* data) {
-      int const lane = static_cast<int>(threadIdx.x) % 32, cells = rows * columns;
-      int const count = (batch - first < L::kPerWarp ? static_cast<int>(batch - first) : L::kPerWarp) * cells;
+      int const lane = static_cast<int>(threadIdx.x) % L::kThreads, cells = rows * columns;
+      int const count = (batch - first < L::kPerTeam ? static_cast<int>(batch - first) : L::kPerTeam) * cells;
       auto* const from = data + first * cells;
       bool const four = reinterpret_cast<std::uintptr_t>(from) % (4 * sizeof(*from)) == 0;
       int const fours = four ? count / 4 * 4 : 0;
 #pragma unroll 4
-      for (int e = 4 * lane; e < fours; e += 128) visit(e, from + e, std::true_type{});
-      for (int e = fours + lane; e < count; e += 32) visit(e, from + e, std::false_type{});
+      for (int e = 4 * lane; e < fours; e += 4 * L::kThreads) visit(e, from + e, std::true_type{});
+      for (int e = fours + lane; e < count; e += L::kThreads) visit(e, from + e, std::false_type{});
     });
   }
-  /// Before the first get_row of a warp.
+  /// Before the first get_row of a team.
   __device__ __forceinline__ void load() const {
     if (!view.contiguous) return;
     for_each_element([&](int e, auto const* from, auto four) {
@@ -196,12 +196,12 @@ struct ElementRows {
         staging[e] = load_one(from);
       }
     });
-    __syncwarp();
+    sync_team<L>();
   }
   /// After the last put_row.
   __device__ __forceinline__ void store() const {
     if (!view.contiguous) return;
-    __syncwarp();
+    sync_team<L>();
     for_each_element([&](int e, auto* to, auto four) {
       if constexpr (decltype(four)::value) {
         store_four(to, *reinterpret_cast<float4 const*>(staging + e));
@@ -209,7 +209,7 @@ struct ElementRows {
         store_one(to, staging[e]);
       }
     });
-    __syncwarp();
+    sync_team<L>();
   }
   __device__ __forceinline__ void get_row(int r, float (&to)[L::C]) const {
     int const i = place.row_of(r);
@@ -239,7 +239,7 @@ struct ElementRows {
   }
 };
 
-/// The logits of a warp's matrices, with the dustbin's around them.
+/// The logits of a team's matrices, with the dustbin's around them.
 template <class L>
 __device__ __forceinline__ ElementRows<L> logit_elements(ProjectionArguments const& arguments,
                                                          TilePlace<L> const& place, std::int64_t first,

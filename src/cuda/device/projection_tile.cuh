@@ -1,11 +1,14 @@
 // A matrix in the registers of one lane or of a group of lanes, and the half-steps on it. __device__ only.
 //
+// A team is a warp, or the warps that a large matrix takes; those are a block of their own.
 // Lane (p, q) of kRowLanes x kColumnLanes holds the p-th R rows of the q-th C columns of K, and of the scalings u and v
 // those R and C entries. Padding is K = 0. A half-step of the rows (of the columns: the same with both exchanged) is
 //   q_i = sum_j K_ij v_j (+ or max) eps w_i;  u_i = a_i / q_i;  w_i = q_i / a_i       (core/projection_options.hpp)
 // Each lane sums over its own columns; then the lanes of a row scatter the sums, so that each completes and finishes
-// R / kColumnLanes of them, and gather the results. Lane q holds its rows in the order r ^ (q R / kColumnLanes): its
-// own share is first, and what a neighbour wants is the same half of everyone's registers.
+// R / kColumnLanes of them, and gather the results; where there are more lanes than rows, neighbours have the same one.
+// Lane q holds its rows in the order r ^ (q R / kColumnLanes): its own share is first, and what a neighbour wants is
+// the same half of everyone's registers. A row lies in one warp; the warps of a team add their sums of the columns
+// through shared memory, all in the same order, and each goes on with its own copy.
 #pragma once
 #include "cuda/device/ptx.cuh"
 #include "cuda/launch/projection.hpp"
@@ -41,11 +44,20 @@ template <int kR, int kC, int kRowLanes_, int kColumnLanes_>
 struct TileLayout {
   static constexpr int R = kR, C = kC, kRowLanes = kRowLanes_, kColumnLanes = kColumnLanes_;
   static constexpr int N = R * kRowLanes, M = C * kColumnLanes, kLanes = kRowLanes * kColumnLanes;
-  static constexpr int kPerWarp = 32 / kLanes;
-  static constexpr int kChunks = R * C / 4;                                       // 16-byte pieces a lane
-  static constexpr int kOwnRows = R / kColumnLanes, kOwnColumns = C / kRowLanes;  // A lane's share of the sums.
+  static constexpr int kWarps = kLanes > 32 ? kLanes / 32 : 1, kThreads = 32 * kWarps;  // Of a team.
+  static constexpr int kPerTeam = kThreads / kLanes;
+  static constexpr int kChunks = R * C / 4;  // 16-byte pieces a lane
+  static constexpr int kWarpRowLanes = kRowLanes / kWarps;
+  static constexpr int kOwnRows = R > kColumnLanes ? R / kColumnLanes : 1;  // A lane's share of the sums.
+  static constexpr int kOwnColumns = C / kWarpRowLanes;
   static constexpr int kPiece = kOwnColumns < 4 ? kOwnColumns : 4;  // Neighbours in memory and in the registers.
-  static_assert(kOwnRows >= 1 && kPiece >= 2);
+  static_assert(kOwnColumns >= 1 && kPiece >= 2 && 32 % kColumnLanes == 0);
+  static __host__ __device__ constexpr int row_twist(int q) {
+    return R >= kColumnLanes ? q * kOwnRows : q * R / kColumnLanes;
+  }
+  static __host__ __device__ constexpr int column_twist(int p) {
+    return kWarps == 1 ? p * kOwnColumns : p % kWarpRowLanes * kOwnColumns;
+  }
   /// Where chunk `at` of a warp's matrices lies in shared memory: neither the linear order nor the lanes' conflicts.
   /// Exclusive or with higher bits, so that swizzled(a ^ b) = swizzled(a) ^ swizzled(b).
   static __host__ __device__ constexpr int swizzled(int at) {
@@ -53,7 +65,7 @@ struct TileLayout {
     if constexpr (N == 8 && kLanes == 1) return at ^ (at >> 4 & 7);
     if constexpr (N == 8 && kLanes > 1) return at ^ (at >> 3 & 6);
     if constexpr (N == 16) return at ^ (at >> 4 & 4);
-    if constexpr (N == 64) return at ^ (at >> 3 & 1);
+    if constexpr (N >= 64) return at ^ (at >> 3 & 1);
     return at;
   }
 };
@@ -61,16 +73,16 @@ struct TileLayout {
 /// The place of this lane.
 template <class L>
 struct TilePlace {
-  int matrix, row, column;  // Of the warp's; first row and column.
+  int matrix, row, column;  // Of the team's; first row and column.
   int row_twist, column_twist;
   __device__ __forceinline__ TilePlace() {
-    int const lane = static_cast<int>(threadIdx.x) % 32;
+    int const lane = static_cast<int>(threadIdx.x) % L::kThreads;
     int const p = lane % L::kLanes / L::kColumnLanes, q = lane % L::kColumnLanes;
     matrix = lane / L::kLanes;
     row = p * L::R;
     column = q * L::C;
-    row_twist = q * L::kOwnRows;
-    column_twist = p * L::kOwnColumns;
+    row_twist = L::row_twist(q);
+    column_twist = L::column_twist(p);
   }
   __device__ __forceinline__ int row_of(int r) const { return row + (r ^ row_twist); }
   __device__ __forceinline__ int column_of(int c) const { return column + (c ^ column_twist); }
@@ -86,30 +98,75 @@ struct Minimum {
   static __device__ __forceinline__ float apply(float x, float y) { return fminf(x, y); }
 };
 
+template <class L>
+__device__ __forceinline__ void sync_team() {
+  if constexpr (L::kWarps == 1) {
+    __syncwarp();
+  } else {
+    __syncthreads();
+  }
+}
+
+/// Of a team's exchange, for at most kOwnColumns entries a lane.
+template <class L>
+inline constexpr int kExchangeBytes = L::kWarps > 1 ? 4 * L::kThreads* L::kOwnColumns : 0;
+
+template <class L>
+__device__ __forceinline__ float* exchange_memory() {
+  __shared__ float memory[kExchangeBytes<L> / 4];
+  return memory;
+}
+
+/// The entries of the same lane of every warp of a team, in the order of the warps.
+template <class L, class Op, int kEntries>
+__device__ __forceinline__ void over_warps(float (&x)[kEntries]) {
+  if constexpr (L::kWarps > 1) {
+    float* const memory = exchange_memory<L>();
+    int const warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
+#pragma unroll
+    for (int i = 0; i < kEntries; ++i) memory[(warp * kEntries + i) * 32 + lane] = x[i];
+    __syncthreads();
+#pragma unroll
+    for (int i = 0; i < kEntries; ++i) {
+      x[i] = memory[i * 32 + lane];
+#pragma unroll
+      for (int w = 1; w < L::kWarps; ++w) x[i] = Op::apply(x[i], memory[(w * kEntries + i) * 32 + lane]);
+    }
+    __syncthreads();
+  }
+}
+
 /// One side of a layout: kRows says whether the rows or the columns.
 template <class L, bool kRows>
 struct TileSide {
   static constexpr int kCount = kRows ? L::R : L::C;
   static constexpr int kOwn = kRows ? L::kOwnRows : L::kOwnColumns;
-  static constexpr int kLanes = kRows ? L::kColumnLanes : L::kRowLanes;  // That share a row.
-  static constexpr int kStride = kRows ? 1 : L::kColumnLanes;            // Between them.
+  static constexpr int kLanes = kRows ? L::kColumnLanes : L::kWarpRowLanes;  // Of a warp, that share a row.
+  static constexpr int kStride = kRows ? 1 : L::kColumnLanes;                // Between them.
 
   /// The first kOwn entries become complete.
   template <class Op = Sum, int kTogether = kLanes>
   static __device__ __forceinline__ void scatter(float (&x)[kCount]) {
     if constexpr (kTogether > 1) {
-      constexpr int kHalf = kOwn * kTogether / 2;
+      constexpr int kHalf = kCount * kTogether / (2 * kLanes), kLane = kTogether / 2 * kStride;
 #pragma unroll
-      for (int i = 0; i < kHalf; ++i)
-        x[i] = Op::apply(x[i], __shfl_xor_sync(0xffffffffu, x[kHalf + i], kTogether / 2 * kStride));
+      for (int i = 0; i < kHalf; ++i) x[i] = Op::apply(x[i], __shfl_xor_sync(0xffffffffu, x[kHalf + i], kLane));
+      if constexpr (kHalf == 0) x[0] = Op::apply(x[0], __shfl_xor_sync(0xffffffffu, x[0], kLane));
       scatter<Op, kTogether / 2>(x);
+    } else if constexpr (!kRows && L::kWarps > 1) {
+      float own[kOwn];
+#pragma unroll
+      for (int i = 0; i < kOwn; ++i) own[i] = x[i];
+      over_warps<L, Op>(own);
+#pragma unroll
+      for (int i = 0; i < kOwn; ++i) x[i] = own[i];
     }
   }
   /// All entries from the first kOwn of every lane.
   template <int kTogether = 2>
   static __device__ __forceinline__ void gather(float (&x)[kCount]) {
     if constexpr (kTogether <= kLanes) {
-      constexpr int kHalf = kOwn * kTogether / 2;
+      constexpr int kHalf = kCount * kTogether / (2 * kLanes);
 #pragma unroll
       for (int i = 0; i < kHalf; ++i) x[kHalf + i] = __shfl_xor_sync(0xffffffffu, x[i], kTogether / 2 * kStride);
       gather<kTogether * 2>(x);
@@ -132,31 +189,41 @@ __device__ __forceinline__ auto& side_of(Rows& rows, Columns& columns) {
   }
 }
 
-template <class L>
-__device__ __forceinline__ float over_lanes_sum(float x) {
+template <class L, class Op>
+__device__ __forceinline__ float over_lanes(float x) {
 #pragma unroll
-  for (int mask = 1; mask < L::kLanes; mask *= 2) x += __shfl_xor_sync(0xffffffffu, x, mask);
-  return x;
+  for (int mask = 1; mask < L::kLanes && mask < 32; mask *= 2) x = Op::apply(x, __shfl_xor_sync(0xffffffffu, x, mask));
+  float all[1] = {x};
+  over_warps<L, Op>(all);
+  return all[0];
+}
+
+/// Whether of all lanes of the team, or of any.
+template <class L>
+__device__ __forceinline__ bool all_of_team(bool x) {
+  return L::kWarps == 1 ? __all_sync(0xffffffffu, x) : __syncthreads_and(x);
 }
 template <class L>
-__device__ __forceinline__ float over_lanes_max(float x) {
-#pragma unroll
-  for (int mask = 1; mask < L::kLanes; mask *= 2) x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, mask));
-  return x;
+__device__ __forceinline__ bool any_of_team(bool x) {
+  return L::kWarps == 1 ? __any_sync(0xffffffffu, x) : __syncthreads_or(x);
 }
 
 /// Whether of all lanes of the matrix.
 template <class L>
 __device__ __forceinline__ bool all_of_matrix(bool x) {
-  constexpr unsigned kAll = 0xffffffffu >> (32 - L::kLanes);
-  unsigned const first = threadIdx.x % 32 / L::kLanes * L::kLanes;
-  return (__ballot_sync(0xffffffffu, x) >> first & kAll) == kAll;
+  if constexpr (L::kPerTeam == 1) {
+    return all_of_team<L>(x);
+  } else {
+    constexpr unsigned kAll = 0xffffffffu >> (32 - L::kLanes);
+    unsigned const first = threadIdx.x % 32 / L::kLanes * L::kLanes;
+    return (__ballot_sync(0xffffffffu, x) >> first & kAll) == kAll;
+  }
 }
 
 /// Whether of any of the lanes that work together: with a matrix a lane each goes its own way.
 template <class L>
 __device__ __forceinline__ bool any_lane(bool x) {
-  return L::kLanes == 1 ? x : __any_sync(0xffffffffu, x);
+  return L::kLanes == 1 ? x : any_of_team<L>(x);
 }
 
 /// K, scalings and weights. kMode as in launch/projection.hpp; kPadded: n and m are the arguments'.
@@ -400,7 +467,7 @@ struct Tile {
       if (target > 0) error = off <= 3e38f ? fmaxf(error, off) : INFINITY;
     }
     if (check) {
-      float const worst = over_lanes_max<L>(error);
+      float const worst = over_lanes<L, Maximum>(error);
       done = done || worst <= arguments.tolerance;
     }
     Side::gather(next);
@@ -444,7 +511,7 @@ struct Tile {
   /// entry, no further than the one before, as half-steps are monotone and homogeneous (Thompson's metric; Lemmens and
   /// Nussbaum, Nonlinear Perron-Frobenius Theory, 2012). A matrix is settled when those that are left, at the pace of
   /// the last few, move it by 2^-21 at most, and P by twice that. When it is depends on no other matrix: it keeps
-  /// those scalings while its warp goes on.
+  /// those scalings while its team goes on.
   __device__ __forceinline__ void iterate_until_settled() {
     constexpr float kSettled = 0x1p-21f;
     constexpr int kLeastPairs = 16, kFirstLook = 10, kFewPairs = 3;
@@ -470,7 +537,7 @@ struct Tile {
         kept[j] = settled ? kept[j] : v[j];
       }
       settled = all_of_matrix<L>(close) || settled;
-      if (__all_sync(0xffffffffu, settled)) break;
+      if (all_of_team<L>(settled)) break;
       few = max(kFewPairs, pair / 4);
       next = min(pair + few, pairs);
     }

@@ -105,7 +105,7 @@ __global__ void __launch_bounds__(256, 1) mhc_backward_kernel(__grid_constant__ 
   int const warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
   int const warps = static_cast<int>(blockDim.x) / 32;
   TileHistory<MhcLayout, kShared> history;
-  history.place(arguments.projection.history, warp * arguments.projection.warp_chunks,
+  history.place(arguments.projection.history, warp * arguments.projection.team_chunks,
                 static_cast<std::int64_t>(blockIdx.x) * warps + warp, arguments.projection.history_chunks);
   wait_for_previous_kernel();
   float sums[kMhcSums];

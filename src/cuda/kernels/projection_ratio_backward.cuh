@@ -23,7 +23,7 @@ __global__ void __maxnreg__(65536 / kBackwardThreads<L> / 8 * 8)
   using Gradient = CrossRatioGradient<N, kColumnsFirst>;
   using History = TileHistory<L, true, kKeepsBoth<L, ProjectionMode::plain>>;
   History history;
-  history.place(nullptr, static_cast<int>(threadIdx.x) / 32 * arguments.warp_chunks, 0, 0);
+  history.place(nullptr, static_cast<int>(threadIdx.x) / 32 * arguments.team_chunks, 0, 0);
   std::int64_t const threads = std::int64_t{gridDim.x} * blockDim.x, batch = arguments.batch;
   std::int64_t const thread = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   std::int64_t const warp_first = thread - threadIdx.x % 32;

@@ -38,7 +38,7 @@ __device__ __forceinline__ void project_tile(Get const& from, Put const& to, Pro
   Tile<L, kMode, kPadded> tile(arguments, marginals);
 #pragma unroll
   for (int r = 0; r < L::R; ++r) from.get_row(r, tile.k[r]);
-  if constexpr (L::kLanes > 1 || kPadded) __syncwarp();  // The results go where others read.
+  if constexpr (L::kLanes > 1 || kPadded) sync_team<L>();  // The results go where others read.
   tile.start();
   if constexpr (kMode == ProjectionMode::plain && L::kLanes > 1) {
     tile.iterate_until_settled();
@@ -54,42 +54,46 @@ __device__ __forceinline__ void project_tile(Get const& from, Put const& to, Pro
   }
 }
 
-/// Most threads of a block. Large tiles leave room for few warps, which should not wait for each other to make it
+/// Most threads of a block. Large tiles leave room for few teams, which should not wait for each other to make it
 /// again.
 template <class L>
-inline constexpr int kForwardThreads = L::kChunks < 16 ? 128 : 32;
+inline constexpr int kForwardThreads = L::kChunks < 16 ? 128 : L::kThreads;
 
-/// Blocks a multiprocessor that the registers must allow: left alone the compiler spends more on 8 x 8 in one lane than
-/// pays.
+/// Blocks a multiprocessor that the registers must allow. Left alone the compiler spends more on 8 x 8 in one lane than
+/// pays, and so much on a team of 8 warps that a second has no room.
 template <class L, ProjectionMode kMode>
-inline constexpr int kForwardBlocks = L::N == 8 && L::kLanes == 1 && kMode == ProjectionMode::plain ? 20 : 1;
+inline constexpr int kForwardBlocks = kMode != ProjectionMode::plain ? 1
+                                      : L::kWarps > 1                ? 2
+                                      : L::N == 8 && L::kLanes == 1  ? 20
+                                                                     : 1;
 
-/// How many tiles ahead of its own a warp asks for. Few warps hide little of a load, so large tiles should come from
+/// How many tiles ahead of its own a team asks for. Few warps hide little of a load, so large tiles should come from
 /// the L2 cache, where half a wave of them is still there when its turn comes.
-inline constexpr std::int64_t kTilesAhead = 1024;
+template <class L>
+inline constexpr std::int64_t kTilesAhead = 1024 / L::kWarps;
 
 template <class L, ProjectionMode kMode, bool kAligned>
 __global__ void __launch_bounds__(kForwardThreads<L>, kForwardBlocks<L, kMode>)
     project_tile_kernel(__grid_constant__ ProjectionArguments const arguments,
                         __grid_constant__ MarginalsOf<kMode> const marginals) {
   extern __shared__ float4 shared_memory[];
-  int const warp = static_cast<int>(threadIdx.x) / 32;
-  std::int64_t const first = (static_cast<std::int64_t>(blockIdx.x) * (blockDim.x / 32) + warp) * L::kPerWarp;
+  int const team = static_cast<int>(threadIdx.x) / L::kThreads;
+  std::int64_t const first = (static_cast<std::int64_t>(blockIdx.x) * (blockDim.x / L::kThreads) + team) * L::kPerTeam;
   if (first >= arguments.batch) return;
   wait_for_previous_kernel();
   TilePlace<L> const place;
   if constexpr (kAligned) {
-    TileStaging<L> const staging(shared_memory + warp * (kTileBytes<L> / 16), place);
+    TileStaging<L> const staging(shared_memory + team * (kTileBytes<L> / 16), place);
     float4 chunk[L::kChunks];
     fetch<L>(arguments.logits, first, arguments.batch, chunk);
     if constexpr (L::kChunks >= 16)
-      fetch_to_cache<L>(arguments.logits, first + kTilesAhead * L::kPerWarp, arguments.batch);
+      fetch_to_cache<L>(arguments.logits, first + kTilesAhead<L> * L::kPerTeam, arguments.batch);
     staging.put(chunk);
-    __syncwarp();
+    sync_team<L>();
     project_tile<L, kMode, false>(staging, staging, arguments, pointer_to(marginals));
     staging.send(arguments.result, first, arguments.batch);
   } else {
-    float* const staging = reinterpret_cast<float*>(shared_memory) + warp * (kTileBytes<L> / 4);
+    float* const staging = reinterpret_cast<float*>(shared_memory) + team * (kTileBytes<L> / 4);
     ElementRows<L> const from = logit_elements(arguments, place, first, staging);
     ElementRows<L> const to{arguments.result,  place,  first, arguments.batch, arguments.rows,
                             arguments.columns, staging};

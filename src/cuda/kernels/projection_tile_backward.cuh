@@ -65,7 +65,7 @@ __device__ __forceinline__ void differentiate(float (&x)[L::R][L::C], float (&g)
   differentiate_tile<L, kMode, kPadded>(x, g, arguments, marginals, history);
 }
 
-/// d_dustbin_score of the warp's matrices: the parts of the last row and column, in a fixed order.
+/// d_dustbin_score of the team's matrices: the parts of the last row and column, in a fixed order.
 template <class L>
 __device__ __forceinline__ void write_dustbin(ProjectionArguments const& arguments, std::int64_t matrix, bool inside,
                                               TilePlace<L> const& place, float const (&d)[L::R][L::C]) {
@@ -79,25 +79,25 @@ __device__ __forceinline__ void write_dustbin(ProjectionArguments const& argumen
         sum += d[r][c];
     }
   }
-  sum = over_lanes_sum<L>(sum);
+  sum = over_lanes<L, Sum>(sum);
   if (inside && threadIdx.x % L::kLanes == 0) arguments.d_dustbin_score[matrix] = sum;
 }
 
-/// A persistent grid: each warp walks through the batch. Its staging memory is that of its history, which is empty when
+/// A persistent grid: each team walks through the batch. Its staging memory is that of its history, which is empty when
 /// matrices come and go.
 template <class L, ProjectionMode kMode, bool kAligned, bool kShared>
 __global__ void __launch_bounds__(kBackwardThreads<L>)
     project_backward_tile_kernel(__grid_constant__ ProjectionArguments const arguments,
                                  __grid_constant__ MarginalsOf<kMode> const marginals) {
   extern __shared__ float4 shared_memory[];
-  int const warp = static_cast<int>(threadIdx.x) / 32, warps = static_cast<int>(blockDim.x) / 32;
-  std::int64_t const warp_of_grid = static_cast<std::int64_t>(blockIdx.x) * warps + warp;
-  int const shared = warp * arguments.warp_chunks;
+  int const team = static_cast<int>(threadIdx.x) / L::kThreads, teams = static_cast<int>(blockDim.x) / L::kThreads;
+  std::int64_t const team_of_grid = static_cast<std::int64_t>(blockIdx.x) * teams + team;
+  int const shared = team * arguments.team_chunks;
   TileHistory<L, kShared, kKeepsBoth<L, kMode>> history;
-  history.place(arguments.history, shared, warp_of_grid, arguments.history_chunks);
+  history.place(arguments.history, shared, team_of_grid, arguments.history_chunks);
   TilePlace<L> const place;
-  std::int64_t const stride = static_cast<std::int64_t>(gridDim.x) * warps * L::kPerWarp;
-  std::int64_t const start = warp_of_grid * L::kPerWarp;
+  std::int64_t const stride = static_cast<std::int64_t>(gridDim.x) * teams * L::kPerTeam;
+  std::int64_t const start = team_of_grid * L::kPerTeam;
   wait_for_previous_kernel();
   // Few warps fit beside the histories, so the next matrices are under way while these are worked on.
   constexpr bool kPrefetch = kAligned && L::kChunks <= 4;
@@ -129,7 +129,7 @@ __global__ void __launch_bounds__(kBackwardThreads<L>)
         fetch_to_cache<L>(arguments.gradient, first + stride, arguments.batch);
       }
       differentiate<L, kMode, false>(x, g, arguments, pointer_to(marginals), history);
-      __syncwarp();  // A lane's result goes where the history of others was.
+      sync_team<L>();  // A lane's result goes where the history of others was.
 #pragma unroll
       for (int r = 0; r < L::R; ++r) staging.put_row(r, x[r]);
       staging.send(arguments.result, first, arguments.batch);
@@ -143,13 +143,13 @@ __global__ void __launch_bounds__(kBackwardThreads<L>)
       logits.load();
 #pragma unroll
       for (int r = 0; r < L::R; ++r) logits.get_row(r, x[r]);
-      __syncwarp();
+      sync_team<L>();
       gradient.load();
 #pragma unroll
       for (int r = 0; r < L::R; ++r) gradient.get_row(r, g[r]);
-      __syncwarp();
+      sync_team<L>();
       differentiate<L, kMode, true>(x, g, arguments, pointer_to(marginals), history);
-      __syncwarp();
+      sync_team<L>();
 #pragma unroll
       for (int r = 0; r < L::R; ++r) result.put_row(r, x[r]);
       result.store();

@@ -21,8 +21,8 @@ struct ProjectionArguments {
   std::int64_t batch = 0;
   float* d_dustbin_score = nullptr;
   float* history = nullptr;         ///< Null: in shared memory.
-  std::int64_t history_chunks = 0;  ///< Of 16 bytes, a warp.
-  int warp_chunks = 0;              ///< Those of shared memory, for staging or history.
+  std::int64_t history_chunks = 0;  ///< Of 16 bytes, a team.
+  int team_chunks = 0;              ///< Those of shared memory, for staging or history.
   int rows = 0, columns = 0, logit_rows = 0, logit_columns = 0;
   int pairs = 0;
   float epsilon = 0, matrix_epsilon = 0, inverse_temperature = 1, tolerance = 0, dustbin_score = 0;

@@ -21,8 +21,8 @@ void backward(MhcArguments arguments, ProjectionMarginals const& marginals, int 
   MhcShape const shape = mhc_shape(projection, multiprocessors);
   bool const shared = shape.history_floats == 0;
   projection.history_chunks = History::chunks(projection);
-  projection.warp_chunks = shared ? static_cast<int>(projection.history_chunks) : 0;
-  int const bytes = shape.threads / 32 * projection.warp_chunks * 16;
+  projection.team_chunks = shared ? static_cast<int>(projection.history_chunks) : 0;
+  int const bytes = shape.threads / 32 * projection.team_chunks * 16;
   auto const launch = [&](auto kernel) {
     allow_shared(kernel, bytes);
     launch_chained(kernel, shape.blocks, shape.threads, bytes, stream, arguments, MarginalsOf<kMode>(marginals));

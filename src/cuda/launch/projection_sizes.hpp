@@ -15,8 +15,7 @@ MONGE_DECLARE_SIZE(8)
 MONGE_DECLARE_SIZE(16)
 MONGE_DECLARE_SIZE(32)
 MONGE_DECLARE_SIZE(64)
+MONGE_DECLARE_SIZE(128)
 #undef MONGE_DECLARE_SIZE
-
-inline constexpr int kLargestTile = 64;
 
 }  // namespace monge::cuda

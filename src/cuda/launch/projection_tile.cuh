@@ -29,48 +29,48 @@ inline int threads_for(std::int64_t warps, int most) {
 
 template <class L, ProjectionMode kMode, bool kAligned>
 void launch_forward(ProjectionArguments const& arguments, ProjectionMarginals const& marginals, cudaStream_t stream) {
-  std::int64_t const warps = (arguments.batch + L::kPerWarp - 1) / L::kPerWarp;
-  int const threads = threads_for(warps, kForwardThreads<L>);
-  int const bytes = threads / 32 * kTileBytes<L>;
+  std::int64_t const teams = (arguments.batch + L::kPerTeam - 1) / L::kPerTeam;
+  int const threads = L::kWarps > 1 ? L::kThreads : threads_for(teams, kForwardThreads<L>);
+  int const bytes = threads / L::kThreads * kTileBytes<L>;
   auto const kernel = project_tile_kernel<L, kMode, kAligned>;
   allow_shared(kernel, bytes);
-  std::int64_t const blocks = (warps + threads / 32 - 1) / (threads / 32);
+  std::int64_t const blocks = (teams + threads / L::kThreads - 1) / (threads / L::kThreads);
   launch_chained(kernel, static_cast<int>(blocks), threads, bytes, stream, arguments, MarginalsOf<kMode>(marginals));
 }
 
 /// Of a persistent grid.
 struct BackwardShape {
-  int warps, blocks;            // Warps a block.
-  std::int64_t history_chunks;  // Of 16 bytes, a warp.
-  int warp_chunks;              // Of shared memory.
+  int teams, blocks;            // Teams a block.
+  std::int64_t history_chunks;  // Of 16 bytes, a team.
+  int team_chunks;              // Of shared memory.
   bool global_history;
-  int bytes() const { return warps * warp_chunks * 16; }
+  int bytes() const { return teams * team_chunks * 16; }
 };
 template <class L, ProjectionMode kMode>
 BackwardShape backward_shape(ProjectionArguments const& arguments, int multiprocessors) {
   using History = TileHistory<L, true, kKeepsBoth<L, kMode>>;
-  constexpr int kMost = kBackwardThreads<L> / 32;  // That a multiprocessor has registers for.
+  constexpr int kMost = kBackwardThreads<L> / L::kThreads;  // That a multiprocessor has registers for.
   BackwardShape shape{};
   shape.history_chunks = History::chunks(arguments);
-  int const shared = shared_of_processor();
+  int const shared = shared_of_processor() - kExchangeBytes<L>;
   constexpr std::int64_t staging = kTileBytes<L> / 16;
   std::int64_t const chunks = std::max(shape.history_chunks, staging);
   shape.global_history = chunks * 16 > shared;
-  shape.warp_chunks = static_cast<int>(shape.global_history ? staging : chunks);
+  shape.team_chunks = static_cast<int>(shape.global_history ? staging : chunks);
   int most = 0, resident = 1;
-  for (int warps = kMost; warps >= 1; --warps) {
-    std::int64_t const bytes = std::int64_t{16} * warps * shape.warp_chunks;
+  for (int teams = kMost; teams >= 1; --teams) {
+    std::int64_t const bytes = std::int64_t{16} * teams * shape.team_chunks;
     if (bytes > shared) continue;
-    int const blocks = std::min(kMost / warps, static_cast<int>((shared + kSharedOfBlock) / (bytes + kSharedOfBlock)));
-    if (blocks * warps <= most) continue;
-    most = blocks * warps;
+    int const blocks = std::min(kMost / teams, static_cast<int>((shared + kSharedOfBlock) / (bytes + kSharedOfBlock)));
+    if (blocks * teams <= most) continue;
+    most = blocks * teams;
     resident = blocks;
-    shape.warps = warps;
+    shape.teams = teams;
   }
-  std::int64_t const wanted = (arguments.batch + L::kPerWarp - 1) / L::kPerWarp;
-  if (wanted < static_cast<std::int64_t>(shape.warps) * multiprocessors)  // Few matrices: smaller blocks, one each.
-    shape.warps = static_cast<int>((wanted + multiprocessors - 1) / multiprocessors);
-  shape.blocks = static_cast<int>(std::min<std::int64_t>((wanted + shape.warps - 1) / shape.warps,
+  std::int64_t const wanted = (arguments.batch + L::kPerTeam - 1) / L::kPerTeam;
+  if (wanted < static_cast<std::int64_t>(shape.teams) * multiprocessors)  // Few matrices: smaller blocks, one each.
+    shape.teams = static_cast<int>((wanted + multiprocessors - 1) / multiprocessors);
+  shape.blocks = static_cast<int>(std::min<std::int64_t>((wanted + shape.teams - 1) / shape.teams,
                                                          static_cast<std::int64_t>(resident) * multiprocessors));
   return shape;
 }
@@ -82,7 +82,7 @@ bool is_ratio_backward(ProjectionArguments const& arguments, BackwardShape const
     return view.contiguous && view.format == ElementFormat::float32;
   };
   return arguments.reducible && arguments.pairs >= 2 && !shape.global_history &&
-         arguments.batch > std::int64_t{shape.blocks} * shape.warps * L::kPerWarp && direct(arguments.logits) &&
+         arguments.batch > std::int64_t{shape.blocks} * shape.teams * L::kPerTeam && direct(arguments.logits) &&
          direct(arguments.gradient) && direct(arguments.result);
 }
 
@@ -91,10 +91,10 @@ void launch_backward(ProjectionArguments arguments, ProjectionMarginals const& m
                      cudaStream_t stream) {
   BackwardShape const shape = backward_shape<L, kMode>(arguments, multiprocessors);
   arguments.history_chunks = shape.history_chunks;
-  arguments.warp_chunks = shape.warp_chunks;
+  arguments.team_chunks = shape.team_chunks;
   auto const launch = [&](auto kernel, auto const&... more) {
     allow_shared(kernel, shape.bytes());
-    launch_chained(kernel, shape.blocks, 32 * shape.warps, shape.bytes(), stream, arguments, more...);
+    launch_chained(kernel, shape.blocks, L::kThreads * shape.teams, shape.bytes(), stream, arguments, more...);
   };
   if constexpr (L::N == 4 && kMode == ProjectionMode::plain && kAligned) {
     if (is_ratio_backward<L>(arguments, shape))
@@ -113,7 +113,7 @@ template <class L, ProjectionMode kMode>
 std::int64_t history_floats(ProjectionArguments const& arguments, int multiprocessors) {
   BackwardShape const shape = backward_shape<L, kMode>(arguments, multiprocessors);
   if (!shape.global_history) return 0;
-  return shape.history_chunks * 4 * shape.warps * shape.blocks;
+  return shape.history_chunks * 4 * shape.teams * shape.blocks;
 }
 
 /// launch<kMode, kAligned>() with the kernel's: for matrices that are not aligned guarded steps are general ones. kAll:
