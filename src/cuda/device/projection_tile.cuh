@@ -52,6 +52,7 @@ struct TileLayout {
   static constexpr int kOwnColumns = C / kWarpRowLanes;
   static constexpr int kPiece = kOwnColumns < 4 ? kOwnColumns : 4;  // Neighbours in memory and in the registers.
   static_assert(kOwnColumns >= 1 && kPiece >= 2 && 32 % kColumnLanes == 0);
+  static_assert(kWarps == 1 || kWarpRowLanes > 1);  // What sums start with is added by one lane of many.
   static __host__ __device__ constexpr int row_twist(int q) {
     return R >= kColumnLanes ? q * kOwnRows : q * R / kColumnLanes;
   }

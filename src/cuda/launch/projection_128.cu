@@ -3,7 +3,7 @@
 
 namespace monge::cuda {
 
-using Forward128 = TileLayout<8, 8, 16, 16>;
+using Forward128 = TileLayout<16, 8, 8, 16>;
 using Backward128 = TileLayout<8, 8, 16, 16>;
 MONGE_PROJECTION_SIZE(128, Forward128, Backward128, false)
 

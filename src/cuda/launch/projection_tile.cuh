@@ -58,7 +58,7 @@ BackwardShape backward_shape(ProjectionArguments const& arguments, int multiproc
   shape.global_history = chunks * 16 > shared;
   shape.team_chunks = static_cast<int>(shape.global_history ? staging : chunks);
   int most = 0, resident = 1;
-  for (int teams = kMost; teams >= 1; --teams) {
+  for (int teams = L::kWarps > 1 ? 1 : kMost; teams >= 1; --teams) {
     std::int64_t const bytes = std::int64_t{16} * teams * shape.team_chunks;
     if (bytes > shared) continue;
     int const blocks = std::min(kMost / teams, static_cast<int>((shared + kSharedOfBlock) / (bytes + kSharedOfBlock)));
