@@ -181,6 +181,23 @@ TEST_P(ProjectionBackward, ImplicitIsDecidedMatrixByMatrix) {
   }
 }
 
+/// Up to what a GPU's shared memory holds and beyond.
+TEST_P(ProjectionBackward, HistoriesOfAnyLengthFindRoom) {
+  for (int const size : {16, 64, 128}) {
+    Case test{"lengths", projection_preset(ProjectionPreset::mhc_paper), size, size, 2, 0.5};
+    Data const data(test);
+    std::vector<float> d_logits(static_cast<std::size_t>(size * size * 2)), d_last;
+    for (int iterations = 10; iterations <= 60; iterations += size == 128 ? 1 : 5) {
+      test.options.iterations = iterations;
+      project_backward(context(), data.logit_view(), data.gradient_view(), {d_logits.data(), 2, size, size},
+                       test.options);
+      for (std::size_t e = 0; e < d_last.size(); ++e)
+        ASSERT_NEAR(d_logits[e], d_last[e], 2e-5) << size << " " << iterations;
+      d_last = d_logits;
+    }
+  }
+}
+
 TEST_P(ProjectionBackward, LongHistoriesFindRoom) {
   for (int const size : {4, 8, 16, 40, 90}) {
     Case test{"long", projection_preset(ProjectionPreset::mhc_paper), size, size, 40, 0.5};

@@ -59,13 +59,10 @@ __device__ __forceinline__ void project_tile(Get const& from, Put const& to, Pro
 template <class L>
 inline constexpr int kForwardThreads = L::kChunks < 16 ? 128 : L::kThreads;
 
-/// Blocks a multiprocessor that the registers must allow. Left alone the compiler spends more on 8 x 8 in one lane than
-/// pays, and so much on a team of 8 warps that a second has no room.
+/// Blocks a multiprocessor that the registers must allow: left alone the compiler spends more on 8 x 8 in one lane than
+/// pays.
 template <class L, ProjectionMode kMode>
-inline constexpr int kForwardBlocks = kMode != ProjectionMode::plain ? 1
-                                      : L::kWarps > 1                ? 2
-                                      : L::N == 8 && L::kLanes == 1  ? 20
-                                                                     : 1;
+inline constexpr int kForwardBlocks = L::N == 8 && L::kLanes == 1 && kMode == ProjectionMode::plain ? 20 : 1;
 
 /// How many tiles ahead of its own a team asks for. Few warps hide little of a load, so large tiles should come from
 /// the L2 cache, where half a wave of them is still there when its turn comes.

@@ -52,14 +52,14 @@ BackwardShape backward_shape(ProjectionArguments const& arguments, int multiproc
   constexpr int kMost = kBackwardThreads<L> / L::kThreads;  // That a multiprocessor has registers for.
   BackwardShape shape{};
   shape.history_chunks = History::chunks(arguments);
-  int const shared = shared_of_processor() - kExchangeBytes<L>;
+  int const shared = shared_of_processor();
   constexpr std::int64_t staging = kTileBytes<L> / 16;
   std::int64_t const chunks = std::max(shape.history_chunks, staging);
-  shape.global_history = chunks * 16 > shared;
+  shape.global_history = chunks * 16 + kExchangeBytes<L> > shared;
   shape.team_chunks = static_cast<int>(shape.global_history ? staging : chunks);
   int most = 0, resident = 1;
   for (int teams = L::kWarps > 1 ? 1 : kMost; teams >= 1; --teams) {
-    std::int64_t const bytes = std::int64_t{16} * teams * shape.team_chunks;
+    std::int64_t const bytes = std::int64_t{16} * teams * shape.team_chunks + kExchangeBytes<L>;
     if (bytes > shared) continue;
     int const blocks = std::min(kMost / teams, static_cast<int>((shared + kSharedOfBlock) / (bytes + kSharedOfBlock)));
     if (blocks * teams <= most) continue;
