@@ -53,13 +53,14 @@ struct TileLayout {
   static constexpr int kPiece = kOwnColumns < 4 ? kOwnColumns : 4;  // Neighbours in memory and in the registers.
   static_assert(kOwnColumns >= 1 && kPiece >= 2 && 32 % kColumnLanes == 0);
   static_assert(kWarps == 1 || kWarpRowLanes > 1);  // What sums start with is added by one lane of many.
+  // Without what a layout does not need: the compiler does not see that q and p are in range.
   static __host__ __device__ constexpr int row_twist(int q) {
     return R >= kColumnLanes ? q * kOwnRows : q * R / kColumnLanes;
   }
   static __host__ __device__ constexpr int column_twist(int p) {
     return kWarps == 1 ? p * kOwnColumns : p % kWarpRowLanes * kOwnColumns;
   }
-  /// Where chunk `at` of a warp's matrices lies in shared memory: neither the linear order nor the lanes' conflicts.
+  /// Where chunk `at` of a team's matrices lies in shared memory: neither the linear order nor the lanes' conflicts.
   /// Exclusive or with higher bits, so that swizzled(a ^ b) = swizzled(a) ^ swizzled(b).
   static __host__ __device__ constexpr int swizzled(int at) {
     if constexpr (N == 4) return at ^ (at >> 3 & 3);
@@ -118,9 +119,9 @@ __device__ __forceinline__ float* exchange_memory() {
   return memory;
 }
 
-/// The entries of the same lane of every warp of a team, in the order of the warps.
-template <class L, class Op, int kEntries>
-__device__ __forceinline__ void over_warps(float (&x)[kEntries]) {
+/// The first kEntries of the same lane of every warp of a team, in the order of the warps.
+template <class L, class Op, int kEntries, int kCount>
+__device__ __forceinline__ void over_warps(float (&x)[kCount]) {
   if constexpr (L::kWarps > 1) {
     float* const memory = exchange_memory<L>();
     int const warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
@@ -154,13 +155,8 @@ struct TileSide {
       for (int i = 0; i < kHalf; ++i) x[i] = Op::apply(x[i], __shfl_xor_sync(0xffffffffu, x[kHalf + i], kLane));
       if constexpr (kHalf == 0) x[0] = Op::apply(x[0], __shfl_xor_sync(0xffffffffu, x[0], kLane));
       scatter<Op, kTogether / 2>(x);
-    } else if constexpr (!kRows && L::kWarps > 1) {
-      float own[kOwn];
-#pragma unroll
-      for (int i = 0; i < kOwn; ++i) own[i] = x[i];
-      over_warps<L, Op>(own);
-#pragma unroll
-      for (int i = 0; i < kOwn; ++i) x[i] = own[i];
+    } else if constexpr (!kRows) {
+      over_warps<L, Op, kOwn>(x);
     }
   }
   /// All entries from the first kOwn of every lane.
@@ -195,7 +191,7 @@ __device__ __forceinline__ float over_lanes(float x) {
 #pragma unroll
   for (int mask = 1; mask < L::kLanes && mask < 32; mask *= 2) x = Op::apply(x, __shfl_xor_sync(0xffffffffu, x, mask));
   float all[1] = {x};
-  over_warps<L, Op>(all);
+  over_warps<L, Op, 1>(all);
   return all[0];
 }
 

@@ -17,10 +17,6 @@ struct BlockSide {
   bool warp_per_sum;
 };
 
-__device__ __forceinline__ float block_inverse(float x) {
-  return x > 0 ? 1.0f / x : 0.0f;
-}
-
 /// sum(i) over other_size terms term(i, j), for each i: finish(i, sum) by one thread.
 template <class Term, class Finish>
 __device__ __forceinline__ void block_sums(BlockSide const& side, Term&& term, Finish&& finish) {
@@ -97,7 +93,7 @@ struct BlockProjection {
       block_sums(
           own, [&](int i, int j) { return k[at(i, j)] * fabsf(other.scaling[j]); },
           [&](int i, float sum) {
-            float const target = own.marginal[i], dot = sum + kLeastSum, inverse = block_inverse(target);
+            float const target = own.marginal[i], dot = sum + kLeastSum, inverse = inverse_or_zero(target);
             if (check && target > 0 && !(fabsf(dot * fabsf(own.scaling[i]) * inverse - 1) <= a.tolerance))
               *flag = false;
             float const rest = a.epsilon * own.weight[i];
@@ -126,7 +122,7 @@ struct BlockProjection {
     ProjectionArguments const& a = arguments;
     auto const at = [&](int i, int j) { return i * own.stride + j * own.other_stride; };
     for (int i = static_cast<int>(threadIdx.x); i < own.size; i += kBlockThreads) {
-      float const inverse = block_inverse(own.marginal[i]);
+      float const inverse = inverse_or_zero(own.marginal[i]);
       if (a.log_domain) {
         own.next[i] = own.marginal[i] > 0 ? own.bar[i] * inverse : 0;
         if (own.marginal[i] > 0) own.bar[i] = 0;
