@@ -1,5 +1,7 @@
 // Geometries: where the costs C_ij come from.
 #pragma once
+#include <variant>
+
 #include <monge/array.hpp>
 
 namespace monge {
@@ -11,5 +13,8 @@ struct PointCloud {
   MatrixView y;        ///< m x d target points.
   double scale = 1.0;  ///< > 0. 1 is the squared distance; 0.5 is GeomLoss's cost for p = 2.
 };
+
+/// Where the costs of a problem come from: what solve() takes.
+using Geometry = std::variant<PointCloud>;
 
 }  // namespace monge

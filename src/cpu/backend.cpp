@@ -9,7 +9,7 @@
 
 #include "core/strided.hpp"
 #include "cpu/point_cloud_operator.hpp"
-#include "cpu/projection_operator.hpp"
+#include "cpu/projection/operator.hpp"
 #include "operators/registry.hpp"
 
 namespace monge {

@@ -4,7 +4,7 @@
 #include <monge/error.hpp>
 
 #include "cuda/point_cloud_operator.hpp"
-#include "cuda/projection.hpp"
+#include "cuda/projection/operator.hpp"
 #include "cuda/runtime/runtime.hpp"
 #include "operators/registry.hpp"
 

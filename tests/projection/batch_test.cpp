@@ -7,7 +7,7 @@
 #include <cstring>
 #include <limits>
 
-#include "cpu/projection_elements.hpp"
+#include "cpu/projection/elements.hpp"
 #include "projection/cases.hpp"
 
 namespace monge::oracle {

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <random>
 
-#include "cpu/projection_elements.hpp"
+#include "cpu/projection/elements.hpp"
 
 namespace monge::oracle {
 namespace {

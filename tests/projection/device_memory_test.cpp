@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <cstddef>
 
-#include "cpu/projection_elements.hpp"
+#include "cpu/projection/elements.hpp"
 #include "oracle/cuda_check.hpp"
 #include "projection/cases.hpp"
 

@@ -1,0 +1,39 @@
+// The projection of a range of matrices on one thread, for the instruction set found at run time.
+#pragma once
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+#include <monge/projection.hpp>
+
+#include "core/projection_options.hpp"
+
+namespace monge::cpu {
+
+/// Matrices [first, last). For the forward pass `result` is the output and `gradient` is not used; for the backward
+/// pass `gradient` is d_out and `result` d_logits.
+struct ProjectionRange {
+  ProjectionProblem const* problem;
+  BatchView logits;
+  BatchView gradient;
+  MutableBatchView result;
+  float* d_dustbin_score;  ///< Of the whole batch, or null.
+  std::int64_t first, last;
+  float* scratch;  ///< projection_scratch() floats, 64-byte aligned.
+};
+
+/// Matrices that go through the registers together, at most: ranges start at its multiples.
+inline constexpr std::int64_t kProjectionLanes = 32;
+
+/// What a Group (group-inl.hpp) places there.
+inline std::size_t projection_scratch(ProjectionProblem const& problem, bool backward) {
+  auto const n = static_cast<std::size_t>(problem.rows), m = static_cast<std::size_t>(problem.columns);
+  std::size_t packs = std::max(n * m, 2 * std::max(n, m)) + std::max(n, m) + n * m + 2 * (n + m);
+  if (backward) packs += 2 * n * m + 2 * (n + m) + (n + m) * (static_cast<std::size_t>(problem.pairs) + 2);
+  return packs * kProjectionLanes;
+}
+
+void project_range(ProjectionRange const& range);
+void project_backward_range(ProjectionRange const& range);
+
+}  // namespace monge::cpu

@@ -1,0 +1,91 @@
+// What the two passes share: the sequence of half-steps of core/projection_options.hpp, and which code a problem runs
+// on.
+#if defined(MONGE_CPU_PROJECTION_SEQUENCE) == defined(HWY_TARGET_TOGGLE)
+#ifdef MONGE_CPU_PROJECTION_SEQUENCE
+#undef MONGE_CPU_PROJECTION_SEQUENCE
+#else
+#define MONGE_CPU_PROJECTION_SEQUENCE
+#endif
+
+#include "cpu/projection/group-inl.hpp"
+#include "cpu/projection/linear-inl.hpp"
+#include "cpu/projection/log-inl.hpp"
+
+HWY_BEFORE_NAMESPACE();
+namespace monge::cpu::HWY_NAMESPACE {
+
+/// All half-steps of the group that begins at `first`; kRemember keeps the scalings after each one. False: the domain's
+/// steps do not do.
+template <class Domain, bool kRemember, class G>
+HWY_INLINE bool iterate(G& g, std::int64_t first) {
+  ProjectionProblem const& problem = g.problem;
+  g.load(first, Domain::neutral_scaling);
+  Domain::start(g);
+
+  bool const checks = !Domain::uniform && problem.tolerance > 0;
+  auto const row_step = [&](int entry, bool check) {
+    Domain::step(g, g.rows, g.columns, check);
+    if constexpr (kRemember) g.remember(entry, g.rows);
+  };
+  auto const column_step = [&](int entry, bool check) {
+    Domain::step(g, g.columns, g.rows, check);
+    if constexpr (kRemember) g.remember(entry, g.columns);
+  };
+  if constexpr (kRemember) {
+    g.remember(0, g.rows);
+    g.remember(1, g.columns);
+  }
+  if (problem.lead) column_step(1, false);
+  g.pairs = 0;
+  while (g.pairs < problem.pairs) {
+    row_step(2 * g.pairs + 2, checks && !problem.columns_first && (g.pairs > 0 || problem.lead));
+    column_step(2 * g.pairs + 3, checks && problem.columns_first);
+    ++g.pairs;
+    if constexpr (Domain::tentative) {
+      if (g.pairs == 1 && Domain::clamps(g)) return false;
+    }
+    if constexpr (!Domain::uniform) {
+      g.count = SelectLess(g.done, Set(0), Add(g.count, Set(1)), g.count);
+      if (checks && !AnyLess(g.done, Set(0))) break;
+    }
+  }
+  if (problem.trail) row_step(2 * g.pairs + 2, false);
+  return true;
+}
+
+/// Pass::run<Domain>(group, first) for each group of the range, with other steps where it returns false.
+template <class Pass>
+void for_each_group(ProjectionRange const& range) {
+  ProjectionProblem const& problem = *range.problem;
+  auto const run = [&](auto domain, auto group) {
+    for (std::int64_t first = range.first; first < range.last; first += kLanes) {
+      [[maybe_unused]] bool const done = Pass::template run<decltype(domain)>(group, first);
+      if constexpr (decltype(domain)::tentative) {
+        if (!done) Pass::template run<Linear<Steps::general>>(group, first);
+      }
+    }
+  };
+  auto const linear = [&](auto domain) {
+#if HWY_TARGET <= HWY_AVX2 || HWY_ARCH_ARM  // Where there are registers for it.
+    if (problem.rows == 4 && problem.columns == 4 && !problem.dustbin())
+      return run(domain, Group<4>(range, Pass::backward));
+#endif
+    run(domain, Group<0>(range, Pass::backward));
+  };
+  if (problem.log_domain) return run(Logarithmic(), Group<0>(range, Pass::backward));
+  switch (steps_of(problem)) {
+    case Steps::plain:
+      return linear(Linear<Steps::plain>());
+    case Steps::unclamped:
+      return linear(Linear<Steps::unclamped>());
+    case Steps::guarded:
+      return linear(Linear<Steps::guarded>());
+    case Steps::general:
+      return linear(Linear<Steps::general>());
+  }
+}
+
+}  // namespace monge::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif

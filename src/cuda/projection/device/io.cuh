@@ -1,0 +1,265 @@
+// Matrices between memory and the lanes that hold them. A team moves its matrices in 16-byte chunks, in their order in
+// memory, through R C floats a lane of shared memory; so do contiguous matrices without such chunks, in one piece.
+// Other strides go element by element.
+#pragma once
+#include "cuda/projection/device/elements.cuh"
+#include "cuda/projection/device/tile.cuh"
+
+namespace monge::cuda {
+
+template <class L>
+inline constexpr int kTileBytes = L::kThreads* L::R* L::C * 4;  // Of a team's staging memory.
+
+/// This lane's chunks in memory order: chunk i of the lane is chunk kThreads i + lane of the team. visit(i, pointer,
+/// inside). Whole contiguous tiles, almost all, have one address and constant offsets.
+template <class L, class T, class Visit>
+__device__ __forceinline__ void for_each_chunk(T* data, BatchArguments const& view, std::int64_t first,
+                                               std::int64_t batch, Visit&& visit) {
+  constexpr int kPerMatrix = L::N * L::M / 4, kPerRow = L::M / 4;
+  int const lane = static_cast<int>(threadIdx.x) % L::kThreads;
+  bool const whole = batch - first >= L::kPerTeam;
+  if (view.contiguous && whole) {
+    T* const at = data + first * (L::N * L::M) + 4 * lane;
+#pragma unroll
+    for (int i = 0; i < L::kChunks; ++i) visit(i, at + 4 * L::kThreads * i, true);
+    return;
+  }
+  int const lane_matrix = lane / kPerMatrix;
+  int const left = whole ? L::kPerTeam : static_cast<int>(batch - first) - lane_matrix;
+  T* const at = data + (first + lane_matrix) * view.batch_stride + lane % kPerMatrix / kPerRow * view.row_stride +
+                4 * (lane % kPerRow);
+#pragma unroll
+  for (int i = 0; i < L::kChunks; ++i) {
+    int const matrix = L::kThreads * i / kPerMatrix, row = L::kThreads * i % kPerMatrix / kPerRow;
+    visit(i, at + matrix * view.batch_stride + row * view.row_stride, matrix < left);
+  }
+}
+
+template <class L>
+__device__ __forceinline__ void fetch(BatchArguments const& view, std::int64_t first, std::int64_t batch,
+                                      float4 (&chunk)[L::kChunks]) {
+  with_format(view, [&](auto const* data) {
+    for_each_chunk<L>(data, view, first, batch, [&](int i, auto const* at, bool inside) {
+      chunk[i] = inside ? load_four(at) : make_float4(0, 0, 0, 0);
+    });
+  });
+}
+
+/// A team's contiguous matrices from memory towards the L2 cache.
+template <class L>
+__device__ __forceinline__ void fetch_to_cache(BatchArguments const& view, std::int64_t first, std::int64_t batch) {
+  if (!view.contiguous || first + L::kPerTeam > batch) return;
+  with_format(view, [&](auto const* data) {
+    constexpr int kPiece = 64 / static_cast<int>(sizeof(*data));  // Elements of a prefetch.
+    auto const* const at = data + first * (L::N * L::M) + kPiece * (threadIdx.x % L::kThreads);
+#pragma unroll
+    for (int i = 0; i < L::kThreads * L::R * L::C; i += L::kThreads * kPiece) prefetch(at + i);
+  });
+}
+
+/// A contiguous 4 x 4 matrix of a lane's own. The four loads share their sectors in L1, the four stores in L2.
+__device__ __forceinline__ void load_matrix(float4 const* from, float (&x)[4][4]) {
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    float4 const row = from[i];
+    x[i][0] = row.x, x[i][1] = row.y, x[i][2] = row.z, x[i][3] = row.w;
+  }
+}
+__device__ __forceinline__ void store_matrix(float4* to, float const (&x)[4][4]) {
+#pragma unroll
+  for (int i = 0; i < 4; ++i) to[i] = make_float4(x[i][0], x[i][1], x[i][2], x[i][3]);
+}
+
+/// A team's staging memory. An offset is a constant of the lane exclusive or one of the register; what cannot meet a
+/// bit of the lane's is added, for the instruction's immediate.
+template <class L>
+class TileStaging {
+ public:
+  __device__ __forceinline__ TileStaging(float4* shared, TilePlace<L> const& place)
+      : memory_(shared),
+        linear_(L::swizzled(static_cast<int>(threadIdx.x) % L::kThreads)),
+        tile_(offset((place.matrix * L::N + (place.row ^ place.row_twist)) * L::M +
+                     (place.column ^ place.column_twist))) {}
+
+  __device__ __forceinline__ void put(float4 const (&from)[L::kChunks]) const {
+#pragma unroll
+    for (int i = 0; i < L::kChunks; ++i) chunk(i) = from[i];
+  }
+  /// Row r of this lane's registers.
+  __device__ __forceinline__ void get_row(int r, float (&to)[L::C]) const {
+#pragma unroll
+    for (int c = 0; c < L::C; c += L::kPiece) {
+      if constexpr (L::kPiece == 4) {
+        float4 const four = *reinterpret_cast<float4 const*>(piece(r, c));
+        to[c] = four.x, to[c + 1] = four.y, to[c + 2] = four.z, to[c + 3] = four.w;
+      } else {
+        float2 const two = *reinterpret_cast<float2 const*>(piece(r, c));
+        to[c] = two.x, to[c + 1] = two.y;
+      }
+    }
+  }
+  __device__ __forceinline__ void put_row(int r, float const (&from)[L::C]) const {
+#pragma unroll
+    for (int c = 0; c < L::C; c += L::kPiece) {
+      if constexpr (L::kPiece == 4) {
+        *reinterpret_cast<float4*>(piece(r, c)) = make_float4(from[c], from[c + 1], from[c + 2], from[c + 3]);
+      } else {
+        *reinterpret_cast<float2*>(piece(r, c)) = make_float2(from[c], from[c + 1]);
+      }
+    }
+  }
+  /// The team's matrices from memory order to the lanes that hold them.
+  __device__ __forceinline__ void exchange(float4 const (&from)[L::kChunks], float (&to)[L::R][L::C]) const {
+    put(from);
+    sync_team<L>();
+#pragma unroll
+    for (int r = 0; r < L::R; ++r) get_row(r, to[r]);
+    sync_team<L>();
+  }
+  /// What the lanes put here to the team's matrices.
+  __device__ __forceinline__ void send(BatchArguments const& view, std::int64_t first, std::int64_t batch) const {
+    sync_team<L>();
+    with_format(view, [&](auto* data) {
+      for_each_chunk<L>(data, view, first, batch, [&](int i, auto* at, bool inside) {
+        if (inside) store_four(at, chunk(i));
+      });
+    });
+    sync_team<L>();
+  }
+
+ private:
+  static __device__ __forceinline__ constexpr int offset(int element) {
+    return L::swizzled(element / 4) * 4 + element % 4;
+  }
+  /// The bits that any lane's tile_ has.
+  static constexpr int kTileBits = [] {
+    int bits = 0;
+    for (int matrix = 0; matrix < L::kPerTeam; ++matrix) {
+      for (int p = 0; p < L::kRowLanes; ++p) {
+        for (int q = 0; q < L::kColumnLanes; ++q) {
+          int const row = p * L::R ^ L::row_twist(q), column = q * L::C ^ L::column_twist(p);
+          int const element = (matrix * L::N + row) * L::M + column;
+          bits |= L::swizzled(element / 4) * 4 + element % 4;
+        }
+      }
+    }
+    return bits;
+  }();
+  __device__ __forceinline__ float4& chunk(int i) const {
+    int const swizzled = L::swizzled(L::kThreads * i);
+    return memory_[(linear_ ^ (swizzled & (L::kThreads - 1))) + (swizzled & ~(L::kThreads - 1))];
+  }
+  /// The kPiece floats from register (r, c) on.
+  __device__ __forceinline__ float* piece(int r, int c) const {
+    int const at = offset(r * L::M + c);
+    return reinterpret_cast<float*>(memory_) + (tile_ ^ (at & kTileBits)) + (at & ~kTileBits);
+  }
+
+  float4* memory_;
+  int linear_, tile_;  // This lane's chunk in memory order; the first float that it holds.
+};
+
+/// A team's matrices of shapes and strides that have no 16-byte chunks; outside of rows x columns: `other`. Contiguous
+/// ones come and go through its staging memory, where they lie as in memory; others element by element.
+template <class L>
+struct ElementRows {
+  BatchArguments const& view;
+  TilePlace<L> const& place;
+  std::int64_t first, batch;
+  int rows, columns;
+  float* staging;
+  float other = 0;
+
+  __device__ __forceinline__ std::int64_t matrix() const { return first + place.matrix; }
+  __device__ __forceinline__ bool inside() const { return matrix() < batch; }
+  /// visit(element of the team's, pointer, whether there are four) for the share of a lane.
+  template <class Visit>
+  __device__ __forceinline__ void for_each_element(Visit&& visit) const {
+    with_format(view, [&](auto* data) {
+      int const lane = static_cast<int>(threadIdx.x) % L::kThreads, cells = rows * columns;
+      int const count = (batch - first < L::kPerTeam ? static_cast<int>(batch - first) : L::kPerTeam) * cells;
+      auto* const from = data + first * cells;
+      bool const four = reinterpret_cast<std::uintptr_t>(from) % (4 * sizeof(*from)) == 0;
+      int const fours = four ? count / 4 * 4 : 0;
+#pragma unroll 4
+      for (int e = 4 * lane; e < fours; e += 4 * L::kThreads) visit(e, from + e, std::true_type{});
+      for (int e = fours + lane; e < count; e += L::kThreads) visit(e, from + e, std::false_type{});
+    });
+  }
+  /// Before the first get_row of a team.
+  __device__ __forceinline__ void load() const {
+    if (!view.contiguous) return;
+    for_each_element([&](int e, auto const* from, auto four) {
+      if constexpr (decltype(four)::value) {
+        *reinterpret_cast<float4*>(staging + e) = load_four(from);
+      } else {
+        staging[e] = load_one(from);
+      }
+    });
+    sync_team<L>();
+  }
+  /// After the last put_row.
+  __device__ __forceinline__ void store() const {
+    if (!view.contiguous) return;
+    sync_team<L>();
+    for_each_element([&](int e, auto* to, auto four) {
+      if constexpr (decltype(four)::value) {
+        store_four(to, *reinterpret_cast<float4 const*>(staging + e));
+      } else {
+        store_one(to, staging[e]);
+      }
+    });
+    sync_team<L>();
+  }
+  __device__ __forceinline__ void get_row(int r, float (&to)[L::C]) const {
+    int const i = place.row_of(r);
+    float const* const row = staging + (place.matrix * rows + i) * columns;
+    std::int64_t const at = matrix() * view.batch_stride + i * view.row_stride;
+#pragma unroll
+    for (int c = 0; c < L::C; ++c) {
+      int const j = place.column_of(c);
+      bool const there = inside() && i < rows && j < columns;
+      to[c] = !there ? other : view.contiguous ? row[j] : load_element(view, at + j);
+    }
+  }
+  __device__ __forceinline__ void put_row(int r, float const (&from)[L::C]) const {
+    int const i = place.row_of(r);
+    float* const row = staging + (place.matrix * rows + i) * columns;
+    std::int64_t const at = matrix() * view.batch_stride + i * view.row_stride;
+#pragma unroll
+    for (int c = 0; c < L::C; ++c) {
+      int const j = place.column_of(c);
+      if (!(inside() && i < rows && j < columns)) continue;
+      if (view.contiguous) {
+        row[j] = from[c];
+      } else {
+        store_element(view, at + j, from[c]);
+      }
+    }
+  }
+};
+
+/// The logits of a team's matrices, with the dustbin's around them.
+template <class L>
+__device__ __forceinline__ ElementRows<L> logit_elements(ProjectionArguments const& arguments,
+                                                         TilePlace<L> const& place, std::int64_t first,
+                                                         float* staging) {
+  return {arguments.logits,       place, first, arguments.batch, arguments.logit_rows, arguments.logit_columns, staging,
+          arguments.dustbin_score};
+}
+
+/// The kernels of sums that are all 1 get none: 2 KiB of arguments cost time at every launch.
+struct NoMarginals {
+  __host__ __device__ explicit NoMarginals(ProjectionMarginals const&) {}
+};
+template <ProjectionMode kMode>
+using MarginalsOf = std::conditional_t<kMode == ProjectionMode::plain || kMode == ProjectionMode::guarded, NoMarginals,
+                                       ProjectionMarginals>;
+__device__ __forceinline__ ProjectionMarginals const* pointer_to(ProjectionMarginals const& marginals) {
+  return &marginals;
+}
+__device__ __forceinline__ ProjectionMarginals const* pointer_to(NoMarginals const&) {
+  return nullptr;
+}
+
+}  // namespace monge::cuda

@@ -1,0 +1,161 @@
+// Gradient of the projection with a matrix in the registers of one lane or of a few. The scalings are recomputed and
+// kept (4 (R / kColumnLanes + C / kRowLanes) bytes a lane and iteration, in shared memory unless that is too small),
+// then the half-steps are undone: 4 n m multiply-adds more an iteration. 12 n m bytes a matrix.
+#pragma once
+#include "cuda/projection/device/adjoint.cuh"
+#include "cuda/projection/device/io.cuh"
+
+namespace monge::cuda {
+
+/// At 4 x 4 the history is as large as the ratios want it, which does not hold u and v of all the tile's pairs.
+template <class L, ProjectionMode kMode>
+inline constexpr bool kKeepsBoth = L::N > 4 || kMode != ProjectionMode::plain;
+
+/// Of a multiprocessor: as many as have the registers they need.
+template <class L>
+inline constexpr int kBackwardThreads = L::kChunks > 4  ? 256
+                                        : L::kLanes > 1 ? 512
+                                                        : 384;
+
+/// Logits to their gradient; g: d_out, which is overwritten.
+template <class L, ProjectionMode kMode, bool kPadded, class History>
+__device__ __forceinline__ void differentiate_tile(float (&x)[L::R][L::C], float (&g)[L::R][L::C],
+                                                   ProjectionArguments const& arguments,
+                                                   ProjectionMarginals const* marginals, History const& history) {
+  Tile<L, kMode, kPadded> tile(arguments, marginals);
+  tile.each([&](int r, int c) { tile.k[r][c] = x[r][c]; });
+  tile.start();
+  float row_kept[L::R], column_kept[L::C];
+  bool const adds = kMode != ProjectionMode::plain && arguments.matrix_epsilon > 0;
+#pragma unroll
+  for (int r = 0; r < L::R; ++r) row_kept[r] = r < L::kOwnRows ? tile.w[r % L::kOwnRows] : 1.0f;
+#pragma unroll
+  for (int c = 0; c < L::C; ++c) column_kept[c] = c < L::kOwnColumns ? tile.z[c % L::kOwnColumns] : 1.0f;
+  if (adds) {
+    TileSide<L, true>::gather(row_kept);
+    TileSide<L, false>::gather(column_kept);
+  }
+  tile.iterate([&](int pair) { history.keep(pair, tile.v, tile.u); });
+  TileAdjoint<L, kMode, kPadded> adjoint(tile, g);
+  bool fixed = false;
+  if constexpr (kMode == ProjectionMode::general || kMode == ProjectionMode::log_domain)
+    fixed = arguments.implicit && adjoint.converged();
+  adjoint.seed();
+  adjoint.unwind(history, fixed);
+  adjoint.finish(row_kept, column_kept);
+  tile.each([&](int r, int c) { x[r][c] = g[r][c]; });
+}
+
+/// The same, in the form with fewest operations where there is one.
+template <class L, ProjectionMode kMode, bool kPadded, class History>
+__device__ __forceinline__ void differentiate(float (&x)[L::R][L::C], float (&g)[L::R][L::C],
+                                              ProjectionArguments const& arguments,
+                                              ProjectionMarginals const* marginals, History const& history) {
+  if constexpr (L::N == 4 && !kPadded && kMode != ProjectionMode::guarded) {
+    if (arguments.reducible) {
+      if (arguments.columns_first) {
+        CrossRatioGradient<4, true> ratio;
+        if (ratio.run(x, g, history, arguments)) return;
+      } else {
+        CrossRatioGradient<4, false> ratio;
+        if (ratio.run(x, g, history, arguments)) return;
+      }
+    }
+  }
+  differentiate_tile<L, kMode, kPadded>(x, g, arguments, marginals, history);
+}
+
+/// d_dustbin_score of the team's matrices: the parts of the last row and column, in a fixed order.
+template <class L>
+__device__ __forceinline__ void write_dustbin(ProjectionArguments const& arguments, std::int64_t matrix, bool inside,
+                                              TilePlace<L> const& place, float const (&d)[L::R][L::C]) {
+  float sum = 0;
+#pragma unroll
+  for (int r = 0; r < L::R; ++r) {
+#pragma unroll
+    for (int c = 0; c < L::C; ++c) {
+      int const i = place.row_of(r), j = place.column_of(c);
+      if (i < arguments.rows && j < arguments.columns && (i == arguments.rows - 1 || j == arguments.columns - 1))
+        sum += d[r][c];
+    }
+  }
+  sum = over_lanes<L, Sum>(sum);
+  if (inside && threadIdx.x % L::kLanes == 0) arguments.d_dustbin_score[matrix] = sum;
+}
+
+/// A persistent grid: each team walks through the batch. Its staging memory is that of its history, which is empty when
+/// matrices come and go.
+template <class L, ProjectionMode kMode, bool kAligned, bool kShared>
+__global__ void __launch_bounds__(kBackwardThreads<L>)
+    project_backward_tile_kernel(__grid_constant__ ProjectionArguments const arguments,
+                                 __grid_constant__ MarginalsOf<kMode> const marginals) {
+  extern __shared__ float4 shared_memory[];
+  int const team = static_cast<int>(threadIdx.x) / L::kThreads, teams = static_cast<int>(blockDim.x) / L::kThreads;
+  std::int64_t const team_of_grid = static_cast<std::int64_t>(blockIdx.x) * teams + team;
+  int const shared = team * arguments.team_chunks;
+  TileHistory<L, kShared, kKeepsBoth<L, kMode>> history;
+  history.place(arguments.history, shared, team_of_grid, arguments.history_chunks);
+  TilePlace<L> const place;
+  std::int64_t const stride = static_cast<std::int64_t>(gridDim.x) * teams * L::kPerTeam;
+  std::int64_t const start = team_of_grid * L::kPerTeam;
+  wait_for_previous_kernel();
+  // Few warps fit beside the histories, so the next matrices are under way while these are worked on.
+  constexpr bool kPrefetch = kAligned && L::kChunks <= 4;
+  float4 chunk[kPrefetch ? L::kChunks : 1], gradient_chunk[kPrefetch ? L::kChunks : 1];
+  if constexpr (kPrefetch) {
+    if (start < arguments.batch) {
+      fetch<L>(arguments.logits, start, arguments.batch, chunk);
+      fetch<L>(arguments.gradient, start, arguments.batch, gradient_chunk);
+    }
+  }
+  for (std::int64_t first = start; first < arguments.batch; first += stride) {
+    float x[L::R][L::C], g[L::R][L::C];
+    if constexpr (kAligned) {
+      TileStaging<L> const staging(shared_memory + shared, place);
+      if constexpr (kPrefetch) {
+        staging.exchange(chunk, x);
+        staging.exchange(gradient_chunk, g);
+        if (first + stride < arguments.batch) {
+          fetch<L>(arguments.logits, first + stride, arguments.batch, chunk);
+          fetch<L>(arguments.gradient, first + stride, arguments.batch, gradient_chunk);
+        }
+      } else {
+        float4 now[L::kChunks];
+        fetch<L>(arguments.logits, first, arguments.batch, now);
+        staging.exchange(now, x);
+        fetch<L>(arguments.gradient, first, arguments.batch, now);
+        staging.exchange(now, g);
+        fetch_to_cache<L>(arguments.logits, first + stride, arguments.batch);
+        fetch_to_cache<L>(arguments.gradient, first + stride, arguments.batch);
+      }
+      differentiate<L, kMode, false>(x, g, arguments, pointer_to(marginals), history);
+      sync_team<L>();  // A lane's result goes where the history of others was.
+#pragma unroll
+      for (int r = 0; r < L::R; ++r) staging.put_row(r, x[r]);
+      staging.send(arguments.result, first, arguments.batch);
+    } else {
+      float* const staging = reinterpret_cast<float*>(shared_memory + shared);
+      ElementRows<L> const logits = logit_elements(arguments, place, first, staging);
+      ElementRows<L> const gradient{arguments.gradient, place,  first, arguments.batch, arguments.rows,
+                                    arguments.columns,  staging};
+      ElementRows<L> const result{arguments.result,        place,  first, arguments.batch, arguments.logit_rows,
+                                  arguments.logit_columns, staging};
+      logits.load();
+#pragma unroll
+      for (int r = 0; r < L::R; ++r) logits.get_row(r, x[r]);
+      sync_team<L>();
+      gradient.load();
+#pragma unroll
+      for (int r = 0; r < L::R; ++r) gradient.get_row(r, g[r]);
+      sync_team<L>();
+      differentiate<L, kMode, true>(x, g, arguments, pointer_to(marginals), history);
+      sync_team<L>();
+#pragma unroll
+      for (int r = 0; r < L::R; ++r) result.put_row(r, x[r]);
+      result.store();
+      if (arguments.d_dustbin_score != nullptr) write_dustbin<L>(arguments, result.matrix(), result.inside(), place, x);
+    }
+  }
+}
+
+}  // namespace monge::cuda

@@ -1,0 +1,346 @@
+#include "cuda/projection/operator.hpp"
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include <monge/error.hpp>
+
+#include "core/projection_options.hpp"
+#include "cuda/projection/launch/sizes.hpp"
+
+namespace monge::cuda {
+namespace {
+
+std::int64_t extent(BatchView const& view) {
+  return (view.batch() - 1) * view.batch_stride() + (view.rows() - 1) * view.row_stride() + view.columns();
+}
+
+/// A range of the caller's memory where kernels reach it: itself on the device, a copy of host memory otherwise.
+class Reachable {
+ public:
+  Reachable(std::shared_ptr<Runtime const> const& runtime, Device device, void const* data, std::int64_t bytes)
+      : runtime_(runtime), data_(const_cast<void*>(data)) {
+    if (device.type == DeviceType::cuda || bytes == 0) return;
+    copy_ = DeviceArray<char>(runtime, bytes);
+    host_ = data_;
+    data_ = copy_.data();
+    MONGE_CUDA_TRY(
+        cudaMemcpyAsync(data_, host_, static_cast<std::size_t>(bytes), cudaMemcpyDefault, runtime->stream()));
+  }
+  void* data() const { return data_; }
+  bool is_copy() const { return host_ != nullptr; }
+  /// Waits. The gaps between rows come back as they went.
+  void back() const {
+    if (host_ == nullptr) return;
+    MONGE_CUDA_TRY(
+        cudaMemcpyAsync(host_, data_, static_cast<std::size_t>(copy_.bytes()), cudaMemcpyDefault, runtime_->stream()));
+    runtime_->wait();
+  }
+
+ private:
+  std::shared_ptr<Runtime const> runtime_;
+  DeviceArray<char> copy_;
+  void* data_;
+  void* host_ = nullptr;
+};
+
+Reachable reachable(std::shared_ptr<Runtime const> const& runtime, BatchView const& view) {
+  return {runtime, view.device(), view.data(), view.batch() > 0 ? extent(view) * size_of(view.type()) : 0};
+}
+
+BatchArguments arguments_of(BatchView const& view, Reachable const& memory) {
+  bool const contiguous = view.row_stride() == view.columns() &&
+                          view.batch_stride() == view.rows() * static_cast<std::int64_t>(view.columns());
+  return {memory.data(), view.batch_stride(), view.row_stride(), static_cast<ElementFormat>(view.type()), contiguous};
+}
+
+bool in_pieces(BatchArguments const& view) {
+  std::uintptr_t const piece = view.format == ElementFormat::float32 ? 16 : 8;
+  return reinterpret_cast<std::uintptr_t>(view.data) % piece == 0 && view.row_stride % 4 == 0 &&
+         view.batch_stride % 4 == 0;
+}
+
+/// What device/ratio.cuh knows: K of exponentials, no marginals, and at most an eps that is added to sums or
+/// a clamp that can act in the first steps alone, which it looks for.
+bool reducible(ProjectionProblem const& problem) {
+  bool const shifted = problem.start == ProjectionStart::exp_shifted;
+  if (!problem.unit_marginals || problem.tolerance > 0) return false;
+  if (problem.start == ProjectionStart::softmax)
+    return problem.epsilon > 0 && problem.epsilon_mode != EpsilonMode::clamp;
+  if (problem.start == ProjectionStart::positive || problem.matrix_epsilon > 0) return false;
+  if (problem.epsilon_mode == EpsilonMode::clamp) return problem.clamps_in_first_pair_only();
+  return !(shifted && problem.columns_first);
+}
+
+ProjectionArguments arguments_of(ProjectionProblem const& problem, bool backward) {
+  ProjectionArguments arguments;
+  arguments.batch = problem.batch;
+  arguments.rows = problem.rows;
+  arguments.columns = problem.columns;
+  arguments.logit_rows = problem.logit_rows;
+  arguments.logit_columns = problem.logit_columns;
+  arguments.pairs = problem.pairs;
+  arguments.epsilon = problem.epsilon;
+  arguments.matrix_epsilon = problem.matrix_epsilon;
+  arguments.inverse_temperature = problem.inverse_temperature;
+  arguments.tolerance = problem.tolerance;
+  arguments.dustbin_score = problem.dustbin_score;
+  arguments.implicit_tolerance = problem.implicit_tolerance;
+  arguments.start_softmax = problem.start == ProjectionStart::softmax;
+  arguments.start_positive = problem.start == ProjectionStart::positive;
+  arguments.start_shifted = problem.start == ProjectionStart::exp_shifted;
+  arguments.clamp = problem.epsilon_mode == EpsilonMode::clamp;
+  arguments.scaling = problem.epsilon_mode == EpsilonMode::scaling;
+  arguments.columns_first = problem.columns_first;
+  arguments.lead = problem.lead;
+  arguments.trail = problem.trail;
+  arguments.log_domain = problem.log_domain;
+  arguments.implicit = problem.implicit;
+  arguments.reducible = reducible(problem) && !(backward && problem.implicit);
+  return arguments;
+}
+
+ProjectionMarginals marginals_of(ProjectionProblem const& problem) {
+  ProjectionMarginals marginals;
+  std::copy(problem.a.begin(), problem.a.end(), marginals.a);
+  std::copy(problem.b.begin(), problem.b.end(), marginals.b);
+  return marginals;
+}
+
+ProjectionMode mode_of(ProjectionProblem const& problem, bool backward) {
+  if (problem.log_domain) return ProjectionMode::log_domain;
+  bool const general = !problem.unit_marginals || problem.tolerance > 0 || problem.epsilon_mode == EpsilonMode::clamp ||
+                       (backward && problem.implicit);
+  if (general) return ProjectionMode::general;
+  // With exp, an epsilon in the matrix is relative to its shift, which only the guarded steps keep.
+  bool const scaled = problem.matrix_epsilon > 0 && problem.start == ProjectionStart::exp;
+  return problem.epsilon > 0 || scaled ? ProjectionMode::guarded : ProjectionMode::plain;
+}
+
+struct TileFunctions {
+  int size;
+  decltype(&project_tiles_4) forward;
+  decltype(&project_backward_tiles_4) backward;
+  decltype(&backward_history_4) history;
+};
+constexpr TileFunctions kTiles[] = {
+    {4, project_tiles_4, project_backward_tiles_4, backward_history_4},
+    {8, project_tiles_8, project_backward_tiles_8, backward_history_8},
+    {16, project_tiles_16, project_backward_tiles_16, backward_history_16},
+    {32, project_tiles_32, project_backward_tiles_32, backward_history_32},
+    {64, project_tiles_64, project_backward_tiles_64, backward_history_64},
+    {128, project_tiles_128, project_backward_tiles_128, backward_history_128},
+};
+
+TileFunctions const* tile_of(ProjectionProblem const& problem) {
+  int const larger = std::max(problem.rows, problem.columns);
+  for (TileFunctions const& tile : kTiles) {
+    if (larger <= tile.size) return &tile;
+  }
+  return nullptr;
+}
+
+bool fills(ProjectionProblem const& problem, TileFunctions const& tile) {
+  return problem.rows == tile.size && problem.columns == tile.size && !problem.dustbin();
+}
+
+void require_block(ProjectionProblem const& problem, bool backward) {
+  constexpr std::int64_t kMost = 226 * 1024;
+  std::int64_t const bytes = block_bytes(problem.rows, problem.columns, backward);
+  if (bytes > kMost || std::max(problem.rows, problem.columns) > kLargestMarginal)
+    throw Error(ErrorCode::unsupported, "logits: is " + std::to_string(problem.rows) + " x " +
+                                            std::to_string(problem.columns) + (backward ? " in project_backward" : "") +
+                                            "; a matrix must fit in a block's shared memory, at most " +
+                                            (backward ? "160 x 160" : "230 x 230") +
+                                            " on CUDA; the CPU takes up to 1024 x 1024");
+}
+
+/// Floats that lead the workspace, for the counter of finished blocks, which kernels leave at 0.
+constexpr std::int64_t kCounter = 16;
+
+/// A thread whose stream records a graph may meanwhile not allocate, unless it says that it knows what it does.
+class CaptureRelaxed {
+ public:
+  CaptureRelaxed() { MONGE_CUDA_TRY(cudaThreadExchangeStreamCaptureMode(&mode_)); }
+  ~CaptureRelaxed() { cudaThreadExchangeStreamCaptureMode(&mode_); }
+  CaptureRelaxed(CaptureRelaxed const&) = delete;
+  CaptureRelaxed& operator=(CaptureRelaxed const&) = delete;
+
+ private:
+  cudaStreamCaptureMode mode_ = cudaStreamCaptureModeRelaxed;  // Then the one before it.
+};
+
+}  // namespace
+
+float* Projection::workspace(std::int64_t floats) const {
+  if (workspace_floats_ < kCounter + floats) {
+    CaptureRelaxed const anywhere;
+    std::int64_t const grown = std::max(kCounter + floats, 2 * workspace_floats_);
+    float* memory = nullptr;
+    MONGE_CUDA_TRY(cudaMalloc(reinterpret_cast<void**>(&memory), static_cast<std::size_t>(grown) * sizeof(float)));
+    workspaces_.emplace_back(memory);
+    workspace_floats_ = grown;
+    MONGE_CUDA_TRY(cudaMemsetAsync(memory, 0, kCounter * sizeof(float), runtime_->capture_stream()));
+    MONGE_CUDA_TRY(cudaStreamSynchronize(runtime_->capture_stream()));
+  }
+  return workspaces_.back().get();
+}
+
+void Projection::forward(ProjectionProblem const& problem, BatchView const& logits, MutableBatchView const& out) const {
+  DeviceGuard const guard(runtime_->index());
+  TileFunctions const* const tile = tile_of(problem);
+  if (tile == nullptr) require_block(problem, false);
+  Reachable const in = reachable(runtime_, logits), result = reachable(runtime_, out);
+  ProjectionArguments arguments = arguments_of(problem, false);
+  arguments.logits = arguments_of(logits, in);
+  arguments.result = arguments_of(BatchView(out), result);
+  ProjectionMarginals const marginals = marginals_of(problem);
+  if (tile != nullptr) {
+    bool const aligned = fills(problem, *tile) && in_pieces(arguments.logits) && in_pieces(arguments.result);
+    tile->forward(arguments, marginals, mode_of(problem, false), aligned, runtime_->stream());
+  } else {
+    project_blocks(arguments, marginals, runtime_->multiprocessors(), runtime_->stream());
+  }
+  result.back();
+  if (in.is_copy()) runtime_->wait();
+}
+
+void Projection::backward(ProjectionProblem const& problem, BatchView const& logits, BatchView const& d_out,
+                          MutableBatchView const& d_logits, float* d_dustbin_score) const {
+  DeviceGuard const guard(runtime_->index());
+  TileFunctions const* const tile = tile_of(problem);
+  if (tile == nullptr) require_block(problem, true);
+  if (tile == nullptr && problem.implicit)
+    throw Error(ErrorCode::unsupported, "gradient: is implicit; matrices larger than 128 x 128 have unrolled on CUDA");
+  Reachable const in = reachable(runtime_, logits), gradient = reachable(runtime_, d_out);
+  Reachable const result = reachable(runtime_, d_logits);
+  ProjectionArguments arguments = arguments_of(problem, true);
+  arguments.logits = arguments_of(logits, in);
+  arguments.gradient = arguments_of(d_out, gradient);
+  arguments.result = arguments_of(BatchView(d_logits), result);
+  cudaPointerAttributes attributes{};
+  bool const on_device = d_dustbin_score == nullptr ||
+                         (cudaPointerGetAttributes(&attributes, d_dustbin_score) == cudaSuccess &&
+                          attributes.type != cudaMemoryTypeUnregistered && attributes.type != cudaMemoryTypeHost);
+  Reachable const score(runtime_, on_device ? device() : Device{}, d_dustbin_score,
+                        d_dustbin_score == nullptr ? 0 : 4 * problem.batch);
+  arguments.d_dustbin_score = static_cast<float*>(score.data());
+  ProjectionMarginals const marginals = marginals_of(problem);
+  int const multiprocessors = runtime_->multiprocessors();
+  if (tile != nullptr) {
+    bool const aligned = fills(problem, *tile) && in_pieces(arguments.logits) && in_pieces(arguments.result) &&
+                         in_pieces(arguments.gradient);
+    ProjectionMode const mode = mode_of(problem, true);
+    std::int64_t const floats = tile->history(arguments, mode, multiprocessors);
+    if (floats > 0) arguments.history = workspace(floats) + kCounter;
+    tile->backward(arguments, marginals, mode, aligned, multiprocessors, runtime_->stream());
+  } else {
+    std::int64_t const floats =
+        block_count(problem.batch, multiprocessors) * problem.pairs * (problem.rows + problem.columns);
+    arguments.history = workspace(floats) + kCounter;
+    project_backward_blocks(arguments, marginals, multiprocessors, runtime_->stream());
+  }
+  score.back();
+  result.back();
+  if (in.is_copy() || gradient.is_copy()) runtime_->wait();
+}
+
+namespace {
+
+/// The arrays of an mHC call, each reached wherever it lies. Pointers are registered with CUDA or host memory.
+class MhcMemory {
+ public:
+  explicit MhcMemory(std::shared_ptr<Runtime const> runtime) : runtime_(std::move(runtime)) {}
+  float* reach(float const* pointer, std::int64_t floats, bool written = false) {
+    cudaPointerAttributes attributes{};
+    bool const on_device = cudaPointerGetAttributes(&attributes, pointer) == cudaSuccess &&
+                           (attributes.type == cudaMemoryTypeDevice || attributes.type == cudaMemoryTypeManaged);
+    if (on_device || floats == 0) return const_cast<float*>(pointer);
+    memory_.push_back({std::make_unique<Reachable>(runtime_, Device{}, pointer, 4 * floats), written});
+    return static_cast<float*>(memory_.back().memory->data());
+  }
+  void back() const {
+    for (Entry const& entry : memory_)
+      if (entry.written) entry.memory->back();
+    if (!memory_.empty()) runtime_->wait();
+  }
+
+ private:
+  struct Entry {
+    std::unique_ptr<Reachable> memory;
+    bool written;
+  };
+  std::shared_ptr<Runtime const> runtime_;
+  std::vector<Entry> memory_;
+};
+
+MhcArguments mhc_arguments(ProjectionProblem const& problem, MhcArrays const& arrays, MhcMemory& memory,
+                           bool backward) {
+  MhcArguments arguments{};
+  arguments.projection = arguments_of(problem, backward);
+  std::int64_t const mixes = arrays.tokens > 0 ? (arrays.tokens - 1) * arrays.mixes_stride + 24 : 0;
+  arguments.mixes = memory.reach(arrays.mixes, mixes);
+  arguments.mixes_stride = arrays.mixes_stride;
+  arguments.scale = memory.reach(arrays.scale, 3);
+  arguments.base = memory.reach(arrays.base, 24);
+  arguments.pre_epsilon = arrays.pre_epsilon;
+  arguments.post_factor = arrays.post_factor;
+  return arguments;
+}
+
+bool all_in_pieces(std::initializer_list<float const*> pointers) {
+  return std::all_of(pointers.begin(), pointers.end(),
+                     [](float const* pointer) { return reinterpret_cast<std::uintptr_t>(pointer) % 16 == 0; });
+}
+
+}  // namespace
+
+void Projection::mhc_forward(ProjectionProblem const& problem, MhcArrays const& arrays, MhcOutputs const& out) const {
+  DeviceGuard const guard(runtime_->index());
+  MhcMemory memory(runtime_);
+  MhcArguments arguments = mhc_arguments(problem, arrays, memory, false);
+  arguments.pre = memory.reach(out.pre, 4 * arrays.tokens, true);
+  arguments.post = memory.reach(out.post, 4 * arrays.tokens, true);
+  arguments.res = memory.reach(out.res, 16 * arrays.tokens, true);
+  arguments.vector =
+      arrays.mixes_stride % 4 == 0 && all_in_pieces({arguments.mixes, arguments.pre, arguments.post, arguments.res});
+  cuda::mhc_forward(arguments, marginals_of(problem), mode_of(problem, false), runtime_->stream());
+  memory.back();
+}
+
+void Projection::mhc_backward(ProjectionProblem const& problem, MhcArrays const& arrays,
+                              MhcGradients const& gradients) const {
+  DeviceGuard const guard(runtime_->index());
+  MhcMemory memory(runtime_);
+  if (arrays.tokens == 0) {
+    float* const d_scale = memory.reach(gradients.d_scale, 3, true);
+    float* const d_base = memory.reach(gradients.d_base, 24, true);
+    MONGE_CUDA_TRY(cudaMemsetAsync(d_scale, 0, 3 * sizeof(float), runtime_->stream()));
+    MONGE_CUDA_TRY(cudaMemsetAsync(d_base, 0, 24 * sizeof(float), runtime_->stream()));
+    memory.back();
+    return;
+  }
+  MhcArguments arguments = mhc_arguments(problem, arrays, memory, true);
+  arguments.d_pre = memory.reach(gradients.d_pre, 4 * arrays.tokens);
+  arguments.d_post = memory.reach(gradients.d_post, 4 * arrays.tokens);
+  arguments.d_res = memory.reach(gradients.d_res, 16 * arrays.tokens);
+  arguments.d_mixes_stride = gradients.d_mixes_stride;
+  arguments.d_mixes = memory.reach(gradients.d_mixes, (arrays.tokens - 1) * gradients.d_mixes_stride + 24, true);
+  arguments.d_scale = memory.reach(gradients.d_scale, 3, true);
+  arguments.d_base = memory.reach(gradients.d_base, 24, true);
+  arguments.vector =
+      arrays.mixes_stride % 4 == 0 && gradients.d_mixes_stride % 4 == 0 &&
+      all_in_pieces({arguments.mixes, arguments.d_pre, arguments.d_post, arguments.d_res, arguments.d_mixes});
+  int const multiprocessors = runtime_->multiprocessors();
+  MhcShape const shape = mhc_shape(arguments.projection, multiprocessors);
+  std::int64_t const partial = static_cast<std::int64_t>(shape.blocks) * 32;
+  float* const space = workspace(partial + shape.history_floats);
+  arguments.blocks_done = reinterpret_cast<unsigned*>(space);
+  arguments.partial = space + kCounter;
+  if (shape.history_floats > 0) arguments.projection.history = space + kCounter + partial;
+  cuda::mhc_backward(arguments, marginals_of(problem), mode_of(problem, true), multiprocessors, runtime_->stream());
+  memory.back();
+}
+
+}  // namespace monge::cuda

@@ -1,0 +1,70 @@
+// The seam's other half: a plan as a linear operator, P_ij = a_i b_j exp((f_i + g_j - C_ij) / eps) at frozen
+// potentials, converged or not. Made by EntropicOperator::plan(); it shares the packed costs and copies the potentials,
+// so the operator that made it may go on or go away.
+//
+// The first product of a side costs one pass more, which finds the log-sum-exp of its rows (and with it the marginal of
+// that side); after that k products cost k passes: nothing is allocated, no marginal is formed and, where the result
+// stays on the device, the host does not wait.
+//
+// For Side::rows a product maps a vector of the columns to one of the rows (P V); for Side::columns the other way round
+// (P^T U). Only points of positive weight have entries in P; shares P_ij / sum_j P_ij are defined for all.
+#pragma once
+#include <cstdint>
+#include <memory>
+
+#include <monge/array.hpp>
+
+#include "operators/side.hpp"
+#include "operators/vectors.hpp"
+
+namespace monge {
+
+/// What a product multiplies by: the entries P_ij, or the shares P_ij / sum_j P_ij, which depend neither on the
+/// potential nor on the weights of the output's side.
+enum class Scaling { plan, shares };
+
+class PlanOperator {
+ public:
+  PlanOperator(std::int64_t n, std::int64_t m) : n_(n), m_(m) {}
+  virtual ~PlanOperator() = default;
+  PlanOperator(PlanOperator const&) = delete;
+  PlanOperator& operator=(PlanOperator const&) = delete;
+
+  std::int64_t size(Side side) const { return side == Side::rows ? n_ : m_; }
+
+  virtual VectorOperations const& vectors() const = 0;
+
+  /// In units of C, for the user's cost. A point of no weight has the soft c-transform of the other side's potential.
+  /// Either view may be empty.
+  virtual void potentials(MutableVectorView f, MutableVectorView g) = 0;
+  /// out = the soft c-transform of the other side's potential: for rows
+  /// f+_i = -eps log sum_j b_j exp((g_j - C_ij) / eps).
+  virtual void transform(Side side, MutableVectorView out) = 0;
+  /// P 1 for rows, P^T 1 for columns; lives as long as this object.
+  virtual Vector const& marginal(Side side) = 0;
+  /// <C, P>, in the arithmetic of this operator.
+  virtual double transport_cost() = 0;
+
+  /// out (size(side) x p) = P V or P^T V, V (size(opposite(side)) x p), any p >= 1.
+  virtual void multiply(Side side, Scaling scaling, MatrixView v, MutableMatrixView out) = 0;
+  /// The same for the points of the other side as V (p = d): no digits are lost to where the cloud lies. Throws
+  /// unsupported where the costs have no points.
+  virtual void multiply_points(Side side, Scaling scaling, MutableMatrixView out) = 0;
+  /// out (size(side) x p) = (P o L R^T) V or its transpose, o the product entry by entry: L is size(side) x k, R
+  /// size(opposite(side)) x k, any k >= 1. FlashSinkhorn, Algorithm 5.
+  virtual void multiply_hadamard(Side side, MatrixView l, MatrixView r, MatrixView v, MutableMatrixView out) = 0;
+
+  /// out = P v or P^T v, for vectors: `in` is of the side opposite(side), `out` of `side`.
+  virtual void multiply(Side side, Vector const& in, Vector& out) = 0;
+  /// out = P (w o (P^T in)) for rows, P^T (w o (P in)) for columns: `in` and `out` are of `side`, w of the other.
+  virtual void multiply_gram(Side side, Vector const& w, Vector const& in, Vector& out) = 0;
+
+  /// The same plan with this side's points replaced by others, of unit weight and without a potential: shares and
+  /// transforms are defined for them. The other side is shared. Throws unsupported where the costs have no points.
+  virtual std::unique_ptr<PlanOperator> at(Side side, MatrixView points) const = 0;
+
+ private:
+  std::int64_t n_, m_;
+};
+
+}  // namespace monge

@@ -1,0 +1,12 @@
+// The two sides of a problem.
+#pragma once
+
+namespace monge {
+
+enum class Side { rows, columns };  // rows: a, x, f (n); columns: b, y, g (m)
+
+constexpr Side opposite(Side side) {
+  return side == Side::rows ? Side::columns : Side::rows;
+}
+
+}  // namespace monge
