@@ -3,7 +3,8 @@
 
 #include <monge/error.hpp>
 
-#include "cuda/point_cloud_operator.hpp"
+#include "cuda/entropic_operator.hpp"
+#include "cuda/point_costs.hpp"
 #include "cuda/projection/operator.hpp"
 #include "cuda/runtime/runtime.hpp"
 #include "operators/registry.hpp"
@@ -59,10 +60,22 @@ class CudaBackend final : public Backend {
     return cuda::read(runtime_, view);
   }
 
-  std::unique_ptr<EntropicOperator> entropic_operator(PointCloud const& geometry, std::vector<double> const& a,
-                                                      std::vector<double> const& b, Precision precision,
-                                                      double /*cache_bytes*/) const override {
-    return std::make_unique<PointCloudOperator>(runtime_, geometry, a, b, precision);
+  std::unique_ptr<monge::EntropicOperator> entropic_operator(Geometry const& geometry, Marginals const& marginals,
+                                                             OperatorOptions const& options) const override {
+    DeviceGuard const guard(runtime_->index());
+    Problem problem;
+    problem.runtime = runtime_;
+    problem.precision = options.precision;
+    problem.weights[0] = std::make_shared<Weights>(runtime_, marginals.a);
+    problem.weights[1] = std::make_shared<Weights>(runtime_, marginals.b);
+    DataType const scalar = options.precision == Precision::float64 ? DataType::float64 : DataType::float32;
+    problem.costs = std::visit(
+        [&](PointCloud const& clouds) -> std::shared_ptr<Costs const> {
+          return std::make_shared<PointCosts>(runtime_, clouds, problem.weights[0]->weight(),
+                                              problem.weights[1]->weight(), scalar);
+        },
+        geometry);
+    return std::make_unique<EntropicOperator>(std::move(problem), options.cache_bytes);
   }
 
   ProjectionOperator const& projection() const override { return projection_; }

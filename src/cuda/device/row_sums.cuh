@@ -1,9 +1,12 @@
-// The part of the tensor-core kernels that is not a product: from scores in registers to sums of exponentials.
+// What the tensor-core kernels do with a tile of scores in registers: sums of exponentials, or entries of a plan.
 //
 // A thread holds kRowTiles x kColumnTiles accumulators of the m16n8 kind: rows 16 m + 8 h + lane / 4 (entry 2 m + h of
 // its sums), columns 8 n + lane % 4 * 2 and the next.
 #pragma once
+#include <cuda_fp16.h>
+
 #include "cuda/device/numerics.cuh"
+#include "cuda/launch/arguments.hpp"
 
 namespace monge::cuda {
 
@@ -50,6 +53,13 @@ struct RowSums {
   }
 };
 
+/// The references of a thread's rows, from `row` on in steps of 8.
+template <int kCount>
+__device__ __forceinline__ void load_references(float (&reference)[kCount], void const* references, int row) {
+#pragma unroll
+  for (int r = 0; r < kCount; ++r) reference[r] = static_cast<float const*>(references)[row + 8 * r];
+}
+
 /// sum_j beta_j 2^(multiplier score_j + h_j - reference) of each row; h in shared memory, beta kBetaOffset floats on.
 template <int kBetaOffset, int kRowTiles, int kColumnTiles>
 __device__ __forceinline__ void sum_tile(float (&sum)[2 * kRowTiles], RowSums<2 * kRowTiles> const& rows,
@@ -72,37 +82,105 @@ __device__ __forceinline__ void sum_tile(float (&sum)[2 * kRowTiles], RowSums<2 
   }
 }
 
-/// Adds a tile of scores to the sums. No maximum is taken: if the references prove too low, the tile is summed again.
-template <int kBetaOffset, int kRowTiles, int kColumnTiles>
+/// Adds a tile of scores to the sums. With references that are not given (kPass softmin) no maximum is taken: if they
+/// prove too low, the tile is summed again.
+template <Pass kPass, int kBetaOffset, int kRowTiles, int kColumnTiles>
 __device__ __forceinline__ void add_tile(RowSums<2 * kRowTiles>& rows, float const (&score)[kRowTiles][kColumnTiles][4],
                                          float const* logits, float multiplier) {
   float sum[2 * kRowTiles];
-#pragma unroll 1
-  for (int attempt = 0;; ++attempt) {
+  if constexpr (kPass == Pass::product) {
     sum_tile<kBetaOffset>(sum, rows, score, logits, multiplier);
-    bool low = false;
+  } else {
+#pragma unroll 1
+    for (int attempt = 0;; ++attempt) {
+      sum_tile<kBetaOffset>(sum, rows, score, logits, multiplier);
+      bool low = false;
 #pragma unroll
-    for (int r = 0; r < 2 * kRowTiles; ++r) low |= !(sum[r] < kLargestTileSum);
-    // After the references moved, only logits that are not numbers could bring it here again.
-    if (attempt == 1 || !__any_sync(0xffffffffu, low)) break;
-    int const pair = static_cast<int>(threadIdx.x) % 4 * 2;
-    float largest[2 * kRowTiles];
+      for (int r = 0; r < 2 * kRowTiles; ++r) low |= !(sum[r] < kLargestTileSum);
+      // After the references moved, only logits that are not numbers could bring it here again.
+      if (attempt == 1 || !__any_sync(0xffffffffu, low)) break;
+      int const pair = static_cast<int>(threadIdx.x) % 4 * 2;
+      float largest[2 * kRowTiles];
 #pragma unroll
-    for (int r = 0; r < 2 * kRowTiles; ++r) largest[r] = kEmptyLogit<float>;
+      for (int r = 0; r < 2 * kRowTiles; ++r) largest[r] = kEmptyLogit<float>;
 #pragma unroll
-    for (int n = 0; n < kColumnTiles; ++n) {
-      float2 const logit = *reinterpret_cast<float2 const*>(logits + 8 * n + pair);
+      for (int n = 0; n < kColumnTiles; ++n) {
+        float2 const logit = *reinterpret_cast<float2 const*>(logits + 8 * n + pair);
 #pragma unroll
-      for (int r = 0; r < 2 * kRowTiles; ++r) {
-        largest[r] = fmaxf(largest[r], fmaf(multiplier, score[r / 2][n][r % 2 * 2], logit.x));
-        largest[r] = fmaxf(largest[r], fmaf(multiplier, score[r / 2][n][r % 2 * 2 + 1], logit.y));
+        for (int r = 0; r < 2 * kRowTiles; ++r) {
+          largest[r] = fmaxf(largest[r], fmaf(multiplier, score[r / 2][n][r % 2 * 2], logit.x));
+          largest[r] = fmaxf(largest[r], fmaf(multiplier, score[r / 2][n][r % 2 * 2 + 1], logit.y));
+        }
       }
-    }
 #pragma unroll
-    for (int r = 0; r < 2 * kRowTiles; ++r) rows.raise(r, largest[r]);
+      for (int r = 0; r < 2 * kRowTiles; ++r) rows.raise(r, largest[r]);
+    }
   }
 #pragma unroll
   for (int r = 0; r < 2 * kRowTiles; ++r) rows.sum[r] += sum[r];
+}
+
+/// Two numbers as the sum of fp16 pairs; the first in the lower half of a word.
+struct HalfPairs {
+  std::uint32_t high, low;
+};
+__device__ __forceinline__ HalfPairs split_pair(float first, float second) {
+  __half2 const high = __floats2half2_rn(first, second);
+  float2 const kept = __half22float2(high);
+  __half2 const low = __floats2half2_rn(first - kept.x, second - kept.y);
+  return {reinterpret_cast<std::uint32_t const&>(high), reinterpret_cast<std::uint32_t const&>(low)};
+}
+__device__ __forceinline__ float2 join_pair(std::uint32_t high, std::uint32_t low) {
+  float2 const h = __half22float2(reinterpret_cast<__half2 const&>(high));
+  float2 const l = __half22float2(reinterpret_cast<__half2 const&>(low));
+  return make_float2(h.x + l.x, h.y + l.y);
+}
+
+/// Stores a tile as entries (kPass entries), or multiplies the entries there by the scores (kPass hadamard). `row` and
+/// `column` are those of this thread's warp, `column` a multiple of 32.
+template <Pass kPass, int kBetaOffset, int kRowTiles, int kColumnTiles>
+__device__ __forceinline__ void store_tile(Entries const& entries, int row, int column,
+                                           float const (&reference)[2 * kRowTiles],
+                                           float const (&score)[kRowTiles][kColumnTiles][4], float const* logits,
+                                           float multiplier) {
+  int const lane = static_cast<int>(threadIdx.x) % 32;
+  int const pair = lane % 4 * 2;
+#pragma unroll
+  for (int group = 0; group < kColumnTiles / 4; ++group) {
+#pragma unroll
+    for (int r = 0; r < 2 * kRowTiles; ++r) {
+      std::int64_t const at = (row + 8 * r + lane / 4) * entries.stride + column + 32 * group + lane % 4 * 8;
+      auto* const high_at = reinterpret_cast<uint4*>(static_cast<__half*>(entries.high) + at);
+      auto* const low_at = reinterpret_cast<uint4*>(static_cast<__half*>(entries.low) + at);
+      std::uint32_t high[4], low[4];
+      if constexpr (kPass == Pass::hadamard) {
+        uint4 const h = *high_at, l = *low_at;
+        high[0] = h.x, high[1] = h.y, high[2] = h.z, high[3] = h.w;
+        low[0] = l.x, low[1] = l.y, low[2] = l.z, low[3] = l.w;
+      }
+#pragma unroll
+      for (int b = 0; b < 4; ++b) {
+        int const n = 4 * group + b;
+        float const first = score[r / 2][n][r % 2 * 2], second = score[r / 2][n][r % 2 * 2 + 1];
+        float2 entry;
+        if constexpr (kPass == Pass::hadamard) {
+          float2 const old = join_pair(high[b], low[b]);
+          entry = make_float2(old.x * (multiplier * first), old.y * (multiplier * second));
+        } else {
+          float2 const logit = *reinterpret_cast<float2 const*>(logits + 8 * n + pair);
+          float2 const beta = *reinterpret_cast<float2 const*>(logits + kBetaOffset + 8 * n + pair);
+          constexpr float kScale = static_cast<float>(kEntryScale);
+          entry = make_float2(kScale * beta.x * fast_exp2(fmaf(multiplier, first, logit.x) - reference[r]),
+                              kScale * beta.y * fast_exp2(fmaf(multiplier, second, logit.y) - reference[r]));
+        }
+        HalfPairs const split = split_pair(entry.x, entry.y);
+        high[b] = split.high;
+        low[b] = split.low;
+      }
+      *high_at = make_uint4(high[0], high[1], high[2], high[3]);
+      *low_at = make_uint4(low[0], low[1], low[2], low[3]);
+    }
+  }
 }
 
 }  // namespace monge::cuda

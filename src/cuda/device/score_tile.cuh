@@ -1,6 +1,6 @@
-// Scores of 64 rows and 64 columns on the FMA pipes, shared by the tile softmin and the averages: __device__ only.
+// Scores of 64 rows and 64 columns on the FMA pipes: __device__ only.
 //
-//   score_ij = c <x'_i, y'_j> (product form) or -c |x'_i - y'_j|^2 (difference form).
+//   score_ij = c <x'_i, y'_j> (products) or c |x'_i - y'_j|^2 (differences).
 //
 // 256 threads as 16 x 16, each with 4 x 4 scores: rows 4 (thread / 16) + r, columns 4 (thread % 16) + c. Coordinates
 // pass through shared memory in chunks of 16, transposed, so that the 4 values of a thread are one vector.
@@ -40,8 +40,8 @@ struct TileChunk {
   T row[4];
   T column[4];
 
-  __device__ __forceinline__ void fetch(PackedCloud const& rows, PackedCloud const& columns, int first_row,
-                                        int first_column, int first_coordinate) {
+  __device__ __forceinline__ void fetch(Operand const& rows, Operand const& columns, int first_row, int first_column,
+                                        int first_coordinate) {
     int const thread = static_cast<int>(threadIdx.x);
     fetch_side(row, rows, first_row + thread / 4, first_coordinate + thread % 4 * 4);
     fetch_side(column, columns, first_column + thread / 4, first_coordinate + thread % 4 * 4);
@@ -56,22 +56,21 @@ struct TileChunk {
   }
 
  private:
-  static __device__ __forceinline__ void fetch_side(T (&value)[4], PackedCloud const& cloud, int point,
-                                                    int coordinate) {
-    T const* const from = static_cast<T const*>(cloud.points) + static_cast<std::int64_t>(point) * cloud.stride;
-    if (coordinate + 4 <= cloud.stride && cloud.stride % 4 == 0) {
+  static __device__ __forceinline__ void fetch_side(T (&value)[4], Operand const& operand, int point, int coordinate) {
+    T const* const from = static_cast<T const*>(operand.points) + static_cast<std::int64_t>(point) * operand.stride;
+    if (coordinate + 4 <= operand.stride && operand.stride % 4 == 0) {
       load_vector_4(value, from + coordinate);
     } else {
 #pragma unroll
-      for (int k = 0; k < 4; ++k) value[k] = coordinate + k < cloud.stride ? from[coordinate + k] : T(0);
+      for (int k = 0; k < 4; ++k) value[k] = coordinate + k < operand.stride ? from[coordinate + k] : T(0);
     }
   }
 };
 
 /// All threads of the block; ends with the buffers free for other use after a barrier by the caller.
 template <class T, bool kDifference>
-__device__ __forceinline__ void score_tile(T (&score)[4][4], TileBuffers<T>& buffers, PackedCloud const& rows,
-                                           PackedCloud const& columns, int first_row, int first_column, T factor) {
+__device__ __forceinline__ void score_tile(T (&score)[4][4], TileBuffers<T>& buffers, Operand const& rows,
+                                           Operand const& columns, int first_row, int first_column, T factor) {
   int const row = static_cast<int>(threadIdx.x) / 16 * 4;
   int const column = static_cast<int>(threadIdx.x) % 16 * 4;
 #pragma unroll
@@ -113,26 +112,14 @@ __device__ __forceinline__ void score_tile(T (&score)[4][4], TileBuffers<T>& buf
   }
 }
 
-/// c of the scores: 2 s log2(e) / eps for products, -s log2(e) / eps for differences.
-template <class T, bool kDifference>
-__device__ __forceinline__ T score_factor(double scale, SweepParameters const* parameters) {
-  return static_cast<T>((kDifference ? -1.0 : 2.0) * scale * parameters->log2e_over_eps);
-}
-
-/// Logit and factor of a column: in double the logit says all.
+/// Logit and factor of a column; without factors they are ones.
 template <class T>
 struct ColumnLogit {
   T logit;
   T factor;
-  __device__ __forceinline__ ColumnLogit(void const* logits, int padded_size, int column) {
-    auto const* const from = static_cast<T const*>(logits);
-    logit = from[column];
-    if constexpr (sizeof(T) == 4) {
-      factor = from[static_cast<std::int64_t>(padded_size) + column];
-    } else {
-      factor = 1;
-    }
-  }
+  __device__ __forceinline__ ColumnLogit(PassArguments const& arguments, int column)
+      : logit(static_cast<T const*>(arguments.logits)[column]),
+        factor(arguments.factors ? static_cast<T const*>(arguments.factors)[column] : T(1)) {}
 };
 
 }  // namespace monge::cuda

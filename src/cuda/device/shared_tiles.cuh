@@ -4,6 +4,7 @@
 #include <cuda_fp16.h>
 
 #include "cuda/device/ptx.cuh"
+#include "cuda/device/work.cuh"
 #include "cuda/launch/arguments.hpp"
 
 namespace monge::cuda {
@@ -13,7 +14,7 @@ namespace monge::cuda {
 enum class RowPlace { single_chunk, resident, streamed };
 
 /// What a block of the tensor-core kernels holds: 128 rows against tiles of 128 columns. kProducts says how many
-/// products of fp16 parts make a score (kernels/softmin_mma.cuh); kChunk: 16, 32 or 64 coordinates; kLogitBuffers:
+/// products of fp16 parts make a score (kernels/pass_mma.cuh); kChunk: 16, 32 or 64 coordinates; kLogitBuffers:
 /// tiles whose logits are there at a time, from the one that is summed to the one that arrives.
 template <int kProductsValue, int kChunkValue, int kStagesValue, RowPlace kRowPlace, int kLogitBuffersValue>
 struct OperandShape {
@@ -28,6 +29,7 @@ struct OperandShape {
   static constexpr int kThreads = 256;
   static constexpr int kParts = kProducts == 1 ? 1 : 2;
   static constexpr int kPartBytes = kRows * kChunk * 2;
+  static constexpr int kColumnPartBytes = kColumns * kChunk * 2;
   static constexpr int kChunkBytes = kParts * kPartBytes;
   static constexpr int kLogitBytes = 2 * kColumns * 4;
   static constexpr int kStageBytes = (kResidentRows ? 1 : 2) * kChunkBytes;
@@ -44,52 +46,51 @@ __device__ __forceinline__ int swizzled_offset(int row, int vector) {
   return row * (2 * kChunk) + 16 * (vector ^ ((row / kRowsPerLine) % (kChunk / 8)));
 }
 
-template <class Shape>
+/// kPoints points of kChunk coordinates each, by kThreads threads.
+template <int kPoints, int kChunk, int kThreads>
 __device__ __forceinline__ void copy_part(std::uint32_t shared, __half const* global, int stride) {
-  constexpr int kVectors = Shape::kChunk / 8;
+  constexpr int kVectors = kChunk / 8;
 #pragma unroll
-  for (int v = 0; v < Shape::kColumns * kVectors / Shape::kThreads; ++v) {
-    int const index = v * Shape::kThreads + static_cast<int>(threadIdx.x);
+  for (int v = 0; v < kPoints * kVectors / kThreads; ++v) {
+    int const index = v * kThreads + static_cast<int>(threadIdx.x);
     int const row = index / kVectors;
     int const vector = index % kVectors;
-    copy_async_16(shared + swizzled_offset<Shape::kChunk>(row, vector),
+    copy_async_16(shared + swizzled_offset<kChunk>(row, vector),
                   global + static_cast<std::int64_t>(row) * stride + vector * 8);
   }
 }
 
 template <class Shape>
-__device__ __forceinline__ void copy_chunk(std::uint32_t shared, PackedCloud const& cloud, int row, int coordinate) {
-  std::int64_t const offset = static_cast<std::int64_t>(row) * cloud.half_stride + coordinate;
-  copy_part<Shape>(shared, static_cast<__half const*>(cloud.high) + offset, cloud.half_stride);
-  if constexpr (Shape::kParts == 2) {
-    copy_part<Shape>(shared + Shape::kPartBytes, static_cast<__half const*>(cloud.low) + offset, cloud.half_stride);
-  }
+__device__ __forceinline__ void copy_chunk(std::uint32_t shared, Operand const& operand, int row, int coordinate) {
+  std::int64_t const offset = static_cast<std::int64_t>(row) * operand.half_stride + coordinate;
+  auto const copy = [&](std::uint32_t to, void const* part) {
+    copy_part<Shape::kColumns, Shape::kChunk, Shape::kThreads>(to, static_cast<__half const*>(part) + offset,
+                                                               operand.half_stride);
+  };
+  copy(shared, operand.high);
+  if constexpr (Shape::kParts == 2) copy(shared + Shape::kPartBytes, operand.low);
 }
 
 /// 128 logits and then as many factors of the columns from `column` on, by the block's first 64 threads.
 template <class Shape>
-__device__ __forceinline__ void copy_logits(std::uint32_t shared, SoftminArguments const& arguments, int column) {
+__device__ __forceinline__ void copy_logits(std::uint32_t shared, PassArguments const& arguments, int column) {
   int const vector = static_cast<int>(threadIdx.x);
   if (vector >= 2 * Shape::kColumns / 4) return;
-  int const part = vector / (Shape::kColumns / 4);
-  copy_async_16(shared + 16 * vector, static_cast<float const*>(arguments.logits) +
-                                          static_cast<std::int64_t>(part) * arguments.columns.padded_size + column +
-                                          vector % (Shape::kColumns / 4) * 4);
+  void const* const from = vector < Shape::kColumns / 4 ? arguments.logits : arguments.factors;
+  copy_async_16(shared + 16 * vector, static_cast<float const*>(from) + column + vector % (Shape::kColumns / 4) * 4);
 }
 
 /// The chunks of one segment of work, in the order in which the kernels read them: for each tile of columns its chunks,
-/// with those of the rows beside them unless they are resident, and with the last the tile's logits.
-/// Shared memory: logits and factors of kLogitBuffers tiles, resident row chunks, the stages (columns, then rows).
-template <class Shape>
+/// with those of the rows beside them unless they are resident, and with the last the tile's logits, if the pass has
+/// any. Shared memory: logits and factors of kLogitBuffers tiles, resident row chunks, the stages (columns, then rows).
+template <class Shape, bool kLogits>
 class OperandStream {
  public:
-  __device__ __forceinline__ OperandStream(unsigned char* shared, SoftminArguments const& arguments, int chunk_count,
-                                           int first_row, int first_tile, int tiles)
+  __device__ __forceinline__ OperandStream(unsigned char* shared, PassArguments const& arguments, int chunk_count,
+                                           Segment const& segment)
       : arguments_(arguments),
+        segment_(segment),
         chunk_count_(chunk_count),
-        first_row_(first_row),
-        first_tile_(first_tile),
-        tiles_(tiles),
         logits_(shared),
         resident_(shared_address(shared) + Shape::kLogitBuffers * Shape::kLogitBytes),
         stages_(resident_ + (Shape::kResidentRows ? chunks() * Shape::kChunkBytes : 0)) {}
@@ -99,20 +100,22 @@ class OperandStream {
   __device__ __forceinline__ void copy_resident_rows() const {
     if constexpr (Shape::kResidentRows) {
       for (int chunk = 0; chunk < chunks(); ++chunk)
-        copy_chunk<Shape>(resident_ + chunk * Shape::kChunkBytes, arguments_.rows, first_row_, chunk * Shape::kChunk);
+        copy_chunk<Shape>(resident_ + chunk * Shape::kChunkBytes, arguments_.rows, segment_.first_row,
+                          chunk * Shape::kChunk);
     }
   }
   /// Starts to fill the next stage. One group of copies, empty after the last chunk, so that waits can count them.
   __device__ __forceinline__ void copy_next() {
-    if (next_tile_ < tiles_) {
+    if (next_tile_ < segment_.tiles) {
       std::uint32_t const stage = stages_ + next_stage_ * Shape::kStageBytes;
-      int const column = (first_tile_ + next_tile_) * Shape::kColumns;
+      int const column = first_column(next_tile_);
       copy_chunk<Shape>(stage, arguments_.columns, column, next_chunk_ * Shape::kChunk);
       if constexpr (!Shape::kResidentRows)
-        copy_chunk<Shape>(stage + Shape::kChunkBytes, arguments_.rows, first_row_, next_chunk_ * Shape::kChunk);
+        copy_chunk<Shape>(stage + Shape::kChunkBytes, arguments_.rows, segment_.first_row, next_chunk_ * Shape::kChunk);
       if (++next_chunk_ == chunks()) {
-        copy_logits<Shape>(shared_address(logits_) + next_tile_ % Shape::kLogitBuffers * Shape::kLogitBytes, arguments_,
-                           column);
+        if constexpr (kLogits)
+          copy_logits<Shape>(shared_address(logits_) + next_tile_ % Shape::kLogitBuffers * Shape::kLogitBytes,
+                             arguments_, column);
         next_chunk_ = 0;
         ++next_tile_;
       }
@@ -121,6 +124,10 @@ class OperandStream {
     copy_async_commit();
   }
 
+  /// Of the segment's tile number `tile`.
+  __device__ __forceinline__ int first_column(int tile) const {
+    return segment_.column_tile(arguments_.work, tile) * Shape::kColumns;
+  }
   /// Of the stage that is read; `chunk` is the one in it.
   __device__ __forceinline__ std::uint32_t columns() const { return stages_ + stage_ * Shape::kStageBytes; }
   __device__ __forceinline__ std::uint32_t rows(int chunk) const {
@@ -135,8 +142,9 @@ class OperandStream {
  private:
   static __device__ __forceinline__ int after(int stage) { return stage + 1 == Shape::kStages ? 0 : stage + 1; }
 
-  SoftminArguments const& arguments_;
-  int chunk_count_, first_row_, first_tile_, tiles_;
+  PassArguments const& arguments_;
+  Segment segment_;
+  int chunk_count_;
   unsigned char* logits_;
   std::uint32_t resident_, stages_;
   int next_tile_ = 0, next_chunk_ = 0, next_stage_ = 0;  // To be filled.

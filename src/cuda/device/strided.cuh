@@ -5,12 +5,12 @@
 namespace monge::cuda {
 
 __device__ __forceinline__ double load_element(StridedView const& view, std::int64_t index) {
-  return view.scalar == Scalar::float32 ? static_cast<double>(static_cast<float const*>(view.data)[index])
-                                        : static_cast<double const*>(view.data)[index];
+  return view.scalar == DataType::float32 ? static_cast<double>(static_cast<float const*>(view.data)[index])
+                                          : static_cast<double const*>(view.data)[index];
 }
 
 __device__ __forceinline__ void store_element(StridedView const& view, std::int64_t index, double value) {
-  if (view.scalar == Scalar::float32) {
+  if (view.scalar == DataType::float32) {
     static_cast<float*>(view.data)[index] = static_cast<float>(value);
   } else {
     static_cast<double*>(view.data)[index] = value;

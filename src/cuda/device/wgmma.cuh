@@ -28,50 +28,78 @@ __device__ __forceinline__ void wgmma_commit() {
 }
 
 /// Waits until at most kPending groups are under way. `score` is read afterwards: naming it keeps such reads behind.
-template <int kPending>
-__device__ __forceinline__ void wgmma_wait(float (&score)[1][16][4]) {
+template <int kPending, int kColumnTiles>
+__device__ __forceinline__ void wgmma_wait(float (&score)[1][kColumnTiles][4]) {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kPending) : "memory");
 #pragma unroll
-  for (int n = 0; n < 16; ++n) {
+  for (int n = 0; n < kColumnTiles; ++n) {
 #pragma unroll
     for (int k = 0; k < 4; ++k) asm volatile("" : "+f"(score[0][n][k])::"memory");
   }
 }
 
+// clang-format off
+#define MONGE_FOUR(n) \
+  "+f"(score[0][n][0]), "+f"(score[0][n][1]), "+f"(score[0][n][2]), "+f"(score[0][n][3])
+#define MONGE_EIGHT_TILES(n) \
+  MONGE_FOUR(n), MONGE_FOUR(n + 1), MONGE_FOUR(n + 2), MONGE_FOUR(n + 3), \
+  MONGE_FOUR(n + 4), MONGE_FOUR(n + 5), MONGE_FOUR(n + 6), MONGE_FOUR(n + 7)
+#define MONGE_FIRST_32 \
+  "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, " \
+  "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
+#define MONGE_SECOND_32 \
+  "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, " \
+  "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
+
 /// score (64 x 128, fp32) = a b^T + (accumulate ? score : 0) for fp16 a (64 x 16) and b (128 x 16), both by descriptor.
-__device__ __forceinline__ void wgmma_64x128x16(float (&score)[1][16][4], std::uint64_t a, std::uint64_t b,
-                                                int accumulate) {
+__device__ __forceinline__ void wgmma_multiply(float (&score)[1][16][4], std::uint64_t a, std::uint64_t b,
+                                               int accumulate) {
   asm volatile(
-      "{\n"
-      ".reg .pred p;\n"
-      "setp.ne.b32 p, %66, 0;\n"
-      "wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16 {"
-      "%0, %1, %2, %3, %4, %5, %6, %7, "
-      "%8, %9, %10, %11, %12, %13, %14, %15, "
-      "%16, %17, %18, %19, %20, %21, %22, %23, "
-      "%24, %25, %26, %27, %28, %29, %30, %31, "
-      "%32, %33, %34, %35, %36, %37, %38, %39, "
-      "%40, %41, %42, %43, %44, %45, %46, %47, "
-      "%48, %49, %50, %51, %52, %53, %54, %55, "
-      "%56, %57, %58, %59, %60, %61, %62, %63}, "
-      "%64, %65, p, 1, 1, 0, 0;\n"
-      "}\n"
-      : "+f"(score[0][0][0]), "+f"(score[0][0][1]), "+f"(score[0][0][2]), "+f"(score[0][0][3]), "+f"(score[0][1][0]),
-        "+f"(score[0][1][1]), "+f"(score[0][1][2]), "+f"(score[0][1][3]), "+f"(score[0][2][0]), "+f"(score[0][2][1]),
-        "+f"(score[0][2][2]), "+f"(score[0][2][3]), "+f"(score[0][3][0]), "+f"(score[0][3][1]), "+f"(score[0][3][2]),
-        "+f"(score[0][3][3]), "+f"(score[0][4][0]), "+f"(score[0][4][1]), "+f"(score[0][4][2]), "+f"(score[0][4][3]),
-        "+f"(score[0][5][0]), "+f"(score[0][5][1]), "+f"(score[0][5][2]), "+f"(score[0][5][3]), "+f"(score[0][6][0]),
-        "+f"(score[0][6][1]), "+f"(score[0][6][2]), "+f"(score[0][6][3]), "+f"(score[0][7][0]), "+f"(score[0][7][1]),
-        "+f"(score[0][7][2]), "+f"(score[0][7][3]), "+f"(score[0][8][0]), "+f"(score[0][8][1]), "+f"(score[0][8][2]),
-        "+f"(score[0][8][3]), "+f"(score[0][9][0]), "+f"(score[0][9][1]), "+f"(score[0][9][2]), "+f"(score[0][9][3]),
-        "+f"(score[0][10][0]), "+f"(score[0][10][1]), "+f"(score[0][10][2]), "+f"(score[0][10][3]),
-        "+f"(score[0][11][0]), "+f"(score[0][11][1]), "+f"(score[0][11][2]), "+f"(score[0][11][3]),
-        "+f"(score[0][12][0]), "+f"(score[0][12][1]), "+f"(score[0][12][2]), "+f"(score[0][12][3]),
-        "+f"(score[0][13][0]), "+f"(score[0][13][1]), "+f"(score[0][13][2]), "+f"(score[0][13][3]),
-        "+f"(score[0][14][0]), "+f"(score[0][14][1]), "+f"(score[0][14][2]), "+f"(score[0][14][3]),
-        "+f"(score[0][15][0]), "+f"(score[0][15][1]), "+f"(score[0][15][2]), "+f"(score[0][15][3])
+      "{\n.reg .pred p;\nsetp.ne.b32 p, %66, 0;\n"
+      "wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16 {" MONGE_FIRST_32 ", " MONGE_SECOND_32 "}, "
+      "%64, %65, p, 1, 1, 0, 0;\n}\n"
+      : MONGE_EIGHT_TILES(0), MONGE_EIGHT_TILES(8)
       : "l"(a), "l"(b), "r"(accumulate)
       : "memory");
+}
+
+/// The same for b (64 x 16).
+__device__ __forceinline__ void wgmma_multiply(float (&score)[1][8][4], std::uint64_t a, std::uint64_t b,
+                                               int accumulate) {
+  asm volatile(
+      "{\n.reg .pred p;\nsetp.ne.b32 p, %34, 0;\n"
+      "wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 {" MONGE_FIRST_32 "}, "
+      "%32, %33, p, 1, 1, 0, 0;\n}\n"
+      : MONGE_EIGHT_TILES(0)
+      : "l"(a), "l"(b), "r"(accumulate)
+      : "memory");
+}
+
+#undef MONGE_FOUR
+#undef MONGE_EIGHT_TILES
+#undef MONGE_FIRST_32
+#undef MONGE_SECOND_32
+// clang-format on
+
+/// Starts score = rows columns^T + (accumulate ? score : 0) over one chunk of Shape::kChunk coordinates, from the fp16
+/// parts in shared memory: high high, and with three products high low and low high. One group.
+template <class Shape, int kColumnTiles>
+__device__ __forceinline__ void start_products(float (&score)[1][kColumnTiles][4], std::uint32_t rows,
+                                               std::uint32_t columns, bool accumulate) {
+  wgmma_fence();
+#pragma unroll
+  for (int k = 0; k < Shape::kChunk / 16; ++k) {
+    std::uint64_t const a = matrix_descriptor<Shape::kChunk>(rows + 32 * k);
+    std::uint64_t const b = matrix_descriptor<Shape::kChunk>(columns + 32 * k);
+    wgmma_multiply(score, a, b, accumulate || k > 0);
+    if constexpr (Shape::kProducts == 3) {
+      std::uint64_t const a_low = matrix_descriptor<Shape::kChunk>(rows + Shape::kPartBytes + 32 * k);
+      std::uint64_t const b_low = matrix_descriptor<Shape::kChunk>(columns + Shape::kColumnPartBytes + 32 * k);
+      wgmma_multiply(score, a, b_low, 1);
+      wgmma_multiply(score, a_low, b, 1);
+    }
+  }
+  wgmma_commit();
 }
 
 #endif

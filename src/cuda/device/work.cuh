@@ -5,20 +5,32 @@
 
 namespace monge::cuda {
 
-/// Calls segment(first_row, first_tile, tiles, offset) for each row block that this block has a part in; `offset` is
-/// where the partial sum of `first_row` goes. Shared memory is free for other use when it is called.
-template <class Segment>
-__device__ __forceinline__ void for_each_segment(WorkPlan const& work, int padded_rows, Segment&& segment) {
+/// Consecutive column tiles, or entries of a list of them, that one row block meets in one block of the grid.
+struct Segment {
+  int first_row;
+  int first_tile;  // A column tile, or its place in the list.
+  int tiles;
+  std::int64_t offset;  // Where the partial sum of `first_row` goes.
+
+  __device__ __forceinline__ int column_tile(WorkPlan const& work, int tile) const {
+    return work.tile_list ? work.tile_list[first_tile + tile] : first_tile + tile;
+  }
+};
+
+/// Calls visit(segment) for each row block that this block has a part in. Shared memory is free for other use when it
+/// is called.
+template <class Visit>
+__device__ __forceinline__ void for_each_segment(WorkPlan const& work, int padded_rows, Visit&& visit) {
   int const block = static_cast<int>(blockIdx.x);
   std::int64_t tile = work.first_tile(block);
   std::int64_t const end = work.first_tile(block + 1);
   while (tile < end) {
-    int const row_block = static_cast<int>(tile / work.column_tiles);
-    int const first_tile = static_cast<int>(tile % work.column_tiles);
-    int const tiles = static_cast<int>(min(static_cast<std::int64_t>(work.column_tiles - first_tile), end - tile));
+    int const row_block = work.row_block(tile);
+    int const tiles = static_cast<int>(min(work.begin(row_block + 1), end) - tile);
     std::int64_t const slot = block - work.first_owner(row_block);
     int const first_row = row_block * work.rows_per_block;
-    segment(first_row, first_tile, tiles, slot * padded_rows + first_row);
+    int const first_tile = static_cast<int>(work.tile_list ? tile : tile - work.begin(row_block));
+    visit(Segment{first_row, first_tile, tiles, slot * padded_rows + first_row});
     tile += tiles;
     if (tile < end) __syncthreads();
   }

@@ -90,24 +90,21 @@ __global__ void __launch_bounds__(kPackThreads) split_points_kernel(SplitArgumen
   }
 }
 
-/// The gauge of a packed cloud after w changed by `offset`: the user's potential f' + shift stays.
+/// The shift of packed points after w changed by `offset`.
 template <class T>
 __global__ void __launch_bounds__(kPackThreads) move_gauge_kernel(GaugeArguments const arguments) {
   int const row = static_cast<int>((static_cast<std::int64_t>(blockIdx.x) * kPackThreads + threadIdx.x) / 32);
   int const lane = static_cast<int>(threadIdx.x) % 32;
-  if (row >= arguments.cloud.size) return;
+  if (row >= arguments.size) return;
   T const* const from =
-      static_cast<T const*>(arguments.cloud.points) + static_cast<std::int64_t>(row) * arguments.cloud.stride;
+      static_cast<T const*>(arguments.points.points) + static_cast<std::int64_t>(row) * arguments.points.stride;
   double product = 0;
-  for (int k = lane; k < arguments.cloud.dimension; k += 32) {
+  for (int k = lane; k < arguments.points.dimension; k += 32) {
     product += static_cast<double>(from[k]) * arguments.offset[k];
   }
   product = warp_sum(product);
-  if (lane == 0) {
-    double const change = arguments.shift_slope * product + arguments.shift_constant;
-    arguments.shift_out[row] = arguments.shift_in[row] + change;
-    arguments.potential_out[row] = arguments.potential_in[row] - change;
-  }
+  if (lane == 0)
+    arguments.shift_out[row] = arguments.shift_in[row] + arguments.shift_slope * product + arguments.shift_constant;
 }
 
 /// A caller's matrix as T, with zeros up to padded_rows x stride.

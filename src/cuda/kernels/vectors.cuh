@@ -1,14 +1,14 @@
 // Per-point work between the passes over pairs. O(n) each; all in float64.
 //
-//   Logits:   h_j = log2 b_j + (g'_j - norm_j) log2(e) / eps, in float as a rounded part and a factor
-//             beta_j = 2^(h_j - float(h_j)): the rounding of h_j, the same for a whole column, stays out of the
-//             marginals.
-//   Softmin:  f+_i = norm_i - eps ln2 (M + log2 sum), from the partial sums of the blocks that shared the row, joined
-//   in
-//             their order.
-//             Both without the constants of the potentials (SweepParameters), which float could not hold beside the
-//             rest.
-//   Update:   f_i + omega_i (f+_i - f_i), or the mean of both when symmetric (operators/relaxed_step.hpp).
+// Logits:  h_j = log2 b_j + (g'_j - norm_j) log2(e) / eps, in float as a rounded part and a factor
+//          beta_j = 2^(h_j - float(h_j)): the rounding of h_j, the same for a whole column, stays out of the marginals.
+// Softmin: f+_i = norm_i - eps ln2 (M + log2 sum), from the partial sums of the blocks that shared the row, joined in
+//          their order. Both without the constants of the potentials (SweepParameters), which float could not hold
+//          beside the rest.
+// Update:  f_i + omega_i (f+_i - f_i), or the mean of both when symmetric (operators/relaxed_step.hpp).
+// Frozen:  L_i = log2 sum_j b_j 2^(...) of a row from its f+; in float rounded, with the factor 2^(L_i - lse_i) beside
+// it.
+//          A share of the row is then 2^(t_ij - L_i) beta_j times that factor.
 #pragma once
 #include "cuda/device/numerics.cuh"
 #include "cuda/device/strided.cuh"
@@ -20,15 +20,15 @@ namespace monge::cuda {
 inline constexpr int kVectorThreads = 128;
 
 template <class T>
-__device__ __forceinline__ void store_logit(void* logits, int padded_size, int point, bool counts, double logit) {
-  T* const out = static_cast<T*>(logits);
+__device__ __forceinline__ void store_logit(LogitArrays const& arrays, int point, bool counts, double logit) {
+  T* const out = static_cast<T*>(arrays.logits);
   if constexpr (sizeof(T) == 4) {
     // Potentials of a stray warm start can exceed what float holds.
     double const h = counts ? fmin(fmax(logit, -1e30), 1e30) : -1e30;
     float const rounded = counts ? static_cast<float>(h) : kEmptyLogit<float>;
     out[point] = rounded;
     // Where a unit of float exceeds 2 the logits are noise already; the factor must not overflow on top of it.
-    out[static_cast<std::int64_t>(padded_size) + point] =
+    arrays.factors[point] =
         counts ? static_cast<float>(exp2(fmin(fmax(h - static_cast<double>(rounded), -1.0), 1.0))) : 0.0f;
   } else {
     out[point] = counts ? logit : kEmptyLogit<double>;
@@ -44,13 +44,13 @@ __global__ void __launch_bounds__(kVectorThreads) make_logits_kernel(LogitArgume
   int const i = static_cast<int>(blockIdx.x) * kVectorThreads + static_cast<int>(threadIdx.x);
   start_next_kernel();
   wait_for_previous_kernel();
-  if (i >= arguments.cloud.padded_size) return;
-  bool const real = i < arguments.cloud.size;
+  if (i >= arguments.points.padded_size) return;
+  bool const real = i < arguments.points.size;
   double const slope =
-      real ? (arguments.potential[i] - arguments.cloud.norm[i]) * arguments.parameters->log2e_over_eps : 0.0;
-  bool const counts = real && arguments.cloud.weight[i] > 0;
-  store_logit<T>(arguments.logits, arguments.cloud.padded_size, i, counts,
-                 counts ? arguments.cloud.log_weight[i] + slope -
+      real ? (arguments.potential[i] - arguments.points.norm[i]) * arguments.parameters->log2e_over_eps : 0.0;
+  bool const counts = real && arguments.points.weight[i] > 0;
+  store_logit<T>(arguments.arrays, i, counts,
+                 counts ? arguments.points.log_weight[i] + slope -
                               arguments.parameters->constant[arguments.side] * arguments.parameters->log2e_over_eps
                         : 0.0);
   if (arguments.slopes) arguments.slopes[i] = slope;
@@ -61,7 +61,7 @@ template <class T>
 __device__ __forceinline__ void join_slots(SumArguments const& sums, int point, T& reference, double& sum) {
   constexpr int kBatch = 8;
   auto const* const partials = static_cast<PartialSum<T> const*>(sums.partials) + point;
-  std::int64_t const stride = sums.cloud.padded_size;
+  std::int64_t const stride = sums.points.padded_size;
   int const slots = sums.work.slots_of(point / sums.work.rows_per_block);
   reference = kEmptyLogit<T>;
   sum = 0;
@@ -85,13 +85,13 @@ __device__ __forceinline__ void join_slots(SumArguments const& sums, int point, 
 template <class T>
 __global__ void __launch_bounds__(kVectorThreads) update_potential_kernel(UpdateArguments const arguments) {
   int const i = static_cast<int>(blockIdx.x) * kVectorThreads + static_cast<int>(threadIdx.x);
-  PackedCloud const& cloud = arguments.sums.cloud;
+  PackedSide const& points = arguments.sums.points;
   start_next_kernel();
   double error = 0;
-  if (i < cloud.size) {
-    double const norm = cloud.norm[i];
-    double const weight = cloud.weight[i];
-    double const log_weight = cloud.log_weight[i];
+  if (i < points.size) {
+    double const norm = points.norm[i];
+    double const weight = points.weight[i];
+    double const log_weight = points.log_weight[i];
     wait_for_previous_kernel();
     SweepParameters const parameters = *arguments.sums.parameters;
     double const old = arguments.potential[i];
@@ -111,7 +111,7 @@ __global__ void __launch_bounds__(kVectorThreads) update_potential_kernel(Update
       next = relaxation == 1.0 ? plus : old + relaxation * (plus - old);
     }
     arguments.potential[i] = next;
-    store_logit<T>(arguments.logits, cloud.padded_size, i, weight > 0,
+    store_logit<T>(arguments.arrays, i, weight > 0,
                    log_weight + (next - norm - parameters.constant[side]) * parameters.log2e_over_eps);
   }
   wait_for_previous_kernel();
@@ -124,18 +124,18 @@ template <class T>
 __global__ void __launch_bounds__(kVectorThreads)
     softmin_values_kernel(SumArguments const sums, double* plus, double* mean) {
   int const i = static_cast<int>(blockIdx.x) * kVectorThreads + static_cast<int>(threadIdx.x);
-  if (i >= sums.cloud.size) return;
+  if (i >= sums.points.size) return;
   T reference;
   double sum;
   join_slots<T>(sums, i, reference, sum);
-  plus[i] = sums.cloud.norm[i] - sums.parameters->constant[1 - sums.side] -
+  plus[i] = sums.points.norm[i] - sums.parameters->constant[1 - sums.side] -
             sums.parameters->eps_ln2 * (static_cast<double>(reference) + log2(sum));
   if (mean) {
     auto const* const partials = static_cast<PartialSum<T> const*>(sums.partials) + i;
     double moment = 0;
     int const slots = sums.work.slots_of(i / sums.work.rows_per_block);
     for (int s = 0; s < slots; ++s) {
-      std::int64_t const offset = static_cast<std::int64_t>(s) * sums.cloud.padded_size;
+      std::int64_t const offset = static_cast<std::int64_t>(s) * sums.points.padded_size;
       moment += sums.moments[offset + i] *
                 exp2(static_cast<double>(partials[offset].reference) - static_cast<double>(reference));
     }
@@ -143,19 +143,82 @@ __global__ void __launch_bounds__(kVectorThreads)
   }
 }
 
+/// reference, shares, entries and marginal of frozen rows; see FreezeArguments.
+template <class T>
+__global__ void __launch_bounds__(kVectorThreads) freeze_rows_kernel(FreezeArguments const arguments) {
+  int const i = static_cast<int>(blockIdx.x) * kVectorThreads + static_cast<int>(threadIdx.x);
+  PackedSide const& points = arguments.points;
+  if (i >= points.padded_size) return;
+  T* const references = static_cast<T*>(arguments.references);
+  if (i >= points.size) {
+    references[i] = -kEmptyLogit<T>;  // Padding has no entries.
+    return;
+  }
+  SweepParameters const parameters = *arguments.parameters;
+  double const lse =
+      (points.norm[i] - arguments.plus[i] - parameters.constant[1 - arguments.side]) * parameters.log2e_over_eps;
+  // As for logits: where a unit of float exceeds 2 the references are noise already.
+  T const reference = static_cast<T>(fmin(fmax(lse, -1e30), 1e30));
+  double const share = exp2(fmin(fmax(static_cast<double>(reference) - lse, -1.0), 1.0));
+  double const weight = points.weight[i];
+  double const marginal =
+      weight > 0 ? weight * exp((arguments.potential[i] - arguments.plus[i]) / parameters.eps) : 0.0;
+  references[i] = reference;
+  arguments.shares[i] = share;
+  arguments.entries[i] = share * marginal;
+  arguments.marginal[i] = marginal;
+}
+
+/// factors_j = beta_j v_j: what a product is given in place of beta.
+template <class T>
 __global__ void __launch_bounds__(kVectorThreads)
-    marginal_kernel(PackedCloud const cloud, double const* potential, double const* plus,
+    scale_factors_kernel(PackedSide const points, T const* beta, StridedView const v, T* factors) {
+  int const j = static_cast<int>(blockIdx.x) * kVectorThreads + static_cast<int>(threadIdx.x);
+  start_next_kernel();
+  wait_for_previous_kernel();
+  if (j >= points.padded_size) return;
+  bool const counts = j < points.size && points.weight[j] > 0;
+  factors[j] =
+      counts ? static_cast<T>((beta ? static_cast<double>(beta[j]) : 1.0) * load_element(v, j * v.stride)) : T(0);
+}
+
+/// The sums of a product, times the factor of their row; see FinishArguments.
+template <class T>
+__global__ void __launch_bounds__(kVectorThreads) finish_product_kernel(FinishArguments const arguments) {
+  int const i = static_cast<int>(blockIdx.x) * kVectorThreads + static_cast<int>(threadIdx.x);
+  PackedSide const& points = arguments.sums.points;
+  start_next_kernel();
+  wait_for_previous_kernel();
+  if (i >= points.padded_size) return;
+  double value = 0;
+  if (i < points.size) {
+    T reference;
+    double sum;
+    join_slots<T>(arguments.sums, i, reference, sum);
+    value = arguments.row_factor[i] * sum;
+    if (arguments.out.data) store_element(arguments.out, i * arguments.out.stride, value);
+  }
+  if (arguments.next_factors) {
+    bool const counts = i < points.size && points.weight[i] > 0;
+    auto const* const beta = static_cast<T const*>(arguments.beta);
+    static_cast<T*>(arguments.next_factors)[i] =
+        counts ? static_cast<T>((beta ? static_cast<double>(beta[i]) : 1.0) * arguments.times[i] * value) : T(0);
+  }
+}
+
+__global__ void __launch_bounds__(kVectorThreads)
+    marginal_kernel(PackedSide const points, double const* potential, double const* plus,
                     SweepParameters const* parameters, double* out) {
   int const i = static_cast<int>(blockIdx.x) * kVectorThreads + static_cast<int>(threadIdx.x);
-  if (i >= cloud.size) return;
-  double const weight = cloud.weight[i];
+  if (i >= points.size) return;
+  double const weight = points.weight[i];
   out[i] = weight > 0 ? weight * exp((potential[i] - plus[i]) / parameters->eps) : 0.0;
 }
 
 __global__ void __launch_bounds__(kVectorThreads)
-    load_potential_kernel(StridedView const from, int size, double const* shift, double* potential) {
+    load_vector_kernel(StridedView const from, int size, double const* shift, double* to) {
   int const i = static_cast<int>(blockIdx.x) * kVectorThreads + static_cast<int>(threadIdx.x);
-  if (i < size) potential[i] = (from.data ? load_element(from, i * from.stride) : 0.0) - shift[i];
+  if (i < size) to[i] = (from.data ? load_element(from, i * from.stride) : 0.0) - (shift ? shift[i] : 0.0);
 }
 
 __global__ void __launch_bounds__(kVectorThreads)
@@ -164,10 +227,41 @@ __global__ void __launch_bounds__(kVectorThreads)
   if (i < size) store_element(to, i * to.stride, shift ? value[i] + shift[i] : value[i]);
 }
 
-__global__ void __launch_bounds__(kVectorThreads)
-    choose_idle_kernel(PackedCloud const cloud, double const* potential, double const* plus, double* out) {
+/// out_i = the sum of the terms, in their order.
+__global__ void __launch_bounds__(kVectorThreads) combine_kernel(CombineArguments const arguments) {
   int const i = static_cast<int>(blockIdx.x) * kVectorThreads + static_cast<int>(threadIdx.x);
-  if (i < cloud.size) out[i] = cloud.weight[i] > 0 ? potential[i] : plus[i];
+  if (i >= arguments.size) return;
+  double sum = 0;
+  for (int k = 0; k < arguments.count; ++k) {
+    CombineArguments::Term const& term = arguments.terms[k];
+    double const value = term.times ? term.vector[i] * term.times[i] : term.vector[i];
+    sum += term.factor * value;
+  }
+  arguments.out[i] = sum;
+}
+
+__global__ void __launch_bounds__(kVectorThreads) reciprocal_kernel(int size, double const* in, double* out) {
+  int const i = static_cast<int>(blockIdx.x) * kVectorThreads + static_cast<int>(threadIdx.x);
+  if (i < size) out[i] = in[i] == 0 ? 0.0 : 1 / in[i];
+}
+
+/// Partial sums of several inner products: partials[k * gridDim.x + block]. Grid dot_parts(size).
+__global__ void __launch_bounds__(kVectorThreads) dots_kernel(DotArguments const arguments) {
+  for (int k = 0; k < arguments.count; ++k) {
+    double sum = 0;
+    for (int i = static_cast<int>(blockIdx.x) * kVectorThreads + static_cast<int>(threadIdx.x); i < arguments.size;
+         i += static_cast<int>(gridDim.x) * kVectorThreads)
+      sum += arguments.first[k][i] * arguments.second[k][i];
+    double const total = block_sum<kVectorThreads>(sum);
+    if (threadIdx.x == 0) arguments.partials[k * gridDim.x + blockIdx.x] = total;
+    __syncthreads();
+  }
+}
+
+__global__ void __launch_bounds__(kVectorThreads)
+    choose_idle_kernel(PackedSide const points, double const* potential, double const* plus, double* out) {
+  int const i = static_cast<int>(blockIdx.x) * kVectorThreads + static_cast<int>(threadIdx.x);
+  if (i < points.size) out[i] = points.weight[i] > 0 ? potential[i] : plus[i];
 }
 
 }  // namespace monge::cuda

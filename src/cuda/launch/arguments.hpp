@@ -4,6 +4,8 @@
 
 #include <driver_types.h>
 
+#include <monge/array.hpp>
+
 #ifdef __CUDACC__
 #define MONGE_DEVICE_INLINE __host__ __device__ inline
 #else
@@ -12,28 +14,40 @@
 
 namespace monge::cuda {
 
-/// Clouds are padded to a multiple of this many rows, so that no tile load needs a bound.
+/// Points and vectors are padded to a multiple of this many, so that no tile load needs a bound.
 inline constexpr int kRowPadding = 128;
-/// Up to this dimension costs come from exact differences, above it from inner products.
-inline constexpr int kLargestDifferenceDimension = 8;
 
-enum class Scalar { float32, float64 };
-
-/// A centred cloud, packed. Rows past `size` and coordinates past `dimension` are zero.
-struct PackedCloud {
+/// One side of a problem, as the work between passes reads it.
+struct PackedSide {
   int size = 0;
   int padded_size = 0;
-  int dimension = 0;
-  int stride = 0;       // Elements between rows of `points`.
-  int half_stride = 0;  // The same of `high` and `low`; 0 where there are none.
-  Scalar scalar = Scalar::float32;
-  void const* points = nullptr;  // x', float or double.
-  void const* high = nullptr;    // fp16(half_scale x').
-  void const* low = nullptr;     // fp16(half_scale x' - high).
-  double half_scale = 1;         // A power of two.
+  DataType scalar = DataType::float32;  // Of logits, references and partial sums.
   double const* weight = nullptr;
   double const* log_weight = nullptr;  // log2 a, or kEmptyLogit<double>.
-  double const* norm = nullptr;        // s |x'|^2 in product form, 0 in difference form.
+  double const* norm = nullptr;        // What the cost of a pair has beside its score: s |x'|^2 with products.
+};
+
+/// One factor of the scores: vectors, one a row or column. Those past the last and coordinates past `dimension` are
+/// zero.
+struct Operand {
+  int padded_size = 0;
+  int dimension = 0;
+  int stride = 0;       // Elements between vectors of `points`.
+  int half_stride = 0;  // The same of `high` and `low`; 0 where there are none.
+  DataType scalar = DataType::float32;
+  void const* points = nullptr;  // float or double.
+  void const* high = nullptr;    // fp16(half_scale x).
+  void const* low = nullptr;     // fp16(half_scale x - high).
+  double half_scale = 1;         // A power of two.
+
+  /// `count` vectors from `first` on, both multiples of kRowPadding.
+  Operand part(int first, int count) const;
+};
+
+/// How the score of a pair comes from its two vectors.
+enum class ScoreForm {
+  differences,  // |x - y|^2
+  products,     // <x, y>
 };
 
 /// In device memory, so that recorded graphs serve every eps and relaxation.
@@ -49,7 +63,7 @@ struct SweepParameters {
 struct StridedView {
   void* data = nullptr;
   std::int64_t stride = 1;
-  Scalar scalar = Scalar::float64;
+  DataType scalar = DataType::float64;
 };
 
 /// Sum of 2^(t - reference) over some columns.
@@ -59,53 +73,105 @@ struct alignas(2 * sizeof(T)) PartialSum {
   T sum;
 };
 
-enum class SoftminKernel {
-  difference,      // float, d <= 8, exact differences on the FMA pipes.
+/// What a pass over all pairs makes of the logits t_ij = h_j + score_ij.
+enum class Pass {
+  softmin,   // Partial sums of beta_j 2^(t_ij - reference_i); the references are found on the way.
+  moments,   // The same, and sums of beta_j 2^(t_ij - reference_i) (t_ij - log2 b_j). `tile` only.
+  product,   // Partial sums of factor_j 2^(t_ij - reference_i), the references being given.
+  entries,   // The terms of such sums themselves, to memory.
+  hadamard,  // Multiplies entries in memory by the scores.
+  values,    // The scores themselves, to memory. `tile` only.
+};
+
+/// Which kernel makes the scores.
+enum class ScoreKernel {
+  difference,      // float, few coordinates, exact differences on the FMA pipes.
   one_product,     // Tensor cores, high x high: 11-bit products.
   three_products,  // Tensor cores, high x high + high x low + low x high: about 22 bits.
   tile,            // float or double on the FMA pipes, either form.
 };
 
-/// Who does what in a pass. The tiles of all row blocks, row block by row block, are one sequence that is cut into
-/// equal parts, one for each block of the grid: no block waits for a last wave, whatever the sizes. The blocks that
-/// share a row block leave their sums in consecutive slots, in the order of the columns.
+/// Entries of some rows of a plan, kEntryScale times their share of the row's sum. In float two fp16 numbers whose sum
+/// they are, in the column order of entry_position().
+struct Entries {
+  DataType scalar = DataType::float32;
+  std::int64_t stride = 0;  // Elements between rows.
+  void* high = nullptr;     // fp16, or double.
+  void* low = nullptr;      // fp16; null in double.
+};
+
+/// A share of 1 is then half of what fp16 holds, and one of 2^-29 is a normal number.
+inline constexpr double kEntryScale = 32768;
+
+/// Where column j stands in a row of fp16 entries: the tensor cores leave eight of each 32 columns with a thread, which
+/// stores them as one vector. The order of a sum over the columns does not matter to its factors, so values have it
+/// too.
+MONGE_DEVICE_INLINE int entry_position(int j) {
+  return j / 32 * 32 + j % 8 / 2 * 8 + j % 32 / 8 * 2 + j % 2;
+}
+
+/// Who does what in a pass. Each row block meets a list of column tiles: all of them, or those that `tile_list` names.
+/// The tiles of all row blocks, row block by row block, are one sequence that is cut into equal parts, one for each
+/// block of the grid: no block waits for a last wave, whatever the sizes. The blocks that share a row block leave their
+/// sums in consecutive slots, in the order of the list.
 struct WorkPlan {
   int grid = 1;
   int row_blocks = 1;
-  int column_tiles = 1;
+  int column_tiles = 1;  // Of each row block, where there is no list.
   int rows_per_block = kRowPadding;
-  int slots = 1;  // At most so many blocks share a row block.
+  int slots = 1;                             // At most so many blocks share a row block.
+  std::int64_t tiles = 1;                    // Of all row blocks.
+  std::int64_t const* tile_begin = nullptr;  // row_blocks + 1 positions in tile_list; null: all column tiles.
+  int const* tile_list = nullptr;            // Column tiles, less than 2^31 in all.
 
-  MONGE_DEVICE_INLINE std::int64_t tiles() const { return static_cast<std::int64_t>(row_blocks) * column_tiles; }
-  MONGE_DEVICE_INLINE std::int64_t first_tile(std::int64_t block) const { return block * tiles() / grid; }
-  /// The block of the grid that has tile number `tile` of the sequence.
-  MONGE_DEVICE_INLINE int owner(std::int64_t tile) const { return static_cast<int>(((tile + 1) * grid - 1) / tiles()); }
-  MONGE_DEVICE_INLINE int first_owner(int row_block) const {
-    return owner(static_cast<std::int64_t>(row_block) * column_tiles);
+  MONGE_DEVICE_INLINE std::int64_t first_tile(std::int64_t block) const { return block * tiles / grid; }
+  /// Where the tiles of a row block begin in the sequence.
+  MONGE_DEVICE_INLINE std::int64_t begin(int row_block) const {
+    return tile_begin ? tile_begin[row_block] : static_cast<std::int64_t>(row_block) * column_tiles;
   }
+  /// The row block that has tile number `tile` of the sequence.
+  MONGE_DEVICE_INLINE int row_block(std::int64_t tile) const {
+    if (!tile_begin) return static_cast<int>(tile / column_tiles);
+    int low = 0, high = row_blocks;  // begin(low) <= tile < begin(high)
+    while (high - low > 1) {
+      int const middle = (low + high) / 2;
+      (tile_begin[middle] <= tile ? low : high) = middle;
+    }
+    return low;
+  }
+  /// The block of the grid that has tile number `tile` of the sequence.
+  MONGE_DEVICE_INLINE int owner(std::int64_t tile) const { return static_cast<int>(((tile + 1) * grid - 1) / tiles); }
+  MONGE_DEVICE_INLINE int first_owner(int row_block) const { return owner(begin(row_block)); }
   MONGE_DEVICE_INLINE int slots_of(int row_block) const {
-    return owner(static_cast<std::int64_t>(row_block + 1) * column_tiles - 1) - first_owner(row_block) + 1;
+    std::int64_t const first = begin(row_block), end = begin(row_block + 1);
+    return end == first ? 0 : owner(end - 1) - owner(first) + 1;
   }
 };
 
 /// How a pass is launched.
-struct SoftminPlan {
-  SoftminKernel kernel = SoftminKernel::tile;
+struct PassPlan {
+  Pass pass = Pass::softmin;
+  ScoreKernel kernel = ScoreKernel::tile;
   WorkPlan work;
   int variant = 0;       // The launcher's own affair.
   int shared_limit = 0;  // Bytes that a block may have, where that decides the variant.
 };
 
-struct SoftminArguments {
-  PackedCloud rows;
-  PackedCloud columns;
-  void const* logits = nullptr;    // Of the columns: float high parts then float factors, or double; padded_size each.
-  double const* slopes = nullptr;  // Of the columns, for moments only: logit - log2 b.
+struct PassArguments {
+  ScoreForm form = ScoreForm::products;
+  Operand rows;
+  Operand columns;
+  // A score counts this much: times log2(e) / eps of `parameters`, or itself where there are none (hadamard, values).
+  double factor = 1;
   SweepParameters const* parameters = nullptr;
-  double scale = 1;  // s of C = s |x - y|^2.
+  void const* logits = nullptr;      // h of the columns, float or double.
+  void const* factors = nullptr;     // beta_j, or beta_j v_j of a product; null for ones.
+  double const* slopes = nullptr;    // h_j - log2 b_j, for moments.
+  void const* references = nullptr;  // Of the rows, for `product` and `entries`; float or double.
   WorkPlan work;
   void* partials = nullptr;   // PartialSum [work.slots][rows.padded_size].
-  double* moments = nullptr;  // Null, or sum of 2^(t - reference) (t - log2 b), laid out as partials. Tile kernel only.
+  double* moments = nullptr;  // Laid out as partials.
+  Entries entries;            // Of all rows.
 };
 
 }  // namespace monge::cuda

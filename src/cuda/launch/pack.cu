@@ -20,7 +20,7 @@ void survey_points(SurveyArguments const& arguments, int blocks, cudaStream_t st
 
 void pack_points(PackArguments const& arguments, cudaStream_t stream) {
   unsigned const blocks = warps_to_blocks(arguments.padded_size);
-  if (arguments.scalar == Scalar::float32) {
+  if (arguments.scalar == DataType::float32) {
     pack_points_kernel<float><<<blocks, kPackThreads, 0, stream>>>(arguments);
   } else {
     pack_points_kernel<double><<<blocks, kPackThreads, 0, stream>>>(arguments);
@@ -34,8 +34,8 @@ void split_points(SplitArguments const& arguments, cudaStream_t stream) {
 }
 
 void move_gauge(GaugeArguments const& arguments, cudaStream_t stream) {
-  unsigned const blocks = warps_to_blocks(arguments.cloud.size);
-  if (arguments.cloud.scalar == Scalar::float32) {
+  unsigned const blocks = warps_to_blocks(arguments.size);
+  if (arguments.points.scalar == DataType::float32) {
     move_gauge_kernel<float><<<blocks, kPackThreads, 0, stream>>>(arguments);
   } else {
     move_gauge_kernel<double><<<blocks, kPackThreads, 0, stream>>>(arguments);
@@ -43,10 +43,10 @@ void move_gauge(GaugeArguments const& arguments, cudaStream_t stream) {
   MONGE_CUDA_TRY(cudaGetLastError());
 }
 
-void convert_matrix(StridedView const& from, int rows, int columns, Scalar scalar, void* out, int padded_rows,
+void convert_matrix(StridedView const& from, int rows, int columns, DataType scalar, void* out, int padded_rows,
                     int stride, cudaStream_t stream) {
   constexpr unsigned kBlocks = 1024;
-  if (scalar == Scalar::float32) {
+  if (scalar == DataType::float32) {
     convert_matrix_kernel<float>
         <<<kBlocks, kPackThreads, 0, stream>>>(from, rows, columns, static_cast<float*>(out), padded_rows, stride);
   } else {

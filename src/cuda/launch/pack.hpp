@@ -17,7 +17,7 @@ void survey_points(SurveyArguments const& arguments, int blocks, cudaStream_t st
 struct PackArguments {
   StridedView input;  // size x dimension; stride between rows.
   int size, padded_size, dimension, stride;
-  Scalar scalar;
+  DataType scalar;
   double const* centre;  // dimension
   double const* offset;  // w; dimension
   double norm_factor;    // s in product form, 0 in difference form
@@ -41,18 +41,19 @@ struct SplitArguments {
 };
 void split_points(SplitArguments const& arguments, cudaStream_t stream);
 
+/// shift_out = shift_in + slope <x', offset> + constant: the shift after the other side's centre has moved.
 struct GaugeArguments {
-  PackedCloud cloud;
+  Operand points;
+  int size;
   double const* offset;  // dimension
   double shift_slope, shift_constant;
   double const* shift_in;
-  double const* potential_in;
   double* shift_out;
-  double* potential_out;
 };
 void move_gauge(GaugeArguments const& arguments, cudaStream_t stream);
 
-void convert_matrix(StridedView const& from, int rows, int columns, Scalar scalar, void* out, int padded_rows,
+/// A caller's matrix as T, with zeros up to padded_rows x stride.
+void convert_matrix(StridedView const& from, int rows, int columns, DataType scalar, void* out, int padded_rows,
                     int stride, cudaStream_t stream);
 
 }  // namespace monge::cuda

@@ -1,5 +1,7 @@
 #include "cuda/launch/vectors.hpp"
 
+#include <algorithm>
+
 #include "cuda/kernels/vectors.cuh"
 #include "cuda/launch/chained.hpp"
 
@@ -18,8 +20,8 @@ void set_parameters(SweepParameters* parameters, SweepParameters const& value, c
 }
 
 void make_logits(LogitArguments const& arguments, cudaStream_t stream) {
-  int const blocks = blocks_for(arguments.cloud.padded_size);
-  if (arguments.cloud.scalar == Scalar::float32) {
+  int const blocks = blocks_for(arguments.points.padded_size);
+  if (arguments.points.scalar == DataType::float32) {
     launch_chained(make_logits_kernel<float>, blocks, kVectorThreads, 0, stream, arguments);
   } else {
     launch_chained(make_logits_kernel<double>, blocks, kVectorThreads, 0, stream, arguments);
@@ -31,8 +33,8 @@ int error_parts(int size) {
 }
 
 void update_potential(UpdateArguments const& arguments, cudaStream_t stream) {
-  int const blocks = blocks_for(arguments.sums.cloud.size);
-  if (arguments.sums.cloud.scalar == Scalar::float32) {
+  int const blocks = blocks_for(arguments.sums.points.size);
+  if (arguments.sums.points.scalar == DataType::float32) {
     launch_chained(update_potential_kernel<float>, blocks, kVectorThreads, 0, stream, arguments);
   } else {
     launch_chained(update_potential_kernel<double>, blocks, kVectorThreads, 0, stream, arguments);
@@ -40,8 +42,8 @@ void update_potential(UpdateArguments const& arguments, cudaStream_t stream) {
 }
 
 void softmin_values(SumArguments const& sums, double* plus, double* mean, cudaStream_t stream) {
-  int const blocks = blocks_for(sums.cloud.size);
-  if (sums.cloud.scalar == Scalar::float32) {
+  int const blocks = blocks_for(sums.points.size);
+  if (sums.points.scalar == DataType::float32) {
     softmin_values_kernel<float><<<blocks, kVectorThreads, 0, stream>>>(sums, plus, mean);
   } else {
     softmin_values_kernel<double><<<blocks, kVectorThreads, 0, stream>>>(sums, plus, mean);
@@ -49,14 +51,14 @@ void softmin_values(SumArguments const& sums, double* plus, double* mean, cudaSt
   MONGE_CUDA_TRY(cudaGetLastError());
 }
 
-void marginal(PackedCloud const& cloud, double const* potential, double const* plus, SweepParameters const* parameters,
+void marginal(PackedSide const& points, double const* potential, double const* plus, SweepParameters const* parameters,
               double* out, cudaStream_t stream) {
-  marginal_kernel<<<blocks_for(cloud.size), kVectorThreads, 0, stream>>>(cloud, potential, plus, parameters, out);
+  marginal_kernel<<<blocks_for(points.size), kVectorThreads, 0, stream>>>(points, potential, plus, parameters, out);
   MONGE_CUDA_TRY(cudaGetLastError());
 }
 
-void load_potential(StridedView const& from, int size, double const* shift, double* potential, cudaStream_t stream) {
-  load_potential_kernel<<<blocks_for(size), kVectorThreads, 0, stream>>>(from, size, shift, potential);
+void load_vector(StridedView const& from, int size, double const* shift, double* to, cudaStream_t stream) {
+  load_vector_kernel<<<blocks_for(size), kVectorThreads, 0, stream>>>(from, size, shift, to);
   MONGE_CUDA_TRY(cudaGetLastError());
 }
 
@@ -65,9 +67,54 @@ void store_vector(StridedView const& to, int size, double const* value, double c
   MONGE_CUDA_TRY(cudaGetLastError());
 }
 
-void choose_idle(PackedCloud const& cloud, double const* potential, double const* plus, double* out,
+void choose_idle(PackedSide const& points, double const* potential, double const* plus, double* out,
                  cudaStream_t stream) {
-  choose_idle_kernel<<<blocks_for(cloud.size), kVectorThreads, 0, stream>>>(cloud, potential, plus, out);
+  choose_idle_kernel<<<blocks_for(points.size), kVectorThreads, 0, stream>>>(points, potential, plus, out);
+  MONGE_CUDA_TRY(cudaGetLastError());
+}
+
+void freeze_rows(FreezeArguments const& arguments, cudaStream_t stream) {
+  int const blocks = blocks_for(arguments.points.padded_size);
+  if (arguments.points.scalar == DataType::float32) {
+    freeze_rows_kernel<float><<<blocks, kVectorThreads, 0, stream>>>(arguments);
+  } else {
+    freeze_rows_kernel<double><<<blocks, kVectorThreads, 0, stream>>>(arguments);
+  }
+  MONGE_CUDA_TRY(cudaGetLastError());
+}
+
+void scale_factors(PackedSide const& points, void const* beta, StridedView const& v, void* factors,
+                   cudaStream_t stream) {
+  auto const launch = [&]<class T>(T*) {
+    launch_chained(scale_factors_kernel<T>, blocks_for(points.padded_size), kVectorThreads, 0, stream, points,
+                   static_cast<T const*>(beta), v, static_cast<T*>(factors));
+  };
+  points.scalar == DataType::float32 ? launch(static_cast<float*>(nullptr)) : launch(static_cast<double*>(nullptr));
+}
+
+void finish_product(FinishArguments const& arguments, cudaStream_t stream) {
+  auto const kernel =
+      arguments.sums.points.scalar == DataType::float32 ? finish_product_kernel<float> : finish_product_kernel<double>;
+  launch_chained(kernel, blocks_for(arguments.sums.points.padded_size), kVectorThreads, 0, stream, arguments);
+}
+
+void combine(CombineArguments const& arguments, cudaStream_t stream) {
+  combine_kernel<<<blocks_for(arguments.size), kVectorThreads, 0, stream>>>(arguments);
+  MONGE_CUDA_TRY(cudaGetLastError());
+}
+
+void reciprocal(int size, double const* in, double* out, cudaStream_t stream) {
+  reciprocal_kernel<<<blocks_for(size), kVectorThreads, 0, stream>>>(size, in, out);
+  MONGE_CUDA_TRY(cudaGetLastError());
+}
+
+int dot_parts(int size) {
+  constexpr int kMostParts = 256;
+  return std::min(blocks_for(size), kMostParts);
+}
+
+void dots(DotArguments const& arguments, cudaStream_t stream) {
+  dots_kernel<<<dot_parts(arguments.size), kVectorThreads, 0, stream>>>(arguments);
   MONGE_CUDA_TRY(cudaGetLastError());
 }
 

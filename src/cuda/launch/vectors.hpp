@@ -6,21 +6,27 @@ namespace monge::cuda {
 
 void set_parameters(SweepParameters* parameters, SweepParameters const& value, cudaStream_t stream);
 
+/// Logits of one side, padded: h in the type of the side, and for float the factors beside them.
+struct LogitArrays {
+  void* logits = nullptr;
+  float* factors = nullptr;  // Null in double.
+};
+
 /// `side` says whose constant applies: 0 for rows, 1 for columns.
 struct LogitArguments {
   int side;
-  PackedCloud cloud;
+  PackedSide points;
   double const* potential;
   SweepParameters const* parameters;
-  void* logits;
+  LogitArrays arrays;
   double* slopes;  // Null unless moments are wanted.
 };
 void make_logits(LogitArguments const& arguments, cudaStream_t stream);
 
-/// What launch_softmin left for the rows `cloud`.
+/// What a pass left for the rows `points`.
 struct SumArguments {
   int side;
-  PackedCloud cloud;
+  PackedSide points;
   void const* partials;
   double const* moments;
   WorkPlan work;
@@ -30,8 +36,8 @@ struct SumArguments {
 struct UpdateArguments {
   SumArguments sums;
   double* potential;
-  void* logits;    // Of this side, for the next half-step.
-  double* errors;  // error_parts(size) partial sums of a_i |exp((f_i - f+_i) / eps) - 1| with the old f.
+  LogitArrays arrays;  // Of this side, for the next half-step.
+  double* errors;      // error_parts(size) partial sums of a_i |exp((f_i - f+_i) / eps) - 1| with the old f.
   bool symmetric;
 };
 int error_parts(int size);
@@ -40,14 +46,68 @@ void update_potential(UpdateArguments const& arguments, cudaStream_t stream);
 /// mean may be null.
 void softmin_values(SumArguments const& sums, double* plus, double* mean, cudaStream_t stream);
 /// out_i = a_i exp((f_i - f+_i) / eps).
-void marginal(PackedCloud const& cloud, double const* potential, double const* plus, SweepParameters const* parameters,
+void marginal(PackedSide const& points, double const* potential, double const* plus, SweepParameters const* parameters,
               double* out, cudaStream_t stream);
-/// potential = from - shift; zeros for a view without data.
-void load_potential(StridedView const& from, int size, double const* shift, double* potential, cudaStream_t stream);
+
+/// From f+ of the rows: what products of a plan with frozen potentials need.
+struct FreezeArguments {
+  int side;
+  PackedSide points;
+  double const* potential;
+  double const* plus;
+  SweepParameters const* parameters;
+  void* references;  // L_i, padded, in the type of the side.
+  double* shares;    // 2^(L_i - lse_i)
+  double* entries;   // The same times r_i.
+  double* marginal;  // r_i = a_i exp((f_i - f+_i) / eps)
+};
+void freeze_rows(FreezeArguments const& arguments, cudaStream_t stream);
+
+/// factors = beta o v, padded with zeros; beta null for ones.
+void scale_factors(PackedSide const& points, void const* beta, StridedView const& v, void* factors,
+                   cudaStream_t stream);
+
+struct FinishArguments {
+  SumArguments sums;
+  double const* row_factor;
+  StridedView out;  // row_factor_i sum_i; no data: not stored.
+  // For a product that follows: next_factors = beta o times o out. Null: none.
+  void* next_factors;
+  void const* beta;
+  double const* times;
+};
+void finish_product(FinishArguments const& arguments, cudaStream_t stream);
+
+/// to = from - shift; zeros for a view without data; shift may be null.
+void load_vector(StridedView const& from, int size, double const* shift, double* to, cudaStream_t stream);
 /// to = value + shift; shift may be null.
 void store_vector(StridedView const& to, int size, double const* value, double const* shift, cudaStream_t stream);
 /// out_i = potential_i, or plus_i where the weight is zero.
-void choose_idle(PackedCloud const& cloud, double const* potential, double const* plus, double* out,
+void choose_idle(PackedSide const& points, double const* potential, double const* plus, double* out,
                  cudaStream_t stream);
+
+struct CombineArguments {
+  struct Term {
+    double factor;
+    double const* vector;
+    double const* times;  // Null for ones.
+  };
+  int size;
+  int count;
+  Term terms[4];
+  double* out;
+};
+void combine(CombineArguments const& arguments, cudaStream_t stream);
+void reciprocal(int size, double const* in, double* out, cudaStream_t stream);
+
+struct DotArguments {
+  int size;
+  int count;
+  double const* first[4];
+  double const* second[4];
+  double* partials;  // count x dot_parts(size)
+};
+int dot_parts(int size);
+void dots(DotArguments const& arguments, cudaStream_t stream);
 
 }  // namespace monge::cuda

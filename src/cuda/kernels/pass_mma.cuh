@@ -1,7 +1,11 @@
-// Softmin half-step on tensor cores.
+// A pass over all pairs on tensor cores: scores t_ij = h_j + c <x'_i, y'_j>, c = 2 s log2(e) / eps, and what becomes of
+// them:
 //
-//   For each row i: (reference, sum) with sum = sum_j beta_j 2^(t_ij - reference),  t_ij = h_j + c <x'_i, y'_j>,
-//   c = 2 s log2(e) / eps, over the columns of this block's part.
+//   softmin    for each row (reference, sum) with sum = sum_j beta_j 2^(t_ij - reference), over the columns of this
+//              block's part
+//   product    the same with references that are given and beta_j v_j in place of beta_j
+//   entries    kEntryScale beta_j 2^(t_ij - reference_i) to memory, as two fp16 numbers
+//   hadamard   entries in memory times c <x'_i, y'_j>
 //
 // Products: x' = (high + low) / scale with two fp16 parts and a power of two for the whole cloud, so
 //   <x', y'> = high high + high low + low high: three m16n8k16 products keep about 22 bits (kProducts = 3); the first
@@ -14,11 +18,12 @@
 //   the other.
 //
 // Per pair: kProducts 2 d flop on the tensor cores; FFMA, FADD, MUFU, FFMA. From L2, per 128 x 128 tile:
-//   256 d bytes of columns for each fp16 part, twice that without resident rows.
+//   256 d bytes of columns for each fp16 part, twice that without resident rows. Entries: 4 bytes written a pair, for
+//   hadamard 4 read too.
 //
 // Numerics: sums of 128 terms in float, then compensated. A thread's reference moves only when the sum of a tile shows
 //   that it is too low (device/row_sums.cuh); rows are combined over lanes and warps in a fixed order. kEmptyLogit
-//   columns have beta = 0.
+//   columns have beta = 0. Two fp16 numbers keep 22 bits of an entry, down to 2^-39 of its row's sum.
 #pragma once
 #include "cuda/device/row_sums.cuh"
 #include "cuda/device/shared_tiles.cuh"
@@ -80,63 +85,73 @@ __device__ __forceinline__ void multiply_chunk(float (&score)[2][8][4], std::uin
 }
 
 /// Grid arguments.work.grid, Shape::kThreads threads, Shape::shared_bytes(chunks) of shared memory.
-template <class Shape>
-__global__ void __launch_bounds__(Shape::kThreads, 2)
-    softmin_mma(SoftminArguments const arguments, int chunk_count, double product_factor) {
+template <class Shape, Pass kPass>
+__global__ void __launch_bounds__(Shape::kThreads, 2) pass_mma(PassArguments const arguments, int chunk_count) {
   extern __shared__ __align__(1024) unsigned char shared[];
   constexpr int kFlushTiles = 8;
+  constexpr bool kSums = kPass == Pass::softmin || kPass == Pass::product;
   int const warp = static_cast<int>(threadIdx.x) / 32;
   int const lane = static_cast<int>(threadIdx.x) % 32;
   int const warp_row = warp / 2 * 32;
   int const warp_column = warp % 2 * 64;
 
-  for_each_segment(
-      arguments.work, arguments.rows.padded_size, [&](int first_row, int first_tile, int tiles, std::int64_t offset) {
-        OperandStream<Shape> stream(shared, arguments, chunk_count, first_row, first_tile, tiles);
-        stream.copy_resident_rows();
-        // The rows never change; logits and parameters may be the work of the kernel before.
-        start_next_kernel();
-        wait_for_previous_kernel();
-        float const multiplier = static_cast<float>(product_factor * arguments.parameters->log2e_over_eps);
+  for_each_segment(arguments.work, arguments.rows.padded_size, [&](Segment const& segment) {
+    OperandStream<Shape, kPass != Pass::hadamard> stream(shared, arguments, chunk_count, segment);
+    stream.copy_resident_rows();
+    // The rows never change; logits and parameters may be the work of the kernel before.
+    start_next_kernel();
+    wait_for_previous_kernel();
+    float const multiplier = static_cast<float>(
+        arguments.parameters ? arguments.factor * arguments.parameters->log2e_over_eps : arguments.factor);
 #pragma unroll
-        for (int s = 0; s < Shape::kStages - 1; ++s) stream.copy_next();
+    for (int s = 0; s < Shape::kStages - 1; ++s) stream.copy_next();
 
-        RowSums<4> sums;
-        for (int tile = 0; tile < tiles; ++tile) {
-          float score[2][8][4] = {};
-          for (int chunk = 0; chunk < stream.chunks(); ++chunk) {
-            copy_async_wait<Shape::kStages - 2>();
-            __syncthreads();  // The chunk is here for all, and nobody still reads the stage that is filled next.
-            stream.copy_next();
-            multiply_chunk<Shape>(score, stream.rows(chunk), stream.columns(), warp_row, warp_column);
-            stream.advance();
-          }
-          add_tile<Shape::kColumns>(sums, score, stream.logits(tile) + warp_column, multiplier);
-          if (tile % kFlushTiles == kFlushTiles - 1) sums.flush();
-        }
-        sums.flush();
-
-        // Over the four lanes of a row, then over its two warps.
-        sums.merge_lanes();
-        copy_async_wait<0>();
-        __syncthreads();
-        auto* const exchange = reinterpret_cast<PartialSum<float>*>(shared);
-        if (warp_column != 0 && lane % 4 == 0) {
+    RowSums<4> sums;
+    if constexpr (kPass == Pass::product || kPass == Pass::entries)
+      load_references(sums.reference, arguments.references, segment.first_row + warp_row + lane / 4);
+    for (int tile = 0; tile < segment.tiles; ++tile) {
+      float score[2][8][4] = {};
+      for (int chunk = 0; chunk < stream.chunks(); ++chunk) {
+        copy_async_wait<Shape::kStages - 2>();
+        __syncthreads();  // The chunk is here for all, and nobody still reads the stage that is filled next.
+        stream.copy_next();
+        multiply_chunk<Shape>(score, stream.rows(chunk), stream.columns(), warp_row, warp_column);
+        stream.advance();
+      }
+      float const* const logits = stream.logits(tile) + warp_column;
+      if constexpr (kSums) {
+        add_tile<kPass, Shape::kColumns>(sums, score, logits, multiplier);
+        if (tile % kFlushTiles == kFlushTiles - 1) sums.flush();
+      } else {
+        store_tile<kPass, Shape::kColumns>(arguments.entries, segment.first_row + warp_row,
+                                           stream.first_column(tile) + warp_column, sums.reference, score, logits,
+                                           multiplier);
+      }
+    }
+    copy_async_wait<0>();
+    if constexpr (kSums) {
+      sums.flush();
+      // Over the four lanes of a row, then over its two warps.
+      sums.merge_lanes();
+      __syncthreads();
+      auto* const exchange = reinterpret_cast<PartialSum<float>*>(shared);
+      if (warp_column != 0 && lane % 4 == 0) {
 #pragma unroll
-          for (int r = 0; r < 4; ++r) exchange[warp_row + 8 * r + lane / 4] = {sums.reference[r], sums.total[r]};
-        }
-        __syncthreads();
-        if (warp_column == 0 && lane % 4 == 0) {
-          auto* const out = static_cast<PartialSum<float>*>(arguments.partials) + offset;
+        for (int r = 0; r < 4; ++r) exchange[warp_row + 8 * r + lane / 4] = {sums.reference[r], sums.total[r]};
+      }
+      __syncthreads();
+      if (warp_column == 0 && lane % 4 == 0) {
+        auto* const out = static_cast<PartialSum<float>*>(arguments.partials) + segment.offset;
 #pragma unroll
-          for (int r = 0; r < 4; ++r) {
-            int const row = warp_row + 8 * r + lane / 4;
-            PartialSum<float> const other = exchange[row];
-            merge_sums(sums.reference[r], sums.total[r], other.reference, other.sum);
-            out[row] = {sums.reference[r], sums.total[r]};
-          }
+        for (int r = 0; r < 4; ++r) {
+          int const row = warp_row + 8 * r + lane / 4;
+          PartialSum<float> const other = exchange[row];
+          merge_sums(sums.reference[r], sums.total[r], other.reference, other.sum);
+          out[row] = {sums.reference[r], sums.total[r]};
         }
-      });
+      }
+    }
+  });
 }
 
 }  // namespace monge::cuda

@@ -1,0 +1,58 @@
+#include "cuda/costs.hpp"
+
+#include <limits>
+#include <string>
+
+#include <monge/error.hpp>
+
+namespace monge::cuda {
+namespace {
+
+/// The one place that says which kernel makes the scores of a pass.
+ScoreKernel kernel_for(ScoreForm form, DataType scalar, Pass pass, bool tf32) {
+  if (scalar == DataType::float64 || pass == Pass::moments) return ScoreKernel::tile;
+  if (form == ScoreForm::differences) return pass == Pass::entries ? ScoreKernel::tile : ScoreKernel::difference;
+  return tf32 ? ScoreKernel::one_product : ScoreKernel::three_products;
+}
+
+}  // namespace
+
+std::int64_t round_up(std::int64_t value, std::int64_t multiple) {
+  return (value + multiple - 1) / multiple * multiple;
+}
+
+int checked_size(char const* field, std::int64_t size) {
+  if (size > std::numeric_limits<int>::max() - kRowPadding)
+    throw Error(ErrorCode::unsupported, std::string(field) + ": is " + std::to_string(size) +
+                                            "; CUDA supports less than 2^31 points, dimensions and columns");
+  return static_cast<int>(size);
+}
+
+Operand Operand::part(int first, int count) const {
+  auto const moved = [&](void const* from, std::int64_t row_bytes) {
+    return from ? static_cast<unsigned char const*>(from) + first * row_bytes : nullptr;
+  };
+  Operand result = *this;
+  result.padded_size = count;
+  result.points = moved(points, static_cast<std::int64_t>(stride) * bytes_of(scalar));
+  result.high = moved(high, static_cast<std::int64_t>(half_stride) * 2);
+  result.low = moved(low, static_cast<std::int64_t>(half_stride) * 2);
+  return result;
+}
+
+Costs::Launch Costs::launch(Side rows, int first_row, int row_count, Pass pass, bool tf32) const {
+  ScoreKernel const kernel = kernel_for(form_, scalar_, pass, tf32);
+  Launch result;
+  PassArguments& arguments = result.arguments;
+  arguments.form = form_;
+  arguments.rows = side_[side_index(rows)].operand.part(first_row, row_count);
+  arguments.columns = side_[side_index(opposite(rows))].operand;
+  arguments.factor = factor_;
+  bool const halves = kernel == ScoreKernel::one_product || kernel == ScoreKernel::three_products;
+  if (halves) arguments.factor /= arguments.rows.half_scale * arguments.columns.half_scale;
+  result.plan = plan_pass({pass, kernel, form_, runtime_->multiprocessors()}, arguments.rows, arguments.columns);
+  arguments.work = result.plan.work;
+  return result;
+}
+
+}  // namespace monge::cuda

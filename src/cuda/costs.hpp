@@ -1,0 +1,83 @@
+// Where scores come from on a CUDA device: all that operators know of a geometry.
+//
+//   C_ij = C'_ij + shift_i + shift_j,   C'_ij = norm_i + norm_j - factor score_ij,
+//
+// the score of a pair being made by a kernel from two operands. One geometry derives from Costs, fills in the two sides
+// and says what its points are; everything else is written once, for all of them.
+#pragma once
+#include <memory>
+
+#include <monge/array.hpp>
+#include <monge/entropic.hpp>
+
+#include "cuda/launch/pass.hpp"
+#include "cuda/transfer.hpp"
+#include "operators/side.hpp"
+
+namespace monge::cuda {
+
+inline int side_index(Side side) {
+  return side == Side::rows ? 0 : 1;
+}
+
+std::int64_t round_up(std::int64_t value, std::int64_t multiple);
+/// As int; throws unsupported, naming `field`, where that is too small.
+int checked_size(char const* field, std::int64_t size);
+
+/// Coordinates of one side as values of a product: centred, so that no digits are lost to where the cloud lies.
+struct PointValues {
+  StridedView points;
+  int dimension = 0;
+  double const* centre = nullptr;  // Device memory.
+};
+
+class Costs {
+ public:
+  virtual ~Costs() = default;
+
+  int size(Side side) const { return side_[side_index(side)].size; }
+  int padded_size(Side side) const { return side_[side_index(side)].operand.padded_size; }
+  DataType scalar() const { return scalar_; }
+  /// Of C'.
+  double bound() const { return bound_; }
+  double const* norm(Side side) const { return side_[side_index(side)].norm; }
+  double const* shift(Side side) const { return side_[side_index(side)].shift; }
+  /// The weighted mean of the shift.
+  double mean_shift(Side side) const { return side_[side_index(side)].mean_shift; }
+
+  /// How a pass runs, whose rows are points of `rows`: the kernel that its arguments say, with references, logits and
+  /// outputs still to be filled in. `tf32`: products of 11 bits will do.
+  struct Launch {
+    PassPlan plan;
+    PassArguments arguments;
+  };
+  Launch launch(Side rows, Pass pass, bool tf32 = false) const {
+    return launch(rows, 0, padded_size(rows), pass, tf32);
+  }
+  /// The same for some of the rows, whose vectors then count from 0.
+  Launch launch(Side rows, int first_row, int row_count, Pass pass, bool tf32 = false) const;
+
+  /// Throws unsupported where the costs have no points.
+  virtual PointValues points(Side side) const = 0;
+  /// The same costs with this side's points replaced; the other side is shared, but for its shift.
+  virtual std::shared_ptr<Costs const> at(Side side, MatrixView points) const = 0;
+
+ protected:
+  struct SideCosts {
+    int size = 0;
+    Operand operand;
+    double const* norm = nullptr;
+    double const* shift = nullptr;
+    double mean_shift = 0;
+  };
+  explicit Costs(SharedRuntime runtime) : runtime_(std::move(runtime)) {}
+
+  SharedRuntime runtime_;
+  DataType scalar_ = DataType::float32;
+  ScoreForm form_ = ScoreForm::products;
+  double factor_ = 1;
+  double bound_ = 0;
+  SideCosts side_[2];
+};
+
+}  // namespace monge::cuda

@@ -1,0 +1,192 @@
+#include "cuda/entropic_operator.hpp"
+
+#include <algorithm>
+#include <numeric>
+
+#include "cuda/plan_operator.hpp"
+
+namespace monge::cuda {
+namespace {
+
+/// A graph holds at most this many sweeps: enough to hide what launching it costs, few enough to be recorded quickly.
+constexpr int kSweepsPerGraph = 10;
+
+}  // namespace
+
+EntropicOperator::EntropicOperator(Problem problem, double cache_bytes)
+    : monge::EntropicOperator(problem.size(Side::rows), problem.size(Side::columns)),
+      problem_(std::move(problem)),
+      vectors_(problem_.runtime, size(Side::rows), size(Side::columns)),
+      cache_bytes_(cache_bytes) {
+  for (Side side : {Side::rows, Side::columns}) {
+    DeviceVector& potential = potentials_[side_index(side)];
+    potential = DeviceVector(problem_.runtime, size(side));
+    MONGE_CUDA_TRY(cudaMemsetAsync(potential.data(), 0, static_cast<std::size_t>(potential.values.bytes()),
+                                   problem_.runtime->stream()));
+  }
+}
+
+EntropicOperator::~EntropicOperator() {
+  // Graphs may still run on memory that is about to go.
+  if (!graphs_.empty()) cudaStreamSynchronize(problem_.runtime->stream());
+}
+
+void EntropicOperator::set_potentials(VectorView f, VectorView g) {
+  DeviceGuard const guard(problem_.runtime->index());
+  swept_eps_ = 0;
+  for (Side side : {Side::rows, Side::columns}) {
+    VectorView const view = side == Side::rows ? f : g;
+    DeviceVector& target = potentials_[side_index(side)];
+    std::vector<double> const& weight = problem_.weights[side_index(side)]->host();
+    std::vector<double> const values = view.empty() ? std::vector<double>(weight.size()) : read(problem_.runtime, view);
+    DeviceArray<double> const source = uploaded(problem_.runtime, values);
+    load_vector({source.data(), 1, DataType::float64}, target.size(), problem_.costs->shift(side), target.data(),
+                problem_.runtime->stream());
+    double const mean = std::inner_product(values.begin(), values.end(), weight.begin(), 0.0) /
+                        std::accumulate(weight.begin(), weight.end(), 0.0);
+    target.typical = mean - problem_.costs->mean_shift(side);
+  }
+}
+
+void EntropicOperator::get_potentials(MutableVectorView f, MutableVectorView g) const {
+  DeviceGuard const guard(problem_.runtime->index());
+  for (Side side : {Side::rows, Side::columns}) {
+    MutableVectorView const view = side == Side::rows ? f : g;
+    if (view.empty()) continue;
+    // Points of no weight do not see relaxed or averaged steps: theirs is the soft c-transform of the other side.
+    bool const fill = swept_eps_ > 0 && problem_.weights[side_index(side)]->has_idle_points();
+    Transform idle;
+    if (fill) idle = transform(problem_, side, potentials_, swept_eps_, false);
+    store_potential(problem_, side, potentials_[side_index(side)], idle.plus.data(), view);
+  }
+}
+
+Vector& EntropicOperator::potential(Side side) {
+  swept_eps_ = 0;
+  return potentials_[side_index(side)];
+}
+
+void EntropicOperator::prepare_sweeps() {
+  if (parameters_.data()) return;
+  SharedRuntime const& runtime = problem_.runtime;
+  parameters_ = DeviceArray<SweepParameters>(runtime, 1);
+  for (Side side : {Side::rows, Side::columns}) {
+    SweepState& target = state(side);
+    PackedSide const rows = problem_.side(side);
+    target.half_step = problem_.costs->launch(side, Pass::softmin, problem_.precision == Precision::tf32);
+    target.logits = Logits(runtime, rows.padded_size, rows.scalar);
+    std::int64_t const parts = static_cast<std::int64_t>(rows.padded_size) * target.half_step.plan.work.slots;
+    target.partials = DeviceArray<unsigned char>(runtime, parts * 2 * bytes_of(rows.scalar));
+    target.errors = DeviceArray<double>(runtime, error_parts(rows.size));
+    target.host_errors = PinnedArray<double>(target.errors.size());
+    MONGE_CUDA_TRY(
+        cudaMemsetAsync(target.errors.data(), 0, static_cast<std::size_t>(target.errors.bytes()), runtime->stream()));
+  }
+  for (Side side : {Side::rows, Side::columns}) {
+    PassArguments& arguments = state(side).half_step.arguments;
+    arguments.logits = state(opposite(side)).logits.values.data();
+    arguments.factors = state(opposite(side)).logits.factors.data();
+    arguments.parameters = parameters_.data();
+    arguments.partials = state(side).partials.data();
+  }
+}
+
+void EntropicOperator::enqueue_half_step(Side side, cudaStream_t stream) const {
+  launch_pass(state(side).half_step.plan, state(side).half_step.arguments, stream);
+}
+
+void EntropicOperator::enqueue_update(Side side, bool symmetric, cudaStream_t stream) const {
+  SweepState const& target = state(side);
+  update_potential(
+      {
+          .sums = {side_index(side), problem_.side(side), target.partials.data(), nullptr, target.half_step.plan.work,
+                   parameters_.data()},
+          .potential = potentials_[side_index(side)].data(),
+          .arrays = target.logits.arrays(),
+          .errors = target.errors.data(),
+          .symmetric = symmetric,
+      },
+      stream);
+}
+
+void EntropicOperator::enqueue_sweeps(bool symmetric, int count, cudaStream_t stream) const {
+  // The logits depend on eps, which may have changed since the last update left some; updates leave the padding alone.
+  for (Side side : {Side::rows, Side::columns}) {
+    make_logits({side_index(side), problem_.side(side), potentials_[side_index(side)].data(), parameters_.data(),
+                 state(side).logits.arrays(), nullptr},
+                stream);
+  }
+  for (int k = 0; k < count; ++k) {
+    enqueue_half_step(Side::rows, stream);
+    if (symmetric) {
+      enqueue_half_step(Side::columns, stream);
+      enqueue_update(Side::rows, symmetric, stream);
+    } else {
+      enqueue_update(Side::rows, symmetric, stream);
+      enqueue_half_step(Side::columns, stream);
+    }
+    enqueue_update(Side::columns, symmetric, stream);
+  }
+}
+
+void EntropicOperator::launch_sweeps(Sweep const& sweep, int count) {
+  Runtime const& runtime = *problem_.runtime;
+  set_parameters(parameters_.data(), parameters_for(potentials_, sweep.eps, sweep.relaxation), runtime.stream());
+  for (int left = count; left > 0;) {
+    int const now = std::min(left, kSweepsPerGraph);
+    auto const key = std::pair(sweep.symmetric, now);
+    auto found = graphs_.find(key);
+    if (found == graphs_.end()) {
+      auto const record = [&](cudaStream_t stream) { enqueue_sweeps(sweep.symmetric, now, stream); };
+      found = graphs_.try_emplace(key, runtime, record).first;
+    }
+    found->second.launch(runtime.stream());
+    left -= now;
+  }
+}
+
+/// The typical values follow from the first half-steps on: that of f becomes minus that of g, or, when symmetric, both
+/// meet.
+void EntropicOperator::sweep(Sweep const& sweep, int count) {
+  DeviceGuard const guard(problem_.runtime->index());
+  prepare_sweeps();
+  double& f = potentials_[0].typical;
+  double& g = potentials_[1].typical;
+  if (!sweep.symmetric) {
+    f = -g;
+  } else if (f != -g && count > 0) {
+    launch_sweeps(sweep, 1);
+    --count;
+    f = (f - g) / 2;
+    g = -f;
+  }
+  launch_sweeps(sweep, count);
+  swept_eps_ = sweep.eps;
+}
+
+SweepErrors EntropicOperator::errors() {
+  DeviceGuard const guard(problem_.runtime->index());
+  prepare_sweeps();
+  for (SweepState const& part : states_) {
+    MONGE_CUDA_TRY(cudaMemcpyAsync(part.host_errors.data(), part.errors.data(),
+                                   static_cast<std::size_t>(part.errors.bytes()), cudaMemcpyDeviceToHost,
+                                   problem_.runtime->stream()));
+  }
+  problem_.runtime->wait();
+  auto const total = [](PinnedArray<double> const& values) {
+    return std::accumulate(values.data(), values.data() + values.size(), 0.0);
+  };
+  return {total(state(Side::rows).host_errors), total(state(Side::columns).host_errors)};
+}
+
+Evaluation EntropicOperator::evaluate(double eps) {
+  DeviceGuard const guard(problem_.runtime->index());
+  return cuda::evaluate(problem_, potentials_, eps);
+}
+
+std::unique_ptr<monge::PlanOperator> EntropicOperator::plan(double eps) const {
+  DeviceGuard const guard(problem_.runtime->index());
+  return std::make_unique<PlanOperator>(problem_, potentials_, eps, cache_bytes_);
+}
+
+}  // namespace monge::cuda

@@ -1,0 +1,53 @@
+#include "cuda/kernels/pass_difference.cuh"
+
+#include "cuda/launch/chained.hpp"
+#include "cuda/launch/pass.hpp"
+
+namespace monge::cuda {
+namespace {
+
+/// function.operator()<kDimension>() for the smallest instantiated dimension that holds `dimension`.
+template <class Function>
+auto with_dimension(int dimension, Function&& function) {
+  if (dimension <= 1) return function.template operator()<1>();
+  if (dimension <= 2) return function.template operator()<2>();
+  if (dimension <= 3) return function.template operator()<3>();
+  if (dimension <= 4) return function.template operator()<4>();
+  if (dimension <= 6) return function.template operator()<6>();
+  return function.template operator()<8>();
+}
+
+using Kernel = void (*)(PassArguments);
+
+template <int kDimension>
+Kernel kernel_for(Pass pass) {
+  return pass == Pass::product ? pass_difference<kDimension, Pass::product>
+                               : pass_difference<kDimension, Pass::softmin>;
+}
+
+}  // namespace
+
+PassPlan plan_difference(PassChoice const& choice, Operand const& rows, Operand const& columns) {
+  return with_dimension(rows.dimension, [&]<int kDimension>() {
+    using Policy = DifferencePolicy<kDimension>;
+    int resident = 1;
+    MONGE_CUDA_TRY(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&resident, kernel_for<kDimension>(choice.pass),
+                                                                 Policy::kThreads, 0));
+    PassPlan plan;
+    plan.pass = choice.pass;
+    plan.kernel = ScoreKernel::difference;
+    plan.variant = kDimension;
+    plan.work = plan_work((rows.padded_size + Policy::kRows - 1) / Policy::kRows, Policy::kRows,
+                          columns.padded_size / Policy::kColumns, choice.multiprocessors * resident);
+    return plan;
+  });
+}
+
+void launch_difference(PassPlan const& plan, PassArguments const& arguments, cudaStream_t stream) {
+  with_dimension(plan.variant, [&]<int kDimension>() {
+    using Policy = DifferencePolicy<kDimension>;
+    launch_chained(kernel_for<kDimension>(plan.pass), plan.work.grid, Policy::kThreads, 0, stream, arguments);
+  });
+}
+
+}  // namespace monge::cuda

@@ -1,0 +1,383 @@
+#include "cuda/plan_operator.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+
+#include "cuda/launch/pack.hpp"
+
+namespace monge::cuda {
+namespace {
+
+/// Up to so many columns, a pass for each is faster than entries for all (docs/tuning.md).
+constexpr int kFewColumns = 2;
+/// Entries that are not kept take at most this much memory, or 128 rows.
+constexpr std::int64_t kPassingBytes = std::int64_t{256} << 20;
+
+/// At least `size` elements; what was there is lost when it grows.
+template <class T>
+void grow(SharedRuntime const& runtime, DeviceArray<T>& array, std::int64_t size) {
+  if (array.size() < size) array = DeviceArray<T>(runtime, size);
+}
+
+int fp16_stride(int columns) {
+  return columns <= 16 ? 16 : columns <= 32 ? 32 : static_cast<int>(round_up(columns, 64));
+}
+
+}  // namespace
+
+PlanOperator::PlanOperator(Problem problem, Potentials const& potentials, double eps, double cache_bytes)
+    : monge::PlanOperator(problem.size(Side::rows), problem.size(Side::columns)),
+      problem_(std::move(problem)),
+      vectors_(problem_.runtime, size(Side::rows), size(Side::columns)),
+      eps_(eps),
+      cache_bytes_(cache_bytes) {
+  for (Side side : {Side::rows, Side::columns}) {
+    DeviceVector& copy = potentials_[side_index(side)];
+    copy = DeviceVector(problem_.runtime, size(side));
+    Term const term{1, &potentials[side_index(side)]};
+    vectors_.combine({&term, 1}, copy);
+  }
+}
+
+PlanOperator::Frozen& PlanOperator::frozen(Side side) {
+  std::optional<Frozen>& slot = frozen_[side_index(side)];
+  if (slot) return *slot;
+  SharedRuntime const& runtime = problem_.runtime;
+  DeviceGuard const guard(runtime->index());
+  PackedSide const rows = problem_.side(side), columns = problem_.side(opposite(side));
+  Frozen fresh;
+  fresh.transform = cuda::transform(problem_, side, potentials_, eps_, false);
+  fresh.references = DeviceArray<unsigned char>(runtime, rows.padded_size * bytes_of(rows.scalar));
+  fresh.shares = DeviceArray<double>(runtime, rows.size);
+  fresh.entries = DeviceArray<double>(runtime, rows.size);
+  fresh.marginal = DeviceVector(runtime, rows.size);
+  freeze_rows({side_index(side), rows, potentials_[side_index(side)].data(), fresh.transform.plus.data(),
+               fresh.transform.parameters.data(), fresh.references.data(), fresh.shares.data(), fresh.entries.data(),
+               fresh.marginal.data()},
+              runtime->stream());
+
+  fresh.product = problem_.costs->launch(side, Pass::product);
+  std::int64_t const parts = static_cast<std::int64_t>(rows.padded_size) * fresh.product.plan.work.slots;
+  fresh.partials = DeviceArray<unsigned char>(runtime, parts * 2 * bytes_of(rows.scalar));
+  fresh.factors = DeviceArray<unsigned char>(runtime, columns.padded_size * bytes_of(rows.scalar));
+  PassArguments& arguments = fresh.product.arguments;
+  arguments.parameters = fresh.transform.parameters.data();
+  arguments.logits = fresh.transform.logits.values.data();
+  arguments.factors = fresh.factors.data();
+  arguments.references = fresh.references.data();
+  arguments.partials = fresh.partials.data();
+  slot = std::move(fresh);
+  return *slot;
+}
+
+void PlanOperator::potentials(MutableVectorView f, MutableVectorView g) {
+  DeviceGuard const guard(problem_.runtime->index());
+  for (Side side : {Side::rows, Side::columns}) {
+    MutableVectorView const view = side == Side::rows ? f : g;
+    if (view.empty()) continue;
+    bool const fill = problem_.weights[side_index(side)]->has_idle_points();
+    double const* const plus = fill ? frozen(side).transform.plus.data() : nullptr;
+    store_potential(problem_, side, potentials_[side_index(side)], plus, view);
+  }
+}
+
+void PlanOperator::transform(Side side, MutableVectorView out) {
+  DeviceGuard const guard(problem_.runtime->index());
+  Output output(problem_.runtime, out);
+  store_vector(output.view(), problem_.size(side), frozen(side).transform.plus.data(), problem_.costs->shift(side),
+               problem_.runtime->stream());
+  output.finish();
+}
+
+double PlanOperator::transport_cost() {
+  DeviceGuard const guard(problem_.runtime->index());
+  return evaluate(problem_, potentials_, eps_).transport_cost;
+}
+
+double const* PlanOperator::row_factor(Side side, Scaling scaling) {
+  return scaling == Scaling::plan ? frozen(side).entries.data() : frozen(side).shares.data();
+}
+
+void PlanOperator::enqueue_product(Side side) {
+  Costs::Launch const& product = frozen(side).product;
+  launch_pass(product.plan, product.arguments, problem_.runtime->stream());
+}
+
+SumArguments PlanOperator::product_sums(Side side) {
+  Frozen& rows = frozen(side);
+  return {side_index(side), problem_.side(side),    rows.partials.data(),
+          nullptr,          rows.product.plan.work, rows.transform.parameters.data()};
+}
+
+void PlanOperator::multiply_one(Side side, Scaling scaling, StridedView const& in, StridedView const& out) {
+  Frozen& rows = frozen(side);
+  cudaStream_t const stream = problem_.runtime->stream();
+  scale_factors(problem_.side(opposite(side)), rows.transform.logits.factors.data(), in, rows.factors.data(), stream);
+  enqueue_product(side);
+  finish_product({product_sums(side), row_factor(side, scaling), out, nullptr, nullptr, nullptr}, stream);
+}
+
+void PlanOperator::multiply(Side side, Vector const& in, Vector& out) {
+  DeviceGuard const guard(problem_.runtime->index());
+  multiply_one(side, Scaling::plan, {on_device(in).data(), 1, DataType::float64},
+               {on_device(out).data(), 1, DataType::float64});
+}
+
+void PlanOperator::multiply_gram(Side side, Vector const& w, Vector const& in, Vector& out) {
+  DeviceGuard const guard(problem_.runtime->index());
+  cudaStream_t const stream = problem_.runtime->stream();
+  Side const other = opposite(side);
+  Frozen& first = frozen(other);
+  Frozen& second = frozen(side);
+  scale_factors(problem_.side(side), first.transform.logits.factors.data(),
+                {on_device(in).data(), 1, DataType::float64}, first.factors.data(), stream);
+  enqueue_product(other);
+  finish_product({product_sums(other),
+                  first.entries.data(),
+                  {},
+                  second.factors.data(),
+                  second.transform.logits.factors.data(),
+                  on_device(w).data()},
+                 stream);
+  enqueue_product(side);
+  finish_product({product_sums(side),
+                  second.entries.data(),
+                  {on_device(out).data(), 1, DataType::float64},
+                  nullptr,
+                  nullptr,
+                  nullptr},
+                 stream);
+}
+
+void PlanOperator::multiply(Side side, Scaling scaling, MatrixView v, MutableMatrixView out) {
+  DeviceGuard const guard(problem_.runtime->index());
+  int const width = checked_size("v", v.columns());
+  DeviceArray<unsigned char> staging;
+  StridedView const in = upload(problem_.runtime, v, staging);
+  Output output(problem_.runtime, out);
+  if (width <= kFewColumns) {
+    auto const column = [](StridedView view, int p) {
+      view.data = static_cast<unsigned char*>(view.data) + p * bytes_of(view.scalar);
+      return view;
+    };
+    for (int p = 0; p < width; ++p) multiply_one(side, scaling, column(in, p), column(output.view(), p));
+  } else {
+    multiply_many(side, scaling, in, width, nullptr, output.view(), nullptr);
+  }
+  output.finish();
+}
+
+void PlanOperator::multiply_points(Side side, Scaling scaling, MutableMatrixView out) {
+  DeviceGuard const guard(problem_.runtime->index());
+  PointValues const points = problem_.costs->points(opposite(side));
+  Output output(problem_.runtime, out);
+  multiply_many(side, scaling, points.points, points.dimension, points.centre, output.view(), nullptr);
+  output.finish();
+}
+
+Operand PlanOperator::pack_rows(StridedView const& from, int rows, int padded_rows, int columns,
+                                DeviceArray<unsigned char>& memory, DeviceArray<double>& divisor) {
+  SharedRuntime const& runtime = problem_.runtime;
+  Operand result;
+  result.padded_size = padded_rows;
+  result.dimension = columns;
+  result.scalar = problem_.costs->scalar();
+  if (result.scalar == DataType::float64) {
+    result.stride = static_cast<int>(round_up(columns, 16));
+    grow(runtime, memory, static_cast<std::int64_t>(padded_rows) * result.stride * 8);
+    convert_matrix(from, rows, columns, DataType::float64, memory.data(), padded_rows, result.stride,
+                   runtime->stream());
+    result.points = memory.data();
+    return result;
+  }
+  result.half_stride = fp16_stride(columns);
+  std::int64_t const bytes = static_cast<std::int64_t>(padded_rows) * result.half_stride * 2;
+  grow(runtime, memory, 2 * bytes);
+  grow(runtime, divisor, rows);
+  split_rows(
+      {from, rows, padded_rows, columns, result.half_stride, memory.data(), memory.data() + bytes, divisor.data()},
+      runtime->stream());
+  result.high = memory.data();
+  result.low = memory.data() + bytes;
+  return result;
+}
+
+void PlanOperator::multiply_hadamard(Side side, MatrixView l, MatrixView r, MatrixView v, MutableMatrixView out) {
+  SharedRuntime const& runtime = problem_.runtime;
+  DeviceGuard const guard(runtime->index());
+  int const inner = checked_size("l", l.columns());
+  Side const other = opposite(side);
+  DeviceArray<unsigned char> l_staging, r_staging, v_staging;
+  HadamardFactors factors;
+  factors.left = pack_rows(upload(runtime, l, l_staging), problem_.size(side), problem_.costs->padded_size(side), inner,
+                           workspace_.left, workspace_.left_divisor);
+  factors.right = pack_rows(upload(runtime, r, r_staging), problem_.size(other), problem_.costs->padded_size(other),
+                            inner, workspace_.right, workspace_.right_divisor);
+  if (problem_.costs->scalar() == DataType::float32) {
+    // Coordinates are below 2^14, so products of `inner` of them are at most 2^28 bit_ceil(inner).
+    factors.factor = std::ldexp(1.0, -28) / static_cast<double>(std::bit_ceil(static_cast<unsigned>(inner)));
+    factors.left_divisor = workspace_.left_divisor.data();
+    factors.right_divisor = workspace_.right_divisor.data();
+  }
+  Output output(runtime, out);
+  multiply_many(side, Scaling::plan, upload(runtime, v, v_staging), checked_size("v", v.columns()), nullptr,
+                output.view(), &factors);
+  output.finish();
+}
+
+bool PlanOperator::keeps_entries(Side side) const {
+  // Both sides may come to keep theirs.
+  PackedSide const rows = problem_.side(side), columns = problem_.side(opposite(side));
+  double const bytes =
+      static_cast<double>(rows.padded_size) * columns.padded_size * static_cast<double>(bytes_of(rows.scalar));
+  return 2 * bytes <= cache_bytes_;
+}
+
+PlanOperator::EntryStore& PlanOperator::entry_store(Side side, bool may_keep) {
+  bool const keep = may_keep && keeps_entries(side);
+  EntryStore& store = keep ? kept_[side_index(side)] : passing_;
+  std::int64_t const columns = problem_.costs->padded_size(opposite(side));
+  int const padded = problem_.costs->padded_size(side);
+  bool const halves = problem_.costs->scalar() == DataType::float32;
+  std::int64_t const row_bytes = columns * (halves ? 4 : 8);
+  std::int64_t const fitting = std::max<std::int64_t>(kPassingBytes / row_bytes / kRowPadding, 1) * kRowPadding;
+  store.rows = keep ? padded : static_cast<int>(std::min<std::int64_t>(fitting, padded));
+  grow(problem_.runtime, store.high, store.rows * columns * (halves ? 2 : 8));
+  if (halves) grow(problem_.runtime, store.low, store.rows * columns * 2);
+  return store;
+}
+
+/// out = row_factor (E V + mean), E the shares, by way of entries in memory.
+void PlanOperator::multiply_many(Side side, Scaling scaling, StridedView const& v, int width, double const* mean,
+                                 StridedView const& out, HadamardFactors const* hadamard) {
+  SharedRuntime const& runtime = problem_.runtime;
+  cudaStream_t const stream = runtime->stream();
+  Side const other = opposite(side);
+  DataType const scalar = problem_.costs->scalar();
+  bool const halves = scalar == DataType::float32;
+  int const count = problem_.size(other), padded_count = problem_.costs->padded_size(other);
+  int const padded_width = static_cast<int>(round_up(width, value_tile(width, scalar)));
+  Frozen& rows = frozen(side);
+
+  Workspace& work = workspace_;
+  std::int64_t const value_bytes = static_cast<std::int64_t>(padded_width) * padded_count * (halves ? 2 : 8);
+  grow(runtime, work.values_high, value_bytes);
+  if (halves) {
+    grow(runtime, work.values_low, value_bytes);
+    grow(runtime, work.scale, width);
+    grow(runtime, work.largest, width);
+  }
+  double* const scale = halves ? work.scale.data() : nullptr;
+  pack_values({v, hadamard ? hadamard->right_divisor : nullptr, count, padded_count, width, padded_width, scalar,
+               work.largest.data(), scale, work.values_high.data(), work.values_low.data()},
+              stream);
+  Operand values;
+  values.padded_size = padded_width;
+  values.dimension = values.stride = values.half_stride = padded_count;
+  values.scalar = scalar;
+  values.points = values.high = work.values_high.data();
+  values.low = work.values_low.data();
+
+  EntryStore& store = entry_store(side, hadamard == nullptr);
+  int const padded = problem_.costs->padded_size(side);
+  for (int first = 0; first < padded; first += store.rows) {
+    int const part = std::min(store.rows, padded - first);
+    Entries const entries{scalar, padded_count, store.high.data(), store.low.data()};
+    if (!store.complete) {
+      Costs::Launch pass = problem_.costs->launch(side, first, part, Pass::entries);
+      pass.arguments.parameters = rows.transform.parameters.data();
+      pass.arguments.logits = rows.transform.logits.values.data();
+      pass.arguments.factors = rows.transform.logits.factors.data();
+      pass.arguments.references = rows.references.data() + first * bytes_of(scalar);
+      pass.arguments.entries = entries;
+      launch_pass(pass.plan, pass.arguments, stream);
+    }
+    if (hadamard) {
+      PassArguments arguments;
+      arguments.rows = hadamard->left.part(first, part);
+      arguments.columns = hadamard->right;
+      arguments.factor = hadamard->factor;
+      arguments.entries = entries;
+      PassPlan const plan = plan_pass({Pass::hadamard, halves ? ScoreKernel::three_products : ScoreKernel::tile,
+                                       ScoreForm::products, runtime->multiprocessors()},
+                                      arguments.rows, arguments.columns);
+      arguments.work = plan.work;
+      launch_pass(plan, arguments, stream);
+    }
+
+    Operand left;
+    left.padded_size = part;
+    left.dimension = left.stride = left.half_stride = padded_count;
+    left.scalar = scalar;
+    left.points = left.high = entries.high;
+    left.low = entries.low;
+    int const real_rows = std::min(part, problem_.size(side) - first);
+    StoreValuesArguments result{};
+    result.rows = real_rows;
+    result.width = width;
+    result.scalar = scalar;
+    result.row_factor = row_factor(side, scaling) + first;
+    result.row_divisor = hadamard && hadamard->left_divisor ? hadamard->left_divisor + first : nullptr;
+    result.value_factor = hadamard ? 1 / hadamard->factor : 1.0;
+    result.scale = scale;
+    result.mean = mean;
+    result.out = out;
+    result.out.data = static_cast<unsigned char*>(out.data) + first * out.stride * bytes_of(out.scalar);
+    if (halves) {
+      EntryProductPlan const plan = plan_entry_product(part, padded_count, padded_width, runtime->multiprocessors());
+      grow(runtime, work.partials, plan.partial_size() * 4);
+      auto* const partials = reinterpret_cast<float*>(work.partials.data());
+      launch_entry_product(plan, {left, values, plan.column_tiles, plan.work, partials}, stream);
+      result.partials = partials;
+      result.tile = plan.tile;
+      result.column_tiles = plan.column_tiles;
+      result.work = plan.work;
+    } else {
+      grow(runtime, work.partials, static_cast<std::int64_t>(part) * padded_width * 8);
+      PassArguments arguments;
+      arguments.rows = left;
+      arguments.columns = values;
+      arguments.entries = {scalar, padded_width, work.partials.data(), nullptr};
+      PassPlan const plan =
+          plan_pass({Pass::values, ScoreKernel::tile, ScoreForm::products, runtime->multiprocessors()}, left, values);
+      arguments.work = plan.work;
+      launch_pass(plan, arguments, stream);
+      result.sums = reinterpret_cast<double const*>(work.partials.data());
+      result.sum_stride = padded_width;
+    }
+    store_values(result, stream);
+  }
+  store.complete = &store != &passing_;
+}
+
+std::unique_ptr<monge::PlanOperator> PlanOperator::at(Side side, MatrixView points) const {
+  SharedRuntime const& runtime = problem_.runtime;
+  DeviceGuard const guard(runtime->index());
+  Side const other = opposite(side);
+  Problem problem = problem_;
+  problem.costs = problem_.costs->at(side, points);
+  problem.weights[side_index(side)] =
+      std::make_shared<Weights>(runtime, std::vector<double>(static_cast<std::size_t>(points.rows()), 1.0));
+
+  // The kept side has the user's potential as before; its shift has changed, and so its own.
+  Potentials potentials;
+  potentials[side_index(side)] = DeviceVector(runtime, points.rows());
+  load_vector({}, static_cast<int>(points.rows()), problem.costs->shift(side), potentials[side_index(side)].data(),
+              runtime->stream());
+  potentials[side_index(side)].typical = -problem.costs->mean_shift(side);
+  DeviceVector& kept = potentials[side_index(other)];
+  DeviceVector const& before = potentials_[side_index(other)];
+  kept = DeviceVector(runtime, before.size());
+  combine({before.size(),
+           3,
+           {{1, before.data(), nullptr},
+            {1, problem_.costs->shift(other), nullptr},
+            {-1, problem.costs->shift(other), nullptr}},
+           kept.data()},
+          runtime->stream());
+  kept.typical = before.typical + problem_.costs->mean_shift(other) - problem.costs->mean_shift(other);
+  return std::make_unique<PlanOperator>(std::move(problem), potentials, eps_, cache_bytes_);
+}
+
+}  // namespace monge::cuda

@@ -1,0 +1,86 @@
+// A plan with frozen potentials on a CUDA device.
+//
+// The shares of a row, 2^(t_ij - lse_i) beta_j, need one number a row beside what sweeps need: its log-sum-exp. With
+// it, a product with one vector is a pass like a half-step, which finds no references but is given them. Products with
+// many columns go by entries: some rows of shares are written to memory, as many as fit a limit, and multiplied there.
+// The entries of all rows stay for the next product where `cache_bytes` allows.
+#pragma once
+#include <memory>
+#include <optional>
+
+#include "cuda/launch/entry_product.hpp"
+#include "cuda/problem.hpp"
+#include "operators/plan_operator.hpp"
+
+namespace monge::cuda {
+
+class PlanOperator final : public monge::PlanOperator {
+ public:
+  /// Copies the potentials.
+  PlanOperator(Problem problem, Potentials const& potentials, double eps, double cache_bytes);
+
+  VectorOperations const& vectors() const override { return vectors_; }
+  void potentials(MutableVectorView f, MutableVectorView g) override;
+  void transform(Side side, MutableVectorView out) override;
+  Vector const& marginal(Side side) override { return frozen(side).marginal; }
+  double transport_cost() override;
+  void multiply(Side side, Scaling scaling, MatrixView v, MutableMatrixView out) override;
+  void multiply_points(Side side, Scaling scaling, MutableMatrixView out) override;
+  void multiply_hadamard(Side side, MatrixView l, MatrixView r, MatrixView v, MutableMatrixView out) override;
+  void multiply(Side side, Vector const& in, Vector& out) override;
+  void multiply_gram(Side side, Vector const& w, Vector const& in, Vector& out) override;
+  std::unique_ptr<monge::PlanOperator> at(Side side, MatrixView points) const override;
+
+ private:
+  /// What passes over the rows of one side need, from one half-step.
+  struct Frozen {
+    Transform transform;                    // With the logits of the other side.
+    DeviceArray<unsigned char> references;  // Of this side's points, padded.
+    DeviceArray<double> shares, entries;    // What sums of a row are multiplied by, for either Scaling.
+    DeviceVector marginal;
+    Costs::Launch product;                         // Of one vector.
+    DeviceArray<unsigned char> factors, partials;  // For it.
+  };
+  /// Entries of some rows of one side, and how many fit.
+  struct EntryStore {
+    DeviceArray<unsigned char> high, low;
+    int rows = 0;
+    bool complete = false;  // All rows are there, and stay.
+  };
+  /// Memory of products with many columns, kept between them; it only grows.
+  struct Workspace {
+    DeviceArray<unsigned char> values_high, values_low, partials, left, right;
+    DeviceArray<double> scale, left_divisor, right_divisor;
+    DeviceArray<unsigned long long> largest;
+  };
+  /// The factors L and R of the Hadamard product, packed.
+  struct HadamardFactors {
+    Operand left, right;
+    double factor = 1;  // Of the products of their fp16 parts, so that these are at most 1.
+    double const* left_divisor = nullptr;
+    double const* right_divisor = nullptr;
+  };
+
+  Frozen& frozen(Side side);
+  EntryStore& entry_store(Side side, bool may_keep);
+  bool keeps_entries(Side side) const;
+  double const* row_factor(Side side, Scaling scaling);
+  void multiply_one(Side side, Scaling scaling, StridedView const& in, StridedView const& out);
+  void enqueue_product(Side side);
+  SumArguments product_sums(Side side);
+  void multiply_many(Side side, Scaling scaling, StridedView const& v, int width, double const* mean,
+                     StridedView const& out, HadamardFactors const* hadamard);
+  Operand pack_rows(StridedView const& from, int rows, int padded_rows, int columns, DeviceArray<unsigned char>& memory,
+                    DeviceArray<double>& divisor);
+
+  Problem problem_;
+  DeviceVectorOperations vectors_;
+  Potentials potentials_;
+  double eps_;
+  double cache_bytes_;
+  std::optional<Frozen> frozen_[2];
+  EntryStore kept_[2], passing_;
+  Workspace workspace_;
+};
+
+}  // namespace monge::cuda

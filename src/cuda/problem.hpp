@@ -1,0 +1,71 @@
+// One entropic problem on a CUDA device: costs, weights and what a half-step outside the sweeps gives. Shared by the
+// operator that sweeps and the plans it makes.
+#pragma once
+#include <memory>
+#include <vector>
+
+#include "cuda/costs.hpp"
+#include "cuda/launch/vectors.hpp"
+#include "cuda/vectors.hpp"
+#include "operators/entropic_operator.hpp"
+
+namespace monge::cuda {
+
+/// Of one side, padded to kRowPadding.
+class Weights {
+ public:
+  Weights(SharedRuntime const& runtime, std::vector<double> weight);
+
+  std::vector<double> const& host() const { return host_; }
+  double const* weight() const { return weight_.data(); }
+  double const* log_weight() const { return log_weight_.data(); }
+  bool has_idle_points() const { return has_idle_points_; }
+
+ private:
+  std::vector<double> host_;
+  DeviceArray<double> weight_, log_weight_;
+  bool has_idle_points_;
+};
+
+/// Logits of one side, for passes whose columns it is.
+struct Logits {
+  Logits() = default;
+  Logits(SharedRuntime const& runtime, int padded_size, DataType scalar);
+  LogitArrays arrays() const { return {values.data(), factors.data()}; }
+
+  DeviceArray<unsigned char> values;
+  DeviceArray<float> factors;
+};
+
+/// A pair of potentials, each in the centred gauge (f', g').
+using Potentials = DeviceVector[2];
+
+struct Problem {
+  SharedRuntime runtime;
+  std::shared_ptr<Costs const> costs;
+  std::shared_ptr<Weights const> weights[2];
+  Precision precision = Precision::float32;
+
+  int size(Side side) const { return costs->size(side); }
+  PackedSide side(Side side) const;
+};
+
+/// The result of a half-step outside the sweeps, and what it was computed with.
+struct Transform {
+  DeviceArray<SweepParameters> parameters;
+  Logits logits;             // Of the other side.
+  DeviceArray<double> plus;  // f+
+  DeviceArray<double> mean;  // sum_j w_ij (t_ij - log2 b_j), if asked for.
+};
+Transform transform(Problem const& problem, Side side, Potentials const& potentials, double eps, bool moments);
+
+SweepParameters parameters_for(Potentials const& potentials, double eps, double relaxation);
+
+/// Waits.
+Evaluation evaluate(Problem const& problem, Potentials const& potentials, double eps);
+
+/// The user's potential, f' + shift, to wherever the caller wants it; points of no weight get that of `plus` if given.
+void store_potential(Problem const& problem, Side side, DeviceVector const& potential, double const* plus,
+                     MutableVectorView out);
+
+}  // namespace monge::cuda

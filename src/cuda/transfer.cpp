@@ -1,0 +1,78 @@
+#include "cuda/transfer.hpp"
+
+#include <algorithm>
+
+#include "core/strided.hpp"
+
+namespace monge::cuda {
+namespace {
+
+/// A column of a matrix that has the vector's stride.
+template <class Matrix, class Vector>
+Matrix as_column(Vector const& vector) {
+  return with_data(vector,
+                   [&](auto* data) { return Matrix(data, vector.size(), 1, vector.stride(), vector.device()); });
+}
+
+}  // namespace
+
+StridedView upload(SharedRuntime const& runtime, MatrixView matrix, DeviceArray<unsigned char>& staging) {
+  if (matrix.device().type == DeviceType::cuda)
+    return {const_cast<void*>(matrix.data()), matrix.row_stride(), matrix.type()};
+  std::int64_t const bytes = bytes_of(matrix.type());
+  auto const width = static_cast<std::size_t>(matrix.columns() * bytes);
+  staging = DeviceArray<unsigned char>(runtime, matrix.rows() * matrix.columns() * bytes);
+  MONGE_CUDA_TRY(cudaMemcpy2DAsync(staging.data(), width, matrix.data(),
+                                   static_cast<std::size_t>(matrix.row_stride() * bytes), width,
+                                   static_cast<std::size_t>(matrix.rows()), cudaMemcpyHostToDevice, runtime->stream()));
+  return {staging.data(), matrix.columns(), matrix.type()};
+}
+
+StridedView upload(SharedRuntime const& runtime, VectorView vector, DeviceArray<unsigned char>& staging) {
+  return upload(runtime, as_column<MatrixView>(vector), staging);
+}
+
+std::vector<double> host_copy(Runtime const& runtime, MatrixView matrix) {
+  std::vector<double> values(static_cast<std::size_t>(matrix.rows() * matrix.columns()));
+  with_data(matrix, [&]<class T>(T const* data) {
+    std::vector<T> raw(values.size());
+    std::size_t const width = static_cast<std::size_t>(matrix.columns()) * sizeof(T);
+    MONGE_CUDA_TRY(cudaMemcpy2DAsync(raw.data(), width, data, static_cast<std::size_t>(matrix.row_stride()) * sizeof(T),
+                                     width, static_cast<std::size_t>(matrix.rows()), cudaMemcpyDefault,
+                                     runtime.stream()));
+    runtime.wait();
+    std::copy(raw.begin(), raw.end(), values.begin());
+  });
+  return values;
+}
+
+std::vector<double> read(SharedRuntime const& runtime, VectorView view) {
+  if (view.device().type == DeviceType::cuda) return host_copy(*runtime, as_column<MatrixView>(view));
+  std::vector<double> values(static_cast<std::size_t>(view.size()));
+  with_data(view, [&](auto const* data) {
+    for (std::int64_t i = 0; i < view.size(); ++i) values[static_cast<std::size_t>(i)] = data[i * view.stride()];
+  });
+  return values;
+}
+
+Output::Output(SharedRuntime const& runtime, MutableMatrixView out) : runtime_(runtime), out_(out) {
+  bool const in_place = out.device().type == DeviceType::cuda;
+  if (!in_place) staging_ = DeviceArray<unsigned char>(runtime, out.rows() * out.columns() * bytes_of(out.type()));
+  view_ = in_place ? StridedView{out.data(), out.row_stride(), out.type()}
+                   : StridedView{staging_.data(), out.columns(), out.type()};
+}
+
+Output::Output(SharedRuntime const& runtime, MutableVectorView out)
+    : Output(runtime, as_column<MutableMatrixView>(out)) {}
+
+void Output::finish() {
+  if (out_.device().type == DeviceType::cuda) return;
+  std::int64_t const bytes = bytes_of(out_.type());
+  auto const width = static_cast<std::size_t>(out_.columns() * bytes);
+  MONGE_CUDA_TRY(cudaMemcpy2DAsync(out_.data(), static_cast<std::size_t>(out_.row_stride() * bytes), staging_.data(),
+                                   width, width, static_cast<std::size_t>(out_.rows()), cudaMemcpyDeviceToHost,
+                                   runtime_->stream()));
+  runtime_->wait();
+}
+
+}  // namespace monge::cuda

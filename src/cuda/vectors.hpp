@@ -1,0 +1,46 @@
+// Vectors in device memory.
+#pragma once
+#include "cuda/runtime/runtime.hpp"
+#include "cuda/transfer.hpp"
+#include "operators/vectors.hpp"
+
+namespace monge::cuda {
+
+/// `typical` follows linear combinations: of a potential it is a value that can be taken from all entries before they
+/// are rounded, and so must not change the plan whatever it is.
+struct DeviceVector final : Vector {
+  DeviceVector() = default;
+  DeviceVector(SharedRuntime const& runtime, std::int64_t size) : values(runtime, size) {}
+
+  int size() const { return static_cast<int>(values.size()); }
+  double* data() const { return values.data(); }
+
+  DeviceArray<double> values;
+  double typical = 0;
+};
+
+inline DeviceVector const& on_device(Vector const& vector) {
+  return static_cast<DeviceVector const&>(vector);
+}
+inline DeviceVector& on_device(Vector& vector) {
+  return static_cast<DeviceVector&>(vector);
+}
+
+class DeviceVectorOperations final : public VectorOperations {
+ public:
+  DeviceVectorOperations(SharedRuntime runtime, std::int64_t n, std::int64_t m);
+
+  std::unique_ptr<Vector> make(Side side) const override;
+  void read(VectorView from, Vector& to) const override;
+  void write(Vector const& from, MutableVectorView to) const override;
+  void combine(std::span<Term const> terms, Vector& out) const override;
+  void reciprocal(Vector const& in, Vector& out) const override;
+  void dots(std::span<std::pair<Vector const*, Vector const*> const> pairs, std::span<double> out) const override;
+
+ private:
+  SharedRuntime runtime_;
+  std::int64_t sizes_[2];
+  mutable DeviceArray<double> partials_;  // Of dots(); made at the first.
+};
+
+}  // namespace monge::cuda
