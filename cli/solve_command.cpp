@@ -87,8 +87,8 @@ int solve_files(Arguments arguments) {
     progress.show(state);
     return !interrupted();
   };
-  Plan const plan =
-      solve(device.context, {points("x", x), points("y", y), arguments.scale}, vector("a", a), vector("b", b), options);
+  PointCloud const clouds{points("x", x), points("y", y), arguments.scale};
+  Plan const plan = solve(device.context, clouds, vector("a", a), vector("b", b), options);
   progress.erase();
   Report const& report = plan.report();
 

@@ -1,4 +1,4 @@
-// Errors: what went wrong with a call. How a solve ended is a Status (entropic.hpp), never an exception.
+// Errors: what went wrong with a call. How a solve ended is a Status (report.hpp), never an exception.
 #pragma once
 #include <stdexcept>
 #include <string>

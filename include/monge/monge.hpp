@@ -7,3 +7,4 @@
 #include <monge/geometry.hpp>
 #include <monge/plan.hpp>
 #include <monge/projection.hpp>
+#include <monge/report.hpp>

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include <fmt/format.h>
@@ -322,9 +323,9 @@ Report run_sinkhorn(std::unique_ptr<EntropicOperator>& problem, OperatorFactory 
   return SinkhornRun(problem, make, mass, options).run();
 }
 
-Plan solve(Context const& context, PointCloud const& geometry, VectorView a, VectorView b,
-           SolveOptions const& options) {
+Plan solve(Context const& context, Geometry const& costs, VectorView a, VectorView b, SolveOptions const& options) {
   Stopwatch const watch;
+  PointCloud const& geometry = std::get<PointCloud>(costs);
   validate(options);
   validate(geometry, context.device());
   Backend const& backend = context.backend();
