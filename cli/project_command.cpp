@@ -196,13 +196,7 @@ int project_file(Arguments arguments) {
   int const n = static_cast<int>(marginals.rows.size()), m = static_cast<int>(marginals.columns.size());
   std::vector<float> projections(static_cast<std::size_t>(batch.size) * marginals.rows.size() *
                                  marginals.columns.size());
-  BatchView const input = std::visit(
-      [&](auto const& values) {
-        bool const half = sizeof(values[0]) == sizeof(Half);
-        return BatchView(values.data(), half ? ElementType::float16 : ElementType::float32, batch.size, batch.rows,
-                         batch.columns);
-      },
-      logits.values);
+  BatchView const input(logits.data(), logits.type(), batch.size, batch.rows, batch.columns);
   project(device.context, input, {projections.data(), batch.size, n, m}, options);
   run.project_seconds = watch.lap();
   std::tie(run.row_error, run.column_error) = sum_errors(projections, batch.size, marginals);

@@ -15,16 +15,10 @@
 
 namespace monge {
 
-/// How elements of a batch are stored; arithmetic is float32 whatever they are.
-enum class ElementType { float32, bfloat16, float16 };
-
-std::string_view name(ElementType type);
-/// Bytes of one element.
-std::int64_t size_of(ElementType type);
-
 namespace detail {
 
-/// B matrices of n x m; element (t, i, j) is data[t * batch_stride + i * row_stride + j].
+/// B matrices of n x m; element (t, i, j) is data[t * batch_stride + i * row_stride + j]. Float16, bfloat16 or float32;
+/// arithmetic is float32 whatever they are.
 template <class Void>
 class BasicBatchView {
   template <class T>
@@ -33,8 +27,8 @@ class BasicBatchView {
  public:
   BasicBatchView() = default;
   /// Strides are in elements; -1: contiguous.
-  BasicBatchView(Void* data, ElementType type, std::int64_t batch, int rows, int columns,
-                 std::int64_t batch_stride = -1, std::int64_t row_stride = -1, Device device = {})
+  BasicBatchView(Void* data, DataType type, std::int64_t batch, int rows, int columns, std::int64_t batch_stride = -1,
+                 std::int64_t row_stride = -1, Device device = {})
       : data_(data),
         batch_(batch),
         row_stride_(row_stride < 0 ? columns : row_stride),
@@ -45,7 +39,7 @@ class BasicBatchView {
         device_(device) {}
   BasicBatchView(Element<float>* data, std::int64_t batch, int rows, int columns, std::int64_t batch_stride = -1,
                  std::int64_t row_stride = -1, Device device = {})
-      : BasicBatchView(data, ElementType::float32, batch, rows, columns, batch_stride, row_stride, device) {}
+      : BasicBatchView(data, DataType::float32, batch, rows, columns, batch_stride, row_stride, device) {}
   /// A writable view is readable.
   template <ReadableAs<Void> Other>
   BasicBatchView(BasicBatchView<Other> const& other)  // NOLINT(google-explicit-constructor)
@@ -58,7 +52,7 @@ class BasicBatchView {
   int columns() const { return columns_; }
   std::int64_t batch_stride() const { return batch_stride_; }
   std::int64_t row_stride() const { return row_stride_; }
-  ElementType type() const { return type_; }
+  DataType type() const { return type_; }
   Device device() const { return device_; }
 
  private:
@@ -68,7 +62,7 @@ class BasicBatchView {
   std::int64_t batch_stride_ = 0;
   int rows_ = 0;
   int columns_ = 0;
-  ElementType type_ = ElementType::float32;
+  DataType type_ = DataType::float32;
   Device device_;
 };
 

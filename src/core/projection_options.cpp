@@ -46,14 +46,12 @@ Range range_of(BatchView const& view) {
       (view.batch() - 1) * view.batch_stride() + (view.rows() - 1) * view.row_stride() + view.columns();
   return range_of(view.data(), last, size_of(view.type()));
 }
-
-// Of float32.
 Range range_of(MatrixView const& view) {
   if (view.rows() == 0) return {};
-  return range_of(view.data(), (view.rows() - 1) * view.row_stride() + view.columns(), 4);
+  return range_of(view.data(), (view.rows() - 1) * view.row_stride() + view.columns(), size_of(view.type()));
 }
 Range range_of(VectorView const& view) {
-  return range_of(view.data(), view.size(), 4);
+  return range_of(view.data(), view.size(), size_of(view.type()));
 }
 
 struct NamedRange {
@@ -82,6 +80,8 @@ void validate_batch(char const* field, BatchView const& view, std::int64_t batch
   require(view.batch() == batch && view.rows() == rows && view.columns() == columns,
           "{}: is {} x {} x {}; must be {} x {} x {}", field, view.batch(), view.rows(), view.columns(), batch, rows,
           columns);
+  require(view.type() == DataType::float16 || view.type() == DataType::bfloat16 || view.type() == DataType::float32,
+          "{}: is {}; must be float16, bfloat16 or float32", field, name(view.type()));
   require(view.data() != nullptr || batch == 0, "{}: is a null pointer; must point to {} matrices", field, batch);
   require(view.row_stride() >= columns, "{}: has row stride {}; must be at least its {} columns", field,
           view.row_stride(), columns);
@@ -179,7 +179,7 @@ ProjectionProblem resolved(Backend const& backend, int logit_rows, int logit_col
 }
 
 void require_float32(char const* field, DataType type) {
-  require(type == DataType::float32, "{}: is float64; must be float32", field);
+  require(type == DataType::float32, "{}: is {}; must be float32", field, name(type));
 }
 
 struct MhcCall {
@@ -190,12 +190,12 @@ struct MhcCall {
 MhcCall mhc_call(Backend const& backend, Device device, MatrixView mixes, VectorView scale, VectorView base,
                  MhcOptions const& options) {
   require(mixes.columns() == 24, "mixes: has {} columns; must have 24", mixes.columns());
-  validate_matrix("mixes", mixes, mixes.rows(), 24, device);
-  require(scale.size() == 3, "scale: has {} entries; must have 3", scale.size());
-  require(base.size() == 24, "base: has {} entries; must have 24", base.size());
   require_float32("mixes", mixes.type());
   require_float32("scale", scale.type());
   require_float32("base", base.type());
+  validate_matrix("mixes", mixes, mixes.rows(), 24, device);
+  require(scale.size() == 3, "scale: has {} entries; must have 3", scale.size());
+  require(base.size() == 24, "base: has {} entries; must have 24", base.size());
   require(scale.data() != nullptr && base.data() != nullptr, "{}: is a null pointer; must point to float32 values",
           scale.data() == nullptr ? "scale" : "base");
   require(scale.stride() == 1 && base.stride() == 1, "{}: is strided; must be contiguous",
@@ -223,28 +223,12 @@ void validate_stream_map(char const* field, MatrixView view, std::int64_t tokens
 
 void validate_res(char const* field, BatchView const& view, std::int64_t tokens, Device device) {
   validate_batch(field, view, tokens, 4, 4, device);
-  require(view.type() == ElementType::float32, "{}: is {}; must be float32", field, name(view.type()));
+  require_float32(field, view.type());
   require(view.row_stride() == 4 && (view.batch_stride() == 16 || tokens <= 1), "{}: is strided; must be contiguous",
           field);
 }
 
 }  // namespace
-
-std::string_view name(ElementType type) {
-  switch (type) {
-    case ElementType::float32:
-      return "float32";
-    case ElementType::bfloat16:
-      return "bfloat16";
-    case ElementType::float16:
-      return "float16";
-  }
-  return "unknown";
-}
-
-std::int64_t size_of(ElementType type) {
-  return type == ElementType::float32 ? 4 : 2;
-}
 
 std::string_view name(ProjectionOrder order) {
   return order == ProjectionOrder::rows_first ? "rows_first" : "columns_first";
@@ -381,7 +365,7 @@ ProjectionProblem validated_projection(Backend const& backend, BatchView const& 
   Device const device = backend.projection().device();
   validate_batch("logits", logits, problem.batch, problem.logit_rows, problem.logit_columns, device);
   validate_batch(out_name, out, problem.batch, problem.rows, problem.columns, device);
-  require(out.type() == ElementType::float32 || out.type() == logits.type(),
+  require(out.type() == DataType::float32 || out.type() == logits.type(),
           "{}: is {}; must be float32 or the type of the logits, {}", out_name, name(out.type()), name(logits.type()));
   return problem;
 }
@@ -399,7 +383,7 @@ void project_backward(Context const& context, BatchView logits, BatchView d_out,
   ProjectionProblem const problem = validated_projection(backend, logits, d_out, "d_out", options);
   Device const device = backend.projection().device();
   validate_batch("d_logits", d_logits, problem.batch, problem.logit_rows, problem.logit_columns, device);
-  require(d_logits.type() == ElementType::float32 || d_logits.type() == logits.type(),
+  require(d_logits.type() == DataType::float32 || d_logits.type() == logits.type(),
           "d_logits: is {}; must be float32 or the type of the logits, {}", name(d_logits.type()), name(logits.type()));
   if (!d_dustbin_score.empty()) {
     require(problem.dustbin(), "d_dustbin_score: is given; must be empty without a dustbin");

@@ -23,6 +23,11 @@ void require_reachable(char const* field, Device memory, Device context) {
           to_string(memory), to_string(context));
 }
 
+void require_real(char const* field, DataType type) {
+  require(type == DataType::float32 || type == DataType::float64, "{}: is {}; must be float32 or float64", field,
+          name(type));
+}
+
 std::vector<double> checked_weights(char const* field, Backend const& backend, VectorView view, std::int64_t size,
                                     char const* points) {
   require(view.size() == size, "{}: has {} entries; must have {}, one for each row of {}", field, view.size(), size,
@@ -86,6 +91,7 @@ void validate(PointCloud const& geometry, Device context) {
 
 void validate_matrix(char const* field, MatrixView view, std::int64_t rows, std::int64_t columns, Device context) {
   require_reachable(field, view.device(), context);
+  require_real(field, view.type());
   require(view.rows() == rows && view.columns() == columns, "{}: is {} x {}; must be {} x {}", field, view.rows(),
           view.columns(), rows, columns);
   require(view.data() != nullptr || rows == 0 || columns == 0, "{}: is a null pointer; must point to {} x {} values",
@@ -101,6 +107,7 @@ void validate_matrix(char const* field, MatrixView view, std::int64_t rows, std:
 
 void validate_vector(char const* field, VectorView view, std::int64_t size, Device context) {
   require_reachable(field, view.device(), context);
+  require_real(field, view.type());
   require(view.size() == size, "{}: has {} entries; must have {}", field, view.size(), size);
   require(view.data() != nullptr || size == 0, "{}: is a null pointer; must point to {} values", field, size);
   require(view.stride() >= 1, "{}: has stride {}; must be >= 1", field, view.stride());

@@ -52,11 +52,11 @@ Reachable reachable(std::shared_ptr<Runtime const> const& runtime, BatchView con
 BatchArguments arguments_of(BatchView const& view, Reachable const& memory) {
   bool const contiguous = view.row_stride() == view.columns() &&
                           view.batch_stride() == view.rows() * static_cast<std::int64_t>(view.columns());
-  return {memory.data(), view.batch_stride(), view.row_stride(), static_cast<ElementFormat>(view.type()), contiguous};
+  return {memory.data(), view.batch_stride(), view.row_stride(), view.type(), contiguous};
 }
 
 bool in_pieces(BatchArguments const& view) {
-  std::uintptr_t const piece = view.format == ElementFormat::float32 ? 16 : 8;
+  auto const piece = static_cast<std::uintptr_t>(4 * size_of(view.type));
   return reinterpret_cast<std::uintptr_t>(view.data) % piece == 0 && view.row_stride % 4 == 0 &&
          view.batch_stride % 4 == 0;
 }

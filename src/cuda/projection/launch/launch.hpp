@@ -4,14 +4,14 @@
 
 #include <cuda_runtime_api.h>
 
-namespace monge::cuda {
+#include <monge/array.hpp>
 
-enum class ElementFormat : int { float32, bfloat16, float16 };
+namespace monge::cuda {
 
 struct BatchArguments {
   void* data = nullptr;
   std::int64_t batch_stride = 0, row_stride = 0;
-  ElementFormat format = ElementFormat::float32;
+  DataType type = DataType::float32;
   bool contiguous = false;
 };
 
