@@ -245,13 +245,12 @@ void add_project_command(CLI::App& app, int& exit_code) {
   };
   command
       .add_option_function<std::string>("--preset", take_preset,
-                                        fmt::format("the convention ({})", fmt::join(projection_preset_names(), ", ")))
+                                        fmt::format("the convention ({})", names_text<ProjectionPreset>()))
       ->type_name("NAME")
       ->default_str(arguments->preset);
-  visit_projection_options(
-      arguments->options, [&](char const* option, auto& value, char const* constraint, char const* description) {
-        add_option(command, option, value, constraint, description, "")->group("Instead of what the preset says");
-      });
+  visit_forward_options(arguments->options, [&](auto const& field, auto& value) {
+    add_option(command, field, value, "")->group("Instead of what the preset says");
+  });
   command.add_option("--row-marginal", arguments->row_marginal, "sums of the rows (n), instead of row_sum")
       ->type_name("FILE");
   command.add_option("--column-marginal", arguments->column_marginal, "sums of the columns (m); equal if not given")

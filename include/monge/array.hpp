@@ -3,9 +3,10 @@
 #include <cstdint>
 #include <span>
 #include <string>
-#include <string_view>
 #include <type_traits>
 #include <utility>
+
+#include <monge/names.hpp>
 
 namespace monge {
 
@@ -13,7 +14,12 @@ namespace monge {
 /// takes a vector or a matrix wants float32 or float64 and throws Error for the others.
 enum class DataType { float16, bfloat16, float32, float64 };
 
-std::string_view name(DataType type);
+constexpr auto names_of(DataType) {
+  using enum DataType;
+  return std::to_array<Named<DataType>>(
+      {{float16, "float16"}, {bfloat16, "bfloat16"}, {float32, "float32"}, {float64, "float64"}});
+}
+
 /// Bytes of one element.
 constexpr std::int64_t size_of(DataType type) {
   return type == DataType::float64 ? 8 : type == DataType::float32 ? 4 : 2;

@@ -22,11 +22,11 @@ class Context {
   static Context cuda(int index = 0, void* stream = nullptr);
 
   Device device() const;
-  Backend& backend() const { return *backend_; }
 
  private:
-  explicit Context(std::shared_ptr<Backend> backend) : backend_(std::move(backend)) {}
-  std::shared_ptr<Backend> backend_;
+  friend Backend const& backend_of(Context const& context);
+  explicit Context(std::shared_ptr<Backend const> backend) : backend_(std::move(backend)) {}
+  std::shared_ptr<Backend const> backend_;
 };
 
 /// One device that this build could use or that it explains why it cannot.

@@ -4,10 +4,10 @@
 // Symbols as in docs/math.md. Source: FlashSinkhorn, eq. 1-5 and 10-11.
 #pragma once
 #include <functional>
-#include <string_view>
 
 #include <monge/context.hpp>
 #include <monge/geometry.hpp>
+#include <monge/options.hpp>
 #include <monge/plan.hpp>
 #include <monge/report.hpp>
 
@@ -19,8 +19,11 @@ enum class Schedule {
   alternating,  ///< f from g, then g from the new f (eq. 2-3), nothing else.
   symmetric,    ///< f and g from the old pair, averaged with it (eq. 4-5).
 };
-
-std::string_view name(Schedule schedule);
+constexpr auto names_of(Schedule) {
+  using enum Schedule;
+  return std::to_array<Named<Schedule>>(
+      {{overrelaxed, "overrelaxed"}, {alternating, "alternating"}, {symmetric, "symmetric"}});
+}
 
 /// Options of solve(). A member that is not set keeps a default that is right for someone who sets nothing but eps.
 struct SolveOptions {
@@ -39,20 +42,24 @@ struct SolveOptions {
   std::function<bool(Progress const&)> progress = {};  ///< Called at each check; return false to stop.
 };
 
-/// The one list of option fields, for validation, command lines, bindings and reports. `visit` is called as
-/// visit(name, member, constraint, description); constraint and description are for people.
+/// The list of the fields that a name and a value can set: visit(Field, member) for each, in this order.
 template <class Options, class Visitor>
 void visit_solve_options(Options& options, Visitor&& visit) {
-  visit("eps", options.eps, "> 0", "regularisation, in the units of the cost");
-  visit("tolerance", options.tolerance, ">= 0",
-        "stop when the L1 marginal error is at most this times the mass; 0 runs all iterations");
-  visit("iterations", options.iterations, ">= 1", "at most this many sweeps, annealing included");
-  visit("schedule", options.schedule, "overrelaxed, alternating or symmetric", "order of the updates in a sweep");
-  visit("annealing", options.annealing, "in (0, 1]", "factor of the eps ladder from the squared diameter; 1 is none");
-  visit("precision", options.precision, "auto, float32, tf32 (CUDA only) or float64", "arithmetic of the sweeps");
-  visit("check_every", options.check_every, ">= 1", "sweeps between checks of the marginal error");
-  visit("certificate", options.certificate, "true or false", "evaluate error, values and gap in float64 at the end");
-  visit("cache_bytes", options.cache_bytes, ">= 0", "memory that the CPU may use to keep scores between sweeps");
+  visit(Field{"eps", kPositive, "regularisation, in the units of the cost"}, options.eps);
+  visit(Field{"tolerance", kNotNegative,
+              "stop when the L1 marginal error is at most this times the mass; 0 runs all iterations"},
+        options.tolerance);
+  visit(Field{"iterations", at_least(1), "at most this many sweeps, annealing included"}, options.iterations);
+  visit(Field{"schedule", OneOf<Schedule>(), "order of the updates in a sweep"}, options.schedule);
+  visit(Field{"annealing", Bounds{.least = 0, .most = 1, .most_open = false},
+              "factor of the eps ladder from the squared diameter; 1 is none"},
+        options.annealing);
+  visit(Field{"precision", OneOf<Precision>(), "arithmetic of the sweeps; tf32 is for CUDA only"}, options.precision);
+  visit(Field{"check_every", at_least(1), "sweeps between checks of the marginal error"}, options.check_every);
+  visit(Field{"certificate", OneOf<bool>(), "evaluate error, values and gap in float64 at the end"},
+        options.certificate);
+  visit(Field{"cache_bytes", at_least(0), "memory that the CPU may use to keep scores between sweeps"},
+        options.cache_bytes);
 }
 
 /// Solves the problem at the head of this file; a (n) and b (m) are non-negative with equal, positive totals. An empty

@@ -1,8 +1,9 @@
 // Reports: in which arithmetic a solve ran, how it went, how it ended and what it reached.
 #pragma once
 #include <string>
-#include <string_view>
 #include <vector>
+
+#include <monge/names.hpp>
 
 namespace monge {
 
@@ -13,6 +14,11 @@ enum class Precision {
   tf32,       ///< Products rounded to 11 bits. CUDA only, never chosen silently.
   float64,
 };
+constexpr auto names_of(Precision) {
+  using enum Precision;
+  return std::to_array<Named<Precision>>(
+      {{automatic, "auto"}, {float32, "float32"}, {tf32, "tf32"}, {float64, "float64"}});
+}
 
 /// How a solve ended.
 enum class Status {
@@ -22,9 +28,14 @@ enum class Status {
   precision_limit,  ///< The arithmetic of `precision` can go no further; the report names one that can, if any.
   stopped,          ///< The progress callback asked to stop.
 };
-
-std::string_view name(Precision precision);
-std::string_view name(Status status);
+constexpr auto names_of(Status) {
+  using enum Status;
+  return std::to_array<Named<Status>>({{converged, "converged"},
+                                       {completed, "completed"},
+                                       {iteration_limit, "iteration_limit"},
+                                       {precision_limit, "precision_limit"},
+                                       {stopped, "stopped"}});
+}
 
 /// What a progress callback sees at each check.
 struct Progress {

@@ -23,14 +23,18 @@ Context Context::cuda([[maybe_unused]] int index, [[maybe_unused]] void* stream)
 #endif
 }
 
+Backend const& backend_of(Context const& context) {
+  return *context.backend_;
+}
+
 Device Context::device() const {
   return backend_->device();
 }
 
 std::vector<DeviceInfo> devices() {
-  std::vector<DeviceInfo> found{Context::cpu().backend().info()};
+  std::vector<DeviceInfo> found{backend_of(Context::cpu()).info()};
 #ifdef MONGE_HAVE_CUDA
-  for (int index = 0; index < cuda::device_count(); ++index) found.push_back(Context::cuda(index).backend().info());
+  for (int index = 0; index < cuda::device_count(); ++index) found.push_back(backend_of(Context::cuda(index)).info());
 #endif
   return found;
 }

@@ -301,17 +301,5 @@ TEST_P(BadInputOnDevice, is_found_and_leaves_the_context_usable) {
   EXPECT_EQ(call.run(context()).status(), Status::converged);
 }
 
-TEST(Options, are_all_visited) {
-  SolveOptions options;
-  std::vector<std::string> names;
-  visit_solve_options(options, [&](char const* field, auto&, char const* constraint, char const* description) {
-    names.emplace_back(field);
-    EXPECT_NE(std::string(constraint), "");
-    EXPECT_NE(std::string(description), "");
-  });
-  EXPECT_EQ(names, (std::vector<std::string>{"eps", "tolerance", "iterations", "schedule", "annealing", "precision",
-                                             "check_every", "certificate", "cache_bytes"}));
-}
-
 }  // namespace
 }  // namespace monge::oracle

@@ -44,6 +44,10 @@ TEST_P(ProjectionCalls, BadOptionsSayWhatIsWrong) {
   expect("implicit_tolerance: is 0; must be finite and > 0", {.implicit_tolerance = 0});
   expect("row_sum: is 0; must be finite and > 0", {.row_sum = 0});
   expect("row_sum: is nan; must be finite and > 0", {.row_sum = NAN});
+  expect("order: is 2; must be rows_first or columns_first", {.order = ProjectionOrder(2)});
+  expect("start: is 17; must be exp, exp_shifted, softmax or positive", {.start = ProjectionStart(17)});
+  expect("epsilon_mode: is -1; must be none, denominator, scaling, matrix or clamp", {.epsilon_mode = EpsilonMode(-1)});
+  expect("gradient: is 7; must be unrolled or implicit", {.gradient = ProjectionGradient(7)});
   std::vector<double> const uneven{1, 1, 1, 2}, negative{1, 1, -1, 2}, nan{1, 1, NAN, 2}, none{0, 0, 0, 0}, two{1, 2};
   expect("column_marginal: the total is 5; must equal that of the rows, 4,", {.column_marginal = uneven});
   expect("row_marginal: entry 2 is -1; must be finite and >= 0", {.row_marginal = negative});

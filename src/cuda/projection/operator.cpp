@@ -6,8 +6,8 @@
 
 #include <monge/error.hpp>
 
-#include "core/projection_options.hpp"
 #include "cuda/projection/launch/sizes.hpp"
+#include "projection/problem.hpp"
 
 namespace monge::cuda {
 namespace {

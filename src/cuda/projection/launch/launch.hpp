@@ -15,7 +15,7 @@ struct BatchArguments {
   bool contiguous = false;
 };
 
-/// Of core/projection_options.hpp, where the fields are explained.
+/// Of projection/problem.hpp, where the fields are explained.
 struct ProjectionArguments {
   BatchArguments logits, gradient, result;
   std::int64_t batch = 0;
