@@ -43,7 +43,7 @@ double half_step_us(monge::Backend const& backend, cudaStream_t stream, int n, i
 int main(int argc, char** argv) {
   bool const quick = argc > 1 && std::strcmp(argv[1], "--quick") == 0;
   Stream const stream(cudaStreamNonBlocking);
-  monge::Context const context = monge::Context::cuda(0, stream.get());
+  monge::Context const context = monge::Context::cuda({.stream = stream.get()});
   monge::DeviceInfo const info = backend_of(context).info();
 
   float* memory = nullptr;

@@ -7,6 +7,8 @@
 
 #ifdef MONGE_HAVE_CUDA
 #include <cuda_runtime_api.h>
+
+#include "cuda/backend.hpp"
 #endif
 
 namespace monge {
@@ -15,11 +17,12 @@ Context Context::cpu(int threads) {
   return Context(make_cpu_backend(threads));
 }
 
-Context Context::cuda([[maybe_unused]] int index, [[maybe_unused]] void* stream) {
+Context Context::cuda(CudaOptions const& options) {
 #ifdef MONGE_HAVE_CUDA
-  return Context(cuda::make_backend(index, stream));
+  return Context(cuda::make_backend(options));
 #else
-  throw Error(ErrorCode::unsupported, "device: is cuda:" + std::to_string(index) + "; " + cuda_unavailable_reason());
+  throw Error(ErrorCode::unsupported,
+              "device: is cuda:" + std::to_string(options.index) + "; " + cuda_unavailable_reason());
 #endif
 }
 
@@ -34,7 +37,8 @@ Device Context::device() const {
 std::vector<DeviceInfo> devices() {
   std::vector<DeviceInfo> found{backend_of(Context::cpu()).info()};
 #ifdef MONGE_HAVE_CUDA
-  for (int index = 0; index < cuda::device_count(); ++index) found.push_back(backend_of(Context::cuda(index)).info());
+  for (int index = 0; index < cuda::device_count(); ++index)
+    found.push_back(backend_of(Context::cuda({.index = index})).info());
 #endif
   return found;
 }

@@ -99,7 +99,7 @@ TEST_P(DeviceMemory, work_runs_on_the_stream_of_the_caller) {
   cudaStream_t stream = nullptr;
   check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
   {
-    Context const own = Context::cuda(0, stream);
+    Context const own = Context::cuda({.stream = stream});
     Problem const problem = make_problem({50, 60, 3});
     SolveOptions const options{.eps = 0.5, .tolerance = 1e-3, .precision = precision()};
     Plan const expected = solve(context(), problem.geometry(), problem.a, problem.b, options);
