@@ -43,8 +43,8 @@ double half_step_us(monge::Backend const& backend, cudaStream_t stream, int n, i
 int main(int argc, char** argv) {
   bool const quick = argc > 1 && std::strcmp(argv[1], "--quick") == 0;
   Stream const stream(cudaStreamNonBlocking);
-  monge::Context const context = monge::Context::cuda(0, stream.get());
-  monge::DeviceInfo const info = context.backend().info();
+  monge::Context const context = monge::Context::cuda({.stream = stream.get()});
+  monge::DeviceInfo const info = backend_of(context).info();
 
   float* memory = nullptr;
   std::size_t const copy_bytes = std::size_t{2} << 30;
@@ -80,7 +80,7 @@ int main(int argc, char** argv) {
   }
   char const* separator = "";
   for (Case const& one : cases) {
-    double const us = half_step_us(context.backend(), stream.get(), one.n, one.d, one.precision);
+    double const us = half_step_us(backend_of(context), stream.get(), one.n, one.d, one.precision);
     double const pairs = static_cast<double>(one.n) * one.n;
     bool const products_used = one.d > 8 && one.precision != monge::Precision::float64;
     double const flop = products_used ? pairs * 2 * one.d * (one.precision == monge::Precision::tf32 ? 1 : 3) : 0;

@@ -63,7 +63,7 @@ int main(int argc, char** argv) {
   if (once) only.erase(only.begin());
   cudaStream_t stream = nullptr;
   MONGE_CUDA_TRY(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
-  monge::Context const context = monge::Context::cuda(0, stream);
+  monge::Context const context = monge::Context::cuda({.stream = stream});
   monge::Device const device = context.device();
   int const multiprocessors = monge::devices().back().units;
 

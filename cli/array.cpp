@@ -16,13 +16,6 @@ void require_dimensions(std::string const& field, Array const& array, bool condi
               fmt::format("{}: has shape {}; must be {}", field, shape_text(array.shape), allowed));
 }
 
-template <class ArrayType, class Visit>
-auto visit_real(std::string const& field, ArrayType& array, Visit&& visit) {
-  if (auto* const values = std::get_if<std::vector<double>>(&array.values)) return visit(*values);
-  if (auto* const values = std::get_if<std::vector<float>>(&array.values)) return visit(*values);
-  throw Error(ErrorCode::invalid_argument, fmt::format("{}: is float16; must be float32 or float64", field));
-}
-
 }  // namespace
 
 double to_double(Half half) {
@@ -35,26 +28,37 @@ double to_double(Half half) {
   return bits >> 15 != 0 ? -magnitude : magnitude;
 }
 
+DataType Array::type() const {
+  static constexpr DataType kTypes[] = {DataType::float64, DataType::float32, DataType::float16};
+  return kTypes[values.index()];
+}
+
+void const* Array::data() const {
+  return std::visit([](auto const& mine) { return static_cast<void const*>(mine.data()); }, values);
+}
+
+void* Array::data() {
+  return std::visit([](auto& mine) { return static_cast<void*>(mine.data()); }, values);
+}
+
 Array Array::zeros_like() const {
   return std::visit([&](auto const& mine) { return Array{shape, std::decay_t<decltype(mine)>(mine.size())}; }, values);
 }
 
 MatrixView points(std::string const& field, Array const& array) {
   require_dimensions(field, array, array.shape.size() <= 2, "1-D or 2-D");
-  return visit_real(field, array,
-                    [&](auto& values) { return MatrixView(values.data(), array.rows(), array.columns()); });
+  return {array.data(), array.type(), array.rows(), array.columns()};
 }
 
 MutableMatrixView points(std::string const& field, Array& array) {
   require_dimensions(field, array, array.shape.size() <= 2, "1-D or 2-D");
-  return visit_real(field, array,
-                    [&](auto& values) { return MutableMatrixView(values.data(), array.rows(), array.columns()); });
+  return {array.data(), array.type(), array.rows(), array.columns()};
 }
 
 VectorView vector(std::string const& field, std::optional<Array> const& array) {
   if (!array) return {};
   require_dimensions(field, *array, array->shape.size() <= 2 && array->columns() == 1, "1-D, or n x 1");
-  return visit_real(field, *array, [](auto& values) { return VectorView(values); });
+  return {array->data(), array->type(), array->rows()};
 }
 
 std::string shape_text(std::vector<std::int64_t> const& shape) {

@@ -22,13 +22,16 @@ struct Array {
   std::vector<std::int64_t> shape;  ///< One to three entries.
   std::variant<std::vector<double>, std::vector<float>, std::vector<Half>> values;
 
+  DataType type() const;
+  void const* data() const;
+  void* data();
   std::int64_t rows() const { return shape.front(); }
   std::int64_t columns() const { return shape.size() == 1 ? 1 : shape.back(); }
   /// The same shape and element type, all zero.
   Array zeros_like() const;
 };
 
-// These throw Error, naming `field`, for any other shape, and for float16.
+// These throw Error, naming `field`, for any other shape.
 /// A cloud of points: n x d, or 1-D of n entries, which is read as n x 1.
 MatrixView points(std::string const& field, Array const& array);
 MutableMatrixView points(std::string const& field, Array& array);

@@ -12,29 +12,29 @@
 namespace monge::cli {
 
 /// --name VALUE sets `value`. The help shows `standard` as its default; by itself, what `value` holds now.
-template <class Value>
-CLI::Option* add_option(CLI::App& command, char const* name, Value& value, char const* constraint,
-                        char const* description, std::string const& standard) {
-  // Of enums and booleans the constraint lists the values.
+template <class Constraint, class Value>
+CLI::Option* add_option(CLI::App& command, Field<Constraint> const& field, Value& value, std::string const& standard) {
   static constexpr char const* kKind = std::is_same_v<Value, int>      ? "a whole number, "
                                        : std::is_same_v<Value, double> ? "a number, "
                                                                        : "";
-  auto const store = [&value, name, constraint](std::string const& text) {
+  auto const store = [&value, field](std::string const& text) {
     if (!parse(text, value))
-      throw CLI::ValidationError(fmt::format("{}: is '{}'; must be {}{}", name, text, kKind, constraint));
+      throw CLI::ValidationError(
+          fmt::format("{}: is '{}'; must be {}{}", field.name, text, kKind, field.constraint.text()));
   };
-  return command.add_option_function<std::string>(flag(name), store, fmt::format("{} ({})", description, constraint))
+  return command
+      .add_option_function<std::string>(flag(field.name), store,
+                                        fmt::format("{} ({})", field.description, field.constraint.text()))
       ->type_name("VALUE")
       ->default_str(standard);
 }
-template <class Value>
-CLI::Option* add_option(CLI::App& command, char const* name, Value& value, char const* constraint,
-                        char const* description) {
-  return add_option(command, name, value, constraint, description, option_text(value));
+template <class Constraint, class Value>
+CLI::Option* add_option(CLI::App& command, Field<Constraint> const& field, Value& value) {
+  return add_option(command, field, value, option_text(value));
 }
 
 inline void add_run_options(CLI::App& command, RunArguments& run) {
-  add_option(command, "threads", run.threads, ">= 0", "threads on the CPU; 0 is all cores");
+  add_option(command, Field{"threads", at_least(0), "threads on the CPU; 0 is all cores"}, run.threads);
   command.add_option("--device", run.device, "where to run: auto, cpu or cuda:0; auto takes a GPU if it can")
       ->type_name("VALUE")
       ->default_str("auto");

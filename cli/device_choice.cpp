@@ -41,7 +41,7 @@ DeviceChoice choose_device(std::string const& text, int threads) {
     device = device_named(text);
   }
   // Makes the error for a device that does not exist, too.
-  Context context = device.type == DeviceType::cpu ? Context::cpu(threads) : Context::cuda(device.index);
+  Context context = device.type == DeviceType::cpu ? Context::cpu(threads) : Context::cuda({.index = device.index});
   auto const found = info_of(device);
   DeviceInfo info;
   info.device = device;

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <initializer_list>
 
 #include <fmt/format.h>
 
@@ -15,14 +14,6 @@ bool parse_number(std::string_view text, Number& value) {
   auto const [end, error] = std::from_chars(text.data(), text.data() + text.size(), parsed);
   if (error != std::errc{} || end != text.data() + text.size()) return false;
   value = parsed;
-  return true;
-}
-
-template <class Choice>
-bool parse_choice(std::string_view text, std::initializer_list<Choice> choices, Choice& value) {
-  auto const found = std::find_if(choices.begin(), choices.end(), [&](Choice choice) { return name(choice) == text; });
-  if (found == choices.end()) return false;
-  value = *found;
   return true;
 }
 
@@ -39,37 +30,6 @@ bool parse(std::string_view text, double& value) {
 }
 bool parse(std::string_view text, int& value) {
   return parse_number(text, value);
-}
-
-bool parse(std::string_view text, bool& value) {
-  if (text != "true" && text != "false") return false;
-  value = text == "true";
-  return true;
-}
-
-bool parse(std::string_view text, Schedule& value) {
-  return parse_choice(text, {Schedule::overrelaxed, Schedule::alternating, Schedule::symmetric}, value);
-}
-
-bool parse(std::string_view text, Precision& value) {
-  return parse_choice(text, {Precision::automatic, Precision::float32, Precision::tf32, Precision::float64}, value);
-}
-
-bool parse(std::string_view text, ProjectionOrder& value) {
-  return parse_choice(text, {ProjectionOrder::rows_first, ProjectionOrder::columns_first}, value);
-}
-
-bool parse(std::string_view text, ProjectionStart& value) {
-  return parse_choice(
-      text, {ProjectionStart::exp, ProjectionStart::exp_shifted, ProjectionStart::softmax, ProjectionStart::positive},
-      value);
-}
-
-bool parse(std::string_view text, EpsilonMode& value) {
-  return parse_choice(
-      text,
-      {EpsilonMode::none, EpsilonMode::denominator, EpsilonMode::scaling, EpsilonMode::matrix, EpsilonMode::clamp},
-      value);
 }
 
 }  // namespace monge::cli

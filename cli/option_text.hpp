@@ -1,4 +1,4 @@
-// Options as text and as JSON; the lists of them are visit_solve_options and visit_projection_options.
+// Options as text and as JSON; the lists of them are visit_solve_options and visit_forward_options.
 #pragma once
 #include <string>
 #include <string_view>
@@ -17,12 +17,12 @@ std::string flag(std::string_view option);
 /// Sets the value from all of `text`; false where it spells no value of that type. Ranges are the library's to check.
 bool parse(std::string_view text, double& value);
 bool parse(std::string_view text, int& value);
-bool parse(std::string_view text, bool& value);
-bool parse(std::string_view text, Schedule& value);
-bool parse(std::string_view text, Precision& value);
-bool parse(std::string_view text, ProjectionOrder& value);
-bool parse(std::string_view text, ProjectionStart& value);
-bool parse(std::string_view text, EpsilonMode& value);
+template <HasNames Choice>
+bool parse(std::string_view text, Choice& value) {
+  auto const choice = from_name<Choice>(text);
+  if (choice) value = *choice;
+  return choice.has_value();
+}
 
 template <class Value>
 nlohmann::ordered_json to_json(Value value) {

@@ -196,13 +196,7 @@ int project_file(Arguments arguments) {
   int const n = static_cast<int>(marginals.rows.size()), m = static_cast<int>(marginals.columns.size());
   std::vector<float> projections(static_cast<std::size_t>(batch.size) * marginals.rows.size() *
                                  marginals.columns.size());
-  BatchView const input = std::visit(
-      [&](auto const& values) {
-        bool const half = sizeof(values[0]) == sizeof(Half);
-        return BatchView(values.data(), half ? ElementType::float16 : ElementType::float32, batch.size, batch.rows,
-                         batch.columns);
-      },
-      logits.values);
+  BatchView const input(logits.data(), logits.type(), batch.size, batch.rows, batch.columns);
   project(device.context, input, {projections.data(), batch.size, n, m}, options);
   run.project_seconds = watch.lap();
   std::tie(run.row_error, run.column_error) = sum_errors(projections, batch.size, marginals);
@@ -251,13 +245,12 @@ void add_project_command(CLI::App& app, int& exit_code) {
   };
   command
       .add_option_function<std::string>("--preset", take_preset,
-                                        fmt::format("the convention ({})", fmt::join(projection_preset_names(), ", ")))
+                                        fmt::format("the convention ({})", names_text<ProjectionPreset>()))
       ->type_name("NAME")
       ->default_str(arguments->preset);
-  visit_projection_options(
-      arguments->options, [&](char const* option, auto& value, char const* constraint, char const* description) {
-        add_option(command, option, value, constraint, description, "")->group("Instead of what the preset says");
-      });
+  visit_forward_options(arguments->options, [&](auto const& field, auto& value) {
+    add_option(command, field, value, "")->group("Instead of what the preset says");
+  });
   command.add_option("--row-marginal", arguments->row_marginal, "sums of the rows (n), instead of row_sum")
       ->type_name("FILE");
   command.add_option("--column-marginal", arguments->column_marginal, "sums of the columns (m); equal if not given")

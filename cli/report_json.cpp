@@ -62,9 +62,7 @@ Json report_json(SolveRun const& run, SolveOptions const& options, Report const&
   json["problem"] = {{"n", run.n}, {"m", run.m}, {"d", run.d}, {"files", run.files}};
 
   Json& given = json["options"] = Json::object();
-  visit_solve_options(options, [&](char const* option, auto const& value, char const*, char const*) {
-    given[option] = to_json(value);
-  });
+  visit_solve_options(options, [&](auto const& field, auto const& value) { given[field.name] = to_json(value); });
   given["scale"] = run.scale;
   add_run(json, run);
 
@@ -91,9 +89,7 @@ Json report_json(ProjectRun const& run, ProjectionOptions const& options) {
                      {"total", run.read_seconds + run.project_seconds + run.check_seconds}};
   json["problem"] = {{"batch", run.batch}, {"rows", run.rows}, {"columns", run.columns}, {"files", run.files}};
   Json& given = json["options"] = {{"preset", run.preset}};
-  visit_projection_options(options, [&](char const* option, auto const& value, char const*, char const*) {
-    given[option] = to_json(value);
-  });
+  visit_forward_options(options, [&](auto const& field, auto const& value) { given[field.name] = to_json(value); });
   add_run(json, run);
   return json;
 }

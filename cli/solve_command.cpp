@@ -87,8 +87,8 @@ int solve_files(Arguments arguments) {
     progress.show(state);
     return !interrupted();
   };
-  Plan const plan =
-      solve(device.context, {points("x", x), points("y", y), arguments.scale}, vector("a", a), vector("b", b), options);
+  PointCloud const clouds{points("x", x), points("y", y), arguments.scale};
+  Plan const plan = solve(device.context, clouds, vector("a", a), vector("b", b), options);
   progress.erase();
   Report const& report = plan.report();
 
@@ -136,11 +136,8 @@ void add_solve_command(CLI::App& app, int& exit_code) {
   command.add_option("--b", arguments->b, "weights of the target points (m); uniform if not given")->type_name("FILE");
   command.add_option("--f", arguments->f, "start from this potential (n), with --g")->type_name("FILE");
   command.add_option("--g", arguments->g, "start from this potential (m), with --f")->type_name("FILE");
-  visit_solve_options(arguments->options,
-                      [&](char const* option, auto& value, char const* constraint, char const* description) {
-                        add_option(command, option, value, constraint, description);
-                      });
-  add_option(command, "scale", arguments->scale, "> 0", "the cost is this times the squared distance");
+  visit_solve_options(arguments->options, [&](auto const& field, auto& value) { add_option(command, field, value); });
+  add_option(command, Field{"scale", kPositive, "the cost is this times the squared distance"}, arguments->scale);
   command.get_option("--eps")->required()->default_str("");
   add_run_options(command, arguments->run);
   command.callback([arguments, &exit_code] { exit_code = solve_files(std::move(*arguments)); });

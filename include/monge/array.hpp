@@ -6,9 +6,25 @@
 #include <type_traits>
 #include <utility>
 
+#include <monge/names.hpp>
+
 namespace monge {
 
-enum class DataType { float32, float64 };
+/// How elements are stored. Batches of small matrices may be float16, bfloat16 or float32 (projection.hpp); whatever
+/// takes a vector or a matrix wants float32 or float64 and throws Error for the others.
+enum class DataType { float16, bfloat16, float32, float64 };
+
+constexpr auto names_of(DataType) {
+  using enum DataType;
+  return std::to_array<Named<DataType>>(
+      {{float16, "float16"}, {bfloat16, "bfloat16"}, {float32, "float32"}, {float64, "float64"}});
+}
+
+/// Bytes of one element.
+constexpr std::int64_t size_of(DataType type) {
+  return type == DataType::float64 ? 8 : type == DataType::float32 ? 4 : 2;
+}
+
 enum class DeviceType { cpu, cuda };
 
 /// Where memory lies and work runs. `index` counts CUDA devices; it is 0 on the CPU.
@@ -32,9 +48,6 @@ using RangeElement = typename decltype(std::span(std::declval<Range&>()))::eleme
 template <class Range>
 concept RealRange = Real<std::remove_cv_t<RangeElement<Range>>>;
 
-template <class T>
-inline constexpr DataType data_type = std::is_same_v<T, float> ? DataType::float32 : DataType::float64;
-
 template <class Other, class Void>
 concept ReadableAs = std::is_const_v<Void> && !std::is_const_v<Other>;
 
@@ -46,10 +59,12 @@ class BasicVectorView {
 
  public:
   BasicVectorView() = default;  ///< Empty: "not given".
+  BasicVectorView(Void* data, DataType type, std::int64_t size, std::int64_t stride = 1, Device device = {})
+      : data_(data), size_(size), stride_(stride), type_(type), device_(device) {}
   BasicVectorView(Element<float>* data, std::int64_t size, std::int64_t stride = 1, Device device = {})
-      : data_(data), size_(size), stride_(stride), type_(DataType::float32), device_(device) {}
+      : BasicVectorView(data, DataType::float32, size, stride, device) {}
   BasicVectorView(Element<double>* data, std::int64_t size, std::int64_t stride = 1, Device device = {})
-      : data_(data), size_(size), stride_(stride), type_(DataType::float64), device_(device) {}
+      : BasicVectorView(data, DataType::float64, size, stride, device) {}
   /// Any contiguous range of float or double in host memory: std::vector, std::array, std::span.
   template <RealRange Range>
   BasicVectorView(Range&& range)  // NOLINT(google-explicit-constructor): a view of what it is given
@@ -57,11 +72,7 @@ class BasicVectorView {
   /// A writable view is readable.
   template <ReadableAs<Void> Other>
   BasicVectorView(BasicVectorView<Other> const& other)  // NOLINT(google-explicit-constructor)
-      : data_(other.data()),
-        size_(other.size()),
-        stride_(other.stride()),
-        type_(other.type()),
-        device_(other.device()) {}
+      : BasicVectorView(other.data(), other.type(), other.size(), other.stride(), other.device()) {}
 
   Void* data() const { return data_; }
   std::int64_t size() const { return size_; }
@@ -90,22 +101,26 @@ class BasicMatrixView {
 
  public:
   BasicMatrixView() = default;
+  BasicMatrixView(Void* data, DataType type, std::int64_t rows, std::int64_t columns, std::int64_t row_stride = -1,
+                  Device device = {})
+      : data_(data),
+        rows_(rows),
+        columns_(columns),
+        row_stride_(row_stride < 0 ? columns : row_stride),
+        type_(type),
+        device_(device) {}
   BasicMatrixView(Element<float>* data, std::int64_t rows, std::int64_t columns, std::int64_t row_stride = -1,
                   Device device = {})
-      : BasicMatrixView(data, rows, columns, row_stride, DataType::float32, device) {}
+      : BasicMatrixView(data, DataType::float32, rows, columns, row_stride, device) {}
   BasicMatrixView(Element<double>* data, std::int64_t rows, std::int64_t columns, std::int64_t row_stride = -1,
                   Device device = {})
-      : BasicMatrixView(data, rows, columns, row_stride, DataType::float64, device) {}
+      : BasicMatrixView(data, DataType::float64, rows, columns, row_stride, device) {}
 
   /// A writable view is readable.
   template <ReadableAs<Void> Other>
   BasicMatrixView(BasicMatrixView<Other> const& other)  // NOLINT(google-explicit-constructor)
-      : data_(other.data()),
-        rows_(other.rows()),
-        columns_(other.columns()),
-        row_stride_(other.row_stride()),
-        type_(other.type()),
-        device_(other.device()) {}
+      : BasicMatrixView(other.data(), other.type(), other.rows(), other.columns(), other.row_stride(), other.device()) {
+  }
 
   Void* data() const { return data_; }
   std::int64_t rows() const { return rows_; }
@@ -119,14 +134,6 @@ class BasicMatrixView {
   }
 
  private:
-  BasicMatrixView(Void* data, std::int64_t rows, std::int64_t columns, std::int64_t row_stride, DataType type,
-                  Device device)
-      : data_(data),
-        rows_(rows),
-        columns_(columns),
-        row_stride_(row_stride < 0 ? columns : row_stride),
-        type_(type),
-        device_(device) {}
   Void* data_ = nullptr;
   std::int64_t rows_ = 0;
   std::int64_t columns_ = 0;

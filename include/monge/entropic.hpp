@@ -4,13 +4,12 @@
 // Symbols as in docs/math.md. Source: FlashSinkhorn, eq. 1-5 and 10-11.
 #pragma once
 #include <functional>
-#include <string>
-#include <string_view>
-#include <vector>
 
 #include <monge/context.hpp>
 #include <monge/geometry.hpp>
+#include <monge/options.hpp>
 #include <monge/plan.hpp>
+#include <monge/report.hpp>
 
 namespace monge {
 
@@ -20,36 +19,11 @@ enum class Schedule {
   alternating,  ///< f from g, then g from the new f (eq. 2-3), nothing else.
   symmetric,    ///< f and g from the old pair, averaged with it (eq. 4-5).
 };
-
-/// Arithmetic of the sweeps. The certificate is float64 whatever this says.
-enum class Precision {
-  automatic,  ///< "auto": float32, and where that can go no further, float64 from there. The report says which.
-  float32,    ///< Results good to float32 rounding.
-  tf32,       ///< Products rounded to 11 bits. CUDA only, never chosen silently.
-  float64,
-};
-
-/// How a solve ended.
-enum class Status {
-  converged,        ///< marginal_error <= tolerance * mass, in float64 unless the certificate was skipped.
-  completed,        ///< tolerance = 0: ran exactly the sweeps that were asked for.
-  iteration_limit,  ///< `iterations` sweeps did not reach the tolerance.
-  precision_limit,  ///< The arithmetic of `precision` can go no further; the report names one that can, if any.
-  stopped,          ///< The progress callback asked to stop.
-};
-
-std::string_view name(Schedule schedule);
-std::string_view name(Precision precision);
-std::string_view name(Status status);
-
-/// What a progress callback sees at each check.
-struct Progress {
-  int iteration = 0;          ///< Sweeps so far, annealing included.
-  double eps = 0;             ///< The eps of the last sweep; above the target while annealing.
-  double marginal_error = 0;  ///< As the sweep measured it, in its own precision; relative to the mass.
-  double relaxation = 1;      ///< omega of the last sweep; 1 is plain Sinkhorn.
-  double seconds = 0;         ///< Since the solve began.
-};
+constexpr auto names_of(Schedule) {
+  using enum Schedule;
+  return std::to_array<Named<Schedule>>(
+      {{overrelaxed, "overrelaxed"}, {alternating, "alternating"}, {symmetric, "symmetric"}});
+}
 
 /// Options of solve(). A member that is not set keeps a default that is right for someone who sets nothing but eps.
 struct SolveOptions {
@@ -68,57 +42,31 @@ struct SolveOptions {
   std::function<bool(Progress const&)> progress = {};  ///< Called at each check; return false to stop.
 };
 
-/// The one list of option fields, for validation, command lines, bindings and reports. `visit` is called as
-/// visit(name, member, constraint, description); constraint and description are for people.
+/// The list of the fields that a name and a value can set: visit(Field, member) for each, in this order.
 template <class Options, class Visitor>
 void visit_solve_options(Options& options, Visitor&& visit) {
-  visit("eps", options.eps, "> 0", "regularisation, in the units of the cost");
-  visit("tolerance", options.tolerance, ">= 0",
-        "stop when the L1 marginal error is at most this times the mass; 0 runs all iterations");
-  visit("iterations", options.iterations, ">= 1", "at most this many sweeps, annealing included");
-  visit("schedule", options.schedule, "overrelaxed, alternating or symmetric", "order of the updates in a sweep");
-  visit("annealing", options.annealing, "in (0, 1]", "factor of the eps ladder from the squared diameter; 1 is none");
-  visit("precision", options.precision, "auto, float32, tf32 (CUDA only) or float64", "arithmetic of the sweeps");
-  visit("check_every", options.check_every, ">= 1", "sweeps between checks of the marginal error");
-  visit("certificate", options.certificate, "true or false", "evaluate error, values and gap in float64 at the end");
-  visit("cache_bytes", options.cache_bytes, ">= 0", "memory that the CPU may use to keep scores between sweeps");
+  visit(Field{"eps", kPositive, "regularisation, in the units of the cost"}, options.eps);
+  visit(Field{"tolerance", kNotNegative,
+              "stop when the L1 marginal error is at most this times the mass; 0 runs all iterations"},
+        options.tolerance);
+  visit(Field{"iterations", at_least(1), "at most this many sweeps, annealing included"}, options.iterations);
+  visit(Field{"schedule", OneOf<Schedule>(), "order of the updates in a sweep"}, options.schedule);
+  visit(Field{"annealing", Bounds{.least = 0, .most = 1, .most_open = false},
+              "factor of the eps ladder from the squared diameter; 1 is none"},
+        options.annealing);
+  visit(Field{"precision", OneOf<Precision>(), "arithmetic of the sweeps; tf32 is for CUDA only"}, options.precision);
+  visit(Field{"check_every", at_least(1), "sweeps between checks of the marginal error"}, options.check_every);
+  visit(Field{"certificate", OneOf<bool>(), "evaluate error, values and gap in float64 at the end"},
+        options.certificate);
+  visit(Field{"cache_bytes", at_least(0), "memory that the CPU may use to keep scores between sweeps"},
+        options.cache_bytes);
 }
-
-/// One check of the solve, for a convergence plot.
-struct Check {
-  int iteration;
-  double eps;
-  double marginal_error;  ///< Relative to the mass, as the sweep measured it.
-  double relaxation;
-  Precision precision;
-};
-
-/// What a solve reached. Values that were not evaluated are NaN.
-struct Report {
-  Status status = Status::completed;
-  std::string message;            ///< One sentence: what happened and, if short of the tolerance, what would help.
-  int iterations = 0;             ///< Sweeps done, annealing included.
-  int annealing_iterations = 0;   ///< Of these, sweeps at an eps above the target.
-  int refinement_iterations = 0;  ///< Of these, in float64 after float32 could go no further (precision auto).
-  Precision precision = Precision::float32;  ///< Of the last sweeps, and of the plan's products.
-  bool certified = false;                    ///< The values below are float64 evaluations of the returned potentials.
-  double mass = 0;                           ///< sum a = sum b.
-  double marginal_error = 0;                 ///< |P 1 - a|_1 + |P^T 1 - b|_1.
-  double transport_cost = 0;                 ///< <C, P>.
-  double primal = 0;                         ///< <C, P> + eps KL(P | a b^T).
-  double dual = 0;                           ///< <f, a> + <g, b> - eps (sum P - sum a sum b).
-  double gap = 0;                            ///< primal - dual = <f, P 1 - a> + <g, P^T 1 - b>.
-  struct {
-    double setup = 0, sweeps = 0, certificate = 0, total = 0;
-  } seconds;
-  std::vector<Check> history;
-};
 
 /// Solves the problem at the head of this file; a (n) and b (m) are non-negative with equal, positive totals. An empty
 /// a or b means uniform with total 1 (with the total of the other, if that one is given). Throws Error
 /// (invalid_argument, unsupported, out_of_memory, device_failure). Not converging is a Status.
-Plan solve(Context const& context, PointCloud const& geometry, VectorView a, VectorView b, SolveOptions const& options);
-inline Plan solve(Context const& context, PointCloud const& geometry, SolveOptions const& options) {
+Plan solve(Context const& context, Geometry const& geometry, VectorView a, VectorView b, SolveOptions const& options);
+inline Plan solve(Context const& context, Geometry const& geometry, SolveOptions const& options) {
   return solve(context, geometry, {}, {}, options);
 }
 

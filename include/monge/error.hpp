@@ -1,8 +1,9 @@
-// Errors: what went wrong with a call. How a solve ended is a Status (entropic.hpp), never an exception.
+// Errors: what went wrong with a call. How a solve ended is a Status (report.hpp), never an exception.
 #pragma once
 #include <stdexcept>
 #include <string>
-#include <string_view>
+
+#include <monge/names.hpp>
 
 namespace monge {
 
@@ -15,8 +16,14 @@ enum class ErrorCode {
   input_output,      ///< A file could not be read or written.
 };
 
-/// The stable lower-case name of a code, for example "invalid_argument".
-std::string_view name(ErrorCode code);
+constexpr auto names_of(ErrorCode) {
+  using enum ErrorCode;
+  return std::to_array<Named<ErrorCode>>({{invalid_argument, "invalid_argument"},
+                                          {unsupported, "unsupported"},
+                                          {out_of_memory, "out_of_memory"},
+                                          {device_failure, "device_failure"},
+                                          {input_output, "input_output"}});
+}
 
 /// Thrown by every function of the library that cannot do what was asked.
 /// what() is one line: the field, the value it had, and what is allowed.

@@ -5,5 +5,8 @@
 #include <monge/entropic.hpp>
 #include <monge/error.hpp>
 #include <monge/geometry.hpp>
+#include <monge/names.hpp>
+#include <monge/options.hpp>
 #include <monge/plan.hpp>
 #include <monge/projection.hpp>
+#include <monge/report.hpp>

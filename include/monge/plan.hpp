@@ -4,11 +4,9 @@
 #include <vector>
 
 #include <monge/array.hpp>
+#include <monge/report.hpp>
 
 namespace monge {
-
-struct Report;
-enum class Status;
 
 /// P_ij = a_i b_j exp((f_i + g_j - C_ij) / eps). Keeps its own packed copies, so the caller's x, y, a, b may go away.
 /// Move-only. Outputs may be float32 or float64, on the host or on the plan's device. Products run in the report's

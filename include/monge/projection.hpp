@@ -12,19 +12,14 @@
 
 #include <monge/array.hpp>
 #include <monge/context.hpp>
+#include <monge/options.hpp>
 
 namespace monge {
 
-/// How elements of a batch are stored; arithmetic is float32 whatever they are.
-enum class ElementType { float32, bfloat16, float16 };
-
-std::string_view name(ElementType type);
-/// Bytes of one element.
-std::int64_t size_of(ElementType type);
-
 namespace detail {
 
-/// B matrices of n x m; element (t, i, j) is data[t * batch_stride + i * row_stride + j].
+/// B matrices of n x m; element (t, i, j) is data[t * batch_stride + i * row_stride + j]. Float16, bfloat16 or float32;
+/// arithmetic is float32 whatever they are.
 template <class Void>
 class BasicBatchView {
   template <class T>
@@ -33,8 +28,8 @@ class BasicBatchView {
  public:
   BasicBatchView() = default;
   /// Strides are in elements; -1: contiguous.
-  BasicBatchView(Void* data, ElementType type, std::int64_t batch, int rows, int columns,
-                 std::int64_t batch_stride = -1, std::int64_t row_stride = -1, Device device = {})
+  BasicBatchView(Void* data, DataType type, std::int64_t batch, int rows, int columns, std::int64_t batch_stride = -1,
+                 std::int64_t row_stride = -1, Device device = {})
       : data_(data),
         batch_(batch),
         row_stride_(row_stride < 0 ? columns : row_stride),
@@ -45,7 +40,7 @@ class BasicBatchView {
         device_(device) {}
   BasicBatchView(Element<float>* data, std::int64_t batch, int rows, int columns, std::int64_t batch_stride = -1,
                  std::int64_t row_stride = -1, Device device = {})
-      : BasicBatchView(data, ElementType::float32, batch, rows, columns, batch_stride, row_stride, device) {}
+      : BasicBatchView(data, DataType::float32, batch, rows, columns, batch_stride, row_stride, device) {}
   /// A writable view is readable.
   template <ReadableAs<Void> Other>
   BasicBatchView(BasicBatchView<Other> const& other)  // NOLINT(google-explicit-constructor)
@@ -58,7 +53,7 @@ class BasicBatchView {
   int columns() const { return columns_; }
   std::int64_t batch_stride() const { return batch_stride_; }
   std::int64_t row_stride() const { return row_stride_; }
-  ElementType type() const { return type_; }
+  DataType type() const { return type_; }
   Device device() const { return device_; }
 
  private:
@@ -68,7 +63,7 @@ class BasicBatchView {
   std::int64_t batch_stride_ = 0;
   int rows_ = 0;
   int columns_ = 0;
-  ElementType type_ = ElementType::float32;
+  DataType type_ = DataType::float32;
   Device device_;
 };
 
@@ -79,6 +74,10 @@ using MutableBatchView = detail::BasicBatchView<void>;  ///< Writable.
 
 /// Which sums an iteration makes right first; the other side's are exact at the end.
 enum class ProjectionOrder { rows_first, columns_first };
+constexpr auto names_of(ProjectionOrder) {
+  using enum ProjectionOrder;
+  return std::to_array<Named<ProjectionOrder>>({{rows_first, "rows_first"}, {columns_first, "columns_first"}});
+}
 
 /// How K comes from x = logits / temperature.
 enum class ProjectionStart {
@@ -87,6 +86,11 @@ enum class ProjectionStart {
   softmax,      ///< Softmax of each row, + eps; with rows_first it is the first row step.
   positive,     ///< The input itself, which must be >= 0.
 };
+constexpr auto names_of(ProjectionStart) {
+  using enum ProjectionStart;
+  return std::to_array<Named<ProjectionStart>>(
+      {{exp, "exp"}, {exp_shifted, "exp_shifted"}, {softmax, "softmax"}, {positive, "positive"}});
+}
 
 /// Where `epsilon` goes.
 enum class EpsilonMode {
@@ -96,23 +100,35 @@ enum class EpsilonMode {
   matrix,       ///< K + eps once, at the start.
   clamp,        ///< x / max(sum, eps).
 };
+constexpr auto names_of(EpsilonMode) {
+  using enum EpsilonMode;
+  return std::to_array<Named<EpsilonMode>>(
+      {{none, "none"}, {denominator, "denominator"}, {scaling, "scaling"}, {matrix, "matrix"}, {clamp, "clamp"}});
+}
 
 enum class ProjectionGradient {
   unrolled,  ///< Of the iterations that were done, exactly; recomputed, nothing is kept between the passes.
   implicit,  ///< Of the limit, for matrices whose sums are right to implicit_tolerance; unrolled for the others.
 };
-
-/// Of n and m on any backend. Larger matrices are a mistake: they want the solvers, not a batch.
-inline constexpr int kLargestProjection = 1024;
+constexpr auto names_of(ProjectionGradient) {
+  using enum ProjectionGradient;
+  return std::to_array<Named<ProjectionGradient>>({{unrolled, "unrolled"}, {implicit, "implicit"}});
+}
 
 /// A convention in use, by name; projection_preset() gives its options.
 enum class ProjectionPreset { mhc_paper, deepseek, megatron, blog, gumbel_sinkhorn, superglue };
+constexpr auto names_of(ProjectionPreset) {
+  using enum ProjectionPreset;
+  return std::to_array<Named<ProjectionPreset>>({{mhc_paper, "mhc_paper"},
+                                                 {deepseek, "deepseek"},
+                                                 {megatron, "megatron"},
+                                                 {blog, "blog"},
+                                                 {gumbel_sinkhorn, "gumbel_sinkhorn"},
+                                                 {superglue, "superglue"}});
+}
 
-std::string_view name(ProjectionOrder order);
-std::string_view name(ProjectionStart start);
-std::string_view name(EpsilonMode mode);
-std::string_view name(ProjectionGradient gradient);
-std::string_view name(ProjectionPreset preset);
+/// Of n and m on any backend. Larger matrices are a mistake: they want the solvers, not a batch.
+inline constexpr int kLargestProjection = 1024;
 
 /// Options of project() and project_backward(), which must get the same.
 struct ProjectionOptions {
@@ -136,20 +152,32 @@ struct ProjectionOptions {
   VectorView column_marginal = {};  ///< b; its total must be that of a, to 1e-5.
 };
 
-/// The list of what project() reads, for command lines, bindings and reports; see visit_solve_options.
+/// The list of the fields that a name and a value can set, as visit_solve_options is one: those that project() reads.
+template <class Options, class Visitor>
+void visit_forward_options(Options& options, Visitor&& visit) {
+  visit(Field{"order", OneOf<ProjectionOrder>(), "which sums an iteration makes right first"}, options.order);
+  visit(Field{"start", OneOf<ProjectionStart>(), "how the matrix comes from the logits"}, options.start);
+  visit(Field{"epsilon_mode", OneOf<EpsilonMode>(), "where epsilon goes"}, options.epsilon_mode);
+  visit(Field{"epsilon", kNotNegative, "guard of the sums; used by softmax and the epsilon modes"}, options.epsilon);
+  visit(Field{"iterations", at_least(1), "row and column steps, at most this many with a tolerance"},
+        options.iterations);
+  visit(Field{"tolerance", kNotNegative, "stop a matrix when its sums are right to this, relative; 0: never"},
+        options.tolerance);
+  visit(Field{"temperature", kPositive, "divides the logits"}, options.temperature);
+  visit(Field{"log_domain", OneOf<bool>(), "log-sum-exp steps, for wide spreads of the logits"}, options.log_domain);
+  visit(Field{"dustbin", OneOf<bool>(), "add a row and a column for what has no match"}, options.dustbin);
+  visit(Field{"dustbin_score", kFinite, "logit of the dustbin"}, options.dustbin_score);
+  visit(Field{"row_sum", kPositive, "sum of each row"}, options.row_sum);
+}
+
+/// All of them: those, and what project_backward() reads besides.
 template <class Options, class Visitor>
 void visit_projection_options(Options& options, Visitor&& visit) {
-  visit("order", options.order, "rows_first or columns_first", "which sums an iteration makes right first");
-  visit("start", options.start, "exp, exp_shifted, softmax or positive", "how the matrix comes from the logits");
-  visit("epsilon_mode", options.epsilon_mode, "none, denominator, scaling, matrix or clamp", "where epsilon goes");
-  visit("epsilon", options.epsilon, ">= 0", "guard of the sums; used by softmax and the epsilon modes");
-  visit("iterations", options.iterations, ">= 1", "row and column steps, at most this many with a tolerance");
-  visit("tolerance", options.tolerance, ">= 0", "stop a matrix when its sums are right to this, relative; 0: never");
-  visit("temperature", options.temperature, "> 0", "divides the logits");
-  visit("log_domain", options.log_domain, "true or false", "log-sum-exp steps, for wide spreads of the logits");
-  visit("dustbin", options.dustbin, "true or false", "add a row and a column for what has no match");
-  visit("dustbin_score", options.dustbin_score, "finite", "logit of the dustbin");
-  visit("row_sum", options.row_sum, "> 0", "sum of each row");
+  visit_forward_options(options, visit);
+  visit(Field{"gradient", OneOf<ProjectionGradient>(), "gradient of the iterations done, or of their limit"},
+        options.gradient);
+  visit(Field{"implicit_tolerance", kPositive, "error of the sums up to which a matrix counts as at the limit"},
+        options.implicit_tolerance);
 }
 
 /// The options of a convention:
@@ -162,7 +190,6 @@ void visit_projection_options(Options& options, Visitor&& visit) {
 ProjectionOptions projection_preset(ProjectionPreset preset);
 /// Throws Error, listing the names, for any other.
 ProjectionOptions projection_preset(std::string_view preset);
-std::vector<std::string_view> projection_preset_names();
 
 /// out (B, n, m) = the projection of each matrix of logits (B, n, m); with a dustbin out is (B, n + 1, m + 1). Returns
 /// when the work is in the context's stream; the CPU is done by then. A row or column without any mass, of -inf logits

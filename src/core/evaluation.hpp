@@ -2,9 +2,18 @@
 #pragma once
 #include <span>
 
-#include "operators/entropic_operator.hpp"
-
 namespace monge {
+
+/// One pass over the pairs at the current potentials, in the operator's arithmetic with float64 sums.
+struct Evaluation {
+  double mass;            // sum P
+  double row_error;       // |P 1 - a|_1
+  double column_error;    // |P^T 1 - b|_1
+  double transport_cost;  // <C, P>
+  double primal;
+  double dual;
+  double gap;  // <f, P 1 - a> + <g, P^T 1 - b>, which equals primal - dual
+};
 
 /// Per point of one side, all float64 on the host, potentials and shifts in units of C:
 ///   weight a_i, marginal r_i = sum_j P_ij, potential f'_i and shift s_i with f_i = f'_i + s_i (units of C).

@@ -1,13 +1,15 @@
-// The CUDA backend: which devices there are, and operators on one of them.
+// Which devices there are, and operators on one of them.
+#include "cuda/backend.hpp"
+
 #include <string>
 
 #include <monge/error.hpp>
 
+#include "core/require.hpp"
 #include "cuda/entropic_operator.hpp"
 #include "cuda/point_costs.hpp"
 #include "cuda/projection/operator.hpp"
 #include "cuda/runtime/runtime.hpp"
-#include "operators/registry.hpp"
 
 namespace monge::cuda {
 namespace {
@@ -42,8 +44,8 @@ Survey survey() {
 
 class CudaBackend final : public Backend {
  public:
-  CudaBackend(int index, void* stream)
-      : runtime_(std::make_shared<Runtime const>(index, static_cast<cudaStream_t>(stream))), projection_(runtime_) {}
+  explicit CudaBackend(CudaOptions const& options)
+      : runtime_(std::make_shared<Runtime const>(options)), projection_(runtime_) {}
 
   Device device() const override { return {DeviceType::cuda, runtime_->index()}; }
 
@@ -80,6 +82,8 @@ class CudaBackend final : public Backend {
 
   ProjectionOperator const& projection() const override { return projection_; }
 
+  Runtime const& runtime() const { return *runtime_; }
+
  private:
   std::shared_ptr<Runtime const> runtime_;
   Projection projection_;
@@ -87,14 +91,21 @@ class CudaBackend final : public Backend {
 
 }  // namespace
 
-std::shared_ptr<Backend> make_backend(int index, void* stream) {
+std::shared_ptr<Backend> make_backend(CudaOptions const& options) {
+  bool const allocates = options.allocator.allocate != nullptr, releases = options.allocator.release != nullptr;
+  require(allocates == releases, "allocator: lacks {}; must have both functions, or neither",
+          allocates ? "release" : "allocate");
   Survey const found = survey();
-  if (found.usable == 0)
-    throw Error(ErrorCode::unsupported, "device: is cuda:" + std::to_string(index) + "; " + found.reason);
-  if (index < 0 || index >= found.usable)
-    throw Error(ErrorCode::unsupported, "device: is cuda:" + std::to_string(index) +
-                                            "; this machine has cuda:0 to cuda:" + std::to_string(found.usable - 1));
-  return std::make_shared<CudaBackend>(index, stream);
+  std::string const device = "device: is cuda:" + std::to_string(options.index);
+  if (found.usable == 0) throw Error(ErrorCode::unsupported, device + "; " + found.reason);
+  if (options.index < 0 || options.index >= found.usable)
+    throw Error(ErrorCode::unsupported,
+                device + "; this machine has cuda:0 to cuda:" + std::to_string(found.usable - 1));
+  return std::make_shared<CudaBackend>(options);
+}
+
+Runtime const& runtime_of(Context const& context) {
+  return dynamic_cast<CudaBackend const&>(backend_of(context)).runtime();
 }
 
 int device_count() {

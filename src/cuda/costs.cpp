@@ -1,5 +1,6 @@
 #include "cuda/costs.hpp"
 
+#include <algorithm>
 #include <limits>
 #include <string>
 
@@ -53,6 +54,13 @@ Costs::Launch Costs::launch(Side rows, int first_row, int row_count, Pass pass, 
   result.plan = plan_pass({pass, kernel, form_, runtime_->multiprocessors()}, arguments.rows, arguments.columns);
   arguments.work = result.plan.work;
   return result;
+}
+
+PairTimes Costs::pair_times() const {
+  int const d = side_[0].operand.dimension;
+  if (scalar_ == DataType::float64) return {1.0 + 0.21 * d, 2.0, 21};
+  if (form_ == ScoreForm::differences) return {0.4 + 0.065 * d, 1.9, 1.3};
+  return {std::max(0.5, 0.15 + 0.0125 * d), 1.0, 1.3};
 }
 
 }  // namespace monge::cuda

@@ -31,6 +31,14 @@ struct PointValues {
   double const* centre = nullptr;  // Device memory.
 };
 
+/// Nanoseconds that 1000 pairs take on an H200 (docs/tuning.md), whose ratios choose how a plan multiplies. They hold
+/// where passes are long; elsewhere the choice matters little.
+struct PairTimes {
+  double pass;     // One column, nothing in memory.
+  double entries;  // Writing entries, over a pass.
+  double read;     // Multiplying entries in memory with up to 64 columns.
+};
+
 class Costs {
  public:
   virtual ~Costs() = default;
@@ -56,6 +64,8 @@ class Costs {
   }
   /// The same for some of the rows, whose vectors then count from 0.
   Launch launch(Side rows, int first_row, int row_count, Pass pass, bool tf32 = false) const;
+
+  PairTimes pair_times() const;
 
   /// Throws unsupported where the costs have no points.
   virtual PointValues points(Side side) const = 0;

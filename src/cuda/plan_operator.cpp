@@ -9,8 +9,6 @@
 namespace monge::cuda {
 namespace {
 
-/// Up to so many columns, a pass for each is faster than entries for all (docs/tuning.md).
-constexpr int kFewColumns = 2;
 /// Entries that are not kept take at most this much memory, or 128 rows.
 constexpr std::int64_t kPassingBytes = std::int64_t{256} << 20;
 
@@ -99,23 +97,15 @@ double const* PlanOperator::row_factor(Side side, Scaling scaling) {
   return scaling == Scaling::plan ? frozen(side).entries.data() : frozen(side).shares.data();
 }
 
-void PlanOperator::enqueue_product(Side side) {
-  Costs::Launch const& product = frozen(side).product;
-  launch_pass(product.plan, product.arguments, problem_.runtime->stream());
-}
-
-SumArguments PlanOperator::product_sums(Side side) {
-  Frozen& rows = frozen(side);
-  return {side_index(side), problem_.side(side),    rows.partials.data(),
-          nullptr,          rows.product.plan.work, rows.transform.parameters.data()};
-}
-
 void PlanOperator::multiply_one(Side side, Scaling scaling, StridedView const& in, StridedView const& out) {
+  if (by_entries(side, 1)) return multiply_many(side, scaling, in, 1, nullptr, out, nullptr);
   Frozen& rows = frozen(side);
   cudaStream_t const stream = problem_.runtime->stream();
   scale_factors(problem_.side(opposite(side)), rows.transform.logits.factors.data(), in, rows.factors.data(), stream);
-  enqueue_product(side);
-  finish_product({product_sums(side), row_factor(side, scaling), out, nullptr, nullptr, nullptr}, stream);
+  launch_pass(rows.product.plan, rows.product.arguments, stream);
+  SumArguments const sums{side_index(side), problem_.side(side),    rows.partials.data(),
+                          nullptr,          rows.product.plan.work, rows.transform.parameters.data()};
+  finish_product(sums, row_factor(side, scaling), out, stream);
 }
 
 void PlanOperator::multiply(Side side, Vector const& in, Vector& out) {
@@ -126,28 +116,13 @@ void PlanOperator::multiply(Side side, Vector const& in, Vector& out) {
 
 void PlanOperator::multiply_gram(Side side, Vector const& w, Vector const& in, Vector& out) {
   DeviceGuard const guard(problem_.runtime->index());
-  cudaStream_t const stream = problem_.runtime->stream();
   Side const other = opposite(side);
-  Frozen& first = frozen(other);
-  Frozen& second = frozen(side);
-  scale_factors(problem_.side(side), first.transform.logits.factors.data(),
-                {on_device(in).data(), 1, DataType::float64}, first.factors.data(), stream);
-  enqueue_product(other);
-  finish_product({product_sums(other),
-                  first.entries.data(),
-                  {},
-                  second.factors.data(),
-                  second.transform.logits.factors.data(),
-                  on_device(w).data()},
-                 stream);
-  enqueue_product(side);
-  finish_product({product_sums(side),
-                  second.entries.data(),
-                  {on_device(out).data(), 1, DataType::float64},
-                  nullptr,
-                  nullptr,
-                  nullptr},
-                 stream);
+  DeviceVector& between = workspace_.between[side_index(other)];
+  if (!between.data()) between = DeviceVector(problem_.runtime, problem_.size(other));
+  multiply(other, in, between);
+  Term const weighted{1, &between, &w};
+  vectors_.combine({&weighted, 1}, between);
+  multiply(side, between, out);
 }
 
 void PlanOperator::multiply(Side side, Scaling scaling, MatrixView v, MutableMatrixView out) {
@@ -156,7 +131,7 @@ void PlanOperator::multiply(Side side, Scaling scaling, MatrixView v, MutableMat
   DeviceArray<unsigned char> staging;
   StridedView const in = upload(problem_.runtime, v, staging);
   Output output(problem_.runtime, out);
-  if (width <= kFewColumns) {
+  if (!by_entries(side, width)) {
     auto const column = [](StridedView view, int p) {
       view.data = static_cast<unsigned char*>(view.data) + p * bytes_of(view.scalar);
       return view;
@@ -228,10 +203,15 @@ void PlanOperator::multiply_hadamard(Side side, MatrixView l, MatrixView r, Matr
 
 bool PlanOperator::keeps_entries(Side side) const {
   // Both sides may come to keep theirs.
-  PackedSide const rows = problem_.side(side), columns = problem_.side(opposite(side));
-  double const bytes =
-      static_cast<double>(rows.padded_size) * columns.padded_size * static_cast<double>(bytes_of(rows.scalar));
-  return 2 * bytes <= cache_bytes_;
+  Costs const& costs = *problem_.costs;
+  double const pairs = static_cast<double>(costs.padded_size(side)) * costs.padded_size(opposite(side));
+  return 2 * pairs * static_cast<double>(bytes_of(costs.scalar())) <= cache_bytes_;
+}
+
+bool PlanOperator::by_entries(Side side, int width) const {
+  PairTimes const times = problem_.costs->pair_times();
+  double const read = times.read * static_cast<double>((width - 1) / 64 + 1);
+  return width * times.pass > read + (keeps_entries(side) ? 0 : times.pass + times.entries);
 }
 
 PlanOperator::EntryStore& PlanOperator::entry_store(Side side, bool may_keep) {

@@ -52,6 +52,7 @@ class PlanOperator final : public monge::PlanOperator {
     DeviceArray<unsigned char> values_high, values_low, partials, left, right;
     DeviceArray<double> scale, left_divisor, right_divisor;
     DeviceArray<unsigned long long> largest;
+    DeviceVector between[2];  // Of a Gram product.
   };
   /// The factors L and R of the Hadamard product, packed.
   struct HadamardFactors {
@@ -64,10 +65,10 @@ class PlanOperator final : public monge::PlanOperator {
   Frozen& frozen(Side side);
   EntryStore& entry_store(Side side, bool may_keep);
   bool keeps_entries(Side side) const;
+  /// Whether a product with so many columns goes by entries in memory.
+  bool by_entries(Side side, int width) const;
   double const* row_factor(Side side, Scaling scaling);
   void multiply_one(Side side, Scaling scaling, StridedView const& in, StridedView const& out);
-  void enqueue_product(Side side);
-  SumArguments product_sums(Side side);
   void multiply_many(Side side, Scaling scaling, StridedView const& v, int width, double const* mean,
                      StridedView const& out, HadamardFactors const* hadamard);
   Operand pack_rows(StridedView const& from, int rows, int padded_rows, int columns, DeviceArray<unsigned char>& memory,

@@ -9,7 +9,7 @@
 #include <monge/entropic.hpp>
 
 #include "operators/entropic_operator.hpp"
-#include "operators/projection_operator.hpp"
+#include "projection/projection_operator.hpp"
 
 namespace monge {
 
@@ -40,5 +40,7 @@ class Backend {
   /// Batches of small matrices; lives as long as the backend.
   virtual ProjectionOperator const& projection() const = 0;
 };
+
+Backend const& backend_of(Context const& context);
 
 }  // namespace monge

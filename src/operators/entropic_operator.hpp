@@ -15,6 +15,7 @@
 
 #include <monge/array.hpp>
 
+#include "core/evaluation.hpp"
 #include "operators/plan_operator.hpp"
 #include "operators/side.hpp"
 #include "operators/vectors.hpp"
@@ -37,17 +38,6 @@ struct Sweep {
 struct SweepErrors {
   double row;
   double column;
-};
-
-/// One pass over the pairs at the current potentials, in the operator's arithmetic with float64 sums.
-struct Evaluation {
-  double mass;            // sum P
-  double row_error;       // |P 1 - a|_1
-  double column_error;    // |P^T 1 - b|_1
-  double transport_cost;  // <C, P>
-  double primal;
-  double dual;
-  double gap;  // <f, P 1 - a> + <g, P^T 1 - b>, which equals primal - dual
 };
 
 class EntropicOperator {

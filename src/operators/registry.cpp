@@ -7,6 +7,8 @@
 
 #ifdef MONGE_HAVE_CUDA
 #include <cuda_runtime_api.h>
+
+#include "cuda/backend.hpp"
 #endif
 
 namespace monge {
@@ -15,12 +17,17 @@ Context Context::cpu(int threads) {
   return Context(make_cpu_backend(threads));
 }
 
-Context Context::cuda([[maybe_unused]] int index, [[maybe_unused]] void* stream) {
+Context Context::cuda(CudaOptions const& options) {
 #ifdef MONGE_HAVE_CUDA
-  return Context(cuda::make_backend(index, stream));
+  return Context(cuda::make_backend(options));
 #else
-  throw Error(ErrorCode::unsupported, "device: is cuda:" + std::to_string(index) + "; " + cuda_unavailable_reason());
+  throw Error(ErrorCode::unsupported,
+              "device: is cuda:" + std::to_string(options.index) + "; " + cuda_unavailable_reason());
 #endif
+}
+
+Backend const& backend_of(Context const& context) {
+  return *context.backend_;
 }
 
 Device Context::device() const {
@@ -28,9 +35,10 @@ Device Context::device() const {
 }
 
 std::vector<DeviceInfo> devices() {
-  std::vector<DeviceInfo> found{Context::cpu().backend().info()};
+  std::vector<DeviceInfo> found{backend_of(Context::cpu()).info()};
 #ifdef MONGE_HAVE_CUDA
-  for (int index = 0; index < cuda::device_count(); ++index) found.push_back(Context::cuda(index).backend().info());
+  for (int index = 0; index < cuda::device_count(); ++index)
+    found.push_back(backend_of(Context::cuda({.index = index})).info());
 #endif
   return found;
 }

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include <fmt/format.h>
@@ -11,52 +12,11 @@
 #include <monge/error.hpp>
 
 #include "core/validation.hpp"
+#include "solvers/input.hpp"
 #include "solvers/plan_state.hpp"
 #include "solvers/relaxation.hpp"
 
 namespace monge {
-
-std::string_view name(Schedule schedule) {
-  switch (schedule) {
-    case Schedule::overrelaxed:
-      return "overrelaxed";
-    case Schedule::alternating:
-      return "alternating";
-    case Schedule::symmetric:
-      return "symmetric";
-  }
-  return "unknown";
-}
-
-std::string_view name(Precision precision) {
-  switch (precision) {
-    case Precision::automatic:
-      return "auto";
-    case Precision::float32:
-      return "float32";
-    case Precision::tf32:
-      return "tf32";
-    case Precision::float64:
-      return "float64";
-  }
-  return "unknown";
-}
-
-std::string_view name(Status status) {
-  switch (status) {
-    case Status::converged:
-      return "converged";
-    case Status::completed:
-      return "completed";
-    case Status::iteration_limit:
-      return "iteration_limit";
-    case Status::precision_limit:
-      return "precision_limit";
-    case Status::stopped:
-      return "stopped";
-  }
-  return "unknown";
-}
 
 namespace {
 
@@ -322,12 +282,12 @@ Report run_sinkhorn(std::unique_ptr<EntropicOperator>& problem, OperatorFactory 
   return SinkhornRun(problem, make, mass, options).run();
 }
 
-Plan solve(Context const& context, PointCloud const& geometry, VectorView a, VectorView b,
-           SolveOptions const& options) {
+Plan solve(Context const& context, Geometry const& costs, VectorView a, VectorView b, SolveOptions const& options) {
   Stopwatch const watch;
+  PointCloud const& geometry = std::get<PointCloud>(costs);
   validate(options);
   validate(geometry, context.device());
-  Backend const& backend = context.backend();
+  Backend const& backend = backend_of(context);
   std::int64_t const n = geometry.x.rows();
   std::int64_t const m = geometry.y.rows();
   Weights const weights = validated_weights(backend, a, b, n, m, options.tolerance);

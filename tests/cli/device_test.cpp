@@ -52,7 +52,7 @@ TEST_P(DeviceProgram, Projects) {
   for (float& x : logits) x = normal(random);
   write_array(path("logits.npy"), {{50, 4, 4}, logits});
   suffix = ".npy";
-  for (std::string_view const preset : projection_preset_names()) {
+  for (auto const& [value, preset] : kNames<ProjectionPreset>) {
     auto const [here, cpu] = run_both({"project", path("logits.npy"), "--preset", std::string(preset)});
     EXPECT_EQ(here["device"], device());
     EXPECT_EQ(here["options"], [&] {

@@ -62,7 +62,7 @@ class ProjectProgram : public Program {
 
 TEST_F(ProjectProgram, EachPresetIsThatOfTheLibrary) {
   std::vector<float> const x = logits({7, 4, 4});
-  for (std::string_view const preset : projection_preset_names()) {
+  for (auto const& [value, preset] : kNames<ProjectionPreset>) {
     json const report = this->report({"--preset", std::string(preset), "--threads", "1"});
     ProjectionOptions const options = projection_preset(preset);
     int const n = 4 + options.dustbin;
@@ -134,7 +134,8 @@ TEST_F(ProjectProgram, EveryOptionReachesTheLibrary) {
   json const options = report(arguments)["options"];
   std::size_t seen = 0;
   ProjectionOptions const all;
-  visit_projection_options(all, [&](char const* option, auto const&, char const*, char const*) {
+  visit_forward_options(all, [&](auto const& field, auto const&) {
+    std::string const option = field.name;
     auto const found = std::find_if(given.begin(), given.end(), [&](auto const& pair) { return pair.first == option; });
     ASSERT_NE(found, given.end()) << option << " is an option that this test does not know";
     EXPECT_EQ(options[option].is_string() ? options[option].get<std::string>() : options[option].dump(),

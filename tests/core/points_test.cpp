@@ -78,7 +78,7 @@ TEST(Devices, begin_with_the_cpu) {
 TEST(Devices, that_are_not_there_are_unsupported) {
   for (int const index : {-1, 100}) {
     try {
-      Context::cuda(index);
+      Context::cuda({.index = index});
       ADD_FAILURE() << "cuda:" << index << " should not exist";
     } catch (Error const& error) {
       EXPECT_TRUE(error.code() == ErrorCode::unsupported || error.code() == ErrorCode::invalid_argument);

@@ -22,14 +22,15 @@ struct Call {
   std::int64_t x_rows = 4, y_rows = 3, x_columns = 2, y_columns = 2, x_stride = 2, y_stride = 2;
   bool x_null = false, y_null = false;
   Device x_device, a_device, f_device;
+  DataType x_type = DataType::float64, a_type = DataType::float64;
   double scale = 1;
   SolveOptions options{.eps = 1};
 
   Plan run(Context const& context) {
     options.f = VectorView(f.data(), static_cast<std::int64_t>(f.size()), 1, f_device);
     options.g = g;
-    VectorView const a(this->a.data(), static_cast<std::int64_t>(this->a.size()), 1, a_device);
-    PointCloud const geometry{MatrixView(x_null ? nullptr : x.data(), x_rows, x_columns, x_stride, x_device),
+    VectorView const a(this->a.data(), a_type, static_cast<std::int64_t>(this->a.size()), 1, a_device);
+    PointCloud const geometry{MatrixView(x_null ? nullptr : x.data(), x_type, x_rows, x_columns, x_stride, x_device),
                               MatrixView(y_null ? nullptr : y.data(), y_rows, y_columns, y_stride), scale};
     return solve(context, geometry, a, b, options);
   }
@@ -144,6 +145,8 @@ std::vector<BadCall> const& bad_calls() {
        },
        {"g", "entry 2", "inf", "finite"}},
 
+      {"x_float16", [](Call& c) { c.x_type = DataType::float16; }, {"x", "is float16; must be float32 or float64"}},
+      {"a_bfloat16", [](Call& c) { c.a_type = DataType::bfloat16; }, {"a", "is bfloat16; must be float32 or float64"}},
       {"x_on_another_device",
        [](Call& c) {
          c.x_device = {DeviceType::cuda, 1};
@@ -253,6 +256,9 @@ std::vector<BadUse> const& bad_uses() {
        [](Plan const& p) { p.map(MatrixView(nans.data(), 4, 2), output(4, 2)); },
        {"points", "row 0", "column 0", "nan", "finite"}},
       {"potential_dimension", [](Plan const& p) { p.potential(input(5, 1), vector(5)); }, {"points", "5 x 1", "2"}},
+      {"apply_out_float16",
+       [](Plan const& p) { p.apply(input(3, 2), MutableMatrixView(buffer.data() + 50, DataType::float16, 4, 2)); },
+       {"out", "is float16; must be float32 or float64"}},
       {"apply_v_elsewhere",
        [](Plan const& p) {
          p.apply(MatrixView(buffer.data(), 3, 2, 2, {DeviceType::cuda, 1}), output(4, 2));
@@ -293,18 +299,6 @@ TEST_P(BadInputOnDevice, is_found_and_leaves_the_context_usable) {
   expect_error(ErrorCode::invalid_argument, {"x", "row 2", "column 1", "nan", "finite"}, [&] { call.run(context()); });
   call.x[5] = 1;
   EXPECT_EQ(call.run(context()).status(), Status::converged);
-}
-
-TEST(Options, are_all_visited) {
-  SolveOptions options;
-  std::vector<std::string> names;
-  visit_solve_options(options, [&](char const* field, auto&, char const* constraint, char const* description) {
-    names.emplace_back(field);
-    EXPECT_NE(std::string(constraint), "");
-    EXPECT_NE(std::string(description), "");
-  });
-  EXPECT_EQ(names, (std::vector<std::string>{"eps", "tolerance", "iterations", "schedule", "annealing", "precision",
-                                             "check_every", "certificate", "cache_bytes"}));
 }
 
 }  // namespace

@@ -75,7 +75,7 @@ void run(FuzzedDataProvider& bytes) {
   SolveOptions options;
   options.eps = 0.1;
   options.iterations = 20;
-  visit_solve_options(options, [&](char const*, auto& value, char const*, char const*) {
+  visit_solve_options(options, [&](auto const&, auto& value) {
     if (bytes.ConsumeBool()) set(bytes, value);
   });
   std::vector<T> const x = numbers<T>(bytes, n * d), y = numbers<T>(bytes, m * columns);

@@ -181,11 +181,11 @@ TEST_P(ProjectionBatch, ElementsBeyondTwoToThe31) {
   std::size_t const bytes = static_cast<std::size_t>((batch - 1) * apart + 16) * 2;
   void* const memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED) GTEST_SKIP() << "no address space for " << bytes << " bytes";
-  Case const test{"far", projection_preset(ProjectionPreset::mhc_paper), 4, 4, 40, 1, ElementType::bfloat16};
+  Case const test{"far", projection_preset(ProjectionPreset::mhc_paper), 4, 4, 40, 1, DataType::bfloat16};
   Data const data(test);
   for (std::int64_t t = 0; t < batch; ++t)
     std::copy_n(data.logit_bits.data() + 16 * t, 16, static_cast<std::uint16_t*>(memory) + t * apart);
-  BatchView const far(memory, ElementType::bfloat16, batch, 4, 4, apart);
+  BatchView const far(memory, DataType::bfloat16, batch, 4, 4, apart);
   std::vector<float> near_out(640), far_out(640), near_d(640), far_d(640);
   project(context(), data.logit_view(), {near_out.data(), batch, 4, 4}, test.options);
   project(context(), far, {far_out.data(), batch, 4, 4}, test.options);
@@ -202,18 +202,18 @@ TEST_P(ProjectionBatch, EmptyBatchesAndOutputsOfEitherType) {
   project_backward(context(), BatchView(static_cast<float const*>(nullptr), 0, 4, 4),
                    BatchView(static_cast<float const*>(nullptr), 0, 4, 4),
                    MutableBatchView(static_cast<float*>(nullptr), 0, 4, 4), {});
-  Case const test{"half", projection_preset(ProjectionPreset::mhc_paper), 4, 4, 33, 1, ElementType::bfloat16};
+  Case const test{"half", projection_preset(ProjectionPreset::mhc_paper), 4, 4, 33, 1, DataType::bfloat16};
   Data const data(test);
   std::vector<std::uint16_t> half(16 * 33);
   std::vector<float> full(16 * 33);
-  project(context(), data.logit_view(), {half.data(), ElementType::bfloat16, 33, 4, 4}, test.options);
+  project(context(), data.logit_view(), {half.data(), DataType::bfloat16, 33, 4, 4}, test.options);
   project(context(), data.logit_view(), {full.data(), 33, 4, 4}, test.options);
   for (std::size_t e = 0; e < full.size(); ++e) EXPECT_EQ(half[e], cpu::to_bfloat16(full[e]));
 }
 
 TEST_P(ProjectionBatch, OutputsInWiderRowsOfAnyTypeLeaveTheRestAlone) {
   std::int64_t const batch = 37;
-  for (ElementType const type : {ElementType::float32, ElementType::bfloat16, ElementType::float16}) {
+  for (DataType const type : {DataType::float32, DataType::bfloat16, DataType::float16}) {
     for (int const size : {4, 5, 16, 66}) {
       SCOPED_TRACE(std::string(name(type)) + " " + std::to_string(size));
       Case const test{"strided", projection_preset(ProjectionPreset::mhc_paper), size, size, 37, 1, type};
@@ -239,7 +239,7 @@ TEST_P(ProjectionBatch, OutputsInWiderRowsOfAnyTypeLeaveTheRestAlone) {
       project_backward(context(), data.logit_view(), {d_out.data(), type, batch, size, size, matrix, row}, d_into,
                        test.options);
       // Other strides may take other kernels: two results, each within its tolerance, each rounded to the type.
-      double const unit = type == ElementType::float32 ? 0 : type == ElementType::bfloat16 ? 0x1p-7 : 0x1p-10;
+      double const unit = type == DataType::float32 ? 0 : type == DataType::bfloat16 ? 0x1p-7 : 0x1p-10;
       auto const largest = [](std::vector<float> const& x) {
         return std::abs(
             *std::max_element(x.begin(), x.end(), [](float p, float q) { return std::abs(p) < std::abs(q); }));

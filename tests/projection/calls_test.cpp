@@ -44,6 +44,10 @@ TEST_P(ProjectionCalls, BadOptionsSayWhatIsWrong) {
   expect("implicit_tolerance: is 0; must be finite and > 0", {.implicit_tolerance = 0});
   expect("row_sum: is 0; must be finite and > 0", {.row_sum = 0});
   expect("row_sum: is nan; must be finite and > 0", {.row_sum = NAN});
+  expect("order: is 2; must be rows_first or columns_first", {.order = ProjectionOrder(2)});
+  expect("start: is 17; must be exp, exp_shifted, softmax or positive", {.start = ProjectionStart(17)});
+  expect("epsilon_mode: is -1; must be none, denominator, scaling, matrix or clamp", {.epsilon_mode = EpsilonMode(-1)});
+  expect("gradient: is 7; must be unrolled or implicit", {.gradient = ProjectionGradient(7)});
   std::vector<double> const uneven{1, 1, 1, 2}, negative{1, 1, -1, 2}, nan{1, 1, NAN, 2}, none{0, 0, 0, 0}, two{1, 2};
   expect("column_marginal: the total is 5; must equal that of the rows, 4,", {.column_marginal = uneven});
   expect("row_marginal: entry 2 is -1; must be finite and >= 0", {.row_marginal = negative});
@@ -69,10 +73,12 @@ TEST_P(ProjectionCalls, BadArraysSayWhatIsWrong) {
   expect("out: overlaps logits; must be other memory", logits, {in.data() + 63, 4, 4, 4});
   EXPECT_NO_THROW(project(context(), logits, {in.data() + 64, 4, 4, 4}, {})) << "right behind them is fine";
   expect("out: is 4 x 4 x 4; must be 4 x 5 x 5", logits, to, {.dustbin = true});
+  expect("logits: is float64; must be float16, bfloat16 or float32", {in.data(), DataType::float64, 4, 4, 4}, to);
+  expect("out: is float64; must be float16, bfloat16 or float32", logits, {out.data(), DataType::float64, 4, 4, 4});
   expect("out: is bfloat16; must be float32 or the type of the logits, float32", logits,
-         {half.data(), ElementType::bfloat16, 4, 4, 4});
+         {half.data(), DataType::bfloat16, 4, 4, 4});
   expect("out: is float16; must be float32 or the type of the logits, bfloat16",
-         {in.data(), ElementType::bfloat16, 4, 4, 4}, {half.data(), ElementType::float16, 4, 4, 4});
+         {in.data(), DataType::bfloat16, 4, 4, 4}, {half.data(), DataType::float16, 4, 4, 4});
   expect("out: is a null pointer; must point to 4 matrices", logits, {static_cast<float*>(nullptr), 4, 4, 4});
   expect("logits: is 2000 x 2000; must be at most 1024 x 1024", {in.data(), 1, 2000, 2000},
          {out.data(), 1, 2000, 2000});

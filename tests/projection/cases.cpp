@@ -24,16 +24,16 @@ std::vector<Case> cases() {
     all.push_back({label + " 4x4", with(preset, 20), 4, 4, 70});
     all.push_back({label + " 4x4 wide", with(preset, 20), 4, 4, 70, 4});
     all.push_back({label + " 4x4 one iteration", with(preset, 1), 4, 4});
-    all.push_back({label + " 4x4 in a wider row", with(preset, 7), 4, 4, 70, 1, ElementType::float32, true});
+    all.push_back({label + " 4x4 in a wider row", with(preset, 7), 4, 4, 70, 1, DataType::float32, true});
     all.push_back({label + " 8x8", with(preset, 20), 8, 8});
     all.push_back({label + " 3x5", with(preset, 9), 3, 5});
     all.push_back({label + " 16x16", with(preset, 5), 16, 16, 21});
     all.push_back({label + " columns first 2x2", with(preset, 6, columns_first), 2, 2});
-    all.push_back({label + " rows first 7x6 marginals", with(preset, 6, rows_first), 7, 6, 19, 1, ElementType::float32,
+    all.push_back({label + " rows first 7x6 marginals", with(preset, 6, rows_first), 7, 6, 19, 1, DataType::float32,
                    false, true});
     all.push_back({label + " columns first 5x9 marginals", with(preset, 6, columns_first), 5, 9, 19, 1,
-                   ElementType::float32, false, true});
-    all.push_back({label + " 4x4 marginals", with(preset, 6), 4, 4, 40, 1, ElementType::float32, false, true});
+                   DataType::float32, false, true});
+    all.push_back({label + " 4x4 marginals", with(preset, 6), 4, 4, 40, 1, DataType::float32, false, true});
     all.push_back({label + " 1x3", with(preset, 3), 1, 3});
     all.push_back({label + " 64x64", with(preset, 5), 64, 64, 3});
     all.push_back({label + " 33x70", with(preset, 4), 33, 70, 3});
@@ -45,9 +45,9 @@ std::vector<Case> cases() {
   all.push_back({"superglue 129x40", with(P::superglue, 10), 129, 40, 2});
   all.push_back({"superglue linear 15x15", with(P::superglue, 12, [](auto& o) { o.log_domain = false; }), 15, 15});
   all.push_back({"superglue score", with(P::superglue, 20, [](auto& o) { o.dustbin_score = -0.7; }), 6, 4});
-  all.push_back({"superglue marginals", with(P::superglue, 20), 5, 9, 21, 1, ElementType::float32, false, true});
+  all.push_back({"superglue marginals", with(P::superglue, 20), 5, 9, 21, 1, DataType::float32, false, true});
   all.push_back({"dustbin deepseek 3x3", with(P::deepseek, 20, [](auto& o) { o.dustbin = true; }), 3, 3});
-  for (ElementType const type : {ElementType::bfloat16, ElementType::float16}) {
+  for (DataType const type : {DataType::bfloat16, DataType::float16}) {
     all.push_back({std::string(name(type)) + " 4x4", with(P::mhc_paper, 20), 4, 4, 70, 1, type});
     all.push_back({std::string(name(type)) + " 5x3", with(P::megatron, 20), 5, 3, 40, 1, type});
     all.push_back({std::string(name(type)) + " 16x16", with(P::deepseek, 20), 16, 16, 9, 1, type});
@@ -115,7 +115,7 @@ Data::Data(Case const& given)
     if (given.options.start == ProjectionStart::positive) x = std::exp(x);
   }
   for (float& x : gradient) x = normal(random);
-  if (given.type != ElementType::float32) {
+  if (given.type != DataType::float32) {
     logit_bits.resize(logits.size());
     gradient_bits.resize(gradient.size());
     round(logits, logit_bits);

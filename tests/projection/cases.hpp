@@ -17,7 +17,7 @@ struct Case {
   int rows, columns;
   int batch = 37;
   double spread = 1;  // Standard deviation of the logits.
-  ElementType type = ElementType::float32;
+  DataType type = DataType::float32;
   bool strided = false;
   bool marginals = false;
 };
@@ -63,12 +63,12 @@ struct Data {
   explicit Data(Case const& given);
   BatchView logit_view() const {
     void const* const data =
-        test.type == ElementType::float32 ? static_cast<void const*>(logits.data()) : logit_bits.data();
+        test.type == DataType::float32 ? static_cast<void const*>(logits.data()) : logit_bits.data();
     return {data, test.type, test.batch, test.rows, test.columns, batch_stride, row_stride};
   }
   BatchView gradient_view() const {
     void const* const data =
-        test.type == ElementType::float32 ? static_cast<void const*>(gradient.data()) : gradient_bits.data();
+        test.type == DataType::float32 ? static_cast<void const*>(gradient.data()) : gradient_bits.data();
     return {data, test.type, test.batch, n, m};
   }
   ProjectionOptions options() const {

@@ -67,13 +67,13 @@ TEST_F(ProjectionGraph, cuda_records_first_calls_and_replays_after_larger_ones) 
   cudaStream_t stream = nullptr;
   check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
   Gradients const eager, recorded;
-  eager.enqueue(Context::cuda(0, stream), 5);
+  eager.enqueue(Context::cuda({.stream = stream}), 5);
   check(cudaStreamSynchronize(stream));
 
   cudaGraph_t graph = nullptr;
   cudaGraphExec_t executable = nullptr;
   {
-    Context const context = Context::cuda(0, stream);
+    Context const context = Context::cuda({.stream = stream});
     check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
     recorded.enqueue(context, 5);
     check(cudaStreamEndCapture(stream, &graph));

@@ -16,7 +16,7 @@ INSTANTIATE_TEST_SUITE_P(, ProjectionDeviceMemory, testing::Values(Target{Device
 /// B matrices of 4 x 4, every byte the same at first.
 class DeviceBatch {
  public:
-  DeviceBatch(std::int64_t batch, ElementType type, int byte) : batch_(batch), type_(type) {
+  DeviceBatch(std::int64_t batch, DataType type, int byte) : batch_(batch), type_(type) {
     check(cudaMalloc(&data_, bytes(batch)));
     check(cudaMemset(data_, byte, bytes(batch)));
     check(cudaDeviceSynchronize());
@@ -41,12 +41,12 @@ class DeviceBatch {
   std::size_t bytes(std::int64_t matrices) const { return static_cast<std::size_t>(matrices * 16 * size_of(type_)); }
   std::byte* at(std::int64_t matrix) const { return static_cast<std::byte*>(data_) + bytes(matrix); }
   std::int64_t batch_;
-  ElementType type_;
+  DataType type_;
   void* data_ = nullptr;
 };
 
 /// Seven matrices at the start, across element 2^31 and at the end of `batch` give the bits that they give alone.
-void expect_bits_of_a_small_batch(Context const& context, std::int64_t batch, ElementType type) {
+void expect_bits_of_a_small_batch(Context const& context, std::int64_t batch, DataType type) {
   Case const test{"few", projection_preset(ProjectionPreset::mhc_paper), 4, 4, 7, 1, type};
   Data const data(test);
   std::vector<std::byte> out(static_cast<std::size_t>(7 * 16 * size_of(type))), d_logits(out.size());
@@ -74,7 +74,7 @@ void expect_bits_of_a_small_batch(Context const& context, std::int64_t batch, El
 }
 
 TEST_P(ProjectionDeviceMemory, GivesWhatHostMemoryGives) {
-  for (ElementType const type : {ElementType::float32, ElementType::bfloat16})
+  for (DataType const type : {DataType::float32, DataType::bfloat16})
     expect_bits_of_a_small_batch(context(), 1000, type);
 }
 
@@ -112,7 +112,7 @@ class OddMemory {
 };
 
 TEST_P(ProjectionDeviceMemory, OddSizesAtOddAddresses) {
-  for (ElementType const type : {ElementType::float32, ElementType::bfloat16, ElementType::float16}) {
+  for (DataType const type : {DataType::float32, DataType::bfloat16, DataType::float16}) {
     for (int const size : {3, 4, 6, 7, 16, 30, 33, 71, 128, 131}) {
       SCOPED_TRACE(std::string(name(type)) + " " + std::to_string(size));
       Case const test{"odd", projection_preset(ProjectionPreset::mhc_paper), size, size, 37, 1, type};
@@ -123,16 +123,16 @@ TEST_P(ProjectionDeviceMemory, OddSizesAtOddAddresses) {
       project_backward(context(), data.logit_view(), data.gradient_view(), {d_logits.data(), test.batch, size, size},
                        test.options);
 
-      std::size_t const element = type == ElementType::float32 ? 4 : 2;
+      std::size_t const element = type == DataType::float32 ? 4 : 2;
       OddMemory const logits(data.logit_view().data(), entries * element, element);
       OddMemory const gradient(data.gradient_view().data(), entries * element, element);
       OddMemory const result(nullptr, entries * 4, 4), d_result(nullptr, entries * 4, 4);
       Device const device{DeviceType::cuda, 0};
-      auto const view = [&](OddMemory const& memory, ElementType of) {
+      auto const view = [&](OddMemory const& memory, DataType of) {
         return MutableBatchView(memory.data(), of, test.batch, size, size, -1, -1, device);
       };
-      project(context(), view(logits, type), view(result, ElementType::float32), test.options);
-      project_backward(context(), view(logits, type), view(gradient, type), view(d_result, ElementType::float32),
+      project(context(), view(logits, type), view(result, DataType::float32), test.options);
+      project_backward(context(), view(logits, type), view(gradient, type), view(d_result, DataType::float32),
                        test.options);
       // Other addresses may take other kernels: two results, each within its tolerance.
       float const largest = *std::max_element(d_logits.begin(), d_logits.end()),
@@ -147,7 +147,7 @@ TEST_P(ProjectionDeviceMemory, OddSizesAtOddAddresses) {
   }
 }
 
-void expect_bits_beyond_two_to_the_31(Context const& context, ElementType type) {
+void expect_bits_beyond_two_to_the_31(Context const& context, DataType type) {
   std::int64_t const batch = (std::int64_t{1} << 27) + 1000;
   std::size_t const needed = static_cast<std::size_t>(3 * 16 * size_of(type) * batch);
   std::size_t free = 0, total = 0;
@@ -158,12 +158,12 @@ void expect_bits_beyond_two_to_the_31(Context const& context, ElementType type) 
 }
 
 TEST_P(ProjectionDeviceMemory, ElementsBeyondTwoToThe31) {
-  expect_bits_beyond_two_to_the_31(context(), ElementType::bfloat16);
+  expect_bits_beyond_two_to_the_31(context(), DataType::bfloat16);
 }
 
 /// Whose gradient has a kernel of its own.
 TEST_P(ProjectionDeviceMemory, Float32ElementsBeyondTwoToThe31) {
-  expect_bits_beyond_two_to_the_31(context(), ElementType::float32);
+  expect_bits_beyond_two_to_the_31(context(), DataType::float32);
 }
 
 }  // namespace

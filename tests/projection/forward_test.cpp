@@ -41,7 +41,7 @@ TEST_P(ProjectionForward, ForwardMatchesTheReferences) {
 }
 
 TEST_P(ProjectionForward, MhcLogitsAreRightToAMillionth) {
-  for (std::string_view const preset : projection_preset_names()) {
+  for (auto const& [value, preset] : kNames<ProjectionPreset>) {
     Case const test{std::string(preset), projection_preset(preset), 4, 4, 4000};
     Data const data(test);
     std::size_t const cells = static_cast<std::size_t>(data.n * data.m);

@@ -13,7 +13,7 @@ class MhcTest : public BackendTest {};
 
 TEST_P(MhcTest, MappingAndGradients) {
   std::vector<std::pair<std::string, MhcOptions>> variants;
-  for (std::string_view const preset : projection_preset_names()) {
+  for (auto const& [value, preset] : kNames<ProjectionPreset>) {
     MhcOptions options;
     options.projection = projection_preset(preset);
     options.projection.dustbin = false;

@@ -41,17 +41,17 @@ inline std::uint16_t to_float16(float value) {
   return static_cast<std::uint16_t>(sign | (rebased + 0xfff + (rebased >> 13 & 1)) >> 13);
 }
 
-inline float load_element(void const* data, ElementType type, std::int64_t at) {
-  if (type == ElementType::float32) return static_cast<float const*>(data)[at];
+inline float load_element(void const* data, DataType type, std::int64_t at) {
+  if (type == DataType::float32) return static_cast<float const*>(data)[at];
   std::uint16_t const bits = static_cast<std::uint16_t const*>(data)[at];
-  return type == ElementType::bfloat16 ? from_bfloat16(bits) : from_float16(bits);
+  return type == DataType::bfloat16 ? from_bfloat16(bits) : from_float16(bits);
 }
 
-inline void store_element(void* data, ElementType type, std::int64_t at, float value) {
-  if (type == ElementType::float32) {
+inline void store_element(void* data, DataType type, std::int64_t at, float value) {
+  if (type == DataType::float32) {
     static_cast<float*>(data)[at] = value;
   } else {
-    static_cast<std::uint16_t*>(data)[at] = type == ElementType::bfloat16 ? to_bfloat16(value) : to_float16(value);
+    static_cast<std::uint16_t*>(data)[at] = type == DataType::bfloat16 ? to_bfloat16(value) : to_float16(value);
   }
 }
 

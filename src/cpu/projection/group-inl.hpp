@@ -215,7 +215,7 @@ struct Group {
  private:
   template <class View>
   HWY_INLINE bool is_transposable(View const& view, std::int64_t first) const {
-    return lanes(first) == kLanes && view.type() == ElementType::float32 && view.row_stride() == 4 &&
+    return lanes(first) == kLanes && view.type() == DataType::float32 && view.row_stride() == 4 &&
            view.batch_stride() == 16;
   }
 };

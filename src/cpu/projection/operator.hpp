@@ -1,6 +1,6 @@
 // Batched projection on the CPU: ranges of matrices to threads.
 #pragma once
-#include "operators/projection_operator.hpp"
+#include "projection/projection_operator.hpp"
 
 namespace monge::cpu {
 

@@ -6,7 +6,7 @@
 
 #include <monge/projection.hpp>
 
-#include "core/projection_options.hpp"
+#include "projection/problem.hpp"
 
 namespace monge::cpu {
 

@@ -1,4 +1,4 @@
-// What the two passes share: the sequence of half-steps of core/projection_options.hpp, and which code a problem runs
+// What the two passes share: the sequence of half-steps of projection/problem.hpp, and which code a problem runs
 // on.
 #if defined(MONGE_CPU_PROJECTION_SEQUENCE) == defined(HWY_TARGET_TOGGLE)
 #ifdef MONGE_CPU_PROJECTION_SEQUENCE

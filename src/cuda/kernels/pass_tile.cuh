@@ -139,8 +139,13 @@ __global__ void __launch_bounds__(kTileThreads, 2) pass_tile(PassArguments const
             }
           } else {
             T* const out = static_cast<T*>(arguments.entries.high) + begin + column;
+            if constexpr (kPass == Pass::hadamard) {
+              T old[4];
+              load_vector_4(old, out);
 #pragma unroll
-            for (int c = 0; c < 4; ++c) out[c] = kPass == Pass::hadamard ? out[c] * entry[c] : entry[c];
+              for (int c = 0; c < 4; ++c) entry[c] *= old[c];
+            }
+            store_vector_4(out, entry);
           }
         }
       }

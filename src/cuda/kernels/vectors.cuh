@@ -182,28 +182,18 @@ __global__ void __launch_bounds__(kVectorThreads)
       counts ? static_cast<T>((beta ? static_cast<double>(beta[j]) : 1.0) * load_element(v, j * v.stride)) : T(0);
 }
 
-/// The sums of a product, times the factor of their row; see FinishArguments.
+/// The sums of a product, times the factor of their row.
 template <class T>
-__global__ void __launch_bounds__(kVectorThreads) finish_product_kernel(FinishArguments const arguments) {
+__global__ void __launch_bounds__(kVectorThreads)
+    finish_product_kernel(SumArguments const sums, double const* row_factor, StridedView const out) {
   int const i = static_cast<int>(blockIdx.x) * kVectorThreads + static_cast<int>(threadIdx.x);
-  PackedSide const& points = arguments.sums.points;
   start_next_kernel();
   wait_for_previous_kernel();
-  if (i >= points.padded_size) return;
-  double value = 0;
-  if (i < points.size) {
-    T reference;
-    double sum;
-    join_slots<T>(arguments.sums, i, reference, sum);
-    value = arguments.row_factor[i] * sum;
-    if (arguments.out.data) store_element(arguments.out, i * arguments.out.stride, value);
-  }
-  if (arguments.next_factors) {
-    bool const counts = i < points.size && points.weight[i] > 0;
-    auto const* const beta = static_cast<T const*>(arguments.beta);
-    static_cast<T*>(arguments.next_factors)[i] =
-        counts ? static_cast<T>((beta ? static_cast<double>(beta[i]) : 1.0) * arguments.times[i] * value) : T(0);
-  }
+  if (i >= sums.points.size) return;
+  T reference;
+  double sum;
+  join_slots<T>(sums, i, reference, sum);
+  store_element(out, i * out.stride, row_factor[i] * sum);
 }
 
 __global__ void __launch_bounds__(kVectorThreads)

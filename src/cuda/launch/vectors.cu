@@ -92,10 +92,10 @@ void scale_factors(PackedSide const& points, void const* beta, StridedView const
   points.scalar == DataType::float32 ? launch(static_cast<float*>(nullptr)) : launch(static_cast<double*>(nullptr));
 }
 
-void finish_product(FinishArguments const& arguments, cudaStream_t stream) {
+void finish_product(SumArguments const& sums, double const* row_factor, StridedView const& out, cudaStream_t stream) {
   auto const kernel =
-      arguments.sums.points.scalar == DataType::float32 ? finish_product_kernel<float> : finish_product_kernel<double>;
-  launch_chained(kernel, blocks_for(arguments.sums.points.padded_size), kVectorThreads, 0, stream, arguments);
+      sums.points.scalar == DataType::float32 ? finish_product_kernel<float> : finish_product_kernel<double>;
+  launch_chained(kernel, blocks_for(sums.points.size), kVectorThreads, 0, stream, sums, row_factor, out);
 }
 
 void combine(CombineArguments const& arguments, cudaStream_t stream) {

@@ -67,16 +67,8 @@ void freeze_rows(FreezeArguments const& arguments, cudaStream_t stream);
 void scale_factors(PackedSide const& points, void const* beta, StridedView const& v, void* factors,
                    cudaStream_t stream);
 
-struct FinishArguments {
-  SumArguments sums;
-  double const* row_factor;
-  StridedView out;  // row_factor_i sum_i; no data: not stored.
-  // For a product that follows: next_factors = beta o times o out. Null: none.
-  void* next_factors;
-  void const* beta;
-  double const* times;
-};
-void finish_product(FinishArguments const& arguments, cudaStream_t stream);
+/// out_i = row_factor_i times the sum of row i.
+void finish_product(SumArguments const& sums, double const* row_factor, StridedView const& out, cudaStream_t stream);
 
 /// to = from - shift; zeros for a view without data; shift may be null.
 void load_vector(StridedView const& from, int size, double const* shift, double* to, cudaStream_t stream);

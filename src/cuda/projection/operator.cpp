@@ -6,8 +6,8 @@
 
 #include <monge/error.hpp>
 
-#include "core/projection_options.hpp"
 #include "cuda/projection/launch/sizes.hpp"
+#include "projection/problem.hpp"
 
 namespace monge::cuda {
 namespace {
@@ -52,11 +52,11 @@ Reachable reachable(std::shared_ptr<Runtime const> const& runtime, BatchView con
 BatchArguments arguments_of(BatchView const& view, Reachable const& memory) {
   bool const contiguous = view.row_stride() == view.columns() &&
                           view.batch_stride() == view.rows() * static_cast<std::int64_t>(view.columns());
-  return {memory.data(), view.batch_stride(), view.row_stride(), static_cast<ElementFormat>(view.type()), contiguous};
+  return {memory.data(), view.batch_stride(), view.row_stride(), view.type(), contiguous};
 }
 
 bool in_pieces(BatchArguments const& view) {
-  std::uintptr_t const piece = view.format == ElementFormat::float32 ? 16 : 8;
+  auto const piece = static_cast<std::uintptr_t>(4 * size_of(view.type));
   return reinterpret_cast<std::uintptr_t>(view.data) % piece == 0 && view.row_stride % 4 == 0 &&
          view.batch_stride % 4 == 0;
 }
@@ -173,18 +173,21 @@ class CaptureRelaxed {
 
 }  // namespace
 
+Projection::~Projection() {
+  // They are given back for a stream that does not know of the work that uses them.
+  if (!workspaces_.empty()) cudaStreamSynchronize(runtime_->stream());
+}
+
 float* Projection::workspace(std::int64_t floats) const {
-  if (workspace_floats_ < kCounter + floats) {
+  std::int64_t const size = workspaces_.empty() ? 0 : workspaces_.back().size();
+  if (size < kCounter + floats) {
     CaptureRelaxed const anywhere;
-    std::int64_t const grown = std::max(kCounter + floats, 2 * workspace_floats_);
-    float* memory = nullptr;
-    MONGE_CUDA_TRY(cudaMalloc(reinterpret_cast<void**>(&memory), static_cast<std::size_t>(grown) * sizeof(float)));
-    workspaces_.emplace_back(memory);
-    workspace_floats_ = grown;
-    MONGE_CUDA_TRY(cudaMemsetAsync(memory, 0, kCounter * sizeof(float), runtime_->capture_stream()));
-    MONGE_CUDA_TRY(cudaStreamSynchronize(runtime_->capture_stream()));
+    cudaStream_t const stream = runtime_->capture_stream();
+    workspaces_.emplace_back(runtime_, std::max(kCounter + floats, 2 * size), stream);
+    MONGE_CUDA_TRY(cudaMemsetAsync(workspaces_.back().data(), 0, kCounter * sizeof(float), stream));
+    MONGE_CUDA_TRY(cudaStreamSynchronize(stream));
   }
-  return workspaces_.back().get();
+  return workspaces_.back().data();
 }
 
 void Projection::forward(ProjectionProblem const& problem, BatchView const& logits, MutableBatchView const& out) const {

@@ -4,13 +4,14 @@
 #include <vector>
 
 #include "cuda/runtime/runtime.hpp"
-#include "operators/projection_operator.hpp"
+#include "projection/projection_operator.hpp"
 
 namespace monge::cuda {
 
 class Projection final : public ProjectionOperator {
  public:
   explicit Projection(std::shared_ptr<Runtime const> runtime) : runtime_(std::move(runtime)) {}
+  ~Projection() override;
   Device device() const override { return {DeviceType::cuda, runtime_->index()}; }
   void forward(ProjectionProblem const& problem, BatchView const& logits, MutableBatchView const& out) const override;
   void backward(ProjectionProblem const& problem, BatchView const& logits, BatchView const& d_out,
@@ -20,16 +21,12 @@ class Projection final : public ProjectionOperator {
                     MhcGradients const& gradients) const override;
 
  private:
-  struct Free {
-    void operator()(float* memory) const { cudaFree(memory); }
-  };
-  /// For histories that do not fit on chip and sums over tokens. Not of the stream's pool: what a stream allocates
-  /// while it records a graph is the graph's.
+  /// For histories that do not fit on chip and sums over tokens. Allocated on another stream than the one that uses it:
+  /// what a stream allocates while it records a graph is the graph's.
   float* workspace(std::int64_t floats) const;
 
   std::shared_ptr<Runtime const> runtime_;
-  mutable std::vector<std::unique_ptr<float, Free>> workspaces_;  ///< All but the last may still be those of graphs.
-  mutable std::int64_t workspace_floats_ = 0;                     ///< Of the last.
+  mutable std::vector<DeviceArray<float>> workspaces_;  ///< All but the last may still be those of graphs.
 };
 
 }  // namespace monge::cuda

@@ -1,5 +1,7 @@
 #include "cuda/runtime/runtime.hpp"
 
+#include <monge/error.hpp>
+
 namespace monge::cuda {
 
 int device_attribute(cudaDeviceAttr attribute) {
@@ -25,25 +27,27 @@ Stream::~Stream() {
   if (owned_) cudaStreamDestroy(stream_);
 }
 
-Runtime::Runtime(int index, cudaStream_t stream) : index_(index) {
-  DeviceGuard const guard(index);
+Runtime::Runtime(CudaOptions const& options) : index_(options.index), allocator_(options.allocator) {
+  DeviceGuard const guard(index_);
   cudaDeviceProp properties;
-  MONGE_CUDA_TRY(cudaGetDeviceProperties(&properties, index));
+  MONGE_CUDA_TRY(cudaGetDeviceProperties(&properties, index_));
   name_ = properties.name;
   multiprocessors_ = properties.multiProcessorCount;
   capability_ = 10 * properties.major + properties.minor;
   memory_bytes_ = static_cast<std::int64_t>(properties.totalGlobalMem);
   // Inputs in device memory are often still being written by the default stream: even cudaMemcpy may return before its
   // last bytes have arrived.
-  stream_ = stream ? std::make_unique<Stream>(stream) : std::make_unique<Stream>(cudaStreamDefault);
+  stream_ = options.stream ? std::make_unique<Stream>(static_cast<cudaStream_t>(options.stream))
+                           : std::make_unique<Stream>(cudaStreamDefault);
   capture_stream_ = std::make_unique<Stream>(cudaStreamNonBlocking);
+  if (allocator_.allocate) return;
 
   // A pool of our own that keeps what it once got: allocations after the first of a size cost no driver call, and the
   // device's default pool, which the application may tune, stays as it is.
   cudaMemPoolProps pool = {};
   pool.allocType = cudaMemAllocationTypePinned;
   pool.location.type = cudaMemLocationTypeDevice;
-  pool.location.id = index;
+  pool.location.id = index_;
   MONGE_CUDA_TRY(cudaMemPoolCreate(&pool_, &pool));
   std::uint64_t keep = UINT64_MAX;
   cudaError_t const code = cudaMemPoolSetAttribute(pool_, cudaMemPoolAttrReleaseThreshold, &keep);
@@ -68,10 +72,31 @@ std::string Runtime::instruction_set() const {
   return "sm_" + std::to_string(capability_);
 }
 
-void* Runtime::allocate(std::size_t bytes) const {
-  void* pointer = nullptr;
-  MONGE_CUDA_TRY(cudaMallocFromPoolAsync(&pointer, bytes, pool_, stream()));
-  return pointer;
+void Runtime::wait() const {
+  ++counters_.waits;
+  MONGE_CUDA_TRY(cudaStreamSynchronize(stream()));
+}
+
+void* Runtime::allocate(std::size_t bytes, cudaStream_t stream) const {
+  ++counters_.allocations;
+  void* memory = nullptr;
+  if (!allocator_.allocate) {
+    MONGE_CUDA_TRY(cudaMallocFromPoolAsync(&memory, bytes, pool_, stream));
+  } else {
+    memory = allocator_.allocate(bytes, stream);
+    if (memory == nullptr)
+      throw Error(ErrorCode::out_of_memory,
+                  "allocator: returned null; must return " + std::to_string(bytes) + " bytes of device memory");
+  }
+  return memory;
+}
+
+void Runtime::release(void* memory, std::size_t bytes, cudaStream_t stream) const noexcept {
+  if (allocator_.release) {
+    allocator_.release(memory, bytes, stream);
+  } else {
+    cudaFreeAsync(memory, stream);
+  }
 }
 
 }  // namespace monge::cuda

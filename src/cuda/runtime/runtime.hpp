@@ -8,6 +8,8 @@
 
 #include <cuda_runtime_api.h>
 
+#include <monge/context.hpp>
+
 #include "cuda/runtime/check.hpp"
 
 namespace monge::cuda {
@@ -56,11 +58,16 @@ class Event {
   cudaEvent_t event_ = nullptr;
 };
 
+/// What has been asked of a runtime so far.
+struct RuntimeCounters {
+  std::int64_t allocations = 0, waits = 0;
+};
+
 /// Shared by a backend and all operators it made, so an operator may outlive its context.
 class Runtime {
  public:
-  /// `stream` is the caller's or null for an own one.
-  Runtime(int index, cudaStream_t stream);
+  /// Of a device that exists.
+  explicit Runtime(CudaOptions const& options);
   ~Runtime();
   Runtime(Runtime const&) = delete;
   Runtime& operator=(Runtime const&) = delete;
@@ -74,9 +81,12 @@ class Runtime {
   /// Only for recording graphs: a capture must not catch what the caller does on his own stream.
   cudaStream_t capture_stream() const { return capture_stream_->get(); }
 
-  void wait() const { MONGE_CUDA_TRY(cudaStreamSynchronize(stream())); }
-  void* allocate(std::size_t bytes) const;
-  void release(void* pointer) const noexcept { cudaFreeAsync(pointer, stream()); }
+  void wait() const;
+  /// Device memory for work in `stream`, from the caller's allocator if there is one. Given back for the same stream.
+  void* allocate(std::size_t bytes, cudaStream_t stream) const;
+  void release(void* memory, std::size_t bytes, cudaStream_t stream) const noexcept;
+
+  RuntimeCounters const& counters() const { return counters_; }
 
  private:
   int index_;
@@ -84,22 +94,27 @@ class Runtime {
   int capability_ = 0;
   std::int64_t memory_bytes_ = 0;
   std::string name_;
-  cudaMemPool_t pool_ = nullptr;
+  DeviceAllocator allocator_;
+  cudaMemPool_t pool_ = nullptr;  // Where there is no allocator.
+  mutable RuntimeCounters counters_;
   std::unique_ptr<Stream> stream_;
   std::unique_ptr<Stream> capture_stream_;
 };
 
-/// Device memory, allocated and freed in the order of the runtime's stream. Its contents start undefined.
+/// Device memory, allocated and freed in the order of a stream. Its contents start undefined.
 template <class T>
 class DeviceArray {
  public:
   DeviceArray() = default;
-  DeviceArray(std::shared_ptr<Runtime const> runtime, std::int64_t size)
-      : runtime_(std::move(runtime)),
-        data_(size > 0 ? static_cast<T*>(runtime_->allocate(static_cast<std::size_t>(size) * sizeof(T))) : nullptr),
-        size_(size) {}
+  /// In the runtime's stream.
+  DeviceArray(std::shared_ptr<Runtime const> const& runtime, std::int64_t size)
+      : DeviceArray(runtime, size, runtime->stream()) {}
+  DeviceArray(std::shared_ptr<Runtime const> runtime, std::int64_t size, cudaStream_t stream)
+      : runtime_(std::move(runtime)), stream_(stream), size_(size) {
+    if (size > 0) data_ = static_cast<T*>(runtime_->allocate(static_cast<std::size_t>(bytes()), stream));
+  }
   ~DeviceArray() {
-    if (data_) runtime_->release(data_);
+    if (data_) runtime_->release(data_, static_cast<std::size_t>(bytes()), stream_);
   }
   DeviceArray(DeviceArray&& other) noexcept { swap(other); }
   DeviceArray& operator=(DeviceArray&& other) noexcept {
@@ -114,10 +129,12 @@ class DeviceArray {
  private:
   void swap(DeviceArray& other) {
     std::swap(runtime_, other.runtime_);
+    std::swap(stream_, other.stream_);
     std::swap(data_, other.data_);
     std::swap(size_, other.size_);
   }
   std::shared_ptr<Runtime const> runtime_;
+  cudaStream_t stream_ = nullptr;
   T* data_ = nullptr;
   std::int64_t size_ = 0;
 };

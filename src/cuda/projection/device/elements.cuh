@@ -58,10 +58,10 @@ __device__ __forceinline__ void store_four(__half* to, float4 value) {
 
 /// function(pointer) with the view's data in its type.
 template <class Function>
-__device__ __forceinline__ void with_format(BatchArguments const& view, Function&& function) {
-  if (view.format == ElementFormat::float32) {
+__device__ __forceinline__ void with_type(BatchArguments const& view, Function&& function) {
+  if (view.type == DataType::float32) {
     function(static_cast<float*>(view.data));
-  } else if (view.format == ElementFormat::bfloat16) {
+  } else if (view.type == DataType::bfloat16) {
     function(static_cast<__nv_bfloat16*>(view.data));
   } else {
     function(static_cast<__half*>(view.data));
@@ -70,12 +70,12 @@ __device__ __forceinline__ void with_format(BatchArguments const& view, Function
 
 __device__ __forceinline__ float load_element(BatchArguments const& view, std::int64_t at) {
   float value = 0;
-  with_format(view, [&](auto const* data) { value = load_one(data + at); });
+  with_type(view, [&](auto const* data) { value = load_one(data + at); });
   return value;
 }
 
 __device__ __forceinline__ void store_element(BatchArguments const& view, std::int64_t at, float value) {
-  with_format(view, [&](auto* data) { store_one(data + at, value); });
+  with_type(view, [&](auto* data) { store_one(data + at, value); });
 }
 
 }  // namespace monge::cuda

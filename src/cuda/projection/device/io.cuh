@@ -38,7 +38,7 @@ __device__ __forceinline__ void for_each_chunk(T* data, BatchArguments const& vi
 template <class L>
 __device__ __forceinline__ void fetch(BatchArguments const& view, std::int64_t first, std::int64_t batch,
                                       float4 (&chunk)[L::kChunks]) {
-  with_format(view, [&](auto const* data) {
+  with_type(view, [&](auto const* data) {
     for_each_chunk<L>(data, view, first, batch, [&](int i, auto const* at, bool inside) {
       chunk[i] = inside ? load_four(at) : make_float4(0, 0, 0, 0);
     });
@@ -49,7 +49,7 @@ __device__ __forceinline__ void fetch(BatchArguments const& view, std::int64_t f
 template <class L>
 __device__ __forceinline__ void fetch_to_cache(BatchArguments const& view, std::int64_t first, std::int64_t batch) {
   if (!view.contiguous || first + L::kPerTeam > batch) return;
-  with_format(view, [&](auto const* data) {
+  with_type(view, [&](auto const* data) {
     constexpr int kPiece = 64 / static_cast<int>(sizeof(*data));  // Elements of a prefetch.
     auto const* const at = data + first * (L::N * L::M) + kPiece * (threadIdx.x % L::kThreads);
 #pragma unroll
@@ -119,7 +119,7 @@ class TileStaging {
   /// What the lanes put here to the team's matrices.
   __device__ __forceinline__ void send(BatchArguments const& view, std::int64_t first, std::int64_t batch) const {
     sync_team<L>();
-    with_format(view, [&](auto* data) {
+    with_type(view, [&](auto* data) {
       for_each_chunk<L>(data, view, first, batch, [&](int i, auto* at, bool inside) {
         if (inside) store_four(at, chunk(i));
       });
@@ -175,7 +175,7 @@ struct ElementRows {
   /// visit(element of the team's, pointer, whether there are four) for the share of a lane.
   template <class Visit>
   __device__ __forceinline__ void for_each_element(Visit&& visit) const {
-    with_format(view, [&](auto* data) {
+    with_type(view, [&](auto* data) {
       int const lane = static_cast<int>(threadIdx.x) % L::kThreads, cells = rows * columns;
       int const count = (batch - first < L::kPerTeam ? static_cast<int>(batch - first) : L::kPerTeam) * cells;
       auto* const from = data + first * cells;

@@ -3,7 +3,7 @@
 // A team is a warp, or the warps that a large matrix takes; those are a block of their own.
 // Lane (p, q) of kRowLanes x kColumnLanes holds the p-th R rows of the q-th C columns of K, and of the scalings u and v
 // those R and C entries. Padding is K = 0. A half-step of the rows (of the columns: the same with both exchanged) is
-//   q_i = sum_j K_ij v_j (+ or max) eps w_i;  u_i = a_i / q_i;  w_i = q_i / a_i       (core/projection_options.hpp)
+//   q_i = sum_j K_ij v_j (+ or max) eps w_i;  u_i = a_i / q_i;  w_i = q_i / a_i       (projection/problem.hpp)
 // Each lane sums over its own columns; then the lanes of a row scatter the sums, so that each completes and finishes
 // R / kColumnLanes of them, and gather the results; where there are more lanes than rows, neighbours have the same one.
 // Lane q holds its rows in the order r ^ (q R / kColumnLanes): its own share is first, and what a neighbour wants is

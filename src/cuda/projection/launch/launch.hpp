@@ -4,18 +4,18 @@
 
 #include <cuda_runtime_api.h>
 
-namespace monge::cuda {
+#include <monge/array.hpp>
 
-enum class ElementFormat : int { float32, bfloat16, float16 };
+namespace monge::cuda {
 
 struct BatchArguments {
   void* data = nullptr;
   std::int64_t batch_stride = 0, row_stride = 0;
-  ElementFormat format = ElementFormat::float32;
+  DataType type = DataType::float32;
   bool contiguous = false;
 };
 
-/// Of core/projection_options.hpp, where the fields are explained.
+/// Of projection/problem.hpp, where the fields are explained.
 struct ProjectionArguments {
   BatchArguments logits, gradient, result;
   std::int64_t batch = 0;

@@ -78,9 +78,7 @@ BackwardShape backward_shape(ProjectionArguments const& arguments, int multiproc
 /// Whether project_backward_ratio_kernel does it, which pays where each warp has several tiles.
 template <class L>
 bool is_ratio_backward(ProjectionArguments const& arguments, BackwardShape const& shape) {
-  auto const direct = [](BatchArguments const& view) {
-    return view.contiguous && view.format == ElementFormat::float32;
-  };
+  auto const direct = [](BatchArguments const& view) { return view.contiguous && view.type == DataType::float32; };
   return arguments.reducible && arguments.pairs >= 2 && !shape.global_history &&
          arguments.batch > std::int64_t{shape.blocks} * shape.teams * L::kPerTeam && direct(arguments.logits) &&
          direct(arguments.gradient) && direct(arguments.result);

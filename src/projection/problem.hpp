@@ -6,8 +6,6 @@
 
 #include <monge/projection.hpp>
 
-#include "operators/backend.hpp"
-
 namespace monge {
 
 /// The half-steps are, in this order: a column step if `lead`; `pairs` times a row step and a column step; a row step
@@ -46,9 +44,8 @@ struct ProjectionProblem {
   }
 };
 
-/// Shapes, pointers, options and marginals. `out` is the output or its gradient.
-ProjectionProblem validated_projection(Backend const& backend, BatchView const& logits, BatchView const& out,
-                                       char const* out_name, ProjectionOptions const& options);
-void validate(ProjectionOptions const& options);
+/// Checks the options and the size of the matrices, and reads the marginals.
+ProjectionProblem projection_problem(Backend const& backend, int logit_rows, int logit_columns, std::int64_t batch,
+                                     ProjectionOptions const& options);
 
 }  // namespace monge

@@ -4,7 +4,7 @@
 
 namespace monge {
 
-struct ProjectionProblem;  // core/projection_options.hpp
+struct ProjectionProblem;  // projection/problem.hpp
 
 /// float32, on the operator's device.
 struct MhcArrays {

@@ -1,0 +1,56 @@
+// What the fields of options may be. The lists of fields (visit_solve_options, visit_projection_options) are read by
+// validation, command lines, bindings and reports alike.
+#pragma once
+#include <limits>
+#include <string>
+
+#include <monge/names.hpp>
+
+namespace monge {
+
+/// The numbers between two ends, finite ones unless it says otherwise. An end is one of them where it is not open; NaN
+/// never is.
+struct Bounds {
+  double least = -std::numeric_limits<double>::infinity();
+  double most = std::numeric_limits<double>::infinity();
+  bool least_open = true, most_open = true;
+
+  constexpr bool contains(double value) const {
+    return (least_open ? value > least : value >= least) && (most_open ? value < most : value <= most);
+  }
+  /// "> 0", "in (0, 1]" or "finite".
+  std::string text() const;
+};
+
+inline constexpr Bounds kFinite{};
+inline constexpr Bounds kPositive{.least = 0};
+inline constexpr Bounds kNotNegative{.least = 0, .least_open = false};
+/// Of whole numbers, and of float64 that may be infinite.
+constexpr Bounds at_least(double least) {
+  return {.least = least, .least_open = false, .most_open = false};
+}
+
+/// The values of an enumeration, or true and false.
+template <HasNames Choice>
+struct OneOf {
+  constexpr bool contains(Choice value) const {
+    for (auto const& known : kNames<Choice>) {
+      if (known.value == value) return true;
+    }
+    return false;
+  }
+  /// "alternating or symmetric".
+  std::string text() const { return names_text<Choice>(" or "); }
+};
+
+/// One member of options: how it is called everywhere, what it may be (Bounds or OneOf) and what it does.
+template <class Constraint>
+struct Field {
+  char const* name;
+  Constraint constraint;
+  char const* description;
+};
+template <class Constraint>
+Field(char const*, Constraint, char const*) -> Field<Constraint>;
+
+}  // namespace monge

@@ -1,0 +1,79 @@
+// Reports: in which arithmetic a solve ran, how it went, how it ended and what it reached.
+#pragma once
+#include <string>
+#include <vector>
+
+#include <monge/names.hpp>
+
+namespace monge {
+
+/// Arithmetic of the sweeps. The certificate is float64 whatever this says.
+enum class Precision {
+  automatic,  ///< "auto": float32, and where that can go no further, float64 from there. The report says which.
+  float32,    ///< Results good to float32 rounding.
+  tf32,       ///< Products rounded to 11 bits. CUDA only, never chosen silently.
+  float64,
+};
+constexpr auto names_of(Precision) {
+  using enum Precision;
+  return std::to_array<Named<Precision>>(
+      {{automatic, "auto"}, {float32, "float32"}, {tf32, "tf32"}, {float64, "float64"}});
+}
+
+/// How a solve ended.
+enum class Status {
+  converged,        ///< marginal_error <= tolerance * mass, in float64 unless the certificate was skipped.
+  completed,        ///< tolerance = 0: ran exactly the sweeps that were asked for.
+  iteration_limit,  ///< `iterations` sweeps did not reach the tolerance.
+  precision_limit,  ///< The arithmetic of `precision` can go no further; the report names one that can, if any.
+  stopped,          ///< The progress callback asked to stop.
+};
+constexpr auto names_of(Status) {
+  using enum Status;
+  return std::to_array<Named<Status>>({{converged, "converged"},
+                                       {completed, "completed"},
+                                       {iteration_limit, "iteration_limit"},
+                                       {precision_limit, "precision_limit"},
+                                       {stopped, "stopped"}});
+}
+
+/// What a progress callback sees at each check.
+struct Progress {
+  int iteration = 0;          ///< Sweeps so far, annealing included.
+  double eps = 0;             ///< The eps of the last sweep; above the target while annealing.
+  double marginal_error = 0;  ///< As the sweep measured it, in its own precision; relative to the mass.
+  double relaxation = 1;      ///< omega of the last sweep; 1 is plain Sinkhorn.
+  double seconds = 0;         ///< Since the solve began.
+};
+
+/// One check of the solve, for a convergence plot.
+struct Check {
+  int iteration;
+  double eps;
+  double marginal_error;  ///< Relative to the mass, as the sweep measured it.
+  double relaxation;
+  Precision precision;
+};
+
+/// What a solve reached. Values that were not evaluated are NaN.
+struct Report {
+  Status status = Status::completed;
+  std::string message;            ///< One sentence: what happened and, if short of the tolerance, what would help.
+  int iterations = 0;             ///< Sweeps done, annealing included.
+  int annealing_iterations = 0;   ///< Of these, sweeps at an eps above the target.
+  int refinement_iterations = 0;  ///< Of these, in float64 after float32 could go no further (precision auto).
+  Precision precision = Precision::float32;  ///< Of the last sweeps, and of the plan's products.
+  bool certified = false;                    ///< The values below are float64 evaluations of the returned potentials.
+  double mass = 0;                           ///< sum a = sum b.
+  double marginal_error = 0;                 ///< |P 1 - a|_1 + |P^T 1 - b|_1.
+  double transport_cost = 0;                 ///< <C, P>.
+  double primal = 0;                         ///< <C, P> + eps KL(P | a b^T).
+  double dual = 0;                           ///< <f, a> + <g, b> - eps (sum P - sum a sum b).
+  double gap = 0;                            ///< primal - dual = <f, P 1 - a> + <g, P^T 1 - b>.
+  struct {
+    double setup = 0, sweeps = 0, certificate = 0, total = 0;
+  } seconds;
+  std::vector<Check> history;
+};
+
+}  // namespace monge

@@ -1,0 +1,17 @@
+#include <monge/options.hpp>
+
+#include <cmath>
+
+#include <fmt/format.h>
+
+namespace monge {
+
+std::string Bounds::text() const {
+  if (std::isfinite(least) && std::isfinite(most))
+    return fmt::format("in {}{}, {}{}", least_open ? '(' : '[', least, most, most_open ? ')' : ']');
+  if (std::isfinite(least)) return fmt::format("{} {}", least_open ? ">" : ">=", least);
+  if (std::isfinite(most)) return fmt::format("{} {}", most_open ? "<" : "<=", most);
+  return "finite";
+}
+
+}  // namespace monge

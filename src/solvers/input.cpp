@@ -1,0 +1,79 @@
+#include "solvers/input.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/validation.hpp"
+#include "operators/values.hpp"
+
+namespace monge {
+namespace {
+
+std::vector<double> read_weights(char const* field, Backend const& backend, VectorView view, std::int64_t size,
+                                 char const* points) {
+  require(view.size() == size, "{}: has {} entries; must have {}, one for each row of {}", field, view.size(), size,
+          points);
+  return read_values(field, backend, view, size, kNotNegative, "weights must be");
+}
+
+double compensated_sum(std::vector<double> const& weights) {
+  double total = 0, carry = 0;  // Kahan: totals are compared to 1e-6, and there may be 1e8 of them
+  for (double const weight : weights) {
+    double const term = weight - carry;
+    double const next = total + term;
+    if (!std::isfinite(next)) return next;
+    carry = (next - total) - term;
+    total = next;
+  }
+  return total;
+}
+
+double total_of(char const* field, std::vector<double> const& weights) {
+  double const total = compensated_sum(weights);
+  require(total > 0 && std::isfinite(total), "{}: the total is {}; must be positive and finite", field, total);
+  return total;
+}
+
+}  // namespace
+
+void validate(SolveOptions const& options) {
+  visit_solve_options(options, kCheckField);
+  require(options.f.empty() == options.g.empty(), "{}: is missing; a warm start needs both f and g",
+          options.f.empty() ? "f" : "g");
+}
+
+void validate_potential(char const* field, Backend const& backend, VectorView view, std::int64_t size) {
+  read_values(field, backend, view, size, kFinite, "potentials must be");
+}
+
+Weights validated_weights(Backend const& backend, VectorView a, VectorView b, std::int64_t n, std::int64_t m,
+                          double tolerance) {
+  Weights weights{{}, {}, 1.0};
+  double total_a = 1, total_b = 1;
+  if (!a.empty()) {
+    weights.a = read_weights("a", backend, a, n, "x");
+    total_a = total_of("a", weights.a);
+  }
+  if (!b.empty()) {
+    weights.b = read_weights("b", backend, b, m, "y");
+    total_b = total_of("b", weights.b);
+  }
+  if (a.empty()) {
+    total_a = b.empty() ? 1 : total_b;
+    weights.a.assign(static_cast<std::size_t>(n), total_a / static_cast<double>(n));
+  }
+  if (b.empty()) {
+    total_b = total_a;
+    weights.b.assign(static_cast<std::size_t>(m), total_b / static_cast<double>(m));
+  }
+  // No plan has both marginals when the totals differ, so the difference is a floor of the marginal error: it has to be
+  // well below the tolerance. (Weights normalised in float32 agree to about 1e-7.)
+  double const allowed = tolerance > 0 ? std::min(1e-6, tolerance / 2) : 1e-6;
+  require(std::abs(total_a - total_b) <= allowed * total_a,
+          "b: the total is {:.17g}; must equal the total of a, {:.17g}, to {:.1e} relative at this tolerance", total_b,
+          total_a, allowed);
+  weights.mass = total_a;
+  return weights;
+}
+
+}  // namespace monge

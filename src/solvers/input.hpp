@@ -1,0 +1,24 @@
+// What a solve is given besides its costs: options, weights and a warm start.
+#pragma once
+#include <vector>
+
+#include <monge/entropic.hpp>
+
+#include "operators/backend.hpp"
+
+namespace monge {
+
+void validate(SolveOptions const& options);
+/// A warm start: its shape, and that every entry is finite.
+void validate_potential(char const* field, Backend const& backend, VectorView view, std::int64_t size);
+
+struct Weights {
+  std::vector<double> a, b;
+  double mass;
+};
+
+/// Reads, checks and completes the weights: an empty one is uniform.
+Weights validated_weights(Backend const& backend, VectorView a, VectorView b, std::int64_t n, std::int64_t m,
+                          double tolerance);
+
+}  // namespace monge

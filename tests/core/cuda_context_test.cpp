@@ -1,0 +1,129 @@
+// The caller's allocator, and what a context asks of its device. Built where there is a CUDA toolkit.
+#include <map>
+
+#include "cuda/backend.hpp"
+#include "cuda/runtime/runtime.hpp"
+#include "oracle/backend_test.hpp"
+#include "oracle/cuda_check.hpp"
+
+namespace monge::oracle {
+namespace {
+
+/// A pool that knows what is out and fails once `limit` allocations were made.
+struct Pool {
+  struct Block {
+    std::size_t bytes;
+    void* stream;
+  };
+  std::map<void*, Block> out;
+  int allocations = 0, wrong_releases = 0;
+  int limit = 1000000;
+
+  DeviceAllocator allocator() {
+    auto const allocate = [this](std::size_t bytes, void* stream) -> void* {
+      if (allocations == limit) return nullptr;
+      void* memory = nullptr;
+      check(cudaMallocAsync(&memory, bytes, static_cast<cudaStream_t>(stream)));
+      ++allocations;
+      out[memory] = {bytes, stream};
+      return memory;
+    };
+    auto const release = [this](void* memory, std::size_t bytes, void* stream) {
+      auto const block = out.find(memory);
+      if (block == out.end() || block->second.bytes != bytes || block->second.stream != stream) ++wrong_releases;
+      out.erase(memory);
+      cudaFreeAsync(memory, static_cast<cudaStream_t>(stream));
+    };
+    return {allocate, release};
+  }
+};
+
+class CudaContext : public testing::Test {
+ protected:
+  void SetUp() override { require_device(DeviceType::cuda); }
+
+  Problem const problem = make_problem({300, 200, 3});
+  SolveOptions const options{.eps = 0.5, .tolerance = 1e-3, .precision = Precision::float32};
+
+  Plan solved(Context const& context) const {
+    return solve(context, problem.geometry(), problem.a, problem.b, options);
+  }
+  /// 40 x 40 with so many iterations that the backward pass keeps them in global memory.
+  static std::vector<float> projected(Context const& context) {
+    std::vector<float> logits(3 * 40 * 40), d_logits(logits.size());
+    for (std::size_t k = 0; k < logits.size(); ++k) logits[k] = static_cast<float>(k % 7);
+    BatchView const view(logits.data(), 3, 40, 40);
+    project_backward(context, view, view, {d_logits.data(), 3, 40, 40}, {.iterations = 2000});
+    return d_logits;
+  }
+};
+
+TEST_F(CudaContext, cuda_memory_all_comes_from_the_allocator_of_the_caller_and_goes_back) {
+  Pool pool;
+  {
+    std::optional<Context> context = Context::cuda({.allocator = pool.allocator()});
+    Plan const plan = solved(*context);
+    EXPECT_EQ(plan.f(), solved(Context::cuda()).f());
+    EXPECT_EQ(projected(*context), projected(Context::cuda()));
+    EXPECT_EQ(cuda::runtime_of(*context).counters().allocations, pool.allocations);
+    EXPECT_GT(pool.allocations, 0);
+    context.reset();
+    EXPECT_FALSE(pool.out.empty()) << "the plan lives on";
+    plan.f();
+  }
+  EXPECT_TRUE(pool.out.empty());
+  EXPECT_EQ(pool.wrong_releases, 0);
+  check(cudaDeviceSynchronize());
+}
+
+TEST_F(CudaContext, cuda_allocator_without_memory_is_out_of_memory) {
+  Pool pool;
+  Context const context = Context::cuda({.allocator = pool.allocator()});
+  for (int const limit : {0, 1, 5}) {
+    pool.limit = pool.allocations + limit;
+    try {
+      solved(context);
+      ADD_FAILURE() << "no error";
+    } catch (Error const& error) {
+      EXPECT_EQ(error.code(), ErrorCode::out_of_memory);
+      EXPECT_EQ(std::string(error.what()).rfind("allocator: returned null; must return ", 0), 0u) << error.what();
+    }
+    EXPECT_TRUE(pool.out.empty()) << "after " << limit << " allocations";
+  }
+  pool.limit = 1000000;
+  EXPECT_EQ(solved(context).status(), Status::converged);
+}
+
+TEST_F(CudaContext, cuda_allocator_needs_both_functions) {
+  Pool pool;
+  auto const expect = [](std::string const& text, DeviceAllocator const& allocator) {
+    try {
+      Context::cuda({.allocator = allocator});
+      ADD_FAILURE() << "no error";
+    } catch (Error const& error) {
+      EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
+      EXPECT_EQ(std::string(error.what()), text);
+    }
+  };
+  expect("allocator: lacks release; must have both functions, or neither", {.allocate = pool.allocator().allocate});
+  expect("allocator: lacks allocate; must have both functions, or neither", {.release = pool.allocator().release});
+}
+
+TEST_F(CudaContext, cuda_projections_in_device_memory_neither_allocate_nor_wait) {
+  Context const context = Context::cuda();
+  float* memory = nullptr;
+  check(cudaMalloc(reinterpret_cast<void**>(&memory), 2 * 16 * sizeof(float)));
+  check(cudaMemset(memory, 0, 2 * 16 * sizeof(float)));
+  check(cudaDeviceSynchronize());
+  Device const device = context.device();
+  project(context, {memory, 1, 4, 4, -1, -1, device}, {memory + 16, 1, 4, 4, -1, -1, device}, {});
+  EXPECT_EQ(cuda::runtime_of(context).counters().allocations, 0);
+  EXPECT_EQ(cuda::runtime_of(context).counters().waits, 0);
+  projected(context);
+  EXPECT_GT(cuda::runtime_of(context).counters().allocations, 0);
+  EXPECT_GT(cuda::runtime_of(context).counters().waits, 0) << "for host memory";
+  check(cudaFree(memory));
+}
+
+}  // namespace
+}  // namespace monge::oracle
