@@ -38,7 +38,7 @@ Choice wgmma(int chunks) {
   return choice_of<Shape>(softmin_wgmma<Shape>, chunks);
 }
 
-/// One chunk if it fits, else rows resident if they fit, else streamed.
+/// Rows of one chunk where they are so short; else rows that stay in shared memory where they fit; else streamed.
 template <int kProducts>
 Choice choose_mma(int stride, int shared_limit) {
   constexpr int kChunk = kProducts == 1 ? 64 : 32;
@@ -56,7 +56,8 @@ Choice choose_wgmma(int stride, int shared_limit) {
   constexpr int kChunk = kProducts == 1 ? 64 : 32;
   if (stride == 16) return wgmma<kProducts, 16, 3, RowPlace::single_chunk, 2>(1);
   if (stride == 32) return wgmma<kProducts, 32, 3, RowPlace::single_chunk, 2>(1);
-  // Three products keep the tensor cores busy enough for one block; two would run out of registers (docs/tuning.md).
+  // With three products one block a multiprocessor keeps the tensor cores busy, and two would run out of registers
+  // (docs/tuning.md).
   if (stride == 64) {
     constexpr int kBlocks = kProducts == 1 ? 2 : 1;
     return wgmma < kProducts, 64, kBlocks == 2 ? 3 : 4, RowPlace::single_chunk, kBlocks > (1);
@@ -73,7 +74,7 @@ Choice choose(SoftminKernel kernel, int variant, PackedCloud const& rows, int sh
   return one ? choose_mma<1>(stride, shared_limit) : choose_mma<3>(stride, shared_limit);
 }
 
-/// Whether the code that this device runs has a body for the wgmma kernel: its launch bound tells.
+/// Whether the code that this device runs has the wgmma kernel. The empty one has a smaller launch bound.
 bool have_wgmma(Choice const& choice) {
   cudaFuncAttributes attributes;
   MONGE_CUDA_TRY(cudaFuncGetAttributes(&attributes, choice.kernel));

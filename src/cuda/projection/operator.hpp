@@ -23,13 +23,13 @@ class Projection final : public ProjectionOperator {
   struct Free {
     void operator()(float* memory) const { cudaFree(memory); }
   };
-  /// For histories that do not fit on chip and sums over tokens. Not of the stream's pool: what a stream allocates
-  /// while it records a graph is the graph's.
+  /// Device memory for histories that do not fit on chip and for sums over tokens. It is not of the stream's pool,
+  /// because what a stream allocates while it records a graph belongs to that graph.
   float* workspace(std::int64_t floats) const;
 
   std::shared_ptr<Runtime const> runtime_;
-  mutable std::vector<std::unique_ptr<float, Free>> workspaces_;  ///< All but the last may still be those of graphs.
-  mutable std::int64_t workspace_floats_ = 0;                     ///< Of the last.
+  mutable std::vector<std::unique_ptr<float, Free>> workspaces_;  ///< The last is in use; graphs may use the others.
+  mutable std::int64_t workspace_floats_ = 0;                     ///< Size of the last.
 };
 
 }  // namespace monge::cuda
