@@ -104,10 +104,9 @@ struct Group {
 
   HWY_INLINE int entries() const { return rows.size() * columns.size(); }
 
-  // The history holds the scalings in the order in which half-steps make them. Entry 0 is that of the rows at the
-  // start. Entry 1 is that of the columns at the start or, if there is one, after the leading column step. Entries 2 p
-  // + 2 and 2 p + 3 are those after the row step and the column step of pair p. So the half-step that makes entry e
-  // reads entry e - 1.
+  // The history holds the scalings in the order in which half-steps make them, so that the half-step that makes entry e
+  // reads entry e - 1. Entry 0 is that of the rows at the start. Entry 1 is that of the columns at the start or, if
+  // there is one, after the leading column step. Pair p makes entry 2 p + 2 (rows) and entry 2 p + 3 (columns).
   HWY_INLINE Row scalings(int entry) const {
     std::ptrdiff_t const packs = std::ptrdiff_t{entry / 2} * (rows.size() + columns.size());
     return {history.values + (packs + (entry % 2 == 0 ? 0 : rows.size())) * kLanes};

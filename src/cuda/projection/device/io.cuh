@@ -73,9 +73,9 @@ __device__ __forceinline__ void store_matrix(float4* to, float const (&x)[4][4])
   for (int i = 0; i < 4; ++i) to[i] = make_float4(x[i][0], x[i][1], x[i][2], x[i][3]);
 }
 
-/// A team's staging memory. Where an entry lies is a constant of the lane, exclusive or a constant of the register that
-/// holds the entry (TileLayout::swizzled). The register's bits that no lane's constant has are added instead: so they
-/// are the immediate offset of the instruction and cost nothing.
+/// A team's staging memory. An entry lies at a constant of the lane XOR a constant of the register that holds it
+/// (TileLayout::swizzled). Bits of the register's constant that no lane's constant has are added instead: so they are
+/// the immediate offset of the instruction and cost nothing.
 template <class L>
 class TileStaging {
  public:

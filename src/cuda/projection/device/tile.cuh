@@ -49,7 +49,7 @@ struct TileLayout {
   static constexpr int N = R * kRowLanes, M = C * kColumnLanes, kLanes = kRowLanes * kColumnLanes;
   static constexpr int kWarps = kLanes > 32 ? kLanes / 32 : 1, kThreads = 32 * kWarps;  // Threads of a team.
   static constexpr int kPerTeam = kThreads / kLanes;
-  static constexpr int kChunks = R * C / 4;  // 16-byte pieces a lane
+  static constexpr int kChunks = R * C / 4;  // Chunks of 16 bytes a lane.
   static constexpr int kWarpRowLanes = kRowLanes / kWarps;
   static constexpr int kOwnRows = R > kColumnLanes ? R / kColumnLanes : 1;  // A lane's share of the sums: rows.
   static constexpr int kOwnColumns = C / kWarpRowLanes;
