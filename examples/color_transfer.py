@@ -25,7 +25,8 @@ SIZE = (960, 640)  # photographs are cropped and scaled to this
 
 
 def packaged_photographs():
-    """Two photographs of the Debian and Ubuntu package mate-backgrounds."""
+    """Two photographs of the Debian and Ubuntu package mate-backgrounds: by Sergey Nazarov, and by Charles Barbin and
+    Hylke Bons. They are under GPL-2+, and so is a picture made of them (docs/images/ATTRIBUTION.md)."""
     folder = Path("/usr/share/backgrounds/mate/nature")
     paths = [folder / "Storm.jpg", folder / "TwoWings.jpg"]
     if not all(path.exists() for path in paths):
@@ -106,7 +107,7 @@ def show_convergence(axes, report):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("photographs", nargs="*", help="two photographs; if none, those of the package mate-backgrounds")
+    parser.add_argument("photographs", nargs="*", help="two photographs; else those of the package mate-backgrounds")
     parser.add_argument("--monge", default="monge", help="the program")
     parser.add_argument("--out", default="result", type=Path, help="folder for demo.png and what the program writes")
     arguments = parser.parse_args()
@@ -137,7 +138,7 @@ def main():
     show_convergence(figure.add_subplot(plots[3]), report)
     picture = arguments.out / "demo.png"
     figure.savefig(picture, dpi=110)
-    print(f"picture: {picture.resolve()}")
+    print(f"\npicture: {picture.resolve()}")
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 // Highway compiles this file once for each instruction set (foreach_target.h) and picks one at run time.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "cpu/stripe.cpp"
-// SSSE3 and AVX3_DL bring these kernels nothing over SSE4 and AVX3 but build time; vectors of unknown length (SVE, RVV)
-// cannot form the register tiles.
+// SSSE3 and AVX3_DL bring nothing over SSE4 and AVX3 but build time; vectors of unknown length (SVE, RVV) cannot be
+// elements of a register tile.
 #define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_AVX3_DL | HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | HWY_RVV)
 #include <hwy/foreach_target.h>
 // foreach_target.h must come first.
@@ -21,8 +21,8 @@ namespace monge::cpu::HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-// At most one panel row of vectors: 128 bytes. The register tile is kTileRows rows x kVectors vectors: 16 accumulators
-// where there are 32 registers (AVX-512, NEON), 8 where there are 16.
+// A row of a panel is 128 bytes, kVectors vectors. The register tile is kTileRows such rows: 16 accumulators where
+// there are 32 registers (AVX-512, NEON), 8 where there are 16.
 template <class T>
 using Tag = hn::CappedTag<T, kPanel<T>>;
 template <class T>
@@ -57,15 +57,15 @@ HWY_INLINE hn::Vec<D> Exp2Fraction(D d, hn::Vec<D> r) {
   }
 }
 
-// Sums of exponentials start from here, and the exponentials are at least twice this: a result below it would cost the
-// processor a hundred cycles (a denormal number), and no sum can see it.
+// The smallest normal number. Sums of exponentials start from it, and no exponential is below twice this number: so no
+// denormal number arises, which would cost the processor a hundred cycles. Sums of interest are too large to see it.
 template <class T>
 inline constexpr T kLeast = std::numeric_limits<T>::min();
 
-// 2^(t - shift), shift an integer: twice the smallest normal number where t is below shift - 125 (float), and of no use
-// where it is above shift + 127. Adding 1.5 * 2^(mantissa bits) rounds to an integer that then sits in the low bits,
-// from where a left shift moves it to the exponent. With `shift` in the same constant no subtraction is needed, and t -
-// round(t) is exact.
+// 2^(t - shift), shift an integer. Where t is below shift - 125 (float) the result is twice the smallest normal number;
+// t must not be above shift + 127. Adding 1.5 * 2^(mantissa bits) rounds t to an integer that then stands in the low
+// bits; a left shift moves it to the exponent. The constant takes `shift` in, so that no subtraction is needed, and
+// t - round(t) is exact.
 template <class T>
 struct ShiftedExp2 {
   static constexpr bool kFloat = sizeof(T) == 4;
@@ -87,14 +87,14 @@ struct ShiftedExp2 {
   }
 };
 
-// Where element 0 of row r of the panel that column j begins stands in the stripe and in the kept scores.
+// The index, in the stripe and in the kept scores, of row r of the panel that begins at column j.
 template <class T>
 HWY_INLINE std::int64_t StripeIndex(StripeArgs<T> const& args, std::int64_t j, std::int64_t r) {
   return j * args.row_count + r * kPanel<T>;
 }
 
-// Copies the coordinates of the stripe's rows to where the register tile reads them: coordinate k of its row r is
-// x[k * kTileRows + r], one tile after the other.
+// Copies the coordinates of the stripe's rows to row_scratch, in the order in which the register tile reads them: tile
+// after tile, coordinate k of the tile's row r at k * kTileRows + r.
 template <class T>
 void UnpackRows(StripeArgs<T> const& args) {
   const std::int64_t dimension = args.rows->dimension;
@@ -107,8 +107,8 @@ void UnpackRows(StripeArgs<T> const& args) {
 // Where the scores of a tile come from.
 enum class Scores { products, differences, kept };
 
-// The panels and the kept scores come from beyond L2. The processor's own prefetching stops at every page, so they are
-// asked for this many bytes ahead.
+// How many bytes ahead panels and kept scores are asked for. They come from beyond L2, and the processor's own
+// prefetching stops at each page.
 inline constexpr std::int64_t kAheadInPanels = 8 << 10;
 inline constexpr std::int64_t kAheadInScores = 16 << 10;
 
@@ -168,7 +168,7 @@ HWY_INLINE void ForEachTile(StripeArgs<T> const& args, std::int64_t begin, std::
   }
 }
 
-// What a stripe's rows have in one block of columns, lane by lane.
+// A number for each row of a stripe and each lane: a sum or maximum over the columns of one block, not yet over lanes.
 template <class T>
 struct alignas(128) LaneSums {
   static constexpr std::int64_t kLanes = hn::MaxLanes(Tag<T>());
@@ -185,7 +185,7 @@ struct alignas(128) LaneSums {
   HWY_INLINE T Max(std::int64_t r) const { return hn::GetLane(hn::MaxOfLanes(Tag<T>(), Get(r))); }
 };
 
-// Where bounds of the rows are known: scores, logits and exponentials never leave the registers.
+// Exponentials of rows whose bounds are known. Scores and logits never leave the registers.
 template <class T, Scores kScores>
 HWY_NOINLINE void ExponentiateBelow(StripeArgs<T> const& args, ShiftedExp2<T> const* exps, std::int64_t begin,
                                     std::int64_t end, LaneSums<T>& sums) {
@@ -210,7 +210,7 @@ HWY_NOINLINE void ExponentiateBelow(StripeArgs<T> const& args, ShiftedExp2<T> co
   });
 }
 
-// Where they are not, in two goes. The first: logits and their maxima.
+// Rows without bounds take two passes over a block. The first: logits, and their maxima.
 template <class T, Scores kScores>
 HWY_NOINLINE void ComputeLogits(StripeArgs<T> const& args, std::int64_t begin, std::int64_t end, LaneSums<T>& largest) {
   Tag<T> const d;
@@ -235,7 +235,7 @@ HWY_NOINLINE void ComputeLogits(StripeArgs<T> const& args, std::int64_t begin, s
   });
 }
 
-// The second: exponentials below the block's own maxima.
+// The second: exponentials, relative to the block's own maxima.
 template <class T, bool kMoment>
 HWY_NOINLINE void ExponentiateLogits(StripeArgs<T> const& args, T const* largest, std::int64_t begin, std::int64_t end,
                                      LaneSums<T>& sums, LaneSums<T>& moments) {
@@ -268,7 +268,7 @@ HWY_NOINLINE void ExponentiateLogits(StripeArgs<T> const& args, T const* largest
   }
 }
 
-// Adds a block to the row: row_max is the largest exponent so far, the sums are relative to it.
+// Adds a block of columns to a row. row_max is the largest exponent so far; row_sum and row_moment are relative to it.
 HWY_INLINE void Accumulate(double largest, double sum, double moment, double& row_max, double& row_sum,
                            double* row_moment) {
   double const next = std::max(row_max, largest);
@@ -335,7 +335,7 @@ void ExponentiateRows(StripeArgs<T> const& args, double* row_max, double* row_su
   }
 }
 
-// Rows in T (a stripe has few), stripes in float64.
+// The few rows of a stripe are added up in T, stripes in float64.
 template <class T>
 void AddToColumns(StripeArgs<T> const& args, std::int64_t count, double const* weight,
                   double* HWY_RESTRICT column_sums) {
@@ -366,7 +366,8 @@ void AddToColumns(StripeArgs<T> const& args, std::int64_t count, double const* w
   }
 }
 
-// The same register tile as the scores, with the columns as the inner dimension: one block in T, blocks in float64.
+// A product in the register tile of the scores, with the columns as the inner dimension. Columns of a block are added
+// up in T, blocks in float64.
 template <class T>
 void AverageRows(StripeArgs<T> const& args, T const* HWY_RESTRICT values, std::int64_t width,
                  double* HWY_RESTRICT out) {

@@ -1,4 +1,5 @@
-// A matrix does not depend on its neighbours: hard inputs, bits, empty and very large batches.
+// Whole batches. A matrix gives the same bits whatever its neighbours are, also beside hard ones, in empty batches and
+// in very large ones.
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 
@@ -33,7 +34,7 @@ TEST_P(ProjectionBatch, HardInputsStayInTheirMatrix) {
                        test.options);
       at(1, 0, 1) = nan;
       for (int j = 0; j < size; ++j) at(3, 1, j) = -inf;
-      for (std::size_t e = 0; e < cells; ++e) data.logits[5 * cells + e] += 500;  // exp alone overflows
+      for (std::size_t e = 0; e < cells; ++e) data.logits[5 * cells + e] += 500;  // exp() of these overflows.
       for (std::size_t e = 0; e < cells; ++e) data.logits[7 * cells + e] -= 30;
       project(context(), data.logit_view(), {out.data(), 9, size, size}, test.options);
       project_backward(context(), data.logit_view(), data.gradient_view(), {d_out.data(), 9, size, size}, test.options);
@@ -49,11 +50,11 @@ TEST_P(ProjectionBatch, HardInputsStayInTheirMatrix) {
       }
       EXPECT_TRUE(std::isnan(out[cells])) << test.name << " " << size;
       for (std::size_t e = 0; e < cells; ++e) {
-        if (preset != ProjectionPreset::deepseek) {  // its epsilon gives the row mass
+        if (preset != ProjectionPreset::deepseek) {  // Its epsilon gives the row mass.
           EXPECT_TRUE(std::isfinite(out[3 * cells + e])) << test.name << " " << size;
           EXPECT_TRUE(std::isfinite(d_out[3 * cells + e])) << test.name << " " << size;
         }
-        if (preset != ProjectionPreset::blog) {  // whose epsilon is relative to the size of the entries
+        if (preset != ProjectionPreset::blog) {  // Its epsilon is relative to the size of the entries.
           EXPECT_NEAR(out[5 * cells + e], clean[5 * cells + e], 2e-4) << test.name << " " << size;
           EXPECT_NEAR(out[7 * cells + e], clean[7 * cells + e], 2e-5) << test.name << " " << size;
         }
@@ -91,7 +92,8 @@ TEST_P(ProjectionBatch, BitsDoNotDependOnThePlaceInTheBatchOrTheRun) {
   }
 }
 
-/// Matrices that settle after few iterations, after many and not at all, and NaN: side by side and alone.
+/// Matrices that settle after few iterations, after many or never, and one with a NaN: each gives the same bits alone
+/// and beside the others.
 TEST_P(ProjectionBatch, EachMatrixSettlesByItself) {
   float const nan = std::numeric_limits<float>::quiet_NaN();
   for (int const size : {16, 23, 32, 64, 100, 128}) {
@@ -117,8 +119,8 @@ TEST_P(ProjectionBatch, EachMatrixSettlesByItself) {
   }
 }
 
-/// Large batches, where a lane of a GPU takes matrix after matrix: wide ones and NaN among them, an odd number of
-/// rounds and an even one, lanes without a last matrix.
+/// Batches so large that a lane of a GPU takes matrix after matrix. They have wide matrices and NaN among them, an odd
+/// and an even number of rounds, and lanes that go without a matrix in the last round.
 TEST_P(ProjectionBatch, LargeBatchesGiveTheBitsOfSmallOnes) {
   for (auto const order : {ProjectionOrder::rows_first, ProjectionOrder::columns_first}) {
     for (int const iterations : {2, 3, 20}) {
@@ -156,7 +158,7 @@ TEST_P(ProjectionBatch, RowsThatOverflowExpAndEmptyMatrices) {
       std::vector<float> clean(4 * cells), out(4 * cells), d_logits(4 * cells);
       project(context(), data.logit_view(), {clean.data(), 4, size, size}, test.options);
       float* const x = data.logits.data();
-      for (int j = 0; j < size; ++j) x[size + j] += 500;            // One row: nothing changes.
+      for (int j = 0; j < size; ++j) x[size + j] += 500;            // A constant added to a row changes nothing.
       for (std::size_t e = 0; e < cells; ++e) x[cells + e] = -inf;  // No mass at all.
       for (int i = 0; i < size; ++i) x[2 * cells + static_cast<std::size_t>(i * size)] = -inf;  // No mass in a column.
       project(context(), data.logit_view(), {out.data(), 4, size, size}, test.options);
@@ -175,8 +177,8 @@ TEST_P(ProjectionBatch, RowsThatOverflowExpAndEmptyMatrices) {
 }
 
 TEST_P(ProjectionBatch, ElementsBeyondTwoToThe31) {
-  // Matrices so far apart that elements are numbered past 2^31, those of the second group of SIMD lanes from their
-  // first on; the pages between them are never written.
+  // The stride is so large that elements are numbered past 2^31, beginning with the first of the second group of SIMD
+  // lanes. The pages between the matrices are never written.
   std::int64_t const batch = 40, apart = (std::int64_t{1} << 26) + 8;
   std::size_t const bytes = static_cast<std::size_t>((batch - 1) * apart + 16) * 2;
   void* const memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -225,7 +227,7 @@ TEST_P(ProjectionBatch, OutputsInWiderRowsOfAnyTypeLeaveTheRestAlone) {
       project_backward(context(), data.logit_view(), data.gradient_view(), {d_plain.data(), batch, size, size},
                        test.options);
       std::vector<float> wide(static_cast<std::size_t>(batch * matrix)), d_wide(wide), d_out(wide);
-      float const untouched = 7;  // Held exactly by every type.
+      float const untouched = 7;  // Every type holds it exactly.
       for (std::int64_t e = 0; e < batch * matrix; ++e) {
         cpu::store_element(wide.data(), type, e, untouched);
         cpu::store_element(d_wide.data(), type, e, untouched);
@@ -238,7 +240,7 @@ TEST_P(ProjectionBatch, OutputsInWiderRowsOfAnyTypeLeaveTheRestAlone) {
       project(context(), data.logit_view(), into, test.options);
       project_backward(context(), data.logit_view(), {d_out.data(), type, batch, size, size, matrix, row}, d_into,
                        test.options);
-      // Other strides may take other kernels: two results, each within its tolerance, each rounded to the type.
+      // Other strides may take other kernels. Both results are within their tolerance and rounded to the type.
       double const unit = type == DataType::float32 ? 0 : type == DataType::bfloat16 ? 0x1p-7 : 0x1p-10;
       auto const largest = [](std::vector<float> const& x) {
         return std::abs(

@@ -77,7 +77,8 @@ std::vector<Case> cases() {
     all.push_back({"scaling columns" + shape, with(P::mhc_paper, 5, big_scaling), size, size, batch});
     all.push_back({"clamp" + shape, with(P::mhc_paper, 5, clamping), size, size, batch});
     all.push_back({"megatron clamping" + shape, with(P::megatron, 5, clamping), size, size, batch, 2});
-    // Small enough for plain steps where the first pair clamps nothing; of some matrices it does.
+    // The epsilon is small enough for plain steps where the first pair clamps nothing, and large enough to clamp in
+    // some matrices.
     auto const clamping_early = [&](ProjectionOptions& o) { o.epsilon = 0.4 / size; };
     all.push_back({"megatron clamping early" + shape, with(P::megatron, 5, clamping_early), size, size, batch, 2});
     all.push_back({"softmax columns first" + shape, with(P::deepseek, 5, columns_first), size, size, batch});

@@ -31,7 +31,7 @@ ProjectionOptions with(ProjectionPreset preset, int iterations, auto&& change) {
 
 std::vector<Case> cases();
 
-/// The error's whole text begins with `text`: the field, its value, and what is allowed.
+/// Expects `call` to throw invalid_argument with a message that begins with `text`.
 template <class Call>
 void expect_refused(std::string const& text, Call&& call) {
   try {
@@ -43,16 +43,16 @@ void expect_refused(std::string const& text, Call&& call) {
   }
 }
 
-/// Relative error of an entry: those of K are off by their exponent's rounding, sums by their length; half-steps do not
-/// amplify either.
+/// The relative error allowed to an entry. Entries of K are off by the rounding of their exponent, sums by their
+/// length; half-steps amplify neither.
 double entry_tolerance(Case const& test);
-/// Absolute error of a gradient whose entries are up to `largest`: terms as large as d_out, up to `terms`, cancel. What
-/// their rounding leaves, and the growth over the half-steps.
+/// The absolute error allowed to a gradient whose entries are up to `largest`. Terms as large as those of d_out, up to
+/// `terms`, cancel and leave their rounding; the rest grows over the half-steps.
 inline double gradient_tolerance(double largest, double terms) {
   return 2e-5 * largest + 1e-7 * terms;
 }
 
-/// Logits, marginals and their bits; the reference reads what the library reads.
+/// The inputs of a case, rounded to the element type, so that the reference reads what the library reads.
 struct Data {
   Case const& test;
   int n, m;
@@ -91,7 +91,7 @@ struct Data {
   }
 
  private:
-  /// To what the element type holds.
+  /// Rounds `values` to what the element type holds.
   void round(std::vector<float>& values, std::vector<std::uint16_t>& bits) const;
 };
 

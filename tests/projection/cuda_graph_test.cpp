@@ -31,7 +31,7 @@ std::vector<float> values_of(DeviceFloats const& memory, std::int64_t count) {
 
 constexpr Device kDevice{DeviceType::cuda, 0};
 
-/// The gradients that need memory of the context's: sums over tokens, and scalings in global memory.
+/// The gradients that need memory of the context: for sums over tokens, or for scalings in global memory.
 struct Gradients {
   static constexpr std::int64_t kTokens = 300, kBatch = 3;
   static constexpr int kSize = 70;

@@ -13,7 +13,7 @@ class ProjectionDeviceMemory : public BackendTest {};
 INSTANTIATE_TEST_SUITE_P(, ProjectionDeviceMemory, testing::Values(Target{DeviceType::cuda, Precision::float32}),
                          target_name);
 
-/// B matrices of 4 x 4, every byte the same at first.
+/// A batch of 4 x 4 matrices, every byte the same at first.
 class DeviceBatch {
  public:
   DeviceBatch(std::int64_t batch, DataType type, int byte) : batch_(batch), type_(type) {
@@ -45,7 +45,7 @@ class DeviceBatch {
   void* data_ = nullptr;
 };
 
-/// Seven matrices at the start, across element 2^31 and at the end of `batch` give the bits that they give alone.
+/// Seven matrices give the same bits alone as at the start of `batch`, across element 2^31 and at its end.
 void expect_bits_of_a_small_batch(Context const& context, std::int64_t batch, DataType type) {
   Case const test{"few", projection_preset(ProjectionPreset::mhc_paper), 4, 4, 7, 1, type};
   Data const data(test);
@@ -78,7 +78,7 @@ TEST_P(ProjectionDeviceMemory, GivesWhatHostMemoryGives) {
     expect_bits_of_a_small_batch(context(), 1000, type);
 }
 
-/// Device memory from an address that is no multiple of more than one element.
+/// Device memory from an address that is a multiple of one element and of nothing larger.
 class OddMemory {
  public:
   OddMemory(void const* elements, std::size_t bytes, std::size_t element) : bytes_(bytes), element_(element) {
@@ -134,7 +134,7 @@ TEST_P(ProjectionDeviceMemory, OddSizesAtOddAddresses) {
       project(context(), view(logits, type), view(result, DataType::float32), test.options);
       project_backward(context(), view(logits, type), view(gradient, type), view(d_result, DataType::float32),
                        test.options);
-      // Other addresses may take other kernels: two results, each within its tolerance.
+      // Other addresses may take other kernels. Both results are within their tolerance.
       float const largest = *std::max_element(d_logits.begin(), d_logits.end()),
                   terms = *std::max_element(data.gradient.begin(), data.gradient.end());
       std::vector<float> const actual = result.read(), d_actual = d_result.read();
@@ -161,7 +161,7 @@ TEST_P(ProjectionDeviceMemory, ElementsBeyondTwoToThe31) {
   expect_bits_beyond_two_to_the_31(context(), DataType::bfloat16);
 }
 
-/// Whose gradient has a kernel of its own.
+/// The gradient of contiguous 4 x 4 matrices in large batches has a kernel of its own (kernels/ratio_backward.cuh).
 TEST_P(ProjectionDeviceMemory, Float32ElementsBeyondTwoToThe31) {
   expect_bits_beyond_two_to_the_31(context(), DataType::float32);
 }

@@ -13,7 +13,7 @@ namespace {
 
 class ProjectionForward : public BackendTest {};
 
-/// The largest error of an entry of matrix t, over what is allowed: a fraction of the entry, and a little at all.
+/// The largest error of an entry of matrix t, over what is allowed: a fraction of the entry, and a little in any case.
 double worst_error(Data const& data, int t, std::vector<float> const& out, double fraction, double little) {
   std::vector<double> const expected = data.reference()(data.matrix(t), data.test.options.dustbin_score);
   double worst = 0;
@@ -59,10 +59,10 @@ TEST_P(ProjectionForward, MhcLogitsAreRightToAMillionth) {
   }
 }
 
-/// Two blocks that exchange little mass, e^-c a row and iteration, for as long as they are not in balance. What stops
-/// early must not stop on these. In 2^-24: a half-step adds the rounding of sums of n terms, to four standard
-/// deviations of sqrt(n) / 3 (errors uniform, partial sums growing), and of a reciprocal; none amplifies those before
-/// it.
+/// Matrices of two blocks that exchange little mass, e^-c a row and iteration, until they are in balance. Code that
+/// stops early must not stop on these. The tolerance is in units of 2^-24. A half-step adds the rounding of sums of n
+/// terms, which is four standard deviations of sqrt(n) / 3 (uniform errors, growing partial sums), and that of a
+/// reciprocal. No half-step amplifies what the ones before it added.
 TEST_P(ProjectionForward, WhatMovesSlowlyIsNotTakenForSettled) {
   for (int const size : {16, 30, 32}) {
     for (int const iterations : {20, 50}) {

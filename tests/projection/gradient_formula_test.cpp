@@ -1,5 +1,5 @@
-// project_backward() against formulas in float64: the chain rule on the matrix itself, step by step, and the linear
-// system of the limit. They share nothing with the library, which differentiates the scalings.
+// project_backward() against two formulas in float64: the chain rule on the matrix itself, step by step, and the linear
+// system of the limit. Neither shares anything with the library, which differentiates scalings.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -14,10 +14,11 @@ namespace {
 
 class ProjectionGradientFormula : public BackendTest {};
 
-using Matrix = std::vector<double>;  // n x n
+using Matrix = std::vector<double>;  // n x n.
 
-/// X <- X / (+ or max)(row sum, eps), or the same of columns, forwards and then backwards:
-///   d X_ij = (G_ij - sum_k G_ik Y_ik) / q_i for Y = X / q, and G_ij / eps where the sum was clamped.
+/// The steps X <- Y = X / q and, in reverse, their chain rule. A row step has q_i = sum_j X_ij (+ or max) eps and
+///   d X_ij = (G_ij - sum_k G_ik Y_ik) / q_i,   or G_ij / eps where the sum was clamped.
+/// A column step is the same with columns.
 class MatrixChain {
  public:
   MatrixChain(ProjectionOptions const& options, int n) : options_(options), n_(n) {}
@@ -127,7 +128,7 @@ Matrix gradient_of_the_limit(Matrix const& p, Matrix const& g, int n) {
   auto const left = [&](int i, int j) {
     return p[at(i, j)] * (g[at(i, j)] - r[static_cast<std::size_t>(i)] - c[static_cast<std::size_t>(j)]);
   };
-  for (int round = 0; round < 2000; ++round) {  // P has sums of 1, so each makes its side's sums vanish.
+  for (int round = 0; round < 2000; ++round) {  // P has sums of 1, so each half makes the sums of its side vanish.
     for (int i = 0; i < n; ++i) {
       double sum = 0;
       for (int j = 0; j < n; ++j) sum += left(i, j);
@@ -145,8 +146,8 @@ Matrix gradient_of_the_limit(Matrix const& p, Matrix const& g, int n) {
   return d;
 }
 
-/// The square of the second singular value of a doubly stochastic P, by which a pair of half-steps contracts near the
-/// limit.
+/// The square of the second singular value of a doubly stochastic P: the factor by which a pair of half-steps contracts
+/// near the limit.
 double contraction(Matrix const& p, int n) {
   std::vector<double> x(static_cast<std::size_t>(n)), y(x);
   for (int j = 0; j < n; ++j) x[static_cast<std::size_t>(j)] = std::cos(j + 1.0);
@@ -176,8 +177,9 @@ Matrix part(std::vector<float> const& values, int t, std::size_t cells) {
   return {begin, begin + static_cast<std::ptrdiff_t>(cells)};
 }
 
-/// The largest error, of `roundings` by 2^-24 of terms as large as d_out's: an entry is its P_ij times what is left of
-/// such terms (with exp_shifted, the row's P_ij times that).
+/// The largest error over what is allowed. An entry of the gradient is P_ij times a sum of terms as large as those of
+/// d_out, so `roundings` roundings of such terms are allowed, 2^-24 each, times the largest P_ij of the row: with
+/// exp_shifted an entry takes up the others of its row.
 double worst_error(Matrix const& actual, Matrix const& expected, Matrix const& plan, Matrix const& d_out, int size,
                    double roundings) {
   double largest = 0, worst = 0;
@@ -221,7 +223,7 @@ TEST_P(ProjectionGradientFormula, UnrolledIsTheChainRuleOnTheMatrix) {
         Matrix const expected = MatrixChain(test.options, size).gradient(data.matrix(t), g);
         Matrix const actual = part(d_logits, t, cells);
         Matrix const plan = data.reference()(data.matrix(t), 0);
-        // Of the terms themselves, and of K by its exponent's rounding; half-steps do not amplify either.
+        // Roundings of the terms themselves and of the exponents of K. Half-steps amplify neither.
         double const largest_exponent = 4 * test.spread / test.options.temperature;
         double const roundings = 12 + largest_exponent + std::sqrt(2.0 * test.options.iterations);
         worst = std::max(worst, worst_error(actual, expected, plan, g, size, roundings));
@@ -251,7 +253,8 @@ TEST_P(ProjectionGradientFormula, ImplicitSolvesTheLinearSystemOfTheLimit) {
       for (int t = 0; t < test.batch; ++t) {
         Matrix const g = part(data.gradient, t, cells), plan = reference(data.matrix(t), 0);
         Matrix const expected = gradient_of_the_limit(plan, g, size), actual = part(d_logits, t, cells);
-        // As above; what rounds in a half-step, of P's or the gradient's, is contracted by those that follow.
+        // As above. Roundings within a half-step, of P or of the gradient, are contracted by the half-steps that
+        // follow.
         double const roundings = (12 + 4 * test.spread) / (1 - contraction(plan, size));
         worst = std::max(worst, worst_error(actual, expected, plan, g, size, roundings));
       }

@@ -1,5 +1,5 @@
-// project_backward(): against finite differences of the float64 references, and the implicit gradient against the
-// limit.
+// project_backward() against finite differences of the float64 references, and the implicit gradient against that of
+// the limit.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -36,7 +36,7 @@ TEST_P(ProjectionBackward, GradientMatchesFiniteDifferences) {
       };
       std::vector<double> expected;
       std::vector<int> where;
-      int const every = test.rows > 20 ? 97 : 1;  // Some entries of the large ones.
+      int const every = test.rows > 20 ? 97 : 1;  // Of large matrices, some entries.
       for (int e = 0; e < test.rows * test.columns; e += every) {
         double const kept = x[static_cast<std::size_t>(e)];
         double const step = test.options.start == ProjectionStart::positive ? h * kept : h;
@@ -94,7 +94,7 @@ TEST_P(ProjectionBackward, ToleranceStopsEachMatrixByItself) {
           error = std::max(error, std::abs(out[static_cast<std::size_t>(t) * cells + e] - expected[e]));
         EXPECT_LE(error, 3e-6) << test.name << " " << size << " matrix " << t << " of " << steps << " steps";
         if (size > 5 || t > 5) continue;
-        // The gradient is that of the steps that were done.
+        // The gradient goes through the steps that were done, no others.
         ProjectionOptions fixed = test.options;
         fixed.tolerance = 0;
         fixed.iterations = steps;
@@ -127,7 +127,7 @@ TEST_P(ProjectionBackward, ImplicitGradientIsThatOfTheLimit) {
                            test.options);
         };
         run(implicit);
-        test.options.iterations = 1;  // Not converged: unrolled after all.
+        test.options.iterations = 1;  // Not converged, so the gradient is the unrolled one.
         run(early);
         test.options.gradient = ProjectionGradient::unrolled;
         run(early_unrolled);
@@ -155,7 +155,7 @@ TEST_P(ProjectionBackward, ImplicitIsDecidedMatrixByMatrix) {
       project_backward(context(), data.logit_view(), data.gradient_view(), {into.data(), 40, size, size}, test.options);
     };
     run(all);
-    test.options.implicit_tolerance = 1e6;  // Any sums will do.
+    test.options.implicit_tolerance = 1e6;  // Any sums are right to this.
     run(forced);
     test.options.gradient = ProjectionGradient::unrolled;
     run(unrolled);
@@ -170,7 +170,7 @@ TEST_P(ProjectionBackward, ImplicitIsDecidedMatrixByMatrix) {
           sum += out[t * cells + i * static_cast<std::size_t>(size) + j];
         error = std::max(error, std::abs(sum - 1));
       }
-      if (std::abs(error - 1e-3) < 1e-5) continue;  // Rounding decides.
+      if (std::abs(error - 1e-3) < 1e-5) continue;  // Here rounding decides which gradient it is.
       converged += error < 1e-3;
       std::vector<float> const& expected = error < 1e-3 ? forced : unrolled;
       for (std::size_t e = 0; e < cells; ++e)
@@ -181,7 +181,7 @@ TEST_P(ProjectionBackward, ImplicitIsDecidedMatrixByMatrix) {
   }
 }
 
-/// Up to what a GPU's shared memory holds and beyond.
+/// Histories that fit the shared memory of a GPU, and longer ones.
 TEST_P(ProjectionBackward, HistoriesOfAnyLengthFindRoom) {
   for (int const size : {16, 64, 128}) {
     Case test{"lengths", projection_preset(ProjectionPreset::mhc_paper), size, size, 2, 0.5};

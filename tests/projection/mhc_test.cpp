@@ -41,7 +41,7 @@ TEST_P(MhcTest, MappingAndGradients) {
         mhc_mapping_backward(context(), {mixes.data(), tokens, 24, stride}, scale, base, {d_pre.data(), tokens, 4},
                              {d_post.data(), tokens, 4}, {d_res.data(), tokens, 4, 4},
                              {d_mixes.data(), tokens, 24, stride}, d_scale, d_base, options);
-        // Forward and d_mixes token by token, from the projection that is tested above.
+        // The maps and d_mixes, token by token, from project() and project_backward(), which have tests of their own.
         std::vector<float> logits(16 * size), d_logits(16 * size), expected(16 * size);
         for (std::size_t t = 0; t < size; ++t)
           for (std::size_t k = 0; k < 16; ++k)

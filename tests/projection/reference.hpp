@@ -1,5 +1,5 @@
-// The conventions as their authors write them, in float64, matrix by matrix: the matrix itself is rescaled, nothing is
-// rearranged. Shares no formula with the library.
+// The conventions as their authors write them, in float64, one matrix at a time: the matrix itself is rescaled and
+// nothing is rearranged. No formula is shared with the library.
 #pragma once
 #include <algorithm>
 #include <cmath>
@@ -17,7 +17,7 @@ struct ReferenceProjection {
   int n() const { return rows + options.dustbin; }
   int m() const { return columns + options.dustbin; }
 
-  /// P (n x m) of logits (rows x columns); `steps` gets the iterations that were done.
+  /// P (n x m) of logits (rows x columns). `steps` gets the number of iterations that were done.
   std::vector<double> operator()(std::vector<double> const& logits, double score, int* steps = nullptr) const {
     int const n = this->n(), m = this->m();
     std::vector<double> mu = a, nu = b;

@@ -1,5 +1,5 @@
-// The backward pass over a range of matrices: the half-steps are done again, their scalings kept, and undone in
-// reverse.
+// The backward pass over a range of matrices. The half-steps are done again and their scalings kept; then they are
+// undone in reverse.
 #include "cpu/projection/simd_targets.hpp"
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "cpu/projection/backward.cpp"
@@ -43,7 +43,7 @@ struct Backward {
     clear(g.columns.chain, g.columns.size());
   }
 
-  /// Undoes the half-steps that were done, in the lanes where wanted < 0.
+  /// Undoes the half-steps that each matrix did, in the lanes where wanted < 0.
   template <class Domain, class G>
   MONGE_STEP static void unrolled(G& g, Pack const& wanted) {
     auto const row_back = [&](int entry, Pack const& active) {

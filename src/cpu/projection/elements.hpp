@@ -14,7 +14,7 @@ inline float from_bfloat16(std::uint16_t bits) {
 
 inline std::uint16_t to_bfloat16(float value) {
   auto const bits = std::bit_cast<std::uint32_t>(value);
-  if ((bits & 0x7fffffffu) > 0x7f800000u) return static_cast<std::uint16_t>(bits >> 16 | 0x40);  // NaN stays one
+  if ((bits & 0x7fffffffu) > 0x7f800000u) return static_cast<std::uint16_t>(bits >> 16 | 0x40);  // A NaN stays a NaN.
   return static_cast<std::uint16_t>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
 

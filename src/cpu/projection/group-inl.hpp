@@ -1,5 +1,5 @@
-// A group of matrices, one in each SIMD lane: where its numbers lie, and the way between lanes and memory. What is done
-// with them is in linear-inl.hpp and log-inl.hpp.
+// A group is the matrices that a thread works on together, one in each lane of a Pack. This file says where its numbers
+// lie and moves them between lanes and memory; linear-inl.hpp and log-inl.hpp have the arithmetic.
 #if defined(MONGE_CPU_PROJECTION_GROUP) == defined(HWY_TARGET_TOGGLE)
 #ifdef MONGE_CPU_PROJECTION_GROUP
 #undef MONGE_CPU_PROJECTION_GROUP
@@ -17,14 +17,14 @@
 HWY_BEFORE_NAMESPACE();
 namespace monge::cpu::HWY_NAMESPACE {
 
-/// Packs in scratch memory.
+/// A number of Packs in scratch memory.
 struct Row {
   float* values = nullptr;
   HWY_INLINE Pack get(int i) const { return Load(values + i * kLanes); }
   HWY_INLINE void set(int i, Pack const& to) const { Store(to, values + i * kLanes); }
 };
 
-/// Packs whose number is known to the compiler stay in registers or on the stack; others (kSize 0) in scratch memory.
+/// kSize Packs, in registers or on the stack; or a number that only the run knows (kSize 0), in scratch memory.
 template <int kSize>
 struct Packs {
   Pack value[kSize];
@@ -40,16 +40,16 @@ struct Packs<0> : Row {
   }
 };
 
-/// The rows or the columns. Entry (i, j) of a matrix, i of one axis and j of the other, is at i * stride() + j *
-/// stride() of the two, so that a half-step is written once for both. kSize, kStride: 0 where the compiler does not
-/// know them.
+/// The rows or the columns. Entry (i, j), i of one axis and j of the other, is at
+///   i * one.stride() + j * other.stride(),
+/// so that a half-step is written once for both. kSize and kStride are 0 where the compiler does not know them.
 template <int kSize, int kStride>
 struct Axis {
   std::vector<float> const* marginals;
-  Packs<kSize> scaling;  // u or v; in the log domain f or g
-  Packs<kSize> weight;   // What epsilon is multiplied by in the sums.
+  Packs<kSize> scaling;  // u or v; in the log domain f or g.
+  Packs<kSize> weight;   // What epsilon is multiplied by when it is added to the sums.
   Packs<kSize> bar;      // Backward: gradient in the scaling.
-  Packs<kSize> chain;    // Backward: gradient in the sum through the weight.
+  Packs<kSize> chain;    // Backward: gradient in the sum, by way of the weight that it makes.
 
   Axis(std::vector<float> const& given, int stride)
       : marginals(&given), size_(static_cast<int>(given.size())), stride_(stride) {}
@@ -61,20 +61,20 @@ struct Axis {
   int size_, stride_;
 };
 
-/// kSize: a matrix is kSize x kSize, or of any shape (0).
+/// Matrices are kSize x kSize, or of any shape if kSize is 0.
 template <int kSize>
 struct Group {
   ProjectionRange const& range;
   ProjectionProblem const& problem;
   Axis<kSize, kSize> rows;
   Axis<kSize, kSize == 0 ? 0 : 1> columns;
-  Packs<kSize * kSize> k;  // exp of the logits with its shift; in the log domain the logits
-  Row staging;             // A matrix between lanes and memory; two numbers a row or column within a half-step.
-  Row shift;               // e^{-s} of each row or column of the side whose shift was taken out of the logits.
+  Packs<kSize * kSize> k;  // K; in the log domain the logits.
+  Row staging;             // A matrix on its way between lanes and memory; in a half-step, what is not yet accepted.
+  Row shift;               // e^{-s}, s the shift of each row or column of the side that was shifted.
   Row d_k, d_out;          // Backward: gradients in k and in P.
   Row history;             // Backward: the scalings after every half-step.
-  Pack done, count;        // done < 0: not yet within the tolerance; pairs of half-steps done.
-  int pairs = 0;           // The largest count so far.
+  Pack done, count;        // done < 0: not yet within the tolerance. count: pairs of half-steps done.
+  int pairs = 0;           // The largest count.
 
   HWY_INLINE Group(ProjectionRange const& given, bool backward)
       : range(given), problem(*given.problem), rows(problem.a, problem.columns), columns(problem.b, 1) {
@@ -104,9 +104,9 @@ struct Group {
 
   HWY_INLINE int entries() const { return rows.size() * columns.size(); }
 
-  // The scalings in the order in which half-steps make them: entries 0 and 1 are those of rows and columns at the start
-  // (after the leading column step, if there is one), 2 p + 2 and 2 p + 3 those after pair p, so that the half-step
-  // that makes entry e reads entry e - 1.
+  // The history holds the scalings in the order in which half-steps make them, so that the half-step that makes entry e
+  // reads entry e - 1. Entry 0 is that of the rows at the start. Entry 1 is that of the columns at the start or, if
+  // there is one, after the leading column step. Pair p makes entry 2 p + 2 (rows) and entry 2 p + 3 (columns).
   HWY_INLINE Row scalings(int entry) const {
     std::ptrdiff_t const packs = std::ptrdiff_t{entry / 2} * (rows.size() + columns.size());
     return {history.values + (packs + (entry % 2 == 0 ? 0 : rows.size())) * kLanes};
@@ -119,8 +119,8 @@ struct Group {
     for (int i = 0; i < size; ++i) row.set(i, side.scaling.get(i));
   }
 
-  /// Matrices from `first` on to `to`, lanes beyond the range as 0. With a dustbin a view may have fewer rows and
-  /// columns.
+  /// Reads the matrices from `first` on; lanes beyond the range get 0. With a dustbin the view may have fewer rows and
+  /// columns than the matrices here.
   template <class To>
   MONGE_STEP void read(BatchView const& view, std::int64_t first, To& to) const {
     if (kSize == 4 && is_transposable(view, first)) {
@@ -160,7 +160,7 @@ struct Group {
       for (int j = 0; j < view.columns(); ++j) to.set(i * columns.size() + j, staging.get(i * columns.size() + j));
   }
 
-  /// Matrices from `first` on from the staging memory.
+  /// Writes the staging memory to the matrices from `first` on.
   MONGE_STEP void write(MutableBatchView const& view, std::int64_t first) const {
     if (kSize == 4 && is_transposable(view, first)) {
       MONGE_EACH {
@@ -191,10 +191,10 @@ struct Group {
     }
   }
 
-  /// Matrices of the range in the group that begins at `first`.
+  /// How many matrices of the range are in the group that begins at `first`.
   HWY_INLINE std::int64_t lanes(std::int64_t first) const { return std::min<std::int64_t>(kLanes, range.last - first); }
 
-  /// x = logits / temperature, or the matrix itself with its epsilon; scalings of no effect.
+  /// k = logits / temperature, or the given matrix plus epsilon. Scalings start without effect.
   MONGE_STEP void load(std::int64_t first, float neutral_scaling) {
     read(range.logits, first, k);
     int const n = rows.size(), m = columns.size();

@@ -1,5 +1,5 @@
-// The half-steps on the scalings: P = diag(u) K diag(v), with K = exp(logits) and every convention's epsilon.
-// docs/projection.md has the formulas.
+// The half-steps on scalings, P = diag(u) K diag(v), with K from the logits and the epsilon of each convention. The
+// formulas are in docs/projection.md.
 #if defined(MONGE_CPU_PROJECTION_LINEAR) == defined(HWY_TARGET_TOGGLE)
 #ifdef MONGE_CPU_PROJECTION_LINEAR
 #undef MONGE_CPU_PROJECTION_LINEAR
@@ -12,9 +12,10 @@
 HWY_BEFORE_NAMESPACE();
 namespace monge::cpu::HWY_NAMESPACE {
 
-/// What the half-steps have to cater for. Plain: no epsilon in the sums, and the same for all lanes: unit marginals, no
-/// tolerance, no implicit gradient. Unclamped: the same, beside a clamp that may not act. Guarded: an epsilon that is
-/// added. General: everything; where nothing is clamped, to the bits of the plain steps.
+/// What the half-steps must be able to do. Plain: sums of 1 and no epsilon, no tolerance, no implicit gradient, so that
+/// all lanes do the same. Unclamped: plain steps for a problem with a clamp; after the first pair it is checked that
+/// nothing was to be clamped. Guarded: an epsilon that is added to the sums. General: everything; where nothing is
+/// clamped, the bits are those of the plain steps.
 enum class Steps { plain, unclamped, guarded, general };
 
 inline Steps steps_of(ProjectionProblem const& problem) {
@@ -30,7 +31,7 @@ struct Linear {
   static constexpr bool uniform = !kGeneral, tentative = kSteps == Steps::unclamped, weighted = kGuarded || kGeneral;
   static constexpr float neutral_scaling = 1;
 
-  /// A scaling whose sum was clamped is marked by its sign.
+  /// The scaling without its sign, which marks one whose sum was clamped.
   HWY_INLINE static Pack unmarked(Pack const& scaling) { return kGeneral ? Abs(scaling) : scaling; }
 
   template <class G>
@@ -39,7 +40,7 @@ struct Linear {
     return Mul(Mul(unmarked(g.rows.scaling.get(i)), g.k.get(at)), unmarked(g.columns.scaling.get(j)));
   }
 
-  /// From x to K.
+  /// Turns k from x into K.
   template <class G>
   MONGE_STEP static void start(G& g) {
     if constexpr (weighted) {
@@ -102,7 +103,7 @@ struct Linear {
     }
   }
 
-  /// After the first pair of steps: whether a sum in them could have been one to clamp.
+  /// After the first pair of steps: whether one of their sums was so small that the clamp may act on it.
   template <class G>
   HWY_INLINE static bool clamps(G const& g) {
     Pack const most = Set(0.99999f / g.problem.epsilon);
@@ -112,7 +113,7 @@ struct Linear {
     return any;
   }
 
-  /// Gradients in K and in the last scalings, from that in P.
+  /// The gradients in K and in the last scalings, from the gradient in P.
   template <class G>
   MONGE_STEP static void start_back(G& g) {
     int const n = g.rows.size(), m = g.columns.size();
@@ -130,8 +131,8 @@ struct Linear {
     }
   }
 
-  /// Undoes a half-step of `own` that made `made` from `read`, in the lanes where active < 0: the gradient in what it
-  /// made goes to K and to what it read.
+  /// Undoes a half-step of `own` that made the scalings `made` of `read`, in the lanes where active < 0. The gradient
+  /// in `made` becomes gradients in K and in `read`.
   template <class G, class Own, class Other>
   MONGE_STEP static void back(G& g, Own& own, Other& other, Row made, Row read, Pack const& active) {
     bool const clamp = g.problem.epsilon_mode == EpsilonMode::clamp;
@@ -171,7 +172,7 @@ struct Linear {
     }
   }
 
-  /// From the gradient in K to that in x, in the staging memory.
+  /// The gradient in x, from that in K, to the staging memory.
   template <class G>
   MONGE_STEP static void finish_back(G& g) {
     ProjectionProblem const& problem = g.problem;
@@ -186,7 +187,7 @@ struct Linear {
       Pack const scale = scaled ? g.shift.get(by_columns ? j : i) : Set(1);
       return Larger(NegMulAdd(Set(problem.matrix_epsilon), scale, value), Set(0));
     };
-    // Where K is 0 the gradient is too, however large the scalings of a row without mass made d.
+    // Where K is 0 the gradient is 0: the scalings of a row without mass may have made x infinite.
     auto const product = [](Pack const& x, Pack const& value) {
       return SelectLess(Set(0), Abs(value), Mul(x, value), value);
     };
@@ -200,7 +201,7 @@ struct Linear {
           largest = Larger(largest, value);
         }
       }
-      Pack left = Set(1);  // Of the shift's gradient, which goes to the first of the row's largest.
+      Pack left = Set(1);  // The share of the shift's gradient that is left. The first of the row's largest takes it.
       MONGE_UNROLL(4)
       for (int j = 0; j < m; ++j) {
         int const e = i * m + j;
@@ -226,8 +227,9 @@ struct Linear {
     return problem.start == ProjectionStart::exp && problem.columns_first;
   }
 
-  /// K = exp(x - largest of `own`'s line), or the softmax of the line, + epsilon. Where an epsilon is relative to
-  /// e^{-s} of the shift, the weights take that in, and s is kept from making it overflow.
+  /// K = exp(x - s) + epsilon, s the largest of each line of `own`; or the softmax of the line, + epsilon. Where an
+  /// epsilon is relative to e^{-s}, the weights start as e^{-s}, and s is held above -40 so that this does not
+  /// overflow.
   template <class G, class Own, class Other>
   MONGE_STEP static void exponentiate(G& g, Own& own, Other const& other) {
     ProjectionProblem const& problem = g.problem;
@@ -238,7 +240,7 @@ struct Linear {
     MONGE_UNROLL(4)
     for (int i = 0; i < size; ++i) {
       auto const at = [&](int j) { return i * own.stride() + j * other.stride(); };
-      Pack largest = least;  // Not NaN where an x is: that comes back through the difference.
+      Pack largest = least;  // Larger() drops a NaN; it comes back through x - largest.
       MONGE_UNROLL(4)
       for (int j = 0; j < other_size; ++j) largest = Larger(largest, g.k.get(at(j)));
       MONGE_UNROLL(4)

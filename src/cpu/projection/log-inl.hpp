@@ -23,13 +23,13 @@ struct Logarithmic {
     return Exp(Add(Add(g.k.get(i * g.rows.stride() + j), g.rows.scaling.get(i)), g.columns.scaling.get(j)));
   }
 
-  /// From x, or from a matrix, to logits.
+  /// Turns k from x, or from a given matrix, into logits.
   template <class G>
   MONGE_STEP static void start(G& g) {
     int const n = g.rows.size(), m = g.columns.size();
     if (g.problem.start == ProjectionStart::positive) {
       for (int e = 0; e < n * m; ++e) {
-        Pack const value = g.k.get(e);  // 0 and NaN have no logarithm: they become a very small one and NaN.
+        Pack const value = g.k.get(e);  // The logarithm of 0 becomes a very small number, that of NaN becomes NaN.
         g.k.set(e, SelectLess(Set(0), value, Log(value), Add(value, Set(-1e38f))));
       }
     } else if (g.problem.start == ProjectionStart::softmax) {
@@ -65,7 +65,7 @@ struct Logarithmic {
       own.scaling.set(i, SelectLess(g.done, zero, g.staging.get(i), own.scaling.get(i)));
   }
 
-  /// Gradients in x and in the last potentials, from that in P.
+  /// The gradients in x and in the last potentials, from the gradient in P.
   template <class G>
   MONGE_STEP static void start_back(G& g) {
     int const n = g.rows.size(), m = g.columns.size();
@@ -80,7 +80,7 @@ struct Logarithmic {
     }
   }
 
-  /// As Linear's. The derivatives of a logsumexp are its softmax, which is P of the two potentials over the marginal.
+  /// As Linear's. The derivatives of a logsumexp are its softmax: exp(k + read + made) over the marginal.
   template <class G, class Own, class Other>
   MONGE_STEP static void back(G& g, Own& own, Other& other, Row made, Row read, Pack const& active) {
     Pack const zero = Set(0);
@@ -99,7 +99,8 @@ struct Logarithmic {
     }
   }
 
-  /// From the gradient in the logits to that in x, in the staging memory. A shift of a row changes nothing here.
+  /// The gradient in x, from that in the logits, to the staging memory. A row's shift has no gradient here: it changes
+  /// nothing.
   template <class G>
   MONGE_STEP static void finish_back(G& g) {
     int const n = g.rows.size(), m = g.columns.size();

@@ -48,7 +48,7 @@ void run(ProjectionProblem const& problem, int threads, bool backward, Projectio
   });
 }
 
-constexpr std::int64_t kTokens = 256;  // Of a part of an mHC mapping; sums over tokens are over parts, in order.
+constexpr std::int64_t kTokens = 256;  // Of a part. Sums over tokens add up parts in their order, whatever the threads.
 
 float sigmoid(float x) {
   return 1 / (1 + std::exp(-x));
@@ -57,7 +57,7 @@ int scale_of(int k) {
   return k < 4 ? 0 : k < 8 ? 1 : 2;
 }
 
-/// z = scale mixes + base of one token.
+/// scale * mixes + base of one token.
 std::array<float, 24> mapped(MhcArrays const& arrays, std::int64_t token) {
   std::array<float, 24> z;
   float const* const mix = arrays.mixes + token * arrays.mixes_stride;

@@ -1,4 +1,4 @@
-// Batched projection on the CPU: ranges of matrices to threads.
+// Batched projection on the CPU: each thread takes a range of the batch.
 #pragma once
 #include "projection/projection_operator.hpp"
 

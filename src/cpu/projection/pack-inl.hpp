@@ -1,5 +1,6 @@
-// One number of every matrix of a group: arithmetic on Packs, the same on all lanes, so that a matrix never meets its
-// neighbours. Compiled once for each instruction set: the guard toggles.
+// A Pack holds one number of each matrix of a group. Its arithmetic is the same on all lanes and never mixes them, so a
+// matrix cannot depend on its neighbours. The file is compiled once for each instruction set: hence the guard that
+// toggles.
 #if defined(MONGE_CPU_PROJECTION_PACK) == defined(HWY_TARGET_TOGGLE)
 #ifdef MONGE_CPU_PROJECTION_PACK
 #undef MONGE_CPU_PROJECTION_PACK
@@ -18,8 +19,8 @@ namespace monge::cpu::HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-// A pass over a group is inlined into one function and unrolled, so that a 4 x 4 matrix stays in registers. With a
-// sanitizer's checks in it that function takes minutes to compile: there the steps of a pass are calls with loops.
+// A pass over a group is inlined into one function and unrolled, so that a 4 x 4 matrix stays in registers. Under a
+// sanitizer that function would take minutes to compile, so there a pass calls its steps and they keep their loops.
 #undef MONGE_STEP
 #undef MONGE_UNROLL
 #if HWY_IS_ASAN || defined(__SANITIZE_ADDRESS__)
@@ -82,7 +83,7 @@ HWY_INLINE Pack NegMulAdd(Pack const& a, Pack const& b, Pack const& c) {
   MONGE_EACH r.x[p] = hn::NegMulAdd(a.x[p], b.x[p], c.x[p]);
   return r;
 }
-/// The larger one, and NaN only if `a` is: IfThenElse instead of Max, whose operand order differs between machines.
+/// The larger of the two; NaN only if `a` is. hn::Max does not serve: what it makes of NaN differs between machines.
 HWY_INLINE Pack Larger(Pack const& a, Pack const& b) {
   Pack r;
   MONGE_EACH r.x[p] = hn::IfThenElse(hn::Lt(a.x[p], b.x[p]), b.x[p], a.x[p]);
@@ -97,7 +98,7 @@ HWY_INLINE Pack Abs(Pack const& a) {
 MONGE_STEP Pack Reciprocal(Pack const& a) {
   Pack r;
 #if HWY_TARGET <= HWY_AVX3 && HWY_ARCH_X86
-  MONGE_EACH {  // 14 bits, doubled by one Newton step
+  MONGE_EACH {  // 14 bits; one Newton step doubles them.
     V const guess = hn::ApproximateReciprocal(a.x[p]);
     r.x[p] = hn::MulAdd(guess, hn::NegMulAdd(a.x[p], guess, hn::Set(D(), 1.0f)), guess);
   }
@@ -112,7 +113,7 @@ HWY_INLINE Pack SelectLess(Pack const& a, Pack const& b, Pack const& x, Pack con
   MONGE_EACH r.x[p] = hn::IfThenElse(hn::Lt(a.x[p], b.x[p]), x.x[p], y.x[p]);
   return r;
 }
-/// The least value that `x < above(tolerance)` refuses is the next one after the tolerance.
+/// For x < above(tolerance), which is x <= tolerance.
 HWY_INLINE Pack above(float tolerance) {
   return Set(std::nextafter(tolerance, std::numeric_limits<float>::infinity()));
 }
@@ -122,7 +123,7 @@ HWY_INLINE bool AnyLess(Pack const& a, Pack const& b) {
   return any;
 }
 
-/// e^x with the argument reduced in two parts, so that the error stays at the last place for all |x| < 87; 0 below.
+/// e^x. The argument is reduced by ln 2 in two parts, so that the error stays at the last place for |x| < 87; 0 below.
 MONGE_STEP Pack Exp(Pack const& a) {
   constexpr float kCoefficients[] = {1.9875691500e-4f, 1.3981999507e-3f, 8.3334519073e-3f,
                                      4.1665795894e-2f, 1.6666665459e-1f, 5.0000001201e-1f};
@@ -176,9 +177,9 @@ MONGE_STEP Pack Log(Pack const& a) {
   return r;
 }
 
-/// Of a sum: the scaling of a row without mass is finite, so its products with 0 are 0.
+/// Sums start from this. The scaling of a row without mass is then finite, and its products with 0 are 0.
 inline constexpr float kLeast = 1e-37f;
-/// Least shift, for rows of -inf.
+/// The least shift: rows of -inf have no largest entry.
 inline constexpr float kNoLogit = -1e30f;
 }  // namespace monge::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();

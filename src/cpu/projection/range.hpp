@@ -22,10 +22,10 @@ struct ProjectionRange {
   float* scratch;  ///< projection_scratch() floats, 64-byte aligned.
 };
 
-/// Matrices that go through the registers together, at most: ranges start at its multiples.
+/// The most matrices of a group. Ranges start at its multiples.
 inline constexpr std::int64_t kProjectionLanes = 32;
 
-/// What a Group (group-inl.hpp) places there.
+/// Floats that a Group (group-inl.hpp) places in `scratch`.
 inline std::size_t projection_scratch(ProjectionProblem const& problem, bool backward) {
   auto const n = static_cast<std::size_t>(problem.rows), m = static_cast<std::size_t>(problem.columns);
   std::size_t packs = std::max(n * m, 2 * std::max(n, m)) + std::max(n, m) + n * m + 2 * (n + m);

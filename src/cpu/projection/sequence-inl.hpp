@@ -1,5 +1,5 @@
-// What the two passes share: the sequence of half-steps of projection/problem.hpp, and which code a problem runs
-// on.
+// What the two passes share: the sequence of half-steps (projection/problem.hpp), and the choice of the code that
+// a problem runs on.
 #if defined(MONGE_CPU_PROJECTION_SEQUENCE) == defined(HWY_TARGET_TOGGLE)
 #ifdef MONGE_CPU_PROJECTION_SEQUENCE
 #undef MONGE_CPU_PROJECTION_SEQUENCE
@@ -14,8 +14,8 @@
 HWY_BEFORE_NAMESPACE();
 namespace monge::cpu::HWY_NAMESPACE {
 
-/// All half-steps of the group that begins at `first`; kRemember keeps the scalings after each one. False: the domain's
-/// steps do not do.
+/// Does all half-steps of the group that begins at `first`. kRemember: keeps the scalings after each. False: the steps
+/// of this domain do not serve the group (Steps::unclamped).
 template <class Domain, bool kRemember, class G>
 HWY_INLINE bool iterate(G& g, std::int64_t first) {
   ProjectionProblem const& problem = g.problem;
@@ -53,7 +53,8 @@ HWY_INLINE bool iterate(G& g, std::int64_t first) {
   return true;
 }
 
-/// Pass::run<Domain>(group, first) for each group of the range, with other steps where it returns false.
+/// Calls Pass::run<Domain>(group, first) for each group of the range, and again with general steps where that returns
+/// false.
 template <class Pass>
 void for_each_group(ProjectionRange const& range) {
   ProjectionProblem const& problem = *range.problem;
@@ -66,7 +67,7 @@ void for_each_group(ProjectionRange const& range) {
     }
   };
   auto const linear = [&](auto domain) {
-#if HWY_TARGET <= HWY_AVX2 || HWY_ARCH_ARM  // Where there are registers for it.
+#if HWY_TARGET <= HWY_AVX2 || HWY_ARCH_ARM  // Where there are enough registers.
     if (problem.rows == 4 && problem.columns == 4 && !problem.dustbin())
       return run(domain, Group<4>(range, Pass::backward));
 #endif

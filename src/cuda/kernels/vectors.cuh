@@ -1,14 +1,17 @@
 // Per-point work between the passes over pairs. O(n) each; all in float64.
 //
-// Logits:  h_j = log2 b_j + (g'_j - norm_j) log2(e) / eps, in float as a rounded part and a factor
-//          beta_j = 2^(h_j - float(h_j)): the rounding of h_j, the same for a whole column, stays out of the marginals.
-// Softmin: f+_i = norm_i - eps ln2 (M + log2 sum), from the partial sums of the blocks that shared the row, joined in
-//          their order. Both without the constants of the potentials (SweepParameters), which float could not hold
-//          beside the rest.
-// Update:  f_i + omega_i (f+_i - f_i), or the mean of both when symmetric (operators/relaxed_step.hpp).
-// Frozen:  L_i = log2 sum_j b_j 2^(...) of a row from its f+; in float rounded, with the factor 2^(L_i - lse_i) beside
-// it.
-//          A share of the row is then 2^(t_ij - L_i) beta_j times that factor.
+//   Logits   h_j = log2 b_j + (g'_j - norm_j) log2(e) / eps
+//            In float h_j is a rounded part and a factor beta_j = 2^(h_j - float(h_j)). So its rounding, which is the
+//            same for a whole column, stays out of the marginals.
+//   Softmin  f+_i = norm_i - eps ln2 (M + log2 sum)
+//            The blocks that shared the row left partial sums; they are joined in their order.
+//   Update   f_i + omega_i (f+_i - f_i), or the mean of f_i and f+_i when symmetric (operators/relaxed_step.hpp).
+//   Frozen   L_i = lse_i, the log-sum-exp of a row from its f+
+//            In float it is rounded, and a factor 2^(L_i - lse_i) stands beside it. A share of the row is then
+//            2^(t_ij - L_i) beta_j times that factor.
+//
+// The constants of the potentials (SweepParameters) are left out of the logits, because float could not hold them
+// beside the rest; f+ subtracts them.
 #pragma once
 #include "cuda/device/numerics.cuh"
 #include "cuda/device/strided.cuh"
@@ -27,7 +30,7 @@ __device__ __forceinline__ void store_logit(LogitArrays const& arrays, int point
     double const h = counts ? fmin(fmax(logit, -1e30), 1e30) : -1e30;
     float const rounded = counts ? static_cast<float>(h) : kEmptyLogit<float>;
     out[point] = rounded;
-    // Where a unit of float exceeds 2 the logits are noise already; the factor must not overflow on top of it.
+    // Where float numbers are more than 2 apart the logits are noise already; at least the factor must not overflow.
     arrays.factors[point] =
         counts ? static_cast<float>(exp2(fmin(fmax(h - static_cast<double>(rounded), -1.0), 1.0))) : 0.0f;
   } else {
@@ -56,7 +59,7 @@ __global__ void __launch_bounds__(kVectorThreads) make_logits_kernel(LogitArgume
   if (arguments.slopes) arguments.slopes[i] = slope;
 }
 
-/// reference and sum over the slots of a row, in their order; a few loads are under way at a time.
+/// Joins the partial sums of a row, slot after slot, to one reference and sum. A few loads are under way at a time.
 template <class T>
 __device__ __forceinline__ void join_slots(SumArguments const& sums, int point, T& reference, double& sum) {
   constexpr int kBatch = 8;
@@ -119,7 +122,7 @@ __global__ void __launch_bounds__(kVectorThreads) update_potential_kernel(Update
   if (threadIdx.x == 0) arguments.errors[blockIdx.x] = total;
 }
 
-/// plus = f+; with moments also mean_i = sum_j w_ij (t_ij - log2 b_j), w the softmax of the row.
+/// plus_i = f+_i. Where `mean` is given, mean_i = sum_j w_ij (t_ij - log2 b_j) with w_ij the softmax of row i.
 template <class T>
 __global__ void __launch_bounds__(kVectorThreads)
     softmin_values_kernel(SumArguments const sums, double* plus, double* mean) {

@@ -30,7 +30,7 @@ class Reachable {
   }
   void* data() const { return data_; }
   bool is_copy() const { return host_ != nullptr; }
-  /// Waits. The gaps between rows come back as they went.
+  /// Copies back to host memory, and waits. Gaps between rows get the bytes that they had.
   void back() const {
     if (host_ == nullptr) return;
     MONGE_CUDA_TRY(
@@ -61,8 +61,8 @@ bool in_pieces(BatchArguments const& view) {
          view.batch_stride % 4 == 0;
 }
 
-/// What device/ratio.cuh knows: K of exponentials, no marginals, and at most an eps that is added to sums or
-/// a clamp that can act in the first steps alone, which it looks for.
+/// Whether device/ratio.cuh can do the problem: K of exponentials, sums of 1, no tolerance, and no eps but one that is
+/// added to sums, or one of a clamp that can act in the first pair of steps alone, which it checks.
 bool reducible(ProjectionProblem const& problem) {
   bool const shifted = problem.start == ProjectionStart::exp_shifted;
   if (!problem.unit_marginals || problem.tolerance > 0) return false;
@@ -113,7 +113,7 @@ ProjectionMode mode_of(ProjectionProblem const& problem, bool backward) {
   bool const general = !problem.unit_marginals || problem.tolerance > 0 || problem.epsilon_mode == EpsilonMode::clamp ||
                        (backward && problem.implicit);
   if (general) return ProjectionMode::general;
-  // With exp, an epsilon in the matrix is relative to its shift, which only the guarded steps keep.
+  // With start exp, an epsilon of the matrix is relative to e^{-s}, which only guarded steps keep.
   bool const scaled = problem.matrix_epsilon > 0 && problem.start == ProjectionStart::exp;
   return problem.epsilon > 0 || scaled ? ProjectionMode::guarded : ProjectionMode::plain;
 }
@@ -156,10 +156,11 @@ void require_block(ProjectionProblem const& problem, bool backward) {
                                             " on CUDA; the CPU takes up to 1024 x 1024");
 }
 
-/// Floats that lead the workspace, for the counter of finished blocks, which kernels leave at 0.
+/// Floats at the front of the workspace that hold the counter of finished blocks. Kernels leave it at 0.
 constexpr std::int64_t kCounter = 16;
 
-/// A thread whose stream records a graph may meanwhile not allocate, unless it says that it knows what it does.
+/// While a stream records a graph, CUDA refuses calls such as cudaMalloc in the threads that it could concern. Between
+/// construction and destruction this thread may make them: they do not belong to the graph.
 class CaptureRelaxed {
  public:
   CaptureRelaxed() { MONGE_CUDA_TRY(cudaThreadExchangeStreamCaptureMode(&mode_)); }
@@ -168,7 +169,7 @@ class CaptureRelaxed {
   CaptureRelaxed& operator=(CaptureRelaxed const&) = delete;
 
  private:
-  cudaStreamCaptureMode mode_ = cudaStreamCaptureModeRelaxed;  // Then the one before it.
+  cudaStreamCaptureMode mode_ = cudaStreamCaptureModeRelaxed;  // After the exchange, the mode to go back to.
 };
 
 }  // namespace
@@ -251,7 +252,7 @@ void Projection::backward(ProjectionProblem const& problem, BatchView const& log
 
 namespace {
 
-/// The arrays of an mHC call, each reached wherever it lies. Pointers are registered with CUDA or host memory.
+/// The arrays of an mHC call, where kernels reach them: device and managed memory as it is, host memory as a copy.
 class MhcMemory {
  public:
   explicit MhcMemory(std::shared_ptr<Runtime const> runtime) : runtime_(std::move(runtime)) {}

@@ -26,7 +26,7 @@ class Projection final : public ProjectionOperator {
   float* workspace(std::int64_t floats) const;
 
   std::shared_ptr<Runtime const> runtime_;
-  mutable std::vector<DeviceArray<float>> workspaces_;  ///< All but the last may still be those of graphs.
+  mutable std::vector<DeviceArray<float>> workspaces_;  ///< The last is in use; graphs may use the others.
 };
 
 }  // namespace monge::cuda

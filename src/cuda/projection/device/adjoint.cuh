@@ -1,6 +1,7 @@
-// The half-steps of Tile undone, in registers. With D, ub, vb the gradients in K, u, v a row step is
-//   r_i = -ub_i u_i^2 / a_i + eps / a_i r_i(later);  D += r v';  vb += K' r
-// Gradients in the scalings are scattered like the sums: each lane has those of its share.
+// The half-steps of Tile undone, in registers. D, ub and vb are the gradients in K, u and v. Undoing a row step is
+//   r_i = -ub_i u_i^2 / a_i + c_i;   D += r v';   vb += K' r;   c_i = eps r_i / a_i
+// r_i is the gradient in the sum of row i, and the new c_i what it passes on to that sum one row step earlier. For a
+// column step rows and columns are exchanged. A lane holds the gradients in the scalings of its own share.
 #pragma once
 #include <algorithm>
 
@@ -8,17 +9,20 @@
 
 namespace monge::cuda {
 
-/// Scalings of the steps: of each pair a lane's share of v before it and, if kBoth, of u in it, which is else made
-/// again. In shared memory (named here, for the compiler to see which memory it is) or global memory. A team's slots
-/// are next to each other, and in a slot the lanes' 16-byte pieces.
+/// The scalings that the half-steps made, kept for the way back. A pair of half-steps has one slot. It holds the v that
+/// the pair began with and, if kBoth, the u that its row step made; without kBoth that u is computed again. Each lane
+/// writes its own share in chunks of 16 bytes: the first chunks of all lanes of the team come first, then the second
+/// ones. The history is in shared or in global memory. memory() names the shared array itself, so that the compiler
+/// knows which of the two it accesses.
 template <class L, bool kShared, bool kBoth_ = true>
 struct TileHistory {
   static constexpr bool kBoth = kBoth_;
-  static constexpr int kSlot = (L::kOwnColumns + (kBoth ? L::kOwnRows : 0) + 3) / 4 * 4;  // Floats a lane.
-  int offset = 0;  // Of shared memory, in floats.
+  static constexpr int kSlot = (L::kOwnColumns + (kBoth ? L::kOwnRows : 0) + 3) / 4 * 4;  // Floats of a lane in a slot.
+  int offset = 0;  // Where this lane's part of shared memory begins, in floats.
   float* global = nullptr;
 
-  /// Of 16 bytes a team, for the tile's steps and for those of the ratios where they can be.
+  /// Chunks of 16 bytes that a team needs: for the steps of Tile and, at 4 x 4, for those of CrossRatioGradient, which
+  /// uses the same memory.
   static std::int64_t chunks(ProjectionArguments const& arguments) {
     std::int64_t const pairs = std::int64_t{arguments.pairs} + (arguments.lead ? 1 : 0);
     std::int64_t const ratios = L::N == 4 ? CrossRatioGradient<4, false>::history_floats(pairs) : 0;
@@ -33,7 +37,7 @@ struct TileHistory {
       global = global_memory + 4 * (team_of_grid * history_chunks + lane);
     }
   }
-  /// This lane's first piece.
+  /// This lane's first chunk.
   __device__ __forceinline__ float* memory() const {
     if constexpr (kShared) {
       extern __shared__ float4 shared_memory[];
@@ -84,9 +88,9 @@ struct TileAdjoint {
   using Forward = Tile<L, kMode, kPadded>;
 
   Forward& tile;
-  float (&d)[R][C];                           // Gradient in K; in the log domain in the logits. Comes in as d_out.
-  float ub[L::kOwnRows], vb[L::kOwnColumns];  // In the scalings; in the log domain in the potentials.
-  float rc[L::kOwnRows], cc[L::kOwnColumns];  // Of the later step's sum, times eps / marginal.
+  float (&d)[R][C];                           // At first d_out, then the gradient in K (log domain: in the logits).
+  float ub[L::kOwnRows], vb[L::kOwnColumns];  // Gradients in u and v (log domain: in the potentials).
+  float rc[L::kOwnRows], cc[L::kOwnColumns];  // c of the rows and of the columns.
 
   __device__ __forceinline__ TileAdjoint(Forward& forward, float (&gradient)[R][C]) : tile(forward), d(gradient) {}
 
@@ -122,8 +126,8 @@ struct TileAdjoint {
     for (int j = 0; j < L::kOwnColumns; ++j) vb[j] = columns[j], cc[j] = 0;
   }
 
-  /// From the gradient in a scaling to that in its sum; keeps what flows to the sum of the step before. In the log
-  /// domain: to minus the gradient in its logsumexp.
+  /// From the gradient in a scaling to the gradient in its sum, r_i. Stores the next c_i. In the log domain the result
+  /// is minus the gradient in the logsumexp, over the marginal.
   template <bool kRows>
   __device__ __forceinline__ float sum_gradient(int i, float scaling, bool active) {
     float& bar = side_of<kRows>(ub, vb)[i];
@@ -154,7 +158,7 @@ struct TileAdjoint {
     }
   }
 
-  /// own: the scalings that the step made; other: those it used.
+  /// Undoes one half-step: `own` are the scalings that it made, `other` those that it used.
   template <bool kRows>
   __device__ __forceinline__ void back(float const (&own)[kRows ? R : C], float const (&other)[kRows ? C : R],
                                        bool active) {
@@ -193,7 +197,8 @@ struct TileAdjoint {
     for (int j = 0; j < Other::kOwn; ++j) bar[j] = Other::kLanes == 1 ? sum[j] : bar[j] + sum[j];
   }
 
-  /// `fixed` lanes use the last scalings until their terms die out.
+  /// Undoes all half-steps. Lanes that are `fixed` undo one pair at the last scalings instead, again and again until
+  /// the terms have died out, which gives the gradient of the limit.
   template <class History>
   __device__ __forceinline__ void unwind(History const& history, bool fixed) {
     ProjectionArguments const& arguments = tile.arguments;
@@ -250,7 +255,8 @@ struct TileAdjoint {
     }
   }
 
-  /// Whether the first side's sums are right, for all lanes of the matrix.
+  /// Whether the sums of the side that goes first are right to the implicit tolerance. All lanes of a matrix get the
+  /// same answer.
   __device__ __forceinline__ bool converged() const {
     return tile.arguments.columns_first ? converged<false>() : converged<true>();
   }
@@ -274,7 +280,8 @@ struct TileAdjoint {
     return over_lanes<L, Maximum>(error) <= tile.arguments.implicit_tolerance;
   }
 
-  /// d: from the gradient in K to that in the input. `kept` e^{-s} of the first side, where eps was added to K.
+  /// Turns d from the gradient in K into the gradient in the input. row_kept and column_kept hold e^{-s}, s the shift
+  /// of the side that goes first; they are read where an eps was added to K.
   __device__ __forceinline__ void finish(float const (&row_kept)[R], float const (&column_kept)[C]) {
     ProjectionArguments const& arguments = tile.arguments;
     bool const softmax = arguments.start_softmax, shifted = arguments.start_shifted && !kLog;
@@ -286,7 +293,7 @@ struct TileAdjoint {
       });
       return;
     }
-    // Without what was added to K.
+    // K without the eps that was added to it.
     auto const pure = [&](int r, int c) {
       if constexpr (kLog) return softmax ? fast_exp2(tile.k[r][c]) : 1.0f;
       if (!(arguments.matrix_epsilon > 0) || !tile.valid(r, c)) return tile.k[r][c];
@@ -313,7 +320,7 @@ struct TileAdjoint {
       Forward::each([&](int r, int c) {
         d[r][c] = kLog ? fmaf(-pure(r, c), sum[r], d[r][c]) : gradient_product(d[r][c] - sum[r], pure(r, c));
       });
-    } else if (shifted) {  // The shift's gradient goes to the first of the row's largest.
+    } else if (shifted) {  // The shift is the row's largest: the first such entry gets its gradient.
       TileSide<L, true>::reduce(sum);
       TileSide<L, true>::template reduce<Maximum>(largest);
       float at[R];

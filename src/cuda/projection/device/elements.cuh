@@ -28,7 +28,7 @@ __device__ __forceinline__ void store_one(__half* to, float value) {
 }
 
 __device__ __forceinline__ float4 load_four(float const* from) {
-  return __ldcs(reinterpret_cast<float4 const*>(from));  // read once: first to leave the caches
+  return __ldcs(reinterpret_cast<float4 const*>(from));  // Read once, so it may leave the caches first.
 }
 __device__ __forceinline__ float4 load_four(__nv_bfloat16 const* from) {
   uint2 const bits = __ldcs(reinterpret_cast<uint2 const*>(from));

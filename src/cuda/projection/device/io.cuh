@@ -1,6 +1,7 @@
-// Matrices between memory and the lanes that hold them. A team moves its matrices in 16-byte chunks, in their order in
-// memory, through R C floats a lane of shared memory; so do contiguous matrices without such chunks, in one piece.
-// Other strides go element by element.
+// The way of matrices between memory and the lanes that hold them. TileStaging is for matrices of a tile's full size
+// whose address and strides allow four elements an access: a team moves them in chunks of four, in the order of memory,
+// and sorts them in shared memory. ElementRows is for all others: contiguous ones pass through the same shared memory
+// in one piece, the rest is read and written element by element. The shared memory is R C floats a lane.
 #pragma once
 #include "cuda/projection/device/elements.cuh"
 #include "cuda/projection/device/tile.cuh"
@@ -8,10 +9,11 @@
 namespace monge::cuda {
 
 template <class L>
-inline constexpr int kTileBytes = L::kThreads* L::R* L::C * 4;  // Of a team's staging memory.
+inline constexpr int kTileBytes = L::kThreads* L::R* L::C * 4;  // Bytes of a team's staging memory.
 
-/// This lane's chunks in memory order: chunk i of the lane is chunk kThreads i + lane of the team. visit(i, pointer,
-/// inside). Whole contiguous tiles, almost all, have one address and constant offsets.
+/// Calls visit(i, pointer, inside) for each chunk that this lane moves. Its chunk i is chunk kThreads i + lane of the
+/// team, in the order of memory. Almost all tiles are whole and contiguous; one address and constant offsets serve
+/// them.
 template <class L, class T, class Visit>
 __device__ __forceinline__ void for_each_chunk(T* data, BatchArguments const& view, std::int64_t first,
                                                std::int64_t batch, Visit&& visit) {
@@ -45,19 +47,20 @@ __device__ __forceinline__ void fetch(BatchArguments const& view, std::int64_t f
   });
 }
 
-/// A team's contiguous matrices from memory towards the L2 cache.
+/// Asks for a team's contiguous matrices to be brought to the L2 cache.
 template <class L>
 __device__ __forceinline__ void fetch_to_cache(BatchArguments const& view, std::int64_t first, std::int64_t batch) {
   if (!view.contiguous || first + L::kPerTeam > batch) return;
   with_type(view, [&](auto const* data) {
-    constexpr int kPiece = 64 / static_cast<int>(sizeof(*data));  // Elements of a prefetch.
+    constexpr int kPiece = 64 / static_cast<int>(sizeof(*data));  // Elements that one prefetch asks for.
     auto const* const at = data + first * (L::N * L::M) + kPiece * (threadIdx.x % L::kThreads);
 #pragma unroll
     for (int i = 0; i < L::kThreads * L::R * L::C; i += L::kThreads * kPiece) prefetch(at + i);
   });
 }
 
-/// A contiguous 4 x 4 matrix of a lane's own. The four loads share their sectors in L1, the four stores in L2.
+/// A contiguous 4 x 4 matrix, read by one lane alone. Its four loads share the sectors of L1, its four stores those of
+/// L2.
 __device__ __forceinline__ void load_matrix(float4 const* from, float (&x)[4][4]) {
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
@@ -70,8 +73,9 @@ __device__ __forceinline__ void store_matrix(float4* to, float const (&x)[4][4])
   for (int i = 0; i < 4; ++i) to[i] = make_float4(x[i][0], x[i][1], x[i][2], x[i][3]);
 }
 
-/// A team's staging memory. An offset is a constant of the lane exclusive or one of the register; what cannot meet a
-/// bit of the lane's is added, for the instruction's immediate.
+/// A team's staging memory. An entry lies at a constant of the lane XOR a constant of the register that holds it
+/// (TileLayout::swizzled). Bits of the register's constant that no lane's constant has are added instead: so they are
+/// the immediate offset of the instruction and cost nothing.
 template <class L>
 class TileStaging {
  public:
@@ -108,7 +112,7 @@ class TileStaging {
       }
     }
   }
-  /// The team's matrices from memory order to the lanes that hold them.
+  /// From chunks in the order of memory to the entries that each lane holds.
   __device__ __forceinline__ void exchange(float4 const (&from)[L::kChunks], float (&to)[L::R][L::C]) const {
     put(from);
     sync_team<L>();
@@ -116,7 +120,7 @@ class TileStaging {
     for (int r = 0; r < L::R; ++r) get_row(r, to[r]);
     sync_team<L>();
   }
-  /// What the lanes put here to the team's matrices.
+  /// Writes what the lanes put here to the team's matrices in memory.
   __device__ __forceinline__ void send(BatchArguments const& view, std::int64_t first, std::int64_t batch) const {
     sync_team<L>();
     with_type(view, [&](auto* data) {
@@ -131,7 +135,7 @@ class TileStaging {
   static __device__ __forceinline__ constexpr int offset(int element) {
     return L::swizzled(element / 4) * 4 + element % 4;
   }
-  /// The bits that any lane's tile_ has.
+  /// The bits that are set in the tile_ of some lane.
   static constexpr int kTileBits = [] {
     int bits = 0;
     for (int matrix = 0; matrix < L::kPerTeam; ++matrix) {
@@ -159,8 +163,9 @@ class TileStaging {
   int linear_, tile_;  // This lane's chunk in memory order; the first float that it holds.
 };
 
-/// A team's matrices of shapes and strides that have no 16-byte chunks; outside of rows x columns: `other`. Contiguous
-/// ones come and go through its staging memory, where they lie as in memory; others element by element.
+/// A team's matrices of any shape, strides and address. Entries outside of rows x columns are read as `other`.
+/// Contiguous matrices pass through the staging memory, where they lie as they do in memory; others are read and
+/// written element by element.
 template <class L>
 struct ElementRows {
   BatchArguments const& view;
@@ -172,7 +177,7 @@ struct ElementRows {
 
   __device__ __forceinline__ std::int64_t matrix() const { return first + place.matrix; }
   __device__ __forceinline__ bool inside() const { return matrix() < batch; }
-  /// visit(element of the team's, pointer, whether there are four) for the share of a lane.
+  /// Calls visit(e, pointer, four) for this lane's share of the team's elements; with `four`, for e to e + 3 at once.
   template <class Visit>
   __device__ __forceinline__ void for_each_element(Visit&& visit) const {
     with_type(view, [&](auto* data) {
@@ -186,7 +191,7 @@ struct ElementRows {
       for (int e = fours + lane; e < count; e += L::kThreads) visit(e, from + e, std::false_type{});
     });
   }
-  /// Before the first get_row of a team.
+  /// To be called before the first get_row().
   __device__ __forceinline__ void load() const {
     if (!view.contiguous) return;
     for_each_element([&](int e, auto const* from, auto four) {
@@ -198,7 +203,7 @@ struct ElementRows {
     });
     sync_team<L>();
   }
-  /// After the last put_row.
+  /// To be called after the last put_row().
   __device__ __forceinline__ void store() const {
     if (!view.contiguous) return;
     sync_team<L>();
@@ -239,7 +244,7 @@ struct ElementRows {
   }
 };
 
-/// The logits of a team's matrices, with the dustbin's around them.
+/// The logits of a team's matrices; the dustbin's score where the dustbin has its row and column.
 template <class L>
 __device__ __forceinline__ ElementRows<L> logit_elements(ProjectionArguments const& arguments,
                                                          TilePlace<L> const& place, std::int64_t first,
@@ -248,7 +253,7 @@ __device__ __forceinline__ ElementRows<L> logit_elements(ProjectionArguments con
           arguments.dustbin_score};
 }
 
-/// The kernels of sums that are all 1 get none: 2 KiB of arguments cost time at every launch.
+/// For kernels whose row and column sums are all 1: 2 KiB of marginals as arguments would cost time at every launch.
 struct NoMarginals {
   __host__ __device__ explicit NoMarginals(ProjectionMarginals const&) {}
 };

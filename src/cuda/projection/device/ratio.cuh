@@ -1,10 +1,13 @@
-// A matrix in the registers of one lane, in the form with fewest operations: K_ij = r_i k_ij c_j where k has first row
-// and column 1. With u r and v c in the place of u and v the half-steps are
-//   q_i = sum_j k_ij v_j,  u_i = 1 / q_i,
-// in (N - 1) N additions or multiply-adds instead of N^2, and the iterates are the same matrices; what starts as 1
-// starts as r or c. No maximum is needed: the differences of the logits are the shift. For narrow matrices only:
-// start() returns false, and what it made is not to be used, where ratios of entries are so large, or not numbers, that
-// sums and their products could leave float32; kLargest bounds |log2|.
+// A matrix in the registers of one lane, in the form with the fewest operations. K is written as
+//   K_ij = r_i k_ij c_j,   k_i0 = k_0j = 1.
+// The scalings take r and c in: in this file u_i stands for u_i r_i and v_j for v_j c_j, so what would start as 1
+// starts as r_i or c_j. The half-steps are then
+//   q_i = sum_j k_ij v_j,   u_i = 1 / q_i
+// in (N - 1) N additions or multiply-adds instead of N^2, and the iterates are the same matrices. No row maximum is
+// needed, because only differences of logits enter.
+//
+// This form is for narrow matrices: sums, and products of two sums, must not leave float32. start() returns false where
+// |log2| of a ratio of entries is above kLargest or not a number; what start() made is not to be used then.
 #pragma once
 #include "cuda/projection/device/tile.cuh"
 
@@ -15,26 +18,27 @@ enum class Guard { none, denominator, scaling };
 
 template <int N, Guard kGuard>
 struct CrossRatio {
-  /// Without an eps only the proportions of the scalings matter until the end. One of them is 1 then, which saves
-  /// registers to read: these kernels wait for the ports of the register file before anything else (docs/tuning.md).
+  /// Without an eps only the proportions u_i / u_0 and v_j / v_0 matter until the last steps. The first of each is 1,
+  /// which saves reads of registers: the ports of the register file are what limits these kernels (docs/tuning.md).
   static constexpr bool kProportions = N == 4 && kGuard == Guard::none;
-  /// With |log2| of ratios up to L, Sinkhorn's iterates are within 2^(2L) of the limit they have: sums are below
-  /// 2^(4L + log2 N), and so must be products of two. Proportions start anew in each step, within 2^L: products of two
-  /// sums stay below 2^(4L + 4).
+  /// The largest |log2| of a ratio, L. Sinkhorn's scalings stay within a factor of 2^(2L) of those of the limit. So a
+  /// sum is below 2^(4L + log2 N), and a product of two sums must be below 2^128. Proportions start anew in each step,
+  /// within 2^L, so products of two of their sums are below 2^(4L + 4).
   static constexpr float kLargest = kProportions ? 30 : 15;
-  /// Whether the order of the sums is kept (schedule_fence), all but the last two: those run beside the reciprocals.
+  /// Whether the sums keep the order of the source (schedule_fence). The last two sums come after the fence, beside the
+  /// reciprocals of the others.
   static constexpr bool kFenced = N > 4;
   static constexpr int kFirst = kFenced ? N - 2 : N;
 
   float k[N - 1][N - 1];
   float u[N], v[N];
-  float w[N], z[N];  // Guarded: what eps multiplies, or the constants.
+  float w[N], z[N];  // What eps is multiplied by (denominator), or what is added to the sums (scaling).
 
   template <bool kRows>
   __device__ __forceinline__ float at(int own, int other) const {
     return kRows ? k[own][other] : k[other][own];
   }
-  /// Of rows, or columns, kBegin to kEnd.
+  /// q_i for i in [kBegin, kEnd), of the rows or of the columns.
   template <bool kRows, int kBegin = 0, int kEnd = N>
   __device__ __forceinline__ void sums(float (&q)[N], float const (&x)[N], float const (&weight)[N],
                                        float epsilon) const {
@@ -56,7 +60,8 @@ struct CrossRatio {
       for (int i = kBegin > 1 ? kBegin : 1; i < kEnd; ++i) q[i] = fmaf(at<kRows>(i - 1, j - 1), x[j], q[i]);
     }
   }
-  /// Pairs share a reciprocal, which takes the special function unit as long as 8 instructions the scheduler.
+  /// x = 1 / q. Two sums share a reciprocal: it takes the special function unit as long as 8 instructions take the
+  /// scheduler.
   template <int kBegin = 0, int kEnd = N>
   static __device__ __forceinline__ void invert(float (&x)[N], float const (&q)[N]) {
 #pragma unroll
@@ -66,7 +71,7 @@ struct CrossRatio {
       x[i + 1] = r * q[i];
     }
   }
-  /// q_0 / q_i
+  /// x_i = q_0 / q_i.
   static __device__ __forceinline__ void invert_proportions(float (&x)[N], float const (&q)[N]) {
     float const t = q[0] * fast_reciprocal(q[1] * q[2]);
     x[0] = 1;
@@ -74,7 +79,7 @@ struct CrossRatio {
     x[2] = t * q[1];
     x[3] = q[0] * fast_reciprocal(q[3]);
   }
-  /// kExact: the scalings themselves; what the result is made of must be, on one side.
+  /// kExact: makes the scalings themselves, not their proportions. The result needs that of one side.
   template <bool kRows, bool kExact = !kProportions>
   __device__ __forceinline__ void step(float epsilon) {
     float(&own)[N] = kRows ? u : v;
@@ -93,8 +98,9 @@ struct CrossRatio {
     }
   }
 
-  /// `lead`: the columns go first. Rows are asked for one after the other, for few to be in registers at a time.
-  /// kLeaves: before the exponentials where those would be for nothing; faster or slower, as measured.
+  /// From logits to k and the first scalings; false where the matrix is not narrow. `lead`: the columns go first.
+  /// `from` is asked for one row after the other, so that few are in registers at a time. kLeaves: a matrix that is not
+  /// narrow leaves before the exponentials. Whether that is faster was measured (docs/tuning.md).
   template <bool kLeaves = N == 4 || kGuard != Guard::none, class Get>
   __device__ __forceinline__ bool start(Get const& from, ProjectionArguments const& arguments, bool lead) {
     if constexpr (kGuard != Guard::none) {
@@ -112,7 +118,7 @@ struct CrossRatio {
 #pragma unroll
         for (int j = 1; j < N; ++j) most = fmaxf(most, x[j]);
       }
-      // The size of a row matters beside an epsilon; without one, that of the first may be any.
+      // The size of a row matters only beside an epsilon. Without one, rows are measured against the first.
       row[i] = kGuard == Guard::none && i == 0 ? 0.0f : (x[0] - (kGuard == Guard::none ? corner : most)) * scale;
       largest = fmaxf(largest, fabsf(row[i]));
 #pragma unroll
@@ -122,7 +128,7 @@ struct CrossRatio {
         largest = fmaxf(largest, fabsf(exponent));
       }
     }
-    // A NaN passes fmaxf; where x_00 is finite it comes from the logits and reaches the result through k.
+    // fmaxf drops a NaN. With x_00 finite, one among the other logits reaches the result through k.
     bool const narrow = largest <= kLargest && fabsf(corner) <= 3e38f;
     if (kLeaves && !narrow) return false;
 #pragma unroll
@@ -144,10 +150,10 @@ struct CrossRatio {
         z[i] = factor * fast_exp2(-column[i]);
       }
     }
-    if constexpr (kGuard == Guard::none) u[0] = v[0] = 1;  // As the compiler should know.
+    if constexpr (kGuard == Guard::none) u[0] = v[0] = 1;  // They are; this tells the compiler.
     return narrow;
   }
-  /// K = softmax + eps is there itself.
+  /// The same for K = softmax + eps, whose entries are computed before their ratios.
   template <class Get>
   __device__ __forceinline__ bool start_softmax(Get const& from, ProjectionArguments const& arguments) {
     float const scale = arguments.inverse_temperature * kLog2E;
@@ -192,8 +198,9 @@ struct CrossRatio {
     return least >= 1 / kMost && most <= kMost;
   }
 
-  /// Whether sums are clamped in the first pair of steps, where alone they can be
-  /// (ProjectionProblem::clamps_in_first_pair_only): row sums of exponentials shifted by their largest are at least 1.
+  /// Whether a sum of the first pair of steps is clamped; no later one can be
+  /// (ProjectionProblem::clamps_in_first_pair_only). Only column sums are looked at: a row of exponentials shifted by
+  /// their largest sums to at least 1.
   __device__ __forceinline__ bool clamps(float epsilon) const {
     float q[N], first[N], x[N];
     sums<true>(q, v, w, 0);
@@ -221,7 +228,7 @@ struct CrossRatio {
       step<false, true>(epsilon);
     }
   }
-  /// k_ij, of the first row and column too.
+  /// k_ij, including the first row and column.
   __device__ __forceinline__ float ratio(int i, int j) const {
     return i == 0 || j == 0 ? 1.0f : k[i > 0 ? i - 1 : 0][j > 0 ? j - 1 : 0];
   }
@@ -229,7 +236,7 @@ struct CrossRatio {
     return u[i] * v[j] * ratio(i, j);
   }
 
-  /// Logits to their projection; false: nothing is done.
+  /// Projects the logits of `from` to `to`. False: the matrix needs another form, and nothing was written.
   template <class Get, class Put>
   __device__ __forceinline__ bool run(Get const& from, Put const& to, ProjectionArguments const& arguments) {
     if (!start(from, arguments, arguments.lead)) return false;
@@ -246,27 +253,28 @@ struct CrossRatio {
   }
 };
 
-/// The gradient of the iterations without eps. With A_i the gradient in log u_i, whose sum is 0 because the scale of u
-/// does not matter, and X_j that in log v_j, the step u = 1 / (k v) is undone by
-///   B_i = A_i u_i,  S = A_1 + .. + A_{N-1},   D_ij -= B_i v_j,   X_j = v_j (S u_0 - sum_i k_ij B_i),   i, j >= 1
-/// where D is the gradient in k: 2 (N - 1)^2 multiply-adds a half-step, instead of 2 N^2. This wants u_0, so the
-/// scalings are kept themselves, not as proportions. Each has a reciprocal of its own: sums may be as large as 2^122.
+/// The gradient of the iterations without eps. A_i is the gradient in log u_i, X_j that in log v_j, D_ij that in k_ij.
+/// The A_i sum to 0, because the scale of u does not matter, so A_0 is not needed. The step u = 1 / (k v) is undone by
+///   B_i = A_i u_i,   S = A_1 + .. + A_{N-1},   D_ij -= B_i v_j,   X_j = v_j (S u_0 - sum_i k_ij B_i),   i, j >= 1
+/// in 2 (N - 1)^2 multiply-adds instead of 2 N^2. The formula needs u_0, so the scalings themselves are kept, not their
+/// proportions. No two sums share a reciprocal, because one alone may be as large as 2^122.
 template <int N, bool kColumnsFirst>
 struct CrossRatioGradient {
   using Ratio = CrossRatio<N, Guard::none>;
-  /// Not in the history but in registers: at 20 iterations that lets 12 warps share a multiprocessor's memory.
+  /// The last pairs are kept in registers, not in the history. At 20 iterations 12 warps then fit the shared memory of
+  /// a multiprocessor.
   static constexpr int kPairsAside = 2;
 
   Ratio ratio;
-  float d[2][N - 1][N - 1];  // From the column steps and from the row steps: two sums, for two independent chains.
-  float gradient[N - 1];     // A or X.
-  float after[N];            // The v that the last pair left to undo ended with.
+  float d[2][N - 1][N - 1];  // D of the column steps and D of the row steps: two sums make two independent chains.
+  float gradient[N - 1];     // A or X, without entry 0.
+  float after[N];            // The v that the next pair to be undone ended with.
 
-  /// Of a row step and a column step: the v that the first began with and the u that it made of it.
+  /// What is kept of a row step and the column step after it: the v that the row step read and the u that it made.
   struct Pair {
     float v[N], u[N];
   };
-  /// Pairs in the history. With columns first the first step is not part of a pair.
+  /// Pairs in the history. With columns first `arguments.pairs` leaves out the pair of the first step and the last.
   static __device__ __forceinline__ int kept_pairs(ProjectionArguments const& arguments) {
     return arguments.pairs + kColumnsFirst - kPairsAside;
   }
@@ -283,7 +291,7 @@ struct CrossRatioGradient {
     }
   };
 
-  /// False: the matrix is not narrow, or sums are clamped.
+  /// False: the matrix is not narrow, or a sum is clamped.
   __device__ __forceinline__ bool start(float const (&x)[N][N], ProjectionArguments const& arguments) {
     bool const narrow = ratio.template start<false>(Rows{x}, arguments, false);
     return narrow && !(arguments.clamp && ratio.clamps(arguments.epsilon));
@@ -302,7 +310,7 @@ struct CrossRatioGradient {
     return pair;
   }
 
-  /// own: what the step made of `other`.
+  /// Undoes one half-step, which made `own` of `other`.
   template <bool kRows>
   __device__ __forceinline__ void back(float const (&own)[N], float const (&other)[N]) {
     float b[N - 1], x[N - 1], sum = gradient[0];
@@ -341,8 +349,8 @@ struct CrossRatioGradient {
     copy(after, last.v);
     undo(last_but_one);
   }
-  /// The last column step: with V the column sums of P o g, P o (g - V) is k o D, and its row sums are the gradient.
-  /// Everything that follows is linear in it, so that this is the place for the temperature.
+  /// Undoes the last column step. With V_j = sum_i P_ij g_ij, k o D is P o (g - V) and its row sums are A. All that
+  /// follows is linear in them, so they take in the temperature here.
   __device__ __forceinline__ void seed(float const (&g)[N][N], float inverse_temperature) {
 #pragma unroll
     for (int j = 0; j < N; ++j) {
@@ -361,7 +369,7 @@ struct CrossRatioGradient {
 #pragma unroll
     for (int i = 0; i < N - 1; ++i) gradient[i] *= ratio.u[i + 1];
   }
-  /// From log2 k and the ratios of the first row, at the start, to the logits.
+  /// The gradient in the logits, from D and from the gradient in the scalings of the start.
   __device__ __forceinline__ void finish(float (&x)[N][N]) const {
     auto const to = [&](int i, int j) -> float& { return kColumnsFirst ? x[j][i] : x[i][j]; };
     float corner = 0, column[N - 1];
@@ -386,7 +394,8 @@ struct CrossRatioGradient {
     to(0, 0) = corner;
   }
 
-  /// x: logits to their gradient; g: the gradient of the output. False: nothing is done.
+  /// Turns x from the logits into their gradient; g is the gradient of the output. False: the matrix needs another
+  /// form, and x is unchanged.
   template <class History>
   __device__ __forceinline__ bool run(float (&x)[N][N], float const (&g)[N][N], History const& history,
                                       ProjectionArguments const& arguments) {

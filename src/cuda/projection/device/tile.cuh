@@ -1,14 +1,17 @@
 // A matrix in the registers of one lane or of a group of lanes, and the half-steps on it. __device__ only.
 //
 // A team is a warp, or the warps that a large matrix takes; those are a block of their own.
-// Lane (p, q) of kRowLanes x kColumnLanes holds the p-th R rows of the q-th C columns of K, and of the scalings u and v
-// those R and C entries. Padding is K = 0. A half-step of the rows (of the columns: the same with both exchanged) is
-//   q_i = sum_j K_ij v_j (+ or max) eps w_i;  u_i = a_i / q_i;  w_i = q_i / a_i       (projection/problem.hpp)
-// Each lane sums over its own columns; then the lanes of a row scatter the sums, so that each completes and finishes
-// R / kColumnLanes of them, and gather the results; where there are more lanes than rows, neighbours have the same one.
-// Lane q holds its rows in the order r ^ (q R / kColumnLanes): its own share is first, and what a neighbour wants is
-// the same half of everyone's registers. A row lies in one warp; the warps of a team add their sums of the columns
-// through shared memory, all in the same order, and each goes on with its own copy.
+// Lane (p, q) of kRowLanes x kColumnLanes holds an R x C part of K: the p-th R rows of the q-th C columns. Of the
+// scalings u and v it holds the entries of those rows and columns. Padding is K = 0. A row step is
+//   q_i = sum_j K_ij v_j (+ or max) eps w_i;   u_i = a_i / q_i;   w_i = q_i / a_i      (projection/problem.hpp)
+// and a column step the same with rows and columns exchanged.
+//
+// Each lane sums over its own columns. Then the lanes that share rows exchange: `scatter` completes the sums, each lane
+// those of its own share, R / kColumnLanes rows; the lane makes their scalings; `gather` gives all of them to all
+// lanes. Where there are more lanes than rows, neighbours have the same share. Lane q holds row r of its part in
+// register r ^ (q R / kColumnLanes): its own share comes first, and at each step of an exchange every lane sends the
+// same half of its registers. A row lies in one warp. The warps of a team add their column sums through shared memory,
+// all of them in the same order, and each goes on with its own copy.
 #pragma once
 #include "cuda/device/ptx.cuh"
 #include "cuda/projection/launch/launch.hpp"
@@ -30,7 +33,7 @@ __device__ __forceinline__ float inverse_or_zero(float x) {
   return x > 0 ? 1.0f / x : 0.0f;
 }
 
-/// d K, 0 where K is: however large the scalings of a row without mass made d.
+/// d k, but 0 where k is 0: the scalings of a row without mass may have made d infinite.
 __device__ __forceinline__ float gradient_product(float d, float k) {
   return k == 0 ? 0.0f : d * k;
 }
@@ -38,30 +41,33 @@ __device__ __forceinline__ float gradient_product(float d, float k) {
 inline constexpr float kLog2E = 1.44269504f;
 inline constexpr float kLeastSum = 1e-37f;  // The scaling of a row without mass is finite: its products with 0 are 0.
 inline constexpr float kLeastShift = -1e30f;
-inline constexpr float kKeptShift = -40 * kLog2E;  // Where eps is relative to e^{-s}.
+inline constexpr float kKeptShift = -40 * kLog2E;  // Where eps is relative to e^{-s}, which must not overflow.
 
 template <int kR, int kC, int kRowLanes_, int kColumnLanes_>
 struct TileLayout {
   static constexpr int R = kR, C = kC, kRowLanes = kRowLanes_, kColumnLanes = kColumnLanes_;
   static constexpr int N = R * kRowLanes, M = C * kColumnLanes, kLanes = kRowLanes * kColumnLanes;
-  static constexpr int kWarps = kLanes > 32 ? kLanes / 32 : 1, kThreads = 32 * kWarps;  // Of a team.
+  static constexpr int kWarps = kLanes > 32 ? kLanes / 32 : 1, kThreads = 32 * kWarps;  // Threads of a team.
   static constexpr int kPerTeam = kThreads / kLanes;
-  static constexpr int kChunks = R * C / 4;  // 16-byte pieces a lane
+  static constexpr int kChunks = R * C / 4;  // Chunks of 16 bytes a lane.
   static constexpr int kWarpRowLanes = kRowLanes / kWarps;
-  static constexpr int kOwnRows = R > kColumnLanes ? R / kColumnLanes : 1;  // A lane's share of the sums.
+  static constexpr int kOwnRows = R > kColumnLanes ? R / kColumnLanes : 1;  // A lane's share of the sums: rows.
   static constexpr int kOwnColumns = C / kWarpRowLanes;
-  static constexpr int kPiece = kOwnColumns < 4 ? kOwnColumns : 4;  // Neighbours in memory and in the registers.
+  static constexpr int kPiece = kOwnColumns < 4 ? kOwnColumns : 4;  // Columns side by side in memory and in registers.
   static_assert(kOwnColumns >= 1 && kPiece >= 2 && 32 % kColumnLanes == 0);
-  static_assert(kWarps == 1 || kWarpRowLanes > 1);  // What sums start with is added by one lane of many.
-  // Without what a layout does not need: the compiler does not see that q and p are in range.
+  static_assert(kWarps == 1 || kWarpRowLanes > 1);  // Else every warp would add what a sum starts with.
+  // Register r of lane q holds row r ^ row_twist(q), register c of lane p column c ^ column_twist(p). In general these
+  // are q R / kColumnLanes and (p % kWarpRowLanes) kOwnColumns. Layouts that need no division or remainder leave it
+  // out, because the compiler, which does not know the ranges of q and p, would not.
   static __host__ __device__ constexpr int row_twist(int q) {
     return R >= kColumnLanes ? q * kOwnRows : q * R / kColumnLanes;
   }
   static __host__ __device__ constexpr int column_twist(int p) {
     return kWarps == 1 ? p * kOwnColumns : p % kWarpRowLanes * kOwnColumns;
   }
-  /// Where chunk `at` of a team's matrices lies in shared memory: neither the linear order nor the lanes' conflicts.
-  /// Exclusive or with higher bits, so that swizzled(a ^ b) = swizzled(a) ^ swizzled(b).
+  /// Where chunk `at` of a team's matrices lies in shared memory. Neither the accesses in memory order nor those of the
+  /// lanes to their own parts meet in a bank. Bits are flipped by higher bits, so
+  /// swizzled(a ^ b) = swizzled(a) ^ swizzled(b).
   static __host__ __device__ constexpr int swizzled(int at) {
     if constexpr (N == 4) return at ^ (at >> 3 & 3);
     if constexpr (N == 8 && kLanes == 1) return at ^ (at >> 4 & 7);
@@ -75,7 +81,7 @@ struct TileLayout {
 /// The place of this lane.
 template <class L>
 struct TilePlace {
-  int matrix, row, column;  // Of the team's; first row and column.
+  int matrix, row, column;  // Which of the team's matrices; the first row and column of this lane's part.
   int row_twist, column_twist;
   __device__ __forceinline__ TilePlace() {
     int const lane = static_cast<int>(threadIdx.x) % L::kThreads;
@@ -109,7 +115,7 @@ __device__ __forceinline__ void sync_team() {
   }
 }
 
-/// Of a team's exchange, for at most kOwnColumns entries a lane.
+/// Shared memory in which the warps of a team add up at most kOwnColumns entries a lane.
 template <class L>
 inline constexpr int kExchangeBytes = L::kWarps > 1 ? 4 * L::kThreads* L::kOwnColumns : 0;
 
@@ -119,7 +125,7 @@ __device__ __forceinline__ float* exchange_memory() {
   return memory;
 }
 
-/// The first kEntries of the same lane of every warp of a team, in the order of the warps.
+/// Combines the first kEntries of lane l of every warp of a team, for each l, in the order of the warps.
 template <class L, class Op, int kEntries, int kCount>
 __device__ __forceinline__ void over_warps(float (&x)[kCount]) {
   if constexpr (L::kWarps > 1) {
@@ -143,10 +149,10 @@ template <class L, bool kRows>
 struct TileSide {
   static constexpr int kCount = kRows ? L::R : L::C;
   static constexpr int kOwn = kRows ? L::kOwnRows : L::kOwnColumns;
-  static constexpr int kLanes = kRows ? L::kColumnLanes : L::kWarpRowLanes;  // Of a warp, that share a row.
-  static constexpr int kStride = kRows ? 1 : L::kColumnLanes;                // Between them.
+  static constexpr int kLanes = kRows ? L::kColumnLanes : L::kWarpRowLanes;  // Of a warp, that share a line.
+  static constexpr int kStride = kRows ? 1 : L::kColumnLanes;                // From one of them to the next.
 
-  /// The first kOwn entries become complete.
+  /// Completes the first kOwn entries; the others are lost.
   template <class Op = Sum, int kTogether = kLanes>
   static __device__ __forceinline__ void scatter(float (&x)[kCount]) {
     if constexpr (kTogether > 1) {
@@ -159,7 +165,7 @@ struct TileSide {
       over_warps<L, Op, kOwn>(x);
     }
   }
-  /// All entries from the first kOwn of every lane.
+  /// Fills all entries from the first kOwn of each lane.
   template <int kTogether = 2>
   static __device__ __forceinline__ void gather(float (&x)[kCount]) {
     if constexpr (kTogether <= kLanes) {
@@ -176,7 +182,7 @@ struct TileSide {
   }
 };
 
-/// What belongs to the rows or what belongs to the columns.
+/// The first argument for the rows, the second for the columns.
 template <bool kRows, class Rows, class Columns>
 __device__ __forceinline__ auto& side_of(Rows& rows, Columns& columns) {
   if constexpr (kRows) {
@@ -195,7 +201,7 @@ __device__ __forceinline__ float over_lanes(float x) {
   return all[0];
 }
 
-/// Whether of all lanes of the team, or of any.
+/// Whether x holds on all lanes of the team, or on any.
 template <class L>
 __device__ __forceinline__ bool all_of_team(bool x) {
   return L::kWarps == 1 ? __all_sync(0xffffffffu, x) : __syncthreads_and(x);
@@ -205,7 +211,7 @@ __device__ __forceinline__ bool any_of_team(bool x) {
   return L::kWarps == 1 ? __any_sync(0xffffffffu, x) : __syncthreads_or(x);
 }
 
-/// Whether of all lanes of the matrix.
+/// Whether x holds on all lanes of the matrix.
 template <class L>
 __device__ __forceinline__ bool all_of_matrix(bool x) {
   if constexpr (L::kPerTeam == 1) {
@@ -217,13 +223,14 @@ __device__ __forceinline__ bool all_of_matrix(bool x) {
   }
 }
 
-/// Whether of any of the lanes that work together: with a matrix a lane each goes its own way.
+/// Whether x holds on any lane that must take the same branch as this one. A lane that has a matrix to itself takes its
+/// own.
 template <class L>
 __device__ __forceinline__ bool any_lane(bool x) {
   return L::kLanes == 1 ? x : any_of_team<L>(x);
 }
 
-/// K, scalings and weights. kMode as in launch/launch.hpp; kPadded: n and m are the arguments'.
+/// K, scalings and weights. kPadded: the matrix may be smaller than the tile; `arguments` has its n and m.
 template <class L, ProjectionMode kMode, bool kPadded>
 struct Tile {
   static constexpr int R = L::R, C = L::C;
@@ -237,7 +244,7 @@ struct Tile {
   TilePlace<L> place;
   float k[R][C];                            // In the log domain: logits, base 2.
   float u[R], v[C];                         // In the log domain: potentials, base 2.
-  float w[L::kOwnRows], z[L::kOwnColumns];  // What eps multiplies, of this lane's share of the rows and columns.
+  float w[L::kOwnRows], z[L::kOwnColumns];  // What eps is multiplied by, of this lane's share.
   bool done = false;
   int count = 0;
 
@@ -261,7 +268,7 @@ struct Tile {
     if (kPadded && index >= (kRows ? arguments.rows : arguments.columns)) return 0;
     return kRows ? marginals->a[index] : marginals->b[index];
   }
-  /// |u| where a clamped sum is marked by the sign.
+  /// The scaling without its sign, which marks a clamped sum in general steps.
   __device__ __forceinline__ float bare(float scaling) const { return kGeneral && !kLog ? fabsf(scaling) : scaling; }
 
   template <class Visit>
@@ -273,7 +280,7 @@ struct Tile {
     }
   }
 
-  /// k holds logits (padding anything) and becomes K.
+  /// Turns k from logits into K. What padding held does not matter.
   __device__ __forceinline__ void start() {
     bool const positive = arguments.start_positive, softmax = arguments.start_softmax;
 #pragma unroll
@@ -309,7 +316,7 @@ struct Tile {
       start_exp<true>();
     }
   }
-  /// K = exp(x - s) with the largest of each row, or column, as s; its sum divided out for softmax.
+  /// K = exp(x - s), s the largest of each row or column; for softmax, divided by its sum.
   template <bool kRows>
   __device__ __forceinline__ void start_exp() {
     using Side = TileSide<L, kRows>;
@@ -368,7 +375,7 @@ struct Tile {
     }
   }
 
-  /// This lane's share, the first of `result`.
+  /// The logsumexps of this lane's share, in the first entries of `result`.
   template <bool kRows>
   __device__ __forceinline__ void logsumexp(float (&result)[kRows ? R : C]) {
     using Side = TileSide<L, kRows>;
@@ -408,7 +415,7 @@ struct Tile {
         q[i] = kLeastSum;
         if constexpr (kGuarded && Side::kLanes == 1) q[i] = fmaf(arguments.epsilon, weight[i], kLeastSum);
       }
-      // The last of the lane's own sums is beside the exchange of the others.
+      // The last of the lane's own sums comes after the fence, beside the exchange of the others.
       auto const add = [&](bool last) {
 #pragma unroll
         for (int j = 0; j < (kRows ? C : R); ++j) {
@@ -438,7 +445,8 @@ struct Tile {
       finish<kRows>(q, check);
     }
   }
-  /// From sums, or logsumexps, to scalings: with marginals, the eps modes and the check of the tolerance.
+  /// From sums, or logsumexps, to scalings, with marginals and every eps mode; with `check`, a matrix whose sums are
+  /// within the tolerance keeps its scalings.
   template <bool kRows>
   __device__ __forceinline__ void finish(float const (&q)[kRows ? R : C], bool check) {
     using Side = TileSide<L, kRows>;
@@ -477,7 +485,7 @@ struct Tile {
     }
   }
 
-  /// What a row step made of these. The tile's own are lost.
+  /// `to` = the u that a row step makes of the v in `from`. Overwrites u and v of the tile.
   __device__ __forceinline__ void row_scalings(float const (&from)[C], float (&to)[R]) {
 #pragma unroll
     for (int c = 0; c < C; ++c) v[c] = from[c];
@@ -486,7 +494,8 @@ struct Tile {
     for (int r = 0; r < R; ++r) to[r] = u[r];
   }
 
-  /// All half-steps. between(pair) is called after a pair's row step: u is new, v what it was made from.
+  /// Does all half-steps. between(pair) is called after the row step of a pair, when u is new and v is what it was made
+  /// of.
   template <class Between>
   __device__ __forceinline__ void iterate(Between&& between) {
     bool const checks = kGeneral && arguments.tolerance > 0;
@@ -504,11 +513,11 @@ struct Tile {
     if (arguments.trail) step<true>();
   }
 
-  /// The same, but for what would not change the result. Iterations do not expand: one moves log v, in its largest
-  /// entry, no further than the one before, as half-steps are monotone and homogeneous (Thompson's metric; Lemmens and
-  /// Nussbaum, Nonlinear Perron-Frobenius Theory, 2012). A matrix is settled when those that are left, at the pace of
-  /// the last few, move it by 2^-21 at most, and P by twice that. When it is depends on no other matrix: it keeps
-  /// those scalings while its team goes on.
+  /// Does the half-steps, except those that would not change the result. A pair of half-steps moves log v, in its
+  /// largest entry, no further than the pair before, because half-steps are monotone and homogeneous (Thompson's
+  /// metric; Lemmens and Nussbaum, Nonlinear Perron-Frobenius Theory, 2012). A matrix is settled when the pairs that
+  /// are left, at the pace of the last few, would move log v by at most 2^-21, and so log P by at most twice that. It
+  /// then keeps its scalings while its team goes on. When it settles depends on no other matrix.
   __device__ __forceinline__ void iterate_until_settled() {
     constexpr float kSettled = 0x1p-21f;
     constexpr int kLeastPairs = 16, kFirstLook = 10, kFewPairs = 3;

@@ -1,6 +1,6 @@
-// Projection and its adjoint with a matrix in the shared memory of a block: for matrices larger than a tile. The steps
-// are those of device/tile.cuh in their general form. A warp sums a row, a thread a column; histories lie in
-// global memory. 8 n m bytes a matrix (backward 12) and 2 n m (6 n m) multiply-adds an iteration.
+// Projection and its gradient for matrices larger than a tile, each in the shared memory of one block. The steps are
+// the general ones of device/tile.cuh. A warp sums a row, a thread sums a column; histories lie in global memory. A
+// matrix moves 8 n m bytes (backward 12 n m); an iteration takes 2 n m multiply-adds (backward 6 n m).
 #pragma once
 #include "cuda/projection/device/elements.cuh"
 #include "cuda/projection/device/tile.cuh"
@@ -9,15 +9,15 @@ namespace monge::cuda {
 
 inline constexpr int kBlockThreads = 256;
 
-/// Of one side's half-step; `size` sums over `other_size` terms.
+/// What the half-step of one side works on: `size` sums of `other_size` terms.
 struct BlockSide {
-  int size, other_size, stride, other_stride;  // Of K as this side sees it.
+  int size, other_size, stride, other_stride;  // Entry (i, j), j of the other side, is at i stride + j other_stride.
   float const* marginal;
   float *scaling, *weight, *next, *next_weight, *bar, *chain;
   bool warp_per_sum;
 };
 
-/// sum(i) over other_size terms term(i, j), for each i: finish(i, sum) by one thread.
+/// For each i, one thread calls finish(i, sum over j of term(i, j)).
 template <class Term, class Finish>
 __device__ __forceinline__ void block_sums(BlockSide const& side, Term&& term, Finish&& finish) {
   if (side.warp_per_sum) {
@@ -36,6 +36,7 @@ __device__ __forceinline__ void block_sums(BlockSide const& side, Term&& term, F
     }
   }
 }
+/// The same with the largest term instead of the sum.
 template <class Term, class Finish>
 __device__ __forceinline__ void block_maxima(BlockSide const& side, Term&& term, Finish&& finish) {
   if (side.warp_per_sum) {
@@ -55,10 +56,11 @@ __device__ __forceinline__ void block_maxima(BlockSide const& side, Term&& term,
   }
 }
 
-/// Floats of shared memory: K, d, and for each side scaling, weight, next, next weight, bar, chain, first weight.
+/// Floats from a row of K to the next in shared memory: an odd number, so that a column is spread over all banks.
 __host__ __device__ inline int block_stride(int columns) {
   return columns | 1;
 }
+/// Floats of shared memory: K, d, and for each side scaling, weight, next, next_weight, bar, chain and kept.
 __host__ __device__ inline std::int64_t block_floats(int rows, int columns, bool backward) {
   return static_cast<std::int64_t>(rows) * block_stride(columns) * (backward ? 2 : 1) + 7 * (rows + columns);
 }
@@ -67,7 +69,7 @@ template <bool kBackward>
 struct BlockProjection {
   ProjectionArguments const& arguments;
   float *k, *d, *row_kept, *column_kept;
-  float* history;  // This block's: pair p has v before it and u after it.
+  float* history;  // This block's. A slot of n + m floats a pair: the v it began with, the u it made.
   BlockSide rows, columns;
   bool* flag;
 
@@ -116,7 +118,7 @@ struct BlockProjection {
     stopped = stop;
   }
 
-  /// Gradient of a half-step; own_scaling: what it made, other_scaling: what it used (null: the start).
+  /// Undoes a half-step that made `own_scaling` of `other_scaling`; null: of the scalings of the start.
   __device__ __forceinline__ void back(BlockSide const& own, BlockSide const& other, float const* own_scaling,
                                        float const* other_scaling) {
     ProjectionArguments const& a = arguments;
@@ -137,7 +139,7 @@ struct BlockProjection {
       }
     }
     __syncthreads();
-    // By the other side, whose bars grow; the sums of its row j run over own i.
+    // The sums are those of the other side: its bar_j grows by a sum over the own i.
     block_sums(
         other,
         [&](int j, int i) {
@@ -225,7 +227,7 @@ struct BlockProjection {
     __syncthreads();
   }
 
-  /// Returns the pairs that were done.
+  /// Does all half-steps. Returns how many pairs were done.
   __device__ __forceinline__ int iterate() {
     ProjectionArguments const& a = arguments;
     int const n = rows.size, m = columns.size;
@@ -257,7 +259,7 @@ struct BlockProjection {
     });
     __syncthreads();
     auto const flow = [&](int i, int j) { return d[i * ld + j] * entry(i, j); };
-    // Bars relative to the scaling: sum of g P over the scaling, or itself in the log domain.
+    // The gradient in a scaling is the sum of g P, divided by the scaling; in the log domain, the sum itself.
     block_sums(
         rows,
         [&](int i, int j) {

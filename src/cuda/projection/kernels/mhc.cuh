@@ -1,6 +1,6 @@
-// The three maps of an mHC layer and their adjoint, a token a thread: reads 96 bytes and writes 96 (backward: 192 and
-// 96). Sums over tokens: over a thread's tokens, its warp, its block, and by the last block over the blocks, always in
-// this order.
+// The three maps of an mHC layer and their gradient. A thread takes one token at a time: it reads 96 bytes and writes
+// 96 (backward: reads 192 and writes 96). Sums over tokens are taken over the tokens of a thread, then over its warp,
+// then over its block; the last block to finish adds up the blocks. The order is always the same.
 #pragma once
 #include "cuda/projection/kernels/tile.cuh"
 #include "cuda/projection/kernels/tile_backward.cuh"
@@ -9,7 +9,7 @@ namespace monge::cuda {
 
 using MhcLayout = TileLayout<4, 4, 1, 1>;
 
-/// Four floats at a multiple of 4, as one access where the address allows.
+/// Four neighbouring floats, in one access if `vector`: the address is then a multiple of 16 bytes.
 __device__ __forceinline__ void read_four(float* to, float const* from, bool vector) {
   if (vector) {
     float4 const four = *reinterpret_cast<float4 const*>(from);
@@ -32,7 +32,7 @@ __device__ __forceinline__ float sigmoid(float x) {
   return fast_reciprocal(1 + fast_exp2(-x * kLog2E));
 }
 
-/// The logits of a token, and where its map goes.
+/// Reads the logits of a token, scale * mix + base, and writes its projection.
 struct MhcRows {
   MhcArguments const& arguments;
   float const* mix;
@@ -53,7 +53,7 @@ __global__ void __launch_bounds__(64) mhc_forward_kernel(__grid_constant__ MhcAr
                                                          __grid_constant__ MarginalsOf<kMode> const marginals) {
   std::int64_t const token = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
   std::int64_t const tokens = arguments.projection.batch;
-  // Lanes beyond the end repeat the last token: the steps' votes want whole warps.
+  // Lanes beyond the end repeat the last token, because the steps vote over whole warps.
   std::int64_t const read = token < tokens ? token : tokens - 1;
   float const* const mix = arguments.mixes + read * arguments.mixes_stride;
   bool const vector = arguments.vector;
@@ -73,7 +73,7 @@ __global__ void __launch_bounds__(64) mhc_forward_kernel(__grid_constant__ MhcAr
   write_four(arguments.post + 4 * token, gates + 4, vector);
 }
 
-/// sums[0..3) of scale, the others of base.
+/// The gradient in the gates of one token. Adds to `sums`: entries 0 to 2 are of scale, the others of base.
 __device__ __forceinline__ void add_gate_gradients(float (&sums)[kMhcSums], MhcArguments const& arguments,
                                                    float const* mix, std::int64_t token, bool vector, bool inside) {
 #pragma unroll
@@ -140,7 +140,7 @@ __global__ void __launch_bounds__(256, 1) mhc_backward_kernel(__grid_constant__ 
     }
     add_gate_gradients(sums, arguments, mix, token, vector, inside);
   }
-  // The butterfly leaves every lane all sums; lane k keeps the k-th.
+  // After the butterfly every lane has all sums. Lane k keeps the k-th.
   float mine = 0;
 #pragma unroll
   for (int k = 0; k < kMhcSums; ++k) {
@@ -154,7 +154,7 @@ __global__ void __launch_bounds__(256, 1) mhc_backward_kernel(__grid_constant__ 
     for (int other = 1; other < warps; ++other) mine += partial[other][lane];
     arguments.partial[static_cast<std::int64_t>(blockIdx.x) * 32 + lane] = mine;
   }
-  // The block that comes last adds up.
+  // The block that finishes last adds up all of them.
   if (threadIdx.x < 32) {
     __threadfence();
     __syncwarp();

@@ -1,25 +1,26 @@
-// Gradient of the projection of contiguous float32 matrices of 4 x 4, a matrix a lane, in the form of cross ratios. Two
-// matrices of a lane are under way: the steps of one are made while those of the one before it are undone, which takes
-// the special function unit and the multipliers at the same time. 93 instructions an iteration, 192 bytes a matrix.
+// Gradient of the projection of contiguous float32 matrices of 4 x 4, one matrix a lane, as cross ratios
+// (device/ratio.cuh). A lane works on two matrices at once: it makes the steps of one, `ahead`, while it undoes those
+// of the one before it, `behind`. So the special function unit and the multipliers are busy at the same time. An
+// iteration takes 93 instructions, a matrix moves 192 bytes.
 //
-// One history is enough for both. A pair of steps that is undone leaves its slot to one that is made, so that the next
-// matrix lies in the slots in reverse; the direction changes from matrix to matrix.
+// Both matrices share one history. When a pair of steps is undone its slot becomes free, and the pair that is made
+// takes it. So the next matrix lies in the slots in reverse order, and the direction changes from matrix to matrix.
 //
-// What is needed next is on its way to the L2 cache, not to registers: loads that are under way slow the iterations
-// down (docs/tuning.md).
+// The matrices that come next are asked for in the L2 cache, not loaded to registers: loads under way slow the
+// iterations down (docs/tuning.md).
 #pragma once
 #include "cuda/projection/kernels/tile_backward.cuh"
 
 namespace monge::cuda {
 
-/// A persistent grid; the history is in shared memory. Matrices that are not narrow go through differentiate_tile, with
-/// the lane's part of the history, as soon as that holds nothing else. (A bound on registers: with one on threads ptxas
-/// makes a slower loop.)
+/// The grid is persistent and the history lies in shared memory. A matrix that is not narrow goes through
+/// differentiate_tile once the lane's part of the history is free. The bound is one on registers, because with one on
+/// threads ptxas makes a slower loop.
 template <class L, bool kColumnsFirst>
 __global__ void __maxnreg__(65536 / kBackwardThreads<L> / 8 * 8)
     project_backward_ratio_kernel(__grid_constant__ ProjectionArguments const arguments) {
   static_assert(L::kLanes == 1 && L::N == 4);
-  constexpr int N = L::N, kMatrix = N * N / 4;  // float4s of one.
+  constexpr int N = L::N, kMatrix = N * N / 4;  // float4s of a matrix.
   using Gradient = CrossRatioGradient<N, kColumnsFirst>;
   using History = TileHistory<L, true, kKeepsBoth<L, ProjectionMode::plain>>;
   History history;
@@ -29,9 +30,9 @@ __global__ void __maxnreg__(65536 / kBackwardThreads<L> / 8 * 8)
   std::int64_t const warp_first = thread - threadIdx.x % 32;
   wait_for_previous_kernel();
   if (warp_first >= batch) return;
-  // Lanes without a matrix work on the last one for nothing, or on their own last one again.
+  // A lane that has no matrix left repeats its own last one, or the last of the batch, and stores nothing.
   std::int64_t const first = thread < batch ? thread : batch - 1;
-  int const rounds = static_cast<int>((batch - 1 - warp_first) / threads) + 1;  // Of the warp.
+  int const rounds = static_cast<int>((batch - 1 - warp_first) / threads) + 1;  // Of the warp: those of its first lane.
   int const own_rounds = thread < batch ? static_cast<int>((batch - 1 - thread) / threads) + 1 : 0;
   std::int64_t const step = kMatrix * threads;
   float4 const* logits = static_cast<float4 const*>(arguments.logits.data) + kMatrix * first;

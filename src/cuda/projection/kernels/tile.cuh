@@ -1,15 +1,16 @@
 // Projection with a matrix in the registers of one lane or of a few: P = diag(u) K diag(v).
-// 8 n m bytes a matrix of float32; 2 n m multiply-adds and n + m reciprocals an iteration, at 4 x 4 and 8 x 8 less
-// (device/ratio.cuh). At 20 iterations Hopper's limit is the ports of the register file: a multiply-add of
-// three registers takes two cycles unless it shares one with the instruction before. At n = 4 memory is next to it.
+// A float32 matrix moves 8 n m bytes. An iteration takes 2 n m multiply-adds and n + m reciprocals, at 4 x 4 and 8 x 8
+// fewer (device/ratio.cuh). At 20 iterations the limit on Hopper is the ports of the register file: a multiply-add that
+// reads three registers takes two cycles, unless the instruction before it reads one of them. At n = 4 memory is the
+// next limit.
 #pragma once
 #include "cuda/projection/device/io.cuh"
 #include "cuda/projection/device/ratio.cuh"
 
 namespace monge::cuda {
 
-/// The form with fewest operations, where there is one and the matrix is narrow enough for it, which makes the log
-/// domain needless; false: nothing is done.
+/// Projects in the form of device/ratio.cuh. Also for the log domain: narrow matrices do not need it. False: the
+/// problem has no such form or the matrix is not narrow, and nothing was written.
 template <class L, ProjectionMode kMode, class Get, class Put>
 __device__ __forceinline__ bool project_ratio(Get const& from, Put const& to, ProjectionArguments const& arguments) {
   if constexpr (L::kLanes == 1) {
@@ -28,7 +29,7 @@ __device__ __forceinline__ bool project_ratio(Get const& from, Put const& to, Pr
   return false;
 }
 
-/// From the logits' rows to the projection's.
+/// Projects the team's matrices, from rows of logits to rows of the result.
 template <class L, ProjectionMode kMode, bool kPadded, class Get, class Put>
 __device__ __forceinline__ void project_tile(Get const& from, Put const& to, ProjectionArguments const& arguments,
                                              ProjectionMarginals const* marginals) {
@@ -38,7 +39,7 @@ __device__ __forceinline__ void project_tile(Get const& from, Put const& to, Pro
   Tile<L, kMode, kPadded> tile(arguments, marginals);
 #pragma unroll
   for (int r = 0; r < L::R; ++r) from.get_row(r, tile.k[r]);
-  if constexpr (L::kLanes > 1 || kPadded) sync_team<L>();  // The results go where others read.
+  if constexpr (L::kLanes > 1 || kPadded) sync_team<L>();  // `to` may share its memory with `from`, which others read.
   tile.start();
   if constexpr (kMode == ProjectionMode::plain && L::kLanes > 1) {
     tile.iterate_until_settled();
@@ -54,18 +55,19 @@ __device__ __forceinline__ void project_tile(Get const& from, Put const& to, Pro
   }
 }
 
-/// Most threads of a block. Large tiles leave room for few teams, which should not wait for each other to make it
-/// again.
+/// The largest block. Few teams of large tiles fit a multiprocessor; each is a block of its own, so that it leaves as
+/// soon as it is done.
 template <class L>
 inline constexpr int kForwardThreads = L::kChunks < 16 ? 128 : L::kThreads;
 
-/// Blocks a multiprocessor that the registers must allow: left alone the compiler spends more on 8 x 8 in one lane than
-/// pays.
+/// How many blocks of a multiprocessor the registers must allow. Without a bound the compiler takes more registers for
+/// 8 x 8 in one lane than pays.
 template <class L, ProjectionMode kMode>
 inline constexpr int kForwardBlocks = L::N == 8 && L::kLanes == 1 && kMode == ProjectionMode::plain ? 20 : 1;
 
-/// How many tiles ahead of its own a team asks for. Few warps hide little of a load, so large tiles should come from
-/// the L2 cache, where half a wave of them is still there when its turn comes.
+/// A team asks for the matrices of the tile this far ahead of its own to be brought to the L2 cache. Few warps of large
+/// tiles fit a multiprocessor and hide little of a load; what half a wave asks for is still in the cache when its turn
+/// comes.
 template <class L>
 inline constexpr std::int64_t kTilesAhead = 1024 / L::kWarps;
 

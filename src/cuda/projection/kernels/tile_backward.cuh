@@ -1,23 +1,25 @@
-// Gradient of the projection with a matrix in the registers of one lane or of a few. The scalings are recomputed and
-// kept (4 (R / kColumnLanes + C / kRowLanes) bytes a lane and iteration, in shared memory unless that is too small),
-// then the half-steps are undone: 4 n m multiply-adds more an iteration. 12 n m bytes a matrix.
+// Gradient of the projection with a matrix in the registers of one lane or of a few. The half-steps are done again and
+// their scalings kept: 4 (R / kColumnLanes + C / kRowLanes) bytes a lane and iteration, in shared memory or, where they
+// do not fit, in global memory. Then the half-steps are undone, 4 n m multiply-adds an iteration more. A float32 matrix
+// moves 12 n m bytes.
 #pragma once
 #include "cuda/projection/device/adjoint.cuh"
 #include "cuda/projection/device/io.cuh"
 
 namespace monge::cuda {
 
-/// At 4 x 4 the history is as large as the ratios want it, which does not hold u and v of all the tile's pairs.
+/// Whether the history keeps u as well as v. At 4 x 4 plain steps share the memory of CrossRatioGradient's history.
+/// That keeps two pairs in registers, so its memory is two pairs short of u and v for all; v alone fits.
 template <class L, ProjectionMode kMode>
 inline constexpr bool kKeepsBoth = L::N > 4 || kMode != ProjectionMode::plain;
 
-/// Of a multiprocessor: as many as have the registers they need.
+/// Threads of a multiprocessor: as many as can have the registers that they need.
 template <class L>
 inline constexpr int kBackwardThreads = L::kChunks > 4  ? 256
                                         : L::kLanes > 1 ? 512
                                                         : 384;
 
-/// Logits to their gradient; g: d_out, which is overwritten.
+/// Turns x from logits into their gradient. g is the gradient of the output and is overwritten.
 template <class L, ProjectionMode kMode, bool kPadded, class History>
 __device__ __forceinline__ void differentiate_tile(float (&x)[L::R][L::C], float (&g)[L::R][L::C],
                                                    ProjectionArguments const& arguments,
@@ -46,7 +48,7 @@ __device__ __forceinline__ void differentiate_tile(float (&x)[L::R][L::C], float
   tile.each([&](int r, int c) { x[r][c] = g[r][c]; });
 }
 
-/// The same, in the form with fewest operations where there is one.
+/// The same, as cross ratios where the problem and the matrix allow it.
 template <class L, ProjectionMode kMode, bool kPadded, class History>
 __device__ __forceinline__ void differentiate(float (&x)[L::R][L::C], float (&g)[L::R][L::C],
                                               ProjectionArguments const& arguments,
@@ -65,7 +67,7 @@ __device__ __forceinline__ void differentiate(float (&x)[L::R][L::C], float (&g)
   differentiate_tile<L, kMode, kPadded>(x, g, arguments, marginals, history);
 }
 
-/// d_dustbin_score of the team's matrices: the parts of the last row and column, in a fixed order.
+/// d_dustbin_score of each matrix of the team: the sum of d over the last row and column, in a fixed order.
 template <class L>
 __device__ __forceinline__ void write_dustbin(ProjectionArguments const& arguments, std::int64_t matrix, bool inside,
                                               TilePlace<L> const& place, float const (&d)[L::R][L::C]) {
@@ -83,8 +85,8 @@ __device__ __forceinline__ void write_dustbin(ProjectionArguments const& argumen
   if (inside && threadIdx.x % L::kLanes == 0) arguments.d_dustbin_score[matrix] = sum;
 }
 
-/// A persistent grid: each team walks through the batch. Its staging memory is that of its history, which is empty when
-/// matrices come and go.
+/// The grid is persistent: each team walks through the batch. A team's staging memory and its history are the same
+/// memory, because the history is empty whenever matrices are moved.
 template <class L, ProjectionMode kMode, bool kAligned, bool kShared>
 __global__ void __launch_bounds__(kBackwardThreads<L>)
     project_backward_tile_kernel(__grid_constant__ ProjectionArguments const arguments,
@@ -99,7 +101,7 @@ __global__ void __launch_bounds__(kBackwardThreads<L>)
   std::int64_t const stride = static_cast<std::int64_t>(gridDim.x) * teams * L::kPerTeam;
   std::int64_t const start = team_of_grid * L::kPerTeam;
   wait_for_previous_kernel();
-  // Few warps fit beside the histories, so the next matrices are under way while these are worked on.
+  // Few warps fit beside the histories, so small tiles load their next matrices while they work on these.
   constexpr bool kPrefetch = kAligned && L::kChunks <= 4;
   float4 chunk[kPrefetch ? L::kChunks : 1], gradient_chunk[kPrefetch ? L::kChunks : 1];
   if constexpr (kPrefetch) {
@@ -129,7 +131,7 @@ __global__ void __launch_bounds__(kBackwardThreads<L>)
         fetch_to_cache<L>(arguments.gradient, first + stride, arguments.batch);
       }
       differentiate<L, kMode, false>(x, g, arguments, pointer_to(marginals), history);
-      sync_team<L>();  // A lane's result goes where the history of others was.
+      sync_team<L>();  // A lane's result overwrites the history of others.
 #pragma unroll
       for (int r = 0; r < L::R; ++r) staging.put_row(r, x[r]);
       staging.send(arguments.result, first, arguments.batch);

@@ -15,14 +15,14 @@ struct BatchArguments {
   bool contiguous = false;
 };
 
-/// Of projection/problem.hpp, where the fields are explained.
+/// Fields without a comment are explained at ProjectionProblem, projection/problem.hpp.
 struct ProjectionArguments {
   BatchArguments logits, gradient, result;
   std::int64_t batch = 0;
   float* d_dustbin_score = nullptr;
-  float* history = nullptr;         ///< Null: in shared memory.
-  std::int64_t history_chunks = 0;  ///< Of 16 bytes, a team.
-  int team_chunks = 0;              ///< Those of shared memory, for staging or history.
+  float* history = nullptr;         ///< In global memory; null: the history is in shared memory.
+  std::int64_t history_chunks = 0;  ///< Chunks of 16 bytes that the history takes, a team.
+  int team_chunks = 0;              ///< The same, of shared memory: for staging and history.
   int rows = 0, columns = 0, logit_rows = 0, logit_columns = 0;
   int pairs = 0;
   float epsilon = 0, matrix_epsilon = 0, inverse_temperature = 1, tolerance = 0, dustbin_score = 0;
@@ -31,12 +31,12 @@ struct ProjectionArguments {
   bool clamp = false, scaling = false;
   bool columns_first = false, lead = false, trail = false;
   bool log_domain = false, implicit = false;
-  bool reducible = false;  ///< device/ratio.cuh can do it, where a matrix is narrow.
+  bool reducible = false;  ///< device/ratio.cuh can do the narrow matrices.
 };
 
 inline constexpr int kLargestMarginal = 257;
 
-/// Passed by value to the general kernels: no copy to the device, and nothing that a graph could not record.
+/// Passed to the general kernels by value: this needs no copy to the device, and a graph can record it.
 struct ProjectionMarginals {
   float a[kLargestMarginal], b[kLargestMarginal];
 };
@@ -50,26 +50,28 @@ struct MhcArguments {
   float const *d_pre, *d_post, *d_res;  ///< Backward.
   float *d_mixes, *d_scale, *d_base;
   std::int64_t d_mixes_stride;
-  float* partial;         ///< 32 floats a block.
+  float* partial;         ///< Sums of each block, 32 floats apart.
   unsigned* blocks_done;  ///< 0 between launches.
-  bool vector;            ///< All arrays allow 16-byte accesses.
+  bool vector;            ///< All arrays allow accesses of 16 bytes.
 };
 
-inline constexpr int kMhcSums = 27;  ///< 3 of scale, 24 of base.
+inline constexpr int kMhcSums = 27;  ///< Sums over tokens: 3 of scale, 24 of base.
 
-/// What the arithmetic of the steps has to cater for. Ordered: each can do what those before it do.
+/// What the steps must be able to do; each mode can do all that the ones before it can. Plain: sums of exponentials.
+/// Guarded: an eps that is added to them. General: marginals, clamps, the tolerance, the implicit gradient. The log
+/// domain is general steps on potentials.
 enum class ProjectionMode { plain, guarded, general, log_domain };
 
-/// One block a matrix, in shared memory: for what is larger than a tile.
+/// Matrices larger than a tile: each in the shared memory of one block, which takes block_bytes().
 std::int64_t block_bytes(int rows, int columns, bool backward);
 std::int64_t block_count(std::int64_t batch, int multiprocessors);
 void project_blocks(ProjectionArguments const& arguments, ProjectionMarginals const& marginals, int multiprocessors,
                     cudaStream_t stream);
-/// Wants a history of block_count * pairs * (rows + columns) floats.
+/// arguments.history must have block_count() * pairs * (rows + columns) floats.
 void project_backward_blocks(ProjectionArguments const& arguments, ProjectionMarginals const& marginals,
                              int multiprocessors, cudaStream_t stream);
 
-/// Of the backward launch.
+/// The grid of the backward launch and the history that it needs.
 struct MhcShape {
   int blocks, threads;
   std::int64_t history_floats;  ///< 0: in shared memory.

@@ -37,7 +37,7 @@ void backward(MhcArguments arguments, ProjectionMarginals const& marginals, int 
 }  // namespace
 
 MhcShape mhc_shape(ProjectionArguments const& arguments, int multiprocessors) {
-  std::int64_t const of_thread = 16 * History::chunks(arguments) / 32;  // In bytes.
+  std::int64_t const of_thread = 16 * History::chunks(arguments) / 32;  // Bytes of history.
   int const available = shared_of_processor();
   MhcShape shape{};
   shape.threads = 256;
@@ -45,7 +45,7 @@ MhcShape mhc_shape(ProjectionArguments const& arguments, int multiprocessors) {
   while (shape.threads > 32 && !fits()) shape.threads /= 2;
   bool const shared = fits();
   if (!shared) shape.threads = 64;
-  // Few tokens: more blocks of fewer threads.
+  // Few tokens: smaller blocks, so that more multiprocessors have one.
   while (shape.threads > 128 && arguments.batch <= static_cast<std::int64_t>(shape.threads) / 2 * multiprocessors)
     shape.threads /= 2;
   std::int64_t const wanted = (arguments.batch + shape.threads - 1) / shape.threads;

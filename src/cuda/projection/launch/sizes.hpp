@@ -1,4 +1,4 @@
-// The tile sizes, one translation unit each: matrices of up to Size x Size.
+// The functions of each tile size, for matrices of up to Size x Size; each size is a translation unit of its own.
 #pragma once
 #include "cuda/projection/launch/launch.hpp"
 

@@ -9,7 +9,8 @@
 
 namespace monge::cuda {
 
-/// Shared memory that one block, or the blocks of one multiprocessor together, can have; 1 KiB of each is reserved.
+/// Bytes of shared memory that one block may have. The blocks of one multiprocessor share as much and kSharedOfBlock
+/// more, and each of them takes kSharedOfBlock beside its own.
 inline int shared_of_processor() {
   return device_attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin);
 }
@@ -21,7 +22,7 @@ void allow_shared(Kernel kernel, int bytes) {
     MONGE_CUDA_TRY(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
 }
 
-/// The most threads a block that still give every multiprocessor work.
+/// The largest block with which every multiprocessor still gets work.
 inline int threads_for(std::int64_t warps, int most) {
   std::int64_t const multiprocessors = device_attribute(cudaDevAttrMultiProcessorCount);
   return std::min(most, warps >= multiprocessors * 16 ? 128 : warps >= multiprocessors * 4 ? 64 : 32);
@@ -38,18 +39,18 @@ void launch_forward(ProjectionArguments const& arguments, ProjectionMarginals co
   launch_chained(kernel, static_cast<int>(blocks), threads, bytes, stream, arguments, MarginalsOf<kMode>(marginals));
 }
 
-/// Of a persistent grid.
+/// The persistent grid of a gradient.
 struct BackwardShape {
-  int teams, blocks;            // Teams a block.
-  std::int64_t history_chunks;  // Of 16 bytes, a team.
-  int team_chunks;              // Of shared memory.
+  int teams, blocks;            // Teams of a block; blocks of the grid.
+  std::int64_t history_chunks;  // Of 16 bytes: the history of a team.
+  int team_chunks;              // Of 16 bytes: the shared memory of a team.
   bool global_history;
   int bytes() const { return teams * team_chunks * 16; }
 };
 template <class L, ProjectionMode kMode>
 BackwardShape backward_shape(ProjectionArguments const& arguments, int multiprocessors) {
   using History = TileHistory<L, true, kKeepsBoth<L, kMode>>;
-  constexpr int kMost = kBackwardThreads<L> / L::kThreads;  // That a multiprocessor has registers for.
+  constexpr int kMost = kBackwardThreads<L> / L::kThreads;  // Teams that a multiprocessor has registers for.
   BackwardShape shape{};
   shape.history_chunks = History::chunks(arguments);
   int const shared = shared_of_processor();
@@ -75,7 +76,7 @@ BackwardShape backward_shape(ProjectionArguments const& arguments, int multiproc
   return shape;
 }
 
-/// Whether project_backward_ratio_kernel does it, which pays where each warp has several tiles.
+/// Whether project_backward_ratio_kernel does the call. It pays where warps have several tiles each.
 template <class L>
 bool is_ratio_backward(ProjectionArguments const& arguments, BackwardShape const& shape) {
   auto const direct = [](BatchArguments const& view) { return view.contiguous && view.type == DataType::float32; };
@@ -114,8 +115,9 @@ std::int64_t history_floats(ProjectionArguments const& arguments, int multiproce
   return shape.history_chunks * 4 * shape.teams * shape.blocks;
 }
 
-/// launch<kMode, kAligned>() with the kernel's: for matrices that are not aligned guarded steps are general ones. kAll:
-/// the general arithmetic also for aligned matrices, where it is worth its code.
+/// Calls launch.operator()<kMode, kAligned>() for the kernel that serves `mode` and `aligned`; not all combinations are
+/// compiled. Unaligned matrices use general steps for guarded ones. Aligned matrices use the unaligned kernel for
+/// general steps unless kAll, and for the log domain unless a lane has a matrix to itself.
 template <class L, bool kAll, class Launch>
 void with_kernel(ProjectionMode mode, bool aligned, Launch&& launch) {
   using enum ProjectionMode;
@@ -132,7 +134,7 @@ void with_kernel(ProjectionMode mode, bool aligned, Launch&& launch) {
   launch.template operator()<general, false>();
 }
 
-/// The functions of one size, which projection.cpp's table lists.
+/// Defines the functions of one size that launch/sizes.hpp declares.
 #define MONGE_PROJECTION_SIZE(Size, Forward, Backward, All)                                                         \
   void project_tiles_##Size(ProjectionArguments const& arguments, ProjectionMarginals const& marginals,             \
                             ProjectionMode mode, bool aligned, cudaStream_t stream) {                               \
