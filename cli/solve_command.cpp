@@ -88,7 +88,7 @@ int solve_files(Arguments arguments) {
     return !interrupted();
   };
   Plan const plan =
-      solve(device.context, {points("x", x), points("y", y), arguments.scale}, vector("a", a), vector("b", b), options);
+      solve(device.context, PointCloud{points("x", x), points("y", y), arguments.scale}, vector("a", a), vector("b", b), options);
   progress.erase();
   Report const& report = plan.report();
 

@@ -117,8 +117,8 @@ struct Report {
 /// Solves the problem at the head of this file; a (n) and b (m) are non-negative with equal, positive totals. An empty
 /// a or b means uniform with total 1 (with the total of the other, if that one is given). Throws Error
 /// (invalid_argument, unsupported, out_of_memory, device_failure). Not converging is a Status.
-Plan solve(Context const& context, PointCloud const& geometry, VectorView a, VectorView b, SolveOptions const& options);
-inline Plan solve(Context const& context, PointCloud const& geometry, SolveOptions const& options) {
+Plan solve(Context const& context, Geometry const& geometry, VectorView a, VectorView b, SolveOptions const& options);
+inline Plan solve(Context const& context, Geometry const& geometry, SolveOptions const& options) {
   return solve(context, geometry, {}, {}, options);
 }
 

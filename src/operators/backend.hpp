@@ -13,6 +13,16 @@
 
 namespace monge {
 
+/// The marginals of a problem, on the host.
+struct Marginals {
+  std::vector<double> a, b;
+};
+
+struct OperatorOptions {
+  Precision precision = Precision::float32;
+  double cache_bytes = 0;  ///< As SolveOptions::cache_bytes, for the operator and the plans it makes.
+};
+
 class Backend {
  public:
   virtual ~Backend() = default;
@@ -23,10 +33,9 @@ class Backend {
   virtual std::vector<double> read(VectorView view) const = 0;
 
   /// `geometry` has been checked for shape (core/validation.hpp) but not for values: packing finds and reports the
-  /// first point that is not finite. `a` and `b` are valid. Throws unsupported for a precision that the device lacks.
-  virtual std::unique_ptr<EntropicOperator> entropic_operator(PointCloud const& geometry, std::vector<double> const& a,
-                                                              std::vector<double> const& b, Precision precision,
-                                                              double cache_bytes) const = 0;
+  /// first point that is not finite. The marginals are valid. Throws unsupported for a precision that the device lacks.
+  virtual std::unique_ptr<EntropicOperator> entropic_operator(Geometry const& geometry, Marginals const& marginals,
+                                                              OperatorOptions const& options) const = 0;
 
   /// Batches of small matrices; lives as long as the backend.
   virtual ProjectionOperator const& projection() const = 0;

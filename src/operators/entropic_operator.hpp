@@ -1,9 +1,10 @@
 // The seam: what a solver may ask of an entropic problem, whatever its geometry and backend.
 //
-// An operator owns packed data, the weights and the pair of potentials (f, g), all where its backend keeps them.
-// Solvers see only this class: no loop over data above it, no decision about stopping below it. Calls are fused passes
-// over the pairs (i, j); the virtual call sits above whole sweeps, so a CUDA graph or a persistent kernel fits behind
-// it. Nothing here promises that a pass touches all pairs or that a vector sits in one place.
+// An operator owns packed costs, the weights and the pair of potentials (f, g), all where its backend keeps them.
+// Solvers see only this class, the vectors and the plan that it makes: no loop over data above it, no decision about
+// stopping below it. Calls are fused passes over the pairs (i, j); the virtual call sits above whole sweeps, so a CUDA
+// graph or a persistent kernel fits behind it. Nothing here promises that a pass touches all pairs or that a vector
+// sits in one place.
 //
 // Potentials cross the seam in units of C, for the cost of the user's geometry (centring is the operator's own affair:
 // C_ij = C'_ij + s_i + t_j, and inside f' = f - s, g' = g - t). A new operator starts at f' = g' = 0.
@@ -14,13 +15,11 @@
 
 #include <monge/array.hpp>
 
+#include "operators/plan_operator.hpp"
+#include "operators/side.hpp"
+#include "operators/vectors.hpp"
+
 namespace monge {
-
-enum class Side { rows, columns };  // rows: a, x, f (n); columns: b, y, g (m)
-
-constexpr Side opposite(Side side) {
-  return side == Side::rows ? Side::columns : Side::rows;
-}
 
 /// One kind of sweep. Alternating: f from g, then g from the new f; symmetric: both from the old pair, then averaged.
 /// With relaxation omega != 1 (alternating only) each update moves u = (f+ - f) / eps by omega u, unless that would
@@ -64,10 +63,17 @@ class EntropicOperator {
   /// cloud does not change it; 0 when each cloud is a single point.
   virtual double centred_cost_bound() const = 0;
 
+  virtual VectorOperations const& vectors() const = 0;
+
   /// Replaces (f, g); an empty view leaves zeros of the user's cost, whatever the internal gauge. Points of no weight
   /// take no part in sweeps: after one, what get_potentials gives for them is the soft c-transform of the other side's.
   virtual void set_potentials(VectorView f, VectorView g) = 0;
   virtual void get_potentials(MutableVectorView f, MutableVectorView g) const = 0;
+  /// The potential of one side in the operator's own gauge (f' or g'), which operators of one problem share whatever
+  /// their precision: combine() copies it from one to another, or searches along a line. Asking for it as writable
+  /// counts as setting it.
+  virtual Vector const& potential(Side side) const = 0;
+  virtual Vector& potential(Side side) = 0;
 
   /// Enqueues `count` sweeps; does not wait for them.
   virtual void sweep(Sweep const& sweep, int count) = 0;
@@ -75,20 +81,9 @@ class EntropicOperator {
   virtual SweepErrors errors() = 0;
 
   virtual Evaluation evaluate(double eps) = 0;
-  virtual void marginals(double eps, MutableVectorView row, MutableVectorView column) = 0;
 
-  /// out = the soft c-transform of the other side's potential: for rows f+_i = -eps log sum_j b_j exp((g_j - C_ij) /
-  /// eps).
-  virtual void softmin(Side side, double eps, MutableVectorView out) = 0;
-
-  /// For rows, V (m x p) gives out (n x p): sum_j w_ij V_j with w_ij = P_ij, or P_ij / sum_j P_ij when `normalized`
-  /// (which does not depend on f or a). For columns the same with the roles swapped. An empty V stands for the points
-  /// of the other side themselves (then p = d).
-  virtual void average(Side side, double eps, MatrixView v, MutableMatrixView out, bool normalized) = 0;
-
-  /// The same problem with this side's points replaced, unit weights and zero potential there; the other side is shared
-  /// and must not change while the result lives.
-  virtual std::unique_ptr<EntropicOperator> with_points(Side side, MatrixView points) const = 0;
+  /// The plan of the current potentials. It has none of what only sweeps need.
+  virtual std::unique_ptr<PlanOperator> plan(double eps) const = 0;
 
  private:
   std::int64_t n_, m_;

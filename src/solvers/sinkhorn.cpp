@@ -204,17 +204,18 @@ Report run_sinkhorn(std::unique_ptr<EntropicOperator>& problem, OperatorFactory 
   return SinkhornRun(problem, make, mass, options).run();
 }
 
-Plan solve(Context const& context, PointCloud const& geometry, VectorView a, VectorView b,
-           SolveOptions const& options) {
+Plan solve(Context const& context, Geometry const& geometry, VectorView a, VectorView b, SolveOptions const& options) {
   Stopwatch const watch;
   validate(options);
-  validate(geometry, context.device());
+  PointCloud const& clouds = std::get<PointCloud>(geometry);
+  validate(clouds, context.device());
   Backend const& backend = context.backend();
-  std::int64_t const n = geometry.x.rows();
-  std::int64_t const m = geometry.y.rows();
+  std::int64_t const n = clouds.x.rows();
+  std::int64_t const m = clouds.y.rows();
   Weights const weights = validated_weights(backend, a, b, n, m, options.tolerance);
+  Marginals const marginals{weights.a, weights.b};
   auto const make = [&](Precision precision, double cache_bytes) {
-    return backend.entropic_operator(geometry, weights.a, weights.b, precision, cache_bytes);
+    return backend.entropic_operator(geometry, marginals, {precision, cache_bytes});
   };
   std::unique_ptr<EntropicOperator> problem = make(first_precision(options), options.cache_bytes);
   if (!options.f.empty()) {
@@ -229,7 +230,7 @@ Plan solve(Context const& context, PointCloud const& geometry, VectorView a, Vec
   report.seconds.setup = setup;
   report.seconds.total += setup;
   return Plan(std::make_unique<Plan::State>(
-      Plan::State{context, std::move(problem), geometry.x.columns(), options.eps, std::move(report)}));
+      Plan::State{context, problem->plan(options.eps), clouds.x.columns(), options.eps, std::move(report)}));
 }
 
 }  // namespace monge

@@ -72,7 +72,7 @@ TEST_P(DeviceMemory, gives_what_host_memory_gives) {
     OnDevice<double> const a(problem.a, n, 1, 1), b(problem.b, m, 1);
     SolveOptions options{.eps = 0.05 * Magnitudes(problem).spread(), .tolerance = 1e-3, .precision = precision()};
     Plan const host = solve(context(), problem.geometry(), problem.a, problem.b, options);
-    Plan const device = solve(context(), {x.matrix(), y.matrix()}, a.vector(), b.vector(), options);
+    Plan const device = solve(context(), PointCloud{x.matrix(), y.matrix()}, a.vector(), b.vector(), options);
     EXPECT_EQ(device.f(), host.f());
     EXPECT_EQ(device.report().primal, host.report().primal);
 
@@ -90,7 +90,7 @@ TEST_P(DeviceMemory, gives_what_host_memory_gives) {
     options.f = f.vector();
     options.g = g.vector();
     options.tolerance = 2e-3;
-    EXPECT_LE(solve(context(), {x.matrix(), y.matrix()}, a.vector(), b.vector(), options).report().iterations,
+    EXPECT_LE(solve(context(), PointCloud{x.matrix(), y.matrix()}, a.vector(), b.vector(), options).report().iterations,
               options.check_every);
   }
 }
@@ -119,7 +119,7 @@ TEST_P(DeviceMemory, what_the_default_stream_has_yet_to_write_is_waited_for) {
   auto const sleep = [](void*) { std::this_thread::sleep_for(std::chrono::milliseconds(200)); };
   check(cudaLaunchHostFunc(cudaStreamLegacy, sleep, nullptr));
   x.write_later(problem.x.values());
-  Plan const plan = solve(context(), {x.matrix(), problem.y.view()}, problem.a, problem.b, options);
+  Plan const plan = solve(context(), PointCloud{x.matrix(), problem.y.view()}, problem.a, problem.b, options);
   EXPECT_EQ(plan.f(), expected.f());
 }
 
@@ -130,7 +130,7 @@ TEST_P(DeviceMemory, points_that_are_not_finite_are_found_there) {
   OnDevice<float> const x(values, 50, 3);
   SolveOptions const options{.eps = 0.5, .precision = precision()};
   try {
-    solve(context(), {x.matrix(), problem.y.view()}, options);
+    solve(context(), PointCloud{x.matrix(), problem.y.view()}, options);
     ADD_FAILURE() << "no error";
   } catch (Error const& error) {
     EXPECT_EQ(error.code(), ErrorCode::invalid_argument);

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "cpu/threads.hpp"
 #include "oracle/backend_test.hpp"
 
 namespace monge::oracle {
@@ -238,22 +239,24 @@ TEST_P(ScheduleTest, stored_scores_change_nothing_but_rounding) {
 }
 
 TEST(Threads, change_nothing_but_rounding) {
-  Problem const problem = make_problem({300, 250, 5});
+  Problem const problem = make_problem({600, 700, 5});
+  constexpr int kSweeps = 10;
+  ASSERT_EQ(cpu::useful_threads(3, 600, 700), 3);
   double const eps = 0.02 * Magnitudes(problem).spread();
   for (Precision const precision : {Precision::float32, Precision::float64}) {
     SolveOptions const options{.eps = eps,
                                .tolerance = 0,
-                               .iterations = 40,
+                               .iterations = kSweeps,
                                .schedule = Schedule::alternating,
                                .annealing = 1,
                                .precision = precision};
     Dense const dense(problem);
     Sweep const kind{eps};
-    SweepResult const expected = sweep(dense, kind, 40, {Vector(300, 0), Vector(250, 0)});
+    SweepResult const expected = sweep(dense, kind, kSweeps, {Vector(600, 0), Vector(700, 0)});
     Tolerance const tolerance(problem, eps, arithmetic({}, precision, 5));
     for (int const threads : {1, 2, 3}) {
       Plan const plan = solve(Context::cpu(threads), problem.geometry(), problem.a, problem.b, options);
-      expect_close("g", plan.g(), expected.potentials.g, Vector(250, tolerance.sweeps(kind, 40, expected)));
+      expect_close("g", plan.g(), expected.potentials.g, Vector(700, tolerance.sweeps(kind, kSweeps, expected)));
     }
   }
 }
