@@ -9,8 +9,10 @@
 namespace monge {
 
 /// P_ij = a_i b_j exp((f_i + g_j - C_ij) / eps). Keeps its own packed copies, so the caller's x, y, a, b may go away.
-/// Move-only. Outputs may be float32 or float64, on the host or on the plan's device. Products run in the report's
-/// precision (after tf32 in float32). Each call costs one pass over all pairs and O((n + m) d) memory.
+/// Move-only. Outputs may be float32 or float64, on the host or on the plan's device; where all of a call lies on the
+/// device, the host does not wait for it. Products run in the report's precision (after tf32 in float32), in O((n + m)
+/// d) memory and that of their own arguments. Costs below are passes over all pairs: the first product onto a side, and
+/// P 1 or P^T 1, takes one more, unless V has several columns; later ones allocate nothing.
 class Plan {
  public:
   struct State;  // src/solvers/plan.cpp
@@ -31,10 +33,20 @@ class Plan {
 
   /// P 1 (n) and P^T 1 (m).
   void marginals(MutableVectorView row, MutableVectorView column) const;
-  /// out (n x p) = P v, v (m x p). FlashSinkhorn, eq. 15.
+  /// out (n x p) = P v, v (m x p). One pass. FlashSinkhorn, eq. 15.
   void apply(MatrixView v, MutableMatrixView out) const;
-  /// out (m x p) = P^T u, u (n x p). FlashSinkhorn, eq. 16.
+  /// out (m x p) = P^T u, u (n x p). One pass. FlashSinkhorn, eq. 16.
   void apply_transpose(MatrixView u, MutableMatrixView out) const;
+  /// out (n x p) = (P o l r^T) v, o the product entry by entry, l (n x k), r (m x k), v (m x p). One pass; nothing of
+  /// size n x m is formed. FlashSinkhorn, Algorithm 5.
+  void apply_hadamard(MatrixView l, MatrixView r, MatrixView v, MutableMatrixView out) const;
+  /// out (m x p) = (P o l r^T)^T u, l (n x k), r (m x k), u (n x p). One pass.
+  void apply_hadamard_transpose(MatrixView l, MatrixView r, MatrixView u, MutableMatrixView out) const;
+  /// out (m) = P^T diag(w) P v, w (n), v (m): with w = 1 / (P 1) the step of a conjugate gradient on the Schur
+  /// complement of the dual's Hessian. At most two passes. FlashSinkhorn, eq. 15-16.
+  void apply_gram(VectorView w, VectorView v, MutableVectorView out) const;
+  /// out (n) = P diag(w) P^T u, w (m), u (n).
+  void apply_gram_transpose(VectorView w, VectorView u, MutableVectorView out) const;
   /// <C, P>: the report's float64 value, or one pass in the precision of the solve where the certificate was skipped.
   double transport_cost() const;
 

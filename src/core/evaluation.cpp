@@ -2,29 +2,18 @@
 
 #include <cmath>
 
+#include "core/compensated_sum.hpp"
+
 namespace monge {
 namespace {
-
-// Neumaier's compensated sum: the gap is a difference of close numbers, and offsets of the clouds make terms large.
-class Sum {
- public:
-  void add(double value) {
-    double const next = sum_ + value;
-    carry_ += std::abs(sum_) >= std::abs(value) ? (sum_ - next) + value : (value - next) + sum_;
-    sum_ = next;
-  }
-  double value() const { return sum_ + carry_; }
-
- private:
-  double sum_ = 0, carry_ = 0;
-};
 
 struct SideSums {
   double weight, marginal, error, potential_weight, potential_excess, potential_marginal, shift_marginal;
 };
 
 SideSums sums_of(SideValues const& side) {
-  Sum weight, marginal, error, potential_weight, potential_excess, potential_marginal, shift_marginal;
+  // The gap is a difference of close numbers, and offsets of the clouds make terms large.
+  CompensatedSum weight, marginal, error, potential_weight, potential_excess, potential_marginal, shift_marginal;
   for (std::size_t i = 0; i < side.weight.size(); ++i) {
     double const excess = side.marginal[i] - side.weight[i];
     weight.add(side.weight[i]);

@@ -11,6 +11,18 @@ void require_real(char const* field, DataType type) {
           name(type));
 }
 
+void validate_clouds(PointCloud const& clouds, Device context) {
+  check("scale", kPositive, clouds.scale);
+  require(clouds.x.rows() > 0 && clouds.x.columns() > 0, "x: is {} x {}; must have at least one point and dimension",
+          clouds.x.rows(), clouds.x.columns());
+  require(clouds.y.rows() > 0 && clouds.y.columns() > 0, "y: is {} x {}; must have at least one point and dimension",
+          clouds.y.rows(), clouds.y.columns());
+  require(clouds.x.columns() == clouds.y.columns(), "y: has {} columns; must have {}, the dimension of x",
+          clouds.y.columns(), clouds.x.columns());
+  validate_matrix("x", clouds.x, clouds.x.rows(), clouds.x.columns(), context);
+  validate_matrix("y", clouds.y, clouds.y.rows(), clouds.y.columns(), context);
+}
+
 }  // namespace
 
 std::string allowed(Bounds const& bounds) {
@@ -29,16 +41,16 @@ void require_reachable(char const* field, Device memory, Device context) {
           to_string(memory), to_string(context));
 }
 
-void validate(PointCloud const& geometry, Device context) {
-  check("scale", kPositive, geometry.scale);
-  require(geometry.x.rows() > 0 && geometry.x.columns() > 0,
-          "x: is {} x {}; must have at least one point and dimension", geometry.x.rows(), geometry.x.columns());
-  require(geometry.y.rows() > 0 && geometry.y.columns() > 0,
-          "y: is {} x {}; must have at least one point and dimension", geometry.y.rows(), geometry.y.columns());
-  require(geometry.x.columns() == geometry.y.columns(), "y: has {} columns; must have {}, the dimension of x",
-          geometry.y.columns(), geometry.x.columns());
-  validate_matrix("x", geometry.x, geometry.x.rows(), geometry.x.columns(), context);
-  validate_matrix("y", geometry.y, geometry.y.rows(), geometry.y.columns(), context);
+void validate(Geometry const& geometry, Device context) {
+  std::visit([&](PointCloud const& clouds) { validate_clouds(clouds, context); }, geometry);
+}
+
+Shape shape_of(Geometry const& geometry) {
+  return std::visit(
+      [](PointCloud const& clouds) {
+        return Shape{clouds.x.rows(), clouds.y.rows(), clouds.x.columns()};
+      },
+      geometry);
 }
 
 void validate_matrix(char const* field, MatrixView view, std::int64_t rows, std::int64_t columns, Device context) {

@@ -23,7 +23,12 @@ inline constexpr auto kCheckField = [](auto const& field, auto const& value) {
 };
 
 /// Shapes, strides, pointers and the scale; the values of the points are checked where they are read, while packing.
-void validate(PointCloud const& geometry, Device context);
+void validate(Geometry const& geometry, Device context);
+/// n and m, and the dimension of the points; 0 where there are none.
+struct Shape {
+  std::int64_t rows, columns, dimension;
+};
+Shape shape_of(Geometry const& geometry);
 /// A view that a caller wants written or read: shape, pointer, stride, and that `context` can reach it. Host memory is
 /// within reach of every context, device memory only of a context on that device.
 void validate_matrix(char const* field, MatrixView view, std::int64_t rows, std::int64_t columns, Device context);

@@ -4,11 +4,14 @@
 #include <algorithm>
 #include <fstream>
 #include <string>
+#include <utility>
+#include <variant>
 
 #include <monge/error.hpp>
 
 #include "core/strided.hpp"
-#include "cpu/point_cloud_operator.hpp"
+#include "cpu/entropic_operator.hpp"
+#include "cpu/point_costs.hpp"
 #include "cpu/projection/operator.hpp"
 #include "operators/registry.hpp"
 
@@ -45,20 +48,28 @@ class CpuBackend final : public Backend {
     return values;
   }
 
-  std::unique_ptr<EntropicOperator> entropic_operator(PointCloud const& geometry, std::vector<double> const& a,
-                                                      std::vector<double> const& b, Precision precision,
-                                                      double cache_bytes) const override {
-    if (precision == Precision::float32)
-      return std::make_unique<cpu::PointCloudOperator<float>>(geometry, a, b, threads_, cache_bytes);
-    if (precision == Precision::float64)
-      return std::make_unique<cpu::PointCloudOperator<double>>(geometry, a, b, threads_, cache_bytes);
+  std::unique_ptr<EntropicOperator> entropic_operator(Geometry const& geometry, Marginals const& marginals,
+                                                      OperatorOptions const& options) const override {
+    if (options.precision == Precision::float32) return make<float>(geometry, marginals, options.cache_bytes);
+    if (options.precision == Precision::float64) return make<double>(geometry, marginals, options.cache_bytes);
     throw Error(ErrorCode::unsupported,
-                "precision: is " + std::string(name(precision)) + "; the CPU offers float32 and float64");
+                "precision: is " + std::string(name(options.precision)) + "; the CPU offers float32 and float64");
   }
 
   ProjectionOperator const& projection() const override { return projection_; }
 
  private:
+  template <class T>
+  std::unique_ptr<EntropicOperator> make(Geometry const& geometry, Marginals const& marginals,
+                                         double cache_bytes) const {
+    auto costs = std::visit(
+        [&](PointCloud const& clouds) {
+          return std::make_shared<cpu::PointCosts<T>>(clouds, marginals.a, marginals.b);
+        },
+        geometry);
+    return std::make_unique<cpu::EntropicOperator<T>>(std::move(costs), marginals, threads_, cache_bytes);
+  }
+
   int threads_;
   cpu::Projection projection_;
 };

@@ -82,7 +82,8 @@ struct ShiftedExp2 {
     t = hn::Max(t, hn::Set(d, least));
     auto const shifted = hn::Add(t, rounding);
     auto const p = Exp2Fraction(d, hn::Sub(t, hn::Sub(shifted, rounding)));
-    auto const exponent = hn::ShiftLeft < kFloat ? 23 : 52 > (hn::BitCast(di, shifted));
+    constexpr int kMantissaBits = kFloat ? 23 : 52;
+    auto const exponent = hn::ShiftLeft<kMantissaBits>(hn::BitCast(di, shifted));
     return hn::BitCast(d, hn::Add(hn::BitCast(di, p), exponent));
   }
 };
@@ -97,15 +98,13 @@ HWY_INLINE std::int64_t StripeIndex(StripeArgs<T> const& args, std::int64_t j, s
 // after tile, coordinate k of the tile's row r at k * kTileRows + r.
 template <class T>
 void UnpackRows(StripeArgs<T> const& args) {
-  const std::int64_t dimension = args.rows->dimension;
+  const std::int64_t dimension = args.source.rows->dimension;
   for (std::int64_t r = 0; r < args.row_count; ++r) {
     T* HWY_RESTRICT x = args.row_scratch + r / kTileRows<T> * kTileRows<T> * dimension + r % kTileRows<T>;
-    for (std::int64_t k = 0; k < dimension; ++k) x[k * kTileRows<T>] = args.rows->coordinate(args.first_row + r, k);
+    for (std::int64_t k = 0; k < dimension; ++k)
+      x[k * kTileRows<T>] = args.source.rows->coordinate(args.first_row + r, k);
   }
 }
-
-// Where the scores of a tile come from.
-enum class Scores { products, differences, kept };
 
 // How many bytes ahead panels and kept scores are asked for. They come from beyond L2, and the processor's own
 // prefetching stops at each page.
@@ -119,21 +118,21 @@ HWY_INLINE void PrefetchPanelRow(T const* at, std::int64_t bytes_ahead) {
   hwy::Prefetch(line + HWY_ALIGNMENT);
 }
 
-template <class T, Scores kScores, int kRows, int kVecs>
+template <class T, ScoreForm kForm, int kRows, int kVecs>
 HWY_INLINE void TileScores(StripeArgs<T> const& args, std::int64_t j, std::int64_t r0,
                            hn::Vec<Tag<T>> (&acc)[kRows][kVecs]) {
   Tag<T> const d;
   constexpr std::int64_t kLanes = hn::MaxLanes(Tag<T>());
   HWY_UNROLL(32)
   for (int r = 0; r < kRows; ++r) {
-    T const* HWY_RESTRICT kept = kScores == Scores::kept ? args.scores + StripeIndex(args, j, r0 + r) : nullptr;
+    T const* HWY_RESTRICT kept = kForm == ScoreForm::kept ? args.scores + StripeIndex(args, j, r0 + r) : nullptr;
     HWY_UNROLL(32)
-    for (int v = 0; v < kVecs; ++v) acc[r][v] = kScores == Scores::kept ? hn::Load(d, kept + v * kLanes) : hn::Zero(d);
-    if constexpr (kScores == Scores::kept) PrefetchPanelRow(kept, kAheadInScores);
+    for (int v = 0; v < kVecs; ++v) acc[r][v] = kForm == ScoreForm::kept ? hn::Load(d, kept + v * kLanes) : hn::Zero(d);
+    if constexpr (kForm == ScoreForm::kept) PrefetchPanelRow(kept, kAheadInScores);
   }
-  if constexpr (kScores == Scores::kept) return;
-  const std::int64_t dimension = args.columns->dimension;
-  T const* HWY_RESTRICT panel = args.columns->panel(j / kPanel<T>);
+  if constexpr (kForm == ScoreForm::kept) return;
+  const std::int64_t dimension = args.source.columns->dimension;
+  T const* HWY_RESTRICT panel = args.source.columns->panel(j / kPanel<T>);
   T const* HWY_RESTRICT x = args.row_scratch + r0 * dimension;
   for (std::int64_t k = 0; k < dimension; ++k) {
     PrefetchPanelRow(panel + k * kPanel<T>, kAheadInPanels);
@@ -145,7 +144,7 @@ HWY_INLINE void TileScores(StripeArgs<T> const& args, std::int64_t j, std::int64
       auto const xr = hn::Set(d, x[k * kRows + r]);
       HWY_UNROLL(32)
       for (int v = 0; v < kVecs; ++v) {
-        if constexpr (kScores == Scores::differences) {
+        if constexpr (kForm == ScoreForm::differences) {
           auto const difference = hn::Sub(xr, y[v]);
           acc[r][v] = hn::MulAdd(difference, difference, acc[r][v]);
         } else {
@@ -157,12 +156,12 @@ HWY_INLINE void TileScores(StripeArgs<T> const& args, std::int64_t j, std::int64
 }
 
 // Calls visit(j, r0, acc) with the scores of every register tile of columns [begin, end), panel by panel.
-template <class T, Scores kScores, class Visit>
+template <class T, ScoreForm kForm, class Visit>
 HWY_INLINE void ForEachTile(StripeArgs<T> const& args, std::int64_t begin, std::int64_t end, Visit const& visit) {
   for (std::int64_t j = begin; j < end; j += kPanel<T>) {
     for (std::int64_t r0 = 0; r0 < args.row_count; r0 += kTileRows<T>) {
       hn::Vec<Tag<T>> acc[kTileRows<T>][kVectors<T>];
-      TileScores<T, kScores>(args, j, r0, acc);
+      TileScores<T, kForm>(args, j, r0, acc);
       visit(j, r0, acc);
     }
   }
@@ -185,24 +184,25 @@ struct alignas(128) LaneSums {
   HWY_INLINE T Max(std::int64_t r) const { return hn::GetLane(hn::MaxOfLanes(Tag<T>(), Get(r))); }
 };
 
-// Exponentials of rows whose bounds are known. Scores and logits never leave the registers.
-template <class T, Scores kScores>
+// Exponentials of rows whose bounds are known. Scores, logits and, unless they are stored, exponentials never leave the
+// registers.
+template <class T, ScoreForm kForm, bool kStore>
 HWY_NOINLINE void ExponentiateBelow(StripeArgs<T> const& args, ShiftedExp2<T> const* exps, std::int64_t begin,
                                     std::int64_t end, LaneSums<T>& sums) {
   Tag<T> const d;
   constexpr std::int64_t kLanes = hn::MaxLanes(Tag<T>());
   auto const multiplier = hn::Set(d, args.multiplier);
   sums.Fill(args.row_count, kLeast<T>);
-  ForEachTile<T, kScores>(args, begin, end, [&](std::int64_t j, std::int64_t r0, auto const& acc) {
+  ForEachTile<T, kForm>(args, begin, end, [&](std::int64_t j, std::int64_t r0, auto const& acc) {
     HWY_UNROLL(32)
     for (int r = 0; r < kTileRows<T>; ++r) {
       ShiftedExp2<T> const& exp2 = exps[r0 + r];
-      T* HWY_RESTRICT out = args.stripe + StripeIndex(args, j, r0 + r);
+      [[maybe_unused]] T* HWY_RESTRICT out = args.stripe + StripeIndex(args, j, r0 + r);
       auto sum = sums.Get(r0 + r);
       HWY_UNROLL(32)
       for (int v = 0; v < kVectors<T>; ++v) {
         auto const e = exp2(d, hn::MulAdd(acc[r][v], multiplier, hn::Load(d, args.h + j + v * kLanes)));
-        hn::Store(e, d, out + v * kLanes);
+        if constexpr (kStore) hn::Store(e, d, out + v * kLanes);
         sum = hn::MulAdd(e, hn::Load(d, args.beta + j + v * kLanes), sum);
       }
       sums.Put(r0 + r, sum);
@@ -211,14 +211,14 @@ HWY_NOINLINE void ExponentiateBelow(StripeArgs<T> const& args, ShiftedExp2<T> co
 }
 
 // Rows without bounds take two passes over a block. The first: logits, and their maxima.
-template <class T, Scores kScores>
+template <class T, ScoreForm kForm>
 HWY_NOINLINE void ComputeLogits(StripeArgs<T> const& args, std::int64_t begin, std::int64_t end, LaneSums<T>& largest) {
   Tag<T> const d;
   constexpr std::int64_t kLanes = hn::MaxLanes(Tag<T>());
   auto const multiplier = hn::Set(d, args.multiplier);
-  bool const keep = kScores != Scores::kept && args.scores != nullptr;
+  bool const keep = kForm != ScoreForm::kept && args.scores != nullptr;
   largest.Fill(args.row_count, kNoWeight<T>);
-  ForEachTile<T, kScores>(args, begin, end, [&](std::int64_t j, std::int64_t r0, auto const& acc) {
+  ForEachTile<T, kForm>(args, begin, end, [&](std::int64_t j, std::int64_t r0, auto const& acc) {
     HWY_UNROLL(32)
     for (int r = 0; r < kTileRows<T>; ++r) {
       const std::int64_t at = StripeIndex(args, j, r0 + r);
@@ -278,13 +278,13 @@ HWY_INLINE void Accumulate(double largest, double sum, double moment, double& ro
   if (row_moment != nullptr) *row_moment = *row_moment * keep + moment * take;
 }
 
-template <class T, Scores kScores>
+template <class T, ScoreForm kForm>
 void ExponentiateRowsFrom(StripeArgs<T> const& args, double* row_max, double* row_sum, double* row_moment) {
   LaneSums<T> sums, moments;
   T largest[kMaxStripeRows];
   ShiftedExp2<T> exps[kMaxStripeRows];
-  const std::int64_t padded = padded_to_panel<T>(args.columns->size);
-  const std::int64_t blocks = column_blocks<T>(args.columns->size);
+  const std::int64_t padded = padded_to_panel<T>(args.column_count);
+  const std::int64_t blocks = column_blocks<T>(args.column_count);
   bool const bounded = args.bound != nullptr;
   for (std::int64_t r = 0; r < args.row_count; ++r) {
     largest[r] = bounded ? static_cast<T>(std::ceil(args.bound[r])) : T(0);
@@ -296,10 +296,12 @@ void ExponentiateRowsFrom(StripeArgs<T> const& args, double* row_max, double* ro
   for (std::int64_t b = 0; b < blocks; ++b) {
     const std::int64_t begin = b * kColumnBlock;
     const std::int64_t end = std::min(padded, begin + kColumnBlock);
-    if (bounded) {
-      ExponentiateBelow<T, kScores>(args, exps, begin, end, sums);
+    if (bounded && args.store) {
+      ExponentiateBelow<T, kForm, true>(args, exps, begin, end, sums);
+    } else if (bounded) {
+      ExponentiateBelow<T, kForm, false>(args, exps, begin, end, sums);
     } else {
-      ComputeLogits<T, kScores>(args, begin, end, sums);
+      ComputeLogits<T, kForm>(args, begin, end, sums);
       for (std::int64_t r = 0; r < args.row_count; ++r) largest[r] = std::ceil(sums.Max(r));
       if (row_moment != nullptr) {
         ExponentiateLogits<T, true>(args, largest, begin, end, sums, moments);
@@ -324,26 +326,26 @@ void ExponentiateRowsFrom(StripeArgs<T> const& args, double* row_max, double* ro
 template <class T>
 void ExponentiateRows(StripeArgs<T> const& args, double* row_max, double* row_sum, double* row_moment) {
   if (args.scores != nullptr && args.scores_ready) {
-    ExponentiateRowsFrom<T, Scores::kept>(args, row_max, row_sum, row_moment);
+    ExponentiateRowsFrom<T, ScoreForm::kept>(args, row_max, row_sum, row_moment);
     return;
   }
   UnpackRows(args);
-  if (args.differences) {
-    ExponentiateRowsFrom<T, Scores::differences>(args, row_max, row_sum, row_moment);
+  if (args.source.form == ScoreForm::differences) {
+    ExponentiateRowsFrom<T, ScoreForm::differences>(args, row_max, row_sum, row_moment);
   } else {
-    ExponentiateRowsFrom<T, Scores::products>(args, row_max, row_sum, row_moment);
+    ExponentiateRowsFrom<T, ScoreForm::products>(args, row_max, row_sum, row_moment);
   }
 }
 
 // The few rows of a stripe are added up in T, stripes in float64.
 template <class T>
-void AddToColumns(StripeArgs<T> const& args, std::int64_t count, double const* weight,
+void AddToColumns(StripeArgs<T> const& args, std::int64_t count, double const* weight, double unit,
                   double* HWY_RESTRICT column_sums) {
   Tag<T> const d;
   constexpr std::int64_t kLanes = hn::MaxLanes(Tag<T>());
   constexpr int kVecs = kVectors<T>;
-  const std::int64_t padded = padded_to_panel<T>(args.columns->size);
-  const std::int64_t blocks = column_blocks<T>(args.columns->size);
+  const std::int64_t padded = padded_to_panel<T>(args.column_count);
+  const std::int64_t blocks = column_blocks<T>(args.column_count);
   for (std::int64_t b = 0; b < blocks; ++b) {
     T scaled[kMaxStripeRows];
     for (std::int64_t r = 0; r < count; ++r) scaled[r] = static_cast<T>(weight[r] * args.block_scale[r * blocks + b]);
@@ -361,7 +363,8 @@ void AddToColumns(StripeArgs<T> const& args, std::int64_t count, double const* w
       HWY_ALIGN T buffer[kPanel<T>];
       HWY_UNROLL(32)
       for (int v = 0; v < kVecs; ++v) hn::Store(sums[v], d, buffer + v * kLanes);
-      for (std::int64_t lane = 0; lane < kPanel<T>; ++lane) column_sums[j + lane] += static_cast<double>(buffer[lane]);
+      for (std::int64_t lane = 0; lane < kPanel<T>; ++lane)
+        column_sums[j + lane] += unit * static_cast<double>(buffer[lane]);
     }
   }
 }
@@ -375,11 +378,11 @@ void AverageRows(StripeArgs<T> const& args, T const* HWY_RESTRICT values, std::i
   constexpr std::int64_t kLanes = hn::MaxLanes(Tag<T>());
   constexpr int kVecs = kVectors<T>;
   constexpr int kRows = kTileRows<T>;
-  const std::int64_t blocks = column_blocks<T>(args.columns->size);
+  const std::int64_t blocks = column_blocks<T>(args.column_count);
   for (std::int64_t i = 0; i < args.row_count * width; ++i) out[i] = 0;
   for (std::int64_t b = 0; b < blocks; ++b) {
     const std::int64_t begin = b * kColumnBlock;
-    const std::int64_t end = std::min(args.columns->size, begin + kColumnBlock);
+    const std::int64_t end = std::min(args.column_count, begin + kColumnBlock);
     for (std::int64_t p = 0; p < width; p += kPanel<T>) {
       for (std::int64_t r0 = 0; r0 < args.row_count; r0 += kRows) {
         hn::Vec<Tag<T>> acc[kRows][kVecs];
@@ -411,16 +414,40 @@ void AverageRows(StripeArgs<T> const& args, T const* HWY_RESTRICT values, std::i
   }
 }
 
+template <class T>
+void MultiplyByProducts(StripeArgs<T> const& args, PackedPoints<T> const& left, PackedPoints<T> const& right) {
+  Tag<T> const d;
+  constexpr std::int64_t kLanes = hn::MaxLanes(Tag<T>());
+  StripeArgs<T> factors = args;
+  factors.source = {ScoreForm::products, &left, &right};
+  UnpackRows(factors);
+  const std::int64_t padded = padded_to_panel<T>(args.column_count);
+  ForEachTile<T, ScoreForm::products>(factors, 0, padded, [&](std::int64_t j, std::int64_t r0, auto const& acc) {
+    HWY_UNROLL(32)
+    for (int r = 0; r < kTileRows<T>; ++r) {
+      T* HWY_RESTRICT e = args.stripe + StripeIndex(args, j, r0 + r);
+      HWY_UNROLL(32)
+      for (int v = 0; v < kVectors<T>; ++v)
+        hn::Store(hn::Mul(acc[r][v], hn::Load(d, e + v * kLanes)), d, e + v * kLanes);
+    }
+  });
+}
+
 // HWY_EXPORT takes plain functions.
 #define MONGE_STRIPE_FUNCTIONS(T, Suffix)                                                                          \
   void ExponentiateRows##Suffix(StripeArgs<T> const& args, double* row_max, double* row_sum, double* row_moment) { \
     ExponentiateRows(args, row_max, row_sum, row_moment);                                                          \
   }                                                                                                                \
-  void AddToColumns##Suffix(StripeArgs<T> const& args, std::int64_t count, double const* weight, double* sums) {   \
-    AddToColumns(args, count, weight, sums);                                                                       \
+  void AddToColumns##Suffix(StripeArgs<T> const& args, std::int64_t count, double const* weight, double unit,      \
+                            double* sums) {                                                                        \
+    AddToColumns(args, count, weight, unit, sums);                                                                 \
   }                                                                                                                \
   void AverageRows##Suffix(StripeArgs<T> const& args, T const* values, std::int64_t width, double* out) {          \
     AverageRows(args, values, width, out);                                                                         \
+  }                                                                                                                \
+  void MultiplyByProducts##Suffix(StripeArgs<T> const& args, PackedPoints<T> const& left,                          \
+                                  PackedPoints<T> const& right) {                                                  \
+    MultiplyByProducts(args, left, right);                                                                         \
   }
 MONGE_STRIPE_FUNCTIONS(float, F32)
 MONGE_STRIPE_FUNCTIONS(double, F64)
@@ -438,6 +465,8 @@ HWY_EXPORT(AddToColumnsF32);
 HWY_EXPORT(AddToColumnsF64);
 HWY_EXPORT(AverageRowsF32);
 HWY_EXPORT(AverageRowsF64);
+HWY_EXPORT(MultiplyByProductsF32);
+HWY_EXPORT(MultiplyByProductsF64);
 
 template <>
 void exponentiate_rows(StripeArgs<float> const& args, double* row_max, double* row_sum, double* row_moment) {
@@ -448,12 +477,14 @@ void exponentiate_rows(StripeArgs<double> const& args, double* row_max, double* 
   HWY_DYNAMIC_DISPATCH(ExponentiateRowsF64)(args, row_max, row_sum, row_moment);
 }
 template <>
-void add_to_columns(StripeArgs<float> const& args, std::int64_t count, double const* weight, double* sums) {
-  HWY_DYNAMIC_DISPATCH(AddToColumnsF32)(args, count, weight, sums);
+void add_to_columns(StripeArgs<float> const& args, std::int64_t count, double const* weight, double unit,
+                    double* sums) {
+  HWY_DYNAMIC_DISPATCH(AddToColumnsF32)(args, count, weight, unit, sums);
 }
 template <>
-void add_to_columns(StripeArgs<double> const& args, std::int64_t count, double const* weight, double* sums) {
-  HWY_DYNAMIC_DISPATCH(AddToColumnsF64)(args, count, weight, sums);
+void add_to_columns(StripeArgs<double> const& args, std::int64_t count, double const* weight, double unit,
+                    double* sums) {
+  HWY_DYNAMIC_DISPATCH(AddToColumnsF64)(args, count, weight, unit, sums);
 }
 template <>
 void average_rows(StripeArgs<float> const& args, float const* values, std::int64_t width, double* out) {
@@ -462,6 +493,16 @@ void average_rows(StripeArgs<float> const& args, float const* values, std::int64
 template <>
 void average_rows(StripeArgs<double> const& args, double const* values, std::int64_t width, double* out) {
   HWY_DYNAMIC_DISPATCH(AverageRowsF64)(args, values, width, out);
+}
+template <>
+void multiply_by_products(StripeArgs<float> const& args, PackedPoints<float> const& left,
+                          PackedPoints<float> const& right) {
+  HWY_DYNAMIC_DISPATCH(MultiplyByProductsF32)(args, left, right);
+}
+template <>
+void multiply_by_products(StripeArgs<double> const& args, PackedPoints<double> const& left,
+                          PackedPoints<double> const& right) {
+  HWY_DYNAMIC_DISPATCH(MultiplyByProductsF64)(args, left, right);
 }
 
 std::string instruction_set() {

@@ -5,13 +5,16 @@
 //   sum_r = sum_j beta_j 2^(M_rb - max_b M_rb) E_rj    the row's softmax denominator
 //   columns_j += sum_r w_r 2^(...) E_rj         the other marginal, from the same exponentials
 //   out_r = sum_j 2^(...) E_rj V_j              averages of V under the row's softmax
+//   E_rj <- E_rj <l_r, r_j>                     for averages weighted by a product entry by entry
 //
 // So one product and one exponential per pair give a whole alternating, overrelaxed or symmetric sweep: the new f_r is
-// known once sum_r is, and the weights w_r carry it into the columns.
+// known once sum_r is, and the weights w_r carry it into the columns. With beta_j v_j in the place of beta_j the sum of
+// a row is an average of v, and the exponentials need not be stored.
 //
 // Bounds    Between sweeps the caller knows an M_r without looking (`bound`): a logit never exceeded its row's sum, and
-//           moves with h_j. Then a pair goes from score to exponential in registers. Elsewhere M_rb is found first, a
-//           block of kColumnBlock columns at a time, and logits and exponentials meet in L1.
+//           moves with h_j; for a plan at rest the row's sum itself bounds them. Then a pair goes from score to
+//           exponential in registers. Elsewhere M_rb is found first, a block of kColumnBlock columns at a time, and
+//           logits and exponentials meet in L1.
 // Layout    The stripe holds panel after panel, kPanel columns of all its rows each: written, read and, for kept
 //           scores, streamed in order.
 // Tiling    Scores are a register tile of 8 rows x 128 bytes (AVX-512).
@@ -26,7 +29,7 @@
 #include <cstdint>
 #include <string>
 
-#include "cpu/packed_cloud.hpp"
+#include "cpu/costs.hpp"
 
 namespace monge::cpu {
 
@@ -36,21 +39,21 @@ inline constexpr T kNoWeight = sizeof(T) == 4 ? T(-1e30) : T(-1e300);
 /// What the logits of a stripe are made of. All arrays of columns are padded to whole panels.
 template <class T>
 struct StripeArgs {
-  PackedCloud<T> const* rows;
-  PackedCloud<T> const* columns;
+  ScoreSource<T> source;
+  std::int64_t column_count;
   T const* h;
   T const* beta;
   T const* log2_weight;  // Of the columns; read only when `row_moment` is wanted.
   T multiplier;
-  bool differences;        // Scores are squared differences (small d) instead of products.
   std::int64_t first_row;  // A multiple of kRowGroup.
-  std::int64_t row_count;  // Rows beyond the cloud's size are padding: computed, never read.
+  std::int64_t row_count;  // Rows beyond the last point are padding: computed, never read.
   double const* bound;     // Null, or per row an upper bound of t, to a few powers of two, below kLargestBound.
   T* scores;               // Null, or the kept scores of these rows.
   bool scores_ready;       // Read `scores` instead of computing them (else they are written there).
   T* stripe;               // Out: E; row_count x padded columns in panels, as the scores.
+  bool store;              // With a bound only: false leaves the stripe alone, and the sums are all there is.
   double* block_scale;     // Out: row_count x blocks, 2^(M_rb - row_max).
-  T* row_scratch;          // row_count * dimension values.
+  T* row_scratch;          // row_count * dimension values, of the points or of what multiplies E.
 };
 
 /// Bounds below this share a constant with the rounding of the exponential: magic - bound is exact.
@@ -73,13 +76,18 @@ constexpr std::int64_t column_blocks(std::int64_t columns) {
 template <class T>
 void exponentiate_rows(StripeArgs<T> const& args, double* row_max, double* row_sum, double* row_moment);
 
-/// column_sums_j += sum_r weight_r 2^(t_rj - row_max_r) over the first `count` rows.
+/// column_sums_j += unit sum_r weight_r 2^(t_rj - row_max_r) over the first `count` rows; the products are of type T.
 template <class T>
-void add_to_columns(StripeArgs<T> const& args, std::int64_t count, double const* weight, double* column_sums);
+void add_to_columns(StripeArgs<T> const& args, std::int64_t count, double const* weight, double unit,
+                    double* column_sums);
 
 /// out_rp = sum_j 2^(t_rj - row_max_r) values_jp; values is columns x width, width a multiple of kPanel.
 template <class T>
 void average_rows(StripeArgs<T> const& args, T const* values, std::int64_t width, double* out);
+
+/// E_rj <- E_rj <left_r, right_j>, `left` a point for each row of all stripes, `right` one for each column.
+template <class T>
+void multiply_by_products(StripeArgs<T> const& args, PackedPoints<T> const& left, PackedPoints<T> const& right);
 
 /// The instruction set that the kernels were dispatched to: "AVX3", "AVX2", "NEON", ...
 std::string instruction_set();

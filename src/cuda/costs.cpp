@@ -35,7 +35,7 @@ Operand Operand::part(int first, int count) const {
   };
   Operand result = *this;
   result.padded_size = count;
-  result.points = moved(points, static_cast<std::int64_t>(stride) * bytes_of(scalar));
+  result.points = moved(points, static_cast<std::int64_t>(stride) * size_of(scalar));
   result.high = moved(high, static_cast<std::int64_t>(half_stride) * 2);
   result.low = moved(low, static_cast<std::int64_t>(half_stride) * 2);
   return result;

@@ -76,7 +76,7 @@ void EntropicOperator::prepare_sweeps() {
     target.half_step = problem_.costs->launch(side, Pass::softmin, problem_.precision == Precision::tf32);
     target.logits = Logits(runtime, rows.padded_size, rows.scalar);
     std::int64_t const parts = static_cast<std::int64_t>(rows.padded_size) * target.half_step.plan.work.slots;
-    target.partials = DeviceArray<unsigned char>(runtime, parts * 2 * bytes_of(rows.scalar));
+    target.partials = DeviceArray<unsigned char>(runtime, parts * 2 * size_of(rows.scalar));
     target.errors = DeviceArray<double>(runtime, error_parts(rows.size));
     target.host_errors = PinnedArray<double>(target.errors.size());
     MONGE_CUDA_TRY(

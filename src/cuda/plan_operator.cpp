@@ -46,7 +46,7 @@ PlanOperator::Frozen& PlanOperator::frozen(Side side) {
   PackedSide const rows = problem_.side(side), columns = problem_.side(opposite(side));
   Frozen fresh;
   fresh.transform = cuda::transform(problem_, side, potentials_, eps_, false);
-  fresh.references = DeviceArray<unsigned char>(runtime, rows.padded_size * bytes_of(rows.scalar));
+  fresh.references = DeviceArray<unsigned char>(runtime, rows.padded_size * size_of(rows.scalar));
   fresh.shares = DeviceArray<double>(runtime, rows.size);
   fresh.entries = DeviceArray<double>(runtime, rows.size);
   fresh.marginal = DeviceVector(runtime, rows.size);
@@ -57,8 +57,8 @@ PlanOperator::Frozen& PlanOperator::frozen(Side side) {
 
   fresh.product = problem_.costs->launch(side, Pass::product);
   std::int64_t const parts = static_cast<std::int64_t>(rows.padded_size) * fresh.product.plan.work.slots;
-  fresh.partials = DeviceArray<unsigned char>(runtime, parts * 2 * bytes_of(rows.scalar));
-  fresh.factors = DeviceArray<unsigned char>(runtime, columns.padded_size * bytes_of(rows.scalar));
+  fresh.partials = DeviceArray<unsigned char>(runtime, parts * 2 * size_of(rows.scalar));
+  fresh.factors = DeviceArray<unsigned char>(runtime, columns.padded_size * size_of(rows.scalar));
   PassArguments& arguments = fresh.product.arguments;
   arguments.parameters = fresh.transform.parameters.data();
   arguments.logits = fresh.transform.logits.values.data();
@@ -133,7 +133,7 @@ void PlanOperator::multiply(Side side, Scaling scaling, MatrixView v, MutableMat
   Output output(problem_.runtime, out);
   if (!by_entries(side, width)) {
     auto const column = [](StridedView view, int p) {
-      view.data = static_cast<unsigned char*>(view.data) + p * bytes_of(view.scalar);
+      view.data = static_cast<unsigned char*>(view.data) + p * size_of(view.scalar);
       return view;
     };
     for (int p = 0; p < width; ++p) multiply_one(side, scaling, column(in, p), column(output.view(), p));
@@ -205,7 +205,7 @@ bool PlanOperator::keeps_entries(Side side) const {
   // Both sides may come to keep theirs.
   Costs const& costs = *problem_.costs;
   double const pairs = static_cast<double>(costs.padded_size(side)) * costs.padded_size(opposite(side));
-  return 2 * pairs * static_cast<double>(bytes_of(costs.scalar())) <= cache_bytes_;
+  return 2 * pairs * static_cast<double>(size_of(costs.scalar())) <= cache_bytes_;
 }
 
 bool PlanOperator::by_entries(Side side, int width) const {
@@ -269,7 +269,7 @@ void PlanOperator::multiply_many(Side side, Scaling scaling, StridedView const& 
       pass.arguments.parameters = rows.transform.parameters.data();
       pass.arguments.logits = rows.transform.logits.values.data();
       pass.arguments.factors = rows.transform.logits.factors.data();
-      pass.arguments.references = rows.references.data() + first * bytes_of(scalar);
+      pass.arguments.references = rows.references.data() + first * size_of(scalar);
       pass.arguments.entries = entries;
       launch_pass(pass.plan, pass.arguments, stream);
     }
@@ -303,7 +303,7 @@ void PlanOperator::multiply_many(Side side, Scaling scaling, StridedView const& 
     result.scale = scale;
     result.mean = mean;
     result.out = out;
-    result.out.data = static_cast<unsigned char*>(out.data) + first * out.stride * bytes_of(out.scalar);
+    result.out.data = static_cast<unsigned char*>(out.data) + first * out.stride * size_of(out.scalar);
     if (halves) {
       EntryProductPlan const plan = plan_entry_product(part, padded_count, padded_width, runtime->multiprocessors());
       grow(runtime, work.partials, plan.partial_size() * 4);

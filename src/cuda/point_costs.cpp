@@ -121,7 +121,7 @@ void PointCosts::pack(Side side, Survey survey, std::vector<double> const& w) {
   std::int64_t const padded = packed.padded_size;
   bool const products = form_ == ScoreForm::products;
 
-  cloud->points = DeviceArray<unsigned char>(runtime_, padded * packed.stride * bytes_of(scalar_));
+  cloud->points = DeviceArray<unsigned char>(runtime_, padded * packed.stride * size_of(scalar_));
   cloud->norm = DeviceArray<double>(runtime_, padded);
   cloud->centre_memory = uploaded(runtime_, survey.centre);
   packed.points = cloud->points.data();

@@ -20,7 +20,7 @@ Weights::Weights(SharedRuntime const& runtime, std::vector<double> weight)
 }
 
 Logits::Logits(SharedRuntime const& runtime, int padded_size, DataType scalar)
-    : values(runtime, padded_size * bytes_of(scalar)),
+    : values(runtime, padded_size * size_of(scalar)),
       factors(runtime, scalar == DataType::float32 ? padded_size : 0) {}
 
 PackedSide Problem::side(Side side) const {
@@ -53,7 +53,7 @@ Transform transform(Problem const& problem, Side side, Potentials const& potenti
 
   Costs::Launch pass = problem.costs->launch(side, moments ? Pass::moments : Pass::softmin);
   std::int64_t const parts = static_cast<std::int64_t>(rows.padded_size) * pass.plan.work.slots;
-  DeviceArray<unsigned char> const partials(runtime, parts * 2 * bytes_of(rows.scalar));
+  DeviceArray<unsigned char> const partials(runtime, parts * 2 * size_of(rows.scalar));
   DeviceArray<double> const moment_sums(runtime, moments ? parts : 0);
   pass.arguments.logits = result.logits.values.data();
   pass.arguments.factors = result.logits.factors.data();

@@ -19,7 +19,7 @@ Matrix as_column(Vector const& vector) {
 StridedView upload(SharedRuntime const& runtime, MatrixView matrix, DeviceArray<unsigned char>& staging) {
   if (matrix.device().type == DeviceType::cuda)
     return {const_cast<void*>(matrix.data()), matrix.row_stride(), matrix.type()};
-  std::int64_t const bytes = bytes_of(matrix.type());
+  std::int64_t const bytes = size_of(matrix.type());
   auto const width = static_cast<std::size_t>(matrix.columns() * bytes);
   staging = DeviceArray<unsigned char>(runtime, matrix.rows() * matrix.columns() * bytes);
   MONGE_CUDA_TRY(cudaMemcpy2DAsync(staging.data(), width, matrix.data(),
@@ -57,7 +57,7 @@ std::vector<double> read(SharedRuntime const& runtime, VectorView view) {
 
 Output::Output(SharedRuntime const& runtime, MutableMatrixView out) : runtime_(runtime), out_(out) {
   bool const in_place = out.device().type == DeviceType::cuda;
-  if (!in_place) staging_ = DeviceArray<unsigned char>(runtime, out.rows() * out.columns() * bytes_of(out.type()));
+  if (!in_place) staging_ = DeviceArray<unsigned char>(runtime, out.rows() * out.columns() * size_of(out.type()));
   view_ = in_place ? StridedView{out.data(), out.row_stride(), out.type()}
                    : StridedView{staging_.data(), out.columns(), out.type()};
 }
@@ -67,7 +67,7 @@ Output::Output(SharedRuntime const& runtime, MutableVectorView out)
 
 void Output::finish() {
   if (out_.device().type == DeviceType::cuda) return;
-  std::int64_t const bytes = bytes_of(out_.type());
+  std::int64_t const bytes = size_of(out_.type());
   auto const width = static_cast<std::size_t>(out_.columns() * bytes);
   MONGE_CUDA_TRY(cudaMemcpy2DAsync(out_.data(), static_cast<std::size_t>(out_.row_stride() * bytes), staging_.data(),
                                    width, width, static_cast<std::size_t>(out_.rows()), cudaMemcpyDeviceToHost,

@@ -12,10 +12,6 @@ namespace monge::cuda {
 
 using SharedRuntime = std::shared_ptr<Runtime const>;
 
-inline std::int64_t bytes_of(DataType type) {
-  return type == DataType::float32 ? 4 : 8;
-}
-
 /// The matrix as kernels see it: in place on the device, or uploaded into `staging`.
 StridedView upload(SharedRuntime const& runtime, MatrixView matrix, DeviceArray<unsigned char>& staging);
 StridedView upload(SharedRuntime const& runtime, VectorView vector, DeviceArray<unsigned char>& staging);

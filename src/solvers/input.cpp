@@ -46,25 +46,25 @@ void validate_potential(char const* field, Backend const& backend, VectorView vi
   read_values(field, backend, view, size, kFinite, "potentials must be");
 }
 
-Weights validated_weights(Backend const& backend, VectorView a, VectorView b, std::int64_t n, std::int64_t m,
-                          double tolerance) {
-  Weights weights{{}, {}, 1.0};
+ValidMarginals validated_marginals(Backend const& backend, VectorView a, VectorView b, std::int64_t n, std::int64_t m,
+                                   double tolerance) {
+  ValidMarginals marginals;
   double total_a = 1, total_b = 1;
   if (!a.empty()) {
-    weights.a = read_weights("a", backend, a, n, "x");
-    total_a = total_of("a", weights.a);
+    marginals.a = read_weights("a", backend, a, n, "x");
+    total_a = total_of("a", marginals.a);
   }
   if (!b.empty()) {
-    weights.b = read_weights("b", backend, b, m, "y");
-    total_b = total_of("b", weights.b);
+    marginals.b = read_weights("b", backend, b, m, "y");
+    total_b = total_of("b", marginals.b);
   }
   if (a.empty()) {
     total_a = b.empty() ? 1 : total_b;
-    weights.a.assign(static_cast<std::size_t>(n), total_a / static_cast<double>(n));
+    marginals.a.assign(static_cast<std::size_t>(n), total_a / static_cast<double>(n));
   }
   if (b.empty()) {
     total_b = total_a;
-    weights.b.assign(static_cast<std::size_t>(m), total_b / static_cast<double>(m));
+    marginals.b.assign(static_cast<std::size_t>(m), total_b / static_cast<double>(m));
   }
   // No plan has both marginals when the totals differ, so the difference is a floor of the marginal error: it has to be
   // well below the tolerance. (Weights normalised in float32 agree to about 1e-7.)
@@ -72,8 +72,8 @@ Weights validated_weights(Backend const& backend, VectorView a, VectorView b, st
   require(std::abs(total_a - total_b) <= allowed * total_a,
           "b: the total is {:.17g}; must equal the total of a, {:.17g}, to {:.1e} relative at this tolerance", total_b,
           total_a, allowed);
-  weights.mass = total_a;
-  return weights;
+  marginals.mass = total_a;
+  return marginals;
 }
 
 }  // namespace monge

@@ -12,13 +12,13 @@ void validate(SolveOptions const& options);
 /// A warm start: its shape, and that every entry is finite.
 void validate_potential(char const* field, Backend const& backend, VectorView view, std::int64_t size);
 
-struct Weights {
-  std::vector<double> a, b;
-  double mass;
+/// With their common total.
+struct ValidMarginals : Marginals {
+  double mass = 1;
 };
 
 /// Reads, checks and completes the weights: an empty one is uniform.
-Weights validated_weights(Backend const& backend, VectorView a, VectorView b, std::int64_t n, std::int64_t m,
-                          double tolerance);
+ValidMarginals validated_marginals(Backend const& backend, VectorView a, VectorView b, std::int64_t n, std::int64_t m,
+                                   double tolerance);
 
 }  // namespace monge

@@ -1,4 +1,5 @@
 #include <monge/entropic.hpp>
+#include <monge/error.hpp>
 #include <monge/plan.hpp>
 
 #include "core/validation.hpp"
@@ -18,70 +19,129 @@ Status Plan::status() const {
   return state_->report.status;
 }
 std::int64_t Plan::rows() const {
-  return state_->problem->size(Side::rows);
+  return state_->plan->size(Side::rows);
 }
 std::int64_t Plan::columns() const {
-  return state_->problem->size(Side::columns);
+  return state_->plan->size(Side::columns);
 }
 
 void Plan::potentials(MutableVectorView f, MutableVectorView g) const {
   validate_vector("f", f, rows(), state_->context.device());
   validate_vector("g", g, columns(), state_->context.device());
-  state_->problem->get_potentials(f, g);
+  state_->plan->potentials(f, g);
 }
 
 std::vector<double> Plan::f() const {
-  std::vector<double> f(static_cast<std::size_t>(rows())), g(static_cast<std::size_t>(columns()));
-  potentials(f, g);
+  std::vector<double> f(static_cast<std::size_t>(rows()));
+  state_->plan->potentials(f, {});
   return f;
 }
 
 std::vector<double> Plan::g() const {
-  std::vector<double> f(static_cast<std::size_t>(rows())), g(static_cast<std::size_t>(columns()));
-  potentials(f, g);
+  std::vector<double> g(static_cast<std::size_t>(columns()));
+  state_->plan->potentials({}, g);
   return g;
 }
 
 void Plan::marginals(MutableVectorView row, MutableVectorView column) const {
   validate_vector("row", row, rows(), state_->context.device());
   validate_vector("column", column, columns(), state_->context.device());
-  state_->problem->marginals(state_->eps, row, column);
+  VectorOperations const& vectors = state_->plan->vectors();
+  vectors.write(state_->plan->marginal(Side::rows), row);
+  vectors.write(state_->plan->marginal(Side::columns), column);
 }
 
+namespace {
+
+/// out = P v for rows, P^T v for columns. `field` is v's name.
+void apply_onto(Plan::State& state, Side side, char const* field, MatrixView v, MutableMatrixView out) {
+  Device const device = state.context.device();
+  validate_matrix(field, v, state.plan->size(opposite(side)), v.columns(), device);
+  validate_matrix("out", out, state.plan->size(side), v.columns(), device);
+  if (v.columns() > 0) state.plan->multiply(side, Scaling::plan, v, out);
+}
+
+/// out = (P o l r^T) v for rows, its transpose's product for columns.
+void apply_hadamard_onto(Plan::State& state, Side side, MatrixView l, MatrixView r, char const* field, MatrixView v,
+                         MutableMatrixView out) {
+  Device const device = state.context.device();
+  PlanOperator& plan = *state.plan;
+  validate_matrix("l", l, plan.size(Side::rows), l.columns(), device);
+  validate_matrix("r", r, plan.size(Side::columns), l.columns(), device);
+  if (l.columns() == 0)
+    throw Error(ErrorCode::invalid_argument, "l: has 0 columns; must have at least one, and r as many");
+  validate_matrix(field, v, plan.size(opposite(side)), v.columns(), device);
+  validate_matrix("out", out, plan.size(side), v.columns(), device);
+  if (v.columns() == 0) return;
+  bool const by_rows = side == Side::rows;
+  plan.multiply_hadamard(side, by_rows ? l : r, by_rows ? r : l, v, out);
+}
+
+/// out = P^T diag(w) P v for columns, P diag(w) P^T v for rows.
+void apply_gram_onto(Plan::State& state, Side side, VectorView w, char const* field, VectorView v,
+                     MutableVectorView out) {
+  Device const device = state.context.device();
+  PlanOperator& plan = *state.plan;
+  validate_vector("w", w, plan.size(opposite(side)), device);
+  validate_vector(field, v, plan.size(side), device);
+  validate_vector("out", out, plan.size(side), device);
+  VectorOperations const& vectors = plan.vectors();
+  Vector& weights = state.vector(opposite(side), 0);
+  Vector& values = state.vector(side, 0);
+  Vector& product = state.vector(side, 1);
+  vectors.read(w, weights);
+  vectors.read(v, values);
+  plan.multiply_gram(side, weights, values, product);
+  vectors.write(product, out);
+}
+
+}  // namespace
+
 void Plan::apply(MatrixView v, MutableMatrixView out) const {
-  validate_matrix("v", v, columns(), v.columns(), state_->context.device());
-  validate_matrix("out", out, rows(), v.columns(), state_->context.device());
-  if (v.columns() > 0) state_->problem->average(Side::rows, state_->eps, v, out, false);
+  apply_onto(*state_, Side::rows, "v", v, out);
 }
 
 void Plan::apply_transpose(MatrixView u, MutableMatrixView out) const {
-  validate_matrix("u", u, rows(), u.columns(), state_->context.device());
-  validate_matrix("out", out, columns(), u.columns(), state_->context.device());
-  if (u.columns() > 0) state_->problem->average(Side::columns, state_->eps, u, out, false);
+  apply_onto(*state_, Side::columns, "u", u, out);
+}
+
+void Plan::apply_hadamard(MatrixView l, MatrixView r, MatrixView v, MutableMatrixView out) const {
+  apply_hadamard_onto(*state_, Side::rows, l, r, "v", v, out);
+}
+
+void Plan::apply_hadamard_transpose(MatrixView l, MatrixView r, MatrixView u, MutableMatrixView out) const {
+  apply_hadamard_onto(*state_, Side::columns, l, r, "u", u, out);
+}
+
+void Plan::apply_gram(VectorView w, VectorView v, MutableVectorView out) const {
+  apply_gram_onto(*state_, Side::columns, w, "v", v, out);
+}
+
+void Plan::apply_gram_transpose(VectorView w, VectorView u, MutableVectorView out) const {
+  apply_gram_onto(*state_, Side::rows, w, "u", u, out);
 }
 
 double Plan::transport_cost() const {
-  return state_->report.certified ? state_->report.transport_cost
-                                  : state_->problem->evaluate(state_->eps).transport_cost;
+  return state_->report.certified ? state_->report.transport_cost : state_->plan->transport_cost();
 }
 
 void Plan::barycentric_projection(MutableMatrixView out) const {
   validate_matrix("out", out, rows(), state_->dimension, state_->context.device());
-  state_->problem->average(Side::rows, state_->eps, {}, out, true);
+  state_->plan->multiply_points(Side::rows, Scaling::shares, out);
 }
 
 void Plan::map(MatrixView points, MutableMatrixView out) const {
   validate_matrix("points", points, points.rows(), state_->dimension, state_->context.device());
   validate_matrix("out", out, points.rows(), state_->dimension, state_->context.device());
   if (points.rows() == 0) return;
-  state_->problem->with_points(Side::rows, points)->average(Side::rows, state_->eps, {}, out, true);
+  state_->plan->at(Side::rows, points)->multiply_points(Side::rows, Scaling::shares, out);
 }
 
 void Plan::potential(MatrixView points, MutableVectorView out) const {
   validate_matrix("points", points, points.rows(), state_->dimension, state_->context.device());
   validate_vector("out", out, points.rows(), state_->context.device());
   if (points.rows() == 0) return;
-  state_->problem->with_points(Side::rows, points)->softmin(Side::rows, state_->eps, out);
+  state_->plan->at(Side::rows, points)->transform(Side::rows, out);
 }
 
 }  // namespace monge

@@ -1,4 +1,4 @@
-// What a Plan keeps: the operator at its final potentials, and how to make its float64 twin.
+// What a Plan keeps; and the solver's entry, which makes it.
 #pragma once
 #include <functional>
 #include <memory>
@@ -15,10 +15,17 @@ using OperatorFactory = std::function<std::unique_ptr<EntropicOperator>(Precisio
 
 struct Plan::State {
   Context context;
-  std::unique_ptr<EntropicOperator> problem;
-  std::int64_t dimension;
+  std::unique_ptr<PlanOperator> plan;
+  std::int64_t dimension;  // Of the points.
   double eps;
   Report report;
+  std::unique_ptr<Vector> scratch[2][2] = {};  // Two vectors of each side, made when first needed.
+
+  Vector& vector(Side side, int which) {
+    std::unique_ptr<Vector>& vector = scratch[static_cast<int>(side)][which];
+    if (!vector) vector = plan->vectors().make(side);
+    return *vector;
+  }
 };
 
 /// The precision that a solve starts in.

@@ -60,6 +60,8 @@ std::vector<Recipe> const& covering_recipes() {
       {257, 511, 64, kUniform, kOrigin, 0.05, kDouble, 0, 1, 1, 18},
       {31, 2051, 3, kSkewed, kApart, 0.05, kFloat, 0, 1, 1, 19},
       {1027, 45, 33, kZeros, kOrigin, 1e-3, kDouble, 0, 1, 1, 20},
+      {600, 700, 3, kSkewed, kShifted, 0.02, kFloat, 0, 1, 1, 21},
+      {701, 613, 40, kZeros, kOrigin, 0.01, kDouble, 0, 1, 1, 22},
   };
   return recipes;
 }
@@ -70,5 +72,15 @@ Case::Case(Recipe const& recipe, Arithmetic arithmetic, Disturbance disturbance)
       eps(eps_of(recipe, problem)),
       tolerance(problem, eps, arithmetic),
       potentials(moderate_potentials(problem, dense, eps, recipe.seed, disturbance)) {}
+
+std::unique_ptr<EntropicOperator> OperatorTest::make_operator(Case const& test, double cache_bytes) const {
+  auto entropic = make_operator(test.problem, cache_bytes);
+  entropic->set_potentials(narrow(test.potentials.f), narrow(test.potentials.g));
+  return entropic;
+}
+
+std::unique_ptr<PlanOperator> OperatorTest::make_plan(Case const& test, double cache_bytes) const {
+  return make_operator(test, cache_bytes)->plan(test.eps);
+}
 
 }  // namespace monge::oracle

@@ -7,15 +7,9 @@
 
 namespace monge::oracle {
 
-/// Sizes around multiples of 16, 64 and 128, single points, long and flat; dimensions 1 to 784; all weights and places;
-/// eps from 1e-4 to 10 times the spread.
+/// Sizes around multiples of 16, 64 and 128, single points, long and flat, and large enough for several threads;
+/// dimensions 1 to 784; all weights and places; eps from 1e-4 to 10 times the spread.
 std::vector<Recipe> const& covering_recipes();
-
-/// Three threads: shares of the rows are uneven, and some threads have none.
-class OperatorTest : public BackendTest {
- protected:
-  OperatorTest() : BackendTest(3) {}
-};
 
 struct Case {
   /// How the potentials differ from softmins, in units of eps.
@@ -31,6 +25,18 @@ struct Case {
   Tolerance tolerance;
   /// A plan of moderate size that is not feasible: the potentials are softmins, disturbed.
   Potentials potentials;
+};
+
+/// Three threads: shares of the rows are uneven, and some threads have none.
+class OperatorTest : public BackendTest {
+ protected:
+  OperatorTest() : BackendTest(kThreads) {}
+  static constexpr int kThreads = 3;
+
+  using BackendTest::make_operator;
+  /// At the case's potentials.
+  std::unique_ptr<EntropicOperator> make_operator(Case const& test, double cache_bytes = 1e9) const;
+  std::unique_ptr<PlanOperator> make_plan(Case const& test, double cache_bytes = 1e9) const;
 };
 
 }  // namespace monge::oracle

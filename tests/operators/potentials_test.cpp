@@ -1,7 +1,8 @@
-// Potentials in and out of an operator, its bound of the cost, and the same problem at other points.
+// Potentials in and out of an operator, and its bound of the cost.
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include "operators/cases.hpp"
 
@@ -15,8 +16,7 @@ TEST_P(PotentialsTest, come_back_as_they_were_set) {
   for (Recipe const& recipe : covering_recipes()) {
     SCOPED_TRACE(testing::Message() << recipe);
     Case const test(recipe, arithmetic(recipe.d));
-    auto const entropic = make_operator(test.problem);
-    entropic->set_potentials(narrow(test.potentials.f), narrow(test.potentials.g));
+    auto const entropic = make_operator(test);
     Potentials const actual = potentials_of(*entropic);
     for (Side const side : {Side::rows, Side::columns}) {
       expect_close(side == Side::rows ? "f" : "g", narrow(actual.of(side)), test.potentials.of(side),
@@ -69,63 +69,36 @@ TEST_P(PotentialsTest, bound_of_the_cost_of_coinciding_points) {
   EXPECT_GE(make_operator(problem)->centred_cost_bound(), 0);
 }
 
-TEST_P(PotentialsTest, with_points_gives_the_problem_at_other_points) {
-  for (Recipe const& recipe : covering_recipes()) {
-    SCOPED_TRACE(testing::Message() << recipe);
-    Case const test(recipe, arithmetic(recipe.d));
-    auto const entropic = make_operator(test.problem);
-    entropic->set_potentials(narrow(test.potentials.f), narrow(test.potentials.g));
+TEST_P(PotentialsTest, in_the_operators_gauge_are_the_twins) {
+  for (Place const place : {Place::shifted, Place::apart}) {
+    Case const test({40, 50, 3, Weights::with_zeros, place}, arithmetic(3));
+    auto const entropic = make_operator(test);
+    auto const twin = make_operator(test.problem);
     for (Side const side : {Side::rows, Side::columns}) {
-      std::int64_t const k = 21;
-      Recipe moved = recipe;
-      moved.n = moved.m = k;
-      moved.weights = Weights::uniform;
-      moved.seed += 100;
-      Problem const fresh = make_problem(moved);
-      Problem replaced = test.problem;
-      (side == Side::rows ? replaced.x : replaced.y) = side == Side::rows ? fresh.x : fresh.y;
-      (side == Side::rows ? replaced.a : replaced.b) = std::vector<double>(k, 1.0);
-      Dense const dense(replaced);
-      Tolerance const tolerance(replaced, test.eps, arithmetic(recipe.d));
-
-      auto const there = entropic->with_points(side, (side == Side::rows ? replaced.x : replaced.y).view());
-      ASSERT_EQ(there->size(side), k);
-      ASSERT_EQ(there->size(other(side)), entropic->size(other(side)));
-      Vector const& given = test.potentials.of(other(side));
-      Vector const expected = dense.softmin(side, test.eps, given);
-      std::vector<double> actual(k);
-      there->softmin(side, test.eps, actual);
-      expect_close("softmin", actual, expected, tolerance.softmin(side, given, expected));
-
-      std::vector<double> const points = (side == Side::rows ? replaced.y : replaced.x).values();
-      Potentials at_zero = test.potentials;
-      at_zero.of(side) = Vector(k, 0);
-      Vector const map = dense.average(side, test.eps, at_zero, points, recipe.d, true);
-      Vector allowed(map.size());
-      Vector const shares = tolerance.shares(side, given);
-      double const radius = std::sqrt(tolerance.magnitudes().largest_square(other(side)) / recipe.scale);
-      for (std::size_t i = 0; i < map.size(); ++i) {
-        allowed[i] = (shares[i / recipe.d] + arithmetic(recipe.d).unit) * radius + 0x1p-51 * std::abs(map[i]);
-      }
-      Stored out(std::vector<double>(k * recipe.d), k, recipe.d);
-      there->average(side, test.eps, {}, out.mutable_view(), true);
-      expect_close("map", out.values(), map, allowed);
+      Term const copy[] = {{1.0, &std::as_const(*entropic).potential(side)}};
+      entropic->vectors().combine(copy, twin->potential(side));
     }
+    Potentials const actual = potentials_of(*twin), expected = potentials_of(*entropic);
+    EXPECT_EQ(actual.f, expected.f);
+    EXPECT_EQ(actual.g, expected.g);
   }
 }
 
-TEST_P(PotentialsTest, with_points_leaves_the_first_problem_alone) {
-  Case const test({30, 40, 4}, arithmetic(4));
-  auto const entropic = make_operator(test.problem);
-  entropic->set_potentials(narrow(test.potentials.f), narrow(test.potentials.g));
-  Potentials const before = potentials_of(*entropic);
-  {
-    auto const there = entropic->with_points(Side::rows, make_problem({9, 9, 4}).x.view());
-    std::vector<double> out(9);
-    there->softmin(Side::rows, test.eps, out);
+// What a sweep knows of the logits from the sweep before does not outlive potentials that were written since.
+TEST_P(PotentialsTest, written_between_sweeps_are_swept_as_if_set) {
+  Case const test({60, 80, 3, Weights::uniform, Place::origin, 0.01}, arithmetic(3));
+  auto const entropic = make_operator(test);
+  auto const fresh = make_operator(test);
+  Sweep const kind{test.eps};
+  entropic->sweep(kind, 3);
+  for (Side const side : {Side::rows, Side::columns}) {
+    Term const copy[] = {{1.0, &std::as_const(*fresh).potential(side)}};
+    entropic->vectors().combine(copy, entropic->potential(side));
   }
-  EXPECT_EQ(potentials_of(*entropic).f, before.f);
-  EXPECT_EQ(potentials_of(*entropic).g, before.g);
+  entropic->sweep(kind, 1);
+  fresh->sweep(kind, 1);
+  EXPECT_EQ(potentials_of(*entropic).f, potentials_of(*fresh).f);
+  EXPECT_EQ(potentials_of(*entropic).g, potentials_of(*fresh).g);
 }
 
 // Packing finds the first coordinate that is not finite, for both clouds and both types, and names it.

@@ -1,6 +1,7 @@
 // Sweeps of every kind, and the errors they report, against the oracle's.
 #include <algorithm>
 
+#include "cpu/threads.hpp"
 #include "operators/cases.hpp"
 
 namespace monge::oracle {
@@ -20,8 +21,7 @@ class SweepTest : public OperatorTest {
     if (relaxed && expected.decision_margin < 2 * error / test.eps) return;
     ++compared_;
     plain_steps_ += expected.plain_steps;
-    auto const entropic = make_operator(test.problem);
-    entropic->set_potentials(narrow(test.potentials.f), narrow(test.potentials.g));
+    auto const entropic = make_operator(test);
     entropic->sweep(kind, count);
     SweepErrors const errors = entropic->errors();
     Potentials const actual = potentials_of(*entropic);
@@ -36,6 +36,12 @@ class SweepTest : public OperatorTest {
   std::int64_t plain_steps_ = 0;
 };
 MONGE_FOR_EACH_TARGET(SweepTest);
+
+// The other tests of operators use the same recipes.
+TEST(CoveringRecipes, keep_several_threads_busy) {
+  auto const busy = [](Recipe const& recipe) { return cpu::useful_threads(3, recipe.n, recipe.m) == 3; };
+  EXPECT_GE(std::count_if(covering_recipes().begin(), covering_recipes().end(), busy), 2);
+}
 
 TEST_P(SweepTest, alternating) {
   for (Recipe const& recipe : covering_recipes()) expect_sweeps(recipe, {}, 1);
@@ -84,8 +90,7 @@ TEST_P(SweepTest, sweeps_one_by_one_equal_sweeps_at_once) {
 
 TEST_P(SweepTest, no_sweeps_change_nothing) {
   Case const test({20, 30, 3}, arithmetic(3));
-  auto const entropic = make_operator(test.problem);
-  entropic->set_potentials(narrow(test.potentials.f), narrow(test.potentials.g));
+  auto const entropic = make_operator(test);
   Potentials const before = potentials_of(*entropic);
   entropic->sweep({test.eps}, 0);
   EXPECT_EQ(potentials_of(*entropic).f, before.f);

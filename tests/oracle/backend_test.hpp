@@ -43,7 +43,8 @@ class BackendTest : public testing::TestWithParam<Target> {
   Arithmetic arithmetic(std::int64_t d) const { return oracle::arithmetic({GetParam().device}, precision(), d); }
 
   std::unique_ptr<EntropicOperator> make_operator(Problem const& problem, double cache_bytes = 1e9) const {
-    return backend_of(context()).entropic_operator(problem.geometry(), problem.a, problem.b, precision(), cache_bytes);
+    return backend_of(context()).entropic_operator(problem.geometry(), {problem.a, problem.b},
+                                                 {precision(), cache_bytes});
   }
 
  private:

@@ -103,6 +103,21 @@ Vector Dense::average(Side side, Real eps, Potentials const& potentials, std::sp
   return result;
 }
 
+Vector Dense::hadamard(Side side, Real eps, Potentials const& potentials, std::span<double const> l,
+                       std::span<double const> r, std::int64_t k, std::span<double const> v, std::int64_t p) const {
+  Vector const matrix = plan(eps, potentials);
+  Vector result(size(side) * p, 0);
+  for (std::int64_t i = 0; i < size(side); ++i) {
+    for (std::int64_t j = 0; j < size(other(side)); ++j) {
+      Real factor = 0;
+      for (std::int64_t q = 0; q < k; ++q) factor += Real(l[i * k + q]) * r[j * k + q];
+      Real const entry = matrix[side == Side::rows ? i * m_ + j : j * m_ + i] * factor;
+      for (std::int64_t q = 0; q < p; ++q) result[i * p + q] += entry * v[j * p + q];
+    }
+  }
+  return result;
+}
+
 namespace {
 
 struct Update {

@@ -47,6 +47,9 @@ class Dense {
   /// size(side) x p: sum_j P_ij V_j, divided by sum_j P_ij if `normalized`.
   Vector average(Side side, Real eps, Potentials const& potentials, std::span<double const> v, std::int64_t p,
                  bool normalized) const;
+  /// size(side) x p: (P o L R^T) V with L (size(side) x k), R (size(other) x k), V (size(other) x p), row-major.
+  Vector hadamard(Side side, Real eps, Potentials const& potentials, std::span<double const> l,
+                  std::span<double const> r, std::int64_t k, std::span<double const> v, std::int64_t p) const;
 
  private:
   std::int64_t n_, m_;

@@ -211,4 +211,60 @@ EvaluationTolerance Tolerance::evaluation(Dense const& dense, Potentials const& 
   return result;
 }
 
+namespace {
+
+std::vector<double> magnitudes_of(std::span<double const> values) {
+  std::vector<double> result;
+  for (double const value : values) result.push_back(std::abs(value));
+  return result;
+}
+
+}  // namespace
+
+Vector Tolerance::product(Dense const& dense, Side side, Potentials const& potentials, std::span<double const> v,
+                          std::int64_t p, bool normalized) const {
+  Vector result = dense.average(side, eps_, potentials, magnitudes_of(v), p, normalized);
+  Vector const relative = normalized ? shares(side, potentials.of(other(side))) : plan(side, potentials);
+  for (std::size_t k = 0; k < result.size(); ++k) result[k] *= relative[k / p] + sum_error(side);
+  return result;
+}
+
+Vector Tolerance::hadamard(Dense const& dense, Side side, Potentials const& potentials, std::span<double const> l,
+                           std::span<double const> r, std::int64_t k, std::span<double const> v, std::int64_t p,
+                           Arithmetic factors) const {
+  auto norms = [&](std::span<double const> points) {
+    std::vector<double> result(points.size() / k, 0.0);
+    for (std::size_t i = 0; i < points.size(); ++i) result[i / k] += points[i] * points[i];
+    for (double& value : result) value = std::sqrt(value);
+    return result;
+  };
+  // <l_i, r_j> is off by a multiple of |l_i| |r_j|, and so is what its rounding adds; as a plan's product of the
+  // largest entries it is a plain sum of |l_i| P_ij |r_j| |V_jp|.
+  std::vector<double> const left = norms(l), right = norms(r);
+  std::vector<double> sizes = magnitudes_of(v);
+  for (std::size_t j = 0; j < sizes.size(); ++j) sizes[j] *= right[j / p];
+  Vector result = dense.average(side, eps_, potentials, sizes, p, false);
+  Vector const relative = plan(side, potentials);
+  for (std::size_t i = 0; i < result.size(); ++i) {
+    result[i] *= left[i / p] * (relative[i / p] + sum_error(side) + factors.product + 2 * factors.unit);
+  }
+  return result;
+}
+
+Vector Tolerance::gram(Dense const& dense, Side side, Potentials const& potentials, std::span<double const> w,
+                       std::span<double const> v) const {
+  // Each factor P is off as in a product of its own: the inner one as rows of the other side; the outer one with the
+  // same exponentials, or as rows of this side in a pass of its own.
+  Side const over = other(side);
+  Vector inner = dense.average(over, eps_, potentials, magnitudes_of(v), 1, false);
+  Vector const there = plan(over, potentials), here = plan(side, potentials);
+  Real const largest_here = *std::max_element(here.begin(), here.end());
+  for (std::size_t i = 0; i < inner.size(); ++i) {
+    Real const first = there[i] + sum_error(over);
+    Real const second = std::max(there[i], largest_here) + sum_error(side);
+    inner[i] *= std::abs(w[i]) * ((1 + first) * (1 + second) - 1);
+  }
+  return dense.average(side, eps_, potentials, narrow(inner), 1, false);
+}
+
 }  // namespace monge::oracle

@@ -27,6 +27,10 @@
 //                sum: errors of either sign, and sums longer than that are expected in blocks, added in float64.
 //   P_ij, row sums    relative error expm1(logit(i)) + sum(m), with u |log a_i| in the logit.
 //   sums of P_ij z_j  that, times sum_j P_ij |z_j|; twice that when divided by a sum.
+//   sums of P_ij <l_i, r_j> z_j   the product is off by v |l_i| |r_j| (v with k for d), and by 2 u of them for rounding
+//   l
+//                and r; so that plus 2 u plus the above, times |l_i| sum_j P_ij |r_j| |z_j|.
+//   P^T diag(w) P z   the product of both relative errors, times P^T diag(|w|) P |z|.
 //   k sweeps     the softmin is non-expansive in the largest norm, so errors of 2 k half-steps add up.
 //   <C, P>       C'_ij is known to u C'_ij or, from t_ij, to eps logit(i); the shifts multiply the marginals.
 //
@@ -96,6 +100,17 @@ class Tolerance {
   /// Absolute error of SweepErrors, given that.
   Real sweep_errors(Dense const& dense, Real potential_error) const;
   EvaluationTolerance evaluation(Dense const& dense, Potentials const& potentials) const;
+
+  /// Absolute error of P V or of shares of it, V (size(other) x p).
+  Vector product(Dense const& dense, Side side, Potentials const& potentials, std::span<double const> v, std::int64_t p,
+                 bool normalized) const;
+  /// Absolute error of (P o L R^T) V, `factors` being the arithmetic of <l_i, r_j>.
+  Vector hadamard(Dense const& dense, Side side, Potentials const& potentials, std::span<double const> l,
+                  std::span<double const> r, std::int64_t k, std::span<double const> v, std::int64_t p,
+                  Arithmetic factors) const;
+  /// Absolute error of P (w o (P^T v)), v of `side`.
+  Vector gram(Dense const& dense, Side side, Potentials const& potentials, std::span<double const> w,
+              std::span<double const> v) const;
 
   Magnitudes const& magnitudes() const { return magnitudes_; }
   double sum_error(Side side) const;

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "cpu/threads.hpp"
 #include "oracle/backend_test.hpp"
 
 namespace monge::oracle {
@@ -94,14 +95,25 @@ TEST_P(ScheduleTest, ladder_counts_its_sweeps_and_ends_at_eps) {
   EXPECT_EQ(iteration, report.iterations);
 }
 
+// A diameter to its circle: the means agree, so both solves start from f = g = 0 and only the ladder tells them apart.
 TEST_P(ScheduleTest, ladder_helps_at_small_eps) {
-  Problem const problem = make_problem({80, 80, 2, Weights::uniform, Place::origin, 1e-3});
-  double const eps = 1e-3 * Magnitudes(problem).spread();
-  SolveOptions options{.eps = eps, .tolerance = is_float64() ? 1e-6 : 1e-2, .schedule = Schedule::alternating};
-  int const with = solve(problem, options).report().iterations;
+  std::int64_t const n = 80;
+  std::vector<double> x, y;
+  for (std::int64_t i = 0; i < n; ++i) {
+    double const t = (static_cast<double>(i) + 0.5) / static_cast<double>(n);
+    x.insert(x.end(), {2 * t - 1, 0});
+    y.insert(y.end(), {std::cos(2 * M_PI * t), std::sin(2 * M_PI * t)});
+  }
+  std::vector<double> const weights(n, 1.0 / static_cast<double>(n));
+  Problem const problem{Stored(x, n, 2), Stored(y, n, 2), weights, weights};
+  double const eps = 0.003 * Magnitudes(problem).spread();
+  SolveOptions options{.eps = eps, .tolerance = 1e-2, .schedule = Schedule::alternating, .check_every = 1};
+  Report const with = solve(problem, options).report();
   options.annealing = 1;
-  int const without = solve(problem, options).report().iterations;
-  EXPECT_LE(with, without);
+  Report const without = solve(problem, options).report();
+  EXPECT_EQ(with.status, Status::converged) << with.message;
+  EXPECT_EQ(without.status, Status::converged) << without.message;
+  EXPECT_LT(2 * with.iterations, without.iterations);
 }
 
 TEST_P(ScheduleTest, cap_includes_the_ladder) {
@@ -227,22 +239,24 @@ TEST_P(ScheduleTest, stored_scores_change_nothing_but_rounding) {
 }
 
 TEST(Threads, change_nothing_but_rounding) {
-  Problem const problem = make_problem({300, 250, 5});
+  Problem const problem = make_problem({600, 700, 5});
+  constexpr int kSweeps = 10;
+  ASSERT_EQ(cpu::useful_threads(3, 600, 700), 3);
   double const eps = 0.02 * Magnitudes(problem).spread();
   for (Precision const precision : {Precision::float32, Precision::float64}) {
     SolveOptions const options{.eps = eps,
                                .tolerance = 0,
-                               .iterations = 40,
+                               .iterations = kSweeps,
                                .schedule = Schedule::alternating,
                                .annealing = 1,
                                .precision = precision};
     Dense const dense(problem);
     Sweep const kind{eps};
-    SweepResult const expected = sweep(dense, kind, 40, {Vector(300, 0), Vector(250, 0)});
+    SweepResult const expected = sweep(dense, kind, kSweeps, {Vector(600, 0), Vector(700, 0)});
     Tolerance const tolerance(problem, eps, arithmetic({}, precision, 5));
     for (int const threads : {1, 2, 3}) {
       Plan const plan = solve(Context::cpu(threads), problem.geometry(), problem.a, problem.b, options);
-      expect_close("g", plan.g(), expected.potentials.g, Vector(250, tolerance.sweeps(kind, 40, expected)));
+      expect_close("g", plan.g(), expected.potentials.g, Vector(700, tolerance.sweeps(kind, kSweeps, expected)));
     }
   }
 }

@@ -1,0 +1,72 @@
+// All that the operators know of a geometry on the CPU:
+//
+//   C_ij = C'_ij + shift_i + shift_j,   C'_ij = norm_i + norm_j + factor score_ij.
+//
+// Norms and shifts are float64, one a point; the n m scores are in T, and the kernels make them as they go
+// (stripe.hpp). Costs do not change, so an operator and its plans share them.
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include <monge/array.hpp>
+
+#include "cpu/packed_points.hpp"
+#include "operators/side.hpp"
+
+namespace monge::cpu {
+
+/// How the scores of a stripe come about.
+enum class ScoreForm {
+  products,     // <x'_r, y'_j>
+  differences,  // |x'_r - y'_j|^2
+  kept,         // read from memory
+};
+
+/// The scores of stripes: the points of one side as rows against those of the other.
+template <class T>
+struct ScoreSource {
+  ScoreForm form;  // products or differences
+  PackedPoints<T> const* rows;
+  PackedPoints<T> const* columns;
+};
+
+/// x_i = centre + x'_i.
+template <class T>
+struct CentredPoints {
+  PackedPoints<T> packed;
+  std::vector<double> centre;
+};
+
+template <class T>
+class Costs {
+ public:
+  Costs(std::int64_t n, std::int64_t m) : n_(n), m_(m) {}
+  virtual ~Costs() = default;
+  Costs(Costs const&) = delete;
+  Costs& operator=(Costs const&) = delete;
+
+  std::int64_t size(Side side) const { return side == Side::rows ? n_ : m_; }
+
+  /// No C' is above it.
+  virtual double bound() const = 0;
+  virtual double factor() const = 0;
+  virtual std::span<double const> norm(Side side) const = 0;
+  virtual std::span<double const> shift(Side side) const = 0;
+  /// For stripes whose rows are points of `rows`; valid as long as this object.
+  virtual ScoreSource<T> scores(Side rows) const = 0;
+
+  /// The costs of some points of `side` alone, in the order given.
+  virtual std::unique_ptr<Costs const> part(Side side, std::span<std::int64_t const> points) const = 0;
+  /// With other points on `side`. Both shifts may change, so a potential that is to stay what it is for the user moves
+  /// in the operator's gauge by the old shift less the new. Throws unsupported where costs have no points.
+  virtual std::shared_ptr<Costs const> at(Side side, MatrixView points) const = 0;
+  /// Throws unsupported where costs have no points.
+  virtual CentredPoints<T> const& points(Side side) const = 0;
+
+ private:
+  std::int64_t n_, m_;
+};
+
+}  // namespace monge::cpu

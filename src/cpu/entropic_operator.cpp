@@ -1,0 +1,216 @@
+#include "cpu/entropic_operator.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numbers>
+#include <numeric>
+#include <utility>
+
+#include "core/evaluation.hpp"
+#include "core/strided.hpp"
+#include "cpu/plan_operator.hpp"
+#include "operators/relaxed_step.hpp"
+
+namespace monge::cpu {
+namespace {
+
+constexpr double kLog2e = std::numbers::log2e;
+constexpr double kLn2 = std::numbers::ln2;
+
+/// Below this a column sum may owe its digits to exponentials that should have been smaller than T holds: each of the
+/// `rows` terms w E is off by at most the smallest normal number, times w where E was held up at it.
+template <class T>
+double smallest_trusted_sum(std::int64_t rows, double total_weight) {
+  return std::numeric_limits<T>::min() / std::numeric_limits<T>::epsilon() * (static_cast<double>(rows) + total_weight);
+}
+
+/// How many powers of two the bounds of a sweep may be above what they bound: far from the 126 of float.
+constexpr double kLoosestBound = 32;
+
+}  // namespace
+
+template <class T>
+EntropicOperator<T>::EntropicOperator(std::shared_ptr<Costs<T> const> costs, Marginals const& marginals, int threads,
+                                      double cache_bytes)
+    : monge::EntropicOperator(costs->size(Side::rows), costs->size(Side::columns)),
+      data_{costs,
+            {std::make_shared<SideWeights>(marginals.a), std::make_shared<SideWeights>(marginals.b)},
+            {HostVector(costs->size(Side::rows)), HostVector(costs->size(Side::columns))}},
+      vectors_(size(Side::rows), size(Side::columns)),
+      most_threads_(threads),
+      cache_bytes_(cache_bytes),
+      stripes_(*costs, Side::rows, useful_threads(threads, size(Side::rows), size(Side::columns))),
+      logits_(size(Side::columns)),
+      column_sums_(size(Side::columns), stripes_.threads()),
+      f_next_(size(Side::rows)),
+      g_plus_(logits_.bias.size()),
+      bounds_(static_cast<std::size_t>(padded_to_panel<T>(size(Side::rows)))),
+      row_errors_(static_cast<std::size_t>(stripes_.threads())),
+      total_weights_(static_cast<std::size_t>(stripes_.threads())) {
+  stripes_.keep_scores(cache_bytes);
+  last_.column_bias.resize(logits_.bias.size());
+  last_.row_lse.resize(f_next_.values().size());
+}
+
+template <class T>
+void EntropicOperator<T>::set_potentials(VectorView f, VectorView g) {
+  for (Side side : {Side::rows, Side::columns}) {
+    VectorView const view = side == Side::rows ? f : g;
+    std::span<double const> const shift = data_.costs->shift(side);
+    std::vector<double>& potential = data_.potential(side).values();
+    for (std::size_t i = 0; i < potential.size(); ++i) potential[i] = -shift[i];
+    if (view.empty()) continue;
+    with_data(view, [&](auto const* data) {
+      for (std::int64_t i = 0; i < view.size(); ++i) potential[static_cast<std::size_t>(i)] += data[i * view.stride()];
+    });
+  }
+  last_.eps = 0;
+}
+
+template <class T>
+Vector& EntropicOperator<T>::potential(Side side) {
+  last_.eps = 0;
+  return data_.potential(side);
+}
+
+template <class T>
+void EntropicOperator<T>::get_potentials(MutableVectorView f, MutableVectorView g) const {
+  for (Side side : {Side::rows, Side::columns}) {
+    HostVector potential = data_.potential(side);
+    // Points of no weight take no part in sweeps; theirs is the soft c-transform of the other side.
+    std::vector<std::int64_t> const idle = idle_points(data_.weight(side));
+    if (last_.eps > 0 && !idle.empty()) {
+      std::vector<double> const transform =
+          softmin_at(data_, side, idle, data_.potential(opposite(side)), last_.eps, stripes_.threads());
+      for (std::size_t k = 0; k < idle.size(); ++k) potential[idle[k]] = transform[k];
+    }
+    std::span<double const> const shift = data_.costs->shift(side);
+    write_vector(side == Side::rows ? f : g,
+                 [&](std::int64_t i) { return potential[i] + shift[static_cast<std::size_t>(i)]; });
+  }
+}
+
+template <class T>
+void EntropicOperator<T>::sweep(Sweep const& sweep, int count) {
+  for (int k = 0; k < count; ++k) one_sweep(sweep);
+}
+
+/// A number for each row that its logits stay below: none was above the row's sum in the last sweep, and none has risen
+/// by more than the bias of its column has. Null where there was no such sweep, or the bounds would be too loose or the
+/// logits too large for it; the pass then finds the maxima itself.
+template <class T>
+double const* EntropicOperator<T>::bound_rows(double eps) {
+  if (last_.eps != eps) return nullptr;
+  std::vector<double> const& weight = data_.weight(Side::columns);
+  double rise = -std::numeric_limits<double>::infinity(), fall = -rise, largest = logits_.largest;
+  for (std::size_t j = 0; j < weight.size(); ++j) {
+    if (weight[j] == 0) continue;
+    double const change = logits_.bias[j] - last_.column_bias[j];
+    rise = std::max(rise, change);
+    fall = std::min(fall, change);
+  }
+  if (!(rise - fall <= kLoosestBound)) return nullptr;
+  for (std::size_t i = 0; i < last_.row_lse.size(); ++i) {
+    bounds_[i] = last_.row_lse[i] + rise - logits_.offset;
+    largest = std::max(largest, std::abs(bounds_[i]));
+  }
+  return largest < kLargestBound<T> ? bounds_.data() : nullptr;
+}
+
+/// One pass: a stripe's rows give f, and its exponentials, weighted with the new f (alternating) or the old one
+/// (symmetric), add to the columns.
+template <class T>
+void EntropicOperator<T>::one_sweep(Sweep const& sweep) {
+  double const eps = sweep.eps;
+  std::vector<double> const& weight = data_.weight(Side::rows);
+  std::vector<double>& f = data_.potential(Side::rows).values();
+  std::span<double const> const norms = data_.costs->norm(Side::rows);
+  double const mass = data_.mass();
+  logits_.set(data_, Side::columns, data_.potential(Side::columns), eps);
+  double const* const bounds = bound_rows(eps);
+  std::fill(row_errors_.begin(), row_errors_.end(), 0.0);
+  std::fill(total_weights_.begin(), total_weights_.end(), 0.0);
+  column_sums_.clear();
+
+  stripes_.for_each(logits_, {.bounds = bounds},
+                    [&](int thread_index, Workspace<T> const& work, std::int64_t first, std::int64_t count) {
+                      std::size_t const thread = static_cast<std::size_t>(thread_index);
+                      double column_weight[kMaxStripeRows];
+                      for (std::int64_t r = 0; r < count; ++r) {
+                        std::size_t const i = static_cast<std::size_t>(first + r);
+                        double const lse = last_.row_lse[i] = work.lse(r);
+                        double const plus = norms[i] - eps * kLn2 * lse;
+                        double const u = (plus - f[i]) / eps;
+                        if (weight[i] > 0) row_errors_[thread] += weight[i] * std::abs(std::expm1(-u));
+                        double& next = f_next_[first + r];
+                        next = sweep.symmetric ? 0.5 * (f[i] + plus)
+                                               : f[i] + safe_relaxation(u, sweep.relaxation) * (plus - f[i]);
+                        double const f_used = sweep.symmetric ? f[i] : next;
+                        // A stray potential must not put an infinity into the sums: with such a row no sum is trusted.
+                        double const exponent = work.exponent(r) + (f_used - norms[i]) * (kLog2e / eps);
+                        double const factor = weight[i] > 0 ? weight[i] / mass * std::exp2(exponent) : 0.0;
+                        column_weight[r] = exponent < 100 ? factor : 0.0;
+                        total_weights_[thread] += exponent < 100 ? factor : std::numeric_limits<double>::infinity();
+                      }
+                      add_to_columns(work.args, count, column_weight, 1.0, column_sums_.of(thread_index));
+                    });
+
+  errors_.row = std::accumulate(row_errors_.begin(), row_errors_.end(), 0.0);
+  double const total_weight = std::accumulate(total_weights_.begin(), total_weights_.end(), 0.0);
+  update_columns(sweep, sweep.symmetric ? data_.potential(Side::rows) : f_next_, column_sums_.join(),
+                 smallest_trusted_sum<T>(size(Side::rows), total_weight));
+  std::swap(f, f_next_.values());
+  std::swap(last_.column_bias, logits_.bias);
+  last_.eps = eps;
+}
+
+/// g+ = g - eps log(c_j / b_j) from the column sums of the plan; c_j = mass beta_j column_sums_j.
+template <class T>
+void EntropicOperator<T>::update_columns(Sweep const& sweep, HostVector const& f_used, double const* column_sums,
+                                         double smallest_trusted) {
+  double const eps = sweep.eps;
+  std::vector<double> const& weight = data_.weight(Side::columns);
+  std::vector<double>& g = data_.potential(Side::columns).values();
+  lost_.clear();
+  for (std::size_t j = 0; j < g.size(); ++j) {
+    if (weight[j] == 0) continue;
+    if (column_sums[j] > smallest_trusted) {
+      double const marginal = data_.mass() * static_cast<double>(logits_.beta[j]) * column_sums[j];
+      g_plus_[j] = g[j] - eps * std::log(marginal / weight[j]);
+    } else {
+      lost_.push_back(static_cast<std::int64_t>(j));
+    }
+  }
+  if (!lost_.empty()) {
+    std::vector<double> const exact = softmin_at(data_, Side::columns, lost_, f_used, eps, stripes_.threads());
+    for (std::size_t k = 0; k < lost_.size(); ++k) g_plus_[static_cast<std::size_t>(lost_[k])] = exact[k];
+  }
+  errors_.column = 0;
+  for (std::size_t j = 0; j < g.size(); ++j) {
+    if (weight[j] == 0) continue;
+    double const step = g_plus_[j] - g[j];
+    double const u = step / eps;
+    errors_.column += weight[j] * std::abs(std::expm1(-u));
+    g[j] += sweep.symmetric ? 0.5 * step : safe_relaxation(u, sweep.relaxation) * step;
+  }
+}
+
+template <class T>
+Evaluation EntropicOperator<T>::evaluate(double eps) {
+  PlanSums const sums = plan_sums(data_, eps, stripes_, logits_, column_sums_);
+  auto const values = [&](Side side, std::vector<double> const& marginal) {
+    return SideValues{data_.weight(side), marginal, data_.potential(side).values(), data_.costs->shift(side)};
+  };
+  return evaluate_plan(eps, values(Side::rows, sums.row), values(Side::columns, sums.column), sums.centred_cost);
+}
+
+template <class T>
+std::unique_ptr<monge::PlanOperator> EntropicOperator<T>::plan(double eps) const {
+  return std::make_unique<PlanOperator<T>>(data_, eps, most_threads_, cache_bytes_);
+}
+
+template class EntropicOperator<float>;
+template class EntropicOperator<double>;
+
+}  // namespace monge::cpu

@@ -1,0 +1,52 @@
+// The entropic operator on the CPU, whatever the costs: one pass over stripes of rows a sweep.
+#pragma once
+#include <vector>
+
+#include "cpu/stripes.hpp"
+#include "operators/backend.hpp"
+
+namespace monge::cpu {
+
+template <class T>
+class EntropicOperator final : public monge::EntropicOperator {
+ public:
+  EntropicOperator(std::shared_ptr<Costs<T> const> costs, Marginals const& marginals, int threads, double cache_bytes);
+
+  double centred_cost_bound() const override { return data_.costs->bound(); }
+  VectorOperations const& vectors() const override { return vectors_; }
+  void set_potentials(VectorView f, VectorView g) override;
+  void get_potentials(MutableVectorView f, MutableVectorView g) const override;
+  Vector const& potential(Side side) const override { return data_.potential(side); }
+  Vector& potential(Side side) override;
+  void sweep(Sweep const& sweep, int count) override;
+  SweepErrors errors() override { return errors_; }
+  Evaluation evaluate(double eps) override;
+  std::unique_ptr<monge::PlanOperator> plan(double eps) const override;
+
+ private:
+  /// What bounds the logits of the next sweep: see bound_rows().
+  struct LastSweep {
+    double eps = 0;  // 0: none since the potentials were set
+    std::vector<double> column_bias, row_lse;
+  };
+
+  void one_sweep(Sweep const& sweep);
+  double const* bound_rows(double eps);
+  void update_columns(Sweep const& sweep, HostVector const& f_used, double const* column_sums, double smallest_trusted);
+
+  PlanData<T> data_;
+  HostVectorOperations vectors_;
+  int most_threads_;    // What the context allows.
+  double cache_bytes_;  // The same, for each plan.
+  Stripes<T> stripes_;
+  Logits<T> logits_;
+  ColumnSums<T> column_sums_;
+  LastSweep last_;
+  SweepErrors errors_{0, 0};
+  /// Of the sweep at hand: kept, so that a sweep allocates nothing.
+  HostVector f_next_;
+  std::vector<double> g_plus_, bounds_, row_errors_, total_weights_;
+  std::vector<std::int64_t> lost_;
+};
+
+}  // namespace monge::cpu

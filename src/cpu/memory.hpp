@@ -1,0 +1,35 @@
+// Memory of the CPU kernels: aligned for any vector, not initialised.
+#pragma once
+#include <cstdint>
+
+#include <hwy/aligned_allocator.h>
+
+namespace monge::cpu {
+
+template <class T>
+using AlignedArray = hwy::AlignedFreeUniquePtr<T[]>;
+
+/// Throws out_of_memory.
+template <class T>
+AlignedArray<T> aligned_array(std::int64_t size);
+
+/// Kept from call to call: it only grows, so a call like an earlier one allocates nothing.
+template <class T>
+class Buffer {
+ public:
+  /// Room for `size` values; what was there is lost where it grows.
+  T* at_least(std::int64_t size) {
+    if (size > capacity_) {
+      array_ = aligned_array<T>(size);
+      capacity_ = size;
+    }
+    return array_.get();
+  }
+  T* get() const { return array_.get(); }
+
+ private:
+  AlignedArray<T> array_;
+  std::int64_t capacity_ = 0;
+};
+
+}  // namespace monge::cpu

@@ -1,0 +1,365 @@
+#include "cpu/plan_operator.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+#include <utility>
+
+#include "core/compensated_sum.hpp"
+#include "core/strided.hpp"
+
+namespace monge::cpu {
+namespace {
+
+constexpr double kLog2e = std::numbers::log2e;
+constexpr double kLn2 = std::numbers::ln2;
+
+/// A power of two near `largest`: numbers divided by it are at home in float, whatever their size. 0 for 0.
+double unit_near(double largest) {
+  return largest > 0 ? std::ldexp(1.0, std::clamp(std::ilogb(largest), -1000, 1000)) : 0.0;
+}
+
+double inverse(double unit) {
+  return unit > 0 ? 1 / unit : 0.0;
+}
+
+/// Returns the unit that the points were divided by.
+template <class T>
+double pack_in_units(MatrixView points, PackedPoints<T>& packed) {
+  double largest = 0;
+  with_data(points, [&](auto const* data) {
+    for (std::int64_t i = 0; i < points.rows(); ++i) {
+      for (std::int64_t k = 0; k < points.columns(); ++k)
+        largest = std::max<double>(largest, std::abs(data[i * points.row_stride() + k]));
+    }
+  });
+  double const unit = unit_near(largest);
+  pack(points, {}, inverse(unit), packed);
+  return unit;
+}
+
+}  // namespace
+
+template <class T>
+struct PlanOperator<T>::Products {
+  Products(PlanData<T> const& data, Side side, double eps, int threads)
+      : stripes(*data.costs, side, threads),
+        logits(data.costs->size(opposite(side))),
+        lse(data.costs->size(side)),
+        share_unit(data.costs->size(side)),
+        marginal(data.costs->size(side)),
+        bounds(static_cast<std::size_t>(padded_to_panel<T>(data.costs->size(side)))),
+        column_sums(data.costs->size(opposite(side)), threads) {
+    logits.set(data, opposite(side), data.potential(opposite(side)), eps);
+  }
+
+  /// What a sum relative to 2^row_max is multiplied by, to be relative to the sum of row i. The power of two is exact,
+  /// so a product comes out the same whether its pass had bounds or not.
+  double scale(std::int64_t i, double row_max) const {
+    return share_unit[i] * std::exp2(row_max - std::ceil(bounds[static_cast<std::size_t>(i)]));
+  }
+
+  Stripes<T> stripes;
+  Logits<T> logits;  // Of the other side.
+  bool is_measured = false;
+  HostVector lse, share_unit, marginal;  // share_unit_i = 2^ceil(bound_i) / sum_j 2^t_ij: no rounding of a logarithm.
+  std::vector<double> bounds;            // lse as the kernels want it.
+  bool is_bounded = false;               // The bounds are of use to the kernels.
+  ColumnSums<T> column_sums;
+};
+
+template <class T>
+PlanOperator<T>::PlanOperator(PlanData<T> data, double eps, int threads, double cache_bytes)
+    : monge::PlanOperator(data.costs->size(Side::rows), data.costs->size(Side::columns)),
+      data_(std::move(data)),
+      vectors_(size(Side::rows), size(Side::columns)),
+      eps_(eps),
+      most_threads_(threads),
+      cache_bytes_(cache_bytes) {}
+
+template <class T>
+PlanOperator<T>::~PlanOperator() = default;
+
+template <class T>
+auto PlanOperator<T>::products(Side side) -> Products& {
+  std::unique_ptr<Products>& products = products_[static_cast<int>(side)];
+  if (!products) {
+    int const threads = useful_threads(most_threads_, size(Side::rows), size(Side::columns));
+    products = std::make_unique<Products>(data_, side, eps_, threads);
+    cache_bytes_ -= products->stripes.keep_scores(cache_bytes_);
+  }
+  return *products;
+}
+
+/// The same, with what the first pass finds.
+template <class T>
+auto PlanOperator<T>::measured(Side side) -> Products& {
+  Products& onto = products(side);
+  if (!onto.is_measured) for_each_stripe(side, nullptr, true, [](auto const&...) {});
+  return onto;
+}
+
+template <class T>
+void PlanOperator<T>::record(Side side, Products& onto, Workspace<T> const& work, std::int64_t first,
+                             std::int64_t count) const {
+  std::vector<double> const& weight = data_.weight(side);
+  std::span<double const> const norm = data_.costs->norm(side);
+  for (std::int64_t r = 0; r < count; ++r) {
+    std::int64_t const i = first + r;
+    std::size_t const k = static_cast<std::size_t>(i);
+    onto.lse[i] = work.lse(r);
+    onto.bounds[k] = onto.lse[i] - work.offset;
+    std::size_t const row = static_cast<std::size_t>(r);
+    onto.share_unit[i] = std::exp2(std::ceil(onto.bounds[k]) - work.row_max[row]) / work.row_sum[row];
+    onto.marginal[i] =
+        weight[k] > 0 ? weight[k] * std::exp2(onto.lse[i] + (data_.potential(side)[i] - norm[k]) * (kLog2e / eps_)) : 0;
+  }
+}
+
+/// A pass whose rows are those of `side`, with `beta` in the place of the logits' own unless null. The first pass finds
+/// the log-sum-exps before `consume` sees its rows, or is preceded by one that does where it has another beta.
+template <class T>
+template <class Consume>
+void PlanOperator<T>::for_each_stripe(Side side, T const* beta, bool store, Consume&& consume) {
+  Products& onto = beta == nullptr ? products(side) : measured(side);
+  bool const measure = !onto.is_measured;
+  PassOptions<T> const options{.beta = beta, .bounds = onto.is_bounded ? onto.bounds.data() : nullptr, .store = store};
+  onto.stripes.for_each(onto.logits, options,
+                        [&](int thread, Workspace<T> const& work, std::int64_t first, std::int64_t count) {
+                          if (measure) record(side, onto, work, first, count);
+                          consume(thread, work, first, count);
+                        });
+  if (!measure) return;
+  double largest = onto.logits.largest;
+  for (double const bound : onto.bounds) largest = std::max(largest, std::abs(bound));
+  onto.is_bounded = largest < kLargestBound<T>;
+  onto.is_measured = true;
+}
+
+template <class T>
+void PlanOperator<T>::potentials(MutableVectorView f, MutableVectorView g) {
+  for (Side side : {Side::rows, Side::columns}) {
+    MutableVectorView const out = side == Side::rows ? f : g;
+    if (out.empty()) continue;
+    HostVector potential = data_.potential(side);
+    std::vector<std::int64_t> const idle = idle_points(data_.weight(side));
+    if (!idle.empty()) {
+      std::vector<double> const transform =
+          softmin_at(data_, side, idle, data_.potential(opposite(side)), eps_, most_threads_);
+      for (std::size_t k = 0; k < idle.size(); ++k) potential[idle[k]] = transform[k];
+    }
+    std::span<double const> const shift = data_.costs->shift(side);
+    write_vector(out, [&](std::int64_t i) { return potential[i] + shift[static_cast<std::size_t>(i)]; });
+  }
+}
+
+template <class T>
+void PlanOperator<T>::transform(Side side, MutableVectorView out) {
+  Products const& onto = measured(side);
+  std::span<double const> const norm = data_.costs->norm(side), shift = data_.costs->shift(side);
+  write_vector(out, [&](std::int64_t i) {
+    std::size_t const k = static_cast<std::size_t>(i);
+    return norm[k] - eps_ * kLn2 * onto.lse[i] + shift[k];
+  });
+}
+
+template <class T>
+Vector const& PlanOperator<T>::marginal(Side side) {
+  return measured(side).marginal;
+}
+
+template <class T>
+double PlanOperator<T>::transport_cost() {
+  Products& rows = products(Side::rows);
+  PlanSums const sums = plan_sums(data_, eps_, rows.stripes, rows.logits, rows.column_sums);
+  CompensatedSum cost;
+  cost.add(sums.centred_cost);
+  for (Side side : {Side::rows, Side::columns}) {
+    std::vector<double> const& marginal = side == Side::rows ? sums.row : sums.column;
+    for (std::size_t i = 0; i < marginal.size(); ++i) cost.add(data_.costs->shift(side)[i] * marginal[i]);
+  }
+  return cost.value();
+}
+
+/// weighed_j = beta_j v_j / unit; returns the unit. What v has at points of no weight does not count.
+template <class T>
+template <class Read>
+double PlanOperator<T>::weigh(Logits<T> const& logits, Read const& read) {
+  std::int64_t const size = static_cast<std::int64_t>(logits.bias.size());
+  double largest = 0;
+  for (std::int64_t j = 0; j < size; ++j) {
+    if (logits.beta[j] > 0) largest = std::max<double>(largest, std::abs(read(j)));
+  }
+  double const unit = unit_near(largest), factor = inverse(unit);
+  T* const weighed = weighed_.at_least(padded_to_panel<T>(size));
+  for (std::int64_t j = 0; j < padded_to_panel<T>(size); ++j) {
+    weighed[j] = j < size && logits.beta[j] > 0
+                     ? static_cast<T>(static_cast<double>(logits.beta[j]) * (read(j) * factor))
+                     : T(0);
+  }
+  return unit;
+}
+
+/// write(i, sum_j P_ij read(j)), or the shares: the sums of a pass that weighs its columns with beta_j v_j.
+template <class T>
+template <class Read, class Write>
+void PlanOperator<T>::multiply_vector(Side side, Scaling scaling, Read const& read, Write const& write) {
+  Products& onto = products(side);
+  double const unit = weigh(onto.logits, read);
+  for_each_stripe(side, weighed_.get(), false,
+                  [&](int, Workspace<T> const& work, std::int64_t first, std::int64_t count) {
+                    for (std::int64_t r = 0; r < count; ++r) {
+                      std::int64_t const i = first + r;
+                      double const total = scaling == Scaling::plan ? onto.marginal[i] : 1.0;
+                      std::size_t const row = static_cast<std::size_t>(r);
+                      write(i, total * unit * onto.scale(i, work.row_max[row]) * work.row_sum[row]);
+                    }
+                  });
+}
+
+/// out = P V or shares of it, V_jp = read(j, p): averages of beta_j V_j under the softmax of the rows. `origin` is
+/// added to averages of V; the entries of P are multiplied by those of L R^T where there is `hadamard`.
+template <class T>
+template <class Read>
+void PlanOperator<T>::multiply_matrix(Side side, Scaling scaling, std::int64_t width, Read const& read,
+                                      double const* origin, Hadamard const* hadamard, MutableMatrixView out) {
+  Products& onto = products(side);
+  Logits<T> const& logits = onto.logits;
+  std::int64_t const size = static_cast<std::int64_t>(logits.bias.size());
+  std::int64_t const padded = padded_to_panel<T>(width);
+  T* const values = values_.at_least(size * padded);
+  std::fill_n(values, size * padded, T(0));
+  double* const units = units_.at_least(padded);
+  std::fill_n(units, padded, 0.0);
+  for (std::int64_t j = 0; j < size; ++j) {
+    if (logits.beta[j] == 0) continue;
+    for (std::int64_t p = 0; p < width; ++p) units[p] = std::max<double>(units[p], std::abs(read(j, p)));
+  }
+  for (std::int64_t p = 0; p < width; ++p) units[p] = unit_near(units[p]);
+  for (std::int64_t j = 0; j < size; ++j) {
+    if (logits.beta[j] == 0) continue;
+    double const beta = static_cast<double>(logits.beta[j]);
+    for (std::int64_t p = 0; p < width; ++p)
+      values[j * padded + p] = static_cast<T>(beta * (read(j, p) * inverse(units[p])));
+  }
+
+  std::int64_t const room = onto.stripes.height() * padded;
+  double* const sums = sums_.at_least(onto.stripes.threads() * room);
+  if (hadamard != nullptr) onto.stripes.reserve_scratch(hadamard->left.dimension);
+  for_each_stripe(
+      side, nullptr, true, [&](int thread, Workspace<T> const& work, std::int64_t first, std::int64_t count) {
+        if (hadamard != nullptr) multiply_by_products(work.args, hadamard->left, hadamard->right);
+        average_rows(work.args, values, padded, sums + thread * room);
+        with_data(out, [&](auto* data) {
+          using Out = std::remove_pointer_t<decltype(data)>;
+          for (std::int64_t r = 0; r < count; ++r) {
+            std::int64_t const i = first + r;
+            double const total = scaling == Scaling::plan ? onto.marginal[i] : 1.0;
+            double const scale =
+                onto.scale(i, work.row_max[static_cast<std::size_t>(r)]) * (hadamard != nullptr ? hadamard->unit : 1.0);
+            double const* const sum = sums + thread * room + r * padded;
+            for (std::int64_t p = 0; p < width; ++p) {
+              double const mean = scale * units[p] * sum[p] + (origin != nullptr ? origin[p] : 0.0);
+              data[i * out.row_stride() + p] = static_cast<Out>(total * mean);
+            }
+          }
+        });
+      });
+}
+
+template <class T>
+void PlanOperator<T>::multiply(Side side, Scaling scaling, MatrixView v, MutableMatrixView out) {
+  with_data(v, [&](auto const* data) {
+    if (v.columns() == 1) {
+      with_data(out, [&](auto* result) {
+        using Out = std::remove_pointer_t<decltype(result)>;
+        multiply_vector(
+            side, scaling, [&](std::int64_t j) -> double { return data[j * v.row_stride()]; },
+            [&](std::int64_t i, double value) { result[i * out.row_stride()] = static_cast<Out>(value); });
+      });
+    } else {
+      multiply_matrix(
+          side, scaling, v.columns(),
+          [&](std::int64_t j, std::int64_t p) -> double { return data[j * v.row_stride() + p]; }, nullptr, nullptr,
+          out);
+    }
+  });
+}
+
+template <class T>
+void PlanOperator<T>::multiply_points(Side side, Scaling scaling, MutableMatrixView out) {
+  CentredPoints<T> const& points = data_.costs->points(opposite(side));
+  multiply_matrix(
+      side, scaling, points.packed.dimension,
+      [&](std::int64_t j, std::int64_t p) -> double { return points.packed.coordinate(j, p); }, points.centre.data(),
+      nullptr, out);
+}
+
+template <class T>
+void PlanOperator<T>::multiply_hadamard(Side side, MatrixView l, MatrixView r, MatrixView v, MutableMatrixView out) {
+  hadamard_.unit = pack_in_units(l, hadamard_.left) * pack_in_units(r, hadamard_.right);
+  with_data(v, [&](auto const* data) {
+    multiply_matrix(
+        side, Scaling::plan, v.columns(),
+        [&](std::int64_t j, std::int64_t p) -> double { return data[j * v.row_stride() + p]; }, nullptr, &hadamard_,
+        out);
+  });
+}
+
+template <class T>
+void PlanOperator<T>::multiply(Side side, Vector const& in, Vector& out) {
+  HostVector const& source = on_host(in);
+  HostVector& target = on_host(out);
+  multiply_vector(
+      side, Scaling::plan, [&](std::int64_t j) { return source[j]; },
+      [&](std::int64_t i, double value) { target[i] = value; });
+}
+
+/// One pass over the rows of the other side: the stripe that gives (P in)_i has the entries P_ij still, so
+/// out_j = beta_j sum_i w_i (P in)_i r_i E_ij follows as the column sums of a sweep do.
+template <class T>
+void PlanOperator<T>::multiply_gram(Side side, Vector const& w, Vector const& in, Vector& out) {
+  Side const over = opposite(side);
+  HostVector const& weight = on_host(w);
+  HostVector const& source = on_host(in);
+  HostVector& target = on_host(out);
+  Products& onto = measured(over);
+  double const unit = weigh(onto.logits, [&](std::int64_t j) { return source[j]; });
+  onto.column_sums.clear();
+  for_each_stripe(over, weighed_.get(), true,
+                  [&](int thread, Workspace<T> const& work, std::int64_t first, std::int64_t count) {
+                    double column_weight[kMaxStripeRows], largest = 0;
+                    for (std::int64_t r = 0; r < count; ++r) {
+                      std::int64_t const i = first + r;
+                      std::size_t const row = static_cast<std::size_t>(r);
+                      double const entry = onto.marginal[i] * onto.scale(i, work.row_max[row]);
+                      column_weight[r] = entry > 0 ? weight[i] * entry * (entry * work.row_sum[row]) : 0.0;
+                      largest = std::max(largest, std::abs(column_weight[r]));
+                    }
+                    double const size = unit_near(largest);
+                    for (std::int64_t r = 0; r < count; ++r) column_weight[r] *= inverse(size);
+                    add_to_columns(work.args, count, column_weight, size, onto.column_sums.of(thread));
+                  });
+  double const* const sums = onto.column_sums.join();
+  for (std::int64_t j = 0; j < target.size(); ++j)
+    target[j] = unit * (static_cast<double>(onto.logits.beta[j]) * sums[j]);
+}
+
+template <class T>
+std::unique_ptr<monge::PlanOperator> PlanOperator<T>::at(Side side, MatrixView points) const {
+  Side const other = opposite(side);
+  PlanData<T> moved = data_;
+  moved.costs = data_.costs->at(side, points);
+  moved.weights[static_cast<int>(side)] =
+      std::make_shared<SideWeights>(std::vector<double>(static_cast<std::size_t>(points.rows()), 1.0));
+  moved.potential(side) = HostVector(points.rows());
+  // For the user the other side's potential stays what it is.
+  std::span<double const> const before = data_.costs->shift(other), after = moved.costs->shift(other);
+  for (std::size_t j = 0; j < before.size(); ++j) moved.potential(other).values()[j] += before[j] - after[j];
+  return std::make_unique<PlanOperator>(std::move(moved), eps_, most_threads_, cache_bytes_);
+}
+
+template class PlanOperator<float>;
+template class PlanOperator<double>;
+
+}  // namespace monge::cpu

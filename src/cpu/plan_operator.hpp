@@ -1,0 +1,63 @@
+// A plan at rest on the CPU. With t_ij the logits of row i and lse_i their log-sum-exp, base 2,
+//   w_ij = 2^(t_ij - lse_i),   r_i = a_i 2^(lse_i + (f'_i - norm_i) log2(e) / eps),   P_ij = r_i w_ij.
+// lse_i also bounds the logits of the row, so a product goes from score to exponential in registers.
+#pragma once
+#include <memory>
+#include <vector>
+
+#include "cpu/stripes.hpp"
+#include "operators/plan_operator.hpp"
+
+namespace monge::cpu {
+
+template <class T>
+class PlanOperator final : public monge::PlanOperator {
+ public:
+  PlanOperator(PlanData<T> data, double eps, int threads, double cache_bytes);
+  ~PlanOperator() override;
+
+  VectorOperations const& vectors() const override { return vectors_; }
+  void potentials(MutableVectorView f, MutableVectorView g) override;
+  void transform(Side side, MutableVectorView out) override;
+  Vector const& marginal(Side side) override;
+  double transport_cost() override;
+  void multiply(Side side, Scaling scaling, MatrixView v, MutableMatrixView out) override;
+  void multiply_points(Side side, Scaling scaling, MutableMatrixView out) override;
+  void multiply_hadamard(Side side, MatrixView l, MatrixView r, MatrixView v, MutableMatrixView out) override;
+  void multiply(Side side, Vector const& in, Vector& out) override;
+  void multiply_gram(Side side, Vector const& w, Vector const& in, Vector& out) override;
+  std::unique_ptr<monge::PlanOperator> at(Side side, MatrixView points) const override;
+
+ private:
+  struct Products;   // what the products onto one side read
+  struct Hadamard {  // L and R of (P o L R^T) V; what they are divided by is a power of two
+    PackedPoints<T> left, right;
+    double unit = 1;
+  };
+
+  Products& products(Side side);
+  Products& measured(Side side);
+  void record(Side side, Products& onto, Workspace<T> const& work, std::int64_t first, std::int64_t count) const;
+  template <class Consume>
+  void for_each_stripe(Side side, T const* beta, bool store, Consume&& consume);
+  template <class Read>
+  double weigh(Logits<T> const& logits, Read const& read);
+  template <class Read, class Write>
+  void multiply_vector(Side side, Scaling scaling, Read const& read, Write const& write);
+  template <class Read>
+  void multiply_matrix(Side side, Scaling scaling, std::int64_t width, Read const& read, double const* origin,
+                       Hadamard const* hadamard, MutableMatrixView out);
+
+  PlanData<T> data_;
+  HostVectorOperations vectors_;
+  double eps_;
+  int most_threads_;
+  double cache_bytes_;  // That the sides have not taken.
+  std::unique_ptr<Products> products_[2];
+  /// Kept from product to product.
+  Buffer<T> weighed_, values_;
+  Buffer<double> units_, sums_;
+  Hadamard hadamard_;
+};
+
+}  // namespace monge::cpu

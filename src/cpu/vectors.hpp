@@ -1,0 +1,48 @@
+// Vectors of the CPU: float64 in host memory.
+#pragma once
+#include <cstdint>
+#include <vector>
+
+#include "operators/vectors.hpp"
+
+namespace monge::cpu {
+
+class HostVector final : public Vector {
+ public:
+  explicit HostVector(std::int64_t size) : values_(static_cast<std::size_t>(size), 0.0) {}
+
+  std::int64_t size() const { return static_cast<std::int64_t>(values_.size()); }
+  double const& operator[](std::int64_t i) const { return values_[static_cast<std::size_t>(i)]; }
+  double& operator[](std::int64_t i) { return values_[static_cast<std::size_t>(i)]; }
+  std::vector<double>& values() { return values_; }
+  std::vector<double> const& values() const { return values_; }
+
+ private:
+  std::vector<double> values_;
+};
+
+/// What every vector is that meets an operator of the CPU.
+inline HostVector const& on_host(Vector const& vector) {
+  return static_cast<HostVector const&>(vector);
+}
+inline HostVector& on_host(Vector& vector) {
+  return static_cast<HostVector&>(vector);
+}
+
+/// Serial: O(n + m) beside passes over all pairs.
+class HostVectorOperations final : public VectorOperations {
+ public:
+  HostVectorOperations(std::int64_t n, std::int64_t m) : n_(n), m_(m) {}
+
+  std::unique_ptr<Vector> make(Side side) const override;
+  void read(VectorView from, Vector& to) const override;
+  void write(Vector const& from, MutableVectorView to) const override;
+  void combine(std::span<Term const> terms, Vector& out) const override;
+  void reciprocal(Vector const& in, Vector& out) const override;
+  void dots(std::span<std::pair<Vector const*, Vector const*> const> pairs, std::span<double> out) const override;
+
+ private:
+  std::int64_t n_, m_;
+};
+
+}  // namespace monge::cpu

@@ -1,0 +1,189 @@
+#include "solvers/sinkhorn_policy.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+namespace monge {
+namespace {
+
+/// Sweeps without progress after which an error counts as stalled.
+constexpr int kPatience = 100;
+
+/// Half a unit in the last place of the products.
+double unit_roundoff(Precision precision) {
+  switch (precision) {
+    case Precision::tf32:
+      return 0x1p-11;
+    case Precision::automatic:
+    case Precision::float32:
+      return 0x1p-24;
+    case Precision::float64:
+      return 0x1p-53;
+  }
+  return 0;
+}
+
+/// How many sweeps lead from `start` down to eps. A cap on the iterations shortens the ladder from above, so the last
+/// sweep is always one at the eps that was asked for.
+int ladder_length(SolveOptions const& options, double start) {
+  bool const warm = !options.f.empty();
+  if (warm || options.annealing >= 1 || start <= options.eps) return 0;
+  double const rungs = std::ceil(std::log(start / options.eps) / -std::log(options.annealing));
+  return static_cast<int>(std::min(rungs, options.iterations - 1.0));
+}
+
+/// How many sweeps before the cap are not overrelaxed.
+int plain_tail(SolveOptions const& options) {
+  return std::min(20, options.iterations / 5);
+}
+
+}  // namespace
+
+SinkhornPolicy::SinkhornPolicy(SolveOptions const& options, double mass, double cost_bound, Precision precision)
+    : options_(options),
+      mass_(mass),
+      cost_bound_(cost_bound),
+      precision_(precision),
+      rungs_(ladder_length(options, cost_bound)),
+      polish_below_(10 * options.tolerance),
+      target_(options.tolerance) {
+  go_on();
+}
+
+void SinkhornPolicy::swept(SweepErrors const& errors) {
+  last_sweep_ = step_.sweep;
+  errors_ = errors;
+  certified_error_.reset();
+  iterations_ += step_.count;
+  if (rungs_ > 0) {
+    rungs_ -= 1;
+    annealing_iterations_ += step_.count;
+    return go_on();
+  }
+  if (options_.schedule == Schedule::overrelaxed) {
+    // Plain sweeps among overrelaxed ones say nothing about the rate at omega.
+    if (last_sweep_.relaxation == relaxation_.omega()) {
+      relaxation_.observe(seen_error(), step_.count);
+    } else {
+      relaxation_.interrupt();
+    }
+  }
+  if (options_.tolerance == 0) return go_on();
+  if (bound() <= target_ * mass_) {
+    if (!options_.certificate) return end(Status::converged);
+    step_ = {.action = SinkhornAction::certify};
+    return;
+  }
+  if (has_stalled()) {
+    go_no_further();
+  } else {
+    go_on();
+  }
+}
+
+void SinkhornPolicy::certified(double error) {
+  certified_error_ = error;
+  if (shortfall_) return end(*shortfall_);
+  if (error <= options_.tolerance * mass_) return end(Status::converged);
+  // The sweeps solve a problem whose costs are rounded; when they see far less error than there is, that is why.
+  if (bound() < 0.1 * error) return go_no_further();
+  target_ /= 2;
+  go_on();
+}
+
+void SinkhornPolicy::refined() {
+  precision_ = Precision::float64;
+  refined_at_ = iterations_;
+  relaxation_.interrupt();
+  target_ = options_.tolerance;
+  best_error_ = std::numeric_limits<double>::infinity();
+  go_on();
+}
+
+void SinkhornPolicy::stop() {
+  end(Status::stopped);
+}
+
+/// To the next sweeps, or to the end at the cap.
+void SinkhornPolicy::go_on() {
+  if (remaining() == 0) return end(Status::iteration_limit);
+  step_ = rungs_ > 0 ? rung() : sweeps_at_eps();
+}
+
+/// At the limit of the precision: goes on in float64 if the precision was left to us.
+void SinkhornPolicy::go_no_further() {
+  if (!may_refine()) return end(Status::precision_limit);
+  step_ = {.action = SinkhornAction::refine};
+}
+
+/// No more sweeps. What the status is, an error within the tolerance decides before `shortfall` does.
+void SinkhornPolicy::end(Status shortfall) {
+  shortfall_ = shortfall;
+  if (options_.certificate && !certified_error_) {
+    step_ = {.action = SinkhornAction::certify};
+    return;
+  }
+  Status status = shortfall;
+  if (shortfall != Status::stopped) {
+    if (options_.tolerance == 0) {
+      status = Status::completed;
+    } else if (marginal_error() <= options_.tolerance * mass_) {
+      status = Status::converged;
+    }
+  }
+  step_ = {.action = SinkhornAction::finish, .status = status};
+}
+
+/// One plain sweep at each eps of the ladder. The first is at the cost bound itself where the cap allows it.
+SinkhornStep SinkhornPolicy::rung() const {
+  double const eps = std::min(cost_bound_, options_.eps * std::pow(options_.annealing, -rungs_));
+  return {.action = SinkhornAction::sweep, .sweep = {.eps = eps, .symmetric = symmetric()}, .count = 1};
+}
+
+/// Sweeps up to the next check.
+SinkhornStep SinkhornPolicy::sweeps_at_eps() {
+  bool const relax = relaxes_next();
+  int const most = relax ? remaining() - plain_tail(options_) : remaining();
+  return {.action = SinkhornAction::sweep,
+          .sweep = {.eps = options_.eps, .symmetric = symmetric(), .relaxation = relax ? relaxation_.omega() : 1.0},
+          .count = std::min(options_.check_every, most)};
+}
+
+/// Overrelaxed sweeps carry their error back and forth between rows and columns, and a few plain ones shrink it several
+/// times over. So sweeps are plain close to the cap, and from time to time where that might reach the tolerance.
+bool SinkhornPolicy::relaxes_next() {
+  if (options_.schedule != Schedule::overrelaxed) return false;
+  if (remaining() <= plain_tail(options_)) return false;
+  double const error = seen_error() / mass_;
+  if (relaxation_.omega() == 1.0 || error > polish_below_) return true;
+  polish_below_ = error / 4;
+  return false;
+}
+
+/// The L1 error of the current potentials as far as the last sweep can tell. A plain alternating sweep leaves the
+/// columns exact and |P 1 - a|_1 at most the column error that it found; the others are taken at their old pair.
+double SinkhornPolicy::bound() const {
+  bool const plain = !last_sweep_.symmetric && last_sweep_.relaxation == 1.0;
+  return plain ? errors_.column : seen_error();
+}
+
+/// True when the error has stopped falling at a level that rounding explains, without overrelaxation too.
+bool SinkhornPolicy::has_stalled() {
+  double const error = seen_error();
+  if (error < 0.999 * best_error_) {
+    best_error_ = error;
+    best_iteration_ = iterations_;
+    return false;
+  }
+  double const logit_size = 1 + cost_bound_ / options_.eps;
+  bool const rounding = error <= 8 * unit_roundoff(precision_) * logit_size * mass_;
+  if (!rounding || iterations_ - best_iteration_ < kPatience) return false;
+  if (last_sweep_.relaxation != 1.0 && !may_refine()) {
+    relaxation_.disable();
+    best_error_ = std::numeric_limits<double>::infinity();
+    return false;
+  }
+  return true;
+}
+
+}  // namespace monge

@@ -1,0 +1,92 @@
+// The decisions of Sinkhorn's algorithm, apart from the operator that carries them out.
+#pragma once
+#include <limits>
+#include <optional>
+
+#include <monge/entropic.hpp>
+
+#include "operators/entropic_operator.hpp"
+#include "solvers/relaxation.hpp"
+
+namespace monge {
+
+/// What to do next with one problem, and which member of the policy the outcome goes to.
+enum class SinkhornAction {
+  sweep,    ///< `count` sweeps of the kind `sweep`; then swept().
+  certify,  ///< A float64 evaluation of the potentials; then certified().
+  refine,   ///< Float64 sweeps take over from the potentials that are there; then refined().
+  finish,   ///< Nothing: the solve has ended with `status`.
+};
+
+struct SinkhornStep {
+  SinkhornAction action;
+  Sweep sweep{};
+  int count = 0;
+  Status status = Status::completed;
+};
+
+/// Decides about one problem: the eps ladder, omega, when a sweep is plain, when to evaluate a certificate, whether to
+/// believe it, when the precision can go no further, when to end and with which status. A state machine over numbers
+/// alone: next() says what to do, the member named there is told how it went. So the solves of a batch are a vector of
+/// policies, each of which ends by itself.
+class SinkhornPolicy {
+ public:
+  /// `cost_bound` is EntropicOperator::centred_cost_bound() and `precision` that of the sweeps, not `automatic`. The
+  /// options outlive the policy.
+  SinkhornPolicy(SolveOptions const& options, double mass, double cost_bound, Precision precision);
+
+  SinkhornStep const& next() const { return step_; }
+
+  /// The errors of the last of the sweeps.
+  void swept(SweepErrors const& errors);
+  /// The marginal error |P 1 - a|_1 + |P^T 1 - b|_1 in float64.
+  void certified(double error);
+  void refined();
+  /// The caller wants no more sweeps; a certificate may still be due.
+  void stop();
+
+  int iterations() const { return iterations_; }
+  int annealing_iterations() const { return annealing_iterations_; }
+  int refinement_iterations() const { return iterations_ - refined_at_.value_or(iterations_); }
+  /// Of the sweeps so far; after refined(), of those to come.
+  Precision precision() const { return precision_; }
+  /// The marginal error of the current potentials: the certified one, or what the last sweep can tell.
+  double marginal_error() const { return certified_error_.value_or(bound()); }
+
+ private:
+  bool symmetric() const { return options_.schedule == Schedule::symmetric; }
+  int remaining() const { return options_.iterations - iterations_; }
+  double seen_error() const { return errors_.row + errors_.column; }
+  double bound() const;
+  bool may_refine() const { return options_.precision == Precision::automatic && precision_ != Precision::float64; }
+
+  void go_on();
+  void go_no_further();
+  void end(Status shortfall);
+  SinkhornStep rung() const;
+  SinkhornStep sweeps_at_eps();
+  bool relaxes_next();
+  bool has_stalled();
+
+  SolveOptions const& options_;
+  double mass_;
+  double cost_bound_;
+  Precision precision_;
+  SinkhornStep step_{};
+
+  Sweep last_sweep_{};
+  SweepErrors errors_{0, 0};  // Of last_sweep_.
+  int iterations_ = 0;
+  int annealing_iterations_ = 0;
+  int rungs_;  // Of the ladder, still to come.
+  AdaptiveRelaxation relaxation_;
+  double polish_below_;  // Relative error at which to try plain sweeps next.
+  double target_;        // For the sweeps' own error; below the tolerance once a certificate has disagreed.
+  double best_error_ = std::numeric_limits<double>::infinity();
+  int best_iteration_ = 0;
+  std::optional<int> refined_at_;          // Iteration.
+  std::optional<double> certified_error_;  // Of the current potentials.
+  std::optional<Status> shortfall_;        // Once there are no more sweeps: the status if they are short of the target.
+};
+
+}  // namespace monge

@@ -1,0 +1,291 @@
+// The plan as a linear operator, against the oracle.
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "operators/cases.hpp"
+
+namespace monge::oracle {
+namespace {
+
+constexpr std::int64_t kWidths[] = {1, 2, 3, 64, 65, 130};
+constexpr std::int64_t kInner[] = {1, 5, 70};
+
+char const* text(Scaling scaling) {
+  return scaling == Scaling::plan ? "P V" : "shares V";
+}
+
+class Product : public OperatorTest {
+ protected:
+  /// Calls check(test, plan, p, k) for every recipe with a width and an inner width, with the memory to keep what it
+  /// may keep, and without.
+  template <class Check>
+  void for_each_case(Check const& check) {
+    int index = 0;
+    for (Recipe const& recipe : covering_recipes()) {
+      std::int64_t const p = kWidths[index % 6], k = kInner[(index + index / 3) % 3];
+      double const cache_bytes = index % 2 == 0 ? 1e9 : 0;
+      ++index;
+      SCOPED_TRACE(testing::Message() << "p " << p << ", k " << k << ", cache " << cache_bytes << ", " << recipe);
+      Case const test(recipe, arithmetic(recipe.d));
+      auto const plan = make_plan(test, cache_bytes);
+      check(test, *plan, p, k);
+    }
+  }
+
+  Stored gaussian(Case const& test, std::int64_t rows, std::int64_t columns, Random& random,
+                  std::int64_t padding = 2) const {
+    DataType const type = test.problem.x.view().type();
+    return Stored(gaussian_points(rows, columns, random), rows, columns, type, padding);
+  }
+
+  static std::vector<double> multiply(PlanOperator& plan, Side side, Scaling scaling, MatrixView v) {
+    Stored out(std::vector<double>(plan.size(side) * v.columns()), plan.size(side), v.columns(), DataType::float64, 2);
+    plan.multiply(side, scaling, v, out.mutable_view());
+    EXPECT_TRUE(out.padding_untouched());
+    return out.values();
+  }
+
+  static std::vector<double> multiply_points(PlanOperator& plan, Side side, Scaling scaling, std::int64_t d) {
+    Stored out(std::vector<double>(plan.size(side) * d), plan.size(side), d, DataType::float64, 1);
+    plan.multiply_points(side, scaling, out.mutable_view());
+    EXPECT_TRUE(out.padding_untouched());
+    return out.values();
+  }
+
+  static std::vector<double> multiply_hadamard(PlanOperator& plan, Side side, Stored const& l, Stored const& r,
+                                               Stored const& v) {
+    Stored out(std::vector<double>(plan.size(side) * v.columns()), plan.size(side), v.columns(), DataType::float64, 3);
+    plan.multiply_hadamard(side, l.view(), r.view(), v.view(), out.mutable_view());
+    EXPECT_TRUE(out.padding_untouched());
+    return out.values();
+  }
+
+  static std::unique_ptr<monge::Vector> vector(PlanOperator const& plan, Side side, std::span<double const> values) {
+    auto result = plan.vectors().make(side);
+    plan.vectors().read(values, *result);
+    return result;
+  }
+
+  static std::vector<double> values(PlanOperator const& plan, Side side, monge::Vector const& vector) {
+    std::vector<double> result(plan.size(side));
+    plan.vectors().write(vector, result);
+    return result;
+  }
+
+  static std::vector<double> multiply(PlanOperator& plan, Side side, std::span<double const> in) {
+    auto const out = plan.vectors().make(side);
+    plan.multiply(side, *vector(plan, other(side), in), *out);
+    return values(plan, side, *out);
+  }
+
+  static std::vector<double> multiply_gram(PlanOperator& plan, Side side, std::span<double const> w,
+                                           std::span<double const> in) {
+    auto const out = plan.vectors().make(side);
+    plan.multiply_gram(side, *vector(plan, other(side), w), *vector(plan, side, in), *out);
+    return values(plan, side, *out);
+  }
+};
+MONGE_FOR_EACH_TARGET(Product);
+
+TEST_P(Product, of_values_equals_the_oracle) {
+  for_each_case([&](Case const& test, PlanOperator& plan, std::int64_t p, std::int64_t) {
+    Random random(5);
+    for (Side const side : {Side::rows, Side::columns}) {
+      Stored const v = gaussian(test, plan.size(other(side)), p, random);
+      for (Scaling const scaling : {Scaling::shares, Scaling::plan}) {
+        bool const shares = scaling == Scaling::shares;
+        Vector const expected = test.dense.average(side, test.eps, test.potentials, v.values(), p, shares);
+        Vector const allowed = test.tolerance.product(test.dense, side, test.potentials, v.values(), p, shares);
+        std::vector<double> const first = multiply(plan, side, scaling, v.view());
+        expect_close(text(scaling), first, expected, allowed);
+        EXPECT_EQ(multiply(plan, side, scaling, v.view()), first) << "of the same call";
+      }
+    }
+  });
+}
+
+TEST_P(Product, of_a_vector_equals_the_oracle) {
+  for_each_case([&](Case const& test, PlanOperator& plan, std::int64_t, std::int64_t) {
+    Random random(6);
+    for (Side const side : {Side::rows, Side::columns}) {
+      std::vector<double> const v = gaussian_points(plan.size(other(side)), 1, random);
+      std::vector<double> const first = multiply(plan, side, v);
+      expect_close("P v", first, test.dense.average(side, test.eps, test.potentials, v, 1, false),
+                   test.tolerance.product(test.dense, side, test.potentials, v, 1, false));
+      EXPECT_EQ(multiply(plan, side, v), first);
+    }
+  });
+}
+
+// Arithmetic short of float64 holds neither 1e-60 nor 1e60: vectors of solvers come in any size.
+TEST_P(Product, of_any_size_of_vector) {
+  Case const test({120, 90, 3, Weights::with_zeros}, arithmetic(3));
+  auto const plan = make_plan(test);
+  Random random(7);
+  std::vector<double> const v = gaussian_points(90, 1, random);
+  Vector const expected = test.dense.average(Side::rows, test.eps, test.potentials, v, 1, false);
+  Vector const allowed = test.tolerance.product(test.dense, Side::rows, test.potentials, v, 1, false);
+  for (double const size : {1e-60, 1e60}) {
+    std::vector<double> large = v;
+    for (double& value : large) value *= size;
+    Vector target = expected, error = allowed;
+    for (Real& value : target) value *= size;
+    for (Real& value : error) value *= size;
+    expect_close("P v", multiply(*plan, Side::rows, large), target, error);
+    std::vector<double> wide(180);
+    for (std::size_t k = 0; k < wide.size(); ++k) wide[k] = k % 2 == 0 ? large[k / 2] : v[k / 2];
+    std::vector<double> const product = multiply(*plan, Side::rows, Scaling::plan, MatrixView(wide.data(), 90, 2));
+    for (std::int64_t i = 0; i < 120; ++i) {
+      EXPECT_NEAR(product[2 * i], target[i], static_cast<double>(error[i])) << i;
+      EXPECT_NEAR(product[2 * i + 1], expected[i], static_cast<double>(allowed[i])) << i;
+    }
+  }
+}
+
+TEST_P(Product, of_zeros_is_zero) {
+  Case const test({50, 60, 3}, arithmetic(3));
+  auto const plan = make_plan(test);
+  std::vector<double> const zeros(60, 0.0), ones(50, 1.0), nothing(50, 0.0);
+  EXPECT_EQ(multiply(*plan, Side::rows, zeros), nothing);
+  EXPECT_EQ(multiply_gram(*plan, Side::columns, ones, zeros), zeros);
+  EXPECT_EQ(multiply_gram(*plan, Side::columns, nothing, std::vector<double>(60, 1.0)), zeros);
+}
+
+TEST_P(Product, of_ones_is_the_marginal) {
+  Case const test({50, 60, 3, Weights::with_zeros}, arithmetic(3));
+  auto const plan = make_plan(test);
+  std::vector<double> const ones(60, 1.0);
+  std::vector<double> const row = values(*plan, Side::rows, plan->marginal(Side::rows));
+  std::vector<double> const product = multiply(*plan, Side::rows, ones);
+  Vector const relative = test.tolerance.plan(Side::rows, test.potentials);
+  std::vector<double> const shares = multiply(*plan, Side::rows, Scaling::shares, MatrixView(ones.data(), 60, 1));
+  for (std::size_t i = 0; i < row.size(); ++i) {
+    EXPECT_NEAR(product[i], row[i], static_cast<double>(relative[i] * row[i]));
+    EXPECT_NEAR(shares[i], 1, static_cast<double>(relative[i]));
+    if (test.problem.a[i] == 0) {
+      EXPECT_EQ(product[i], 0);
+    }
+  }
+}
+
+// The digits that matter are those of the cloud, however far away it lies: the average is the centre, which is known to
+// float64, and an average of y - centre.
+TEST_P(Product, of_the_points_loses_no_digits_to_their_place) {
+  for_each_case([&](Case const& test, PlanOperator& plan, std::int64_t, std::int64_t) {
+    std::int64_t const d = test.problem.d();
+    for (Side const side : {Side::rows, Side::columns}) {
+      Side const far = other(side);
+      std::vector<double> const points = (far == Side::rows ? test.problem.x : test.problem.y).values();
+      double const radius = std::sqrt(test.tolerance.magnitudes().largest_square(far) / test.problem.scale);
+      std::vector<double> const sizes(points.size(), radius);
+      Vector allowed = test.tolerance.product(test.dense, side, test.potentials, sizes, d, true);
+      Vector const expected = test.dense.average(side, test.eps, test.potentials, points, d, true);
+      for (std::size_t k = 0; k < expected.size(); ++k) {
+        allowed[k] += arithmetic(d).unit * radius + 0x1p-51 * std::abs(expected[k]);
+      }
+      expect_close("map", multiply_points(plan, side, Scaling::shares, d), expected, allowed);
+      expect_close("P y", multiply_points(plan, side, Scaling::plan, d),
+                   test.dense.average(side, test.eps, test.potentials, points, d, false),
+                   test.tolerance.product(test.dense, side, test.potentials, points, d, false));
+    }
+  });
+}
+
+TEST_P(Product, weighted_entry_by_entry_equals_the_oracle) {
+  for_each_case([&](Case const& test, PlanOperator& plan, std::int64_t p, std::int64_t k) {
+    Random random(8);
+    for (Side const side : {Side::rows, Side::columns}) {
+      Stored const l = gaussian(test, plan.size(side), k, random),
+                   r = gaussian(test, plan.size(other(side)), k, random, 0);
+      Stored const v = gaussian(test, plan.size(other(side)), p, random, 1);
+      std::vector<double> const first = multiply_hadamard(plan, side, l, r, v);
+      expect_close("(P o L R^T) V", first,
+                   test.dense.hadamard(side, test.eps, test.potentials, l.values(), r.values(), k, v.values(), p),
+                   test.tolerance.hadamard(test.dense, side, test.potentials, l.values(), r.values(), k, v.values(), p,
+                                           arithmetic(k)));
+      EXPECT_EQ(multiply_hadamard(plan, side, l, r, v), first);
+    }
+  });
+}
+
+TEST_P(Product, of_product_and_transpose_equals_the_oracle) {
+  for_each_case([&](Case const& test, PlanOperator& plan, std::int64_t, std::int64_t) {
+    Random random(9);
+    for (Side const side : {Side::rows, Side::columns}) {
+      std::vector<double> const v = gaussian_points(plan.size(side), 1, random);
+      // As conjugate gradients have it, with signs: 1 / marginal, or 0.
+      std::vector<double> w = narrow(test.dense.marginal(other(side), test.eps, test.potentials));
+      for (double& value : w) value = value > 0 ? random.uniform(-1, 1) / value : 0;
+      Vector inner = test.dense.average(other(side), test.eps, test.potentials, v, 1, false);
+      for (std::size_t i = 0; i < inner.size(); ++i) inner[i] *= w[i];
+      std::vector<double> const first = multiply_gram(plan, side, w, v);
+      expect_close("P^T diag(w) P v", first,
+                   test.dense.average(side, test.eps, test.potentials, narrow(inner), 1, false),
+                   test.tolerance.gram(test.dense, side, test.potentials, w, v));
+      EXPECT_EQ(multiply_gram(plan, side, w, v), first);
+    }
+  });
+}
+
+TEST_P(Product, gives_the_same_after_any_other_product) {
+  Case const test({333, 257, 37, Weights::with_zeros}, arithmetic(37));
+  for (double const cache_bytes : {0.0, 1e9}) {
+    auto const plan = make_plan(test, cache_bytes);
+    Random random(10);
+    Stored const v = gaussian(test, 257, 70, random), narrow_v = gaussian(test, 257, 1, random);
+    Stored const l = gaussian(test, 333, 5, random), r = gaussian(test, 257, 5, random);
+    std::vector<double> const w(333, 1.0), in(257, 1.0);
+    auto const all = [&] {
+      return std::array{multiply(*plan, Side::rows, Scaling::plan, v.view()),
+                        multiply(*plan, Side::rows, Scaling::plan, narrow_v.view()),
+                        multiply_hadamard(*plan, Side::rows, l, r, v), multiply_gram(*plan, Side::columns, w, in)};
+    };
+    auto const first = all();
+    EXPECT_EQ(all(), first);
+  }
+}
+
+TEST_P(Product, writes_float32) {
+  Case const test({50, 60, 3}, arithmetic(3));
+  auto const plan = make_plan(test);
+  for (std::int64_t const p : {1, 3}) {
+    Random random(11);
+    Stored const v = gaussian(test, 60, p, random);
+    std::vector<double> expected = multiply(*plan, Side::rows, Scaling::plan, v.view());
+    for (double& value : expected) value = static_cast<float>(value);
+    Stored out(expected, 50, p, DataType::float32, 1);
+    plan->multiply(Side::rows, Scaling::plan, v.view(), out.mutable_view());
+    EXPECT_TRUE(out.padding_untouched());
+    EXPECT_EQ(out.values(), expected);
+  }
+}
+
+// A plan copies the potentials: the operator may sweep on, or go away.
+TEST_P(Product, stays_when_the_operator_moves_on) {
+  Case const test({50, 60, 3}, arithmetic(3));
+  auto entropic = make_operator(test);
+  auto const plan = entropic->plan(test.eps);
+  std::vector<double> const ones(60, 1.0);
+  std::vector<double> const before = multiply(*plan, Side::rows, ones);
+  entropic->sweep({test.eps}, 3);
+  auto const later = entropic->plan(test.eps);
+  entropic.reset();
+  EXPECT_EQ(multiply(*plan, Side::rows, ones), before);
+  EXPECT_NE(multiply(*later, Side::rows, ones), before);
+}
+
+// Logits too far apart for the rounding of exponentials and their bounds to share a constant.
+TEST_P(Product, at_a_tiny_eps_equals_the_oracle) {
+  Case const test({40, 50, 2, Weights::uniform, Place::origin, 1e-7}, arithmetic(2));
+  auto const plan = make_plan(test);
+  Random random(12);
+  for (Side const side : {Side::rows, Side::columns}) {
+    std::vector<double> const v = gaussian_points(plan->size(other(side)), 1, random);
+    expect_close("P v", multiply(*plan, side, v), test.dense.average(side, test.eps, test.potentials, v, 1, false),
+                 test.tolerance.product(test.dense, side, test.potentials, v, 1, false));
+  }
+}
+
+}  // namespace
+}  // namespace monge::oracle

@@ -1,0 +1,128 @@
+// Vectors of an operator: in and out, sums, products.
+#include <cmath>
+
+#include "operators/cases.hpp"
+
+namespace monge::oracle {
+namespace {
+
+class Vectors : public OperatorTest {
+ protected:
+  void SetUp() override {
+    OperatorTest::SetUp();
+    if (IsSkipped() || HasFatalFailure()) return;
+    entropic_ = make_operator(make_problem({kSize, 7, 2}));
+  }
+  VectorOperations const& vectors() const { return entropic_->vectors(); }
+
+  std::unique_ptr<monge::Vector> of(VectorView view) const {
+    auto result = vectors().make(Side::rows);
+    vectors().read(view, *result);
+    return result;
+  }
+  std::vector<double> values(monge::Vector const& vector) const {
+    std::vector<double> result(kSize);
+    vectors().write(vector, result);
+    return result;
+  }
+  std::vector<double> random(std::uint64_t seed) const {
+    Random random(seed);
+    return gaussian_points(kSize, 1, random);
+  }
+
+  static constexpr std::int64_t kSize = 2500;  // Several blocks of any sum.
+
+ private:
+  std::unique_ptr<EntropicOperator> entropic_;
+};
+MONGE_FOR_EACH_DEVICE(Vectors);
+
+TEST_P(Vectors, begin_as_zeros_of_their_side) {
+  EXPECT_EQ(values(*vectors().make(Side::rows)), std::vector<double>(kSize, 0.0));
+  std::vector<double> columns(7, 1.0);
+  vectors().write(*vectors().make(Side::columns), columns);
+  EXPECT_EQ(columns, std::vector<double>(7, 0.0));
+}
+
+TEST_P(Vectors, come_back_as_they_were_read) {
+  for (DataType const type : {DataType::float32, DataType::float64}) {
+    StoredVector const in(random(1), type, 3);
+    auto const vector = of(in.view());
+    EXPECT_EQ(values(*vector), in.values());
+    StoredVector out(std::vector<double>(kSize), type, 2);
+    vectors().write(*vector, out.mutable_view());
+    EXPECT_TRUE(out.padding_untouched());
+    EXPECT_EQ(out.values(), in.values());
+  }
+}
+
+TEST_P(Vectors, combine_up_to_four_terms) {
+  std::vector<double> const a = random(1), b = random(2), c = random(3), d = random(4);
+  auto const u = of(a), v = of(b), w = of(c), z = of(d);
+  auto const out = of(random(5));
+  Term const terms[] = {{2, u.get()}, {-1, v.get(), w.get()}, {0.5, w.get()}, {3, z.get(), z.get()}};
+  for (std::size_t count = 1; count <= kMostTerms; ++count) {
+    vectors().combine(std::span(terms).first(count), *out);
+    std::vector<double> const actual = values(*out);
+    for (std::size_t i = 0; i < actual.size(); ++i) {
+      Real const parts[] = {2 * Real(a[i]), -Real(b[i]) * c[i], 0.5L * c[i], 3 * Real(d[i]) * d[i]};
+      Real sum = 0, size = 0;
+      for (std::size_t k = 0; k < count; ++k) {
+        sum += parts[k];
+        size += std::abs(parts[k]);
+      }
+      // Two roundings a term and one a sum.
+      ASSERT_NEAR(actual[i], static_cast<double>(sum), static_cast<double>(size) * 6 * 0x1p-53) << i;
+    }
+  }
+}
+
+TEST_P(Vectors, combine_may_overwrite_a_term) {
+  std::vector<double> const a = random(1), b = random(2);
+  auto const u = of(a), v = of(b);
+  Term const terms[] = {{1, v.get(), u.get()}, {-2, u.get()}};
+  auto const expected = vectors().make(Side::rows);
+  vectors().combine(terms, *expected);
+  for (monge::Vector* const out : {u.get(), v.get()}) {
+    vectors().read(a, *u);
+    vectors().read(b, *v);
+    vectors().combine(terms, *out);
+    EXPECT_EQ(values(*out), values(*expected));
+  }
+}
+
+TEST_P(Vectors, reciprocals_of_zeros_are_zeros) {
+  std::vector<double> a = random(1);
+  a[3] = a[kSize - 1] = 0;
+  auto const u = of(a);
+  vectors().reciprocal(*u, *u);
+  std::vector<double> const actual = values(*u);
+  for (std::size_t i = 0; i < a.size(); ++i) EXPECT_EQ(actual[i], a[i] == 0 ? 0 : 1 / a[i]) << i;
+}
+
+TEST_P(Vectors, dots_are_sums_of_products) {
+  std::vector<double> const a = random(1), b = random(2);
+  auto const u = of(a), v = of(b), zeros = vectors().make(Side::rows);
+  std::pair<monge::Vector const*, monge::Vector const*> const pairs[] = {
+      {u.get(), v.get()}, {u.get(), u.get()}, {v.get(), zeros.get()}, {v.get(), u.get()}};
+  std::vector<double> dots(kMostDots, 7.0);
+  vectors().dots(pairs, dots);
+  Real uv = 0, uu = 0, size = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    uv += Real(a[i]) * b[i];
+    uu += Real(a[i]) * a[i];
+    size += std::abs(Real(a[i]) * b[i]);
+  }
+  // A rounding for each product, and for each level of a sum in blocks.
+  double const unit = 0x1p-53 * (2 + std::log2(static_cast<double>(kSize)));
+  EXPECT_NEAR(dots[0], static_cast<double>(uv), static_cast<double>(size) * unit);
+  EXPECT_NEAR(dots[1], static_cast<double>(uu), static_cast<double>(uu) * unit);
+  EXPECT_EQ(dots[2], 0);
+  EXPECT_EQ(dots[3], dots[0]);
+  std::vector<double> again(1);
+  vectors().dots(std::span(pairs).first(1), again);
+  EXPECT_EQ(again[0], dots[0]);
+}
+
+}  // namespace
+}  // namespace monge::oracle

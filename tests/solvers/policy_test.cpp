@@ -1,0 +1,503 @@
+// The decisions of Sinkhorn's algorithm, with numbers in the place of an operator.
+#include "solvers/sinkhorn_policy.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+namespace monge {
+namespace {
+
+constexpr double kMass = 2;
+constexpr double kTolerance = 1e-4;
+constexpr double kAllowed = kTolerance * kMass;
+constexpr int kPatience = 100;
+
+SolveOptions plain_options() {
+  return {.eps = 1, .tolerance = kTolerance, .iterations = 1000, .schedule = Schedule::alternating, .annealing = 1};
+}
+
+SinkhornPolicy make_policy(SolveOptions const& options, double cost_bound = 10) {
+  Precision const first = options.precision == Precision::automatic ? Precision::float32 : options.precision;
+  return {options, kMass, cost_bound, first};
+}
+
+void expect_finish(SinkhornPolicy const& policy, Status status) {
+  ASSERT_EQ(policy.next().action, SinkhornAction::finish);
+  EXPECT_EQ(policy.next().status, status) << name(policy.next().status) << ", not " << name(status);
+}
+
+/// Sweeps with these errors for as long as the policy asks for sweeps, at most `checks` times.
+void sweep_with(SinkhornPolicy& policy, SweepErrors errors, int checks) {
+  for (int k = 0; k < checks && policy.next().action == SinkhornAction::sweep; ++k) policy.swept(errors);
+}
+
+/// Sweeps whose error falls by `rate` each, until omega is above 1; returns the last error.
+double relax(SinkhornPolicy& policy, double error, double rate) {
+  for (int k = 0; k < 100 && policy.next().sweep.relaxation == 1; ++k) {
+    error *= std::pow(rate, policy.next().count);
+    policy.swept({error / 2, error / 2});
+  }
+  EXPECT_GT(policy.next().sweep.relaxation, 1);
+  return error;
+}
+
+std::vector<double> ladder(SolveOptions const& options, double cost_bound) {
+  SinkhornPolicy policy = make_policy(options, cost_bound);
+  std::vector<double> all;
+  while (policy.next().action == SinkhornAction::sweep && policy.next().sweep.eps > options.eps) {
+    EXPECT_EQ(policy.next().count, 1);
+    EXPECT_EQ(policy.next().sweep.relaxation, 1);
+    all.push_back(policy.next().sweep.eps);
+    policy.swept({1, 1});
+  }
+  EXPECT_EQ(policy.annealing_iterations(), static_cast<int>(all.size()));
+  EXPECT_EQ(policy.iterations(), static_cast<int>(all.size()));
+  return all;
+}
+
+TEST(SinkhornPolicyTest, ladder_halves_eps_from_the_cost_bound) {
+  SolveOptions options = plain_options();
+  options.annealing = 0.5;
+  EXPECT_EQ(ladder(options, 16), (std::vector<double>{16, 8, 4, 2}));
+  EXPECT_EQ(ladder(options, 10), (std::vector<double>{10, 8, 4, 2})) << "the first rung is the bound itself";
+  EXPECT_EQ(ladder(options, 17), (std::vector<double>{17, 16, 8, 4, 2}));
+  options.annealing = 0.25;
+  EXPECT_EQ(ladder(options, 10), (std::vector<double>{10, 4}));
+  options.schedule = Schedule::overrelaxed;
+  EXPECT_EQ(ladder(options, 10), (std::vector<double>{10, 4}));
+}
+
+TEST(SinkhornPolicyTest, cap_shortens_the_ladder_from_above) {
+  SolveOptions options = plain_options();
+  options.annealing = 0.5;
+  options.iterations = 3;
+  EXPECT_EQ(ladder(options, 16), (std::vector<double>{4, 2}));
+  options.iterations = 5;
+  EXPECT_EQ(ladder(options, 16), (std::vector<double>{16, 8, 4, 2}));
+  options.iterations = 1;
+  EXPECT_EQ(ladder(options, 16), std::vector<double>{});
+}
+
+TEST(SinkhornPolicyTest, has_no_ladder_from_a_warm_start_or_without_annealing_or_below_eps) {
+  SolveOptions options = plain_options();
+  EXPECT_EQ(ladder(options, 16), std::vector<double>{});
+  options.annealing = 0.5;
+  EXPECT_EQ(ladder(options, 1), std::vector<double>{});
+  EXPECT_EQ(ladder(options, 0), std::vector<double>{});
+  std::vector<double> const f{0.5}, g{0.25};
+  options.f = f;
+  options.g = g;
+  EXPECT_EQ(ladder(options, 16), std::vector<double>{});
+}
+
+TEST(SinkhornPolicyTest, ladder_does_not_end_before_eps_however_small_its_errors_are) {
+  SolveOptions options = plain_options();
+  options.annealing = 0.5;
+  SinkhornPolicy policy = make_policy(options, 4);
+  for (double const eps : {4.0, 2.0, 1.0}) {
+    ASSERT_EQ(policy.next().action, SinkhornAction::sweep);
+    EXPECT_EQ(policy.next().sweep.eps, eps);
+    policy.swept({0, 0});
+  }
+  EXPECT_EQ(policy.next().action, SinkhornAction::certify);
+}
+
+TEST(SinkhornPolicyTest, sweeps_up_to_each_check_and_no_further_than_the_cap) {
+  for (Schedule const schedule : {Schedule::alternating, Schedule::symmetric}) {
+    SolveOptions options = plain_options();
+    options.iterations = 17;
+    options.check_every = 7;
+    options.schedule = schedule;
+    SinkhornPolicy policy = make_policy(options);
+    for (int const count : {7, 7, 3}) {
+      ASSERT_EQ(policy.next().action, SinkhornAction::sweep);
+      EXPECT_EQ(policy.next().count, count);
+      EXPECT_EQ(policy.next().sweep.eps, options.eps);
+      EXPECT_EQ(policy.next().sweep.relaxation, 1);
+      EXPECT_EQ(policy.next().sweep.symmetric, schedule == Schedule::symmetric);
+      policy.swept({1, 1});
+    }
+    ASSERT_EQ(policy.next().action, SinkhornAction::certify);
+    policy.certified(1.5);
+    expect_finish(policy, Status::iteration_limit);
+    EXPECT_EQ(policy.iterations(), 17);
+    EXPECT_EQ(policy.marginal_error(), 1.5);
+  }
+}
+
+TEST(SinkhornPolicyTest, certificate_at_the_cap_may_find_the_tolerance_reached) {
+  SolveOptions options = plain_options();
+  options.iterations = 10;
+  SinkhornPolicy policy = make_policy(options);
+  policy.swept({1, 1.01 * kAllowed});
+  ASSERT_EQ(policy.next().action, SinkhornAction::certify);
+  policy.certified(kAllowed);
+  expect_finish(policy, Status::converged);
+}
+
+TEST(SinkhornPolicyTest, certificate_is_asked_for_when_the_columns_are_within_the_tolerance) {
+  SolveOptions const options = plain_options();
+  SinkhornPolicy policy = make_policy(options);
+  policy.swept({1, 1.01 * kAllowed});
+  EXPECT_EQ(policy.next().action, SinkhornAction::sweep);
+  policy.swept({1, kAllowed});
+  EXPECT_EQ(policy.next().action, SinkhornAction::certify)
+      << "a plain sweep leaves rows no worse than the columns were";
+  policy.certified(0.99 * kAllowed);
+  expect_finish(policy, Status::converged);
+  EXPECT_EQ(policy.iterations(), 2 * options.check_every);
+}
+
+TEST(SinkhornPolicyTest, symmetric_sweeps_are_judged_by_both_errors) {
+  SolveOptions options = plain_options();
+  options.schedule = Schedule::symmetric;
+  options.certificate = false;
+  SinkhornPolicy policy = make_policy(options);
+  policy.swept({0.6 * kAllowed, 0.6 * kAllowed});
+  EXPECT_EQ(policy.next().action, SinkhornAction::sweep);
+  EXPECT_DOUBLE_EQ(policy.marginal_error(), 1.2 * kAllowed);
+  policy.swept({0.5 * kAllowed, 0.4 * kAllowed});
+  expect_finish(policy, Status::converged);
+  EXPECT_DOUBLE_EQ(policy.marginal_error(), 0.9 * kAllowed);
+}
+
+TEST(SinkhornPolicyTest, overrelaxed_sweeps_are_judged_by_both_errors) {
+  SolveOptions options = plain_options();
+  options.schedule = Schedule::overrelaxed;
+  SinkhornPolicy policy = make_policy(options);
+  relax(policy, 1, 0.9);
+  policy.swept({0.6 * kAllowed, 0.6 * kAllowed});
+  EXPECT_EQ(policy.next().action, SinkhornAction::sweep);
+  EXPECT_DOUBLE_EQ(policy.marginal_error(), 1.2 * kAllowed);
+}
+
+TEST(SinkhornPolicyTest, without_a_certificate_the_sweeps_decide) {
+  SolveOptions options = plain_options();
+  options.certificate = false;
+  SinkhornPolicy policy = make_policy(options);
+  policy.swept({1, 2 * kAllowed});
+  policy.swept({1, 0.5 * kAllowed});
+  expect_finish(policy, Status::converged);
+  EXPECT_EQ(policy.marginal_error(), 0.5 * kAllowed);
+
+  options.iterations = 10;
+  SinkhornPolicy capped = make_policy(options);
+  capped.swept({1, 2 * kAllowed});
+  expect_finish(capped, Status::iteration_limit);
+  EXPECT_EQ(capped.marginal_error(), 2 * kAllowed);
+}
+
+TEST(SinkhornPolicyTest, disagreement_of_the_certificate_halves_the_target) {
+  SolveOptions const options = plain_options();
+  SinkhornPolicy policy = make_policy(options);
+  for (double const target : {1.0, 0.5, 0.25}) {
+    SCOPED_TRACE(testing::Message() << "target " << target);
+    policy.swept({1, 1.01 * target * kAllowed});
+    EXPECT_EQ(policy.next().action, SinkhornAction::sweep);
+    policy.swept({1, target * kAllowed});
+    ASSERT_EQ(policy.next().action, SinkhornAction::certify);
+    policy.certified(1.5 * kAllowed);
+    EXPECT_EQ(policy.next().action, SinkhornAction::sweep);
+  }
+}
+
+TEST(SinkhornPolicyTest, disagreement_at_the_cap_is_final_and_not_evaluated_twice) {
+  SolveOptions options = plain_options();
+  options.iterations = 10;
+  SinkhornPolicy policy = make_policy(options);
+  policy.swept({1, kAllowed});
+  ASSERT_EQ(policy.next().action, SinkhornAction::certify);
+  policy.certified(1.5 * kAllowed);
+  expect_finish(policy, Status::iteration_limit);
+  EXPECT_EQ(policy.marginal_error(), 1.5 * kAllowed);
+}
+
+TEST(SinkhornPolicyTest, a_certificate_holds_until_the_next_sweep) {
+  SolveOptions options = plain_options();
+  options.iterations = 20;
+  SinkhornPolicy policy = make_policy(options);
+  policy.swept({1, kAllowed});
+  policy.certified(1.5 * kAllowed);
+  EXPECT_EQ(policy.marginal_error(), 1.5 * kAllowed);
+  policy.swept({1, 2 * kAllowed});
+  EXPECT_EQ(policy.marginal_error(), 2 * kAllowed);
+  EXPECT_EQ(policy.next().action, SinkhornAction::certify);
+}
+
+TEST(SinkhornPolicyTest, sweeps_that_see_a_tenth_of_the_error_are_at_their_precision_limit) {
+  for (Precision const precision : {Precision::automatic, Precision::float32, Precision::tf32, Precision::float64}) {
+    SCOPED_TRACE(name(precision));
+    SolveOptions options = plain_options();
+    options.precision = precision;
+    SinkhornPolicy policy = make_policy(options);
+    policy.swept({1, kAllowed});
+    ASSERT_EQ(policy.next().action, SinkhornAction::certify);
+    policy.certified(10.1 * kAllowed);
+    if (precision == Precision::automatic) {
+      EXPECT_EQ(policy.next().action, SinkhornAction::refine);
+    } else {
+      expect_finish(policy, Status::precision_limit);
+    }
+  }
+}
+
+/// Options under which an error of `stalled_error()` in float32 is one that rounding explains.
+SolveOptions stalling_options(Precision precision, Schedule schedule = Schedule::alternating) {
+  SolveOptions options = plain_options();
+  options.tolerance = 1e-15;
+  options.precision = precision;
+  options.schedule = schedule;
+  return options;
+}
+
+/// Units in the last place of float32 in logits up to 1 + 10 / eps, times the mass.
+double stalled_error(double unit = 0x1p-24) {
+  return 7.9 * unit * 11 * kMass;
+}
+
+TEST(SinkhornPolicyTest, stall_at_rounding_refines_to_float64_if_that_was_left_to_it) {
+  SolveOptions const options = stalling_options(Precision::automatic);
+  SinkhornPolicy policy = make_policy(options);
+  SweepErrors const stuck{stalled_error() / 2, stalled_error() / 2};
+  sweep_with(policy, stuck, kPatience / options.check_every);
+  EXPECT_EQ(policy.next().action, SinkhornAction::sweep) << "still patient";
+  EXPECT_EQ(policy.precision(), Precision::float32);
+  policy.swept(stuck);
+  ASSERT_EQ(policy.next().action, SinkhornAction::refine);
+  policy.refined();
+  EXPECT_EQ(policy.precision(), Precision::float64);
+  EXPECT_EQ(policy.refinement_iterations(), 0);
+  ASSERT_EQ(policy.next().action, SinkhornAction::sweep);
+
+  // The same errors are no stall in float64, whose rounding does not explain them.
+  sweep_with(policy, stuck, 20);
+  EXPECT_EQ(policy.next().action, SinkhornAction::sweep);
+  EXPECT_EQ(policy.refinement_iterations(), 20 * options.check_every);
+  EXPECT_EQ(policy.iterations(), 31 * options.check_every);
+  double const exact = stalled_error(0x1p-53);
+  sweep_with(policy, {exact / 2, exact / 2}, kPatience / options.check_every + 1);
+  ASSERT_EQ(policy.next().action, SinkhornAction::certify) << "there is nothing beyond float64";
+  policy.certified(exact);
+  expect_finish(policy, Status::precision_limit);
+}
+
+TEST(SinkhornPolicyTest, patience_begins_anew_in_float64) {
+  SolveOptions const options = stalling_options(Precision::automatic);
+  SinkhornPolicy policy = make_policy(options);
+  SweepErrors const stuck{stalled_error(0x1p-53) / 2, stalled_error(0x1p-53) / 2};
+  sweep_with(policy, stuck, kPatience);
+  ASSERT_EQ(policy.next().action, SinkhornAction::refine);
+  policy.refined();
+  sweep_with(policy, stuck, kPatience);
+  EXPECT_EQ(policy.next().action, SinkhornAction::certify);
+  EXPECT_EQ(policy.refinement_iterations(), kPatience + options.check_every);
+}
+
+TEST(SinkhornPolicyTest, refinement_starts_again_from_the_tolerance) {
+  SolveOptions const options = plain_options();
+  SinkhornPolicy policy = make_policy(options);
+  policy.swept({1, kAllowed});
+  policy.certified(1.5 * kAllowed);
+  policy.swept({1, kAllowed / 2});
+  policy.certified(100 * kAllowed);
+  ASSERT_EQ(policy.next().action, SinkhornAction::refine);
+  policy.refined();
+  policy.swept({1, kAllowed});
+  EXPECT_EQ(policy.next().action, SinkhornAction::certify);
+}
+
+TEST(SinkhornPolicyTest, refinement_at_the_cap_keeps_the_certificate) {
+  SolveOptions options = plain_options();
+  options.iterations = 10;
+  SinkhornPolicy policy = make_policy(options);
+  policy.swept({1, kAllowed});
+  policy.certified(100 * kAllowed);
+  ASSERT_EQ(policy.next().action, SinkhornAction::refine);
+  policy.refined();
+  expect_finish(policy, Status::iteration_limit);
+  EXPECT_EQ(policy.marginal_error(), 100 * kAllowed);
+}
+
+TEST(SinkhornPolicyTest, stall_without_permission_is_the_precision_limit) {
+  for (Precision const precision : {Precision::float32, Precision::tf32}) {
+    SCOPED_TRACE(name(precision));
+    double const unit = precision == Precision::tf32 ? 0x1p-11 : 0x1p-24;
+    SolveOptions const options = stalling_options(precision);
+    SinkhornPolicy policy = make_policy(options);
+    double const error = stalled_error(unit);
+    sweep_with(policy, {error / 2, error / 2}, 1000);
+    EXPECT_EQ(policy.iterations(), kPatience + options.check_every);
+    ASSERT_EQ(policy.next().action, SinkhornAction::certify);
+    policy.certified(error);
+    expect_finish(policy, Status::precision_limit);
+    EXPECT_EQ(policy.precision(), precision);
+  }
+}
+
+TEST(SinkhornPolicyTest, an_error_that_rounding_does_not_explain_is_no_stall) {
+  SolveOptions const options = stalling_options(Precision::float32);
+  SinkhornPolicy policy = make_policy(options);
+  double const error = 1.02 * stalled_error();
+  sweep_with(policy, {error / 2, error / 2}, 1000);
+  ASSERT_EQ(policy.next().action, SinkhornAction::certify);
+  policy.certified(error);
+  expect_finish(policy, Status::iteration_limit);
+}
+
+TEST(SinkhornPolicyTest, an_error_that_falls_is_no_stall) {
+  SolveOptions options = stalling_options(Precision::float32);
+  options.check_every = kPatience;
+  SinkhornPolicy policy = make_policy(options);
+  double error = stalled_error();
+  while (policy.next().action == SinkhornAction::sweep) {
+    policy.swept({error / 2, error / 2});
+    error *= 0.998;
+  }
+  EXPECT_EQ(policy.iterations(), options.iterations);
+}
+
+/// Brings omega above 1, then feeds errors that fall fast enough for AdaptiveRelaxation but stay above the best that
+/// was seen, until a check finds `done`.
+template <class Done>
+void stall_while_overrelaxed(SinkhornPolicy& policy, Done&& done) {
+  double const best = relax(policy, stalled_error() / 2, 0.999);
+  int const since = policy.iterations();
+  for (double error = 1000 * best; !done(); error *= std::pow(0.936, policy.next().count)) {
+    ASSERT_LE(policy.iterations() - since, kPatience);
+    policy.swept({error / 2, error / 2});
+  }
+  EXPECT_GE(policy.iterations() - since, kPatience);
+}
+
+TEST(SinkhornPolicyTest, overrelaxation_is_given_up_before_the_precision) {
+  SolveOptions const options = stalling_options(Precision::float32, Schedule::overrelaxed);
+  SinkhornPolicy policy = make_policy(options);
+  stall_while_overrelaxed(
+      policy, [&] { return policy.next().action != SinkhornAction::sweep || policy.next().sweep.relaxation == 1; });
+  int const disabled_at = policy.iterations();
+  SweepErrors const stuck{stalled_error() / 4, stalled_error() / 4};
+  while (policy.next().action == SinkhornAction::sweep) {
+    EXPECT_EQ(policy.next().sweep.relaxation, 1);
+    policy.swept(stuck);
+  }
+  EXPECT_EQ(policy.iterations(), disabled_at + kPatience + options.check_every);
+  policy.certified(stalled_error() / 2);
+  expect_finish(policy, Status::precision_limit);
+}
+
+TEST(SinkhornPolicyTest, overrelaxation_is_kept_where_float64_can_take_over) {
+  SolveOptions const options = stalling_options(Precision::automatic, Schedule::overrelaxed);
+  SinkhornPolicy policy = make_policy(options);
+  stall_while_overrelaxed(policy, [&] { return policy.next().action != SinkhornAction::sweep; });
+  ASSERT_EQ(policy.next().action, SinkhornAction::refine);
+  policy.refined();
+  ASSERT_EQ(policy.next().action, SinkhornAction::sweep);
+  double const omega = policy.next().sweep.relaxation;
+  EXPECT_GT(omega, 1);
+  sweep_with(policy, {stalled_error(), stalled_error()}, 2);
+  EXPECT_EQ(policy.next().sweep.relaxation, omega) << "no rate is taken from float32 to float64";
+}
+
+TEST(SinkhornPolicyTest, last_sweeps_before_the_cap_are_plain) {
+  for (auto const& [iterations, tail] : {std::pair{1000, 20}, {90, 18}}) {
+    SCOPED_TRACE(testing::Message() << iterations << " iterations");
+    SolveOptions options = plain_options();
+    options.schedule = Schedule::overrelaxed;
+    options.tolerance = 1e-100;
+    options.iterations = iterations;
+    options.check_every = 7;
+    SinkhornPolicy policy = make_policy(options);
+    double error = relax(policy, 1, 0.9);
+    int plain_from = iterations;
+    while (policy.next().action == SinkhornAction::sweep) {
+      bool const plain = policy.next().sweep.relaxation == 1;
+      if (plain) plain_from = std::min(plain_from, policy.iterations());
+      EXPECT_EQ(plain, policy.iterations() >= plain_from) << "plain to the end, once it began";
+      error *= std::pow(0.9, policy.next().count);
+      policy.swept({error / 2, error / 2});
+    }
+    EXPECT_EQ(plain_from, iterations - tail);
+    EXPECT_EQ(policy.iterations(), iterations);
+  }
+}
+
+TEST(SinkhornPolicyTest, polishes_with_plain_sweeps_near_the_tolerance_and_at_each_quarter_of_the_error) {
+  SolveOptions options = plain_options();
+  options.schedule = Schedule::overrelaxed;
+  SinkhornPolicy policy = make_policy(options);
+  relax(policy, 1, 0.9);
+  auto const next_is_plain_after = [&](double relative) {
+    policy.swept({relative * kAllowed / 2, relative * kAllowed / 2});
+    return policy.next().action == SinkhornAction::sweep && policy.next().sweep.relaxation == 1;
+  };
+  EXPECT_FALSE(next_is_plain_after(10.1));
+  EXPECT_TRUE(next_is_plain_after(9.9));
+  EXPECT_FALSE(next_is_plain_after(9.8));
+  EXPECT_FALSE(next_is_plain_after(2.5));
+  EXPECT_TRUE(next_is_plain_after(2.4));
+  EXPECT_FALSE(next_is_plain_after(2.3));
+}
+
+TEST(SinkhornPolicyTest, no_rate_is_taken_across_plain_sweeps) {
+  SolveOptions options = plain_options();
+  options.schedule = Schedule::overrelaxed;
+  SinkhornPolicy policy = make_policy(options);
+  relax(policy, 1, 0.9);
+  double const omega = policy.next().sweep.relaxation;
+  policy.swept({4 * kAllowed, 5 * kAllowed});
+  ASSERT_EQ(policy.next().sweep.relaxation, 1);
+  policy.swept({2 * kAllowed, 2 * kAllowed});
+  ASSERT_EQ(policy.next().sweep.relaxation, omega);
+  // Against the error before the plain sweeps this would be a rate worse than that of omega = 1.
+  policy.swept({4 * kAllowed, 4 * kAllowed});
+  EXPECT_EQ(policy.next().sweep.relaxation, omega);
+}
+
+TEST(SinkhornPolicyTest, tolerance_0_runs_all_iterations_and_certifies_once) {
+  for (Schedule const schedule : {Schedule::overrelaxed, Schedule::alternating, Schedule::symmetric}) {
+    SCOPED_TRACE(name(schedule));
+    SolveOptions options = plain_options();
+    options.tolerance = 0;
+    options.iterations = 503;
+    options.schedule = schedule;
+    SinkhornPolicy policy = make_policy(options);
+    while (policy.next().action == SinkhornAction::sweep) policy.swept({0, 0});
+    EXPECT_EQ(policy.iterations(), 503);
+    ASSERT_EQ(policy.next().action, SinkhornAction::certify);
+    policy.certified(0.5);
+    expect_finish(policy, Status::completed);
+    EXPECT_EQ(policy.marginal_error(), 0.5);
+
+    options.certificate = false;
+    SinkhornPolicy blind = make_policy(options);
+    while (blind.next().action == SinkhornAction::sweep) blind.swept({0.25, 0.25});
+    expect_finish(blind, Status::completed);
+  }
+}
+
+TEST(SinkhornPolicyTest, stop_ends_with_a_certificate_whatever_was_due) {
+  SolveOptions options = plain_options();
+  options.annealing = 0.5;
+  {
+    SinkhornPolicy policy = make_policy(options);
+    policy.swept({1, 1});
+    policy.stop();
+    ASSERT_EQ(policy.next().action, SinkhornAction::certify);
+    policy.certified(0);
+    expect_finish(policy, Status::stopped);
+    EXPECT_EQ(policy.iterations(), 1);
+    EXPECT_EQ(policy.annealing_iterations(), 1);
+  }
+  options.certificate = false;
+  SinkhornPolicy policy = make_policy(options, 1);
+  policy.swept({0, 0});
+  expect_finish(policy, Status::converged);
+  policy.stop();
+  expect_finish(policy, Status::stopped);
+}
+
+}  // namespace
+}  // namespace monge
