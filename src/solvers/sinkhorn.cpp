@@ -69,10 +69,10 @@ class Stopwatch {
 };
 
 void copy_potentials(EntropicOperator const& from, EntropicOperator& to) {
-  std::vector<double> f(static_cast<std::size_t>(from.size(Side::rows)));
-  std::vector<double> g(static_cast<std::size_t>(from.size(Side::columns)));
-  from.get_potentials(f, g);
-  to.set_potentials(f, g);
+  for (Side const side : {Side::rows, Side::columns}) {
+    Term const potential{1, &from.potential(side)};
+    to.vectors().combine({&potential, 1}, to.potential(side));
+  }
 }
 
 /// One sentence about a report that is otherwise complete.
