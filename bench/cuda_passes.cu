@@ -1,0 +1,188 @@
+// Times of the passes over all pairs on a CUDA device, beside the ceilings of the machine it ran on. Prints JSON.
+//
+//   cuda_passes [--quick]
+//
+// A half-step takes n m exponentials and products n m (2 d) flop of scores (three times that in float32, d > 8); it is
+// timed from its graphs. Products of the plan: P v (one vector), the Gram product P^T (w o (P v)), P V and the Hadamard
+// product with 64 columns and inner width 64, with nothing kept between products, and P V with the entries kept. The
+// ceilings are measured in the same run: exponentials (ex2.approx), fp16 products (mma.sync m16n8k16 from registers),
+// copies.
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "cuda_limits.cuh"
+#include "operators/backend.hpp"
+
+namespace {
+
+using namespace monge;
+using monge::bench::median_ms;
+using monge::cuda::Stream;
+
+/// Standard normal numbers in device memory.
+class Normal {
+ public:
+  Normal(std::int64_t rows, std::int64_t columns, unsigned seed) : rows_(rows), columns_(columns) {
+    std::mt19937 random(seed);
+    std::normal_distribution<float> normal;
+    std::vector<float> host(static_cast<std::size_t>(rows * columns));
+    for (float& value : host) value = normal(random);
+    MONGE_CUDA_TRY(cudaMalloc(&data_, host.size() * sizeof(float)));
+    MONGE_CUDA_TRY(cudaMemcpy(data_, host.data(), host.size() * sizeof(float), cudaMemcpyHostToDevice));
+  }
+  ~Normal() { cudaFree(data_); }
+  Normal(Normal const&) = delete;
+  Normal& operator=(Normal const&) = delete;
+  MatrixView view() const { return {data_, rows_, columns_, columns_, {DeviceType::cuda, 0}}; }
+  MutableMatrixView mutable_view() { return {data_, rows_, columns_, columns_, {DeviceType::cuda, 0}}; }
+
+ private:
+  std::int64_t rows_, columns_;
+  float* data_ = nullptr;
+};
+
+class Bench {
+ public:
+  Bench(Backend const& backend, cudaStream_t stream, int n, int d, Precision precision, double cache_bytes)
+      : stream_(stream), n_(n), eps_(0.1 * d), x_(n, d, 1), y_(n, d, 2) {
+    std::vector<double> const weight(static_cast<std::size_t>(n), 1.0 / n);
+    problem_ = backend.entropic_operator(PointCloud{x_.view(), y_.view()}, {weight, weight}, {precision, cache_bytes});
+  }
+
+  double half_step_us() {
+    Sweep const sweep{.eps = eps_};
+    double const us = time([&] { problem_->sweep(sweep, 10); }) / 20;
+    SweepErrors const errors = problem_->errors();
+    if (!(errors.column < 1)) std::fprintf(stderr, "n %d: column error %g\n", n_, errors.column);
+    return us;
+  }
+
+  void make_plan() {
+    problem_->sweep({.eps = eps_}, 10);
+    plan_ = problem_->plan(eps_);
+    for (auto* vector : {&v_, &product_}) *vector = plan_->vectors().make(vector == &v_ ? Side::columns : Side::rows);
+    column_ = plan_->vectors().make(Side::columns);
+    std::vector<double> values(static_cast<std::size_t>(n_));
+    std::mt19937 random(3);
+    for (double& value : values) value = std::normal_distribution<double>()(random);
+    plan_->vectors().read(values, *v_);
+  }
+  double vector_us() {
+    return time([&] { plan_->multiply(Side::rows, *v_, *product_); });
+  }
+  double gram_us() {
+    Vector const& w = plan_->marginal(Side::rows);
+    return time([&] { plan_->multiply_gram(Side::columns, w, *v_, *column_); });
+  }
+  double matrix_us(int width) {
+    Normal const v(n_, width, 4);
+    Normal out(n_, width, 5);
+    return time([&] { plan_->multiply(Side::rows, Scaling::plan, v.view(), out.mutable_view()); });
+  }
+  double hadamard_us(int width) {
+    Normal const v(n_, width, 4), l(n_, width, 6), r(n_, width, 7);
+    Normal out(n_, width, 5);
+    return time([&] { plan_->multiply_hadamard(Side::rows, l.view(), r.view(), v.view(), out.mutable_view()); });
+  }
+
+ private:
+  template <class Call>
+  double time(Call&& call) {
+    double const once = median_ms(stream_, 3, call);
+    return 1000 * median_ms(stream_, std::clamp(static_cast<int>(400 / once), 3, 50), call);
+  }
+
+  cudaStream_t stream_;
+  int n_;
+  double eps_;
+  Normal x_, y_;
+  std::unique_ptr<EntropicOperator> problem_;
+  std::unique_ptr<PlanOperator> plan_;
+  std::unique_ptr<Vector> v_, product_, column_;
+};
+
+char const* name_of(Precision precision) {
+  return name(precision).data();
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  bool const quick = argc > 1 && std::strcmp(argv[1], "--quick") == 0;
+  Stream const stream(cudaStreamNonBlocking);
+  Context const context = Context::cuda({.stream = stream.get()});
+  Backend const& backend = backend_of(context);
+  DeviceInfo const info = backend.info();
+
+  float* memory = nullptr;
+  std::size_t const copy_bytes = std::size_t{2} << 30;
+  MONGE_CUDA_TRY(cudaMalloc(&memory, 2 * copy_bytes));
+  MONGE_CUDA_TRY(cudaMemset(memory, 1, 2 * copy_bytes));
+  double const exp_rate = bench::exp2_rate(stream.get(), info.units, memory);
+  double const mma_rate = bench::fp16_product_rate(stream.get(), info.units, memory);
+  double const copy_rate =
+      bench::copy_rates(stream.get(), info.units, memory, reinterpret_cast<char*>(memory) + copy_bytes, copy_bytes)
+          .memcpy;
+  MONGE_CUDA_TRY(cudaFree(memory));
+  std::printf(
+      "{\n  %s,\n  \"ceilings\": {\"exp2_per_s\": %.4g, \"fp16_mma_flop_per_s\": %.4g, "
+      "\"copy_bytes_per_s\": %.4g},\n  \"half_steps\": [",
+      bench::provenance(0).c_str(), exp_rate, mma_rate, copy_rate);
+
+  struct Case {
+    int n, d;
+    Precision precision;
+  };
+  std::vector<Case> cases;
+  for (int d : {3, 4, 8, 16, 64, 128, 512}) {
+    cases.push_back({10000, d, Precision::float32});
+    cases.push_back({10000, d, Precision::tf32});
+  }
+  if (!quick) {
+    for (int n : {1000, 5000}) cases.push_back({n, 64, Precision::float32});
+    cases.push_back({10000, 64, Precision::float64});
+    cases.push_back({50000, 64, Precision::tf32});
+    cases.push_back({50000, 64, Precision::float32});
+    cases.push_back({100000, 3, Precision::float32});
+  }
+  char const* separator = "";
+  for (Case const& one : cases) {
+    double const us = Bench(backend, stream.get(), one.n, one.d, one.precision, 0).half_step_us();
+    double const pairs = static_cast<double>(one.n) * one.n;
+    bool const products_used = one.d > 8 && one.precision != Precision::float64;
+    double const flop = products_used ? pairs * 2 * one.d * (one.precision == Precision::tf32 ? 1 : 3) : 0;
+    std::printf(
+        "%s\n    {\"n\": %d, \"d\": %d, \"precision\": \"%s\", \"us\": %.2f, \"exp_floor_us\": %.2f, "
+        "\"mma_floor_us\": %.2f}",
+        separator, one.n, one.d, name_of(one.precision), us, 1e6 * pairs / exp_rate, 1e6 * flop / mma_rate);
+    std::fflush(stdout);
+    separator = ",";
+  }
+
+  std::printf("\n  ],\n  \"plan_products\": [");
+  separator = "";
+  for (Case const& one : {Case{10000, 3, Precision::float32}, Case{10000, 64, Precision::float32},
+                          Case{10000, 512, Precision::float32}, Case{10000, 64, Precision::float64}}) {
+    Bench streamed(backend, stream.get(), one.n, one.d, one.precision, 0);
+    double const half_step = streamed.half_step_us();
+    streamed.make_plan();
+    std::printf(
+        "%s\n    {\"n\": %d, \"d\": %d, \"precision\": \"%s\", \"half_step_us\": %.1f, \"vector_us\": %.1f, "
+        "\"gram_us\": %.1f",
+        separator, one.n, one.d, name_of(one.precision), half_step, streamed.vector_us(), streamed.gram_us());
+    for (int width : {3, 64, 512}) std::printf(", \"matrix_%d_us\": %.1f", width, streamed.matrix_us(width));
+    std::printf(", \"hadamard_64_us\": %.1f", streamed.hadamard_us(64));
+    Bench kept(backend, stream.get(), one.n, one.d, one.precision, 8e9);
+    kept.make_plan();
+    std::printf(", \"kept\": {\"vector_us\": %.1f, \"gram_us\": %.1f, \"matrix_64_us\": %.1f}}", kept.vector_us(),
+                kept.gram_us(), kept.matrix_us(64));
+    std::fflush(stdout);
+    separator = ",";
+  }
+  std::printf("\n  ]\n}\n");
+  return 0;
+}
