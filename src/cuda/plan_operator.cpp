@@ -59,6 +59,8 @@ PlanOperator::Frozen& PlanOperator::frozen(Side side) {
   std::int64_t const parts = static_cast<std::int64_t>(rows.padded_size) * fresh.product.plan.work.slots;
   fresh.partials = DeviceArray<unsigned char>(runtime, parts * 2 * size_of(rows.scalar));
   fresh.factors = DeviceArray<unsigned char>(runtime, columns.padded_size * size_of(rows.scalar));
+  fresh.scales = DeviceArray<unsigned long long>(runtime, 2);
+  MONGE_CUDA_TRY(cudaMemsetAsync(fresh.scales.data(), 0, 2 * sizeof(unsigned long long), runtime->stream()));
   PassArguments& arguments = fresh.product.arguments;
   arguments.parameters = fresh.transform.parameters.data();
   arguments.logits = fresh.transform.logits.values.data();
@@ -93,19 +95,19 @@ double PlanOperator::transport_cost() {
   return evaluate(problem_, potentials_, eps_).transport_cost;
 }
 
-double const* PlanOperator::row_factor(Side side, Scaling scaling) {
-  return scaling == Scaling::plan ? frozen(side).entries.data() : frozen(side).shares.data();
-}
-
 void PlanOperator::multiply_one(Side side, Scaling scaling, StridedView const& in, StridedView const& out) {
   if (by_entries(side, 1)) return multiply_many(side, scaling, in, 1, nullptr, out, nullptr);
   Frozen& rows = frozen(side);
   cudaStream_t const stream = problem_.runtime->stream();
-  scale_factors(problem_.side(opposite(side)), rows.transform.logits.factors.data(), in, rows.factors.data(), stream);
+  int const turn = rows.products++ % 2;
+  VectorScale const scale{rows.scales.data() + turn, rows.scales.data() + 1 - turn};
+  scale_factors(problem_.side(opposite(side)), rows.transform.logits.factors.data(), in, scale, rows.factors.data(),
+                stream);
   launch_pass(rows.product.plan, rows.product.arguments, stream);
   SumArguments const sums{side_index(side), problem_.side(side),    rows.partials.data(),
                           nullptr,          rows.product.plan.work, rows.transform.parameters.data()};
-  finish_product(sums, row_factor(side, scaling), out, stream);
+  double const* const factor = scaling == Scaling::plan ? rows.entries.data() : rows.shares.data();
+  finish_product(sums, factor, scale, out, stream);
 }
 
 void PlanOperator::multiply(Side side, Vector const& in, Vector& out) {
@@ -225,10 +227,11 @@ PlanOperator::EntryStore& PlanOperator::entry_store(Side side, bool may_keep) {
   store.rows = keep ? padded : static_cast<int>(std::min<std::int64_t>(fitting, padded));
   grow(problem_.runtime, store.high, store.rows * columns * (halves ? 2 : 8));
   if (halves) grow(problem_.runtime, store.low, store.rows * columns * 2);
+  grow(problem_.runtime, store.sums, store.rows);
   return store;
 }
 
-/// out = row_factor (E V + mean), E the shares, by way of entries in memory.
+/// out = r (E V + mean) or E V + mean, E the shares, by way of entries in memory.
 void PlanOperator::multiply_many(Side side, Scaling scaling, StridedView const& v, int width, double const* mean,
                                  StridedView const& out, HadamardFactors const* hadamard) {
   SharedRuntime const& runtime = problem_.runtime;
@@ -271,7 +274,14 @@ void PlanOperator::multiply_many(Side side, Scaling scaling, StridedView const& 
       pass.arguments.factors = rows.transform.logits.factors.data();
       pass.arguments.references = rows.references.data() + first * size_of(scalar);
       pass.arguments.entries = entries;
+      std::int64_t const partials = static_cast<std::int64_t>(part) * pass.plan.work.slots;
+      grow(runtime, work.sum_partials, partials * 2 * size_of(scalar));
+      pass.arguments.partials = work.sum_partials.data();
       launch_pass(pass.plan, pass.arguments, stream);
+      PackedSide part_of_side = problem_.side(side);
+      part_of_side.size = part_of_side.padded_size = part;
+      row_sums({side_index(side), part_of_side, work.sum_partials.data(), nullptr, pass.plan.work, nullptr},
+               store.sums.data(), stream);
     }
     if (hadamard) {
       PassArguments arguments;
@@ -297,7 +307,8 @@ void PlanOperator::multiply_many(Side side, Scaling scaling, StridedView const& 
     result.rows = real_rows;
     result.width = width;
     result.scalar = scalar;
-    result.row_factor = row_factor(side, scaling) + first;
+    result.entry_sum = store.sums.data();
+    result.row_factor = scaling == Scaling::plan ? rows.marginal.data() + first : nullptr;
     result.row_divisor = hadamard && hadamard->left_divisor ? hadamard->left_divisor + first : nullptr;
     result.value_factor = hadamard ? 1 / hadamard->factor : 1.0;
     result.scale = scale;

@@ -40,16 +40,19 @@ class PlanOperator final : public monge::PlanOperator {
     DeviceVector marginal;
     Costs::Launch product;                         // Of one vector.
     DeviceArray<unsigned char> factors, partials;  // For it.
+    DeviceArray<unsigned long long> scales;        // Two, of the vectors: VectorScale.
+    int products = 0;                              // So far; says whose turn of the scales it is.
   };
   /// Entries of some rows of one side, and how many fit.
   struct EntryStore {
     DeviceArray<unsigned char> high, low;
+    DeviceArray<double> sums;  // Of each row.
     int rows = 0;
     bool complete = false;  // All rows are there, and stay.
   };
   /// Memory of products with many columns, kept between them; it only grows.
   struct Workspace {
-    DeviceArray<unsigned char> values_high, values_low, partials, left, right;
+    DeviceArray<unsigned char> values_high, values_low, partials, sum_partials, left, right;
     DeviceArray<double> scale, left_divisor, right_divisor;
     DeviceArray<unsigned long long> largest;
     DeviceVector between[2];  // Of a Gram product.
@@ -67,7 +70,6 @@ class PlanOperator final : public monge::PlanOperator {
   bool keeps_entries(Side side) const;
   /// Whether a product with so many columns goes by entries in memory.
   bool by_entries(Side side, int width) const;
-  double const* row_factor(Side side, Scaling scaling);
   void multiply_one(Side side, Scaling scaling, StridedView const& in, StridedView const& out);
   void multiply_many(Side side, Scaling scaling, StridedView const& v, int width, double const* mean,
                      StridedView const& out, HadamardFactors const* hadamard);

@@ -20,8 +20,7 @@ Weights::Weights(SharedRuntime const& runtime, std::vector<double> weight)
 }
 
 Logits::Logits(SharedRuntime const& runtime, int padded_size, DataType scalar)
-    : values(runtime, padded_size * size_of(scalar)),
-      factors(runtime, scalar == DataType::float32 ? padded_size : 0) {}
+    : values(runtime, padded_size * size_of(scalar)), factors(runtime, scalar == DataType::float32 ? padded_size : 0) {}
 
 PackedSide Problem::side(Side side) const {
   Weights const& weight = *weights[side_index(side)];

@@ -120,6 +120,11 @@ __device__ __forceinline__ void add_tile(RowSums<2 * kRowTiles>& rows, float con
   for (int r = 0; r < 2 * kRowTiles; ++r) rows.sum[r] += sum[r];
 }
 
+/// Where logits are so large that they are noise, a share can come out above 1; as fp16 it must stay finite.
+__device__ __forceinline__ float limited_entry(float entry) {
+  return fminf(entry, 65504.0f);
+}
+
 /// Two numbers as the sum of fp16 pairs; the first in the lower half of a word.
 struct HalfPairs {
   std::uint32_t high, low;
@@ -136,11 +141,10 @@ __device__ __forceinline__ float2 join_pair(std::uint32_t high, std::uint32_t lo
   return make_float2(h.x + l.x, h.y + l.y);
 }
 
-/// Stores a tile as entries (kPass entries), or multiplies the entries there by the scores (kPass hadamard). `row` and
-/// `column` are those of this thread's warp, `column` a multiple of 32.
+/// Stores a tile as entries and adds them to the sums (kPass entries), or multiplies the entries there by the scores
+/// (kPass hadamard). `row` and `column` are those of this thread's warp, `column` a multiple of 32.
 template <Pass kPass, int kBetaOffset, int kRowTiles, int kColumnTiles>
-__device__ __forceinline__ void store_tile(Entries const& entries, int row, int column,
-                                           float const (&reference)[2 * kRowTiles],
+__device__ __forceinline__ void store_tile(Entries const& entries, int row, int column, RowSums<2 * kRowTiles>& rows,
                                            float const (&score)[kRowTiles][kColumnTiles][4], float const* logits,
                                            float multiplier) {
   int const lane = static_cast<int>(threadIdx.x) % 32;
@@ -170,8 +174,10 @@ __device__ __forceinline__ void store_tile(Entries const& entries, int row, int 
           float2 const logit = *reinterpret_cast<float2 const*>(logits + 8 * n + pair);
           float2 const beta = *reinterpret_cast<float2 const*>(logits + kBetaOffset + 8 * n + pair);
           constexpr float kScale = static_cast<float>(kEntryScale);
-          entry = make_float2(kScale * beta.x * fast_exp2(fmaf(multiplier, first, logit.x) - reference[r]),
-                              kScale * beta.y * fast_exp2(fmaf(multiplier, second, logit.y) - reference[r]));
+          entry = make_float2(
+              limited_entry(kScale * beta.x * fast_exp2(fmaf(multiplier, first, logit.x) - rows.reference[r])),
+              limited_entry(kScale * beta.y * fast_exp2(fmaf(multiplier, second, logit.y) - rows.reference[r])));
+          rows.sum[r] += entry.x + entry.y;
         }
         HalfPairs const split = split_pair(entry.x, entry.y);
         high[b] = split.high;

@@ -93,7 +93,8 @@ class OperandStream {
         chunk_count_(chunk_count),
         logits_(shared),
         resident_(shared_address(shared) + Shape::kLogitBuffers * Shape::kLogitBytes),
-        stages_(resident_ + (Shape::kResidentRows ? chunks() * Shape::kChunkBytes : 0)) {}
+        stages_(resident_ + (Shape::kResidentRows ? chunks() * Shape::kChunkBytes : 0)),
+        next_column_(first_column(0)) {}
 
   __device__ __forceinline__ int chunks() const { return Shape::kSingleChunk ? 1 : chunk_count_; }
 
@@ -108,16 +109,15 @@ class OperandStream {
   __device__ __forceinline__ void copy_next() {
     if (next_tile_ < segment_.tiles) {
       std::uint32_t const stage = stages_ + next_stage_ * Shape::kStageBytes;
-      int const column = first_column(next_tile_);
-      copy_chunk<Shape>(stage, arguments_.columns, column, next_chunk_ * Shape::kChunk);
+      copy_chunk<Shape>(stage, arguments_.columns, next_column_, next_chunk_ * Shape::kChunk);
       if constexpr (!Shape::kResidentRows)
         copy_chunk<Shape>(stage + Shape::kChunkBytes, arguments_.rows, segment_.first_row, next_chunk_ * Shape::kChunk);
       if (++next_chunk_ == chunks()) {
         if constexpr (kLogits)
           copy_logits<Shape>(shared_address(logits_) + next_tile_ % Shape::kLogitBuffers * Shape::kLogitBytes,
-                             arguments_, column);
+                             arguments_, next_column_);
         next_chunk_ = 0;
-        ++next_tile_;
+        if (++next_tile_ < segment_.tiles) next_column_ = first_column(next_tile_);
       }
       next_stage_ = after(next_stage_);
     }
@@ -147,8 +147,9 @@ class OperandStream {
   int chunk_count_;
   unsigned char* logits_;
   std::uint32_t resident_, stages_;
-  int next_tile_ = 0, next_chunk_ = 0, next_stage_ = 0;  // To be filled.
-  int stage_ = 0;                                        // To be read.
+  int next_column_;  // Of the tile that is filled.
+  int next_tile_ = 0, next_chunk_ = 0, next_stage_ = 0;
+  int stage_ = 0;  // To be read.
 };
 
 }  // namespace monge::cuda

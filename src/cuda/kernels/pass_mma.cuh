@@ -4,7 +4,7 @@
 //   softmin    for each row (reference, sum) with sum = sum_j beta_j 2^(t_ij - reference), over the columns of this
 //              block's part
 //   product    the same with references that are given and beta_j v_j in place of beta_j
-//   entries    kEntryScale beta_j 2^(t_ij - reference_i) to memory, as two fp16 numbers
+//   entries    kEntryScale beta_j 2^(t_ij - reference_i) to memory, as two fp16 numbers, and their sums
 //   hadamard   entries in memory times c <x'_i, y'_j>
 //
 // Products: x' = (high + low) / scale with two fp16 parts and a power of two for the whole cloud, so
@@ -23,7 +23,8 @@
 //
 // Numerics: sums of 128 terms in float, then compensated. A thread's reference moves only when the sum of a tile shows
 //   that it is too low (device/row_sums.cuh); rows are combined over lanes and warps in a fixed order. kEmptyLogit
-//   columns have beta = 0. Two fp16 numbers keep 22 bits of an entry, down to 2^-39 of its row's sum.
+//   columns have beta = 0. Two fp16 numbers hold an entry to 2^-22 of itself or 2^-40 of its
+//   row's sum, whichever is larger.
 #pragma once
 #include "cuda/device/row_sums.cuh"
 #include "cuda/device/shared_tiles.cuh"
@@ -89,7 +90,8 @@ template <class Shape, Pass kPass>
 __global__ void __launch_bounds__(Shape::kThreads, 2) pass_mma(PassArguments const arguments, int chunk_count) {
   extern __shared__ __align__(1024) unsigned char shared[];
   constexpr int kFlushTiles = 8;
-  constexpr bool kSums = kPass == Pass::softmin || kPass == Pass::product;
+  constexpr bool kStores = kPass == Pass::entries || kPass == Pass::hadamard;
+  constexpr bool kSums = kPass != Pass::hadamard;
   int const warp = static_cast<int>(threadIdx.x) / 32;
   int const lane = static_cast<int>(threadIdx.x) % 32;
   int const warp_row = warp / 2 * 32;
@@ -119,14 +121,13 @@ __global__ void __launch_bounds__(Shape::kThreads, 2) pass_mma(PassArguments con
         stream.advance();
       }
       float const* const logits = stream.logits(tile) + warp_column;
-      if constexpr (kSums) {
-        add_tile<kPass, Shape::kColumns>(sums, score, logits, multiplier);
-        if (tile % kFlushTiles == kFlushTiles - 1) sums.flush();
-      } else {
+      if constexpr (kStores) {
         store_tile<kPass, Shape::kColumns>(arguments.entries, segment.first_row + warp_row,
-                                           stream.first_column(tile) + warp_column, sums.reference, score, logits,
-                                           multiplier);
+                                           stream.first_column(tile) + warp_column, sums, score, logits, multiplier);
+      } else {
+        add_tile<kPass, Shape::kColumns>(sums, score, logits, multiplier);
       }
+      if (kSums && tile % kFlushTiles == kFlushTiles - 1) sums.flush();
     }
     copy_async_wait<0>();
     if constexpr (kSums) {

@@ -6,7 +6,7 @@
 //   moments    the same and sum_j beta_j 2^(t_ij - reference) (k_j + score_ij), k_j = h_j - log2 b_j: the pass that
 //              evaluates a plan
 //   product    the sum with references that are given and beta_j v_j in place of beta_j
-//   entries    kEntryScale beta_j 2^(t_ij - reference_i) to memory
+//   entries    kEntryScale beta_j 2^(t_ij - reference_i) to memory, and their sums
 //   hadamard   entries in memory times score_ij (double)
 //   values     score_ij to memory (double): a matrix product
 //
@@ -77,8 +77,8 @@ struct TileSums {
 /// Grid arguments.work.grid.
 template <class T, bool kDifference, Pass kPass>
 __global__ void __launch_bounds__(kTileThreads, 2) pass_tile(PassArguments const arguments) {
-  constexpr bool kSums = kPass == Pass::softmin || kPass == Pass::moments || kPass == Pass::product;
-  constexpr bool kLogits = kSums || kPass == Pass::entries;
+  constexpr bool kStores = kPass == Pass::entries || kPass == Pass::hadamard || kPass == Pass::values;
+  constexpr bool kSums = !kStores || kPass == Pass::entries;
   __shared__ TileBuffers<T> buffers;
   int const thread = static_cast<int>(threadIdx.x);
   int const row = thread / 16 * 4;
@@ -101,7 +101,7 @@ __global__ void __launch_bounds__(kTileThreads, 2) pass_tile(PassArguments const
       score_tile<T, kDifference>(score, buffers, arguments.rows, arguments.columns, segment.first_row,
                                  column - thread % 16 * 4, factor);
       T logit[4] = {}, beta[4] = {}, slope[4] = {};
-      if constexpr (kLogits) {
+      if constexpr (kSums) {
 #pragma unroll
         for (int c = 0; c < 4; ++c) {
           ColumnLogit<T> const value(arguments, column + c);
@@ -112,7 +112,7 @@ __global__ void __launch_bounds__(kTileThreads, 2) pass_tile(PassArguments const
       }
 #pragma unroll
       for (int r = 0; r < 4; ++r) {
-        if constexpr (kSums) {
+        if constexpr (!kStores) {
           T t[4], slopes[4];
 #pragma unroll
           for (int c = 0; c < 4; ++c) {
@@ -126,8 +126,11 @@ __global__ void __launch_bounds__(kTileThreads, 2) pass_tile(PassArguments const
 #pragma unroll
           for (int c = 0; c < 4; ++c) {
             entry[c] = score[r][c];
-            if constexpr (kPass == Pass::entries)
+            if constexpr (kPass == Pass::entries) {
               entry[c] = T(kEntryScale) * beta[c] * power_of_two(logit[c] + score[r][c] - sums.reference[r]);
+              if constexpr (sizeof(T) == 4) entry[c] = limited_entry(entry[c]);
+              sums.sum[r] += entry[c];
+            }
           }
           if constexpr (sizeof(T) == 4) {
 #pragma unroll

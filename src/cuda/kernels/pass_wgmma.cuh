@@ -39,7 +39,8 @@ __global__ void __launch_bounds__(MONGE_WGMMA_THREADS, Shape::kBlocks)
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   extern __shared__ __align__(1024) unsigned char shared[];
   constexpr int kFlushTiles = 4;
-  constexpr bool kSums = kPass == Pass::softmin || kPass == Pass::product;
+  constexpr bool kStores = kPass == Pass::entries || kPass == Pass::hadamard;
+  constexpr bool kSums = kPass != Pass::hadamard;
   int const warp = static_cast<int>(threadIdx.x) / 32;
   int const lane = static_cast<int>(threadIdx.x) % 32;
   int const group = warp / 4;
@@ -72,14 +73,14 @@ __global__ void __launch_bounds__(MONGE_WGMMA_THREADS, Shape::kBlocks)
       load_references(sums.reference, arguments.references, segment.first_row + 16 * warp + lane / 4);
     int taken = 0;
     auto const take = [&](float const(&score)[1][16][4]) {
-      if constexpr (kSums) {
-        add_tile<kPass, Shape::kColumns>(sums, score, stream.logits(taken), multiplier);
-        if (++taken % kFlushTiles == 0) sums.flush();
-      } else {
+      if constexpr (kStores) {
         store_tile<kPass, Shape::kColumns>(arguments.entries, segment.first_row + 16 * warp, stream.first_column(taken),
-                                           sums.reference, score, stream.logits(taken), multiplier);
-        ++taken;
+                                           sums, score, stream.logits(taken), multiplier);
+      } else {
+        add_tile<kPass, Shape::kColumns>(sums, score, stream.logits(taken), multiplier);
       }
+      ++taken;
+      if (kSums && taken % kFlushTiles == 0) sums.flush();
     };
     // The products of one tile, and meanwhile the exponentials of the one before.
     auto const step = [&](float(&next)[1][16][4], float(&previous)[1][16][4]) {

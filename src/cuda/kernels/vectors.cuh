@@ -172,31 +172,63 @@ __global__ void __launch_bounds__(kVectorThreads) freeze_rows_kernel(FreezeArgum
   arguments.marginal[i] = marginal;
 }
 
-/// factors_j = beta_j v_j: what a product is given in place of beta.
+/// The power of two by which a vector is scaled, from the bits of its largest magnitude: products with float terms then
+/// neither overflow nor vanish.
+__device__ __forceinline__ double vector_scale(unsigned long long largest) {
+  double const value = __longlong_as_double(static_cast<long long>(largest));
+  return value > 0 && isfinite(value) ? ldexp(1.0, -ilogb(value)) : 1.0;
+}
+
+__global__ void __launch_bounds__(kVectorThreads)
+    largest_kernel(int size, StridedView const v, unsigned long long* largest) {
+  start_next_kernel();
+  wait_for_previous_kernel();
+  double mine = 0;
+  for (int j = static_cast<int>(blockIdx.x) * kVectorThreads + static_cast<int>(threadIdx.x); j < size;
+       j += static_cast<int>(gridDim.x) * kVectorThreads)
+    mine = fmax(mine, fabs(load_element(v, j * v.stride)));
+  mine = warp_max(mine);
+  if (threadIdx.x % 32 == 0) atomicMax(largest, static_cast<unsigned long long>(__double_as_longlong(mine)));
+}
+
+/// factors_j = beta_j v_j, scaled: what a product is given in place of beta.
 template <class T>
 __global__ void __launch_bounds__(kVectorThreads)
-    scale_factors_kernel(PackedSide const points, T const* beta, StridedView const v, T* factors) {
+    scale_factors_kernel(PackedSide const points, T const* beta, StridedView const v, unsigned long long const* largest,
+                         T* factors) {
   int const j = static_cast<int>(blockIdx.x) * kVectorThreads + static_cast<int>(threadIdx.x);
   start_next_kernel();
   wait_for_previous_kernel();
   if (j >= points.padded_size) return;
   bool const counts = j < points.size && points.weight[j] > 0;
-  factors[j] =
-      counts ? static_cast<T>((beta ? static_cast<double>(beta[j]) : 1.0) * load_element(v, j * v.stride)) : T(0);
+  double const value = counts ? vector_scale(*largest) * load_element(v, j * v.stride) : 0.0;
+  factors[j] = static_cast<T>((beta ? static_cast<double>(beta[j]) : 1.0) * value);
 }
 
 /// The sums of a product, times the factor of their row.
 template <class T>
 __global__ void __launch_bounds__(kVectorThreads)
-    finish_product_kernel(SumArguments const sums, double const* row_factor, StridedView const out) {
+    finish_product_kernel(SumArguments const sums, double const* row_factor, VectorScale const scale,
+                          StridedView const out) {
+  int const i = static_cast<int>(blockIdx.x) * kVectorThreads + static_cast<int>(threadIdx.x);
+  start_next_kernel();
+  wait_for_previous_kernel();
+  if (i == 0) *scale.next = 0;
+  if (i >= sums.points.size) return;
+  T reference;
+  double sum;
+  join_slots<T>(sums, i, reference, sum);
+  store_element(out, i * out.stride, row_factor[i] * sum / vector_scale(*scale.largest));
+}
+
+template <class T>
+__global__ void __launch_bounds__(kVectorThreads) row_sums_kernel(SumArguments const sums, double* out) {
   int const i = static_cast<int>(blockIdx.x) * kVectorThreads + static_cast<int>(threadIdx.x);
   start_next_kernel();
   wait_for_previous_kernel();
   if (i >= sums.points.size) return;
   T reference;
-  double sum;
-  join_slots<T>(sums, i, reference, sum);
-  store_element(out, i * out.stride, row_factor[i] * sum);
+  join_slots<T>(sums, i, reference, out[i]);
 }
 
 __global__ void __launch_bounds__(kVectorThreads)

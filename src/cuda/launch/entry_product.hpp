@@ -47,7 +47,8 @@ struct EntryProductArguments {
 };
 void launch_entry_product(EntryProductPlan const& plan, EntryProductArguments const& arguments, cudaStream_t stream);
 
-/// out_ip = row_factor_i (value_factor scale_p sum_ip / kEntryScale + mean_p).
+/// out_ip = row_factor_i (value_factor scale_p sum_ip / (entry_sum_i row_divisor_i) + mean_p). Dividing by the sum of
+/// the very entries that were used takes out what rounding did to all of them alike.
 struct StoreValuesArguments {
   int rows;
   int width;
@@ -60,8 +61,9 @@ struct StoreValuesArguments {
   // Of sums in double: rows x padded width.
   double const* sums;
   int sum_stride;
-  double const* row_factor;
-  double const* row_divisor;  // Of the row factors, or null.
+  double const* entry_sum;    // rows
+  double const* row_divisor;  // rows; null for ones.
+  double const* row_factor;   // rows; null for ones.
   double value_factor;
   double const* scale;  // Null for ones.
   double const* mean;   // Null for zeros.

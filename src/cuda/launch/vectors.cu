@@ -83,19 +83,28 @@ void freeze_rows(FreezeArguments const& arguments, cudaStream_t stream) {
   MONGE_CUDA_TRY(cudaGetLastError());
 }
 
-void scale_factors(PackedSide const& points, void const* beta, StridedView const& v, void* factors,
-                   cudaStream_t stream) {
+void scale_factors(PackedSide const& points, void const* beta, StridedView const& v, VectorScale const& scale,
+                   void* factors, cudaStream_t stream) {
+  constexpr int kMostBlocks = 128;
+  launch_chained(largest_kernel, std::min(blocks_for(points.size), kMostBlocks), kVectorThreads, 0, stream, points.size,
+                 v, scale.largest);
   auto const launch = [&]<class T>(T*) {
     launch_chained(scale_factors_kernel<T>, blocks_for(points.padded_size), kVectorThreads, 0, stream, points,
-                   static_cast<T const*>(beta), v, static_cast<T*>(factors));
+                   static_cast<T const*>(beta), v, scale.largest, static_cast<T*>(factors));
   };
   points.scalar == DataType::float32 ? launch(static_cast<float*>(nullptr)) : launch(static_cast<double*>(nullptr));
 }
 
-void finish_product(SumArguments const& sums, double const* row_factor, StridedView const& out, cudaStream_t stream) {
+void finish_product(SumArguments const& sums, double const* row_factor, VectorScale const& scale,
+                    StridedView const& out, cudaStream_t stream) {
   auto const kernel =
       sums.points.scalar == DataType::float32 ? finish_product_kernel<float> : finish_product_kernel<double>;
-  launch_chained(kernel, blocks_for(sums.points.size), kVectorThreads, 0, stream, sums, row_factor, out);
+  launch_chained(kernel, blocks_for(sums.points.size), kVectorThreads, 0, stream, sums, row_factor, scale, out);
+}
+
+void row_sums(SumArguments const& sums, double* out, cudaStream_t stream) {
+  auto const kernel = sums.points.scalar == DataType::float32 ? row_sums_kernel<float> : row_sums_kernel<double>;
+  launch_chained(kernel, blocks_for(sums.points.size), kVectorThreads, 0, stream, sums, out);
 }
 
 void combine(CombineArguments const& arguments, cudaStream_t stream) {

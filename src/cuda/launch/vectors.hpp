@@ -63,12 +63,20 @@ struct FreezeArguments {
 };
 void freeze_rows(FreezeArguments const& arguments, cudaStream_t stream);
 
-/// factors = beta o v, padded with zeros; beta null for ones.
-void scale_factors(PackedSide const& points, void const* beta, StridedView const& v, void* factors,
-                   cudaStream_t stream);
-
-/// out_i = row_factor_i times the sum of row i.
-void finish_product(SumArguments const& sums, double const* row_factor, StridedView const& out, cudaStream_t stream);
+/// The largest magnitude of a vector as a scale for it, so that a vector of any size fits in float: two numbers in
+/// device memory that serve alternate calls, both 0 at first.
+struct VectorScale {
+  unsigned long long* largest;  // The bits of the largest magnitude, whose order is that of the numbers.
+  unsigned long long* next;     // For the next call.
+};
+/// factors = beta o v, scaled and padded with zeros; beta null for ones.
+void scale_factors(PackedSide const& points, void const* beta, StridedView const& v, VectorScale const& scale,
+                   void* factors, cudaStream_t stream);
+/// out_i = row_factor_i times the sum of row i, without the scale.
+void finish_product(SumArguments const& sums, double const* row_factor, VectorScale const& scale,
+                    StridedView const& out, cudaStream_t stream);
+/// out_i = the sum of row i.
+void row_sums(SumArguments const& sums, double* out, cudaStream_t stream);
 
 /// to = from - shift; zeros for a view without data; shift may be null.
 void load_vector(StridedView const& from, int size, double const* shift, double* to, cudaStream_t stream);
