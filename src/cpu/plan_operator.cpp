@@ -226,11 +226,11 @@ void PlanOperator<T>::multiply_matrix(Side side, Scaling scaling, std::int64_t w
   Products& onto = products(side);
   Logits<T> const& logits = onto.logits;
   std::int64_t const size = static_cast<std::int64_t>(logits.bias.size());
-  std::int64_t const padded = padded_to_panel<T>(width);
-  T* const values = values_.at_least(size * padded);
-  std::fill_n(values, size * padded, T(0));
-  double* const units = units_.at_least(padded);
-  std::fill_n(units, padded, 0.0);
+  ValueLayout<T> const layout{width};
+  T* const values = values_.at_least(layout.size(size));
+  std::fill_n(values, layout.size(size), T(0));
+  double* const units = units_.at_least(width);
+  std::fill_n(units, width, 0.0);
   for (std::int64_t j = 0; j < size; ++j) {
     if (logits.beta[j] == 0) continue;
     for (std::int64_t p = 0; p < width; ++p) units[p] = std::max<double>(units[p], std::abs(read(j, p)));
@@ -240,16 +240,16 @@ void PlanOperator<T>::multiply_matrix(Side side, Scaling scaling, std::int64_t w
     if (logits.beta[j] == 0) continue;
     double const beta = static_cast<double>(logits.beta[j]);
     for (std::int64_t p = 0; p < width; ++p)
-      values[j * padded + p] = static_cast<T>(beta * (read(j, p) * inverse(units[p])));
+      values[layout.index(j, p)] = static_cast<T>(beta * (read(j, p) * inverse(units[p])));
   }
 
-  std::int64_t const room = onto.stripes.height() * padded;
+  std::int64_t const room = onto.stripes.height() * layout.stride();
   double* const sums = sums_.at_least(onto.stripes.threads() * room);
   if (hadamard != nullptr) onto.stripes.reserve_scratch(hadamard->left.dimension);
   for_each_stripe(
       side, nullptr, true, [&](int thread, Workspace<T> const& work, std::int64_t first, std::int64_t count) {
         if (hadamard != nullptr) multiply_by_products(work.args, hadamard->left, hadamard->right);
-        average_rows(work.args, values, padded, sums + thread * room);
+        average_rows(work.args, layout, values, sums + thread * room);
         with_data(out, [&](auto* data) {
           using Out = std::remove_pointer_t<decltype(data)>;
           for (std::int64_t r = 0; r < count; ++r) {
@@ -257,7 +257,7 @@ void PlanOperator<T>::multiply_matrix(Side side, Scaling scaling, std::int64_t w
             double const total = scaling == Scaling::plan ? onto.marginal[i] : 1.0;
             double const scale =
                 onto.scale(i, work.row_max[static_cast<std::size_t>(r)]) * (hadamard != nullptr ? hadamard->unit : 1.0);
-            double const* const sum = sums + thread * room + r * padded;
+            double const* const sum = sums + thread * room + r * layout.stride();
             for (std::int64_t p = 0; p < width; ++p) {
               double const mean = scale * units[p] * sum[p] + (origin != nullptr ? origin[p] : 0.0);
               data[i * out.row_stride() + p] = static_cast<Out>(total * mean);

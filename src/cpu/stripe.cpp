@@ -371,14 +371,13 @@ void AddToColumns(StripeArgs<T> const& args, std::int64_t count, double const* w
 
 // The same register tile as the scores, with the columns as the inner dimension: one block in T, blocks in float64.
 template <class T>
-void AverageRows(StripeArgs<T> const& args, T const* HWY_RESTRICT values, std::int64_t width,
-                 double* HWY_RESTRICT out) {
+void AverageRowsWide(StripeArgs<T> const& args, T const* HWY_RESTRICT values, std::int64_t width,
+                     double* HWY_RESTRICT out) {
   Tag<T> const d;
   constexpr std::int64_t kLanes = hn::MaxLanes(Tag<T>());
   constexpr int kVecs = kVectors<T>;
   constexpr int kRows = kTileRows<T>;
   const std::int64_t blocks = column_blocks<T>(args.column_count);
-  for (std::int64_t i = 0; i < args.row_count * width; ++i) out[i] = 0;
   for (std::int64_t b = 0; b < blocks; ++b) {
     const std::int64_t begin = b * kColumnBlock;
     const std::int64_t end = std::min(args.column_count, begin + kColumnBlock);
@@ -413,6 +412,58 @@ void AverageRows(StripeArgs<T> const& args, T const* HWY_RESTRICT values, std::i
   }
 }
 
+// One column of V after the other: a vector of exponentials meets a vector of its values.
+template <class T>
+void AverageRowsNarrow(StripeArgs<T> const& args, T const* HWY_RESTRICT values, std::int64_t width,
+                       double* HWY_RESTRICT out) {
+  Tag<T> const d;
+  constexpr std::int64_t kLanes = hn::MaxLanes(Tag<T>());
+  constexpr int kVecs = kVectors<T>;
+  constexpr int kRows = kTileRows<T>;
+  const std::int64_t padded = padded_to_panel<T>(args.column_count);
+  const std::int64_t blocks = column_blocks<T>(args.column_count);
+  for (std::int64_t b = 0; b < blocks; ++b) {
+    const std::int64_t end = std::min(padded, (b + 1) * kColumnBlock);
+    for (std::int64_t r0 = 0; r0 < args.row_count; r0 += kRows) {
+      for (std::int64_t p = 0; p < width; ++p) {
+        hn::Vec<Tag<T>> acc[kRows][kVecs];
+        HWY_UNROLL(32)
+        for (int r = 0; r < kRows; ++r) {
+          HWY_UNROLL(32)
+          for (int v = 0; v < kVecs; ++v) acc[r][v] = hn::Zero(d);
+        }
+        for (std::int64_t j = b * kColumnBlock; j < end; j += kPanel<T>) {
+          T const* HWY_RESTRICT e = args.stripe + StripeIndex(args, j, r0);
+          HWY_UNROLL(32)
+          for (int v = 0; v < kVecs; ++v) {
+            auto const value = hn::Load(d, values + j * width + p * kPanel<T> + v * kLanes);
+            HWY_UNROLL(32)
+            for (int r = 0; r < kRows; ++r)
+              acc[r][v] = hn::MulAdd(hn::Load(d, e + r * kPanel<T> + v * kLanes), value, acc[r][v]);
+          }
+        }
+        for (int r = 0; r < kRows; ++r) {
+          auto sum = acc[r][0];
+          HWY_UNROLL(32)
+          for (int v = 1; v < kVecs; ++v) sum = hn::Add(sum, acc[r][v]);
+          out[(r0 + r) * width + p] +=
+              args.block_scale[(r0 + r) * blocks + b] * static_cast<double>(hn::GetLane(hn::SumOfLanes(d, sum)));
+        }
+      }
+    }
+  }
+}
+
+template <class T>
+void AverageRows(StripeArgs<T> const& args, ValueLayout<T> layout, T const* values, double* out) {
+  for (std::int64_t i = 0; i < args.row_count * layout.stride(); ++i) out[i] = 0;
+  if (layout.is_narrow()) {
+    AverageRowsNarrow(args, values, layout.width, out);
+  } else {
+    AverageRowsWide(args, values, layout.stride(), out);
+  }
+}
+
 template <class T>
 void MultiplyByProducts(StripeArgs<T> const& args, PackedPoints<T> const& left, PackedPoints<T> const& right) {
   Tag<T> const d;
@@ -441,8 +492,8 @@ void MultiplyByProducts(StripeArgs<T> const& args, PackedPoints<T> const& left, 
                             double* sums) {                                                                        \
     AddToColumns(args, count, weight, unit, sums);                                                                 \
   }                                                                                                                \
-  void AverageRows##Suffix(StripeArgs<T> const& args, T const* values, std::int64_t width, double* out) {          \
-    AverageRows(args, values, width, out);                                                                         \
+  void AverageRows##Suffix(StripeArgs<T> const& args, ValueLayout<T> layout, T const* values, double* out) {       \
+    AverageRows(args, layout, values, out);                                                                        \
   }                                                                                                                \
   void MultiplyByProducts##Suffix(StripeArgs<T> const& args, PackedPoints<T> const& left,                          \
                                   PackedPoints<T> const& right) {                                                  \
@@ -486,12 +537,12 @@ void add_to_columns(StripeArgs<double> const& args, std::int64_t count, double c
   HWY_DYNAMIC_DISPATCH(AddToColumnsF64)(args, count, weight, unit, sums);
 }
 template <>
-void average_rows(StripeArgs<float> const& args, float const* values, std::int64_t width, double* out) {
-  HWY_DYNAMIC_DISPATCH(AverageRowsF32)(args, values, width, out);
+void average_rows(StripeArgs<float> const& args, ValueLayout<float> layout, float const* values, double* out) {
+  HWY_DYNAMIC_DISPATCH(AverageRowsF32)(args, layout, values, out);
 }
 template <>
-void average_rows(StripeArgs<double> const& args, double const* values, std::int64_t width, double* out) {
-  HWY_DYNAMIC_DISPATCH(AverageRowsF64)(args, values, width, out);
+void average_rows(StripeArgs<double> const& args, ValueLayout<double> layout, double const* values, double* out) {
+  HWY_DYNAMIC_DISPATCH(AverageRowsF64)(args, layout, values, out);
 }
 template <>
 void multiply_by_products(StripeArgs<float> const& args, PackedPoints<float> const& left,
