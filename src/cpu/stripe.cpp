@@ -1,39 +1,22 @@
 // Highway compiles this file once for each instruction set (foreach_target.h) and picks one at run time.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "cpu/stripe.cpp"
-// SSSE3 and AVX3_DL bring these kernels nothing over SSE4 and AVX3 but build time; vectors of unknown length (SVE, RVV)
-// cannot form the register tiles.
-#define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_AVX3_DL | HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | HWY_RVV)
-#include <hwy/foreach_target.h>
+#include "cpu/simd_targets.hpp"
 // foreach_target.h must come first.
+#include <hwy/foreach_target.h>
 #include <hwy/highway.h>
-
-#include <hwy/cache_control.h>
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
 
-#include "cpu/stripe.hpp"
+#include "cpu/score_tile-inl.hpp"
 
 HWY_BEFORE_NAMESPACE();
 namespace monge::cpu::HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-// At most one panel row of vectors: 128 bytes. The register tile is kTileRows rows x kVectors vectors: 16 accumulators
-// where there are 32 registers (AVX-512, NEON), 8 where there are 16.
-template <class T>
-using Tag = hn::CappedTag<T, kPanel<T>>;
-template <class T>
-inline constexpr int kVectors = static_cast<int>(kPanel<T> / static_cast<std::int64_t>(hn::MaxLanes(Tag<T>())));
-#if HWY_TARGET <= HWY_AVX3 || HWY_ARCH_ARM
-inline constexpr int kAccumulators = 16;
-#else
-inline constexpr int kAccumulators = 8;
-#endif
-template <class T>
-inline constexpr int kTileRows = kAccumulators / kVectors<T> < 1 ? 1 : kAccumulators / kVectors<T>;
 // 2^r on [-1/2, 1/2], minimax in relative error: 7.5e-8 for float, 2.0e-17 for double.
 template <class D>
 HWY_INLINE hn::Vec<D> Exp2Fraction(D d, hn::Vec<D> r) {
@@ -87,85 +70,6 @@ struct ShiftedExp2 {
     return hn::BitCast(d, hn::Add(hn::BitCast(di, p), exponent));
   }
 };
-
-// Where element 0 of row r of the panel that column j begins stands in the stripe and in the kept scores.
-template <class T>
-HWY_INLINE std::int64_t StripeIndex(StripeArgs<T> const& args, std::int64_t j, std::int64_t r) {
-  return j * args.row_count + r * kPanel<T>;
-}
-
-// Copies the coordinates of the stripe's rows to where the register tile reads them: coordinate k of its row r is
-// x[k * kTileRows + r], one tile after the other.
-template <class T>
-void UnpackRows(StripeArgs<T> const& args) {
-  const std::int64_t dimension = args.source.rows->dimension;
-  for (std::int64_t r = 0; r < args.row_count; ++r) {
-    T* HWY_RESTRICT x = args.row_scratch + r / kTileRows<T> * kTileRows<T> * dimension + r % kTileRows<T>;
-    for (std::int64_t k = 0; k < dimension; ++k)
-      x[k * kTileRows<T>] = args.source.rows->coordinate(args.first_row + r, k);
-  }
-}
-
-// The panels and the kept scores come from beyond L2. The processor's own prefetching stops at every page, so they are
-// asked for this many bytes ahead.
-inline constexpr std::int64_t kAheadInPanels = 8 << 10;
-inline constexpr std::int64_t kAheadInScores = 16 << 10;
-
-template <class T>
-HWY_INLINE void PrefetchPanelRow(T const* at, std::int64_t bytes_ahead) {
-  char const* const line = reinterpret_cast<char const*>(at) + bytes_ahead;
-  hwy::Prefetch(line);
-  hwy::Prefetch(line + HWY_ALIGNMENT);
-}
-
-template <class T, ScoreForm kForm, int kRows, int kVecs>
-HWY_INLINE void TileScores(StripeArgs<T> const& args, std::int64_t j, std::int64_t r0,
-                           hn::Vec<Tag<T>> (&acc)[kRows][kVecs]) {
-  Tag<T> const d;
-  constexpr std::int64_t kLanes = hn::MaxLanes(Tag<T>());
-  HWY_UNROLL(32)
-  for (int r = 0; r < kRows; ++r) {
-    T const* HWY_RESTRICT kept = kForm == ScoreForm::kept ? args.scores + StripeIndex(args, j, r0 + r) : nullptr;
-    HWY_UNROLL(32)
-    for (int v = 0; v < kVecs; ++v) acc[r][v] = kForm == ScoreForm::kept ? hn::Load(d, kept + v * kLanes) : hn::Zero(d);
-    if constexpr (kForm == ScoreForm::kept) PrefetchPanelRow(kept, kAheadInScores);
-  }
-  if constexpr (kForm == ScoreForm::kept) return;
-  const std::int64_t dimension = args.source.columns->dimension;
-  T const* HWY_RESTRICT panel = args.source.columns->panel(j / kPanel<T>);
-  T const* HWY_RESTRICT x = args.row_scratch + r0 * dimension;
-  for (std::int64_t k = 0; k < dimension; ++k) {
-    PrefetchPanelRow(panel + k * kPanel<T>, kAheadInPanels);
-    hn::Vec<Tag<T>> y[kVecs];
-    HWY_UNROLL(32)
-    for (int v = 0; v < kVecs; ++v) y[v] = hn::Load(d, panel + k * kPanel<T> + v * kLanes);
-    HWY_UNROLL(32)
-    for (int r = 0; r < kRows; ++r) {
-      auto const xr = hn::Set(d, x[k * kRows + r]);
-      HWY_UNROLL(32)
-      for (int v = 0; v < kVecs; ++v) {
-        if constexpr (kForm == ScoreForm::differences) {
-          auto const difference = hn::Sub(xr, y[v]);
-          acc[r][v] = hn::MulAdd(difference, difference, acc[r][v]);
-        } else {
-          acc[r][v] = hn::MulAdd(xr, y[v], acc[r][v]);
-        }
-      }
-    }
-  }
-}
-
-// Calls visit(j, r0, acc) with the scores of every register tile of columns [begin, end), panel by panel.
-template <class T, ScoreForm kForm, class Visit>
-HWY_INLINE void ForEachTile(StripeArgs<T> const& args, std::int64_t begin, std::int64_t end, Visit const& visit) {
-  for (std::int64_t j = begin; j < end; j += kPanel<T>) {
-    for (std::int64_t r0 = 0; r0 < args.row_count; r0 += kTileRows<T>) {
-      hn::Vec<Tag<T>> acc[kTileRows<T>][kVectors<T>];
-      TileScores<T, kForm>(args, j, r0, acc);
-      visit(j, r0, acc);
-    }
-  }
-}
 
 // What a stripe's rows have in one block of columns, lane by lane.
 template <class T>
@@ -369,120 +273,6 @@ void AddToColumns(StripeArgs<T> const& args, std::int64_t count, double const* w
   }
 }
 
-// The same register tile as the scores, with the columns as the inner dimension: one block in T, blocks in float64.
-template <class T>
-void AverageRowsWide(StripeArgs<T> const& args, T const* HWY_RESTRICT values, std::int64_t width,
-                     double* HWY_RESTRICT out) {
-  Tag<T> const d;
-  constexpr std::int64_t kLanes = hn::MaxLanes(Tag<T>());
-  constexpr int kVecs = kVectors<T>;
-  constexpr int kRows = kTileRows<T>;
-  const std::int64_t blocks = column_blocks<T>(args.column_count);
-  for (std::int64_t b = 0; b < blocks; ++b) {
-    const std::int64_t begin = b * kColumnBlock;
-    const std::int64_t end = std::min(args.column_count, begin + kColumnBlock);
-    for (std::int64_t p = 0; p < width; p += kPanel<T>) {
-      for (std::int64_t r0 = 0; r0 < args.row_count; r0 += kRows) {
-        hn::Vec<Tag<T>> acc[kRows][kVecs];
-        HWY_UNROLL(32)
-        for (int r = 0; r < kRows; ++r) {
-          HWY_UNROLL(32)
-          for (int v = 0; v < kVecs; ++v) acc[r][v] = hn::Zero(d);
-        }
-        for (std::int64_t j = begin; j < end; ++j) {
-          T const* HWY_RESTRICT e = args.stripe + StripeIndex(args, j / kPanel<T> * kPanel<T>, r0) + j % kPanel<T>;
-          HWY_UNROLL(32)
-          for (int r = 0; r < kRows; ++r) {
-            auto const weight = hn::Set(d, e[r * kPanel<T>]);
-            HWY_UNROLL(32)
-            for (int v = 0; v < kVecs; ++v)
-              acc[r][v] = hn::MulAdd(weight, hn::Load(d, values + j * width + p + v * kLanes), acc[r][v]);
-          }
-        }
-        for (int r = 0; r < kRows; ++r) {
-          HWY_ALIGN T buffer[kPanel<T>];
-          HWY_UNROLL(32)
-          for (int v = 0; v < kVecs; ++v) hn::Store(acc[r][v], d, buffer + v * kLanes);
-          double const scale = args.block_scale[(r0 + r) * blocks + b];
-          double* HWY_RESTRICT row = out + (r0 + r) * width + p;
-          for (std::int64_t lane = 0; lane < kPanel<T>; ++lane) row[lane] += scale * static_cast<double>(buffer[lane]);
-        }
-      }
-    }
-  }
-}
-
-// One column of V after the other: a vector of exponentials meets a vector of its values.
-template <class T>
-void AverageRowsNarrow(StripeArgs<T> const& args, T const* HWY_RESTRICT values, std::int64_t width,
-                       double* HWY_RESTRICT out) {
-  Tag<T> const d;
-  constexpr std::int64_t kLanes = hn::MaxLanes(Tag<T>());
-  constexpr int kVecs = kVectors<T>;
-  constexpr int kRows = kTileRows<T>;
-  const std::int64_t padded = padded_to_panel<T>(args.column_count);
-  const std::int64_t blocks = column_blocks<T>(args.column_count);
-  for (std::int64_t b = 0; b < blocks; ++b) {
-    const std::int64_t end = std::min(padded, (b + 1) * kColumnBlock);
-    for (std::int64_t r0 = 0; r0 < args.row_count; r0 += kRows) {
-      for (std::int64_t p = 0; p < width; ++p) {
-        hn::Vec<Tag<T>> acc[kRows][kVecs];
-        HWY_UNROLL(32)
-        for (int r = 0; r < kRows; ++r) {
-          HWY_UNROLL(32)
-          for (int v = 0; v < kVecs; ++v) acc[r][v] = hn::Zero(d);
-        }
-        for (std::int64_t j = b * kColumnBlock; j < end; j += kPanel<T>) {
-          T const* HWY_RESTRICT e = args.stripe + StripeIndex(args, j, r0);
-          HWY_UNROLL(32)
-          for (int v = 0; v < kVecs; ++v) {
-            auto const value = hn::Load(d, values + j * width + p * kPanel<T> + v * kLanes);
-            HWY_UNROLL(32)
-            for (int r = 0; r < kRows; ++r)
-              acc[r][v] = hn::MulAdd(hn::Load(d, e + r * kPanel<T> + v * kLanes), value, acc[r][v]);
-          }
-        }
-        for (int r = 0; r < kRows; ++r) {
-          auto sum = acc[r][0];
-          HWY_UNROLL(32)
-          for (int v = 1; v < kVecs; ++v) sum = hn::Add(sum, acc[r][v]);
-          out[(r0 + r) * width + p] +=
-              args.block_scale[(r0 + r) * blocks + b] * static_cast<double>(hn::GetLane(hn::SumOfLanes(d, sum)));
-        }
-      }
-    }
-  }
-}
-
-template <class T>
-void AverageRows(StripeArgs<T> const& args, ValueLayout<T> layout, T const* values, double* out) {
-  for (std::int64_t i = 0; i < args.row_count * layout.stride(); ++i) out[i] = 0;
-  if (layout.is_narrow()) {
-    AverageRowsNarrow(args, values, layout.width, out);
-  } else {
-    AverageRowsWide(args, values, layout.stride(), out);
-  }
-}
-
-template <class T>
-void MultiplyByProducts(StripeArgs<T> const& args, PackedPoints<T> const& left, PackedPoints<T> const& right) {
-  Tag<T> const d;
-  constexpr std::int64_t kLanes = hn::MaxLanes(Tag<T>());
-  StripeArgs<T> factors = args;
-  factors.source = {ScoreForm::products, &left, &right};
-  UnpackRows(factors);
-  const std::int64_t padded = padded_to_panel<T>(args.column_count);
-  ForEachTile<T, ScoreForm::products>(factors, 0, padded, [&](std::int64_t j, std::int64_t r0, auto const& acc) {
-    HWY_UNROLL(32)
-    for (int r = 0; r < kTileRows<T>; ++r) {
-      T* HWY_RESTRICT e = args.stripe + StripeIndex(args, j, r0 + r);
-      HWY_UNROLL(32)
-      for (int v = 0; v < kVectors<T>; ++v)
-        hn::Store(hn::Mul(acc[r][v], hn::Load(d, e + v * kLanes)), d, e + v * kLanes);
-    }
-  });
-}
-
 // HWY_EXPORT takes plain functions.
 #define MONGE_STRIPE_FUNCTIONS(T, Suffix)                                                                          \
   void ExponentiateRows##Suffix(StripeArgs<T> const& args, double* row_max, double* row_sum, double* row_moment) { \
@@ -491,13 +281,6 @@ void MultiplyByProducts(StripeArgs<T> const& args, PackedPoints<T> const& left, 
   void AddToColumns##Suffix(StripeArgs<T> const& args, std::int64_t count, double const* weight, double unit,      \
                             double* sums) {                                                                        \
     AddToColumns(args, count, weight, unit, sums);                                                                 \
-  }                                                                                                                \
-  void AverageRows##Suffix(StripeArgs<T> const& args, ValueLayout<T> layout, T const* values, double* out) {       \
-    AverageRows(args, layout, values, out);                                                                        \
-  }                                                                                                                \
-  void MultiplyByProducts##Suffix(StripeArgs<T> const& args, PackedPoints<T> const& left,                          \
-                                  PackedPoints<T> const& right) {                                                  \
-    MultiplyByProducts(args, left, right);                                                                         \
   }
 MONGE_STRIPE_FUNCTIONS(float, F32)
 MONGE_STRIPE_FUNCTIONS(double, F64)
@@ -513,10 +296,6 @@ HWY_EXPORT(ExponentiateRowsF32);
 HWY_EXPORT(ExponentiateRowsF64);
 HWY_EXPORT(AddToColumnsF32);
 HWY_EXPORT(AddToColumnsF64);
-HWY_EXPORT(AverageRowsF32);
-HWY_EXPORT(AverageRowsF64);
-HWY_EXPORT(MultiplyByProductsF32);
-HWY_EXPORT(MultiplyByProductsF64);
 
 template <>
 void exponentiate_rows(StripeArgs<float> const& args, double* row_max, double* row_sum, double* row_moment) {
@@ -535,24 +314,6 @@ template <>
 void add_to_columns(StripeArgs<double> const& args, std::int64_t count, double const* weight, double unit,
                     double* sums) {
   HWY_DYNAMIC_DISPATCH(AddToColumnsF64)(args, count, weight, unit, sums);
-}
-template <>
-void average_rows(StripeArgs<float> const& args, ValueLayout<float> layout, float const* values, double* out) {
-  HWY_DYNAMIC_DISPATCH(AverageRowsF32)(args, layout, values, out);
-}
-template <>
-void average_rows(StripeArgs<double> const& args, ValueLayout<double> layout, double const* values, double* out) {
-  HWY_DYNAMIC_DISPATCH(AverageRowsF64)(args, layout, values, out);
-}
-template <>
-void multiply_by_products(StripeArgs<float> const& args, PackedPoints<float> const& left,
-                          PackedPoints<float> const& right) {
-  HWY_DYNAMIC_DISPATCH(MultiplyByProductsF32)(args, left, right);
-}
-template <>
-void multiply_by_products(StripeArgs<double> const& args, PackedPoints<double> const& left,
-                          PackedPoints<double> const& right) {
-  HWY_DYNAMIC_DISPATCH(MultiplyByProductsF64)(args, left, right);
 }
 
 std::string instruction_set() {
