@@ -14,13 +14,10 @@ namespace {
 constexpr double kLog2e = std::numbers::log2e;
 constexpr double kLn2 = std::numbers::ln2;
 
-/// A power of two near `largest`: numbers divided by it are at home in float, whatever their size. 0 for 0.
+/// A power of two near `largest`: numbers divided by it are at home in float, whatever their size. For 0 it is so small
+/// that nothing is left of what the sums of the kernels start from.
 double unit_near(double largest) {
-  return largest > 0 ? std::ldexp(1.0, std::clamp(std::ilogb(largest), -1000, 1000)) : 0.0;
-}
-
-double inverse(double unit) {
-  return unit > 0 ? 1 / unit : 0.0;
+  return std::ldexp(1.0, std::clamp(std::ilogb(largest), -1000, 1000));
 }
 
 /// Returns the unit that the points were divided by.
@@ -34,7 +31,7 @@ double pack_in_units(MatrixView points, PackedPoints<T>& packed) {
     }
   });
   double const unit = unit_near(largest);
-  pack(points, {}, inverse(unit), packed);
+  pack(points, {}, 1 / unit, packed);
   return unit;
 }
 
@@ -190,12 +187,11 @@ double PlanOperator<T>::weigh(Logits<T> const& logits, Read const& read) {
   for (std::int64_t j = 0; j < size; ++j) {
     if (logits.beta[j] > 0) largest = std::max<double>(largest, std::abs(read(j)));
   }
-  double const unit = unit_near(largest), factor = inverse(unit);
+  double const unit = unit_near(largest);
   T* const weighed = weighed_.at_least(padded_to_panel<T>(size));
   for (std::int64_t j = 0; j < padded_to_panel<T>(size); ++j) {
-    weighed[j] = j < size && logits.beta[j] > 0
-                     ? static_cast<T>(static_cast<double>(logits.beta[j]) * (read(j) * factor))
-                     : T(0);
+    weighed[j] =
+        j < size && logits.beta[j] > 0 ? static_cast<T>(static_cast<double>(logits.beta[j]) * (read(j) / unit)) : T(0);
   }
   return unit;
 }
@@ -240,7 +236,7 @@ void PlanOperator<T>::multiply_matrix(Side side, Scaling scaling, std::int64_t w
     if (logits.beta[j] == 0) continue;
     double const beta = static_cast<double>(logits.beta[j]);
     for (std::int64_t p = 0; p < width; ++p)
-      values[layout.index(j, p)] = static_cast<T>(beta * (read(j, p) * inverse(units[p])));
+      values[layout.index(j, p)] = static_cast<T>(beta * (read(j, p) / units[p]));
   }
 
   std::int64_t const room = onto.stripes.height() * layout.stride();
@@ -337,7 +333,7 @@ void PlanOperator<T>::multiply_gram(Side side, Vector const& w, Vector const& in
                       largest = std::max(largest, std::abs(column_weight[r]));
                     }
                     double const size = unit_near(largest);
-                    for (std::int64_t r = 0; r < count; ++r) column_weight[r] *= inverse(size);
+                    for (std::int64_t r = 0; r < count; ++r) column_weight[r] /= size;
                     add_to_columns(work.args, count, column_weight, size, onto.column_sums.of(thread));
                   });
   double const* const sums = onto.column_sums.join();
