@@ -213,6 +213,35 @@ void PlanOperator<T>::multiply_vector(Side side, Scaling scaling, Read const& re
                   });
 }
 
+/// values_ = beta_j V_jp / unit_p with V_jp = read(j, p), and units_ = unit_p. What V has at points of no weight does
+/// not count.
+template <class T>
+template <class Read>
+void PlanOperator<T>::weigh_matrix(Products const& onto, ValueLayout<T> layout, Read const& read) {
+  T const* const beta = onto.logits.beta.get();
+  std::int64_t const size = static_cast<std::int64_t>(onto.logits.bias.size()), width = layout.width;
+  T* const values = values_.at_least(layout.size(size));
+  std::fill_n(values, layout.size(size), T(0));
+  double* const units = units_.at_least(2 * width);
+  double* const factors = units + width;
+  std::fill_n(units, width, 0.0);
+  for (std::int64_t j = 0; j < size; ++j) {
+    if (beta[j] == 0) continue;
+    for (std::int64_t p = 0; p < width; ++p) units[p] = std::max<double>(units[p], std::abs(read(j, p)));
+  }
+  for (std::int64_t p = 0; p < width; ++p) {
+    units[p] = unit_near(units[p]);
+    factors[p] = 1 / units[p];
+  }
+#pragma omp parallel for num_threads(onto.stripes.threads()) schedule(static)
+  for (std::int64_t j = 0; j < size; ++j) {
+    if (beta[j] == 0) continue;
+    double const weight = static_cast<double>(beta[j]);
+    for (std::int64_t p = 0; p < width; ++p)
+      values[layout.index(j, p)] = static_cast<T>(weight * (read(j, p) * factors[p]));
+  }
+}
+
 /// out = P V or shares of it, V_jp = read(j, p): averages of beta_j V_j under the softmax of the rows. `origin` is
 /// added to averages of V; the entries of P are multiplied by those of L R^T where there is `hadamard`.
 template <class T>
@@ -220,25 +249,10 @@ template <class Read>
 void PlanOperator<T>::multiply_matrix(Side side, Scaling scaling, std::int64_t width, Read const& read,
                                       double const* origin, Hadamard const* hadamard, MutableMatrixView out) {
   Products& onto = products(side);
-  Logits<T> const& logits = onto.logits;
-  std::int64_t const size = static_cast<std::int64_t>(logits.bias.size());
   ValueLayout<T> const layout{width};
-  T* const values = values_.at_least(layout.size(size));
-  std::fill_n(values, layout.size(size), T(0));
-  double* const units = units_.at_least(width);
-  std::fill_n(units, width, 0.0);
-  for (std::int64_t j = 0; j < size; ++j) {
-    if (logits.beta[j] == 0) continue;
-    for (std::int64_t p = 0; p < width; ++p) units[p] = std::max<double>(units[p], std::abs(read(j, p)));
-  }
-  for (std::int64_t p = 0; p < width; ++p) units[p] = unit_near(units[p]);
-  for (std::int64_t j = 0; j < size; ++j) {
-    if (logits.beta[j] == 0) continue;
-    double const beta = static_cast<double>(logits.beta[j]);
-    for (std::int64_t p = 0; p < width; ++p)
-      values[layout.index(j, p)] = static_cast<T>(beta * (read(j, p) / units[p]));
-  }
-
+  weigh_matrix(onto, layout, read);
+  T const* const values = values_.get();
+  double const* const units = units_.get();
   std::int64_t const room = onto.stripes.height() * layout.stride();
   double* const sums = sums_.at_least(onto.stripes.threads() * room);
   if (hadamard != nullptr) onto.stripes.reserve_scratch(hadamard->left.dimension);
