@@ -1,4 +1,5 @@
-// Time of one sweep on the CPU, n = m = 10,000, beside the limits of the machine: `./dev bench`.
+// Time of one sweep and of products with the plan on the CPU, n = m = 10,000, beside the limits of the machine:
+// `./dev bench`.
 #include <benchmark/benchmark.h>
 #include <sys/resource.h>
 #include <monge/monge.hpp>
@@ -28,32 +29,40 @@ struct Case {
   double cache_bytes;
 };
 
+SolveOptions options_of(Case const& c, int iterations) {
+  return {.eps = 0.1,
+          .tolerance = 0,
+          .iterations = iterations,
+          .schedule = c.schedule,
+          .annealing = 1,
+          .precision = c.precision,
+          .check_every = 1,
+          .certificate = false,
+          .cache_bytes = c.cache_bytes};
+}
+
+struct Clouds {
+  explicit Clouds(Case const& c) : x(gaussian_cloud(c.n, c.d, 1)), y(gaussian_cloud(c.n, c.d, 2)), n(c.n), d(c.d) {}
+  PointCloud geometry() const { return {MatrixView(x.data(), n, d), MatrixView(y.data(), n, d)}; }
+
+  std::vector<float> x, y;
+  std::int64_t n, d;
+};
+
 /// Seconds of `sweeps` further sweeps, set-up and first pass excluded.
 double seconds_of_sweeps(Case const& c, PointCloud const& geometry, int sweeps) {
-  Context const context = Context::cpu();
-  SolveOptions options{.eps = 0.1,
-                       .tolerance = 0,
-                       .schedule = c.schedule,
-                       .annealing = 1,
-                       .precision = c.precision,
-                       .check_every = 1,
-                       .certificate = false,
-                       .cache_bytes = c.cache_bytes};
-  options.iterations = sweeps + 2;
+  SolveOptions options = options_of(c, sweeps + 2);
   double start = 0, end = 0;
   options.progress = [&](Progress const& progress) {
     if (progress.iteration == 2) start = progress.seconds;
     end = progress.seconds;
     return true;
   };
-  solve(context, geometry, options);
+  solve(Context::cpu(), geometry, options);
   return end - start;
 }
 
-void sweep(benchmark::State& state, Case c) {
-  std::vector<float> const x = gaussian_cloud(c.n, c.d, 1), y = gaussian_cloud(c.n, c.d, 2);
-  PointCloud const geometry{MatrixView(x.data(), c.n, c.d), MatrixView(y.data(), c.n, c.d)};
-  for (auto _ : state) state.SetIterationTime(seconds_of_sweeps(c, geometry, 8) / 8);
+void count_pairs(benchmark::State& state, Case const& c) {
   state.counters["pairs_per_second"] =
       benchmark::Counter(static_cast<double>(state.iterations()) * static_cast<double>(c.n) * static_cast<double>(c.n),
                          benchmark::Counter::kIsRate);
@@ -62,10 +71,58 @@ void sweep(benchmark::State& state, Case c) {
   state.counters["peak_MB"] = static_cast<double>(usage.ru_maxrss) / 1024.0;
 }
 
+void sweep(benchmark::State& state, Case c) {
+  Clouds const clouds(c);
+  for (auto _ : state) state.SetIterationTime(seconds_of_sweeps(c, clouds.geometry(), 8) / 8);
+  count_pairs(state, c);
+}
+
+/// A product with the plan: what `product` does again and again after a first time.
+template <class Product>
+void plan_product(benchmark::State& state, Case c, Product product) {
+  Clouds const clouds(c);
+  Plan const plan = solve(Context::cpu(), clouds.geometry(), options_of(c, 3));
+  product(plan);
+  for (auto _ : state) product(plan);
+  count_pairs(state, c);
+}
+
+auto multiply_by(std::int64_t n, std::int64_t width) {
+  return [n, width, v = gaussian_cloud(n, width, 3),
+          out = std::vector<float>(static_cast<std::size_t>(n * width))](Plan const& plan) mutable {
+    plan.apply(MatrixView(v.data(), n, width), MutableMatrixView(out.data(), n, width));
+  };
+}
+
+auto multiply_weighted(std::int64_t n, std::int64_t inner) {
+  return [n, inner, l = gaussian_cloud(n, inner, 3), r = gaussian_cloud(n, inner, 4), v = gaussian_cloud(n, 1, 5),
+          out = std::vector<float>(static_cast<std::size_t>(n))](Plan const& plan) mutable {
+    plan.apply_hadamard(MatrixView(l.data(), n, inner), MatrixView(r.data(), n, inner), MatrixView(v.data(), n, 1),
+                        MutableMatrixView(out.data(), n, 1));
+  };
+}
+
+auto multiply_by_gram(std::int64_t n) {
+  return [w = std::vector<double>(static_cast<std::size_t>(n), 1.0), v = gaussian_cloud(n, 1, 3),
+          out = std::vector<double>(static_cast<std::size_t>(n))](Plan const& plan) mutable {
+    plan.apply_gram(w, v, out);
+  };
+}
+
 void add(Case const& c, std::string const& suffix) {
   std::string const label = "sweep/" + std::string(name(c.schedule)) + "/" + std::string(name(c.precision)) +
                             "/n=" + std::to_string(c.n) + "/d=" + std::to_string(c.d) + suffix;
   benchmark::RegisterBenchmark(label.c_str(), sweep, c)->UseManualTime()->Unit(benchmark::kMillisecond)->MinTime(0.5);
+}
+
+template <class Product>
+void add_product(std::string const& what, Case const& c, Product product) {
+  std::string const label = "plan/" + what + "/" + std::string(name(c.precision)) + "/n=" + std::to_string(c.n) +
+                            "/d=" + std::to_string(c.d) + (c.cache_bytes > 0 ? "/cached" : "");
+  benchmark::RegisterBenchmark(label.c_str(), plan_product<Product>, c, product)
+      ->UseRealTime()
+      ->Unit(benchmark::kMillisecond)
+      ->MinTime(0.5);
 }
 
 }  // namespace
@@ -80,6 +137,15 @@ int main(int argc, char** argv) {
     for (Schedule schedule : {Schedule::alternating, Schedule::symmetric, Schedule::overrelaxed})
       add({10000, d, schedule, Precision::float32, 0}, "");
     add({10000, d, Schedule::alternating, Precision::float64, 0}, "");
+  }
+  for (double const cache_bytes : {0.0, 1073741824.0}) {
+    for (std::int64_t d : {3, 64, 512}) {
+      Case const c{10000, d, Schedule::alternating, Precision::float32, cache_bytes};
+      add_product("vector", c, multiply_by(c.n, 1));
+      add_product("64_columns", c, multiply_by(c.n, 64));
+      add_product("weighted_by_64", c, multiply_weighted(c.n, 64));
+      add_product("gram", c, multiply_by_gram(c.n));
+    }
   }
   for (std::int64_t d : {64, 512}) add({10000, d, Schedule::alternating, Precision::float32, 1 << 30}, "/cached");
   return bench::run(argc, argv);

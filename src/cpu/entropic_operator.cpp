@@ -82,7 +82,7 @@ void EntropicOperator<T>::get_potentials(MutableVectorView f, MutableVectorView 
     std::vector<std::int64_t> const idle = idle_points(data_.weight(side));
     if (last_.eps > 0 && !idle.empty()) {
       std::vector<double> const transform =
-          softmin_at(data_, side, idle, data_.potential(opposite(side)), last_.eps, stripes_.threads());
+          softmin_at(data_, side, idle, data_.potential(opposite(side)), last_.eps, most_threads_);
       for (std::size_t k = 0; k < idle.size(); ++k) potential[idle[k]] = transform[k];
     }
     std::span<double const> const shift = data_.costs->shift(side);
@@ -183,7 +183,7 @@ void EntropicOperator<T>::update_columns(Sweep const& sweep, HostVector const& f
     }
   }
   if (!lost_.empty()) {
-    std::vector<double> const exact = softmin_at(data_, Side::columns, lost_, f_used, eps, stripes_.threads());
+    std::vector<double> const exact = softmin_at(data_, Side::columns, lost_, f_used, eps, most_threads_);
     for (std::size_t k = 0; k < lost_.size(); ++k) g_plus_[static_cast<std::size_t>(lost_[k])] = exact[k];
   }
   errors_.column = 0;

@@ -14,13 +14,10 @@ namespace {
 constexpr double kLog2e = std::numbers::log2e;
 constexpr double kLn2 = std::numbers::ln2;
 
-/// A power of two near `largest`: numbers divided by it are at home in float, whatever their size. 0 for 0.
+/// A power of two near `largest`: numbers divided by it are at home in float, whatever their size. For 0 it is so small
+/// that nothing is left of what the sums of the kernels start from.
 double unit_near(double largest) {
-  return largest > 0 ? std::ldexp(1.0, std::clamp(std::ilogb(largest), -1000, 1000)) : 0.0;
-}
-
-double inverse(double unit) {
-  return unit > 0 ? 1 / unit : 0.0;
+  return std::ldexp(1.0, std::clamp(std::ilogb(largest), -1000, 1000));
 }
 
 /// Returns the unit that the points were divided by.
@@ -34,7 +31,7 @@ double pack_in_units(MatrixView points, PackedPoints<T>& packed) {
     }
   });
   double const unit = unit_near(largest);
-  pack(points, {}, inverse(unit), packed);
+  pack(points, {}, 1 / unit, packed);
   return unit;
 }
 
@@ -190,12 +187,11 @@ double PlanOperator<T>::weigh(Logits<T> const& logits, Read const& read) {
   for (std::int64_t j = 0; j < size; ++j) {
     if (logits.beta[j] > 0) largest = std::max<double>(largest, std::abs(read(j)));
   }
-  double const unit = unit_near(largest), factor = inverse(unit);
+  double const unit = unit_near(largest);
   T* const weighed = weighed_.at_least(padded_to_panel<T>(size));
   for (std::int64_t j = 0; j < padded_to_panel<T>(size); ++j) {
-    weighed[j] = j < size && logits.beta[j] > 0
-                     ? static_cast<T>(static_cast<double>(logits.beta[j]) * (read(j) * factor))
-                     : T(0);
+    weighed[j] =
+        j < size && logits.beta[j] > 0 ? static_cast<T>(static_cast<double>(logits.beta[j]) * (read(j) / unit)) : T(0);
   }
   return unit;
 }
@@ -217,6 +213,35 @@ void PlanOperator<T>::multiply_vector(Side side, Scaling scaling, Read const& re
                   });
 }
 
+/// values_ = beta_j V_jp / unit_p with V_jp = read(j, p), and units_ = unit_p. What V has at points of no weight does
+/// not count.
+template <class T>
+template <class Read>
+void PlanOperator<T>::weigh_matrix(Products const& onto, ValueLayout<T> layout, Read const& read) {
+  T const* const beta = onto.logits.beta.get();
+  std::int64_t const size = static_cast<std::int64_t>(onto.logits.bias.size()), width = layout.width;
+  T* const values = values_.at_least(layout.size(size));
+  std::fill_n(values, layout.size(size), T(0));
+  double* const units = units_.at_least(2 * width);
+  double* const factors = units + width;
+  std::fill_n(units, width, 0.0);
+  for (std::int64_t j = 0; j < size; ++j) {
+    if (beta[j] == 0) continue;
+    for (std::int64_t p = 0; p < width; ++p) units[p] = std::max<double>(units[p], std::abs(read(j, p)));
+  }
+  for (std::int64_t p = 0; p < width; ++p) {
+    units[p] = unit_near(units[p]);
+    factors[p] = 1 / units[p];
+  }
+#pragma omp parallel for num_threads(onto.stripes.threads()) schedule(static)
+  for (std::int64_t j = 0; j < size; ++j) {
+    if (beta[j] == 0) continue;
+    double const weight = static_cast<double>(beta[j]);
+    for (std::int64_t p = 0; p < width; ++p)
+      values[layout.index(j, p)] = static_cast<T>(weight * (read(j, p) * factors[p]));
+  }
+}
+
 /// out = P V or shares of it, V_jp = read(j, p): averages of beta_j V_j under the softmax of the rows. `origin` is
 /// added to averages of V; the entries of P are multiplied by those of L R^T where there is `hadamard`.
 template <class T>
@@ -224,32 +249,17 @@ template <class Read>
 void PlanOperator<T>::multiply_matrix(Side side, Scaling scaling, std::int64_t width, Read const& read,
                                       double const* origin, Hadamard const* hadamard, MutableMatrixView out) {
   Products& onto = products(side);
-  Logits<T> const& logits = onto.logits;
-  std::int64_t const size = static_cast<std::int64_t>(logits.bias.size());
-  std::int64_t const padded = padded_to_panel<T>(width);
-  T* const values = values_.at_least(size * padded);
-  std::fill_n(values, size * padded, T(0));
-  double* const units = units_.at_least(padded);
-  std::fill_n(units, padded, 0.0);
-  for (std::int64_t j = 0; j < size; ++j) {
-    if (logits.beta[j] == 0) continue;
-    for (std::int64_t p = 0; p < width; ++p) units[p] = std::max<double>(units[p], std::abs(read(j, p)));
-  }
-  for (std::int64_t p = 0; p < width; ++p) units[p] = unit_near(units[p]);
-  for (std::int64_t j = 0; j < size; ++j) {
-    if (logits.beta[j] == 0) continue;
-    double const beta = static_cast<double>(logits.beta[j]);
-    for (std::int64_t p = 0; p < width; ++p)
-      values[j * padded + p] = static_cast<T>(beta * (read(j, p) * inverse(units[p])));
-  }
-
-  std::int64_t const room = onto.stripes.height() * padded;
+  ValueLayout<T> const layout{width};
+  weigh_matrix(onto, layout, read);
+  T const* const values = values_.get();
+  double const* const units = units_.get();
+  std::int64_t const room = onto.stripes.height() * layout.stride();
   double* const sums = sums_.at_least(onto.stripes.threads() * room);
   if (hadamard != nullptr) onto.stripes.reserve_scratch(hadamard->left.dimension);
   for_each_stripe(
       side, nullptr, true, [&](int thread, Workspace<T> const& work, std::int64_t first, std::int64_t count) {
         if (hadamard != nullptr) multiply_by_products(work.args, hadamard->left, hadamard->right);
-        average_rows(work.args, values, padded, sums + thread * room);
+        average_rows(work.args, layout, values, sums + thread * room);
         with_data(out, [&](auto* data) {
           using Out = std::remove_pointer_t<decltype(data)>;
           for (std::int64_t r = 0; r < count; ++r) {
@@ -257,7 +267,7 @@ void PlanOperator<T>::multiply_matrix(Side side, Scaling scaling, std::int64_t w
             double const total = scaling == Scaling::plan ? onto.marginal[i] : 1.0;
             double const scale =
                 onto.scale(i, work.row_max[static_cast<std::size_t>(r)]) * (hadamard != nullptr ? hadamard->unit : 1.0);
-            double const* const sum = sums + thread * room + r * padded;
+            double const* const sum = sums + thread * room + r * layout.stride();
             for (std::int64_t p = 0; p < width; ++p) {
               double const mean = scale * units[p] * sum[p] + (origin != nullptr ? origin[p] : 0.0);
               data[i * out.row_stride() + p] = static_cast<Out>(total * mean);
@@ -337,7 +347,7 @@ void PlanOperator<T>::multiply_gram(Side side, Vector const& w, Vector const& in
                       largest = std::max(largest, std::abs(column_weight[r]));
                     }
                     double const size = unit_near(largest);
-                    for (std::int64_t r = 0; r < count; ++r) column_weight[r] *= inverse(size);
+                    for (std::int64_t r = 0; r < count; ++r) column_weight[r] /= size;
                     add_to_columns(work.args, count, column_weight, size, onto.column_sums.of(thread));
                   });
   double const* const sums = onto.column_sums.join();

@@ -42,6 +42,8 @@ class PlanOperator final : public monge::PlanOperator {
   void for_each_stripe(Side side, T const* beta, bool store, Consume&& consume);
   template <class Read>
   double weigh(Logits<T> const& logits, Read const& read);
+  template <class Read>
+  void weigh_matrix(Products const& onto, ValueLayout<T> layout, Read const& read);
   template <class Read, class Write>
   void multiply_vector(Side side, Scaling scaling, Read const& read, Write const& write);
   template <class Read>

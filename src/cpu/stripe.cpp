@@ -1,39 +1,22 @@
 // Highway compiles this file once for each instruction set (foreach_target.h) and picks one at run time.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "cpu/stripe.cpp"
-// SSSE3 and AVX3_DL bring nothing over SSE4 and AVX3 but build time; vectors of unknown length (SVE, RVV) cannot be
-// elements of a register tile.
-#define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_AVX3_DL | HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | HWY_RVV)
-#include <hwy/foreach_target.h>
+#include "cpu/simd_targets.hpp"
 // foreach_target.h must come first.
+#include <hwy/foreach_target.h>
 #include <hwy/highway.h>
-
-#include <hwy/cache_control.h>
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
 
-#include "cpu/stripe.hpp"
+#include "cpu/score_tile-inl.hpp"
 
 HWY_BEFORE_NAMESPACE();
 namespace monge::cpu::HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-// A row of a panel is 128 bytes, kVectors vectors. The register tile is kTileRows such rows: 16 accumulators where
-// there are 32 registers (AVX-512, NEON), 8 where there are 16.
-template <class T>
-using Tag = hn::CappedTag<T, kPanel<T>>;
-template <class T>
-inline constexpr int kVectors = static_cast<int>(kPanel<T> / static_cast<std::int64_t>(hn::MaxLanes(Tag<T>())));
-#if HWY_TARGET <= HWY_AVX3 || HWY_ARCH_ARM
-inline constexpr int kAccumulators = 16;
-#else
-inline constexpr int kAccumulators = 8;
-#endif
-template <class T>
-inline constexpr int kTileRows = kAccumulators / kVectors<T> < 1 ? 1 : kAccumulators / kVectors<T>;
 // 2^r on [-1/2, 1/2], minimax in relative error: 7.5e-8 for float, 2.0e-17 for double.
 template <class D>
 HWY_INLINE hn::Vec<D> Exp2Fraction(D d, hn::Vec<D> r) {
@@ -57,15 +40,15 @@ HWY_INLINE hn::Vec<D> Exp2Fraction(D d, hn::Vec<D> r) {
   }
 }
 
-// The smallest normal number. Sums of exponentials start from it, and no exponential is below twice this number: so no
-// denormal number arises, which would cost the processor a hundred cycles. Sums of interest are too large to see it.
+// Sums of exponentials start from here, and the exponentials are at least twice this: a result below it would cost the
+// processor a hundred cycles (a denormal number), and no sum can see it.
 template <class T>
 inline constexpr T kLeast = std::numeric_limits<T>::min();
 
-// 2^(t - shift), shift an integer. Where t is below shift - 125 (float) the result is twice the smallest normal number;
-// t must not be above shift + 127. Adding 1.5 * 2^(mantissa bits) rounds t to an integer that then stands in the low
-// bits; a left shift moves it to the exponent. The constant takes `shift` in, so that no subtraction is needed, and
-// t - round(t) is exact.
+// 2^(t - shift), shift an integer: twice the smallest normal number where t is below shift - 125 (float), and of no use
+// where it is above shift + 127. Adding 1.5 * 2^(mantissa bits) rounds to an integer that then sits in the low bits,
+// from where a left shift moves it to the exponent. With `shift` in the same constant no subtraction is needed, and t -
+// round(t) is exact.
 template <class T>
 struct ShiftedExp2 {
   static constexpr bool kFloat = sizeof(T) == 4;
@@ -88,86 +71,7 @@ struct ShiftedExp2 {
   }
 };
 
-// The index, in the stripe and in the kept scores, of row r of the panel that begins at column j.
-template <class T>
-HWY_INLINE std::int64_t StripeIndex(StripeArgs<T> const& args, std::int64_t j, std::int64_t r) {
-  return j * args.row_count + r * kPanel<T>;
-}
-
-// Copies the coordinates of the stripe's rows to row_scratch, in the order in which the register tile reads them: tile
-// after tile, coordinate k of the tile's row r at k * kTileRows + r.
-template <class T>
-void UnpackRows(StripeArgs<T> const& args) {
-  const std::int64_t dimension = args.source.rows->dimension;
-  for (std::int64_t r = 0; r < args.row_count; ++r) {
-    T* HWY_RESTRICT x = args.row_scratch + r / kTileRows<T> * kTileRows<T> * dimension + r % kTileRows<T>;
-    for (std::int64_t k = 0; k < dimension; ++k)
-      x[k * kTileRows<T>] = args.source.rows->coordinate(args.first_row + r, k);
-  }
-}
-
-// How many bytes ahead panels and kept scores are asked for. They come from beyond L2, and the processor's own
-// prefetching stops at each page.
-inline constexpr std::int64_t kAheadInPanels = 8 << 10;
-inline constexpr std::int64_t kAheadInScores = 16 << 10;
-
-template <class T>
-HWY_INLINE void PrefetchPanelRow(T const* at, std::int64_t bytes_ahead) {
-  char const* const line = reinterpret_cast<char const*>(at) + bytes_ahead;
-  hwy::Prefetch(line);
-  hwy::Prefetch(line + HWY_ALIGNMENT);
-}
-
-template <class T, ScoreForm kForm, int kRows, int kVecs>
-HWY_INLINE void TileScores(StripeArgs<T> const& args, std::int64_t j, std::int64_t r0,
-                           hn::Vec<Tag<T>> (&acc)[kRows][kVecs]) {
-  Tag<T> const d;
-  constexpr std::int64_t kLanes = hn::MaxLanes(Tag<T>());
-  HWY_UNROLL(32)
-  for (int r = 0; r < kRows; ++r) {
-    T const* HWY_RESTRICT kept = kForm == ScoreForm::kept ? args.scores + StripeIndex(args, j, r0 + r) : nullptr;
-    HWY_UNROLL(32)
-    for (int v = 0; v < kVecs; ++v) acc[r][v] = kForm == ScoreForm::kept ? hn::Load(d, kept + v * kLanes) : hn::Zero(d);
-    if constexpr (kForm == ScoreForm::kept) PrefetchPanelRow(kept, kAheadInScores);
-  }
-  if constexpr (kForm == ScoreForm::kept) return;
-  const std::int64_t dimension = args.source.columns->dimension;
-  T const* HWY_RESTRICT panel = args.source.columns->panel(j / kPanel<T>);
-  T const* HWY_RESTRICT x = args.row_scratch + r0 * dimension;
-  for (std::int64_t k = 0; k < dimension; ++k) {
-    PrefetchPanelRow(panel + k * kPanel<T>, kAheadInPanels);
-    hn::Vec<Tag<T>> y[kVecs];
-    HWY_UNROLL(32)
-    for (int v = 0; v < kVecs; ++v) y[v] = hn::Load(d, panel + k * kPanel<T> + v * kLanes);
-    HWY_UNROLL(32)
-    for (int r = 0; r < kRows; ++r) {
-      auto const xr = hn::Set(d, x[k * kRows + r]);
-      HWY_UNROLL(32)
-      for (int v = 0; v < kVecs; ++v) {
-        if constexpr (kForm == ScoreForm::differences) {
-          auto const difference = hn::Sub(xr, y[v]);
-          acc[r][v] = hn::MulAdd(difference, difference, acc[r][v]);
-        } else {
-          acc[r][v] = hn::MulAdd(xr, y[v], acc[r][v]);
-        }
-      }
-    }
-  }
-}
-
-// Calls visit(j, r0, acc) with the scores of every register tile of columns [begin, end), panel by panel.
-template <class T, ScoreForm kForm, class Visit>
-HWY_INLINE void ForEachTile(StripeArgs<T> const& args, std::int64_t begin, std::int64_t end, Visit const& visit) {
-  for (std::int64_t j = begin; j < end; j += kPanel<T>) {
-    for (std::int64_t r0 = 0; r0 < args.row_count; r0 += kTileRows<T>) {
-      hn::Vec<Tag<T>> acc[kTileRows<T>][kVectors<T>];
-      TileScores<T, kForm>(args, j, r0, acc);
-      visit(j, r0, acc);
-    }
-  }
-}
-
-// A number for each row of a stripe and each lane: a sum or maximum over the columns of one block, not yet over lanes.
+// What a stripe's rows have in one block of columns, lane by lane.
 template <class T>
 struct alignas(128) LaneSums {
   static constexpr std::int64_t kLanes = hn::MaxLanes(Tag<T>());
@@ -184,7 +88,7 @@ struct alignas(128) LaneSums {
   HWY_INLINE T Max(std::int64_t r) const { return hn::GetLane(hn::MaxOfLanes(Tag<T>(), Get(r))); }
 };
 
-// Exponentials of rows whose bounds are known. Scores, logits and, unless they are stored, exponentials never leave the
+// Where bounds of the rows are known: scores, logits and, unless they are stored, exponentials never leave the
 // registers.
 template <class T, ScoreForm kForm, bool kStore>
 HWY_NOINLINE void ExponentiateBelow(StripeArgs<T> const& args, ShiftedExp2<T> const* exps, std::int64_t begin,
@@ -210,7 +114,7 @@ HWY_NOINLINE void ExponentiateBelow(StripeArgs<T> const& args, ShiftedExp2<T> co
   });
 }
 
-// Rows without bounds take two passes over a block. The first: logits, and their maxima.
+// Where they are not, in two goes. The first: logits and their maxima.
 template <class T, ScoreForm kForm>
 HWY_NOINLINE void ComputeLogits(StripeArgs<T> const& args, std::int64_t begin, std::int64_t end, LaneSums<T>& largest) {
   Tag<T> const d;
@@ -235,7 +139,7 @@ HWY_NOINLINE void ComputeLogits(StripeArgs<T> const& args, std::int64_t begin, s
   });
 }
 
-// The second: exponentials, relative to the block's own maxima.
+// The second: exponentials below the block's own maxima.
 template <class T, bool kMoment>
 HWY_NOINLINE void ExponentiateLogits(StripeArgs<T> const& args, T const* largest, std::int64_t begin, std::int64_t end,
                                      LaneSums<T>& sums, LaneSums<T>& moments) {
@@ -268,7 +172,7 @@ HWY_NOINLINE void ExponentiateLogits(StripeArgs<T> const& args, T const* largest
   }
 }
 
-// Adds a block of columns to a row. row_max is the largest exponent so far; row_sum and row_moment are relative to it.
+// Adds a block to the row: row_max is the largest exponent so far, the sums are relative to it.
 HWY_INLINE void Accumulate(double largest, double sum, double moment, double& row_max, double& row_sum,
                            double* row_moment) {
   double const next = std::max(row_max, largest);
@@ -337,7 +241,7 @@ void ExponentiateRows(StripeArgs<T> const& args, double* row_max, double* row_su
   }
 }
 
-// The few rows of a stripe are added up in T, stripes in float64.
+// Rows in T (a stripe has few), stripes in float64.
 template <class T>
 void AddToColumns(StripeArgs<T> const& args, std::int64_t count, double const* weight, double unit,
                   double* HWY_RESTRICT column_sums) {
@@ -369,70 +273,6 @@ void AddToColumns(StripeArgs<T> const& args, std::int64_t count, double const* w
   }
 }
 
-// A product in the register tile of the scores, with the columns as the inner dimension. Columns of a block are added
-// up in T, blocks in float64.
-template <class T>
-void AverageRows(StripeArgs<T> const& args, T const* HWY_RESTRICT values, std::int64_t width,
-                 double* HWY_RESTRICT out) {
-  Tag<T> const d;
-  constexpr std::int64_t kLanes = hn::MaxLanes(Tag<T>());
-  constexpr int kVecs = kVectors<T>;
-  constexpr int kRows = kTileRows<T>;
-  const std::int64_t blocks = column_blocks<T>(args.column_count);
-  for (std::int64_t i = 0; i < args.row_count * width; ++i) out[i] = 0;
-  for (std::int64_t b = 0; b < blocks; ++b) {
-    const std::int64_t begin = b * kColumnBlock;
-    const std::int64_t end = std::min(args.column_count, begin + kColumnBlock);
-    for (std::int64_t p = 0; p < width; p += kPanel<T>) {
-      for (std::int64_t r0 = 0; r0 < args.row_count; r0 += kRows) {
-        hn::Vec<Tag<T>> acc[kRows][kVecs];
-        HWY_UNROLL(32)
-        for (int r = 0; r < kRows; ++r) {
-          HWY_UNROLL(32)
-          for (int v = 0; v < kVecs; ++v) acc[r][v] = hn::Zero(d);
-        }
-        for (std::int64_t j = begin; j < end; ++j) {
-          T const* HWY_RESTRICT e = args.stripe + StripeIndex(args, j / kPanel<T> * kPanel<T>, r0) + j % kPanel<T>;
-          HWY_UNROLL(32)
-          for (int r = 0; r < kRows; ++r) {
-            auto const weight = hn::Set(d, e[r * kPanel<T>]);
-            HWY_UNROLL(32)
-            for (int v = 0; v < kVecs; ++v)
-              acc[r][v] = hn::MulAdd(weight, hn::Load(d, values + j * width + p + v * kLanes), acc[r][v]);
-          }
-        }
-        for (int r = 0; r < kRows; ++r) {
-          HWY_ALIGN T buffer[kPanel<T>];
-          HWY_UNROLL(32)
-          for (int v = 0; v < kVecs; ++v) hn::Store(acc[r][v], d, buffer + v * kLanes);
-          double const scale = args.block_scale[(r0 + r) * blocks + b];
-          double* HWY_RESTRICT row = out + (r0 + r) * width + p;
-          for (std::int64_t lane = 0; lane < kPanel<T>; ++lane) row[lane] += scale * static_cast<double>(buffer[lane]);
-        }
-      }
-    }
-  }
-}
-
-template <class T>
-void MultiplyByProducts(StripeArgs<T> const& args, PackedPoints<T> const& left, PackedPoints<T> const& right) {
-  Tag<T> const d;
-  constexpr std::int64_t kLanes = hn::MaxLanes(Tag<T>());
-  StripeArgs<T> factors = args;
-  factors.source = {ScoreForm::products, &left, &right};
-  UnpackRows(factors);
-  const std::int64_t padded = padded_to_panel<T>(args.column_count);
-  ForEachTile<T, ScoreForm::products>(factors, 0, padded, [&](std::int64_t j, std::int64_t r0, auto const& acc) {
-    HWY_UNROLL(32)
-    for (int r = 0; r < kTileRows<T>; ++r) {
-      T* HWY_RESTRICT e = args.stripe + StripeIndex(args, j, r0 + r);
-      HWY_UNROLL(32)
-      for (int v = 0; v < kVectors<T>; ++v)
-        hn::Store(hn::Mul(acc[r][v], hn::Load(d, e + v * kLanes)), d, e + v * kLanes);
-    }
-  });
-}
-
 // HWY_EXPORT takes plain functions.
 #define MONGE_STRIPE_FUNCTIONS(T, Suffix)                                                                          \
   void ExponentiateRows##Suffix(StripeArgs<T> const& args, double* row_max, double* row_sum, double* row_moment) { \
@@ -441,13 +281,6 @@ void MultiplyByProducts(StripeArgs<T> const& args, PackedPoints<T> const& left, 
   void AddToColumns##Suffix(StripeArgs<T> const& args, std::int64_t count, double const* weight, double unit,      \
                             double* sums) {                                                                        \
     AddToColumns(args, count, weight, unit, sums);                                                                 \
-  }                                                                                                                \
-  void AverageRows##Suffix(StripeArgs<T> const& args, T const* values, std::int64_t width, double* out) {          \
-    AverageRows(args, values, width, out);                                                                         \
-  }                                                                                                                \
-  void MultiplyByProducts##Suffix(StripeArgs<T> const& args, PackedPoints<T> const& left,                          \
-                                  PackedPoints<T> const& right) {                                                  \
-    MultiplyByProducts(args, left, right);                                                                         \
   }
 MONGE_STRIPE_FUNCTIONS(float, F32)
 MONGE_STRIPE_FUNCTIONS(double, F64)
@@ -463,10 +296,6 @@ HWY_EXPORT(ExponentiateRowsF32);
 HWY_EXPORT(ExponentiateRowsF64);
 HWY_EXPORT(AddToColumnsF32);
 HWY_EXPORT(AddToColumnsF64);
-HWY_EXPORT(AverageRowsF32);
-HWY_EXPORT(AverageRowsF64);
-HWY_EXPORT(MultiplyByProductsF32);
-HWY_EXPORT(MultiplyByProductsF64);
 
 template <>
 void exponentiate_rows(StripeArgs<float> const& args, double* row_max, double* row_sum, double* row_moment) {
@@ -485,24 +314,6 @@ template <>
 void add_to_columns(StripeArgs<double> const& args, std::int64_t count, double const* weight, double unit,
                     double* sums) {
   HWY_DYNAMIC_DISPATCH(AddToColumnsF64)(args, count, weight, unit, sums);
-}
-template <>
-void average_rows(StripeArgs<float> const& args, float const* values, std::int64_t width, double* out) {
-  HWY_DYNAMIC_DISPATCH(AverageRowsF32)(args, values, width, out);
-}
-template <>
-void average_rows(StripeArgs<double> const& args, double const* values, std::int64_t width, double* out) {
-  HWY_DYNAMIC_DISPATCH(AverageRowsF64)(args, values, width, out);
-}
-template <>
-void multiply_by_products(StripeArgs<float> const& args, PackedPoints<float> const& left,
-                          PackedPoints<float> const& right) {
-  HWY_DYNAMIC_DISPATCH(MultiplyByProductsF32)(args, left, right);
-}
-template <>
-void multiply_by_products(StripeArgs<double> const& args, PackedPoints<double> const& left,
-                          PackedPoints<double> const& right) {
-  HWY_DYNAMIC_DISPATCH(MultiplyByProductsF64)(args, left, right);
 }
 
 std::string instruction_set() {

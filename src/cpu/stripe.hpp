@@ -81,9 +81,25 @@ template <class T>
 void add_to_columns(StripeArgs<T> const& args, std::int64_t count, double const* weight, double unit,
                     double* column_sums);
 
-/// out_rp = sum_j 2^(t_rj - row_max_r) values_jp; values is columns x width, width a multiple of kPanel.
+/// How average_rows() reads V (columns x width), and what it writes. Up to half a panel of columns it runs along the
+/// rows of the stripe, and V lies in panels as points do; beyond, the columns of V fill the vectors, and its rows are
+/// padded to whole panels. Padding is zero.
 template <class T>
-void average_rows(StripeArgs<T> const& args, T const* values, std::int64_t width, double* out);
+struct ValueLayout {
+  std::int64_t width;
+
+  bool is_narrow() const { return width <= kPanel<T> / 2; }
+  std::int64_t size(std::int64_t columns) const { return padded_to_panel<T>(columns) * stride(); }
+  std::int64_t index(std::int64_t j, std::int64_t p) const {
+    return is_narrow() ? (j / kPanel<T> * width + p) * kPanel<T> + j % kPanel<T> : j * stride() + p;
+  }
+  /// From one row of the result to the next.
+  std::int64_t stride() const { return is_narrow() ? width : padded_to_panel<T>(width); }
+};
+
+/// out_rp = sum_j 2^(t_rj - row_max_r) V_jp.
+template <class T>
+void average_rows(StripeArgs<T> const& args, ValueLayout<T> layout, T const* values, double* out);
 
 /// E_rj <- E_rj <left_r, right_j>, `left` a point for each row of all stripes, `right` one for each column.
 template <class T>

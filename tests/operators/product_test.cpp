@@ -275,7 +275,6 @@ TEST_P(Product, stays_when_the_operator_moves_on) {
   EXPECT_NE(multiply(*later, Side::rows, ones), before);
 }
 
-// Logits too far apart for the rounding of exponentials and their bounds to share a constant.
 TEST_P(Product, at_a_tiny_eps_equals_the_oracle) {
   Case const test({40, 50, 2, Weights::uniform, Place::origin, 1e-7}, arithmetic(2));
   auto const plan = make_plan(test);
@@ -284,6 +283,26 @@ TEST_P(Product, at_a_tiny_eps_equals_the_oracle) {
     std::vector<double> const v = gaussian_points(plan->size(other(side)), 1, random);
     expect_close("P v", multiply(*plan, side, v), test.dense.average(side, test.eps, test.potentials, v, 1, false),
                  test.tolerance.product(test.dense, side, test.potentials, v, 1, false));
+  }
+}
+
+// Logits so large that the rounding of an exponential and its bound cannot share a constant. They are noise, but the
+// same noise in each pass of the CPU: shares still add up to 1.
+class ProductOfNoise : public Product {};
+INSTANTIATE_TEST_SUITE_P(, ProductOfNoise,
+                         testing::Values(Target{DeviceType::cpu, Precision::float32},
+                                         Target{DeviceType::cpu, Precision::float64}),
+                         target_name);
+
+TEST_P(ProductOfNoise, has_shares_that_add_up) {
+  Case const test({40, 50, 2, Weights::uniform, Place::origin, is_float64() ? 1e-17 : 1e-9}, arithmetic(2));
+  auto const plan = make_plan(test);
+  for (Side const side : {Side::rows, Side::columns}) {
+    std::vector<double> const ones(plan->size(other(side)), 1.0);
+    MatrixView const v(ones.data(), static_cast<std::int64_t>(ones.size()), 1);
+    for (double const share : multiply(*plan, side, Scaling::shares, v)) {
+      EXPECT_NEAR(share, 1, 2 * test.tolerance.sum_error(side));
+    }
   }
 }
 

@@ -1,5 +1,0 @@
-// The instruction sets that the projection is compiled for. To be included before hwy/foreach_target.h. SSSE3 and
-// AVX3_DL bring nothing over SSE4 and AVX3 but build time; vectors of unknown length (SVE, RVV) cannot be elements of a
-// Pack.
-#pragma once
-#define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_AVX3_DL | HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | HWY_RVV)

@@ -1,0 +1,108 @@
+// What calls ask of the heap: nothing in sweeps and in products like earlier ones, and no more than O(n + m) in a
+// solve. Every allocation of the program is counted, so this is an executable of its own.
+#include <atomic>
+#include <cstddef>
+
+#include "operators/cases.hpp"
+
+namespace {
+
+std::atomic<std::int64_t> calls{0}, bytes{0};
+
+}  // namespace
+
+extern "C" void* __libc_malloc(std::size_t size);
+
+/// Operator new, OpenMP and the aligned arrays all come here.
+extern "C" void* malloc(std::size_t size) {
+  calls.fetch_add(1, std::memory_order_relaxed);
+  bytes.fetch_add(static_cast<std::int64_t>(size), std::memory_order_relaxed);
+  return __libc_malloc(size);
+}
+
+namespace monge::oracle {
+namespace {
+
+class Memory : public OperatorTest {};
+INSTANTIATE_TEST_SUITE_P(, Memory,
+                         testing::Values(Target{DeviceType::cpu, Precision::float32},
+                                         Target{DeviceType::cpu, Precision::float64}),
+                         target_name);
+
+Recipe const kLarge{600, 700, 40, Weights::with_zeros, Place::origin, 0.05};
+
+TEST_P(Memory, counts) {
+  std::int64_t const before = calls;
+  auto const some = make_operator(make_problem({5, 6, 2}));
+  EXPECT_GT(calls, before);
+}
+
+TEST_P(Memory, sweeps_allocate_nothing) {
+  Case const test(kLarge, arithmetic(kLarge.d));
+  for (double const cache_bytes : {0.0, 1e9}) {
+    for (Sweep kind : {Sweep{}, Sweep{0, true}, Sweep{0, false, 1.5}}) {
+      kind.eps = test.eps;
+      auto const entropic = make_operator(test, cache_bytes);
+      entropic->sweep(kind, 1);
+      std::int64_t const before = calls;
+      entropic->sweep(kind, 5);
+      EXPECT_EQ(calls, before);
+    }
+  }
+}
+
+TEST_P(Memory, products_like_earlier_ones_allocate_nothing) {
+  Case const test(kLarge, arithmetic(kLarge.d));
+  std::int64_t const n = 600, m = 700, k = 5;
+  Random random(1);
+  for (double const cache_bytes : {0.0, 1e9}) {
+    auto const plan = make_plan(test, cache_bytes);
+    Stored const l(gaussian_points(n, k, random), n, k), r(gaussian_points(m, k, random), m, k);
+    Stored const v(gaussian_points(m, 70, random), m, 70), u(gaussian_points(m, 3, random), m, 3);
+    Stored wide(std::vector<double>(n * 70), n, 70), narrow_out(std::vector<double>(n * 3), n, 3);
+    Stored points(std::vector<double>(n * 40), n, 40);
+    auto const w = plan->vectors().make(Side::rows), x = plan->vectors().make(Side::rows);
+    auto const in = plan->vectors().make(Side::columns), out = plan->vectors().make(Side::columns);
+    auto const all = [&] {
+      plan->multiply(Side::rows, Scaling::plan, v.view(), wide.mutable_view());
+      plan->multiply(Side::rows, Scaling::shares, u.view(), narrow_out.mutable_view());
+      plan->multiply_points(Side::rows, Scaling::shares, points.mutable_view());
+      plan->multiply_hadamard(Side::rows, l.view(), r.view(), v.view(), wide.mutable_view());
+      plan->multiply(Side::rows, *in, *x);
+      plan->multiply(Side::columns, *w, *out);
+      plan->multiply_gram(Side::columns, *w, *in, *out);
+      plan->multiply_gram(Side::rows, *in, *w, *x);
+    };
+    all();
+    std::int64_t const before = calls;
+    all();
+    EXPECT_EQ(calls, before);
+  }
+}
+
+/// Bytes that a solve and products with its plan ask for, in all.
+std::int64_t bytes_of_a_solve(Context const& context, Precision precision, std::int64_t n) {
+  Problem const problem = make_problem({n, n, 3, Weights::with_zeros});
+  SolveOptions const options{
+      .eps = 1, .tolerance = 0, .iterations = 3, .annealing = 1, .precision = precision, .cache_bytes = 0};
+  std::vector<double> out(n), marginal(n);
+  std::int64_t const before = bytes;
+  Plan const plan = solve(context, problem.geometry(), problem.a, problem.b, options);
+  plan.apply(MatrixView(problem.a.data(), n, 1), MutableMatrixView(out.data(), n, 1));
+  plan.apply_gram(problem.a, problem.b, out);
+  plan.marginals(out, marginal);
+  return bytes - before;
+}
+
+// Twice the points: a part that is quadratic would grow four times.
+TEST_P(Memory, of_a_solve_is_linear_in_the_number_of_points) {
+  Context const context = make_context(DeviceType::cpu, 1);
+  bytes_of_a_solve(context, precision(), 1000);
+  double const small = static_cast<double>(bytes_of_a_solve(context, precision(), 1000));
+  double const large = static_cast<double>(bytes_of_a_solve(context, precision(), 2000));
+  EXPECT_LT(large, 2.1 * small);
+  EXPECT_LT(large, 0.5 * 2000 * 2000 * sizeof(float));
+}
+
+}  // namespace
+}  // namespace monge::oracle
