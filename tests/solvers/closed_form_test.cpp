@@ -154,11 +154,14 @@ TEST_P(ClosedForm, of_coinciding_points_is_the_product_of_the_weights) {
   EXPECT_EQ(plan.status(), Status::converged) << plan.report().message;
   EXPECT_NEAR(plan.report().transport_cost, 0, 1e-12);
   EXPECT_NEAR(plan.report().primal, 0, 1e-6);
+  // In float32 on CUDA an entry passes through memory as two fp16 numbers, which hold it to 2^-40 of its row's sum
+  // (docs/math.md, section 8).
+  bool const in_halves = GetParam().device == DeviceType::cuda && !is_float64();
   Vector expected, allowed;
   for (double const a : problem.a) {
     for (double const b : problem.b) {
       expected.push_back(Real(a) * b);
-      allowed.push_back(64 * arithmetic(2).unit * a * b);
+      allowed.push_back(64 * arithmetic(2).unit * a * b + (in_halves ? 0x1p-40 * a : 0));
     }
   }
   expect_close("P", matrix_of(plan), expected, allowed);

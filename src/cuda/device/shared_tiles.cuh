@@ -117,7 +117,10 @@ class OperandStream {
           copy_logits<Shape>(shared_address(logits_) + next_tile_ % Shape::kLogitBuffers * Shape::kLogitBytes,
                              arguments_, next_column_);
         next_chunk_ = 0;
-        if (++next_tile_ < segment_.tiles) next_column_ = first_column(next_tile_);
+        ++next_tile_;
+        // Without a look at the list where there is none: the kernels of short chunks feel it.
+        next_column_ += Shape::kColumns;
+        if (arguments_.work.tile_list && next_tile_ < segment_.tiles) next_column_ = first_column(next_tile_);
       }
       next_stage_ = after(next_stage_);
     }
