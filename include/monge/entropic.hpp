@@ -35,7 +35,9 @@ struct SolveOptions {
   Precision precision = Precision::automatic;
   int check_every = 10;     ///< Sweeps between checks; the host waits for the device only there. >= 1.
   bool certificate = true;  ///< Evaluate marginal error, values and gap in float64 from the returned potentials.
-  double cache_bytes = 1073741824;  ///< Memory that the CPU may spend on keeping scores between sweeps; 0: none. >= 0.
+  double cache_bytes = 1073741824;  ///< Memory for what is quicker to read than to make again: scores between sweeps
+                                    ///< (CPU), and of the plan between its products (CPU: scores, CUDA: entries). >= 0;
+                                    ///< 0: none is kept.
 
   VectorView f = {};  ///< Warm start (n) in units of C, with g; the ladder is then skipped.
   VectorView g = {};  ///< Warm start (m).
@@ -58,7 +60,7 @@ void visit_solve_options(Options& options, Visitor&& visit) {
   visit(Field{"check_every", at_least(1), "sweeps between checks of the marginal error"}, options.check_every);
   visit(Field{"certificate", OneOf<bool>(), "evaluate error, values and gap in float64 at the end"},
         options.certificate);
-  visit(Field{"cache_bytes", at_least(0), "memory that the CPU may use to keep scores between sweeps"},
+  visit(Field{"cache_bytes", at_least(0), "memory for scores and entries of the plan that are kept; 0 keeps none"},
         options.cache_bytes);
 }
 

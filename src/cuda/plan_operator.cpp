@@ -231,113 +231,133 @@ PlanOperator::EntryStore& PlanOperator::entry_store(Side side, bool may_keep) {
   return store;
 }
 
-/// out = r (E V + mean) or E V + mean, E the shares, by way of entries in memory.
-void PlanOperator::multiply_many(Side side, Scaling scaling, StridedView const& v, int width, double const* mean,
-                                 StridedView const& out, HadamardFactors const* hadamard) {
+/// V^T as an operand of products with entries of `side`.
+PackedValues PlanOperator::packed_values(Side side, StridedView const& v, int width, double const* divisor) {
   SharedRuntime const& runtime = problem_.runtime;
-  cudaStream_t const stream = runtime->stream();
   Side const other = opposite(side);
   DataType const scalar = problem_.costs->scalar();
   bool const halves = scalar == DataType::float32;
-  int const count = problem_.size(other), padded_count = problem_.costs->padded_size(other);
+  int const padded_count = problem_.costs->padded_size(other);
   int const padded_width = static_cast<int>(round_up(width, value_tile(width, scalar)));
-  Frozen& rows = frozen(side);
-
   Workspace& work = workspace_;
-  std::int64_t const value_bytes = static_cast<std::int64_t>(padded_width) * padded_count * (halves ? 2 : 8);
-  grow(runtime, work.values_high, value_bytes);
+  std::int64_t const bytes = static_cast<std::int64_t>(padded_width) * padded_count * (halves ? 2 : 8);
+  grow(runtime, work.values_high, bytes);
   if (halves) {
-    grow(runtime, work.values_low, value_bytes);
+    grow(runtime, work.values_low, bytes);
     grow(runtime, work.scale, width);
     grow(runtime, work.largest, width);
   }
-  double* const scale = halves ? work.scale.data() : nullptr;
-  pack_values({v, hadamard ? hadamard->right_divisor : nullptr, count, padded_count, width, padded_width, scalar,
-               work.largest.data(), scale, work.values_high.data(), work.values_low.data()},
-              stream);
-  Operand values;
-  values.padded_size = padded_width;
-  values.dimension = values.stride = values.half_stride = padded_count;
-  values.scalar = scalar;
-  values.points = values.high = work.values_high.data();
-  values.low = work.values_low.data();
+  PackedValues values;
+  values.width = width;
+  values.operand = entry_operand(padded_width, work.values_high.data(), work.values_low.data(), padded_count);
+  values.scale = halves ? work.scale.data() : nullptr;
+  pack_values({v, divisor, problem_.size(other), padded_count, width, padded_width, scalar, work.largest.data(),
+               work.scale.data(), work.values_high.data(), work.values_low.data()},
+              runtime->stream());
+  return values;
+}
 
+/// Rows of entries, or of values that are multiplied with them.
+Operand PlanOperator::entry_operand(int rows, void const* high, void const* low, int columns) const {
+  Operand operand;
+  operand.padded_size = rows;
+  operand.dimension = operand.stride = operand.half_stride = columns;
+  operand.scalar = problem_.costs->scalar();
+  operand.points = operand.high = high;
+  operand.low = low;
+  return operand;
+}
+
+/// `rows` rows of entries from `first` on, and their sums, into the store.
+void PlanOperator::write_entries(Side side, int first, int rows, EntryStore& store) {
+  Frozen& from = frozen(side);
+  Costs::Launch pass = problem_.costs->launch(side, first, rows, Pass::entries);
+  std::int64_t const partials = static_cast<std::int64_t>(rows) * pass.plan.work.slots;
+  grow(problem_.runtime, workspace_.sum_partials, partials * 2 * size_of(problem_.costs->scalar()));
+  PassArguments& arguments = pass.arguments;
+  arguments.parameters = from.transform.parameters.data();
+  arguments.logits = from.transform.logits.values.data();
+  arguments.factors = from.transform.logits.factors.data();
+  arguments.references = from.references.data() + first * size_of(problem_.costs->scalar());
+  arguments.partials = workspace_.sum_partials.data();
+  arguments.entries = store.entries(problem_.costs->scalar(), problem_.costs->padded_size(opposite(side)));
+  launch_pass(pass.plan, arguments, problem_.runtime->stream());
+  PackedSide points = problem_.side(side);
+  points.size = points.padded_size = rows;
+  row_sums({side_index(side), points, workspace_.sum_partials.data(), nullptr, pass.plan.work, nullptr},
+           store.sums.data(), problem_.runtime->stream());
+}
+
+/// Entries times the products of L and R, in place.
+void PlanOperator::weight_entries(HadamardFactors const& hadamard, int first, int rows, Entries const& entries) {
+  bool const halves = problem_.costs->scalar() == DataType::float32;
+  PassArguments arguments;
+  arguments.rows = hadamard.left.part(first, rows);
+  arguments.columns = hadamard.right;
+  arguments.factor = hadamard.factor;
+  arguments.entries = entries;
+  PassPlan const plan = plan_pass({Pass::hadamard, halves ? ScoreKernel::three_products : ScoreKernel::tile,
+                                   ScoreForm::products, problem_.runtime->multiprocessors()},
+                                  arguments.rows, arguments.columns);
+  arguments.work = plan.work;
+  launch_pass(plan, arguments, problem_.runtime->stream());
+}
+
+/// Sums of `rows` rows of entries times values, for store_values().
+StoreValuesArguments PlanOperator::multiply_entries(Operand const& rows, PackedValues const& values) {
+  SharedRuntime const& runtime = problem_.runtime;
+  StoreValuesArguments result{};
+  result.width = values.width;
+  result.scalar = rows.scalar;
+  result.scale = values.scale;
+  int const padded_width = values.operand.padded_size;
+  if (rows.scalar == DataType::float32) {
+    EntryProductPlan const plan =
+        plan_entry_product(rows.padded_size, rows.stride, padded_width, runtime->multiprocessors());
+    grow(runtime, workspace_.partials, plan.partial_size() * 4);
+    auto* const partials = reinterpret_cast<float*>(workspace_.partials.data());
+    launch_entry_product(plan, {rows, values.operand, plan.column_tiles, plan.work, partials}, runtime->stream());
+    result.partials = partials;
+    result.tile = plan.tile;
+    result.column_tiles = plan.column_tiles;
+    result.work = plan.work;
+    return result;
+  }
+  grow(runtime, workspace_.partials, static_cast<std::int64_t>(rows.padded_size) * padded_width * 8);
+  PassArguments arguments;
+  arguments.rows = rows;
+  arguments.columns = values.operand;
+  arguments.entries = {rows.scalar, padded_width, workspace_.partials.data(), nullptr};
+  PassPlan const plan = plan_pass({Pass::values, ScoreKernel::tile, ScoreForm::products, runtime->multiprocessors()},
+                                  rows, values.operand);
+  arguments.work = plan.work;
+  launch_pass(plan, arguments, runtime->stream());
+  result.sums = reinterpret_cast<double const*>(workspace_.partials.data());
+  result.sum_stride = padded_width;
+  return result;
+}
+
+/// out = r (E V + mean) or E V + mean, E the shares, by way of entries in memory.
+void PlanOperator::multiply_many(Side side, Scaling scaling, StridedView const& v, int width, double const* mean,
+                                 StridedView const& out, HadamardFactors const* hadamard) {
+  PackedValues const values = packed_values(side, v, width, hadamard ? hadamard->right_divisor : nullptr);
   EntryStore& store = entry_store(side, hadamard == nullptr);
-  int const padded = problem_.costs->padded_size(side);
+  int const padded = problem_.costs->padded_size(side), columns = problem_.costs->padded_size(opposite(side));
+  Entries const entries = store.entries(problem_.costs->scalar(), columns);
   for (int first = 0; first < padded; first += store.rows) {
-    int const part = std::min(store.rows, padded - first);
-    Entries const entries{scalar, padded_count, store.high.data(), store.low.data()};
-    if (!store.complete) {
-      Costs::Launch pass = problem_.costs->launch(side, first, part, Pass::entries);
-      pass.arguments.parameters = rows.transform.parameters.data();
-      pass.arguments.logits = rows.transform.logits.values.data();
-      pass.arguments.factors = rows.transform.logits.factors.data();
-      pass.arguments.references = rows.references.data() + first * size_of(scalar);
-      pass.arguments.entries = entries;
-      std::int64_t const partials = static_cast<std::int64_t>(part) * pass.plan.work.slots;
-      grow(runtime, work.sum_partials, partials * 2 * size_of(scalar));
-      pass.arguments.partials = work.sum_partials.data();
-      launch_pass(pass.plan, pass.arguments, stream);
-      PackedSide part_of_side = problem_.side(side);
-      part_of_side.size = part_of_side.padded_size = part;
-      row_sums({side_index(side), part_of_side, work.sum_partials.data(), nullptr, pass.plan.work, nullptr},
-               store.sums.data(), stream);
-    }
-    if (hadamard) {
-      PassArguments arguments;
-      arguments.rows = hadamard->left.part(first, part);
-      arguments.columns = hadamard->right;
-      arguments.factor = hadamard->factor;
-      arguments.entries = entries;
-      PassPlan const plan = plan_pass({Pass::hadamard, halves ? ScoreKernel::three_products : ScoreKernel::tile,
-                                       ScoreForm::products, runtime->multiprocessors()},
-                                      arguments.rows, arguments.columns);
-      arguments.work = plan.work;
-      launch_pass(plan, arguments, stream);
-    }
-
-    Operand left;
-    left.padded_size = part;
-    left.dimension = left.stride = left.half_stride = padded_count;
-    left.scalar = scalar;
-    left.points = left.high = entries.high;
-    left.low = entries.low;
-    int const real_rows = std::min(part, problem_.size(side) - first);
-    StoreValuesArguments result{};
-    result.rows = real_rows;
-    result.width = width;
-    result.scalar = scalar;
+    int const rows = std::min(store.rows, padded - first);
+    if (!store.complete) write_entries(side, first, rows, store);
+    if (hadamard) weight_entries(*hadamard, first, rows, entries);
+    StoreValuesArguments result = multiply_entries(entry_operand(rows, entries.high, entries.low, columns), values);
+    result.rows = std::min(rows, problem_.size(side) - first);
     result.entry_sum = store.sums.data();
-    result.row_factor = scaling == Scaling::plan ? rows.marginal.data() + first : nullptr;
+    result.row_factor = scaling == Scaling::plan ? frozen(side).marginal.data() + first : nullptr;
     result.row_divisor = hadamard && hadamard->left_divisor ? hadamard->left_divisor + first : nullptr;
     result.value_factor = hadamard ? 1 / hadamard->factor : 1.0;
-    result.scale = scale;
     result.mean = mean;
     result.out = out;
     result.out.data = static_cast<unsigned char*>(out.data) + first * out.stride * size_of(out.scalar);
-    if (halves) {
-      EntryProductPlan const plan = plan_entry_product(part, padded_count, padded_width, runtime->multiprocessors());
-      grow(runtime, work.partials, plan.partial_size() * 4);
-      auto* const partials = reinterpret_cast<float*>(work.partials.data());
-      launch_entry_product(plan, {left, values, plan.column_tiles, plan.work, partials}, stream);
-      result.partials = partials;
-      result.tile = plan.tile;
-      result.column_tiles = plan.column_tiles;
-      result.work = plan.work;
-    } else {
-      grow(runtime, work.partials, static_cast<std::int64_t>(part) * padded_width * 8);
-      PassArguments arguments;
-      arguments.rows = left;
-      arguments.columns = values;
-      arguments.entries = {scalar, padded_width, work.partials.data(), nullptr};
-      PassPlan const plan =
-          plan_pass({Pass::values, ScoreKernel::tile, ScoreForm::products, runtime->multiprocessors()}, left, values);
-      arguments.work = plan.work;
-      launch_pass(plan, arguments, stream);
-      result.sums = reinterpret_cast<double const*>(work.partials.data());
-      result.sum_stride = padded_width;
-    }
-    store_values(result, stream);
+    store_values(result, problem_.runtime->stream());
   }
   store.complete = &store != &passing_;
 }

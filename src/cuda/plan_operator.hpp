@@ -49,6 +49,8 @@ class PlanOperator final : public monge::PlanOperator {
     DeviceArray<double> sums;  // Of each row.
     int rows = 0;
     bool complete = false;  // All rows are there, and stay.
+
+    Entries entries(DataType scalar, int columns) const { return {scalar, columns, high.data(), low.data()}; }
   };
   /// Memory of products with many columns, kept between them; it only grows.
   struct Workspace {
@@ -71,6 +73,11 @@ class PlanOperator final : public monge::PlanOperator {
   /// Whether a product with so many columns goes by entries in memory.
   bool by_entries(Side side, int width) const;
   void multiply_one(Side side, Scaling scaling, StridedView const& in, StridedView const& out);
+  PackedValues packed_values(Side side, StridedView const& v, int width, double const* divisor);
+  Operand entry_operand(int rows, void const* high, void const* low, int columns) const;
+  void write_entries(Side side, int first, int rows, EntryStore& store);
+  void weight_entries(HadamardFactors const& hadamard, int first, int rows, Entries const& entries);
+  StoreValuesArguments multiply_entries(Operand const& rows, PackedValues const& values);
   void multiply_many(Side side, Scaling scaling, StridedView const& v, int width, double const* mean,
                      StridedView const& out, HadamardFactors const* hadamard);
   Operand pack_rows(StridedView const& from, int rows, int padded_rows, int columns, DeviceArray<unsigned char>& memory,
