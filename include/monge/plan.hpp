@@ -1,4 +1,4 @@
-// Plan: what solve() returns. Potentials, report, and the plan P as an operator; nothing of size n x m is stored.
+// Plan: what solve() returns. Potentials, report, and the plan P as an operator.
 #pragma once
 #include <memory>
 #include <vector>
@@ -10,12 +10,15 @@ namespace monge {
 
 /// P_ij = a_i b_j exp((f_i + g_j - C_ij) / eps). Keeps its own packed copies, so the caller's x, y, a, b may go away.
 /// Move-only. Outputs may be float32 or float64, on the host or on the plan's device; where all of a call lies on the
-/// device, the host does not wait for it. Products run in the report's precision (after tf32 in float32), in O((n + m)
-/// d) memory and that of their own arguments. Costs below are passes over all pairs: the first product onto a side, and
-/// P 1 or P^T 1, takes one more, unless V has several columns; later ones allocate nothing.
+/// device, the host does not wait for it. Products run in the report's precision (after tf32 in float32).
+///
+/// Costs below are passes over all pairs. The first product onto a side, and P 1 or P^T 1, takes one more; later ones
+/// allocate nothing. Memory is O((n + m) d) and that of the arguments. On CUDA, products with several columns pass some
+/// rows of P through memory (256 MiB, or less if P is smaller), where in float32 an entry is held to 2^-22 of itself or
+/// 2^-40 of its row's sum, whichever is larger. What SolveOptions::cache_bytes allows stays for the next product.
 class Plan {
  public:
-  struct State;  // src/solvers/plan.cpp
+  struct State;  // src/solvers/plan_state.hpp
   explicit Plan(std::unique_ptr<State> state);
   Plan(Plan&&) noexcept;
   Plan& operator=(Plan&&) noexcept;
@@ -37,8 +40,8 @@ class Plan {
   void apply(MatrixView v, MutableMatrixView out) const;
   /// out (m x p) = P^T u, u (n x p). One pass. FlashSinkhorn, eq. 16.
   void apply_transpose(MatrixView u, MutableMatrixView out) const;
-  /// out (n x p) = (P o l r^T) v, o the product entry by entry, l (n x k), r (m x k), v (m x p). One pass; nothing of
-  /// size n x m is formed. FlashSinkhorn, Algorithm 5.
+  /// out (n x p) = (P o l r^T) v, o the product entry by entry, l (n x k), r (m x k), v (m x p). One pass.
+  /// FlashSinkhorn, Algorithm 5.
   void apply_hadamard(MatrixView l, MatrixView r, MatrixView v, MutableMatrixView out) const;
   /// out (m x p) = (P o l r^T)^T u, l (n x k), r (m x k), u (n x p). One pass.
   void apply_hadamard_transpose(MatrixView l, MatrixView r, MatrixView u, MutableMatrixView out) const;

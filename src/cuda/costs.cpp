@@ -22,6 +22,12 @@ std::int64_t round_up(std::int64_t value, std::int64_t multiple) {
   return (value + multiple - 1) / multiple * multiple;
 }
 
+int half_stride_of(int dimension) {
+  if (dimension <= 16) return 16;
+  if (dimension <= 32) return 32;
+  return static_cast<int>(round_up(dimension, 64));
+}
+
 int checked_size(char const* field, std::int64_t size) {
   if (size > std::numeric_limits<int>::max() - kRowPadding)
     throw Error(ErrorCode::unsupported, std::string(field) + ": is " + std::to_string(size) +
@@ -56,6 +62,7 @@ Costs::Launch Costs::launch(Side rows, int first_row, int row_count, Pass pass, 
   return result;
 }
 
+// Fitted to bench/notes/plan_products.md.
 PairTimes Costs::pair_times() const {
   int const d = side_[0].operand.dimension;
   if (scalar_ == DataType::float64) return {1.0 + 0.21 * d, 2.0, 21};

@@ -2,7 +2,7 @@
 //
 //   C_ij = C'_ij + shift_i + shift_j,   C'_ij = norm_i + norm_j - factor score_ij,
 //
-// the score of a pair being made by a kernel from two operands. One geometry derives from Costs, fills in the two sides
+// the score of a pair being made by a kernel from two operands. A geometry derives from Costs, fills in the two sides
 // and says what its points are; everything else is written once, for all of them.
 #pragma once
 #include <memory>
@@ -21,6 +21,8 @@ inline int side_index(Side side) {
 }
 
 std::int64_t round_up(std::int64_t value, std::int64_t multiple);
+/// Elements between the fp16 parts of vectors of so many coordinates: whole chunks of the tensor-core kernels.
+int half_stride_of(int dimension);
 /// As int; throws unsupported, naming `field`, where that is too small.
 int checked_size(char const* field, std::int64_t size);
 
@@ -31,8 +33,8 @@ struct PointValues {
   double const* centre = nullptr;  // Device memory.
 };
 
-/// Nanoseconds that 1000 pairs take on an H200 (docs/tuning.md), whose ratios choose how a plan multiplies. They hold
-/// where passes are long; elsewhere the choice matters little.
+/// Nanoseconds that 1000 pairs take on an H200 (docs/tuning.md). Only their ratios count: they choose between passes
+/// and entries. They hold where passes are long; elsewhere the choice matters little.
 struct PairTimes {
   double pass;     // One column, nothing in memory.
   double entries;  // Writing entries, over a pass.

@@ -145,8 +145,8 @@ void EntropicOperator::launch_sweeps(Sweep const& sweep, int count) {
   }
 }
 
-/// The typical values follow from the first half-steps on: that of f becomes minus that of g, or, when symmetric, both
-/// meet.
+/// An alternating sweep makes f from g, so f's typical value becomes minus g's. A symmetric one averages: the first
+/// runs at the old values, then both meet.
 void EntropicOperator::sweep(Sweep const& sweep, int count) {
   DeviceGuard const guard(problem_.runtime->index());
   prepare_sweeps();

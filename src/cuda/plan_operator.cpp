@@ -18,10 +18,6 @@ void grow(SharedRuntime const& runtime, DeviceArray<T>& array, std::int64_t size
   if (array.size() < size) array = DeviceArray<T>(runtime, size);
 }
 
-int fp16_stride(int columns) {
-  return columns <= 16 ? 16 : columns <= 32 ? 32 : static_cast<int>(round_up(columns, 64));
-}
-
 }  // namespace
 
 PlanOperator::PlanOperator(Problem problem, Potentials const& potentials, double eps, double cache_bytes)
@@ -47,12 +43,12 @@ PlanOperator::Frozen& PlanOperator::frozen(Side side) {
   Frozen fresh;
   fresh.transform = cuda::transform(problem_, side, potentials_, eps_, false);
   fresh.references = DeviceArray<unsigned char>(runtime, rows.padded_size * size_of(rows.scalar));
-  fresh.shares = DeviceArray<double>(runtime, rows.size);
-  fresh.entries = DeviceArray<double>(runtime, rows.size);
+  fresh.share_factor = DeviceArray<double>(runtime, rows.size);
+  fresh.plan_factor = DeviceArray<double>(runtime, rows.size);
   fresh.marginal = DeviceVector(runtime, rows.size);
   freeze_rows({side_index(side), rows, potentials_[side_index(side)].data(), fresh.transform.plus.data(),
-               fresh.transform.parameters.data(), fresh.references.data(), fresh.shares.data(), fresh.entries.data(),
-               fresh.marginal.data()},
+               fresh.transform.parameters.data(), fresh.references.data(), fresh.share_factor.data(),
+               fresh.plan_factor.data(), fresh.marginal.data()},
               runtime->stream());
 
   fresh.product = problem_.costs->launch(side, Pass::product);
@@ -95,25 +91,46 @@ double PlanOperator::transport_cost() {
   return evaluate(problem_, potentials_, eps_).transport_cost;
 }
 
-void PlanOperator::multiply_one(Side side, Scaling scaling, StridedView const& in, StridedView const& out) {
-  if (by_entries(side, 1)) return multiply_many(side, scaling, in, 1, nullptr, out, nullptr);
+/// out = r (w v + origin) or w v + origin, w the shares.
+void PlanOperator::multiply_one(Side side, Scaling scaling, StridedView const& v, double const* origin,
+                                StridedView const& out) {
   Frozen& rows = frozen(side);
   cudaStream_t const stream = problem_.runtime->stream();
   int const turn = rows.products++ % 2;
   VectorScale const scale{rows.scales.data() + turn, rows.scales.data() + 1 - turn};
-  scale_factors(problem_.side(opposite(side)), rows.transform.logits.factors.data(), in, scale, rows.factors.data(),
+  scale_factors(problem_.side(opposite(side)), rows.transform.logits.factors.data(), v, scale, rows.factors.data(),
                 stream);
   launch_pass(rows.product.plan, rows.product.arguments, stream);
-  SumArguments const sums{side_index(side), problem_.side(side),    rows.partials.data(),
-                          nullptr,          rows.product.plan.work, rows.transform.parameters.data()};
-  double const* const factor = scaling == Scaling::plan ? rows.entries.data() : rows.shares.data();
-  finish_product(sums, factor, scale, out, stream);
+  bool const plan = scaling == Scaling::plan;
+  finish_product(
+      {
+          .sums = {side_index(side), problem_.side(side), rows.partials.data(), nullptr, rows.product.plan.work,
+                   rows.transform.parameters.data()},
+          .row_factor = plan ? rows.plan_factor.data() : rows.share_factor.data(),
+          .scale = scale,
+          .origin = origin,
+          .weight = plan ? rows.marginal.data() : nullptr,
+          .out = out,
+      },
+      stream);
+}
+
+/// The same for each column of V, by whichever way is faster.
+void PlanOperator::multiply_columns(Side side, Scaling scaling, StridedView const& v, int width, double const* origin,
+                                    StridedView const& out) {
+  if (by_entries(side, width)) return multiply_many(side, scaling, v, width, origin, out, nullptr);
+  auto const column = [](StridedView view, int p) {
+    view.data = static_cast<unsigned char*>(view.data) + p * size_of(view.scalar);
+    return view;
+  };
+  for (int p = 0; p < width; ++p)
+    multiply_one(side, scaling, column(v, p), origin ? origin + p : nullptr, column(out, p));
 }
 
 void PlanOperator::multiply(Side side, Vector const& in, Vector& out) {
   DeviceGuard const guard(problem_.runtime->index());
-  multiply_one(side, Scaling::plan, {on_device(in).data(), 1, DataType::float64},
-               {on_device(out).data(), 1, DataType::float64});
+  multiply_columns(side, Scaling::plan, {on_device(in).data(), 1, DataType::float64}, 1, nullptr,
+                   {on_device(out).data(), 1, DataType::float64});
 }
 
 void PlanOperator::multiply_gram(Side side, Vector const& w, Vector const& in, Vector& out) {
@@ -133,15 +150,7 @@ void PlanOperator::multiply(Side side, Scaling scaling, MatrixView v, MutableMat
   DeviceArray<unsigned char> staging;
   StridedView const in = upload(problem_.runtime, v, staging);
   Output output(problem_.runtime, out);
-  if (!by_entries(side, width)) {
-    auto const column = [](StridedView view, int p) {
-      view.data = static_cast<unsigned char*>(view.data) + p * size_of(view.scalar);
-      return view;
-    };
-    for (int p = 0; p < width; ++p) multiply_one(side, scaling, column(in, p), column(output.view(), p));
-  } else {
-    multiply_many(side, scaling, in, width, nullptr, output.view(), nullptr);
-  }
+  multiply_columns(side, scaling, in, width, nullptr, output.view());
   output.finish();
 }
 
@@ -149,7 +158,7 @@ void PlanOperator::multiply_points(Side side, Scaling scaling, MutableMatrixView
   DeviceGuard const guard(problem_.runtime->index());
   PointValues const points = problem_.costs->points(opposite(side));
   Output output(problem_.runtime, out);
-  multiply_many(side, scaling, points.points, points.dimension, points.centre, output.view(), nullptr);
+  multiply_columns(side, scaling, points.points, points.dimension, points.centre, output.view());
   output.finish();
 }
 
@@ -163,12 +172,12 @@ Operand PlanOperator::pack_rows(StridedView const& from, int rows, int padded_ro
   if (result.scalar == DataType::float64) {
     result.stride = static_cast<int>(round_up(columns, 16));
     grow(runtime, memory, static_cast<std::int64_t>(padded_rows) * result.stride * 8);
-    convert_matrix(from, rows, columns, DataType::float64, memory.data(), padded_rows, result.stride,
+    convert_matrix(from, rows, columns, reinterpret_cast<double*>(memory.data()), padded_rows, result.stride,
                    runtime->stream());
     result.points = memory.data();
     return result;
   }
-  result.half_stride = fp16_stride(columns);
+  result.half_stride = half_stride_of(columns);
   std::int64_t const bytes = static_cast<std::int64_t>(padded_rows) * result.half_stride * 2;
   grow(runtime, memory, 2 * bytes);
   grow(runtime, divisor, rows);
@@ -213,7 +222,9 @@ bool PlanOperator::keeps_entries(Side side) const {
 bool PlanOperator::by_entries(Side side, int width) const {
   PairTimes const times = problem_.costs->pair_times();
   double const read = times.read * static_cast<double>((width - 1) / 64 + 1);
-  return width * times.pass > read + (keeps_entries(side) ? 0 : times.pass + times.entries);
+  // Entries that stay must save enough to be worth making even if few products follow. The choice does not depend on
+  // what was multiplied before, so the same product always has the same bits.
+  return width * times.pass > (keeps_entries(side) ? 2 * read : read + times.pass + times.entries);
 }
 
 PlanOperator::EntryStore& PlanOperator::entry_store(Side side, bool may_keep) {
@@ -337,8 +348,8 @@ StoreValuesArguments PlanOperator::multiply_entries(Operand const& rows, PackedV
   return result;
 }
 
-/// out = r (E V + mean) or E V + mean, E the shares, by way of entries in memory.
-void PlanOperator::multiply_many(Side side, Scaling scaling, StridedView const& v, int width, double const* mean,
+/// out = r (E V + origin) or E V + origin, E the shares, by way of entries in memory.
+void PlanOperator::multiply_many(Side side, Scaling scaling, StridedView const& v, int width, double const* origin,
                                  StridedView const& out, HadamardFactors const* hadamard) {
   PackedValues const values = packed_values(side, v, width, hadamard ? hadamard->right_divisor : nullptr);
   EntryStore& store = entry_store(side, hadamard == nullptr);
@@ -354,7 +365,7 @@ void PlanOperator::multiply_many(Side side, Scaling scaling, StridedView const& 
     result.row_factor = scaling == Scaling::plan ? frozen(side).marginal.data() + first : nullptr;
     result.row_divisor = hadamard && hadamard->left_divisor ? hadamard->left_divisor + first : nullptr;
     result.value_factor = hadamard ? 1 / hadamard->factor : 1.0;
-    result.mean = mean;
+    result.origin = origin;
     result.out = out;
     result.out.data = static_cast<unsigned char*>(out.data) + first * out.stride * size_of(out.scalar);
     store_values(result, problem_.runtime->stream());

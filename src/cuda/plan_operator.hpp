@@ -34,9 +34,9 @@ class PlanOperator final : public monge::PlanOperator {
  private:
   /// What passes over the rows of one side need, from one half-step.
   struct Frozen {
-    Transform transform;                    // With the logits of the other side.
-    DeviceArray<unsigned char> references;  // Of this side's points, padded.
-    DeviceArray<double> shares, entries;    // What sums of a row are multiplied by, for either Scaling.
+    Transform transform;                            // With the logits of the other side.
+    DeviceArray<unsigned char> references;          // Of this side's points, padded.
+    DeviceArray<double> share_factor, plan_factor;  // What sums of a row are multiplied by, for either Scaling.
     DeviceVector marginal;
     Costs::Launch product;                         // Of one vector.
     DeviceArray<unsigned char> factors, partials;  // For it.
@@ -72,13 +72,15 @@ class PlanOperator final : public monge::PlanOperator {
   bool keeps_entries(Side side) const;
   /// Whether a product with so many columns goes by entries in memory.
   bool by_entries(Side side, int width) const;
-  void multiply_one(Side side, Scaling scaling, StridedView const& in, StridedView const& out);
+  void multiply_one(Side side, Scaling scaling, StridedView const& v, double const* origin, StridedView const& out);
+  void multiply_columns(Side side, Scaling scaling, StridedView const& v, int width, double const* origin,
+                        StridedView const& out);
   PackedValues packed_values(Side side, StridedView const& v, int width, double const* divisor);
   Operand entry_operand(int rows, void const* high, void const* low, int columns) const;
   void write_entries(Side side, int first, int rows, EntryStore& store);
   void weight_entries(HadamardFactors const& hadamard, int first, int rows, Entries const& entries);
   StoreValuesArguments multiply_entries(Operand const& rows, PackedValues const& values);
-  void multiply_many(Side side, Scaling scaling, StridedView const& v, int width, double const* mean,
+  void multiply_many(Side side, Scaling scaling, StridedView const& v, int width, double const* origin,
                      StridedView const& out, HadamardFactors const* hadamard);
   Operand pack_rows(StridedView const& from, int rows, int padded_rows, int columns, DeviceArray<unsigned char>& memory,
                     DeviceArray<double>& divisor);

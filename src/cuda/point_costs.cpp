@@ -24,13 +24,6 @@ int point_stride(int dimension) {
   return static_cast<int>(round_up(dimension, 16));
 }
 
-/// The same for the fp16 parts.
-int half_stride_of(int dimension) {
-  if (dimension <= 16) return 16;
-  if (dimension <= 32) return 32;
-  return static_cast<int>(round_up(dimension, 64));
-}
-
 std::vector<double> difference(std::vector<double> const& p, std::vector<double> const& q) {
   std::vector<double> result(p.size());
   std::transform(p.begin(), p.end(), q.begin(), result.begin(), std::minus<>());

@@ -11,7 +11,7 @@
 
 namespace monge::cuda {
 
-/// Of one side, padded to kRowPadding.
+/// Of one side: on the host, and on the device with log2.
 class Weights {
  public:
   Weights(SharedRuntime const& runtime, std::vector<double> weight);

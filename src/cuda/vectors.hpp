@@ -6,8 +6,8 @@
 
 namespace monge::cuda {
 
-/// `typical` follows linear combinations: of a potential it is a value that can be taken from all entries before they
-/// are rounded, and so must not change the plan whatever it is.
+/// `typical` is a number near the entries of a potential. It is taken from logits before they are rounded and put back
+/// afterwards: it changes digits, never the plan.
 struct DeviceVector final : Vector {
   DeviceVector() = default;
   DeviceVector(SharedRuntime const& runtime, std::int64_t size) : values(runtime, size) {}

@@ -1,6 +1,6 @@
 // The seam: what a solver may ask of an entropic problem, whatever its geometry and backend.
 //
-// An operator owns packed costs, the weights and the pair of potentials (f, g), all where its backend keeps them.
+// An operator has packed costs and weights, which it shares with its plans, and the pair of potentials (f, g), all where its backend keeps them.
 // Solvers see only this class, the vectors and the plan that it makes: no loop over data above it, no decision about
 // stopping below it. Calls are fused passes over the pairs (i, j); the virtual call sits above whole sweeps, so a CUDA
 // graph or a persistent kernel fits behind it. Nothing here promises that a pass touches all pairs or that a vector

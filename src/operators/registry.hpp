@@ -1,4 +1,4 @@
-// What registry.cpp makes contexts of; it is the only place that knows which backends this build has.
+// The CPU backend as the registry makes it.
 #pragma once
 #include <memory>
 

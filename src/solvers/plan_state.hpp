@@ -17,7 +17,6 @@ struct Plan::State {
   Context context;
   std::unique_ptr<PlanOperator> plan;
   std::int64_t dimension;  // Of the points.
-  double eps;
   Report report;
   std::unique_ptr<Vector> scratch[2][2] = {};  // Two vectors of each side, made when first needed.
 

@@ -187,7 +187,7 @@ Plan solve(Context const& context, Geometry const& geometry, VectorView a, Vecto
   report.seconds.setup = setup;
   report.seconds.total += setup;
   return Plan(std::make_unique<Plan::State>(
-      Plan::State{context, problem->plan(options.eps), shape.dimension, options.eps, std::move(report)}));
+      Plan::State{context, problem->plan(options.eps), shape.dimension, std::move(report)}));
 }
 
 }  // namespace monge

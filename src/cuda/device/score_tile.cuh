@@ -39,7 +39,7 @@ __device__ __forceinline__ void store_vector_4(double* to, double const (&value)
   *reinterpret_cast<double2*>(to + 2) = make_double2(value[2], value[3]);
 }
 
-/// Four coordinates of one row of each cloud, on their way from device memory to shared memory.
+/// Four coordinates of one row of each operand, on their way from device memory to shared memory.
 template <class T>
 struct TileChunk {
   T row[4];

@@ -1,5 +1,5 @@
-// Operands of the tensor-core kernels in shared memory: chunks of 128 points x kChunk fp16 coordinates, swizzled, which
-// arrive asynchronously through a ring of stages.
+// Operands of the tensor-core kernels in shared memory: chunks of 64 or 128 points x kChunk fp16 coordinates, swizzled,
+// which arrive asynchronously through a ring of stages.
 #pragma once
 #include <cuda_fp16.h>
 

@@ -5,7 +5,7 @@
 
 namespace monge::cuda {
 
-/// Consecutive column tiles, or entries of a list of them, that one row block meets in one block of the grid.
+/// Consecutive column tiles, or places in a list of them, that one row block meets in one block of the grid.
 struct Segment {
   int first_row;
   int first_tile;  // A column tile, or its place in the list.

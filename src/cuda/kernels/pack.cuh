@@ -107,16 +107,15 @@ __global__ void __launch_bounds__(kPackThreads) move_gauge_kernel(GaugeArguments
     arguments.shift_out[row] = arguments.shift_in[row] + arguments.shift_slope * product + arguments.shift_constant;
 }
 
-/// A caller's matrix as T, with zeros up to padded_rows x stride.
-template <class T>
+/// A caller's matrix as float64, with zeros up to padded_rows x stride.
 __global__ void __launch_bounds__(kPackThreads)
-    convert_matrix_kernel(StridedView const from, int rows, int columns, T* out, int padded_rows, int stride) {
+    convert_matrix_kernel(StridedView const from, int rows, int columns, double* out, int padded_rows, int stride) {
   std::int64_t const count = static_cast<std::int64_t>(padded_rows) * stride;
   for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * kPackThreads + threadIdx.x; i < count;
        i += static_cast<std::int64_t>(gridDim.x) * kPackThreads) {
     std::int64_t const row = i / stride;
     int const column = static_cast<int>(i % stride);
-    out[i] = row < rows && column < columns ? static_cast<T>(load_element(from, row * from.stride + column)) : T(0);
+    out[i] = row < rows && column < columns ? load_element(from, row * from.stride + column) : 0.0;
   }
 }
 

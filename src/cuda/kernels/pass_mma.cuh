@@ -33,7 +33,7 @@
 
 namespace monge::cuda {
 
-/// A stage is read before the next tile's logits can take the place of its own.
+/// As many buffers of logits as stages: a tile's are not overwritten before its last stage has been read.
 template <int kProducts, int kChunk, int kStages, RowPlace kRowPlace>
 using MmaShape = OperandShape<kProducts, kChunk, kStages, kRowPlace, kStages>;
 

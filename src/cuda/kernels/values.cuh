@@ -111,8 +111,8 @@ __global__ void __launch_bounds__(kValueThreads) store_values_kernel(StoreValues
   double const scale = (arguments.scale ? arguments.scale[p] : 1.0) * arguments.value_factor;
   double const divisor = arguments.entry_sum[i] * (arguments.row_divisor ? arguments.row_divisor[i] : 1.0);
   double const factor = arguments.row_factor ? arguments.row_factor[i] : 1.0;
-  double const mean = arguments.mean ? arguments.mean[p] : 0.0;
-  store_element(arguments.out, i * arguments.out.stride + p, factor * (scale * sum / divisor + mean));
+  double const origin = arguments.origin ? arguments.origin[p] : 0.0;
+  store_element(arguments.out, i * arguments.out.stride + p, factor * (scale * sum / divisor + origin));
 }
 
 }  // namespace monge::cuda

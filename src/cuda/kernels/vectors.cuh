@@ -167,8 +167,8 @@ __global__ void __launch_bounds__(kVectorThreads) freeze_rows_kernel(FreezeArgum
   double const marginal =
       weight > 0 ? weight * exp((arguments.potential[i] - arguments.plus[i]) / parameters.eps) : 0.0;
   references[i] = reference;
-  arguments.shares[i] = share;
-  arguments.entries[i] = share * marginal;
+  arguments.share_factor[i] = share;
+  arguments.plan_factor[i] = share * marginal;
   arguments.marginal[i] = marginal;
 }
 
@@ -205,20 +205,20 @@ __global__ void __launch_bounds__(kVectorThreads)
   factors[j] = static_cast<T>((beta ? static_cast<double>(beta[j]) : 1.0) * value);
 }
 
-/// The sums of a product, times the factor of their row.
+/// The sums of a product, times the factor of their row; see FinishArguments.
 template <class T>
-__global__ void __launch_bounds__(kVectorThreads)
-    finish_product_kernel(SumArguments const sums, double const* row_factor, VectorScale const scale,
-                          StridedView const out) {
+__global__ void __launch_bounds__(kVectorThreads) finish_product_kernel(FinishArguments const arguments) {
   int const i = static_cast<int>(blockIdx.x) * kVectorThreads + static_cast<int>(threadIdx.x);
   start_next_kernel();
   wait_for_previous_kernel();
-  if (i == 0) *scale.next = 0;
-  if (i >= sums.points.size) return;
+  if (i == 0) *arguments.scale.next = 0;
+  if (i >= arguments.sums.points.size) return;
   T reference;
   double sum;
-  join_slots<T>(sums, i, reference, sum);
-  store_element(out, i * out.stride, row_factor[i] * sum / vector_scale(*scale.largest));
+  join_slots<T>(arguments.sums, i, reference, sum);
+  double value = arguments.row_factor[i] * sum / vector_scale(*arguments.scale.largest);
+  if (arguments.origin) value += (arguments.weight ? arguments.weight[i] : 1.0) * *arguments.origin;
+  store_element(arguments.out, i * arguments.out.stride, value);
 }
 
 template <class T>

@@ -78,7 +78,7 @@ enum class Pass {
   softmin,   // Partial sums of beta_j 2^(t_ij - reference_i); the references are found on the way.
   moments,   // The same, and sums of beta_j 2^(t_ij - reference_i) (t_ij - log2 b_j). `tile` only.
   product,   // Partial sums of factor_j 2^(t_ij - reference_i), the references being given.
-  entries,   // The terms of such sums to memory, and the sums. Times kEntryScale.
+  entries,   // The terms of such sums, times kEntryScale, to memory; and their sums.
   hadamard,  // Multiplies entries in memory by the scores.
   values,    // The scores themselves, to memory. `tile` only.
 };

@@ -12,6 +12,7 @@
 namespace monge::cuda {
 namespace {
 
+// kTile, kChunk, kStages, kAhead.
 using Narrow = EntryProductShape<64, 64, 4, 2>;
 using Wide = EntryProductShape<128, 64, 3, 2>;
 using Mma = EntryProductShape<128, 32, 4, 1>;

@@ -47,7 +47,7 @@ struct EntryProductArguments {
 };
 void launch_entry_product(EntryProductPlan const& plan, EntryProductArguments const& arguments, cudaStream_t stream);
 
-/// out_ip = row_factor_i (value_factor scale_p sum_ip / (entry_sum_i row_divisor_i) + mean_p). Dividing by the sum of
+/// out_ip = row_factor_i (value_factor scale_p sum_ip / (entry_sum_i row_divisor_i) + origin_p). Dividing by the sum of
 /// the very entries that were used takes out what rounding did to all of them alike.
 struct StoreValuesArguments {
   int rows;
@@ -65,9 +65,9 @@ struct StoreValuesArguments {
   double const* row_divisor;  // rows; null for ones.
   double const* row_factor;   // rows; null for ones.
   double value_factor;
-  double const* scale;  // Null for ones.
-  double const* mean;   // Null for zeros.
-  StridedView out;      // rows x width; stride between rows.
+  double const* scale;   // Null for ones.
+  double const* origin;  // Null for zeros.
+  StridedView out;       // rows x width; stride between rows.
 };
 void store_values(StoreValuesArguments const& arguments, cudaStream_t stream);
 

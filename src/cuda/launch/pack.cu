@@ -43,16 +43,10 @@ void move_gauge(GaugeArguments const& arguments, cudaStream_t stream) {
   MONGE_CUDA_TRY(cudaGetLastError());
 }
 
-void convert_matrix(StridedView const& from, int rows, int columns, DataType scalar, void* out, int padded_rows,
-                    int stride, cudaStream_t stream) {
+void convert_matrix(StridedView const& from, int rows, int columns, double* out, int padded_rows, int stride,
+                    cudaStream_t stream) {
   constexpr unsigned kBlocks = 1024;
-  if (scalar == DataType::float32) {
-    convert_matrix_kernel<float>
-        <<<kBlocks, kPackThreads, 0, stream>>>(from, rows, columns, static_cast<float*>(out), padded_rows, stride);
-  } else {
-    convert_matrix_kernel<double>
-        <<<kBlocks, kPackThreads, 0, stream>>>(from, rows, columns, static_cast<double*>(out), padded_rows, stride);
-  }
+  convert_matrix_kernel<<<kBlocks, kPackThreads, 0, stream>>>(from, rows, columns, out, padded_rows, stride);
   MONGE_CUDA_TRY(cudaGetLastError());
 }
 

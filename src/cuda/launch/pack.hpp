@@ -52,8 +52,8 @@ struct GaugeArguments {
 };
 void move_gauge(GaugeArguments const& arguments, cudaStream_t stream);
 
-/// A caller's matrix as T, with zeros up to padded_rows x stride.
-void convert_matrix(StridedView const& from, int rows, int columns, DataType scalar, void* out, int padded_rows,
-                    int stride, cudaStream_t stream);
+/// A caller's matrix as float64, with zeros up to padded_rows x stride.
+void convert_matrix(StridedView const& from, int rows, int columns, double* out, int padded_rows, int stride,
+                    cudaStream_t stream);
 
 }  // namespace monge::cuda

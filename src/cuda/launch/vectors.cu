@@ -95,11 +95,10 @@ void scale_factors(PackedSide const& points, void const* beta, StridedView const
   points.scalar == DataType::float32 ? launch(static_cast<float*>(nullptr)) : launch(static_cast<double*>(nullptr));
 }
 
-void finish_product(SumArguments const& sums, double const* row_factor, VectorScale const& scale,
-                    StridedView const& out, cudaStream_t stream) {
-  auto const kernel =
-      sums.points.scalar == DataType::float32 ? finish_product_kernel<float> : finish_product_kernel<double>;
-  launch_chained(kernel, blocks_for(sums.points.size), kVectorThreads, 0, stream, sums, row_factor, scale, out);
+void finish_product(FinishArguments const& arguments, cudaStream_t stream) {
+  PackedSide const& points = arguments.sums.points;
+  auto const kernel = points.scalar == DataType::float32 ? finish_product_kernel<float> : finish_product_kernel<double>;
+  launch_chained(kernel, blocks_for(points.size), kVectorThreads, 0, stream, arguments);
 }
 
 void row_sums(SumArguments const& sums, double* out, cudaStream_t stream) {

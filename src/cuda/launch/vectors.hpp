@@ -1,6 +1,7 @@
 // Per-point work between the passes over pairs (kernels/vectors.cuh). All vectors are float64 on the device.
 #pragma once
 #include "cuda/launch/arguments.hpp"
+#include "operators/vectors.hpp"
 
 namespace monge::cuda {
 
@@ -56,15 +57,15 @@ struct FreezeArguments {
   double const* potential;
   double const* plus;
   SweepParameters const* parameters;
-  void* references;  // L_i, padded, in the type of the side.
-  double* shares;    // 2^(L_i - lse_i)
-  double* entries;   // The same times r_i.
-  double* marginal;  // r_i = a_i exp((f_i - f+_i) / eps)
+  void* references;      // L_i, padded, in the type of the side.
+  double* share_factor;  // 2^(L_i - lse_i)
+  double* plan_factor;   // The same times r_i.
+  double* marginal;      // r_i = a_i exp((f_i - f+_i) / eps)
 };
 void freeze_rows(FreezeArguments const& arguments, cudaStream_t stream);
 
-/// The largest magnitude of a vector as a scale for it, so that a vector of any size fits in float: two numbers in
-/// device memory that serve alternate calls, both 0 at first.
+/// A vector's largest magnitude, by which it is scaled to fit in float. Two numbers in device memory take turns, both 0
+/// at first: each call clears the other's.
 struct VectorScale {
   unsigned long long* largest;  // The bits of the largest magnitude, whose order is that of the numbers.
   unsigned long long* next;     // For the next call.
@@ -72,9 +73,16 @@ struct VectorScale {
 /// factors = beta o v, scaled and padded with zeros; beta null for ones.
 void scale_factors(PackedSide const& points, void const* beta, StridedView const& v, VectorScale const& scale,
                    void* factors, cudaStream_t stream);
-/// out_i = row_factor_i times the sum of row i, without the scale.
-void finish_product(SumArguments const& sums, double const* row_factor, VectorScale const& scale,
-                    StridedView const& out, cudaStream_t stream);
+/// out_i = row_factor_i times the sum of row i, without the scale, + weight_i origin.
+struct FinishArguments {
+  SumArguments sums;
+  double const* row_factor;
+  VectorScale scale;
+  double const* origin;  // One number; null for 0.
+  double const* weight;  // Null for ones.
+  StridedView out;
+};
+void finish_product(FinishArguments const& arguments, cudaStream_t stream);
 /// out_i = the sum of row i.
 void row_sums(SumArguments const& sums, double* out, cudaStream_t stream);
 
@@ -94,7 +102,7 @@ struct CombineArguments {
   };
   int size;
   int count;
-  Term terms[4];
+  Term terms[kMostTerms];
   double* out;
 };
 void combine(CombineArguments const& arguments, cudaStream_t stream);
@@ -103,8 +111,8 @@ void reciprocal(int size, double const* in, double* out, cudaStream_t stream);
 struct DotArguments {
   int size;
   int count;
-  double const* first[4];
-  double const* second[4];
+  double const* first[kMostDots];
+  double const* second[kMostDots];
   double* partials;  // count x dot_parts(size)
 };
 int dot_parts(int size);
