@@ -105,6 +105,7 @@ class Calls {
   MatrixView input(std::int64_t rows, std::int64_t columns) {
     std::vector<double> const values = gaussian_points(rows, columns, random_);
     inputs_.push_back(std::make_unique<OnDevice<double>>(values, rows, columns));
+    check(cudaDeviceSynchronize());  // The caller's stream does not wait for copies on the default one.
     return inputs_.back()->matrix();
   }
   void add(char const* name, std::int64_t rows, std::int64_t columns, std::function<void(MutableMatrixView)> run) {
