@@ -1,42 +1,11 @@
 // The caller's allocator, and what a context asks of its device. Built where there is a CUDA toolkit.
-#include <map>
-
 #include "cuda/backend.hpp"
 #include "cuda/runtime/runtime.hpp"
 #include "oracle/backend_test.hpp"
-#include "oracle/cuda_check.hpp"
+#include "oracle/device_memory.hpp"
 
 namespace monge::oracle {
 namespace {
-
-/// A pool that knows what is out and fails once `limit` allocations were made.
-struct Pool {
-  struct Block {
-    std::size_t bytes;
-    void* stream;
-  };
-  std::map<void*, Block> out;
-  int allocations = 0, wrong_releases = 0;
-  int limit = 1000000;
-
-  DeviceAllocator allocator() {
-    auto const allocate = [this](std::size_t bytes, void* stream) -> void* {
-      if (allocations == limit) return nullptr;
-      void* memory = nullptr;
-      check(cudaMallocAsync(&memory, bytes, static_cast<cudaStream_t>(stream)));
-      ++allocations;
-      out[memory] = {bytes, stream};
-      return memory;
-    };
-    auto const release = [this](void* memory, std::size_t bytes, void* stream) {
-      auto const block = out.find(memory);
-      if (block == out.end() || block->second.bytes != bytes || block->second.stream != stream) ++wrong_releases;
-      out.erase(memory);
-      cudaFreeAsync(memory, static_cast<cudaStream_t>(stream));
-    };
-    return {allocate, release};
-  }
-};
 
 class CudaContext : public testing::Test {
  protected:

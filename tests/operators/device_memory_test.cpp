@@ -1,61 +1,12 @@
-// Inputs and outputs in device memory, on the caller's stream. Built where there is a CUDA toolkit.
+// Inputs and outputs in device memory. Built where there is a CUDA toolkit.
 #include <chrono>
 #include <thread>
 
 #include "oracle/backend_test.hpp"
-#include "oracle/cuda_check.hpp"
+#include "oracle/device_memory.hpp"
 
 namespace monge::oracle {
 namespace {
-
-/// A copy in device memory, rows padded like those of `Stored`.
-template <class T>
-class OnDevice {
- public:
-  OnDevice(std::span<double const> values, std::int64_t rows, std::int64_t columns, std::int64_t padding = 0)
-      : rows_(rows), columns_(columns), stride_(columns + padding), host_(rows * stride_) {
-    for (std::int64_t i = 0; i < rows; ++i) {
-      for (std::int64_t k = 0; k < columns; ++k) host_[i * stride_ + k] = static_cast<T>(values[i * columns + k]);
-    }
-    check(cudaMalloc(reinterpret_cast<void**>(&data_), host_.size() * sizeof(T)));
-    check(cudaMemcpy(data_, host_.data(), host_.size() * sizeof(T), cudaMemcpyHostToDevice));
-  }
-  OnDevice(OnDevice const&) = delete;
-  OnDevice& operator=(OnDevice const&) = delete;
-  ~OnDevice() {
-    cudaFree(data_);
-    if (registered_) cudaHostUnregister(host_.data());
-  }
-
-  /// On the legacy default stream, which this does not wait for. Rows without padding.
-  void write_later(std::span<double const> values) {
-    std::copy(values.begin(), values.end(), host_.begin());
-    check(cudaHostRegister(host_.data(), host_.size() * sizeof(T), cudaHostRegisterDefault));
-    registered_ = true;
-    check(cudaMemcpyAsync(data_, host_.data(), host_.size() * sizeof(T), cudaMemcpyHostToDevice, cudaStreamLegacy));
-  }
-
-  MatrixView matrix() const { return {data_, rows_, columns_, stride_, device()}; }
-  MutableMatrixView mutable_matrix() { return {data_, rows_, columns_, stride_, device()}; }
-  VectorView vector() const { return {data_, rows_, stride_, device()}; }
-  MutableVectorView mutable_vector() { return {data_, rows_, stride_, device()}; }
-
-  std::vector<double> values() {
-    check(cudaMemcpy(host_.data(), data_, host_.size() * sizeof(T), cudaMemcpyDeviceToHost));
-    std::vector<double> result;
-    for (std::int64_t i = 0; i < rows_; ++i) {
-      for (std::int64_t k = 0; k < columns_; ++k) result.push_back(host_[i * stride_ + k]);
-    }
-    return result;
-  }
-
- private:
-  static Device device() { return {DeviceType::cuda, 0}; }
-  std::int64_t rows_, columns_, stride_;
-  std::vector<T> host_;
-  T* data_ = nullptr;
-  bool registered_ = false;
-};
 
 class DeviceMemory : public BackendTest {};
 INSTANTIATE_TEST_SUITE_P(, DeviceMemory,
@@ -93,20 +44,6 @@ TEST_P(DeviceMemory, gives_what_host_memory_gives) {
     EXPECT_LE(solve(context(), PointCloud{x.matrix(), y.matrix()}, a.vector(), b.vector(), options).report().iterations,
               options.check_every);
   }
-}
-
-TEST_P(DeviceMemory, work_runs_on_the_stream_of_the_caller) {
-  cudaStream_t stream = nullptr;
-  check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
-  {
-    Context const own = Context::cuda({.stream = stream});
-    Problem const problem = make_problem({50, 60, 3});
-    SolveOptions const options{.eps = 0.5, .tolerance = 1e-3, .precision = precision()};
-    Plan const expected = solve(context(), problem.geometry(), problem.a, problem.b, options);
-    EXPECT_EQ(solve(own, problem.geometry(), problem.a, problem.b, options).f(), expected.f());
-  }
-  EXPECT_EQ(cudaStreamQuery(stream), cudaSuccess);
-  check(cudaStreamDestroy(stream));
 }
 
 TEST_P(DeviceMemory, what_the_default_stream_has_yet_to_write_is_waited_for) {
