@@ -56,6 +56,8 @@ Shape shape_of(Geometry const& geometry) {
 void validate_matrix(char const* field, MatrixView view, std::int64_t rows, std::int64_t columns, Device context) {
   require_reachable(field, view.device(), context);
   require_real(field, view.type());
+  require(view.rows() >= 0 && view.columns() >= 0, "{}: is {} x {}; must not be negative", field, view.rows(),
+          view.columns());
   require(view.rows() == rows && view.columns() == columns, "{}: is {} x {}; must be {} x {}", field, view.rows(),
           view.columns(), rows, columns);
   require(view.data() != nullptr || rows == 0 || columns == 0, "{}: is a null pointer; must point to {} x {} values",

@@ -18,13 +18,6 @@ namespace {
 constexpr double kLog2e = std::numbers::log2e;
 constexpr double kLn2 = std::numbers::ln2;
 
-/// Below this a column sum may owe its digits to exponentials that should have been smaller than T holds: each of the
-/// `rows` terms w E is off by at most the smallest normal number, times w where E was held up at it.
-template <class T>
-double smallest_trusted_sum(std::int64_t rows, double total_weight) {
-  return std::numeric_limits<T>::min() / std::numeric_limits<T>::epsilon() * (static_cast<double>(rows) + total_weight);
-}
-
 /// How many powers of two the bounds of a sweep may be above what they bound: far from the 126 of float.
 constexpr double kLoosestBound = 32;
 
@@ -159,7 +152,7 @@ void EntropicOperator<T>::one_sweep(Sweep const& sweep) {
   errors_.row = std::accumulate(row_errors_.begin(), row_errors_.end(), 0.0);
   double const total_weight = std::accumulate(total_weights_.begin(), total_weights_.end(), 0.0);
   update_columns(sweep, sweep.symmetric ? data_.potential(Side::rows) : f_next_, column_sums_.join(),
-                 smallest_trusted_sum<T>(size(Side::rows), total_weight));
+                 smallest_trusted_sum<T>(static_cast<double>(size(Side::rows)) + total_weight));
   std::swap(f, f_next_.values());
   std::swap(last_.column_bias, logits_.bias);
   last_.eps = eps;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numbers>
+#include <numeric>
 #include <utility>
 
 #include "core/compensated_sum.hpp"
@@ -46,7 +47,8 @@ struct PlanOperator<T>::Products {
         share_unit(data.costs->size(side)),
         marginal(data.costs->size(side)),
         bounds(static_cast<std::size_t>(padded_to_panel<T>(data.costs->size(side)))),
-        column_sums(data.costs->size(opposite(side)), threads) {
+        column_sums(data.costs->size(opposite(side)), threads),
+        total_weights(static_cast<std::size_t>(threads)) {
     logits.set(data, opposite(side), data.potential(opposite(side)), eps);
   }
 
@@ -63,6 +65,7 @@ struct PlanOperator<T>::Products {
   std::vector<double> bounds;            // lse as the kernels want it.
   bool is_bounded = false;               // The bounds are of use to the kernels.
   ColumnSums<T> column_sums;
+  std::vector<double> total_weights;  // Of the column sums, by thread.
 };
 
 template <class T>
@@ -326,7 +329,8 @@ void PlanOperator<T>::multiply(Side side, Vector const& in, Vector& out) {
 }
 
 /// One pass over the rows of the other side: the stripe that gives (P in)_i has the entries P_ij still, so
-/// out_j = beta_j sum_i w_i (P in)_i r_i E_ij follows as the column sums of a sweep do.
+/// out_j = beta_j sum_i w_i (P in)_i r_i E_ij follows as the column sums of a sweep do. Where a sum is smaller than T
+/// can hold beside the others, two passes take its place.
 template <class T>
 void PlanOperator<T>::multiply_gram(Side side, Vector const& w, Vector const& in, Vector& out) {
   Side const over = opposite(side);
@@ -336,23 +340,41 @@ void PlanOperator<T>::multiply_gram(Side side, Vector const& w, Vector const& in
   Products& onto = measured(over);
   double const unit = weigh(onto.logits, [&](std::int64_t j) { return source[j]; });
   onto.column_sums.clear();
+  std::fill(onto.total_weights.begin(), onto.total_weights.end(), 0.0);
   for_each_stripe(over, weighed_.get(), true,
                   [&](int thread, Workspace<T> const& work, std::int64_t first, std::int64_t count) {
-                    double column_weight[kMaxStripeRows], largest = 0;
+                    double column_weight[kMaxStripeRows] = {}, largest = 0, total = 0;
                     for (std::int64_t r = 0; r < count; ++r) {
                       std::int64_t const i = first + r;
                       std::size_t const row = static_cast<std::size_t>(r);
                       double const entry = onto.marginal[i] * onto.scale(i, work.row_max[row]);
                       column_weight[r] = entry > 0 ? weight[i] * entry * (entry * work.row_sum[row]) : 0.0;
                       largest = std::max(largest, std::abs(column_weight[r]));
+                      total += std::abs(column_weight[r]);
                     }
                     double const size = unit_near(largest);
                     for (std::int64_t r = 0; r < count; ++r) column_weight[r] /= size;
                     add_to_columns(work.args, count, column_weight, size, onto.column_sums.of(thread));
+                    onto.total_weights[static_cast<std::size_t>(thread)] += total + (total > 0 ? size : 0);
                   });
   double const* const sums = onto.column_sums.join();
+  double const total = std::accumulate(onto.total_weights.begin(), onto.total_weights.end(), 0.0);
+  bool lost = false;
+  for (std::int64_t j = 0; j < target.size(); ++j) {
+    double const beta = static_cast<double>(onto.logits.beta[j]);
+    lost |= beta > 0 && std::abs(sums[j]) <= smallest_trusted_sum<T>(total);
+  }
+  if (lost && total > 0) {
+    std::unique_ptr<Vector>& made = between_[static_cast<int>(over)];
+    if (!made) made = vectors_.make(over);
+    HostVector& between = on_host(*made);
+    multiply(over, in, between);
+    for (std::int64_t i = 0; i < between.size(); ++i) between[i] *= weight[i];
+    multiply(side, between, out);
+    return;
+  }
   for (std::int64_t j = 0; j < target.size(); ++j)
-    target[j] = unit * (static_cast<double>(onto.logits.beta[j]) * sums[j]);
+    target[j] = total > 0 ? unit * (static_cast<double>(onto.logits.beta[j]) * sums[j]) : 0.0;
 }
 
 template <class T>
@@ -363,10 +385,11 @@ std::unique_ptr<monge::PlanOperator> PlanOperator<T>::at(Side side, MatrixView p
   moved.weights[static_cast<int>(side)] =
       std::make_shared<SideWeights>(std::vector<double>(static_cast<std::size_t>(points.rows()), 1.0));
   moved.potential(side) = HostVector(points.rows());
-  // For the user the other side's potential stays what it is.
+  // For the user the other side's potential stays what it is. Nothing is kept between products: there is seldom a
+  // second at the same points.
   std::span<double const> const before = data_.costs->shift(other), after = moved.costs->shift(other);
   for (std::size_t j = 0; j < before.size(); ++j) moved.potential(other).values()[j] += before[j] - after[j];
-  return std::make_unique<PlanOperator>(std::move(moved), eps_, most_threads_, cache_bytes_);
+  return std::make_unique<PlanOperator>(std::move(moved), eps_, most_threads_, 0);
 }
 
 template class PlanOperator<float>;

@@ -60,6 +60,7 @@ class PlanOperator final : public monge::PlanOperator {
   Buffer<T> weighed_, values_;
   Buffer<double> units_, sums_;
   Hadamard hadamard_;
+  std::unique_ptr<Vector> between_[2];  // Of a Gram product that takes two passes.
 };
 
 }  // namespace monge::cpu

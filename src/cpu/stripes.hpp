@@ -103,6 +103,14 @@ class ColumnSums {
   AlignedArray<double> sums_;
 };
 
+/// Below this a column sum may owe its digits to exponentials that should have been smaller than T holds: each of its
+/// terms w E is off by at most the smallest normal number, times w where E was held up at it. `total_weight` is that of
+/// all |w| and of what the sums of each stripe start from.
+template <class T>
+double smallest_trusted_sum(double total_weight) {
+  return std::numeric_limits<T>::min() / std::numeric_limits<T>::epsilon() * total_weight;
+}
+
 /// Marginals of the plan and <C', P>, by a pass over the rows; `logits` are set to those of the columns.
 struct PlanSums {
   std::vector<double> row, column;

@@ -54,7 +54,7 @@ Costs::Launch Costs::launch(Side rows, int first_row, int row_count, Pass pass, 
   arguments.form = form_;
   arguments.rows = side_[side_index(rows)].operand.part(first_row, row_count);
   arguments.columns = side_[side_index(opposite(rows))].operand;
-  arguments.factor = factor_;
+  arguments.factor = -factor_;
   bool const halves = kernel == ScoreKernel::one_product || kernel == ScoreKernel::three_products;
   if (halves) arguments.factor /= arguments.rows.half_scale * arguments.columns.half_scale;
   result.plan = plan_pass({pass, kernel, form_, runtime_->multiprocessors()}, arguments.rows, arguments.columns);

@@ -1,6 +1,6 @@
 // Where scores come from on a CUDA device: all that operators know of a geometry.
 //
-//   C_ij = C'_ij + shift_i + shift_j,   C'_ij = norm_i + norm_j - factor score_ij,
+//   C_ij = C'_ij + shift_i + shift_j,   C'_ij = norm_i + norm_j + factor score_ij,
 //
 // the score of a pair being made by a kernel from two operands. A geometry derives from Costs, fills in the two sides
 // and says what its points are; everything else is written once, for all of them.

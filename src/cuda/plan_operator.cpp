@@ -46,9 +46,16 @@ PlanOperator::Frozen& PlanOperator::frozen(Side side) {
   fresh.share_factor = DeviceArray<double>(runtime, rows.size);
   fresh.plan_factor = DeviceArray<double>(runtime, rows.size);
   fresh.marginal = DeviceVector(runtime, rows.size);
-  freeze_rows({side_index(side), rows, potentials_[side_index(side)].data(), fresh.transform.plus.data(),
-               fresh.transform.parameters.data(), fresh.references.data(), fresh.share_factor.data(),
-               fresh.plan_factor.data(), fresh.marginal.data()},
+  Transform const& softmin = fresh.transform;
+  freeze_rows({side_index(side),
+               rows,
+               potentials_[side_index(side)].data(),
+               {softmin.plus.data(), softmin.reference.data(), softmin.sum.data(), nullptr},
+               softmin.parameters.data(),
+               fresh.references.data(),
+               fresh.share_factor.data(),
+               fresh.plan_factor.data(),
+               fresh.marginal.data()},
               runtime->stream());
 
   fresh.product = problem_.costs->launch(side, Pass::product);
@@ -382,7 +389,8 @@ std::unique_ptr<monge::PlanOperator> PlanOperator::at(Side side, MatrixView poin
   problem.weights[side_index(side)] =
       std::make_shared<Weights>(runtime, std::vector<double>(static_cast<std::size_t>(points.rows()), 1.0));
 
-  // The kept side has the user's potential as before; its shift has changed, and so its own.
+  // Nothing is kept between products: there is seldom a second at the same points. The kept side has the user's
+  // potential as before; its shift has changed, and so its own.
   Potentials potentials;
   potentials[side_index(side)] = DeviceVector(runtime, points.rows());
   load_vector({}, static_cast<int>(points.rows()), problem.costs->shift(side), potentials[side_index(side)].data(),
@@ -399,7 +407,7 @@ std::unique_ptr<monge::PlanOperator> PlanOperator::at(Side side, MatrixView poin
            kept.data()},
           runtime->stream());
   kept.typical = before.typical + problem_.costs->mean_shift(other) - problem.costs->mean_shift(other);
-  return std::make_unique<PlanOperator>(std::move(problem), potentials, eps_, cache_bytes_);
+  return std::make_unique<PlanOperator>(std::move(problem), potentials, eps_, 0);
 }
 
 }  // namespace monge::cuda

@@ -40,7 +40,7 @@ PointCosts::PointCosts(SharedRuntime runtime, double scale, DataType scalar, std
     : Costs(std::move(runtime)), scale_(scale) {
   scalar_ = scalar;
   form_ = dimension <= kLargestDifferenceDimension ? ScoreForm::differences : ScoreForm::products;
-  factor_ = form_ == ScoreForm::differences ? -scale : 2 * scale;
+  factor_ = form_ == ScoreForm::differences ? scale : -2 * scale;
 }
 
 PointCosts::PointCosts(SharedRuntime runtime, PointCloud const& geometry, double const* a, double const* b,

@@ -62,11 +62,12 @@ Transform transform(Problem const& problem, Side side, Potentials const& potenti
   pass.arguments.moments = moment_sums.data();
   launch_pass(pass.plan, pass.arguments, stream);
 
-  result.plus = DeviceArray<double>(runtime, rows.size);
+  for (DeviceArray<double>* array : {&result.plus, &result.reference, &result.sum})
+    *array = DeviceArray<double>(runtime, rows.size);
   if (moments) result.mean = DeviceArray<double>(runtime, rows.size);
   softmin_values(
       {side_index(side), rows, partials.data(), moment_sums.data(), pass.plan.work, result.parameters.data()},
-      result.plus.data(), result.mean.data(), stream);
+      {result.plus.data(), result.reference.data(), result.sum.data(), result.mean.data()}, stream);
   return result;
 }
 

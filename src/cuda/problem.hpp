@@ -53,9 +53,10 @@ struct Problem {
 /// The result of a half-step outside the sweeps, and what it was computed with.
 struct Transform {
   DeviceArray<SweepParameters> parameters;
-  Logits logits;             // Of the other side.
-  DeviceArray<double> plus;  // f+
-  DeviceArray<double> mean;  // sum_j w_ij (t_ij - log2 b_j), if asked for.
+  Logits logits;                       // Of the other side.
+  DeviceArray<double> plus;            // f+
+  DeviceArray<double> reference, sum;  // As SoftminValues.
+  DeviceArray<double> mean;            // sum_j w_ij (t_ij - log2 b_j), if asked for.
 };
 Transform transform(Problem const& problem, Side side, Potentials const& potentials, double eps, bool moments);
 

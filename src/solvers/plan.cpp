@@ -69,7 +69,7 @@ void apply_hadamard_onto(Plan::State& state, Side side, MatrixView l, MatrixView
   validate_matrix("l", l, plan.size(Side::rows), l.columns(), device);
   validate_matrix("r", r, plan.size(Side::columns), l.columns(), device);
   if (l.columns() == 0)
-    throw Error(ErrorCode::invalid_argument, "l: has 0 columns; must have at least one, and r as many");
+    throw Error(ErrorCode::invalid_argument, "l: has 0 columns; must have at least 1, and r as many");
   validate_matrix(field, v, plan.size(opposite(side)), v.columns(), device);
   validate_matrix("out", out, plan.size(side), v.columns(), device);
   if (v.columns() == 0) return;

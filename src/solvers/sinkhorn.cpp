@@ -1,6 +1,9 @@
 // Sinkhorn's algorithm on an entropic operator: carries out what its policy decides.
 #include <chrono>
+#include <cmath>
+#include <functional>
 #include <limits>
+#include <memory>
 #include <string>
 #include <utility>
 #include <variant>
@@ -8,6 +11,7 @@
 
 #include <fmt/format.h>
 #include <monge/entropic.hpp>
+#include <monge/error.hpp>
 
 #include "core/validation.hpp"
 #include "solvers/input.hpp"
@@ -63,6 +67,15 @@ std::string message(Report const& report) {
 }
 
 /// Does what the policy decides; keeps the report and the clock.
+/// Makes the operator of one problem in a precision, which may keep scores in so much memory; keeps nothing of the
+/// caller's.
+using OperatorFactory = std::function<std::unique_ptr<EntropicOperator>(Precision, double cache_bytes)>;
+
+/// The precision that a solve starts in.
+Precision first_precision(SolveOptions const& options) {
+  return options.precision == Precision::automatic ? Precision::float32 : options.precision;
+}
+
 class SinkhornRun {
  public:
   SinkhornRun(std::unique_ptr<EntropicOperator>& problem, OperatorFactory const& make, double mass,
@@ -159,11 +172,6 @@ class SinkhornRun {
 
 }  // namespace
 
-Report run_sinkhorn(std::unique_ptr<EntropicOperator>& problem, OperatorFactory const& make, double mass,
-                    SolveOptions const& options) {
-  return SinkhornRun(problem, make, mass, options).run();
-}
-
 Plan solve(Context const& context, Geometry const& geometry, VectorView a, VectorView b, SolveOptions const& options) {
   Stopwatch const watch;
   validate(options);
@@ -182,8 +190,11 @@ Plan solve(Context const& context, Geometry const& geometry, VectorView a, Vecto
   } else if (options.annealing == 1) {
     problem->set_potentials({}, {});
   }
+  if (!std::isfinite(problem->centred_cost_bound()))
+    throw Error(ErrorCode::invalid_argument,
+                "x, y: the squared distances overflow; the points must lie closer together");
   double const setup = watch.seconds();
-  Report report = run_sinkhorn(problem, make, marginals.mass, options);
+  Report report = SinkhornRun(problem, make, marginals.mass, options).run();
   report.seconds.setup = setup;
   report.seconds.total += setup;
   return Plan(std::make_unique<Plan::State>(

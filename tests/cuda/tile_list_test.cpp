@@ -78,8 +78,8 @@ class TileList : public testing::TestWithParam<Kernel> {
     launch.arguments.factors = without.logits.factors.data();
     launch.arguments.partials = partials.data();
     cuda::launch_pass(launch.plan, launch.arguments, runtime->stream());
-    cuda::softmin_values({0, points, partials.data(), nullptr, work, without.parameters.data()}, without.plus.data(),
-                         nullptr, runtime->stream());
+    cuda::softmin_values({0, points, partials.data(), nullptr, work, without.parameters.data()},
+                         {without.plus.data(), nullptr, nullptr, nullptr}, runtime->stream());
     std::vector<double> result = cuda::download(*runtime, without.plus.data(), points.size);
     std::vector<double> const shift = cuda::download(*runtime, half_step.problem.costs->shift(Side::rows), points.size);
     for (std::size_t i = 0; i < result.size(); ++i) result[i] += shift[i];

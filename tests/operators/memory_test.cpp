@@ -82,7 +82,8 @@ TEST_P(Memory, products_like_earlier_ones_allocate_nothing) {
 
 /// Bytes that a solve and products with its plan ask for, in all.
 std::int64_t bytes_of_a_solve(Context const& context, Precision precision, std::int64_t n) {
-  Problem const problem = make_problem({n, n, 3, Weights::with_zeros});
+  // Of a dimension where scores would be kept if cache_bytes allowed it.
+  Problem const problem = make_problem({n, n, 40, Weights::with_zeros});
   SolveOptions const options{
       .eps = 1, .tolerance = 0, .iterations = 3, .annealing = 1, .precision = precision, .cache_bytes = 0};
   std::vector<double> out(n), marginal(n);

@@ -306,5 +306,32 @@ TEST_P(ProductOfNoise, has_shares_that_add_up) {
   }
 }
 
+// A point so far away that its entries are beyond what float32 holds beside those of others.
+TEST_P(Product, of_product_and_transpose_at_a_far_point) {
+  std::int64_t const n = 40, m = 50;
+  Problem problem = make_problem({n, m, 1});
+  std::vector<double> x = problem.x.values();
+  x[7] = 18;
+  problem.x = Stored(x, n, 1);
+  auto const entropic = make_operator(problem);
+  entropic->set_potentials({}, {});
+  auto const plan = entropic->plan(1.0);
+  VectorOperations const& vectors = plan->vectors();
+  auto const v = vectors.make(Side::rows), gram = vectors.make(Side::rows), twice = vectors.make(Side::rows);
+  auto const w = vectors.make(Side::columns), between = vectors.make(Side::columns);
+  vectors.read(std::vector<double>(n, 1.0), *v);
+  vectors.read(std::vector<double>(m, 1.0), *w);
+  plan->multiply_gram(Side::rows, *w, *v, *gram);
+  plan->multiply(Side::columns, *v, *between);
+  plan->multiply(Side::rows, *between, *twice);
+  std::vector<double> actual(n), expected(n);
+  vectors.write(*gram, actual);
+  vectors.write(*twice, expected);
+  EXPECT_LT(expected[7], 1e-60);
+  // Each is two products, with logits of up to 18^2 log2(e).
+  double const relative = 8 * arithmetic(1).unit * (18 * 18 * 1.45 + 64);
+  for (std::int64_t i = 0; i < n; ++i) EXPECT_NEAR(actual[i], expected[i], relative * expected[i]) << i;
+}
+
 }  // namespace
 }  // namespace monge::oracle

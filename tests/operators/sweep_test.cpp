@@ -43,6 +43,20 @@ TEST(CoveringRecipes, keep_several_threads_busy) {
   EXPECT_GE(std::count_if(covering_recipes().begin(), covering_recipes().end(), busy), 2);
 }
 
+// Sums over the columns are grouped by thread, so a team of another size shows in the last digits.
+TEST(SweepThreads, are_at_work) {
+  Problem const problem = make_problem({600, 700, 5});
+  double const eps = 0.05 * Magnitudes(problem).spread();
+  auto const swept = [&](int threads) {
+    auto const entropic = backend_of(Context::cpu(threads))
+                              .entropic_operator(problem.geometry(), {problem.a, problem.b}, {Precision::float64, 0});
+    entropic->sweep({eps}, 3);
+    return potentials_of(*entropic).g;
+  };
+  EXPECT_EQ(swept(3), swept(3));
+  EXPECT_NE(swept(1), swept(3));
+}
+
 TEST_P(SweepTest, alternating) {
   for (Recipe const& recipe : covering_recipes()) expect_sweeps(recipe, {}, 1);
 }

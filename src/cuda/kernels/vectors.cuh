@@ -122,18 +122,22 @@ __global__ void __launch_bounds__(kVectorThreads) update_potential_kernel(Update
   if (threadIdx.x == 0) arguments.errors[blockIdx.x] = total;
 }
 
-/// plus_i = f+_i. Where `mean` is given, mean_i = sum_j w_ij (t_ij - log2 b_j) with w_ij the softmax of row i.
+/// See SoftminValues.
 template <class T>
 __global__ void __launch_bounds__(kVectorThreads)
-    softmin_values_kernel(SumArguments const sums, double* plus, double* mean) {
+    softmin_values_kernel(SumArguments const sums, SoftminValues const out) {
   int const i = static_cast<int>(blockIdx.x) * kVectorThreads + static_cast<int>(threadIdx.x);
   if (i >= sums.points.size) return;
   T reference;
   double sum;
   join_slots<T>(sums, i, reference, sum);
-  plus[i] = sums.points.norm[i] - sums.parameters->constant[1 - sums.side] -
-            sums.parameters->eps_ln2 * (static_cast<double>(reference) + log2(sum));
-  if (mean) {
+  out.plus[i] = sums.points.norm[i] - sums.parameters->constant[1 - sums.side] -
+                sums.parameters->eps_ln2 * (static_cast<double>(reference) + log2(sum));
+  if (out.reference) {
+    out.reference[i] = static_cast<double>(reference);
+    out.sum[i] = sum;
+  }
+  if (out.mean) {
     auto const* const partials = static_cast<PartialSum<T> const*>(sums.partials) + i;
     double moment = 0;
     int const slots = sums.work.slots_of(i / sums.work.rows_per_block);
@@ -142,11 +146,11 @@ __global__ void __launch_bounds__(kVectorThreads)
       moment += sums.moments[offset + i] *
                 exp2(static_cast<double>(partials[offset].reference) - static_cast<double>(reference));
     }
-    mean[i] = moment / sum;
+    out.mean[i] = moment / sum;
   }
 }
 
-/// reference, shares, entries and marginal of frozen rows; see FreezeArguments.
+/// See FreezeArguments.
 template <class T>
 __global__ void __launch_bounds__(kVectorThreads) freeze_rows_kernel(FreezeArguments const arguments) {
   int const i = static_cast<int>(blockIdx.x) * kVectorThreads + static_cast<int>(threadIdx.x);
@@ -157,15 +161,14 @@ __global__ void __launch_bounds__(kVectorThreads) freeze_rows_kernel(FreezeArgum
     references[i] = -kEmptyLogit<T>;  // Padding has no entries.
     return;
   }
-  SweepParameters const parameters = *arguments.parameters;
-  double const lse =
-      (points.norm[i] - arguments.plus[i] - parameters.constant[1 - arguments.side]) * parameters.log2e_over_eps;
-  // As for logits: where a unit of float exceeds 2 the references are noise already.
-  T const reference = static_cast<T>(fmin(fmax(lse, -1e30), 1e30));
-  double const share = exp2(fmin(fmax(static_cast<double>(reference) - lse, -1.0), 1.0));
+  // The sum's logarithm is never rounded to double: 2^(L_i - lse_i) comes from its parts. As for logits, where a unit
+  // of float exceeds 2 the references are noise already.
+  double const found = arguments.softmin.reference[i], sum = arguments.softmin.sum[i];
+  T const reference = static_cast<T>(fmin(fmax(found + log2(sum), -1e30), 1e30));
+  double const share = fmin(fmax(exp2(static_cast<double>(reference) - found) / sum, 0.5), 2.0);
   double const weight = points.weight[i];
   double const marginal =
-      weight > 0 ? weight * exp((arguments.potential[i] - arguments.plus[i]) / parameters.eps) : 0.0;
+      weight > 0 ? weight * exp((arguments.potential[i] - arguments.softmin.plus[i]) / arguments.parameters->eps) : 0.0;
   references[i] = reference;
   arguments.share_factor[i] = share;
   arguments.plan_factor[i] = share * marginal;

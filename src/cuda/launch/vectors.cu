@@ -41,12 +41,12 @@ void update_potential(UpdateArguments const& arguments, cudaStream_t stream) {
   }
 }
 
-void softmin_values(SumArguments const& sums, double* plus, double* mean, cudaStream_t stream) {
+void softmin_values(SumArguments const& sums, SoftminValues const& out, cudaStream_t stream) {
   int const blocks = blocks_for(sums.points.size);
   if (sums.points.scalar == DataType::float32) {
-    softmin_values_kernel<float><<<blocks, kVectorThreads, 0, stream>>>(sums, plus, mean);
+    softmin_values_kernel<float><<<blocks, kVectorThreads, 0, stream>>>(sums, out);
   } else {
-    softmin_values_kernel<double><<<blocks, kVectorThreads, 0, stream>>>(sums, plus, mean);
+    softmin_values_kernel<double><<<blocks, kVectorThreads, 0, stream>>>(sums, out);
   }
   MONGE_CUDA_TRY(cudaGetLastError());
 }

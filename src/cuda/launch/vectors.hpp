@@ -44,18 +44,25 @@ struct UpdateArguments {
 int error_parts(int size);
 void update_potential(UpdateArguments const& arguments, cudaStream_t stream);
 
-/// mean may be null.
-void softmin_values(SumArguments const& sums, double* plus, double* mean, cudaStream_t stream);
+/// Of each row: f+; the logarithm, base 2, of the sum in two parts, a reference that float holds exactly and the sum
+/// relative to it; and sum_j w_ij (t_ij - log2 b_j), w the softmax of the row. Null where not wanted, but for f+.
+struct SoftminValues {
+  double* plus;
+  double* reference;
+  double* sum;
+  double* mean;
+};
+void softmin_values(SumArguments const& sums, SoftminValues const& out, cudaStream_t stream);
 /// out_i = a_i exp((f_i - f+_i) / eps).
 void marginal(PackedSide const& points, double const* potential, double const* plus, SweepParameters const* parameters,
               double* out, cudaStream_t stream);
 
-/// From f+ of the rows: what products of a plan with frozen potentials need.
+/// From a softmin of the rows: what products of a plan with frozen potentials need.
 struct FreezeArguments {
   int side;
   PackedSide points;
   double const* potential;
-  double const* plus;
+  SoftminValues softmin;
   SweepParameters const* parameters;
   void* references;      // L_i, padded, in the type of the side.
   double* share_factor;  // 2^(L_i - lse_i)
