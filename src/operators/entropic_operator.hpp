@@ -1,10 +1,10 @@
 // The seam: what a solver may ask of an entropic problem, whatever its geometry and backend.
 //
-// An operator has packed costs and weights, which it shares with its plans, and the pair of potentials (f, g), all where its backend keeps them.
-// Solvers see only this class, the vectors and the plan that it makes: no loop over data above it, no decision about
-// stopping below it. Calls are fused passes over the pairs (i, j); the virtual call sits above whole sweeps, so a CUDA
-// graph or a persistent kernel fits behind it. Nothing here promises that a pass touches all pairs or that a vector
-// sits in one place.
+// An operator has packed costs and weights, which it shares with its plans, and the pair of potentials (f, g), all
+// where its backend keeps them. Solvers see only this class, the vectors and the plan that it makes: no loop over data
+// above it, no decision about stopping below it. Calls are fused passes over the pairs (i, j); the virtual call sits
+// above whole sweeps, so a CUDA graph or a persistent kernel fits behind it. Nothing here promises that a pass touches
+// all pairs or that a vector sits in one place.
 //
 // Potentials cross the seam in units of C, for the cost of the user's geometry (centring is the operator's own affair:
 // C_ij = C'_ij + s_i + t_j, and inside f' = f - s, g' = g - t). A new operator starts at f' = g' = 0.

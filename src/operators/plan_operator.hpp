@@ -3,8 +3,8 @@
 // so the operator that made it may go on or go away.
 //
 // The first product of a side costs one pass more, which finds the log-sum-exp of its rows (and with it the marginal of
-// that side); after that k products cost at most k passes (Gram: 2 k): nothing is allocated, no marginal is formed and, where the result
-// stays on the device, the host does not wait.
+// that side); after that k products cost at most k passes (Gram: 2 k): nothing is allocated, no marginal is formed and,
+// where the result stays on the device, the host does not wait.
 //
 // For Side::rows a product maps a vector of the columns to one of the rows (P V); for Side::columns the other way round
 // (P^T U). Only points of positive weight have entries in P; shares P_ij / sum_j P_ij are defined for all.

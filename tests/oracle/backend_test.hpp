@@ -44,7 +44,7 @@ class BackendTest : public testing::TestWithParam<Target> {
 
   std::unique_ptr<EntropicOperator> make_operator(Problem const& problem, double cache_bytes = 1e9) const {
     return backend_of(context()).entropic_operator(problem.geometry(), {problem.a, problem.b},
-                                                 {precision(), cache_bytes});
+                                                   {precision(), cache_bytes});
   }
 
  private:
