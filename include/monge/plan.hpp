@@ -10,7 +10,8 @@ namespace monge {
 
 /// P_ij = a_i b_j exp((f_i + g_j - C_ij) / eps). Keeps its own packed copies, so the caller's x, y, a, b may go away.
 /// Move-only. Outputs may be float32 or float64, on the host or on the plan's device; where all of a call lies on the
-/// device, the host does not wait for it. Products run in the report's precision (after tf32 in float32).
+/// device, the host does not wait for it, but for the packing of new points. Products run in the report's precision
+/// (after tf32 in float32).
 ///
 /// Costs below are passes over all pairs. The first product onto a side, and P 1 or P^T 1, takes one more; later ones
 /// allocate nothing. Memory is O((n + m) d) and that of the arguments. On CUDA, products with several columns pass some

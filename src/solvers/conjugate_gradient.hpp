@@ -39,10 +39,10 @@ struct ConjugateGradientResult {
   double curvature = 0;  ///< <p, A p> / <p, p> <= 0 of the direction that ended it, with negative_curvature.
 };
 
-/// Solves A x = b from the x that is given; b = 0 gives x = 0. `b` and `x` are vectors of `side`. A step costs one
-/// product by A, one by M, three passes over vectors and two waits; the end (and a start at x != 0) one more product.
-/// Hestenes and Stiefel (1952), section 3; with M as in Saad, Iterative Methods for Sparse Linear Systems (2003),
-/// Algorithm 9.1; singular systems after Kaasschieter (1988).
+/// Solves A x = b from the x that is given; b = 0, or so small that its squared length is 0 in float64, gives x = 0.
+/// `b` and `x` are vectors of `side`. A step costs one product by A, one by M, three passes over vectors and two waits;
+/// the end (and a start at x != 0) one more product. Hestenes and Stiefel (1952), section 3; with M as in Saad,
+/// Iterative Methods for Sparse Linear Systems (2003), Algorithm 9.1; singular systems after Kaasschieter (1988).
 ConjugateGradientResult conjugate_gradient(VectorOperations const& vectors, Side side, LinearSystem const& system,
                                            Vector const& b, Vector& x, ConjugateGradientOptions const& options);
 
