@@ -23,7 +23,7 @@ TEST_P(ProjectionBatch, HardInputsStayInTheirMatrix) {
         ProjectionPreset::gumbel_sinkhorn}) {
     for (int const size : {4, 5, 8, 16, 66, 129}) {
       std::size_t const cells = static_cast<std::size_t>(size * size);
-      Case const test{std::string(name(preset)), projection_preset(preset), size, size, 9};
+      ProjectionCase const test{std::string(name(preset)), projection_preset(preset), size, size, 9};
       Data data(test);
       auto const at = [&](int t, int i, int j) -> float& {
         return data.logits[static_cast<std::size_t>(t) * cells + i * size + j];
@@ -68,7 +68,7 @@ TEST_P(ProjectionBatch, HardInputsStayInTheirMatrix) {
 
 TEST_P(ProjectionBatch, BitsDoNotDependOnThePlaceInTheBatchOrTheRun) {
   for (int const size : {4, 8, 16, 30, 100}) {
-    Case const test{"bits", projection_preset(ProjectionPreset::mhc_paper), size, size, 131, 3};
+    ProjectionCase const test{"bits", projection_preset(ProjectionPreset::mhc_paper), size, size, 131, 3};
     Data const data(test);
     std::size_t const cells = static_cast<std::size_t>(size * size);
     std::vector<float> whole(cells * 131), again(whole.size()), single(cells);
@@ -99,7 +99,7 @@ TEST_P(ProjectionBatch, EachMatrixSettlesByItself) {
   for (int const size : {16, 23, 32, 64, 100, 128}) {
     for (int const iterations : {20, 60}) {
       for (auto const order : {ProjectionOrder::rows_first, ProjectionOrder::columns_first}) {
-        Case test{"settles", projection_preset(ProjectionPreset::mhc_paper), size, size, 64};
+        ProjectionCase test{"settles", projection_preset(ProjectionPreset::mhc_paper), size, size, 64};
         test.options.iterations = iterations;
         test.options.order = order;
         Data data(test);
@@ -124,7 +124,7 @@ TEST_P(ProjectionBatch, EachMatrixSettlesByItself) {
 TEST_P(ProjectionBatch, LargeBatchesGiveTheBitsOfSmallOnes) {
   for (auto const order : {ProjectionOrder::rows_first, ProjectionOrder::columns_first}) {
     for (int const iterations : {2, 3, 20}) {
-      Case test{"large", projection_preset(ProjectionPreset::mhc_paper), 4, 4, 150'001};
+      ProjectionCase test{"large", projection_preset(ProjectionPreset::mhc_paper), 4, 4, 150'001};
       test.options.order = order;
       test.options.iterations = iterations;
       Data data(test);
@@ -152,7 +152,7 @@ TEST_P(ProjectionBatch, RowsThatOverflowExpAndEmptyMatrices) {
   float const inf = std::numeric_limits<float>::infinity();
   for (std::string_view const preset : {"deepseek", "megatron", "gumbel_sinkhorn"}) {
     for (int const size : {4, 7, 16}) {
-      Case const test{std::string(preset), projection_preset(preset), size, size, 4};
+      ProjectionCase const test{std::string(preset), projection_preset(preset), size, size, 4};
       Data data(test);
       std::size_t const cells = static_cast<std::size_t>(size * size);
       std::vector<float> clean(4 * cells), out(4 * cells), d_logits(4 * cells);
@@ -183,7 +183,7 @@ TEST_P(ProjectionBatch, ElementsBeyondTwoToThe31) {
   std::size_t const bytes = static_cast<std::size_t>((batch - 1) * apart + 16) * 2;
   void* const memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED) GTEST_SKIP() << "no address space for " << bytes << " bytes";
-  Case const test{"far", projection_preset(ProjectionPreset::mhc_paper), 4, 4, 40, 1, DataType::bfloat16};
+  ProjectionCase const test{"far", projection_preset(ProjectionPreset::mhc_paper), 4, 4, 40, 1, DataType::bfloat16};
   Data const data(test);
   for (std::int64_t t = 0; t < batch; ++t)
     std::copy_n(data.logit_bits.data() + 16 * t, 16, static_cast<std::uint16_t*>(memory) + t * apart);
@@ -204,7 +204,7 @@ TEST_P(ProjectionBatch, EmptyBatchesAndOutputsOfEitherType) {
   project_backward(context(), BatchView(static_cast<float const*>(nullptr), 0, 4, 4),
                    BatchView(static_cast<float const*>(nullptr), 0, 4, 4),
                    MutableBatchView(static_cast<float*>(nullptr), 0, 4, 4), {});
-  Case const test{"half", projection_preset(ProjectionPreset::mhc_paper), 4, 4, 33, 1, DataType::bfloat16};
+  ProjectionCase const test{"half", projection_preset(ProjectionPreset::mhc_paper), 4, 4, 33, 1, DataType::bfloat16};
   Data const data(test);
   std::vector<std::uint16_t> half(16 * 33);
   std::vector<float> full(16 * 33);
@@ -218,7 +218,7 @@ TEST_P(ProjectionBatch, OutputsInWiderRowsOfAnyTypeLeaveTheRestAlone) {
   for (DataType const type : {DataType::float32, DataType::bfloat16, DataType::float16}) {
     for (int const size : {4, 5, 16, 66}) {
       SCOPED_TRACE(std::string(name(type)) + " " + std::to_string(size));
-      Case const test{"strided", projection_preset(ProjectionPreset::mhc_paper), size, size, 37, 1, type};
+      ProjectionCase const test{"strided", projection_preset(ProjectionPreset::mhc_paper), size, size, 37, 1, type};
       Data const data(test);
       std::int64_t const row = size + 3, matrix = size * row + 5;
       auto const entries = static_cast<std::size_t>(batch * size * size);

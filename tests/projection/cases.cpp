@@ -14,11 +14,11 @@ ProjectionOptions with(ProjectionPreset preset, int iterations) {
 
 }  // namespace
 
-std::vector<Case> cases() {
+std::vector<ProjectionCase> cases() {
   using P = ProjectionPreset;
   auto const rows_first = [](ProjectionOptions& o) { o.order = ProjectionOrder::rows_first; };
   auto const columns_first = [](ProjectionOptions& o) { o.order = ProjectionOrder::columns_first; };
-  std::vector<Case> all;
+  std::vector<ProjectionCase> all;
   for (P const preset : {P::mhc_paper, P::deepseek, P::megatron, P::blog, P::gumbel_sinkhorn}) {
     std::string const label(name(preset));
     all.push_back({label + " 4x4", with(preset, 20), 4, 4, 70});
@@ -98,12 +98,12 @@ std::vector<Case> cases() {
   return all;
 }
 
-double entry_tolerance(Case const& test) {
+double entry_tolerance(ProjectionCase const& test) {
   double const largest_exponent = 4 * test.spread / test.options.temperature;
   return 6e-8 * (16 + 4 * largest_exponent + 2 * std::sqrt(test.rows + test.columns));
 }
 
-Data::Data(Case const& given)
+Data::Data(ProjectionCase const& given)
     : test(given), n(given.rows + given.options.dustbin), m(given.columns + given.options.dustbin) {
   std::mt19937 random(static_cast<unsigned>(given.rows * 1000 + given.columns));
   std::normal_distribution<float> normal;

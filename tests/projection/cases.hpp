@@ -11,7 +11,7 @@
 
 namespace monge::oracle {
 
-struct Case {
+struct ProjectionCase {
   std::string name;
   ProjectionOptions options;
   int rows, columns;
@@ -29,7 +29,7 @@ ProjectionOptions with(ProjectionPreset preset, int iterations, auto&& change) {
   return options;
 }
 
-std::vector<Case> cases();
+std::vector<ProjectionCase> cases();
 
 /// Expects `call` to throw invalid_argument with a message that begins with `text`.
 template <class Call>
@@ -45,7 +45,7 @@ void expect_refused(std::string const& text, Call&& call) {
 
 /// The relative error allowed to an entry. Entries of K are off by the rounding of their exponent, sums by their
 /// length; half-steps amplify neither.
-double entry_tolerance(Case const& test);
+double entry_tolerance(ProjectionCase const& test);
 /// The absolute error allowed to a gradient whose entries are up to `largest`. Terms as large as those of d_out, up to
 /// `terms`, cancel and leave their rounding; the rest grows over the half-steps.
 inline double gradient_tolerance(double largest, double terms) {
@@ -54,13 +54,13 @@ inline double gradient_tolerance(double largest, double terms) {
 
 /// The inputs of a case, rounded to the element type, so that the reference reads what the library reads.
 struct Data {
-  Case const& test;
+  ProjectionCase const& test;
   int n, m;
   std::int64_t row_stride, batch_stride;
   std::vector<float> logits, gradient, a, b;
   std::vector<std::uint16_t> logit_bits, gradient_bits;
 
-  explicit Data(Case const& given);
+  explicit Data(ProjectionCase const& given);
   BatchView logit_view() const {
     void const* const data =
         test.type == DataType::float32 ? static_cast<void const*>(logits.data()) : logit_bits.data();

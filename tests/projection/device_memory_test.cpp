@@ -47,7 +47,7 @@ class DeviceBatch {
 
 /// Seven matrices give the same bits alone as at the start of `batch`, across element 2^31 and at its end.
 void expect_bits_of_a_small_batch(Context const& context, std::int64_t batch, DataType type) {
-  Case const test{"few", projection_preset(ProjectionPreset::mhc_paper), 4, 4, 7, 1, type};
+  ProjectionCase const test{"few", projection_preset(ProjectionPreset::mhc_paper), 4, 4, 7, 1, type};
   Data const data(test);
   std::vector<std::byte> out(static_cast<std::size_t>(7 * 16 * size_of(type))), d_logits(out.size());
   project(context, data.logit_view(), {out.data(), type, 7, 4, 4}, test.options);
@@ -115,7 +115,7 @@ TEST_P(ProjectionDeviceMemory, OddSizesAtOddAddresses) {
   for (DataType const type : {DataType::float32, DataType::bfloat16, DataType::float16}) {
     for (int const size : {3, 4, 6, 7, 16, 30, 33, 71, 128, 131}) {
       SCOPED_TRACE(std::string(name(type)) + " " + std::to_string(size));
-      Case const test{"odd", projection_preset(ProjectionPreset::mhc_paper), size, size, 37, 1, type};
+      ProjectionCase const test{"odd", projection_preset(ProjectionPreset::mhc_paper), size, size, 37, 1, type};
       Data const data(test);
       auto const entries = static_cast<std::size_t>(test.batch * size * size);
       std::vector<float> out(entries), d_logits(entries);

@@ -26,7 +26,7 @@ double worst_error(Data const& data, int t, std::vector<float> const& out, doubl
 }
 
 TEST_P(ProjectionForward, ForwardMatchesTheReferences) {
-  for (Case const& test : cases()) {
+  for (ProjectionCase const& test : cases()) {
     SCOPED_TRACE(test.name);
     Data const data(test);
     std::vector<float> out(static_cast<std::size_t>(data.n * data.m * test.batch), -7.0f);
@@ -42,7 +42,7 @@ TEST_P(ProjectionForward, ForwardMatchesTheReferences) {
 
 TEST_P(ProjectionForward, MhcLogitsAreRightToAMillionth) {
   for (auto const& [value, preset] : kNames<ProjectionPreset>) {
-    Case const test{std::string(preset), projection_preset(preset), 4, 4, 4000};
+    ProjectionCase const test{std::string(preset), projection_preset(preset), 4, 4, 4000};
     Data const data(test);
     std::size_t const cells = static_cast<std::size_t>(data.n * data.m);
     std::vector<float> out(cells * 4000);
@@ -67,7 +67,7 @@ TEST_P(ProjectionForward, WhatMovesSlowlyIsNotTakenForSettled) {
   for (int const size : {16, 30, 32}) {
     for (int const iterations : {20, 50}) {
       for (ProjectionOrder const order : {ProjectionOrder::rows_first, ProjectionOrder::columns_first}) {
-        Case test{"slow", projection_preset(ProjectionPreset::mhc_paper), size, size, 21};
+        ProjectionCase test{"slow", projection_preset(ProjectionPreset::mhc_paper), size, size, 21};
         test.options.iterations = iterations;
         test.options.order = order;
         Data data(test);

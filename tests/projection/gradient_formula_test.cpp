@@ -203,14 +203,15 @@ TEST_P(ProjectionGradientFormula, UnrolledIsTheChainRuleOnTheMatrix) {
   using P = ProjectionPreset;
   for (int const size : {2, 4, 7, 16, 66, 129}) {
     int const batch = size < 16 ? 200 : 3;
-    for (Case const& test : {Case{"mhc_paper", with(P::mhc_paper, 20, same), size, size, batch},
-                             {"mhc_paper rows first", with(P::mhc_paper, 1, rows_first), size, size, batch},
-                             {"deepseek", with(P::deepseek, 20, same), size, size, batch},
-                             {"deepseek wide guard", with(P::deepseek, 5, wide_guard), size, size, batch},
-                             {"deepseek columns first", with(P::deepseek, 5, columns_first), size, size, batch},
-                             {"megatron", with(P::megatron, 20, same), size, size, batch},
-                             {"megatron clamping", with(P::megatron, 5, clamping), size, size, batch, 2},
-                             {"gumbel_sinkhorn", with(P::gumbel_sinkhorn, 20, cold), size, size, batch}}) {
+    for (ProjectionCase const& test :
+         {ProjectionCase{"mhc_paper", with(P::mhc_paper, 20, same), size, size, batch},
+          {"mhc_paper rows first", with(P::mhc_paper, 1, rows_first), size, size, batch},
+          {"deepseek", with(P::deepseek, 20, same), size, size, batch},
+          {"deepseek wide guard", with(P::deepseek, 5, wide_guard), size, size, batch},
+          {"deepseek columns first", with(P::deepseek, 5, columns_first), size, size, batch},
+          {"megatron", with(P::megatron, 20, same), size, size, batch},
+          {"megatron clamping", with(P::megatron, 5, clamping), size, size, batch, 2},
+          {"gumbel_sinkhorn", with(P::gumbel_sinkhorn, 20, cold), size, size, batch}}) {
       SCOPED_TRACE(test.name + " " + std::to_string(size));
       Data const data(test);
       std::size_t const cells = static_cast<std::size_t>(size * size);
@@ -238,7 +239,7 @@ TEST_P(ProjectionGradientFormula, UnrolledIsTheChainRuleOnTheMatrix) {
 TEST_P(ProjectionGradientFormula, ImplicitSolvesTheLinearSystemOfTheLimit) {
   for (int const size : {2, 4, 9, 33, 66}) {
     for (bool const log_domain : {false, true}) {
-      Case test{"implicit", {}, size, size, size < 16 ? 20 : 3, 0.7};
+      ProjectionCase test{"implicit", {}, size, size, size < 16 ? 20 : 3, 0.7};
       test.options.log_domain = log_domain;
       test.options.iterations = 60;
       test.options.gradient = ProjectionGradient::implicit;

@@ -13,7 +13,7 @@ namespace {
 class ProjectionBackward : public BackendTest {};
 
 TEST_P(ProjectionBackward, GradientMatchesFiniteDifferences) {
-  for (Case test : cases()) {
+  for (ProjectionCase test : cases()) {
     SCOPED_TRACE(test.name);
     test.batch = std::min(test.batch, test.rows > 8 ? 1 : 5);
     Data const data(test);
@@ -70,7 +70,7 @@ TEST_P(ProjectionBackward, ToleranceStopsEachMatrixByItself) {
   for (ProjectionPreset const preset : {ProjectionPreset::mhc_paper, ProjectionPreset::blog, ProjectionPreset::deepseek,
                                         ProjectionPreset::gumbel_sinkhorn}) {
     for (int const size : {4, 5, 16, 70, 130}) {
-      Case test{std::string(name(preset)), projection_preset(preset), size, size, size == 70 ? 3 : 40, 1.5};
+      ProjectionCase test{std::string(name(preset)), projection_preset(preset), size, size, size == 70 ? 3 : 40, 1.5};
       test.options.iterations = 30;
       test.options.tolerance = 3e-3;
       Data const data(test);
@@ -114,7 +114,7 @@ TEST_P(ProjectionBackward, ImplicitGradientIsThatOfTheLimit) {
   for (ProjectionOrder const order : {ProjectionOrder::rows_first, ProjectionOrder::columns_first}) {
     for (int const size : {3, 4, 12, 67}) {
       for (bool const log_domain : {false, true}) {
-        Case test{"implicit", {}, size, size, 9, 0.7};
+        ProjectionCase test{"implicit", {}, size, size, 9, 0.7};
         test.options.order = order;
         test.options.log_domain = log_domain;
         test.options.iterations = 40;
@@ -144,7 +144,7 @@ TEST_P(ProjectionBackward, ImplicitGradientIsThatOfTheLimit) {
 
 TEST_P(ProjectionBackward, ImplicitIsDecidedMatrixByMatrix) {
   for (int const size : {4, 6}) {
-    Case test{"mixed", {}, size, size, 40, 1.5};
+    ProjectionCase test{"mixed", {}, size, size, 40, 1.5};
     test.options.iterations = 6;
     test.options.gradient = ProjectionGradient::implicit;
     test.options.implicit_tolerance = 1e-3;
@@ -184,7 +184,7 @@ TEST_P(ProjectionBackward, ImplicitIsDecidedMatrixByMatrix) {
 /// Histories that fit the shared memory of a GPU, and longer ones.
 TEST_P(ProjectionBackward, HistoriesOfAnyLengthFindRoom) {
   for (int const size : {16, 64, 128}) {
-    Case test{"lengths", projection_preset(ProjectionPreset::mhc_paper), size, size, 2, 0.5};
+    ProjectionCase test{"lengths", projection_preset(ProjectionPreset::mhc_paper), size, size, 2, 0.5};
     Data const data(test);
     std::vector<float> d_logits(static_cast<std::size_t>(size * size * 2)), d_last;
     for (int iterations = 10; iterations <= 60; iterations += size == 128 ? 1 : 5) {
@@ -200,7 +200,7 @@ TEST_P(ProjectionBackward, HistoriesOfAnyLengthFindRoom) {
 
 TEST_P(ProjectionBackward, LongHistoriesFindRoom) {
   for (int const size : {4, 8, 16, 40, 90}) {
-    Case test{"long", projection_preset(ProjectionPreset::mhc_paper), size, size, 40, 0.5};
+    ProjectionCase test{"long", projection_preset(ProjectionPreset::mhc_paper), size, size, 40, 0.5};
     test.options.iterations = 700;
     Data const data(test);
     std::vector<float> d_long(static_cast<std::size_t>(size * size * 40)), d_short(d_long.size());

@@ -24,12 +24,13 @@ class Invariance : public BackendTest {
     return solve(context(), problem.geometry(), problem.a, problem.b, options);
   }
   Plan converge(Problem const& problem, double eps) const {
-    SolveOptions const options{.eps = eps, .tolerance = reachable(), .precision = precision()};
+    SolveOptions const options{.eps = eps, .tolerance = reachable(problem.d()), .precision = precision()};
     return solve(context(), problem.geometry(), problem.a, problem.b, options);
   }
-  double reachable() const {
+  /// In few dimensions tf32 has no products to round: it is float32.
+  double reachable(std::int64_t d) const {
     if (is_float64()) return 1e-10;
-    return precision() == Precision::tf32 ? 1e-2 : 1e-5;
+    return precision() == Precision::tf32 && d > 8 ? 1e-2 : 1e-5;
   }
   /// Rounding of the potentials after kSweeps alternating sweeps, both problems together.
   Real rounding(Problem const& problem, double eps, Plan const& plan) const {
@@ -108,13 +109,13 @@ TEST_P(Invariance, of_the_solution_under_exchange_of_the_clouds) {
   Plan const plan = converge(problem, eps);
   Plan const exchanged = converge({problem.y, problem.x, problem.b, problem.a}, eps);
   ASSERT_EQ(plan.status(), Status::converged) << plan.report().message;
-  double const allowed = 4 * reachable() * static_cast<double>(Dense(problem).largest_cost());
+  double const allowed = 4 * reachable(problem.d()) * static_cast<double>(Dense(problem).largest_cost());
   EXPECT_NEAR(plan.report().transport_cost, exchanged.report().transport_cost, allowed);
   EXPECT_NEAR(plan.report().dual, exchanged.report().dual, allowed);
   std::vector<double> row(60), column(70), exchanged_row(70), exchanged_column(60);
   plan.marginals(row, column);
   exchanged.marginals(exchanged_row, exchanged_column);
-  expect_close("row marginal", row, widen(exchanged_column), Vector(60, 2 * reachable()));
+  expect_close("row marginal", row, widen(exchanged_column), Vector(60, 2 * reachable(problem.d())));
 }
 
 TEST_P(Invariance, of_the_potentials_to_units_of_length) {
@@ -181,7 +182,7 @@ TEST_P(Invariance, of_the_plan_to_translation_of_one_cloud) {
   std::vector<double> const x = problem.x.values(), y = problem.y.values();
   for (std::size_t k = 0; k < x.size(); ++k) change -= 2 * w * problem.a[k / 3] * x[k];
   for (std::size_t k = 0; k < y.size(); ++k) change += 2 * w * problem.b[k / 3] * y[k];
-  double const allowed = 4 * reachable() * static_cast<double>(Dense(apart).largest_cost());
+  double const allowed = 4 * reachable(apart.d()) * static_cast<double>(Dense(apart).largest_cost());
   EXPECT_NEAR(apart_plan.report().transport_cost, plan.report().transport_cost + change, allowed);
   EXPECT_NEAR(apart_plan.report().primal, plan.report().primal + change, allowed);
 }
@@ -266,7 +267,7 @@ TEST_P(Invariance, identical_clouds_have_a_symmetric_plan) {
   std::vector<double> product(120), transposed(120);
   plan.apply(v.view(), MutableMatrixView(product.data(), 60, 2));
   plan.apply_transpose(v.view(), MutableMatrixView(transposed.data(), 60, 2));
-  expect_close("P V", product, widen(transposed), Vector(120, 20 * reachable()));
+  expect_close("P V", product, widen(transposed), Vector(120, 20 * reachable(problem.d())));
 }
 
 // A column can lie so far from every row that its entries are below anything its rows' sums can see (exp(-1000)); its

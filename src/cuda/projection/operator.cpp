@@ -101,8 +101,8 @@ ProjectionArguments arguments_of(ProjectionProblem const& problem, bool backward
   return arguments;
 }
 
-ProjectionMarginals marginals_of(ProjectionProblem const& problem) {
-  ProjectionMarginals marginals;
+SumTargets marginals_of(ProjectionProblem const& problem) {
+  SumTargets marginals;
   std::copy(problem.a.begin(), problem.a.end(), marginals.a);
   std::copy(problem.b.begin(), problem.b.end(), marginals.b);
   return marginals;
@@ -199,7 +199,7 @@ void Projection::forward(ProjectionProblem const& problem, BatchView const& logi
   ProjectionArguments arguments = arguments_of(problem, false);
   arguments.logits = arguments_of(logits, in);
   arguments.result = arguments_of(BatchView(out), result);
-  ProjectionMarginals const marginals = marginals_of(problem);
+  SumTargets const marginals = marginals_of(problem);
   if (tile != nullptr) {
     bool const aligned = fills(problem, *tile) && in_pieces(arguments.logits) && in_pieces(arguments.result);
     tile->forward(arguments, marginals, mode_of(problem, false), aligned, runtime_->stream());
@@ -230,7 +230,7 @@ void Projection::backward(ProjectionProblem const& problem, BatchView const& log
   Reachable const score(runtime_, on_device ? device() : Device{}, d_dustbin_score,
                         d_dustbin_score == nullptr ? 0 : 4 * problem.batch);
   arguments.d_dustbin_score = static_cast<float*>(score.data());
-  ProjectionMarginals const marginals = marginals_of(problem);
+  SumTargets const marginals = marginals_of(problem);
   int const multiprocessors = runtime_->multiprocessors();
   if (tile != nullptr) {
     bool const aligned = fills(problem, *tile) && in_pieces(arguments.logits) && in_pieces(arguments.result) &&

@@ -255,15 +255,15 @@ __device__ __forceinline__ ElementRows<L> logit_elements(ProjectionArguments con
 
 /// For kernels whose row and column sums are all 1: 2 KiB of marginals as arguments would cost time at every launch.
 struct NoMarginals {
-  __host__ __device__ explicit NoMarginals(ProjectionMarginals const&) {}
+  __host__ __device__ explicit NoMarginals(SumTargets const&) {}
 };
 template <ProjectionMode kMode>
-using MarginalsOf = std::conditional_t<kMode == ProjectionMode::plain || kMode == ProjectionMode::guarded, NoMarginals,
-                                       ProjectionMarginals>;
-__device__ __forceinline__ ProjectionMarginals const* pointer_to(ProjectionMarginals const& marginals) {
+using MarginalsOf =
+    std::conditional_t<kMode == ProjectionMode::plain || kMode == ProjectionMode::guarded, NoMarginals, SumTargets>;
+__device__ __forceinline__ SumTargets const* pointer_to(SumTargets const& marginals) {
   return &marginals;
 }
-__device__ __forceinline__ ProjectionMarginals const* pointer_to(NoMarginals const&) {
+__device__ __forceinline__ SumTargets const* pointer_to(NoMarginals const&) {
   return nullptr;
 }
 

@@ -240,7 +240,7 @@ struct Tile {
   static constexpr bool kGeneral = kMode == ProjectionMode::general || kLog;
 
   ProjectionArguments const& arguments;
-  ProjectionMarginals const* marginals;
+  SumTargets const* marginals;
   TilePlace<L> place;
   float k[R][C];                            // In the log domain: logits, base 2.
   float u[R], v[C];                         // In the log domain: potentials, base 2.
@@ -248,8 +248,7 @@ struct Tile {
   bool done = false;
   int count = 0;
 
-  __device__ __forceinline__ Tile(ProjectionArguments const& a, ProjectionMarginals const* m)
-      : arguments(a), marginals(m) {}
+  __device__ __forceinline__ Tile(ProjectionArguments const& a, SumTargets const* m) : arguments(a), marginals(m) {}
 
   template <bool kRows>
   __device__ __forceinline__ float& at(int own, int other) {

@@ -338,7 +338,7 @@ struct BlockProjection {
 template <bool kBackward>
 __global__ void __launch_bounds__(kBlockThreads)
     project_block_kernel(__grid_constant__ ProjectionArguments const arguments,
-                         __grid_constant__ ProjectionMarginals const marginals) {
+                         __grid_constant__ SumTargets const marginals) {
   extern __shared__ float4 shared_memory[];
   __shared__ bool flag;
   int const n = arguments.rows, m = arguments.columns, ld = block_stride(m);

@@ -32,7 +32,7 @@ __device__ __forceinline__ bool project_ratio(Get const& from, Put const& to, Pr
 /// Projects the team's matrices, from rows of logits to rows of the result.
 template <class L, ProjectionMode kMode, bool kPadded, class Get, class Put>
 __device__ __forceinline__ void project_tile(Get const& from, Put const& to, ProjectionArguments const& arguments,
-                                             ProjectionMarginals const* marginals) {
+                                             SumTargets const* marginals) {
   if constexpr (!kPadded) {
     if (project_ratio<L, kMode>(from, to, arguments)) return;
   }

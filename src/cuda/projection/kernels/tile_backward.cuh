@@ -22,8 +22,8 @@ inline constexpr int kBackwardThreads = L::kChunks > 4  ? 256
 /// Turns x from logits into their gradient. g is the gradient of the output and is overwritten.
 template <class L, ProjectionMode kMode, bool kPadded, class History>
 __device__ __forceinline__ void differentiate_tile(float (&x)[L::R][L::C], float (&g)[L::R][L::C],
-                                                   ProjectionArguments const& arguments,
-                                                   ProjectionMarginals const* marginals, History const& history) {
+                                                   ProjectionArguments const& arguments, SumTargets const* marginals,
+                                                   History const& history) {
   Tile<L, kMode, kPadded> tile(arguments, marginals);
   tile.each([&](int r, int c) { tile.k[r][c] = x[r][c]; });
   tile.start();
@@ -51,8 +51,8 @@ __device__ __forceinline__ void differentiate_tile(float (&x)[L::R][L::C], float
 /// The same, as cross ratios where the problem and the matrix allow it.
 template <class L, ProjectionMode kMode, bool kPadded, class History>
 __device__ __forceinline__ void differentiate(float (&x)[L::R][L::C], float (&g)[L::R][L::C],
-                                              ProjectionArguments const& arguments,
-                                              ProjectionMarginals const* marginals, History const& history) {
+                                              ProjectionArguments const& arguments, SumTargets const* marginals,
+                                              History const& history) {
   if constexpr (L::N == 4 && !kPadded && kMode != ProjectionMode::guarded) {
     if (arguments.reducible) {
       if (arguments.columns_first) {

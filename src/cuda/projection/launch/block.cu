@@ -7,7 +7,7 @@ namespace monge::cuda {
 namespace {
 
 template <bool kBackward>
-void launch(ProjectionArguments const& arguments, ProjectionMarginals const& marginals, int multiprocessors,
+void launch(ProjectionArguments const& arguments, SumTargets const& marginals, int multiprocessors,
             cudaStream_t stream) {
   int const bytes = static_cast<int>(block_bytes(arguments.rows, arguments.columns, kBackward));
   allow_shared(project_block_kernel<kBackward>, bytes);
@@ -27,12 +27,12 @@ std::int64_t block_count(std::int64_t batch, int multiprocessors) {
   return std::min<std::int64_t>(batch, static_cast<std::int64_t>(multiprocessors) * 8);
 }
 
-void project_blocks(ProjectionArguments const& arguments, ProjectionMarginals const& marginals, int multiprocessors,
+void project_blocks(ProjectionArguments const& arguments, SumTargets const& marginals, int multiprocessors,
                     cudaStream_t stream) {
   launch<false>(arguments, marginals, multiprocessors, stream);
 }
-void project_backward_blocks(ProjectionArguments const& arguments, ProjectionMarginals const& marginals,
-                             int multiprocessors, cudaStream_t stream) {
+void project_backward_blocks(ProjectionArguments const& arguments, SumTargets const& marginals, int multiprocessors,
+                             cudaStream_t stream) {
   launch<true>(arguments, marginals, multiprocessors, stream);
 }
 

@@ -37,7 +37,7 @@ struct ProjectionArguments {
 inline constexpr int kLargestMarginal = 257;
 
 /// Passed to the general kernels by value: this needs no copy to the device, and a graph can record it.
-struct ProjectionMarginals {
+struct SumTargets {
   float a[kLargestMarginal], b[kLargestMarginal];
 };
 
@@ -65,11 +65,11 @@ enum class ProjectionMode { plain, guarded, general, log_domain };
 /// Matrices larger than a tile: each in the shared memory of one block, which takes block_bytes().
 std::int64_t block_bytes(int rows, int columns, bool backward);
 std::int64_t block_count(std::int64_t batch, int multiprocessors);
-void project_blocks(ProjectionArguments const& arguments, ProjectionMarginals const& marginals, int multiprocessors,
+void project_blocks(ProjectionArguments const& arguments, SumTargets const& marginals, int multiprocessors,
                     cudaStream_t stream);
 /// arguments.history must have block_count() * pairs * (rows + columns) floats.
-void project_backward_blocks(ProjectionArguments const& arguments, ProjectionMarginals const& marginals,
-                             int multiprocessors, cudaStream_t stream);
+void project_backward_blocks(ProjectionArguments const& arguments, SumTargets const& marginals, int multiprocessors,
+                             cudaStream_t stream);
 
 /// The grid of the backward launch and the history that it needs.
 struct MhcShape {
@@ -77,9 +77,8 @@ struct MhcShape {
   std::int64_t history_floats;  ///< 0: in shared memory.
 };
 MhcShape mhc_shape(ProjectionArguments const& arguments, int multiprocessors);
-void mhc_forward(MhcArguments const& arguments, ProjectionMarginals const& marginals, ProjectionMode mode,
-                 cudaStream_t stream);
-void mhc_backward(MhcArguments const& arguments, ProjectionMarginals const& marginals, ProjectionMode mode,
-                  int multiprocessors, cudaStream_t stream);
+void mhc_forward(MhcArguments const& arguments, SumTargets const& marginals, ProjectionMode mode, cudaStream_t stream);
+void mhc_backward(MhcArguments const& arguments, SumTargets const& marginals, ProjectionMode mode, int multiprocessors,
+                  cudaStream_t stream);
 
 }  // namespace monge::cuda

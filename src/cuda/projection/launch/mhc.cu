@@ -9,14 +9,14 @@ namespace {
 using History = TileHistory<MhcLayout, true>;
 
 template <ProjectionMode kMode>
-void forward(MhcArguments const& arguments, ProjectionMarginals const& marginals, cudaStream_t stream) {
+void forward(MhcArguments const& arguments, SumTargets const& marginals, cudaStream_t stream) {
   std::int64_t const blocks = (arguments.projection.batch + 63) / 64;
   launch_chained(mhc_forward_kernel<kMode>, static_cast<int>(blocks), 64, 0, stream, arguments,
                  MarginalsOf<kMode>(marginals));
 }
 
 template <ProjectionMode kMode>
-void backward(MhcArguments arguments, ProjectionMarginals const& marginals, int multiprocessors, cudaStream_t stream) {
+void backward(MhcArguments arguments, SumTargets const& marginals, int multiprocessors, cudaStream_t stream) {
   ProjectionArguments& projection = arguments.projection;
   MhcShape const shape = mhc_shape(projection, multiprocessors);
   bool const shared = shape.history_floats == 0;
@@ -56,8 +56,7 @@ MhcShape mhc_shape(ProjectionArguments const& arguments, int multiprocessors) {
   return shape;
 }
 
-void mhc_forward(MhcArguments const& arguments, ProjectionMarginals const& marginals, ProjectionMode mode,
-                 cudaStream_t stream) {
+void mhc_forward(MhcArguments const& arguments, SumTargets const& marginals, ProjectionMode mode, cudaStream_t stream) {
   switch (mode) {
     case ProjectionMode::plain:
       return forward<ProjectionMode::plain>(arguments, marginals, stream);
@@ -70,8 +69,8 @@ void mhc_forward(MhcArguments const& arguments, ProjectionMarginals const& margi
   }
 }
 
-void mhc_backward(MhcArguments const& arguments, ProjectionMarginals const& marginals, ProjectionMode mode,
-                  int multiprocessors, cudaStream_t stream) {
+void mhc_backward(MhcArguments const& arguments, SumTargets const& marginals, ProjectionMode mode, int multiprocessors,
+                  cudaStream_t stream) {
   switch (mode) {
     case ProjectionMode::plain:
       return backward<ProjectionMode::plain>(arguments, marginals, multiprocessors, stream);

@@ -5,10 +5,10 @@
 namespace monge::cuda {
 
 #define MONGE_DECLARE_SIZE(Size)                                                                                  \
-  void project_tiles_##Size(ProjectionArguments const&, ProjectionMarginals const&, ProjectionMode, bool aligned, \
+  void project_tiles_##Size(ProjectionArguments const&, SumTargets const&, ProjectionMode, bool aligned,          \
                             cudaStream_t);                                                                        \
-  void project_backward_tiles_##Size(ProjectionArguments const&, ProjectionMarginals const&, ProjectionMode,      \
-                                     bool aligned, int multiprocessors, cudaStream_t);                            \
+  void project_backward_tiles_##Size(ProjectionArguments const&, SumTargets const&, ProjectionMode, bool aligned, \
+                                     int multiprocessors, cudaStream_t);                                          \
   std::int64_t backward_history_##Size(ProjectionArguments const&, ProjectionMode, int multiprocessors);
 MONGE_DECLARE_SIZE(4)
 MONGE_DECLARE_SIZE(8)

@@ -29,7 +29,7 @@ inline int threads_for(std::int64_t warps, int most) {
 }
 
 template <class L, ProjectionMode kMode, bool kAligned>
-void launch_forward(ProjectionArguments const& arguments, ProjectionMarginals const& marginals, cudaStream_t stream) {
+void launch_forward(ProjectionArguments const& arguments, SumTargets const& marginals, cudaStream_t stream) {
   std::int64_t const teams = (arguments.batch + L::kPerTeam - 1) / L::kPerTeam;
   int const threads = L::kWarps > 1 ? L::kThreads : threads_for(teams, kForwardThreads<L>);
   int const bytes = threads / L::kThreads * kTileBytes<L>;
@@ -86,7 +86,7 @@ bool is_ratio_backward(ProjectionArguments const& arguments, BackwardShape const
 }
 
 template <class L, ProjectionMode kMode, bool kAligned>
-void launch_backward(ProjectionArguments arguments, ProjectionMarginals const& marginals, int multiprocessors,
+void launch_backward(ProjectionArguments arguments, SumTargets const& marginals, int multiprocessors,
                      cudaStream_t stream) {
   BackwardShape const shape = backward_shape<L, kMode>(arguments, multiprocessors);
   arguments.history_chunks = shape.history_chunks;
@@ -136,13 +136,13 @@ void with_kernel(ProjectionMode mode, bool aligned, Launch&& launch) {
 
 /// Defines the functions of one size that launch/sizes.hpp declares.
 #define MONGE_PROJECTION_SIZE(Size, Forward, Backward, All)                                                         \
-  void project_tiles_##Size(ProjectionArguments const& arguments, ProjectionMarginals const& marginals,             \
-                            ProjectionMode mode, bool aligned, cudaStream_t stream) {                               \
+  void project_tiles_##Size(ProjectionArguments const& arguments, SumTargets const& marginals, ProjectionMode mode, \
+                            bool aligned, cudaStream_t stream) {                                                    \
     with_kernel<Forward, All>(mode, aligned, [&]<ProjectionMode kMode, bool kAligned>() {                           \
       launch_forward<Forward, kMode, kAligned>(arguments, marginals, stream);                                       \
     });                                                                                                             \
   }                                                                                                                 \
-  void project_backward_tiles_##Size(ProjectionArguments const& arguments, ProjectionMarginals const& marginals,    \
+  void project_backward_tiles_##Size(ProjectionArguments const& arguments, SumTargets const& marginals,             \
                                      ProjectionMode mode, bool aligned, int multiprocessors, cudaStream_t stream) { \
     with_kernel<Backward, All>(mode, aligned, [&]<ProjectionMode kMode, bool kAligned>() {                          \
       launch_backward<Backward, kMode, kAligned>(arguments, marginals, multiprocessors, stream);                    \
