@@ -13,6 +13,14 @@ decltype(auto) with_data(View const& view, Function&& function) {
   return std::forward<Function>(function)(view.template as<double>());
 }
 
+/// store(i, value) for each element.
+template <class Store>
+void read_vector(VectorView from, Store&& store) {
+  with_data(from, [&](auto const* data) {
+    for (std::int64_t i = 0; i < from.size(); ++i) store(i, static_cast<double>(data[i * from.stride()]));
+  });
+}
+
 /// out_i = value(i), rounded to the view's type.
 template <class Value>
 void write_vector(MutableVectorView out, Value&& value) {

@@ -42,9 +42,7 @@ class CpuBackend final : public Backend {
 
   std::vector<double> read(VectorView view) const override {
     std::vector<double> values(static_cast<std::size_t>(view.size()));
-    with_data(view, [&](auto const* data) {
-      for (std::int64_t i = 0; i < view.size(); ++i) values[static_cast<std::size_t>(i)] = data[i * view.stride()];
-    });
+    read_vector(view, [&](std::int64_t i, double value) { values[static_cast<std::size_t>(i)] = value; });
     return values;
   }
 

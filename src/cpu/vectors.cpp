@@ -11,9 +11,7 @@ std::unique_ptr<Vector> HostVectorOperations::make(Side side) const {
 
 void HostVectorOperations::read(VectorView from, Vector& to) const {
   HostVector& target = on_host(to);
-  with_data(from, [&](auto const* data) {
-    for (std::int64_t i = 0; i < target.size(); ++i) target[i] = data[i * from.stride()];
-  });
+  read_vector(from, [&](std::int64_t i, double value) { target[i] = value; });
 }
 
 void HostVectorOperations::write(Vector const& from, MutableVectorView to) const {

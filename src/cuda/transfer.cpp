@@ -49,9 +49,7 @@ std::vector<double> host_copy(Runtime const& runtime, MatrixView matrix) {
 std::vector<double> read(SharedRuntime const& runtime, VectorView view) {
   if (view.device().type == DeviceType::cuda) return host_copy(*runtime, as_column<MatrixView>(view));
   std::vector<double> values(static_cast<std::size_t>(view.size()));
-  with_data(view, [&](auto const* data) {
-    for (std::int64_t i = 0; i < view.size(); ++i) values[static_cast<std::size_t>(i)] = data[i * view.stride()];
-  });
+  read_vector(view, [&](std::int64_t i, double value) { values[static_cast<std::size_t>(i)] = value; });
   return values;
 }
 
