@@ -149,4 +149,13 @@ using MutableVectorView = detail::BasicVectorView<void>;  ///< Writable.
 using MatrixView = detail::BasicMatrixView<void const>;   ///< Read-only, row-major.
 using MutableMatrixView = detail::BasicMatrixView<void>;  ///< Writable, row-major.
 
+/// Indices to be written, row-major; a vector is a matrix of one column.
+struct MutableIndexView {
+  std::int64_t* data = nullptr;
+  std::int64_t rows = 0;
+  std::int64_t columns = 0;
+  std::int64_t row_stride = 0;  ///< In elements; >= columns.
+  Device device = {};
+};
+
 }  // namespace monge

@@ -14,7 +14,15 @@ struct PointCloud {
   double scale = 1.0;  ///< > 0. 1 is the squared distance; 0.5 is GeomLoss's cost for p = 2.
 };
 
+/// Given costs C (n x m): any finite numbers, negative ones too; +infinity forbids a pair. float32 or float64, rows
+/// possibly strided, read in place by every pass where the context can reach it: the memory stays as it is as long as
+/// the solve and its Plan use it. A matrix in host memory is copied to a CUDA device once, as it is.
+struct CostMatrix {
+  MatrixView cost;          ///< n x m; m x n if transposed.
+  bool transposed = false;  ///< `cost` holds C^T: element (j, i) is C_ij.
+};
+
 /// Where the costs of a problem come from: what solve() takes.
-using Geometry = std::variant<PointCloud>;
+using Geometry = std::variant<PointCloud, CostMatrix>;
 
 }  // namespace monge

@@ -54,8 +54,11 @@ class Plan {
   /// <C, P>: the report's float64 value, or one pass in the precision of the solve where the certificate was skipped.
   double transport_cost() const;
 
-  /// out (n x d): barycentric projection of each x_i, sum_j P_ij y_j / sum_j P_ij; defined for a_i = 0 too.
+  /// out (n x d): barycentric projection of each x_i, sum_j P_ij y_j / sum_j P_ij; defined for a_i = 0 too. Throws
+  /// unsupported for a cost matrix, as map() and potential() do.
   void barycentric_projection(MutableMatrixView out) const;
+  /// out (n x p): the same of values of the columns, sum_j P_ij v_jk / sum_j P_ij, v (m x p).
+  void barycentric_projection(MatrixView v, MutableMatrixView out) const;
   /// The same map at new points (k x d): the entropic map of the target cloud's potential g.
   void map(MatrixView points, MutableMatrixView out) const;
   /// The potential f at new points: -eps log sum_j b_j exp((g_j - C(z, y_j)) / eps). out has k entries.

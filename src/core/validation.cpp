@@ -3,6 +3,8 @@
 #include <cmath>
 #include <limits>
 
+#include "core/overloaded.hpp"
+
 namespace monge {
 namespace {
 
@@ -21,6 +23,13 @@ void validate_clouds(PointCloud const& clouds, Device context) {
           clouds.y.columns(), clouds.x.columns());
   validate_matrix("x", clouds.x, clouds.x.rows(), clouds.x.columns(), context);
   validate_matrix("y", clouds.y, clouds.y.rows(), clouds.y.columns(), context);
+}
+
+void validate_costs(CostMatrix const& costs, Device context) {
+  MatrixView const& cost = costs.cost;
+  require(cost.rows() > 0 && cost.columns() > 0, "cost: is {} x {}; must have at least one row and column", cost.rows(),
+          cost.columns());
+  validate_matrix("cost", cost, cost.rows(), cost.columns(), context);
 }
 
 }  // namespace
@@ -42,14 +51,21 @@ void require_reachable(char const* field, Device memory, Device context) {
 }
 
 void validate(Geometry const& geometry, Device context) {
-  std::visit([&](PointCloud const& clouds) { validate_clouds(clouds, context); }, geometry);
+  std::visit(Overloaded{[&](PointCloud const& clouds) { validate_clouds(clouds, context); },
+                        [&](CostMatrix const& costs) { validate_costs(costs, context); }},
+             geometry);
 }
 
 Shape shape_of(Geometry const& geometry) {
   return std::visit(
-      [](PointCloud const& clouds) {
-        return Shape{clouds.x.rows(), clouds.y.rows(), clouds.x.columns()};
-      },
+      Overloaded{
+          [](PointCloud const& clouds) {
+            return Shape{clouds.x.rows(), clouds.y.rows(), clouds.x.columns()};
+          },
+          [](CostMatrix const& costs) {
+            MatrixView const& cost = costs.cost;
+            return costs.transposed ? Shape{cost.columns(), cost.rows(), 0} : Shape{cost.rows(), cost.columns(), 0};
+          }},
       geometry);
 }
 

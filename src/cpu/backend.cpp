@@ -9,6 +9,7 @@
 
 #include <monge/error.hpp>
 
+#include "core/overloaded.hpp"
 #include "core/strided.hpp"
 #include "cpu/entropic_operator.hpp"
 #include "cpu/point_costs.hpp"
@@ -60,11 +61,13 @@ class CpuBackend final : public Backend {
   template <class T>
   std::unique_ptr<EntropicOperator> make(Geometry const& geometry, Marginals const& marginals,
                                          double cache_bytes) const {
-    auto costs = std::visit(
-        [&](PointCloud const& clouds) {
-          return std::make_shared<cpu::PointCosts<T>>(clouds, marginals.a, marginals.b);
-        },
-        geometry);
+    auto costs = std::visit(Overloaded{[&](PointCloud const& clouds) -> std::shared_ptr<cpu::Costs<T> const> {
+                                         return std::make_shared<cpu::PointCosts<T>>(clouds, marginals.a, marginals.b);
+                                       },
+                                       [](CostMatrix const&) -> std::shared_ptr<cpu::Costs<T> const> {
+                                         throw Error(ErrorCode::unsupported, "cost: matrices are not there yet");
+                                       }},
+                            geometry);
     return std::make_unique<cpu::EntropicOperator<T>>(std::move(costs), marginals, threads_, cache_bytes);
   }
 

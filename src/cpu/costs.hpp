@@ -6,6 +6,7 @@
 // (stripe.hpp). Costs do not change, so an operator and its plans share them.
 #pragma once
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <span>
 #include <vector>
@@ -52,6 +53,8 @@ class Costs {
   /// No C' is above it.
   virtual double bound() const = 0;
   virtual double factor() const = 0;
+  /// sum_ij a_i b_j C_ij / sum_ij a_i b_j of the user's cost; NaN for costs that at() and part() made.
+  double mean() const { return mean_; }
   virtual std::span<double const> norm(Side side) const = 0;
   virtual std::span<double const> shift(Side side) const = 0;
   /// For stripes whose rows are points of `rows`; valid as long as this object.
@@ -64,6 +67,9 @@ class Costs {
   virtual std::shared_ptr<Costs const> at(Side side, MatrixView points) const = 0;
   /// Throws unsupported where costs have no points.
   virtual CentredPoints<T> const& points(Side side) const = 0;
+
+ protected:
+  double mean_ = std::numeric_limits<double>::quiet_NaN();
 
  private:
   std::int64_t n_, m_;

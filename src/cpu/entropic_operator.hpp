@@ -13,6 +13,7 @@ class EntropicOperator final : public monge::EntropicOperator {
   EntropicOperator(std::shared_ptr<Costs<T> const> costs, Marginals const& marginals, int threads, double cache_bytes);
 
   double centred_cost_bound() const override { return data_.costs->bound(); }
+  double mean_cost() const override { return data_.costs->mean(); }
   VectorOperations const& vectors() const override { return vectors_; }
   void set_potentials(VectorView f, VectorView g) override;
   void get_potentials(MutableVectorView f, MutableVectorView g) const override;

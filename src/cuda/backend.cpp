@@ -5,6 +5,7 @@
 
 #include <monge/error.hpp>
 
+#include "core/overloaded.hpp"
 #include "core/require.hpp"
 #include "cuda/entropic_operator.hpp"
 #include "cuda/point_costs.hpp"
@@ -71,12 +72,15 @@ class CudaBackend final : public Backend {
     problem.weights[0] = std::make_shared<Weights>(runtime_, marginals.a);
     problem.weights[1] = std::make_shared<Weights>(runtime_, marginals.b);
     DataType const scalar = options.precision == Precision::float64 ? DataType::float64 : DataType::float32;
-    problem.costs = std::visit(
-        [&](PointCloud const& clouds) -> std::shared_ptr<Costs const> {
-          return std::make_shared<PointCosts>(runtime_, clouds, problem.weights[0]->weight(),
-                                              problem.weights[1]->weight(), scalar);
-        },
-        geometry);
+    problem.costs =
+        std::visit(Overloaded{[&](PointCloud const& clouds) -> std::shared_ptr<Costs const> {
+                                return std::make_shared<PointCosts>(runtime_, clouds, problem.weights[0]->weight(),
+                                                                    problem.weights[1]->weight(), scalar);
+                              },
+                              [](CostMatrix const&) -> std::shared_ptr<Costs const> {
+                                throw Error(ErrorCode::unsupported, "cost: matrices are not there yet");
+                              }},
+                   geometry);
     return std::make_unique<EntropicOperator>(std::move(problem), options.cache_bytes);
   }
 

@@ -5,6 +5,7 @@
 // the score of a pair being made by a kernel from two operands. A geometry derives from Costs, fills in the two sides
 // and says what its points are; everything else is written once, for all of them.
 #pragma once
+#include <limits>
 #include <memory>
 
 #include <monge/array.hpp>
@@ -50,6 +51,8 @@ class Costs {
   DataType scalar() const { return scalar_; }
   /// Of C'.
   double bound() const { return bound_; }
+  /// sum_ij a_i b_j C_ij / sum_ij a_i b_j of the user's cost; NaN for costs that at() made.
+  double mean() const { return mean_; }
   double const* norm(Side side) const { return side_[side_index(side)].norm; }
   double const* shift(Side side) const { return side_[side_index(side)].shift; }
   /// The weighted mean of the shift.
@@ -89,6 +92,7 @@ class Costs {
   ScoreForm form_ = ScoreForm::products;
   double factor_ = 1;
   double bound_ = 0;
+  double mean_ = std::numeric_limits<double>::quiet_NaN();
   SideCosts side_[2];
 };
 

@@ -16,6 +16,7 @@ class EntropicOperator final : public monge::EntropicOperator {
   ~EntropicOperator() override;
 
   double centred_cost_bound() const override { return problem_.costs->bound(); }
+  double mean_cost() const override { return problem_.costs->mean(); }
   VectorOperations const& vectors() const override { return vectors_; }
   void set_potentials(VectorView f, VectorView g) override;
   void get_potentials(MutableVectorView f, MutableVectorView g) const override;

@@ -52,6 +52,8 @@ class EntropicOperator {
   /// An upper bound of the centred cost C' (each cloud at its own mean): where the eps ladder starts. Translating a
   /// cloud does not change it; 0 when each cloud is a single point.
   virtual double centred_cost_bound() const = 0;
+  /// sum_ij a_i b_j C_ij / sum_ij a_i b_j over the pairs that are allowed, for the user's cost.
+  virtual double mean_cost() const = 0;
 
   virtual VectorOperations const& vectors() const = 0;
 

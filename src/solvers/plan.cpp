@@ -53,12 +53,13 @@ void Plan::marginals(MutableVectorView row, MutableVectorView column) const {
 
 namespace {
 
-/// out = P v for rows, P^T v for columns. `field` is v's name.
-void apply_onto(Plan::State& state, Side side, char const* field, MatrixView v, MutableMatrixView out) {
+/// out = P v for rows, P^T v for columns, or of the shares. `field` is v's name.
+void apply_onto(Plan::State& state, Side side, Scaling scaling, char const* field, MatrixView v,
+                MutableMatrixView out) {
   Device const device = state.context.device();
   validate_matrix(field, v, state.plan->size(opposite(side)), v.columns(), device);
   validate_matrix("out", out, state.plan->size(side), v.columns(), device);
-  if (v.columns() > 0) state.plan->multiply(side, Scaling::plan, v, out);
+  if (v.columns() > 0) state.plan->multiply(side, scaling, v, out);
 }
 
 /// out = (P o l r^T) v for rows, its transpose's product for columns.
@@ -98,11 +99,11 @@ void apply_gram_onto(Plan::State& state, Side side, VectorView w, char const* fi
 }  // namespace
 
 void Plan::apply(MatrixView v, MutableMatrixView out) const {
-  apply_onto(*state_, Side::rows, "v", v, out);
+  apply_onto(*state_, Side::rows, Scaling::plan, "v", v, out);
 }
 
 void Plan::apply_transpose(MatrixView u, MutableMatrixView out) const {
-  apply_onto(*state_, Side::columns, "u", u, out);
+  apply_onto(*state_, Side::columns, Scaling::plan, "u", u, out);
 }
 
 void Plan::apply_hadamard(MatrixView l, MatrixView r, MatrixView v, MutableMatrixView out) const {
@@ -128,6 +129,10 @@ double Plan::transport_cost() const {
 void Plan::barycentric_projection(MutableMatrixView out) const {
   validate_matrix("out", out, rows(), state_->dimension, state_->context.device());
   state_->plan->multiply_points(Side::rows, Scaling::shares, out);
+}
+
+void Plan::barycentric_projection(MatrixView v, MutableMatrixView out) const {
+  apply_onto(*state_, Side::rows, Scaling::shares, "v", v, out);
 }
 
 void Plan::map(MatrixView points, MutableMatrixView out) const {
