@@ -8,6 +8,7 @@
 #include "core/overloaded.hpp"
 #include "core/require.hpp"
 #include "cuda/entropic_operator.hpp"
+#include "cuda/matrix_costs.hpp"
 #include "cuda/point_costs.hpp"
 #include "cuda/projection/operator.hpp"
 #include "cuda/runtime/runtime.hpp"
@@ -77,8 +78,9 @@ class CudaBackend final : public Backend {
                                 return std::make_shared<PointCosts>(runtime_, clouds, problem.weights[0]->weight(),
                                                                     problem.weights[1]->weight(), scalar);
                               },
-                              [](CostMatrix const&) -> std::shared_ptr<Costs const> {
-                                throw Error(ErrorCode::unsupported, "cost: matrices are not there yet");
+                              [&](CostMatrix const& matrix) -> std::shared_ptr<Costs const> {
+                                return std::make_shared<MatrixCosts>(runtime_, matrix, *problem.weights[0],
+                                                                     *problem.weights[1], scalar);
                               }},
                    geometry);
     return std::make_unique<EntropicOperator>(std::move(problem), options.cache_bytes);

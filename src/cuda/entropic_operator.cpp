@@ -89,24 +89,70 @@ void EntropicOperator::prepare_sweeps() {
     arguments.parameters = parameters_.data();
     arguments.partials = state(side).partials.data();
   }
+  if (std::optional<Costs::FusedSweep> sweep = problem_.costs->fused_sweep()) prepare_fused_sweep(std::move(*sweep));
+}
+
+void EntropicOperator::prepare_fused_sweep(Costs::FusedSweep sweep) {
+  SharedRuntime const& runtime = problem_.runtime;
+  FusedSweepArguments& arguments = sweep.arguments;
+  PackedSide const lines = problem_.side(sweep.lines), across = problem_.side(opposite(sweep.lines));
+  std::int64_t const bytes = size_of(lines.scalar);
+  DeviceArray<unsigned char> line_sums(runtime, lines.padded_size * 2 * bytes);
+  DeviceArray<unsigned char> across_sums(runtime, across.padded_size * sweep.plan.clusters * bytes);
+  arguments.parameters = parameters_.data();
+  arguments.lines = lines;
+  arguments.potential = potentials_[side_index(sweep.lines)].data();
+  arguments.logits = state(opposite(sweep.lines)).logits.arrays();
+  arguments.inverse_mass = 1 / problem_.weights[0]->total();
+  arguments.line_sums = line_sums.data();
+  arguments.across_sums = across_sums.data();
+  fused_ = FusedState{std::move(sweep), std::move(line_sums), std::move(across_sums)};
 }
 
 void EntropicOperator::enqueue_half_step(Side side, cudaStream_t stream) const {
   launch_pass(state(side).half_step.plan, state(side).half_step.arguments, stream);
 }
 
+UpdateArguments EntropicOperator::update_arguments(Side side, void const* partials, WorkPlan const& work,
+                                                   bool symmetric) const {
+  return {
+      .sums = {side_index(side), problem_.side(side), partials, nullptr, work, parameters_.data()},
+      .potential = potentials_[side_index(side)].data(),
+      .arrays = state(side).logits.arrays(),
+      .errors = state(side).errors.data(),
+      .symmetric = symmetric,
+  };
+}
+
 void EntropicOperator::enqueue_update(Side side, bool symmetric, cudaStream_t stream) const {
   SweepState const& target = state(side);
-  update_potential(
+  update_potential(update_arguments(side, target.partials.data(), target.half_step.plan.work, symmetric), stream);
+}
+
+/// One read of the costs; both sides are updated. Sums that cannot be trusted are made again from the logits of the
+/// lines, so these must be those of the potentials that the pass has used: the new ones, or the old ones of a symmetric
+/// sweep.
+void EntropicOperator::enqueue_fused_sweep(bool symmetric, cudaStream_t stream) const {
+  Costs::FusedSweep const& sweep = fused_->sweep;
+  FusedSweepArguments arguments = sweep.arguments;
+  arguments.symmetric = symmetric;
+  auto const update_lines = [&] {
+    // One sum a line: a plan with one slot.
+    update_potential(update_arguments(sweep.lines, fused_->line_sums.data(), WorkPlan{}, symmetric), stream);
+  };
+  launch_fused_sweep(sweep.plan, arguments, stream);
+  if (!symmetric) update_lines();
+  update_across(
       {
-          .sums = {side_index(side), problem_.side(side), target.partials.data(), nullptr, target.half_step.plan.work,
-                   parameters_.data()},
-          .potential = potentials_[side_index(side)].data(),
-          .arrays = target.logits.arrays(),
-          .errors = target.errors.data(),
-          .symmetric = symmetric,
+          .update = update_arguments(opposite(sweep.lines), fused_->across_sums.data(), WorkPlan{}, symmetric),
+          .costs = arguments.costs,
+          .factor = arguments.factor,
+          .lines = state(sweep.lines).logits.arrays(),
+          .clusters = sweep.plan.clusters,
+          .mass = problem_.weights[0]->total(),
       },
       stream);
+  if (symmetric) update_lines();
 }
 
 void EntropicOperator::enqueue_sweeps(bool symmetric, int count, cudaStream_t stream) const {
@@ -116,6 +162,28 @@ void EntropicOperator::enqueue_sweeps(bool symmetric, int count, cudaStream_t st
                  state(side).logits.arrays(), nullptr},
                 stream);
   }
+  if (fused_) {
+    enqueue_fused_sweeps(symmetric, count, stream);
+  } else {
+    enqueue_plain_sweeps(symmetric, count, stream);
+  }
+}
+
+/// A fused sweep updates the lines and then the other side. Where the lines are columns, it is the second half of one
+/// alternating sweep and the first of the next.
+void EntropicOperator::enqueue_fused_sweeps(bool symmetric, int count, cudaStream_t stream) const {
+  if (symmetric || fused_->sweep.lines == Side::rows) {
+    for (int k = 0; k < count; ++k) enqueue_fused_sweep(symmetric, stream);
+    return;
+  }
+  enqueue_half_step(Side::rows, stream);
+  enqueue_update(Side::rows, symmetric, stream);
+  for (int k = 1; k < count; ++k) enqueue_fused_sweep(symmetric, stream);
+  enqueue_half_step(Side::columns, stream);
+  enqueue_update(Side::columns, symmetric, stream);
+}
+
+void EntropicOperator::enqueue_plain_sweeps(bool symmetric, int count, cudaStream_t stream) const {
   for (int k = 0; k < count; ++k) {
     enqueue_half_step(Side::rows, stream);
     if (symmetric) {

@@ -2,6 +2,7 @@
 #pragma once
 #include <map>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "cuda/problem.hpp"
@@ -39,17 +40,30 @@ class EntropicOperator final : public monge::EntropicOperator {
 
   SweepState& state(Side side) { return states_[side_index(side)]; }
   SweepState const& state(Side side) const { return states_[side_index(side)]; }
+  /// What a sweep from one read of the costs leaves, where these have one.
+  struct FusedState {
+    Costs::FusedSweep sweep;
+    DeviceArray<unsigned char> line_sums, across_sums;
+  };
+
   void prepare_sweeps();
+  void prepare_fused_sweep(Costs::FusedSweep sweep);
   void launch_sweeps(Sweep const& sweep, int count);
   void enqueue_sweeps(bool symmetric, int count, cudaStream_t stream) const;
+  void enqueue_plain_sweeps(bool symmetric, int count, cudaStream_t stream) const;
+  void enqueue_fused_sweeps(bool symmetric, int count, cudaStream_t stream) const;
   void enqueue_half_step(Side side, cudaStream_t stream) const;
   void enqueue_update(Side side, bool symmetric, cudaStream_t stream) const;
+  void enqueue_fused_sweep(bool symmetric, cudaStream_t stream) const;
+  /// Of `side`, from what lies in `partials`.
+  UpdateArguments update_arguments(Side side, void const* partials, WorkPlan const& work, bool symmetric) const;
 
   Problem problem_;
   DeviceVectorOperations vectors_;
   double cache_bytes_;
   Potentials potentials_;
   SweepState states_[2];
+  std::optional<FusedState> fused_;
   DeviceArray<SweepParameters> parameters_;
   std::map<std::pair<bool, int>, Graph> graphs_;  // By symmetry and number of sweeps.
   double swept_eps_ = 0;                          // Of the last sweep; 0 if the potentials were set since.

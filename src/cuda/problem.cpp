@@ -12,7 +12,8 @@ namespace monge::cuda {
 Weights::Weights(SharedRuntime const& runtime, std::vector<double> weight)
     : host_(std::move(weight)),
       weight_(uploaded(runtime, host_)),
-      has_idle_points_(std::find(host_.begin(), host_.end(), 0.0) != host_.end()) {
+      has_idle_points_(std::find(host_.begin(), host_.end(), 0.0) != host_.end()),
+      total_(std::accumulate(host_.begin(), host_.end(), 0.0)) {
   std::vector<double> log_weight(host_.size());
   std::transform(host_.begin(), host_.end(), log_weight.begin(),
                  [](double value) { return value > 0 ? std::log2(value) : 0.0; });

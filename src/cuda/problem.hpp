@@ -20,11 +20,13 @@ class Weights {
   double const* weight() const { return weight_.data(); }
   double const* log_weight() const { return log_weight_.data(); }
   bool has_idle_points() const { return has_idle_points_; }
+  double total() const { return total_; }
 
  private:
   std::vector<double> host_;
   DeviceArray<double> weight_, log_weight_;
   bool has_idle_points_;
+  double total_;
 };
 
 /// Logits of one side, for passes whose columns it is.

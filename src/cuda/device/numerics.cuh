@@ -10,6 +10,13 @@ inline constexpr T kEmptyLogit = T(-1e30);
 template <>
 inline constexpr double kEmptyLogit<double> = -1e300;
 
+/// Where the reference of a row starts. In double, where columns of no weight have no factor of 0, it is far above
+/// their logits, so that they add nothing.
+template <class T>
+inline constexpr T kLowestReference = kEmptyLogit<T>;
+template <>
+inline constexpr double kLowestReference<double> = kEmptyLogit<double> / 2;
+
 __device__ __forceinline__ float power_of_two(float x) {
   return fast_exp2(x);
 }
@@ -39,12 +46,14 @@ __device__ __forceinline__ void merge_sums(T& reference, T& sum, T other_referen
 }
 
 /// Sum over the lanes of a warp, the same on each; the order is fixed.
-__device__ __forceinline__ double warp_sum(double value) {
+template <class T>
+__device__ __forceinline__ T warp_sum(T value) {
   for (int mask = 16; mask > 0; mask >>= 1) value += __shfl_xor_sync(0xffffffffu, value, mask);
   return value;
 }
 
-__device__ __forceinline__ double warp_max(double value) {
+template <class T>
+__device__ __forceinline__ T warp_max(T value) {
   for (int mask = 16; mask > 0; mask >>= 1) value = fmax(value, __shfl_xor_sync(0xffffffffu, value, mask));
   return value;
 }

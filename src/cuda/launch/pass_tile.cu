@@ -8,35 +8,55 @@ namespace {
 
 using Kernel = void (*)(PassArguments);
 
-template <bool kDifference>
+template <ScoreForm kForm>
 Kernel double_kernel(Pass pass) {
   switch (pass) {
     case Pass::softmin:
-      return pass_tile<double, kDifference, Pass::softmin>;
+      return pass_tile<double, kForm, Pass::softmin>;
     case Pass::moments:
-      return pass_tile<double, kDifference, Pass::moments>;
+      return pass_tile<double, kForm, Pass::moments>;
     case Pass::product:
-      return pass_tile<double, kDifference, Pass::product>;
+      return pass_tile<double, kForm, Pass::product>;
     case Pass::entries:
-      return pass_tile<double, kDifference, Pass::entries>;
+      return pass_tile<double, kForm, Pass::entries>;
     case Pass::hadamard:
-      return pass_tile<double, false, Pass::hadamard>;
+      return pass_tile<double, ScoreForm::products, Pass::hadamard>;
     case Pass::values:
-      return pass_tile<double, false, Pass::values>;
+      return pass_tile<double, ScoreForm::products, Pass::values>;
   }
   return nullptr;
 }
 
-/// In float for what the faster kernels lack: moments, and entries from differences.
-Kernel float_kernel(Pass pass, bool difference) {
-  if (pass == Pass::entries) return pass_tile<float, true, Pass::entries>;
-  return difference ? pass_tile<float, true, Pass::moments> : pass_tile<float, false, Pass::moments>;
+/// In float for what the faster kernels lack: moments, entries from differences, and stored scores.
+Kernel float_kernel(Pass pass, ScoreForm form) {
+  if (form == ScoreForm::stored) {
+    switch (pass) {
+      case Pass::softmin:
+        return pass_tile<float, ScoreForm::stored, Pass::softmin>;
+      case Pass::moments:
+        return pass_tile<float, ScoreForm::stored, Pass::moments>;
+      case Pass::product:
+        return pass_tile<float, ScoreForm::stored, Pass::product>;
+      default:
+        return pass_tile<float, ScoreForm::stored, Pass::entries>;
+    }
+  }
+  if (pass == Pass::entries) return pass_tile<float, ScoreForm::differences, Pass::entries>;
+  return form == ScoreForm::differences ? pass_tile<float, ScoreForm::differences, Pass::moments>
+                                        : pass_tile<float, ScoreForm::products, Pass::moments>;
 }
 
 Kernel kernel_for(Pass pass, ScoreForm form, DataType scalar) {
-  bool const difference = form == ScoreForm::differences;
-  if (scalar == DataType::float32) return float_kernel(pass, difference);
-  return difference ? double_kernel<true>(pass) : double_kernel<false>(pass);
+  if (scalar == DataType::float32) return float_kernel(pass, form);
+  switch (form) {
+    case ScoreForm::differences:
+      return double_kernel<ScoreForm::differences>(pass);
+    case ScoreForm::products:
+      return double_kernel<ScoreForm::products>(pass);
+    case ScoreForm::stored:
+      return double_kernel<ScoreForm::stored>(pass);
+  }
+  return nullptr;
 }
 
 }  // namespace

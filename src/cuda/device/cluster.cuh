@@ -1,0 +1,76 @@
+// Clusters of blocks that read and write each other's shared memory, and barriers in it (sm_90 and newer). __device__
+// only.
+#pragma once
+#include <cstdint>
+
+#include "cuda/device/ptx.cuh"
+
+namespace monge::cuda {
+
+#if __CUDA_ARCH__ >= 900
+
+__device__ __forceinline__ int cluster_size() {
+  std::uint32_t size;
+  asm("mov.u32 %0, %%cluster_nctaid.x;" : "=r"(size));
+  return static_cast<int>(size);
+}
+__device__ __forceinline__ int cluster_rank() {
+  std::uint32_t rank;
+  asm("mov.u32 %0, %%cluster_ctaid.x;" : "=r"(rank));
+  return static_cast<int>(rank);
+}
+
+/// All threads of all blocks of the cluster; what they wrote to shared memory is visible to all.
+__device__ __forceinline__ void cluster_barrier() {
+  asm volatile(
+      "barrier.cluster.arrive.release.aligned;\n"
+      "barrier.cluster.wait.acquire.aligned;" ::
+          : "memory");
+}
+
+/// The address in the block of this rank that `shared` is in this one.
+__device__ __forceinline__ std::uint32_t in_block(std::uint32_t shared, int rank) {
+  std::uint32_t address;
+  asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(address) : "r"(shared), "r"(rank));
+  return address;
+}
+
+__device__ __forceinline__ void store_in_cluster(std::uint32_t address, float x, float y) {
+  asm volatile("st.shared::cluster.v2.f32 [%0], {%1, %2};" ::"r"(address), "f"(x), "f"(y) : "memory");
+}
+__device__ __forceinline__ void store_in_cluster(std::uint32_t address, double x, double y) {
+  asm volatile("st.shared::cluster.v2.f64 [%0], {%1, %2};" ::"r"(address), "d"(x), "d"(y) : "memory");
+}
+
+/// A phase of the barrier ends after `count` arrivals.
+__device__ __forceinline__ void start_barrier(std::uint32_t barrier, int count) {
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(count) : "memory");
+}
+
+/// At a barrier of any block of the cluster: what this thread wrote before is seen by those who wait there.
+__device__ __forceinline__ void arrive_in_cluster(std::uint32_t address) {
+  asm volatile("mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%0];" ::"r"(address) : "memory");
+}
+
+/// Waits for the end of the phase of this parity: 0 for a barrier's first phase, 1 for its second, and so on.
+__device__ __forceinline__ void wait_at_barrier(std::uint32_t barrier, int parity) {
+  asm volatile(
+      "{\n"
+      ".reg .pred done;\n"
+      "again:\n"
+      "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 done, [%0], %1;\n"
+      "@!done bra again;\n"
+      "}" ::"r"(barrier),
+      "r"(parity)
+      : "memory");
+}
+
+#endif
+
+/// Starts copying 4 or 8 bytes to shared memory.
+template <int kBytes>
+__device__ __forceinline__ void copy_async(std::uint32_t shared, void const* global) {
+  asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(shared), "l"(global), "n"(kBytes) : "memory");
+}
+
+}  // namespace monge::cuda
