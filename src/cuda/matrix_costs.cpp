@@ -5,8 +5,8 @@
 #include <limits>
 #include <utility>
 
-#include "core/cost_matrix.hpp"
 #include "cuda/launch/matrix_survey.hpp"
+#include "operators/cost_matrix.hpp"
 
 namespace monge::cuda {
 
@@ -48,14 +48,16 @@ void MatrixCosts::survey(Weights const& a, Weights const& b) {
   if (found.first_bad != MatrixSurvey::kNone) {
     int const row = static_cast<int>(found.first_bad / static_cast<unsigned long long>(stored_.columns));
     int const column = static_cast<int>(found.first_bad % static_cast<unsigned long long>(stored_.columns));
-    throw_not_a_cost(row, column, cost(row, column));
+    throw_bad_cost(row, column, cost(row, column));
   }
   for (Side side : {Side::rows, Side::columns}) {
+    std::vector<double> const& weight = (side == Side::rows ? a : b).host();
+    std::vector<unsigned char> has_partner(weight.size(), 1);
     int const lonely = found.first_lonely[side_index(side)];
-    Weights const& weights = side == Side::rows ? a : b;
-    if (lonely != MatrixSurvey::kNobody)
-      throw_no_partner(side, lonely, weights.host()[static_cast<std::size_t>(lonely)]);
+    if (lonely != MatrixSurvey::kNobody) has_partner[static_cast<std::size_t>(lonely)] = 0;
+    require_partners(side, weight, has_partner);
   }
+  require_finite_range(found.least, found.largest);
   stored_.least = found.least;
   mean_ = found.cost_sum / found.weight_sum;
   // Scores that float cannot hold have no bound.
