@@ -2,6 +2,7 @@
 // several blocks where a line is too long for one, and sums across the lines that are made again where they were lost.
 #include <cmath>
 #include <limits>
+#include <optional>
 
 #include "oracle/backend_test.hpp"
 
@@ -55,15 +56,17 @@ std::string layout_name(testing::TestParamInfo<Layout> const& info) {
 
 class FusedSweep : public testing::TestWithParam<Layout> {
  protected:
-  void SetUp() override { require_device(DeviceType::cuda); }
+  void SetUp() override {
+    require_device(DeviceType::cuda);
+    if (!IsSkipped() && !HasFatalFailure()) context_ = make_context(DeviceType::cuda);
+  }
 
   void expect_sweeps(MatrixCase const& recipe, Sweep const& kind, int count) const {
     SCOPED_TRACE(testing::Message() << recipe.n << " x " << recipe.m << " relaxation " << kind.relaxation
                                     << (kind.symmetric ? " symmetric" : ""));
     Matrix const matrix = make_matrix(recipe, GetParam().storage, GetParam().transposed);
-    Context const context = make_context(DeviceType::cuda);
-    auto const entropic = backend_of(context).entropic_operator(CostMatrix{matrix.memory.view(), matrix.transposed},
-                                                                {matrix.a, matrix.b}, {GetParam().precision, 0});
+    auto const entropic = backend_of(*context_).entropic_operator(CostMatrix{matrix.memory.view(), matrix.transposed},
+                                                                  {matrix.a, matrix.b}, {GetParam().precision, 0});
     // At the least cost: then no step of a symmetric sweep starts from above its target.
     Potentials const start{Vector(recipe.n, -0.5), Vector(recipe.m, 0)};
     entropic->set_potentials(narrow(start.f), narrow(start.g));
@@ -92,6 +95,9 @@ class FusedSweep : public testing::TestWithParam<Layout> {
     expect_sweeps(recipe, {.eps = recipe.eps, .symmetric = true}, 3);
     expect_sweeps(recipe, {.eps = recipe.eps, .relaxation = 1.3}, 3);
   }
+
+ private:
+  std::optional<Context> context_;
 };
 
 TEST_P(FusedSweep, matches_the_oracle) {

@@ -35,21 +35,32 @@ __device__ __forceinline__ std::uint32_t in_block(std::uint32_t shared, int rank
   return address;
 }
 
-__device__ __forceinline__ void store_in_cluster(std::uint32_t address, float x, float y) {
-  asm volatile("st.shared::cluster.v2.f32 [%0], {%1, %2};" ::"r"(address), "f"(x), "f"(y) : "memory");
-}
-__device__ __forceinline__ void store_in_cluster(std::uint32_t address, double x, double y) {
-  asm volatile("st.shared::cluster.v2.f64 [%0], {%1, %2};" ::"r"(address), "d"(x), "d"(y) : "memory");
+/// A phase of the barrier ends after `arrivals` of arrive() or expect_bytes(), and the bytes that these expect.
+__device__ __forceinline__ void start_barrier(std::uint32_t barrier, int arrivals) {
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
 }
 
-/// A phase of the barrier ends after `count` arrivals.
-__device__ __forceinline__ void start_barrier(std::uint32_t barrier, int count) {
-  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(count) : "memory");
+/// What this thread wrote to shared memory before is seen by those who wait.
+__device__ __forceinline__ void arrive(std::uint32_t barrier) {
+  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
 
-/// At a barrier of any block of the cluster: what this thread wrote before is seen by those who wait there.
-__device__ __forceinline__ void arrive_in_cluster(std::uint32_t address) {
-  asm volatile("mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%0];" ::"r"(address) : "memory");
+/// Arrives, and keeps the phase from ending before so many bytes more have come by send_to_cluster().
+__device__ __forceinline__ void expect_bytes(std::uint32_t barrier, int bytes) {
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
+}
+
+/// Stores two numbers at an address of in_block() and tells a barrier of that block when they are there: no fence,
+/// which for a whole cluster would wait for everything that this thread has written.
+__device__ __forceinline__ void send_to_cluster(std::uint32_t address, float x, float y, std::uint32_t barrier) {
+  asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v2.f32 [%0], {%1, %2}, [%3];" ::"r"(address),
+               "f"(x), "f"(y), "r"(barrier)
+               : "memory");
+}
+__device__ __forceinline__ void send_to_cluster(std::uint32_t address, double x, double y, std::uint32_t barrier) {
+  asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v2.f64 [%0], {%1, %2}, [%3];" ::"r"(address),
+               "d"(x), "d"(y), "r"(barrier)
+               : "memory");
 }
 
 /// Waits for the end of the phase of this parity: 0 for a barrier's first phase, 1 for its second, and so on.
@@ -58,7 +69,7 @@ __device__ __forceinline__ void wait_at_barrier(std::uint32_t barrier, int parit
       "{\n"
       ".reg .pred done;\n"
       "again:\n"
-      "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 done, [%0], %1;\n"
+      "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
       "@!done bra again;\n"
       "}" ::"r"(barrier),
       "r"(parity)

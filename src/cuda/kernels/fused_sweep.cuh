@@ -23,6 +23,7 @@
 //   count, update_across_kernel makes g+_j from the logits of its own line of pairs.
 #pragma once
 #include "cuda/device/cluster.cuh"
+#include "cuda/device/exp2.cuh"
 #include "cuda/device/potential.cuh"
 #include "cuda/device/stored.cuh"
 #include "cuda/launch/fused_sweep.hpp"
@@ -69,15 +70,22 @@ struct LineMessages {
 
 #if __CUDA_ARCH__ >= 900
 
+/// What a line's weight follows from, beside its sum.
+struct LineConstants {
+  double norm, weight, old;
+  __device__ __forceinline__ LineConstants(FusedSweepArguments const& arguments, int line)
+      : norm(arguments.lines.norm[line]), weight(arguments.lines.weight[line]), old(arguments.potential[line]) {}
+};
+
 /// w_i: what the exponentials of line i, relative to its reference, count in the sums across.
 template <class T>
 __device__ __forceinline__ double line_weight(FusedSweepArguments const& arguments, SweepParameters const& parameters,
-                                              PointConstants const& constants, double old, T reference, double sum) {
+                                              LineConstants const& constants, T reference, double sum) {
   if (constants.weight == 0) return 0;
   double weight = constants.weight * arguments.inverse_mass / sum;
   if (arguments.symmetric || parameters.relaxation != 1) {
     double const plus = softmin_value(constants.norm, parameters, arguments.side, reference, sum);
-    double const u = (plus - old) / parameters.eps;
+    double const u = (plus - constants.old) / parameters.eps;
     weight *= exp(arguments.symmetric ? -u : (safe_relaxation(u, parameters.relaxation) - 1) * u);
   }
   return weight < kLargestLineWeight ? weight : static_cast<double>(INFINITY);
@@ -90,10 +98,13 @@ __device__ __forceinline__ void weigh_lines(FusedSweepArguments const& arguments
   int const lane = static_cast<int>(threadIdx.x) % 32;
   bool const stores = cluster_rank() == 0 && lane == 0;
   SweepParameters const parameters = *arguments.parameters;
+  LineConstants next(arguments, first_line);
   for (int k = 0; k < count; ++k) {
     int const line = first_line + k * line_step, slot = k % kLineSlots;
-    PointConstants const constants(arguments.lines, line);
-    double const old = arguments.potential[line];
+    LineConstants const constants = next;
+    if (k + 1 < count) next = LineConstants(arguments, line + line_step);
+    if (lane == 0)
+      expect_bytes(shared_address(&messages.summed[slot]), parts * static_cast<int>(sizeof(PartialSum<T>)));
     wait_at_barrier(shared_address(&messages.summed[slot]), k / kLineSlots % 2);
     T reference = kLowestReference<T>;
     for (int p = lane; p < parts; p += 32) reference = fmax(reference, messages.parts[slot][p].reference);
@@ -101,15 +112,15 @@ __device__ __forceinline__ void weigh_lines(FusedSweepArguments const& arguments
     double sum = 0;
     for (int p = lane; p < parts; p += 32) {
       PartialSum<T> const part = messages.parts[slot][p];
-      sum += static_cast<double>(part.sum) * static_cast<double>(power_of_two(part.reference - reference));
+      sum += static_cast<double>(part.sum) * static_cast<double>(exp2_of_loss(part.reference - reference));
     }
     // As update_potential() will see it.
     T const rounded = static_cast<T>(warp_sum(sum));
     T const weight =
-        static_cast<T>(line_weight(arguments, parameters, constants, old, reference, static_cast<double>(rounded)));
+        static_cast<T>(line_weight(arguments, parameters, constants, reference, static_cast<double>(rounded)));
     if (lane == 0) {
       messages.weight[slot] = {reference, weight};
-      arrive_in_cluster(in_block(shared_address(&messages.weighed[slot]), cluster_rank()));
+      arrive(shared_address(&messages.weighed[slot]));
     }
     if (stores) static_cast<PartialSum<T>*>(arguments.line_sums)[line] = {reference, rounded};
   }
@@ -207,18 +218,18 @@ __device__ __forceinline__ void sum_lines(FusedSweepArguments const& arguments, 
       if constexpr (Policy::kHasFactors) load_16_bytes(beta, factors + c * threads);
 #pragma unroll
       for (int e = 0; e < kPerLogitVector; ++e) {
-        term[c + e] = power_of_two(term[c + e] - reference);
+        term[c + e] = exp2_of_loss(term[c + e] - reference);
         sum += Policy::kHasFactors ? beta[e] * term[c + e] : term[c + e];
       }
     }
     T const largest = warp_max(reference);
-    sum = warp_sum(sum * power_of_two(reference - largest));
+    sum = warp_sum(sum * exp2_of_loss(reference - largest));
     int const slot = k % kLineSlots;
     if (lane == 0) {
       int const part = cluster_rank() * warps + thread / 32;
       for (int rank = 0; rank < cluster_size(); ++rank) {
-        store_in_cluster(in_block(shared_address(&messages.parts[slot][part]), rank), largest, sum);
-        arrive_in_cluster(in_block(shared_address(&messages.summed[slot]), rank));
+        send_to_cluster(in_block(shared_address(&messages.parts[slot][part]), rank), largest, sum,
+                        in_block(shared_address(&messages.summed[slot]), rank));
       }
     }
   };
@@ -226,7 +237,7 @@ __device__ __forceinline__ void sum_lines(FusedSweepArguments const& arguments, 
     int const slot = k % kLineSlots;
     wait_at_barrier(shared_address(&messages.weighed[slot]), k / kLineSlots % 2);
     LineWeight<T> const line = messages.weight[slot];
-    T const weight = line.weight * power_of_two(reference - line.reference);
+    T const weight = line.weight * exp2_of_loss(reference - line.reference);
 #pragma unroll
     for (int c = 0; c < kPlaces; ++c) across[c] += weight * term[c];
   };
@@ -272,7 +283,7 @@ __global__ void __launch_bounds__(MONGE_FUSED_SWEEP_THREADS) fused_sweep_kernel(
   start_next_kernel();
   if (threadIdx.x == 0) {
     for (int slot = 0; slot < kLineSlots; ++slot) {
-      start_barrier(shared_address(&messages.summed[slot]), parts);
+      start_barrier(shared_address(&messages.summed[slot]), 1);
       start_barrier(shared_address(&messages.weighed[slot]), 1);
     }
   }
@@ -321,13 +332,13 @@ __device__ __forceinline__ void softmin_across(AcrossArguments const& arguments,
                              : kEmptyLogit<T>;
       next = fmax(next, term[k]);
     }
-    sum *= static_cast<double>(power_of_two(reference - next));
+    sum *= static_cast<double>(exp2_of_loss(reference - next));
 #pragma unroll
     for (int k = 0; k < kBatch; ++k) {
       int const line = first + k * kAcrossGroups;
       if (line >= lines) continue;
       double const beta = sizeof(T) == 4 ? static_cast<double>(arguments.lines.factors[line]) : 1.0;
-      sum += beta * static_cast<double>(power_of_two(term[k] - next));
+      sum += beta * static_cast<double>(exp2_of_loss(term[k] - next));
     }
     reference = next;
   }
@@ -385,7 +396,7 @@ __global__ void __launch_bounds__(kAcrossColumns* kAcrossGroups) update_across_k
       for (int g = 1; g < kAcrossGroups; ++g) reference = fmax(reference, references[g][column]);
       sum = 0;
       for (int g = 0; g < kAcrossGroups; ++g)
-        sum += sums[g][column] * static_cast<double>(power_of_two(references[g][column] - reference));
+        sum += sums[g][column] * static_cast<double>(exp2_of_loss(references[g][column] - reference));
       plus = softmin_value(points.norm[place], parameters, update.sums.side, reference, sum);
     }
   }
