@@ -7,11 +7,13 @@
 //   with the new f_i (the old one if symmetric), so that c_j = M beta_j q_j is the plan's marginal after the line's
 //   update: g+_j = g_j - eps log(c_j / b_j) costs no second exponential (docs/math.md, section 3).
 //
-// Tiling: a cluster of blocks has every clusters-th line, each of its threads the same 8 to 20 places of all of them,
-//   whose q_j stay in registers, h_j and beta_j in shared memory. Lines come through a ring in shared memory, copied by
-//   the thread that reads them, so no barrier waits for memory. A thread's exponentials are relative to its own largest
-//   logit and wait in registers for w_i. One warp of each block joins the sums of a line and makes w_i while the others
-//   work at the next line; the two meet at barriers in shared memory, and blocks of a cluster write each other's.
+// Tiling: a cluster of blocks has every clusters-th line, four at a time; each of its threads the same 8 to 16 places
+// of
+//   all of them, whose q_j stay in registers, h_j and beta_j in shared memory. Lines come through a ring in shared
+//   memory, copied by the thread that reads them, so no barrier waits for memory. A thread's exponentials are relative
+//   to its own largest logit and stay in registers until w_i is known: one warp of each block joins the sums of the
+//   four lines, eight lanes a line, and makes their weights. All blocks of a cluster send all of them their sums.
+//   Meanwhile a second block of the multiprocessor has the pipes.
 //
 // Per pair: one exponential, FADD, FFMA, FMNMX, FADD, FFMA, FFMA. Device memory: the matrix once. L2: one number a
 // place
@@ -22,6 +24,8 @@
 //   makes the q_j infinite. Where q_j is that, or so small that the terms which are lost below T's smallest number may
 //   count, update_across_kernel makes g+_j from the logits of its own line of pairs.
 #pragma once
+#include <algorithm>
+
 #include "cuda/device/cluster.cuh"
 #include "cuda/device/exp2.cuh"
 #include "cuda/device/potential.cuh"
@@ -30,9 +34,10 @@
 
 namespace monge::cuda {
 
-inline constexpr int kMostWarps = 16;  // Of a block; and one that joins.
+inline constexpr int kMostWarps = 7;  // Of a block; and one that joins. Two such blocks leave 128 registers a thread.
 inline constexpr int kMostCluster = 8;
-inline constexpr int kMostThreadBytes = 400;  // 200 KiB a block.
+inline constexpr int kGroupLines = 4;         // At a time.
+inline constexpr int kMostThreadBytes = 480;  // Of shared memory, which two blocks share.
 
 /// kVectors: of 16 bytes of a line, a thread.
 template <class S, class T, int kVectors>
@@ -40,16 +45,12 @@ struct FusedSweepPolicy {
   static constexpr int kPerVector = 16 / sizeof(S);
   static constexpr int kPlaces = kVectors * kPerVector;  // Of a thread.
   static constexpr bool kHasFactors = sizeof(T) == 4;
-  /// In shared memory: a stage of the ring; the logits and factors of the places; and all of it.
-  static constexpr int kStageBytes = kVectors * 16;
+  /// In shared memory: a line of the ring; the logits and factors of the places; and all of it.
+  static constexpr int kLineBytes = kVectors * 16;
   static constexpr int kLogitBytes = kPlaces * static_cast<int>(sizeof(T)) * (kHasFactors ? 2 : 1);
-  static constexpr int kStages = kLogitBytes + 4 * kStageBytes <= kMostThreadBytes ? 4 : 3;
-  static constexpr int kThreadBytes = kLogitBytes + kStages * kStageBytes;
+  static constexpr int kRingLines = std::min((kMostThreadBytes - kLogitBytes) / kLineBytes, 8);
+  static constexpr int kThreadBytes = kLogitBytes + kRingLines * kLineBytes;
 };
-
-/// Lines under way between the warps. Three would do for what a warp may write for line k + 3 while another still
-/// reads that of line k (each waits for the weight of line k + 1 before); four make the place of a line cheap.
-inline constexpr int kLineSlots = 4;
 
 /// w_i above this is taken for infinite: it bounds what the terms that are lost to underflow may be.
 inline constexpr double kLargestLineWeight = 65536;
@@ -60,12 +61,14 @@ struct LineWeight {
   T weight;
 };
 
+/// Between the warps of a cluster, for one group of lines and the next: a warp has the weights of a group before it
+/// sends sums of the next, so all blocks have read those of the group before.
 template <class T>
 struct LineMessages {
-  PartialSum<T> parts[kLineSlots][kMostCluster * kMostWarps];  // Of the warps of a cluster.
-  LineWeight<T> weight[kLineSlots];
-  std::uint64_t summed[kLineSlots];   // Barriers: the parts are there;
-  std::uint64_t weighed[kLineSlots];  // the weight is.
+  PartialSum<T> parts[2][kGroupLines][kMostCluster * kMostWarps];
+  LineWeight<T> weight[2][kGroupLines];
+  std::uint64_t summed[2];   // Barriers: the parts are there;
+  std::uint64_t weighed[2];  // the weights are.
 };
 
 #if __CUDA_ARCH__ >= 900
@@ -91,74 +94,100 @@ __device__ __forceinline__ double line_weight(FusedSweepArguments const& argumen
   return weight < kLargestLineWeight ? weight : static_cast<double>(INFINITY);
 }
 
-/// The warp that joins: sums of all warps of the cluster to a weight, line after line.
+/// The maxima (or sums) of kGroupLines values over the lanes of a warp: lanes 8 g to 8 g + 7 get that of value g.
+template <class T, class Join>
+__device__ __forceinline__ T reduce_group(T const (&value)[kGroupLines], Join&& join) {
+  int const lane = static_cast<int>(threadIdx.x) % 32;
+  bool const upper = lane & 16, second = lane & 8;
+  auto const exchange = [&](T keep, T give, int mask) { return join(keep, __shfl_xor_sync(0xffffffffu, give, mask)); };
+  T const first = exchange(upper ? value[2] : value[0], upper ? value[0] : value[2], 16);
+  T const other = exchange(upper ? value[3] : value[1], upper ? value[1] : value[3], 16);
+  T result = exchange(second ? other : first, second ? first : other, 8);
+#pragma unroll
+  for (int mask = 4; mask > 0; mask /= 2) result = exchange(result, result, mask);
+  return result;
+}
+
+/// The warp that joins: sums of all warps of the cluster to weights, group after group. Eight lanes have a line.
 template <class T>
 __device__ __forceinline__ void weigh_lines(FusedSweepArguments const& arguments, LineMessages<T>& messages,
                                             int first_line, int line_step, int count, int parts) {
-  int const lane = static_cast<int>(threadIdx.x) % 32;
-  bool const stores = cluster_rank() == 0 && lane == 0;
+  int const lane = static_cast<int>(threadIdx.x) % 32, g = lane / 8;
+  auto const over_line = [](auto value, auto&& join) {
+#pragma unroll
+    for (int mask = 4; mask > 0; mask /= 2) value = join(value, __shfl_xor_sync(0xffffffffu, value, mask));
+    return value;
+  };
+  auto const line_of = [&](int k) { return first_line + min(k + g, count - 1) * line_step; };
   SweepParameters const parameters = *arguments.parameters;
-  LineConstants next(arguments, first_line);
-  for (int k = 0; k < count; ++k) {
-    int const line = first_line + k * line_step, slot = k % kLineSlots;
+  LineConstants next(arguments, line_of(0));
+  for (int k = 0, group = 0; k < count; k += kGroupLines, ++group) {
+    int const line = line_of(k), slot = group % 2;
     LineConstants const constants = next;
-    if (k + 1 < count) next = LineConstants(arguments, line + line_step);
-    if (lane == 0)
-      expect_bytes(shared_address(&messages.summed[slot]), parts * static_cast<int>(sizeof(PartialSum<T>)));
-    wait_at_barrier(shared_address(&messages.summed[slot]), k / kLineSlots % 2);
-    T reference = kLowestReference<T>;
-    for (int p = lane; p < parts; p += 32) reference = fmax(reference, messages.parts[slot][p].reference);
-    reference = warp_max(reference);
-    double sum = 0;
-    for (int p = lane; p < parts; p += 32) {
-      PartialSum<T> const part = messages.parts[slot][p];
-      sum += static_cast<double>(part.sum) * static_cast<double>(exp2_of_loss(part.reference - reference));
-    }
-    // As update_potential() will see it.
-    T const rounded = static_cast<T>(warp_sum(sum));
-    T const weight =
-        static_cast<T>(line_weight(arguments, parameters, constants, reference, static_cast<double>(rounded)));
+    if (k + kGroupLines < count) next = LineConstants(arguments, line_of(k + kGroupLines));
     if (lane == 0) {
-      messages.weight[slot] = {reference, weight};
-      arrive(shared_address(&messages.weighed[slot]));
+      expect_bytes(shared_address(&messages.summed[slot]),
+                   kGroupLines * parts * static_cast<int>(sizeof(PartialSum<T>)));
     }
-    if (stores) static_cast<PartialSum<T>*>(arguments.line_sums)[line] = {reference, rounded};
+    wait_at_barrier(shared_address(&messages.summed[slot]), group / 2 % 2);
+    PartialSum<T> const* const part = messages.parts[slot][g];
+    T reference = kLowestReference<T>;
+    for (int p = lane % 8; p < parts; p += 8) reference = fmax(reference, part[p].reference);
+    reference = over_line(reference, [](T x, T y) { return fmax(x, y); });
+    double sum = 0;
+    for (int p = lane % 8; p < parts; p += 8)
+      sum += static_cast<double>(part[p].sum) * static_cast<double>(exp2_of_loss(part[p].reference - reference));
+    // As update_potential() will see it.
+    T const rounded = static_cast<T>(over_line(sum, [](double x, double y) { return x + y; }));
+    bool const there = k + g < count;
+    double const weight =
+        there ? line_weight(arguments, parameters, constants, reference, static_cast<double>(rounded)) : 0.0;
+    if (lane % 8 == 0) messages.weight[slot][g] = {reference, static_cast<T>(weight)};
+    __syncwarp();
+    if (lane == 0) arrive(shared_address(&messages.weighed[slot]));
+    if (lane % 8 == 0 && there && cluster_rank() == 0)
+      static_cast<PartialSum<T>*>(arguments.line_sums)[line] = {reference, rounded};
   }
 }
 
 /// A thread's places of the lines of its cluster.
 template <class S, class T, int kVectors>
 __device__ __forceinline__ void sum_lines(FusedSweepArguments const& arguments, LineMessages<T>& messages,
-                                          unsigned char* ring, int first_line, int line_step, int count) {
+                                          unsigned char* shared, int first_line, int line_step, int count) {
   using Policy = FusedSweepPolicy<S, T, kVectors>;
-  constexpr int kPlaces = Policy::kPlaces, kPerVector = Policy::kPerVector, kStages = Policy::kStages;
+  constexpr int kPlaces = Policy::kPlaces, kPerVector = Policy::kPerVector, kRingLines = Policy::kRingLines;
+  constexpr int kPerLogitVector = 16 / sizeof(T);
   StoredCosts const& costs = arguments.costs;
   int const thread = static_cast<int>(threadIdx.x), lane = thread % 32;
   int const threads = static_cast<int>(blockDim.x) - 32, warps = threads / 32;
   int const size = costs.line_size();
-  int const first_place = cluster_rank() * threads * kPlaces + thread * kPerVector, vector_step = threads * kPerVector;
-  auto const* const data = static_cast<S const*>(costs.data);
+  int const vector_step = threads * kPerVector, logit_step = threads * kPerLogitVector;
+  int const first_place = cluster_rank() * threads * kPlaces + thread * kPerVector;
   auto const place_of = [&](int c) { return first_place + c / kPerVector * vector_step + c % kPerVector; };
+  // Of the vectors that are copied as such; those past the end of the line are not copied at all.
+  int const whole = costs.aligned ? size - kPerVector : -1;
 
   // All of it is a thread's own, 16 bytes of each thread side by side.
-  constexpr int kPerLogitVector = 16 / sizeof(T);
-  auto* const mine = reinterpret_cast<S*>(ring) + thread * kPerVector;
-  auto* const logits = reinterpret_cast<T*>(ring + kStages * Policy::kStageBytes * threads) + thread * kPerLogitVector;
+  auto* const ring = reinterpret_cast<S*>(shared) + thread * kPerVector;
+  auto* const logits =
+      reinterpret_cast<T*>(shared + kRingLines * Policy::kLineBytes * threads) + thread * kPerLogitVector;
   T* const factors = logits + kPlaces * threads;  // Where there are any.
   auto const fetch = [&](int k) {
     if (k < count) {
-      S const* const line = data + (first_line + static_cast<std::int64_t>(k) * line_step) * costs.stride;
-      S* const stage = mine + k % kStages * kVectors * vector_step;
+      S const* const line = static_cast<S const*>(costs.data) +
+                            (first_line + static_cast<std::int64_t>(k) * line_step) * costs.stride + first_place;
+      S* const to = ring + k % kRingLines * kVectors * vector_step;
 #pragma unroll
       for (int v = 0; v < kVectors; ++v) {
         int const place = first_place + v * vector_step;
-        std::uint32_t const to = shared_address(stage + v * vector_step);
-        if (costs.aligned && place + kPerVector <= size) {
-          copy_async_16(to, line + place);
+        std::uint32_t const address = shared_address(to + v * vector_step);
+        if (place <= whole) {
+          copy_async_16(address, line + v * vector_step);
         } else {
 #pragma unroll
           for (int e = 0; e < kPerVector; ++e) {
-            if (place + e < size) copy_async<sizeof(S)>(to + e * static_cast<int>(sizeof(S)), line + place + e);
+            if (place + e < size)
+              copy_async<sizeof(S)>(address + e * static_cast<int>(sizeof(S)), line + v * vector_step + e);
           }
         }
       }
@@ -168,94 +197,93 @@ __device__ __forceinline__ void sum_lines(FusedSweepArguments const& arguments, 
 #pragma unroll
   for (int c = 0; c < kPlaces; ++c) {
     if (place_of(c) >= size) {  // Nothing is ever copied there.
-      for (int s = 0; s < kStages; ++s)
-        mine[(s * kVectors + c / kPerVector) * vector_step + c % kPerVector] = static_cast<S>(INFINITY);
+      for (int s = 0; s < kRingLines; ++s)
+        ring[(s * kVectors + c / kPerVector) * vector_step + c % kPerVector] = static_cast<S>(INFINITY);
     }
   }
   // The matrix never changes; logits and parameters may be the work of the kernel before.
 #pragma unroll
-  for (int k = 0; k < kStages - 1; ++k) fetch(k);
+  for (int k = 0; k < kRingLines; ++k) fetch(k);
   wait_for_previous_kernel();
 
   T const factor = static_cast<T>(arguments.factor * arguments.parameters->log2e_over_eps);
   T across[kPlaces];
 #pragma unroll
   for (int c = 0; c < kPlaces; ++c) {
-    int const place = place_of(c), to = c / kPerLogitVector * kPerLogitVector * threads + c % kPerLogitVector;
+    int const place = place_of(c), to = c / kPerLogitVector * logit_step + c % kPerLogitVector;
     bool const there = place < size;
     logits[to] = there ? static_cast<T const*>(arguments.logits.logits)[place] : kEmptyLogit<T>;
     if constexpr (Policy::kHasFactors) factors[to] = there ? arguments.logits.factors[place] : 0;
     across[c] = 0;
   }
 
-  // Exponentials of line k relative to `reference`, and their sum to those who join.
-  auto const make = [&](int k, T(&term)[kPlaces], T& reference) {
-    fetch(k + kStages - 1);
-    copy_async_wait<kStages - 1>();
-    S const* const stage = mine + k % kStages * kVectors * vector_step;
+  for (int k = 0, group = 0; k < count; k += kGroupLines, ++group) {
+    // Exponentials relative to the thread's references.
+    T term[kGroupLines][kPlaces], reference[kGroupLines], sum[kGroupLines];
 #pragma unroll
-    for (int v = 0; v < kVectors; ++v) {
-      S cost[kPerVector];
-      load_16_bytes(cost, stage + v * vector_step);
+    for (int g = 0; g < kGroupLines; ++g) {
+      reference[g] = kLowestReference<T>;
+      sum[g] = 0;
+      if (k + g < count) {
+        copy_async_wait<kRingLines - 1>();
+        S const* const from = ring + (k + g) % kRingLines * kVectors * vector_step;
 #pragma unroll
-      for (int e = 0; e < kPerVector; ++e) term[v * kPerVector + e] = factor * stored_score<T>(cost[e], costs.least);
-    }
-    reference = kLowestReference<T>;
+        for (int v = 0; v < kVectors; ++v) {
+          S cost[kPerVector];
+          load_16_bytes(cost, from + v * vector_step);
 #pragma unroll
-    for (int c = 0; c < kPlaces; c += kPerLogitVector) {
-      T logit[kPerLogitVector];
-      load_16_bytes(logit, logits + c * threads);
+          for (int e = 0; e < kPerVector; ++e)
+            term[g][v * kPerVector + e] = factor * stored_score<T>(cost[e], costs.least);
+        }
+        fetch(k + g + kRingLines);
 #pragma unroll
-      for (int e = 0; e < kPerLogitVector; ++e) {
-        term[c + e] += logit[e];
-        reference = fmax(reference, term[c + e]);
+        for (int v = 0; v < kPlaces / kPerLogitVector; ++v) {
+          T logit[kPerLogitVector];
+          load_16_bytes(logit, logits + v * logit_step);
+#pragma unroll
+          for (int e = 0; e < kPerLogitVector; ++e) {
+            T& t = term[g][v * kPerLogitVector + e];
+            t += logit[e];
+            reference[g] = fmax(reference[g], t);
+          }
+        }
+#pragma unroll
+        for (int v = 0; v < kPlaces / kPerLogitVector; ++v) {
+          T beta[kPerLogitVector];
+          if constexpr (Policy::kHasFactors) load_16_bytes(beta, factors + v * logit_step);
+#pragma unroll
+          for (int e = 0; e < kPerLogitVector; ++e) {
+            T& t = term[g][v * kPerLogitVector + e];
+            t = exp2_of_loss(t - reference[g]);
+            sum[g] += Policy::kHasFactors ? beta[e] * t : t;
+          }
+        }
+      } else {
+#pragma unroll
+        for (int c = 0; c < kPlaces; ++c) term[g][c] = 0;
       }
     }
-    T sum = 0;
+    // To those who join: relative to the warp's reference.
+    int const slot = group % 2;
+    T const largest = reduce_group(reference, [](T x, T y) { return fmax(x, y); });
 #pragma unroll
-    for (int c = 0; c < kPlaces; c += kPerLogitVector) {
-      T beta[kPerLogitVector];
-      if constexpr (Policy::kHasFactors) load_16_bytes(beta, factors + c * threads);
-#pragma unroll
-      for (int e = 0; e < kPerLogitVector; ++e) {
-        term[c + e] = exp2_of_loss(term[c + e] - reference);
-        sum += Policy::kHasFactors ? beta[e] * term[c + e] : term[c + e];
-      }
-    }
-    T const largest = warp_max(reference);
-    sum = warp_sum(sum * exp2_of_loss(reference - largest));
-    int const slot = k % kLineSlots;
-    if (lane == 0) {
-      int const part = cluster_rank() * warps + thread / 32;
+    for (int g = 0; g < kGroupLines; ++g)
+      sum[g] *= exp2_of_loss(reference[g] - __shfl_sync(0xffffffffu, largest, 8 * g));
+    T const total = reduce_group(sum, [](T x, T y) { return x + y; });
+    if (lane % 8 == 0) {
+      std::uint32_t const part = shared_address(&messages.parts[slot][lane / 8][cluster_rank() * warps + thread / 32]);
       for (int rank = 0; rank < cluster_size(); ++rank) {
-        send_to_cluster(in_block(shared_address(&messages.parts[slot][part]), rank), largest, sum,
-                        in_block(shared_address(&messages.summed[slot]), rank));
+        send_to_cluster(in_block(part, rank), largest, total, in_block(shared_address(&messages.summed[slot]), rank));
       }
     }
-  };
-  auto const add = [&](int k, T const(&term)[kPlaces], T reference) {
-    int const slot = k % kLineSlots;
-    wait_at_barrier(shared_address(&messages.weighed[slot]), k / kLineSlots % 2);
-    LineWeight<T> const line = messages.weight[slot];
-    T const weight = line.weight * exp2_of_loss(reference - line.reference);
+    wait_at_barrier(shared_address(&messages.weighed[slot]), group / 2 % 2);
 #pragma unroll
-    for (int c = 0; c < kPlaces; ++c) across[c] += weight * term[c];
-  };
-  T even[kPlaces], odd[kPlaces], even_reference, odd_reference;
-  make(0, even, even_reference);
-  int k = 1;
-  for (; k + 1 < count; k += 2) {
-    make(k, odd, odd_reference);
-    add(k - 1, even, even_reference);
-    make(k + 1, even, even_reference);
-    add(k, odd, odd_reference);
-  }
-  if (k < count) {
-    make(k, odd, odd_reference);
-    add(k - 1, even, even_reference);
-    add(k, odd, odd_reference);
-  } else {
-    add(k - 1, even, even_reference);
+    for (int g = 0; g < kGroupLines; ++g) {
+      LineWeight<T> const line = messages.weight[slot][g];
+      T const weight = line.weight * exp2_of_loss(reference[g] - line.reference);
+#pragma unroll
+      for (int c = 0; c < kPlaces; ++c) across[c] += weight * term[g][c];
+    }
   }
 
   T* const out =
@@ -274,15 +302,16 @@ __device__ __forceinline__ void sum_lines(FusedSweepArguments const& arguments, 
 /// Grid: clusters of blocks, at most one a line. A multiple of 32 threads and as many more; only code for sm_90 and
 /// newer has a body; elsewhere the launch bound says so.
 template <class S, class T, int kVectors>
-__global__ void __launch_bounds__(MONGE_FUSED_SWEEP_THREADS) fused_sweep_kernel(FusedSweepArguments const arguments) {
+__global__ void __launch_bounds__(MONGE_FUSED_SWEEP_THREADS, 2)
+    fused_sweep_kernel(FusedSweepArguments const arguments) {
 #if __CUDA_ARCH__ >= 900
-  extern __shared__ __align__(16) unsigned char ring[];
+  extern __shared__ __align__(16) unsigned char shared[];
   __shared__ __align__(16) LineMessages<T> messages;
   int const warps = static_cast<int>(blockDim.x) / 32 - 1;
   int const parts = warps * cluster_size();
   start_next_kernel();
   if (threadIdx.x == 0) {
-    for (int slot = 0; slot < kLineSlots; ++slot) {
+    for (int slot = 0; slot < 2; ++slot) {
       start_barrier(shared_address(&messages.summed[slot]), 1);
       start_barrier(shared_address(&messages.weighed[slot]), 1);
     }
@@ -295,7 +324,7 @@ __global__ void __launch_bounds__(MONGE_FUSED_SWEEP_THREADS) fused_sweep_kernel(
     wait_for_previous_kernel();
     weigh_lines(arguments, messages, first_line, clusters, count, parts);
   } else {
-    sum_lines<S, T, kVectors>(arguments, messages, ring, first_line, clusters, count);
+    sum_lines<S, T, kVectors>(arguments, messages, shared, first_line, clusters, count);
   }
   // No block goes while another may still write to it.
   cluster_barrier();

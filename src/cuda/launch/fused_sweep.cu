@@ -10,16 +10,16 @@ namespace monge::cuda {
 namespace {
 
 /// A cluster takes at least so many lines: its places' sums go to memory once for all of them.
-constexpr int kLeastLines = 4;
+constexpr int kLeastLines = 2 * kGroupLines;
 
 /// function.operator()<S, T, kVectors>(), with as many places a thread as its registers hold four numbers of each of.
 template <class Function>
 auto with_types(DataType stored, DataType scalar, Function&& function) {
   if (scalar == DataType::float32)
-    return stored == DataType::float32 ? function.template operator()<float, float, 5>()
+    return stored == DataType::float32 ? function.template operator()<float, float, 4>()
                                        : function.template operator()<double, float, 6>();
   return stored == DataType::float32 ? function.template operator()<float, double, 2>()
-                                     : function.template operator()<double, double, 5>();
+                                     : function.template operator()<double, double, 4>();
 }
 
 int divided(int value, int by) {
