@@ -1,6 +1,7 @@
 // Everything a user of Monge needs.
 #pragma once
 #include <monge/array.hpp>
+#include <monge/batch.hpp>
 #include <monge/context.hpp>
 #include <monge/entropic.hpp>
 #include <monge/error.hpp>

@@ -44,6 +44,7 @@ struct Progress {
   double marginal_error = 0;  ///< As the sweep measured it, in its own precision; relative to the mass.
   double relaxation = 1;      ///< omega of the last sweep; 1 is plain Sinkhorn.
   double seconds = 0;         ///< Since the solve began.
+  int problem = 0;            ///< In a batch, which one, from 0 on.
 };
 
 /// One check of the solve, for a convergence plot.

@@ -6,6 +6,7 @@
 #include <monge/error.hpp>
 
 #include "core/overloaded.hpp"
+#include "core/problem_error.hpp"
 #include "core/require.hpp"
 #include "cuda/entropic_operator.hpp"
 #include "cuda/point_costs.hpp"
@@ -82,6 +83,27 @@ class CudaBackend final : public Backend {
                               }},
                    geometry);
     return std::make_unique<EntropicOperator>(std::move(problem), options.cache_bytes);
+  }
+
+  std::vector<std::unique_ptr<monge::EntropicOperator>> entropic_operators(
+      std::span<OperatorInput const> inputs) const override {
+    std::vector<std::unique_ptr<monge::EntropicOperator>> operators;
+    for_each_problem(inputs.size(), [&](std::size_t i) {
+      operators.push_back(entropic_operator(inputs[i].geometry, inputs[i].marginals, inputs[i].options));
+    });
+    return operators;
+  }
+
+  void sweep(std::span<SweepStep> steps) const override {
+    if (steps.size() > 1) return EntropicOperator::sweep_together(runtime_, steps);
+    for (SweepStep& step : steps) {
+      step.entropic->sweep(step.sweep, step.count);
+      step.errors = step.entropic->errors();
+    }
+  }
+
+  void evaluate(std::span<EvaluationStep> steps) const override {
+    for (EvaluationStep& step : steps) step.value = step.entropic->evaluate(step.eps);
   }
 
   ProjectionOperator const& projection() const override { return projection_; }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "cuda/launch/batch.hpp"
 #include "cuda/plan_operator.hpp"
 
 namespace monge::cuda {
@@ -78,9 +79,6 @@ void EntropicOperator::prepare_sweeps() {
     std::int64_t const parts = static_cast<std::int64_t>(rows.padded_size) * target.half_step.plan.work.slots;
     target.partials = DeviceArray<unsigned char>(runtime, parts * 2 * size_of(rows.scalar));
     target.errors = DeviceArray<double>(runtime, error_parts(rows.size));
-    target.host_errors = PinnedArray<double>(target.errors.size());
-    MONGE_CUDA_TRY(
-        cudaMemsetAsync(target.errors.data(), 0, static_cast<std::size_t>(target.errors.bytes()), runtime->stream()));
   }
   for (Side side : {Side::rows, Side::columns}) {
     PassArguments& arguments = state(side).half_step.arguments;
@@ -91,11 +89,24 @@ void EntropicOperator::prepare_sweeps() {
   }
 }
 
-void EntropicOperator::enqueue_half_step(Side side, cudaStream_t stream) const {
-  launch_pass(state(side).half_step.plan, state(side).half_step.arguments, stream);
+void EntropicOperator::set_parameters(Sweep const& sweep, Queue const& queue) const {
+  cuda::set_parameters({parameters_.data(), parameters_for(potentials_, sweep.eps, sweep.relaxation)}, queue);
 }
 
-void EntropicOperator::enqueue_update(Side side, bool symmetric, cudaStream_t stream) const {
+/// The logits depend on eps, which may have changed since the last update left some; updates leave the padding alone.
+void EntropicOperator::make_logits(Queue const& queue) const {
+  for (Side side : {Side::rows, Side::columns}) {
+    cuda::make_logits({side_index(side), problem_.side(side), potentials_[side_index(side)].data(), parameters_.data(),
+                       state(side).logits.arrays(), nullptr},
+                      queue);
+  }
+}
+
+void EntropicOperator::enqueue_half_step(Side side, Queue const& queue) const {
+  launch_pass(state(side).half_step.plan, state(side).half_step.arguments, queue);
+}
+
+void EntropicOperator::enqueue_update(Side side, bool symmetric, Queue const& queue) const {
   SweepState const& target = state(side);
   update_potential(
       {
@@ -106,38 +117,41 @@ void EntropicOperator::enqueue_update(Side side, bool symmetric, cudaStream_t st
           .errors = target.errors.data(),
           .symmetric = symmetric,
       },
-      stream);
+      queue);
 }
 
-void EntropicOperator::enqueue_sweeps(bool symmetric, int count, cudaStream_t stream) const {
-  // The logits depend on eps, which may have changed since the last update left some; updates leave the padding alone.
-  for (Side side : {Side::rows, Side::columns}) {
-    make_logits({side_index(side), problem_.side(side), potentials_[side_index(side)].data(), parameters_.data(),
-                 state(side).logits.arrays(), nullptr},
-                stream);
+void EntropicOperator::enqueue_sweep(bool symmetric, Queue const& queue) const {
+  enqueue_half_step(Side::rows, queue);
+  if (symmetric) {
+    enqueue_half_step(Side::columns, queue);
+    enqueue_update(Side::rows, symmetric, queue);
+  } else {
+    enqueue_update(Side::rows, symmetric, queue);
+    enqueue_half_step(Side::columns, queue);
   }
-  for (int k = 0; k < count; ++k) {
-    enqueue_half_step(Side::rows, stream);
-    if (symmetric) {
-      enqueue_half_step(Side::columns, stream);
-      enqueue_update(Side::rows, symmetric, stream);
-    } else {
-      enqueue_update(Side::rows, symmetric, stream);
-      enqueue_half_step(Side::columns, stream);
-    }
-    enqueue_update(Side::columns, symmetric, stream);
-  }
+  enqueue_update(Side::columns, symmetric, queue);
+}
+
+void EntropicOperator::sum_errors(double* out, Queue const& queue) const {
+  SweepState const &rows = state(Side::rows), &columns = state(Side::columns);
+  cuda::sum_errors({{rows.errors.data(), columns.errors.data()},
+                    {static_cast<int>(rows.errors.size()), static_cast<int>(columns.errors.size())},
+                    out},
+                   queue);
 }
 
 void EntropicOperator::launch_sweeps(Sweep const& sweep, int count) {
   Runtime const& runtime = *problem_.runtime;
-  set_parameters(parameters_.data(), parameters_for(potentials_, sweep.eps, sweep.relaxation), runtime.stream());
+  set_parameters(sweep, runtime.stream());
   for (int left = count; left > 0;) {
     int const now = std::min(left, kSweepsPerGraph);
     auto const key = std::pair(sweep.symmetric, now);
     auto found = graphs_.find(key);
     if (found == graphs_.end()) {
-      auto const record = [&](cudaStream_t stream) { enqueue_sweeps(sweep.symmetric, now, stream); };
+      auto const record = [&](cudaStream_t stream) {
+        make_logits(stream);
+        for (int k = 0; k < now; ++k) enqueue_sweep(sweep.symmetric, stream);
+      };
       found = graphs_.try_emplace(key, runtime, record).first;
     }
     found->second.launch(runtime.stream());
@@ -145,38 +159,93 @@ void EntropicOperator::launch_sweeps(Sweep const& sweep, int count) {
   }
 }
 
-/// An alternating sweep makes f from g, so f's typical value becomes minus g's. A symmetric one averages: the first
-/// runs at the old values, then both meet.
+/// A symmetric sweep averages the potentials, typical values included: the first runs at the old ones.
+bool EntropicOperator::starts_apart(Sweep const& sweep) const {
+  return sweep.symmetric && potentials_[0].typical != -potentials_[1].typical;
+}
+
+/// The typical values that the sweeps after that lead to: an alternating one makes f from g, so f's becomes minus g's.
+void EntropicOperator::settle(Sweep const& sweep) {
+  double& f = potentials_[0].typical;
+  double& g = potentials_[1].typical;
+  f = sweep.symmetric ? (f - g) / 2 : -g;
+  g = -f;
+}
+
 void EntropicOperator::sweep(Sweep const& sweep, int count) {
   DeviceGuard const guard(problem_.runtime->index());
   prepare_sweeps();
-  double& f = potentials_[0].typical;
-  double& g = potentials_[1].typical;
-  if (!sweep.symmetric) {
-    f = -g;
-  } else if (f != -g && count > 0) {
+  if (count > 0 && starts_apart(sweep)) {
     launch_sweeps(sweep, 1);
     --count;
-    f = (f - g) / 2;
-    g = -f;
   }
+  settle(sweep);
   launch_sweeps(sweep, count);
   swept_eps_ = sweep.eps;
 }
 
 SweepErrors EntropicOperator::errors() {
-  DeviceGuard const guard(problem_.runtime->index());
-  prepare_sweeps();
-  for (SweepState const& part : states_) {
-    MONGE_CUDA_TRY(cudaMemcpyAsync(part.host_errors.data(), part.errors.data(),
-                                   static_cast<std::size_t>(part.errors.bytes()), cudaMemcpyDeviceToHost,
-                                   problem_.runtime->stream()));
+  if (!parameters_.data()) return {0, 0};
+  Runtime const& runtime = *problem_.runtime;
+  DeviceGuard const guard(runtime.index());
+  if (!error_sums_.data()) {
+    error_sums_ = DeviceArray<double>(problem_.runtime, 2);
+    host_errors_ = PinnedArray<double>(2);
   }
-  problem_.runtime->wait();
-  auto const total = [](PinnedArray<double> const& values) {
-    return std::accumulate(values.data(), values.data() + values.size(), 0.0);
-  };
-  return {total(state(Side::rows).host_errors), total(state(Side::columns).host_errors)};
+  sum_errors(error_sums_.data(), runtime.stream());
+  MONGE_CUDA_TRY(cudaMemcpyAsync(host_errors_.data(), error_sums_.data(), 2 * sizeof(double), cudaMemcpyDeviceToHost,
+                                 runtime.stream()));
+  runtime.wait();
+  return {host_errors_[0], host_errors_[1]};
+}
+
+/// Sweeps that are done drop out at the end of the launches, for the longest turns come first.
+void EntropicOperator::launch_together(SharedRuntime const& runtime, std::vector<Turn> turns) {
+  std::stable_sort(turns.begin(), turns.end(), [](Turn const& p, Turn const& q) { return p.count > q.count; });
+  constexpr std::size_t kSteps = 4;  // Of a sweep, after its parameters and logits.
+  Batch batch(runtime);
+  for (Turn const& turn : turns) {
+    batch.next_problem();
+    turn.entropic->prepare_sweeps();
+    turn.entropic->set_parameters(turn.sweep, batch);
+    turn.entropic->make_logits(batch);
+    turn.entropic->enqueue_sweep(turn.sweep.symmetric, batch);
+  }
+  batch.upload();
+  std::size_t const first = batch.steps() - kSteps;
+  int active = static_cast<int>(turns.size());
+  batch.launch(0, first, active);
+  for (int done = 0; active > 0; ++done) {
+    while (active > 0 && turns[static_cast<std::size_t>(active) - 1].count <= done) --active;
+    batch.launch(first, batch.steps(), active);
+  }
+}
+
+void EntropicOperator::sweep_together(SharedRuntime const& runtime, std::span<SweepStep> steps) {
+  DeviceGuard const guard(runtime->index());
+  std::vector<Turn> apart, turns;
+  for (SweepStep const& step : steps) {
+    auto& entropic = static_cast<EntropicOperator&>(*step.entropic);
+    bool const starts_apart = entropic.starts_apart(step.sweep);
+    if (starts_apart) apart.push_back({&entropic, step.sweep, 1});
+    turns.push_back({&entropic, step.sweep, step.count - (starts_apart ? 1 : 0)});
+  }
+  if (!apart.empty()) launch_together(runtime, apart);
+  for (Turn const& turn : turns) {
+    turn.entropic->settle(turn.sweep);
+    turn.entropic->swept_eps_ = turn.sweep.eps;
+  }
+  launch_together(runtime, turns);
+
+  Batch batch(runtime);
+  DeviceArray<double> const sums(runtime, 2 * static_cast<std::int64_t>(steps.size()));
+  for (std::size_t k = 0; k < steps.size(); ++k) {
+    batch.next_problem();
+    turns[k].entropic->sum_errors(sums.data() + 2 * k, batch);
+  }
+  batch.launch();
+  std::vector<double> const found = download(*runtime, sums.data(), sums.size());
+  for (std::size_t k = 0; k < steps.size(); ++k) steps[k].errors = {found[2 * k], found[2 * k + 1]};
 }
 
 Evaluation EntropicOperator::evaluate(double eps) {

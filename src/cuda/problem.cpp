@@ -43,7 +43,7 @@ Transform transform(Problem const& problem, Side side, Potentials const& potenti
   PackedSide const rows = problem.side(side), columns = problem.side(other);
   Transform result;
   result.parameters = DeviceArray<SweepParameters>(runtime, 1);
-  set_parameters(result.parameters.data(), parameters_for(potentials, eps, 1.0), stream);
+  set_parameters({result.parameters.data(), parameters_for(potentials, eps, 1.0)}, stream);
   result.logits = Logits(runtime, columns.padded_size, columns.scalar);
   DeviceArray<double> const slopes(runtime, moments ? columns.padded_size : 0);
   make_logits({side_index(other), columns, potentials[side_index(other)].data(), result.parameters.data(),

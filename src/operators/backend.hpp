@@ -2,6 +2,7 @@
 // build.
 #pragma once
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -23,6 +24,27 @@ struct OperatorOptions {
   double cache_bytes = 0;  ///< As SolveOptions::cache_bytes, for the operator and the plans it makes.
 };
 
+/// What an operator is made of. Nothing of it is kept.
+struct OperatorInput {
+  Geometry const& geometry;
+  Marginals const& marginals;
+  OperatorOptions options;
+};
+
+/// One operator's part of a step that many take together: `count` sweeps, and the errors of the last.
+struct SweepStep {
+  EntropicOperator* entropic;
+  Sweep sweep;
+  int count;
+  SweepErrors errors{};
+};
+/// The evaluation of the plan at eps.
+struct EvaluationStep {
+  EntropicOperator* entropic;
+  double eps;
+  Evaluation value{};
+};
+
 class Backend {
  public:
   virtual ~Backend() = default;
@@ -36,6 +58,14 @@ class Backend {
   /// first point that is not finite. The marginals are valid. Throws unsupported for a precision that the device lacks.
   virtual std::unique_ptr<EntropicOperator> entropic_operator(Geometry const& geometry, Marginals const& marginals,
                                                               OperatorOptions const& options) const = 0;
+
+  /// The same for many at once. Throws ProblemError.
+  virtual std::vector<std::unique_ptr<EntropicOperator>> entropic_operators(
+      std::span<OperatorInput const> inputs) const = 0;
+  /// Many operators of this backend at once, each of which stands in one step: the bits of their own sweep() and
+  /// evaluate(). Wait.
+  virtual void sweep(std::span<SweepStep> steps) const = 0;
+  virtual void evaluate(std::span<EvaluationStep> steps) const = 0;
 
   /// Batches of small matrices; lives as long as the backend.
   virtual ProjectionOperator const& projection() const = 0;

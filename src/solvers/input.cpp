@@ -38,12 +38,13 @@ double total_of(char const* field, std::vector<double> const& weights) {
 
 void validate(SolveOptions const& options) {
   visit_solve_options(options, kCheckField);
-  require(options.f.empty() == options.g.empty(), "{}: is missing; a warm start needs both f and g",
-          options.f.empty() ? "f" : "g");
 }
 
-void validate_potential(char const* field, Backend const& backend, VectorView view, std::int64_t size) {
-  read_values(field, backend, view, size, kFinite, "potentials must be");
+void validate_warm_start(Backend const& backend, VectorView f, VectorView g, std::int64_t n, std::int64_t m) {
+  require(f.empty() == g.empty(), "{}: is missing; a warm start needs both f and g", f.empty() ? "f" : "g");
+  if (f.empty()) return;
+  read_values("f", backend, f, n, kFinite, "potentials must be");
+  read_values("g", backend, g, m, kFinite, "potentials must be");
 }
 
 ValidMarginals validated_marginals(Backend const& backend, VectorView a, VectorView b, std::int64_t n, std::int64_t m,

@@ -9,8 +9,8 @@
 namespace monge {
 
 void validate(SolveOptions const& options);
-/// A warm start: its shape, and that every entry is finite.
-void validate_potential(char const* field, Backend const& backend, VectorView view, std::int64_t size);
+/// Both potentials or neither, their shapes, and that every entry is finite.
+void validate_warm_start(Backend const& backend, VectorView f, VectorView g, std::int64_t n, std::int64_t m);
 
 /// With their common total.
 struct ValidMarginals : Marginals {

@@ -28,6 +28,7 @@
 #pragma once
 #include "cuda/device/row_sums.cuh"
 #include "cuda/device/shared_tiles.cuh"
+#include "cuda/device/source.cuh"
 #include "cuda/device/work.cuh"
 #include "cuda/launch/arguments.hpp"
 
@@ -85,10 +86,12 @@ __device__ __forceinline__ void multiply_chunk(float (&score)[2][8][4], std::uin
   }
 }
 
-/// Grid arguments.work.grid, Shape::kThreads threads, Shape::shared_bytes(chunks) of shared memory.
-template <class Shape, Pass kPass>
-__global__ void __launch_bounds__(Shape::kThreads, 2) pass_mma(PassArguments const arguments, int chunk_count) {
+/// Grid arguments.work.grid, Shape::kThreads threads, Shape::shared_bytes(arguments.chunks) of shared memory.
+template <class Shape, Pass kPass, class Source>
+__global__ void __launch_bounds__(Shape::kThreads, 2) pass_mma(Source const source) {
   extern __shared__ __align__(1024) unsigned char shared[];
+  Share<PassArguments> const share = share_of(source);
+  PassArguments const& arguments = share.arguments;
   constexpr int kFlushTiles = 8;
   constexpr bool kStores = kPass == Pass::entries || kPass == Pass::hadamard;
   constexpr bool kSums = kPass != Pass::hadamard;
@@ -97,8 +100,8 @@ __global__ void __launch_bounds__(Shape::kThreads, 2) pass_mma(PassArguments con
   int const warp_row = warp / 2 * 32;
   int const warp_column = warp % 2 * 64;
 
-  for_each_segment(arguments.work, arguments.rows.padded_size, [&](Segment const& segment) {
-    OperandStream<Shape, kPass != Pass::hadamard> stream(shared, arguments, chunk_count, segment);
+  for_each_segment(arguments.work, arguments.rows.padded_size, share.block, [&](Segment const& segment) {
+    OperandStream<Shape, kPass != Pass::hadamard> stream(shared, arguments, segment);
     stream.copy_resident_rows();
     // The rows never change; logits and parameters may be the work of the kernel before.
     start_next_kernel();

@@ -19,6 +19,7 @@
 #pragma once
 #include "cuda/device/row_sums.cuh"
 #include "cuda/device/score_tile.cuh"
+#include "cuda/device/source.cuh"
 #include "cuda/device/work.cuh"
 
 namespace monge::cuda {
@@ -75,11 +76,13 @@ struct TileSums {
 };
 
 /// Grid arguments.work.grid.
-template <class T, bool kDifference, Pass kPass>
-__global__ void __launch_bounds__(kTileThreads, 2) pass_tile(PassArguments const arguments) {
+template <class T, bool kDifference, Pass kPass, class Source>
+__global__ void __launch_bounds__(kTileThreads, 2) pass_tile(Source const source) {
   constexpr bool kStores = kPass == Pass::entries || kPass == Pass::hadamard || kPass == Pass::values;
   constexpr bool kSums = !kStores || kPass == Pass::entries;
   __shared__ TileBuffers<T> buffers;
+  Share<PassArguments> const share = share_of(source);
+  PassArguments const& arguments = share.arguments;
   int const thread = static_cast<int>(threadIdx.x);
   int const row = thread / 16 * 4;
   start_next_kernel();
@@ -87,7 +90,7 @@ __global__ void __launch_bounds__(kTileThreads, 2) pass_tile(PassArguments const
   T const factor =
       static_cast<T>(arguments.parameters ? arguments.factor * arguments.parameters->log2e_over_eps : arguments.factor);
 
-  for_each_segment(arguments.work, arguments.rows.padded_size, [&](Segment const& segment) {
+  for_each_segment(arguments.work, arguments.rows.padded_size, share.block, [&](Segment const& segment) {
     TileSums<T> sums;
 #pragma unroll
     for (int r = 0; r < 4; ++r) {

@@ -13,6 +13,7 @@
 #pragma once
 #include "cuda/device/row_sums.cuh"
 #include "cuda/device/shared_tiles.cuh"
+#include "cuda/device/source.cuh"
 #include "cuda/device/wgmma.cuh"
 #include "cuda/device/work.cuh"
 
@@ -32,12 +33,13 @@ struct WgmmaShape : OperandShape<kProducts, kChunk, kStages, kRowPlace, 4> {
 #define MONGE_WGMMA_THREADS 32
 #endif
 
-/// Grid arguments.work.grid, Shape::kThreads threads, Shape::shared_bytes(chunks) of shared memory.
-template <class Shape, Pass kPass>
-__global__ void __launch_bounds__(MONGE_WGMMA_THREADS, Shape::kBlocks)
-    pass_wgmma(PassArguments const arguments, int chunk_count) {
+/// Grid arguments.work.grid, Shape::kThreads threads, Shape::shared_bytes(arguments.chunks) of shared memory.
+template <class Shape, Pass kPass, class Source>
+__global__ void __launch_bounds__(MONGE_WGMMA_THREADS, Shape::kBlocks) pass_wgmma(Source const source) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   extern __shared__ __align__(1024) unsigned char shared[];
+  Share<PassArguments> const share = share_of(source);
+  PassArguments const& arguments = share.arguments;
   constexpr int kFlushTiles = 4;
   constexpr bool kStores = kPass == Pass::entries || kPass == Pass::hadamard;
   constexpr bool kSums = kPass != Pass::hadamard;
@@ -45,8 +47,8 @@ __global__ void __launch_bounds__(MONGE_WGMMA_THREADS, Shape::kBlocks)
   int const lane = static_cast<int>(threadIdx.x) % 32;
   int const group = warp / 4;
 
-  for_each_segment(arguments.work, arguments.rows.padded_size, [&](Segment const& segment) {
-    OperandStream<Shape, kPass != Pass::hadamard> stream(shared, arguments, chunk_count, segment);
+  for_each_segment(arguments.work, arguments.rows.padded_size, share.block, [&](Segment const& segment) {
+    OperandStream<Shape, kPass != Pass::hadamard> stream(shared, arguments, segment);
     stream.copy_resident_rows();
     // The rows never change; logits and parameters may be the work of the kernel before.
     start_next_kernel();

@@ -14,6 +14,7 @@
 // beside the rest; f+ subtracts them.
 #pragma once
 #include "cuda/device/numerics.cuh"
+#include "cuda/device/source.cuh"
 #include "cuda/device/strided.cuh"
 #include "cuda/launch/vectors.hpp"
 #include "operators/relaxed_step.hpp"
@@ -38,13 +39,18 @@ __device__ __forceinline__ void store_logit(LogitArrays const& arrays, int point
   }
 }
 
-__global__ void set_parameters_kernel(SweepParameters* parameters, SweepParameters const value) {
-  *parameters = value;
+template <class Source>
+__global__ void set_parameters_kernel(Source const source) {
+  auto const [arguments, block] = share_of(source);
+  start_next_kernel();
+  wait_for_previous_kernel();
+  if (threadIdx.x == 0) *arguments.parameters = arguments.value;
 }
 
-template <class T>
-__global__ void __launch_bounds__(kVectorThreads) make_logits_kernel(LogitArguments const arguments) {
-  int const i = static_cast<int>(blockIdx.x) * kVectorThreads + static_cast<int>(threadIdx.x);
+template <class T, class Source>
+__global__ void __launch_bounds__(kVectorThreads) make_logits_kernel(Source const source) {
+  auto const [arguments, block] = share_of(source);
+  int const i = block * kVectorThreads + static_cast<int>(threadIdx.x);
   start_next_kernel();
   wait_for_previous_kernel();
   if (i >= arguments.points.padded_size) return;
@@ -85,9 +91,10 @@ __device__ __forceinline__ void join_slots(SumArguments const& sums, int point, 
   }
 }
 
-template <class T>
-__global__ void __launch_bounds__(kVectorThreads) update_potential_kernel(UpdateArguments const arguments) {
-  int const i = static_cast<int>(blockIdx.x) * kVectorThreads + static_cast<int>(threadIdx.x);
+template <class T, class Source>
+__global__ void __launch_bounds__(kVectorThreads) update_potential_kernel(Source const source) {
+  auto const [arguments, block] = share_of(source);
+  int const i = block * kVectorThreads + static_cast<int>(threadIdx.x);
   PackedSide const& points = arguments.sums.points;
   start_next_kernel();
   double error = 0;
@@ -119,7 +126,20 @@ __global__ void __launch_bounds__(kVectorThreads) update_potential_kernel(Update
   }
   wait_for_previous_kernel();
   double const total = block_sum<kVectorThreads>(error);
-  if (threadIdx.x == 0) arguments.errors[blockIdx.x] = total;
+  if (threadIdx.x == 0) arguments.errors[block] = total;
+}
+
+/// A lane for each side.
+template <class Source>
+__global__ void sum_errors_kernel(Source const source) {
+  auto const [arguments, block] = share_of(source);
+  start_next_kernel();
+  wait_for_previous_kernel();
+  int const side = static_cast<int>(threadIdx.x);
+  if (side > 1) return;
+  double sum = 0;
+  for (int k = 0; k < arguments.counts[side]; ++k) sum += arguments.parts[side][k];
+  arguments.sums[side] = sum;
 }
 
 /// See SoftminValues.
@@ -256,8 +276,12 @@ __global__ void __launch_bounds__(kVectorThreads)
 }
 
 /// out_i = the sum of the terms, in their order.
-__global__ void __launch_bounds__(kVectorThreads) combine_kernel(CombineArguments const arguments) {
-  int const i = static_cast<int>(blockIdx.x) * kVectorThreads + static_cast<int>(threadIdx.x);
+template <class Source>
+__global__ void __launch_bounds__(kVectorThreads) combine_kernel(Source const source) {
+  auto const [arguments, block] = share_of(source);
+  int const i = block * kVectorThreads + static_cast<int>(threadIdx.x);
+  start_next_kernel();
+  wait_for_previous_kernel();
   if (i >= arguments.size) return;
   double sum = 0;
   for (int k = 0; k < arguments.count; ++k) {

@@ -169,6 +169,7 @@ struct PassArguments {
   double const* slopes = nullptr;    // h_j - log2 b_j, for moments.
   void const* references = nullptr;  // Of the rows, for `product` and `entries`; float or double.
   WorkPlan work;
+  int chunks = 1;             // Of coordinates, for the tensor cores.
   void* partials = nullptr;   // PartialSum [work.slots][rows.padded_size].
   double* moments = nullptr;  // Laid out as partials.
   Entries entries;            // Of all rows.

@@ -8,20 +8,24 @@ namespace monge::cuda {
 namespace {
 
 template <class Shape>
-MmaChoice choice_of(void (*kernel)(PassArguments, int), int chunks) {
+MmaChoice choice_of(Kernel<PassArguments> const& kernel, int chunks) {
   return {kernel, Shape::kThreads, Shape::shared_bytes(chunks), chunks, Shape::kRows, Shape::kColumns};
 }
 
 template <Pass kPass, int kProducts, int kChunk, int kStages, RowPlace kRowPlace>
 MmaChoice mma(int chunks) {
   using Shape = MmaShape<kProducts, kChunk, kStages, kRowPlace>;
-  return choice_of<Shape>(pass_mma<Shape, kPass>, chunks);
+  Kernel<PassArguments> kernel{pass_mma<Shape, kPass, One<PassArguments>>, nullptr};
+  if constexpr (kPass == Pass::softmin) kernel.many = pass_mma<Shape, kPass, Many<PassArguments>>;
+  return choice_of<Shape>(kernel, chunks);
 }
 
 template <Pass kPass, int kProducts, int kChunk, int kStages, RowPlace kRowPlace, int kBlocks>
 MmaChoice wgmma(int chunks) {
   using Shape = WgmmaShape<kProducts, kChunk, kStages, kRowPlace, kBlocks>;
-  return choice_of<Shape>(pass_wgmma<Shape, kPass>, chunks);
+  Kernel<PassArguments> kernel{pass_wgmma<Shape, kPass, One<PassArguments>>, nullptr};
+  if constexpr (kPass == Pass::softmin) kernel.many = pass_wgmma<Shape, kPass, Many<PassArguments>>;
+  return choice_of<Shape>(kernel, chunks);
 }
 
 template <Pass kPass, int kProducts>

@@ -1,6 +1,7 @@
 // Which tensor-core kernel makes a pass, and what it needs.
 #pragma once
 #include "cuda/launch/arguments.hpp"
+#include "cuda/launch/queue.hpp"
 
 namespace monge::cuda {
 
@@ -9,7 +10,7 @@ enum TensorCores { kMma, kWgmma };
 
 /// The kernel, its threads and shared memory, and the number of chunks of coordinates, for one pair of operands.
 struct MmaChoice {
-  void (*kernel)(PassArguments, int chunk_count);
+  Kernel<PassArguments> kernel;
   int threads;
   int shared_bytes;
   int chunks;

@@ -1,7 +1,7 @@
 #include "cuda/kernels/pass_difference.cuh"
 
-#include "cuda/launch/chained.hpp"
 #include "cuda/launch/pass.hpp"
+#include "cuda/runtime/check.hpp"
 
 namespace monge::cuda {
 namespace {
@@ -17,12 +17,11 @@ auto with_dimension(int dimension, Function&& function) {
   return function.template operator()<8>();
 }
 
-using Kernel = void (*)(PassArguments);
-
 template <int kDimension>
-Kernel kernel_for(Pass pass) {
-  return pass == Pass::product ? pass_difference<kDimension, Pass::product>
-                               : pass_difference<kDimension, Pass::softmin>;
+Kernel<PassArguments> kernel_for(Pass pass) {
+  if (pass == Pass::product) return {pass_difference<kDimension, Pass::product, One<PassArguments>>, nullptr};
+  return {pass_difference<kDimension, Pass::softmin, One<PassArguments>>,
+          pass_difference<kDimension, Pass::softmin, Many<PassArguments>>};
 }
 
 }  // namespace
@@ -31,7 +30,7 @@ PassPlan plan_difference(PassChoice const& choice, Operand const& rows, Operand 
   return with_dimension(rows.dimension, [&]<int kDimension>() {
     using Policy = DifferencePolicy<kDimension>;
     int resident = 1;
-    MONGE_CUDA_TRY(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&resident, kernel_for<kDimension>(choice.pass),
+    MONGE_CUDA_TRY(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&resident, kernel_for<kDimension>(choice.pass).one,
                                                                  Policy::kThreads, 0));
     PassPlan plan;
     plan.pass = choice.pass;
@@ -43,10 +42,10 @@ PassPlan plan_difference(PassChoice const& choice, Operand const& rows, Operand 
   });
 }
 
-void launch_difference(PassPlan const& plan, PassArguments const& arguments, cudaStream_t stream) {
+void launch_difference(PassPlan const& plan, PassArguments const& arguments, Queue const& queue) {
   with_dimension(plan.variant, [&]<int kDimension>() {
     using Policy = DifferencePolicy<kDimension>;
-    launch_chained(kernel_for<kDimension>(plan.pass), plan.work.grid, Policy::kThreads, 0, stream, arguments);
+    queue.launch(kernel_for<kDimension>(plan.pass), {plan.work.grid, Policy::kThreads}, arguments);
   });
 }
 

@@ -1,6 +1,6 @@
-#include "cuda/launch/chained.hpp"
 #include "cuda/launch/mma_choice.hpp"
 #include "cuda/launch/pass.hpp"
+#include "cuda/runtime/runtime.hpp"
 
 namespace monge::cuda {
 namespace {
@@ -19,6 +19,16 @@ MmaChoice choose(Pass pass, ScoreKernel kernel, TensorCores cores, int half_stri
   }
 }
 
+/// Room for PassArguments before shared memory that is aligned to 1024 bytes.
+constexpr int kArgumentBytes = 1024;
+static_assert(sizeof(PassArguments) <= kArgumentBytes);
+
+void allow_shared_bytes(Kernel<PassArguments> const& kernel, int bytes) {
+  MONGE_CUDA_TRY(cudaFuncSetAttribute(kernel.one, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
+  if (kernel.many)
+    MONGE_CUDA_TRY(cudaFuncSetAttribute(kernel.many, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
+}
+
 }  // namespace
 
 bool has_body(void const* kernel, int threads) {
@@ -28,13 +38,14 @@ bool has_body(void const* kernel, int threads) {
 }
 
 PassPlan plan_mma(PassChoice const& choice, Operand const& rows, Operand const& columns) {
-  int const limit = device_attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin);
+  // A launch for many problems has the arguments in shared memory too.
+  int const limit = device_attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin) - kArgumentBytes;
   MmaChoice const wgmma = choose(choice.pass, choice.kernel, kWgmma, rows.half_stride, limit);
-  TensorCores const cores = has_body(reinterpret_cast<void const*>(wgmma.kernel), wgmma.threads) ? kWgmma : kMma;
+  TensorCores const cores = has_body(reinterpret_cast<void const*>(wgmma.kernel.one), wgmma.threads) ? kWgmma : kMma;
   MmaChoice const kernel = choose(choice.pass, choice.kernel, cores, rows.half_stride, limit);
-  MONGE_CUDA_TRY(cudaFuncSetAttribute(kernel.kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kernel.shared_bytes));
+  allow_shared_bytes(kernel.kernel, kernel.shared_bytes);
   int resident = 1;
-  MONGE_CUDA_TRY(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&resident, kernel.kernel, kernel.threads,
+  MONGE_CUDA_TRY(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&resident, kernel.kernel.one, kernel.threads,
                                                                static_cast<std::size_t>(kernel.shared_bytes)));
   PassPlan plan;
   plan.pass = choice.pass;
@@ -46,10 +57,12 @@ PassPlan plan_mma(PassChoice const& choice, Operand const& rows, Operand const& 
   return plan;
 }
 
-void launch_mma(PassPlan const& plan, PassArguments const& arguments, cudaStream_t stream) {
+void launch_mma(PassPlan const& plan, PassArguments const& arguments, Queue const& queue) {
   MmaChoice const choice = choose(plan.pass, plan.kernel, static_cast<TensorCores>(plan.variant),
                                   arguments.rows.half_stride, plan.shared_limit);
-  launch_chained(choice.kernel, plan.work.grid, choice.threads, choice.shared_bytes, stream, arguments, choice.chunks);
+  PassArguments filled = arguments;
+  filled.chunks = choice.chunks;
+  queue.launch(choice.kernel, {plan.work.grid, choice.threads, choice.shared_bytes}, filled);
 }
 
 }  // namespace monge::cuda

@@ -1,39 +1,46 @@
 #include "cuda/kernels/pass_tile.cuh"
 
-#include "cuda/launch/chained.hpp"
 #include "cuda/launch/pass.hpp"
+#include "cuda/runtime/check.hpp"
 
 namespace monge::cuda {
 namespace {
 
-using Kernel = void (*)(PassArguments);
+/// Passes of solves are made for many problems at once too.
+template <class T, bool kDifference, Pass kPass>
+Kernel<PassArguments> tile() {
+  Kernel<PassArguments> kernel{pass_tile<T, kDifference, kPass, One<PassArguments>>, nullptr};
+  if constexpr (kPass == Pass::softmin || kPass == Pass::moments)
+    kernel.many = pass_tile<T, kDifference, kPass, Many<PassArguments>>;
+  return kernel;
+}
 
 template <bool kDifference>
-Kernel double_kernel(Pass pass) {
+Kernel<PassArguments> double_kernel(Pass pass) {
   switch (pass) {
     case Pass::softmin:
-      return pass_tile<double, kDifference, Pass::softmin>;
+      return tile<double, kDifference, Pass::softmin>();
     case Pass::moments:
-      return pass_tile<double, kDifference, Pass::moments>;
+      return tile<double, kDifference, Pass::moments>();
     case Pass::product:
-      return pass_tile<double, kDifference, Pass::product>;
+      return tile<double, kDifference, Pass::product>();
     case Pass::entries:
-      return pass_tile<double, kDifference, Pass::entries>;
+      return tile<double, kDifference, Pass::entries>();
     case Pass::hadamard:
-      return pass_tile<double, false, Pass::hadamard>;
+      return tile<double, false, Pass::hadamard>();
     case Pass::values:
-      return pass_tile<double, false, Pass::values>;
+      return tile<double, false, Pass::values>();
   }
-  return nullptr;
+  return {};
 }
 
 /// In float for what the faster kernels lack: moments, and entries from differences.
-Kernel float_kernel(Pass pass, bool difference) {
-  if (pass == Pass::entries) return pass_tile<float, true, Pass::entries>;
-  return difference ? pass_tile<float, true, Pass::moments> : pass_tile<float, false, Pass::moments>;
+Kernel<PassArguments> float_kernel(Pass pass, bool difference) {
+  if (pass == Pass::entries) return tile<float, true, Pass::entries>();
+  return difference ? tile<float, true, Pass::moments>() : tile<float, false, Pass::moments>();
 }
 
-Kernel kernel_for(Pass pass, ScoreForm form, DataType scalar) {
+Kernel<PassArguments> kernel_for(Pass pass, ScoreForm form, DataType scalar) {
   bool const difference = form == ScoreForm::differences;
   if (scalar == DataType::float32) return float_kernel(pass, difference);
   return difference ? double_kernel<true>(pass) : double_kernel<false>(pass);
@@ -44,7 +51,7 @@ Kernel kernel_for(Pass pass, ScoreForm form, DataType scalar) {
 PassPlan plan_tile(PassChoice const& choice, Operand const& rows, Operand const& columns) {
   int resident = 1;
   MONGE_CUDA_TRY(cudaOccupancyMaxActiveBlocksPerMultiprocessor(
-      &resident, kernel_for(choice.pass, choice.form, rows.scalar), kTileThreads, 0));
+      &resident, kernel_for(choice.pass, choice.form, rows.scalar).one, kTileThreads, 0));
   PassPlan plan;
   plan.pass = choice.pass;
   plan.kernel = ScoreKernel::tile;
@@ -53,9 +60,8 @@ PassPlan plan_tile(PassChoice const& choice, Operand const& rows, Operand const&
   return plan;
 }
 
-void launch_tile(PassPlan const& plan, PassArguments const& arguments, cudaStream_t stream) {
-  Kernel const kernel = kernel_for(plan.pass, arguments.form, arguments.rows.scalar);
-  launch_chained(kernel, plan.work.grid, kTileThreads, 0, stream, arguments);
+void launch_tile(PassPlan const& plan, PassArguments const& arguments, Queue const& queue) {
+  queue.launch(kernel_for(plan.pass, arguments.form, arguments.rows.scalar), {plan.work.grid, kTileThreads}, arguments);
 }
 
 }  // namespace monge::cuda

@@ -4,6 +4,7 @@
 
 #include "cuda/kernels/vectors.cuh"
 #include "cuda/launch/chained.hpp"
+#include "cuda/runtime/check.hpp"
 
 namespace monge::cuda {
 namespace {
@@ -14,31 +15,32 @@ int blocks_for(int size) {
 
 }  // namespace
 
-void set_parameters(SweepParameters* parameters, SweepParameters const& value, cudaStream_t stream) {
-  set_parameters_kernel<<<1, 1, 0, stream>>>(parameters, value);
-  MONGE_CUDA_TRY(cudaGetLastError());
+void set_parameters(ParameterArguments const& arguments, Queue const& queue) {
+  queue.launch(Kernel<ParameterArguments>{set_parameters_kernel, set_parameters_kernel}, {1, 32}, arguments);
 }
 
-void make_logits(LogitArguments const& arguments, cudaStream_t stream) {
-  int const blocks = blocks_for(arguments.points.padded_size);
-  if (arguments.points.scalar == DataType::float32) {
-    launch_chained(make_logits_kernel<float>, blocks, kVectorThreads, 0, stream, arguments);
-  } else {
-    launch_chained(make_logits_kernel<double>, blocks, kVectorThreads, 0, stream, arguments);
-  }
+void make_logits(LogitArguments const& arguments, Queue const& queue) {
+  Kernel<LogitArguments> const kernel =
+      arguments.points.scalar == DataType::float32
+          ? Kernel<LogitArguments>{make_logits_kernel<float>, make_logits_kernel<float>}
+          : Kernel<LogitArguments>{make_logits_kernel<double>, make_logits_kernel<double>};
+  queue.launch(kernel, {blocks_for(arguments.points.padded_size), kVectorThreads}, arguments);
 }
 
 int error_parts(int size) {
   return blocks_for(size);
 }
 
-void update_potential(UpdateArguments const& arguments, cudaStream_t stream) {
-  int const blocks = blocks_for(arguments.sums.points.size);
-  if (arguments.sums.points.scalar == DataType::float32) {
-    launch_chained(update_potential_kernel<float>, blocks, kVectorThreads, 0, stream, arguments);
-  } else {
-    launch_chained(update_potential_kernel<double>, blocks, kVectorThreads, 0, stream, arguments);
-  }
+void update_potential(UpdateArguments const& arguments, Queue const& queue) {
+  Kernel<UpdateArguments> const kernel =
+      arguments.sums.points.scalar == DataType::float32
+          ? Kernel<UpdateArguments>{update_potential_kernel<float>, update_potential_kernel<float>}
+          : Kernel<UpdateArguments>{update_potential_kernel<double>, update_potential_kernel<double>};
+  queue.launch(kernel, {blocks_for(arguments.sums.points.size), kVectorThreads}, arguments);
+}
+
+void sum_errors(ErrorArguments const& arguments, Queue const& queue) {
+  queue.launch(Kernel<ErrorArguments>{sum_errors_kernel, sum_errors_kernel}, {1, 32}, arguments);
 }
 
 void softmin_values(SumArguments const& sums, SoftminValues const& out, cudaStream_t stream) {
@@ -86,10 +88,10 @@ void freeze_rows(FreezeArguments const& arguments, cudaStream_t stream) {
 void scale_factors(PackedSide const& points, void const* beta, StridedView const& v, VectorScale const& scale,
                    void* factors, cudaStream_t stream) {
   constexpr int kMostBlocks = 128;
-  launch_chained(largest_kernel, std::min(blocks_for(points.size), kMostBlocks), kVectorThreads, 0, stream, points.size,
+  launch_chained(largest_kernel, {std::min(blocks_for(points.size), kMostBlocks), kVectorThreads}, stream, points.size,
                  v, scale.largest);
   auto const launch = [&]<class T>(T*) {
-    launch_chained(scale_factors_kernel<T>, blocks_for(points.padded_size), kVectorThreads, 0, stream, points,
+    launch_chained(scale_factors_kernel<T>, {blocks_for(points.padded_size), kVectorThreads}, stream, points,
                    static_cast<T const*>(beta), v, scale.largest, static_cast<T*>(factors));
   };
   points.scalar == DataType::float32 ? launch(static_cast<float*>(nullptr)) : launch(static_cast<double*>(nullptr));
@@ -98,17 +100,17 @@ void scale_factors(PackedSide const& points, void const* beta, StridedView const
 void finish_product(FinishArguments const& arguments, cudaStream_t stream) {
   PackedSide const& points = arguments.sums.points;
   auto const kernel = points.scalar == DataType::float32 ? finish_product_kernel<float> : finish_product_kernel<double>;
-  launch_chained(kernel, blocks_for(points.size), kVectorThreads, 0, stream, arguments);
+  launch_chained(kernel, {blocks_for(points.size), kVectorThreads}, stream, arguments);
 }
 
 void row_sums(SumArguments const& sums, double* out, cudaStream_t stream) {
   auto const kernel = sums.points.scalar == DataType::float32 ? row_sums_kernel<float> : row_sums_kernel<double>;
-  launch_chained(kernel, blocks_for(sums.points.size), kVectorThreads, 0, stream, sums, out);
+  launch_chained(kernel, {blocks_for(sums.points.size), kVectorThreads}, stream, sums, out);
 }
 
-void combine(CombineArguments const& arguments, cudaStream_t stream) {
-  combine_kernel<<<blocks_for(arguments.size), kVectorThreads, 0, stream>>>(arguments);
-  MONGE_CUDA_TRY(cudaGetLastError());
+void combine(CombineArguments const& arguments, Queue const& queue) {
+  queue.launch(Kernel<CombineArguments>{combine_kernel, combine_kernel}, {blocks_for(arguments.size), kVectorThreads},
+               arguments);
 }
 
 void reciprocal(int size, double const* in, double* out, cudaStream_t stream) {

@@ -1,11 +1,16 @@
 // Per-point work between the passes over pairs (kernels/vectors.cuh). All vectors are float64 on the device.
 #pragma once
 #include "cuda/launch/arguments.hpp"
+#include "cuda/launch/queue.hpp"
 #include "operators/vectors.hpp"
 
 namespace monge::cuda {
 
-void set_parameters(SweepParameters* parameters, SweepParameters const& value, cudaStream_t stream);
+struct ParameterArguments {
+  SweepParameters* parameters;
+  SweepParameters value;
+};
+void set_parameters(ParameterArguments const& arguments, Queue const& queue);
 
 /// Logits of one side, padded: h in the type of the side, and for float the factors beside them.
 struct LogitArrays {
@@ -22,7 +27,7 @@ struct LogitArguments {
   LogitArrays arrays;
   double* slopes;  // Null unless moments are wanted.
 };
-void make_logits(LogitArguments const& arguments, cudaStream_t stream);
+void make_logits(LogitArguments const& arguments, Queue const& queue);
 
 /// What a pass left for the rows `points`.
 struct SumArguments {
@@ -42,7 +47,15 @@ struct UpdateArguments {
   bool symmetric;
 };
 int error_parts(int size);
-void update_potential(UpdateArguments const& arguments, cudaStream_t stream);
+void update_potential(UpdateArguments const& arguments, Queue const& queue);
+
+/// The sums of what the updates of both sides left, rows first, each in the order of its parts.
+struct ErrorArguments {
+  double const* parts[2];
+  int counts[2];
+  double* sums;
+};
+void sum_errors(ErrorArguments const& arguments, Queue const& queue);
 
 /// Of each row: f+; the logarithm, base 2, of the sum in two parts, a reference that float holds exactly and the sum
 /// relative to it; and sum_j w_ij (t_ij - log2 b_j), w the softmax of the row. Null where not wanted, but for f+.
@@ -112,7 +125,7 @@ struct CombineArguments {
   Term terms[kMostTerms];
   double* out;
 };
-void combine(CombineArguments const& arguments, cudaStream_t stream);
+void combine(CombineArguments const& arguments, Queue const& queue);
 void reciprocal(int size, double const* in, double* out, cudaStream_t stream);
 
 struct DotArguments {

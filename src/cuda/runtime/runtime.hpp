@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include <cuda_runtime_api.h>
 
@@ -63,6 +64,8 @@ struct RuntimeCounters {
   std::int64_t allocations = 0, waits = 0;
 };
 
+class Staging;
+
 /// Shared by a backend and all operators it made, so an operator may outlive its context.
 class Runtime {
  public:
@@ -86,9 +89,27 @@ class Runtime {
   void* allocate(std::size_t bytes, cudaStream_t stream) const;
   void release(void* memory, std::size_t bytes, cudaStream_t stream) const noexcept;
 
+  /// At least so many bytes of page-locked memory that no copy still reads. Given back for the next to use.
+  std::unique_ptr<Staging> staging(std::size_t bytes) const;
+  void give_back(std::unique_ptr<Staging> staging) const;
+
   RuntimeCounters const& counters() const { return counters_; }
 
  private:
+  friend class ArenaScope;
+  /// A large allocation that small ones are cut from, one after the other; it goes with the last of them.
+  struct ArenaPiece {
+    unsigned char* data;
+    std::size_t bytes;
+    std::size_t used = 0;
+    int in_use = 0;
+    bool open = true;  // More may be cut from it.
+  };
+  void* allocate_alone(std::size_t bytes, cudaStream_t stream) const;
+  void release_alone(void* memory, std::size_t bytes, cudaStream_t stream) const noexcept;
+  void* cut_from_arena(std::size_t bytes) const;
+  void close_arena() const noexcept;
+
   int index_;
   int multiprocessors_ = 0;
   int capability_ = 0;
@@ -97,8 +118,26 @@ class Runtime {
   DeviceAllocator allocator_;
   cudaMemPool_t pool_ = nullptr;  // Where there is no allocator.
   mutable RuntimeCounters counters_;
+  mutable std::vector<ArenaPiece> arena_;
+  mutable int arena_scopes_ = 0;
+  mutable std::vector<std::unique_ptr<Staging>> stagings_;
   std::unique_ptr<Stream> stream_;
   std::unique_ptr<Stream> capture_stream_;
+};
+
+/// While one lives, device memory for the runtime's stream is cut from a few large pieces, and what is given back is
+/// not handed out again: work that is enqueued within the scope may use it.
+class ArenaScope {
+ public:
+  explicit ArenaScope(Runtime const& runtime) : runtime_(runtime) { ++runtime_.arena_scopes_; }
+  ~ArenaScope() {
+    if (--runtime_.arena_scopes_ == 0) runtime_.close_arena();
+  }
+  ArenaScope(ArenaScope const&) = delete;
+  ArenaScope& operator=(ArenaScope const&) = delete;
+
+ private:
+  Runtime const& runtime_;
 };
 
 /// Device memory, allocated and freed in the order of a stream. Its contents start undefined.
@@ -168,6 +207,29 @@ class PinnedArray {
   }
   T* data_ = nullptr;
   std::int64_t size_ = 0;
+};
+
+/// Page-locked memory on its way to the device.
+class Staging {
+ public:
+  explicit Staging(std::size_t bytes) : memory_(static_cast<std::int64_t>(bytes)) {}
+  unsigned char* data() const { return memory_.data(); }
+  std::size_t bytes() const { return static_cast<std::size_t>(memory_.size()); }
+  /// Its first `bytes`.
+  void copy_to(void* device, std::size_t bytes, cudaStream_t stream) {
+    MONGE_CUDA_TRY(cudaMemcpyAsync(device, data(), bytes, cudaMemcpyHostToDevice, stream));
+    MONGE_CUDA_TRY(cudaEventRecord(copied_.get(), stream));
+  }
+  /// Whether the last copy is done.
+  bool idle() const {
+    if (cudaEventQuery(copied_.get()) == cudaSuccess) return true;
+    (void)cudaGetLastError();  // "Not ready" is none.
+    return false;
+  }
+
+ private:
+  PinnedArray<unsigned char> memory_;
+  Event copied_;
 };
 
 /// A recorded sequence of launches.

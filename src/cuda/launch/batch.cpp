@@ -1,0 +1,115 @@
+#include "cuda/launch/batch.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include "cuda/launch/chained.hpp"
+
+namespace monge::cuda {
+namespace {
+
+constexpr std::size_t kSegmentBytes = std::size_t{1} << 20;
+constexpr std::size_t kAlignment = 16;
+
+}  // namespace
+
+void launch_chained(void const* kernel, LaunchShape const& shape, void** parameters, cudaStream_t stream) {
+  cudaLaunchAttribute overlap = {};
+  overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  overlap.val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchConfig_t config = {};
+  config.gridDim = dim3(static_cast<unsigned>(shape.blocks));
+  config.blockDim = dim3(static_cast<unsigned>(shape.threads));
+  config.dynamicSmemBytes = static_cast<std::size_t>(shape.shared_bytes);
+  config.stream = stream;
+  config.attrs = &overlap;
+  config.numAttrs = device_attribute(cudaDevAttrComputeCapabilityMajor) >= 9 ? 1 : 0;
+  MONGE_CUDA_TRY(cudaLaunchKernelExC(&config, kernel, parameters));
+}
+
+void Queue::launch(void const* one, void const* many, LaunchShape const& shape, void const* arguments,
+                   std::size_t bytes) const {
+  if (batch_) return batch_->record(one, many, shape, arguments, bytes);
+  void* parameters[] = {const_cast<void*>(arguments)};
+  launch_chained(one, shape, parameters, stream_);
+}
+
+Batch::~Batch() {
+  for (Segment& segment : segments_) runtime_->give_back(std::move(segment.host));
+}
+
+Batch::Place Batch::stage(std::size_t bytes) {
+  bytes = (bytes + kAlignment - 1) / kAlignment * kAlignment;
+  if (segments_.empty() || segments_.back().used + bytes > segments_.back().host->bytes()) {
+    std::unique_ptr<Staging> host = runtime_->staging(std::max(bytes, kSegmentBytes));
+    DeviceArray<unsigned char> device(runtime_, static_cast<std::int64_t>(host->bytes()));
+    segments_.push_back({std::move(host), std::move(device)});
+  }
+  Segment& segment = segments_.back();
+  Place const place{segment.host->data() + segment.used, segment.device.data() + segment.used};
+  segment.used += bytes;
+  return place;
+}
+
+void Batch::record(void const* one, void const* many, LaunchShape const& shape, void const* arguments,
+                   std::size_t bytes) {
+  Place const place = stage(bytes);
+  std::memcpy(place.host, arguments, bytes);
+  if (step_ == steps_.size()) steps_.emplace_back();
+  std::vector<Group>& groups = steps_[step_++];
+  auto const found = std::find_if(groups.begin(), groups.end(), [&](Group const& group) {
+    return group.one == one && group.shared_bytes == shape.shared_bytes;
+  });
+  Group& group =
+      found != groups.end() ? *found : groups.emplace_back(Group{one, many, shape.threads, shape.shared_bytes, {}});
+  group.entries.push_back({problems_ - 1, shape.blocks, place});
+}
+
+void Batch::upload() {
+  for (std::vector<Group>& groups : steps_) {
+    for (Group& group : groups) {
+      if (!group.many) continue;
+      std::size_t blocks = 0;
+      for (Entry const& entry : group.entries) blocks += static_cast<std::size_t>(entry.blocks);
+      Place const place = stage(blocks * sizeof(BlockOfMany));
+      auto* next = static_cast<BlockOfMany*>(place.host);
+      for (Entry const& entry : group.entries) {
+        for (int block = 0; block < entry.blocks; ++block) *next++ = {entry.arguments.device, block};
+      }
+      group.table = static_cast<BlockOfMany const*>(place.device);
+    }
+  }
+  for (Segment& segment : segments_) segment.host->copy_to(segment.device.data(), segment.used, runtime_->stream());
+}
+
+void Batch::launch(std::size_t first, std::size_t last, int problems) const {
+  for (std::size_t step = first; step < std::min(last, steps_.size()); ++step) {
+    for (Group const& group : steps_[step]) launch(group, problems);
+  }
+}
+
+void Batch::launch() {
+  upload();
+  launch(0, steps_.size(), problems_);
+}
+
+/// The part of the group's launch that belongs to the first problems.
+void Batch::launch(Group const& group, int problems) const {
+  LaunchShape shape{0, group.threads, group.shared_bytes};
+  for (Entry const& entry : group.entries) {
+    if (entry.problem >= problems) break;
+    if (group.table) {
+      shape.blocks += entry.blocks;
+    } else {
+      shape.blocks = entry.blocks;
+      void* parameters[] = {entry.arguments.host};
+      launch_chained(group.one, shape, parameters, runtime_->stream());
+    }
+  }
+  if (!group.table || shape.blocks == 0) return;
+  BlockOfMany const* table = group.table;
+  void* parameters[] = {&table};
+  launch_chained(group.many, shape, parameters, runtime_->stream());
+}
+
+}  // namespace monge::cuda

@@ -1,0 +1,75 @@
+// Launches of many problems, recorded problem by problem and carried out together.
+#pragma once
+#include <cstddef>
+#include <memory>
+#include <vector>
+
+#include "cuda/launch/queue.hpp"
+#include "cuda/runtime/runtime.hpp"
+
+namespace monge::cuda {
+
+/// The launches of a problem are its steps, in their order. Step k of all problems is one launch, or one for each
+/// kernel that it has among them: problems that are alike take as many launches together as one of them takes alone.
+///
+/// While a batch lives, device memory comes from the runtime's arena: what a recorded launch works on may be given back
+/// before it runs.
+class Batch {
+ public:
+  explicit Batch(std::shared_ptr<Runtime const> const& runtime) : runtime_(runtime), scope_(*runtime) {}
+  ~Batch();
+  Batch(Batch const&) = delete;
+  Batch& operator=(Batch const&) = delete;
+
+  /// What is launched from now on are the first steps of another problem.
+  void next_problem() {
+    ++problems_;
+    step_ = 0;
+  }
+  /// One more step of this problem; called by Queue.
+  void record(void const* one, void const* many, LaunchShape const& shape, void const* arguments, std::size_t bytes);
+
+  /// All there is.
+  void launch();
+  /// In two parts, for steps that are launched again and again: the arguments to the device, and then the steps from
+  /// `first` to `last` (excluded) of the first `problems` problems.
+  void upload();
+  void launch(std::size_t first, std::size_t last, int problems) const;
+  std::size_t steps() const { return steps_.size(); }
+
+ private:
+  /// Page-locked memory and what it is copied to.
+  struct Segment {
+    std::unique_ptr<Staging> host;
+    DeviceArray<unsigned char> device;
+    std::size_t used = 0;
+  };
+  struct Place {
+    void* host;
+    void const* device;
+  };
+  struct Entry {
+    int problem;
+    int blocks;
+    Place arguments;
+  };
+  /// The launches of one step with one kernel.
+  struct Group {
+    void const* one;
+    void const* many;
+    int threads, shared_bytes;
+    std::vector<Entry> entries;
+    BlockOfMany const* table = nullptr;  // Of all their blocks; null where the kernel has no form for many.
+  };
+  Place stage(std::size_t bytes);
+  void launch(Group const& group, int problems) const;
+
+  std::shared_ptr<Runtime const> runtime_;
+  ArenaScope scope_;
+  std::vector<Segment> segments_;
+  std::vector<std::vector<Group>> steps_;
+  int problems_ = 0;
+  std::size_t step_ = 0;
+};
+
+}  // namespace monge::cuda
