@@ -110,6 +110,7 @@ void Batch::launch(Group const& group, int problems) const {
   BlockOfMany const* table = group.table;
   void* parameters[] = {&table};
   launch_chained(group.many, shape, parameters, runtime_->stream());
+  runtime_->count_batch_launch();
 }
 
 }  // namespace monge::cuda

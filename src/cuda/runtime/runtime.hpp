@@ -62,6 +62,7 @@ class Event {
 /// What has been asked of a runtime so far.
 struct RuntimeCounters {
   std::int64_t allocations = 0, waits = 0;
+  std::int64_t batch_launches = 0;  // Of kernels, each for many problems.
 };
 
 class Staging;
@@ -85,6 +86,7 @@ class Runtime {
   cudaStream_t capture_stream() const { return capture_stream_->get(); }
 
   void wait() const;
+  void count_batch_launch() const { ++counters_.batch_launches; }
   /// Device memory for work in `stream`, from the caller's allocator if there is one. Given back for the same stream.
   void* allocate(std::size_t bytes, cudaStream_t stream) const;
   void release(void* memory, std::size_t bytes, cudaStream_t stream) const noexcept;
