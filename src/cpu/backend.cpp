@@ -79,7 +79,10 @@ class CpuBackend final : public Backend {
   }
 
   void evaluate(std::span<EvaluationStep> steps) const override {
-    for_each_operator(steps, [](EvaluationStep& step) { step.value = step.entropic->evaluate(step.eps); });
+    for_each_operator(steps, [](EvaluationStep& step) {
+      if (step.potentials != step.entropic) copy_potentials(*step.potentials, *step.entropic);
+      step.value = step.entropic->evaluate(step.eps);
+    });
   }
 
   ProjectionOperator const& projection() const override { return projection_; }

@@ -103,7 +103,10 @@ class CudaBackend final : public Backend {
   }
 
   void evaluate(std::span<EvaluationStep> steps) const override {
-    for (EvaluationStep& step : steps) step.value = step.entropic->evaluate(step.eps);
+    for (EvaluationStep& step : steps) {
+      if (step.potentials != step.entropic) copy_potentials(*step.potentials, *step.entropic);
+      step.value = step.entropic->evaluate(step.eps);
+    }
   }
 
   ProjectionOperator const& projection() const override { return projection_; }

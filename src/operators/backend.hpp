@@ -38,9 +38,11 @@ struct SweepStep {
   int count;
   SweepErrors errors{};
 };
-/// The evaluation of the plan at eps.
+/// The evaluation of the plan at eps, of the potentials of `potentials`: the same operator or another of the same
+/// problem, whatever its precision.
 struct EvaluationStep {
   EntropicOperator* entropic;
+  EntropicOperator const* potentials;
   double eps;
   Evaluation value{};
 };

@@ -32,13 +32,6 @@ class Stopwatch {
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
 
-void copy_potentials(EntropicOperator const& from, EntropicOperator& to) {
-  for (Side side : {Side::rows, Side::columns}) {
-    Term const all{1, &from.potential(side)};
-    to.vectors().combine({&all, 1}, to.potential(side));
-  }
-}
-
 /// One sentence about a report that is otherwise complete.
 std::string message(Report const& report) {
   switch (report.status) {
@@ -100,12 +93,7 @@ class SinkhornRun {
   /// Whether certificates need a float64 twin that is not there yet.
   bool lacks_judge() const { return policy_.precision() != Precision::float64 && !judge_; }
   void set_judge(std::unique_ptr<EntropicOperator> judge) { judge_ = std::move(judge); }
-  /// Has the potentials of the sweeps, in float64.
-  EntropicOperator& judge() {
-    if (!judge_) return entropic();
-    copy_potentials(entropic(), *judge_);
-    return *judge_;
-  }
+  EvaluationStep evaluation() const { return {judge_ ? judge_.get() : &entropic(), &entropic(), options().eps}; }
   void certified(Evaluation const& value, double seconds) {
     policy_.certified(value.row_error + value.column_error);
     report().certified = true;
@@ -175,7 +163,7 @@ void certify(Backend const& backend, Runs const& runs) {
   std::vector<std::unique_ptr<EntropicOperator>> judges = backend.entropic_operators(inputs);
   for (std::size_t k = 0; k < lacking.size(); ++k) lacking[k]->set_judge(std::move(judges[k]));
   std::vector<EvaluationStep> steps;
-  for (SinkhornRun* run : runs) steps.push_back({&run->judge(), run->options().eps});
+  for (SinkhornRun const* run : runs) steps.push_back(run->evaluation());
   backend.evaluate(steps);
   double const seconds = watch.seconds();
   for (std::size_t k = 0; k < runs.size(); ++k) runs[k]->certified(steps[k].value, seconds);

@@ -13,27 +13,6 @@ constexpr std::size_t kAlignment = 16;
 
 }  // namespace
 
-void launch_chained(void const* kernel, LaunchShape const& shape, void** parameters, cudaStream_t stream) {
-  cudaLaunchAttribute overlap = {};
-  overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  overlap.val.programmaticStreamSerializationAllowed = 1;
-  cudaLaunchConfig_t config = {};
-  config.gridDim = dim3(static_cast<unsigned>(shape.blocks));
-  config.blockDim = dim3(static_cast<unsigned>(shape.threads));
-  config.dynamicSmemBytes = static_cast<std::size_t>(shape.shared_bytes);
-  config.stream = stream;
-  config.attrs = &overlap;
-  config.numAttrs = device_attribute(cudaDevAttrComputeCapabilityMajor) >= 9 ? 1 : 0;
-  MONGE_CUDA_TRY(cudaLaunchKernelExC(&config, kernel, parameters));
-}
-
-void Queue::launch(void const* one, void const* many, LaunchShape const& shape, void const* arguments,
-                   std::size_t bytes) const {
-  if (batch_) return batch_->record(one, many, shape, arguments, bytes);
-  void* parameters[] = {const_cast<void*>(arguments)};
-  launch_chained(one, shape, parameters, stream_);
-}
-
 Batch::~Batch() {
   for (Segment& segment : segments_) runtime_->give_back(std::move(segment.host));
 }
@@ -58,10 +37,9 @@ void Batch::record(void const* one, void const* many, LaunchShape const& shape, 
   if (step_ == steps_.size()) steps_.emplace_back();
   std::vector<Group>& groups = steps_[step_++];
   auto const found = std::find_if(groups.begin(), groups.end(), [&](Group const& group) {
-    return group.one == one && group.shared_bytes == shape.shared_bytes;
+    return group.one == one && group.shape.shared_bytes == shape.shared_bytes;
   });
-  Group& group =
-      found != groups.end() ? *found : groups.emplace_back(Group{one, many, shape.threads, shape.shared_bytes, {}});
+  Group& group = found != groups.end() ? *found : groups.emplace_back(Group{one, many, shape, {}});
   group.entries.push_back({problems_ - 1, shape.blocks, place});
 }
 
@@ -95,22 +73,26 @@ void Batch::launch() {
 
 /// The part of the group's launch that belongs to the first problems.
 void Batch::launch(Group const& group, int problems) const {
-  LaunchShape shape{0, group.threads, group.shared_bytes};
+  int blocks = 0;
   for (Entry const& entry : group.entries) {
     if (entry.problem >= problems) break;
     if (group.table) {
-      shape.blocks += entry.blocks;
+      blocks += entry.blocks;
     } else {
-      shape.blocks = entry.blocks;
       void* parameters[] = {entry.arguments.host};
-      launch_chained(group.one, shape, parameters, runtime_->stream());
+      launch(group, group.one, entry.blocks, parameters);
     }
   }
-  if (!group.table || shape.blocks == 0) return;
+  if (!group.table || blocks == 0) return;
   BlockOfMany const* table = group.table;
   void* parameters[] = {&table};
-  launch_chained(group.many, shape, parameters, runtime_->stream());
+  launch(group, group.many, blocks, parameters);
   runtime_->count_batch_launch();
+}
+
+void Batch::launch(Group const& group, void const* kernel, int blocks, void** parameters) const {
+  dim3 const grid(static_cast<unsigned>(blocks), static_cast<unsigned>(group.shape.rows));
+  launch_chained(kernel, grid, group.shape.threads, group.shape.shared_bytes, runtime_->stream(), parameters);
 }
 
 }  // namespace monge::cuda

@@ -57,12 +57,13 @@ class Batch {
   struct Group {
     void const* one;
     void const* many;
-    int threads, shared_bytes;
+    LaunchShape shape;  // But for the blocks.
     std::vector<Entry> entries;
     BlockOfMany const* table = nullptr;  // Of all their blocks; null where the kernel has no form for many.
   };
   Place stage(std::size_t bytes);
   void launch(Group const& group, int problems) const;
+  void launch(Group const& group, void const* kernel, int blocks, void** parameters) const;
 
   std::shared_ptr<Runtime const> runtime_;
   ArenaScope scope_;

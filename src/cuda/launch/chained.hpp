@@ -2,17 +2,18 @@
 #pragma once
 #include <type_traits>
 
-#include "cuda/launch/queue.hpp"
+#include <cuda_runtime_api.h>
 
 namespace monge::cuda {
 
 /// Only for kernels that call wait_for_previous_kernel() (device/ptx.cuh). A plain launch on devices before sm_90.
-void launch_chained(void const* kernel, LaunchShape const& shape, void** parameters, cudaStream_t stream);
+void launch_chained(void const* kernel, dim3 grid, int threads, int shared_bytes, cudaStream_t stream,
+                    void** parameters);
 template <class... Parameters>
-void launch_chained(void (*kernel)(Parameters...), LaunchShape const& shape, cudaStream_t stream,
+void launch_chained(void (*kernel)(Parameters...), dim3 grid, int threads, int shared_bytes, cudaStream_t stream,
                     std::type_identity_t<Parameters>... arguments) {
   void* parameters[] = {const_cast<void*>(static_cast<void const*>(&arguments))...};
-  launch_chained(reinterpret_cast<void const*>(kernel), shape, parameters, stream);
+  launch_chained(reinterpret_cast<void const*>(kernel), grid, threads, shared_bytes, stream, parameters);
 }
 
 }  // namespace monge::cuda

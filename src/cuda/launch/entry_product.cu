@@ -76,7 +76,7 @@ EntryProductPlan plan_entry_product(int padded_rows, int padded_count, int padde
 
 void launch_entry_product(EntryProductPlan const& plan, EntryProductArguments const& arguments, cudaStream_t stream) {
   with_shape(plan, [&]<class Shape>(auto kernel) {
-    launch_chained(kernel, {plan.work.grid, Shape::kThreads, Shape::kSharedBytes}, stream, arguments);
+    launch_chained(kernel, plan.work.grid, Shape::kThreads, Shape::kSharedBytes, stream, arguments);
   });
 }
 

@@ -1,6 +1,6 @@
 #include "cuda/launch/mma_choice.hpp"
 #include "cuda/launch/pass.hpp"
-#include "cuda/runtime/runtime.hpp"
+#include "cuda/runtime/check.hpp"
 
 namespace monge::cuda {
 namespace {

@@ -35,9 +35,10 @@ struct Kernel {
 };
 
 struct LaunchShape {
-  int blocks;
+  int blocks;  // Of each row of the grid.
   int threads;
   int shared_bytes = 0;
+  int rows = 1;  // The same of all launches of a kernel.
 };
 
 class Queue {

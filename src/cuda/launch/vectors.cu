@@ -88,10 +88,10 @@ void freeze_rows(FreezeArguments const& arguments, cudaStream_t stream) {
 void scale_factors(PackedSide const& points, void const* beta, StridedView const& v, VectorScale const& scale,
                    void* factors, cudaStream_t stream) {
   constexpr int kMostBlocks = 128;
-  launch_chained(largest_kernel, {std::min(blocks_for(points.size), kMostBlocks), kVectorThreads}, stream, points.size,
+  launch_chained(largest_kernel, std::min(blocks_for(points.size), kMostBlocks), kVectorThreads, 0, stream, points.size,
                  v, scale.largest);
   auto const launch = [&]<class T>(T*) {
-    launch_chained(scale_factors_kernel<T>, {blocks_for(points.padded_size), kVectorThreads}, stream, points,
+    launch_chained(scale_factors_kernel<T>, blocks_for(points.padded_size), kVectorThreads, 0, stream, points,
                    static_cast<T const*>(beta), v, scale.largest, static_cast<T*>(factors));
   };
   points.scalar == DataType::float32 ? launch(static_cast<float*>(nullptr)) : launch(static_cast<double*>(nullptr));
@@ -100,12 +100,12 @@ void scale_factors(PackedSide const& points, void const* beta, StridedView const
 void finish_product(FinishArguments const& arguments, cudaStream_t stream) {
   PackedSide const& points = arguments.sums.points;
   auto const kernel = points.scalar == DataType::float32 ? finish_product_kernel<float> : finish_product_kernel<double>;
-  launch_chained(kernel, {blocks_for(points.size), kVectorThreads}, stream, arguments);
+  launch_chained(kernel, blocks_for(points.size), kVectorThreads, 0, stream, arguments);
 }
 
 void row_sums(SumArguments const& sums, double* out, cudaStream_t stream) {
   auto const kernel = sums.points.scalar == DataType::float32 ? row_sums_kernel<float> : row_sums_kernel<double>;
-  launch_chained(kernel, {blocks_for(sums.points.size), kVectorThreads}, stream, sums, out);
+  launch_chained(kernel, blocks_for(sums.points.size), kVectorThreads, 0, stream, sums, out);
 }
 
 void combine(CombineArguments const& arguments, Queue const& queue) {

@@ -7,13 +7,6 @@
 
 namespace monge::cuda {
 
-int device_attribute(cudaDeviceAttr attribute) {
-  int device = 0, value = 0;
-  MONGE_CUDA_TRY(cudaGetDevice(&device));
-  MONGE_CUDA_TRY(cudaDeviceGetAttribute(&value, attribute, device));
-  return value;
-}
-
 DeviceGuard::DeviceGuard(int index) {
   MONGE_CUDA_TRY(cudaGetDevice(&previous_));
   if (previous_ != index) {

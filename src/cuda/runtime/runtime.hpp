@@ -15,9 +15,6 @@
 
 namespace monge::cuda {
 
-/// Of the current device.
-int device_attribute(cudaDeviceAttr attribute);
-
 /// Makes `index` the current device of this thread, and the one before it again at the end.
 class DeviceGuard {
  public:
