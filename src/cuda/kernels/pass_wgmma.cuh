@@ -9,7 +9,7 @@
 // Per pair: kProducts 2 d flop on the tensor cores; FFMA, FADD, MUFU, FFMA. From L2, per 128 x 128 tile: 256 d bytes of
 //   columns for each fp16 part, twice that without resident rows.
 //
-// Only code for sm_90a has a body; elsewhere the launch bound says so (has_body() in launch/pass_mma.cu).
+// Only code for sm_90a has a body; elsewhere the launch bound says so (launch/occupancy.hpp).
 #pragma once
 #include "cuda/device/row_sums.cuh"
 #include "cuda/device/shared_tiles.cuh"

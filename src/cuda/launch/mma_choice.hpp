@@ -23,9 +23,6 @@ struct MmaChoice {
 template <Pass kPass, int kProducts>
 MmaChoice choose_mma(TensorCores cores, int half_stride, int shared_limit);
 
-/// Whether the code that this device runs has a body for a wgmma kernel: its launch bound tells.
-bool has_body(void const* kernel, int threads);
-
 extern template MmaChoice choose_mma<Pass::softmin, 1>(TensorCores, int, int);
 extern template MmaChoice choose_mma<Pass::softmin, 3>(TensorCores, int, int);
 extern template MmaChoice choose_mma<Pass::product, 3>(TensorCores, int, int);

@@ -1,7 +1,7 @@
 #include "cuda/kernels/pass_difference.cuh"
 
+#include "cuda/launch/occupancy.hpp"
 #include "cuda/launch/pass.hpp"
-#include "cuda/runtime/check.hpp"
 
 namespace monge::cuda {
 namespace {
@@ -29,15 +29,14 @@ Kernel<PassArguments> kernel_for(Pass pass) {
 PassPlan plan_difference(PassChoice const& choice, Operand const& rows, Operand const& columns) {
   return with_dimension(rows.dimension, [&]<int kDimension>() {
     using Policy = DifferencePolicy<kDimension>;
-    int resident = 1;
-    MONGE_CUDA_TRY(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&resident, kernel_for<kDimension>(choice.pass).one,
-                                                                 Policy::kThreads, 0));
     PassPlan plan;
     plan.pass = choice.pass;
     plan.kernel = ScoreKernel::difference;
     plan.variant = kDimension;
-    plan.work = plan_work((rows.padded_size + Policy::kRows - 1) / Policy::kRows, Policy::kRows,
-                          columns.padded_size / Policy::kColumns, choice.multiprocessors * resident);
+    plan.work = plan_work(
+        (rows.padded_size + Policy::kRows - 1) / Policy::kRows, Policy::kRows, columns.padded_size / Policy::kColumns,
+        choice.multiprocessors *
+            occupancy_of(kernel_for<kDimension>(choice.pass).one, Policy::kThreads, 0).resident_blocks);
     return plan;
   });
 }

@@ -1,4 +1,5 @@
 #include "cuda/launch/mma_choice.hpp"
+#include "cuda/launch/occupancy.hpp"
 #include "cuda/launch/pass.hpp"
 #include "cuda/runtime/check.hpp"
 
@@ -23,36 +24,25 @@ MmaChoice choose(Pass pass, ScoreKernel kernel, TensorCores cores, int half_stri
 constexpr int kArgumentBytes = 1024;
 static_assert(sizeof(PassArguments) <= kArgumentBytes);
 
-void allow_shared_bytes(Kernel<PassArguments> const& kernel, int bytes) {
-  MONGE_CUDA_TRY(cudaFuncSetAttribute(kernel.one, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
-  if (kernel.many)
-    MONGE_CUDA_TRY(cudaFuncSetAttribute(kernel.many, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
+Occupancy ask_about(MmaChoice const& choice) {
+  if (choice.kernel.many) occupancy_of(choice.kernel.many, choice.threads, choice.shared_bytes);
+  return occupancy_of(choice.kernel.one, choice.threads, choice.shared_bytes);
 }
 
 }  // namespace
-
-bool has_body(void const* kernel, int threads) {
-  cudaFuncAttributes attributes;
-  MONGE_CUDA_TRY(cudaFuncGetAttributes(&attributes, kernel));
-  return attributes.maxThreadsPerBlock >= threads;
-}
 
 PassPlan plan_mma(PassChoice const& choice, Operand const& rows, Operand const& columns) {
   // A launch for many problems has the arguments in shared memory too.
   int const limit = device_attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin) - kArgumentBytes;
   MmaChoice const wgmma = choose(choice.pass, choice.kernel, kWgmma, rows.half_stride, limit);
-  TensorCores const cores = has_body(reinterpret_cast<void const*>(wgmma.kernel.one), wgmma.threads) ? kWgmma : kMma;
+  TensorCores const cores = ask_about(wgmma).can_run ? kWgmma : kMma;
   MmaChoice const kernel = choose(choice.pass, choice.kernel, cores, rows.half_stride, limit);
-  allow_shared_bytes(kernel.kernel, kernel.shared_bytes);
-  int resident = 1;
-  MONGE_CUDA_TRY(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&resident, kernel.kernel.one, kernel.threads,
-                                                               static_cast<std::size_t>(kernel.shared_bytes)));
   PassPlan plan;
   plan.pass = choice.pass;
   plan.kernel = choice.kernel;
   plan.variant = cores;
   plan.work = plan_work(rows.padded_size / kernel.rows, kernel.rows, columns.padded_size / kernel.columns,
-                        choice.multiprocessors * resident);
+                        choice.multiprocessors * ask_about(kernel).resident_blocks);
   plan.shared_limit = limit;
   return plan;
 }

@@ -1,7 +1,7 @@
 #include "cuda/kernels/pass_tile.cuh"
 
+#include "cuda/launch/occupancy.hpp"
 #include "cuda/launch/pass.hpp"
-#include "cuda/runtime/check.hpp"
 
 namespace monge::cuda {
 namespace {
@@ -49,14 +49,12 @@ Kernel<PassArguments> kernel_for(Pass pass, ScoreForm form, DataType scalar) {
 }  // namespace
 
 PassPlan plan_tile(PassChoice const& choice, Operand const& rows, Operand const& columns) {
-  int resident = 1;
-  MONGE_CUDA_TRY(cudaOccupancyMaxActiveBlocksPerMultiprocessor(
-      &resident, kernel_for(choice.pass, choice.form, rows.scalar).one, kTileThreads, 0));
+  Kernel<PassArguments> const kernel = kernel_for(choice.pass, choice.form, rows.scalar);
   PassPlan plan;
   plan.pass = choice.pass;
   plan.kernel = ScoreKernel::tile;
   plan.work = plan_work(rows.padded_size / kTileRows, kTileRows, columns.padded_size / kTileColumns,
-                        choice.multiprocessors * resident);
+                        choice.multiprocessors * occupancy_of(kernel.one, kTileThreads, 0).resident_blocks);
   return plan;
 }
 
