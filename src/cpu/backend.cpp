@@ -48,7 +48,8 @@ class CpuBackend final : public Backend {
   }
 
   std::unique_ptr<EntropicOperator> entropic_operator(Geometry const& geometry, Marginals const& marginals,
-                                                      OperatorOptions const& options) const override {
+                                                      OperatorOptions const& options,
+                                                      EntropicOperator const* /*twin*/) const override {
     if (options.precision == Precision::float32) return make<float>(geometry, marginals, options.cache_bytes);
     if (options.precision == Precision::float64) return make<double>(geometry, marginals, options.cache_bytes);
     throw Error(ErrorCode::unsupported,

@@ -64,23 +64,21 @@ class CudaBackend final : public Backend {
   }
 
   std::unique_ptr<monge::EntropicOperator> entropic_operator(Geometry const& geometry, Marginals const& marginals,
-                                                             OperatorOptions const& options) const override {
+                                                             OperatorOptions const& options,
+                                                             monge::EntropicOperator const* twin) const override {
     DeviceGuard const guard(runtime_->index());
-    Problem problem;
-    problem.runtime = runtime_;
-    problem.precision = options.precision;
-    problem.weights[0] = std::make_shared<Weights>(runtime_, marginals.a);
-    problem.weights[1] = std::make_shared<Weights>(runtime_, marginals.b);
     DataType const scalar = options.precision == Precision::float64 ? DataType::float64 : DataType::float32;
-    problem.costs =
-        std::visit(Overloaded{[&](PointCloud const& clouds) -> std::shared_ptr<Costs const> {
-                                return std::make_shared<PointCosts>(runtime_, clouds, problem.weights[0]->weight(),
-                                                                    problem.weights[1]->weight(), scalar);
-                              },
-                              [](CostMatrix const&) -> std::shared_ptr<Costs const> {
-                                throw Error(ErrorCode::unsupported, "cost: matrices are not there yet");
-                              }},
-                   geometry);
+    Problem problem;
+    if (twin) {
+      problem = static_cast<EntropicOperator const*>(twin)->problem();
+      problem.costs = problem.costs->twin(geometry, scalar);
+    } else {
+      problem.runtime = runtime_;
+      problem.weights[0] = std::make_shared<Weights>(runtime_, marginals.a);
+      problem.weights[1] = std::make_shared<Weights>(runtime_, marginals.b);
+      problem.costs = make_costs(geometry, problem, scalar);
+    }
+    problem.precision = options.precision;
     return std::make_unique<EntropicOperator>(std::move(problem), options.cache_bytes);
   }
 
@@ -89,6 +87,18 @@ class CudaBackend final : public Backend {
   Runtime const& runtime() const { return *runtime_; }
 
  private:
+  std::shared_ptr<Costs const> make_costs(Geometry const& geometry, Problem const& problem, DataType scalar) const {
+    auto const& [a, b] = problem.weights;
+    return std::visit(Overloaded{[&](PointCloud const& clouds) -> std::shared_ptr<Costs const> {
+                                   return std::make_shared<PointCosts>(runtime_, clouds, a->of_points(), b->of_points(),
+                                                                       scalar);
+                                 },
+                                 [](CostMatrix const&) -> std::shared_ptr<Costs const> {
+                                   throw Error(ErrorCode::unsupported, "cost: matrices are not there yet");
+                                 }},
+                      geometry);
+  }
+
   std::shared_ptr<Runtime const> runtime_;
   Projection projection_;
 };

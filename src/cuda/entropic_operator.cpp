@@ -8,8 +8,13 @@
 namespace monge::cuda {
 namespace {
 
-/// A graph holds at most this many sweeps: enough to hide what launching it costs, few enough to be recorded quickly.
+/// Sweeps are launched in groups of at most this many. A graph holds a whole group: enough to hide what launching it
+/// costs, few enough to be recorded quickly.
 constexpr int kSweepsPerGraph = 10;
+
+/// Recording a graph takes the host as long as launching twice its sweeps one by one (bench/notes/cuda_small.md), so
+/// there is none before so many sweeps were done without.
+constexpr int kSweepsBeforeGraph = 20;
 
 }  // namespace
 
@@ -28,7 +33,7 @@ EntropicOperator::EntropicOperator(Problem problem, double cache_bytes)
 
 EntropicOperator::~EntropicOperator() {
   // Graphs may still run on memory that is about to go.
-  if (!graphs_.empty()) cudaStreamSynchronize(problem_.runtime->stream());
+  if (graphs_[0] || graphs_[1]) cudaStreamSynchronize(problem_.runtime->stream());
 }
 
 void EntropicOperator::set_potentials(VectorView f, VectorView g) {
@@ -37,13 +42,13 @@ void EntropicOperator::set_potentials(VectorView f, VectorView g) {
   for (Side side : {Side::rows, Side::columns}) {
     VectorView const view = side == Side::rows ? f : g;
     DeviceVector& target = potentials_[side_index(side)];
-    std::vector<double> const& weight = problem_.weights[side_index(side)]->host();
-    std::vector<double> const values = view.empty() ? std::vector<double>(weight.size()) : read(problem_.runtime, view);
+    Weights const& weights = *problem_.weights[side_index(side)];
+    std::vector<double> const values =
+        view.empty() ? std::vector<double>(weights.host().size()) : read(problem_.runtime, view);
     DeviceArray<double> const source = uploaded(problem_.runtime, values);
     load_vector({source.data(), 1, DataType::float64}, target.size(), problem_.costs->shift(side), target.data(),
                 problem_.runtime->stream());
-    double const mean = std::inner_product(values.begin(), values.end(), weight.begin(), 0.0) /
-                        std::accumulate(weight.begin(), weight.end(), 0.0);
+    double const mean = std::inner_product(values.begin(), values.end(), weights.host().begin(), 0.0) / weights.total();
     target.typical = mean - problem_.costs->mean_shift(side);
   }
 }
@@ -56,7 +61,7 @@ void EntropicOperator::get_potentials(MutableVectorView f, MutableVectorView g) 
     // Points of no weight do not see relaxed or averaged steps: theirs is the soft c-transform of the other side.
     bool const fill = swept_eps_ > 0 && problem_.weights[side_index(side)]->has_idle_points();
     Transform idle;
-    if (fill) idle = transform(problem_, side, potentials_, swept_eps_, false);
+    if (fill) idle = transform(problem_, side, potentials_, swept_eps_);
     store_potential(problem_, side, potentials_[side_index(side)], idle.plus.data(), view);
   }
 }
@@ -67,27 +72,34 @@ Vector& EntropicOperator::potential(Side side) {
 }
 
 void EntropicOperator::prepare_sweeps() {
-  if (parameters_.data()) return;
+  if (parameters_) return;
   SharedRuntime const& runtime = problem_.runtime;
-  parameters_ = DeviceArray<SweepParameters>(runtime, 1);
   for (Side side : {Side::rows, Side::columns}) {
     SweepState& target = state(side);
     PackedSide const rows = problem_.side(side);
     target.half_step = problem_.costs->launch(side, Pass::softmin, problem_.precision == Precision::tf32);
     target.logits = Logits(runtime, rows.padded_size, rows.scalar);
-    std::int64_t const parts = static_cast<std::int64_t>(rows.padded_size) * target.half_step.plan.work.slots;
-    target.partials = DeviceArray<unsigned char>(runtime, parts * 2 * size_of(rows.scalar));
-    target.errors = DeviceArray<double>(runtime, error_parts(rows.size));
-    target.host_errors = PinnedArray<double>(target.errors.size());
-    MONGE_CUDA_TRY(
-        cudaMemsetAsync(target.errors.data(), 0, static_cast<std::size_t>(target.errors.bytes()), runtime->stream()));
   }
+  auto const partial_bytes = [&](Side side) {
+    PackedSide const rows = problem_.side(side);
+    return static_cast<std::int64_t>(rows.padded_size) * state(side).half_step.plan.work.slots * 2 *
+           size_of(rows.scalar);
+  };
+  double* errors = nullptr;
+  std::int64_t const row_errors = error_parts(problem_.size(Side::rows));
+  std::int64_t const all_errors = row_errors + error_parts(problem_.size(Side::columns));
+  sweep_memory_ = allocate_parts(runtime, Part{parameters_, 1}, Part{errors, all_errors},
+                                 Part{states_[0].partials, partial_bytes(Side::rows)},
+                                 Part{states_[1].partials, partial_bytes(Side::columns)});
+  states_[0].errors = errors;
+  states_[1].errors = errors + row_errors;
+  MONGE_CUDA_TRY(cudaMemsetAsync(errors, 0, static_cast<std::size_t>(all_errors) * sizeof(double), runtime->stream()));
   for (Side side : {Side::rows, Side::columns}) {
     PassArguments& arguments = state(side).half_step.arguments;
     arguments.logits = state(opposite(side)).logits.values.data();
     arguments.factors = state(opposite(side)).logits.factors.data();
-    arguments.parameters = parameters_.data();
-    arguments.partials = state(side).partials.data();
+    arguments.parameters = parameters_;
+    arguments.partials = state(side).partials;
   }
 }
 
@@ -99,23 +111,17 @@ void EntropicOperator::enqueue_update(Side side, bool symmetric, cudaStream_t st
   SweepState const& target = state(side);
   update_potential(
       {
-          .sums = {side_index(side), problem_.side(side), target.partials.data(), nullptr, target.half_step.plan.work,
-                   parameters_.data()},
+          .sums = {side_index(side), problem_.side(side), target.partials, nullptr, target.half_step.plan.work,
+                   parameters_},
           .potential = potentials_[side_index(side)].data(),
           .arrays = target.logits.arrays(),
-          .errors = target.errors.data(),
+          .errors = target.errors,
           .symmetric = symmetric,
       },
       stream);
 }
 
 void EntropicOperator::enqueue_sweeps(bool symmetric, int count, cudaStream_t stream) const {
-  // The logits depend on eps, which may have changed since the last update left some; updates leave the padding alone.
-  for (Side side : {Side::rows, Side::columns}) {
-    make_logits({side_index(side), problem_.side(side), potentials_[side_index(side)].data(), parameters_.data(),
-                 state(side).logits.arrays(), nullptr},
-                stream);
-  }
   for (int k = 0; k < count; ++k) {
     enqueue_half_step(Side::rows, stream);
     if (symmetric) {
@@ -131,16 +137,23 @@ void EntropicOperator::enqueue_sweeps(bool symmetric, int count, cudaStream_t st
 
 void EntropicOperator::launch_sweeps(Sweep const& sweep, int count) {
   Runtime const& runtime = *problem_.runtime;
-  set_parameters(parameters_.data(), parameters_for(potentials_, sweep.eps, sweep.relaxation), runtime.stream());
+  LogitArguments logits{parameters_for(potentials_, sweep.eps, sweep.relaxation), parameters_, {}};
+  for (Side side : {Side::rows, Side::columns}) {
+    logits.side[side_index(side)] = {problem_.side(side), potentials_[side_index(side)].data(),
+                                     state(side).logits.arrays(), nullptr};
+  }
   for (int left = count; left > 0;) {
     int const now = std::min(left, kSweepsPerGraph);
-    auto const key = std::pair(sweep.symmetric, now);
-    auto found = graphs_.find(key);
-    if (found == graphs_.end()) {
-      auto const record = [&](cudaStream_t stream) { enqueue_sweeps(sweep.symmetric, now, stream); };
-      found = graphs_.try_emplace(key, runtime, record).first;
+    // The logits depend on eps, which may have changed since the last update left some.
+    make_logits(logits, runtime.stream());
+    std::optional<Graph>& graph = graphs_[sweep.symmetric];
+    if (now < kSweepsPerGraph || sweeps_ < kSweepsBeforeGraph) {
+      enqueue_sweeps(sweep.symmetric, now, runtime.stream());
+    } else {
+      if (!graph) graph.emplace(runtime, [&](cudaStream_t stream) { enqueue_sweeps(sweep.symmetric, now, stream); });
+      graph->launch(runtime.stream());
     }
-    found->second.launch(runtime.stream());
+    sweeps_ += now;
     left -= now;
   }
 }
@@ -167,16 +180,11 @@ void EntropicOperator::sweep(Sweep const& sweep, int count) {
 SweepErrors EntropicOperator::errors() {
   DeviceGuard const guard(problem_.runtime->index());
   prepare_sweeps();
-  for (SweepState const& part : states_) {
-    MONGE_CUDA_TRY(cudaMemcpyAsync(part.host_errors.data(), part.errors.data(),
-                                   static_cast<std::size_t>(part.errors.bytes()), cudaMemcpyDeviceToHost,
-                                   problem_.runtime->stream()));
-  }
-  problem_.runtime->wait();
-  auto const total = [](PinnedArray<double> const& values) {
-    return std::accumulate(values.data(), values.data() + values.size(), 0.0);
-  };
-  return {total(state(Side::rows).host_errors), total(state(Side::columns).host_errors)};
+  auto const rows = static_cast<std::ptrdiff_t>(error_parts(problem_.size(Side::rows)));
+  std::vector<double> const parts =
+      download(*problem_.runtime, state(Side::rows).errors, rows + error_parts(problem_.size(Side::columns)));
+  return {std::accumulate(parts.begin(), parts.begin() + rows, 0.0),
+          std::accumulate(parts.begin() + rows, parts.end(), 0.0)};
 }
 
 Evaluation EntropicOperator::evaluate(double eps) {

@@ -1,8 +1,7 @@
 // The entropic operator on a CUDA device: what to launch, in which order, on which memory. It knows no geometry.
 #pragma once
-#include <map>
 #include <memory>
-#include <utility>
+#include <optional>
 
 #include "cuda/problem.hpp"
 #include "operators/entropic_operator.hpp"
@@ -15,6 +14,7 @@ class EntropicOperator final : public monge::EntropicOperator {
   EntropicOperator(Problem problem, double cache_bytes);
   ~EntropicOperator() override;
 
+  Problem const& problem() const { return problem_; }
   double centred_cost_bound() const override { return problem_.costs->bound(); }
   double mean_cost() const override { return problem_.costs->mean(); }
   VectorOperations const& vectors() const override { return vectors_; }
@@ -31,10 +31,9 @@ class EntropicOperator final : public monge::EntropicOperator {
   /// What the sweeps need of one side.
   struct SweepState {
     Costs::Launch half_step;
-    Logits logits;                        // Of this side, for the half-step of the other.
-    DeviceArray<unsigned char> partials;  // Of the half-step of this side.
-    DeviceArray<double> errors;
-    PinnedArray<double> host_errors;
+    Logits logits;                      // Of this side, for the half-step of the other.
+    unsigned char* partials = nullptr;  // Of the half-step of this side.
+    double* errors = nullptr;
   };
 
   SweepState& state(Side side) { return states_[side_index(side)]; }
@@ -50,9 +49,11 @@ class EntropicOperator final : public monge::EntropicOperator {
   double cache_bytes_;
   Potentials potentials_;
   SweepState states_[2];
-  DeviceArray<SweepParameters> parameters_;
-  std::map<std::pair<bool, int>, Graph> graphs_;  // By symmetry and number of sweeps.
-  double swept_eps_ = 0;                          // Of the last sweep; 0 if the potentials were set since.
+  SweepParameters* parameters_ = nullptr;
+  DeviceArray<unsigned char> sweep_memory_;  // Parameters, partial sums and errors.
+  std::optional<Graph> graphs_[2];           // Of kSweepsPerGraph sweeps; the symmetric ones second.
+  int sweeps_ = 0;                           // So far.
+  double swept_eps_ = 0;                     // Of the last sweep; 0 if the potentials were set since.
 };
 
 }  // namespace monge::cuda

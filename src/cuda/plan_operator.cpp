@@ -41,7 +41,7 @@ PlanOperator::Frozen& PlanOperator::frozen(Side side) {
   DeviceGuard const guard(runtime->index());
   PackedSide const rows = problem_.side(side), columns = problem_.side(opposite(side));
   Frozen fresh;
-  fresh.transform = cuda::transform(problem_, side, potentials_, eps_, false);
+  fresh.transform = cuda::transform(problem_, side, potentials_, eps_);
   fresh.references = DeviceArray<unsigned char>(runtime, rows.padded_size * size_of(rows.scalar));
   fresh.share_factor = DeviceArray<double>(runtime, rows.size);
   fresh.plan_factor = DeviceArray<double>(runtime, rows.size);
@@ -50,7 +50,7 @@ PlanOperator::Frozen& PlanOperator::frozen(Side side) {
   freeze_rows({side_index(side),
                rows,
                potentials_[side_index(side)].data(),
-               {softmin.plus.data(), softmin.reference.data(), softmin.sum.data(), nullptr},
+               {softmin.plus.data(), softmin.reference.data(), softmin.sum.data()},
                softmin.parameters.data(),
                fresh.references.data(),
                fresh.share_factor.data(),

@@ -1,50 +1,67 @@
 // The costs of two point clouds, packed: each centred at its own mean, in float or double and, for the tensor cores, as
 // two fp16 parts.
 #pragma once
-#include <vector>
+#include <initializer_list>
+#include <memory>
 
 #include <monge/geometry.hpp>
 
 #include "cuda/costs.hpp"
+#include "cuda/launch/pack.hpp"
 
 namespace monge::cuda {
 
 class PointCosts final : public Costs {
  public:
-  /// a and b (device memory) are the weights that centre the clouds. Throws if a coordinate is not finite.
-  PointCosts(SharedRuntime runtime, PointCloud const& geometry, double const* a, double const* b, DataType scalar);
+  /// The weights centre the clouds. Throws if a coordinate is not finite.
+  PointCosts(SharedRuntime runtime, PointCloud const& clouds, PointWeights a, PointWeights b, DataType scalar);
 
   PointValues points(Side side) const override;
   std::shared_ptr<Costs const> at(Side side, MatrixView points) const override;
+  std::shared_ptr<Costs const> twin(Geometry const& geometry, DataType scalar) const override;
 
  private:
-  /// The caller's points on the device and their centre.
+  /// What was found out about a cloud, whatever its points are packed in.
   struct Survey {
-    DeviceArray<unsigned char> staging;
-    StridedView points;
-    int size = 0, dimension = 0;
-    std::vector<double> centre;
+    DeviceArray<unsigned char> memory;
+    double* centre = nullptr;
+    CloudFindings* findings = nullptr;
+    double* partial_centres = nullptr;
+    unsigned long long* first_not_finite = nullptr;
+    RowFindings* row_findings = nullptr;
+    CloudFindings found{};  // On the host.
   };
-  /// A packed cloud; shared with the costs that at() makes.
+  /// A packed cloud, shared with what at() makes; twins share the survey.
   struct Cloud {
+    std::shared_ptr<Survey> survey;
+    DeviceArray<unsigned char> memory;
+    int size = 0;
     Operand operand;
-    std::vector<double> centre;
-    double largest_squared_norm = 0;
-    DeviceArray<unsigned char> points, high, low;
-    DeviceArray<double> norm, centre_memory;
+    double* norm = nullptr;
   };
+  using Shift = DeviceArray<double>;
 
   PointCosts(SharedRuntime runtime, double scale, DataType scalar, std::int64_t dimension);
-  Survey survey(char const* field, MatrixView points, double const* weight) const;
-  /// Sets the side's cloud, shift and mean shift; `w` is the difference of the two centres.
-  void pack(Side side, Survey survey, std::vector<double> const& w);
-  /// A packed cloud's part of this object.
-  void set_side(Side side, int size, std::shared_ptr<Cloud const> cloud, DeviceArray<double> shift, double mean_shift);
-  void set_bound();
+  std::shared_ptr<Survey> make_survey(int size, int dimension) const;
+  std::shared_ptr<Cloud> make_cloud(std::shared_ptr<Survey> survey, int size, int dimension) const;
+  void make_side(Side side, char const* field, MatrixView points);
+  CloudArguments arguments(Side side, MatrixView points, PointWeights weights,
+                           DeviceArray<unsigned char>& staging) const;
+  void pack(PointCloud const& clouds, PointWeights a, PointWeights b);
+  /// A cloud that has just been surveyed, and what its errors call it.
+  struct Surveyed {
+    Side side;
+    char const* field;
+    MatrixView points;
+  };
+  /// Waits, once for all, and throws if a coordinate is not finite.
+  void read_findings(std::initializer_list<Surveyed> clouds);
+  /// `squared_offset`: |w|^2
+  void set_sides(double squared_offset);
 
   double scale_;
-  std::shared_ptr<Cloud const> clouds_[2];
-  DeviceArray<double> shifts_[2];
+  std::shared_ptr<Cloud> clouds_[2];
+  std::shared_ptr<Shift> shifts_[2];
 };
 
 }  // namespace monge::cuda

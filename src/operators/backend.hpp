@@ -34,8 +34,11 @@ class Backend {
 
   /// `geometry` has been checked for shape (core/validation.hpp) but not for values: packing finds and reports the
   /// first point that is not finite. The marginals are valid. Throws unsupported for a precision that the device lacks.
+  /// `twin`, if given, is an operator of the same geometry and marginals in another precision: what it knows of them is
+  /// not found out again.
   virtual std::unique_ptr<EntropicOperator> entropic_operator(Geometry const& geometry, Marginals const& marginals,
-                                                              OperatorOptions const& options) const = 0;
+                                                              OperatorOptions const& options,
+                                                              EntropicOperator const* twin = nullptr) const = 0;
 
   /// Batches of small matrices; lives as long as the backend.
   virtual ProjectionOperator const& projection() const = 0;

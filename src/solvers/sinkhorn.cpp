@@ -67,9 +67,9 @@ std::string message(Report const& report) {
 }
 
 /// Does what the policy decides; keeps the report and the clock.
-/// Makes the operator of one problem in a precision, which may keep scores in so much memory; keeps nothing of the
-/// caller's.
-using OperatorFactory = std::function<std::unique_ptr<EntropicOperator>(Precision, double cache_bytes)>;
+/// Makes a twin of the operator of one problem, which may keep scores in so much memory; keeps nothing of the caller's.
+using OperatorFactory =
+    std::function<std::unique_ptr<EntropicOperator>(OperatorOptions const&, EntropicOperator const* twin)>;
 
 /// The precision that a solve starts in.
 Precision first_precision(SolveOptions const& options) {
@@ -127,7 +127,7 @@ class SinkhornRun {
     EntropicOperator* judge = problem_.get();
     if (policy_.precision() != Precision::float64) {
       // One pass: keeping scores would not pay.
-      if (!judge_) judge_ = make_(Precision::float64, 0);
+      if (!judge_) judge_ = make_({Precision::float64, 0}, problem_.get());
       copy_potentials(*problem_, *judge_);
       judge = judge_.get();
     }
@@ -143,7 +143,7 @@ class SinkhornRun {
 
   void refine() {
     judge_.reset();
-    std::unique_ptr<EntropicOperator> twin = make_(Precision::float64, options_.cache_bytes);
+    std::unique_ptr<EntropicOperator> twin = make_({Precision::float64, options_.cache_bytes}, problem_.get());
     copy_potentials(*problem_, *twin);
     problem_ = std::move(twin);
     policy_.refined();
@@ -179,10 +179,10 @@ Plan solve(Context const& context, Geometry const& geometry, VectorView a, Vecto
   Backend const& backend = backend_of(context);
   Shape const shape = shape_of(geometry);
   ValidMarginals const marginals = validated_marginals(backend, a, b, shape.rows, shape.columns, options.tolerance);
-  auto const make = [&](Precision precision, double cache_bytes) {
-    return backend.entropic_operator(geometry, marginals, {precision, cache_bytes});
+  auto const make = [&](OperatorOptions const& wanted, EntropicOperator const* twin) {
+    return backend.entropic_operator(geometry, marginals, wanted, twin);
   };
-  std::unique_ptr<EntropicOperator> problem = make(first_precision(options), options.cache_bytes);
+  std::unique_ptr<EntropicOperator> problem = make({first_precision(options), options.cache_bytes}, nullptr);
   if (!options.f.empty()) {
     validate_potential("f", backend, options.f, shape.rows);
     validate_potential("g", backend, options.g, shape.columns);

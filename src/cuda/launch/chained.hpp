@@ -8,13 +8,13 @@ namespace monge::cuda {
 
 /// Only for kernels that call wait_for_previous_kernel() (device/ptx.cuh). A plain launch on devices before sm_90.
 template <class... Parameters, class... Arguments>
-void launch_chained(void (*kernel)(Parameters...), int grid, int threads, int shared_bytes, cudaStream_t stream,
+void launch_chained(void (*kernel)(Parameters...), dim3 grid, int threads, int shared_bytes, cudaStream_t stream,
                     Arguments&&... arguments) {
   cudaLaunchAttribute overlap = {};
   overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
   overlap.val.programmaticStreamSerializationAllowed = 1;
   cudaLaunchConfig_t config = {};
-  config.gridDim = dim3(static_cast<unsigned>(grid));
+  config.gridDim = grid;
   config.blockDim = dim3(static_cast<unsigned>(threads));
   config.dynamicSmemBytes = static_cast<std::size_t>(shared_bytes);
   config.stream = stream;

@@ -1,40 +1,57 @@
 #include "cuda/launch/pack.hpp"
 
+#include <algorithm>
+
 #include "cuda/kernels/pack.cuh"
 #include "cuda/runtime/check.hpp"
 
 namespace monge::cuda {
 namespace {
 
-unsigned warps_to_blocks(int warps) {
-  constexpr int kWarps = kPackThreads / 32;
-  return static_cast<unsigned>((warps - 1) / kWarps + 1);
+int blocks_for(int rows) {
+  return (rows - 1) / kPackRows + 1;
+}
+
+template <class Size>
+dim3 grid_for(CloudPair const& clouds, Size const& blocks) {
+  int most = 0;
+  for (int c = 0; c < clouds.count; ++c) most = std::max(most, blocks(clouds.cloud[c]));
+  return {static_cast<unsigned>(most), static_cast<unsigned>(clouds.count)};
 }
 
 }  // namespace
 
-void survey_points(SurveyArguments const& arguments, int blocks, cudaStream_t stream) {
-  survey_points_kernel<<<static_cast<unsigned>(blocks), kPackThreads, 0, stream>>>(arguments);
+int survey_blocks(int size) {
+  constexpr int kLeastRows = 32, kMostBlocks = 1024;
+  return std::min((size - 1) / kLeastRows + 1, kMostBlocks);
+}
+
+int pack_blocks(int padded_size) {
+  return blocks_for(padded_size);
+}
+
+void survey_points(CloudPair const& clouds, cudaStream_t stream) {
+  dim3 const grid = grid_for(clouds, [](CloudArguments const& cloud) { return cloud.survey_blocks; });
+  survey_points_kernel<<<grid, kPackThreads, 0, stream>>>(clouds);
+  join_survey_kernel<<<dim3(1, grid.y), kPackThreads, 0, stream>>>(clouds);
   MONGE_CUDA_TRY(cudaGetLastError());
 }
 
-void pack_points(PackArguments const& arguments, cudaStream_t stream) {
-  unsigned const blocks = warps_to_blocks(arguments.padded_size);
-  if (arguments.scalar == DataType::float32) {
-    pack_points_kernel<float><<<blocks, kPackThreads, 0, stream>>>(arguments);
+void pack_points(CloudPair const& clouds, cudaStream_t stream) {
+  CloudArguments const& first = clouds.cloud[0];
+  dim3 const grid = grid_for(clouds, [](CloudArguments const& cloud) { return blocks_for(cloud.packed.padded_size); });
+  if (first.packed.scalar == DataType::float32) {
+    pack_points_kernel<float><<<grid, kPackThreads, 0, stream>>>(clouds);
   } else {
-    pack_points_kernel<double><<<blocks, kPackThreads, 0, stream>>>(arguments);
+    pack_points_kernel<double><<<grid, kPackThreads, 0, stream>>>(clouds);
   }
-  MONGE_CUDA_TRY(cudaGetLastError());
-}
-
-void split_points(SplitArguments const& arguments, cudaStream_t stream) {
-  split_points_kernel<<<warps_to_blocks(arguments.padded_size), kPackThreads, 0, stream>>>(arguments);
+  if (first.row_findings) measure_points_kernel<<<dim3(1, grid.y), kPackThreads, 0, stream>>>(clouds);
+  if (first.packed.high) split_points_kernel<<<grid, kPackThreads, 0, stream>>>(clouds);
   MONGE_CUDA_TRY(cudaGetLastError());
 }
 
 void move_gauge(GaugeArguments const& arguments, cudaStream_t stream) {
-  unsigned const blocks = warps_to_blocks(arguments.size);
+  unsigned const blocks = static_cast<unsigned>(blocks_for(arguments.size));
   if (arguments.points.scalar == DataType::float32) {
     move_gauge_kernel<float><<<blocks, kPackThreads, 0, stream>>>(arguments);
   } else {

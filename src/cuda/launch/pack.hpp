@@ -4,49 +4,66 @@
 
 namespace monge::cuda {
 
-struct SurveyArguments {
-  StridedView input;  // size x dimension; stride between rows.
-  int size, dimension, rows_per_block;
-  double const* weight;                  // size
-  double* means;                         // For each block and coordinate.
-  double* totals;                        // The weight of each block.
-  unsigned long long* first_not_finite;  // Becomes min(row dimension + column) if there is one.
-};
-void survey_points(SurveyArguments const& arguments, int blocks, cudaStream_t stream);
+inline constexpr unsigned long long kAllFinite = ~0ull;
 
-struct PackArguments {
-  StridedView input;  // size x dimension; stride between rows.
-  int size, padded_size, dimension, stride;
-  DataType scalar;
-  double const* centre;  // dimension
-  double const* offset;  // w; dimension
-  double norm_factor;    // s in product form, 0 in difference form
-  double shift_slope, shift_constant;
-  void* points;
-  double* squared;
-  double* largest;  // max_k |x'_ik|
-  double* norm;
-  double* shift;
+/// What packing finds out about a cloud. It stays on the device, where the later steps read it.
+struct CloudFindings {
+  double largest_squared_norm;          // Of the packed points.
+  double half_scale;                    // See Operand; takes the largest coordinate to [2^13, 2^14).
+  double mean_cost;                     // This side's part of the mean cost: the weighted mean of s |x'_i|^2 + shift_i.
+  double squared_offset;                // |w|^2
+  unsigned long long first_not_finite;  // row dimension + column, or kAllFinite.
 };
-void pack_points(PackArguments const& arguments, cudaStream_t stream);
 
-struct SplitArguments {
-  float const* points;
-  int size, padded_size, stride, half_stride;
-  double half_scale;
-  double norm_factor;
-  void* high;
-  void* low;
-  double* norm;
+/// The same of a few rows, before they are joined.
+struct RowFindings {
+  double largest_squared_norm, largest_coordinate, mean_cost;
 };
-void split_points(SplitArguments const& arguments, cudaStream_t stream);
 
-/// shift_out = shift_in + slope <x', offset> + constant: the shift after the other side's centre has moved.
+/// One cloud in packing: what the steps below read and write.
+struct CloudArguments {
+  StridedView input;     // size x dimension; stride between rows.
+  bool is_rows;          // Which side it is.
+  double scale;          // Of the cost.
+  double const* weight;  // Null for ones.
+  double total;          // Of the weights.
+  Operand packed;
+  int size;
+  int survey_blocks;
+  double* partial_centres;               // survey_blocks x dimension
+  unsigned long long* first_not_finite;  // survey_blocks
+  double* centre;                        // dimension
+  double const* other_centre;            // That of the other side.
+  RowFindings* row_findings;             // pack_blocks(packed.padded_size); null where findings are there already.
+  CloudFindings* findings;
+  double norm_factor;  // s in product form, 0 in difference form.
+  double* norm;        // padded_size
+  double* shift;       // size; null where it is there already.
+};
+
+/// The blocks of the survey of so many points.
+int survey_blocks(int size);
+int pack_blocks(int padded_size);
+
+/// The clouds that are packed together: both sides, or one.
+struct CloudPair {
+  CloudArguments cloud[2];
+  int count;
+};
+/// The centres, and whether all coordinates are finite.
+void survey_points(CloudPair const& clouds, cudaStream_t stream);
+/// The rest, once all centres are there. Launches split_points() where packed.high is wanted.
+void pack_points(CloudPair const& clouds, cudaStream_t stream);
+
+/// The shift of points that stay, after the centre of the other side has moved.
 struct GaugeArguments {
   Operand points;
   int size;
-  double const* offset;  // dimension
-  double shift_slope, shift_constant;
+  bool is_rows;  // Which side stays.
+  double scale;
+  double const* centre;  // Of the points that stay; dimension.
+  double const* before;  // The other centre.
+  double const* after;
   double const* shift_in;
   double* shift_out;
 };

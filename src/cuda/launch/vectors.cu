@@ -14,18 +14,15 @@ int blocks_for(int size) {
 
 }  // namespace
 
-void set_parameters(SweepParameters* parameters, SweepParameters const& value, cudaStream_t stream) {
-  set_parameters_kernel<<<1, 1, 0, stream>>>(parameters, value);
-  MONGE_CUDA_TRY(cudaGetLastError());
-}
-
 void make_logits(LogitArguments const& arguments, cudaStream_t stream) {
-  int const blocks = blocks_for(arguments.points.padded_size);
-  if (arguments.points.scalar == DataType::float32) {
-    launch_chained(make_logits_kernel<float>, blocks, kVectorThreads, 0, stream, arguments);
-  } else {
-    launch_chained(make_logits_kernel<double>, blocks, kVectorThreads, 0, stream, arguments);
-  }
+  auto const blocks = [](LogitArguments::OfSide const& side) {
+    return side.arrays.logits ? blocks_for(side.points.padded_size) : 0;
+  };
+  auto const& [rows, columns] = arguments.side;
+  dim3 const grid(static_cast<unsigned>(std::max(blocks(rows), blocks(columns))), 2);
+  DataType const scalar = (rows.arrays.logits ? rows : columns).points.scalar;
+  auto const kernel = scalar == DataType::float32 ? make_logits_kernel<float> : make_logits_kernel<double>;
+  launch_chained(kernel, grid, kVectorThreads, 0, stream, arguments);
 }
 
 int error_parts(int size) {
@@ -51,10 +48,9 @@ void softmin_values(SumArguments const& sums, SoftminValues const& out, cudaStre
   MONGE_CUDA_TRY(cudaGetLastError());
 }
 
-void marginal(PackedSide const& points, double const* potential, double const* plus, SweepParameters const* parameters,
-              double* out, cudaStream_t stream) {
-  marginal_kernel<<<blocks_for(points.size), kVectorThreads, 0, stream>>>(points, potential, plus, parameters, out);
-  MONGE_CUDA_TRY(cudaGetLastError());
+void sum_plan(PlanSumsArguments const& arguments, cudaStream_t stream) {
+  bool const is_float = arguments.sums[0].points.scalar == DataType::float32;
+  launch_chained(is_float ? sum_plan_kernel<float> : sum_plan_kernel<double>, 2, kSumThreads, 0, stream, arguments);
 }
 
 void load_vector(StridedView const& from, int size, double const* shift, double* to, cudaStream_t stream) {
