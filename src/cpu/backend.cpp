@@ -49,21 +49,13 @@ class CpuBackend final : public Backend {
     return values;
   }
 
-  std::unique_ptr<EntropicOperator> entropic_operator(Geometry const& geometry, Marginals const& marginals,
-                                                      OperatorOptions const& options) const override {
-    if (options.precision == Precision::float32) return make<float>(geometry, marginals, options.cache_bytes);
-    if (options.precision == Precision::float64) return make<double>(geometry, marginals, options.cache_bytes);
-    throw Error(ErrorCode::unsupported,
-                "precision: is " + std::string(name(options.precision)) + "; the CPU offers float32 and float64");
-  }
-
   std::vector<std::unique_ptr<EntropicOperator>> entropic_operators(
       std::span<OperatorInput const> inputs) const override {
     std::vector<std::unique_ptr<EntropicOperator>> operators(inputs.size());
     cpu::side_by_side(useful_for(inputs.size()), inputs.size(), [&](std::size_t i) {
       OperatorInput const& input = inputs[i];
       try {
-        operators[i] = entropic_operator(input.geometry, input.marginals, input.options);
+        operators[i] = make(input);
       } catch (Error const& error) {
         throw ProblemError(i, error);
       }
@@ -85,9 +77,24 @@ class CpuBackend final : public Backend {
     });
   }
 
+  std::vector<std::unique_ptr<PlanOperator>> plans(std::span<PlanInput const> inputs) const override {
+    std::vector<std::unique_ptr<PlanOperator>> plans;
+    for (PlanInput const& input : inputs) plans.push_back(input.entropic->plan(input.eps));
+    return plans;
+  }
+
   ProjectionOperator const& projection() const override { return projection_; }
 
  private:
+  std::unique_ptr<EntropicOperator> make(OperatorInput const& input) const {
+    Precision const precision = input.options.precision;
+    if (precision == Precision::float32) return make<float>(input.geometry, input.marginals, input.options.cache_bytes);
+    if (precision == Precision::float64)
+      return make<double>(input.geometry, input.marginals, input.options.cache_bytes);
+    throw Error(ErrorCode::unsupported,
+                "precision: is " + std::string(name(precision)) + "; the CPU offers float32 and float64");
+  }
+
   /// Operators that are worth one thread side by side, the others one after the other with all of theirs: as each would
   /// run alone.
   template <class Step, class Work>

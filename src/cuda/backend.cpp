@@ -1,6 +1,9 @@
 // Which devices there are, and operators on one of them.
 #include "cuda/backend.hpp"
 
+#include <algorithm>
+#include <iterator>
+#include <optional>
 #include <string>
 
 #include <monge/error.hpp>
@@ -9,6 +12,7 @@
 #include "core/problem_error.hpp"
 #include "core/require.hpp"
 #include "cuda/entropic_operator.hpp"
+#include "cuda/launch/batch.hpp"
 #include "cuda/point_costs.hpp"
 #include "cuda/projection/operator.hpp"
 #include "cuda/runtime/runtime.hpp"
@@ -44,6 +48,25 @@ Survey survey() {
   return result;
 }
 
+/// Launches of several problems together, or those of one as they come.
+class Together {
+ public:
+  Together(SharedRuntime const& runtime, std::size_t problems) : runtime_(*runtime) {
+    if (problems > 1) batch_.emplace(runtime);
+  }
+  void next_problem() {
+    if (batch_) batch_->next_problem();
+  }
+  Queue queue() { return batch_ ? Queue(*batch_) : Queue(runtime_.stream()); }
+  void launch() {
+    if (batch_) batch_->launch();
+  }
+
+ private:
+  Runtime const& runtime_;
+  std::optional<Batch> batch_;
+};
+
 class CudaBackend final : public Backend {
  public:
   explicit CudaBackend(CudaOptions const& options)
@@ -64,33 +87,20 @@ class CudaBackend final : public Backend {
     return cuda::read(runtime_, view);
   }
 
-  std::unique_ptr<monge::EntropicOperator> entropic_operator(Geometry const& geometry, Marginals const& marginals,
-                                                             OperatorOptions const& options) const override {
-    DeviceGuard const guard(runtime_->index());
-    Problem problem;
-    problem.runtime = runtime_;
-    problem.precision = options.precision;
-    problem.weights[0] = std::make_shared<Weights>(runtime_, marginals.a);
-    problem.weights[1] = std::make_shared<Weights>(runtime_, marginals.b);
-    DataType const scalar = options.precision == Precision::float64 ? DataType::float64 : DataType::float32;
-    problem.costs =
-        std::visit(Overloaded{[&](PointCloud const& clouds) -> std::shared_ptr<Costs const> {
-                                return std::make_shared<PointCosts>(runtime_, clouds, problem.weights[0]->weight(),
-                                                                    problem.weights[1]->weight(), scalar);
-                              },
-                              [](CostMatrix const&) -> std::shared_ptr<Costs const> {
-                                throw Error(ErrorCode::unsupported, "cost: matrices are not there yet");
-                              }},
-                   geometry);
-    return std::make_unique<EntropicOperator>(std::move(problem), options.cache_bytes);
-  }
-
   std::vector<std::unique_ptr<monge::EntropicOperator>> entropic_operators(
       std::span<OperatorInput const> inputs) const override {
+    DeviceGuard const guard(runtime_->index());
+    Together together(runtime_, inputs.size());
     std::vector<std::unique_ptr<monge::EntropicOperator>> operators;
+    NewPoints points{{}, std::make_shared<DeviceArray<CloudFindings> const>(runtime_, 2 * std::ssize(inputs))};
     for_each_problem(inputs.size(), [&](std::size_t i) {
-      operators.push_back(entropic_operator(inputs[i].geometry, inputs[i].marginals, inputs[i].options));
+      together.next_problem();
+      Problem problem = make_problem(inputs[i], points, together.queue());
+      operators.push_back(
+          std::make_unique<EntropicOperator>(std::move(problem), inputs[i].options.cache_bytes, together.queue()));
     });
+    together.launch();
+    finish(points, inputs);
     return operators;
   }
 
@@ -103,10 +113,19 @@ class CudaBackend final : public Backend {
   }
 
   void evaluate(std::span<EvaluationStep> steps) const override {
-    for (EvaluationStep& step : steps) {
-      if (step.potentials != step.entropic) copy_potentials(*step.potentials, *step.entropic);
-      step.value = step.entropic->evaluate(step.eps);
+    EntropicOperator::evaluate_together(runtime_, steps);
+  }
+
+  std::vector<std::unique_ptr<monge::PlanOperator>> plans(std::span<PlanInput const> inputs) const override {
+    DeviceGuard const guard(runtime_->index());
+    Together together(runtime_, inputs.size());
+    std::vector<std::unique_ptr<monge::PlanOperator>> plans;
+    for (PlanInput const& input : inputs) {
+      together.next_problem();
+      plans.push_back(static_cast<EntropicOperator const*>(input.entropic)->plan(input.eps, together.queue()));
     }
+    together.launch();
+    return plans;
   }
 
   ProjectionOperator const& projection() const override { return projection_; }
@@ -114,6 +133,49 @@ class CudaBackend final : public Backend {
   Runtime const& runtime() const { return *runtime_; }
 
  private:
+  /// Clouds that are being packed, null for other problems, and where the findings of problem i go: from 2 i on.
+  struct NewPoints {
+    std::vector<std::shared_ptr<PointCosts>> costs;
+    FindingsMemory findings;
+  };
+
+  Problem make_problem(OperatorInput const& input, NewPoints& points, Queue const& queue) const {
+    Precision const precision = input.options.precision;
+    DataType const scalar = precision == Precision::float64 ? DataType::float64 : DataType::float32;
+    std::int64_t const first = 2 * std::ssize(points.costs);
+    std::shared_ptr<PointCosts>& packing = points.costs.emplace_back();
+    if (input.twin) {
+      Problem problem = static_cast<EntropicOperator const*>(input.twin)->problem();
+      problem.costs = problem.costs->twin(input.geometry, scalar, queue);
+      problem.precision = precision;
+      return problem;
+    }
+    Problem problem{.runtime = runtime_, .precision = precision};
+    problem.weights[0] = std::make_shared<Weights>(runtime_, input.marginals.a, queue);
+    problem.weights[1] = std::make_shared<Weights>(runtime_, input.marginals.b, queue);
+    auto const& [a, b] = problem.weights;
+    problem.costs =
+        std::visit(Overloaded{[&](PointCloud const& clouds) -> std::shared_ptr<Costs const> {
+                                packing = std::make_shared<PointCosts>(runtime_, clouds, a->of_points(), b->of_points(),
+                                                                       scalar, points.findings, first, queue);
+                                return packing;
+                              },
+                              [](CostMatrix const&) -> std::shared_ptr<Costs const> {
+                                throw Error(ErrorCode::unsupported, "cost: matrices are not there yet");
+                              }},
+                   input.geometry);
+    return problem;
+  }
+
+  /// Waits where clouds were packed. Throws ProblemError.
+  void finish(NewPoints const& points, std::span<OperatorInput const> inputs) const {
+    if (std::all_of(points.costs.begin(), points.costs.end(), [](auto const& costs) { return !costs; })) return;
+    std::vector<CloudFindings> const found = download(*runtime_, points.findings->data(), points.findings->size());
+    for_each_problem(inputs.size(), [&](std::size_t i) {
+      if (points.costs[i]) points.costs[i]->finish(std::get<PointCloud>(inputs[i].geometry), &found[2 * i]);
+    });
+  }
+
   std::shared_ptr<Runtime const> runtime_;
   Projection projection_;
 };

@@ -4,17 +4,23 @@
 #include <numeric>
 
 #include "cuda/launch/batch.hpp"
+#include "cuda/launch/pack.hpp"
 #include "cuda/plan_operator.hpp"
 
 namespace monge::cuda {
 namespace {
 
-/// A graph holds at most this many sweeps: enough to hide what launching it costs, few enough to be recorded quickly.
+/// Sweeps are launched in groups of at most this many. A graph holds a whole group: enough to hide what launching it
+/// costs, few enough to be recorded quickly.
 constexpr int kSweepsPerGraph = 10;
+
+/// Recording a graph takes the host as long as launching twice its sweeps one by one (bench/notes/cuda_small.md), so
+/// there is none before so many sweeps were done without.
+constexpr int kSweepsBeforeGraph = 20;
 
 }  // namespace
 
-EntropicOperator::EntropicOperator(Problem problem, double cache_bytes)
+EntropicOperator::EntropicOperator(Problem problem, double cache_bytes, Queue const& queue)
     : monge::EntropicOperator(problem.size(Side::rows), problem.size(Side::columns)),
       problem_(std::move(problem)),
       vectors_(problem_.runtime, size(Side::rows), size(Side::columns)),
@@ -22,14 +28,13 @@ EntropicOperator::EntropicOperator(Problem problem, double cache_bytes)
   for (Side side : {Side::rows, Side::columns}) {
     DeviceVector& potential = potentials_[side_index(side)];
     potential = DeviceVector(problem_.runtime, size(side));
-    MONGE_CUDA_TRY(cudaMemsetAsync(potential.data(), 0, static_cast<std::size_t>(potential.values.bytes()),
-                                   problem_.runtime->stream()));
+    combine({potential.size(), 0, {}, potential.data()}, queue);
   }
 }
 
 EntropicOperator::~EntropicOperator() {
   // Graphs may still run on memory that is about to go.
-  if (!graphs_.empty()) cudaStreamSynchronize(problem_.runtime->stream());
+  if (graphs_[0] || graphs_[1]) cudaStreamSynchronize(problem_.runtime->stream());
 }
 
 void EntropicOperator::set_potentials(VectorView f, VectorView g) {
@@ -38,13 +43,13 @@ void EntropicOperator::set_potentials(VectorView f, VectorView g) {
   for (Side side : {Side::rows, Side::columns}) {
     VectorView const view = side == Side::rows ? f : g;
     DeviceVector& target = potentials_[side_index(side)];
-    std::vector<double> const& weight = problem_.weights[side_index(side)]->host();
-    std::vector<double> const values = view.empty() ? std::vector<double>(weight.size()) : read(problem_.runtime, view);
+    Weights const& weights = *problem_.weights[side_index(side)];
+    std::vector<double> const values =
+        view.empty() ? std::vector<double>(weights.host().size()) : read(problem_.runtime, view);
     DeviceArray<double> const source = uploaded(problem_.runtime, values);
     load_vector({source.data(), 1, DataType::float64}, target.size(), problem_.costs->shift(side), target.data(),
                 problem_.runtime->stream());
-    double const mean = std::inner_product(values.begin(), values.end(), weight.begin(), 0.0) /
-                        std::accumulate(weight.begin(), weight.end(), 0.0);
+    double const mean = std::inner_product(values.begin(), values.end(), weights.host().begin(), 0.0) / weights.total();
     target.typical = mean - problem_.costs->mean_shift(side);
   }
 }
@@ -57,7 +62,7 @@ void EntropicOperator::get_potentials(MutableVectorView f, MutableVectorView g) 
     // Points of no weight do not see relaxed or averaged steps: theirs is the soft c-transform of the other side.
     bool const fill = swept_eps_ > 0 && problem_.weights[side_index(side)]->has_idle_points();
     Transform idle;
-    if (fill) idle = transform(problem_, side, potentials_, swept_eps_, false);
+    if (fill) idle = transform(problem_, side, potentials_, swept_eps_);
     store_potential(problem_, side, potentials_[side_index(side)], idle.plus.data(), view);
   }
 }
@@ -68,38 +73,44 @@ Vector& EntropicOperator::potential(Side side) {
 }
 
 void EntropicOperator::prepare_sweeps() {
-  if (parameters_.data()) return;
+  if (parameters_) return;
   SharedRuntime const& runtime = problem_.runtime;
-  parameters_ = DeviceArray<SweepParameters>(runtime, 1);
   for (Side side : {Side::rows, Side::columns}) {
     SweepState& target = state(side);
     PackedSide const rows = problem_.side(side);
     target.half_step = problem_.costs->launch(side, Pass::softmin, problem_.precision == Precision::tf32);
     target.logits = Logits(runtime, rows.padded_size, rows.scalar);
-    std::int64_t const parts = static_cast<std::int64_t>(rows.padded_size) * target.half_step.plan.work.slots;
-    target.partials = DeviceArray<unsigned char>(runtime, parts * 2 * size_of(rows.scalar));
-    target.errors = DeviceArray<double>(runtime, error_parts(rows.size));
   }
+  auto const partial_bytes = [&](Side side) {
+    PackedSide const rows = problem_.side(side);
+    return static_cast<std::int64_t>(rows.padded_size) * state(side).half_step.plan.work.slots * 2 *
+           size_of(rows.scalar);
+  };
+  double* errors = nullptr;
+  std::int64_t const row_errors = error_parts(problem_.size(Side::rows));
+  std::int64_t const all_errors = row_errors + error_parts(problem_.size(Side::columns));
+  sweep_memory_ = allocate_parts(runtime, Part{parameters_, 1}, Part{errors, all_errors},
+                                 Part{states_[0].partials, partial_bytes(Side::rows)},
+                                 Part{states_[1].partials, partial_bytes(Side::columns)});
+  states_[0].errors = errors;
+  states_[1].errors = errors + row_errors;
   for (Side side : {Side::rows, Side::columns}) {
     PassArguments& arguments = state(side).half_step.arguments;
     arguments.logits = state(opposite(side)).logits.values.data();
     arguments.factors = state(opposite(side)).logits.factors.data();
-    arguments.parameters = parameters_.data();
-    arguments.partials = state(side).partials.data();
+    arguments.parameters = parameters_;
+    arguments.partials = state(side).partials;
   }
 }
 
-void EntropicOperator::set_parameters(Sweep const& sweep, Queue const& queue) const {
-  cuda::set_parameters({parameters_.data(), parameters_for(potentials_, sweep.eps, sweep.relaxation)}, queue);
-}
-
-/// The logits depend on eps, which may have changed since the last update left some; updates leave the padding alone.
-void EntropicOperator::make_logits(Queue const& queue) const {
+/// They depend on eps, which may have changed since the last update left some; updates leave the padding alone.
+void EntropicOperator::make_logits(Sweep const& sweep, Queue const& queue) const {
+  LogitArguments logits{parameters_for(potentials_, sweep.eps, sweep.relaxation), parameters_, {}};
   for (Side side : {Side::rows, Side::columns}) {
-    cuda::make_logits({side_index(side), problem_.side(side), potentials_[side_index(side)].data(), parameters_.data(),
-                       state(side).logits.arrays(), nullptr},
-                      queue);
+    logits.side[side_index(side)] = {problem_.side(side), potentials_[side_index(side)].data(),
+                                     state(side).logits.arrays(), nullptr};
   }
+  cuda::make_logits(logits, queue);
 }
 
 void EntropicOperator::enqueue_half_step(Side side, Queue const& queue) const {
@@ -110,11 +121,11 @@ void EntropicOperator::enqueue_update(Side side, bool symmetric, Queue const& qu
   SweepState const& target = state(side);
   update_potential(
       {
-          .sums = {side_index(side), problem_.side(side), target.partials.data(), nullptr, target.half_step.plan.work,
-                   parameters_.data()},
+          .sums = {side_index(side), problem_.side(side), target.partials, nullptr, target.half_step.plan.work,
+                   parameters_},
           .potential = potentials_[side_index(side)].data(),
           .arrays = target.logits.arrays(),
-          .errors = target.errors.data(),
+          .errors = target.errors,
           .symmetric = symmetric,
       },
       queue);
@@ -132,29 +143,22 @@ void EntropicOperator::enqueue_sweep(bool symmetric, Queue const& queue) const {
   enqueue_update(Side::columns, symmetric, queue);
 }
 
-void EntropicOperator::sum_errors(double* out, Queue const& queue) const {
-  SweepState const &rows = state(Side::rows), &columns = state(Side::columns);
-  cuda::sum_errors({{rows.errors.data(), columns.errors.data()},
-                    {static_cast<int>(rows.errors.size()), static_cast<int>(columns.errors.size())},
-                    out},
-                   queue);
-}
-
 void EntropicOperator::launch_sweeps(Sweep const& sweep, int count) {
   Runtime const& runtime = *problem_.runtime;
-  set_parameters(sweep, runtime.stream());
   for (int left = count; left > 0;) {
     int const now = std::min(left, kSweepsPerGraph);
-    auto const key = std::pair(sweep.symmetric, now);
-    auto found = graphs_.find(key);
-    if (found == graphs_.end()) {
-      auto const record = [&](cudaStream_t stream) {
-        make_logits(stream);
-        for (int k = 0; k < now; ++k) enqueue_sweep(sweep.symmetric, stream);
-      };
-      found = graphs_.try_emplace(key, runtime, record).first;
+    auto const enqueue = [&](cudaStream_t stream) {
+      for (int k = 0; k < now; ++k) enqueue_sweep(sweep.symmetric, stream);
+    };
+    make_logits(sweep, runtime.stream());
+    std::optional<Graph>& graph = graphs_[sweep.symmetric];
+    if (now < kSweepsPerGraph || sweeps_ < kSweepsBeforeGraph) {
+      enqueue(runtime.stream());
+    } else {
+      if (!graph) graph.emplace(runtime, enqueue);
+      graph->launch(runtime.stream());
     }
-    found->second.launch(runtime.stream());
+    sweeps_ += now;
     left -= now;
   }
 }
@@ -164,7 +168,7 @@ bool EntropicOperator::starts_apart(Sweep const& sweep) const {
   return sweep.symmetric && potentials_[0].typical != -potentials_[1].typical;
 }
 
-/// The typical values that the sweeps after that lead to: an alternating one makes f from g, so f's becomes minus g's.
+/// An alternating sweep makes f from g, so f's becomes minus g's.
 void EntropicOperator::settle(Sweep const& sweep) {
   double& f = potentials_[0].typical;
   double& g = potentials_[1].typical;
@@ -184,40 +188,37 @@ void EntropicOperator::sweep(Sweep const& sweep, int count) {
   swept_eps_ = sweep.eps;
 }
 
-SweepErrors EntropicOperator::errors() {
-  if (!parameters_.data()) return {0, 0};
-  Runtime const& runtime = *problem_.runtime;
-  DeviceGuard const guard(runtime.index());
-  if (!error_sums_.data()) {
-    error_sums_ = DeviceArray<double>(problem_.runtime, 2);
-    host_errors_ = PinnedArray<double>(2);
-  }
-  sum_errors(error_sums_.data(), runtime.stream());
-  MONGE_CUDA_TRY(cudaMemcpyAsync(host_errors_.data(), error_sums_.data(), 2 * sizeof(double), cudaMemcpyDeviceToHost,
-                                 runtime.stream()));
-  runtime.wait();
-  return {host_errors_[0], host_errors_[1]};
+std::int64_t EntropicOperator::error_count() const {
+  return error_parts(problem_.size(Side::rows)) + error_parts(problem_.size(Side::columns));
 }
 
-/// Sweeps that are done drop out at the end of the launches, for the longest turns come first.
+SweepErrors EntropicOperator::errors_from(double const* parts) const {
+  double const* const columns = parts + error_parts(problem_.size(Side::rows));
+  return {std::accumulate(parts, columns, 0.0), std::accumulate(columns, parts + error_count(), 0.0)};
+}
+
+SweepErrors EntropicOperator::errors() {
+  if (!parameters_) return {0, 0};
+  DeviceGuard const guard(problem_.runtime->index());
+  return errors_from(download(*problem_.runtime, state(Side::rows).errors, error_count()).data());
+}
+
+/// The longest turns come first, so that those that still sweep are always the first ones.
 void EntropicOperator::launch_together(SharedRuntime const& runtime, std::vector<Turn> turns) {
   std::stable_sort(turns.begin(), turns.end(), [](Turn const& p, Turn const& q) { return p.count > q.count; });
-  constexpr std::size_t kSteps = 4;  // Of a sweep, after its parameters and logits.
   Batch batch(runtime);
   for (Turn const& turn : turns) {
     batch.next_problem();
     turn.entropic->prepare_sweeps();
-    turn.entropic->set_parameters(turn.sweep, batch);
-    turn.entropic->make_logits(batch);
+    turn.entropic->make_logits(turn.sweep, batch);
     turn.entropic->enqueue_sweep(turn.sweep.symmetric, batch);
   }
   batch.upload();
-  std::size_t const first = batch.steps() - kSteps;
-  int active = static_cast<int>(turns.size());
-  batch.launch(0, first, active);
+  std::size_t active = turns.size();
+  batch.launch(0, 1, active);
   for (int done = 0; active > 0; ++done) {
-    while (active > 0 && turns[static_cast<std::size_t>(active) - 1].count <= done) --active;
-    batch.launch(first, batch.steps(), active);
+    while (active > 0 && turns[active - 1].count <= done) --active;
+    batch.launch(1, batch.steps(), active);
   }
 }
 
@@ -226,26 +227,50 @@ void EntropicOperator::sweep_together(SharedRuntime const& runtime, std::span<Sw
   std::vector<Turn> apart, turns;
   for (SweepStep const& step : steps) {
     auto& entropic = static_cast<EntropicOperator&>(*step.entropic);
-    bool const starts_apart = entropic.starts_apart(step.sweep);
+    bool const starts_apart = step.count > 0 && entropic.starts_apart(step.sweep);
     if (starts_apart) apart.push_back({&entropic, step.sweep, 1});
     turns.push_back({&entropic, step.sweep, step.count - (starts_apart ? 1 : 0)});
   }
   if (!apart.empty()) launch_together(runtime, apart);
+  std::int64_t count = 0;
   for (Turn const& turn : turns) {
     turn.entropic->settle(turn.sweep);
     turn.entropic->swept_eps_ = turn.sweep.eps;
+    count += turn.entropic->error_count();
   }
   launch_together(runtime, turns);
 
   Batch batch(runtime);
-  DeviceArray<double> const sums(runtime, 2 * static_cast<std::int64_t>(steps.size()));
-  for (std::size_t k = 0; k < steps.size(); ++k) {
+  DeviceArray<double> const parts(runtime, count);
+  double* next = parts.data();
+  for (Turn const& turn : turns) {
     batch.next_problem();
-    turns[k].entropic->sum_errors(sums.data() + 2 * k, batch);
+    std::int64_t const own = turn.entropic->error_count();
+    copy_words(turn.entropic->state(Side::rows).errors, next, own * static_cast<std::int64_t>(sizeof(double)), batch);
+    next += own;
   }
   batch.launch();
-  std::vector<double> const found = download(*runtime, sums.data(), sums.size());
-  for (std::size_t k = 0; k < steps.size(); ++k) steps[k].errors = {found[2 * k], found[2 * k + 1]};
+  std::vector<double> const found = download(*runtime, parts.data(), count);
+  double const* from = found.data();
+  for (std::size_t k = 0; k < steps.size(); ++k) {
+    steps[k].errors = turns[k].entropic->errors_from(from);
+    from += turns[k].entropic->error_count();
+  }
+}
+
+void EntropicOperator::evaluate_together(SharedRuntime const& runtime, std::span<EvaluationStep> steps) {
+  DeviceGuard const guard(runtime->index());
+  Batch batch(runtime);
+  DeviceArray<PlanSums> const sums(runtime, static_cast<std::int64_t>(steps.size()));
+  for (std::size_t k = 0; k < steps.size(); ++k) {
+    batch.next_problem();
+    sum_plan(static_cast<EntropicOperator const*>(steps[k].entropic)->problem_,
+             static_cast<EntropicOperator const*>(steps[k].potentials)->potentials_, steps[k].eps, sums.data() + k,
+             batch);
+  }
+  batch.launch();
+  std::vector<PlanSums> const found = download(*runtime, sums.data(), sums.size());
+  for (std::size_t k = 0; k < steps.size(); ++k) steps[k].value = evaluation_of(found[k], steps[k].eps);
 }
 
 Evaluation EntropicOperator::evaluate(double eps) {
@@ -253,9 +278,9 @@ Evaluation EntropicOperator::evaluate(double eps) {
   return cuda::evaluate(problem_, potentials_, eps);
 }
 
-std::unique_ptr<monge::PlanOperator> EntropicOperator::plan(double eps) const {
+std::unique_ptr<monge::PlanOperator> EntropicOperator::plan(double eps, Queue const& queue) const {
   DeviceGuard const guard(problem_.runtime->index());
-  return std::make_unique<PlanOperator>(problem_, potentials_, eps, cache_bytes_);
+  return std::make_unique<PlanOperator>(problem_, potentials_, eps, cache_bytes_, queue);
 }
 
 }  // namespace monge::cuda

@@ -17,7 +17,7 @@ namespace monge::cuda {
 class PlanOperator final : public monge::PlanOperator {
  public:
   /// Copies the potentials.
-  PlanOperator(Problem problem, Potentials const& potentials, double eps, double cache_bytes);
+  PlanOperator(Problem problem, Potentials const& potentials, double eps, double cache_bytes, Queue const& queue);
 
   VectorOperations const& vectors() const override { return vectors_; }
   void potentials(MutableVectorView f, MutableVectorView g) override;

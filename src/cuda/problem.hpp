@@ -14,16 +14,19 @@ namespace monge::cuda {
 /// Of one side: on the host, and on the device with log2.
 class Weights {
  public:
-  Weights(SharedRuntime const& runtime, std::vector<double> weight);
+  Weights(SharedRuntime const& runtime, std::vector<double> weight, Queue const& queue);
 
   std::vector<double> const& host() const { return host_; }
-  double const* weight() const { return weight_.data(); }
-  double const* log_weight() const { return log_weight_.data(); }
+  double total() const { return total_; }
+  double const* weight() const { return device_.data(); }
+  double const* log_weight() const { return device_.data() + host_.size(); }
+  PointWeights of_points() const { return {weight(), total_}; }
   bool has_idle_points() const { return has_idle_points_; }
 
  private:
   std::vector<double> host_;
-  DeviceArray<double> weight_, log_weight_;
+  double total_;
+  DeviceArray<double> device_;  // The weights, then log2 of each.
   bool has_idle_points_;
 };
 
@@ -56,12 +59,14 @@ struct Transform {
   Logits logits;                       // Of the other side.
   DeviceArray<double> plus;            // f+
   DeviceArray<double> reference, sum;  // As SoftminValues.
-  DeviceArray<double> mean;            // sum_j w_ij (t_ij - log2 b_j), if asked for.
 };
-Transform transform(Problem const& problem, Side side, Potentials const& potentials, double eps, bool moments);
+Transform transform(Problem const& problem, Side side, Potentials const& potentials, double eps);
 
 SweepParameters parameters_for(Potentials const& potentials, double eps, double relaxation);
 
+/// What the values of the plan are made of, to device memory.
+void sum_plan(Problem const& problem, Potentials const& potentials, double eps, PlanSums* out, Queue const& queue);
+Evaluation evaluation_of(PlanSums const& sums, double eps);
 /// Waits.
 Evaluation evaluate(Problem const& problem, Potentials const& potentials, double eps);
 

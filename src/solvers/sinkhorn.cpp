@@ -74,8 +74,9 @@ class SinkhornRun {
   SinkhornStep const& next() const { return policy_.next(); }
   EntropicOperator& entropic() const { return *problem_.entropic; }
   SolveOptions const& options() const { return problem_.options; }
-  OperatorInput input(Precision precision, double cache_bytes) const {
-    return {problem_.geometry, problem_.marginals, {precision, cache_bytes}};
+  /// In float64.
+  OperatorInput twin(double cache_bytes) const {
+    return {problem_.geometry, problem_.marginals, {Precision::float64, cache_bytes}, &entropic()};
   }
 
   void swept(SweepErrors const& errors) {
@@ -158,7 +159,7 @@ void certify(Backend const& backend, Runs const& runs) {
   for (SinkhornRun* run : runs) {
     if (!run->lacks_judge()) continue;
     lacking.push_back(run);
-    inputs.push_back(run->input(Precision::float64, 0));  // One pass: keeping scores would not pay.
+    inputs.push_back(run->twin(0));  // One pass: keeping scores would not pay.
   }
   std::vector<std::unique_ptr<EntropicOperator>> judges = backend.entropic_operators(inputs);
   for (std::size_t k = 0; k < lacking.size(); ++k) lacking[k]->set_judge(std::move(judges[k]));
@@ -171,7 +172,7 @@ void certify(Backend const& backend, Runs const& runs) {
 
 void refine(Backend const& backend, Runs const& runs) {
   std::vector<OperatorInput> inputs;
-  for (SinkhornRun const* run : runs) inputs.push_back(run->input(Precision::float64, run->options().cache_bytes));
+  for (SinkhornRun const* run : runs) inputs.push_back(run->twin(run->options().cache_bytes));
   std::vector<std::unique_ptr<EntropicOperator>> twins = backend.entropic_operators(inputs);
   for (std::size_t k = 0; k < runs.size(); ++k) runs[k]->refined(std::move(twins[k]));
 }
@@ -222,15 +223,17 @@ std::vector<Plan> solve_all(Context const& context, std::span<BatchProblem const
   });
   double const setup = watch.seconds();
   run_sinkhorn(backend, problems);
+  std::vector<PlanInput> ends;
+  for (SinkhornProblem const& problem : problems) ends.push_back({problem.entropic.get(), options.eps});
+  std::vector<std::unique_ptr<PlanOperator>> operators_of_plans = backend.plans(ends);
   std::vector<Plan> plans;
   plans.reserve(problems.size());
-  for (SinkhornProblem& problem : problems) {
-    problem.report.seconds.setup = setup;
-    problem.report.seconds.total += setup;
-    plans.emplace_back(
-        std::make_unique<Plan::State>(Plan::State{context, problem.entropic->plan(options.eps),
-                                                  shape_of(problem.geometry).dimension, std::move(problem.report)}));
-    problem.entropic.reset();
+  for (std::size_t i = 0; i < problems.size(); ++i) {
+    Report& report = problems[i].report;
+    report.seconds.setup = setup;
+    report.seconds.total += setup;
+    plans.emplace_back(std::make_unique<Plan::State>(Plan::State{
+        context, std::move(operators_of_plans[i]), shape_of(problems[i].geometry).dimension, std::move(report)}));
   }
   return plans;
 }

@@ -39,7 +39,7 @@ class TileList : public testing::TestWithParam<Kernel> {
     rows.problem.weights[1] = std::make_shared<cuda::Weights>(runtime, problem.b);
     bool const in_double = GetParam().precision == Precision::float64;
     rows.problem.costs = std::make_shared<cuda::PointCosts>(
-        runtime, problem.geometry(), rows.problem.weights[0]->weight(), rows.problem.weights[1]->weight(),
+        runtime, problem.geometry(), rows.problem.weights[0]->of_points(), rows.problem.weights[1]->of_points(),
         in_double ? DataType::float64 : DataType::float32);
     cuda::Costs const& costs = *rows.problem.costs;
     cuda::DeviceArray<double> const given = cuda::uploaded(runtime, std::vector<double>(g.begin(), g.end()));
@@ -68,8 +68,7 @@ class TileList : public testing::TestWithParam<Kernel> {
     launch.plan.work = launch.arguments.work = work;
 
     // Its logits and its memory serve the pass with lists.
-    cuda::Transform const without =
-        cuda::transform(half_step.problem, Side::rows, half_step.potentials, half_step.eps, false);
+    cuda::Transform const without = cuda::transform(half_step.problem, Side::rows, half_step.potentials, half_step.eps);
     cuda::PackedSide const points = half_step.problem.side(Side::rows);
     cuda::DeviceArray<unsigned char> const partials(
         runtime, static_cast<std::int64_t>(points.padded_size) * work.slots * 2 * size_of(points.scalar));
@@ -79,7 +78,7 @@ class TileList : public testing::TestWithParam<Kernel> {
     launch.arguments.partials = partials.data();
     cuda::launch_pass(launch.plan, launch.arguments, runtime->stream());
     cuda::softmin_values({0, points, partials.data(), nullptr, work, without.parameters.data()},
-                         {without.plus.data(), nullptr, nullptr, nullptr}, runtime->stream());
+                         {without.plus.data(), without.reference.data(), without.sum.data()}, runtime->stream());
     std::vector<double> result = cuda::download(*runtime, without.plus.data(), points.size);
     std::vector<double> const shift = cuda::download(*runtime, half_step.problem.costs->shift(Side::rows), points.size);
     for (std::size_t i = 0; i < result.size(); ++i) result[i] += shift[i];

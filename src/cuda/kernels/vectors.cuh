@@ -13,6 +13,9 @@
 // The constants of the potentials (SweepParameters) are left out of the logits, because float could not hold them
 // beside the rest; f+ subtracts them.
 #pragma once
+#include <array>
+#include <bit>
+
 #include "cuda/device/numerics.cuh"
 #include "cuda/device/source.cuh"
 #include "cuda/device/strided.cuh"
@@ -40,29 +43,35 @@ __device__ __forceinline__ void store_logit(LogitArrays const& arrays, int point
 }
 
 template <class Source>
-__global__ void set_parameters_kernel(Source const source) {
-  auto const [arguments, block] = share_of(source);
-  start_next_kernel();
-  wait_for_previous_kernel();
-  if (threadIdx.x == 0) *arguments.parameters = arguments.value;
-}
-
-template <class T, class Source>
-__global__ void __launch_bounds__(kVectorThreads) make_logits_kernel(Source const source) {
+__global__ void __launch_bounds__(kVectorThreads) log_weights_kernel(Source const source) {
   auto const [arguments, block] = share_of(source);
   int const i = block * kVectorThreads + static_cast<int>(threadIdx.x);
   start_next_kernel();
   wait_for_previous_kernel();
-  if (i >= arguments.points.padded_size) return;
-  bool const real = i < arguments.points.size;
-  double const slope =
-      real ? (arguments.potential[i] - arguments.points.norm[i]) * arguments.parameters->log2e_over_eps : 0.0;
-  bool const counts = real && arguments.points.weight[i] > 0;
-  store_logit<T>(arguments.arrays, i, counts,
-                 counts ? arguments.points.log_weight[i] + slope -
-                              arguments.parameters->constant[arguments.side] * arguments.parameters->log2e_over_eps
-                        : 0.0);
-  if (arguments.slopes) arguments.slopes[i] = slope;
+  if (i >= arguments.size) return;
+  double const weight = arguments.weight[i];
+  arguments.log_weight[i] = weight > 0 ? log2(weight) : 0.0;
+}
+
+/// Grid: (blocks of points, sides).
+template <class T, class Source>
+__global__ void __launch_bounds__(kVectorThreads) make_logits_kernel(Source const source) {
+  auto const [arguments, block] = share_of(source);
+  int const i = block * kVectorThreads + static_cast<int>(threadIdx.x);
+  int const side = static_cast<int>(blockIdx.y);
+  LogitArguments::OfSide const& of = arguments.side[side];
+  SweepParameters const& parameters = arguments.value;
+  start_next_kernel();
+  wait_for_previous_kernel();
+  if (i == 0 && side == 0) *arguments.parameters = parameters;
+  if (!of.arrays.logits || i >= of.points.padded_size) return;
+  bool const real = i < of.points.size;
+  double const slope = real ? (of.potential[i] - of.points.norm[i]) * parameters.log2e_over_eps : 0.0;
+  bool const counts = real && of.points.weight[i] > 0;
+  store_logit<T>(
+      of.arrays, i, counts,
+      counts ? of.points.log_weight[i] + slope - parameters.constant[side] * parameters.log2e_over_eps : 0.0);
+  if (of.slopes) of.slopes[i] = slope;
 }
 
 /// Joins the partial sums of a row, slot after slot, to one reference and sum. A few loads are under way at a time.
@@ -129,17 +138,10 @@ __global__ void __launch_bounds__(kVectorThreads) update_potential_kernel(Source
   if (threadIdx.x == 0) arguments.errors[block] = total;
 }
 
-/// A lane for each side.
-template <class Source>
-__global__ void sum_errors_kernel(Source const source) {
-  auto const [arguments, block] = share_of(source);
-  start_next_kernel();
-  wait_for_previous_kernel();
-  int const side = static_cast<int>(threadIdx.x);
-  if (side > 1) return;
-  double sum = 0;
-  for (int k = 0; k < arguments.counts[side]; ++k) sum += arguments.parts[side][k];
-  arguments.sums[side] = sum;
+/// f+ of a row, whose joined sum is given.
+__device__ __forceinline__ double softmin(SumArguments const& sums, int point, double reference, double sum) {
+  return sums.points.norm[point] - sums.parameters->constant[1 - sums.side] -
+         sums.parameters->eps_ln2 * (reference + log2(sum));
 }
 
 /// See SoftminValues.
@@ -151,23 +153,73 @@ __global__ void __launch_bounds__(kVectorThreads)
   T reference;
   double sum;
   join_slots<T>(sums, i, reference, sum);
-  out.plus[i] = sums.points.norm[i] - sums.parameters->constant[1 - sums.side] -
-                sums.parameters->eps_ln2 * (static_cast<double>(reference) + log2(sum));
-  if (out.reference) {
-    out.reference[i] = static_cast<double>(reference);
-    out.sum[i] = sum;
+  out.plus[i] = softmin(sums, i, static_cast<double>(reference), sum);
+  out.reference[i] = static_cast<double>(reference);
+  out.sum[i] = sum;
+}
+
+/// The moments of a row, relative to the reference of its joined sum.
+template <class T>
+__device__ __forceinline__ double join_moments(SumArguments const& sums, int point, T reference) {
+  auto const* const partials = static_cast<PartialSum<T> const*>(sums.partials) + point;
+  double moment = 0;
+  int const slots = sums.work.slots_of(point / sums.work.rows_per_block);
+  for (int s = 0; s < slots; ++s) {
+    std::int64_t const offset = static_cast<std::int64_t>(s) * sums.points.padded_size;
+    moment += sums.moments[offset + point] *
+              exp2(static_cast<double>(partials[offset].reference) - static_cast<double>(reference));
   }
-  if (out.mean) {
-    auto const* const partials = static_cast<PartialSum<T> const*>(sums.partials) + i;
-    double moment = 0;
-    int const slots = sums.work.slots_of(i / sums.work.rows_per_block);
-    for (int s = 0; s < slots; ++s) {
-      std::int64_t const offset = static_cast<std::int64_t>(s) * sums.points.padded_size;
-      moment += sums.moments[offset + i] *
-                exp2(static_cast<double>(partials[offset].reference) - static_cast<double>(reference));
+  return moment;
+}
+
+inline constexpr int kSumThreads = 512;
+
+/// One block a side, since the points are few beside the pairs: each thread sums some, and the threads are joined in
+/// their order.
+template <class T, class Source>
+__global__ void __launch_bounds__(kSumThreads) sum_plan_kernel(Source const source) {
+  struct Sums {
+    SideSums side;
+    CompensatedSum costs;
+  };
+  using Numbers = std::array<double, sizeof(Sums) / sizeof(double)>;
+  Share<PlanSumsArguments> const share = share_of(source);
+  PlanSumsArguments const& arguments = share.arguments;
+  int const side = share.block, thread = static_cast<int>(threadIdx.x);
+  SumArguments const& sums = arguments.sums[side];
+  start_next_kernel();
+  wait_for_previous_kernel();
+  double const eps = sums.parameters->eps;
+  Sums mine;
+  auto const join = [&mine](Sums const& other) {
+    mine.side.add(other.side);
+    mine.costs.add(other.costs);
+  };
+  for (int i = thread; i < sums.points.size; i += kSumThreads) {
+    double const weight = sums.points.weight[i], potential = arguments.potential[side][i];
+    T reference;
+    double sum;
+    join_slots<T>(sums, i, reference, sum);
+    double const plus = softmin(sums, i, static_cast<double>(reference), sum);
+    double const marginal = weight > 0 ? weight * exp((potential - plus) / eps) : 0.0;
+    mine.side.add(weight, marginal, potential, arguments.shift[side][i]);
+    if (sums.moments && marginal > 0) {
+      double const mean = join_moments<T>(sums, i, reference) / sum;
+      mine.costs.add(marginal * (sums.points.norm[i] - sums.parameters->eps_ln2 * mean));
     }
-    out.mean[i] = moment / sum;
   }
+  for (int distance = 16; distance > 0; distance /= 2) {
+    Numbers other = std::bit_cast<Numbers>(mine);
+    for (double& number : other) number = __shfl_down_sync(0xffffffffu, number, static_cast<unsigned>(distance));
+    join(std::bit_cast<Sums>(other));
+  }
+  __shared__ Numbers warps[kSumThreads / 32];
+  if (thread % 32 == 0) warps[thread / 32] = std::bit_cast<Numbers>(mine);
+  __syncthreads();
+  if (thread > 0) return;
+  for (int w = 1; w < kSumThreads / 32; ++w) join(std::bit_cast<Sums>(warps[w]));
+  arguments.out->side[side] = mine.side;
+  if (sums.moments) arguments.out->row_costs = mine.costs;
 }
 
 /// See FreezeArguments.
@@ -252,15 +304,6 @@ __global__ void __launch_bounds__(kVectorThreads) row_sums_kernel(SumArguments c
   if (i >= sums.points.size) return;
   T reference;
   join_slots<T>(sums, i, reference, out[i]);
-}
-
-__global__ void __launch_bounds__(kVectorThreads)
-    marginal_kernel(PackedSide const points, double const* potential, double const* plus,
-                    SweepParameters const* parameters, double* out) {
-  int const i = static_cast<int>(blockIdx.x) * kVectorThreads + static_cast<int>(threadIdx.x);
-  if (i >= points.size) return;
-  double const weight = points.weight[i];
-  out[i] = weight > 0 ? weight * exp((potential[i] - plus[i]) / parameters->eps) : 0.0;
 }
 
 __global__ void __launch_bounds__(kVectorThreads)

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "cuda/launch/chained.hpp"
+#include "cuda/launch/pack.hpp"
 
 namespace monge::cuda {
 namespace {
@@ -20,7 +21,7 @@ Batch::~Batch() {
 Batch::Place Batch::stage(std::size_t bytes) {
   bytes = (bytes + kAlignment - 1) / kAlignment * kAlignment;
   if (segments_.empty() || segments_.back().used + bytes > segments_.back().host->bytes()) {
-    std::unique_ptr<Staging> host = runtime_->staging(std::max(bytes, kSegmentBytes));
+    std::unique_ptr<Staging> host = runtime_->batch_staging(std::max(bytes, kSegmentBytes));
     DeviceArray<unsigned char> device(runtime_, static_cast<std::int64_t>(host->bytes()));
     segments_.push_back({std::move(host), std::move(device)});
   }
@@ -43,6 +44,12 @@ void Batch::record(void const* one, void const* many, LaunchShape const& shape, 
   group.entries.push_back({problems_ - 1, shape.blocks, place});
 }
 
+void Batch::upload(void const* from, void* to, std::size_t bytes) {
+  Place const place = stage(bytes);
+  std::memcpy(place.host, from, bytes);
+  copy_words(place.device, to, static_cast<std::int64_t>(bytes), *this);
+}
+
 void Batch::upload() {
   for (std::vector<Group>& groups : steps_) {
     for (Group& group : groups) {
@@ -60,7 +67,7 @@ void Batch::upload() {
   for (Segment& segment : segments_) segment.host->copy_to(segment.device.data(), segment.used, runtime_->stream());
 }
 
-void Batch::launch(std::size_t first, std::size_t last, int problems) const {
+void Batch::launch(std::size_t first, std::size_t last, std::size_t problems) const {
   for (std::size_t step = first; step < std::min(last, steps_.size()); ++step) {
     for (Group const& group : steps_[step]) launch(group, problems);
   }
@@ -72,7 +79,7 @@ void Batch::launch() {
 }
 
 /// The part of the group's launch that belongs to the first problems.
-void Batch::launch(Group const& group, int problems) const {
+void Batch::launch(Group const& group, std::size_t problems) const {
   int blocks = 0;
   for (Entry const& entry : group.entries) {
     if (entry.problem >= problems) break;

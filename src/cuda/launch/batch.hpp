@@ -29,12 +29,15 @@ class Batch {
   /// One more step of this problem; called by Queue.
   void record(void const* one, void const* many, LaunchShape const& shape, void const* arguments, std::size_t bytes);
 
+  /// A step that copies a few numbers of the host's, `bytes` a multiple of 8; the source may be reused at once.
+  void upload(void const* from, void* to, std::size_t bytes);
+
   /// All there is.
   void launch();
   /// In two parts, for steps that are launched again and again: the arguments to the device, and then the steps from
   /// `first` to `last` (excluded) of the first `problems` problems.
   void upload();
-  void launch(std::size_t first, std::size_t last, int problems) const;
+  void launch(std::size_t first, std::size_t last, std::size_t problems) const;
   std::size_t steps() const { return steps_.size(); }
 
  private:
@@ -49,7 +52,7 @@ class Batch {
     void const* device;
   };
   struct Entry {
-    int problem;
+    std::size_t problem;
     int blocks;
     Place arguments;
   };
@@ -62,14 +65,14 @@ class Batch {
     BlockOfMany const* table = nullptr;  // Of all their blocks; null where the kernel has no form for many.
   };
   Place stage(std::size_t bytes);
-  void launch(Group const& group, int problems) const;
+  void launch(Group const& group, std::size_t problems) const;
   void launch(Group const& group, void const* kernel, int blocks, void** parameters) const;
 
   std::shared_ptr<Runtime const> runtime_;
   ArenaScope scope_;
   std::vector<Segment> segments_;
   std::vector<std::vector<Group>> steps_;
-  int problems_ = 0;
+  std::size_t problems_ = 0;
   std::size_t step_ = 0;
 };
 

@@ -54,6 +54,9 @@ class Queue {
            sizeof(Arguments));
   }
 
+  /// Null for a stream.
+  Batch* batch() const { return batch_; }
+
  private:
   void launch(void const* one, void const* many, LaunchShape const& shape, void const* arguments,
               std::size_t bytes) const;

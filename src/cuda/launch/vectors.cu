@@ -15,16 +15,21 @@ int blocks_for(int size) {
 
 }  // namespace
 
-void set_parameters(ParameterArguments const& arguments, Queue const& queue) {
-  queue.launch(Kernel<ParameterArguments>{set_parameters_kernel, set_parameters_kernel}, {1, 32}, arguments);
+void log_weights(LogWeightArguments const& arguments, Queue const& queue) {
+  queue.launch(Kernel<LogWeightArguments>{log_weights_kernel, log_weights_kernel},
+               {blocks_for(arguments.size), kVectorThreads}, arguments);
 }
 
 void make_logits(LogitArguments const& arguments, Queue const& queue) {
-  Kernel<LogitArguments> const kernel =
-      arguments.points.scalar == DataType::float32
-          ? Kernel<LogitArguments>{make_logits_kernel<float>, make_logits_kernel<float>}
-          : Kernel<LogitArguments>{make_logits_kernel<double>, make_logits_kernel<double>};
-  queue.launch(kernel, {blocks_for(arguments.points.padded_size), kVectorThreads}, arguments);
+  auto const blocks = [](LogitArguments::OfSide const& side) {
+    return side.arrays.logits ? blocks_for(side.points.padded_size) : 0;
+  };
+  auto const& [rows, columns] = arguments.side;
+  DataType const scalar = (rows.arrays.logits ? rows : columns).points.scalar;
+  using Logit = Kernel<LogitArguments>;
+  queue.launch(scalar == DataType::float32 ? Logit{make_logits_kernel<float>, make_logits_kernel<float>}
+                                           : Logit{make_logits_kernel<double>, make_logits_kernel<double>},
+               {.blocks = std::max(blocks(rows), blocks(columns)), .threads = kVectorThreads, .rows = 2}, arguments);
 }
 
 int error_parts(int size) {
@@ -32,15 +37,11 @@ int error_parts(int size) {
 }
 
 void update_potential(UpdateArguments const& arguments, Queue const& queue) {
-  Kernel<UpdateArguments> const kernel =
-      arguments.sums.points.scalar == DataType::float32
-          ? Kernel<UpdateArguments>{update_potential_kernel<float>, update_potential_kernel<float>}
-          : Kernel<UpdateArguments>{update_potential_kernel<double>, update_potential_kernel<double>};
-  queue.launch(kernel, {blocks_for(arguments.sums.points.size), kVectorThreads}, arguments);
-}
-
-void sum_errors(ErrorArguments const& arguments, Queue const& queue) {
-  queue.launch(Kernel<ErrorArguments>{sum_errors_kernel, sum_errors_kernel}, {1, 32}, arguments);
+  using Update = Kernel<UpdateArguments>;
+  queue.launch(arguments.sums.points.scalar == DataType::float32
+                   ? Update{update_potential_kernel<float>, update_potential_kernel<float>}
+                   : Update{update_potential_kernel<double>, update_potential_kernel<double>},
+               {blocks_for(arguments.sums.points.size), kVectorThreads}, arguments);
 }
 
 void softmin_values(SumArguments const& sums, SoftminValues const& out, cudaStream_t stream) {
@@ -53,10 +54,12 @@ void softmin_values(SumArguments const& sums, SoftminValues const& out, cudaStre
   MONGE_CUDA_TRY(cudaGetLastError());
 }
 
-void marginal(PackedSide const& points, double const* potential, double const* plus, SweepParameters const* parameters,
-              double* out, cudaStream_t stream) {
-  marginal_kernel<<<blocks_for(points.size), kVectorThreads, 0, stream>>>(points, potential, plus, parameters, out);
-  MONGE_CUDA_TRY(cudaGetLastError());
+void sum_plan(PlanSumsArguments const& arguments, Queue const& queue) {
+  using Sum = Kernel<PlanSumsArguments>;
+  queue.launch(arguments.sums[0].points.scalar == DataType::float32
+                   ? Sum{sum_plan_kernel<float>, sum_plan_kernel<float>}
+                   : Sum{sum_plan_kernel<double>, sum_plan_kernel<double>},
+               {2, kSumThreads}, arguments);
 }
 
 void load_vector(StridedView const& from, int size, double const* shift, double* to, cudaStream_t stream) {

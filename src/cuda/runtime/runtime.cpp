@@ -36,6 +36,7 @@ Runtime::Runtime(CudaOptions const& options) : index_(options.index), allocator_
   stream_ = options.stream ? std::make_unique<Stream>(static_cast<cudaStream_t>(options.stream))
                            : std::make_unique<Stream>(cudaStreamDefault);
   capture_stream_ = std::make_unique<Stream>(cudaStreamNonBlocking);
+  staging_ = PinnedArray<unsigned char>(4 * kMostStaged);
   if (allocator_.allocate) return;
 
   // A pool of our own that keeps what it once got: allocations after the first of a size cost no driver call, and the
@@ -72,6 +73,15 @@ std::string Runtime::instruction_set() const {
 void Runtime::wait() const {
   ++counters_.waits;
   MONGE_CUDA_TRY(cudaStreamSynchronize(stream()));
+  staged_ = 0;
+}
+
+void* Runtime::staging(std::int64_t bytes) const {
+  std::int64_t const aligned = (bytes + 15) / 16 * 16;
+  if (staged_ + aligned > staging_.size()) wait();
+  void* const result = staging_.data() + staged_;
+  staged_ += aligned;
+  return result;
 }
 
 void* Runtime::allocate(std::size_t bytes, cudaStream_t stream) const {
@@ -127,7 +137,7 @@ void Runtime::close_arena() const noexcept {
   std::erase_if(arena_, [](ArenaPiece const& piece) { return piece.in_use == 0; });
 }
 
-std::unique_ptr<Staging> Runtime::staging(std::size_t bytes) const {
+std::unique_ptr<Staging> Runtime::batch_staging(std::size_t bytes) const {
   auto const found = std::find_if(stagings_.begin(), stagings_.end(), [&](std::unique_ptr<Staging> const& staging) {
     return staging->bytes() >= bytes && staging->idle();
   });

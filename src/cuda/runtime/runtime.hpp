@@ -56,6 +56,37 @@ class Event {
   cudaEvent_t event_ = nullptr;
 };
 
+/// Page-locked host memory, which copies to and from the device without a detour.
+template <class T>
+class PinnedArray {
+ public:
+  PinnedArray() = default;
+  explicit PinnedArray(std::int64_t size) : size_(size) {
+    void* pointer = nullptr;
+    MONGE_CUDA_TRY(cudaMallocHost(&pointer, static_cast<std::size_t>(size > 0 ? size : 1) * sizeof(T)));
+    data_ = static_cast<T*>(pointer);
+  }
+  ~PinnedArray() {
+    if (data_) cudaFreeHost(data_);
+  }
+  PinnedArray(PinnedArray&& other) noexcept { swap(other); }
+  PinnedArray& operator=(PinnedArray&& other) noexcept {
+    swap(other);
+    return *this;
+  }
+  T* data() const { return data_; }
+  T& operator[](std::int64_t i) const { return data_[i]; }
+  std::int64_t size() const { return size_; }
+
+ private:
+  void swap(PinnedArray& other) {
+    std::swap(data_, other.data_);
+    std::swap(size_, other.size_);
+  }
+  T* data_ = nullptr;
+  std::int64_t size_ = 0;
+};
+
 /// What has been asked of a runtime so far.
 struct RuntimeCounters {
   std::int64_t allocations = 0, waits = 0;
@@ -84,12 +115,16 @@ class Runtime {
 
   void wait() const;
   void count_batch_launch() const { ++counters_.batch_launches; }
+  /// Page-locked memory for one copy in the stream, at most kMostStaged bytes, aligned to 16. wait() takes all of it
+  /// back, and this waits where there is none left.
+  void* staging(std::int64_t bytes) const;
+  static constexpr std::int64_t kMostStaged = std::int64_t{1} << 18;
   /// Device memory for work in `stream`, from the caller's allocator if there is one. Given back for the same stream.
   void* allocate(std::size_t bytes, cudaStream_t stream) const;
   void release(void* memory, std::size_t bytes, cudaStream_t stream) const noexcept;
 
-  /// At least so many bytes of page-locked memory that no copy still reads. Given back for the next to use.
-  std::unique_ptr<Staging> staging(std::size_t bytes) const;
+  /// Page-locked memory of at least so many bytes for a batch, which gives it back for the next to use.
+  std::unique_ptr<Staging> batch_staging(std::size_t bytes) const;
   void give_back(std::unique_ptr<Staging> staging) const;
 
   RuntimeCounters const& counters() const { return counters_; }
@@ -120,6 +155,8 @@ class Runtime {
   mutable std::vector<ArenaPiece> arena_;
   mutable int arena_scopes_ = 0;
   mutable std::vector<std::unique_ptr<Staging>> stagings_;
+  PinnedArray<unsigned char> staging_;
+  mutable std::int64_t staged_ = 0;  // Bytes of it that are out.
   std::unique_ptr<Stream> stream_;
   std::unique_ptr<Stream> capture_stream_;
 };
@@ -173,37 +210,6 @@ class DeviceArray {
   }
   std::shared_ptr<Runtime const> runtime_;
   cudaStream_t stream_ = nullptr;
-  T* data_ = nullptr;
-  std::int64_t size_ = 0;
-};
-
-/// Page-locked host memory, which copies to and from the device without a detour.
-template <class T>
-class PinnedArray {
- public:
-  PinnedArray() = default;
-  explicit PinnedArray(std::int64_t size) : size_(size) {
-    void* pointer = nullptr;
-    MONGE_CUDA_TRY(cudaMallocHost(&pointer, static_cast<std::size_t>(size > 0 ? size : 1) * sizeof(T)));
-    data_ = static_cast<T*>(pointer);
-  }
-  ~PinnedArray() {
-    if (data_) cudaFreeHost(data_);
-  }
-  PinnedArray(PinnedArray&& other) noexcept { swap(other); }
-  PinnedArray& operator=(PinnedArray&& other) noexcept {
-    swap(other);
-    return *this;
-  }
-  T* data() const { return data_; }
-  T& operator[](std::int64_t i) const { return data_[i]; }
-  std::int64_t size() const { return size_; }
-
- private:
-  void swap(PinnedArray& other) {
-    std::swap(data_, other.data_);
-    std::swap(size_, other.size_);
-  }
   T* data_ = nullptr;
   std::int64_t size_ = 0;
 };
