@@ -104,6 +104,10 @@ class CudaBackend final : public Backend {
     return operators;
   }
 
+  void renew(std::unique_ptr<monge::EntropicOperator>& entropic, OperatorInput const& input) const override {
+    static_cast<EntropicOperator&>(*entropic).renew(input.geometry, input.marginals);
+  }
+
   void sweep(std::span<SweepStep> steps) const override {
     if (steps.size() > 1) return EntropicOperator::sweep_together(runtime_, steps);
     for (SweepStep& step : steps) {
@@ -150,7 +154,9 @@ class CudaBackend final : public Backend {
       problem.precision = precision;
       return problem;
     }
-    Problem problem{.runtime = runtime_, .precision = precision};
+    Problem problem;
+    problem.runtime = runtime_;
+    problem.precision = precision;
     problem.weights[0] = std::make_shared<Weights>(runtime_, input.marginals.a, queue);
     problem.weights[1] = std::make_shared<Weights>(runtime_, input.marginals.b, queue);
     auto const& [a, b] = problem.weights;

@@ -33,8 +33,13 @@ EntropicOperator::EntropicOperator(Problem problem, double cache_bytes, Queue co
 }
 
 EntropicOperator::~EntropicOperator() {
-  // Graphs may still run on memory that is about to go.
+  drop_graphs();
+}
+
+void EntropicOperator::drop_graphs() noexcept {
+  // They may still run.
   if (graphs_[0] || graphs_[1]) cudaStreamSynchronize(problem_.runtime->stream());
+  for (std::optional<Graph>& graph : graphs_) graph.reset();
 }
 
 void EntropicOperator::set_potentials(VectorView f, VectorView g) {
@@ -72,19 +77,21 @@ Vector& EntropicOperator::potential(Side side) {
   return potentials_[side_index(side)];
 }
 
+Costs::Launch EntropicOperator::half_step_of(Side side) const {
+  return problem_.costs->launch(side, Pass::softmin, problem_.precision == Precision::tf32);
+}
+
 void EntropicOperator::prepare_sweeps() {
   if (parameters_) return;
   SharedRuntime const& runtime = problem_.runtime;
   for (Side side : {Side::rows, Side::columns}) {
     SweepState& target = state(side);
     PackedSide const rows = problem_.side(side);
-    target.half_step = problem_.costs->launch(side, Pass::softmin, problem_.precision == Precision::tf32);
     target.logits = Logits(runtime, rows.padded_size, rows.scalar);
   }
   auto const partial_bytes = [&](Side side) {
     PackedSide const rows = problem_.side(side);
-    return static_cast<std::int64_t>(rows.padded_size) * state(side).half_step.plan.work.slots * 2 *
-           size_of(rows.scalar);
+    return static_cast<std::int64_t>(rows.padded_size) * half_step_of(side).plan.work.slots * 2 * size_of(rows.scalar);
   };
   double* errors = nullptr;
   std::int64_t const row_errors = error_parts(problem_.size(Side::rows));
@@ -94,13 +101,42 @@ void EntropicOperator::prepare_sweeps() {
                                  Part{states_[1].partials, partial_bytes(Side::columns)});
   states_[0].errors = errors;
   states_[1].errors = errors + row_errors;
+  connect_sweeps();
+}
+
+void EntropicOperator::connect_sweeps() {
   for (Side side : {Side::rows, Side::columns}) {
-    PassArguments& arguments = state(side).half_step.arguments;
+    SweepState& target = state(side);
+    PackedSide const points = problem_.side(side);
+    Costs::Launch half_step = half_step_of(side);
+    PassArguments& arguments = half_step.arguments;
     arguments.logits = state(opposite(side)).logits.values.data();
     arguments.factors = state(opposite(side)).logits.factors.data();
     arguments.parameters = parameters_;
-    arguments.partials = state(side).partials;
+    arguments.partials = target.partials;
+    if (arguments != target.half_step.arguments || points != target.points) drop_graphs();
+    target.half_step = half_step;
+    target.points = points;
   }
+}
+
+void EntropicOperator::renew(Geometry const& geometry, Marginals const& marginals) {
+  SharedRuntime const& runtime = problem_.runtime;
+  DeviceGuard const guard(runtime->index());
+  std::vector<double> const* const values[2] = {&marginals.a, &marginals.b};
+  for (int s : {0, 1}) {
+    std::shared_ptr<Weights>& weights = problem_.weights[s];
+    if (weights->host() == *values[s]) continue;
+    if (weights.use_count() == 1) {
+      weights->set(*runtime, *values[s], runtime->stream());
+    } else {
+      weights = std::make_shared<Weights>(runtime, *values[s], runtime->stream());
+    }
+  }
+  problem_.costs = problem_.costs->renewed(geometry, problem_.weights[0]->of_points(), problem_.weights[1]->of_points(),
+                                           problem_.costs.use_count() == 1);
+  for (Side side : {Side::rows, Side::columns}) vectors_.combine({}, potential(side));
+  if (parameters_) connect_sweeps();
 }
 
 /// They depend on eps, which may have changed since the last update left some; updates leave the padding alone.
@@ -145,12 +181,12 @@ void EntropicOperator::enqueue_sweep(bool symmetric, Queue const& queue) const {
 
 void EntropicOperator::launch_sweeps(Sweep const& sweep, int count) {
   Runtime const& runtime = *problem_.runtime;
+  make_logits(sweep, runtime.stream());
   for (int left = count; left > 0;) {
     int const now = std::min(left, kSweepsPerGraph);
     auto const enqueue = [&](cudaStream_t stream) {
       for (int k = 0; k < now; ++k) enqueue_sweep(sweep.symmetric, stream);
     };
-    make_logits(sweep, runtime.stream());
     std::optional<Graph>& graph = graphs_[sweep.symmetric];
     if (now < kSweepsPerGraph || sweeps_ < kSweepsBeforeGraph) {
       enqueue(runtime.stream());

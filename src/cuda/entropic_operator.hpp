@@ -30,6 +30,9 @@ class EntropicOperator final : public monge::EntropicOperator {
   std::unique_ptr<monge::PlanOperator> plan(double eps) const override { return plan(eps, problem_.runtime->stream()); }
   std::unique_ptr<monge::PlanOperator> plan(double eps, Queue const& queue) const;
 
+  /// Backend::renew().
+  void renew(Geometry const& geometry, Marginals const& marginals);
+
   /// Backend::sweep() and evaluate() of several operators: each step of all of them is one launch.
   static void sweep_together(SharedRuntime const& runtime, std::span<SweepStep> steps);
   static void evaluate_together(SharedRuntime const& runtime, std::span<EvaluationStep> steps);
@@ -41,6 +44,7 @@ class EntropicOperator final : public monge::EntropicOperator {
     Logits logits;                      // Of this side, for the half-step of the other.
     unsigned char* partials = nullptr;  // Of the half-step of this side.
     double* errors = nullptr;
+    PackedSide points;  // As the sweeps know them.
   };
 
   /// Some sweeps of one operator with the same parameters.
@@ -52,12 +56,16 @@ class EntropicOperator final : public monge::EntropicOperator {
 
   SweepState& state(Side side) { return states_[side_index(side)]; }
   SweepState const& state(Side side) const { return states_[side_index(side)]; }
+  Costs::Launch half_step_of(Side side) const;
   void prepare_sweeps();
+  /// What the sweeps know of the problem. Graphs of another are dropped.
+  void connect_sweeps();
   /// Whether the first of some sweeps needs parameters of its own.
   bool starts_apart(Sweep const& sweep) const;
   /// The typical values of the potentials in the sweeps after that.
   void settle(Sweep const& sweep);
   void launch_sweeps(Sweep const& sweep, int count);
+  void drop_graphs() noexcept;
   static void launch_together(SharedRuntime const& runtime, std::vector<Turn> turns);
   void make_logits(Sweep const& sweep, Queue const& queue) const;
   void enqueue_sweep(bool symmetric, Queue const& queue) const;
