@@ -1,7 +1,6 @@
 // Which devices there are, and operators on one of them.
 #include "cuda/backend.hpp"
 
-#include <algorithm>
 #include <iterator>
 #include <optional>
 #include <string>
@@ -48,25 +47,6 @@ Survey survey() {
   return result;
 }
 
-/// Launches of several problems together, or those of one as they come.
-class Together {
- public:
-  Together(SharedRuntime const& runtime, std::size_t problems) : runtime_(*runtime) {
-    if (problems > 1) batch_.emplace(runtime);
-  }
-  void next_problem() {
-    if (batch_) batch_->next_problem();
-  }
-  Queue queue() { return batch_ ? Queue(*batch_) : Queue(runtime_.stream()); }
-  void launch() {
-    if (batch_) batch_->launch();
-  }
-
- private:
-  Runtime const& runtime_;
-  std::optional<Batch> batch_;
-};
-
 class CudaBackend final : public Backend {
  public:
   explicit CudaBackend(CudaOptions const& options)
@@ -92,10 +72,10 @@ class CudaBackend final : public Backend {
     DeviceGuard const guard(runtime_->index());
     Together together(runtime_, inputs.size());
     std::vector<std::unique_ptr<monge::EntropicOperator>> operators;
-    NewPoints points{{}, std::make_shared<DeviceArray<CloudFindings> const>(runtime_, 2 * std::ssize(inputs))};
+    NewPoints points;
     for_each_problem(inputs.size(), [&](std::size_t i) {
       together.next_problem();
-      Problem problem = make_problem(inputs[i], points, together.queue());
+      Problem problem = make_problem(inputs[i], inputs.size(), points, together.queue());
       operators.push_back(
           std::make_unique<EntropicOperator>(std::move(problem), inputs[i].options.cache_bytes, together.queue()));
     });
@@ -143,7 +123,7 @@ class CudaBackend final : public Backend {
     FindingsMemory findings;
   };
 
-  Problem make_problem(OperatorInput const& input, NewPoints& points, Queue const& queue) const {
+  Problem make_problem(OperatorInput const& input, std::size_t count, NewPoints& points, Queue const& queue) const {
     Precision const precision = input.options.precision;
     DataType const scalar = precision == Precision::float64 ? DataType::float64 : DataType::float32;
     std::int64_t const first = 2 * std::ssize(points.costs);
@@ -162,6 +142,9 @@ class CudaBackend final : public Backend {
     auto const& [a, b] = problem.weights;
     problem.costs =
         std::visit(Overloaded{[&](PointCloud const& clouds) -> std::shared_ptr<Costs const> {
+                                if (!points.findings)
+                                  points.findings = std::make_shared<DeviceArray<CloudFindings> const>(
+                                      runtime_, 2 * static_cast<std::int64_t>(count));
                                 packing = std::make_shared<PointCosts>(runtime_, clouds, a->of_points(), b->of_points(),
                                                                        scalar, points.findings, first, queue);
                                 return packing;
@@ -175,7 +158,7 @@ class CudaBackend final : public Backend {
 
   /// Waits where clouds were packed. Throws ProblemError.
   void finish(NewPoints const& points, std::span<OperatorInput const> inputs) const {
-    if (std::all_of(points.costs.begin(), points.costs.end(), [](auto const& costs) { return !costs; })) return;
+    if (!points.findings) return;
     std::vector<CloudFindings> const found = download(*runtime_, points.findings->data(), points.findings->size());
     for_each_problem(inputs.size(), [&](std::size_t i) {
       if (points.costs[i]) points.costs[i]->finish(std::get<PointCloud>(inputs[i].geometry), &found[2 * i]);

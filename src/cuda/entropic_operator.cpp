@@ -296,15 +296,15 @@ void EntropicOperator::sweep_together(SharedRuntime const& runtime, std::span<Sw
 
 void EntropicOperator::evaluate_together(SharedRuntime const& runtime, std::span<EvaluationStep> steps) {
   DeviceGuard const guard(runtime->index());
-  Batch batch(runtime);
+  Together together(runtime, steps.size());
   DeviceArray<PlanSums> const sums(runtime, static_cast<std::int64_t>(steps.size()));
   for (std::size_t k = 0; k < steps.size(); ++k) {
-    batch.next_problem();
+    together.next_problem();
     sum_plan(static_cast<EntropicOperator const*>(steps[k].entropic)->problem_,
              static_cast<EntropicOperator const*>(steps[k].potentials)->potentials_, steps[k].eps, sums.data() + k,
-             batch);
+             together.queue());
   }
-  batch.launch();
+  together.launch();
   std::vector<PlanSums> const found = download(*runtime, sums.data(), sums.size());
   for (std::size_t k = 0; k < steps.size(); ++k) steps[k].value = evaluation_of(found[k], steps[k].eps);
 }

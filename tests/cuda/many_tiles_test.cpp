@@ -3,8 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "cuda/point_costs.hpp"
-#include "cuda/problem.hpp"
+#include "cuda/entropic_operator.hpp"
 #include "oracle/backend_test.hpp"
 #include "oracle/device_memory.hpp"
 
@@ -48,10 +47,11 @@ void expect_many(cuda::WorkPlan const& work) {
 
 TEST_P(ManyTiles, make_several_segments_a_block_and_several_blocks_a_row_block) {
   Problem const problem = make_problem({GetParam().n, GetParam().m, GetParam().d});
-  auto const runtime = std::make_shared<cuda::Runtime const>(CudaOptions{});
-  cuda::Weights const a(runtime, problem.a), b(runtime, problem.b);
-  for (DataType const scalar : {DataType::float32, DataType::float64}) {
-    cuda::PointCosts const costs(runtime, problem.geometry(), a.of_points(), b.of_points(), scalar);
+  Context const context = Context::cuda();
+  for (Precision const precision : {Precision::float32, Precision::float64}) {
+    auto const entropic =
+        backend_of(context).entropic_operator(problem.geometry(), {problem.a, problem.b}, {precision, 0});
+    cuda::Costs const& costs = *static_cast<cuda::EntropicOperator const&>(*entropic).problem().costs;
     for (Side const side : {Side::rows, Side::columns}) {
       for (cuda::Pass const pass : {cuda::Pass::softmin, cuda::Pass::product, cuda::Pass::entries})
         expect_many(costs.launch(side, pass).plan.work);

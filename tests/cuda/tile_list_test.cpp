@@ -2,8 +2,8 @@
 #include <array>
 #include <limits>
 
+#include "cuda/entropic_operator.hpp"
 #include "cuda/launch/vectors.hpp"
-#include "cuda/point_costs.hpp"
 #include "cuda/problem.hpp"
 #include "oracle/backend_test.hpp"
 
@@ -33,14 +33,10 @@ class TileList : public testing::TestWithParam<Kernel> {
     cuda::Costs::Launch launch;
   };
   static Rows make_rows(Problem const& problem, std::span<double const> g, double eps) {
-    auto const runtime = std::make_shared<cuda::Runtime const>(CudaOptions{});
-    Rows rows{{runtime, nullptr, {}, GetParam().precision}, {}, eps, {}};
-    rows.problem.weights[0] = std::make_shared<cuda::Weights>(runtime, problem.a);
-    rows.problem.weights[1] = std::make_shared<cuda::Weights>(runtime, problem.b);
-    bool const in_double = GetParam().precision == Precision::float64;
-    rows.problem.costs = std::make_shared<cuda::PointCosts>(
-        runtime, problem.geometry(), rows.problem.weights[0]->of_points(), rows.problem.weights[1]->of_points(),
-        in_double ? DataType::float64 : DataType::float32);
+    auto const entropic = backend_of(Context::cuda())
+                              .entropic_operator(problem.geometry(), {problem.a, problem.b}, {GetParam().precision, 0});
+    Rows rows{static_cast<cuda::EntropicOperator const&>(*entropic).problem(), {}, eps, {}};
+    cuda::SharedRuntime const& runtime = rows.problem.runtime;
     cuda::Costs const& costs = *rows.problem.costs;
     cuda::DeviceArray<double> const given = cuda::uploaded(runtime, std::vector<double>(g.begin(), g.end()));
     rows.potentials[0] = cuda::DeviceVector(runtime, problem.n());

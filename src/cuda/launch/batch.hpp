@@ -2,6 +2,7 @@
 #pragma once
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "cuda/launch/queue.hpp"
@@ -74,6 +75,28 @@ class Batch {
   std::vector<std::vector<Group>> steps_;
   std::size_t problems_ = 0;
   std::size_t step_ = 0;
+};
+
+/// Launches of several problems together, or those of one as they come.
+class Together {
+ public:
+  Together(std::shared_ptr<Runtime const> const& runtime, std::size_t problems) : runtime_(*runtime) {
+    if (problems > 1) batch_.emplace(runtime);
+  }
+  Together(Together const&) = delete;
+  Together& operator=(Together const&) = delete;
+
+  void next_problem() {
+    if (batch_) batch_->next_problem();
+  }
+  Queue queue() { return batch_ ? Queue(*batch_) : Queue(runtime_.stream()); }
+  void launch() {
+    if (batch_) batch_->launch();
+  }
+
+ private:
+  Runtime const& runtime_;
+  std::optional<Batch> batch_;
 };
 
 }  // namespace monge::cuda
