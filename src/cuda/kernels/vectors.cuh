@@ -172,7 +172,7 @@ __device__ __forceinline__ double join_moments(SumArguments const& sums, int poi
   return moment;
 }
 
-inline constexpr int kSumThreads = 512;
+inline constexpr int kSumThreads = 256;
 
 /// One block a side, since the points are few beside the pairs: each thread sums some, and the threads are joined in
 /// their order.
