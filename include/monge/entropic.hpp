@@ -31,7 +31,7 @@ struct SolveOptions {
   double tolerance = 1e-6;  ///< On |P 1 - a|_1 + |P^T 1 - b|_1, relative to the mass sum a. 0: run `iterations` sweeps.
   int iterations = 10000;   ///< Cap on the sweeps, annealing included; one sweep updates f and g. >= 1.
   Schedule schedule = Schedule::overrelaxed;
-  double annealing = 0.5;  ///< Factor of the eps ladder that starts at the squared diameter, in (0, 1]; 1: no ladder.
+  double annealing = 0.25;
   Precision precision = Precision::automatic;
   int check_every = 10;     ///< Sweeps between checks; the host waits for the device only there. >= 1.
   bool certificate = true;  ///< Evaluate marginal error, values and gap in float64 from the returned potentials.

@@ -22,7 +22,7 @@ class AdaptiveRelaxation {
   void interrupt() { window_sweeps_ = -1; }
   /// Plain Sinkhorn from here on: overrelaxation amplifies rounding by about 1 / (2 - omega).
   void disable() {
-    cap_ = 1;
+    disabled_ = true;
     omega_ = 1;
   }
 
@@ -31,8 +31,7 @@ class AdaptiveRelaxation {
   void judge(double rho);
 
   double omega_ = 1;
-  double cap_ = 1.999;
-  double lambda_ = 0;        // Best knowledge of the plain rate.
+  bool disabled_ = false;
   double last_rho_ = 0;      // At omega = 1: of the window before.
   double window_error_ = 0;  // At the start of the window.
   int window_sweeps_ = -1;   // Since the start of the window; -1: not started.

@@ -187,8 +187,6 @@ Plan solve(Context const& context, Geometry const& geometry, VectorView a, Vecto
     validate_potential("f", backend, options.f, shape.rows);
     validate_potential("g", backend, options.g, shape.columns);
     problem->set_potentials(options.f, options.g);
-  } else if (options.annealing == 1) {
-    problem->set_potentials({}, {});
   }
   if (!std::isfinite(problem->centred_cost_bound()))
     throw Error(ErrorCode::invalid_argument,

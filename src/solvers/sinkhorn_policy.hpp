@@ -63,9 +63,13 @@ class SinkhornPolicy {
   void go_on();
   void go_no_further();
   void end(Status shortfall);
-  SinkhornStep rung() const;
-  SinkhornStep sweeps_at_eps();
+  void start_ladder();
+  void start_rung();
+  void swept_on_ladder();
+  double rung_eps() const;
+  SinkhornStep sweeps();
   bool relaxes_next();
+  bool has_stopped_falling();
   bool has_stalled();
 
   SolveOptions const& options_;
@@ -78,7 +82,10 @@ class SinkhornPolicy {
   SweepErrors errors_{0, 0};  // Of last_sweep_.
   int iterations_ = 0;
   int annealing_iterations_ = 0;
-  int rungs_;  // Of the ladder, still to come.
+  bool on_trial_;       // Of a start without a ladder.
+  int rungs_ = 0;       // Of the ladder, down to eps; 0: the sweeps are at eps.
+  int rung_end_ = 0;    // Iteration at which the rung ends, whatever its error.
+  int ladder_end_ = 0;  // Iteration.
   AdaptiveRelaxation relaxation_;
   double polish_below_;  // Relative error at which to try plain sweeps next.
   double target_;        // For the sweeps' own error; below the tolerance once a certificate has disagreed.
