@@ -132,7 +132,7 @@ class SinkhornRun {
       judge = judge_.get();
     }
     Evaluation const value = judge->evaluate(options_.eps);
-    policy_.certified(value.row_error + value.column_error);
+    policy_.certified(value.row_error, value.column_error);
     report_.certified = true;
     report_.transport_cost = value.transport_cost;
     report_.primal = value.primal;

@@ -6,8 +6,10 @@
 namespace monge {
 namespace {
 
-/// Sweeps without progress after which an error counts as stalled.
+/// Sweeps without progress after which an error that rounding may explain counts as stalled where nothing can tell, and
+/// is put to the float64 test where that can.
 constexpr int kPatience = 100;
+constexpr int kPatienceBeforeTest = 30;
 /// A cold start is tried for so many sweeps; an error above this share of the mass then calls for the ladder.
 constexpr int kTrialSweeps = 10;
 constexpr double kTrialError = 0.1;
@@ -50,6 +52,7 @@ SinkhornPolicy::SinkhornPolicy(SolveOptions const& options, double mass, double 
       cost_bound_(cost_bound),
       precision_(precision),
       on_trial_(options.f.empty() && options.annealing < 1),
+      patience_(rounding_shows() ? kPatienceBeforeTest : kPatience),
       polish_below_(10 * options.tolerance),
       target_(options.tolerance) {
   go_on();
@@ -72,7 +75,7 @@ void SinkhornPolicy::swept(SweepErrors const& errors) {
     annealing_iterations_ += step_.count;
     return swept_on_ladder();
   }
-  if (options_.tolerance > 0 && bound() <= target_ * mass_) {
+  if (in_doubt_ || (options_.tolerance > 0 && bound() <= target_ * mass_)) {
     if (!options_.certificate) return end(Status::converged);
     step_ = {.action = SinkhornAction::certify};
     return;
@@ -81,14 +84,26 @@ void SinkhornPolicy::swept(SweepErrors const& errors) {
     on_trial_ = false;
     if (seen_error() > kTrialError * mass_) return start_ladder();
   }
-  if (options_.tolerance > 0 && has_stalled()) return go_no_further();
+  if (options_.tolerance > 0 && has_stopped_falling(patience_)) {
+    if (!rounding_shows()) return go_no_further();
+    in_doubt_ = true;
+  }
   go_on();
 }
 
-void SinkhornPolicy::certified(double error) {
+void SinkhornPolicy::certified(double row_error, double column_error) {
+  double const error = row_error + column_error;
   certified_error_ = error;
   if (shortfall_) return end(*shortfall_);
   if (error <= options_.tolerance * mass_) return end(Status::converged);
+  if (in_doubt_) {
+    in_doubt_ = false;
+    // A plain sweep leaves the columns exact but for its rounding. Where that is little of the error, sweeps are slow.
+    if (column_error >= 0.1 * error) return go_no_further();
+    patience_ *= 2;
+    best_error_ = std::numeric_limits<double>::infinity();
+    return go_on();
+  }
   // The sweeps solve a problem whose costs are rounded; when they see far less error than there is, that is why.
   if (bound() < 0.1 * error) return go_no_further();
   target_ /= 2;
@@ -133,20 +148,23 @@ void SinkhornPolicy::start_rung() {
 
 void SinkhornPolicy::swept_on_ladder() {
   double const enough = std::max(kRungError, options_.tolerance) * mass_;
-  bool done = seen_error() <= enough || iterations_ >= rung_end_;
-  if (!done && options_.tolerance > 0 && has_stopped_falling()) {
-    if (may_refine()) return go_no_further();
-    done = true;
-  }
-  if (!done) return go_on();
+  if (seen_error() > enough && iterations_ < rung_end_ && !has_stopped_falling(kPatience)) return go_on();
   rungs_ -= 1;
   start_rung();
 }
 
-/// At the limit of the precision: goes on in float64 if the precision was left to us.
+/// At the limit of the precision: goes on in float64 if the precision was left to us, or else without overrelaxation,
+/// which amplifies rounding.
 void SinkhornPolicy::go_no_further() {
-  if (!may_refine()) return end(Status::precision_limit);
-  step_ = {.action = SinkhornAction::refine};
+  if (may_refine()) {
+    step_ = {.action = SinkhornAction::refine};
+  } else if (relaxation_.omega() > 1) {
+    relaxation_.disable();
+    best_error_ = std::numeric_limits<double>::infinity();
+    go_on();
+  } else {
+    end(Status::precision_limit);
+  }
 }
 
 /// No more sweeps. What the status is, an error within the tolerance decides before `shortfall` does.
@@ -179,6 +197,8 @@ SinkhornStep SinkhornPolicy::sweeps() {
   int most = relax ? remaining() - plain_tail(options_) : remaining();
   if (rungs_ > 0) {
     most = std::min(kRungSweeps, rung_end_ - iterations_);
+  } else if (in_doubt_) {
+    most = 1;
   } else if (on_trial_) {
     most = std::min(most, std::max(1, kTrialSweeps - iterations_));
   }
@@ -192,6 +212,7 @@ SinkhornStep SinkhornPolicy::sweeps() {
 bool SinkhornPolicy::relaxes_next() {
   if (options_.schedule != Schedule::overrelaxed) return false;
   if (rungs_ > 0) return true;
+  if (in_doubt_) return false;
   if (remaining() <= plain_tail(options_)) return false;
   double const error = seen_error() / mass_;
   if (relaxation_.omega() == 1.0 || error > polish_below_) return true;
@@ -207,7 +228,7 @@ double SinkhornPolicy::bound() const {
 }
 
 /// True when the error has stopped falling at a level that rounding explains.
-bool SinkhornPolicy::has_stopped_falling() {
+bool SinkhornPolicy::has_stopped_falling(int patience) {
   double const error = seen_error();
   if (error < 0.999 * best_error_) {
     best_error_ = error;
@@ -216,16 +237,7 @@ bool SinkhornPolicy::has_stopped_falling() {
   }
   double const logit_size = 1 + cost_bound_ / last_sweep_.eps;
   bool const rounding = error <= 8 * unit_roundoff(precision_) * logit_size * mass_;
-  return rounding && iterations_ - best_iteration_ >= kPatience;
-}
-
-/// True when the error has stopped falling without overrelaxation too.
-bool SinkhornPolicy::has_stalled() {
-  if (!has_stopped_falling()) return false;
-  if (last_sweep_.relaxation == 1.0 || may_refine()) return true;
-  relaxation_.disable();
-  best_error_ = std::numeric_limits<double>::infinity();
-  return false;
+  return rounding && iterations_ - best_iteration_ >= patience;
 }
 
 }  // namespace monge

@@ -39,8 +39,8 @@ class SinkhornPolicy {
 
   /// The errors of the last of the sweeps.
   void swept(SweepErrors const& errors);
-  /// The marginal error |P 1 - a|_1 + |P^T 1 - b|_1 in float64.
-  void certified(double error);
+  /// The marginal errors |P 1 - a|_1 and |P^T 1 - b|_1 in float64.
+  void certified(double row_error, double column_error);
   void refined();
   /// The caller wants no more sweeps; a certificate may still be due.
   void stop();
@@ -60,6 +60,9 @@ class SinkhornPolicy {
   double bound() const;
   bool may_refine() const { return options_.precision == Precision::automatic && precision_ != Precision::float64; }
 
+  /// Whether a float64 evaluation tells rounding from slowness.
+  bool rounding_shows() const { return options_.certificate && !symmetric(); }
+
   void go_on();
   void go_no_further();
   void end(Status shortfall);
@@ -69,8 +72,7 @@ class SinkhornPolicy {
   double rung_eps() const;
   SinkhornStep sweeps();
   bool relaxes_next();
-  bool has_stopped_falling();
-  bool has_stalled();
+  bool has_stopped_falling(int patience);
 
   SolveOptions const& options_;
   double mass_;
@@ -87,6 +89,8 @@ class SinkhornPolicy {
   int rung_end_ = 0;    // Iteration at which the rung ends, whatever its error.
   int ladder_end_ = 0;  // Iteration.
   AdaptiveRelaxation relaxation_;
+  bool in_doubt_ = false;  // Whether rounding or a slow rate keeps the error from falling: float64 will tell.
+  int patience_;           // Sweeps without progress before it is asked.
   double polish_below_;  // Relative error at which to try plain sweeps next.
   double target_;        // For the sweeps' own error; below the tolerance once a certificate has disagreed.
   double best_error_ = std::numeric_limits<double>::infinity();
