@@ -148,7 +148,7 @@ void SinkhornPolicy::start_rung() {
 
 void SinkhornPolicy::swept_on_ladder() {
   double const enough = std::max(kRungError, options_.tolerance) * mass_;
-  if (seen_error() > enough && iterations_ < rung_end_ && !has_stopped_falling(kPatience)) return go_on();
+  if (seen_error() > enough && iterations_ < rung_end_) return go_on();
   rungs_ -= 1;
   start_rung();
 }
