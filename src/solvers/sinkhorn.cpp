@@ -40,11 +40,11 @@ void copy_potentials(EntropicOperator const& from, EntropicOperator& to) {
 }
 
 /// One sentence about a report that is otherwise complete.
-std::string message(Report const& report) {
+std::string message(Report const& report, double eps) {
   switch (report.status) {
     case Status::stopped:
       return fmt::format("stopped by the caller after {} sweeps{}", report.iterations,
-                         report.annealing_iterations == report.iterations ? ", while still annealing" : "");
+                         !report.history.empty() && report.history.back().eps > eps ? ", while annealing" : "");
     case Status::completed:
       return fmt::format("ran {} sweeps as asked; marginal error {:.2e}", report.iterations, report.marginal_error);
     case Status::converged:
@@ -156,7 +156,7 @@ class SinkhornRun {
     report_.refinement_iterations = policy_.refinement_iterations();
     report_.precision = policy_.precision();
     report_.marginal_error = policy_.marginal_error();
-    report_.message = message(report_);
+    report_.message = message(report_, options_.eps);
     report_.seconds.total = watch_.seconds();
     report_.seconds.sweeps = report_.seconds.total - report_.seconds.certificate;
   }

@@ -6,18 +6,18 @@
 namespace monge {
 namespace {
 
-/// Sweeps without progress after which an error that rounding may explain counts as stalled where nothing can tell, and
-/// is put to the float64 test where that can.
-constexpr int kPatience = 100;
-constexpr int kPatienceBeforeTest = 30;
 /// A cold start is tried for so many sweeps; an error above this share of the mass then calls for the ladder.
 constexpr int kTrialSweeps = 10;
 constexpr double kTrialError = 0.1;
-/// What a rung brings the error to, as a share of the mass. Mass that is left in the wrong place crosses a gap of many
-/// eps no faster than its own share of an eps a sweep, so the less of it comes down the ladder the better.
+/// What a rung brings the error to, as a share of the mass. Mass in the wrong place crosses a gap of many eps by about
+/// its own share of an eps a sweep, so little of it may come down the ladder.
 constexpr double kRungError = 1e-4;
 /// Sweeps between the checks of a rung: most rungs end at their first.
 constexpr int kRungSweeps = 5;
+/// Sweeps without progress after which float64 is asked whether rounding is the limit, and after which rounding is
+/// taken for it where float64 cannot tell.
+constexpr int kPatience = 30;
+constexpr int kBlindPatience = 100;
 
 /// Half a unit in the last place of the products.
 double unit_roundoff(Precision precision) {
@@ -52,7 +52,7 @@ SinkhornPolicy::SinkhornPolicy(SolveOptions const& options, double mass, double 
       cost_bound_(cost_bound),
       precision_(precision),
       on_trial_(options.f.empty() && options.annealing < 1),
-      patience_(rounding_shows() ? kPatienceBeforeTest : kPatience),
+      patience_(rounding_shows() ? kPatience : kBlindPatience),
       polish_below_(10 * options.tolerance),
       target_(options.tolerance) {
   go_on();
@@ -71,10 +71,7 @@ void SinkhornPolicy::swept(SweepErrors const& errors) {
       relaxation_.interrupt();
     }
   }
-  if (rungs_ > 0) {
-    annealing_iterations_ += step_.count;
-    return swept_on_ladder();
-  }
+  if (rungs_ > 0) return swept_on_ladder();
   if (in_doubt_ || (options_.tolerance > 0 && bound() <= target_ * mass_)) {
     if (!options_.certificate) return end(Status::converged);
     step_ = {.action = SinkhornAction::certify};
@@ -85,7 +82,7 @@ void SinkhornPolicy::swept(SweepErrors const& errors) {
     if (seen_error() > kTrialError * mass_) return start_ladder();
   }
   if (options_.tolerance > 0 && has_stopped_falling(patience_)) {
-    if (!rounding_shows()) return go_no_further();
+    if (!rounding_shows()) return stalled();
     in_doubt_ = true;
   }
   go_on();
@@ -99,7 +96,7 @@ void SinkhornPolicy::certified(double row_error, double column_error) {
   if (in_doubt_) {
     in_doubt_ = false;
     // A plain sweep leaves the columns exact but for its rounding. Where that is little of the error, sweeps are slow.
-    if (column_error >= 0.1 * error) return go_no_further();
+    if (column_error >= 0.1 * error) return stalled();
     patience_ *= 2;
     best_error_ = std::numeric_limits<double>::infinity();
     return go_on();
@@ -138,7 +135,7 @@ void SinkhornPolicy::start_ladder() {
   start_rung();
 }
 
-/// To the sweeps at rung_eps(). Rungs that are still to come share what the ones before have left of the ladder.
+/// To the sweeps at rung_eps(). A rung may take an equal share of what the ones before have left of the ladder.
 void SinkhornPolicy::start_rung() {
   if (rungs_ > 0) rung_end_ = iterations_ + (ladder_end_ - iterations_) / rungs_;
   relaxation_.interrupt();
@@ -147,24 +144,26 @@ void SinkhornPolicy::start_rung() {
 }
 
 void SinkhornPolicy::swept_on_ladder() {
+  annealing_iterations_ += step_.count;
   double const enough = std::max(kRungError, options_.tolerance) * mass_;
   if (seen_error() > enough && iterations_ < rung_end_) return go_on();
   rungs_ -= 1;
   start_rung();
 }
 
-/// At the limit of the precision: goes on in float64 if the precision was left to us, or else without overrelaxation,
-/// which amplifies rounding.
+/// At the limit of the precision: goes on in float64 if the precision was left to us.
 void SinkhornPolicy::go_no_further() {
-  if (may_refine()) {
-    step_ = {.action = SinkhornAction::refine};
-  } else if (relaxation_.omega() > 1) {
-    relaxation_.disable();
-    best_error_ = std::numeric_limits<double>::infinity();
-    go_on();
-  } else {
-    end(Status::precision_limit);
-  }
+  if (!may_refine()) return end(Status::precision_limit);
+  step_ = {.action = SinkhornAction::refine};
+}
+
+/// Rounding keeps the error from falling. Overrelaxation amplifies it: where that is all there is to give up, it goes
+/// first.
+void SinkhornPolicy::stalled() {
+  if (may_refine() || relaxation_.omega() == 1) return go_no_further();
+  relaxation_.disable();
+  best_error_ = std::numeric_limits<double>::infinity();
+  go_on();
 }
 
 /// No more sweeps. What the status is, an error within the tolerance decides before `shortfall` does.
@@ -199,8 +198,8 @@ SinkhornStep SinkhornPolicy::sweeps() {
     most = std::min(kRungSweeps, rung_end_ - iterations_);
   } else if (in_doubt_) {
     most = 1;
-  } else if (on_trial_) {
-    most = std::min(most, std::max(1, kTrialSweeps - iterations_));
+  } else if (on_trial_ && iterations_ < kTrialSweeps) {
+    most = std::min(most, kTrialSweeps - iterations_);
   }
   return {.action = SinkhornAction::sweep,
           .sweep = {.eps = rung_eps(), .symmetric = symmetric(), .relaxation = relax ? relaxation_.omega() : 1.0},
@@ -212,8 +211,7 @@ SinkhornStep SinkhornPolicy::sweeps() {
 bool SinkhornPolicy::relaxes_next() {
   if (options_.schedule != Schedule::overrelaxed) return false;
   if (rungs_ > 0) return true;
-  if (in_doubt_) return false;
-  if (remaining() <= plain_tail(options_)) return false;
+  if (in_doubt_ || remaining() <= plain_tail(options_)) return false;
   double const error = seen_error() / mass_;
   if (relaxation_.omega() == 1.0 || error > polish_below_) return true;
   polish_below_ = error / 4;
