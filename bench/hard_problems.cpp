@@ -1,5 +1,5 @@
 // Sweeps that the default call takes on the 96 hard problems of each seed, beside plain alternating ones without the
-// ladder, to a tolerance of 1e-6: `hard_problems SEED...`, a table on stdout.
+// ladder, to a tolerance of 1e-6: `hard_problems [SEED...]`, a table on stdout.
 #include <fmt/format.h>
 #include <monge/monge.hpp>
 
@@ -11,9 +11,11 @@ int main(int argc, char** argv) {
   using namespace monge;
   Context const context = Context::cpu(1);
   fmt::print("seed\tproblem\tsweeps\tannealing\tfloat64\terror\tstatus\talternating\tstatus\n");
-  for (int k = 1; k < argc; ++k) {
+  std::vector<std::uint64_t> seeds;
+  for (int k = 1; k < argc; ++k) seeds.push_back(std::strtoull(argv[k], nullptr, 10));
+  if (seeds.empty()) seeds = {3};
+  for (std::uint64_t const seed : seeds) {
     int total = 0;
-    std::uint64_t const seed = std::strtoull(argv[k], nullptr, 10);
     for (auto const& [name, problem, eps] : oracle::hard_problems(seed)) {
       SolveOptions options{.eps = eps};
       Report const report = solve(context, problem.geometry(), problem.a, problem.b, options).report();

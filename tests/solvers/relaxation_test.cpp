@@ -90,6 +90,16 @@ TEST(AdaptiveRelaxationTest, stays_plain_where_there_is_nothing_to_gain) {
   EXPECT_EQ(relaxation.omega(), 1);
 }
 
+TEST(AdaptiveRelaxationTest, waits_for_the_rate_to_settle) {
+  AdaptiveRelaxation relaxation;
+  double error = 1;
+  for (int k = 0; k < 20; ++k) {
+    relaxation.observe(error, kSweeps);
+    error *= std::pow(k % 2 == 0 ? 0.5 : 0.9, kSweeps);
+  }
+  EXPECT_EQ(relaxation.omega(), 1);
+}
+
 TEST(AdaptiveRelaxationTest, takes_no_rate_across_an_interruption) {
   AdaptiveRelaxation relaxation;
   for (int k = 0; k < 20; ++k) {
