@@ -25,11 +25,11 @@ namespace {
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
 /// One sentence about a report that is otherwise complete.
-std::string message(Report const& report) {
+std::string message(Report const& report, double eps) {
   switch (report.status) {
     case Status::stopped:
       return fmt::format("stopped by the caller after {} sweeps{}", report.iterations,
-                         report.annealing_iterations == report.iterations ? ", while still annealing" : "");
+                         !report.history.empty() && report.history.back().eps > eps ? ", while annealing" : "");
     case Status::completed:
       return fmt::format("ran {} sweeps as asked; marginal error {:.2e}", report.iterations, report.marginal_error);
     case Status::converged:
@@ -88,7 +88,7 @@ class SinkhornRun {
   void set_judge(std::unique_ptr<EntropicOperator> judge) { judge_ = std::move(judge); }
   EvaluationStep evaluation() const { return {judge_ ? judge_.get() : &entropic(), &entropic(), options().eps}; }
   void certified(Evaluation const& value, double seconds) {
-    policy_.certified(value.row_error + value.column_error);
+    policy_.certified(value.row_error, value.column_error);
     report().certified = true;
     report().transport_cost = value.transport_cost;
     report().primal = value.primal;
@@ -113,7 +113,7 @@ class SinkhornRun {
     report().refinement_iterations = policy_.refinement_iterations();
     report().precision = policy_.precision();
     report().marginal_error = policy_.marginal_error();
-    report().message = message(report());
+    report().message = message(report(), options().eps);
     report().seconds.total = watch_.seconds();
     report().seconds.sweeps = report().seconds.total - report().seconds.certificate;
     judge_.reset();
@@ -217,11 +217,7 @@ void set_potentials(SinkhornProblem& problem) {
   require(std::isfinite(problem.entropic->centred_cost_bound()),
           "x, y: the squared distances overflow; the points must lie closer together");
   SolveOptions const& options = problem.options;
-  if (!options.f.empty()) {
-    problem.entropic->set_potentials(options.f, options.g);
-  } else if (options.annealing == 1) {
-    problem.entropic->set_potentials({}, {});
-  }
+  if (!options.f.empty()) problem.entropic->set_potentials(options.f, options.g);
 }
 
 void run_sinkhorn(Backend const& backend, std::span<SinkhornProblem> problems) {
