@@ -139,6 +139,7 @@ Runs waiting_for(SinkhornAction action, Runs const& runs) {
 }
 
 void sweep(Backend const& backend, Runs const& runs) {
+  if (runs.empty()) return;
   std::vector<SweepStep> steps;
   for (SinkhornRun const* run : runs) steps.push_back({&run->entropic(), run->next().sweep, run->next().count});
   backend.sweep(steps);
@@ -146,6 +147,7 @@ void sweep(Backend const& backend, Runs const& runs) {
 }
 
 void certify(Backend const& backend, Runs const& runs) {
+  if (runs.empty()) return;
   Stopwatch const watch;
   Runs lacking;
   std::vector<OperatorInput> inputs;
@@ -164,6 +166,7 @@ void certify(Backend const& backend, Runs const& runs) {
 }
 
 void refine(Backend const& backend, Runs const& runs) {
+  if (runs.empty()) return;
   std::vector<OperatorInput> inputs;
   for (SinkhornRun const* run : runs) inputs.push_back(run->twin(run->options().cache_bytes));
   std::vector<std::unique_ptr<EntropicOperator>> twins = backend.entropic_operators(inputs);
