@@ -18,7 +18,7 @@ struct SinkhornProblem {
   SolveOptions options;                        // With the problem's own warm start.
   std::unique_ptr<EntropicOperator> entropic;  // In first_precision(); at the end in the precision of the report.
   Report report{};
-  bool keeps_first = false;                 // Whether the operator that float64 takes over from is still wanted:
+  bool keeps_first = false;                   // Whether the operator that float64 takes over from is still wanted:
   std::unique_ptr<EntropicOperator> first{};  // here it is.
 };
 

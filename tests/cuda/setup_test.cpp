@@ -106,7 +106,8 @@ TEST_P(DeviceSetup, sweeps_from_graphs_and_without_agree) {
 
 TEST_P(DeviceSetup, of_a_solver_allocates_nothing_anew_but_for_plans) {
   std::int64_t const n = 300, m = 200, d = 40;
-  Problem const first = make_problem({n, m, d, Weights::skewed}), second = make_problem({.n = n, .m = m, .d = d, .seed = 2});
+  Problem const first = make_problem({n, m, d, Weights::skewed}),
+                second = make_problem({.n = n, .m = m, .d = d, .seed = 2});
   OnDevice<double> const x(first.x.values(), n, d), y(first.y.values(), m, d);
   OnDevice<double> const other_x(second.x.values(), n, d), other_y(second.y.values(), m, d);
   check(cudaDeviceSynchronize());

@@ -61,8 +61,10 @@ __global__ void __launch_bounds__(kVectorThreads) make_logits_kernel(Source cons
   int const side = static_cast<int>(blockIdx.y);
   LogitArguments::OfSide const& of = arguments.side[side];
   SweepParameters const& parameters = arguments.value;
-  start_next_kernel();
   wait_for_previous_kernel();
+  // Only now: passes and updates load points, norms and weights before their wait, and these may have been packed just
+  // before.
+  start_next_kernel();
   if (i == 0 && side == 0) *arguments.parameters = parameters;
   if (!of.arrays.logits || i >= of.points.padded_size) return;
   bool const real = i < of.points.size;
