@@ -37,9 +37,24 @@ double total_of(char const* field, std::vector<double> const& weights) {
 }  // namespace
 
 void validate(SolveOptions const& options) {
-  visit_solve_options(options, kCheckField);
+  require(options.eps != 0 || options.eps_relative != 0, "eps: is 0; must be > 0, or eps_relative in its place");
+  require(options.eps == 0 || options.eps_relative == 0, "eps_relative: is {}; must not be given with eps, which is {}",
+          options.eps_relative, options.eps);
+  void const* const not_given = options.eps == 0 ? &options.eps : &options.eps_relative;
+  visit_solve_options(options, [&](auto const& field, auto const& value) {
+    if (&value != not_given) kCheckField(field, value);
+  });
   require(options.f.empty() == options.g.empty(), "{}: is missing; a warm start needs both f and g",
           options.f.empty() ? "f" : "g");
+}
+
+SolveOptions with_eps(SolveOptions options, double mean_cost) {
+  if (options.eps != 0) return options;
+  options.eps = options.eps_relative * mean_cost;
+  require(kPositive.contains(options.eps),
+          "eps_relative: is {}, of a mean cost of {}; the product must be {}, so give eps in the units of the cost",
+          options.eps_relative, mean_cost, allowed(kPositive));
+  return options;
 }
 
 void validate_potential(char const* field, Backend const& backend, VectorView view, std::int64_t size) {

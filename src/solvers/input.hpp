@@ -9,6 +9,8 @@
 namespace monge {
 
 void validate(SolveOptions const& options);
+/// The options with eps in the units of the cost, whose mean this is. Throws where that mean gives no positive eps.
+SolveOptions with_eps(SolveOptions options, double mean_cost);
 /// A warm start: its shape, and that every entry is finite.
 void validate_potential(char const* field, Backend const& backend, VectorView view, std::int64_t size);
 

@@ -85,6 +85,9 @@ class SinkhornRun {
         options_(options),
         policy_(options, mass, problem->centred_cost_bound(), first_precision(options)) {
     report_.mass = mass;
+    report_.eps = options.eps;
+    report_.mean_cost = problem->mean_cost();
+    report_.eps_relative = report_.mean_cost > 0 ? options.eps / report_.mean_cost : kNaN;
     if (!options.certificate) report_.transport_cost = report_.primal = report_.dual = report_.gap = kNaN;
   }
 
@@ -194,11 +197,11 @@ Plan solve(Context const& context, Geometry const& geometry, VectorView a, Vecto
     throw Error(ErrorCode::invalid_argument,
                 "x, y: the squared distances overflow; the points must lie closer together");
   double const setup = watch.seconds();
-  Report report = SinkhornRun(problem, make, marginals.mass, options).run();
+  Report report = SinkhornRun(problem, make, marginals.mass, with_eps(options, problem->mean_cost())).run();
   report.seconds.setup = setup;
   report.seconds.total += setup;
   return Plan(std::make_unique<Plan::State>(
-      Plan::State{context, problem->plan(options.eps), shape.dimension, std::move(report)}));
+      Plan::State{context, problem->plan(report.eps), shape.dimension, std::move(report)}));
 }
 
 }  // namespace monge

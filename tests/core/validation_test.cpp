@@ -50,10 +50,31 @@ void PrintTo(BadCall const& call, std::ostream* out) {
 std::vector<BadCall> const& bad_calls() {
   static std::int64_t const huge = std::numeric_limits<std::int64_t>::max() / 4;
   static std::vector<BadCall> const table{
-      {"eps_unset", [](Call& c) { c.options.eps = 0; }, {"eps", "0", "> 0"}},
+      {"eps_unset", [](Call& c) { c.options.eps = 0; }, {"eps", "0", "> 0", "eps_relative"}},
       {"eps_negative", [](Call& c) { c.options.eps = -0.5; }, {"eps", "-0.5", "> 0"}},
       {"eps_nan", [](Call& c) { c.options.eps = kNan; }, {"eps", "nan", "> 0"}},
       {"eps_infinite", [](Call& c) { c.options.eps = kInfinity; }, {"eps", "inf", "finite"}},
+      {"eps_twice", [](Call& c) { c.options.eps_relative = 0.5; }, {"eps_relative", "0.5", "eps", "1"}},
+      {"eps_relative_negative",
+       [](Call& c) {
+         c.options.eps = 0;
+         c.options.eps_relative = -0.5;
+       },
+       {"eps_relative", "-0.5", "> 0"}},
+      {"eps_relative_nan",
+       [](Call& c) {
+         c.options.eps = 0;
+         c.options.eps_relative = kNan;
+       },
+       {"eps_relative", "nan", "> 0"}},
+      {"eps_relative_of_no_cost",
+       [](Call& c) {
+         c.options.eps = 0;
+         c.options.eps_relative = 0.5;
+         c.x.assign(8, 3);
+         c.y.assign(6, 3);
+       },
+       {"eps_relative", "0.5", "mean cost of 0", "> 0", "eps"}},
       {"tolerance_negative", [](Call& c) { c.options.tolerance = -1; }, {"tolerance", "-1", ">= 0"}},
       {"tolerance_nan", [](Call& c) { c.options.tolerance = kNan; }, {"tolerance", "nan", ">= 0"}},
       {"iterations_zero", [](Call& c) { c.options.iterations = 0; }, {"iterations", "0", ">= 1"}},
