@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numbers>
 #include <numeric>
 #include <utility>
@@ -34,6 +35,16 @@ double pack_in_units(MatrixView points, PackedPoints<T>& packed) {
   double const unit = unit_near(largest);
   pack(points, {}, 1 / unit, packed);
   return unit;
+}
+
+/// row_j = value(j, what row r of the stripe has there).
+template <class T, class Value>
+void read_row(StripeArgs<T> const& args, std::int64_t r, double* row, Value const& value) {
+  for (std::int64_t begin = 0; begin < args.column_count; begin += kPanel<T>) {
+    T const* const panel = args.stripe + begin * args.row_count + r * kPanel<T>;
+    std::int64_t const end = std::min(args.column_count, begin + kPanel<T>);
+    for (std::int64_t j = begin; j < end; ++j) row[j] = value(j, static_cast<double>(panel[j - begin]));
+  }
 }
 
 }  // namespace
@@ -134,6 +145,41 @@ void PlanOperator<T>::for_each_stripe(Side side, T const* beta, bool store, Cons
   for (double const bound : onto.bounds) largest = std::max(largest, std::abs(bound));
   onto.is_bounded = largest < kLargestBound<T>;
   onto.is_measured = true;
+}
+
+template <class T>
+void PlanOperator<T>::for_each_row(Side side, RowOf what, RowConsumer const& consume) {
+  Products& onto = measured(side);
+  std::int64_t const columns = size(opposite(side));
+  bool const logarithms = what == RowOf::logarithms;
+  std::vector<double> factor(onto.logits.beta.get(), onto.logits.beta.get() + columns);
+  if (logarithms) {
+    for (double& beta : factor) beta = std::log2(beta);
+  }
+  double* const rows = sums_.at_least(onto.stripes.threads() * columns);
+  PassOptions<T> const options{.bounds = onto.is_bounded && !logarithms ? onto.bounds.data() : nullptr,
+                               .logits = logarithms};
+  onto.stripes.for_each(
+      onto.logits, options, [&](int thread, Workspace<T> const& work, std::int64_t first, std::int64_t count) {
+        double* const row = rows + thread * columns;
+        for (std::int64_t r = 0; r < count; ++r) {
+          std::int64_t const i = first + r;
+          if (logarithms) {
+            double const bound = onto.bounds[static_cast<std::size_t>(i)];
+            read_row(work.args, r, row, [&](std::int64_t j, double t) {
+              return t > kNoWeight<T> / 2 ? t + (factor[static_cast<std::size_t>(j)] - bound)
+                                          : -std::numeric_limits<double>::infinity();
+            });
+          } else {
+            double const scale = onto.scale(i, work.row_max[static_cast<std::size_t>(r)]);
+            double const* const block_scale = work.args.block_scale + r * column_blocks<T>(columns);
+            read_row(work.args, r, row, [&](std::int64_t j, double e) {
+              return e * factor[static_cast<std::size_t>(j)] * (scale * block_scale[j / kColumnBlock]);
+            });
+          }
+          consume(thread, i, {row, static_cast<std::size_t>(columns)});
+        }
+      });
 }
 
 template <class T>

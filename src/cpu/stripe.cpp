@@ -206,6 +206,7 @@ void ExponentiateRowsFrom(StripeArgs<T> const& args, double* row_max, double* ro
       ExponentiateBelow<T, kForm, false>(args, exps, begin, end, sums);
     } else {
       ComputeLogits<T, kForm>(args, begin, end, sums);
+      if (args.logits) continue;
       for (std::int64_t r = 0; r < args.row_count; ++r) largest[r] = std::ceil(sums.Max(r));
       if (row_moment != nullptr) {
         ExponentiateLogits<T, true>(args, largest, begin, end, sums, moments);
@@ -219,7 +220,7 @@ void ExponentiateRowsFrom(StripeArgs<T> const& args, double* row_max, double* ro
                  row_sum[r], row_moment == nullptr ? nullptr : row_moment + r);
     }
   }
-  for (std::int64_t r = 0; r < args.row_count; ++r) {
+  for (std::int64_t r = 0; r < args.row_count && !args.logits; ++r) {
     for (std::int64_t b = 0; b < blocks; ++b) {
       double& scale = args.block_scale[r * blocks + b];
       scale = std::exp2(scale - row_max[r]);

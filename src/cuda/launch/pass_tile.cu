@@ -19,6 +19,8 @@ Kernel double_kernel(Pass pass) {
       return pass_tile<double, kDifference, Pass::product>;
     case Pass::entries:
       return pass_tile<double, kDifference, Pass::entries>;
+    case Pass::logits:
+      return pass_tile<double, kDifference, Pass::logits>;
     case Pass::hadamard:
       return pass_tile<double, false, Pass::hadamard>;
     case Pass::values:
@@ -27,8 +29,9 @@ Kernel double_kernel(Pass pass) {
   return nullptr;
 }
 
-/// In float for what the faster kernels lack: moments, and entries from differences.
+/// In float for what the faster kernels lack: moments, and entries and logits from differences.
 Kernel float_kernel(Pass pass, bool difference) {
+  if (pass == Pass::logits) return pass_tile<float, true, Pass::logits>;
   if (pass == Pass::entries) return pass_tile<float, true, Pass::entries>;
   return difference ? pass_tile<float, true, Pass::moments> : pass_tile<float, false, Pass::moments>;
 }
