@@ -51,7 +51,7 @@ TEST_P(ManyTiles, make_several_segments_a_block_and_several_blocks_a_row_block) 
   auto const runtime = std::make_shared<cuda::Runtime const>(CudaOptions{});
   cuda::Weights const a(runtime, problem.a), b(runtime, problem.b);
   for (DataType const scalar : {DataType::float32, DataType::float64}) {
-    cuda::PointCosts const costs(runtime, problem.geometry(), a.weight(), b.weight(), scalar);
+    cuda::PointCosts const costs(runtime, problem.clouds(), a.weight(), b.weight(), scalar);
     for (Side const side : {Side::rows, Side::columns}) {
       for (cuda::Pass const pass : {cuda::Pass::softmin, cuda::Pass::product, cuda::Pass::entries})
         expect_many(costs.launch(side, pass).plan.work);

@@ -39,7 +39,7 @@ class TileList : public testing::TestWithParam<Kernel> {
     rows.problem.weights[1] = std::make_shared<cuda::Weights>(runtime, problem.b);
     bool const in_double = GetParam().precision == Precision::float64;
     rows.problem.costs = std::make_shared<cuda::PointCosts>(
-        runtime, problem.geometry(), rows.problem.weights[0]->weight(), rows.problem.weights[1]->weight(),
+        runtime, problem.clouds(), rows.problem.weights[0]->weight(), rows.problem.weights[1]->weight(),
         in_double ? DataType::float64 : DataType::float32);
     cuda::Costs const& costs = *rows.problem.costs;
     cuda::DeviceArray<double> const given = cuda::uploaded(runtime, std::vector<double>(g.begin(), g.end()));

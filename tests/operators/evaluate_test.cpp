@@ -14,7 +14,7 @@ MONGE_FOR_EACH_TARGET(Evaluate);
 TEST_P(Evaluate, values_equal_the_oracle) {
   for (Recipe const& recipe : covering_recipes()) {
     SCOPED_TRACE(testing::Message() << recipe);
-    Case const test(recipe, arithmetic(recipe.d));
+    Case const test = make_case(recipe);
     auto const entropic = make_operator(test);
     Evaluation const actual = entropic->evaluate(test.eps);
     DenseEvaluation const truth = evaluate(test.dense, test.eps, test.potentials);
@@ -32,7 +32,7 @@ TEST_P(Evaluate, values_equal_the_oracle) {
 TEST_P(Evaluate, a_plan_has_the_marginals_and_the_transport_cost_of_the_oracle) {
   for (Recipe const& recipe : covering_recipes()) {
     SCOPED_TRACE(testing::Message() << recipe);
-    Case const test(recipe, arithmetic(recipe.d));
+    Case const test = make_case(recipe);
     auto const plan = make_plan(test);
     for (Side const side : {Side::rows, Side::columns}) {
       Vector const expected = test.dense.marginal(side, test.eps, test.potentials);
@@ -81,7 +81,7 @@ TEST_P(Evaluate, the_mean_cost_is_that_of_all_pairs) {
 }
 
 TEST_P(Evaluate, agrees_with_the_errors_of_the_next_sweep) {
-  Case const test({50, 40, 5, Weights::skewed}, arithmetic(5));
+  Case const test = make_case({50, 40, 5, Weights::skewed});
   auto const entropic = make_operator(test);
   Evaluation const before = entropic->evaluate(test.eps);
   EvaluationTolerance const tolerance = test.tolerance.evaluation(test.dense, test.potentials);
@@ -91,7 +91,7 @@ TEST_P(Evaluate, agrees_with_the_errors_of_the_next_sweep) {
 }
 
 TEST_P(Evaluate, is_bitwise_repeatable) {
-  Case const test({333, 257, 37}, arithmetic(37));
+  Case const test = make_case({333, 257, 37});
   auto const entropic = make_operator(test);
   Evaluation const first = entropic->evaluate(test.eps);
   Evaluation const second = entropic->evaluate(test.eps);

@@ -39,7 +39,7 @@ class Invariance : public BackendTest {
   }
   static double eps_of(Problem const& problem) { return 0.05 * Magnitudes(problem).spread(); }
 };
-MONGE_FOR_EACH_TARGET(Invariance);
+MONGE_FOR_EACH_POINT_TARGET(Invariance);
 
 Stored moved(Stored const& cloud, std::function<void(std::span<double>)> const& move) {
   std::vector<double> values = cloud.values();

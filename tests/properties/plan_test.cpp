@@ -21,6 +21,8 @@ class PlanTest : public BackendTest {
   }
 };
 MONGE_FOR_EACH_TARGET(PlanTest);
+class PlanOfPoints : public PlanTest {};
+MONGE_FOR_EACH_POINT_TARGET(PlanOfPoints);
 
 std::vector<Recipe> const& recipes() {
   static std::vector<Recipe> const table{
@@ -46,7 +48,7 @@ TEST_P(PlanTest, products_equal_the_oracle) {
     ASSERT_EQ(plan.columns(), recipe.m);
     Dense const dense(problem);
     Potentials const potentials = potentials_of(plan);
-    Tolerance const tolerance(problem, eps, products(recipe.d));
+    Tolerance const tolerance(problem, eps, products(problem.d()));
     Random random(4);
     std::int64_t const p = 5;
     for (Side const side : {Side::rows, Side::columns}) {
@@ -70,7 +72,7 @@ TEST_P(PlanTest, products_equal_the_oracle) {
       expect_close("marginal", side == Side::rows ? row : column, marginal, marginal_error);
     }
     EvaluationTolerance const float64 =
-        Tolerance(problem, eps, oracle::arithmetic({}, Precision::float64, recipe.d)).evaluation(dense, potentials);
+        Tolerance(problem, eps, oracle::arithmetic({}, Precision::float64, problem.d())).evaluation(dense, potentials);
     expect_close("transport_cost", plan.transport_cost(), evaluate(dense, eps, potentials).transport_cost,
                  float64.transport_cost);
   }
@@ -84,7 +86,7 @@ TEST_P(PlanTest, weighted_and_repeated_products_equal_the_oracle) {
     Plan const plan = solve(problem, eps);
     Dense const dense(problem);
     Potentials const potentials = potentials_of(plan);
-    Tolerance const tolerance(problem, eps, products(recipe.d));
+    Tolerance const tolerance(problem, eps, products(problem.d()));
     Random random(5);
     std::int64_t const k = 4, p = 2;
     Stored const l(gaussian_points(recipe.n, k, random), recipe.n, k, DataType::float32, 1);
@@ -132,11 +134,11 @@ TEST_P(PlanTest, transport_cost_without_a_certificate_is_the_plans_own) {
     Potentials const potentials = potentials_of(plan);
     Dense const dense(problem);
     expect_close("transport_cost", plan.transport_cost(), evaluate(dense, eps, potentials).transport_cost,
-                 Tolerance(problem, eps, products(recipe.d)).evaluation(dense, potentials).transport_cost);
+                 Tolerance(problem, eps, products(problem.d())).evaluation(dense, potentials).transport_cost);
   }
 }
 
-TEST_P(PlanTest, maps_equal_the_oracle_and_each_other) {
+TEST_P(PlanOfPoints, maps_equal_the_oracle_and_each_other) {
   for (Recipe const& recipe : recipes()) {
     SCOPED_TRACE(testing::Message() << recipe);
     Problem const problem = make_problem(recipe);
@@ -144,7 +146,7 @@ TEST_P(PlanTest, maps_equal_the_oracle_and_each_other) {
     Plan const plan = solve(problem, eps);
     Dense const dense(problem);
     Potentials const potentials = potentials_of(plan);
-    Tolerance const tolerance(problem, eps, products(recipe.d));
+    Tolerance const tolerance(problem, eps, products(problem.d()));
     std::int64_t const d = recipe.d;
     Vector const expected = dense.average(Side::rows, eps, potentials, problem.y.values(), d, true);
     double const radius = std::sqrt(tolerance.magnitudes().largest_square(Side::columns) / recipe.scale);
@@ -168,7 +170,7 @@ TEST_P(PlanTest, maps_equal_the_oracle_and_each_other) {
   }
 }
 
-TEST_P(PlanTest, map_of_a_far_point_is_its_nearest_target) {
+TEST_P(PlanOfPoints, map_of_a_far_point_is_its_nearest_target) {
   Problem const problem = make_problem({40, 50, 2});
   Plan const plan = solve(problem, 0.5);
   // <z, y_j> decides: the target farthest in this direction wins.
@@ -187,7 +189,7 @@ TEST_P(PlanTest, map_of_a_far_point_is_its_nearest_target) {
   EXPECT_NEAR(potential[0], cost - plan.g()[best] + 0.5 * std::log(50.0), 1e-6 * cost);
 }
 
-TEST_P(PlanTest, of_no_points_or_no_columns_writes_nothing) {
+TEST_P(PlanOfPoints, of_no_points_or_no_columns_writes_nothing) {
   Problem const problem = make_problem({10, 12, 2});
   Plan const plan = solve(problem, 0.5);
   std::vector<double> nothing;
@@ -199,7 +201,7 @@ TEST_P(PlanTest, of_no_points_or_no_columns_writes_nothing) {
                                       MatrixView(nothing.data(), 12, 0), MutableMatrixView(nothing.data(), 10, 0)));
 }
 
-TEST_P(PlanTest, writes_both_types) {
+TEST_P(PlanOfPoints, writes_both_types) {
   Problem const problem = make_problem({40, 50, 3, Weights::with_zeros});
   Plan const plan = solve(problem, 0.5);
   std::vector<double> f(40), g(50);
@@ -234,7 +236,7 @@ Results results_of(Plan const& plan) {
   return results;
 }
 
-TEST_P(PlanTest, outlives_its_inputs_and_its_context) {
+TEST_P(PlanOfPoints, outlives_its_inputs_and_its_context) {
   auto problem = std::make_unique<Problem>(make_problem({40, 50, 3, Weights::skewed}));
   std::optional<Context> own = make_context(GetParam().device);
   SolveOptions const options{.eps = 0.5, .tolerance = 1e-3, .precision = precision()};
@@ -249,7 +251,7 @@ TEST_P(PlanTest, outlives_its_inputs_and_its_context) {
   EXPECT_EQ(results_of(plan), before);
 }
 
-TEST_P(PlanTest, moves) {
+TEST_P(PlanOfPoints, moves) {
   Problem const problem = make_problem({40, 50, 3});
   Plan first = solve(problem, 0.5);
   Results const expected = results_of(first);
@@ -263,7 +265,7 @@ TEST_P(PlanTest, moves) {
   static_assert(std::is_nothrow_move_constructible_v<Plan> && std::is_nothrow_move_assignable_v<Plan>);
 }
 
-TEST_P(PlanTest, operations_change_no_result) {
+TEST_P(PlanOfPoints, operations_change_no_result) {
   Problem const problem = make_problem({40, 50, 3});
   Plan const plan = solve(problem, 0.5);
   Results const first = results_of(plan);
@@ -274,7 +276,7 @@ TEST_P(PlanTest, operations_change_no_result) {
   EXPECT_EQ(results_of(plan), first);
 }
 
-TEST_P(PlanTest, contexts_serve_many_plans) {
+TEST_P(PlanOfPoints, contexts_serve_many_plans) {
   Problem const problem = make_problem({40, 50, 3});
   Plan const first = solve(problem, 0.5);
   Results const expected = results_of(first);
