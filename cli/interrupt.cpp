@@ -11,10 +11,12 @@ namespace monge::cli {
 namespace {
 
 std::sig_atomic_t volatile noted = 0;
+std::sig_atomic_t volatile at_terminal = 0;
 
 extern "C" void leave(int) {
-  constexpr std::string_view kLine = "monge: interrupted; nothing was written\n";
-  [[maybe_unused]] auto const ignored = ::write(STDERR_FILENO, kLine.data(), kLine.size());
+  std::string_view line = "\nmonge: interrupted; nothing was written\n";
+  if (at_terminal == 0) line.remove_prefix(1);  // There is no line of progress to leave.
+  [[maybe_unused]] auto const ignored = ::write(STDERR_FILENO, line.data(), line.size());
   ::_exit(kInterrupted);
 }
 
@@ -32,6 +34,7 @@ void on_interrupt(void (*handler)(int)) {
 }  // namespace
 
 void leave_on_interrupt() {
+  at_terminal = ::isatty(STDERR_FILENO);
   on_interrupt(leave);
 }
 

@@ -168,12 +168,12 @@ int solve_files(Arguments arguments) {
   options.g = vector("g", in.g);
   run.read_seconds = watch.lap();
 
-  progress.show("solving");
   options.progress = [&](Progress const& state) {
     progress.show(state);
     return !interrupted();
   };
   note_interrupt();
+  progress.show("solving");
   Plan const plan = solve(device.context, geometry, vector("a", in.a), vector("b", in.b), options);
   Report const& report = plan.report();
 

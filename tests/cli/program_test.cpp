@@ -80,28 +80,10 @@ class SolveProgram : public Program {
                                        "--tolerance", "0",           "--device",     "cpu",          "--threads",
                                        "2",           "--out",       path("result"), "--iterations", iterations};
     arguments.insert(arguments.end(), more.begin(), more.end());
-    return start(arguments);
+    return start(arguments, &terminal_);
   }
 
-  /// Whether a process of this /proc/PID/status catches the signal.
-  static bool catches(std::string const& status, int signal) {
-    std::size_t const caught = status.find("SigCgt:");
-    return caught != std::string::npos && (std::stoull(status.substr(caught + 7), nullptr, 16) >> (signal - 1) & 1);
-  }
-
-  template <class Condition>
-  static void wait_until(pid_t pid, Condition&& holds) {
-    for (int tries = 0; tries < 3000; ++tries) {
-      if (holds(contents("/proc/" + std::to_string(pid) + "/status"))) return;
-      std::this_thread::sleep_for(std::chrono::milliseconds(10));
-    }
-    ADD_FAILURE() << "waited in vain";
-  }
-
-  /// The second thread starts with the sweeps.
-  static void wait_for_sweeps(pid_t pid) {
-    wait_until(pid, [](std::string const& status) { return status.find("Threads:\t2\n") != std::string::npos; });
-  }
+  Terminal terminal_;
 };
 
 TEST_F(SolveProgram, WritesTheResult) {
@@ -464,13 +446,12 @@ TEST_F(SolveProgram, ResultsGoOnlyWhereTheyCan) {
 
 TEST_F(SolveProgram, CtrlCKeepsWhatThereIs) {
   pid_t const pid = start_long({});
-  wait_for_sweeps(pid);
+  terminal_.wait_for("sweep ");
   kill(pid, SIGINT);
+  EXPECT_THAT(terminal_.shown(), HasSubstr("monge: interrupted after "));
   Outcome const outcome = finish(pid);
-  EXPECT_EQ(outcome.code, 130) << outcome.err;
+  EXPECT_EQ(outcome.code, 130);
   EXPECT_THAT(outcome.out, HasSubstr("stopped after "));
-  EXPECT_THAT(outcome.err, StartsWith("monge: interrupted after "));
-  EXPECT_EQ(std::count(outcome.err.begin(), outcome.err.end(), '\n'), 1) << outcome.err;
   json const stopped = report();
   EXPECT_EQ(stopped["status"], "stopped");
   EXPECT_THAT(read_array("map", path("result/map.npy")).shape, ElementsAre(3000, 8));
@@ -484,36 +465,40 @@ TEST_F(SolveProgram, CtrlCKeepsWhatThereIs) {
 }
 
 TEST_F(SolveProgram, CtrlCWhileTheMapIsMadeKeepsTheSolve) {
-  points("v.npy", 3000, 300, 3);
+  points("v.npy", 3000, 400, 3);
   pid_t const pid = start_long({"--values", path("v.npy")}, "1");
-  wait_for_sweeps(pid);
-  std::this_thread::sleep_for(std::chrono::milliseconds(200));  // One sweep is short, the map long.
+  terminal_.wait_for("map ...");
   kill(pid, SIGINT);
-  Outcome const outcome = finish(pid);
-  EXPECT_EQ(outcome.code, 130) << outcome.err;
-  EXPECT_EQ(report()["iterations"], 1);
-  EXPECT_THAT(read_array("map", path("result/map.npy")).shape, ElementsAre(3000, 300));
+  EXPECT_THAT(terminal_.shown(), HasSubstr("monge: interrupted after 1 sweeps; the results were written"));
+  EXPECT_EQ(finish(pid).code, 130);
+  EXPECT_EQ(report()["status"], "completed") << "the solve was done";
+  EXPECT_THAT(read_array("map", path("result/map.npy")).shape, ElementsAre(3000, 400));
   EXPECT_TRUE(fs::exists(path("result/f.npy")));
 }
 
 TEST_F(SolveProgram, ASecondCtrlCLeavesAtOnce) {
   pid_t const pid = start_long({"--annealing", "1", "--check-every", "1000000"});
-  wait_for_sweeps(pid);
+  terminal_.wait_for("solving ...");
   kill(pid, SIGINT);
-  wait_until(pid, [](std::string const& status) { return !catches(status, SIGINT); });
+  auto const caught = [pid] {
+    std::string const status = contents("/proc/" + std::to_string(pid) + "/status");
+    return std::stoull(status.substr(status.find("SigCgt:") + 7), nullptr, 16) >> (SIGINT - 1) & 1;
+  };
+  while (caught()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   kill(pid, SIGINT);
+  EXPECT_THAT(terminal_.shown(), Not(HasSubstr("monge: ")));
   EXPECT_EQ(finish(pid).code, -SIGINT);
   expect_nothing_written();
 }
 
 TEST_F(SolveProgram, CtrlCBeforeTheSolveLeavesAtOnce) {
   ASSERT_EQ(mkfifo(path("x.csv").c_str(), 0600), 0);  // which nobody writes to
-  pid_t const pid = start({"solve", path("x.csv"), path("y.npy"), "--eps", "1", "--out", path("result")});
-  wait_until(pid, [](std::string const& status) { return catches(status, SIGINT); });
+  pid_t const pid = start({"solve", path("x.csv"), path("y.npy"), "--eps", "1", "--out", path("result")}, &terminal_);
+  terminal_.wait_for("reading ...");
   kill(pid, SIGINT);
+  EXPECT_THAT(terminal_.shown(), HasSubstr("\r\nmonge: interrupted; nothing was written\r\n"));
   Outcome const outcome = finish(pid);
   EXPECT_EQ(outcome.code, 130);
-  EXPECT_EQ(outcome.err, "monge: interrupted; nothing was written\n");
   EXPECT_THAT(outcome.out, IsEmpty());
   expect_nothing_written();
 }

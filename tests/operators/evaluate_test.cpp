@@ -11,6 +11,9 @@ namespace {
 class Evaluate : public OperatorTest {};
 MONGE_FOR_EACH_TARGET(Evaluate);
 
+class EvaluatePoints : public OperatorTest {};
+MONGE_FOR_EACH_POINT_TARGET(EvaluatePoints);
+
 TEST_P(Evaluate, values_equal_the_oracle) {
   for (Recipe const& recipe : covering_recipes()) {
     SCOPED_TRACE(testing::Message() << recipe);
@@ -60,10 +63,10 @@ Real reach(Stored const& cloud) {
 // Float64, whatever the precision. The sums are of positive terms with d + 8 roundings each. A running mean of n points
 // is off by at most (n + 2) u times the largest point, which meets the cost to first order through the distance |w| of
 // the centres, 2 |w| times it.
-TEST_P(Evaluate, the_mean_cost_is_that_of_all_pairs) {
+TEST_P(EvaluatePoints, the_mean_cost_is_that_of_all_pairs) {
   for (Recipe const& recipe : covering_recipes()) {
     SCOPED_TRACE(testing::Message() << recipe);
-    Case const test(recipe, arithmetic(recipe.d));
+    Case const test = make_case(recipe);
     Problem const& problem = test.problem;
     Real cost = 0, mass = 0;
     for (std::int64_t i = 0; i < problem.n(); ++i) {
