@@ -118,6 +118,11 @@ void PlanOperator<T>::record(Side side, Products& onto, Workspace<T> const& work
   for (std::int64_t r = 0; r < count; ++r) {
     std::int64_t const i = first + r;
     std::size_t const k = static_cast<std::size_t>(i);
+    if (weight[k] == 0 && work.is_empty(r)) {  // All its pairs are forbidden: any bound is one, and shares are 0.
+      onto.lse[i] = -std::numeric_limits<double>::infinity();
+      onto.bounds[k] = onto.share_unit[i] = onto.marginal[i] = 0;
+      continue;
+    }
     onto.lse[i] = work.lse(r);
     onto.bounds[k] = onto.lse[i] - work.offset;
     std::size_t const row = static_cast<std::size_t>(r);

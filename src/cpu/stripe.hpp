@@ -1,6 +1,6 @@
 // The CPU kernels. All of them work on a stripe: a few rows of the n x m matrix of logits, kept in a thread's L2 cache.
 //
-//   t_rj = h_j + multiplier * score_rj          base-2 logits; score = <x'_r, y'_j> or |x'_r - y'_j|^2
+//   t_rj = h_j + multiplier * score_rj          base-2 logits; score = <x'_r, y'_j>, |x'_r - y'_j|^2 or a cost
 //   E_rj = 2^(t_rj - M_rb)                      in the stripe; M_rb bounds block b of the row's logits
 //   sum_r = sum_j beta_j 2^(M_rb - max_b M_rb) E_rj    the row's softmax denominator
 //   columns_j += sum_r w_r 2^(...) E_rj         the other marginal, from the same exponentials
@@ -23,15 +23,22 @@
 // Numerics  h_j is the float64 bias rounded to T; beta_j = 2^(remainder) puts back what the rounding took, so a
 //           column's rounding does not end up in its marginal. Columns of no weight have h = kNoWeight (finite: no
 //           infinity ever meets another) and beta = 0. Sums run in T within a block, then in float64.
-//           E is at least 2^-125 (float) or 2^-1021 (double) where it should be 0, and sums start from half of that:
-//           they cannot see it, and no number is denormal.
+//           A forbidden pair has the score infinity, the logit -infinity (stored: the lowest number, so that no two
+//           infinities meet) and E = 0.
+//           E is else at least 2^-125 (float) or 2^-1021 (double) where it should be 0, and sums start from half of
+//           that: they cannot see it, and no number is denormal.
 #pragma once
 #include <cstdint>
+#include <limits>
 #include <string>
 
 #include "cpu/costs.hpp"
 
 namespace monge::cpu {
+
+/// The logit of a forbidden pair, as it is stored.
+template <class T>
+inline constexpr T kForbidden = std::numeric_limits<T>::lowest();
 
 template <class T>
 inline constexpr T kNoWeight = sizeof(T) == 4 ? T(-1e30) : T(-1e300);
@@ -54,7 +61,7 @@ struct StripeArgs {
   bool store;              // With a bound only: false leaves the stripe alone, and the sums are all there is.
   bool logits;             // Without a bound only: the stripe is left with t, and no sums are made.
   double* block_scale;     // Out: row_count x blocks, 2^(M_rb - row_max).
-  T* row_scratch;          // row_count * dimension values, of the points or of what multiplies E.
+  T* row_scratch;          // ScoreSource::scratch() values a row, of the source or of what multiplies E.
 };
 
 /// Bounds below this share a constant with the rounding of the exponential: magic - bound is exact.

@@ -7,9 +7,8 @@
 namespace monge {
 
 void throw_bad_cost(std::int64_t row, std::int64_t column, double value) {
-  throw Error(ErrorCode::invalid_argument,
-              fmt::format("cost: row {}, column {} is {}; must be finite or +infinity", row, column,
-                          std::isnan(value) ? std::abs(value) : value));
+  throw Error(ErrorCode::invalid_argument, fmt::format("cost: row {}, column {} is {}; must be finite or +infinity",
+                                                       row, column, std::isnan(value) ? std::abs(value) : value));
 }
 
 void require_partners(Side side, std::span<double const> weight, std::span<unsigned char const> has_partner) {
