@@ -152,11 +152,11 @@ void print_summary(ProjectRun const& run, ProjectionOptions const& options, Devi
 }
 
 int project_file(Arguments arguments) {
-  leave_on_interrupt();
   fs::path const out = arguments.out;
   if (out.extension() != ".npy") refuse("out: {}: must be a file with the extension .npy", out.string());
   if (fs::is_directory(out)) refuse("out: {}: is a folder; must be a file", out.string());
   ResultFolder const folder(out.has_parent_path() ? out.parent_path() : ".");
+  leave_on_interrupt();
   DeviceChoice const device = choose_device(arguments.run.device, arguments.run.threads);
   ProjectRun run;
   run.preset = arguments.preset;

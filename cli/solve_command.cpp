@@ -140,10 +140,10 @@ void print_summary(SolveRun const& run, SolveOptions const& options, Report cons
 }
 
 int solve_files(Arguments arguments) {
-  leave_on_interrupt();
   check_geometry(arguments);
   SolveOptions& options = arguments.options;
   ResultFolder const folder(arguments.out);
+  leave_on_interrupt();
   DeviceChoice device = choose_device(arguments.run.device, arguments.run.threads);
   SolveRun run;
   run.entries = arguments.entries;

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <csignal>
 #include <cstdlib>
 #include <random>
 #include <string>
@@ -86,6 +87,12 @@ class Program : public Scratch {
     EXPECT_EQ(posix_spawn(&pid, MONGE_PROGRAM, &actions, nullptr, argv.data(), environ), 0);
     posix_spawn_file_actions_destroy(&actions);
     return pid;
+  }
+
+  static bool catches_interrupt(pid_t pid) {
+    std::string const status = contents("/proc/" + std::to_string(pid) + "/status");
+    std::size_t const caught = status.find("SigCgt:");
+    return caught != std::string::npos && (std::stoull(status.substr(caught + 7), nullptr, 16) >> (SIGINT - 1) & 1);
   }
 
   Outcome finish(pid_t pid) const {
