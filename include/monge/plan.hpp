@@ -63,12 +63,12 @@ class Plan {
   void top_k(MutableIndexView indices, MutableMatrixView values) const;
   /// The same of each column, by i: m x k, 1 <= k <= n.
   void top_k_transpose(MutableIndexView indices, MutableMatrixView values) const;
-  /// How many P_ij > threshold there are, in float64; threshold >= 0. row_begin (n + 1): the number of those in the rows
-  /// before each, the row pointers of a CSR matrix. Returns their total. One pass; waits.
+  /// How many P_ij > threshold there are, in float64; threshold >= 0. row_begin (n + 1): the number of those in the
+  /// rows before each, the row pointers of a CSR matrix. Returns their total. One pass; waits.
   std::int64_t count_above(double threshold, MutableIndexView row_begin) const;
-  /// Those entries, given row_begin of count_above() for the same threshold: j to columns and P_ij to values, row by row
-  /// and j ascending, each as many as count_above() returned. Throws invalid_argument, with the outputs partly written,
-  /// where row_begin says otherwise. One pass; waits.
+  /// Those entries, given row_begin of count_above() for the same threshold: j to columns and P_ij to values, row by
+  /// row and j ascending, each as many as count_above() returned. Throws invalid_argument, with the outputs partly
+  /// written, where row_begin says otherwise. One pass; waits.
   void entries_above(double threshold, MutableIndexView row_begin, MutableIndexView columns,
                      MutableVectorView values) const;
   /// pairs (K x 2): K pairs (i, j) drawn independently from P / sum P. Pair number k depends on seed and k alone, by

@@ -19,8 +19,8 @@ bool before(Ranked const& first, Ranked const& second) {
   return first.logarithm != second.logarithm ? first.logarithm > second.logarithm : first.j < second.j;
 }
 
-/// The first k of a row in their order. Those that can still be among them are collected, and as there are twice as many
-/// as needed, the others dropped: hardly any column of a long row is touched twice.
+/// The first k of a row in their order. Those that can still be among them are collected, and as there are twice as
+/// many as needed, the others dropped: hardly any column of a long row is touched twice.
 void rank_row(std::span<double const> row, std::size_t k, std::vector<Ranked>& best) {
   constexpr std::size_t kFew = 32;
   std::size_t const room = k + std::max(k, kFew);
@@ -156,15 +156,16 @@ void PlanOperator<T>::sample(std::uint64_t seed, MutableIndexView pairs) {
       std::size_t const from = static_cast<std::size_t>(tile * kSampleTile);
       int const columns = static_cast<int>(std::min<std::size_t>(kSampleTile, row.size() - from));
       double const sum_before = tile > 0 ? tiles[static_cast<std::size_t>(tile - 1)] : 0.0;
-      int const column = column_above(columns, sum_before, target, [&](int c) { return row[from + static_cast<std::size_t>(c)]; });
+      int const column =
+          column_above(columns, sum_before, target, [&](int c) { return row[from + static_cast<std::size_t>(c)]; });
       pairs.data[order[s] * pairs.row_stride + 1] = static_cast<std::int64_t>(from) + column;
     }
   });
 }
 
-#define MONGE_INSTANTIATE(T)                                                                              \
-  template void PlanOperator<T>::top_k(Side, MutableIndexView, MutableMatrixView);                        \
-  template std::int64_t PlanOperator<T>::count_above(double, MutableIndexView);                           \
+#define MONGE_INSTANTIATE(T)                                                                                           \
+  template void PlanOperator<T>::top_k(Side, MutableIndexView, MutableMatrixView);                                     \
+  template std::int64_t PlanOperator<T>::count_above(double, MutableIndexView);                                        \
   template std::int64_t PlanOperator<T>::entries_above(double, MutableIndexView, MutableIndexView, MutableVectorView); \
   template void PlanOperator<T>::sample(std::uint64_t, MutableIndexView);
 MONGE_INSTANTIATE(float)

@@ -33,7 +33,8 @@ void PlanOperator::for_log_rows(Side side, std::int64_t scratch_bytes, Visit con
   Side const other = opposite(side);
   std::int64_t const width = size_of(costs.scalar());
   std::int64_t const columns = costs.padded_size(other), padded = costs.padded_size(side);
-  std::int64_t const fitting = std::max<std::int64_t>(kLogRowBytes / (columns * width + scratch_bytes) / kRowPadding, 1);
+  std::int64_t const fitting =
+      std::max<std::int64_t>(kLogRowBytes / (columns * width + scratch_bytes) / kRowPadding, 1);
   int const most = static_cast<int>(std::min(fitting * kRowPadding, padded));
   grow(runtime, workspace_.log_rows, most * columns * width);
   grow(runtime, workspace_.selection, most * scratch_bytes);
@@ -130,8 +131,8 @@ void PlanOperator::sample(std::uint64_t seed, MutableIndexView pairs) {
   running_sums(frozen(Side::rows).marginal.data(), n, sums.data(), stream);
   require_mass(download(*runtime, sums.data() + n - 1, 1).front());
   MONGE_CUDA_TRY(cudaMemsetAsync(draws.data(), 0, static_cast<std::size_t>(draws.bytes()), stream));
-  SampleArguments const arguments{seed,         pairs.rows,   n,           sums.data(),
-                                  draws.data(), begin.data(), order.data(), in_place(output)};
+  SampleArguments const arguments{seed,         pairs.rows,      n, sums.data(), draws.data(), begin.data(),
+                                  order.data(), in_place(output)};
   draw_rows(arguments, stream);
   std::int64_t const tiles = problem_.costs->padded_size(Side::columns) / kSampleTile;
   for_log_rows(Side::rows, tiles * static_cast<std::int64_t>(sizeof(double)), [&](LogRows const& rows) {

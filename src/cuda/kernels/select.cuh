@@ -279,8 +279,8 @@ __global__ void __launch_bounds__(kScanThreads)
 __global__ void __launch_bounds__(kSelectThreads) draw_rows_kernel(SampleArguments const arguments) {
   std::int64_t const k = static_cast<std::int64_t>(blockIdx.x) * kSelectThreads + threadIdx.x;
   if (k >= arguments.count) return;
-  double const target = sample_target(draw(arguments.seed, static_cast<std::uint64_t>(k)).row,
-                                      arguments.row_sums[arguments.rows - 1]);
+  double const target =
+      sample_target(draw(arguments.seed, static_cast<std::uint64_t>(k)).row, arguments.row_sums[arguments.rows - 1]);
   std::int64_t const i = first_above(arguments.row_sums, arguments.rows, target);
   arguments.pairs.data[k * arguments.pairs.stride] = i;
   atomicAdd(reinterpret_cast<unsigned long long*>(arguments.row_draws + i), 1ull);

@@ -42,7 +42,7 @@ struct AboveArguments {
   StridedIndices row_begin;        // of all rows and their end
   StridedIndices columns;
   StridedView values;
-  std::int64_t size = 0;             // Of columns and values.
+  std::int64_t size = 0;                // Of columns and values.
   std::int64_t* first_wrong = nullptr;  // The lowest row that does not have as many as row_begin says.
 };
 void entries_above(AboveArguments const& arguments, cudaStream_t stream);
@@ -57,10 +57,10 @@ struct SampleArguments {
   std::uint64_t seed = 0;
   std::int64_t count = 0;
   int rows = 0;
-  double const* row_sums = nullptr;  // Running sums of the marginals.
-  std::int64_t* row_draws = nullptr;  // How many each row has; 0 at first and at the end.
-  std::int64_t* draw_begin = nullptr; // rows + 1: their running sums.
-  std::int64_t* order = nullptr;      // The draws, row by row.
+  double const* row_sums = nullptr;    // Running sums of the marginals.
+  std::int64_t* row_draws = nullptr;   // How many each row has; 0 at first and at the end.
+  std::int64_t* draw_begin = nullptr;  // rows + 1: their running sums.
+  std::int64_t* order = nullptr;       // The draws, row by row.
   StridedIndices pairs;
 };
 /// The rows of all draws: the first of each pair, draw_begin and order.
