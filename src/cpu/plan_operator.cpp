@@ -66,15 +66,16 @@ struct PlanOperator<T>::Products {
   /// What a sum relative to 2^row_max is multiplied by, to be relative to the sum of row i. The power of two is exact,
   /// so a product comes out the same whether its pass had bounds or not.
   double scale(std::int64_t i, double row_max) const {
-    return share_unit[i] * std::exp2(row_max - std::ceil(bounds[static_cast<std::size_t>(i)]));
+    return share_unit[i] * std::exp2(row_max - reference_above(bounds[static_cast<std::size_t>(i)]));
   }
 
   Stripes<T> stripes;
   Logits<T> logits;  // Of the other side.
   bool is_measured = false;
-  HostVector lse, share_unit, marginal;  // share_unit_i = 2^ceil(bound_i) / sum_j 2^t_ij: no rounding of a logarithm.
-  std::vector<double> bounds;            // lse as the kernels want it.
-  bool is_bounded = false;               // The bounds are of use to the kernels.
+  HostVector lse, share_unit,
+      marginal;  // share_unit_i = 2^M_i / sum_j 2^t_ij, M_i that of the bound: no rounding of a logarithm.
+  std::vector<double> bounds;  // lse as the kernels want it.
+  bool is_bounded = false;     // The bounds are of use to the kernels.
   ColumnSums<T> column_sums;
   std::vector<double> total_weights;  // Of the column sums, by thread.
 };
@@ -126,7 +127,7 @@ void PlanOperator<T>::record(Side side, Products& onto, Workspace<T> const& work
     onto.lse[i] = work.lse(r);
     onto.bounds[k] = onto.lse[i] - work.offset;
     std::size_t const row = static_cast<std::size_t>(r);
-    onto.share_unit[i] = std::exp2(std::ceil(onto.bounds[k]) - work.row_max[row]) / work.row_sum[row];
+    onto.share_unit[i] = std::exp2(reference_above(onto.bounds[k]) - work.row_max[row]) / work.row_sum[row];
     onto.marginal[i] =
         weight[k] > 0 ? weight[k] * std::exp2(onto.lse[i] + (data_.potential(side)[i] - norm[k]) * (kLog2e / eps_)) : 0;
   }

@@ -196,7 +196,7 @@ void ExponentiateRowsFrom(StripeArgs<T> const& args, double* row_max, double* ro
   const std::int64_t blocks = column_blocks<T>(args.column_count);
   bool const bounded = args.bound != nullptr;
   for (std::int64_t r = 0; r < args.row_count; ++r) {
-    largest[r] = bounded ? static_cast<T>(std::ceil(args.bound[r])) : T(0);
+    largest[r] = bounded ? static_cast<T>(reference_above(args.bound[r])) : T(0);
     exps[r] = ShiftedExp2<T>(largest[r]);
     row_max[r] = bounded ? static_cast<double>(largest[r]) : -std::numeric_limits<double>::infinity();
     row_sum[r] = 0;
@@ -212,7 +212,8 @@ void ExponentiateRowsFrom(StripeArgs<T> const& args, double* row_max, double* ro
     } else {
       ComputeLogits<T, kForm>(args, begin, end, sums);
       if (args.logits) continue;
-      for (std::int64_t r = 0; r < args.row_count; ++r) largest[r] = std::ceil(sums.Max(r));
+      for (std::int64_t r = 0; r < args.row_count; ++r)
+        largest[r] = static_cast<T>(reference_above(static_cast<double>(sums.Max(r))));
       if (row_moment != nullptr) {
         ExponentiateLogits<T, kForm == ScoreForm::stored, true>(args, largest, begin, end, sums, moments);
       } else {

@@ -28,6 +28,7 @@
 //           E is else at least 2^-125 (float) or 2^-1021 (double) where it should be 0, and sums start from half of
 //           that: they cannot see it, and no number is denormal.
 #pragma once
+#include <cmath>
 #include <cstdint>
 #include <limits>
 #include <string>
@@ -67,6 +68,12 @@ struct StripeArgs {
 /// Bounds below this share a constant with the rounding of the exponential: magic - bound is exact.
 template <class T>
 inline constexpr T kLargestBound = sizeof(T) == 4 ? T(2097152.0) : T(1125899906842624.0);
+
+/// What exponentials are made relative to where no logit is above x. It is even: with an odd one halves would round the
+/// other way, and a pass with bounds would differ in last digits from one without.
+inline double reference_above(double x) {
+  return 2 * std::ceil(x / 2);
+}
 
 /// Rows are handled in groups of this many; a stripe holds a multiple of it.
 inline constexpr std::int64_t kRowGroup = 8;

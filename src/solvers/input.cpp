@@ -10,9 +10,9 @@ namespace monge {
 namespace {
 
 std::vector<double> read_weights(char const* field, Backend const& backend, VectorView view, std::int64_t size,
-                                 char const* points) {
-  require(view.size() == size, "{}: has {} entries; must have {}, one for each row of {}", field, view.size(), size,
-          points);
+                                 char const* lines) {
+  require(view.size() == size, "{}: has {} entries; must have {}, one for each {} of C", field, view.size(), size,
+          lines);
   return read_values(field, backend, view, size, kNotNegative, "weights must be");
 }
 
@@ -66,11 +66,11 @@ ValidMarginals validated_marginals(Backend const& backend, VectorView a, VectorV
   ValidMarginals marginals;
   double total_a = 1, total_b = 1;
   if (!a.empty()) {
-    marginals.a = read_weights("a", backend, a, n, "x");
+    marginals.a = read_weights("a", backend, a, n, "row");
     total_a = total_of("a", marginals.a);
   }
   if (!b.empty()) {
-    marginals.b = read_weights("b", backend, b, m, "y");
+    marginals.b = read_weights("b", backend, b, m, "column");
     total_b = total_of("b", marginals.b);
   }
   if (a.empty()) {

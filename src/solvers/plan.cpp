@@ -5,6 +5,7 @@
 #include <monge/plan.hpp>
 
 #include "core/validation.hpp"
+#include "operators/cost_matrix.hpp"
 #include "solvers/plan_state.hpp"
 
 namespace monge {
@@ -175,8 +176,17 @@ double Plan::transport_cost() const {
   return state_->report.certified ? state_->report.transport_cost : state_->plan->transport_cost();
 }
 
+namespace {
+
+std::int64_t dimension_of_points(Plan::State const& state) {
+  if (state.dimension == 0) throw_no_points();
+  return state.dimension;
+}
+
+}  // namespace
+
 void Plan::barycentric_projection(MutableMatrixView out) const {
-  validate_matrix("out", out, rows(), state_->dimension, state_->context.device());
+  validate_matrix("out", out, rows(), dimension_of_points(*state_), state_->context.device());
   state_->plan->multiply_points(Side::rows, Scaling::shares, out);
 }
 
@@ -185,14 +195,14 @@ void Plan::barycentric_projection(MatrixView v, MutableMatrixView out) const {
 }
 
 void Plan::map(MatrixView points, MutableMatrixView out) const {
-  validate_matrix("points", points, points.rows(), state_->dimension, state_->context.device());
+  validate_matrix("points", points, points.rows(), dimension_of_points(*state_), state_->context.device());
   validate_matrix("out", out, points.rows(), state_->dimension, state_->context.device());
   if (points.rows() == 0) return;
   state_->plan->at(Side::rows, points)->multiply_points(Side::rows, Scaling::shares, out);
 }
 
 void Plan::potential(MatrixView points, MutableVectorView out) const {
-  validate_matrix("points", points, points.rows(), state_->dimension, state_->context.device());
+  validate_matrix("points", points, points.rows(), dimension_of_points(*state_), state_->context.device());
   validate_vector("out", out, points.rows(), state_->context.device());
   if (points.rows() == 0) return;
   state_->plan->at(Side::rows, points)->transform(Side::rows, out);

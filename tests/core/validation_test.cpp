@@ -5,6 +5,7 @@
 #include <cmath>
 #include <functional>
 #include <limits>
+#include <optional>
 
 #include "oracle/backend_test.hpp"
 
@@ -14,11 +15,13 @@ namespace {
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-/// A valid call: 4 x 2 points onto 3 x 2.
+/// A valid call: 4 x 2 points onto 3 x 2, or the matrix.
 struct Call {
   std::vector<double> x{0, 0, 1, 0, 0, 1, 1, 1}, y{0.5, 0, 1, 0.5, 0, 2};
   std::vector<double> a{0.25, 0.25, 0.25, 0.25}, b{0.5, 0.25, 0.25};
   std::vector<double> f, g;
+  std::vector<double> cost{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11};
+  std::optional<MatrixView> matrix;
   std::int64_t x_rows = 4, y_rows = 3, x_columns = 2, y_columns = 2, x_stride = 2, y_stride = 2;
   bool x_null = false, y_null = false;
   Device x_device, a_device, f_device;
@@ -30,6 +33,7 @@ struct Call {
     options.f = VectorView(f.data(), static_cast<std::int64_t>(f.size()), 1, f_device);
     options.g = g;
     VectorView const a(this->a.data(), a_type, static_cast<std::int64_t>(this->a.size()), 1, a_device);
+    if (matrix) return solve(context, CostMatrix{*matrix}, a, b, options);
     PointCloud const geometry{MatrixView(x_null ? nullptr : x.data(), x_type, x_rows, x_columns, x_stride, x_device),
                               MatrixView(y_null ? nullptr : y.data(), y_rows, y_columns, y_stride), scale};
     return solve(context, geometry, a, b, options);
@@ -183,6 +187,46 @@ std::vector<BadCall> const& bad_calls() {
          c.f.assign(4, 0), c.g.assign(3, 0), c.f_device = {DeviceType::cuda, 1};
        },
        {"f", "cuda:1", "host"}},
+
+      {"cost_empty",
+       [](Call& c) { c.matrix.emplace(c.cost.data(), 0, 3), c.a.clear(); },
+       {"cost", "0 x 3", "at least one"}},
+      {"cost_rows", [](Call& c) { c.matrix.emplace(c.cost.data(), 3, 3); }, {"a", "4 entries", "3", "row of C"}},
+      {"cost_columns", [](Call& c) { c.matrix.emplace(c.cost.data(), 4, 2); }, {"b", "3 entries", "2", "column of C"}},
+      {"cost_null", [](Call& c) { c.matrix.emplace(static_cast<double*>(nullptr), 4, 3); }, {"cost", "null", "4 x 3"}},
+      {"cost_stride_short", [](Call& c) { c.matrix.emplace(c.cost.data(), 4, 3, 2); }, {"cost", "row stride 2", "3"}},
+      {"cost_bytes_overflow",
+       [](Call& c) { c.matrix.emplace(c.cost.data(), 4, 3, huge); },
+       {"cost", "4 x 3", "63 bits"}},
+      {"cost_float16",
+       [](Call& c) { c.matrix.emplace(c.cost.data(), DataType::float16, 4, 3); },
+       {"cost", "is float16; must be float32 or float64"}},
+      {"cost_on_another_device",
+       [](Call& c) {
+         c.matrix.emplace(c.cost.data(), 4, 3, 3, Device{DeviceType::cuda, 1});
+       },
+       {"cost", "cuda:1", "host"}},
+      {"cost_nan",
+       [](Call& c) { c.cost[5] = kNan, c.matrix.emplace(c.cost.data(), 4, 3); },
+       {"cost", "row 1, column 2 is nan", "finite or +infinity"}},
+      {"cost_minus_infinity",
+       [](Call& c) { c.cost[9] = -kInfinity, c.matrix.emplace(c.cost.data(), 4, 3); },
+       {"cost", "row 3, column 0 is -inf", "finite or +infinity"}},
+      {"cost_row_without_partner",
+       [](Call& c) {
+         c.cost[3] = c.cost[4] = kInfinity, c.b = {0.5, 0.5, 0};
+         c.matrix.emplace(c.cost.data(), 4, 3);
+       },
+       {"cost", "row 1 has weight 0.25", "no finite cost to a column of positive weight"}},
+      {"cost_column_without_partner",
+       [](Call& c) {
+         c.cost[2] = c.cost[5] = c.cost[8] = c.cost[11] = kInfinity;
+         c.matrix.emplace(c.cost.data(), 4, 3);
+       },
+       {"cost", "column 2 has weight 0.25", "no finite cost to a row of positive weight"}},
+      {"cost_range_overflows",
+       [](Call& c) { c.cost[0] = -1e308, c.cost[1] = 1e308, c.matrix.emplace(c.cost.data(), 4, 3); },
+       {"cost", "-1e+308", "1e+308", "finite"}},
 
       {"tf32_on_the_cpu",
        [](Call& c) { c.options.precision = Precision::tf32; },
@@ -359,6 +403,23 @@ TEST_P(BadUses, of_a_plan_name_field_value_and_what_is_allowed) {
   expect_error(ErrorCode::invalid_argument, GetParam().message, [&] { GetParam().call(plan); });
 }
 
+TEST(PlanOfAMatrix, has_neither_points_nor_maps) {
+  Call call;
+  call.matrix.emplace(call.cost.data(), 4, 3);
+  Plan const plan = call.run(Context::cpu());
+  EXPECT_EQ(plan.status(), Status::converged);
+  std::vector<double> const in(8, 0.5);
+  std::vector<double> out(8);
+  MatrixView const points(in.data(), 4, 2);
+  MutableMatrixView const map(out.data(), 4, 2);
+  auto const expect_unsupported = [](std::function<void()> const& use) {
+    expect_error(ErrorCode::unsupported, {"points", "cost matrix has none"}, use);
+  };
+  expect_unsupported([&] { plan.barycentric_projection(map); });
+  expect_unsupported([&] { plan.map(points, map); });
+  expect_unsupported([&] { plan.potential(points, MutableVectorView(out.data(), 4)); });
+}
+
 // The same checks stand in front of every backend.
 class BadInputOnDevice : public BackendTest {};
 MONGE_FOR_EACH_DEVICE(BadInputOnDevice);
@@ -369,6 +430,12 @@ TEST_P(BadInputOnDevice, is_found_and_leaves_the_context_usable) {
   call.x[5] = kNan;
   expect_error(ErrorCode::invalid_argument, {"x", "row 2", "column 1", "nan", "finite"}, [&] { call.run(context()); });
   call.x[5] = 1;
+  EXPECT_EQ(call.run(context()).status(), Status::converged);
+
+  call.matrix.emplace(call.cost.data(), 4, 3);
+  call.cost[7] = kNan;
+  expect_error(ErrorCode::invalid_argument, {"cost", "row 2, column 1 is nan"}, [&] { call.run(context()); });
+  call.cost[7] = 1;
   EXPECT_EQ(call.run(context()).status(), Status::converged);
 }
 

@@ -192,9 +192,10 @@ Problem make_problem(Recipe const& recipe) {
                   make_weights(recipe.weights, recipe.n, recipe.mass, random),
                   make_weights(recipe.weights, recipe.m, recipe.mass, random), recipe.scale};
   if (recipe.costs == Costs::points) return problem;
-  return make_matrix_problem(
-      recipe.costs == Costs::distances ? squared_distances(problem) : random_costs(recipe, random),
-      std::move(problem.a), std::move(problem.b), recipe.storage, recipe.padding, recipe.seed % 2 == 0);
+  std::vector<double> const costs =
+      recipe.costs == Costs::distances ? squared_distances(problem) : random_costs(recipe, random);
+  return make_matrix_problem(costs, std::move(problem.a), std::move(problem.b), recipe.storage, recipe.padding,
+                             recipe.seed % 2 == 0);
 }
 
 }  // namespace monge::oracle

@@ -70,6 +70,7 @@ void Magnitudes::measure_matrix(Problem const& problem) {
     most = std::max(most, cost);
   }
   spread_ = most - least;
+  origin_ = std::abs(least);
   std::size_t const n = problem.a.size(), m = problem.b.size();
   row_.shift.assign(n, least);
   column_.shift.assign(m, 0.0);
@@ -141,7 +142,7 @@ Real Tolerance::gauge_error(Side side, Vector const& potential) const {
   for (std::size_t j = 0; j < potential.size(); ++j) {
     largest = std::max(largest, std::abs(potential[j]) + std::abs(shift[j]) + magnitudes_.offset());
   }
-  return 0x1p-52 * largest;
+  return 0x1p-52 * largest + 0x1p-63 * magnitudes_.origin();
 }
 
 Vector Tolerance::logits(Side side, Vector const& potential) const {
