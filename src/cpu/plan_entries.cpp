@@ -10,47 +10,64 @@
 namespace monge::cpu {
 namespace {
 
-struct Ranked {
-  double logarithm;
-  std::int64_t j;
-};
+/// Columns between two decisions whether any of them is of interest.
+constexpr std::size_t kGroup = 32;
 
-bool before(Ranked const& first, Ranked const& second) {
-  return first.logarithm != second.logarithm ? first.logarithm > second.logarithm : first.j < second.j;
+/// visit(j) for the columns of a row that are above `least`, from `first` on; `least` may rise meanwhile. Seldom is
+/// any: whole groups are passed over.
+template <class T, class Visit>
+void for_each_above(std::span<T const> row, std::size_t first, T const& least, Visit const& visit) {
+  for (std::size_t begin = first; begin < row.size(); begin += kGroup) {
+    std::size_t const end = std::min(begin + kGroup, row.size());
+    T const bound = least;
+    int any = 0;
+    for (std::size_t j = begin; j < end; ++j) any |= row[j] > bound ? 1 : 0;
+    for (std::size_t j = begin; any != 0 && j < end; ++j) {
+      if (row[j] > least) visit(j);
+    }
+  }
 }
 
-/// The first k of a row in their order. Those that can still be among them are collected, and as there are twice as
-/// many as needed, the others dropped: hardly any column of a long row is touched twice.
-void rank_row(std::span<double const> row, std::size_t k, std::vector<Ranked>& best) {
-  constexpr std::size_t kFew = 32;
-  std::size_t const room = k + std::max(k, kFew);
-  auto const drop = [&] {
-    std::nth_element(best.begin(), best.begin() + static_cast<std::ptrdiff_t>(k - 1), best.end(), before);
+template <class T>
+struct Ranked {
+  T logarithm;
+  std::int64_t j;
+
+  bool operator<(Ranked const& other) const {
+    return logarithm != other.logarithm ? logarithm > other.logarithm : j < other.j;
+  }
+};
+
+/// The first k of a row in their order. Columns that can still be among them are collected; as there are twice as many
+/// as needed, the others are dropped.
+template <class T>
+void rank_row(std::span<T const> row, std::size_t k, std::vector<Ranked<T>>& best) {
+  std::size_t const room = k + std::max(k, kGroup);
+  T least = 0;  // A later column must be above it.
+  auto const add = [&](std::size_t j) {
+    best.push_back({row[j], static_cast<std::int64_t>(j)});
+    if (best.size() < room) return;
+    std::nth_element(best.begin(), best.begin() + static_cast<std::ptrdiff_t>(k - 1), best.end());
     best.resize(k);
-    return best.back().logarithm;
+    least = best.back().logarithm;
   };
   best.clear();
-  double least = 0;  // A later column must be above it.
-  for (std::size_t j = 0; j < row.size(); ++j) {
-    if (j >= room && !(row[j] > least)) continue;
-    best.push_back({row[j], static_cast<std::int64_t>(j)});
-    if (best.size() == room) least = drop();
-  }
-  std::sort(best.begin(), best.end(), before);
+  std::size_t const first = std::min(room, row.size());
+  for (std::size_t j = 0; j < first; ++j) add(j);
+  for_each_above(row, first, least, add);
+  std::sort(best.begin(), best.end());
   best.resize(k);
 }
 
-/// visit(j, P_ij) for the entries of a row above the threshold. Few are: only for those near it or above an exponential
-/// is taken.
-template <class Visit>
-void visit_above(double threshold, double marginal, std::span<double const> logarithms, Visit const& visit) {
+/// visit(j, P_ij) for the entries of a row above the threshold. Only near it or above it is an exponential taken.
+template <class T, class Visit>
+void visit_entries(double threshold, double marginal, std::span<T const> row, double reference, Visit const& visit) {
   if (!(marginal > 0)) return;
-  double const near = std::log2(threshold / marginal) - 1;
-  for (std::size_t j = 0; j < logarithms.size(); ++j) {
-    if (!(logarithms[j] > near)) continue;
-    double const entry = marginal * std::exp2(logarithms[j]);
+  T const near = static_cast<T>(std::log2(threshold / marginal) + reference - 1);
+  for_each_above(row, 0, near, [&](std::size_t j) {
+    double const entry = marginal * std::exp2(static_cast<double>(row[j]) - reference);
     if (entry > threshold) visit(static_cast<std::int64_t>(j), entry);
-  }
+  });
 }
 
 }  // namespace
@@ -59,9 +76,9 @@ template <class T>
 void PlanOperator<T>::top_k(Side side, MutableIndexView indices, MutableMatrixView values) {
   HostVector const& total = on_host(marginal(side));
   std::vector<double> const& weight = data_.weight(side);
-  std::vector<std::vector<Ranked>> best(static_cast<std::size_t>(most_threads_));
-  for_each_row(side, RowOf::logarithms, [&](int thread, std::int64_t i, std::span<double const> row) {
-    std::vector<Ranked>& found = best[static_cast<std::size_t>(thread)];
+  std::vector<std::vector<Ranked<T>>> best(static_cast<std::size_t>(most_threads_));
+  for_each_row(side, RowOf::logarithms, [&](int thread, std::int64_t i, std::span<T const> row, double reference) {
+    std::vector<Ranked<T>>& found = best[static_cast<std::size_t>(thread)];
     if (weight[static_cast<std::size_t>(i)] > 0) {
       rank_row(row, static_cast<std::size_t>(indices.columns), found);
     } else {
@@ -71,9 +88,10 @@ void PlanOperator<T>::top_k(Side side, MutableIndexView indices, MutableMatrixVi
     with_data(values, [&](auto* data) {
       using Out = std::remove_pointer_t<decltype(data)>;
       for (std::int64_t q = 0; q < indices.columns; ++q) {
-        Ranked const& entry = found[static_cast<std::size_t>(q)];
+        Ranked<T> const& entry = found[static_cast<std::size_t>(q)];
         indices.data[i * indices.row_stride + q] = entry.j;
-        data[i * values.row_stride() + q] = static_cast<Out>(total[i] * std::exp2(entry.logarithm));
+        data[i * values.row_stride() + q] =
+            static_cast<Out>(total[i] * std::exp2(static_cast<double>(entry.logarithm) - reference));
       }
     });
   });
@@ -83,9 +101,9 @@ template <class T>
 std::int64_t PlanOperator<T>::count_above(double threshold, MutableIndexView row_begin) {
   HostVector const& total = on_host(marginal(Side::rows));
   auto const at = [&](std::int64_t i) -> std::int64_t& { return row_begin.data[i * row_begin.row_stride]; };
-  for_each_row(Side::rows, RowOf::logarithms, [&](int, std::int64_t i, std::span<double const> row) {
+  for_each_row(Side::rows, RowOf::logarithms, [&](int, std::int64_t i, std::span<T const> row, double reference) {
     std::int64_t count = 0;
-    visit_above(threshold, total[i], row, [&](std::int64_t, double) { ++count; });
+    visit_entries(threshold, total[i], row, reference, [&](std::int64_t, double) { ++count; });
     at(i + 1) = count;
   });
   at(0) = 0;
@@ -98,24 +116,25 @@ std::int64_t PlanOperator<T>::entries_above(double threshold, MutableIndexView r
                                             MutableVectorView values) {
   HostVector const& total = on_host(marginal(Side::rows));
   std::vector<std::int64_t> first_wrong(static_cast<std::size_t>(most_threads_), size(Side::rows));
-  for_each_row(Side::rows, RowOf::logarithms, [&](int thread, std::int64_t i, std::span<double const> row) {
-    std::int64_t const begin = row_begin.data[i * row_begin.row_stride];
-    std::int64_t const end = row_begin.data[(i + 1) * row_begin.row_stride];
-    bool const inside = begin >= 0 && end <= columns.rows;
-    std::int64_t at = begin;
-    with_data(values, [&](auto* data) {
-      using Out = std::remove_pointer_t<decltype(data)>;
-      visit_above(threshold, total[i], row, [&](std::int64_t j, double entry) {
-        if (inside && at < end) {
-          columns.data[at * columns.row_stride] = j;
-          data[at * values.stride()] = static_cast<Out>(entry);
-        }
-        ++at;
-      });
-    });
-    std::int64_t& wrong = first_wrong[static_cast<std::size_t>(thread)];
-    if (!inside || at != end) wrong = std::min(wrong, i);
-  });
+  for_each_row(Side::rows, RowOf::logarithms,
+               [&](int thread, std::int64_t i, std::span<T const> row, double reference) {
+                 std::int64_t const begin = row_begin.data[i * row_begin.row_stride];
+                 std::int64_t const end = row_begin.data[(i + 1) * row_begin.row_stride];
+                 bool const inside = begin >= 0 && end <= columns.rows;
+                 std::int64_t at = begin;
+                 with_data(values, [&](auto* data) {
+                   using Out = std::remove_pointer_t<decltype(data)>;
+                   visit_entries(threshold, total[i], row, reference, [&](std::int64_t j, double entry) {
+                     if (inside && at < end) {
+                       columns.data[at * columns.row_stride] = j;
+                       data[at * values.stride()] = static_cast<Out>(entry);
+                     }
+                     ++at;
+                   });
+                 });
+                 std::int64_t& wrong = first_wrong[static_cast<std::size_t>(thread)];
+                 if (!inside || at != end) wrong = std::min(wrong, i);
+               });
   return *std::min_element(first_wrong.begin(), first_wrong.end());
 }
 
@@ -139,7 +158,7 @@ void PlanOperator<T>::sample(std::uint64_t seed, MutableIndexView pairs) {
     order[static_cast<std::size_t>(begin[static_cast<std::size_t>(row_of(k)) + 1]++)] = k;
 
   std::vector<std::vector<double>> sums(static_cast<std::size_t>(most_threads_));
-  for_each_row(Side::rows, RowOf::shares, [&](int thread, std::int64_t i, std::span<double const> row) {
+  for_each_row(Side::rows, RowOf::shares, [&](int thread, std::int64_t i, std::span<T const> row, double) {
     std::size_t const first = static_cast<std::size_t>(begin[static_cast<std::size_t>(i)]);
     std::size_t const end = static_cast<std::size_t>(begin[static_cast<std::size_t>(i) + 1]);
     if (first == end) return;
@@ -147,7 +166,7 @@ void PlanOperator<T>::sample(std::uint64_t seed, MutableIndexView pairs) {
     tiles.clear();
     double sum = 0;
     for (std::size_t j = 0; j < row.size(); ++j) {
-      sum += row[j];
+      sum += static_cast<double>(row[j]);
       if (j % kSampleTile == kSampleTile - 1 || j + 1 == row.size()) tiles.push_back(sum);
     }
     for (std::size_t s = first; s < end; ++s) {
@@ -156,8 +175,9 @@ void PlanOperator<T>::sample(std::uint64_t seed, MutableIndexView pairs) {
       std::size_t const from = static_cast<std::size_t>(tile * kSampleTile);
       int const columns = static_cast<int>(std::min<std::size_t>(kSampleTile, row.size() - from));
       double const sum_before = tile > 0 ? tiles[static_cast<std::size_t>(tile - 1)] : 0.0;
-      int const column =
-          column_above(columns, sum_before, target, [&](int c) { return row[from + static_cast<std::size_t>(c)]; });
+      int const column = column_above(columns, sum_before, target, [&](int c) {
+        return static_cast<double>(row[from + static_cast<std::size_t>(c)]);
+      });
       pairs.data[order[s] * pairs.row_stride + 1] = static_cast<std::int64_t>(from) + column;
     }
   });

@@ -47,10 +47,10 @@ class PlanOperator final : public monge::PlanOperator {
   void record(Side side, Products& onto, Workspace<T> const& work, std::int64_t first, std::int64_t count) const;
   template <class Consume>
   void for_each_stripe(Side side, T const* beta, bool store, Consume&& consume);
-  /// What stands in row i at column j: w_ij, or log2 w_ij, minus infinity where there is no pair.
+  /// What stands in row i at column j: w_ij; or log2 w_ij + reference, minus infinity where there is no pair.
   enum class RowOf { shares, logarithms };
   /// Rows in order within a thread; the row lives as long as the call.
-  using RowConsumer = std::function<void(int thread, std::int64_t i, std::span<double const> row)>;
+  using RowConsumer = std::function<void(int thread, std::int64_t i, std::span<T const> row, double reference)>;
   void for_each_row(Side side, RowOf what, RowConsumer const& consume);
   template <class Read>
   double weigh(Logits<T> const& logits, Read const& read);
