@@ -43,14 +43,36 @@ SolveOptions options_of(Case const& c, int iterations) {
 
 struct Clouds {
   explicit Clouds(Case const& c) : x(gaussian_cloud(c.n, c.d, 1)), y(gaussian_cloud(c.n, c.d, 2)), n(c.n), d(c.d) {}
-  PointCloud geometry() const { return {MatrixView(x.data(), n, d), MatrixView(y.data(), n, d)}; }
+  Geometry geometry() const { return PointCloud{MatrixView(x.data(), n, d), MatrixView(y.data(), n, d)}; }
 
   std::vector<float> x, y;
   std::int64_t n, d;
 };
 
+/// Costs between 0 and 1, in the type of the arithmetic.
+struct Matrix {
+  Matrix(Case const& c, bool transposed) : n(c.n), transposed(transposed) {
+    bool const wide = c.precision == Precision::float64;
+    std::mt19937 generator(1);
+    auto const fill = [&](auto& values) {
+      values.resize(static_cast<std::size_t>(n * n));
+      for (auto& value : values) value = static_cast<float>(generator()) * 0x1p-32f;
+    };
+    wide ? fill(doubles) : fill(floats);
+  }
+  Geometry geometry() const {
+    MatrixView const view = doubles.empty() ? MatrixView(floats.data(), n, n) : MatrixView(doubles.data(), n, n);
+    return CostMatrix{view, transposed};
+  }
+
+  std::vector<float> floats;
+  std::vector<double> doubles;
+  std::int64_t n;
+  bool transposed;
+};
+
 /// Seconds of `sweeps` further sweeps, set-up and first pass excluded.
-double seconds_of_sweeps(Case const& c, PointCloud const& geometry, int sweeps) {
+double seconds_of_sweeps(Case const& c, Geometry const& geometry, int sweeps) {
   SolveOptions options = options_of(c, sweeps + 2);
   double start = 0, end = 0;
   options.progress = [&](Progress const& progress) {
@@ -71,9 +93,10 @@ void count_pairs(benchmark::State& state, Case const& c) {
   state.counters["peak_MB"] = static_cast<double>(usage.ru_maxrss) / 1024.0;
 }
 
-void sweep(benchmark::State& state, Case c) {
-  Clouds const clouds(c);
-  for (auto _ : state) state.SetIterationTime(seconds_of_sweeps(c, clouds.geometry(), 8) / 8);
+template <class Costs, class... More>
+void sweep(benchmark::State& state, Case c, More... more) {
+  Costs const costs(c, more...);
+  for (auto _ : state) state.SetIterationTime(seconds_of_sweeps(c, costs.geometry(), 8) / 8);
   count_pairs(state, c);
 }
 
@@ -109,10 +132,22 @@ auto multiply_by_gram(std::int64_t n) {
   };
 }
 
-void add(Case const& c, std::string const& suffix) {
+template <class Sweep, class... More>
+void register_sweep(Case const& c, std::string const& costs, Sweep sweep, More... more) {
   std::string const label = "sweep/" + std::string(name(c.schedule)) + "/" + std::string(name(c.precision)) +
-                            "/n=" + std::to_string(c.n) + "/d=" + std::to_string(c.d) + suffix;
-  benchmark::RegisterBenchmark(label.c_str(), sweep, c)->UseManualTime()->Unit(benchmark::kMillisecond)->MinTime(0.5);
+                            "/n=" + std::to_string(c.n) + "/" + costs;
+  benchmark::RegisterBenchmark(label.c_str(), sweep, c, more...)
+      ->UseManualTime()
+      ->Unit(benchmark::kMillisecond)
+      ->MinTime(0.5);
+}
+
+void add(Case const& c, std::string const& suffix) {
+  register_sweep(c, "d=" + std::to_string(c.d) + suffix, sweep<Clouds>);
+}
+
+void add_matrix(Case const& c, bool transposed) {
+  register_sweep(c, transposed ? "matrix/transposed" : "matrix", sweep<Matrix, bool>, transposed);
 }
 
 template <class Product>
@@ -148,5 +183,10 @@ int main(int argc, char** argv) {
     }
   }
   for (std::int64_t d : {64, 512}) add({10000, d, Schedule::alternating, Precision::float32, 1 << 30}, "/cached");
+  for (Precision const precision : {Precision::float32, Precision::float64}) {
+    for (Schedule schedule : {Schedule::alternating, Schedule::symmetric, Schedule::overrelaxed})
+      add_matrix({10000, 0, schedule, precision, 0}, false);
+    add_matrix({10000, 0, Schedule::alternating, precision, 0}, true);
+  }
   return bench::run(argc, argv);
 }

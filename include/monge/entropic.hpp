@@ -27,7 +27,8 @@ constexpr auto names_of(Schedule) {
 
 /// Options of solve(). A member that is not set keeps a default that is right for someone who sets nothing but eps.
 struct SolveOptions {
-  double eps = 0;           ///< Regularisation, in the units of C. Must be given, > 0.
+  double eps = 0;           ///< Regularisation, in the units of C. One of eps and eps_relative is given, > 0; 0: not.
+  double eps_relative = 0;  ///< eps as a share of the mean cost a' C b / (sum a sum b), which must be positive.
   double tolerance = 1e-6;  ///< On |P 1 - a|_1 + |P^T 1 - b|_1, relative to the mass sum a. 0: run `iterations` sweeps.
   int iterations = 10000;   ///< Cap on the sweeps, annealing included; one sweep updates f and g. >= 1.
   Schedule schedule = Schedule::overrelaxed;
@@ -47,10 +48,12 @@ struct SolveOptions {
   std::function<bool(Progress const&)> progress = {};  ///< Called at each check; return false to stop.
 };
 
-/// The list of the fields that a name and a value can set: visit(Field, member) for each, in this order.
+/// The list of the fields that a name and a value can set: visit(Field, member) for each, in this order. A constraint
+/// is of a value that is given: of eps and eps_relative one stays 0.
 template <class Options, class Visitor>
 void visit_solve_options(Options& options, Visitor&& visit) {
   visit(Field{"eps", kPositive, "regularisation, in the units of the cost"}, options.eps);
+  visit(Field{"eps_relative", kPositive, "instead of eps: a share of the mean cost"}, options.eps_relative);
   visit(Field{"tolerance", kNotNegative,
               "stop when the L1 marginal error is at most this times the mass; 0 runs all iterations"},
         options.tolerance);

@@ -34,6 +34,8 @@ Shape shape_of(Geometry const& geometry);
 /// within reach of every context, device memory only of a context on that device.
 void validate_matrix(char const* field, MatrixView view, std::int64_t rows, std::int64_t columns, Device context);
 void validate_vector(char const* field, VectorView view, std::int64_t size, Device context);
+void validate_indices(char const* field, MutableIndexView view, std::int64_t rows, std::int64_t columns,
+                      Device context);
 void require_reachable(char const* field, Device memory, Device context);
 
 }  // namespace monge

@@ -13,6 +13,7 @@
 #include "core/problem_error.hpp"
 #include "core/strided.hpp"
 #include "cpu/entropic_operator.hpp"
+#include "cpu/matrix_costs.hpp"
 #include "cpu/point_costs.hpp"
 #include "cpu/projection/operator.hpp"
 #include "cpu/threads.hpp"
@@ -121,8 +122,9 @@ class CpuBackend final : public Backend {
     auto costs = std::visit(Overloaded{[&](PointCloud const& clouds) -> std::shared_ptr<cpu::Costs<T> const> {
                                          return std::make_shared<cpu::PointCosts<T>>(clouds, marginals.a, marginals.b);
                                        },
-                                       [](CostMatrix const&) -> std::shared_ptr<cpu::Costs<T> const> {
-                                         throw Error(ErrorCode::unsupported, "cost: matrices are not there yet");
+                                       [&](CostMatrix const& matrix) -> std::shared_ptr<cpu::Costs<T> const> {
+                                         return std::make_shared<cpu::MatrixCosts<T>>(matrix, marginals.a, marginals.b,
+                                                                                      threads_);
                                        }},
                             geometry);
     return std::make_unique<cpu::EntropicOperator<T>>(std::move(costs), marginals, threads_, cache_bytes);

@@ -2,8 +2,8 @@
 //
 //   C_ij = C'_ij + shift_i + shift_j,   C'_ij = norm_i + norm_j + factor score_ij.
 //
-// Norms and shifts are float64, one a point; the n m scores are in T, and the kernels make them as they go
-// (stripe.hpp). Costs do not change, so an operator and its plans share them.
+// Norms and shifts are float64, one a point; the n m scores are in T, and the kernels make them as they go, or read
+// them (stripe.hpp). Costs do not change, so an operator and its plans share them.
 #pragma once
 #include <cstdint>
 #include <limits>
@@ -22,15 +22,32 @@ namespace monge::cpu {
 enum class ScoreForm {
   products,     // <x'_r, y'_j>
   differences,  // |x'_r - y'_j|^2
-  kept,         // read from memory
+  stored,       // (C_rj - origin) / unit, from the caller's matrix
+  kept,         // made by an earlier pass and read from memory
+};
+
+/// A cost matrix where the caller has it. The score is rounded once to the wider of its type and T, once to T.
+struct StoredCosts {
+  void const* data;
+  DataType type;
+  std::int64_t row_stride;  // In elements.
+  std::int64_t rows;        // Of the stripes, all together.
+  bool transposed;          // They are columns in memory.
+  double origin, unit;      // The unit is a power of two near the range of the costs: scores fit in T whatever it is.
 };
 
 /// The scores of stripes: the points of one side as rows against those of the other.
 template <class T>
 struct ScoreSource {
-  ScoreForm form;  // products or differences
-  PackedPoints<T> const* rows;
-  PackedPoints<T> const* columns;
+  ScoreForm form;                         // Not kept.
+  PackedPoints<T> const* rows = nullptr;  // Of products and differences.
+  PackedPoints<T> const* columns = nullptr;
+  StoredCosts stored = {};
+
+  /// Coordinates that a score is made of.
+  std::int64_t dimension() const { return rows == nullptr ? 0 : rows->dimension; }
+  /// What a row takes of StripeArgs::row_scratch: its coordinates, or its scores in one panel of columns.
+  std::int64_t scratch() const { return rows == nullptr ? kPanel<T> : rows->dimension; }
 };
 
 /// x_i = centre + x'_i.

@@ -132,17 +132,23 @@ void EntropicOperator<T>::one_sweep(Sweep const& sweep) {
                       double column_weight[kMaxStripeRows];
                       for (std::int64_t r = 0; r < count; ++r) {
                         std::size_t const i = static_cast<std::size_t>(first + r);
+                        if (weight[i] == 0) {  // It takes no part, and if all its pairs are forbidden any bound is one.
+                          last_.row_lse[i] = work.is_empty(r) ? 0.0 : work.lse(r);
+                          f_next_[first + r] = f[i];
+                          column_weight[r] = 0;
+                          continue;
+                        }
                         double const lse = last_.row_lse[i] = work.lse(r);
                         double const plus = norms[i] - eps * kLn2 * lse;
                         double const u = (plus - f[i]) / eps;
-                        if (weight[i] > 0) row_errors_[thread] += weight[i] * std::abs(std::expm1(-u));
+                        row_errors_[thread] += weight[i] * std::abs(std::expm1(-u));
                         double& next = f_next_[first + r];
                         next = sweep.symmetric ? 0.5 * (f[i] + plus)
                                                : f[i] + safe_relaxation(u, sweep.relaxation) * (plus - f[i]);
                         double const f_used = sweep.symmetric ? f[i] : next;
                         // A stray potential must not put an infinity into the sums: with such a row no sum is trusted.
                         double const exponent = work.exponent(r) + (f_used - norms[i]) * (kLog2e / eps);
-                        double const factor = weight[i] > 0 ? weight[i] / mass * std::exp2(exponent) : 0.0;
+                        double const factor = weight[i] / mass * std::exp2(exponent);
                         column_weight[r] = exponent < 100 ? factor : 0.0;
                         total_weights_[thread] += exponent < 100 ? factor : std::numeric_limits<double>::infinity();
                       }

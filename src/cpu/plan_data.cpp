@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numbers>
 #include <numeric>
 #include <utility>
@@ -39,7 +40,10 @@ template <class T>
 void Logits<T>::set(PlanData<T> const& data, Side columns, HostVector const& potential, double eps) {
   SideWeights const& weights = *data.weights[static_cast<int>(columns)];
   std::span<double const> const norm = data.costs->norm(columns);
-  multiplier = static_cast<T>(-data.costs->factor() * std::numbers::log2e / eps);
+  // Neither infinite nor 0, whatever eps is: a score may be 0, and that of a forbidden pair is infinite.
+  double const exact = -data.costs->factor() * std::numbers::log2e / eps;
+  multiplier =
+      static_cast<T>(std::copysign(std::clamp(std::abs(exact), double(std::numeric_limits<T>::min()), kHuge), exact));
   offset = -kHuge;
   for (std::size_t j = 0; j < bias.size(); ++j) {
     bias[j] = -kHuge;

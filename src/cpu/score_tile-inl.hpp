@@ -9,6 +9,7 @@
 #include <hwy/cache_control.h>
 #include <hwy/highway.h>
 
+#include "cpu/stored_costs-inl.hpp"
 #include "cpu/stripe.hpp"
 
 HWY_BEFORE_NAMESPACE();
@@ -65,14 +66,17 @@ HWY_INLINE void TileScores(StripeArgs<T> const& args, std::int64_t j, std::int64
                            hn::Vec<Tag<T>> (&acc)[kRows][kVecs]) {
   Tag<T> const d;
   constexpr std::int64_t kLanes = hn::MaxLanes(Tag<T>());
+  constexpr bool kRead = kForm == ScoreForm::kept || kForm == ScoreForm::stored;
   HWY_UNROLL(32)
   for (int r = 0; r < kRows; ++r) {
-    T const* HWY_RESTRICT kept = kForm == ScoreForm::kept ? args.scores + StripeIndex(args, j, r0 + r) : nullptr;
+    T const* HWY_RESTRICT made = nullptr;
+    if constexpr (kForm == ScoreForm::kept) made = args.scores + StripeIndex(args, j, r0 + r);
+    if constexpr (kForm == ScoreForm::stored) made = args.row_scratch + (r0 + r) * kPanel<T>;
     HWY_UNROLL(32)
-    for (int v = 0; v < kVecs; ++v) acc[r][v] = kForm == ScoreForm::kept ? hn::Load(d, kept + v * kLanes) : hn::Zero(d);
-    if constexpr (kForm == ScoreForm::kept) PrefetchPanelRow(kept, kAheadInScores);
+    for (int v = 0; v < kVecs; ++v) acc[r][v] = kRead ? hn::Load(d, made + v * kLanes) : hn::Zero(d);
+    if constexpr (kForm == ScoreForm::kept) PrefetchPanelRow(made, kAheadInScores);
   }
-  if constexpr (kForm == ScoreForm::kept) return;
+  if constexpr (kRead) return;
   const std::int64_t dimension = args.source.columns->dimension;
   T const* HWY_RESTRICT panel = args.source.columns->panel(j / kPanel<T>);
   T const* HWY_RESTRICT x = args.row_scratch + r0 * dimension;
@@ -101,6 +105,7 @@ HWY_INLINE void TileScores(StripeArgs<T> const& args, std::int64_t j, std::int64
 template <class T, ScoreForm kForm, class Visit>
 HWY_INLINE void ForEachTile(StripeArgs<T> const& args, std::int64_t begin, std::int64_t end, Visit const& visit) {
   for (std::int64_t j = begin; j < end; j += kPanel<T>) {
+    if constexpr (kForm == ScoreForm::stored) LoadPanel(args, j);
     for (std::int64_t r0 = 0; r0 < args.row_count; r0 += kTileRows<T>) {
       hn::Vec<Tag<T>> acc[kTileRows<T>][kVectors<T>];
       TileScores<T, kForm>(args, j, r0, acc);

@@ -96,6 +96,7 @@ HWY_NOINLINE void ExponentiateBelow(StripeArgs<T> const& args, ShiftedExp2<T> co
   Tag<T> const d;
   constexpr std::int64_t kLanes = hn::MaxLanes(Tag<T>());
   auto const multiplier = hn::Set(d, args.multiplier);
+  [[maybe_unused]] auto const forbidden = hn::Set(d, kForbidden<T>);
   sums.Fill(args.row_count, kLeast<T>);
   ForEachTile<T, kForm>(args, begin, end, [&](std::int64_t j, std::int64_t r0, auto const& acc) {
     HWY_UNROLL(32)
@@ -105,7 +106,9 @@ HWY_NOINLINE void ExponentiateBelow(StripeArgs<T> const& args, ShiftedExp2<T> co
       auto sum = sums.Get(r0 + r);
       HWY_UNROLL(32)
       for (int v = 0; v < kVectors<T>; ++v) {
-        auto const e = exp2(d, hn::MulAdd(acc[r][v], multiplier, hn::Load(d, args.h + j + v * kLanes)));
+        auto const t = hn::MulAdd(acc[r][v], multiplier, hn::Load(d, args.h + j + v * kLanes));
+        auto e = exp2(d, t);
+        if constexpr (kForm == ScoreForm::stored) e = hn::IfThenElseZero(hn::Ge(t, forbidden), e);
         if constexpr (kStore) hn::Store(e, d, out + v * kLanes);
         sum = hn::MulAdd(e, hn::Load(d, args.beta + j + v * kLanes), sum);
       }
@@ -130,7 +133,8 @@ HWY_NOINLINE void ComputeLogits(StripeArgs<T> const& args, std::int64_t begin, s
       HWY_UNROLL(32)
       for (int v = 0; v < kVectors<T>; ++v) {
         if (keep) hn::Store(acc[r][v], d, args.scores + at + v * kLanes);
-        auto const t = hn::MulAdd(acc[r][v], multiplier, hn::Load(d, args.h + j + v * kLanes));
+        auto t = hn::MulAdd(acc[r][v], multiplier, hn::Load(d, args.h + j + v * kLanes));
+        if constexpr (kForm == ScoreForm::stored) t = hn::Max(t, hn::Set(d, kForbidden<T>));
         hn::Store(t, d, args.stripe + at + v * kLanes);
         row_largest = hn::Max(row_largest, t);
       }
@@ -140,7 +144,7 @@ HWY_NOINLINE void ComputeLogits(StripeArgs<T> const& args, std::int64_t begin, s
 }
 
 // The second: exponentials below the block's own maxima.
-template <class T, bool kMoment>
+template <class T, bool kForbids, bool kMoment>
 HWY_NOINLINE void ExponentiateLogits(StripeArgs<T> const& args, T const* largest, std::int64_t begin, std::int64_t end,
                                      LaneSums<T>& sums, LaneSums<T>& moments) {
   Tag<T> const d;
@@ -158,7 +162,8 @@ HWY_NOINLINE void ExponentiateLogits(StripeArgs<T> const& args, T const* largest
       HWY_UNROLL(32)
       for (int v = 0; v < kVectors<T>; ++v) {
         auto const t = hn::Load(d, row + v * kLanes);
-        auto const e = exp2(d, hn::Sub(t, far));
+        auto e = exp2(d, hn::Sub(t, far));
+        if constexpr (kForbids) e = hn::IfThenElseZero(hn::Gt(t, hn::Set(d, kForbidden<T>)), e);
         hn::Store(e, d, row + v * kLanes);
         auto const weighted = hn::Mul(e, hn::Load(d, args.beta + j + v * kLanes));
         sum = hn::Add(sum, weighted);
@@ -191,7 +196,7 @@ void ExponentiateRowsFrom(StripeArgs<T> const& args, double* row_max, double* ro
   const std::int64_t blocks = column_blocks<T>(args.column_count);
   bool const bounded = args.bound != nullptr;
   for (std::int64_t r = 0; r < args.row_count; ++r) {
-    largest[r] = bounded ? static_cast<T>(std::ceil(args.bound[r])) : T(0);
+    largest[r] = bounded ? static_cast<T>(reference_above(args.bound[r])) : T(0);
     exps[r] = ShiftedExp2<T>(largest[r]);
     row_max[r] = bounded ? static_cast<double>(largest[r]) : -std::numeric_limits<double>::infinity();
     row_sum[r] = 0;
@@ -206,11 +211,13 @@ void ExponentiateRowsFrom(StripeArgs<T> const& args, double* row_max, double* ro
       ExponentiateBelow<T, kForm, false>(args, exps, begin, end, sums);
     } else {
       ComputeLogits<T, kForm>(args, begin, end, sums);
-      for (std::int64_t r = 0; r < args.row_count; ++r) largest[r] = std::ceil(sums.Max(r));
+      if (args.logits) continue;
+      for (std::int64_t r = 0; r < args.row_count; ++r)
+        largest[r] = static_cast<T>(reference_above(static_cast<double>(sums.Max(r))));
       if (row_moment != nullptr) {
-        ExponentiateLogits<T, true>(args, largest, begin, end, sums, moments);
+        ExponentiateLogits<T, kForm == ScoreForm::stored, true>(args, largest, begin, end, sums, moments);
       } else {
-        ExponentiateLogits<T, false>(args, largest, begin, end, sums, moments);
+        ExponentiateLogits<T, kForm == ScoreForm::stored, false>(args, largest, begin, end, sums, moments);
       }
     }
     for (std::int64_t r = 0; r < args.row_count; ++r) {
@@ -219,7 +226,7 @@ void ExponentiateRowsFrom(StripeArgs<T> const& args, double* row_max, double* ro
                  row_sum[r], row_moment == nullptr ? nullptr : row_moment + r);
     }
   }
-  for (std::int64_t r = 0; r < args.row_count; ++r) {
+  for (std::int64_t r = 0; r < args.row_count && !args.logits; ++r) {
     for (std::int64_t b = 0; b < blocks; ++b) {
       double& scale = args.block_scale[r * blocks + b];
       scale = std::exp2(scale - row_max[r]);
@@ -231,6 +238,10 @@ template <class T>
 void ExponentiateRows(StripeArgs<T> const& args, double* row_max, double* row_sum, double* row_moment) {
   if (args.scores != nullptr && args.scores_ready) {
     ExponentiateRowsFrom<T, ScoreForm::kept>(args, row_max, row_sum, row_moment);
+    return;
+  }
+  if (args.source.form == ScoreForm::stored) {
+    ExponentiateRowsFrom<T, ScoreForm::stored>(args, row_max, row_sum, row_moment);
     return;
   }
   UnpackRows(args);

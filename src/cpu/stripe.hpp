@@ -1,6 +1,6 @@
 // The CPU kernels. All of them work on a stripe: a few rows of the n x m matrix of logits, kept in a thread's L2 cache.
 //
-//   t_rj = h_j + multiplier * score_rj          base-2 logits; score = <x'_r, y'_j> or |x'_r - y'_j|^2
+//   t_rj = h_j + multiplier * score_rj          base-2 logits; score = <x'_r, y'_j>, |x'_r - y'_j|^2 or a cost
 //   E_rj = 2^(t_rj - M_rb)                      in the stripe; M_rb bounds block b of the row's logits
 //   sum_r = sum_j beta_j 2^(M_rb - max_b M_rb) E_rj    the row's softmax denominator
 //   columns_j += sum_r w_r 2^(...) E_rj         the other marginal, from the same exponentials
@@ -23,15 +23,23 @@
 // Numerics  h_j is the float64 bias rounded to T; beta_j = 2^(remainder) puts back what the rounding took, so a
 //           column's rounding does not end up in its marginal. Columns of no weight have h = kNoWeight (finite: no
 //           infinity ever meets another) and beta = 0. Sums run in T within a block, then in float64.
-//           E is at least 2^-125 (float) or 2^-1021 (double) where it should be 0, and sums start from half of that:
-//           they cannot see it, and no number is denormal.
+//           A forbidden pair has the score infinity, the logit -infinity (stored: the lowest number, so that no two
+//           infinities meet) and E = 0.
+//           E is else at least 2^-125 (float) or 2^-1021 (double) where it should be 0, and sums start from half of
+//           that: they cannot see it, and no number is denormal.
 #pragma once
+#include <cmath>
 #include <cstdint>
+#include <limits>
 #include <string>
 
 #include "cpu/costs.hpp"
 
 namespace monge::cpu {
+
+/// The logit of a forbidden pair, as it is stored.
+template <class T>
+inline constexpr T kForbidden = std::numeric_limits<T>::lowest();
 
 template <class T>
 inline constexpr T kNoWeight = sizeof(T) == 4 ? T(-1e30) : T(-1e300);
@@ -52,13 +60,20 @@ struct StripeArgs {
   bool scores_ready;       // Read `scores` instead of computing them (else they are written there).
   T* stripe;               // Out: E; row_count x padded columns in panels, as the scores.
   bool store;              // With a bound only: false leaves the stripe alone, and the sums are all there is.
+  bool logits;             // Without a bound only: the stripe is left with t, and no sums are made.
   double* block_scale;     // Out: row_count x blocks, 2^(M_rb - row_max).
-  T* row_scratch;          // row_count * dimension values, of the points or of what multiplies E.
+  T* row_scratch;          // ScoreSource::scratch() values a row, of the source or of what multiplies E.
 };
 
 /// Bounds below this share a constant with the rounding of the exponential: magic - bound is exact.
 template <class T>
 inline constexpr T kLargestBound = sizeof(T) == 4 ? T(2097152.0) : T(1125899906842624.0);
+
+/// What exponentials are made relative to where no logit is above x. It is even: with an odd one halves would round the
+/// other way, and a pass with bounds would differ in last digits from one without.
+inline double reference_above(double x) {
+  return 2 * std::ceil(x / 2);
+}
 
 /// Rows are handled in groups of this many; a stripe holds a multiple of it.
 inline constexpr std::int64_t kRowGroup = 8;
@@ -71,7 +86,7 @@ constexpr std::int64_t column_blocks(std::int64_t columns) {
   return (padded_to_panel<T>(columns) + kColumnBlock - 1) / kColumnBlock;
 }
 
-/// Leaves E in the stripe with its block_scale, and per row row_max = max_b M_rb, row_sum and, unless null,
+/// Leaves E (or t) in the stripe with its block_scale, and per row row_max = max_b M_rb, row_sum and, unless null,
 /// row_moment_r = sum_j beta_j 2^(t_rj - row_max) (t_rj - log2_weight_j).
 template <class T>
 void exponentiate_rows(StripeArgs<T> const& args, double* row_max, double* row_sum, double* row_moment);

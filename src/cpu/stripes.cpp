@@ -1,5 +1,6 @@
 #include "cpu/stripes.hpp"
 
+#include <limits>
 #include <memory>
 #include <numbers>
 #include <numeric>
@@ -27,13 +28,13 @@ std::int64_t stripe_height(std::int64_t dimension, std::int64_t rows, std::int64
 }  // namespace
 
 template <class T>
-Workspace<T>::Workspace(std::int64_t rows, std::int64_t columns, std::int64_t dimension)
+Workspace<T>::Workspace(std::int64_t rows, std::int64_t columns, std::int64_t scratch)
     : stripe(aligned_array<T>(rows * padded_to_panel<T>(columns))),
       block_scale(static_cast<std::size_t>(rows * column_blocks<T>(columns))),
       row_max(static_cast<std::size_t>(rows)),
       row_sum(static_cast<std::size_t>(rows)),
       row_moment(static_cast<std::size_t>(rows)) {
-  row_scratch.at_least(rows * dimension);
+  row_scratch.at_least(rows * scratch);
 }
 
 template <class T>
@@ -42,17 +43,16 @@ Stripes<T>::Stripes(Costs<T> const& costs, Side rows, int threads)
       rows_(costs.size(rows)),
       columns_(costs.size(opposite(rows))),
       threads_(threads),
-      height_(stripe_height<T>(source_.rows->dimension, rows_, columns_, threads_)) {
+      height_(stripe_height<T>(source_.dimension(), rows_, columns_, threads_)) {
   workspaces_.reserve(static_cast<std::size_t>(threads_));
-  for (int thread = 0; thread < threads_; ++thread)
-    workspaces_.emplace_back(height_, columns_, source_.rows->dimension);
+  for (int thread = 0; thread < threads_; ++thread) workspaces_.emplace_back(height_, columns_, source_.scratch());
 }
 
 template <class T>
 double Stripes<T>::keep_scores(double bytes) {
   std::int64_t const count = padded_to_panel<T>(rows_) * padded_to_panel<T>(columns_);
   double const needed = static_cast<double>(count) * sizeof(T);
-  if (source_.rows->dimension < kSmallestCachedDimension || needed > bytes) return 0;
+  if (source_.dimension() < kSmallestCachedDimension || needed > bytes) return 0;
   scores_ = aligned_array<T>(count);
   return needed;
 }
@@ -79,6 +79,7 @@ void Stripes<T>::exponentiate(Logits<T> const& logits, PassOptions<T> const& opt
       .scores_ready = scores_ready_,
       .stripe = work.stripe.get(),
       .store = options.store,
+      .logits = options.logits,
       .block_scale = work.block_scale.data(),
       .row_scratch = work.row_scratch.get(),
   };
@@ -123,10 +124,11 @@ PlanSums plan_sums(PlanData<T> const& data, double eps, Stripes<T>& rows, Logits
         for (std::int64_t k = 0; k < count; ++k) {
           std::size_t const i = static_cast<std::size_t>(first + k), r = static_cast<std::size_t>(k);
           double const norm = data.costs->norm(Side::rows)[i];
-          double const factor = weight[i] * std::exp2(work.exponent(k) + (f.values()[i] - norm) * (kLog2e / eps));
-          result.row[i] = weight[i] > 0 ? factor * work.row_sum[r] : 0.0;
+          double const factor =
+              weight[i] > 0 ? weight[i] * std::exp2(work.exponent(k) + (f.values()[i] - norm) * (kLog2e / eps)) : 0.0;
+          result.row[i] = factor * work.row_sum[r];
           // C'_ij = norm_i + g'_j - eps ln2 (t_ij - log2 b_j); the sum over g'_j follows from the columns
-          row_cost[i] = weight[i] > 0 ? norm * result.row[i] - eps * kLn2 * factor * work.row_moment[r] : 0.0;
+          row_cost[i] = norm * result.row[i] - eps * kLn2 * factor * work.row_moment[r];
           column_weight[r] = factor / mass;
         }
         add_to_columns(work.args, count, column_weight, 1.0, sums.of(thread));
@@ -143,17 +145,24 @@ PlanSums plan_sums(PlanData<T> const& data, double eps, Stripes<T>& rows, Logits
 template <class T>
 std::vector<double> softmin_at(PlanData<T> const& data, Side side, std::span<std::int64_t const> points,
                                HostVector const& potential, double eps, int threads) {
-  std::unique_ptr<Costs<T> const> const part = data.costs->part(side, points);
   Logits<T> logits(data.costs->size(opposite(side)));
   logits.set(data, opposite(side), potential, eps);
   std::vector<double> result(points.size());
-  Stripes<T>(*part, side, useful_threads(threads, part->size(Side::rows), part->size(Side::columns)))
-      .for_each(logits, {}, [&](int, Workspace<T> const& work, std::int64_t first, std::int64_t count) {
-        for (std::int64_t r = 0; r < count; ++r) {
-          std::size_t const i = static_cast<std::size_t>(first + r);
-          result[i] = part->norm(side)[i] - eps * std::numbers::ln2 * work.lse(r);
-        }
-      });
+  // A part may be a copy: it takes no more than the stripes of the threads do.
+  std::size_t const most = static_cast<std::size_t>(kMaxStripeRows * threads);
+  for (std::size_t begin = 0; begin < points.size(); begin += most) {
+    std::span<std::int64_t const> const some = points.subspan(begin, std::min(most, points.size() - begin));
+    std::unique_ptr<Costs<T> const> const part = data.costs->part(side, some);
+    Stripes<T>(*part, side, useful_threads(threads, part->size(Side::rows), part->size(Side::columns)))
+        .for_each(logits, {}, [&](int, Workspace<T> const& work, std::int64_t first, std::int64_t count) {
+          for (std::int64_t r = 0; r < count; ++r) {
+            std::size_t const i = static_cast<std::size_t>(first + r);
+            bool const is_lonely = data.weight(side)[static_cast<std::size_t>(some[i])] == 0 && work.is_empty(r);
+            result[begin + i] = is_lonely ? std::numeric_limits<double>::infinity()
+                                          : part->norm(side)[i] - eps * std::numbers::ln2 * work.lse(r);
+          }
+        });
+  }
   return result;
 }
 

@@ -16,10 +16,12 @@ namespace monge::cpu {
 /// What a thread needs; the results of the stripe at hand.
 template <class T>
 struct Workspace {
-  Workspace(std::int64_t rows, std::int64_t columns, std::int64_t dimension);
+  Workspace(std::int64_t rows, std::int64_t columns, std::int64_t scratch);
 
   /// What the exponentials of the row, its sum and its moment are relative to, in base-2 logits.
   double exponent(std::int64_t r) const { return row_max[static_cast<std::size_t>(r)] + offset; }
+  /// No column has weight and, in this row, a cost. Only a pass without bounds can tell.
+  bool is_empty(std::int64_t r) const { return row_max[static_cast<std::size_t>(r)] <= kNoWeight<T>; }
   /// Base-2 logarithm of the row's sum over all columns, b_j included.
   double lse(std::int64_t r) const { return exponent(r) + std::log2(row_sum[static_cast<std::size_t>(r)]); }
 
@@ -37,6 +39,7 @@ struct PassOptions {
   double const* bounds = nullptr;  // Of each row, padded to whole panels; the offset of the logits taken off.
   bool moments = false;
   bool store = true;
+  bool logits = false;  // These alone, in the stripe; without bounds.
 };
 
 /// The stripes whose rows are the points of one side.
@@ -120,7 +123,7 @@ template <class T>
 PlanSums plan_sums(PlanData<T> const& data, double eps, Stripes<T>& rows, Logits<T>& logits, ColumnSums<T>& sums);
 
 /// -eps log sum_j weight_j exp((potential_j - C'_ij) / eps) for some points i of `side`, the potential being the other
-/// side's.
+/// side's: infinity for a point of no weight whose pairs are all forbidden.
 template <class T>
 std::vector<double> softmin_at(PlanData<T> const& data, Side side, std::span<std::int64_t const> points,
                                HostVector const& potential, double eps, int threads);

@@ -12,7 +12,7 @@ namespace {
 /// The one place that says which kernel makes the scores of a pass.
 ScoreKernel kernel_for(ScoreForm form, DataType scalar, Pass pass, bool tf32) {
   if (scalar == DataType::float64 || pass == Pass::moments) return ScoreKernel::tile;
-  if (form == ScoreForm::differences) return pass == Pass::entries ? ScoreKernel::tile : ScoreKernel::difference;
+  if (form == ScoreForm::differences) return has_stores(pass) ? ScoreKernel::tile : ScoreKernel::difference;
   return tf32 ? ScoreKernel::one_product : ScoreKernel::three_products;
 }
 

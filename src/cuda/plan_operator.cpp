@@ -12,12 +12,6 @@ namespace {
 /// Entries that are not kept take at most this much memory, or 128 rows.
 constexpr std::int64_t kPassingBytes = std::int64_t{256} << 20;
 
-/// At least `size` elements; what was there is lost when it grows.
-template <class T>
-void grow(SharedRuntime const& runtime, DeviceArray<T>& array, std::int64_t size) {
-  if (array.size() < size) array = DeviceArray<T>(runtime, size);
-}
-
 }  // namespace
 
 PlanOperator::PlanOperator(Problem problem, Potentials const& potentials, double eps, double cache_bytes,

@@ -85,6 +85,10 @@ Output::Output(SharedRuntime const& runtime, MutableMatrixView out) : runtime_(r
 Output::Output(SharedRuntime const& runtime, MutableVectorView out)
     : Output(runtime, as_column<MutableMatrixView>(out)) {}
 
+Output::Output(SharedRuntime const& runtime, MutableIndexView out)
+    : Output(runtime,
+             MutableMatrixView(out.data, DataType::float64, out.rows, out.columns, out.row_stride, out.device)) {}
+
 void Output::finish() {
   if (out_.device().type == DeviceType::cuda) return;
   std::int64_t const bytes = size_of(out_.type());

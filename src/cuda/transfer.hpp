@@ -28,6 +28,8 @@ class Output {
  public:
   Output(SharedRuntime const& runtime, MutableMatrixView out);
   Output(SharedRuntime const& runtime, MutableVectorView out);
+  /// Indices are as wide as float64, and here they are only copied.
+  Output(SharedRuntime const& runtime, MutableIndexView out);
   StridedView const& view() const { return view_; }
   /// Waits if the result lies on the host, and only then.
   void finish();

@@ -10,9 +10,9 @@ namespace monge {
 namespace {
 
 std::vector<double> read_weights(char const* field, Backend const& backend, VectorView view, std::int64_t size,
-                                 char const* points) {
-  require(view.size() == size, "{}: has {} entries; must have {}, one for each row of {}", field, view.size(), size,
-          points);
+                                 char const* lines) {
+  require(view.size() == size, "{}: has {} entries; must have {}, one for each {} of C", field, view.size(), size,
+          lines);
   return read_values(field, backend, view, size, kNotNegative, "weights must be");
 }
 
@@ -37,7 +37,22 @@ double total_of(char const* field, std::vector<double> const& weights) {
 }  // namespace
 
 void validate(SolveOptions const& options) {
-  visit_solve_options(options, kCheckField);
+  require(options.eps != 0 || options.eps_relative != 0, "eps: is 0; must be > 0, or eps_relative in its place");
+  require(options.eps == 0 || options.eps_relative == 0, "eps_relative: is {}; must not be given with eps, which is {}",
+          options.eps_relative, options.eps);
+  void const* const not_given = options.eps == 0 ? &options.eps : &options.eps_relative;
+  visit_solve_options(options, [&](auto const& field, auto const& value) {
+    if (&value != not_given) kCheckField(field, value);
+  });
+}
+
+SolveOptions with_eps(SolveOptions options, double mean_cost) {
+  if (options.eps != 0) return options;
+  options.eps = options.eps_relative * mean_cost;
+  require(kPositive.contains(options.eps),
+          "eps_relative: is {}, of a mean cost of {}; the product must be {}, so give eps in the units of the cost",
+          options.eps_relative, mean_cost, allowed(kPositive));
+  return options;
 }
 
 void validate_warm_start(Backend const& backend, VectorView f, VectorView g, std::int64_t n, std::int64_t m) {
@@ -62,11 +77,11 @@ ValidMarginals validated_marginals(Backend const& backend, VectorView a, VectorV
   ValidMarginals marginals;
   double total_a = 1, total_b = 1;
   if (!a.empty()) {
-    marginals.a = read_weights("a", backend, a, n, "x");
+    marginals.a = read_weights("a", backend, a, n, "row");
     total_a = total_of("a", marginals.a);
   }
   if (!b.empty()) {
-    marginals.b = read_weights("b", backend, b, m, "y");
+    marginals.b = read_weights("b", backend, b, m, "column");
     total_b = total_of("b", marginals.b);
   }
   if (a.empty()) {

@@ -9,6 +9,8 @@
 namespace monge {
 
 void validate(SolveOptions const& options);
+/// The options with eps in the units of the cost, whose mean this is. Throws where that mean gives no positive eps.
+SolveOptions with_eps(SolveOptions options, double mean_cost);
 /// Both potentials or neither, their shapes, and that every entry is finite.
 void validate_warm_start(Backend const& backend, VectorView f, VectorView g, std::int64_t n, std::int64_t m);
 

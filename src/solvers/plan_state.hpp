@@ -11,7 +11,7 @@ namespace monge {
 struct Plan::State {
   Context context;
   std::unique_ptr<PlanOperator> plan;
-  std::int64_t dimension;  // Of the points.
+  std::int64_t dimension;  // Of the points; 0 where the costs have none.
   Report report;
   std::unique_ptr<Vector> scratch[2][2] = {};  // Two vectors of each side, made when first needed.
 

@@ -59,7 +59,11 @@ class SinkhornRun {
         index_(index),
         policy_(problem.options, problem.marginals.mass, problem.entropic->centred_cost_bound(),
                 first_precision(problem.options)) {
+    double const mean_cost = problem.entropic->mean_cost();
     report().mass = problem.marginals.mass;
+    report().eps = problem.options.eps;
+    report().mean_cost = mean_cost;
+    report().eps_relative = mean_cost > 0 ? problem.options.eps / mean_cost : kNaN;
     if (!problem.options.certificate) report().transport_cost = report().primal = report().dual = report().gap = kNaN;
   }
 
@@ -187,7 +191,7 @@ std::vector<Plan> solve_all(Context const& context, std::span<BatchProblem const
   std::vector<std::unique_ptr<EntropicOperator>> operators = backend.entropic_operators(inputs);
   for_each_problem(given.size(), [&](std::size_t i) {
     problems[i].entropic = std::move(operators[i]);
-    set_potentials(problems[i]);
+    begin(problems[i]);
   });
   double const setup = watch.seconds();
   run_sinkhorn(backend, problems);
@@ -216,10 +220,11 @@ SinkhornProblem checked_problem(Context const& context, BatchProblem const& prob
   return result;
 }
 
-void set_potentials(SinkhornProblem& problem) {
+void begin(SinkhornProblem& problem) {
   require(std::isfinite(problem.entropic->centred_cost_bound()),
           "x, y: the squared distances overflow; the points must lie closer together");
-  SolveOptions const& options = problem.options;
+  SolveOptions& options = problem.options;
+  options = with_eps(options, problem.entropic->mean_cost());
   if (!options.f.empty()) problem.entropic->set_potentials(options.f, options.g);
 }
 

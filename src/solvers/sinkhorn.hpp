@@ -27,8 +27,9 @@ SinkhornProblem checked_problem(Context const& context, BatchProblem const& prob
 /// The precision that a solve starts in.
 Precision first_precision(SolveOptions const& options);
 
-/// The operator's potentials before the first sweep; those of a new one are there. Throws if its costs overflow.
-void set_potentials(SinkhornProblem& problem);
+/// What waits for the operator: eps, where it is a share of the mean cost, and a warm start; a new operator has the
+/// potentials of a cold one. Throws if its costs overflow.
+void begin(SinkhornProblem& problem);
 
 /// Solves the problems from the potentials that their operators have, and fills in their reports but for the time of
 /// the set-up. All steps are taken together; each problem ends by itself.

@@ -76,7 +76,7 @@ Plan Solver::solve(SolveOptions const& options) {
     for (Side side : {Side::rows, Side::columns})
       problem.entropic->vectors().combine({}, problem.entropic->potential(side));
   }
-  set_potentials(problem);
+  begin(problem);
   double const setup = watch.seconds();
   run_sinkhorn(backend, {&problem, 1});
   Plan plan = std::move(finished_plans(state_->context, {&problem, 1}, setup)[0]);

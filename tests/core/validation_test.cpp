@@ -5,6 +5,7 @@
 #include <cmath>
 #include <functional>
 #include <limits>
+#include <optional>
 
 #include "oracle/backend_test.hpp"
 
@@ -14,11 +15,13 @@ namespace {
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-/// A valid call: 4 x 2 points onto 3 x 2.
+/// A valid call: 4 x 2 points onto 3 x 2, or the matrix.
 struct Call {
   std::vector<double> x{0, 0, 1, 0, 0, 1, 1, 1}, y{0.5, 0, 1, 0.5, 0, 2};
   std::vector<double> a{0.25, 0.25, 0.25, 0.25}, b{0.5, 0.25, 0.25};
   std::vector<double> f, g;
+  std::vector<double> cost{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11};
+  std::optional<MatrixView> matrix;
   std::int64_t x_rows = 4, y_rows = 3, x_columns = 2, y_columns = 2, x_stride = 2, y_stride = 2;
   bool x_null = false, y_null = false;
   Device x_device, a_device, f_device;
@@ -30,6 +33,7 @@ struct Call {
     options.f = VectorView(f.data(), static_cast<std::int64_t>(f.size()), 1, f_device);
     options.g = g;
     VectorView const a(this->a.data(), a_type, static_cast<std::int64_t>(this->a.size()), 1, a_device);
+    if (matrix) return solve(context, CostMatrix{*matrix}, a, b, options);
     PointCloud const geometry{MatrixView(x_null ? nullptr : x.data(), x_type, x_rows, x_columns, x_stride, x_device),
                               MatrixView(y_null ? nullptr : y.data(), y_rows, y_columns, y_stride), scale};
     return solve(context, geometry, a, b, options);
@@ -50,10 +54,31 @@ void PrintTo(BadCall const& call, std::ostream* out) {
 std::vector<BadCall> const& bad_calls() {
   static std::int64_t const huge = std::numeric_limits<std::int64_t>::max() / 4;
   static std::vector<BadCall> const table{
-      {"eps_unset", [](Call& c) { c.options.eps = 0; }, {"eps", "0", "> 0"}},
+      {"eps_unset", [](Call& c) { c.options.eps = 0; }, {"eps", "0", "> 0", "eps_relative"}},
       {"eps_negative", [](Call& c) { c.options.eps = -0.5; }, {"eps", "-0.5", "> 0"}},
       {"eps_nan", [](Call& c) { c.options.eps = kNan; }, {"eps", "nan", "> 0"}},
       {"eps_infinite", [](Call& c) { c.options.eps = kInfinity; }, {"eps", "inf", "finite"}},
+      {"eps_twice", [](Call& c) { c.options.eps_relative = 0.5; }, {"eps_relative", "0.5", "eps", "1"}},
+      {"eps_relative_negative",
+       [](Call& c) {
+         c.options.eps = 0;
+         c.options.eps_relative = -0.5;
+       },
+       {"eps_relative", "-0.5", "> 0"}},
+      {"eps_relative_nan",
+       [](Call& c) {
+         c.options.eps = 0;
+         c.options.eps_relative = kNan;
+       },
+       {"eps_relative", "nan", "> 0"}},
+      {"eps_relative_of_no_cost",
+       [](Call& c) {
+         c.options.eps = 0;
+         c.options.eps_relative = 0.5;
+         c.x.assign(8, 3);
+         c.y.assign(6, 3);
+       },
+       {"eps_relative", "0.5", "mean cost of 0", "> 0", "eps"}},
       {"tolerance_negative", [](Call& c) { c.options.tolerance = -1; }, {"tolerance", "-1", ">= 0"}},
       {"tolerance_nan", [](Call& c) { c.options.tolerance = kNan; }, {"tolerance", "nan", ">= 0"}},
       {"iterations_zero", [](Call& c) { c.options.iterations = 0; }, {"iterations", "0", ">= 1"}},
@@ -163,6 +188,46 @@ std::vector<BadCall> const& bad_calls() {
        },
        {"f", "cuda:1", "host"}},
 
+      {"cost_empty",
+       [](Call& c) { c.matrix.emplace(c.cost.data(), 0, 3), c.a.clear(); },
+       {"cost", "0 x 3", "at least one"}},
+      {"cost_rows", [](Call& c) { c.matrix.emplace(c.cost.data(), 3, 3); }, {"a", "4 entries", "3", "row of C"}},
+      {"cost_columns", [](Call& c) { c.matrix.emplace(c.cost.data(), 4, 2); }, {"b", "3 entries", "2", "column of C"}},
+      {"cost_null", [](Call& c) { c.matrix.emplace(static_cast<double*>(nullptr), 4, 3); }, {"cost", "null", "4 x 3"}},
+      {"cost_stride_short", [](Call& c) { c.matrix.emplace(c.cost.data(), 4, 3, 2); }, {"cost", "row stride 2", "3"}},
+      {"cost_bytes_overflow",
+       [](Call& c) { c.matrix.emplace(c.cost.data(), 4, 3, huge); },
+       {"cost", "4 x 3", "63 bits"}},
+      {"cost_float16",
+       [](Call& c) { c.matrix.emplace(c.cost.data(), DataType::float16, 4, 3); },
+       {"cost", "is float16; must be float32 or float64"}},
+      {"cost_on_another_device",
+       [](Call& c) {
+         c.matrix.emplace(c.cost.data(), 4, 3, 3, Device{DeviceType::cuda, 1});
+       },
+       {"cost", "cuda:1", "host"}},
+      {"cost_nan",
+       [](Call& c) { c.cost[5] = kNan, c.matrix.emplace(c.cost.data(), 4, 3); },
+       {"cost", "row 1, column 2 is nan", "finite or +infinity"}},
+      {"cost_minus_infinity",
+       [](Call& c) { c.cost[9] = -kInfinity, c.matrix.emplace(c.cost.data(), 4, 3); },
+       {"cost", "row 3, column 0 is -inf", "finite or +infinity"}},
+      {"cost_row_without_partner",
+       [](Call& c) {
+         c.cost[3] = c.cost[4] = kInfinity, c.b = {0.5, 0.5, 0};
+         c.matrix.emplace(c.cost.data(), 4, 3);
+       },
+       {"cost", "row 1 has weight 0.25", "no finite cost to a column of positive weight"}},
+      {"cost_column_without_partner",
+       [](Call& c) {
+         c.cost[2] = c.cost[5] = c.cost[8] = c.cost[11] = kInfinity;
+         c.matrix.emplace(c.cost.data(), 4, 3);
+       },
+       {"cost", "column 2 has weight 0.25", "no finite cost to a row of positive weight"}},
+      {"cost_range_overflows",
+       [](Call& c) { c.cost[0] = -1e308, c.cost[1] = 1e308, c.matrix.emplace(c.cost.data(), 4, 3); },
+       {"cost", "-1e+308", "1e+308", "finite"}},
+
       {"tf32_on_the_cpu",
        [](Call& c) { c.options.precision = Precision::tf32; },
        {"precision", "tf32", "float32"},
@@ -235,6 +300,10 @@ std::vector<BadUse> const& bad_uses() {
   static auto const output = [](std::int64_t rows, std::int64_t columns, std::int64_t stride = -1) {
     return MutableMatrixView(buffer.data() + 50, rows, columns, stride);
   };
+  static std::vector<std::int64_t> indices(100, 0);
+  static auto const index = [](std::int64_t rows, std::int64_t columns, std::int64_t stride = 9) {
+    return MutableIndexView{indices.data(), rows, columns, stride, {}};
+  };
   static std::vector<double> const nans(8, kNan);
   static std::vector<BadUse> const table{
       {"potentials_f_short", [](Plan const& p) { p.potentials(vector(3), vector(3)); }, {"f", "3", "4"}},
@@ -292,6 +361,35 @@ std::vector<BadUse> const& bad_uses() {
        },
        {"row", "cuda:1", "host"}},
       {"potential_out", [](Plan const& p) { p.potential(input(5, 2), vector(6)); }, {"out", "6", "5"}},
+      {"top_k_none", [](Plan const& p) { p.top_k(index(4, 0), output(4, 0)); }, {"k", "0", "[1, 3]"}},
+      {"top_k_too_many", [](Plan const& p) { p.top_k(index(4, 4), output(4, 4)); }, {"k", "4", "[1, 3]"}},
+      {"top_k_indices", [](Plan const& p) { p.top_k(index(3, 2), output(4, 2)); }, {"indices", "3 x 2", "4 x 2"}},
+      {"top_k_stride", [](Plan const& p) { p.top_k(index(4, 2, 1), output(4, 2)); }, {"indices", "stride 1", "2"}},
+      {"top_k_values", [](Plan const& p) { p.top_k(index(4, 2), output(4, 1)); }, {"values", "4 x 1", "4 x 2"}},
+      {"top_k_null",
+       [](Plan const& p) {
+         p.top_k({nullptr, 4, 2, 2, {}}, output(4, 2));
+       },
+       {"indices", "null"}},
+      {"top_k_transpose", [](Plan const& p) { p.top_k_transpose(index(3, 5), output(3, 5)); }, {"k", "5", "[1, 4]"}},
+      {"count_above_nan", [](Plan const& p) { p.count_above(kNan, index(5, 1)); }, {"threshold", "nan", ">= 0"}},
+      {"count_above_negative", [](Plan const& p) { p.count_above(-1, index(5, 1)); }, {"threshold", "-1", ">= 0"}},
+      {"count_above_rows", [](Plan const& p) { p.count_above(0, index(4, 1)); }, {"row_begin", "4 x 1", "5 x 1"}},
+      {"entries_above_values",
+       [](Plan const& p) { p.entries_above(0, index(5, 1), index(7, 1), vector(8)); },
+       {"values", "8", "7"}},
+      {"entries_above_columns",
+       [](Plan const& p) { p.entries_above(0, index(5, 1), index(7, 2), vector(7)); },
+       {"columns", "7 x 2", "7 x 1"}},
+      {"entries_above_sizes",
+       [](Plan const& p) { p.entries_above(0, index(5, 1), index(2, 1), vector(2)); },
+       {"row_begin", "row 0", "count_above"}},
+      {"sample_columns", [](Plan const& p) { p.sample(1, index(7, 3)); }, {"pairs", "7 x 3", "7 x 2"}},
+      {"sample_elsewhere",
+       [](Plan const& p) {
+         p.sample(1, {indices.data(), 7, 2, 2, {DeviceType::cuda, 1}});
+       },
+       {"pairs", "cuda:1", "host"}},
   };
   return table;
 }
@@ -305,6 +403,23 @@ TEST_P(BadUses, of_a_plan_name_field_value_and_what_is_allowed) {
   expect_error(ErrorCode::invalid_argument, GetParam().message, [&] { GetParam().call(plan); });
 }
 
+TEST(PlanOfAMatrix, has_neither_points_nor_maps) {
+  Call call;
+  call.matrix.emplace(call.cost.data(), 4, 3);
+  Plan const plan = call.run(Context::cpu());
+  EXPECT_EQ(plan.status(), Status::converged);
+  std::vector<double> const in(8, 0.5);
+  std::vector<double> out(8);
+  MatrixView const points(in.data(), 4, 2);
+  MutableMatrixView const map(out.data(), 4, 2);
+  auto const expect_unsupported = [](std::function<void()> const& use) {
+    expect_error(ErrorCode::unsupported, {"points", "cost matrix has none"}, use);
+  };
+  expect_unsupported([&] { plan.barycentric_projection(map); });
+  expect_unsupported([&] { plan.map(points, map); });
+  expect_unsupported([&] { plan.potential(points, MutableVectorView(out.data(), 4)); });
+}
+
 // The same checks stand in front of every backend.
 class BadInputOnDevice : public BackendTest {};
 MONGE_FOR_EACH_DEVICE(BadInputOnDevice);
@@ -315,6 +430,12 @@ TEST_P(BadInputOnDevice, is_found_and_leaves_the_context_usable) {
   call.x[5] = kNan;
   expect_error(ErrorCode::invalid_argument, {"x", "row 2", "column 1", "nan", "finite"}, [&] { call.run(context()); });
   call.x[5] = 1;
+  EXPECT_EQ(call.run(context()).status(), Status::converged);
+
+  call.matrix.emplace(call.cost.data(), 4, 3);
+  call.cost[7] = kNan;
+  expect_error(ErrorCode::invalid_argument, {"cost", "row 2, column 1 is nan"}, [&] { call.run(context()); });
+  call.cost[7] = 1;
   EXPECT_EQ(call.run(context()).status(), Status::converged);
 }
 

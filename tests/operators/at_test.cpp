@@ -8,12 +8,12 @@ namespace monge::oracle {
 namespace {
 
 class At : public OperatorTest {};
-MONGE_FOR_EACH_TARGET(At);
+MONGE_FOR_EACH_POINT_TARGET(At);
 
 TEST_P(At, other_points_shares_and_transforms_equal_the_oracle) {
   for (Recipe const& recipe : covering_recipes()) {
     SCOPED_TRACE(testing::Message() << recipe);
-    Case const test(recipe, arithmetic(recipe.d));
+    Case const test = make_case(recipe);
     auto const plan = make_plan(test);
     for (Side const side : {Side::rows, Side::columns}) {
       std::int64_t const k = 21;
@@ -55,7 +55,7 @@ TEST_P(At, other_points_shares_and_transforms_equal_the_oracle) {
 }
 
 TEST_P(At, other_points_the_first_plan_stays) {
-  Case const test({30, 40, 4}, arithmetic(4));
+  Case const test = make_case({30, 40, 4});
   auto const plan = make_plan(test);
   auto const transform = [&] {
     std::vector<double> out(30);
@@ -72,7 +72,7 @@ TEST_P(At, other_points_the_first_plan_stays) {
 }
 
 TEST_P(At, points_that_are_not_finite_are_rejected) {
-  Case const test({30, 40, 2}, arithmetic(2));
+  Case const test = make_case({30, 40, 2});
   auto const plan = make_plan(test);
   std::vector<double> points(10, 0.5);
   points[7] = std::nan("");

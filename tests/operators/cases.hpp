@@ -33,6 +33,11 @@ class OperatorTest : public BackendTest {
   OperatorTest() : BackendTest(kThreads) {}
   static constexpr int kThreads = 3;
 
+  /// With the geometry of the target.
+  Case make_case(Recipe recipe, Case::Disturbance disturbance = Case::Disturbance::uniform) const {
+    recipe.costs = GetParam().costs;
+    return Case(recipe, arithmetic(recipe.d), disturbance);
+  }
   using BackendTest::make_operator;
   /// At the case's potentials.
   std::unique_ptr<EntropicOperator> make_operator(Case const& test, double cache_bytes = 1e9) const;

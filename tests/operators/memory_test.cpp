@@ -38,7 +38,7 @@ TEST_P(Memory, counts) {
 }
 
 TEST_P(Memory, sweeps_allocate_nothing) {
-  Case const test(kLarge, arithmetic(kLarge.d));
+  Case const test = make_case(kLarge);
   for (double const cache_bytes : {0.0, 1e9}) {
     for (Sweep kind : {Sweep{}, Sweep{0, true}, Sweep{0, false, 1.5}}) {
       kind.eps = test.eps;
@@ -52,7 +52,7 @@ TEST_P(Memory, sweeps_allocate_nothing) {
 }
 
 TEST_P(Memory, products_like_earlier_ones_allocate_nothing) {
-  Case const test(kLarge, arithmetic(kLarge.d));
+  Case const test = make_case(kLarge);
   std::int64_t const n = 600, m = 700, k = 5;
   Random random(1);
   for (double const cache_bytes : {0.0, 1e9}) {

@@ -13,7 +13,7 @@ class SweepTest : public OperatorTest {
   void expect_sweeps(Recipe const& recipe, Sweep kind, int count) {
     SCOPED_TRACE(testing::Message() << count << " sweeps, " << recipe);
     bool const relaxed = kind.relaxation != 1;
-    Case const test(recipe, arithmetic(recipe.d), relaxed ? Case::Disturbance::two_valued : Case::Disturbance::uniform);
+    Case const test = make_case(recipe, relaxed ? Case::Disturbance::two_valued : Case::Disturbance::uniform);
     kind.eps = test.eps;
     SweepResult const expected = sweep(test.dense, kind, count, test.potentials);
     Real const error = test.tolerance.sweeps(kind, count, expected);
@@ -86,7 +86,7 @@ TEST_P(SweepTest, relaxed_seven_times) {
 
 TEST_P(SweepTest, sweeps_one_by_one_equal_sweeps_at_once) {
   for (Sweep kind : {Sweep{}, Sweep{0, true}, Sweep{0, false, 1.5}}) {
-    Case const test({70, 90, 3}, arithmetic(3));
+    Case const test = make_case({70, 90, 3});
     kind.eps = test.eps;
     auto const at_once = make_operator(test.problem);
     auto const one_by_one = make_operator(test.problem);
@@ -103,7 +103,7 @@ TEST_P(SweepTest, sweeps_one_by_one_equal_sweeps_at_once) {
 }
 
 TEST_P(SweepTest, no_sweeps_change_nothing) {
-  Case const test({20, 30, 3}, arithmetic(3));
+  Case const test = make_case({20, 30, 3});
   auto const entropic = make_operator(test);
   Potentials const before = potentials_of(*entropic);
   entropic->sweep({test.eps}, 0);
@@ -115,7 +115,7 @@ TEST_P(SweepTest, no_sweeps_change_nothing) {
 TEST_P(SweepTest, relaxation_never_lowers_the_dual) {
   for (double const omega : {0.5, 1.2, 1.5, 1.9, 1.99}) {
     SCOPED_TRACE(testing::Message() << "omega " << omega);
-    Case const test({60, 80, 2, Weights::uniform, Place::origin, 0.01}, arithmetic(2));
+    Case const test = make_case({60, 80, 2, Weights::uniform, Place::origin, 0.01});
     auto const entropic = make_operator(test.problem);
     Potentials start{Vector(60, 0), Vector(80, 0)};
     Random random(7);
@@ -140,7 +140,7 @@ TEST_P(SweepTest, relaxation_never_lowers_the_dual) {
 }
 
 TEST_P(SweepTest, columns_are_exact_after_a_plain_sweep) {
-  Case const test({60, 80, 5, Weights::skewed}, arithmetic(5));
+  Case const test = make_case({60, 80, 5, Weights::skewed});
   auto const entropic = make_operator(test.problem);
   entropic->sweep({test.eps}, 3);
   SweepErrors const errors = entropic->errors();
@@ -155,7 +155,7 @@ TEST_P(SweepTest, columns_are_exact_after_a_plain_sweep) {
 // Symmetric sweeps use the old f for the columns: where it is far above the softmin of the rows, and a column far below
 // all others, products of huge and tiny numbers meet that leave the range of float32.
 TEST_P(SweepTest, stray_potentials_of_both_signs) {
-  Case const test({40, 50, 2, Weights::uniform, Place::origin, 0.01}, arithmetic(2));
+  Case const test = make_case({40, 50, 2, Weights::uniform, Place::origin, 0.01});
   for (double const size : {20.0, 60.0, 90.0}) {
     for (double const far : {-100.0, -200.0, -800.0}) {
       SCOPED_TRACE(testing::Message() << "f raised by " << size << " eps, one g by " << far << " eps");
@@ -177,7 +177,7 @@ TEST_P(SweepTest, stray_potentials_of_both_signs) {
 
 TEST_P(SweepTest, is_bitwise_repeatable) {
   for (Sweep kind : {Sweep{}, Sweep{0, true}, Sweep{0, false, 1.5}}) {
-    Case const test({333, 257, 37}, arithmetic(37));
+    Case const test = make_case({333, 257, 37});
     kind.eps = test.eps;
     Potentials results[2];
     for (Potentials& result : results) {
@@ -193,7 +193,7 @@ TEST_P(SweepTest, is_bitwise_repeatable) {
 TEST_P(SweepTest, stored_scores_give_the_same_iterates) {
   for (std::int64_t const d : {2, 37}) {
     SCOPED_TRACE(testing::Message() << "d " << d);
-    Case const test({200, 150, d, Weights::skewed, Place::shifted, 0.01}, arithmetic(d));
+    Case const test = make_case({200, 150, d, Weights::skewed, Place::shifted, 0.01});
     Sweep const kind{test.eps};
     SweepResult const expected = sweep(test.dense, kind, 7, {Vector(200, 0), Vector(150, 0)});
     for (double const cache_bytes : {0.0, 1e9}) {

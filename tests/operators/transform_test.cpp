@@ -6,6 +6,8 @@ namespace {
 
 class Transform : public OperatorTest {};
 MONGE_FOR_EACH_TARGET(Transform);
+class TransformOfPoints : public OperatorTest {};
+MONGE_FOR_EACH_POINT_TARGET(TransformOfPoints);
 
 std::vector<double> transform(PlanOperator& plan, Side side) {
   std::vector<double> result(plan.size(side));
@@ -23,7 +25,7 @@ void expect_transform(PlanOperator& plan, Case const& test, Side side, Potential
 TEST_P(Transform, equals_the_oracle) {
   for (Recipe const& recipe : covering_recipes()) {
     SCOPED_TRACE(testing::Message() << recipe);
-    Case const test(recipe, arithmetic(recipe.d));
+    Case const test = make_case(recipe);
     auto const plan = make_plan(test);
     for (Side const side : {Side::rows, Side::columns}) expect_transform(*plan, test, side, test.potentials);
   }
@@ -32,7 +34,7 @@ TEST_P(Transform, equals_the_oracle) {
 TEST_P(Transform, of_empty_potentials_is_that_of_zeros_of_the_users_cost) {
   for (Place const place : {Place::origin, Place::shifted, Place::apart}) {
     SCOPED_TRACE(testing::Message() << "place " << static_cast<int>(place));
-    Case const test({40, 50, 3, Weights::uniform, place}, arithmetic(3));
+    Case const test = make_case({40, 50, 3, Weights::uniform, place});
     auto const entropic = make_operator(test);
     Potentials const zeros{Vector(40, 0), Vector(50, 0)};
     entropic->set_potentials({}, {});
@@ -45,7 +47,7 @@ TEST_P(Transform, of_empty_potentials_is_that_of_zeros_of_the_users_cost) {
 TEST_P(Transform, stands_in_for_potentials_of_points_without_weight) {
   for (Recipe const& recipe : covering_recipes()) {
     SCOPED_TRACE(testing::Message() << recipe);
-    Case const test(recipe, arithmetic(recipe.d));
+    Case const test = make_case(recipe);
     auto const plan = make_plan(test);
     std::vector<double> f(recipe.n), g(recipe.m);
     plan->potentials(f, {});
@@ -67,7 +69,7 @@ TEST_P(Transform, stands_in_for_potentials_of_points_without_weight) {
 }
 
 TEST_P(Transform, writes_float32_and_strided_outputs) {
-  Case const test({40, 50, 3, Weights::with_zeros}, arithmetic(3));
+  Case const test = make_case({40, 50, 3, Weights::with_zeros});
   auto const plan = make_plan(test);
   std::vector<double> const plain = transform(*plan, Side::rows);
   std::vector<double> f(40), g(50);
@@ -90,7 +92,7 @@ TEST_P(Transform, writes_float32_and_strided_outputs) {
 
 // The oldest way to break a log-sum-exp: one far term, all terms far, coinciding points.
 TEST_P(Transform, survives_extreme_potentials) {
-  Case const test({20, 30, 2, Weights::with_zeros}, arithmetic(2));
+  Case const test = make_case({20, 30, 2, Weights::with_zeros});
   auto const entropic = make_operator(test.problem);
   for (double const size : {1e3, -1e3, 1e6}) {
     SCOPED_TRACE(testing::Message() << "one potential of " << size << " eps");
@@ -102,7 +104,7 @@ TEST_P(Transform, survives_extreme_potentials) {
   }
 }
 
-TEST_P(Transform, of_coinciding_points_is_a_mean) {
+TEST_P(TransformOfPoints, of_coinciding_points_is_a_mean) {
   Problem problem = make_problem({5, 7, 2});
   problem.x = Stored(std::vector<double>(10, 3.0), 5, 2);
   problem.y = Stored(std::vector<double>(14, 3.0), 7, 2);

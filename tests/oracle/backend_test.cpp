@@ -47,8 +47,21 @@ std::vector<Target> all_devices() {
   return {{DeviceType::cpu, Precision::float64}, {DeviceType::cuda, Precision::float64}};
 }
 
+std::vector<Target> with_all_costs(std::vector<Target> const& targets) {
+  std::vector<Target> result;
+  for (Costs const costs : {Costs::points, Costs::distances, Costs::random}) {
+    for (Target target : targets) {
+      target.costs = costs;
+      result.push_back(target);
+    }
+  }
+  return result;
+}
+
 void PrintTo(Target const& target, std::ostream* out) {
-  *out << (target.device == DeviceType::cpu ? "cpu_" : "cuda_") << name(target.precision);
+  static constexpr char const* kCosts[] = {"", "_distances", "_random"};
+  *out << (target.device == DeviceType::cpu ? "cpu_" : "cuda_") << name(target.precision)
+       << kCosts[static_cast<int>(target.costs)];
 }
 
 std::string target_name(testing::TestParamInfo<Target> const& info) {

@@ -1,5 +1,6 @@
-// The one fixture: a test of a BackendTest runs once for each device and precision, named cpu_float32 and so on. Where
-// CUDA is not usable its tests skip, or fail if the environment says MONGE_REQUIRE_CUDA=1.
+// The one fixture: a test of a BackendTest runs once for each device, precision and geometry, named cpu_float32,
+// cuda_tf32_random and so on. Where CUDA is not usable its tests skip, or fail if the environment says
+// MONGE_REQUIRE_CUDA=1.
 #pragma once
 #include <gtest/gtest.h>
 
@@ -19,6 +20,7 @@ namespace monge::oracle {
 struct Target {
   DeviceType device;
   Precision precision;
+  Costs costs = Costs::points;
 };
 void PrintTo(Target const& target, std::ostream* out);
 std::vector<Target> all_targets();
@@ -26,6 +28,8 @@ std::vector<Target> all_targets();
 std::vector<Target> short_precisions();
 /// Float64 on each device: for what does not depend on the precision, and for what needs it.
 std::vector<Target> all_devices();
+/// Each of these, with points and with matrices.
+std::vector<Target> with_all_costs(std::vector<Target> const& targets);
 std::string target_name(testing::TestParamInfo<Target> const& info);
 /// A test on a CUDA device calls it from SetUp: skips, or fails with MONGE_REQUIRE_CUDA=1, where CUDA is not usable.
 void require_device(DeviceType device);
@@ -40,7 +44,15 @@ class BackendTest : public testing::TestWithParam<Target> {
   Context const& context() const { return *context_; }
   Precision precision() const { return GetParam().precision; }
   bool is_float64() const { return precision() == Precision::float64; }
-  Arithmetic arithmetic(std::int64_t d) const { return oracle::arithmetic({GetParam().device}, precision(), d); }
+  /// Of costs between points of d dimensions, or of the matrix in their place.
+  Arithmetic arithmetic(std::int64_t d) const {
+    return oracle::arithmetic({GetParam().device}, precision(), GetParam().costs == Costs::points ? d : 0);
+  }
+  /// With the geometry of the target.
+  Problem make_problem(Recipe recipe) const {
+    recipe.costs = GetParam().costs;
+    return oracle::make_problem(recipe);
+  }
 
   std::unique_ptr<EntropicOperator> make_operator(Problem const& problem, double cache_bytes = 1e9) const {
     return backend_of(context()).entropic_operator(problem.geometry(), {problem.a, problem.b},
@@ -52,13 +64,13 @@ class BackendTest : public testing::TestWithParam<Target> {
   std::optional<Context> context_;
 };
 
+#define MONGE_FOR_EACH_OF(Suite, targets) \
+  INSTANTIATE_TEST_SUITE_P(, Suite, testing::ValuesIn(targets), ::monge::oracle::target_name)
 #define MONGE_FOR_EACH_TARGET(Suite) \
-  INSTANTIATE_TEST_SUITE_P(, Suite, testing::ValuesIn(::monge::oracle::all_targets()), ::monge::oracle::target_name)
-#define MONGE_FOR_EACH_SHORT_PRECISION(Suite)                                               \
-  INSTANTIATE_TEST_SUITE_P(, Suite, testing::ValuesIn(::monge::oracle::short_precisions()), \
-                           ::monge::oracle::target_name)
-#define MONGE_FOR_EACH_DEVICE(Suite) \
-  INSTANTIATE_TEST_SUITE_P(, Suite, testing::ValuesIn(::monge::oracle::all_devices()), ::monge::oracle::target_name)
+  MONGE_FOR_EACH_OF(Suite, ::monge::oracle::with_all_costs(::monge::oracle::all_targets()))
+#define MONGE_FOR_EACH_POINT_TARGET(Suite) MONGE_FOR_EACH_OF(Suite, ::monge::oracle::all_targets())
+#define MONGE_FOR_EACH_SHORT_PRECISION(Suite) MONGE_FOR_EACH_OF(Suite, ::monge::oracle::short_precisions())
+#define MONGE_FOR_EACH_DEVICE(Suite) MONGE_FOR_EACH_OF(Suite, ::monge::oracle::all_devices())
 
 /// Fails with the worst element if any |actual - expected| exceeds its tolerance. The largest quotient of the test goes
 /// to the property error_over_tolerance of its XML report, and to stdout with MONGE_SHOW_ERRORS=1.

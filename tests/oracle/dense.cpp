@@ -17,6 +17,10 @@ std::vector<double> narrow(Vector const& values) {
 }
 
 Dense::Dense(Problem const& problem) : n_(problem.n()), m_(problem.m()), a_(problem.a), b_(problem.b), cost_(n_ * m_) {
+  if (!problem.has_points()) {
+    cost_ = widen(problem.costs());
+    return;
+  }
   std::vector<double> const x = problem.x.values();
   std::vector<double> const y = problem.y.values();
   std::int64_t const d = problem.d();
@@ -40,7 +44,9 @@ Dense::Dense(Vector cost, std::vector<double> a, std::vector<double> b)
       cost_(std::move(cost)) {}
 
 Real Dense::largest_cost() const {
-  return *std::max_element(cost_.begin(), cost_.end());
+  Real largest = -std::numeric_limits<Real>::infinity();
+  for (Real const cost : cost_) largest = std::isfinite(cost) ? std::max(largest, cost) : largest;
+  return largest;
 }
 
 Vector Dense::softmin(Side side, Real eps, Vector const& potential) const {
@@ -195,8 +201,10 @@ DenseEvaluation evaluate(Dense const& dense, Real eps, Potentials const& potenti
       Real const c = dense.cost(Side::rows, i, j);
       rows[i] += p;
       columns[j] += p;
+      entropy += Real(a[i]) * b[j];
+      if (p == 0) continue;  // A forbidden pair has an infinite cost.
       result.transport_cost += c * p;
-      entropy += p * (potentials.f[i] + potentials.g[j] - c) / eps - p + Real(a[i]) * b[j];
+      entropy += p * (potentials.f[i] + potentials.g[j] - c) / eps - p;
     }
   }
   result.primal = result.transport_cost + eps * entropy;

@@ -4,6 +4,7 @@
 #include <limits>
 #include <numbers>
 #include <numeric>
+#include <utility>
 
 namespace monge::oracle {
 
@@ -104,9 +105,10 @@ MutableVectorView StoredVector::mutable_view() {
 std::ostream& operator<<(std::ostream& out, Recipe const& recipe) {
   static constexpr char const* kWeights[] = {"uniform", "skewed", "with_zeros"};
   static constexpr char const* kPlaces[] = {"origin", "shifted", "apart"};
-  return out << "n=" << recipe.n << " m=" << recipe.m << " d=" << recipe.d << " weights "
-             << kWeights[static_cast<int>(recipe.weights)] << ", place " << kPlaces[static_cast<int>(recipe.place)]
-             << ", eps/spread " << recipe.eps_over_spread
+  static constexpr char const* kCosts[] = {"points", "distances", "random"};
+  return out << kCosts[static_cast<int>(recipe.costs)] << " n=" << recipe.n << " m=" << recipe.m << " d=" << recipe.d
+             << " weights " << kWeights[static_cast<int>(recipe.weights)] << ", place "
+             << kPlaces[static_cast<int>(recipe.place)] << ", eps/spread " << recipe.eps_over_spread
              << (recipe.storage == DataType::float32 ? ", float32" : ", float64") << " padding " << recipe.padding
              << ", scale " << recipe.scale << ", mass " << recipe.mass << ", seed " << recipe.seed;
 }
@@ -128,16 +130,72 @@ std::vector<double> make_weights(Weights kind, std::int64_t size, double mass, R
   return weights;
 }
 
+std::vector<double> Problem::costs() const {
+  std::vector<double> const stored = cost.values();
+  if (!transposed) return stored;
+  std::vector<double> result(stored.size());
+  for (std::int64_t i = 0; i < n(); ++i) {
+    for (std::int64_t j = 0; j < m(); ++j) result[i * m() + j] = stored[j * n() + i];
+  }
+  return result;
+}
+
+Problem make_matrix_problem(std::span<double const> costs, std::vector<double> a, std::vector<double> b,
+                            DataType storage, std::int64_t padding, bool transposed) {
+  std::int64_t const n = static_cast<std::int64_t>(a.size()), m = static_cast<std::int64_t>(b.size());
+  std::vector<double> memory(costs.begin(), costs.end());
+  for (std::int64_t i = 0; transposed && i < n; ++i) {
+    for (std::int64_t j = 0; j < m; ++j) memory[j * n + i] = costs[i * m + j];
+  }
+  Stored stored = transposed ? Stored(memory, m, n, storage, padding) : Stored(memory, n, m, storage, padding);
+  return {{}, {}, std::move(a), std::move(b), 1, std::move(stored), transposed};
+}
+
+namespace {
+
+std::vector<double> squared_distances(Problem const& problem) {
+  std::vector<double> const x = problem.x.values(), y = problem.y.values();
+  std::int64_t const d = problem.x.columns();
+  std::vector<double> costs(problem.n() * problem.m(), 0.0);
+  for (std::int64_t i = 0; i < problem.n(); ++i) {
+    for (std::int64_t j = 0; j < problem.m(); ++j) {
+      double& cost = costs[i * problem.m() + j];
+      for (std::int64_t k = 0; k < d; ++k) cost += problem.scale * std::pow(x[i * d + k] - y[j * d + k], 2);
+    }
+  }
+  return costs;
+}
+
+std::vector<double> random_costs(Recipe const& recipe, Random& random) {
+  constexpr double kPlaces[] = {0, 1e3, 1e6};
+  std::vector<double> costs(recipe.n * recipe.m);
+  for (std::int64_t i = 0; i < recipe.n; ++i) {
+    for (std::int64_t j = 0; j < recipe.m; ++j) {
+      bool const forbidden = random.uniform() < 0.125 && i > 0 && j > 0;
+      costs[i * recipe.m + j] = forbidden ? std::numeric_limits<double>::infinity()
+                                          : kPlaces[static_cast<int>(recipe.place)] + random.uniform(-1, 2);
+    }
+  }
+  return costs;
+}
+
+}  // namespace
+
 Problem make_problem(Recipe const& recipe) {
   Random random(recipe.seed);
   double const x_centre = recipe.place == Place::shifted ? 1000 : 0;
   double const y_centre = recipe.place == Place::origin ? 0.5 : 1000.5;
   std::vector<double> const x = gaussian_points(recipe.n, recipe.d, random, x_centre);
   std::vector<double> const y = gaussian_points(recipe.m, recipe.d, random, y_centre, 0.7);
-  return {Stored(x, recipe.n, recipe.d, recipe.storage, recipe.padding),
-          Stored(y, recipe.m, recipe.d, recipe.storage, recipe.padding),
-          make_weights(recipe.weights, recipe.n, recipe.mass, random),
-          make_weights(recipe.weights, recipe.m, recipe.mass, random), recipe.scale};
+  Problem problem{Stored(x, recipe.n, recipe.d, recipe.storage, recipe.padding),
+                  Stored(y, recipe.m, recipe.d, recipe.storage, recipe.padding),
+                  make_weights(recipe.weights, recipe.n, recipe.mass, random),
+                  make_weights(recipe.weights, recipe.m, recipe.mass, random), recipe.scale};
+  if (recipe.costs == Costs::points) return problem;
+  std::vector<double> const costs =
+      recipe.costs == Costs::distances ? squared_distances(problem) : random_costs(recipe, random);
+  return make_matrix_problem(costs, std::move(problem.a), std::move(problem.b), recipe.storage, recipe.padding,
+                             recipe.seed % 2 == 0);
 }
 
 }  // namespace monge::oracle

@@ -1,4 +1,4 @@
-// Seeded test problems: two clouds, weights, and how they lie in memory.
+// Seeded test problems: two clouds or a cost matrix, weights, and how they lie in memory.
 #pragma once
 #include <cstdint>
 #include <ostream>
@@ -71,6 +71,12 @@ enum class Place {
   apart,    // y 1000 away from x in every coordinate
 };
 
+enum class Costs {
+  points,     // squared distances between two clouds
+  distances,  // the same, as a matrix
+  random,     // a matrix without structure: both signs, and every eighth pair or so forbidden
+};
+
 struct Recipe {
   std::int64_t n, m, d;
   Weights weights = Weights::uniform;
@@ -80,7 +86,8 @@ struct Recipe {
   std::int64_t padding = 0;
   double scale = 1;
   double mass = 1;
-  std::uint64_t seed = 1;
+  std::uint64_t seed = 1;  // A matrix lies transposed where it is even.
+  Costs costs = Costs::points;
 };
 std::ostream& operator<<(std::ostream& out, Recipe const& recipe);
 
@@ -88,15 +95,28 @@ struct Problem {
   Stored x, y;
   std::vector<double> a, b;
   double scale = 1;
+  /// Instead of the points, where it has rows.
+  Stored cost = {};
+  bool transposed = false;
 
-  std::int64_t n() const { return x.rows(); }
-  std::int64_t m() const { return y.rows(); }
-  std::int64_t d() const { return x.columns(); }
-  PointCloud geometry() const { return {x.view(), y.view(), scale}; }
+  bool has_points() const { return cost.rows() == 0; }
+  std::int64_t n() const { return static_cast<std::int64_t>(a.size()); }
+  std::int64_t m() const { return static_cast<std::int64_t>(b.size()); }
+  std::int64_t d() const { return has_points() ? x.columns() : 0; }
+  PointCloud clouds() const { return {x.view(), y.view(), scale}; }
+  CostMatrix matrix() const { return {cost.view(), transposed}; }
+  Geometry geometry() const { return has_points() ? Geometry(clouds()) : Geometry(matrix()); }
+  /// C (n x m, row-major) of a matrix, as it is stored.
+  std::vector<double> costs() const;
 };
 
-/// Gaussian clouds: x standard, y at 0.7 of the size around 0.5.
+/// Gaussian clouds: x standard, y at 0.7 of the size around 0.5. The distances of a matrix are those of the clouds;
+/// random costs lie between -1 and 2, around 1000 or a million where the clouds would be shifted or apart, and those of
+/// the first row and column are finite.
 Problem make_problem(Recipe const& recipe);
+/// A problem with the costs C (n x m, row-major), stored as told.
+Problem make_matrix_problem(std::span<double const> costs, std::vector<double> a, std::vector<double> b,
+                            DataType storage = DataType::float64, std::int64_t padding = 0, bool transposed = false);
 std::vector<double> make_weights(Weights kind, std::int64_t size, double mass, Random& random);
 std::vector<double> gaussian_points(std::int64_t n, std::int64_t d, Random& random, double centre = 0,
                                     double deviation = 1);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numeric>
 
 namespace monge::oracle {
@@ -9,6 +10,7 @@ namespace {
 
 constexpr double kLogit = 2.0;    // roundings of h_j and of the sum with the product
 constexpr double kProduct = 1.0;  // times sqrt(d), of a sum of products
+constexpr double kStored = 2.0;   // of a score that is stored: roundings of the difference and of its factor
 constexpr double kSum = 8.0;      // exp and the first terms of a sum
 
 std::vector<double> centre(std::vector<double> const& points, std::vector<double> const& weights, std::int64_t d) {
@@ -25,6 +27,10 @@ std::vector<double> centre(std::vector<double> const& points, std::vector<double
 }  // namespace
 
 Arithmetic arithmetic(Device device, Precision precision, std::int64_t d) {
+  if (d == 0) {
+    double const unit = precision == Precision::float64 ? 0x1p-53 : 0x1p-24;
+    return {unit, kStored * unit};
+  }
   if (precision == Precision::float64) return {0x1p-53, kProduct * 0x1p-53 * std::sqrt(d)};
   double const single = kProduct * 0x1p-24 * std::sqrt(d);
   if (device.type == DeviceType::cpu || d <= 8) return {0x1p-24, single};
@@ -34,6 +40,53 @@ Arithmetic arithmetic(Device device, Precision precision, std::int64_t d) {
 }
 
 Magnitudes::Magnitudes(Problem const& problem) {
+  if (problem.has_points()) {
+    measure_points(problem);
+  } else {
+    measure_matrix(problem);
+  }
+  for (Side const side : {Side::rows, Side::columns}) {
+    std::vector<double> const& weight = side == Side::rows ? problem.a : problem.b;
+    Half& half = side == Side::rows ? row_ : column_;
+    for (std::size_t i = 0; i < weight.size(); ++i) {
+      if (weight[i] == 0) continue;
+      half.largest_square = std::max(half.largest_square, half.square[i]);
+      half.largest_log_weight = std::max(half.largest_log_weight, std::abs(std::log(weight[i])));
+    }
+  }
+  if (!problem.has_points()) return;
+  for (double const square : row_.square) row_.score.push_back(2 * std::sqrt(square * column_.largest_square));
+  for (double const square : column_.square) column_.score.push_back(2 * std::sqrt(square * row_.largest_square));
+  double const sum = std::sqrt(row_.largest_square) + std::sqrt(column_.largest_square);
+  spread_ = sum * sum;
+}
+
+void Magnitudes::measure_matrix(Problem const& problem) {
+  std::vector<double> const costs = problem.costs();
+  double least = std::numeric_limits<double>::infinity(), most = -least;
+  for (double const cost : costs) {
+    if (std::isinf(cost)) continue;
+    least = std::min(least, cost);
+    most = std::max(most, cost);
+  }
+  spread_ = most - least;
+  origin_ = std::abs(least);
+  std::size_t const n = problem.a.size(), m = problem.b.size();
+  row_.shift.assign(n, least);
+  column_.shift.assign(m, 0.0);
+  row_.square = row_.score = std::vector<double>(n, 0.0);
+  column_.square = column_.score = std::vector<double>(m, 0.0);
+  for (std::size_t i = 0; i < n; ++i) {
+    for (std::size_t j = 0; j < m; ++j) {
+      double const cost = costs[i * m + j];
+      if (std::isinf(cost)) continue;
+      row_.score[i] = std::max(row_.score[i], cost - least);
+      column_.score[j] = std::max(column_.score[j], cost - least);
+    }
+  }
+}
+
+void Magnitudes::measure_points(Problem const& problem) {
   std::int64_t const d = problem.d();
   double const s = problem.scale;
   std::vector<double> const x = problem.x.values();
@@ -54,10 +107,6 @@ Magnitudes::Magnitudes(Problem const& problem) {
       }
       result.square.push_back(square);
       result.shift.push_back(sign * product + constant);
-      if (weights[i] > 0) {
-        result.largest_square = std::max(result.largest_square, square);
-        result.largest_log_weight = std::max(result.largest_log_weight, std::abs(std::log(weights[i])));
-      }
     }
     return result;
   };
@@ -71,11 +120,6 @@ double Magnitudes::largest_square(Side side) const {
 
 double Magnitudes::largest_log_weight(Side side) const {
   return side == Side::rows ? row_.largest_log_weight : column_.largest_log_weight;
-}
-
-double Magnitudes::spread() const {
-  double const sum = std::sqrt(row_.largest_square) + std::sqrt(column_.largest_square);
-  return sum * sum;
 }
 
 Tolerance::Tolerance(Problem const& problem, double eps, Arithmetic arithmetic)
@@ -98,7 +142,7 @@ Real Tolerance::gauge_error(Side side, Vector const& potential) const {
   for (std::size_t j = 0; j < potential.size(); ++j) {
     largest = std::max(largest, std::abs(potential[j]) + std::abs(shift[j]) + magnitudes_.offset());
   }
-  return 0x1p-52 * largest;
+  return 0x1p-52 * largest + 0x1p-63 * magnitudes_.origin();
 }
 
 Vector Tolerance::logits(Side side, Vector const& potential) const {
@@ -107,10 +151,8 @@ Vector Tolerance::logits(Side side, Vector const& potential) const {
       (gauged_maximum(far, potential) + magnitudes_.largest_square(far)) / eps_ + magnitudes_.largest_log_weight(far);
   Real const gauge = gauge_error(far, potential) / eps_;
   Vector result;
-  for (double const square : magnitudes_.square(side)) {
-    double const product = 2 * std::sqrt(square * magnitudes_.largest_square(far)) / eps_;
-    result.push_back(kLogit * arithmetic_.unit * stored + arithmetic_.product * product + gauge);
-  }
+  for (double const score : magnitudes_.score(side))
+    result.push_back(kLogit * arithmetic_.unit * stored + arithmetic_.product * score / eps_ + gauge);
   return result;
 }
 
@@ -183,6 +225,7 @@ EvaluationTolerance Tolerance::evaluation(Dense const& dense, Potentials const& 
       Real sum = 0, cost_error = 0;
       for (std::int64_t j = 0; j < dense.size(other(side)); ++j) {
         Real const p = plan_matrix[side == Side::rows ? i * m_ + j : j * m_ + i];
+        if (p == 0) continue;  // A forbidden pair has an infinite cost.
         Real const centred = dense.cost(side, i, j) - shift[i] - far_shift[j];
         sum += p;
         cost_error += p * (relative[i] * (std::abs(centred) + std::abs(shift[i])) + eps_ * logit[i]);

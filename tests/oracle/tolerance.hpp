@@ -11,6 +11,9 @@
 // cloud 1000 away with eps = 1 that is 1e-10 in the logits, and no implementation that is handed float64 potentials can
 // avoid it.
 //
+// A cost matrix has C' = C - c0, c0 its smallest finite cost: shift_i = c0, shift_j = 0. The oracle itself takes costs
+// as they are: in long double that is 2^-64 of c0.
+//
 // Logits. A half-step over j evaluates t_ij = (g'_j - C'_ij) / eps + log b_j, in nats, as h_j + 2 s <x'_i, y'_j> / eps
 // with h_j = (g'_j - s |y'_j|^2) / eps + log b_j, or from exact differences. With u the unit roundoff,
 //   - storing h_j and adding to it: u (|g'_j| + s |y'_j|^2) / eps + u |log b_j|, a few times;
@@ -18,7 +21,9 @@
 //   sum of d
 //     terms (rounding errors of either sign; d u is the worst case), plus u for rounding x' and y'. Split fp16 products
 //     keep 22 bits of each factor, tf32 products 11;
-//   - from exact differences there is no product, and the second line with the first bounds |x'_i - y'_j|^2.
+//   - from exact differences there is no product, and the second line with the first bounds |x'_i - y'_j|^2;
+//   - of a cost matrix: |x'|^2 and |y'|^2 are 0, and C'_ij / eps stands in the place of the product, with v = 2 u: one
+//     rounding of the difference and one of what multiplies it.
 // Called logit(i), the largest over j. An entry of P adds the rounding of f_i: u (|f'_i| + s |x'_i|^2) / eps.
 //
 // Results.
@@ -48,9 +53,10 @@ namespace monge::oracle {
 /// Errors of one operation, relative.
 struct Arithmetic {
   double unit;     ///< Unit roundoff of sums and stored values.
-  double product;  ///< Of <x', y'>, relative to |x'| |y'|.
+  double product;  ///< Of <x', y'>, relative to |x'| |y'|; of C', relative to it.
 };
 
+/// d = 0 stands for a cost matrix.
 Arithmetic arithmetic(Device device, Precision precision, std::int64_t d);
 
 /// The centred problem: what magnitudes an operator meets.
@@ -61,19 +67,25 @@ class Magnitudes {
   std::vector<double> const& shift(Side side) const { return side == Side::rows ? row_.shift : column_.shift; }
   /// s |x'_i|^2.
   std::vector<double> const& square(Side side) const { return side == Side::rows ? row_.square : column_.square; }
-  /// The largest s |x'_i - y'_j|^2 is at most this.
-  double spread() const;
+  /// What the arithmetic of a score multiplies: 2 s |x'_i| max_j |y'_j|, or max_j C'_ij of a matrix.
+  std::vector<double> const& score(Side side) const { return side == Side::rows ? row_.score : column_.score; }
+  /// The largest C'_ij is at most this.
+  double spread() const { return spread_; }
   double largest_square(Side side) const;
   double offset() const { return offset_; }  ///< s |w|^2.
+  double origin() const { return origin_; }  ///< |c0| of a matrix.
   double largest_log_weight(Side side) const;
 
  private:
   struct Half {
-    std::vector<double> shift, square;
+    std::vector<double> shift, square, score;
     double largest_square = 0;      // over points that have mass
     double largest_log_weight = 0;  // the same
   };
-  double offset_ = 0;
+  void measure_points(Problem const& problem);
+  void measure_matrix(Problem const& problem);
+
+  double offset_ = 0, origin_ = 0, spread_ = 0;
   Half row_, column_;
 };
 

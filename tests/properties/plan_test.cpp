@@ -21,6 +21,8 @@ class PlanTest : public BackendTest {
   }
 };
 MONGE_FOR_EACH_TARGET(PlanTest);
+class PlanOfPoints : public PlanTest {};
+MONGE_FOR_EACH_POINT_TARGET(PlanOfPoints);
 
 std::vector<Recipe> const& recipes() {
   static std::vector<Recipe> const table{
@@ -36,6 +38,12 @@ double eps_of(Recipe const& recipe, Problem const& problem) {
   return recipe.eps_over_spread * Magnitudes(problem).spread();
 }
 
+std::vector<double> identity(std::int64_t size) {
+  std::vector<double> result(size * size);
+  for (std::int64_t i = 0; i < size; ++i) result[i * size + i] = 1;
+  return result;
+}
+
 TEST_P(PlanTest, products_equal_the_oracle) {
   for (Recipe const& recipe : recipes()) {
     SCOPED_TRACE(testing::Message() << recipe);
@@ -46,7 +54,7 @@ TEST_P(PlanTest, products_equal_the_oracle) {
     ASSERT_EQ(plan.columns(), recipe.m);
     Dense const dense(problem);
     Potentials const potentials = potentials_of(plan);
-    Tolerance const tolerance(problem, eps, products(recipe.d));
+    Tolerance const tolerance(problem, eps, products(problem.d()));
     Random random(4);
     std::int64_t const p = 5;
     for (Side const side : {Side::rows, Side::columns}) {
@@ -70,7 +78,7 @@ TEST_P(PlanTest, products_equal_the_oracle) {
       expect_close("marginal", side == Side::rows ? row : column, marginal, marginal_error);
     }
     EvaluationTolerance const float64 =
-        Tolerance(problem, eps, oracle::arithmetic({}, Precision::float64, recipe.d)).evaluation(dense, potentials);
+        Tolerance(problem, eps, oracle::arithmetic({}, Precision::float64, problem.d())).evaluation(dense, potentials);
     expect_close("transport_cost", plan.transport_cost(), evaluate(dense, eps, potentials).transport_cost,
                  float64.transport_cost);
   }
@@ -84,7 +92,7 @@ TEST_P(PlanTest, weighted_and_repeated_products_equal_the_oracle) {
     Plan const plan = solve(problem, eps);
     Dense const dense(problem);
     Potentials const potentials = potentials_of(plan);
-    Tolerance const tolerance(problem, eps, products(recipe.d));
+    Tolerance const tolerance(problem, eps, products(problem.d()));
     Random random(5);
     std::int64_t const k = 4, p = 2;
     Stored const l(gaussian_points(recipe.n, k, random), recipe.n, k, DataType::float32, 1);
@@ -132,11 +140,11 @@ TEST_P(PlanTest, transport_cost_without_a_certificate_is_the_plans_own) {
     Potentials const potentials = potentials_of(plan);
     Dense const dense(problem);
     expect_close("transport_cost", plan.transport_cost(), evaluate(dense, eps, potentials).transport_cost,
-                 Tolerance(problem, eps, products(recipe.d)).evaluation(dense, potentials).transport_cost);
+                 Tolerance(problem, eps, products(problem.d())).evaluation(dense, potentials).transport_cost);
   }
 }
 
-TEST_P(PlanTest, maps_equal_the_oracle_and_each_other) {
+TEST_P(PlanOfPoints, maps_equal_the_oracle_and_each_other) {
   for (Recipe const& recipe : recipes()) {
     SCOPED_TRACE(testing::Message() << recipe);
     Problem const problem = make_problem(recipe);
@@ -144,7 +152,7 @@ TEST_P(PlanTest, maps_equal_the_oracle_and_each_other) {
     Plan const plan = solve(problem, eps);
     Dense const dense(problem);
     Potentials const potentials = potentials_of(plan);
-    Tolerance const tolerance(problem, eps, products(recipe.d));
+    Tolerance const tolerance(problem, eps, products(problem.d()));
     std::int64_t const d = recipe.d;
     Vector const expected = dense.average(Side::rows, eps, potentials, problem.y.values(), d, true);
     double const radius = std::sqrt(tolerance.magnitudes().largest_square(Side::columns) / recipe.scale);
@@ -168,7 +176,7 @@ TEST_P(PlanTest, maps_equal_the_oracle_and_each_other) {
   }
 }
 
-TEST_P(PlanTest, map_of_a_far_point_is_its_nearest_target) {
+TEST_P(PlanOfPoints, map_of_a_far_point_is_its_nearest_target) {
   Problem const problem = make_problem({40, 50, 2});
   Plan const plan = solve(problem, 0.5);
   // <z, y_j> decides: the target farthest in this direction wins.
@@ -187,7 +195,7 @@ TEST_P(PlanTest, map_of_a_far_point_is_its_nearest_target) {
   EXPECT_NEAR(potential[0], cost - plan.g()[best] + 0.5 * std::log(50.0), 1e-6 * cost);
 }
 
-TEST_P(PlanTest, of_no_points_or_no_columns_writes_nothing) {
+TEST_P(PlanOfPoints, of_no_points_or_no_columns_writes_nothing) {
   Problem const problem = make_problem({10, 12, 2});
   Plan const plan = solve(problem, 0.5);
   std::vector<double> nothing;
@@ -199,7 +207,7 @@ TEST_P(PlanTest, of_no_points_or_no_columns_writes_nothing) {
                                       MatrixView(nothing.data(), 12, 0), MutableMatrixView(nothing.data(), 10, 0)));
 }
 
-TEST_P(PlanTest, writes_both_types) {
+TEST_P(PlanOfPoints, writes_both_types) {
   Problem const problem = make_problem({40, 50, 3, Weights::with_zeros});
   Plan const plan = solve(problem, 0.5);
   std::vector<double> f(40), g(50);
@@ -221,6 +229,53 @@ TEST_P(PlanTest, writes_both_types) {
   EXPECT_EQ(narrow_out.values(), Stored(wide.values(), 40, 3, DataType::float32).values());
 }
 
+// Entries found one by one, and those that a product with the identity shows: both are off by the error of P, and by
+// the rounding of a float32 output.
+TEST_P(PlanTest, entries_belong_together) {
+  std::int64_t const n = 60, m = 50, k = 4;
+  double const eps = 0.5;
+  Problem const problem = make_problem({n, m, 3, Weights::with_zeros});
+  Plan const plan = solve(problem, eps);
+  std::vector<double> const eye = identity(m);
+  std::vector<double> dense(n * m);
+  plan.apply(MatrixView(eye.data(), m, m), MutableMatrixView(dense.data(), n, m));
+  Tolerance const tolerance(problem, eps, products(3));
+  double relative = 0;
+  for (Side const side : {Side::rows, Side::columns}) {
+    for (Real const error : tolerance.plan(side, potentials_of(plan)))
+      relative = std::max(relative, 2 * static_cast<double>(error) + 0x1p-23);
+  }
+  auto const expect_entry = [&](double value, std::int64_t i, std::int64_t j) {
+    double const expected = dense[i * m + j];
+    EXPECT_NEAR(value, expected, relative * expected) << i << ", " << j;
+  };
+
+  std::vector<std::int64_t> rows(n * k), columns(m * k), begin(n + 1);
+  std::vector<float> row_values(n * k);
+  std::vector<double> column_values(m * k);
+  plan.top_k({rows.data(), n, k, k, {}}, MutableMatrixView(row_values.data(), n, k));
+  plan.top_k_transpose({columns.data(), m, k, k, {}}, MutableMatrixView(column_values.data(), m, k));
+  for (std::int64_t at = 0; at < n * k; ++at) expect_entry(row_values[at], at / k, rows[at]);
+  for (std::int64_t at = 0; at < m * k; ++at) expect_entry(column_values[at], columns[at], at / k);
+
+  double const threshold = 1e-3;
+  std::int64_t const total = plan.count_above(threshold, {begin.data(), n + 1, 1, 1, {}});
+  std::vector<std::int64_t> above(total);
+  std::vector<float> values(total);
+  plan.entries_above(threshold, {begin.data(), n + 1, 1, 1, {}}, {above.data(), total, 1, 1, {}}, values);
+  ASSERT_GT(total, 0);
+  for (std::int64_t i = 0; i < n; ++i) {
+    for (std::int64_t at = begin[i]; at < begin[i + 1]; ++at) expect_entry(values[at], i, above[at]);
+  }
+  plan.count_above(1.0, {begin.data(), n + 1, 1, 1, {}});
+  plan.entries_above(1.0, {begin.data(), n + 1, 1, 1, {}}, {nullptr, 0, 1, 1, {}}, std::vector<double>{});
+
+  std::vector<std::int64_t> pairs(200);
+  plan.sample(3, {pairs.data(), 100, 2, 2, {}});
+  for (std::int64_t p = 0; p < 100; ++p) EXPECT_GT(dense[pairs[2 * p] * m + pairs[2 * p + 1]], 0);
+  plan.sample(3, {nullptr, 0, 2, 2, {}});
+}
+
 struct Results {
   std::vector<double> f, g, product, map;
   friend bool operator==(Results const&, Results const&) = default;
@@ -234,7 +289,7 @@ Results results_of(Plan const& plan) {
   return results;
 }
 
-TEST_P(PlanTest, outlives_its_inputs_and_its_context) {
+TEST_P(PlanOfPoints, outlives_its_inputs_and_its_context) {
   auto problem = std::make_unique<Problem>(make_problem({40, 50, 3, Weights::skewed}));
   std::optional<Context> own = make_context(GetParam().device);
   SolveOptions const options{.eps = 0.5, .tolerance = 1e-3, .precision = precision()};
@@ -249,7 +304,7 @@ TEST_P(PlanTest, outlives_its_inputs_and_its_context) {
   EXPECT_EQ(results_of(plan), before);
 }
 
-TEST_P(PlanTest, moves) {
+TEST_P(PlanOfPoints, moves) {
   Problem const problem = make_problem({40, 50, 3});
   Plan first = solve(problem, 0.5);
   Results const expected = results_of(first);
@@ -263,7 +318,7 @@ TEST_P(PlanTest, moves) {
   static_assert(std::is_nothrow_move_constructible_v<Plan> && std::is_nothrow_move_assignable_v<Plan>);
 }
 
-TEST_P(PlanTest, operations_change_no_result) {
+TEST_P(PlanOfPoints, operations_change_no_result) {
   Problem const problem = make_problem({40, 50, 3});
   Plan const plan = solve(problem, 0.5);
   Results const first = results_of(plan);
@@ -274,7 +329,7 @@ TEST_P(PlanTest, operations_change_no_result) {
   EXPECT_EQ(results_of(plan), first);
 }
 
-TEST_P(PlanTest, contexts_serve_many_plans) {
+TEST_P(PlanOfPoints, contexts_serve_many_plans) {
   Problem const problem = make_problem({40, 50, 3});
   Plan const first = solve(problem, 0.5);
   Results const expected = results_of(first);

@@ -18,7 +18,7 @@ class ClosedForm : public BackendTest {
     return precision() == Precision::tf32 ? 1e-3 : 1e-5;
   }
 };
-MONGE_FOR_EACH_TARGET(ClosedForm);
+MONGE_FOR_EACH_POINT_TARGET(ClosedForm);
 
 /// P V with V the identity: the plan itself, n x m.
 std::vector<double> matrix_of(Plan const& plan) {

@@ -14,7 +14,7 @@ namespace monge::oracle {
 namespace {
 
 class SchurTest : public BackendTest {};
-MONGE_FOR_EACH_DEVICE(SchurTest);
+MONGE_FOR_EACH_OF(SchurTest, with_all_costs(all_devices()));
 
 constexpr double kTolerance = 1e-12;
 

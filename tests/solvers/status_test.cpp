@@ -182,16 +182,23 @@ TEST_P(StatusTest, any_eps_ends_with_finite_numbers) {
   }
 }
 
-// Coordinates whose squares leave the range of float32 are still a valid problem: 1e15 and 1e-15 scale away.
+// Coordinates whose squares leave the range of float32 are still a valid problem: 1e15 and 1e-15 scale away. So are
+// costs of that size in a matrix.
 TEST_P(StatusTest, any_unit_of_length_gives_the_same_plan) {
   for (double const unit : {1e-15, 1e-5, 1e5, 1e15}) {
     SCOPED_TRACE(testing::Message() << "unit " << unit);
     Problem problem = make_problem({30, 40, 3});
     Report const expected = solve(problem, {.eps = 1, .tolerance = 1e-4}).report();
-    for (Stored* cloud : {&problem.x, &problem.y}) {
-      std::vector<double> values = cloud->values();
-      for (double& value : values) value *= unit;
-      *cloud = Stored(values, cloud->rows(), 3);
+    auto const scale = [](Stored& stored, double factor) {
+      std::vector<double> values = stored.values();
+      for (double& value : values) value *= factor;
+      stored = Stored(values, stored.rows(), stored.columns());
+    };
+    if (problem.has_points()) {
+      scale(problem.x, unit);
+      scale(problem.y, unit);
+    } else {
+      scale(problem.cost, unit * unit);
     }
     Report const report = solve(problem, {.eps = unit * unit, .tolerance = 1e-4}).report();
     EXPECT_EQ(report.status, Status::converged) << report.message;

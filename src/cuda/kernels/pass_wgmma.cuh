@@ -41,8 +41,8 @@ __global__ void __launch_bounds__(MONGE_WGMMA_THREADS, Shape::kBlocks) pass_wgmm
   Share<PassArguments> const share = share_of(source);
   PassArguments const& arguments = share.arguments;
   constexpr int kFlushTiles = 4;
-  constexpr bool kStores = kPass == Pass::entries || kPass == Pass::hadamard;
-  constexpr bool kSums = kPass != Pass::hadamard;
+  constexpr bool kStores = has_stores(kPass);
+  constexpr bool kSums = has_sums(kPass);
   int const warp = static_cast<int>(threadIdx.x) / 32;
   int const lane = static_cast<int>(threadIdx.x) % 32;
   int const group = warp / 4;
@@ -71,7 +71,7 @@ __global__ void __launch_bounds__(MONGE_WGMMA_THREADS, Shape::kBlocks) pass_wgmm
     };
 
     RowSums<2> sums;
-    if constexpr (kPass == Pass::product || kPass == Pass::entries)
+    if constexpr (has_references(kPass))
       load_references(sums.reference, arguments.references, segment.first_row + 16 * warp + lane / 4);
     int taken = 0;
     auto const take = [&](float const(&score)[1][16][4]) {

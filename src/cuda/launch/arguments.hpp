@@ -83,6 +83,7 @@ enum class Pass {
   moments,   // The same, and sums of beta_j 2^(t_ij - reference_i) (t_ij - log2 b_j). `tile` only.
   product,   // Partial sums of factor_j 2^(t_ij - reference_i), the references being given.
   entries,   // The terms of such sums, times kEntryScale, to memory; and their sums.
+  logits,    // log2 of the share beta_j 2^(t_ij - reference_i) to memory, the references being given.
   hadamard,  // Multiplies entries in memory by the scores.
   values,    // The scores themselves, to memory. `tile` only.
 };
@@ -95,8 +96,21 @@ enum class ScoreKernel {
   tile,            // float or double on the FMA pipes, either form.
 };
 
+/// Whether the references of the rows are given, or found on the way.
+MONGE_DEVICE_INLINE constexpr bool has_references(Pass pass) {
+  return pass == Pass::product || pass == Pass::entries || pass == Pass::logits;
+}
+/// Whether there are sums.
+MONGE_DEVICE_INLINE constexpr bool has_sums(Pass pass) {
+  return pass != Pass::logits && pass != Pass::hadamard && pass != Pass::values;
+}
+/// Whether something of each pair goes to memory.
+MONGE_DEVICE_INLINE constexpr bool has_stores(Pass pass) {
+  return pass == Pass::entries || !has_sums(pass);
+}
+
 /// Entries of some rows of a plan, kEntryScale times their share of the row's sum. In float two fp16 numbers whose sum
-/// they are, in the column order of entry_position().
+/// they are, in the column order of entry_position(). Logits are of the arithmetic's type, in `high`.
 struct Entries {
   DataType scalar = DataType::float32;
   std::int64_t stride = 0;  // Elements between rows.
@@ -173,9 +187,9 @@ struct PassArguments {
   double factor = 1;
   SweepParameters const* parameters = nullptr;
   void const* logits = nullptr;      // h of the columns, float or double.
-  void const* factors = nullptr;     // beta_j, or beta_j v_j of a product; null for ones.
+  void const* factors = nullptr;     // beta_j, beta_j v_j of a product, or log2 beta_j of logits; null for ones.
   double const* slopes = nullptr;    // h_j - log2 b_j, for moments.
-  void const* references = nullptr;  // Of the rows, for `product` and `entries`; float or double.
+  void const* references = nullptr;  // Of the rows, where they are given; float or double.
   WorkPlan work;
   int chunks = 1;             // Of coordinates, for the tensor cores.
   void* partials = nullptr;   // PartialSum [work.slots][rows.padded_size].

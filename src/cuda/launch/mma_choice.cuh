@@ -45,9 +45,8 @@ MmaChoice choose_wgmma(int stride, int shared_limit) {
   constexpr int kChunk = kProducts == 1 ? 64 : 32;
   // Sums leave registers for two blocks on a multiprocessor where the rows are one short chunk; the tiles that entries
   // hold while they are stored do not. Three products of 64 coordinates keep the tensor cores busy enough for one.
-  constexpr bool kSums = kPass == Pass::softmin || kPass == Pass::product;
-  constexpr int kShort = kSums ? 2 : 1;
-  constexpr int kLong = kSums && kProducts == 1 ? 2 : 1;
+  constexpr int kShort = has_stores(kPass) ? 1 : 2;
+  constexpr int kLong = !has_stores(kPass) && kProducts == 1 ? 2 : 1;
   constexpr int kShortStages = kShort == 2 ? 3 : 4;
   constexpr int kLongStages = kLong == 2 ? 3 : 4;
   if (stride == 16) return wgmma<kPass, kProducts, 16, kShortStages, RowPlace::single_chunk, kShort>(1);

@@ -27,6 +27,7 @@ extern template MmaChoice choose_mma<Pass::softmin, 1>(TensorCores, int, int);
 extern template MmaChoice choose_mma<Pass::softmin, 3>(TensorCores, int, int);
 extern template MmaChoice choose_mma<Pass::product, 3>(TensorCores, int, int);
 extern template MmaChoice choose_mma<Pass::entries, 3>(TensorCores, int, int);
+extern template MmaChoice choose_mma<Pass::logits, 3>(TensorCores, int, int);
 extern template MmaChoice choose_mma<Pass::hadamard, 3>(TensorCores, int, int);
 
 }  // namespace monge::cuda

@@ -12,6 +12,8 @@ MmaChoice choose(Pass pass, ScoreKernel kernel, TensorCores cores, int half_stri
       return choose_mma<Pass::product, 3>(cores, half_stride, shared_limit);
     case Pass::entries:
       return choose_mma<Pass::entries, 3>(cores, half_stride, shared_limit);
+    case Pass::logits:
+      return choose_mma<Pass::logits, 3>(cores, half_stride, shared_limit);
     case Pass::hadamard:
       return choose_mma<Pass::hadamard, 3>(cores, half_stride, shared_limit);
     default:

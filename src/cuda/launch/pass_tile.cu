@@ -26,6 +26,8 @@ Kernel<PassArguments> double_kernel(Pass pass) {
       return tile<double, kDifference, Pass::product>();
     case Pass::entries:
       return tile<double, kDifference, Pass::entries>();
+    case Pass::logits:
+      return tile<double, kDifference, Pass::logits>();
     case Pass::hadamard:
       return tile<double, false, Pass::hadamard>();
     case Pass::values:
@@ -34,8 +36,9 @@ Kernel<PassArguments> double_kernel(Pass pass) {
   return {};
 }
 
-/// In float for what the faster kernels lack: moments, and entries from differences.
+/// In float for what the faster kernels lack: moments, and entries and logits from differences.
 Kernel<PassArguments> float_kernel(Pass pass, bool difference) {
+  if (pass == Pass::logits) return tile<float, true, Pass::logits>();
   if (pass == Pass::entries) return tile<float, true, Pass::entries>();
   return difference ? tile<float, true, Pass::moments>() : tile<float, false, Pass::moments>();
 }
