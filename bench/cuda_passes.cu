@@ -4,9 +4,9 @@
 //
 // A half-step takes n m exponentials and products n m (2 d) flop of scores (three times that in float32, d > 8); it is
 // timed from its graphs. Products of the plan: P v (one vector), the Gram product P^T (w o (P v)), P V and the Hadamard
-// product with 64 columns and inner width 64, with nothing kept between products, and P V with the entries kept. The
-// ceilings are measured in the same run: exponentials (ex2.approx), fp16 products (mma.sync m16n8k16 from registers),
-// copies.
+// product with 64 columns and inner width 64, with nothing kept between products, and P V with the entries kept.
+// Entries of the plan: the k largest of each row, those above a threshold counted, draws. The ceilings are measured in
+// the same run: exponentials (ex2.approx), fp16 products (mma.sync m16n8k16 from registers), copies.
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
@@ -44,6 +44,22 @@ class Normal {
  private:
   std::int64_t rows_, columns_;
   T* data_ = nullptr;
+};
+
+/// Uninitialised, in device memory.
+class Indices {
+ public:
+  Indices(std::int64_t rows, std::int64_t columns) : rows_(rows), columns_(columns) {
+    MONGE_CUDA_TRY(cudaMalloc(&data_, static_cast<std::size_t>(rows * columns) * sizeof(std::int64_t)));
+  }
+  ~Indices() { cudaFree(data_); }
+  Indices(Indices const&) = delete;
+  Indices& operator=(Indices const&) = delete;
+  MutableIndexView view() { return {data_, rows_, columns_, columns_, {DeviceType::cuda, 0}}; }
+
+ private:
+  std::int64_t rows_, columns_;
+  std::int64_t* data_ = nullptr;
 };
 
 class Bench {
@@ -90,6 +106,20 @@ class Bench {
     Normal<float> const v(n_, width, 4), l(n_, width, 6), r(n_, width, 7);
     Normal<float> out(n_, width, 5);
     return time([&] { plan_->multiply_hadamard(Side::rows, l.view(), r.view(), v.view(), out.mutable_view()); });
+  }
+  double top_k_us(Side side, int k) {
+    Indices indices(n_, k);
+    Normal values(n_, k, 8);
+    return time([&] { plan_->top_k(side, indices.view(), values.mutable_view()); });
+  }
+  /// Entries that are at least ten times the mean.
+  double count_above_us() {
+    Indices row_begin(n_ + 1, 1);
+    return time([&] { plan_->count_above(10.0 / n_ / n_, row_begin.view()); });
+  }
+  double sample_us(std::int64_t count) {
+    Indices pairs(count, 2);
+    return time([&] { plan_->sample(9, pairs.view()); });
   }
 
  private:
@@ -238,6 +268,24 @@ int main(int argc, char** argv) {
     kept.make_plan();
     std::printf(", \"kept\": {\"vector_us\": %.1f, \"gram_us\": %.1f, \"matrix_64_us\": %.1f}}", kept.vector_us(),
                 kept.gram_us(), kept.matrix_us(64));
+    std::fflush(stdout);
+    separator = ",";
+  }
+
+  std::printf("\n  ],\n  \"plan_entries\": [");
+  separator = "";
+  for (Case const& one :
+       {Case{10000, 3, Precision::float32}, Case{10000, 64, Precision::float32}, Case{10000, 64, Precision::float64}}) {
+    Bench bench(backend, stream.get(), one.n, one.d, one.precision, 0);
+    double const half_step = bench.half_step_us();
+    bench.make_plan();
+    std::printf("%s\n    {\"n\": %d, \"d\": %d, \"precision\": \"%s\", \"half_step_us\": %.1f", separator, one.n, one.d,
+                name_of(one.precision), half_step);
+    for (int k : {1, 32, 64, 65, 1000}) std::printf(", \"top_%d_us\": %.1f", k, bench.top_k_us(Side::rows, k));
+    std::printf(", \"top_32_transpose_us\": %.1f", bench.top_k_us(Side::columns, 32));
+    std::printf(", \"count_above_us\": %.1f", bench.count_above_us());
+    for (int count : {10000, 1000000}) std::printf(", \"sample_%d_us\": %.1f", count, bench.sample_us(count));
+    std::printf("}");
     std::fflush(stdout);
     separator = ",";
   }

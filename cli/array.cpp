@@ -1,7 +1,9 @@
 #include "array.hpp"
 
 #include <cmath>
+#include <functional>
 #include <limits>
+#include <numeric>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -41,8 +43,13 @@ void* Array::data() {
   return std::visit([](auto& mine) { return static_cast<void*>(mine.data()); }, values);
 }
 
-Array Array::zeros_like() const {
-  return std::visit([&](auto const& mine) { return Array{shape, std::decay_t<decltype(mine)>(mine.size())}; }, values);
+Array Array::zeros(std::vector<std::int64_t> const& shape) const {
+  std::int64_t const count = std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>());
+  return std::visit(
+      [&](auto const& mine) {
+        return Array{shape, std::decay_t<decltype(mine)>(static_cast<std::size_t>(count))};
+      },
+      values);
 }
 
 MatrixView points(std::string const& field, Array const& array) {
@@ -53,6 +60,13 @@ MatrixView points(std::string const& field, Array const& array) {
 MutableMatrixView points(std::string const& field, Array& array) {
   require_dimensions(field, array, array.shape.size() <= 2, "1-D or 2-D");
   return {array.data(), array.type(), array.rows(), array.columns()};
+}
+
+CostMatrix costs(std::string const& field, Array const& array) {
+  require_dimensions(field, array, array.shape.size() == 2, "2-D");
+  std::int64_t const n = array.rows(), m = array.columns();
+  MatrixView const stored(array.data(), array.type(), array.by_columns ? m : n, array.by_columns ? n : m);
+  return {stored, array.by_columns};
 }
 
 VectorView vector(std::string const& field, std::optional<Array> const& array) {

@@ -1,4 +1,4 @@
-// Array: what a file holds, row-major in host memory.
+// Array: the numbers of a file, in host memory.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -7,6 +7,7 @@
 #include <vector>
 
 #include <monge/array.hpp>
+#include <monge/geometry.hpp>
 
 namespace monge::cli {
 
@@ -21,20 +22,29 @@ double to_double(Half half);
 struct Array {
   std::vector<std::int64_t> shape;  ///< One to three entries.
   std::variant<std::vector<double>, std::vector<float>, std::vector<Half>> values;
+  bool by_columns = false;  ///< A matrix whose columns follow one another; otherwise values are row-major.
 
   DataType type() const;
   void const* data() const;
   void* data();
   std::int64_t rows() const { return shape.front(); }
   std::int64_t columns() const { return shape.size() == 1 ? 1 : shape.back(); }
-  /// The same shape and element type, all zero.
-  Array zeros_like() const;
+  /// Of the same element type, all zero.
+  Array zeros(std::vector<std::int64_t> const& shape) const;
 };
 
-// These throw Error, naming `field`, for any other shape.
+/// Whole numbers to be written, row-major.
+struct IndexArray {
+  std::vector<std::int64_t> shape;
+  std::vector<std::int64_t> values;
+};
+
+// These throw Error, naming `field`, for any other shape. All but costs() are for values in rows.
 /// A cloud of points: n x d, or 1-D of n entries, which is read as n x 1.
 MatrixView points(std::string const& field, Array const& array);
 MutableMatrixView points(std::string const& field, Array& array);
+/// Costs: 2-D, in the order that the array has them.
+CostMatrix costs(std::string const& field, Array const& array);
 /// Weights or potentials: 1-D, or n x 1; empty where there is no array.
 VectorView vector(std::string const& field, std::optional<Array> const& array);
 

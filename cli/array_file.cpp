@@ -12,7 +12,6 @@
 #include <monge/error.hpp>
 
 #include "csv.hpp"
-#include "npy.hpp"
 
 namespace monge::cli {
 namespace {
@@ -32,9 +31,16 @@ void close(std::ofstream& out, std::filesystem::path const& path) {
   }
 }
 
+template <class Numbers>
+void write_numbers(std::filesystem::path const& path, Numbers const& numbers) {
+  std::ofstream out = open_to_write(path);
+  write_npy(out, numbers);
+  close(out, path);
+}
+
 }  // namespace
 
-Array read_array(std::string const& field, std::filesystem::path const& path) {
+Array read_array(std::string const& field, std::filesystem::path const& path, Order order) {
   std::string const name = fmt::format("{}: {}", field, path.string());
   std::string extension = path.extension().string();
   std::transform(extension.begin(), extension.end(), extension.begin(),
@@ -50,7 +56,7 @@ Array read_array(std::string const& field, std::filesystem::path const& path) {
   }
   std::ifstream in(path, std::ios::binary);
   if (!in) throw Error(ErrorCode::input_output, fmt::format("{}: cannot be opened: {}", name, std::strerror(errno)));
-  if (npy) return read_npy(in, name);
+  if (npy) return read_npy(in, name, order);
   try {
     std::string const text{std::istreambuf_iterator<char>(in), {}};
     if (in.bad()) throw Error(ErrorCode::input_output, fmt::format("{}: could not be read to its end", name));
@@ -61,9 +67,11 @@ Array read_array(std::string const& field, std::filesystem::path const& path) {
 }
 
 void write_array(std::filesystem::path const& path, Array const& array) {
-  std::ofstream out = open_to_write(path);
-  write_npy(out, array);
-  close(out, path);
+  write_numbers(path, array);
+}
+
+void write_array(std::filesystem::path const& path, IndexArray const& array) {
+  write_numbers(path, array);
 }
 
 void write_text(std::filesystem::path const& path, std::string const& text) {

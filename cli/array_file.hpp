@@ -4,14 +4,16 @@
 #include <string>
 
 #include "array.hpp"
+#include "npy.hpp"
 
 namespace monge::cli {
 
 /// Reads .npy, or text (.csv, .tsv, .txt). Messages name `field` ("x") and the file. Throws Error.
-Array read_array(std::string const& field, std::filesystem::path const& path);
+Array read_array(std::string const& field, std::filesystem::path const& path, Order order = Order::rows);
 
 /// Writes .npy. Throws Error (input_output).
 void write_array(std::filesystem::path const& path, Array const& array);
+void write_array(std::filesystem::path const& path, IndexArray const& array);
 
 /// Writes a text file. Throws Error (input_output).
 void write_text(std::filesystem::path const& path, std::string const& text);

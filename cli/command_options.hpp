@@ -1,26 +1,38 @@
 // The options that commands share, and the way from an option of the library's lists to one of the command line.
 #pragma once
+#include <optional>
 #include <string>
 #include <type_traits>
+#include <utility>
 
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
+#include <monge/error.hpp>
 
 #include "option_text.hpp"
 #include "run.hpp"
 
 namespace monge::cli {
 
+template <class... Args>
+[[noreturn]] void refuse(fmt::format_string<Args...> format, Args&&... args) {
+  throw Error(ErrorCode::invalid_argument, fmt::format(format, std::forward<Args>(args)...));
+}
+
+template <class Value>
+inline constexpr char const* kKindOf = std::is_integral_v<Value> && !std::is_same_v<Value, bool> ? "a whole number, "
+                                       : std::is_floating_point_v<Value>                         ? "a number, "
+                                                                                                 : "";
+template <class Value>
+inline constexpr char const* kKindOf<std::optional<Value>> = kKindOf<Value>;
+
 /// --name VALUE sets `value`. The help shows `standard` as its default; by itself, what `value` holds now.
 template <class Constraint, class Value>
 CLI::Option* add_option(CLI::App& command, Field<Constraint> const& field, Value& value, std::string const& standard) {
-  static constexpr char const* kKind = std::is_same_v<Value, int>      ? "a whole number, "
-                                       : std::is_same_v<Value, double> ? "a number, "
-                                                                       : "";
   auto const store = [&value, field](std::string const& text) {
     if (!parse(text, value))
       throw CLI::ValidationError(
-          fmt::format("{}: is '{}'; must be {}{}", field.name, text, kKind, field.constraint.text()));
+          fmt::format("{}: is '{}'; must be {}{}", field.name, text, kKindOf<Value>, field.constraint.text()));
   };
   return command
       .add_option_function<std::string>(flag(field.name), store,

@@ -1,27 +1,49 @@
 #include "interrupt.hpp"
 
+#include <unistd.h>
+
 #include <csignal>
+#include <string_view>
+
+#include "exit_code.hpp"
 
 namespace monge::cli {
 namespace {
 
-std::sig_atomic_t volatile pressed = 0;
+std::sig_atomic_t volatile noted = 0;
+std::sig_atomic_t volatile at_terminal = 0;
 
-extern "C" void note_interrupt(int) {
-  pressed = 1;
+extern "C" void leave(int) {
+  std::string_view line = "\nmonge: interrupted; nothing was written\n";
+  if (at_terminal == 0) line.remove_prefix(1);  // There is no line of progress to leave.
+  [[maybe_unused]] auto const ignored = ::write(STDERR_FILENO, line.data(), line.size());
+  ::_exit(kInterrupted);
 }
 
-}  // namespace
+extern "C" void note(int) {
+  noted = 1;
+}
 
-void catch_interrupt() {
+void on_interrupt(void (*handler)(int)) {
   struct sigaction action = {};
-  action.sa_handler = note_interrupt;
+  action.sa_handler = handler;
   action.sa_flags = SA_RESTART | static_cast<int>(SA_RESETHAND);
   sigaction(SIGINT, &action, nullptr);
 }
 
+}  // namespace
+
+void leave_on_interrupt() {
+  at_terminal = ::isatty(STDERR_FILENO);
+  on_interrupt(leave);
+}
+
+void note_interrupt() {
+  on_interrupt(note);
+}
+
 bool interrupted() {
-  return pressed != 0;
+  return noted != 0;
 }
 
 }  // namespace monge::cli

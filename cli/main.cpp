@@ -26,7 +26,7 @@ int fail(std::string message) {
 
 int main(int argc, char** argv) {
   int exit_code = monge::cli::kDone;
-  CLI::App app("Optimal transport between point clouds.", "monge");
+  CLI::App app("Optimal transport.", "monge");
   app.footer("Exit codes: 0 converged or completed, 3 ended short of the tolerance, 2 error, 130 interrupted.");
   app.set_version_flag("--version", "monge " + monge::version());
   app.require_subcommand(1);

@@ -163,7 +163,8 @@ void swap_bytes(std::vector<T>& values) {
 }
 
 template <class T>
-std::vector<T> read_values(std::istream& in, std::string const& name, Header const& header, std::int64_t count) {
+std::vector<T> read_values(std::istream& in, std::string const& name, Header const& header, std::int64_t count,
+                           bool by_columns) {
   std::vector<T> values;
   try {
     values.resize(static_cast<std::size_t>(count));
@@ -171,7 +172,7 @@ std::vector<T> read_values(std::istream& in, std::string const& name, Header con
       in.read(reinterpret_cast<char*>(into.data()), static_cast<std::streamsize>(into.size() * sizeof(T)));
       if (!in) fail(name, "could not be read to its end");
     };
-    if (header.fortran_order && header.shape.size() > 1) {
+    if (header.fortran_order && header.shape.size() > 1 && !by_columns) {
       // The file holds lines along the first dimension, those that differ in the second one after another.
       std::vector<std::int64_t> const& shape = header.shape;
       std::int64_t const stride = count > 0 ? count / shape[0] : 0;
@@ -196,7 +197,7 @@ std::vector<T> read_values(std::istream& in, std::string const& name, Header con
 
 }  // namespace
 
-Array read_npy(std::istream& in, std::string const& name) {
+Array read_npy(std::istream& in, std::string const& name, Order order) {
   in.seekg(0, std::ios::end);
   std::int64_t const length = in.tellg();
   in.seekg(0);
@@ -254,36 +255,45 @@ Array read_npy(std::istream& in, std::string const& name) {
     fail(name, "has {} bytes after its data; its shape {} needs {} bytes, the file has {}", available - count * item,
          shape_text(header.shape), count * item, available);
   }
-  Array array{header.shape, {}};
+  Array array{header.shape, {}, order == Order::as_stored && header.fortran_order && header.shape.size() == 2};
   if (item == 2) {
-    array.values = read_values<Half>(in, name, header, count);
+    array.values = read_values<Half>(in, name, header, count, array.by_columns);
   } else if (item == 4) {
-    array.values = read_values<float>(in, name, header, count);
+    array.values = read_values<float>(in, name, header, count, array.by_columns);
   } else {
-    array.values = read_values<double>(in, name, header, count);
+    array.values = read_values<double>(in, name, header, count, array.by_columns);
   }
   return array;
 }
 
+namespace {
+
+template <class T>
+void write_values(std::ostream& out, std::vector<std::int64_t> const& extents, char kind,
+                  std::vector<T> const& values) {
+  std::string shape;
+  for (std::int64_t const entries : extents) shape += fmt::format("{}, ", entries);
+  shape.resize(shape.size() - (extents.size() == 1 ? 1 : 2));  // "(3,)" and "(3, 4)"
+  std::string header = fmt::format("{{'descr': '{}{}{}', 'fortran_order': False, 'shape': ({}), }}", kNativeOrder, kind,
+                                   sizeof(T), shape);
+  std::size_t const start = kMagic.size() + 4;
+  header.append(63 - (start + header.size()) % 64, ' ').push_back('\n');  // data begin at a multiple of 64
+  char const version_and_length[] = {1, 0, static_cast<char>(header.size() % 256),
+                                     static_cast<char>(header.size() / 256)};
+  out << kMagic;
+  out.write(version_and_length, sizeof(version_and_length));
+  out << header;
+  out.write(reinterpret_cast<char const*>(values.data()), static_cast<std::streamsize>(values.size() * sizeof(T)));
+}
+
+}  // namespace
+
 void write_npy(std::ostream& out, Array const& array) {
-  std::visit(
-      [&](auto const& values) {
-        std::string shape;
-        for (std::int64_t const entries : array.shape) shape += fmt::format("{}, ", entries);
-        shape.resize(shape.size() - (array.shape.size() == 1 ? 1 : 2));  // "(3,)" and "(3, 4)"
-        std::string header = fmt::format("{{'descr': '{}f{}', 'fortran_order': False, 'shape': ({}), }}", kNativeOrder,
-                                         sizeof(values[0]), shape);
-        std::size_t const start = kMagic.size() + 4;
-        header.append(63 - (start + header.size()) % 64, ' ').push_back('\n');  // data begin at a multiple of 64
-        char const version_and_length[] = {1, 0, static_cast<char>(header.size() % 256),
-                                           static_cast<char>(header.size() / 256)};
-        out << kMagic;
-        out.write(version_and_length, sizeof(version_and_length));
-        out << header;
-        out.write(reinterpret_cast<char const*>(values.data()),
-                  static_cast<std::streamsize>(values.size() * sizeof(values[0])));
-      },
-      array.values);
+  std::visit([&](auto const& values) { write_values(out, array.shape, 'f', values); }, array.values);
+}
+
+void write_npy(std::ostream& out, IndexArray const& array) {
+  write_values(out, array.shape, 'i', array.values);
 }
 
 }  // namespace monge::cli

@@ -9,11 +9,19 @@
 
 namespace monge::cli {
 
+/// The order of the values in memory.
+enum class Order {
+  rows,
+  as_stored,  ///< A matrix in Fortran order stays so: Array::by_columns.
+};
+
 /// Reads the whole of a seekable stream. `name` opens every message. Throws Error (input_output); memory is reserved
 /// only after the header has been checked against the length of the stream.
-Array read_npy(std::istream& in, std::string const& name);
+Array read_npy(std::istream& in, std::string const& name, Order order = Order::rows);
 
-/// Writes version 1.0 in C order.
+/// Writes version 1.0 in C order; the array is row-major.
 void write_npy(std::ostream& out, Array const& array);
+/// The same of int64.
+void write_npy(std::ostream& out, IndexArray const& array);
 
 }  // namespace monge::cli

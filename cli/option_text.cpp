@@ -31,5 +31,8 @@ bool parse(std::string_view text, double& value) {
 bool parse(std::string_view text, int& value) {
   return parse_number(text, value);
 }
+bool parse(std::string_view text, std::uint64_t& value) {
+  return parse_number(text, value);
+}
 
 }  // namespace monge::cli

@@ -1,5 +1,7 @@
 // Options as text and as JSON; the lists of them are visit_solve_options and visit_forward_options.
 #pragma once
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -17,11 +19,21 @@ std::string flag(std::string_view option);
 /// Sets the value from all of `text`; false where it spells no value of that type. Ranges are the library's to check.
 bool parse(std::string_view text, double& value);
 bool parse(std::string_view text, int& value);
+bool parse(std::string_view text, std::uint64_t& value);
 template <HasNames Choice>
 bool parse(std::string_view text, Choice& value) {
   auto const choice = from_name<Choice>(text);
   if (choice) value = *choice;
   return choice.has_value();
+}
+
+/// Of an option without a default, which has no value where it is not given.
+template <class Value>
+bool parse(std::string_view text, std::optional<Value>& value) {
+  Value given{};
+  if (!parse(text, given)) return false;
+  value = given;
+  return true;
 }
 
 template <class Value>
@@ -32,11 +44,16 @@ nlohmann::ordered_json to_json(Value value) {
     return value;
   }
 }
+template <class Value>
+nlohmann::ordered_json to_json(std::optional<Value> const& value) {
+  return value ? to_json(*value) : nullptr;
+}
 
-/// As the command line spells it.
+/// As the command line spells it; empty where there is no value.
 template <class Value>
 std::string option_text(Value value) {
   nlohmann::ordered_json const json = to_json(value);
+  if (json.is_null()) return {};
   if (json.is_string()) return json.template get<std::string>();
   return json.is_number_float() ? fmt::format("{}", json.template get<double>()) : json.dump();
 }

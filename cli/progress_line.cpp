@@ -26,8 +26,16 @@ ProgressLine::ProgressLine(bool wanted) : enabled_(wanted && can_erase_lines()) 
 void ProgressLine::show(Progress const& progress) {
   if (!enabled_ || progress.seconds < next_seconds_) return;
   next_seconds_ = progress.seconds + kSecondsBetweenLines;
-  fmt::print(stderr, "{}sweep {:5}   eps {:.3g}   marginal error {:.2e}   {:.1f} s", kEraseLine, progress.iteration,
-             progress.eps, progress.marginal_error, progress.seconds);
+  print(fmt::format("sweep {:5}   eps {:.3g}   marginal error {:.2e}   {:.1f} s", progress.iteration, progress.eps,
+                    progress.marginal_error, progress.seconds));
+}
+
+void ProgressLine::show(std::string_view work) {
+  if (enabled_) print(fmt::format("{} ...", work));
+}
+
+void ProgressLine::print(std::string const& text) {
+  fmt::print(stderr, "{}{}", kEraseLine, text);
   std::fflush(stderr);
   shown_ = true;
 }

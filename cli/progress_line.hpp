@@ -1,5 +1,8 @@
-// One line that tells how a solve is getting on; shown on a terminal only, and erased at the end.
+// One line that tells how a run is getting on; shown on a terminal only, and erased at the end.
 #pragma once
+#include <string>
+#include <string_view>
+
 #include <monge/entropic.hpp>
 
 namespace monge::cli {
@@ -13,9 +16,13 @@ class ProgressLine {
   ProgressLine& operator=(ProgressLine const&) = delete;
 
   void show(Progress const& progress);
+  /// What the program does meanwhile, such as "map".
+  void show(std::string_view work);
   void erase();
 
  private:
+  void print(std::string const& text);
+
   bool enabled_;
   bool shown_ = false;
   double next_seconds_ = 0;

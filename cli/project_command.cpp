@@ -41,11 +41,6 @@ struct Arguments {
   RunArguments run;
 };
 
-template <class... Args>
-[[noreturn]] void refuse(fmt::format_string<Args...> format, Args&&... args) {
-  throw Error(ErrorCode::invalid_argument, fmt::format(format, std::forward<Args>(args)...));
-}
-
 /// Where the array's last two dimensions, or its stacks of `rows_given` rows (0: all), are matrices.
 struct Batch {
   std::int64_t size;
@@ -157,11 +152,11 @@ void print_summary(ProjectRun const& run, ProjectionOptions const& options, Devi
 }
 
 int project_file(Arguments arguments) {
-  catch_interrupt();
   fs::path const out = arguments.out;
   if (out.extension() != ".npy") refuse("out: {}: must be a file with the extension .npy", out.string());
   if (fs::is_directory(out)) refuse("out: {}: is a folder; must be a file", out.string());
   ResultFolder const folder(out.has_parent_path() ? out.parent_path() : ".");
+  leave_on_interrupt();
   DeviceChoice const device = choose_device(arguments.run.device, arguments.run.threads);
   ProjectRun run;
   run.preset = arguments.preset;
@@ -209,10 +204,7 @@ int project_file(Arguments arguments) {
     bool const within = (rows_first ? run.row_error : run.column_error) <= options.tolerance + rounding;
     run.status = within ? Status::converged : Status::iteration_limit;
   }
-  if (interrupted()) {
-    fmt::print(stderr, "monge: interrupted; nothing was written\n");
-    return kInterrupted;
-  }
+  note_interrupt();  // The result is there; a half-written one must not stay behind.
   std::vector<std::int64_t> shape{batch.size, n, m};
   if (logits.shape.size() == 2) shape = {batch.size * n, m};
   folder.fill([&](fs::path const& into) { write_array(into / out.filename(), {shape, std::move(projections)}); });
@@ -221,6 +213,7 @@ int project_file(Arguments arguments) {
   } else if (!arguments.run.quiet) {
     print_summary(run, options, device, arguments.out);
   }
+  if (interrupted()) return kInterrupted;
   return run.status == Status::iteration_limit ? kShort : kDone;
 }
 

@@ -41,6 +41,9 @@ Json report_json(SolveRun const& run, SolveOptions const& options, Report const&
   Json json;
   json["status"] = name(report.status);
   json["message"] = report.message;
+  json["eps"] = report.eps;
+  json["mean_cost"] = report.mean_cost;
+  json["eps_relative"] = report.eps_relative;
   json["iterations"] = report.iterations;
   json["annealing_iterations"] = report.annealing_iterations;
   json["refinement_iterations"] = report.refinement_iterations;
@@ -58,12 +61,15 @@ Json report_json(SolveRun const& run, SolveOptions const& options, Report const&
                      {"certificate", report.seconds.certificate},
                      {"solve", report.seconds.total},
                      {"map", run.map_seconds},
-                     {"total", run.read_seconds + report.seconds.total + run.map_seconds}};
-  json["problem"] = {{"n", run.n}, {"m", run.m}, {"d", run.d}, {"files", run.files}};
+                     {"entries", run.entries_seconds},
+                     {"total", run.read_seconds + report.seconds.total + run.map_seconds + run.entries_seconds}};
+  json["problem"] = {{"n", run.n}, {"m", run.m}, {"d", to_json(run.d)}, {"files", run.files}};
 
   Json& given = json["options"] = Json::object();
-  visit_solve_options(options, [&](auto const& field, auto const& value) { given[field.name] = to_json(value); });
-  given["scale"] = run.scale;
+  auto const add = [&](auto const& field, auto const& value) { given[field.name] = to_json(value); };
+  visit_solve_options(options, add);
+  visit_entry_options(run.entries, add);
+  given["scale"] = to_json(run.scale);
   add_run(json, run);
 
   Json& history = json["history"] = Json::array();

@@ -1,5 +1,6 @@
 // The reports: report.json, which is also what `monge solve --json` prints, and that of `monge project --json`.
 #pragma once
+#include <optional>
 #include <string>
 
 #include <monge/context.hpp>
@@ -7,14 +8,17 @@
 #include <monge/projection.hpp>
 #include <nlohmann/json.hpp>
 
+#include "plan_entries.hpp"
 #include "run.hpp"
 
 namespace monge::cli {
 
 struct SolveRun : Run {
-  std::int64_t n = 0, m = 0, d = 0;
-  double scale = 1;
-  double map_seconds = 0;
+  std::int64_t n = 0, m = 0;
+  std::optional<std::int64_t> d;  ///< Of the points, if the costs are theirs.
+  std::optional<double> scale;    ///< The same.
+  EntryOptions entries;
+  double map_seconds = 0, entries_seconds = 0;
 };
 
 struct ProjectRun : Run {

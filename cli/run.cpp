@@ -6,13 +6,13 @@
 
 namespace monge::cli {
 
-Array read_input(Run& run, char const* field, std::string const& path) {
+Array read_input(Run& run, char const* field, std::string const& path, Order order) {
   run.files[field] = path;
-  return read_array(field, path);
+  return read_array(field, path, order);
 }
 
-std::optional<Array> read_optional_input(Run& run, char const* field, std::string const& path) {
-  return path.empty() ? std::nullopt : std::optional(read_input(run, field, path));
+std::optional<Array> read_optional_input(Run& run, char const* field, std::string const& path, Order order) {
+  return path.empty() ? std::nullopt : std::optional(read_input(run, field, path, order));
 }
 
 void print_line(std::string_view label, std::string_view text) {

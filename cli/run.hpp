@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "array.hpp"
+#include "npy.hpp"
 
 namespace monge::cli {
 
@@ -27,9 +28,10 @@ struct Run {
 };
 
 /// Reads an input and notes its file. Throws Error.
-Array read_input(Run& run, char const* field, std::string const& path);
+Array read_input(Run& run, char const* field, std::string const& path, Order order = Order::rows);
 /// None where there is no path.
-std::optional<Array> read_optional_input(Run& run, char const* field, std::string const& path);
+std::optional<Array> read_optional_input(Run& run, char const* field, std::string const& path,
+                                         Order order = Order::rows);
 
 /// One line of a summary.
 void print_line(std::string_view label, std::string_view text);

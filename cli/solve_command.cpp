@@ -1,12 +1,15 @@
 #include "solve_command.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
+#include <iterator>
 #include <memory>
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
@@ -17,6 +20,7 @@
 #include "device_choice.hpp"
 #include "exit_code.hpp"
 #include "interrupt.hpp"
+#include "plan_entries.hpp"
 #include "progress_line.hpp"
 #include "report_json.hpp"
 #include "result_folder.hpp"
@@ -26,20 +30,92 @@ namespace monge::cli {
 namespace {
 
 struct Arguments {
-  std::string x, y, a, b, f, g, out;
-  double scale = 1;
+  std::string x, y, cost, a, b, f, g, values, out;
+  std::optional<double> scale;
+  EntryOptions entries;
   SolveOptions options;
   RunArguments run;
 };
+
+/// The costs come from two clouds or from a matrix.
+void check_geometry(Arguments const& given) {
+  if (given.cost.empty()) {
+    if (given.y.empty())
+      refuse("{}: is missing; must be points, x and y, or costs in their place", given.x.empty() ? "x" : "y");
+    return;
+  }
+  if (!given.x.empty()) refuse("cost: is {}; must not be given with points, x is {}", given.cost, given.x);
+  if (given.scale) refuse("scale: is {}; is for points, and must not be given with cost", *given.scale);
+}
+
+/// What the files hold; empty where none is given.
+struct Inputs {
+  std::optional<Array> x, y, cost, a, b, f, g, values;
+
+  std::int64_t n() const { return cost ? cost->rows() : x->rows(); }
+  std::int64_t m() const { return cost ? cost->columns() : y->rows(); }
+  Geometry geometry(double scale) const {
+    if (cost) return costs("cost", *cost);
+    return PointCloud{points("x", *x), points("y", *y), scale};
+  }
+};
+
+Inputs read_inputs(SolveRun& run, Arguments const& given) {
+  auto const read = [&](char const* field, std::string const& path, Order order = Order::rows) {
+    return read_optional_input(run, field, path, order);
+  };
+  return {read("x", given.x), read("y", given.y),          read("cost", given.cost, Order::as_stored),
+          read("a", given.a), read("b", given.b),          read("f", given.f),
+          read("g", given.g), read("values", given.values)};
+}
+
+/// What is averaged over the m columns of the plan.
+void check_values(Array const& values, std::int64_t m) {
+  MatrixView const rows = points("values", values);
+  if (rows.type() == DataType::float16) refuse("values: is {}; must be float32 or float64", name(rows.type()));
+  if (rows.rows() != m) refuse("values: has {} rows; must have {}, one for each column of the plan", rows.rows(), m);
+  auto const check = [&](auto const& all) {
+    for (std::size_t e = 0; e < all.size(); ++e) {
+      double const value = to_double(all[e]);
+      std::int64_t const at = static_cast<std::int64_t>(e);
+      if (!std::isfinite(value))
+        refuse("values: row {}, column {} is {}; must be finite", at / rows.columns(), at % rows.columns(), value);
+    }
+  };
+  std::visit(check, values.values);
+}
+
+/// The barycentric map of `values` or else, for points, of y; none otherwise.
+std::optional<Array> map_of(Plan const& plan, Inputs const& in) {
+  if (in.values) {
+    std::vector<std::int64_t> shape = in.values->shape;
+    shape.front() = plan.rows();
+    Array map = in.values->zeros(shape);
+    plan.barycentric_projection(points("values", *in.values), points("map", map));
+    return map;
+  }
+  if (!in.x) return std::nullopt;
+  Array map = in.x->zeros(in.x->shape);
+  plan.barycentric_projection(points("map", map));
+  return map;
+}
 
 std::string value_text(double value) {
   return std::isnan(value) ? "not evaluated (certificate is false)" : fmt::format("{:.9g}", value);
 }
 
+std::string problem_text(SolveRun const& run, Report const& report) {
+  std::string const costs =
+      run.d ? fmt::format("points in {} dimension{}", *run.d, *run.d == 1 ? "" : "s") : std::string("costs");
+  std::string const share =
+      std::isnan(report.eps_relative) ? std::string() : fmt::format("{:.3g} of the ", report.eps_relative);
+  return fmt::format("{} x {} {}, eps {:.6g} ({}mean cost {:.3g})", run.n, run.m, costs, report.eps, share,
+                     report.mean_cost);
+}
+
 void print_summary(SolveRun const& run, SolveOptions const& options, Report const& report, DeviceChoice const& device,
-                   std::filesystem::path const& out) {
-  print_line("problem", fmt::format("{} x {} points in {} dimension{}, eps {}", run.n, run.m, run.d,
-                                    run.d == 1 ? "" : "s", options.eps));
+                   std::string const& written) {
+  print_line("problem", problem_text(run, report));
   print_line("device", device_text(device));
   std::string const refined =
       report.refinement_iterations > 0 ? fmt::format(", the last {} in float64", report.refinement_iterations) : "";
@@ -55,65 +131,85 @@ void print_summary(SolveRun const& run, SolveOptions const& options, Report cons
   print_line("primal", value_text(report.primal));
   print_line("dual", value_text(report.dual));
   print_line("gap", std::isnan(report.gap) ? value_text(report.gap) : fmt::format("{:.3g}", report.gap));
-  print_line("seconds", fmt::format("{:.3f} (sweeps {:.3f}, certificate {:.3f}, map {:.3f})",
-                                    run.read_seconds + report.seconds.total + run.map_seconds, report.seconds.sweeps,
-                                    report.seconds.certificate, run.map_seconds));
-  print_line("written", fmt::format("{}: f.npy, g.npy, map.npy, report.json", out.string()));
+  print_line("seconds",
+             fmt::format("{:.3f} (sweeps {:.3f}, certificate {:.3f}, map {:.3f}{})",
+                         run.read_seconds + report.seconds.total + run.map_seconds + run.entries_seconds,
+                         report.seconds.sweeps, report.seconds.certificate, run.map_seconds,
+                         run.entries_seconds > 0 ? fmt::format(", entries {:.3f}", run.entries_seconds) : ""));
+  print_line("written", written);
 }
 
 int solve_files(Arguments arguments) {
-  catch_interrupt();
+  check_geometry(arguments);
   SolveOptions& options = arguments.options;
   ResultFolder const folder(arguments.out);
+  leave_on_interrupt();
   DeviceChoice device = choose_device(arguments.run.device, arguments.run.threads);
   SolveRun run;
-  run.scale = arguments.scale;
+  run.entries = arguments.entries;
   run.arguments = arguments.run;
   run.device = device.info;
 
+  ProgressLine progress(!arguments.run.quiet);
+  progress.show("reading");
   Stopwatch watch;
-  Array const x = read_input(run, "x", arguments.x), y = read_input(run, "y", arguments.y);
-  auto const a = read_optional_input(run, "a", arguments.a), b = read_optional_input(run, "b", arguments.b);
-  auto const f = read_optional_input(run, "f", arguments.f), g = read_optional_input(run, "g", arguments.g);
-  options.f = vector("f", f);
-  options.g = vector("g", g);
-  run.n = x.rows();
-  run.m = y.rows();
-  run.d = x.columns();
+  Inputs const in = read_inputs(run, arguments);
+  double const scale = arguments.scale.value_or(1);
+  Geometry const geometry = in.geometry(scale);
+  run.n = in.n();
+  run.m = in.m();
+  if (in.x) {
+    run.d = in.x->columns();
+    run.scale = scale;
+  }
+  if (in.values) check_values(*in.values, run.m);
+  validate(run.entries, run.m);
+  options.f = vector("f", in.f);
+  options.g = vector("g", in.g);
   run.read_seconds = watch.lap();
 
-  ProgressLine progress(!arguments.run.quiet);
   options.progress = [&](Progress const& state) {
     progress.show(state);
     return !interrupted();
   };
-  PointCloud const clouds{points("x", x), points("y", y), arguments.scale};
-  Plan const plan = solve(device.context, clouds, vector("a", a), vector("b", b), options);
-  progress.erase();
+  note_interrupt();
+  progress.show("solving");
+  Plan const plan = solve(device.context, geometry, vector("a", in.a), vector("b", in.b), options);
   Report const& report = plan.report();
 
-  Array map = x.zeros_like();
-  if (!interrupted()) {
-    watch.lap();
-    plan.barycentric_projection(points("map", map));
+  // What is left takes few passes: a stopped solve gets all of its files.
+  std::vector<ResultFile> files{{"f.npy", Array{{run.n}, plan.f()}}, {"g.npy", Array{{run.m}, plan.g()}}};
+  progress.show("map");
+  watch.lap();
+  if (auto map = map_of(plan, in)) {
+    files.push_back({"map.npy", std::move(*map)});
     run.map_seconds = watch.lap();
   }
-  if (interrupted()) {
-    fmt::print(stderr, "monge: interrupted after {} sweeps; nothing was written\n", report.iterations);
-    return kInterrupted;
+  progress.show("entries");
+  if (auto entries = entry_files(plan, run.entries); !entries.empty()) {
+    std::move(entries.begin(), entries.end(), std::back_inserter(files));
+    run.entries_seconds = watch.lap();
   }
+  progress.erase();
 
   std::string const json = json_text(report_json(run, options, report));
+  std::string written = folder.path().string() + ": ";
   folder.fill([&](std::filesystem::path const& into) {
-    write_array(into / "f.npy", {{run.n}, plan.f()});
-    write_array(into / "g.npy", {{run.m}, plan.g()});
-    write_array(into / "map.npy", map);
+    for (ResultFile const& file : files) {
+      std::visit([&](auto const& array) { write_array(into / file.name, array); }, file.array);
+      written += file.name + ", ";
+    }
     write_text(into / "report.json", json);
+    written += "report.json";
   });
   if (arguments.run.json) {
     fmt::print("{}", json);
   } else if (!arguments.run.quiet) {
-    print_summary(run, options, report, device, folder.path());
+    print_summary(run, options, report, device, written);
+  }
+  if (interrupted()) {
+    fmt::print(stderr, "monge: interrupted after {} sweeps; the results were written\n", report.iterations);
+    return kInterrupted;
   }
   return report.status == Status::converged || report.status == Status::completed ? kDone : kShort;
 }
@@ -121,24 +217,30 @@ int solve_files(Arguments arguments) {
 }  // namespace
 
 void add_solve_command(CLI::App& app, int& exit_code) {
-  CLI::App& command =
-      *app.add_subcommand("solve", "Transport one point cloud to another; leave the result in a folder");
+  CLI::App& command = *app.add_subcommand(
+      "solve", "Transport one point cloud to another, or by a cost matrix; leave the result in a folder");
   auto const arguments = std::make_shared<Arguments>();
+  auto const add_file = [&](char const* name, std::string& path, char const* description) {
+    return command.add_option(name, path, description)->type_name("FILE");
+  };
 
-  command.add_option("x", arguments->x, "source points, n x d: .npy (float32 or float64) or .csv")
-      ->type_name("FILE")
-      ->required();
-  command.add_option("y", arguments->y, "target points, m x d")->type_name("FILE")->required();
+  add_file("x", arguments->x, "source points, n x d: .npy (float32 or float64) or .csv");
+  add_file("y", arguments->y, "target points, m x d");
+  add_file("--cost", arguments->cost, "a cost matrix, n x m, instead of points; inf forbids a pair");
   command.add_option("--out", arguments->out, "folder for f.npy, g.npy, map.npy and report.json")
       ->type_name("FOLDER")
       ->required();
-  command.add_option("--a", arguments->a, "weights of the source points (n); uniform if not given")->type_name("FILE");
-  command.add_option("--b", arguments->b, "weights of the target points (m); uniform if not given")->type_name("FILE");
-  command.add_option("--f", arguments->f, "start from this potential (n), with --g")->type_name("FILE");
-  command.add_option("--g", arguments->g, "start from this potential (m), with --f")->type_name("FILE");
+  add_file("--a", arguments->a, "weights of the sources (n); uniform if not given");
+  add_file("--b", arguments->b, "weights of the targets (m); uniform if not given");
+  add_file("--f", arguments->f, "start from this potential (n), with --g");
+  add_file("--g", arguments->g, "start from this potential (m), with --f");
+  add_file("--values", arguments->values, "m x p; map.npy is the average of these, not of y");
   visit_solve_options(arguments->options, [&](auto const& field, auto& value) { add_option(command, field, value); });
-  add_option(command, Field{"scale", kPositive, "the cost is this times the squared distance"}, arguments->scale);
-  command.get_option("--eps")->required()->default_str("");
+  for (auto const eps : {"--eps", "--eps-relative"}) command.get_option(eps)->default_str("");
+  add_option(command, Field{"scale", kPositive, "the cost is this times the squared distance"}, arguments->scale, "1");
+  visit_entry_options(arguments->entries, [&](auto const& field, auto& value) {
+    add_option(command, field, value)->group("Entries of the plan to write");
+  });
   add_run_options(command, arguments->run);
   command.callback([arguments, &exit_code] { exit_code = solve_files(std::move(*arguments)); });
 }

@@ -1,4 +1,4 @@
-// `monge solve`: entropic optimal transport between two point clouds in files.
+// `monge solve`: entropic optimal transport between point clouds or with a cost matrix, from files.
 #pragma once
 #include <CLI/App.hpp>
 

@@ -1,6 +1,7 @@
 // Everything a user of Monge needs.
 #pragma once
 #include <monge/array.hpp>
+#include <monge/batch.hpp>
 #include <monge/context.hpp>
 #include <monge/entropic.hpp>
 #include <monge/error.hpp>
@@ -10,3 +11,4 @@
 #include <monge/plan.hpp>
 #include <monge/projection.hpp>
 #include <monge/report.hpp>
+#include <monge/solver.hpp>

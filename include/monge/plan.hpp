@@ -54,6 +54,28 @@ class Plan {
   /// <C, P>: the report's float64 value, or one pass in the precision of the solve where the certificate was skipped.
   double transport_cost() const;
 
+  // Entries one by one, made in the precision of products (the report's, after tf32 float32), never n x m of them in
+  // memory. They are logarithms at first, which rank and compare where P_ij itself underflows to 0. Pairs of no weight
+  // or of infinite cost have P_ij = 0 and come after all others, by index.
+
+  /// The k largest P_ij of each row, largest first and equal ones by j: j to indices, P_ij to values, both n x k with
+  /// 1 <= k <= m. A row of no weight has 0 at j = 0 .. k - 1. One pass; k above 64 takes longer to select.
+  void top_k(MutableIndexView indices, MutableMatrixView values) const;
+  /// The same of each column, by i: m x k, 1 <= k <= n.
+  void top_k_transpose(MutableIndexView indices, MutableMatrixView values) const;
+  /// How many P_ij > threshold there are, in float64; threshold >= 0. row_begin (n + 1): the number of those in the
+  /// rows before each, the row pointers of a CSR matrix. Returns their total. One pass; waits.
+  std::int64_t count_above(double threshold, MutableIndexView row_begin) const;
+  /// Those entries, given row_begin of count_above() for the same threshold: j to columns and P_ij to values, row by
+  /// row and j ascending, each as many as count_above() returned. Throws invalid_argument, with the outputs partly
+  /// written, where row_begin says otherwise. One pass; waits.
+  void entries_above(double threshold, MutableIndexView row_begin, MutableIndexView columns,
+                     MutableVectorView values) const;
+  /// pairs (K x 2): K pairs (i, j) drawn independently from P / sum P. Pair number k depends on seed and k alone, by
+  /// Philox 4x32-10 (Salmon et al., 2011), so a larger K goes on with the same sequence. CPU and CUDA draw the same
+  /// pairs, but where a draw falls within rounding of the boundary of two. One pass; waits.
+  void sample(std::uint64_t seed, MutableIndexView pairs) const;
+
   /// out (n x d): barycentric projection of each x_i, sum_j P_ij y_j / sum_j P_ij; defined for a_i = 0 too. Throws
   /// unsupported for a cost matrix, as map() and potential() do.
   void barycentric_projection(MutableMatrixView out) const;

@@ -44,6 +44,7 @@ struct Progress {
   double marginal_error = 0;  ///< As the sweep measured it, in its own precision; relative to the mass.
   double relaxation = 1;      ///< omega of the last sweep; 1 is plain Sinkhorn.
   double seconds = 0;         ///< Since the solve began.
+  int problem = 0;            ///< In a batch, which one, from 0 on.
 };
 
 /// One check of the solve, for a convergence plot.
@@ -59,6 +60,9 @@ struct Check {
 struct Report {
   Status status = Status::completed;
   std::string message;            ///< One sentence: what happened and, if short of the tolerance, what would help.
+  double eps = 0;                 ///< In the units of C, however it was given.
+  double mean_cost = 0;           ///< sum_ij a_i b_j C_ij / sum_ij a_i b_j over the pairs that are allowed.
+  double eps_relative = 0;        ///< eps / mean_cost; NaN where the mean is not positive.
   int iterations = 0;             ///< Sweeps done, annealing included.
   int annealing_iterations = 0;   ///< Of these, sweeps at an eps above the target.
   int refinement_iterations = 0;  ///< Of these, in float64 after float32 could go no further (precision auto).

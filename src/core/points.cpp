@@ -4,6 +4,7 @@
 
 #include <monge/error.hpp>
 
+#include "core/compensated_sum.hpp"
 #include "core/strided.hpp"
 
 namespace monge {
@@ -34,6 +35,24 @@ std::vector<double> centre_of(char const* field, MatrixView points, std::span<do
     }
   });
   return centre;
+}
+
+double mean_squared_distance(MatrixView points, std::span<double const> centre, std::span<double const> weights) {
+  CompensatedSum total, mean;
+  for (double const weight : weights) total.add(weight);
+  with_data(points, [&](auto const* data) {
+    for (std::int64_t i = 0; i < points.rows(); ++i) {
+      double const share = weights[static_cast<std::size_t>(i)] / total.value();
+      if (share == 0) continue;  // However far the point is.
+      double square = 0;
+      for (std::size_t k = 0; k < centre.size(); ++k) {
+        double const difference = data[i * points.row_stride() + static_cast<std::int64_t>(k)] - centre[k];
+        square += difference * difference;
+      }
+      mean.add(share * square);
+    }
+  });
+  return mean.value();
 }
 
 std::vector<double> centred_products(MatrixView points, std::span<double const> centre, std::span<double const> w) {

@@ -13,6 +13,29 @@ void require_real(char const* field, DataType type) {
           name(type));
 }
 
+/// Of a matrix of any type.
+struct Layout {
+  void const* data;
+  std::int64_t rows, columns, row_stride;
+  Device device;
+};
+
+void validate_layout(char const* field, Layout const& view, std::int64_t rows, std::int64_t columns, Device context) {
+  require_reachable(field, view.device, context);
+  require(view.rows >= 0 && view.columns >= 0, "{}: is {} x {}; must not be negative", field, view.rows, view.columns);
+  require(view.rows == rows && view.columns == columns, "{}: is {} x {}; must be {} x {}", field, view.rows,
+          view.columns, rows, columns);
+  require(view.data != nullptr || rows == 0 || columns == 0, "{}: is a null pointer; must point to {} x {} values",
+          field, rows, columns);
+  require(view.row_stride >= columns, "{}: has row stride {}; must be at least its {} columns", field, view.row_stride,
+          columns);
+  // Rows are padded and copied as float64 inside, so this bound keeps every byte count in 63 bits.
+  constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max() / 64;
+  require(rows == 0 || view.row_stride <= kMost / rows,
+          "{}: is {} x {} with row stride {}; the number of bytes must fit in 63 bits", field, rows, columns,
+          view.row_stride);
+}
+
 void validate_clouds(PointCloud const& clouds, Device context) {
   check("scale", kPositive, clouds.scale);
   require(clouds.x.rows() > 0 && clouds.x.columns() > 0, "x: is {} x {}; must have at least one point and dimension",
@@ -70,21 +93,14 @@ Shape shape_of(Geometry const& geometry) {
 }
 
 void validate_matrix(char const* field, MatrixView view, std::int64_t rows, std::int64_t columns, Device context) {
-  require_reachable(field, view.device(), context);
   require_real(field, view.type());
-  require(view.rows() >= 0 && view.columns() >= 0, "{}: is {} x {}; must not be negative", field, view.rows(),
-          view.columns());
-  require(view.rows() == rows && view.columns() == columns, "{}: is {} x {}; must be {} x {}", field, view.rows(),
-          view.columns(), rows, columns);
-  require(view.data() != nullptr || rows == 0 || columns == 0, "{}: is a null pointer; must point to {} x {} values",
-          field, rows, columns);
-  require(view.row_stride() >= columns, "{}: has row stride {}; must be at least its {} columns", field,
-          view.row_stride(), columns);
-  // Rows are padded and copied as float64 inside, so this bound keeps every byte count in 63 bits.
-  constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max() / 64;
-  require(rows == 0 || view.row_stride() <= kMost / rows,
-          "{}: is {} x {} with row stride {}; the number of bytes must fit in 63 bits", field, rows, columns,
-          view.row_stride());
+  validate_layout(field, {view.data(), view.rows(), view.columns(), view.row_stride(), view.device()}, rows, columns,
+                  context);
+}
+
+void validate_indices(char const* field, MutableIndexView view, std::int64_t rows, std::int64_t columns,
+                      Device context) {
+  validate_layout(field, {view.data, view.rows, view.columns, view.row_stride, view.device}, rows, columns, context);
 }
 
 void validate_vector(char const* field, VectorView view, std::int64_t size, Device context) {

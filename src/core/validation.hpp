@@ -27,12 +27,15 @@ void validate(Geometry const& geometry, Device context);
 /// n and m, and the dimension of the points; 0 where there are none.
 struct Shape {
   std::int64_t rows, columns, dimension;
+  friend bool operator==(Shape, Shape) = default;
 };
 Shape shape_of(Geometry const& geometry);
 /// A view that a caller wants written or read: shape, pointer, stride, and that `context` can reach it. Host memory is
 /// within reach of every context, device memory only of a context on that device.
 void validate_matrix(char const* field, MatrixView view, std::int64_t rows, std::int64_t columns, Device context);
 void validate_vector(char const* field, VectorView view, std::int64_t size, Device context);
+void validate_indices(char const* field, MutableIndexView view, std::int64_t rows, std::int64_t columns,
+                      Device context);
 void require_reachable(char const* field, Device memory, Device context);
 
 }  // namespace monge

@@ -10,11 +10,13 @@
 #include <monge/error.hpp>
 
 #include "core/overloaded.hpp"
+#include "core/problem_error.hpp"
 #include "core/strided.hpp"
 #include "cpu/entropic_operator.hpp"
 #include "cpu/matrix_costs.hpp"
 #include "cpu/point_costs.hpp"
 #include "cpu/projection/operator.hpp"
+#include "cpu/threads.hpp"
 #include "operators/registry.hpp"
 
 namespace monge {
@@ -48,17 +50,72 @@ class CpuBackend final : public Backend {
     return values;
   }
 
-  std::unique_ptr<EntropicOperator> entropic_operator(Geometry const& geometry, Marginals const& marginals,
-                                                      OperatorOptions const& options) const override {
-    if (options.precision == Precision::float32) return make<float>(geometry, marginals, options.cache_bytes);
-    if (options.precision == Precision::float64) return make<double>(geometry, marginals, options.cache_bytes);
-    throw Error(ErrorCode::unsupported,
-                "precision: is " + std::string(name(options.precision)) + "; the CPU offers float32 and float64");
+  std::vector<std::unique_ptr<EntropicOperator>> entropic_operators(
+      std::span<OperatorInput const> inputs) const override {
+    std::vector<std::unique_ptr<EntropicOperator>> operators(inputs.size());
+    cpu::side_by_side(useful_for(inputs.size()), inputs.size(), [&](std::size_t i) {
+      OperatorInput const& input = inputs[i];
+      try {
+        operators[i] = make(input);
+      } catch (Error const& error) {
+        throw ProblemError(i, error);
+      }
+    });
+    return operators;
+  }
+
+  void sweep(std::span<SweepStep> steps) const override {
+    for_each_operator(steps, [](SweepStep& step) {
+      step.entropic->sweep(step.sweep, step.count);
+      step.errors = step.entropic->errors();
+    });
+  }
+
+  void evaluate(std::span<EvaluationStep> steps) const override {
+    for_each_operator(steps, [](EvaluationStep& step) {
+      if (step.potentials != step.entropic) copy_potentials(*step.potentials, *step.entropic);
+      step.value = step.entropic->evaluate(step.eps);
+    });
+  }
+
+  std::vector<std::unique_ptr<PlanOperator>> plans(std::span<PlanInput const> inputs) const override {
+    std::vector<std::unique_ptr<PlanOperator>> plans;
+    for (PlanInput const& input : inputs) plans.push_back(input.entropic->plan(input.eps));
+    return plans;
   }
 
   ProjectionOperator const& projection() const override { return projection_; }
 
  private:
+  std::unique_ptr<EntropicOperator> make(OperatorInput const& input) const {
+    Precision const precision = input.options.precision;
+    if (precision == Precision::float32) return make<float>(input.geometry, input.marginals, input.options.cache_bytes);
+    if (precision == Precision::float64)
+      return make<double>(input.geometry, input.marginals, input.options.cache_bytes);
+    throw Error(ErrorCode::unsupported,
+                "precision: is " + std::string(name(precision)) + "; the CPU offers float32 and float64");
+  }
+
+  /// Operators that are worth one thread side by side, the others one after the other with all of theirs: as each would
+  /// run alone.
+  template <class Step, class Work>
+  void for_each_operator(std::span<Step> steps, Work const& work) const {
+    auto const of_one_thread = [&](Step const& step) {
+      return cpu::useful_threads(threads_, step.entropic->size(Side::rows), step.entropic->size(Side::columns)) == 1;
+    };
+    std::vector<Step*> small;
+    for (Step& step : steps) {
+      if (of_one_thread(step)) small.push_back(&step);
+    }
+    cpu::side_by_side(useful_for(small.size()), small.size(), [&](std::size_t k) { work(*small[k]); });
+    for (Step& step : steps) {
+      if (!of_one_thread(step)) work(step);
+    }
+  }
+  int useful_for(std::size_t count) const {
+    return static_cast<int>(std::clamp<std::size_t>(count, 1, static_cast<std::size_t>(threads_)));
+  }
+
   template <class T>
   std::unique_ptr<EntropicOperator> make(Geometry const& geometry, Marginals const& marginals,
                                          double cache_bytes) const {

@@ -1,5 +1,7 @@
 #include "cpu/plan_operator.hpp"
 
+#include <hwy/base.h>
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -35,6 +37,19 @@ double pack_in_units(MatrixView points, PackedPoints<T>& packed) {
   double const unit = unit_near(largest);
   pack(points, {}, 1 / unit, packed);
   return unit;
+}
+
+/// row_j = value(what row r of the stripe has there, factor_j, scale of j's block), whole panels of it.
+template <class T, class Scale, class Value>
+void read_row(StripeArgs<T> const& args, std::int64_t r, T const* factor, Scale const& scale, T* row,
+              Value const& value) {
+  for (std::int64_t begin = 0; begin < args.column_count; begin += kPanel<T>) {
+    T const* HWY_RESTRICT panel = args.stripe + begin * args.row_count + r * kPanel<T>;
+    T const* HWY_RESTRICT factors = factor + begin;
+    T* HWY_RESTRICT out = row + begin;
+    T const of_block = scale(begin / kColumnBlock);
+    for (std::int64_t lane = 0; lane < kPanel<T>; ++lane) out[lane] = value(panel[lane], factors[lane], of_block);
+  }
 }
 
 }  // namespace
@@ -141,6 +156,39 @@ void PlanOperator<T>::for_each_stripe(Side side, T const* beta, bool store, Cons
   for (double const bound : onto.bounds) largest = std::max(largest, std::abs(bound));
   onto.is_bounded = largest < kLargestBound<T>;
   onto.is_measured = true;
+}
+
+template <class T>
+void PlanOperator<T>::for_each_row(Side side, RowOf what, RowConsumer const& consume) {
+  Products& onto = measured(side);
+  std::int64_t const columns = size(opposite(side)), padded = padded_to_panel<T>(columns);
+  bool const logarithms = what == RowOf::logarithms;
+  // beta_j or its logarithm, then a row for each thread.
+  T* const factors = values_.at_least((1 + onto.stripes.threads()) * padded);
+  std::copy_n(onto.logits.beta.get(), padded, factors);
+  if (logarithms) std::transform(factors, factors + padded, factors, [](T beta) { return std::log2(beta); });
+  PassOptions<T> const options{.bounds = onto.is_bounded && !logarithms ? onto.bounds.data() : nullptr,
+                               .logits = logarithms};
+  onto.stripes.for_each(
+      onto.logits, options, [&](int thread, Workspace<T> const& work, std::int64_t first, std::int64_t count) {
+        T* const row = factors + (1 + thread) * padded;
+        for (std::int64_t r = 0; r < count; ++r) {
+          std::int64_t const i = first + r;
+          if (logarithms) {
+            auto const none = [](std::int64_t) { return T(0); };
+            read_row(work.args, r, factors, none, row, [](T t, T log_beta, T) {
+              return t > kNoWeight<T> / 2 ? t + log_beta : -std::numeric_limits<T>::infinity();
+            });
+          } else {
+            double const scale = onto.scale(i, work.row_max[static_cast<std::size_t>(r)]);
+            double const* const block_scale = work.args.block_scale + r * column_blocks<T>(columns);
+            auto const of_block = [&](std::int64_t block) { return static_cast<T>(scale * block_scale[block]); };
+            read_row(work.args, r, factors, of_block, row, [](T e, T beta, T factor) { return e * beta * factor; });
+          }
+          double const reference = logarithms ? onto.bounds[static_cast<std::size_t>(i)] : 0.0;
+          consume(thread, i, {row, static_cast<std::size_t>(columns)}, reference);
+        }
+      });
 }
 
 template <class T>

@@ -2,7 +2,9 @@
 //   w_ij = 2^(t_ij - lse_i),   r_i = a_i 2^(lse_i + (f'_i - norm_i) log2(e) / eps),   P_ij = r_i w_ij.
 // lse_i also bounds the logits of the row, so a product goes from score to exponential in registers.
 #pragma once
+#include <functional>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "cpu/stripes.hpp"
@@ -26,6 +28,11 @@ class PlanOperator final : public monge::PlanOperator {
   void multiply_hadamard(Side side, MatrixView l, MatrixView r, MatrixView v, MutableMatrixView out) override;
   void multiply(Side side, Vector const& in, Vector& out) override;
   void multiply_gram(Side side, Vector const& w, Vector const& in, Vector& out) override;
+  void top_k(Side side, MutableIndexView indices, MutableMatrixView values) override;
+  std::int64_t count_above(double threshold, MutableIndexView row_begin) override;
+  std::int64_t entries_above(double threshold, MutableIndexView row_begin, MutableIndexView columns,
+                             MutableVectorView values) override;
+  void sample(std::uint64_t seed, MutableIndexView pairs) override;
   std::unique_ptr<monge::PlanOperator> at(Side side, MatrixView points) const override;
 
  private:
@@ -40,6 +47,11 @@ class PlanOperator final : public monge::PlanOperator {
   void record(Side side, Products& onto, Workspace<T> const& work, std::int64_t first, std::int64_t count) const;
   template <class Consume>
   void for_each_stripe(Side side, T const* beta, bool store, Consume&& consume);
+  /// What stands in row i at column j: w_ij; or log2 w_ij + reference, minus infinity where there is no pair.
+  enum class RowOf { shares, logarithms };
+  /// Rows in order within a thread; the row lives as long as the call.
+  using RowConsumer = std::function<void(int thread, std::int64_t i, std::span<T const> row, double reference)>;
+  void for_each_row(Side side, RowOf what, RowConsumer const& consume);
   template <class Read>
   double weigh(Logits<T> const& logits, Read const& read);
   template <class Read>

@@ -27,6 +27,10 @@ PointCosts<T>::PointCosts(PointCloud const& geometry, std::span<double const> a,
                  packed("y", geometry.y, b, geometry.scale, form_for(geometry.x.columns()))) {
   shift_[0] = shift_of(Side::rows, geometry.x);
   shift_[1] = shift_of(Side::columns, geometry.y);
+  std::vector<double> const w = difference_of_centres();
+  this->mean_ = scale_ * (mean_squared_distance(geometry.x, points(Side::rows).centre, a) +
+                          mean_squared_distance(geometry.y, points(Side::columns).centre, b) +
+                          std::inner_product(w.begin(), w.end(), w.begin(), 0.0));
 }
 
 template <class T>

@@ -211,6 +211,7 @@ void ExponentiateRowsFrom(StripeArgs<T> const& args, double* row_max, double* ro
       ExponentiateBelow<T, kForm, false>(args, exps, begin, end, sums);
     } else {
       ComputeLogits<T, kForm>(args, begin, end, sums);
+      if (args.logits) continue;
       for (std::int64_t r = 0; r < args.row_count; ++r)
         largest[r] = static_cast<T>(reference_above(static_cast<double>(sums.Max(r))));
       if (row_moment != nullptr) {
@@ -225,7 +226,7 @@ void ExponentiateRowsFrom(StripeArgs<T> const& args, double* row_max, double* ro
                  row_sum[r], row_moment == nullptr ? nullptr : row_moment + r);
     }
   }
-  for (std::int64_t r = 0; r < args.row_count; ++r) {
+  for (std::int64_t r = 0; r < args.row_count && !args.logits; ++r) {
     for (std::int64_t b = 0; b < blocks; ++b) {
       double& scale = args.block_scale[r * blocks + b];
       scale = std::exp2(scale - row_max[r]);

@@ -60,6 +60,7 @@ struct StripeArgs {
   bool scores_ready;       // Read `scores` instead of computing them (else they are written there).
   T* stripe;               // Out: E; row_count x padded columns in panels, as the scores.
   bool store;              // With a bound only: false leaves the stripe alone, and the sums are all there is.
+  bool logits;             // Without a bound only: the stripe is left with t, and no sums are made.
   double* block_scale;     // Out: row_count x blocks, 2^(M_rb - row_max).
   T* row_scratch;          // ScoreSource::scratch() values a row, of the source or of what multiplies E.
 };
@@ -85,7 +86,7 @@ constexpr std::int64_t column_blocks(std::int64_t columns) {
   return (padded_to_panel<T>(columns) + kColumnBlock - 1) / kColumnBlock;
 }
 
-/// Leaves E in the stripe with its block_scale, and per row row_max = max_b M_rb, row_sum and, unless null,
+/// Leaves E (or t) in the stripe with its block_scale, and per row row_max = max_b M_rb, row_sum and, unless null,
 /// row_moment_r = sum_j beta_j 2^(t_rj - row_max) (t_rj - log2_weight_j).
 template <class T>
 void exponentiate_rows(StripeArgs<T> const& args, double* row_max, double* row_sum, double* row_moment);

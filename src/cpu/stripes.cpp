@@ -79,6 +79,7 @@ void Stripes<T>::exponentiate(Logits<T> const& logits, PassOptions<T> const& opt
       .scores_ready = scores_ready_,
       .stripe = work.stripe.get(),
       .store = options.store,
+      .logits = options.logits,
       .block_scale = work.block_scale.data(),
       .row_scratch = work.row_scratch.get(),
   };

@@ -39,6 +39,7 @@ struct PassOptions {
   double const* bounds = nullptr;  // Of each row, padded to whole panels; the offset of the logits taken off.
   bool moments = false;
   bool store = true;
+  bool logits = false;  // These alone, in the stripe; without bounds.
 };
 
 /// The stripes whose rows are the points of one side.

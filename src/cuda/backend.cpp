@@ -1,13 +1,17 @@
 // Which devices there are, and operators on one of them.
 #include "cuda/backend.hpp"
 
+#include <iterator>
+#include <optional>
 #include <string>
 
 #include <monge/error.hpp>
 
 #include "core/overloaded.hpp"
+#include "core/problem_error.hpp"
 #include "core/require.hpp"
 #include "cuda/entropic_operator.hpp"
+#include "cuda/launch/batch.hpp"
 #include "cuda/matrix_costs.hpp"
 #include "cuda/point_costs.hpp"
 #include "cuda/projection/operator.hpp"
@@ -64,26 +68,49 @@ class CudaBackend final : public Backend {
     return cuda::read(runtime_, view);
   }
 
-  std::unique_ptr<monge::EntropicOperator> entropic_operator(Geometry const& geometry, Marginals const& marginals,
-                                                             OperatorOptions const& options) const override {
+  std::vector<std::unique_ptr<monge::EntropicOperator>> entropic_operators(
+      std::span<OperatorInput const> inputs) const override {
     DeviceGuard const guard(runtime_->index());
-    Problem problem;
-    problem.runtime = runtime_;
-    problem.precision = options.precision;
-    problem.weights[0] = std::make_shared<Weights>(runtime_, marginals.a);
-    problem.weights[1] = std::make_shared<Weights>(runtime_, marginals.b);
-    DataType const scalar = options.precision == Precision::float64 ? DataType::float64 : DataType::float32;
-    problem.costs =
-        std::visit(Overloaded{[&](PointCloud const& clouds) -> std::shared_ptr<Costs const> {
-                                return std::make_shared<PointCosts>(runtime_, clouds, problem.weights[0]->weight(),
-                                                                    problem.weights[1]->weight(), scalar);
-                              },
-                              [&](CostMatrix const& matrix) -> std::shared_ptr<Costs const> {
-                                return std::make_shared<MatrixCosts>(runtime_, matrix, *problem.weights[0],
-                                                                     *problem.weights[1], scalar);
-                              }},
-                   geometry);
-    return std::make_unique<EntropicOperator>(std::move(problem), options.cache_bytes);
+    Together together(runtime_, inputs.size());
+    std::vector<std::unique_ptr<monge::EntropicOperator>> operators;
+    NewCosts fresh;
+    for_each_problem(inputs.size(), [&](std::size_t i) {
+      together.next_problem();
+      Problem problem = make_problem(inputs[i], inputs.size(), fresh, together.queue());
+      operators.push_back(
+          std::make_unique<EntropicOperator>(std::move(problem), inputs[i].options.cache_bytes, together.queue()));
+    });
+    together.launch();
+    finish(fresh, inputs);
+    return operators;
+  }
+
+  void renew(std::unique_ptr<monge::EntropicOperator>& entropic, OperatorInput const& input) const override {
+    static_cast<EntropicOperator&>(*entropic).renew(input.geometry, input.marginals);
+  }
+
+  void sweep(std::span<SweepStep> steps) const override {
+    if (steps.size() > 1) return EntropicOperator::sweep_together(runtime_, steps);
+    for (SweepStep& step : steps) {
+      step.entropic->sweep(step.sweep, step.count);
+      step.errors = step.entropic->errors();
+    }
+  }
+
+  void evaluate(std::span<EvaluationStep> steps) const override {
+    EntropicOperator::evaluate_together(runtime_, steps);
+  }
+
+  std::vector<std::unique_ptr<monge::PlanOperator>> plans(std::span<PlanInput const> inputs) const override {
+    DeviceGuard const guard(runtime_->index());
+    Together together(runtime_, inputs.size());
+    std::vector<std::unique_ptr<monge::PlanOperator>> plans;
+    for (PlanInput const& input : inputs) {
+      together.next_problem();
+      plans.push_back(static_cast<EntropicOperator const*>(input.entropic)->plan(input.eps, together.queue()));
+    }
+    together.launch();
+    return plans;
   }
 
   ProjectionOperator const& projection() const override { return projection_; }
@@ -91,6 +118,64 @@ class CudaBackend final : public Backend {
   Runtime const& runtime() const { return *runtime_; }
 
  private:
+  /// Clouds that are being packed and matrices that are being looked through, null for other problems. The findings of
+  /// problem i go to place i of its kind, of clouds to 2 i and the next.
+  struct NewCosts {
+    std::vector<std::shared_ptr<PointCosts>> clouds;
+    FindingsMemory findings;
+    std::vector<std::shared_ptr<MatrixCosts>> matrices;
+    std::optional<DeviceArray<MatrixSurvey>> surveys;
+  };
+
+  Problem make_problem(OperatorInput const& input, std::size_t count, NewCosts& fresh, Queue const& queue) const {
+    Precision const precision = input.options.precision;
+    DataType const scalar = precision == Precision::float64 ? DataType::float64 : DataType::float32;
+    std::int64_t const place = std::ssize(fresh.clouds);
+    std::shared_ptr<PointCosts>& packing = fresh.clouds.emplace_back();
+    std::shared_ptr<MatrixCosts>& surveyed = fresh.matrices.emplace_back();
+    if (input.twin) {
+      Problem problem = static_cast<EntropicOperator const*>(input.twin)->problem();
+      problem.costs = problem.costs->twin(input.geometry, scalar, queue);
+      problem.precision = precision;
+      return problem;
+    }
+    Problem problem;
+    problem.runtime = runtime_;
+    problem.precision = precision;
+    problem.weights[0] = std::make_shared<Weights>(runtime_, input.marginals.a, queue);
+    problem.weights[1] = std::make_shared<Weights>(runtime_, input.marginals.b, queue);
+    auto const& [a, b] = problem.weights;
+    problem.costs = std::visit(
+        Overloaded{[&](PointCloud const& clouds) -> std::shared_ptr<Costs const> {
+                     if (!fresh.findings)
+                       fresh.findings = std::make_shared<DeviceArray<CloudFindings> const>(
+                           runtime_, 2 * static_cast<std::int64_t>(count));
+                     packing = std::make_shared<PointCosts>(runtime_, clouds, a->of_points(), b->of_points(), scalar,
+                                                            fresh.findings, 2 * place, queue);
+                     return packing;
+                   },
+                   [&](CostMatrix const& matrix) -> std::shared_ptr<Costs const> {
+                     if (!fresh.surveys) fresh.surveys.emplace(runtime_, static_cast<std::int64_t>(count));
+                     surveyed = std::make_shared<MatrixCosts>(runtime_, matrix, a->of_points(), b->of_points(), scalar,
+                                                              fresh.surveys->data() + place, queue);
+                     return surveyed;
+                   }},
+        input.geometry);
+    return problem;
+  }
+
+  /// Waits where clouds were packed, and where matrices were looked through. Throws ProblemError.
+  void finish(NewCosts const& fresh, std::span<OperatorInput const> inputs) const {
+    std::vector<CloudFindings> clouds;
+    std::vector<MatrixSurvey> matrices;
+    if (fresh.findings) clouds = download(*runtime_, fresh.findings->data(), fresh.findings->size());
+    if (fresh.surveys) matrices = download(*runtime_, fresh.surveys->data(), fresh.surveys->size());
+    for_each_problem(inputs.size(), [&](std::size_t i) {
+      if (fresh.clouds[i]) fresh.clouds[i]->finish(std::get<PointCloud>(inputs[i].geometry), &clouds[2 * i]);
+      if (fresh.matrices[i]) fresh.matrices[i]->finish(matrices[i]);
+    });
+  }
+
   std::shared_ptr<Runtime const> runtime_;
   Projection projection_;
 };

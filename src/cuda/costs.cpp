@@ -13,7 +13,7 @@ namespace {
 /// The one place that says which kernel makes the scores of a pass.
 ScoreKernel kernel_for(ScoreForm form, DataType scalar, Pass pass, bool tf32) {
   if (form == ScoreForm::stored || scalar == DataType::float64 || pass == Pass::moments) return ScoreKernel::tile;
-  if (form == ScoreForm::differences) return pass == Pass::entries ? ScoreKernel::tile : ScoreKernel::difference;
+  if (form == ScoreForm::differences) return has_stores(pass) ? ScoreKernel::tile : ScoreKernel::difference;
   return tf32 ? ScoreKernel::one_product : ScoreKernel::three_products;
 }
 
@@ -82,7 +82,7 @@ Costs::Launch Costs::launch(Side rows, int first_row, int row_count, Pass pass, 
 /// exponentials.
 std::optional<Costs::FusedSweep> Costs::fused_sweep() const {
   if (form_ != ScoreForm::stored) return std::nullopt;
-  FusedSweepPlan const plan = plan_fused_sweep(stored_, scalar_);
+  FusedSweepPlan const plan = plan_fused_sweep(stored_, scalar_, runtime_->multiprocessors());
   if (plan.clusters == 0) return std::nullopt;
   FusedSweep result;
   result.lines = stored_.transposed ? Side::columns : Side::rows;
@@ -91,6 +91,7 @@ std::optional<Costs::FusedSweep> Costs::fused_sweep() const {
   result.arguments.factor = -factor_;
   result.arguments.side = side_index(result.lines);
   result.arguments.across_stride = padded_size(opposite(result.lines));
+  result.arguments.clusters = plan.clusters;
   return result;
 }
 

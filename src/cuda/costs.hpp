@@ -29,6 +29,12 @@ int half_stride_of(int dimension);
 /// As int; throws unsupported, naming `field`, where that is too small.
 int checked_size(char const* field, std::int64_t size);
 
+/// Weights of one side's points, in device memory, and their total; null for ones.
+struct PointWeights {
+  double const* weight = nullptr;
+  double total = 0;
+};
+
 /// Coordinates of one side as values of a product: centred, so that no digits are lost to where the cloud lies.
 struct PointValues {
   StridedView points;
@@ -85,6 +91,13 @@ class Costs {
 
   /// Throws unsupported where the costs have no points.
   virtual PointValues points(Side side) const = 0;
+  /// The same costs in another precision: what was found out about them is shared, and the caller's numbers, which
+  /// packing has rounded, are read from the same geometry again. Does not wait where they lie on the device.
+  virtual std::shared_ptr<Costs const> twin(Geometry const& geometry, DataType scalar, Queue const& queue) const = 0;
+  /// The costs of another geometry of the same kind and shape. They take the memory of these where nothing else needs
+  /// it: `unshared` says that only the caller, who drops these, has them. Waits.
+  virtual std::shared_ptr<Costs const> renewed(Geometry const& geometry, PointWeights a, PointWeights b,
+                                               bool unshared) const = 0;
   /// The same costs with this side's points replaced; the other side is shared, but for its shift.
   virtual std::shared_ptr<Costs const> at(Side side, MatrixView points) const = 0;
 

@@ -3,17 +3,24 @@
 #include <algorithm>
 #include <numeric>
 
+#include "cuda/launch/batch.hpp"
+#include "cuda/launch/pack.hpp"
 #include "cuda/plan_operator.hpp"
 
 namespace monge::cuda {
 namespace {
 
-/// A graph holds at most this many sweeps: enough to hide what launching it costs, few enough to be recorded quickly.
+/// Sweeps are launched in groups of at most this many. A graph holds a whole group: enough to hide what launching it
+/// costs, few enough to be recorded quickly.
 constexpr int kSweepsPerGraph = 10;
+
+/// Recording a graph takes the host as long as launching twice its sweeps one by one (bench/notes/cuda_small.md), so
+/// there is none before so many sweeps were done without.
+constexpr int kSweepsBeforeGraph = 20;
 
 }  // namespace
 
-EntropicOperator::EntropicOperator(Problem problem, double cache_bytes)
+EntropicOperator::EntropicOperator(Problem problem, double cache_bytes, Queue const& queue)
     : monge::EntropicOperator(problem.size(Side::rows), problem.size(Side::columns)),
       problem_(std::move(problem)),
       vectors_(problem_.runtime, size(Side::rows), size(Side::columns)),
@@ -21,14 +28,18 @@ EntropicOperator::EntropicOperator(Problem problem, double cache_bytes)
   for (Side side : {Side::rows, Side::columns}) {
     DeviceVector& potential = potentials_[side_index(side)];
     potential = DeviceVector(problem_.runtime, size(side));
-    MONGE_CUDA_TRY(cudaMemsetAsync(potential.data(), 0, static_cast<std::size_t>(potential.values.bytes()),
-                                   problem_.runtime->stream()));
+    combine({potential.size(), 0, {}, potential.data()}, queue);
   }
 }
 
 EntropicOperator::~EntropicOperator() {
-  // Graphs may still run on memory that is about to go.
-  if (!graphs_.empty()) cudaStreamSynchronize(problem_.runtime->stream());
+  drop_graphs();
+}
+
+void EntropicOperator::drop_graphs() noexcept {
+  // They may still run.
+  if (graphs_[0] || graphs_[1]) cudaStreamSynchronize(problem_.runtime->stream());
+  for (std::optional<Graph>& graph : graphs_) graph.reset();
 }
 
 void EntropicOperator::set_potentials(VectorView f, VectorView g) {
@@ -37,13 +48,13 @@ void EntropicOperator::set_potentials(VectorView f, VectorView g) {
   for (Side side : {Side::rows, Side::columns}) {
     VectorView const view = side == Side::rows ? f : g;
     DeviceVector& target = potentials_[side_index(side)];
-    std::vector<double> const& weight = problem_.weights[side_index(side)]->host();
-    std::vector<double> const values = view.empty() ? std::vector<double>(weight.size()) : read(problem_.runtime, view);
+    Weights const& weights = *problem_.weights[side_index(side)];
+    std::vector<double> const values =
+        view.empty() ? std::vector<double>(weights.host().size()) : read(problem_.runtime, view);
     DeviceArray<double> const source = uploaded(problem_.runtime, values);
     load_vector({source.data(), 1, DataType::float64}, target.size(), problem_.costs->shift(side), target.data(),
                 problem_.runtime->stream());
-    double const mean = std::inner_product(values.begin(), values.end(), weight.begin(), 0.0) /
-                        std::accumulate(weight.begin(), weight.end(), 0.0);
+    double const mean = std::inner_product(values.begin(), values.end(), weights.host().begin(), 0.0) / weights.total();
     target.typical = mean - problem_.costs->mean_shift(side);
   }
 }
@@ -56,7 +67,7 @@ void EntropicOperator::get_potentials(MutableVectorView f, MutableVectorView g) 
     // Points of no weight do not see relaxed or averaged steps: theirs is the soft c-transform of the other side.
     bool const fill = swept_eps_ > 0 && problem_.weights[side_index(side)]->has_idle_points();
     Transform idle;
-    if (fill) idle = transform(problem_, side, potentials_, swept_eps_, false);
+    if (fill) idle = transform(problem_, side, potentials_, swept_eps_);
     store_potential(problem_, side, potentials_[side_index(side)], idle.plus.data(), view);
   }
 }
@@ -66,81 +77,136 @@ Vector& EntropicOperator::potential(Side side) {
   return potentials_[side_index(side)];
 }
 
+Costs::Launch EntropicOperator::half_step_of(Side side) const {
+  return problem_.costs->launch(side, Pass::softmin, problem_.precision == Precision::tf32);
+}
+
 void EntropicOperator::prepare_sweeps() {
-  if (parameters_.data()) return;
+  if (parameters_) return;
   SharedRuntime const& runtime = problem_.runtime;
-  parameters_ = DeviceArray<SweepParameters>(runtime, 1);
   for (Side side : {Side::rows, Side::columns}) {
     SweepState& target = state(side);
     PackedSide const rows = problem_.side(side);
-    target.half_step = problem_.costs->launch(side, Pass::softmin, problem_.precision == Precision::tf32);
     target.logits = Logits(runtime, rows.padded_size, rows.scalar);
-    std::int64_t const parts = static_cast<std::int64_t>(rows.padded_size) * target.half_step.plan.work.slots;
-    target.partials = DeviceArray<unsigned char>(runtime, parts * 2 * size_of(rows.scalar));
-    target.errors = DeviceArray<double>(runtime, error_parts(rows.size));
-    target.host_errors = PinnedArray<double>(target.errors.size());
-    MONGE_CUDA_TRY(
-        cudaMemsetAsync(target.errors.data(), 0, static_cast<std::size_t>(target.errors.bytes()), runtime->stream()));
   }
+  auto const partial_bytes = [&](Side side) {
+    PackedSide const rows = problem_.side(side);
+    return static_cast<std::int64_t>(rows.padded_size) * half_step_of(side).plan.work.slots * 2 * size_of(rows.scalar);
+  };
+  double* errors = nullptr;
+  std::int64_t const row_errors = error_parts(problem_.size(Side::rows));
+  std::int64_t const all_errors = row_errors + error_parts(problem_.size(Side::columns));
+  sweep_memory_ = allocate_parts(runtime, Part{parameters_, 1}, Part{errors, all_errors},
+                                 Part{states_[0].partials, partial_bytes(Side::rows)},
+                                 Part{states_[1].partials, partial_bytes(Side::columns)});
+  states_[0].errors = errors;
+  states_[1].errors = errors + row_errors;
+  connect_sweeps();
+}
+
+void EntropicOperator::connect_sweeps() {
   for (Side side : {Side::rows, Side::columns}) {
-    PassArguments& arguments = state(side).half_step.arguments;
+    SweepState& target = state(side);
+    PackedSide const points = problem_.side(side);
+    Costs::Launch half_step = half_step_of(side);
+    PassArguments& arguments = half_step.arguments;
     arguments.logits = state(opposite(side)).logits.values.data();
     arguments.factors = state(opposite(side)).logits.factors.data();
-    arguments.parameters = parameters_.data();
-    arguments.partials = state(side).partials.data();
+    arguments.parameters = parameters_;
+    arguments.partials = target.partials;
+    if (arguments != target.half_step.arguments || points != target.points) drop_graphs();
+    target.half_step = half_step;
+    target.points = points;
   }
-  if (std::optional<Costs::FusedSweep> sweep = problem_.costs->fused_sweep()) prepare_fused_sweep(std::move(*sweep));
+  connect_fused_sweep();
 }
 
-void EntropicOperator::prepare_fused_sweep(Costs::FusedSweep sweep) {
-  SharedRuntime const& runtime = problem_.runtime;
-  FusedSweepArguments& arguments = sweep.arguments;
-  PackedSide const lines = problem_.side(sweep.lines), across = problem_.side(opposite(sweep.lines));
-  std::int64_t const bytes = size_of(lines.scalar);
-  DeviceArray<unsigned char> line_sums(runtime, lines.padded_size * 2 * bytes);
-  DeviceArray<unsigned char> across_sums(runtime, across.padded_size * sweep.plan.clusters * bytes);
-  arguments.parameters = parameters_.data();
+void EntropicOperator::connect_fused_sweep() {
+  std::optional<Costs::FusedSweep> sweep = problem_.costs->fused_sweep();
+  if (!sweep) return fused_.reset();
+  PackedSide const lines = problem_.side(sweep->lines), across = problem_.side(opposite(sweep->lines));
+  std::int64_t const line_bytes = static_cast<std::int64_t>(lines.padded_size) * 2 * size_of(lines.scalar);
+  std::int64_t const across_bytes =
+      static_cast<std::int64_t>(across.padded_size) * sweep->plan.clusters * size_of(lines.scalar);
+  if (!fused_ || fused_->line_sums.size() != line_bytes || fused_->across_sums.size() != across_bytes) {
+    drop_graphs();
+    fused_.emplace();
+    fused_->line_sums = DeviceArray<unsigned char>(problem_.runtime, line_bytes);
+    fused_->across_sums = DeviceArray<unsigned char>(problem_.runtime, across_bytes);
+  }
+  FusedSweepArguments& arguments = sweep->arguments;
+  arguments.parameters = parameters_;
   arguments.lines = lines;
-  arguments.potential = potentials_[side_index(sweep.lines)].data();
-  arguments.logits = state(opposite(sweep.lines)).logits.arrays();
+  arguments.potential = potentials_[side_index(sweep->lines)].data();
+  arguments.logits = state(opposite(sweep->lines)).logits.arrays();
   arguments.inverse_mass = 1 / problem_.weights[0]->total();
-  arguments.line_sums = line_sums.data();
-  arguments.across_sums = across_sums.data();
-  fused_ = FusedState{std::move(sweep), std::move(line_sums), std::move(across_sums)};
+  arguments.line_sums = fused_->line_sums.data();
+  arguments.across_sums = fused_->across_sums.data();
+  if (arguments != fused_->sweep.arguments || sweep->plan != fused_->sweep.plan) drop_graphs();
+  fused_->sweep = *sweep;
 }
 
-void EntropicOperator::enqueue_half_step(Side side, cudaStream_t stream) const {
-  launch_pass(state(side).half_step.plan, state(side).half_step.arguments, stream);
+void EntropicOperator::renew(Geometry const& geometry, Marginals const& marginals) {
+  SharedRuntime const& runtime = problem_.runtime;
+  DeviceGuard const guard(runtime->index());
+  std::vector<double> const* const values[2] = {&marginals.a, &marginals.b};
+  for (int s : {0, 1}) {
+    std::shared_ptr<Weights>& weights = problem_.weights[s];
+    if (weights->host() == *values[s]) continue;
+    if (weights.use_count() == 1) {
+      weights->set(*runtime, *values[s], runtime->stream());
+    } else {
+      weights = std::make_shared<Weights>(runtime, *values[s], runtime->stream());
+    }
+  }
+  problem_.costs = problem_.costs->renewed(geometry, problem_.weights[0]->of_points(), problem_.weights[1]->of_points(),
+                                           problem_.costs.use_count() == 1);
+  for (Side side : {Side::rows, Side::columns}) vectors_.combine({}, potential(side));
+  if (parameters_) connect_sweeps();
+}
+
+/// They depend on eps, which may have changed since the last update left some; updates leave the padding alone.
+void EntropicOperator::make_logits(Sweep const& sweep, Queue const& queue) const {
+  LogitArguments logits{parameters_for(potentials_, sweep.eps, sweep.relaxation), parameters_, {}};
+  for (Side side : {Side::rows, Side::columns}) {
+    logits.side[side_index(side)] = {problem_.side(side), potentials_[side_index(side)].data(),
+                                     state(side).logits.arrays(), nullptr};
+  }
+  cuda::make_logits(logits, queue);
+}
+
+void EntropicOperator::enqueue_half_step(Side side, Queue const& queue) const {
+  launch_pass(state(side).half_step.plan, state(side).half_step.arguments, queue);
 }
 
 UpdateArguments EntropicOperator::update_arguments(Side side, void const* partials, WorkPlan const& work,
                                                    bool symmetric) const {
   return {
-      .sums = {side_index(side), problem_.side(side), partials, nullptr, work, parameters_.data()},
+      .sums = {side_index(side), problem_.side(side), partials, nullptr, work, parameters_},
       .potential = potentials_[side_index(side)].data(),
       .arrays = state(side).logits.arrays(),
-      .errors = state(side).errors.data(),
+      .errors = state(side).errors,
       .symmetric = symmetric,
   };
 }
 
-void EntropicOperator::enqueue_update(Side side, bool symmetric, cudaStream_t stream) const {
+void EntropicOperator::enqueue_update(Side side, bool symmetric, Queue const& queue) const {
   SweepState const& target = state(side);
-  update_potential(update_arguments(side, target.partials.data(), target.half_step.plan.work, symmetric), stream);
+  update_potential(update_arguments(side, target.partials, target.half_step.plan.work, symmetric), queue);
 }
 
 /// One read of the costs; both sides are updated. Sums that cannot be trusted are made again from the logits of the
 /// lines, so these must be those of the potentials that the pass has used: the new ones, or the old ones of a symmetric
 /// sweep.
-void EntropicOperator::enqueue_fused_sweep(bool symmetric, cudaStream_t stream) const {
+void EntropicOperator::enqueue_fused_sweep(bool symmetric, Queue const& queue) const {
   Costs::FusedSweep const& sweep = fused_->sweep;
   FusedSweepArguments arguments = sweep.arguments;
   arguments.symmetric = symmetric;
   auto const update_lines = [&] {
     // One sum a line: a plan with one slot.
-    update_potential(update_arguments(sweep.lines, fused_->line_sums.data(), WorkPlan{}, symmetric), stream);
+    update_potential(update_arguments(sweep.lines, fused_->line_sums.data(), WorkPlan{}, symmetric), queue);
   };
-  launch_fused_sweep(sweep.plan, arguments, stream);
+  launch_fused_sweep(sweep.plan, arguments, queue);
   if (!symmetric) update_lines();
   update_across(
       {
@@ -151,100 +217,152 @@ void EntropicOperator::enqueue_fused_sweep(bool symmetric, cudaStream_t stream) 
           .clusters = sweep.plan.clusters,
           .mass = problem_.weights[0]->total(),
       },
-      stream);
+      queue);
   if (symmetric) update_lines();
 }
 
-void EntropicOperator::enqueue_sweeps(bool symmetric, int count, cudaStream_t stream) const {
-  // The logits depend on eps, which may have changed since the last update left some; updates leave the padding alone.
-  for (Side side : {Side::rows, Side::columns}) {
-    make_logits({side_index(side), problem_.side(side), potentials_[side_index(side)].data(), parameters_.data(),
-                 state(side).logits.arrays(), nullptr},
-                stream);
-  }
-  if (fused_) {
-    enqueue_fused_sweeps(symmetric, count, stream);
+/// A fused sweep updates the lines and then the other side: rows and then columns, unless the matrix lies transposed.
+void EntropicOperator::enqueue_sweep(bool symmetric, Queue const& queue) const {
+  if (fused_ && (symmetric || fused_->sweep.lines == Side::rows)) return enqueue_fused_sweep(symmetric, queue);
+  enqueue_half_step(Side::rows, queue);
+  if (symmetric) {
+    enqueue_half_step(Side::columns, queue);
+    enqueue_update(Side::rows, symmetric, queue);
   } else {
-    enqueue_plain_sweeps(symmetric, count, stream);
+    enqueue_update(Side::rows, symmetric, queue);
+    enqueue_half_step(Side::columns, queue);
   }
-}
-
-/// A fused sweep updates the lines and then the other side. Where the lines are columns, it is the second half of one
-/// alternating sweep and the first of the next.
-void EntropicOperator::enqueue_fused_sweeps(bool symmetric, int count, cudaStream_t stream) const {
-  if (symmetric || fused_->sweep.lines == Side::rows) {
-    for (int k = 0; k < count; ++k) enqueue_fused_sweep(symmetric, stream);
-    return;
-  }
-  enqueue_half_step(Side::rows, stream);
-  enqueue_update(Side::rows, symmetric, stream);
-  for (int k = 1; k < count; ++k) enqueue_fused_sweep(symmetric, stream);
-  enqueue_half_step(Side::columns, stream);
-  enqueue_update(Side::columns, symmetric, stream);
-}
-
-void EntropicOperator::enqueue_plain_sweeps(bool symmetric, int count, cudaStream_t stream) const {
-  for (int k = 0; k < count; ++k) {
-    enqueue_half_step(Side::rows, stream);
-    if (symmetric) {
-      enqueue_half_step(Side::columns, stream);
-      enqueue_update(Side::rows, symmetric, stream);
-    } else {
-      enqueue_update(Side::rows, symmetric, stream);
-      enqueue_half_step(Side::columns, stream);
-    }
-    enqueue_update(Side::columns, symmetric, stream);
-  }
+  enqueue_update(Side::columns, symmetric, queue);
 }
 
 void EntropicOperator::launch_sweeps(Sweep const& sweep, int count) {
   Runtime const& runtime = *problem_.runtime;
-  set_parameters(parameters_.data(), parameters_for(potentials_, sweep.eps, sweep.relaxation), runtime.stream());
+  make_logits(sweep, runtime.stream());
   for (int left = count; left > 0;) {
     int const now = std::min(left, kSweepsPerGraph);
-    auto const key = std::pair(sweep.symmetric, now);
-    auto found = graphs_.find(key);
-    if (found == graphs_.end()) {
-      auto const record = [&](cudaStream_t stream) { enqueue_sweeps(sweep.symmetric, now, stream); };
-      found = graphs_.try_emplace(key, runtime, record).first;
+    auto const enqueue = [&](cudaStream_t stream) {
+      for (int k = 0; k < now; ++k) enqueue_sweep(sweep.symmetric, stream);
+    };
+    std::optional<Graph>& graph = graphs_[sweep.symmetric];
+    if (now < kSweepsPerGraph || sweeps_ < kSweepsBeforeGraph) {
+      enqueue(runtime.stream());
+    } else {
+      if (!graph) graph.emplace(runtime, enqueue);
+      graph->launch(runtime.stream());
     }
-    found->second.launch(runtime.stream());
+    sweeps_ += now;
     left -= now;
   }
 }
 
-/// An alternating sweep makes f from g, so f's typical value becomes minus g's. A symmetric one averages: the first
-/// runs at the old values, then both meet.
+/// A symmetric sweep averages the potentials, typical values included: the first runs at the old ones.
+bool EntropicOperator::starts_apart(Sweep const& sweep) const {
+  return sweep.symmetric && potentials_[0].typical != -potentials_[1].typical;
+}
+
+/// An alternating sweep makes f from g, so f's becomes minus g's.
+void EntropicOperator::settle(Sweep const& sweep) {
+  double& f = potentials_[0].typical;
+  double& g = potentials_[1].typical;
+  f = sweep.symmetric ? (f - g) / 2 : -g;
+  g = -f;
+}
+
 void EntropicOperator::sweep(Sweep const& sweep, int count) {
   DeviceGuard const guard(problem_.runtime->index());
   prepare_sweeps();
-  double& f = potentials_[0].typical;
-  double& g = potentials_[1].typical;
-  if (!sweep.symmetric) {
-    f = -g;
-  } else if (f != -g && count > 0) {
+  if (count > 0 && starts_apart(sweep)) {
     launch_sweeps(sweep, 1);
     --count;
-    f = (f - g) / 2;
-    g = -f;
   }
+  settle(sweep);
   launch_sweeps(sweep, count);
   swept_eps_ = sweep.eps;
 }
 
+std::int64_t EntropicOperator::error_count() const {
+  return error_parts(problem_.size(Side::rows)) + error_parts(problem_.size(Side::columns));
+}
+
+SweepErrors EntropicOperator::errors_from(double const* parts) const {
+  double const* const columns = parts + error_parts(problem_.size(Side::rows));
+  return {std::accumulate(parts, columns, 0.0), std::accumulate(columns, parts + error_count(), 0.0)};
+}
+
 SweepErrors EntropicOperator::errors() {
+  if (!parameters_) return {0, 0};
   DeviceGuard const guard(problem_.runtime->index());
-  prepare_sweeps();
-  for (SweepState const& part : states_) {
-    MONGE_CUDA_TRY(cudaMemcpyAsync(part.host_errors.data(), part.errors.data(),
-                                   static_cast<std::size_t>(part.errors.bytes()), cudaMemcpyDeviceToHost,
-                                   problem_.runtime->stream()));
+  return errors_from(download(*problem_.runtime, state(Side::rows).errors, error_count()).data());
+}
+
+/// The longest turns come first, so that those that still sweep are always the first ones.
+void EntropicOperator::launch_together(SharedRuntime const& runtime, std::vector<Turn> turns) {
+  std::stable_sort(turns.begin(), turns.end(), [](Turn const& p, Turn const& q) { return p.count > q.count; });
+  Batch batch(runtime);
+  for (Turn const& turn : turns) {
+    batch.next_problem();
+    turn.entropic->prepare_sweeps();
+    turn.entropic->make_logits(turn.sweep, batch);
+    turn.entropic->enqueue_sweep(turn.sweep.symmetric, batch);
   }
-  problem_.runtime->wait();
-  auto const total = [](PinnedArray<double> const& values) {
-    return std::accumulate(values.data(), values.data() + values.size(), 0.0);
-  };
-  return {total(state(Side::rows).host_errors), total(state(Side::columns).host_errors)};
+  batch.upload();
+  std::size_t active = turns.size();
+  batch.launch(0, 1, active);
+  for (int done = 0; active > 0; ++done) {
+    while (active > 0 && turns[active - 1].count <= done) --active;
+    batch.launch(1, batch.steps(), active);
+  }
+}
+
+void EntropicOperator::sweep_together(SharedRuntime const& runtime, std::span<SweepStep> steps) {
+  DeviceGuard const guard(runtime->index());
+  std::vector<Turn> apart, turns;
+  for (SweepStep const& step : steps) {
+    auto& entropic = static_cast<EntropicOperator&>(*step.entropic);
+    bool const starts_apart = step.count > 0 && entropic.starts_apart(step.sweep);
+    if (starts_apart) apart.push_back({&entropic, step.sweep, 1});
+    turns.push_back({&entropic, step.sweep, step.count - (starts_apart ? 1 : 0)});
+  }
+  if (!apart.empty()) launch_together(runtime, apart);
+  std::int64_t count = 0;
+  for (Turn const& turn : turns) {
+    turn.entropic->settle(turn.sweep);
+    turn.entropic->swept_eps_ = turn.sweep.eps;
+    count += turn.entropic->error_count();
+  }
+  launch_together(runtime, turns);
+
+  Batch batch(runtime);
+  DeviceArray<double> const parts(runtime, count);
+  double* next = parts.data();
+  for (Turn const& turn : turns) {
+    batch.next_problem();
+    std::int64_t const own = turn.entropic->error_count();
+    copy_words(turn.entropic->state(Side::rows).errors, next, own * static_cast<std::int64_t>(sizeof(double)), batch);
+    next += own;
+  }
+  batch.launch();
+  std::vector<double> const found = download(*runtime, parts.data(), count);
+  double const* from = found.data();
+  for (std::size_t k = 0; k < steps.size(); ++k) {
+    steps[k].errors = turns[k].entropic->errors_from(from);
+    from += turns[k].entropic->error_count();
+  }
+}
+
+void EntropicOperator::evaluate_together(SharedRuntime const& runtime, std::span<EvaluationStep> steps) {
+  DeviceGuard const guard(runtime->index());
+  Together together(runtime, steps.size());
+  DeviceArray<PlanSums> const sums(runtime, static_cast<std::int64_t>(steps.size()));
+  for (std::size_t k = 0; k < steps.size(); ++k) {
+    together.next_problem();
+    sum_plan(static_cast<EntropicOperator const*>(steps[k].entropic)->problem_,
+             static_cast<EntropicOperator const*>(steps[k].potentials)->potentials_, steps[k].eps, sums.data() + k,
+             together.queue());
+  }
+  together.launch();
+  std::vector<PlanSums> const found = download(*runtime, sums.data(), sums.size());
+  for (std::size_t k = 0; k < steps.size(); ++k) steps[k].value = evaluation_of(found[k], steps[k].eps);
 }
 
 Evaluation EntropicOperator::evaluate(double eps) {
@@ -252,9 +370,9 @@ Evaluation EntropicOperator::evaluate(double eps) {
   return cuda::evaluate(problem_, potentials_, eps);
 }
 
-std::unique_ptr<monge::PlanOperator> EntropicOperator::plan(double eps) const {
+std::unique_ptr<monge::PlanOperator> EntropicOperator::plan(double eps, Queue const& queue) const {
   DeviceGuard const guard(problem_.runtime->index());
-  return std::make_unique<PlanOperator>(problem_, potentials_, eps, cache_bytes_);
+  return std::make_unique<PlanOperator>(problem_, potentials_, eps, cache_bytes_, queue);
 }
 
 }  // namespace monge::cuda

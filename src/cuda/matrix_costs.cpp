@@ -4,66 +4,85 @@
 #include <cstdint>
 #include <limits>
 #include <utility>
+#include <vector>
 
-#include "cuda/launch/matrix_survey.hpp"
+#include "cuda/launch/vectors.hpp"
 #include "operators/cost_matrix.hpp"
 
 namespace monge::cuda {
 
-MatrixCosts::MatrixCosts(SharedRuntime runtime, CostMatrix const& geometry, Weights const& a, Weights const& b,
-                         DataType scalar)
-    : Costs(std::move(runtime)) {
+MatrixCosts::MatrixCosts(SharedRuntime runtime, CostMatrix const& geometry, PointWeights a, PointWeights b,
+                         DataType scalar, MatrixSurvey* found, Queue const& queue)
+    : MatrixCosts(std::move(runtime), geometry, a, b, scalar, nullptr, found, queue) {}
+
+MatrixCosts::MatrixCosts(SharedRuntime runtime, CostMatrix const& geometry, PointWeights a, PointWeights b,
+                         DataType scalar, std::shared_ptr<Memory> memory, MatrixSurvey* found, Queue const& queue)
+    : Costs(std::move(runtime)), memory_(std::move(memory)), weights_{a, b} {
   scalar_ = scalar;
   form_ = ScoreForm::stored;
   MatrixView const& cost = geometry.cost;
-  StridedView const view = upload(runtime_, cost, copy_);
-  std::int64_t const bytes = size_of(view.scalar);
+  bool const fresh = memory_ == nullptr;
+  if (fresh) memory_ = std::make_shared<Memory>();
+  // The old copy makes room for the new one.
+  memory_->copy = {};
+  StridedView const view = upload(runtime_, cost, memory_->copy);
   stored_.data = view.data;
   stored_.scalar = view.scalar;
   stored_.stride = view.stride;
-  stored_.aligned = reinterpret_cast<std::uintptr_t>(view.data) % 16 == 0 && view.stride * bytes % 16 == 0;
+  stored_.aligned =
+      reinterpret_cast<std::uintptr_t>(view.data) % 16 == 0 && view.stride * size_of(view.scalar) % 16 == 0;
   stored_.rows = checked_size("cost", cost.rows());
   stored_.columns = checked_size("cost", cost.columns());
   if (geometry.transposed) stored_ = stored_.flipped();
-  survey(a, b);
-
-  auto const padded = [](int size) { return static_cast<int>(round_up(size, kRowPadding)); };
-  int const n = stored_.rows, m = stored_.columns;
-  zeros_ = uploaded(runtime_, std::vector<double>(static_cast<std::size_t>(std::max(padded(n), padded(m)))));
-  shift_ = uploaded(runtime_, std::vector<double>(static_cast<std::size_t>(n), stored_.least));
-  Operand operand;
-  operand.scalar = scalar;
-  operand.padded_size = padded(n);
-  side_[0] = {n, operand, zeros_.data(), shift_.data(), stored_.least};
-  operand.padded_size = padded(m);
-  side_[1] = {m, operand, zeros_.data(), zeros_.data(), 0.0};
+  if (fresh) {
+    int const longest = static_cast<int>(round_up(std::max(stored_.rows, stored_.columns), kRowPadding));
+    memory_->zeros = DeviceArray<double>(runtime_, longest);
+    memory_->shift = DeviceArray<double>(runtime_, stored_.rows);
+    combine({longest, 0, {}, memory_->zeros.data()}, queue);
+  }
+  memory_->scratch = DeviceArray<unsigned char>(runtime_, survey_bytes(stored_));
+  set_sides();
+  survey_matrix({stored_, a.weight, b.weight, memory_->scratch.data(), memory_->shift.data(), found}, queue);
 }
 
-void MatrixCosts::survey(Weights const& a, Weights const& b) {
-  MatrixSurveyPlan const plan = plan_matrix_survey(stored_);
-  DeviceArray<unsigned char> const scratch(runtime_, plan.scratch_bytes);
-  DeviceArray<MatrixSurvey> const result(runtime_, 1);
-  survey_matrix(plan, stored_, a.weight(), b.weight(), scratch.data(), result.data(), runtime_->stream());
-  MatrixSurvey const found = download(*runtime_, result.data(), 1)[0];
+void MatrixCosts::set_sides() {
+  for (int s : {0, 1}) {
+    Operand operand;
+    operand.scalar = scalar_;
+    int const size = s == 0 ? stored_.rows : stored_.columns;
+    operand.padded_size = static_cast<int>(round_up(size, kRowPadding));
+    side_[s] = {size, operand, memory_->zeros.data(), s == 0 ? memory_->shift.data() : memory_->zeros.data(),
+                s == 0 ? stored_.least : 0.0};
+  }
+}
+
+void MatrixCosts::finish(MatrixSurvey const& found) {
   if (found.first_bad != MatrixSurvey::kNone) {
     int const row = static_cast<int>(found.first_bad / static_cast<unsigned long long>(stored_.columns));
     int const column = static_cast<int>(found.first_bad % static_cast<unsigned long long>(stored_.columns));
     throw_bad_cost(row, column, cost(row, column));
   }
   for (Side side : {Side::rows, Side::columns}) {
-    std::vector<double> const& weight = (side == Side::rows ? a : b).host();
-    std::vector<unsigned char> has_partner(weight.size(), 1);
     int const lonely = found.first_lonely[side_index(side)];
-    if (lonely != MatrixSurvey::kNobody) has_partner[static_cast<std::size_t>(lonely)] = 0;
+    if (lonely == MatrixSurvey::kNobody) continue;
+    std::vector<double> const weight = download(*runtime_, weights_[side_index(side)].weight, size(side));
+    std::vector<unsigned char> has_partner(weight.size(), 1);
+    has_partner[static_cast<std::size_t>(lonely)] = 0;
     require_partners(side, weight, has_partner);
   }
   require_finite_range(found.least, found.largest);
+  memory_->scratch = {};
   stored_.least = found.least;
+  range_ = found.largest - found.least;
   mean_ = found.cost_sum / found.weight_sum;
-  // Scores that float cannot hold have no bound.
-  double const range = found.largest - found.least;
-  bool const fits = scalar_ == DataType::float64 || range <= std::numeric_limits<float>::max();
-  bound_ = fits ? range : std::numeric_limits<double>::infinity();
+  set_sides();
+  set_bound();
+}
+
+/// Scores that float cannot hold have none.
+void MatrixCosts::set_bound() {
+  bool const fits = scalar_ == DataType::float64 || range_ <= std::numeric_limits<float>::max();
+  bound_ = fits ? range_ : std::numeric_limits<double>::infinity();
 }
 
 double MatrixCosts::cost(int row, int column) const {
@@ -79,6 +98,25 @@ PointValues MatrixCosts::points(Side) const {
 
 std::shared_ptr<Costs const> MatrixCosts::at(Side, MatrixView) const {
   throw_no_points();
+}
+
+std::shared_ptr<Costs const> MatrixCosts::renewed(Geometry const& geometry, PointWeights a, PointWeights b,
+                                                  bool unshared) const {
+  DeviceArray<MatrixSurvey> const found(runtime_, 1);
+  std::shared_ptr<Memory> const memory = unshared && memory_.use_count() == 1 ? memory_ : nullptr;
+  std::shared_ptr<MatrixCosts> result(new MatrixCosts(runtime_, std::get<CostMatrix>(geometry), a, b, scalar_, memory,
+                                                      found.data(), runtime_->stream()));
+  result->finish(download(*runtime_, found.data(), 1)[0]);
+  return result;
+}
+
+/// The same matrix, read in another arithmetic.
+std::shared_ptr<Costs const> MatrixCosts::twin(Geometry const&, DataType scalar, Queue const&) const {
+  auto result = std::make_shared<MatrixCosts>(*this);
+  result->scalar_ = scalar;
+  result->set_sides();
+  result->set_bound();
+  return result;
 }
 
 }  // namespace monge::cuda

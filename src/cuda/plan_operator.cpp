@@ -12,25 +12,21 @@ namespace {
 /// Entries that are not kept take at most this much memory, or 128 rows.
 constexpr std::int64_t kPassingBytes = std::int64_t{256} << 20;
 
-/// At least `size` elements; what was there is lost when it grows.
-template <class T>
-void grow(SharedRuntime const& runtime, DeviceArray<T>& array, std::int64_t size) {
-  if (array.size() < size) array = DeviceArray<T>(runtime, size);
-}
-
 }  // namespace
 
-PlanOperator::PlanOperator(Problem problem, Potentials const& potentials, double eps, double cache_bytes)
+PlanOperator::PlanOperator(Problem problem, Potentials const& potentials, double eps, double cache_bytes,
+                           Queue const& queue)
     : monge::PlanOperator(problem.size(Side::rows), problem.size(Side::columns)),
       problem_(std::move(problem)),
       vectors_(problem_.runtime, size(Side::rows), size(Side::columns)),
       eps_(eps),
       cache_bytes_(cache_bytes) {
   for (Side side : {Side::rows, Side::columns}) {
+    DeviceVector const& from = potentials[side_index(side)];
     DeviceVector& copy = potentials_[side_index(side)];
     copy = DeviceVector(problem_.runtime, size(side));
-    Term const term{1, &potentials[side_index(side)]};
-    vectors_.combine({&term, 1}, copy);
+    copy.typical = from.typical;
+    combine({copy.size(), 1, {{1, from.data(), nullptr}}, copy.data()}, queue);
   }
 }
 
@@ -41,7 +37,7 @@ PlanOperator::Frozen& PlanOperator::frozen(Side side) {
   DeviceGuard const guard(runtime->index());
   PackedSide const rows = problem_.side(side), columns = problem_.side(opposite(side));
   Frozen fresh;
-  fresh.transform = cuda::transform(problem_, side, potentials_, eps_, false);
+  fresh.transform = cuda::transform(problem_, side, potentials_, eps_);
   fresh.references = DeviceArray<unsigned char>(runtime, rows.padded_size * size_of(rows.scalar));
   fresh.share_factor = DeviceArray<double>(runtime, rows.size);
   fresh.plan_factor = DeviceArray<double>(runtime, rows.size);
@@ -50,7 +46,7 @@ PlanOperator::Frozen& PlanOperator::frozen(Side side) {
   freeze_rows({side_index(side),
                rows,
                potentials_[side_index(side)].data(),
-               {softmin.plus.data(), softmin.reference.data(), softmin.sum.data(), nullptr},
+               {softmin.plus.data(), softmin.reference.data(), softmin.sum.data()},
                softmin.parameters.data(),
                fresh.references.data(),
                fresh.share_factor.data(),
@@ -386,8 +382,8 @@ std::unique_ptr<monge::PlanOperator> PlanOperator::at(Side side, MatrixView poin
   Side const other = opposite(side);
   Problem problem = problem_;
   problem.costs = problem_.costs->at(side, points);
-  problem.weights[side_index(side)] =
-      std::make_shared<Weights>(runtime, std::vector<double>(static_cast<std::size_t>(points.rows()), 1.0));
+  problem.weights[side_index(side)] = std::make_shared<Weights>(
+      runtime, std::vector<double>(static_cast<std::size_t>(points.rows()), 1.0), runtime->stream());
 
   // Nothing is kept between products: there is seldom a second at the same points. The kept side has the user's
   // potential as before; its shift has changed, and so its own.
@@ -407,7 +403,7 @@ std::unique_ptr<monge::PlanOperator> PlanOperator::at(Side side, MatrixView poin
            kept.data()},
           runtime->stream());
   kept.typical = before.typical + problem_.costs->mean_shift(other) - problem.costs->mean_shift(other);
-  return std::make_unique<PlanOperator>(std::move(problem), potentials, eps_, 0);
+  return std::make_unique<PlanOperator>(std::move(problem), potentials, eps_, 0, runtime->stream());
 }
 
 }  // namespace monge::cuda

@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "cuda/launch/entry_product.hpp"
+#include "cuda/launch/select.hpp"
 #include "cuda/problem.hpp"
 #include "operators/plan_operator.hpp"
 
@@ -17,7 +18,7 @@ namespace monge::cuda {
 class PlanOperator final : public monge::PlanOperator {
  public:
   /// Copies the potentials.
-  PlanOperator(Problem problem, Potentials const& potentials, double eps, double cache_bytes);
+  PlanOperator(Problem problem, Potentials const& potentials, double eps, double cache_bytes, Queue const& queue);
 
   VectorOperations const& vectors() const override { return vectors_; }
   void potentials(MutableVectorView f, MutableVectorView g) override;
@@ -29,6 +30,11 @@ class PlanOperator final : public monge::PlanOperator {
   void multiply_hadamard(Side side, MatrixView l, MatrixView r, MatrixView v, MutableMatrixView out) override;
   void multiply(Side side, Vector const& in, Vector& out) override;
   void multiply_gram(Side side, Vector const& w, Vector const& in, Vector& out) override;
+  void top_k(Side side, MutableIndexView indices, MutableMatrixView values) override;
+  std::int64_t count_above(double threshold, MutableIndexView row_begin) override;
+  std::int64_t entries_above(double threshold, MutableIndexView row_begin, MutableIndexView columns,
+                             MutableVectorView values) override;
+  void sample(std::uint64_t seed, MutableIndexView pairs) override;
   std::unique_ptr<monge::PlanOperator> at(Side side, MatrixView points) const override;
 
  private:
@@ -55,6 +61,7 @@ class PlanOperator final : public monge::PlanOperator {
   /// Memory of products with many columns, kept between them; it only grows.
   struct Workspace {
     DeviceArray<unsigned char> values_high, values_low, partials, sum_partials, left, right;
+    DeviceArray<unsigned char> log_rows, log_factors, selection;  // Entries one by one.
     DeviceArray<double> scale, left_divisor, right_divisor;
     DeviceArray<unsigned long long> largest;
     DeviceVector between[2];  // Of a Gram product.
@@ -82,6 +89,9 @@ class PlanOperator final : public monge::PlanOperator {
   StoreValuesArguments multiply_entries(Operand const& rows, PackedValues const& values);
   void multiply_many(Side side, Scaling scaling, StridedView const& v, int width, double const* origin,
                      StridedView const& out, HadamardFactors const* hadamard);
+  /// Calls visit(rows) for all rows of `side`, as many at a time as fit with `scratch_bytes` each beside them.
+  template <class Visit>
+  void for_log_rows(Side side, std::int64_t scratch_bytes, Visit const& visit);
   Operand pack_rows(StridedView const& from, int rows, int padded_rows, int columns, DeviceArray<unsigned char>& memory,
                     DeviceArray<double>& divisor);
 

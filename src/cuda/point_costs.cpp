@@ -1,14 +1,10 @@
 #include "cuda/point_costs.hpp"
 
-#include <algorithm>
 #include <cmath>
-#include <functional>
-#include <limits>
-#include <numeric>
+#include <variant>
 
 #include "core/points.hpp"
 #include "core/strided.hpp"
-#include "cuda/launch/pack.hpp"
 
 namespace monge::cuda {
 namespace {
@@ -24,16 +20,6 @@ int point_stride(int dimension) {
   return static_cast<int>(round_up(dimension, 16));
 }
 
-std::vector<double> difference(std::vector<double> const& p, std::vector<double> const& q) {
-  std::vector<double> result(p.size());
-  std::transform(p.begin(), p.end(), q.begin(), result.begin(), std::minus<>());
-  return result;
-}
-
-double squared_length(std::vector<double> const& v) {
-  return std::inner_product(v.begin(), v.end(), v.begin(), 0.0);
-}
-
 }  // namespace
 
 PointCosts::PointCosts(SharedRuntime runtime, double scale, DataType scalar, std::int64_t dimension)
@@ -43,190 +29,198 @@ PointCosts::PointCosts(SharedRuntime runtime, double scale, DataType scalar, std
   factor_ = form_ == ScoreForm::differences ? scale : -2 * scale;
 }
 
-PointCosts::PointCosts(SharedRuntime runtime, PointCloud const& geometry, double const* a, double const* b,
-                       DataType scalar)
-    : PointCosts(std::move(runtime), geometry.scale, scalar, geometry.x.columns()) {
-  Survey x = survey("x", geometry.x, a);
-  Survey y = survey("y", geometry.y, b);
-  std::vector<double> const w = difference(x.centre, y.centre);
-  pack(Side::rows, std::move(x), w);
-  pack(Side::columns, std::move(y), w);
-  set_bound();
+PointCosts::PointCosts(SharedRuntime runtime, PointCloud const& clouds, PointWeights a, PointWeights b, DataType scalar,
+                       FindingsMemory const& findings, std::int64_t first, Queue const& queue)
+    : PointCosts(std::move(runtime), clouds.scale, scalar, clouds.x.columns()) {
+  make_side(Side::rows, "x", clouds.x, findings, first);
+  make_side(Side::columns, "y", clouds.y, findings, first + 1);
+  pack(clouds, a, b, queue);
 }
 
-PointCosts::Survey PointCosts::survey(char const* field, MatrixView points, double const* weight) const {
-  constexpr unsigned long long kNone = std::numeric_limits<unsigned long long>::max();
-  constexpr int kLeastRows = 32, kMostBlocks = 1024;
-  Survey result;
-  result.size = checked_size(field, points.rows());
-  result.dimension = checked_size("dimension", points.columns());
-  result.points = upload(runtime_, points, result.staging);
-
-  int const rows = std::max(kLeastRows, (result.size - 1) / kMostBlocks + 1);
-  int const blocks = (result.size - 1) / rows + 1;
-  std::int64_t const d = result.dimension;
-  DeviceArray<double> const means(runtime_, blocks * d), totals(runtime_, blocks);
-  DeviceArray<unsigned long long> const found = uploaded(runtime_, std::vector<unsigned long long>{kNone});
-  survey_points(
-      {
-          .input = result.points,
-          .size = result.size,
-          .dimension = result.dimension,
-          .rows_per_block = rows,
-          .weight = weight,
-          .means = means.data(),
-          .totals = totals.data(),
-          .first_not_finite = found.data(),
-      },
-      blocks, runtime_->stream());
-  if (unsigned long long const first = download(*runtime_, found.data(), 1)[0]; first != kNone) {
-    std::int64_t const row = static_cast<std::int64_t>(first) / d, column = static_cast<std::int64_t>(first) % d;
-    std::vector<double> const value = with_data(points, [&](auto const* data) {
-      return host_copy(*runtime_, {data + row * points.row_stride() + column, 1, 1, 1, points.device()});
-    });
-    throw_not_finite(field, row, column, value[0]);
-  }
-  std::vector<double> const mean = download(*runtime_, means.data(), means.size());
-  std::vector<double> const total = download(*runtime_, totals.data(), totals.size());
-  result.centre.assign(static_cast<std::size_t>(d), 0.0);
-  double sum = 0;
-  for (std::int64_t block = 0; block < blocks; ++block) {
-    double const weight_of_block = total[static_cast<std::size_t>(block)];
-    if (weight_of_block == 0) continue;
-    sum += weight_of_block;
-    for (std::int64_t k = 0; k < d; ++k) {
-      double& centre = result.centre[static_cast<std::size_t>(k)];
-      centre += (mean[static_cast<std::size_t>(block * d + k)] - centre) * (weight_of_block / sum);
-    }
-  }
-  return result;
+void PointCosts::pack(PointCloud const& clouds, PointWeights a, PointWeights b, Queue const& queue) const {
+  DeviceArray<unsigned char> staging[2];
+  CloudPair const pair{
+      {arguments(Side::rows, clouds.x, a, staging[0]), arguments(Side::columns, clouds.y, b, staging[1])}, 2};
+  survey_points(pair, queue);
+  pack_points(pair, queue);
 }
 
-void PointCosts::pack(Side side, Survey survey, std::vector<double> const& w) {
-  bool const rows = side == Side::rows;
-  cudaStream_t const stream = runtime_->stream();
+void PointCosts::finish(PointCloud const& clouds, CloudFindings const* found) {
+  take_findings(Side::rows, "x", clouds.x, found[0]);
+  take_findings(Side::columns, "y", clouds.y, found[1]);
+  set_sides(found[0].squared_offset);
+  mean_ = found[0].mean_cost + found[1].mean_cost;
+}
+
+std::shared_ptr<PointCosts::Survey> PointCosts::make_survey(int size, int dimension, FindingsMemory const& findings,
+                                                            std::int64_t at) const {
+  auto survey = std::make_shared<Survey>();
+  survey->findings_memory = findings;
+  survey->findings = findings->data() + at;
+  std::int64_t const blocks = survey_blocks(size);
+  int const padded = static_cast<int>(round_up(size, kRowPadding));
+  survey->memory =
+      allocate_parts(runtime_, Part{survey->centre, dimension}, Part{survey->partial_centres, blocks * dimension},
+                     Part{survey->first_not_finite, blocks}, Part{survey->row_findings, pack_blocks(padded)});
+  return survey;
+}
+
+std::shared_ptr<PointCosts::Cloud> PointCosts::make_cloud(std::shared_ptr<Survey> survey, int size,
+                                                          int dimension) const {
   auto cloud = std::make_shared<Cloud>();
+  cloud->survey = std::move(survey);
+  cloud->size = size;
   Operand& packed = cloud->operand;
-  packed.padded_size = static_cast<int>(round_up(survey.size, kRowPadding));
-  packed.dimension = survey.dimension;
-  packed.stride = point_stride(packed.dimension);
+  packed.padded_size = static_cast<int>(round_up(size, kRowPadding));
+  packed.dimension = dimension;
+  packed.stride = point_stride(dimension);
   packed.scalar = scalar_;
+  bool const halves = form_ == ScoreForm::products && scalar_ == DataType::float32;
+  if (halves) packed.half_stride = half_stride_of(dimension);
   std::int64_t const padded = packed.padded_size;
-  bool const products = form_ == ScoreForm::products;
+  unsigned char *points = nullptr, *high = nullptr, *low = nullptr;
+  cloud->memory =
+      allocate_parts(runtime_, Part{points, padded * packed.stride * size_of(scalar_)}, Part{cloud->norm, padded},
+                     Part{high, padded * packed.half_stride * 2}, Part{low, padded * packed.half_stride * 2});
+  packed.points = points;
+  packed.high = high;
+  packed.low = low;
+  return cloud;
+}
 
-  cloud->points = DeviceArray<unsigned char>(runtime_, padded * packed.stride * size_of(scalar_));
-  cloud->norm = DeviceArray<double>(runtime_, padded);
-  cloud->centre_memory = uploaded(runtime_, survey.centre);
-  packed.points = cloud->points.data();
-  DeviceArray<double> const offset = uploaded(runtime_, w);
-  DeviceArray<double> const squared(runtime_, survey.size), largest(runtime_, survey.size);
-  DeviceArray<double> shift(runtime_, survey.size);
-  double const mean_shift = rows ? scale_ * squared_length(w) : 0.0;
-  pack_points(
-      {
-          .input = survey.points,
-          .size = survey.size,
-          .padded_size = packed.padded_size,
-          .dimension = packed.dimension,
-          .stride = packed.stride,
-          .scalar = packed.scalar,
-          .centre = cloud->centre_memory.data(),
-          .offset = offset.data(),
-          .norm_factor = products ? scale_ : 0.0,
-          .shift_slope = (rows ? 2 : -2) * scale_,
-          .shift_constant = mean_shift,
-          .points = cloud->points.data(),
-          .squared = squared.data(),
-          .largest = largest.data(),
-          .norm = cloud->norm.data(),
-          .shift = shift.data(),
-      },
-      stream);
-  auto const largest_of = [&](DeviceArray<double> const& values) {
-    std::vector<double> const host = download(*runtime_, values.data(), values.size());
-    return *std::max_element(host.begin(), host.end());
+void PointCosts::make_side(Side side, char const* field, MatrixView points, FindingsMemory const& findings,
+                           std::int64_t at) {
+  int const size = checked_size(field, points.rows()), dimension = checked_size("dimension", points.columns());
+  clouds_[side_index(side)] = make_cloud(make_survey(size, dimension, findings, at), size, dimension);
+  shifts_[side_index(side)] = std::make_shared<Shift>(runtime_, size);
+  side_[side_index(side)].size = size;
+}
+
+CloudArguments PointCosts::arguments(Side side, MatrixView points, PointWeights weights,
+                                     DeviceArray<unsigned char>& staging) const {
+  Cloud const& cloud = *clouds_[side_index(side)];
+  Survey const& survey = *cloud.survey;
+  return {
+      .input = upload(runtime_, points, staging),
+      .is_rows = side == Side::rows,
+      .scale = scale_,
+      .weight = weights.weight,
+      .total = weights.total,
+      .packed = cloud.operand,
+      .size = cloud.size,
+      .survey_blocks = survey_blocks(cloud.size),
+      .partial_centres = survey.partial_centres,
+      .first_not_finite = survey.first_not_finite,
+      .centre = survey.centre,
+      .other_centre = clouds_[side_index(opposite(side))]->survey->centre,
+      .row_findings = survey.row_findings,
+      .findings = survey.findings,
+      .norm_factor = form_ == ScoreForm::products ? scale_ : 0.0,
+      .norm = cloud.norm,
+      .shift = shifts_[side_index(side)]->data(),
   };
-  cloud->largest_squared_norm = largest_of(squared);
+}
 
-  if (products && packed.scalar == DataType::float32) {
-    // The largest coordinate to [2^13, 2^14): the high parts are then far from overflow and the low parts of all but
-    // very small coordinates are normal numbers.
-    double const coordinate = largest_of(largest);
-    packed.half_scale = coordinate > 0 ? std::ldexp(1.0, 13 - std::ilogb(coordinate)) : 1.0;
-    packed.half_stride = half_stride_of(packed.dimension);
-    cloud->high = DeviceArray<unsigned char>(runtime_, padded * packed.half_stride * 2);
-    cloud->low = DeviceArray<unsigned char>(runtime_, padded * packed.half_stride * 2);
-    packed.high = cloud->high.data();
-    packed.low = cloud->low.data();
-    split_points(
-        {
-            .points = static_cast<float const*>(packed.points),
-            .size = survey.size,
-            .padded_size = packed.padded_size,
-            .stride = packed.stride,
-            .half_stride = packed.half_stride,
-            .half_scale = packed.half_scale,
-            .norm_factor = scale_,
-            .high = cloud->high.data(),
-            .low = cloud->low.data(),
-            .norm = cloud->norm.data(),
-        },
-        stream);
+void PointCosts::take_findings(Side side, char const* field, MatrixView points, CloudFindings const& found) {
+  clouds_[side_index(side)]->survey->found = found;
+  if (found.first_not_finite == kAllFinite) return;
+  std::int64_t const first = static_cast<std::int64_t>(found.first_not_finite);
+  std::int64_t const row = first / points.columns(), column = first % points.columns();
+  std::vector<double> const value = with_data(points, [&](auto const* data) {
+    return host_copy(*runtime_, {data + row * points.row_stride() + column, 1, 1, 1, points.device()});
+  });
+  throw_not_finite(field, row, column, value[0]);
+}
+
+void PointCosts::set_sides(double squared_offset) {
+  double reach = 0;
+  for (int s : {0, 1}) {
+    Cloud& cloud = *clouds_[s];
+    CloudFindings const& found = cloud.survey->found;
+    cloud.operand.half_scale = found.half_scale;
+    reach += std::sqrt(found.largest_squared_norm);
+    side_[s] = {cloud.size, cloud.operand, cloud.norm, shifts_[s]->data(), s == 0 ? scale_ * squared_offset : 0.0};
   }
-  cloud->centre = std::move(survey.centre);
-  set_side(side, survey.size, std::move(cloud), std::move(shift), mean_shift);
-}
-
-void PointCosts::set_side(Side side, int size, std::shared_ptr<Cloud const> cloud, DeviceArray<double> shift,
-                          double mean_shift) {
-  int const s = side_index(side);
-  clouds_[s] = std::move(cloud);
-  shifts_[s] = std::move(shift);
-  side_[s] = {size, clouds_[s]->operand, clouds_[s]->norm.data(), shifts_[s].data(), mean_shift};
-}
-
-void PointCosts::set_bound() {
-  double const reach = std::sqrt(clouds_[0]->largest_squared_norm) + std::sqrt(clouds_[1]->largest_squared_norm);
   bound_ = scale_ * reach * reach;
 }
 
 PointValues PointCosts::points(Side side) const {
   Cloud const& cloud = *clouds_[side_index(side)];
   Operand const& operand = cloud.operand;
-  return {{const_cast<void*>(operand.points), operand.stride, operand.scalar},
-          operand.dimension,
-          cloud.centre_memory.data()};
+  return {{const_cast<void*>(operand.points), operand.stride, operand.scalar}, operand.dimension, cloud.survey->centre};
+}
+
+std::shared_ptr<Costs const> PointCosts::renewed(Geometry const& geometry, PointWeights a, PointWeights b,
+                                                 bool unshared) const {
+  PointCloud const& clouds = std::get<PointCloud>(geometry);
+  std::shared_ptr<PointCosts> result(new PointCosts(runtime_, clouds.scale, scalar_, clouds.x.columns()));
+  auto const is_free = [&](int s) {
+    return clouds_[s].use_count() == 1 && clouds_[s]->survey.use_count() == 1 && shifts_[s].use_count() == 1;
+  };
+  if (unshared && is_free(0) && is_free(1)) {
+    for (int s : {0, 1}) {
+      result->clouds_[s] = clouds_[s];
+      result->shifts_[s] = shifts_[s];
+    }
+  } else {
+    auto const findings = std::make_shared<DeviceArray<CloudFindings> const>(runtime_, 2);
+    result->make_side(Side::rows, "x", clouds.x, findings, 0);
+    result->make_side(Side::columns, "y", clouds.y, findings, 1);
+  }
+  result->pack(clouds, a, b, runtime_->stream());
+  CloudFindings found[2];
+  download(*runtime_, result->clouds_[0]->survey->findings, found, sizeof found);
+  result->finish(clouds, found);
+  return result;
+}
+
+std::shared_ptr<Costs const> PointCosts::twin(Geometry const& geometry, DataType scalar, Queue const& queue) const {
+  PointCloud const& clouds = std::get<PointCloud>(geometry);
+  std::shared_ptr<PointCosts> result(new PointCosts(runtime_, scale_, scalar, clouds.x.columns()));
+  for (int s : {0, 1}) {
+    Cloud const& cloud = *clouds_[s];
+    result->clouds_[s] = result->make_cloud(cloud.survey, cloud.size, cloud.operand.dimension);
+    result->shifts_[s] = shifts_[s];
+  }
+  DeviceArray<unsigned char> staging[2];
+  CloudPair pair{{result->arguments(Side::rows, clouds.x, {}, staging[0]),
+                  result->arguments(Side::columns, clouds.y, {}, staging[1])},
+                 2};
+  for (CloudArguments& cloud : pair.cloud) cloud.row_findings = nullptr;
+  pack_points(pair, queue);
+  result->set_sides(clouds_[0]->survey->found.squared_offset);
+  result->mean_ = mean_;
+  return result;
 }
 
 std::shared_ptr<Costs const> PointCosts::at(Side side, MatrixView points) const {
-  bool const rows = side == Side::rows;
   Side const other = opposite(side);
-  std::shared_ptr<Cloud const> const kept = clouds_[side_index(other)];
+  std::shared_ptr<Cloud> const& kept = clouds_[side_index(other)];
   std::shared_ptr<PointCosts> result(new PointCosts(runtime_, scale_, scalar_, points.columns()));
-  std::vector<double> const ones(static_cast<std::size_t>(points.rows()), 1.0);
-  DeviceArray<double> const weight = uploaded(runtime_, ones);
-  Survey fresh = survey("points", points, weight.data());
-  std::vector<double> const w = rows ? difference(fresh.centre, kept->centre) : difference(kept->centre, fresh.centre);
-  std::vector<double> const w_before = difference(clouds_[0]->centre, clouds_[1]->centre);
-  result->pack(side, std::move(fresh), w);
-
-  // w enters the shift of the kept side; the length of w that of the rows alone.
-  double const constant = rows ? 0.0 : scale_ * (squared_length(w) - squared_length(w_before));
-  DeviceArray<double> const change = uploaded(runtime_, difference(w, w_before));
-  DeviceArray<double> shift(runtime_, size(other));
+  auto const findings = std::make_shared<DeviceArray<CloudFindings> const>(runtime_, 1);
+  result->make_side(side, "points", points, findings, 0);
+  result->clouds_[side_index(other)] = kept;
+  result->shifts_[side_index(other)] = std::make_shared<Shift>(runtime_, kept->size);
+  DeviceArray<unsigned char> staging;
+  CloudPair const fresh{{result->arguments(side, points, {nullptr, static_cast<double>(points.rows())}, staging)}, 1};
+  survey_points(fresh, runtime_->stream());
+  pack_points(fresh, runtime_->stream());
   move_gauge(
       {
           .points = kept->operand,
-          .size = size(other),
-          .offset = change.data(),
-          .shift_slope = (rows ? -2 : 2) * scale_,
-          .shift_constant = constant,
-          .shift_in = this->shift(other),
-          .shift_out = shift.data(),
+          .size = kept->size,
+          .is_rows = other == Side::rows,
+          .scale = scale_,
+          .centre = kept->survey->centre,
+          .before = clouds_[side_index(side)]->survey->centre,
+          .after = fresh.cloud[0].centre,
+          .shift_in = shift(other),
+          .shift_out = result->shifts_[side_index(other)]->data(),
       },
       runtime_->stream());
-  result->set_side(other, size(other), kept, std::move(shift), mean_shift(other) + constant);
-  result->set_bound();
+  CloudFindings const found = download(*runtime_, findings->data(), 1)[0];
+  result->take_findings(side, "points", points, found);
+  result->set_sides(found.squared_offset);
   return result;
 }
 

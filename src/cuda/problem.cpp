@@ -9,15 +9,17 @@
 
 namespace monge::cuda {
 
-Weights::Weights(SharedRuntime const& runtime, std::vector<double> weight)
-    : host_(std::move(weight)),
-      weight_(uploaded(runtime, host_)),
-      has_idle_points_(std::find(host_.begin(), host_.end(), 0.0) != host_.end()),
-      total_(std::accumulate(host_.begin(), host_.end(), 0.0)) {
-  std::vector<double> log_weight(host_.size());
-  std::transform(host_.begin(), host_.end(), log_weight.begin(),
-                 [](double value) { return value > 0 ? std::log2(value) : 0.0; });
-  log_weight_ = uploaded(runtime, log_weight);
+Weights::Weights(SharedRuntime const& runtime, std::vector<double> weight, Queue const& queue)
+    : device_(runtime, 2 * static_cast<std::int64_t>(weight.size())) {
+  set(*runtime, std::move(weight), queue);
+}
+
+void Weights::set(Runtime const& runtime, std::vector<double> weight, Queue const& queue) {
+  host_ = std::move(weight);
+  total_ = std::accumulate(host_.begin(), host_.end(), 0.0);
+  has_idle_points_ = std::find(host_.begin(), host_.end(), 0.0) != host_.end();
+  upload(runtime, host_.data(), device_.data(), device_.bytes() / 2, queue);
+  log_weights({static_cast<int>(host_.size()), device_.data(), device_.data() + host_.size()}, queue);
 }
 
 Logits::Logits(SharedRuntime const& runtime, int padded_size, DataType scalar)
@@ -37,72 +39,86 @@ SweepParameters parameters_for(Potentials const& potentials, double eps, double 
           {potentials[0].typical, potentials[1].typical}};
 }
 
-Transform transform(Problem const& problem, Side side, Potentials const& potentials, double eps, bool moments) {
+Transform transform(Problem const& problem, Side side, Potentials const& potentials, double eps) {
   SharedRuntime const& runtime = problem.runtime;
   cudaStream_t const stream = runtime->stream();
   Side const other = opposite(side);
   PackedSide const rows = problem.side(side), columns = problem.side(other);
   Transform result;
   result.parameters = DeviceArray<SweepParameters>(runtime, 1);
-  set_parameters(result.parameters.data(), parameters_for(potentials, eps, 1.0), stream);
   result.logits = Logits(runtime, columns.padded_size, columns.scalar);
-  DeviceArray<double> const slopes(runtime, moments ? columns.padded_size : 0);
-  make_logits({side_index(other), columns, potentials[side_index(other)].data(), result.parameters.data(),
-               result.logits.arrays(), slopes.data()},
-              stream);
+  LogitArguments logits{parameters_for(potentials, eps, 1.0), result.parameters.data(), {}};
+  logits.side[side_index(other)] = {columns, potentials[side_index(other)].data(), result.logits.arrays(), nullptr};
+  make_logits(logits, stream);
 
-  Costs::Launch pass = problem.costs->launch(side, moments ? Pass::moments : Pass::softmin);
+  Costs::Launch pass = problem.costs->launch(side, Pass::softmin);
   std::int64_t const parts = static_cast<std::int64_t>(rows.padded_size) * pass.plan.work.slots;
   DeviceArray<unsigned char> const partials(runtime, parts * 2 * size_of(rows.scalar));
-  DeviceArray<double> const moment_sums(runtime, moments ? parts : 0);
   pass.arguments.logits = result.logits.values.data();
   pass.arguments.factors = result.logits.factors.data();
-  pass.arguments.slopes = slopes.data();
   pass.arguments.parameters = result.parameters.data();
   pass.arguments.partials = partials.data();
-  pass.arguments.moments = moment_sums.data();
   launch_pass(pass.plan, pass.arguments, stream);
 
   for (DeviceArray<double>* array : {&result.plus, &result.reference, &result.sum})
     *array = DeviceArray<double>(runtime, rows.size);
-  if (moments) result.mean = DeviceArray<double>(runtime, rows.size);
-  softmin_values(
-      {side_index(side), rows, partials.data(), moment_sums.data(), pass.plan.work, result.parameters.data()},
-      {result.plus.data(), result.reference.data(), result.sum.data(), result.mean.data()}, stream);
+  softmin_values({side_index(side), rows, partials.data(), nullptr, pass.plan.work, result.parameters.data()},
+                 {result.plus.data(), result.reference.data(), result.sum.data()}, stream);
   return result;
 }
 
-Evaluation evaluate(Problem const& problem, Potentials const& potentials, double eps) {
-  Runtime const& runtime = *problem.runtime;
-  struct Host {
-    std::vector<double> marginal, potential, shift;
+void sum_plan(Problem const& problem, Potentials const& potentials, double eps, PlanSums* out, Queue const& queue) {
+  SharedRuntime const& runtime = problem.runtime;
+  PackedSide const points[2] = {problem.side(Side::rows), problem.side(Side::columns)};
+  std::int64_t const scalar = size_of(problem.costs->scalar());
+  Costs::Launch passes[2] = {problem.costs->launch(Side::rows, Pass::moments),
+                             problem.costs->launch(Side::columns, Pass::softmin)};
+  auto const parts = [&](int s) {
+    return static_cast<std::int64_t>(points[s].padded_size) * passes[s].plan.work.slots;
   };
-  auto const gather = [&](Side side, Transform const& from) {
-    std::int64_t const count = problem.size(side);
-    DeviceVector const& potential = potentials[side_index(side)];
-    DeviceArray<double> const result(problem.runtime, count);
-    marginal(problem.side(side), potential.data(), from.plus.data(), from.parameters.data(), result.data(),
-             runtime.stream());
-    return Host{download(runtime, result.data(), count), download(runtime, potential.data(), count),
-                download(runtime, problem.costs->shift(side), count)};
-  };
-  Transform const row = transform(problem, Side::rows, potentials, eps, true);
-  Host const rows = gather(Side::rows, row);
-  Host const columns = gather(Side::columns, transform(problem, Side::columns, potentials, eps, false));
-  std::int64_t const n = problem.size(Side::rows);
-  std::vector<double> const norm = download(runtime, problem.costs->norm(Side::rows), n);
-  std::vector<double> const mean = download(runtime, row.mean.data(), n);
+  Logits const logits[2] = {{runtime, points[0].padded_size, points[0].scalar},
+                            {runtime, points[1].padded_size, points[1].scalar}};
+  SweepParameters* parameters = nullptr;
+  double *slopes = nullptr, *moments = nullptr;
+  unsigned char* partials[2] = {};
+  DeviceArray<unsigned char> const memory =
+      allocate_parts(runtime, Part{parameters, 1}, Part{slopes, points[1].padded_size}, Part{moments, parts(0)},
+                     Part{partials[0], parts(0) * 2 * scalar}, Part{partials[1], parts(1) * 2 * scalar});
 
-  // C'_ij = norm_i + g'_j - eps ln2 (t_ij - log2 b_j), summed under P.
-  double row_cost = 0;
-  for (std::size_t i = 0; i < norm.size(); ++i) {
-    if (rows.marginal[i] > 0) row_cost += rows.marginal[i] * (norm[i] - eps * std::numbers::ln2 * mean[i]);
+  make_logits({parameters_for(potentials, eps, 1.0),
+               parameters,
+               {{points[0], potentials[0].data(), logits[0].arrays(), nullptr},
+                {points[1], potentials[1].data(), logits[1].arrays(), slopes}}},
+              queue);
+  PlanSumsArguments arguments{{}, {potentials[0].data(), potentials[1].data()}, {}, out};
+  for (Side side : {Side::rows, Side::columns}) {
+    int const s = side_index(side);
+    PassArguments& pass = passes[s].arguments;
+    pass.logits = logits[1 - s].values.data();
+    pass.factors = logits[1 - s].factors.data();
+    pass.parameters = parameters;
+    pass.partials = partials[s];
+    if (side == Side::rows) {
+      pass.slopes = slopes;
+      pass.moments = moments;
+    }
+    launch_pass(passes[s].plan, pass, queue);
+    arguments.sums[s] = {s, points[s], partials[s], pass.moments, passes[s].plan.work, parameters};
+    arguments.shift[s] = problem.costs->shift(side);
   }
-  double const column_cost =
-      std::inner_product(columns.marginal.begin(), columns.marginal.end(), columns.potential.begin(), 0.0);
-  return evaluate_plan(eps, {problem.weights[0]->host(), rows.marginal, rows.potential, rows.shift},
-                       {problem.weights[1]->host(), columns.marginal, columns.potential, columns.shift},
-                       row_cost + column_cost);
+  sum_plan(arguments, queue);
+}
+
+/// C'_ij = norm_i + g'_j - eps ln2 (t_ij - log2 b_j), summed under P.
+Evaluation evaluation_of(PlanSums const& sums, double eps) {
+  double const centred_cost = sums.row_costs.value() + sums.side[1].potential_marginal.value();
+  return evaluate_plan(eps, sums.side[0], sums.side[1], centred_cost);
+}
+
+Evaluation evaluate(Problem const& problem, Potentials const& potentials, double eps) {
+  DeviceArray<PlanSums> const sums(problem.runtime, 1);
+  sum_plan(problem, potentials, eps, sums.data(), problem.runtime->stream());
+  return evaluation_of(download(*problem.runtime, sums.data(), 1)[0], eps);
 }
 
 void store_potential(Problem const& problem, Side side, DeviceVector const& potential, double const* plus,

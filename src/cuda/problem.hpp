@@ -14,19 +14,22 @@ namespace monge::cuda {
 /// Of one side: on the host, and on the device with log2.
 class Weights {
  public:
-  Weights(SharedRuntime const& runtime, std::vector<double> weight);
+  Weights(SharedRuntime const& runtime, std::vector<double> weight, Queue const& queue);
+  /// As many others.
+  void set(Runtime const& runtime, std::vector<double> weight, Queue const& queue);
 
   std::vector<double> const& host() const { return host_; }
-  double const* weight() const { return weight_.data(); }
-  double const* log_weight() const { return log_weight_.data(); }
-  bool has_idle_points() const { return has_idle_points_; }
   double total() const { return total_; }
+  double const* weight() const { return device_.data(); }
+  double const* log_weight() const { return device_.data() + host_.size(); }
+  PointWeights of_points() const { return {weight(), total_}; }
+  bool has_idle_points() const { return has_idle_points_; }
 
  private:
   std::vector<double> host_;
-  DeviceArray<double> weight_, log_weight_;
-  bool has_idle_points_;
-  double total_;
+  double total_ = 0;
+  DeviceArray<double> device_;  // The weights, then log2 of each.
+  bool has_idle_points_ = false;
 };
 
 /// Logits of one side, for passes whose columns it is.
@@ -45,7 +48,7 @@ using Potentials = DeviceVector[2];
 struct Problem {
   SharedRuntime runtime;
   std::shared_ptr<Costs const> costs;
-  std::shared_ptr<Weights const> weights[2];
+  std::shared_ptr<Weights> weights[2];
   Precision precision = Precision::float32;
 
   int size(Side side) const { return costs->size(side); }
@@ -58,12 +61,14 @@ struct Transform {
   Logits logits;                       // Of the other side.
   DeviceArray<double> plus;            // f+
   DeviceArray<double> reference, sum;  // As SoftminValues.
-  DeviceArray<double> mean;            // sum_j w_ij (t_ij - log2 b_j), if asked for.
 };
-Transform transform(Problem const& problem, Side side, Potentials const& potentials, double eps, bool moments);
+Transform transform(Problem const& problem, Side side, Potentials const& potentials, double eps);
 
 SweepParameters parameters_for(Potentials const& potentials, double eps, double relaxation);
 
+/// What the values of the plan are made of, to device memory.
+void sum_plan(Problem const& problem, Potentials const& potentials, double eps, PlanSums* out, Queue const& queue);
+Evaluation evaluation_of(PlanSums const& sums, double eps);
 /// Waits.
 Evaluation evaluate(Problem const& problem, Potentials const& potentials, double eps);
 

@@ -1,8 +1,10 @@
 #include "cuda/transfer.hpp"
 
 #include <algorithm>
+#include <cstring>
 
 #include "core/strided.hpp"
+#include "cuda/launch/batch.hpp"
 
 namespace monge::cuda {
 namespace {
@@ -22,14 +24,34 @@ StridedView upload(SharedRuntime const& runtime, MatrixView matrix, DeviceArray<
   std::int64_t const bytes = size_of(matrix.type());
   auto const width = static_cast<std::size_t>(matrix.columns() * bytes);
   staging = DeviceArray<unsigned char>(runtime, matrix.rows() * matrix.columns() * bytes);
-  MONGE_CUDA_TRY(cudaMemcpy2DAsync(staging.data(), width, matrix.data(),
-                                   static_cast<std::size_t>(matrix.row_stride() * bytes), width,
-                                   static_cast<std::size_t>(matrix.rows()), cudaMemcpyHostToDevice, runtime->stream()));
+  if (matrix.row_stride() == matrix.columns()) {
+    upload(*runtime, matrix.data(), staging.data(), staging.bytes());
+  } else {
+    MONGE_CUDA_TRY(
+        cudaMemcpy2DAsync(staging.data(), width, matrix.data(), static_cast<std::size_t>(matrix.row_stride() * bytes),
+                          width, static_cast<std::size_t>(matrix.rows()), cudaMemcpyHostToDevice, runtime->stream()));
+  }
   return {staging.data(), matrix.columns(), matrix.type()};
 }
 
 StridedView upload(SharedRuntime const& runtime, VectorView vector, DeviceArray<unsigned char>& staging) {
   return upload(runtime, as_column<MatrixView>(vector), staging);
+}
+
+void upload(Runtime const& runtime, void const* from, void* to, std::int64_t bytes, Queue const& queue) {
+  if (queue.batch()) return queue.batch()->upload(from, to, static_cast<std::size_t>(bytes));
+  // From page-locked memory the copy takes place while the host goes on; from other memory it may wait for the stream.
+  if (bytes > 0 && bytes <= Runtime::kMostStaged)
+    from = std::memcpy(runtime.staging(bytes), from, static_cast<std::size_t>(bytes));
+  MONGE_CUDA_TRY(cudaMemcpyAsync(to, from, static_cast<std::size_t>(bytes), cudaMemcpyHostToDevice, runtime.stream()));
+}
+
+void download(Runtime const& runtime, void const* from, void* to, std::int64_t bytes) {
+  void* const staged = bytes <= Runtime::kMostStaged ? runtime.staging(bytes) : nullptr;
+  MONGE_CUDA_TRY(cudaMemcpyAsync(staged ? staged : to, from, static_cast<std::size_t>(bytes), cudaMemcpyDeviceToHost,
+                                 runtime.stream()));
+  runtime.wait();
+  if (staged) std::memcpy(to, staged, static_cast<std::size_t>(bytes));
 }
 
 std::vector<double> host_copy(Runtime const& runtime, MatrixView matrix) {
@@ -62,6 +84,10 @@ Output::Output(SharedRuntime const& runtime, MutableMatrixView out) : runtime_(r
 
 Output::Output(SharedRuntime const& runtime, MutableVectorView out)
     : Output(runtime, as_column<MutableMatrixView>(out)) {}
+
+Output::Output(SharedRuntime const& runtime, MutableIndexView out)
+    : Output(runtime,
+             MutableMatrixView(out.data, DataType::float64, out.rows, out.columns, out.row_stride, out.device)) {}
 
 void Output::finish() {
   if (out_.device().type == DeviceType::cuda) return;

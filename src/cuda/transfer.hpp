@@ -6,6 +6,7 @@
 #include <monge/array.hpp>
 
 #include "cuda/launch/arguments.hpp"
+#include "cuda/launch/queue.hpp"
 #include "cuda/runtime/runtime.hpp"
 
 namespace monge::cuda {
@@ -27,6 +28,8 @@ class Output {
  public:
   Output(SharedRuntime const& runtime, MutableMatrixView out);
   Output(SharedRuntime const& runtime, MutableVectorView out);
+  /// Indices are as wide as float64, and here they are only copied.
+  Output(SharedRuntime const& runtime, MutableIndexView out);
   StridedView const& view() const { return view_; }
   /// Waits if the result lies on the host, and only then.
   void finish();
@@ -38,23 +41,49 @@ class Output {
   StridedView view_;
 };
 
+/// Copies to the device. Does not wait where the values are few; the source may be reused at once. In a batch `bytes`
+/// is a multiple of 8.
+void upload(Runtime const& runtime, void const* from, void* to, std::int64_t bytes, Queue const& queue);
+inline void upload(Runtime const& runtime, void const* from, void* to, std::int64_t bytes) {
+  upload(runtime, from, to, bytes, runtime.stream());
+}
 template <class T>
 DeviceArray<T> uploaded(SharedRuntime const& runtime, std::vector<T> const& values) {
   DeviceArray<T> result(runtime, static_cast<std::int64_t>(values.size()));
-  // From pageable memory: the call returns when the source may be reused.
-  MONGE_CUDA_TRY(cudaMemcpyAsync(result.data(), values.data(), values.size() * sizeof(T), cudaMemcpyHostToDevice,
-                                 runtime->stream()));
+  upload(*runtime, values.data(), result.data(), result.bytes());
   return result;
 }
 
 /// Waits.
+void download(Runtime const& runtime, void const* from, void* to, std::int64_t bytes);
+
 template <class T>
 std::vector<T> download(Runtime const& runtime, T const* data, std::int64_t size) {
   std::vector<T> values(static_cast<std::size_t>(size));
-  MONGE_CUDA_TRY(
-      cudaMemcpyAsync(values.data(), data, values.size() * sizeof(T), cudaMemcpyDeviceToHost, runtime.stream()));
-  runtime.wait();
+  download(runtime, data, values.data(), size * static_cast<std::int64_t>(sizeof(T)));
   return values;
+}
+
+/// One of several arrays in one allocation: `data` is set to it.
+template <class T>
+struct Part {
+  T*& data;
+  std::int64_t size;
+};
+template <class... T>
+DeviceArray<unsigned char> allocate_parts(SharedRuntime const& runtime, Part<T>... parts) {
+  constexpr std::int64_t kAlignment = 256;
+  auto const bytes = [](auto const& part) {
+    return (part.size * static_cast<std::int64_t>(sizeof(*part.data)) + kAlignment - 1) / kAlignment * kAlignment;
+  };
+  DeviceArray<unsigned char> memory(runtime, (bytes(parts) + ...));
+  unsigned char* next = memory.data();
+  auto const place = [&]<class U>(Part<U> const& part) {
+    part.data = part.size > 0 ? reinterpret_cast<U*>(next) : nullptr;
+    next += bytes(part);
+  };
+  (place(parts), ...);
+  return memory;
 }
 
 }  // namespace monge::cuda

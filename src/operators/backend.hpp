@@ -2,7 +2,9 @@
 // build.
 #pragma once
 #include <memory>
+#include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <monge/context.hpp>
@@ -23,6 +25,39 @@ struct OperatorOptions {
   double cache_bytes = 0;  ///< As SolveOptions::cache_bytes, for the operator and the plans it makes.
 };
 
+/// What an operator is made of; nothing of it is kept. `geometry` has been checked for shape (core/validation.hpp) but
+/// not for values, the marginals are valid. `twin`, if given, is an operator of the same geometry and marginals in
+/// another precision: what it knows of them is not found out again.
+struct OperatorInput {
+  Geometry const& geometry;
+  Marginals const& marginals;
+  OperatorOptions options;
+  EntropicOperator const* twin = nullptr;
+};
+
+/// One operator's part of a step that many take together: `count` sweeps, and the errors of the last.
+struct SweepStep {
+  EntropicOperator* entropic;
+  Sweep sweep;
+  int count;
+  SweepErrors errors{};
+};
+/// The evaluation of the plan at eps, of the potentials of `potentials`: the same operator or another of the same
+/// problem, whatever its precision.
+struct EvaluationStep {
+  EntropicOperator* entropic;
+  EntropicOperator const* potentials;
+  double eps;
+  Evaluation value{};
+};
+
+/// The plan of the operator's potentials at eps.
+struct PlanInput {
+  EntropicOperator const* entropic;
+  double eps;
+};
+
+/// Calls on several operators take them all together, each of which gets the bits that it would get alone.
 class Backend {
  public:
   virtual ~Backend() = default;
@@ -32,10 +67,27 @@ class Backend {
   /// The caller's vector as float64 on the host, waiting for the device if it lies there.
   virtual std::vector<double> read(VectorView view) const = 0;
 
-  /// `geometry` has been checked for shape (core/validation.hpp) but not for values: packing finds and reports the
-  /// first point that is not finite. The marginals are valid. Throws unsupported for a precision that the device lacks.
-  virtual std::unique_ptr<EntropicOperator> entropic_operator(Geometry const& geometry, Marginals const& marginals,
-                                                              OperatorOptions const& options) const = 0;
+  /// Packing finds and reports the first point that is not finite. Throws ProblemError, also unsupported for a
+  /// precision that the device lacks.
+  virtual std::vector<std::unique_ptr<EntropicOperator>> entropic_operators(
+      std::span<OperatorInput const> inputs) const = 0;
+  std::unique_ptr<EntropicOperator> entropic_operator(Geometry const& geometry, Marginals const& marginals,
+                                                      OperatorOptions const& options,
+                                                      EntropicOperator const* twin = nullptr) const {
+    OperatorInput const input{geometry, marginals, options, twin};
+    return std::move(entropic_operators({&input, 1})[0]);
+  }
+  /// Makes an operator that of another input, but of the same kind of geometry, shape and options; as if it were new,
+  /// but memory that no plan shares is used again. Where this throws, the operator is fit for nothing but another try.
+  virtual void renew(std::unique_ptr<EntropicOperator>& entropic, OperatorInput const& input) const {
+    entropic.reset();
+    entropic = entropic_operator(input.geometry, input.marginals, input.options);
+  }
+  /// Sweeps and waits for the errors.
+  virtual void sweep(std::span<SweepStep> steps) const = 0;
+  /// Waits.
+  virtual void evaluate(std::span<EvaluationStep> steps) const = 0;
+  virtual std::vector<std::unique_ptr<PlanOperator>> plans(std::span<PlanInput const> inputs) const = 0;
 
   /// Batches of small matrices; lives as long as the backend.
   virtual ProjectionOperator const& projection() const = 0;

@@ -81,4 +81,12 @@ class EntropicOperator {
   std::int64_t n_, m_;
 };
 
+/// Between operators of one problem, whatever their precision.
+inline void copy_potentials(EntropicOperator const& from, EntropicOperator& to) {
+  for (Side side : {Side::rows, Side::columns}) {
+    Term const all{1, &from.potential(side)};
+    to.vectors().combine({&all, 1}, to.potential(side));
+  }
+}
+
 }  // namespace monge

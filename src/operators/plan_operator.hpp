@@ -59,6 +59,24 @@ class PlanOperator {
   /// out = P (w o (P^T in)) for rows, P^T (w o (P in)) for columns: `in` and `out` are of `side`, w of the other.
   virtual void multiply_gram(Side side, Vector const& w, Vector const& in, Vector& out) = 0;
 
+  // Entries P_ij one by one, i of `side`. They are made in the arithmetic of this operator as logarithms, which rank
+  // where P_ij itself underflows; equal ones rank by index. A pair of no weight or of infinite cost has none: it ranks
+  // behind all others, by index again. Never n x m of them are in memory.
+
+  /// The k largest P_ij of each i, largest first: their j and their values, size(side) x k, 1 <= k <= size of the other
+  /// side. Where i has no weight, j = 0 .. k - 1.
+  virtual void top_k(Side side, MutableIndexView indices, MutableMatrixView values) = 0;
+  /// How many P_ij > threshold (>= 0, in float64) there are, row by row: row_begin (n + 1) counts those of the rows
+  /// before each. Returns their total.
+  virtual std::int64_t count_above(double threshold, MutableIndexView row_begin) = 0;
+  /// Those entries where count_above() says, j ascending within a row. Returns the first row whose entries do not fill
+  /// its part of `columns` and `values` exactly, or n; the others are written.
+  virtual std::int64_t entries_above(double threshold, MutableIndexView row_begin, MutableIndexView columns,
+                                     MutableVectorView values) = 0;
+  /// K pairs (i, j) drawn from P / sum P (operators/sampling.hpp): pairs (K x 2). Throws where sum P is not a
+  /// positive number.
+  virtual void sample(std::uint64_t seed, MutableIndexView pairs) = 0;
+
   /// The same plan with this side's points replaced by others, of unit weight and without a potential: shares and
   /// transforms are defined for them. The other side is shared. Throws unsupported where the costs have no points.
   virtual std::unique_ptr<PlanOperator> at(Side side, MatrixView points) const = 0;

@@ -2,11 +2,7 @@
 #pragma once
 #include <cmath>
 
-#ifdef __CUDACC__
-#define MONGE_HOST_DEVICE __host__ __device__
-#else
-#define MONGE_HOST_DEVICE
-#endif
+#include "core/host_device.hpp"
 
 namespace monge {
 

@@ -37,13 +37,39 @@ double total_of(char const* field, std::vector<double> const& weights) {
 }  // namespace
 
 void validate(SolveOptions const& options) {
-  visit_solve_options(options, kCheckField);
-  require(options.f.empty() == options.g.empty(), "{}: is missing; a warm start needs both f and g",
-          options.f.empty() ? "f" : "g");
+  require(options.eps != 0 || options.eps_relative != 0, "eps: is 0; must be > 0, or eps_relative in its place");
+  require(options.eps == 0 || options.eps_relative == 0, "eps_relative: is {}; must not be given with eps, which is {}",
+          options.eps_relative, options.eps);
+  void const* const not_given = options.eps == 0 ? &options.eps : &options.eps_relative;
+  visit_solve_options(options, [&](auto const& field, auto const& value) {
+    if (&value != not_given) kCheckField(field, value);
+  });
 }
 
-void validate_potential(char const* field, Backend const& backend, VectorView view, std::int64_t size) {
-  read_values(field, backend, view, size, kFinite, "potentials must be");
+SolveOptions with_eps(SolveOptions options, double mean_cost) {
+  if (options.eps != 0) return options;
+  options.eps = options.eps_relative * mean_cost;
+  require(kPositive.contains(options.eps),
+          "eps_relative: is {}, of a mean cost of {}; the product must be {}, so give eps in the units of the cost",
+          options.eps_relative, mean_cost, allowed(kPositive));
+  return options;
+}
+
+void validate_warm_start(Backend const& backend, VectorView f, VectorView g, std::int64_t n, std::int64_t m) {
+  require(f.empty() == g.empty(), "{}: is missing; a warm start needs both f and g", f.empty() ? "f" : "g");
+  if (f.empty()) return;
+  read_values("f", backend, f, n, kFinite, "potentials must be");
+  read_values("g", backend, g, m, kFinite, "potentials must be");
+}
+
+void require_equal_totals(ValidMarginals const& marginals, double tolerance) {
+  double const total_a = marginals.mass, total_b = marginals.total_b;
+  // No plan has both marginals when the totals differ, so the difference is a floor of the marginal error: it has to be
+  // well below the tolerance. (Weights normalised in float32 agree to about 1e-7.)
+  double const allowed = tolerance > 0 ? std::min(1e-6, tolerance / 2) : 1e-6;
+  require(std::abs(total_a - total_b) <= allowed * total_a,
+          "b: the total is {:.17g}; must equal the total of a, {:.17g}, to {:.1e} relative at this tolerance", total_b,
+          total_a, allowed);
 }
 
 ValidMarginals validated_marginals(Backend const& backend, VectorView a, VectorView b, std::int64_t n, std::int64_t m,
@@ -66,13 +92,9 @@ ValidMarginals validated_marginals(Backend const& backend, VectorView a, VectorV
     total_b = total_a;
     marginals.b.assign(static_cast<std::size_t>(m), total_b / static_cast<double>(m));
   }
-  // No plan has both marginals when the totals differ, so the difference is a floor of the marginal error: it has to be
-  // well below the tolerance. (Weights normalised in float32 agree to about 1e-7.)
-  double const allowed = tolerance > 0 ? std::min(1e-6, tolerance / 2) : 1e-6;
-  require(std::abs(total_a - total_b) <= allowed * total_a,
-          "b: the total is {:.17g}; must equal the total of a, {:.17g}, to {:.1e} relative at this tolerance", total_b,
-          total_a, allowed);
   marginals.mass = total_a;
+  marginals.total_b = total_b;
+  require_equal_totals(marginals, tolerance);
   return marginals;
 }
 

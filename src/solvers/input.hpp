@@ -9,13 +9,19 @@
 namespace monge {
 
 void validate(SolveOptions const& options);
-/// A warm start: its shape, and that every entry is finite.
-void validate_potential(char const* field, Backend const& backend, VectorView view, std::int64_t size);
+/// The options with eps in the units of the cost, whose mean this is. Throws where that mean gives no positive eps.
+SolveOptions with_eps(SolveOptions options, double mean_cost);
+/// Both potentials or neither, their shapes, and that every entry is finite.
+void validate_warm_start(Backend const& backend, VectorView f, VectorView g, std::int64_t n, std::int64_t m);
 
-/// With their common total.
+/// With their totals.
 struct ValidMarginals : Marginals {
-  double mass = 1;
+  double mass = 1;     // Of a,
+  double total_b = 1;  // and of b, which may differ in the last digits.
 };
+
+/// To what the tolerance of a solve needs.
+void require_equal_totals(ValidMarginals const& marginals, double tolerance);
 
 /// Reads, checks and completes the weights: an empty one is uniform.
 ValidMarginals validated_marginals(Backend const& backend, VectorView a, VectorView b, std::int64_t n, std::int64_t m,

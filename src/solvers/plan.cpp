@@ -1,3 +1,5 @@
+#include <cmath>
+
 #include <monge/entropic.hpp>
 #include <monge/error.hpp>
 #include <monge/plan.hpp>
@@ -97,6 +99,20 @@ void apply_gram_onto(Plan::State& state, Side side, VectorView w, char const* fi
   vectors.write(product, out);
 }
 
+void top_k_of(Plan::State& state, Side side, MutableIndexView indices, MutableMatrixView values) {
+  PlanOperator& plan = *state.plan;
+  Device const device = state.context.device();
+  std::int64_t const k = indices.columns, most = plan.size(opposite(side));
+  require(k >= 1 && k <= most, "k: is {}, the columns of indices; must be in [1, {}]", k, most);
+  validate_indices("indices", indices, plan.size(side), k, device);
+  validate_matrix("values", values, plan.size(side), k, device);
+  plan.top_k(side, indices, values);
+}
+
+void validate_threshold(double threshold) {
+  require(std::isfinite(threshold) && threshold >= 0, "threshold: is {}; must be finite and >= 0", threshold);
+}
+
 }  // namespace
 
 void Plan::apply(MatrixView v, MutableMatrixView out) const {
@@ -121,6 +137,39 @@ void Plan::apply_gram(VectorView w, VectorView v, MutableVectorView out) const {
 
 void Plan::apply_gram_transpose(VectorView w, VectorView u, MutableVectorView out) const {
   apply_gram_onto(*state_, Side::rows, w, "u", u, out);
+}
+
+void Plan::top_k(MutableIndexView indices, MutableMatrixView values) const {
+  top_k_of(*state_, Side::rows, indices, values);
+}
+
+void Plan::top_k_transpose(MutableIndexView indices, MutableMatrixView values) const {
+  top_k_of(*state_, Side::columns, indices, values);
+}
+
+std::int64_t Plan::count_above(double threshold, MutableIndexView row_begin) const {
+  validate_threshold(threshold);
+  validate_indices("row_begin", row_begin, rows() + 1, 1, state_->context.device());
+  return state_->plan->count_above(threshold, row_begin);
+}
+
+void Plan::entries_above(double threshold, MutableIndexView row_begin, MutableIndexView columns,
+                         MutableVectorView values) const {
+  Device const device = state_->context.device();
+  validate_threshold(threshold);
+  validate_indices("row_begin", row_begin, rows() + 1, 1, device);
+  validate_indices("columns", columns, columns.rows, 1, device);
+  validate_vector("values", values, columns.rows, device);
+  std::int64_t const wrong = state_->plan->entries_above(threshold, row_begin, columns, values);
+  require(wrong == rows(),
+          "row_begin: row {} does not hold exactly its entries above {}; must be what count_above() gave, with columns "
+          "and values as long as it returned",
+          wrong, threshold);
+}
+
+void Plan::sample(std::uint64_t seed, MutableIndexView pairs) const {
+  validate_indices("pairs", pairs, pairs.rows, 2, state_->context.device());
+  if (pairs.rows > 0) state_->plan->sample(seed, pairs);
 }
 
 double Plan::transport_cost() const {

@@ -1,20 +1,20 @@
-// Sinkhorn's algorithm on an entropic operator: carries out what its policy decides.
-#include <chrono>
+#include "solvers/sinkhorn.hpp"
+
+#include <algorithm>
 #include <cmath>
-#include <functional>
+#include <iterator>
 #include <limits>
-#include <memory>
 #include <string>
 #include <utility>
-#include <variant>
 #include <vector>
 
 #include <fmt/format.h>
-#include <monge/entropic.hpp>
+#include <monge/batch.hpp>
 #include <monge/error.hpp>
 
+#include "core/problem_error.hpp"
+#include "core/stopwatch.hpp"
 #include "core/validation.hpp"
-#include "solvers/input.hpp"
 #include "solvers/plan_state.hpp"
 #include "solvers/sinkhorn_policy.hpp"
 
@@ -24,27 +24,12 @@ namespace {
 
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
-class Stopwatch {
- public:
-  double seconds() const { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count(); }
-
- private:
-  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
-};
-
-void copy_potentials(EntropicOperator const& from, EntropicOperator& to) {
-  for (Side side : {Side::rows, Side::columns}) {
-    Term const all{1, &from.potential(side)};
-    to.vectors().combine({&all, 1}, to.potential(side));
-  }
-}
-
 /// One sentence about a report that is otherwise complete.
-std::string message(Report const& report) {
+std::string message(Report const& report, double eps) {
   switch (report.status) {
     case Status::stopped:
       return fmt::format("stopped by the caller after {} sweeps{}", report.iterations,
-                         report.annealing_iterations == report.iterations ? ", while still annealing" : "");
+                         !report.history.empty() && report.history.back().eps > eps ? ", while annealing" : "");
     case Status::completed:
       return fmt::format("ran {} sweeps as asked; marginal error {:.2e}", report.iterations, report.marginal_error);
     case Status::converged:
@@ -66,139 +51,230 @@ std::string message(Report const& report) {
   return {};
 }
 
-/// Does what the policy decides; keeps the report and the clock.
-/// Makes the operator of one problem in a precision, which may keep scores in so much memory; keeps nothing of the
-/// caller's.
-using OperatorFactory = std::function<std::unique_ptr<EntropicOperator>(Precision, double cache_bytes)>;
+/// One problem on its way: asks its policy what to do next, is told how that went, and keeps the report and the clock.
+class SinkhornRun {
+ public:
+  SinkhornRun(SinkhornProblem& problem, int index)
+      : problem_(problem),
+        index_(index),
+        policy_(problem.options, problem.marginals.mass, problem.entropic->centred_cost_bound(),
+                first_precision(problem.options)) {
+    double const mean_cost = problem.entropic->mean_cost();
+    report().mass = problem.marginals.mass;
+    report().eps = problem.options.eps;
+    report().mean_cost = mean_cost;
+    report().eps_relative = mean_cost > 0 ? problem.options.eps / mean_cost : kNaN;
+    if (!problem.options.certificate) report().transport_cost = report().primal = report().dual = report().gap = kNaN;
+  }
 
-/// The precision that a solve starts in.
+  SinkhornStep const& next() const { return policy_.next(); }
+  EntropicOperator& entropic() const { return *problem_.entropic; }
+  SolveOptions const& options() const { return problem_.options; }
+  /// In float64.
+  OperatorInput twin(double cache_bytes) const {
+    return {problem_.geometry, problem_.marginals, {Precision::float64, cache_bytes}, &entropic()};
+  }
+
+  void swept(SweepErrors const& errors) {
+    Sweep const kind = next().sweep;
+    policy_.swept(errors);
+    Check const check{policy_.iterations(), kind.eps, (errors.row + errors.column) / report().mass, kind.relaxation,
+                      policy_.precision()};
+    report().history.push_back(check);
+    if (!options().progress) return;
+    bool const go_on = options().progress(
+        {check.iteration, check.eps, check.marginal_error, check.relaxation, watch_.seconds(), index_});
+    if (!go_on) policy_.stop();
+  }
+
+  /// Whether certificates need a float64 twin that is not there yet.
+  bool lacks_judge() const { return policy_.precision() != Precision::float64 && !judge_; }
+  void set_judge(std::unique_ptr<EntropicOperator> judge) { judge_ = std::move(judge); }
+  EvaluationStep evaluation() const { return {judge_ ? judge_.get() : &entropic(), &entropic(), options().eps}; }
+  void certified(Evaluation const& value, double seconds) {
+    policy_.certified(value.row_error, value.column_error);
+    report().certified = true;
+    report().transport_cost = value.transport_cost;
+    report().primal = value.primal;
+    report().dual = value.dual;
+    report().gap = value.gap;
+    report().seconds.certificate += seconds;
+  }
+
+  /// The sweeps go on with `twin`, in float64.
+  void refined(std::unique_ptr<EntropicOperator> twin) {
+    copy_potentials(entropic(), *twin);
+    if (problem_.keeps_first) problem_.first = std::move(problem_.entropic);
+    problem_.entropic = std::move(twin);
+    judge_.reset();
+    policy_.refined();
+  }
+
+  void finish() {
+    report().status = next().status;
+    report().iterations = policy_.iterations();
+    report().annealing_iterations = policy_.annealing_iterations();
+    report().refinement_iterations = policy_.refinement_iterations();
+    report().precision = policy_.precision();
+    report().marginal_error = policy_.marginal_error();
+    report().message = message(report(), options().eps);
+    report().seconds.total = watch_.seconds();
+    report().seconds.sweeps = report().seconds.total - report().seconds.certificate;
+    judge_.reset();
+  }
+
+ private:
+  Report& report() const { return problem_.report; }
+
+  SinkhornProblem& problem_;
+  int index_;
+  std::unique_ptr<EntropicOperator> judge_;  // The float64 twin of a problem of less precision.
+  SinkhornPolicy policy_;
+  Stopwatch watch_;
+};
+
+using Runs = std::vector<SinkhornRun*>;
+
+Runs waiting_for(SinkhornAction action, Runs const& runs) {
+  Runs found;
+  std::copy_if(runs.begin(), runs.end(), std::back_inserter(found),
+               [&](SinkhornRun const* run) { return run->next().action == action; });
+  return found;
+}
+
+void sweep(Backend const& backend, Runs const& runs) {
+  if (runs.empty()) return;
+  std::vector<SweepStep> steps;
+  for (SinkhornRun const* run : runs) steps.push_back({&run->entropic(), run->next().sweep, run->next().count});
+  backend.sweep(steps);
+  for (std::size_t k = 0; k < runs.size(); ++k) runs[k]->swept(steps[k].errors);
+}
+
+void certify(Backend const& backend, Runs const& runs) {
+  if (runs.empty()) return;
+  Stopwatch const watch;
+  Runs lacking;
+  std::vector<OperatorInput> inputs;
+  for (SinkhornRun* run : runs) {
+    if (!run->lacks_judge()) continue;
+    lacking.push_back(run);
+    inputs.push_back(run->twin(0));  // One pass: keeping scores would not pay.
+  }
+  std::vector<std::unique_ptr<EntropicOperator>> judges = backend.entropic_operators(inputs);
+  for (std::size_t k = 0; k < lacking.size(); ++k) lacking[k]->set_judge(std::move(judges[k]));
+  std::vector<EvaluationStep> steps;
+  for (SinkhornRun const* run : runs) steps.push_back(run->evaluation());
+  backend.evaluate(steps);
+  double const seconds = watch.seconds();
+  for (std::size_t k = 0; k < runs.size(); ++k) runs[k]->certified(steps[k].value, seconds);
+}
+
+void refine(Backend const& backend, Runs const& runs) {
+  if (runs.empty()) return;
+  std::vector<OperatorInput> inputs;
+  for (SinkhornRun const* run : runs) inputs.push_back(run->twin(run->options().cache_bytes));
+  std::vector<std::unique_ptr<EntropicOperator>> twins = backend.entropic_operators(inputs);
+  for (std::size_t k = 0; k < runs.size(); ++k) runs[k]->refined(std::move(twins[k]));
+}
+
+/// Throws ProblemError.
+std::vector<Plan> solve_all(Context const& context, std::span<BatchProblem const> given, SolveOptions const& options) {
+  Stopwatch const watch;
+  std::vector<SinkhornProblem> problems;
+  std::vector<OperatorInput> inputs;
+  problems.reserve(given.size());
+  for_each_problem(given.size(), [&](std::size_t i) {
+    problems.push_back(checked_problem(context, given[i], options));
+    inputs.push_back({problems[i].geometry, problems[i].marginals, {first_precision(options), options.cache_bytes}});
+  });
+  Backend const& backend = backend_of(context);
+  std::vector<std::unique_ptr<EntropicOperator>> operators = backend.entropic_operators(inputs);
+  for_each_problem(given.size(), [&](std::size_t i) {
+    problems[i].entropic = std::move(operators[i]);
+    begin(problems[i]);
+  });
+  double const setup = watch.seconds();
+  run_sinkhorn(backend, problems);
+  return finished_plans(context, problems, setup);
+}
+
+}  // namespace
+
 Precision first_precision(SolveOptions const& options) {
   return options.precision == Precision::automatic ? Precision::float32 : options.precision;
 }
 
-class SinkhornRun {
- public:
-  SinkhornRun(std::unique_ptr<EntropicOperator>& problem, OperatorFactory const& make, double mass,
-              SolveOptions const& options)
-      : problem_(problem),
-        make_(make),
-        options_(options),
-        policy_(options, mass, problem->centred_cost_bound(), first_precision(options)) {
-    report_.mass = mass;
-    if (!options.certificate) report_.transport_cost = report_.primal = report_.dual = report_.gap = kNaN;
+SinkhornProblem checked_problem(Context const& context, BatchProblem const& problem, SolveOptions const& options) {
+  validate(problem.geometry, context.device());
+  Backend const& backend = backend_of(context);
+  Shape const shape = shape_of(problem.geometry);
+  SinkhornProblem result{
+      problem.geometry,
+      validated_marginals(backend, problem.a, problem.b, shape.rows, shape.columns, options.tolerance),
+      options,
+      nullptr,
+      {}};
+  result.options.f = problem.f;
+  result.options.g = problem.g;
+  validate_warm_start(backend, problem.f, problem.g, shape.rows, shape.columns);
+  return result;
+}
+
+void begin(SinkhornProblem& problem) {
+  require(std::isfinite(problem.entropic->centred_cost_bound()),
+          "x, y: the squared distances overflow; the points must lie closer together");
+  SolveOptions& options = problem.options;
+  options = with_eps(options, problem.entropic->mean_cost());
+  if (!options.f.empty()) problem.entropic->set_potentials(options.f, options.g);
+}
+
+void run_sinkhorn(Backend const& backend, std::span<SinkhornProblem> problems) {
+  std::vector<SinkhornRun> runs;
+  runs.reserve(problems.size());
+  Runs active;
+  for (std::size_t i = 0; i < problems.size(); ++i)
+    active.push_back(&runs.emplace_back(problems[i], static_cast<int>(i)));
+  while (!active.empty()) {
+    sweep(backend, waiting_for(SinkhornAction::sweep, active));
+    certify(backend, waiting_for(SinkhornAction::certify, active));
+    refine(backend, waiting_for(SinkhornAction::refine, active));
+    for (SinkhornRun* run : waiting_for(SinkhornAction::finish, active)) run->finish();
+    std::erase_if(active, [](SinkhornRun const* run) { return run->next().action == SinkhornAction::finish; });
   }
+}
 
-  Report run() {
-    for (;;) {
-      SinkhornStep const step = policy_.next();
-      switch (step.action) {
-        case SinkhornAction::sweep:
-          sweep(step.sweep, step.count);
-          break;
-        case SinkhornAction::certify:
-          certify();
-          break;
-        case SinkhornAction::refine:
-          refine();
-          break;
-        case SinkhornAction::finish:
-          finish(step.status);
-          return std::move(report_);
-      }
-    }
+std::vector<Plan> finished_plans(Context const& context, std::span<SinkhornProblem> problems, double setup) {
+  std::vector<PlanInput> ends;
+  for (SinkhornProblem const& problem : problems) ends.push_back({problem.entropic.get(), problem.options.eps});
+  std::vector<std::unique_ptr<PlanOperator>> operators_of_plans = backend_of(context).plans(ends);
+  std::vector<Plan> plans;
+  plans.reserve(problems.size());
+  for (std::size_t i = 0; i < problems.size(); ++i) {
+    Report& report = problems[i].report;
+    report.seconds.setup = setup;
+    report.seconds.total += setup;
+    plans.emplace_back(std::make_unique<Plan::State>(Plan::State{
+        context, std::move(operators_of_plans[i]), shape_of(problems[i].geometry).dimension, std::move(report)}));
   }
-
- private:
-  void sweep(Sweep const& kind, int count) {
-    problem_->sweep(kind, count);
-    SweepErrors const errors = problem_->errors();
-    policy_.swept(errors);
-    Check const check{policy_.iterations(), kind.eps, (errors.row + errors.column) / report_.mass, kind.relaxation,
-                      policy_.precision()};
-    report_.history.push_back(check);
-    if (!options_.progress) return;
-    bool const go_on =
-        options_.progress({check.iteration, check.eps, check.marginal_error, check.relaxation, watch_.seconds()});
-    if (!go_on) policy_.stop();
-  }
-
-  void certify() {
-    Stopwatch const watch;
-    EntropicOperator* judge = problem_.get();
-    if (policy_.precision() != Precision::float64) {
-      // One pass: keeping scores would not pay.
-      if (!judge_) judge_ = make_(Precision::float64, 0);
-      copy_potentials(*problem_, *judge_);
-      judge = judge_.get();
-    }
-    Evaluation const value = judge->evaluate(options_.eps);
-    policy_.certified(value.row_error + value.column_error);
-    report_.certified = true;
-    report_.transport_cost = value.transport_cost;
-    report_.primal = value.primal;
-    report_.dual = value.dual;
-    report_.gap = value.gap;
-    report_.seconds.certificate += watch.seconds();
-  }
-
-  void refine() {
-    judge_.reset();
-    std::unique_ptr<EntropicOperator> twin = make_(Precision::float64, options_.cache_bytes);
-    copy_potentials(*problem_, *twin);
-    problem_ = std::move(twin);
-    policy_.refined();
-  }
-
-  void finish(Status status) {
-    report_.status = status;
-    report_.iterations = policy_.iterations();
-    report_.annealing_iterations = policy_.annealing_iterations();
-    report_.refinement_iterations = policy_.refinement_iterations();
-    report_.precision = policy_.precision();
-    report_.marginal_error = policy_.marginal_error();
-    report_.message = message(report_);
-    report_.seconds.total = watch_.seconds();
-    report_.seconds.sweeps = report_.seconds.total - report_.seconds.certificate;
-  }
-
-  std::unique_ptr<EntropicOperator>& problem_;
-  OperatorFactory const& make_;
-  std::unique_ptr<EntropicOperator> judge_;  // The float64 twin of a problem of less precision.
-  SolveOptions const& options_;
-  SinkhornPolicy policy_;
-  Stopwatch watch_;
-  Report report_;
-};
-
-}  // namespace
+  return plans;
+}
 
 Plan solve(Context const& context, Geometry const& geometry, VectorView a, VectorView b, SolveOptions const& options) {
-  Stopwatch const watch;
   validate(options);
-  validate(geometry, context.device());
-  Backend const& backend = backend_of(context);
-  Shape const shape = shape_of(geometry);
-  ValidMarginals const marginals = validated_marginals(backend, a, b, shape.rows, shape.columns, options.tolerance);
-  auto const make = [&](Precision precision, double cache_bytes) {
-    return backend.entropic_operator(geometry, marginals, {precision, cache_bytes});
-  };
-  std::unique_ptr<EntropicOperator> problem = make(first_precision(options), options.cache_bytes);
-  if (!options.f.empty()) {
-    validate_potential("f", backend, options.f, shape.rows);
-    validate_potential("g", backend, options.g, shape.columns);
-    problem->set_potentials(options.f, options.g);
-  } else if (options.annealing == 1) {
-    problem->set_potentials({}, {});
+  BatchProblem const problem{geometry, a, b, options.f, options.g};
+  return std::move(solve_all(context, {&problem, 1}, options)[0]);
+}
+
+std::vector<Plan> solve_batch(Context const& context, std::span<BatchProblem const> problems,
+                              SolveOptions const& options) {
+  validate(options);
+  require(options.f.empty() && options.g.empty(),
+          "{}: is given in the options; must be given with the problems of a batch", options.f.empty() ? "g" : "f");
+  try {
+    return solve_all(context, problems, options);
+  } catch (ProblemError const& error) {
+    throw Error(error.code(), fmt::format("problem {}: {}", error.index(), error.what()));
   }
-  if (!std::isfinite(problem->centred_cost_bound()))
-    throw Error(ErrorCode::invalid_argument,
-                "x, y: the squared distances overflow; the points must lie closer together");
-  double const setup = watch.seconds();
-  Report report = SinkhornRun(problem, make, marginals.mass, options).run();
-  report.seconds.setup = setup;
-  report.seconds.total += setup;
-  return Plan(std::make_unique<Plan::State>(
-      Plan::State{context, problem->plan(options.eps), shape.dimension, std::move(report)}));
 }
 
 }  // namespace monge

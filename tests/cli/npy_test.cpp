@@ -94,6 +94,35 @@ TEST(Npy, FortranOrderIsReadByColumns) {
   EXPECT_THAT(doubles(read(file_of(dictionary("<f8", "True", "(2,)"), bytes_of<double>({1, 2})))), ElementsAre(1, 2));
 }
 
+TEST(Npy, FortranOrderCanStay) {
+  auto const read_as_stored = [](std::string_view order, std::string_view shape) {
+    std::istringstream in(file_of(dictionary("<f8", order, shape), bytes_of<double>({1, 4, 2, 5, 3, 6})));
+    return read_npy(in, "cost: C.npy", Order::as_stored);
+  };
+  Array const array = read_as_stored("True", "(2, 3)");
+  EXPECT_TRUE(array.by_columns);
+  EXPECT_THAT(array.shape, ElementsAre(2, 3));
+  EXPECT_THAT(doubles(array), ElementsAre(1, 4, 2, 5, 3, 6));
+  CostMatrix const matrix = costs("cost", array);
+  EXPECT_TRUE(matrix.transposed);
+  EXPECT_EQ(matrix.cost.rows(), 3);
+  EXPECT_EQ(matrix.cost.columns(), 2);
+  EXPECT_FALSE(read_as_stored("False", "(2, 3)").by_columns);
+  EXPECT_FALSE(costs("cost", read_as_stored("False", "(2, 3)")).transposed);
+  EXPECT_FALSE(read_as_stored("True", "(6,)").by_columns) << "a vector has one order";
+  EXPECT_THAT(message_of([&] { costs("cost", read_as_stored("True", "(6,)")); }),
+              StartsWith("cost: has shape 6; must be 2-D"));
+}
+
+TEST(Npy, WholeNumbersAreWrittenAsInt64) {
+  std::ostringstream file;
+  write_npy(file, IndexArray{{2, 2}, {0, -1, 1LL << 40, 7}});
+  std::string const bytes = file.str();
+  EXPECT_EQ(bytes.size(), 128u + 32u);
+  EXPECT_THAT(bytes, HasSubstr("{'descr': '<i8', 'fortran_order': False, 'shape': (2, 2), }"));
+  EXPECT_EQ(bytes.substr(128), bytes_of<std::int64_t>({0, -1, 1LL << 40, 7}));
+}
+
 TEST(Npy, ThreeDimensionsInEitherOrder) {
   std::vector<double> const rows{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12};
   // Entry (i, j, k) of 2 x 3 x 2 is 6 i + 2 j + k + 1.

@@ -6,6 +6,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <csignal>
+#include <cstdlib>
 #include <random>
 #include <string>
 #include <vector>
@@ -26,6 +28,40 @@ struct Outcome {
   std::string out, err;
 };
 
+/// A terminal for a program's standard error.
+class Terminal {
+ public:
+  Terminal() : master_(posix_openpt(O_RDWR | O_NOCTTY)) {
+    EXPECT_TRUE(master_ >= 0 && grantpt(master_) == 0 && unlockpt(master_) == 0);
+  }
+  ~Terminal() { close(master_); }
+  Terminal(Terminal const&) = delete;
+  Terminal& operator=(Terminal const&) = delete;
+
+  std::string path() const { return ptsname(master_); }
+  /// Until it shows the text; fails if the program ends before.
+  void wait_for(std::string_view text) {
+    while (shown_.find(text) == std::string::npos) ASSERT_TRUE(read_some()) << shown_;
+  }
+  /// All that was shown until the program ended.
+  std::string const& shown() {
+    while (read_some()) {
+    }
+    return shown_;
+  }
+
+ private:
+  bool read_some() {
+    char piece[256];
+    ssize_t const size = read(master_, piece, sizeof(piece));
+    if (size > 0) shown_.append(piece, static_cast<std::size_t>(size));
+    return size > 0;
+  }
+
+  int master_;
+  std::string shown_;
+};
+
 class Program : public Scratch {
  protected:
   std::string points(std::string_view name, std::int64_t n, std::int64_t d, unsigned seed) const {
@@ -36,7 +72,7 @@ class Program : public Scratch {
     return path(name);
   }
 
-  pid_t start(std::vector<std::string> arguments) const {
+  pid_t start(std::vector<std::string> arguments, Terminal const* terminal = nullptr) const {
     arguments.insert(arguments.begin(), MONGE_PROGRAM);
     std::vector<char*> argv;
     for (std::string& argument : arguments) argv.push_back(argument.data());
@@ -44,11 +80,19 @@ class Program : public Scratch {
     posix_spawn_file_actions_t actions;
     posix_spawn_file_actions_init(&actions);
     posix_spawn_file_actions_addopen(&actions, 1, path("stdout").c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
-    posix_spawn_file_actions_addopen(&actions, 2, path("stderr").c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    std::string const err = terminal ? terminal->path() : path("stderr");
+    posix_spawn_file_actions_addopen(&actions, 2, err.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_NOCTTY, 0600);
+    setenv("TERM", "xterm", 1);  // of a terminal that can erase lines
     pid_t pid = -1;
     EXPECT_EQ(posix_spawn(&pid, MONGE_PROGRAM, &actions, nullptr, argv.data(), environ), 0);
     posix_spawn_file_actions_destroy(&actions);
     return pid;
+  }
+
+  static bool catches_interrupt(pid_t pid) {
+    std::string const status = contents("/proc/" + std::to_string(pid) + "/status");
+    std::size_t const caught = status.find("SigCgt:");
+    return caught != std::string::npos && (std::stoull(status.substr(caught + 7), nullptr, 16) >> (SIGINT - 1) & 1);
   }
 
   Outcome finish(pid_t pid) const {

@@ -1,6 +1,10 @@
 // `monge project`, run as a user would.
+#include <sys/stat.h>
+
+#include <chrono>
 #include <cmath>
 #include <limits>
+#include <thread>
 
 #include <monge/projection.hpp>
 
@@ -328,6 +332,19 @@ TEST_F(ProjectProgram, CloudsAreNotThreeDimensional) {
   write_array(path("x.npy"), {{4, 2}, std::vector<Half>(8)});
   expect_refused(run({"solve", path("x.npy"), path("x.npy"), "--eps", "1", "--out", path("result")}),
                  "x: is float16; must be float32 or float64");
+}
+
+TEST_F(ProjectProgram, CtrlCLeavesAtOnce) {
+  ASSERT_EQ(mkfifo(path("logits.csv").c_str(), 0600), 0);  // which nobody writes to
+  pid_t const pid = start({"project", path("logits.csv"), "--out", path("result.npy"), "--device", "cpu"});
+  while (!catches_interrupt(pid)) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  kill(pid, SIGINT);
+  Outcome const outcome = finish(pid);
+  EXPECT_EQ(outcome.code, 130);
+  EXPECT_EQ(outcome.err, "monge: interrupted; nothing was written\n");
+  EXPECT_THAT(outcome.out, IsEmpty());
+  EXPECT_FALSE(std::filesystem::exists(path("result.npy")));
+  expect_nothing_written();
 }
 
 }  // namespace

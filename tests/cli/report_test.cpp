@@ -27,11 +27,17 @@ TEST(ReportJson, FileNamesNeedNotBeUtf8) {
 
 TEST(ReportJson, HasEveryOptionOfTheList) {
   SolveOptions const options;
-  auto const json = report_json(SolveRun{}, options, Report{});
-  visit_solve_options(options, [&](auto const& field, auto const& value) {
+  SolveRun run;
+  run.entries.top_k = 3;
+  auto const json = report_json(run, options, Report{});
+  auto const expect = [&](auto const& field, auto const& value) {
     ASSERT_TRUE(json["options"].contains(field.name)) << field.name;
     EXPECT_EQ(json["options"][field.name], to_json(value)) << field.name;
-  });
+  };
+  visit_solve_options(options, expect);
+  visit_entry_options(run.entries, expect);
+  EXPECT_EQ(json["options"]["top_k"], 3);
+  EXPECT_TRUE(json["options"]["sample"].is_null());
 }
 
 TEST(ReportJson, HasEveryOptionOfAProjection) {
@@ -49,6 +55,20 @@ TEST(OptionText, NamesParse) {
   EXPECT_EQ(schedule, Schedule::alternating);
   EXPECT_FALSE(parse("Symmetric", schedule));
   EXPECT_EQ(schedule, Schedule::alternating);
+}
+
+TEST(OptionText, AnOptionWithoutADefaultHasNoValue) {
+  std::optional<int> whole;
+  EXPECT_EQ(option_text(whole), "");
+  EXPECT_FALSE(parse("x", whole));
+  EXPECT_FALSE(whole);
+  EXPECT_TRUE(parse("-7", whole));
+  EXPECT_EQ(whole, -7);
+  EXPECT_EQ(option_text(whole), "-7");
+  std::optional<std::uint64_t> seed;
+  EXPECT_FALSE(parse("-1", seed));
+  EXPECT_TRUE(parse("18446744073709551615", seed));
+  EXPECT_EQ(seed, 18446744073709551615u);
 }
 
 TEST(OptionText, OnlyWholeValuesParse) {

@@ -54,10 +54,31 @@ void PrintTo(BadCall const& call, std::ostream* out) {
 std::vector<BadCall> const& bad_calls() {
   static std::int64_t const huge = std::numeric_limits<std::int64_t>::max() / 4;
   static std::vector<BadCall> const table{
-      {"eps_unset", [](Call& c) { c.options.eps = 0; }, {"eps", "0", "> 0"}},
+      {"eps_unset", [](Call& c) { c.options.eps = 0; }, {"eps", "0", "> 0", "eps_relative"}},
       {"eps_negative", [](Call& c) { c.options.eps = -0.5; }, {"eps", "-0.5", "> 0"}},
       {"eps_nan", [](Call& c) { c.options.eps = kNan; }, {"eps", "nan", "> 0"}},
       {"eps_infinite", [](Call& c) { c.options.eps = kInfinity; }, {"eps", "inf", "finite"}},
+      {"eps_twice", [](Call& c) { c.options.eps_relative = 0.5; }, {"eps_relative", "0.5", "eps", "1"}},
+      {"eps_relative_negative",
+       [](Call& c) {
+         c.options.eps = 0;
+         c.options.eps_relative = -0.5;
+       },
+       {"eps_relative", "-0.5", "> 0"}},
+      {"eps_relative_nan",
+       [](Call& c) {
+         c.options.eps = 0;
+         c.options.eps_relative = kNan;
+       },
+       {"eps_relative", "nan", "> 0"}},
+      {"eps_relative_of_no_cost",
+       [](Call& c) {
+         c.options.eps = 0;
+         c.options.eps_relative = 0.5;
+         c.x.assign(8, 3);
+         c.y.assign(6, 3);
+       },
+       {"eps_relative", "0.5", "mean cost of 0", "> 0", "eps"}},
       {"tolerance_negative", [](Call& c) { c.options.tolerance = -1; }, {"tolerance", "-1", ">= 0"}},
       {"tolerance_nan", [](Call& c) { c.options.tolerance = kNan; }, {"tolerance", "nan", ">= 0"}},
       {"iterations_zero", [](Call& c) { c.options.iterations = 0; }, {"iterations", "0", ">= 1"}},
@@ -279,6 +300,10 @@ std::vector<BadUse> const& bad_uses() {
   static auto const output = [](std::int64_t rows, std::int64_t columns, std::int64_t stride = -1) {
     return MutableMatrixView(buffer.data() + 50, rows, columns, stride);
   };
+  static std::vector<std::int64_t> indices(100, 0);
+  static auto const index = [](std::int64_t rows, std::int64_t columns, std::int64_t stride = 9) {
+    return MutableIndexView{indices.data(), rows, columns, stride, {}};
+  };
   static std::vector<double> const nans(8, kNan);
   static std::vector<BadUse> const table{
       {"potentials_f_short", [](Plan const& p) { p.potentials(vector(3), vector(3)); }, {"f", "3", "4"}},
@@ -336,6 +361,35 @@ std::vector<BadUse> const& bad_uses() {
        },
        {"row", "cuda:1", "host"}},
       {"potential_out", [](Plan const& p) { p.potential(input(5, 2), vector(6)); }, {"out", "6", "5"}},
+      {"top_k_none", [](Plan const& p) { p.top_k(index(4, 0), output(4, 0)); }, {"k", "0", "[1, 3]"}},
+      {"top_k_too_many", [](Plan const& p) { p.top_k(index(4, 4), output(4, 4)); }, {"k", "4", "[1, 3]"}},
+      {"top_k_indices", [](Plan const& p) { p.top_k(index(3, 2), output(4, 2)); }, {"indices", "3 x 2", "4 x 2"}},
+      {"top_k_stride", [](Plan const& p) { p.top_k(index(4, 2, 1), output(4, 2)); }, {"indices", "stride 1", "2"}},
+      {"top_k_values", [](Plan const& p) { p.top_k(index(4, 2), output(4, 1)); }, {"values", "4 x 1", "4 x 2"}},
+      {"top_k_null",
+       [](Plan const& p) {
+         p.top_k({nullptr, 4, 2, 2, {}}, output(4, 2));
+       },
+       {"indices", "null"}},
+      {"top_k_transpose", [](Plan const& p) { p.top_k_transpose(index(3, 5), output(3, 5)); }, {"k", "5", "[1, 4]"}},
+      {"count_above_nan", [](Plan const& p) { p.count_above(kNan, index(5, 1)); }, {"threshold", "nan", ">= 0"}},
+      {"count_above_negative", [](Plan const& p) { p.count_above(-1, index(5, 1)); }, {"threshold", "-1", ">= 0"}},
+      {"count_above_rows", [](Plan const& p) { p.count_above(0, index(4, 1)); }, {"row_begin", "4 x 1", "5 x 1"}},
+      {"entries_above_values",
+       [](Plan const& p) { p.entries_above(0, index(5, 1), index(7, 1), vector(8)); },
+       {"values", "8", "7"}},
+      {"entries_above_columns",
+       [](Plan const& p) { p.entries_above(0, index(5, 1), index(7, 2), vector(7)); },
+       {"columns", "7 x 2", "7 x 1"}},
+      {"entries_above_sizes",
+       [](Plan const& p) { p.entries_above(0, index(5, 1), index(2, 1), vector(2)); },
+       {"row_begin", "row 0", "count_above"}},
+      {"sample_columns", [](Plan const& p) { p.sample(1, index(7, 3)); }, {"pairs", "7 x 3", "7 x 2"}},
+      {"sample_elsewhere",
+       [](Plan const& p) {
+         p.sample(1, {indices.data(), 7, 2, 2, {DeviceType::cuda, 1}});
+       },
+       {"pairs", "cuda:1", "host"}},
   };
   return table;
 }

@@ -3,8 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "cuda/point_costs.hpp"
-#include "cuda/problem.hpp"
+#include "cuda/entropic_operator.hpp"
 #include "oracle/backend_test.hpp"
 #include "oracle/device_memory.hpp"
 
@@ -48,12 +47,13 @@ void expect_many(cuda::WorkPlan const& work) {
 
 TEST_P(ManyTiles, make_several_segments_a_block_and_several_blocks_a_row_block) {
   Problem const problem = make_problem({GetParam().n, GetParam().m, GetParam().d});
-  auto const runtime = std::make_shared<cuda::Runtime const>(CudaOptions{});
-  cuda::Weights const a(runtime, problem.a), b(runtime, problem.b);
-  for (DataType const scalar : {DataType::float32, DataType::float64}) {
-    cuda::PointCosts const costs(runtime, problem.clouds(), a.weight(), b.weight(), scalar);
+  Context const context = Context::cuda();
+  for (Precision const precision : {Precision::float32, Precision::float64}) {
+    auto const entropic =
+        backend_of(context).entropic_operator(problem.geometry(), {problem.a, problem.b}, {precision, 0});
+    cuda::Costs const& costs = *static_cast<cuda::EntropicOperator const&>(*entropic).problem().costs;
     for (Side const side : {Side::rows, Side::columns}) {
-      for (cuda::Pass const pass : {cuda::Pass::softmin, cuda::Pass::product, cuda::Pass::entries})
+      for (cuda::Pass const pass : {cuda::Pass::softmin, cuda::Pass::product, cuda::Pass::entries, cuda::Pass::logits})
         expect_many(costs.launch(side, pass).plan.work);
       expect_many(costs.launch(side, cuda::Pass::softmin, true).plan.work);
     }
@@ -136,6 +136,15 @@ std::vector<double> gram(PlanOperator& plan, Side side, std::vector<double> cons
   std::vector<double> result(v.size());
   plan.vectors().write(*out, result);
   return result;
+}
+
+/// The values of the 40 largest entries of each point.
+std::vector<double> largest(PlanOperator& plan, Side side) {
+  std::int64_t const k = 40, rows = plan.size(side);
+  std::vector<std::int64_t> indices(static_cast<std::size_t>(rows * k));
+  std::vector<double> values(indices.size());
+  plan.top_k(side, {indices.data(), rows, k, k, {}}, {values.data(), rows, k});
+  return values;
 }
 
 std::vector<double> magnitudes_of(std::vector<double> values) {
@@ -272,6 +281,10 @@ TEST_P(ManyTiles, have_the_products_of_the_cpu) {
           expect_close("P V", multiply(*cuda, side, v), widen(multiply(*cpu, side, v)),
                        share_of(multiply(*cpu, side, magnitudes_of(v)), relative, sum));
         }
+
+        // Logarithms relative to that of the row's sum round once more: by 40 units at most if within 19 nats of it.
+        std::vector<double> const top = largest(*cpu, side);
+        expect_close("the largest entries", largest(*cuda, side), widen(top), share_of(top, relative, sum));
 
         std::vector<double> const l = trial.normal(cpu->size(side), kInner), r = trial.normal(cpu->size(far), kInner);
         Arithmetic const factors = arithmetic({DeviceType::cuda}, precision, kInner);

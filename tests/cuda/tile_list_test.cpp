@@ -2,8 +2,8 @@
 #include <array>
 #include <limits>
 
+#include "cuda/entropic_operator.hpp"
 #include "cuda/launch/vectors.hpp"
-#include "cuda/point_costs.hpp"
 #include "cuda/problem.hpp"
 #include "oracle/backend_test.hpp"
 
@@ -33,14 +33,10 @@ class TileList : public testing::TestWithParam<Kernel> {
     cuda::Costs::Launch launch;
   };
   static Rows make_rows(Problem const& problem, std::span<double const> g, double eps) {
-    auto const runtime = std::make_shared<cuda::Runtime const>(CudaOptions{});
-    Rows rows{{runtime, nullptr, {}, GetParam().precision}, {}, eps, {}};
-    rows.problem.weights[0] = std::make_shared<cuda::Weights>(runtime, problem.a);
-    rows.problem.weights[1] = std::make_shared<cuda::Weights>(runtime, problem.b);
-    bool const in_double = GetParam().precision == Precision::float64;
-    rows.problem.costs = std::make_shared<cuda::PointCosts>(
-        runtime, problem.clouds(), rows.problem.weights[0]->weight(), rows.problem.weights[1]->weight(),
-        in_double ? DataType::float64 : DataType::float32);
+    auto const entropic = backend_of(Context::cuda())
+                              .entropic_operator(problem.geometry(), {problem.a, problem.b}, {GetParam().precision, 0});
+    Rows rows{static_cast<cuda::EntropicOperator const&>(*entropic).problem(), {}, eps, {}};
+    cuda::SharedRuntime const& runtime = rows.problem.runtime;
     cuda::Costs const& costs = *rows.problem.costs;
     cuda::DeviceArray<double> const given = cuda::uploaded(runtime, std::vector<double>(g.begin(), g.end()));
     rows.potentials[0] = cuda::DeviceVector(runtime, problem.n());
@@ -68,8 +64,7 @@ class TileList : public testing::TestWithParam<Kernel> {
     launch.plan.work = launch.arguments.work = work;
 
     // Its logits and its memory serve the pass with lists.
-    cuda::Transform const without =
-        cuda::transform(half_step.problem, Side::rows, half_step.potentials, half_step.eps, false);
+    cuda::Transform const without = cuda::transform(half_step.problem, Side::rows, half_step.potentials, half_step.eps);
     cuda::PackedSide const points = half_step.problem.side(Side::rows);
     cuda::DeviceArray<unsigned char> const partials(
         runtime, static_cast<std::int64_t>(points.padded_size) * work.slots * 2 * size_of(points.scalar));
@@ -79,7 +74,7 @@ class TileList : public testing::TestWithParam<Kernel> {
     launch.arguments.partials = partials.data();
     cuda::launch_pass(launch.plan, launch.arguments, runtime->stream());
     cuda::softmin_values({0, points, partials.data(), nullptr, work, without.parameters.data()},
-                         {without.plus.data(), nullptr, nullptr, nullptr}, runtime->stream());
+                         {without.plus.data(), without.reference.data(), without.sum.data()}, runtime->stream());
     std::vector<double> result = cuda::download(*runtime, without.plus.data(), points.size);
     std::vector<double> const shift = cuda::download(*runtime, half_step.problem.costs->shift(Side::rows), points.size);
     for (std::size_t i = 0; i < result.size(); ++i) result[i] += shift[i];

@@ -1,4 +1,5 @@
-// Any options, weights and tiny clouds are solved or refused with an Error, on one thread and in a few sweeps.
+// Any options, weights and tiny clouds or cost matrices are solved or refused with an Error, on one thread and in a few
+// sweeps.
 #include <fuzzer/FuzzedDataProvider.h>
 
 #include <algorithm>
@@ -6,6 +7,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstdlib>
+#include <utility>
 #include <vector>
 
 #include <monge/monge.hpp>
@@ -76,7 +78,8 @@ void run(FuzzedDataProvider& bytes) {
   options.eps = 0.1;
   options.iterations = 20;
   visit_solve_options(options, [&](auto const&, auto& value) {
-    if (bytes.ConsumeBool()) set(bytes, value);
+    bool const later = static_cast<void const*>(&value) == &options.eps_relative;
+    if (!later && bytes.ConsumeBool()) set(bytes, value);
   });
   std::vector<T> const x = numbers<T>(bytes, n * d), y = numbers<T>(bytes, m * columns);
   std::vector<double> const a = maybe_vector(bytes, n), b = maybe_vector(bytes, m);
@@ -84,18 +87,29 @@ void run(FuzzedDataProvider& bytes) {
   options.f = f;
   options.g = g;
   auto const rows = [](std::size_t count) { return static_cast<std::int64_t>(count); };
-  PointCloud const clouds{
+  Geometry geometry = PointCloud{
       {x.data(), rows(n), rows(d)}, {y.data(), rows(m), rows(columns)}, bytes.ConsumeBool() ? 1.0 : number(bytes)};
+  // Drawn after all else, and false where the bytes have ended: so the corpus keeps its meaning.
+  if (bytes.ConsumeBool()) std::swap(options.eps, options.eps_relative);
+  bool const matrix = bytes.ConsumeBool(), transposed = bytes.ConsumeBool();
+  std::vector<T> const cost = numbers<T>(bytes, matrix ? n * m : 0);
+  if (matrix) geometry = CostMatrix{{cost.data(), rows(transposed ? m : n), rows(transposed ? n : m)}, transposed};
+  std::size_t const k = bytes.ConsumeIntegralInRange(0, 10);
 
   static Context const context = Context::cpu(1);
   try {
-    Plan const plan = solve(context, clouds, a, b, options);
+    Plan const plan = solve(context, geometry, a, b, options);
     Report const& report = plan.report();
     bool const within = report.marginal_error <= options.tolerance * report.mass;
     if (report.status == Status::converged && report.certified && !within) std::abort();
     if (report.iterations > options.iterations) std::abort();
-    std::vector<T> map(n * d);
-    plan.barycentric_projection({map.data(), rows(n), rows(d)});
+    std::vector<std::int64_t> indices(n * k);
+    std::vector<T> values(n * k), map(n * d);
+    if (k > 0) plan.top_k({indices.data(), rows(n), rows(k), rows(k)}, {values.data(), rows(n), rows(k)});
+    for (std::int64_t const j : indices) {
+      if (j < 0 || j >= rows(m)) std::abort();
+    }
+    if (!matrix) plan.barycentric_projection({map.data(), rows(n), rows(d)});
   } catch (Error const&) {
   }
 }

@@ -1,4 +1,5 @@
 // Inputs and outputs in device memory. Built where there is a CUDA toolkit.
+#include <bit>
 #include <chrono>
 #include <thread>
 
@@ -13,6 +14,58 @@ INSTANTIATE_TEST_SUITE_P(, DeviceMemory,
                          testing::Values(Target{DeviceType::cuda, Precision::float32},
                                          Target{DeviceType::cuda, Precision::float64}),
                          target_name);
+
+/// Indices in device memory, rows padded.
+class DeviceIndices {
+ public:
+  DeviceIndices(std::int64_t rows, std::int64_t columns)
+      : memory_(std::vector<double>(rows * columns), rows, columns, 3), rows_(rows), columns_(columns) {}
+  MutableIndexView view() {
+    MutableMatrixView const bits = memory_.mutable_matrix();
+    return {static_cast<std::int64_t*>(bits.data()), rows_, columns_, bits.row_stride(), bits.device()};
+  }
+  std::vector<std::int64_t> values() {
+    std::vector<std::int64_t> result;
+    for (double const bits : memory_.values()) result.push_back(std::bit_cast<std::int64_t>(bits));
+    return result;
+  }
+
+ private:
+  OnDevice<double> memory_;
+  std::int64_t rows_, columns_;
+};
+
+/// Of the same plan, one asked for them in host memory and one in device memory.
+void expect_same_entries(Plan const& host, Plan const& device) {
+  std::int64_t const n = host.rows(), k = 70, count = 999;
+  std::vector<std::int64_t> indices(n * k), begin(n + 1), pairs(2 * count);
+  std::vector<double> values(n * k);
+  host.top_k({indices.data(), n, k, k, {}}, MutableMatrixView(values.data(), n, k));
+  DeviceIndices device_indices(n, k), device_begin(n + 1, 1), device_pairs(count, 2);
+  OnDevice<double> device_values(values, n, k, 1);
+  device_values.fill(0);
+  device.top_k(device_indices.view(), device_values.mutable_matrix());
+  EXPECT_EQ(device_indices.values(), indices);
+  EXPECT_EQ(device_values.values(), values);
+
+  double const threshold = values[n / 2 * k + 5];
+  std::int64_t const total = host.count_above(threshold, {begin.data(), n + 1, 1, 1, {}});
+  EXPECT_EQ(device.count_above(threshold, device_begin.view()), total);
+  EXPECT_EQ(device_begin.values(), begin);
+  std::vector<std::int64_t> columns(total);
+  std::vector<double> above(total);
+  host.entries_above(threshold, {begin.data(), n + 1, 1, 1, {}}, {columns.data(), total, 1, 1, {}}, above);
+  DeviceIndices device_columns(total, 1);
+  OnDevice<double> device_above(above, total, 1, 2);
+  device_above.fill(0);
+  device.entries_above(threshold, device_begin.view(), device_columns.view(), device_above.mutable_vector());
+  EXPECT_EQ(device_columns.values(), columns);
+  EXPECT_EQ(device_above.values(), above);
+
+  host.sample(1, {pairs.data(), count, 2, 2, {}});
+  device.sample(1, device_pairs.view());
+  EXPECT_EQ(device_pairs.values(), pairs);
+}
 
 TEST_P(DeviceMemory, gives_what_host_memory_gives) {
   for (std::int64_t const d : {3, 40}) {
@@ -37,6 +90,7 @@ TEST_P(DeviceMemory, gives_what_host_memory_gives) {
     EXPECT_EQ(column_out.values(), column);
     EXPECT_EQ(map_out.values(), map);
 
+    expect_same_entries(host, device);
     OnDevice<double> const f(host.f(), n, 1), g(host.g(), m, 1);
     options.f = f.vector();
     options.g = g.vector();

@@ -1,4 +1,6 @@
 // Marginals and values of the plan, at potentials that are not feasible.
+#include <algorithm>
+#include <cmath>
 #include <numeric>
 
 #include "operators/cases.hpp"
@@ -8,6 +10,9 @@ namespace {
 
 class Evaluate : public OperatorTest {};
 MONGE_FOR_EACH_TARGET(Evaluate);
+
+class EvaluatePoints : public OperatorTest {};
+MONGE_FOR_EACH_POINT_TARGET(EvaluatePoints);
 
 TEST_P(Evaluate, values_equal_the_oracle) {
   for (Recipe const& recipe : covering_recipes()) {
@@ -43,6 +48,38 @@ TEST_P(Evaluate, a_plan_has_the_marginals_and_the_transport_cost_of_the_oracle) 
     expect_close("transport_cost", plan->transport_cost(),
                  evaluate(test.dense, test.eps, test.potentials).transport_cost,
                  test.tolerance.evaluation(test.dense, test.potentials).transport_cost);
+  }
+}
+
+/// The largest |z_i| from the origin, not from the centre.
+Real reach(Stored const& cloud) {
+  std::vector<double> const values = cloud.values();
+  Real largest = 0;
+  for (auto row = values.begin(); row != values.end(); row += cloud.columns())
+    largest = std::max(largest, std::inner_product(row, row + cloud.columns(), row, Real(0)));
+  return std::sqrt(largest);
+}
+
+// Float64, whatever the precision. The sums are of positive terms with d + 8 roundings each. A running mean of n points
+// is off by at most (n + 2) u times the largest point, which meets the cost to first order through the distance |w| of
+// the centres, 2 |w| times it.
+TEST_P(EvaluatePoints, the_mean_cost_is_that_of_all_pairs) {
+  for (Recipe const& recipe : covering_recipes()) {
+    SCOPED_TRACE(testing::Message() << recipe);
+    Case const test = make_case(recipe);
+    Problem const& problem = test.problem;
+    Real cost = 0, mass = 0;
+    for (std::int64_t i = 0; i < problem.n(); ++i) {
+      for (std::int64_t j = 0; j < problem.m(); ++j) {
+        Real const weight = Real(problem.a[i]) * problem.b[j];
+        cost += weight * test.dense.cost(Side::rows, i, j);
+        mass += weight;
+      }
+    }
+    Real const s = problem.scale, w = std::sqrt(test.tolerance.magnitudes().offset() / s);
+    Real const centres = (problem.n() + 2) * reach(problem.x) + (problem.m() + 2) * reach(problem.y);
+    Real const allowed = 0x1p-53L * ((problem.d() + 8) * cost / mass + 2 * s * w * centres);
+    expect_close("mean_cost", make_operator(test)->mean_cost(), cost / mass, allowed);
   }
 }
 

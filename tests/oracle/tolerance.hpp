@@ -11,8 +11,8 @@
 // cloud 1000 away with eps = 1 that is 1e-10 in the logits, and no implementation that is handed float64 potentials can
 // avoid it.
 //
-// A cost matrix has C' = C - c0, c0 its smallest finite cost: shift_i = c0, shift_j = 0. The oracle itself takes costs as
-// they are: in long double that is 2^-64 of c0.
+// A cost matrix has C' = C - c0, c0 its smallest finite cost: shift_i = c0, shift_j = 0. The oracle itself takes costs
+// as they are: in long double that is 2^-64 of c0.
 //
 // Logits. A half-step over j evaluates t_ij = (g'_j - C'_ij) / eps + log b_j, in nats, as h_j + 2 s <x'_i, y'_j> / eps
 // with h_j = (g'_j - s |y'_j|^2) / eps + log b_j, or from exact differences. With u the unit roundoff,

@@ -83,6 +83,36 @@ TEST_P(Invariance, of_the_potentials_under_isometries) {
   }
 }
 
+// A share of the mean cost has no units: scaled points keep their plan, and eps follows the square of the scale.
+TEST_P(Invariance, of_a_relative_eps_under_scaling) {
+  Problem const problem = base(5);
+  SolveOptions options{.eps_relative = 0.1, .tolerance = 0, .iterations = kSweeps, .precision = precision()};
+  Plan const plan = solve(context(), problem.geometry(), problem.a, problem.b, options);
+  double const eps = plan.report().eps, mean_cost = plan.report().mean_cost;
+  EXPECT_DOUBLE_EQ(eps, 0.1 * mean_cost);
+  EXPECT_DOUBLE_EQ(plan.report().eps_relative, 0.1);
+
+  options.eps = eps;
+  options.eps_relative = 0;
+  Plan const absolute = solve(context(), problem.geometry(), problem.a, problem.b, options);
+  EXPECT_EQ(absolute.f(), plan.f());
+  EXPECT_EQ(absolute.g(), plan.g());
+  EXPECT_EQ(absolute.report().eps, eps);
+  EXPECT_DOUBLE_EQ(absolute.report().eps_relative, 0.1);
+
+  Problem doubled = problem;
+  for (Stored* cloud : {&doubled.x, &doubled.y}) {
+    *cloud = moved(*cloud, [](std::span<double> point) {
+      for (double& coordinate : point) coordinate *= 2;
+    });
+  }
+  options.eps = 0;
+  options.eps_relative = 0.1;
+  Plan const other = solve(context(), doubled.geometry(), doubled.a, doubled.b, options);
+  EXPECT_DOUBLE_EQ(other.report().eps, 4 * eps);
+  EXPECT_DOUBLE_EQ(other.report().mean_cost, 4 * mean_cost);
+}
+
 TEST_P(Invariance, of_the_potentials_under_permutation) {
   Problem const problem = base(5);
   double const eps = eps_of(problem);

@@ -38,6 +38,12 @@ double eps_of(Recipe const& recipe, Problem const& problem) {
   return recipe.eps_over_spread * Magnitudes(problem).spread();
 }
 
+std::vector<double> identity(std::int64_t size) {
+  std::vector<double> result(size * size);
+  for (std::int64_t i = 0; i < size; ++i) result[i * size + i] = 1;
+  return result;
+}
+
 TEST_P(PlanTest, products_equal_the_oracle) {
   for (Recipe const& recipe : recipes()) {
     SCOPED_TRACE(testing::Message() << recipe);
@@ -221,6 +227,53 @@ TEST_P(PlanOfPoints, writes_both_types) {
   plan.barycentric_projection(narrow_out.mutable_view());
   EXPECT_TRUE(narrow_out.padding_untouched());
   EXPECT_EQ(narrow_out.values(), Stored(wide.values(), 40, 3, DataType::float32).values());
+}
+
+// Entries found one by one, and those that a product with the identity shows: both are off by the error of P, and by
+// the rounding of a float32 output.
+TEST_P(PlanTest, entries_belong_together) {
+  std::int64_t const n = 60, m = 50, k = 4;
+  double const eps = 0.5;
+  Problem const problem = make_problem({n, m, 3, Weights::with_zeros});
+  Plan const plan = solve(problem, eps);
+  std::vector<double> const eye = identity(m);
+  std::vector<double> dense(n * m);
+  plan.apply(MatrixView(eye.data(), m, m), MutableMatrixView(dense.data(), n, m));
+  Tolerance const tolerance(problem, eps, products(3));
+  double relative = 0;
+  for (Side const side : {Side::rows, Side::columns}) {
+    for (Real const error : tolerance.plan(side, potentials_of(plan)))
+      relative = std::max(relative, 2 * static_cast<double>(error) + 0x1p-23);
+  }
+  auto const expect_entry = [&](double value, std::int64_t i, std::int64_t j) {
+    double const expected = dense[i * m + j];
+    EXPECT_NEAR(value, expected, relative * expected) << i << ", " << j;
+  };
+
+  std::vector<std::int64_t> rows(n * k), columns(m * k), begin(n + 1);
+  std::vector<float> row_values(n * k);
+  std::vector<double> column_values(m * k);
+  plan.top_k({rows.data(), n, k, k, {}}, MutableMatrixView(row_values.data(), n, k));
+  plan.top_k_transpose({columns.data(), m, k, k, {}}, MutableMatrixView(column_values.data(), m, k));
+  for (std::int64_t at = 0; at < n * k; ++at) expect_entry(row_values[at], at / k, rows[at]);
+  for (std::int64_t at = 0; at < m * k; ++at) expect_entry(column_values[at], columns[at], at / k);
+
+  double const threshold = 1e-3;
+  std::int64_t const total = plan.count_above(threshold, {begin.data(), n + 1, 1, 1, {}});
+  std::vector<std::int64_t> above(total);
+  std::vector<float> values(total);
+  plan.entries_above(threshold, {begin.data(), n + 1, 1, 1, {}}, {above.data(), total, 1, 1, {}}, values);
+  ASSERT_GT(total, 0);
+  for (std::int64_t i = 0; i < n; ++i) {
+    for (std::int64_t at = begin[i]; at < begin[i + 1]; ++at) expect_entry(values[at], i, above[at]);
+  }
+  plan.count_above(1.0, {begin.data(), n + 1, 1, 1, {}});
+  plan.entries_above(1.0, {begin.data(), n + 1, 1, 1, {}}, {nullptr, 0, 1, 1, {}}, std::vector<double>{});
+
+  std::vector<std::int64_t> pairs(200);
+  plan.sample(3, {pairs.data(), 100, 2, 2, {}});
+  for (std::int64_t p = 0; p < 100; ++p) EXPECT_GT(dense[pairs[2 * p] * m + pairs[2 * p + 1]], 0);
+  plan.sample(3, {nullptr, 0, 2, 2, {}});
 }
 
 struct Results {

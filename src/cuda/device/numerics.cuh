@@ -1,5 +1,7 @@
 // Streaming sums of powers of two, and reductions in a fixed order.
 #pragma once
+#include <limits>
+
 #include "cuda/device/ptx.cuh"
 
 namespace monge::cuda {
@@ -16,6 +18,12 @@ template <class T>
 inline constexpr T kLowestReference = kEmptyLogit<T>;
 template <>
 inline constexpr double kLowestReference<double> = kEmptyLogit<double> / 2;
+
+/// log2 of the share beta 2^(t - reference); minus infinity where beta or the logit says that there is no pair.
+template <class T>
+__device__ __forceinline__ T log_share(T t, T reference, T log2_beta) {
+  return t > kEmptyLogit<T> / 2 ? t - reference + log2_beta : -std::numeric_limits<T>::infinity();
+}
 
 __device__ __forceinline__ float power_of_two(float x) {
   return fast_exp2(x);

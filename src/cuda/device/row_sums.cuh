@@ -141,12 +141,38 @@ __device__ __forceinline__ float2 join_pair(std::uint32_t high, std::uint32_t lo
   return make_float2(h.x + l.x, h.y + l.y);
 }
 
+/// log2 of the shares of a tile to memory; log2 beta stands in the place of beta, and is minus infinity where a column
+/// has no weight. The four lanes of a row write 32 bytes at a time, which is what memory takes.
+template <int kBetaOffset, int kRowTiles, int kColumnTiles>
+__device__ __forceinline__ void store_logits(Entries const& entries, int row, int column,
+                                             RowSums<2 * kRowTiles> const& rows,
+                                             float const (&score)[kRowTiles][kColumnTiles][4], float const* logits,
+                                             float multiplier) {
+  int const lane = static_cast<int>(threadIdx.x) % 32;
+  int const pair = lane % 4 * 2;
+#pragma unroll
+  for (int n = 0; n < kColumnTiles; ++n) {
+    float2 const logit = *reinterpret_cast<float2 const*>(logits + 8 * n + pair);
+    float2 const beta = *reinterpret_cast<float2 const*>(logits + kBetaOffset + 8 * n + pair);
+#pragma unroll
+    for (int r = 0; r < 2 * kRowTiles; ++r) {
+      float const t0 = fmaf(multiplier, score[r / 2][n][r % 2 * 2], logit.x);
+      float const t1 = fmaf(multiplier, score[r / 2][n][r % 2 * 2 + 1], logit.y);
+      std::int64_t const at = (row + 8 * r + lane / 4) * entries.stride + column + 8 * n + pair;
+      *reinterpret_cast<float2*>(static_cast<float*>(entries.high) + at) =
+          make_float2(log_share(t0, rows.reference[r], beta.x), log_share(t1, rows.reference[r], beta.y));
+    }
+  }
+}
+
 /// Stores a tile as entries and adds them to the sums (kPass entries), or multiplies the entries there by the scores
-/// (kPass hadamard). `row` and `column` are those of this thread's warp, `column` a multiple of 32.
+/// (kPass hadamard), or stores logits. `row` and `column` are those of this thread's warp, `column` a multiple of 32.
 template <Pass kPass, int kBetaOffset, int kRowTiles, int kColumnTiles>
 __device__ __forceinline__ void store_tile(Entries const& entries, int row, int column, RowSums<2 * kRowTiles>& rows,
                                            float const (&score)[kRowTiles][kColumnTiles][4], float const* logits,
                                            float multiplier) {
+  if constexpr (kPass == Pass::logits)
+    return store_logits<kBetaOffset>(entries, row, column, rows, score, logits, multiplier);
   int const lane = static_cast<int>(threadIdx.x) % 32;
   int const pair = lane % 4 * 2;
 #pragma unroll

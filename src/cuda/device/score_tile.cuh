@@ -36,6 +36,9 @@ __device__ __forceinline__ void load_vector_4(T (&value)[4], T const* from) {
   }
 }
 
+__device__ __forceinline__ void store_vector_4(float* to, float const (&value)[4]) {
+  *reinterpret_cast<float4*>(to) = make_float4(value[0], value[1], value[2], value[3]);
+}
 __device__ __forceinline__ void store_vector_4(double* to, double const (&value)[4]) {
   *reinterpret_cast<double2*>(to) = make_double2(value[0], value[1]);
   *reinterpret_cast<double2*>(to + 2) = make_double2(value[2], value[3]);

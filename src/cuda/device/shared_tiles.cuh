@@ -86,17 +86,16 @@ __device__ __forceinline__ void copy_logits(std::uint32_t shared, PassArguments 
 template <class Shape, bool kLogits>
 class OperandStream {
  public:
-  __device__ __forceinline__ OperandStream(unsigned char* shared, PassArguments const& arguments, int chunk_count,
+  __device__ __forceinline__ OperandStream(unsigned char* shared, PassArguments const& arguments,
                                            Segment const& segment)
       : arguments_(arguments),
         segment_(segment),
-        chunk_count_(chunk_count),
         logits_(shared),
         resident_(shared_address(shared) + Shape::kLogitBuffers * Shape::kLogitBytes),
         stages_(resident_ + (Shape::kResidentRows ? chunks() * Shape::kChunkBytes : 0)),
         next_column_(first_column(0)) {}
 
-  __device__ __forceinline__ int chunks() const { return Shape::kSingleChunk ? 1 : chunk_count_; }
+  __device__ __forceinline__ int chunks() const { return Shape::kSingleChunk ? 1 : arguments_.chunks; }
 
   __device__ __forceinline__ void copy_resident_rows() const {
     if constexpr (Shape::kResidentRows) {
@@ -147,7 +146,6 @@ class OperandStream {
 
   PassArguments const& arguments_;
   Segment segment_;
-  int chunk_count_;
   unsigned char* logits_;
   std::uint32_t resident_, stages_;
   int next_column_;  // Of the tile that is filled.

@@ -17,11 +17,10 @@ struct Segment {
   }
 };
 
-/// Calls visit(segment) for each row block that this block has a part in. Shared memory is free for other use when it
-/// is called.
+/// Calls visit(segment) for each row block that block number `block` of the plan has a part in. Shared memory is free
+/// for other use when it is called.
 template <class Visit>
-__device__ __forceinline__ void for_each_segment(WorkPlan const& work, int padded_rows, Visit&& visit) {
-  int const block = static_cast<int>(blockIdx.x);
+__device__ __forceinline__ void for_each_segment(WorkPlan const& work, int padded_rows, int block, Visit&& visit) {
   std::int64_t tile = work.first_tile(block);
   std::int64_t const end = work.first_tile(block + 1);
   while (tile < end) {

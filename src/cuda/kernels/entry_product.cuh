@@ -141,7 +141,8 @@ __global__ void __launch_bounds__(Shape::kThreads, 1) entry_product_mma(EntryPro
   int const warp_row = warp / 2 * 32, warp_column = warp % 2 * 64;
   start_next_kernel();
   wait_for_previous_kernel();
-  for_each_segment(arguments.work, arguments.work.row_blocks * Shape::kRows, [&](Segment const& segment) {
+  int const block = static_cast<int>(blockIdx.x);
+  for_each_segment(arguments.work, arguments.work.row_blocks * Shape::kRows, block, [&](Segment const& segment) {
     EntryStream<Shape> stream(shared, arguments, segment);
     float total[2][8][4] = {};
     for (int chunk = 0; chunk < segment.tiles; ++chunk) {
@@ -172,7 +173,8 @@ __global__ void __launch_bounds__(MONGE_WGMMA_THREADS, 1) entry_product_wgmma(En
   int const warp = static_cast<int>(threadIdx.x) / 32;
   start_next_kernel();
   wait_for_previous_kernel();
-  for_each_segment(arguments.work, arguments.work.row_blocks * Shape::kRows, [&](Segment const& segment) {
+  int const block = static_cast<int>(blockIdx.x);
+  for_each_segment(arguments.work, arguments.work.row_blocks * Shape::kRows, block, [&](Segment const& segment) {
     EntryStream<Shape> stream(shared, arguments, segment);
     float total[1][kColumnTiles][4] = {}, even[1][kColumnTiles][4] = {}, odd[1][kColumnTiles][4] = {};
     auto const start = [&](float(&part)[1][kColumnTiles][4]) {

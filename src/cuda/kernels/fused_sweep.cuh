@@ -7,17 +7,16 @@
 //   with the new f_i (the old one if symmetric), so that c_j = M beta_j q_j is the plan's marginal after the line's
 //   update: g+_j = g_j - eps log(c_j / b_j) costs no second exponential (docs/math.md, section 3).
 //
-// Tiling: a cluster of blocks has every clusters-th line, four at a time; each of its threads the same 8 to 16 places
-// of
-//   all of them, whose q_j stay in registers, h_j and beta_j in shared memory. Lines come through a ring in shared
+// Tiling: a cluster of blocks has every clusters-th line, four at a time. Each of its threads has the same 8 to 16
+// places
+//   of all of them, whose q_j stay in registers, h_j and beta_j in shared memory. Lines come through a ring in shared
 //   memory, copied by the thread that reads them, so no barrier waits for memory. A thread's exponentials are relative
 //   to its own largest logit and stay in registers until w_i is known: one warp of each block joins the sums of the
-//   four lines, eight lanes a line, and makes their weights. All blocks of a cluster send all of them their sums.
+//   four lines, eight lanes a line, and makes their weights. The blocks of a cluster send each other their sums.
 //   Meanwhile a second block of the multiprocessor has the pipes.
 //
-// Per pair: one exponential, FADD, FFMA, FMNMX, FADD, FFMA, FFMA. Device memory: the matrix once. L2: one number a
-// place
-//   and cluster, written and read.
+// Per pair: one exponential, FADD, FFMA, FMNMX, FADD, FFMA, FFMA. Device memory: the matrix once. L2: one number for
+//   each place and cluster, written and read.
 //
 // Numerics: q_j runs in T over the lines of a cluster, in double over the clusters. With the new potential of a plain
 //   step the terms of q_j are at most a_i / M, so it does not overflow; a w_i that is too large (a stray potential)
@@ -29,6 +28,7 @@
 #include "cuda/device/cluster.cuh"
 #include "cuda/device/exp2.cuh"
 #include "cuda/device/potential.cuh"
+#include "cuda/device/source.cuh"
 #include "cuda/device/stored.cuh"
 #include "cuda/launch/fused_sweep.hpp"
 
@@ -62,12 +62,14 @@ struct LineWeight {
 };
 
 /// Between the warps of a cluster, for one group of lines and the next: a warp has the weights of a group before it
-/// sends sums of the next, so all blocks have read those of the group before.
+/// adds to the sums of the next, so all blocks have read those of the group before.
 template <class T>
-struct LineMessages {
-  PartialSum<T> parts[2][kGroupLines][kMostCluster * kMostWarps];
+struct alignas(16) LineMessages {
+  PartialSum<T> blocks[2][kMostCluster][kGroupLines];  // Of the blocks of a cluster.
+  PartialSum<T> warps[2][kGroupLines][kMostWarps];     // Of this block.
   LineWeight<T> weight[2][kGroupLines];
-  std::uint64_t summed[2];   // Barriers: the parts are there;
+  std::uint64_t summed[2];   // Barriers: the sums of the warps are there;
+  std::uint64_t joined[2];   // those of the other blocks are;
   std::uint64_t weighed[2];  // the weights are.
 };
 
@@ -108,45 +110,54 @@ __device__ __forceinline__ T reduce_group(T const (&value)[kGroupLines], Join&& 
   return result;
 }
 
+/// (reference, sum) of a line from those of up to eight parts, one a lane, for all eight lanes of the line.
+template <class T>
+__device__ __forceinline__ PartialSum<T> join_parts(PartialSum<T> const* part, int stride, int count) {
+  int const lane = static_cast<int>(threadIdx.x) % 8;
+  PartialSum<T> const mine = lane < count ? part[lane * stride] : PartialSum<T>{kLowestReference<T>, T(0)};
+  T reference = mine.reference;
+#pragma unroll
+  for (int mask = 4; mask > 0; mask /= 2) reference = fmax(reference, __shfl_xor_sync(0xffffffffu, reference, mask));
+  T sum = mine.sum * exp2_of_loss(mine.reference - reference);
+#pragma unroll
+  for (int mask = 4; mask > 0; mask /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, mask);
+  return {reference, sum};
+}
+
 /// The warp that joins: sums of all warps of the cluster to weights, group after group. Eight lanes have a line.
 template <class T>
 __device__ __forceinline__ void weigh_lines(FusedSweepArguments const& arguments, LineMessages<T>& messages,
-                                            int first_line, int line_step, int count, int parts) {
+                                            int first_line, int line_step, int count, int warps) {
+  static_assert(kMostWarps <= 8 && kMostCluster <= 8);
   int const lane = static_cast<int>(threadIdx.x) % 32, g = lane / 8;
-  auto const over_line = [](auto value, auto&& join) {
-#pragma unroll
-    for (int mask = 4; mask > 0; mask /= 2) value = join(value, __shfl_xor_sync(0xffffffffu, value, mask));
-    return value;
-  };
+  int const cluster = cluster_size(), rank = cluster_rank();
   auto const line_of = [&](int k) { return first_line + min(k + g, count - 1) * line_step; };
   SweepParameters const parameters = *arguments.parameters;
   LineConstants next(arguments, line_of(0));
   for (int k = 0, group = 0; k < count; k += kGroupLines, ++group) {
-    int const line = line_of(k), slot = group % 2;
+    int const line = line_of(k), slot = group % 2, parity = group / 2 % 2;
     LineConstants const constants = next;
     if (k + kGroupLines < count) next = LineConstants(arguments, line_of(k + kGroupLines));
-    if (lane == 0) {
-      expect_bytes(shared_address(&messages.summed[slot]),
-                   kGroupLines * parts * static_cast<int>(sizeof(PartialSum<T>)));
+    wait_at_barrier(shared_address(&messages.summed[slot]), parity);
+    PartialSum<T> sum = join_parts(messages.warps[slot][g], 1, warps);
+    if (cluster > 1) {
+      auto& blocks = messages.blocks[slot];
+      constexpr int kBytes = sizeof(blocks[0]);
+      std::uint32_t const barrier = shared_address(&messages.joined[slot]);
+      if (lane % 8 == 0) blocks[rank][g] = sum;
+      __syncwarp();
+      if (lane < cluster && lane != rank) send_to_block(shared_address(blocks[rank]), kBytes, barrier, lane);
+      if (lane == 0) expect_bytes(barrier, (cluster - 1) * kBytes);
+      wait_at_barrier(barrier, parity);
+      sum = join_parts(&blocks[0][g], kGroupLines, cluster);
     }
-    wait_at_barrier(shared_address(&messages.summed[slot]), group / 2 % 2);
-    PartialSum<T> const* const part = messages.parts[slot][g];
-    T reference = kLowestReference<T>;
-    for (int p = lane % 8; p < parts; p += 8) reference = fmax(reference, part[p].reference);
-    reference = over_line(reference, [](T x, T y) { return fmax(x, y); });
-    double sum = 0;
-    for (int p = lane % 8; p < parts; p += 8)
-      sum += static_cast<double>(part[p].sum) * static_cast<double>(exp2_of_loss(part[p].reference - reference));
-    // As update_potential() will see it.
-    T const rounded = static_cast<T>(over_line(sum, [](double x, double y) { return x + y; }));
     bool const there = k + g < count;
     double const weight =
-        there ? line_weight(arguments, parameters, constants, reference, static_cast<double>(rounded)) : 0.0;
-    if (lane % 8 == 0) messages.weight[slot][g] = {reference, static_cast<T>(weight)};
+        there ? line_weight(arguments, parameters, constants, sum.reference, static_cast<double>(sum.sum)) : 0.0;
+    if (lane % 8 == 0) messages.weight[slot][g] = {sum.reference, static_cast<T>(weight)};
     __syncwarp();
     if (lane == 0) arrive(shared_address(&messages.weighed[slot]));
-    if (lane % 8 == 0 && there && cluster_rank() == 0)
-      static_cast<PartialSum<T>*>(arguments.line_sums)[line] = {reference, rounded};
+    if (lane % 8 == 0 && there && rank == 0) static_cast<PartialSum<T>*>(arguments.line_sums)[line] = sum;
   }
 }
 
@@ -159,7 +170,7 @@ __device__ __forceinline__ void sum_lines(FusedSweepArguments const& arguments, 
   constexpr int kPerLogitVector = 16 / sizeof(T);
   StoredCosts const& costs = arguments.costs;
   int const thread = static_cast<int>(threadIdx.x), lane = thread % 32;
-  int const threads = static_cast<int>(blockDim.x) - 32, warps = threads / 32;
+  int const threads = static_cast<int>(blockDim.x) - 32;
   int const size = costs.line_size();
   int const vector_step = threads * kPerVector, logit_step = threads * kPerLogitVector;
   int const first_place = cluster_rank() * threads * kPlaces + thread * kPerVector;
@@ -270,12 +281,9 @@ __device__ __forceinline__ void sum_lines(FusedSweepArguments const& arguments, 
     for (int g = 0; g < kGroupLines; ++g)
       sum[g] *= exp2_of_loss(reference[g] - __shfl_sync(0xffffffffu, largest, 8 * g));
     T const total = reduce_group(sum, [](T x, T y) { return x + y; });
-    if (lane % 8 == 0) {
-      std::uint32_t const part = shared_address(&messages.parts[slot][lane / 8][cluster_rank() * warps + thread / 32]);
-      for (int rank = 0; rank < cluster_size(); ++rank) {
-        send_to_cluster(in_block(part, rank), largest, total, in_block(shared_address(&messages.summed[slot]), rank));
-      }
-    }
+    if (lane % 8 == 0) messages.warps[slot][lane / 8][thread / 32] = {largest, total};
+    __syncwarp();
+    if (lane == 0) arrive(shared_address(&messages.summed[slot]));
     wait_at_barrier(shared_address(&messages.weighed[slot]), group / 2 % 2);
 #pragma unroll
     for (int g = 0; g < kGroupLines; ++g) {
@@ -301,28 +309,29 @@ __device__ __forceinline__ void sum_lines(FusedSweepArguments const& arguments, 
 
 /// Grid: clusters of blocks, at most one a line. A multiple of 32 threads and as many more; only code for sm_90 and
 /// newer has a body; elsewhere the launch bound says so.
-template <class S, class T, int kVectors>
-__global__ void __launch_bounds__(MONGE_FUSED_SWEEP_THREADS, 2)
-    fused_sweep_kernel(FusedSweepArguments const arguments) {
+template <class S, class T, int kVectors, class Source>
+__global__ void __launch_bounds__(MONGE_FUSED_SWEEP_THREADS, 2) fused_sweep_kernel(Source const source) {
 #if __CUDA_ARCH__ >= 900
   extern __shared__ __align__(16) unsigned char shared[];
   __shared__ __align__(16) LineMessages<T> messages;
+  Share<FusedSweepArguments> const share = share_of(source);
+  FusedSweepArguments const& arguments = share.arguments;
   int const warps = static_cast<int>(blockDim.x) / 32 - 1;
-  int const parts = warps * cluster_size();
   start_next_kernel();
   if (threadIdx.x == 0) {
     for (int slot = 0; slot < 2; ++slot) {
-      start_barrier(shared_address(&messages.summed[slot]), 1);
+      start_barrier(shared_address(&messages.summed[slot]), warps);
+      start_barrier(shared_address(&messages.joined[slot]), 1);
       start_barrier(shared_address(&messages.weighed[slot]), 1);
     }
   }
   cluster_barrier();
-  int const clusters = static_cast<int>(gridDim.x) / cluster_size();
-  int const first_line = static_cast<int>(blockIdx.x) / cluster_size();
+  int const clusters = arguments.clusters;
+  int const first_line = share.block / cluster_size();
   int const count = (arguments.costs.lines() - 1 - first_line) / clusters + 1;
   if (static_cast<int>(threadIdx.x) / 32 == warps) {
     wait_for_previous_kernel();
-    weigh_lines(arguments, messages, first_line, clusters, count, parts);
+    weigh_lines(arguments, messages, first_line, clusters, count, warps);
   } else {
     sum_lines<S, T, kVectors>(arguments, messages, shared, first_line, clusters, count);
   }
@@ -375,8 +384,10 @@ __device__ __forceinline__ void softmin_across(AcrossArguments const& arguments,
 
 /// The potential of the side across the lines, from the sums of the clusters, 128 places a block. 8 threads a place
 /// share its clusters; where the sum is not to be trusted, its lines.
-template <class T>
-__global__ void __launch_bounds__(kAcrossColumns* kAcrossGroups) update_across_kernel(AcrossArguments const arguments) {
+template <class T, class Source>
+__global__ void __launch_bounds__(kAcrossColumns* kAcrossGroups) update_across_kernel(Source const source) {
+  Share<AcrossArguments> const share = share_of(source);
+  AcrossArguments const& arguments = share.arguments;
   __shared__ double sums[kAcrossGroups][kAcrossColumns];
   __shared__ T references[kAcrossGroups][kAcrossColumns];
   __shared__ bool lost[kAcrossColumns];
@@ -384,7 +395,7 @@ __global__ void __launch_bounds__(kAcrossColumns* kAcrossGroups) update_across_k
   PackedSide const& points = update.sums.points;
   int const column = static_cast<int>(threadIdx.x) % kAcrossColumns;
   int const group = static_cast<int>(threadIdx.x) / kAcrossColumns;
-  int const place = static_cast<int>(blockIdx.x) * kAcrossColumns + column;
+  int const place = share.block * kAcrossColumns + column;
   bool const real = place < points.size;
   start_next_kernel();
   wait_for_previous_kernel();
@@ -434,7 +445,7 @@ __global__ void __launch_bounds__(kAcrossColumns* kAcrossGroups) update_across_k
     error = update_point<T>(update, parameters, constants, place, update.potential[place], plus);
   }
   double const total = block_sum<kAcrossColumns * kAcrossGroups>(error);
-  if (threadIdx.x == 0) update.errors[blockIdx.x] = total;
+  if (threadIdx.x == 0) update.errors[share.block] = total;
 }
 
 }  // namespace monge::cuda

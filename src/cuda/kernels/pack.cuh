@@ -1,110 +1,247 @@
-// Packing of a cloud: centred, rounded, padded with zeros; its squared norms; its part of the gauge; its fp16 parts.
+// Packing of clouds: centred, rounded, padded with zeros; squared norms; the gauge; fp16 parts; and what the host wants
+// to know of the costs, in one small struct a cloud (CloudFindings).
 //
-//   x'_i = x_i - mu in float64, then rounded to T;   squared_i = |x'_i|^2 of the rounded point;
-//   shift_i = slope <x_i - mu, w> + constant, of the point before rounding, since |w| may be large.
+//   survey, join   mu = sum_i (a_i / A) x_i in float64: a mean of finite numbers, so nothing overflows on the way
+//   pack           x'_i = x_i - mu in float64, then rounded to T;  w = mu - nu;
+//                  shift_i = s (2 <x_i - mu, w> + |w|^2) for rows, s 2 <y_j - nu, -w> for columns, of the points before
+//                  rounding, since |w| may be large
+//   measure        largest norm and coordinate, and the mean of s |x_i - mu|^2 + shift_i. The means of the two sides
+//   add
+//                  up to the mean cost, since the means of x' and y' are zero but for rounding.
+//   split          high = fp16(v), low = fp16(v - high) for v = half_scale x'; the norms of high + low, as products see
+//                  them
 //
-// One warp a row. Each coordinate is read and written once.
-//
-// Before that, the centre mu: each block averages some rows, one thread a coordinate, as a running mean in float64
-// (sums of coordinates could overflow, and large offsets would lose digits); the host averages the blocks.
+// Both clouds go in one launch (grid y). Survey: a block takes some rows, its threads rows and coordinates; pack and
+// split: a warp a row; each coordinate is read once by survey, pack and split. join and measure: one block. Sums run in
+// an order that depends on the sizes alone.
 #pragma once
 #include <cuda_fp16.h>
 
+#include "cuda/device/half_scale.cuh"
 #include "cuda/device/numerics.cuh"
+#include "cuda/device/source.cuh"
 #include "cuda/device/strided.cuh"
 #include "cuda/launch/pack.hpp"
 
 namespace monge::cuda {
 
 inline constexpr int kPackThreads = 256;
+inline constexpr int kPackRows = kPackThreads / 32;
+inline constexpr int kWordsPerBlock = 4 * kPackThreads;
 
-__global__ void __launch_bounds__(kPackThreads) survey_points_kernel(SurveyArguments const arguments) {
-  int const first = static_cast<int>(blockIdx.x) * arguments.rows_per_block;
-  int const end = min(first + arguments.rows_per_block, arguments.size);
-  for (int k = static_cast<int>(threadIdx.x); k < arguments.dimension; k += kPackThreads) {
-    double mean = 0, total = 0;
-    for (int row = first; row < end; ++row) {
-      double const value = load_element(arguments.input, row * arguments.input.stride + k);
-      if (!isfinite(value))
-        atomicMin(arguments.first_not_finite, static_cast<unsigned long long>(row) * arguments.dimension + k);
-      double const weight = arguments.weight[row];
-      total += weight;
-      if (weight > 0) mean += (value - mean) * (weight / total);
+/// out[k] = the sum of value(row, k) over the rows from `begin` to `end`, for each k below `dimension`, by a block.
+template <class Value>
+__device__ __forceinline__ void sum_rows(int dimension, int begin, int end, double* out, Value const& value) {
+  __shared__ double sums[kPackThreads];
+  int const thread = static_cast<int>(threadIdx.x);
+  int lanes = 32;
+  while (lanes / 2 >= dimension) lanes /= 2;
+  int const groups = kPackThreads / lanes, group = thread / lanes, lane = thread % lanes;
+  for (int first = 0; first < dimension; first += lanes) {
+    int const k = first + lane;
+    double sum = 0;
+    if (k < dimension) {
+#pragma unroll 4
+      for (int row = begin + group; row < end; row += groups) sum += value(row, k);
     }
-    arguments.means[static_cast<std::int64_t>(blockIdx.x) * arguments.dimension + k] = mean;
-    if (k == 0) arguments.totals[blockIdx.x] = total;
+    sums[thread] = sum;
+    __syncthreads();
+    if (group == 0 && k < dimension) {
+      for (int g = 1; g < groups; ++g) sum += sums[g * lanes + lane];
+      out[k] = sum;
+    }
+    __syncthreads();
   }
 }
 
-template <class T>
-__global__ void __launch_bounds__(kPackThreads) pack_points_kernel(PackArguments const arguments) {
-  int const row = static_cast<int>((static_cast<std::int64_t>(blockIdx.x) * kPackThreads + threadIdx.x) / 32);
-  int const lane = static_cast<int>(threadIdx.x) % 32;
-  if (row >= arguments.padded_size) return;
-  T* const out = static_cast<T*>(arguments.points) + static_cast<std::int64_t>(row) * arguments.stride;
-  double square = 0, largest = 0, product = 0;
-  for (int k = lane; k < arguments.stride; k += 32) {
+template <class Source>
+__global__ void __launch_bounds__(kPackThreads) survey_points_kernel(Source const source) {
+  Share<CloudPair> const share = share_of(source);
+  CloudArguments const& cloud = share.arguments.cloud[blockIdx.y];
+  int const block = share.block, dimension = cloud.packed.dimension;
+  start_next_kernel();
+  wait_for_previous_kernel();
+  if (block >= cloud.survey_blocks) return;
+  __shared__ unsigned long long first_not_finite;
+  if (threadIdx.x == 0) first_not_finite = kAllFinite;
+  __syncthreads();
+  auto const edge = [&](int b) {
+    return static_cast<int>(static_cast<std::int64_t>(b) * cloud.size / cloud.survey_blocks);
+  };
+  sum_rows(dimension, edge(block), edge(block + 1),
+           cloud.partial_centres + static_cast<std::int64_t>(block) * dimension, [&](int row, int k) {
+             double const value = load_element(cloud.input, row * cloud.input.stride + k);
+             if (!isfinite(value)) atomicMin(&first_not_finite, static_cast<unsigned long long>(row) * dimension + k);
+             return (cloud.weight ? cloud.weight[row] : 1.0) / cloud.total * value;
+           });
+  if (threadIdx.x == 0) cloud.first_not_finite[block] = first_not_finite;
+}
+
+/// Grid: (1, clouds).
+template <class Source>
+__global__ void __launch_bounds__(kPackThreads) join_survey_kernel(Source const source) {
+  Share<CloudPair> const share = share_of(source);
+  CloudArguments const& cloud = share.arguments.cloud[blockIdx.y];
+  start_next_kernel();
+  wait_for_previous_kernel();
+  std::int64_t const dimension = cloud.packed.dimension;
+  sum_rows(cloud.packed.dimension, 0, cloud.survey_blocks, cloud.centre,
+           [&](int block, int k) { return cloud.partial_centres[block * dimension + k]; });
+  __shared__ unsigned long long first_not_finite;
+  if (threadIdx.x == 0) first_not_finite = kAllFinite;
+  __syncthreads();
+  for (int block = static_cast<int>(threadIdx.x); block < cloud.survey_blocks; block += kPackThreads)
+    atomicMin(&first_not_finite, cloud.first_not_finite[block]);
+  __syncthreads();
+  if (threadIdx.x == 0) cloud.findings->first_not_finite = first_not_finite;
+}
+
+template <class T, class Source>
+__global__ void __launch_bounds__(kPackThreads) pack_points_kernel(Source const source) {
+  Share<CloudPair> const share = share_of(source);
+  CloudArguments const& cloud = share.arguments.cloud[blockIdx.y];
+  start_next_kernel();
+  wait_for_previous_kernel();
+  int const block = share.block, warp = static_cast<int>(threadIdx.x) / 32;
+  int const row = block * kPackRows + warp, lane = static_cast<int>(threadIdx.x) % 32;
+  if (block * kPackRows >= cloud.packed.padded_size) return;
+  T* const out =
+      static_cast<T*>(const_cast<void*>(cloud.packed.points)) + static_cast<std::int64_t>(row) * cloud.packed.stride;
+  double square = 0, rounded_square = 0, largest = 0, product = 0, squared_offset = 0;
+  for (int k = lane; k < cloud.packed.stride; k += 32) {
     T rounded = 0;
-    if (row < arguments.size && k < arguments.dimension) {
-      double const value = load_element(arguments.input, row * arguments.input.stride + k) - arguments.centre[k];
+    if (row < cloud.size && k < cloud.packed.dimension) {
+      double const value = load_element(cloud.input, row * cloud.input.stride + k) - cloud.centre[k];
+      double const offset = cloud.centre[k] - cloud.other_centre[k];
       rounded = static_cast<T>(value);
-      product += value * arguments.offset[k];
+      square += value * value;
+      product += value * offset;
+      squared_offset += offset * offset;
     }
     out[k] = rounded;
-    square += static_cast<double>(rounded) * static_cast<double>(rounded);
+    rounded_square += static_cast<double>(rounded) * static_cast<double>(rounded);
     largest = fmax(largest, fabs(static_cast<double>(rounded)));
   }
   square = warp_sum(square);
+  rounded_square = warp_sum(rounded_square);
   product = warp_sum(product);
+  squared_offset = warp_sum(squared_offset);
   largest = warp_max(largest);
-  if (lane == 0 && row < arguments.size) {
-    arguments.squared[row] = square;
-    arguments.largest[row] = largest;
-    arguments.norm[row] = arguments.norm_factor * square;
-    arguments.shift[row] = arguments.shift_slope * product + arguments.shift_constant;
+  if (row < cloud.size && lane == 0) cloud.norm[row] = cloud.norm_factor * rounded_square;
+  if (!cloud.row_findings) return;
+
+  __shared__ RowFindings found[kPackRows];
+  if (lane == 0) {
+    double cost = 0;
+    if (row < cloud.size) {
+      double const shift = cloud.scale * (2 * product + (cloud.is_rows ? squared_offset : 0.0));
+      cloud.shift[row] = shift;
+      cost = (cloud.weight ? cloud.weight[row] : 1.0) / cloud.total * (cloud.scale * square + shift);
+    }
+    found[warp] = {rounded_square, largest, cost};
+    if (row == 0) cloud.findings->squared_offset = squared_offset;
   }
+  __syncthreads();
+  if (threadIdx.x > 0) return;
+  RowFindings total = found[0];
+  for (int w = 1; w < kPackRows; ++w) {
+    total.largest_squared_norm = fmax(total.largest_squared_norm, found[w].largest_squared_norm);
+    total.largest_coordinate = fmax(total.largest_coordinate, found[w].largest_coordinate);
+    total.mean_cost += found[w].mean_cost;
+  }
+  cloud.row_findings[block] = total;
 }
 
-/// high = fp16(v), low = fp16(v - high) for v = half_scale x'. The norms are those of high + low, as the products see
-/// it.
-__global__ void __launch_bounds__(kPackThreads) split_points_kernel(SplitArguments const arguments) {
-  int const row = static_cast<int>((static_cast<std::int64_t>(blockIdx.x) * kPackThreads + threadIdx.x) / 32);
+/// Grid: (1, clouds).
+template <class Source>
+__global__ void __launch_bounds__(kPackThreads) measure_points_kernel(Source const source) {
+  Share<CloudPair> const share = share_of(source);
+  CloudArguments const& cloud = share.arguments.cloud[blockIdx.y];
+  start_next_kernel();
+  wait_for_previous_kernel();
+  int const count = (cloud.packed.padded_size - 1) / kPackRows + 1;
+  double square = 0, largest = 0, cost = 0;
+  for (int block = static_cast<int>(threadIdx.x); block < count; block += kPackThreads) {
+    RowFindings const& found = cloud.row_findings[block];
+    square = fmax(square, found.largest_squared_norm);
+    largest = fmax(largest, found.largest_coordinate);
+    cost += found.mean_cost;
+  }
+  __shared__ double squares[kPackRows], coordinates[kPackRows];
+  square = warp_max(square);
+  largest = warp_max(largest);
+  if (threadIdx.x % 32 == 0) {
+    squares[threadIdx.x / 32] = square;
+    coordinates[threadIdx.x / 32] = largest;
+  }
+  double const total = block_sum<kPackThreads>(cost);
+  if (threadIdx.x > 0) return;
+  for (int w = 1; w < kPackRows; ++w) {
+    square = fmax(square, squares[w]);
+    largest = fmax(largest, coordinates[w]);
+  }
+  cloud.findings->largest_squared_norm = square;
+  cloud.findings->half_scale = half_scale(largest);
+  cloud.findings->mean_cost = total;
+}
+
+template <class Source>
+__global__ void __launch_bounds__(kPackThreads) split_points_kernel(Source const source) {
+  Share<CloudPair> const share = share_of(source);
+  CloudArguments const& cloud = share.arguments.cloud[blockIdx.y];
+  start_next_kernel();
+  wait_for_previous_kernel();
+  Operand const& packed = cloud.packed;
+  int const row = share.block * kPackRows + static_cast<int>(threadIdx.x) / 32;
   int const lane = static_cast<int>(threadIdx.x) % 32;
-  if (row >= arguments.padded_size) return;
-  float const* const from = arguments.points + static_cast<std::int64_t>(row) * arguments.stride;
-  std::int64_t const offset = static_cast<std::int64_t>(row) * arguments.half_stride;
+  if (row >= packed.padded_size) return;
+  float const* const from = static_cast<float const*>(packed.points) + static_cast<std::int64_t>(row) * packed.stride;
+  std::int64_t const offset = static_cast<std::int64_t>(row) * packed.half_stride;
+  __half* const high_out = static_cast<__half*>(const_cast<void*>(packed.high)) + offset;
+  __half* const low_out = static_cast<__half*>(const_cast<void*>(packed.low)) + offset;
+  double const scale = cloud.findings->half_scale;
   double square = 0;
-  for (int k = lane; k < arguments.half_stride; k += 32) {
-    double const scaled = k < arguments.stride ? arguments.half_scale * static_cast<double>(from[k]) : 0.0;
-    float const value = static_cast<float>(scaled);
+  for (int k = lane; k < packed.half_stride; k += 32) {
+    float const value = k < packed.stride ? static_cast<float>(scale * static_cast<double>(from[k])) : 0.0f;
     __half const high = __float2half_rn(value);
     __half const low = __float2half_rn(value - __half2float(high));
-    static_cast<__half*>(arguments.high)[offset + k] = high;
-    static_cast<__half*>(arguments.low)[offset + k] = low;
+    high_out[k] = high;
+    low_out[k] = low;
     double const kept = static_cast<double>(__half2float(high)) + static_cast<double>(__half2float(low));
     square += kept * kept;
   }
   square = warp_sum(square);
-  if (lane == 0 && row < arguments.size) {
-    arguments.norm[row] = arguments.norm_factor * (square / arguments.half_scale / arguments.half_scale);
-  }
+  if (lane == 0 && row < cloud.size) cloud.norm[row] = cloud.norm_factor * (square / scale / scale);
 }
 
-/// The shift of packed points after w changed by `offset`.
+/// With w' for the difference of centres after the move: shift_i += s (2 <x'_i, w' - w> + |w'|^2 - |w|^2) for rows, and
+/// s 2 <y'_j, w - w'> for columns.
 template <class T>
 __global__ void __launch_bounds__(kPackThreads) move_gauge_kernel(GaugeArguments const arguments) {
-  int const row = static_cast<int>((static_cast<std::int64_t>(blockIdx.x) * kPackThreads + threadIdx.x) / 32);
+  int const row = static_cast<int>(blockIdx.x) * kPackRows + static_cast<int>(threadIdx.x) / 32;
   int const lane = static_cast<int>(threadIdx.x) % 32;
   if (row >= arguments.size) return;
   T const* const from =
       static_cast<T const*>(arguments.points.points) + static_cast<std::int64_t>(row) * arguments.points.stride;
-  double product = 0;
+  double sum = 0;
   for (int k = lane; k < arguments.points.dimension; k += 32) {
-    product += static_cast<double>(from[k]) * arguments.offset[k];
+    double const before = arguments.before[k], after = arguments.after[k];
+    double const length = arguments.is_rows ? 2 * arguments.centre[k] - before - after : 0.0;
+    sum += (before - after) * (2 * static_cast<double>(from[k]) + length);
   }
-  product = warp_sum(product);
-  if (lane == 0)
-    arguments.shift_out[row] = arguments.shift_in[row] + arguments.shift_slope * product + arguments.shift_constant;
+  sum = warp_sum(sum);
+  if (lane == 0) arguments.shift_out[row] = arguments.shift_in[row] + arguments.scale * sum;
+}
+
+template <class Source>
+__global__ void __launch_bounds__(kPackThreads) copy_words_kernel(Source const source) {
+  Share<CopyArguments> const share = share_of(source);
+  CopyArguments const& arguments = share.arguments;
+  start_next_kernel();
+  wait_for_previous_kernel();
+  std::int64_t const first = static_cast<std::int64_t>(share.block) * kWordsPerBlock;
+  std::int64_t const end = min(first + kWordsPerBlock, arguments.count);
+  for (std::int64_t i = first + threadIdx.x; i < end; i += kPackThreads) arguments.to[i] = arguments.from[i];
 }
 
 /// A caller's matrix as float64, with zeros up to padded_rows x stride.

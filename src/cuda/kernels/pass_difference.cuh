@@ -14,6 +14,7 @@
 //   beta = 0.
 #pragma once
 #include "cuda/device/numerics.cuh"
+#include "cuda/device/source.cuh"
 #include "cuda/device/work.cuh"
 #include "cuda/launch/arguments.hpp"
 
@@ -48,14 +49,16 @@ __device__ __forceinline__ void load_point(float (&point)[kStride], float const*
 }
 
 /// Grid arguments.work.grid.
-template <int kDimension, Pass kPass>
+template <int kDimension, Pass kPass, class Source>
 __global__ void __launch_bounds__(DifferencePolicy<kDimension>::kThreads, DifferencePolicy<kDimension>::kBlocks)
-    pass_difference(PassArguments const arguments) {
+    pass_difference(Source const source) {
   using Policy = DifferencePolicy<kDimension>;
   constexpr int kStride = Policy::kStride;
   constexpr int kPerThread = Policy::kRowsPerThread;
   __shared__ __align__(16) float shared_points[2][Policy::kColumns * kStride];
   __shared__ float2 shared_logits[2][Policy::kColumns];
+  Share<PassArguments> const share = share_of(source);
+  PassArguments const& arguments = share.arguments;
   int const thread = static_cast<int>(threadIdx.x);
   int const padded_rows = arguments.rows.padded_size;
   auto const* const row_points = static_cast<float const*>(arguments.rows.points);
@@ -66,7 +69,7 @@ __global__ void __launch_bounds__(DifferencePolicy<kDimension>::kThreads, Differ
   wait_for_previous_kernel();
   float const factor = static_cast<float>(arguments.factor * arguments.parameters->log2e_over_eps);
 
-  for_each_segment(arguments.work, padded_rows, [&](Segment const& segment) {
+  for_each_segment(arguments.work, padded_rows, share.block, [&](Segment const& segment) {
     // Rows past the end repeat the last one and are not stored.
     auto const row_of = [&](int r) { return min(segment.first_row + thread + r * Policy::kThreads, padded_rows - 1); };
     float x[kPerThread][kStride];

@@ -5,6 +5,7 @@
 //              block's part
 //   product    the same with references that are given and beta_j v_j in place of beta_j
 //   entries    kEntryScale beta_j 2^(t_ij - reference_i) to memory, as two fp16 numbers, and their sums
+//   logits     t_ij + log2 beta_j - reference_i to memory
 //   hadamard   entries in memory times c <x'_i, y'_j>
 //
 // Products: x' = (high + low) / scale with two fp16 parts and a power of two for the whole cloud, so
@@ -18,8 +19,8 @@
 //   the other.
 //
 // Per pair: kProducts 2 d flop on the tensor cores; FFMA, FADD, MUFU, FFMA. From L2, per 128 x 128 tile:
-//   256 d bytes of columns for each fp16 part, twice that without resident rows. Entries: 4 bytes written a pair, for
-//   hadamard 4 read too.
+//   256 d bytes of columns for each fp16 part, twice that without resident rows. Entries and logits: 4 bytes written a
+//   pair, for hadamard 4 read too.
 //
 // Numerics: sums of 128 terms in float, then compensated. A thread's reference moves only when the sum of a tile shows
 //   that it is too low (device/row_sums.cuh); rows are combined over lanes and warps in a fixed order. kEmptyLogit
@@ -28,6 +29,7 @@
 #pragma once
 #include "cuda/device/row_sums.cuh"
 #include "cuda/device/shared_tiles.cuh"
+#include "cuda/device/source.cuh"
 #include "cuda/device/work.cuh"
 #include "cuda/launch/arguments.hpp"
 
@@ -85,20 +87,22 @@ __device__ __forceinline__ void multiply_chunk(float (&score)[2][8][4], std::uin
   }
 }
 
-/// Grid arguments.work.grid, Shape::kThreads threads, Shape::shared_bytes(chunks) of shared memory.
-template <class Shape, Pass kPass>
-__global__ void __launch_bounds__(Shape::kThreads, 2) pass_mma(PassArguments const arguments, int chunk_count) {
+/// Grid arguments.work.grid, Shape::kThreads threads, Shape::shared_bytes(arguments.chunks) of shared memory.
+template <class Shape, Pass kPass, class Source>
+__global__ void __launch_bounds__(Shape::kThreads, 2) pass_mma(Source const source) {
   extern __shared__ __align__(1024) unsigned char shared[];
+  Share<PassArguments> const share = share_of(source);
+  PassArguments const& arguments = share.arguments;
   constexpr int kFlushTiles = 8;
-  constexpr bool kStores = kPass == Pass::entries || kPass == Pass::hadamard;
-  constexpr bool kSums = kPass != Pass::hadamard;
+  constexpr bool kStores = has_stores(kPass);
+  constexpr bool kSums = has_sums(kPass);
   int const warp = static_cast<int>(threadIdx.x) / 32;
   int const lane = static_cast<int>(threadIdx.x) % 32;
   int const warp_row = warp / 2 * 32;
   int const warp_column = warp % 2 * 64;
 
-  for_each_segment(arguments.work, arguments.rows.padded_size, [&](Segment const& segment) {
-    OperandStream<Shape, kPass != Pass::hadamard> stream(shared, arguments, chunk_count, segment);
+  for_each_segment(arguments.work, arguments.rows.padded_size, share.block, [&](Segment const& segment) {
+    OperandStream<Shape, kPass != Pass::hadamard> stream(shared, arguments, segment);
     stream.copy_resident_rows();
     // The rows never change; logits and parameters may be the work of the kernel before.
     start_next_kernel();
@@ -109,7 +113,7 @@ __global__ void __launch_bounds__(Shape::kThreads, 2) pass_mma(PassArguments con
     for (int s = 0; s < Shape::kStages - 1; ++s) stream.copy_next();
 
     RowSums<4> sums;
-    if constexpr (kPass == Pass::product || kPass == Pass::entries)
+    if constexpr (has_references(kPass))
       load_references(sums.reference, arguments.references, segment.first_row + warp_row + lane / 4);
     for (int tile = 0; tile < segment.tiles; ++tile) {
       float score[2][8][4] = {};

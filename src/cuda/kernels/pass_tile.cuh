@@ -7,6 +7,7 @@
 //              evaluates a plan
 //   product    the sum with references that are given and beta_j v_j in place of beta_j
 //   entries    kEntryScale beta_j 2^(t_ij - reference_i) to memory, and their sums
+//   logits     t_ij + log2 beta_j - reference_i to memory
 //   hadamard   entries in memory times score_ij (double)
 //   values     score_ij to memory (double): a matrix product
 //
@@ -21,6 +22,7 @@
 #pragma once
 #include "cuda/device/row_sums.cuh"
 #include "cuda/device/score_tile.cuh"
+#include "cuda/device/source.cuh"
 #include "cuda/device/work.cuh"
 
 namespace monge::cuda {
@@ -77,11 +79,13 @@ struct TileSums {
 };
 
 /// Grid arguments.work.grid.
-template <class T, ScoreForm kForm, Pass kPass>
-__global__ void __launch_bounds__(kTileThreads, 2) pass_tile(PassArguments const arguments) {
-  constexpr bool kStores = kPass == Pass::entries || kPass == Pass::hadamard || kPass == Pass::values;
-  constexpr bool kSums = !kStores || kPass == Pass::entries;
+template <class T, ScoreForm kForm, Pass kPass, class Source>
+__global__ void __launch_bounds__(kTileThreads, 2) pass_tile(Source const source) {
+  constexpr bool kStores = has_stores(kPass);
+  constexpr bool kSums = has_sums(kPass);
   __shared__ TileBuffers<T> buffers;
+  Share<PassArguments> const share = share_of(source);
+  PassArguments const& arguments = share.arguments;
   int const thread = static_cast<int>(threadIdx.x);
   int const row = thread / 16 * 4;
   start_next_kernel();
@@ -89,11 +93,11 @@ __global__ void __launch_bounds__(kTileThreads, 2) pass_tile(PassArguments const
   T const factor =
       static_cast<T>(arguments.parameters ? arguments.factor * arguments.parameters->log2e_over_eps : arguments.factor);
 
-  for_each_segment(arguments.work, arguments.rows.padded_size, [&](Segment const& segment) {
+  for_each_segment(arguments.work, arguments.rows.padded_size, share.block, [&](Segment const& segment) {
     TileSums<T> sums;
 #pragma unroll
     for (int r = 0; r < 4; ++r) {
-      sums.reference[r] = kPass == Pass::product || kPass == Pass::entries
+      sums.reference[r] = has_references(kPass)
                               ? static_cast<T const*>(arguments.references)[segment.first_row + row + r]
                               : kLowestReference<T>;
     }
@@ -107,7 +111,7 @@ __global__ void __launch_bounds__(kTileThreads, 2) pass_tile(PassArguments const
                                                        segment.first_row, column - thread % 16 * 4, factor);
       }
       T logit[4] = {}, beta[4] = {}, slope[4] = {};
-      if constexpr (kSums) {
+      if constexpr (kSums || kPass == Pass::logits) {
 #pragma unroll
         for (int c = 0; c < 4; ++c) {
           ColumnLogit<T> const value(arguments, column + c);
@@ -138,8 +142,10 @@ __global__ void __launch_bounds__(kTileThreads, 2) pass_tile(PassArguments const
               if constexpr (sizeof(T) == 4) entry[c] = limited_entry(entry[c]);
               sums.sum[r] += entry[c];
             }
+            if constexpr (kPass == Pass::logits)
+              entry[c] = log_share(logit[c] + score[r][c], sums.reference[r], beta[c]);
           }
-          if constexpr (sizeof(T) == 4) {
+          if constexpr (sizeof(T) == 4 && kPass == Pass::entries) {
 #pragma unroll
             for (int c = 0; c < 4; c += 2) {
               HalfPairs const split = split_pair(entry[c], entry[c + 1]);

@@ -9,10 +9,11 @@
 // Per pair: kProducts 2 d flop on the tensor cores; FFMA, FADD, MUFU, FFMA. From L2, per 128 x 128 tile: 256 d bytes of
 //   columns for each fp16 part, twice that without resident rows.
 //
-// Only code for sm_90a has a body; elsewhere the launch bound says so (has_body() in launch/pass_mma.cu).
+// Only code for sm_90a has a body; elsewhere the launch bound says so (launch/occupancy.hpp).
 #pragma once
 #include "cuda/device/row_sums.cuh"
 #include "cuda/device/shared_tiles.cuh"
+#include "cuda/device/source.cuh"
 #include "cuda/device/wgmma.cuh"
 #include "cuda/device/work.cuh"
 
@@ -32,21 +33,22 @@ struct WgmmaShape : OperandShape<kProducts, kChunk, kStages, kRowPlace, 4> {
 #define MONGE_WGMMA_THREADS 32
 #endif
 
-/// Grid arguments.work.grid, Shape::kThreads threads, Shape::shared_bytes(chunks) of shared memory.
-template <class Shape, Pass kPass>
-__global__ void __launch_bounds__(MONGE_WGMMA_THREADS, Shape::kBlocks)
-    pass_wgmma(PassArguments const arguments, int chunk_count) {
+/// Grid arguments.work.grid, Shape::kThreads threads, Shape::shared_bytes(arguments.chunks) of shared memory.
+template <class Shape, Pass kPass, class Source>
+__global__ void __launch_bounds__(MONGE_WGMMA_THREADS, Shape::kBlocks) pass_wgmma(Source const source) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   extern __shared__ __align__(1024) unsigned char shared[];
+  Share<PassArguments> const share = share_of(source);
+  PassArguments const& arguments = share.arguments;
   constexpr int kFlushTiles = 4;
-  constexpr bool kStores = kPass == Pass::entries || kPass == Pass::hadamard;
-  constexpr bool kSums = kPass != Pass::hadamard;
+  constexpr bool kStores = has_stores(kPass);
+  constexpr bool kSums = has_sums(kPass);
   int const warp = static_cast<int>(threadIdx.x) / 32;
   int const lane = static_cast<int>(threadIdx.x) % 32;
   int const group = warp / 4;
 
-  for_each_segment(arguments.work, arguments.rows.padded_size, [&](Segment const& segment) {
-    OperandStream<Shape, kPass != Pass::hadamard> stream(shared, arguments, chunk_count, segment);
+  for_each_segment(arguments.work, arguments.rows.padded_size, share.block, [&](Segment const& segment) {
+    OperandStream<Shape, kPass != Pass::hadamard> stream(shared, arguments, segment);
     stream.copy_resident_rows();
     // The rows never change; logits and parameters may be the work of the kernel before.
     start_next_kernel();
@@ -69,7 +71,7 @@ __global__ void __launch_bounds__(MONGE_WGMMA_THREADS, Shape::kBlocks)
     };
 
     RowSums<2> sums;
-    if constexpr (kPass == Pass::product || kPass == Pass::entries)
+    if constexpr (has_references(kPass))
       load_references(sums.reference, arguments.references, segment.first_row + 16 * warp + lane / 4);
     int taken = 0;
     auto const take = [&](float const(&score)[1][16][4]) {

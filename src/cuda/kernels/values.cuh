@@ -3,6 +3,7 @@
 #pragma once
 #include <cuda_fp16.h>
 
+#include "cuda/device/half_scale.cuh"
 #include "cuda/device/numerics.cuh"
 #include "cuda/device/strided.cuh"
 #include "cuda/launch/entry_product.hpp"
@@ -12,12 +13,6 @@ namespace monge::cuda {
 inline constexpr int kValueThreads = 256;
 inline constexpr int kValueColumns = 32;  // Of V that a block packs.
 inline constexpr int kValueRows = 64;
-
-/// The power of two that takes a largest number to [2^13, 2^14): the high parts are then far from overflow and the low
-/// parts of all but very small numbers are normal. 1 for zeros.
-__device__ __forceinline__ double half_scale(double largest) {
-  return largest > 0 && isfinite(largest) ? ldexp(1.0, 13 - ilogb(largest)) : 1.0;
-}
 
 __device__ __forceinline__ double value_at(PackValuesArguments const& arguments, int j, int p) {
   double const value = load_element(arguments.from, j * arguments.from.stride + p);

@@ -13,8 +13,12 @@
 // The constants of the potentials (SweepParameters) are left out of the logits, because float could not hold them
 // beside the rest; f+ subtracts them.
 #pragma once
+#include <array>
+#include <bit>
+
 #include "cuda/device/numerics.cuh"
 #include "cuda/device/potential.cuh"
+#include "cuda/device/source.cuh"
 #include "cuda/device/strided.cuh"
 #include "cuda/launch/vectors.hpp"
 
@@ -22,25 +26,38 @@ namespace monge::cuda {
 
 inline constexpr int kVectorThreads = 128;
 
-__global__ void set_parameters_kernel(SweepParameters* parameters, SweepParameters const value) {
-  *parameters = value;
-}
-
-template <class T>
-__global__ void __launch_bounds__(kVectorThreads) make_logits_kernel(LogitArguments const arguments) {
-  int const i = static_cast<int>(blockIdx.x) * kVectorThreads + static_cast<int>(threadIdx.x);
+template <class Source>
+__global__ void __launch_bounds__(kVectorThreads) log_weights_kernel(Source const source) {
+  auto const [arguments, block] = share_of(source);
+  int const i = block * kVectorThreads + static_cast<int>(threadIdx.x);
   start_next_kernel();
   wait_for_previous_kernel();
-  if (i >= arguments.points.padded_size) return;
-  bool const real = i < arguments.points.size;
-  double const slope =
-      real ? (arguments.potential[i] - arguments.points.norm[i]) * arguments.parameters->log2e_over_eps : 0.0;
-  bool const counts = real && arguments.points.weight[i] > 0;
-  store_logit<T>(arguments.arrays, i, counts,
-                 counts ? arguments.points.log_weight[i] + slope -
-                              arguments.parameters->constant[arguments.side] * arguments.parameters->log2e_over_eps
-                        : 0.0);
-  if (arguments.slopes) arguments.slopes[i] = slope;
+  if (i >= arguments.size) return;
+  double const weight = arguments.weight[i];
+  arguments.log_weight[i] = weight > 0 ? log2(weight) : 0.0;
+}
+
+/// Grid: (blocks of points, sides).
+template <class T, class Source>
+__global__ void __launch_bounds__(kVectorThreads) make_logits_kernel(Source const source) {
+  auto const [arguments, block] = share_of(source);
+  int const i = block * kVectorThreads + static_cast<int>(threadIdx.x);
+  int const side = static_cast<int>(blockIdx.y);
+  LogitArguments::OfSide const& of = arguments.side[side];
+  SweepParameters const& parameters = arguments.value;
+  wait_for_previous_kernel();
+  // Only now: passes and updates load points, norms and weights before their wait, and these may have been packed just
+  // before.
+  start_next_kernel();
+  if (i == 0 && side == 0) *arguments.parameters = parameters;
+  if (!of.arrays.logits || i >= of.points.padded_size) return;
+  bool const real = i < of.points.size;
+  double const slope = real ? (of.potential[i] - of.points.norm[i]) * parameters.log2e_over_eps : 0.0;
+  bool const counts = real && of.points.weight[i] > 0;
+  store_logit<T>(
+      of.arrays, i, counts,
+      counts ? of.points.log_weight[i] + slope - parameters.constant[side] * parameters.log2e_over_eps : 0.0);
+  if (of.slopes) of.slopes[i] = slope;
 }
 
 /// Joins the partial sums of a row, slot after slot, to one reference and sum. A few loads are under way at a time.
@@ -69,9 +86,10 @@ __device__ __forceinline__ void join_slots(SumArguments const& sums, int point, 
   }
 }
 
-template <class T>
-__global__ void __launch_bounds__(kVectorThreads) update_potential_kernel(UpdateArguments const arguments) {
-  int const i = static_cast<int>(blockIdx.x) * kVectorThreads + static_cast<int>(threadIdx.x);
+template <class T, class Source>
+__global__ void __launch_bounds__(kVectorThreads) update_potential_kernel(Source const source) {
+  auto const [arguments, block] = share_of(source);
+  int const i = block * kVectorThreads + static_cast<int>(threadIdx.x);
   PackedSide const& points = arguments.sums.points;
   start_next_kernel();
   double error = 0;
@@ -88,7 +106,7 @@ __global__ void __launch_bounds__(kVectorThreads) update_potential_kernel(Update
   }
   wait_for_previous_kernel();
   double const total = block_sum<kVectorThreads>(error);
-  if (threadIdx.x == 0) arguments.errors[blockIdx.x] = total;
+  if (threadIdx.x == 0) arguments.errors[block] = total;
 }
 
 /// See SoftminValues.
@@ -101,21 +119,72 @@ __global__ void __launch_bounds__(kVectorThreads)
   double sum;
   join_slots<T>(sums, i, reference, sum);
   out.plus[i] = softmin_value(sums.points.norm[i], *sums.parameters, sums.side, reference, sum);
-  if (out.reference) {
-    out.reference[i] = static_cast<double>(reference);
-    out.sum[i] = sum;
+  out.reference[i] = static_cast<double>(reference);
+  out.sum[i] = sum;
+}
+
+/// The moments of a row, relative to the reference of its joined sum.
+template <class T>
+__device__ __forceinline__ double join_moments(SumArguments const& sums, int point, T reference) {
+  auto const* const partials = static_cast<PartialSum<T> const*>(sums.partials) + point;
+  double moment = 0;
+  int const slots = sums.work.slots_of(point / sums.work.rows_per_block);
+  for (int s = 0; s < slots; ++s) {
+    std::int64_t const offset = static_cast<std::int64_t>(s) * sums.points.padded_size;
+    moment += sums.moments[offset + point] *
+              exp2(static_cast<double>(partials[offset].reference) - static_cast<double>(reference));
   }
-  if (out.mean) {
-    auto const* const partials = static_cast<PartialSum<T> const*>(sums.partials) + i;
-    double moment = 0;
-    int const slots = sums.work.slots_of(i / sums.work.rows_per_block);
-    for (int s = 0; s < slots; ++s) {
-      std::int64_t const offset = static_cast<std::int64_t>(s) * sums.points.padded_size;
-      moment += sums.moments[offset + i] *
-                exp2(static_cast<double>(partials[offset].reference) - static_cast<double>(reference));
+  return moment;
+}
+
+inline constexpr int kSumThreads = 256;
+
+/// One block a side, since the points are few beside the pairs: each thread sums some, and the threads are joined in
+/// their order.
+template <class T, class Source>
+__global__ void __launch_bounds__(kSumThreads) sum_plan_kernel(Source const source) {
+  struct Sums {
+    SideSums side;
+    CompensatedSum costs;
+  };
+  using Numbers = std::array<double, sizeof(Sums) / sizeof(double)>;
+  Share<PlanSumsArguments> const share = share_of(source);
+  PlanSumsArguments const& arguments = share.arguments;
+  int const side = share.block, thread = static_cast<int>(threadIdx.x);
+  SumArguments const& sums = arguments.sums[side];
+  start_next_kernel();
+  wait_for_previous_kernel();
+  double const eps = sums.parameters->eps;
+  Sums mine;
+  auto const join = [&mine](Sums const& other) {
+    mine.side.add(other.side);
+    mine.costs.add(other.costs);
+  };
+  for (int i = thread; i < sums.points.size; i += kSumThreads) {
+    double const weight = sums.points.weight[i], potential = arguments.potential[side][i];
+    T reference;
+    double sum;
+    join_slots<T>(sums, i, reference, sum);
+    double const plus = softmin_value(sums.points.norm[i], *sums.parameters, sums.side, reference, sum);
+    double const marginal = weight > 0 ? weight * exp((potential - plus) / eps) : 0.0;
+    mine.side.add(weight, marginal, potential, arguments.shift[side][i]);
+    if (sums.moments && marginal > 0) {
+      double const mean = join_moments<T>(sums, i, reference) / sum;
+      mine.costs.add(marginal * (sums.points.norm[i] - sums.parameters->eps_ln2 * mean));
     }
-    out.mean[i] = moment / sum;
   }
+  for (int distance = 16; distance > 0; distance /= 2) {
+    Numbers other = std::bit_cast<Numbers>(mine);
+    for (double& number : other) number = __shfl_down_sync(0xffffffffu, number, static_cast<unsigned>(distance));
+    join(std::bit_cast<Sums>(other));
+  }
+  __shared__ Numbers warps[kSumThreads / 32];
+  if (thread % 32 == 0) warps[thread / 32] = std::bit_cast<Numbers>(mine);
+  __syncthreads();
+  if (thread > 0) return;
+  for (int w = 1; w < kSumThreads / 32; ++w) join(std::bit_cast<Sums>(warps[w]));
+  arguments.out->side[side] = mine.side;
+  if (sums.moments) arguments.out->row_costs = mine.costs;
 }
 
 /// See FreezeArguments.
@@ -203,15 +272,6 @@ __global__ void __launch_bounds__(kVectorThreads) row_sums_kernel(SumArguments c
 }
 
 __global__ void __launch_bounds__(kVectorThreads)
-    marginal_kernel(PackedSide const points, double const* potential, double const* plus,
-                    SweepParameters const* parameters, double* out) {
-  int const i = static_cast<int>(blockIdx.x) * kVectorThreads + static_cast<int>(threadIdx.x);
-  if (i >= points.size) return;
-  double const weight = points.weight[i];
-  out[i] = weight > 0 ? weight * exp((potential[i] - plus[i]) / parameters->eps) : 0.0;
-}
-
-__global__ void __launch_bounds__(kVectorThreads)
     load_vector_kernel(StridedView const from, int size, double const* shift, double* to) {
   int const i = static_cast<int>(blockIdx.x) * kVectorThreads + static_cast<int>(threadIdx.x);
   if (i < size) to[i] = (from.data ? load_element(from, i * from.stride) : 0.0) - (shift ? shift[i] : 0.0);
@@ -224,8 +284,12 @@ __global__ void __launch_bounds__(kVectorThreads)
 }
 
 /// out_i = the sum of the terms, in their order.
-__global__ void __launch_bounds__(kVectorThreads) combine_kernel(CombineArguments const arguments) {
-  int const i = static_cast<int>(blockIdx.x) * kVectorThreads + static_cast<int>(threadIdx.x);
+template <class Source>
+__global__ void __launch_bounds__(kVectorThreads) combine_kernel(Source const source) {
+  auto const [arguments, block] = share_of(source);
+  int const i = block * kVectorThreads + static_cast<int>(threadIdx.x);
+  start_next_kernel();
+  wait_for_previous_kernel();
   if (i >= arguments.size) return;
   double sum = 0;
   for (int k = 0; k < arguments.count; ++k) {

@@ -25,6 +25,8 @@ struct PackedSide {
   double const* weight = nullptr;
   double const* log_weight = nullptr;  // log2 a, or kEmptyLogit<double>.
   double const* norm = nullptr;        // What the cost of a pair has beside its score: s |x'|^2 with products.
+
+  friend bool operator==(PackedSide const&, PackedSide const&) = default;
 };
 
 /// One factor of the scores: vectors, one a row or column. Those past the last and coordinates past `dimension` are
@@ -42,6 +44,8 @@ struct Operand {
 
   /// `count` vectors from `first` on, both multiples of kRowPadding.
   Operand part(int first, int count) const;
+
+  friend bool operator==(Operand const&, Operand const&) = default;
 };
 
 /// How the score of a pair comes from its two vectors.
@@ -68,6 +72,7 @@ struct StoredCosts {
   StoredCosts flipped() const;
   /// Without the rows before `first_row`, a multiple of 4.
   StoredCosts from(int first_row) const;
+  friend bool operator==(StoredCosts const&, StoredCosts const&) = default;
 };
 
 /// In device memory, so that recorded graphs serve every eps and relaxation.
@@ -99,6 +104,7 @@ enum class Pass {
   moments,   // The same, and sums of beta_j 2^(t_ij - reference_i) (t_ij - log2 b_j). `tile` only.
   product,   // Partial sums of factor_j 2^(t_ij - reference_i), the references being given.
   entries,   // The terms of such sums, times kEntryScale, to memory; and their sums.
+  logits,    // log2 of the share beta_j 2^(t_ij - reference_i) to memory, the references being given.
   hadamard,  // Multiplies entries in memory by the scores.
   values,    // The scores themselves, to memory. `tile` only.
 };
@@ -111,13 +117,28 @@ enum class ScoreKernel {
   tile,            // float or double on the FMA pipes, any form.
 };
 
+/// Whether the references of the rows are given, or found on the way.
+MONGE_DEVICE_INLINE constexpr bool has_references(Pass pass) {
+  return pass == Pass::product || pass == Pass::entries || pass == Pass::logits;
+}
+/// Whether there are sums.
+MONGE_DEVICE_INLINE constexpr bool has_sums(Pass pass) {
+  return pass != Pass::logits && pass != Pass::hadamard && pass != Pass::values;
+}
+/// Whether something of each pair goes to memory.
+MONGE_DEVICE_INLINE constexpr bool has_stores(Pass pass) {
+  return pass == Pass::entries || !has_sums(pass);
+}
+
 /// Entries of some rows of a plan, kEntryScale times their share of the row's sum. In float two fp16 numbers whose sum
-/// they are, in the column order of entry_position().
+/// they are, in the column order of entry_position(). Logits are of the arithmetic's type, in `high`.
 struct Entries {
   DataType scalar = DataType::float32;
   std::int64_t stride = 0;  // Elements between rows.
   void* high = nullptr;     // fp16, or double.
   void* low = nullptr;      // fp16; null in double.
+
+  friend bool operator==(Entries const&, Entries const&) = default;
 };
 
 /// A share of 1 is then half of what fp16 holds, and one of 2^-29 is a normal number.
@@ -166,6 +187,8 @@ struct WorkPlan {
     std::int64_t const first = begin(row_block), end = begin(row_block + 1);
     return end == first ? 0 : owner(end - 1) - owner(first) + 1;
   }
+
+  friend bool operator==(WorkPlan const&, WorkPlan const&) = default;
 };
 
 /// How a pass is launched.
@@ -186,13 +209,16 @@ struct PassArguments {
   double factor = 1;
   SweepParameters const* parameters = nullptr;
   void const* logits = nullptr;      // h of the columns, float or double.
-  void const* factors = nullptr;     // beta_j, or beta_j v_j of a product; null for ones.
+  void const* factors = nullptr;     // beta_j, beta_j v_j of a product, or log2 beta_j of logits; null for ones.
   double const* slopes = nullptr;    // h_j - log2 b_j, for moments.
-  void const* references = nullptr;  // Of the rows, for `product` and `entries`; float or double.
+  void const* references = nullptr;  // Of the rows, where they are given; float or double.
   WorkPlan work;
+  int chunks = 1;             // Of coordinates, for the tensor cores.
   void* partials = nullptr;   // PartialSum [work.slots][rows.padded_size].
   double* moments = nullptr;  // Laid out as partials.
   Entries entries;            // Of all rows.
+
+  friend bool operator==(PassArguments const&, PassArguments const&) = default;
 };
 
 }  // namespace monge::cuda

@@ -1,26 +1,19 @@
 // Launches of the kernels of a sweep, which overlap the start of one with the end of the one before.
 #pragma once
-#include <utility>
+#include <type_traits>
 
-#include "cuda/runtime/runtime.hpp"
+#include <cuda_runtime_api.h>
 
 namespace monge::cuda {
 
 /// Only for kernels that call wait_for_previous_kernel() (device/ptx.cuh). A plain launch on devices before sm_90.
-template <class... Parameters, class... Arguments>
-void launch_chained(void (*kernel)(Parameters...), int grid, int threads, int shared_bytes, cudaStream_t stream,
-                    Arguments&&... arguments) {
-  cudaLaunchAttribute overlap = {};
-  overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  overlap.val.programmaticStreamSerializationAllowed = 1;
-  cudaLaunchConfig_t config = {};
-  config.gridDim = dim3(static_cast<unsigned>(grid));
-  config.blockDim = dim3(static_cast<unsigned>(threads));
-  config.dynamicSmemBytes = static_cast<std::size_t>(shared_bytes);
-  config.stream = stream;
-  config.attrs = &overlap;
-  config.numAttrs = device_attribute(cudaDevAttrComputeCapabilityMajor) >= 9 ? 1 : 0;
-  MONGE_CUDA_TRY(cudaLaunchKernelEx(&config, kernel, std::forward<Arguments>(arguments)...));
+void launch_chained(void const* kernel, dim3 grid, int threads, int shared_bytes, cudaStream_t stream,
+                    void** parameters);
+template <class... Parameters>
+void launch_chained(void (*kernel)(Parameters...), dim3 grid, int threads, int shared_bytes, cudaStream_t stream,
+                    std::type_identity_t<Parameters>... arguments) {
+  void* parameters[] = {const_cast<void*>(static_cast<void const*>(&arguments))...};
+  launch_chained(reinterpret_cast<void const*>(kernel), grid, threads, shared_bytes, stream, parameters);
 }
 
 }  // namespace monge::cuda

@@ -6,8 +6,9 @@
 #include "cuda/kernels/entry_product.cuh"
 #include "cuda/kernels/values.cuh"
 #include "cuda/launch/chained.hpp"
-#include "cuda/launch/mma_choice.hpp"
+#include "cuda/launch/occupancy.hpp"
 #include "cuda/launch/pass.hpp"
+#include "cuda/runtime/check.hpp"
 
 namespace monge::cuda {
 namespace {
@@ -30,7 +31,7 @@ void with_shape(EntryProductPlan const& plan, Function&& function) {
 }
 
 bool have_wgmma() {
-  return has_body(reinterpret_cast<void const*>(entry_product_wgmma<Narrow>), Narrow::kThreads);
+  return occupancy_of(entry_product_wgmma<Narrow>, Narrow::kThreads, Narrow::kSharedBytes).can_run;
 }
 
 unsigned blocks_of(std::int64_t threads) {
@@ -66,7 +67,7 @@ EntryProductPlan plan_entry_product(int padded_rows, int padded_count, int padde
   plan.tile = plan.wgmma && padded_width == Narrow::kTile ? Narrow::kTile : Wide::kTile;
   plan.column_tiles = padded_width / plan.tile;
   with_shape(plan, [&]<class Shape>(auto kernel) {
-    MONGE_CUDA_TRY(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, Shape::kSharedBytes));
+    occupancy_of(kernel, Shape::kThreads, Shape::kSharedBytes);
     plan.work = plan_work(padded_rows / Shape::kRows * plan.column_tiles, Shape::kRows, padded_count / Shape::kChunk,
                           multiprocessors);
   });

@@ -13,6 +13,7 @@ struct FusedSweepPlan {
   int clusters = 0;  // 0: there is no such kernel for this matrix or device.
   int threads = 0;
   int shared_bytes = 0;
+  friend bool operator==(FusedSweepPlan const&, FusedSweepPlan const&) = default;
 };
 
 struct FusedSweepArguments {
@@ -28,10 +29,12 @@ struct FusedSweepArguments {
   void* line_sums = nullptr;    // PartialSum [lines.padded_size]
   void* across_sums = nullptr;  // [clusters][across_stride], float or double.
   int across_stride = 0;
+  int clusters = 0;
+  friend bool operator==(FusedSweepArguments const&, FusedSweepArguments const&) = default;
 };
 
-FusedSweepPlan plan_fused_sweep(StoredCosts const& costs, DataType scalar);
-void launch_fused_sweep(FusedSweepPlan const& plan, FusedSweepArguments const& arguments, cudaStream_t stream);
+FusedSweepPlan plan_fused_sweep(StoredCosts const& costs, DataType scalar, int multiprocessors);
+void launch_fused_sweep(FusedSweepPlan const& plan, FusedSweepArguments const& arguments, Queue const& queue);
 
 struct AcrossArguments {
   UpdateArguments update;  // sums.partials: across_sums.
@@ -41,6 +44,6 @@ struct AcrossArguments {
   int clusters;
   double mass;
 };
-void update_across(AcrossArguments const& arguments, cudaStream_t stream);
+void update_across(AcrossArguments const& arguments, Queue const& queue);
 
 }  // namespace monge::cuda

@@ -3,6 +3,7 @@
 #include <climits>
 
 #include "cuda/launch/arguments.hpp"
+#include "cuda/launch/queue.hpp"
 
 namespace monge::cuda {
 
@@ -16,13 +17,18 @@ struct MatrixSurvey {
   int first_lonely[2];           // The first row and column of weight without a finite cost to one of weight; kNobody.
 };
 
-struct MatrixSurveyPlan {
-  int blocks = 1;
-  std::int64_t scratch_bytes = 0;
+/// Bytes of scratch memory.
+std::int64_t survey_bytes(StoredCosts const& costs);
+/// One read of the matrix. `a` and `b` are the weights of its rows and columns; `shift`, one number a row, becomes the
+/// least cost.
+struct MatrixSurveyInput {
+  StoredCosts costs;
+  double const* a;
+  double const* b;
+  unsigned char* scratch;
+  double* shift;
+  MatrixSurvey* result;
 };
-MatrixSurveyPlan plan_matrix_survey(StoredCosts const& costs);
-/// One read of the matrix. `a` and `b` are the weights of its rows and columns; `scratch`, `result`: device memory.
-void survey_matrix(MatrixSurveyPlan const& plan, StoredCosts const& costs, double const* a, double const* b,
-                   unsigned char* scratch, MatrixSurvey* result, cudaStream_t stream);
+void survey_matrix(MatrixSurveyInput const& input, Queue const& queue);
 
 }  // namespace monge::cuda

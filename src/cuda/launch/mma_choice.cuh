@@ -8,20 +8,24 @@ namespace monge::cuda {
 namespace {
 
 template <class Shape>
-MmaChoice choice_of(void (*kernel)(PassArguments, int), int chunks) {
+MmaChoice choice_of(Kernel<PassArguments> const& kernel, int chunks) {
   return {kernel, Shape::kThreads, Shape::shared_bytes(chunks), chunks, Shape::kRows, Shape::kColumns};
 }
 
 template <Pass kPass, int kProducts, int kChunk, int kStages, RowPlace kRowPlace>
 MmaChoice mma(int chunks) {
   using Shape = MmaShape<kProducts, kChunk, kStages, kRowPlace>;
-  return choice_of<Shape>(pass_mma<Shape, kPass>, chunks);
+  Kernel<PassArguments> kernel{pass_mma<Shape, kPass, One<PassArguments>>, nullptr};
+  if constexpr (kPass == Pass::softmin) kernel.many = pass_mma<Shape, kPass, Many<PassArguments>>;
+  return choice_of<Shape>(kernel, chunks);
 }
 
 template <Pass kPass, int kProducts, int kChunk, int kStages, RowPlace kRowPlace, int kBlocks>
 MmaChoice wgmma(int chunks) {
   using Shape = WgmmaShape<kProducts, kChunk, kStages, kRowPlace, kBlocks>;
-  return choice_of<Shape>(pass_wgmma<Shape, kPass>, chunks);
+  Kernel<PassArguments> kernel{pass_wgmma<Shape, kPass, One<PassArguments>>, nullptr};
+  if constexpr (kPass == Pass::softmin) kernel.many = pass_wgmma<Shape, kPass, Many<PassArguments>>;
+  return choice_of<Shape>(kernel, chunks);
 }
 
 template <Pass kPass, int kProducts>
@@ -41,9 +45,8 @@ MmaChoice choose_wgmma(int stride, int shared_limit) {
   constexpr int kChunk = kProducts == 1 ? 64 : 32;
   // Sums leave registers for two blocks on a multiprocessor where the rows are one short chunk; the tiles that entries
   // hold while they are stored do not. Three products of 64 coordinates keep the tensor cores busy enough for one.
-  constexpr bool kSums = kPass == Pass::softmin || kPass == Pass::product;
-  constexpr int kShort = kSums ? 2 : 1;
-  constexpr int kLong = kSums && kProducts == 1 ? 2 : 1;
+  constexpr int kShort = has_stores(kPass) ? 1 : 2;
+  constexpr int kLong = !has_stores(kPass) && kProducts == 1 ? 2 : 1;
   constexpr int kShortStages = kShort == 2 ? 3 : 4;
   constexpr int kLongStages = kLong == 2 ? 3 : 4;
   if (stride == 16) return wgmma<kPass, kProducts, 16, kShortStages, RowPlace::single_chunk, kShort>(1);

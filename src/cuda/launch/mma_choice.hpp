@@ -1,6 +1,7 @@
 // Which tensor-core kernel makes a pass, and what it needs.
 #pragma once
 #include "cuda/launch/arguments.hpp"
+#include "cuda/launch/queue.hpp"
 
 namespace monge::cuda {
 
@@ -9,7 +10,7 @@ enum TensorCores { kMma, kWgmma };
 
 /// The kernel, its threads and shared memory, and the number of chunks of coordinates, for one pair of operands.
 struct MmaChoice {
-  void (*kernel)(PassArguments, int chunk_count);
+  Kernel<PassArguments> kernel;
   int threads;
   int shared_bytes;
   int chunks;
@@ -22,13 +23,11 @@ struct MmaChoice {
 template <Pass kPass, int kProducts>
 MmaChoice choose_mma(TensorCores cores, int half_stride, int shared_limit);
 
-/// Whether the code that this device runs has a body for a wgmma kernel: its launch bound tells.
-bool has_body(void const* kernel, int threads);
-
 extern template MmaChoice choose_mma<Pass::softmin, 1>(TensorCores, int, int);
 extern template MmaChoice choose_mma<Pass::softmin, 3>(TensorCores, int, int);
 extern template MmaChoice choose_mma<Pass::product, 3>(TensorCores, int, int);
 extern template MmaChoice choose_mma<Pass::entries, 3>(TensorCores, int, int);
+extern template MmaChoice choose_mma<Pass::logits, 3>(TensorCores, int, int);
 extern template MmaChoice choose_mma<Pass::hadamard, 3>(TensorCores, int, int);
 
 }  // namespace monge::cuda

@@ -1,46 +1,77 @@
 #include "cuda/launch/pack.hpp"
 
+#include <algorithm>
+
 #include "cuda/kernels/pack.cuh"
 #include "cuda/runtime/check.hpp"
 
 namespace monge::cuda {
 namespace {
 
-unsigned warps_to_blocks(int warps) {
-  constexpr int kWarps = kPackThreads / 32;
-  return static_cast<unsigned>((warps - 1) / kWarps + 1);
+int blocks_for(int rows) {
+  return (rows - 1) / kPackRows + 1;
 }
+
+/// The blocks that either cloud wants.
+template <class Blocks>
+LaunchShape shape_of(CloudPair const& clouds, Blocks const& blocks) {
+  LaunchShape shape{.blocks = 0, .threads = kPackThreads, .rows = clouds.count};
+  for (int c = 0; c < clouds.count; ++c) shape.blocks = std::max(shape.blocks, blocks(clouds.cloud[c]));
+  return shape;
+}
+
+/// A block for each.
+LaunchShape shape_of(CloudPair const& clouds) {
+  return shape_of(clouds, [](CloudArguments const&) { return 1; });
+}
+
+using Packing = Kernel<CloudPair>;
 
 }  // namespace
 
-void survey_points(SurveyArguments const& arguments, int blocks, cudaStream_t stream) {
-  survey_points_kernel<<<static_cast<unsigned>(blocks), kPackThreads, 0, stream>>>(arguments);
-  MONGE_CUDA_TRY(cudaGetLastError());
+int survey_blocks(int size) {
+  constexpr int kLeastRows = 32, kMostBlocks = 1024;
+  return std::min((size - 1) / kLeastRows + 1, kMostBlocks);
 }
 
-void pack_points(PackArguments const& arguments, cudaStream_t stream) {
-  unsigned const blocks = warps_to_blocks(arguments.padded_size);
-  if (arguments.scalar == DataType::float32) {
-    pack_points_kernel<float><<<blocks, kPackThreads, 0, stream>>>(arguments);
-  } else {
-    pack_points_kernel<double><<<blocks, kPackThreads, 0, stream>>>(arguments);
-  }
-  MONGE_CUDA_TRY(cudaGetLastError());
+int pack_blocks(int padded_size) {
+  return blocks_for(padded_size);
 }
 
-void split_points(SplitArguments const& arguments, cudaStream_t stream) {
-  split_points_kernel<<<warps_to_blocks(arguments.padded_size), kPackThreads, 0, stream>>>(arguments);
-  MONGE_CUDA_TRY(cudaGetLastError());
+void survey_points(CloudPair const& clouds, Queue const& queue) {
+  queue.launch(Packing{survey_points_kernel, survey_points_kernel},
+               shape_of(clouds, [](CloudArguments const& cloud) { return cloud.survey_blocks; }), clouds);
+  queue.launch(Packing{join_survey_kernel, join_survey_kernel}, shape_of(clouds), clouds);
+}
+
+void pack_points(CloudPair const& clouds, Queue const& queue) {
+  CloudArguments const& first = clouds.cloud[0];
+  LaunchShape const shape =
+      shape_of(clouds, [](CloudArguments const& cloud) { return blocks_for(cloud.packed.padded_size); });
+  queue.launch(first.packed.scalar == DataType::float32
+                   ? Packing{pack_points_kernel<float>, pack_points_kernel<float>}
+                   : Packing{pack_points_kernel<double>, pack_points_kernel<double>},
+               shape, clouds);
+  if (first.row_findings) queue.launch(Packing{measure_points_kernel, measure_points_kernel}, shape_of(clouds), clouds);
+  if (first.packed.high) queue.launch(Packing{split_points_kernel, split_points_kernel}, shape, clouds);
 }
 
 void move_gauge(GaugeArguments const& arguments, cudaStream_t stream) {
-  unsigned const blocks = warps_to_blocks(arguments.size);
+  unsigned const blocks = static_cast<unsigned>(blocks_for(arguments.size));
   if (arguments.points.scalar == DataType::float32) {
     move_gauge_kernel<float><<<blocks, kPackThreads, 0, stream>>>(arguments);
   } else {
     move_gauge_kernel<double><<<blocks, kPackThreads, 0, stream>>>(arguments);
   }
   MONGE_CUDA_TRY(cudaGetLastError());
+}
+
+void copy_words(void const* from, void* to, std::int64_t bytes, Queue const& queue) {
+  CopyArguments const arguments{static_cast<std::uint64_t const*>(from), static_cast<std::uint64_t*>(to),
+                                bytes / static_cast<std::int64_t>(sizeof(std::uint64_t))};
+  std::int64_t const blocks = (arguments.count - 1) / kWordsPerBlock + 1;
+  queue.launch(Kernel<CopyArguments>{copy_words_kernel, copy_words_kernel}, {static_cast<int>(blocks), kPackThreads},
+               arguments);
 }
 
 void convert_matrix(StridedView const& from, int rows, int columns, double* out, int padded_rows, int stride,

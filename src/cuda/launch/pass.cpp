@@ -47,14 +47,14 @@ PassPlan plan_pass(PassChoice const& choice, Operand const& rows, Operand const&
   }
 }
 
-void launch_pass(PassPlan const& plan, PassArguments const& arguments, cudaStream_t stream) {
+void launch_pass(PassPlan const& plan, PassArguments const& arguments, Queue const& queue) {
   switch (plan.kernel) {
     case ScoreKernel::difference:
-      return launch_difference(plan, arguments, stream);
+      return launch_difference(plan, arguments, queue);
     case ScoreKernel::tile:
-      return launch_tile(plan, arguments, stream);
+      return launch_tile(plan, arguments, queue);
     default:
-      return launch_mma(plan, arguments, stream);
+      return launch_mma(plan, arguments, queue);
   }
 }
 

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "cuda/launch/arguments.hpp"
+#include "cuda/launch/queue.hpp"
 
 namespace monge::cuda {
 
@@ -22,13 +23,13 @@ struct PassChoice {
   int multiprocessors;
 };
 PassPlan plan_pass(PassChoice const& choice, Operand const& rows, Operand const& columns);
-void launch_pass(PassPlan const& plan, PassArguments const& arguments, cudaStream_t stream);
+void launch_pass(PassPlan const& plan, PassArguments const& arguments, Queue const& queue);
 
 PassPlan plan_difference(PassChoice const& choice, Operand const& rows, Operand const& columns);
-void launch_difference(PassPlan const& plan, PassArguments const& arguments, cudaStream_t stream);
+void launch_difference(PassPlan const& plan, PassArguments const& arguments, Queue const& queue);
 PassPlan plan_mma(PassChoice const& choice, Operand const& rows, Operand const& columns);
-void launch_mma(PassPlan const& plan, PassArguments const& arguments, cudaStream_t stream);
+void launch_mma(PassPlan const& plan, PassArguments const& arguments, Queue const& queue);
 PassPlan plan_tile(PassChoice const& choice, Operand const& rows, Operand const& columns);
-void launch_tile(PassPlan const& plan, PassArguments const& arguments, cudaStream_t stream);
+void launch_tile(PassPlan const& plan, PassArguments const& arguments, Queue const& queue);
 
 }  // namespace monge::cuda

@@ -1,6 +1,6 @@
 #include "cuda/kernels/pass_difference.cuh"
 
-#include "cuda/launch/chained.hpp"
+#include "cuda/launch/occupancy.hpp"
 #include "cuda/launch/pass.hpp"
 
 namespace monge::cuda {
@@ -17,12 +17,11 @@ auto with_dimension(int dimension, Function&& function) {
   return function.template operator()<8>();
 }
 
-using Kernel = void (*)(PassArguments);
-
 template <int kDimension>
-Kernel kernel_for(Pass pass) {
-  return pass == Pass::product ? pass_difference<kDimension, Pass::product>
-                               : pass_difference<kDimension, Pass::softmin>;
+Kernel<PassArguments> kernel_for(Pass pass) {
+  if (pass == Pass::product) return {pass_difference<kDimension, Pass::product, One<PassArguments>>, nullptr};
+  return {pass_difference<kDimension, Pass::softmin, One<PassArguments>>,
+          pass_difference<kDimension, Pass::softmin, Many<PassArguments>>};
 }
 
 }  // namespace
@@ -30,23 +29,22 @@ Kernel kernel_for(Pass pass) {
 PassPlan plan_difference(PassChoice const& choice, Operand const& rows, Operand const& columns) {
   return with_dimension(rows.dimension, [&]<int kDimension>() {
     using Policy = DifferencePolicy<kDimension>;
-    int resident = 1;
-    MONGE_CUDA_TRY(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&resident, kernel_for<kDimension>(choice.pass),
-                                                                 Policy::kThreads, 0));
     PassPlan plan;
     plan.pass = choice.pass;
     plan.kernel = ScoreKernel::difference;
     plan.variant = kDimension;
-    plan.work = plan_work((rows.padded_size + Policy::kRows - 1) / Policy::kRows, Policy::kRows,
-                          columns.padded_size / Policy::kColumns, choice.multiprocessors * resident);
+    plan.work = plan_work(
+        (rows.padded_size + Policy::kRows - 1) / Policy::kRows, Policy::kRows, columns.padded_size / Policy::kColumns,
+        choice.multiprocessors *
+            occupancy_of(kernel_for<kDimension>(choice.pass).one, Policy::kThreads, 0).resident_blocks);
     return plan;
   });
 }
 
-void launch_difference(PassPlan const& plan, PassArguments const& arguments, cudaStream_t stream) {
+void launch_difference(PassPlan const& plan, PassArguments const& arguments, Queue const& queue) {
   with_dimension(plan.variant, [&]<int kDimension>() {
     using Policy = DifferencePolicy<kDimension>;
-    launch_chained(kernel_for<kDimension>(plan.pass), plan.work.grid, Policy::kThreads, 0, stream, arguments);
+    queue.launch(kernel_for<kDimension>(plan.pass), {plan.work.grid, Policy::kThreads}, arguments);
   });
 }
 

@@ -1,6 +1,7 @@
-#include "cuda/launch/chained.hpp"
 #include "cuda/launch/mma_choice.hpp"
+#include "cuda/launch/occupancy.hpp"
 #include "cuda/launch/pass.hpp"
+#include "cuda/runtime/check.hpp"
 
 namespace monge::cuda {
 namespace {
@@ -11,6 +12,8 @@ MmaChoice choose(Pass pass, ScoreKernel kernel, TensorCores cores, int half_stri
       return choose_mma<Pass::product, 3>(cores, half_stride, shared_limit);
     case Pass::entries:
       return choose_mma<Pass::entries, 3>(cores, half_stride, shared_limit);
+    case Pass::logits:
+      return choose_mma<Pass::logits, 3>(cores, half_stride, shared_limit);
     case Pass::hadamard:
       return choose_mma<Pass::hadamard, 3>(cores, half_stride, shared_limit);
     default:
@@ -19,37 +22,39 @@ MmaChoice choose(Pass pass, ScoreKernel kernel, TensorCores cores, int half_stri
   }
 }
 
-}  // namespace
+/// Room for PassArguments before shared memory that is aligned to 1024 bytes.
+constexpr int kArgumentBytes = 1024;
+static_assert(sizeof(PassArguments) <= kArgumentBytes);
 
-bool has_body(void const* kernel, int threads) {
-  cudaFuncAttributes attributes;
-  MONGE_CUDA_TRY(cudaFuncGetAttributes(&attributes, kernel));
-  return attributes.maxThreadsPerBlock >= threads;
+Occupancy ask_about(MmaChoice const& choice) {
+  if (choice.kernel.many) occupancy_of(choice.kernel.many, choice.threads, choice.shared_bytes);
+  return occupancy_of(choice.kernel.one, choice.threads, choice.shared_bytes);
 }
 
+}  // namespace
+
 PassPlan plan_mma(PassChoice const& choice, Operand const& rows, Operand const& columns) {
-  int const limit = device_attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin);
+  // A launch for many problems has the arguments in shared memory too.
+  int const limit = device_attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin) - kArgumentBytes;
   MmaChoice const wgmma = choose(choice.pass, choice.kernel, kWgmma, rows.half_stride, limit);
-  TensorCores const cores = has_body(reinterpret_cast<void const*>(wgmma.kernel), wgmma.threads) ? kWgmma : kMma;
+  TensorCores const cores = ask_about(wgmma).can_run ? kWgmma : kMma;
   MmaChoice const kernel = choose(choice.pass, choice.kernel, cores, rows.half_stride, limit);
-  MONGE_CUDA_TRY(cudaFuncSetAttribute(kernel.kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kernel.shared_bytes));
-  int resident = 1;
-  MONGE_CUDA_TRY(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&resident, kernel.kernel, kernel.threads,
-                                                               static_cast<std::size_t>(kernel.shared_bytes)));
   PassPlan plan;
   plan.pass = choice.pass;
   plan.kernel = choice.kernel;
   plan.variant = cores;
   plan.work = plan_work(rows.padded_size / kernel.rows, kernel.rows, columns.padded_size / kernel.columns,
-                        choice.multiprocessors * resident);
+                        choice.multiprocessors * ask_about(kernel).resident_blocks);
   plan.shared_limit = limit;
   return plan;
 }
 
-void launch_mma(PassPlan const& plan, PassArguments const& arguments, cudaStream_t stream) {
+void launch_mma(PassPlan const& plan, PassArguments const& arguments, Queue const& queue) {
   MmaChoice const choice = choose(plan.pass, plan.kernel, static_cast<TensorCores>(plan.variant),
                                   arguments.rows.half_stride, plan.shared_limit);
-  launch_chained(choice.kernel, plan.work.grid, choice.threads, choice.shared_bytes, stream, arguments, choice.chunks);
+  PassArguments filled = arguments;
+  filled.chunks = choice.chunks;
+  queue.launch(choice.kernel, {plan.work.grid, choice.threads, choice.shared_bytes}, filled);
 }
 
 }  // namespace monge::cuda

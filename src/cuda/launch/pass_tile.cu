@@ -1,52 +1,64 @@
 #include "cuda/kernels/pass_tile.cuh"
 
-#include "cuda/launch/chained.hpp"
+#include "cuda/launch/occupancy.hpp"
 #include "cuda/launch/pass.hpp"
 
 namespace monge::cuda {
 namespace {
 
-using Kernel = void (*)(PassArguments);
-
-template <ScoreForm kForm>
-Kernel double_kernel(Pass pass) {
-  switch (pass) {
-    case Pass::softmin:
-      return pass_tile<double, kForm, Pass::softmin>;
-    case Pass::moments:
-      return pass_tile<double, kForm, Pass::moments>;
-    case Pass::product:
-      return pass_tile<double, kForm, Pass::product>;
-    case Pass::entries:
-      return pass_tile<double, kForm, Pass::entries>;
-    case Pass::hadamard:
-      return pass_tile<double, ScoreForm::products, Pass::hadamard>;
-    case Pass::values:
-      return pass_tile<double, ScoreForm::products, Pass::values>;
-  }
-  return nullptr;
+/// Passes of solves are made for many problems at once too.
+template <class T, ScoreForm kForm, Pass kPass>
+Kernel<PassArguments> tile() {
+  Kernel<PassArguments> kernel{pass_tile<T, kForm, kPass, One<PassArguments>>, nullptr};
+  if constexpr (kPass == Pass::softmin || kPass == Pass::moments)
+    kernel.many = pass_tile<T, kForm, kPass, Many<PassArguments>>;
+  return kernel;
 }
 
-/// In float for what the faster kernels lack: moments, entries from differences, and stored scores.
-Kernel float_kernel(Pass pass, ScoreForm form) {
+template <ScoreForm kForm>
+Kernel<PassArguments> double_kernel(Pass pass) {
+  switch (pass) {
+    case Pass::softmin:
+      return tile<double, kForm, Pass::softmin>();
+    case Pass::moments:
+      return tile<double, kForm, Pass::moments>();
+    case Pass::product:
+      return tile<double, kForm, Pass::product>();
+    case Pass::entries:
+      return tile<double, kForm, Pass::entries>();
+    case Pass::logits:
+      return tile<double, kForm, Pass::logits>();
+    case Pass::hadamard:
+      return tile<double, ScoreForm::products, Pass::hadamard>();
+    case Pass::values:
+      return tile<double, ScoreForm::products, Pass::values>();
+  }
+  return {};
+}
+
+/// In float for what the faster kernels lack: moments, entries and logits from differences, and stored scores.
+Kernel<PassArguments> float_kernel(Pass pass, ScoreForm form) {
   if (form == ScoreForm::stored) {
     switch (pass) {
       case Pass::softmin:
-        return pass_tile<float, ScoreForm::stored, Pass::softmin>;
+        return tile<float, ScoreForm::stored, Pass::softmin>();
       case Pass::moments:
-        return pass_tile<float, ScoreForm::stored, Pass::moments>;
+        return tile<float, ScoreForm::stored, Pass::moments>();
       case Pass::product:
-        return pass_tile<float, ScoreForm::stored, Pass::product>;
+        return tile<float, ScoreForm::stored, Pass::product>();
+      case Pass::logits:
+        return tile<float, ScoreForm::stored, Pass::logits>();
       default:
-        return pass_tile<float, ScoreForm::stored, Pass::entries>;
+        return tile<float, ScoreForm::stored, Pass::entries>();
     }
   }
-  if (pass == Pass::entries) return pass_tile<float, ScoreForm::differences, Pass::entries>;
-  return form == ScoreForm::differences ? pass_tile<float, ScoreForm::differences, Pass::moments>
-                                        : pass_tile<float, ScoreForm::products, Pass::moments>;
+  if (pass == Pass::logits) return tile<float, ScoreForm::differences, Pass::logits>();
+  if (pass == Pass::entries) return tile<float, ScoreForm::differences, Pass::entries>();
+  return form == ScoreForm::differences ? tile<float, ScoreForm::differences, Pass::moments>()
+                                        : tile<float, ScoreForm::products, Pass::moments>();
 }
 
-Kernel kernel_for(Pass pass, ScoreForm form, DataType scalar) {
+Kernel<PassArguments> kernel_for(Pass pass, ScoreForm form, DataType scalar) {
   if (scalar == DataType::float32) return float_kernel(pass, form);
   switch (form) {
     case ScoreForm::differences:
@@ -56,26 +68,23 @@ Kernel kernel_for(Pass pass, ScoreForm form, DataType scalar) {
     case ScoreForm::stored:
       return double_kernel<ScoreForm::stored>(pass);
   }
-  return nullptr;
+  return {};
 }
 
 }  // namespace
 
 PassPlan plan_tile(PassChoice const& choice, Operand const& rows, Operand const& columns) {
-  int resident = 1;
-  MONGE_CUDA_TRY(cudaOccupancyMaxActiveBlocksPerMultiprocessor(
-      &resident, kernel_for(choice.pass, choice.form, rows.scalar), kTileThreads, 0));
+  Kernel<PassArguments> const kernel = kernel_for(choice.pass, choice.form, rows.scalar);
   PassPlan plan;
   plan.pass = choice.pass;
   plan.kernel = ScoreKernel::tile;
   plan.work = plan_work(rows.padded_size / kTileRows, kTileRows, columns.padded_size / kTileColumns,
-                        choice.multiprocessors * resident);
+                        choice.multiprocessors * occupancy_of(kernel.one, kTileThreads, 0).resident_blocks);
   return plan;
 }
 
-void launch_tile(PassPlan const& plan, PassArguments const& arguments, cudaStream_t stream) {
-  Kernel const kernel = kernel_for(plan.pass, arguments.form, arguments.rows.scalar);
-  launch_chained(kernel, plan.work.grid, kTileThreads, 0, stream, arguments);
+void launch_tile(PassPlan const& plan, PassArguments const& arguments, Queue const& queue) {
+  queue.launch(kernel_for(plan.pass, arguments.form, arguments.rows.scalar), {plan.work.grid, kTileThreads}, arguments);
 }
 
 }  // namespace monge::cuda

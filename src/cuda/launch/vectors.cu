@@ -4,6 +4,7 @@
 
 #include "cuda/kernels/vectors.cuh"
 #include "cuda/launch/chained.hpp"
+#include "cuda/runtime/check.hpp"
 
 namespace monge::cuda {
 namespace {
@@ -14,31 +15,33 @@ int blocks_for(int size) {
 
 }  // namespace
 
-void set_parameters(SweepParameters* parameters, SweepParameters const& value, cudaStream_t stream) {
-  set_parameters_kernel<<<1, 1, 0, stream>>>(parameters, value);
-  MONGE_CUDA_TRY(cudaGetLastError());
+void log_weights(LogWeightArguments const& arguments, Queue const& queue) {
+  queue.launch(Kernel<LogWeightArguments>{log_weights_kernel, log_weights_kernel},
+               {blocks_for(arguments.size), kVectorThreads}, arguments);
 }
 
-void make_logits(LogitArguments const& arguments, cudaStream_t stream) {
-  int const blocks = blocks_for(arguments.points.padded_size);
-  if (arguments.points.scalar == DataType::float32) {
-    launch_chained(make_logits_kernel<float>, blocks, kVectorThreads, 0, stream, arguments);
-  } else {
-    launch_chained(make_logits_kernel<double>, blocks, kVectorThreads, 0, stream, arguments);
-  }
+void make_logits(LogitArguments const& arguments, Queue const& queue) {
+  auto const blocks = [](LogitArguments::OfSide const& side) {
+    return side.arrays.logits ? blocks_for(side.points.padded_size) : 0;
+  };
+  auto const& [rows, columns] = arguments.side;
+  DataType const scalar = (rows.arrays.logits ? rows : columns).points.scalar;
+  using Logit = Kernel<LogitArguments>;
+  queue.launch(scalar == DataType::float32 ? Logit{make_logits_kernel<float>, make_logits_kernel<float>}
+                                           : Logit{make_logits_kernel<double>, make_logits_kernel<double>},
+               {.blocks = std::max(blocks(rows), blocks(columns)), .threads = kVectorThreads, .rows = 2}, arguments);
 }
 
 int error_parts(int size) {
   return blocks_for(size);
 }
 
-void update_potential(UpdateArguments const& arguments, cudaStream_t stream) {
-  int const blocks = blocks_for(arguments.sums.points.size);
-  if (arguments.sums.points.scalar == DataType::float32) {
-    launch_chained(update_potential_kernel<float>, blocks, kVectorThreads, 0, stream, arguments);
-  } else {
-    launch_chained(update_potential_kernel<double>, blocks, kVectorThreads, 0, stream, arguments);
-  }
+void update_potential(UpdateArguments const& arguments, Queue const& queue) {
+  using Update = Kernel<UpdateArguments>;
+  queue.launch(arguments.sums.points.scalar == DataType::float32
+                   ? Update{update_potential_kernel<float>, update_potential_kernel<float>}
+                   : Update{update_potential_kernel<double>, update_potential_kernel<double>},
+               {blocks_for(arguments.sums.points.size), kVectorThreads}, arguments);
 }
 
 void softmin_values(SumArguments const& sums, SoftminValues const& out, cudaStream_t stream) {
@@ -51,10 +54,12 @@ void softmin_values(SumArguments const& sums, SoftminValues const& out, cudaStre
   MONGE_CUDA_TRY(cudaGetLastError());
 }
 
-void marginal(PackedSide const& points, double const* potential, double const* plus, SweepParameters const* parameters,
-              double* out, cudaStream_t stream) {
-  marginal_kernel<<<blocks_for(points.size), kVectorThreads, 0, stream>>>(points, potential, plus, parameters, out);
-  MONGE_CUDA_TRY(cudaGetLastError());
+void sum_plan(PlanSumsArguments const& arguments, Queue const& queue) {
+  using Sum = Kernel<PlanSumsArguments>;
+  queue.launch(arguments.sums[0].points.scalar == DataType::float32
+                   ? Sum{sum_plan_kernel<float>, sum_plan_kernel<float>}
+                   : Sum{sum_plan_kernel<double>, sum_plan_kernel<double>},
+               {2, kSumThreads}, arguments);
 }
 
 void load_vector(StridedView const& from, int size, double const* shift, double* to, cudaStream_t stream) {
@@ -106,9 +111,9 @@ void row_sums(SumArguments const& sums, double* out, cudaStream_t stream) {
   launch_chained(kernel, blocks_for(sums.points.size), kVectorThreads, 0, stream, sums, out);
 }
 
-void combine(CombineArguments const& arguments, cudaStream_t stream) {
-  combine_kernel<<<blocks_for(arguments.size), kVectorThreads, 0, stream>>>(arguments);
-  MONGE_CUDA_TRY(cudaGetLastError());
+void combine(CombineArguments const& arguments, Queue const& queue) {
+  queue.launch(Kernel<CombineArguments>{combine_kernel, combine_kernel}, {blocks_for(arguments.size), kVectorThreads},
+               arguments);
 }
 
 void reciprocal(int size, double const* in, double* out, cudaStream_t stream) {

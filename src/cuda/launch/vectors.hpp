@@ -1,28 +1,40 @@
 // Per-point work between the passes over pairs (kernels/vectors.cuh). All vectors are float64 on the device.
 #pragma once
+#include "core/evaluation.hpp"
 #include "cuda/launch/arguments.hpp"
+#include "cuda/launch/queue.hpp"
 #include "operators/vectors.hpp"
 
 namespace monge::cuda {
 
-void set_parameters(SweepParameters* parameters, SweepParameters const& value, cudaStream_t stream);
+/// log_weight_i = log2 weight_i, or 0 where that is zero.
+struct LogWeightArguments {
+  int size;
+  double const* weight;
+  double* log_weight;
+};
+void log_weights(LogWeightArguments const& arguments, Queue const& queue);
 
 /// Logits of one side, padded: h in the type of the side, and for float the factors beside them.
 struct LogitArrays {
   void* logits = nullptr;
   float* factors = nullptr;  // Null in double.
+  friend bool operator==(LogitArrays const&, LogitArrays const&) = default;
 };
 
-/// `side` says whose constant applies: 0 for rows, 1 for columns.
+/// Logits of one side or both, and the parameters that they and what follows are made with.
 struct LogitArguments {
-  int side;
-  PackedSide points;
-  double const* potential;
-  SweepParameters const* parameters;
-  LogitArrays arrays;
-  double* slopes;  // Null unless moments are wanted.
+  SweepParameters value;
+  SweepParameters* parameters;  // Becomes `value`.
+  struct OfSide {
+    PackedSide points;
+    double const* potential;
+    LogitArrays arrays;
+    double* slopes;  // Null unless moments are wanted.
+  };
+  OfSide side[2];  // Rows, columns; without arrays one is left out.
 };
-void make_logits(LogitArguments const& arguments, cudaStream_t stream);
+void make_logits(LogitArguments const& arguments, Queue const& queue);
 
 /// What a pass left for the rows `points`.
 struct SumArguments {
@@ -42,20 +54,30 @@ struct UpdateArguments {
   bool symmetric;
 };
 int error_parts(int size);
-void update_potential(UpdateArguments const& arguments, cudaStream_t stream);
+void update_potential(UpdateArguments const& arguments, Queue const& queue);
 
-/// Of each row: f+; the logarithm, base 2, of the sum in two parts, a reference that float holds exactly and the sum
-/// relative to it; and sum_j w_ij (t_ij - log2 b_j), w the softmax of the row. Null where not wanted, but for f+.
+/// Of each row: f+, and the logarithm, base 2, of the sum in two parts, a reference that float holds exactly and the
+/// sum relative to it.
 struct SoftminValues {
   double* plus;
   double* reference;
   double* sum;
-  double* mean;
 };
 void softmin_values(SumArguments const& sums, SoftminValues const& out, cudaStream_t stream);
-/// out_i = a_i exp((f_i - f+_i) / eps).
-void marginal(PackedSide const& points, double const* potential, double const* plus, SweepParameters const* parameters,
-              double* out, cudaStream_t stream);
+
+/// What the values of a plan are made of.
+struct PlanSums {
+  SideSums side[2];          // Rows, columns.
+  CompensatedSum row_costs;  // sum_i r_i (norm_i - eps ln2 sum_j w_ij (t_ij - log2 b_j)), w the softmax of the row.
+};
+/// After a pass for each side, that of the rows with moments.
+struct PlanSumsArguments {
+  SumArguments sums[2];
+  double const* potential[2];
+  double const* shift[2];
+  PlanSums* out;
+};
+void sum_plan(PlanSumsArguments const& arguments, Queue const& queue);
 
 /// From a softmin of the rows: what products of a plan with frozen potentials need.
 struct FreezeArguments {
@@ -112,7 +134,7 @@ struct CombineArguments {
   Term terms[kMostTerms];
   double* out;
 };
-void combine(CombineArguments const& arguments, cudaStream_t stream);
+void combine(CombineArguments const& arguments, Queue const& queue);
 void reciprocal(int size, double const* in, double* out, cudaStream_t stream);
 
 struct DotArguments {

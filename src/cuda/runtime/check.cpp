@@ -15,4 +15,11 @@ void check(cudaError_t code, char const* call) {
   throw Error(kind, "CUDA: " + name + ": " + cudaGetErrorString(code));
 }
 
+int device_attribute(cudaDeviceAttr attribute) {
+  int device = 0, value = 0;
+  MONGE_CUDA_TRY(cudaGetDevice(&device));
+  MONGE_CUDA_TRY(cudaDeviceGetAttribute(&value, attribute, device));
+  return value;
+}
+
 }  // namespace monge::cuda

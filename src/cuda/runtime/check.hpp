@@ -1,4 +1,4 @@
-// CUDA return codes as monge::Error.
+// CUDA return codes as monge::Error, and what a launch has to ask.
 #pragma once
 #include <cuda_runtime_api.h>
 
@@ -6,6 +6,9 @@ namespace monge::cuda {
 
 /// Throws out_of_memory or device_failure, naming the function that `call` starts with.
 void check(cudaError_t code, char const* call);
+
+/// Of the current device.
+int device_attribute(cudaDeviceAttr attribute);
 
 }  // namespace monge::cuda
 

@@ -1,15 +1,11 @@
 #include "cuda/runtime/runtime.hpp"
 
+#include <algorithm>
+#include <functional>
+
 #include <monge/error.hpp>
 
 namespace monge::cuda {
-
-int device_attribute(cudaDeviceAttr attribute) {
-  int device = 0, value = 0;
-  MONGE_CUDA_TRY(cudaGetDevice(&device));
-  MONGE_CUDA_TRY(cudaDeviceGetAttribute(&value, attribute, device));
-  return value;
-}
 
 DeviceGuard::DeviceGuard(int index) {
   MONGE_CUDA_TRY(cudaGetDevice(&previous_));
@@ -40,6 +36,7 @@ Runtime::Runtime(CudaOptions const& options) : index_(options.index), allocator_
   stream_ = options.stream ? std::make_unique<Stream>(static_cast<cudaStream_t>(options.stream))
                            : std::make_unique<Stream>(cudaStreamDefault);
   capture_stream_ = std::make_unique<Stream>(cudaStreamNonBlocking);
+  staging_ = PinnedArray<unsigned char>(4 * kMostStaged);
   if (allocator_.allocate) return;
 
   // A pool of our own that keeps what it once got: allocations after the first of a size cost no driver call, and the
@@ -62,6 +59,7 @@ Runtime::~Runtime() {
   cudaGetDevice(&previous);
   cudaSetDevice(index_);
   cudaStreamSynchronize(stream_->get());
+  stagings_.clear();
   if (pool_) cudaMemPoolDestroy(pool_);
   stream_.reset();
   capture_stream_.reset();
@@ -75,9 +73,22 @@ std::string Runtime::instruction_set() const {
 void Runtime::wait() const {
   ++counters_.waits;
   MONGE_CUDA_TRY(cudaStreamSynchronize(stream()));
+  staged_ = 0;
+}
+
+void* Runtime::staging(std::int64_t bytes) const {
+  std::int64_t const aligned = (bytes + 15) / 16 * 16;
+  if (staged_ + aligned > staging_.size()) wait();
+  void* const result = staging_.data() + staged_;
+  staged_ += aligned;
+  return result;
 }
 
 void* Runtime::allocate(std::size_t bytes, cudaStream_t stream) const {
+  return arena_scopes_ > 0 && stream == this->stream() ? cut_from_arena(bytes) : allocate_alone(bytes, stream);
+}
+
+void* Runtime::allocate_alone(std::size_t bytes, cudaStream_t stream) const {
   ++counters_.allocations;
   void* memory = nullptr;
   if (!allocator_.allocate) {
@@ -92,6 +103,55 @@ void* Runtime::allocate(std::size_t bytes, cudaStream_t stream) const {
 }
 
 void Runtime::release(void* memory, std::size_t bytes, cudaStream_t stream) const noexcept {
+  auto const* const address = static_cast<unsigned char const*>(memory);
+  auto const piece = std::find_if(arena_.begin(), arena_.end(), [&](ArenaPiece const& candidate) {
+    return std::greater_equal<>()(address, candidate.data) && std::less<>()(address, candidate.data + candidate.bytes);
+  });
+  if (piece == arena_.end()) return release_alone(memory, bytes, stream);
+  if (--piece->in_use > 0 || piece->open) return;
+  release_alone(piece->data, piece->bytes, this->stream());
+  arena_.erase(piece);
+}
+
+void* Runtime::cut_from_arena(std::size_t bytes) const {
+  constexpr std::size_t kAlignment = 256, kFirst = std::size_t{1} << 20, kLargest = std::size_t{1} << 26;
+  bytes = (bytes + kAlignment - 1) / kAlignment * kAlignment;
+  bool const open = !arena_.empty() && arena_.back().open;
+  if (!open || arena_.back().used + bytes > arena_.back().bytes) {
+    std::size_t const size = std::max(bytes, open ? std::min(2 * arena_.back().bytes, kLargest) : kFirst);
+    auto* const data = static_cast<unsigned char*>(allocate_alone(size, stream()));
+    arena_.push_back({data, size});
+  }
+  ArenaPiece& piece = arena_.back();
+  void* const result = piece.data + piece.used;
+  piece.used += bytes;
+  ++piece.in_use;
+  return result;
+}
+
+void Runtime::close_arena() const noexcept {
+  for (ArenaPiece& piece : arena_) {
+    piece.open = false;
+    if (piece.in_use == 0) release_alone(piece.data, piece.bytes, stream());
+  }
+  std::erase_if(arena_, [](ArenaPiece const& piece) { return piece.in_use == 0; });
+}
+
+std::unique_ptr<Staging> Runtime::batch_staging(std::size_t bytes) const {
+  auto const found = std::find_if(stagings_.begin(), stagings_.end(), [&](std::unique_ptr<Staging> const& staging) {
+    return staging->bytes() >= bytes && staging->idle();
+  });
+  if (found == stagings_.end()) return std::make_unique<Staging>(bytes);
+  std::unique_ptr<Staging> result = std::move(*found);
+  stagings_.erase(found);
+  return result;
+}
+
+void Runtime::give_back(std::unique_ptr<Staging> staging) const {
+  stagings_.push_back(std::move(staging));
+}
+
+void Runtime::release_alone(void* memory, std::size_t bytes, cudaStream_t stream) const noexcept {
   if (allocator_.release) {
     allocator_.release(memory, bytes, stream);
   } else {

@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include <cuda_runtime_api.h>
 
@@ -13,9 +14,6 @@
 #include "cuda/runtime/check.hpp"
 
 namespace monge::cuda {
-
-/// Of the current device.
-int device_attribute(cudaDeviceAttr attribute);
 
 /// Makes `index` the current device of this thread, and the one before it again at the end.
 class DeviceGuard {
@@ -58,10 +56,44 @@ class Event {
   cudaEvent_t event_ = nullptr;
 };
 
+/// Page-locked host memory, which copies to and from the device without a detour.
+template <class T>
+class PinnedArray {
+ public:
+  PinnedArray() = default;
+  explicit PinnedArray(std::int64_t size) : size_(size) {
+    void* pointer = nullptr;
+    MONGE_CUDA_TRY(cudaMallocHost(&pointer, static_cast<std::size_t>(size > 0 ? size : 1) * sizeof(T)));
+    data_ = static_cast<T*>(pointer);
+  }
+  ~PinnedArray() {
+    if (data_) cudaFreeHost(data_);
+  }
+  PinnedArray(PinnedArray&& other) noexcept { swap(other); }
+  PinnedArray& operator=(PinnedArray&& other) noexcept {
+    swap(other);
+    return *this;
+  }
+  T* data() const { return data_; }
+  T& operator[](std::int64_t i) const { return data_[i]; }
+  std::int64_t size() const { return size_; }
+
+ private:
+  void swap(PinnedArray& other) {
+    std::swap(data_, other.data_);
+    std::swap(size_, other.size_);
+  }
+  T* data_ = nullptr;
+  std::int64_t size_ = 0;
+};
+
 /// What has been asked of a runtime so far.
 struct RuntimeCounters {
   std::int64_t allocations = 0, waits = 0;
+  std::int64_t batch_launches = 0;  // Of kernels, each for many problems.
 };
+
+class Staging;
 
 /// Shared by a backend and all operators it made, so an operator may outlive its context.
 class Runtime {
@@ -82,13 +114,36 @@ class Runtime {
   cudaStream_t capture_stream() const { return capture_stream_->get(); }
 
   void wait() const;
+  void count_batch_launch() const { ++counters_.batch_launches; }
+  /// Page-locked memory for one copy in the stream, at most kMostStaged bytes, aligned to 16. wait() takes all of it
+  /// back, and this waits where there is none left.
+  void* staging(std::int64_t bytes) const;
+  static constexpr std::int64_t kMostStaged = std::int64_t{1} << 18;
   /// Device memory for work in `stream`, from the caller's allocator if there is one. Given back for the same stream.
   void* allocate(std::size_t bytes, cudaStream_t stream) const;
   void release(void* memory, std::size_t bytes, cudaStream_t stream) const noexcept;
 
+  /// Page-locked memory of at least so many bytes for a batch, which gives it back for the next to use.
+  std::unique_ptr<Staging> batch_staging(std::size_t bytes) const;
+  void give_back(std::unique_ptr<Staging> staging) const;
+
   RuntimeCounters const& counters() const { return counters_; }
 
  private:
+  friend class ArenaScope;
+  /// A large allocation that small ones are cut from, one after the other; it goes with the last of them.
+  struct ArenaPiece {
+    unsigned char* data;
+    std::size_t bytes;
+    std::size_t used = 0;
+    int in_use = 0;
+    bool open = true;  // More may be cut from it.
+  };
+  void* allocate_alone(std::size_t bytes, cudaStream_t stream) const;
+  void release_alone(void* memory, std::size_t bytes, cudaStream_t stream) const noexcept;
+  void* cut_from_arena(std::size_t bytes) const;
+  void close_arena() const noexcept;
+
   int index_;
   int multiprocessors_ = 0;
   int capability_ = 0;
@@ -97,8 +152,28 @@ class Runtime {
   DeviceAllocator allocator_;
   cudaMemPool_t pool_ = nullptr;  // Where there is no allocator.
   mutable RuntimeCounters counters_;
+  mutable std::vector<ArenaPiece> arena_;
+  mutable int arena_scopes_ = 0;
+  mutable std::vector<std::unique_ptr<Staging>> stagings_;
+  PinnedArray<unsigned char> staging_;
+  mutable std::int64_t staged_ = 0;  // Bytes of it that are out.
   std::unique_ptr<Stream> stream_;
   std::unique_ptr<Stream> capture_stream_;
+};
+
+/// While one lives, device memory for the runtime's stream is cut from a few large pieces, and what is given back is
+/// not handed out again: work that is enqueued within the scope may use it.
+class ArenaScope {
+ public:
+  explicit ArenaScope(Runtime const& runtime) : runtime_(runtime) { ++runtime_.arena_scopes_; }
+  ~ArenaScope() {
+    if (--runtime_.arena_scopes_ == 0) runtime_.close_arena();
+  }
+  ArenaScope(ArenaScope const&) = delete;
+  ArenaScope& operator=(ArenaScope const&) = delete;
+
+ private:
+  Runtime const& runtime_;
 };
 
 /// Device memory, allocated and freed in the order of a stream. Its contents start undefined.
@@ -139,35 +214,33 @@ class DeviceArray {
   std::int64_t size_ = 0;
 };
 
-/// Page-locked host memory, which copies to and from the device without a detour.
+/// At least `size` elements; what was there is lost when it grows.
 template <class T>
-class PinnedArray {
+void grow(std::shared_ptr<Runtime const> const& runtime, DeviceArray<T>& array, std::int64_t size) {
+  if (array.size() < size) array = DeviceArray<T>(runtime, size);
+}
+
+/// Page-locked memory on its way to the device.
+class Staging {
  public:
-  PinnedArray() = default;
-  explicit PinnedArray(std::int64_t size) : size_(size) {
-    void* pointer = nullptr;
-    MONGE_CUDA_TRY(cudaMallocHost(&pointer, static_cast<std::size_t>(size > 0 ? size : 1) * sizeof(T)));
-    data_ = static_cast<T*>(pointer);
+  explicit Staging(std::size_t bytes) : memory_(static_cast<std::int64_t>(bytes)) {}
+  unsigned char* data() const { return memory_.data(); }
+  std::size_t bytes() const { return static_cast<std::size_t>(memory_.size()); }
+  /// Its first `bytes`.
+  void copy_to(void* device, std::size_t bytes, cudaStream_t stream) {
+    MONGE_CUDA_TRY(cudaMemcpyAsync(device, data(), bytes, cudaMemcpyHostToDevice, stream));
+    MONGE_CUDA_TRY(cudaEventRecord(copied_.get(), stream));
   }
-  ~PinnedArray() {
-    if (data_) cudaFreeHost(data_);
+  /// Whether the last copy is done.
+  bool idle() const {
+    if (cudaEventQuery(copied_.get()) == cudaSuccess) return true;
+    (void)cudaGetLastError();  // "Not ready" is none.
+    return false;
   }
-  PinnedArray(PinnedArray&& other) noexcept { swap(other); }
-  PinnedArray& operator=(PinnedArray&& other) noexcept {
-    swap(other);
-    return *this;
-  }
-  T* data() const { return data_; }
-  T& operator[](std::int64_t i) const { return data_[i]; }
-  std::int64_t size() const { return size_; }
 
  private:
-  void swap(PinnedArray& other) {
-    std::swap(data_, other.data_);
-    std::swap(size_, other.size_);
-  }
-  T* data_ = nullptr;
-  std::int64_t size_ = 0;
+  PinnedArray<unsigned char> memory_;
+  Event copied_;
 };
 
 /// A recorded sequence of launches.

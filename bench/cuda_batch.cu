@@ -1,0 +1,113 @@
+// What a batch of small problems takes on a CUDA device, beside its problems solved one after the other: wall time,
+// where it goes, launches, allocations and waits. Points on the device, otherwise default options. Prints JSON.
+//
+//   cuda_batch [repeats]
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <random>
+#include <vector>
+
+#include <monge/monge.hpp>
+
+#include "cuda/backend.hpp"
+#include "cuda_limits.cuh"
+
+namespace {
+
+using namespace monge;
+
+/// Gaussian points of many clouds, one after the other.
+class DevicePoints {
+ public:
+  DevicePoints(std::int64_t rows, std::int64_t d, unsigned seed) : d_(d) {
+    std::mt19937 random(seed);
+    std::normal_distribution<float> normal;
+    std::vector<float> host(static_cast<std::size_t>(rows * d));
+    for (float& value : host) value = normal(random);
+    MONGE_CUDA_TRY(cudaMalloc(&data_, host.size() * sizeof(float)));
+    MONGE_CUDA_TRY(cudaMemcpy(data_, host.data(), host.size() * sizeof(float), cudaMemcpyHostToDevice));
+  }
+  ~DevicePoints() { cudaFree(data_); }
+  DevicePoints(DevicePoints const&) = delete;
+  DevicePoints& operator=(DevicePoints const&) = delete;
+  MatrixView view(std::int64_t first, std::int64_t rows) const {
+    return {data_ + first * d_, rows, d_, d_, {DeviceType::cuda, 0}};
+  }
+
+ private:
+  std::int64_t d_;
+  float* data_ = nullptr;
+};
+
+double median(std::vector<double> values) {
+  auto const middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+/// Milliseconds of `call`, the median of some after a few that warm up.
+template <class Call>
+double milliseconds(int repeats, Call&& call) {
+  std::vector<double> all;
+  for (int r = 0; r < repeats + 2; ++r) {
+    auto const start = std::chrono::steady_clock::now();
+    call();
+    double const ms = 1e3 * std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    if (r >= 2) all.push_back(ms);
+  }
+  return median(all);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  int const repeats = argc > 1 ? std::atoi(argv[1]) : 20;
+  Context const context = Context::cuda();
+  cuda::RuntimeCounters const& counters = cuda::runtime_of(context).counters();
+  struct Case {
+    int problems;
+    std::int64_t n, d;
+  };
+  std::printf("{\n  %s,\n  \"cases\": [", monge::bench::provenance(0).c_str());
+  char const* separator = "";
+  for (Case const& one : {Case{64, 1000, 64}, Case{1000, 128, 8}, Case{1000, 128, 64}, Case{8, 4000, 64}}) {
+    DevicePoints const x(one.problems * one.n, one.d, 1), y(one.problems * one.n, one.d, 2);
+    std::vector<BatchProblem> batch;
+    for (int p = 0; p < one.problems; ++p)
+      batch.push_back({PointCloud{x.view(p * one.n, one.n), y.view(p * one.n, one.n)}});
+    SolveOptions const options{.eps = 0.1 * static_cast<double>(one.d), .tolerance = 1e-3};
+
+    std::vector<Plan> plans;
+    cuda::RuntimeCounters before;
+    double destroy = 0;
+    double const together = milliseconds(repeats, [&] {
+      auto const start = std::chrono::steady_clock::now();
+      plans.clear();
+      destroy = 1e3 * std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+      before = counters;
+      plans = solve_batch(context, batch, options);
+    });
+    cuda::RuntimeCounters const after = counters;
+    double const alone = milliseconds(std::max(1, repeats / 10), [&] {
+      for (BatchProblem const& problem : batch) solve(context, problem.geometry, options);
+    });
+    Report const& report = plans[0].report();
+    int checks = 0;
+    for (Plan const& plan : plans) checks = std::max(checks, static_cast<int>(plan.report().history.size()));
+    std::printf(
+        "%s\n    {\"problems\": %d, \"n\": %lld, \"d\": %lld, \"ms\": %.2f, \"setup_ms\": %.2f, \"sweeps_ms\": %.2f, "
+        "\"certificate_ms\": %.2f, \"destroy_ms\": %.2f, \"iterations\": %d, \"checks\": %d, \"launches\": %lld, "
+        "\"waits\": %lld, \"allocations\": %lld, \"alone_ms\": %.1f}",
+        separator, one.problems, static_cast<long long>(one.n), static_cast<long long>(one.d), together,
+        1e3 * report.seconds.setup, 1e3 * report.seconds.sweeps, 1e3 * report.seconds.certificate, destroy,
+        report.iterations, checks, static_cast<long long>(after.batch_launches - before.batch_launches),
+        static_cast<long long>(after.waits - before.waits),
+        static_cast<long long>(after.allocations - before.allocations), alone);
+    std::fflush(stdout);
+    separator = ",";
+  }
+  std::printf("\n  ]\n}\n");
+  return 0;
+}

@@ -1,0 +1,45 @@
+// The entries of the plan that a user asks for, as arrays to be written.
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include <monge/options.hpp>
+#include <monge/plan.hpp>
+
+#include "array.hpp"
+
+namespace monge::cli {
+
+struct EntryOptions {
+  std::optional<int> top_k;
+  std::optional<double> threshold;
+  std::optional<int> sample;
+  std::optional<std::uint64_t> seed;  ///< 0 if not given.
+};
+
+/// The list of them, as visit_solve_options is one.
+template <class Options, class Visitor>
+void visit_entry_options(Options& options, Visitor&& visit) {
+  visit(Field{"top_k", at_least(1), "the largest entries of each row: topk_indices.npy, topk_values.npy (n x K)"},
+        options.top_k);
+  visit(Field{"threshold", kNotNegative,
+              "all entries above it, as CSR: plan_indptr.npy, plan_indices.npy, plan_values.npy"},
+        options.threshold);
+  visit(Field{"sample", at_least(1), "pairs (i, j) drawn from the plan: pairs.npy (K x 2)"}, options.sample);
+  visit(Field{"seed", at_least(0), "seed of the pairs"}, options.seed);
+}
+
+/// Throws Error for what no plan of m columns has.
+void validate(EntryOptions const& options, std::int64_t m);
+
+struct ResultFile {
+  std::string name;
+  std::variant<Array, IndexArray> array;
+};
+/// Takes passes over the plan.
+std::vector<ResultFile> entry_files(Plan const& plan, EntryOptions const& options);
+
+}  // namespace monge::cli

@@ -1,0 +1,31 @@
+// Which of many problems an error is about.
+#pragma once
+#include <cstddef>
+
+#include <monge/error.hpp>
+
+namespace monge {
+
+/// The error of one problem of many, with its index. The message does not name it: alone, a problem has no number.
+class ProblemError : public Error {
+ public:
+  ProblemError(std::size_t index, Error const& error) : Error(error), index_(index) {}
+  std::size_t index() const { return index_; }
+
+ private:
+  std::size_t index_;
+};
+
+/// Calls work(i) for each i < count; an Error that it throws becomes that problem's.
+template <class Work>
+void for_each_problem(std::size_t count, Work&& work) {
+  for (std::size_t i = 0; i < count; ++i) {
+    try {
+      work(i);
+    } catch (Error const& error) {
+      throw ProblemError(i, error);
+    }
+  }
+}
+
+}  // namespace monge

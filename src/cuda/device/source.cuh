@@ -1,0 +1,36 @@
+// What a block works on, whether it was launched for one problem or among many. __device__ only.
+#pragma once
+#include <cstdint>
+
+#include "cuda/device/ptx.cuh"
+#include "cuda/launch/queue.hpp"
+
+namespace monge::cuda {
+
+/// The arguments of the block's problem, and which of the problem's blocks it is.
+template <class Arguments>
+struct Share {
+  Arguments const& arguments;
+  int block;
+};
+
+template <class Arguments>
+__device__ __forceinline__ Share<Arguments> share_of(One<Arguments> const& source) {
+  return {source.arguments, static_cast<int>(blockIdx.x)};
+}
+
+/// The arguments pass to shared memory, from which they cost about what kernel parameters do. The table was there
+/// before the chain of kernels began, so this need not wait for the kernel before.
+template <class Arguments>
+__device__ __forceinline__ Share<Arguments> share_of(Many<Arguments> const& source) {
+  static_assert(sizeof(Arguments) % sizeof(std::uint32_t) == 0);
+  constexpr int kWords = static_cast<int>(sizeof(Arguments) / sizeof(std::uint32_t));
+  __shared__ alignas(Arguments) std::uint32_t words[kWords];
+  BlockOfMany const mine = source.blocks[blockIdx.x];
+  for (int k = static_cast<int>(threadIdx.x); k < kWords; k += static_cast<int>(blockDim.x))
+    words[k] = static_cast<std::uint32_t const*>(mine.arguments)[k];
+  __syncthreads();
+  return {reinterpret_cast<Arguments const&>(words), mine.block};
+}
+
+}  // namespace monge::cuda

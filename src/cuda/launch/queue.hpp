@@ -1,0 +1,71 @@
+// Where kernels are launched: at once in a stream, or by a batch (batch.hpp), which makes one launch of the same step
+// of many problems. A kernel that can be either takes one struct of arguments and is compiled for both sources.
+#pragma once
+#include <cstddef>
+
+#include <driver_types.h>
+
+namespace monge::cuda {
+
+class Batch;
+
+/// The source of the arguments in a launch for one problem: the parameters of the kernel.
+template <class Arguments>
+struct One {
+  Arguments arguments;
+};
+
+/// In a launch for many problems, what a block of the grid does: block number `block` of the launch that the problem
+/// with these arguments (device memory) would make alone.
+struct BlockOfMany {
+  void const* arguments;
+  int block;
+};
+/// The source of the arguments in such a launch: a table, one entry for each block of the grid.
+template <class Arguments>
+struct Many {
+  BlockOfMany const* blocks;
+};
+
+/// A kernel for either source. `many` may be null: a batch then launches the kernel for each problem.
+template <class Arguments>
+struct Kernel {
+  void (*one)(One<Arguments>);
+  void (*many)(Many<Arguments>);
+};
+
+struct LaunchShape {
+  int blocks;  // Of each row of the grid.
+  int threads;
+  int shared_bytes = 0;
+  int rows = 1;     // The same of all launches of a kernel.
+  int cluster = 1;  // Blocks that reach each other's shared memory, of sm_90 or newer; `blocks` is a multiple.
+};
+/// launch_chained() of `blocks` in this shape.
+void launch_shape(void const* kernel, LaunchShape const& shape, int blocks, cudaStream_t stream, void** parameters);
+
+class Queue {
+ public:
+  Queue(cudaStream_t stream) : stream_(stream) {}  // NOLINT(google-explicit-constructor): what most callers have
+  Queue(Batch& batch) : batch_(&batch) {}          // NOLINT(google-explicit-constructor)
+
+  /// The kernel must come to wait_for_previous_kernel() (device/ptx.cuh), for its launch may overlap the end of the one
+  /// before (launch_chained()).
+  template <class Arguments>
+  void launch(Kernel<Arguments> const& kernel, LaunchShape const& shape, Arguments const& arguments) const {
+    launch(reinterpret_cast<void const*>(kernel.one), reinterpret_cast<void const*>(kernel.many), shape, &arguments,
+           sizeof(Arguments));
+  }
+
+  /// Null for a stream.
+  Batch* batch() const { return batch_; }
+
+ private:
+  void launch(void const* one, void const* many, LaunchShape const& shape, void const* arguments,
+              std::size_t bytes) const;
+
+  cudaStream_t stream_ = nullptr;
+  Batch* batch_ = nullptr;
+};
+
+}  // namespace monge::cuda

@@ -1,0 +1,42 @@
+// What a batch asks of the device does not grow with the number of its problems.
+#include "cuda/backend.hpp"
+#include "cuda/runtime/runtime.hpp"
+#include "oracle/backend_test.hpp"
+
+namespace monge::oracle {
+namespace {
+
+class BatchLaunches : public BackendTest {
+ protected:
+  /// Those of a batch of `count` problems that are one and the same.
+  cuda::RuntimeCounters counts_of(Problem const& problem, std::size_t count, SolveOptions options) const {
+    options.precision = precision();
+    cuda::RuntimeCounters const& counters = cuda::runtime_of(context()).counters();
+    cuda::RuntimeCounters const before = counters;
+    std::vector<BatchProblem> const batch(count, {problem.geometry(), problem.a, problem.b});
+    std::vector<Plan> const plans = solve_batch(context(), batch, options);
+    return {counters.allocations - before.allocations, counters.waits - before.waits,
+            counters.batch_launches - before.batch_launches};
+  }
+};
+INSTANTIATE_TEST_SUITE_P(, BatchLaunches,
+                         testing::Values(Target{DeviceType::cuda, Precision::float32},
+                                         Target{DeviceType::cuda, Precision::tf32},
+                                         Target{DeviceType::cuda, Precision::float64}),
+                         target_name);
+
+TEST_P(BatchLaunches, are_those_of_two_problems_whatever_their_number) {
+  for (std::int64_t const d : {3, 20, 64}) {
+    for (Schedule const schedule : {Schedule::overrelaxed, Schedule::symmetric}) {
+      SCOPED_TRACE(testing::Message() << "d " << d << ", " << name(schedule));
+      Problem const problem = make_problem({140, 150, d, Weights::with_zeros});
+      SolveOptions const options{.eps = 1, .tolerance = 1e-9, .iterations = 25, .schedule = schedule};
+      cuda::RuntimeCounters const two = counts_of(problem, 2, options), many = counts_of(problem, 300, options);
+      EXPECT_GE(two.batch_launches, 4 * 25);
+      EXPECT_EQ(many.batch_launches, two.batch_launches);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace monge::oracle
