@@ -54,8 +54,8 @@ class ScoreReader {
 };
 
 // How far ahead of its use a line is asked for: in bytes along a row, and in lines down a column.
-inline constexpr std::int64_t kAheadInRow = 1 << 10;
-inline constexpr std::int64_t kAheadInColumn = 64;
+inline constexpr std::int64_t kAheadInRow = 512;
+inline constexpr std::int64_t kAheadInColumn = 32;
 
 // Scores of rows [0, row_count) and one panel of columns to args.row_scratch, kPanel numbers a row. Rows of padding
 // repeat the last; columns of padding are 0.
