@@ -112,7 +112,10 @@ HWY_NOINLINE void LoadColumns(StripeArgs<T> const& args, std::int64_t j) {
         S const* at = static_cast<S const*>(stored.data) + (j + k0 + k) * stored.row_stride + args.first_row + r0;
         hwy::Prefetch(at + kAheadInColumn * stored.row_stride);
         S some[kLanes] = {};
-        if (rows < kLanes) at = std::copy_n(at, rows, some) - rows;
+        if (rows < kLanes) {
+          std::copy_n(at, rows, some);
+          at = some;
+        }
         column[k] = read(at);
       }
       HWY_ALIGN T rowwise[16 * kLanes];
