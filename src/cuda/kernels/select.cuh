@@ -1,11 +1,12 @@
-// Entries of a plan selected from rows of log2 w_ij (Pass::logits), one block or warp a row.
+// Entries of a plan selected from rows of log2 w_ij (Pass::logits), one block a row.
 //
-//   top_k    The largest of each thread's columns are known after one read of the row. As many of these as k are at
-//            least the k-th of them, so the k largest of the row are among what is not below that: few more than k,
-//            which the threads that own them read again and the block sorts. Where k is large, or too many columns are
+//   top_k    One read of the row finds the largest column of each thread. k columns are at least the k-th of these, so
+//            the k largest of the row are among what is not below it, or below its first few bits: little more than k,
+//            which the threads that have them read again and the block sorts. Where k is large, or too many columns are
 //            alike, the k-th largest is found bit by bit, each bit by counting over the row.
-//   above    A warp walks along the row; its ballots count, and place in order, what is above the threshold. It
-//            compares logarithms first and, near the threshold or above it, P_ij in float64.
+//   above    Each warp of a row's block walks along a part of it, to count what is above the threshold, and once more
+//   to
+//            write that in order. It compares logarithms first and, near the threshold or above it, P_ij in float64.
 //   draws    operators/sampling.hpp. A counting sort deals the draws to rows. The block of a row sums tiles of its
 //            columns, and each draw finds its tile, then its column.
 //
@@ -28,6 +29,8 @@ inline constexpr int kScanThreads = 1024;
 inline constexpr int kFewest = kSelectThreads / 2;
 /// What a block may sort in shared memory; a power of two.
 inline constexpr int kCandidates = 4 * kSelectThreads;
+/// Leading bits that tell the largest columns of the threads apart well enough: with 8 of the mantissa or more.
+inline constexpr int kBoundBits = 20;
 
 /// Numbers whose unsigned order is that of the floating-point numbers.
 __device__ __forceinline__ std::uint32_t ordered_bits(float value) {
@@ -98,16 +101,23 @@ struct RowReader {
   __device__ explicit RowReader(LogRows const& rows, int index)
       : row(static_cast<T const*>(rows.values) + index * rows.stride), stride(static_cast<int>(rows.stride)) {}
 
-  /// visit(logarithm, column) for this thread's share of the columns, some of them past the last.
+  /// visit(four logarithms, the first one's column) for this thread's share of the columns, some of them past the last.
   template <class Visit>
-  __device__ __forceinline__ void for_mine(Visit const& visit) const {
+  __device__ __forceinline__ void for_vectors(Visit const& visit) const {
 #pragma unroll 4
     for (int j = static_cast<int>(threadIdx.x) * 4; j < stride; j += kSelectThreads * 4) {
       T value[4];
       load_vector_4(value, row + j);
-#pragma unroll
-      for (int c = 0; c < 4; ++c) visit(value[c], j + c);
+      visit(value, j);
     }
+  }
+  /// visit(logarithm, column) for each of them.
+  template <class Visit>
+  __device__ __forceinline__ void for_mine(Visit const& visit) const {
+    for_vectors([&](T const(&value)[4], int column) {
+#pragma unroll
+      for (int c = 0; c < 4; ++c) visit(value[c], column + c);
+    });
   }
   template <class Predicate>
   __device__ __forceinline__ int count(Predicate const& predicate) const {
@@ -140,14 +150,70 @@ __device__ void find_exactly(RowReader<T> const& reader, int k, Ranked<T>* list,
     Bits const bits = ordered_bits(value);
     if (bits > least || (bits == least && column <= last)) list[atomicAdd(found, 1)] = {value, column};
   });
+  __syncthreads();
+}
+
+/// The four columns from `first` on that are not below `least`, to the candidates as far as there is room.
+template <class T>
+__device__ __forceinline__ void collect(T const* row, int first, decltype(ordered_bits(T())) least,
+                                        Ranked<T>* candidates, int* found) {
+  T value[4];
+  load_vector_4(value, row + first);
+#pragma unroll
+  for (int c = 0; c < 4; ++c) {
+    if (ordered_bits(value[c]) < least) continue;
+    int const at = atomicAdd(found, 1);
+    if (at < kCandidates) candidates[at] = {value[c], first + c};
+  }
+}
+
+/// At least the k largest of a row, k <= kFewest, and how many were found: more than kCandidates if there is no room.
+template <class T>
+__device__ void find_candidates(RowReader<T> const& reader, int k, Ranked<T>* candidates, int* found) {
+  using Bits = decltype(ordered_bits(T()));
+  constexpr int kLanes = 32;
+  __shared__ Bits largest[kSelectThreads], least;
+  int const thread = static_cast<int>(threadIdx.x);
+  // Of the vectors of this thread the one with the largest column, and what the others have.
+  T best = -std::numeric_limits<T>::infinity(), next = best;
+  int first = thread * 4;
+  reader.for_vectors([&](T const(&value)[4], int column) {
+    T const one = value[0] > value[1] ? value[0] : value[1], two = value[2] > value[3] ? value[2] : value[3];
+    T const most = one > two ? one : two;
+    bool const better = most > best;
+    next = better ? best : most > next ? most : next;
+    first = better ? column : first;
+    best = better ? most : best;
+  });
+  largest[thread] = ordered_bits(best);
+  if (thread == 0) *found = 0;
+  __syncthreads();
+  if (thread < kLanes) {
+    Bits bound = 0;
+    for (int bit = 8 * static_cast<int>(sizeof(T)) - 1; bit >= 8 * static_cast<int>(sizeof(T)) - kBoundBits; --bit) {
+      Bits const trial = bound | Bits{1} << bit;
+      int count = 0;
+#pragma unroll
+      for (int s = 0; s < kSelectThreads; s += kLanes)
+        count += __popc(__ballot_sync(0xffffffffu, largest[s + thread] >= trial));
+      if (count >= k) bound = trial;
+    }
+    if (thread == 0) least = bound;
+  }
+  __syncthreads();
+  if (ordered_bits(next) >= least) {
+    for (int j = thread * 4; j < reader.stride; j += kSelectThreads * 4)
+      collect(reader.row, j, least, candidates, found);
+  } else if (ordered_bits(best) >= least) {
+    collect(reader.row, first, least, candidates, found);
+  }
+  __syncthreads();
 }
 
 /// One block a row.
 template <class T>
 __global__ void __launch_bounds__(kSelectThreads) top_k_kernel(TopKArguments const arguments) {
-  __shared__ T largest[kSelectThreads];
   __shared__ Ranked<T> candidates[kCandidates];
-  __shared__ T least;
   __shared__ int found;
   int const thread = static_cast<int>(threadIdx.x), k = arguments.k;
   LogRows const& rows = arguments.rows;
@@ -163,32 +229,10 @@ __global__ void __launch_bounds__(kSelectThreads) top_k_kernel(TopKArguments con
     return;
   }
   RowReader<T> const reader(rows, static_cast<int>(blockIdx.x));
-  Ranked<T>* list = candidates;
-  if (k <= kFewest) {
-    T mine = -std::numeric_limits<T>::infinity();
-    reader.for_mine([&](T value, int) { mine = value > mine ? value : mine; });
-    largest[thread] = mine;
-    if (thread == 0) found = 0;
-    __syncthreads();
-    int rank = 0;
-    for (int other = 0; other < kSelectThreads; ++other)
-      rank += largest[other] > mine || (largest[other] == mine && other < thread) ? 1 : 0;
-    if (rank == k - 1) least = mine;
-    __syncthreads();
-    if (mine >= least) {
-      reader.for_mine([&](T value, int column) {
-        if (!(value >= least)) return;
-        int const at = atomicAdd(&found, 1);
-        if (at < kCandidates) candidates[at] = {value, column};
-      });
-    }
-    __syncthreads();
-  }
-  if (k > kFewest || found > kCandidates) {
-    if (k > kFewest) list = static_cast<Ranked<T>*>(arguments.scratch) + blockIdx.x * sorted_size(k);
-    find_exactly(reader, k, list, &found);
-    __syncthreads();
-  }
+  bool const few = k <= kFewest;
+  Ranked<T>* const list = few ? candidates : static_cast<Ranked<T>*>(arguments.scratch) + blockIdx.x * sorted_size(k);
+  if (few) find_candidates(reader, k, candidates, &found);
+  if (!few || found > kCandidates) find_exactly(reader, k, list, &found);
   int const count = found, size = static_cast<int>(sorted_size(count));
   for (int q = count + thread; q < size; q += kSelectThreads)
     list[q] = {-std::numeric_limits<T>::infinity(), std::numeric_limits<int>::max()};
@@ -200,46 +244,79 @@ __global__ void __launch_bounds__(kSelectThreads) top_k_kernel(TopKArguments con
   }
 }
 
-/// One warp a row.
+/// One block a row. Each warp counts in its part of the row; where entries are written, it then walks along it again.
 template <class T>
 __global__ void __launch_bounds__(kSelectThreads) entries_above_kernel(AboveArguments const arguments) {
+  constexpr int kWarps = kSelectThreads / 32, kStep = 128;
+  __shared__ int counts[kWarps];
   LogRows const& rows = arguments.rows;
-  int const lane = static_cast<int>(threadIdx.x) % 32;
-  int const index = static_cast<int>(blockIdx.x * (kSelectThreads / 32) + threadIdx.x / 32);
+  int const warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
+  std::int64_t const i = rows.first + static_cast<int>(blockIdx.x);
   start_next_kernel();
   wait_for_previous_kernel();
-  if (index >= rows.count) return;
-  std::int64_t const i = rows.first + index;
-  StridedIndices const& row_begin = arguments.row_begin;
-  bool const writes = arguments.counts == nullptr;
-  std::int64_t const begin = writes ? row_begin.data[i * row_begin.stride] : 0;
-  std::int64_t const end = writes ? row_begin.data[(i + 1) * row_begin.stride] : 0;
-  bool const inside = begin >= 0 && end <= arguments.size;
+  RowReader<T> const reader(rows, static_cast<int>(blockIdx.x));
   double const factor = rows.factor[i];
   T const near = static_cast<T>(log2(arguments.threshold / factor) - 1);
-  T const* const row = static_cast<T const*>(rows.values) + index * rows.stride;
-  std::int64_t at = begin;
-  if (factor > 0) {
+  int const steps = factor > 0 ? reader.stride / kStep : 0;
+  // visit(column, entry, how many of this warp's come before it); returns how many there are.
+  auto const walk = [&](auto const& visit) {
+    int found = 0;
 #pragma unroll 4
-    for (int first = 0; first < static_cast<int>(rows.stride); first += 32) {
-      T const logarithm = row[first + lane];
-      bool above = logarithm > near;
-      if (!__any_sync(0xffffffffu, above)) continue;
-      double const entry = factor * exp2(static_cast<double>(logarithm));
-      above = above && entry > arguments.threshold;
-      unsigned const ballot = __ballot_sync(0xffffffffu, above);
-      std::int64_t const mine = at + __popc(ballot & ((1u << lane) - 1));
-      if (writes && above && inside && mine < end) {
-        arguments.columns.data[mine * arguments.columns.stride] = first + lane;
-        store_element(arguments.values, mine * arguments.values.stride, entry);
+    for (int step = steps * warp / kWarps; step < steps * (warp + 1) / kWarps; ++step) {
+      int const column = step * kStep + 4 * lane;
+      T value[4];
+      load_vector_4(value, reader.row + column);
+      bool any = false;
+#pragma unroll
+      for (int c = 0; c < 4; ++c) any |= value[c] > near;
+      if (!__any_sync(0xffffffffu, any)) continue;
+      double entry[4];
+      int mine = 0;
+#pragma unroll
+      for (int c = 0; c < 4; ++c) {
+        entry[c] = factor * exp2(static_cast<double>(value[c]));
+        mine += value[c] > near && entry[c] > arguments.threshold ? 1 : 0;
       }
-      at += __popc(ballot);
+      int up_to = mine;
+#pragma unroll
+      for (int lanes = 1; lanes < 32; lanes *= 2) {
+        int const other = __shfl_up_sync(0xffffffffu, up_to, lanes);
+        if (lane >= lanes) up_to += other;
+      }
+      int at = found + up_to - mine;
+#pragma unroll
+      for (int c = 0; c < 4; ++c) {
+        if (value[c] > near && entry[c] > arguments.threshold) visit(column + c, entry[c], at++);
+      }
+      found += __shfl_sync(0xffffffffu, up_to, 31);
     }
+    return found;
+  };
+
+  int const found = walk([](int, double, int) {});
+  if (lane == 0) counts[warp] = found;
+  __syncthreads();
+  std::int64_t total = 0, before = 0;
+#pragma unroll
+  for (int w = 0; w < kWarps; ++w) {
+    before += w < warp ? counts[w] : 0;
+    total += counts[w];
   }
-  if (lane != 0) return;
-  if (!writes) arguments.counts[i] = at;
-  if (writes && (!inside || at != end))
-    atomicMin(reinterpret_cast<long long*>(arguments.first_wrong), static_cast<long long>(i));
+  if (arguments.counts) {
+    if (threadIdx.x == 0) arguments.counts[i] = total;
+    return;
+  }
+  StridedIndices const& row_begin = arguments.row_begin;
+  std::int64_t const begin = row_begin.data[i * row_begin.stride];
+  if (begin < 0 || begin + total > arguments.size || row_begin.data[(i + 1) * row_begin.stride] != begin + total) {
+    if (threadIdx.x == 0) atomicMin(reinterpret_cast<long long*>(arguments.first_wrong), static_cast<long long>(i));
+    return;
+  }
+  walk([&](int column, double entry, int mine) {
+    std::int64_t const at = begin + before + mine;
+    arguments.columns.data[at * arguments.columns.stride] = column;
+    store_element(arguments.values, at * arguments.values.stride, entry);
+  });
 }
 
 /// store(i, the sum of `in` up to and with i), by one block.
@@ -281,7 +358,8 @@ __global__ void __launch_bounds__(kSelectThreads) draw_rows_kernel(SampleArgumen
   if (k >= arguments.count) return;
   double const target =
       sample_target(draw(arguments.seed, static_cast<std::uint64_t>(k)).row, arguments.row_sums[arguments.rows - 1]);
-  std::int64_t const i = first_above(arguments.row_sums, arguments.rows, target);
+  // Without a positive sum there is no such row, and the caller will say so.
+  std::int64_t const i = min(first_above(arguments.row_sums, arguments.rows, target), std::int64_t{arguments.rows - 1});
   arguments.pairs.data[k * arguments.pairs.stride] = i;
   atomicAdd(reinterpret_cast<unsigned long long*>(arguments.row_draws + i), 1ull);
 }
