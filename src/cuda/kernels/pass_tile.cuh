@@ -135,6 +135,18 @@ __global__ void __launch_bounds__(kTileThreads, 2) pass_tile(PassArguments const
             if constexpr (kPass == Pass::logits)
               entry[c] = log_share(logit[c] + score[r][c], sums.reference[r], beta[c]);
           }
+          if constexpr (kPass == Pass::logits) {
+            T largest = entry[0];
+#pragma unroll
+            for (int c = 1; c < 4; ++c) largest = entry[c] > largest ? entry[c] : largest;
+#pragma unroll
+            for (int mask = 1; mask < kLogitGroup / 4; mask *= 2) {
+              T const other = __shfl_xor_sync(0xffffffffu, largest, mask);
+              largest = other > largest ? other : largest;
+            }
+            if (column % kLogitGroup == 0)
+              static_cast<T*>(arguments.entries.low)[(begin + column) / kLogitGroup] = largest;
+          }
           if constexpr (sizeof(T) == 4 && kPass == Pass::entries) {
 #pragma unroll
             for (int c = 0; c < 4; c += 2) {

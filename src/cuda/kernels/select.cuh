@@ -1,16 +1,17 @@
 // Entries of a plan selected from rows of log2 w_ij (Pass::logits), one block a row.
 //
-//   top_k    One read of the row finds the largest column of each thread. k columns are at least the k-th of these, so
-//            the k largest of the row are among what is not below it, or below its first few bits: little more than k,
-//            which the threads that have them read again and the block sorts. Where k is large, or too many columns are
-//            alike, the k-th largest is found bit by bit, each bit by counting over the row.
-//   above    Each warp of a row's block walks along a part of it, to count what is above the threshold, and once more
-//   to
-//            write that in order. It compares logarithms first and, near the threshold or above it, P_ij in float64.
+//   top_k    Each thread takes the largest of some groups of columns, or of some columns of a short row. k columns are
+//            at least the k-th of these numbers, so the k largest of the row are among what is not below it, or below
+//            its first few bits: little more than k, in few groups, which the block reads and sorts. Where k is large,
+//            or too many columns are alike, the k-th largest is found bit by bit, each bit by counting in the groups
+//            that still matter.
+//   above    Each warp counts what is above the threshold in a part of the row, and walks along it once more to write
+//            that in order. It compares logarithms first and, near the threshold or above it, P_ij in float64.
 //   draws    operators/sampling.hpp. A counting sort deals the draws to rows. The block of a row sums tiles of its
 //            columns, and each draw finds its tile, then its column.
 //
-// Traffic: 4 or 8 bytes a pair, read once, from L2 where the rows of a chunk fit there.
+// Traffic: draws read 4 or 8 bytes a pair; the others the largest of each kLogitGroup columns, and the groups where that
+//   is large enough.
 //
 // Numerics: the order is that of (logarithm, column), so results do not depend on the order in which threads find them.
 //   Integer atomics alone; sums in float64 in a fixed order.
@@ -24,6 +25,7 @@
 namespace monge::cuda {
 
 inline constexpr int kSelectThreads = 128;
+inline constexpr int kSelectWarps = kSelectThreads / 32;
 inline constexpr int kScanThreads = 1024;
 /// Up to this k a thread's largest columns say enough.
 inline constexpr int kFewest = kSelectThreads / 2;
@@ -62,14 +64,14 @@ struct Ranked {
 
 /// Sum over the block, for all threads. Shared memory is free for other use when the next barrier is passed.
 __device__ __forceinline__ int block_count(int mine) {
-  __shared__ int partial[kSelectThreads / 32];
+  __shared__ int partial[kSelectWarps];
   for (int mask = 16; mask > 0; mask >>= 1) mine += __shfl_xor_sync(0xffffffffu, mine, mask);
   __syncthreads();
   if (threadIdx.x % 32 == 0) partial[threadIdx.x / 32] = mine;
   __syncthreads();
   int total = 0;
 #pragma unroll
-  for (int w = 0; w < kSelectThreads / 32; ++w) total += partial[w];
+  for (int w = 0; w < kSelectWarps; ++w) total += partial[w];
   return total;
 }
 
@@ -95,34 +97,39 @@ __device__ void sort_ranked(Ranked<T>* list, int size) {
 /// This block's row.
 template <class T>
 struct RowReader {
+  using Bits = decltype(ordered_bits(T()));
   T const* row;
-  int stride;
+  T const* largest;  // Of each group.
+  int groups;
 
-  __device__ explicit RowReader(LogRows const& rows, int index)
-      : row(static_cast<T const*>(rows.values) + index * rows.stride), stride(static_cast<int>(rows.stride)) {}
-
-  /// visit(four logarithms, the first one's column) for this thread's share of the columns, some of them past the last.
+  __device__ explicit RowReader(LogRows const& rows) : groups(static_cast<int>(rows.stride / kLogitGroup)) {
+    std::int64_t const index = blockIdx.x;
+    row = static_cast<T const*>(rows.values) + index * rows.stride;
+    largest = static_cast<T const*>(rows.largest) + index * groups;
+  }
+  /// All lanes of a warp visit(logarithm, column) together: the columns of each group that has one of at least `least`,
+  /// group by group in a part of the row for each warp.
   template <class Visit>
-  __device__ __forceinline__ void for_vectors(Visit const& visit) const {
-#pragma unroll 4
-    for (int j = static_cast<int>(threadIdx.x) * 4; j < stride; j += kSelectThreads * 4) {
-      T value[4];
-      load_vector_4(value, row + j);
-      visit(value, j);
+  __device__ __forceinline__ void for_columns(Bits least, Visit const& visit) const {
+    int const warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
+    int const end = static_cast<int>(static_cast<std::int64_t>(groups) * (warp + 1) / kSelectWarps);
+    for (int first = static_cast<int>(static_cast<std::int64_t>(groups) * warp / kSelectWarps); first < end;
+         first += 32) {
+      bool const wanted = first + lane < end && ordered_bits(largest[first + lane]) >= least;
+      for (unsigned left = __ballot_sync(0xffffffffu, wanted); left != 0; left &= left - 1) {
+        int const column = (first + __ffs(static_cast<int>(left)) - 1) * kLogitGroup + lane;
+        visit(row[column], column);
+      }
     }
   }
-  /// visit(logarithm, column) for each of them.
-  template <class Visit>
-  __device__ __forceinline__ void for_mine(Visit const& visit) const {
-    for_vectors([&](T const(&value)[4], int column) {
-#pragma unroll
-      for (int c = 0; c < 4; ++c) visit(value[c], column + c);
-    });
-  }
+  /// How many columns have at least `least`, and fulfil the predicate.
   template <class Predicate>
-  __device__ __forceinline__ int count(Predicate const& predicate) const {
+  __device__ __forceinline__ int count(Bits least, Predicate const& predicate) const {
     int mine = 0;
-    for_mine([&](T logarithm, int column) { mine += predicate(logarithm, column) ? 1 : 0; });
+    for_columns(least, [&](T value, int column) {
+      Bits const bits = ordered_bits(value);
+      mine += bits >= least && predicate(bits, column) ? 1 : 0;
+    });
     return block_count(mine);
   }
 };
@@ -130,87 +137,77 @@ struct RowReader {
 /// The k largest of a row, whatever it holds, to `list` in any order.
 template <class T>
 __device__ void find_exactly(RowReader<T> const& reader, int k, Ranked<T>* list, int* found) {
-  using Bits = decltype(ordered_bits(T()));
+  using Bits = typename RowReader<T>::Bits;
+  auto const any = [](Bits, int) { return true; };
   Bits least = 0;  // Of the k-th.
   for (Bits bit = Bits{1} << (8 * sizeof(T) - 1); bit != 0; bit >>= 1) {
-    Bits const trial = least | bit;
-    if (reader.count([&](T value, int) { return ordered_bits(value) >= trial; }) >= k) least = trial;
+    if (reader.count(least | bit, any) >= k) least |= bit;
   }
-  int const ties = k - reader.count([&](T value, int) { return ordered_bits(value) > least; });
-  int last = 0;  // Of the columns that tie with the k-th and are among the k.
+  // The last of the columns that tie with the k-th and are among the k.
+  int const ties = reader.count(least, [&](Bits bits, int) { return bits == least; });
+  int const spare = reader.count(least, any) - k;
+  int last = 0;
   for (int bit = 1 << 30; bit != 0; bit >>= 1) {
     int const trial = last | bit;
-    int const earlier =
-        reader.count([&](T value, int column) { return ordered_bits(value) == least && column < trial; });
-    if (earlier < ties) last = trial;
+    if (spare == 0) {
+      last = trial;
+    } else if (reader.count(least, [&](Bits bits, int column) { return bits == least && column < trial; }) <
+               ties - spare) {
+      last = trial;
+    }
   }
   if (threadIdx.x == 0) *found = 0;
   __syncthreads();
-  reader.for_mine([&](T value, int column) {
+  reader.for_columns(least, [&](T value, int column) {
     Bits const bits = ordered_bits(value);
     if (bits > least || (bits == least && column <= last)) list[atomicAdd(found, 1)] = {value, column};
   });
   __syncthreads();
 }
 
-/// The four columns from `first` on that are not below `least`, to the candidates as far as there is room.
-template <class T>
-__device__ __forceinline__ void collect(T const* row, int first, decltype(ordered_bits(T())) least,
-                                        Ranked<T>* candidates, int* found) {
-  T value[4];
-  load_vector_4(value, row + first);
-#pragma unroll
-  for (int c = 0; c < 4; ++c) {
-    if (ordered_bits(value[c]) < least) continue;
-    int const at = atomicAdd(found, 1);
-    if (at < kCandidates) candidates[at] = {value[c], first + c};
-  }
-}
-
-/// At least the k largest of a row, k <= kFewest, and how many were found: more than kCandidates if there is no room.
+/// At least the k largest of a row, k <= kFewest; `found` says how many there are, more than kCandidates if there was
+/// no room.
 template <class T>
 __device__ void find_candidates(RowReader<T> const& reader, int k, Ranked<T>* candidates, int* found) {
-  using Bits = decltype(ordered_bits(T()));
-  constexpr int kLanes = 32;
+  using Bits = typename RowReader<T>::Bits;
+  constexpr int kBits = 8 * sizeof(T);
   __shared__ Bits largest[kSelectThreads], least;
   int const thread = static_cast<int>(threadIdx.x);
-  // Of the vectors of this thread the one with the largest column, and what the others have.
-  T best = -std::numeric_limits<T>::infinity(), next = best;
-  int first = thread * 4;
-  reader.for_vectors([&](T const(&value)[4], int column) {
-    T const one = value[0] > value[1] ? value[0] : value[1], two = value[2] > value[3] ? value[2] : value[3];
-    T const most = one > two ? one : two;
-    bool const better = most > best;
-    next = better ? best : most > next ? most : next;
-    first = better ? column : first;
-    best = better ? most : best;
-  });
-  largest[thread] = ordered_bits(best);
+  // Rows of few groups have no columns to spare.
+  bool const by_groups = reader.groups >= kSelectThreads;
+  T const* const from = by_groups ? reader.largest : reader.row;
+  int const size = by_groups ? reader.groups : reader.groups * kLogitGroup;
+  Bits mine = 0;
+#pragma unroll 4
+  for (int at = thread; at < size; at += kSelectThreads) {
+    Bits const bits = ordered_bits(from[at]);
+    mine = bits > mine ? bits : mine;
+  }
+  largest[thread] = mine;
   if (thread == 0) *found = 0;
   __syncthreads();
-  if (thread < kLanes) {
+  if (thread < 32) {
     Bits bound = 0;
-    for (int bit = 8 * static_cast<int>(sizeof(T)) - 1; bit >= 8 * static_cast<int>(sizeof(T)) - kBoundBits; --bit) {
+    for (int bit = kBits - 1; bit >= kBits - kBoundBits; --bit) {
       Bits const trial = bound | Bits{1} << bit;
       int count = 0;
 #pragma unroll
-      for (int s = 0; s < kSelectThreads; s += kLanes)
-        count += __popc(__ballot_sync(0xffffffffu, largest[s + thread] >= trial));
+      for (int first = 0; first < kSelectThreads; first += 32)
+        count += __popc(__ballot_sync(0xffffffffu, largest[first + thread] >= trial));
       if (count >= k) bound = trial;
     }
     if (thread == 0) least = bound;
   }
   __syncthreads();
-  if (ordered_bits(next) >= least) {
-    for (int j = thread * 4; j < reader.stride; j += kSelectThreads * 4)
-      collect(reader.row, j, least, candidates, found);
-  } else if (ordered_bits(best) >= least) {
-    collect(reader.row, first, least, candidates, found);
-  }
+  Bits const bound = least;
+  reader.for_columns(bound, [&](T value, int column) {
+    if (ordered_bits(value) < bound) return;
+    int const at = atomicAdd(found, 1);
+    if (at < kCandidates) candidates[at] = {value, column};
+  });
   __syncthreads();
 }
 
-/// One block a row.
 template <class T>
 __global__ void __launch_bounds__(kSelectThreads) top_k_kernel(TopKArguments const arguments) {
   __shared__ Ranked<T> candidates[kCandidates];
@@ -228,7 +225,7 @@ __global__ void __launch_bounds__(kSelectThreads) top_k_kernel(TopKArguments con
     }
     return;
   }
-  RowReader<T> const reader(rows, static_cast<int>(blockIdx.x));
+  RowReader<T> const reader(rows);
   bool const few = k <= kFewest;
   Ranked<T>* const list = few ? candidates : static_cast<Ranked<T>*>(arguments.scratch) + blockIdx.x * sorted_size(k);
   if (few) find_candidates(reader, k, candidates, &found);
@@ -244,52 +241,28 @@ __global__ void __launch_bounds__(kSelectThreads) top_k_kernel(TopKArguments con
   }
 }
 
-/// One block a row. Each warp counts in its part of the row; where entries are written, it then walks along it again.
 template <class T>
 __global__ void __launch_bounds__(kSelectThreads) entries_above_kernel(AboveArguments const arguments) {
-  constexpr int kWarps = kSelectThreads / 32, kStep = 128;
-  __shared__ int counts[kWarps];
+  __shared__ int counts[kSelectWarps];
   LogRows const& rows = arguments.rows;
   int const warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
   std::int64_t const i = rows.first + static_cast<int>(blockIdx.x);
   start_next_kernel();
   wait_for_previous_kernel();
-  RowReader<T> const reader(rows, static_cast<int>(blockIdx.x));
+  RowReader<T> const reader(rows);
   double const factor = rows.factor[i];
   T const near = static_cast<T>(log2(arguments.threshold / factor) - 1);
-  int const steps = factor > 0 ? reader.stride / kStep : 0;
   // visit(column, entry, how many of this warp's come before it); returns how many there are.
   auto const walk = [&](auto const& visit) {
     int found = 0;
-#pragma unroll 4
-    for (int step = steps * warp / kWarps; step < steps * (warp + 1) / kWarps; ++step) {
-      int const column = step * kStep + 4 * lane;
-      T value[4];
-      load_vector_4(value, reader.row + column);
-      bool any = false;
-#pragma unroll
-      for (int c = 0; c < 4; ++c) any |= value[c] > near;
-      if (!__any_sync(0xffffffffu, any)) continue;
-      double entry[4];
-      int mine = 0;
-#pragma unroll
-      for (int c = 0; c < 4; ++c) {
-        entry[c] = factor * exp2(static_cast<double>(value[c]));
-        mine += value[c] > near && entry[c] > arguments.threshold ? 1 : 0;
-      }
-      int up_to = mine;
-#pragma unroll
-      for (int lanes = 1; lanes < 32; lanes *= 2) {
-        int const other = __shfl_up_sync(0xffffffffu, up_to, lanes);
-        if (lane >= lanes) up_to += other;
-      }
-      int at = found + up_to - mine;
-#pragma unroll
-      for (int c = 0; c < 4; ++c) {
-        if (value[c] > near && entry[c] > arguments.threshold) visit(column + c, entry[c], at++);
-      }
-      found += __shfl_sync(0xffffffffu, up_to, 31);
-    }
+    if (!(factor > 0)) return found;
+    reader.for_columns(ordered_bits(near), [&](T value, int column) {
+      double const entry = value > near ? factor * exp2(static_cast<double>(value)) : 0.0;
+      bool const above = entry > arguments.threshold;
+      unsigned const lanes = __ballot_sync(0xffffffffu, above);
+      if (above) visit(column, entry, found + __popc(lanes & ((1u << lane) - 1)));
+      found += __popc(lanes);
+    });
     return found;
   };
 
@@ -298,7 +271,7 @@ __global__ void __launch_bounds__(kSelectThreads) entries_above_kernel(AboveArgu
   __syncthreads();
   std::int64_t total = 0, before = 0;
 #pragma unroll
-  for (int w = 0; w < kWarps; ++w) {
+  for (int w = 0; w < kSelectWarps; ++w) {
     before += w < warp ? counts[w] : 0;
     total += counts[w];
   }
@@ -308,7 +281,7 @@ __global__ void __launch_bounds__(kSelectThreads) entries_above_kernel(AboveArgu
   }
   StridedIndices const& row_begin = arguments.row_begin;
   std::int64_t const begin = row_begin.data[i * row_begin.stride];
-  if (begin < 0 || begin + total > arguments.size || row_begin.data[(i + 1) * row_begin.stride] != begin + total) {
+  if (begin < 0 || begin > arguments.size - total || row_begin.data[(i + 1) * row_begin.stride] != begin + total) {
     if (threadIdx.x == 0) atomicMin(reinterpret_cast<long long*>(arguments.first_wrong), static_cast<long long>(i));
     return;
   }
@@ -374,24 +347,23 @@ __global__ void __launch_bounds__(kSelectThreads) order_draws_kernel(SampleArgum
   arguments.order[arguments.draw_begin[i] + static_cast<std::int64_t>(left) - 1] = k;
 }
 
-/// One block a row.
 template <class T>
 __global__ void __launch_bounds__(kSelectThreads)
     draw_columns_kernel(SampleArguments const arguments, LogRows const rows, double* tile_sums) {
-  int const index = static_cast<int>(blockIdx.x), thread = static_cast<int>(threadIdx.x);
-  std::int64_t const i = rows.first + index;
+  std::int64_t const index = blockIdx.x, i = rows.first + index;
+  int const thread = static_cast<int>(threadIdx.x);
   start_next_kernel();
   wait_for_previous_kernel();
   std::int64_t const first = arguments.draw_begin[i], end = arguments.draw_begin[i + 1];
   if (first == end) return;
-  RowReader<T> const reader(rows, index);
-  int const tiles = reader.stride / kSampleTile;
-  double* const sums = tile_sums + static_cast<std::int64_t>(index) * tiles;
+  T const* const row = static_cast<T const*>(rows.values) + index * rows.stride;
+  int const tiles = static_cast<int>(rows.stride / kSampleTile);
+  double* const sums = tile_sums + index * tiles;
   // Eight lanes share a tile. Rows are padded to 128 columns: the lanes of a warp stay together.
   constexpr int kLanes = kSampleTile / 4;
-  for (int j = thread * 4; j < reader.stride; j += kSelectThreads * 4) {
+  for (int j = thread * 4; j < rows.stride; j += kSelectThreads * 4) {
     T value[4];
-    load_vector_4(value, reader.row + j);
+    load_vector_4(value, row + j);
     double sum = 0;
 #pragma unroll
     for (int c = 0; c < 4; ++c) sum += static_cast<double>(power_of_two(value[c]));
@@ -407,9 +379,9 @@ __global__ void __launch_bounds__(kSelectThreads)
     std::int64_t const k = arguments.order[s];
     double const target = sample_target(draw(arguments.seed, static_cast<std::uint64_t>(k)).column, total);
     int const tile = static_cast<int>(first_above(sums, tiles, target));
-    T const* const row = reader.row + tile * kSampleTile;
-    int const column = column_above(kSampleTile, tile > 0 ? sums[tile - 1] : 0.0, target,
-                                    [&](int c) { return static_cast<double>(power_of_two(row[c])); });
+    int const column = column_above(kSampleTile, tile > 0 ? sums[tile - 1] : 0.0, target, [&](int c) {
+      return static_cast<double>(power_of_two(row[tile * kSampleTile + c]));
+    });
     arguments.pairs.data[k * arguments.pairs.stride + 1] = tile * kSampleTile + column;
   }
 }

@@ -106,13 +106,16 @@ MONGE_DEVICE_INLINE constexpr bool has_stores(Pass pass) {
 }
 
 /// Entries of some rows of a plan, kEntryScale times their share of the row's sum. In float two fp16 numbers whose sum
-/// they are, in the column order of entry_position(). Logits are of the arithmetic's type, in `high`.
+/// they are, in the column order of entry_position(). Logits are of the arithmetic's type, in `high`, and `low` has the
+/// largest of each kLogitGroup columns of a row.
 struct Entries {
   DataType scalar = DataType::float32;
   std::int64_t stride = 0;  // Elements between rows.
   void* high = nullptr;     // fp16, or double.
   void* low = nullptr;      // fp16; null in double.
 };
+
+inline constexpr int kLogitGroup = 32;
 
 /// A share of 1 is then half of what fp16 holds, and one of 2^-29 is a normal number.
 inline constexpr double kEntryScale = 32768;

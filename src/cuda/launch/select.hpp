@@ -17,7 +17,8 @@ void log_factors(PackedSide const& points, float const* beta, void* out, cudaStr
 struct LogRows {
   DataType scalar = DataType::float32;
   void const* values = nullptr;
-  std::int64_t stride = 0;  // Columns and padding, which is minus infinity: whole tiles of 128.
+  void const* largest = nullptr;  // Of each kLogitGroup columns.
+  std::int64_t stride = 0;        // Columns and padding, which is minus infinity: whole tiles of 128.
   int first = 0;
   int count = 0;
   double const* factor = nullptr;  // Of all rows, as the weights.
