@@ -2,7 +2,7 @@
 #pragma once
 #include <cmath>
 
-#include "operators/host_device.hpp"
+#include "core/host_device.hpp"
 
 namespace monge {
 

@@ -10,7 +10,7 @@
 #include <cmath>
 #include <cstdint>
 
-#include "operators/host_device.hpp"
+#include "core/host_device.hpp"
 
 namespace monge {
 

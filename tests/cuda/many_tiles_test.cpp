@@ -147,6 +147,27 @@ std::vector<double> largest(PlanOperator& plan, Side side) {
   return values;
 }
 
+/// Row pointers and columns of the entries that are at least 100 times the mean.
+std::vector<std::int64_t> above(PlanOperator& plan) {
+  std::int64_t const n = plan.size(Side::rows);
+  double const threshold = 100.0 / static_cast<double>(n * plan.size(Side::columns));
+  std::vector<std::int64_t> result(static_cast<std::size_t>(n + 1));
+  std::int64_t const total = plan.count_above(threshold, {result.data(), n + 1, 1, 1, {}});
+  result.resize(static_cast<std::size_t>(n + 1 + total));
+  std::vector<double> values(static_cast<std::size_t>(total));
+  EXPECT_GT(total, 0);
+  EXPECT_EQ(
+      plan.entries_above(threshold, {result.data(), n + 1, 1, 1, {}}, {result.data() + n + 1, total, 1, 1, {}}, values),
+      n);
+  return result;
+}
+
+std::vector<std::int64_t> drawn(PlanOperator& plan) {
+  std::vector<std::int64_t> pairs(4000);
+  plan.sample(4, {pairs.data(), 2000, 2, 2, {}});
+  return pairs;
+}
+
 std::vector<double> magnitudes_of(std::vector<double> values) {
   for (double& value : values) value = std::abs(value);
   return values;
@@ -306,6 +327,12 @@ TEST_P(ManyTiles, have_the_products_of_the_cpu) {
                      widen(multiply(*cpu, side, product(w, multiply(*cpu, far, u)))),
                      widen(multiply(*cpu, side, narrow(inner))));
       }
+    }
+    if (precision == Precision::float64) {
+      // Off by some 1e-13, none of the 1e8 entries is so near the threshold and no draw so near a boundary.
+      auto const cuda = trial.plan_of(Context::cuda(), precision);
+      EXPECT_EQ(above(*cuda), above(*cpu));
+      EXPECT_EQ(drawn(*cuda), drawn(*cpu));
     }
     // Entries of all rows, in float only their high halves, did not fit: they came in several chunks.
     std::int64_t const bytes = precision == Precision::float32 ? 2 : 8;

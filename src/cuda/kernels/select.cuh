@@ -10,7 +10,8 @@
 //   draws    operators/sampling.hpp. A counting sort deals the draws to rows. The block of a row sums tiles of its
 //            columns, and each draw finds its tile, then its column.
 //
-// Traffic: draws read 4 or 8 bytes a pair; the others the largest of each kLogitGroup columns, and the groups where that
+// Traffic: draws read 4 or 8 bytes a pair; the others the largest of each kLogitGroup columns, and the groups where
+// that
 //   is large enough.
 //
 // Numerics: the order is that of (logarithm, column), so results do not depend on the order in which threads find them.
@@ -333,18 +334,17 @@ __global__ void __launch_bounds__(kSelectThreads) draw_rows_kernel(SampleArgumen
       sample_target(draw(arguments.seed, static_cast<std::uint64_t>(k)).row, arguments.row_sums[arguments.rows - 1]);
   // Without a positive sum there is no such row, and the caller will say so.
   std::int64_t const i = min(first_above(arguments.row_sums, arguments.rows, target), std::int64_t{arguments.rows - 1});
-  arguments.pairs.data[k * arguments.pairs.stride] = i;
-  atomicAdd(reinterpret_cast<unsigned long long*>(arguments.row_draws + i), 1ull);
+  std::int64_t* const pair = arguments.pairs.data + k * arguments.pairs.stride;
+  pair[0] = i;
+  pair[1] = static_cast<std::int64_t>(atomicAdd(reinterpret_cast<unsigned long long*>(arguments.row_draws + i), 1ull));
 }
 
-/// Where draws of one row end up among each other is left to chance, and does not matter.
+/// Which draw of its row each is was left to chance, and does not matter.
 __global__ void __launch_bounds__(kSelectThreads) order_draws_kernel(SampleArguments const arguments) {
   std::int64_t const k = static_cast<std::int64_t>(blockIdx.x) * kSelectThreads + threadIdx.x;
   if (k >= arguments.count) return;
-  std::int64_t const i = arguments.pairs.data[k * arguments.pairs.stride];
-  unsigned long long const left =
-      atomicAdd(reinterpret_cast<unsigned long long*>(arguments.row_draws + i), ~0ull);  // One less.
-  arguments.order[arguments.draw_begin[i] + static_cast<std::int64_t>(left) - 1] = k;
+  std::int64_t const* const pair = arguments.pairs.data + k * arguments.pairs.stride;
+  arguments.order[arguments.draw_begin[pair[0]] + pair[1]] = k;
 }
 
 template <class T>

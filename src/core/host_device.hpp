@@ -1,4 +1,4 @@
-// Code that the CPU and the CUDA kernels share.
+// Formulas that the CPU code and the CUDA kernels share.
 #pragma once
 
 #ifdef __CUDACC__
