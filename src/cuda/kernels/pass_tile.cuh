@@ -147,7 +147,11 @@ __global__ void __launch_bounds__(kTileThreads, 2) pass_tile(PassArguments const
             if (column % kLogitGroup == 0)
               static_cast<T*>(arguments.entries.low)[(begin + column) / kLogitGroup] = largest;
           }
-          if constexpr (sizeof(T) == 4 && kPass == Pass::entries) {
+          if constexpr (kPass == Pass::logits) {
+            T* const out = static_cast<T*>(arguments.entries.high) + begin + logit_position(column);
+            store_vector_2(out, entry[0], entry[1]);
+            store_vector_2(out + 4, entry[2], entry[3]);
+          } else if constexpr (sizeof(T) == 4) {
 #pragma unroll
             for (int c = 0; c < 4; c += 2) {
               HalfPairs const split = split_pair(entry[c], entry[c + 1]);

@@ -2,7 +2,7 @@
 //
 //   top_k    Each thread takes the largest of some groups of columns, or of some columns of a short row. k columns are
 //            at least the k-th of these numbers, so the k largest of the row are among what is not below it, or below
-//            its first few bits: little more than k, in few groups, which the block reads and sorts. Where k is large,
+//            its first few bits: little more than k, in few groups, which the block reads and ranks. Where k is large,
 //            or too many columns are alike, the k-th largest is found bit by bit, each bit by counting in the groups
 //            that still matter.
 //   above    Each warp counts what is above the threshold in a part of the row, and walks along it once more to write
@@ -15,7 +15,7 @@
 //   is large enough.
 //
 // Numerics: the order is that of (logarithm, column), so results do not depend on the order in which threads find them.
-//   Integer atomics alone; sums in float64 in a fixed order.
+//   Integer atomics alone; sums of a tile in T, of tiles in float64, in a fixed order.
 #pragma once
 #include "cuda/device/numerics.cuh"
 #include "cuda/device/score_tile.cuh"
@@ -30,7 +30,7 @@ inline constexpr int kSelectWarps = kSelectThreads / 32;
 inline constexpr int kScanThreads = 1024;
 /// Up to this k a thread's largest columns say enough.
 inline constexpr int kFewest = kSelectThreads / 2;
-/// What a block may sort in shared memory; a power of two.
+/// So many a block ranks in shared memory, each by counting those before it.
 inline constexpr int kCandidates = 4 * kSelectThreads;
 /// Leading bits that tell the largest columns of the threads apart well enough: with 8 of the mantissa or more.
 inline constexpr int kBoundBits = 20;
@@ -83,7 +83,7 @@ __device__ void sort_ranked(Ranked<T>* list, int size) {
     for (int step = length / 2; step > 0; step /= 2) {
       __syncthreads();
       for (int pair = static_cast<int>(threadIdx.x); pair < size / 2; pair += kSelectThreads) {
-        int const low = pair / step * 2 * step + pair % step, high = low + step;
+        int const low = 2 * pair - (pair & (step - 1)), high = low + step;
         Ranked<T> const first = list[low], second = list[high];
         if (second.before(first) == ((low & length) == 0)) {
           list[low] = second;
@@ -119,7 +119,7 @@ struct RowReader {
       bool const wanted = first + lane < end && ordered_bits(largest[first + lane]) >= least;
       for (unsigned left = __ballot_sync(0xffffffffu, wanted); left != 0; left &= left - 1) {
         int const column = (first + __ffs(static_cast<int>(left)) - 1) * kLogitGroup + lane;
-        visit(row[column], column);
+        visit(row[logit_position(column)], column);
       }
     }
   }
@@ -173,6 +173,7 @@ __device__ void find_candidates(RowReader<T> const& reader, int k, Ranked<T>* ca
   using Bits = typename RowReader<T>::Bits;
   constexpr int kBits = 8 * sizeof(T);
   __shared__ Bits largest[kSelectThreads], least;
+  __shared__ int groups[kCandidates], group_count;
   int const thread = static_cast<int>(threadIdx.x);
   // Rows of few groups have no columns to spare.
   bool const by_groups = reader.groups >= kSelectThreads;
@@ -185,7 +186,7 @@ __device__ void find_candidates(RowReader<T> const& reader, int k, Ranked<T>* ca
     mine = bits > mine ? bits : mine;
   }
   largest[thread] = mine;
-  if (thread == 0) *found = 0;
+  if (thread == 0) *found = group_count = 0;
   __syncthreads();
   if (thread < 32) {
     Bits bound = 0;
@@ -201,11 +202,29 @@ __device__ void find_candidates(RowReader<T> const& reader, int k, Ranked<T>* ca
   }
   __syncthreads();
   Bits const bound = least;
-  reader.for_columns(bound, [&](T value, int column) {
-    if (ordered_bits(value) < bound) return;
-    int const at = atomicAdd(found, 1);
-    if (at < kCandidates) candidates[at] = {value, column};
-  });
+  for (int group = thread; group < reader.groups; group += kSelectThreads) {
+    if (ordered_bits(reader.largest[group]) < bound) continue;
+    int const at = atomicAdd(&group_count, 1);
+    if (at < kCandidates) groups[at] = group;
+  }
+  __syncthreads();
+  int const count = group_count;
+  if (count > kCandidates) {
+    if (thread == 0) *found = count;
+  } else {
+    int const lane = thread % 32;
+#pragma unroll 4
+    for (int at = thread / 32; at < count; at += kSelectWarps) {
+      int const column = groups[at] * kLogitGroup + lane;
+      T const value = reader.row[logit_position(column)];
+      bool const takes = ordered_bits(value) >= bound;
+      unsigned const lanes = __ballot_sync(0xffffffffu, takes);
+      int first = 0;
+      if (lane == 0) first = atomicAdd(found, __popc(lanes));
+      int const place = __shfl_sync(0xffffffffu, first, 0) + __popc(lanes & ((1u << lane) - 1));
+      if (takes && place < kCandidates) candidates[place] = {value, column};
+    }
+  }
   __syncthreads();
 }
 
@@ -226,19 +245,31 @@ __global__ void __launch_bounds__(kSelectThreads) top_k_kernel(TopKArguments con
     }
     return;
   }
+  auto const store = [&](int rank, Ranked<T> const& entry) {
+    indices[rank] = entry.column;
+    store_element(arguments.values, i * arguments.values.stride + rank,
+                  rows.factor[i] * exp2(static_cast<double>(entry.logarithm)));
+  };
   RowReader<T> const reader(rows);
-  bool const few = k <= kFewest;
-  Ranked<T>* const list = few ? candidates : static_cast<Ranked<T>*>(arguments.scratch) + blockIdx.x * sorted_size(k);
-  if (few) find_candidates(reader, k, candidates, &found);
-  if (!few || found > kCandidates) find_exactly(reader, k, list, &found);
-  int const count = found, size = static_cast<int>(sorted_size(count));
-  for (int q = count + thread; q < size; q += kSelectThreads)
-    list[q] = {-std::numeric_limits<T>::infinity(), std::numeric_limits<int>::max()};
-  sort_ranked(list, size);
-  for (int q = thread; q < k; q += kSelectThreads) {
-    indices[q] = list[q].column;
-    store_element(arguments.values, i * arguments.values.stride + q,
-                  rows.factor[i] * exp2(static_cast<double>(list[q].logarithm)));
+  if (k <= kFewest) {
+    find_candidates(reader, k, candidates, &found);
+    if (found > kCandidates) find_exactly(reader, k, candidates, &found);
+    int const count = found;
+    for (int mine = thread; mine < count; mine += kSelectThreads) {
+      Ranked<T> const entry = candidates[mine];
+      int rank = 0;
+#pragma unroll 8
+      for (int other = 0; other < count; ++other) rank += candidates[other].before(entry) ? 1 : 0;
+      if (rank < k) store(rank, entry);
+    }
+  } else {
+    int const size = static_cast<int>(sorted_size(k));
+    Ranked<T>* const list = static_cast<Ranked<T>*>(arguments.scratch) + static_cast<std::int64_t>(blockIdx.x) * size;
+    find_exactly(reader, k, list, &found);
+    for (int rank = k + thread; rank < size; rank += kSelectThreads)
+      list[rank] = {-std::numeric_limits<T>::infinity(), std::numeric_limits<int>::max()};
+    sort_ranked(list, size);
+    for (int rank = thread; rank < k; rank += kSelectThreads) store(rank, list[rank]);
   }
 }
 
@@ -364,12 +395,10 @@ __global__ void __launch_bounds__(kSelectThreads)
   for (int j = thread * 4; j < rows.stride; j += kSelectThreads * 4) {
     T value[4];
     load_vector_4(value, row + j);
-    double sum = 0;
-#pragma unroll
-    for (int c = 0; c < 4; ++c) sum += static_cast<double>(power_of_two(value[c]));
+    T sum = (power_of_two(value[0]) + power_of_two(value[1])) + (power_of_two(value[2]) + power_of_two(value[3]));
 #pragma unroll
     for (int mask = 1; mask < kLanes; mask *= 2) sum += __shfl_xor_sync(0xffffffffu, sum, mask);
-    if (thread % kLanes == 0) sums[j / kSampleTile] = sum;
+    if (thread % kLanes == 0) sums[j / kSampleTile] = static_cast<double>(sum);
   }
   __syncthreads();
   scan_block<kSelectThreads>(sums, tiles, [&](std::int64_t tile, double sum) { sums[tile] = sum; });
@@ -380,7 +409,7 @@ __global__ void __launch_bounds__(kSelectThreads)
     double const target = sample_target(draw(arguments.seed, static_cast<std::uint64_t>(k)).column, total);
     int const tile = static_cast<int>(first_above(sums, tiles, target));
     int const column = column_above(kSampleTile, tile > 0 ? sums[tile - 1] : 0.0, target, [&](int c) {
-      return static_cast<double>(power_of_two(row[tile * kSampleTile + c]));
+      return static_cast<double>(power_of_two(row[tile * kSampleTile + logit_position(c)]));
     });
     arguments.pairs.data[k * arguments.pairs.stride + 1] = tile * kSampleTile + column;
   }

@@ -106,8 +106,8 @@ MONGE_DEVICE_INLINE constexpr bool has_stores(Pass pass) {
 }
 
 /// Entries of some rows of a plan, kEntryScale times their share of the row's sum. In float two fp16 numbers whose sum
-/// they are, in the column order of entry_position(). Logits are of the arithmetic's type, in `high`, and `low` has the
-/// largest of each kLogitGroup columns of a row.
+/// they are, in the column order of entry_position(). Logits are of the arithmetic's type, in `high`, in the order of
+/// logit_position(), and `low` has the largest of each kLogitGroup columns of a row.
 struct Entries {
   DataType scalar = DataType::float32;
   std::int64_t stride = 0;  // Elements between rows.
@@ -125,6 +125,10 @@ inline constexpr double kEntryScale = 32768;
 /// too.
 MONGE_DEVICE_INLINE int entry_position(int j) {
   return j / 32 * 32 + j % 8 / 2 * 8 + j % 32 / 8 * 2 + j % 2;
+}
+/// The same for logits: of the eight, a vector of four and another one.
+MONGE_DEVICE_INLINE int logit_position(int j) {
+  return j / 16 * 16 + j % 8 / 2 * 4 + j % 16 / 8 * 2 + j % 2;
 }
 
 /// Who does what in a pass. Each row block meets a list of column tiles: all of them, or those that `tile_list` names.
