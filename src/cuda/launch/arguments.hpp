@@ -79,9 +79,9 @@ enum class Pass {
   moments,   // The same, and sums of beta_j 2^(t_ij - reference_i) (t_ij - log2 b_j). `tile` only.
   product,   // Partial sums of factor_j 2^(t_ij - reference_i), the references being given.
   entries,   // The terms of such sums, times kEntryScale, to memory; and their sums.
-  logits,    // log2 of the share beta_j 2^(t_ij - reference_i) to memory, the references being given.
   hadamard,  // Multiplies entries in memory by the scores.
   values,    // The scores themselves, to memory. `tile` only.
+  logits,    // log2 of the share beta_j 2^(t_ij - reference_i) to memory, the references being given.
 };
 
 /// Which kernel makes the scores.
