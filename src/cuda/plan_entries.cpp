@@ -8,7 +8,7 @@ namespace monge::cuda {
 namespace {
 
 /// Rows of logits in memory take at most this much, with what is selected from them, or 128 rows.
-constexpr std::int64_t kLogRowBytes = std::int64_t{128} << 20;
+constexpr std::int64_t kLogRowBytes = std::int64_t{256} << 20;
 
 StridedIndices in_place(Output const& output) {
   return {static_cast<std::int64_t*>(output.view().data), output.view().stride};

@@ -112,14 +112,28 @@ struct RowReader {
   /// group by group in a part of the row for each warp.
   template <class Visit>
   __device__ __forceinline__ void for_columns(Bits least, Visit const& visit) const {
+    constexpr int kBatch = 4;
     int const warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
     int const end = static_cast<int>(static_cast<std::int64_t>(groups) * (warp + 1) / kSelectWarps);
     for (int first = static_cast<int>(static_cast<std::int64_t>(groups) * warp / kSelectWarps); first < end;
          first += 32) {
       bool const wanted = first + lane < end && ordered_bits(largest[first + lane]) >= least;
-      for (unsigned left = __ballot_sync(0xffffffffu, wanted); left != 0; left &= left - 1) {
-        int const column = (first + __ffs(static_cast<int>(left)) - 1) * kLogitGroup + lane;
-        visit(row[logit_position(column)], column);
+      for (unsigned left = __ballot_sync(0xffffffffu, wanted); left != 0;) {
+        // A few loads are under way at a time.
+        bool there[kBatch];
+        int column[kBatch];
+        T value[kBatch];
+#pragma unroll
+        for (int b = 0; b < kBatch; ++b) {
+          there[b] = left != 0;
+          column[b] = (first + max(__ffs(static_cast<int>(left)) - 1, 0)) * kLogitGroup + lane;
+          value[b] = row[logit_position(column[b])];
+          left &= left - 1;
+        }
+#pragma unroll
+        for (int b = 0; b < kBatch; ++b) {
+          if (there[b]) visit(value[b], column[b]);
+        }
       }
     }
   }
@@ -173,7 +187,6 @@ __device__ void find_candidates(RowReader<T> const& reader, int k, Ranked<T>* ca
   using Bits = typename RowReader<T>::Bits;
   constexpr int kBits = 8 * sizeof(T);
   __shared__ Bits largest[kSelectThreads], least;
-  __shared__ int groups[kCandidates], group_count;
   int const thread = static_cast<int>(threadIdx.x);
   // Rows of few groups have no columns to spare.
   bool const by_groups = reader.groups >= kSelectThreads;
@@ -186,7 +199,7 @@ __device__ void find_candidates(RowReader<T> const& reader, int k, Ranked<T>* ca
     mine = bits > mine ? bits : mine;
   }
   largest[thread] = mine;
-  if (thread == 0) *found = group_count = 0;
+  if (thread == 0) *found = 0;
   __syncthreads();
   if (thread < 32) {
     Bits bound = 0;
@@ -202,29 +215,11 @@ __device__ void find_candidates(RowReader<T> const& reader, int k, Ranked<T>* ca
   }
   __syncthreads();
   Bits const bound = least;
-  for (int group = thread; group < reader.groups; group += kSelectThreads) {
-    if (ordered_bits(reader.largest[group]) < bound) continue;
-    int const at = atomicAdd(&group_count, 1);
-    if (at < kCandidates) groups[at] = group;
-  }
-  __syncthreads();
-  int const count = group_count;
-  if (count > kCandidates) {
-    if (thread == 0) *found = count;
-  } else {
-    int const lane = thread % 32;
-#pragma unroll 4
-    for (int at = thread / 32; at < count; at += kSelectWarps) {
-      int const column = groups[at] * kLogitGroup + lane;
-      T const value = reader.row[logit_position(column)];
-      bool const takes = ordered_bits(value) >= bound;
-      unsigned const lanes = __ballot_sync(0xffffffffu, takes);
-      int first = 0;
-      if (lane == 0) first = atomicAdd(found, __popc(lanes));
-      int const place = __shfl_sync(0xffffffffu, first, 0) + __popc(lanes & ((1u << lane) - 1));
-      if (takes && place < kCandidates) candidates[place] = {value, column};
-    }
-  }
+  reader.for_columns(bound, [&](T value, int column) {
+    if (ordered_bits(value) < bound) return;
+    int const at = atomicAdd(found, 1);
+    if (at < kCandidates) candidates[at] = {value, column};
+  });
   __syncthreads();
 }
 
@@ -331,6 +326,7 @@ __device__ void scan_block(T const* in, std::int64_t size, Store const& store) {
   int const thread = static_cast<int>(threadIdx.x);
   std::int64_t const begin = size * thread / kThreads, end = size * (thread + 1) / kThreads;
   T sum = 0;
+#pragma unroll 8
   for (std::int64_t i = begin; i < end; ++i) sum += in[i];
   sums[thread] = sum;
   for (int step = 1; step < kThreads; step *= 2) {
