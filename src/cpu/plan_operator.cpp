@@ -177,7 +177,7 @@ void PlanOperator<T>::for_each_row(Side side, RowOf what, RowConsumer const& con
           if (logarithms) {
             auto const none = [](std::int64_t) { return T(0); };
             read_row(work.args, r, factors, none, row, [](T t, T log_beta, T) {
-              return t > kNoWeight<T> / 2 ? t + log_beta : -std::numeric_limits<T>::infinity();
+              return t + log_beta + (t > kNoWeight<T> / 2 ? T(0) : -std::numeric_limits<T>::infinity());
             });
           } else {
             double const scale = onto.scale(i, work.row_max[static_cast<std::size_t>(r)]);

@@ -79,7 +79,7 @@ TEST_P(Memory, products_like_earlier_ones_allocate_nothing) {
   }
 }
 
-/// Bytes that a solve and products with its plan ask for, in all.
+/// Bytes that a solve, products with its plan and entries of it ask for, in all.
 std::int64_t bytes_of_a_solve(Context const& context, Precision precision, Problem const& problem) {
   std::int64_t const n = problem.n();
   SolveOptions const options{
@@ -90,6 +90,11 @@ std::int64_t bytes_of_a_solve(Context const& context, Precision precision, Probl
   plan.apply(MatrixView(problem.a.data(), n, 1), MutableMatrixView(out.data(), n, 1));
   plan.apply_gram(problem.a, problem.b, out);
   plan.marginals(out, marginal);
+  std::vector<std::int64_t> indices(3 * n + 1);
+  std::vector<double> values(3 * n);
+  plan.top_k({indices.data(), n, 3, 3, {}}, MutableMatrixView(values.data(), n, 3));
+  plan.count_above(0, {indices.data(), n + 1, 1, 1, {}});
+  plan.sample(1, {indices.data(), n, 2, 2, {}});
   return bytes - before;
 }
 
