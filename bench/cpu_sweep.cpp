@@ -147,7 +147,7 @@ void add(Case const& c, std::string const& suffix) {
 }
 
 void add_matrix(Case const& c, bool transposed) {
-  register_sweep(c, transposed ? "matrix/transposed" : "matrix", sweep<Matrix, bool>, transposed);
+  register_sweep(c, transposed ? "matrix/transposed/cached" : "matrix", sweep<Matrix, bool>, transposed);
 }
 
 template <class Product>
@@ -186,7 +186,7 @@ int main(int argc, char** argv) {
   for (Precision const precision : {Precision::float32, Precision::float64}) {
     for (Schedule schedule : {Schedule::alternating, Schedule::symmetric, Schedule::overrelaxed})
       add_matrix({10000, 0, schedule, precision, 0}, false);
-    add_matrix({10000, 0, Schedule::alternating, precision, 0}, true);
+    add_matrix({10000, 0, Schedule::alternating, precision, 1 << 30}, true);
   }
   return bench::run(argc, argv);
 }

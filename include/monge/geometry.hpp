@@ -14,9 +14,11 @@ struct PointCloud {
   double scale = 1.0;  ///< > 0. 1 is the squared distance; 0.5 is GeomLoss's cost for p = 2.
 };
 
-/// Given costs C (n x m): any finite numbers, negative ones too; +infinity forbids a pair. float32 or float64, rows
-/// possibly strided, read in place by every pass where the context can reach it: the memory stays as it is as long as
-/// the solve and its Plan use it. A matrix in host memory is copied to a CUDA device once, as it is.
+/// Given costs C (n x m): any finite numbers, negative ones too; +infinity forbids a pair. A row or column of positive
+/// weight needs a finite cost to one of positive weight; one of no weight that has none has the potential +infinity and
+/// shares of 0. float32 or float64, rows possibly strided, read in place by every pass where the context can reach it:
+/// the memory stays as it is as long as the solve and its Plan use it. A matrix in host memory is copied to a CUDA
+/// device once, as it is. Throws invalid_argument for NaN, -infinity and weight that has nowhere to go.
 struct CostMatrix {
   MatrixView cost;          ///< n x m; m x n if transposed.
   bool transposed = false;  ///< `cost` holds C^T: element (j, i) is C_ij.

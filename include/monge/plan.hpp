@@ -14,9 +14,10 @@ namespace monge {
 /// (after tf32 in float32).
 ///
 /// Costs below are passes over all pairs. The first product onto a side, and P 1 or P^T 1, takes one more; later ones
-/// allocate nothing. Memory is O((n + m) d) and that of the arguments. On CUDA, products with several columns pass some
-/// rows of P through memory (256 MiB, or less if P is smaller), where in float32 an entry is held to 2^-22 of itself or
-/// 2^-40 of its row's sum, whichever is larger. What SolveOptions::cache_bytes allows stays for the next product.
+/// allocate nothing. Memory is O((n + m) d) and that of the arguments. On CUDA, products with several columns and
+/// entries pass some rows of P through memory (256 MiB each, or less if P is smaller), where in float32 an entry of a
+/// product is held to 2^-22 of itself or 2^-40 of its row's sum, whichever is larger. What SolveOptions::cache_bytes
+/// allows stays for the next product.
 class Plan {
  public:
   struct State;  // src/solvers/plan_state.hpp

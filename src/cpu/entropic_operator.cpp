@@ -33,7 +33,7 @@ EntropicOperator<T>::EntropicOperator(std::shared_ptr<Costs<T> const> costs, Mar
       vectors_(size(Side::rows), size(Side::columns)),
       most_threads_(threads),
       cache_bytes_(cache_bytes),
-      stripes_(*costs, Side::rows, useful_threads(threads, size(Side::rows), size(Side::columns))),
+      stripes_(*costs, Side::rows, useful_threads(threads, size(Side::rows), size(Side::columns)), cache_bytes),
       logits_(size(Side::columns)),
       column_sums_(size(Side::columns), stripes_.threads()),
       f_next_(size(Side::rows)),
@@ -41,7 +41,6 @@ EntropicOperator<T>::EntropicOperator(std::shared_ptr<Costs<T> const> costs, Mar
       bounds_(static_cast<std::size_t>(padded_to_panel<T>(size(Side::rows)))),
       row_errors_(static_cast<std::size_t>(stripes_.threads())),
       total_weights_(static_cast<std::size_t>(stripes_.threads())) {
-  stripes_.keep_scores(cache_bytes);
   last_.column_bias.resize(logits_.bias.size());
   last_.row_lse.resize(f_next_.values().size());
 }

@@ -9,6 +9,7 @@
 
 #include "core/compensated_sum.hpp"
 #include "core/strided.hpp"
+#include "cpu/threads.hpp"
 #include "operators/cost_matrix.hpp"
 
 namespace monge::cpu {
@@ -89,8 +90,9 @@ MatrixCosts<T>::MatrixCosts(CostMatrix const& geometry, std::span<double const> 
   std::span<double const> const lines = transposed_ ? b : a, places = transposed_ ? a : b;
   std::vector<Line> found(lines.size());
   std::vector<unsigned char> reached;
+  int const team = useful_threads(threads, std::ssize(a), std::ssize(b));
   with_data(cost_, [&](auto const* data) {
-#pragma omp parallel for num_threads(threads) schedule(static)
+#pragma omp parallel for num_threads(team) schedule(static)
     for (std::int64_t i = 0; i < std::ssize(lines); ++i)
       found[static_cast<std::size_t>(i)] = survey_line(data + i * cost_.row_stride(), places);
   });

@@ -41,9 +41,11 @@ void Logits<T>::set(PlanData<T> const& data, Side columns, HostVector const& pot
   SideWeights const& weights = *data.weights[static_cast<int>(columns)];
   std::span<double const> const norm = data.costs->norm(columns);
   // Neither infinite nor 0, whatever eps is: a score may be 0, and that of a forbidden pair is infinite.
+  using Limits = std::numeric_limits<T>;
   double const exact = -data.costs->factor() * std::numbers::log2e / eps;
-  multiplier =
-      static_cast<T>(std::copysign(std::clamp(std::abs(exact), double(std::numeric_limits<T>::min()), kHuge), exact));
+  double const size =
+      std::clamp(std::abs(exact), static_cast<double>(Limits::min()), static_cast<double>(Limits::max()));
+  multiplier = static_cast<T>(std::copysign(size, exact));
   offset = -kHuge;
   for (std::size_t j = 0; j < bias.size(); ++j) {
     bias[j] = -kHuge;

@@ -1,6 +1,8 @@
 // Entries of a plan one by one: each thread takes rows of w_ij, or of their logarithms, from its stripes.
 #include <algorithm>
 #include <cmath>
+#include <functional>
+#include <limits>
 #include <numeric>
 
 #include "core/strided.hpp"
@@ -10,22 +12,29 @@
 namespace monge::cpu {
 namespace {
 
-/// Columns between two decisions whether any of them is of interest.
+/// Columns that are looked at together: of most groups nothing is of interest.
 constexpr std::size_t kGroup = 32;
 
-/// visit(j) for the columns of a row that are above `least`, from `first` on; `least` may rise meanwhile. Seldom is
-/// any: whole groups are passed over.
-template <class T, class Visit>
-void for_each_above(std::span<T const> row, std::size_t first, T const& least, Visit const& visit) {
-  for (std::size_t begin = first; begin < row.size(); begin += kGroup) {
-    std::size_t const end = std::min(begin + kGroup, row.size());
-    T const bound = least;
-    int any = 0;
-    for (std::size_t j = begin; j < end; ++j) any |= row[j] > bound ? 1 : 0;
-    for (std::size_t j = begin; any != 0 && j < end; ++j) {
-      if (row[j] > least) visit(j);
-    }
+/// The largest of up to kGroup numbers; in lanes, so that compilers find vectors in it.
+template <class T>
+T largest_of(std::span<T const> group) {
+  constexpr std::size_t kLanes = 8;
+  T most[kLanes];
+  std::fill_n(most, kLanes, -std::numeric_limits<T>::infinity());
+  std::size_t j = 0;
+  for (; j + kLanes <= group.size(); j += kLanes) {
+    for (std::size_t lane = 0; lane < kLanes; ++lane)
+      most[lane] = group[j + lane] > most[lane] ? group[j + lane] : most[lane];
   }
+  for (; j < group.size(); ++j) most[0] = std::max(most[0], group[j]);
+  return *std::max_element(most, most + kLanes);
+}
+
+/// visit(first column, group) for each group of a row.
+template <class T, class Visit>
+void for_each_group(std::span<T const> row, Visit const& visit) {
+  for (std::size_t first = 0; first < row.size(); first += kGroup)
+    visit(first, row.subspan(first, std::min(kGroup, row.size() - first)));
 }
 
 template <class T>
@@ -38,35 +47,60 @@ struct Ranked {
   }
 };
 
-/// The first k of a row in their order. Columns that can still be among them are collected; as there are twice as many
-/// as needed, the others are dropped.
+/// The first k of a row in their order. Of the largest numbers of the groups, k are at least the k-th: so only what is
+/// not below that can be among the first k of the row, which is little more.
 template <class T>
-void rank_row(std::span<T const> row, std::size_t k, std::vector<Ranked<T>>& best) {
-  std::size_t const room = k + std::max(k, kGroup);
-  T least = 0;  // A later column must be above it.
-  auto const add = [&](std::size_t j) {
-    best.push_back({row[j], static_cast<std::int64_t>(j)});
-    if (best.size() < room) return;
-    std::nth_element(best.begin(), best.begin() + static_cast<std::ptrdiff_t>(k - 1), best.end());
-    best.resize(k);
-    least = best.back().logarithm;
-  };
-  best.clear();
-  std::size_t const first = std::min(room, row.size());
-  for (std::size_t j = 0; j < first; ++j) add(j);
-  for_each_above(row, first, least, add);
-  std::sort(best.begin(), best.end());
-  best.resize(k);
-}
+class RowRanking {
+ public:
+  std::span<Ranked<T> const> operator()(std::span<T const> row, std::size_t k) {
+    largest_.clear();
+    for_each_group(row, [&](std::size_t, std::span<T const> group) { largest_.push_back(largest_of(group)); });
+    T least = -std::numeric_limits<T>::infinity();
+    if (k <= largest_.size()) {
+      kth_.assign(largest_.begin(), largest_.end());
+      std::nth_element(kth_.begin(), at(kth_, k - 1), kth_.end(), std::greater<>());
+      least = kth_[k - 1];
+    }
+    found_.clear();
+    for_each_group(row, [&](std::size_t first, std::span<T const> group) {
+      if (largest_[first / kGroup] < least) return;
+      for (std::size_t j = 0; j < group.size(); ++j) {
+        if (group[j] >= least) found_.push_back({group[j], static_cast<std::int64_t>(first + j)});
+      }
+    });
+    std::partial_sort(found_.begin(), at(found_, k), found_.end());
+    return std::span(found_).first(k);
+  }
+  /// That of a row without entries.
+  std::span<Ranked<T> const> none(std::size_t k) {
+    found_.clear();
+    for (std::size_t j = 0; j < k; ++j)
+      found_.push_back({-std::numeric_limits<T>::infinity(), static_cast<std::int64_t>(j)});
+    return found_;
+  }
+
+ private:
+  template <class Vector>
+  static auto at(Vector& vector, std::size_t index) {
+    return vector.begin() + static_cast<std::ptrdiff_t>(index);
+  }
+  std::vector<T> largest_, kth_;
+  std::vector<Ranked<T>> found_;
+};
 
 /// visit(j, P_ij) for the entries of a row above the threshold. Only near it or above it is an exponential taken.
 template <class T, class Visit>
 void visit_entries(double threshold, double marginal, std::span<T const> row, double reference, Visit const& visit) {
   if (!(marginal > 0)) return;
   T const near = static_cast<T>(std::log2(threshold / marginal) + reference - 1);
-  for_each_above(row, 0, near, [&](std::size_t j) {
-    double const entry = marginal * std::exp2(static_cast<double>(row[j]) - reference);
-    if (entry > threshold) visit(static_cast<std::int64_t>(j), entry);
+  for_each_group(row, [&](std::size_t first, std::span<T const> group) {
+    int any = 0;
+    for (T const logarithm : group) any |= logarithm > near ? 1 : 0;
+    for (std::size_t j = 0; any != 0 && j < group.size(); ++j) {
+      if (!(group[j] > near)) continue;
+      double const entry = marginal * std::exp2(static_cast<double>(group[j]) - reference);
+      if (entry > threshold) visit(static_cast<std::int64_t>(first + j), entry);
+    }
   });
 }
 
@@ -76,15 +110,12 @@ template <class T>
 void PlanOperator<T>::top_k(Side side, MutableIndexView indices, MutableMatrixView values) {
   HostVector const& total = on_host(marginal(side));
   std::vector<double> const& weight = data_.weight(side);
-  std::vector<std::vector<Ranked<T>>> best(static_cast<std::size_t>(most_threads_));
+  std::vector<RowRanking<T>> rankings(static_cast<std::size_t>(most_threads_));
+  std::size_t const k = static_cast<std::size_t>(indices.columns);
   for_each_row(side, RowOf::logarithms, [&](int thread, std::int64_t i, std::span<T const> row, double reference) {
-    std::vector<Ranked<T>>& found = best[static_cast<std::size_t>(thread)];
-    if (weight[static_cast<std::size_t>(i)] > 0) {
-      rank_row(row, static_cast<std::size_t>(indices.columns), found);
-    } else {
-      found.resize(static_cast<std::size_t>(indices.columns));
-      for (std::size_t q = 0; q < found.size(); ++q) found[q] = {0, static_cast<std::int64_t>(q)};
-    }
+    RowRanking<T>& ranking = rankings[static_cast<std::size_t>(thread)];
+    std::span<Ranked<T> const> const found =
+        weight[static_cast<std::size_t>(i)] > 0 ? ranking(row, k) : ranking.none(k);
     with_data(values, [&](auto* data) {
       using Out = std::remove_pointer_t<decltype(data)>;
       for (std::int64_t q = 0; q < indices.columns; ++q) {

@@ -56,8 +56,8 @@ void read_row(StripeArgs<T> const& args, std::int64_t r, T const* factor, Scale 
 
 template <class T>
 struct PlanOperator<T>::Products {
-  Products(PlanData<T> const& data, Side side, double eps, int threads)
-      : stripes(*data.costs, side, threads),
+  Products(PlanData<T> const& data, Side side, double eps, int threads, double cache_bytes)
+      : stripes(*data.costs, side, threads, cache_bytes),
         logits(data.costs->size(opposite(side))),
         lse(data.costs->size(side)),
         share_unit(data.costs->size(side)),
@@ -102,8 +102,8 @@ auto PlanOperator<T>::products(Side side) -> Products& {
   std::unique_ptr<Products>& products = products_[static_cast<int>(side)];
   if (!products) {
     int const threads = useful_threads(most_threads_, size(Side::rows), size(Side::columns));
-    products = std::make_unique<Products>(data_, side, eps_, threads);
-    cache_bytes_ -= products->stripes.keep_scores(cache_bytes_);
+    products = std::make_unique<Products>(data_, side, eps_, threads, cache_bytes_);
+    cache_bytes_ -= products->stripes.kept_bytes();
   }
   return *products;
 }
@@ -177,7 +177,7 @@ void PlanOperator<T>::for_each_row(Side side, RowOf what, RowConsumer const& con
           if (logarithms) {
             auto const none = [](std::int64_t) { return T(0); };
             read_row(work.args, r, factors, none, row, [](T t, T log_beta, T) {
-              return t > kNoWeight<T> / 2 ? t + log_beta : -std::numeric_limits<T>::infinity();
+              return t + log_beta + (t > kNoWeight<T> / 2 ? T(0) : -std::numeric_limits<T>::infinity());
             });
           } else {
             double const scale = onto.scale(i, work.row_max[static_cast<std::size_t>(r)]);

@@ -54,8 +54,8 @@ class ScoreReader {
 };
 
 // How far ahead of its use a line is asked for: in bytes along a row, and in lines down a column.
-inline constexpr std::int64_t kAheadInRow = 1 << 10;
-inline constexpr std::int64_t kAheadInColumn = 64;
+inline constexpr std::int64_t kAheadInRow = 512;
+inline constexpr std::int64_t kAheadInColumn = 32;
 
 // Scores of rows [0, row_count) and one panel of columns to args.row_scratch, kPanel numbers a row. Rows of padding
 // repeat the last; columns of padding are 0.
@@ -112,7 +112,10 @@ HWY_NOINLINE void LoadColumns(StripeArgs<T> const& args, std::int64_t j) {
         S const* at = static_cast<S const*>(stored.data) + (j + k0 + k) * stored.row_stride + args.first_row + r0;
         hwy::Prefetch(at + kAheadInColumn * stored.row_stride);
         S some[kLanes] = {};
-        if (rows < kLanes) at = std::copy_n(at, rows, some) - rows;
+        if (rows < kLanes) {
+          std::copy_n(at, rows, some);
+          at = some;
+        }
         column[k] = read(at);
       }
       HWY_ALIGN T rowwise[16 * kLanes];

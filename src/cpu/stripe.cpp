@@ -88,6 +88,10 @@ struct alignas(128) LaneSums {
   HWY_INLINE T Max(std::int64_t r) const { return hn::GetLane(hn::MaxOfLanes(Tag<T>(), Get(r))); }
 };
 
+// Scores that are read may be those of a cost matrix, in which some pairs are forbidden.
+template <ScoreForm kForm>
+inline constexpr bool kMayForbid = kForm == ScoreForm::stored || kForm == ScoreForm::kept;
+
 // Where bounds of the rows are known: scores, logits and, unless they are stored, exponentials never leave the
 // registers.
 template <class T, ScoreForm kForm, bool kStore>
@@ -108,7 +112,7 @@ HWY_NOINLINE void ExponentiateBelow(StripeArgs<T> const& args, ShiftedExp2<T> co
       for (int v = 0; v < kVectors<T>; ++v) {
         auto const t = hn::MulAdd(acc[r][v], multiplier, hn::Load(d, args.h + j + v * kLanes));
         auto e = exp2(d, t);
-        if constexpr (kForm == ScoreForm::stored) e = hn::IfThenElseZero(hn::Ge(t, forbidden), e);
+        if constexpr (kMayForbid<kForm>) e = hn::IfThenElseZero(hn::Ge(t, forbidden), e);
         if constexpr (kStore) hn::Store(e, d, out + v * kLanes);
         sum = hn::MulAdd(e, hn::Load(d, args.beta + j + v * kLanes), sum);
       }
@@ -134,7 +138,7 @@ HWY_NOINLINE void ComputeLogits(StripeArgs<T> const& args, std::int64_t begin, s
       for (int v = 0; v < kVectors<T>; ++v) {
         if (keep) hn::Store(acc[r][v], d, args.scores + at + v * kLanes);
         auto t = hn::MulAdd(acc[r][v], multiplier, hn::Load(d, args.h + j + v * kLanes));
-        if constexpr (kForm == ScoreForm::stored) t = hn::Max(t, hn::Set(d, kForbidden<T>));
+        if constexpr (kMayForbid<kForm>) t = hn::Max(t, hn::Set(d, kForbidden<T>));
         hn::Store(t, d, args.stripe + at + v * kLanes);
         row_largest = hn::Max(row_largest, t);
       }
@@ -144,7 +148,7 @@ HWY_NOINLINE void ComputeLogits(StripeArgs<T> const& args, std::int64_t begin, s
 }
 
 // The second: exponentials below the block's own maxima.
-template <class T, bool kForbids, bool kMoment>
+template <class T, ScoreForm kForm, bool kMoment>
 HWY_NOINLINE void ExponentiateLogits(StripeArgs<T> const& args, T const* largest, std::int64_t begin, std::int64_t end,
                                      LaneSums<T>& sums, LaneSums<T>& moments) {
   Tag<T> const d;
@@ -163,7 +167,7 @@ HWY_NOINLINE void ExponentiateLogits(StripeArgs<T> const& args, T const* largest
       for (int v = 0; v < kVectors<T>; ++v) {
         auto const t = hn::Load(d, row + v * kLanes);
         auto e = exp2(d, hn::Sub(t, far));
-        if constexpr (kForbids) e = hn::IfThenElseZero(hn::Gt(t, hn::Set(d, kForbidden<T>)), e);
+        if constexpr (kMayForbid<kForm>) e = hn::IfThenElseZero(hn::Gt(t, hn::Set(d, kForbidden<T>)), e);
         hn::Store(e, d, row + v * kLanes);
         auto const weighted = hn::Mul(e, hn::Load(d, args.beta + j + v * kLanes));
         sum = hn::Add(sum, weighted);
@@ -215,9 +219,9 @@ void ExponentiateRowsFrom(StripeArgs<T> const& args, double* row_max, double* ro
       for (std::int64_t r = 0; r < args.row_count; ++r)
         largest[r] = static_cast<T>(reference_above(static_cast<double>(sums.Max(r))));
       if (row_moment != nullptr) {
-        ExponentiateLogits<T, kForm == ScoreForm::stored, true>(args, largest, begin, end, sums, moments);
+        ExponentiateLogits<T, kForm, true>(args, largest, begin, end, sums, moments);
       } else {
-        ExponentiateLogits<T, kForm == ScoreForm::stored, false>(args, largest, begin, end, sums, moments);
+        ExponentiateLogits<T, kForm, false>(args, largest, begin, end, sums, moments);
       }
     }
     for (std::int64_t r = 0; r < args.row_count; ++r) {

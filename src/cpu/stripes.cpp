@@ -17,12 +17,29 @@ constexpr std::int64_t kStripeBytes = 1 << 20;
 constexpr std::int64_t kSmallestTallDimension = 32;
 constexpr std::int64_t kShortStripe = 16;
 
+/// Scores that lie across memory, a line for each column, cost a page walk for each line too.
 template <class T>
-std::int64_t stripe_height(std::int64_t dimension, std::int64_t rows, std::int64_t columns, int threads) {
-  if (dimension < kSmallestTallDimension) return kShortStripe;
+bool lie_across(ScoreSource<T> const& source) {
+  return source.form == ScoreForm::stored && source.stored.transposed;
+}
+
+template <class T>
+double bytes_to_keep(ScoreSource<T> const& source, std::int64_t rows, std::int64_t columns, double most) {
+  if (source.dimension() < kSmallestCachedDimension && !lie_across(source)) return 0;
+  double const needed =
+      static_cast<double>(padded_to_panel<T>(rows)) * static_cast<double>(padded_to_panel<T>(columns)) * sizeof(T);
+  return needed <= most ? needed : 0;
+}
+
+template <class T>
+std::int64_t stripe_height(ScoreSource<T> const& source, std::int64_t rows, std::int64_t columns, int threads,
+                           bool kept) {
+  if (source.form == ScoreForm::stored && !lie_across(source)) return kRowGroup;
+  if (source.dimension() < kSmallestTallDimension && (kept || !lie_across(source))) return kShortStripe;
   std::int64_t const fitting = kStripeBytes / (padded_to_panel<T>(columns) * static_cast<std::int64_t>(sizeof(T)));
   std::int64_t const fair = (rows + threads - 1) / threads + kRowGroup - 1;
-  return std::clamp(std::min(fitting, fair) / kRowGroup * kRowGroup, kRowGroup, kMaxStripeRows);
+  std::int64_t const rows_at_most = lie_across(source) ? fair : std::min(fitting, fair);
+  return std::clamp(rows_at_most / kRowGroup * kRowGroup, kRowGroup, kMaxStripeRows);
 }
 
 }  // namespace
@@ -38,23 +55,16 @@ Workspace<T>::Workspace(std::int64_t rows, std::int64_t columns, std::int64_t sc
 }
 
 template <class T>
-Stripes<T>::Stripes(Costs<T> const& costs, Side rows, int threads)
+Stripes<T>::Stripes(Costs<T> const& costs, Side rows, int threads, double cache_bytes)
     : source_(costs.scores(rows)),
       rows_(costs.size(rows)),
       columns_(costs.size(opposite(rows))),
       threads_(threads),
-      height_(stripe_height<T>(source_.dimension(), rows_, columns_, threads_)) {
+      kept_bytes_(bytes_to_keep(source_, rows_, columns_, cache_bytes)),
+      height_(stripe_height(source_, rows_, columns_, threads_, kept_bytes_ > 0)) {
+  if (kept_bytes_ > 0) scores_ = aligned_array<T>(padded_to_panel<T>(rows_) * padded_to_panel<T>(columns_));
   workspaces_.reserve(static_cast<std::size_t>(threads_));
   for (int thread = 0; thread < threads_; ++thread) workspaces_.emplace_back(height_, columns_, source_.scratch());
-}
-
-template <class T>
-double Stripes<T>::keep_scores(double bytes) {
-  std::int64_t const count = padded_to_panel<T>(rows_) * padded_to_panel<T>(columns_);
-  double const needed = static_cast<double>(count) * sizeof(T);
-  if (source_.dimension() < kSmallestCachedDimension || needed > bytes) return 0;
-  scores_ = aligned_array<T>(count);
-  return needed;
 }
 
 template <class T>
@@ -153,7 +163,7 @@ std::vector<double> softmin_at(PlanData<T> const& data, Side side, std::span<std
   for (std::size_t begin = 0; begin < points.size(); begin += most) {
     std::span<std::int64_t const> const some = points.subspan(begin, std::min(most, points.size() - begin));
     std::unique_ptr<Costs<T> const> const part = data.costs->part(side, some);
-    Stripes<T>(*part, side, useful_threads(threads, part->size(Side::rows), part->size(Side::columns)))
+    Stripes<T>(*part, side, useful_threads(threads, part->size(Side::rows), part->size(Side::columns)), 0)
         .for_each(logits, {}, [&](int, Workspace<T> const& work, std::int64_t first, std::int64_t count) {
           for (std::int64_t r = 0; r < count; ++r) {
             std::size_t const i = static_cast<std::size_t>(first + r);

@@ -46,13 +46,12 @@ struct PassOptions {
 template <class T>
 class Stripes {
  public:
-  /// `costs` must outlive this object.
-  Stripes(Costs<T> const& costs, Side rows, int threads);
+  /// `costs` must outlive this object. From the first pass on, which must go without bounds, scores are kept if they
+  /// fit in so many bytes and reading them is cheaper.
+  Stripes(Costs<T> const& costs, Side rows, int threads, double cache_bytes);
 
-  /// From the first pass on, which must go without bounds, keeps the scores, if they fit in so many bytes and reading
-  /// them is cheaper. Returns the bytes taken.
-  double keep_scores(double bytes);
-
+  /// Taken for scores.
+  double kept_bytes() const { return kept_bytes_; }
   int threads() const { return threads_; }
   std::int64_t height() const { return height_; }
   /// Room for rows of other points in the workspaces: for multiply_by_products().
@@ -85,6 +84,7 @@ class Stripes {
   ScoreSource<T> source_;
   std::int64_t rows_, columns_;
   int threads_;
+  double kept_bytes_;
   std::int64_t height_;
   std::vector<Workspace<T>> workspaces_;
   AlignedArray<T> scores_;

@@ -1,6 +1,5 @@
 // Entries of a plan one by one: some rows at a time go to memory as logarithms of shares, to be selected there.
 #include <algorithm>
-#include <cstdlib>
 
 #include "cuda/plan_operator.hpp"
 #include "operators/sampling.hpp"
@@ -8,8 +7,8 @@
 namespace monge::cuda {
 namespace {
 
-/// Rows in memory take at most this much, or 128 rows: half of an H200's L2 cache, from which they are read again.
-std::int64_t const kLogRowBytes = std::int64_t{std::getenv("X_MIB") ? std::atoi(std::getenv("X_MIB")) : 32} << 20;
+/// Rows of logits in memory take at most this much, with what is selected from them, or 128 rows.
+constexpr std::int64_t kLogRowBytes = std::int64_t{256} << 20;
 
 StridedIndices in_place(Output const& output) {
   return {static_cast<std::int64_t*>(output.view().data), output.view().stride};
@@ -36,7 +35,8 @@ void PlanOperator::for_log_rows(Side side, std::int64_t scratch_bytes, Visit con
   std::int64_t const fitting =
       std::max<std::int64_t>(kLogRowBytes / (columns * width + scratch_bytes) / kRowPadding, 1);
   int const most = static_cast<int>(std::min(fitting * kRowPadding, padded));
-  grow(runtime, workspace_.log_rows, most * columns * width);
+  std::int64_t const groups = columns / kLogitGroup;
+  grow(runtime, workspace_.log_rows, most * (columns + groups) * width);
   grow(runtime, workspace_.selection, most * scratch_bytes);
   grow(runtime, workspace_.log_factors, columns * width);
   log_factors(problem_.side(other), from.transform.logits.factors.data(), workspace_.log_factors.data(), stream);
@@ -44,6 +44,8 @@ void PlanOperator::for_log_rows(Side side, std::int64_t scratch_bytes, Visit con
   LogRows rows;
   rows.scalar = costs.scalar();
   rows.values = workspace_.log_rows.data();
+  void* const largest = workspace_.log_rows.data() + most * columns * width;
+  rows.largest = largest;
   rows.stride = columns;
   rows.factor = from.plan_factor.data();
   rows.weight = problem_.side(side).weight;
@@ -56,7 +58,7 @@ void PlanOperator::for_log_rows(Side side, std::int64_t scratch_bytes, Visit con
     arguments.logits = from.transform.logits.values.data();
     arguments.factors = workspace_.log_factors.data();
     arguments.references = from.references.data() + rows.first * width;
-    arguments.entries = {costs.scalar(), columns, workspace_.log_rows.data(), nullptr};
+    arguments.entries = {costs.scalar(), columns, workspace_.log_rows.data(), largest};
     launch_pass(pass.plan, arguments, stream);
     visit(rows);
   }
@@ -129,7 +131,6 @@ void PlanOperator::sample(std::uint64_t seed, MutableIndexView pairs) {
   DeviceArray<double> const sums(runtime, n);
   DeviceArray<std::int64_t> const draws(runtime, n), begin(runtime, n + 1), order(runtime, pairs.rows);
   running_sums(frozen(Side::rows).marginal.data(), n, sums.data(), stream);
-  require_mass(download(*runtime, sums.data() + n - 1, 1).front());
   MONGE_CUDA_TRY(cudaMemsetAsync(draws.data(), 0, static_cast<std::size_t>(draws.bytes()), stream));
   SampleArguments const arguments{seed,         pairs.rows,      n, sums.data(), draws.data(), begin.data(),
                                   order.data(), in_place(output)};
@@ -139,6 +140,7 @@ void PlanOperator::sample(std::uint64_t seed, MutableIndexView pairs) {
     draw_columns(arguments, rows, reinterpret_cast<double*>(workspace_.selection.data()), stream);
   });
   output.finish();
+  require_mass(download(*runtime, sums.data() + n - 1, 1).front());
 }
 
 }  // namespace monge::cuda

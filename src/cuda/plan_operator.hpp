@@ -15,6 +15,12 @@
 
 namespace monge::cuda {
 
+/// At least `size` elements; what was there is lost when it grows.
+template <class T>
+void grow(SharedRuntime const& runtime, DeviceArray<T>& array, std::int64_t size) {
+  if (array.size() < size) array = DeviceArray<T>(runtime, size);
+}
+
 class PlanOperator final : public monge::PlanOperator {
  public:
   /// Copies the potentials.

@@ -32,6 +32,10 @@ class Calls {
       add("P V", n, 64, [=, &plan](MutableMatrixView out) { plan.multiply(side, Scaling::shares, wide, out); });
       add("P y", n, d, [=, &plan](MutableMatrixView out) { plan.multiply_points(side, Scaling::shares, out); });
       add("(P o L R^T) V", n, 64, [=, &plan](MutableMatrixView out) { plan.multiply_hadamard(side, l, r, wide, out); });
+      void* const indices = const_cast<void*>(input(n, 3).data());  // As wide as float64.
+      add("top 3", n, 3, [=, &plan](MutableMatrixView out) {
+        plan.top_k(side, {static_cast<std::int64_t*>(indices), n, 3, 3, device()}, out);
+      });
       add("transform", n, 1, [=, &plan](MutableMatrixView out) { plan.transform(side, as_vector(out)); });
       add("potential", n, 1, [=, &plan](MutableMatrixView out) {
         plan.potentials(side == Side::rows ? as_vector(out) : MutableVectorView(),

@@ -100,6 +100,22 @@ TEST_P(DeviceMemory, gives_what_host_memory_gives) {
   }
 }
 
+TEST_P(DeviceMemory, of_a_matrix_gives_what_host_memory_gives) {
+  for (std::uint64_t const seed : {1, 2}) {
+    Recipe const recipe{70, 90, 1,    Weights::with_zeros, Place::origin, 0.05, DataType::float32, 3,
+                        1,  1,  seed, Costs::random};
+    Problem const problem = oracle::make_problem(recipe);
+    SCOPED_TRACE(testing::Message() << (problem.transposed ? "transposed" : "as it is"));
+    OnDevice<float> const cost(problem.cost.values(), problem.cost.rows(), problem.cost.columns(), recipe.padding);
+    SolveOptions const options{.eps = 0.15, .tolerance = 0, .iterations = 12, .precision = precision()};
+    Plan const host = solve(context(), problem.geometry(), problem.a, problem.b, options);
+    Plan const device = solve(context(), CostMatrix{cost.matrix(), problem.transposed}, problem.a, problem.b, options);
+    EXPECT_EQ(device.f(), host.f());
+    EXPECT_EQ(device.g(), host.g());
+    EXPECT_EQ(device.report().primal, host.report().primal);
+  }
+}
+
 TEST_P(DeviceMemory, what_the_default_stream_has_yet_to_write_is_waited_for) {
   Problem const problem = make_problem({50, 60, 3});
   std::vector<double> const old(problem.x.values().size(), 7.0);

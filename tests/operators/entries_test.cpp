@@ -52,6 +52,11 @@ struct TopK {
 
 class Entries : public OperatorTest {
  protected:
+  /// Plans of tf32 problems are made in float32.
+  Arithmetic arithmetic(std::int64_t d) const {
+    Precision const own = precision() == Precision::tf32 ? Precision::float32 : precision();
+    return oracle::arithmetic({GetParam().device}, own, d);
+  }
   /// ln P_ij, i of `side`; minus infinity where a weight is 0.
   static Vector logarithms(Case const& test, Side side, std::int64_t i) {
     Vector result(test.dense.size(other(side)));

@@ -30,11 +30,14 @@ class Matrix : public OperatorTest {
     return make_weights(Weights::skewed, size, 1, random);
   }
 
-  /// Sweeps, the certificate, marginals and products against the oracle, from potentials of zero.
+  /// Sweeps, the certificate and products against the oracle, from potentials of zero, with kept scores and without.
   void expect_right(Problem const& problem, double eps) const {
+    for (double const cache_bytes : {0.0, 1e9}) expect_right(problem, eps, cache_bytes);
+  }
+  void expect_right(Problem const& problem, double eps, double cache_bytes) const {
     Dense const dense(problem);
     Tolerance const tolerance(problem, eps, arithmetic());
-    auto const entropic = make_operator(problem);
+    auto const entropic = make_operator(problem, cache_bytes);
     entropic->set_potentials({}, {});
     Sweep const kind{eps};
     SweepResult const expected = sweep(dense, kind, 3, {Vector(problem.n(), 0), Vector(problem.m(), 0)});

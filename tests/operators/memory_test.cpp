@@ -24,10 +24,8 @@ namespace monge::oracle {
 namespace {
 
 class Memory : public OperatorTest {};
-INSTANTIATE_TEST_SUITE_P(, Memory,
-                         testing::Values(Target{DeviceType::cpu, Precision::float32},
-                                         Target{DeviceType::cpu, Precision::float64}),
-                         target_name);
+MONGE_FOR_EACH_OF(Memory,
+                  with_all_costs({{DeviceType::cpu, Precision::float32}, {DeviceType::cpu, Precision::float64}}));
 
 Recipe const kLarge{600, 700, 40, Weights::with_zeros, Place::origin, 0.05};
 
@@ -52,6 +50,7 @@ TEST_P(Memory, sweeps_allocate_nothing) {
 }
 
 TEST_P(Memory, products_like_earlier_ones_allocate_nothing) {
+  bool const has_points = GetParam().costs == Costs::points;
   Case const test = make_case(kLarge);
   std::int64_t const n = 600, m = 700, k = 5;
   Random random(1);
@@ -66,7 +65,7 @@ TEST_P(Memory, products_like_earlier_ones_allocate_nothing) {
     auto const all = [&] {
       plan->multiply(Side::rows, Scaling::plan, v.view(), wide.mutable_view());
       plan->multiply(Side::rows, Scaling::shares, u.view(), narrow_out.mutable_view());
-      plan->multiply_points(Side::rows, Scaling::shares, points.mutable_view());
+      if (has_points) plan->multiply_points(Side::rows, Scaling::shares, points.mutable_view());
       plan->multiply_hadamard(Side::rows, l.view(), r.view(), v.view(), wide.mutable_view());
       plan->multiply(Side::rows, *in, *x);
       plan->multiply(Side::columns, *w, *out);
@@ -80,10 +79,9 @@ TEST_P(Memory, products_like_earlier_ones_allocate_nothing) {
   }
 }
 
-/// Bytes that a solve and products with its plan ask for, in all.
-std::int64_t bytes_of_a_solve(Context const& context, Precision precision, std::int64_t n) {
-  // Of a dimension where scores would be kept if cache_bytes allowed it.
-  Problem const problem = make_problem({n, n, 40, Weights::with_zeros});
+/// Bytes that a solve, products with its plan and entries of it ask for, in all.
+std::int64_t bytes_of_a_solve(Context const& context, Precision precision, Problem const& problem) {
+  std::int64_t const n = problem.n();
   SolveOptions const options{
       .eps = 1, .tolerance = 0, .iterations = 3, .annealing = 1, .precision = precision, .cache_bytes = 0};
   std::vector<double> out(n), marginal(n);
@@ -92,17 +90,29 @@ std::int64_t bytes_of_a_solve(Context const& context, Precision precision, std::
   plan.apply(MatrixView(problem.a.data(), n, 1), MutableMatrixView(out.data(), n, 1));
   plan.apply_gram(problem.a, problem.b, out);
   plan.marginals(out, marginal);
+  std::vector<std::int64_t> indices(3 * n + 1);
+  std::vector<double> values(3 * n);
+  plan.top_k({indices.data(), n, 3, 3, {}}, MutableMatrixView(values.data(), n, 3));
+  plan.count_above(0, {indices.data(), n + 1, 1, 1, {}});
+  plan.sample(1, {indices.data(), n, 2, 2, {}});
   return bytes - before;
 }
 
 // Twice the points: a part that is quadratic would grow four times.
 TEST_P(Memory, of_a_solve_is_linear_in_the_number_of_points) {
   Context const context = make_context(DeviceType::cpu, 1);
-  bytes_of_a_solve(context, precision(), 1000);
-  double const small = static_cast<double>(bytes_of_a_solve(context, precision(), 1000));
-  double const large = static_cast<double>(bytes_of_a_solve(context, precision(), 2000));
-  EXPECT_LT(large, 2.1 * small);
-  EXPECT_LT(large, 0.5 * 2000 * 2000 * sizeof(float));
+  for (std::uint64_t const seed : {1, 2}) {  // A matrix as it is, and transposed.
+    // Of a dimension where scores would be kept if cache_bytes allowed it.
+    auto const bytes_of = [&](std::int64_t n) {
+      Problem const problem =
+          make_problem({n, n, 40, Weights::with_zeros, Place::origin, 0.05, DataType::float32, 0, 1, 1, seed});
+      return static_cast<double>(bytes_of_a_solve(context, precision(), problem));
+    };
+    bytes_of(1000);
+    double const small = bytes_of(1000), large = bytes_of(2000);
+    EXPECT_LT(large, 2.1 * small);
+    EXPECT_LT(large, 0.5 * 2000 * 2000 * sizeof(float));
+  }
 }
 
 }  // namespace

@@ -141,8 +141,8 @@ __device__ __forceinline__ float2 join_pair(std::uint32_t high, std::uint32_t lo
   return make_float2(h.x + l.x, h.y + l.y);
 }
 
-/// log2 of the shares of a tile to memory; log2 beta stands in the place of beta, and is minus infinity where a column
-/// has no weight. The four lanes of a row write 32 bytes at a time, which is what memory takes.
+/// log2 of the shares of a tile to memory, and the largest of each group; log2 beta stands in the place of beta, and is
+/// minus infinity where a column has no weight. The four lanes of a row write 64 bytes at a time.
 template <int kBetaOffset, int kRowTiles, int kColumnTiles>
 __device__ __forceinline__ void store_logits(Entries const& entries, int row, int column,
                                              RowSums<2 * kRowTiles> const& rows,
@@ -151,16 +151,28 @@ __device__ __forceinline__ void store_logits(Entries const& entries, int row, in
   int const lane = static_cast<int>(threadIdx.x) % 32;
   int const pair = lane % 4 * 2;
 #pragma unroll
-  for (int n = 0; n < kColumnTiles; ++n) {
-    float2 const logit = *reinterpret_cast<float2 const*>(logits + 8 * n + pair);
-    float2 const beta = *reinterpret_cast<float2 const*>(logits + kBetaOffset + 8 * n + pair);
+  for (int group = 0; group < kColumnTiles / 4; ++group) {
 #pragma unroll
     for (int r = 0; r < 2 * kRowTiles; ++r) {
-      float const t0 = fmaf(multiplier, score[r / 2][n][r % 2 * 2], logit.x);
-      float const t1 = fmaf(multiplier, score[r / 2][n][r % 2 * 2 + 1], logit.y);
-      std::int64_t const at = (row + 8 * r + lane / 4) * entries.stride + column + 8 * n + pair;
-      *reinterpret_cast<float2*>(static_cast<float*>(entries.high) + at) =
-          make_float2(log_share(t0, rows.reference[r], beta.x), log_share(t1, rows.reference[r], beta.y));
+      std::int64_t const begin = (row + 8 * r + lane / 4) * entries.stride + column + 32 * group;
+      auto const log_shares = [&](int n) {
+        float2 const logit = *reinterpret_cast<float2 const*>(logits + 8 * n + pair);
+        float2 const beta = *reinterpret_cast<float2 const*>(logits + kBetaOffset + 8 * n + pair);
+        float const t0 = fmaf(multiplier, score[r / 2][n][r % 2 * 2], logit.x);
+        float const t1 = fmaf(multiplier, score[r / 2][n][r % 2 * 2 + 1], logit.y);
+        return make_float2(log_share(t0, rows.reference[r], beta.x), log_share(t1, rows.reference[r], beta.y));
+      };
+      float largest = -std::numeric_limits<float>::infinity();
+#pragma unroll
+      for (int b = 0; b < 4; b += 2) {
+        float2 const first = log_shares(4 * group + b), second = log_shares(4 * group + b + 1);
+        *reinterpret_cast<float4*>(static_cast<float*>(entries.high) + begin + 8 * b + 2 * pair) =
+            make_float4(first.x, first.y, second.x, second.y);
+        largest = fmaxf(largest, fmaxf(fmaxf(first.x, first.y), fmaxf(second.x, second.y)));
+      }
+      largest = fmaxf(largest, __shfl_xor_sync(0xffffffffu, largest, 1));
+      largest = fmaxf(largest, __shfl_xor_sync(0xffffffffu, largest, 2));
+      if (lane % 4 == 0) static_cast<float*>(entries.low)[begin / kLogitGroup] = largest;
     }
   }
 }

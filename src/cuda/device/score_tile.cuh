@@ -36,8 +36,11 @@ __device__ __forceinline__ void load_vector_4(T (&value)[4], T const* from) {
   }
 }
 
-__device__ __forceinline__ void store_vector_4(float* to, float const (&value)[4]) {
-  *reinterpret_cast<float4*>(to) = make_float4(value[0], value[1], value[2], value[3]);
+__device__ __forceinline__ void store_vector_2(float* to, float first, float second) {
+  *reinterpret_cast<float2*>(to) = make_float2(first, second);
+}
+__device__ __forceinline__ void store_vector_2(double* to, double first, double second) {
+  *reinterpret_cast<double2*>(to) = make_double2(first, second);
 }
 __device__ __forceinline__ void store_vector_4(double* to, double const (&value)[4]) {
   *reinterpret_cast<double2*>(to) = make_double2(value[0], value[1]);

@@ -145,7 +145,23 @@ __global__ void __launch_bounds__(kTileThreads, 2) pass_tile(Source const source
             if constexpr (kPass == Pass::logits)
               entry[c] = log_share(logit[c] + score[r][c], sums.reference[r], beta[c]);
           }
-          if constexpr (sizeof(T) == 4 && kPass == Pass::entries) {
+          if constexpr (kPass == Pass::logits) {
+            T largest = entry[0];
+#pragma unroll
+            for (int c = 1; c < 4; ++c) largest = entry[c] > largest ? entry[c] : largest;
+#pragma unroll
+            for (int mask = 1; mask < kLogitGroup / 4; mask *= 2) {
+              T const other = __shfl_xor_sync(0xffffffffu, largest, mask);
+              largest = other > largest ? other : largest;
+            }
+            if (column % kLogitGroup == 0)
+              static_cast<T*>(arguments.entries.low)[(begin + column) / kLogitGroup] = largest;
+          }
+          if constexpr (kPass == Pass::logits) {
+            T* const out = static_cast<T*>(arguments.entries.high) + begin + logit_position(column);
+            store_vector_2(out, entry[0], entry[1]);
+            store_vector_2(out + 4, entry[2], entry[3]);
+          } else if constexpr (sizeof(T) == 4) {
 #pragma unroll
             for (int c = 0; c < 4; c += 2) {
               HalfPairs const split = split_pair(entry[c], entry[c + 1]);

@@ -1,18 +1,21 @@
-// Entries of a plan selected from rows of log2 w_ij (Pass::logits), one block or warp a row.
+// Entries of a plan selected from rows of log2 w_ij (Pass::logits), one block a row.
 //
-//   top_k    The largest of each thread's columns are known after one read of the row. As many of these as k are at
-//            least the k-th of them, so the k largest of the row are among what is not below that: few more than k,
-//            which the threads that own them read again and the block sorts. Where k is large, or too many columns are
-//            alike, the k-th largest is found bit by bit, each bit by counting over the row.
-//   above    A warp walks along the row; its ballots count, and place in order, what is above the threshold. It
-//            compares logarithms first and, near the threshold or above it, P_ij in float64.
+//   top_k    Each thread takes the largest of some groups of columns, or of some columns of a short row. k columns are
+//            at least the k-th of these numbers, so the k largest of the row are among what is not below it, or below
+//            its first few bits: little more than k, in few groups, which the block reads and ranks. Where k is large,
+//            or too many columns are alike, the k-th largest is found bit by bit, each bit by counting in the groups
+//            that still matter.
+//   above    Each warp counts what is above the threshold in a part of the row, and walks along it once more to write
+//            that in order. It compares logarithms first and, near the threshold or above it, P_ij in float64.
 //   draws    operators/sampling.hpp. A counting sort deals the draws to rows. The block of a row sums tiles of its
 //            columns, and each draw finds its tile, then its column.
 //
-// Traffic: 4 or 8 bytes a pair, read once, from L2 where the rows of a chunk fit there.
+// Traffic: draws read 4 or 8 bytes a pair; the others the largest of each kLogitGroup columns, and the groups where
+// that
+//   is large enough.
 //
 // Numerics: the order is that of (logarithm, column), so results do not depend on the order in which threads find them.
-//   Integer atomics alone; sums in float64 in a fixed order.
+//   Integer atomics alone; sums of a tile in T, of tiles in float64, in a fixed order.
 #pragma once
 #include "cuda/device/numerics.cuh"
 #include "cuda/device/score_tile.cuh"
@@ -23,11 +26,14 @@
 namespace monge::cuda {
 
 inline constexpr int kSelectThreads = 128;
+inline constexpr int kSelectWarps = kSelectThreads / 32;
 inline constexpr int kScanThreads = 1024;
 /// Up to this k a thread's largest columns say enough.
 inline constexpr int kFewest = kSelectThreads / 2;
-/// What a block may sort in shared memory; a power of two.
+/// So many a block ranks in shared memory, each by counting those before it.
 inline constexpr int kCandidates = 4 * kSelectThreads;
+/// Leading bits that tell the largest columns of the threads apart well enough: with 8 of the mantissa or more.
+inline constexpr int kBoundBits = 20;
 
 /// Numbers whose unsigned order is that of the floating-point numbers.
 __device__ __forceinline__ std::uint32_t ordered_bits(float value) {
@@ -59,14 +65,14 @@ struct Ranked {
 
 /// Sum over the block, for all threads. Shared memory is free for other use when the next barrier is passed.
 __device__ __forceinline__ int block_count(int mine) {
-  __shared__ int partial[kSelectThreads / 32];
+  __shared__ int partial[kSelectWarps];
   for (int mask = 16; mask > 0; mask >>= 1) mine += __shfl_xor_sync(0xffffffffu, mine, mask);
   __syncthreads();
   if (threadIdx.x % 32 == 0) partial[threadIdx.x / 32] = mine;
   __syncthreads();
   int total = 0;
 #pragma unroll
-  for (int w = 0; w < kSelectThreads / 32; ++w) total += partial[w];
+  for (int w = 0; w < kSelectWarps; ++w) total += partial[w];
   return total;
 }
 
@@ -77,7 +83,7 @@ __device__ void sort_ranked(Ranked<T>* list, int size) {
     for (int step = length / 2; step > 0; step /= 2) {
       __syncthreads();
       for (int pair = static_cast<int>(threadIdx.x); pair < size / 2; pair += kSelectThreads) {
-        int const low = pair / step * 2 * step + pair % step, high = low + step;
+        int const low = 2 * pair - (pair & (step - 1)), high = low + step;
         Ranked<T> const first = list[low], second = list[high];
         if (second.before(first) == ((low & length) == 0)) {
           list[low] = second;
@@ -92,27 +98,53 @@ __device__ void sort_ranked(Ranked<T>* list, int size) {
 /// This block's row.
 template <class T>
 struct RowReader {
+  using Bits = decltype(ordered_bits(T()));
   T const* row;
-  int stride;
+  T const* largest;  // Of each group.
+  int groups;
 
-  __device__ explicit RowReader(LogRows const& rows, int index)
-      : row(static_cast<T const*>(rows.values) + index * rows.stride), stride(static_cast<int>(rows.stride)) {}
-
-  /// visit(logarithm, column) for this thread's share of the columns, some of them past the last.
+  __device__ explicit RowReader(LogRows const& rows) : groups(static_cast<int>(rows.stride / kLogitGroup)) {
+    std::int64_t const index = blockIdx.x;
+    row = static_cast<T const*>(rows.values) + index * rows.stride;
+    largest = static_cast<T const*>(rows.largest) + index * groups;
+  }
+  /// All lanes of a warp visit(logarithm, column) together: the columns of each group that has one of at least `least`,
+  /// group by group in a part of the row for each warp.
   template <class Visit>
-  __device__ __forceinline__ void for_mine(Visit const& visit) const {
-#pragma unroll 4
-    for (int j = static_cast<int>(threadIdx.x) * 4; j < stride; j += kSelectThreads * 4) {
-      T value[4];
-      load_vector_4(value, row + j);
+  __device__ __forceinline__ void for_columns(Bits least, Visit const& visit) const {
+    constexpr int kBatch = 4;
+    int const warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
+    int const end = static_cast<int>(static_cast<std::int64_t>(groups) * (warp + 1) / kSelectWarps);
+    for (int first = static_cast<int>(static_cast<std::int64_t>(groups) * warp / kSelectWarps); first < end;
+         first += 32) {
+      bool const wanted = first + lane < end && ordered_bits(largest[first + lane]) >= least;
+      for (unsigned left = __ballot_sync(0xffffffffu, wanted); left != 0;) {
+        // A few loads are under way at a time.
+        bool there[kBatch];
+        int column[kBatch];
+        T value[kBatch];
 #pragma unroll
-      for (int c = 0; c < 4; ++c) visit(value[c], j + c);
+        for (int b = 0; b < kBatch; ++b) {
+          there[b] = left != 0;
+          column[b] = (first + max(__ffs(static_cast<int>(left)) - 1, 0)) * kLogitGroup + lane;
+          value[b] = row[logit_position(column[b])];
+          left &= left - 1;
+        }
+#pragma unroll
+        for (int b = 0; b < kBatch; ++b) {
+          if (there[b]) visit(value[b], column[b]);
+        }
+      }
     }
   }
+  /// How many columns have at least `least`, and fulfil the predicate.
   template <class Predicate>
-  __device__ __forceinline__ int count(Predicate const& predicate) const {
+  __device__ __forceinline__ int count(Bits least, Predicate const& predicate) const {
     int mine = 0;
-    for_mine([&](T logarithm, int column) { mine += predicate(logarithm, column) ? 1 : 0; });
+    for_columns(least, [&](T value, int column) {
+      Bits const bits = ordered_bits(value);
+      mine += bits >= least && predicate(bits, column) ? 1 : 0;
+    });
     return block_count(mine);
   }
 };
@@ -120,34 +152,80 @@ struct RowReader {
 /// The k largest of a row, whatever it holds, to `list` in any order.
 template <class T>
 __device__ void find_exactly(RowReader<T> const& reader, int k, Ranked<T>* list, int* found) {
-  using Bits = decltype(ordered_bits(T()));
+  using Bits = typename RowReader<T>::Bits;
+  auto const any = [](Bits, int) { return true; };
   Bits least = 0;  // Of the k-th.
   for (Bits bit = Bits{1} << (8 * sizeof(T) - 1); bit != 0; bit >>= 1) {
-    Bits const trial = least | bit;
-    if (reader.count([&](T value, int) { return ordered_bits(value) >= trial; }) >= k) least = trial;
+    if (reader.count(least | bit, any) >= k) least |= bit;
   }
-  int const ties = k - reader.count([&](T value, int) { return ordered_bits(value) > least; });
-  int last = 0;  // Of the columns that tie with the k-th and are among the k.
+  // The last of the columns that tie with the k-th and are among the k.
+  int const ties = reader.count(least, [&](Bits bits, int) { return bits == least; });
+  int const spare = reader.count(least, any) - k;
+  int last = 0;
   for (int bit = 1 << 30; bit != 0; bit >>= 1) {
     int const trial = last | bit;
-    int const earlier =
-        reader.count([&](T value, int column) { return ordered_bits(value) == least && column < trial; });
-    if (earlier < ties) last = trial;
+    if (spare == 0) {
+      last = trial;
+    } else if (reader.count(least, [&](Bits bits, int column) { return bits == least && column < trial; }) <
+               ties - spare) {
+      last = trial;
+    }
   }
   if (threadIdx.x == 0) *found = 0;
   __syncthreads();
-  reader.for_mine([&](T value, int column) {
+  reader.for_columns(least, [&](T value, int column) {
     Bits const bits = ordered_bits(value);
     if (bits > least || (bits == least && column <= last)) list[atomicAdd(found, 1)] = {value, column};
   });
+  __syncthreads();
 }
 
-/// One block a row.
+/// At least the k largest of a row, k <= kFewest; `found` says how many there are, more than kCandidates if there was
+/// no room.
+template <class T>
+__device__ void find_candidates(RowReader<T> const& reader, int k, Ranked<T>* candidates, int* found) {
+  using Bits = typename RowReader<T>::Bits;
+  constexpr int kBits = 8 * sizeof(T);
+  __shared__ Bits largest[kSelectThreads], least;
+  int const thread = static_cast<int>(threadIdx.x);
+  // Rows of few groups have no columns to spare.
+  bool const by_groups = reader.groups >= kSelectThreads;
+  T const* const from = by_groups ? reader.largest : reader.row;
+  int const size = by_groups ? reader.groups : reader.groups * kLogitGroup;
+  Bits mine = 0;
+#pragma unroll 4
+  for (int at = thread; at < size; at += kSelectThreads) {
+    Bits const bits = ordered_bits(from[at]);
+    mine = bits > mine ? bits : mine;
+  }
+  largest[thread] = mine;
+  if (thread == 0) *found = 0;
+  __syncthreads();
+  if (thread < 32) {
+    Bits bound = 0;
+    for (int bit = kBits - 1; bit >= kBits - kBoundBits; --bit) {
+      Bits const trial = bound | Bits{1} << bit;
+      int count = 0;
+#pragma unroll
+      for (int first = 0; first < kSelectThreads; first += 32)
+        count += __popc(__ballot_sync(0xffffffffu, largest[first + thread] >= trial));
+      if (count >= k) bound = trial;
+    }
+    if (thread == 0) least = bound;
+  }
+  __syncthreads();
+  Bits const bound = least;
+  reader.for_columns(bound, [&](T value, int column) {
+    if (ordered_bits(value) < bound) return;
+    int const at = atomicAdd(found, 1);
+    if (at < kCandidates) candidates[at] = {value, column};
+  });
+  __syncthreads();
+}
+
 template <class T>
 __global__ void __launch_bounds__(kSelectThreads) top_k_kernel(TopKArguments const arguments) {
-  __shared__ T largest[kSelectThreads];
   __shared__ Ranked<T> candidates[kCandidates];
-  __shared__ T least;
   __shared__ int found;
   int const thread = static_cast<int>(threadIdx.x), k = arguments.k;
   LogRows const& rows = arguments.rows;
@@ -162,84 +240,83 @@ __global__ void __launch_bounds__(kSelectThreads) top_k_kernel(TopKArguments con
     }
     return;
   }
-  RowReader<T> const reader(rows, static_cast<int>(blockIdx.x));
-  Ranked<T>* list = candidates;
+  auto const store = [&](int rank, Ranked<T> const& entry) {
+    indices[rank] = entry.column;
+    store_element(arguments.values, i * arguments.values.stride + rank,
+                  rows.factor[i] * exp2(static_cast<double>(entry.logarithm)));
+  };
+  RowReader<T> const reader(rows);
   if (k <= kFewest) {
-    T mine = -std::numeric_limits<T>::infinity();
-    reader.for_mine([&](T value, int) { mine = value > mine ? value : mine; });
-    largest[thread] = mine;
-    if (thread == 0) found = 0;
-    __syncthreads();
-    int rank = 0;
-    for (int other = 0; other < kSelectThreads; ++other)
-      rank += largest[other] > mine || (largest[other] == mine && other < thread) ? 1 : 0;
-    if (rank == k - 1) least = mine;
-    __syncthreads();
-    if (mine >= least) {
-      reader.for_mine([&](T value, int column) {
-        if (!(value >= least)) return;
-        int const at = atomicAdd(&found, 1);
-        if (at < kCandidates) candidates[at] = {value, column};
-      });
+    find_candidates(reader, k, candidates, &found);
+    if (found > kCandidates) find_exactly(reader, k, candidates, &found);
+    int const count = found;
+    for (int mine = thread; mine < count; mine += kSelectThreads) {
+      Ranked<T> const entry = candidates[mine];
+      int rank = 0;
+#pragma unroll 8
+      for (int other = 0; other < count; ++other) rank += candidates[other].before(entry) ? 1 : 0;
+      if (rank < k) store(rank, entry);
     }
-    __syncthreads();
-  }
-  if (k > kFewest || found > kCandidates) {
-    if (k > kFewest) list = static_cast<Ranked<T>*>(arguments.scratch) + blockIdx.x * sorted_size(k);
+  } else {
+    int const size = static_cast<int>(sorted_size(k));
+    Ranked<T>* const list = static_cast<Ranked<T>*>(arguments.scratch) + static_cast<std::int64_t>(blockIdx.x) * size;
     find_exactly(reader, k, list, &found);
-    __syncthreads();
-  }
-  int const count = found, size = static_cast<int>(sorted_size(count));
-  for (int q = count + thread; q < size; q += kSelectThreads)
-    list[q] = {-std::numeric_limits<T>::infinity(), std::numeric_limits<int>::max()};
-  sort_ranked(list, size);
-  for (int q = thread; q < k; q += kSelectThreads) {
-    indices[q] = list[q].column;
-    store_element(arguments.values, i * arguments.values.stride + q,
-                  rows.factor[i] * exp2(static_cast<double>(list[q].logarithm)));
+    for (int rank = k + thread; rank < size; rank += kSelectThreads)
+      list[rank] = {-std::numeric_limits<T>::infinity(), std::numeric_limits<int>::max()};
+    sort_ranked(list, size);
+    for (int rank = thread; rank < k; rank += kSelectThreads) store(rank, list[rank]);
   }
 }
 
-/// One warp a row.
 template <class T>
 __global__ void __launch_bounds__(kSelectThreads) entries_above_kernel(AboveArguments const arguments) {
+  __shared__ int counts[kSelectWarps];
   LogRows const& rows = arguments.rows;
-  int const lane = static_cast<int>(threadIdx.x) % 32;
-  int const index = static_cast<int>(blockIdx.x * (kSelectThreads / 32) + threadIdx.x / 32);
+  int const warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
+  std::int64_t const i = rows.first + static_cast<int>(blockIdx.x);
   start_next_kernel();
   wait_for_previous_kernel();
-  if (index >= rows.count) return;
-  std::int64_t const i = rows.first + index;
-  StridedIndices const& row_begin = arguments.row_begin;
-  bool const writes = arguments.counts == nullptr;
-  std::int64_t const begin = writes ? row_begin.data[i * row_begin.stride] : 0;
-  std::int64_t const end = writes ? row_begin.data[(i + 1) * row_begin.stride] : 0;
-  bool const inside = begin >= 0 && end <= arguments.size;
+  RowReader<T> const reader(rows);
   double const factor = rows.factor[i];
   T const near = static_cast<T>(log2(arguments.threshold / factor) - 1);
-  T const* const row = static_cast<T const*>(rows.values) + index * rows.stride;
-  std::int64_t at = begin;
-  if (factor > 0) {
-#pragma unroll 4
-    for (int first = 0; first < static_cast<int>(rows.stride); first += 32) {
-      T const logarithm = row[first + lane];
-      bool above = logarithm > near;
-      if (!__any_sync(0xffffffffu, above)) continue;
-      double const entry = factor * exp2(static_cast<double>(logarithm));
-      above = above && entry > arguments.threshold;
-      unsigned const ballot = __ballot_sync(0xffffffffu, above);
-      std::int64_t const mine = at + __popc(ballot & ((1u << lane) - 1));
-      if (writes && above && inside && mine < end) {
-        arguments.columns.data[mine * arguments.columns.stride] = first + lane;
-        store_element(arguments.values, mine * arguments.values.stride, entry);
-      }
-      at += __popc(ballot);
-    }
+  // visit(column, entry, how many of this warp's come before it); returns how many there are.
+  auto const walk = [&](auto const& visit) {
+    int found = 0;
+    if (!(factor > 0)) return found;
+    reader.for_columns(ordered_bits(near), [&](T value, int column) {
+      double const entry = value > near ? factor * exp2(static_cast<double>(value)) : 0.0;
+      bool const above = entry > arguments.threshold;
+      unsigned const lanes = __ballot_sync(0xffffffffu, above);
+      if (above) visit(column, entry, found + __popc(lanes & ((1u << lane) - 1)));
+      found += __popc(lanes);
+    });
+    return found;
+  };
+
+  int const found = walk([](int, double, int) {});
+  if (lane == 0) counts[warp] = found;
+  __syncthreads();
+  std::int64_t total = 0, before = 0;
+#pragma unroll
+  for (int w = 0; w < kSelectWarps; ++w) {
+    before += w < warp ? counts[w] : 0;
+    total += counts[w];
   }
-  if (lane != 0) return;
-  if (!writes) arguments.counts[i] = at;
-  if (writes && (!inside || at != end))
-    atomicMin(reinterpret_cast<long long*>(arguments.first_wrong), static_cast<long long>(i));
+  if (arguments.counts) {
+    if (threadIdx.x == 0) arguments.counts[i] = total;
+    return;
+  }
+  StridedIndices const& row_begin = arguments.row_begin;
+  std::int64_t const begin = row_begin.data[i * row_begin.stride];
+  if (begin < 0 || begin > arguments.size - total || row_begin.data[(i + 1) * row_begin.stride] != begin + total) {
+    if (threadIdx.x == 0) atomicMin(reinterpret_cast<long long*>(arguments.first_wrong), static_cast<long long>(i));
+    return;
+  }
+  walk([&](int column, double entry, int mine) {
+    std::int64_t const at = begin + before + mine;
+    arguments.columns.data[at * arguments.columns.stride] = column;
+    store_element(arguments.values, at * arguments.values.stride, entry);
+  });
 }
 
 /// store(i, the sum of `in` up to and with i), by one block.
@@ -249,6 +326,7 @@ __device__ void scan_block(T const* in, std::int64_t size, Store const& store) {
   int const thread = static_cast<int>(threadIdx.x);
   std::int64_t const begin = size * thread / kThreads, end = size * (thread + 1) / kThreads;
   T sum = 0;
+#pragma unroll 8
   for (std::int64_t i = begin; i < end; ++i) sum += in[i];
   sums[thread] = sum;
   for (int step = 1; step < kThreads; step *= 2) {
@@ -281,45 +359,42 @@ __global__ void __launch_bounds__(kSelectThreads) draw_rows_kernel(SampleArgumen
   if (k >= arguments.count) return;
   double const target =
       sample_target(draw(arguments.seed, static_cast<std::uint64_t>(k)).row, arguments.row_sums[arguments.rows - 1]);
-  std::int64_t const i = first_above(arguments.row_sums, arguments.rows, target);
-  arguments.pairs.data[k * arguments.pairs.stride] = i;
-  atomicAdd(reinterpret_cast<unsigned long long*>(arguments.row_draws + i), 1ull);
+  // Without a positive sum there is no such row, and the caller will say so.
+  std::int64_t const i = min(first_above(arguments.row_sums, arguments.rows, target), std::int64_t{arguments.rows - 1});
+  std::int64_t* const pair = arguments.pairs.data + k * arguments.pairs.stride;
+  pair[0] = i;
+  pair[1] = static_cast<std::int64_t>(atomicAdd(reinterpret_cast<unsigned long long*>(arguments.row_draws + i), 1ull));
 }
 
-/// Where draws of one row end up among each other is left to chance, and does not matter.
+/// Which draw of its row each is was left to chance, and does not matter.
 __global__ void __launch_bounds__(kSelectThreads) order_draws_kernel(SampleArguments const arguments) {
   std::int64_t const k = static_cast<std::int64_t>(blockIdx.x) * kSelectThreads + threadIdx.x;
   if (k >= arguments.count) return;
-  std::int64_t const i = arguments.pairs.data[k * arguments.pairs.stride];
-  unsigned long long const left =
-      atomicAdd(reinterpret_cast<unsigned long long*>(arguments.row_draws + i), ~0ull);  // One less.
-  arguments.order[arguments.draw_begin[i] + static_cast<std::int64_t>(left) - 1] = k;
+  std::int64_t const* const pair = arguments.pairs.data + k * arguments.pairs.stride;
+  arguments.order[arguments.draw_begin[pair[0]] + pair[1]] = k;
 }
 
-/// One block a row.
 template <class T>
 __global__ void __launch_bounds__(kSelectThreads)
     draw_columns_kernel(SampleArguments const arguments, LogRows const rows, double* tile_sums) {
-  int const index = static_cast<int>(blockIdx.x), thread = static_cast<int>(threadIdx.x);
-  std::int64_t const i = rows.first + index;
+  std::int64_t const index = blockIdx.x, i = rows.first + index;
+  int const thread = static_cast<int>(threadIdx.x);
   start_next_kernel();
   wait_for_previous_kernel();
   std::int64_t const first = arguments.draw_begin[i], end = arguments.draw_begin[i + 1];
   if (first == end) return;
-  RowReader<T> const reader(rows, index);
-  int const tiles = reader.stride / kSampleTile;
-  double* const sums = tile_sums + static_cast<std::int64_t>(index) * tiles;
+  T const* const row = static_cast<T const*>(rows.values) + index * rows.stride;
+  int const tiles = static_cast<int>(rows.stride / kSampleTile);
+  double* const sums = tile_sums + index * tiles;
   // Eight lanes share a tile. Rows are padded to 128 columns: the lanes of a warp stay together.
   constexpr int kLanes = kSampleTile / 4;
-  for (int j = thread * 4; j < reader.stride; j += kSelectThreads * 4) {
+  for (int j = thread * 4; j < rows.stride; j += kSelectThreads * 4) {
     T value[4];
-    load_vector_4(value, reader.row + j);
-    double sum = 0;
-#pragma unroll
-    for (int c = 0; c < 4; ++c) sum += static_cast<double>(power_of_two(value[c]));
+    load_vector_4(value, row + j);
+    T sum = (power_of_two(value[0]) + power_of_two(value[1])) + (power_of_two(value[2]) + power_of_two(value[3]));
 #pragma unroll
     for (int mask = 1; mask < kLanes; mask *= 2) sum += __shfl_xor_sync(0xffffffffu, sum, mask);
-    if (thread % kLanes == 0) sums[j / kSampleTile] = sum;
+    if (thread % kLanes == 0) sums[j / kSampleTile] = static_cast<double>(sum);
   }
   __syncthreads();
   scan_block<kSelectThreads>(sums, tiles, [&](std::int64_t tile, double sum) { sums[tile] = sum; });
@@ -329,9 +404,9 @@ __global__ void __launch_bounds__(kSelectThreads)
     std::int64_t const k = arguments.order[s];
     double const target = sample_target(draw(arguments.seed, static_cast<std::uint64_t>(k)).column, total);
     int const tile = static_cast<int>(first_above(sums, tiles, target));
-    T const* const row = reader.row + tile * kSampleTile;
-    int const column = column_above(kSampleTile, tile > 0 ? sums[tile - 1] : 0.0, target,
-                                    [&](int c) { return static_cast<double>(power_of_two(row[c])); });
+    int const column = column_above(kSampleTile, tile > 0 ? sums[tile - 1] : 0.0, target, [&](int c) {
+      return static_cast<double>(power_of_two(row[tile * kSampleTile + logit_position(c)]));
+    });
     arguments.pairs.data[k * arguments.pairs.stride + 1] = tile * kSampleTile + column;
   }
 }

@@ -104,9 +104,9 @@ enum class Pass {
   moments,   // The same, and sums of beta_j 2^(t_ij - reference_i) (t_ij - log2 b_j). `tile` only.
   product,   // Partial sums of factor_j 2^(t_ij - reference_i), the references being given.
   entries,   // The terms of such sums, times kEntryScale, to memory; and their sums.
-  logits,    // log2 of the share beta_j 2^(t_ij - reference_i) to memory, the references being given.
   hadamard,  // Multiplies entries in memory by the scores.
   values,    // The scores themselves, to memory. `tile` only.
+  logits,    // log2 of the share beta_j 2^(t_ij - reference_i) to memory, the references being given.
 };
 
 /// Which kernel makes the scores.
@@ -131,7 +131,8 @@ MONGE_DEVICE_INLINE constexpr bool has_stores(Pass pass) {
 }
 
 /// Entries of some rows of a plan, kEntryScale times their share of the row's sum. In float two fp16 numbers whose sum
-/// they are, in the column order of entry_position(). Logits are of the arithmetic's type, in `high`.
+/// they are, in the column order of entry_position(). Logits are of the arithmetic's type, in `high`, in the order of
+/// logit_position(), and `low` has the largest of each kLogitGroup columns of a row.
 struct Entries {
   DataType scalar = DataType::float32;
   std::int64_t stride = 0;  // Elements between rows.
@@ -141,6 +142,8 @@ struct Entries {
   friend bool operator==(Entries const&, Entries const&) = default;
 };
 
+inline constexpr int kLogitGroup = 32;
+
 /// A share of 1 is then half of what fp16 holds, and one of 2^-29 is a normal number.
 inline constexpr double kEntryScale = 32768;
 
@@ -149,6 +152,10 @@ inline constexpr double kEntryScale = 32768;
 /// too.
 MONGE_DEVICE_INLINE int entry_position(int j) {
   return j / 32 * 32 + j % 8 / 2 * 8 + j % 32 / 8 * 2 + j % 2;
+}
+/// The same for logits: of the eight, a vector of four and another one.
+MONGE_DEVICE_INLINE int logit_position(int j) {
+  return j / 16 * 16 + j % 8 / 2 * 4 + j % 16 / 8 * 2 + j % 2;
 }
 
 /// Who does what in a pass. Each row block meets a list of column tiles: all of them, or those that `tile_list` names.

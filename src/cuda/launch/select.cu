@@ -36,7 +36,7 @@ void top_k(TopKArguments const& arguments, cudaStream_t stream) {
 void entries_above(AboveArguments const& arguments, cudaStream_t stream) {
   auto const kernel =
       arguments.rows.scalar == DataType::float32 ? entries_above_kernel<float> : entries_above_kernel<double>;
-  launch_chained(kernel, blocks_for(arguments.rows.count, kSelectThreads / 32), kSelectThreads, 0, stream, arguments);
+  launch_chained(kernel, arguments.rows.count, kSelectThreads, 0, stream, arguments);
 }
 
 void running_sums(std::int64_t const* in, std::int64_t size, StridedIndices const& out, cudaStream_t stream) {

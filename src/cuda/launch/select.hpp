@@ -17,7 +17,8 @@ void log_factors(PackedSide const& points, float const* beta, void* out, cudaStr
 struct LogRows {
   DataType scalar = DataType::float32;
   void const* values = nullptr;
-  std::int64_t stride = 0;  // Columns and padding, which is minus infinity: whole tiles of 128.
+  void const* largest = nullptr;  // Of each kLogitGroup columns.
+  std::int64_t stride = 0;        // Columns and padding, which is minus infinity: whole tiles of 128.
   int first = 0;
   int count = 0;
   double const* factor = nullptr;  // Of all rows, as the weights.
@@ -58,12 +59,12 @@ struct SampleArguments {
   std::int64_t count = 0;
   int rows = 0;
   double const* row_sums = nullptr;    // Running sums of the marginals.
-  std::int64_t* row_draws = nullptr;   // How many each row has; 0 at first and at the end.
+  std::int64_t* row_draws = nullptr;   // How many each row has; 0 at first.
   std::int64_t* draw_begin = nullptr;  // rows + 1: their running sums.
   std::int64_t* order = nullptr;       // The draws, row by row.
   StridedIndices pairs;
 };
-/// The rows of all draws: the first of each pair, draw_begin and order.
+/// The rows of all draws: the first of each pair, draw_begin and order. The second of each pair is scratch.
 void draw_rows(SampleArguments const& arguments, cudaStream_t stream);
 /// The columns of the draws of some rows. `tiles`: room for a number for each kSampleTile columns of each of the rows.
 void draw_columns(SampleArguments const& arguments, LogRows const& rows, double* tiles, cudaStream_t stream);

@@ -214,12 +214,6 @@ class DeviceArray {
   std::int64_t size_ = 0;
 };
 
-/// At least `size` elements; what was there is lost when it grows.
-template <class T>
-void grow(std::shared_ptr<Runtime const> const& runtime, DeviceArray<T>& array, std::int64_t size) {
-  if (array.size() < size) array = DeviceArray<T>(runtime, size);
-}
-
 /// Page-locked memory on its way to the device.
 class Staging {
  public:
