@@ -14,9 +14,9 @@ namespace {
 /// costs, few enough to be recorded quickly.
 constexpr int kSweepsPerGraph = 10;
 
-/// Recording a graph takes the host as long as launching twice its sweeps one by one (bench/notes/cuda_small.md), so
-/// there is none before so many sweeps were done without.
-constexpr int kSweepsBeforeGraph = 20;
+/// A graph saves the host's launches, which mostly overlap the kernels anyway. Recording one costs what it saves in more
+/// than 100 sweeps (bench/notes/cuda_small.md), so there is none before so many were done without.
+constexpr int kSweepsBeforeGraph = 100;
 
 }  // namespace
 
