@@ -63,12 +63,7 @@ class CpuBackend final : public Backend {
     return operators;
   }
 
-  void sweep(std::span<SweepStep> steps) const override {
-    for_each_operator(steps, [](SweepStep& step) {
-      step.entropic->sweep(step.sweep, step.count);
-      step.errors = step.entropic->errors();
-    });
-  }
+  std::unique_ptr<Sweeper> sweeper() const override { return std::make_unique<CpuSweeper>(*this); }
 
   void evaluate(std::span<EvaluationStep> steps) const override {
     for_each_operator(steps, [](EvaluationStep& step) {
@@ -86,6 +81,20 @@ class CpuBackend final : public Backend {
   ProjectionOperator const& projection() const override { return projection_; }
 
  private:
+  class CpuSweeper final : public Sweeper {
+   public:
+    explicit CpuSweeper(CpuBackend const& backend) : backend_(backend) {}
+    void sweep(std::span<SweepStep> steps) override {
+      backend_.for_each_operator(steps, [](SweepStep& step) {
+        step.entropic->sweep(step.sweep, step.count);
+        step.errors = step.entropic->errors();
+      });
+    }
+
+   private:
+    CpuBackend const& backend_;
+  };
+
   std::unique_ptr<EntropicOperator> make(OperatorInput const& input) const {
     Precision const precision = input.options.precision;
     if (precision == Precision::float32) return make<float>(input.geometry, input.marginals, input.options.cache_bytes);
