@@ -1,6 +1,6 @@
 // What a solve of a small problem takes on a CUDA device, where the host's work and its waits count as much as the
 // kernels: wall time, where it goes, allocations and waits. Points on the device, otherwise default options; a new
-// solve() each time, and a prepared Solver. Prints JSON.
+// solve() each time, and a prepared Solver that is given its points anew. Prints JSON.
 //
 //   cuda_small [repeats]
 #include <algorithm>
@@ -90,6 +90,12 @@ int main(int argc, char** argv) {
     std::printf("%s\n    {\"n\": %lld, \"d\": %lld, ", separator, static_cast<long long>(one.n),
                 static_cast<long long>(one.d));
     print_times("solve", context, repeats, [&] { return solve(context, clouds, options); });
+    std::printf(",\n     ");
+    Solver solver(context, clouds, options);
+    print_times("solver", context, repeats, [&] {
+      solver.set_geometry(clouds);
+      return solver.solve();
+    });
     std::printf("}");
     std::fflush(stdout);
     separator = ",";

@@ -31,15 +31,18 @@ struct SolveOptions {
   double tolerance = 1e-6;  ///< On |P 1 - a|_1 + |P^T 1 - b|_1, relative to the mass sum a. 0: run `iterations` sweeps.
   int iterations = 10000;   ///< Cap on the sweeps, annealing included; one sweep updates f and g. >= 1.
   Schedule schedule = Schedule::overrelaxed;
-  double annealing = 0.5;  ///< Factor of the eps ladder that starts at the squared diameter, in (0, 1]; 1: no ladder.
+  double annealing = 0.25;  ///< Factor of the eps ladder, in (0, 1]; 1: no ladder. A cold start gets 10 sweeps at eps
+                            ///< from potentials of 0 (for points: of the centred clouds); if they leave a tenth of
+                            ///< the mass in the wrong place, eps comes down from the squared diameter, by this factor
+                            ///< as soon as 1e-4 of the mass or less is out of place.
   Precision precision = Precision::automatic;
-  int check_every = 10;     ///< Sweeps between checks; the host waits for the device only there. >= 1.
+  int check_every = 10;     ///< At most so many sweeps between checks; the host waits for the device only there. >= 1.
   bool certificate = true;  ///< Evaluate marginal error, values and gap in float64 from the returned potentials.
   double cache_bytes = 1073741824;  ///< Memory for what is quicker to read than to make again: scores between sweeps
                                     ///< (CPU), and of the plan between its products (CPU: scores, CUDA: entries). >= 0;
                                     ///< 0: none is kept.
 
-  VectorView f = {};  ///< Warm start (n) in units of C, with g; the ladder is then skipped.
+  VectorView f = {};  ///< Warm start (n) in units of C, with g; there is no ladder then.
   VectorView g = {};  ///< Warm start (m).
   std::function<bool(Progress const&)> progress = {};  ///< Called at each check; return false to stop.
 };
@@ -54,10 +57,10 @@ void visit_solve_options(Options& options, Visitor&& visit) {
   visit(Field{"iterations", at_least(1), "at most this many sweeps, annealing included"}, options.iterations);
   visit(Field{"schedule", OneOf<Schedule>(), "order of the updates in a sweep"}, options.schedule);
   visit(Field{"annealing", Bounds{.least = 0, .most = 1, .most_open = false},
-              "factor of the eps ladder from the squared diameter; 1 is none"},
+              "factor of the eps ladder that hard problems come down; 1 is none"},
         options.annealing);
   visit(Field{"precision", OneOf<Precision>(), "arithmetic of the sweeps; tf32 is for CUDA only"}, options.precision);
-  visit(Field{"check_every", at_least(1), "sweeps between checks of the marginal error"}, options.check_every);
+  visit(Field{"check_every", at_least(1), "at most so many sweeps between checks of the error"}, options.check_every);
   visit(Field{"certificate", OneOf<bool>(), "evaluate error, values and gap in float64 at the end"},
         options.certificate);
   visit(Field{"cache_bytes", at_least(0), "memory for scores and entries of the plan that are kept; 0 keeps none"},

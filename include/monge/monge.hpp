@@ -11,3 +11,4 @@
 #include <monge/plan.hpp>
 #include <monge/projection.hpp>
 #include <monge/report.hpp>
+#include <monge/solver.hpp>

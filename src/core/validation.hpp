@@ -27,6 +27,7 @@ void validate(Geometry const& geometry, Device context);
 /// n and m, and the dimension of the points; 0 where there are none.
 struct Shape {
   std::int64_t rows, columns, dimension;
+  friend bool operator==(Shape, Shape) = default;
 };
 Shape shape_of(Geometry const& geometry);
 /// A view that a caller wants written or read: shape, pointer, stride, and that `context` can reach it. Host memory is

@@ -86,6 +86,10 @@ class CudaBackend final : public Backend {
 
   std::unique_ptr<monge::Sweeper> sweeper() const override { return std::make_unique<Sweeper>(runtime_); }
 
+  void renew(std::unique_ptr<monge::EntropicOperator>& entropic, OperatorInput const& input) const override {
+    static_cast<EntropicOperator&>(*entropic).renew(input.geometry, input.marginals);
+  }
+
   void evaluate(std::span<EvaluationStep> steps) const override {
     EntropicOperator::evaluate_together(runtime_, steps);
   }
@@ -124,7 +128,9 @@ class CudaBackend final : public Backend {
       problem.precision = precision;
       return problem;
     }
-    Problem problem{.runtime = runtime_, .precision = precision};
+    Problem problem;
+    problem.runtime = runtime_;
+    problem.precision = precision;
     problem.weights[0] = std::make_shared<Weights>(runtime_, input.marginals.a, queue);
     problem.weights[1] = std::make_shared<Weights>(runtime_, input.marginals.b, queue);
     auto const& [a, b] = problem.weights;

@@ -83,6 +83,10 @@ class Costs {
   /// The same costs in another precision: what was found out about them is shared, and the caller's numbers, which
   /// packing has rounded, are read from the same geometry again. Does not wait where they lie on the device.
   virtual std::shared_ptr<Costs const> twin(Geometry const& geometry, DataType scalar, Queue const& queue) const = 0;
+  /// The costs of another geometry of the same kind and shape. They take the memory of these where nothing else needs
+  /// it: `unshared` says that only the caller, who drops these, has them. Waits.
+  virtual std::shared_ptr<Costs const> renewed(Geometry const& geometry, PointWeights a, PointWeights b,
+                                               bool unshared) const = 0;
   /// The same costs with this side's points replaced; the other side is shared, but for its shift.
   virtual std::shared_ptr<Costs const> at(Side side, MatrixView points) const = 0;
 

@@ -1,6 +1,7 @@
 #include "cuda/entropic_operator.hpp"
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <numeric>
 
@@ -14,9 +15,9 @@ namespace {
 /// costs, few enough to be recorded quickly.
 constexpr int kSweepsPerGraph = 10;
 
-/// Recording a graph takes the host as long as launching twice its sweeps one by one (bench/notes/cuda_small.md), so
-/// there is none before so many sweeps were done without.
-constexpr int kSweepsBeforeGraph = 20;
+/// A graph saves the host's launches, which mostly overlap the kernels anyway. Recording one costs what it saves in
+/// more than 100 sweeps (bench/notes/cuda_small.md), so there is none before so many were done without.
+constexpr int kSweepsBeforeGraph = 100;
 
 }  // namespace
 
@@ -38,8 +39,13 @@ EntropicOperator::EntropicOperator(Problem problem, double cache_bytes, Queue co
 }
 
 EntropicOperator::~EntropicOperator() {
-  // Graphs may still run on memory that is about to go.
+  drop_graphs();
+}
+
+void EntropicOperator::drop_graphs() noexcept {
+  // They may still run.
   if (graphs_[0] || graphs_[1]) cudaStreamSynchronize(problem_.runtime->stream());
+  for (std::optional<Graph>& graph : graphs_) graph.reset();
 }
 
 void EntropicOperator::set_potentials(VectorView f, VectorView g) {
@@ -77,18 +83,24 @@ Vector& EntropicOperator::potential(Side side) {
   return potentials_[side_index(side)];
 }
 
+std::array<Costs::Launch, 2> EntropicOperator::half_steps() const {
+  bool const tf32 = problem_.precision == Precision::tf32;
+  return {problem_.costs->launch(Side::rows, Pass::softmin, tf32),
+          problem_.costs->launch(Side::columns, Pass::softmin, tf32)};
+}
+
 void EntropicOperator::prepare_sweeps() {
   if (parameters_) return;
   SharedRuntime const& runtime = problem_.runtime;
   for (Side side : {Side::rows, Side::columns}) {
     SweepState& target = state(side);
     PackedSide const rows = problem_.side(side);
-    target.half_step = problem_.costs->launch(side, Pass::softmin, problem_.precision == Precision::tf32);
     target.logits = Logits(runtime, rows.padded_size, rows.scalar);
   }
+  std::array<Costs::Launch, 2> const steps = half_steps();
   auto const partial_bytes = [&](Side side) {
     PackedSide const rows = problem_.side(side);
-    return static_cast<std::int64_t>(rows.padded_size) * state(side).half_step.plan.work.slots * 2 *
+    return static_cast<std::int64_t>(rows.padded_size) * steps[side_index(side)].plan.work.slots * 2 *
            size_of(rows.scalar);
   };
   double* errors = nullptr;
@@ -99,13 +111,42 @@ void EntropicOperator::prepare_sweeps() {
                                  Part{states_[1].partials, partial_bytes(Side::columns)});
   states_[0].errors = errors;
   states_[1].errors = errors + row_errors;
+  connect_sweeps(steps);
+}
+
+void EntropicOperator::connect_sweeps(std::array<Costs::Launch, 2> const& steps) {
   for (Side side : {Side::rows, Side::columns}) {
-    PassArguments& arguments = state(side).half_step.arguments;
+    SweepState& target = state(side);
+    PackedSide const points = problem_.side(side);
+    Costs::Launch half_step = steps[side_index(side)];
+    PassArguments& arguments = half_step.arguments;
     arguments.logits = state(opposite(side)).logits.values.data();
     arguments.factors = state(opposite(side)).logits.factors.data();
     arguments.parameters = parameters_;
-    arguments.partials = state(side).partials;
+    arguments.partials = target.partials;
+    if (arguments != target.half_step.arguments || points != target.points) drop_graphs();
+    target.half_step = half_step;
+    target.points = points;
   }
+}
+
+void EntropicOperator::renew(Geometry const& geometry, Marginals const& marginals) {
+  SharedRuntime const& runtime = problem_.runtime;
+  DeviceGuard const guard(runtime->index());
+  std::vector<double> const* const values[2] = {&marginals.a, &marginals.b};
+  for (int s : {0, 1}) {
+    std::shared_ptr<Weights>& weights = problem_.weights[s];
+    if (weights->host() == *values[s]) continue;
+    if (weights.use_count() == 1) {
+      weights->set(*runtime, *values[s], runtime->stream());
+    } else {
+      weights = std::make_shared<Weights>(runtime, *values[s], runtime->stream());
+    }
+  }
+  problem_.costs = problem_.costs->renewed(geometry, problem_.weights[0]->of_points(), problem_.weights[1]->of_points(),
+                                           problem_.costs.use_count() == 1);
+  for (Side side : {Side::rows, Side::columns}) vectors_.combine({}, potential(side));
+  if (parameters_) connect_sweeps(half_steps());
 }
 
 /// They depend on eps, which may have changed since the last update left some; updates leave the padding alone.
@@ -150,12 +191,12 @@ void EntropicOperator::enqueue_sweep(bool symmetric, Queue const& queue) const {
 
 void EntropicOperator::launch_sweeps(Sweep const& sweep, int count) {
   Runtime const& runtime = *problem_.runtime;
+  make_logits(sweep, runtime.stream());
   for (int left = count; left > 0;) {
     int const now = std::min(left, kSweepsPerGraph);
     auto const enqueue = [&](cudaStream_t stream) {
       for (int k = 0; k < now; ++k) enqueue_sweep(sweep.symmetric, stream);
     };
-    make_logits(sweep, runtime.stream());
     std::optional<Graph>& graph = graphs_[sweep.symmetric];
     if (now < kSweepsPerGraph || sweeps_ < kSweepsBeforeGraph) {
       enqueue(runtime.stream());

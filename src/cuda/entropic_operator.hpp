@@ -1,5 +1,6 @@
 // The entropic operator on a CUDA device: what to launch, in which order, on which memory. It knows no geometry.
 #pragma once
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -30,6 +31,8 @@ class EntropicOperator final : public monge::EntropicOperator {
   std::unique_ptr<monge::PlanOperator> plan(double eps) const override { return plan(eps, problem_.runtime->stream()); }
   std::unique_ptr<monge::PlanOperator> plan(double eps, Queue const& queue) const;
 
+  /// Backend::renew().
+  void renew(Geometry const& geometry, Marginals const& marginals);
   /// Backend::evaluate().
   static void evaluate_together(SharedRuntime const& runtime, std::span<EvaluationStep> steps);
 
@@ -55,11 +58,17 @@ class EntropicOperator final : public monge::EntropicOperator {
     Logits logits;                      // Of this side, for the half-step of the other.
     unsigned char* partials = nullptr;  // Of the half-step of this side.
     double* errors = nullptr;
+    PackedSide points;  // As the sweeps know them.
   };
 
   SweepState& state(Side side) { return states_[side_index(side)]; }
   SweepState const& state(Side side) const { return states_[side_index(side)]; }
+  /// As the costs plan them: rows, columns.
+  std::array<Costs::Launch, 2> half_steps() const;
+  /// What the sweeps know of the problem. Graphs of another are dropped.
+  void connect_sweeps(std::array<Costs::Launch, 2> const& steps);
   void launch_sweeps(Sweep const& sweep, int count);
+  void drop_graphs() noexcept;
   void enqueue_half_step(Side side, Queue const& queue) const;
   void enqueue_update(Side side, bool symmetric, Queue const& queue) const;
   static std::uint64_t next_number();

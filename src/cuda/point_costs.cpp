@@ -34,6 +34,10 @@ PointCosts::PointCosts(SharedRuntime runtime, PointCloud const& clouds, PointWei
     : PointCosts(std::move(runtime), clouds.scale, scalar, clouds.x.columns()) {
   make_side(Side::rows, "x", clouds.x, findings, first);
   make_side(Side::columns, "y", clouds.y, findings, first + 1);
+  pack(clouds, a, b, queue);
+}
+
+void PointCosts::pack(PointCloud const& clouds, PointWeights a, PointWeights b, Queue const& queue) const {
   DeviceArray<unsigned char> staging[2];
   CloudPair const pair{
       {arguments(Side::rows, clouds.x, a, staging[0]), arguments(Side::columns, clouds.y, b, staging[1])}, 2};
@@ -144,6 +148,30 @@ PointValues PointCosts::points(Side side) const {
   Cloud const& cloud = *clouds_[side_index(side)];
   Operand const& operand = cloud.operand;
   return {{const_cast<void*>(operand.points), operand.stride, operand.scalar}, operand.dimension, cloud.survey->centre};
+}
+
+std::shared_ptr<Costs const> PointCosts::renewed(Geometry const& geometry, PointWeights a, PointWeights b,
+                                                 bool unshared) const {
+  PointCloud const& clouds = std::get<PointCloud>(geometry);
+  std::shared_ptr<PointCosts> result(new PointCosts(runtime_, clouds.scale, scalar_, clouds.x.columns()));
+  auto const is_free = [&](int s) {
+    return clouds_[s].use_count() == 1 && clouds_[s]->survey.use_count() == 1 && shifts_[s].use_count() == 1;
+  };
+  if (unshared && is_free(0) && is_free(1)) {
+    for (int s : {0, 1}) {
+      result->clouds_[s] = clouds_[s];
+      result->shifts_[s] = shifts_[s];
+    }
+  } else {
+    auto const findings = std::make_shared<DeviceArray<CloudFindings> const>(runtime_, 2);
+    result->make_side(Side::rows, "x", clouds.x, findings, 0);
+    result->make_side(Side::columns, "y", clouds.y, findings, 1);
+  }
+  result->pack(clouds, a, b, runtime_->stream());
+  CloudFindings found[2];
+  download(*runtime_, result->clouds_[0]->survey->findings, found, sizeof found);
+  result->finish(clouds, found);
+  return result;
 }
 
 std::shared_ptr<Costs const> PointCosts::twin(Geometry const& geometry, DataType scalar, Queue const& queue) const {

@@ -23,6 +23,8 @@ class PointCosts final : public Costs {
 
   PointValues points(Side side) const override;
   std::shared_ptr<Costs const> at(Side side, MatrixView points) const override;
+  std::shared_ptr<Costs const> renewed(Geometry const& geometry, PointWeights a, PointWeights b,
+                                       bool unshared) const override;
   std::shared_ptr<Costs const> twin(Geometry const& geometry, DataType scalar, Queue const& queue) const override;
 
  private:
@@ -51,6 +53,7 @@ class PointCosts final : public Costs {
   std::shared_ptr<Survey> make_survey(int size, int dimension, FindingsMemory const& findings, std::int64_t at) const;
   std::shared_ptr<Cloud> make_cloud(std::shared_ptr<Survey> survey, int size, int dimension) const;
   void make_side(Side side, char const* field, MatrixView points, FindingsMemory const& findings, std::int64_t at);
+  void pack(PointCloud const& clouds, PointWeights a, PointWeights b, Queue const& queue) const;
   CloudArguments arguments(Side side, MatrixView points, PointWeights weights,
                            DeviceArray<unsigned char>& staging) const;
   /// What was found out about the points of a side; `field` is what errors call them.

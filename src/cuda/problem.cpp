@@ -10,11 +10,15 @@
 namespace monge::cuda {
 
 Weights::Weights(SharedRuntime const& runtime, std::vector<double> weight, Queue const& queue)
-    : host_(std::move(weight)),
-      total_(std::accumulate(host_.begin(), host_.end(), 0.0)),
-      device_(runtime, 2 * static_cast<std::int64_t>(host_.size())),
-      has_idle_points_(std::find(host_.begin(), host_.end(), 0.0) != host_.end()) {
-  upload(*runtime, host_.data(), device_.data(), device_.bytes() / 2, queue);
+    : device_(runtime, 2 * static_cast<std::int64_t>(weight.size())) {
+  set(*runtime, std::move(weight), queue);
+}
+
+void Weights::set(Runtime const& runtime, std::vector<double> weight, Queue const& queue) {
+  host_ = std::move(weight);
+  total_ = std::accumulate(host_.begin(), host_.end(), 0.0);
+  has_idle_points_ = std::find(host_.begin(), host_.end(), 0.0) != host_.end();
+  upload(runtime, host_.data(), device_.data(), device_.bytes() / 2, queue);
   log_weights({static_cast<int>(host_.size()), device_.data(), device_.data() + host_.size()}, queue);
 }
 

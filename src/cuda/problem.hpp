@@ -15,6 +15,8 @@ namespace monge::cuda {
 class Weights {
  public:
   Weights(SharedRuntime const& runtime, std::vector<double> weight, Queue const& queue);
+  /// As many others.
+  void set(Runtime const& runtime, std::vector<double> weight, Queue const& queue);
 
   std::vector<double> const& host() const { return host_; }
   double total() const { return total_; }
@@ -25,9 +27,9 @@ class Weights {
 
  private:
   std::vector<double> host_;
-  double total_;
+  double total_ = 0;
   DeviceArray<double> device_;  // The weights, then log2 of each.
-  bool has_idle_points_;
+  bool has_idle_points_ = false;
 };
 
 /// Logits of one side, for passes whose columns it is.
@@ -46,7 +48,7 @@ using Potentials = DeviceVector[2];
 struct Problem {
   SharedRuntime runtime;
   std::shared_ptr<Costs const> costs;
-  std::shared_ptr<Weights const> weights[2];
+  std::shared_ptr<Weights> weights[2];
   Precision precision = Precision::float32;
 
   int size(Side side) const { return costs->size(side); }

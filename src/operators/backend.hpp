@@ -85,6 +85,12 @@ class Backend {
     OperatorInput const input{geometry, marginals, options, twin};
     return std::move(entropic_operators({&input, 1})[0]);
   }
+  /// Makes an operator that of another input, but of the same kind of geometry, shape and options; as if it were new,
+  /// but memory that no plan shares is used again. Where this throws, the operator is fit for nothing but another try.
+  virtual void renew(std::unique_ptr<EntropicOperator>& entropic, OperatorInput const& input) const {
+    entropic.reset();
+    entropic = entropic_operator(input.geometry, input.marginals, input.options);
+  }
   /// Lives no longer than the backend.
   virtual std::unique_ptr<Sweeper> sweeper() const = 0;
   /// Waits.

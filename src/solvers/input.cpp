@@ -47,6 +47,16 @@ void validate_warm_start(Backend const& backend, VectorView f, VectorView g, std
   read_values("g", backend, g, m, kFinite, "potentials must be");
 }
 
+void require_equal_totals(ValidMarginals const& marginals, double tolerance) {
+  double const total_a = marginals.mass, total_b = marginals.total_b;
+  // No plan has both marginals when the totals differ, so the difference is a floor of the marginal error: it has to be
+  // well below the tolerance. (Weights normalised in float32 agree to about 1e-7.)
+  double const allowed = tolerance > 0 ? std::min(1e-6, tolerance / 2) : 1e-6;
+  require(std::abs(total_a - total_b) <= allowed * total_a,
+          "b: the total is {:.17g}; must equal the total of a, {:.17g}, to {:.1e} relative at this tolerance", total_b,
+          total_a, allowed);
+}
+
 ValidMarginals validated_marginals(Backend const& backend, VectorView a, VectorView b, std::int64_t n, std::int64_t m,
                                    double tolerance) {
   ValidMarginals marginals;
@@ -67,13 +77,9 @@ ValidMarginals validated_marginals(Backend const& backend, VectorView a, VectorV
     total_b = total_a;
     marginals.b.assign(static_cast<std::size_t>(m), total_b / static_cast<double>(m));
   }
-  // No plan has both marginals when the totals differ, so the difference is a floor of the marginal error: it has to be
-  // well below the tolerance. (Weights normalised in float32 agree to about 1e-7.)
-  double const allowed = tolerance > 0 ? std::min(1e-6, tolerance / 2) : 1e-6;
-  require(std::abs(total_a - total_b) <= allowed * total_a,
-          "b: the total is {:.17g}; must equal the total of a, {:.17g}, to {:.1e} relative at this tolerance", total_b,
-          total_a, allowed);
   marginals.mass = total_a;
+  marginals.total_b = total_b;
+  require_equal_totals(marginals, tolerance);
   return marginals;
 }
 

@@ -7,6 +7,9 @@ namespace monge {
 namespace {
 
 constexpr int kWindow = 10;  // Sweeps; longer where omega is close to 2.
+/// Slower rates than this count as this one. So omega stays below 1 + kSlowest, where it forgets in 1 / (1 - kSlowest)
+/// sweeps, and an error that does not fall at all raises omega step by step up to there.
+constexpr double kSlowest = 0.98;
 
 double best_omega(double lambda) {
   return 2 / (1 + std::sqrt(1 - lambda));
@@ -15,7 +18,8 @@ double best_omega(double lambda) {
 }  // namespace
 
 void AdaptiveRelaxation::change(double omega) {
-  omega_ = std::min(omega, cap_);
+  if (disabled_) return;
+  omega_ = omega;
   window_sweeps_ = -1;
   // The error of SOR first grows like k (omega - 1)^k; after this many sweeps it falls at its asymptotic rate.
   settle_ = omega_ > 1 ? static_cast<int>(1.5 / (2 - omega_)) : 0;
@@ -41,30 +45,21 @@ void AdaptiveRelaxation::observe(double error, int sweeps) {
 }
 
 void AdaptiveRelaxation::judge(double rho) {
+  rho = std::min(rho, kSlowest);
   if (omega_ == 1) {
     // Early rates are too optimistic, which is safe: omega then starts low. Wait only until they stop jumping.
-    bool const steady = rho < 1 && last_rho_ > 0 && last_rho_ < 1 && std::abs(rho - last_rho_) < 0.5 * (1 - rho);
+    bool const steady = last_rho_ > 0 && std::abs(rho - last_rho_) < 0.5 * (1 - rho);
     last_rho_ = rho;
-    if (!steady) return;
-    lambda_ = std::max(lambda_, rho);
-    if (std::min(best_omega(lambda_), cap_) > 1.05) change(best_omega(lambda_));
-    return;
-  }
-  if (rho > lambda_ + 0.25 * (1 - lambda_)) {
-    // Worse than plain Sinkhorn: either omega is too large for this far from the limit, or lambda was underrated.
-    cap_ = 1 + (omega_ - 1) / 2;
+    if (steady && best_omega(rho) > 1.05) change(best_omega(rho));
+  } else if (rho <= omega_ - 1) {
+    double const lower = 2 - 2 * (2 - omega_);
+    change(lower > 1.05 ? lower : 1.0);
     last_rho_ = 0;
-    change(cap_ > 1.05 ? cap_ : 1.0);
-    return;
-  }
-  if (rho > omega_ - 1 && rho < 1) {
+  } else {
     double const lambda = (rho + omega_ - 1) * (rho + omega_ - 1) / (omega_ * omega_ * rho);
-    if (lambda > lambda_ && lambda < 1) {
-      lambda_ = lambda;
-      // Small moves are not worth the transient they cause.
-      double const better = std::min(best_omega(lambda_), cap_);
-      if ((2 - omega_) > 1.1 * (2 - better)) change(better);
-    }
+    // Small moves are not worth the transient they cause.
+    double const better = best_omega(std::min(lambda, 1.0));
+    if ((2 - omega_) > 1.1 * (2 - better)) change(better);
   }
 }
 

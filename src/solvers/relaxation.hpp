@@ -6,23 +6,29 @@ namespace monge {
 /// Near its limit plain Sinkhorn multiplies the error by lambda each sweep, and overrelaxed Sinkhorn behaves like
 /// successive overrelaxation of a consistently ordered system: for an omega below the best one,
 ///   omega* = 2 / (1 + sqrt(1 - lambda)),   (rho + omega - 1)^2 = omega^2 lambda rho   (Young),
-/// with rho the rate at omega, and rho = omega - 1 at and above it. So lambda can be read off at any omega <= omega*.
+/// with rho the rate at omega, and rho = omega - 1 at and above it. So lambda can be read off at any omega <= omega*,
+/// and a rate of omega - 1 says that omega is too large: its distance from 2 then doubles.
 /// (Thibault et al. 2021; Lehmann et al. 2021.) One observation a check; no cost beyond the error that a sweep
 /// measures.
 ///
-/// The rate is taken over windows that outlast the transient of a change. A window that did worse than plain Sinkhorn
-/// is known to do halves omega - 1 and caps later choices there.
+/// Far from the limit, mass that has to cross a gap of many eps moves the potentials by the same amount each sweep, and
+/// the error stays as it is for as long as that takes. Omega makes such motion omega / (2 - omega) times as fast, while
+/// the error that sweeps see grows by 1 / (2 - omega). So an error that does not fall is no reason to take omega back:
+/// it counts as falling at a slow rate and raises omega. The safeguard of each row (docs/math.md, section 5) keeps that
+/// harmless.
+///
+/// The rate is taken over windows that outlast the transient of a change.
 class AdaptiveRelaxation {
  public:
   double omega() const { return omega_; }
 
   /// The error after `sweeps` more sweeps, all of them at omega().
   void observe(double error, int sweeps);
-  /// Sweeps at another omega have happened: the next observation starts a new window.
+  /// Sweeps at another omega or eps have happened: the next observation starts a new window.
   void interrupt() { window_sweeps_ = -1; }
   /// Plain Sinkhorn from here on: overrelaxation amplifies rounding by about 1 / (2 - omega).
   void disable() {
-    cap_ = 1;
+    disabled_ = true;
     omega_ = 1;
   }
 
@@ -31,8 +37,7 @@ class AdaptiveRelaxation {
   void judge(double rho);
 
   double omega_ = 1;
-  double cap_ = 1.999;
-  double lambda_ = 0;        // Best knowledge of the plain rate.
+  bool disabled_ = false;
   double last_rho_ = 0;      // At omega = 1: of the window before.
   double window_error_ = 0;  // At the start of the window.
   int window_sweeps_ = -1;   // Since the start of the window; -1: not started.

@@ -1,7 +1,6 @@
 #include "solvers/sinkhorn.hpp"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <iterator>
 #include <limits>
@@ -14,6 +13,7 @@
 #include <monge/error.hpp>
 
 #include "core/problem_error.hpp"
+#include "core/stopwatch.hpp"
 #include "core/validation.hpp"
 #include "solvers/plan_state.hpp"
 #include "solvers/sinkhorn_policy.hpp"
@@ -24,20 +24,12 @@ namespace {
 
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
-class Stopwatch {
- public:
-  double seconds() const { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count(); }
-
- private:
-  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
-};
-
 /// One sentence about a report that is otherwise complete.
-std::string message(Report const& report) {
+std::string message(Report const& report, double eps) {
   switch (report.status) {
     case Status::stopped:
       return fmt::format("stopped by the caller after {} sweeps{}", report.iterations,
-                         report.annealing_iterations == report.iterations ? ", while still annealing" : "");
+                         !report.history.empty() && report.history.back().eps > eps ? ", while annealing" : "");
     case Status::completed:
       return fmt::format("ran {} sweeps as asked; marginal error {:.2e}", report.iterations, report.marginal_error);
     case Status::converged:
@@ -96,7 +88,7 @@ class SinkhornRun {
   void set_judge(std::unique_ptr<EntropicOperator> judge) { judge_ = std::move(judge); }
   EvaluationStep evaluation() const { return {judge_ ? judge_.get() : &entropic(), &entropic(), options().eps}; }
   void certified(Evaluation const& value, double seconds) {
-    policy_.certified(value.row_error + value.column_error);
+    policy_.certified(value.row_error, value.column_error);
     report().certified = true;
     report().transport_cost = value.transport_cost;
     report().primal = value.primal;
@@ -108,6 +100,7 @@ class SinkhornRun {
   /// The sweeps go on with `twin`, in float64.
   void refined(std::unique_ptr<EntropicOperator> twin) {
     copy_potentials(entropic(), *twin);
+    if (problem_.keeps_first) problem_.first = std::move(problem_.entropic);
     problem_.entropic = std::move(twin);
     judge_.reset();
     policy_.refined();
@@ -120,7 +113,7 @@ class SinkhornRun {
     report().refinement_iterations = policy_.refinement_iterations();
     report().precision = policy_.precision();
     report().marginal_error = policy_.marginal_error();
-    report().message = message(report());
+    report().message = message(report(), options().eps);
     report().seconds.total = watch_.seconds();
     report().seconds.sweeps = report().seconds.total - report().seconds.certificate;
     judge_.reset();
@@ -180,7 +173,34 @@ void refine(Backend const& backend, Runs const& runs) {
   for (std::size_t k = 0; k < runs.size(); ++k) runs[k]->refined(std::move(twins[k]));
 }
 
-SinkhornProblem checked(Context const& context, BatchProblem const& problem, SolveOptions const& options) {
+/// Throws ProblemError.
+std::vector<Plan> solve_all(Context const& context, std::span<BatchProblem const> given, SolveOptions const& options) {
+  Stopwatch const watch;
+  std::vector<SinkhornProblem> problems;
+  std::vector<OperatorInput> inputs;
+  problems.reserve(given.size());
+  for_each_problem(given.size(), [&](std::size_t i) {
+    problems.push_back(checked_problem(context, given[i], options));
+    inputs.push_back({problems[i].geometry, problems[i].marginals, {first_precision(options), options.cache_bytes}});
+  });
+  Backend const& backend = backend_of(context);
+  std::vector<std::unique_ptr<EntropicOperator>> operators = backend.entropic_operators(inputs);
+  for_each_problem(given.size(), [&](std::size_t i) {
+    problems[i].entropic = std::move(operators[i]);
+    set_potentials(problems[i]);
+  });
+  double const setup = watch.seconds();
+  run_sinkhorn(backend, problems);
+  return finished_plans(context, problems, setup);
+}
+
+}  // namespace
+
+Precision first_precision(SolveOptions const& options) {
+  return options.precision == Precision::automatic ? Precision::float32 : options.precision;
+}
+
+SinkhornProblem checked_problem(Context const& context, BatchProblem const& problem, SolveOptions const& options) {
   validate(problem.geometry, context.device());
   Backend const& backend = backend_of(context);
   Shape const shape = shape_of(problem.geometry);
@@ -196,55 +216,11 @@ SinkhornProblem checked(Context const& context, BatchProblem const& problem, Sol
   return result;
 }
 
-/// Before the first sweep.
 void set_potentials(SinkhornProblem& problem) {
+  require(std::isfinite(problem.entropic->centred_cost_bound()),
+          "x, y: the squared distances overflow; the points must lie closer together");
   SolveOptions const& options = problem.options;
-  if (!options.f.empty()) {
-    problem.entropic->set_potentials(options.f, options.g);
-  } else if (options.annealing == 1) {
-    problem.entropic->set_potentials({}, {});
-  }
-}
-
-/// Throws ProblemError.
-std::vector<Plan> solve_all(Context const& context, std::span<BatchProblem const> given, SolveOptions const& options) {
-  Stopwatch const watch;
-  std::vector<SinkhornProblem> problems;
-  std::vector<OperatorInput> inputs;
-  problems.reserve(given.size());
-  for_each_problem(given.size(), [&](std::size_t i) {
-    problems.push_back(checked(context, given[i], options));
-    inputs.push_back({problems[i].geometry, problems[i].marginals, {first_precision(options), options.cache_bytes}});
-  });
-  Backend const& backend = backend_of(context);
-  std::vector<std::unique_ptr<EntropicOperator>> operators = backend.entropic_operators(inputs);
-  for_each_problem(given.size(), [&](std::size_t i) {
-    require(std::isfinite(operators[i]->centred_cost_bound()),
-            "x, y: the squared distances overflow; the points must lie closer together");
-    problems[i].entropic = std::move(operators[i]);
-    set_potentials(problems[i]);
-  });
-  double const setup = watch.seconds();
-  run_sinkhorn(backend, problems);
-  std::vector<PlanInput> ends;
-  for (SinkhornProblem const& problem : problems) ends.push_back({problem.entropic.get(), options.eps});
-  std::vector<std::unique_ptr<PlanOperator>> operators_of_plans = backend.plans(ends);
-  std::vector<Plan> plans;
-  plans.reserve(problems.size());
-  for (std::size_t i = 0; i < problems.size(); ++i) {
-    Report& report = problems[i].report;
-    report.seconds.setup = setup;
-    report.seconds.total += setup;
-    plans.emplace_back(std::make_unique<Plan::State>(Plan::State{
-        context, std::move(operators_of_plans[i]), shape_of(problems[i].geometry).dimension, std::move(report)}));
-  }
-  return plans;
-}
-
-}  // namespace
-
-Precision first_precision(SolveOptions const& options) {
-  return options.precision == Precision::automatic ? Precision::float32 : options.precision;
+  if (!options.f.empty()) problem.entropic->set_potentials(options.f, options.g);
 }
 
 void run_sinkhorn(Backend const& backend, std::span<SinkhornProblem> problems) {
@@ -261,6 +237,22 @@ void run_sinkhorn(Backend const& backend, std::span<SinkhornProblem> problems) {
     for (SinkhornRun* run : waiting_for(SinkhornAction::finish, active)) run->finish();
     std::erase_if(active, [](SinkhornRun const* run) { return run->next().action == SinkhornAction::finish; });
   }
+}
+
+std::vector<Plan> finished_plans(Context const& context, std::span<SinkhornProblem> problems, double setup) {
+  std::vector<PlanInput> ends;
+  for (SinkhornProblem const& problem : problems) ends.push_back({problem.entropic.get(), problem.options.eps});
+  std::vector<std::unique_ptr<PlanOperator>> operators_of_plans = backend_of(context).plans(ends);
+  std::vector<Plan> plans;
+  plans.reserve(problems.size());
+  for (std::size_t i = 0; i < problems.size(); ++i) {
+    Report& report = problems[i].report;
+    report.seconds.setup = setup;
+    report.seconds.total += setup;
+    plans.emplace_back(std::make_unique<Plan::State>(Plan::State{
+        context, std::move(operators_of_plans[i]), shape_of(problems[i].geometry).dimension, std::move(report)}));
+  }
+  return plans;
 }
 
 Plan solve(Context const& context, Geometry const& geometry, VectorView a, VectorView b, SolveOptions const& options) {

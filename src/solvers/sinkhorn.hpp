@@ -2,6 +2,9 @@
 #pragma once
 #include <memory>
 #include <span>
+#include <vector>
+
+#include <monge/batch.hpp>
 
 #include "operators/backend.hpp"
 #include "solvers/input.hpp"
@@ -14,14 +17,24 @@ struct SinkhornProblem {
   ValidMarginals marginals;
   SolveOptions options;                        // With the problem's own warm start.
   std::unique_ptr<EntropicOperator> entropic;  // In first_precision(); at the end in the precision of the report.
-  Report report;
+  Report report{};
+  bool keeps_first = false;                   // Whether the operator that float64 takes over from is still wanted:
+  std::unique_ptr<EntropicOperator> first{};  // here it is.
 };
+
+SinkhornProblem checked_problem(Context const& context, BatchProblem const& problem, SolveOptions const& options);
 
 /// The precision that a solve starts in.
 Precision first_precision(SolveOptions const& options);
 
+/// The operator's potentials before the first sweep; those of a new one are there. Throws if its costs overflow.
+void set_potentials(SinkhornProblem& problem);
+
 /// Solves the problems from the potentials that their operators have, and fills in their reports but for the time of
 /// the set-up. All steps are taken together; each problem ends by itself.
 void run_sinkhorn(Backend const& backend, std::span<SinkhornProblem> problems);
+
+/// The plans of their operators; takes the reports. `setup`: seconds.
+std::vector<Plan> finished_plans(Context const& context, std::span<SinkhornProblem> problems, double setup);
 
 }  // namespace monge

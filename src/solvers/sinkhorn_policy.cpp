@@ -6,8 +6,18 @@
 namespace monge {
 namespace {
 
-/// Sweeps without progress after which an error counts as stalled.
-constexpr int kPatience = 100;
+/// A cold start is tried for so many sweeps; an error above this share of the mass then calls for the ladder.
+constexpr int kTrialSweeps = 10;
+constexpr double kTrialError = 0.1;
+/// What a rung brings the error to, as a share of the mass. Mass in the wrong place crosses a gap of many eps by about
+/// its own share of an eps a sweep, so little of it may come down the ladder.
+constexpr double kRungError = 1e-4;
+/// Sweeps between the checks of a rung: most rungs end at their first.
+constexpr int kRungSweeps = 5;
+/// Sweeps without progress after which float64 is asked whether rounding is the limit, and after which rounding is
+/// taken for it where float64 cannot tell.
+constexpr int kPatience = 30;
+constexpr int kBlindPatience = 100;
 
 /// Half a unit in the last place of the products.
 double unit_roundoff(Precision precision) {
@@ -23,13 +33,10 @@ double unit_roundoff(Precision precision) {
   return 0;
 }
 
-/// How many sweeps lead from `start` down to eps. A cap on the iterations shortens the ladder from above, so the last
-/// sweep is always one at the eps that was asked for.
-int ladder_length(SolveOptions const& options, double start) {
-  bool const warm = !options.f.empty();
-  if (warm || options.annealing >= 1 || start <= options.eps) return 0;
-  double const rungs = std::ceil(std::log(start / options.eps) / -std::log(options.annealing));
-  return static_cast<int>(std::min(rungs, options.iterations - 1.0));
+/// How many rungs lead from `start` down to the one above eps.
+double ladder_length(SolveOptions const& options, double start) {
+  if (start <= options.eps) return 0;
+  return std::ceil(std::log(start / options.eps) / -std::log(options.annealing));
 }
 
 /// How many sweeps before the cap are not overrelaxed.
@@ -44,7 +51,8 @@ SinkhornPolicy::SinkhornPolicy(SolveOptions const& options, double mass, double 
       mass_(mass),
       cost_bound_(cost_bound),
       precision_(precision),
-      rungs_(ladder_length(options, cost_bound)),
+      on_trial_(options.f.empty() && options.annealing < 1),
+      patience_(rounding_shows() ? kPatience : kBlindPatience),
       polish_below_(10 * options.tolerance),
       target_(options.tolerance) {
   go_on();
@@ -55,11 +63,6 @@ void SinkhornPolicy::swept(SweepErrors const& errors) {
   errors_ = errors;
   certified_error_.reset();
   iterations_ += step_.count;
-  if (rungs_ > 0) {
-    rungs_ -= 1;
-    annealing_iterations_ += step_.count;
-    return go_on();
-  }
   if (options_.schedule == Schedule::overrelaxed) {
     // Plain sweeps among overrelaxed ones say nothing about the rate at omega.
     if (last_sweep_.relaxation == relaxation_.omega()) {
@@ -68,23 +71,36 @@ void SinkhornPolicy::swept(SweepErrors const& errors) {
       relaxation_.interrupt();
     }
   }
-  if (options_.tolerance == 0) return go_on();
-  if (bound() <= target_ * mass_) {
+  if (rungs_ > 0) return swept_on_ladder();
+  if (in_doubt_ || (options_.tolerance > 0 && bound() <= target_ * mass_)) {
     if (!options_.certificate) return end(Status::converged);
     step_ = {.action = SinkhornAction::certify};
     return;
   }
-  if (has_stalled()) {
-    go_no_further();
-  } else {
-    go_on();
+  if (on_trial_ && iterations_ >= kTrialSweeps) {
+    on_trial_ = false;
+    if (seen_error() > kTrialError * mass_) return start_ladder();
   }
+  if (options_.tolerance > 0 && has_stopped_falling(patience_)) {
+    if (!rounding_shows()) return stalled();
+    in_doubt_ = true;
+  }
+  go_on();
 }
 
-void SinkhornPolicy::certified(double error) {
+void SinkhornPolicy::certified(double row_error, double column_error) {
+  double const error = row_error + column_error;
   certified_error_ = error;
   if (shortfall_) return end(*shortfall_);
   if (error <= options_.tolerance * mass_) return end(Status::converged);
+  if (in_doubt_) {
+    in_doubt_ = false;
+    // A plain sweep leaves the columns exact but for its rounding. Where that is little of the error, sweeps are slow.
+    if (column_error >= 0.1 * error) return stalled();
+    patience_ *= 2;
+    best_error_ = std::numeric_limits<double>::infinity();
+    return go_on();
+  }
   // The sweeps solve a problem whose costs are rounded; when they see far less error than there is, that is why.
   if (bound() < 0.1 * error) return go_no_further();
   target_ /= 2;
@@ -107,13 +123,47 @@ void SinkhornPolicy::stop() {
 /// To the next sweeps, or to the end at the cap.
 void SinkhornPolicy::go_on() {
   if (remaining() == 0) return end(Status::iteration_limit);
-  step_ = rungs_ > 0 ? rung() : sweeps_at_eps();
+  step_ = sweeps();
+}
+
+/// To the top of the ladder, if the cap has room for one. The ladder takes at most half of the sweeps that are left and
+/// is shortened from above to that.
+void SinkhornPolicy::start_ladder() {
+  int const most = remaining() / 2;
+  rungs_ = static_cast<int>(std::min<double>(ladder_length(options_, cost_bound_), most));
+  ladder_end_ = iterations_ + most;
+  start_rung();
+}
+
+/// To the sweeps at rung_eps(). A rung may take an equal share of what the ones before have left of the ladder.
+void SinkhornPolicy::start_rung() {
+  if (rungs_ > 0) rung_end_ = iterations_ + (ladder_end_ - iterations_) / rungs_;
+  relaxation_.interrupt();
+  best_error_ = std::numeric_limits<double>::infinity();
+  go_on();
+}
+
+void SinkhornPolicy::swept_on_ladder() {
+  annealing_iterations_ += step_.count;
+  double const enough = std::max(kRungError, options_.tolerance) * mass_;
+  if (seen_error() > enough && iterations_ < rung_end_) return go_on();
+  rungs_ -= 1;
+  start_rung();
 }
 
 /// At the limit of the precision: goes on in float64 if the precision was left to us.
 void SinkhornPolicy::go_no_further() {
   if (!may_refine()) return end(Status::precision_limit);
   step_ = {.action = SinkhornAction::refine};
+}
+
+/// Rounding keeps the error from falling. Overrelaxation amplifies it: where that is all there is to give up, it goes
+/// first.
+void SinkhornPolicy::stalled() {
+  if (may_refine() || relaxation_.omega() == 1) return go_no_further();
+  relaxation_.disable();
+  best_error_ = std::numeric_limits<double>::infinity();
+  go_on();
 }
 
 /// No more sweeps. What the status is, an error within the tolerance decides before `shortfall` does.
@@ -134,18 +184,25 @@ void SinkhornPolicy::end(Status shortfall) {
   step_ = {.action = SinkhornAction::finish, .status = status};
 }
 
-/// One plain sweep at each eps of the ladder. The first is at the cost bound itself where the cap allows it.
-SinkhornStep SinkhornPolicy::rung() const {
-  double const eps = std::min(cost_bound_, options_.eps * std::pow(options_.annealing, -rungs_));
-  return {.action = SinkhornAction::sweep, .sweep = {.eps = eps, .symmetric = symmetric()}, .count = 1};
+/// The eps of the sweeps to come; that of the first rung is at most the cost bound.
+double SinkhornPolicy::rung_eps() const {
+  if (rungs_ == 0) return options_.eps;
+  return std::min(cost_bound_, options_.eps * std::pow(options_.annealing, -rungs_));
 }
 
 /// Sweeps up to the next check.
-SinkhornStep SinkhornPolicy::sweeps_at_eps() {
+SinkhornStep SinkhornPolicy::sweeps() {
   bool const relax = relaxes_next();
-  int const most = relax ? remaining() - plain_tail(options_) : remaining();
+  int most = relax ? remaining() - plain_tail(options_) : remaining();
+  if (rungs_ > 0) {
+    most = std::min(kRungSweeps, rung_end_ - iterations_);
+  } else if (in_doubt_) {
+    most = 1;
+  } else if (on_trial_ && iterations_ < kTrialSweeps) {
+    most = std::min(most, kTrialSweeps - iterations_);
+  }
   return {.action = SinkhornAction::sweep,
-          .sweep = {.eps = options_.eps, .symmetric = symmetric(), .relaxation = relax ? relaxation_.omega() : 1.0},
+          .sweep = {.eps = rung_eps(), .symmetric = symmetric(), .relaxation = relax ? relaxation_.omega() : 1.0},
           .count = std::min(options_.check_every, most)};
 }
 
@@ -153,7 +210,8 @@ SinkhornStep SinkhornPolicy::sweeps_at_eps() {
 /// times over. So sweeps are plain close to the cap, and from time to time where that might reach the tolerance.
 bool SinkhornPolicy::relaxes_next() {
   if (options_.schedule != Schedule::overrelaxed) return false;
-  if (remaining() <= plain_tail(options_)) return false;
+  if (rungs_ > 0) return true;
+  if (in_doubt_ || remaining() <= plain_tail(options_)) return false;
   double const error = seen_error() / mass_;
   if (relaxation_.omega() == 1.0 || error > polish_below_) return true;
   polish_below_ = error / 4;
@@ -167,23 +225,17 @@ double SinkhornPolicy::bound() const {
   return plain ? errors_.column : seen_error();
 }
 
-/// True when the error has stopped falling at a level that rounding explains, without overrelaxation too.
-bool SinkhornPolicy::has_stalled() {
+/// True when the error has stopped falling at a level that rounding explains.
+bool SinkhornPolicy::has_stopped_falling(int patience) {
   double const error = seen_error();
   if (error < 0.999 * best_error_) {
     best_error_ = error;
     best_iteration_ = iterations_;
     return false;
   }
-  double const logit_size = 1 + cost_bound_ / options_.eps;
+  double const logit_size = 1 + cost_bound_ / last_sweep_.eps;
   bool const rounding = error <= 8 * unit_roundoff(precision_) * logit_size * mass_;
-  if (!rounding || iterations_ - best_iteration_ < kPatience) return false;
-  if (last_sweep_.relaxation != 1.0 && !may_refine()) {
-    relaxation_.disable();
-    best_error_ = std::numeric_limits<double>::infinity();
-    return false;
-  }
-  return true;
+  return rounding && iterations_ - best_iteration_ >= patience;
 }
 
 }  // namespace monge

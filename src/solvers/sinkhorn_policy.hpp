@@ -25,10 +25,10 @@ struct SinkhornStep {
   Status status = Status::completed;
 };
 
-/// Decides about one problem: the eps ladder, omega, when a sweep is plain, when to evaluate a certificate, whether to
-/// believe it, when the precision can go no further, when to end and with which status. A state machine over numbers
-/// alone: next() says what to do, the member named there is told how it went. So the solves of a batch are a vector of
-/// policies, each of which ends by itself.
+/// Decides about one problem: whether it needs the eps ladder and when a rung is done, omega, when a sweep is plain,
+/// when to evaluate a certificate, whether to believe it, when the precision can go no further, when to end and with
+/// which status. A state machine over numbers alone: next() says what to do, the member named there is told how it
+/// went. So the solves of a batch are a vector of policies, each of which ends by itself.
 class SinkhornPolicy {
  public:
   /// `cost_bound` is EntropicOperator::centred_cost_bound() and `precision` that of the sweeps, not `automatic`. The
@@ -39,8 +39,8 @@ class SinkhornPolicy {
 
   /// The errors of the last of the sweeps.
   void swept(SweepErrors const& errors);
-  /// The marginal error |P 1 - a|_1 + |P^T 1 - b|_1 in float64.
-  void certified(double error);
+  /// The marginal errors |P 1 - a|_1 and |P^T 1 - b|_1 in float64.
+  void certified(double row_error, double column_error);
   void refined();
   /// The caller wants no more sweeps; a certificate may still be due.
   void stop();
@@ -60,13 +60,20 @@ class SinkhornPolicy {
   double bound() const;
   bool may_refine() const { return options_.precision == Precision::automatic && precision_ != Precision::float64; }
 
+  /// Whether a float64 evaluation tells rounding from slowness.
+  bool rounding_shows() const { return options_.certificate && !symmetric(); }
+
   void go_on();
   void go_no_further();
+  void stalled();
   void end(Status shortfall);
-  SinkhornStep rung() const;
-  SinkhornStep sweeps_at_eps();
+  void start_ladder();
+  void start_rung();
+  void swept_on_ladder();
+  double rung_eps() const;
+  SinkhornStep sweeps();
   bool relaxes_next();
-  bool has_stalled();
+  bool has_stopped_falling(int patience);
 
   SolveOptions const& options_;
   double mass_;
@@ -78,10 +85,15 @@ class SinkhornPolicy {
   SweepErrors errors_{0, 0};  // Of last_sweep_.
   int iterations_ = 0;
   int annealing_iterations_ = 0;
-  int rungs_;  // Of the ladder, still to come.
+  bool on_trial_;       // Of a cold start without the ladder.
+  int rungs_ = 0;       // From the eps of the sweeps down to the one that was asked for.
+  int rung_end_ = 0;    // Iteration at which the rung ends, whatever its error.
+  int ladder_end_ = 0;  // Iteration.
   AdaptiveRelaxation relaxation_;
-  double polish_below_;  // Relative error at which to try plain sweeps next.
-  double target_;        // For the sweeps' own error; below the tolerance once a certificate has disagreed.
+  bool in_doubt_ = false;  // Whether rounding or a slow rate keeps the error from falling: float64 will tell.
+  int patience_;           // Sweeps without progress before it is asked.
+  double polish_below_;    // Relative error at which to try plain sweeps next.
+  double target_;          // For the sweeps' own error; below the tolerance once a certificate has disagreed.
   double best_error_ = std::numeric_limits<double>::infinity();
   int best_iteration_ = 0;
   std::optional<int> refined_at_;          // Iteration.

@@ -88,21 +88,47 @@ TEST_P(DeviceSetup, of_a_twin_gives_the_operator_that_packs_for_itself) {
   }
 }
 
-// More sweeps than are launched one by one: graphs take over, with the same results.
+// An operator that has swept a while launches graphs, a new one its kernels one by one.
 TEST_P(DeviceSetup, sweeps_from_graphs_and_without_agree) {
   for (bool const symmetric : {false, true}) {
     Problem const problem = make_problem({150, 130, 5});
     double const eps = 0.1 * Magnitudes(problem).spread();
-    auto const first = make_operator(problem), second = make_operator(problem);
-    first->sweep({eps, symmetric}, 47);
-    for (int const count : {20, 10, 10, 7}) second->sweep({eps, symmetric}, count);
-    EXPECT_EQ(potentials_of(*first).f, potentials_of(*second).f);
-    second->set_potentials({}, {});
-    auto const third = make_operator(problem);
-    third->set_potentials({}, {});
-    for (EntropicOperator* entropic : {second.get(), third.get()}) entropic->sweep({eps, symmetric, 1.0}, 10);
-    EXPECT_EQ(potentials_of(*third).f, potentials_of(*second).f) << "from a graph and one by one";
+    auto const used = make_operator(problem), fresh = make_operator(problem);
+    used->sweep({2 * eps, symmetric, 1.0}, 130);
+    for (EntropicOperator* entropic : {used.get(), fresh.get()}) {
+      entropic->set_potentials({}, {});
+      entropic->sweep({eps, symmetric, 1.0}, 10);
+    }
+    EXPECT_EQ(potentials_of(*used).f, potentials_of(*fresh).f);
+    EXPECT_EQ(potentials_of(*used).g, potentials_of(*fresh).g);
   }
+}
+
+TEST_P(DeviceSetup, of_a_solver_allocates_nothing_anew_but_for_plans) {
+  std::int64_t const n = 300, m = 200, d = 40;
+  Problem const first = make_problem({n, m, d, Weights::skewed}),
+                second = make_problem({.n = n, .m = m, .d = d, .seed = 2});
+  OnDevice<double> const x(first.x.values(), n, d), y(first.y.values(), m, d);
+  OnDevice<double> const other_x(second.x.values(), n, d), other_y(second.y.values(), m, d);
+  check(cudaDeviceSynchronize());
+  SolveOptions const options{
+      .eps = 0.1 * Magnitudes(first).spread(), .tolerance = 1e-3, .precision = precision(), .certificate = false};
+  cuda::RuntimeCounters const& counters = cuda::runtime_of(context()).counters();
+  Solver solver(context(), PointCloud{x.matrix(), y.matrix()}, options);
+  auto const allocations_of_a_solve = [&] {
+    std::int64_t const before = counters.allocations;
+    Plan const plan = solver.solve();
+    EXPECT_EQ(plan.status(), Status::converged);
+    return counters.allocations - before;
+  };
+  std::int64_t const at_first = allocations_of_a_solve(), of_a_plan = allocations_of_a_solve();
+  EXPECT_LT(of_a_plan, at_first);
+  EXPECT_LE(of_a_plan, 2) << "its potentials";
+  solver.set_geometry(PointCloud{other_x.matrix(), other_y.matrix(), 2.0});
+  EXPECT_EQ(allocations_of_a_solve(), of_a_plan);
+  std::vector<double> const a(first.a.rbegin(), first.a.rend());
+  solver.set_weights(a, {});
+  EXPECT_EQ(allocations_of_a_solve(), of_a_plan);
 }
 
 }  // namespace

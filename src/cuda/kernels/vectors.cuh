@@ -61,8 +61,10 @@ __global__ void __launch_bounds__(kVectorThreads) make_logits_kernel(Source cons
   int const side = static_cast<int>(blockIdx.y);
   LogitArguments::OfSide const& of = arguments.side[side];
   SweepParameters const& parameters = arguments.value;
-  start_next_kernel();
   wait_for_previous_kernel();
+  // Only now: passes and updates load points, norms and weights before their wait, and these may have been packed just
+  // before.
+  start_next_kernel();
   if (i == 0 && side == 0) *arguments.parameters = parameters;
   if (!of.arrays.logits || i >= of.points.padded_size) return;
   bool const real = i < of.points.size;
@@ -172,7 +174,7 @@ __device__ __forceinline__ double join_moments(SumArguments const& sums, int poi
   return moment;
 }
 
-inline constexpr int kSumThreads = 512;
+inline constexpr int kSumThreads = 256;
 
 /// One block a side, since the points are few beside the pairs: each thread sums some, and the threads are joined in
 /// their order.

@@ -25,6 +25,8 @@ struct PackedSide {
   double const* weight = nullptr;
   double const* log_weight = nullptr;  // log2 a, or kEmptyLogit<double>.
   double const* norm = nullptr;        // What the cost of a pair has beside its score: s |x'|^2 with products.
+
+  friend bool operator==(PackedSide const&, PackedSide const&) = default;
 };
 
 /// One factor of the scores: vectors, one a row or column. Those past the last and coordinates past `dimension` are
@@ -42,6 +44,8 @@ struct Operand {
 
   /// `count` vectors from `first` on, both multiples of kRowPadding.
   Operand part(int first, int count) const;
+
+  friend bool operator==(Operand const&, Operand const&) = default;
 };
 
 /// How the score of a pair comes from its two vectors.
@@ -98,6 +102,8 @@ struct Entries {
   std::int64_t stride = 0;  // Elements between rows.
   void* high = nullptr;     // fp16, or double.
   void* low = nullptr;      // fp16; null in double.
+
+  friend bool operator==(Entries const&, Entries const&) = default;
 };
 
 /// A share of 1 is then half of what fp16 holds, and one of 2^-29 is a normal number.
@@ -146,6 +152,8 @@ struct WorkPlan {
     std::int64_t const first = begin(row_block), end = begin(row_block + 1);
     return end == first ? 0 : owner(end - 1) - owner(first) + 1;
   }
+
+  friend bool operator==(WorkPlan const&, WorkPlan const&) = default;
 };
 
 /// How a pass is launched.
@@ -173,6 +181,8 @@ struct PassArguments {
   void* partials = nullptr;   // PartialSum [work.slots][rows.padded_size].
   double* moments = nullptr;  // Laid out as partials.
   Entries entries;            // Of all rows.
+
+  friend bool operator==(PassArguments const&, PassArguments const&) = default;
 };
 
 }  // namespace monge::cuda

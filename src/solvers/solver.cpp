@@ -1,0 +1,88 @@
+#include <monge/batch.hpp>
+#include <monge/solver.hpp>
+
+#include "core/stopwatch.hpp"
+#include "core/validation.hpp"
+#include "solvers/sinkhorn.hpp"
+
+namespace monge {
+
+struct Solver::State {
+  Context context;
+  SolveOptions options;
+  SinkhornProblem problem;
+  bool prepared = false;  // There is an operator for problem.options,
+  bool current = false;   // and it is that of the geometry and the weights.
+};
+
+Solver::Solver(Context const& context, Geometry const& geometry, VectorView a, VectorView b,
+               SolveOptions const& options) {
+  validate(options);
+  state_ = std::make_unique<State>(
+      State{context, options, checked_problem(context, {geometry, a, b, options.f, options.g}, options)});
+  state_->problem.keeps_first = true;
+}
+
+Solver::Solver(Solver&&) noexcept = default;
+Solver& Solver::operator=(Solver&&) noexcept = default;
+Solver::~Solver() = default;
+
+void Solver::set_geometry(Geometry const& geometry) {
+  Geometry& present = state_->problem.geometry;
+  validate(geometry, state_->context.device());
+  require(geometry.index() == present.index(), "geometry: is of another kind; must be {} as before",
+          std::holds_alternative<PointCloud>(present) ? "two point clouds" : "a cost matrix");
+  Shape const shape = shape_of(geometry), wanted = shape_of(present);
+  require(shape == wanted, "geometry: has n {}, m {}, d {}; must have n {}, m {}, d {} as before", shape.rows,
+          shape.columns, shape.dimension, wanted.rows, wanted.columns, wanted.dimension);
+  present = geometry;
+  state_->current = false;
+}
+
+void Solver::set_weights(VectorView a, VectorView b) {
+  SinkhornProblem& problem = state_->problem;
+  Shape const shape = shape_of(problem.geometry);
+  problem.marginals =
+      validated_marginals(backend_of(state_->context), a, b, shape.rows, shape.columns, state_->options.tolerance);
+  state_->current = false;
+}
+
+Plan Solver::solve() {
+  return solve(state_->options);
+}
+
+Plan Solver::solve(SolveOptions const& options) {
+  Stopwatch const watch;
+  SinkhornProblem& problem = state_->problem;
+  Backend const& backend = backend_of(state_->context);
+  Shape const shape = shape_of(problem.geometry);
+  validate(options);
+  validate_warm_start(backend, options.f, options.g, shape.rows, shape.columns);
+  require_equal_totals(problem.marginals, options.tolerance);
+
+  bool const prepared = state_->prepared && first_precision(options) == first_precision(problem.options) &&
+                        options.cache_bytes == problem.options.cache_bytes;
+  bool const current = prepared && state_->current;
+  state_->prepared = state_->current = false;  // Until the end: a solve may throw half-way.
+  problem.options = options;
+  problem.report = {};
+  OperatorInput const input{problem.geometry, problem.marginals, {first_precision(options), options.cache_bytes}};
+  if (!prepared) {
+    problem.entropic.reset();
+    problem.entropic = backend.entropic_operator(input.geometry, input.marginals, input.options);
+  } else if (!current) {
+    backend.renew(problem.entropic, input);
+  } else {
+    for (Side side : {Side::rows, Side::columns})
+      problem.entropic->vectors().combine({}, problem.entropic->potential(side));
+  }
+  set_potentials(problem);
+  double const setup = watch.seconds();
+  run_sinkhorn(backend, {&problem, 1});
+  Plan plan = std::move(finished_plans(state_->context, {&problem, 1}, setup)[0]);
+  if (problem.first) problem.entropic = std::move(problem.first);
+  state_->prepared = state_->current = true;
+  return plan;
+}
+
+}  // namespace monge

@@ -1,0 +1,149 @@
+// A prepared solver: the bits of solve(), whatever was solved before, and plans that stay what they are.
+#include <limits>
+
+#include "oracle/backend_test.hpp"
+
+namespace monge::oracle {
+namespace {
+
+class SolverTest : public BackendTest {
+ protected:
+  SolveOptions options() const { return {.eps = 0.5, .tolerance = 1e-3, .precision = precision()}; }
+};
+MONGE_FOR_EACH_TARGET(SolverTest);
+
+void expect_same(Plan const& actual, Plan const& expected) {
+  EXPECT_EQ(actual.status(), expected.status());
+  EXPECT_EQ(actual.report().iterations, expected.report().iterations);
+  EXPECT_EQ(actual.report().refinement_iterations, expected.report().refinement_iterations);
+  EXPECT_EQ(actual.report().precision, expected.report().precision);
+  EXPECT_EQ(actual.report().primal, expected.report().primal);
+  EXPECT_EQ(actual.report().history.size(), expected.report().history.size());
+  EXPECT_EQ(actual.f(), expected.f());
+  EXPECT_EQ(actual.g(), expected.g());
+}
+
+std::vector<double> map_of(Plan const& plan, std::int64_t d) {
+  std::vector<double> map(static_cast<std::size_t>(plan.rows() * d));
+  plan.barycentric_projection(MutableMatrixView(map.data(), plan.rows(), d));
+  return map;
+}
+
+TEST_P(SolverTest, gives_the_bits_of_solve_after_every_change) {
+  for (std::int64_t const d : {3, 20}) {
+    SCOPED_TRACE(testing::Message() << "d " << d);
+    Problem const first = make_problem({70, 50, d, Weights::skewed});
+    Problem const second =
+        make_problem({.n = 70, .m = 50, .d = d, .weights = Weights::with_zeros, .place = Place::apart, .seed = 2});
+    Solver solver(context(), first.geometry(), first.a, first.b, options());
+    Plan const plain = solve(context(), first.geometry(), first.a, first.b, options());
+    for (int repeat = 0; repeat < 3; ++repeat) expect_same(solver.solve(), plain);
+
+    PointCloud const scaled{second.x.view(), second.y.view(), 0.5};
+    solver.set_geometry(scaled);
+    expect_same(solver.solve(), solve(context(), scaled, first.a, first.b, options()));
+    solver.set_weights(second.a, second.b);
+    expect_same(solver.solve(), solve(context(), scaled, second.a, second.b, options()));
+    solver.set_geometry(first.geometry());
+    solver.set_weights({}, second.b);
+    expect_same(solver.solve(), solve(context(), first.geometry(), {}, second.b, options()));
+    solver.set_weights(first.a, first.b);
+    expect_same(solver.solve(), plain);
+  }
+}
+
+TEST_P(SolverTest, takes_other_options_for_one_solve) {
+  Problem const problem = make_problem({70, 50, 3});
+  Solver solver(context(), problem.geometry(), problem.a, problem.b, options());
+  Plan const plain = solver.solve();
+  std::vector<SolveOptions> others(6, options());
+  others[0].eps = 2;
+  others[1].schedule = Schedule::symmetric;
+  others[2].precision = Precision::float64;
+  others[3].cache_bytes = 0;
+  others[4].annealing = 1;
+  std::vector<double> const f = plain.f(), g = plain.g();
+  others[5].f = f;
+  others[5].g = g;
+  for (SolveOptions const& other : others) {
+    expect_same(solver.solve(other), solve(context(), problem.geometry(), problem.a, problem.b, other));
+    expect_same(solver.solve(), plain);
+  }
+}
+
+TEST_P(SolverTest, leaves_earlier_plans_as_they_are) {
+  Problem const first = make_problem({70, 50, 20}), second = make_problem({.n = 70, .m = 50, .d = 20, .seed = 2});
+  Plan const alone = solve(context(), first.geometry(), first.a, first.b, options());
+  Solver solver(context(), first.geometry(), first.a, first.b, options());
+  Plan const early = solver.solve();
+  std::vector<double> const reversed(first.a.rbegin(), first.a.rend());
+  solver.set_geometry(second.geometry());
+  solver.set_weights(reversed, {});
+  expect_same(solver.solve(), solve(context(), second.geometry(), reversed, {}, options()));
+  // Its first products: whatever they read must still be there.
+  expect_same(early, alone);
+  EXPECT_EQ(map_of(early, 20), map_of(alone, 20));
+}
+
+TEST_P(SolverTest, goes_on_after_points_that_are_not_finite) {
+  Problem const problem = make_problem({30, 20, 3});
+  Solver solver(context(), problem.geometry(), problem.a, problem.b, options());
+  Plan const plain = solver.solve();
+  std::vector<double> values = problem.x.values();
+  values[3 * 7 + 1] = std::numeric_limits<double>::quiet_NaN();
+  Stored const broken(values, 30, 3);
+  solver.set_geometry(PointCloud{broken.view(), problem.y.view()});
+  for (int repeat = 0; repeat < 2; ++repeat) {
+    try {
+      solver.solve();
+      ADD_FAILURE() << "no error";
+    } catch (Error const& error) {
+      EXPECT_NE(std::string(error.what()).find("x: row 7, column 1 is nan"), std::string::npos) << error.what();
+    }
+  }
+  solver.set_geometry(problem.geometry());
+  expect_same(solver.solve(), plain);
+}
+
+TEST_P(SolverTest, refuses_other_shapes_and_kinds) {
+  Problem const problem = make_problem({30, 20, 3}), larger = make_problem({31, 20, 3});
+  Solver solver(context(), problem.geometry(), problem.a, problem.b, options());
+  auto const expect_refused = [](auto const& call, char const* text) {
+    try {
+      call();
+      ADD_FAILURE() << "no error; expected " << text;
+    } catch (Error const& error) {
+      EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
+      EXPECT_STREQ(error.what(), text);
+    }
+  };
+  expect_refused([&] { solver.set_geometry(larger.geometry()); },
+                 "geometry: has n 31, m 20, d 3; must have n 30, m 20, d 3 as before");
+  std::vector<double> const cost(30 * 20);
+  expect_refused([&] { solver.set_geometry(CostMatrix{MatrixView(cost.data(), 30, 20)}); },
+                 "geometry: is of another kind; must be two point clouds as before");
+  expect_refused([&] { solver.set_weights(larger.a, {}); }, "a: has 31 entries; must have 30, one for each row of x");
+  expect_refused([&] { solver.solve({.eps = -1}); }, "eps: is -1; must be finite and > 0");
+  expect_same(solver.solve(), solve(context(), problem.geometry(), problem.a, problem.b, options()));
+}
+
+class RefinedSolver : public BackendTest {};
+MONGE_FOR_EACH_DEVICE(RefinedSolver);
+
+// float32 cannot reach the tolerance, so each solve ends in float64 and the next begins in float32 again.
+TEST_P(RefinedSolver, begins_in_float32_every_time) {
+  Problem const problem = make_problem({60, 50, 3});
+  SolveOptions const options{.eps = 0.05 * Magnitudes(problem).spread(), .tolerance = 1e-10};
+  Plan const plain = solve(context(), problem.geometry(), problem.a, problem.b, options);
+  ASSERT_GT(plain.report().refinement_iterations, 0);
+  Solver solver(context(), problem.geometry(), problem.a, problem.b, options);
+  std::vector<Plan> plans;
+  for (int repeat = 0; repeat < 4; ++repeat) {
+    plans.push_back(solver.solve());
+    expect_same(plans.back(), plain);
+    if (repeat == 1) solver.set_geometry(problem.geometry());
+  }
+}
+
+}  // namespace
+}  // namespace monge::oracle
