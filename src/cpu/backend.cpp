@@ -2,10 +2,13 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstddef>
+#include <exception>
 #include <fstream>
 #include <string>
 #include <utility>
 #include <variant>
+#include <vector>
 
 #include <monge/error.hpp>
 
@@ -27,6 +30,23 @@ std::string processor_name() {
     if (line.starts_with("model name")) return line.substr(line.find(':') + 2);
   }
   return "CPU";
+}
+
+/// Calls work(i) for each i < count, on up to `threads` threads; then throws what the first that failed threw.
+template <class Work>
+void side_by_side(int threads, std::size_t count, Work&& work) {
+  std::vector<std::exception_ptr> failures(count);
+#pragma omp parallel for schedule(dynamic) num_threads(threads)
+  for (std::size_t i = 0; i < count; ++i) {
+    try {
+      work(i);
+    } catch (...) {
+      failures[i] = std::current_exception();
+    }
+  }
+  for (std::exception_ptr const& failure : failures) {
+    if (failure) std::rethrow_exception(failure);
+  }
 }
 
 class CpuBackend final : public Backend {
@@ -52,7 +72,7 @@ class CpuBackend final : public Backend {
   std::vector<std::unique_ptr<EntropicOperator>> entropic_operators(
       std::span<OperatorInput const> inputs) const override {
     std::vector<std::unique_ptr<EntropicOperator>> operators(inputs.size());
-    cpu::side_by_side(useful_for(inputs.size()), inputs.size(), [&](std::size_t i) {
+    side_by_side(useful_for(inputs.size()), inputs.size(), [&](std::size_t i) {
       OperatorInput const& input = inputs[i];
       try {
         operators[i] = make(input);
@@ -115,7 +135,7 @@ class CpuBackend final : public Backend {
     for (Step& step : steps) {
       if (of_one_thread(step)) small.push_back(&step);
     }
-    cpu::side_by_side(useful_for(small.size()), small.size(), [&](std::size_t k) { work(*small[k]); });
+    side_by_side(useful_for(small.size()), small.size(), [&](std::size_t k) { work(*small[k]); });
     for (Step& step : steps) {
       if (!of_one_thread(step)) work(step);
     }

@@ -84,11 +84,11 @@ class CudaBackend final : public Backend {
     return operators;
   }
 
+  std::unique_ptr<monge::Sweeper> sweeper() const override { return std::make_unique<Sweeper>(runtime_); }
+
   void renew(std::unique_ptr<monge::EntropicOperator>& entropic, OperatorInput const& input) const override {
     static_cast<EntropicOperator&>(*entropic).renew(input.geometry, input.marginals);
   }
-
-  std::unique_ptr<monge::Sweeper> sweeper() const override { return std::make_unique<Sweeper>(runtime_); }
 
   void evaluate(std::span<EvaluationStep> steps) const override {
     EntropicOperator::evaluate_together(runtime_, steps);

@@ -1,6 +1,7 @@
 #include "cuda/entropic_operator.hpp"
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <numeric>
 
@@ -14,8 +15,8 @@ namespace {
 /// costs, few enough to be recorded quickly.
 constexpr int kSweepsPerGraph = 10;
 
-/// A graph saves the host's launches, which mostly overlap the kernels anyway. Recording one costs what it saves in more
-/// than 100 sweeps (bench/notes/cuda_small.md), so there is none before so many were done without.
+/// A graph saves the host's launches, which mostly overlap the kernels anyway. Recording one costs what it saves in
+/// more than 100 sweeps (bench/notes/cuda_small.md), so there is none before so many were done without.
 constexpr int kSweepsBeforeGraph = 100;
 
 }  // namespace
@@ -82,8 +83,10 @@ Vector& EntropicOperator::potential(Side side) {
   return potentials_[side_index(side)];
 }
 
-Costs::Launch EntropicOperator::half_step_of(Side side) const {
-  return problem_.costs->launch(side, Pass::softmin, problem_.precision == Precision::tf32);
+std::array<Costs::Launch, 2> EntropicOperator::half_steps() const {
+  bool const tf32 = problem_.precision == Precision::tf32;
+  return {problem_.costs->launch(Side::rows, Pass::softmin, tf32),
+          problem_.costs->launch(Side::columns, Pass::softmin, tf32)};
 }
 
 void EntropicOperator::prepare_sweeps() {
@@ -94,9 +97,11 @@ void EntropicOperator::prepare_sweeps() {
     PackedSide const rows = problem_.side(side);
     target.logits = Logits(runtime, rows.padded_size, rows.scalar);
   }
+  std::array<Costs::Launch, 2> const steps = half_steps();
   auto const partial_bytes = [&](Side side) {
     PackedSide const rows = problem_.side(side);
-    return static_cast<std::int64_t>(rows.padded_size) * half_step_of(side).plan.work.slots * 2 * size_of(rows.scalar);
+    return static_cast<std::int64_t>(rows.padded_size) * steps[side_index(side)].plan.work.slots * 2 *
+           size_of(rows.scalar);
   };
   double* errors = nullptr;
   std::int64_t const row_errors = cuda::error_parts(problem_.size(Side::rows));
@@ -106,14 +111,14 @@ void EntropicOperator::prepare_sweeps() {
                                  Part{states_[1].partials, partial_bytes(Side::columns)});
   states_[0].errors = errors;
   states_[1].errors = errors + row_errors;
-  connect_sweeps();
+  connect_sweeps(steps);
 }
 
-void EntropicOperator::connect_sweeps() {
+void EntropicOperator::connect_sweeps(std::array<Costs::Launch, 2> const& steps) {
   for (Side side : {Side::rows, Side::columns}) {
     SweepState& target = state(side);
     PackedSide const points = problem_.side(side);
-    Costs::Launch half_step = half_step_of(side);
+    Costs::Launch half_step = steps[side_index(side)];
     PassArguments& arguments = half_step.arguments;
     arguments.logits = state(opposite(side)).logits.values.data();
     arguments.factors = state(opposite(side)).logits.factors.data();
@@ -141,7 +146,7 @@ void EntropicOperator::renew(Geometry const& geometry, Marginals const& marginal
   problem_.costs = problem_.costs->renewed(geometry, problem_.weights[0]->of_points(), problem_.weights[1]->of_points(),
                                            problem_.costs.use_count() == 1);
   for (Side side : {Side::rows, Side::columns}) vectors_.combine({}, potential(side));
-  if (parameters_) connect_sweeps();
+  if (parameters_) connect_sweeps(half_steps());
 }
 
 /// They depend on eps, which may have changed since the last update left some; updates leave the padding alone.

@@ -1,5 +1,6 @@
 // The entropic operator on a CUDA device: what to launch, in which order, on which memory. It knows no geometry.
 #pragma once
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -32,7 +33,6 @@ class EntropicOperator final : public monge::EntropicOperator {
 
   /// Backend::renew().
   void renew(Geometry const& geometry, Marginals const& marginals);
-
   /// Backend::evaluate().
   static void evaluate_together(SharedRuntime const& runtime, std::span<EvaluationStep> steps);
 
@@ -63,9 +63,10 @@ class EntropicOperator final : public monge::EntropicOperator {
 
   SweepState& state(Side side) { return states_[side_index(side)]; }
   SweepState const& state(Side side) const { return states_[side_index(side)]; }
-  Costs::Launch half_step_of(Side side) const;
+  /// As the costs plan them: rows, columns.
+  std::array<Costs::Launch, 2> half_steps() const;
   /// What the sweeps know of the problem. Graphs of another are dropped.
-  void connect_sweeps();
+  void connect_sweeps(std::array<Costs::Launch, 2> const& steps);
   void launch_sweeps(Sweep const& sweep, int count);
   void drop_graphs() noexcept;
   void enqueue_half_step(Side side, Queue const& queue) const;
