@@ -95,13 +95,18 @@ int main(int argc, char** argv) {
     });
     Report const& report = plans[0].report();
     int checks = 0;
-    for (Plan const& plan : plans) checks = std::max(checks, static_cast<int>(plan.report().history.size()));
+    double total = 0;
+    for (Plan const& plan : plans) {
+      checks = std::max(checks, static_cast<int>(plan.report().history.size()));
+      total = std::max(total, plan.report().seconds.total);
+    }
     std::printf(
         "%s\n    {\"problems\": %d, \"n\": %lld, \"d\": %lld, \"ms\": %.2f, \"setup_ms\": %.2f, \"sweeps_ms\": %.2f, "
-        "\"certificate_ms\": %.2f, \"destroy_ms\": %.2f, \"iterations\": %d, \"checks\": %d, \"launches\": %lld, "
+        "\"certificate_ms\": %.2f, \"last_ends_ms\": %.2f, \"destroy_ms\": %.2f, \"iterations\": %d, \"checks\": %d, "
+        "\"launches\": %lld, "
         "\"waits\": %lld, \"allocations\": %lld, \"alone_ms\": %.1f}",
         separator, one.problems, static_cast<long long>(one.n), static_cast<long long>(one.d), together,
-        1e3 * report.seconds.setup, 1e3 * report.seconds.sweeps, 1e3 * report.seconds.certificate, destroy,
+        1e3 * report.seconds.setup, 1e3 * report.seconds.sweeps, 1e3 * report.seconds.certificate, 1e3 * total, destroy,
         report.iterations, checks, static_cast<long long>(after.batch_launches - before.batch_launches),
         static_cast<long long>(after.waits - before.waits),
         static_cast<long long>(after.allocations - before.allocations), alone);

@@ -2,10 +2,13 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstddef>
+#include <exception>
 #include <fstream>
 #include <string>
 #include <utility>
 #include <variant>
+#include <vector>
 
 #include <monge/error.hpp>
 
@@ -28,6 +31,23 @@ std::string processor_name() {
     if (line.starts_with("model name")) return line.substr(line.find(':') + 2);
   }
   return "CPU";
+}
+
+/// Calls work(i) for each i < count, on up to `threads` threads; then throws what the first that failed threw.
+template <class Work>
+void side_by_side(int threads, std::size_t count, Work&& work) {
+  std::vector<std::exception_ptr> failures(count);
+#pragma omp parallel for schedule(dynamic) num_threads(threads)
+  for (std::size_t i = 0; i < count; ++i) {
+    try {
+      work(i);
+    } catch (...) {
+      failures[i] = std::current_exception();
+    }
+  }
+  for (std::exception_ptr const& failure : failures) {
+    if (failure) std::rethrow_exception(failure);
+  }
 }
 
 class CpuBackend final : public Backend {
@@ -53,7 +73,7 @@ class CpuBackend final : public Backend {
   std::vector<std::unique_ptr<EntropicOperator>> entropic_operators(
       std::span<OperatorInput const> inputs) const override {
     std::vector<std::unique_ptr<EntropicOperator>> operators(inputs.size());
-    cpu::side_by_side(useful_for(inputs.size()), inputs.size(), [&](std::size_t i) {
+    side_by_side(useful_for(inputs.size()), inputs.size(), [&](std::size_t i) {
       OperatorInput const& input = inputs[i];
       try {
         operators[i] = make(input);
@@ -64,12 +84,7 @@ class CpuBackend final : public Backend {
     return operators;
   }
 
-  void sweep(std::span<SweepStep> steps) const override {
-    for_each_operator(steps, [](SweepStep& step) {
-      step.entropic->sweep(step.sweep, step.count);
-      step.errors = step.entropic->errors();
-    });
-  }
+  std::unique_ptr<Sweeper> sweeper() const override { return std::make_unique<CpuSweeper>(*this); }
 
   void evaluate(std::span<EvaluationStep> steps) const override {
     for_each_operator(steps, [](EvaluationStep& step) {
@@ -87,6 +102,20 @@ class CpuBackend final : public Backend {
   ProjectionOperator const& projection() const override { return projection_; }
 
  private:
+  class CpuSweeper final : public Sweeper {
+   public:
+    explicit CpuSweeper(CpuBackend const& backend) : backend_(backend) {}
+    void sweep(std::span<SweepStep> steps) override {
+      backend_.for_each_operator(steps, [](SweepStep& step) {
+        step.entropic->sweep(step.sweep, step.count);
+        step.errors = step.entropic->errors();
+      });
+    }
+
+   private:
+    CpuBackend const& backend_;
+  };
+
   std::unique_ptr<EntropicOperator> make(OperatorInput const& input) const {
     Precision const precision = input.options.precision;
     if (precision == Precision::float32) return make<float>(input.geometry, input.marginals, input.options.cache_bytes);
@@ -107,7 +136,7 @@ class CpuBackend final : public Backend {
     for (Step& step : steps) {
       if (of_one_thread(step)) small.push_back(&step);
     }
-    cpu::side_by_side(useful_for(small.size()), small.size(), [&](std::size_t k) { work(*small[k]); });
+    side_by_side(useful_for(small.size()), small.size(), [&](std::size_t k) { work(*small[k]); });
     for (Step& step : steps) {
       if (!of_one_thread(step)) work(step);
     }

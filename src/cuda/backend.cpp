@@ -15,7 +15,7 @@
 #include "cuda/matrix_costs.hpp"
 #include "cuda/point_costs.hpp"
 #include "cuda/projection/operator.hpp"
-#include "cuda/runtime/runtime.hpp"
+#include "cuda/sweeper.hpp"
 
 namespace monge::cuda {
 namespace {
@@ -85,16 +85,10 @@ class CudaBackend final : public Backend {
     return operators;
   }
 
+  std::unique_ptr<monge::Sweeper> sweeper() const override { return std::make_unique<Sweeper>(runtime_); }
+
   void renew(std::unique_ptr<monge::EntropicOperator>& entropic, OperatorInput const& input) const override {
     static_cast<EntropicOperator&>(*entropic).renew(input.geometry, input.marginals);
-  }
-
-  void sweep(std::span<SweepStep> steps) const override {
-    if (steps.size() > 1) return EntropicOperator::sweep_together(runtime_, steps);
-    for (SweepStep& step : steps) {
-      step.entropic->sweep(step.sweep, step.count);
-      step.errors = step.entropic->errors();
-    }
   }
 
   void evaluate(std::span<EvaluationStep> steps) const override {

@@ -1,10 +1,11 @@
 #include "cuda/entropic_operator.hpp"
 
 #include <algorithm>
+#include <array>
+#include <atomic>
 #include <numeric>
 
 #include "cuda/launch/batch.hpp"
-#include "cuda/launch/pack.hpp"
 #include "cuda/plan_operator.hpp"
 
 namespace monge::cuda {
@@ -14,11 +15,16 @@ namespace {
 /// costs, few enough to be recorded quickly.
 constexpr int kSweepsPerGraph = 10;
 
-/// Recording a graph takes the host as long as launching twice its sweeps one by one (bench/notes/cuda_small.md), so
-/// there is none before so many sweeps were done without.
-constexpr int kSweepsBeforeGraph = 20;
+/// A graph saves the host's launches, which mostly overlap the kernels anyway. Recording one costs what it saves in
+/// more than 100 sweeps (bench/notes/cuda_small.md), so there is none before so many were done without.
+constexpr int kSweepsBeforeGraph = 100;
 
 }  // namespace
+
+std::uint64_t EntropicOperator::next_number() {
+  static std::atomic<std::uint64_t> last = 0;
+  return ++last;
+}
 
 EntropicOperator::EntropicOperator(Problem problem, double cache_bytes, Queue const& queue)
     : monge::EntropicOperator(problem.size(Side::rows), problem.size(Side::columns)),
@@ -77,8 +83,10 @@ Vector& EntropicOperator::potential(Side side) {
   return potentials_[side_index(side)];
 }
 
-Costs::Launch EntropicOperator::half_step_of(Side side) const {
-  return problem_.costs->launch(side, Pass::softmin, problem_.precision == Precision::tf32);
+std::array<Costs::Launch, 2> EntropicOperator::half_steps() const {
+  bool const tf32 = problem_.precision == Precision::tf32;
+  return {problem_.costs->launch(Side::rows, Pass::softmin, tf32),
+          problem_.costs->launch(Side::columns, Pass::softmin, tf32)};
 }
 
 void EntropicOperator::prepare_sweeps() {
@@ -89,26 +97,28 @@ void EntropicOperator::prepare_sweeps() {
     PackedSide const rows = problem_.side(side);
     target.logits = Logits(runtime, rows.padded_size, rows.scalar);
   }
+  std::array<Costs::Launch, 2> const steps = half_steps();
   auto const partial_bytes = [&](Side side) {
     PackedSide const rows = problem_.side(side);
-    return static_cast<std::int64_t>(rows.padded_size) * half_step_of(side).plan.work.slots * 2 * size_of(rows.scalar);
+    return static_cast<std::int64_t>(rows.padded_size) * steps[side_index(side)].plan.work.slots * 2 *
+           size_of(rows.scalar);
   };
   double* errors = nullptr;
-  std::int64_t const row_errors = error_parts(problem_.size(Side::rows));
-  std::int64_t const all_errors = row_errors + error_parts(problem_.size(Side::columns));
+  std::int64_t const row_errors = cuda::error_parts(problem_.size(Side::rows));
+  std::int64_t const all_errors = row_errors + cuda::error_parts(problem_.size(Side::columns));
   sweep_memory_ = allocate_parts(runtime, Part{parameters_, 1}, Part{errors, all_errors},
                                  Part{states_[0].partials, partial_bytes(Side::rows)},
                                  Part{states_[1].partials, partial_bytes(Side::columns)});
   states_[0].errors = errors;
   states_[1].errors = errors + row_errors;
-  connect_sweeps();
+  connect_sweeps(steps);
 }
 
-void EntropicOperator::connect_sweeps() {
+void EntropicOperator::connect_sweeps(std::array<Costs::Launch, 2> const& steps) {
   for (Side side : {Side::rows, Side::columns}) {
     SweepState& target = state(side);
     PackedSide const points = problem_.side(side);
-    Costs::Launch half_step = half_step_of(side);
+    Costs::Launch half_step = steps[side_index(side)];
     PassArguments& arguments = half_step.arguments;
     arguments.logits = state(opposite(side)).logits.values.data();
     arguments.factors = state(opposite(side)).logits.factors.data();
@@ -162,7 +172,7 @@ void EntropicOperator::renew(Geometry const& geometry, Marginals const& marginal
   problem_.costs = problem_.costs->renewed(geometry, problem_.weights[0]->of_points(), problem_.weights[1]->of_points(),
                                            problem_.costs.use_count() == 1);
   for (Side side : {Side::rows, Side::columns}) vectors_.combine({}, potential(side));
-  if (parameters_) connect_sweeps();
+  if (parameters_) connect_sweeps(half_steps());
 }
 
 /// They depend on eps, which may have changed since the last update left some; updates leave the padding alone.
@@ -260,12 +270,13 @@ bool EntropicOperator::starts_apart(Sweep const& sweep) const {
   return sweep.symmetric && potentials_[0].typical != -potentials_[1].typical;
 }
 
-/// An alternating sweep makes f from g, so f's becomes minus g's.
+/// An alternating sweep makes f from g, so f's typical value becomes minus g's.
 void EntropicOperator::settle(Sweep const& sweep) {
   double& f = potentials_[0].typical;
   double& g = potentials_[1].typical;
   f = sweep.symmetric ? (f - g) / 2 : -g;
   g = -f;
+  swept_eps_ = sweep.eps;
 }
 
 void EntropicOperator::sweep(Sweep const& sweep, int count) {
@@ -277,77 +288,21 @@ void EntropicOperator::sweep(Sweep const& sweep, int count) {
   }
   settle(sweep);
   launch_sweeps(sweep, count);
-  swept_eps_ = sweep.eps;
 }
 
 std::int64_t EntropicOperator::error_count() const {
-  return error_parts(problem_.size(Side::rows)) + error_parts(problem_.size(Side::columns));
+  return cuda::error_parts(problem_.size(Side::rows)) + cuda::error_parts(problem_.size(Side::columns));
 }
 
 SweepErrors EntropicOperator::errors_from(double const* parts) const {
-  double const* const columns = parts + error_parts(problem_.size(Side::rows));
+  double const* const columns = parts + cuda::error_parts(problem_.size(Side::rows));
   return {std::accumulate(parts, columns, 0.0), std::accumulate(columns, parts + error_count(), 0.0)};
 }
 
 SweepErrors EntropicOperator::errors() {
   if (!parameters_) return {0, 0};
   DeviceGuard const guard(problem_.runtime->index());
-  return errors_from(download(*problem_.runtime, state(Side::rows).errors, error_count()).data());
-}
-
-/// The longest turns come first, so that those that still sweep are always the first ones.
-void EntropicOperator::launch_together(SharedRuntime const& runtime, std::vector<Turn> turns) {
-  std::stable_sort(turns.begin(), turns.end(), [](Turn const& p, Turn const& q) { return p.count > q.count; });
-  Batch batch(runtime);
-  for (Turn const& turn : turns) {
-    batch.next_problem();
-    turn.entropic->prepare_sweeps();
-    turn.entropic->make_logits(turn.sweep, batch);
-    turn.entropic->enqueue_sweep(turn.sweep.symmetric, batch);
-  }
-  batch.upload();
-  std::size_t active = turns.size();
-  batch.launch(0, 1, active);
-  for (int done = 0; active > 0; ++done) {
-    while (active > 0 && turns[active - 1].count <= done) --active;
-    batch.launch(1, batch.steps(), active);
-  }
-}
-
-void EntropicOperator::sweep_together(SharedRuntime const& runtime, std::span<SweepStep> steps) {
-  DeviceGuard const guard(runtime->index());
-  std::vector<Turn> apart, turns;
-  for (SweepStep const& step : steps) {
-    auto& entropic = static_cast<EntropicOperator&>(*step.entropic);
-    bool const starts_apart = step.count > 0 && entropic.starts_apart(step.sweep);
-    if (starts_apart) apart.push_back({&entropic, step.sweep, 1});
-    turns.push_back({&entropic, step.sweep, step.count - (starts_apart ? 1 : 0)});
-  }
-  if (!apart.empty()) launch_together(runtime, apart);
-  std::int64_t count = 0;
-  for (Turn const& turn : turns) {
-    turn.entropic->settle(turn.sweep);
-    turn.entropic->swept_eps_ = turn.sweep.eps;
-    count += turn.entropic->error_count();
-  }
-  launch_together(runtime, turns);
-
-  Batch batch(runtime);
-  DeviceArray<double> const parts(runtime, count);
-  double* next = parts.data();
-  for (Turn const& turn : turns) {
-    batch.next_problem();
-    std::int64_t const own = turn.entropic->error_count();
-    copy_words(turn.entropic->state(Side::rows).errors, next, own * static_cast<std::int64_t>(sizeof(double)), batch);
-    next += own;
-  }
-  batch.launch();
-  std::vector<double> const found = download(*runtime, parts.data(), count);
-  double const* from = found.data();
-  for (std::size_t k = 0; k < steps.size(); ++k) {
-    steps[k].errors = turns[k].entropic->errors_from(from);
-    from += turns[k].entropic->error_count();
-  }
+  return errors_from(download(*problem_.runtime, error_parts(), error_count()).data());
 }
 
 void EntropicOperator::evaluate_together(SharedRuntime const& runtime, std::span<EvaluationStep> steps) {

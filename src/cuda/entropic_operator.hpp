@@ -1,9 +1,10 @@
 // The entropic operator on a CUDA device: what to launch, in which order, on which memory. It knows no geometry.
 #pragma once
+#include <array>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <span>
-#include <vector>
 
 #include "cuda/problem.hpp"
 #include "operators/backend.hpp"
@@ -32,10 +33,23 @@ class EntropicOperator final : public monge::EntropicOperator {
 
   /// Backend::renew().
   void renew(Geometry const& geometry, Marginals const& marginals);
-
-  /// Backend::sweep() and evaluate() of several operators: each step of all of them is one launch.
-  static void sweep_together(SharedRuntime const& runtime, std::span<SweepStep> steps);
+  /// Backend::evaluate().
   static void evaluate_together(SharedRuntime const& runtime, std::span<EvaluationStep> steps);
+
+  /// What sweeps are made of, for those who launch those of many operators together: prepare_sweeps(); then for each
+  /// group of sweeps settle(), make_logits() and enqueue_sweep() as often as wanted. A group of which the first sweep
+  /// starts_apart() is two, the first of one sweep and without settle().
+  void prepare_sweeps();
+  bool starts_apart(Sweep const& sweep) const;
+  void settle(Sweep const& sweep);
+  void make_logits(Sweep const& sweep, Queue const& queue) const;
+  void enqueue_sweep(bool symmetric, Queue const& queue) const;
+  /// The errors of the last sweep in parts: where they are on the device, how many, and what they come to.
+  double const* error_parts() const { return state(Side::rows).errors; }
+  std::int64_t error_count() const;
+  SweepErrors errors_from(double const* parts) const;
+  /// That of no other operator, before or after.
+  std::uint64_t number() const { return number_; }
 
  private:
   /// What the sweeps need of one side.
@@ -47,13 +61,6 @@ class EntropicOperator final : public monge::EntropicOperator {
     PackedSide points;  // As the sweeps know them.
   };
 
-  /// Some sweeps of one operator with the same parameters.
-  struct Turn {
-    EntropicOperator* entropic;
-    Sweep sweep;
-    int count;
-  };
-
   /// What a sweep from one read of the costs needs, where these have one.
   struct FusedState {
     Costs::FusedSweep sweep;
@@ -62,29 +69,21 @@ class EntropicOperator final : public monge::EntropicOperator {
 
   SweepState& state(Side side) { return states_[side_index(side)]; }
   SweepState const& state(Side side) const { return states_[side_index(side)]; }
-  Costs::Launch half_step_of(Side side) const;
-  void prepare_sweeps();
+  /// As the costs plan them: rows, columns.
+  std::array<Costs::Launch, 2> half_steps() const;
   /// What the sweeps know of the problem. Graphs of another are dropped.
-  void connect_sweeps();
+  void connect_sweeps(std::array<Costs::Launch, 2> const& steps);
   void connect_fused_sweep();
-  /// Whether the first of some sweeps needs parameters of its own.
-  bool starts_apart(Sweep const& sweep) const;
-  /// The typical values of the potentials in the sweeps after that.
-  void settle(Sweep const& sweep);
   void launch_sweeps(Sweep const& sweep, int count);
   void drop_graphs() noexcept;
-  static void launch_together(SharedRuntime const& runtime, std::vector<Turn> turns);
-  void make_logits(Sweep const& sweep, Queue const& queue) const;
-  void enqueue_sweep(bool symmetric, Queue const& queue) const;
   void enqueue_half_step(Side side, Queue const& queue) const;
   void enqueue_update(Side side, bool symmetric, Queue const& queue) const;
   void enqueue_fused_sweep(bool symmetric, Queue const& queue) const;
   /// Of `side`, from what lies in `partials`.
   UpdateArguments update_arguments(Side side, void const* partials, WorkPlan const& work, bool symmetric) const;
-  /// Of both sides, rows first.
-  std::int64_t error_count() const;
-  SweepErrors errors_from(double const* parts) const;
+  static std::uint64_t next_number();
 
+  std::uint64_t number_ = next_number();
   Problem problem_;
   DeviceVectorOperations vectors_;
   double cache_bytes_;

@@ -42,6 +42,14 @@ struct SweepStep {
   int count;
   SweepErrors errors{};
 };
+/// Sweeps many operators of one backend again and again, and keeps what it prepares for that. Each stands in one step.
+class Sweeper {
+ public:
+  virtual ~Sweeper() = default;
+  /// Waits for the errors.
+  virtual void sweep(std::span<SweepStep> steps) = 0;
+};
+
 /// The evaluation of the plan at eps, of the potentials of `potentials`: the same operator or another of the same
 /// problem, whatever its precision.
 struct EvaluationStep {
@@ -83,8 +91,8 @@ class Backend {
     entropic.reset();
     entropic = entropic_operator(input.geometry, input.marginals, input.options);
   }
-  /// Sweeps and waits for the errors.
-  virtual void sweep(std::span<SweepStep> steps) const = 0;
+  /// Lives no longer than the backend.
+  virtual std::unique_ptr<Sweeper> sweeper() const = 0;
   /// Waits.
   virtual void evaluate(std::span<EvaluationStep> steps) const = 0;
   virtual std::vector<std::unique_ptr<PlanOperator>> plans(std::span<PlanInput const> inputs) const = 0;

@@ -142,11 +142,11 @@ Runs waiting_for(SinkhornAction action, Runs const& runs) {
   return found;
 }
 
-void sweep(Backend const& backend, Runs const& runs) {
+void sweep(Sweeper& sweeper, Runs const& runs) {
   if (runs.empty()) return;
   std::vector<SweepStep> steps;
   for (SinkhornRun const* run : runs) steps.push_back({&run->entropic(), run->next().sweep, run->next().count});
-  backend.sweep(steps);
+  sweeper.sweep(steps);
   for (std::size_t k = 0; k < runs.size(); ++k) runs[k]->swept(steps[k].errors);
 }
 
@@ -234,8 +234,9 @@ void run_sinkhorn(Backend const& backend, std::span<SinkhornProblem> problems) {
   Runs active;
   for (std::size_t i = 0; i < problems.size(); ++i)
     active.push_back(&runs.emplace_back(problems[i], static_cast<int>(i)));
+  std::unique_ptr<Sweeper> const sweeper = backend.sweeper();
   while (!active.empty()) {
-    sweep(backend, waiting_for(SinkhornAction::sweep, active));
+    sweep(*sweeper, waiting_for(SinkhornAction::sweep, active));
     certify(backend, waiting_for(SinkhornAction::certify, active));
     refine(backend, waiting_for(SinkhornAction::refine, active));
     for (SinkhornRun* run : waiting_for(SinkhornAction::finish, active)) run->finish();

@@ -94,7 +94,7 @@ TEST_P(DeviceSetup, sweeps_from_graphs_and_without_agree) {
     Problem const problem = make_problem({150, 130, 5});
     double const eps = 0.1 * Magnitudes(problem).spread();
     auto const used = make_operator(problem), fresh = make_operator(problem);
-    used->sweep({2 * eps, symmetric, 1.0}, 47);
+    used->sweep({2 * eps, symmetric, 1.0}, 130);
     for (EntropicOperator* entropic : {used.get(), fresh.get()}) {
       entropic->set_potentials({}, {});
       entropic->sweep({eps, symmetric, 1.0}, 10);

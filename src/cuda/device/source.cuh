@@ -7,16 +7,21 @@
 
 namespace monge::cuda {
 
-/// The arguments of the block's problem, and which of the problem's blocks it is.
+/// The arguments of the block's problem, and which of the problem's blocks it is, or from which one on how many.
 template <class Arguments>
 struct Share {
   Arguments const& arguments;
-  int block;
+  int block, count;
 };
+
+template <class Source>
+inline constexpr bool kOfMany = false;
+template <class Arguments>
+inline constexpr bool kOfMany<Many<Arguments>> = true;
 
 template <class Arguments>
 __device__ __forceinline__ Share<Arguments> share_of(One<Arguments> const& source) {
-  return {source.arguments, static_cast<int>(blockIdx.x)};
+  return {source.arguments, static_cast<int>(blockIdx.x), 1};
 }
 
 /// The arguments pass to shared memory, from which they cost about what kernel parameters do. The table was there
@@ -30,7 +35,7 @@ __device__ __forceinline__ Share<Arguments> share_of(Many<Arguments> const& sour
   for (int k = static_cast<int>(threadIdx.x); k < kWords; k += static_cast<int>(blockDim.x))
     words[k] = static_cast<std::uint32_t const*>(mine.arguments)[k];
   __syncthreads();
-  return {reinterpret_cast<Arguments const&>(words), mine.block};
+  return {reinterpret_cast<Arguments const&>(words), mine.block, mine.count};
 }
 
 }  // namespace monge::cuda

@@ -11,25 +11,30 @@ struct Segment {
   int first_tile;  // A column tile, or its place in the list.
   int tiles;
   std::int64_t offset;  // Where the partial sum of `first_row` goes.
+  std::int64_t tile;    // Number of the first in the sequence of the plan,
+  int owner;            // and the plan's block that has it.
 
   __device__ __forceinline__ int column_tile(WorkPlan const& work, int tile) const {
     return work.tile_list ? work.tile_list[first_tile + tile] : first_tile + tile;
   }
 };
 
-/// Calls visit(segment) for each row block that block number `block` of the plan has a part in. Shared memory is free
-/// for other use when it is called.
+/// Calls visit(segment) for each row block that `count` blocks of the plan, from number `block` on, have a part in.
+/// Shared memory is free for other use when it is called.
 template <class Visit>
-__device__ __forceinline__ void for_each_segment(WorkPlan const& work, int padded_rows, int block, Visit&& visit) {
+__device__ __forceinline__ void for_each_segment(WorkPlan const& work, int padded_rows, int block, int count,
+                                                 Visit&& visit) {
   std::int64_t tile = work.first_tile(block);
-  std::int64_t const end = work.first_tile(block + 1);
+  std::int64_t const end = work.first_tile(block + count);
   while (tile < end) {
     int const row_block = work.row_block(tile);
     int const tiles = static_cast<int>(min(work.begin(row_block + 1), end) - tile);
-    std::int64_t const slot = block - work.first_owner(row_block);
+    int const first_owner = work.first_owner(row_block);
+    int const owner = max(block, first_owner);
     int const first_row = row_block * work.rows_per_block;
     int const first_tile = static_cast<int>(work.tile_list ? tile : tile - work.begin(row_block));
-    visit(Segment{first_row, first_tile, tiles, slot * padded_rows + first_row});
+    std::int64_t const slot = owner - first_owner;
+    visit(Segment{first_row, first_tile, tiles, slot * padded_rows + first_row, tile, owner});
     tile += tiles;
     if (tile < end) __syncthreads();
   }

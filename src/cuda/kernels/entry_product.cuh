@@ -142,7 +142,7 @@ __global__ void __launch_bounds__(Shape::kThreads, 1) entry_product_mma(EntryPro
   start_next_kernel();
   wait_for_previous_kernel();
   int const block = static_cast<int>(blockIdx.x);
-  for_each_segment(arguments.work, arguments.work.row_blocks * Shape::kRows, block, [&](Segment const& segment) {
+  for_each_segment(arguments.work, arguments.work.row_blocks * Shape::kRows, block, 1, [&](Segment const& segment) {
     EntryStream<Shape> stream(shared, arguments, segment);
     float total[2][8][4] = {};
     for (int chunk = 0; chunk < segment.tiles; ++chunk) {
@@ -174,7 +174,7 @@ __global__ void __launch_bounds__(MONGE_WGMMA_THREADS, 1) entry_product_wgmma(En
   start_next_kernel();
   wait_for_previous_kernel();
   int const block = static_cast<int>(blockIdx.x);
-  for_each_segment(arguments.work, arguments.work.row_blocks * Shape::kRows, block, [&](Segment const& segment) {
+  for_each_segment(arguments.work, arguments.work.row_blocks * Shape::kRows, block, 1, [&](Segment const& segment) {
     EntryStream<Shape> stream(shared, arguments, segment);
     float total[1][kColumnTiles][4] = {}, even[1][kColumnTiles][4] = {}, odd[1][kColumnTiles][4] = {};
     auto const start = [&](float(&part)[1][kColumnTiles][4]) {

@@ -36,10 +36,11 @@ struct MatrixSurveyArguments {
 
 template <class Source>
 __global__ void __launch_bounds__(kSurveyThreads) start_survey_kernel(Source const source) {
-  auto const [arguments, block] = share_of(source);
+  Share<MatrixSurveyArguments> const share = share_of(source);
+  MatrixSurveyArguments const& arguments = share.arguments;
   start_next_kernel();
   wait_for_previous_kernel();
-  int const i = block * kSurveyThreads + static_cast<int>(threadIdx.x);
+  int const i = share.block * kSurveyThreads + static_cast<int>(threadIdx.x);
   if (i < arguments.costs.lines() + arguments.costs.line_size()) arguments.line_partner[i] = 0;
   if (i > 0) return;
   arguments.result->first_bad = MatrixSurvey::kNone;

@@ -69,7 +69,7 @@ __global__ void __launch_bounds__(DifferencePolicy<kDimension>::kThreads, Differ
   wait_for_previous_kernel();
   float const factor = static_cast<float>(arguments.factor * arguments.parameters->log2e_over_eps);
 
-  for_each_segment(arguments.work, padded_rows, share.block, [&](Segment const& segment) {
+  for_each_segment(arguments.work, padded_rows, share.block, 1, [&](Segment const& segment) {
     // Rows past the end repeat the last one and are not stored.
     auto const row_of = [&](int r) { return min(segment.first_row + thread + r * Policy::kThreads, padded_rows - 1); };
     float x[kPerThread][kStride];

@@ -101,7 +101,7 @@ __global__ void __launch_bounds__(Shape::kThreads, 2) pass_mma(Source const sour
   int const warp_row = warp / 2 * 32;
   int const warp_column = warp % 2 * 64;
 
-  for_each_segment(arguments.work, arguments.rows.padded_size, share.block, [&](Segment const& segment) {
+  for_each_segment(arguments.work, arguments.rows.padded_size, share.block, 1, [&](Segment const& segment) {
     OperandStream<Shape, kPass != Pass::hadamard> stream(shared, arguments, segment);
     stream.copy_resident_rows();
     // The rows never change; logits and parameters may be the work of the kernel before.

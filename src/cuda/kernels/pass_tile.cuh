@@ -93,7 +93,7 @@ __global__ void __launch_bounds__(kTileThreads, 2) pass_tile(Source const source
   T const factor =
       static_cast<T>(arguments.parameters ? arguments.factor * arguments.parameters->log2e_over_eps : arguments.factor);
 
-  for_each_segment(arguments.work, arguments.rows.padded_size, share.block, [&](Segment const& segment) {
+  for_each_segment(arguments.work, arguments.rows.padded_size, share.block, 1, [&](Segment const& segment) {
     TileSums<T> sums;
 #pragma unroll
     for (int r = 0; r < 4; ++r) {

@@ -47,7 +47,7 @@ __global__ void __launch_bounds__(MONGE_WGMMA_THREADS, Shape::kBlocks) pass_wgmm
   int const lane = static_cast<int>(threadIdx.x) % 32;
   int const group = warp / 4;
 
-  for_each_segment(arguments.work, arguments.rows.padded_size, share.block, [&](Segment const& segment) {
+  for_each_segment(arguments.work, arguments.rows.padded_size, share.block, share.count, [&](Segment const& segment) {
     OperandStream<Shape, kPass != Pass::hadamard> stream(shared, arguments, segment);
     stream.copy_resident_rows();
     // The rows never change; logits and parameters may be the work of the kernel before.
@@ -70,7 +70,22 @@ __global__ void __launch_bounds__(MONGE_WGMMA_THREADS, Shape::kBlocks) pass_wgmm
       stream.advance();
     };
 
+    // Blocks of the plan that are taken together leave their sums one after the other: what each would leave alone.
+    WorkPlan const& work = arguments.work;
+    auto const end_of = [&](int owner) {
+      return static_cast<int>(min(work.first_tile(owner + 1) - segment.tile, static_cast<std::int64_t>(segment.tiles)));
+    };
+    int owner = segment.owner, part_begin = 0, part_end = kOfMany<Source> ? end_of(owner) : segment.tiles;
+    auto* out = static_cast<PartialSum<float>*>(arguments.partials) + segment.offset;
+
     RowSums<2> sums;
+    auto const store_sums = [&] {
+      sums.flush();
+      sums.merge_lanes();
+      if (lane % 4 > 0) return;
+#pragma unroll
+      for (int r = 0; r < 2; ++r) out[16 * warp + 8 * r + lane / 4] = {sums.reference[r], sums.total[r]};
+    };
     if constexpr (has_references(kPass))
       load_references(sums.reference, arguments.references, segment.first_row + 16 * warp + lane / 4);
     int taken = 0;
@@ -82,7 +97,15 @@ __global__ void __launch_bounds__(MONGE_WGMMA_THREADS, Shape::kBlocks) pass_wgmm
         add_tile<kPass, Shape::kColumns>(sums, score, stream.logits(taken), multiplier);
       }
       ++taken;
-      if (kSums && taken % kFlushTiles == 0) sums.flush();
+      if (kSums && (taken - part_begin) % kFlushTiles == 0) sums.flush();
+      if constexpr (kOfMany<Source>) {
+        if (taken < part_end || taken == segment.tiles) return;
+        store_sums();
+        sums = RowSums<2>();
+        out += arguments.rows.padded_size;
+        part_begin = part_end;
+        part_end = end_of(++owner);
+      }
     };
     // The products of one tile, and meanwhile the exponentials of the one before.
     auto const step = [&](float(&next)[1][16][4], float(&previous)[1][16][4]) {
@@ -128,15 +151,7 @@ __global__ void __launch_bounds__(MONGE_WGMMA_THREADS, Shape::kBlocks) pass_wgmm
       }
     }
     copy_async_wait<0>();
-    if constexpr (kSums) {
-      sums.flush();
-      sums.merge_lanes();
-      if (lane % 4 == 0) {
-        auto* const out = static_cast<PartialSum<float>*>(arguments.partials) + segment.offset;
-#pragma unroll
-        for (int r = 0; r < 2; ++r) out[16 * warp + 8 * r + lane / 4] = {sums.reference[r], sums.total[r]};
-      }
-    }
+    if constexpr (kSums) store_sums();
   });
 #endif
 }

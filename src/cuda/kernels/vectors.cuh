@@ -28,7 +28,7 @@ inline constexpr int kVectorThreads = 128;
 
 template <class Source>
 __global__ void __launch_bounds__(kVectorThreads) log_weights_kernel(Source const source) {
-  auto const [arguments, block] = share_of(source);
+  auto const [arguments, block, count] = share_of(source);
   int const i = block * kVectorThreads + static_cast<int>(threadIdx.x);
   start_next_kernel();
   wait_for_previous_kernel();
@@ -40,7 +40,7 @@ __global__ void __launch_bounds__(kVectorThreads) log_weights_kernel(Source cons
 /// Grid: (blocks of points, sides).
 template <class T, class Source>
 __global__ void __launch_bounds__(kVectorThreads) make_logits_kernel(Source const source) {
-  auto const [arguments, block] = share_of(source);
+  auto const [arguments, block, count] = share_of(source);
   int const i = block * kVectorThreads + static_cast<int>(threadIdx.x);
   int const side = static_cast<int>(blockIdx.y);
   LogitArguments::OfSide const& of = arguments.side[side];
@@ -88,7 +88,7 @@ __device__ __forceinline__ void join_slots(SumArguments const& sums, int point, 
 
 template <class T, class Source>
 __global__ void __launch_bounds__(kVectorThreads) update_potential_kernel(Source const source) {
-  auto const [arguments, block] = share_of(source);
+  auto const [arguments, block, count] = share_of(source);
   int const i = block * kVectorThreads + static_cast<int>(threadIdx.x);
   PackedSide const& points = arguments.sums.points;
   start_next_kernel();
@@ -286,7 +286,7 @@ __global__ void __launch_bounds__(kVectorThreads)
 /// out_i = the sum of the terms, in their order.
 template <class Source>
 __global__ void __launch_bounds__(kVectorThreads) combine_kernel(Source const source) {
-  auto const [arguments, block] = share_of(source);
+  auto const [arguments, block, count] = share_of(source);
   int const i = block * kVectorThreads + static_cast<int>(threadIdx.x);
   start_next_kernel();
   wait_for_previous_kernel();

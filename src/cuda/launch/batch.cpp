@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 
 #include "cuda/launch/pack.hpp"
 
@@ -11,13 +12,16 @@ namespace {
 constexpr std::size_t kSegmentBytes = std::size_t{1} << 20;
 constexpr std::size_t kAlignment = 16;
 
+/// Blocks are merged as long as so many are left for each multiprocessor.
+constexpr int kWaves = 3;
+
 }  // namespace
 
-Batch::~Batch() {
+Uploads::~Uploads() {
   for (Segment& segment : segments_) runtime_->give_back(std::move(segment.host));
 }
 
-Batch::Place Batch::stage(std::size_t bytes) {
+Uploads::Place Uploads::reserve(std::size_t bytes) {
   bytes = (bytes + kAlignment - 1) / kAlignment * kAlignment;
   if (segments_.empty() || segments_.back().used + bytes > segments_.back().host->bytes()) {
     std::unique_ptr<Staging> host = runtime_->batch_staging(std::max(bytes, kSegmentBytes));
@@ -30,40 +34,71 @@ Batch::Place Batch::stage(std::size_t bytes) {
   return place;
 }
 
+void Uploads::send() {
+  for (Segment& segment : segments_) {
+    if (segment.sent == segment.used) continue;
+    segment.host->copy_to(segment.device.data(), segment.sent, segment.used, runtime_->stream());
+    segment.sent = segment.used;
+  }
+}
+
 void Batch::record(void const* one, void const* many, LaunchShape const& shape, void const* arguments,
                    std::size_t bytes) {
-  Place const place = stage(bytes);
+  Uploads::Place const place = arguments_.reserve(bytes);
   std::memcpy(place.host, arguments, bytes);
-  if (step_ == steps_.size()) steps_.emplace_back();
-  std::vector<Group>& groups = steps_[step_++];
-  auto const found = std::find_if(groups.begin(), groups.end(), [&](Group const& group) {
-    return group.one == one && group.shape.shared_bytes == shape.shared_bytes && group.shape.cluster == shape.cluster;
-  });
-  Group& group = found != groups.end() ? *found : groups.emplace_back(Group{one, many, shape, {}});
-  group.entries.push_back({problems_ - 1, shape.blocks, place});
+  launches_.push_back({one, many, shape, place});
 }
 
 void Batch::upload(void const* from, void* to, std::size_t bytes) {
-  Place const place = stage(bytes);
+  Uploads::Place const place = arguments_.reserve(bytes);
   std::memcpy(place.host, from, bytes);
   copy_words(place.device, to, static_cast<std::int64_t>(bytes), *this);
 }
 
-void Batch::upload() {
-  for (std::vector<Group>& groups : steps_) {
-    for (Group& group : groups) {
-      if (!group.many) continue;
-      std::size_t blocks = 0;
-      for (Entry const& entry : group.entries) blocks += static_cast<std::size_t>(entry.blocks);
-      Place const place = stage(blocks * sizeof(BlockOfMany));
-      auto* next = static_cast<BlockOfMany*>(place.host);
-      for (Entry const& entry : group.entries) {
-        for (int block = 0; block < entry.blocks; ++block) *next++ = {entry.arguments.device, block};
-      }
-      group.table = static_cast<BlockOfMany const*>(place.device);
+void Batch::arrange(std::span<std::size_t const> order) {
+  steps_.clear();
+  for (std::size_t place = 0; place < order.size(); ++place) {
+    std::size_t const problem = order[place];
+    std::size_t const end = problem + 1 < begins_.size() ? begins_[problem + 1] : launches_.size();
+    for (std::size_t k = begins_[problem]; k < end; ++k) {
+      std::size_t const step = k - begins_[problem];
+      if (step == steps_.size()) steps_.emplace_back();
+      Launch const& launch = launches_[k];
+      std::vector<Group>& groups = steps_[step];
+      auto group = std::find_if(groups.begin(), groups.end(), [&](Group const& candidate) {
+        Launch const& first = *candidate.launches[0];
+        return first.one == launch.one && first.shape.shared_bytes == launch.shape.shared_bytes &&
+               first.shape.cluster == launch.shape.cluster;
+      });
+      if (group == groups.end()) group = groups.insert(groups.end(), Group{});
+      group->places.push_back(place);
+      group->launches.push_back(&launch);
     }
   }
-  for (Segment& segment : segments_) segment.host->copy_to(segment.device.data(), segment.used, runtime_->stream());
+  tables_ = Uploads(runtime_);
+  for (std::vector<Group>& groups : steps_) {
+    for (Group& group : groups) make_table(group);
+  }
+  arguments_.send();
+  tables_.send();
+}
+
+void Batch::make_table(Group& group) {
+  Launch const& first = *group.launches[0];
+  int blocks = 0;
+  for (Launch const* launch : group.launches) blocks += launch->shape.blocks;
+  int const merged =
+      first.many ? std::clamp(blocks / (kWaves * runtime_->multiprocessors()), 1, first.shape.merged) : 1;
+  for (Launch const* launch : group.launches) group.blocks.push_back((launch->shape.blocks - 1) / merged + 1);
+  if (!first.many) return;
+  int const count = std::accumulate(group.blocks.begin(), group.blocks.end(), 0);
+  Uploads::Place const place = tables_.reserve(static_cast<std::size_t>(count) * sizeof(BlockOfMany));
+  auto* next = static_cast<BlockOfMany*>(place.host);
+  for (Launch const* launch : group.launches) {
+    for (int block = 0; block < launch->shape.blocks; block += merged)
+      *next++ = {launch->arguments.device, block, std::min(merged, launch->shape.blocks - block)};
+  }
+  group.table = static_cast<BlockOfMany const*>(place.device);
 }
 
 void Batch::launch(std::size_t first, std::size_t last, std::size_t problems) const {
@@ -73,31 +108,33 @@ void Batch::launch(std::size_t first, std::size_t last, std::size_t problems) co
 }
 
 void Batch::launch() {
-  upload();
-  launch(0, steps_.size(), problems_);
+  std::vector<std::size_t> all(begins_.size());
+  std::iota(all.begin(), all.end(), std::size_t{0});
+  arrange(all);
+  launch(0, steps_.size(), all.size());
 }
 
 /// The part of the group's launch that belongs to the first problems.
 void Batch::launch(Group const& group, std::size_t problems) const {
-  int blocks = 0;
-  for (Entry const& entry : group.entries) {
-    if (entry.problem >= problems) break;
-    if (group.table) {
-      blocks += entry.blocks;
-    } else {
-      void* parameters[] = {entry.arguments.host};
-      launch(group, group.one, entry.blocks, parameters);
+  auto const count = std::lower_bound(group.places.begin(), group.places.end(), problems) - group.places.begin();
+  if (count == 0) return;
+  if (!group.table) {
+    for (std::ptrdiff_t k = 0; k < count; ++k) {
+      Launch const& own = *group.launches[static_cast<std::size_t>(k)];
+      void* parameters[] = {own.arguments.host};
+      launch(own.shape, own.shape.blocks, own.one, parameters);
     }
+    return;
   }
-  if (!group.table || blocks == 0) return;
   BlockOfMany const* table = group.table;
   void* parameters[] = {&table};
-  launch(group, group.many, blocks, parameters);
+  Launch const& any = *group.launches[0];
+  launch(any.shape, std::accumulate(group.blocks.begin(), group.blocks.begin() + count, 0), any.many, parameters);
   runtime_->count_batch_launch();
 }
 
-void Batch::launch(Group const& group, void const* kernel, int blocks, void** parameters) const {
-  launch_shape(kernel, group.shape, blocks, runtime_->stream(), parameters);
+void Batch::launch(LaunchShape const& shape, int blocks, void const* kernel, void** parameters) const {
+  launch_shape(kernel, shape, blocks, runtime_->stream(), parameters);
 }
 
 }  // namespace monge::cuda

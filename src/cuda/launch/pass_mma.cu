@@ -26,6 +26,9 @@ MmaChoice choose(Pass pass, ScoreKernel kernel, TensorCores cores, int half_stri
 constexpr int kArgumentBytes = 1024;
 static_assert(sizeof(PassArguments) <= kArgumentBytes);
 
+/// Blocks of a plan that one block of a batch may take: by then starting it costs little.
+constexpr int kMostMerged = 8;
+
 Occupancy ask_about(MmaChoice const& choice) {
   if (choice.kernel.many) occupancy_of(choice.kernel.many, choice.threads, choice.shared_bytes);
   return occupancy_of(choice.kernel.one, choice.threads, choice.shared_bytes);
@@ -54,7 +57,10 @@ void launch_mma(PassPlan const& plan, PassArguments const& arguments, Queue cons
                                   arguments.rows.half_stride, plan.shared_limit);
   PassArguments filled = arguments;
   filled.chunks = choice.chunks;
-  queue.launch(choice.kernel, {plan.work.grid, choice.threads, choice.shared_bytes}, filled);
+  LaunchShape shape{plan.work.grid, choice.threads, choice.shared_bytes};
+  // A block that goes from tile to tile overlaps the exponentials of one with the products of the next.
+  if (plan.variant == kWgmma) shape.merged = kMostMerged;
+  queue.launch(choice.kernel, shape, filled);
 }
 
 }  // namespace monge::cuda

@@ -15,11 +15,11 @@ struct One {
   Arguments arguments;
 };
 
-/// In a launch for many problems, what a block of the grid does: block number `block` of the launch that the problem
-/// with these arguments (device memory) would make alone.
+/// In a launch for many problems, what a block of the grid does: `count` blocks, from number `block` on, of the launch
+/// that the problem with these arguments (device memory) would make alone.
 struct BlockOfMany {
   void const* arguments;
-  int block;
+  int block, count;
 };
 /// The source of the arguments in such a launch: a table, one entry for each block of the grid.
 template <class Arguments>
@@ -39,6 +39,7 @@ struct LaunchShape {
   int threads;
   int shared_bytes = 0;
   int rows = 1;     // The same of all launches of a kernel.
+  int merged = 1;   // Among many problems a block may take so many of these one after the other.
   int cluster = 1;  // Blocks that reach each other's shared memory, of sm_90 or newer; `blocks` is a multiple.
 };
 /// launch_chained() of `blocks` in this shape.

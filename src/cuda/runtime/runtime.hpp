@@ -220,9 +220,9 @@ class Staging {
   explicit Staging(std::size_t bytes) : memory_(static_cast<std::int64_t>(bytes)) {}
   unsigned char* data() const { return memory_.data(); }
   std::size_t bytes() const { return static_cast<std::size_t>(memory_.size()); }
-  /// Its first `bytes`.
-  void copy_to(void* device, std::size_t bytes, cudaStream_t stream) {
-    MONGE_CUDA_TRY(cudaMemcpyAsync(device, data(), bytes, cudaMemcpyHostToDevice, stream));
+  /// Its bytes from `begin` to `end` to the same places from `device` on.
+  void copy_to(unsigned char* device, std::size_t begin, std::size_t end, cudaStream_t stream) {
+    MONGE_CUDA_TRY(cudaMemcpyAsync(device + begin, data() + begin, end - begin, cudaMemcpyHostToDevice, stream));
     MONGE_CUDA_TRY(cudaEventRecord(copied_.get(), stream));
   }
   /// Whether the last copy is done.
