@@ -79,10 +79,10 @@ Costs::Launch Costs::launch(Side rows, int first_row, int row_count, Pass pass, 
 }
 
 /// Only of scores in memory: to make a score is to make the exponential too, and a half-step of tensor cores keeps no
-/// exponentials.
+/// exponentials. In float64 two passes over them are as fast (docs/tuning.md).
 std::optional<Costs::FusedSweep> Costs::fused_sweep() const {
-  if (form_ != ScoreForm::stored) return std::nullopt;
-  FusedSweepPlan const plan = plan_fused_sweep(stored_, scalar_, runtime_->multiprocessors());
+  if (form_ != ScoreForm::stored || scalar_ != DataType::float32) return std::nullopt;
+  FusedSweepPlan const plan = plan_fused_sweep(stored_, runtime_->multiprocessors());
   if (plan.clusters == 0) return std::nullopt;
   FusedSweep result;
   result.lines = stored_.transposed ? Side::columns : Side::rows;

@@ -45,22 +45,18 @@ __device__ __forceinline__ void arrive(std::uint32_t barrier) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
 
-/// Arrives, and keeps the phase from ending before so many bytes more have come by send_to_block().
+/// Arrives, and keeps the phase from ending before so many bytes more have come by send_to_cluster().
 __device__ __forceinline__ void expect_bytes(std::uint32_t barrier, int bytes) {
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
 }
 
-/// Starts copying `bytes`, a multiple of 16, from this block's shared memory to the same place of another block, and
-/// tells that block's barrier when they are there. One copy for each block: what a block receives costs it some 150
-/// cycles apiece, however short. Other threads' writes to `shared` need a barrier before this.
-__device__ __forceinline__ void send_to_block(std::uint32_t shared, int bytes, std::uint32_t barrier, int rank) {
-  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
-  asm volatile("cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
-                   in_block(shared, rank)),
-               "r"(shared), "r"(bytes), "r"(in_block(barrier, rank))
+/// Stores two numbers at an address of in_block() and tells a barrier of that block when they are there: no fence,
+/// which for a whole cluster would wait for everything that this thread has written.
+__device__ __forceinline__ void send_to_cluster(std::uint32_t address, float x, float y, std::uint32_t barrier) {
+  asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v2.f32 [%0], {%1, %2}, [%3];" ::"r"(address),
+               "f"(x), "f"(y), "r"(barrier)
                : "memory");
 }
-
 /// Waits for the end of the phase of this parity: 0 for a barrier's first phase, 1 for its second, and so on.
 __device__ __forceinline__ void wait_at_barrier(std::uint32_t barrier, int parity) {
   asm volatile(

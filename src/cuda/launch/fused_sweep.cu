@@ -9,21 +9,18 @@ namespace monge::cuda {
 namespace {
 
 /// A cluster takes at least so many lines: its places' sums go to memory once for all of them.
-constexpr int kLeastLines = 2 * kGroupLines;
+constexpr int kLeastLines = 4;
 
-/// function.operator()<S, T, kVectors>(), with as many places a thread as its registers hold four numbers of each of.
+/// function.operator()<S, kVectors>(), with 12 places a thread: more spill.
 template <class Function>
-auto with_types(DataType stored, DataType scalar, Function&& function) {
-  if (scalar == DataType::float32)
-    return stored == DataType::float32 ? function.template operator()<float, float, 4>()
-                                       : function.template operator()<double, float, 6>();
-  return stored == DataType::float32 ? function.template operator()<float, double, 2>()
-                                     : function.template operator()<double, double, 4>();
+auto with_type(DataType stored, Function&& function) {
+  return stored == DataType::float32 ? function.template operator()<float, 3>()
+                                     : function.template operator()<double, 6>();
 }
 
-template <class S, class T, int kVectors>
+template <class S, int kVectors>
 Kernel<FusedSweepArguments> kernel_of() {
-  return {fused_sweep_kernel<S, T, kVectors>, fused_sweep_kernel<S, T, kVectors>};
+  return {fused_sweep_kernel<S, kVectors>, fused_sweep_kernel<S, kVectors>};
 }
 
 int divided(int value, int by) {
@@ -32,9 +29,9 @@ int divided(int value, int by) {
 
 }  // namespace
 
-FusedSweepPlan plan_fused_sweep(StoredCosts const& costs, DataType scalar, int multiprocessors) {
-  return with_types(costs.scalar, scalar, [&]<class S, class T, int kVectors>() {
-    using Policy = FusedSweepPolicy<S, T, kVectors>;
+FusedSweepPlan plan_fused_sweep(StoredCosts const& costs, int multiprocessors) {
+  return with_type(costs.scalar, [&]<class S, int kVectors>() {
+    using Policy = FusedSweepPolicy<S, kVectors>;
     FusedSweepPlan plan;
     int const most_places = 32 * kMostWarps * Policy::kPlaces;
     if (costs.line_size() > kMostCluster * most_places) return plan;
@@ -42,7 +39,7 @@ FusedSweepPlan plan_fused_sweep(StoredCosts const& costs, DataType scalar, int m
     int const working = 32 * divided(costs.line_size(), plan.cluster * Policy::kPlaces * 32);
     plan.threads = working + 32;
     plan.shared_bytes = working * Policy::kThreadBytes;
-    Kernel<FusedSweepArguments> const kernel = kernel_of<S, T, kVectors>();
+    Kernel<FusedSweepArguments> const kernel = kernel_of<S, kVectors>();
     occupancy_of(kernel.many, plan.threads, plan.shared_bytes);
     Occupancy const occupancy = occupancy_of(kernel.one, plan.threads, plan.shared_bytes, plan.cluster);
     if (!occupancy.can_run) return plan;
@@ -55,8 +52,8 @@ FusedSweepPlan plan_fused_sweep(StoredCosts const& costs, DataType scalar, int m
 }
 
 void launch_fused_sweep(FusedSweepPlan const& plan, FusedSweepArguments const& arguments, Queue const& queue) {
-  with_types(arguments.costs.scalar, arguments.lines.scalar, [&]<class S, class T, int kVectors>() {
-    queue.launch(kernel_of<S, T, kVectors>(),
+  with_type(arguments.costs.scalar, [&]<class S, int kVectors>() {
+    queue.launch(kernel_of<S, kVectors>(),
                  {.blocks = plan.clusters * plan.cluster,
                   .threads = plan.threads,
                   .shared_bytes = plan.shared_bytes,
@@ -66,11 +63,8 @@ void launch_fused_sweep(FusedSweepPlan const& plan, FusedSweepArguments const& a
 }
 
 void update_across(AcrossArguments const& arguments, Queue const& queue) {
-  using Update = Kernel<AcrossArguments>;
-  PackedSide const& points = arguments.update.sums.points;
-  queue.launch(points.scalar == DataType::float32 ? Update{update_across_kernel<float>, update_across_kernel<float>}
-                                                  : Update{update_across_kernel<double>, update_across_kernel<double>},
-               {divided(points.size, kAcrossColumns), kAcrossColumns * kAcrossGroups}, arguments);
+  queue.launch(Kernel<AcrossArguments>{update_across_kernel, update_across_kernel},
+               {divided(arguments.update.sums.points.size, kAcrossColumns), kAcrossColumns * kAcrossGroups}, arguments);
 }
 
 }  // namespace monge::cuda

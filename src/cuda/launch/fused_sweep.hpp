@@ -1,4 +1,4 @@
-// A sweep from one read of a cost matrix (kernels/fused_sweep.cuh).
+// A sweep in float from one read of a cost matrix (kernels/fused_sweep.cuh).
 //
 // The lines of the matrix in memory are rows of the problem, or its columns if it is transposed; their side is updated
 // in the pass. What the pass leaves are the sums of each line, from which update_potential() makes their potential, and
@@ -26,14 +26,14 @@ struct FusedSweepArguments {
   LogitArrays logits;                 // Of the other side.
   double inverse_mass = 1;
   bool symmetric = false;
-  void* line_sums = nullptr;    // PartialSum [lines.padded_size]
-  void* across_sums = nullptr;  // [clusters][across_stride], float or double.
+  void* line_sums = nullptr;    // PartialSum<float> [lines.padded_size]
+  void* across_sums = nullptr;  // float [clusters][across_stride]
   int across_stride = 0;
   int clusters = 0;
   friend bool operator==(FusedSweepArguments const&, FusedSweepArguments const&) = default;
 };
 
-FusedSweepPlan plan_fused_sweep(StoredCosts const& costs, DataType scalar, int multiprocessors);
+FusedSweepPlan plan_fused_sweep(StoredCosts const& costs, int multiprocessors);
 void launch_fused_sweep(FusedSweepPlan const& plan, FusedSweepArguments const& arguments, Queue const& queue);
 
 struct AcrossArguments {
