@@ -55,7 +55,12 @@ class Entries : public OperatorTest {
   /// Plans of tf32 problems are made in float32.
   Arithmetic arithmetic(std::int64_t d) const {
     Precision const own = precision() == Precision::tf32 ? Precision::float32 : precision();
-    return oracle::arithmetic({GetParam().device}, own, d);
+    return oracle::arithmetic({GetParam().device}, own, GetParam().costs == Costs::points ? d : 0);
+  }
+  /// With the geometry of the target.
+  Case make_case(Recipe recipe) const {
+    recipe.costs = GetParam().costs;
+    return Case(recipe, arithmetic(recipe.d));
   }
   /// ln P_ij, i of `side`; minus infinity where a weight is 0.
   static Vector logarithms(Case const& test, Side side, std::int64_t i) {
@@ -111,11 +116,14 @@ class Entries : public OperatorTest {
 };
 MONGE_FOR_EACH_TARGET(Entries);
 
+class EntriesOfPoints : public Entries {};
+MONGE_FOR_EACH_POINT_TARGET(EntriesOfPoints);
+
 TEST_P(Entries, largest_of_rows_and_columns_equal_the_oracle) {
   int index = 0;
   for (Recipe const& recipe : covering_recipes()) {
     SCOPED_TRACE(testing::Message() << recipe);
-    Case const test(recipe, arithmetic(recipe.d));
+    Case const test = make_case(recipe);
     auto const plan = make_plan(test, index % 2 == 0 ? 1e9 : 0);
     for (Side const side : {Side::rows, Side::columns}) {
       std::int64_t const most = plan->size(other(side));
@@ -130,7 +138,7 @@ TEST_P(Entries, largest_of_rows_and_columns_equal_the_oracle) {
 
 // The first rows of a larger k are those of a smaller one, whichever way they are found; and two calls agree.
 TEST_P(Entries, the_largest_do_not_depend_on_how_many_are_asked_for) {
-  Case const test({90, 1500, 9, Weights::with_zeros}, arithmetic(9));
+  Case const test = make_case({90, 1500, 9, Weights::with_zeros});
   auto const plan = make_plan(test);
   TopK const all(*plan, Side::rows, 1500);
   for (std::int64_t const k : {1, 2, 63, 64, 65, 128, 700, 1500}) {
@@ -145,7 +153,7 @@ TEST_P(Entries, the_largest_do_not_depend_on_how_many_are_asked_for) {
 }
 
 // y_j are copies of few points, so many columns tie with exactly equal logits; their weights are equal too.
-TEST_P(Entries, that_are_equal_rank_by_index) {
+TEST_P(EntriesOfPoints, that_are_equal_rank_by_index) {
   std::int64_t const n = 30, m = 1100, kinds = 3;
   for (std::int64_t const d : {2, 20}) {
     SCOPED_TRACE(testing::Message() << "d " << d);
@@ -174,7 +182,7 @@ TEST_P(Entries, that_are_equal_rank_by_index) {
 }
 
 // One column takes each row's mass by thousands of powers of two; its followers underflow and still rank.
-TEST_P(Entries, that_underflow_rank_by_their_logarithms) {
+TEST_P(EntriesOfPoints, that_underflow_rank_by_their_logarithms) {
   std::int64_t const m = 700;
   std::vector<double> y(m);
   for (std::int64_t j = 0; j < m; ++j) y[j] = 1 + static_cast<double>((j * 257) % m);
@@ -192,7 +200,7 @@ TEST_P(Entries, that_underflow_rank_by_their_logarithms) {
 }
 
 TEST_P(Entries, of_points_of_no_weight_are_zero_and_last) {
-  Case const test({40, 300, 3, Weights::with_zeros}, arithmetic(3));
+  Case const test = make_case({40, 300, 3, Weights::with_zeros});
   auto const plan = make_plan(test);
   for (std::int64_t const k : {7, 300}) {
     TopK const top(*plan, Side::rows, k);
@@ -210,7 +218,7 @@ TEST_P(Entries, above_a_threshold_equal_the_oracle) {
   int index = 0;
   for (Recipe const& recipe : covering_recipes()) {
     SCOPED_TRACE(testing::Message() << recipe);
-    Case const test(recipe, arithmetic(recipe.d));
+    Case const test = make_case(recipe);
     auto const plan = make_plan(test);
     std::int64_t const n = recipe.n, m = recipe.m;
     Vector const exact = test.dense.plan(test.eps, test.potentials);
@@ -252,7 +260,7 @@ TEST_P(Entries, above_a_threshold_equal_the_oracle) {
 
 // A threshold that is an entry excludes that entry; all of them are above 0 but those that are 0.
 TEST_P(Entries, above_mean_strictly_above) {
-  Case const test({20, 200, 3, Weights::with_zeros}, arithmetic(3));
+  Case const test = make_case({20, 200, 3, Weights::with_zeros});
   auto const plan = make_plan(test);
   TopK const top(*plan, Side::rows, 200);
   std::vector<double> values = top.values;
@@ -268,7 +276,7 @@ TEST_P(Entries, above_mean_strictly_above) {
 }
 
 TEST_P(Entries, that_do_not_fit_row_begin_are_found) {
-  Case const test({20, 200, 3}, arithmetic(3));
+  Case const test = make_case({20, 200, 3});
   auto const plan = make_plan(test);
   TopK const top(*plan, Side::rows, 3);
   double const threshold = top.values[3 * 3 + 2];  // Row 3 has two above it.
@@ -334,7 +342,7 @@ TEST_P(Entries, are_drawn_with_the_frequencies_of_the_plan) {
                                     {300, 1, 3, Weights::with_zeros, Place::origin, 1}};
   for (Recipe const& recipe : recipes) {
     SCOPED_TRACE(testing::Message() << recipe);
-    Case const test(recipe, arithmetic(recipe.d));
+    Case const test = make_case(recipe);
     auto const plan = make_plan(test);
     std::int64_t const draws = 200000;
     std::vector<std::int64_t> counts(recipe.n * recipe.m);
@@ -351,7 +359,7 @@ TEST_P(Entries, are_drawn_with_the_frequencies_of_the_plan) {
 }
 
 TEST_P(Entries, are_drawn_by_their_number) {
-  Case const test({700, 600, 3, Weights::skewed}, arithmetic(3));
+  Case const test = make_case({700, 600, 3, Weights::skewed});
   auto const plan = make_plan(test);
   auto const pairs = draw_pairs(*plan, 5, 3000);
   EXPECT_EQ(draw_pairs(*plan, 5, 3000), pairs);
@@ -388,7 +396,7 @@ TEST_P(Entries, are_the_same_pairs_on_every_backend) {
                                     {200, 190, 40, Weights::uniform, Place::origin, 0.1}};
   for (Recipe const& recipe : recipes) {
     SCOPED_TRACE(testing::Message() << recipe);
-    Case const test(recipe, arithmetic(recipe.d));
+    Case const test = make_case(recipe);
     auto const plan = make_plan(test);
     std::int64_t const draws = 20000;
     auto const actual = draw_pairs(*plan, 11, draws);

@@ -202,7 +202,10 @@ std::string error_of(Context const& context, std::span<BatchProblem const> batch
   return "no error";
 }
 
-TEST_P(BatchTest, one_bad_problem_refuses_the_call_by_its_number) {
+class BatchOfPoints : public BatchTest {};
+MONGE_FOR_EACH_POINT_TARGET(BatchOfPoints);
+
+TEST_P(BatchOfPoints, one_bad_problem_refuses_the_call_by_its_number) {
   Problem const good = make_problem({20, 30, 3});
   SolveOptions options{.eps = 1, .precision = precision()};
   std::vector<double> values = good.x.values();

@@ -1,5 +1,6 @@
 // A prepared solver: the bits of solve(), whatever was solved before, and plans that stay what they are.
 #include <limits>
+#include <numeric>
 
 #include "oracle/backend_test.hpp"
 
@@ -23,10 +24,13 @@ void expect_same(Plan const& actual, Plan const& expected) {
   EXPECT_EQ(actual.g(), expected.g());
 }
 
-std::vector<double> map_of(Plan const& plan, std::int64_t d) {
-  std::vector<double> map(static_cast<std::size_t>(plan.rows() * d));
-  plan.barycentric_projection(MutableMatrixView(map.data(), plan.rows(), d));
-  return map;
+/// What its first products give.
+std::vector<double> averages_of(Plan const& plan) {
+  std::vector<double> values(static_cast<std::size_t>(plan.columns())), averages(static_cast<std::size_t>(plan.rows()));
+  std::iota(values.begin(), values.end(), 1.0);
+  plan.barycentric_projection(MatrixView(values.data(), plan.columns(), 1),
+                              MutableMatrixView(averages.data(), plan.rows(), 1));
+  return averages;
 }
 
 TEST_P(SolverTest, gives_the_bits_of_solve_after_every_change) {
@@ -39,11 +43,12 @@ TEST_P(SolverTest, gives_the_bits_of_solve_after_every_change) {
     Plan const plain = solve(context(), first.geometry(), first.a, first.b, options());
     for (int repeat = 0; repeat < 3; ++repeat) expect_same(solver.solve(), plain);
 
-    PointCloud const scaled{second.x.view(), second.y.view(), 0.5};
-    solver.set_geometry(scaled);
-    expect_same(solver.solve(), solve(context(), scaled, first.a, first.b, options()));
+    // For points another scale as well.
+    Geometry const other = second.has_points() ? PointCloud{second.x.view(), second.y.view(), 0.5} : second.geometry();
+    solver.set_geometry(other);
+    expect_same(solver.solve(), solve(context(), other, first.a, first.b, options()));
     solver.set_weights(second.a, second.b);
-    expect_same(solver.solve(), solve(context(), scaled, second.a, second.b, options()));
+    expect_same(solver.solve(), solve(context(), other, second.a, second.b, options()));
     solver.set_geometry(first.geometry());
     solver.set_weights({}, second.b);
     expect_same(solver.solve(), solve(context(), first.geometry(), {}, second.b, options()));
@@ -101,10 +106,13 @@ TEST_P(SolverTest, leaves_earlier_plans_as_they_are) {
   expect_same(solver.solve(), solve(context(), second.geometry(), reversed, {}, options()));
   // Its first products: whatever they read must still be there.
   expect_same(early, alone);
-  EXPECT_EQ(map_of(early, 20), map_of(alone, 20));
+  EXPECT_EQ(averages_of(early), averages_of(alone));
 }
 
-TEST_P(SolverTest, goes_on_after_points_that_are_not_finite) {
+class SolverOfPoints : public SolverTest {};
+MONGE_FOR_EACH_POINT_TARGET(SolverOfPoints);
+
+TEST_P(SolverOfPoints, goes_on_after_points_that_are_not_finite) {
   Problem const problem = make_problem({30, 20, 3});
   Solver solver(context(), problem.geometry(), problem.a, problem.b, options());
   Plan const plain = solver.solve();
@@ -124,7 +132,7 @@ TEST_P(SolverTest, goes_on_after_points_that_are_not_finite) {
   expect_same(solver.solve(), plain);
 }
 
-TEST_P(SolverTest, refuses_other_shapes_and_kinds) {
+TEST_P(SolverOfPoints, refuses_other_shapes_and_kinds) {
   Problem const problem = make_problem({30, 20, 3}), larger = make_problem({31, 20, 3});
   Solver solver(context(), problem.geometry(), problem.a, problem.b, options());
   auto const expect_refused = [](auto const& call, char const* text) {
@@ -141,7 +149,7 @@ TEST_P(SolverTest, refuses_other_shapes_and_kinds) {
   std::vector<double> const cost(30 * 20);
   expect_refused([&] { solver.set_geometry(CostMatrix{MatrixView(cost.data(), 30, 20)}); },
                  "geometry: is of another kind; must be two point clouds as before");
-  expect_refused([&] { solver.set_weights(larger.a, {}); }, "a: has 31 entries; must have 30, one for each row of x");
+  expect_refused([&] { solver.set_weights(larger.a, {}); }, "a: has 31 entries; must have 30, one for each row of C");
   expect_refused([&] { solver.solve({.eps = -1}); }, "eps: is -1; must be finite and > 0");
   expect_same(solver.solve(), solve(context(), problem.geometry(), problem.a, problem.b, options()));
 }

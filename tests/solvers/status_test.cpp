@@ -121,6 +121,22 @@ TEST_P(StatusTest, progress_is_told_at_checks_and_can_stop) {
   }
 }
 
+class StatusOfPoints : public StatusTest {};
+MONGE_FOR_EACH_POINT_TARGET(StatusOfPoints);
+
+TEST_P(StatusOfPoints, solve_that_is_stopped_on_the_ladder_says_so) {
+  Problem const problem = make_problem({50, 60, 3});
+  double const eps = 0.001 * Magnitudes(problem).spread();
+  for (bool const on_ladder : {false, true}) {
+    SolveOptions options{.eps = eps};
+    options.progress = [&](Progress const& progress) { return (progress.eps > eps) != on_ladder; };
+    Report const report = solve(problem, options).report();
+    EXPECT_EQ(report.status, Status::stopped);
+    EXPECT_EQ(report.iterations, on_ladder ? 15 : 10);
+    EXPECT_EQ(report.message.find("while annealing") != std::string::npos, on_ladder) << report.message;
+  }
+}
+
 TEST_P(StatusTest, progress_that_never_stops_changes_nothing) {
   Problem const problem = make_problem({50, 60, 3});
   SolveOptions options{.eps = 0.5, .tolerance = 1e-4};
