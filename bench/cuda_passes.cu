@@ -109,7 +109,7 @@ class Bench {
   }
   double top_k_us(Side side, int k) {
     Indices indices(n_, k);
-    Normal values(n_, k, 8);
+    Normal<float> values(n_, k, 8);
     return time([&] { plan_->top_k(side, indices.view(), values.mutable_view()); });
   }
   /// Entries that are at least ten times the mean.
@@ -276,7 +276,8 @@ int main(int argc, char** argv) {
   separator = "";
   for (Case const& one :
        {Case{10000, 3, Precision::float32}, Case{10000, 64, Precision::float32}, Case{10000, 64, Precision::float64}}) {
-    Bench bench(backend, stream.get(), one.n, one.d, one.precision, 0);
+    Clouds const clouds(one.n, one.d);
+    Bench bench(backend, stream.get(), one.n, clouds.geometry(), clouds.eps, one.precision, 0);
     double const half_step = bench.half_step_us();
     bench.make_plan();
     std::printf("%s\n    {\"n\": %d, \"d\": %d, \"precision\": \"%s\", \"half_step_us\": %.1f", separator, one.n, one.d,

@@ -11,7 +11,7 @@ class SolverTest : public BackendTest {
  protected:
   SolveOptions options() const { return {.eps = 0.5, .tolerance = 1e-3, .precision = precision()}; }
 };
-MONGE_FOR_EACH_POINT_TARGET(SolverTest);
+MONGE_FOR_EACH_TARGET(SolverTest);
 
 void expect_same(Plan const& actual, Plan const& expected) {
   EXPECT_EQ(actual.status(), expected.status());
