@@ -70,6 +70,28 @@ static __global__ void copy(float4 const* from, float4* to, std::int64_t count) 
     __stcs(to + i, __ldcs(from + i));
 }
 
+static __global__ void exponentials_in_double(double* out) {
+  double x[4];
+  for (int k = 0; k < 4; ++k) x[k] = -1.0 - static_cast<double>(threadIdx.x + k) / 512;
+  for (int r = 0; r < kRounds; ++r) {
+#pragma unroll
+    for (int k = 0; k < 4; ++k) x[k] = exp2(-x[k]);
+  }
+  double const sum = x[0] + x[1] + x[2] + x[3];
+  if (sum == 12345.0) *out = sum;
+}
+
+static __global__ void read(float4 const* from, float* to, std::int64_t count) {
+  std::int64_t const stride = static_cast<std::int64_t>(gridDim.x) * blockDim.x;
+  float sum = 0;
+#pragma unroll 8
+  for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < count; i += stride) {
+    float4 const v = __ldcs(from + i);
+    sum += v.x + v.y + v.z + v.w;
+  }
+  if (sum == 12345.0f) *to = sum;
+}
+
 static __global__ void nothing() {}
 
 }  // namespace limits
@@ -79,6 +101,22 @@ inline double exp2_rate(cudaStream_t stream, int multiprocessors, float* scratch
   unsigned const blocks = static_cast<unsigned>(multiprocessors) * 8;
   double const ms = median_ms(stream, 7, [&] { limits::exponentials<<<blocks, 256, 0, stream>>>(scratch); });
   return 8.0 * limits::kRounds * 256 * blocks / (ms * 1e-3);
+}
+
+/// Exponentials (exp2) in double a second.
+inline double double_exp2_rate(cudaStream_t stream, int multiprocessors, double* scratch) {
+  unsigned const blocks = static_cast<unsigned>(multiprocessors) * 8;
+  double const ms = median_ms(stream, 7, [&] { limits::exponentials_in_double<<<blocks, 256, 0, stream>>>(scratch); });
+  return 4.0 * limits::kRounds * 256 * blocks / (ms * 1e-3);
+}
+
+/// Bytes read a second by a kernel that does nothing else. `bytes` must be far more than the L2 cache.
+inline double read_rate(cudaStream_t stream, int multiprocessors, void const* from, float* scratch, std::size_t bytes) {
+  double const ms = median_ms(stream, 9, [&] {
+    limits::read<<<static_cast<unsigned>(multiprocessors) * 8, 512, 0, stream>>>(
+        static_cast<float4 const*>(from), scratch, static_cast<std::int64_t>(bytes / 16));
+  });
+  return 1e3 * static_cast<double>(bytes) / ms;
 }
 
 /// fp16 products (mma.sync m16n8k16 from registers), flop a second.

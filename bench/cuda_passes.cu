@@ -1,6 +1,6 @@
 // Times of the passes over all pairs on a CUDA device, beside the ceilings of the machine it ran on. Prints JSON.
 //
-//   cuda_passes [--quick]
+//   cuda_passes [--quick | --matrices]
 //
 // A half-step takes n m exponentials and products n m (2 d) flop of scores (three times that in float32, d > 8); it is
 // timed from its graphs. Products of the plan: P v (one vector), the Gram product P^T (w o (P v)), P V and the Hadamard
@@ -24,15 +24,16 @@ using monge::bench::median_ms;
 using monge::cuda::Stream;
 
 /// Standard normal numbers in device memory.
+template <class T>
 class Normal {
  public:
   Normal(std::int64_t rows, std::int64_t columns, unsigned seed) : rows_(rows), columns_(columns) {
     std::mt19937 random(seed);
     std::normal_distribution<float> normal;
-    std::vector<float> host(static_cast<std::size_t>(rows * columns));
-    for (float& value : host) value = normal(random);
-    MONGE_CUDA_TRY(cudaMalloc(&data_, host.size() * sizeof(float)));
-    MONGE_CUDA_TRY(cudaMemcpy(data_, host.data(), host.size() * sizeof(float), cudaMemcpyHostToDevice));
+    std::vector<T> host(static_cast<std::size_t>(rows * columns));
+    for (T& value : host) value = normal(random);
+    MONGE_CUDA_TRY(cudaMalloc(&data_, host.size() * sizeof(T)));
+    MONGE_CUDA_TRY(cudaMemcpy(data_, host.data(), host.size() * sizeof(T), cudaMemcpyHostToDevice));
   }
   ~Normal() { cudaFree(data_); }
   Normal(Normal const&) = delete;
@@ -42,7 +43,7 @@ class Normal {
 
  private:
   std::int64_t rows_, columns_;
-  float* data_ = nullptr;
+  T* data_ = nullptr;
 };
 
 /// Uninitialised, in device memory.
@@ -63,15 +64,17 @@ class Indices {
 
 class Bench {
  public:
-  Bench(Backend const& backend, cudaStream_t stream, int n, int d, Precision precision, double cache_bytes)
-      : stream_(stream), n_(n), eps_(0.1 * d), x_(n, d, 1), y_(n, d, 2) {
+  /// The geometry must outlive this; `eps` must suit its costs.
+  Bench(Backend const& backend, cudaStream_t stream, int n, Geometry const& geometry, double eps, Precision precision,
+        double cache_bytes)
+      : stream_(stream), n_(n), eps_(eps) {
     std::vector<double> const weight(static_cast<std::size_t>(n), 1.0 / n);
-    problem_ = backend.entropic_operator(PointCloud{x_.view(), y_.view()}, {weight, weight}, {precision, cache_bytes});
+    problem_ = backend.entropic_operator(geometry, {weight, weight}, {precision, cache_bytes});
   }
 
-  double half_step_us() {
-    Sweep const sweep{.eps = eps_};
-    double const us = time([&] { problem_->sweep(sweep, 10); }) / 20;
+  double half_step_us() { return sweep_us({.eps = eps_}) / 2; }
+  double sweep_us(Sweep const& sweep) {
+    double const us = time([&] { problem_->sweep(sweep, 10); }) / 10;
     SweepErrors const errors = problem_->errors();
     if (!(errors.column < 1)) std::fprintf(stderr, "n %d: column error %g\n", n_, errors.column);
     return us;
@@ -95,13 +98,13 @@ class Bench {
     return time([&] { plan_->multiply_gram(Side::columns, w, *v_, *column_); });
   }
   double matrix_us(int width) {
-    Normal const v(n_, width, 4);
-    Normal out(n_, width, 5);
+    Normal<float> const v(n_, width, 4);
+    Normal<float> out(n_, width, 5);
     return time([&] { plan_->multiply(Side::rows, Scaling::plan, v.view(), out.mutable_view()); });
   }
   double hadamard_us(int width) {
-    Normal const v(n_, width, 4), l(n_, width, 6), r(n_, width, 7);
-    Normal out(n_, width, 5);
+    Normal<float> const v(n_, width, 4), l(n_, width, 6), r(n_, width, 7);
+    Normal<float> out(n_, width, 5);
     return time([&] { plan_->multiply_hadamard(Side::rows, l.view(), r.view(), v.view(), out.mutable_view()); });
   }
   double top_k_us(Side side, int k) {
@@ -129,20 +132,51 @@ class Bench {
   cudaStream_t stream_;
   int n_;
   double eps_;
-  Normal x_, y_;
   std::unique_ptr<EntropicOperator> problem_;
   std::unique_ptr<PlanOperator> plan_;
   std::unique_ptr<Vector> v_, product_, column_;
+};
+
+/// Two clouds of normal points.
+struct Clouds {
+  Clouds(int n, int d) : x(n, d, 1), y(n, d, 2), eps(0.1 * d) {}
+  PointCloud geometry() const { return {x.view(), y.view()}; }
+  Normal<float> x, y;
+  double eps;
 };
 
 char const* name_of(Precision precision) {
   return name(precision).data();
 }
 
+/// Sweeps on a cost matrix beside the time of reading it and of its exponentials; and a pass, as products are.
+template <class T>
+void print_matrix(Backend const& backend, cudaStream_t stream, int n, Precision precision, bool transposed,
+                  double read_rate, double exp_rate) {
+  Normal<T> const cost(n, n, 1);
+  constexpr double kEps = 0.1;
+  Bench bench(backend, stream, n, CostMatrix{cost.view(), transposed}, kEps, precision, 0);
+  double const pairs = static_cast<double>(n) * n;
+  double const read_us = 1e6 * pairs * sizeof(T) / read_rate, exp_us = 1e6 * pairs / exp_rate;
+  double const alternating = bench.sweep_us({.eps = kEps});
+  double const overrelaxed = bench.sweep_us({.eps = kEps, .relaxation = 1.3});
+  double const symmetric = bench.sweep_us({.eps = kEps, .symmetric = true});
+  bench.make_plan();
+  std::printf(
+      "\n    {\"n\": %d, \"storage\": \"float%d\", \"precision\": \"%s\", \"transposed\": %s, \"read_us\": %.1f, "
+      "\"exp_us\": %.1f, \"alternating_us\": %.1f, \"overrelaxed_us\": %.1f, \"symmetric_us\": %.1f, "
+      "\"sweep_over_floor\": %.2f, \"vector_us\": %.1f, \"gram_us\": %.1f, \"matrix_64_us\": %.1f}",
+      n, static_cast<int>(8 * sizeof(T)), name_of(precision), transposed ? "true" : "false", read_us, exp_us,
+      alternating, overrelaxed, symmetric, std::max(alternating, overrelaxed) / std::max(read_us, exp_us),
+      bench.vector_us(), bench.gram_us(), bench.matrix_us(64));
+  std::fflush(stdout);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   bool const quick = argc > 1 && std::strcmp(argv[1], "--quick") == 0;
+  bool const matrices_only = argc > 1 && std::strcmp(argv[1], "--matrices") == 0;
   Stream const stream(cudaStreamNonBlocking);
   Context const context = Context::cuda({.stream = stream.get()});
   Backend const& backend = backend_of(context);
@@ -157,11 +191,32 @@ int main(int argc, char** argv) {
   double const copy_rate =
       bench::copy_rates(stream.get(), info.units, memory, reinterpret_cast<char*>(memory) + copy_bytes, copy_bytes)
           .memcpy;
+  double const double_exp_rate = bench::double_exp2_rate(stream.get(), info.units, reinterpret_cast<double*>(memory));
+  double const read_rate = bench::read_rate(stream.get(), info.units, memory, memory, copy_bytes);
   MONGE_CUDA_TRY(cudaFree(memory));
   std::printf(
       "{\n  %s,\n  \"ceilings\": {\"exp2_per_s\": %.4g, \"fp16_mma_flop_per_s\": %.4g, "
-      "\"copy_bytes_per_s\": %.4g},\n  \"half_steps\": [",
-      bench::provenance(0).c_str(), exp_rate, mma_rate, copy_rate);
+      "\"copy_bytes_per_s\": %.4g, \"read_bytes_per_s\": %.4g, \"double_exp2_per_s\": %.4g},\n  \"cost_matrices\": [",
+      bench::provenance(0).c_str(), exp_rate, mma_rate, copy_rate, read_rate, double_exp_rate);
+  char const* separator = "";
+  for (int n : {10000, 5000, 2000, 1000}) {
+    for (bool transposed : {false, true}) {
+      if (transposed && n != 10000) continue;
+      for (Precision precision : {Precision::float32, Precision::float64}) {
+        double const rate = precision == Precision::float32 ? exp_rate : double_exp_rate;
+        std::printf("%s", separator);
+        print_matrix<float>(backend, stream.get(), n, precision, transposed, read_rate, rate);
+        std::printf(",");
+        print_matrix<double>(backend, stream.get(), n, precision, transposed, read_rate, rate);
+        separator = ",";
+      }
+    }
+  }
+  if (matrices_only) {
+    std::printf("\n  ]\n}\n");
+    return 0;
+  }
+  std::printf("\n  ],\n  \"half_steps\": [");
 
   struct Case {
     int n, d;
@@ -179,9 +234,11 @@ int main(int argc, char** argv) {
     cases.push_back({50000, 64, Precision::float32});
     cases.push_back({100000, 3, Precision::float32});
   }
-  char const* separator = "";
+  separator = "";
   for (Case const& one : cases) {
-    double const us = Bench(backend, stream.get(), one.n, one.d, one.precision, 0).half_step_us();
+    Clouds const clouds(one.n, one.d);
+    double const us =
+        Bench(backend, stream.get(), one.n, clouds.geometry(), clouds.eps, one.precision, 0).half_step_us();
     double const pairs = static_cast<double>(one.n) * one.n;
     bool const products_used = one.d > 8 && one.precision != Precision::float64;
     double const flop = products_used ? pairs * 2 * one.d * (one.precision == Precision::tf32 ? 1 : 3) : 0;
@@ -197,7 +254,8 @@ int main(int argc, char** argv) {
   separator = "";
   for (Case const& one : {Case{10000, 3, Precision::float32}, Case{10000, 64, Precision::float32},
                           Case{10000, 512, Precision::float32}, Case{10000, 64, Precision::float64}}) {
-    Bench streamed(backend, stream.get(), one.n, one.d, one.precision, 0);
+    Clouds const clouds(one.n, one.d);
+    Bench streamed(backend, stream.get(), one.n, clouds.geometry(), clouds.eps, one.precision, 0);
     double const half_step = streamed.half_step_us();
     streamed.make_plan();
     std::printf(
@@ -206,7 +264,7 @@ int main(int argc, char** argv) {
         separator, one.n, one.d, name_of(one.precision), half_step, streamed.vector_us(), streamed.gram_us());
     for (int width : {3, 64, 512}) std::printf(", \"matrix_%d_us\": %.1f", width, streamed.matrix_us(width));
     std::printf(", \"hadamard_64_us\": %.1f", streamed.hadamard_us(64));
-    Bench kept(backend, stream.get(), one.n, one.d, one.precision, 8e9);
+    Bench kept(backend, stream.get(), one.n, clouds.geometry(), clouds.eps, one.precision, 8e9);
     kept.make_plan();
     std::printf(", \"kept\": {\"vector_us\": %.1f, \"gram_us\": %.1f, \"matrix_64_us\": %.1f}}", kept.vector_us(),
                 kept.gram_us(), kept.matrix_us(64));

@@ -12,6 +12,7 @@
 #include "core/require.hpp"
 #include "cuda/entropic_operator.hpp"
 #include "cuda/launch/batch.hpp"
+#include "cuda/matrix_costs.hpp"
 #include "cuda/point_costs.hpp"
 #include "cuda/projection/operator.hpp"
 #include "cuda/sweeper.hpp"
@@ -72,15 +73,15 @@ class CudaBackend final : public Backend {
     DeviceGuard const guard(runtime_->index());
     Together together(runtime_, inputs.size());
     std::vector<std::unique_ptr<monge::EntropicOperator>> operators;
-    NewPoints points;
+    NewCosts fresh;
     for_each_problem(inputs.size(), [&](std::size_t i) {
       together.next_problem();
-      Problem problem = make_problem(inputs[i], inputs.size(), points, together.queue());
+      Problem problem = make_problem(inputs[i], inputs.size(), fresh, together.queue());
       operators.push_back(
           std::make_unique<EntropicOperator>(std::move(problem), inputs[i].options.cache_bytes, together.queue()));
     });
     together.launch();
-    finish(points, inputs);
+    finish(fresh, inputs);
     return operators;
   }
 
@@ -111,17 +112,21 @@ class CudaBackend final : public Backend {
   Runtime const& runtime() const { return *runtime_; }
 
  private:
-  /// Clouds that are being packed, null for other problems, and where the findings of problem i go: from 2 i on.
-  struct NewPoints {
-    std::vector<std::shared_ptr<PointCosts>> costs;
+  /// Clouds that are being packed and matrices that are being looked through, null for other problems. The findings of
+  /// problem i go to place i of its kind, of clouds to 2 i and the next.
+  struct NewCosts {
+    std::vector<std::shared_ptr<PointCosts>> clouds;
     FindingsMemory findings;
+    std::vector<std::shared_ptr<MatrixCosts>> matrices;
+    std::optional<DeviceArray<MatrixSurvey>> surveys;
   };
 
-  Problem make_problem(OperatorInput const& input, std::size_t count, NewPoints& points, Queue const& queue) const {
+  Problem make_problem(OperatorInput const& input, std::size_t count, NewCosts& fresh, Queue const& queue) const {
     Precision const precision = input.options.precision;
     DataType const scalar = precision == Precision::float64 ? DataType::float64 : DataType::float32;
-    std::int64_t const first = 2 * std::ssize(points.costs);
-    std::shared_ptr<PointCosts>& packing = points.costs.emplace_back();
+    std::int64_t const place = std::ssize(fresh.clouds);
+    std::shared_ptr<PointCosts>& packing = fresh.clouds.emplace_back();
+    std::shared_ptr<MatrixCosts>& surveyed = fresh.matrices.emplace_back();
     if (input.twin) {
       Problem problem = static_cast<EntropicOperator const*>(input.twin)->problem();
       problem.costs = problem.costs->twin(input.geometry, scalar, queue);
@@ -134,28 +139,34 @@ class CudaBackend final : public Backend {
     problem.weights[0] = std::make_shared<Weights>(runtime_, input.marginals.a, queue);
     problem.weights[1] = std::make_shared<Weights>(runtime_, input.marginals.b, queue);
     auto const& [a, b] = problem.weights;
-    problem.costs =
-        std::visit(Overloaded{[&](PointCloud const& clouds) -> std::shared_ptr<Costs const> {
-                                if (!points.findings)
-                                  points.findings = std::make_shared<DeviceArray<CloudFindings> const>(
-                                      runtime_, 2 * static_cast<std::int64_t>(count));
-                                packing = std::make_shared<PointCosts>(runtime_, clouds, a->of_points(), b->of_points(),
-                                                                       scalar, points.findings, first, queue);
-                                return packing;
-                              },
-                              [](CostMatrix const&) -> std::shared_ptr<Costs const> {
-                                throw Error(ErrorCode::unsupported, "cost: matrices are not there yet");
-                              }},
-                   input.geometry);
+    problem.costs = std::visit(
+        Overloaded{[&](PointCloud const& clouds) -> std::shared_ptr<Costs const> {
+                     if (!fresh.findings)
+                       fresh.findings = std::make_shared<DeviceArray<CloudFindings> const>(
+                           runtime_, 2 * static_cast<std::int64_t>(count));
+                     packing = std::make_shared<PointCosts>(runtime_, clouds, a->of_points(), b->of_points(), scalar,
+                                                            fresh.findings, 2 * place, queue);
+                     return packing;
+                   },
+                   [&](CostMatrix const& matrix) -> std::shared_ptr<Costs const> {
+                     if (!fresh.surveys) fresh.surveys.emplace(runtime_, static_cast<std::int64_t>(count));
+                     surveyed = std::make_shared<MatrixCosts>(runtime_, matrix, a->of_points(), b->of_points(), scalar,
+                                                              fresh.surveys->data() + place, queue);
+                     return surveyed;
+                   }},
+        input.geometry);
     return problem;
   }
 
-  /// Waits where clouds were packed. Throws ProblemError.
-  void finish(NewPoints const& points, std::span<OperatorInput const> inputs) const {
-    if (!points.findings) return;
-    std::vector<CloudFindings> const found = download(*runtime_, points.findings->data(), points.findings->size());
+  /// Waits where clouds were packed, and where matrices were looked through. Throws ProblemError.
+  void finish(NewCosts const& fresh, std::span<OperatorInput const> inputs) const {
+    std::vector<CloudFindings> clouds;
+    std::vector<MatrixSurvey> matrices;
+    if (fresh.findings) clouds = download(*runtime_, fresh.findings->data(), fresh.findings->size());
+    if (fresh.surveys) matrices = download(*runtime_, fresh.surveys->data(), fresh.surveys->size());
     for_each_problem(inputs.size(), [&](std::size_t i) {
-      if (points.costs[i]) points.costs[i]->finish(std::get<PointCloud>(inputs[i].geometry), &found[2 * i]);
+      if (fresh.clouds[i]) fresh.clouds[i]->finish(std::get<PointCloud>(inputs[i].geometry), &clouds[2 * i]);
+      if (fresh.matrices[i]) fresh.matrices[i]->finish(matrices[i]);
     });
   }
 

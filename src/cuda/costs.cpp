@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 #include <string>
+#include <utility>
 
 #include <monge/error.hpp>
 
@@ -11,7 +12,7 @@ namespace {
 
 /// The one place that says which kernel makes the scores of a pass.
 ScoreKernel kernel_for(ScoreForm form, DataType scalar, Pass pass, bool tf32) {
-  if (scalar == DataType::float64 || pass == Pass::moments) return ScoreKernel::tile;
+  if (form == ScoreForm::stored || scalar == DataType::float64 || pass == Pass::moments) return ScoreKernel::tile;
   if (form == ScoreForm::differences) return has_stores(pass) ? ScoreKernel::tile : ScoreKernel::difference;
   return tf32 ? ScoreKernel::one_product : ScoreKernel::three_products;
 }
@@ -47,6 +48,20 @@ Operand Operand::part(int first, int count) const {
   return result;
 }
 
+StoredCosts StoredCosts::flipped() const {
+  StoredCosts result = *this;
+  std::swap(result.rows, result.columns);
+  result.transposed = !transposed;
+  return result;
+}
+
+StoredCosts StoredCosts::from(int first_row) const {
+  StoredCosts result = *this;
+  result.data = static_cast<unsigned char const*>(data) + first_row * (transposed ? 1 : stride) * size_of(scalar);
+  result.rows -= first_row;
+  return result;
+}
+
 Costs::Launch Costs::launch(Side rows, int first_row, int row_count, Pass pass, bool tf32) const {
   ScoreKernel const kernel = kernel_for(form_, scalar_, pass, tf32);
   Launch result;
@@ -54,6 +69,7 @@ Costs::Launch Costs::launch(Side rows, int first_row, int row_count, Pass pass, 
   arguments.form = form_;
   arguments.rows = side_[side_index(rows)].operand.part(first_row, row_count);
   arguments.columns = side_[side_index(opposite(rows))].operand;
+  if (form_ == ScoreForm::stored) arguments.stored = (rows == Side::rows ? stored_ : stored_.flipped()).from(first_row);
   arguments.factor = -factor_;
   bool const halves = kernel == ScoreKernel::one_product || kernel == ScoreKernel::three_products;
   if (halves) arguments.factor /= arguments.rows.half_scale * arguments.columns.half_scale;
@@ -62,8 +78,27 @@ Costs::Launch Costs::launch(Side rows, int first_row, int row_count, Pass pass, 
   return result;
 }
 
+/// Only of scores in memory: to make a score is to make the exponential too, and a half-step of tensor cores keeps no
+/// exponentials. In float64 two passes over them are as fast (docs/tuning.md).
+std::optional<Costs::FusedSweep> Costs::fused_sweep() const {
+  if (form_ != ScoreForm::stored || scalar_ != DataType::float32) return std::nullopt;
+  FusedSweepPlan const plan = plan_fused_sweep(stored_, runtime_->multiprocessors());
+  if (plan.clusters == 0) return std::nullopt;
+  FusedSweep result;
+  result.lines = stored_.transposed ? Side::columns : Side::rows;
+  result.plan = plan;
+  result.arguments.costs = stored_;
+  result.arguments.factor = -factor_;
+  result.arguments.side = side_index(result.lines);
+  result.arguments.across_stride = padded_size(opposite(result.lines));
+  result.arguments.clusters = plan.clusters;
+  return result;
+}
+
 // Fitted to bench/notes/plan_products.md.
 PairTimes Costs::pair_times() const {
+  if (form_ == ScoreForm::stored)
+    return scalar_ == DataType::float64 ? PairTimes{2.6, 2.0, 21} : PairTimes{1.3, 1.8, 1.3};
   int const d = side_[0].operand.dimension;
   if (scalar_ == DataType::float64) return {1.0 + 0.21 * d, 2.0, 21};
   if (form_ == ScoreForm::differences) return {0.4 + 0.065 * d, 1.9, 1.3};

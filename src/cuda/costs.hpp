@@ -7,10 +7,12 @@
 #pragma once
 #include <limits>
 #include <memory>
+#include <optional>
 
 #include <monge/array.hpp>
 #include <monge/entropic.hpp>
 
+#include "cuda/launch/fused_sweep.hpp"
 #include "cuda/launch/pass.hpp"
 #include "cuda/transfer.hpp"
 #include "operators/side.hpp"
@@ -76,6 +78,15 @@ class Costs {
   /// The same for some of the rows, whose vectors then count from 0.
   Launch launch(Side rows, int first_row, int row_count, Pass pass, bool tf32 = false) const;
 
+  /// A sweep that reads each score once, where these costs have one: its kernel, with logits, potentials and outputs
+  /// still to be filled in.
+  struct FusedSweep {
+    Side lines;  // The side that is updated within the pass.
+    FusedSweepPlan plan;
+    FusedSweepArguments arguments;
+  };
+  std::optional<FusedSweep> fused_sweep() const;
+
   PairTimes pair_times() const;
 
   /// Throws unsupported where the costs have no points.
@@ -104,6 +115,7 @@ class Costs {
   DataType scalar_ = DataType::float32;
   ScoreForm form_ = ScoreForm::products;
   double factor_ = 1;
+  StoredCosts stored_;  // Of rows; ScoreForm::stored only.
   double bound_ = 0;
   double mean_ = std::numeric_limits<double>::quiet_NaN();
   SideCosts side_[2];

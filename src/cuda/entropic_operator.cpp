@@ -128,6 +128,32 @@ void EntropicOperator::connect_sweeps(std::array<Costs::Launch, 2> const& steps)
     target.half_step = half_step;
     target.points = points;
   }
+  connect_fused_sweep();
+}
+
+void EntropicOperator::connect_fused_sweep() {
+  std::optional<Costs::FusedSweep> sweep = problem_.costs->fused_sweep();
+  if (!sweep) return fused_.reset();
+  PackedSide const lines = problem_.side(sweep->lines), across = problem_.side(opposite(sweep->lines));
+  std::int64_t const line_bytes = static_cast<std::int64_t>(lines.padded_size) * 2 * size_of(lines.scalar);
+  std::int64_t const across_bytes =
+      static_cast<std::int64_t>(across.padded_size) * sweep->plan.clusters * size_of(lines.scalar);
+  if (!fused_ || fused_->line_sums.size() != line_bytes || fused_->across_sums.size() != across_bytes) {
+    drop_graphs();
+    fused_.emplace();
+    fused_->line_sums = DeviceArray<unsigned char>(problem_.runtime, line_bytes);
+    fused_->across_sums = DeviceArray<unsigned char>(problem_.runtime, across_bytes);
+  }
+  FusedSweepArguments& arguments = sweep->arguments;
+  arguments.parameters = parameters_;
+  arguments.lines = lines;
+  arguments.potential = potentials_[side_index(sweep->lines)].data();
+  arguments.logits = state(opposite(sweep->lines)).logits.arrays();
+  arguments.inverse_mass = 1 / problem_.weights[0]->total();
+  arguments.line_sums = fused_->line_sums.data();
+  arguments.across_sums = fused_->across_sums.data();
+  if (arguments != fused_->sweep.arguments || sweep->plan != fused_->sweep.plan) drop_graphs();
+  fused_->sweep = *sweep;
 }
 
 void EntropicOperator::renew(Geometry const& geometry, Marginals const& marginals) {
@@ -163,21 +189,51 @@ void EntropicOperator::enqueue_half_step(Side side, Queue const& queue) const {
   launch_pass(state(side).half_step.plan, state(side).half_step.arguments, queue);
 }
 
-void EntropicOperator::enqueue_update(Side side, bool symmetric, Queue const& queue) const {
-  SweepState const& target = state(side);
-  update_potential(
-      {
-          .sums = {side_index(side), problem_.side(side), target.partials, nullptr, target.half_step.plan.work,
-                   parameters_},
-          .potential = potentials_[side_index(side)].data(),
-          .arrays = target.logits.arrays(),
-          .errors = target.errors,
-          .symmetric = symmetric,
-      },
-      queue);
+UpdateArguments EntropicOperator::update_arguments(Side side, void const* partials, WorkPlan const& work,
+                                                   bool symmetric) const {
+  return {
+      .sums = {side_index(side), problem_.side(side), partials, nullptr, work, parameters_},
+      .potential = potentials_[side_index(side)].data(),
+      .arrays = state(side).logits.arrays(),
+      .errors = state(side).errors,
+      .symmetric = symmetric,
+  };
 }
 
+void EntropicOperator::enqueue_update(Side side, bool symmetric, Queue const& queue) const {
+  SweepState const& target = state(side);
+  update_potential(update_arguments(side, target.partials, target.half_step.plan.work, symmetric), queue);
+}
+
+/// One read of the costs; both sides are updated. Sums that cannot be trusted are made again from the logits of the
+/// lines, so these must be those of the potentials that the pass has used: the new ones, or the old ones of a symmetric
+/// sweep.
+void EntropicOperator::enqueue_fused_sweep(bool symmetric, Queue const& queue) const {
+  Costs::FusedSweep const& sweep = fused_->sweep;
+  FusedSweepArguments arguments = sweep.arguments;
+  arguments.symmetric = symmetric;
+  auto const update_lines = [&] {
+    // One sum a line: a plan with one slot.
+    update_potential(update_arguments(sweep.lines, fused_->line_sums.data(), WorkPlan{}, symmetric), queue);
+  };
+  launch_fused_sweep(sweep.plan, arguments, queue);
+  if (!symmetric) update_lines();
+  update_across(
+      {
+          .update = update_arguments(opposite(sweep.lines), fused_->across_sums.data(), WorkPlan{}, symmetric),
+          .costs = arguments.costs,
+          .factor = arguments.factor,
+          .lines = state(sweep.lines).logits.arrays(),
+          .clusters = sweep.plan.clusters,
+          .mass = problem_.weights[0]->total(),
+      },
+      queue);
+  if (symmetric) update_lines();
+}
+
+/// A fused sweep updates the lines and then the other side: rows and then columns, unless the matrix lies transposed.
 void EntropicOperator::enqueue_sweep(bool symmetric, Queue const& queue) const {
+  if (fused_ && (symmetric || fused_->sweep.lines == Side::rows)) return enqueue_fused_sweep(symmetric, queue);
   enqueue_half_step(Side::rows, queue);
   if (symmetric) {
     enqueue_half_step(Side::columns, queue);

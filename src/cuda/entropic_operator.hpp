@@ -61,16 +61,26 @@ class EntropicOperator final : public monge::EntropicOperator {
     PackedSide points;  // As the sweeps know them.
   };
 
+  /// What a sweep from one read of the costs needs, where these have one.
+  struct FusedState {
+    Costs::FusedSweep sweep;
+    DeviceArray<unsigned char> line_sums, across_sums;
+  };
+
   SweepState& state(Side side) { return states_[side_index(side)]; }
   SweepState const& state(Side side) const { return states_[side_index(side)]; }
   /// As the costs plan them: rows, columns.
   std::array<Costs::Launch, 2> half_steps() const;
   /// What the sweeps know of the problem. Graphs of another are dropped.
   void connect_sweeps(std::array<Costs::Launch, 2> const& steps);
+  void connect_fused_sweep();
   void launch_sweeps(Sweep const& sweep, int count);
   void drop_graphs() noexcept;
   void enqueue_half_step(Side side, Queue const& queue) const;
   void enqueue_update(Side side, bool symmetric, Queue const& queue) const;
+  void enqueue_fused_sweep(bool symmetric, Queue const& queue) const;
+  /// Of `side`, from what lies in `partials`.
+  UpdateArguments update_arguments(Side side, void const* partials, WorkPlan const& work, bool symmetric) const;
   static std::uint64_t next_number();
 
   std::uint64_t number_ = next_number();
@@ -79,6 +89,7 @@ class EntropicOperator final : public monge::EntropicOperator {
   double cache_bytes_;
   Potentials potentials_;
   SweepState states_[2];
+  std::optional<FusedState> fused_;
   SweepParameters* parameters_ = nullptr;
   DeviceArray<unsigned char> sweep_memory_;  // Parameters, partial sums and errors.
   std::optional<Graph> graphs_[2];           // Of kSweepsPerGraph sweeps; the symmetric ones second.

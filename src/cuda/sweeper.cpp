@@ -1,14 +1,15 @@
 #include "cuda/sweeper.hpp"
 
 #include <algorithm>
+#include <limits>
 
 #include "cuda/launch/pack.hpp"
 
 namespace monge::cuda {
 namespace {
 
-/// The recorded steps: those of one sweep, and one that collects the errors.
-constexpr std::size_t kErrors = 4, kSteps = 5;
+/// The recorded steps: one that collects the errors, and those of one sweep, of which problems have different numbers.
+constexpr std::size_t kErrors = 0, kSweep = 1, kAll = std::numeric_limits<std::size_t>::max();
 
 EntropicOperator& operator_of(SweepStep const& step) {
   return static_cast<EntropicOperator&>(*step.entropic);
@@ -36,9 +37,9 @@ void Sweeper::record(std::span<SweepStep const> steps) {
     EntropicOperator& entropic = operator_of(step);
     sweeps_->next_problem();
     entropic.prepare_sweeps();
-    entropic.enqueue_sweep(step.sweep.symmetric, *sweeps_);
     copy_words(entropic.error_parts(), errors_.data() + recorded_[key_of(step)].first_error,
                entropic.error_count() * static_cast<std::int64_t>(sizeof(double)), *sweeps_);
+    entropic.enqueue_sweep(step.sweep.symmetric, *sweeps_);
   }
 }
 
@@ -58,7 +59,7 @@ void Sweeper::launch(std::vector<Turn> turns) {
   std::size_t active = turns.size();
   for (int done = 0; active > 0; ++done) {
     while (active > 0 && turns[active - 1].count <= done) --active;
-    sweeps_->launch(0, kErrors, active);
+    sweeps_->launch(kSweep, kAll, active);
   }
 }
 
@@ -83,7 +84,7 @@ void Sweeper::sweep(std::span<SweepStep> steps) {
   if (!apart.empty()) launch(std::move(apart));
   for (Turn const& turn : turns) turn.entropic->settle(turn.sweep);
   launch(std::move(turns));
-  sweeps_->launch(kErrors, kSteps, steps.size());
+  sweeps_->launch(kErrors, kSweep, steps.size());
   std::vector<double> const parts = download(*runtime_, errors_.data(), errors_.size());
   for (SweepStep& step : steps)
     step.errors = operator_of(step).errors_from(parts.data() + recorded_[key_of(step)].first_error);

@@ -36,7 +36,7 @@ TEST_P(DeviceSetup, and_the_certificate_wait_for_the_device_once_each) {
       return waits() - before - static_cast<std::int64_t>(report.history.size());
     };
     EXPECT_EQ(waits_outside_checks({x.matrix(), y.matrix()}, {}, {}), 2);
-    EXPECT_EQ(waits_outside_checks(problem.geometry(), problem.a, problem.b), 2);
+    EXPECT_EQ(waits_outside_checks(problem.clouds(), problem.a, problem.b), 2);
     EXPECT_EQ(waits_outside_checks({x.matrix(), y.matrix()}, a.vector(), b.vector()), 4) << "the weights as well";
   }
 }

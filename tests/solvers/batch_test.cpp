@@ -16,7 +16,7 @@ class BatchTest : public BackendTest {
  protected:
   BatchTest() : BackendTest(3) {}
 };
-MONGE_FOR_EACH_TARGET(BatchTest);
+MONGE_FOR_EACH_POINT_TARGET(BatchTest);
 
 /// Across kernels, blocks and threads: tiny ones, odd ones, dimensions of all score forms, one that is worth several
 /// threads of a CPU, weights that are zero, and costs so large that it takes many sweeps.
@@ -39,6 +39,11 @@ std::vector<Problem> ragged_problems() {
     }
   }
   problems.push_back(make_problem({.n = 80, .m = 90, .d = 2, .scale = 100}));
+  // Cost matrices as they lie and transposed, one with lines that several blocks of a GPU share.
+  for (auto const& [n, m] :
+       std::vector<std::array<std::int64_t, 2>>{{1, 1}, {130, 129}, {129, 130}, {257, 300}, {20, 4000}, {4000, 20}}) {
+    problems.push_back(make_problem({.n = n, .m = m, .d = 1, .seed = seed++, .costs = Costs::random}));
+  }
   return problems;
 }
 

@@ -12,6 +12,13 @@ inline constexpr T kEmptyLogit = T(-1e30);
 template <>
 inline constexpr double kEmptyLogit<double> = -1e300;
 
+/// Where the reference of a row starts. In double, where columns of no weight have no factor of 0, it is far above
+/// their logits, so that they add nothing.
+template <class T>
+inline constexpr T kLowestReference = kEmptyLogit<T>;
+template <>
+inline constexpr double kLowestReference<double> = kEmptyLogit<double> / 2;
+
 /// log2 of the share beta 2^(t - reference); minus infinity where beta or the logit says that there is no pair.
 template <class T>
 __device__ __forceinline__ T log_share(T t, T reference, T log2_beta) {
@@ -47,12 +54,14 @@ __device__ __forceinline__ void merge_sums(T& reference, T& sum, T other_referen
 }
 
 /// Sum over the lanes of a warp, the same on each; the order is fixed.
-__device__ __forceinline__ double warp_sum(double value) {
+template <class T>
+__device__ __forceinline__ T warp_sum(T value) {
   for (int mask = 16; mask > 0; mask >>= 1) value += __shfl_xor_sync(0xffffffffu, value, mask);
   return value;
 }
 
-__device__ __forceinline__ double warp_max(double value) {
+template <class T>
+__device__ __forceinline__ T warp_max(T value) {
   for (int mask = 16; mask > 0; mask >>= 1) value = fmax(value, __shfl_xor_sync(0xffffffffu, value, mask));
   return value;
 }

@@ -1,11 +1,13 @@
 // Scores of 64 rows and 64 columns on the FMA pipes: __device__ only.
 //
-//   score_ij = c <x'_i, y'_j> (products) or c |x'_i - y'_j|^2 (differences).
+//   score_ij = c <x'_i, y'_j> (products), c |x'_i - y'_j|^2 (differences) or c (C_ij - least) (stored).
 //
 // 256 threads as 16 x 16, each with 4 x 4 scores: rows 4 (thread / 16) + r, columns 4 (thread % 16) + c. Coordinates
-// pass through shared memory in chunks of 16, transposed, so that the 4 values of a thread are one vector.
+// pass through shared memory in chunks of 16, transposed, so that the 4 values of a thread are one vector. Stored
+// scores come straight from memory, 4 of a line at once where they are aligned.
 #pragma once
 #include "cuda/device/numerics.cuh"
+#include "cuda/device/stored.cuh"
 #include "cuda/launch/arguments.hpp"
 
 namespace monge::cuda {
@@ -120,6 +122,48 @@ __device__ __forceinline__ void score_tile(T (&score)[4][4], TileBuffers<T>& buf
   for (int r = 0; r < 4; ++r) {
 #pragma unroll
     for (int c = 0; c < 4; ++c) score[r][c] *= factor;
+  }
+}
+
+/// 4 costs of a line from `at` on; infinity past its end.
+template <class S>
+__device__ __forceinline__ void load_costs(S (&value)[4], S const* line, int at, int size, bool aligned) {
+  if (aligned && at + 4 <= size) {
+    load_vector_4(value, line + at);
+  } else {
+#pragma unroll
+    for (int k = 0; k < 4; ++k) value[k] = at + k < size ? line[at + k] : static_cast<S>(INFINITY);
+  }
+}
+
+/// This thread's scores, its first row and column being given.
+template <class T, class S>
+__device__ __forceinline__ void stored_tile(T (&score)[4][4], StoredCosts const& stored, S const* data, int row,
+                                            int column, T factor) {
+  int const first_line = stored.transposed ? column : row, at = stored.transposed ? row : column;
+  S value[4][4];
+#pragma unroll
+  for (int k = 0; k < 4; ++k) {
+    int const line = first_line + k;
+    load_costs(value[k], data + line * stored.stride, at, line < stored.lines() ? stored.line_size() : 0,
+               stored.aligned);
+  }
+#pragma unroll
+  for (int r = 0; r < 4; ++r) {
+#pragma unroll
+    for (int c = 0; c < 4; ++c) {
+      S const cost = stored.transposed ? value[c][r] : value[r][c];
+      score[r][c] = factor * stored_score<T>(cost, stored.least);
+    }
+  }
+}
+template <class T>
+__device__ __forceinline__ void stored_tile(T (&score)[4][4], StoredCosts const& stored, int row, int column,
+                                            T factor) {
+  if (stored.scalar == DataType::float32) {
+    stored_tile(score, stored, static_cast<float const*>(stored.data), row, column, factor);
+  } else {
+    stored_tile(score, stored, static_cast<double const*>(stored.data), row, column, factor);
   }
 }
 

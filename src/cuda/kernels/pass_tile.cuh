@@ -1,4 +1,4 @@
-// A pass over all pairs on the FMA pipes in float or double, for any dimension and either form of score:
+// A pass over all pairs on the FMA pipes in float or double, for any dimension and any form of score:
 // t_ij = h_j + score_ij, and what becomes of it:
 //
 //   softmin    for each row (reference, sum) with sum = sum_j beta_j 2^(t_ij - reference), over the columns of this
@@ -13,10 +13,12 @@
 //
 // Tiling: a block of 256 threads takes 64 rows and walks over tiles of 64 columns (device/score_tile.cuh).
 // Per pair: d fused multiply-adds (2 d operations with differences) and one exponential. 128 KiB of L2 reads for each
-// 64 x 64 tile and 128 coordinates in double.
+// 64 x 64 tile and 128 coordinates in double. Stored scores: each is read once, and no barrier holds the warps
+// together.
 //
 // Numerics: sums over the 4 columns that a thread has of a tile in T, over tiles in double. k_j is finite where
-//   b_j = 0, so such columns add 0 to both sums.
+//   b_j = 0, so such columns add 0 to both sums. Forbidden pairs have t_ij = -infinity and add 0 too; a row that has no
+//   other pairs ends with the sum 0.
 #pragma once
 #include "cuda/device/row_sums.cuh"
 #include "cuda/device/score_tile.cuh"
@@ -77,7 +79,7 @@ struct TileSums {
 };
 
 /// Grid arguments.work.grid.
-template <class T, bool kDifference, Pass kPass, class Source>
+template <class T, ScoreForm kForm, Pass kPass, class Source>
 __global__ void __launch_bounds__(kTileThreads, 2) pass_tile(Source const source) {
   constexpr bool kStores = has_stores(kPass);
   constexpr bool kSums = has_sums(kPass);
@@ -97,13 +99,17 @@ __global__ void __launch_bounds__(kTileThreads, 2) pass_tile(Source const source
     for (int r = 0; r < 4; ++r) {
       sums.reference[r] = has_references(kPass)
                               ? static_cast<T const*>(arguments.references)[segment.first_row + row + r]
-                              : kEmptyLogit<T>;
+                              : kLowestReference<T>;
     }
     for (int tile = 0; tile < segment.tiles; ++tile) {
       int const column = segment.column_tile(arguments.work, tile) * kTileColumns + thread % 16 * 4;
       T score[4][4];
-      score_tile<T, kDifference>(score, buffers, arguments.rows, arguments.columns, segment.first_row,
-                                 column - thread % 16 * 4, factor);
+      if constexpr (kForm == ScoreForm::stored) {
+        stored_tile(score, arguments.stored, segment.first_row + row, column, factor);
+      } else {
+        score_tile<T, kForm == ScoreForm::differences>(score, buffers, arguments.rows, arguments.columns,
+                                                       segment.first_row, column - thread % 16 * 4, factor);
+      }
       T logit[4] = {}, beta[4] = {}, slope[4] = {};
       if constexpr (kSums || kPass == Pass::logits) {
 #pragma unroll
@@ -121,7 +127,8 @@ __global__ void __launch_bounds__(kTileThreads, 2) pass_tile(Source const source
 #pragma unroll
           for (int c = 0; c < 4; ++c) {
             t[c] = logit[c] + score[r][c];
-            slopes[c] = slope[c] + score[r][c];
+            // A forbidden pair must not multiply its 0 by infinity.
+            slopes[c] = kForm == ScoreForm::stored && isinf(score[r][c]) ? T(0) : slope[c] + score[r][c];
           }
           sums.template add<kPass>(r, t, beta, slopes);
         } else {

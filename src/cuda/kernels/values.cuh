@@ -107,7 +107,9 @@ __global__ void __launch_bounds__(kValueThreads) store_values_kernel(StoreValues
   double const divisor = arguments.entry_sum[i] * (arguments.row_divisor ? arguments.row_divisor[i] : 1.0);
   double const factor = arguments.row_factor ? arguments.row_factor[i] : 1.0;
   double const origin = arguments.origin ? arguments.origin[p] : 0.0;
-  store_element(arguments.out, i * arguments.out.stride + p, factor * (scale * sum / divisor + origin));
+  // A row that may go nowhere has no entries, and no share of anything.
+  double const share = divisor > 0 ? scale * sum / divisor + origin : 0.0;
+  store_element(arguments.out, i * arguments.out.stride + p, factor * share);
 }
 
 }  // namespace monge::cuda

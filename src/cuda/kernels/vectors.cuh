@@ -17,30 +17,14 @@
 #include <bit>
 
 #include "cuda/device/numerics.cuh"
+#include "cuda/device/potential.cuh"
 #include "cuda/device/source.cuh"
 #include "cuda/device/strided.cuh"
 #include "cuda/launch/vectors.hpp"
-#include "operators/relaxed_step.hpp"
 
 namespace monge::cuda {
 
 inline constexpr int kVectorThreads = 128;
-
-template <class T>
-__device__ __forceinline__ void store_logit(LogitArrays const& arrays, int point, bool counts, double logit) {
-  T* const out = static_cast<T*>(arrays.logits);
-  if constexpr (sizeof(T) == 4) {
-    // Potentials of a stray warm start can exceed what float holds.
-    double const h = counts ? fmin(fmax(logit, -1e30), 1e30) : -1e30;
-    float const rounded = counts ? static_cast<float>(h) : kEmptyLogit<float>;
-    out[point] = rounded;
-    // Where float numbers are more than 2 apart the logits are noise already; at least the factor must not overflow.
-    arrays.factors[point] =
-        counts ? static_cast<float>(exp2(fmin(fmax(h - static_cast<double>(rounded), -1.0), 1.0))) : 0.0f;
-  } else {
-    out[point] = counts ? logit : kEmptyLogit<double>;
-  }
-}
 
 template <class Source>
 __global__ void __launch_bounds__(kVectorThreads) log_weights_kernel(Source const source) {
@@ -110,40 +94,19 @@ __global__ void __launch_bounds__(kVectorThreads) update_potential_kernel(Source
   start_next_kernel();
   double error = 0;
   if (i < points.size) {
-    double const norm = points.norm[i];
-    double const weight = points.weight[i];
-    double const log_weight = points.log_weight[i];
+    PointConstants const constants(points, i);
     wait_for_previous_kernel();
     SweepParameters const parameters = *arguments.sums.parameters;
     double const old = arguments.potential[i];
     T reference;
     double sum;
     join_slots<T>(arguments.sums, i, reference, sum);
-    int const side = arguments.sums.side;
-    double const plus =
-        norm - parameters.constant[1 - side] - parameters.eps_ln2 * (static_cast<double>(reference) + log2(sum));
-    double const u = (plus - old) / parameters.eps;
-    if (weight > 0) error = weight * fabs(expm1(-u));
-    double next;
-    if (arguments.symmetric) {
-      next = 0.5 * (old + plus);
-    } else {
-      double const relaxation = safe_relaxation(u, parameters.relaxation);
-      next = relaxation == 1.0 ? plus : old + relaxation * (plus - old);
-    }
-    arguments.potential[i] = next;
-    store_logit<T>(arguments.arrays, i, weight > 0,
-                   log_weight + (next - norm - parameters.constant[side]) * parameters.log2e_over_eps);
+    double const plus = softmin_value(constants.norm, parameters, arguments.sums.side, reference, sum);
+    error = update_point<T>(arguments, parameters, constants, i, old, plus);
   }
   wait_for_previous_kernel();
   double const total = block_sum<kVectorThreads>(error);
   if (threadIdx.x == 0) arguments.errors[block] = total;
-}
-
-/// f+ of a row, whose joined sum is given.
-__device__ __forceinline__ double softmin(SumArguments const& sums, int point, double reference, double sum) {
-  return sums.points.norm[point] - sums.parameters->constant[1 - sums.side] -
-         sums.parameters->eps_ln2 * (reference + log2(sum));
 }
 
 /// See SoftminValues.
@@ -155,7 +118,7 @@ __global__ void __launch_bounds__(kVectorThreads)
   T reference;
   double sum;
   join_slots<T>(sums, i, reference, sum);
-  out.plus[i] = softmin(sums, i, static_cast<double>(reference), sum);
+  out.plus[i] = softmin_value(sums.points.norm[i], *sums.parameters, sums.side, reference, sum);
   out.reference[i] = static_cast<double>(reference);
   out.sum[i] = sum;
 }
@@ -202,7 +165,7 @@ __global__ void __launch_bounds__(kSumThreads) sum_plan_kernel(Source const sour
     T reference;
     double sum;
     join_slots<T>(sums, i, reference, sum);
-    double const plus = softmin(sums, i, static_cast<double>(reference), sum);
+    double const plus = softmin_value(sums.points.norm[i], *sums.parameters, sums.side, reference, sum);
     double const marginal = weight > 0 ? weight * exp((potential - plus) / eps) : 0.0;
     mine.side.add(weight, marginal, potential, arguments.shift[side][i]);
     if (sums.moments && marginal > 0) {

@@ -52,6 +52,27 @@ struct Operand {
 enum class ScoreForm {
   differences,  // |x - y|^2
   products,     // <x, y>
+  stored,       // C_ij - least, from a cost matrix in memory.
+};
+
+/// The cost matrix of ScoreForm::stored, as a pass sees it; +infinity forbids a pair.
+struct StoredCosts {
+  void const* data = nullptr;  // float or double.
+  DataType scalar = DataType::float32;
+  std::int64_t stride = 0;  // Elements between lines, which are rows, or columns if transposed.
+  bool transposed = false;
+  bool aligned = false;  // Every fourth element of a line lies at a multiple of 16 bytes.
+  int rows = 0;
+  int columns = 0;
+  double least = 0;  // The smallest finite cost.
+
+  MONGE_DEVICE_INLINE int lines() const { return transposed ? columns : rows; }
+  MONGE_DEVICE_INLINE int line_size() const { return transposed ? rows : columns; }
+  /// For a pass whose rows are the columns here.
+  StoredCosts flipped() const;
+  /// Without the rows before `first_row`, a multiple of 4.
+  StoredCosts from(int first_row) const;
+  friend bool operator==(StoredCosts const&, StoredCosts const&) = default;
 };
 
 /// In device memory, so that recorded graphs serve every eps and relaxation.
@@ -93,7 +114,7 @@ enum class ScoreKernel {
   difference,      // float, few coordinates, exact differences on the FMA pipes.
   one_product,     // Tensor cores, high x high: 11-bit products.
   three_products,  // Tensor cores, high x high + high x low + low x high: about 22 bits.
-  tile,            // float or double on the FMA pipes, either form.
+  tile,            // float or double on the FMA pipes, any form.
 };
 
 /// Whether the references of the rows are given, or found on the way.
@@ -190,6 +211,7 @@ struct PassArguments {
   ScoreForm form = ScoreForm::products;
   Operand rows;
   Operand columns;
+  StoredCosts stored;
   // A score counts this much: times log2(e) / eps of `parameters`, or itself where there are none (hadamard, values).
   double factor = 1;
   SweepParameters const* parameters = nullptr;

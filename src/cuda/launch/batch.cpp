@@ -4,7 +4,6 @@
 #include <cstring>
 #include <numeric>
 
-#include "cuda/launch/chained.hpp"
 #include "cuda/launch/pack.hpp"
 
 namespace monge::cuda {
@@ -68,7 +67,8 @@ void Batch::arrange(std::span<std::size_t const> order) {
       std::vector<Group>& groups = steps_[step];
       auto group = std::find_if(groups.begin(), groups.end(), [&](Group const& candidate) {
         Launch const& first = *candidate.launches[0];
-        return first.one == launch.one && first.shape.shared_bytes == launch.shape.shared_bytes;
+        return first.one == launch.one && first.shape.shared_bytes == launch.shape.shared_bytes &&
+               first.shape.cluster == launch.shape.cluster;
       });
       if (group == groups.end()) group = groups.insert(groups.end(), Group{});
       group->places.push_back(place);
@@ -134,8 +134,7 @@ void Batch::launch(Group const& group, std::size_t problems) const {
 }
 
 void Batch::launch(LaunchShape const& shape, int blocks, void const* kernel, void** parameters) const {
-  dim3 const grid(static_cast<unsigned>(blocks), static_cast<unsigned>(shape.rows));
-  launch_chained(kernel, grid, shape.threads, shape.shared_bytes, runtime_->stream(), parameters);
+  launch_shape(kernel, shape, blocks, runtime_->stream(), parameters);
 }
 
 }  // namespace monge::cuda

@@ -8,7 +8,7 @@
 namespace monge::cuda {
 namespace {
 
-Occupancy ask(void const* kernel, int threads, int shared_bytes) {
+Occupancy ask(void const* kernel, int threads, int shared_bytes, int cluster) {
   cudaFuncAttributes attributes;
   MONGE_CUDA_TRY(cudaFuncGetAttributes(&attributes, kernel));
   if (attributes.maxThreadsPerBlock < threads) return {};
@@ -18,18 +18,30 @@ Occupancy ask(void const* kernel, int threads, int shared_bytes) {
   Occupancy result{true};
   MONGE_CUDA_TRY(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&result.resident_blocks, kernel, threads,
                                                                static_cast<std::size_t>(shared_bytes)));
+  if (cluster == 1) return result;
+  cudaLaunchAttribute attribute = {};
+  attribute.id = cudaLaunchAttributeClusterDimension;
+  attribute.val.clusterDim = {static_cast<unsigned>(cluster), 1, 1};
+  cudaLaunchConfig_t config = {};
+  config.gridDim = dim3(static_cast<unsigned>(cluster));
+  config.blockDim = dim3(static_cast<unsigned>(threads));
+  config.dynamicSmemBytes = static_cast<std::size_t>(shared_bytes);
+  config.attrs = &attribute;
+  config.numAttrs = 1;
+  MONGE_CUDA_TRY(cudaOccupancyMaxActiveClusters(&result.resident_clusters, kernel, &config));
   return result;
 }
 
 }  // namespace
 
-Occupancy occupancy_of(void const* kernel, int threads, int shared_bytes) {
-  thread_local std::map<std::tuple<int, void const*, int, int>, Occupancy> known;
+Occupancy occupancy_of(void const* kernel, int threads, int shared_bytes, int cluster) {
+  thread_local std::map<std::tuple<int, void const*, int, int, int>, Occupancy> known;
   int device = 0;
   MONGE_CUDA_TRY(cudaGetDevice(&device));
-  std::tuple const key(device, kernel, threads, shared_bytes);
+  std::tuple const key(device, kernel, threads, shared_bytes, cluster);
   auto const found = known.find(key);
-  return found != known.end() ? found->second : known.emplace(key, ask(kernel, threads, shared_bytes)).first->second;
+  if (found != known.end()) return found->second;
+  return known.emplace(key, ask(kernel, threads, shared_bytes, cluster)).first->second;
 }
 
 }  // namespace monge::cuda

@@ -7,46 +7,68 @@ namespace monge::cuda {
 namespace {
 
 /// Passes of solves are made for many problems at once too.
-template <class T, bool kDifference, Pass kPass>
+template <class T, ScoreForm kForm, Pass kPass>
 Kernel<PassArguments> tile() {
-  Kernel<PassArguments> kernel{pass_tile<T, kDifference, kPass, One<PassArguments>>, nullptr};
+  Kernel<PassArguments> kernel{pass_tile<T, kForm, kPass, One<PassArguments>>, nullptr};
   if constexpr (kPass == Pass::softmin || kPass == Pass::moments)
-    kernel.many = pass_tile<T, kDifference, kPass, Many<PassArguments>>;
+    kernel.many = pass_tile<T, kForm, kPass, Many<PassArguments>>;
   return kernel;
 }
 
-template <bool kDifference>
+template <ScoreForm kForm>
 Kernel<PassArguments> double_kernel(Pass pass) {
   switch (pass) {
     case Pass::softmin:
-      return tile<double, kDifference, Pass::softmin>();
+      return tile<double, kForm, Pass::softmin>();
     case Pass::moments:
-      return tile<double, kDifference, Pass::moments>();
+      return tile<double, kForm, Pass::moments>();
     case Pass::product:
-      return tile<double, kDifference, Pass::product>();
+      return tile<double, kForm, Pass::product>();
     case Pass::entries:
-      return tile<double, kDifference, Pass::entries>();
+      return tile<double, kForm, Pass::entries>();
     case Pass::logits:
-      return tile<double, kDifference, Pass::logits>();
+      return tile<double, kForm, Pass::logits>();
     case Pass::hadamard:
-      return tile<double, false, Pass::hadamard>();
+      return tile<double, ScoreForm::products, Pass::hadamard>();
     case Pass::values:
-      return tile<double, false, Pass::values>();
+      return tile<double, ScoreForm::products, Pass::values>();
   }
   return {};
 }
 
-/// In float for what the faster kernels lack: moments, and entries and logits from differences.
-Kernel<PassArguments> float_kernel(Pass pass, bool difference) {
-  if (pass == Pass::logits) return tile<float, true, Pass::logits>();
-  if (pass == Pass::entries) return tile<float, true, Pass::entries>();
-  return difference ? tile<float, true, Pass::moments>() : tile<float, false, Pass::moments>();
+/// In float for what the faster kernels lack: moments, entries and logits from differences, and stored scores.
+Kernel<PassArguments> float_kernel(Pass pass, ScoreForm form) {
+  if (form == ScoreForm::stored) {
+    switch (pass) {
+      case Pass::softmin:
+        return tile<float, ScoreForm::stored, Pass::softmin>();
+      case Pass::moments:
+        return tile<float, ScoreForm::stored, Pass::moments>();
+      case Pass::product:
+        return tile<float, ScoreForm::stored, Pass::product>();
+      case Pass::logits:
+        return tile<float, ScoreForm::stored, Pass::logits>();
+      default:
+        return tile<float, ScoreForm::stored, Pass::entries>();
+    }
+  }
+  if (pass == Pass::logits) return tile<float, ScoreForm::differences, Pass::logits>();
+  if (pass == Pass::entries) return tile<float, ScoreForm::differences, Pass::entries>();
+  return form == ScoreForm::differences ? tile<float, ScoreForm::differences, Pass::moments>()
+                                        : tile<float, ScoreForm::products, Pass::moments>();
 }
 
 Kernel<PassArguments> kernel_for(Pass pass, ScoreForm form, DataType scalar) {
-  bool const difference = form == ScoreForm::differences;
-  if (scalar == DataType::float32) return float_kernel(pass, difference);
-  return difference ? double_kernel<true>(pass) : double_kernel<false>(pass);
+  if (scalar == DataType::float32) return float_kernel(pass, form);
+  switch (form) {
+    case ScoreForm::differences:
+      return double_kernel<ScoreForm::differences>(pass);
+    case ScoreForm::products:
+      return double_kernel<ScoreForm::products>(pass);
+    case ScoreForm::stored:
+      return double_kernel<ScoreForm::stored>(pass);
+  }
+  return {};
 }
 
 }  // namespace

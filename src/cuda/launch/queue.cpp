@@ -5,27 +5,42 @@
 
 namespace monge::cuda {
 
-void launch_chained(void const* kernel, dim3 grid, int threads, int shared_bytes, cudaStream_t stream,
-                    void** parameters) {
-  cudaLaunchAttribute overlap = {};
-  overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  overlap.val.programmaticStreamSerializationAllowed = 1;
+namespace {
+
+void launch_chained_clusters(void const* kernel, dim3 grid, int threads, int shared_bytes, int cluster,
+                             cudaStream_t stream, void** parameters) {
+  cudaLaunchAttribute attributes[2] = {};
+  attributes[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  attributes[0].val.programmaticStreamSerializationAllowed = 1;
+  attributes[1].id = cudaLaunchAttributeClusterDimension;
+  attributes[1].val.clusterDim = {static_cast<unsigned>(cluster), 1, 1};
   cudaLaunchConfig_t config = {};
   config.gridDim = grid;
   config.blockDim = dim3(static_cast<unsigned>(threads));
   config.dynamicSmemBytes = static_cast<std::size_t>(shared_bytes);
   config.stream = stream;
-  config.attrs = &overlap;
-  config.numAttrs = device_attribute(cudaDevAttrComputeCapabilityMajor) >= 9 ? 1 : 0;
+  config.attrs = attributes;
+  config.numAttrs = device_attribute(cudaDevAttrComputeCapabilityMajor) < 9 ? 0 : cluster > 1 ? 2 : 1;
   MONGE_CUDA_TRY(cudaLaunchKernelExC(&config, kernel, parameters));
+}
+
+}  // namespace
+
+void launch_chained(void const* kernel, dim3 grid, int threads, int shared_bytes, cudaStream_t stream,
+                    void** parameters) {
+  launch_chained_clusters(kernel, grid, threads, shared_bytes, 1, stream, parameters);
+}
+
+void launch_shape(void const* kernel, LaunchShape const& shape, int blocks, cudaStream_t stream, void** parameters) {
+  dim3 const grid(static_cast<unsigned>(blocks), static_cast<unsigned>(shape.rows));
+  launch_chained_clusters(kernel, grid, shape.threads, shape.shared_bytes, shape.cluster, stream, parameters);
 }
 
 void Queue::launch(void const* one, void const* many, LaunchShape const& shape, void const* arguments,
                    std::size_t bytes) const {
   if (batch_) return batch_->record(one, many, shape, arguments, bytes);
-  dim3 const grid(static_cast<unsigned>(shape.blocks), static_cast<unsigned>(shape.rows));
   void* parameters[] = {const_cast<void*>(arguments)};
-  launch_chained(one, grid, shape.threads, shape.shared_bytes, stream_, parameters);
+  launch_shape(one, shape, shape.blocks, stream_, parameters);
 }
 
 }  // namespace monge::cuda

@@ -38,9 +38,12 @@ struct LaunchShape {
   int blocks;  // Of each row of the grid.
   int threads;
   int shared_bytes = 0;
-  int rows = 1;    // The same of all launches of a kernel.
-  int merged = 1;  // Among many problems a block may take so many of these one after the other.
+  int rows = 1;     // The same of all launches of a kernel.
+  int merged = 1;   // Among many problems a block may take so many of these one after the other.
+  int cluster = 1;  // Blocks that reach each other's shared memory, of sm_90 or newer; `blocks` is a multiple.
 };
+/// launch_chained() of `blocks` in this shape.
+void launch_shape(void const* kernel, LaunchShape const& shape, int blocks, cudaStream_t stream, void** parameters);
 
 class Queue {
  public:

@@ -2,6 +2,7 @@
 
 #include "cuda/kernels/select.cuh"
 #include "cuda/launch/chained.hpp"
+#include "cuda/runtime/check.hpp"
 
 namespace monge::cuda {
 namespace {

@@ -19,6 +19,7 @@ void log_weights(LogWeightArguments const& arguments, Queue const& queue);
 struct LogitArrays {
   void* logits = nullptr;
   float* factors = nullptr;  // Null in double.
+  friend bool operator==(LogitArrays const&, LogitArrays const&) = default;
 };
 
 /// Logits of one side or both, and the parameters that they and what follows are made with.

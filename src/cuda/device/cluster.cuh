@@ -1,0 +1,81 @@
+// Clusters of blocks that read and write each other's shared memory, and barriers in it (sm_90 and newer). __device__
+// only.
+#pragma once
+#include <cstdint>
+
+#include "cuda/device/ptx.cuh"
+
+namespace monge::cuda {
+
+#if __CUDA_ARCH__ >= 900
+
+__device__ __forceinline__ int cluster_size() {
+  std::uint32_t size;
+  asm("mov.u32 %0, %%cluster_nctaid.x;" : "=r"(size));
+  return static_cast<int>(size);
+}
+__device__ __forceinline__ int cluster_rank() {
+  std::uint32_t rank;
+  asm("mov.u32 %0, %%cluster_ctaid.x;" : "=r"(rank));
+  return static_cast<int>(rank);
+}
+
+/// All threads of all blocks of the cluster; what they wrote to shared memory is visible to all.
+__device__ __forceinline__ void cluster_barrier() {
+  asm volatile(
+      "barrier.cluster.arrive.release.aligned;\n"
+      "barrier.cluster.wait.acquire.aligned;" ::
+          : "memory");
+}
+
+/// The address in the block of this rank that `shared` is in this one.
+__device__ __forceinline__ std::uint32_t in_block(std::uint32_t shared, int rank) {
+  std::uint32_t address;
+  asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(address) : "r"(shared), "r"(rank));
+  return address;
+}
+
+/// A phase of the barrier ends after `arrivals` of arrive() or expect_bytes(), and the bytes that these expect.
+__device__ __forceinline__ void start_barrier(std::uint32_t barrier, int arrivals) {
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
+}
+
+/// What this thread wrote to shared memory before is seen by those who wait.
+__device__ __forceinline__ void arrive(std::uint32_t barrier) {
+  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
+}
+
+/// Arrives, and keeps the phase from ending before so many bytes more have come by send_to_cluster().
+__device__ __forceinline__ void expect_bytes(std::uint32_t barrier, int bytes) {
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
+}
+
+/// Stores two numbers at an address of in_block() and tells a barrier of that block when they are there: no fence,
+/// which for a whole cluster would wait for everything that this thread has written.
+__device__ __forceinline__ void send_to_cluster(std::uint32_t address, float x, float y, std::uint32_t barrier) {
+  asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v2.f32 [%0], {%1, %2}, [%3];" ::"r"(address),
+               "f"(x), "f"(y), "r"(barrier)
+               : "memory");
+}
+/// Waits for the end of the phase of this parity: 0 for a barrier's first phase, 1 for its second, and so on.
+__device__ __forceinline__ void wait_at_barrier(std::uint32_t barrier, int parity) {
+  asm volatile(
+      "{\n"
+      ".reg .pred done;\n"
+      "again:\n"
+      "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
+      "@!done bra again;\n"
+      "}" ::"r"(barrier),
+      "r"(parity)
+      : "memory");
+}
+
+#endif
+
+/// Starts copying 4 or 8 bytes to shared memory.
+template <int kBytes>
+__device__ __forceinline__ void copy_async(std::uint32_t shared, void const* global) {
+  asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(shared), "l"(global), "n"(kBytes) : "memory");
+}
+
+}  // namespace monge::cuda

@@ -1,0 +1,60 @@
+// The update of one potential and the logit that follows from it. __device__ only.
+#pragma once
+#include "cuda/device/numerics.cuh"
+#include "cuda/launch/vectors.hpp"
+#include "operators/relaxed_step.hpp"
+
+namespace monge::cuda {
+
+template <class T>
+__device__ __forceinline__ void store_logit(LogitArrays const& arrays, int point, bool counts, double logit) {
+  T* const out = static_cast<T*>(arrays.logits);
+  if constexpr (sizeof(T) == 4) {
+    // Potentials of a stray warm start can exceed what float holds.
+    double const h = counts ? fmin(fmax(logit, -1e30), 1e30) : -1e30;
+    float const rounded = counts ? static_cast<float>(h) : kEmptyLogit<float>;
+    out[point] = rounded;
+    // Where float numbers are more than 2 apart the logits are noise already; at least the factor must not overflow.
+    arrays.factors[point] =
+        counts ? static_cast<float>(exp2(fmin(fmax(h - static_cast<double>(rounded), -1.0), 1.0))) : 0.0f;
+  } else {
+    out[point] = counts ? logit : kEmptyLogit<double>;
+  }
+}
+
+/// f+ of a point of `side` whose logits have the sum `sum` 2^reference.
+template <class T>
+__device__ __forceinline__ double softmin_value(double norm, SweepParameters const& parameters, int side, T reference,
+                                                double sum) {
+  return norm - parameters.constant[1 - side] - parameters.eps_ln2 * (static_cast<double>(reference) + log2(sum));
+}
+
+/// What a point brings that no sweep changes.
+struct PointConstants {
+  double norm, weight, log_weight;
+  __device__ __forceinline__ PointConstants(PackedSide const& points, int i)
+      : norm(points.norm[i]), weight(points.weight[i]), log_weight(points.log_weight[i]) {}
+};
+
+/// Moves a potential towards f+ and stores the point's logit; returns what it adds to the error. A point of no weight
+/// stays where it is: its f+ may be infinite.
+template <class T>
+__device__ __forceinline__ double update_point(UpdateArguments const& arguments, SweepParameters const& parameters,
+                                               PointConstants const& constants, int point, double old, double plus) {
+  double const u = (plus - old) / parameters.eps;
+  bool const counts = constants.weight > 0;
+  double next = old;
+  if (counts && arguments.symmetric) {
+    next = 0.5 * (old + plus);
+  } else if (counts) {
+    double const relaxation = safe_relaxation(u, parameters.relaxation);
+    next = relaxation == 1.0 ? plus : old + relaxation * (plus - old);
+  }
+  arguments.potential[point] = next;
+  store_logit<T>(arguments.arrays, point, counts,
+                 constants.log_weight +
+                     (next - constants.norm - parameters.constant[arguments.sums.side]) * parameters.log2e_over_eps);
+  return counts ? constants.weight * fabs(expm1(-u)) : 0.0;
+}
+
+}  // namespace monge::cuda
