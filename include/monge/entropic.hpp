@@ -43,7 +43,7 @@ struct SolveOptions {
                                     ///< (CPU), and of the plan between its products (CPU: scores, CUDA: entries). >= 0;
                                     ///< 0: none is kept.
 
-  VectorView f = {};  ///< Warm start (n) in units of C, with g; there is no ladder then.
+  VectorView f = {};  ///< Warm start (n) in units of C, with g; there is no ladder then. Finite where a_i > 0.
   VectorView g = {};  ///< Warm start (m).
   std::function<bool(Progress const&)> progress = {};  ///< Called at each check; return false to stop.
 };

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "core/validation.hpp"
 #include "operators/values.hpp"
@@ -55,11 +56,20 @@ SolveOptions with_eps(SolveOptions options, double mean_cost) {
   return options;
 }
 
-void validate_warm_start(Backend const& backend, VectorView f, VectorView g, std::int64_t n, std::int64_t m) {
+WarmStart validated_warm_start(Backend const& backend, VectorView f, VectorView g, Marginals const& marginals) {
   require(f.empty() == g.empty(), "{}: is missing; a warm start needs both f and g", f.empty() ? "f" : "g");
-  if (f.empty()) return;
-  read_values("f", backend, f, n, kFinite, "potentials must be");
-  read_values("g", backend, g, m, kFinite, "potentials must be");
+  if (f.empty()) return {};
+  auto const read = [&](char const* field, VectorView view, std::vector<double> const& weight) {
+    validate_vector(field, view, static_cast<std::int64_t>(weight.size()), backend.device());
+    std::vector<double> values = backend.read(view);
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      if (weight[i] == 0 && values[i] == std::numeric_limits<double>::infinity()) values[i] = 0;
+      require(std::isfinite(values[i]), "{}: entry {} is {}; potentials must be {}", field, i, values[i],
+              allowed(kFinite));
+    }
+    return values;
+  };
+  return {read("f", f, marginals.a), read("g", g, marginals.b)};
 }
 
 void require_equal_totals(ValidMarginals const& marginals, double tolerance) {

@@ -11,14 +11,20 @@ namespace monge {
 void validate(SolveOptions const& options);
 /// The options with eps in the units of the cost, whose mean this is. Throws where that mean gives no positive eps.
 SolveOptions with_eps(SolveOptions options, double mean_cost);
-/// Both potentials or neither, their shapes, and that every entry is finite.
-void validate_warm_start(Backend const& backend, VectorView f, VectorView g, std::int64_t n, std::int64_t m);
 
 /// With their totals.
 struct ValidMarginals : Marginals {
   double mass = 1;     // Of a,
   double total_b = 1;  // and of b, which may differ in the last digits.
 };
+
+/// Potentials to start from; empty where there are none.
+struct WarmStart {
+  std::vector<double> f, g;
+};
+/// Both potentials or neither, their shapes, and that every entry is finite. A point of no weight takes no part in
+/// sweeps: its potential may be +infinity, as plans have it where all its pairs are forbidden, and starts from 0 then.
+WarmStart validated_warm_start(Backend const& backend, VectorView f, VectorView g, Marginals const& marginals);
 
 /// To what the tolerance of a solve needs.
 void require_equal_totals(ValidMarginals const& marginals, double tolerance);

@@ -208,24 +208,21 @@ SinkhornProblem checked_problem(Context const& context, BatchProblem const& prob
   validate(problem.geometry, context.device());
   Backend const& backend = backend_of(context);
   Shape const shape = shape_of(problem.geometry);
-  SinkhornProblem result{
-      problem.geometry,
-      validated_marginals(backend, problem.a, problem.b, shape.rows, shape.columns, options.tolerance),
-      options,
-      nullptr,
-      {}};
+  SinkhornProblem result;
+  result.geometry = problem.geometry;
+  result.marginals = validated_marginals(backend, problem.a, problem.b, shape.rows, shape.columns, options.tolerance);
+  result.options = options;
   result.options.f = problem.f;
   result.options.g = problem.g;
-  validate_warm_start(backend, problem.f, problem.g, shape.rows, shape.columns);
+  result.start = validated_warm_start(backend, problem.f, problem.g, result.marginals);
   return result;
 }
 
 void begin(SinkhornProblem& problem) {
   require(std::isfinite(problem.entropic->centred_cost_bound()),
           "x, y: the squared distances overflow; the points must lie closer together");
-  SolveOptions& options = problem.options;
-  options = with_eps(options, problem.entropic->mean_cost());
-  if (!options.f.empty()) problem.entropic->set_potentials(options.f, options.g);
+  problem.options = with_eps(problem.options, problem.entropic->mean_cost());
+  if (!problem.start.f.empty()) problem.entropic->set_potentials(problem.start.f, problem.start.g);
 }
 
 void run_sinkhorn(Backend const& backend, std::span<SinkhornProblem> problems) {

@@ -55,9 +55,8 @@ Plan Solver::solve(SolveOptions const& options) {
   Stopwatch const watch;
   SinkhornProblem& problem = state_->problem;
   Backend const& backend = backend_of(state_->context);
-  Shape const shape = shape_of(problem.geometry);
   validate(options);
-  validate_warm_start(backend, options.f, options.g, shape.rows, shape.columns);
+  WarmStart start = validated_warm_start(backend, options.f, options.g, problem.marginals);
   require_equal_totals(problem.marginals, options.tolerance);
 
   bool const prepared = state_->prepared && first_precision(options) == first_precision(problem.options) &&
@@ -65,6 +64,7 @@ Plan Solver::solve(SolveOptions const& options) {
   bool const current = prepared && state_->current;
   state_->prepared = state_->current = false;  // Until the end: a solve may throw half-way.
   problem.options = options;
+  problem.start = std::move(start);
   problem.report = {};
   OperatorInput const input{problem.geometry, problem.marginals, {first_precision(options), options.cache_bytes}};
   if (!prepared) {

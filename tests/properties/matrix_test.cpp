@@ -43,6 +43,28 @@ TEST_P(MatrixSolve, of_squared_distances_agrees_with_the_points) {
   }
 }
 
+// A row of no weight may have no partner: its potential is infinite, and a solve can start from it all the same.
+TEST_P(MatrixSolve, goes_on_from_potentials_of_rows_without_partner) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  std::vector<double> const cost{0, 1, 2, kInfinity, kInfinity, kInfinity, 2, 1, 0};
+  std::vector<double> const a{0.5, 0, 0.5}, b{0.25, 0.5, 0.25};
+  Problem const problem = make_matrix_problem(cost, a, b);
+  Plan const plan = solve(problem, 0.5);
+  std::vector<double> const f = plan.f(), g = plan.g();
+  ASSERT_EQ(f[1], kInfinity);
+  SolveOptions warm = options(0.5);
+  warm.f = f;
+  warm.g = g;
+  Plan const other = monge::solve(context(), problem.geometry(), a, b, warm);
+  EXPECT_EQ(other.status(), Status::converged);
+  EXPECT_LE(other.report().iterations, 10);
+  EXPECT_EQ(other.f()[1], kInfinity);
+  // Where there is weight, an infinite potential is an error.
+  std::vector<double> const wrong{kInfinity, 0, 0};
+  warm.f = wrong;
+  EXPECT_THROW(monge::solve(context(), problem.geometry(), a, b, warm), Error);
+}
+
 // The problem of the transpose has the roles of rows and columns exchanged.
 TEST_P(MatrixSolve, of_the_transpose_is_the_transposed_plan) {
   Recipe recipe{45, 70, 1};
