@@ -20,7 +20,7 @@ void launch_chained_clusters(void const* kernel, dim3 grid, int threads, int sha
   config.dynamicSmemBytes = static_cast<std::size_t>(shared_bytes);
   config.stream = stream;
   config.attrs = attributes;
-  config.numAttrs = device_attribute(cudaDevAttrComputeCapabilityMajor) < 9 ? 0 : cluster > 1 ? 2 : 1;
+  config.numAttrs = device_attribute(cudaDevAttrComputeCapabilityMajor) < 9 ? 0 : cluster > 0 ? 2 : 1;
   MONGE_CUDA_TRY(cudaLaunchKernelExC(&config, kernel, parameters));
 }
 
@@ -28,7 +28,7 @@ void launch_chained_clusters(void const* kernel, dim3 grid, int threads, int sha
 
 void launch_chained(void const* kernel, dim3 grid, int threads, int shared_bytes, cudaStream_t stream,
                     void** parameters) {
-  launch_chained_clusters(kernel, grid, threads, shared_bytes, 1, stream, parameters);
+  launch_chained_clusters(kernel, grid, threads, shared_bytes, 0, stream, parameters);
 }
 
 void launch_shape(void const* kernel, LaunchShape const& shape, int blocks, cudaStream_t stream, void** parameters) {
