@@ -25,6 +25,15 @@ __device__ __forceinline__ T log_share(T t, T reference, T log2_beta) {
   return t > kEmptyLogit<T> / 2 ? t - reference + log2_beta : -std::numeric_limits<T>::infinity();
 }
 
+/// x y, rounded before anything is added to it: whether a compiler joins a product with a sum may differ between two
+/// kernels of the same source, and with it their bits.
+__device__ __forceinline__ float rounded_product(float x, float y) {
+  return __fmul_rn(x, y);
+}
+__device__ __forceinline__ double rounded_product(double x, double y) {
+  return __dmul_rn(x, y);
+}
+
 __device__ __forceinline__ float power_of_two(float x) {
   return fast_exp2(x);
 }

@@ -121,7 +121,7 @@ __device__ __forceinline__ void score_tile(T (&score)[4][4], TileBuffers<T>& buf
 #pragma unroll
   for (int r = 0; r < 4; ++r) {
 #pragma unroll
-    for (int c = 0; c < 4; ++c) score[r][c] *= factor;
+    for (int c = 0; c < 4; ++c) score[r][c] = rounded_product(score[r][c], factor);
   }
 }
 
@@ -153,7 +153,7 @@ __device__ __forceinline__ void stored_tile(T (&score)[4][4], StoredCosts const&
 #pragma unroll
     for (int c = 0; c < 4; ++c) {
       S const cost = stored.transposed ? value[c][r] : value[r][c];
-      score[r][c] = factor * stored_score<T>(cost, stored.least);
+      score[r][c] = rounded_product(factor, stored_score<T>(cost, stored.least));
     }
   }
 }
