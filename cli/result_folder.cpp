@@ -59,7 +59,8 @@ ResultFolder::ResultFolder(fs::path path) : path_(std::move(path)) {
   }
 }
 
-void ResultFolder::fill(std::function<void(fs::path const&)> const& write) const {
+void ResultFolder::fill(std::function<void(fs::path const&)> const& write,
+                        std::vector<std::string> const& earlier) const {
   try {
     TemporaryFolder const staging(existing_);
     write(staging.path());
@@ -69,6 +70,9 @@ void ResultFolder::fill(std::function<void(fs::path const&)> const& write) const
       fs::create_directories(target.parent_path());
       fs::rename(staging.path(), target);
       return;
+    }
+    for (std::string const& name : earlier) {
+      if (!fs::exists(staging.path() / name)) fs::remove(target / name);
     }
     std::vector<fs::path> const files{fs::directory_iterator(staging.path()), {}};
     for (fs::path const& file : files) fs::rename(file, target / file.filename());

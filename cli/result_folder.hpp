@@ -2,6 +2,8 @@
 #pragma once
 #include <filesystem>
 #include <functional>
+#include <string>
+#include <vector>
 
 namespace monge::cli {
 
@@ -13,9 +15,10 @@ class ResultFolder {
   std::filesystem::path const& path() const { return path_; }
 
   /// Calls `write` with an empty folder on the same file system. When it returns, that folder becomes the result folder
-  /// or, if there is one already, each of its files replaces the one of its name there. When it throws, nothing is
-  /// left.
-  void fill(std::function<void(std::filesystem::path const&)> const& write) const;
+  /// or, if there is one already, each of its files replaces the one of its name there, and the files named in
+  /// `earlier` that are not among them go. When it throws, nothing is left or changed.
+  void fill(std::function<void(std::filesystem::path const&)> const& write,
+            std::vector<std::string> const& earlier = {}) const;
 
  private:
   std::filesystem::path path_;

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <iterator>
 #include <memory>
+#include <new>
 #include <optional>
 #include <string>
 #include <utility>
@@ -139,6 +140,12 @@ void print_summary(SolveRun const& run, SolveOptions const& options, Report cons
   print_line("written", written);
 }
 
+/// What a solve writes only if it is asked to.
+std::vector<std::string> optional_files() {
+  return {"map.npy",          "topk_indices.npy", "topk_values.npy", "plan_indptr.npy",
+          "plan_indices.npy", "plan_values.npy",  "pairs.npy"};
+}
+
 int solve_files(Arguments arguments) {
   check_geometry(arguments);
   SolveOptions& options = arguments.options;
@@ -186,31 +193,43 @@ int solve_files(Arguments arguments) {
     run.map_seconds = watch.lap();
   }
   progress.show("entries");
-  if (auto entries = entry_files(plan, run.entries); !entries.empty()) {
-    std::move(entries.begin(), entries.end(), std::back_inserter(files));
-    run.entries_seconds = watch.lap();
+  std::string lacking;  // Why there are no entries: what was solved is kept all the same.
+  try {
+    if (auto entries = entry_files(plan, run.entries); !entries.empty()) {
+      std::move(entries.begin(), entries.end(), std::back_inserter(files));
+      run.entries_seconds = watch.lap();
+    }
+  } catch (Error const& error) {
+    lacking = error.what();
+  } catch (std::bad_alloc const&) {
+    lacking = "memory: ran out for the entries of the plan";
   }
   progress.erase();
 
   std::string const json = json_text(report_json(run, options, report));
   std::string written = folder.path().string() + ": ";
-  folder.fill([&](std::filesystem::path const& into) {
+  auto const write = [&](std::filesystem::path const& into) {
     for (ResultFile const& file : files) {
       std::visit([&](auto const& array) { write_array(into / file.name, array); }, file.array);
       written += file.name + ", ";
     }
     write_text(into / "report.json", json);
     written += "report.json";
-  });
+  };
+  // What is there without a report is not of an earlier solve.
+  bool const solved_before = std::filesystem::exists(folder.path() / "report.json");
+  folder.fill(write, solved_before ? optional_files() : std::vector<std::string>());
   if (arguments.run.json) {
     fmt::print("{}", json);
   } else if (!arguments.run.quiet) {
     print_summary(run, options, report, device, written);
   }
+  if (!lacking.empty()) fmt::print(stderr, "monge: error: {}; all other results were written\n", lacking);
   if (interrupted()) {
     fmt::print(stderr, "monge: interrupted after {} sweeps; the results were written\n", report.iterations);
     return kInterrupted;
   }
+  if (!lacking.empty()) return kShort;
   return report.status == Status::converged || report.status == Status::completed ? kDone : kShort;
 }
 
@@ -227,7 +246,7 @@ void add_solve_command(CLI::App& app, int& exit_code) {
   add_file("x", arguments->x, "source points, n x d: .npy (float32 or float64) or .csv");
   add_file("y", arguments->y, "target points, m x d");
   add_file("--cost", arguments->cost, "a cost matrix, n x m, instead of points; inf forbids a pair");
-  command.add_option("--out", arguments->out, "folder for f.npy, g.npy, map.npy and report.json")
+  command.add_option("--out", arguments->out, "folder for f.npy, g.npy, report.json and what else is asked for")
       ->type_name("FOLDER")
       ->required();
   add_file("--a", arguments->a, "weights of the sources (n); uniform if not given");

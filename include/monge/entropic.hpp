@@ -28,14 +28,14 @@ constexpr auto names_of(Schedule) {
 /// Options of solve(). A member that is not set keeps a default that is right for someone who sets nothing but eps.
 struct SolveOptions {
   double eps = 0;           ///< Regularisation, in the units of C. One of eps and eps_relative is given, > 0; 0: not.
-  double eps_relative = 0;  ///< eps as a share of the mean cost a' C b / (sum a sum b), which must be positive.
+  double eps_relative = 0;  ///< eps as a share of the mean cost (Report::mean_cost), which must be positive.
   double tolerance = 1e-6;  ///< On |P 1 - a|_1 + |P^T 1 - b|_1, relative to the mass sum a. 0: run `iterations` sweeps.
   int iterations = 10000;   ///< Cap on the sweeps, annealing included; one sweep updates f and g. >= 1.
   Schedule schedule = Schedule::overrelaxed;
-  double annealing = 0.25;  ///< Factor of the eps ladder, in (0, 1]; 1: no ladder. A cold start gets 10 sweeps at eps
-                            ///< from potentials of 0 (for points: of the centred clouds); if they leave a tenth of
-                            ///< the mass in the wrong place, eps comes down from the squared diameter, by this factor
-                            ///< as soon as 1e-4 of the mass or less is out of place.
+  double annealing = 0.25;  ///< Factor of the eps ladder, in (0, 1]; 1: no ladder. A solve begins with 10 sweeps at
+                            ///< eps, from f and g or from 0 (for points: of the centred clouds); if they leave a tenth
+                            ///< of the mass in the wrong place, eps comes down from the squared diameter, by this
+                            ///< factor as soon as 1e-4 of the mass or less is out of place.
   Precision precision = Precision::automatic;
   int check_every = 10;     ///< At most so many sweeps between checks; the host waits for the device only there. >= 1.
   bool certificate = true;  ///< Evaluate marginal error, values and gap in float64 from the returned potentials.
@@ -43,8 +43,8 @@ struct SolveOptions {
                                     ///< (CPU), and of the plan between its products (CPU: scores, CUDA: entries). >= 0;
                                     ///< 0: none is kept.
 
-  VectorView f = {};  ///< Warm start (n) in units of C, with g; there is no ladder then. Finite where a_i > 0.
-  VectorView g = {};  ///< Warm start (m).
+  VectorView f = {};                                   ///< Warm start (n) in units of C, with g. Finite where a_i > 0.
+  VectorView g = {};                                   ///< Warm start (m).
   std::function<bool(Progress const&)> progress = {};  ///< Called at each check; return false to stop.
 };
 

@@ -212,15 +212,16 @@ SinkhornProblem checked_problem(Context const& context, BatchProblem const& prob
   result.geometry = problem.geometry;
   result.marginals = validated_marginals(backend, problem.a, problem.b, shape.rows, shape.columns, options.tolerance);
   result.options = options;
-  result.options.f = problem.f;
-  result.options.g = problem.g;
   result.start = validated_warm_start(backend, problem.f, problem.g, result.marginals);
   return result;
 }
 
 void begin(SinkhornProblem& problem) {
-  require(std::isfinite(problem.entropic->centred_cost_bound()),
-          "x, y: the squared distances overflow; the points must lie closer together");
+  require(std::isfinite(problem.entropic->centred_cost_bound()), "{}",
+          std::holds_alternative<CostMatrix>(problem.geometry)
+              ? "cost: the finite costs range over more than float32 arithmetic holds here; precision must be float64, "
+                "or the costs and eps smaller by a common factor"
+              : "x, y: the squared distances overflow; the points must lie closer together");
   problem.options = with_eps(problem.options, problem.entropic->mean_cost());
   if (!problem.start.f.empty()) problem.entropic->set_potentials(problem.start.f, problem.start.g);
 }

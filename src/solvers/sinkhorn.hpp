@@ -15,8 +15,8 @@ namespace monge {
 struct SinkhornProblem {
   Geometry geometry;
   ValidMarginals marginals;
-  SolveOptions options;                        // With the problem's own f and g, which say whether it starts warm,
-  WarmStart start;                             // and these as they were read.
+  SolveOptions options;
+  WarmStart start;                             // The problem's own f and g, as they were read.
   std::unique_ptr<EntropicOperator> entropic;  // In first_precision(); at the end in the precision of the report.
   Report report{};
   bool keeps_first = false;                   // Whether the operator that float64 takes over from is still wanted:

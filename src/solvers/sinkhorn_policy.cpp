@@ -51,7 +51,7 @@ SinkhornPolicy::SinkhornPolicy(SolveOptions const& options, double mass, double 
       mass_(mass),
       cost_bound_(cost_bound),
       precision_(precision),
-      on_trial_(options.f.empty() && options.annealing < 1),
+      on_trial_(options.annealing < 1),
       patience_(rounding_shows() ? kPatience : kBlindPatience),
       polish_below_(10 * options.tolerance),
       target_(options.tolerance) {
@@ -146,7 +146,11 @@ void SinkhornPolicy::start_rung() {
 void SinkhornPolicy::swept_on_ladder() {
   annealing_iterations_ += step_.count;
   double const enough = std::max(kRungError, options_.tolerance) * mass_;
-  if (seen_error() > enough && iterations_ < rung_end_) return go_on();
+  if (seen_error() > enough && iterations_ < rung_end_) {
+    if (!has_stopped_falling(kBlindPatience)) return go_on();
+    // Rounding gets worse down the ladder.
+    if (may_refine()) return go_no_further();
+  }
   rungs_ -= 1;
   start_rung();
 }
@@ -234,7 +238,8 @@ bool SinkhornPolicy::has_stopped_falling(int patience) {
     return false;
   }
   double const logit_size = 1 + cost_bound_ / last_sweep_.eps;
-  bool const rounding = error <= 8 * unit_roundoff(precision_) * logit_size * mass_;
+  // Entries are off by the exponential of what their logits are off by.
+  bool const rounding = std::log1p(error / mass_) <= 8 * unit_roundoff(precision_) * logit_size;
   return rounding && iterations_ - best_iteration_ >= patience;
 }
 

@@ -62,7 +62,8 @@ Plan Solver::solve(SolveOptions const& options) {
   bool const prepared = state_->prepared && first_precision(options) == first_precision(problem.options) &&
                         options.cache_bytes == problem.options.cache_bytes;
   bool const current = prepared && state_->current;
-  state_->prepared = state_->current = false;  // Until the end: a solve may throw half-way.
+  state_->prepared = state_->current = false;  // Until the end: a solve may throw half-way,
+  problem.first.reset();                       // and leave this behind.
   problem.options = options;
   problem.start = std::move(start);
   problem.report = {};

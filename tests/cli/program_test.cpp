@@ -203,6 +203,17 @@ TEST_F(SolveProgram, ARelativeEpsIsAShareOfTheMeanCost) {
   EXPECT_EQ(read_array("f", path("result/f.npy")).values, f.values);
 }
 
+TEST_F(SolveProgram, FilesOfAnEarlierSolveGo) {
+  ASSERT_EQ(solve({"--eps", "0.1", "--top-k", "3"}).code, 0);
+  file("result/mine.txt", "stays");
+  ASSERT_TRUE(std::filesystem::exists(path("result/topk_values.npy")));
+  ASSERT_EQ(solve({"--eps", "0.1"}).code, 0);
+  EXPECT_FALSE(std::filesystem::exists(path("result/topk_values.npy")));
+  EXPECT_FALSE(std::filesystem::exists(path("result/topk_indices.npy")));
+  EXPECT_TRUE(std::filesystem::exists(path("result/map.npy")));
+  EXPECT_TRUE(std::filesystem::exists(path("result/mine.txt")));
+}
+
 TEST_F(SolveProgram, ACostMatrixOfSquaredDistancesIsThePoints) {
   // Both from f = g = 0 of these costs: a cold start depends on how each geometry centres them.
   write_array(path("f.npy"), {{40}, std::vector<double>(40)});

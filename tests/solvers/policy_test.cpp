@@ -206,15 +206,48 @@ TEST(SinkhornPolicyTest, cap_shortens_the_ladder_from_above) {
   }
 }
 
-TEST(SinkhornPolicyTest, has_no_ladder_from_a_warm_start_or_without_annealing_or_below_eps) {
+TEST(SinkhornPolicyTest, has_no_ladder_without_annealing_or_below_eps) {
   EXPECT_EQ(ladder(annealing_options(1), 16), std::vector<double>{});
-  SolveOptions options = annealing_options();
+  SolveOptions const options = annealing_options();
   EXPECT_EQ(ladder(options, 1), std::vector<double>{});
   EXPECT_EQ(ladder(options, 0), std::vector<double>{});
+}
+
+// A solve that was stopped on the ladder goes on like this.
+TEST(SinkhornPolicyTest, warm_start_that_fails_the_trial_gets_the_ladder) {
+  SolveOptions options = annealing_options(0.5);
   std::vector<double> const f{0.5}, g{0.25};
   options.f = f;
   options.g = g;
-  EXPECT_EQ(ladder(options, 16), std::vector<double>{});
+  EXPECT_EQ(ladder(options, 16), (std::vector<double>{16, 8, 4, 2}));
+}
+
+TEST(SinkhornPolicyTest, rung_that_rounding_holds_up_goes_to_float64_or_ends) {
+  // On the rung at 4 eps rounding explains 8 u (1 + bound / eps), which is 2.4e-4.
+  double const bound = 16;
+  SolveOptions options = annealing_options(0.5);
+  options.iterations = 100000;
+  options.eps = bound / 2048;
+  for (bool const automatic : {true, false}) {
+    options.precision = automatic ? Precision::automatic : Precision::float32;
+    SinkhornPolicy policy(options, kMass, bound, Precision::float32);
+    fail_trial(policy);
+    while (policy.next().sweep.eps > 4 * options.eps) policy.swept({0, 0});
+    double const eps = policy.next().sweep.eps;
+    int const before = policy.iterations();
+    double const floor = 0.6e-4 * kMass;
+    while (policy.next().action == SinkhornAction::sweep && policy.next().sweep.eps == eps)
+      policy.swept({floor, floor});
+    EXPECT_LE(policy.iterations() - before, 110);
+    if (automatic) {
+      ASSERT_EQ(policy.next().action, SinkhornAction::refine);
+      policy.refined();
+      EXPECT_EQ(policy.precision(), Precision::float64);
+      EXPECT_EQ(policy.next().sweep.eps, eps) << "the rung goes on";
+    } else {
+      EXPECT_EQ(policy.next().sweep.eps, eps / 2);
+    }
+  }
 }
 
 TEST(SinkhornPolicyTest, omega_is_carried_from_rung_to_rung_and_no_rate_is) {

@@ -32,7 +32,8 @@ TEST_P(ScheduleTest, fixed_sweeps_are_the_iterates_of_the_paper) {
         Problem const problem = make_problem(recipe);
         double const eps = recipe.eps_over_spread * Magnitudes(problem).spread();
         std::vector<double> const f(recipe.n, 0), g(recipe.m, 0);
-        SolveOptions options{.eps = eps, .tolerance = 0, .iterations = iterations, .schedule = schedule};
+        SolveOptions options{
+            .eps = eps, .tolerance = 0, .iterations = iterations, .schedule = schedule, .annealing = 1};
         options.f = f;
         options.g = g;
         Plan const plan = solve(problem, options);

@@ -1,6 +1,7 @@
 // A prepared solver: the bits of solve(), whatever was solved before, and plans that stay what they are.
 #include <limits>
 #include <numeric>
+#include <stdexcept>
 
 #include "oracle/backend_test.hpp"
 
@@ -170,6 +171,28 @@ TEST_P(RefinedSolver, begins_in_float32_every_time) {
     expect_same(plans.back(), plain);
     if (repeat == 1) solver.set_geometry(problem.geometry());
   }
+}
+
+// A solve that throws half-way leaves nothing of its problem behind.
+TEST_P(RefinedSolver, goes_on_after_a_callback_that_throws) {
+  Problem const first = make_problem({60, 50, 3}), second = make_problem({.n = 60, .m = 50, .d = 3, .seed = 2});
+  SolveOptions options{.eps = 0.05 * Magnitudes(first).spread(), .tolerance = 1e-10};
+  Report const report = solve(context(), first.geometry(), first.a, first.b, options).report();
+  ASSERT_GT(report.refinement_iterations, 0);
+  int const in_float32 = report.iterations - report.refinement_iterations;
+  SolveOptions easy = options;
+  easy.tolerance = 1e-2;
+  Plan const plain = solve(context(), second.geometry(), first.a, first.b, easy);
+  ASSERT_EQ(plain.report().refinement_iterations, 0);
+  Solver solver(context(), first.geometry(), first.a, first.b, options);
+  SolveOptions throwing = options;
+  throwing.progress = [&](Progress const& progress) -> bool {
+    if (progress.iteration > in_float32) throw std::runtime_error("enough");
+    return true;
+  };
+  EXPECT_THROW(solver.solve(throwing), std::runtime_error);
+  solver.set_geometry(second.geometry());
+  for (int repeat = 0; repeat < 3; ++repeat) expect_same(solver.solve(easy), plain);
 }
 
 }  // namespace

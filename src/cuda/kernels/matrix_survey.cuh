@@ -125,7 +125,7 @@ __global__ void __launch_bounds__(kSurveyThreads) survey_matrix_kernel(Source co
 
 /// One block: joins the parts and looks for points of weight without a partner.
 template <class Source>
-__global__ void __launch_bounds__(kSurveyThreads) join_survey_kernel(Source const source) {
+__global__ void __launch_bounds__(kSurveyThreads) join_matrix_survey_kernel(Source const source) {
   Share<MatrixSurveyArguments> const share = share_of(source);
   MatrixSurveyArguments const& arguments = share.arguments;
   StoredCosts const& costs = arguments.costs;

@@ -5,8 +5,7 @@
 //   pack           x'_i = x_i - mu in float64, then rounded to T;  w = mu - nu;
 //                  shift_i = s (2 <x_i - mu, w> + |w|^2) for rows, s 2 <y_j - nu, -w> for columns, of the points before
 //                  rounding, since |w| may be large
-//   measure        largest norm and coordinate, and the mean of s |x_i - mu|^2 + shift_i. The means of the two sides
-//   add
+//   measure        largest norm and coordinate, and the mean of s |x_i - mu|^2 + shift_i. Those of the two sides add
 //                  up to the mean cost, since the means of x' and y' are zero but for rounding.
 //   split          high = fp16(v), low = fp16(v - high) for v = half_scale x'; the norms of high + low, as products see
 //                  them

@@ -11,8 +11,7 @@
 //            columns, and each draw finds its tile, then its column.
 //
 // Traffic: draws read 4 or 8 bytes a pair; the others the largest of each kLogitGroup columns, and the groups where
-// that
-//   is large enough.
+//   that is large enough.
 //
 // Numerics: the order is that of (logarithm, column), so results do not depend on the order in which threads find them.
 //   Integer atomics alone; sums of a tile in T, of tiles in float64, in a fixed order.

@@ -37,7 +37,7 @@ void survey_matrix(MatrixSurveyInput const& input, Queue const& queue) {
   queue.launch(costs.scalar == DataType::float32 ? Survey{survey_matrix_kernel<float>, survey_matrix_kernel<float>}
                                                  : Survey{survey_matrix_kernel<double>, survey_matrix_kernel<double>},
                {arguments.blocks, kSurveyThreads}, arguments);
-  queue.launch(Survey{join_survey_kernel, join_survey_kernel}, {1, kSurveyThreads}, arguments);
+  queue.launch(Survey{join_matrix_survey_kernel, join_matrix_survey_kernel}, {1, kSurveyThreads}, arguments);
 }
 
 }  // namespace monge::cuda
