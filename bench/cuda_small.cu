@@ -3,47 +3,22 @@
 // solve() each time, and a prepared Solver that is given its points anew. Prints JSON.
 //
 //   cuda_small [repeats]
-#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
-#include <random>
 #include <vector>
 
 #include <monge/monge.hpp>
 
 #include "cuda/backend.hpp"
 #include "cuda_limits.cuh"
+#include "device_points.cuh"
 
 namespace {
 
 using namespace monge;
-
-class DevicePoints {
- public:
-  DevicePoints(std::int64_t n, std::int64_t d, unsigned seed) : n_(n), d_(d) {
-    std::mt19937 random(seed);
-    std::normal_distribution<float> normal;
-    std::vector<float> host(static_cast<std::size_t>(n * d));
-    for (float& value : host) value = normal(random);
-    MONGE_CUDA_TRY(cudaMalloc(&data_, host.size() * sizeof(float)));
-    MONGE_CUDA_TRY(cudaMemcpy(data_, host.data(), host.size() * sizeof(float), cudaMemcpyHostToDevice));
-  }
-  ~DevicePoints() { cudaFree(data_); }
-  DevicePoints(DevicePoints const&) = delete;
-  DevicePoints& operator=(DevicePoints const&) = delete;
-  MatrixView view() const { return {data_, n_, d_, d_, {DeviceType::cuda, 0}}; }
-
- private:
-  std::int64_t n_, d_;
-  float* data_ = nullptr;
-};
-
-double median(std::vector<double> values) {
-  auto const middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
+using monge::bench::DevicePoints;
+using monge::bench::median;
 
 /// Medians over many calls of `solve`, in microseconds, and the counts of one.
 template <class Solve>
@@ -85,7 +60,7 @@ int main(int argc, char** argv) {
   char const* separator = "";
   for (Case const& one : {Case{128, 8}, Case{500, 8}, Case{1000, 64}, Case{4000, 64}}) {
     DevicePoints const x(one.n, one.d, 1), y(one.n, one.d, 2);
-    PointCloud const clouds{x.view(), y.view()};
+    PointCloud const clouds{x.view(0, one.n), y.view(0, one.n)};
     SolveOptions const options{.eps = 0.1 * static_cast<double>(one.d), .tolerance = 1e-3};
     std::printf("%s\n    {\"n\": %lld, \"d\": %lld, ", separator, static_cast<long long>(one.n),
                 static_cast<long long>(one.d));

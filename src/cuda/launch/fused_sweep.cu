@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "cuda/kernels/fused_sweep.cuh"
+#include "cuda/launch/divided_up.hpp"
 #include "cuda/launch/occupancy.hpp"
 
 namespace monge::cuda {
@@ -23,10 +24,6 @@ Kernel<FusedSweepArguments> kernel_of() {
   return {fused_sweep_kernel<S, kVectors>, fused_sweep_kernel<S, kVectors>};
 }
 
-int divided(int value, int by) {
-  return (value - 1) / by + 1;
-}
-
 }  // namespace
 
 FusedSweepPlan plan_fused_sweep(StoredCosts const& costs, int multiprocessors) {
@@ -35,8 +32,8 @@ FusedSweepPlan plan_fused_sweep(StoredCosts const& costs, int multiprocessors) {
     FusedSweepPlan plan;
     int const most_places = 32 * kMostWarps * Policy::kPlaces;
     if (costs.line_size() > kMostCluster * most_places) return plan;
-    plan.cluster = divided(costs.line_size(), most_places);
-    int const working = 32 * divided(costs.line_size(), plan.cluster * Policy::kPlaces * 32);
+    plan.cluster = divided_up(costs.line_size(), most_places);
+    int const working = 32 * divided_up(costs.line_size(), plan.cluster * Policy::kPlaces * 32);
     plan.threads = working + 32;
     plan.shared_bytes = working * Policy::kThreadBytes;
     Kernel<FusedSweepArguments> const kernel = kernel_of<S, kVectors>();
@@ -46,7 +43,7 @@ FusedSweepPlan plan_fused_sweep(StoredCosts const& costs, int multiprocessors) {
     int const resident = plan.cluster == 1 ? multiprocessors * occupancy.resident_blocks : occupancy.resident_clusters;
     if (resident == 0) return plan;
     int const most = std::clamp(costs.lines() / kLeastLines, 1, resident);
-    plan.clusters = divided(costs.lines(), divided(costs.lines(), most));
+    plan.clusters = divided_up(costs.lines(), divided_up(costs.lines(), most));
     return plan;
   });
 }
@@ -64,7 +61,8 @@ void launch_fused_sweep(FusedSweepPlan const& plan, FusedSweepArguments const& a
 
 void update_across(AcrossArguments const& arguments, Queue const& queue) {
   queue.launch(Kernel<AcrossArguments>{update_across_kernel, update_across_kernel},
-               {divided(arguments.update.sums.points.size, kAcrossColumns), kAcrossColumns * kAcrossGroups}, arguments);
+               {divided_up(arguments.update.sums.points.size, kAcrossColumns), kAcrossColumns * kAcrossGroups},
+               arguments);
 }
 
 }  // namespace monge::cuda

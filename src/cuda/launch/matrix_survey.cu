@@ -1,16 +1,13 @@
 #include "cuda/launch/matrix_survey.hpp"
 
 #include "cuda/kernels/matrix_survey.cuh"
+#include "cuda/launch/divided_up.hpp"
 
 namespace monge::cuda {
 namespace {
 
-int divided(int value, int by) {
-  return (value - 1) / by + 1;
-}
-
 int survey_blocks(StoredCosts const& costs) {
-  return divided(costs.line_size(), kSurveyColumns) * divided(costs.lines(), kSurveyLines);
+  return divided_up(costs.line_size(), kSurveyColumns) * divided_up(costs.lines(), kSurveyLines);
 }
 
 }  // namespace
@@ -33,7 +30,7 @@ void survey_matrix(MatrixSurveyInput const& input, Queue const& queue) {
   arguments.result = input.result;
   using Survey = Kernel<MatrixSurveyArguments>;
   queue.launch(Survey{start_survey_kernel, start_survey_kernel},
-               {divided(costs.lines() + costs.line_size(), kSurveyThreads), kSurveyThreads}, arguments);
+               {divided_up(costs.lines() + costs.line_size(), kSurveyThreads), kSurveyThreads}, arguments);
   queue.launch(costs.scalar == DataType::float32 ? Survey{survey_matrix_kernel<float>, survey_matrix_kernel<float>}
                                                  : Survey{survey_matrix_kernel<double>, survey_matrix_kernel<double>},
                {arguments.blocks, kSurveyThreads}, arguments);

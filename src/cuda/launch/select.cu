@@ -2,19 +2,12 @@
 
 #include "cuda/kernels/select.cuh"
 #include "cuda/launch/chained.hpp"
+#include "cuda/launch/divided_up.hpp"
 #include "cuda/runtime/check.hpp"
 
 namespace monge::cuda {
-namespace {
-
-int blocks_for(std::int64_t size, int each) {
-  return static_cast<int>((size - 1) / each + 1);
-}
-
-}  // namespace
-
 void log_factors(PackedSide const& points, float const* beta, void* out, cudaStream_t stream) {
-  int const blocks = blocks_for(points.padded_size, kSelectThreads);
+  int const blocks = divided_up(points.padded_size, kSelectThreads);
   if (points.scalar == DataType::float32) {
     log_factors_kernel<<<blocks, kSelectThreads, 0, stream>>>(points, beta, static_cast<float*>(out));
   } else {
@@ -51,7 +44,7 @@ void running_sums(double const* values, std::int64_t size, double* sums, cudaStr
 }
 
 void draw_rows(SampleArguments const& arguments, cudaStream_t stream) {
-  int const blocks = blocks_for(arguments.count, kSelectThreads);
+  int const blocks = divided_up(arguments.count, kSelectThreads);
   draw_rows_kernel<<<blocks, kSelectThreads, 0, stream>>>(arguments);
   MONGE_CUDA_TRY(cudaGetLastError());
   running_sums(arguments.row_draws, arguments.rows, {arguments.draw_begin, 1}, stream);

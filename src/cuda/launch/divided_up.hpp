@@ -1,0 +1,12 @@
+// How many pieces of a size cover a number of things.
+#pragma once
+#include <cstdint>
+
+namespace monge::cuda {
+
+/// count / each, rounded up; count >= 1.
+inline int divided_up(std::int64_t count, std::int64_t each) {
+  return static_cast<int>((count - 1) / each + 1);
+}
+
+}  // namespace monge::cuda
