@@ -4,6 +4,7 @@
 // Symbols as in docs/math.md. Source: FlashSinkhorn, eq. 1-5 and 10-11.
 #pragma once
 #include <functional>
+#include <limits>
 
 #include <monge/context.hpp>
 #include <monge/geometry.hpp>
@@ -32,6 +33,8 @@ struct SolveOptions {
   double tolerance = 1e-6;  ///< On |P 1 - a|_1 + |P^T 1 - b|_1, relative to the mass sum a. 0: run `iterations` sweeps.
   int iterations = 10000;   ///< Cap on the sweeps, annealing included; one sweep updates f and g. >= 1.
   Schedule schedule = Schedule::overrelaxed;
+  double penalty_a = std::numeric_limits<double>::infinity();  ///< rho_a > 0, in the units of C; infinity: P 1 = a.
+  double penalty_b = std::numeric_limits<double>::infinity();  ///< rho_b, of P^T 1 and b.
   double annealing = 0.25;  ///< Factor of the eps ladder, in (0, 1]; 1: no ladder. A solve begins with 10 sweeps at
                             ///< eps, from f and g or from 0 (for points: of the centred clouds); if they leave a tenth
                             ///< of the mass in the wrong place, eps comes down from the squared diameter, by this

@@ -23,6 +23,7 @@ struct Marginals {
 struct OperatorOptions {
   Precision precision = Precision::float32;
   double cache_bytes = 0;  ///< As SolveOptions::cache_bytes, for the operator and the plans it makes.
+  Penalties penalties{};
 };
 
 /// What an operator is made of; nothing of it is kept. `geometry` has been checked for shape (core/validation.hpp) but

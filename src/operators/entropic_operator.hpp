@@ -10,6 +10,7 @@
 // C_ij = C'_ij + s_i + t_j, and inside f' = f - s, g' = g - t). A new operator starts at f' = g' = 0.
 #pragma once
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <span>
 
@@ -21,6 +22,13 @@
 #include "operators/vectors.hpp"
 
 namespace monge {
+
+/// rho of the terms rho_a KL(P 1 | a) and rho_b KL(P^T 1 | b), in the units of C; infinity: the marginal is a constraint.
+struct Penalties {
+  double a = std::numeric_limits<double>::infinity();
+  double b = std::numeric_limits<double>::infinity();
+  double of(Side side) const { return side == Side::rows ? a : b; }
+};
 
 /// One kind of sweep. Alternating: f from g, then g from the new f; symmetric: both from the old pair, then averaged.
 /// With relaxation omega != 1 (alternating only) each update moves u = (f+ - f) / eps by omega u, unless that would
