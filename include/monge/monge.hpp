@@ -2,6 +2,7 @@
 #pragma once
 #include <monge/array.hpp>
 #include <monge/batch.hpp>
+#include <monge/c_transform.hpp>
 #include <monge/context.hpp>
 #include <monge/entropic.hpp>
 #include <monge/error.hpp>
