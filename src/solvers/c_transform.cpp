@@ -3,7 +3,7 @@
 //
 //   log2 P_ij = (g'_j - C'_ij) / unit      and      C_ij - g_j = s_i - G - unit log2 P_ij.
 //
-// |C'_ij - g'_j| is at most the bound of C' and the range of g' together. The unit is 2^-8 of that or little less, so
+// |C'_ij - g'_j| is at most the bound of C' and the range of g' together. The unit is 2^-8 to 2^-7 of that, so
 // entries stay within 2^-256 and 2^256, and what the normalisation of rows adds to their logarithms before they are
 // compared, log2 m, costs no digits beside them. It is a power of two: the logits are the costs themselves.
 #include <algorithm>
