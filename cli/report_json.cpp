@@ -24,6 +24,10 @@ Json versions_json() {
 
 namespace {
 
+Json problem_json(CostRun const& run) {
+  return {{"n", run.n}, {"m", run.m}, {"d", to_json(run.d)}, {"files", run.files}};
+}
+
 /// Where it ran, as asked for and as it came: what all reports have.
 void add_run(Json& json, Run const& run) {
   json["options"]["device"] = run.arguments.device;
@@ -63,7 +67,7 @@ Json report_json(SolveRun const& run, SolveOptions const& options, Report const&
                      {"map", run.map_seconds},
                      {"entries", run.entries_seconds},
                      {"total", run.read_seconds + report.seconds.total + run.map_seconds + run.entries_seconds}};
-  json["problem"] = {{"n", run.n}, {"m", run.m}, {"d", to_json(run.d)}, {"files", run.files}};
+  json["problem"] = problem_json(run);
 
   Json& given = json["options"] = Json::object();
   auto const add = [&](auto const& field, auto const& value) { given[field.name] = to_json(value); };
@@ -80,6 +84,19 @@ Json report_json(SolveRun const& run, SolveOptions const& options, Report const&
                        {"relaxation", check.relaxation},
                        {"precision", name(check.precision)}});
   }
+  return json;
+}
+
+Json report_json(TransformRun const& run) {
+  Json json;
+  json["transform_of"] = run.given;
+  json["semi_dual_value"] = run.semi_dual_value;
+  json["seconds"] = {{"read", run.read_seconds},
+                     {"transform", run.transform_seconds},
+                     {"total", run.read_seconds + run.transform_seconds}};
+  json["problem"] = problem_json(run);
+  json["options"] = run.cost_options;
+  add_run(json, run);
   return json;
 }
 
