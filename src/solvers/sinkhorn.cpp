@@ -4,6 +4,7 @@
 #include <cmath>
 #include <iterator>
 #include <limits>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -24,12 +25,21 @@ namespace {
 
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
-/// One sentence about a report that is otherwise complete.
-std::string message(Report const& report, double eps) {
+/// Whether the second half of the last checks, those at eps, has not even halved the error.
+bool hardly_falls(Report const& report) {
+  std::vector<Check> const& all = report.history;
+  auto const first =
+      std::find_if(all.rbegin(), all.rend(), [&](Check const& check) { return check.eps != report.eps; });
+  auto const count = first - all.rbegin();
+  return count > 1 && all.back().marginal_error > 0.5 * all.rbegin()[count / 2].marginal_error;
+}
+
+/// One sentence about a report that is otherwise complete. `annealing`: it was, when the caller stopped it.
+std::string message(Report const& report, Geometry const& geometry, bool annealing) {
   switch (report.status) {
     case Status::stopped:
       return fmt::format("stopped by the caller after {} sweeps{}", report.iterations,
-                         !report.history.empty() && report.history.back().eps > eps ? ", while annealing" : "");
+                         annealing ? ", while annealing" : "");
     case Status::completed:
       return fmt::format("ran {} sweeps as asked; marginal error {:.2e}", report.iterations, report.marginal_error);
     case Status::converged:
@@ -45,8 +55,11 @@ std::string message(Report const& report, double eps) {
                                                                   : "a larger eps or tolerance is needed");
     case Status::iteration_limit:
       return fmt::format(
-          "marginal error {:.2e} after {} sweeps is above the tolerance; more iterations or a larger eps would help",
-          report.marginal_error, report.iterations);
+          "marginal error {:.2e} after {} sweeps is above the tolerance{} more iterations or a larger eps would help",
+          report.marginal_error, report.iterations,
+          std::holds_alternative<CostMatrix>(geometry) && hardly_falls(report)
+              ? " and hardly falls; where costs of inf forbid pairs there may be no plan with these a and b, else"
+              : ";");
   }
   return {};
 }
@@ -81,10 +94,12 @@ class SinkhornRun {
     Check const check{policy_.iterations(), kind.eps, (errors.row + errors.column) / report().mass, kind.relaxation,
                       policy_.precision()};
     report().history.push_back(check);
-    if (!options().progress) return;
+    if (!options().progress || stopped_at_) return;
     bool const go_on = options().progress(
         {check.iteration, check.eps, check.marginal_error, check.relaxation, watch_.seconds(), index_});
-    if (!go_on) policy_.stop();
+    if (go_on) return;
+    stopped_at_ = check.eps;
+    policy_.stop();
   }
 
   /// Whether certificates need a float64 twin that is not there yet.
@@ -117,7 +132,7 @@ class SinkhornRun {
     report().refinement_iterations = policy_.refinement_iterations();
     report().precision = policy_.precision();
     report().marginal_error = policy_.marginal_error();
-    report().message = message(report(), options().eps);
+    report().message = message(report(), problem_.geometry, stopped_at_ > options().eps);
     report().seconds.total = watch_.seconds();
     report().seconds.sweeps = report().seconds.total - report().seconds.certificate;
     judge_.reset();
@@ -130,6 +145,7 @@ class SinkhornRun {
   int index_;
   std::unique_ptr<EntropicOperator> judge_;  // The float64 twin of a problem of less precision.
   SinkhornPolicy policy_;
+  std::optional<double> stopped_at_;  // eps of the check at which the caller wanted no more.
   Stopwatch watch_;
 };
 

@@ -42,7 +42,7 @@ class SinkhornPolicy {
   /// The marginal errors |P 1 - a|_1 and |P^T 1 - b|_1 in float64.
   void certified(double row_error, double column_error);
   void refined();
-  /// The caller wants no more sweeps; a certificate may still be due.
+  /// The caller wants no more sweeps; one at eps and a certificate may still be due.
   void stop();
 
   int iterations() const { return iterations_; }
