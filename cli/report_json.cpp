@@ -69,7 +69,7 @@ Json report_json(SolveRun const& run, SolveOptions const& options, Report const&
   auto const add = [&](auto const& field, auto const& value) { given[field.name] = to_json(value); };
   visit_solve_options(options, add);
   visit_entry_options(run.entries, add);
-  given["scale"] = to_json(run.scale);
+  given.update(run.cost_options);
   add_run(json, run);
 
   Json& history = json["history"] = Json::array();

@@ -356,10 +356,10 @@ void PlanOperator<T>::multiply(Side side, Scaling scaling, MatrixView v, Mutable
 
 template <class T>
 void PlanOperator<T>::multiply_points(Side side, Scaling scaling, MutableMatrixView out) {
-  CentredPoints<T> const& points = data_.costs->points(opposite(side));
+  PointValues<T> const points = data_.costs->points(opposite(side));
   multiply_matrix(
-      side, scaling, points.packed.dimension,
-      [&](std::int64_t j, std::int64_t p) -> double { return points.packed.coordinate(j, p); }, points.centre.data(),
+      side, scaling, static_cast<std::int64_t>(points.centre.size()),
+      [&](std::int64_t j, std::int64_t p) -> double { return points.packed->coordinate(j, p); }, points.centre.data(),
       nullptr, out);
 }
 
