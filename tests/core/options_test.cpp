@@ -66,6 +66,13 @@ TEST(Bounds, contain_what_their_text_says) {
   }
 }
 
+TEST(Bounds, say_in_full_that_infinity_is_none_of_them) {
+  EXPECT_EQ(kPositive.text_in_full(), "finite and > 0");
+  EXPECT_EQ((Bounds{.most = 3}).text_in_full(), "finite and < 3");
+  for (Bounds const bounds : {kFinite, at_least(1), Bounds{.least = 0, .most = 1}})
+    EXPECT_EQ(bounds.text_in_full(), bounds.text());
+}
+
 /// The names of the fields, each of which must have a text for people and allow its default.
 struct Fields {
   std::vector<std::string> names;
