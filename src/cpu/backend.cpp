@@ -118,9 +118,8 @@ class CpuBackend final : public Backend {
 
   std::unique_ptr<EntropicOperator> make(OperatorInput const& input) const {
     Precision const precision = input.options.precision;
-    if (precision == Precision::float32) return make<float>(input.geometry, input.marginals, input.options.cache_bytes);
-    if (precision == Precision::float64)
-      return make<double>(input.geometry, input.marginals, input.options.cache_bytes);
+    if (precision == Precision::float32) return make<float>(input);
+    if (precision == Precision::float64) return make<double>(input);
     throw Error(ErrorCode::unsupported,
                 "precision: is " + std::string(name(precision)) + "; the CPU offers float32 and float64");
   }
@@ -146,8 +145,8 @@ class CpuBackend final : public Backend {
   }
 
   template <class T>
-  std::unique_ptr<EntropicOperator> make(Geometry const& geometry, Marginals const& marginals,
-                                         double cache_bytes) const {
+  std::unique_ptr<EntropicOperator> make(OperatorInput const& input) const {
+    Marginals const& marginals = input.marginals;
     auto costs = std::visit(Overloaded{[&](PointCloud const& clouds) -> std::shared_ptr<cpu::Costs<T> const> {
                                          return std::make_shared<cpu::PointCosts<T>>(clouds, marginals.a, marginals.b);
                                        },
@@ -155,8 +154,9 @@ class CpuBackend final : public Backend {
                                          return std::make_shared<cpu::MatrixCosts<T>>(matrix, marginals.a, marginals.b,
                                                                                       threads_);
                                        }},
-                            geometry);
-    return std::make_unique<cpu::EntropicOperator<T>>(std::move(costs), marginals, threads_, cache_bytes);
+                            input.geometry);
+    return std::make_unique<cpu::EntropicOperator<T>>(std::move(costs), marginals, input.options.penalties, threads_,
+                                                      input.options.cache_bytes);
   }
 
   int threads_;

@@ -70,14 +70,19 @@ class SinkhornRun {
   SinkhornRun(SinkhornProblem& problem, int index)
       : problem_(problem),
         index_(index),
-        policy_(problem.options, problem.marginals.mass, problem.entropic->centred_cost_bound(),
+        policy_(problem.options, problem.marginals.mass(), problem.entropic->centred_cost_bound(),
                 first_precision(problem.options)) {
     double const mean_cost = problem.entropic->mean_cost();
-    report().mass = problem.marginals.mass;
+    report().penalty_a = problem.options.penalty_a;
+    report().penalty_b = problem.options.penalty_b;
+    report().mass = problem.marginals.total_a;
+    report().mass_b = problem.marginals.total_b;
     report().eps = problem.options.eps;
     report().mean_cost = mean_cost;
     report().eps_relative = mean_cost > 0 ? problem.options.eps / mean_cost : kNaN;
-    if (!problem.options.certificate) report().transport_cost = report().primal = report().dual = report().gap = kNaN;
+    if (problem.options.certificate) return;
+    report().transported_mass = report().transport_cost = kNaN;
+    report().primal = report().dual = report().gap = kNaN;
   }
 
   SinkhornStep const& next() const { return policy_.next(); }
@@ -85,14 +90,15 @@ class SinkhornRun {
   SolveOptions const& options() const { return problem_.options; }
   /// In float64.
   OperatorInput twin(double cache_bytes) const {
-    return {problem_.geometry, problem_.marginals, {Precision::float64, cache_bytes}, &entropic()};
+    return {
+        problem_.geometry, problem_.marginals, {Precision::float64, cache_bytes, penalties_of(options())}, &entropic()};
   }
 
   void swept(SweepErrors const& errors) {
     Sweep const kind = next().sweep;
     policy_.swept(errors);
-    Check const check{policy_.iterations(), kind.eps, (errors.row + errors.column) / report().mass, kind.relaxation,
-                      policy_.precision()};
+    Check const check{policy_.iterations(), kind.eps, (errors.row + errors.column) / problem_.marginals.mass(),
+                      kind.relaxation, policy_.precision()};
     report().history.push_back(check);
     if (!options().progress || stopped_at_) return;
     bool const go_on = options().progress(
@@ -109,6 +115,7 @@ class SinkhornRun {
   void certified(Evaluation const& value, double seconds) {
     policy_.certified(value.row_error, value.column_error);
     report().certified = true;
+    report().transported_mass = value.mass;
     report().transport_cost = value.transport_cost;
     report().primal = value.primal;
     report().dual = value.dual;
@@ -201,7 +208,7 @@ std::vector<Plan> solve_all(Context const& context, std::span<BatchProblem const
   problems.reserve(given.size());
   for_each_problem(given.size(), [&](std::size_t i) {
     problems.push_back(checked_problem(context, given[i], options));
-    inputs.push_back({problems[i].geometry, problems[i].marginals, {first_precision(options), options.cache_bytes}});
+    inputs.push_back({problems[i].geometry, problems[i].marginals, first_operator(options)});
   });
   Backend const& backend = backend_of(context);
   std::vector<std::unique_ptr<EntropicOperator>> operators = backend.entropic_operators(inputs);
@@ -220,13 +227,17 @@ Precision first_precision(SolveOptions const& options) {
   return options.precision == Precision::automatic ? Precision::float32 : options.precision;
 }
 
+OperatorOptions first_operator(SolveOptions const& options) {
+  return {first_precision(options), options.cache_bytes, penalties_of(options)};
+}
+
 SinkhornProblem checked_problem(Context const& context, BatchProblem const& problem, SolveOptions const& options) {
   validate(problem.geometry, context.device());
   Backend const& backend = backend_of(context);
   Shape const shape = shape_of(problem.geometry);
   SinkhornProblem result;
   result.geometry = problem.geometry;
-  result.marginals = validated_marginals(backend, problem.a, problem.b, shape.rows, shape.columns, options.tolerance);
+  result.marginals = validated_marginals(backend, problem.a, problem.b, shape.rows, shape.columns, options);
   result.options = options;
   result.start = validated_warm_start(backend, problem.f, problem.g, result.marginals);
   return result;
