@@ -118,9 +118,8 @@ class CpuBackend final : public Backend {
 
   std::unique_ptr<EntropicOperator> make(OperatorInput const& input) const {
     Precision const precision = input.options.precision;
-    if (precision == Precision::float32) return make<float>(input.geometry, input.marginals, input.options.cache_bytes);
-    if (precision == Precision::float64)
-      return make<double>(input.geometry, input.marginals, input.options.cache_bytes);
+    if (precision == Precision::float32) return make<float>(input);
+    if (precision == Precision::float64) return make<double>(input);
     throw Error(ErrorCode::unsupported,
                 "precision: is " + std::string(name(precision)) + "; the CPU offers float32 and float64");
   }
@@ -146,8 +145,15 @@ class CpuBackend final : public Backend {
   }
 
   template <class T>
-  std::unique_ptr<EntropicOperator> make(Geometry const& geometry, Marginals const& marginals,
-                                         double cache_bytes) const {
+  std::unique_ptr<EntropicOperator> make(OperatorInput const& input) const {
+    Marginals const& marginals = input.marginals;
+    if (input.self.of) {
+      auto const& data = static_cast<cpu::EntropicOperator<T> const*>(input.self.of)->data();
+      auto const& weights = data.weights[static_cast<int>(input.self.side)];
+      return std::make_unique<cpu::EntropicOperator<T>>(
+          static_cast<cpu::PointCosts<T> const&>(*data.costs).self(input.self.side), weights, weights, true, threads_,
+          input.options.cache_bytes);
+    }
     auto costs = std::visit(Overloaded{[&](PointCloud const& clouds) -> std::shared_ptr<cpu::Costs<T> const> {
                                          return std::make_shared<cpu::PointCosts<T>>(clouds, marginals.a, marginals.b);
                                        },
@@ -155,8 +161,12 @@ class CpuBackend final : public Backend {
                                          return std::make_shared<cpu::MatrixCosts<T>>(matrix, marginals.a, marginals.b,
                                                                                       threads_);
                                        }},
-                            geometry);
-    return std::make_unique<cpu::EntropicOperator<T>>(std::move(costs), marginals, threads_, cache_bytes);
+                            input.geometry);
+    bool const is_self = input.twin && input.twin->is_self();
+    auto const a = std::make_shared<cpu::SideWeights const>(marginals.a);
+    auto const b = is_self ? a : std::make_shared<cpu::SideWeights const>(marginals.b);
+    return std::make_unique<cpu::EntropicOperator<T>>(std::move(costs), a, b, is_self, threads_,
+                                                      input.options.cache_bytes);
   }
 
   int threads_;

@@ -24,12 +24,14 @@ constexpr double kLoosestBound = 32;
 }  // namespace
 
 template <class T>
-EntropicOperator<T>::EntropicOperator(std::shared_ptr<Costs<T> const> costs, Marginals const& marginals, int threads,
+EntropicOperator<T>::EntropicOperator(std::shared_ptr<Costs<T> const> costs, std::shared_ptr<SideWeights const> a,
+                                      std::shared_ptr<SideWeights const> b, bool is_self, int threads,
                                       double cache_bytes)
-    : monge::EntropicOperator(costs->size(Side::rows), costs->size(Side::columns)),
+    : monge::EntropicOperator(costs->size(Side::rows), costs->size(Side::columns), is_self),
       data_{costs,
-            {std::make_shared<SideWeights>(marginals.a), std::make_shared<SideWeights>(marginals.b)},
-            {HostVector(costs->size(Side::rows)), HostVector(costs->size(Side::columns))}},
+            {std::move(a), std::move(b)},
+            {HostVector(costs->size(Side::rows)), HostVector(is_self ? 0 : costs->size(Side::columns))},
+            is_self},
       vectors_(size(Side::rows), size(Side::columns)),
       most_threads_(threads),
       cache_bytes_(cache_bytes),
@@ -111,7 +113,7 @@ double const* EntropicOperator<T>::bound_rows(double eps) {
 }
 
 /// One pass: a stripe's rows give f, and its exponentials, weighted with the new f (alternating) or the old one
-/// (symmetric), add to the columns.
+/// (symmetric), add to the columns. Of a self problem the rows are all there is: with bounds no exponential is stored.
 template <class T>
 void EntropicOperator<T>::one_sweep(Sweep const& sweep) {
   double const eps = sweep.eps;
@@ -125,7 +127,7 @@ void EntropicOperator<T>::one_sweep(Sweep const& sweep) {
   std::fill(total_weights_.begin(), total_weights_.end(), 0.0);
   column_sums_.clear();
 
-  stripes_.for_each(logits_, {.bounds = bounds},
+  stripes_.for_each(logits_, {.bounds = bounds, .store = !is_self() || bounds == nullptr},
                     [&](int thread_index, Workspace<T> const& work, std::int64_t first, std::int64_t count) {
                       std::size_t const thread = static_cast<std::size_t>(thread_index);
                       double column_weight[kMaxStripeRows];
@@ -151,13 +153,15 @@ void EntropicOperator<T>::one_sweep(Sweep const& sweep) {
                         column_weight[r] = exponent < 100 ? factor : 0.0;
                         total_weights_[thread] += exponent < 100 ? factor : std::numeric_limits<double>::infinity();
                       }
-                      add_to_columns(work.args, count, column_weight, 1.0, column_sums_.of(thread_index));
+                      if (!is_self()) add_to_columns(work.args, count, column_weight, 1.0, column_sums_.of(thread_index));
                     });
 
-  errors_.row = std::accumulate(row_errors_.begin(), row_errors_.end(), 0.0);
-  double const total_weight = std::accumulate(total_weights_.begin(), total_weights_.end(), 0.0);
-  update_columns(sweep, sweep.symmetric ? data_.potential(Side::rows) : f_next_, column_sums_.join(),
-                 smallest_trusted_sum<T>(static_cast<double>(size(Side::rows)) + total_weight));
+  errors_.row = errors_.column = std::accumulate(row_errors_.begin(), row_errors_.end(), 0.0);
+  if (!is_self()) {
+    double const total_weight = std::accumulate(total_weights_.begin(), total_weights_.end(), 0.0);
+    update_columns(sweep, sweep.symmetric ? data_.potential(Side::rows) : f_next_, column_sums_.join(),
+                   smallest_trusted_sum<T>(static_cast<double>(size(Side::rows)) + total_weight));
+  }
   std::swap(f, f_next_.values());
   std::swap(last_.column_bias, logits_.bias);
   last_.eps = eps;
@@ -205,7 +209,7 @@ Evaluation EntropicOperator<T>::evaluate(double eps) {
 
 template <class T>
 std::unique_ptr<monge::PlanOperator> EntropicOperator<T>::plan(double eps) const {
-  return std::make_unique<PlanOperator<T>>(data_, eps, most_threads_, cache_bytes_);
+  return std::make_unique<PlanOperator<T>>(data_.with_both_potentials(), eps, most_threads_, cache_bytes_);
 }
 
 template class EntropicOperator<float>;

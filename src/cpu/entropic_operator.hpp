@@ -10,7 +10,10 @@ namespace monge::cpu {
 template <class T>
 class EntropicOperator final : public monge::EntropicOperator {
  public:
-  EntropicOperator(std::shared_ptr<Costs<T> const> costs, Marginals const& marginals, int threads, double cache_bytes);
+  EntropicOperator(std::shared_ptr<Costs<T> const> costs, std::shared_ptr<SideWeights const> a,
+                   std::shared_ptr<SideWeights const> b, bool is_self, int threads, double cache_bytes);
+
+  PlanData<T> const& data() const { return data_; }
 
   double centred_cost_bound() const override { return data_.costs->bound(); }
   double mean_cost() const override { return data_.costs->mean(); }

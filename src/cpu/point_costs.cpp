@@ -28,8 +28,7 @@ PointCosts<T>::PointCosts(PointCloud const& geometry, std::span<double const> a,
   shift_[0] = shift_of(Side::rows, geometry.x);
   shift_[1] = shift_of(Side::columns, geometry.y);
   std::vector<double> const w = difference_of_centres();
-  this->mean_ = scale_ * (mean_squared_distance(geometry.x, points(Side::rows).centre, a) +
-                          mean_squared_distance(geometry.y, points(Side::columns).centre, b) +
+  this->mean_ = scale_ * (cloud(Side::rows).mean_squared_norm + cloud(Side::columns).mean_squared_norm +
                           std::inner_product(w.begin(), w.end(), w.begin(), 0.0));
 }
 
@@ -64,7 +63,17 @@ auto PointCosts<T>::packed(char const* field, MatrixView points, std::span<doubl
   Cloud cloud;
   cloud.points.centre = centre_of(field, points, weights);
   pack(points, cloud.points.centre, 1.0, cloud.points.packed);
+  if (!weights.empty()) cloud.mean_squared_norm = mean_squared_distance(points, cloud.points.centre, weights);
   return finished(std::move(cloud), scale, form);
+}
+
+template <class T>
+std::shared_ptr<PointCosts<T> const> PointCosts<T>::self(Side side) const {
+  std::shared_ptr<Cloud const> const& cloud = clouds_[static_cast<int>(side)];
+  std::shared_ptr<PointCosts> result(new PointCosts(scale_, form_, cloud, cloud));
+  for (std::vector<double>& shift : result->shift_) shift.assign(cloud->norm.size(), 0.0);
+  result->mean_ = 2 * scale_ * cloud->mean_squared_norm;
+  return result;
 }
 
 template <class T>

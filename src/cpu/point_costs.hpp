@@ -23,10 +23,13 @@ class PointCosts final : public Costs<T> {
   std::unique_ptr<Costs<T> const> part(Side side, std::span<std::int64_t const> points) const override;
   std::shared_ptr<Costs<T> const> at(Side side, MatrixView points) const override;
   CentredPoints<T> const& points(Side side) const override { return cloud(side).points; }
+  /// The points of this side against themselves, packed as they are.
+  std::shared_ptr<PointCosts const> self(Side side) const;
 
  private:
   struct Cloud {
     CentredPoints<T> points;
+    double mean_squared_norm = 0;  // Before rounding; where the points have weights.
     double largest_squared_norm = 0;
     std::vector<double> norm;  // scale |x'_i|^2 of the rounded points; 0 where the score holds it.
   };

@@ -141,11 +141,11 @@ PlanSums plan_sums(PlanData<T> const& data, double eps, Stripes<T>& rows, Logits
           row_cost[i] = norm * result.row[i] - eps * kLn2 * factor * work.row_moment[r];
           column_weight[r] = factor / mass;
         }
-        add_to_columns(work.args, count, column_weight, 1.0, sums.of(thread));
+        if (!data.is_self) add_to_columns(work.args, count, column_weight, 1.0, sums.of(thread));
       });
   double const* const column_sums = sums.join();
   for (std::size_t j = 0; j < result.column.size(); ++j) {
-    result.column[j] = mass * static_cast<double>(logits.beta[j]) * column_sums[j];
+    result.column[j] = data.is_self ? result.row[j] : mass * static_cast<double>(logits.beta[j]) * column_sums[j];
     result.centred_cost += result.column[j] * g.values()[j];
   }
   result.centred_cost += std::accumulate(row_cost.begin(), row_cost.end(), 0.0);
