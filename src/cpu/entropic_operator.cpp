@@ -35,7 +35,8 @@ EntropicOperator<T>::EntropicOperator(std::shared_ptr<Costs<T> const> costs, std
       vectors_(size(Side::rows), size(Side::columns)),
       most_threads_(threads),
       cache_bytes_(cache_bytes),
-      stripes_(*costs, Side::rows, useful_threads(threads, size(Side::rows), size(Side::columns)), cache_bytes),
+      stripes_(*costs, Side::rows, useful_threads(threads, size(Side::rows), size(Side::columns)), cache_bytes,
+               is_self),
       logits_(size(Side::columns)),
       column_sums_(size(Side::columns), stripes_.threads()),
       f_next_(size(Side::rows)),
@@ -113,7 +114,8 @@ double const* EntropicOperator<T>::bound_rows(double eps) {
 }
 
 /// One pass: a stripe's rows give f, and its exponentials, weighted with the new f (alternating) or the old one
-/// (symmetric), add to the columns. Of a self problem the rows are all there is: with bounds no exponential is stored.
+/// (symmetric), add to the columns. Of a self problem the pass is over the upper triangle, and a row's sum is one more
+/// part of its column's: the columns are all that is updated.
 template <class T>
 void EntropicOperator<T>::one_sweep(Sweep const& sweep) {
   double const eps = sweep.eps;
@@ -127,9 +129,12 @@ void EntropicOperator<T>::one_sweep(Sweep const& sweep) {
   std::fill(total_weights_.begin(), total_weights_.end(), 0.0);
   column_sums_.clear();
 
-  stripes_.for_each(logits_, {.bounds = bounds, .store = !is_self() || bounds == nullptr},
+  stripes_.for_each(logits_, {.bounds = bounds, .upper = is_self()},
                     [&](int thread_index, Workspace<T> const& work, std::int64_t first, std::int64_t count) {
                       std::size_t const thread = static_cast<std::size_t>(thread_index);
+                      double* const sums = column_sums_.of(thread_index);
+                      StripeArgs<T> args = work.args;
+                      if (is_self()) args.first_column += stripes_.group();
                       double column_weight[kMaxStripeRows];
                       for (std::int64_t r = 0; r < count; ++r) {
                         std::size_t const i = static_cast<std::size_t>(first + r);
@@ -152,17 +157,22 @@ void EntropicOperator<T>::one_sweep(Sweep const& sweep) {
                         double const factor = weight[i] / mass * std::exp2(exponent);
                         column_weight[r] = exponent < 100 ? factor : 0.0;
                         total_weights_[thread] += exponent < 100 ? factor : std::numeric_limits<double>::infinity();
+                        if (is_self())
+                          sums[i] += column_weight[r] * work.row_sum[static_cast<std::size_t>(r)] /
+                                     static_cast<double>(logits_.beta[i]);
                       }
-                      if (!is_self()) add_to_columns(work.args, count, column_weight, 1.0, column_sums_.of(thread_index));
+                      add_to_columns(args, count, column_weight, 1.0, sums);
                     });
 
-  errors_.row = errors_.column = std::accumulate(row_errors_.begin(), row_errors_.end(), 0.0);
-  if (!is_self()) {
-    double const total_weight = std::accumulate(total_weights_.begin(), total_weights_.end(), 0.0);
-    update_columns(sweep, sweep.symmetric ? data_.potential(Side::rows) : f_next_, column_sums_.join(),
-                   smallest_trusted_sum<T>(static_cast<double>(size(Side::rows)) + total_weight));
+  double const total_weight = std::accumulate(total_weights_.begin(), total_weights_.end(), 0.0);
+  update_columns(sweep, sweep.symmetric ? data_.potential(Side::rows) : f_next_, column_sums_.join(),
+                 smallest_trusted_sum<T>(static_cast<double>(size(Side::rows)) + total_weight));
+  if (is_self()) {
+    errors_.row = errors_.column;
+  } else {
+    errors_.row = std::accumulate(row_errors_.begin(), row_errors_.end(), 0.0);
+    std::swap(f, f_next_.values());
   }
-  std::swap(f, f_next_.values());
   std::swap(last_.column_bias, logits_.bias);
   last_.eps = eps;
 }
