@@ -49,7 +49,11 @@ Json report_json(SolveRun const& run, SolveOptions const& options, Report const&
   json["refinement_iterations"] = report.refinement_iterations;
   json["precision"] = name(report.precision);
   json["certified"] = report.certified;
+  json["penalty_a"] = to_json(report.penalty_a);
+  json["penalty_b"] = to_json(report.penalty_b);
   json["mass"] = report.mass;
+  json["mass_b"] = report.mass_b;
+  json["transported_mass"] = report.transported_mass;
   json["marginal_error"] = report.marginal_error;
   json["transport_cost"] = report.transport_cost;
   json["primal"] = report.primal;
@@ -69,7 +73,7 @@ Json report_json(SolveRun const& run, SolveOptions const& options, Report const&
   auto const add = [&](auto const& field, auto const& value) { given[field.name] = to_json(value); };
   visit_solve_options(options, add);
   visit_entry_options(run.entries, add);
-  given["scale"] = to_json(run.scale);
+  given.update(run.cost_options);
   add_run(json, run);
 
   Json& history = json["history"] = Json::array();

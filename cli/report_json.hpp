@@ -15,8 +15,8 @@ namespace monge::cli {
 
 struct SolveRun : Run {
   std::int64_t n = 0, m = 0;
-  std::optional<std::int64_t> d;  ///< Of the points, if the costs are theirs.
-  std::optional<double> scale;    ///< The same.
+  std::optional<std::int64_t> d;        ///< Of the points, if the costs are theirs.
+  nlohmann::ordered_json cost_options;  ///< GeometryInput::options()
   EntryOptions entries;
   double map_seconds = 0, entries_seconds = 0;
 };

@@ -24,6 +24,7 @@ struct Bounds {
 
 inline constexpr Bounds kFinite{};
 inline constexpr Bounds kPositive{.least = 0};
+inline constexpr Bounds kPositiveOrInfinite{.least = 0, .most_open = false};
 inline constexpr Bounds kNotNegative{.least = 0, .least_open = false};
 /// Of whole numbers, and of float64 that may be infinite.
 constexpr Bounds at_least(double least) {

@@ -7,6 +7,7 @@
 
 #include "cpu/costs.hpp"
 #include "cpu/vectors.hpp"
+#include "operators/entropic_operator.hpp"
 
 namespace monge::cpu {
 
@@ -23,6 +24,7 @@ struct PlanData {
   std::shared_ptr<Costs<T> const> costs;
   std::shared_ptr<SideWeights const> weights[2];
   HostVector potentials[2];  // f' and g', for the cost C'; of a self problem the first stands for both.
+  Penalties penalties;
   bool is_self = false;
 
   std::vector<double> const& weight(Side side) const { return weights[static_cast<int>(side)]->value; }

@@ -196,13 +196,7 @@ void PlanOperator<T>::potentials(MutableVectorView f, MutableVectorView g) {
   for (Side side : {Side::rows, Side::columns}) {
     MutableVectorView const out = side == Side::rows ? f : g;
     if (out.empty()) continue;
-    HostVector potential = data_.potential(side);
-    std::vector<std::int64_t> const idle = idle_points(data_.weight(side));
-    if (!idle.empty()) {
-      std::vector<double> const transform =
-          softmin_at(data_, side, idle, data_.potential(opposite(side)), eps_, most_threads_);
-      for (std::size_t k = 0; k < idle.size(); ++k) potential[idle[k]] = transform[k];
-    }
+    HostVector const potential = completed_potential(data_, side, eps_, most_threads_);
     std::span<double const> const shift = data_.costs->shift(side);
     write_vector(out, [&](std::int64_t i) { return potential[i] + shift[static_cast<std::size_t>(i)]; });
   }
@@ -356,10 +350,10 @@ void PlanOperator<T>::multiply(Side side, Scaling scaling, MatrixView v, Mutable
 
 template <class T>
 void PlanOperator<T>::multiply_points(Side side, Scaling scaling, MutableMatrixView out) {
-  CentredPoints<T> const& points = data_.costs->points(opposite(side));
+  PointValues<T> const points = data_.costs->points(opposite(side));
   multiply_matrix(
-      side, scaling, points.packed.dimension,
-      [&](std::int64_t j, std::int64_t p) -> double { return points.packed.coordinate(j, p); }, points.centre.data(),
+      side, scaling, static_cast<std::int64_t>(points.centre.size()),
+      [&](std::int64_t j, std::int64_t p) -> double { return points.packed->coordinate(j, p); }, points.centre.data(),
       nullptr, out);
 }
 

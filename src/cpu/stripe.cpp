@@ -250,10 +250,13 @@ void ExponentiateRows(StripeArgs<T> const& args, double* row_max, double* row_su
     return;
   }
   UnpackRows(args);
-  if (args.source.form == ScoreForm::differences) {
-    ExponentiateRowsFrom<T, ScoreForm::differences>(args, row_max, row_sum, row_moment);
-  } else {
-    ExponentiateRowsFrom<T, ScoreForm::products>(args, row_max, row_sum, row_moment);
+  switch (args.source.form) {
+    case ScoreForm::differences:
+      return ExponentiateRowsFrom<T, ScoreForm::differences>(args, row_max, row_sum, row_moment);
+    case ScoreForm::distances:
+      return ExponentiateRowsFrom<T, ScoreForm::distances>(args, row_max, row_sum, row_moment);
+    default:
+      return ExponentiateRowsFrom<T, ScoreForm::products>(args, row_max, row_sum, row_moment);
   }
 }
 

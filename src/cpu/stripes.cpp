@@ -6,6 +6,8 @@
 #include <numbers>
 #include <numeric>
 
+#include "operators/update_rule.hpp"
+
 namespace monge::cpu {
 namespace {
 
@@ -181,13 +183,26 @@ std::vector<double> softmin_at(PlanData<T> const& data, Side side, std::span<std
   return result;
 }
 
+template <class T>
+HostVector completed_potential(PlanData<T> const& data, Side side, double eps, int threads) {
+  HostVector result = data.potential(side);
+  std::vector<std::int64_t> const idle = idle_points(data.weight(side));
+  if (idle.empty()) return result;
+  UpdateRule const rule{eps, data.penalties.of(side)};
+  std::vector<double> const plus = softmin_at(data, side, idle, data.potential(opposite(side)), eps, threads);
+  for (std::size_t k = 0; k < idle.size(); ++k)
+    result[idle[k]] = rule.best(plus[k], data.costs->shift(side)[static_cast<std::size_t>(idle[k])]);
+  return result;
+}
+
 #define MONGE_INSTANTIATE(T)                                                                                          \
   template struct Workspace<T>;                                                                                       \
   template class Stripes<T>;                                                                                          \
   template class ColumnSums<T>;                                                                                       \
   template PlanSums plan_sums(PlanData<T> const&, double, Stripes<T>&, Logits<T>&, ColumnSums<T>&);                   \
   template std::vector<double> softmin_at(PlanData<T> const&, Side, std::span<std::int64_t const>, HostVector const&, \
-                                          double, int);
+                                          double, int);                                                               \
+  template HostVector completed_potential(PlanData<T> const&, Side, double, int);
 MONGE_INSTANTIATE(float)
 MONGE_INSTANTIATE(double)
 #undef MONGE_INSTANTIATE

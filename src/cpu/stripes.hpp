@@ -143,4 +143,8 @@ template <class T>
 std::vector<double> softmin_at(PlanData<T> const& data, Side side, std::span<std::int64_t const> points,
                                HostVector const& potential, double eps, int threads);
 
+/// The potential of `side`, with what an update would give those points of no weight.
+template <class T>
+HostVector completed_potential(PlanData<T> const& data, Side side, double eps, int threads);
+
 }  // namespace monge::cpu

@@ -9,6 +9,7 @@
 // Potentials cross the seam in units of C, for the cost of the user's geometry (centring is the operator's own affair:
 // C_ij = C'_ij + s_i + t_j, and inside f' = f - s, g' = g - t). A new operator starts at f' = g' = 0.
 #pragma once
+#include <cmath>
 #include <cstdint>
 #include <limits>
 #include <memory>
@@ -23,26 +24,31 @@
 
 namespace monge {
 
-/// rho of the terms rho_a KL(P 1 | a) and rho_b KL(P^T 1 | b), in the units of C; infinity: the marginal is a constraint.
+/// rho of the terms rho_a KL(P 1 | a) and rho_b KL(P^T 1 | b), in the units of C; infinity: the marginal is a
+/// constraint.
 struct Penalties {
   double a = std::numeric_limits<double>::infinity();
   double b = std::numeric_limits<double>::infinity();
   double of(Side side) const { return side == Side::rows ? a : b; }
+  /// Both marginals are constraints.
+  bool balanced() const { return std::isinf(a) && std::isinf(b); }
+  friend bool operator==(Penalties const&, Penalties const&) = default;
 };
 
 /// One kind of sweep. Alternating: f from g, then g from the new f; symmetric: both from the old pair, then averaged.
-/// With relaxation omega != 1 (alternating only) each update moves u = (f+ - f) / eps by omega u, unless that would
-/// raise the dual of its row by less than half of what theory promises near the optimum; such a row takes the plain
-/// step (docs/math.md, section 5). So the dual never decreases, whatever omega in (0, 2) is.
+/// With relaxation omega != 1 (alternating only) each update moves by omega (f* - f), f* being its best value, unless
+/// that would raise the dual of its row by less than half of what theory promises near the optimum; such a row takes
+/// the plain step (docs/math.md, section 5). So the dual never decreases, whatever omega in (0, 2) is. With a finite
+/// penalty a sweep begins with the translation (f + t, g - t) that raises the dual most (section 6).
 struct Sweep {
   double eps;
   bool symmetric = false;
   double relaxation = 1.0;
 };
 
-/// L1 errors as the updates of the last sweep saw them: row |P 1 - a|_1 before f moved, column |P^T 1 - b|_1 before g
-/// moved (for symmetric sweeps both of the old pair). After a plain alternating sweep the columns are exact and the
-/// row error is at most `column`.
+/// L1 errors as the updates of the last sweep saw them: row |P 1 - a exp(-f / rho_a)|_1 before f moved, column
+/// |P^T 1 - b exp(-g / rho_b)|_1 before g moved (for symmetric sweeps both of the old pair). After a plain alternating
+/// sweep the columns are exact and the row error is at most `column`.
 struct SweepErrors {
   double row;
   double column;
@@ -69,7 +75,7 @@ class EntropicOperator {
   virtual VectorOperations const& vectors() const = 0;
 
   /// Replaces (f, g); an empty view leaves zeros of the user's cost, whatever the internal gauge. Points of no weight
-  /// take no part in sweeps: after one, what get_potentials gives for them is the soft c-transform of the other side's.
+  /// take no part in sweeps: after one, get_potentials gives them what an update would: f* of the other potential.
   virtual void set_potentials(VectorView f, VectorView g) = 0;
   virtual void get_potentials(MutableVectorView f, MutableVectorView g) const = 0;
   /// The potential of one side in the operator's own gauge (f' or g'), which operators of one problem share whatever

@@ -23,20 +23,39 @@ bool has_points(Geometry const& geometry) {
   return std::holds_alternative<PointCloud>(geometry);
 }
 
+/// Each cloud is compared to itself: both of its orders must cost the same.
+void require_symmetric(Backend const& backend, MatrixView w) {
+  require(w.rows() == w.columns(), "labels.cost: is {} x {}; must be square, as each cloud meets itself", w.rows(),
+          w.columns());
+  std::vector<std::vector<double>> rows;
+  std::int64_t const row_bytes = w.row_stride() * size_of(w.type());
+  for (std::int64_t i = 0; i < w.rows(); ++i) {
+    void const* const row = static_cast<unsigned char const*>(w.data()) + i * row_bytes;
+    rows.push_back(backend.read(VectorView(row, w.type(), w.columns(), 1, w.device())));
+    for (std::size_t j = 0; j < rows.size(); ++j) {
+      std::size_t const k = rows.size() - 1;
+      require(!(rows[k][j] != rows[j][k]),
+              "labels.cost: row {}, column {} is {} and row {}, column {} is {}; must be symmetric, as each cloud "
+              "meets itself",
+              k, j, rows[k][j], j, k, rows[j][k]);
+    }
+  }
+}
+
 /// One side of `ab` to itself, at the same eps.
 SinkhornProblem self_problem(SinkhornProblem const& ab, Side side, Geometry const& geometry, Device device) {
   validate(geometry, device);
   ValidMarginals const& marginals = ab.marginals;
   bool const rows = side == Side::rows;
   std::vector<double> const& weight = rows ? marginals.a : marginals.b;
-  double const mass = rows ? marginals.mass : marginals.total_b;
+  double const total = rows ? marginals.total_a : marginals.total_b;
   std::int64_t const size = static_cast<std::int64_t>(weight.size());
   Shape const shape = shape_of(geometry);
   require(shape.rows == size && shape.columns == size, "cost: is {} x {}; must be {} x {}", shape.rows, shape.columns,
           size, size);
   SinkhornProblem problem;
   problem.geometry = geometry;
-  problem.marginals = {{weight, weight}, mass, mass};
+  problem.marginals = {{weight, weight}, total, total};
   problem.options = ab.options;
   if (has_points(geometry)) problem.options.schedule = Schedule::symmetric;
   return problem;
@@ -52,7 +71,7 @@ std::vector<SinkhornProblem> prepared_problems(Context const& context, Geometrie
     SinkhornProblem& problem =
         problems.emplace_back(k == 0 ? checked_problem(context, {geometries[0], a, b, options.f, options.g}, options)
                                      : self_problem(problems[0], side, geometries[k], context.device()));
-    OperatorInput input{problem.geometry, problem.marginals, {first_precision(options), options.cache_bytes}};
+    OperatorInput input{problem.geometry, problem.marginals, first_operator(options)};
     if (k > 0 && has_points(problem.geometry)) input.self = {problems[0].entropic.get(), side};
     problem.entropic = std::move(backend_of(context).entropic_operators({&input, 1})[0]);
     begin(problem);
@@ -74,6 +93,9 @@ Divergence solve(Context const& context, Geometries const& geometries, VectorVie
                  SolveOptions const& options) {
   Stopwatch const watch;
   validate(options);
+  require(options.penalty_a == options.penalty_b,
+          "penalty_b: is {}; must be {} as penalty_a is, as each measure meets itself", options.penalty_b,
+          options.penalty_a);
   std::vector<SinkhornProblem> problems = prepared_problems(context, geometries, a, b, options);
   bool stopped = false;  // Whoever stops one problem stops those that follow.
   for (std::size_t k = 0; options.progress && k < problems.size(); ++k) {
@@ -90,7 +112,7 @@ Divergence solve(Context const& context, Geometries const& geometries, VectorVie
   if (ab.start.f.empty()) start_from(problems[1], problems[2], *ab.entropic);
   run_sinkhorn(backend, {&ab, 1});
 
-  double const excess = ab.marginals.mass - ab.marginals.total_b;
+  double const excess = ab.marginals.total_a - ab.marginals.total_b;
   double const mass_term = ab.options.eps / 2 * excess * excess;
   std::vector<Plan> plans = finished_plans(context, problems, setup);
   Report const &cross = plans[0].report(), &first = plans[1].report(), &second = plans[2].report();
@@ -114,9 +136,14 @@ Status Divergence::status() const {
 
 Divergence sinkhorn_divergence(Context const& context, PointCloud const& clouds, VectorView a, VectorView b,
                                SolveOptions const& options) {
-  return solve(context,
-               {clouds, PointCloud{clouds.x, clouds.x, clouds.scale}, PointCloud{clouds.y, clouds.y, clouds.scale}}, a,
-               b, options);
+  validate(clouds, context.device());
+  if (!clouds.labels.empty()) require_symmetric(backend_of(context), clouds.labels.cost);
+  PointCloud xx = clouds, yy = clouds;
+  xx.y = clouds.x;
+  xx.labels.y = clouds.labels.x;
+  yy.x = clouds.y;
+  yy.labels.x = clouds.labels.y;
+  return solve(context, {clouds, xx, yy}, a, b, options);
 }
 
 Divergence sinkhorn_divergence(Context const& context, DivergenceCosts const& costs, VectorView a, VectorView b,

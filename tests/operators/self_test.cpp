@@ -39,7 +39,8 @@ class SelfOperator : public OperatorTest {
     Operators made{make_operator(problem, cache_bytes), nullptr};
     Geometry const geometry = test.problem.geometry();
     Marginals const marginals{test.problem.a, test.problem.b};
-    OperatorInput const input{geometry, marginals, {precision(), cache_bytes}, nullptr, {made.cross.get(), side}};
+    OperatorInput const input{
+        geometry, marginals, {.precision = precision(), .cache_bytes = cache_bytes}, nullptr, {made.cross.get(), side}};
     made.self = std::move(backend_of(context()).entropic_operators({&input, 1})[0]);
     made.self->set_potentials(narrow(test.potentials.f), narrow(test.potentials.f));
     return made;
@@ -170,7 +171,7 @@ TEST_P(SelfOperator, has_twins_that_are_self_too) {
   Case const test = self_case(recipe, Side::columns);
   Operators const made = make_operators(recipe, Side::columns, test);
   auto const twin = backend_of(context()).entropic_operator(test.problem.geometry(), {test.problem.a, test.problem.b},
-                                                            {Precision::float64, 0}, made.self.get());
+                                                            {.precision = Precision::float64}, made.self.get());
   EXPECT_TRUE(twin->is_self());
   copy_potentials(*made.self, *twin);
   made.self->sweep({test.eps, true}, 3);
