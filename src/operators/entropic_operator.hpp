@@ -62,8 +62,8 @@ class EntropicOperator {
   EntropicOperator& operator=(EntropicOperator const&) = delete;
 
   std::int64_t size(Side side) const { return side == Side::rows ? n_ : m_; }
-  /// A measure against itself: the columns are the rows, with their weights and a symmetric cost. f = g is one vector,
-  /// which potential() gives for either side, and a sweep, which must be symmetric, is one half-step.
+  /// A measure to itself: the columns are the rows, with their weights and a symmetric cost. Who sets f sets g to the
+  /// same, and a sweep, which must be symmetric and keeps them so, does half of the work.
   bool is_self() const { return is_self_; }
 
   /// An upper bound of the centred cost C' (each cloud at its own mean): where the eps ladder starts. Translating a
