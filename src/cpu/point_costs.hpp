@@ -23,6 +23,7 @@ class PointCosts final : public Costs<T> {
   std::unique_ptr<Costs<T> const> part(Side side, std::span<std::int64_t const> points) const override;
   std::shared_ptr<Costs<T> const> at(Side side, MatrixView points) const override;
   CentredPoints<T> const& points(Side side) const override { return cloud(side).points; }
+  PointForm point_form() const override { return {-2 * scale_, 2 * scale_}; }
 
  private:
   struct Cloud {

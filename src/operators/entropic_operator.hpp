@@ -23,7 +23,8 @@
 
 namespace monge {
 
-/// rho of the terms rho_a KL(P 1 | a) and rho_b KL(P^T 1 | b), in the units of C; infinity: the marginal is a constraint.
+/// rho of the terms rho_a KL(P 1 | a) and rho_b KL(P^T 1 | b), in the units of C; infinity: the marginal is a
+/// constraint.
 struct Penalties {
   double a = std::numeric_limits<double>::infinity();
   double b = std::numeric_limits<double>::infinity();
