@@ -174,7 +174,7 @@ Real PointProblem::change_of_cost(std::int64_t i, std::int64_t j, std::span<doub
   return result;
 }
 
-Vector PointProblem::hessian_product(Potentials const& potentials, std::span<double const> v) const {
+Vector PointProblem::response(Potentials const& potentials, std::span<double const> v) const {
   Vector const plan = dense().plan(eps_, potentials);
   Vector right(n_ + m_, 0);
   for (std::int64_t i = 0; i < n_; ++i) {
@@ -184,7 +184,11 @@ Vector PointProblem::hessian_product(Potentials const& potentials, std::span<dou
       right[n_ + j] += change;
     }
   }
-  Vector const response = solve(potentials, right);
+  return solve(potentials, right);
+}
+
+Vector PointProblem::hessian_product(Potentials const& potentials, std::span<double const> v) const {
+  Vector const plan = dense().plan(eps_, potentials), response = this->response(potentials, v);
   Vector result((n_ + m_) * d_, 0);
   for (std::int64_t i = 0; i < n_; ++i) {
     for (std::int64_t j = 0; j < m_; ++j) {

@@ -35,6 +35,7 @@ class PointProblem {
   Vector const& points(Side side) const { return side == Side::rows ? x_ : y_; }
   std::vector<double>& weights(Side side) { return side == Side::rows ? a_ : b_; }
   Real& scale() { return scale_; }
+  Real scale() const { return scale_; }
   Dense dense() const;
 
   /// The maximisers of the dual, by sweeps to the rounding of long double.
@@ -56,7 +57,9 @@ class PointProblem {
   /// Its solution (of rows, then of columns).
   Vector solve(Potentials const& potentials, Vector right) const;
 
-  /// v and the result: n d numbers of x, then m d of y.
+  /// What df, then dg, are for points that move along v: n d numbers of x, then m d of y.
+  Vector response(Potentials const& potentials, std::span<double const> v) const;
+  /// v and the result as there.
   Vector hessian_product(Potentials const& potentials, std::span<double const> v) const;
   /// <dc_ij, v>.
   Real change_of_cost(std::int64_t i, std::int64_t j, std::span<double const> v) const;

@@ -183,5 +183,192 @@ TEST_P(PlanDerivativesTest, by_weights_equal_the_oracle) {
   });
 }
 
+/// What relative errors of P's entries (and of the products of factors, `entry` in all) and a residual of the system
+/// make of potentials and derivatives.
+class ResponseError {
+ public:
+  ResponseError(PointProblem const& problem, Potentials const& potentials, Real entry)
+      : problem_(problem), entry_(entry), plan_(problem.dense().plan(problem.eps(), potentials)) {
+    std::size_t const all = problem.size(Side::rows) + problem.size(Side::columns);
+    matrix_ = problem.system(potentials, false);
+    // The inverse, for right sides that have a solution: constants are left out of both sides.
+    SquareMatrix const system(problem.system(potentials, true));
+    inverse_.resize(all * all);
+    Vector null(all, 0);
+    Real square = 0;
+    for (std::size_t k = 0; k < all; ++k) {
+      bool const row = k < static_cast<std::size_t>(problem.size(Side::rows));
+      double const weight = problem.weights(row ? Side::rows : Side::columns)[row ? k : k - problem.size(Side::rows)];
+      if (problem.is_balanced() && weight > 0) null[k] = row ? 1 : -1;
+      square += null[k] * null[k];
+    }
+    for (std::size_t k = 0; k < all; ++k) {
+      Vector unit(all, 0);
+      unit[k] = 1;
+      for (std::size_t l = 0; l < all; ++l) unit[l] -= square > 0 ? null[l] * null[k] / square : 0;
+      Vector const column = system.solve(unit);
+      for (std::size_t l = 0; l < all; ++l) inverse_[l * all + k] = std::abs(column[l]);
+    }
+  }
+
+  Real entry() const { return entry_; }
+  Real plan(Side side, std::int64_t i, std::int64_t j) const {
+    return side == Side::rows ? plan_[i * problem_.size(Side::columns) + j]
+                              : plan_[j * problem_.size(Side::columns) + i];
+  }
+  Real marginal(Side side, std::int64_t i) const {
+    Real sum = 0;
+    for (std::int64_t j = 0; j < problem_.size(other(side)); ++j) sum += plan(side, i, j);
+    return sum;
+  }
+  /// Of the solution, for a right side that is a sum of terms of this size.
+  Vector solution(Vector const& solution, Vector const& right, Real tolerance) const {
+    std::size_t const n = problem_.size(Side::rows), m = problem_.size(Side::columns), all = n + m;
+    Vector error(all, 0);
+    Real norm = 0;
+    for (std::size_t k = 0; k < all; ++k) {
+      for (std::size_t l = 0; l < all; ++l) error[k] += entry_ * std::abs(matrix_[k * all + l]) * std::abs(solution[l]);
+      error[k] += entry_ * right[k];
+    }
+    for (std::size_t j = 0; j < m; ++j) {
+      Real eliminated = right[n + j];
+      for (std::size_t i = 0; i < n; ++i) {
+        Real const total = marginal(Side::rows, i);
+        if (total > 0) eliminated += plan(Side::columns, j, i) * right[i] / total;
+      }
+      norm += eliminated * eliminated;
+    }
+    for (std::size_t j = 0; j < m; ++j) error[n + j] += tolerance * std::sqrt(norm);
+    Vector result(all, 0);
+    for (std::size_t k = 0; k < all; ++k) {
+      for (std::size_t l = 0; l < all; ++l) result[k] += inverse_[k * all + l] * error[l];
+    }
+    return result;
+  }
+
+ private:
+  PointProblem const& problem_;
+  Real entry_;
+  Vector plan_, matrix_, inverse_;
+};
+
+Real largest(Vector const& values) {
+  return *std::max_element(values.begin(), values.end());
+}
+
+class HessianTest : public PlanDerivativesTest {
+ protected:
+  static constexpr double kTolerance = 1e-7;
+
+  ResponseError response_error(Problem const& given, Pair const& pair) const {
+    std::int64_t const d = pair.problem.d();
+    Tolerance const tolerance(given, static_cast<double>(pair.problem.eps()), products(d));
+    Real entry = 0;
+    for (Side const side : kSides)
+      entry = std::max(entry, largest(tolerance.plan(side, pair.potentials)) + tolerance.sum_error(side));
+    Arithmetic const factors = products(2 + 2 * d);
+    return {pair.problem, pair.potentials, 2 * entry + factors.product + 4 * factors.unit};
+  }
+
+  /// Of H v: sums of P_ij times what the costs and potentials of a pair change by, over eps, times its distance.
+  Vector product_error(ResponseError const& error, Pair const& pair, std::span<double const> v, Real tolerance) const {
+    PointProblem const& problem = pair.problem;
+    std::int64_t const n = problem.size(Side::rows), m = problem.size(Side::columns), d = problem.d();
+    Cloud const clouds[] = {Cloud(problem, Side::rows), Cloud(problem, Side::columns)};
+    auto const norm = [&](std::int64_t first) {
+      Real square = 0;
+      for (std::int64_t k = 0; k < d; ++k) square += std::pow(Real(v[first * d + k]), 2.0L);
+      return std::sqrt(square);
+    };
+    Real const s = problem.scale();
+    auto const cost = [&](std::int64_t i, std::int64_t j) {
+      return 2 * s * (clouds[0].radius[i] * norm(n + j) + norm(i) * clouds[1].radius[j]);
+    };
+    // Where the clouds lie enters the potentials' changes by what is known to float64, and nothing else.
+    Vector moved = problem.response(pair.potentials, v), shift(n + m, 0), right(n + m, 0);
+    for (std::int64_t k = 0; k < n + m; ++k) {
+      Side const side = k < n ? Side::rows : Side::columns;
+      std::int64_t const i = k < n ? k : k - n;
+      for (std::int64_t p = 0; p < d; ++p)
+        shift[k] += 2 * s * (problem.points(side)[i * d + p] - clouds[k < n ? 1 : 0].centre[p]) * v[k * d + p];
+      if (error.marginal(side, i) == 0) shift[k] = 0;
+      moved[k] -= shift[k];
+      Real const rate = problem.eps() / problem.penalties().of(side);
+      right[k] += rate * error.marginal(side, i) * std::abs(shift[k]);
+    }
+    for (std::int64_t i = 0; i < n; ++i) {
+      for (std::int64_t j = 0; j < m; ++j) {
+        right[i] += error.plan(Side::rows, i, j) * cost(i, j);
+        right[n + j] += error.plan(Side::rows, i, j) * cost(i, j);
+      }
+    }
+    Vector const potentials = error.solution(moved, right, tolerance);
+    Vector result;
+    for (std::int64_t k = 0; k < n + m; ++k) {
+      Side const side = k < n ? Side::rows : Side::columns;
+      std::int64_t const i = k < n ? k : k - n, own = k, first = k < n ? n : 0;
+      Cloud const& far = clouds[k < n ? 1 : 0];
+      Real sum = 0;
+      for (std::int64_t j = 0; j < problem.size(other(side)); ++j) {
+        Real const size = std::abs(moved[own]) + std::abs(moved[first + j]) + (k < n ? cost(i, j) : cost(j, i));
+        Real const change = error.entry() * size + potentials[own] + potentials[first + j];
+        sum += error.plan(side, i, j) * 2 * s *
+               (change / problem.eps() * far.largest + error.entry() * (norm(own) + norm(first + j)));
+      }
+      Real const rho = problem.penalties().of(side);
+      if (!std::isinf(rho)) {
+        Real slope = 0;
+        for (std::int64_t p = 0; p < d; ++p) slope += std::pow(problem.points(side)[i * d + p] - far.centre[p], 2.0L);
+        Real const total = error.entry() * (std::abs(moved[k]) + std::abs(shift[k])) + potentials[k];
+        sum += 2 * s * std::sqrt(slope) * error.marginal(side, i) / rho * total;
+      }
+      result.insert(result.end(), d, sum);
+    }
+    return result;
+  }
+  static VectorPair split(Pair const& pair, std::span<double const> v) {
+    std::int64_t const n = pair.problem.size(Side::rows), d = pair.problem.d();
+    VectorPair result;
+    result[Side::rows] = vector(*pair.plan, Side::rows, d, v.first(n * d));
+    result[Side::columns] = vector(*pair.plan, Side::columns, d, v.subspan(n * d));
+    return result;
+  }
+  static std::vector<double> joined(Pair const& pair, VectorPair const& vectors) {
+    std::vector<double> result = values(*pair.plan, Side::rows, *vectors[Side::rows]);
+    std::vector<double> const rest = values(*pair.plan, Side::columns, *vectors[Side::columns]);
+    result.insert(result.end(), rest.begin(), rest.end());
+    return result;
+  }
+  static VectorPair outputs(Pair const& pair) {
+    VectorPair result;
+    for (Side const side : kSides) result[side] = pair.plan->vectors().make(side, pair.problem.d());
+    return result;
+  }
+};
+MONGE_FOR_EACH_OF(HessianTest, all_targets());
+
+TEST_P(HessianTest, products_equal_the_oracle) {
+  for_each_pair(*this, [&](Problem const& given, double, Pair& pair) {
+    PointProblem const& problem = pair.problem;
+    std::int64_t const n = problem.size(Side::rows), m = problem.size(Side::columns), d = problem.d();
+    Random random(21);
+    ResponseError const error = response_error(given, pair);
+    for (int block = 1; block <= 3; ++block) {
+      SCOPED_TRACE(block == 1 ? "x" : block == 2 ? "y" : "x and y");
+      std::vector<double> v = gaussian_points(n + m, d, random);
+      if ((block & 1) == 0) std::fill_n(v.begin(), n * d, 0.0);
+      if ((block & 2) == 0) std::fill_n(v.begin() + n * d, m * d, 0.0);
+      VectorPair direction = split(pair, v), out = outputs(pair);
+      if ((block & 1) == 0) direction[Side::rows].reset();
+      if ((block & 2) == 0) direction[Side::columns].reset();
+      LinearOptions const options{.tolerance = kTolerance, .iterations = 500};
+      LinearReport const report = pair.derivatives->hessian_product(std::move(direction), out, options);
+      EXPECT_EQ(name(report.status), "converged") << report.residual << " after " << report.iterations;
+      expect_close("H v", joined(pair, out), problem.hessian_product(pair.potentials, v),
+                   product_error(error, pair, v, kTolerance));
+    }
+  });
+}
+
 }  // namespace
 }  // namespace monge::oracle
