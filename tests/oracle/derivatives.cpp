@@ -77,7 +77,7 @@ Potentials PointProblem::optimum() const {
       }
       result.of(side) = next;
     }
-    if (change < 1e-18L * (size + eps_)) break;
+    if (change < 1e-17L * (size + eps_)) break;
   }
   return result;
 }

@@ -370,5 +370,243 @@ TEST_P(HessianTest, products_equal_the_oracle) {
   });
 }
 
+// Powers of two change no digit on the way: neither small directions nor large ones meet an absolute tolerance.
+TEST_P(HessianTest, products_are_linear_over_any_scale) {
+  Problem const given = make_problem({40, 30, 3, Weights::with_zeros});
+  double const eps = 0.1 * Magnitudes(given).spread();
+  auto const entropic = make_operator(given);
+  Pair const pair(*entropic, given, eps, {}, 0);
+  Random random(5);
+  std::vector<double> const v = gaussian_points(70, 3, random);
+  VectorPair const out = outputs(pair);
+  pair.derivatives->hessian_product(split(pair, v), out, {.tolerance = kTolerance});
+  std::vector<double> const expected = joined(pair, out);
+  for (double const scale : {0x1p-40, 0x1p-20, 0x1p40, 0x1p-400, 0x1p400}) {
+    std::vector<double> scaled = v, target = expected;
+    for (double& value : scaled) value *= scale;
+    for (double& value : target) value *= scale;
+    LinearReport const report = pair.derivatives->hessian_product(split(pair, scaled), out, {.tolerance = kTolerance});
+    EXPECT_EQ(report.status, LinearStatus::converged);
+    EXPECT_EQ(joined(pair, out), target) << scale;
+  }
+  std::vector<double> const zeros(v.size(), 0.0);
+  EXPECT_EQ(pair.derivatives->hessian_product(split(pair, zeros), out, {}).status, LinearStatus::converged);
+  EXPECT_EQ(joined(pair, out), zeros);
+}
+
+// Moving all of x by t adds 2 s r_i t to the gradient by x_i and takes 2 s c_j t from that by y_j, whatever the plan
+// is. A damping that is not relative to the weights would show as a bias that grows with m.
+TEST_P(HessianTest, translations_have_no_bias_that_grows_with_the_points) {
+  for (auto const& [n, m] : {std::pair{100, 100}, {1600, 1600}, {7, 100000}, {100000, 7}}) {
+    SCOPED_TRACE(testing::Message() << n << " x " << m);
+    Problem const given = oracle::make_problem({n, m, 2, Weights::skewed, Place::origin, 0.05, DataType::float32});
+    double const eps = 0.25;
+    auto const entropic = make_operator(given);
+    entropic->sweep({eps}, 20);
+    auto const plan = entropic->plan(eps);
+    PlanDerivatives derivatives(*plan, eps, {}, 2);
+    VectorPair v, out;
+    std::vector<double> direction(2 * n);
+    for (int i = 0; i < n; ++i) direction[2 * i] = 1, direction[2 * i + 1] = -0.5;
+    v[Side::rows] = vector(*plan, Side::rows, 2, direction);
+    for (Side const side : kSides) out[side] = plan->vectors().make(side, 2);
+    LinearReport const report =
+        derivatives.hessian_product(std::move(v), out, {.tolerance = is_float64() ? 1e-10 : 1e-6});
+    EXPECT_EQ(name(report.status), "converged") << report.residual;
+    for (Side const side : kSides) {
+      std::vector<double> const found = values(*plan, side, *out[side]);
+      std::vector<double> const marginal = values(*plan, side, plan->marginal(side));
+      double worst = 0, largest = 0;
+      for (std::int64_t i = 0; i < plan->size(side); ++i) {
+        double const expected = (side == Side::rows ? 2 : -2) * marginal[i];
+        worst = std::max({worst, std::abs(found[2 * i] - expected), std::abs(found[2 * i + 1] + 0.5 * expected)});
+        largest = std::max(largest, std::abs(expected));
+      }
+      // The terms that cancel are 1 / eps times squared radii of some 10: a hundred times what is left of them.
+      EXPECT_LE(worst / largest, is_float64() ? 1e-8 : 1e-4);
+    }
+  }
+}
+
+TEST_P(HessianTest, points_of_no_weight_have_rows_of_zero) {
+  Problem const given = make_problem({40, 30, 3, Weights::with_zeros});
+  auto const entropic = make_operator(given);
+  Pair const pair(*entropic, given, 2.0, {5, 3}, 0.1);
+  Random random(5);
+  VectorPair const out = outputs(pair);
+  pair.derivatives->hessian_product(split(pair, gaussian_points(70, 3, random)), out, {});
+  std::vector<double> const found = joined(pair, out);
+  for (int k = 0; k < 70; ++k) {
+    double const weight = k < 40 ? given.a[k] : given.b[k - 40];
+    for (int p = 0; p < 3; ++p) EXPECT_EQ(found[3 * k + p] == 0, weight == 0) << k;
+  }
+}
+
+TEST_P(HessianTest, inverse_products_undo_products) {
+  Problem const given = make_problem({30, 40, 3});
+  double const eps = 0.2 * Magnitudes(given).spread();
+  auto const entropic = make_operator(given);
+  Pair const pair(*entropic, given, eps, {}, 0);
+  Random random(8);
+  std::vector<double> const v = gaussian_points(30, 3, random);
+  VectorPair direction, out;
+  direction[Side::rows] = vector(*pair.plan, Side::rows, 3, v);
+  out[Side::rows] = pair.plan->vectors().make(Side::rows, 3);
+  double const shift = 0.01 / 30, tolerance = is_float64() ? 1e-9 : 1e-4;
+  pair.derivatives->hessian_product(std::move(direction), out, {.tolerance = 0.01 * tolerance});
+  std::vector<double> right = values(*pair.plan, Side::rows, *out[Side::rows]);
+  for (std::size_t k = 0; k < right.size(); ++k) right[k] += shift * v[k];
+  auto const found = pair.plan->vectors().make(Side::rows, 3);
+  LinearReport const report = pair.derivatives->inverse_hessian_product(*vector(*pair.plan, Side::rows, 3, right),
+                                                                        *found, shift, {.tolerance = tolerance});
+  EXPECT_EQ(name(report.status), "converged") << report.residual;
+  // At this eps H is positive and its condition number below a hundred.
+  std::vector<double> const inverse = values(*pair.plan, Side::rows, *found);
+  for (std::size_t k = 0; k < v.size(); ++k) EXPECT_NEAR(inverse[k], v[k], 1e3 * tolerance) << k;
+
+  // With a shift below the negative of H's largest eigenvalue nothing is positive.
+  EXPECT_EQ(
+      pair.derivatives->inverse_hessian_product(*vector(*pair.plan, Side::rows, 3, right), *found, -10, {}).status,
+      LinearStatus::negative_curvature);
+}
+
+TEST_P(HessianTest, implicit_gradients_equal_the_oracle) {
+  for_each_pair(*this, [&](Problem const& given, double, Pair& pair) {
+    PointProblem const& problem = pair.problem;
+    std::int64_t const n = problem.size(Side::rows), m = problem.size(Side::columns), d = problem.d();
+    Random random(31);
+    // L of the potentials, the same at (f + t, g - t).
+    std::vector<double> of_f = gaussian_points(n, 1, random), of_g = gaussian_points(m, 1, random);
+    Vector right(n + m, 0), sizes(n + m, 0);
+    double sum = 0;
+    for (std::int64_t i = 0; i < n; ++i) sum += of_f[i] *= given.a[i] > 0 ? given.a[i] : 0;
+    for (std::int64_t j = 0; j < m; ++j) sum -= of_g[j] *= given.b[j] > 0 ? given.b[j] : 0;
+    *std::find_if(of_g.begin(), of_g.end(), [](double value) { return value != 0; }) += sum;
+    for (std::int64_t k = 0; k < n + m; ++k) {
+      right[k] = k < n ? of_f[k] : of_g[k - n];
+      sizes[k] = std::abs(right[k]);
+    }
+    Vector const solution = problem.solve(pair.potentials, right);
+    VectorPair input, points = outputs(pair), weights;
+    input[Side::rows] = vector(*pair.plan, Side::rows, 1, of_f);
+    input[Side::columns] = vector(*pair.plan, Side::columns, 1, of_g);
+    for (Side const side : kSides) weights[side] = pair.plan->vectors().make(side);
+    LinearReport const report =
+        pair.derivatives->potential_gradients(std::move(input), points, weights, {.tolerance = kTolerance});
+    EXPECT_EQ(name(report.status), "converged") << report.residual;
+
+    ResponseError const error = response_error(given, pair);
+    Vector const off = error.solution(solution, sizes, kTolerance);
+    Dense const dense = problem.dense();
+    for (Side const side : kSides) {
+      std::int64_t const own = side == Side::rows ? 0 : n, first = side == Side::rows ? n : 0;
+      Cloud const cloud(problem, side), far(problem, other(side));
+      Vector allowed, weight_expected, weight_allowed;
+      Vector const softmins = dense.softmin(side, problem.eps(), pair.potentials.of(other(side)));
+      // The constant of a balanced problem is free: derivatives by weights are, too.
+      Real constant = 0;
+      std::vector<double> const found_weights = values(*pair.plan, side, *weights[side]);
+      for (std::int64_t i = 0; i < problem.size(side); ++i) {
+        Real change = 0, size = 0, mean = 0, mean_error = 0;
+        for (std::int64_t j = 0; j < problem.size(other(side)); ++j) {
+          Real const w = std::abs(solution[own + i]) + std::abs(solution[first + j]);
+          change += error.plan(side, i, j) * (error.entry() * w + off[own + i] + off[first + j]);
+          size += error.plan(side, i, j) * w;
+          Real const share =
+              problem.weights(other(side))[j] *
+              std::exp((softmins[i] + pair.potentials.of(other(side))[j] - dense.cost(side, i, j)) / problem.eps());
+          mean += share * solution[first + j];
+          mean_error += share * (error.entry() * std::abs(solution[first + j]) + off[first + j]);
+        }
+        // The total over j is known from the equation of the row; only that meets the place of the clouds.
+        Real const rho = problem.penalties().of(side);
+        Real const total = error.entry() * sizes[own + i] +
+                           (std::isinf(rho) ? 0
+                                            : problem.eps() / rho * error.marginal(side, i) *
+                                                  (error.entry() * std::abs(solution[own + i]) + off[own + i]));
+        Real apart = cloud.radius[i];
+        for (std::int64_t k = 0; k < d; ++k) apart += std::abs(cloud.centre[k] - far.centre[k]);
+        for (std::int64_t k = 0; k < d; ++k)
+          allowed.push_back(2 * problem.scale() * (change * (far.largest + cloud.radius[i]) + total * apart));
+        Real f = pair.potentials.of(side)[i];
+        if (problem.weights(side)[i] == 0) f = std::isinf(rho) ? softmins[i] : softmins[i] / (1 + problem.eps() / rho);
+        Real const ratio = std::exp((f - softmins[i]) / problem.eps());
+        weight_expected.push_back(-problem.eps() * ratio * mean);
+        weight_allowed.push_back(problem.eps() * ratio * (mean_error + 2 * error.entry() * std::abs(mean)));
+        if (problem.is_balanced()) constant += (found_weights[i] / ratio + problem.eps() * mean) / problem.size(side);
+      }
+      auto const tilt = [&](std::int64_t i, std::int64_t j) { return solution[own + i] + solution[first + j]; };
+      expect_close("by points", values(*pair.plan, side, *points[side]), problem.gradient(side, pair.potentials, tilt),
+                   allowed);
+      for (std::int64_t i = 0; problem.is_balanced() && i < problem.size(side); ++i) {
+        Real f = pair.potentials.of(side)[i];
+        if (problem.weights(side)[i] == 0) f = softmins[i];
+        Real const ratio = std::exp((f - softmins[i]) / problem.eps());
+        weight_expected[i] += ratio * constant;
+        weight_allowed[i] *= 2;
+      }
+      expect_close("by weights", found_weights, weight_expected, weight_allowed);
+    }
+  });
+}
+
+// The oracle itself: what it calls a Hessian is the derivative of its gradient at the optimum, and so on.
+TEST(DerivativesOracle, agrees_with_finite_differences) {
+  for (Penalties const& penalties : penalties_of(1.0)) {
+    SCOPED_TRACE(testing::Message() << penalties.a << " " << penalties.b);
+    Problem const given =
+        oracle::make_problem({6, 5, 2, Weights::with_zeros, Place::origin, 1, DataType::float64, 0, 0.5, 1, 3});
+    PointProblem problem(given, 1.0, penalties);
+    Potentials const optimum = problem.optimum();
+    Random random(41);
+    std::vector<double> const v = gaussian_points(11, 2, random);
+    std::vector<double> const of_f = gaussian_points(6, 1, random), of_g = gaussian_points(5, 1, random);
+    constexpr Real kStep = 1e-4L;
+    auto const moved = [&](Real step) {
+      PointProblem there = problem;
+      for (std::size_t k = 0; k < v.size(); ++k)
+        there.points(k < 12 ? Side::rows : Side::columns)[k < 12 ? k : k - 12] += step * v[k];
+      return there;
+    };
+    PointProblem const after = moved(kStep), before = moved(-kStep);
+    Potentials const f_after = after.optimum(), f_before = before.optimum();
+    Vector gradient = problem.gradient(Side::rows, optimum), product = problem.hessian_product(optimum, v);
+    Vector const rest = problem.gradient(Side::columns, optimum);
+    gradient.insert(gradient.end(), rest.begin(), rest.end());
+    Real slope = 0;
+    for (std::size_t k = 0; k < v.size(); ++k) slope += gradient[k] * v[k];
+    // Errors of central differences are third derivatives, of some tens, times 1e-8 / 6.
+    EXPECT_NEAR((after.dual(f_after) - before.dual(f_before)) / (2 * kStep), slope, 1e-6);
+    for (Side const side : kSides) {
+      Vector const up = after.gradient(side, f_after), down = before.gradient(side, f_before);
+      for (std::size_t k = 0; k < up.size(); ++k)
+        EXPECT_NEAR((up[k] - down[k]) / (2 * kStep), product[side == Side::rows ? k : k + 12], 1e-6) << k;
+    }
+    // Potentials, up to a constant where there is one.
+    Vector const response = problem.response(optimum, v);
+    for (int i = 0; i < 6; ++i) {
+      for (int j = 0; j < 5; ++j) {
+        if (given.a[i] == 0 || given.b[j] == 0) continue;
+        Real const change = f_after.f[i] + f_after.g[j] - f_before.f[i] - f_before.g[j];
+        EXPECT_NEAR(change / (2 * kStep), response[i] + response[6 + j], 1e-6);
+      }
+    }
+    for (Side const side : kSides) {
+      Vector const by_weights = problem.weight_gradient(side, optimum);
+      for (std::size_t i = 0; i + 1 < by_weights.size(); ++i) {
+        // From one to the next, which keeps the total.
+        PointProblem up = problem, down = problem;
+        double const step = 1e-5;
+        bool const inside = problem.weights(side)[i] > 0 && problem.weights(side)[i + 1] > 0;
+        if (!inside) continue;
+        up.weights(side)[i] += step, up.weights(side)[i + 1] -= step;
+        down.weights(side)[i] -= step, down.weights(side)[i + 1] += step;
+        Real const change = (up.dual(up.optimum()) - down.dual(down.optimum())) / (2 * step);
+        EXPECT_NEAR(change, by_weights[i] - by_weights[i + 1], 1e-6) << i;
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace monge::oracle
