@@ -65,8 +65,11 @@ Json report_json(SolveRun const& run, SolveOptions const& options, Report const&
                      {"certificate", report.seconds.certificate},
                      {"solve", report.seconds.total},
                      {"map", run.map_seconds},
+                     {"derivatives", run.derivatives_seconds},
                      {"entries", run.entries_seconds},
-                     {"total", run.read_seconds + report.seconds.total + run.map_seconds + run.entries_seconds}};
+                     {"total", run.read_seconds + report.seconds.total + run.map_seconds + run.derivatives_seconds +
+                                   run.entries_seconds}};
+  for (auto const& [name, value] : run.derivatives.items()) json[name] = value;
   json["problem"] = {{"n", run.n}, {"m", run.m}, {"d", to_json(run.d)}, {"files", run.files}};
 
   Json& given = json["options"] = Json::object();

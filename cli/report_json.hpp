@@ -18,7 +18,8 @@ struct SolveRun : Run {
   std::optional<std::int64_t> d;        ///< Of the points, if the costs are theirs.
   nlohmann::ordered_json cost_options;  ///< GeometryInput::options()
   EntryOptions entries;
-  double map_seconds = 0, entries_seconds = 0;
+  nlohmann::ordered_json derivatives;  ///< What was found on the way, if any were asked for.
+  double map_seconds = 0, derivatives_seconds = 0, entries_seconds = 0;
 };
 
 struct ProjectRun : Run {

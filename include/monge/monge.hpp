@@ -3,6 +3,7 @@
 #include <monge/array.hpp>
 #include <monge/batch.hpp>
 #include <monge/context.hpp>
+#include <monge/derivatives.hpp>
 #include <monge/divergence.hpp>
 #include <monge/entropic.hpp>
 #include <monge/error.hpp>

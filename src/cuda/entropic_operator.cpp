@@ -60,7 +60,7 @@ void EntropicOperator::set_potentials(VectorView f, VectorView g) {
     std::vector<double> const values =
         view.empty() ? std::vector<double>(weights.host().size()) : read(problem_.runtime, view);
     DeviceArray<double> const source = uploaded(problem_.runtime, values);
-    load_vector({source.data(), 1, DataType::float64}, target.size(), problem_.costs->shift(side), target.data(),
+    load_vector({source.data(), 1, DataType::float64}, target.size(), 1, problem_.costs->shift(side), target.data(),
                 problem_.runtime->stream());
     double const mean = std::inner_product(values.begin(), values.end(), weights.host().begin(), 0.0) / weights.total();
     target.typical = mean - problem_.costs->mean_shift(side);

@@ -133,7 +133,7 @@ void store_potential(Problem const& problem, Side side, DeviceVector const& pote
   DeviceArray<double> const chosen(problem.runtime, plus ? potential.size() : 0);
   if (plus) choose_idle(problem.side(side), potential.data(), plus, chosen.data(), stream);
   Output output(problem.runtime, out);
-  store_vector(output.view(), potential.size(), plus ? chosen.data() : potential.data(), problem.costs->shift(side),
+  store_vector(output.view(), potential.size(), 1, plus ? chosen.data() : potential.data(), problem.costs->shift(side),
                stream);
   output.finish();
 }
