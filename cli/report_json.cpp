@@ -69,8 +69,11 @@ Json report_json(SolveRun const& run, SolveOptions const& options, Report const&
                      {"certificate", report.seconds.certificate},
                      {"solve", report.seconds.total},
                      {"map", run.map_seconds},
+                     {"derivatives", run.derivatives_seconds},
                      {"entries", run.entries_seconds},
-                     {"total", run.read_seconds + report.seconds.total + run.map_seconds + run.entries_seconds}};
+                     {"total", run.read_seconds + report.seconds.total + run.map_seconds + run.derivatives_seconds +
+                                   run.entries_seconds}};
+  for (auto const& [name, value] : run.derivatives.items()) json[name] = value;
   json["problem"] = problem_json(run);
 
   Json& given = json["options"] = Json::object();

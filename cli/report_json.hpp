@@ -22,7 +22,8 @@ struct CostRun : Run {
 
 struct SolveRun : CostRun {
   EntryOptions entries;
-  double map_seconds = 0, entries_seconds = 0;
+  nlohmann::ordered_json derivatives;  ///< What was found on the way, if any were asked for.
+  double map_seconds = 0, derivatives_seconds = 0, entries_seconds = 0;
 };
 
 struct TransformRun : CostRun {

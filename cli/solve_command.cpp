@@ -22,6 +22,7 @@
 #include "exit_code.hpp"
 #include "geometry_input.hpp"
 #include "interrupt.hpp"
+#include "plan_derivatives.hpp"
 #include "plan_entries.hpp"
 #include "progress_line.hpp"
 #include "report_json.hpp"
@@ -35,6 +36,7 @@ struct Arguments {
   GeometryArguments geometry;
   std::string a, b, f, g, values, out;
   EntryOptions entries;
+  DerivativeOptions derivatives;
   SolveOptions options;
   RunArguments run;
 };
@@ -42,7 +44,7 @@ struct Arguments {
 /// What the files hold; empty where none is given.
 struct Inputs {
   GeometryInput geometry;
-  std::optional<Array> a, b, f, g, values;
+  std::optional<Array> a, b, f, g, values, hvp;
 };
 
 Inputs read_inputs(SolveRun& run, Arguments const& given) {
@@ -52,7 +54,8 @@ Inputs read_inputs(SolveRun& run, Arguments const& given) {
           read("b", given.b),
           read("f", given.f),
           read("g", given.g),
-          read("values", given.values)};
+          read("values", given.values),
+          read("hvp", given.derivatives.hvp)};
 }
 
 /// What is averaged over the m columns of the plan.
@@ -119,7 +122,8 @@ void print_summary(SolveRun const& run, SolveOptions const& options, Report cons
   print_line("gap", std::isnan(report.gap) ? value_text(report.gap) : fmt::format("{:.3g}", report.gap));
   print_line("seconds",
              fmt::format("{:.3f} (sweeps {:.3f}, certificate {:.3f}, map {:.3f}{})",
-                         run.read_seconds + report.seconds.total + run.map_seconds + run.entries_seconds,
+                         run.read_seconds + report.seconds.total + run.map_seconds + run.derivatives_seconds +
+                             run.entries_seconds,
                          report.seconds.sweeps, report.seconds.certificate, run.map_seconds,
                          run.entries_seconds > 0 ? fmt::format(", entries {:.3f}", run.entries_seconds) : ""));
   print_line("written", written);
@@ -127,8 +131,8 @@ void print_summary(SolveRun const& run, SolveOptions const& options, Report cons
 
 /// What a solve writes only if it is asked to.
 std::vector<std::string> optional_files() {
-  return {"map.npy",          "topk_indices.npy", "topk_values.npy", "plan_indptr.npy",
-          "plan_indices.npy", "plan_values.npy",  "pairs.npy"};
+  return {"map.npy",   "topk_indices.npy", "topk_values.npy", "plan_indptr.npy", "plan_indices.npy", "plan_values.npy",
+          "pairs.npy", "grad_x.npy",       "grad_y.npy",      "grad_a.npy",      "grad_b.npy",       "hvp.npy"};
 }
 
 int solve_files(Arguments arguments) {
@@ -153,6 +157,7 @@ int solve_files(Arguments arguments) {
   run.cost_options = in.geometry.options();
   if (in.values) check_values(*in.values, run.m);
   validate(run.entries, run.m);
+  if (in.hvp) check_direction(*in.hvp, run.n, run.d);
   options.f = vector("f", in.f);
   options.g = vector("g", in.g);
   run.read_seconds = watch.lap();
@@ -173,6 +178,13 @@ int solve_files(Arguments arguments) {
   if (auto map = map_of(plan, in)) {
     files.push_back({"map.npy", std::move(*map)});
     run.map_seconds = watch.lap();
+  }
+  if (arguments.derivatives.gradients || in.hvp) {
+    progress.show("derivatives");
+    DerivativeFiles derivatives = derivative_files(plan, arguments.derivatives, in.geometry.x, in.geometry.y, in.hvp);
+    std::move(derivatives.files.begin(), derivatives.files.end(), std::back_inserter(files));
+    run.derivatives = std::move(derivatives.report);
+    run.derivatives_seconds = watch.lap();
   }
   progress.show("entries");
   std::string lacking;  // Why there are no entries: what was solved is kept all the same.
@@ -240,6 +252,9 @@ void add_solve_command(CLI::App& app, int& exit_code) {
   visit_entry_options(arguments->entries, [&](auto const& field, auto& value) {
     add_option(command, field, value)->group("Entries of the plan to write");
   });
+  command.add_flag("--gradients", arguments->derivatives.gradients,
+                   "derivatives of the dual value: grad_a.npy, grad_b.npy and, by points, grad_x.npy, grad_y.npy");
+  add_file("--hvp", arguments->derivatives.hvp, "a direction for x (n x d); hvp.npy is the Hessian's product with it");
   add_run_options(command, arguments->run);
   command.callback([arguments, &exit_code] { exit_code = solve_files(std::move(*arguments)); });
 }

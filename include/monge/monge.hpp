@@ -4,6 +4,8 @@
 #include <monge/batch.hpp>
 #include <monge/c_transform.hpp>
 #include <monge/context.hpp>
+#include <monge/derivatives.hpp>
+#include <monge/divergence.hpp>
 #include <monge/entropic.hpp>
 #include <monge/error.hpp>
 #include <monge/geometry.hpp>

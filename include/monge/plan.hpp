@@ -4,6 +4,7 @@
 #include <vector>
 
 #include <monge/array.hpp>
+#include <monge/derivatives.hpp>
 #include <monge/report.hpp>
 
 namespace monge {
@@ -54,6 +55,39 @@ class Plan {
   void apply_gram_transpose(VectorView w, VectorView u, MutableVectorView out) const;
   /// <C, P>: the report's float64 value, or one pass in the precision of the solve where the certificate was skipped.
   double transport_cost() const;
+
+  /// out (n x m) = P. One pass, and the memory of the caller.
+  void dense(MutableMatrixView out) const;
+
+  // Derivatives of the dual value (derivatives.hpp). Those by points throw unsupported where the costs have none.
+
+  /// Derivatives of the report's dual value at the potentials of this plan, by the points and the weights:
+  ///   by x_i   sum_j P_ij dc(x_i, y_j)/dx_i,       by a_i   phi_a(f_i) - eps ((P 1)_i / a_i - sum b),
+  /// defined at a_i = 0 too. At the optimum they are those of OT_eps; for potentials that were stopped earlier they are
+  /// what finite differences of the dual value at fixed f and g give, with the marginals that P has. By costs C_ij it
+  /// is P_ij: dense(). A product by the points of the other side for each of x and y, the first time; the estimate of
+  /// the distance takes a step of conjugate gradients at a time, of two passes (CPU: one), and some four products.
+  GradientReport gradients(GradientViews const& out, GradientOptions const& options = {}) const;
+
+  /// out = H v, H the Hessian of OT_eps in the points at fixed weights: x and y of `v` and `out` are any of its four
+  /// blocks. For potentials that are not optimal it is the same formula with the marginals that P has. Points of no
+  /// weight have rows of 0. Linear in v, whatever its size. A product by v and one with an inner width of d (2 d with
+  /// v.y and out.x) beside the steps of conjugate gradients. FlashSinkhorn, Theorem 5.
+  LinearReport hessian_product(PointViews const& v, MutablePointViews const& out,
+                               LinearOptions const& options = {}) const;
+
+  /// out (n x d) solves (H + shift) out = v for the Hessian in x, by conjugate gradients on hessian_product(): steps of
+  /// Newton's method. v (n x d); shift, in units of C over those of x squared, is what makes H positive where it is
+  /// not, else the status is negative_curvature. `options` are for this system; products by H are solved a tenth as
+  /// far.
+  LinearReport inverse_hessian_product(MatrixView v, MutableMatrixView out, double shift = 0,
+                                       LinearOptions const& options = {}) const;
+
+  /// The derivatives of a function L(f, g) of the optimal potentials by the points and the weights, given dL/df (n) and
+  /// dL/dg (m), one of which may be empty: implicit differentiation, one system. Where both marginals are constraints L
+  /// must not change with (f + t, g - t): sum dL/df = sum dL/dg, else this throws invalid_argument.
+  LinearReport potential_gradients(VectorView of_f, VectorView of_g, GradientViews const& out,
+                                   LinearOptions const& options = {}) const;
 
   // Entries one by one, made in the precision of products (the report's, after tf32 float32), never n x m of them in
   // memory. They are logarithms at first, which rank and compare where P_ij itself underflows to 0. Pairs of no weight

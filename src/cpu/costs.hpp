@@ -14,7 +14,7 @@
 #include <monge/array.hpp>
 
 #include "cpu/packed_points.hpp"
-#include "operators/side.hpp"
+#include "operators/plan_operator.hpp"
 
 namespace monge::cpu {
 
@@ -87,6 +87,7 @@ class Costs {
   virtual std::shared_ptr<Costs const> at(Side side, MatrixView points) const = 0;
   /// Throws unsupported where costs have no points.
   virtual PointValues<T> points(Side side) const = 0;
+  virtual PointForm point_form() const = 0;
 
  protected:
   double mean_ = std::numeric_limits<double>::quiet_NaN();

@@ -23,17 +23,20 @@ constexpr double kLoosestBound = 32;
 }  // namespace
 
 template <class T>
-EntropicOperator<T>::EntropicOperator(std::shared_ptr<Costs<T> const> costs, Marginals const& marginals,
-                                      Penalties const& penalties, int threads, double cache_bytes)
-    : monge::EntropicOperator(costs->size(Side::rows), costs->size(Side::columns)),
+EntropicOperator<T>::EntropicOperator(std::shared_ptr<Costs<T> const> costs, std::shared_ptr<SideWeights const> a,
+                                      std::shared_ptr<SideWeights const> b, Penalties const& penalties, bool is_self,
+                                      int threads, double cache_bytes)
+    : monge::EntropicOperator(costs->size(Side::rows), costs->size(Side::columns), is_self),
       data_{costs,
-            {std::make_shared<SideWeights>(marginals.a), std::make_shared<SideWeights>(marginals.b)},
-            {HostVector(costs->size(Side::rows)), HostVector(costs->size(Side::columns))},
-            penalties},
+            {std::move(a), std::move(b)},
+            {HostVector(costs->size(Side::rows)), HostVector(is_self ? 0 : costs->size(Side::columns))},
+            penalties,
+            is_self},
       vectors_(size(Side::rows), size(Side::columns)),
       most_threads_(threads),
       cache_bytes_(cache_bytes),
-      stripes_(*costs, Side::rows, useful_threads(threads, size(Side::rows), size(Side::columns)), cache_bytes),
+      stripes_(*costs, Side::rows, useful_threads(threads, size(Side::rows), size(Side::columns)), cache_bytes,
+               is_self),
       logits_(size(Side::columns)),
       column_sums_(size(Side::columns), stripes_.threads()),
       log_mass_ratio_(log_mass_ratio(data_.weights[0]->total, data_.weights[1]->total)),
@@ -135,7 +138,8 @@ void EntropicOperator<T>::translate() {
 }
 
 /// One pass: a stripe's rows give f, and its exponentials, weighted with the new f (alternating) or the old one
-/// (symmetric), add to the columns.
+/// (symmetric), add to the columns. Of a self problem the pass is over the upper triangle, and a row's sum is one more
+/// part of its column's: the columns are all that is updated.
 template <class T>
 void EntropicOperator<T>::one_sweep(Sweep const& sweep) {
   double const eps = sweep.eps;
@@ -151,9 +155,12 @@ void EntropicOperator<T>::one_sweep(Sweep const& sweep) {
   std::fill(total_weights_.begin(), total_weights_.end(), 0.0);
   column_sums_.clear();
 
-  stripes_.for_each(logits_, {.bounds = bounds},
+  stripes_.for_each(logits_, {.bounds = bounds, .upper = is_self()},
                     [&](int thread_index, Workspace<T> const& work, std::int64_t first, std::int64_t count) {
                       std::size_t const thread = static_cast<std::size_t>(thread_index);
+                      double* const sums = column_sums_.of(thread_index);
+                      StripeArgs<T> args = work.args;
+                      if (is_self()) args.first_column += stripes_.group();
                       double column_weight[kMaxStripeRows];
                       for (std::int64_t r = 0; r < count; ++r) {
                         std::size_t const i = static_cast<std::size_t>(first + r);
@@ -174,15 +181,22 @@ void EntropicOperator<T>::one_sweep(Sweep const& sweep) {
                         double const factor = weight[i] / mass * std::exp2(exponent);
                         column_weight[r] = exponent < 100 ? factor : 0.0;
                         total_weights_[thread] += exponent < 100 ? factor : std::numeric_limits<double>::infinity();
+                        if (is_self())
+                          sums[i] += column_weight[r] * work.row_sum[static_cast<std::size_t>(r)] /
+                                     static_cast<double>(logits_.beta[i]);
                       }
-                      add_to_columns(work.args, count, column_weight, 1.0, column_sums_.of(thread_index));
+                      add_to_columns(args, count, column_weight, 1.0, sums);
                     });
 
-  errors_.row = std::accumulate(row_errors_.begin(), row_errors_.end(), 0.0);
   double const total_weight = std::accumulate(total_weights_.begin(), total_weights_.end(), 0.0);
   update_columns(sweep, sweep.symmetric ? data_.potential(Side::rows) : f_next_, column_sums_.join(),
                  smallest_trusted_sum<T>(static_cast<double>(size(Side::rows)) + total_weight));
-  std::swap(f, f_next_.values());
+  if (is_self()) {
+    errors_.row = errors_.column;
+  } else {
+    errors_.row = std::accumulate(row_errors_.begin(), row_errors_.end(), 0.0);
+    std::swap(f, f_next_.values());
+  }
   std::swap(last_.column_bias, logits_.bias);
   last_.eps = eps;
 }
@@ -230,7 +244,7 @@ Evaluation EntropicOperator<T>::evaluate(double eps) {
 
 template <class T>
 std::unique_ptr<monge::PlanOperator> EntropicOperator<T>::plan(double eps) const {
-  return std::make_unique<PlanOperator<T>>(data_, eps, most_threads_, cache_bytes_);
+  return std::make_unique<PlanOperator<T>>(data_.with_both_potentials(), eps, most_threads_, cache_bytes_);
 }
 
 template class EntropicOperator<float>;

@@ -11,8 +11,11 @@ namespace monge::cpu {
 template <class T>
 class EntropicOperator final : public monge::EntropicOperator {
  public:
-  EntropicOperator(std::shared_ptr<Costs<T> const> costs, Marginals const& marginals, Penalties const& penalties,
-                   int threads, double cache_bytes);
+  EntropicOperator(std::shared_ptr<Costs<T> const> costs, std::shared_ptr<SideWeights const> a,
+                   std::shared_ptr<SideWeights const> b, Penalties const& penalties, bool is_self, int threads,
+                   double cache_bytes);
+
+  PlanData<T> const& data() const { return data_; }
 
   double centred_cost_bound() const override { return data_.costs->bound(); }
   double mean_cost() const override { return data_.costs->mean(); }

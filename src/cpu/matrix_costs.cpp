@@ -187,6 +187,11 @@ PointValues<T> MatrixCosts<T>::points(Side) const {
   throw_no_points();
 }
 
+template <class T>
+PointForm MatrixCosts<T>::point_form() const {
+  throw_no_points();
+}
+
 template class MatrixCosts<float>;
 template class MatrixCosts<double>;
 

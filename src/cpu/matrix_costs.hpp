@@ -25,6 +25,7 @@ class MatrixCosts final : public Costs<T> {
   std::unique_ptr<Costs<T> const> part(Side side, std::span<std::int64_t const> points) const override;
   std::shared_ptr<Costs<T> const> at(Side side, MatrixView points) const override;
   PointValues<T> points(Side side) const override;
+  PointForm point_form() const override;
 
  private:
   MatrixCosts(std::int64_t n, std::int64_t m, MatrixView cost, bool transposed);

@@ -107,6 +107,18 @@ void visit_entries(double threshold, double marginal, std::span<T const> row, do
 }  // namespace
 
 template <class T>
+void PlanOperator<T>::entries(Side side, MutableMatrixView out) {
+  HostVector const& total = on_host(marginal(side));
+  for_each_row(side, RowOf::shares, [&](int, std::int64_t i, std::span<T const> row, double) {
+    with_data(out, [&](auto* data) {
+      using Out = std::remove_pointer_t<decltype(data)>;
+      for (std::size_t j = 0; j < row.size(); ++j)
+        data[i * out.row_stride() + static_cast<std::int64_t>(j)] = static_cast<Out>(total[i] * row[j]);
+    });
+  });
+}
+
+template <class T>
 void PlanOperator<T>::top_k(Side side, MutableIndexView indices, MutableMatrixView values) {
   HostVector const& total = on_host(marginal(side));
   std::vector<double> const& weight = data_.weight(side);
@@ -216,6 +228,7 @@ void PlanOperator<T>::sample(std::uint64_t seed, MutableIndexView pairs) {
 }
 
 #define MONGE_INSTANTIATE(T)                                                                                           \
+  template void PlanOperator<T>::entries(Side, MutableMatrixView);                                                     \
   template void PlanOperator<T>::top_k(Side, MutableIndexView, MutableMatrixView);                                     \
   template std::int64_t PlanOperator<T>::count_above(double, MutableIndexView);                                        \
   template std::int64_t PlanOperator<T>::entries_above(double, MutableIndexView, MutableIndexView, MutableVectorView); \

@@ -11,6 +11,7 @@
 
 #include "core/compensated_sum.hpp"
 #include "core/strided.hpp"
+#include "operators/weight_term.hpp"
 
 namespace monge::cpu {
 namespace {
@@ -369,6 +370,48 @@ void PlanOperator<T>::multiply_hadamard(Side side, MatrixView l, MatrixView r, M
 }
 
 template <class T>
+void PlanOperator<T>::points(Side side, Vector& out) const {
+  PointValues<T> const points = data_.costs->points(side);
+  std::int64_t const dimension = static_cast<std::int64_t>(points.centre.size());
+  HostVector& target = on_host(out);
+  for (std::int64_t i = 0, e = 0; i < size(side); ++i) {
+    for (std::int64_t k = 0; k < dimension; ++k, ++e) target[e] = points.packed->coordinate(i, k);
+  }
+}
+
+template <class T>
+void PlanOperator<T>::slopes(Side side, Vector& out) const {
+  PointValues<T> const points = data_.costs->points(side);
+  std::span<double const> const far = data_.costs->points(opposite(side)).centre;
+  auto const [product, curvature] = data_.costs->point_form();
+  HostVector& target = on_host(out);
+  for (std::int64_t i = 0, e = 0; i < size(side); ++i) {
+    for (std::size_t k = 0; k < far.size(); ++k, ++e) {
+      // The difference first: it is what distances are made of, wherever the clouds lie.
+      double const at_centre = curvature * (points.centre[k] - far[k]) + (curvature + product) * far[k];
+      target[e] = curvature * points.packed->coordinate(i, static_cast<std::int64_t>(k)) + at_centre;
+    }
+  }
+}
+
+template <class T>
+void PlanOperator<T>::weight_terms(Side side, double penalty, WeightTerms const& out) {
+  Products const& onto = measured(side);
+  std::vector<double> const& weight = data_.weight(side);
+  std::span<double const> const norm = data_.costs->norm(side), shift = data_.costs->shift(side);
+  double const other_mass = data_.weights[static_cast<int>(opposite(side))]->total;
+  for (std::int64_t i = 0; i < size(side); ++i) {
+    std::size_t const k = static_cast<std::size_t>(i);
+    double const transform = norm[k] - eps_ * kLn2 * onto.lse[i] + shift[k];
+    WeightTerm const term = weight_term(data_.potential(side)[i] + shift[k], transform, weight[k], onto.marginal[i],
+                                        penalty, eps_, other_mass);
+    if (out.ratio != nullptr) on_host(*out.ratio)[i] = term.ratio;
+    if (out.wanted != nullptr) on_host(*out.wanted)[i] = term.wanted;
+    if (out.gradient != nullptr) on_host(*out.gradient)[i] = term.gradient;
+  }
+}
+
+template <class T>
 void PlanOperator<T>::multiply(Side side, Vector const& in, Vector& out) {
   HostVector const& source = on_host(in);
   HostVector& target = on_host(out);
@@ -415,7 +458,7 @@ void PlanOperator<T>::multiply_gram(Side side, Vector const& w, Vector const& in
   }
   if (lost && total > 0) {
     std::unique_ptr<Vector>& made = between_[static_cast<int>(over)];
-    if (!made) made = vectors_.make(over);
+    if (!made) made = vectors_.make(over, 1);
     HostVector& between = on_host(*made);
     multiply(over, in, between);
     for (std::int64_t i = 0; i < between.size(); ++i) between[i] *= weight[i];

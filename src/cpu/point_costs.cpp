@@ -39,8 +39,8 @@ PointCosts<T>::PointCosts(PointCloud const& geometry, std::span<double const> a,
   Features const y(cost_, "y", geometry.y, geometry.labels.y, classes_of(cost_, Side::columns));
   std::vector<double> mu = centre_of("x", x.view(), a), nu = centre_of("y", y.view(), b);
   if (cost_.is_distance()) meet(mu, nu);
-  clouds_[0] = packed(x.view(), std::move(mu));
-  clouds_[1] = packed(y.view(), std::move(nu));
+  clouds_[0] = packed(x.view(), std::move(mu), a);
+  clouds_[1] = packed(y.view(), std::move(nu), b);
   shift_[0] = shift_of(Side::rows, x.view());
   shift_[1] = shift_of(Side::columns, y.view());
   if (cost_.function == CostFunction::cosine) {
@@ -50,13 +50,7 @@ PointCosts<T>::PointCosts(PointCloud const& geometry, std::span<double const> a,
   }
   if (cost_.is_distance()) return;
   // Centred points have the mean 0: what is left of the shifts is their constant.
-  std::size_t const d = static_cast<std::size_t>(cost_.dimension);
-  auto const mean_square = [&](MatrixView features, Side side, std::span<double const> weights) {
-    return mean_squared_distance(features, std::span(cloud(side).centre).first(d), weights);
-  };
-  this->mean_ = constant();
-  if (cost_.square != 0)
-    this->mean_ += cost_.square * (mean_square(x.view(), Side::rows, a) + mean_square(y.view(), Side::columns, b));
+  this->mean_ = constant() + cost_.square * (cloud(Side::rows).mean_square + cloud(Side::columns).mean_square);
 }
 
 template <class T>
@@ -90,11 +84,34 @@ auto PointCosts<T>::measured(Cloud cloud) const -> std::shared_ptr<Cloud const> 
 }
 
 template <class T>
-auto PointCosts<T>::packed(MatrixView features, std::vector<double> centre) const -> std::shared_ptr<Cloud const> {
+auto PointCosts<T>::packed(MatrixView features, std::vector<double> centre, std::span<double const> weights) const
+    -> std::shared_ptr<Cloud const> {
   Cloud cloud;
   cloud.centre = std::move(centre);
+  if (cost_.square != 0 && !weights.empty()) {
+    std::span const coordinates = std::span(cloud.centre).first(static_cast<std::size_t>(cost_.dimension));
+    cloud.mean_square = mean_squared_distance(features, coordinates, weights);
+  }
   pack(features, cloud.centre, 1.0, cloud.packed);
   return measured(std::move(cloud));
+}
+
+template <class T>
+std::shared_ptr<PointCosts<T> const> PointCosts<T>::self(PointCloud const& geometry, std::span<double const> a,
+                                                         PointCosts const* like, Side side) {
+  // Neither where the other cloud lies nor what its features are has a part in these.
+  if (like && like->cost_.square != 0 && !like->cost_.labels) {
+    std::shared_ptr<Cloud const> const& cloud = like->clouds_[static_cast<int>(side)];
+    std::shared_ptr<PointCosts> result(new PointCosts(*like, cloud, cloud));
+    for (std::vector<double>& shift : result->shift_) shift.assign(cloud->norm.size(), 0.0);
+    result->mean_ = 2 * like->cost_.square * cloud->mean_square;
+    return result;
+  }
+  auto const result = std::make_shared<PointCosts>(geometry, a, a);
+  auto& [rows, columns] = result->shift_;  // A constant apart, since the cost is symmetric.
+  for (std::size_t i = 0; i < rows.size(); ++i) rows[i] = columns[i] = (rows[i] + columns[i]) / 2;
+  if (!result->cost_.labels) result->clouds_[1] = result->clouds_[0];
+  return result;
 }
 
 template <class T>
@@ -163,7 +180,7 @@ std::shared_ptr<Costs<T> const> PointCosts<T>::at(Side side, MatrixView points) 
   std::vector<double> centre = centre_of("points", features.view(), {});
   if (cost_.is_distance()) centre = cloud(other).centre;
   std::shared_ptr<Cloud const> clouds[2] = {clouds_[0], clouds_[1]};
-  clouds[static_cast<int>(side)] = packed(features.view(), std::move(centre));
+  clouds[static_cast<int>(side)] = packed(features.view(), std::move(centre), {});
   std::shared_ptr<PointCosts> result(new PointCosts(*this, clouds[0], clouds[1]));
   result->shift_[static_cast<int>(side)] = result->shift_of(side, features.view());
   if (undirected_) result->undirected_ = undirected_->at(side, points);

@@ -25,18 +25,25 @@ class PointCosts final : public Costs<T> {
   std::unique_ptr<Costs<T> const> part(Side side, std::span<std::int64_t const> points) const override;
   std::shared_ptr<Costs<T> const> at(Side side, MatrixView points) const override;
   PointValues<T> points(Side side) const override;
+  PointForm point_form() const override { return {cost_.product, 2 * cost_.square}; }
+  /// Of a cloud to itself, which `geometry` has twice: the two sides have one shift, and one packed cloud where their
+  /// features are the same. That may be the one which `like` has on `side`, unless it is null.
+  static std::shared_ptr<PointCosts const> self(PointCloud const& geometry, std::span<double const> a,
+                                                PointCosts const* like, Side side);
 
  private:
   /// Coordinates are features here.
   struct Cloud {
     PackedPoints<T> packed;
     std::vector<double> centre;
+    double mean_square = 0;    // Of the length of the points from it, under their weights; costs with `square` only.
     double longest = 0;        // Length of a packed point.
     std::vector<double> norm;  // square |x'_i|^2 of the packed points; 0 where the score holds it.
   };
 
   PointCosts(PointCosts const& like, std::shared_ptr<Cloud const> rows, std::shared_ptr<Cloud const> columns);
-  std::shared_ptr<Cloud const> packed(MatrixView features, std::vector<double> centre) const;
+  std::shared_ptr<Cloud const> packed(MatrixView features, std::vector<double> centre,
+                                      std::span<double const> weights) const;
   std::shared_ptr<Cloud const> measured(Cloud cloud) const;
   std::vector<double> shift_of(Side side, MatrixView features) const;
   /// That of the rows' shift.

@@ -49,6 +49,7 @@ template <class T>
 struct StripeArgs {
   ScoreSource<T> source;
   std::int64_t column_count;
+  std::int64_t first_column = 0;  // A multiple of kPanel: those before it take no part.
   T const* h;
   T const* beta;
   T const* log2_weight;  // Of the columns; read only when `row_moment` is wanted.

@@ -5,28 +5,55 @@
 
 namespace monge::cpu {
 
-std::unique_ptr<Vector> HostVectorOperations::make(Side side) const {
-  return std::make_unique<HostVector>(side == Side::rows ? n_ : m_);
+std::unique_ptr<Vector> HostVectorOperations::make(Side side, std::int64_t width) const {
+  return std::make_unique<HostVector>(side == Side::rows ? n_ : m_, width);
 }
 
-void HostVectorOperations::read(VectorView from, Vector& to) const {
+std::unique_ptr<Vector> HostVectorOperations::make_like(Vector const& vector) const {
+  return std::make_unique<HostVector>(on_host(vector).rows(), on_host(vector).width());
+}
+
+MatrixView HostVectorOperations::view(Vector const& vector) const {
+  HostVector const& values = on_host(vector);
+  return {values.values().data(), values.rows(), values.width()};
+}
+
+MutableMatrixView HostVectorOperations::view(Vector& vector) const {
+  HostVector& values = on_host(vector);
+  return {values.values().data(), values.rows(), values.width()};
+}
+
+void HostVectorOperations::read(MatrixView from, Vector& to) const {
   HostVector& target = on_host(to);
-  read_vector(from, [&](std::int64_t i, double value) { target[i] = value; });
+  with_data(from, [&](auto const* data) {
+    for (std::int64_t i = 0, e = 0; i < from.rows(); ++i) {
+      for (std::int64_t p = 0; p < from.columns(); ++p, ++e) target[e] = data[i * from.row_stride() + p];
+    }
+  });
 }
 
-void HostVectorOperations::write(Vector const& from, MutableVectorView to) const {
-  write_vector(to, [&](std::int64_t i) { return on_host(from)[i]; });
+void HostVectorOperations::write(Vector const& from, MutableMatrixView to) const {
+  HostVector const& source = on_host(from);
+  with_data(to, [&](auto* data) {
+    using T = std::remove_pointer_t<decltype(data)>;
+    for (std::int64_t i = 0, e = 0; i < to.rows(); ++i) {
+      for (std::int64_t p = 0; p < to.columns(); ++p, ++e) data[i * to.row_stride() + p] = static_cast<T>(source[e]);
+    }
+  });
 }
 
 void HostVectorOperations::combine(std::span<Term const> terms, Vector& out) const {
   HostVector& target = on_host(out);
-  for (std::int64_t i = 0; i < target.size(); ++i) {
-    double sum = 0;
-    for (Term const& term : terms) {
-      double const value = term.factor * on_host(*term.vector)[i];
-      sum += term.times == nullptr ? value : value * on_host(*term.times)[i];
+  std::int64_t const width = target.width();
+  for (std::int64_t i = 0, e = 0; i < target.rows(); ++i) {
+    for (std::int64_t p = 0; p < width; ++p, ++e) {
+      double sum = 0;
+      for (Term const& term : terms) {
+        double const value = term.factor * on_host(*term.vector)[e];
+        sum += term.times == nullptr ? value : value * on_host(*term.times)[on_host(*term.times).width() == 1 ? i : e];
+      }
+      target[e] = sum;
     }
-    target[i] = sum;
   }
 }
 
@@ -34,6 +61,17 @@ void HostVectorOperations::reciprocal(Vector const& in, Vector& out) const {
   HostVector const& source = on_host(in);
   HostVector& target = on_host(out);
   for (std::int64_t i = 0; i < target.size(); ++i) target[i] = source[i] == 0 ? 0.0 : 1 / source[i];
+}
+
+void HostVectorOperations::row_dots(Vector const& first, Vector const& second, Vector& out) const {
+  HostVector const& left = on_host(first);
+  HostVector const& right = on_host(second);
+  HostVector& target = on_host(out);
+  for (std::int64_t i = 0, e = 0; i < left.rows(); ++i) {
+    double sum = 0;
+    for (std::int64_t p = 0; p < left.width(); ++p, ++e) sum += left[e] * right[e];
+    target[i] = sum;
+  }
 }
 
 void HostVectorOperations::dots(std::span<std::pair<Vector const*, Vector const*> const> pairs,

@@ -9,8 +9,11 @@ namespace monge::cpu {
 
 class HostVector final : public Vector {
  public:
-  explicit HostVector(std::int64_t size) : values_(static_cast<std::size_t>(size), 0.0) {}
+  explicit HostVector(std::int64_t rows, std::int64_t width = 1)
+      : width_(width), values_(static_cast<std::size_t>(rows * width), 0.0) {}
 
+  std::int64_t width() const { return width_; }
+  std::int64_t rows() const { return size() / width_; }
   std::int64_t size() const { return static_cast<std::int64_t>(values_.size()); }
   double const& operator[](std::int64_t i) const { return values_[static_cast<std::size_t>(i)]; }
   double& operator[](std::int64_t i) { return values_[static_cast<std::size_t>(i)]; }
@@ -18,6 +21,7 @@ class HostVector final : public Vector {
   std::vector<double> const& values() const { return values_; }
 
  private:
+  std::int64_t width_;
   std::vector<double> values_;
 };
 
@@ -34,11 +38,16 @@ class HostVectorOperations final : public VectorOperations {
  public:
   HostVectorOperations(std::int64_t n, std::int64_t m) : n_(n), m_(m) {}
 
-  std::unique_ptr<Vector> make(Side side) const override;
-  void read(VectorView from, Vector& to) const override;
-  void write(Vector const& from, MutableVectorView to) const override;
+  std::unique_ptr<Vector> make(Side side, std::int64_t width) const override;
+  std::unique_ptr<Vector> make_like(Vector const& vector) const override;
+  using VectorOperations::read, VectorOperations::write;
+  void read(MatrixView from, Vector& to) const override;
+  void write(Vector const& from, MutableMatrixView to) const override;
+  MatrixView view(Vector const& vector) const override;
+  MutableMatrixView view(Vector& vector) const override;
   void combine(std::span<Term const> terms, Vector& out) const override;
   void reciprocal(Vector const& in, Vector& out) const override;
+  void row_dots(Vector const& first, Vector const& second, Vector& out) const override;
   void dots(std::span<std::pair<Vector const*, Vector const*> const> pairs, std::span<double> out) const override;
 
  private:

@@ -15,7 +15,7 @@
 #include "cuda/launch/fused_sweep.hpp"
 #include "cuda/launch/pass.hpp"
 #include "cuda/transfer.hpp"
-#include "operators/side.hpp"
+#include "operators/plan_operator.hpp"
 
 namespace monge::cuda {
 
@@ -91,6 +91,7 @@ class Costs {
 
   /// Throws unsupported where the costs have no points.
   virtual PointValues points(Side side) const = 0;
+  virtual PointForm point_form() const = 0;
   /// The same costs in another precision: what was found out about them is shared, and the caller's numbers, which
   /// packing has rounded, are read from the same geometry again. Does not wait where they lie on the device.
   virtual std::shared_ptr<Costs const> twin(Geometry const& geometry, DataType scalar, Queue const& queue) const = 0;

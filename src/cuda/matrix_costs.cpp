@@ -96,6 +96,10 @@ PointValues MatrixCosts::points(Side) const {
   throw_no_points();
 }
 
+PointForm MatrixCosts::point_form() const {
+  throw_no_points();
+}
+
 std::shared_ptr<Costs const> MatrixCosts::at(Side, MatrixView) const {
   throw_no_points();
 }

@@ -20,6 +20,7 @@ class MatrixCosts final : public Costs {
   void finish(MatrixSurvey const& found);
 
   PointValues points(Side side) const override;
+  PointForm point_form() const override;
   std::shared_ptr<Costs const> at(Side side, MatrixView points) const override;
   std::shared_ptr<Costs const> renewed(Geometry const& geometry, PointWeights a, PointWeights b,
                                        bool unshared) const override;

@@ -77,6 +77,15 @@ void PlanOperator::for_log_rows(Side side, std::int64_t scratch_bytes, Visit con
   }
 }
 
+void PlanOperator::entries(Side side, MutableMatrixView out) {
+  DeviceGuard const guard(problem_.runtime->index());
+  Output output(problem_.runtime, out);
+  for_log_rows(side, 0, [&](LogRows const& rows) {
+    all_entries(rows, problem_.size(opposite(side)), output.view(), problem_.runtime->stream());
+  });
+  output.finish();
+}
+
 void PlanOperator::top_k(Side side, MutableIndexView indices, MutableMatrixView values) {
   DeviceGuard const guard(problem_.runtime->index());
   Output index_output(problem_.runtime, indices), value_output(problem_.runtime, values);

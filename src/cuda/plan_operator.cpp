@@ -84,7 +84,7 @@ void PlanOperator::potentials(MutableVectorView f, MutableVectorView g) {
 void PlanOperator::transform(Side side, MutableVectorView out) {
   DeviceGuard const guard(problem_.runtime->index());
   Output output(problem_.runtime, out);
-  store_vector(output.view(), problem_.size(side), frozen(side).transform.plus.data(), problem_.costs->shift(side),
+  store_vector(output.view(), problem_.size(side), 1, frozen(side).transform.plus.data(), problem_.costs->shift(side),
                problem_.runtime->stream());
   output.finish();
 }
@@ -163,6 +163,50 @@ void PlanOperator::multiply_points(Side side, Scaling scaling, MutableMatrixView
   Output output(problem_.runtime, out);
   multiply_columns(side, scaling, points.points, points.dimension, points.centre, output.view());
   output.finish();
+}
+
+void PlanOperator::points(Side side, Vector& out) const {
+  DeviceGuard const guard(problem_.runtime->index());
+  PointValues const points = problem_.costs->points(side);
+  DeviceVector& result = on_device(out);
+  load_vector(points.points, result.size(), points.dimension, nullptr, result.data(), problem_.runtime->stream());
+  result.typical = 0;
+}
+
+void PlanOperator::slopes(Side side, Vector& out) const {
+  DeviceGuard const guard(problem_.runtime->index());
+  PointValues const points = problem_.costs->points(side);
+  auto const [product, curvature] = problem_.costs->point_form();
+  DeviceVector& result = on_device(out);
+  cuda::slopes({points.points, result.size(), points.dimension, points.centre,
+                problem_.costs->points(opposite(side)).centre, curvature, product, result.data()},
+               problem_.runtime->stream());
+  result.typical = 0;
+}
+
+void PlanOperator::weight_terms(Side side, double penalty, WeightTerms const& out) {
+  DeviceGuard const guard(problem_.runtime->index());
+  Frozen const& rows = frozen(side);
+  auto const data = [](Vector* vector) {
+    if (vector == nullptr) return static_cast<double*>(nullptr);
+    on_device(*vector).typical = 0;
+    return on_device(*vector).data();
+  };
+  cuda::weight_terms(
+      {
+          .points = problem_.side(side),
+          .potential = potentials_[side_index(side)].data(),
+          .plus = rows.transform.plus.data(),
+          .shift = problem_.costs->shift(side),
+          .marginal = rows.marginal.data(),
+          .penalty = penalty,
+          .eps = eps_,
+          .other_mass = problem_.weights[side_index(opposite(side))]->total(),
+          .ratio = data(out.ratio),
+          .wanted = data(out.wanted),
+          .gradient = data(out.gradient),
+      },
+      problem_.runtime->stream());
 }
 
 Operand PlanOperator::pack_rows(StridedView const& from, int rows, int padded_rows, int columns,
@@ -381,6 +425,7 @@ std::unique_ptr<monge::PlanOperator> PlanOperator::at(Side side, MatrixView poin
   DeviceGuard const guard(runtime->index());
   Side const other = opposite(side);
   Problem problem = problem_;
+  problem.is_self = false;
   problem.costs = problem_.costs->at(side, points);
   problem.weights[side_index(side)] = std::make_shared<Weights>(
       runtime, std::vector<double>(static_cast<std::size_t>(points.rows()), 1.0), runtime->stream());
@@ -389,7 +434,7 @@ std::unique_ptr<monge::PlanOperator> PlanOperator::at(Side side, MatrixView poin
   // potential as before; its shift has changed, and so its own.
   Potentials potentials;
   potentials[side_index(side)] = DeviceVector(runtime, points.rows());
-  load_vector({}, static_cast<int>(points.rows()), problem.costs->shift(side), potentials[side_index(side)].data(),
+  load_vector({}, static_cast<int>(points.rows()), 1, problem.costs->shift(side), potentials[side_index(side)].data(),
               runtime->stream());
   potentials[side_index(side)].typical = -problem.costs->mean_shift(side);
   DeviceVector& kept = potentials[side_index(other)];

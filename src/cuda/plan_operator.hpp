@@ -34,8 +34,13 @@ class PlanOperator final : public monge::PlanOperator {
   void multiply(Side side, Scaling scaling, MatrixView v, MutableMatrixView out) override;
   void multiply_points(Side side, Scaling scaling, MutableMatrixView out) override;
   void multiply_hadamard(Side side, MatrixView l, MatrixView r, MatrixView v, MutableMatrixView out) override;
+  PointForm point_form() const override { return problem_.costs->point_form(); }
+  void points(Side side, Vector& out) const override;
+  void slopes(Side side, Vector& out) const override;
+  void weight_terms(Side side, double penalty, WeightTerms const& out) override;
   void multiply(Side side, Vector const& in, Vector& out) override;
   void multiply_gram(Side side, Vector const& w, Vector const& in, Vector& out) override;
+  void entries(Side side, MutableMatrixView out) override;
   void top_k(Side side, MutableIndexView indices, MutableMatrixView values) override;
   std::int64_t count_above(double threshold, MutableIndexView row_begin) override;
   std::int64_t entries_above(double threshold, MutableIndexView row_begin, MutableIndexView columns,

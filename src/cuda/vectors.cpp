@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "cuda/costs.hpp"
 #include "cuda/launch/vectors.hpp"
 
 namespace monge::cuda {
@@ -10,27 +11,46 @@ namespace monge::cuda {
 DeviceVectorOperations::DeviceVectorOperations(SharedRuntime runtime, std::int64_t n, std::int64_t m)
     : runtime_(std::move(runtime)), sizes_{n, m} {}
 
-std::unique_ptr<Vector> DeviceVectorOperations::make(Side side) const {
+std::unique_ptr<Vector> DeviceVectorOperations::zeros(std::int64_t rows, std::int64_t width) const {
   DeviceGuard const guard(runtime_->index());
-  auto result = std::make_unique<DeviceVector>(runtime_, sizes_[side == Side::rows ? 0 : 1]);
+  checked_size("points", rows * width);
+  auto result = std::make_unique<DeviceVector>(runtime_, rows, static_cast<int>(width));
   MONGE_CUDA_TRY(
       cudaMemsetAsync(result->data(), 0, static_cast<std::size_t>(result->values.bytes()), runtime_->stream()));
   return result;
 }
 
-void DeviceVectorOperations::read(VectorView from, Vector& to) const {
+std::unique_ptr<Vector> DeviceVectorOperations::make(Side side, std::int64_t width) const {
+  return zeros(sizes_[side == Side::rows ? 0 : 1], width);
+}
+
+std::unique_ptr<Vector> DeviceVectorOperations::make_like(Vector const& vector) const {
+  return zeros(on_device(vector).rows(), on_device(vector).width);
+}
+
+MatrixView DeviceVectorOperations::view(Vector const& vector) const {
+  DeviceVector const& of = on_device(vector);
+  return {of.data(), DataType::float64, of.rows(), of.width, of.width, {DeviceType::cuda, runtime_->index()}};
+}
+
+MutableMatrixView DeviceVectorOperations::view(Vector& vector) const {
+  DeviceVector const& of = on_device(vector);
+  return {of.data(), DataType::float64, of.rows(), of.width, of.width, {DeviceType::cuda, runtime_->index()}};
+}
+
+void DeviceVectorOperations::read(MatrixView from, Vector& to) const {
   DeviceGuard const guard(runtime_->index());
   DeviceArray<unsigned char> staging;
   DeviceVector& vector = on_device(to);
-  load_vector(upload(runtime_, from, staging), vector.size(), nullptr, vector.data(), runtime_->stream());
+  load_vector(upload(runtime_, from, staging), vector.size(), vector.width, nullptr, vector.data(), runtime_->stream());
   vector.typical = 0;
 }
 
-void DeviceVectorOperations::write(Vector const& from, MutableVectorView to) const {
+void DeviceVectorOperations::write(Vector const& from, MutableMatrixView to) const {
   DeviceGuard const guard(runtime_->index());
   Output out(runtime_, to);
   DeviceVector const& vector = on_device(from);
-  store_vector(out.view(), vector.size(), vector.data(), nullptr, runtime_->stream());
+  store_vector(out.view(), vector.size(), vector.width, vector.data(), nullptr, runtime_->stream());
   out.finish();
 }
 
@@ -38,11 +58,14 @@ void DeviceVectorOperations::combine(std::span<Term const> terms, Vector& out) c
   DeviceGuard const guard(runtime_->index());
   DeviceVector& result = on_device(out);
   CombineArguments arguments{result.size(), static_cast<int>(terms.size()), {}, result.data()};
+  auto const step = [&](Vector const& times) { return result.width / on_device(times).width; };
   double typical = 0;
   for (std::size_t k = 0; k < terms.size(); ++k) {
     Term const& term = terms[k];
     DeviceVector const& vector = on_device(*term.vector);
-    arguments.terms[k] = {term.factor, vector.data(), term.times ? on_device(*term.times).data() : nullptr};
+    arguments.terms[k] = {term.factor, vector.data(), nullptr};
+    if (term.times) arguments.terms[k].times = on_device(*term.times).data();
+    if (term.times) arguments.terms[k].step = step(*term.times);
     if (!term.times) typical += term.factor * vector.typical;
   }
   cuda::combine(arguments, runtime_->stream());
@@ -56,16 +79,22 @@ void DeviceVectorOperations::reciprocal(Vector const& in, Vector& out) const {
   result.typical = 0;
 }
 
+void DeviceVectorOperations::row_dots(Vector const& first, Vector const& second, Vector& out) const {
+  DeviceGuard const guard(runtime_->index());
+  DeviceVector const& left = on_device(first);
+  DeviceVector& result = on_device(out);
+  cuda::row_dots(left.rows(), left.width, left.data(), on_device(second).data(), result.data(), runtime_->stream());
+  result.typical = 0;
+}
+
 void DeviceVectorOperations::dots(std::span<std::pair<Vector const*, Vector const*> const> pairs,
                                   std::span<double> out) const {
   if (pairs.empty()) return;
   DeviceGuard const guard(runtime_->index());
   int const size = on_device(*pairs[0].first).size();
   int const parts = dot_parts(size);
-  if (!partials_.data()) {
-    int const most = dot_parts(static_cast<int>(std::max(sizes_[0], sizes_[1])));
-    partials_ = DeviceArray<double>(runtime_, static_cast<std::int64_t>(kMostDots) * most);
-  }
+  if (partials_.size() < static_cast<std::int64_t>(kMostDots) * parts)
+    partials_ = DeviceArray<double>(runtime_, static_cast<std::int64_t>(kMostDots) * parts);
   DotArguments arguments{size, static_cast<int>(pairs.size()), {}, {}, partials_.data()};
   for (std::size_t k = 0; k < pairs.size(); ++k) {
     arguments.first[k] = on_device(*pairs[k].first).data();

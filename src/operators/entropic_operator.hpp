@@ -56,12 +56,15 @@ struct SweepErrors {
 
 class EntropicOperator {
  public:
-  EntropicOperator(std::int64_t n, std::int64_t m) : n_(n), m_(m) {}
+  EntropicOperator(std::int64_t n, std::int64_t m, bool is_self = false) : n_(n), m_(m), is_self_(is_self) {}
   virtual ~EntropicOperator() = default;
   EntropicOperator(EntropicOperator const&) = delete;
   EntropicOperator& operator=(EntropicOperator const&) = delete;
 
   std::int64_t size(Side side) const { return side == Side::rows ? n_ : m_; }
+  /// A measure to itself: the columns are the rows, with their weights and a symmetric cost. Who sets f sets g to the
+  /// same, and a sweep, which must be symmetric and keeps them so, does half of the work.
+  bool is_self() const { return is_self_; }
 
   /// An upper bound of the centred cost C' (each cloud at its own mean): where the eps ladder starts. Translating a
   /// cloud does not change it; 0 when each cloud is a single point.
@@ -93,6 +96,7 @@ class EntropicOperator {
 
  private:
   std::int64_t n_, m_;
+  bool is_self_;
 };
 
 /// Between operators of one problem, whatever their precision.

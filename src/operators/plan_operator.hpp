@@ -23,6 +23,25 @@ namespace monge {
 /// potential nor on the weights of the output's side.
 enum class Scaling { plan, shares };
 
+/// How a cost depends on points that are given by coordinates:
+///   d_1 c(x_i, y_j) = slope_i + product y'_j,   d slope_i / d x_i = curvature I,
+/// slope_i the derivative where y is the centre of its cloud, y'_j = y_j less that centre; d_2 c likewise.
+/// s |x - y|^2: product -2 s, curvature 2 s.
+struct PointForm {
+  double product, curvature;
+};
+
+/// Of each point i of one side, with f its potential, a its weight and rho the penalty of that side; null: not wanted.
+struct WeightTerms {
+  /// r_i / a_i; where a_i = 0 its limit, exp(-f_i / rho) since f_i is then the best there is.
+  Vector* ratio = nullptr;
+  /// a_i exp(-f_i / rho), what r_i is at the optimum.
+  Vector* wanted = nullptr;
+  /// The derivative of the dual value by a_i: phi(f_i) - eps (r_i / a_i - total of the other side's weights) with
+  /// phi(f) = rho (1 - exp(-f / rho)), or f where rho is infinite.
+  Vector* gradient = nullptr;
+};
+
 class PlanOperator {
  public:
   PlanOperator(std::int64_t n, std::int64_t m) : n_(n), m_(m) {}
@@ -54,10 +73,21 @@ class PlanOperator {
   /// size(opposite(side)) x k, any k >= 1. FlashSinkhorn, Algorithm 5.
   virtual void multiply_hadamard(Side side, MatrixView l, MatrixView r, MatrixView v, MutableMatrixView out) = 0;
 
+  /// What derivatives by the points are made of. These throw unsupported where the costs have no points.
+  virtual PointForm point_form() const = 0;
+  /// The points of `side` less their centre, size(side) x d.
+  virtual void points(Side side, Vector& out) const = 0;
+  /// The slopes of `side`, size(side) x d.
+  virtual void slopes(Side side, Vector& out) const = 0;
+  virtual void weight_terms(Side side, double penalty, WeightTerms const& out) = 0;
+
   /// out = P v or P^T v, for vectors: `in` is of the side opposite(side), `out` of `side`.
   virtual void multiply(Side side, Vector const& in, Vector& out) = 0;
   /// out = P (w o (P^T in)) for rows, P^T (w o (P in)) for columns: `in` and `out` are of `side`, w of the other.
   virtual void multiply_gram(Side side, Vector const& w, Vector const& in, Vector& out) = 0;
+
+  /// out (size(side) x size(opposite(side))): P_ij, i of `side`.
+  virtual void entries(Side side, MutableMatrixView out) = 0;
 
   // Entries P_ij one by one, i of `side`. They are made in the arithmetic of this operator as logarithms, which rank
   // where P_ij itself underflows; equal ones rank by index. A pair of no weight or of infinite cost has none: it ranks

@@ -19,17 +19,17 @@ constexpr double kUnitRoundoff = 0x1p-53;
 
 class ConjugateGradient {
  public:
-  using Status = ConjugateGradientStatus;
+  using Status = LinearStatus;
 
-  ConjugateGradient(VectorOperations const& vectors, Side side, LinearSystem const& system, Vector const& b, Vector& x)
+  ConjugateGradient(VectorOperations const& vectors, LinearSystem const& system, Vector const& b, Vector& x)
       : vectors_(vectors),
         system_(system),
         b_(b),
         x_(x),
-        r_(vectors.make(side)),
-        z_(system.preconditioner ? vectors.make(side) : nullptr),
-        p_(vectors.make(side)),
-        q_(vectors.make(side)) {}
+        r_(vectors.make_like(b)),
+        z_(system.preconditioner ? vectors.make_like(b) : nullptr),
+        p_(vectors.make_like(b)),
+        q_(vectors.make_like(b)) {}
 
   ConjugateGradientResult run(ConjugateGradientOptions const& options) {
     start();
@@ -167,9 +167,9 @@ class ConjugateGradient {
 
 }  // namespace
 
-ConjugateGradientResult conjugate_gradient(VectorOperations const& vectors, Side side, LinearSystem const& system,
-                                           Vector const& b, Vector& x, ConjugateGradientOptions const& options) {
-  return ConjugateGradient(vectors, side, system, b, x).run(options);
+ConjugateGradientResult conjugate_gradient(VectorOperations const& vectors, LinearSystem const& system, Vector const& b,
+                                           Vector& x, ConjugateGradientOptions const& options) {
+  return ConjugateGradient(vectors, system, b, x).run(options);
 }
 
 }  // namespace monge

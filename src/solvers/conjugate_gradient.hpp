@@ -2,6 +2,8 @@
 #pragma once
 #include <functional>
 
+#include <monge/derivatives.hpp>
+
 #include "operators/vectors.hpp"
 
 namespace monge {
@@ -24,26 +26,19 @@ struct ConjugateGradientOptions {
   int iterations;    ///< At most this many steps, each with one product by A, >= 0.
 };
 
-enum class ConjugateGradientStatus {
-  converged,           ///< The residual, evaluated anew, is within the tolerance.
-  iteration_limit,     ///< It is not after so many steps.
-  negative_curvature,  ///< <p, A p> <= 0 for a direction p: A is not positive. x is the iterate before p.
-  breakdown,           ///< Something was not finite, or the preconditioner not positive. x is the last iterate.
-  stagnation,          ///< Rounding, or a system without a solution, keeps the residual from falling further.
-};
-
 struct ConjugateGradientResult {
-  ConjugateGradientStatus status;
+  /// With negative_curvature x is the iterate before the direction; with breakdown the last.
+  LinearStatus status;
   int iterations;        ///< Steps taken.
   double residual;       ///< |b - A x| / |b|, evaluated from the returned x; 0 if b = 0.
   double curvature = 0;  ///< <p, A p> / <p, p> <= 0 of the direction that ended it, with negative_curvature.
 };
 
 /// Solves A x = b from the x that is given; b = 0, or so small that its squared length is 0 in float64, gives x = 0.
-/// `b` and `x` are vectors of `side`. A step costs one product by A, one by M, three passes over vectors and two waits;
+/// `b` and `x` have one shape. A step costs one product by A, one by M, three passes over vectors and two waits;
 /// the end (and a start at x != 0) one more product. Hestenes and Stiefel (1952), section 3; with M as in Saad,
 /// Iterative Methods for Sparse Linear Systems (2003), Algorithm 9.1; singular systems after Kaasschieter (1988).
-ConjugateGradientResult conjugate_gradient(VectorOperations const& vectors, Side side, LinearSystem const& system,
-                                           Vector const& b, Vector& x, ConjugateGradientOptions const& options);
+ConjugateGradientResult conjugate_gradient(VectorOperations const& vectors, LinearSystem const& system, Vector const& b,
+                                           Vector& x, ConjugateGradientOptions const& options);
 
 }  // namespace monge

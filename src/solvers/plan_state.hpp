@@ -5,6 +5,7 @@
 #include <monge/entropic.hpp>
 
 #include "operators/backend.hpp"
+#include "solvers/plan_derivatives.hpp"
 
 namespace monge {
 
@@ -12,14 +13,18 @@ struct Plan::State {
   Context context;
   std::unique_ptr<PlanOperator> plan;
   std::int64_t dimension;  // Of the points; 0 where the costs have none.
+  double scale;            // Of the costs of points.
+  Penalties penalties;
   Report report;
   std::unique_ptr<Vector> scratch[2][2] = {};  // Two vectors of each side, made when first needed.
+  std::unique_ptr<PlanDerivatives> derivatives_ = {};
 
   Vector& vector(Side side, int which) {
     std::unique_ptr<Vector>& vector = scratch[static_cast<int>(side)][which];
     if (!vector) vector = plan->vectors().make(side);
     return *vector;
   }
+  PlanDerivatives& derivatives();
 };
 
 }  // namespace monge

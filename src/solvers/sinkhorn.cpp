@@ -279,8 +279,14 @@ std::vector<Plan> finished_plans(Context const& context, std::span<SinkhornProbl
     Report& report = problems[i].report;
     report.seconds.setup = setup;
     report.seconds.total += setup;
-    plans.emplace_back(std::make_unique<Plan::State>(Plan::State{
-        context, std::move(operators_of_plans[i]), shape_of(problems[i].geometry).dimension, std::move(report)}));
+    auto const* const points = std::get_if<PointCloud>(&problems[i].geometry);
+    plans.emplace_back(
+        std::make_unique<Plan::State>(Plan::State{context,
+                                                  std::move(operators_of_plans[i]),
+                                                  shape_of(problems[i].geometry).dimension,
+                                                  points != nullptr ? points->scale : 1.0,
+                                                  {problems[i].options.penalty_a, problems[i].options.penalty_b},
+                                                  std::move(report)}));
   }
   return plans;
 }

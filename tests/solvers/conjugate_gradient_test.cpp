@@ -13,7 +13,7 @@ namespace monge {
 namespace {
 
 using oracle::Random;
-using Status = ConjugateGradientStatus;
+using Status = LinearStatus;
 
 constexpr double kUnit = 0x1p-53;
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
@@ -33,11 +33,15 @@ std::vector<double>& values(Vector& vector) {
 class HostVectors final : public VectorOperations {
  public:
   explicit HostVectors(std::size_t size) : size_(size) {}
-  std::unique_ptr<Vector> make(Side) const override {
+  std::unique_ptr<Vector> make(Side, std::int64_t width) const override {
+    EXPECT_EQ(width, 1);
     return std::make_unique<HostVector>(std::vector<double>(size_, 0.0));
   }
-  void read(VectorView, Vector&) const override { FAIL() << "a solver has no memory of its own to read"; }
-  void write(Vector const&, MutableVectorView) const override { FAIL() << "a solver sees no element"; }
+  std::unique_ptr<Vector> make_like(Vector const&) const override { return make(Side::rows, 1); }
+  void read(MatrixView, Vector&) const override { FAIL() << "a solver has no memory of its own to read"; }
+  void write(Vector const&, MutableMatrixView) const override { FAIL() << "a solver sees no element"; }
+  MatrixView view(Vector const&) const override { return unseen(); }
+  MutableMatrixView view(Vector&) const override { return unseen(); }
   void combine(std::span<Term const> terms, Vector& out) const override {
     ++combines;
     ASSERT_LE(terms.size(), kMostTerms);
@@ -51,6 +55,7 @@ class HostVectors final : public VectorOperations {
     values(out) = sum;
   }
   void reciprocal(Vector const&, Vector&) const override { FAIL() << "not for conjugate gradients"; }
+  void row_dots(Vector const&, Vector const&, Vector&) const override { FAIL() << "not for conjugate gradients"; }
   void dots(std::span<std::pair<Vector const*, Vector const*> const> pairs, std::span<double> out) const override {
     ++waits;
     ASSERT_LE(pairs.size(), kMostDots);
@@ -64,6 +69,11 @@ class HostVectors final : public VectorOperations {
   mutable int combines = 0, waits = 0;
 
  private:
+  static MutableMatrixView unseen() {
+    ADD_FAILURE() << "a solver sees no element";
+    return {};
+  }
+
   std::size_t size_;
 };
 
@@ -157,7 +167,7 @@ Outcome solve(LinearSystem system, std::vector<double> const& b, ConjugateGradie
     ++products;
     matrix(in, out);
   };
-  ConjugateGradientResult const result = conjugate_gradient(vectors, Side::rows, system, right, x, options);
+  ConjugateGradientResult const result = conjugate_gradient(vectors, system, right, x, options);
   return {result, x.values, vectors.combines, vectors.waits, products};
 }
 

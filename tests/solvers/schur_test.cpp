@@ -175,8 +175,8 @@ TEST_P(SchurTest, conjugate_gradients_agree_with_a_dense_solve) {
               },
           .null_vector = ones.get()};
       ConjugateGradientResult const result =
-          conjugate_gradient(vectors, side, system, *w, *v, {.tolerance = kTolerance, .iterations = 200});
-      EXPECT_EQ(result.status, ConjugateGradientStatus::converged);
+          conjugate_gradient(vectors, system, *w, *v, {.tolerance = kTolerance, .iterations = 200});
+      EXPECT_EQ(result.status, LinearStatus::converged);
       EXPECT_LE(result.residual, kTolerance);
       EXPECT_LE(result.iterations, static_cast<int>(schur.size()));
 

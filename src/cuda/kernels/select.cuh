@@ -434,4 +434,19 @@ __global__ void __launch_bounds__(kSelectThreads)
   out[j] = counts ? value : -std::numeric_limits<T>::infinity();
 }
 
+/// A block for each row.
+template <class T>
+__global__ void __launch_bounds__(kSelectThreads)
+    all_entries_kernel(LogRows const rows, int columns, StridedView const out) {
+  std::int64_t const index = blockIdx.x, i = rows.first + index;
+  start_next_kernel();
+  wait_for_previous_kernel();
+  T const* const row = static_cast<T const*>(rows.values) + index * rows.stride;
+  double const factor = rows.weight[i] > 0 ? rows.factor[i] : 0.0;
+  for (int j = static_cast<int>(threadIdx.x); j < columns; j += kSelectThreads) {
+    double const entry = factor > 0 ? factor * exp2(static_cast<double>(row[j])) : 0.0;
+    store_element(out, i * out.stride + j, entry);
+  }
+}
+
 }  // namespace monge::cuda

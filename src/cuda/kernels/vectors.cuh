@@ -21,6 +21,7 @@
 #include "cuda/device/source.cuh"
 #include "cuda/device/strided.cuh"
 #include "cuda/launch/vectors.hpp"
+#include "operators/weight_term.hpp"
 
 namespace monge::cuda {
 
@@ -272,15 +273,17 @@ __global__ void __launch_bounds__(kVectorThreads) row_sums_kernel(SumArguments c
 }
 
 __global__ void __launch_bounds__(kVectorThreads)
-    load_vector_kernel(StridedView const from, int size, double const* shift, double* to) {
+    load_vector_kernel(StridedView const from, int size, int width, double const* shift, double* to) {
   int const i = static_cast<int>(blockIdx.x) * kVectorThreads + static_cast<int>(threadIdx.x);
-  if (i < size) to[i] = (from.data ? load_element(from, i * from.stride) : 0.0) - (shift ? shift[i] : 0.0);
+  if (i >= size) return;
+  double const value = from.data ? load_element(from, i / width * from.stride + i % width) : 0.0;
+  to[i] = value - (shift ? shift[i] : 0.0);
 }
 
 __global__ void __launch_bounds__(kVectorThreads)
-    store_vector_kernel(StridedView const to, int size, double const* value, double const* shift) {
+    store_vector_kernel(StridedView const to, int size, int width, double const* value, double const* shift) {
   int const i = static_cast<int>(blockIdx.x) * kVectorThreads + static_cast<int>(threadIdx.x);
-  if (i < size) store_element(to, i * to.stride, shift ? value[i] + shift[i] : value[i]);
+  if (i < size) store_element(to, i / width * to.stride + i % width, shift ? value[i] + shift[i] : value[i]);
 }
 
 /// out_i = the sum of the terms, in their order.
@@ -294,7 +297,7 @@ __global__ void __launch_bounds__(kVectorThreads) combine_kernel(Source const so
   double sum = 0;
   for (int k = 0; k < arguments.count; ++k) {
     CombineArguments::Term const& term = arguments.terms[k];
-    double const value = term.times ? term.vector[i] * term.times[i] : term.vector[i];
+    double const value = term.times ? term.vector[i] * term.times[i / term.step] : term.vector[i];
     sum += term.factor * value;
   }
   arguments.out[i] = sum;
@@ -303,6 +306,42 @@ __global__ void __launch_bounds__(kVectorThreads) combine_kernel(Source const so
 __global__ void __launch_bounds__(kVectorThreads) reciprocal_kernel(int size, double const* in, double* out) {
   int const i = static_cast<int>(blockIdx.x) * kVectorThreads + static_cast<int>(threadIdx.x);
   if (i < size) out[i] = in[i] == 0 ? 0.0 : 1 / in[i];
+}
+
+/// A warp for each row.
+__global__ void __launch_bounds__(kVectorThreads)
+    row_dots_kernel(int rows, int width, double const* first, double const* second, double* out) {
+  int const warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
+  int const i = static_cast<int>(blockIdx.x) * (kVectorThreads / 32) + warp;
+  if (i >= rows) return;
+  std::int64_t const row = static_cast<std::int64_t>(i) * width;
+  double sum = 0;
+  for (int p = lane; p < width; p += 32) sum += first[row + p] * second[row + p];
+  for (int mask = 16; mask > 0; mask /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, mask);
+  if (lane == 0) out[i] = sum;
+}
+
+__global__ void __launch_bounds__(kVectorThreads) weight_terms_kernel(WeightTermArguments const arguments) {
+  int const i = static_cast<int>(blockIdx.x) * kVectorThreads + static_cast<int>(threadIdx.x);
+  if (i >= arguments.points.size) return;
+  double const shift = arguments.shift[i];
+  WeightTerm const term =
+      weight_term(arguments.potential[i] + shift, arguments.plus[i] + shift, arguments.points.weight[i],
+                  arguments.marginal[i], arguments.penalty, arguments.eps, arguments.other_mass);
+  if (arguments.ratio) arguments.ratio[i] = term.ratio;
+  if (arguments.wanted) arguments.wanted[i] = term.wanted;
+  if (arguments.gradient) arguments.gradient[i] = term.gradient;
+}
+
+__global__ void __launch_bounds__(kVectorThreads) slopes_kernel(SlopeArguments const arguments) {
+  int const k = static_cast<int>(blockIdx.x) * kVectorThreads + static_cast<int>(threadIdx.x);
+  if (k >= arguments.size) return;
+  int const p = k % arguments.width;
+  // The difference first: it is what distances are made of, wherever the clouds lie.
+  double const far = arguments.other_centre[p], apart = arguments.centre[p] - far;
+  double const own = load_element(arguments.points, k / arguments.width * arguments.points.stride + p);
+  arguments.out[k] =
+      arguments.curvature * own + arguments.curvature * apart + (arguments.curvature + arguments.product) * far;
 }
 
 /// Partial sums of several inner products: partials[k * gridDim.x + block]. Grid dot_parts(size).

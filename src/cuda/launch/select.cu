@@ -33,6 +33,11 @@ void entries_above(AboveArguments const& arguments, cudaStream_t stream) {
   launch_chained(kernel, arguments.rows.count, kSelectThreads, 0, stream, arguments);
 }
 
+void all_entries(LogRows const& rows, int columns, StridedView const& out, cudaStream_t stream) {
+  auto const kernel = rows.scalar == DataType::float32 ? all_entries_kernel<float> : all_entries_kernel<double>;
+  launch_chained(kernel, rows.count, kSelectThreads, 0, stream, rows, columns, out);
+}
+
 void running_sums(std::int64_t const* in, std::int64_t size, StridedIndices const& out, cudaStream_t stream) {
   running_counts_kernel<<<1, kScanThreads, 0, stream>>>(in, size, out);
   MONGE_CUDA_TRY(cudaGetLastError());

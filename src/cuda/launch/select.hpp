@@ -25,6 +25,9 @@ struct LogRows {
   double const* weight = nullptr;
 };
 
+/// out_ij = P_ij for all `columns` of each row.
+void all_entries(LogRows const& rows, int columns, StridedView const& out, cudaStream_t stream);
+
 /// Room that top_k() needs beside its output, in bytes for each row; 0 where a block's own memory suffices.
 std::int64_t top_k_scratch(DataType scalar, int k);
 struct TopKArguments {

@@ -1,3 +1,4 @@
+#include "cuda/launch/divided_up.hpp"
 #include "cuda/launch/vectors.hpp"
 
 #include <algorithm>
@@ -63,13 +64,14 @@ void sum_plan(PlanSumsArguments const& arguments, Queue const& queue) {
                {2, kSumThreads}, arguments);
 }
 
-void load_vector(StridedView const& from, int size, double const* shift, double* to, cudaStream_t stream) {
-  load_vector_kernel<<<blocks_for(size), kVectorThreads, 0, stream>>>(from, size, shift, to);
+void load_vector(StridedView const& from, int size, int width, double const* shift, double* to, cudaStream_t stream) {
+  load_vector_kernel<<<blocks_for(size), kVectorThreads, 0, stream>>>(from, size, width, shift, to);
   MONGE_CUDA_TRY(cudaGetLastError());
 }
 
-void store_vector(StridedView const& to, int size, double const* value, double const* shift, cudaStream_t stream) {
-  store_vector_kernel<<<blocks_for(size), kVectorThreads, 0, stream>>>(to, size, value, shift);
+void store_vector(StridedView const& to, int size, int width, double const* value, double const* shift,
+                  cudaStream_t stream) {
+  store_vector_kernel<<<blocks_for(size), kVectorThreads, 0, stream>>>(to, size, width, value, shift);
   MONGE_CUDA_TRY(cudaGetLastError());
 }
 
@@ -119,6 +121,22 @@ void combine(CombineArguments const& arguments, Queue const& queue) {
 
 void reciprocal(int size, double const* in, double* out, cudaStream_t stream) {
   reciprocal_kernel<<<blocks_for(size), kVectorThreads, 0, stream>>>(size, in, out);
+  MONGE_CUDA_TRY(cudaGetLastError());
+}
+
+void row_dots(int rows, int width, double const* first, double const* second, double* out, cudaStream_t stream) {
+  constexpr int kRows = kVectorThreads / 32;
+  row_dots_kernel<<<divided_up(rows, kRows), kVectorThreads, 0, stream>>>(rows, width, first, second, out);
+  MONGE_CUDA_TRY(cudaGetLastError());
+}
+
+void weight_terms(WeightTermArguments const& arguments, cudaStream_t stream) {
+  weight_terms_kernel<<<blocks_for(arguments.points.size), kVectorThreads, 0, stream>>>(arguments);
+  MONGE_CUDA_TRY(cudaGetLastError());
+}
+
+void slopes(SlopeArguments const& arguments, cudaStream_t stream) {
+  slopes_kernel<<<blocks_for(arguments.size), kVectorThreads, 0, stream>>>(arguments);
   MONGE_CUDA_TRY(cudaGetLastError());
 }
 

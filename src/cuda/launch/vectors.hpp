@@ -49,6 +49,7 @@ struct SumArguments {
 struct UpdateArguments {
   SumArguments sums;
   double* potential;
+  double* copy;        // Null, or becomes the potential too.
   LogitArrays arrays;  // Of this side, for the next half-step.
   double* errors;      // error_parts(size) partial sums of a_i |exp((f_i - f+_i) / eps) - 1| with the old f.
   bool symmetric;
@@ -115,10 +116,11 @@ void finish_product(FinishArguments const& arguments, cudaStream_t stream);
 /// out_i = the sum of row i.
 void row_sums(SumArguments const& sums, double* out, cudaStream_t stream);
 
-/// to = from - shift; zeros for a view without data; shift may be null.
-void load_vector(StridedView const& from, int size, double const* shift, double* to, cudaStream_t stream);
+/// to = from - shift, `size` numbers in rows of `width`; zeros for a view without data; shift may be null.
+void load_vector(StridedView const& from, int size, int width, double const* shift, double* to, cudaStream_t stream);
 /// to = value + shift; shift may be null.
-void store_vector(StridedView const& to, int size, double const* value, double const* shift, cudaStream_t stream);
+void store_vector(StridedView const& to, int size, int width, double const* value, double const* shift,
+                  cudaStream_t stream);
 /// out_i = potential_i, or plus_i where the weight is zero.
 void choose_idle(PackedSide const& points, double const* potential, double const* plus, double* out,
                  cudaStream_t stream);
@@ -128,6 +130,7 @@ struct CombineArguments {
     double factor;
     double const* vector;
     double const* times;  // Null for ones.
+    int step = 1;         // Numbers of the vector that each of `times` is for.
   };
   int size;
   int count;
@@ -136,6 +139,34 @@ struct CombineArguments {
 };
 void combine(CombineArguments const& arguments, Queue const& queue);
 void reciprocal(int size, double const* in, double* out, cudaStream_t stream);
+
+/// out_i = <first_i, second_i>, rows of `width`.
+void row_dots(int rows, int width, double const* first, double const* second, double* out, cudaStream_t stream);
+
+/// As PlanOperator::weight_terms(); null: not wanted.
+struct WeightTermArguments {
+  PackedSide points;
+  double const* potential;
+  double const* plus;
+  double const* shift;
+  double const* marginal;
+  double penalty, eps, other_mass;
+  double* ratio;
+  double* wanted;
+  double* gradient;
+};
+void weight_terms(WeightTermArguments const& arguments, cudaStream_t stream);
+
+/// out_i = curvature x'_i + the derivative that x = 0 has, with both centres.
+struct SlopeArguments {
+  StridedView points;
+  int size, width;  // Numbers in all, and of each point.
+  double const* centre;
+  double const* other_centre;
+  double curvature, product;
+  double* out;
+};
+void slopes(SlopeArguments const& arguments, cudaStream_t stream);
 
 struct DotArguments {
   int size;

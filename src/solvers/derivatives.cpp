@@ -1,0 +1,162 @@
+// Derivatives as methods of Plan: what a call must be, and vectors of its views.
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include <monge/plan.hpp>
+
+#include "core/validation.hpp"
+#include "operators/cost_matrix.hpp"
+#include "solvers/plan_state.hpp"
+
+namespace monge {
+namespace {
+
+constexpr Side kSides[] = {Side::rows, Side::columns};
+
+bool is_given(MatrixView view) {
+  return view.data() != nullptr || view.rows() > 0;
+}
+bool is_given(VectorView view) {
+  return view.data() != nullptr || !view.empty();
+}
+
+void validate_linear_options(LinearOptions const& options) {
+  check("damping", kNotNegative, options.damping);
+  check("tolerance", kNotNegative, options.tolerance);
+  check("iterations", at_least(0), options.iterations);
+}
+
+void validate_points(Plan::State const& state, char const* field, Side side, MatrixView view) {
+  if (state.dimension == 0) throw_no_points();
+  validate_matrix(field, view, state.plan->size(side), state.dimension, state.context.device());
+}
+
+/// Vectors for the views that are given, with what these hold where they are read.
+class Views {
+ public:
+  explicit Views(Plan::State& state) : state_(state), vectors_(state.plan->vectors()) {}
+
+  std::unique_ptr<Vector> make_points(Side side) const { return vectors_.make(side, state_.dimension); }
+  std::unique_ptr<Vector> points(char const* field, Side side, MatrixView view) const {
+    if (!is_given(view)) return nullptr;
+    validate_points(state_, field, side, view);
+    std::unique_ptr<Vector> vector = make_points(side);
+    vectors_.read(view, *vector);
+    return vector;
+  }
+  std::unique_ptr<Vector> for_points(char const* field, Side side, MatrixView view) const {
+    if (!is_given(view)) return nullptr;
+    validate_points(state_, field, side, view);
+    return make_points(side);
+  }
+  std::unique_ptr<Vector> for_weights(char const* field, Side side, VectorView view) const {
+    if (!is_given(view)) return nullptr;
+    validate_vector(field, view, state_.plan->size(side), state_.context.device());
+    return vectors_.make(side);
+  }
+  template <class View>
+  void write(Vector const* vector, View const& to) const {
+    if (vector != nullptr) vectors_.write(*vector, to);
+  }
+
+ private:
+  Plan::State& state_;
+  VectorOperations const& vectors_;
+};
+
+}  // namespace
+
+PlanDerivatives& Plan::State::derivatives() {
+  if (!derivatives_) derivatives_ = std::make_unique<PlanDerivatives>(*plan, report.eps, penalties, dimension);
+  return *derivatives_;
+}
+
+GradientReport Plan::gradients(GradientViews const& out, GradientOptions const& options) const {
+  check("error_iterations", at_least(0), options.error_iterations);
+  Views const views(*state_);
+  VectorPair points, weights;
+  points[Side::rows] = views.for_points("x", Side::rows, out.x);
+  points[Side::columns] = views.for_points("y", Side::columns, out.y);
+  weights[Side::rows] = views.for_weights("a", Side::rows, out.a);
+  weights[Side::columns] = views.for_weights("b", Side::columns, out.b);
+  PlanDerivatives& derivatives = state_->derivatives();
+  for (Side const side : kSides) {
+    if (points[side]) derivatives.gradient(side, *points[side]);
+    if (weights[side]) state_->plan->weight_terms(side, state_->penalties.of(side), {.gradient = weights[side].get()});
+  }
+  views.write(points[Side::rows].get(), out.x);
+  views.write(points[Side::columns].get(), out.y);
+  views.write(weights[Side::rows].get(), out.a);
+  views.write(weights[Side::columns].get(), out.b);
+
+  GradientReport report;
+  report.scale = state_->dimension > 0 ? transport_cost() / state_->scale : std::numeric_limits<double>::quiet_NaN();
+  report.marginal_error = state_->report.marginal_error;
+  if (options.error_iterations > 0) {
+    auto const [value, iterations] = derivatives.distance(options.error_iterations);
+    report.distance = value;
+    report.iterations = iterations;
+  }
+  return report;
+}
+
+LinearReport Plan::hessian_product(PointViews const& v, MutablePointViews const& out,
+                                   LinearOptions const& options) const {
+  validate_linear_options(options);
+  Views const views(*state_);
+  VectorPair direction, result;
+  direction[Side::rows] = views.points("v.x", Side::rows, v.x);
+  direction[Side::columns] = views.points("v.y", Side::columns, v.y);
+  result[Side::rows] = views.for_points("out.x", Side::rows, out.x);
+  result[Side::columns] = views.for_points("out.y", Side::columns, out.y);
+  LinearReport const report = state_->derivatives().hessian_product(std::move(direction), result, options);
+  views.write(result[Side::rows].get(), out.x);
+  views.write(result[Side::columns].get(), out.y);
+  return report;
+}
+
+LinearReport Plan::inverse_hessian_product(MatrixView v, MutableMatrixView out, double shift,
+                                           LinearOptions const& options) const {
+  validate_linear_options(options);
+  check("shift", kFinite, shift);
+  Views const views(*state_);
+  validate_points(*state_, "v", Side::rows, v);
+  validate_points(*state_, "out", Side::rows, out);
+  std::unique_ptr<Vector> const right = views.points("v", Side::rows, v), result = views.make_points(Side::rows);
+  LinearReport const report = state_->derivatives().inverse_hessian_product(*right, *result, shift, options);
+  views.write(result.get(), out);
+  return report;
+}
+
+LinearReport Plan::potential_gradients(VectorView of_f, VectorView of_g, GradientViews const& out,
+                                       LinearOptions const& options) const {
+  validate_linear_options(options);
+  Views const views(*state_);
+  PlanOperator& plan = *state_->plan;
+  VectorPair right, points, weights;
+  for (Side const side : kSides) {
+    VectorView const view = side == Side::rows ? of_f : of_g;
+    right[side] = plan.vectors().make(side);
+    if (!is_given(view)) continue;
+    validate_vector(side == Side::rows ? "of_f" : "of_g", view, plan.size(side), state_->context.device());
+    plan.vectors().read(view, *right[side]);
+  }
+  points[Side::rows] = views.for_points("x", Side::rows, out.x);
+  points[Side::columns] = views.for_points("y", Side::columns, out.y);
+  weights[Side::rows] = views.for_weights("a", Side::rows, out.a);
+  weights[Side::columns] = views.for_weights("b", Side::columns, out.b);
+  LinearReport const report = state_->derivatives().potential_gradients(std::move(right), points, weights, options);
+  views.write(points[Side::rows].get(), out.x);
+  views.write(points[Side::columns].get(), out.y);
+  views.write(weights[Side::rows].get(), out.a);
+  views.write(weights[Side::columns].get(), out.b);
+  return report;
+}
+
+void Plan::dense(MutableMatrixView out) const {
+  validate_matrix("out", out, rows(), columns(), state_->context.device());
+  state_->plan->entries(Side::rows, out);
+}
+
+}  // namespace monge
