@@ -131,11 +131,13 @@ class CudaBackend final : public Backend {
       Problem problem = static_cast<EntropicOperator const*>(input.twin)->problem();
       problem.costs = problem.costs->twin(input.geometry, scalar, queue);
       problem.precision = precision;
+      problem.penalties = input.options.penalties;
       return problem;
     }
     Problem problem;
     problem.runtime = runtime_;
     problem.precision = precision;
+    problem.penalties = input.options.penalties;
     problem.weights[0] = std::make_shared<Weights>(runtime_, input.marginals.a, queue);
     problem.weights[1] = std::make_shared<Weights>(runtime_, input.marginals.b, queue);
     auto const& [a, b] = problem.weights;

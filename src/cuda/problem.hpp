@@ -50,6 +50,7 @@ struct Problem {
   std::shared_ptr<Costs const> costs;
   std::shared_ptr<Weights> weights[2];
   Precision precision = Precision::float32;
+  Penalties penalties;
 
   int size(Side side) const { return costs->size(side); }
   PackedSide side(Side side) const;
@@ -72,8 +73,9 @@ Evaluation evaluation_of(PlanSums const& sums, double eps);
 /// Waits.
 Evaluation evaluate(Problem const& problem, Potentials const& potentials, double eps);
 
-/// The user's potential, f' + shift, to wherever the caller wants it; points of no weight get that of `plus` if given.
-void store_potential(Problem const& problem, Side side, DeviceVector const& potential, double const* plus,
+/// The user's potential, f' + shift, to wherever the caller wants it; points of no weight get what an update from
+/// `idle`, the side's transform, would give them. Null leaves them as they are.
+void store_potential(Problem const& problem, Side side, DeviceVector const& potential, Transform const* idle,
                      MutableVectorView out);
 
 }  // namespace monge::cuda
