@@ -131,11 +131,13 @@ class CudaBackend final : public Backend {
       Problem problem = static_cast<EntropicOperator const*>(input.twin)->problem();
       problem.costs = problem.costs->twin(input.geometry, scalar, queue);
       problem.precision = precision;
+      problem.penalties = input.options.penalties;
       return problem;
     }
     Problem problem;
     problem.runtime = runtime_;
     problem.precision = precision;
+    problem.penalties = input.options.penalties;
     if (input.self.of) {
       Problem const& of = static_cast<EntropicOperator const*>(input.self.of)->problem();
       problem.is_self = true;

@@ -54,9 +54,10 @@ class BackendTest : public testing::TestWithParam<Target> {
     return oracle::make_problem(recipe);
   }
 
-  std::unique_ptr<EntropicOperator> make_operator(Problem const& problem, double cache_bytes = 1e9) const {
+  std::unique_ptr<EntropicOperator> make_operator(Problem const& problem, double cache_bytes = 1e9,
+                                                  Penalties const& penalties = {}) const {
     return backend_of(context()).entropic_operator(problem.geometry(), {problem.a, problem.b},
-                                                   {precision(), cache_bytes});
+                                                   {precision(), cache_bytes, penalties});
   }
 
  private:
@@ -83,7 +84,8 @@ Potentials potentials_of(Plan const& plan);
 /// Iterates to within `allowed`. Points of no weight take no part in sweeps: theirs must be the softmin of the other
 /// side.
 void expect_iterates(Dense const& dense, Tolerance const& tolerance, double eps, Potentials const& actual,
-                     Potentials const& expected, Real allowed);
+                     Potentials const& expected, Real allowed, Penalties const& penalties = {});
+/// With the penalties of the report.
 void expect_report_matches(Report const& report, Problem const& problem, double eps, Potentials const& potentials);
 
 }  // namespace monge::oracle

@@ -8,10 +8,11 @@
 namespace monge::oracle {
 namespace {
 
-constexpr double kLogit = 2.0;    // roundings of h_j and of the sum with the product
-constexpr double kProduct = 1.0;  // times sqrt(d), of a sum of products
-constexpr double kStored = 2.0;   // of a score that is stored: roundings of the difference and of its factor
-constexpr double kSum = 8.0;      // exp and the first terms of a sum
+constexpr double kLogit = 2.0;          // roundings of h_j and of the sum with the product
+constexpr double kProduct = 1.0;        // times sqrt(d), of a sum of products
+constexpr double kStored = 2.0;         // of a score that is stored: roundings of the difference and of its factor
+constexpr double kSum = 8.0;            // exp and the first terms of a sum
+constexpr double kEqualTotals = 1e-12;  // log_mass_ratio() takes totals for equal that differ by no more
 
 std::vector<double> centre(std::vector<double> const& points, std::vector<double> const& weights, std::int64_t d) {
   Vector sum(d, 0);
@@ -193,23 +194,26 @@ Vector Tolerance::plan(Side side, Potentials const& potentials) const {
   return result;
 }
 
-Real Tolerance::sweeps(Sweep const& kind, int count, SweepResult const& result) const {
+Real Tolerance::sweeps(Sweep const& kind, int count, SweepResult const& result, Penalties const& penalties) const {
   auto largest = [&](Side side) {
     Vector const errors = softmin(side, result.potentials.of(other(side)), result.potentials.of(side));
     return *std::max_element(errors.begin(), errors.end());
   };
   Real const half_steps = kind.symmetric ? count : 2 * count;
-  return half_steps * std::max<Real>(1, kind.relaxation) * std::max(largest(Side::rows), largest(Side::columns));
+  Real const error =
+      half_steps * std::max<Real>(1, kind.relaxation) * std::max(largest(Side::rows), largest(Side::columns));
+  if (penalties.balanced()) return error;
+  return 4 * error + kEqualTotals / (1 / Real(penalties.a) + 1 / Real(penalties.b));
 }
 
-Real Tolerance::sweep_errors(Dense const& dense, Real potential_error) const {
-  // a_i |exp(-u_i) - 1| with u_i off by the errors of the new and of the old potential.
-  Real const error = std::expm1(2 * potential_error / eps_);
-  std::vector<double> const& a = dense.weights(Side::rows);
-  return 2 * error * std::accumulate(a.begin(), a.end(), Real(0));
+Real Tolerance::sweep_errors(SweepResult const& result, Real potential_error, Penalties const& penalties) const {
+  // a_i |exp(-u_i) - exp(-f_i / rho)| with u_i off by the errors of the new and of the old potential.
+  Real const per_rho = potential_error / std::min(penalties.a, penalties.b);
+  return std::expm1(2 * potential_error / eps_ + per_rho) * result.size;
 }
 
-EvaluationTolerance Tolerance::evaluation(Dense const& dense, Potentials const& potentials) const {
+EvaluationTolerance Tolerance::evaluation(Dense const& dense, Potentials const& potentials,
+                                          Penalties const& penalties) const {
   Vector const plan_matrix = dense.plan(eps_, potentials);
   EvaluationTolerance result{};
   double const double_sum = 0x1p-52 * std::log2(2.0 + static_cast<double>(n_ + m_));
@@ -232,11 +236,24 @@ EvaluationTolerance Tolerance::evaluation(Dense const& dense, Potentials const& 
       }
       Real const potential = std::abs(potentials.of(side)[i]);
       Real const sum_error = sum * relative[i];
-      (side == Side::rows ? result.row_error : result.column_error) += sum_error + double_sum * (sum + weight[i]);
+      Real const rho = penalties.of(side);
+      Real const wanted = weight[i] * std::exp(-potentials.of(side)[i] / rho);
+      (side == Side::rows ? result.row_error : result.column_error) +=
+          sum_error + wanted * rounding[i] / rho + double_sum * (sum + wanted);
       result.transport_cost += cost_error;
-      result.gap += sum_error * potential + std::abs(sum - weight[i]) * rounding[i];
       result.primal += sum_error * potential + sum * rounding[i];
-      result.dual += weight[i] * rounding[i];
+      result.dual += wanted * rounding[i];
+      if (std::isinf(rho)) {
+        result.gap += sum_error * potential + std::abs(sum - wanted) * rounding[i];
+      } else if (sum > 0) {
+        Real const second_order = rho * sum_error * relative[i];
+        Real const log_error = double_sum * (rho + potential);
+        auto const penalty_error = [&](Real to) {
+          return rho * std::abs(std::log(sum / to)) * sum_error + std::abs(sum - to) * log_error + second_order;
+        };
+        result.primal += penalty_error(weight[i]);
+        result.gap += penalty_error(wanted) + std::abs(sum - wanted) * rounding[i];
+      }
       magnitude += (sum + weight[i]) * potential;
       if (side == Side::rows) result.mass += sum_error + double_sum * sum;
     }

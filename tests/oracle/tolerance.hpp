@@ -37,6 +37,14 @@
 //                and r; so that plus 2 u plus the above, times |l_i| sum_j P_ij |r_j| |z_j|.
 //   P^T diag(w) P z   the product of both relative errors, times P^T diag(|w|) P |z|.
 //   k sweeps     the softmin is non-expansive in the largest norm, so errors of 2 k half-steps add up.
+//                with a penalty, softmins are damped, which shrinks errors, and a translation by t, a difference of
+//                means of f and g, leaves the oscillation of their errors, in which softmins are non-expansive too,
+//                and moves the constant by no more than they are off: with oscillation at most twice the largest
+//                error, 4 times the above. Totals of weights that agree to 1e-12 count as equal, so t may be off by
+//                that times rho_a rho_b / (rho_a + rho_b).
+//   a exp(-f / rho)  relative error that of f over rho.
+//   rho KL(r | q)  first order: rho |log(r / q)| times the errors of r, and |r - q| times those of f for
+//                q = a exp(-f / rho); second order: rho times the relative error of r squared, times r.
 //   <C, P>       C'_ij is known to u C'_ij or, from t_ij, to eps logit(i); the shifts multiply the marginals.
 //
 // The constants below were set so that the largest error of a single operator over the whole suite is between 0.1 and
@@ -107,11 +115,12 @@ class Tolerance {
   Vector shares(Side side, Vector const& potential_of_other_side) const;
   /// Absolute error of a potential after it was stored.
   Vector stored(Side side, Vector const& potential) const;
-  /// Absolute error of the potentials after `count` sweeps, one number for each side.
-  Real sweeps(Sweep const& kind, int count, SweepResult const& result) const;
+  /// Absolute error of the potentials after `count` sweeps, for both sides.
+  Real sweeps(Sweep const& kind, int count, SweepResult const& result, Penalties const& penalties = {}) const;
   /// Absolute error of SweepErrors, given that.
-  Real sweep_errors(Dense const& dense, Real potential_error) const;
-  EvaluationTolerance evaluation(Dense const& dense, Potentials const& potentials) const;
+  Real sweep_errors(SweepResult const& result, Real potential_error, Penalties const& penalties = {}) const;
+  EvaluationTolerance evaluation(Dense const& dense, Potentials const& potentials,
+                                 Penalties const& penalties = {}) const;
 
   /// Absolute error of P V or of shares of it, V (size(other) x p).
   Vector product(Dense const& dense, Side side, Potentials const& potentials, std::span<double const> v, std::int64_t p,
