@@ -73,6 +73,14 @@ Case::Case(Recipe const& recipe, Arithmetic arithmetic, Disturbance disturbance)
       tolerance(problem, eps, arithmetic),
       potentials(moderate_potentials(problem, dense, eps, recipe.seed, disturbance)) {}
 
+std::vector<Recipe> OperatorTest::recipes() const {
+  constexpr std::int64_t kMostDifferences = 300'000;
+  std::vector<Recipe> recipes = covering_recipes();
+  if (GetParam().costs > Costs::random)
+    std::erase_if(recipes, [](Recipe const& recipe) { return recipe.n * recipe.m * recipe.d > kMostDifferences; });
+  return recipes;
+}
+
 std::unique_ptr<EntropicOperator> OperatorTest::make_operator(Case const& test, double cache_bytes) const {
   auto entropic = make_operator(test.problem, cache_bytes);
   entropic->set_potentials(narrow(test.potentials.f), narrow(test.potentials.g));
