@@ -74,6 +74,14 @@ Case::Case(Problem made, Recipe const& recipe, Arithmetic arithmetic, Disturbanc
       tolerance(problem, eps, arithmetic),
       potentials(moderate_potentials(problem, dense, eps, recipe.seed, disturbance)) {}
 
+std::vector<Recipe> OperatorTest::recipes() const {
+  constexpr std::int64_t kMostDifferences = 300'000;
+  std::vector<Recipe> recipes = covering_recipes();
+  if (GetParam().costs > Costs::random)
+    std::erase_if(recipes, [](Recipe const& recipe) { return recipe.n * recipe.m * recipe.d > kMostDifferences; });
+  return recipes;
+}
+
 std::vector<Penalties> penalties_for(Case const& test) {
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   double const unit = std::max(test.eps, static_cast<double>(test.dense.largest_cost()) / 10);

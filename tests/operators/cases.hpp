@@ -44,6 +44,8 @@ class OperatorTest : public BackendTest {
     recipe.costs = GetParam().costs;
     return Case(recipe, arithmetic(recipe.d), disturbance);
   }
+  /// The covering ones; for the further costs of points, whose kernels those cover, the small of these.
+  std::vector<Recipe> recipes() const;
   using BackendTest::make_operator;
   /// At the case's potentials.
   std::unique_ptr<EntropicOperator> make_operator(Case const& test, double cache_bytes = 1e9,

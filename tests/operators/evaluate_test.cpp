@@ -9,13 +9,13 @@ namespace monge::oracle {
 namespace {
 
 class Evaluate : public OperatorTest {};
-MONGE_FOR_EACH_TARGET(Evaluate);
+MONGE_FOR_EACH_COST_TARGET(Evaluate);
 
 class EvaluatePoints : public OperatorTest {};
 MONGE_FOR_EACH_POINT_TARGET(EvaluatePoints);
 
 TEST_P(Evaluate, values_equal_the_oracle) {
-  for (Recipe const& recipe : covering_recipes()) {
+  for (Recipe const& recipe : recipes()) {
     Case const test = make_case(recipe);
     std::vector<Penalties> every_penalty = penalties_for(test);
     every_penalty.push_back({});
@@ -37,7 +37,7 @@ TEST_P(Evaluate, values_equal_the_oracle) {
 }
 
 TEST_P(Evaluate, a_plan_has_the_marginals_and_the_transport_cost_of_the_oracle) {
-  for (Recipe const& recipe : covering_recipes()) {
+  for (Recipe const& recipe : recipes()) {
     SCOPED_TRACE(testing::Message() << recipe);
     Case const test = make_case(recipe);
     auto const plan = make_plan(test);
@@ -68,7 +68,7 @@ Real reach(Stored const& cloud) {
 // is off by at most (n + 2) u times the largest point, which meets the cost to first order through the distance |w| of
 // the centres, 2 |w| times it.
 TEST_P(EvaluatePoints, the_mean_cost_is_that_of_all_pairs) {
-  for (Recipe const& recipe : covering_recipes()) {
+  for (Recipe const& recipe : recipes()) {
     SCOPED_TRACE(testing::Message() << recipe);
     Case const test = make_case(recipe);
     Problem const& problem = test.problem;

@@ -49,6 +49,9 @@ class SweepTest : public OperatorTest {
 };
 MONGE_FOR_EACH_TARGET(SweepTest);
 
+class PlainSweeps : public SweepTest {};
+MONGE_FOR_EACH_COST_TARGET(PlainSweeps);
+
 // The other tests of operators use the same recipes.
 TEST(CoveringRecipes, keep_several_threads_busy) {
   auto const busy = [](Recipe const& recipe) { return cpu::useful_threads(3, recipe.n, recipe.m) == 3; };
@@ -69,30 +72,30 @@ TEST(SweepThreads, are_at_work) {
   EXPECT_NE(swept(1), swept(3));
 }
 
-TEST_P(SweepTest, alternating) {
-  for (Recipe const& recipe : covering_recipes()) expect_sweeps(recipe, {}, 1);
+TEST_P(PlainSweeps, alternating) {
+  for (Recipe const& recipe : recipes()) expect_sweeps(recipe, {}, 1);
 }
 
-TEST_P(SweepTest, alternating_seven_times) {
-  for (Recipe const& recipe : covering_recipes()) expect_sweeps(recipe, {}, 7);
+TEST_P(PlainSweeps, alternating_seven_times) {
+  for (Recipe const& recipe : recipes()) expect_sweeps(recipe, {}, 7);
 }
 
-TEST_P(SweepTest, symmetric) {
-  for (Recipe const& recipe : covering_recipes()) expect_sweeps(recipe, {0, true}, 1);
+TEST_P(PlainSweeps, symmetric) {
+  for (Recipe const& recipe : recipes()) expect_sweeps(recipe, {0, true}, 1);
 }
 
-TEST_P(SweepTest, symmetric_seven_times) {
-  for (Recipe const& recipe : covering_recipes()) expect_sweeps(recipe, {0, true}, 7);
+TEST_P(PlainSweeps, symmetric_seven_times) {
+  for (Recipe const& recipe : recipes()) expect_sweeps(recipe, {0, true}, 7);
 }
 
 TEST_P(SweepTest, relaxed) {
-  for (Recipe const& recipe : covering_recipes()) expect_sweeps(recipe, {0, false, 1.5}, 1);
+  for (Recipe const& recipe : recipes()) expect_sweeps(recipe, {0, false, 1.5}, 1);
   EXPECT_GE(compared_, precision() == Precision::tf32 ? 5 : 15);
   EXPECT_GT(plain_steps_, 20) << "unsuitable problems: the safeguard hardly acted";
 }
 
 TEST_P(SweepTest, relaxed_seven_times) {
-  for (Recipe const& recipe : covering_recipes()) expect_sweeps(recipe, {0, false, 1.5}, 7);
+  for (Recipe const& recipe : recipes()) expect_sweeps(recipe, {0, false, 1.5}, 7);
   EXPECT_GE(compared_, precision() == Precision::tf32 ? 3 : 10);
 }
 

@@ -58,8 +58,25 @@ std::vector<Target> with_all_costs(std::vector<Target> const& targets) {
   return result;
 }
 
+std::vector<Target> with_point_costs(std::vector<Costs> const& costs) {
+  std::vector<Target> result;
+  for (Costs const cost : costs) {
+    for (Target target : all_targets()) {
+      target.costs = cost;
+      if (target.precision != Precision::tf32) result.push_back(target);
+    }
+  }
+  return result;
+}
+
+std::vector<Target> operator+(std::vector<Target> targets, std::vector<Target> const& more) {
+  targets.insert(targets.end(), more.begin(), more.end());
+  return targets;
+}
+
 void PrintTo(Target const& target, std::ostream* out) {
-  static constexpr char const* kCosts[] = {"", "_distances", "_random"};
+  static constexpr char const* kCosts[] = {"",        "_distances", "_random",    "_labels",
+                                           "_cosine", "_dot",       "_euclidean", "_p_norm"};
   *out << (target.device == DeviceType::cpu ? "cpu_" : "cuda_") << name(target.precision)
        << kCosts[static_cast<int>(target.costs)];
 }
@@ -144,7 +161,7 @@ void expect_report_matches(Report const& report, Problem const& problem, double 
   Dense const dense(problem);
   Penalties const penalties{report.penalty_a, report.penalty_b};
   DenseEvaluation const truth = evaluate(dense, eps, potentials, penalties);
-  Arithmetic const float64 = arithmetic({}, Precision::float64, problem.d());
+  Arithmetic const float64 = arithmetic({}, Precision::float64, problem);
   EvaluationTolerance const tolerance = Tolerance(problem, eps, float64).evaluation(dense, potentials, penalties);
   EXPECT_TRUE(report.certified);
   expect_close("transported_mass", report.transported_mass, truth.mass, tolerance.mass);

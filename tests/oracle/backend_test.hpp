@@ -28,8 +28,11 @@ std::vector<Target> all_targets();
 std::vector<Target> short_precisions();
 /// Float64 on each device: for what does not depend on the precision, and for what needs it.
 std::vector<Target> all_devices();
-/// Each of these, with points and with matrices.
+/// Each of these, with squared distances of points and with matrices.
 std::vector<Target> with_all_costs(std::vector<Target> const& targets);
+/// Float32 and float64 of each device, with each of these costs of points.
+std::vector<Target> with_point_costs(std::vector<Costs> const& costs);
+std::vector<Target> operator+(std::vector<Target> targets, std::vector<Target> const& more);
 std::string target_name(testing::TestParamInfo<Target> const& info);
 /// A test on a CUDA device calls it from SetUp: skips, or fails with MONGE_REQUIRE_CUDA=1, where CUDA is not usable.
 void require_device(DeviceType device);
@@ -46,7 +49,7 @@ class BackendTest : public testing::TestWithParam<Target> {
   bool is_float64() const { return precision() == Precision::float64; }
   /// Of costs between points of d dimensions, or of the matrix in their place.
   Arithmetic arithmetic(std::int64_t d) const {
-    return oracle::arithmetic({GetParam().device}, precision(), GetParam().costs == Costs::points ? d : 0);
+    return oracle::arithmetic({GetParam().device}, precision(), d, GetParam().costs);
   }
   /// With the geometry of the target.
   Problem make_problem(Recipe recipe) const {
@@ -69,6 +72,11 @@ class BackendTest : public testing::TestWithParam<Target> {
   INSTANTIATE_TEST_SUITE_P(, Suite, testing::ValuesIn(targets), ::monge::oracle::target_name)
 #define MONGE_FOR_EACH_TARGET(Suite) \
   MONGE_FOR_EACH_OF(Suite, ::monge::oracle::with_all_costs(::monge::oracle::all_targets()))
+/// Of all costs; they suit tests that take recipes() only.
+#define MONGE_FOR_EACH_COST_TARGET(Suite)                                                    \
+  MONGE_FOR_EACH_OF(Suite, ::monge::oracle::with_all_costs(::monge::oracle::all_targets()) + \
+                               ::monge::oracle::with_point_costs(                            \
+                                   {Costs::labels, Costs::cosine, Costs::dot, Costs::euclidean, Costs::p_norm}))
 #define MONGE_FOR_EACH_POINT_TARGET(Suite) MONGE_FOR_EACH_OF(Suite, ::monge::oracle::all_targets())
 #define MONGE_FOR_EACH_SHORT_PRECISION(Suite) MONGE_FOR_EACH_OF(Suite, ::monge::oracle::short_precisions())
 #define MONGE_FOR_EACH_DEVICE(Suite) MONGE_FOR_EACH_OF(Suite, ::monge::oracle::all_devices())

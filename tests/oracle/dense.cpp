@@ -16,25 +16,7 @@ std::vector<double> narrow(Vector const& values) {
   return {values.begin(), values.end()};
 }
 
-Dense::Dense(Problem const& problem) : n_(problem.n()), m_(problem.m()), a_(problem.a), b_(problem.b), cost_(n_ * m_) {
-  if (!problem.has_points()) {
-    cost_ = widen(problem.costs());
-    return;
-  }
-  std::vector<double> const x = problem.x.values();
-  std::vector<double> const y = problem.y.values();
-  std::int64_t const d = problem.d();
-  for (std::int64_t i = 0; i < n_; ++i) {
-    for (std::int64_t j = 0; j < m_; ++j) {
-      Real sum = 0;
-      for (std::int64_t k = 0; k < d; ++k) {
-        Real const difference = Real(x[i * d + k]) - y[j * d + k];
-        sum += difference * difference;
-      }
-      cost_[i * m_ + j] = problem.scale * sum;
-    }
-  }
-}
+Dense::Dense(Problem const& problem) : Dense(dense_costs(problem), problem.a, problem.b) {}
 
 Dense::Dense(Vector cost, std::vector<double> a, std::vector<double> b)
     : n_(static_cast<std::int64_t>(a.size())),
