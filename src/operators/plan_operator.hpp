@@ -107,6 +107,8 @@ class PlanOperator {
   /// positive number.
   virtual void sample(std::uint64_t seed, MutableIndexView pairs) = 0;
 
+  /// The plan of the same potentials at another eps.
+  virtual std::unique_ptr<PlanOperator> at_eps(double eps) const = 0;
   /// The same plan with this side's points replaced by others, of unit weight and without a potential: shares and
   /// transforms are defined for them. The other side is shared. Throws unsupported where the costs have no points.
   virtual std::unique_ptr<PlanOperator> at(Side side, MatrixView points) const = 0;
