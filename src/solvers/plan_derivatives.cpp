@@ -73,6 +73,8 @@ Vector const& PlanDerivatives::support(Side side) {
   if (!slot) {
     slot = make(side);
     combine({{1, &plan_.marginal(side), &inverse_marginal(side)}}, *slot);
+    // To exactly 1, so that projections along it leave nothing where there is nothing else.
+    combine({{2, slot.get()}, {-1, slot.get(), slot.get()}}, *slot);
   }
   return *slot;
 }
@@ -213,7 +215,8 @@ std::unique_ptr<Vector> PlanDerivatives::tilted(Side side, Response const& respo
     combine({{scale, &from}}, *scaled);
     vectors_.write(*scaled, columns_of(vectors_.view(into), column, vectors_.view(from).columns()));
   };
-  double const size = unit(points(far), d * plan_.size(far));
+  double& size = kept(far).size_of_points;
+  if (size == 0) size = unit(points(far), d * plan_.size(far));
   double const ratio = unit(*response.change[far], plan_.size(far)) / std::abs(factor) / size;
   place(*shift, 1 / size, *left, 0);
   place(support(far), size, *right, 0);

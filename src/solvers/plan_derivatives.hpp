@@ -78,6 +78,7 @@ class PlanDerivatives {
 
   struct Kept {
     std::unique_ptr<Vector> inverse_marginal, support, points, slopes, far_points;
+    double size_of_points = 0;  // A power of two.
   };
   Kept& kept(Side side) { return kept_[static_cast<int>(side)]; }
 
