@@ -1,6 +1,6 @@
 // Times of the passes over all pairs on a CUDA device, beside the ceilings of the machine it ran on. Prints JSON.
 //
-//   cuda_passes [--quick | --matrices]
+//   cuda_passes [section...]      of cost_matrices, half_steps, plan_products, plan_entries; all without one
 //
 // A half-step takes n m exponentials and products n m (2 d) flop of scores (three times that in float32, d > 8); it is
 // timed from its graphs. Products of the plan: P v (one vector), the Gram product P^T (w o (P v)), P V and the Hadamard
@@ -9,7 +9,7 @@
 // the same run: exponentials (ex2.approx), fp16 products (mma.sync m16n8k16 from registers), copies.
 #include <algorithm>
 #include <cstdio>
-#include <cstring>
+#include <iterator>
 #include <random>
 #include <string>
 #include <vector>
@@ -23,7 +23,8 @@ using namespace monge;
 using monge::bench::median_ms;
 using monge::cuda::Stream;
 
-/// Standard normal numbers in device memory.
+/// Standard normal numbers in device memory. They begin anew after a period that no row divides: drawing 1e8 of them
+/// would take longer than what is timed.
 template <class T>
 class Normal {
  public:
@@ -31,7 +32,8 @@ class Normal {
     std::mt19937 random(seed);
     std::normal_distribution<float> normal;
     std::vector<T> host(static_cast<std::size_t>(rows * columns));
-    for (T& value : host) value = normal(random);
+    constexpr std::size_t kPeriod = 1048583;  // A prime.
+    for (std::size_t k = 0; k < host.size(); ++k) host[k] = k < kPeriod ? normal(random) : host[k - kPeriod];
     MONGE_CUDA_TRY(cudaMalloc(&data_, host.size() * sizeof(T)));
     MONGE_CUDA_TRY(cudaMemcpy(data_, host.data(), host.size() * sizeof(T), cudaMemcpyHostToDevice));
   }
@@ -149,147 +151,191 @@ char const* name_of(Precision precision) {
   return name(precision).data();
 }
 
+/// What the sections are measured on and beside.
+struct Machine {
+  Backend const& backend;
+  cudaStream_t stream;
+  double exp_rate, double_exp_rate, mma_rate, read_rate;
+};
+
+/// One list of the output. Each record is there as soon as it is whole.
+class Section {
+ public:
+  explicit Section(char const* name) { std::printf(",\n  \"%s\": [", name); }
+  ~Section() {
+    std::printf("\n  ]");
+    std::fflush(stdout);
+  }
+  Section(Section const&) = delete;
+  Section& operator=(Section const&) = delete;
+  void next_record() {
+    std::fflush(stdout);
+    std::printf("%s\n    ", first_ ? "" : ",");
+    first_ = false;
+  }
+
+ private:
+  bool first_ = true;
+};
+
 /// Sweeps on a cost matrix beside the time of reading it and of its exponentials; and a pass, as products are.
 template <class T>
-void print_matrix(Backend const& backend, cudaStream_t stream, int n, Precision precision, bool transposed,
-                  double read_rate, double exp_rate) {
+void print_matrix(Machine const& machine, int n, Precision precision, bool transposed) {
   Normal<T> const cost(n, n, 1);
   constexpr double kEps = 0.1;
-  Bench bench(backend, stream, n, CostMatrix{cost.view(), transposed}, kEps, precision, 0);
+  Bench bench(machine.backend, machine.stream, n, CostMatrix{cost.view(), transposed}, kEps, precision, 0);
   double const pairs = static_cast<double>(n) * n;
-  double const read_us = 1e6 * pairs * sizeof(T) / read_rate, exp_us = 1e6 * pairs / exp_rate;
+  double const exp_rate = precision == Precision::float32 ? machine.exp_rate : machine.double_exp_rate;
+  double const read_us = 1e6 * pairs * sizeof(T) / machine.read_rate, exp_us = 1e6 * pairs / exp_rate;
   double const alternating = bench.sweep_us({.eps = kEps});
   double const overrelaxed = bench.sweep_us({.eps = kEps, .relaxation = 1.3});
   double const symmetric = bench.sweep_us({.eps = kEps, .symmetric = true});
   bench.make_plan();
   std::printf(
-      "\n    {\"n\": %d, \"storage\": \"float%d\", \"precision\": \"%s\", \"transposed\": %s, \"read_us\": %.1f, "
+      "{\"n\": %d, \"storage\": \"float%d\", \"precision\": \"%s\", \"transposed\": %s, \"read_us\": %.1f, "
       "\"exp_us\": %.1f, \"alternating_us\": %.1f, \"overrelaxed_us\": %.1f, \"symmetric_us\": %.1f, "
       "\"sweep_over_floor\": %.2f, \"vector_us\": %.1f, \"gram_us\": %.1f, \"matrix_64_us\": %.1f}",
       n, static_cast<int>(8 * sizeof(T)), name_of(precision), transposed ? "true" : "false", read_us, exp_us,
       alternating, overrelaxed, symmetric, std::max(alternating, overrelaxed) / std::max(read_us, exp_us),
       bench.vector_us(), bench.gram_us(), bench.matrix_us(64));
-  std::fflush(stdout);
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
-  bool const quick = argc > 1 && std::strcmp(argv[1], "--quick") == 0;
-  bool const matrices_only = argc > 1 && std::strcmp(argv[1], "--matrices") == 0;
-  Stream const stream(cudaStreamNonBlocking);
-  Context const context = Context::cuda({.stream = stream.get()});
-  Backend const& backend = backend_of(context);
-  DeviceInfo const info = backend.info();
-
-  float* memory = nullptr;
-  std::size_t const copy_bytes = std::size_t{2} << 30;
-  MONGE_CUDA_TRY(cudaMalloc(&memory, 2 * copy_bytes));
-  MONGE_CUDA_TRY(cudaMemset(memory, 1, 2 * copy_bytes));
-  double const exp_rate = bench::exp2_rate(stream.get(), info.units, memory);
-  double const mma_rate = bench::fp16_product_rate(stream.get(), info.units, memory);
-  double const copy_rate =
-      bench::copy_rates(stream.get(), info.units, memory, reinterpret_cast<char*>(memory) + copy_bytes, copy_bytes)
-          .memcpy;
-  double const double_exp_rate = bench::double_exp2_rate(stream.get(), info.units, reinterpret_cast<double*>(memory));
-  double const read_rate = bench::read_rate(stream.get(), info.units, memory, memory, copy_bytes);
-  MONGE_CUDA_TRY(cudaFree(memory));
-  std::printf(
-      "{\n  %s,\n  \"ceilings\": {\"exp2_per_s\": %.4g, \"fp16_mma_flop_per_s\": %.4g, "
-      "\"copy_bytes_per_s\": %.4g, \"read_bytes_per_s\": %.4g, \"double_exp2_per_s\": %.4g},\n  \"cost_matrices\": [",
-      bench::provenance(0).c_str(), exp_rate, mma_rate, copy_rate, read_rate, double_exp_rate);
-  char const* separator = "";
+void cost_matrices(Machine const& machine, Section& section) {
   for (int n : {10000, 5000, 2000, 1000}) {
     for (bool transposed : {false, true}) {
       if (transposed && n != 10000) continue;
       for (Precision precision : {Precision::float32, Precision::float64}) {
-        double const rate = precision == Precision::float32 ? exp_rate : double_exp_rate;
-        std::printf("%s", separator);
-        print_matrix<float>(backend, stream.get(), n, precision, transposed, read_rate, rate);
-        std::printf(",");
-        print_matrix<double>(backend, stream.get(), n, precision, transposed, read_rate, rate);
-        separator = ",";
+        section.next_record();
+        print_matrix<float>(machine, n, precision, transposed);
+        section.next_record();
+        print_matrix<double>(machine, n, precision, transposed);
       }
     }
   }
-  if (matrices_only) {
-    std::printf("\n  ]\n}\n");
-    return 0;
-  }
-  std::printf("\n  ],\n  \"half_steps\": [");
+}
 
-  struct Case {
-    int n, d;
-    Precision precision;
-  };
+struct Case {
+  int n, d;
+  Precision precision;
+};
+
+void half_steps(Machine const& machine, Section& section) {
   std::vector<Case> cases;
   for (int d : {3, 4, 8, 16, 64, 128, 512}) {
     cases.push_back({10000, d, Precision::float32});
     cases.push_back({10000, d, Precision::tf32});
   }
-  if (!quick) {
-    for (int n : {1000, 5000}) cases.push_back({n, 64, Precision::float32});
-    cases.push_back({10000, 64, Precision::float64});
-    cases.push_back({50000, 64, Precision::tf32});
-    cases.push_back({50000, 64, Precision::float32});
-    cases.push_back({100000, 3, Precision::float32});
-  }
-  separator = "";
+  for (int n : {1000, 5000}) cases.push_back({n, 64, Precision::float32});
+  cases.push_back({10000, 64, Precision::float64});
+  cases.push_back({50000, 64, Precision::tf32});
+  cases.push_back({50000, 64, Precision::float32});
+  cases.push_back({100000, 3, Precision::float32});
   for (Case const& one : cases) {
+    section.next_record();
     Clouds const clouds(one.n, one.d);
     double const us =
-        Bench(backend, stream.get(), one.n, clouds.geometry(), clouds.eps, one.precision, 0).half_step_us();
+        Bench(machine.backend, machine.stream, one.n, clouds.geometry(), clouds.eps, one.precision, 0).half_step_us();
     double const pairs = static_cast<double>(one.n) * one.n;
     bool const products_used = one.d > 8 && one.precision != Precision::float64;
     double const flop = products_used ? pairs * 2 * one.d * (one.precision == Precision::tf32 ? 1 : 3) : 0;
     std::printf(
-        "%s\n    {\"n\": %d, \"d\": %d, \"precision\": \"%s\", \"us\": %.2f, \"exp_floor_us\": %.2f, "
+        "{\"n\": %d, \"d\": %d, \"precision\": \"%s\", \"us\": %.2f, \"exp_floor_us\": %.2f, "
         "\"mma_floor_us\": %.2f}",
-        separator, one.n, one.d, name_of(one.precision), us, 1e6 * pairs / exp_rate, 1e6 * flop / mma_rate);
-    std::fflush(stdout);
-    separator = ",";
+        one.n, one.d, name_of(one.precision), us, 1e6 * pairs / machine.exp_rate, 1e6 * flop / machine.mma_rate);
   }
+}
 
-  std::printf("\n  ],\n  \"plan_products\": [");
-  separator = "";
+void plan_products(Machine const& machine, Section& section) {
   for (Case const& one : {Case{10000, 3, Precision::float32}, Case{10000, 64, Precision::float32},
                           Case{10000, 512, Precision::float32}, Case{10000, 64, Precision::float64}}) {
+    section.next_record();
     Clouds const clouds(one.n, one.d);
-    Bench streamed(backend, stream.get(), one.n, clouds.geometry(), clouds.eps, one.precision, 0);
+    Bench streamed(machine.backend, machine.stream, one.n, clouds.geometry(), clouds.eps, one.precision, 0);
     double const half_step = streamed.half_step_us();
     streamed.make_plan();
     std::printf(
-        "%s\n    {\"n\": %d, \"d\": %d, \"precision\": \"%s\", \"half_step_us\": %.1f, \"vector_us\": %.1f, "
+        "{\"n\": %d, \"d\": %d, \"precision\": \"%s\", \"half_step_us\": %.1f, \"vector_us\": %.1f, "
         "\"gram_us\": %.1f",
-        separator, one.n, one.d, name_of(one.precision), half_step, streamed.vector_us(), streamed.gram_us());
+        one.n, one.d, name_of(one.precision), half_step, streamed.vector_us(), streamed.gram_us());
     for (int width : {3, 64, 512}) std::printf(", \"matrix_%d_us\": %.1f", width, streamed.matrix_us(width));
     std::printf(", \"hadamard_64_us\": %.1f", streamed.hadamard_us(64));
-    Bench kept(backend, stream.get(), one.n, clouds.geometry(), clouds.eps, one.precision, 8e9);
+    Bench kept(machine.backend, machine.stream, one.n, clouds.geometry(), clouds.eps, one.precision, 8e9);
     kept.make_plan();
     std::printf(", \"kept\": {\"vector_us\": %.1f, \"gram_us\": %.1f, \"matrix_64_us\": %.1f}}", kept.vector_us(),
                 kept.gram_us(), kept.matrix_us(64));
-    std::fflush(stdout);
-    separator = ",";
   }
+}
 
-  std::printf("\n  ],\n  \"plan_entries\": [");
-  separator = "";
+void plan_entries(Machine const& machine, Section& section) {
   for (Case const& one :
        {Case{10000, 3, Precision::float32}, Case{10000, 64, Precision::float32}, Case{10000, 64, Precision::float64}}) {
+    section.next_record();
     Clouds const clouds(one.n, one.d);
-    Bench bench(backend, stream.get(), one.n, clouds.geometry(), clouds.eps, one.precision, 0);
+    Bench bench(machine.backend, machine.stream, one.n, clouds.geometry(), clouds.eps, one.precision, 0);
     double const half_step = bench.half_step_us();
     bench.make_plan();
-    std::printf("%s\n    {\"n\": %d, \"d\": %d, \"precision\": \"%s\", \"half_step_us\": %.1f", separator, one.n, one.d,
+    std::printf("{\"n\": %d, \"d\": %d, \"precision\": \"%s\", \"half_step_us\": %.1f", one.n, one.d,
                 name_of(one.precision), half_step);
     for (int k : {1, 32, 64, 65, 1000}) std::printf(", \"top_%d_us\": %.1f", k, bench.top_k_us(Side::rows, k));
     std::printf(", \"top_32_transpose_us\": %.1f", bench.top_k_us(Side::columns, 32));
     std::printf(", \"count_above_us\": %.1f", bench.count_above_us());
     for (int count : {10000, 1000000}) std::printf(", \"sample_%d_us\": %.1f", count, bench.sample_us(count));
     std::printf("}");
-    std::fflush(stdout);
-    separator = ",";
   }
-  std::printf("\n  ]\n}\n");
+}
+
+struct NamedSection {
+  char const* name;
+  void (*print)(Machine const&, Section&);
+};
+constexpr NamedSection kSections[] = {{"cost_matrices", cost_matrices},
+                                      {"half_steps", half_steps},
+                                      {"plan_products", plan_products},
+                                      {"plan_entries", plan_entries}};
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  std::vector<std::string> const wanted(argv + 1, argv + argc);
+  for (std::string const& name : wanted) {
+    bool const known = std::any_of(std::begin(kSections), std::end(kSections),
+                                   [&](NamedSection const& section) { return name == section.name; });
+    if (known) continue;
+    std::fprintf(stderr, "%s: is no section; must be one of", name.c_str());
+    for (NamedSection const& section : kSections) std::fprintf(stderr, " %s", section.name);
+    std::fprintf(stderr, "\n");
+    return 2;
+  }
+  Stream const stream(cudaStreamNonBlocking);
+  Context const context = Context::cuda({.stream = stream.get()});
+  Backend const& backend = backend_of(context);
+  int const units = backend.info().units;
+
+  float* memory = nullptr;
+  std::size_t const copy_bytes = std::size_t{2} << 30;
+  MONGE_CUDA_TRY(cudaMalloc(&memory, 2 * copy_bytes));
+  MONGE_CUDA_TRY(cudaMemset(memory, 1, 2 * copy_bytes));
+  Machine const machine{
+      .backend = backend,
+      .stream = stream.get(),
+      .exp_rate = bench::exp2_rate(stream.get(), units, memory),
+      .double_exp_rate = bench::double_exp2_rate(stream.get(), units, reinterpret_cast<double*>(memory)),
+      .mma_rate = bench::fp16_product_rate(stream.get(), units, memory),
+      .read_rate = bench::read_rate(stream.get(), units, memory, memory, copy_bytes),
+  };
+  double const copy_rate =
+      bench::copy_rates(stream.get(), units, memory, reinterpret_cast<char*>(memory) + copy_bytes, copy_bytes).memcpy;
+  MONGE_CUDA_TRY(cudaFree(memory));
+  std::printf(
+      "{\n  %s,\n  \"ceilings\": {\"exp2_per_s\": %.4g, \"fp16_mma_flop_per_s\": %.4g, "
+      "\"copy_bytes_per_s\": %.4g, \"read_bytes_per_s\": %.4g, \"double_exp2_per_s\": %.4g}",
+      bench::provenance(0).c_str(), machine.exp_rate, machine.mma_rate, copy_rate, machine.read_rate,
+      machine.double_exp_rate);
+  for (NamedSection const& one : kSections) {
+    if (!wanted.empty() && std::find(wanted.begin(), wanted.end(), one.name) == wanted.end()) continue;
+    Section section(one.name);
+    one.print(machine, section);
+  }
+  std::printf("\n}\n");
   return 0;
 }

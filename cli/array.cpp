@@ -12,7 +12,7 @@
 namespace monge::cli {
 namespace {
 
-void require_dimensions(std::string const& field, Array const& array, bool condition, char const* allowed) {
+void require_dimensions(std::string const& field, auto const& array, bool condition, char const* allowed) {
   if (condition) return;
   throw Error(ErrorCode::invalid_argument,
               fmt::format("{}: has shape {}; must be {}", field, shape_text(array.shape), allowed));
@@ -73,6 +73,12 @@ VectorView vector(std::string const& field, std::optional<Array> const& array) {
   if (!array) return {};
   require_dimensions(field, *array, array->shape.size() <= 2 && array->columns() == 1, "1-D, or n x 1");
   return {array->data(), array->type(), array->rows()};
+}
+
+IndexView labels(std::string const& field, std::optional<IndexArray> const& array) {
+  if (!array) return {};
+  require_dimensions(field, *array, array->shape.size() <= 2 && array->columns() == 1, "1-D, or n x 1");
+  return {array->values.data(), static_cast<std::int64_t>(array->values.size())};
 }
 
 std::string shape_text(std::vector<std::int64_t> const& shape) {

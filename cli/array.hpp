@@ -33,10 +33,12 @@ struct Array {
   Array zeros(std::vector<std::int64_t> const& shape) const;
 };
 
-/// Whole numbers to be written, row-major.
+/// Whole numbers, row-major.
 struct IndexArray {
   std::vector<std::int64_t> shape;
   std::vector<std::int64_t> values;
+
+  std::int64_t columns() const { return shape.size() == 1 ? 1 : shape.back(); }
 };
 
 // These throw Error, naming `field`, for any other shape. All but costs() are for values in rows.
@@ -47,6 +49,8 @@ MutableMatrixView points(std::string const& field, Array& array);
 CostMatrix costs(std::string const& field, Array const& array);
 /// Weights or potentials: 1-D, or n x 1; empty where there is no array.
 VectorView vector(std::string const& field, std::optional<Array> const& array);
+/// Labels: 1-D, or n x 1; empty where there is no array.
+IndexView labels(std::string const& field, std::optional<IndexArray> const& array);
 
 /// "3 x 4", as messages write shapes.
 std::string shape_text(std::vector<std::int64_t> const& shape);

@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <cctype>
 #include <cerrno>
+#include <cmath>
 #include <cstring>
 #include <fstream>
 #include <iterator>
 #include <new>
+#include <string_view>
 
 #include <fmt/format.h>
 #include <monge/error.hpp>
@@ -38,9 +40,9 @@ void write_numbers(std::filesystem::path const& path, Numbers const& numbers) {
   close(out, path);
 }
 
-}  // namespace
-
-Array read_array(std::string const& field, std::filesystem::path const& path, Order order) {
+/// As `read` has them from .npy, `parse` from text. `name` in their messages is "field: path".
+template <class Read, class Parse>
+auto read_numbers(std::string const& field, std::filesystem::path const& path, Read const& read, Parse const& parse) {
   std::string const name = fmt::format("{}: {}", field, path.string());
   std::string extension = path.extension().string();
   std::transform(extension.begin(), extension.end(), extension.begin(),
@@ -56,14 +58,43 @@ Array read_array(std::string const& field, std::filesystem::path const& path, Or
   }
   std::ifstream in(path, std::ios::binary);
   if (!in) throw Error(ErrorCode::input_output, fmt::format("{}: cannot be opened: {}", name, std::strerror(errno)));
-  if (npy) return read_npy(in, name, order);
+  if (npy) return read(in, name);
   try {
     std::string const text{std::istreambuf_iterator<char>(in), {}};
     if (in.bad()) throw Error(ErrorCode::input_output, fmt::format("{}: could not be read to its end", name));
-    return parse_csv(text, name);
+    return parse(text, name);
   } catch (std::bad_alloc const&) {
     throw Error(ErrorCode::out_of_memory, fmt::format("{}: memory ran out while it was read", name));
   }
+}
+
+/// Of a table of float64, which holds every whole number up to 2^53.
+IndexArray whole_numbers(Array const& table, std::string const& name) {
+  constexpr double kMost = 9007199254740992.0;
+  IndexArray result{table.shape, {}};
+  for (double const value : std::get<std::vector<double>>(table.values)) {
+    if (value != std::floor(value) || std::abs(value) > kMost) {
+      throw Error(ErrorCode::input_output,
+                  fmt::format("{}: row {}, column {} is {}; must be a whole number", name,
+                              static_cast<std::int64_t>(result.values.size()) / table.columns(),
+                              static_cast<std::int64_t>(result.values.size()) % table.columns(), value));
+    }
+    result.values.push_back(static_cast<std::int64_t>(value));
+  }
+  return result;
+}
+
+}  // namespace
+
+Array read_array(std::string const& field, std::filesystem::path const& path, Order order) {
+  return read_numbers(
+      field, path, [&](std::istream& in, std::string const& name) { return read_npy(in, name, order); }, parse_csv);
+}
+
+IndexArray read_index_array(std::string const& field, std::filesystem::path const& path) {
+  return read_numbers(field, path, read_index_npy, [](std::string_view text, std::string const& name) {
+    return whole_numbers(parse_csv(text, name), name);
+  });
 }
 
 void write_array(std::filesystem::path const& path, Array const& array) {

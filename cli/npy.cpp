@@ -111,7 +111,7 @@ class HeaderParser {
   std::string descr_value() {
     skip_space();
     if (at_ < text_.size() && text_[at_] == '[')
-      fail(name_, "has a structured dtype; must be float16, float32 or float64");
+      fail(name_, "has a structured dtype; must be float32 or float64; logits may be float16");
     return string("a dtype");
   }
   bool boolean() {
@@ -197,7 +197,23 @@ std::vector<T> read_values(std::istream& in, std::string const& name, Header con
 
 }  // namespace
 
-Array read_npy(std::istream& in, std::string const& name, Order order) {
+namespace {
+
+/// What stands before the values.
+struct Preamble {
+  Header header;
+  std::int64_t length, header_end;  // Of the file, in bytes.
+
+  /// "f8" of '<f8'.
+  std::string_view type() const {
+    std::string_view const descr = header.descr;
+    bool const ordered = descr.size() == 3 && (descr[0] == '<' || descr[0] == '>' || descr[0] == '=');
+    return ordered ? descr.substr(1) : "";
+  }
+};
+
+/// Leaves the stream at the first value.
+Preamble read_preamble(std::istream& in, std::string const& name) {
   in.seekg(0, std::ios::end);
   std::int64_t const length = in.tellg();
   in.seekg(0);
@@ -225,28 +241,24 @@ Array read_npy(std::istream& in, std::string const& name, Order order) {
   in.seekg(header_begin);
   in.read(text.data(), header_length);
   if (!in) fail(name, "could not be read to its end");
+  return {HeaderParser(text, name).parse(), length, header_begin + header_length};
+}
 
-  Header const header = HeaderParser(text, name).parse();
-  std::string_view const descr = header.descr;
-  bool const ordered = descr.size() == 3 && (descr[0] == '<' || descr[0] == '>' || descr[0] == '=');
-  std::string_view const type = ordered ? descr.substr(1) : "";
-  std::int64_t const item = type == "f2" ? 2 : type == "f4" ? 4 : type == "f8" ? 8 : 0;
-  if (item == 0) {
-    fail(name, "has dtype '{}'; must be float16 ('<f2'), float32 ('<f4') or float64 ('<f8')", printable(descr));
-  }
+/// The values of `item` bytes each that follow, exactly as many as the shape says.
+std::int64_t count_values(Preamble const& preamble, std::string const& name, std::int64_t item) {
+  Header const& header = preamble.header;
   if (header.shape.empty() || header.shape.size() > 3) {
     fail(name, "has {} dimensions; must have 1, 2 or 3", header.shape.size());
   }
-
   std::int64_t count = 1;
   bool const empty = std::find(header.shape.begin(), header.shape.end(), 0) != header.shape.end();
   for (std::int64_t const entries : header.shape) {
     if (!empty && count > std::numeric_limits<std::int64_t>::max() / item / entries) {
-      fail(name, "has shape {} in its header; the file has {} bytes", shape_text(header.shape), length);
+      fail(name, "has shape {} in its header; the file has {} bytes", shape_text(header.shape), preamble.length);
     }
     count = empty ? 0 : count * entries;
   }
-  std::int64_t const available = length - header_begin - header_length;
+  std::int64_t const available = preamble.length - preamble.header_end;
   if (available < count * item) {
     fail(name, "is truncated: its shape {} needs {} bytes of data, the file has {}", shape_text(header.shape),
          count * item, available);
@@ -255,6 +267,21 @@ Array read_npy(std::istream& in, std::string const& name, Order order) {
     fail(name, "has {} bytes after its data; its shape {} needs {} bytes, the file has {}", available - count * item,
          shape_text(header.shape), count * item, available);
   }
+  return count;
+}
+
+}  // namespace
+
+Array read_npy(std::istream& in, std::string const& name, Order order) {
+  Preamble const preamble = read_preamble(in, name);
+  Header const& header = preamble.header;
+  std::string_view const type = preamble.type();
+  std::int64_t const item = type == "f2" ? 2 : type == "f4" ? 4 : type == "f8" ? 8 : 0;
+  if (item == 0) {
+    fail(name, "has dtype '{}'; must be float32 ('<f4') or float64 ('<f8'); logits may be float16 ('<f2')",
+         printable(header.descr));
+  }
+  std::int64_t const count = count_values(preamble, name, item);
   Array array{header.shape, {}, order == Order::as_stored && header.fortran_order && header.shape.size() == 2};
   if (item == 2) {
     array.values = read_values<Half>(in, name, header, count, array.by_columns);
@@ -264,6 +291,18 @@ Array read_npy(std::istream& in, std::string const& name, Order order) {
     array.values = read_values<double>(in, name, header, count, array.by_columns);
   }
   return array;
+}
+
+IndexArray read_index_npy(std::istream& in, std::string const& name) {
+  Preamble const preamble = read_preamble(in, name);
+  Header const& header = preamble.header;
+  std::string_view const type = preamble.type();
+  std::int64_t const item = type == "i4" ? 4 : type == "i8" ? 8 : 0;
+  if (item == 0) fail(name, "has dtype '{}'; must be int32 ('<i4') or int64 ('<i8')", printable(header.descr));
+  std::int64_t const count = count_values(preamble, name, item);
+  if (item == 8) return {header.shape, read_values<std::int64_t>(in, name, header, count, false)};
+  std::vector<std::int32_t> const values = read_values<std::int32_t>(in, name, header, count, false);
+  return {header.shape, {values.begin(), values.end()}};
 }
 
 namespace {

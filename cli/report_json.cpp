@@ -24,6 +24,10 @@ Json versions_json() {
 
 namespace {
 
+Json problem_json(CostRun const& run) {
+  return {{"n", run.n}, {"m", run.m}, {"d", to_json(run.d)}, {"files", run.files}};
+}
+
 /// Where it ran, as asked for and as it came: what all reports have.
 void add_run(Json& json, Run const& run) {
   json["options"]["device"] = run.arguments.device;
@@ -49,7 +53,11 @@ Json report_json(SolveRun const& run, SolveOptions const& options, Report const&
   json["refinement_iterations"] = report.refinement_iterations;
   json["precision"] = name(report.precision);
   json["certified"] = report.certified;
+  json["penalty_a"] = to_json(report.penalty_a);
+  json["penalty_b"] = to_json(report.penalty_b);
   json["mass"] = report.mass;
+  json["mass_b"] = report.mass_b;
+  json["transported_mass"] = report.transported_mass;
   json["marginal_error"] = report.marginal_error;
   json["transport_cost"] = report.transport_cost;
   json["primal"] = report.primal;
@@ -66,13 +74,13 @@ Json report_json(SolveRun const& run, SolveOptions const& options, Report const&
                      {"total", run.read_seconds + report.seconds.total + run.map_seconds + run.derivatives_seconds +
                                    run.entries_seconds}};
   for (auto const& [name, value] : run.derivatives.items()) json[name] = value;
-  json["problem"] = {{"n", run.n}, {"m", run.m}, {"d", to_json(run.d)}, {"files", run.files}};
+  json["problem"] = problem_json(run);
 
   Json& given = json["options"] = Json::object();
   auto const add = [&](auto const& field, auto const& value) { given[field.name] = to_json(value); };
   visit_solve_options(options, add);
   visit_entry_options(run.entries, add);
-  given["scale"] = to_json(run.scale);
+  given.update(run.cost_options);
   add_run(json, run);
 
   Json& history = json["history"] = Json::array();
@@ -83,6 +91,19 @@ Json report_json(SolveRun const& run, SolveOptions const& options, Report const&
                        {"relaxation", check.relaxation},
                        {"precision", name(check.precision)}});
   }
+  return json;
+}
+
+Json report_json(TransformRun const& run) {
+  Json json;
+  json["transform_of"] = run.given;
+  json["semi_dual_value"] = run.semi_dual_value;
+  json["seconds"] = {{"read", run.read_seconds},
+                     {"transform", run.transform_seconds},
+                     {"total", run.read_seconds + run.transform_seconds}};
+  json["problem"] = problem_json(run);
+  json["options"] = run.cost_options;
+  add_run(json, run);
   return json;
 }
 

@@ -11,6 +11,11 @@ Array read_input(Run& run, char const* field, std::string const& path, Order ord
   return read_array(field, path, order);
 }
 
+IndexArray read_index_input(Run& run, char const* field, std::string const& path) {
+  run.files[field] = path;
+  return read_index_array(field, path);
+}
+
 std::optional<Array> read_optional_input(Run& run, char const* field, std::string const& path, Order order) {
   return path.empty() ? std::nullopt : std::optional(read_input(run, field, path, order));
 }

@@ -29,6 +29,7 @@ struct Run {
 
 /// Reads an input and notes its file. Throws Error.
 Array read_input(Run& run, char const* field, std::string const& path, Order order = Order::rows);
+IndexArray read_index_input(Run& run, char const* field, std::string const& path);
 /// None where there is no path.
 std::optional<Array> read_optional_input(Run& run, char const* field, std::string const& path,
                                          Order order = Order::rows);

@@ -20,6 +20,7 @@
 #include "command_options.hpp"
 #include "device_choice.hpp"
 #include "exit_code.hpp"
+#include "geometry_input.hpp"
 #include "interrupt.hpp"
 #include "plan_derivatives.hpp"
 #include "plan_entries.hpp"
@@ -32,44 +33,29 @@ namespace monge::cli {
 namespace {
 
 struct Arguments {
-  std::string x, y, cost, a, b, f, g, values, out;
-  std::optional<double> scale;
+  GeometryArguments geometry;
+  std::string a, b, f, g, values, out;
   EntryOptions entries;
   DerivativeOptions derivatives;
   SolveOptions options;
   RunArguments run;
 };
 
-/// The costs come from two clouds or from a matrix.
-void check_geometry(Arguments const& given) {
-  if (given.cost.empty()) {
-    if (given.y.empty())
-      refuse("{}: is missing; must be points, x and y, or costs in their place", given.x.empty() ? "x" : "y");
-    return;
-  }
-  if (!given.x.empty()) refuse("cost: is {}; must not be given with points, x is {}", given.cost, given.x);
-  if (given.scale) refuse("scale: is {}; is for points, and must not be given with cost", *given.scale);
-}
-
 /// What the files hold; empty where none is given.
 struct Inputs {
-  std::optional<Array> x, y, cost, a, b, f, g, values, hvp;
-
-  std::int64_t n() const { return cost ? cost->rows() : x->rows(); }
-  std::int64_t m() const { return cost ? cost->columns() : y->rows(); }
-  Geometry geometry(double scale) const {
-    if (cost) return costs("cost", *cost);
-    return PointCloud{points("x", *x), points("y", *y), scale};
-  }
+  GeometryInput geometry;
+  std::optional<Array> a, b, f, g, values, hvp;
 };
 
 Inputs read_inputs(SolveRun& run, Arguments const& given) {
-  auto const read = [&](char const* field, std::string const& path, Order order = Order::rows) {
-    return read_optional_input(run, field, path, order);
-  };
-  return {read("x", given.x), read("y", given.y),           read("cost", given.cost, Order::as_stored),
-          read("a", given.a), read("b", given.b),           read("f", given.f),
-          read("g", given.g), read("values", given.values), read("hvp", given.derivatives.hvp)};
+  auto const read = [&](char const* field, std::string const& path) { return read_optional_input(run, field, path); };
+  return {read_geometry(run, given.geometry),
+          read("a", given.a),
+          read("b", given.b),
+          read("f", given.f),
+          read("g", given.g),
+          read("values", given.values),
+          read("hvp", given.derivatives.hvp)};
 }
 
 /// What is averaged over the m columns of the plan.
@@ -97,8 +83,8 @@ std::optional<Array> map_of(Plan const& plan, Inputs const& in) {
     plan.barycentric_projection(points("values", *in.values), points("map", map));
     return map;
   }
-  if (!in.x) return std::nullopt;
-  Array map = in.x->zeros(in.x->shape);
+  if (!in.geometry.x) return std::nullopt;
+  Array map = in.geometry.x->zeros(in.geometry.x->shape);
   plan.barycentric_projection(points("map", map));
   return map;
 }
@@ -150,7 +136,7 @@ std::vector<std::string> optional_files() {
 }
 
 int solve_files(Arguments arguments) {
-  check_geometry(arguments);
+  check_geometry(arguments.geometry);
   SolveOptions& options = arguments.options;
   ResultFolder const folder(arguments.out);
   leave_on_interrupt();
@@ -164,14 +150,11 @@ int solve_files(Arguments arguments) {
   progress.show("reading");
   Stopwatch watch;
   Inputs const in = read_inputs(run, arguments);
-  double const scale = arguments.scale.value_or(1);
-  Geometry const geometry = in.geometry(scale);
-  run.n = in.n();
-  run.m = in.m();
-  if (in.x) {
-    run.d = in.x->columns();
-    run.scale = scale;
-  }
+  Geometry const geometry = in.geometry.geometry();
+  run.n = in.geometry.n();
+  run.m = in.geometry.m();
+  run.d = in.geometry.d();
+  run.cost_options = in.geometry.options();
   if (in.values) check_values(*in.values, run.m);
   validate(run.entries, run.m);
   if (in.hvp) check_direction(*in.hvp, run.n, run.d);
@@ -198,7 +181,7 @@ int solve_files(Arguments arguments) {
   }
   if (arguments.derivatives.gradients || in.hvp) {
     progress.show("derivatives");
-    DerivativeFiles derivatives = derivative_files(plan, arguments.derivatives, in.x, in.y, in.hvp);
+    DerivativeFiles derivatives = derivative_files(plan, arguments.derivatives, in.geometry.x, in.geometry.y, in.hvp);
     std::move(derivatives.files.begin(), derivatives.files.end(), std::back_inserter(files));
     run.derivatives = std::move(derivatives.report);
     run.derivatives_seconds = watch.lap();
@@ -254,9 +237,8 @@ void add_solve_command(CLI::App& app, int& exit_code) {
     return command.add_option(name, path, description)->type_name("FILE");
   };
 
-  add_file("x", arguments->x, "source points, n x d: .npy (float32 or float64) or .csv");
-  add_file("y", arguments->y, "target points, m x d");
-  add_file("--cost", arguments->cost, "a cost matrix, n x m, instead of points; inf forbids a pair");
+  add_point_options(command, arguments->geometry);
+  add_cost_option(command, arguments->geometry);
   command.add_option("--out", arguments->out, "folder for f.npy, g.npy, report.json and what else is asked for")
       ->type_name("FOLDER")
       ->required();
@@ -267,7 +249,6 @@ void add_solve_command(CLI::App& app, int& exit_code) {
   add_file("--values", arguments->values, "m x p; map.npy is the average of these, not of y");
   visit_solve_options(arguments->options, [&](auto const& field, auto& value) { add_option(command, field, value); });
   for (auto const eps : {"--eps", "--eps-relative"}) command.get_option(eps)->default_str("");
-  add_option(command, Field{"scale", kPositive, "the cost is this times the squared distance"}, arguments->scale, "1");
   visit_entry_options(arguments->entries, [&](auto const& field, auto& value) {
     add_option(command, field, value)->group("Entries of the plan to write");
   });

@@ -149,6 +149,16 @@ using MutableVectorView = detail::BasicVectorView<void>;  ///< Writable.
 using MatrixView = detail::BasicMatrixView<void const>;   ///< Read-only, row-major.
 using MutableMatrixView = detail::BasicMatrixView<void>;  ///< Writable, row-major.
 
+/// Indices to be read.
+struct IndexView {
+  std::int64_t const* data = nullptr;
+  std::int64_t size = 0;    ///< 0: "not given".
+  std::int64_t stride = 1;  ///< In elements.
+  Device device = {};
+
+  bool empty() const { return size == 0; }
+};
+
 /// Indices to be written, row-major; a vector is a matrix of one column.
 struct MutableIndexView {
   std::int64_t* data = nullptr;

@@ -1,7 +1,8 @@
-// Entropic optimal transport:
-//   min_{P >= 0}  <C, P> + eps KL(P | a b^T)   subject to   P 1 = a,  P^T 1 = b,
+// Entropic optimal transport, balanced or not:
+//   min_{P >= 0}  <C, P> + eps KL(P | a b^T) + rho_a KL(P 1 | a) + rho_b KL(P^T 1 | b),
 //   KL(P | Q) = sum P log(P / Q) - P + Q,      P_ij = a_i b_j exp((f_i + g_j - C_ij) / eps).
-// Symbols as in docs/math.md. Source: FlashSinkhorn, eq. 1-5 and 10-11.
+// An infinite rho is a constraint, P 1 = a or P^T 1 = b; the totals of a and b may differ unless both are infinite.
+// Symbols as in docs/math.md. Sources: FlashSinkhorn, eq. 1-5 and 10-11; Sejourne, Vialard, Peyre 2022.
 #pragma once
 #include <functional>
 #include <limits>
@@ -30,10 +31,13 @@ constexpr auto names_of(Schedule) {
 struct SolveOptions {
   double eps = 0;           ///< Regularisation, in the units of C. One of eps and eps_relative is given, > 0; 0: not.
   double eps_relative = 0;  ///< eps as a share of the mean cost (Report::mean_cost), which must be positive.
-  double tolerance = 1e-6;  ///< On |P 1 - a|_1 + |P^T 1 - b|_1, relative to the mass sum a. 0: run `iterations` sweeps.
+  double tolerance = 1e-6;  ///< On Report::marginal_error, relative to the larger of the totals of a and b. 0: run
+                            ///< `iterations` sweeps.
   int iterations = 10000;   ///< Cap on the sweeps, annealing included; one sweep updates f and g. >= 1.
   Schedule schedule = Schedule::overrelaxed;
   double penalty_a = std::numeric_limits<double>::infinity();  ///< rho_a > 0, in the units of C; infinity: P 1 = a.
+                                                               ///< Far below eps it loses digits: f is rounded to
+                                                               ///< 2^-53 of C, and the marginal is a exp(-f / rho_a).
   double penalty_b = std::numeric_limits<double>::infinity();  ///< rho_b, of P^T 1 and b.
   double annealing = 0.25;  ///< Factor of the eps ladder, in (0, 1]; 1: no ladder. A solve begins with 10 sweeps at
                             ///< eps, from f and g or from 0 (for points: of the centred clouds); if they leave a tenth
@@ -62,6 +66,10 @@ void visit_solve_options(Options& options, Visitor&& visit) {
         options.tolerance);
   visit(Field{"iterations", at_least(1), "at most this many sweeps, annealing included"}, options.iterations);
   visit(Field{"schedule", OneOf<Schedule>(), "order of the updates in a sweep"}, options.schedule);
+  visit(Field{"penalty_a", kPositiveOrInfinite,
+              "of the mass by which P 1 differs from a, in the units of the cost; inf: it must not"},
+        options.penalty_a);
+  visit(Field{"penalty_b", kPositiveOrInfinite, "the same of P^T 1 and b"}, options.penalty_b);
   visit(Field{"annealing", Bounds{.least = 0, .most = 1, .most_open = false},
               "factor of the eps ladder that hard problems come down; 1 is none"},
         options.annealing);
@@ -73,9 +81,10 @@ void visit_solve_options(Options& options, Visitor&& visit) {
         options.cache_bytes);
 }
 
-/// Solves the problem at the head of this file; a (n) and b (m) are non-negative with equal, positive totals. An empty
-/// a or b means uniform with total 1 (with the total of the other, if that one is given). Throws Error
-/// (invalid_argument, unsupported, out_of_memory, device_failure). Not converging is a Status.
+/// Solves the problem at the head of this file; a (n) and b (m) are non-negative with positive totals, which are equal
+/// where both penalties are infinite. An empty a or b means uniform with total 1 (with the total of the other, if that
+/// one is given). Throws Error (invalid_argument, unsupported, out_of_memory, device_failure). Not converging is a
+/// Status.
 Plan solve(Context const& context, Geometry const& geometry, VectorView a, VectorView b, SolveOptions const& options);
 inline Plan solve(Context const& context, Geometry const& geometry, SolveOptions const& options) {
   return solve(context, geometry, {}, {}, options);

@@ -6,12 +6,43 @@
 
 namespace monge {
 
-/// Two point clouds, x (n x d) and y (m x d), with C_ij = scale |x_i - y_j|^2, computed on the fly: memory O((n + m)
-/// d). Views of the caller's memory, float32 or float64, rows possibly strided; a solve packs its own centred copy.
+/// c(x, y), what the distance of two points costs.
+enum class CostFunction {
+  sqeuclidean,  ///< |x - y|^2
+  euclidean,    ///< |x - y|
+  cosine,       ///< 1 - <x, y> / (|x| |y|); throws invalid_argument for a point of length 0.
+  dot,          ///< -<x, y>
+  p_norm,       ///< (sum_k |x_k - y_k|^p)^(1/p); with p = infinity the largest |x_k - y_k|.
+};
+
+constexpr auto names_of(CostFunction) {
+  using enum CostFunction;
+  return std::to_array<Named<CostFunction>>(
+      {{sqeuclidean, "sqeuclidean"}, {euclidean, "euclidean"}, {cosine, "cosine"}, {dot, "dot"}, {p_norm, "p-norm"}});
+}
+
+/// Classes of the points, and what it costs to go from one to another: weight W[l_i, l_j] is added to C_ij, as in
+/// OTDD (Alvarez-Melis, Fusi 2020; FlashSinkhorn, eq. 32). For costs with inner products (sqeuclidean, cosine, dot);
+/// throws unsupported for others. Throws invalid_argument for labels beyond W and a W that is not finite.
+struct Labels {
+  IndexView x;          ///< n labels, in [0, rows of W); empty, as y then is: none.
+  IndexView y;          ///< m labels, in [0, columns of W).
+  MatrixView cost;      ///< W, small: it takes min(rows, columns) further coordinates.
+  double weight = 1.0;  ///< Finite.
+
+  bool empty() const { return x.empty() && y.empty() && cost.rows() == 0 && cost.columns() == 0; }
+};
+
+/// Two point clouds, x (n x d) and y (m x d), with C_ij = scale c(x_i, y_j), plus labels.weight W[l_i, l_j] where there
+/// are labels; computed on the fly: memory O((n + m) d). Views of the caller's memory, float32 or float64, rows
+/// possibly strided; a solve packs its own centred copy.
 struct PointCloud {
   MatrixView x;        ///< n x d source points.
   MatrixView y;        ///< m x d target points.
-  double scale = 1.0;  ///< > 0. 1 is the squared distance; 0.5 is GeomLoss's cost for p = 2.
+  double scale = 1.0;  ///< > 0. With sqeuclidean 0.5 is GeomLoss's cost for p = 2.
+  CostFunction cost_function = CostFunction::sqeuclidean;
+  double p = 2.0;  ///< Of p_norm; at least 1, infinity too.
+  Labels labels = {};
 };
 
 /// Given costs C (n x m): any finite numbers, negative ones too; +infinity forbids a pair. A row or column of positive

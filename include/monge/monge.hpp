@@ -2,8 +2,10 @@
 #pragma once
 #include <monge/array.hpp>
 #include <monge/batch.hpp>
+#include <monge/c_transform.hpp>
 #include <monge/context.hpp>
 #include <monge/derivatives.hpp>
+#include <monge/divergence.hpp>
 #include <monge/entropic.hpp>
 #include <monge/error.hpp>
 #include <monge/geometry.hpp>

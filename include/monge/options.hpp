@@ -20,10 +20,13 @@ struct Bounds {
   }
   /// "> 0", "in (0, 1]" or "finite".
   std::string text() const;
+  /// The same where something else was given: "finite and > 0".
+  std::string text_in_full() const;
 };
 
 inline constexpr Bounds kFinite{};
 inline constexpr Bounds kPositive{.least = 0};
+inline constexpr Bounds kPositiveOrInfinite{.least = 0, .most_open = false};
 inline constexpr Bounds kNotNegative{.least = 0, .least_open = false};
 /// Of whole numbers, and of float64 that may be infinite.
 constexpr Bounds at_least(double least) {

@@ -1,5 +1,6 @@
 // Reports: in which arithmetic a solve ran, how it went, how it ended and what it reached.
 #pragma once
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -22,7 +23,7 @@ constexpr auto names_of(Precision) {
 
 /// How a solve ended.
 enum class Status {
-  converged,        ///< marginal_error <= tolerance * mass, in float64 unless the certificate was skipped.
+  converged,        ///< marginal_error <= tolerance * max(mass, mass_b), in float64 unless without a certificate.
   completed,        ///< tolerance = 0: ran exactly the sweeps that were asked for.
   iteration_limit,  ///< `iterations` sweeps did not reach the tolerance.
   precision_limit,  ///< The arithmetic of `precision` can go no further; the report names one that can, if any.
@@ -41,7 +42,7 @@ constexpr auto names_of(Status) {
 struct Progress {
   int iteration = 0;          ///< Sweeps so far, annealing included.
   double eps = 0;             ///< The eps of the last sweep; above the target while annealing.
-  double marginal_error = 0;  ///< As the sweep measured it, in its own precision; relative to the mass.
+  double marginal_error = 0;  ///< As the sweep measured it, in its own precision; relative as the tolerance is.
   double relaxation = 1;      ///< omega of the last sweep; 1 is plain Sinkhorn.
   double seconds = 0;         ///< Since the solve began.
   int problem = 0;            ///< In a batch, which one, from 0 on.
@@ -51,7 +52,7 @@ struct Progress {
 struct Check {
   int iteration;
   double eps;
-  double marginal_error;  ///< Relative to the mass, as the sweep measured it.
+  double marginal_error;  ///< As the sweep measured it, relative as the tolerance is.
   double relaxation;
   Precision precision;
 };
@@ -68,12 +69,18 @@ struct Report {
   int refinement_iterations = 0;  ///< Of these, in float64 after float32 could go no further (precision auto).
   Precision precision = Precision::float32;  ///< Of the last sweeps, and of the plan's products.
   bool certified = false;                    ///< The values below are float64 evaluations of the returned potentials.
-  double mass = 0;                           ///< sum a = sum b.
-  double marginal_error = 0;                 ///< |P 1 - a|_1 + |P^T 1 - b|_1.
-  double transport_cost = 0;                 ///< <C, P>.
-  double primal = 0;                         ///< <C, P> + eps KL(P | a b^T).
-  double dual = 0;                           ///< <f, a> + <g, b> - eps (sum P - sum a sum b).
-  double gap = 0;                            ///< primal - dual = <f, P 1 - a> + <g, P^T 1 - b>.
+  double penalty_a = std::numeric_limits<double>::infinity();  ///< As in the options.
+  double penalty_b = std::numeric_limits<double>::infinity();
+  double mass = 0;              ///< sum a.
+  double mass_b = 0;            ///< sum b.
+  double transported_mass = 0;  ///< sum P.
+  double marginal_error = 0;    ///< |P 1 - a exp(-f / rho_a)|_1 + |P^T 1 - b exp(-g / rho_b)|_1: how far the potentials
+                                ///< are from optimal. For a constraint it is how far P is from its marginal.
+  double transport_cost = 0;    ///< <C, P>.
+  double primal = 0;            ///< <C, P> + eps KL(P | a b^T) + rho_a KL(P 1 | a) + rho_b KL(P^T 1 | b), the last
+                                ///< two without those of constraints.
+  double dual = 0;              ///< A lower bound of the optimum: docs/math.md, sections 1 and 6.
+  double gap = 0;               ///< primal - dual.
   struct {
     double setup = 0, sweeps = 0, certificate = 0, total = 0;
   } seconds;

@@ -6,7 +6,7 @@ namespace {
 SideSums sums_of(SideValues const& side) {
   SideSums sums;
   for (std::size_t i = 0; i < side.weight.size(); ++i)
-    sums.add(side.weight[i], side.marginal[i], side.potential[i], side.shift[i]);
+    sums.add(side.weight[i], side.marginal[i], side.potential[i], side.shift[i], side.penalty);
   return sums;
 }
 
@@ -25,9 +25,9 @@ Evaluation evaluate_plan(double eps, SideSums const& a, SideSums const& b, doubl
   // sum P log(P / a b^T) = sum P (f + g - C) / eps: the shifts cancel in it, so it is formed without them.
   double const entropy = (a.potential_marginal.value() + b.potential_marginal.value() - centred_cost) / eps;
   double const mass_terms = a.weight.value() * b.weight.value() - result.mass;
-  result.primal = result.transport_cost + eps * (entropy + mass_terms);
-  result.dual = a.potential_weight.value() + b.potential_weight.value() + eps * mass_terms;
-  result.gap = a.potential_excess.value() + b.potential_excess.value();
+  result.primal = result.transport_cost + eps * (entropy + mass_terms) + a.penalty.value() + b.penalty.value();
+  result.dual = a.dual.value() + b.dual.value() + eps * mass_terms;
+  result.gap = a.gap.value() + b.gap.value();
   return result;
 }
 

@@ -1,6 +1,7 @@
 // The values of the certificate from per-point vectors, in float64, for every backend alike.
 #pragma once
 #include <cmath>
+#include <limits>
 #include <span>
 
 #include "core/compensated_sum.hpp"
@@ -10,46 +11,71 @@ namespace monge {
 /// One pass over the pairs at the current potentials, in the operator's arithmetic with float64 sums.
 struct Evaluation {
   double mass;            // sum P
-  double row_error;       // |P 1 - a|_1
-  double column_error;    // |P^T 1 - b|_1
+  double row_error;       // |P 1 - a exp(-f / rho_a)|_1, which is |P 1 - a|_1 for a constraint
+  double column_error;    // |P^T 1 - b exp(-g / rho_b)|_1
   double transport_cost;  // <C, P>
   double primal;
   double dual;
-  double gap;  // <f, P 1 - a> + <g, P^T 1 - b>, which equals primal - dual
+  double gap;  // primal - dual, from sums of small terms: SideSums::gap of both sides
 };
 
 /// Per point of one side, all float64 on the host, potentials and shifts in units of C:
-///   weight a_i, marginal r_i = sum_j P_ij, potential f'_i and shift s_i with f_i = f'_i + s_i (units of C).
+///   weight a_i, marginal r_i = sum_j P_ij, potential f'_i and shift s_i with f_i = f'_i + s_i (units of C); the
+///   penalty rho is the side's.
 struct SideValues {
   std::span<double const> weight;
   std::span<double const> marginal;
   std::span<double const> potential;
   std::span<double const> shift;
+  double penalty = std::numeric_limits<double>::infinity();
 };
+
+/// r log(r / target) - r + target with log_ratio = log(r / target), without cancellation where that is small.
+MONGE_HOST_DEVICE inline double relative_entropy(double r, double target, double log_ratio) {
+  double const x = log_ratio;
+  if (r == 0) return target;
+  if (std::fabs(x) > 1) return r * (x - 1) + target;
+  if (std::fabs(x) > 1e-3) return target * ((x - 1) * std::expm1(x) + x);
+  return target * x * x * (1.0 / 2 + x * (1.0 / 3 + x * (1.0 / 8 + x * (1.0 / 30 + x / 144))));
+}
 
 /// What the values take of one side: sums over its points.
 struct SideSums {
-  CompensatedSum weight, marginal, error, potential_weight, potential_excess, potential_marginal, shift_marginal;
+  CompensatedSum weight, marginal, error;
+  CompensatedSum penalty;  // rho KL(r | a); 0 for a constraint.
+  CompensatedSum dual;     // <a, f>, or <a, rho (1 - exp(-f / rho))>
+  CompensatedSum gap;      // <f, r - a>, or rho KL(r | a exp(-f / rho))
+  CompensatedSum potential_marginal, shift_marginal;
 
-  MONGE_HOST_DEVICE void add(double a, double r, double f, double shift) {
-    double const excess = r - a;
+  MONGE_HOST_DEVICE void add(double a, double r, double f, double shift, double rho) {
+    if (a == 0) return;  // There is no mass at such a point, and its potential may be infinite.
     weight.add(a);
     marginal.add(r);
-    error.add(std::fabs(excess));
-    // The potential in the user's gauge, in two parts: the shift can be many orders larger than the rest.
-    potential_weight.add(f * a);
-    potential_weight.add(shift * a);
-    potential_excess.add(f * excess);
-    potential_excess.add(shift * excess);
     potential_marginal.add(f * r);
     shift_marginal.add(shift * r);
+    if (std::isinf(rho)) {
+      double const excess = r - a;
+      error.add(std::fabs(excess));
+      // The potential in the user's gauge, in two parts: the shift can be many orders larger than the rest.
+      dual.add(f * a);
+      dual.add(shift * a);
+      gap.add(f * excess);
+      gap.add(shift * excess);
+      return;
+    }
+    double const slope = (f + shift) / rho, target = a * std::exp(-slope), log_ratio = std::log(r / a);
+    error.add(std::fabs(r - target));
+    penalty.add(rho * relative_entropy(r, a, log_ratio));
+    dual.add(-rho * a * std::expm1(-slope));
+    gap.add(rho * relative_entropy(r, target, log_ratio + slope));
   }
   MONGE_HOST_DEVICE void add(SideSums const& other) {
     weight.add(other.weight);
     marginal.add(other.marginal);
     error.add(other.error);
-    potential_weight.add(other.potential_weight);
-    potential_excess.add(other.potential_excess);
+    penalty.add(other.penalty);
+    dual.add(other.dual);
+    gap.add(other.gap);
     potential_marginal.add(other.potential_marginal);
     shift_marginal.add(other.shift_marginal);
   }

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "core/overloaded.hpp"
+#include "core/point_cost.hpp"
 
 namespace monge {
 namespace {
@@ -36,8 +37,26 @@ void validate_layout(char const* field, Layout const& view, std::int64_t rows, s
           view.row_stride);
 }
 
+void validate_labels(Labels const& labels, std::int64_t n, std::int64_t m, Device context) {
+  check("label_weight", kFinite, labels.weight);
+  MatrixView const& cost = labels.cost;
+  require(cost.rows() > 0 && cost.columns() > 0, "label_cost: is {} x {}; must have at least one row and column",
+          cost.rows(), cost.columns());
+  validate_matrix("label_cost", cost, cost.rows(), cost.columns(), context);
+  auto const validate_side = [&](char const* field, IndexView const& side, std::int64_t size) {
+    require_reachable(field, side.device, context);
+    require(side.size == size, "{}: has {} entries; must have {}, one for each point", field, side.size, size);
+    require(side.data != nullptr, "{}: is a null pointer; must point to {} labels", field, size);
+    require(side.stride >= 1, "{}: has stride {}; must be >= 1", field, side.stride);
+  };
+  validate_side("labels_x", labels.x, n);
+  validate_side("labels_y", labels.y, m);
+}
+
 void validate_clouds(PointCloud const& clouds, Device context) {
   check("scale", kPositive, clouds.scale);
+  check("cost_function", OneOf<CostFunction>(), clouds.cost_function);
+  if (clouds.cost_function == CostFunction::p_norm) check("norm_p", at_least(1), clouds.p);
   require(clouds.x.rows() > 0 && clouds.x.columns() > 0, "x: is {} x {}; must have at least one point and dimension",
           clouds.x.rows(), clouds.x.columns());
   require(clouds.y.rows() > 0 && clouds.y.columns() > 0, "y: is {} x {}; must have at least one point and dimension",
@@ -46,6 +65,13 @@ void validate_clouds(PointCloud const& clouds, Device context) {
           clouds.y.columns(), clouds.x.columns());
   validate_matrix("x", clouds.x, clouds.x.rows(), clouds.x.columns(), context);
   validate_matrix("y", clouds.y, clouds.y.rows(), clouds.y.columns(), context);
+  if (!clouds.labels.empty()) {
+    if (!has_products(clouds.cost_function))
+      throw Error(ErrorCode::unsupported,
+                  fmt::format("labels: are given with the cost function {}; must be sqeuclidean, cosine or dot",
+                              name(clouds.cost_function)));
+    validate_labels(clouds.labels, clouds.x.rows(), clouds.y.rows(), context);
+  }
 }
 
 void validate_costs(CostMatrix const& costs, Device context) {
@@ -57,15 +83,8 @@ void validate_costs(CostMatrix const& costs, Device context) {
 
 }  // namespace
 
-std::string allowed(Bounds const& bounds) {
-  constexpr double kInfinity = std::numeric_limits<double>::infinity();
-  bool const one_sided = std::isfinite(bounds.least) != std::isfinite(bounds.most);
-  bool const infinite = bounds.contains(kInfinity) || bounds.contains(-kInfinity);
-  return (one_sided && !infinite ? "finite and " : "") + bounds.text();
-}
-
 void check(char const* field, Bounds const& bounds, double value) {
-  require(bounds.contains(value), "{}: is {}; must be {}", field, value, allowed(bounds));
+  require(bounds.contains(value), "{}: is {}; must be {}", field, value, bounds.text_in_full());
 }
 
 void require_reachable(char const* field, Device memory, Device context) {

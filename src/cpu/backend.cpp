@@ -118,9 +118,8 @@ class CpuBackend final : public Backend {
 
   std::unique_ptr<EntropicOperator> make(OperatorInput const& input) const {
     Precision const precision = input.options.precision;
-    if (precision == Precision::float32) return make<float>(input.geometry, input.marginals, input.options.cache_bytes);
-    if (precision == Precision::float64)
-      return make<double>(input.geometry, input.marginals, input.options.cache_bytes);
+    if (precision == Precision::float32) return make<float>(input);
+    if (precision == Precision::float64) return make<double>(input);
     throw Error(ErrorCode::unsupported,
                 "precision: is " + std::string(name(precision)) + "; the CPU offers float32 and float64");
   }
@@ -146,17 +145,26 @@ class CpuBackend final : public Backend {
   }
 
   template <class T>
-  std::unique_ptr<EntropicOperator> make(Geometry const& geometry, Marginals const& marginals,
-                                         double cache_bytes) const {
-    auto costs = std::visit(Overloaded{[&](PointCloud const& clouds) -> std::shared_ptr<cpu::Costs<T> const> {
-                                         return std::make_shared<cpu::PointCosts<T>>(clouds, marginals.a, marginals.b);
-                                       },
-                                       [&](CostMatrix const& matrix) -> std::shared_ptr<cpu::Costs<T> const> {
-                                         return std::make_shared<cpu::MatrixCosts<T>>(matrix, marginals.a, marginals.b,
-                                                                                      threads_);
-                                       }},
-                            geometry);
-    return std::make_unique<cpu::EntropicOperator<T>>(std::move(costs), marginals, threads_, cache_bytes);
+  std::unique_ptr<EntropicOperator> make(OperatorInput const& input) const {
+    Marginals const& marginals = input.marginals;
+    auto const* const of = static_cast<cpu::EntropicOperator<T> const*>(input.self.of);
+    bool const is_self = of || (input.twin && input.twin->is_self());
+    auto costs = std::visit(
+        Overloaded{[&](PointCloud const& clouds) -> std::shared_ptr<cpu::Costs<T> const> {
+                     using Points = cpu::PointCosts<T>;
+                     if (!is_self) return std::make_shared<Points>(clouds, marginals.a, marginals.b);
+                     Points const* const like = of ? static_cast<Points const*>(of->data().costs.get()) : nullptr;
+                     return Points::self(clouds, marginals.a, like, input.self.side);
+                   },
+                   [&](CostMatrix const& matrix) -> std::shared_ptr<cpu::Costs<T> const> {
+                     return std::make_shared<cpu::MatrixCosts<T>>(matrix, marginals.a, marginals.b, threads_);
+                   }},
+        input.geometry);
+    auto const a = of ? of->data().weights[static_cast<int>(input.self.side)]
+                      : std::make_shared<cpu::SideWeights const>(marginals.a);
+    auto const b = is_self ? a : std::make_shared<cpu::SideWeights const>(marginals.b);
+    return std::make_unique<cpu::EntropicOperator<T>>(std::move(costs), a, b, input.options.penalties, is_self,
+                                                      threads_, input.options.cache_bytes);
   }
 
   int threads_;

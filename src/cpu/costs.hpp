@@ -22,6 +22,7 @@ namespace monge::cpu {
 enum class ScoreForm {
   products,     // <x'_r, y'_j>
   differences,  // |x'_r - y'_j|^2
+  distances,    // (sum_k |x'_rk - y'_jk|^p)^(1/p)
   stored,       // (C_rj - origin) / unit, from the caller's matrix
   kept,         // made by an earlier pass and read from memory
 };
@@ -40,8 +41,9 @@ struct StoredCosts {
 template <class T>
 struct ScoreSource {
   ScoreForm form;                         // Not kept.
-  PackedPoints<T> const* rows = nullptr;  // Of products and differences.
+  PackedPoints<T> const* rows = nullptr;  // Of all forms that are not stored.
   PackedPoints<T> const* columns = nullptr;
+  double p = 2;  // Of distances.
   StoredCosts stored = {};
 
   /// Coordinates that a score is made of.
@@ -50,11 +52,12 @@ struct ScoreSource {
   std::int64_t scratch() const { return rows == nullptr ? kPanel<T> : rows->dimension; }
 };
 
-/// x_i = centre + x'_i.
+/// Points as values of a product: x_i = centre + x'_i. Packed ones may have coordinates beyond those of the centre,
+/// which are not the points'.
 template <class T>
-struct CentredPoints {
-  PackedPoints<T> packed;
-  std::vector<double> centre;
+struct PointValues {
+  PackedPoints<T> const* packed;
+  std::span<double const> centre;
 };
 
 template <class T>
@@ -67,7 +70,7 @@ class Costs {
 
   std::int64_t size(Side side) const { return side == Side::rows ? n_ : m_; }
 
-  /// No C' is above it.
+  /// No C' is larger, and no two are further apart.
   virtual double bound() const = 0;
   virtual double factor() const = 0;
   /// sum_ij a_i b_j C_ij / sum_ij a_i b_j of the user's cost; NaN for costs that at() and part() made.
@@ -83,7 +86,7 @@ class Costs {
   /// in the operator's gauge by the old shift less the new. Throws unsupported where costs have no points.
   virtual std::shared_ptr<Costs const> at(Side side, MatrixView points) const = 0;
   /// Throws unsupported where costs have no points.
-  virtual CentredPoints<T> const& points(Side side) const = 0;
+  virtual PointValues<T> points(Side side) const = 0;
   virtual PointForm point_form() const = 0;
 
  protected:

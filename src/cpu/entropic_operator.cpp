@@ -10,7 +10,6 @@
 #include "core/evaluation.hpp"
 #include "core/strided.hpp"
 #include "cpu/plan_operator.hpp"
-#include "operators/relaxed_step.hpp"
 
 namespace monge::cpu {
 namespace {
@@ -24,18 +23,23 @@ constexpr double kLoosestBound = 32;
 }  // namespace
 
 template <class T>
-EntropicOperator<T>::EntropicOperator(std::shared_ptr<Costs<T> const> costs, Marginals const& marginals, int threads,
-                                      double cache_bytes)
-    : monge::EntropicOperator(costs->size(Side::rows), costs->size(Side::columns)),
+EntropicOperator<T>::EntropicOperator(std::shared_ptr<Costs<T> const> costs, std::shared_ptr<SideWeights const> a,
+                                      std::shared_ptr<SideWeights const> b, Penalties const& penalties, bool is_self,
+                                      int threads, double cache_bytes)
+    : monge::EntropicOperator(costs->size(Side::rows), costs->size(Side::columns), is_self),
       data_{costs,
-            {std::make_shared<SideWeights>(marginals.a), std::make_shared<SideWeights>(marginals.b)},
-            {HostVector(costs->size(Side::rows)), HostVector(costs->size(Side::columns))}},
+            {std::move(a), std::move(b)},
+            {HostVector(costs->size(Side::rows)), HostVector(is_self ? 0 : costs->size(Side::columns))},
+            penalties,
+            is_self},
       vectors_(size(Side::rows), size(Side::columns)),
       most_threads_(threads),
       cache_bytes_(cache_bytes),
-      stripes_(*costs, Side::rows, useful_threads(threads, size(Side::rows), size(Side::columns)), cache_bytes),
+      stripes_(*costs, Side::rows, useful_threads(threads, size(Side::rows), size(Side::columns)), cache_bytes,
+               is_self),
       logits_(size(Side::columns)),
       column_sums_(size(Side::columns), stripes_.threads()),
+      log_mass_ratio_(log_mass_ratio(data_.weights[0]->total, data_.weights[1]->total)),
       f_next_(size(Side::rows)),
       g_plus_(logits_.bias.size()),
       bounds_(static_cast<std::size_t>(padded_to_panel<T>(size(Side::rows)))),
@@ -69,14 +73,8 @@ Vector& EntropicOperator<T>::potential(Side side) {
 template <class T>
 void EntropicOperator<T>::get_potentials(MutableVectorView f, MutableVectorView g) const {
   for (Side side : {Side::rows, Side::columns}) {
-    HostVector potential = data_.potential(side);
-    // Points of no weight take no part in sweeps; theirs is the soft c-transform of the other side.
-    std::vector<std::int64_t> const idle = idle_points(data_.weight(side));
-    if (last_.eps > 0 && !idle.empty()) {
-      std::vector<double> const transform =
-          softmin_at(data_, side, idle, data_.potential(opposite(side)), last_.eps, most_threads_);
-      for (std::size_t k = 0; k < idle.size(); ++k) potential[idle[k]] = transform[k];
-    }
+    HostVector const potential =
+        last_.eps > 0 ? completed_potential(data_, side, last_.eps, most_threads_) : data_.potential(side);
     std::span<double const> const shift = data_.costs->shift(side);
     write_vector(side == Side::rows ? f : g,
                  [&](std::int64_t i) { return potential[i] + shift[static_cast<std::size_t>(i)]; });
@@ -110,24 +108,59 @@ double const* EntropicOperator<T>::bound_rows(double eps) {
   return largest < kLargestBound<T> ? bounds_.data() : nullptr;
 }
 
+template <class T>
+UpdateRule EntropicOperator<T>::rule(Side side, Sweep const& sweep) const {
+  return {sweep.eps, data_.penalties.of(side), sweep.relaxation, sweep.symmetric};
+}
+
+/// Moves the constant of the potentials to where the dual is largest.
+template <class T>
+void EntropicOperator<T>::translate() {
+  auto const log_mean = [&](Side side) {
+    double const penalty = data_.penalties.of(side);
+    if (std::isinf(penalty)) return 0.0;
+    SideWeights const& weights = *data_.weights[static_cast<int>(side)];
+    std::span<double const> const shift = data_.costs->shift(side);
+    auto const exponent = [&](std::size_t i) { return -(data_.potential(side).values()[i] + shift[i]) / penalty; };
+    double largest = -std::numeric_limits<double>::infinity(), excess = 0;
+    for (std::size_t i = 0; i < shift.size(); ++i) {
+      if (weights.value[i] > 0) largest = std::max(largest, exponent(i));
+    }
+    for (std::size_t i = 0; i < shift.size(); ++i) {
+      if (weights.value[i] > 0) excess += weights.value[i] * std::expm1(exponent(i) - largest);
+    }
+    return largest + std::log1p(excess / weights.total);
+  };
+  double const t = best_translation(data_.penalties.a, data_.penalties.b, log_mass_ratio_, log_mean(Side::rows),
+                                    log_mean(Side::columns));
+  for (double& f : data_.potential(Side::rows).values()) f += t;
+  for (double& g : data_.potential(Side::columns).values()) g -= t;
+}
+
 /// One pass: a stripe's rows give f, and its exponentials, weighted with the new f (alternating) or the old one
-/// (symmetric), add to the columns.
+/// (symmetric), add to the columns. Of a self problem the pass is over the upper triangle, and a row's sum is one more
+/// part of its column's: the columns are all that is updated.
 template <class T>
 void EntropicOperator<T>::one_sweep(Sweep const& sweep) {
   double const eps = sweep.eps;
+  UpdateRule const rule = this->rule(Side::rows, sweep);
   std::vector<double> const& weight = data_.weight(Side::rows);
   std::vector<double>& f = data_.potential(Side::rows).values();
-  std::span<double const> const norms = data_.costs->norm(Side::rows);
+  std::span<double const> const norms = data_.costs->norm(Side::rows), shifts = data_.costs->shift(Side::rows);
   double const mass = data_.mass();
+  if (!data_.penalties.balanced()) translate();
   logits_.set(data_, Side::columns, data_.potential(Side::columns), eps);
   double const* const bounds = bound_rows(eps);
   std::fill(row_errors_.begin(), row_errors_.end(), 0.0);
   std::fill(total_weights_.begin(), total_weights_.end(), 0.0);
   column_sums_.clear();
 
-  stripes_.for_each(logits_, {.bounds = bounds},
+  stripes_.for_each(logits_, {.bounds = bounds, .upper = is_self()},
                     [&](int thread_index, Workspace<T> const& work, std::int64_t first, std::int64_t count) {
                       std::size_t const thread = static_cast<std::size_t>(thread_index);
+                      double* const sums = column_sums_.of(thread_index);
+                      StripeArgs<T> args = work.args;
+                      if (is_self()) args.first_column += stripes_.group();
                       double column_weight[kMaxStripeRows];
                       for (std::int64_t r = 0; r < count; ++r) {
                         std::size_t const i = static_cast<std::size_t>(first + r);
@@ -139,26 +172,31 @@ void EntropicOperator<T>::one_sweep(Sweep const& sweep) {
                         }
                         double const lse = last_.row_lse[i] = work.lse(r);
                         double const plus = norms[i] - eps * kLn2 * lse;
-                        double const u = (plus - f[i]) / eps;
-                        row_errors_[thread] += weight[i] * std::abs(std::expm1(-u));
+                        row_errors_[thread] += weight[i] * rule.error(f[i], plus, shifts[i]);
                         double& next = f_next_[first + r];
-                        next = sweep.symmetric ? 0.5 * (f[i] + plus)
-                                               : f[i] + safe_relaxation(u, sweep.relaxation) * (plus - f[i]);
+                        next = rule.next(f[i], plus, shifts[i]);
                         double const f_used = sweep.symmetric ? f[i] : next;
                         // A stray potential must not put an infinity into the sums: with such a row no sum is trusted.
                         double const exponent = work.exponent(r) + (f_used - norms[i]) * (kLog2e / eps);
                         double const factor = weight[i] / mass * std::exp2(exponent);
                         column_weight[r] = exponent < 100 ? factor : 0.0;
                         total_weights_[thread] += exponent < 100 ? factor : std::numeric_limits<double>::infinity();
+                        if (is_self())
+                          sums[i] += column_weight[r] * work.row_sum[static_cast<std::size_t>(r)] /
+                                     static_cast<double>(logits_.beta[i]);
                       }
-                      add_to_columns(work.args, count, column_weight, 1.0, column_sums_.of(thread_index));
+                      add_to_columns(args, count, column_weight, 1.0, sums);
                     });
 
-  errors_.row = std::accumulate(row_errors_.begin(), row_errors_.end(), 0.0);
   double const total_weight = std::accumulate(total_weights_.begin(), total_weights_.end(), 0.0);
   update_columns(sweep, sweep.symmetric ? data_.potential(Side::rows) : f_next_, column_sums_.join(),
                  smallest_trusted_sum<T>(static_cast<double>(size(Side::rows)) + total_weight));
-  std::swap(f, f_next_.values());
+  if (is_self()) {
+    errors_.row = errors_.column;
+  } else {
+    errors_.row = std::accumulate(row_errors_.begin(), row_errors_.end(), 0.0);
+    std::swap(f, f_next_.values());
+  }
   std::swap(last_.column_bias, logits_.bias);
   last_.eps = eps;
 }
@@ -168,8 +206,10 @@ template <class T>
 void EntropicOperator<T>::update_columns(Sweep const& sweep, HostVector const& f_used, double const* column_sums,
                                          double smallest_trusted) {
   double const eps = sweep.eps;
+  UpdateRule const rule = this->rule(Side::columns, sweep);
   std::vector<double> const& weight = data_.weight(Side::columns);
   std::vector<double>& g = data_.potential(Side::columns).values();
+  std::span<double const> const shifts = data_.costs->shift(Side::columns);
   lost_.clear();
   for (std::size_t j = 0; j < g.size(); ++j) {
     if (weight[j] == 0) continue;
@@ -187,10 +227,8 @@ void EntropicOperator<T>::update_columns(Sweep const& sweep, HostVector const& f
   errors_.column = 0;
   for (std::size_t j = 0; j < g.size(); ++j) {
     if (weight[j] == 0) continue;
-    double const step = g_plus_[j] - g[j];
-    double const u = step / eps;
-    errors_.column += weight[j] * std::abs(std::expm1(-u));
-    g[j] += sweep.symmetric ? 0.5 * step : safe_relaxation(u, sweep.relaxation) * step;
+    errors_.column += weight[j] * rule.error(g[j], g_plus_[j], shifts[j]);
+    g[j] = rule.next(g[j], g_plus_[j], shifts[j]);
   }
 }
 
@@ -198,14 +236,15 @@ template <class T>
 Evaluation EntropicOperator<T>::evaluate(double eps) {
   PlanSums const sums = plan_sums(data_, eps, stripes_, logits_, column_sums_);
   auto const values = [&](Side side, std::vector<double> const& marginal) {
-    return SideValues{data_.weight(side), marginal, data_.potential(side).values(), data_.costs->shift(side)};
+    return SideValues{data_.weight(side), marginal, data_.potential(side).values(), data_.costs->shift(side),
+                      data_.penalties.of(side)};
   };
   return evaluate_plan(eps, values(Side::rows, sums.row), values(Side::columns, sums.column), sums.centred_cost);
 }
 
 template <class T>
 std::unique_ptr<monge::PlanOperator> EntropicOperator<T>::plan(double eps) const {
-  return std::make_unique<PlanOperator<T>>(data_, eps, most_threads_, cache_bytes_);
+  return std::make_unique<PlanOperator<T>>(data_.with_both_potentials(), eps, most_threads_, cache_bytes_);
 }
 
 template class EntropicOperator<float>;

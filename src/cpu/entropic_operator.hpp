@@ -4,13 +4,18 @@
 
 #include "cpu/stripes.hpp"
 #include "operators/backend.hpp"
+#include "operators/update_rule.hpp"
 
 namespace monge::cpu {
 
 template <class T>
 class EntropicOperator final : public monge::EntropicOperator {
  public:
-  EntropicOperator(std::shared_ptr<Costs<T> const> costs, Marginals const& marginals, int threads, double cache_bytes);
+  EntropicOperator(std::shared_ptr<Costs<T> const> costs, std::shared_ptr<SideWeights const> a,
+                   std::shared_ptr<SideWeights const> b, Penalties const& penalties, bool is_self, int threads,
+                   double cache_bytes);
+
+  PlanData<T> const& data() const { return data_; }
 
   double centred_cost_bound() const override { return data_.costs->bound(); }
   double mean_cost() const override { return data_.costs->mean(); }
@@ -32,6 +37,8 @@ class EntropicOperator final : public monge::EntropicOperator {
   };
 
   void one_sweep(Sweep const& sweep);
+  void translate();
+  UpdateRule rule(Side side, Sweep const& sweep) const;
   double const* bound_rows(double eps);
   void update_columns(Sweep const& sweep, HostVector const& f_used, double const* column_sums, double smallest_trusted);
 
@@ -42,6 +49,7 @@ class EntropicOperator final : public monge::EntropicOperator {
   Stripes<T> stripes_;
   Logits<T> logits_;
   ColumnSums<T> column_sums_;
+  double log_mass_ratio_;  // Of the weights.
   LastSweep last_;
   SweepErrors errors_{0, 0};
   /// Of the sweep at hand: kept, so that a sweep allocates nothing.

@@ -183,7 +183,7 @@ std::shared_ptr<Costs<T> const> MatrixCosts<T>::at(Side, MatrixView) const {
 }
 
 template <class T>
-CentredPoints<T> const& MatrixCosts<T>::points(Side) const {
+PointValues<T> MatrixCosts<T>::points(Side) const {
   throw_no_points();
 }
 

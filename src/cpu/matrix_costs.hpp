@@ -24,7 +24,7 @@ class MatrixCosts final : public Costs<T> {
   /// Copies the scores of these points.
   std::unique_ptr<Costs<T> const> part(Side side, std::span<std::int64_t const> points) const override;
   std::shared_ptr<Costs<T> const> at(Side side, MatrixView points) const override;
-  CentredPoints<T> const& points(Side side) const override;
+  PointValues<T> points(Side side) const override;
   PointForm point_form() const override;
 
  private:

@@ -7,6 +7,7 @@
 
 #include "cpu/costs.hpp"
 #include "cpu/vectors.hpp"
+#include "operators/entropic_operator.hpp"
 
 namespace monge::cpu {
 
@@ -22,12 +23,21 @@ template <class T>
 struct PlanData {
   std::shared_ptr<Costs<T> const> costs;
   std::shared_ptr<SideWeights const> weights[2];
-  HostVector potentials[2];  // f' and g', for the cost C'.
+  HostVector potentials[2];  // f' and g', for the cost C'; of a self problem the first stands for both.
+  Penalties penalties;
+  bool is_self = false;
 
   std::vector<double> const& weight(Side side) const { return weights[static_cast<int>(side)]->value; }
-  HostVector const& potential(Side side) const { return potentials[static_cast<int>(side)]; }
-  HostVector& potential(Side side) { return potentials[static_cast<int>(side)]; }
+  HostVector const& potential(Side side) const { return potentials[is_self ? 0 : static_cast<int>(side)]; }
+  HostVector& potential(Side side) { return potentials[is_self ? 0 : static_cast<int>(side)]; }
   double mass() const { return weights[0]->total; }
+  /// The same with a potential for each side.
+  PlanData with_both_potentials() const {
+    PlanData result = *this;
+    result.is_self = false;
+    result.potential(Side::columns) = potential(Side::columns);
+    return result;
+  }
 };
 
 /// The points of no weight.

@@ -205,6 +205,7 @@ void PlanOperator<T>::sample(std::uint64_t seed, MutableIndexView pairs) {
     std::size_t const first = static_cast<std::size_t>(begin[static_cast<std::size_t>(i)]);
     std::size_t const end = static_cast<std::size_t>(begin[static_cast<std::size_t>(i) + 1]);
     if (first == end) return;
+    // A row with a marginal has a finite log-sum-exp. Its shares are relative to that, so their sum is near 1.
     std::vector<double>& tiles = sums[static_cast<std::size_t>(thread)];
     tiles.clear();
     double sum = 0;

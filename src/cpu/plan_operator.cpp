@@ -197,13 +197,7 @@ void PlanOperator<T>::potentials(MutableVectorView f, MutableVectorView g) {
   for (Side side : {Side::rows, Side::columns}) {
     MutableVectorView const out = side == Side::rows ? f : g;
     if (out.empty()) continue;
-    HostVector potential = data_.potential(side);
-    std::vector<std::int64_t> const idle = idle_points(data_.weight(side));
-    if (!idle.empty()) {
-      std::vector<double> const transform =
-          softmin_at(data_, side, idle, data_.potential(opposite(side)), eps_, most_threads_);
-      for (std::size_t k = 0; k < idle.size(); ++k) potential[idle[k]] = transform[k];
-    }
+    HostVector const potential = completed_potential(data_, side, eps_, most_threads_);
     std::span<double const> const shift = data_.costs->shift(side);
     write_vector(out, [&](std::int64_t i) { return potential[i] + shift[static_cast<std::size_t>(i)]; });
   }
@@ -357,10 +351,10 @@ void PlanOperator<T>::multiply(Side side, Scaling scaling, MatrixView v, Mutable
 
 template <class T>
 void PlanOperator<T>::multiply_points(Side side, Scaling scaling, MutableMatrixView out) {
-  CentredPoints<T> const& points = data_.costs->points(opposite(side));
+  PointValues<T> const points = data_.costs->points(opposite(side));
   multiply_matrix(
-      side, scaling, points.packed.dimension,
-      [&](std::int64_t j, std::int64_t p) -> double { return points.packed.coordinate(j, p); }, points.centre.data(),
+      side, scaling, static_cast<std::int64_t>(points.centre.size()),
+      [&](std::int64_t j, std::int64_t p) -> double { return points.packed->coordinate(j, p); }, points.centre.data(),
       nullptr, out);
 }
 
@@ -377,24 +371,25 @@ void PlanOperator<T>::multiply_hadamard(Side side, MatrixView l, MatrixView r, M
 
 template <class T>
 void PlanOperator<T>::points(Side side, Vector& out) const {
-  PackedPoints<T> const& packed = data_.costs->points(side).packed;
+  PointValues<T> const points = data_.costs->points(side);
+  std::int64_t const dimension = static_cast<std::int64_t>(points.centre.size());
   HostVector& target = on_host(out);
-  for (std::int64_t i = 0, e = 0; i < packed.size; ++i) {
-    for (std::int64_t k = 0; k < packed.dimension; ++k, ++e) target[e] = packed.coordinate(i, k);
+  for (std::int64_t i = 0, e = 0; i < size(side); ++i) {
+    for (std::int64_t k = 0; k < dimension; ++k, ++e) target[e] = points.packed->coordinate(i, k);
   }
 }
 
 template <class T>
 void PlanOperator<T>::slopes(Side side, Vector& out) const {
-  CentredPoints<T> const& points = data_.costs->points(side);
-  std::vector<double> const& far = data_.costs->points(opposite(side)).centre;
+  PointValues<T> const points = data_.costs->points(side);
+  std::span<double const> const far = data_.costs->points(opposite(side)).centre;
   auto const [product, curvature] = data_.costs->point_form();
   HostVector& target = on_host(out);
-  for (std::int64_t i = 0, e = 0; i < points.packed.size; ++i) {
+  for (std::int64_t i = 0, e = 0; i < size(side); ++i) {
     for (std::size_t k = 0; k < far.size(); ++k, ++e) {
       // The difference first: it is what distances are made of, wherever the clouds lie.
       double const at_centre = curvature * (points.centre[k] - far[k]) + (curvature + product) * far[k];
-      target[e] = curvature * points.packed.coordinate(i, static_cast<std::int64_t>(k)) + at_centre;
+      target[e] = curvature * points.packed->coordinate(i, static_cast<std::int64_t>(k)) + at_centre;
     }
   }
 }

@@ -1,10 +1,12 @@
-// Squared distances between two point clouds, scale |x_i - y_j|^2, each cloud centred at its own weighted mean.
+// The costs of two point clouds (core/point_cost.hpp), each centred at its own weighted mean; distances at one point
+// for both.
 #pragma once
 #include <memory>
 #include <vector>
 
 #include <monge/geometry.hpp>
 
+#include "core/point_cost.hpp"
 #include "cpu/costs.hpp"
 
 namespace monge::cpu {
@@ -12,7 +14,7 @@ namespace monge::cpu {
 template <class T>
 class PointCosts final : public Costs<T> {
  public:
-  /// The centres are means under the weights a and b. Throws invalid_argument naming a coordinate that is not finite.
+  /// The centres are means under the weights a and b. Throws invalid_argument naming what is no point, label or cost.
   PointCosts(PointCloud const& geometry, std::span<double const> a, std::span<double const> b);
 
   double bound() const override;
@@ -22,28 +24,38 @@ class PointCosts final : public Costs<T> {
   ScoreSource<T> scores(Side rows) const override;
   std::unique_ptr<Costs<T> const> part(Side side, std::span<std::int64_t const> points) const override;
   std::shared_ptr<Costs<T> const> at(Side side, MatrixView points) const override;
-  CentredPoints<T> const& points(Side side) const override { return cloud(side).points; }
-  PointForm point_form() const override { return {-2 * scale_, 2 * scale_}; }
+  PointValues<T> points(Side side) const override;
+  PointForm point_form() const override { return {cost_.product, 2 * cost_.square}; }
+  /// Of a cloud to itself, which `geometry` has twice: the two sides have one shift, and one packed cloud where their
+  /// features are the same. That may be the one which `like` has on `side`, unless it is null.
+  static std::shared_ptr<PointCosts const> self(PointCloud const& geometry, std::span<double const> a,
+                                                PointCosts const* like, Side side);
 
  private:
+  /// Coordinates are features here.
   struct Cloud {
-    CentredPoints<T> points;
-    double largest_squared_norm = 0;
-    std::vector<double> norm;  // scale |x'_i|^2 of the rounded points; 0 where the score holds it.
+    PackedPoints<T> packed;
+    std::vector<double> centre;
+    double mean_square = 0;    // Of the length of the points from it, under their weights; costs with `square` only.
+    double longest = 0;        // Length of a packed point.
+    std::vector<double> norm;  // square |x'_i|^2 of the packed points; 0 where the score holds it.
   };
 
-  PointCosts(double scale, ScoreForm form, std::shared_ptr<Cloud const> rows, std::shared_ptr<Cloud const> columns);
-  static std::shared_ptr<Cloud const> finished(Cloud cloud, double scale, ScoreForm form);
-  static std::shared_ptr<Cloud const> packed(char const* field, MatrixView points, std::span<double const> weights,
-                                             double scale, ScoreForm form);
-  std::vector<double> difference_of_centres() const;
-  std::vector<double> shift_of(Side side, MatrixView points) const;
+  PointCosts(PointCosts const& like, std::shared_ptr<Cloud const> rows, std::shared_ptr<Cloud const> columns);
+  std::shared_ptr<Cloud const> packed(MatrixView features, std::vector<double> centre,
+                                      std::span<double const> weights) const;
+  std::shared_ptr<Cloud const> measured(Cloud cloud) const;
+  std::vector<double> shift_of(Side side, MatrixView features) const;
+  /// That of the rows' shift.
+  double constant() const;
   Cloud const& cloud(Side side) const { return *clouds_[static_cast<int>(side)]; }
 
-  double scale_;
+  PointCost cost_;
   ScoreForm form_;
   std::shared_ptr<Cloud const> clouds_[2];
   std::vector<double> shift_[2];
+  /// For the cosine, whose features are directions: costs that have the points as they are.
+  std::shared_ptr<Costs<T> const> undirected_;
 };
 
 }  // namespace monge::cpu

@@ -7,7 +7,13 @@
 #endif
 
 #include <hwy/cache_control.h>
+#include <hwy/contrib/math/math-inl.h>
 #include <hwy/highway.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numbers>
 
 #include "cpu/stored_costs-inl.hpp"
 #include "cpu/stripe.hpp"
@@ -61,22 +67,15 @@ HWY_INLINE void PrefetchPanelRow(T const* at, std::int64_t bytes_ahead) {
   hwy::Prefetch(line + HWY_ALIGNMENT);
 }
 
-template <class T, ScoreForm kForm, int kRows, int kVecs>
-HWY_INLINE void TileScores(StripeArgs<T> const& args, std::int64_t j, std::int64_t r0,
-                           hn::Vec<Tag<T>> (&acc)[kRows][kVecs]) {
+template <class T, int kRows, int kVecs>
+using TileVectors = hn::Vec<Tag<T>>[kRows][kVecs];
+
+// acc = combine(acc, x_rk, y_jk, r, v) for each coordinate k in turn.
+template <class T, int kRows, int kVecs, class Combine>
+HWY_INLINE void ForEachCoordinate(StripeArgs<T> const& args, std::int64_t j, std::int64_t r0,
+                                  TileVectors<T, kRows, kVecs>& acc, Combine const& combine) {
   Tag<T> const d;
   constexpr std::int64_t kLanes = hn::MaxLanes(Tag<T>());
-  constexpr bool kRead = kForm == ScoreForm::kept || kForm == ScoreForm::stored;
-  HWY_UNROLL(32)
-  for (int r = 0; r < kRows; ++r) {
-    T const* HWY_RESTRICT made = nullptr;
-    if constexpr (kForm == ScoreForm::kept) made = args.scores + StripeIndex(args, j, r0 + r);
-    if constexpr (kForm == ScoreForm::stored) made = args.row_scratch + (r0 + r) * kPanel<T>;
-    HWY_UNROLL(32)
-    for (int v = 0; v < kVecs; ++v) acc[r][v] = kRead ? hn::Load(d, made + v * kLanes) : hn::Zero(d);
-    if constexpr (kForm == ScoreForm::kept) PrefetchPanelRow(made, kAheadInScores);
-  }
-  if constexpr (kRead) return;
   const std::int64_t dimension = args.source.columns->dimension;
   T const* HWY_RESTRICT panel = args.source.columns->panel(j / kPanel<T>);
   T const* HWY_RESTRICT x = args.row_scratch + r0 * dimension;
@@ -89,16 +88,95 @@ HWY_INLINE void TileScores(StripeArgs<T> const& args, std::int64_t j, std::int64
     for (int r = 0; r < kRows; ++r) {
       auto const xr = hn::Set(d, x[k * kRows + r]);
       HWY_UNROLL(32)
-      for (int v = 0; v < kVecs; ++v) {
-        if constexpr (kForm == ScoreForm::differences) {
-          auto const difference = hn::Sub(xr, y[v]);
-          acc[r][v] = hn::MulAdd(difference, difference, acc[r][v]);
-        } else {
-          acc[r][v] = hn::MulAdd(xr, y[v], acc[r][v]);
-        }
-      }
+      for (int v = 0; v < kVecs; ++v) acc[r][v] = combine(acc[r][v], xr, y[v], r, v);
     }
   }
+}
+
+// acc = change(acc, r, v).
+template <class T, int kRows, int kVecs, class Change>
+HWY_INLINE void ForEachScore(TileVectors<T, kRows, kVecs>& acc, Change const& change) {
+  HWY_UNROLL(32)
+  for (int r = 0; r < kRows; ++r) {
+    HWY_UNROLL(32)
+    for (int v = 0; v < kVecs; ++v) acc[r][v] = change(acc[r][v], r, v);
+  }
+}
+
+template <class T>
+struct AddSquare {
+  using V = hn::Vec<Tag<T>>;
+  HWY_INLINE V operator()(V sum, V x, V y, int, int) const {
+    auto const difference = hn::Sub(x, y);
+    return hn::MulAdd(difference, difference, sum);
+  }
+};
+
+// From zeros to (sum_k |x_rk - y_jk|^p)^(1/p). Where p is not 1, 2 or infinity, the differences are divided by their
+// largest first: then no power overflows, and those that underflow do not count. The logarithm of a ratio t is off by
+// 2 units of itself, so a power is by p |ln t| t^p of them, at most 1 / e, and the sum is at least 1.
+template <class T, int kRows, int kVecs>
+HWY_INLINE void TileDistances(StripeArgs<T> const& args, std::int64_t j, std::int64_t r0,
+                              TileVectors<T, kRows, kVecs>& acc) {
+  using V = hn::Vec<Tag<T>>;
+  Tag<T> const d;
+  double const p = args.source.p;
+  if (p == 1) {
+    ForEachCoordinate<T, kRows, kVecs>(args, j, r0, acc,
+                                       [](V sum, V x, V y, int, int) { return hn::Add(sum, hn::Abs(hn::Sub(x, y))); });
+    return;
+  }
+  if (p == 2) {
+    ForEachCoordinate<T, kRows, kVecs>(args, j, r0, acc, AddSquare<T>());
+    ForEachScore<T, kRows, kVecs>(acc, [](V sum, int, int) { return hn::Sqrt(sum); });
+    return;
+  }
+  ForEachCoordinate<T, kRows, kVecs>(
+      args, j, r0, acc, [](V largest, V x, V y, int, int) { return hn::Max(largest, hn::Abs(hn::Sub(x, y))); });
+  if (std::isinf(p)) return;
+  constexpr double kLargestPower = 1e30;  // Beyond, every ratio below 1 has the power 0 all the same.
+  auto const least = hn::Set(d, std::numeric_limits<T>::min()), one = hn::Set(d, T(1));
+  auto const power = hn::Set(d, static_cast<T>(std::min(p, kLargestPower) * std::numbers::ln2));
+  auto const root = hn::Set(d, static_cast<T>(std::numbers::ln2 / p));
+  V largest[kRows][kVecs], inverse[kRows][kVecs];
+  ForEachScore<T, kRows, kVecs>(acc, [&](V value, int r, int v) {
+    largest[r][v] = value;
+    inverse[r][v] = hn::IfThenElseZero(hn::Ge(value, least), hn::Div(one, hn::Max(value, least)));
+    return hn::Zero(d);
+  });
+  ForEachCoordinate<T, kRows, kVecs>(args, j, r0, acc, [&](V sum, V x, V y, int r, int v) {
+    auto const ratio = hn::Mul(hn::Abs(hn::Sub(x, y)), inverse[r][v]);
+    return hn::Add(sum, hn::Exp(d, hn::Mul(power, hn::Log2(d, hn::Min(hn::Max(ratio, least), one)))));
+  });
+  ForEachScore<T, kRows, kVecs>(acc, [&](V sum, int r, int v) {
+    return hn::Mul(largest[r][v], hn::Exp(d, hn::Mul(root, hn::Log2(d, hn::Max(sum, one)))));
+  });
+}
+
+template <class T, ScoreForm kForm, int kRows, int kVecs>
+HWY_INLINE void TileScores(StripeArgs<T> const& args, std::int64_t j, std::int64_t r0,
+                           TileVectors<T, kRows, kVecs>& acc) {
+  using V = hn::Vec<Tag<T>>;
+  Tag<T> const d;
+  constexpr std::int64_t kLanes = hn::MaxLanes(Tag<T>());
+  constexpr bool kRead = kForm == ScoreForm::kept || kForm == ScoreForm::stored;
+  HWY_UNROLL(32)
+  for (int r = 0; r < kRows; ++r) {
+    T const* HWY_RESTRICT made = nullptr;
+    if constexpr (kForm == ScoreForm::kept) made = args.scores + StripeIndex(args, j, r0 + r);
+    if constexpr (kForm == ScoreForm::stored) made = args.row_scratch + (r0 + r) * kPanel<T>;
+    HWY_UNROLL(32)
+    for (int v = 0; v < kVecs; ++v) acc[r][v] = kRead ? hn::Load(d, made + v * kLanes) : hn::Zero(d);
+    if constexpr (kForm == ScoreForm::kept) PrefetchPanelRow(made, kAheadInScores);
+  }
+  if constexpr (kForm == ScoreForm::products) {
+    ForEachCoordinate<T, kRows, kVecs>(args, j, r0, acc,
+                                       [](V sum, V x, V y, int, int) { return hn::MulAdd(x, y, sum); });
+  }
+  if constexpr (kForm == ScoreForm::differences) {
+    ForEachCoordinate<T, kRows, kVecs>(args, j, r0, acc, AddSquare<T>());
+  }
+  if constexpr (kForm == ScoreForm::distances) TileDistances<T, kRows, kVecs>(args, j, r0, acc);
 }
 
 // Calls visit(j, r0, acc) with the scores of every register tile of columns [begin, end), panel by panel.
@@ -108,7 +186,7 @@ HWY_INLINE void ForEachTile(StripeArgs<T> const& args, std::int64_t begin, std::
     if constexpr (kForm == ScoreForm::stored) LoadPanel(args, j);
     for (std::int64_t r0 = 0; r0 < args.row_count; r0 += kTileRows<T>) {
       hn::Vec<Tag<T>> acc[kTileRows<T>][kVectors<T>];
-      TileScores<T, kForm>(args, j, r0, acc);
+      TileScores<T, kForm, kTileRows<T>, kVectors<T>>(args, j, r0, acc);
       visit(j, r0, acc);
     }
   }

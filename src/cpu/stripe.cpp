@@ -206,9 +206,10 @@ void ExponentiateRowsFrom(StripeArgs<T> const& args, double* row_max, double* ro
     row_sum[r] = 0;
     if (row_moment != nullptr) row_moment[r] = 0;
   }
-  for (std::int64_t b = 0; b < blocks; ++b) {
-    const std::int64_t begin = b * kColumnBlock;
-    const std::int64_t end = std::min(padded, begin + kColumnBlock);
+  const std::int64_t first_block = args.first_column / kColumnBlock;
+  for (std::int64_t b = first_block; b < blocks; ++b) {
+    const std::int64_t begin = std::max(args.first_column, b * kColumnBlock);
+    const std::int64_t end = std::min(padded, (b + 1) * kColumnBlock);
     if (bounded && args.store) {
       ExponentiateBelow<T, kForm, true>(args, exps, begin, end, sums);
     } else if (bounded) {
@@ -231,7 +232,7 @@ void ExponentiateRowsFrom(StripeArgs<T> const& args, double* row_max, double* ro
     }
   }
   for (std::int64_t r = 0; r < args.row_count && !args.logits; ++r) {
-    for (std::int64_t b = 0; b < blocks; ++b) {
+    for (std::int64_t b = first_block; b < blocks; ++b) {
       double& scale = args.block_scale[r * blocks + b];
       scale = std::exp2(scale - row_max[r]);
     }
@@ -249,10 +250,13 @@ void ExponentiateRows(StripeArgs<T> const& args, double* row_max, double* row_su
     return;
   }
   UnpackRows(args);
-  if (args.source.form == ScoreForm::differences) {
-    ExponentiateRowsFrom<T, ScoreForm::differences>(args, row_max, row_sum, row_moment);
-  } else {
-    ExponentiateRowsFrom<T, ScoreForm::products>(args, row_max, row_sum, row_moment);
+  switch (args.source.form) {
+    case ScoreForm::differences:
+      return ExponentiateRowsFrom<T, ScoreForm::differences>(args, row_max, row_sum, row_moment);
+    case ScoreForm::distances:
+      return ExponentiateRowsFrom<T, ScoreForm::distances>(args, row_max, row_sum, row_moment);
+    default:
+      return ExponentiateRowsFrom<T, ScoreForm::products>(args, row_max, row_sum, row_moment);
   }
 }
 
@@ -265,11 +269,11 @@ void AddToColumns(StripeArgs<T> const& args, std::int64_t count, double const* w
   constexpr int kVecs = kVectors<T>;
   const std::int64_t padded = padded_to_panel<T>(args.column_count);
   const std::int64_t blocks = column_blocks<T>(args.column_count);
-  for (std::int64_t b = 0; b < blocks; ++b) {
+  for (std::int64_t b = args.first_column / kColumnBlock; b < blocks; ++b) {
     T scaled[kMaxStripeRows];
     for (std::int64_t r = 0; r < count; ++r) scaled[r] = static_cast<T>(weight[r] * args.block_scale[r * blocks + b]);
     const std::int64_t end = std::min(padded, (b + 1) * kColumnBlock);
-    for (std::int64_t j = b * kColumnBlock; j < end; j += kPanel<T>) {
+    for (std::int64_t j = std::max(args.first_column, b * kColumnBlock); j < end; j += kPanel<T>) {
       hn::Vec<Tag<T>> sums[kVecs];
       HWY_UNROLL(32)
       for (int v = 0; v < kVecs; ++v) sums[v] = hn::Set(d, kLeast<T>);

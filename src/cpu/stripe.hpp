@@ -1,6 +1,6 @@
 // The CPU kernels. All of them work on a stripe: a few rows of the n x m matrix of logits, kept in a thread's L2 cache.
 //
-//   t_rj = h_j + multiplier * score_rj          base-2 logits; score = <x'_r, y'_j>, |x'_r - y'_j|^2 or a cost
+//   t_rj = h_j + multiplier * score_rj          base-2 logits; score: one of ScoreForm
 //   E_rj = 2^(t_rj - M_rb)                      in the stripe; M_rb bounds block b of the row's logits
 //   sum_r = sum_j beta_j 2^(M_rb - max_b M_rb) E_rj    the row's softmax denominator
 //   columns_j += sum_r w_r 2^(...) E_rj         the other marginal, from the same exponentials
@@ -49,6 +49,7 @@ template <class T>
 struct StripeArgs {
   ScoreSource<T> source;
   std::int64_t column_count;
+  std::int64_t first_column = 0;  // A multiple of kPanel: those before it take no part.
   T const* h;
   T const* beta;
   T const* log2_weight;  // Of the columns; read only when `row_moment` is wanted.

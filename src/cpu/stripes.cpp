@@ -1,9 +1,12 @@
 #include "cpu/stripes.hpp"
 
+#include <bit>
 #include <limits>
 #include <memory>
 #include <numbers>
 #include <numeric>
+
+#include "operators/update_rule.hpp"
 
 namespace monge::cpu {
 namespace {
@@ -55,13 +58,16 @@ Workspace<T>::Workspace(std::int64_t rows, std::int64_t columns, std::int64_t sc
 }
 
 template <class T>
-Stripes<T>::Stripes(Costs<T> const& costs, Side rows, int threads, double cache_bytes)
+Stripes<T>::Stripes(Costs<T> const& costs, Side rows, int threads, double cache_bytes, bool upper)
     : source_(costs.scores(rows)),
       rows_(costs.size(rows)),
       columns_(costs.size(opposite(rows))),
       threads_(threads),
+      upper_(upper),
       kept_bytes_(bytes_to_keep(source_, rows_, columns_, cache_bytes)),
       height_(stripe_height(source_, rows_, columns_, threads_, kept_bytes_ > 0)) {
+  if (upper_)
+    height_ = static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(height_)));  // Fills groups.
   if (kept_bytes_ > 0) scores_ = aligned_array<T>(padded_to_panel<T>(rows_) * padded_to_panel<T>(columns_));
   workspaces_.reserve(static_cast<std::size_t>(threads_));
   for (int thread = 0; thread < threads_; ++thread) workspaces_.emplace_back(height_, columns_, source_.scratch());
@@ -78,6 +84,7 @@ void Stripes<T>::exponentiate(Logits<T> const& logits, PassOptions<T> const& opt
   work.args = {
       .source = source_,
       .column_count = columns_,
+      .first_column = options.upper ? first_column(first) : 0,
       .h = logits.h.get(),
       .beta = options.beta == nullptr ? logits.beta.get() : options.beta,
       .log2_weight = logits.log2_weight.get(),
@@ -85,7 +92,7 @@ void Stripes<T>::exponentiate(Logits<T> const& logits, PassOptions<T> const& opt
       .first_row = first,
       .row_count = (count + kRowGroup - 1) / kRowGroup * kRowGroup,
       .bound = options.bounds == nullptr ? nullptr : options.bounds + first,
-      .scores = scores_ ? scores_.get() + first * padded_to_panel<T>(columns_) : nullptr,
+      .scores = keeps(options) ? scores_.get() + first * padded_to_panel<T>(columns_) : nullptr,
       .scores_ready = scores_ready_,
       .stripe = work.stripe.get(),
       .store = options.store,
@@ -141,11 +148,11 @@ PlanSums plan_sums(PlanData<T> const& data, double eps, Stripes<T>& rows, Logits
           row_cost[i] = norm * result.row[i] - eps * kLn2 * factor * work.row_moment[r];
           column_weight[r] = factor / mass;
         }
-        add_to_columns(work.args, count, column_weight, 1.0, sums.of(thread));
+        if (!data.is_self) add_to_columns(work.args, count, column_weight, 1.0, sums.of(thread));
       });
   double const* const column_sums = sums.join();
   for (std::size_t j = 0; j < result.column.size(); ++j) {
-    result.column[j] = mass * static_cast<double>(logits.beta[j]) * column_sums[j];
+    result.column[j] = data.is_self ? result.row[j] : mass * static_cast<double>(logits.beta[j]) * column_sums[j];
     result.centred_cost += result.column[j] * g.values()[j];
   }
   result.centred_cost += std::accumulate(row_cost.begin(), row_cost.end(), 0.0);
@@ -176,13 +183,26 @@ std::vector<double> softmin_at(PlanData<T> const& data, Side side, std::span<std
   return result;
 }
 
+template <class T>
+HostVector completed_potential(PlanData<T> const& data, Side side, double eps, int threads) {
+  HostVector result = data.potential(side);
+  std::vector<std::int64_t> const idle = idle_points(data.weight(side));
+  if (idle.empty()) return result;
+  UpdateRule const rule{eps, data.penalties.of(side)};
+  std::vector<double> const plus = softmin_at(data, side, idle, data.potential(opposite(side)), eps, threads);
+  for (std::size_t k = 0; k < idle.size(); ++k)
+    result[idle[k]] = rule.best(plus[k], data.costs->shift(side)[static_cast<std::size_t>(idle[k])]);
+  return result;
+}
+
 #define MONGE_INSTANTIATE(T)                                                                                          \
   template struct Workspace<T>;                                                                                       \
   template class Stripes<T>;                                                                                          \
   template class ColumnSums<T>;                                                                                       \
   template PlanSums plan_sums(PlanData<T> const&, double, Stripes<T>&, Logits<T>&, ColumnSums<T>&);                   \
   template std::vector<double> softmin_at(PlanData<T> const&, Side, std::span<std::int64_t const>, HostVector const&, \
-                                          double, int);
+                                          double, int);                                                               \
+  template HostVector completed_potential(PlanData<T> const&, Side, double, int);
 MONGE_INSTANTIATE(float)
 MONGE_INSTANTIATE(double)
 #undef MONGE_INSTANTIATE

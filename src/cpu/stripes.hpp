@@ -40,6 +40,7 @@ struct PassOptions {
   bool moments = false;
   bool store = true;
   bool logits = false;  // These alone, in the stripe; without bounds.
+  bool upper = false;   // Columns from Stripes::first_column() on; for stripes that were made for it.
 };
 
 /// The stripes whose rows are the points of one side.
@@ -47,13 +48,18 @@ template <class T>
 class Stripes {
  public:
   /// `costs` must outlive this object. From the first pass on, which must go without bounds, scores are kept if they
-  /// fit in so many bytes and reading them is cheaper.
-  Stripes(Costs<T> const& costs, Side rows, int threads, double cache_bytes);
+  /// fit in so many bytes and reading them is cheaper. `upper`: passes may be of the upper triangle, and the scores
+  /// that are kept are those of such passes.
+  Stripes(Costs<T> const& costs, Side rows, int threads, double cache_bytes, bool upper = false);
 
   /// Taken for scores.
   double kept_bytes() const { return kept_bytes_; }
   int threads() const { return threads_; }
   std::int64_t height() const { return height_; }
+  /// A group of rows meets the columns from its own first on. So in a pass over the upper triangle of a symmetric
+  /// matrix each pair of groups is met once, and what a row takes of the groups before it are their sums of its column.
+  std::int64_t first_column(std::int64_t row) const { return row / group() * group(); }
+  std::int64_t group() const { return std::max(height_, kPanel<T>); }
   /// Room for rows of other points in the workspaces: for multiply_by_products().
   void reserve_scratch(std::int64_t dimension);
 
@@ -62,28 +68,37 @@ class Stripes {
   template <class Consume>
   void for_each(Logits<T> const& logits, PassOptions<T> const& options, Consume&& consume) {
     std::int64_t const stripes = (rows_ + height_ - 1) / height_;
+    auto const edge = [&](int thread, int team) {
+      if (!options.upper) return stripes * thread / team;
+      double const share = 1 - std::sqrt(1 - static_cast<double>(thread) / team);  // Of the rows, from above.
+      return static_cast<std::int64_t>(share * static_cast<double>(stripes));
+    };
 #pragma omp parallel num_threads(threads_)
     {
       int const thread = omp_get_thread_num();
       int const team = omp_get_num_threads();
       Workspace<T>& work = workspaces_[static_cast<std::size_t>(thread)];
-      for (std::int64_t s = stripes * thread / team; s < stripes * (thread + 1) / team; ++s) {
+      for (std::int64_t s = edge(thread, team); s < edge(thread + 1, team); ++s) {
         std::int64_t const first = s * height_;
         std::int64_t const count = std::min(height_, rows_ - first);
         exponentiate(logits, options, first, count, work);
         consume(thread, work, first, count);
       }
     }
-    scores_ready_ = scores_ != nullptr;
+    scores_ready_ = scores_ready_ || keeps(options);
   }
 
  private:
+  bool keeps(PassOptions<T> const& options) const {
+    return scores_ && options.upper == upper_;
+  }
   void exponentiate(Logits<T> const& logits, PassOptions<T> const& options, std::int64_t first, std::int64_t count,
                     Workspace<T>& work) const;
 
   ScoreSource<T> source_;
   std::int64_t rows_, columns_;
   int threads_;
+  bool upper_;
   double kept_bytes_;
   std::int64_t height_;
   std::vector<Workspace<T>> workspaces_;
@@ -127,5 +142,9 @@ PlanSums plan_sums(PlanData<T> const& data, double eps, Stripes<T>& rows, Logits
 template <class T>
 std::vector<double> softmin_at(PlanData<T> const& data, Side side, std::span<std::int64_t const> points,
                                HostVector const& potential, double eps, int threads);
+
+/// The potential of `side`, with what an update would give those points of no weight.
+template <class T>
+HostVector completed_potential(PlanData<T> const& data, Side side, double eps, int threads);
 
 }  // namespace monge::cpu

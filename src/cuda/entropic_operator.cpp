@@ -19,6 +19,8 @@ constexpr int kSweepsPerGraph = 10;
 /// more than 100 sweeps (bench/notes/cuda_small.md), so there is none before so many were done without.
 constexpr int kSweepsBeforeGraph = 100;
 
+constexpr Side kSides[] = {Side::rows, Side::columns};
+
 }  // namespace
 
 std::uint64_t EntropicOperator::next_number() {
@@ -27,7 +29,7 @@ std::uint64_t EntropicOperator::next_number() {
 }
 
 EntropicOperator::EntropicOperator(Problem problem, double cache_bytes, Queue const& queue)
-    : monge::EntropicOperator(problem.size(Side::rows), problem.size(Side::columns)),
+    : monge::EntropicOperator(problem.size(Side::rows), problem.size(Side::columns), problem.is_self),
       problem_(std::move(problem)),
       vectors_(problem_.runtime, size(Side::rows), size(Side::columns)),
       cache_bytes_(cache_bytes) {
@@ -83,6 +85,10 @@ Vector& EntropicOperator::potential(Side side) {
   return potentials_[side_index(side)];
 }
 
+std::span<Side const> EntropicOperator::swept_sides() const {
+  return std::span(kSides).first(is_self() ? 1 : 2);
+}
+
 std::array<Costs::Launch, 2> EntropicOperator::half_steps() const {
   bool const tf32 = problem_.precision == Precision::tf32;
   return {problem_.costs->launch(Side::rows, Pass::softmin, tf32),
@@ -92,21 +98,21 @@ std::array<Costs::Launch, 2> EntropicOperator::half_steps() const {
 void EntropicOperator::prepare_sweeps() {
   if (parameters_) return;
   SharedRuntime const& runtime = problem_.runtime;
-  for (Side side : {Side::rows, Side::columns}) {
+  for (Side side : swept_sides()) {
     SweepState& target = state(side);
     PackedSide const rows = problem_.side(side);
     target.logits = Logits(runtime, rows.padded_size, rows.scalar);
   }
   std::array<Costs::Launch, 2> const steps = half_steps();
-  auto const partial_bytes = [&](Side side) {
+  auto const partial_bytes = [&](Side side) -> std::int64_t {
+    if (is_self() && side == Side::columns) return 0;
     PackedSide const rows = problem_.side(side);
     return static_cast<std::int64_t>(rows.padded_size) * steps[side_index(side)].plan.work.slots * 2 *
            size_of(rows.scalar);
   };
   double* errors = nullptr;
   std::int64_t const row_errors = cuda::error_parts(problem_.size(Side::rows));
-  std::int64_t const all_errors = row_errors + cuda::error_parts(problem_.size(Side::columns));
-  sweep_memory_ = allocate_parts(runtime, Part{parameters_, 1}, Part{errors, all_errors},
+  sweep_memory_ = allocate_parts(runtime, Part{parameters_, 1}, Part{errors, error_count()},
                                  Part{states_[0].partials, partial_bytes(Side::rows)},
                                  Part{states_[1].partials, partial_bytes(Side::columns)});
   states_[0].errors = errors;
@@ -115,13 +121,13 @@ void EntropicOperator::prepare_sweeps() {
 }
 
 void EntropicOperator::connect_sweeps(std::array<Costs::Launch, 2> const& steps) {
-  for (Side side : {Side::rows, Side::columns}) {
+  for (Side side : swept_sides()) {
     SweepState& target = state(side);
     PackedSide const points = problem_.side(side);
     Costs::Launch half_step = steps[side_index(side)];
     PassArguments& arguments = half_step.arguments;
-    arguments.logits = state(opposite(side)).logits.values.data();
-    arguments.factors = state(opposite(side)).logits.factors.data();
+    arguments.logits = state(columns_of(side)).logits.values.data();
+    arguments.factors = state(columns_of(side)).logits.factors.data();
     arguments.parameters = parameters_;
     arguments.partials = target.partials;
     if (arguments != target.half_step.arguments || points != target.points) drop_graphs();
@@ -178,7 +184,7 @@ void EntropicOperator::renew(Geometry const& geometry, Marginals const& marginal
 /// They depend on eps, which may have changed since the last update left some; updates leave the padding alone.
 void EntropicOperator::make_logits(Sweep const& sweep, Queue const& queue) const {
   LogitArguments logits{parameters_for(potentials_, sweep.eps, sweep.relaxation), parameters_, {}};
-  for (Side side : {Side::rows, Side::columns}) {
+  for (Side side : swept_sides()) {
     logits.side[side_index(side)] = {problem_.side(side), potentials_[side_index(side)].data(),
                                      state(side).logits.arrays(), nullptr};
   }
@@ -194,6 +200,7 @@ UpdateArguments EntropicOperator::update_arguments(Side side, void const* partia
   return {
       .sums = {side_index(side), problem_.side(side), partials, nullptr, work, parameters_},
       .potential = potentials_[side_index(side)].data(),
+      .copy = is_self() ? potentials_[side_index(opposite(side))].data() : nullptr,
       .arrays = state(side).logits.arrays(),
       .errors = state(side).errors,
       .symmetric = symmetric,
@@ -233,6 +240,10 @@ void EntropicOperator::enqueue_fused_sweep(bool symmetric, Queue const& queue) c
 
 /// A fused sweep updates the lines and then the other side: rows and then columns, unless the matrix lies transposed.
 void EntropicOperator::enqueue_sweep(bool symmetric, Queue const& queue) const {
+  if (is_self()) {
+    enqueue_half_step(Side::rows, queue);
+    return enqueue_update(Side::rows, symmetric, queue);
+  }
   if (fused_ && (symmetric || fused_->sweep.lines == Side::rows)) return enqueue_fused_sweep(symmetric, queue);
   enqueue_half_step(Side::rows, queue);
   if (symmetric) {
@@ -291,12 +302,15 @@ void EntropicOperator::sweep(Sweep const& sweep, int count) {
 }
 
 std::int64_t EntropicOperator::error_count() const {
-  return cuda::error_parts(problem_.size(Side::rows)) + cuda::error_parts(problem_.size(Side::columns));
+  std::int64_t count = 0;
+  for (Side side : swept_sides()) count += cuda::error_parts(problem_.size(side));
+  return count;
 }
 
 SweepErrors EntropicOperator::errors_from(double const* parts) const {
   double const* const columns = parts + cuda::error_parts(problem_.size(Side::rows));
-  return {std::accumulate(parts, columns, 0.0), std::accumulate(columns, parts + error_count(), 0.0)};
+  double const row = std::accumulate(parts, columns, 0.0);
+  return {row, is_self() ? row : std::accumulate(columns, parts + error_count(), 0.0)};
 }
 
 SweepErrors EntropicOperator::errors() {

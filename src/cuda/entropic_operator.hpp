@@ -76,6 +76,10 @@ class EntropicOperator final : public monge::EntropicOperator {
   void connect_fused_sweep();
   void launch_sweeps(Sweep const& sweep, int count);
   void drop_graphs() noexcept;
+  /// Whose logits are the columns of a half-step of `side`: of a self problem, its own.
+  Side columns_of(Side side) const { return is_self() ? side : opposite(side); }
+  /// Those that sweeps update.
+  std::span<Side const> swept_sides() const;
   void enqueue_half_step(Side side, Queue const& queue) const;
   void enqueue_update(Side side, bool symmetric, Queue const& queue) const;
   void enqueue_fused_sweep(bool symmetric, Queue const& queue) const;

@@ -7,11 +7,22 @@
 namespace monge::cuda {
 namespace {
 
-/// Rows of logits in memory take at most this much, with what is selected from them, or 128 rows.
+/// Rows of logits in memory take at most this much, with what is selected from them, or 128 rows; what is selected from
+/// these as much again, or one row.
 constexpr std::int64_t kLogRowBytes = std::int64_t{256} << 20;
 
 StridedIndices in_place(Output const& output) {
   return {static_cast<std::int64_t*>(output.view().data), output.view().stride};
+}
+
+/// Some of the rows.
+LogRows part(LogRows rows, int begin, int count) {
+  std::int64_t const values = begin * rows.stride * size_of(rows.scalar);
+  rows.values = static_cast<unsigned char const*>(rows.values) + values;
+  rows.largest = static_cast<unsigned char const*>(rows.largest) + values / kLogitGroup;
+  rows.first += begin;
+  rows.count = std::min(count, rows.count - begin);
+  return rows;
 }
 
 /// Indices of the caller's where kernels can read them; `staging` holds those of host memory.
@@ -35,9 +46,11 @@ void PlanOperator::for_log_rows(Side side, std::int64_t scratch_bytes, Visit con
   std::int64_t const fitting =
       std::max<std::int64_t>(kLogRowBytes / (columns * width + scratch_bytes) / kRowPadding, 1);
   int const most = static_cast<int>(std::min(fitting * kRowPadding, padded));
+  int const together =
+      static_cast<int>(std::clamp<std::int64_t>(kLogRowBytes / std::max<std::int64_t>(scratch_bytes, 1), 1, most));
   std::int64_t const groups = columns / kLogitGroup;
   grow(runtime, workspace_.log_rows, most * (columns + groups) * width);
-  grow(runtime, workspace_.selection, most * scratch_bytes);
+  grow(runtime, workspace_.selection, together * scratch_bytes);
   grow(runtime, workspace_.log_factors, columns * width);
   log_factors(problem_.side(other), from.transform.logits.factors.data(), workspace_.log_factors.data(), stream);
 
@@ -60,7 +73,7 @@ void PlanOperator::for_log_rows(Side side, std::int64_t scratch_bytes, Visit con
     arguments.references = from.references.data() + rows.first * width;
     arguments.entries = {costs.scalar(), columns, workspace_.log_rows.data(), largest};
     launch_pass(pass.plan, arguments, stream);
-    visit(rows);
+    for (int begin = 0; begin < rows.count; begin += together) visit(part(rows, begin, together));
   }
 }
 
@@ -137,19 +150,31 @@ void PlanOperator::sample(std::uint64_t seed, MutableIndexView pairs) {
   cudaStream_t const stream = runtime->stream();
   int const n = problem_.size(Side::rows);
   Output output(runtime, pairs);
-  DeviceArray<double> const sums(runtime, n);
+  DeviceArray<double> const sums(runtime, n + 1);  // And the number of lost rows.
   DeviceArray<std::int64_t> const draws(runtime, n), begin(runtime, n + 1), order(runtime, pairs.rows);
   running_sums(frozen(Side::rows).marginal.data(), n, sums.data(), stream);
+  MONGE_CUDA_TRY(cudaMemsetAsync(sums.data() + n, 0, sizeof(double), stream));
   MONGE_CUDA_TRY(cudaMemsetAsync(draws.data(), 0, static_cast<std::size_t>(draws.bytes()), stream));
-  SampleArguments const arguments{seed,         pairs.rows,      n, sums.data(), draws.data(), begin.data(),
-                                  order.data(), in_place(output)};
+  SampleArguments const arguments{
+      .seed = seed,
+      .count = pairs.rows,
+      .rows = n,
+      .row_sums = sums.data(),
+      .lost_rows = sums.data() + n,
+      .row_draws = draws.data(),
+      .draw_begin = begin.data(),
+      .order = order.data(),
+      .pairs = in_place(output),
+  };
   draw_rows(arguments, stream);
   std::int64_t const tiles = problem_.costs->padded_size(Side::columns) / kSampleTile;
   for_log_rows(Side::rows, tiles * static_cast<std::int64_t>(sizeof(double)), [&](LogRows const& rows) {
     draw_columns(arguments, rows, reinterpret_cast<double*>(workspace_.selection.data()), stream);
   });
+  auto const found = download(*runtime, sums.data() + n - 1, 2);
+  require_mass(found[0]);
+  require_shares(found[1]);
   output.finish();
-  require_mass(download(*runtime, sums.data() + n - 1, 1).front());
 }
 
 }  // namespace monge::cuda

@@ -430,6 +430,7 @@ std::unique_ptr<monge::PlanOperator> PlanOperator::at(Side side, MatrixView poin
   DeviceGuard const guard(runtime->index());
   Side const other = opposite(side);
   Problem problem = problem_;
+  problem.is_self = false;
   problem.costs = problem_.costs->at(side, points);
   problem.weights[side_index(side)] = std::make_shared<Weights>(
       runtime, std::vector<double>(static_cast<std::size_t>(points.rows()), 1.0), runtime->stream());

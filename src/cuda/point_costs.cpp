@@ -5,6 +5,7 @@
 
 #include "core/points.hpp"
 #include "core/strided.hpp"
+#include "cuda/launch/vectors.hpp"
 
 namespace monge::cuda {
 namespace {
@@ -49,7 +50,7 @@ void PointCosts::finish(PointCloud const& clouds, CloudFindings const* found) {
   take_findings(Side::rows, "x", clouds.x, found[0]);
   take_findings(Side::columns, "y", clouds.y, found[1]);
   set_sides(found[0].squared_offset);
-  mean_ = found[0].mean_cost + found[1].mean_cost;
+  mean_ = found[0].mean_cost + found[1].mean_cost + scale_ * found[0].squared_offset;
 }
 
 std::shared_ptr<PointCosts::Survey> PointCosts::make_survey(int size, int dimension, FindingsMemory const& findings,
@@ -177,19 +178,34 @@ std::shared_ptr<Costs const> PointCosts::renewed(Geometry const& geometry, Point
 std::shared_ptr<Costs const> PointCosts::twin(Geometry const& geometry, DataType scalar, Queue const& queue) const {
   PointCloud const& clouds = std::get<PointCloud>(geometry);
   std::shared_ptr<PointCosts> result(new PointCosts(runtime_, scale_, scalar, clouds.x.columns()));
+  bool const is_self = clouds_[0] == clouds_[1];
   for (int s : {0, 1}) {
     Cloud const& cloud = *clouds_[s];
-    result->clouds_[s] = result->make_cloud(cloud.survey, cloud.size, cloud.operand.dimension);
+    result->clouds_[s] =
+        is_self && s == 1 ? result->clouds_[0] : result->make_cloud(cloud.survey, cloud.size, cloud.operand.dimension);
     result->shifts_[s] = shifts_[s];
   }
   DeviceArray<unsigned char> staging[2];
-  CloudPair pair{{result->arguments(Side::rows, clouds.x, {}, staging[0]),
-                  result->arguments(Side::columns, clouds.y, {}, staging[1])},
-                 2};
+  CloudPair pair{{result->arguments(Side::rows, clouds.x, {}, staging[0])}, 1};
+  if (!is_self) pair.cloud[pair.count++] = result->arguments(Side::columns, clouds.y, {}, staging[1]);
   for (CloudArguments& cloud : pair.cloud) cloud.row_findings = nullptr;
   pack_points(pair, queue);
-  result->set_sides(clouds_[0]->survey->found.squared_offset);
+  result->set_sides(is_self ? 0 : clouds_[0]->survey->found.squared_offset);
   result->mean_ = mean_;
+  return result;
+}
+
+std::shared_ptr<Costs const> PointCosts::self(Side side, Queue const& queue) const {
+  std::shared_ptr<Cloud> const& cloud = clouds_[side_index(side)];
+  std::shared_ptr<PointCosts> result(new PointCosts(runtime_, scale_, scalar_, cloud->operand.dimension));
+  auto const shift = std::make_shared<Shift>(runtime_, cloud->size);
+  combine({cloud->size, 0, {}, shift->data()}, queue);
+  for (int s : {0, 1}) {
+    result->clouds_[s] = cloud;
+    result->shifts_[s] = shift;
+  }
+  result->set_sides(0);
+  result->mean_ = 2 * cloud->survey->found.mean_cost;
   return result;
 }
 

@@ -27,6 +27,8 @@ class PointCosts final : public Costs {
   std::shared_ptr<Costs const> renewed(Geometry const& geometry, PointWeights a, PointWeights b,
                                        bool unshared) const override;
   std::shared_ptr<Costs const> twin(Geometry const& geometry, DataType scalar, Queue const& queue) const override;
+  /// The cloud of one side to itself, packed as it is.
+  std::shared_ptr<Costs const> self(Side side, Queue const& queue) const;
 
  private:
   /// What was found out about a cloud, whatever its points are packed in.

@@ -73,8 +73,9 @@ void sum_plan(Problem const& problem, Potentials const& potentials, double eps, 
   std::int64_t const scalar = size_of(problem.costs->scalar());
   Costs::Launch passes[2] = {problem.costs->launch(Side::rows, Pass::moments),
                              problem.costs->launch(Side::columns, Pass::softmin)};
+  bool const is_self = problem.is_self;  // The columns have the sums of the rows.
   auto const parts = [&](int s) {
-    return static_cast<std::int64_t>(points[s].padded_size) * passes[s].plan.work.slots;
+    return is_self && s == 1 ? 0 : static_cast<std::int64_t>(points[s].padded_size) * passes[s].plan.work.slots;
   };
   Logits const logits[2] = {{runtime, points[0].padded_size, points[0].scalar},
                             {runtime, points[1].padded_size, points[1].scalar}};
@@ -93,6 +94,12 @@ void sum_plan(Problem const& problem, Potentials const& potentials, double eps, 
   PlanSumsArguments arguments{{}, {potentials[0].data(), potentials[1].data()}, {}, out};
   for (Side side : {Side::rows, Side::columns}) {
     int const s = side_index(side);
+    arguments.shift[s] = problem.costs->shift(side);
+    if (is_self && side == Side::columns) {
+      arguments.sums[s] = arguments.sums[0];
+      arguments.sums[s].moments = nullptr;
+      continue;
+    }
     PassArguments& pass = passes[s].arguments;
     pass.logits = logits[1 - s].values.data();
     pass.factors = logits[1 - s].factors.data();
@@ -104,7 +111,6 @@ void sum_plan(Problem const& problem, Potentials const& potentials, double eps, 
     }
     launch_pass(passes[s].plan, pass, queue);
     arguments.sums[s] = {s, points[s], partials[s], pass.moments, passes[s].plan.work, parameters};
-    arguments.shift[s] = problem.costs->shift(side);
   }
   sum_plan(arguments, queue);
 }

@@ -50,6 +50,7 @@ struct Problem {
   std::shared_ptr<Costs const> costs;
   std::shared_ptr<Weights> weights[2];
   Precision precision = Precision::float32;
+  bool is_self = false;  // EntropicOperator::is_self(): one Weights, and potentials of both sides that are equal.
 
   int size(Side side) const { return costs->size(side); }
   PackedSide side(Side side) const;

@@ -26,14 +26,23 @@ struct OperatorOptions {
   Penalties penalties{};
 };
 
+/// One side of an operator's problem, which is to be transported to itself.
+struct SelfInput {
+  EntropicOperator const* of = nullptr;
+  Side side = Side::rows;
+};
+
 /// What an operator is made of; nothing of it is kept. `geometry` has been checked for shape (core/validation.hpp) but
 /// not for values, the marginals are valid. `twin`, if given, is an operator of the same geometry and marginals in
-/// another precision: what it knows of them is not found out again.
+/// another precision: what it knows of them is not found out again. `self`, if given, makes EntropicOperator::is_self():
+/// geometry and marginals have that side twice, and points and weights are those that the other operator, of the same
+/// precision, has packed. The twin of such an operator is one too.
 struct OperatorInput {
   Geometry const& geometry;
   Marginals const& marginals;
   OperatorOptions options;
   EntropicOperator const* twin = nullptr;
+  SelfInput self{};
 };
 
 /// One operator's part of a step that many take together: `count` sweeps, and the errors of the last.

@@ -9,6 +9,7 @@
 // Potentials cross the seam in units of C, for the cost of the user's geometry (centring is the operator's own affair:
 // C_ij = C'_ij + s_i + t_j, and inside f' = f - s, g' = g - t). A new operator starts at f' = g' = 0.
 #pragma once
+#include <cmath>
 #include <cstdint>
 #include <limits>
 #include <memory>
@@ -29,21 +30,25 @@ struct Penalties {
   double a = std::numeric_limits<double>::infinity();
   double b = std::numeric_limits<double>::infinity();
   double of(Side side) const { return side == Side::rows ? a : b; }
+  /// Both marginals are constraints.
+  bool balanced() const { return std::isinf(a) && std::isinf(b); }
+  friend bool operator==(Penalties const&, Penalties const&) = default;
 };
 
 /// One kind of sweep. Alternating: f from g, then g from the new f; symmetric: both from the old pair, then averaged.
-/// With relaxation omega != 1 (alternating only) each update moves u = (f+ - f) / eps by omega u, unless that would
-/// raise the dual of its row by less than half of what theory promises near the optimum; such a row takes the plain
-/// step (docs/math.md, section 5). So the dual never decreases, whatever omega in (0, 2) is.
+/// With relaxation omega != 1 (alternating only) each update moves by omega (f* - f), f* being its best value, unless
+/// that would raise the dual of its row by less than half of what theory promises near the optimum; such a row takes
+/// the plain step (docs/math.md, section 5). So the dual never decreases, whatever omega in (0, 2) is. With a finite
+/// penalty a sweep begins with the translation (f + t, g - t) that raises the dual most (section 6).
 struct Sweep {
   double eps;
   bool symmetric = false;
   double relaxation = 1.0;
 };
 
-/// L1 errors as the updates of the last sweep saw them: row |P 1 - a|_1 before f moved, column |P^T 1 - b|_1 before g
-/// moved (for symmetric sweeps both of the old pair). After a plain alternating sweep the columns are exact and the
-/// row error is at most `column`.
+/// L1 errors as the updates of the last sweep saw them: row |P 1 - a exp(-f / rho_a)|_1 before f moved, column
+/// |P^T 1 - b exp(-g / rho_b)|_1 before g moved (for symmetric sweeps both of the old pair). After a plain alternating
+/// sweep the columns are exact and the row error is at most `column`.
 struct SweepErrors {
   double row;
   double column;
@@ -51,12 +56,15 @@ struct SweepErrors {
 
 class EntropicOperator {
  public:
-  EntropicOperator(std::int64_t n, std::int64_t m) : n_(n), m_(m) {}
+  EntropicOperator(std::int64_t n, std::int64_t m, bool is_self = false) : n_(n), m_(m), is_self_(is_self) {}
   virtual ~EntropicOperator() = default;
   EntropicOperator(EntropicOperator const&) = delete;
   EntropicOperator& operator=(EntropicOperator const&) = delete;
 
   std::int64_t size(Side side) const { return side == Side::rows ? n_ : m_; }
+  /// A measure to itself: the columns are the rows, with their weights and a symmetric cost. Who sets f sets g to the
+  /// same, and a sweep, which must be symmetric and keeps them so, does half of the work.
+  bool is_self() const { return is_self_; }
 
   /// An upper bound of the centred cost C' (each cloud at its own mean): where the eps ladder starts. Translating a
   /// cloud does not change it; 0 when each cloud is a single point.
@@ -67,7 +75,7 @@ class EntropicOperator {
   virtual VectorOperations const& vectors() const = 0;
 
   /// Replaces (f, g); an empty view leaves zeros of the user's cost, whatever the internal gauge. Points of no weight
-  /// take no part in sweeps: after one, what get_potentials gives for them is the soft c-transform of the other side's.
+  /// take no part in sweeps: after one, get_potentials gives them what an update would: f* of the other potential.
   virtual void set_potentials(VectorView f, VectorView g) = 0;
   virtual void get_potentials(MutableVectorView f, MutableVectorView g) const = 0;
   /// The potential of one side in the operator's own gauge (f' or g'), which operators of one problem share whatever
@@ -88,6 +96,7 @@ class EntropicOperator {
 
  private:
   std::int64_t n_, m_;
+  bool is_self_;
 };
 
 /// Between operators of one problem, whatever their precision.

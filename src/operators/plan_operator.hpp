@@ -53,8 +53,8 @@ class PlanOperator {
 
   virtual VectorOperations const& vectors() const = 0;
 
-  /// In units of C, for the user's cost. A point of no weight has the soft c-transform of the other side's potential.
-  /// Either view may be empty.
+  /// In units of C, for the user's cost. A point of no weight has what an update would give it, rho / (rho + eps)
+  /// of the soft c-transform of the other side's potential. Either view may be empty.
   virtual void potentials(MutableVectorView f, MutableVectorView g) = 0;
   /// out = the soft c-transform of the other side's potential: for rows
   /// f+_i = -eps log sum_j b_j exp((g_j - C_ij) / eps).

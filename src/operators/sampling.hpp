@@ -9,6 +9,7 @@
 #pragma once
 #include <cmath>
 #include <cstdint>
+#include <limits>
 
 #include "core/host_device.hpp"
 
@@ -49,8 +50,15 @@ MONGE_HOST_DEVICE inline Draw draw(std::uint64_t seed, std::uint64_t number) {
 /// Columns whose shares are summed one after the other; sums of tiles are searched before the columns of one are.
 inline constexpr int kSampleTile = 32;
 
-/// Throws unless it is finite and > 0. `total` is sum P.
+/// Whether a sum of weights is finite and > 0.
+MONGE_HOST_DEVICE inline bool can_be_drawn_from(double total) {
+  return total > 0 && total <= std::numeric_limits<double>::max();
+}
+
+/// Throws unless pairs can be drawn. `total` is sum P.
 void require_mass(double total);
+/// Throws unless it is 0: the number of rows that have mass, and draws, but no shares in the precision of the plan.
+void require_shares(double lost_rows);
 
 /// share * the last of `sums`, which ascend from 0 on, but below it even after rounding.
 MONGE_HOST_DEVICE inline double sample_target(double share, double total) {

@@ -52,7 +52,7 @@ SolveOptions with_eps(SolveOptions options, double mean_cost) {
   options.eps = options.eps_relative * mean_cost;
   require(kPositive.contains(options.eps),
           "eps_relative: is {}, of a mean cost of {}; the product must be {}, so give eps in the units of the cost",
-          options.eps_relative, mean_cost, allowed(kPositive));
+          options.eps_relative, mean_cost, kPositive.text_in_full());
   return options;
 }
 
@@ -65,25 +65,27 @@ WarmStart validated_warm_start(Backend const& backend, VectorView f, VectorView 
     for (std::size_t i = 0; i < values.size(); ++i) {
       if (weight[i] == 0 && values[i] == std::numeric_limits<double>::infinity()) values[i] = 0;
       require(std::isfinite(values[i]), "{}: entry {} is {}; potentials must be {}", field, i, values[i],
-              allowed(kFinite));
+              kFinite.text_in_full());
     }
     return values;
   };
   return {read("f", f, marginals.a), read("g", g, marginals.b)};
 }
 
-void require_equal_totals(ValidMarginals const& marginals, double tolerance) {
-  double const total_a = marginals.mass, total_b = marginals.total_b;
+void require_equal_totals(ValidMarginals const& marginals, SolveOptions const& options) {
+  if (!penalties_of(options).balanced()) return;
+  double const total_a = marginals.total_a, total_b = marginals.total_b;
   // No plan has both marginals when the totals differ, so the difference is a floor of the marginal error: it has to be
   // well below the tolerance. (Weights normalised in float32 agree to about 1e-7.)
-  double const allowed = tolerance > 0 ? std::min(1e-6, tolerance / 2) : 1e-6;
+  double const allowed = options.tolerance > 0 ? std::min(1e-6, options.tolerance / 2) : 1e-6;
   require(std::abs(total_a - total_b) <= allowed * total_a,
-          "b: the total is {:.17g}; must equal the total of a, {:.17g}, to {:.1e} relative at this tolerance", total_b,
-          total_a, allowed);
+          "b: the total is {:.17g}; must equal the total of a, {:.17g}, to {:.1e} relative at this tolerance, unless "
+          "penalty_a or penalty_b is finite",
+          total_b, total_a, allowed);
 }
 
 ValidMarginals validated_marginals(Backend const& backend, VectorView a, VectorView b, std::int64_t n, std::int64_t m,
-                                   double tolerance) {
+                                   SolveOptions const& options) {
   ValidMarginals marginals;
   double total_a = 1, total_b = 1;
   if (!a.empty()) {
@@ -102,9 +104,9 @@ ValidMarginals validated_marginals(Backend const& backend, VectorView a, VectorV
     total_b = total_a;
     marginals.b.assign(static_cast<std::size_t>(m), total_b / static_cast<double>(m));
   }
-  marginals.mass = total_a;
+  marginals.total_a = total_a;
   marginals.total_b = total_b;
-  require_equal_totals(marginals, tolerance);
+  require_equal_totals(marginals, options);
   return marginals;
 }
 

@@ -1,5 +1,6 @@
 // What a solve is given besides its costs: options, weights and a warm start.
 #pragma once
+#include <algorithm>
 #include <vector>
 
 #include <monge/entropic.hpp>
@@ -12,10 +13,15 @@ void validate(SolveOptions const& options);
 /// The options with eps in the units of the cost, whose mean this is. Throws where that mean gives no positive eps.
 SolveOptions with_eps(SolveOptions options, double mean_cost);
 
-/// With their totals.
+inline Penalties penalties_of(SolveOptions const& options) {
+  return {options.penalty_a, options.penalty_b};
+}
+
+/// With their totals, which may differ in the last digits even if both marginals are constraints.
 struct ValidMarginals : Marginals {
-  double mass = 1;     // Of a,
-  double total_b = 1;  // and of b, which may differ in the last digits.
+  double total_a = 1, total_b = 1;
+  /// What errors and tolerances are relative to.
+  double mass() const { return std::max(total_a, total_b); }
 };
 
 /// Potentials to start from; empty where there are none.
@@ -26,11 +32,11 @@ struct WarmStart {
 /// sweeps: its potential may be +infinity, as plans have it where all its pairs are forbidden, and starts from 0 then.
 WarmStart validated_warm_start(Backend const& backend, VectorView f, VectorView g, Marginals const& marginals);
 
-/// To what the tolerance of a solve needs.
-void require_equal_totals(ValidMarginals const& marginals, double tolerance);
+/// To what the tolerance of a solve needs, where both marginals are constraints.
+void require_equal_totals(ValidMarginals const& marginals, SolveOptions const& options);
 
 /// Reads, checks and completes the weights: an empty one is uniform.
 ValidMarginals validated_marginals(Backend const& backend, VectorView a, VectorView b, std::int64_t n, std::int64_t m,
-                                   double tolerance);
+                                   SolveOptions const& options);
 
 }  // namespace monge

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <iterator>
 #include <limits>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -24,12 +25,21 @@ namespace {
 
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
-/// One sentence about a report that is otherwise complete.
-std::string message(Report const& report, double eps) {
+/// Whether the second half of the last checks, those at eps, has not even halved the error.
+bool hardly_falls(Report const& report) {
+  std::vector<Check> const& all = report.history;
+  auto const first =
+      std::find_if(all.rbegin(), all.rend(), [&](Check const& check) { return check.eps != report.eps; });
+  auto const count = first - all.rbegin();
+  return count > 1 && all.back().marginal_error > 0.5 * all.rbegin()[count / 2].marginal_error;
+}
+
+/// One sentence about a report that is otherwise complete. `annealing`: it was, when the caller stopped it.
+std::string message(Report const& report, Geometry const& geometry, bool annealing) {
   switch (report.status) {
     case Status::stopped:
       return fmt::format("stopped by the caller after {} sweeps{}", report.iterations,
-                         !report.history.empty() && report.history.back().eps > eps ? ", while annealing" : "");
+                         annealing ? ", while annealing" : "");
     case Status::completed:
       return fmt::format("ran {} sweeps as asked; marginal error {:.2e}", report.iterations, report.marginal_error);
     case Status::converged:
@@ -45,8 +55,11 @@ std::string message(Report const& report, double eps) {
                                                                   : "a larger eps or tolerance is needed");
     case Status::iteration_limit:
       return fmt::format(
-          "marginal error {:.2e} after {} sweeps is above the tolerance; more iterations or a larger eps would help",
-          report.marginal_error, report.iterations);
+          "marginal error {:.2e} after {} sweeps is above the tolerance{} more iterations or a larger eps would help",
+          report.marginal_error, report.iterations,
+          std::holds_alternative<CostMatrix>(geometry) && hardly_falls(report)
+              ? " and hardly falls; where costs of inf forbid pairs there may be no plan with these a and b, else"
+              : ";");
   }
   return {};
 }
@@ -57,14 +70,19 @@ class SinkhornRun {
   SinkhornRun(SinkhornProblem& problem, int index)
       : problem_(problem),
         index_(index),
-        policy_(problem.options, problem.marginals.mass, problem.entropic->centred_cost_bound(),
+        policy_(problem.options, problem.marginals.mass(), problem.entropic->centred_cost_bound(),
                 first_precision(problem.options)) {
     double const mean_cost = problem.entropic->mean_cost();
-    report().mass = problem.marginals.mass;
+    report().penalty_a = problem.options.penalty_a;
+    report().penalty_b = problem.options.penalty_b;
+    report().mass = problem.marginals.total_a;
+    report().mass_b = problem.marginals.total_b;
     report().eps = problem.options.eps;
     report().mean_cost = mean_cost;
     report().eps_relative = mean_cost > 0 ? problem.options.eps / mean_cost : kNaN;
-    if (!problem.options.certificate) report().transport_cost = report().primal = report().dual = report().gap = kNaN;
+    if (problem.options.certificate) return;
+    report().transported_mass = report().transport_cost = kNaN;
+    report().primal = report().dual = report().gap = kNaN;
   }
 
   SinkhornStep const& next() const { return policy_.next(); }
@@ -72,19 +90,22 @@ class SinkhornRun {
   SolveOptions const& options() const { return problem_.options; }
   /// In float64.
   OperatorInput twin(double cache_bytes) const {
-    return {problem_.geometry, problem_.marginals, {Precision::float64, cache_bytes}, &entropic()};
+    return {
+        problem_.geometry, problem_.marginals, {Precision::float64, cache_bytes, penalties_of(options())}, &entropic()};
   }
 
   void swept(SweepErrors const& errors) {
     Sweep const kind = next().sweep;
     policy_.swept(errors);
-    Check const check{policy_.iterations(), kind.eps, (errors.row + errors.column) / report().mass, kind.relaxation,
-                      policy_.precision()};
+    Check const check{policy_.iterations(), kind.eps, (errors.row + errors.column) / problem_.marginals.mass(),
+                      kind.relaxation, policy_.precision()};
     report().history.push_back(check);
-    if (!options().progress) return;
+    if (!options().progress || stopped_at_) return;
     bool const go_on = options().progress(
         {check.iteration, check.eps, check.marginal_error, check.relaxation, watch_.seconds(), index_});
-    if (!go_on) policy_.stop();
+    if (go_on) return;
+    stopped_at_ = check.eps;
+    policy_.stop();
   }
 
   /// Whether certificates need a float64 twin that is not there yet.
@@ -94,6 +115,7 @@ class SinkhornRun {
   void certified(Evaluation const& value, double seconds) {
     policy_.certified(value.row_error, value.column_error);
     report().certified = true;
+    report().transported_mass = value.mass;
     report().transport_cost = value.transport_cost;
     report().primal = value.primal;
     report().dual = value.dual;
@@ -117,7 +139,7 @@ class SinkhornRun {
     report().refinement_iterations = policy_.refinement_iterations();
     report().precision = policy_.precision();
     report().marginal_error = policy_.marginal_error();
-    report().message = message(report(), options().eps);
+    report().message = message(report(), problem_.geometry, stopped_at_ > options().eps);
     report().seconds.total = watch_.seconds();
     report().seconds.sweeps = report().seconds.total - report().seconds.certificate;
     judge_.reset();
@@ -130,6 +152,7 @@ class SinkhornRun {
   int index_;
   std::unique_ptr<EntropicOperator> judge_;  // The float64 twin of a problem of less precision.
   SinkhornPolicy policy_;
+  std::optional<double> stopped_at_;  // eps of the check at which the caller wanted no more.
   Stopwatch watch_;
 };
 
@@ -185,7 +208,7 @@ std::vector<Plan> solve_all(Context const& context, std::span<BatchProblem const
   problems.reserve(given.size());
   for_each_problem(given.size(), [&](std::size_t i) {
     problems.push_back(checked_problem(context, given[i], options));
-    inputs.push_back({problems[i].geometry, problems[i].marginals, {first_precision(options), options.cache_bytes}});
+    inputs.push_back({problems[i].geometry, problems[i].marginals, first_operator(options)});
   });
   Backend const& backend = backend_of(context);
   std::vector<std::unique_ptr<EntropicOperator>> operators = backend.entropic_operators(inputs);
@@ -204,13 +227,17 @@ Precision first_precision(SolveOptions const& options) {
   return options.precision == Precision::automatic ? Precision::float32 : options.precision;
 }
 
+OperatorOptions first_operator(SolveOptions const& options) {
+  return {first_precision(options), options.cache_bytes, penalties_of(options)};
+}
+
 SinkhornProblem checked_problem(Context const& context, BatchProblem const& problem, SolveOptions const& options) {
   validate(problem.geometry, context.device());
   Backend const& backend = backend_of(context);
   Shape const shape = shape_of(problem.geometry);
   SinkhornProblem result;
   result.geometry = problem.geometry;
-  result.marginals = validated_marginals(backend, problem.a, problem.b, shape.rows, shape.columns, options.tolerance);
+  result.marginals = validated_marginals(backend, problem.a, problem.b, shape.rows, shape.columns, options);
   result.options = options;
   result.start = validated_warm_start(backend, problem.f, problem.g, result.marginals);
   return result;

@@ -28,6 +28,9 @@ SinkhornProblem checked_problem(Context const& context, BatchProblem const& prob
 /// The precision that a solve starts in.
 Precision first_precision(SolveOptions const& options);
 
+/// What it starts with.
+OperatorOptions first_operator(SolveOptions const& options);
+
 /// What waits for the operator: eps, where it is a share of the mean cost, and a warm start; a new operator has the
 /// potentials of a cold one. Throws if its costs overflow.
 void begin(SinkhornProblem& problem);

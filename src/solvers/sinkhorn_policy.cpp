@@ -71,6 +71,7 @@ void SinkhornPolicy::swept(SweepErrors const& errors) {
       relaxation_.interrupt();
     }
   }
+  if (shortfall_) return end(*shortfall_);
   if (rungs_ > 0) return swept_on_ladder();
   if (in_doubt_ || (options_.tolerance > 0 && bound() <= target_ * mass_)) {
     if (!options_.certificate) return end(Status::converged);
@@ -116,8 +117,11 @@ void SinkhornPolicy::refined() {
   go_on();
 }
 
+/// Potentials of a rung make a plan at eps that may overflow. One plain sweep gives it the columns' marginals.
 void SinkhornPolicy::stop() {
-  end(Status::stopped);
+  if (last_sweep_.eps == options_.eps) return end(Status::stopped);
+  shortfall_ = Status::stopped;
+  step_ = {.action = SinkhornAction::sweep, .sweep = {.eps = options_.eps}, .count = 1};
 }
 
 /// To the next sweeps, or to the end at the cap.

@@ -31,18 +31,18 @@ struct SinkhornStep {
 /// went. So the solves of a batch are a vector of policies, each of which ends by itself.
 class SinkhornPolicy {
  public:
-  /// `cost_bound` is EntropicOperator::centred_cost_bound() and `precision` that of the sweeps, not `automatic`. The
-  /// options outlive the policy.
+  /// `mass` is what errors are relative to, `cost_bound` is EntropicOperator::centred_cost_bound() and `precision` that
+  /// of the sweeps, not `automatic`. The options outlive the policy.
   SinkhornPolicy(SolveOptions const& options, double mass, double cost_bound, Precision precision);
 
   SinkhornStep const& next() const { return step_; }
 
   /// The errors of the last of the sweeps.
   void swept(SweepErrors const& errors);
-  /// The marginal errors |P 1 - a|_1 and |P^T 1 - b|_1 in float64.
+  /// The errors of the marginals (Evaluation) in float64.
   void certified(double row_error, double column_error);
   void refined();
-  /// The caller wants no more sweeps; a certificate may still be due.
+  /// The caller wants no more sweeps; one at eps and a certificate may still be due.
   void stop();
 
   int iterations() const { return iterations_; }

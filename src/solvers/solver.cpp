@@ -43,7 +43,7 @@ void Solver::set_weights(VectorView a, VectorView b) {
   SinkhornProblem& problem = state_->problem;
   Shape const shape = shape_of(problem.geometry);
   problem.marginals =
-      validated_marginals(backend_of(state_->context), a, b, shape.rows, shape.columns, state_->options.tolerance);
+      validated_marginals(backend_of(state_->context), a, b, shape.rows, shape.columns, state_->options);
   state_->current = false;
 }
 
@@ -57,17 +57,18 @@ Plan Solver::solve(SolveOptions const& options) {
   Backend const& backend = backend_of(state_->context);
   validate(options);
   WarmStart start = validated_warm_start(backend, options.f, options.g, problem.marginals);
-  require_equal_totals(problem.marginals, options.tolerance);
+  require_equal_totals(problem.marginals, options);
 
   bool const prepared = state_->prepared && first_precision(options) == first_precision(problem.options) &&
-                        options.cache_bytes == problem.options.cache_bytes;
+                        options.cache_bytes == problem.options.cache_bytes &&
+                        penalties_of(options) == penalties_of(problem.options);
   bool const current = prepared && state_->current;
   state_->prepared = state_->current = false;  // Until the end: a solve may throw half-way,
   problem.first.reset();                       // and leave this behind.
   problem.options = options;
   problem.start = std::move(start);
   problem.report = {};
-  OperatorInput const input{problem.geometry, problem.marginals, {first_precision(options), options.cache_bytes}};
+  OperatorInput const input{problem.geometry, problem.marginals, first_operator(options)};
   if (!prepared) {
     problem.entropic.reset();
     problem.entropic = backend.entropic_operator(input.geometry, input.marginals, input.options);

@@ -66,8 +66,8 @@ std::vector<Recipe> const& covering_recipes() {
   return recipes;
 }
 
-Case::Case(Recipe const& recipe, Arithmetic arithmetic, Disturbance disturbance)
-    : problem(make_problem(recipe)),
+Case::Case(Problem made, Recipe const& recipe, Arithmetic arithmetic, Disturbance disturbance)
+    : problem(std::move(made)),
       dense(problem),
       eps(eps_of(recipe, problem)),
       tolerance(problem, eps, arithmetic),

@@ -17,7 +17,10 @@ struct Case {
     uniform,     // up to 1 either way
     two_valued,  // up to 0.1 either way, every fifth lower by 4: far from where a safeguard of relaxed steps turns
   };
-  Case(Recipe const& recipe, Arithmetic arithmetic, Disturbance disturbance = Disturbance::uniform);
+  Case(Recipe const& recipe, Arithmetic arithmetic, Disturbance disturbance = Disturbance::uniform)
+      : Case(make_problem(recipe), recipe, arithmetic, disturbance) {}
+  /// Eps and seed are the recipe's.
+  Case(Problem made, Recipe const& recipe, Arithmetic arithmetic, Disturbance disturbance = Disturbance::uniform);
 
   Problem problem;
   Dense dense;

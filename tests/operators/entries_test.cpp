@@ -368,6 +368,32 @@ TEST_P(Entries, are_drawn_by_their_number) {
   EXPECT_TRUE(std::equal(fewer.begin(), fewer.end(), pairs.begin()));
 }
 
+// At such an eps a unit of float32 is many powers of two. Shares need not sum to 1, nor to anything, and a row's
+// marginal does not tell: it is right where f is the softmin of g.
+TEST_P(EntriesOfPoints, are_drawn_from_a_plan_that_rounding_has_destroyed_or_refused) {
+  std::int64_t const n = 40, m = 300;
+  for (double const relative_eps : {1e-7, 1e-9, 1e-11, 1e-13}) {
+    SCOPED_TRACE(testing::Message() << "eps " << relative_eps << " of the spread");
+    Problem const problem = make_problem({n, m, 3, Weights::with_zeros});
+    double const eps = relative_eps * Magnitudes(problem).spread();
+    auto const entropic = make_operator(problem);
+    entropic->set_potentials({}, {});
+    std::vector<double> f(n);
+    entropic->plan(eps)->transform(Side::rows, f);
+    entropic->set_potentials(f, std::vector<double>(m));
+    try {
+      auto const pairs = draw_pairs(*entropic->plan(eps), 5, 3000);
+      for (auto const& [i, j] : pairs) {
+        ASSERT_TRUE(i >= 0 && i < n && j >= 0 && j < m) << i << ", " << j;
+        ASSERT_TRUE(problem.a[i] > 0 && problem.b[j] > 0) << i << ", " << j;
+      }
+    } catch (Error const& error) {
+      EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
+      EXPECT_NE(std::string(error.what()).find("plan: has "), std::string::npos) << error.what();
+    }
+  }
+}
+
 /// Draws by the formulas of operators/sampling.hpp from the oracle's plan.
 std::vector<std::pair<std::int64_t, std::int64_t>> draw_from(Vector const& plan, std::int64_t m, std::uint64_t seed,
                                                              std::int64_t count) {

@@ -709,10 +709,15 @@ TEST(SinkhornPolicyTest, stop_ends_with_a_certificate_whatever_was_due) {
     fail_trial(policy);
     policy.swept({1, 1});
     policy.stop();
+    ASSERT_EQ(policy.next().action, SinkhornAction::sweep);
+    EXPECT_EQ(policy.next().sweep.eps, options.eps);
+    EXPECT_EQ(policy.next().sweep.relaxation, 1);
+    EXPECT_EQ(policy.next().count, 1);
+    policy.swept({1, 1});
     ASSERT_EQ(policy.next().action, SinkhornAction::certify);
     policy.certified(0, 0);
     expect_finish(policy, Status::stopped);
-    EXPECT_EQ(policy.iterations(), 15);
+    EXPECT_EQ(policy.iterations(), 16);
     EXPECT_EQ(policy.annealing_iterations(), 5);
   }
   options.certificate = false;

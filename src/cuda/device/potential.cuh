@@ -51,6 +51,7 @@ __device__ __forceinline__ double update_point(UpdateArguments const& arguments,
     next = relaxation == 1.0 ? plus : old + relaxation * (plus - old);
   }
   arguments.potential[point] = next;
+  if (arguments.copy) arguments.copy[point] = next;
   store_logit<T>(arguments.arrays, point, counts,
                  constants.log_weight +
                      (next - constants.norm - parameters.constant[arguments.sums.side]) * parameters.log2e_over_eps);

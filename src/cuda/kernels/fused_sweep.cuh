@@ -66,6 +66,11 @@ struct LineMessages {
 
 #if __CUDA_ARCH__ >= 900
 
+/// Whether a cluster is one block. Its warps then meet as those of any block do.
+__device__ __forceinline__ bool is_alone() {
+  return cluster_size() == 1;
+}
+
 /// What a line's weight follows from, beside its sum.
 struct LineConstants {
   double norm, weight, old;
@@ -97,7 +102,7 @@ __device__ __forceinline__ void weigh_lines(FusedSweepArguments const& arguments
     int const line = first_line + k * line_step, slot = k % kLineSlots;
     LineConstants const constants = next;
     if (k + 1 < count) next = LineConstants(arguments, line + line_step);
-    if (lane == 0)
+    if (lane == 0 && !is_alone())
       expect_bytes(shared_address(&messages.summed[slot]), parts * static_cast<int>(sizeof(PartialSum<float>)));
     wait_at_barrier(shared_address(&messages.summed[slot]), k / kLineSlots % 2);
     float reference = kLowestReference<float>;
@@ -221,9 +226,14 @@ __device__ __forceinline__ void sum_lines(FusedSweepArguments const& arguments, 
     int const slot = k % kLineSlots;
     if (lane == 0) {
       int const part = cluster_rank() * warps + thread / 32;
-      for (int rank = 0; rank < cluster_size(); ++rank) {
-        send_to_cluster(in_block(shared_address(&messages.parts[slot][part]), rank), largest, sum,
-                        in_block(shared_address(&messages.summed[slot]), rank));
+      if (is_alone()) {
+        messages.parts[slot][part] = {largest, sum};
+        arrive(shared_address(&messages.summed[slot]));
+      } else {
+        for (int rank = 0; rank < cluster_size(); ++rank) {
+          send_to_cluster(in_block(shared_address(&messages.parts[slot][part]), rank), largest, sum,
+                          in_block(shared_address(&messages.summed[slot]), rank));
+        }
       }
     }
   };
@@ -279,7 +289,7 @@ __global__ void __launch_bounds__(MONGE_FUSED_SWEEP_THREADS) fused_sweep_kernel(
   start_next_kernel();
   if (threadIdx.x == 0) {
     for (int slot = 0; slot < kLineSlots; ++slot) {
-      start_barrier(shared_address(&messages.summed[slot]), 1);
+      start_barrier(shared_address(&messages.summed[slot]), is_alone() ? warps : 1);
       start_barrier(shared_address(&messages.weighed[slot]), 1);
     }
   }

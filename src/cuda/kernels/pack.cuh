@@ -5,7 +5,7 @@
 //   pack           x'_i = x_i - mu in float64, then rounded to T;  w = mu - nu;
 //                  shift_i = s (2 <x_i - mu, w> + |w|^2) for rows, s 2 <y_j - nu, -w> for columns, of the points before
 //                  rounding, since |w| may be large
-//   measure        largest norm and coordinate, and the mean of s |x_i - mu|^2 + shift_i. Those of the two sides add
+//   measure        largest norm and coordinate, and the mean of s |x_i - mu|^2. Those of the two sides and s |w|^2 add
 //                  up to the mean cost, since the means of x' and y' are zero but for rounding.
 //   split          high = fp16(v), low = fp16(v - high) for v = half_scale x'; the norms of high + low, as products see
 //                  them
@@ -133,9 +133,8 @@ __global__ void __launch_bounds__(kPackThreads) pack_points_kernel(Source const 
   if (lane == 0) {
     double cost = 0;
     if (row < cloud.size) {
-      double const shift = cloud.scale * (2 * product + (cloud.is_rows ? squared_offset : 0.0));
-      cloud.shift[row] = shift;
-      cost = (cloud.weight ? cloud.weight[row] : 1.0) / cloud.total * (cloud.scale * square + shift);
+      cloud.shift[row] = cloud.scale * (2 * product + (cloud.is_rows ? squared_offset : 0.0));
+      cost = (cloud.weight ? cloud.weight[row] : 1.0) / cloud.total * (cloud.scale * square);
     }
     found[warp] = {rounded_square, largest, cost};
     if (row == 0) cloud.findings->squared_offset = squared_offset;

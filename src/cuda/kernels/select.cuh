@@ -16,6 +16,8 @@
 // Numerics: the order is that of (logarithm, column), so results do not depend on the order in which threads find them.
 //   Integer atomics alone; sums of a tile in T, of tiles in float64, in a fixed order.
 #pragma once
+#include <bit>
+
 #include "cuda/device/numerics.cuh"
 #include "cuda/device/score_tile.cuh"
 #include "cuda/device/strided.cuh"
@@ -318,9 +320,13 @@ __global__ void __launch_bounds__(kSelectThreads) entries_above_kernel(AboveArgu
   });
 }
 
-/// store(i, the sum of `in` up to and with i), by one block.
+/// store(i, the sum of `in` up to and with i), by one block. Terms are >= 0. Rounded sums ascend too, and stay the same
+/// where nothing is added: sums within the right half of a group of threads are rounded before the sum of its left half
+/// is added to all of them, groups of 2, then of 4, and so on.
 template <int kThreads, class T, class Store>
 __device__ void scan_block(T const* in, std::int64_t size, Store const& store) {
+  constexpr int kLevels = std::bit_width(static_cast<unsigned>(kThreads)) - 1;
+  static_assert(kThreads == 1 << kLevels);
   __shared__ T sums[kThreads];
   int const thread = static_cast<int>(threadIdx.x);
   std::int64_t const begin = size * thread / kThreads, end = size * (thread + 1) / kThreads;
@@ -328,17 +334,21 @@ __device__ void scan_block(T const* in, std::int64_t size, Store const& store) {
 #pragma unroll 8
   for (std::int64_t i = begin; i < end; ++i) sum += in[i];
   sums[thread] = sum;
-  for (int step = 1; step < kThreads; step *= 2) {
+  T left[kLevels];
+#pragma unroll
+  for (int level = 0; level < kLevels; ++level) {
     __syncthreads();
-    T const other = thread >= step ? sums[thread - step] : T(0);
-    __syncthreads();
-    sums[thread] += other;
+    bool const is_right = thread >> level & 1;
+    left[level] = is_right ? sums[(thread >> level << level) - 1] : T(0);
+    if (is_right) sums[thread] += left[level];
   }
-  __syncthreads();
-  sum = thread > 0 ? sums[thread - 1] : T(0);
+  sum = 0;
   for (std::int64_t i = begin; i < end; ++i) {
     sum += in[i];
-    store(i, sum);
+    T total = sum;
+#pragma unroll
+    for (int level = 0; level < kLevels; ++level) total += left[level];
+    store(i, total);
   }
 }
 
@@ -355,11 +365,10 @@ __global__ void __launch_bounds__(kScanThreads)
 
 __global__ void __launch_bounds__(kSelectThreads) draw_rows_kernel(SampleArguments const arguments) {
   std::int64_t const k = static_cast<std::int64_t>(blockIdx.x) * kSelectThreads + threadIdx.x;
-  if (k >= arguments.count) return;
-  double const target =
-      sample_target(draw(arguments.seed, static_cast<std::uint64_t>(k)).row, arguments.row_sums[arguments.rows - 1]);
-  // Without a positive sum there is no such row, and the caller will say so.
-  std::int64_t const i = min(first_above(arguments.row_sums, arguments.rows, target), std::int64_t{arguments.rows - 1});
+  double const total = arguments.row_sums[arguments.rows - 1];
+  if (k >= arguments.count || !can_be_drawn_from(total)) return;
+  double const target = sample_target(draw(arguments.seed, static_cast<std::uint64_t>(k)).row, total);
+  std::int64_t const i = first_above(arguments.row_sums, arguments.rows, target);
   std::int64_t* const pair = arguments.pairs.data + k * arguments.pairs.stride;
   pair[0] = i;
   pair[1] = static_cast<std::int64_t>(atomicAdd(reinterpret_cast<unsigned long long*>(arguments.row_draws + i), 1ull));
@@ -368,7 +377,7 @@ __global__ void __launch_bounds__(kSelectThreads) draw_rows_kernel(SampleArgumen
 /// Which draw of its row each is was left to chance, and does not matter.
 __global__ void __launch_bounds__(kSelectThreads) order_draws_kernel(SampleArguments const arguments) {
   std::int64_t const k = static_cast<std::int64_t>(blockIdx.x) * kSelectThreads + threadIdx.x;
-  if (k >= arguments.count) return;
+  if (k >= arguments.count || !can_be_drawn_from(arguments.row_sums[arguments.rows - 1])) return;
   std::int64_t const* const pair = arguments.pairs.data + k * arguments.pairs.stride;
   arguments.order[arguments.draw_begin[pair[0]] + pair[1]] = k;
 }
@@ -399,6 +408,11 @@ __global__ void __launch_bounds__(kSelectThreads)
   scan_block<kSelectThreads>(sums, tiles, [&](std::int64_t tile, double sum) { sums[tile] = sum; });
   __syncthreads();
   double const total = sums[tiles - 1];
+  // Where a unit of T is many powers of two, no share of the row need be near 1.
+  if (!can_be_drawn_from(total)) {
+    if (thread == 0) atomicAdd(arguments.lost_rows, 1.0);
+    return;
+  }
   for (std::int64_t s = first + thread; s < end; s += kSelectThreads) {
     std::int64_t const k = arguments.order[s];
     double const target = sample_target(draw(arguments.seed, static_cast<std::uint64_t>(k)).column, total);

@@ -114,7 +114,7 @@ enum class ScoreKernel {
   difference,      // float, few coordinates, exact differences on the FMA pipes.
   one_product,     // Tensor cores, high x high: 11-bit products.
   three_products,  // Tensor cores, high x high + high x low + low x high: about 22 bits.
-  tile,            // float or double on the FMA pipes, any form.
+  tile,            // float or double, any form; tensor cores for products in double.
 };
 
 /// Whether the references of the rows are given, or found on the way.

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <numeric>
 
+#include "cuda/launch/divided_up.hpp"
 #include "cuda/launch/pack.hpp"
 
 namespace monge::cuda {
@@ -14,6 +15,11 @@ constexpr std::size_t kAlignment = 16;
 
 /// Blocks are merged as long as so many are left for each multiprocessor.
 constexpr int kWaves = 3;
+
+/// Whether blocks of both can be those of one grid.
+bool go_together(LaunchShape const& a, LaunchShape const& b) {
+  return a.threads == b.threads && a.shared_bytes == b.shared_bytes && a.rows == b.rows && a.cluster == b.cluster;
+}
 
 }  // namespace
 
@@ -67,8 +73,7 @@ void Batch::arrange(std::span<std::size_t const> order) {
       std::vector<Group>& groups = steps_[step];
       auto group = std::find_if(groups.begin(), groups.end(), [&](Group const& candidate) {
         Launch const& first = *candidate.launches[0];
-        return first.one == launch.one && first.shape.shared_bytes == launch.shape.shared_bytes &&
-               first.shape.cluster == launch.shape.cluster;
+        return first.one == launch.one && go_together(first.shape, launch.shape);
       });
       if (group == groups.end()) group = groups.insert(groups.end(), Group{});
       group->places.push_back(place);
@@ -89,7 +94,7 @@ void Batch::make_table(Group& group) {
   for (Launch const* launch : group.launches) blocks += launch->shape.blocks;
   int const merged =
       first.many ? std::clamp(blocks / (kWaves * runtime_->multiprocessors()), 1, first.shape.merged) : 1;
-  for (Launch const* launch : group.launches) group.blocks.push_back((launch->shape.blocks - 1) / merged + 1);
+  for (Launch const* launch : group.launches) group.blocks.push_back(divided_up(launch->shape.blocks, merged));
   if (!first.many) return;
   int const count = std::accumulate(group.blocks.begin(), group.blocks.end(), 0);
   Uploads::Place const place = tables_.reserve(static_cast<std::size_t>(count) * sizeof(BlockOfMany));

@@ -6,6 +6,7 @@
 #include "cuda/kernels/entry_product.cuh"
 #include "cuda/kernels/values.cuh"
 #include "cuda/launch/chained.hpp"
+#include "cuda/launch/divided_up.hpp"
 #include "cuda/launch/occupancy.hpp"
 #include "cuda/launch/pass.hpp"
 #include "cuda/runtime/check.hpp"
@@ -35,7 +36,7 @@ bool have_wgmma() {
 }
 
 unsigned blocks_of(std::int64_t threads) {
-  return static_cast<unsigned>((threads - 1) / kValueThreads + 1);
+  return static_cast<unsigned>(divided_up(threads, kValueThreads));
 }
 
 }  // namespace
@@ -47,7 +48,7 @@ int value_tile(int width, DataType scalar) {
 
 void pack_values(PackValuesArguments const& arguments, cudaStream_t stream) {
   constexpr unsigned kRowShares = 64;
-  unsigned const column_blocks = static_cast<unsigned>((arguments.padded_width - 1) / kValueColumns + 1);
+  unsigned const column_blocks = static_cast<unsigned>(divided_up(arguments.padded_width, kValueColumns));
   dim3 const grid(column_blocks, static_cast<unsigned>(arguments.padded_count / kValueRows));
   if (arguments.scalar == DataType::float32) {
     MONGE_CUDA_TRY(cudaMemsetAsync(arguments.largest, 0,

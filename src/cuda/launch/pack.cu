@@ -3,14 +3,11 @@
 #include <algorithm>
 
 #include "cuda/kernels/pack.cuh"
+#include "cuda/launch/divided_up.hpp"
 #include "cuda/runtime/check.hpp"
 
 namespace monge::cuda {
 namespace {
-
-int blocks_for(int rows) {
-  return (rows - 1) / kPackRows + 1;
-}
 
 /// The blocks that either cloud wants.
 template <class Blocks>
@@ -31,11 +28,11 @@ using Packing = Kernel<CloudPair>;
 
 int survey_blocks(int size) {
   constexpr int kLeastRows = 32, kMostBlocks = 1024;
-  return std::min((size - 1) / kLeastRows + 1, kMostBlocks);
+  return std::min(divided_up(size, kLeastRows), kMostBlocks);
 }
 
 int pack_blocks(int padded_size) {
-  return blocks_for(padded_size);
+  return divided_up(padded_size, kPackRows);
 }
 
 void survey_points(CloudPair const& clouds, Queue const& queue) {
@@ -47,7 +44,7 @@ void survey_points(CloudPair const& clouds, Queue const& queue) {
 void pack_points(CloudPair const& clouds, Queue const& queue) {
   CloudArguments const& first = clouds.cloud[0];
   LaunchShape const shape =
-      shape_of(clouds, [](CloudArguments const& cloud) { return blocks_for(cloud.packed.padded_size); });
+      shape_of(clouds, [](CloudArguments const& cloud) { return pack_blocks(cloud.packed.padded_size); });
   queue.launch(first.packed.scalar == DataType::float32
                    ? Packing{pack_points_kernel<float>, pack_points_kernel<float>}
                    : Packing{pack_points_kernel<double>, pack_points_kernel<double>},
@@ -57,7 +54,7 @@ void pack_points(CloudPair const& clouds, Queue const& queue) {
 }
 
 void move_gauge(GaugeArguments const& arguments, cudaStream_t stream) {
-  unsigned const blocks = static_cast<unsigned>(blocks_for(arguments.size));
+  unsigned const blocks = static_cast<unsigned>(divided_up(arguments.size, kPackRows));
   if (arguments.points.scalar == DataType::float32) {
     move_gauge_kernel<float><<<blocks, kPackThreads, 0, stream>>>(arguments);
   } else {
@@ -69,9 +66,8 @@ void move_gauge(GaugeArguments const& arguments, cudaStream_t stream) {
 void copy_words(void const* from, void* to, std::int64_t bytes, Queue const& queue) {
   CopyArguments const arguments{static_cast<std::uint64_t const*>(from), static_cast<std::uint64_t*>(to),
                                 bytes / static_cast<std::int64_t>(sizeof(std::uint64_t))};
-  std::int64_t const blocks = (arguments.count - 1) / kWordsPerBlock + 1;
-  queue.launch(Kernel<CopyArguments>{copy_words_kernel, copy_words_kernel}, {static_cast<int>(blocks), kPackThreads},
-               arguments);
+  queue.launch(Kernel<CopyArguments>{copy_words_kernel, copy_words_kernel},
+               {divided_up(arguments.count, kWordsPerBlock), kPackThreads}, arguments);
 }
 
 void convert_matrix(StridedView const& from, int rows, int columns, double* out, int padded_rows, int stride,

@@ -11,7 +11,7 @@ inline constexpr unsigned long long kAllFinite = ~0ull;
 struct CloudFindings {
   double largest_squared_norm;          // Of the packed points.
   double half_scale;                    // See Operand; takes the largest coordinate to [2^13, 2^14).
-  double mean_cost;                     // This side's part of the mean cost: the weighted mean of s |x'_i|^2 + shift_i.
+  double mean_cost;                     // This side's part of the mean cost: the weighted mean of s |x'_i|^2.
   double squared_offset;                // |w|^2
   unsigned long long first_not_finite;  // row dimension + column, or kAllFinite.
 };

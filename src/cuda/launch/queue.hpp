@@ -38,7 +38,7 @@ struct LaunchShape {
   int blocks;  // Of each row of the grid.
   int threads;
   int shared_bytes = 0;
-  int rows = 1;    // The same of all launches of a kernel.
+  int rows = 1;    // Of the grid.
   int merged = 1;  // Among many problems a block may take so many of these one after the other.
   /// Blocks that reach each other's shared memory, of sm_90 or newer; `blocks` is a multiple. 0 for a kernel without
   /// such instructions: those that have some need to be launched as a cluster, even of one block.

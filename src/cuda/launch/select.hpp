@@ -53,7 +53,7 @@ void entries_above(AboveArguments const& arguments, cudaStream_t stream);
 
 /// out_0 = 0, out_{i + 1} = out_i + in_i, i < size.
 void running_sums(std::int64_t const* in, std::int64_t size, StridedIndices const& out, cudaStream_t stream);
-/// sums_i = sums_{i - 1} + values_i.
+/// sums_i = sums_{i - 1} + values_i, values_i >= 0. They ascend in spite of rounding, and where values_i = 0 they stay.
 void running_sums(double const* values, std::int64_t size, double* sums, cudaStream_t stream);
 
 /// Draws and, for each row, which of them are its own.
@@ -62,12 +62,14 @@ struct SampleArguments {
   std::int64_t count = 0;
   int rows = 0;
   double const* row_sums = nullptr;    // Running sums of the marginals.
+  double* lost_rows = nullptr;         // How many rows have draws and no shares; 0 at first.
   std::int64_t* row_draws = nullptr;   // How many each row has; 0 at first.
   std::int64_t* draw_begin = nullptr;  // rows + 1: their running sums.
   std::int64_t* order = nullptr;       // The draws, row by row.
   StridedIndices pairs;
 };
-/// The rows of all draws: the first of each pair, draw_begin and order. The second of each pair is scratch.
+/// The rows of all draws: the first of each pair, draw_begin and order. The second of each pair is scratch. Nothing is
+/// drawn if the marginals have no sum to draw from.
 void draw_rows(SampleArguments const& arguments, cudaStream_t stream);
 /// The columns of the draws of some rows. `tiles`: room for a number for each kSampleTile columns of each of the rows.
 void draw_columns(SampleArguments const& arguments, LogRows const& rows, double* tiles, cudaStream_t stream);

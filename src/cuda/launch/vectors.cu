@@ -5,13 +5,14 @@
 
 #include "cuda/kernels/vectors.cuh"
 #include "cuda/launch/chained.hpp"
+#include "cuda/launch/divided_up.hpp"
 #include "cuda/runtime/check.hpp"
 
 namespace monge::cuda {
 namespace {
 
 int blocks_for(int size) {
-  return (size - 1) / kVectorThreads + 1;
+  return divided_up(size, kVectorThreads);
 }
 
 }  // namespace

@@ -49,6 +49,7 @@ struct SumArguments {
 struct UpdateArguments {
   SumArguments sums;
   double* potential;
+  double* copy;        // Null, or becomes the potential too.
   LogitArrays arrays;  // Of this side, for the next half-step.
   double* errors;      // error_parts(size) partial sums of a_i |exp((f_i - f+_i) / eps) - 1| with the old f.
   bool symmetric;

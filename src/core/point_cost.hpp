@@ -1,0 +1,68 @@
+// The cost of two points, as both backends make it (docs/math.md, section 4).
+//
+// What a kernel reads of a point are its features: its coordinates, divided by their length for the cosine, and those
+// of its label. On them a cost function with inner products is
+//
+//   C_ij = square (|x_i|^2 + |y_j|^2) + product <x_i, y_j> + product <u_i, v_j>
+//
+// with x, y the coordinates and u, v those of the labels. With square = -product / 2 a translation of all points
+// changes nothing; with square = 0, and for labels, centring leaves terms of one point in the shifts.
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include <monge/geometry.hpp>
+
+namespace monge {
+
+/// Whether c(x, y) follows from |x|^2, |y|^2 and <x, y>.
+constexpr bool has_products(CostFunction function) {
+  return function != CostFunction::euclidean && function != CostFunction::p_norm;
+}
+
+/// The coordinates of labels: a row for each class of a side. Their products are weight W / product.
+struct LabelFeatures {
+  std::int64_t width = 0;
+  std::vector<double> x, y;
+  double range = 0;  // Largest less smallest weight W.
+};
+
+struct PointCost {
+  /// `label_cost` is that of the clouds, in host memory. Throws invalid_argument where it is not finite.
+  PointCost(PointCloud const& clouds, MatrixView label_cost);
+
+  CostFunction function;
+  double scale;
+  double p;           // Of distances: 2 for the Euclidean one. Infinity: the largest difference.
+  double square = 0;  // See above; both are 0 for distances.
+  double product = 0;
+  std::int64_t dimension;                       // Coordinates of a point.
+  std::shared_ptr<LabelFeatures const> labels;  // Null where there are none.
+
+  std::int64_t features() const { return dimension + (labels ? labels->width : 0); }
+  bool is_distance() const { return !has_products(function); }
+  /// What a feature of one side's points is multiplied by in their shift, given the centres of that feature.
+  double lean(std::int64_t feature, double own, double other) const {
+    return product * (is_invariant(feature) ? other - own : other);
+  }
+  /// One feature's part of the constant of the shifts, which the rows have.
+  double constant(std::int64_t feature, double mu, double nu) const {
+    return is_invariant(feature) ? square * (mu - nu) * (mu - nu) : product * mu * nu;
+  }
+  /// No two centred costs are further apart, and none is larger, if no centred point is longer than these.
+  double bound(double longest_x, double longest_y) const;
+
+ private:
+  /// Translating both clouds along it changes no cost.
+  bool is_invariant(std::int64_t feature) const { return square != 0 && feature < dimension; }
+};
+
+/// Throws invalid_argument "labels_x: point 7 has label 12; must be in [0, 10)".
+[[noreturn]] void throw_no_class(char const* field, std::int64_t point, std::int64_t label, std::int64_t classes);
+/// Throws invalid_argument "x: row 3 has length 0; must be positive for the cost function cosine".
+[[noreturn]] void throw_no_direction(char const* field, std::int64_t row);
+/// Throws unsupported where new points would need labels.
+void require_no_labels(PointCost const& cost);
+
+}  // namespace monge

@@ -1,0 +1,71 @@
+// How potentials move: to their best value under the penalty of their side, further where that is safe, and both by a
+// constant. Shared by the CPU code and the CUDA kernels (docs/math.md, sections 5 and 6).
+#pragma once
+#include <cmath>
+
+#include "core/host_device.hpp"
+
+namespace monge {
+
+/// The factor by which the step from f to f*, the best value of one row, is stretched: omega, or 1 where that is not
+/// safe. u = (f* - f) / eps, and v = (f* - f) / rho, which is 0 for a constraint.
+///
+/// Moving a row's potential by omega (f* - f) raises the dual by eps a exp(-f* / rho) q(omega),
+///   q(omega) = rho / eps (exp(v) - exp((1 - omega) v)) - exp((omega - 1) u) + exp(-u),
+/// whose first term is omega u for a constraint; the plain step is the maximum. Near the optimum
+/// q(omega) = omega (2 - omega) q(1). A row is stretched only if it gains at least half of that, so every sweep ascends
+/// in the dual, and by a fixed share of what a plain sweep would: convergence does not depend on omega. The rows are
+/// independent given the other potential, so the test needs no sum over rows. After Thibault et al. (2021), who take
+/// one omega for all rows and a global test, for constraints.
+MONGE_HOST_DEVICE inline double safe_relaxation(double u, double v, double omega) {
+  if (omega == 1.0) return 1.0;
+  // Below this the quadratic expansion holds to 1e-4 and the two sides would cancel.
+  if (std::fabs(u + v) < 1e-4) return omega;
+  double const rho_over_eps = v == 0 ? 0 : u / v;
+  double const decay = std::expm1(-u);
+  double const plain = (v == 0 ? u : rho_over_eps * std::expm1(v)) + decay;
+  double const gain = v == 0 ? omega * u : rho_over_eps * (std::expm1(v) - std::expm1((1.0 - omega) * v));
+  double const relaxed = gain - std::expm1((omega - 1.0) * u) + decay;
+  return relaxed >= 0.5 * omega * (2.0 - omega) * plain ? omega : 1.0;
+}
+
+/// How the points of one side move in a sweep. Potentials are those of the operator's gauge, f = f' + shift; `plus` is
+/// f'+, the soft c-transform of the other side's potential.
+struct UpdateRule {
+  double eps;
+  double penalty;  // rho; infinity for a constraint.
+  double relaxation = 1;
+  bool symmetric = false;
+
+  /// f'*: f* = f+ rho / (rho + eps) holds for the user's potentials, so the shift is damped with the rest.
+  MONGE_HOST_DEVICE double best(double plus, double shift) const {
+    return plus / (1 + eps / penalty) - shift * (eps / (penalty + eps));
+  }
+  MONGE_HOST_DEVICE double next(double old, double plus, double shift) const {
+    double const target = best(plus, shift), step = target - old;
+    if (symmetric) return 0.5 * (old + target);
+    double const factor = safe_relaxation(step / eps, step / penalty, relaxation);
+    return factor == 1.0 ? target : old + factor * step;
+  }
+  /// |r_i / a_i - exp(-f_i / rho)| of the old f_i: what the marginal is off from where the dual has its maximum in f_i.
+  MONGE_HOST_DEVICE double error(double old, double plus, double shift) const {
+    double const marginal = (old - plus) / eps, wanted = -(old + shift) / penalty;  // Logarithms.
+    return -std::exp(std::fmax(marginal, wanted)) * std::expm1(-std::fabs(marginal - wanted));
+  }
+};
+
+/// The t that raises the dual most when f becomes f + t and g becomes g - t, which leaves the plan alone. One penalty
+/// at least is finite. `log_mean_a` is log(sum_i a_i exp(-f_i / rho_a) / sum a), 0 for a constraint; `log_mean_b` the
+/// same of g; `log_mass_ratio` is log(sum a / sum b). Source: Sejourne, Vialard, Peyre, *Faster Unbalanced Optimal
+/// Transport: Translation invariant Sinkhorn and 1-D Frank-Wolfe* (2022).
+MONGE_HOST_DEVICE inline double best_translation(double penalty_a, double penalty_b, double log_mass_ratio,
+                                                 double log_mean_a, double log_mean_b) {
+  return (log_mass_ratio + log_mean_a - log_mean_b) / (1 / penalty_a + 1 / penalty_b);
+}
+
+/// For best_translation(). Totals that agree to rounding count as equal: a large rho would multiply what is left.
+inline double log_mass_ratio(double total_a, double total_b) {
+  return std::fabs(total_a - total_b) <= 1e-12 * total_a ? 0.0 : std::log(total_a / total_b);
+}
+
+}  // namespace monge

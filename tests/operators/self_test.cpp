@@ -1,0 +1,185 @@
+// Operators of a measure against itself: one potential, and half of a symmetric sweep.
+#include <algorithm>
+
+#include "operators/cases.hpp"
+
+namespace monge::oracle {
+namespace {
+
+Problem self_of(Problem const& problem, Side side) {
+  bool const rows = side == Side::rows;
+  Stored const& points = rows ? problem.x : problem.y;
+  std::vector<double> const& weights = rows ? problem.a : problem.b;
+  return {points, points, weights, weights, problem.scale};
+}
+
+/// One is enough of each recipe; the larger ones are dense sums of their squares.
+Side side_of(Recipe const& recipe) {
+  return recipe.seed % 2 == 0 ? Side::columns : Side::rows;
+}
+
+class SelfOperator : public OperatorTest {
+ protected:
+  /// f = g: of a plan of moderate size that is not feasible.
+  Case self_case(Recipe const& recipe, Side side) const {
+    Case test(self_of(oracle::make_problem(recipe), side), recipe, arithmetic(recipe.d));
+    Vector const zeros(test.problem.a.size(), 0);
+    Vector& f = test.potentials.f = sweep(test.dense, {test.eps, true}, 4, {zeros, zeros}).potentials.f;
+    Random random(recipe.seed);
+    for (Real& value : f) value = static_cast<double>(value + random.uniform(-test.eps, test.eps));
+    test.potentials.g = f;
+    return test;
+  }
+  /// At the case's potential, and the operator that it shares its points with.
+  struct Operators {
+    std::unique_ptr<EntropicOperator> cross, self;
+  };
+  Operators make_operators(Recipe const& recipe, Side side, Case const& test, double cache_bytes = 1e9) const {
+    Problem const problem = oracle::make_problem(recipe);
+    Operators made{make_operator(problem, cache_bytes), nullptr};
+    Geometry const geometry = test.problem.geometry();
+    Marginals const marginals{test.problem.a, test.problem.b};
+    OperatorInput const input{
+        geometry, marginals, {.precision = precision(), .cache_bytes = cache_bytes}, nullptr, {made.cross.get(), side}};
+    made.self = std::move(backend_of(context()).entropic_operators({&input, 1})[0]);
+    made.self->set_potentials(narrow(test.potentials.f), narrow(test.potentials.f));
+    return made;
+  }
+  void expect_sweeps(int count) const {
+    for (Recipe const& recipe : covering_recipes()) {
+      Side const side = side_of(recipe);
+      SCOPED_TRACE(testing::Message() << recipe << (side == Side::rows ? ", rows" : ", columns"));
+      Case const test = self_case(recipe, side);
+      Sweep const kind{test.eps, true};
+      SweepResult const expected = sweep(test.dense, kind, count, test.potentials);
+      Real const error = test.tolerance.sweeps(kind, count, expected);
+      Operators const made = make_operators(recipe, side, test);
+      made.self->sweep(kind, count);
+      expect_iterates(test.dense, test.tolerance, test.eps, potentials_of(*made.self), expected.potentials, error);
+      SweepErrors const errors = made.self->errors();
+      Real const allowed = test.tolerance.sweep_errors(test.dense, error);
+      expect_close("row error", errors.row, expected.row_error, allowed);
+      EXPECT_EQ(errors.column, errors.row);
+    }
+  }
+};
+MONGE_FOR_EACH_POINT_TARGET(SelfOperator);
+
+TEST_P(SelfOperator, sweeps_once) {
+  expect_sweeps(1);
+}
+
+TEST_P(SelfOperator, sweeps_seven_times) {
+  expect_sweeps(7);
+}
+
+TEST_P(SelfOperator, keeps_scores_of_any_memory) {
+  for (std::int64_t const d : {3, 40}) {
+    Recipe const recipe{650, 20, d, Weights::skewed};
+    Case const test = self_case(recipe, Side::rows);
+    Sweep const kind{test.eps, true};
+    SweepResult const expected = sweep(test.dense, kind, 2, test.potentials);
+    for (double const cache_bytes : {0.0, 1e9}) {
+      Operators const made = make_operators(recipe, Side::rows, test, cache_bytes);
+      made.self->evaluate(test.eps);  // All pairs, before those of the sweeps.
+      made.self->sweep(kind, 2);
+      expect_close("f", narrow(potentials_of(*made.self).f), expected.potentials.f,
+                   Vector(650, test.tolerance.sweeps(kind, 2, expected)));
+    }
+  }
+}
+
+TEST_P(SelfOperator, evaluates_like_any_other) {
+  for (Recipe const& recipe : covering_recipes()) {
+    Side const side = side_of(recipe);
+    SCOPED_TRACE(testing::Message() << recipe << (side == Side::rows ? ", rows" : ", columns"));
+    Case const test = self_case(recipe, side);
+    Operators const made = make_operators(recipe, side, test);
+    EvaluationTolerance const tolerance = test.tolerance.evaluation(test.dense, test.potentials);
+    DenseEvaluation const truth = evaluate(test.dense, test.eps, test.potentials);
+    for (int k = 0; k < 2; ++k) {
+      Evaluation const actual = made.self->evaluate(test.eps);
+      expect_close("mass", actual.mass, truth.mass, tolerance.mass);
+      expect_close("row_error", actual.row_error, truth.row_error, tolerance.row_error);
+      expect_close("column_error", actual.column_error, truth.column_error, tolerance.column_error);
+      expect_close("transport_cost", actual.transport_cost, truth.transport_cost, tolerance.transport_cost);
+      expect_close("primal", actual.primal, truth.primal, tolerance.primal);
+      expect_close("dual", actual.dual, truth.dual, tolerance.dual);
+      // A sweep may keep scores; these are not all that an evaluation wants.
+      made.self->sweep({test.eps, true}, 1);
+      made.self->set_potentials(narrow(test.potentials.f), narrow(test.potentials.f));
+    }
+  }
+}
+
+// So far off that sums leave the range of float32.
+TEST_P(SelfOperator, recovers_from_stray_potentials) {
+  Recipe const recipe{40, 50, 2, Weights::uniform, Place::origin, 0.01};
+  Case test = self_case(recipe, Side::rows);
+  for (double const far : {-800.0, -200.0, 90.0, 800.0}) {
+    SCOPED_TRACE(testing::Message() << "one f by " << far << " eps");
+    Potentials start{Vector(40, 0), Vector(40, 0)};
+    start.f[17] = start.g[17] = far * test.eps;
+    test.potentials = start;
+    Operators const made = make_operators(recipe, Side::rows, test);
+    Sweep const kind{test.eps, true};
+    made.self->sweep(kind, 1);
+    SweepResult const expected = sweep(test.dense, kind, 1, start);
+    Real allowed = test.tolerance.sweeps(kind, 1, expected);
+    Vector const stored = test.tolerance.stored(Side::rows, start.f);
+    allowed += *std::max_element(stored.begin(), stored.end());
+    expect_iterates(test.dense, test.tolerance, test.eps, potentials_of(*made.self), expected.potentials, allowed);
+  }
+}
+
+TEST_P(SelfOperator, has_the_mean_cost_of_its_points) {
+  for (Place const place : {Place::origin, Place::shifted, Place::apart}) {
+    Recipe const recipe{60, 45, 12, Weights::with_zeros, place};
+    for (Side const side : {Side::rows, Side::columns}) {
+      Case const test = self_case(recipe, side);
+      Operators const made = make_operators(recipe, side, test);
+      auto const alone = make_operator(test.problem);
+      EXPECT_NEAR(made.self->mean_cost(), alone->mean_cost(), 1e-10 * alone->mean_cost());
+      EXPECT_EQ(made.self->centred_cost_bound(), alone->centred_cost_bound());
+      EXPECT_TRUE(made.self->is_self());
+      EXPECT_FALSE(alone->is_self());
+    }
+  }
+}
+
+// A plan has two sides; its potentials are the one.
+TEST_P(SelfOperator, makes_plans) {
+  Recipe const recipe{70, 50, 12, Weights::skewed, Place::apart};
+  Case const test = self_case(recipe, Side::columns);
+  std::unique_ptr<PlanOperator> plan;
+  Operators const made = make_operators(recipe, Side::columns, test);
+  plan = made.self->plan(test.eps);
+  std::vector<double> f(50), g(50), row(50), column(50);
+  plan->potentials(f, g);
+  EXPECT_EQ(f, g);
+  plan->vectors().write(plan->marginal(Side::rows), row);
+  plan->vectors().write(plan->marginal(Side::columns), column);
+  Vector const expected = test.dense.marginal(Side::rows, test.eps, test.potentials);
+  Vector allowed = test.tolerance.plan(Side::rows, test.potentials);
+  for (std::size_t i = 0; i < allowed.size(); ++i) allowed[i] *= expected[i];
+  expect_close("row", row, expected, allowed);
+  expect_close("column", column, expected, allowed);
+}
+
+TEST_P(SelfOperator, has_twins_that_are_self_too) {
+  Recipe const recipe{70, 50, 12, Weights::with_zeros, Place::apart};
+  Case const test = self_case(recipe, Side::columns);
+  Operators const made = make_operators(recipe, Side::columns, test);
+  auto const twin = backend_of(context()).entropic_operator(test.problem.geometry(), {test.problem.a, test.problem.b},
+                                                            {.precision = Precision::float64}, made.self.get());
+  EXPECT_TRUE(twin->is_self());
+  copy_potentials(*made.self, *twin);
+  made.self->sweep({test.eps, true}, 3);
+  twin->sweep({test.eps, true}, 3);
+  SweepResult const expected = sweep(test.dense, {test.eps, true}, 3, test.potentials);
+  expect_iterates(test.dense, test.tolerance, test.eps, potentials_of(*twin), expected.potentials,
+                  test.tolerance.sweeps({test.eps, true}, 3, expected));
+}
+
+}  // namespace
+}  // namespace monge::oracle

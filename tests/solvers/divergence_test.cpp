@@ -1,0 +1,314 @@
+// Sinkhorn divergences: against the oracle, in closed form, and what they must be whatever the clouds are.
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <numeric>
+
+#include "oracle/backend_test.hpp"
+
+namespace monge::oracle {
+namespace {
+
+Problem self_of(Problem const& problem, Side side) {
+  bool const rows = side == Side::rows;
+  Stored const& points = rows ? problem.x : problem.y;
+  std::vector<double> const& weights = rows ? problem.a : problem.b;
+  return {points, points, weights, weights, problem.scale};
+}
+
+Stored moved(Stored const& cloud, std::vector<double> const& by) {
+  std::vector<double> values = cloud.values();
+  for (std::size_t k = 0; k < values.size(); ++k) values[k] += by[k % by.size()];
+  return Stored(values, cloud.rows(), cloud.columns());
+}
+
+class DivergenceTest : public BackendTest {
+ protected:
+  /// What every precision reaches here.
+  double tolerance(std::int64_t d) const {
+    if (is_float64()) return 1e-11;
+    return precision() == Precision::tf32 && d > 8 ? 1e-2 : 1e-5;
+  }
+  SolveOptions options(Problem const& problem, double eps) const {
+    return {.eps = eps, .tolerance = tolerance(problem.d()), .iterations = 100000, .precision = precision()};
+  }
+  Divergence diverge(Problem const& problem, double eps) const {
+    Divergence result = sinkhorn_divergence(context(), problem.clouds(), problem.a, problem.b, options(problem, eps));
+    EXPECT_EQ(result.status(), Status::converged)
+        << result.ab.report().message << "; " << result.aa.report().message << "; " << result.bb.report().message;
+    return result;
+  }
+};
+MONGE_FOR_EACH_POINT_TARGET(DivergenceTest);
+
+double spread_of(Problem const& problem) {
+  return Magnitudes(problem).spread();
+}
+
+/// The rounding of float64 in a dual value.
+Real value_rounding(Plan const& plan, Problem const& problem) {
+  Tolerance const float64(problem, plan.report().eps, oracle::arithmetic({}, Precision::float64, problem.d()));
+  return float64.evaluation(Dense(problem), potentials_of(plan)).dual;
+}
+
+/// How far a dual value may be from the optimum. The dual is concave, so D* - D <= <a - r, f* - f> + <b - c, g* - g>:
+/// the marginal error times the largest |f* - f|, which is at most the range of C', as softmins of C' range over no
+/// more, f starts from 0 and sweeps are not expansive; and the rounding of float64.
+Real dual_error(Plan const& plan, Problem const& problem) {
+  double const level = std::abs(plan.report().eps * std::log(plan.report().mass));
+  return plan.report().marginal_error * (2 * spread_of(problem) + level) + value_rounding(plan, problem);
+}
+
+Real error_of(Divergence const& divergence, Problem const& problem) {
+  return dual_error(divergence.ab, problem) + dual_error(divergence.aa, self_of(problem, Side::rows)) +
+         dual_error(divergence.bb, self_of(problem, Side::columns));
+}
+
+/// From the dense solves of the three problems.
+Real dense_divergence(Problem const& problem, double eps) {
+  auto const optimum = [&](Problem const& some) {
+    Dense const dense(some);
+    return evaluate(dense, eps, solve(dense, eps, 1e-12L)).dual;
+  };
+  return optimum(problem) - (optimum(self_of(problem, Side::rows)) + optimum(self_of(problem, Side::columns))) / 2;
+}
+
+TEST_P(DivergenceTest, equals_the_oracle) {
+  std::vector<Recipe> const recipes{
+      {1, 1, 1},
+      {1, 20, 3, Weights::skewed},
+      {17, 15, 2, Weights::with_zeros, Place::apart, 0.1},
+      {33, 40, 5, Weights::skewed, Place::shifted, 0.1, DataType::float32, 3},
+      {40, 31, 12, Weights::with_zeros, Place::origin, 0.1, DataType::float64, 2, 0.5, 2.5, 2},
+      {29, 50, 30, Weights::uniform, Place::apart, 1, DataType::float64, 0, 2, 1e-3, 3},
+  };
+  for (Recipe const& recipe : recipes) {
+    SCOPED_TRACE(testing::Message() << recipe);
+    Problem const problem = oracle::make_problem(recipe);
+    double const spread = spread_of(problem);
+    double const eps = recipe.eps_over_spread * (spread > 0 ? spread : 1);
+    Divergence const actual = diverge(problem, eps);
+    expect_close("S", actual.value, dense_divergence(problem, eps), error_of(actual, problem));
+    Real const by_hand = actual.ab.report().dual - (actual.aa.report().dual + actual.bb.report().dual) / 2;
+    EXPECT_NEAR(actual.value, static_cast<double>(by_hand), 1e-14 * std::abs(actual.ab.report().dual));
+    EXPECT_GE(actual.value, -static_cast<double>(error_of(actual, problem)));
+    for (Plan const* plan : {&actual.aa, &actual.bb}) EXPECT_EQ(plan->f(), plan->g());
+    if (recipe.n == 1) continue;  // The gap of a point to itself is nothing but rounding.
+    expect_report_matches(actual.aa.report(), self_of(problem, Side::rows), eps, potentials_of(actual.aa));
+    expect_report_matches(actual.bb.report(), self_of(problem, Side::columns), eps, potentials_of(actual.bb));
+  }
+}
+
+// Of second order in what the self terms are off by: OT(a, b) starts where they ended, and only rises from there.
+TEST_P(DivergenceTest, of_a_cloud_from_itself_is_zero) {
+  for (std::int64_t const d : {2, 20}) {
+    for (double const over_spread : {0.01, 0.05, 100.0}) {
+      SCOPED_TRACE(testing::Message() << "d " << d << ", eps / spread " << over_spread);
+      Problem const problem =
+          self_of(oracle::make_problem({50, 1, d, Weights::with_zeros, Place::shifted}), Side::rows);
+      double const eps = over_spread * spread_of(problem);
+      Divergence const actual = diverge(problem, eps);
+      // A half-step gains eps KL(a | r) <= eps |r - a|^2 / min a, and each averaged sweep half of the one before.
+      Real const error = actual.aa.report().marginal_error;
+      double smallest = 1;
+      for (double const weight : problem.a) smallest = weight > 0 ? std::min(smallest, weight) : smallest;
+      EXPECT_LE(std::abs(actual.value), 2 * eps * error * error / smallest + 2 * value_rounding(actual.ab, problem));
+      EXPECT_LE(actual.ab.report().iterations, 20);
+    }
+  }
+}
+
+// Both centred gauges are those of the self terms.
+TEST_P(DivergenceTest, of_a_translated_cloud_is_the_squared_distance) {
+  for (std::int64_t const d : {1, 3, 12}) {
+    for (double const distance : {0.25, 4.0, 1024.0}) {
+      SCOPED_TRACE(testing::Message() << "d " << d << ", distance " << distance);
+      Problem problem =
+          self_of(oracle::make_problem({40, 1, d, Weights::skewed, Place::origin, 1, DataType::float32}), Side::rows);
+      problem.scale = 0.5;
+      problem.y = moved(problem.x, std::vector<double>(static_cast<std::size_t>(d), distance));
+      Divergence const actual = diverge(problem, 0.1);
+      double const expected = 0.5 * static_cast<double>(d) * distance * distance;
+      expect_close("S", actual.value, expected, error_of(actual, problem));
+      // Nothing of the distance reaches the error.
+      EXPECT_NEAR(actual.value, expected, 1e-4 * tolerance(d) + 1e-13 * expected);
+    }
+  }
+}
+
+// The distance of two points, whatever eps is.
+TEST_P(DivergenceTest, of_single_points) {
+  for (double const eps : {1e-6, 1.0, 1e6}) {
+    Problem problem = oracle::make_problem({1, 1, 3, Weights::uniform, Place::apart, 1, DataType::float64, 0, 2, 2.5});
+    Divergence const actual = diverge(problem, eps);
+    std::vector<double> const x = problem.x.values(), y = problem.y.values();
+    double square = 0;
+    for (int k = 0; k < 3; ++k) square += (x[k] - y[k]) * (x[k] - y[k]);
+    EXPECT_NEAR(actual.value, 2.5 * 2 * square, 1e-14 * 5 * square + 1e-14 * eps);
+  }
+}
+
+TEST_P(DivergenceTest, of_clouds_that_are_single_points) {
+  std::vector<double> const ones(30, 1.0 / 30);
+  Stored const here(std::vector<double>(60, 3.0), 30, 2), there(std::vector<double>(60, 7.0), 30, 2);
+  EXPECT_NEAR(diverge({here, here, ones, ones}, 0.01).value, 0, 1e-15);
+  EXPECT_NEAR(diverge({here, there, ones, ones}, 0.01).value, 32, 1e-12);
+}
+
+// With eps goes the correlation of the two clouds: what is left is the squared distance of their means, up to a term of
+// the order of spread^2 / eps.
+TEST_P(DivergenceTest, at_huge_eps_is_that_of_the_means) {
+  for (std::int64_t const d : {3, 12}) {
+    Problem const problem = oracle::make_problem({40, 50, d, Weights::with_zeros});
+    double const spread = spread_of(problem), eps = 1e6 * spread;
+    Real square = 0;
+    for (std::int64_t k = 0; k < d; ++k) {
+      auto const mean = [&](Stored const& points, std::vector<double> const& weights) {
+        std::vector<double> const values = points.values();
+        Real sum = 0;
+        for (std::size_t i = 0; i < weights.size(); ++i) sum += Real(weights[i]) * values[i * d + k];
+        return sum / std::accumulate(weights.begin(), weights.end(), Real(0));
+      };
+      Real const w = mean(problem.x, problem.a) - mean(problem.y, problem.b);
+      square += w * w;
+    }
+    Divergence const actual = diverge(problem, eps);
+    expect_close("S", actual.value, square, 2 * spread * spread / eps + 1e-12 * eps / spread * 1e-3);
+  }
+}
+
+TEST_P(DivergenceTest, is_symmetric) {
+  Problem const problem = oracle::make_problem({45, 60, 4, Weights::skewed});
+  double const eps = 0.02 * spread_of(problem);
+  Problem const flipped{problem.y, problem.x, problem.b, problem.a, problem.scale};
+  Divergence const one = diverge(problem, eps), other = diverge(flipped, eps);
+  expect_close("S", one.value, other.value, error_of(one, problem) + error_of(other, flipped));
+}
+
+// No digits are lost to where the clouds are or how far apart: S moves by what the means do.
+TEST_P(DivergenceTest, does_not_lose_digits_to_a_distance) {
+  Problem const near = oracle::make_problem({48, 40, 2, Weights::uniform, Place::origin, 1, DataType::float32});
+  double const eps = 0.01;
+  Divergence const first = diverge(near, eps);
+  auto const mean = [&](Stored const& points, std::int64_t k) {
+    std::vector<double> const values = points.values();
+    double sum = 0;
+    for (std::int64_t i = 0; i < points.rows(); ++i) sum += values[i * 2 + k];
+    return sum / static_cast<double>(points.rows());
+  };
+  for (double const distance : {3.0, 10.0, 100.0}) {
+    Problem far = near;
+    far.y = moved(near.y, {distance, 0});
+    double const w = mean(near.y, 0) - mean(near.x, 0);
+    double const expected = first.value + 2 * w * distance + distance * distance;
+    Divergence const actual = diverge(far, eps);
+    EXPECT_NEAR(actual.value, expected, 2 * tolerance(2) * 0.1 + 1e-13 * expected);
+  }
+}
+
+// Gaussians on a fine grid (closed_form_test.cpp).
+TEST_P(DivergenceTest, of_gaussians) {
+  double const s = 1.0, t = 0.6, shift = 1.5;
+  std::int64_t const count = 121;
+  std::vector<double> x, y, weights;
+  for (std::int64_t i = 0; i < count; ++i) {
+    double const z = -9 + 18.0 * static_cast<double>(i) / static_cast<double>(count - 1);
+    x.push_back(s * z);
+    y.push_back(shift + t * z);
+    weights.push_back(std::exp(-z * z / 2));
+  }
+  double const total = std::accumulate(weights.begin(), weights.end(), 0.0);
+  for (double& weight : weights) weight /= total;
+  Problem const problem{Stored(x, count, 1), Stored(y, count, 1), weights, weights};
+  for (double const eps : {1.0, 4.0}) {
+    auto const optimum = [&](Real one, Real two) {
+      Real const c = (std::sqrt(1 + 16 * one * one * two * two / (eps * eps)) - 1) * eps / 4;
+      return one * one + two * two - 2 * c - eps * std::log(1 - c * c / (one * one * two * two)) / 2;
+    };
+    Real const expected = shift * shift + optimum(s, t) - (optimum(s, s) + optimum(t, t)) / 2;
+    expect_close("S", diverge(problem, eps).value, expected, 0.4 * tolerance(1) + 2e-13);
+  }
+}
+
+TEST_P(DivergenceTest, of_cost_matrices_is_that_of_their_points) {
+  Problem const problem = oracle::make_problem({30, 40, 3, Weights::skewed, Place::shifted});
+  double const eps = 0.05 * spread_of(problem);
+  auto const costs = [](Problem const& some) {
+    Dense const dense(some);
+    std::vector<double> values;
+    for (std::int64_t i = 0; i < some.n(); ++i) {
+      for (std::int64_t j = 0; j < some.m(); ++j) values.push_back(static_cast<double>(dense.cost(Side::rows, i, j)));
+    }
+    return Stored(values, some.n(), some.m());
+  };
+  Stored const xy = costs(problem), xx = costs(self_of(problem, Side::rows)),
+               yy = costs(self_of(problem, Side::columns));
+  SolveOptions const given = options(problem, eps);
+  Divergence const points = diverge(problem, eps);
+  Divergence const matrices = sinkhorn_divergence(context(), DivergenceCosts{{xy.view()}, {xx.view()}, {yy.view()}},
+                                                  problem.a, problem.b, given);
+  EXPECT_EQ(matrices.status(), Status::converged);
+  expect_close("S", matrices.value, points.value, 2 * error_of(points, problem) + 1e-9 * is_float64());
+}
+
+class DivergenceCalls : public BackendTest {};
+MONGE_FOR_EACH_DEVICE(DivergenceCalls);
+
+std::string error_of_call(std::function<void()> const& call) {
+  try {
+    call();
+  } catch (Error const& error) {
+    EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST_P(DivergenceCalls, say_what_is_wrong) {
+  Problem const problem = oracle::make_problem({6, 8, 2});
+  SolveOptions const good{.eps = 0.1};
+  auto const call = [&](PointCloud const& clouds, SolveOptions const& options) {
+    return error_of_call([&] { sinkhorn_divergence(context(), clouds, {}, {}, options); });
+  };
+  EXPECT_EQ(call(problem.clouds(), good), "no error");
+  EXPECT_EQ(call(problem.clouds(), {}), "eps: is 0; must be > 0, or eps_relative in its place");
+  SolveOptions penalties = good;
+  penalties.penalty_a = 2;
+  EXPECT_EQ(call(problem.clouds(), penalties),
+            "penalty_b: is inf; must be 2 as penalty_a is, as each measure meets itself");
+  PointCloud clouds = problem.clouds();
+  clouds.scale = -1;
+  EXPECT_EQ(call(clouds, good), "scale: is -1; must be finite and > 0");
+
+  Stored const xy(std::vector<double>(48, 1.0), 6, 8), xx(std::vector<double>(36, 1.0), 6, 6);
+  auto const matrices = [&](Stored const& first, Stored const& second) {
+    return error_of_call([&] {
+      sinkhorn_divergence(context(), DivergenceCosts{{xy.view()}, {first.view()}, {second.view()}}, {}, {}, good);
+    });
+  };
+  EXPECT_EQ(matrices(xx, xx), "yy: cost: is 6 x 6; must be 8 x 8");
+  EXPECT_EQ(matrices(xy, xx), "xx: cost: is 6 x 8; must be 6 x 6");
+}
+
+// One eps for the three: that of OT(a, b).
+TEST_P(DivergenceCalls, share_eps_and_the_wish_to_stop) {
+  Problem const problem = oracle::make_problem({40, 50, 3});
+  SolveOptions options{.eps_relative = 0.05};
+  std::vector<int> seen;
+  options.progress = [&](Progress const& progress) {
+    seen.push_back(progress.problem);
+    return true;
+  };
+  Divergence const whole = sinkhorn_divergence(context(), problem.clouds(), problem.a, problem.b, options);
+  EXPECT_NEAR(whole.ab.report().eps_relative, 0.05, 1e-15);
+  EXPECT_EQ(whole.aa.report().eps, whole.ab.report().eps);
+  EXPECT_EQ(whole.bb.report().eps, whole.ab.report().eps);
+  for (int const index : {0, 1, 2}) EXPECT_NE(std::find(seen.begin(), seen.end(), index), seen.end());
+  options.progress = [](Progress const&) { return false; };
+  Divergence const stopped = sinkhorn_divergence(context(), problem.clouds(), problem.a, problem.b, options);
+  EXPECT_EQ(stopped.status(), Status::stopped);
+  for (Plan const* plan : {&stopped.ab, &stopped.aa, &stopped.bb}) EXPECT_EQ(plan->status(), Status::stopped);
+}
+
+}  // namespace
+}  // namespace monge::oracle
