@@ -141,9 +141,8 @@ TEST_P(DerivativesTest, hessian_products_are_as_good_as_the_arithmetic) {
     std::vector<double> expected = narrow(dense.hessian_product(potentials_of(plan), only_x));
     expected.resize(product.size());
     double const error = distance(product, expected) / norm(expected);
-    RecordProperty("error", std::to_string(error));
-    std::printf("eps %g: error %.2e, residual %.1e after %d steps\n", eps, error, report.residual, report.iterations);
-    EXPECT_LE(error, is_float64() ? 1e-6 : 1.2e-5) << eps;
+    EXPECT_LE(error, is_float64() ? 1e-6 : 1.2e-5)
+        << "eps " << eps << ", residual " << report.residual << " after " << report.iterations << " steps";
   }
 }
 
