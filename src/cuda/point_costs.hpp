@@ -69,6 +69,7 @@ class PointCosts final : public Costs {
   std::shared_ptr<Cloud> make_cloud(std::shared_ptr<Survey> survey, int size) const;
   void make_side(Side side, Points const& points, FindingsMemory const& findings, std::int64_t at);
   void pack(PointCloud const& clouds, PointWeights a, PointWeights b, Queue const& queue);
+  void move_centre(double const* from, double* to, Queue const& queue) const;
   /// What the features of a side are made of, until the kernels that read them have been enqueued.
   struct Staging {
     DeviceArray<unsigned char> points;
