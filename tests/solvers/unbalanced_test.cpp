@@ -101,9 +101,11 @@ TEST_P(UnbalancedPoints, of_one_point_by_one) {
               : std::isinf(rho.b) ? log_b
                                   : (eps * (log_a + log_b) + rho.a * log_a + rho.b * log_b - c) / (eps + rho.a + rho.b);
           Real const mass = std::exp(log_mass);
-          auto const entropy = [&](Real to) { return mass * (log_mass - std::log(to)) - mass + to; };
-          Real const value = c * mass + eps * entropy(Real(a) * b) + (std::isinf(rho.a) ? 0 : rho.a * entropy(a)) +
-                             (std::isinf(rho.b) ? 0 : rho.b * entropy(b));
+          // The dual: of a side with a penalty rho (a - P), without cancellation; else the potential that is left.
+          Real const to_a = log_mass - log_a, to_b = log_mass - log_b, sum = c + eps * (to_a - log_b);
+          Real const of_a = std::isinf(rho.a) ? a * (sum + rho.b * to_b) : -rho.a * a * std::expm1(to_a);
+          Real const of_b = std::isinf(rho.b) ? b * (sum + rho.a * to_a) : -rho.b * b * std::expm1(to_b);
+          Real const value = of_a + of_b - eps * a * b * std::expm1(to_a - log_b);
           SolveOptions options = with_penalties(0.5, rho.a, rho.b);
           options.tolerance = reachable();
           Plan const plan = solve(problem, options);
