@@ -162,7 +162,7 @@ Outcome minimise(Loss& loss, Vector w, bool may_switch) {
 }  // namespace
 
 int main(int count, char** arguments) {
-  std::int64_t const n = count > 1 ? std::atoll(arguments[1]) : 300;
+  std::int64_t const n = count > 1 ? std::atoll(arguments[1]) : 100;
   double const eps = count > 2 ? std::atof(arguments[2]) : 0.25;
   std::mt19937 random(count > 3 ? std::atoi(arguments[3]) : 1);
   monge::Context const context =
