@@ -5,12 +5,19 @@
 // Sejourne et al., "Sinkhorn divergences for unbalanced optimal transport" (2019).
 #pragma once
 #include <monge/context.hpp>
+#include <monge/derivatives.hpp>
 #include <monge/entropic.hpp>
 #include <monge/geometry.hpp>
 #include <monge/plan.hpp>
 #include <monge/report.hpp>
 
 namespace monge {
+
+struct DivergenceGradient {
+  double scale = 0;  ///< The derivative of the value by PointCloud::scale; NaN where there are no points.
+  /// That of ab, and half of those of aa and bb.
+  double marginal_error = 0;
+};
 
 /// What sinkhorn_divergence() returns: the value, and the three problems behind it with their reports.
 struct Divergence {
@@ -22,6 +29,10 @@ struct Divergence {
 
   /// The least of the three: converged only if all are.
   Status status() const;
+
+  /// Derivatives of `value` by points and weights, as those of Plan::gradients(): one or two passes over the pairs of
+  /// ab, aa and bb for each output. Of balanced problems those by weights count along directions of zero sum.
+  DivergenceGradient gradients(GradientViews const& out) const;
 };
 
 /// The costs of a divergence where there are no points.

@@ -122,6 +122,7 @@ class Plan {
   void potential(MatrixView points, MutableVectorView out) const;
 
  private:
+  friend struct Divergence;
   std::unique_ptr<State> state_;
 };
 

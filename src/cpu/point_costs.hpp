@@ -1,5 +1,5 @@
-// The costs of two point clouds (core/point_cost.hpp), each centred at its own weighted mean; distances at one point
-// for both.
+// The costs of two point clouds (core/point_cost.hpp), each centred at its own weighted mean; for distances, both
+// at that of x.
 #pragma once
 #include <memory>
 #include <vector>
@@ -25,7 +25,7 @@ class PointCosts final : public Costs<T> {
   std::unique_ptr<Costs<T> const> part(Side side, std::span<std::int64_t const> points) const override;
   std::shared_ptr<Costs<T> const> at(Side side, MatrixView points) const override;
   PointValues<T> points(Side side) const override;
-  PointForm point_form() const override { return {cost_.product, 2 * cost_.square}; }
+  PointForm point_form() const override { return cost_.form(); }
   /// Of a cloud to itself, which `geometry` has twice: the two sides have one shift, and one packed cloud where their
   /// features are the same. That may be the one which `like` has on `side`, unless it is null.
   static std::shared_ptr<PointCosts const> self(PointCloud const& geometry, std::span<double const> a,
@@ -36,8 +36,8 @@ class PointCosts final : public Costs<T> {
   struct Cloud {
     PackedPoints<T> packed;
     std::vector<double> centre;
-    double mean_square = 0;    // Of the length of the points from it, under their weights; costs with `square` only.
-    double longest = 0;        // Length of a packed point.
+    double mean_square = 0;  // Of the length of the points from it, under their weights; costs with `square` only.
+    double largest_squared_norm = 0;
     std::vector<double> norm;  // square |x'_i|^2 of the packed points; 0 where the score holds it.
   };
 

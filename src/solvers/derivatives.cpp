@@ -72,29 +72,38 @@ PlanDerivatives& Plan::State::derivatives() {
   return *derivatives_;
 }
 
-GradientReport Plan::gradients(GradientViews const& out, GradientOptions const& options) const {
-  check("error_iterations", at_least(0), options.error_iterations);
-  Views const views(*state_);
-  VectorPair points, weights;
+GradientVectors gradient_vectors(Plan::State& state, GradientViews const& out) {
+  Views const views(state);
+  GradientVectors result;
+  auto& [points, weights] = result;
   points[Side::rows] = views.for_points("x", Side::rows, out.x);
   points[Side::columns] = views.for_points("y", Side::columns, out.y);
   weights[Side::rows] = views.for_weights("a", Side::rows, out.a);
   weights[Side::columns] = views.for_weights("b", Side::columns, out.b);
-  PlanDerivatives& derivatives = state_->derivatives();
   for (Side const side : kSides) {
-    if (points[side]) derivatives.gradient(side, *points[side]);
-    if (weights[side]) state_->plan->weight_terms(side, state_->penalties.of(side), {.gradient = weights[side].get()});
+    if (points[side]) state.derivatives().gradient(side, *points[side]);
+    if (weights[side]) state.plan->weight_terms(side, state.penalties.of(side), {.gradient = weights[side].get()});
   }
-  views.write(points[Side::rows].get(), out.x);
-  views.write(points[Side::columns].get(), out.y);
-  views.write(weights[Side::rows].get(), out.a);
-  views.write(weights[Side::columns].get(), out.b);
+  return result;
+}
+
+void write_gradients(VectorOperations const& vectors, GradientVectors const& gradients, GradientViews const& out) {
+  auto const& [points, weights] = gradients;
+  if (points[Side::rows]) vectors.write(*points[Side::rows], out.x);
+  if (points[Side::columns]) vectors.write(*points[Side::columns], out.y);
+  if (weights[Side::rows]) vectors.write(*weights[Side::rows], out.a);
+  if (weights[Side::columns]) vectors.write(*weights[Side::columns], out.b);
+}
+
+GradientReport Plan::gradients(GradientViews const& out, GradientOptions const& options) const {
+  check("error_iterations", at_least(0), options.error_iterations);
+  write_gradients(state_->plan->vectors(), gradient_vectors(*state_, out), out);
 
   GradientReport report;
   report.scale = state_->dimension > 0 ? transport_cost() / state_->scale : std::numeric_limits<double>::quiet_NaN();
   report.marginal_error = state_->report.marginal_error;
   if (options.error_iterations > 0) {
-    auto const [value, iterations] = derivatives.distance(options.error_iterations);
+    auto const [value, iterations] = state_->derivatives().distance(options.error_iterations);
     report.distance = value;
     report.iterations = iterations;
   }

@@ -11,6 +11,7 @@
 #include "core/problem_error.hpp"
 #include "core/stopwatch.hpp"
 #include "core/validation.hpp"
+#include "solvers/plan_state.hpp"
 #include "solvers/sinkhorn.hpp"
 
 namespace monge {
@@ -132,6 +133,38 @@ Status Divergence::status() const {
     }
   }
   return Status::converged;
+}
+
+DivergenceGradient Divergence::gradients(GradientViews const& out) const {
+  Plan::State& state = *ab.state_;
+  VectorOperations const& vectors = state.plan->vectors();
+  GradientVectors sum = gradient_vectors(state, out);
+  double const excess = state.report.eps * (state.report.mass - state.report.mass_b);
+  for (Side const side : {Side::rows, Side::columns}) {
+    bool const rows = side == Side::rows;
+    Plan::State& self = rows ? *aa.state_ : *bb.state_;
+    // By symmetry both arguments of OT(a, a) have the same derivative, and half of their sum is one of them. Costs that
+    // were given may be symmetric to rounding only.
+    bool const is_symmetric = self.dimension > 0;
+    MutableVectorView const weights = rows ? out.a : out.b;
+    GradientVectors const own = gradient_vectors(
+        self, {.x = rows ? out.x : out.y, .a = weights, .b = is_symmetric ? MutableVectorView() : weights});
+    if (Vector* const points = sum.points[side].get())
+      vectors.combine(std::array<Term, 2>{Term{1, points}, Term{-1, own.points[Side::rows]}}, *points);
+    if (Vector* const of = sum.weights[side].get()) {
+      Vector const* const first = own.weights[Side::rows];
+      Vector const* const second = is_symmetric ? first : own.weights[Side::columns];
+      std::vector<double> const level(static_cast<std::size_t>(weights.size()), rows ? excess : -excess);
+      std::unique_ptr<Vector> const masses = vectors.make(side);
+      vectors.read(VectorView(level), *masses);
+      vectors.combine(std::array<Term, 4>{Term{1, of}, Term{-0.5, first}, Term{-0.5, second}, Term{1, masses.get()}},
+                      *of);
+    }
+  }
+  write_gradients(vectors, sum, out);
+  auto const scale = [](Plan const& plan) { return plan.gradients({}, {.error_iterations = 0}).scale; };
+  auto const error = [](Plan const& plan) { return plan.report().marginal_error; };
+  return {.scale = scale(ab) - (scale(aa) + scale(bb)) / 2, .marginal_error = error(ab) + (error(aa) + error(bb)) / 2};
 }
 
 Divergence sinkhorn_divergence(Context const& context, PointCloud const& clouds, VectorView a, VectorView b,

@@ -27,4 +27,12 @@ struct Plan::State {
   PlanDerivatives& derivatives();
 };
 
+/// What Plan::gradients() gives: a vector for each view that is given.
+struct GradientVectors {
+  VectorPair points, weights;
+};
+/// Throws Error where a view is not one of the plan's.
+GradientVectors gradient_vectors(Plan::State& state, GradientViews const& out);
+void write_gradients(VectorOperations const& vectors, GradientVectors const& gradients, GradientViews const& out);
+
 }  // namespace monge

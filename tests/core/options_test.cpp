@@ -51,6 +51,7 @@ TEST(Bounds, contain_what_their_text_says) {
   Row const table[] = {
       {kFinite, "finite", {-1e300, 0, 1e300}, {-kInfinity, kInfinity}},
       {kPositive, "> 0", {5e-324, 1e300}, {-1, -0.0, 0, kInfinity}},
+      {kPositiveOrInfinite, "> 0", {5e-324, 1e300, kInfinity}, {-1, -0.0, 0}},
       {kNotNegative, ">= 0", {0, -0.0, 1e300}, {-5e-324, kInfinity}},
       {at_least(1), ">= 1", {1, 2e9, kInfinity}, {0, -kInfinity}},
       {{.least = 0, .most = 1, .most_open = false}, "in (0, 1]", {1e-300, 1}, {0, 1.0000001}},

@@ -55,7 +55,7 @@ class Entries : public OperatorTest {
   /// Plans of tf32 problems are made in float32.
   Arithmetic arithmetic(std::int64_t d) const {
     Precision const own = precision() == Precision::tf32 ? Precision::float32 : precision();
-    return oracle::arithmetic({GetParam().device}, own, GetParam().costs == Costs::points ? d : 0);
+    return oracle::arithmetic({GetParam().device}, own, d, GetParam().costs);
   }
   /// With the geometry of the target.
   Case make_case(Recipe recipe) const {
@@ -114,14 +114,14 @@ class Entries : public OperatorTest {
     }
   }
 };
-MONGE_FOR_EACH_TARGET(Entries);
+MONGE_FOR_EACH_COST_TARGET(Entries);
 
 class EntriesOfPoints : public Entries {};
 MONGE_FOR_EACH_POINT_TARGET(EntriesOfPoints);
 
 TEST_P(Entries, largest_of_rows_and_columns_equal_the_oracle) {
   int index = 0;
-  for (Recipe const& recipe : covering_recipes()) {
+  for (Recipe const& recipe : recipes()) {
     SCOPED_TRACE(testing::Message() << recipe);
     Case const test = make_case(recipe);
     auto const plan = make_plan(test, index % 2 == 0 ? 1e9 : 0);
@@ -216,7 +216,7 @@ TEST_P(Entries, of_points_of_no_weight_are_zero_and_last) {
 
 TEST_P(Entries, above_a_threshold_equal_the_oracle) {
   int index = 0;
-  for (Recipe const& recipe : covering_recipes()) {
+  for (Recipe const& recipe : recipes()) {
     SCOPED_TRACE(testing::Message() << recipe);
     Case const test = make_case(recipe);
     auto const plan = make_plan(test);

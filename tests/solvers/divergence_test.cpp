@@ -251,6 +251,156 @@ TEST_P(DivergenceTest, of_cost_matrices_is_that_of_their_points) {
   expect_close("S", matrices.value, points.value, 2 * error_of(points, problem) + 1e-9 * is_float64());
 }
 
+/// S as a function of what its gradient is by.
+class DivergenceGradients : public BackendTest {
+ protected:
+  struct Gradients {
+    std::vector<double> x, y, a, b;
+    DivergenceGradient of_value;
+  };
+  SolveOptions options(double eps, double penalty) const {
+    return {.eps = eps,
+            .tolerance = 1e-13,
+            .iterations = 100000,
+            .penalty_a = penalty,
+            .penalty_b = penalty,
+            .precision = Precision::float64};
+  }
+  Divergence diverge(Problem const& problem, SolveOptions const& options) const {
+    return sinkhorn_divergence(context(), problem.clouds(), problem.a, problem.b, options);
+  }
+  Gradients gradients(Problem const& problem, SolveOptions const& options) const {
+    std::int64_t const n = problem.n(), m = problem.m(), d = problem.d();
+    Gradients result{
+        std::vector<double>(n * d), std::vector<double>(m * d), std::vector<double>(n), std::vector<double>(m), {}};
+    result.of_value =
+        diverge(problem, options)
+            .gradients({.x = {result.x.data(), n, d}, .y = {result.y.data(), m, d}, .a = result.a, .b = result.b});
+    return result;
+  }
+  /// (S(h) - S(-h)) / 2 h, with `move` moving the problem by h.
+  double difference(Problem const& problem, SolveOptions const& options,
+                    std::function<void(Problem&, double)> const& move) const {
+    constexpr double kStep = 1e-5;
+    double value[2];
+    for (int s : {0, 1}) {
+      Problem moved = problem;
+      move(moved, s == 0 ? kStep : -kStep);
+      value[s] = diverge(moved, options).value;
+    }
+    return (value[0] - value[1]) / (2 * kStep);
+  }
+  void expect_gradients(Problem const& problem, SolveOptions const& options) const {
+    Gradients const actual = gradients(problem, options);
+    std::int64_t const d = problem.d();
+    // The third derivative by h, h^2 / 6 = 2e-11 of it, and rounding of S over h: some 1e-10.
+    double const allowed = 1e-8;
+    auto const nudged = [&](Stored const& cloud, std::int64_t at, double h) {
+      std::vector<double> values = cloud.values();
+      values[at] += h;
+      return Stored(values, cloud.rows(), d);
+    };
+    for (std::int64_t const at : {std::int64_t{0}, d + 1}) {
+      EXPECT_NEAR(actual.x[at], difference(problem, options, [&](Problem& p, double h) { p.x = nudged(p.x, at, h); }),
+                  allowed);
+      EXPECT_NEAR(actual.y[at], difference(problem, options, [&](Problem& p, double h) { p.y = nudged(p.y, at, h); }),
+                  allowed);
+    }
+    // Along directions of zero sum, which a balanced problem asks for.
+    EXPECT_NEAR(actual.a[1] - actual.a[2],
+                difference(problem, options,
+                           [](Problem& p, double h) {
+                             p.a[1] += h;
+                             p.a[2] -= h;
+                           }),
+                allowed);
+    EXPECT_NEAR(actual.b[3] - actual.b[1],
+                difference(problem, options,
+                           [](Problem& p, double h) {
+                             p.b[3] += h;
+                             p.b[1] -= h;
+                           }),
+                allowed);
+    EXPECT_NEAR(actual.of_value.scale, difference(problem, options, [](Problem& p, double h) { p.scale += h; }),
+                allowed);
+  }
+};
+MONGE_FOR_EACH_DEVICE(DivergenceGradients);
+
+TEST_P(DivergenceGradients, equal_finite_differences_of_the_value) {
+  for (std::int64_t const d : {2, 12}) {
+    for (double const penalty : {std::numeric_limits<double>::infinity(), 0.7}) {
+      SCOPED_TRACE(testing::Message() << "d " << d << ", penalty " << penalty);
+      Problem problem = oracle::make_problem({7, 9, d, Weights::uniform, Place::origin, 1, DataType::float64, 0, 0.4});
+      for (std::size_t i = 0; i < problem.a.size(); ++i) problem.a[i] *= 1 + 0.1 * (static_cast<double>(i) - 3);
+      expect_gradients(problem, options(0.3 * static_cast<double>(d), penalty));
+    }
+  }
+}
+
+// Unequal masses: the term in their difference has a derivative too.
+TEST_P(DivergenceGradients, of_unequal_masses_equal_finite_differences) {
+  Problem problem = oracle::make_problem({7, 9, 3});
+  for (double& weight : problem.a) weight *= 2;
+  for (double& weight : problem.b) weight *= 0.7;
+  SolveOptions const given = options(0.5, 1.3);
+  expect_gradients(problem, given);
+  Gradients const actual = gradients(problem, given);
+  EXPECT_NEAR(actual.a[2], difference(problem, given, [](Problem& p, double h) { p.a[2] += h; }), 1e-8);
+  EXPECT_NEAR(actual.b[5], difference(problem, given, [](Problem& p, double h) { p.b[5] += h; }), 1e-8);
+}
+
+// A point of no weight has a derivative by its weight, and none by where it lies.
+TEST_P(DivergenceGradients, of_points_of_no_weight) {
+  Problem problem = oracle::make_problem({7, 9, 3});
+  problem.a[4] = 0;
+  problem.a[1] += 1.0 / 7;
+  SolveOptions const given = options(0.5, std::numeric_limits<double>::infinity());
+  Gradients const actual = gradients(problem, given);
+  for (int k = 0; k < 3; ++k) EXPECT_EQ(actual.x[4 * 3 + k], 0);
+  double const h = 1e-6;
+  auto const value = [&](double by) {
+    Problem moved = problem;
+    moved.a[4] += by;
+    moved.a[1] -= by;
+    return diverge(moved, given).value;
+  };
+  // To one side, so to second order in h.
+  double const slope = (-3 * value(0) + 4 * value(h) - value(2 * h)) / (2 * h);
+  EXPECT_NEAR(actual.a[4] - actual.a[1], slope, 1e-7);
+}
+
+// At S(x, x) the value has its minimum.
+TEST_P(DivergenceGradients, vanish_where_the_measures_are_the_same) {
+  Problem const problem = self_of(oracle::make_problem({30, 1, 4, Weights::with_zeros, Place::shifted}), Side::rows);
+  Gradients const actual = gradients(problem, options(0.5, std::numeric_limits<double>::infinity()));
+  for (double const value : actual.x) EXPECT_NEAR(value, 0, 1e-11);
+  for (double const value : actual.y) EXPECT_NEAR(value, 0, 1e-11);
+  for (std::size_t i = 1; i < actual.a.size(); ++i) EXPECT_NEAR(actual.a[i] - actual.a[0], 0, 1e-9);
+}
+
+// No positive definite kernel is behind these costs, but they are symmetric.
+TEST_P(DivergenceGradients, of_cost_matrices_are_those_of_their_points) {
+  Problem const problem = oracle::make_problem({12, 15, 3, Weights::skewed});
+  SolveOptions const given = options(0.5, std::numeric_limits<double>::infinity());
+  auto const costs = [](Problem const& some) {
+    Dense const dense(some);
+    std::vector<double> values;
+    for (std::int64_t i = 0; i < some.n(); ++i) {
+      for (std::int64_t j = 0; j < some.m(); ++j) values.push_back(static_cast<double>(dense.cost(Side::rows, i, j)));
+    }
+    return Stored(values, some.n(), some.m());
+  };
+  Stored const xy = costs(problem), xx = costs(self_of(problem, Side::rows)),
+               yy = costs(self_of(problem, Side::columns));
+  Gradients const expected = gradients(problem, given);
+  std::vector<double> a(12), b(15);
+  sinkhorn_divergence(context(), DivergenceCosts{{xy.view()}, {xx.view()}, {yy.view()}}, problem.a, problem.b, given)
+      .gradients({.a = a, .b = b});
+  for (std::size_t i = 1; i < a.size(); ++i) EXPECT_NEAR(a[i] - a[0], expected.a[i] - expected.a[0], 1e-7);
+  for (std::size_t j = 1; j < b.size(); ++j) EXPECT_NEAR(b[j] - b[0], expected.b[j] - expected.b[0], 1e-7);
+}
+
 class DivergenceCalls : public BackendTest {};
 MONGE_FOR_EACH_DEVICE(DivergenceCalls);
 

@@ -1,6 +1,7 @@
 // Plain data that host code hands to the launchers. All pointers but those that say otherwise are device memory.
 #pragma once
 #include <cstdint>
+#include <limits>
 
 #include <driver_types.h>
 
@@ -25,6 +26,8 @@ struct PackedSide {
   double const* weight = nullptr;
   double const* log_weight = nullptr;  // log2 a, or kEmptyLogit<double>.
   double const* norm = nullptr;        // What the cost of a pair has beside its score: s |x'|^2 with products.
+  double const* shift = nullptr;       // f - f'
+  double penalty = std::numeric_limits<double>::infinity();  // rho of the side; infinity for a constraint.
 
   friend bool operator==(PackedSide const&, PackedSide const&) = default;
 };
@@ -51,6 +54,7 @@ struct Operand {
 /// How the score of a pair comes from its two vectors.
 enum class ScoreForm {
   differences,  // |x - y|^2
+  distances,    // (sum_k |x_k - y_k|^p)^(1/p)
   products,     // <x, y>
   stored,       // C_ij - least, from a cost matrix in memory.
 };
@@ -212,6 +216,7 @@ struct PassArguments {
   Operand rows;
   Operand columns;
   StoredCosts stored;
+  double p = 2;  // Of distances; infinity: the largest difference.
   // A score counts this much: times log2(e) / eps of `parameters`, or itself where there are none (hadamard, values).
   double factor = 1;
   SweepParameters const* parameters = nullptr;
