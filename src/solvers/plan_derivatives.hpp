@@ -1,5 +1,5 @@
 // Derivatives of a plan's dual value, of its optimum and of functions of its potentials, on the plan's products
-// (docs/math.md, section 10). Formulas for any cost that has a PointForm, written once for all backends.
+// (docs/math.md, section 11). Formulas for any cost that has a PointForm, written once for all backends.
 #pragma once
 #include <cstdint>
 #include <memory>

@@ -105,9 +105,29 @@ TEST_F(SolveProgram, WritesTheResult) {
 TEST_F(SolveProgram, TheReportHasWhatItPromises) {
   ASSERT_EQ(solve({"--eps", "0.05", "--threads", "1"}).code, 0);
   json const written = report();
-  for (auto const key : {"status", "message", "iterations", "annealing_iterations", "certified", "mass",
-                         "marginal_error", "transport_cost", "primal", "dual", "gap", "seconds", "problem", "options",
-                         "device", "device_name", "instruction_set", "versions", "history"}) {
+  for (auto const key : {"status",
+                         "message",
+                         "iterations",
+                         "annealing_iterations",
+                         "certified",
+                         "mass",
+                         "mass_b",
+                         "penalty_a",
+                         "penalty_b",
+                         "transported_mass",
+                         "marginal_error",
+                         "transport_cost",
+                         "primal",
+                         "dual",
+                         "gap",
+                         "seconds",
+                         "problem",
+                         "options",
+                         "device",
+                         "device_name",
+                         "instruction_set",
+                         "versions",
+                         "history"}) {
     EXPECT_TRUE(written.contains(key)) << key;
   }
   EXPECT_EQ(written["status"], "converged");
@@ -240,6 +260,21 @@ TEST_F(SolveProgram, WritesDerivatives) {
   write_array(path("v.npy"), {{n, d}, direction});
   expect_refused(solve({"--eps", "0.1", "--hvp", path("v.npy")}), "hvp: row 0, column 1 is nan");
   EXPECT_FALSE(fs::exists(path("result")));
+}
+
+TEST_F(SolveProgram, PenaltiesAllowOtherMasses) {
+  std::string ones, twos;
+  for (int i = 0; i < 40; ++i) ones += "1\n";
+  for (int j = 0; j < 30; ++j) twos += "2\n";
+  Outcome const outcome = solve({"--eps", "0.05", "--a", file("a.csv", ones), "--b", file("b.csv", twos), "--penalty-a",
+                                 "0.5", "--penalty-b", "inf"});
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("transported, of"));
+  json const written = report();
+  EXPECT_EQ(written["penalty_a"], 0.5);
+  EXPECT_TRUE(written["penalty_b"].is_null()) << "infinite";
+  EXPECT_EQ(written["mass_b"], 60);
+  EXPECT_NEAR(written["transported_mass"].get<double>(), 60, 1e-4);
 }
 
 TEST_F(SolveProgram, FilesOfAnEarlierSolveGo) {
@@ -449,6 +484,8 @@ TEST_F(SolveProgram, WrongUseIsCode2) {
   expect_refused(solve({"--eps", "0.1", "--tolerance", "-1"}), "tolerance: is -1");
   expect_refused(solve({"--eps", "0.1", "--iterations", "0"}), "iterations: is 0");
   expect_refused(solve({"--eps", "0.1", "--iterations", "1.5"}), "iterations: is '1.5'");
+  expect_refused(solve({"--eps", "0.1", "--penalty-a", "-2"}), "penalty_a: is -2; must be > 0");
+  expect_refused(solve({"--eps", "0.1", "--penalty-b", "0"}), "penalty_b: is 0; must be > 0");
   expect_refused(solve({"--eps", "0.1", "--annealing", "2"}), "annealing: is 2");
   expect_refused(solve({"--eps", "0.1", "--scale", "0"}), "scale: is 0");
   expect_refused(solve({"--eps", "0.1", "--threads", "-1"}), "threads: is -1");
