@@ -1,5 +1,6 @@
 // The options that commands share, and the way from an option of the library's lists to one of the command line.
 #pragma once
+#include <limits>
 #include <optional>
 #include <string>
 #include <type_traits>
@@ -19,12 +20,17 @@ template <class... Args>
   throw Error(ErrorCode::invalid_argument, fmt::format(format, std::forward<Args>(args)...));
 }
 
+/// What a text must spell, before what its value must be.
 template <class Value>
-inline constexpr char const* kKindOf = std::is_integral_v<Value> && !std::is_same_v<Value, bool> ? "a whole number, "
-                                       : std::is_floating_point_v<Value>                         ? "a number, "
-                                                                                                 : "";
+std::string kind_of(Value const&) {
+  if constexpr (std::is_integral_v<Value> && !std::is_same_v<Value, bool>)
+    return fmt::format("a whole number up to {}, ", std::numeric_limits<Value>::max());
+  return std::is_floating_point_v<Value> ? "a number, " : "";
+}
 template <class Value>
-inline constexpr char const* kKindOf<std::optional<Value>> = kKindOf<Value>;
+std::string kind_of(std::optional<Value> const&) {
+  return kind_of(Value());
+}
 
 /// --name VALUE sets `value`. The help shows `standard` as its default; by itself, what `value` holds now.
 template <class Constraint, class Value>
@@ -32,7 +38,7 @@ CLI::Option* add_option(CLI::App& command, Field<Constraint> const& field, Value
   auto const store = [&value, field](std::string const& text) {
     if (!parse(text, value))
       throw CLI::ValidationError(
-          fmt::format("{}: is '{}'; must be {}{}", field.name, text, kKindOf<Value>, field.constraint.text()));
+          fmt::format("{}: is '{}'; must be {}{}", field.name, text, kind_of(value), field.constraint.text()));
   };
   return command
       .add_option_function<std::string>(flag(field.name), store,

@@ -14,6 +14,7 @@
 #include "info_command.hpp"
 #include "project_command.hpp"
 #include "solve_command.hpp"
+#include "transform_command.hpp"
 
 namespace {
 
@@ -33,6 +34,7 @@ int main(int argc, char** argv) {
   app.require_subcommand(1);
   monge::cli::add_solve_command(app, exit_code);
   monge::cli::add_divergence_command(app, exit_code);
+  monge::cli::add_transform_command(app, exit_code);
   monge::cli::add_project_command(app, exit_code);
   monge::cli::add_info_command(app, exit_code);
   try {

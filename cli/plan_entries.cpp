@@ -23,7 +23,7 @@ MutableIndexView view(IndexArray& array) {
 void validate(EntryOptions const& options, std::int64_t m) {
   visit_entry_options(options, [&](auto const& field, auto const& value) {
     if (value && !field.constraint.contains(static_cast<double>(*value)))
-      refuse("{}: is {}; must be {}", field.name, *value, field.constraint.text());
+      refuse("{}: is {}; must be {}", field.name, *value, field.constraint.text_in_full());
   });
   if (options.top_k > m) refuse("top_k: is {}; must be at most {}, the columns of the plan", *options.top_k, m);
   if (options.seed && !options.sample) refuse("seed: is {}; is for sample, which is not given", *options.seed);

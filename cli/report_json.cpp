@@ -24,6 +24,10 @@ Json versions_json() {
 
 namespace {
 
+Json problem_json(CostRun const& run) {
+  return {{"n", run.n}, {"m", run.m}, {"d", to_json(run.d)}, {"files", run.files}};
+}
+
 /// Where it ran, as asked for and as it came: what all reports have.
 void add_run(Json& json, Run const& run) {
   json["options"]["device"] = run.arguments.device;
@@ -94,7 +98,7 @@ Json report_json(SolveRun const& run, SolveOptions const& options, Report const&
                      {"total", run.read_seconds + report.seconds.total + run.map_seconds + run.derivatives_seconds +
                                    run.entries_seconds}};
   for (auto const& [name, value] : run.derivatives.items()) json[name] = value;
-  json["problem"] = {{"n", run.n}, {"m", run.m}, {"d", to_json(run.d)}, {"files", run.files}};
+  json["problem"] = problem_json(run);
 
   Json& given = json["options"] = Json::object();
   auto const add = [&](auto const& field, auto const& value) { given[field.name] = to_json(value); };
@@ -118,7 +122,7 @@ Json report_json(DivergenceRun const& run, SolveOptions const& options, Divergen
                      {"solve", run.solve_seconds},
                      {"gradients", run.gradient_seconds},
                      {"total", run.read_seconds + run.solve_seconds + run.gradient_seconds}};
-  json["problem"] = {{"n", run.n}, {"m", run.m}, {"d", run.d}, {"files", run.files}};
+  json["problem"] = problem_json(run);
   Json& given = json["options"] = Json::object();
   visit_solve_options(options, [&](auto const& field, auto const& value) { given[field.name] = to_json(value); });
   given.update(run.cost_options);
@@ -129,6 +133,19 @@ Json report_json(DivergenceRun const& run, SolveOptions const& options, Divergen
     of["seconds"] = seconds_json(plan->report());
     of["history"] = history_json(plan->report());
   }
+  return json;
+}
+
+Json report_json(TransformRun const& run) {
+  Json json;
+  json["transform_of"] = run.given;
+  json["semi_dual_value"] = run.semi_dual_value;
+  json["seconds"] = {{"read", run.read_seconds},
+                     {"transform", run.transform_seconds},
+                     {"total", run.read_seconds + run.transform_seconds}};
+  json["problem"] = problem_json(run);
+  json["options"] = run.cost_options;
+  add_run(json, run);
   return json;
 }
 

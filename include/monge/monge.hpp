@@ -2,6 +2,7 @@
 #pragma once
 #include <monge/array.hpp>
 #include <monge/batch.hpp>
+#include <monge/c_transform.hpp>
 #include <monge/context.hpp>
 #include <monge/derivatives.hpp>
 #include <monge/divergence.hpp>

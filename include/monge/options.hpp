@@ -20,6 +20,8 @@ struct Bounds {
   }
   /// "> 0", "in (0, 1]" or "finite".
   std::string text() const;
+  /// The same where something else was given: "finite and > 0".
+  std::string text_in_full() const;
 };
 
 inline constexpr Bounds kFinite{};

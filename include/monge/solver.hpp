@@ -9,8 +9,9 @@
 
 namespace monge {
 
-/// solve(), prepared: memory, and on CUDA the recorded launches, are kept from one solve to the next. Results have the
-/// bits that solve() gives. One thread at a time.
+/// solve(), prepared. On CUDA memory and recorded launches are kept from one solve to the next. On the CPU other inputs
+/// are packed into new memory, which is little of a solve; with the same ones it is kept, scores included. Results have
+/// the bits that solve() gives. One thread at a time.
 ///
 /// Geometry and warm start are read by each solve; their memory stays as it is until they are replaced or the last
 /// solve is done. Where it was written anew, set_geometry() has to say so. A Plan that was returned stays what it is:

@@ -63,11 +63,14 @@ struct SideSums {
       gap.add(shift * excess);
       return;
     }
-    double const slope = (f + shift) / rho, target = a * std::exp(-slope), log_ratio = std::log(r / a);
+    double const potential = f + shift, slope = potential / rho, target = a * std::exp(-slope);
+    double const log_ratio = r > 0 ? std::log(r / a) : 0, off = log_ratio + slope;  // log(r / target)
     error.add(std::fabs(r - target));
     penalty.add(rho * relative_entropy(r, a, log_ratio));
     dual.add(-rho * a * std::expm1(-slope));
-    gap.add(rho * relative_entropy(r, target, log_ratio + slope));
+    // Far off, where slope may overflow, the same times rho.
+    gap.add(r > 0 && std::fabs(off) <= 1 ? rho * relative_entropy(r, target, off)
+                                         : r * (rho * (log_ratio - 1) + potential) + rho * target);
   }
   MONGE_HOST_DEVICE void add(SideSums const& other) {
     weight.add(other.weight);

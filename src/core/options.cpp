@@ -14,4 +14,11 @@ std::string Bounds::text() const {
   return "finite";
 }
 
+std::string Bounds::text_in_full() const {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  bool const one_sided = std::isfinite(least) != std::isfinite(most);
+  bool const infinite = contains(kInfinity) || contains(-kInfinity);
+  return (one_sided && !infinite ? "finite and " : "") + text();
+}
+
 }  // namespace monge

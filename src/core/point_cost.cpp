@@ -61,10 +61,14 @@ PointCost::PointCost(PointCloud const& clouds, MatrixView label_cost)
   if (!clouds.labels.empty()) labels = label_features(label_cost, clouds.labels.weight, product);
 }
 
-double PointCost::bound(double longest_x, double longest_y) const {
-  double const reach = longest_x + longest_y;
-  if (is_distance()) return scale * reach;
-  double const points = square != 0 ? square * reach * reach : 2 * std::abs(product) * longest_x * longest_y;
+double PointCost::bound(double largest_square_x, double largest_square_y) const {
+  double const x = std::sqrt(largest_square_x), y = std::sqrt(largest_square_y);
+  if (is_distance()) {
+    // Below p = 2 the p-norm exceeds |x|, most of all where all coordinates are the same.
+    double const excess = p < 2 ? std::pow(static_cast<double>(dimension), 1 / p - 0.5) : 1;
+    return scale * excess * (x + y);
+  }
+  double const points = square != 0 ? square * (x + y) * (x + y) : 2 * std::abs(product) * x * y;
   // Taking the mean over its row and that over its column from an entry moves it by a range each.
   return points + (labels ? 2 * labels->range : 0);
 }

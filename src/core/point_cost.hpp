@@ -50,8 +50,8 @@ struct PointCost {
   double constant(std::int64_t feature, double mu, double nu) const {
     return is_invariant(feature) ? square * (mu - nu) * (mu - nu) : product * mu * nu;
   }
-  /// No two centred costs are further apart, and none is larger, if no centred point is longer than these.
-  double bound(double longest_x, double longest_y) const;
+  /// No two centred costs are further apart, and none is larger, if no centred point has a larger |x|^2 than these.
+  double bound(double largest_square_x, double largest_square_y) const;
 
  private:
   /// Translating both clouds along it changes no cost.

@@ -83,15 +83,8 @@ void validate_costs(CostMatrix const& costs, Device context) {
 
 }  // namespace
 
-std::string allowed(Bounds const& bounds) {
-  constexpr double kInfinity = std::numeric_limits<double>::infinity();
-  bool const one_sided = std::isfinite(bounds.least) != std::isfinite(bounds.most);
-  bool const infinite = bounds.contains(kInfinity) || bounds.contains(-kInfinity);
-  return (one_sided && !infinite ? "finite and " : "") + bounds.text();
-}
-
 void check(char const* field, Bounds const& bounds, double value) {
-  require(bounds.contains(value), "{}: is {}; must be {}", field, value, allowed(bounds));
+  require(bounds.contains(value), "{}: is {}; must be {}", field, value, bounds.text_in_full());
 }
 
 void require_reachable(char const* field, Device memory, Device context) {

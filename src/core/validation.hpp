@@ -10,8 +10,6 @@
 
 namespace monge {
 
-/// "finite and > 0".
-std::string allowed(Bounds const& bounds);
 void check(char const* field, Bounds const& bounds, double value);
 template <class Choice>
 void check(char const* field, OneOf<Choice> choices, Choice value) {

@@ -116,20 +116,21 @@ UpdateRule EntropicOperator<T>::rule(Side side, Sweep const& sweep) const {
 /// Moves the constant of the potentials to where the dual is largest.
 template <class T>
 void EntropicOperator<T>::translate() {
-  auto const log_mean = [&](Side side) {
+  auto const log_mean = [&](Side side) -> LogMean {
     double const penalty = data_.penalties.of(side);
-    if (std::isinf(penalty)) return 0.0;
+    if (std::isinf(penalty)) return {};
     SideWeights const& weights = *data_.weights[static_cast<int>(side)];
     std::span<double const> const shift = data_.costs->shift(side);
-    auto const exponent = [&](std::size_t i) { return -(data_.potential(side).values()[i] + shift[i]) / penalty; };
-    double largest = -std::numeric_limits<double>::infinity(), excess = 0;
+    std::vector<double> const& potential = data_.potential(side).values();
+    double least = std::numeric_limits<double>::infinity();
     for (std::size_t i = 0; i < shift.size(); ++i) {
-      if (weights.value[i] > 0) largest = std::max(largest, exponent(i));
+      if (weights.value[i] > 0) least = std::min(least, potential[i] + shift[i]);
     }
+    LogMeanSums sums;
     for (std::size_t i = 0; i < shift.size(); ++i) {
-      if (weights.value[i] > 0) excess += weights.value[i] * std::expm1(exponent(i) - largest);
+      if (weights.value[i] > 0) sums.add(weights.value[i], potential[i] + shift[i] - least, penalty);
     }
-    return largest + std::log1p(excess / weights.total);
+    return sums.over(weights.total, least);
   };
   double const t = best_translation(data_.penalties.a, data_.penalties.b, log_mass_ratio_, log_mean(Side::rows),
                                     log_mean(Side::columns));

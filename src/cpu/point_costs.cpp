@@ -20,11 +20,6 @@ ScoreForm form_for(PointCost const& cost) {
                                                                                   : ScoreForm::products;
 }
 
-/// Distances have no shifts to take the difference of two centres.
-void meet(std::vector<double>& mu, std::vector<double>& nu) {
-  for (std::size_t k = 0; k < mu.size(); ++k) mu[k] = nu[k] = mu[k] / 2 + nu[k] / 2;
-}
-
 std::span<double const> classes_of(PointCost const& cost, Side side) {
   if (!cost.labels) return {};
   return side == Side::rows ? cost.labels->x : cost.labels->y;
@@ -38,7 +33,7 @@ PointCosts<T>::PointCosts(PointCloud const& geometry, std::span<double const> a,
   Features const x(cost_, "x", geometry.x, geometry.labels.x, classes_of(cost_, Side::rows));
   Features const y(cost_, "y", geometry.y, geometry.labels.y, classes_of(cost_, Side::columns));
   std::vector<double> mu = centre_of("x", x.view(), a), nu = centre_of("y", y.view(), b);
-  if (cost_.is_distance()) meet(mu, nu);
+  if (cost_.is_distance()) nu = mu;  // They have no shifts to take the difference.
   clouds_[0] = packed(x.view(), std::move(mu), a);
   clouds_[1] = packed(y.view(), std::move(nu), b);
   shift_[0] = shift_of(Side::rows, x.view());
@@ -62,22 +57,18 @@ PointCosts<T>::PointCosts(PointCosts const& like, std::shared_ptr<Cloud const> r
       clouds_{std::move(rows), std::move(columns)},
       undirected_(like.undirected_) {}
 
-/// The cloud with the lengths and norms of its packed points.
+/// The cloud with the norms of its packed points.
 template <class T>
 auto PointCosts<T>::measured(Cloud cloud) const -> std::shared_ptr<Cloud const> {
   PackedPoints<T> const& points = cloud.packed;
   cloud.norm.assign(static_cast<std::size_t>(points.size), 0.0);
   for (std::int64_t i = 0; i < points.size; ++i) {
-    double square = 0, sum = 0, largest = 0;
+    double square = 0;
     for (std::int64_t k = 0; k < cost_.dimension; ++k) {
-      double const value = std::abs(static_cast<double>(points.coordinate(i, k)));
+      double const value = points.coordinate(i, k);
       square += value * value;
-      sum += value;
-      largest = std::max(largest, value);
     }
-    // No p-norm of at least 2 is longer than |x|; those below lie between that and the sum.
-    double const length = cost_.p < 2 ? sum : std::sqrt(square);
-    cloud.longest = std::max(cloud.longest, length);
+    cloud.largest_squared_norm = std::max(cloud.largest_squared_norm, square);
     if (form_ == ScoreForm::products) cloud.norm[static_cast<std::size_t>(i)] = cost_.square * square;
   }
   return std::make_shared<Cloud>(std::move(cloud));
@@ -138,7 +129,7 @@ std::vector<double> PointCosts<T>::shift_of(Side side, MatrixView features) cons
 
 template <class T>
 double PointCosts<T>::bound() const {
-  return cost_.bound(cloud(Side::rows).longest, cloud(Side::columns).longest);
+  return cost_.bound(cloud(Side::rows).largest_squared_norm, cloud(Side::columns).largest_squared_norm);
 }
 
 template <class T>

@@ -1,5 +1,5 @@
-// The costs of two point clouds (core/point_cost.hpp), each centred at its own weighted mean; distances at one point
-// for both.
+// The costs of two point clouds (core/point_cost.hpp), each centred at its own weighted mean; for distances, both
+// at that of x.
 #pragma once
 #include <memory>
 #include <vector>
@@ -36,8 +36,8 @@ class PointCosts final : public Costs<T> {
   struct Cloud {
     PackedPoints<T> packed;
     std::vector<double> centre;
-    double mean_square = 0;    // Of the length of the points from it, under their weights; costs with `square` only.
-    double longest = 0;        // Length of a packed point.
+    double mean_square = 0;  // Of the length of the points from it, under their weights; costs with `square` only.
+    double largest_squared_norm = 0;
     std::vector<double> norm;  // square |x'_i|^2 of the packed points; 0 where the score holds it.
   };
 

@@ -131,17 +131,22 @@ class CudaBackend final : public Backend {
       Problem problem = static_cast<EntropicOperator const*>(input.twin)->problem();
       problem.costs = problem.costs->twin(input.geometry, scalar, queue);
       problem.precision = precision;
+      problem.penalties = input.options.penalties;
       return problem;
     }
     Problem problem;
     problem.runtime = runtime_;
     problem.precision = precision;
+    problem.penalties = input.options.penalties;
     if (input.self.of) {
       Problem const& of = static_cast<EntropicOperator const*>(input.self.of)->problem();
-      problem.is_self = true;
-      problem.costs = static_cast<PointCosts const&>(*of.costs).self(input.self.side, queue);
-      for (std::shared_ptr<Weights>& weights : problem.weights) weights = of.weights[side_index(input.self.side)];
-      return problem;
+      PointCosts const& costs = static_cast<PointCosts const&>(*of.costs);
+      if (costs.shares_clouds()) {
+        problem.is_self = true;
+        problem.costs = costs.self(input.self.side, queue);
+        for (std::shared_ptr<Weights>& weights : problem.weights) weights = of.weights[side_index(input.self.side)];
+        return problem;
+      }
     }
     problem.weights[0] = std::make_shared<Weights>(runtime_, input.marginals.a, queue);
     problem.weights[1] = std::make_shared<Weights>(runtime_, input.marginals.b, queue);

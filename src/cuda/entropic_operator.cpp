@@ -7,6 +7,7 @@
 
 #include "cuda/launch/batch.hpp"
 #include "cuda/plan_operator.hpp"
+#include "operators/update_rule.hpp"
 
 namespace monge::cuda {
 namespace {
@@ -74,9 +75,9 @@ void EntropicOperator::get_potentials(MutableVectorView f, MutableVectorView g) 
     if (view.empty()) continue;
     // Points of no weight do not see relaxed or averaged steps: theirs is the soft c-transform of the other side.
     bool const fill = swept_eps_ > 0 && problem_.weights[side_index(side)]->has_idle_points();
-    Transform idle;
+    std::optional<Transform> idle;
     if (fill) idle = transform(problem_, side, potentials_, swept_eps_);
-    store_potential(problem_, side, potentials_[side_index(side)], idle.plus.data(), view);
+    store_potential(problem_, side, potentials_[side_index(side)], idle ? &*idle : nullptr, view);
   }
 }
 
@@ -135,6 +136,20 @@ void EntropicOperator::connect_sweeps(std::array<Costs::Launch, 2> const& steps)
     target.points = points;
   }
   connect_fused_sweep();
+  connect_translation();
+}
+
+void EntropicOperator::connect_translation() {
+  if (!translates()) return;
+  double const totals[2] = {problem_.weights[0]->total(), problem_.weights[1]->total()};
+  TranslationArguments const arguments{{problem_.side(Side::rows), problem_.side(Side::columns)},
+                                       {totals[0], totals[1]},
+                                       log_mass_ratio(totals[0], totals[1]),
+                                       {potentials_[0].data(), potentials_[1].data()},
+                                       parameters_,
+                                       states_[1].errors + cuda::error_parts(problem_.size(Side::columns))};
+  if (translation_ != arguments) drop_graphs();
+  translation_ = arguments;
 }
 
 void EntropicOperator::connect_fused_sweep() {
@@ -244,6 +259,7 @@ void EntropicOperator::enqueue_sweep(bool symmetric, Queue const& queue) const {
     enqueue_half_step(Side::rows, queue);
     return enqueue_update(Side::rows, symmetric, queue);
   }
+  if (translation_) translate(*translation_, queue);
   if (fused_ && (symmetric || fused_->sweep.lines == Side::rows)) return enqueue_fused_sweep(symmetric, queue);
   enqueue_half_step(Side::rows, queue);
   if (symmetric) {
@@ -291,9 +307,10 @@ void EntropicOperator::settle(Sweep const& sweep) {
 }
 
 void EntropicOperator::sweep(Sweep const& sweep, int count) {
+  if (count == 0) return;
   DeviceGuard const guard(problem_.runtime->index());
   prepare_sweeps();
-  if (count > 0 && starts_apart(sweep)) {
+  if (starts_apart(sweep)) {
     launch_sweeps(sweep, 1);
     --count;
   }
@@ -301,16 +318,22 @@ void EntropicOperator::sweep(Sweep const& sweep, int count) {
   launch_sweeps(sweep, count);
 }
 
+/// With a penalty the constants that the last translation left stand behind the errors.
 std::int64_t EntropicOperator::error_count() const {
-  std::int64_t count = 0;
+  std::int64_t count = translates() ? 2 : 0;
   for (Side side : swept_sides()) count += cuda::error_parts(problem_.size(side));
   return count;
 }
 
-SweepErrors EntropicOperator::errors_from(double const* parts) const {
+SweepErrors EntropicOperator::errors_from(double const* parts) {
   double const* const columns = parts + cuda::error_parts(problem_.size(Side::rows));
   double const row = std::accumulate(parts, columns, 0.0);
-  return {row, is_self() ? row : std::accumulate(columns, parts + error_count(), 0.0)};
+  if (is_self()) return {row, row};
+  double const* const constants = columns + cuda::error_parts(problem_.size(Side::columns));
+  if (translates() && swept_eps_ > 0) {
+    for (int s : {0, 1}) potentials_[s].typical = constants[s];
+  }
+  return {row, std::accumulate(columns, constants, 0.0)};
 }
 
 SweepErrors EntropicOperator::errors() {

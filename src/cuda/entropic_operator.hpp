@@ -47,7 +47,7 @@ class EntropicOperator final : public monge::EntropicOperator {
   /// The errors of the last sweep in parts: where they are on the device, how many, and what they come to.
   double const* error_parts() const { return state(Side::rows).errors; }
   std::int64_t error_count() const;
-  SweepErrors errors_from(double const* parts) const;
+  SweepErrors errors_from(double const* parts);
   /// That of no other operator, before or after.
   std::uint64_t number() const { return number_; }
 
@@ -74,12 +74,15 @@ class EntropicOperator final : public monge::EntropicOperator {
   /// What the sweeps know of the problem. Graphs of another are dropped.
   void connect_sweeps(std::array<Costs::Launch, 2> const& steps);
   void connect_fused_sweep();
+  void connect_translation();
   void launch_sweeps(Sweep const& sweep, int count);
   void drop_graphs() noexcept;
   /// Whose logits are the columns of a half-step of `side`: of a self problem, its own.
   Side columns_of(Side side) const { return is_self() ? side : opposite(side); }
   /// Those that sweeps update.
   std::span<Side const> swept_sides() const;
+  /// Whether sweeps move the constant of the potentials; that of a self problem's, whose sides are alike, stays.
+  bool translates() const { return !problem_.penalties.balanced() && !is_self(); }
   void enqueue_half_step(Side side, Queue const& queue) const;
   void enqueue_update(Side side, bool symmetric, Queue const& queue) const;
   void enqueue_fused_sweep(bool symmetric, Queue const& queue) const;
@@ -94,6 +97,7 @@ class EntropicOperator final : public monge::EntropicOperator {
   Potentials potentials_;
   SweepState states_[2];
   std::optional<FusedState> fused_;
+  std::optional<TranslationArguments> translation_;  // If translates().
   SweepParameters* parameters_ = nullptr;
   DeviceArray<unsigned char> sweep_memory_;  // Parameters, partial sums and errors.
   std::optional<Graph> graphs_[2];           // Of kSweepsPerGraph sweeps; the symmetric ones second.

@@ -76,8 +76,8 @@ void PlanOperator::potentials(MutableVectorView f, MutableVectorView g) {
     MutableVectorView const view = side == Side::rows ? f : g;
     if (view.empty()) continue;
     bool const fill = problem_.weights[side_index(side)]->has_idle_points();
-    double const* const plus = fill ? frozen(side).transform.plus.data() : nullptr;
-    store_potential(problem_, side, potentials_[side_index(side)], plus, view);
+    Transform const* const idle = fill ? &frozen(side).transform : nullptr;
+    store_potential(problem_, side, potentials_[side_index(side)], idle, view);
   }
 }
 

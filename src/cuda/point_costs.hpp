@@ -1,10 +1,11 @@
-// The costs of two point clouds, packed: each centred at its own mean, in float or double and, for the tensor cores, as
-// two fp16 parts.
+// The costs of two point clouds (core/point_cost.hpp), packed: each centred at its own mean, in float or double and,
+// for the tensor cores, as two fp16 parts.
 #pragma once
 #include <memory>
 
 #include <monge/geometry.hpp>
 
+#include "core/point_cost.hpp"
 #include "cuda/costs.hpp"
 #include "cuda/launch/pack.hpp"
 
@@ -22,12 +23,15 @@ class PointCosts final : public Costs {
   void finish(PointCloud const& clouds, CloudFindings const* found);
 
   PointValues points(Side side) const override;
-  PointForm point_form() const override { return {-2 * scale_, 2 * scale_}; }
+  PointForm point_form() const override { return {cost_.product, 2 * cost_.square}; }
   std::shared_ptr<Costs const> at(Side side, MatrixView points) const override;
   std::shared_ptr<Costs const> renewed(Geometry const& geometry, PointWeights a, PointWeights b,
                                        bool unshared) const override;
   std::shared_ptr<Costs const> twin(Geometry const& geometry, DataType scalar, Queue const& queue) const override;
-  /// The cloud of one side to itself, packed as it is.
+  /// Whether a cloud to itself is what is packed of it already: neither where the other cloud lies nor what its features
+  /// are has a part in it.
+  bool shares_clouds() const { return cost_.square != 0 && !cost_.labels; }
+  /// The cloud of one side to itself, packed as it is, if shares_clouds().
   std::shared_ptr<Costs const> self(Side side, Queue const& queue) const;
 
  private:
@@ -52,21 +56,37 @@ class PointCosts final : public Costs {
   };
   using Shift = DeviceArray<double>;
 
-  PointCosts(SharedRuntime runtime, double scale, DataType scalar, std::int64_t dimension);
-  std::shared_ptr<Survey> make_survey(int size, int dimension, FindingsMemory const& findings, std::int64_t at) const;
-  std::shared_ptr<Cloud> make_cloud(std::shared_ptr<Survey> survey, int size, int dimension) const;
-  void make_side(Side side, char const* field, MatrixView points, FindingsMemory const& findings, std::int64_t at);
-  void pack(PointCloud const& clouds, PointWeights a, PointWeights b, Queue const& queue) const;
-  CloudArguments arguments(Side side, MatrixView points, PointWeights weights,
-                           DeviceArray<unsigned char>& staging) const;
-  /// What was found out about the points of a side; `field` is what errors call them.
-  void take_findings(Side side, char const* field, MatrixView points, CloudFindings const& found);
-  /// `squared_offset`: |w|^2
-  void set_sides(double squared_offset);
+  /// A side of the caller's clouds.
+  struct Points {
+    char const* field;
+    MatrixView points;
+    IndexView labels = {};
+  };
+  static Points points_of(PointCloud const& clouds, Side side);
 
-  double scale_;
+  PointCosts(SharedRuntime runtime, PointCost cost, DataType scalar);
+  std::shared_ptr<Survey> make_survey(int size, FindingsMemory const& findings, std::int64_t at) const;
+  std::shared_ptr<Cloud> make_cloud(std::shared_ptr<Survey> survey, int size) const;
+  void make_side(Side side, Points const& points, FindingsMemory const& findings, std::int64_t at);
+  void pack(PointCloud const& clouds, PointWeights a, PointWeights b, Queue const& queue);
+  /// What the features of a side are made of, until the kernels that read them have been enqueued.
+  struct Staging {
+    DeviceArray<unsigned char> points;
+    DeviceArray<std::int64_t> labels;
+    DeviceArray<double> classes, features;
+  };
+  StridedView features(Side side, Points const& points, Staging& staging, Queue const& queue) const;
+  CloudArguments arguments(Side side, Points const& points, PointWeights weights, Staging& staging,
+                           Queue const& queue) const;
+  void take_findings(Side side, Points const& points, CloudFindings const& found);
+  /// `constant`: of the rows' shift.
+  void set_sides(double constant);
+
+  PointCost cost_;
   std::shared_ptr<Cloud> clouds_[2];
   std::shared_ptr<Shift> shifts_[2];
+  /// For the cosine, whose features are directions: costs that have the points as they are.
+  std::shared_ptr<Costs const> undirected_;
 };
 
 }  // namespace monge::cuda

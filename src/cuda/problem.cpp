@@ -27,8 +27,8 @@ Logits::Logits(SharedRuntime const& runtime, int padded_size, DataType scalar)
 
 PackedSide Problem::side(Side side) const {
   Weights const& weight = *weights[side_index(side)];
-  return {costs->size(side), costs->padded_size(side), costs->scalar(),
-          weight.weight(),   weight.log_weight(),      costs->norm(side)};
+  return {costs->size(side),   costs->padded_size(side), costs->scalar(),    weight.weight(),
+          weight.log_weight(), costs->norm(side),        costs->shift(side), penalties.of(side)};
 }
 
 SweepParameters parameters_for(Potentials const& potentials, double eps, double relaxation) {
@@ -91,10 +91,9 @@ void sum_plan(Problem const& problem, Potentials const& potentials, double eps, 
                {{points[0], potentials[0].data(), logits[0].arrays(), nullptr},
                 {points[1], potentials[1].data(), logits[1].arrays(), slopes}}},
               queue);
-  PlanSumsArguments arguments{{}, {potentials[0].data(), potentials[1].data()}, {}, out};
+  PlanSumsArguments arguments{{}, {potentials[0].data(), potentials[1].data()}, out};
   for (Side side : {Side::rows, Side::columns}) {
     int const s = side_index(side);
-    arguments.shift[s] = problem.costs->shift(side);
     if (is_self && side == Side::columns) {
       arguments.sums[s] = arguments.sums[0];
       arguments.sums[s].moments = nullptr;
@@ -127,13 +126,15 @@ Evaluation evaluate(Problem const& problem, Potentials const& potentials, double
   return evaluation_of(download(*problem.runtime, sums.data(), 1)[0], eps);
 }
 
-void store_potential(Problem const& problem, Side side, DeviceVector const& potential, double const* plus,
+void store_potential(Problem const& problem, Side side, DeviceVector const& potential, Transform const* idle,
                      MutableVectorView out) {
   cudaStream_t const stream = problem.runtime->stream();
-  DeviceArray<double> const chosen(problem.runtime, plus ? potential.size() : 0);
-  if (plus) choose_idle(problem.side(side), potential.data(), plus, chosen.data(), stream);
+  DeviceArray<double> const chosen(problem.runtime, idle ? potential.size() : 0);
+  if (idle)
+    choose_idle(problem.side(side), potential.data(), idle->plus.data(), idle->parameters.data(), chosen.data(),
+                stream);
   Output output(problem.runtime, out);
-  store_vector(output.view(), potential.size(), 1, plus ? chosen.data() : potential.data(), problem.costs->shift(side),
+  store_vector(output.view(), potential.size(), 1, idle ? chosen.data() : potential.data(), problem.costs->shift(side),
                stream);
   output.finish();
 }

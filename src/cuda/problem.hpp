@@ -51,6 +51,7 @@ struct Problem {
   std::shared_ptr<Weights> weights[2];
   Precision precision = Precision::float32;
   bool is_self = false;  // EntropicOperator::is_self(): one Weights, and potentials of both sides that are equal.
+  Penalties penalties;
 
   int size(Side side) const { return costs->size(side); }
   PackedSide side(Side side) const;
@@ -73,8 +74,9 @@ Evaluation evaluation_of(PlanSums const& sums, double eps);
 /// Waits.
 Evaluation evaluate(Problem const& problem, Potentials const& potentials, double eps);
 
-/// The user's potential, f' + shift, to wherever the caller wants it; points of no weight get that of `plus` if given.
-void store_potential(Problem const& problem, Side side, DeviceVector const& potential, double const* plus,
+/// The user's potential, f' + shift, to wherever the caller wants it; points of no weight get what an update from
+/// `idle`, the side's transform, would give them. Null leaves them as they are.
+void store_potential(Problem const& problem, Side side, DeviceVector const& potential, Transform const* idle,
                      MutableVectorView out);
 
 }  // namespace monge::cuda

@@ -54,13 +54,35 @@ struct UpdateRule {
   }
 };
 
-/// The t that raises the dual most when f becomes f + t and g becomes g - t, which leaves the plan alone. One penalty
-/// at least is finite. `log_mean_a` is log(sum_i a_i exp(-f_i / rho_a) / sum a), 0 for a constraint; `log_mean_b` the
-/// same of g; `log_mass_ratio` is log(sum a / sum b). Source: Sejourne, Vialard, Peyre, *Faster Unbalanced Optimal
-/// Transport: Translation invariant Sinkhorn and 1-D Frank-Wolfe* (2022).
+/// log(sum_i a_i exp(-f_i / rho) / sum a) = -least / rho + logarithm, least being the smallest f_i of a point of
+/// weight; zeros for a constraint. In these two parts no f / rho overflows, and none drowns in a 1 where rho is large.
+struct LogMean {
+  double least, logarithm;
+};
+/// Makes one: the terms of a side whose smallest potential is known.
+struct LogMeanSums {
+  double excess = 0;  // sum_i a_i (exp((least - f_i) / rho) - 1)
+  double sum = 0;     // sum_i a_i exp((least - f_i) / rho)
+
+  MONGE_HOST_DEVICE void add(double weight, double above_least, double penalty) {
+    double const change = std::expm1(-above_least / penalty);
+    excess += weight * change;
+    sum += weight * (1 + change);
+  }
+  MONGE_HOST_DEVICE LogMean over(double total, double least) const {
+    return {least, excess > -0.5 * total ? std::log1p(excess / total) : std::log(sum / total)};
+  }
+};
+
+/// The t that raises the dual most when f becomes f + t and g becomes g - t, which leaves the plan alone,
+///   t = rho_a rho_b / (rho_a + rho_b) log(sum_i a_i exp(-f_i / rho_a) / sum_j b_j exp(-g_j / rho_b)).
+/// At least one penalty is finite. `log_mass_ratio` is log(sum a / sum b). Source: Sejourne, Vialard, Peyre, *Faster
+/// Unbalanced Optimal Transport: Translation invariant Sinkhorn and 1-D Frank-Wolfe* (2022).
 MONGE_HOST_DEVICE inline double best_translation(double penalty_a, double penalty_b, double log_mass_ratio,
-                                                 double log_mean_a, double log_mean_b) {
-  return (log_mass_ratio + log_mean_a - log_mean_b) / (1 / penalty_a + 1 / penalty_b);
+                                                 LogMean const& a, LogMean const& b) {
+  double const of_a = 1 / (1 + penalty_a / penalty_b), of_b = 1 / (1 + penalty_b / penalty_a);
+  return (log_mass_ratio + a.logarithm - b.logarithm) / (1 / penalty_a + 1 / penalty_b) - of_a * a.least +
+         of_b * b.least;
 }
 
 /// For best_translation(). Totals that agree to rounding count as equal: a large rho would multiply what is left.

@@ -52,7 +52,7 @@ SolveOptions with_eps(SolveOptions options, double mean_cost) {
   options.eps = options.eps_relative * mean_cost;
   require(kPositive.contains(options.eps),
           "eps_relative: is {}, of a mean cost of {}; the product must be {}, so give eps in the units of the cost",
-          options.eps_relative, mean_cost, allowed(kPositive));
+          options.eps_relative, mean_cost, kPositive.text_in_full());
   return options;
 }
 
@@ -65,7 +65,7 @@ WarmStart validated_warm_start(Backend const& backend, VectorView f, VectorView 
     for (std::size_t i = 0; i < values.size(); ++i) {
       if (weight[i] == 0 && values[i] == std::numeric_limits<double>::infinity()) values[i] = 0;
       require(std::isfinite(values[i]), "{}: entry {} is {}; potentials must be {}", field, i, values[i],
-              allowed(kFinite));
+              kFinite.text_in_full());
     }
     return values;
   };

@@ -175,10 +175,10 @@ TEST(Npy, OtherFilesAreRefused) {
 TEST(Npy, OtherTypesAreNamed) {
   for (std::string const type : {"<i8", "|u1", "<i2", "<c16", "|O", "<f16", "f8", ""}) {
     EXPECT_THAT(error_for(file_of(dictionary(type, "False", "(1,)"), std::string(16, '\0'))),
-                HasSubstr("has dtype '" + type + "'; must be float16 ('<f2'), float32 ('<f4') or float64 ('<f8')"));
+                HasSubstr("has dtype '" + type + "'; must be float32 ('<f4') or float64 ('<f8'); logits may be float16 ('<f2')"));
   }
   EXPECT_THAT(error_for(file_of("{'descr': [('x', '<f8')], 'fortran_order': False, 'shape': (1,), }", "12345678")),
-              HasSubstr("structured dtype; must be float16, float32 or float64"));
+              HasSubstr("structured dtype; must be float32 or float64; logits may be float16"));
 }
 
 TEST(Npy, OtherDimensionsAreRefused) {

@@ -1,6 +1,7 @@
 // `monge solve` and `monge info`, run as a user would.
 #include "program.hpp"
 
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include <chrono>
@@ -338,6 +339,27 @@ TEST_F(SolveProgram, WritesEntriesOfThePlan) {
   EXPECT_NE(indices("result/pairs.npy", "(500, 2)"), pairs) << "another seed";
 }
 
+// A sanitizer reserves more addresses than the limit leaves.
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+TEST_F(SolveProgram, EntriesThatDoNotFitLoseNothingElse) {
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_AS, &before), 0);
+  rlimit limited = before;
+  limited.rlim_cur = rlim_t{8} << 30;
+  ASSERT_EQ(setrlimit(RLIMIT_AS, &limited), 0);
+  // 2e9 pairs take 32 GB.
+  Outcome const outcome = solve({"--eps", "1", "--sample", "2000000000"});
+  ASSERT_EQ(setrlimit(RLIMIT_AS, &before), 0);
+  EXPECT_EQ(outcome.code, 3);
+  EXPECT_THAT(outcome.err, HasSubstr("monge: error: memory: ran out for the entries of the plan; all other results"));
+  EXPECT_THAT(outcome.out, HasSubstr("f.npy, g.npy, map.npy, report.json"));
+  for (auto const* file : {"f.npy", "g.npy", "map.npy", "report.json"})
+    EXPECT_TRUE(fs::exists(path("result") / fs::path(file)));
+  EXPECT_FALSE(fs::exists(path("result/pairs.npy")));
+  EXPECT_EQ(report()["status"], "converged");
+}
+#endif
+
 TEST_F(SolveProgram, TheMapCanBeOfAnyValues) {
   std::vector<std::string> const options{"--eps", "0.05", "--precision", "float64"};
   ASSERT_EQ(solve(options).code, 0);
@@ -400,9 +422,11 @@ TEST_F(SolveProgram, WrongUseIsCode2) {
   expect_refused(with("--cost", path("x.npy")), "must not be given with points");
   expect_refused(with("--top-k", "0"), "top_k: is 0; must be >= 1");
   expect_refused(with("--top-k", "31"), "top_k: is 31; must be at most 30, the columns of the plan");
-  expect_refused(with("--top-k", "2.5"), "top_k: is '2.5'; must be a whole number, >= 1");
+  expect_refused(with("--top-k", "2.5"), "top_k: is '2.5'; must be a whole number up to 2147483647, >= 1");
+  expect_refused(with("--iterations", "3000000000"), "must be a whole number up to 2147483647, >= 1");
   expect_refused(with("--sample", "-1"), "sample: is -1; must be >= 1");
-  expect_refused(with("--threshold", "-0.1"), "threshold: is -0.1; must be >= 0");
+  expect_refused(with("--threshold", "-0.1"), "threshold: is -0.1; must be finite and >= 0");
+  expect_refused(with("--threshold", "inf"), "threshold: is inf; must be finite and >= 0");
   expect_refused(with("--threshold", "nan"), "threshold: is nan");
   expect_refused(with("--seed", "7"), "seed: is 7; is for sample");
   expect_refused(solve({"--eps", "0.1", "--sample", "5", "--seed", "-1"}), "seed: is '-1'; must be a whole number");

@@ -248,7 +248,7 @@ TEST_F(ProjectProgram, WrongUseIsCode2) {
   expect_refused(project({"--temperature", "-1"}), "temperature: is -1; must be finite and > 0");
   expect_refused(project({"--iterations", "0"}), "iterations: is 0; must be >= 1");
   expect_refused(project({"--iterations", "two"}),
-                 "iterations: is 'two'; must be a whole number, >= 1; see monge project --help");
+                 "iterations: is 'two'; must be a whole number up to 2147483647, >= 1; see monge project --help");
   expect_refused(project({"--iterations", "2.5"}), "iterations: is '2.5'; must be a whole number");
   expect_refused(project({"--iterations", "-1"}), "iterations: is -1; must be >= 1");
   expect_refused(project({"--temperature", "hot"}), "temperature: is 'hot'; must be a number, > 0");
@@ -298,7 +298,7 @@ TEST_F(ProjectProgram, BadInputIsCode2) {
   write_array(path("bad.npy"), {{1, 1024, 1024}, std::vector<float>(1024 * 1024)});
   expect_refused(with(path("bad.npy"), {"--preset", "superglue"}), "logits: is 1024 x 1024 and a dustbin; must be");
   file("bad.npy", numpy_integers());
-  expect_refused(with(path("bad.npy")), "has dtype '<i4'; must be float16 ('<f2'), float32 ('<f4') or float64");
+  expect_refused(with(path("bad.npy")), "has dtype '<i4'; must be float32 ('<f4') or float64 ('<f8'); logits may be float16 ('<f2')");
   write_array(path("bad.npy"), {{3, 0, 4}, std::vector<float>{}});
   expect_refused(with(path("bad.npy")), "logits: is 0 x 4; must be at least 1 x 1");
   expect_refused(with(file("x.txt.gz", "")), "has the extension '.gz'");

@@ -51,6 +51,7 @@ TEST(Bounds, contain_what_their_text_says) {
   Row const table[] = {
       {kFinite, "finite", {-1e300, 0, 1e300}, {-kInfinity, kInfinity}},
       {kPositive, "> 0", {5e-324, 1e300}, {-1, -0.0, 0, kInfinity}},
+      {kPositiveOrInfinite, "> 0", {5e-324, 1e300, kInfinity}, {-1, -0.0, 0}},
       {kNotNegative, ">= 0", {0, -0.0, 1e300}, {-5e-324, kInfinity}},
       {at_least(1), ">= 1", {1, 2e9, kInfinity}, {0, -kInfinity}},
       {{.least = 0, .most = 1, .most_open = false}, "in (0, 1]", {1e-300, 1}, {0, 1.0000001}},
@@ -64,6 +65,13 @@ TEST(Bounds, contain_what_their_text_says) {
     for (double const value : outside) EXPECT_FALSE(bounds.contains(value)) << text << " and " << value;
     EXPECT_FALSE(bounds.contains(kNan)) << text;
   }
+}
+
+TEST(Bounds, say_in_full_that_infinity_is_none_of_them) {
+  EXPECT_EQ(kPositive.text_in_full(), "finite and > 0");
+  EXPECT_EQ((Bounds{.most = 3}).text_in_full(), "finite and < 3");
+  for (Bounds const bounds : {kFinite, at_least(1), Bounds{.least = 0, .most = 1}})
+    EXPECT_EQ(bounds.text_in_full(), bounds.text());
 }
 
 /// The names of the fields, each of which must have a text for people and allow its default.
@@ -82,9 +90,9 @@ TEST(Fields, of_a_solve_are_all_visited) {
   Fields fields;
   SolveOptions const options{.eps = 1, .eps_relative = 1};  // Of which a solve takes one.
   visit_solve_options(options, fields);
-  EXPECT_EQ(fields.names,
-            (std::vector<std::string>{"eps", "eps_relative", "tolerance", "iterations", "schedule", "annealing",
-                                      "precision", "check_every", "certificate", "cache_bytes"}));
+  EXPECT_EQ(fields.names, (std::vector<std::string>{"eps", "eps_relative", "tolerance", "iterations", "schedule",
+                                                    "penalty_a", "penalty_b", "annealing", "precision", "check_every",
+                                                    "certificate", "cache_bytes"}));
 }
 
 TEST(Fields, of_a_projection_are_all_visited) {

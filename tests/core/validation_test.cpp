@@ -142,7 +142,10 @@ std::vector<BadCall> const& bad_calls() {
        [](Call& c) {
          c.b = {0.5, 0.25, 0.5};
        },
-       {"b", "1.25", "equal", "1"}},
+       {"b", "1.25", "equal", "1", "penalty_a"}},
+      {"penalty_is_zero", [](Call& c) { c.options.penalty_a = 0; }, {"penalty_a", "is 0; must be > 0"}},
+      {"penalty_is_negative", [](Call& c) { c.options.penalty_b = -1; }, {"penalty_b", "is -1; must be > 0"}},
+      {"penalty_is_nan", [](Call& c) { c.options.penalty_b = kNan; }, {"penalty_b", "is nan; must be > 0"}},
       {"totals_differ_slightly", [](Call& c) { c.b[0] += 1e-5; }, {"b", "1.00001", "equal"}},
       {"a_too_short",
        [](Call& c) {

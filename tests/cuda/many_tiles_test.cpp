@@ -277,82 +277,84 @@ TEST_P(ManyTiles, sweep_as_on_the_cpu) {
   }
 }
 
+/// check(plan, precision) of the trial's plan on CUDA. Its rows pass through memory in several chunks: all at once they
+/// would take this many bytes a pair in float32, 8 in float64.
+template <class Check>
+void expect_in_chunks(Trial const& trial, int bytes_in_float32, Check const& check) {
+  for (Precision const precision : {Precision::float32, Precision::float64}) {
+    SCOPED_TRACE(name(precision));
+    Pool pool;
+    check(*trial.plan_of(Context::cuda({.allocator = pool.allocator()}), precision), precision);
+    std::int64_t const bytes = precision == Precision::float32 ? bytes_in_float32 : 8;
+    EXPECT_LT(pool.largest_block, static_cast<std::size_t>(bytes * trial.problem.n() * trial.problem.m()));
+  }
+}
+
 // Tolerances as in oracle/tolerance.hpp, with the CPU's plan in place of the dense one.
 TEST_P(ManyTiles, have_the_products_of_the_cpu) {
   Trial trial(GetParam());
   auto const cpu = trial.plan_of(Context::cpu(), Precision::float64);
-  for (Precision const precision : {Precision::float32, Precision::float64}) {
-    Pool pool;
-    {
-      auto const cuda = trial.plan_of(Context::cuda({.allocator = pool.allocator()}), precision);
-      Tolerance const tolerance = trial.tolerance(precision);
-      for (Side const side : {Side::rows, Side::columns}) {
-        SCOPED_TRACE(testing::Message() << name(precision) << (side == Side::rows ? ", rows" : ", columns"));
-        Side const far = other(side);
-        Vector const relative = tolerance.plan(side, trial.potentials);
-        Real const sum = tolerance.sum_error(side);
+  // Of entries in float32 only the high halves are as many bytes.
+  expect_in_chunks(trial, 2, [&](PlanOperator& cuda, Precision precision) {
+    Tolerance const tolerance = trial.tolerance(precision);
+    for (Side const side : {Side::rows, Side::columns}) {
+      SCOPED_TRACE(side == Side::rows ? "rows" : "columns");
+      Side const far = other(side);
+      Vector const relative = tolerance.plan(side, trial.potentials);
+      Real const sum = tolerance.sum_error(side);
 
-        std::vector<double> const softmin = transform(*cpu, side), row = marginal(*cpu, side);
-        expect_close("transform", transform(*cuda, side), widen(softmin),
-                     tolerance.softmin(side, trial.potentials.of(far), widen(softmin)));
-        expect_close("marginal", marginal(*cuda, side), widen(row), share_of(row, relative, 0));
-        std::vector<double> const one = trial.normal(cpu->size(far)), wide = trial.normal(cpu->size(far), kWide);
-        for (std::vector<double> const& v : {one, wide}) {
-          expect_close("P V", multiply(*cuda, side, v), widen(multiply(*cpu, side, v)),
-                       share_of(multiply(*cpu, side, magnitudes_of(v)), relative, sum));
-        }
-
-        std::vector<double> const l = trial.normal(cpu->size(side), kInner), r = trial.normal(cpu->size(far), kInner);
-        Arithmetic const factors = arithmetic({DeviceType::cuda}, precision, kInner);
-        std::vector<double> const sizes =
-            product(lengths_of(l), multiply(*cpu, side, product(lengths_of(r), magnitudes_of(one))));
-        expect_close("(P o L R^T) v", hadamard(*cuda, side, l, r, one), widen(hadamard(*cpu, side, l, r, one)),
-                     share_of(sizes, relative, sum + factors.product + 2 * factors.unit));
-
-        std::vector<double> const u = trial.normal(cpu->size(side));
-        std::vector<double> w = trial.normal(cpu->size(far));
-        std::vector<double> const column = marginal(*cpu, far);
-        for (std::size_t j = 0; j < w.size(); ++j) w[j] /= column[j];
-        Vector inner = widen(product(magnitudes_of(w), multiply(*cpu, far, magnitudes_of(u))));
-        Vector const there = tolerance.plan(far, trial.potentials);
-        Real const here = *std::max_element(relative.begin(), relative.end()) + sum;
-        for (std::size_t j = 0; j < inner.size(); ++j)
-          inner[j] *= (1 + there[j] + tolerance.sum_error(far)) * (1 + std::max(there[j] + sum, here)) - 1;
-        expect_close("P diag(w) P^T u", gram(*cuda, side, w, u),
-                     widen(multiply(*cpu, side, product(w, multiply(*cpu, far, u)))),
-                     widen(multiply(*cpu, side, narrow(inner))));
+      std::vector<double> const softmin = transform(*cpu, side), row = marginal(*cpu, side);
+      expect_close("transform", transform(cuda, side), widen(softmin),
+                   tolerance.softmin(side, trial.potentials.of(far), widen(softmin)));
+      expect_close("marginal", marginal(cuda, side), widen(row), share_of(row, relative, 0));
+      std::vector<double> const one = trial.normal(cpu->size(far)), wide = trial.normal(cpu->size(far), kWide);
+      for (std::vector<double> const& v : {one, wide}) {
+        expect_close("P V", multiply(cuda, side, v), widen(multiply(*cpu, side, v)),
+                     share_of(multiply(*cpu, side, magnitudes_of(v)), relative, sum));
       }
+
+      std::vector<double> const l = trial.normal(cpu->size(side), kInner), r = trial.normal(cpu->size(far), kInner);
+      Arithmetic const factors = arithmetic({DeviceType::cuda}, precision, kInner);
+      std::vector<double> const sizes =
+          product(lengths_of(l), multiply(*cpu, side, product(lengths_of(r), magnitudes_of(one))));
+      expect_close("(P o L R^T) v", hadamard(cuda, side, l, r, one), widen(hadamard(*cpu, side, l, r, one)),
+                   share_of(sizes, relative, sum + factors.product + 2 * factors.unit));
+
+      std::vector<double> const u = trial.normal(cpu->size(side));
+      std::vector<double> w = trial.normal(cpu->size(far));
+      std::vector<double> const column = marginal(*cpu, far);
+      for (std::size_t j = 0; j < w.size(); ++j) w[j] /= column[j];
+      Vector inner = widen(product(magnitudes_of(w), multiply(*cpu, far, magnitudes_of(u))));
+      Vector const there = tolerance.plan(far, trial.potentials);
+      Real const here = *std::max_element(relative.begin(), relative.end()) + sum;
+      for (std::size_t j = 0; j < inner.size(); ++j)
+        inner[j] *= (1 + there[j] + tolerance.sum_error(far)) * (1 + std::max(there[j] + sum, here)) - 1;
+      expect_close("P diag(w) P^T u", gram(cuda, side, w, u),
+                   widen(multiply(*cpu, side, product(w, multiply(*cpu, far, u)))),
+                   widen(multiply(*cpu, side, narrow(inner))));
     }
-    // Entries of all rows, in float only their high halves, did not fit: they came in several chunks.
-    std::int64_t const bytes = precision == Precision::float32 ? 2 : 8;
-    EXPECT_LT(pool.largest_block, static_cast<std::size_t>(bytes * GetParam().n * GetParam().m));
-  }
+  });
 }
 
 TEST_P(ManyTiles, have_the_entries_of_the_cpu) {
   Trial trial(GetParam());
   auto const cpu = trial.plan_of(Context::cpu(), Precision::float64);
-  for (Precision const precision : {Precision::float32, Precision::float64}) {
-    Pool pool;
-    auto const cuda = trial.plan_of(Context::cuda({.allocator = pool.allocator()}), precision);
+  expect_in_chunks(trial, 4, [&](PlanOperator& cuda, Precision precision) {
     Tolerance const tolerance = trial.tolerance(precision);
     for (Side const side : {Side::rows, Side::columns}) {
-      SCOPED_TRACE(testing::Message() << name(precision) << (side == Side::rows ? ", rows" : ", columns"));
+      SCOPED_TRACE(side == Side::rows ? "rows" : "columns");
       // Logarithms relative to that of the row's sum round once more: by 40 units at most if within 19 nats of it.
       std::vector<double> const top = largest(*cpu, side);
-      expect_close("the largest entries", largest(*cuda, side), widen(top),
+      expect_close("the largest entries", largest(cuda, side), widen(top),
                    share_of(top, tolerance.plan(side, trial.potentials), tolerance.sum_error(side)));
     }
     if (precision == Precision::float64) {
       // Off by some 1e-13, none of the 1e8 entries is so near the threshold and no draw so near a boundary.
       double const threshold = 1.000001 * largest(*cpu, Side::rows)[59];  // Of row 1, the twentieth.
-      EXPECT_EQ(above(*cuda, threshold), above(*cpu, threshold));
-      EXPECT_EQ(drawn(*cuda), drawn(*cpu));
+      EXPECT_EQ(above(cuda, threshold), above(*cpu, threshold));
+      EXPECT_EQ(drawn(cuda), drawn(*cpu));
     }
-    // Logits of all rows did not fit: they came in several chunks.
-    std::int64_t const bytes = precision == Precision::float32 ? 4 : 8;
-    EXPECT_LT(pool.largest_block, static_cast<std::size_t>(bytes * GetParam().n * GetParam().m));
-  }
+  });
 }
 
 }  // namespace

@@ -8,10 +8,10 @@ namespace monge::oracle {
 namespace {
 
 class At : public OperatorTest {};
-MONGE_FOR_EACH_POINT_TARGET(At);
+MONGE_FOR_EACH_OF(At, all_targets() + with_point_costs({Costs::cosine, Costs::dot, Costs::euclidean, Costs::p_norm}));
 
 TEST_P(At, other_points_shares_and_transforms_equal_the_oracle) {
-  for (Recipe const& recipe : covering_recipes()) {
+  for (Recipe const& recipe : recipes()) {
     SCOPED_TRACE(testing::Message() << recipe);
     Case const test = make_case(recipe);
     auto const plan = make_plan(test);
@@ -43,7 +43,7 @@ TEST_P(At, other_points_shares_and_transforms_equal_the_oracle) {
       Vector const map = dense.average(side, test.eps, at_zero, points, recipe.d, true);
       Vector allowed(map.size());
       Vector const shares = tolerance.shares(side, given);
-      double const radius = std::sqrt(tolerance.magnitudes().largest_square(other(side)) / recipe.scale);
+      double const radius = tolerance.magnitudes().radius(other(side));
       for (std::size_t i = 0; i < map.size(); ++i) {
         allowed[i] = (shares[i / recipe.d] + arithmetic(recipe.d).unit) * radius + 0x1p-51 * std::abs(map[i]);
       }

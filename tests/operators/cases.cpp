@@ -1,6 +1,7 @@
 #include "operators/cases.hpp"
 
 #include <algorithm>
+#include <limits>
 
 namespace monge::oracle {
 namespace {
@@ -73,8 +74,23 @@ Case::Case(Problem made, Recipe const& recipe, Arithmetic arithmetic, Disturbanc
       tolerance(problem, eps, arithmetic),
       potentials(moderate_potentials(problem, dense, eps, recipe.seed, disturbance)) {}
 
-std::unique_ptr<EntropicOperator> OperatorTest::make_operator(Case const& test, double cache_bytes) const {
-  auto entropic = make_operator(test.problem, cache_bytes);
+std::vector<Recipe> OperatorTest::recipes() const {
+  constexpr std::int64_t kMostDifferences = 300'000;
+  std::vector<Recipe> recipes = covering_recipes();
+  if (GetParam().costs > Costs::random)
+    std::erase_if(recipes, [](Recipe const& recipe) { return recipe.n * recipe.m * recipe.d > kMostDifferences; });
+  return recipes;
+}
+
+std::vector<Penalties> penalties_for(Case const& test) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  double const unit = std::max(test.eps, static_cast<double>(test.dense.largest_cost()) / 10);
+  return {{unit, 10 * unit}, {kInfinity, 0.3 * unit}, {1e4 * unit, kInfinity}};
+}
+
+std::unique_ptr<EntropicOperator> OperatorTest::make_operator(Case const& test, double cache_bytes,
+                                                              Penalties const& penalties) const {
+  auto entropic = make_operator(test.problem, cache_bytes, penalties);
   entropic->set_potentials(narrow(test.potentials.f), narrow(test.potentials.g));
   return entropic;
 }

@@ -30,6 +30,9 @@ struct Case {
   Potentials potentials;
 };
 
+/// Both, one and the other, from below eps to far above it; in units that keep mass in plans between clouds far apart.
+std::vector<Penalties> penalties_for(Case const& test);
+
 /// Three threads: shares of the rows are uneven, and some threads have none.
 class OperatorTest : public BackendTest {
  protected:
@@ -41,9 +44,12 @@ class OperatorTest : public BackendTest {
     recipe.costs = GetParam().costs;
     return Case(recipe, arithmetic(recipe.d), disturbance);
   }
+  /// The covering ones; for the further costs of points, whose kernels those cover, the small of these.
+  std::vector<Recipe> recipes() const;
   using BackendTest::make_operator;
   /// At the case's potentials.
-  std::unique_ptr<EntropicOperator> make_operator(Case const& test, double cache_bytes = 1e9) const;
+  std::unique_ptr<EntropicOperator> make_operator(Case const& test, double cache_bytes = 1e9,
+                                                  Penalties const& penalties = {}) const;
   std::unique_ptr<PlanOperator> make_plan(Case const& test, double cache_bytes = 1e9) const;
 };
 

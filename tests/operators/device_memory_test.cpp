@@ -67,6 +67,25 @@ void expect_same_entries(Plan const& host, Plan const& device) {
   EXPECT_EQ(device_pairs.values(), pairs);
 }
 
+TEST_P(DeviceMemory, of_c_transforms_gives_what_host_memory_gives) {
+  std::int64_t const n = 70, m = 90, d = 3;
+  Problem const problem = make_problem({n, m, d});
+  std::vector<double> g(m), f(n);
+  for (std::int64_t j = 0; j < m; ++j) g[j] = 0.01 * static_cast<double>(j % 7);
+  std::vector<std::int64_t> argmin(n);
+  c_transform(context(), problem.geometry(), g, f, {argmin.data(), n, 1, 1, {}});
+  OnDevice<double> const x(problem.x.values(), n, d, 3), y(problem.y.values(), m, d), device_g(g, m, 1, 1);
+  OnDevice<double> device_f(f, n, 1, 2);
+  device_f.fill(0);
+  DeviceIndices device_argmin(n, 1);
+  c_transform(context(), PointCloud{x.matrix(), y.matrix()}, device_g.vector(), device_f.mutable_vector(),
+              device_argmin.view());
+  EXPECT_EQ(device_f.values(), f);
+  EXPECT_EQ(device_argmin.values(), argmin);
+  EXPECT_EQ(semi_dual_value(context(), {}, {}, device_f.vector(), device_g.vector()),
+            semi_dual_value(context(), {}, {}, f, g));
+}
+
 TEST_P(DeviceMemory, gives_what_host_memory_gives) {
   for (std::int64_t const d : {3, 40}) {
     SCOPED_TRACE(testing::Message() << "d " << d);

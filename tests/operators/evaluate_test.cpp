@@ -9,31 +9,35 @@ namespace monge::oracle {
 namespace {
 
 class Evaluate : public OperatorTest {};
-MONGE_FOR_EACH_TARGET(Evaluate);
+MONGE_FOR_EACH_COST_TARGET(Evaluate);
 
 class EvaluatePoints : public OperatorTest {};
 MONGE_FOR_EACH_POINT_TARGET(EvaluatePoints);
 
 TEST_P(Evaluate, values_equal_the_oracle) {
-  for (Recipe const& recipe : covering_recipes()) {
-    SCOPED_TRACE(testing::Message() << recipe);
+  for (Recipe const& recipe : recipes()) {
     Case const test = make_case(recipe);
-    auto const entropic = make_operator(test);
-    Evaluation const actual = entropic->evaluate(test.eps);
-    DenseEvaluation const truth = evaluate(test.dense, test.eps, test.potentials);
-    EvaluationTolerance const tolerance = test.tolerance.evaluation(test.dense, test.potentials);
-    expect_close("mass", actual.mass, truth.mass, tolerance.mass);
-    expect_close("row_error", actual.row_error, truth.row_error, tolerance.row_error);
-    expect_close("column_error", actual.column_error, truth.column_error, tolerance.column_error);
-    expect_close("transport_cost", actual.transport_cost, truth.transport_cost, tolerance.transport_cost);
-    expect_close("primal", actual.primal, truth.primal, tolerance.primal);
-    expect_close("dual", actual.dual, truth.dual, tolerance.dual);
-    expect_close("gap", actual.gap, truth.gap, tolerance.gap);
+    std::vector<Penalties> every_penalty = penalties_for(test);
+    every_penalty.push_back({});
+    for (Penalties const& penalties : every_penalty) {
+      SCOPED_TRACE(testing::Message() << "penalties " << penalties.a << " and " << penalties.b << ", " << recipe);
+      auto const entropic = make_operator(test, 1e9, penalties);
+      Evaluation const actual = entropic->evaluate(test.eps);
+      DenseEvaluation const truth = evaluate(test.dense, test.eps, test.potentials, penalties);
+      EvaluationTolerance const tolerance = test.tolerance.evaluation(test.dense, test.potentials, penalties);
+      expect_close("mass", actual.mass, truth.mass, tolerance.mass);
+      expect_close("row_error", actual.row_error, truth.row_error, tolerance.row_error);
+      expect_close("column_error", actual.column_error, truth.column_error, tolerance.column_error);
+      expect_close("transport_cost", actual.transport_cost, truth.transport_cost, tolerance.transport_cost);
+      expect_close("primal", actual.primal, truth.primal, tolerance.primal);
+      expect_close("dual", actual.dual, truth.dual, tolerance.dual);
+      expect_close("gap", actual.gap, truth.gap, tolerance.gap);
+    }
   }
 }
 
 TEST_P(Evaluate, a_plan_has_the_marginals_and_the_transport_cost_of_the_oracle) {
-  for (Recipe const& recipe : covering_recipes()) {
+  for (Recipe const& recipe : recipes()) {
     SCOPED_TRACE(testing::Message() << recipe);
     Case const test = make_case(recipe);
     auto const plan = make_plan(test);
@@ -64,7 +68,7 @@ Real reach(Stored const& cloud) {
 // is off by at most (n + 2) u times the largest point, which meets the cost to first order through the distance |w| of
 // the centres, 2 |w| times it.
 TEST_P(EvaluatePoints, the_mean_cost_is_that_of_all_pairs) {
-  for (Recipe const& recipe : covering_recipes()) {
+  for (Recipe const& recipe : recipes()) {
     SCOPED_TRACE(testing::Message() << recipe);
     Case const test = make_case(recipe);
     Problem const& problem = test.problem;

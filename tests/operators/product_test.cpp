@@ -22,7 +22,7 @@ class Product : public OperatorTest {
   template <class Check>
   void for_each_case(Check const& check) {
     int index = 0;
-    for (Recipe const& recipe : covering_recipes()) {
+    for (Recipe const& recipe : recipes()) {
       std::int64_t const p = kWidths[index % 6], k = kInner[(index + index / 3) % 3];
       double const cache_bytes = index % 2 == 0 ? 1e9 : 0;
       ++index;
@@ -90,7 +90,7 @@ class Product : public OperatorTest {
     return values(plan, side, *out);
   }
 };
-MONGE_FOR_EACH_TARGET(Product);
+MONGE_FOR_EACH_COST_TARGET(Product);
 class ProductOfPoints : public Product {};
 MONGE_FOR_EACH_POINT_TARGET(ProductOfPoints);
 
@@ -183,7 +183,7 @@ TEST_P(ProductOfPoints, of_the_points_loses_no_digits_to_their_place) {
     for (Side const side : {Side::rows, Side::columns}) {
       Side const far = other(side);
       std::vector<double> const points = (far == Side::rows ? test.problem.x : test.problem.y).values();
-      double const radius = std::sqrt(test.tolerance.magnitudes().largest_square(far) / test.problem.scale);
+      double const radius = test.tolerance.magnitudes().radius(far);
       std::vector<double> const sizes(points.size(), radius);
       Vector allowed = test.tolerance.product(test.dense, side, test.potentials, sizes, d, true);
       Vector const expected = test.dense.average(side, test.eps, test.potentials, points, d, true);

@@ -5,7 +5,7 @@ namespace monge::oracle {
 namespace {
 
 class Transform : public OperatorTest {};
-MONGE_FOR_EACH_TARGET(Transform);
+MONGE_FOR_EACH_COST_TARGET(Transform);
 class TransformOfPoints : public OperatorTest {};
 MONGE_FOR_EACH_POINT_TARGET(TransformOfPoints);
 
@@ -23,7 +23,7 @@ void expect_transform(PlanOperator& plan, Case const& test, Side side, Potential
 }
 
 TEST_P(Transform, equals_the_oracle) {
-  for (Recipe const& recipe : covering_recipes()) {
+  for (Recipe const& recipe : recipes()) {
     SCOPED_TRACE(testing::Message() << recipe);
     Case const test = make_case(recipe);
     auto const plan = make_plan(test);
@@ -45,7 +45,7 @@ TEST_P(Transform, of_empty_potentials_is_that_of_zeros_of_the_users_cost) {
 
 // A plan has the potentials that it was made of; where a point has no weight, the soft c-transform.
 TEST_P(Transform, stands_in_for_potentials_of_points_without_weight) {
-  for (Recipe const& recipe : covering_recipes()) {
+  for (Recipe const& recipe : recipes()) {
     SCOPED_TRACE(testing::Message() << recipe);
     Case const test = make_case(recipe);
     auto const plan = make_plan(test);

@@ -58,8 +58,25 @@ std::vector<Target> with_all_costs(std::vector<Target> const& targets) {
   return result;
 }
 
+std::vector<Target> with_point_costs(std::vector<Costs> const& costs) {
+  std::vector<Target> result;
+  for (Costs const cost : costs) {
+    for (Target target : all_targets()) {
+      target.costs = cost;
+      if (target.precision != Precision::tf32) result.push_back(target);
+    }
+  }
+  return result;
+}
+
+std::vector<Target> operator+(std::vector<Target> targets, std::vector<Target> const& more) {
+  targets.insert(targets.end(), more.begin(), more.end());
+  return targets;
+}
+
 void PrintTo(Target const& target, std::ostream* out) {
-  static constexpr char const* kCosts[] = {"", "_distances", "_random"};
+  static constexpr char const* kCosts[] = {"",        "_distances", "_random",    "_labels",
+                                           "_cosine", "_dot",       "_euclidean", "_p_norm"};
   *out << (target.device == DeviceType::cpu ? "cpu_" : "cuda_") << name(target.precision)
        << kCosts[static_cast<int>(target.costs)];
 }
@@ -123,7 +140,7 @@ Potentials potentials_of(Plan const& plan) {
 }
 
 void expect_iterates(Dense const& dense, Tolerance const& tolerance, double eps, Potentials const& actual,
-                     Potentials const& expected, Real allowed) {
+                     Potentials const& expected, Real allowed, Penalties const& penalties) {
   for (Side const side : {Side::rows, Side::columns}) {
     std::vector<double> const& weight = dense.weights(side);
     Vector const& given = actual.of(other(side));
@@ -132,7 +149,8 @@ void expect_iterates(Dense const& dense, Tolerance const& tolerance, double eps,
     Vector target = expected.of(side), error(target.size(), allowed);
     for (std::size_t i = 0; i < target.size(); ++i) {
       if (weight[i] > 0) continue;
-      target[i] = transforms[i];
+      Real const rho = penalties.of(side);
+      target[i] = std::isinf(rho) ? transforms[i] : transforms[i] * rho / (rho + eps);
       error[i] = transform_error[i];
     }
     expect_close(side == Side::rows ? "f" : "g", narrow(actual.of(side)), target, error);
@@ -141,10 +159,12 @@ void expect_iterates(Dense const& dense, Tolerance const& tolerance, double eps,
 
 void expect_report_matches(Report const& report, Problem const& problem, double eps, Potentials const& potentials) {
   Dense const dense(problem);
-  DenseEvaluation const truth = evaluate(dense, eps, potentials);
-  Arithmetic const float64 = arithmetic({}, Precision::float64, problem.d());
-  EvaluationTolerance const tolerance = Tolerance(problem, eps, float64).evaluation(dense, potentials);
+  Penalties const penalties{report.penalty_a, report.penalty_b};
+  DenseEvaluation const truth = evaluate(dense, eps, potentials, penalties);
+  Arithmetic const float64 = arithmetic({}, Precision::float64, problem);
+  EvaluationTolerance const tolerance = Tolerance(problem, eps, float64).evaluation(dense, potentials, penalties);
   EXPECT_TRUE(report.certified);
+  expect_close("transported_mass", report.transported_mass, truth.mass, tolerance.mass);
   expect_close("marginal_error", report.marginal_error, truth.row_error + truth.column_error,
                tolerance.row_error + tolerance.column_error);
   expect_close("transport_cost", report.transport_cost, truth.transport_cost, tolerance.transport_cost);

@@ -28,8 +28,11 @@ std::vector<Target> all_targets();
 std::vector<Target> short_precisions();
 /// Float64 on each device: for what does not depend on the precision, and for what needs it.
 std::vector<Target> all_devices();
-/// Each of these, with points and with matrices.
+/// Each of these, with squared distances of points and with matrices.
 std::vector<Target> with_all_costs(std::vector<Target> const& targets);
+/// Float32 and float64 of each device, with each of these costs of points.
+std::vector<Target> with_point_costs(std::vector<Costs> const& costs);
+std::vector<Target> operator+(std::vector<Target> targets, std::vector<Target> const& more);
 std::string target_name(testing::TestParamInfo<Target> const& info);
 /// A test on a CUDA device calls it from SetUp: skips, or fails with MONGE_REQUIRE_CUDA=1, where CUDA is not usable.
 void require_device(DeviceType device);
@@ -46,7 +49,7 @@ class BackendTest : public testing::TestWithParam<Target> {
   bool is_float64() const { return precision() == Precision::float64; }
   /// Of costs between points of d dimensions, or of the matrix in their place.
   Arithmetic arithmetic(std::int64_t d) const {
-    return oracle::arithmetic({GetParam().device}, precision(), GetParam().costs == Costs::points ? d : 0);
+    return oracle::arithmetic({GetParam().device}, precision(), d, GetParam().costs);
   }
   /// With the geometry of the target.
   Problem make_problem(Recipe recipe) const {
@@ -54,9 +57,10 @@ class BackendTest : public testing::TestWithParam<Target> {
     return oracle::make_problem(recipe);
   }
 
-  std::unique_ptr<EntropicOperator> make_operator(Problem const& problem, double cache_bytes = 1e9) const {
+  std::unique_ptr<EntropicOperator> make_operator(Problem const& problem, double cache_bytes = 1e9,
+                                                  Penalties const& penalties = {}) const {
     return backend_of(context()).entropic_operator(problem.geometry(), {problem.a, problem.b},
-                                                   {precision(), cache_bytes});
+                                                   {precision(), cache_bytes, penalties});
   }
 
  private:
@@ -68,6 +72,11 @@ class BackendTest : public testing::TestWithParam<Target> {
   INSTANTIATE_TEST_SUITE_P(, Suite, testing::ValuesIn(targets), ::monge::oracle::target_name)
 #define MONGE_FOR_EACH_TARGET(Suite) \
   MONGE_FOR_EACH_OF(Suite, ::monge::oracle::with_all_costs(::monge::oracle::all_targets()))
+/// Of all costs; they suit tests that take recipes() only.
+#define MONGE_FOR_EACH_COST_TARGET(Suite)                                                    \
+  MONGE_FOR_EACH_OF(Suite, ::monge::oracle::with_all_costs(::monge::oracle::all_targets()) + \
+                               ::monge::oracle::with_point_costs(                            \
+                                   {Costs::labels, Costs::cosine, Costs::dot, Costs::euclidean, Costs::p_norm}))
 #define MONGE_FOR_EACH_POINT_TARGET(Suite) MONGE_FOR_EACH_OF(Suite, ::monge::oracle::all_targets())
 #define MONGE_FOR_EACH_SHORT_PRECISION(Suite) MONGE_FOR_EACH_OF(Suite, ::monge::oracle::short_precisions())
 #define MONGE_FOR_EACH_DEVICE(Suite) MONGE_FOR_EACH_OF(Suite, ::monge::oracle::all_devices())
@@ -83,7 +92,8 @@ Potentials potentials_of(Plan const& plan);
 /// Iterates to within `allowed`. Points of no weight take no part in sweeps: theirs must be the softmin of the other
 /// side.
 void expect_iterates(Dense const& dense, Tolerance const& tolerance, double eps, Potentials const& actual,
-                     Potentials const& expected, Real allowed);
+                     Potentials const& expected, Real allowed, Penalties const& penalties = {});
+/// With the penalties of the report.
 void expect_report_matches(Report const& report, Problem const& problem, double eps, Potentials const& potentials);
 
 }  // namespace monge::oracle

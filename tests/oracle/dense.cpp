@@ -16,25 +16,7 @@ std::vector<double> narrow(Vector const& values) {
   return {values.begin(), values.end()};
 }
 
-Dense::Dense(Problem const& problem) : n_(problem.n()), m_(problem.m()), a_(problem.a), b_(problem.b), cost_(n_ * m_) {
-  if (!problem.has_points()) {
-    cost_ = widen(problem.costs());
-    return;
-  }
-  std::vector<double> const x = problem.x.values();
-  std::vector<double> const y = problem.y.values();
-  std::int64_t const d = problem.d();
-  for (std::int64_t i = 0; i < n_; ++i) {
-    for (std::int64_t j = 0; j < m_; ++j) {
-      Real sum = 0;
-      for (std::int64_t k = 0; k < d; ++k) {
-        Real const difference = Real(x[i * d + k]) - y[j * d + k];
-        sum += difference * difference;
-      }
-      cost_[i * m_ + j] = problem.scale * sum;
-    }
-  }
-}
+Dense::Dense(Problem const& problem) : Dense(dense_costs(problem), problem.a, problem.b) {}
 
 Dense::Dense(Vector cost, std::vector<double> a, std::vector<double> b)
     : n_(static_cast<std::int64_t>(a.size())),
@@ -129,21 +111,25 @@ namespace {
 struct Update {
   Dense const& dense;
   Sweep const& kind;
+  Penalties const& penalties;
   SweepResult& result;
 
-  /// Moves the potential of `side` towards `target`; returns the L1 error that its marginal had.
-  Real operator()(Side side, Vector const& target) {
+  /// Moves the potential of `side`, whose soft c-transform is `plus`; returns the L1 error that its marginal had.
+  Real operator()(Side side, Vector const& plus) {
     Vector& potential = result.potentials.of(side);
+    Real const rho = penalties.of(side), damping = std::isinf(rho) ? 1 : rho / (rho + kind.eps);
     Real error = 0;
-    for (std::size_t i = 0; i < target.size(); ++i) {
-      Real const u = (target[i] - potential[i]) / kind.eps;
-      error += dense.weights(side)[i] * std::abs(std::expm1(-u));
+    for (std::size_t i = 0; i < plus.size(); ++i) {
+      Real const target = damping * plus[i];
+      Real const marginal = std::exp((potential[i] - plus[i]) / kind.eps), wanted = std::exp(-potential[i] / rho);
+      error += dense.weights(side)[i] * std::abs(marginal - wanted);
+      if (dense.weights(side)[i] > 0) result.size += dense.weights(side)[i] * std::max(marginal, wanted);
       if (kind.symmetric) {
-        potential[i] = (potential[i] + target[i]) / 2;
-      } else if (kind.relaxation != 1 && accepts(u)) {
-        potential[i] += kind.relaxation * (target[i] - potential[i]);
+        potential[i] = (potential[i] + target) / 2;
+      } else if (kind.relaxation != 1 && accepts(potential[i], plus[i], target, rho)) {
+        potential[i] += kind.relaxation * (target - potential[i]);
       } else {
-        potential[i] = target[i];
+        potential[i] = target;
       }
     }
     return error;
@@ -152,11 +138,16 @@ struct Update {
   // Below this gain is near twice the promise, and comparing them would be all rounding.
   static constexpr Real kSmall = 1e-3L;
 
-  bool accepts(Real u) {
-    Real const w = kind.relaxation;
-    Real const plain_gain = u - 1 + std::exp(-u);
-    Real const gain = w * u - std::exp((w - 1) * u) + std::exp(-u);
-    Real const promise = w * (2 - w) * plain_gain / 2;
+  /// What f + step adds to the dual of a row, over that of f, a and eps apart: from its definition.
+  Real gain_of(Real step, Real f, Real plus, Real rho) const {
+    Real const eps = kind.eps;
+    Real const penalty = std::isinf(rho) ? step : -rho * std::exp(-f / rho) * std::expm1(-step / rho);
+    return penalty / eps - std::exp((f - plus) / eps) * std::expm1(step / eps);
+  }
+  bool accepts(Real f, Real plus, Real target, Real rho) {
+    Real const w = kind.relaxation, u = (target - f) / kind.eps * (std::isinf(rho) ? 1 : 1 + kind.eps / rho);
+    Real const gain = gain_of(w * (target - f), f, plus, rho);
+    Real const promise = w * (2 - w) * gain_of(target - f, f, plus, rho) / 2;
     if (std::abs(u) > kSmall) {
       Real const scale = std::max(std::abs(gain), std::abs(promise));
       if (std::isfinite(scale)) {
@@ -171,10 +162,31 @@ struct Update {
 
 }  // namespace
 
-SweepResult sweep(Dense const& dense, Sweep const& kind, int count, Potentials potentials) {
+Potentials translated(Dense const& dense, Penalties const& penalties, Potentials potentials) {
+  if (penalties.balanced()) return potentials;
+  auto const log_sum = [&](Side side) {
+    Real const rho = penalties.of(side);
+    Vector const& potential = potentials.of(side);
+    std::vector<double> const& weight = dense.weights(side);
+    Real largest = -std::numeric_limits<Real>::infinity(), sum = 0;
+    for (std::size_t i = 0; i < weight.size(); ++i)
+      if (weight[i] > 0) largest = std::max(largest, -potential[i] / rho);
+    for (std::size_t i = 0; i < weight.size(); ++i)
+      if (weight[i] > 0) sum += weight[i] * std::exp(-potential[i] / rho - largest);
+    return largest + std::log(sum);
+  };
+  Real const t = (log_sum(Side::rows) - log_sum(Side::columns)) / (1 / Real(penalties.a) + 1 / Real(penalties.b));
+  for (Real& f : potentials.f) f += t;
+  for (Real& g : potentials.g) g -= t;
+  return potentials;
+}
+
+SweepResult sweep(Dense const& dense, Sweep const& kind, int count, Potentials potentials, Penalties const& penalties) {
   SweepResult result{std::move(potentials)};
-  Update update{dense, kind, result};
+  Update update{dense, kind, penalties, result};
   for (int k = 0; k < count; ++k) {
+    result.potentials = translated(dense, penalties, std::move(result.potentials));
+    result.size = 0;
     Vector const f = dense.softmin(Side::rows, kind.eps, result.potentials.g);
     if (kind.symmetric) {
       Vector const g = dense.softmin(Side::columns, kind.eps, result.potentials.f);
@@ -188,7 +200,30 @@ SweepResult sweep(Dense const& dense, Sweep const& kind, int count, Potentials p
   return result;
 }
 
-DenseEvaluation evaluate(Dense const& dense, Real eps, Potentials const& potentials) {
+namespace {
+
+/// What the values have of one side.
+struct SideTerms {
+  Real error = 0, penalty = 0, dual = 0, mass = 0;
+  SideTerms(std::vector<double> const& weight, Vector const& marginal, Vector const& potential, Real rho) {
+    for (std::size_t i = 0; i < weight.size(); ++i) {
+      Real const a = weight[i], r = marginal[i], f = potential[i];
+      mass += a;
+      if (std::isinf(rho)) {
+        error += std::abs(r - a);
+        dual += f * a;
+      } else if (a > 0) {
+        error += std::abs(r - a * std::exp(-f / rho));
+        penalty += rho * (r == 0 ? a : r * std::log(r / a) - r + a);
+        dual += rho * a * (1 - std::exp(-f / rho));
+      }
+    }
+  }
+};
+
+}  // namespace
+
+DenseEvaluation evaluate(Dense const& dense, Real eps, Potentials const& potentials, Penalties const& penalties) {
   std::vector<double> const& a = dense.weights(Side::rows);
   std::vector<double> const& b = dense.weights(Side::columns);
   Vector const plan = dense.plan(eps, potentials);
@@ -207,31 +242,24 @@ DenseEvaluation evaluate(Dense const& dense, Real eps, Potentials const& potenti
       entropy += p * (potentials.f[i] + potentials.g[j] - c) / eps - p;
     }
   }
-  result.primal = result.transport_cost + eps * entropy;
-  Real mass_a = 0, mass_b = 0;
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    result.mass += rows[i];
-    result.row_error += std::abs(rows[i] - a[i]);
-    result.dual += potentials.f[i] * a[i];
-    mass_a += a[i];
-  }
-  for (std::size_t j = 0; j < b.size(); ++j) {
-    result.column_error += std::abs(columns[j] - b[j]);
-    result.dual += potentials.g[j] * b[j];
-    mass_b += b[j];
-  }
-  result.dual -= eps * (result.mass - mass_a * mass_b);
+  SideTerms const of_a(a, rows, potentials.f, penalties.a), of_b(b, columns, potentials.g, penalties.b);
+  result.mass = std::accumulate(rows.begin(), rows.end(), Real(0));
+  result.row_error = of_a.error;
+  result.column_error = of_b.error;
+  result.primal = result.transport_cost + eps * entropy + of_a.penalty + of_b.penalty;
+  result.dual = of_a.dual + of_b.dual - eps * (result.mass - of_a.mass * of_b.mass);
   result.gap = result.primal - result.dual;
   return result;
 }
 
-Potentials solve(Dense const& dense, Real eps, Real tolerance, int most_sweeps) {
-  std::vector<double> const& a = dense.weights(Side::rows);
-  Real const mass = std::accumulate(a.begin(), a.end(), Real(0));
+Potentials solve(Dense const& dense, Real eps, Real tolerance, int most_sweeps, Penalties const& penalties) {
+  std::vector<double> const &a = dense.weights(Side::rows), &b = dense.weights(Side::columns);
+  Real const mass =
+      std::max(std::accumulate(a.begin(), a.end(), Real(0)), std::accumulate(b.begin(), b.end(), Real(0)));
   Sweep const kind{static_cast<double>(eps)};
-  SweepResult result{{Vector(a.size(), 0), Vector(dense.weights(Side::columns).size(), 0)}};
+  SweepResult result{{Vector(a.size(), 0), Vector(b.size(), 0)}};
   for (int k = 0; k < most_sweeps; ++k) {
-    result = sweep(dense, kind, 1, std::move(result.potentials));
+    result = sweep(dense, kind, 1, std::move(result.potentials), penalties);
     if (result.column_error <= tolerance * mass) break;
   }
   return result.potentials;

@@ -62,20 +62,25 @@ struct SweepResult {
   Potentials potentials;
   Real row_error = 0;  // as SweepErrors, of the last sweep
   Real column_error = 0;
+  Real size = 0;  // sum of the larger terms of which the errors are differences: twice the mass without penalties
   /// How far the closest decision of the safeguard was from falling the other way, relative to its scale. Comparing
   /// iterates with an implementation makes sense while this is well above its rounding.
   Real decision_margin = 1;
   std::int64_t plain_steps = 0;  // decisions against the relaxed step
 };
-SweepResult sweep(Dense const& dense, Sweep const& kind, int count, Potentials potentials);
+SweepResult sweep(Dense const& dense, Sweep const& kind, int count, Potentials potentials,
+                  Penalties const& penalties = {});
+/// (f + t, g - t), where the dual is largest.
+Potentials translated(Dense const& dense, Penalties const& penalties, Potentials potentials);
 
 /// `Evaluation` in long double, from the definitions: primal from the entropy of P, gap as primal - dual.
 struct DenseEvaluation {
   Real mass, row_error, column_error, transport_cost, primal, dual, gap;
 };
-DenseEvaluation evaluate(Dense const& dense, Real eps, Potentials const& potentials);
+DenseEvaluation evaluate(Dense const& dense, Real eps, Potentials const& potentials, Penalties const& penalties = {});
 
-/// Alternating sweeps until both marginals hold to `tolerance` (L1, relative to the mass).
-Potentials solve(Dense const& dense, Real eps, Real tolerance, int most_sweeps = 100000);
+/// Alternating sweeps until both marginals are right to `tolerance` (L1, relative to the larger mass).
+Potentials solve(Dense const& dense, Real eps, Real tolerance, int most_sweeps = 100000,
+                 Penalties const& penalties = {});
 
 }  // namespace monge::oracle

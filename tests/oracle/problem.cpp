@@ -105,7 +105,8 @@ MutableVectorView StoredVector::mutable_view() {
 std::ostream& operator<<(std::ostream& out, Recipe const& recipe) {
   static constexpr char const* kWeights[] = {"uniform", "skewed", "with_zeros"};
   static constexpr char const* kPlaces[] = {"origin", "shifted", "apart"};
-  static constexpr char const* kCosts[] = {"points", "distances", "random"};
+  static constexpr char const* kCosts[] = {"points", "distances", "random",    "labels",
+                                           "cosine", "dot",       "euclidean", "p_norm"};
   return out << kCosts[static_cast<int>(recipe.costs)] << " n=" << recipe.n << " m=" << recipe.m << " d=" << recipe.d
              << " weights " << kWeights[static_cast<int>(recipe.weights)] << ", place "
              << kPlaces[static_cast<int>(recipe.place)] << ", eps/spread " << recipe.eps_over_spread
@@ -153,17 +154,41 @@ Problem make_matrix_problem(std::span<double const> costs, std::vector<double> a
 
 namespace {
 
-std::vector<double> squared_distances(Problem const& problem) {
-  std::vector<double> const x = problem.x.values(), y = problem.y.values();
-  std::int64_t const d = problem.x.columns();
-  std::vector<double> costs(problem.n() * problem.m(), 0.0);
-  for (std::int64_t i = 0; i < problem.n(); ++i) {
-    for (std::int64_t j = 0; j < problem.m(); ++j) {
-      double& cost = costs[i * problem.m() + j];
-      for (std::int64_t k = 0; k < d; ++k) cost += problem.scale * std::pow(x[i * d + k] - y[j * d + k], 2);
-    }
+/// c(x, y) of d coordinates.
+long double cost_of(CostFunction function, double p, double const* x, double const* y, std::int64_t d) {
+  long double square_x = 0, square_y = 0, product = 0, power = 0, square = 0;
+  for (std::int64_t k = 0; k < d; ++k) {
+    long double const difference = static_cast<long double>(x[k]) - y[k];
+    square += difference * difference;
+    power += std::pow(std::abs(difference), static_cast<long double>(p));
+    square_x += static_cast<long double>(x[k]) * x[k];
+    square_y += static_cast<long double>(y[k]) * y[k];
+    product += static_cast<long double>(x[k]) * y[k];
   }
-  return costs;
+  switch (function) {
+    case CostFunction::sqeuclidean:
+      return square;
+    case CostFunction::euclidean:
+      return std::sqrt(square);
+    case CostFunction::cosine:
+      return 1 - product / std::sqrt(square_x * square_y);
+    case CostFunction::dot:
+      return -product;
+    default:
+      return std::pow(power, 1 / static_cast<long double>(p));
+  }
+}
+
+void add_labels(Problem& problem, Recipe const& recipe, Random& random) {
+  double const place = recipe.place == Place::origin ? 0 : 1000;
+  std::vector<double> cost(kClasses[0] * kClasses[1]);
+  for (double& entry : cost) entry = place + random.uniform(0, static_cast<double>(recipe.d));
+  problem.label_cost = Stored(cost, kClasses[0], kClasses[1], recipe.storage, recipe.padding);
+  problem.label_weight = 0.5;
+  for (std::int64_t i = 0; i < recipe.n; ++i)
+    problem.labels_x.push_back(static_cast<std::int64_t>(random.uniform(0, static_cast<double>(kClasses[0] - 1))));
+  for (std::int64_t j = 0; j < recipe.m; ++j)
+    problem.labels_y.push_back(static_cast<std::int64_t>(random.uniform(1, static_cast<double>(kClasses[1]))));
 }
 
 std::vector<double> random_costs(Recipe const& recipe, Random& random) {
@@ -181,6 +206,38 @@ std::vector<double> random_costs(Recipe const& recipe, Random& random) {
 
 }  // namespace
 
+PointCloud Problem::clouds() const {
+  PointCloud clouds{x.view(), y.view(), scale, cost_function, p};
+  if (has_labels()) {
+    auto const view = [](std::vector<std::int64_t> const& labels) {
+      return IndexView{labels.data(), static_cast<std::int64_t>(labels.size())};
+    };
+    clouds.labels = {view(labels_x), view(labels_y), label_cost.view(), label_weight};
+  }
+  return clouds;
+}
+
+std::vector<long double> dense_costs(Problem const& problem) {
+  if (!problem.has_points()) {
+    std::vector<double> const costs = problem.costs();
+    return {costs.begin(), costs.end()};
+  }
+  std::vector<double> const x = problem.x.values(), y = problem.y.values(), label_cost = problem.label_cost.values();
+  std::int64_t const d = problem.x.columns();
+  std::vector<long double> costs;
+  for (std::int64_t i = 0; i < problem.n(); ++i) {
+    for (std::int64_t j = 0; j < problem.m(); ++j) {
+      long double cost = problem.scale * cost_of(problem.cost_function, problem.p, &x[i * d], &y[j * d], d);
+      if (problem.has_labels()) {
+        std::int64_t const at = problem.labels_x[i] * problem.label_cost.columns() + problem.labels_y[j];
+        cost += static_cast<long double>(problem.label_weight) * label_cost[at];
+      }
+      costs.push_back(cost);
+    }
+  }
+  return costs;
+}
+
 Problem make_problem(Recipe const& recipe) {
   Random random(recipe.seed);
   double const x_centre = recipe.place == Place::shifted ? 1000 : 0;
@@ -191,9 +248,31 @@ Problem make_problem(Recipe const& recipe) {
                   Stored(y, recipe.m, recipe.d, recipe.storage, recipe.padding),
                   make_weights(recipe.weights, recipe.n, recipe.mass, random),
                   make_weights(recipe.weights, recipe.m, recipe.mass, random), recipe.scale};
-  if (recipe.costs == Costs::points) return problem;
-  std::vector<double> const costs =
-      recipe.costs == Costs::distances ? squared_distances(problem) : random_costs(recipe, random);
+  switch (recipe.costs) {
+    case Costs::labels:
+      add_labels(problem, recipe, random);
+      break;
+    case Costs::cosine:
+      problem.cost_function = CostFunction::cosine;
+      break;
+    case Costs::dot:
+      problem.cost_function = CostFunction::dot;
+      break;
+    case Costs::euclidean:
+      problem.cost_function = CostFunction::euclidean;
+      break;
+    case Costs::p_norm:
+      problem.cost_function = CostFunction::p_norm;
+      problem.p = 3;
+      break;
+    default:
+      break;
+  }
+  if (has_points(recipe.costs)) return problem;
+  std::vector<long double> const distances = dense_costs(problem);
+  std::vector<double> const costs = recipe.costs == Costs::distances
+                                        ? std::vector<double>(distances.begin(), distances.end())
+                                        : random_costs(recipe, random);
   return make_matrix_problem(costs, std::move(problem.a), std::move(problem.b), recipe.storage, recipe.padding,
                              recipe.seed % 2 == 0);
 }

@@ -75,7 +75,18 @@ enum class Costs {
   points,     // squared distances between two clouds
   distances,  // the same, as a matrix
   random,     // a matrix without structure: both signs, and every eighth pair or so forbidden
+  // of points:
+  labels,  // squared distances and a cost from class to class
+  cosine,
+  dot,
+  euclidean,
+  p_norm,  // p = 3
 };
+constexpr bool has_points(Costs costs) {
+  return costs != Costs::distances && costs != Costs::random;
+}
+/// Of the rows and the columns of a label cost.
+inline constexpr std::int64_t kClasses[] = {7, 5};
 
 struct Recipe {
   std::int64_t n, m, d;
@@ -98,21 +109,30 @@ struct Problem {
   /// Instead of the points, where it has rows.
   Stored cost = {};
   bool transposed = false;
+  CostFunction cost_function = CostFunction::sqeuclidean;
+  double p = 2;
+  std::vector<std::int64_t> labels_x = {}, labels_y = {};
+  Stored label_cost = {};
+  double label_weight = 1;
 
   bool has_points() const { return cost.rows() == 0; }
   std::int64_t n() const { return static_cast<std::int64_t>(a.size()); }
   std::int64_t m() const { return static_cast<std::int64_t>(b.size()); }
   std::int64_t d() const { return has_points() ? x.columns() : 0; }
-  PointCloud clouds() const { return {x.view(), y.view(), scale}; }
+  bool has_labels() const { return label_cost.rows() > 0; }
+  PointCloud clouds() const;
   CostMatrix matrix() const { return {cost.view(), transposed}; }
   Geometry geometry() const { return has_points() ? Geometry(clouds()) : Geometry(matrix()); }
   /// C (n x m, row-major) of a matrix, as it is stored.
   std::vector<double> costs() const;
 };
 
+/// C (n x m, row-major) of the points or the matrix, as they are stored.
+std::vector<long double> dense_costs(Problem const& problem);
 /// Gaussian clouds: x standard, y at 0.7 of the size around 0.5. The distances of a matrix are those of the clouds;
 /// random costs lie between -1 and 2, around 1000 or a million where the clouds would be shifted or apart, and those of
-/// the first row and column are finite.
+/// the first row and column are finite. Label costs are up to as much as a coordinate's difference costs, around 1000
+/// where the clouds are not at the origin; the last class of x and the first of y have no points.
 Problem make_problem(Recipe const& recipe);
 /// A problem with the costs C (n x m, row-major), stored as told.
 Problem make_matrix_problem(std::span<double const> costs, std::vector<double> a, std::vector<double> b,

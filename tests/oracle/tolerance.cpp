@@ -11,7 +11,9 @@ namespace {
 constexpr double kLogit = 2.0;    // roundings of h_j and of the sum with the product
 constexpr double kProduct = 1.0;  // times sqrt(d), of a sum of products
 constexpr double kStored = 2.0;   // of a score that is stored: roundings of the difference and of its factor
+constexpr double kPower = 8.0;    // of a distance: the powers of its sum, and the root
 constexpr double kSum = 8.0;      // exp and the first terms of a sum
+constexpr double kEqualTotals = 1e-12;  // log_mass_ratio() takes totals for equal that differ by no more
 
 std::vector<double> centre(std::vector<double> const& points, std::vector<double> const& weights, std::int64_t d) {
   Vector sum(d, 0);
@@ -26,17 +28,38 @@ std::vector<double> centre(std::vector<double> const& points, std::vector<double
 
 }  // namespace
 
-Arithmetic arithmetic(Device device, Precision precision, std::int64_t d) {
-  if (d == 0) {
-    double const unit = precision == Precision::float64 ? 0x1p-53 : 0x1p-24;
-    return {unit, kStored * unit};
-  }
+Arithmetic arithmetic(Device device, Precision precision, std::int64_t d, Costs costs) {
+  double const unit = precision == Precision::float64 ? 0x1p-53 : 0x1p-24;
+  if (d == 0 || !has_points(costs)) return {unit, kStored * unit};
+  if (costs == Costs::euclidean || costs == Costs::p_norm) return {unit, (kPower + std::sqrt(d)) * unit};
+  bool const differences = d <= 8 && (costs == Costs::points || costs == Costs::cosine);
+  if (costs == Costs::labels) d += std::min(kClasses[0], kClasses[1]);
   if (precision == Precision::float64) return {0x1p-53, kProduct * 0x1p-53 * std::sqrt(d)};
   double const single = kProduct * 0x1p-24 * std::sqrt(d);
-  if (device.type == DeviceType::cpu || d <= 8) return {0x1p-24, single};
+  if (device.type == DeviceType::cpu || differences) return {0x1p-24, single};
   // Tensor cores add with truncation, hence one more bit than rounding of the factors would cost.
   if (precision == Precision::tf32) return {0x1p-24, 0x1p-10};
   return {0x1p-24, single + 0x1p-21};
+}
+
+Arithmetic arithmetic(Device device, Precision precision, Problem const& problem) {
+  auto const costs = [&] {
+    if (!problem.has_points()) return Costs::distances;
+    if (problem.has_labels()) return Costs::labels;
+    switch (problem.cost_function) {
+      case CostFunction::cosine:
+        return Costs::cosine;
+      case CostFunction::dot:
+        return Costs::dot;
+      case CostFunction::euclidean:
+        return Costs::euclidean;
+      case CostFunction::p_norm:
+        return Costs::p_norm;
+      default:
+        return Costs::points;
+    }
+  };
+  return arithmetic(device, precision, problem.d(), costs());
 }
 
 Magnitudes::Magnitudes(Problem const& problem) {
@@ -54,11 +77,6 @@ Magnitudes::Magnitudes(Problem const& problem) {
       half.largest_log_weight = std::max(half.largest_log_weight, std::abs(std::log(weight[i])));
     }
   }
-  if (!problem.has_points()) return;
-  for (double const square : row_.square) row_.score.push_back(2 * std::sqrt(square * column_.largest_square));
-  for (double const square : column_.square) column_.score.push_back(2 * std::sqrt(square * row_.largest_square));
-  double const sum = std::sqrt(row_.largest_square) + std::sqrt(column_.largest_square);
-  spread_ = sum * sum;
 }
 
 void Magnitudes::measure_matrix(Problem const& problem) {
@@ -89,29 +107,116 @@ void Magnitudes::measure_matrix(Problem const& problem) {
 void Magnitudes::measure_points(Problem const& problem) {
   std::int64_t const d = problem.d();
   double const s = problem.scale;
-  std::vector<double> const x = problem.x.values();
-  std::vector<double> const y = problem.y.values();
-  std::vector<double> const mu = centre(x, problem.a, d);
-  std::vector<double> const nu = centre(y, problem.b, d);
-  for (std::int64_t k = 0; k < d; ++k) offset_ += s * (mu[k] - nu[k]) * (mu[k] - nu[k]);
-
-  auto half = [&](std::vector<double> const& points, std::vector<double> const& weights,
-                  std::vector<double> const& mean, double sign, double constant) {
-    Half result;
+  bool const distances =
+      problem.cost_function == CostFunction::euclidean || problem.cost_function == CostFunction::p_norm;
+  bool const squares = !distances && problem.cost_function != CostFunction::dot;
+  bool const directions = problem.cost_function == CostFunction::cosine;
+  double const phi = distances ? 0 : problem.cost_function == CostFunction::sqeuclidean ? -2 * s : -s;
+  double const q = squares ? -phi / 2 : 0;
+  double const p = problem.cost_function == CostFunction::p_norm ? problem.p : 2;
+  auto const length = [&](double const* x, double const* origin) {
+    double sum = 0;
+    for (std::int64_t k = 0; k < d; ++k) sum += std::pow(std::abs(x[k] - origin[k]), p);
+    return std::pow(sum, 1 / p);
+  };
+  std::vector<double> x = problem.x.values(), y = problem.y.values();
+  for (Side const side : {Side::rows, Side::columns}) {
+    Half& half = side == Side::rows ? row_ : column_;
+    std::vector<double>& points = side == Side::rows ? x : y;
+    std::vector<double> const& weights = side == Side::rows ? problem.a : problem.b;
+    std::vector<double> const mean = centre(points, weights, d), zero(d, 0.0);
     for (std::size_t i = 0; i < weights.size(); ++i) {
-      double square = 0, product = 0;
-      for (std::int64_t k = 0; k < d; ++k) {
-        double const coordinate = points[i * d + k] - mean[k];
-        square += s * coordinate * coordinate;
-        product += 2 * s * coordinate * (mu[k] - nu[k]);
-      }
-      result.square.push_back(square);
-      result.shift.push_back(sign * product + constant);
+      if (weights[i] > 0) half.radius = std::max(half.radius, length(&points[i * d], mean.data()));
+      double const size = directions ? length(&points[i * d], zero.data()) : 1;
+      for (std::int64_t k = 0; k < d; ++k) points[i * d + k] /= size;
     }
+  }
+  std::vector<double> const mu = centre(x, problem.a, d);
+  std::vector<double> const nu = distances ? mu : centre(y, problem.b, d);
+  double mean_x = 0, mean_y = 0, constant = 0;  // |mu|^2, |nu|^2, and what the rows' shift has in common
+  for (std::int64_t k = 0; k < d; ++k) {
+    mean_x += mu[k] * mu[k];
+    mean_y += nu[k] * nu[k];
+    constant += squares ? q * (mu[k] - nu[k]) * (mu[k] - nu[k]) : phi * mu[k] * nu[k];
+  }
+
+  auto half = [&](Half& result, std::vector<double> const& points, std::vector<double> const& weights,
+                  std::vector<double> const& own, std::vector<double> const& other, double first) {
+    for (std::size_t i = 0; i < weights.size(); ++i) {
+      double product = 0;
+      for (std::int64_t k = 0; k < d; ++k)
+        product += phi * (points[i * d + k] - own[k]) * (squares ? other[k] - own[k] : other[k]);
+      result.length.push_back(length(&points[i * d], own.data()));
+      result.square.push_back(q * result.length[i] * result.length[i]);
+      result.shift.push_back(product + first);
+      if (weights[i] > 0) result.longest = std::max(result.longest, result.length[i]);
+    }
+  };
+  half(row_, x, problem.a, mu, nu, constant);
+  half(column_, y, problem.b, nu, mu, 0);
+  double const own_radii = row_.radius + column_.radius;
+  if (distances) row_.radius = column_.radius = row_.longest + column_.longest;
+  double const reach = row_.longest + column_.longest;
+  if (squares) {
+    offset_ = constant;
+    spread_ = q * reach * reach;
+  } else if (distances) {
+    spread_ = s * own_radii;
+  } else {
+    offset_ = std::abs(phi) * (std::sqrt(mean_x) + row_.longest) * (std::sqrt(mean_y) + column_.longest);
+    spread_ = 2 * std::abs(phi) * row_.longest * column_.longest;
+  }
+  if (directions) feature_error_ = 0x1p-52 * s * (reach + std::sqrt(offset_ / q));
+  double label_score = 0;
+  if (problem.has_labels()) measure_labels(problem, label_score);
+  bool const differences = squares && d <= 8 && !problem.has_labels();
+  auto score = [&](Half& own, Half const& far) {
+    for (double const size : own.length) {
+      double const product = std::abs(phi) * size * far.longest;
+      own.score.push_back(distances     ? s * (size + far.longest)
+                          : differences ? std::max(product, q * size * size)
+                                        : product + label_score);
+    }
+  };
+  score(row_, column_);
+  score(column_, row_);
+}
+
+/// With the weights of the classes p and q: shifts W q, and W^T p less the mean, which the rows have.
+void Magnitudes::measure_labels(Problem const& problem, double& score) {
+  std::vector<double> const cost = problem.label_cost.values();
+  std::int64_t const rows = problem.label_cost.rows(), columns = problem.label_cost.columns();
+  auto const shares = [](std::vector<std::int64_t> const& labels, std::vector<double> const& weights,
+                         std::int64_t classes) {
+    std::vector<double> result(classes, 0.0);
+    for (std::size_t i = 0; i < labels.size(); ++i) result[labels[i]] += weights[i];
+    double const total = std::accumulate(weights.begin(), weights.end(), 0.0);
+    for (double& share : result) share /= total;
     return result;
   };
-  row_ = half(x, problem.a, mu, 1, offset_);
-  column_ = half(y, problem.b, nu, -1, 0);
+  std::vector<double> const p = shares(problem.labels_x, problem.a, rows);
+  std::vector<double> const q = shares(problem.labels_y, problem.b, columns);
+  double const w = problem.label_weight;
+  double mean = 0;
+  std::vector<double> of_row(rows, 0.0), of_column(columns, 0.0);
+  for (std::int64_t k = 0; k < rows; ++k) {
+    for (std::int64_t l = 0; l < columns; ++l) {
+      of_row[k] += w * cost[k * columns + l] * q[l];
+      of_column[l] += w * cost[k * columns + l] * p[k];
+      mean += w * cost[k * columns + l] * p[k] * q[l];
+    }
+  }
+  for (std::size_t i = 0; i < row_.shift.size(); ++i) row_.shift[i] += of_row[problem.labels_x[i]];
+  for (std::size_t j = 0; j < column_.shift.size(); ++j) column_.shift[j] += of_column[problem.labels_y[j]] - mean;
+  auto const [least, most] = std::minmax_element(cost.begin(), cost.end());
+  double const range = w * (*most - *least);
+  offset_ += w * std::max(std::abs(*least), std::abs(*most));
+  spread_ += range;
+  score = range * std::sqrt(2.0 * static_cast<double>(std::min(rows, columns)));
+}
+
+double Magnitudes::radius(Side side) const {
+  return side == Side::rows ? row_.radius : column_.radius;
 }
 
 double Magnitudes::largest_square(Side side) const {
@@ -142,7 +247,7 @@ Real Tolerance::gauge_error(Side side, Vector const& potential) const {
   for (std::size_t j = 0; j < potential.size(); ++j) {
     largest = std::max(largest, std::abs(potential[j]) + std::abs(shift[j]) + magnitudes_.offset());
   }
-  return 0x1p-52 * largest + 0x1p-63 * magnitudes_.origin();
+  return 0x1p-52 * largest + 0x1p-63 * magnitudes_.origin() + magnitudes_.feature_error();
 }
 
 Vector Tolerance::logits(Side side, Vector const& potential) const {
@@ -193,23 +298,26 @@ Vector Tolerance::plan(Side side, Potentials const& potentials) const {
   return result;
 }
 
-Real Tolerance::sweeps(Sweep const& kind, int count, SweepResult const& result) const {
+Real Tolerance::sweeps(Sweep const& kind, int count, SweepResult const& result, Penalties const& penalties) const {
   auto largest = [&](Side side) {
     Vector const errors = softmin(side, result.potentials.of(other(side)), result.potentials.of(side));
     return *std::max_element(errors.begin(), errors.end());
   };
   Real const half_steps = kind.symmetric ? count : 2 * count;
-  return half_steps * std::max<Real>(1, kind.relaxation) * std::max(largest(Side::rows), largest(Side::columns));
+  Real const error =
+      half_steps * std::max<Real>(1, kind.relaxation) * std::max(largest(Side::rows), largest(Side::columns));
+  if (penalties.balanced()) return error;
+  return 4 * error + kEqualTotals / (1 / Real(penalties.a) + 1 / Real(penalties.b));
 }
 
-Real Tolerance::sweep_errors(Dense const& dense, Real potential_error) const {
-  // a_i |exp(-u_i) - 1| with u_i off by the errors of the new and of the old potential.
-  Real const error = std::expm1(2 * potential_error / eps_);
-  std::vector<double> const& a = dense.weights(Side::rows);
-  return 2 * error * std::accumulate(a.begin(), a.end(), Real(0));
+Real Tolerance::sweep_errors(SweepResult const& result, Real potential_error, Penalties const& penalties) const {
+  // a_i |exp(-u_i) - exp(-f_i / rho)| with u_i off by the errors of the new and of the old potential.
+  Real const per_rho = potential_error / std::min(penalties.a, penalties.b);
+  return std::expm1(2 * potential_error / eps_ + per_rho) * result.size;
 }
 
-EvaluationTolerance Tolerance::evaluation(Dense const& dense, Potentials const& potentials) const {
+EvaluationTolerance Tolerance::evaluation(Dense const& dense, Potentials const& potentials,
+                                          Penalties const& penalties) const {
   Vector const plan_matrix = dense.plan(eps_, potentials);
   EvaluationTolerance result{};
   double const double_sum = 0x1p-52 * std::log2(2.0 + static_cast<double>(n_ + m_));
@@ -232,11 +340,24 @@ EvaluationTolerance Tolerance::evaluation(Dense const& dense, Potentials const& 
       }
       Real const potential = std::abs(potentials.of(side)[i]);
       Real const sum_error = sum * relative[i];
-      (side == Side::rows ? result.row_error : result.column_error) += sum_error + double_sum * (sum + weight[i]);
+      Real const rho = penalties.of(side);
+      Real const wanted = weight[i] * std::exp(-potentials.of(side)[i] / rho);
+      (side == Side::rows ? result.row_error : result.column_error) +=
+          sum_error + wanted * rounding[i] / rho + double_sum * (sum + wanted);
       result.transport_cost += cost_error;
-      result.gap += sum_error * potential + std::abs(sum - weight[i]) * rounding[i];
       result.primal += sum_error * potential + sum * rounding[i];
-      result.dual += weight[i] * rounding[i];
+      result.dual += wanted * rounding[i];
+      if (std::isinf(rho)) {
+        result.gap += sum_error * potential + std::abs(sum - wanted) * rounding[i];
+      } else if (sum > 0) {
+        Real const second_order = rho * sum_error * relative[i];
+        Real const log_error = double_sum * (rho + potential);
+        auto const penalty_error = [&](Real to) {
+          return rho * std::abs(std::log(sum / to)) * sum_error + std::abs(sum - to) * log_error + second_order;
+        };
+        result.primal += penalty_error(weight[i]);
+        result.gap += penalty_error(wanted) + std::abs(sum - wanted) * rounding[i];
+      }
       magnitude += (sum + weight[i]) * potential;
       if (side == Side::rows) result.mass += sum_error + double_sum * sum;
     }

@@ -45,7 +45,7 @@ TEST_P(Float64Test, costs_that_allow_no_plan_may_be_why_the_error_hardly_falls) 
     EXPECT_GT(report.marginal_error, 0.1);
     EXPECT_NE(report.message.find("there may be no plan"), std::string::npos) << report.message;
   }
-  cost[1] = 0.4;
+  cost[1] = 0.5;
   SolveOptions const options{.eps = 0.1,
                              .tolerance = 1e-12,
                              .iterations = 3,

@@ -2,7 +2,7 @@
 #pragma once
 #include "cuda/device/numerics.cuh"
 #include "cuda/launch/vectors.hpp"
-#include "operators/relaxed_step.hpp"
+#include "operators/update_rule.hpp"
 
 namespace monge::cuda {
 
@@ -32,30 +32,28 @@ __device__ __forceinline__ double softmin_value(double norm, SweepParameters con
 /// What a point brings that no sweep changes.
 struct PointConstants {
   double norm, weight, log_weight;
+  double shift;  // 0 where the update does not read it.
   __device__ __forceinline__ PointConstants(PackedSide const& points, int i)
-      : norm(points.norm[i]), weight(points.weight[i]), log_weight(points.log_weight[i]) {}
+      : norm(points.norm[i]),
+        weight(points.weight[i]),
+        log_weight(points.log_weight[i]),
+        shift(isinf(points.penalty) ? 0.0 : points.shift[i]) {}
 };
 
-/// Moves a potential towards f+ and stores the point's logit; returns what it adds to the error. A point of no weight
+/// Moves a potential and stores the point's logit; returns what it adds to the error. A point of no weight
 /// stays where it is: its f+ may be infinite.
 template <class T>
 __device__ __forceinline__ double update_point(UpdateArguments const& arguments, SweepParameters const& parameters,
                                                PointConstants const& constants, int point, double old, double plus) {
-  double const u = (plus - old) / parameters.eps;
   bool const counts = constants.weight > 0;
-  double next = old;
-  if (counts && arguments.symmetric) {
-    next = 0.5 * (old + plus);
-  } else if (counts) {
-    double const relaxation = safe_relaxation(u, parameters.relaxation);
-    next = relaxation == 1.0 ? plus : old + relaxation * (plus - old);
-  }
+  UpdateRule const rule{parameters.eps, arguments.sums.points.penalty, parameters.relaxation, arguments.symmetric};
+  double const next = counts ? rule.next(old, plus, constants.shift) : old;
   arguments.potential[point] = next;
   if (arguments.copy) arguments.copy[point] = next;
   store_logit<T>(arguments.arrays, point, counts,
                  constants.log_weight +
                      (next - constants.norm - parameters.constant[arguments.sums.side]) * parameters.log2e_over_eps);
-  return counts ? constants.weight * fabs(expm1(-u)) : 0.0;
+  return counts ? constants.weight * rule.error(old, plus, constants.shift) : 0.0;
 }
 
 }  // namespace monge::cuda

@@ -1,28 +1,44 @@
-// Scores of 64 rows and 64 columns on the FMA pipes: __device__ only.
+// Scores of 64 rows and 64 columns in float or double: __device__ only.
 //
-//   score_ij = c <x'_i, y'_j> (products), c |x'_i - y'_j|^2 (differences) or c (C_ij - least) (stored).
+//   score_ij = <x'_i, y'_j> (products), |x'_i - y'_j|^2 (differences) or C_ij - least (stored).
 //
-// 256 threads as 16 x 16, each with 4 x 4 scores: rows 4 (thread / 16) + r, columns 4 (thread % 16) + c. Coordinates
-// pass through shared memory in chunks of 16, transposed, so that the 4 values of a thread are one vector. Stored
-// scores come straight from memory, 4 of a line at once where they are aligned.
+// 128 threads. A warp has 16 rows, and a thread the 2 x 16 scores that tensor cores leave it: rows g and g + 8,
+// g = lane / 4, columns 8 n + 2 (lane % 4) and the next, n = 0 to 7. Products in double are the tensor cores'; all else
+// is done on the FMA pipes. Coordinates pass through shared memory in chunks of 16, copied asynchronously one chunk
+// ahead, over the end of a tile too. Stored scores come straight from memory, 2 of a line at once where they are
+// aligned.
 #pragma once
 #include "cuda/device/numerics.cuh"
 #include "cuda/device/stored.cuh"
+#include "cuda/device/work.cuh"
 #include "cuda/launch/arguments.hpp"
 
 namespace monge::cuda {
 
 inline constexpr int kTileRows = 64;
 inline constexpr int kTileColumns = 64;
-inline constexpr int kTileThreads = 256;
+inline constexpr int kTileThreads = 128;
 inline constexpr int kTileChunk = 16;
 
+/// The scores of a thread.
+inline constexpr int kThreadRows = 2;
+inline constexpr int kThreadColumns = 16;
 template <class T>
-struct TileBuffers {
-  static constexpr int kStride = kTileRows + 4;  // Fewer bank conflicts of the transposing stores; rows stay aligned.
-  alignas(16) T rows[kTileChunk][kStride];
-  alignas(16) T columns[kTileChunk][kStride];
-};
+using ThreadScores = T[kThreadRows][kThreadColumns];
+
+/// A thread's first row and column in the tile, and how far from them its others are.
+__device__ __forceinline__ int thread_row() {
+  return static_cast<int>(threadIdx.x) / 32 * 16 + static_cast<int>(threadIdx.x) % 32 / 4;
+}
+__device__ __forceinline__ int thread_column() {
+  return static_cast<int>(threadIdx.x) % 4 * 2;
+}
+__device__ constexpr int row_offset(int r) {
+  return 8 * r;
+}
+__device__ constexpr int column_offset(int c) {
+  return c / 2 * 8 + c % 2;
+}
 
 template <class T>
 __device__ __forceinline__ void load_vector_4(T (&value)[4], T const* from) {
@@ -36,145 +52,247 @@ __device__ __forceinline__ void load_vector_4(T (&value)[4], T const* from) {
   }
 }
 
+__device__ __forceinline__ void load_vector_2(float& first, float& second, float const* from) {
+  float2 const v = *reinterpret_cast<float2 const*>(from);
+  first = v.x, second = v.y;
+}
+__device__ __forceinline__ void load_vector_2(double& first, double& second, double const* from) {
+  double2 const v = *reinterpret_cast<double2 const*>(from);
+  first = v.x, second = v.y;
+}
 __device__ __forceinline__ void store_vector_2(float* to, float first, float second) {
   *reinterpret_cast<float2*>(to) = make_float2(first, second);
 }
 __device__ __forceinline__ void store_vector_2(double* to, double first, double second) {
   *reinterpret_cast<double2*>(to) = make_double2(first, second);
 }
+__device__ __forceinline__ void store_vector_4(float* to, float const (&value)[4]) {
+  *reinterpret_cast<float4*>(to) = make_float4(value[0], value[1], value[2], value[3]);
+}
 __device__ __forceinline__ void store_vector_4(double* to, double const (&value)[4]) {
   *reinterpret_cast<double2*>(to) = make_double2(value[0], value[1]);
   *reinterpret_cast<double2*>(to + 2) = make_double2(value[2], value[3]);
 }
 
-/// Four coordinates of one row of each operand, on their way from device memory to shared memory.
-template <class T>
-struct TileChunk {
-  T row[4];
-  T column[4];
-
-  __device__ __forceinline__ void fetch(Operand const& rows, Operand const& columns, int first_row, int first_column,
-                                        int first_coordinate) {
-    int const thread = static_cast<int>(threadIdx.x);
-    fetch_side(row, rows, first_row + thread / 4, first_coordinate + thread % 4 * 4);
-    fetch_side(column, columns, first_column + thread / 4, first_coordinate + thread % 4 * 4);
-  }
-  __device__ __forceinline__ void store(TileBuffers<T>& buffers) const {
-    int const thread = static_cast<int>(threadIdx.x);
+/// c += a b for a (16 x 16), b (16 x 8), c (16 x 8), each product added with one rounding. With g = lane / 4 and
+/// t = lane % 4, c0 and c1 are row g, columns 2 t and 2 t + 1, c2 and c3 the same of row g + 8; a[2 k] and a[2 k + 1]
+/// are column 4 k + t of these rows, and b[k] is row 4 k + t of column g.
+__device__ __forceinline__ void mma_16x8x16(double& c0, double& c1, double& c2, double& c3, double const (&a)[8],
+                                            double const (&b)[4]) {
+#if __CUDA_ARCH__ >= 900
+  asm volatile(
+      "mma.sync.aligned.m16n8k16.row.col.f64.f64.f64.f64 {%0, %1, %2, %3}, {%4, %5, %6, %7, %8, %9, %10, %11}, "
+      "{%12, %13, %14, %15}, {%0, %1, %2, %3};"
+      : "+d"(c0), "+d"(c1), "+d"(c2), "+d"(c3)
+      : "d"(a[0]), "d"(a[1]), "d"(a[2]), "d"(a[3]), "d"(a[4]), "d"(a[5]), "d"(a[6]), "d"(a[7]), "d"(b[0]), "d"(b[1]),
+        "d"(b[2]), "d"(b[3]));
+#else
+  auto const multiply = [](double& first, double& second, double row, double column) {
+    asm volatile("mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64 {%0, %1}, {%2}, {%3}, {%0, %1};"
+                 : "+d"(first), "+d"(second)
+                 : "d"(row), "d"(column));
+  };
 #pragma unroll
-    for (int k = 0; k < 4; ++k) {
-      buffers.rows[thread % 4 * 4 + k][thread / 4] = row[k];
-      buffers.columns[thread % 4 * 4 + k][thread / 4] = column[k];
+  for (int k = 0; k < 4; ++k) {
+    multiply(c0, c1, a[2 * k], b[k]);
+    multiply(c2, c3, a[2 * k + 1], b[k]);
+  }
+#endif
+}
+
+/// The scores of the tiles of a segment, one tile after the other, from points.
+template <class T, ScoreForm kForm>
+class TileScores {
+  static constexpr bool kMma = sizeof(T) == 8 && kForm == ScoreForm::products;
+  // The padding keeps fragments of the tensor cores, or the coordinates of a thread's points, in different banks.
+  static constexpr int kStride = kTileChunk + (sizeof(T) == 8 && !kMma ? 2 : 4);
+  static_assert(kTileRows == kTileColumns);
+  using Points = T[kTileRows][kStride];  // A chunk of one side.
+
+  /// All chunks of the rows stay where two blocks more find room; else two pass through, as those of the columns do.
+  static constexpr bool has_resident_rows(int dimension) { return dimension <= 4 * kTileChunk; }
+  static constexpr int row_stages(int dimension) {
+    return has_resident_rows(dimension) ? (dimension + kTileChunk - 1) / kTileChunk : 2;
+  }
+
+ public:
+  static constexpr int shared_bytes(int dimension) {
+    return (2 + row_stages(dimension)) * static_cast<int>(sizeof(Points));
+  }
+
+  __device__ __forceinline__ TileScores(unsigned char* shared, PassArguments const& arguments, Segment const& segment)
+      : columns_(reinterpret_cast<Points*>(shared)), rows_(columns_ + 2), arguments_(arguments), segment_(segment) {
+    copy_next();
+  }
+
+  /// All threads of the block.
+  __device__ __forceinline__ void next(ThreadScores<T>& score) {
+#pragma unroll
+    for (int r = 0; r < kThreadRows; ++r) {
+#pragma unroll
+      for (int c = 0; c < kThreadColumns; ++c) score[r][c] = 0;
+    }
+    int const dimension = arguments_.rows.dimension;
+    for (int k = 0; k < dimension; k += kTileChunk) {
+      Points const& rows = rows_[row_stage(k)];
+      Points const& columns = columns_[stage_];
+      copy_async_wait<0>();
+      __syncthreads();  // The chunk is here for all, and nobody still reads the other stage.
+      stage_ ^= 1;
+      copy_next();
+      if constexpr (kMma) {
+        multiply(score, rows, columns);
+      } else {
+        add_coordinates(score, rows, columns, min(kTileChunk, dimension - k));
+      }
     }
   }
 
  private:
-  static __device__ __forceinline__ void fetch_side(T (&value)[4], Operand const& operand, int point, int coordinate) {
-    T const* const from = static_cast<T const*>(operand.points) + static_cast<std::int64_t>(point) * operand.stride;
-    if (coordinate + 4 <= operand.stride && operand.stride % 4 == 0) {
-      load_vector_4(value, from + coordinate);
-    } else {
+  __device__ __forceinline__ int row_stage(int coordinate) const {
+    return has_resident_rows(arguments_.rows.dimension) ? coordinate / kTileChunk : stage_;
+  }
+
+  /// Starts copying the next chunk of the segment, if there is one.
+  __device__ __forceinline__ void copy_next() {
+    if (next_tile_ == segment_.tiles) return;
+    int const dimension = arguments_.rows.dimension;
+    int const first_column = segment_.column_tile(arguments_.work, next_tile_) * kTileColumns;
+    if (next_tile_ == 0 || !has_resident_rows(dimension))
+      copy(rows_[row_stage(next_coordinate_)], arguments_.rows, segment_.first_row);
+    copy(columns_[stage_], arguments_.columns, first_column);
+    copy_async_commit();
+    next_coordinate_ += kTileChunk;
+    if (next_coordinate_ < dimension) return;
+    next_coordinate_ = 0;
+    ++next_tile_;
+  }
+
+  __device__ __forceinline__ void copy(Points& to, Operand const& operand, int first_point) const {
+    constexpr int kVector = 16 / sizeof(T), kVectors = kTileChunk / kVector;
+    static_assert(kTileRows * kVectors % kTileThreads == 0);
+    T const* const points = static_cast<T const*>(operand.points) + next_coordinate_;
+    int const coordinates = operand.stride - next_coordinate_;
+    // Vectors of which products are made are padded to whole chunks.
+    bool const padded = kForm == ScoreForm::products, aligned = padded || operand.stride % kVector == 0;
 #pragma unroll
-      for (int k = 0; k < 4; ++k) value[k] = coordinate + k < operand.stride ? from[coordinate + k] : T(0);
+    for (int v = 0; v < kTileRows * kVectors / kTileThreads; ++v) {
+      int const index = v * kTileThreads + static_cast<int>(threadIdx.x);
+      int const point = index / kVectors, k = index % kVectors * kVector;
+      T const* const from = points + static_cast<std::int64_t>(first_point + point) * operand.stride + k;
+      if (aligned) {
+        if (padded || k < coordinates) copy_async_16(shared_address(&to[point][k]), from);
+      } else {
+        for (int e = 0; e < kVector && k + e < coordinates; ++e) to[point][k + e] = from[e];
+      }
     }
   }
-};
 
-/// All threads of the block; ends with the buffers free for other use after a barrier by the caller.
-template <class T, bool kDifference>
-__device__ __forceinline__ void score_tile(T (&score)[4][4], TileBuffers<T>& buffers, Operand const& rows,
-                                           Operand const& columns, int first_row, int first_column, T factor) {
-  int const row = static_cast<int>(threadIdx.x) / 16 * 4;
-  int const column = static_cast<int>(threadIdx.x) % 16 * 4;
+  static __device__ __forceinline__ void multiply(ThreadScores<double>& score, Points const& rows,
+                                                  Points const& columns) {
+    int const lane = static_cast<int>(threadIdx.x) % 32, k0 = lane % 4;
+    double a[kTileChunk / 2];
 #pragma unroll
-  for (int r = 0; r < 4; ++r) {
+    for (int k = 0; k < kTileChunk / 4; ++k) {
 #pragma unroll
-    for (int c = 0; c < 4; ++c) score[r][c] = 0;
+      for (int r = 0; r < kThreadRows; ++r) a[2 * k + r] = rows[thread_row() + row_offset(r)][k0 + 4 * k];
+    }
+#pragma unroll
+    for (int n = 0; n < kTileColumns / 8; ++n) {
+      double b[kTileChunk / 4];
+#pragma unroll
+      for (int k = 0; k < kTileChunk / 4; ++k) b[k] = columns[8 * n + lane / 4][k0 + 4 * k];
+      mma_16x8x16(score[0][2 * n], score[0][2 * n + 1], score[1][2 * n], score[1][2 * n + 1], a, b);
+    }
   }
-  TileChunk<T> chunk;
-  chunk.fetch(rows, columns, first_row, first_column, 0);
-  for (int k0 = 0; k0 < rows.dimension; k0 += kTileChunk) {
-    __syncthreads();
-    chunk.store(buffers);
-    __syncthreads();
-    if (k0 + kTileChunk < rows.dimension) chunk.fetch(rows, columns, first_row, first_column, k0 + kTileChunk);
-    int const count = min(kTileChunk, rows.dimension - k0);
-#pragma unroll 4
+
+  static __device__ __forceinline__ void add_coordinates(ThreadScores<T>& score, Points const& rows,
+                                                         Points const& columns, int count) {
+#pragma unroll 2
     for (int k = 0; k < count; ++k) {
-      T x[4], y[4];
-      load_vector_4(x, &buffers.rows[k][row]);
-      load_vector_4(y, &buffers.columns[k][column]);
+      T x[kThreadRows];
 #pragma unroll
-      for (int r = 0; r < 4; ++r) {
+      for (int r = 0; r < kThreadRows; ++r) x[r] = rows[thread_row() + row_offset(r)][k];
 #pragma unroll
-        for (int c = 0; c < 4; ++c) {
-          if constexpr (kDifference) {
-            T const difference = x[r] - y[c];
-            score[r][c] += difference * difference;
+      for (int c = 0; c < kThreadColumns; ++c) {
+        T const y = columns[thread_column() + column_offset(c)][k];
+#pragma unroll
+        for (int r = 0; r < kThreadRows; ++r) {
+          if constexpr (kForm == ScoreForm::differences) {
+            T const difference = x[r] - y;
+            score[r][c] = fused(difference, difference, score[r][c]);
           } else {
-            score[r][c] += x[r] * y[c];
+            score[r][c] = fused(x[r], y, score[r][c]);
           }
         }
       }
     }
   }
-#pragma unroll
-  for (int r = 0; r < 4; ++r) {
-#pragma unroll
-    for (int c = 0; c < 4; ++c) score[r][c] = rounded_product(score[r][c], factor);
-  }
-}
 
-/// 4 costs of a line from `at` on; infinity past its end.
-template <class S>
-__device__ __forceinline__ void load_costs(S (&value)[4], S const* line, int at, int size, bool aligned) {
-  if (aligned && at + 4 <= size) {
-    load_vector_4(value, line + at);
-  } else {
-#pragma unroll
-    for (int k = 0; k < 4; ++k) value[k] = at + k < size ? line[at + k] : static_cast<S>(INFINITY);
-  }
-}
+  Points* columns_;  // Two stages.
+  Points* rows_;
+  PassArguments const& arguments_;
+  Segment const& segment_;
+  int stage_ = 0;  // The chunk that `next()` needs next is there or on its way to it.
+  int next_tile_ = 0, next_coordinate_ = 0;
+};
 
-/// This thread's scores, its first row and column being given.
-template <class T, class S>
-__device__ __forceinline__ void stored_tile(T (&score)[4][4], StoredCosts const& stored, S const* data, int row,
-                                            int column, T factor) {
-  int const first_line = stored.transposed ? column : row, at = stored.transposed ? row : column;
-  S value[4][4];
-#pragma unroll
-  for (int k = 0; k < 4; ++k) {
-    int const line = first_line + k;
-    load_costs(value[k], data + line * stored.stride, at, line < stored.lines() ? stored.line_size() : 0,
-               stored.aligned);
-  }
-#pragma unroll
-  for (int r = 0; r < 4; ++r) {
-#pragma unroll
-    for (int c = 0; c < 4; ++c) {
-      S const cost = stored.transposed ? value[c][r] : value[r][c];
-      score[r][c] = rounded_product(factor, stored_score<T>(cost, stored.least));
+/// The same from a cost matrix in memory; past its ends costs are infinite.
+template <class T>
+class TileScores<T, ScoreForm::stored> {
+ public:
+  static constexpr int shared_bytes(int) { return 0; }
+
+  __device__ __forceinline__ TileScores(unsigned char*, PassArguments const& arguments, Segment const& segment)
+      : arguments_(arguments), segment_(segment) {}
+
+  __device__ __forceinline__ void next(ThreadScores<T>& score) {
+    int const row = segment_.first_row + thread_row();
+    int const column = segment_.column_tile(arguments_.work, next_tile_++) * kTileColumns + thread_column();
+    void const* const data = arguments_.stored.data;
+    if (arguments_.stored.scalar == DataType::float32) {
+      load(score, static_cast<float const*>(data), row, column);
+    } else {
+      load(score, static_cast<double const*>(data), row, column);
     }
   }
-}
-template <class T>
-__device__ __forceinline__ void stored_tile(T (&score)[4][4], StoredCosts const& stored, int row, int column,
-                                            T factor) {
-  if (stored.scalar == DataType::float32) {
-    stored_tile(score, stored, static_cast<float const*>(stored.data), row, column, factor);
-  } else {
-    stored_tile(score, stored, static_cast<double const*>(stored.data), row, column, factor);
-  }
-}
 
-/// Logit and factor of a column; without factors they are ones.
-template <class T>
-struct ColumnLogit {
-  T logit;
-  T factor;
-  __device__ __forceinline__ ColumnLogit(PassArguments const& arguments, int column)
-      : logit(static_cast<T const*>(arguments.logits)[column]),
-        factor(arguments.factors ? static_cast<T const*>(arguments.factors)[column] : T(1)) {}
+ private:
+  template <class S>
+  __device__ __forceinline__ void load(ThreadScores<T>& score, S const* data, int row, int column) const {
+    StoredCosts const& stored = arguments_.stored;
+    S cost[kThreadRows][kThreadColumns];
+    if (stored.aligned && !stored.transposed && row + row_offset(kThreadRows - 1) < stored.rows &&
+        column + column_offset(kThreadColumns - 1) < stored.columns) {
+#pragma unroll
+      for (int r = 0; r < kThreadRows; ++r) {
+        S const* const line = data + (row + row_offset(r)) * stored.stride + column;
+#pragma unroll
+        for (int c = 0; c < kThreadColumns; c += 2) load_vector_2(cost[r][c], cost[r][c + 1], line + column_offset(c));
+      }
+    } else {
+      std::int64_t const row_step = stored.transposed ? 1 : stored.stride;
+      std::int64_t const column_step = stored.transposed ? stored.stride : 1;
+#pragma unroll
+      for (int r = 0; r < kThreadRows; ++r) {
+#pragma unroll
+        for (int c = 0; c < kThreadColumns; ++c) {
+          int const i = row + row_offset(r), j = column + column_offset(c);
+          bool const inside = i < stored.rows && j < stored.columns;
+          cost[r][c] = inside ? data[i * row_step + j * column_step] : static_cast<S>(INFINITY);
+        }
+      }
+    }
+#pragma unroll
+    for (int r = 0; r < kThreadRows; ++r) {
+#pragma unroll
+      for (int c = 0; c < kThreadColumns; ++c) score[r][c] = stored_score<T>(cost[r][c], stored.least);
+    }
+  }
+
+  PassArguments const& arguments_;
+  Segment const& segment_;
+  int next_tile_ = 0;
 };
 
 }  // namespace monge::cuda

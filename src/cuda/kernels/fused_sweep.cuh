@@ -73,9 +73,12 @@ __device__ __forceinline__ bool is_alone() {
 
 /// What a line's weight follows from, beside its sum.
 struct LineConstants {
-  double norm, weight, old;
+  double norm, weight, shift, old;
   __device__ __forceinline__ LineConstants(FusedSweepArguments const& arguments, int line)
-      : norm(arguments.lines.norm[line]), weight(arguments.lines.weight[line]), old(arguments.potential[line]) {}
+      : norm(arguments.lines.norm[line]),
+        weight(arguments.lines.weight[line]),
+        shift(isinf(arguments.lines.penalty) ? 0.0 : arguments.lines.shift[line]),
+        old(arguments.potential[line]) {}
 };
 
 /// w_i: what the exponentials of line i, relative to its reference, count in the sums across.
@@ -83,10 +86,12 @@ __device__ __forceinline__ double line_weight(FusedSweepArguments const& argumen
                                               LineConstants const& constants, float reference, double sum) {
   if (constants.weight == 0) return 0;
   double weight = constants.weight * arguments.inverse_mass / sum;
-  if (arguments.symmetric || parameters.relaxation != 1) {
+  // A plain step to a constraint leaves f = f+.
+  if (arguments.symmetric || parameters.relaxation != 1 || !isinf(arguments.lines.penalty)) {
     double const plus = softmin_value(constants.norm, parameters, arguments.side, reference, sum);
-    double const u = (plus - constants.old) / parameters.eps;
-    weight *= exp(arguments.symmetric ? -u : (safe_relaxation(u, parameters.relaxation) - 1) * u);
+    UpdateRule const rule{parameters.eps, arguments.lines.penalty, parameters.relaxation};
+    double const used = arguments.symmetric ? constants.old : rule.next(constants.old, plus, constants.shift);
+    weight *= exp((used - plus) / parameters.eps);
   }
   return weight < kLargestLineWeight ? weight : static_cast<double>(INFINITY);
 }

@@ -1,18 +1,18 @@
 // Packing of clouds: centred, rounded, padded with zeros; squared norms; the gauge; fp16 parts; and what the host wants
 // to know of the costs, in one small struct a cloud (CloudFindings).
 //
+//   features       where they are more than coordinates: x / |x|, and the row of the label's class
 //   survey, join   mu = sum_i (a_i / A) x_i in float64: a mean of finite numbers, so nothing overflows on the way
-//   pack           x'_i = x_i - mu in float64, then rounded to T;  w = mu - nu;
-//                  shift_i = s (2 <x_i - mu, w> + |w|^2) for rows, s 2 <y_j - nu, -w> for columns, of the points before
-//                  rounding, since |w| may be large
-//   measure        largest norm and coordinate, and the mean of s |x_i - mu|^2. Those of the two sides and s |w|^2 add
+//   pack           x'_i = x_i - mu in float64, then rounded to T; shift_i = <x_i - mu, lean> + constant (rows alone),
+//                  lean and constant of PointCost, of the points before rounding, since the centres may be far apart
+//   measure        largest norm and feature, and the mean of square |x_i - mu|^2. Those of the two sides and constant add
 //                  up to the mean cost, since the means of x' and y' are zero but for rounding.
 //   split          high = fp16(v), low = fp16(v - high) for v = half_scale x'; the norms of high + low, as products see
 //                  them
 //
-// Both clouds go in one launch (grid y). Survey: a block takes some rows, its threads rows and coordinates; pack and
-// split: a warp a row; each coordinate is read once by survey, pack and split. join and measure: one block. Sums run in
-// an order that depends on the sizes alone.
+// Both clouds go in one launch (grid y). Survey: a block takes some rows, its threads rows and coordinates; features,
+// pack and split: a warp a row; each coordinate is read once by survey, pack and split. join and measure: one block.
+// Sums run in an order that depends on the sizes alone.
 #pragma once
 #include <cuda_fp16.h>
 
@@ -51,6 +51,35 @@ __device__ __forceinline__ void sum_rows(int dimension, int begin, int end, doub
     }
     __syncthreads();
   }
+}
+
+template <class Source>
+__global__ void __launch_bounds__(kPackThreads) make_features_kernel(Source const source) {
+  Share<FeatureArguments> const share = share_of(source);
+  FeatureArguments const& arguments = share.arguments;
+  start_next_kernel();
+  wait_for_previous_kernel();
+  int const row = share.block * kPackRows + static_cast<int>(threadIdx.x) / 32;
+  int const lane = static_cast<int>(threadIdx.x) % 32;
+  if (row >= arguments.size) return;
+  auto const coordinate = [&](int k) { return load_element(arguments.points, row * arguments.points.stride + k); };
+  double length = 1;
+  if (arguments.directions) {
+    double largest = 0, square = 0;
+    for (int k = lane; k < arguments.dimension; k += 32) largest = fmax(largest, fabs(coordinate(k)));
+    largest = warp_max(largest);
+    for (int k = lane; k < arguments.dimension; k += 32) square += coordinate(k) / largest * (coordinate(k) / largest);
+    length = largest * sqrt(warp_sum(square));
+    // A coordinate that is not finite stays where it is.
+    if (!isfinite(length) && largest > 0) length = 1;
+  }
+  double* const out = arguments.out + static_cast<std::int64_t>(row) * (arguments.dimension + arguments.width);
+  for (int k = lane; k < arguments.dimension; k += 32) out[k] = coordinate(k) / length;
+  if (arguments.width == 0) return;
+  std::int64_t const label = arguments.labels[row * arguments.label_stride];
+  bool const known = label >= 0 && label < arguments.class_count;
+  for (int k = lane; k < arguments.width; k += 32)
+    out[arguments.dimension + k] = known ? arguments.classes[label * arguments.width + k] : NAN;
 }
 
 template <class Source>
@@ -106,25 +135,28 @@ __global__ void __launch_bounds__(kPackThreads) pack_points_kernel(Source const 
   if (block * kPackRows >= cloud.packed.padded_size) return;
   T* const out =
       static_cast<T*>(const_cast<void*>(cloud.packed.points)) + static_cast<std::int64_t>(row) * cloud.packed.stride;
-  double square = 0, rounded_square = 0, largest = 0, product = 0, squared_offset = 0;
+  double square = 0, rounded_square = 0, largest = 0, leaning = 0, constant = 0;
   for (int k = lane; k < cloud.packed.stride; k += 32) {
     T rounded = 0;
     if (row < cloud.size && k < cloud.packed.dimension) {
-      double const value = load_element(cloud.input, row * cloud.input.stride + k) - cloud.centre[k];
-      double const offset = cloud.centre[k] - cloud.other_centre[k];
+      double const own = cloud.centre[k], other = cloud.other_centre[k];
+      double const value = load_element(cloud.input, row * cloud.input.stride + k) - own;
       rounded = static_cast<T>(value);
-      square += value * value;
-      product += value * offset;
-      squared_offset += offset * offset;
+      bool const of_point = k < cloud.dimension, invariant = of_point && cloud.square != 0;
+      leaning += value * cloud.product * (invariant ? other - own : other);
+      constant += invariant ? cloud.square * (own - other) * (own - other) : cloud.product * own * other;
+      if (of_point) {
+        square += value * value;
+        rounded_square += static_cast<double>(rounded) * static_cast<double>(rounded);
+      }
     }
     out[k] = rounded;
-    rounded_square += static_cast<double>(rounded) * static_cast<double>(rounded);
     largest = fmax(largest, fabs(static_cast<double>(rounded)));
   }
   square = warp_sum(square);
   rounded_square = warp_sum(rounded_square);
-  product = warp_sum(product);
-  squared_offset = warp_sum(squared_offset);
+  leaning = warp_sum(leaning);
+  constant = warp_sum(constant);
   largest = warp_max(largest);
   if (row < cloud.size && lane == 0) cloud.norm[row] = cloud.norm_factor * rounded_square;
   if (!cloud.row_findings) return;
@@ -133,11 +165,11 @@ __global__ void __launch_bounds__(kPackThreads) pack_points_kernel(Source const 
   if (lane == 0) {
     double cost = 0;
     if (row < cloud.size) {
-      cloud.shift[row] = cloud.scale * (2 * product + (cloud.is_rows ? squared_offset : 0.0));
-      cost = (cloud.weight ? cloud.weight[row] : 1.0) / cloud.total * (cloud.scale * square);
+      cloud.shift[row] = leaning + (cloud.is_rows ? constant : 0.0);
+      cost = (cloud.weight ? cloud.weight[row] : 1.0) / cloud.total * (cloud.square * square);
     }
     found[warp] = {rounded_square, largest, cost};
-    if (row == 0) cloud.findings->squared_offset = squared_offset;
+    if (row == 0) cloud.findings->constant = constant;
   }
   __syncthreads();
   if (threadIdx.x > 0) return;
@@ -206,14 +238,13 @@ __global__ void __launch_bounds__(kPackThreads) split_points_kernel(Source const
     high_out[k] = high;
     low_out[k] = low;
     double const kept = static_cast<double>(__half2float(high)) + static_cast<double>(__half2float(low));
-    square += kept * kept;
+    if (k < cloud.dimension) square += kept * kept;
   }
   square = warp_sum(square);
   if (lane == 0 && row < cloud.size) cloud.norm[row] = cloud.norm_factor * (square / scale / scale);
 }
 
-/// With w' for the difference of centres after the move: shift_i += s (2 <x'_i, w' - w> + |w'|^2 - |w|^2) for rows, and
-/// s 2 <y'_j, w - w'> for columns.
+/// What the lean and, for rows, the constant change by when the other centre moves.
 template <class T>
 __global__ void __launch_bounds__(kPackThreads) move_gauge_kernel(GaugeArguments const arguments) {
   int const row = static_cast<int>(blockIdx.x) * kPackRows + static_cast<int>(threadIdx.x) / 32;
@@ -223,12 +254,14 @@ __global__ void __launch_bounds__(kPackThreads) move_gauge_kernel(GaugeArguments
       static_cast<T const*>(arguments.points.points) + static_cast<std::int64_t>(row) * arguments.points.stride;
   double sum = 0;
   for (int k = lane; k < arguments.points.dimension; k += 32) {
-    double const before = arguments.before[k], after = arguments.after[k];
-    double const length = arguments.is_rows ? 2 * arguments.centre[k] - before - after : 0.0;
-    sum += (before - after) * (2 * static_cast<double>(from[k]) + length);
+    double const own = arguments.centre[k], before = arguments.before[k], after = arguments.after[k];
+    sum += (after - before) * arguments.product * static_cast<double>(from[k]);
+    if (!arguments.is_rows) continue;
+    sum += (after - before) *
+           (arguments.square != 0 ? arguments.square * (before + after - 2 * own) : arguments.product * own);
   }
   sum = warp_sum(sum);
-  if (lane == 0) arguments.shift_out[row] = arguments.shift_in[row] + arguments.scale * sum;
+  if (lane == 0) arguments.shift_out[row] = arguments.shift_in[row] + sum;
 }
 
 template <class Source>

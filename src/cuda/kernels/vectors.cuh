@@ -5,7 +5,11 @@
 //            same for a whole column, stays out of the marginals.
 //   Softmin  f+_i = norm_i - eps ln2 (M + log2 sum)
 //            The blocks that shared the row left partial sums; they are joined in their order.
-//   Update   f_i + omega_i (f+_i - f_i), or the mean of f_i and f+_i when symmetric (operators/relaxed_step.hpp).
+//   Update   f_i + omega_i (f*_i - f_i), or the mean of f_i and f*_i when symmetric (operators/update_rule.hpp), f* the
+//            best value under the penalty of the side, f+ where there is none.
+//   Translation  f + t and g - t before a sweep with a penalty. One block for both sides: three reads of the potentials
+//            and two of the shifts, one write; the potentials are few beside the pairs. Sums in double, threads in
+//            their order.
 //   Frozen   L_i = lse_i, the log-sum-exp of a row from its f+
 //            In float it is rounded, and a factor 2^(L_i - lse_i) stands beside it. A share of the row is then
 //            2^(t_ij - L_i) beta_j times that factor.
@@ -110,6 +114,56 @@ __global__ void __launch_bounds__(kVectorThreads) update_potential_kernel(Source
   if (threadIdx.x == 0) arguments.errors[block] = total;
 }
 
+inline constexpr int kTranslationThreads = 1024;
+
+/// Of one side, by all threads of the block, for each of them.
+__device__ __forceinline__ LogMean log_mean(PackedSide const& points, double const* potential, double total) {
+  if (isinf(points.penalty)) return {};
+  __shared__ double largest_of_warp[kTranslationThreads / 32];
+  __shared__ LogMean result;
+  int const thread = static_cast<int>(threadIdx.x);
+  double largest = -std::numeric_limits<double>::infinity();  // Of -f.
+  for (int i = thread; i < points.size; i += kTranslationThreads) {
+    if (points.weight[i] > 0) largest = fmax(largest, -(potential[i] + points.shift[i]));
+  }
+  largest = warp_max(largest);
+  if (thread % 32 == 0) largest_of_warp[thread / 32] = largest;
+  __syncthreads();
+  double const least = -warp_max(largest_of_warp[thread % 32]);
+  LogMeanSums sums;
+  for (int i = thread; i < points.size; i += kTranslationThreads) {
+    if (points.weight[i] > 0) sums.add(points.weight[i], potential[i] + points.shift[i] - least, points.penalty);
+  }
+  sums.excess = block_sum<kTranslationThreads>(sums.excess);
+  __syncthreads();  // block_sum() has one place for its parts.
+  sums.sum = block_sum<kTranslationThreads>(sums.sum);
+  if (thread == 0) result = sums.over(total, least);
+  __syncthreads();
+  LogMean const found = result;
+  __syncthreads();  // The next call may write.
+  return found;
+}
+
+/// See TranslationArguments. One block.
+template <class Source>
+__global__ void __launch_bounds__(kTranslationThreads) translate_kernel(Source const source) {
+  Share<TranslationArguments> const share = share_of(source);
+  TranslationArguments const& arguments = share.arguments;
+  auto const& [rows, columns] = arguments.points;
+  int const thread = static_cast<int>(threadIdx.x);
+  start_next_kernel();
+  wait_for_previous_kernel();
+  LogMean const of_a = log_mean(rows, arguments.potential[0], arguments.total[0]);
+  LogMean const of_b = log_mean(columns, arguments.potential[1], arguments.total[1]);
+  double const t = best_translation(rows.penalty, columns.penalty, arguments.log_mass_ratio, of_a, of_b);
+  for (int i = thread; i < rows.size; i += kTranslationThreads) arguments.potential[0][i] += t;
+  for (int j = thread; j < columns.size; j += kTranslationThreads) arguments.potential[1][j] -= t;
+  if (thread == 0) {
+    arguments.constants[0] = arguments.parameters->constant[0] += t;
+    arguments.constants[1] = arguments.parameters->constant[1] -= t;
+  }
+}
+
 /// See SoftminValues.
 template <class T>
 __global__ void __launch_bounds__(kVectorThreads)
@@ -168,7 +222,7 @@ __global__ void __launch_bounds__(kSumThreads) sum_plan_kernel(Source const sour
     join_slots<T>(sums, i, reference, sum);
     double const plus = softmin_value(sums.points.norm[i], *sums.parameters, sums.side, reference, sum);
     double const marginal = weight > 0 ? weight * exp((potential - plus) / eps) : 0.0;
-    mine.side.add(weight, marginal, potential, arguments.shift[side][i]);
+    mine.side.add(weight, marginal, potential, sums.points.shift[i], sums.points.penalty);
     if (sums.moments && marginal > 0) {
       double const mean = join_moments<T>(sums, i, reference) / sum;
       mine.costs.add(marginal * (sums.points.norm[i] - sums.parameters->eps_ln2 * mean));
@@ -358,9 +412,12 @@ __global__ void __launch_bounds__(kVectorThreads) dots_kernel(DotArguments const
 }
 
 __global__ void __launch_bounds__(kVectorThreads)
-    choose_idle_kernel(PackedSide const points, double const* potential, double const* plus, double* out) {
+    choose_idle_kernel(PackedSide const points, double const* potential, double const* plus,
+                       SweepParameters const* parameters, double* out) {
   int const i = static_cast<int>(blockIdx.x) * kVectorThreads + static_cast<int>(threadIdx.x);
-  if (i < points.size) out[i] = points.weight[i] > 0 ? potential[i] : plus[i];
+  if (i >= points.size) return;
+  UpdateRule const rule{parameters->eps, points.penalty};
+  out[i] = points.weight[i] > 0 ? potential[i] : rule.best(plus[i], points.shift[i]);
 }
 
 }  // namespace monge::cuda

@@ -1,6 +1,7 @@
 // Plain data that host code hands to the launchers. All pointers but those that say otherwise are device memory.
 #pragma once
 #include <cstdint>
+#include <limits>
 
 #include <driver_types.h>
 
@@ -25,6 +26,8 @@ struct PackedSide {
   double const* weight = nullptr;
   double const* log_weight = nullptr;  // log2 a, or kEmptyLogit<double>.
   double const* norm = nullptr;        // What the cost of a pair has beside its score: s |x'|^2 with products.
+  double const* shift = nullptr;       // f - f'
+  double penalty = std::numeric_limits<double>::infinity();  // rho of the side; infinity for a constraint.
 
   friend bool operator==(PackedSide const&, PackedSide const&) = default;
 };
@@ -114,7 +117,7 @@ enum class ScoreKernel {
   difference,      // float, few coordinates, exact differences on the FMA pipes.
   one_product,     // Tensor cores, high x high: 11-bit products.
   three_products,  // Tensor cores, high x high + high x low + low x high: about 22 bits.
-  tile,            // float or double on the FMA pipes, any form.
+  tile,            // float or double, any form; tensor cores for products in double.
 };
 
 /// Whether the references of the rows are given, or found on the way.

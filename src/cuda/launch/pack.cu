@@ -26,6 +26,11 @@ using Packing = Kernel<CloudPair>;
 
 }  // namespace
 
+void make_features(FeatureArguments const& arguments, Queue const& queue) {
+  queue.launch(Kernel<FeatureArguments>{make_features_kernel, make_features_kernel},
+               {.blocks = divided_up(arguments.size, kPackRows), .threads = kPackThreads}, arguments);
+}
+
 int survey_blocks(int size) {
   constexpr int kLeastRows = 32, kMostBlocks = 1024;
   return std::min(divided_up(size, kLeastRows), kMostBlocks);

@@ -9,11 +9,11 @@ inline constexpr unsigned long long kAllFinite = ~0ull;
 
 /// What packing finds out about a cloud. It stays on the device, where the later steps read it.
 struct CloudFindings {
-  double largest_squared_norm;          // Of the packed points.
-  double half_scale;                    // See Operand; takes the largest coordinate to [2^13, 2^14).
-  double mean_cost;                     // This side's part of the mean cost: the weighted mean of s |x'_i|^2.
-  double squared_offset;                // |w|^2
-  unsigned long long first_not_finite;  // row dimension + column, or kAllFinite.
+  double largest_squared_norm;          // Of the packed points, their labels left out.
+  double half_scale;                    // See Operand; takes the largest feature to [2^13, 2^14).
+  double mean_cost;                     // This side's part of it: the weighted mean of square |x'_i|^2.
+  double constant;                      // Of the rows' shift.
+  unsigned long long first_not_finite;  // row features + column, or kAllFinite.
 };
 
 /// The same of a few rows, before they are joined.
@@ -23,24 +23,41 @@ struct RowFindings {
 
 /// One cloud in packing: what the steps below read and write.
 struct CloudArguments {
-  StridedView input;     // size x dimension; stride between rows.
-  bool is_rows;          // Which side it is.
-  double scale;          // Of the cost.
+  StridedView input;  // The features, size x packed.dimension; stride between rows.
+  bool is_rows;       // Which side it is.
+  int dimension;      // The features that are coordinates of points; the others are those of labels.
+  double square;      // PointCost's.
+  double product;
   double const* weight;  // Null for ones.
   double total;          // Of the weights.
   Operand packed;
   int size;
   int survey_blocks;
-  double* partial_centres;               // survey_blocks x dimension
+  double* partial_centres;               // survey_blocks x packed.dimension
   unsigned long long* first_not_finite;  // survey_blocks
-  double* centre;                        // dimension
+  double* centre;                        // packed.dimension
   double const* other_centre;            // That of the other side.
   RowFindings* row_findings;             // pack_blocks(packed.padded_size); null where findings are there already.
   CloudFindings* findings;
-  double norm_factor;  // s in product form, 0 in difference form.
+  double norm_factor;  // `square` in product form, 0 in difference form.
   double* norm;        // padded_size
   double* shift;       // size; null where it is there already.
 };
+
+/// The features of points (core/point_cost.hpp), where they are more than coordinates.
+struct FeatureArguments {
+  StridedView points;  // size x dimension; stride between rows.
+  int size;
+  int dimension;
+  bool directions;             // Points are divided by their length.
+  std::int64_t const* labels;  // Null for none.
+  std::int64_t label_stride;
+  double const* classes;  // class_count x width
+  int class_count;
+  int width;
+  double* out;  // size x (dimension + width); NaN where a point has no direction, or a label no class.
+};
+void make_features(FeatureArguments const& arguments, Queue const& queue);
 
 /// The blocks of the survey of so many points.
 int survey_blocks(int size);
@@ -60,8 +77,9 @@ void pack_points(CloudPair const& clouds, Queue const& queue);
 struct GaugeArguments {
   Operand points;
   int size;
-  bool is_rows;  // Which side stays.
-  double scale;
+  bool is_rows;   // Which side stays.
+  double square;  // PointCost's.
+  double product;
   double const* centre;  // Of the points that stay; dimension.
   double const* before;  // The other centre.
   double const* after;

@@ -6,67 +6,73 @@
 namespace monge::cuda {
 namespace {
 
+struct TileChoice {
+  Kernel<PassArguments> kernel;
+  int shared_bytes;
+};
+
 /// Passes of solves are made for many problems at once too.
 template <class T, ScoreForm kForm, Pass kPass>
-Kernel<PassArguments> tile() {
+TileChoice tile(int dimension) {
   Kernel<PassArguments> kernel{pass_tile<T, kForm, kPass, One<PassArguments>>, nullptr};
   if constexpr (kPass == Pass::softmin || kPass == Pass::moments)
     kernel.many = pass_tile<T, kForm, kPass, Many<PassArguments>>;
-  return kernel;
+  return {kernel, TileScores<T, kForm>::shared_bytes(dimension)};
 }
 
 template <ScoreForm kForm>
-Kernel<PassArguments> double_kernel(Pass pass) {
+TileChoice choose_double(Pass pass, int dimension) {
   switch (pass) {
     case Pass::softmin:
-      return tile<double, kForm, Pass::softmin>();
+      return tile<double, kForm, Pass::softmin>(dimension);
     case Pass::moments:
-      return tile<double, kForm, Pass::moments>();
+      return tile<double, kForm, Pass::moments>(dimension);
     case Pass::product:
-      return tile<double, kForm, Pass::product>();
+      return tile<double, kForm, Pass::product>(dimension);
     case Pass::entries:
-      return tile<double, kForm, Pass::entries>();
+      return tile<double, kForm, Pass::entries>(dimension);
     case Pass::logits:
-      return tile<double, kForm, Pass::logits>();
+      return tile<double, kForm, Pass::logits>(dimension);
     case Pass::hadamard:
-      return tile<double, ScoreForm::products, Pass::hadamard>();
+      return tile<double, ScoreForm::products, Pass::hadamard>(dimension);
     case Pass::values:
-      return tile<double, ScoreForm::products, Pass::values>();
+      return tile<double, ScoreForm::products, Pass::values>(dimension);
   }
   return {};
 }
 
 /// In float for what the faster kernels lack: moments, entries and logits from differences, and stored scores.
-Kernel<PassArguments> float_kernel(Pass pass, ScoreForm form) {
+TileChoice choose_float(Pass pass, ScoreForm form, int dimension) {
   if (form == ScoreForm::stored) {
     switch (pass) {
       case Pass::softmin:
-        return tile<float, ScoreForm::stored, Pass::softmin>();
+        return tile<float, ScoreForm::stored, Pass::softmin>(dimension);
       case Pass::moments:
-        return tile<float, ScoreForm::stored, Pass::moments>();
+        return tile<float, ScoreForm::stored, Pass::moments>(dimension);
       case Pass::product:
-        return tile<float, ScoreForm::stored, Pass::product>();
+        return tile<float, ScoreForm::stored, Pass::product>(dimension);
       case Pass::logits:
-        return tile<float, ScoreForm::stored, Pass::logits>();
+        return tile<float, ScoreForm::stored, Pass::logits>(dimension);
       default:
-        return tile<float, ScoreForm::stored, Pass::entries>();
+        return tile<float, ScoreForm::stored, Pass::entries>(dimension);
     }
   }
-  if (pass == Pass::logits) return tile<float, ScoreForm::differences, Pass::logits>();
-  if (pass == Pass::entries) return tile<float, ScoreForm::differences, Pass::entries>();
-  return form == ScoreForm::differences ? tile<float, ScoreForm::differences, Pass::moments>()
-                                        : tile<float, ScoreForm::products, Pass::moments>();
+  if (pass == Pass::logits) return tile<float, ScoreForm::differences, Pass::logits>(dimension);
+  if (pass == Pass::entries) return tile<float, ScoreForm::differences, Pass::entries>(dimension);
+  return form == ScoreForm::differences ? tile<float, ScoreForm::differences, Pass::moments>(dimension)
+                                        : tile<float, ScoreForm::products, Pass::moments>(dimension);
 }
 
-Kernel<PassArguments> kernel_for(Pass pass, ScoreForm form, DataType scalar) {
-  if (scalar == DataType::float32) return float_kernel(pass, form);
+TileChoice choose(Pass pass, ScoreForm form, Operand const& rows) {
+  int const dimension = rows.dimension;
+  if (rows.scalar == DataType::float32) return choose_float(pass, form, dimension);
   switch (form) {
     case ScoreForm::differences:
-      return double_kernel<ScoreForm::differences>(pass);
+      return choose_double<ScoreForm::differences>(pass, dimension);
     case ScoreForm::products:
-      return double_kernel<ScoreForm::products>(pass);
+      return choose_double<ScoreForm::products>(pass, dimension);
     case ScoreForm::stored:
-      return double_kernel<ScoreForm::stored>(pass);
+      return choose_double<ScoreForm::stored>(pass, dimension);
   }
   return {};
 }
@@ -74,17 +80,22 @@ Kernel<PassArguments> kernel_for(Pass pass, ScoreForm form, DataType scalar) {
 }  // namespace
 
 PassPlan plan_tile(PassChoice const& choice, Operand const& rows, Operand const& columns) {
-  Kernel<PassArguments> const kernel = kernel_for(choice.pass, choice.form, rows.scalar);
+  TileChoice const tile = choose(choice.pass, choice.form, rows);
+  auto const resident_blocks = [&](auto kernel) {
+    return occupancy_of(kernel, kTileThreads, tile.shared_bytes).resident_blocks;
+  };
+  if (tile.kernel.many) resident_blocks(tile.kernel.many);
   PassPlan plan;
   plan.pass = choice.pass;
   plan.kernel = ScoreKernel::tile;
   plan.work = plan_work(rows.padded_size / kTileRows, kTileRows, columns.padded_size / kTileColumns,
-                        choice.multiprocessors * occupancy_of(kernel.one, kTileThreads, 0).resident_blocks);
+                        choice.multiprocessors * resident_blocks(tile.kernel.one));
   return plan;
 }
 
 void launch_tile(PassPlan const& plan, PassArguments const& arguments, Queue const& queue) {
-  queue.launch(kernel_for(plan.pass, arguments.form, arguments.rows.scalar), {plan.work.grid, kTileThreads}, arguments);
+  TileChoice const tile = choose(plan.pass, arguments.form, arguments.rows);
+  queue.launch(tile.kernel, {plan.work.grid, kTileThreads, tile.shared_bytes}, arguments);
 }
 
 }  // namespace monge::cuda

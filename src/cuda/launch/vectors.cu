@@ -46,6 +46,10 @@ void update_potential(UpdateArguments const& arguments, Queue const& queue) {
                {blocks_for(arguments.sums.points.size), kVectorThreads}, arguments);
 }
 
+void translate(TranslationArguments const& arguments, Queue const& queue) {
+  queue.launch(Kernel<TranslationArguments>{translate_kernel, translate_kernel}, {1, kTranslationThreads}, arguments);
+}
+
 void softmin_values(SumArguments const& sums, SoftminValues const& out, cudaStream_t stream) {
   int const blocks = blocks_for(sums.points.size);
   if (sums.points.scalar == DataType::float32) {
@@ -75,9 +79,9 @@ void store_vector(StridedView const& to, int size, int width, double const* valu
   MONGE_CUDA_TRY(cudaGetLastError());
 }
 
-void choose_idle(PackedSide const& points, double const* potential, double const* plus, double* out,
-                 cudaStream_t stream) {
-  choose_idle_kernel<<<blocks_for(points.size), kVectorThreads, 0, stream>>>(points, potential, plus, out);
+void choose_idle(PackedSide const& points, double const* potential, double const* plus,
+                 SweepParameters const* parameters, double* out, cudaStream_t stream) {
+  choose_idle_kernel<<<blocks_for(points.size), kVectorThreads, 0, stream>>>(points, potential, plus, parameters, out);
   MONGE_CUDA_TRY(cudaGetLastError());
 }
 

@@ -51,11 +51,24 @@ struct UpdateArguments {
   double* potential;
   double* copy;        // Null, or becomes the potential too.
   LogitArrays arrays;  // Of this side, for the next half-step.
-  double* errors;      // error_parts(size) partial sums of a_i |exp((f_i - f+_i) / eps) - 1| with the old f.
+  double* errors;      // error_parts(size) partial sums of the errors with the old f.
   bool symmetric;
 };
 int error_parts(int size);
 void update_potential(UpdateArguments const& arguments, Queue const& queue);
+
+/// f + t and g - t with the t that raises the dual most (operators/update_rule.hpp). The constants of the potentials
+/// move along, so the logits stay what they are.
+struct TranslationArguments {
+  PackedSide points[2];
+  double total[2];  // Of the weights.
+  double log_mass_ratio;
+  double* potential[2];
+  SweepParameters* parameters;
+  double* constants;  // Becomes parameters->constant: two numbers beside the errors, for the host.
+  friend bool operator==(TranslationArguments const&, TranslationArguments const&) = default;
+};
+void translate(TranslationArguments const& arguments, Queue const& queue);
 
 /// Of each row: f+, and the logarithm, base 2, of the sum in two parts, a reference that float holds exactly and the
 /// sum relative to it.
@@ -75,7 +88,6 @@ struct PlanSums {
 struct PlanSumsArguments {
   SumArguments sums[2];
   double const* potential[2];
-  double const* shift[2];
   PlanSums* out;
 };
 void sum_plan(PlanSumsArguments const& arguments, Queue const& queue);
@@ -121,9 +133,9 @@ void load_vector(StridedView const& from, int size, int width, double const* shi
 /// to = value + shift; shift may be null.
 void store_vector(StridedView const& to, int size, int width, double const* value, double const* shift,
                   cudaStream_t stream);
-/// out_i = potential_i, or plus_i where the weight is zero.
-void choose_idle(PackedSide const& points, double const* potential, double const* plus, double* out,
-                 cudaStream_t stream);
+/// out_i = potential_i, or the best potential for plus_i where the weight is zero.
+void choose_idle(PackedSide const& points, double const* potential, double const* plus,
+                 SweepParameters const* parameters, double* out, cudaStream_t stream);
 
 struct CombineArguments {
   struct Term {

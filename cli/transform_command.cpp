@@ -1,0 +1,116 @@
+#include "transform_command.hpp"
+
+#include <cstdint>
+#include <filesystem>
+#include <iterator>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+#include <CLI/CLI.hpp>
+#include <monge/monge.hpp>
+
+#include "array_file.hpp"
+#include "command_options.hpp"
+#include "device_choice.hpp"
+#include "exit_code.hpp"
+#include "geometry_input.hpp"
+#include "interrupt.hpp"
+#include "report_json.hpp"
+#include "result_folder.hpp"
+#include "stopwatch.hpp"
+
+namespace monge::cli {
+namespace {
+
+struct Arguments {
+  GeometryArguments geometry;
+  std::string a, b, f, g, out;
+  RunArguments run;
+};
+
+void print_summary(TransformRun const& run, DeviceChoice const& device, std::string const& written) {
+  print_line("problem", fmt::format("{} x {}, c-transform of {}", run.n, run.m, run.given));
+  print_line("device", device_text(device));
+  print_line("semi-dual value", fmt::format("{:.9g}", run.semi_dual_value));
+  print_line("seconds",
+             fmt::format("{:.3f} (read {:.3f})", run.read_seconds + run.transform_seconds, run.read_seconds));
+  print_line("written", written);
+}
+
+int transform_files(Arguments const& given) {
+  check_geometry(given.geometry);
+  if (given.f.empty() == given.g.empty())
+    refuse("g: is {}; must be given, or f in its place{}", given.g.empty() ? "missing" : given.g,
+           given.f.empty() ? "" : ", which is " + given.f);
+  bool const to_rows = given.f.empty();
+  ResultFolder const folder(given.out);
+  leave_on_interrupt();
+  DeviceChoice const device = choose_device(given.run.device, given.run.threads);
+  TransformRun run;
+  run.arguments = given.run;
+  run.device = device.info;
+  run.given = to_rows ? "g" : "f";
+
+  Stopwatch watch;
+  GeometryInput const in = read_geometry(run, given.geometry);
+  Geometry const geometry = in.geometry();
+  auto const potential = read_optional_input(run, run.given, to_rows ? given.g : given.f);
+  auto const a = read_optional_input(run, "a", given.a), b = read_optional_input(run, "b", given.b);
+  run.n = in.n();
+  run.m = in.m();
+  run.d = in.d();
+  run.cost_options = in.options();
+  run.read_seconds = watch.lap();
+
+  std::vector<double> result(static_cast<std::size_t>(to_rows ? run.n : run.m));
+  std::int64_t const size = std::ssize(result);
+  IndexArray argmin{{size}, std::vector<std::int64_t>(result.size())};
+  auto const transform = to_rows ? c_transform : c_transform_transpose;
+  VectorView const from = vector(run.given, potential), onto = result;
+  transform(device.context, geometry, from, result, {argmin.values.data(), size, 1, 1, {}});
+  run.semi_dual_value =
+      semi_dual_value(device.context, vector("a", a), vector("b", b), to_rows ? onto : from, to_rows ? from : onto);
+  run.transform_seconds = watch.lap();
+
+  note_interrupt();  // The result is there; a half-written one must not stay behind.
+  std::string const name = to_rows ? "f.npy" : "g.npy", json = json_text(report_json(run));
+  folder.fill([&](std::filesystem::path const& into) {
+    write_array(into / name, Array{{size}, std::move(result)});
+    write_array(into / "argmin.npy", argmin);
+    write_text(into / "report.json", json);
+  });
+  if (given.run.json) {
+    fmt::print("{}", json);
+  } else if (!given.run.quiet) {
+    print_summary(run, device, fmt::format("{}: {}, argmin.npy, report.json", folder.path().string(), name));
+  }
+  return interrupted() ? kInterrupted : kDone;
+}
+
+}  // namespace
+
+void add_transform_command(CLI::App& app, int& exit_code) {
+  CLI::App& command = *app.add_subcommand(
+      "transform", "The hard c-transform of a potential: f_i = min_j C_ij - g_j, the j where it is, or the same of f");
+  auto const arguments = std::make_shared<Arguments>();
+  auto const add_file = [&](char const* name, std::string& path, char const* description) {
+    return command.add_option(name, path, description)->type_name("FILE");
+  };
+  add_point_options(command, arguments->geometry);
+  add_cost_option(command, arguments->geometry);
+  command.add_option("--out", arguments->out, "folder for f.npy (of --f: g.npy), argmin.npy and report.json")
+      ->type_name("FOLDER")
+      ->required();
+  add_file("--g", arguments->g, "the potential of the targets (m)");
+  add_file("--f", arguments->f, "or that of the sources (n)");
+  add_file("--a", arguments->a, "weights of the sources (n) in the semi-dual value; uniform if not given");
+  add_file("--b", arguments->b, "weights of the targets (m)");
+  add_run_options(command, arguments->run);
+  command.callback([arguments, &exit_code] { exit_code = transform_files(*arguments); });
+}
+
+}  // namespace monge::cli

@@ -1,0 +1,386 @@
+// Problems with penalties instead of marginals: closed forms, first-order conditions, bounds, limits and rates.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numbers>
+#include <numeric>
+
+#include "oracle/backend_test.hpp"
+
+namespace monge::oracle {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+class Unbalanced : public BackendTest {
+ protected:
+  Plan solve(Problem const& problem, SolveOptions options) const {
+    options.precision = precision();
+    return monge::solve(context(), problem.geometry(), problem.a, problem.b, options);
+  }
+  double reachable() const {
+    if (is_float64()) return 1e-10;
+    return precision() == Precision::tf32 ? 1e-2 : 1e-5;
+  }
+};
+MONGE_FOR_EACH_TARGET(Unbalanced);
+
+class UnbalancedPoints : public Unbalanced {};
+MONGE_FOR_EACH_POINT_TARGET(UnbalancedPoints);
+
+/// Counts of sweeps are a matter of float64.
+class UnbalancedCounts : public Unbalanced {};
+MONGE_FOR_EACH_DEVICE(UnbalancedCounts);
+
+SolveOptions with_penalties(double eps, double penalty_a, double penalty_b) {
+  return {.eps = eps, .penalty_a = penalty_a, .penalty_b = penalty_b};
+}
+
+/// Masses in the ratio 1 to `ratio`.
+Problem uneven(Problem problem, double ratio) {
+  for (double& weight : problem.b) weight *= ratio;
+  return problem;
+}
+
+struct Trial {
+  Recipe recipe;
+  double ratio;  // sum b / sum a
+};
+std::vector<Trial> const& trials() {
+  static std::vector<Trial> const table{
+      {{60, 80, 2}, 1},
+      {{80, 60, 3, Weights::skewed, Place::shifted, 0.02}, 3},
+      {{70, 70, 10, Weights::with_zeros, Place::origin, 0.1, DataType::float32, 0, 0.5}, 0.1},
+      {{50, 90, 60, Weights::uniform, Place::origin, 0.05, DataType::float64, 0, 1, 3}, 1000},
+      {{1, 7, 2}, 0.5},
+  };
+  return table;
+}
+
+/// All pairs of penalties of which one is finite, in units of eps.
+std::vector<Penalties> const& multiples_of_eps() {
+  static std::vector<Penalties> const table{
+      {1, 1}, {30, 0.1}, {1e3, 1e5}, {1e-2, 1e-2}, {20, kInfinity}, {kInfinity, 200},
+  };
+  return table;
+}
+
+template <class Check>
+void for_each_trial(Check const& check) {
+  for (Trial const& trial : trials()) {
+    Problem const problem = uneven(make_problem(trial.recipe), trial.ratio);
+    double const eps = trial.recipe.eps_over_spread * std::max(1.0, Magnitudes(problem).spread());
+    for (Penalties const& multiple : multiples_of_eps()) {
+      Penalties const penalties{multiple.a * eps, multiple.b * eps};
+      SCOPED_TRACE(testing::Message() << "penalties " << penalties.a << " and " << penalties.b << ", ratio "
+                                      << trial.ratio << ", " << trial.recipe);
+      check(problem, eps, penalties);
+    }
+  }
+}
+
+// With one point a side eps log(P / a b) = f + g - C and P = a exp(-f / rho_a) = b exp(-g / rho_b), so
+// (eps + rho_a + rho_b) log P = eps log(a b) + rho_a log a + rho_b log b - C. A constraint sets P.
+TEST_P(UnbalancedPoints, of_one_point_by_one) {
+  for (double const cost : {0.0, 1.0, 25.0}) {
+    for (double const a : {1.0, 1e-3}) {
+      for (double const b : {1.0, 1e-3, 50.0}) {
+        for (Penalties const& rho :
+             {Penalties{1, 1}, {1e-4, 3}, {1e5, 20}, {1e12, 1e12}, {kInfinity, 2}, {0.1, kInfinity}}) {
+          if (rho.a == 1e12 && a != b) continue;  // f - g is rho log(a / b): more than float64 holds beside eps.
+          SCOPED_TRACE(testing::Message() << "cost " << cost << ", masses " << a << " and " << b << ", penalties "
+                                          << rho.a << " and " << rho.b);
+          Problem const problem{Stored(std::vector<double>{1e3}, 1, 1),
+                                Stored(std::vector<double>{1e3 + std::sqrt(cost)}, 1, 1),
+                                {a},
+                                {b}};
+          Real const c = Dense(problem).cost(Side::rows, 0, 0), eps = 0.5;
+          Real const log_a = std::log(Real(a)), log_b = std::log(Real(b));
+          Real const log_mass =
+              std::isinf(rho.a)   ? log_a
+              : std::isinf(rho.b) ? log_b
+                                  : (eps * (log_a + log_b) + rho.a * log_a + rho.b * log_b - c) / (eps + rho.a + rho.b);
+          Real const mass = std::exp(log_mass);
+          auto const entropy = [&](Real to) { return mass * (log_mass - std::log(to)) - mass + to; };
+          Real const value = c * mass + eps * entropy(Real(a) * b) + (std::isinf(rho.a) ? 0 : rho.a * entropy(a)) +
+                             (std::isinf(rho.b) ? 0 : rho.b * entropy(b));
+          SolveOptions options = with_penalties(0.5, rho.a, rho.b);
+          options.tolerance = reachable();
+          Plan const plan = solve(problem, options);
+          Report const& report = plan.report();
+          EXPECT_EQ(report.status, Status::converged) << report.message;
+          // eps + rho_a + rho_b times the error of log P is rho_a and rho_b times those of the marginals over P, so P
+          // is off by at most the larger of these. Potentials are float64, off by what their gauge rounds, over rho.
+          double const heavier = std::max(a, b), f = plan.f()[0], g = plan.g()[0];
+          Real const size = c + std::abs(f) + std::abs(g);
+          Real const rounding = 0x1p-50L * (1 + size / eps + size / std::min(rho.a, rho.b)) * heavier;
+          expect_close("transported_mass", report.transported_mass, mass, reachable() * heavier + rounding);
+          Real const held = (std::isinf(rho.a) ? std::abs(f) : 0) + (std::isinf(rho.b) ? std::abs(g) : 0);
+          expect_close("dual", report.dual, value,
+                       std::abs(report.gap) + 2 * held * reachable() * heavier + (1 + size) * rounding);
+        }
+      }
+    }
+  }
+}
+
+TEST_P(Unbalanced, certificates_equal_the_dense_evaluation) {
+  for_each_trial([&](Problem const& problem, double eps, Penalties const& penalties) {
+    for (int const iterations : {1, 300}) {
+      SolveOptions options = with_penalties(eps, penalties.a, penalties.b);
+      options.tolerance = iterations == 1 ? 0 : 1e-4;
+      options.iterations = iterations;
+      Plan const plan = solve(problem, options);
+      expect_report_matches(plan.report(), problem, eps, potentials_of(plan));
+      EXPECT_EQ(plan.report().penalty_a, penalties.a);
+      EXPECT_EQ(plan.report().penalty_b, penalties.b);
+      EXPECT_NEAR(plan.report().mass_b, std::accumulate(problem.b.begin(), problem.b.end(), 0.0),
+                  1e-12 * plan.report().mass_b);
+    }
+  });
+}
+
+// r = a exp(-f / rho), from the plan's own marginals; and where a_i = 0, f_i = rho / (rho + eps) f+_i.
+TEST_P(Unbalanced, solutions_meet_the_first_order_conditions) {
+  for_each_trial([&](Problem const& problem, double eps, Penalties const& penalties) {
+    SolveOptions options = with_penalties(eps, penalties.a, penalties.b);
+    options.tolerance = reachable();
+    Plan const plan = solve(problem, options);
+    Report const& report = plan.report();
+    EXPECT_EQ(report.status, Status::converged) << report.message;
+    EXPECT_LE(report.marginal_error, reachable() * std::max(report.mass, report.mass_b));
+    std::vector<double> marginal[2] = {std::vector<double>(problem.n()), std::vector<double>(problem.m())};
+    plan.marginals(marginal[0], marginal[1]);
+    double error = 0;
+    for (Side const side : {Side::rows, Side::columns}) {
+      std::vector<double> const& weight = side == Side::rows ? problem.a : problem.b;
+      std::vector<double> const potential = side == Side::rows ? plan.f() : plan.g();
+      for (std::size_t i = 0; i < weight.size(); ++i) {
+        if (weight[i] > 0)
+          error += std::abs(marginal[side == Side::rows ? 0 : 1][i] -
+                            weight[i] * std::exp(-potential[i] / penalties.of(side)));
+      }
+    }
+    Dense const dense(problem);
+    Tolerance const tolerance(problem, eps, arithmetic(problem.d()));
+    Potentials const potentials = potentials_of(plan);
+    EvaluationTolerance const allowed = tolerance.evaluation(dense, potentials, penalties);
+    EXPECT_NEAR(error, report.marginal_error, allowed.row_error + allowed.column_error);
+    expect_iterates(dense, tolerance, eps, potentials, potentials, 0, penalties);
+  });
+}
+
+// The dual is a lower bound at any time and grows; the gap is rho KL(P 1 | a exp(-f / rho)), so never negative, and
+// vanishes with the error.
+TEST_P(Unbalanced, the_dual_stays_below_the_optimum_and_the_gap_closes) {
+  for_each_trial([&](Problem const& problem, double eps, Penalties const& penalties) {
+    Dense const dense(problem);
+    Potentials const best = oracle::solve(dense, eps, 1e-13L, 20000, penalties);
+    DenseEvaluation const optimum = evaluate(dense, eps, best, penalties);
+    double const size = static_cast<double>(std::abs(optimum.primal) + std::abs(optimum.dual));
+    double last = -kInfinity;
+    for (int const iterations : {1, 2, 4, 8, 16}) {
+      SolveOptions options = with_penalties(eps, penalties.a, penalties.b);
+      options.tolerance = 0;
+      options.iterations = iterations;
+      options.annealing = 1;
+      Plan const plan = solve(problem, options);
+      Report const& report = plan.report();
+      double const mass = std::max(report.mass, report.mass_b);
+      double const rounding = 1e-9 * size + eps * mass * 1e3 * arithmetic(problem.d()).product;
+      EXPECT_LE(report.dual, static_cast<double>(optimum.dual) + rounding);
+      EXPECT_GE(report.dual, last - rounding);
+      last = report.dual;
+      bool const both = std::isfinite(penalties.a) && std::isfinite(penalties.b);
+      if (both) {
+        EXPECT_GE(report.gap, 0);
+      }
+    }
+    SolveOptions options = with_penalties(eps, penalties.a, penalties.b);
+    options.tolerance = reachable();
+    Plan const plan = solve(problem, options);
+    double const mass = std::max(plan.report().mass, plan.report().mass_b);
+    // |dual - optimum| <= gap where there is no constraint; a constraint adds the largest potential times the error.
+    double largest = 0;
+    for (double const value : plan.f()) largest = std::max(largest, std::isfinite(penalties.a) ? 0 : std::abs(value));
+    for (double const value : plan.g()) largest = std::max(largest, std::isfinite(penalties.b) ? 0 : std::abs(value));
+    double const allowed = std::abs(plan.report().gap) + 2 * largest * reachable() * mass + 1e-9 * size;
+    EXPECT_NEAR(plan.report().dual, static_cast<double>(optimum.dual), allowed);
+  });
+}
+
+// Gaussians on a fine grid, for which the trapezoidal rule is exact to rounding: potentials are quadratic (Janati,
+// Muzellec, Peyre, Cuturi 2020), so the fixed point of the updates is found for their three coefficients.
+TEST_P(UnbalancedPoints, of_gaussians) {
+  struct Gaussian {
+    Real mean, deviation, mass;
+  };
+  struct Quadratic {
+    Real c0 = 0, c1 = 0, c2 = 0;
+  };
+  Gaussian const alpha{0, 1, 1}, beta{1.5L, 0.6L, 2.5L};
+  // log of the integral of exp(q0 + q1 z + q2 z^2) over the measure.
+  auto const log_integral = [](Gaussian const& of, Real q0, Real q1, Real q2) {
+    Real const s2 = of.deviation * of.deviation, curvature = 1 / (2 * s2) - q2, slope = of.mean / s2 + q1;
+    return q0 - of.mean * of.mean / (2 * s2) + slope * slope / (4 * curvature) +
+           std::log(of.mass / of.deviation / std::sqrt(2 * curvature));
+  };
+  auto const update = [&](Gaussian const& of, Quadratic const& other, Real eps, Real rho) {
+    // At three points x; the result is quadratic in x.
+    auto const at = [&](Real x) {
+      Real const plus =
+          -eps * log_integral(of, (other.c0 - x * x) / eps, (other.c1 + 2 * x) / eps, (other.c2 - 1) / eps);
+      return std::isinf(rho) ? plus : plus * rho / (rho + eps);
+    };
+    Real const zero = at(0), right = at(1), left = at(-1);
+    return Quadratic{zero, (right - left) / 2, (right + left) / 2 - zero};
+  };
+  std::int64_t const count = 241;
+  auto const grid = [&](Gaussian const& of, std::vector<double>& points, std::vector<double>& weights) {
+    double total = 0;
+    for (std::int64_t i = 0; i < count; ++i) {
+      double const z = -9 + 18.0 * i / (count - 1);
+      points.push_back(static_cast<double>(of.mean + of.deviation * z));
+      weights.push_back(std::exp(-z * z / 2));
+      total += weights.back();
+    }
+    for (double& weight : weights) weight *= static_cast<double>(of.mass) / total;
+  };
+  std::vector<double> x, y, a, b;
+  grid(alpha, x, a);
+  grid(beta, y, b);
+  Problem const problem{Stored(x, count, 1), Stored(y, count, 1), a, b};
+  double const tolerance = is_float64() ? 1e-11 : precision() == Precision::tf32 ? 1e-3 : 1e-5;
+  for (double const eps : {1.0, 4.0}) {
+    for (Penalties const& rho : {Penalties{1, 1}, {10, 2}, {kInfinity, 3}, {0.5, kInfinity}}) {
+      SCOPED_TRACE(testing::Message() << "eps " << eps << ", penalties " << rho.a << " and " << rho.b);
+      Quadratic f, g;
+      for (int k = 0; k < 2000; ++k) {
+        f = update(beta, g, eps, rho.a);
+        g = update(alpha, f, eps, rho.b);
+      }
+      // At the optimum all masses are equal: that of b exp(-g / rho_b), or of b.
+      Real const mass =
+          std::isinf(rho.b) ? beta.mass : std::exp(log_integral(beta, -g.c0 / rho.b, -g.c1 / rho.b, -g.c2 / rho.b));
+      auto const linear = [](Gaussian const& of, Quadratic const& q) {
+        return of.mass * (q.c0 + q.c1 * of.mean + q.c2 * (of.mean * of.mean + of.deviation * of.deviation));
+      };
+      Real const dual = (std::isinf(rho.a) ? linear(alpha, f) : rho.a * (alpha.mass - mass)) +
+                        (std::isinf(rho.b) ? linear(beta, g) : rho.b * (beta.mass - mass)) -
+                        eps * (mass - alpha.mass * beta.mass);
+      SolveOptions options = with_penalties(eps, rho.a, rho.b);
+      options.tolerance = tolerance;
+      Report const report = solve(problem, options).report();
+      EXPECT_EQ(report.status, Status::converged) << report.message;
+      double const allowed = 10 * tolerance * 2.5 + 1e-12;  // The mass is of first order in the error.
+      expect_close("transported_mass", report.transported_mass, mass, allowed);
+      expect_close("dual", report.dual, dual, allowed);
+    }
+  }
+}
+
+// rho KL(P 1 | a) exceeds 0 by about f^2 / (2 rho): at rho = 1e12 eps nothing is left of it.
+TEST_P(Unbalanced, a_huge_penalty_gives_the_balanced_plan) {
+  for (Recipe const& recipe : {Recipe{60, 80, 2}, Recipe{80, 60, 3, Weights::skewed, Place::shifted, 0.02}}) {
+    Problem const problem = make_problem(recipe);
+    double const eps = recipe.eps_over_spread * Magnitudes(problem).spread();
+    SolveOptions options{.eps = eps, .tolerance = reachable()};
+    Plan const balanced = solve(problem, options);
+    for (double const multiple : {1e12, 1e300}) {
+      SCOPED_TRACE(testing::Message() << "penalty " << multiple << " eps, " << recipe);
+      options.penalty_a = options.penalty_b = multiple * eps;
+      Plan const plan = solve(problem, options);
+      EXPECT_EQ(plan.status(), Status::converged) << plan.report().message;
+      EXPECT_EQ(plan.report().iterations, balanced.report().iterations);
+      // What the penalty changes: the mass by f / rho, the values by cost times that.
+      double const cost = static_cast<double>(Dense(problem).largest_cost());
+      double const allowed = 4 * reachable() + 2 * cost / options.penalty_a;
+      EXPECT_NEAR(plan.report().dual, balanced.report().dual, cost * allowed);
+      EXPECT_NEAR(plan.report().transport_cost, balanced.report().transport_cost, cost * allowed);
+      EXPECT_NEAR(plan.report().transported_mass, 1, allowed);
+    }
+  }
+}
+
+// Plain damped updates lose 1 - 2 eps / rho of the constant of the potentials a sweep: 1e6 sweeps a digit at the far
+// end. Translated, none takes more than the balanced problem does, but for where rungs and checks fall.
+TEST_P(UnbalancedCounts, sweeps_do_not_grow_with_the_penalty) {
+  for (double const eps_over_spread : {0.05, 0.01, 0.002}) {
+    Recipe const recipe{100, 90, 2, Weights::skewed, Place::origin, eps_over_spread};
+    Problem const problem = make_problem(recipe);
+    double const eps = eps_over_spread * Magnitudes(problem).spread();
+    for (Schedule const schedule : {Schedule::overrelaxed, Schedule::alternating, Schedule::symmetric}) {
+      SolveOptions options{.eps = eps, .iterations = 50000, .schedule = schedule};
+      int const balanced = solve(problem, options).report().iterations;
+      for (double const multiple : {1.0, 1e2, 1e4, 1e6, 1e12}) {
+        for (bool const semi : {false, true}) {
+          SCOPED_TRACE(testing::Message() << name(schedule) << ", eps " << eps_over_spread << ", penalty " << multiple
+                                          << " eps" << (semi ? " of b" : ""));
+          options.penalty_a = semi ? kInfinity : multiple * eps;
+          options.penalty_b = multiple * eps;
+          Report const report = solve(problem, options).report();
+          EXPECT_EQ(report.status, Status::converged) << report.message;
+          EXPECT_LE(report.iterations, 2 * balanced + 50);
+        }
+      }
+    }
+  }
+}
+
+// An offset of both clouds changes nothing; one between them changes what the penalties see, and the shifts of the
+// potentials with it.
+TEST_P(UnbalancedPoints, penalties_are_of_the_potentials_of_the_user) {
+  for (Place const place : {Place::origin, Place::shifted, Place::apart}) {
+    Recipe const recipe{50, 60, 3, Weights::skewed, place, 0.05};
+    Problem const problem = uneven(make_problem(recipe), 4);
+    Dense const dense(problem);
+    double const eps = 0.05 * Magnitudes(problem).spread();
+    Penalties const penalties{static_cast<double>(dense.largest_cost()), static_cast<double>(dense.largest_cost()) / 3};
+    SCOPED_TRACE(testing::Message() << recipe);
+    SolveOptions options = with_penalties(eps, penalties.a, penalties.b);
+    options.tolerance = reachable();
+    Report const report = solve(problem, options).report();
+    EXPECT_EQ(report.status, Status::converged) << report.message;
+    DenseEvaluation const optimum =
+        evaluate(dense, eps, oracle::solve(dense, eps, 1e-14L, 20000, penalties), penalties);
+    EXPECT_NEAR(report.transported_mass, static_cast<double>(optimum.mass), 4 * reachable() * report.mass_b);
+    EXPECT_NEAR(report.dual, static_cast<double>(optimum.dual),
+                report.gap + 1e-12 * static_cast<double>(std::abs(optimum.dual)));
+  }
+}
+
+TEST_P(Unbalanced, batches_and_solvers_have_the_bits_of_a_solve) {
+  Problem const first = uneven(make_problem({40, 50, 3}), 2), second = make_problem({90, 30, 2, Weights::with_zeros});
+  SolveOptions options{.eps = 0.5, .tolerance = 1e-3, .penalty_a = 3, .penalty_b = 20, .precision = precision()};
+  std::vector<BatchProblem> const problems{{first.geometry(), first.a, first.b},
+                                           {second.geometry(), second.a, second.b}};
+  std::vector<Plan> const together = solve_batch(context(), problems, options);
+  Solver solver(context(), first.geometry(), first.a, first.b, {.eps = 0.5, .penalty_a = 1, .precision = precision()});
+  solver.solve();
+  Plan const again = solver.solve(options);
+  Plan const alone[] = {solve(first, options), solve(second, options)};
+  for (int k : {0, 1}) {
+    EXPECT_EQ(together[k].f(), alone[k].f());
+    EXPECT_EQ(together[k].g(), alone[k].g());
+    EXPECT_EQ(together[k].report().dual, alone[k].report().dual);
+  }
+  EXPECT_EQ(again.f(), alone[0].f());
+  EXPECT_EQ(again.report().primal, alone[0].report().primal);
+}
+
+TEST_P(Unbalanced, extreme_penalties_give_finite_reports) {
+  Problem const problem = uneven(make_problem({30, 40, 2, Weights::skewed, Place::apart}), 7);
+  for (double const penalty : {5e-324, 1e-300, 1e-9, 1e9, 1e300}) {
+    SCOPED_TRACE(testing::Message() << "penalty " << penalty);
+    SolveOptions options = with_penalties(1, penalty, 2 * penalty);
+    options.iterations = 100;
+    Plan const plan = solve(problem, options);
+    for (std::vector<double> const& potential : {plan.f(), plan.g()})
+      for (double const value : potential) EXPECT_TRUE(std::isfinite(value));
+    EXPECT_FALSE(std::isnan(plan.report().marginal_error));
+    EXPECT_FALSE(std::isnan(plan.report().dual));
+  }
+}
+
+}  // namespace
+}  // namespace monge::oracle
