@@ -26,14 +26,14 @@ class Solver {
   Solver& operator=(Solver&&) noexcept;
   ~Solver();
 
-  /// Of the same kind, n, m and d as the one before; else throws Error (invalid_argument).
+  /// Of the same kind, n, m, d, cost function and number of classes as the one before; else throws Error (invalid_argument).
   void set_geometry(Geometry const& geometry);
   /// a (n), b (m), read at once. Empty ones are uniform, as in solve().
   void set_weights(VectorView a, VectorView b);
 
   /// With the options of the constructor.
   Plan solve();
-  /// With others, this once. Another precision or cache_bytes prepares anew.
+  /// With others, this once. Another precision, cache_bytes or penalty prepares anew.
   Plan solve(SolveOptions const& options);
 
  private:

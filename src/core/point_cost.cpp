@@ -61,6 +61,14 @@ PointCost::PointCost(PointCloud const& clouds, MatrixView label_cost)
   if (!clouds.labels.empty()) labels = label_features(label_cost, clouds.labels.weight, product);
 }
 
+PointForm PointCost::form() const {
+  if (function != CostFunction::sqeuclidean && function != CostFunction::dot)
+    throw Error(
+        ErrorCode::unsupported,
+        fmt::format("cost_function: is {}; derivatives by points are there for sqeuclidean and dot", name(function)));
+  return {product, 2 * square};
+}
+
 double PointCost::bound(double largest_square_x, double largest_square_y) const {
   double const x = std::sqrt(largest_square_x), y = std::sqrt(largest_square_y);
   if (is_distance()) {

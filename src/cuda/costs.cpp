@@ -12,7 +12,8 @@ namespace {
 
 /// The one place that says which kernel makes the scores of a pass.
 ScoreKernel kernel_for(ScoreForm form, DataType scalar, Pass pass, bool tf32) {
-  if (form == ScoreForm::stored || scalar == DataType::float64 || pass == Pass::moments) return ScoreKernel::tile;
+  bool const tile_only = form == ScoreForm::stored || form == ScoreForm::distances;
+  if (tile_only || scalar == DataType::float64 || pass == Pass::moments) return ScoreKernel::tile;
   if (form == ScoreForm::differences) return has_stores(pass) ? ScoreKernel::tile : ScoreKernel::difference;
   return tf32 ? ScoreKernel::one_product : ScoreKernel::three_products;
 }
@@ -70,6 +71,7 @@ Costs::Launch Costs::launch(Side rows, int first_row, int row_count, Pass pass, 
   arguments.rows = side_[side_index(rows)].operand.part(first_row, row_count);
   arguments.columns = side_[side_index(opposite(rows))].operand;
   if (form_ == ScoreForm::stored) arguments.stored = (rows == Side::rows ? stored_ : stored_.flipped()).from(first_row);
+  arguments.p = p_;
   arguments.factor = -factor_;
   bool const halves = kernel == ScoreKernel::one_product || kernel == ScoreKernel::three_products;
   if (halves) arguments.factor /= arguments.rows.half_scale * arguments.columns.half_scale;

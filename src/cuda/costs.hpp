@@ -116,6 +116,7 @@ class Costs {
   DataType scalar_ = DataType::float32;
   ScoreForm form_ = ScoreForm::products;
   double factor_ = 1;
+  double p_ = 2;        // ScoreForm::distances only.
   StoredCosts stored_;  // Of rows; ScoreForm::stored only.
   double bound_ = 0;
   double mean_ = std::numeric_limits<double>::quiet_NaN();

@@ -19,6 +19,7 @@ namespace {
 constexpr int kLargestDifferenceDimension = 8;
 
 ScoreForm form_for(PointCost const& cost) {
+  if (cost.is_distance()) return ScoreForm::distances;
   bool const has_differences = cost.square != 0 && !cost.labels;
   return has_differences && cost.dimension <= kLargestDifferenceDimension ? ScoreForm::differences
                                                                           : ScoreForm::products;
@@ -26,15 +27,12 @@ ScoreForm form_for(PointCost const& cost) {
 
 /// Elements between the packed rows: small dimensions as the difference kernel wants them, others in whole chunks.
 int point_stride(ScoreForm form, int dimension) {
-  if (form == ScoreForm::products) return static_cast<int>(round_up(dimension, 16));
+  if (form == ScoreForm::products || dimension > 8) return static_cast<int>(round_up(dimension, 16));
   if (dimension <= 2) return dimension;
   return dimension <= 4 ? 4 : 8;
 }
 
 PointCost cost_of(Runtime const& runtime, PointCloud const& clouds) {
-  if (!has_products(clouds.cost_function))
-    throw Error(ErrorCode::unsupported, "cost_function: is " + std::string(name(clouds.cost_function)) +
-                                            "; CUDA has sqeuclidean, cosine and dot");
   MatrixView const& label_cost = clouds.labels.cost;
   if (label_cost.device().type == DeviceType::cpu) return PointCost(clouds, label_cost);
   std::vector<double> const copy = host_copy(runtime, label_cost);
@@ -58,7 +56,8 @@ PointCosts::PointCosts(SharedRuntime runtime, PointCost cost, DataType scalar)
     : Costs(std::move(runtime)), cost_(std::move(cost)) {
   scalar_ = scalar;
   form_ = form_for(cost_);
-  factor_ = form_ == ScoreForm::differences ? cost_.square : cost_.product;
+  p_ = cost_.p;
+  factor_ = form_ == ScoreForm::products ? cost_.product : form_ == ScoreForm::differences ? cost_.square : cost_.scale;
 }
 
 PointCosts::PointCosts(SharedRuntime runtime, PointCloud const& clouds, PointWeights a, PointWeights b, DataType scalar,
@@ -75,6 +74,7 @@ void PointCosts::pack(PointCloud const& clouds, PointWeights a, PointWeights b, 
                         arguments(Side::columns, points_of(clouds, Side::columns), b, staging[1], queue)},
                        2};
   survey_points(pair, queue);
+  if (cost_.is_distance()) move_centre(pair.cloud[0].centre, pair.cloud[1].centre, queue);
   pack_points(pair, queue);
   if (cost_.function != CostFunction::cosine) return;
   auto const findings = std::make_shared<DeviceArray<CloudFindings> const>(runtime_, 2);
@@ -85,7 +85,12 @@ void PointCosts::finish(PointCloud const& clouds, CloudFindings const* found) {
   take_findings(Side::rows, points_of(clouds, Side::rows), found[0]);
   take_findings(Side::columns, points_of(clouds, Side::columns), found[1]);
   set_sides(found[0].constant);
-  mean_ = found[0].mean_cost + found[1].mean_cost + found[0].constant;
+  if (!cost_.is_distance()) mean_ = found[0].mean_cost + found[1].mean_cost + found[0].constant;
+}
+
+/// Distances have no shifts to take the difference of two centres.
+void PointCosts::move_centre(double const* from, double* to, Queue const& queue) const {
+  copy_words(from, to, cost_.dimension * static_cast<std::int64_t>(sizeof(double)), queue);
 }
 
 std::shared_ptr<PointCosts::Survey> PointCosts::make_survey(int size, FindingsMemory const& findings,
@@ -311,6 +316,7 @@ std::shared_ptr<Costs const> PointCosts::at(Side side, MatrixView points) const 
   PointWeights const ones{nullptr, static_cast<double>(points.rows())};
   CloudPair const fresh{{result->arguments(side, fresh_points, ones, staging, queue)}, 1};
   survey_points(fresh, queue);
+  if (cost_.is_distance()) move_centre(kept->survey->centre, fresh.cloud[0].centre, queue);
   pack_points(fresh, queue);
   move_gauge(
       {

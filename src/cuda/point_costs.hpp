@@ -23,7 +23,7 @@ class PointCosts final : public Costs {
   void finish(PointCloud const& clouds, CloudFindings const* found);
 
   PointValues points(Side side) const override;
-  PointForm point_form() const override { return {cost_.product, 2 * cost_.square}; }
+  PointForm point_form() const override { return cost_.form(); }
   std::shared_ptr<Costs const> at(Side side, MatrixView points) const override;
   std::shared_ptr<Costs const> renewed(Geometry const& geometry, PointWeights a, PointWeights b,
                                        bool unshared) const override;
@@ -69,6 +69,7 @@ class PointCosts final : public Costs {
   std::shared_ptr<Cloud> make_cloud(std::shared_ptr<Survey> survey, int size) const;
   void make_side(Side side, Points const& points, FindingsMemory const& findings, std::int64_t at);
   void pack(PointCloud const& clouds, PointWeights a, PointWeights b, Queue const& queue);
+  void move_centre(double const* from, double* to, Queue const& queue) const;
   /// What the features of a side are made of, until the kernels that read them have been enqueued.
   struct Staging {
     DeviceArray<unsigned char> points;

@@ -49,6 +49,10 @@ void validate(SolveOptions const& options) {
 
 SolveOptions with_eps(SolveOptions options, double mean_cost) {
   if (options.eps != 0) return options;
+  if (std::isnan(mean_cost))
+    throw Error(ErrorCode::unsupported,
+                fmt::format("eps_relative: is {}; the mean of distances takes all pairs, so give eps in their units",
+                            options.eps_relative));
   options.eps = options.eps_relative * mean_cost;
   require(kPositive.contains(options.eps),
           "eps_relative: is {}, of a mean cost of {}; the product must be {}, so give eps in the units of the cost",

@@ -27,7 +27,20 @@ struct Call {
   Device x_device, a_device, f_device;
   DataType x_type = DataType::float64, a_type = DataType::float64;
   double scale = 1;
+  CostFunction cost_function = CostFunction::sqeuclidean;
+  double p = 2;
+  std::vector<std::int64_t> labels_x, labels_y;
+  std::vector<double> label_cost;
+  std::int64_t label_rows = 0, label_columns = 0;
+  double label_weight = 1;
   SolveOptions options{.eps = 1};
+
+  /// Two classes of x, three of y.
+  void add_labels() {
+    labels_x = {0, 1, 1, 0}, labels_y = {0, 1, 2};
+    label_cost = {0, 1, 2, 3, 4, 5};
+    label_rows = 2, label_columns = 3;
+  }
 
   Plan run(Context const& context) {
     options.f = VectorView(f.data(), static_cast<std::int64_t>(f.size()), 1, f_device);
@@ -35,7 +48,14 @@ struct Call {
     VectorView const a(this->a.data(), a_type, static_cast<std::int64_t>(this->a.size()), 1, a_device);
     if (matrix) return solve(context, CostMatrix{*matrix}, a, b, options);
     PointCloud const geometry{MatrixView(x_null ? nullptr : x.data(), x_type, x_rows, x_columns, x_stride, x_device),
-                              MatrixView(y_null ? nullptr : y.data(), y_rows, y_columns, y_stride), scale};
+                              MatrixView(y_null ? nullptr : y.data(), y_rows, y_columns, y_stride),
+                              scale,
+                              cost_function,
+                              p,
+                              {{labels_x.data(), static_cast<std::int64_t>(labels_x.size())},
+                               {labels_y.data(), static_cast<std::int64_t>(labels_y.size())},
+                               MatrixView(label_cost.data(), label_rows, label_columns),
+                               label_weight}};
     return solve(context, geometry, a, b, options);
   }
 };
@@ -94,6 +114,86 @@ std::vector<BadCall> const& bad_calls() {
       {"scale_zero", [](Call& c) { c.scale = 0; }, {"scale", "0", "> 0"}},
       {"scale_negative", [](Call& c) { c.scale = -2; }, {"scale", "-2", "> 0"}},
       {"scale_nan", [](Call& c) { c.scale = kNan; }, {"scale", "nan", "> 0"}},
+
+      {"cost_function_unknown",
+       [](Call& c) { c.cost_function = CostFunction(17); },
+       {"cost_function", "17", "sqeuclidean, euclidean, cosine, dot or p-norm"}},
+      {"p_below_one",
+       [](Call& c) {
+         c.cost_function = CostFunction::p_norm;
+         c.p = 0.5;
+       },
+       {"norm_p", "0.5", ">= 1"}},
+      {"p_nan",
+       [](Call& c) {
+         c.cost_function = CostFunction::p_norm;
+         c.p = kNan;
+       },
+       {"norm_p", "nan", ">= 1"}},
+      {"no_direction", [](Call& c) { c.cost_function = CostFunction::cosine; }, {"x", "row 0", "length 0", "cosine"}},
+      {"nan_of_directions",
+       [](Call& c) {
+         c.cost_function = CostFunction::cosine;
+         c.x = {1, 0, 1, 0, 0, kNan, 1, 1};
+       },
+       {"x", "row 2", "column 1", "nan", "finite"}},
+      {"mean_of_distances",
+       [](Call& c) {
+         c.cost_function = CostFunction::euclidean;
+         c.options.eps = 0;
+         c.options.eps_relative = 0.1;
+       },
+       {"eps_relative", "0.1", "distances", "give eps"},
+       ErrorCode::unsupported},
+      {"labels_of_distances",
+       [](Call& c) {
+         c.add_labels();
+         c.cost_function = CostFunction::euclidean;
+       },
+       {"labels", "euclidean", "sqeuclidean, cosine or dot"},
+       ErrorCode::unsupported},
+      {"labels_x_missing",
+       [](Call& c) {
+         c.add_labels();
+         c.labels_x.clear();
+       },
+       {"labels_x", "0 entries", "4"}},
+      {"labels_y_short",
+       [](Call& c) {
+         c.add_labels();
+         c.labels_y.pop_back();
+       },
+       {"labels_y", "2 entries", "3"}},
+      {"label_cost_missing",
+       [](Call& c) {
+         c.add_labels();
+         c.label_rows = c.label_columns = 0;
+       },
+       {"label_cost", "0 x 0", "at least one"}},
+      {"label_too_large",
+       [](Call& c) {
+         c.add_labels();
+         c.labels_x[3] = 2;
+       },
+       {"labels_x", "point 3", "label 2", "[0, 2)"}},
+      {"label_negative",
+       [](Call& c) {
+         c.add_labels();
+         c.labels_y[1] = -1;
+       },
+       {"labels_y", "point 1", "label -1", "[0, 3)"}},
+      {"label_cost_nan",
+       [](Call& c) {
+         c.add_labels();
+         c.label_cost[4] = kNan;
+       },
+       {"label_cost", "row 1, column 1", "nan", "finite"}},
+      {"label_weight_infinite",
+       [](Call& c) {
+         c.add_labels();
+         c.label_weight = kInfinity;
+       },
+       {"label_weight", "inf", "finite"}},
 
       {"x_nan", [](Call& c) { c.x[5] = kNan; }, {"x", "row 2", "column 1", "nan", "finite"}},
       {"y_infinite", [](Call& c) { c.y[2] = -kInfinity; }, {"y", "row 1", "column 0", "-inf", "finite"}},
@@ -423,6 +523,21 @@ TEST(PlanOfAMatrix, has_neither_points_nor_maps) {
   expect_unsupported([&] { plan.potential(points, MutableVectorView(out.data(), 4)); });
 }
 
+TEST(PlanWithLabels, has_no_maps_at_new_points) {
+  Call call;
+  call.add_labels();
+  Plan const plan = call.run(Context::cpu());
+  EXPECT_EQ(plan.status(), Status::converged);
+  std::vector<double> out(8);
+  MatrixView const points(call.x.data(), 4, 2);
+  plan.barycentric_projection(MutableMatrixView(out.data(), 4, 2));
+  auto const expect_unsupported = [](std::function<void()> const& use) {
+    expect_error(ErrorCode::unsupported, {"points", "labels"}, use);
+  };
+  expect_unsupported([&] { plan.map(points, MutableMatrixView(out.data(), 4, 2)); });
+  expect_unsupported([&] { plan.potential(points, MutableVectorView(out.data(), 4)); });
+}
+
 // The same checks stand in front of every backend.
 class BadInputOnDevice : public BackendTest {};
 MONGE_FOR_EACH_DEVICE(BadInputOnDevice);
@@ -434,6 +549,21 @@ TEST_P(BadInputOnDevice, is_found_and_leaves_the_context_usable) {
   expect_error(ErrorCode::invalid_argument, {"x", "row 2", "column 1", "nan", "finite"}, [&] { call.run(context()); });
   call.x[5] = 1;
   EXPECT_EQ(call.run(context()).status(), Status::converged);
+
+  // What only packing sees of labels and directions.
+  Call labelled = call;
+  labelled.add_labels();
+  labelled.labels_y[1] = 3;
+  expect_error(ErrorCode::invalid_argument, {"labels_y", "point 1 has label 3", "[0, 3)"},
+               [&] { labelled.run(context()); });
+  labelled.labels_y[1] = 2;
+  labelled.x[6] = kInfinity;
+  expect_error(ErrorCode::invalid_argument, {"x", "row 3, column 0 is inf"}, [&] { labelled.run(context()); });
+  Call directed = call;
+  directed.cost_function = CostFunction::cosine;
+  expect_error(ErrorCode::invalid_argument, {"x", "row 0 has length 0"}, [&] { directed.run(context()); });
+  directed.x[0] = kNan;
+  expect_error(ErrorCode::invalid_argument, {"x", "row 0, column 0 is nan"}, [&] { directed.run(context()); });
 
   call.matrix.emplace(call.cost.data(), 4, 3);
   call.cost[7] = kNan;

@@ -11,6 +11,9 @@ namespace {
 class Evaluate : public OperatorTest {};
 MONGE_FOR_EACH_COST_TARGET(Evaluate);
 
+class EvaluateProducts : public OperatorTest {};
+MONGE_FOR_EACH_OF(EvaluateProducts, with_point_costs({Costs::labels, Costs::cosine, Costs::dot}));
+
 class EvaluatePoints : public OperatorTest {};
 MONGE_FOR_EACH_POINT_TARGET(EvaluatePoints);
 
@@ -84,6 +87,53 @@ TEST_P(EvaluatePoints, the_mean_cost_is_that_of_all_pairs) {
     Real const centres = (problem.n() + 2) * reach(problem.x) + (problem.m() + 2) * reach(problem.y);
     Real const allowed = 0x1p-53L * ((problem.d() + 8) * cost / mass + 2 * s * w * centres);
     expect_close("mean_cost", make_operator(test)->mean_cost(), cost / mass, allowed);
+  }
+}
+
+// As for squared distances; what the terms are made of may have either sign, and the centres are those of the features.
+TEST_P(EvaluateProducts, the_mean_cost_is_that_of_all_pairs) {
+  for (Recipe const& recipe : recipes()) {
+    SCOPED_TRACE(testing::Message() << recipe);
+    Case const test = make_case(recipe);
+    Problem const& problem = test.problem;
+    Real cost = 0, size = 0, mass = 0;
+    for (std::int64_t i = 0; i < problem.n(); ++i) {
+      for (std::int64_t j = 0; j < problem.m(); ++j) {
+        Real const weight = Real(problem.a[i]) * problem.b[j];
+        cost += weight * test.dense.cost(Side::rows, i, j);
+        size += weight * std::abs(test.dense.cost(Side::rows, i, j));
+        mass += weight;
+      }
+    }
+    bool const directions = problem.cost_function == CostFunction::cosine;
+    Real const largest = directions ? 1 : std::max(reach(problem.x), reach(problem.y));
+    Real const centres = (problem.n() + problem.m() + 4 + problem.d()) * largest * largest * problem.scale;
+    Real const labels =
+        problem.has_labels() ? (problem.n() + problem.m() + 8) * test.tolerance.magnitudes().offset() : 0;
+    Real const allowed = 0x1p-53L * ((problem.d() + 8) * size / mass + 2 * centres + labels);
+    expect_close("mean_cost", make_operator(test)->mean_cost(), cost / mass, allowed);
+  }
+}
+
+// The ladder of annealing starts at the bound: it must hold for the centred costs, whatever their sign. The points that
+// it is made of are rounded.
+TEST_P(Evaluate, no_centred_cost_is_above_the_bound) {
+  for (Recipe const& recipe : recipes()) {
+    SCOPED_TRACE(testing::Message() << recipe);
+    Case const test = make_case(recipe);
+    Magnitudes const& magnitudes = test.tolerance.magnitudes();
+    double const bound = make_operator(test)->centred_cost_bound();
+    Real largest = 0, rounding = 0;
+    for (std::int64_t i = 0; i < test.problem.n(); ++i) {
+      for (std::int64_t j = 0; j < test.problem.m(); ++j) {
+        Real const cost = test.dense.cost(Side::rows, i, j);
+        if (std::isinf(cost)) continue;
+        Real const row = magnitudes.shift(Side::rows)[i], column = magnitudes.shift(Side::columns)[j];
+        largest = std::max(largest, std::abs(cost - row - column));
+        rounding = std::max(rounding, 0x1p-50L * (std::abs(cost) + std::abs(row) + std::abs(column)));
+      }
+    }
+    EXPECT_GE(bound * (1 + 0x1p-20), largest - rounding);
   }
 }
 

@@ -1,6 +1,7 @@
 // Scores of 64 rows and 64 columns in float or double: __device__ only.
 //
-//   score_ij = <x'_i, y'_j> (products), |x'_i - y'_j|^2 (differences) or C_ij - least (stored).
+//   score_ij = <x'_i, y'_j> (products), |x'_i - y'_j|^2 (differences), its p-norm (distances) or C_ij - least
+//   (stored).
 //
 // 128 threads. A warp has 16 rows, and a thread the 2 x 16 scores that tensor cores leave it: rows g and g + 8,
 // g = lane / 4, columns 8 n + 2 (lane % 4) and the next, n = 0 to 7. Products in double are the tensor cores'; all else
@@ -9,6 +10,7 @@
 // aligned.
 #pragma once
 #include "cuda/device/numerics.cuh"
+#include "cuda/device/pair_cost.cuh"
 #include "cuda/device/stored.cuh"
 #include "cuda/device/work.cuh"
 #include "cuda/launch/arguments.hpp"
@@ -121,7 +123,11 @@ class TileScores {
   }
 
   __device__ __forceinline__ TileScores(unsigned char* shared, PassArguments const& arguments, Segment const& segment)
-      : columns_(reinterpret_cast<Points*>(shared)), rows_(columns_ + 2), arguments_(arguments), segment_(segment) {
+      : columns_(reinterpret_cast<Points*>(shared)),
+        rows_(columns_ + 2),
+        arguments_(arguments),
+        segment_(segment),
+        pair_(arguments) {
     copy_next();
   }
 
@@ -146,6 +152,7 @@ class TileScores {
         add_coordinates(score, rows, columns, min(kTileChunk, dimension - k));
       }
     }
+    pair_.finish(score);
   }
 
  private:
@@ -206,33 +213,29 @@ class TileScores {
     }
   }
 
-  static __device__ __forceinline__ void add_coordinates(ThreadScores<T>& score, Points const& rows,
-                                                         Points const& columns, int count) {
+  __device__ __forceinline__ void add_coordinates(ThreadScores<T>& score, Points const& rows, Points const& columns,
+                                                  int count) {
+    pair_.visit([&](auto const& add) {
 #pragma unroll 2
-    for (int k = 0; k < count; ++k) {
-      T x[kThreadRows];
+      for (int k = 0; k < count; ++k) {
+        T x[kThreadRows];
 #pragma unroll
-      for (int r = 0; r < kThreadRows; ++r) x[r] = rows[thread_row() + row_offset(r)][k];
+        for (int r = 0; r < kThreadRows; ++r) x[r] = rows[thread_row() + row_offset(r)][k];
 #pragma unroll
-      for (int c = 0; c < kThreadColumns; ++c) {
-        T const y = columns[thread_column() + column_offset(c)][k];
+        for (int c = 0; c < kThreadColumns; ++c) {
+          T const y = columns[thread_column() + column_offset(c)][k];
 #pragma unroll
-        for (int r = 0; r < kThreadRows; ++r) {
-          if constexpr (kForm == ScoreForm::differences) {
-            T const difference = x[r] - y;
-            score[r][c] = fused(difference, difference, score[r][c]);
-          } else {
-            score[r][c] = fused(x[r], y, score[r][c]);
-          }
+          for (int r = 0; r < kThreadRows; ++r) add(score[r][c], x[r], y, r, c);
         }
       }
-    }
+    });
   }
 
   Points* columns_;  // Two stages.
   Points* rows_;
   PassArguments const& arguments_;
   Segment const& segment_;
+  PairCost<T, kForm, kThreadRows, kThreadColumns> pair_;
   int stage_ = 0;  // The chunk that `next()` needs next is there or on its way to it.
   int next_tile_ = 0, next_coordinate_ = 0;
 };

@@ -15,9 +15,9 @@
 //   blocks share a multiprocessor, so that products of one overlap exponentials of the others.
 //
 // Per pair: d multiply-adds, of products in double on tensor cores, which are twice as fast on sm_90 (2 d operations
-//   with differences); for softmin in double 16 operations more, 13 of them the exponential. From L2: 512 d bytes in
-//   double for a tile, half as many in float, and twice as many where d > 64. Stored scores: each is read once, and no
-//   barrier holds the warps together.
+//   with differences; two functions more for each coordinate of a p-norm other than 1, 2 and infinity); for softmin in
+//   double 16 operations more, 13 of them the exponential. From L2: 512 d bytes in double for a tile, half as many in
+//   float, and twice as many where d > 64. Stored scores: each is read once, and no barrier holds the warps together.
 //
 // Numerics: sums over the 16 columns that a thread has of a tile in T, over tiles in double. No maximum is taken for
 //   softmin and moments: if the sum of a tile shows that a reference is too low, it moves and the tile is summed again.
@@ -247,9 +247,15 @@ __device__ __forceinline__ void store_entries(PassArguments const& arguments, in
   }
 }
 
+/// Blocks of a multiprocessor. A distance may need two numbers, so twice the registers.
+template <class T, ScoreForm kForm>
+inline constexpr int kTileBlocks = sizeof(T) == 4                  ? 4
+                                   : kForm == ScoreForm::distances ? 2
+                                                                   : 3;
+
 /// Grid arguments.work.grid, TileScores::shared_bytes() of shared memory.
 template <class T, ScoreForm kForm, Pass kPass, class Source>
-__global__ void __launch_bounds__(kTileThreads, sizeof(T) == 8 ? 3 : 4) pass_tile(Source const source) {
+__global__ void __launch_bounds__(kTileThreads, kTileBlocks<T, kForm>) pass_tile(Source const source) {
   extern __shared__ __align__(16) unsigned char shared[];
   Share<PassArguments> const share = share_of(source);
   PassArguments const& arguments = share.arguments;

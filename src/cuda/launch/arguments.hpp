@@ -54,6 +54,7 @@ struct Operand {
 /// How the score of a pair comes from its two vectors.
 enum class ScoreForm {
   differences,  // |x - y|^2
+  distances,    // (sum_k |x_k - y_k|^p)^(1/p)
   products,     // <x, y>
   stored,       // C_ij - least, from a cost matrix in memory.
 };
@@ -215,6 +216,7 @@ struct PassArguments {
   Operand rows;
   Operand columns;
   StoredCosts stored;
+  double p = 2;  // Of distances; infinity: the largest difference.
   // A score counts this much: times log2(e) / eps of `parameters`, or itself where there are none (hadamard, values).
   double factor = 1;
   SweepParameters const* parameters = nullptr;

@@ -41,22 +41,27 @@ TileChoice choose_double(Pass pass, int dimension) {
   return {};
 }
 
-/// In float for what the faster kernels lack: moments, entries and logits from differences, and stored scores.
-TileChoice choose_float(Pass pass, ScoreForm form, int dimension) {
-  if (form == ScoreForm::stored) {
-    switch (pass) {
-      case Pass::softmin:
-        return tile<float, ScoreForm::stored, Pass::softmin>(dimension);
-      case Pass::moments:
-        return tile<float, ScoreForm::stored, Pass::moments>(dimension);
-      case Pass::product:
-        return tile<float, ScoreForm::stored, Pass::product>(dimension);
-      case Pass::logits:
-        return tile<float, ScoreForm::stored, Pass::logits>(dimension);
-      default:
-        return tile<float, ScoreForm::stored, Pass::entries>(dimension);
-    }
+/// The scores that no faster kernel has.
+template <ScoreForm kForm>
+TileChoice choose_float(Pass pass, int dimension) {
+  switch (pass) {
+    case Pass::softmin:
+      return tile<float, kForm, Pass::softmin>(dimension);
+    case Pass::moments:
+      return tile<float, kForm, Pass::moments>(dimension);
+    case Pass::product:
+      return tile<float, kForm, Pass::product>(dimension);
+    case Pass::logits:
+      return tile<float, kForm, Pass::logits>(dimension);
+    default:
+      return tile<float, kForm, Pass::entries>(dimension);
   }
+}
+
+/// In float for what the faster kernels lack: moments, entries and logits from differences, and all of other scores.
+TileChoice choose_float(Pass pass, ScoreForm form, int dimension) {
+  if (form == ScoreForm::stored) return choose_float<ScoreForm::stored>(pass, dimension);
+  if (form == ScoreForm::distances) return choose_float<ScoreForm::distances>(pass, dimension);
   if (pass == Pass::logits) return tile<float, ScoreForm::differences, Pass::logits>(dimension);
   if (pass == Pass::entries) return tile<float, ScoreForm::differences, Pass::entries>(dimension);
   return form == ScoreForm::differences ? tile<float, ScoreForm::differences, Pass::moments>(dimension)
@@ -69,6 +74,8 @@ TileChoice choose(Pass pass, ScoreForm form, Operand const& rows) {
   switch (form) {
     case ScoreForm::differences:
       return choose_double<ScoreForm::differences>(pass, dimension);
+    case ScoreForm::distances:
+      return choose_double<ScoreForm::distances>(pass, dimension);
     case ScoreForm::products:
       return choose_double<ScoreForm::products>(pass, dimension);
     case ScoreForm::stored:

@@ -1,0 +1,116 @@
+// Solves with every cost of points: the certificate is that of the dense oracle, and the solve ends where it should.
+#include <algorithm>
+#include <cmath>
+
+#include "oracle/backend_test.hpp"
+
+namespace monge::oracle {
+namespace {
+
+class SolveCosts : public BackendTest {
+ protected:
+  void expect_solved(Recipe const& recipe, double eps_over_spread, double tolerance) {
+    SCOPED_TRACE(testing::Message() << recipe << ", eps / spread " << eps_over_spread);
+    Problem const problem = make_problem(recipe);
+    double const spread = Magnitudes(problem).spread();
+    double const eps = eps_over_spread * (spread > 0 ? spread : 1);
+    Plan const plan = solve(context(), problem.geometry(), problem.a, problem.b,
+                            {.eps = eps, .tolerance = tolerance, .precision = precision()});
+    EXPECT_EQ(plan.status(), Status::converged) << plan.report().message;
+    expect_report_matches(plan.report(), problem, eps, potentials_of(plan));
+  }
+};
+MONGE_FOR_EACH_OF(SolveCosts,
+                  with_point_costs({Costs::labels, Costs::cosine, Costs::dot, Costs::euclidean, Costs::p_norm}));
+
+TEST_P(SolveCosts, has_the_certificate_of_the_oracle) {
+  double const tolerance = is_float64() ? 1e-8 : 1e-4;
+  expect_solved({.n = 50, .m = 41, .d = 3, .weights = Weights::with_zeros}, 0.05, tolerance);
+  expect_solved({.n = 37, .m = 50, .d = 20, .weights = Weights::skewed, .scale = 3}, 0.02, tolerance);
+  expect_solved({.n = 1, .m = 30, .d = 12}, 0.1, tolerance);
+  expect_solved({.n = 30, .m = 1, .d = 2}, 0.1, tolerance);
+  expect_solved({.n = 1, .m = 1, .d = 1}, 0.1, tolerance);
+}
+
+TEST_P(SolveCosts, converges_where_the_clouds_lie_far_from_the_origin) {
+  expect_solved({.n = 50, .m = 41, .d = 3, .place = Place::shifted}, 0.05, 1e-3);
+  expect_solved({.n = 50, .m = 41, .d = 20, .place = Place::shifted}, 0.05, 1e-3);
+}
+
+TEST_P(SolveCosts, converges_at_a_tiny_eps) {
+  if (!is_float64()) GTEST_SKIP() << "float32 rounds logits of 10^4 to 10^-3";
+  expect_solved({.n = 40, .m = 40, .d = 2}, 1e-4, 1e-4);
+  expect_solved({.n = 40, .m = 40, .d = 12}, 1e-4, 1e-4);
+}
+
+using SolvePNorm = BackendTest;
+MONGE_FOR_EACH_OF(SolvePNorm, with_point_costs({Costs::p_norm}));
+
+/// sum_k |x_k - y_k|^p to the power 1 / p, by way of the largest difference.
+Real p_norm(std::span<double const> x, std::span<double const> y, Real p) {
+  Real largest = 0, sum = 0;
+  for (std::size_t k = 0; k < x.size(); ++k) largest = std::max(largest, std::abs(Real(x[k]) - y[k]));
+  for (std::size_t k = 0; k < x.size() && largest > 0; ++k) sum += std::pow(std::abs(Real(x[k]) - y[k]) / largest, p);
+  return std::isinf(p) ? largest : largest * std::pow(sum, 1 / p);
+}
+
+// With one point of y, f is the cost less g, so f + g shows each distance as the kernel made it: 12 units for
+// coordinates, sum, root and logit, all of them at most the largest distance from the common centre.
+TEST_P(SolvePNorm, of_any_p_is_exact_to_rounding) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  constexpr std::int64_t kRows = 70, kDimension = 19;
+  Random random(4);
+  std::vector<double> x = gaussian_points(kRows, kDimension, random), y = gaussian_points(1, kDimension, random);
+  std::copy(y.begin(), y.end(), x.begin() + 5 * kDimension);  // distance 0
+  std::copy(y.begin(), y.end(), x.begin() + 6 * kDimension);
+  x[6 * kDimension + 3] += 1e-9;  // one difference, and a small one
+  for (double const p : {1.0, 1.0 + 1e-9, 1.5, 2.0, 2.0 + 1e-9, 20.0, 1e3, 1e300, kInfinity}) {
+    SCOPED_TRACE(testing::Message() << "p " << p);
+    PointCloud clouds{{x.data(), kRows, kDimension}, {y.data(), 1, kDimension}};
+    clouds.cost_function = CostFunction::p_norm;
+    clouds.p = p;
+    Plan const plan = solve(context(), clouds, {.eps = 1, .tolerance = 1e-2, .precision = precision()});
+    std::vector<double> const f = plan.f(), g = plan.g();
+    Vector expected(kRows), allowed(kRows);
+    std::vector<double> sums(kRows);
+    Real largest = 0;
+    for (std::int64_t i = 0; i < kRows; ++i) {
+      expected[i] = p_norm({&x[i * kDimension], kDimension}, y, p);
+      sums[i] = f[i] + g[0];
+      largest = std::max(largest, expected[i]);
+    }
+    double const unit = is_float64() ? 0x1p-53 : 0x1p-24;
+    std::fill(allowed.begin(), allowed.end(), (12 + std::sqrt(Real(kDimension))) * unit * (largest + 1));
+    expect_close("distance", sums, expected, allowed);
+  }
+}
+
+using StridedLabels = BackendTest;
+MONGE_FOR_EACH_DEVICE(StridedLabels);
+
+TEST_P(StridedLabels, and_a_transposed_label_cost_change_nothing) {
+  Problem const problem = oracle::make_problem({.n = 40, .m = 30, .d = 11, .costs = Costs::labels});
+  PointCloud const plain = problem.clouds();
+  std::vector<std::int64_t> spread(2 * problem.labels_x.size(), -1);
+  for (std::size_t i = 0; i < problem.labels_x.size(); ++i) spread[2 * i] = problem.labels_x[i];
+  PointCloud strided = plain;
+  strided.labels.x = {spread.data(), problem.n(), 2};
+  SolveOptions const options{.eps = 1, .tolerance = 1e-9, .precision = precision()};
+  Plan const expected = solve(context(), plain, options);
+  EXPECT_EQ(solve(context(), strided, options).f(), expected.f());
+
+  // The other side has the unit vectors then.
+  std::vector<double> const cost = problem.label_cost.values();
+  std::vector<double> flipped(cost.size());
+  for (std::int64_t k = 0; k < kClasses[0]; ++k) {
+    for (std::int64_t l = 0; l < kClasses[1]; ++l) flipped[l * kClasses[0] + k] = cost[k * kClasses[1] + l];
+  }
+  PointCloud swapped{plain.y, plain.x};
+  swapped.labels = {plain.labels.y, plain.labels.x, {flipped.data(), kClasses[1], kClasses[0]}, plain.labels.weight};
+  Plan const other = solve(context(), swapped, options);
+  EXPECT_NEAR(other.report().dual, expected.report().dual, 1e-7 * std::abs(expected.report().dual));
+  EXPECT_NEAR(other.report().mean_cost, expected.report().mean_cost, 1e-12 * std::abs(expected.report().mean_cost));
+}
+
+}  // namespace
+}  // namespace monge::oracle
