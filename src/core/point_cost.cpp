@@ -83,6 +83,13 @@ void throw_no_direction(char const* field, std::int64_t row) {
               fmt::format("{}: row {} has length 0; must be positive for the cost function cosine", field, row));
 }
 
+void require_derivatives(PointCost const& cost) {
+  if (cost.is_distance() || cost.function == CostFunction::cosine)
+    throw Error(ErrorCode::unsupported,
+                fmt::format("cost_function: is {}; derivatives by points are there for sqeuclidean and dot",
+                            name(cost.function)));
+}
+
 void require_no_labels(PointCost const& cost) {
   if (cost.labels)
     throw Error(ErrorCode::unsupported,

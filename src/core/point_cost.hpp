@@ -62,6 +62,8 @@ struct PointCost {
 [[noreturn]] void throw_no_class(char const* field, std::int64_t point, std::int64_t label, std::int64_t classes);
 /// Throws invalid_argument "x: row 3 has length 0; must be positive for the cost function cosine".
 [[noreturn]] void throw_no_direction(char const* field, std::int64_t row);
+/// Throws unsupported where a derivative by a point is no sum over coordinates alone: distances, and the cosine.
+void require_derivatives(PointCost const& cost);
 /// Throws unsupported where new points would need labels.
 void require_no_labels(PointCost const& cost);
 

@@ -241,6 +241,11 @@ PointValues PointCosts::points(Side side) const {
           cloud.survey->centre};
 }
 
+PointForm PointCosts::point_form() const {
+  require_derivatives(cost_);
+  return {cost_.product, 2 * cost_.square};
+}
+
 std::shared_ptr<Costs const> PointCosts::renewed(Geometry const& geometry, PointWeights a, PointWeights b,
                                                  bool unshared) const {
   PointCloud const& clouds = std::get<PointCloud>(geometry);
@@ -297,7 +302,7 @@ std::shared_ptr<Costs const> PointCosts::self(Side side, Queue const& queue) con
     result->shifts_[s] = shift;
   }
   result->set_sides(0);
-  result->mean_ = 2 * cloud->survey->found.mean_cost;
+  if (!cost_.is_distance()) result->mean_ = 2 * cloud->survey->found.mean_cost;
   return result;
 }
 

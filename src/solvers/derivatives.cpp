@@ -100,7 +100,7 @@ GradientReport Plan::gradients(GradientViews const& out, GradientOptions const& 
   write_gradients(state_->plan->vectors(), gradient_vectors(*state_, out), out);
 
   GradientReport report;
-  report.scale = state_->dimension > 0 ? transport_cost() / state_->scale : std::numeric_limits<double>::quiet_NaN();
+  report.scale = std::isnan(state_->scale) ? state_->scale : transport_cost() / state_->scale;
   report.marginal_error = state_->report.marginal_error;
   if (options.error_iterations > 0) {
     auto const [value, iterations] = state_->derivatives().distance(options.error_iterations);

@@ -284,7 +284,7 @@ std::vector<Plan> finished_plans(Context const& context, std::span<SinkhornProbl
         std::make_unique<Plan::State>(Plan::State{context,
                                                   std::move(operators_of_plans[i]),
                                                   shape_of(problems[i].geometry).dimension,
-                                                  points != nullptr ? points->scale : 1.0,
+                                                  points != nullptr && points->labels.empty() ? points->scale : kNaN,
                                                   {problems[i].options.penalty_a, problems[i].options.penalty_b},
                                                   std::move(report)}));
   }
