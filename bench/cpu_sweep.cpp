@@ -132,6 +132,14 @@ auto multiply_by_gram(std::int64_t n) {
   };
 }
 
+/// Twenty steps of conjugate gradients, with what comes before and after them.
+auto multiply_by_hessian(std::int64_t n, std::int64_t d) {
+  return [n, d, v = gaussian_cloud(n, d, 3),
+          out = std::vector<float>(static_cast<std::size_t>(n * d))](Plan const& plan) mutable {
+    plan.hessian_product({.x = {v.data(), n, d}}, {.x = {out.data(), n, d}}, {.tolerance = 0, .iterations = 20});
+  };
+}
+
 template <class Sweep, class... More>
 void register_sweep(Case const& c, std::string const& costs, Sweep sweep, More... more) {
   std::string const label = "sweep/" + std::string(name(c.schedule)) + "/" + std::string(name(c.precision)) +
@@ -180,6 +188,7 @@ int main(int argc, char** argv) {
       add_product("64_columns", c, multiply_by(c.n, 64));
       add_product("weighted_by_64", c, multiply_weighted(c.n, 64));
       add_product("gram", c, multiply_by_gram(c.n));
+      add_product("hessian", c, multiply_by_hessian(c.n, d));
     }
   }
   for (std::int64_t d : {64, 512}) add({10000, d, Schedule::alternating, Precision::float32, 1 << 30}, "/cached");

@@ -9,6 +9,7 @@
 #include <CLI/CLI.hpp>
 #include <monge/context.hpp>
 
+#include "divergence_command.hpp"
 #include "exit_code.hpp"
 #include "info_command.hpp"
 #include "project_command.hpp"
@@ -32,6 +33,7 @@ int main(int argc, char** argv) {
   app.set_version_flag("--version", "monge " + monge::version());
   app.require_subcommand(1);
   monge::cli::add_solve_command(app, exit_code);
+  monge::cli::add_divergence_command(app, exit_code);
   monge::cli::add_transform_command(app, exit_code);
   monge::cli::add_project_command(app, exit_code);
   monge::cli::add_info_command(app, exit_code);

@@ -39,10 +39,8 @@ void add_run(Json& json, Run const& run) {
   json["versions"] = versions_json();
 }
 
-}  // namespace
-
-Json report_json(SolveRun const& run, SolveOptions const& options, Report const& report) {
-  Json json;
+/// How a solve ended and what it reached.
+void add_values(Json& json, Report const& report) {
   json["status"] = name(report.status);
   json["message"] = report.message;
   json["eps"] = report.eps;
@@ -63,6 +61,32 @@ Json report_json(SolveRun const& run, SolveOptions const& options, Report const&
   json["primal"] = report.primal;
   json["dual"] = report.dual;
   json["gap"] = report.gap;
+}
+
+Json seconds_json(Report const& report) {
+  return {{"setup", report.seconds.setup},
+          {"sweeps", report.seconds.sweeps},
+          {"certificate", report.seconds.certificate},
+          {"solve", report.seconds.total}};
+}
+
+Json history_json(Report const& report) {
+  Json history = Json::array();
+  for (Check const& check : report.history) {
+    history.push_back({{"iteration", check.iteration},
+                       {"eps", check.eps},
+                       {"marginal_error", check.marginal_error},
+                       {"relaxation", check.relaxation},
+                       {"precision", name(check.precision)}});
+  }
+  return history;
+}
+
+}  // namespace
+
+Json report_json(SolveRun const& run, SolveOptions const& options, Report const& report) {
+  Json json;
+  add_values(json, report);
   json["seconds"] = {{"read", run.read_seconds},
                      {"setup", report.seconds.setup},
                      {"sweeps", report.seconds.sweeps},
@@ -83,13 +107,31 @@ Json report_json(SolveRun const& run, SolveOptions const& options, Report const&
   given.update(run.cost_options);
   add_run(json, run);
 
-  Json& history = json["history"] = Json::array();
-  for (Check const& check : report.history) {
-    history.push_back({{"iteration", check.iteration},
-                       {"eps", check.eps},
-                       {"marginal_error", check.marginal_error},
-                       {"relaxation", check.relaxation},
-                       {"precision", name(check.precision)}});
+  json["history"] = history_json(report);
+  return json;
+}
+
+Json report_json(DivergenceRun const& run, SolveOptions const& options, Divergence const& divergence) {
+  Json json;
+  json["status"] = name(divergence.status());
+  json["divergence"] = divergence.value;
+  json["gap"] = divergence.gap;
+  if (run.gradients)
+    json["gradients"] = {{"scale", run.gradients->scale}, {"marginal_error", run.gradients->marginal_error}};
+  json["seconds"] = {{"read", run.read_seconds},
+                     {"solve", run.solve_seconds},
+                     {"gradients", run.gradient_seconds},
+                     {"total", run.read_seconds + run.solve_seconds + run.gradient_seconds}};
+  json["problem"] = {{"n", run.n}, {"m", run.m}, {"d", run.d}, {"files", run.files}};
+  Json& given = json["options"] = Json::object();
+  visit_solve_options(options, [&](auto const& field, auto const& value) { given[field.name] = to_json(value); });
+  given.update(run.cost_options);
+  add_run(json, run);
+  for (auto const& [key, plan] : {std::pair("ab", &divergence.ab), {"aa", &divergence.aa}, {"bb", &divergence.bb}}) {
+    Json& of = json[key] = Json::object();
+    add_values(of, plan->report());
+    of["seconds"] = seconds_json(plan->report());
+    of["history"] = history_json(plan->report());
   }
   return json;
 }

@@ -4,6 +4,7 @@
 #include <string>
 
 #include <monge/context.hpp>
+#include <monge/divergence.hpp>
 #include <monge/entropic.hpp>
 #include <monge/projection.hpp>
 #include <nlohmann/json.hpp>
@@ -32,6 +33,13 @@ struct TransformRun : CostRun {
   double transform_seconds = 0;
 };
 
+struct DivergenceRun : Run {
+  std::int64_t n = 0, m = 0, d = 0;
+  nlohmann::ordered_json cost_options = nlohmann::ordered_json::object();  ///< GeometryInput::options()
+  std::optional<DivergenceGradient> gradients;                             ///< If they were asked for.
+  double solve_seconds = 0, gradient_seconds = 0;
+};
+
 struct ProjectRun : Run {
   std::int64_t batch = 0;
   int rows = 0, columns = 0;  ///< Of the logits.
@@ -45,6 +53,7 @@ struct ProjectRun : Run {
 /// Numbers that are not finite come out as null.
 nlohmann::ordered_json report_json(SolveRun const& run, SolveOptions const& options, Report const& report);
 nlohmann::ordered_json report_json(TransformRun const& run);
+nlohmann::ordered_json report_json(DivergenceRun const& run, SolveOptions const& options, Divergence const& divergence);
 nlohmann::ordered_json report_json(ProjectRun const& run, ProjectionOptions const& options);
 
 nlohmann::ordered_json device_json(DeviceInfo const& device);

@@ -110,12 +110,17 @@ void print_summary(SolveRun const& run, SolveOptions const& options, Report cons
       report.refinement_iterations > 0 ? fmt::format(", the last {} in float64", report.refinement_iterations) : "";
   print_line("status", fmt::format("{} after {} sweeps{}", name(report.status), report.iterations, refined));
   if (report.status != Status::converged && !report.message.empty()) print_line("", report.message);
-  print_line("marginal error", std::isnan(report.marginal_error)
-                                   ? value_text(report.marginal_error)
-                                   : fmt::format("{:.3g}{}", report.marginal_error,
-                                                 options.tolerance > 0 ? fmt::format(" (tolerance {:.3g})",
-                                                                                     options.tolerance * report.mass)
-                                                                       : ""));
+  print_line(
+      "marginal error",
+      std::isnan(report.marginal_error)
+          ? value_text(report.marginal_error)
+          : fmt::format("{:.3g}{}", report.marginal_error,
+                        options.tolerance > 0 ? fmt::format(" (tolerance {:.3g})",
+                                                            options.tolerance * std::max(report.mass, report.mass_b))
+                                              : ""));
+  if (std::isfinite(report.penalty_a) || std::isfinite(report.penalty_b))
+    print_line("mass", fmt::format("{} transported, of {:.9g} and {:.9g}", value_text(report.transported_mass),
+                                   report.mass, report.mass_b));
   print_line("transport cost", value_text(report.transport_cost));
   print_line("primal", value_text(report.primal));
   print_line("dual", value_text(report.dual));

@@ -159,10 +159,26 @@ Outcome minimise(Loss& loss, Vector w, bool may_switch) {
   return outcome;
 }
 
+/// At a minimum, and that products are what differences of gradients tend to.
+void check_hessian(Loss& loss, Vector const& w, std::mt19937& random) {
+  loss.at(w);
+  double const eigenvalue =
+      lanczos([&](Vector const& v) { return loss.hessian_times(v); }, w.size(), kProducts, random);
+  Vector const v = normal(w.size(), 1, random), product = loss.hessian_times(v);
+  double const h = 1e-4;
+  Vector difference(w.size());
+  for (double const side : {1.0, -1.0}) {
+    loss.at(sum(w, side * h, v));
+    difference = sum(difference, side / (2 * h), loss.gradient());
+  }
+  std::printf("smallest eigenvalue %.4f; products with the Hessian off from differences of gradients by %.0e\n",
+              eigenvalue, norm(sum(product, -1, difference)) / norm(product));
+}
+
 }  // namespace
 
 int main(int count, char** arguments) {
-  std::int64_t const n = count > 1 ? std::atoll(arguments[1]) : 300;
+  std::int64_t const n = count > 1 ? std::atoll(arguments[1]) : 100;
   double const eps = count > 2 ? std::atof(arguments[2]) : 0.25;
   std::mt19937 random(count > 3 ? std::atoi(arguments[3]) : 1);
   monge::Context const context =
@@ -182,9 +198,7 @@ int main(int count, char** arguments) {
     std::printf("%s: %lld steps, %d of Newton, L %.6f, |grad L| %.1e, %.1f s, |W - W*| / |W*| %.3f\n",
                 may_switch ? "Adam, then Newton" : "Adam alone", static_cast<long long>(steps - 1),
                 outcome.newton_steps, last[0], last[1], last[4], norm(sum(outcome.w, -1, truth)) / norm(truth));
-    if (may_switch)
-      std::printf("smallest eigenvalue %.4f\n",
-                  lanczos([&](Vector const& v) { return loss.hessian_times(v); }, 25, 25, random));
+    if (may_switch) check_hessian(loss, outcome.w, random);
     if (count > 4)
       npy::write(arguments[4] + std::string(may_switch ? "/newton.npy" : "/adam.npy"), {steps, 5}, outcome.history);
   }

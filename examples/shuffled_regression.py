@@ -26,9 +26,9 @@ def show(axes, title, histories, column, against):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--program", default="build/examples/shuffled_regression", help="the program")
-    parser.add_argument("--points", default=2000, type=int)
+    parser.add_argument("--points", default=500, type=int)
     parser.add_argument("--eps", default=0.25, type=float)
-    parser.add_argument("--seed", default=1, type=int)
+    parser.add_argument("--seed", default=2, type=int)
     parser.add_argument("--out", default="result/shuffled_regression", type=Path, help="folder for what is written")
     arguments = parser.parse_args()
     arguments.out.mkdir(parents=True, exist_ok=True)

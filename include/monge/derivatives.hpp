@@ -3,7 +3,7 @@
 //   D(f, g) = sum_i phi_a(f_i) a_i + sum_j phi_b(g_j) b_j - eps (sum_ij P_ij - sum a sum b),
 //   phi(f) = rho (1 - exp(-f / rho)), or f where the marginal is a constraint (rho infinite).
 //
-// The report's dual value is D at the plan's potentials. Docs/math.md, section 10; FlashSinkhorn, Theorem 5 and
+// The report's dual value is D at the plan's potentials. docs/math.md, section 11; FlashSinkhorn, Theorem 5 and
 // Appendix F.
 #pragma once
 #include <limits>

@@ -79,7 +79,7 @@ struct Report {
   double transport_cost = 0;    ///< <C, P>.
   double primal = 0;            ///< <C, P> + eps KL(P | a b^T) + rho_a KL(P 1 | a) + rho_b KL(P^T 1 | b), the last
                                 ///< two without those of constraints.
-  double dual = 0;              ///< A lower bound of the optimum: docs/math.md, sections 1 and 6.
+  double dual = 0;              ///< A lower bound of the optimum: docs/math.md, sections 1 and 10.
   double gap = 0;               ///< primal - dual.
   struct {
     double setup = 0, sweeps = 0, certificate = 0, total = 0;

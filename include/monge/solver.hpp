@@ -33,7 +33,7 @@ class Solver {
 
   /// With the options of the constructor.
   Plan solve();
-  /// With others, this once. Another precision or cache_bytes prepares anew.
+  /// With others, this once. Another precision, cache_bytes or penalty prepares anew.
   Plan solve(SolveOptions const& options);
 
  private:

@@ -61,6 +61,14 @@ PointCost::PointCost(PointCloud const& clouds, MatrixView label_cost)
   if (!clouds.labels.empty()) labels = label_features(label_cost, clouds.labels.weight, product);
 }
 
+PointForm PointCost::form() const {
+  if (function != CostFunction::sqeuclidean && function != CostFunction::dot)
+    throw Error(
+        ErrorCode::unsupported,
+        fmt::format("cost_function: is {}; derivatives by points are there for sqeuclidean and dot", name(function)));
+  return {product, 2 * square};
+}
+
 double PointCost::bound(double largest_square_x, double largest_square_y) const {
   double const x = std::sqrt(largest_square_x), y = std::sqrt(largest_square_y);
   if (is_distance()) {
@@ -81,13 +89,6 @@ void throw_no_class(char const* field, std::int64_t point, std::int64_t label, s
 void throw_no_direction(char const* field, std::int64_t row) {
   throw Error(ErrorCode::invalid_argument,
               fmt::format("{}: row {} has length 0; must be positive for the cost function cosine", field, row));
-}
-
-void require_derivatives(PointCost const& cost) {
-  if (cost.is_distance() || cost.function == CostFunction::cosine)
-    throw Error(ErrorCode::unsupported,
-                fmt::format("cost_function: is {}; derivatives by points are there for sqeuclidean and dot",
-                            name(cost.function)));
 }
 
 void require_no_labels(PointCost const& cost) {

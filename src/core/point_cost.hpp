@@ -28,6 +28,14 @@ struct LabelFeatures {
   double range = 0;  // Largest less smallest weight W.
 };
 
+/// How a cost depends on points that are given by coordinates:
+///   d_1 c(x_i, y_j) = slope_i + product y'_j,   d slope_i / d x_i = curvature I,
+/// slope_i the derivative where y is the centre of its cloud, y'_j = y_j less that centre; d_2 c likewise.
+/// s |x - y|^2: product -2 s, curvature 2 s.
+struct PointForm {
+  double product, curvature;
+};
+
 struct PointCost {
   /// `label_cost` is that of the clouds, in host memory. Throws invalid_argument where it is not finite.
   PointCost(PointCloud const& clouds, MatrixView label_cost);
@@ -50,6 +58,8 @@ struct PointCost {
   double constant(std::int64_t feature, double mu, double nu) const {
     return is_invariant(feature) ? square * (mu - nu) * (mu - nu) : product * mu * nu;
   }
+  /// Throws unsupported for costs that have none: the cosine, and distances.
+  PointForm form() const;
   /// No two centred costs are further apart, and none is larger, if no centred point has a larger |x|^2 than these.
   double bound(double largest_square_x, double largest_square_y) const;
 
@@ -62,8 +72,6 @@ struct PointCost {
 [[noreturn]] void throw_no_class(char const* field, std::int64_t point, std::int64_t label, std::int64_t classes);
 /// Throws invalid_argument "x: row 3 has length 0; must be positive for the cost function cosine".
 [[noreturn]] void throw_no_direction(char const* field, std::int64_t row);
-/// Throws unsupported where a derivative by a point is no sum over coordinates alone: distances, and the cosine.
-void require_derivatives(PointCost const& cost);
 /// Throws unsupported where new points would need labels.
 void require_no_labels(PointCost const& cost);
 

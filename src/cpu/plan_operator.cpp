@@ -470,6 +470,11 @@ void PlanOperator<T>::multiply_gram(Side side, Vector const& w, Vector const& in
 }
 
 template <class T>
+std::unique_ptr<monge::PlanOperator> PlanOperator<T>::at_eps(double eps) const {
+  return std::make_unique<PlanOperator>(data_, eps, most_threads_, 0);
+}
+
+template <class T>
 std::unique_ptr<monge::PlanOperator> PlanOperator<T>::at(Side side, MatrixView points) const {
   Side const other = opposite(side);
   PlanData<T> moved = data_;

@@ -150,12 +150,6 @@ PointValues<T> PointCosts<T>::points(Side side) const {
 }
 
 template <class T>
-PointForm PointCosts<T>::point_form() const {
-  require_derivatives(cost_);
-  return {cost_.product, 2 * cost_.square};
-}
-
-template <class T>
 std::unique_ptr<Costs<T> const> PointCosts<T>::part(Side side, std::span<std::int64_t const> points) const {
   Cloud some;
   some.packed = gather(cloud(side).packed, points);

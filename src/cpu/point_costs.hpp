@@ -25,7 +25,7 @@ class PointCosts final : public Costs<T> {
   std::unique_ptr<Costs<T> const> part(Side side, std::span<std::int64_t const> points) const override;
   std::shared_ptr<Costs<T> const> at(Side side, MatrixView points) const override;
   PointValues<T> points(Side side) const override;
-  PointForm point_form() const override;
+  PointForm point_form() const override { return cost_.form(); }
   /// Of a cloud to itself, which `geometry` has twice: the two sides have one shift, and one packed cloud where their
   /// features are the same. That may be the one which `like` has on `side`, unless it is null.
   static std::shared_ptr<PointCosts const> self(PointCloud const& geometry, std::span<double const> a,

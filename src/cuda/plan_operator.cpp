@@ -420,6 +420,11 @@ void PlanOperator::multiply_many(Side side, Scaling scaling, StridedView const& 
   store.complete = &store != &passing_;
 }
 
+std::unique_ptr<monge::PlanOperator> PlanOperator::at_eps(double eps) const {
+  DeviceGuard const guard(problem_.runtime->index());
+  return std::make_unique<PlanOperator>(problem_, potentials_, eps, 0, problem_.runtime->stream());
+}
+
 std::unique_ptr<monge::PlanOperator> PlanOperator::at(Side side, MatrixView points) const {
   SharedRuntime const& runtime = problem_.runtime;
   DeviceGuard const guard(runtime->index());

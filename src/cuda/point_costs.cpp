@@ -241,11 +241,6 @@ PointValues PointCosts::points(Side side) const {
           cloud.survey->centre};
 }
 
-PointForm PointCosts::point_form() const {
-  require_derivatives(cost_);
-  return {cost_.product, 2 * cost_.square};
-}
-
 std::shared_ptr<Costs const> PointCosts::renewed(Geometry const& geometry, PointWeights a, PointWeights b,
                                                  bool unshared) const {
   PointCloud const& clouds = std::get<PointCloud>(geometry);

@@ -39,7 +39,7 @@ struct Penalties {
 /// With relaxation omega != 1 (alternating only) each update moves by omega (f* - f), f* being its best value, unless
 /// that would raise the dual of its row by less than half of what theory promises near the optimum; such a row takes
 /// the plain step (docs/math.md, section 5). So the dual never decreases, whatever omega in (0, 2) is. With a finite
-/// penalty a sweep begins with the translation (f + t, g - t) that raises the dual most (section 6).
+/// penalty a sweep begins with the translation (f + t, g - t) that raises the dual most (section 10).
 struct Sweep {
   double eps;
   bool symmetric = false;

@@ -14,6 +14,7 @@
 
 #include <monge/array.hpp>
 
+#include "core/point_cost.hpp"
 #include "operators/side.hpp"
 #include "operators/vectors.hpp"
 
@@ -22,14 +23,6 @@ namespace monge {
 /// What a product multiplies by: the entries P_ij, or the shares P_ij / sum_j P_ij, which depend neither on the
 /// potential nor on the weights of the output's side.
 enum class Scaling { plan, shares };
-
-/// How a cost depends on points that are given by coordinates:
-///   d_1 c(x_i, y_j) = slope_i + product y'_j,   d slope_i / d x_i = curvature I,
-/// slope_i the derivative where y is the centre of its cloud, y'_j = y_j less that centre; d_2 c likewise.
-/// s |x - y|^2: product -2 s, curvature 2 s.
-struct PointForm {
-  double product, curvature;
-};
 
 /// Of each point i of one side, with f its potential, a its weight and rho the penalty of that side; null: not wanted.
 struct WeightTerms {
@@ -107,6 +100,8 @@ class PlanOperator {
   /// positive number.
   virtual void sample(std::uint64_t seed, MutableIndexView pairs) = 0;
 
+  /// The plan of the same potentials at another eps.
+  virtual std::unique_ptr<PlanOperator> at_eps(double eps) const = 0;
   /// The same plan with this side's points replaced by others, of unit weight and without a potential: shares and
   /// transforms are defined for them. The other side is shared. Throws unsupported where the costs have no points.
   virtual std::unique_ptr<PlanOperator> at(Side side, MatrixView points) const = 0;

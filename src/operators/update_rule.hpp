@@ -1,5 +1,5 @@
 // How potentials move: to their best value under the penalty of their side, further where that is safe, and both by a
-// constant. Shared by the CPU code and the CUDA kernels (docs/math.md, sections 5 and 6).
+// constant. Shared by the CPU code and the CUDA kernels (docs/math.md, sections 5 and 10).
 #pragma once
 #include <cmath>
 

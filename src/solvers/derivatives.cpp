@@ -151,6 +151,7 @@ LinearReport Plan::potential_gradients(VectorView of_f, VectorView of_g, Gradien
     validate_vector(side == Side::rows ? "of_f" : "of_g", view, plan.size(side), state_->context.device());
     plan.vectors().read(view, *right[side]);
   }
+  state_->derivatives().require_solvable(right);
   points[Side::rows] = views.for_points("x", Side::rows, out.x);
   points[Side::columns] = views.for_points("y", Side::columns, out.y);
   weights[Side::rows] = views.for_weights("a", Side::rows, out.a);

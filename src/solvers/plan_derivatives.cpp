@@ -4,6 +4,7 @@
 #include <cmath>
 #include <utility>
 
+#include "core/require.hpp"
 #include "solvers/conjugate_gradient.hpp"
 
 namespace monge {
@@ -72,6 +73,8 @@ Vector const& PlanDerivatives::support(Side side) {
   if (!slot) {
     slot = make(side);
     combine({{1, &plan_.marginal(side), &inverse_marginal(side)}}, *slot);
+    // To exactly 1, so that projections along it leave nothing where there is nothing else.
+    combine({{2, slot.get()}, {-1, slot.get(), slot.get()}}, *slot);
   }
   return *slot;
 }
@@ -100,6 +103,20 @@ Vector const& PlanDerivatives::far_points(Side side) {
   return *slot;
 }
 
+/// At eps / 2 the same potentials give a_i b_j exp(2 (f_i + g_j - C_ij) / eps) = P_ij^2 / (a_i b_j).
+Vector const& PlanDerivatives::overlap() {
+  if (overlap_) return *overlap_;
+  std::unique_ptr<Vector> const row = make(Side::rows), column = make(Side::columns);
+  plan_.weight_terms(Side::rows, penalties_.a, {.ratio = row.get()});
+  vectors_.reciprocal(*row, *row);
+  plan_.weight_terms(Side::columns, penalties_.b, {.ratio = column.get()});
+  vectors_.reciprocal(*column, *column);
+  overlap_ = make(Side::columns);
+  plan_.at_eps(0.5 * eps_)->multiply(Side::columns, *row, *overlap_);
+  combine({{1, overlap_.get(), column.get()}}, *overlap_);
+  return *overlap_;
+}
+
 void PlanDerivatives::gradient(Side side, Vector& out) {
   PointForm const form = plan_.point_form();
   combine({{1, &slopes(side), &plan_.marginal(side)}, {form.product, &far_points(side)}}, out);
@@ -108,15 +125,15 @@ void PlanDerivatives::gradient(Side side, Vector& out) {
 /// Eliminating df leaves (S + damping diag(c)) dg = b with
 ///   S = k_b diag(c) - P^T diag(1 / r) P / k_a,   b = right of columns - P^T (right of rows / r) / k_a.
 /// S 1 = delta c with delta = k_b - 1 / k_a, so the constant in dg is sum b / (delta sum c), and what is left is the
-/// solution for b less its part along c. diag(1 / c) takes vectors of sum 0 to those that are orthogonal to c, as S
-/// takes these back: with it as preconditioner conjugate gradients never meet the constants, however small delta is.
+/// solution for b less its part along c. Where delta > 0 it is orthogonal to c: S takes such vectors to those of sum 0,
+/// and the preconditioner, the diagonal of S, is made to take these back. Then conjugate gradients never meet the
+/// constants, however small delta is. Where delta = 0 constants make no difference.
 PlanDerivatives::Response PlanDerivatives::solve(VectorPair const& right, LinearOptions const& options) {
   double const k_a = 1 + penalty_ratio(Side::rows), k_b = 1 + penalty_ratio(Side::columns) + options.damping;
   double const of_rows = penalty_ratio(Side::rows) / k_a;  // 1 - 1 / k_a
   double const delta = penalty_ratio(Side::columns) + of_rows + options.damping;
   Vector const& c = plan_.marginal(Side::columns);
   Vector const& inverse_r = inverse_marginal(Side::rows);
-  Vector const& inverse_c = inverse_marginal(Side::columns);
 
   std::unique_ptr<Vector> const on_rows = make(Side::rows), b = make(Side::columns);
   combine({{1 / k_a, right[Side::rows], &inverse_r}}, *on_rows);
@@ -132,6 +149,11 @@ PlanDerivatives::Response PlanDerivatives::solve(VectorPair const& right, Linear
   Response result;
   Vector& dg = *(result.change[Side::columns] = make(Side::columns));
   Vector& df = *(result.change[Side::rows] = make(Side::rows));
+  // What P nearly keeps to itself has next to no diagonal, and less than rounding leaves of it.
+  constexpr double kLeastDiagonal = 0x1p-10;
+  std::unique_ptr<Vector> const inverse_diagonal = make(Side::columns);
+  combine({{k_b + kLeastDiagonal, &c}, {-1 / k_a, &c, &overlap()}}, *inverse_diagonal);
+  vectors_.reciprocal(*inverse_diagonal, *inverse_diagonal);
   LinearSystem const system{.matrix =
                                 [&](Vector const& in, Vector& out) {
                                   plan_.multiply_gram(Side::columns, inverse_r, in, out);
@@ -139,7 +161,9 @@ PlanDerivatives::Response PlanDerivatives::solve(VectorPair const& right, Linear
                                 },
                             .preconditioner =
                                 [&](Vector const& in, Vector& out) {
-                                  combine({{1, &in, &inverse_c}}, out);
+                                  combine({{1, &in, inverse_diagonal.get()}}, out);
+                                  if (delta > 0)
+                                    combine({{1, &out}, {-dot(out, c) / sums[1], &support(Side::columns)}}, out);
                                 },
                             .null_vector = &support(Side::columns)};
   ConjugateGradientResult const end =
@@ -191,7 +215,8 @@ std::unique_ptr<Vector> PlanDerivatives::tilted(Side side, Response const& respo
     combine({{scale, &from}}, *scaled);
     vectors_.write(*scaled, columns_of(vectors_.view(into), column, vectors_.view(from).columns()));
   };
-  double const size = unit(points(far), d * plan_.size(far));
+  double& size = kept(far).size_of_points;
+  if (size == 0) size = unit(points(far), d * plan_.size(far));
   double const ratio = unit(*response.change[far], plan_.size(far)) / std::abs(factor) / size;
   place(*shift, 1 / size, *left, 0);
   place(support(far), size, *right, 0);
@@ -329,6 +354,24 @@ LinearReport PlanDerivatives::inverse_hessian_product(Vector const& v, Vector& o
       conjugate_gradient(vectors_, system, v, out, {options.tolerance, options.iterations});
   LinearStatus const status = end.status == LinearStatus::converged ? worst.status : end.status;
   return {status, end.iterations, end.residual};
+}
+
+void PlanDerivatives::require_solvable(VectorPair const& right) {
+  if (penalty_ratio(Side::rows) > 0 || penalty_ratio(Side::columns) > 0) return;
+  double sums[2], sizes = 0;
+  for (Side const side : kSides) {
+    std::pair<Vector const*, Vector const*> const pairs[2] = {{right[side], &support(side)},
+                                                              {right[side], right[side]}};
+    double values[2];
+    vectors_.dots(pairs, values);
+    sums[index(side)] = values[0];
+    sizes += std::sqrt(values[1] * static_cast<double>(plan_.size(side)));
+  }
+  // As much as float32 leaves of sums that are equal.
+  require(std::abs(sums[0] - sums[1]) <= 1e-5 * sizes,
+          "of_f, of_g: sum to {} and {} over the points of weight; must be equal, for f and g are unique up to a "
+          "constant",
+          sums[0], sums[1]);
 }
 
 /// With K the matrix of solve(): dL = <right, (df, dg)> and K (df, dg) = what costs and weights change, so the solution

@@ -1,5 +1,5 @@
 // Derivatives of a plan's dual value, of its optimum and of functions of its potentials, on the plan's products
-// (docs/math.md, section 10). Formulas for any cost that has a PointForm, written once for all backends.
+// (docs/math.md, section 11). Formulas for any cost that has a PointForm, written once for all backends.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -37,6 +37,8 @@ class PlanDerivatives {
   LinearReport hessian_product(VectorPair v, VectorPair const& out, LinearOptions const& options);
   LinearReport inverse_hessian_product(Vector const& v, Vector& out, double shift, LinearOptions const& options);
 
+  /// Throws invalid_argument where both marginals are constraints and L changes with (f + t, g - t).
+  void require_solvable(VectorPair const& right);
   /// Of L(f, g) by points and weights, given its derivatives by the potentials; `right` is lost.
   LinearReport potential_gradients(VectorPair right, VectorPair const& points, VectorPair const& weights,
                                    LinearOptions const& options);
@@ -67,6 +69,7 @@ class PlanDerivatives {
   Vector const& points(Side side);
   Vector const& slopes(Side side);
   Vector const& far_points(Side side);  // sum_j P_ij y'_j
+  Vector const& overlap();              // sum_i P_ij^2 / (r_i c_j)
 
   std::unique_ptr<Vector> totals(Side side, Vector const& right, Response const& response);
   std::unique_ptr<Vector> tilted(Side side, Response const& response, double factor, Vector const* own,
@@ -75,6 +78,7 @@ class PlanDerivatives {
 
   struct Kept {
     std::unique_ptr<Vector> inverse_marginal, support, points, slopes, far_points;
+    double size_of_points = 0;  // A power of two.
   };
   Kept& kept(Side side) { return kept_[static_cast<int>(side)]; }
 
@@ -84,6 +88,7 @@ class PlanDerivatives {
   Penalties penalties_;
   std::int64_t dimension_;
   Kept kept_[2];
+  std::unique_ptr<Vector> overlap_;
 };
 
 }  // namespace monge

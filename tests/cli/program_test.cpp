@@ -105,9 +105,29 @@ TEST_F(SolveProgram, WritesTheResult) {
 TEST_F(SolveProgram, TheReportHasWhatItPromises) {
   ASSERT_EQ(solve({"--eps", "0.05", "--threads", "1"}).code, 0);
   json const written = report();
-  for (auto const key : {"status", "message", "iterations", "annealing_iterations", "certified", "mass",
-                         "marginal_error", "transport_cost", "primal", "dual", "gap", "seconds", "problem", "options",
-                         "device", "device_name", "instruction_set", "versions", "history"}) {
+  for (auto const key : {"status",
+                         "message",
+                         "iterations",
+                         "annealing_iterations",
+                         "certified",
+                         "mass",
+                         "mass_b",
+                         "penalty_a",
+                         "penalty_b",
+                         "transported_mass",
+                         "marginal_error",
+                         "transport_cost",
+                         "primal",
+                         "dual",
+                         "gap",
+                         "seconds",
+                         "problem",
+                         "options",
+                         "device",
+                         "device_name",
+                         "instruction_set",
+                         "versions",
+                         "history"}) {
     EXPECT_TRUE(written.contains(key)) << key;
   }
   EXPECT_EQ(written["status"], "converged");
@@ -202,6 +222,59 @@ TEST_F(SolveProgram, ARelativeEpsIsAShareOfTheMeanCost) {
   EXPECT_EQ(report()["eps"], eps);
   EXPECT_DOUBLE_EQ(report()["eps_relative"], 0.1);
   EXPECT_EQ(read_array("f", path("result/f.npy")).values, f.values);
+}
+
+TEST_F(SolveProgram, WritesDerivatives) {
+  Array const x = read_array("x", path("x.npy"));
+  std::int64_t const n = x.rows(), d = x.columns();
+  std::vector<double> direction(n * d);
+  for (std::int64_t k = 0; k < n * d; k += d) direction[k] = 1;
+  write_array(path("v.npy"), {{n, d}, direction});
+  Outcome const outcome = solve({"--eps", "0.1", "--gradients", "--hvp", path("v.npy"), "--precision", "float64"});
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  auto const by_x = numbers("result/grad_x.npy"), by_y = numbers("result/grad_y.npy");
+  auto const product = numbers("result/hvp.npy");
+  ASSERT_EQ(std::ssize(by_x), n * d);
+  EXPECT_EQ(std::ssize(numbers("result/grad_a.npy")), n);
+  EXPECT_EQ(std::ssize(numbers("result/grad_b.npy")), 30);
+  // Moving both clouds changes nothing, and moving all of x by one adds twice its weight to the gradient by a point.
+  double sum = 0;
+  for (double const value : by_x) sum += value;
+  for (double const value : by_y) sum += value;
+  EXPECT_NEAR(sum, 0, 1e-10);
+  for (std::int64_t k = 0; k < n * d; ++k) EXPECT_NEAR(product[k], k % d == 0 ? 2.0 / n : 0.0, 1e-5) << k;
+  EXPECT_EQ(report()["hvp"]["status"], "converged");
+  EXPECT_LE(report()["hvp"]["residual"], 1e-6);
+  EXPECT_GT(report()["hvp"]["iterations"], 0);
+  EXPECT_GT(report()["gradients"]["scale"], 0);
+  EXPECT_LT(report()["gradients"]["distance"], 1e-4);
+  EXPECT_EQ(report()["problem"]["files"]["hvp"], path("v.npy"));
+  ASSERT_EQ(solve({"--eps", "0.1"}).code, 0);
+  for (auto const name : {"grad_x.npy", "grad_y.npy", "grad_a.npy", "grad_b.npy", "hvp.npy"})
+    EXPECT_FALSE(fs::exists(path("result") / fs::path(name))) << name;
+
+  fs::remove_all(path("result"));
+  write_array(path("v.npy"), {{d, n}, direction});
+  expect_refused(solve({"--eps", "0.1", "--hvp", path("v.npy")}), "hvp: is ");
+  direction[1] = std::nan("");
+  write_array(path("v.npy"), {{n, d}, direction});
+  expect_refused(solve({"--eps", "0.1", "--hvp", path("v.npy")}), "hvp: row 0, column 1 is nan");
+  EXPECT_FALSE(fs::exists(path("result")));
+}
+
+TEST_F(SolveProgram, PenaltiesAllowOtherMasses) {
+  std::string ones, twos;
+  for (int i = 0; i < 40; ++i) ones += "1\n";
+  for (int j = 0; j < 30; ++j) twos += "2\n";
+  Outcome const outcome = solve({"--eps", "0.05", "--a", file("a.csv", ones), "--b", file("b.csv", twos), "--penalty-a",
+                                 "0.5", "--penalty-b", "inf"});
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("transported, of"));
+  json const written = report();
+  EXPECT_EQ(written["penalty_a"], 0.5);
+  EXPECT_TRUE(written["penalty_b"].is_null()) << "infinite";
+  EXPECT_EQ(written["mass_b"], 60);
+  EXPECT_NEAR(written["transported_mass"].get<double>(), 60, 1e-4);
 }
 
 TEST_F(SolveProgram, FilesOfAnEarlierSolveGo) {
@@ -509,6 +582,8 @@ TEST_F(SolveProgram, WrongUseIsCode2) {
   expect_refused(solve({"--eps", "0.1", "--tolerance", "-1"}), "tolerance: is -1");
   expect_refused(solve({"--eps", "0.1", "--iterations", "0"}), "iterations: is 0");
   expect_refused(solve({"--eps", "0.1", "--iterations", "1.5"}), "iterations: is '1.5'");
+  expect_refused(solve({"--eps", "0.1", "--penalty-a", "-2"}), "penalty_a: is -2; must be > 0");
+  expect_refused(solve({"--eps", "0.1", "--penalty-b", "0"}), "penalty_b: is 0; must be > 0");
   expect_refused(solve({"--eps", "0.1", "--annealing", "2"}), "annealing: is 2");
   expect_refused(solve({"--eps", "0.1", "--scale", "0"}), "scale: is 0");
   expect_refused(solve({"--eps", "0.1", "--threads", "-1"}), "threads: is -1");

@@ -41,8 +41,8 @@ class TileList : public testing::TestWithParam<Kernel> {
     cuda::DeviceArray<double> const given = cuda::uploaded(runtime, std::vector<double>(g.begin(), g.end()));
     rows.potentials[0] = cuda::DeviceVector(runtime, problem.n());
     rows.potentials[1] = cuda::DeviceVector(runtime, problem.m());
-    cuda::load_vector({given.data()}, costs.size(Side::columns), costs.shift(Side::columns), rows.potentials[1].data(),
-                      runtime->stream());
+    cuda::load_vector({given.data()}, costs.size(Side::columns), 1, costs.shift(Side::columns),
+                      rows.potentials[1].data(), runtime->stream());
     rows.launch = costs.launch(Side::rows, cuda::Pass::softmin, GetParam().precision == Precision::tf32);
     return rows;
   }

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstdlib>
+#include <iterator>
 #include <utility>
 #include <vector>
 
@@ -78,8 +79,9 @@ void run(FuzzedDataProvider& bytes) {
   options.eps = 0.1;
   options.iterations = 20;
   visit_solve_options(options, [&](auto const&, auto& value) {
-    bool const later = static_cast<void const*>(&value) == &options.eps_relative;
-    if (!later && bytes.ConsumeBool()) set(bytes, value);
+    void const* const later[] = {&options.eps_relative, &options.penalty_a, &options.penalty_b};
+    bool const now = std::find(std::begin(later), std::end(later), static_cast<void const*>(&value)) == std::end(later);
+    if (now && bytes.ConsumeBool()) set(bytes, value);
   });
   std::vector<T> const x = numbers<T>(bytes, n * d), y = numbers<T>(bytes, m * columns);
   std::vector<double> const a = maybe_vector(bytes, n), b = maybe_vector(bytes, m);
@@ -95,12 +97,14 @@ void run(FuzzedDataProvider& bytes) {
   std::vector<T> const cost = numbers<T>(bytes, matrix ? n * m : 0);
   if (matrix) geometry = CostMatrix{{cost.data(), rows(transposed ? m : n), rows(transposed ? n : m)}, transposed};
   std::size_t const k = bytes.ConsumeIntegralInRange(0, 10);
+  if (bytes.ConsumeBool()) set(bytes, options.penalty_a);
+  if (bytes.ConsumeBool()) set(bytes, options.penalty_b);
 
   static Context const context = Context::cpu(1);
   try {
     Plan const plan = solve(context, geometry, a, b, options);
     Report const& report = plan.report();
-    bool const within = report.marginal_error <= options.tolerance * report.mass;
+    bool const within = report.marginal_error <= options.tolerance * std::max(report.mass, report.mass_b);
     if (report.status == Status::converged && report.certified && !within) std::abort();
     if (report.iterations > options.iterations) std::abort();
     std::vector<std::int64_t> indices(n * k);

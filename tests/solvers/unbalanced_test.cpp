@@ -96,14 +96,20 @@ TEST_P(UnbalancedPoints, of_one_point_by_one) {
                                 {b}};
           Real const c = Dense(problem).cost(Side::rows, 0, 0), eps = 0.5;
           Real const log_a = std::log(Real(a)), log_b = std::log(Real(b));
-          Real const log_mass =
-              std::isinf(rho.a)   ? log_a
-              : std::isinf(rho.b) ? log_b
-                                  : (eps * (log_a + log_b) + rho.a * log_a + rho.b * log_b - c) / (eps + rho.a + rho.b);
-          Real const mass = std::exp(log_mass);
-          auto const entropy = [&](Real to) { return mass * (log_mass - std::log(to)) - mass + to; };
-          Real const value = c * mass + eps * entropy(Real(a) * b) + (std::isinf(rho.a) ? 0 : rho.a * entropy(a)) +
-                             (std::isinf(rho.b) ? 0 : rho.b * entropy(b));
+          // log(P / a) and log(P / b), from differences: rho multiplies what they are off by.
+          Real const all = eps + rho.a + rho.b;
+          Real const to_a = std::isinf(rho.a)   ? 0
+                            : std::isinf(rho.b) ? log_b - log_a
+                                                : (eps * log_b + rho.b * (log_b - log_a) - c) / all;
+          Real const to_b = std::isinf(rho.b)   ? 0
+                            : std::isinf(rho.a) ? log_a - log_b
+                                                : (eps * log_a + rho.a * (log_a - log_b) - c) / all;
+          Real const mass = a * std::exp(to_a);
+          // The dual: of a side with a penalty rho (a - P), without cancellation; else the potential that is left.
+          Real const sum = c + eps * (to_a - log_b);  // f + g
+          Real const of_a = std::isinf(rho.a) ? a * (sum + rho.b * to_b) : -rho.a * a * std::expm1(to_a);
+          Real const of_b = std::isinf(rho.b) ? b * (sum + rho.a * to_a) : -rho.b * b * std::expm1(to_b);
+          Real const value = of_a + of_b - eps * a * b * std::expm1(to_a - log_b);
           SolveOptions options = with_penalties(0.5, rho.a, rho.b);
           options.tolerance = reachable();
           Plan const plan = solve(problem, options);

@@ -1,0 +1,150 @@
+#include "divergence_command.hpp"
+
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include <fmt/format.h>
+#include <CLI/CLI.hpp>
+#include <monge/monge.hpp>
+
+#include "array_file.hpp"
+#include "command_options.hpp"
+#include "device_choice.hpp"
+#include "exit_code.hpp"
+#include "geometry_input.hpp"
+#include "interrupt.hpp"
+#include "plan_entries.hpp"
+#include "progress_line.hpp"
+#include "report_json.hpp"
+#include "result_folder.hpp"
+#include "stopwatch.hpp"
+
+namespace monge::cli {
+namespace {
+
+struct Arguments {
+  GeometryArguments geometry;
+  std::string a, b, out;
+  bool gradients = false;
+  SolveOptions options;
+  RunArguments run;
+};
+
+void print_summary(DivergenceRun const& run, Divergence const& divergence, DeviceChoice const& device,
+                   std::string const& written) {
+  print_line("problem", fmt::format("{} and {} points in {} dimension{}, eps {:.6g}", run.n, run.m, run.d,
+                                    run.d == 1 ? "" : "s", divergence.ab.report().eps));
+  print_line("device", device_text(device));
+  for (auto const& [label, plan] :
+       {std::pair("OT(a, b)", &divergence.ab), {"OT(a, a)", &divergence.aa}, {"OT(b, b)", &divergence.bb}}) {
+    Report const& report = plan->report();
+    print_line(label, fmt::format("{:.9g}, {} after {} sweeps, marginal error {:.3g}", report.dual, name(report.status),
+                                  report.iterations, report.marginal_error));
+    if (report.status != Status::converged) print_line("", report.message);
+  }
+  print_line("divergence", fmt::format("{:.9g} (gaps {:.3g})", divergence.value, divergence.gap));
+  print_line("seconds", fmt::format("{:.3f} (solve {:.3f}, gradients {:.3f})",
+                                    run.read_seconds + run.solve_seconds + run.gradient_seconds, run.solve_seconds,
+                                    run.gradient_seconds));
+  print_line("written", written);
+}
+
+int diverge_files(Arguments arguments) {
+  check_geometry(arguments.geometry);
+  SolveOptions& options = arguments.options;
+  ResultFolder const folder(arguments.out);
+  leave_on_interrupt();
+  DeviceChoice device = choose_device(arguments.run.device, arguments.run.threads);
+  DivergenceRun run;
+  run.arguments = arguments.run;
+  run.device = device.info;
+
+  ProgressLine progress(!arguments.run.quiet);
+  progress.show("reading");
+  Stopwatch watch;
+  GeometryInput const in = read_geometry(run, arguments.geometry);
+  std::optional<Array> const a = read_optional_input(run, "a", arguments.a);
+  std::optional<Array> const b = read_optional_input(run, "b", arguments.b);
+  PointCloud const clouds = std::get<PointCloud>(in.geometry());
+  run.n = in.n();
+  run.m = in.m();
+  run.d = *in.d();
+  run.cost_options = in.options();
+  run.read_seconds = watch.lap();
+
+  options.progress = [&](Progress const& state) {
+    progress.show(state);
+    return !interrupted();
+  };
+  note_interrupt();
+  progress.show("solving");
+  Divergence const divergence = sinkhorn_divergence(device.context, clouds, vector("a", a), vector("b", b), options);
+  run.solve_seconds = watch.lap();
+
+  std::vector<ResultFile> files;
+  if (arguments.gradients) {
+    progress.show("gradients");
+    Array x = in.x->zeros(in.x->shape), y = in.y->zeros(in.y->shape);
+    std::vector<double> by_a(static_cast<std::size_t>(run.n)), by_b(static_cast<std::size_t>(run.m));
+    run.gradients = divergence.gradients({.x = points("grad_x", x), .y = points("grad_y", y), .a = by_a, .b = by_b});
+    files.push_back({"grad_x.npy", std::move(x)});
+    files.push_back({"grad_y.npy", std::move(y)});
+    files.push_back({"grad_a.npy", Array{{run.n}, std::move(by_a)}});
+    files.push_back({"grad_b.npy", Array{{run.m}, std::move(by_b)}});
+    run.gradient_seconds = watch.lap();
+  }
+  progress.erase();
+
+  std::string const json = json_text(report_json(run, options, divergence));
+  std::string written = folder.path().string() + ": ";
+  auto const write = [&](std::filesystem::path const& into) {
+    for (ResultFile const& file : files) {
+      std::visit([&](auto const& array) { write_array(into / file.name, array); }, file.array);
+      written += file.name + ", ";
+    }
+    write_text(into / "report.json", json);
+    written += "report.json";
+  };
+  // What is there without a report is not of an earlier run.
+  bool const ran_before = std::filesystem::exists(folder.path() / "report.json");
+  std::vector<std::string> const earlier{"grad_x.npy", "grad_y.npy", "grad_a.npy", "grad_b.npy"};
+  folder.fill(write, ran_before ? earlier : std::vector<std::string>());
+  if (arguments.run.json) {
+    fmt::print("{}", json);
+  } else if (!arguments.run.quiet) {
+    print_summary(run, divergence, device, written);
+  }
+  if (interrupted()) {
+    fmt::print(stderr, "monge: interrupted; the results were written\n");
+    return kInterrupted;
+  }
+  Status const status = divergence.status();
+  return status == Status::converged || status == Status::completed ? kDone : kShort;
+}
+
+}  // namespace
+
+void add_divergence_command(CLI::App& app, int& exit_code) {
+  CLI::App& command = *app.add_subcommand(
+      "divergence", "Sinkhorn divergence of two point clouds: OT without the bias of its entropy, and its gradients");
+  auto const arguments = std::make_shared<Arguments>();
+  add_point_options(command, arguments->geometry);
+  command.add_option("--out", arguments->out, "folder for report.json and, with --gradients, grad_x.npy and others")
+      ->type_name("FOLDER")
+      ->required();
+  command.add_option("--a", arguments->a, "weights of x (n); uniform if not given")->type_name("FILE");
+  command.add_option("--b", arguments->b, "weights of y (m); uniform if not given")->type_name("FILE");
+  command.add_flag("--gradients", arguments->gradients, "write grad_x.npy, grad_y.npy, grad_a.npy and grad_b.npy");
+  visit_solve_options(arguments->options, [&](auto const& field, auto& value) { add_option(command, field, value); });
+  for (auto const eps : {"--eps", "--eps-relative"}) command.get_option(eps)->default_str("");
+  add_run_options(command, arguments->run);
+  command.callback([arguments, &exit_code] { exit_code = diverge_files(std::move(*arguments)); });
+}
+
+}  // namespace monge::cli

@@ -1,0 +1,279 @@
+// Derivatives as a user meets them: against finite differences of the returned dual value, for any place, scale and
+// layout of the points, and far from convergence.
+#include <algorithm>
+#include <cmath>
+
+#include "oracle/backend_test.hpp"
+#include "oracle/derivatives.hpp"
+
+namespace monge::oracle {
+namespace {
+
+constexpr Side kSides[] = {Side::rows, Side::columns};
+
+class DerivativesTest : public BackendTest {
+ protected:
+  Plan solve(Problem const& problem, double eps, double tolerance, int iterations = 20000) const {
+    SolveOptions const options{.eps = eps, .tolerance = tolerance, .iterations = iterations, .precision = precision()};
+    return monge::solve(context(), problem.geometry(), problem.a, problem.b, options);
+  }
+};
+MONGE_FOR_EACH_POINT_TARGET(DerivativesTest);
+
+struct Gradients {
+  explicit Gradients(Plan const& plan, std::int64_t d)
+      : x(plan.rows() * d), y(plan.columns() * d), a(plan.rows()), b(plan.columns()) {
+    report = plan.gradients({.x = {x.data(), plan.rows(), d}, .y = {y.data(), plan.columns(), d}, .a = a, .b = b});
+  }
+  std::vector<double> x, y, a, b;
+  GradientReport report;
+};
+
+double norm(std::span<double const> values) {
+  double sum = 0;
+  for (double const value : values) sum += value * value;
+  return std::sqrt(sum);
+}
+
+double distance(std::span<double const> first, std::span<double const> second) {
+  std::vector<double> difference(first.begin(), first.end());
+  for (std::size_t k = 0; k < difference.size(); ++k) difference[k] -= second[k];
+  return norm(difference);
+}
+
+double dot(std::span<double const> first, std::span<double const> second) {
+  double sum = 0;
+  for (std::size_t k = 0; k < first.size(); ++k) sum += first[k] * second[k];
+  return sum;
+}
+
+Problem moved(Problem problem, std::span<double const> v, double step) {
+  for (Side const side : kSides) {
+    Stored& points = side == Side::rows ? problem.x : problem.y;
+    std::vector<double> values = points.values();
+    std::size_t const first = side == Side::rows ? 0 : problem.x.values().size();
+    for (std::size_t k = 0; k < values.size(); ++k) values[k] += step * v[first + k];
+    points = Stored(values, points.rows(), points.columns());
+  }
+  return problem;
+}
+
+TEST_P(DerivativesTest, are_those_of_the_dual_value_that_is_returned) {
+  if (!is_float64()) GTEST_SKIP() << "differences of float32 solves are rounding";
+  for (double const scale : {1.0, 0.5}) {
+    Problem problem = make_problem({15, 12, 3, Weights::uniform, Place::origin, 1, DataType::float64, 0, scale});
+    double const eps = 0.2 * Magnitudes(problem).spread();
+    auto const value = [&](Problem const& at) { return solve(at, eps, 1e-13).report().dual; };
+    Plan const plan = solve(problem, eps, 1e-13);
+    Gradients const gradients(plan, 3);
+    std::vector<double> all = gradients.x;
+    all.insert(all.end(), gradients.y.begin(), gradients.y.end());
+    Random random(3);
+    std::vector<double> const v = gaussian_points(27, 3, random);
+    constexpr double kStep = 1e-5;
+    // Central differences are off by third derivatives times 1e-10 / 6 and by the rounding of the values over 1e-5.
+    double const allowed = 1e-8 * norm(all) * norm(v);
+    double const difference = (value(moved(problem, v, kStep)) - value(moved(problem, v, -kStep))) / (2 * kStep);
+    EXPECT_NEAR(difference, dot(all, v), allowed);
+
+    for (Side const side : kSides) {
+      std::vector<double> const& gradient = side == Side::rows ? gradients.a : gradients.b;
+      std::vector<double>& weights = side == Side::rows ? problem.a : problem.b;
+      std::vector<double> const before = weights;
+      double const step = 1e-5 * before[1];
+      double values[2];
+      for (int k = 0; k < 2; ++k) {
+        weights = before;
+        weights[1] += k == 0 ? step : -step;
+        weights[4] -= k == 0 ? step : -step;
+        values[k] = value(problem);
+      }
+      weights = before;
+      EXPECT_NEAR((values[0] - values[1]) / (2 * step), gradient[1] - gradient[4], 1e-8 * norm(gradient));
+    }
+    double values[2];
+    for (int k = 0; k < 2; ++k) {
+      problem.scale = scale + (k == 0 ? kStep : -kStep);
+      values[k] = value(problem);
+    }
+    EXPECT_NEAR((values[0] - values[1]) / (2 * kStep), gradients.report.scale, 1e-8 * gradients.report.scale);
+
+    // And the Hessian's products are those of the gradient.
+    std::vector<double> product(81);
+    LinearReport const report =
+        plan.hessian_product({.x = {v.data(), 15, 3}, .y = {v.data() + 45, 12, 3}},
+                             {.x = {product.data(), 15, 3}, .y = {product.data() + 45, 12, 3}}, {.tolerance = 1e-12});
+    EXPECT_EQ(report.status, LinearStatus::converged) << report.residual;
+    std::vector<double> change(81, 0.0);
+    for (double const sign : {1.0, -1.0}) {
+      Gradients const there(solve(moved(problem = make_problem({15, 12, 3, Weights::uniform, Place::origin, 1,
+                                                                DataType::float64, 0, scale}),
+                                        v, sign * kStep),
+                                  eps, 1e-13),
+                            3);
+      for (int k = 0; k < 81; ++k) change[k] += sign * (k < 45 ? there.x[k] : there.y[k - 45]) / (2 * kStep);
+    }
+    EXPECT_LE(distance(change, product), 1e-7 * norm(product));
+  }
+}
+
+// FlashSinkhorn, Table 13: normal points, weights from the simplex; no damping, a system solved to 1e-7.
+TEST_P(DerivativesTest, hessian_products_are_as_good_as_the_arithmetic) {
+  constexpr std::int64_t kSize = 512, kDimension = 4;
+  Random random(13);
+  Problem problem;
+  problem.x = Stored(gaussian_points(kSize, kDimension, random), kSize, kDimension, DataType::float32);
+  problem.y = Stored(gaussian_points(kSize, kDimension, random), kSize, kDimension, DataType::float32);
+  for (auto* weights : {&problem.a, &problem.b}) {
+    double total = 0;
+    for (std::int64_t i = 0; i < kSize; ++i) total += weights->emplace_back(-std::log(1 - random.uniform()));
+    for (double& weight : *weights) weight /= total;
+  }
+  std::vector<double> const v = gaussian_points(2 * kSize, kDimension, random);
+  std::vector<double> only_x = v;
+  std::fill(only_x.begin() + kSize * kDimension, only_x.end(), 0.0);
+  for (double const eps : {0.1, 0.25, 0.5}) {
+    Plan const plan = solve(problem, eps, 1e-6);
+    std::vector<double> product(kSize * kDimension);
+    LinearReport const report = plan.hessian_product({.x = {v.data(), kSize, kDimension}},
+                                                     {.x = {product.data(), kSize, kDimension}}, {.tolerance = 1e-7});
+    PointProblem const dense(problem, eps);
+    std::vector<double> expected = narrow(dense.hessian_product(potentials_of(plan), only_x));
+    expected.resize(product.size());
+    double const error = distance(product, expected) / norm(expected);
+    EXPECT_LE(error, is_float64() ? 1e-6 : 1.2e-5)
+        << "eps " << eps << ", residual " << report.residual << " after " << report.iterations << " steps";
+  }
+}
+
+TEST_P(DerivativesTest, gradients_do_not_depend_on_the_place_of_the_clouds) {
+  for (Place const place : {Place::origin, Place::shifted, Place::apart}) {
+    for (double const scale : {1.0, 0.5, 1e-3}) {
+      Problem const problem = make_problem({200, 150, 3, Weights::with_zeros, place, 1, DataType::float64, 3, scale});
+      double const eps = 0.05 * Magnitudes(problem).spread();
+      Plan const plan = solve(problem, eps, 1e-5);
+      Gradients const gradients(plan, 3);
+      PointProblem const dense(problem, eps);
+      Potentials const potentials = potentials_of(plan);
+      for (Side const side : kSides) {
+        std::vector<double> const expected = narrow(dense.gradient(side, potentials));
+        std::vector<double> const& found = side == Side::rows ? gradients.x : gradients.y;
+        EXPECT_LE(distance(found, expected), (is_float64() ? 1e-8 : 1e-5) * norm(expected));
+        for (std::size_t i = 0; i < dense.weights(side).size(); ++i) {
+          if (dense.weights(side)[i] > 0) continue;
+          for (int k = 0; k < 3; ++k) EXPECT_EQ(found[3 * i + k], 0);
+        }
+      }
+    }
+  }
+}
+
+// The distance is a first-order estimate: right to within its own size.
+TEST_P(DerivativesTest, the_report_says_how_far_the_gradient_is_from_the_optimum) {
+  Problem const problem = make_problem({60, 50, 3, Weights::with_zeros});
+  double const eps = 0.05 * Magnitudes(problem).spread();
+  Gradients const optimal(solve(problem, eps, is_float64() ? 1e-12 : 1e-6), 3);
+  for (int const sweeps : {10, 20, 40}) {
+    Plan const plan = solve(problem, eps, 0, sweeps);
+    Gradients const gradients(plan, 3);
+    double const error = std::hypot(distance(gradients.x, optimal.x), distance(gradients.y, optimal.y)) /
+                         std::hypot(norm(gradients.x), norm(gradients.y));
+    EXPECT_GT(gradients.report.iterations, 0);
+    EXPECT_EQ(gradients.report.marginal_error, plan.report().marginal_error);
+    double const noise = is_float64() ? 1e-10 : 1e-5;
+    // The system is solved to a tenth.
+    EXPECT_NEAR(gradients.report.distance, error, (0.3 + 2 * error) * error + noise) << sweeps;
+    EXPECT_TRUE(std::isnan(plan.gradients({}, {.error_iterations = 0}).distance));
+  }
+}
+
+TEST_P(DerivativesTest, views_may_be_strided_and_of_either_type) {
+  Problem const problem = make_problem({23, 31, 5, Weights::skewed});
+  Plan const plan = solve(problem, Magnitudes(problem).spread(), 1e-5);
+  Gradients const expected(plan, 5);
+  Random random(9);
+  std::vector<double> const v = gaussian_points(23, 5, random);
+  Stored const narrow_v(v, 23, 5, DataType::float32, 4);
+  std::vector<double> const v32 = narrow_v.values();
+  std::vector<double> product(115);
+  plan.hessian_product({.x = {v32.data(), 23, 5}}, {.x = {product.data(), 23, 5}});
+  for (DataType const type : {DataType::float32, DataType::float64}) {
+    auto const rounded = [&](std::vector<double> const& values, std::int64_t rows) {
+      return Stored(values, rows, std::ssize(values) / rows, type).values();
+    };
+    Stored x(std::vector<double>(115), 23, 5, type, 3), y(std::vector<double>(155), 31, 5, type, 1);
+    StoredVector a(std::vector<double>(23), type, 2), b(std::vector<double>(31), type, 3);
+    plan.gradients({x.mutable_view(), y.mutable_view(), a.mutable_view(), b.mutable_view()}, {0});
+    EXPECT_EQ(x.values(), rounded(expected.x, 23));
+    EXPECT_EQ(y.values(), rounded(expected.y, 31));
+    EXPECT_EQ(a.values(), rounded(expected.a, 23));
+    EXPECT_EQ(b.values(), rounded(expected.b, 31));
+    Stored out(std::vector<double>(115), 23, 5, type, 2);
+    plan.hessian_product({.x = narrow_v.view()}, {.x = out.mutable_view()});
+    EXPECT_EQ(out.values(), rounded(product, 23));
+    EXPECT_TRUE(x.padding_untouched() && y.padding_untouched() && a.padding_untouched() && b.padding_untouched() &&
+                out.padding_untouched());
+  }
+}
+
+TEST_P(DerivativesTest, bad_calls_are_refused) {
+  Problem const problem = make_problem({6, 5, 2});
+  Plan const plan = solve(problem, 1, 1e-3);
+  std::vector<double> some(100);
+  auto const expect_refused = [](auto const& call, char const* text) {
+    try {
+      call();
+      FAIL() << "no error; expected " << text;
+    } catch (Error const& error) {
+      EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
+      EXPECT_NE(std::string(error.what()).find(text), std::string::npos) << error.what();
+    }
+  };
+  MatrixView const v(some.data(), 6, 2);
+  MutableMatrixView const out(some.data(), 6, 2), wide(some.data(), 6, 3);
+  expect_refused([&] { plan.gradients({.x = wide}); }, "x: ");
+  expect_refused([&] { plan.gradients({.b = std::span(some).first(6)}); }, "b: ");
+  expect_refused([&] { plan.gradients({}, {-1}); }, "error_iterations: is -1");
+  expect_refused([&] { plan.hessian_product({.y = v}, {.x = out}); }, "v.y: ");
+  expect_refused([&] { plan.hessian_product({.x = v}, {.x = wide}); }, "out.x: ");
+  expect_refused([&] { plan.hessian_product({.x = v}, {.x = out}, {.damping = -1}); }, "damping: is -1");
+  expect_refused([&] { plan.hessian_product({.x = v}, {.x = out}, {.tolerance = -1}); }, "tolerance: is -1");
+  expect_refused([&] { plan.inverse_hessian_product(v, out, INFINITY); }, "shift: is inf");
+  expect_refused([&] { plan.potential_gradients(std::span(some).first(5), {}, {}); }, "of_f: ");
+  std::fill(some.begin(), some.end(), 1.0);
+  expect_refused([&] { plan.potential_gradients(std::span(some).first(6), {}, {.x = out}); }, "of_f, of_g: ");
+}
+
+class MatrixDerivativesTest : public BackendTest {};
+MONGE_FOR_EACH_OF(MatrixDerivativesTest, with_all_costs(all_devices()));
+
+TEST_P(MatrixDerivativesTest, a_plan_is_what_its_entries_say) {
+  Problem const problem = make_problem({40, 30, 3, Weights::with_zeros});
+  double const eps = 0.1 * Magnitudes(problem).spread();
+  Plan const plan = monge::solve(context(), problem.geometry(), problem.a, problem.b,
+                                 {.eps = eps, .tolerance = 1e-9, .precision = precision()});
+  Stored out(std::vector<double>(1200), 40, 30, DataType::float64, 3);
+  plan.dense(out.mutable_view());
+  EXPECT_TRUE(out.padding_untouched());
+  Dense const dense(problem);
+  Potentials const potentials = potentials_of(plan);
+  Vector const expected = dense.plan(eps, potentials);
+  Vector const relative = Tolerance(problem, eps, arithmetic(problem.d())).plan(Side::rows, potentials);
+  Vector allowed;
+  for (std::size_t k = 0; k < expected.size(); ++k) allowed.push_back(expected[k] * relative[k / 30]);
+  expect_close("P", out.values(), expected, allowed);
+
+  std::vector<double> a(40), b(30);
+  GradientReport const report = plan.gradients({.a = a, .b = b});
+  EXPECT_GE(report.distance, 0);
+  EXPECT_LE(report.distance, 1e-6);
+  if (problem.has_points()) return;
+  EXPECT_TRUE(std::isnan(report.scale));
+  std::vector<double> v(120);
+  MutableMatrixView const view(v.data(), 40, 3);
+  EXPECT_THROW(plan.gradients({.x = view}), Error);
+  EXPECT_THROW(plan.hessian_product({.x = view}, {.x = view}), Error);
+}
+
+}  // namespace
+}  // namespace monge::oracle
