@@ -38,8 +38,8 @@ struct Arguments {
 
 void print_summary(DivergenceRun const& run, Divergence const& divergence, DeviceChoice const& device,
                    std::string const& written) {
-  print_line("problem", fmt::format("{} and {} points in {} dimension{}, eps {:.6g}", run.n, run.m, run.d,
-                                    run.d == 1 ? "" : "s", divergence.ab.report().eps));
+  print_line("problem", fmt::format("{} and {} points in {} dimension{}, eps {:.6g}", run.n, run.m, *run.d,
+                                    *run.d == 1 ? "" : "s", divergence.ab.report().eps));
   print_line("device", device_text(device));
   for (auto const& [label, plan] :
        {std::pair("OT(a, b)", &divergence.ab), {"OT(a, a)", &divergence.aa}, {"OT(b, b)", &divergence.bb}}) {
@@ -74,7 +74,7 @@ int diverge_files(Arguments arguments) {
   PointCloud const clouds = std::get<PointCloud>(in.geometry());
   run.n = in.n();
   run.m = in.m();
-  run.d = *in.d();
+  run.d = in.d();
   run.cost_options = in.options();
   run.read_seconds = watch.lap();
 

@@ -122,7 +122,7 @@ Json report_json(DivergenceRun const& run, SolveOptions const& options, Divergen
                      {"solve", run.solve_seconds},
                      {"gradients", run.gradient_seconds},
                      {"total", run.read_seconds + run.solve_seconds + run.gradient_seconds}};
-  json["problem"] = {{"n", run.n}, {"m", run.m}, {"d", run.d}, {"files", run.files}};
+  json["problem"] = problem_json(run);
   Json& given = json["options"] = Json::object();
   visit_solve_options(options, [&](auto const& field, auto const& value) { given[field.name] = to_json(value); });
   given.update(run.cost_options);

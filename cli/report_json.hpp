@@ -27,17 +27,15 @@ struct SolveRun : CostRun {
   double map_seconds = 0, derivatives_seconds = 0, entries_seconds = 0;
 };
 
+struct DivergenceRun : CostRun {
+  std::optional<DivergenceGradient> gradients;  ///< If they were asked for.
+  double solve_seconds = 0, gradient_seconds = 0;
+};
+
 struct TransformRun : CostRun {
   char const* given = "g";  ///< The potential that is transformed.
   double semi_dual_value = 0;
   double transform_seconds = 0;
-};
-
-struct DivergenceRun : Run {
-  std::int64_t n = 0, m = 0, d = 0;
-  nlohmann::ordered_json cost_options = nlohmann::ordered_json::object();  ///< GeometryInput::options()
-  std::optional<DivergenceGradient> gradients;                             ///< If they were asked for.
-  double solve_seconds = 0, gradient_seconds = 0;
 };
 
 struct ProjectRun : Run {
@@ -52,8 +50,8 @@ struct ProjectRun : Run {
 
 /// Numbers that are not finite come out as null.
 nlohmann::ordered_json report_json(SolveRun const& run, SolveOptions const& options, Report const& report);
-nlohmann::ordered_json report_json(TransformRun const& run);
 nlohmann::ordered_json report_json(DivergenceRun const& run, SolveOptions const& options, Divergence const& divergence);
+nlohmann::ordered_json report_json(TransformRun const& run);
 nlohmann::ordered_json report_json(ProjectRun const& run, ProjectionOptions const& options);
 
 nlohmann::ordered_json device_json(DeviceInfo const& device);

@@ -34,7 +34,7 @@ struct GradientOptions {
 };
 
 struct GradientReport {
-  double scale = 0;           ///< The derivative by PointCloud::scale, <C, P> / scale. NaN for a cost matrix or labels.
+  double scale = 0;  ///< The derivative by PointCloud::scale, <C, P> / scale. NaN for a cost matrix, and with labels.
   double marginal_error = 0;  ///< That of the plan's report.
   /// How far the derivatives are from those at the optimum, to first order, after a Newton step for the potentials:
   /// |change| / |gradient| of those by x and y in the 2-norm. For a cost matrix the root mean square over P of the

@@ -35,10 +35,10 @@ struct SolveOptions {
                             ///< `iterations` sweeps.
   int iterations = 10000;   ///< Cap on the sweeps, annealing included; one sweep updates f and g. >= 1.
   Schedule schedule = Schedule::overrelaxed;
-  double penalty_a = std::numeric_limits<double>::infinity();  ///< rho_a > 0, in the units of C; infinity: P 1 = a.
-                                                               ///< Far below eps it loses digits: f is rounded to
-                                                               ///< 2^-53 of C, and the marginal is a exp(-f / rho_a).
-  double penalty_b = std::numeric_limits<double>::infinity();  ///< rho_b, of P^T 1 and b.
+  /// rho_a and rho_b > 0, in the units of C; infinity: P 1 = a, P^T 1 = b. Far below eps they lose digits: f is rounded
+  /// to 2^-53 of C, and the marginal is a exp(-f / rho_a).
+  double penalty_a = std::numeric_limits<double>::infinity();
+  double penalty_b = std::numeric_limits<double>::infinity();
   double annealing = 0.25;  ///< Factor of the eps ladder, in (0, 1]; 1: no ladder. A solve begins with 10 sweeps at
                             ///< eps, from f and g or from 0 (for points: of the centred clouds); if they leave a tenth
                             ///< of the mass in the wrong place, eps comes down from the squared diameter, by this
@@ -66,10 +66,9 @@ void visit_solve_options(Options& options, Visitor&& visit) {
         options.tolerance);
   visit(Field{"iterations", at_least(1), "at most this many sweeps, annealing included"}, options.iterations);
   visit(Field{"schedule", OneOf<Schedule>(), "order of the updates in a sweep"}, options.schedule);
-  visit(Field{"penalty_a", kPositiveOrInfinite,
-              "of the mass by which P 1 differs from a, in the units of the cost; inf: it must not"},
+  visit(Field{"penalty_a", kPositiveOrInfinite, "weight of KL(P 1 | a), in the units of the cost; inf: P 1 is a"},
         options.penalty_a);
-  visit(Field{"penalty_b", kPositiveOrInfinite, "the same of P^T 1 and b"}, options.penalty_b);
+  visit(Field{"penalty_b", kPositiveOrInfinite, "weight of KL(P^T 1 | b); inf: P^T 1 is b"}, options.penalty_b);
   visit(Field{"annealing", Bounds{.least = 0, .most = 1, .most_open = false},
               "factor of the eps ladder that hard problems come down; 1 is none"},
         options.annealing);

@@ -1,6 +1,5 @@
 // Derivatives as methods of Plan: what a call must be, and vectors of its views.
 #include <cmath>
-#include <limits>
 #include <utility>
 
 #include <monge/plan.hpp>
@@ -100,7 +99,7 @@ GradientReport Plan::gradients(GradientViews const& out, GradientOptions const& 
   write_gradients(state_->plan->vectors(), gradient_vectors(*state_, out), out);
 
   GradientReport report;
-  report.scale = std::isnan(state_->scale) ? state_->scale : transport_cost() / state_->scale;
+  report.scale = transport_cost() / state_->scale;
   report.marginal_error = state_->report.marginal_error;
   if (options.error_iterations > 0) {
     auto const [value, iterations] = state_->derivatives().distance(options.error_iterations);

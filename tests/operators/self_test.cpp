@@ -57,7 +57,7 @@ class SelfOperator : public OperatorTest {
       made.self->sweep(kind, count);
       expect_iterates(test.dense, test.tolerance, test.eps, potentials_of(*made.self), expected.potentials, error);
       SweepErrors const errors = made.self->errors();
-      Real const allowed = test.tolerance.sweep_errors(test.dense, error);
+      Real const allowed = test.tolerance.sweep_errors(expected, error);
       expect_close("row error", errors.row, expected.row_error, allowed);
       EXPECT_EQ(errors.column, errors.row);
     }

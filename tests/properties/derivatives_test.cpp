@@ -13,8 +13,14 @@ constexpr Side kSides[] = {Side::rows, Side::columns};
 
 class DerivativesTest : public BackendTest {
  protected:
-  Plan solve(Problem const& problem, double eps, double tolerance, int iterations = 20000) const {
-    SolveOptions const options{.eps = eps, .tolerance = tolerance, .iterations = iterations, .precision = precision()};
+  Plan solve(Problem const& problem, double eps, double tolerance, int iterations = 20000,
+             Penalties const& penalties = {}) const {
+    SolveOptions const options{.eps = eps,
+                               .tolerance = tolerance,
+                               .iterations = iterations,
+                               .penalty_a = penalties.a,
+                               .penalty_b = penalties.b,
+                               .precision = precision()};
     return monge::solve(context(), problem.geometry(), problem.a, problem.b, options);
   }
 };
@@ -60,11 +66,18 @@ Problem moved(Problem problem, std::span<double const> v, double step) {
 
 TEST_P(DerivativesTest, are_those_of_the_dual_value_that_is_returned) {
   if (!is_float64()) GTEST_SKIP() << "differences of float32 solves are rounding";
-  for (double const scale : {1.0, 0.5}) {
+  struct {
+    double scale;
+    Penalties over_eps;
+  } const cases[] = {{1, {}}, {0.5, {}}, {1, {2, 5}}, {0.5, {std::numeric_limits<double>::infinity(), 3}}};
+  for (auto const& [scale, over_eps] : cases) {
+    SCOPED_TRACE(testing::Message() << "scale " << scale << ", penalties " << over_eps.a << " " << over_eps.b);
     Problem problem = make_problem({15, 12, 3, Weights::uniform, Place::origin, 1, DataType::float64, 0, scale});
     double const eps = 0.2 * Magnitudes(problem).spread();
-    auto const value = [&](Problem const& at) { return solve(at, eps, 1e-13).report().dual; };
-    Plan const plan = solve(problem, eps, 1e-13);
+    Penalties const penalties{over_eps.a * eps, over_eps.b * eps};
+    auto const solution = [&](Problem const& at) { return solve(at, eps, 1e-13, 20000, penalties); };
+    auto const value = [&](Problem const& at) { return solution(at).report().dual; };
+    Plan const plan = solution(problem);
     Gradients const gradients(plan, 3);
     std::vector<double> all = gradients.x;
     all.insert(all.end(), gradients.y.begin(), gradients.y.end());
@@ -96,6 +109,7 @@ TEST_P(DerivativesTest, are_those_of_the_dual_value_that_is_returned) {
       problem.scale = scale + (k == 0 ? kStep : -kStep);
       values[k] = value(problem);
     }
+    problem.scale = scale;
     EXPECT_NEAR((values[0] - values[1]) / (2 * kStep), gradients.report.scale, 1e-8 * gradients.report.scale);
 
     // And the Hessian's products are those of the gradient.
@@ -106,11 +120,7 @@ TEST_P(DerivativesTest, are_those_of_the_dual_value_that_is_returned) {
     EXPECT_EQ(report.status, LinearStatus::converged) << report.residual;
     std::vector<double> change(81, 0.0);
     for (double const sign : {1.0, -1.0}) {
-      Gradients const there(solve(moved(problem = make_problem({15, 12, 3, Weights::uniform, Place::origin, 1,
-                                                                DataType::float64, 0, scale}),
-                                        v, sign * kStep),
-                                  eps, 1e-13),
-                            3);
+      Gradients const there(solution(moved(problem, v, sign * kStep)), 3);
       for (int k = 0; k < 81; ++k) change[k] += sign * (k < 45 ? there.x[k] : there.y[k - 45]) / (2 * kStep);
     }
     EXPECT_LE(distance(change, product), 1e-7 * norm(product));
