@@ -14,7 +14,7 @@
 namespace monge {
 
 struct DivergenceGradient {
-  double scale = 0;  ///< The derivative of the value by PointCloud::scale; NaN where there are no points.
+  double scale = 0;  ///< The derivative of the value by PointCloud::scale; NaN where there are no points, or labels.
   /// That of ab, and half of those of aa and bb.
   double marginal_error = 0;
 };

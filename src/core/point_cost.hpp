@@ -1,4 +1,4 @@
-// The cost of two points, as both backends make it (docs/math.md, section 4).
+// The cost of two points, as both backends make it (docs/math.md, section 12).
 //
 // What a kernel reads of a point are its features: its coordinates, divided by their length for the cosine, and those
 // of its label. On them a cost function with inner products is

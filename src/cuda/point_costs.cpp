@@ -297,7 +297,7 @@ std::shared_ptr<Costs const> PointCosts::self(Side side, Queue const& queue) con
     result->shifts_[s] = shift;
   }
   result->set_sides(0);
-  result->mean_ = 2 * cloud->survey->found.mean_cost;
+  if (!cost_.is_distance()) result->mean_ = 2 * cloud->survey->found.mean_cost;
   return result;
 }
 

@@ -123,6 +123,25 @@ TEST(Npy, WholeNumbersAreWrittenAsInt64) {
   EXPECT_EQ(bytes.substr(128), bytes_of<std::int64_t>({0, -1, 1LL << 40, 7}));
 }
 
+TEST(Npy, WholeNumbersOfEitherWidthAndByteOrderAreRead) {
+  auto const read_indices = [](std::string const& bytes) {
+    std::istringstream in(bytes);
+    return read_index_npy(in, "labels_x: lx.npy");
+  };
+  std::vector<std::int64_t> const values{0, -1, 1 << 30, 7};
+  auto const wide = bytes_of<std::int64_t>({0, -1, 1 << 30, 7});
+  EXPECT_EQ(read_indices(file_of(dictionary("<i8", "False", "(4,)"), wide)).values, values);
+  IndexArray const narrow =
+      read_indices(file_of(dictionary("<i4", "False", "(4, 1)"), bytes_of<std::int32_t>({0, -1, 1 << 30, 7})));
+  EXPECT_EQ(narrow.values, values);
+  EXPECT_THAT(narrow.shape, ElementsAre(4, 1));
+  EXPECT_EQ(read_indices(file_of(dictionary(">i8", "False", "(4,)"), bytes_of<std::int64_t>({0, -1, 1 << 30, 7}, true)))
+                .values,
+            values);
+  EXPECT_THAT(message_of([&] { read_indices(file_of(dictionary("<f8", "False", "(4,)"), wide)); }),
+              StartsWith("labels_x: lx.npy: has dtype '<f8'; must be int32 ('<i4') or int64 ('<i8')"));
+}
+
 TEST(Npy, ThreeDimensionsInEitherOrder) {
   std::vector<double> const rows{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12};
   // Entry (i, j, k) of 2 x 3 x 2 is 6 i + 2 j + k + 1.
@@ -175,7 +194,8 @@ TEST(Npy, OtherFilesAreRefused) {
 TEST(Npy, OtherTypesAreNamed) {
   for (std::string const type : {"<i8", "|u1", "<i2", "<c16", "|O", "<f16", "f8", ""}) {
     EXPECT_THAT(error_for(file_of(dictionary(type, "False", "(1,)"), std::string(16, '\0'))),
-                HasSubstr("has dtype '" + type + "'; must be float32 ('<f4') or float64 ('<f8'); logits may be float16 ('<f2')"));
+                HasSubstr("has dtype '" + type +
+                          "'; must be float32 ('<f4') or float64 ('<f8'); logits may be float16 ('<f2')"));
   }
   EXPECT_THAT(error_for(file_of("{'descr': [('x', '<f8')], 'fortran_order': False, 'shape': (1,), }", "12345678")),
               HasSubstr("structured dtype; must be float32 or float64; logits may be float16"));

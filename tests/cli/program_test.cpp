@@ -357,6 +357,104 @@ TEST_F(SolveProgram, BadCostsAreCode2) {
   expect_refused(solve_costs(path("half.npy"), {"--eps", "1"}), "cost: is float16; must be float32 or float64");
 }
 
+class SolveLabels : public SolveProgram {
+ protected:
+  SolveLabels() {
+    write_array(path("lx.npy"), IndexArray{{40}, labels(40, 3)});
+    write_array(path("ly.npy"), IndexArray{{30}, labels(30, 2)});
+    write_array(path("W.npy"), Array{{3, 2}, std::vector<double>{0, 1, 2, 3, 1, 0}});
+  }
+  static std::vector<std::int64_t> labels(std::int64_t size, std::int64_t classes) {
+    std::vector<std::int64_t> result;
+    for (std::int64_t i = 0; i < size; ++i) result.push_back(i % classes);
+    return result;
+  }
+  /// The labels as told, the other arguments those of a solve that converges.
+  Outcome solve_labels(std::string const& x, std::string const& y, std::string const& cost,
+                       std::vector<std::string> more = {}) const {
+    more.insert(more.end(), {"--eps", "0.1", "--precision", "float64", "--tolerance", "1e-10"});
+    for (auto const& [flag, name] : {std::pair("--labels-x", x), {"--labels-y", y}, {"--label-cost", cost}}) {
+      if (!name.empty()) more.insert(more.end(), {flag, path(name)});
+    }
+    return solve(more);
+  }
+};
+
+TEST_F(SolveLabels, CostWhatTheTableSays) {
+  Outcome const outcome = solve_labels("lx.npy", "ly.npy", "W.npy", {"--label-weight", "0.5", "--scale", "2"});
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  std::vector<double> const f = numbers("result/f.npy"), g = numbers("result/g.npy"), squares = squared_distances();
+  std::vector<double> const table{0, 1, 2, 3, 1, 0};
+  double error = 0;
+  for (std::size_t i = 0; i < 40; ++i) {
+    double row = -1.0 / 40;
+    for (std::size_t j = 0; j < 30; ++j) {
+      double const cost = 2 * squares[i * 30 + j] + 0.5 * table[i % 3 * 2 + j % 2];
+      row += std::exp((f[i] + g[j] - cost) / 0.1) / (40 * 30);
+    }
+    error += std::abs(row);
+  }
+  EXPECT_LT(error, 1e-9);
+  json const options = report()["options"];
+  EXPECT_EQ(options["label_weight"], 0.5);
+  EXPECT_EQ(options["scale"], 2);
+  EXPECT_EQ(options["cost_function"], "sqeuclidean");
+  EXPECT_TRUE(options["norm_p"].is_null());
+  EXPECT_EQ(report()["problem"]["files"]["labels_x"], path("lx.npy"));
+  EXPECT_EQ(numbers("result/map.npy").size(), 40u * 3);
+
+  std::vector<double> const before = f;
+  file("lx.csv", [] {
+    std::string text;
+    for (int i = 0; i < 40; ++i) text += fmt::format("{}\n", i % 3);
+    return text;
+  }());
+  EXPECT_EQ(solve_labels("lx.csv", "ly.npy", "W.npy", {"--label-weight", "0.5", "--scale", "2"}).code, 0);
+  EXPECT_EQ(numbers("result/f.npy"), before);
+}
+
+TEST_F(SolveLabels, ThatAreBadAreCode2) {
+  expect_refused(solve_labels("lx.npy", "ly.npy", ""), "label_cost: is missing; labels need");
+  expect_refused(solve_labels("lx.npy", "", "W.npy"), "labels_y: is missing; labels need");
+  expect_refused(solve_labels("", "", "W.npy"), "labels_x: is missing; labels need");
+  expect_refused(solve_labels("ly.npy", "ly.npy", "W.npy"), "labels_x: has 30 entries; must have 40");
+  write_array(path("beyond.npy"), IndexArray{{30}, labels(30, 3)});
+  expect_refused(solve_labels("lx.npy", "beyond.npy", "W.npy"), "labels_y: point 2 has label 2; must be in [0, 2)");
+  write_array(path("nan.npy"), Array{{3, 2}, std::vector<double>{0, 1, 2, NAN, 1, 0}});
+  expect_refused(solve_labels("lx.npy", "ly.npy", "nan.npy"), "label_cost: row 1, column 1 is nan; must be finite");
+  write_array(path("line.npy"), Array{{6}, std::vector<double>(6)});
+  expect_refused(solve_labels("lx.npy", "ly.npy", "line.npy"), "label_cost: has shape 6; must be 2-D");
+  expect_refused(solve_labels("W.npy", "ly.npy", "W.npy"), "has dtype '<f8'; must be int32");
+  file("half.csv", "0.5\n");
+  expect_refused(solve_labels("half.csv", "ly.npy", "W.npy"), "row 0, column 0 is 0.5; must be a whole number");
+  expect_refused(solve({"--eps", "1", "--label-weight", "2"}), "label_weight: is 2; is for labels");
+  expect_refused(solve_labels("lx.npy", "ly.npy", "W.npy", {"--cost-function", "euclidean"}),
+                 "labels: are given with the cost function euclidean; must be sqeuclidean, cosine or dot");
+  write_array(path("C.npy"), Array{{40, 30}, squared_distances()});
+  expect_refused(solve_costs(path("C.npy"), {"--eps", "1", "--labels-x", path("lx.npy")}), "labels_x: is ");
+  expect_refused(solve_costs(path("C.npy"), {"--eps", "1", "--cost-function", "dot"}), "cost_function: is dot; is for");
+}
+
+TEST_F(SolveProgram, TakesOtherCostFunctions) {
+  for (std::string const name : {"euclidean", "cosine", "dot", "p-norm"}) {
+    Outcome const outcome = solve({"--eps", "0.1", "--cost-function", name});
+    EXPECT_EQ(outcome.code, 0) << name << outcome.err;
+    EXPECT_EQ(report()["options"]["cost_function"], name);
+    EXPECT_EQ(report()["options"]["norm_p"].is_null(), name != "p-norm");
+  }
+  EXPECT_EQ(solve({"--eps", "0.1", "--cost-function", "p-norm", "--norm-p", "inf"}).code, 0);
+  expect_refused(solve({"--eps", "0.1", "--cost-function", "manhattan"}),
+                 "cost_function: is 'manhattan'; must be sqeuclidean, euclidean, cosine, dot or p-norm");
+  expect_refused(solve({"--eps", "0.1", "--norm-p", "3"}), "norm_p: is 3; is for the cost function p-norm");
+  expect_refused(solve({"--eps", "0.1", "--cost-function", "p-norm", "--norm-p", "0.9"}),
+                 "norm_p: is 0.9; must be >= 1");
+  expect_refused(solve({"--eps-relative", "0.1", "--cost-function", "euclidean"}), "eps_relative: is 0.1; the mean of");
+  file("zero.csv", "0 0 0\n1 2 3\n");
+  expect_refused(run({"solve", path("zero.csv"), path("y.npy"), "--out", path("result"), "--device", "cpu", "--eps",
+                      "1", "--cost-function", "cosine"}),
+                 "x: row 0 has length 0; must be positive for the cost function cosine");
+}
+
 TEST_F(SolveProgram, WritesEntriesOfThePlan) {
   std::vector<std::string> const options{"--eps",    "0.05", "--precision", "float64", "--top-k",     "4",
                                          "--sample", "500",  "--seed",      "7",       "--threshold", "0.002"};

@@ -14,7 +14,7 @@
 // A cost matrix has C' = C - c0, c0 its smallest finite cost: shift_i = c0, shift_j = 0. The oracle itself takes costs
 // as they are: in long double that is 2^-64 of c0.
 //
-// Other costs of points (docs/math.md, section 4) are C'_ij = q (|x'_i|^2 + |y'_j|^2) + phi <x'_i, y'_j>. The cosine
+// Other costs of points (docs/math.md, section 12) are C'_ij = q (|x'_i|^2 + |y'_j|^2) + phi <x'_i, y'_j>. The cosine
 // has the points divided by their lengths, q = s / 2 and phi = -s; each is off by 2^-53 of its length, 1, so C by 2 s
 // 2^-53 |x - y|. The dot product has q = 0, phi = -s and shifts phi (<x'_i, nu> + <mu, nu>) and phi <mu, y'_j>. Labels
 // add their W'_ij, its weighted means taken from it, as a further part of the product: with any factors whose product
