@@ -94,7 +94,6 @@ void sum_plan(Problem const& problem, Potentials const& potentials, double eps, 
   PlanSumsArguments arguments{{}, {potentials[0].data(), potentials[1].data()}, out};
   for (Side side : {Side::rows, Side::columns}) {
     int const s = side_index(side);
-    arguments.shift[s] = problem.costs->shift(side);
     if (is_self && side == Side::columns) {
       arguments.sums[s] = arguments.sums[0];
       arguments.sums[s].moments = nullptr;
