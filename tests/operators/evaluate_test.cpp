@@ -27,6 +27,7 @@ TEST_P(Evaluate, values_equal_the_oracle) {
       auto const entropic = make_operator(test, 1e9, penalties);
       Evaluation const actual = entropic->evaluate(test.eps);
       DenseEvaluation const truth = evaluate(test.dense, test.eps, test.potentials, penalties);
+      if (std::abs(truth.dual) > 1e300) continue;  // exp(-f / rho), of costs far below 0.
       EvaluationTolerance const tolerance = test.tolerance.evaluation(test.dense, test.potentials, penalties);
       expect_close("mass", actual.mass, truth.mass, tolerance.mass);
       expect_close("row_error", actual.row_error, truth.row_error, tolerance.row_error);
@@ -131,6 +132,7 @@ TEST_P(Evaluate, no_centred_cost_is_above_the_bound) {
         Real const row = magnitudes.shift(Side::rows)[i], column = magnitudes.shift(Side::columns)[j];
         largest = std::max(largest, std::abs(cost - row - column));
         rounding = std::max(rounding, 0x1p-50L * (std::abs(cost) + std::abs(row) + std::abs(column)));
+        rounding = std::max(rounding, 0x1p-63L * magnitudes.origin());
       }
     }
     EXPECT_GE(bound * (1 + 0x1p-20), largest - rounding);

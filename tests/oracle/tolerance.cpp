@@ -8,11 +8,11 @@
 namespace monge::oracle {
 namespace {
 
-constexpr double kLogit = 2.0;    // roundings of h_j and of the sum with the product
-constexpr double kProduct = 1.0;  // times sqrt(d), of a sum of products
-constexpr double kStored = 2.0;   // of a score that is stored: roundings of the difference and of its factor
-constexpr double kPower = 8.0;    // of a distance: the powers of its sum, and the root
-constexpr double kSum = 8.0;      // exp and the first terms of a sum
+constexpr double kLogit = 2.0;          // roundings of h_j and of the sum with the product
+constexpr double kProduct = 1.0;        // times sqrt(d), of a sum of products
+constexpr double kStored = 2.0;         // of a score that is stored: roundings of the difference and of its factor
+constexpr double kPower = 8.0;          // of a distance: the powers of its sum, and the root
+constexpr double kSum = 8.0;            // exp and the first terms of a sum
 constexpr double kEqualTotals = 1e-12;  // log_mass_ratio() takes totals for equal that differ by no more
 
 std::vector<double> centre(std::vector<double> const& points, std::vector<double> const& weights, std::int64_t d) {
@@ -166,7 +166,10 @@ void Magnitudes::measure_points(Problem const& problem) {
     offset_ = std::abs(phi) * (std::sqrt(mean_x) + row_.longest) * (std::sqrt(mean_y) + column_.longest);
     spread_ = 2 * std::abs(phi) * row_.longest * column_.longest;
   }
-  if (directions) feature_error_ = 0x1p-52 * s * (reach + std::sqrt(offset_ / q));
+  if (directions) {
+    feature_error_ = 0x1p-52 * s * (reach + std::sqrt(offset_ / q));
+    origin_ = s;  // The oracle takes the cosine from 1.
+  }
   double label_score = 0;
   if (problem.has_labels()) measure_labels(problem, label_score);
   bool const differences = squares && d <= 8 && !problem.has_labels();

@@ -93,7 +93,7 @@ class Magnitudes {
   double spread() const { return spread_; }
   double largest_square(Side side) const;
   double offset() const { return offset_; }                ///< s |w|^2.
-  double origin() const { return origin_; }                ///< |c0| of a matrix.
+  double origin() const { return origin_; }                ///< |c0| of a matrix; s of the cosine.
   double feature_error() const { return feature_error_; }  ///< Of a cost, from directions rounded to float64.
   double radius(Side side) const;                          ///< Largest |z_i| less their mean, of points that have mass.
   double largest_log_weight(Side side) const;
