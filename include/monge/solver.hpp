@@ -26,7 +26,8 @@ class Solver {
   Solver& operator=(Solver&&) noexcept;
   ~Solver();
 
-  /// Of the same kind, n, m, d, cost function and number of classes as the one before; else throws Error (invalid_argument).
+  /// Of the same kind, n, m, d, cost function and number of classes as the one before; else throws Error
+  /// (invalid_argument).
   void set_geometry(Geometry const& geometry);
   /// a (n), b (m), read at once. Empty ones are uniform, as in solve().
   void set_weights(VectorView a, VectorView b);

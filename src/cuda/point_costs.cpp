@@ -85,7 +85,9 @@ void PointCosts::finish(PointCloud const& clouds, CloudFindings const* found) {
   take_findings(Side::rows, points_of(clouds, Side::rows), found[0]);
   take_findings(Side::columns, points_of(clouds, Side::columns), found[1]);
   set_sides(found[0].constant);
-  if (!cost_.is_distance()) mean_ = found[0].mean_cost + found[1].mean_cost + found[0].constant;
+  if (cost_.is_distance()) return;
+  mean_ = found[0].constant;
+  for (int s : {0, 1}) mean_ += found[s].mean_square + found[s].mean_lean;
 }
 
 /// Distances have no shifts to take the difference of two centres.
@@ -141,10 +143,11 @@ StridedView PointCosts::features(Side side, Points const& points, Staging& stagi
   bool const directions = cost_.function == CostFunction::cosine;
   if (!directions && !cost_.labels) return input;
   std::int64_t const size = points.points.rows();
-  FeatureArguments arguments{.points = input,
-                             .size = static_cast<int>(size),
-                             .dimension = static_cast<int>(cost_.dimension),
-                             .directions = directions};
+  FeatureArguments arguments{};
+  arguments.points = input;
+  arguments.size = static_cast<int>(size);
+  arguments.dimension = static_cast<int>(cost_.dimension);
+  arguments.directions = directions;
   if (cost_.labels) {
     IndexView const& labels = points.labels;
     arguments.labels = labels.data;
@@ -297,7 +300,7 @@ std::shared_ptr<Costs const> PointCosts::self(Side side, Queue const& queue) con
     result->shifts_[s] = shift;
   }
   result->set_sides(0);
-  if (!cost_.is_distance()) result->mean_ = 2 * cloud->survey->found.mean_cost;
+  if (!cost_.is_distance()) result->mean_ = 2 * cloud->survey->found.mean_square;
   return result;
 }
 
@@ -328,7 +331,7 @@ std::shared_ptr<Costs const> PointCosts::at(Side side, MatrixView points) const 
           .centre = kept->survey->centre,
           .before = clouds_[side_index(side)]->survey->centre,
           .after = fresh.cloud[0].centre,
-          .shift_in = shift(other),
+          .shift_in = shifts_[side_index(other)]->data(),
           .shift_out = result->shifts_[side_index(other)]->data(),
       },
       runtime_->stream());

@@ -16,6 +16,7 @@ TEST_P(At, other_points_shares_and_transforms_equal_the_oracle) {
     Case const test = make_case(recipe);
     auto const plan = make_plan(test);
     for (Side const side : {Side::rows, Side::columns}) {
+      SCOPED_TRACE(side == Side::rows ? "rows" : "columns");
       std::int64_t const k = 21;
       Recipe moved = recipe;
       moved.n = moved.m = k;
@@ -35,7 +36,10 @@ TEST_P(At, other_points_shares_and_transforms_equal_the_oracle) {
       Vector const expected = dense.softmin(side, test.eps, given);
       std::vector<double> actual(k);
       there->transform(side, actual);
-      expect_close("transform", actual, expected, tolerance.softmin(side, given, expected));
+      Vector transform_allowed = tolerance.softmin(side, given, expected);
+      // The first plan has rounded the potential of the side that stays, where its own shifts put it.
+      for (Real& allowed : transform_allowed) allowed += test.tolerance.gauge_error(other(side), given);
+      expect_close("transform", actual, expected, transform_allowed);
 
       std::vector<double> const points = (side == Side::rows ? replaced.y : replaced.x).values();
       Potentials at_zero = test.potentials;

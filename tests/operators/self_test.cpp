@@ -52,7 +52,9 @@ class SelfOperator : public OperatorTest {
       Case const test = self_case(recipe, side);
       Sweep const kind{test.eps, true};
       SweepResult const expected = sweep(test.dense, kind, count, test.potentials);
-      Real const error = test.tolerance.sweeps(kind, count, expected);
+      // Of a point with itself all products are squares: what tensor cores truncate from their sum has one sign.
+      Real const truncation = context().device().type == DeviceType::cuda && !is_float64() ? 2 : 1;
+      Real const error = truncation * test.tolerance.sweeps(kind, count, expected);
       Operators const made = make_operators(recipe, side, test);
       made.self->sweep(kind, count);
       expect_iterates(test.dense, test.tolerance, test.eps, potentials_of(*made.self), expected.potentials, error);

@@ -131,6 +131,8 @@ class Tolerance {
   Vector plan(Side side, Potentials const& potentials) const;
   /// Relative error of shares P_ij / sum_j P_ij.
   Vector shares(Side side, Vector const& potential_of_other_side) const;
+  /// Float64 rounding of potential minus shift.
+  Real gauge_error(Side side, Vector const& potential) const;
   /// Absolute error of a potential after it was stored.
   Vector stored(Side side, Vector const& potential) const;
   /// Absolute error of the potentials after `count` sweeps, for both sides.
@@ -156,8 +158,6 @@ class Tolerance {
 
  private:
   Real gauged_maximum(Side side, Vector const& potential) const;
-  /// Float64 rounding of potential minus shift.
-  Real gauge_error(Side side, Vector const& potential) const;
 
   Magnitudes magnitudes_;
   double eps_;

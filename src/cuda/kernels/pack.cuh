@@ -5,8 +5,9 @@
 //   survey, join   mu = sum_i (a_i / A) x_i in float64: a mean of finite numbers, so nothing overflows on the way
 //   pack           x'_i = x_i - mu in float64, then rounded to T; shift_i = <x_i - mu, lean> + constant (rows alone),
 //                  lean and constant of PointCost, of the points before rounding, since the centres may be far apart
-//   measure        largest norm and feature, and the mean of square |x_i - mu|^2. Those of the two sides and constant add
-//                  up to the mean cost, since the means of x' and y' are zero but for rounding.
+//   measure        largest norm and feature, and the means of square |x_i - mu|^2 and of <x_i - mu, lean>, which is 0
+//   but
+//                  for the rounding of mu. Those of the two sides and constant add up to the mean cost.
 //   split          high = fp16(v), low = fp16(v - high) for v = half_scale x'; the norms of high + low, as products see
 //                  them
 //
@@ -163,12 +164,12 @@ __global__ void __launch_bounds__(kPackThreads) pack_points_kernel(Source const 
 
   __shared__ RowFindings found[kPackRows];
   if (lane == 0) {
-    double cost = 0;
+    double weight = 0;
     if (row < cloud.size) {
       cloud.shift[row] = leaning + (cloud.is_rows ? constant : 0.0);
-      cost = (cloud.weight ? cloud.weight[row] : 1.0) / cloud.total * (cloud.square * square);
+      weight = (cloud.weight ? cloud.weight[row] : 1.0) / cloud.total;
     }
-    found[warp] = {rounded_square, largest, cost};
+    found[warp] = {rounded_square, largest, weight * (cloud.square * square), weight * leaning};
     if (row == 0) cloud.findings->constant = constant;
   }
   __syncthreads();
@@ -177,7 +178,8 @@ __global__ void __launch_bounds__(kPackThreads) pack_points_kernel(Source const 
   for (int w = 1; w < kPackRows; ++w) {
     total.largest_squared_norm = fmax(total.largest_squared_norm, found[w].largest_squared_norm);
     total.largest_coordinate = fmax(total.largest_coordinate, found[w].largest_coordinate);
-    total.mean_cost += found[w].mean_cost;
+    total.mean_square += found[w].mean_square;
+    total.mean_lean += found[w].mean_lean;
   }
   cloud.row_findings[block] = total;
 }
@@ -190,12 +192,13 @@ __global__ void __launch_bounds__(kPackThreads) measure_points_kernel(Source con
   start_next_kernel();
   wait_for_previous_kernel();
   int const count = (cloud.packed.padded_size - 1) / kPackRows + 1;
-  double square = 0, largest = 0, cost = 0;
+  double square = 0, largest = 0, mean_square = 0, mean_lean = 0;
   for (int block = static_cast<int>(threadIdx.x); block < count; block += kPackThreads) {
     RowFindings const& found = cloud.row_findings[block];
     square = fmax(square, found.largest_squared_norm);
     largest = fmax(largest, found.largest_coordinate);
-    cost += found.mean_cost;
+    mean_square += found.mean_square;
+    mean_lean += found.mean_lean;
   }
   __shared__ double squares[kPackRows], coordinates[kPackRows];
   square = warp_max(square);
@@ -204,7 +207,9 @@ __global__ void __launch_bounds__(kPackThreads) measure_points_kernel(Source con
     squares[threadIdx.x / 32] = square;
     coordinates[threadIdx.x / 32] = largest;
   }
-  double const total = block_sum<kPackThreads>(cost);
+  mean_square = block_sum<kPackThreads>(mean_square);
+  __syncthreads();  // block_sum() has one place for its parts.
+  mean_lean = block_sum<kPackThreads>(mean_lean);
   if (threadIdx.x > 0) return;
   for (int w = 1; w < kPackRows; ++w) {
     square = fmax(square, squares[w]);
@@ -212,7 +217,8 @@ __global__ void __launch_bounds__(kPackThreads) measure_points_kernel(Source con
   }
   cloud.findings->largest_squared_norm = square;
   cloud.findings->half_scale = half_scale(largest);
-  cloud.findings->mean_cost = total;
+  cloud.findings->mean_square = mean_square;
+  cloud.findings->mean_lean = mean_lean;
 }
 
 template <class Source>

@@ -11,14 +11,15 @@ inline constexpr unsigned long long kAllFinite = ~0ull;
 struct CloudFindings {
   double largest_squared_norm;          // Of the packed points, their labels left out.
   double half_scale;                    // See Operand; takes the largest feature to [2^13, 2^14).
-  double mean_cost;                     // This side's part of it: the weighted mean of square |x'_i|^2.
+  double mean_square;                   // The weighted mean of square |x'_i|^2,
+  double mean_lean;                     // and of <x'_i, lean>.
   double constant;                      // Of the rows' shift.
   unsigned long long first_not_finite;  // row features + column, or kAllFinite.
 };
 
 /// The same of a few rows, before they are joined.
 struct RowFindings {
-  double largest_squared_norm, largest_coordinate, mean_cost;
+  double largest_squared_norm, largest_coordinate, mean_square, mean_lean;
 };
 
 /// One cloud in packing: what the steps below read and write.
