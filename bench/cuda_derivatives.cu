@@ -4,10 +4,11 @@
 //
 // n = m points of the normal distribution in d dimensions, float32, all memory on the device. A forward is a solve of
 // so many sweeps without a certificate; a gradient is that by x from a plan that nothing was asked of before, so it
-// takes the pass that finds log-sum-exps, too. A Hessian product takes 20 steps of conjugate gradients and the product
-// that evaluates the residual; `first` is that of a fresh plan. Limits: `hvp_limit_ms`, and `gradient_limit` as a
-// multiple of the forward. Memory is what a solve with gradients and a Hessian product has taken from the device,
-// beyond the points and the results.
+// takes the pass that finds log-sum-exps, too. A divergence with gradients by x and y stands beside a solve, both with
+// certificates; `divergence_limit` is a multiple of the solve. A Hessian product takes 20 steps of conjugate gradients
+// and the product that evaluates the residual; `first` is that of a fresh plan. Limits: `hvp_limit_ms`, and
+// `gradient_limit` as a multiple of the forward. Memory is what a solve with gradients and a Hessian product has taken
+// from the device, beyond the points and the results.
 #include <cstdio>
 #include <cstring>
 #include <memory>
@@ -65,6 +66,12 @@ void print_case(Context const& context, cudaStream_t stream, int n, int d, int s
   double const both_ms = median_ms(stream, 5, [&] { forward().gradients({.x = out}, {.error_iterations = 0}); });
   double const estimated_ms = median_ms(stream, 5, [&] { forward().gradients({.x = out}); });
 
+  SolveOptions certified = options;
+  certified.certificate = true;
+  double const solve_ms = median_ms(stream, 5, [&] { solve(context, clouds, certified); });
+  double const divergence_ms = median_ms(
+      stream, 5, [&] { sinkhorn_divergence(context, clouds, {}, {}, certified).gradients({.x = out, .y = out}); });
+
   LinearOptions const linear{.tolerance = 0, .iterations = kSteps};
   auto const product = [&](Plan const& plan) {
     return plan.hessian_product({.x = directions.view(0, n)}, {.x = out}, linear);
@@ -80,11 +87,13 @@ void print_case(Context const& context, cudaStream_t stream, int n, int d, int s
   std::printf(
       "\n    {\"n\": %d, \"d\": %d, \"half_step_us\": %.1f, \"forward_sweeps\": %d, \"forward_ms\": %.3f, "
       "\"forward_and_gradient_ms\": %.3f, \"gradient_ratio\": %.3f, \"gradient_limit\": 1.25, "
-      "\"with_estimate_ms\": %.3f, \"hvp_steps\": %d, \"hvp_ms\": %.3f, \"hvp_without_steps_ms\": %.3f, "
+      "\"with_estimate_ms\": %.3f, \"solve_ms\": %.3f, \"divergence_and_gradients_ms\": %.3f, "
+      "\"divergence_ratio\": %.3f, \"divergence_limit\": 2.3, \"hvp_steps\": %d, \"hvp_ms\": %.3f, "
+      "\"hvp_without_steps_ms\": %.3f, "
       "\"hvp_first_ms\": %.3f, \"hvp_limit_ms\": %s, \"residual\": %.2e, \"memory_mb\": %.0f}",
-      n, d, half_step, sweeps, forward_ms, both_ms, both_ms / forward_ms, estimated_ms, report.iterations, hvp_ms,
-      without_steps_ms, first_ms, n == 10000 && d == 64 ? "5" : "null", report.residual,
-      static_cast<double>(taken() - before) * 1e-6);
+      n, d, half_step, sweeps, forward_ms, both_ms, both_ms / forward_ms, estimated_ms, solve_ms, divergence_ms,
+      divergence_ms / solve_ms, report.iterations, hvp_ms, without_steps_ms, first_ms,
+      n == 10000 && d == 64 ? "5" : "null", report.residual, static_cast<double>(taken() - before) * 1e-6);
   std::fflush(stdout);
 }
 

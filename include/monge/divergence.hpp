@@ -44,7 +44,8 @@ struct DivergenceCosts {
 
 /// S of two weighted clouds, a (n) and b (m) as in solve(). OT(a, a) and OT(b, b) have one potential each, and their
 /// sweeps take half of the work; they come first and share the packed points of OT(a, b), which starts from their
-/// potentials unless the options have f and g. So S(x, x) is 0 to the rounding of float64, whatever the tolerance.
+/// potentials unless the options have f and g. So S(x, x) is 0 up to the rounding of float64 and the square of the
+/// self terms' marginal error.
 ///
 /// Of the options, eps_relative is of the mean cost of OT(a, b); iterations, tolerance and cache_bytes are for each of
 /// the three; schedule is for OT(a, b) alone. Progress::problem is 0 for OT(a, b), 1 for OT(a, a), 2 for OT(b, b).

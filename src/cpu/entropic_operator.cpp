@@ -126,11 +126,11 @@ void EntropicOperator<T>::translate() {
     for (std::size_t i = 0; i < shift.size(); ++i) {
       if (weights.value[i] > 0) least = std::min(least, potential[i] + shift[i]);
     }
-    LogMeanSums sums;
+    LogMeanSums sums{least};
     for (std::size_t i = 0; i < shift.size(); ++i) {
-      if (weights.value[i] > 0) sums.add(weights.value[i], potential[i] + shift[i] - least, penalty);
+      if (weights.value[i] > 0) sums.add(weights.value[i], potential[i] + shift[i], penalty);
     }
-    return sums.over(weights.total, least);
+    return sums.over(weights.total);
   };
   double const t = best_translation(data_.penalties.a, data_.penalties.b, log_mass_ratio_, log_mean(Side::rows),
                                     log_mean(Side::columns));

@@ -7,7 +7,6 @@
 
 #include "cuda/launch/batch.hpp"
 #include "cuda/plan_operator.hpp"
-#include "operators/update_rule.hpp"
 
 namespace monge::cuda {
 namespace {
@@ -113,7 +112,12 @@ void EntropicOperator::prepare_sweeps() {
   };
   double* errors = nullptr;
   std::int64_t const row_errors = cuda::error_parts(problem_.size(Side::rows));
+  auto const log_mean_parts = [&](Side side) -> std::int64_t {
+    return problem_.penalties.balanced() ? 0 : cuda::error_parts(problem_.size(side));
+  };
   sweep_memory_ = allocate_parts(runtime, Part{parameters_, 1}, Part{errors, error_count()},
+                                 Part{states_[0].log_mean_parts, log_mean_parts(Side::rows)},
+                                 Part{states_[1].log_mean_parts, log_mean_parts(Side::columns)},
                                  Part{states_[0].partials, partial_bytes(Side::rows)},
                                  Part{states_[1].partials, partial_bytes(Side::columns)});
   states_[0].errors = errors;
@@ -141,11 +145,12 @@ void EntropicOperator::connect_sweeps(std::array<Costs::Launch, 2> const& steps)
 
 void EntropicOperator::connect_translation() {
   if (!translates()) return;
-  double const totals[2] = {problem_.weights[0]->total(), problem_.weights[1]->total()};
-  TranslationArguments const arguments{{problem_.side(Side::rows), problem_.side(Side::columns)},
-                                       {totals[0], totals[1]},
-                                       log_mass_ratio(totals[0], totals[1]),
-                                       {potentials_[0].data(), potentials_[1].data()},
+  auto const of_side = [&](Side side) -> TranslationArguments::OfSide {
+    return {problem_.side(side), problem_.weights[side_index(side)]->total(), potentials_[side_index(side)].data(),
+            state(side).log_mean_parts};
+  };
+  TranslationArguments const arguments{{of_side(Side::rows), of_side(Side::columns)},
+                                       log_mass_ratio(problem_.weights[0]->total(), problem_.weights[1]->total()),
                                        parameters_,
                                        states_[1].errors + cuda::error_parts(problem_.size(Side::columns))};
   if (translation_ != arguments) drop_graphs();

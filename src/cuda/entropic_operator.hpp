@@ -58,7 +58,8 @@ class EntropicOperator final : public monge::EntropicOperator {
     Logits logits;                      // Of this side, for the half-step of the other.
     unsigned char* partials = nullptr;  // Of the half-step of this side.
     double* errors = nullptr;
-    PackedSide points;  // As the sweeps know them.
+    LogMeanSums* log_mean_parts = nullptr;  // Where there is a penalty.
+    PackedSide points;                      // As the sweeps know them.
   };
 
   /// What a sweep from one read of the costs needs, where these have one.

@@ -114,10 +114,8 @@ void sum_plan(Problem const& problem, Potentials const& potentials, double eps, 
   sum_plan(arguments, queue);
 }
 
-/// C'_ij = norm_i + g'_j - eps ln2 (t_ij - log2 b_j), summed under P.
 Evaluation evaluation_of(PlanSums const& sums, double eps) {
-  double const centred_cost = sums.row_costs.value() + sums.side[1].potential_marginal.value();
-  return evaluate_plan(eps, sums.side[0], sums.side[1], centred_cost);
+  return evaluate_plan(eps, sums.side[0], sums.side[1], sums.costs[0].value() + sums.costs[1].value());
 }
 
 Evaluation evaluate(Problem const& problem, Potentials const& potentials, double eps) {

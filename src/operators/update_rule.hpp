@@ -59,17 +59,21 @@ struct UpdateRule {
 struct LogMean {
   double least, logarithm;
 };
-/// Makes one: the terms of a side whose smallest potential is known.
+/// Makes one, of points none of which has a potential below `least`; all of them together, or parts that are joined.
 struct LogMeanSums {
+  double least;
   double excess = 0;  // sum_i a_i (exp((least - f_i) / rho) - 1)
   double sum = 0;     // sum_i a_i exp((least - f_i) / rho)
 
-  MONGE_HOST_DEVICE void add(double weight, double above_least, double penalty) {
-    double const change = std::expm1(-above_least / penalty);
-    excess += weight * change;
-    sum += weight * (1 + change);
+  MONGE_HOST_DEVICE void add(double weight, double potential, double penalty) {
+    join({potential, 0.0, weight}, penalty);
   }
-  MONGE_HOST_DEVICE LogMean over(double total, double least) const {
+  MONGE_HOST_DEVICE void join(LogMeanSums const& part, double penalty) {
+    double const change = std::expm1((least - part.least) / penalty);
+    excess += part.excess + change * part.sum;
+    sum += (1 + change) * part.sum;
+  }
+  MONGE_HOST_DEVICE LogMean over(double total) const {
     return {least, excess > -0.5 * total ? std::log1p(excess / total) : std::log(sum / total)};
   }
 };

@@ -444,7 +444,7 @@ __global__ void __launch_bounds__(kSelectThreads)
   T const* const row = static_cast<T const*>(rows.values) + index * rows.stride;
   double const factor = rows.weight[i] > 0 ? rows.factor[i] : 0.0;
   for (int j = static_cast<int>(threadIdx.x); j < columns; j += kSelectThreads) {
-    double const entry = factor > 0 ? factor * exp2(static_cast<double>(row[j])) : 0.0;
+    double const entry = factor > 0 ? factor * exp2(static_cast<double>(row[logit_position(j)])) : 0.0;
     store_element(out, i * out.stride + j, entry);
   }
 }

@@ -7,9 +7,8 @@
 //            The blocks that shared the row left partial sums; they are joined in their order.
 //   Update   f_i + omega_i (f*_i - f_i), or the mean of f_i and f*_i when symmetric (operators/update_rule.hpp), f* the
 //            best value under the penalty of the side, f+ where there is none.
-//   Translation  f + t and g - t before a sweep with a penalty. One block for both sides: three reads of the potentials
-//            and two of the shifts, one write; the potentials are few beside the pairs. Sums in double, threads in
-//            their order.
+//   Translation  f + t and g - t before a sweep with a penalty (operators/update_rule.hpp)
+//            One kernel leaves sums of 128 points, the next joins them, in every block anew, and moves the potentials.
 //   Frozen   L_i = lse_i, the log-sum-exp of a row from its f+
 //            In float it is rounded, and a factor 2^(L_i - lse_i) stands beside it. A share of the row is then
 //            2^(t_ij - L_i) beta_j times that factor.
@@ -57,11 +56,10 @@ __global__ void __launch_bounds__(kVectorThreads) make_logits_kernel(Source cons
   if (i == 0 && side == 0) *arguments.parameters = parameters;
   if (!of.arrays.logits || i >= of.points.padded_size) return;
   bool const real = i < of.points.size;
-  double const slope = real ? (of.potential[i] - of.points.norm[i]) * parameters.log2e_over_eps : 0.0;
+  double const slope =
+      real ? (of.potential[i] - of.points.norm[i] - parameters.constant[side]) * parameters.log2e_over_eps : 0.0;
   bool const counts = real && of.points.weight[i] > 0;
-  store_logit<T>(
-      of.arrays, i, counts,
-      counts ? of.points.log_weight[i] + slope - parameters.constant[side] * parameters.log2e_over_eps : 0.0);
+  store_logit<T>(of.arrays, i, counts, counts ? of.points.log_weight[i] + slope : 0.0);
   if (of.slopes) of.slopes[i] = slope;
 }
 
@@ -114,54 +112,75 @@ __global__ void __launch_bounds__(kVectorThreads) update_potential_kernel(Source
   if (threadIdx.x == 0) arguments.errors[block] = total;
 }
 
-inline constexpr int kTranslationThreads = 1024;
-
-/// Of one side, by all threads of the block, for each of them.
-__device__ __forceinline__ LogMean log_mean(PackedSide const& points, double const* potential, double total) {
-  if (isinf(points.penalty)) return {};
-  __shared__ double largest_of_warp[kTranslationThreads / 32];
-  __shared__ LogMean result;
-  int const thread = static_cast<int>(threadIdx.x);
-  double largest = -std::numeric_limits<double>::infinity();  // Of -f.
-  for (int i = thread; i < points.size; i += kTranslationThreads) {
-    if (points.weight[i] > 0) largest = fmax(largest, -(potential[i] + points.shift[i]));
-  }
-  largest = warp_max(largest);
-  if (thread % 32 == 0) largest_of_warp[thread / 32] = largest;
+/// The smallest value of a block's threads, for each of them.
+__device__ __forceinline__ double block_min(double value) {
+  __shared__ double of_warp[kVectorThreads / 32];
+  value = -warp_max(-value);
+  if (threadIdx.x % 32 == 0) of_warp[threadIdx.x / 32] = value;
   __syncthreads();
-  double const least = -warp_max(largest_of_warp[thread % 32]);
-  LogMeanSums sums;
-  for (int i = thread; i < points.size; i += kTranslationThreads) {
-    if (points.weight[i] > 0) sums.add(points.weight[i], potential[i] + points.shift[i] - least, points.penalty);
-  }
-  sums.excess = block_sum<kTranslationThreads>(sums.excess);
-  __syncthreads();  // block_sum() has one place for its parts.
-  sums.sum = block_sum<kTranslationThreads>(sums.sum);
-  if (thread == 0) result = sums.over(total, least);
+  double least = of_warp[0];
+  for (int w = 1; w < kVectorThreads / 32; ++w) least = fmin(least, of_warp[w]);
+  __syncthreads();
+  return least;
+}
+
+/// The sums of a block's threads, which have the same `least`, for thread 0.
+__device__ __forceinline__ LogMeanSums block_sum(LogMeanSums sums) {
+  sums.excess = block_sum<kVectorThreads>(sums.excess);
+  __syncthreads();  // It has one place for its parts.
+  sums.sum = block_sum<kVectorThreads>(sums.sum);
+  return sums;
+}
+
+/// See TranslationArguments. Grid: (blocks of points, sides); each block leaves the sums of its points.
+template <class Source>
+__global__ void __launch_bounds__(kVectorThreads) log_mean_parts_kernel(Source const source) {
+  Share<TranslationArguments> const share = share_of(source);
+  int const side = static_cast<int>(blockIdx.y), i = share.block * kVectorThreads + static_cast<int>(threadIdx.x);
+  TranslationArguments::OfSide const& of = share.arguments.side[side];
+  start_next_kernel();
+  wait_for_previous_kernel();
+  if (isinf(of.points.penalty) || share.block * kVectorThreads >= of.points.size) return;
+  double const weight = i < of.points.size ? of.points.weight[i] : 0.0;
+  double const potential = weight > 0 ? of.potential[i] + of.points.shift[i] : std::numeric_limits<double>::infinity();
+  LogMeanSums sums{block_min(potential)};
+  if (weight > 0) sums.add(weight, potential, of.points.penalty);
+  sums = block_sum(sums);
+  if (threadIdx.x == 0) of.parts[share.block] = sums;
+}
+
+/// The parts of a side joined, for all threads of the block.
+__device__ __forceinline__ LogMean log_mean(TranslationArguments::OfSide const& of) {
+  if (isinf(of.points.penalty)) return {};
+  __shared__ LogMean result;
+  int const parts = (of.points.size - 1) / kVectorThreads + 1, thread = static_cast<int>(threadIdx.x);
+  double least = std::numeric_limits<double>::infinity();
+  for (int k = thread; k < parts; k += kVectorThreads) least = fmin(least, of.parts[k].least);
+  LogMeanSums sums{block_min(least)};
+  for (int k = thread; k < parts; k += kVectorThreads) sums.join(of.parts[k], of.points.penalty);
+  sums = block_sum(sums);
+  if (thread == 0) result = sums.over(of.total);
   __syncthreads();
   LogMean const found = result;
   __syncthreads();  // The next call may write.
   return found;
 }
 
-/// See TranslationArguments. One block.
+/// See TranslationArguments. The same grid; each block joins all parts by itself, in the same order, and moves its
+/// points.
 template <class Source>
-__global__ void __launch_bounds__(kTranslationThreads) translate_kernel(Source const source) {
+__global__ void __launch_bounds__(kVectorThreads) translate_kernel(Source const source) {
   Share<TranslationArguments> const share = share_of(source);
   TranslationArguments const& arguments = share.arguments;
-  auto const& [rows, columns] = arguments.points;
-  int const thread = static_cast<int>(threadIdx.x);
+  int const side = static_cast<int>(blockIdx.y), i = share.block * kVectorThreads + static_cast<int>(threadIdx.x);
+  auto const& [a, b] = arguments.side;
   start_next_kernel();
   wait_for_previous_kernel();
-  LogMean const of_a = log_mean(rows, arguments.potential[0], arguments.total[0]);
-  LogMean const of_b = log_mean(columns, arguments.potential[1], arguments.total[1]);
-  double const t = best_translation(rows.penalty, columns.penalty, arguments.log_mass_ratio, of_a, of_b);
-  for (int i = thread; i < rows.size; i += kTranslationThreads) arguments.potential[0][i] += t;
-  for (int j = thread; j < columns.size; j += kTranslationThreads) arguments.potential[1][j] -= t;
-  if (thread == 0) {
-    arguments.constants[0] = arguments.parameters->constant[0] += t;
-    arguments.constants[1] = arguments.parameters->constant[1] -= t;
-  }
+  LogMean const of_a = log_mean(a), of_b = log_mean(b);
+  double const t = best_translation(a.points.penalty, b.points.penalty, arguments.log_mass_ratio, of_a, of_b);
+  double const move = side == 0 ? t : -t;
+  if (i < arguments.side[side].points.size) arguments.side[side].potential[i] += move;
+  if (i == 0) arguments.constants[side] = arguments.parameters->constant[side] += move;
 }
 
 /// See SoftminValues.
@@ -223,9 +242,12 @@ __global__ void __launch_bounds__(kSumThreads) sum_plan_kernel(Source const sour
     double const plus = softmin_value(sums.points.norm[i], *sums.parameters, sums.side, reference, sum);
     double const marginal = weight > 0 ? weight * exp((potential - plus) / eps) : 0.0;
     mine.side.add(weight, marginal, potential, sums.points.shift[i], sums.points.penalty);
-    if (sums.moments && marginal > 0) {
+    if (marginal == 0) continue;
+    if (sums.moments) {
       double const mean = join_moments<T>(sums, i, reference) / sum;
       mine.costs.add(marginal * (sums.points.norm[i] - sums.parameters->eps_ln2 * mean));
+    } else {
+      mine.costs.add(marginal * (potential - sums.parameters->constant[side]));
     }
   }
   for (int distance = 16; distance > 0; distance /= 2) {
@@ -239,7 +261,7 @@ __global__ void __launch_bounds__(kSumThreads) sum_plan_kernel(Source const sour
   if (thread > 0) return;
   for (int w = 1; w < kSumThreads / 32; ++w) join(std::bit_cast<Sums>(warps[w]));
   arguments.out->side[side] = mine.side;
-  if (sums.moments) arguments.out->row_costs = mine.costs;
+  arguments.out->costs[side] = mine.costs;
 }
 
 /// See FreezeArguments.

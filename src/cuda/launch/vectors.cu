@@ -47,7 +47,12 @@ void update_potential(UpdateArguments const& arguments, Queue const& queue) {
 }
 
 void translate(TranslationArguments const& arguments, Queue const& queue) {
-  queue.launch(Kernel<TranslationArguments>{translate_kernel, translate_kernel}, {1, kTranslationThreads}, arguments);
+  using Translation = Kernel<TranslationArguments>;
+  auto const& [rows, columns] = arguments.side;
+  LaunchShape const shape{
+      .blocks = blocks_for(std::max(rows.points.size, columns.points.size)), .threads = kVectorThreads, .rows = 2};
+  queue.launch(Translation{log_mean_parts_kernel, log_mean_parts_kernel}, shape, arguments);
+  queue.launch(Translation{translate_kernel, translate_kernel}, shape, arguments);
 }
 
 void softmin_values(SumArguments const& sums, SoftminValues const& out, cudaStream_t stream) {

@@ -3,6 +3,7 @@
 #include "core/evaluation.hpp"
 #include "cuda/launch/arguments.hpp"
 #include "cuda/launch/queue.hpp"
+#include "operators/update_rule.hpp"
 #include "operators/vectors.hpp"
 
 namespace monge::cuda {
@@ -60,10 +61,15 @@ void update_potential(UpdateArguments const& arguments, Queue const& queue);
 /// f + t and g - t with the t that raises the dual most (operators/update_rule.hpp). The constants of the potentials
 /// move along, so the logits stay what they are.
 struct TranslationArguments {
-  PackedSide points[2];
-  double total[2];  // Of the weights.
+  struct OfSide {
+    PackedSide points;
+    double total;  // Of the weights.
+    double* potential;
+    LogMeanSums* parts;  // error_parts(size)
+    friend bool operator==(OfSide const&, OfSide const&) = default;
+  };
+  OfSide side[2];  // Rows, columns.
   double log_mass_ratio;
-  double* potential[2];
   SweepParameters* parameters;
   double* constants;  // Becomes parameters->constant: two numbers beside the errors, for the host.
   friend bool operator==(TranslationArguments const&, TranslationArguments const&) = default;
@@ -81,8 +87,11 @@ void softmin_values(SumArguments const& sums, SoftminValues const& out, cudaStre
 
 /// What the values of a plan are made of.
 struct PlanSums {
-  SideSums side[2];          // Rows, columns.
-  CompensatedSum row_costs;  // sum_i r_i (norm_i - eps ln2 sum_j w_ij (t_ij - log2 b_j)), w the softmax of the row.
+  SideSums side[2];  // Rows, columns.
+  /// What <C', P> is the sum of, with h the constant of g, which is large beside C' where masses differ much:
+  /// sum_i r_i (norm_i - eps ln2 sum_j w_ij (t_ij - log2 b_j)), w the softmax of the row and t without h, and
+  /// sum_j c_j (g_j - h).
+  CompensatedSum costs[2];
 };
 /// After a pass for each side, that of the rows with moments.
 struct PlanSumsArguments {

@@ -1,0 +1,83 @@
+// `monge divergence`, run as a user would.
+#include "program.hpp"
+
+#include <filesystem>
+#include <numeric>
+
+namespace monge::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+using testing::HasSubstr;
+
+class DivergenceProgram : public Program {
+ protected:
+  DivergenceProgram() {
+    points("x.npy", 40, 3, 1);
+    points("y.npy", 30, 3, 2);
+  }
+  Outcome diverge(std::string const& y, std::vector<std::string> const& more) const {
+    std::vector<std::string> arguments{"divergence",   path("x.npy"), path(y), "--out",
+                                       path("result"), "--device",    "cpu"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return run(arguments);
+  }
+  json report() const { return json::parse(contents(path("result/report.json"))); }
+  std::vector<double> numbers(std::string_view name) const {
+    return std::get<std::vector<double>>(read_array("numbers", path(name)).values);
+  }
+};
+
+TEST_F(DivergenceProgram, WritesTheValueAndThreeReports) {
+  ASSERT_EQ(diverge("y.npy", {"--eps", "0.5"}).code, 0);
+  json const written = report();
+  EXPECT_EQ(written["status"], "converged");
+  double const ab = written["ab"]["dual"], aa = written["aa"]["dual"], bb = written["bb"]["dual"];
+  EXPECT_NEAR(written["divergence"], ab - (aa + bb) / 2, 1e-14);
+  for (auto const key : {"ab", "aa", "bb"}) EXPECT_EQ(written[key]["eps"], 0.5) << key;
+  EXPECT_FALSE(written.contains("gradients"));
+  EXPECT_FALSE(fs::exists(path("result/grad_x.npy")));
+}
+
+TEST_F(DivergenceProgram, OfACloudFromItselfIsZero) {
+  ASSERT_EQ(diverge("x.npy", {"--eps", "0.5"}).code, 0);
+  // The square of the default tolerance, by the smallest weight.
+  EXPECT_NEAR(report()["divergence"], 0, 0.5 * 1e-12 * 40 * 2);
+}
+
+// A translation of both clouds changes nothing, so what pulls at them adds up to zero.
+TEST_F(DivergenceProgram, WritesGradients) {
+  ASSERT_EQ(diverge("y.npy", {"--eps", "0.5", "--gradients", "--precision", "float64", "--tolerance", "1e-10"}).code,
+            0);
+  EXPECT_TRUE(report()["gradients"]["scale"].is_number());
+  std::vector<double> const x = numbers("result/grad_x.npy"), y = numbers("result/grad_y.npy");
+  ASSERT_EQ(x.size(), 120u);
+  ASSERT_EQ(y.size(), 90u);
+  EXPECT_EQ(numbers("result/grad_a.npy").size(), 40u);
+  EXPECT_EQ(numbers("result/grad_b.npy").size(), 30u);
+  EXPECT_NEAR(std::accumulate(x.begin(), x.end(), 0.0) + std::accumulate(y.begin(), y.end(), 0.0), 0, 1e-8);
+  // Those of an earlier run go.
+  ASSERT_EQ(diverge("y.npy", {"--eps", "0.5"}).code, 0);
+  EXPECT_FALSE(fs::exists(path("result/grad_x.npy")));
+}
+
+TEST_F(DivergenceProgram, EndingShortIsCode3WithResults) {
+  EXPECT_EQ(diverge("y.npy", {"--eps", "0.01", "--iterations", "2"}).code, 3);
+  EXPECT_EQ(report()["status"], "iteration_limit");
+}
+
+TEST_F(DivergenceProgram, WhatIsWrongIsOneLineAndNothingIsWritten) {
+  Outcome const penalties = diverge("y.npy", {"--eps", "0.5", "--penalty-a", "2"});
+  EXPECT_EQ(penalties.code, 2);
+  EXPECT_EQ(penalties.err,
+            "monge: error: penalty_b: is inf; must be 2 as penalty_a is, as each measure meets itself\n");
+  points("flat.npy", 30, 2, 3);
+  Outcome const shape = diverge("flat.npy", {"--eps", "0.5"});
+  EXPECT_EQ(shape.code, 2);
+  EXPECT_THAT(shape.err, HasSubstr("y: has 2 columns; must have 3"));
+  EXPECT_FALSE(fs::exists(path("result")));
+}
+
+}  // namespace
+}  // namespace monge::cli
