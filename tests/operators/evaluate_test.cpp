@@ -119,7 +119,9 @@ TEST_P(EvaluateProducts, the_mean_cost_is_that_of_all_pairs) {
 // The ladder of annealing starts at the bound: it must hold for the centred costs, whatever their sign. The points that
 // it is made of are rounded.
 TEST_P(Evaluate, no_centred_cost_is_above_the_bound) {
-  for (Recipe const& recipe : recipes()) {
+  for (Recipe recipe : recipes()) {
+    // Where points cost next to nothing the labels alone decide.
+    if (GetParam().costs == Costs::labels && recipe.seed % 2 == 0) recipe.scale = 1e-9;
     SCOPED_TRACE(testing::Message() << recipe);
     Case const test = make_case(recipe);
     Magnitudes const& magnitudes = test.tolerance.magnitudes();
