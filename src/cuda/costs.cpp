@@ -103,7 +103,7 @@ PairTimes Costs::pair_times() const {
     return scalar_ == DataType::float64 ? PairTimes{2.4, 2.0, 18} : PairTimes{1.3, 1.8, 1.3};
   int const d = side_[0].operand.dimension;
   if (scalar_ == DataType::float64) return {1.9 + 0.05 * d, 2.0, 18};
-  if (form_ == ScoreForm::differences) return {0.4 + 0.065 * d, 1.9, 1.3};
+  if (form_ != ScoreForm::products) return {0.4 + 0.065 * d, 1.9, 1.3};
   return {std::max(0.5, 0.15 + 0.0125 * d), 1.0, 1.3};
 }
 

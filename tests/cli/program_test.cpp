@@ -443,6 +443,7 @@ TEST_F(SolveProgram, TakesOtherCostFunctions) {
     EXPECT_EQ(report()["options"]["norm_p"].is_null(), name != "p-norm");
   }
   EXPECT_EQ(solve({"--eps", "0.1", "--cost-function", "p-norm", "--norm-p", "inf"}).code, 0);
+  fs::remove_all(path("result"));
   expect_refused(solve({"--eps", "0.1", "--cost-function", "manhattan"}),
                  "cost_function: is 'manhattan'; must be sqeuclidean, euclidean, cosine, dot or p-norm");
   expect_refused(solve({"--eps", "0.1", "--norm-p", "3"}), "norm_p: is 3; is for the cost function p-norm");

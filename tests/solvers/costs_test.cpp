@@ -43,6 +43,34 @@ TEST_P(SolveCosts, converges_at_a_tiny_eps) {
   expect_solved({.n = 40, .m = 40, .d = 12}, 1e-4, 1e-4);
 }
 
+TEST_P(SolveCosts, in_a_batch_and_by_a_solver_has_the_same_bits) {
+  std::vector<Problem> const problems = {make_problem({.n = 50, .m = 41, .d = 3}),
+                                         make_problem({.n = 50, .m = 41, .d = 3, .seed = 2}),
+                                         make_problem({.n = 30, .m = 70, .d = 20})};
+  SolveOptions const options{
+      .eps = 0.1 * Magnitudes(problems[0]).spread(), .tolerance = 1e-3, .precision = precision()};
+  std::vector<BatchProblem> batch;
+  for (Problem const& problem : problems) batch.push_back({problem.geometry(), problem.a, problem.b});
+  std::vector<Plan> const together = solve_batch(context(), batch, options);
+  Solver solver(context(), problems[0].geometry(), problems[0].a, problems[0].b, options);
+  solver.solve();
+  solver.set_geometry(problems[1].geometry());
+  solver.set_weights(problems[1].a, problems[1].b);
+  EXPECT_EQ(solver.solve().f(), together[1].f());
+  for (std::size_t i = 0; i < problems.size(); ++i) {
+    Plan const alone = solve(context(), problems[i].geometry(), problems[i].a, problems[i].b, options);
+    EXPECT_EQ(together[i].f(), alone.f()) << i;
+    EXPECT_EQ(together[i].report().dual, alone.report().dual) << i;
+  }
+}
+
+TEST_P(SolveCosts, by_a_solver_stay_what_they_are) {
+  Problem const problem = make_problem({.n = 20, .m = 30, .d = 3});
+  Problem const other = oracle::make_problem({.n = 20, .m = 30, .d = 3});
+  Solver solver(context(), problem.geometry(), {.eps = 1, .precision = precision()});
+  EXPECT_THROW(solver.set_geometry(other.geometry()), Error);
+}
+
 using SolvePNorm = BackendTest;
 MONGE_FOR_EACH_OF(SolvePNorm, with_point_costs({Costs::p_norm}));
 
