@@ -37,19 +37,23 @@ struct UpdateRule {
   double relaxation = 1;
   bool symmetric = false;
 
+  MONGE_HOST_DEVICE bool is_constraint() const { return std::isinf(penalty); }
   /// f'*: f* = f+ rho / (rho + eps) holds for the user's potentials, so the shift is damped with the rest.
   MONGE_HOST_DEVICE double best(double plus, double shift) const {
+    if (is_constraint()) return plus;
     return plus / (1 + eps / penalty) - shift * (eps / (penalty + eps));
   }
   MONGE_HOST_DEVICE double next(double old, double plus, double shift) const {
     double const target = best(plus, shift), step = target - old;
     if (symmetric) return 0.5 * (old + target);
-    double const factor = safe_relaxation(step / eps, step / penalty, relaxation);
+    double const factor = safe_relaxation(step / eps, is_constraint() ? 0 : step / penalty, relaxation);
     return factor == 1.0 ? target : old + factor * step;
   }
   /// |r_i / a_i - exp(-f_i / rho)| of the old f_i: what the marginal is off from where the dual has its maximum in f_i.
   MONGE_HOST_DEVICE double error(double old, double plus, double shift) const {
-    double const marginal = (old - plus) / eps, wanted = -(old + shift) / penalty;  // Logarithms.
+    double const marginal = (old - plus) / eps;  // Its logarithm, as the next.
+    if (is_constraint()) return std::fabs(std::expm1(marginal));
+    double const wanted = -(old + shift) / penalty;
     return -std::exp(std::fmax(marginal, wanted)) * std::expm1(-std::fabs(marginal - wanted));
   }
 };
