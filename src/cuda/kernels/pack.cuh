@@ -6,8 +6,7 @@
 //   pack           x'_i = x_i - mu in float64, then rounded to T; shift_i = <x_i - mu, lean> + constant (rows alone),
 //                  lean and constant of PointCost, of the points before rounding, since the centres may be far apart
 //   measure        largest norm and feature, and the means of square |x_i - mu|^2 and of <x_i - mu, lean>, which is 0
-//   but
-//                  for the rounding of mu. Those of the two sides and constant add up to the mean cost.
+//                  but for the rounding of mu. Those of the two sides and constant add up to the mean cost.
 //   split          high = fp16(v), low = fp16(v - high) for v = half_scale x'; the norms of high + low, as products see
 //                  them
 //
