@@ -19,7 +19,7 @@
 #include "exit_code.hpp"
 #include "geometry_input.hpp"
 #include "interrupt.hpp"
-#include "plan_entries.hpp"
+#include "plan_derivatives.hpp"
 #include "progress_line.hpp"
 #include "report_json.hpp"
 #include "result_folder.hpp"
@@ -90,31 +90,14 @@ int diverge_files(Arguments arguments) {
   std::vector<ResultFile> files;
   if (arguments.gradients) {
     progress.show("gradients");
-    Array x = in.x->zeros(in.x->shape), y = in.y->zeros(in.y->shape);
-    std::vector<double> by_a(static_cast<std::size_t>(run.n)), by_b(static_cast<std::size_t>(run.m));
-    run.gradients = divergence.gradients({.x = points("grad_x", x), .y = points("grad_y", y), .a = by_a, .b = by_b});
-    files.push_back({"grad_x.npy", std::move(x)});
-    files.push_back({"grad_y.npy", std::move(y)});
-    files.push_back({"grad_a.npy", Array{{run.n}, std::move(by_a)}});
-    files.push_back({"grad_b.npy", Array{{run.m}, std::move(by_b)}});
+    files = gradient_files(run.n, run.m, in.x, in.y,
+                           [&](GradientViews const& out) { run.gradients = divergence.gradients(out); });
     run.gradient_seconds = watch.lap();
   }
   progress.erase();
 
   std::string const json = json_text(report_json(run, options, divergence));
-  std::string written = folder.path().string() + ": ";
-  auto const write = [&](std::filesystem::path const& into) {
-    for (ResultFile const& file : files) {
-      std::visit([&](auto const& array) { write_array(into / file.name, array); }, file.array);
-      written += file.name + ", ";
-    }
-    write_text(into / "report.json", json);
-    written += "report.json";
-  };
-  // What is there without a report is not of an earlier run.
-  bool const ran_before = std::filesystem::exists(folder.path() / "report.json");
-  std::vector<std::string> const earlier{"grad_x.npy", "grad_y.npy", "grad_a.npy", "grad_b.npy"};
-  folder.fill(write, ran_before ? earlier : std::vector<std::string>());
+  std::string const written = folder.fill(files, json, {"grad_x.npy", "grad_y.npy", "grad_a.npy", "grad_b.npy"});
   if (arguments.run.json) {
     fmt::print("{}", json);
   } else if (!arguments.run.quiet) {

@@ -23,26 +23,36 @@ void check_direction(Array const& direction, std::int64_t n, std::optional<std::
   std::visit(check, direction.values);
 }
 
+std::vector<ResultFile> gradient_files(std::int64_t n, std::int64_t m, std::optional<Array> const& x,
+                                       std::optional<Array> const& y,
+                                       std::function<void(GradientViews const&)> const& differentiate) {
+  std::vector<double> by_a(static_cast<std::size_t>(n)), by_b(static_cast<std::size_t>(m));
+  GradientViews out{.a = by_a, .b = by_b};
+  std::optional<Array> by_x, by_y;
+  if (x && y) {
+    by_x = x->zeros(x->shape);
+    by_y = y->zeros(y->shape);
+    out.x = points("grad_x", *by_x);
+    out.y = points("grad_y", *by_y);
+  }
+  differentiate(out);
+  std::vector<ResultFile> files;
+  if (by_x) files.push_back({"grad_x.npy", std::move(*by_x)});
+  if (by_y) files.push_back({"grad_y.npy", std::move(*by_y)});
+  files.push_back({"grad_a.npy", Array{{n}, std::move(by_a)}});
+  files.push_back({"grad_b.npy", Array{{m}, std::move(by_b)}});
+  return files;
+}
+
 DerivativeFiles derivative_files(Plan const& plan, DerivativeOptions const& options, std::optional<Array> const& x,
                                  std::optional<Array> const& y, std::optional<Array> const& direction) {
   DerivativeFiles result;
   if (options.gradients) {
-    std::vector<double> a(static_cast<std::size_t>(plan.rows())), b(static_cast<std::size_t>(plan.columns()));
-    GradientViews out{.a = a, .b = b};
-    std::optional<Array> by_x, by_y;
-    if (x && y) {
-      by_x = x->zeros(x->shape);
-      by_y = y->zeros(y->shape);
-      out.x = points("grad_x", *by_x);
-      out.y = points("grad_y", *by_y);
-    }
-    GradientReport const report = plan.gradients(out);
-    if (by_x) result.files.push_back({"grad_x.npy", std::move(*by_x)});
-    if (by_y) result.files.push_back({"grad_y.npy", std::move(*by_y)});
-    result.files.push_back({"grad_a.npy", Array{{plan.rows()}, std::move(a)}});
-    result.files.push_back({"grad_b.npy", Array{{plan.columns()}, std::move(b)}});
-    result.report["gradients"] = {
-        {"scale", report.scale}, {"distance", report.distance}, {"iterations", report.iterations}};
+    result.files = gradient_files(plan.rows(), plan.columns(), x, y, [&](GradientViews const& out) {
+      GradientReport const report = plan.gradients(out);
+      result.report["gradients"] = {
+          {"scale", report.scale}, {"distance", report.distance}, {"iterations", report.iterations}};
+    });
   }
   if (direction) {
     Array product = direction->zeros(direction->shape);

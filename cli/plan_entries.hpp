@@ -3,13 +3,12 @@
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <variant>
 #include <vector>
 
 #include <monge/options.hpp>
 #include <monge/plan.hpp>
 
-#include "array.hpp"
+#include "result_folder.hpp"
 
 namespace monge::cli {
 
@@ -35,10 +34,6 @@ void visit_entry_options(Options& options, Visitor&& visit) {
 /// Throws Error for what no plan of m columns has.
 void validate(EntryOptions const& options, std::int64_t m);
 
-struct ResultFile {
-  std::string name;
-  std::variant<Array, IndexArray> array;
-};
 /// Takes passes over the plan.
 std::vector<ResultFile> entry_files(Plan const& plan, EntryOptions const& options);
 

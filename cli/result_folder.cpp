@@ -9,6 +9,8 @@
 #include <fmt/format.h>
 #include <monge/error.hpp>
 
+#include "array_file.hpp"
+
 namespace monge::cli {
 namespace {
 
@@ -79,6 +81,23 @@ void ResultFolder::fill(std::function<void(fs::path const&)> const& write,
   } catch (fs::filesystem_error const& error) {
     cannot_write(path_, error.code().message());
   }
+}
+
+std::string ResultFolder::fill(std::vector<ResultFile> const& files, std::string const& report,
+                               std::vector<std::string> const& optional) const {
+  std::string written = path_.string() + ": ";
+  auto const write = [&](fs::path const& into) {
+    for (ResultFile const& file : files) {
+      std::visit([&](auto const& array) { write_array(into / file.name, array); }, file.array);
+      written += file.name + ", ";
+    }
+    write_text(into / "report.json", report);
+    written += "report.json";
+  };
+  // What is there without a report is not of an earlier run.
+  bool const ran_before = fs::exists(path_ / "report.json");
+  fill(write, ran_before ? optional : std::vector<std::string>());
+  return written;
 }
 
 }  // namespace monge::cli

@@ -3,9 +3,17 @@
 #include <filesystem>
 #include <functional>
 #include <string>
+#include <variant>
 #include <vector>
 
+#include "array.hpp"
+
 namespace monge::cli {
+
+struct ResultFile {
+  std::string name;
+  std::variant<Array, IndexArray> array;
+};
 
 class ResultFolder {
  public:
@@ -19,6 +27,10 @@ class ResultFolder {
   /// `earlier` that are not among them go. When it throws, nothing is left or changed.
   void fill(std::function<void(std::filesystem::path const&)> const& write,
             std::vector<std::string> const& earlier = {}) const;
+  /// The same with arrays and the report.json that goes with them; `optional`: what other runs of the command leave,
+  /// which goes where there is a report.json of one. Returns what there is to say of it: "result: f.npy, report.json".
+  std::string fill(std::vector<ResultFile> const& files, std::string const& report,
+                   std::vector<std::string> const& optional = {}) const;
 
  private:
   std::filesystem::path path_;

@@ -206,18 +206,7 @@ int solve_files(Arguments arguments) {
   progress.erase();
 
   std::string const json = json_text(report_json(run, options, report));
-  std::string written = folder.path().string() + ": ";
-  auto const write = [&](std::filesystem::path const& into) {
-    for (ResultFile const& file : files) {
-      std::visit([&](auto const& array) { write_array(into / file.name, array); }, file.array);
-      written += file.name + ", ";
-    }
-    write_text(into / "report.json", json);
-    written += "report.json";
-  };
-  // What is there without a report is not of an earlier solve.
-  bool const solved_before = std::filesystem::exists(folder.path() / "report.json");
-  folder.fill(write, solved_before ? optional_files() : std::vector<std::string>());
+  std::string const written = folder.fill(files, json, optional_files());
   if (arguments.run.json) {
     fmt::print("{}", json);
   } else if (!arguments.run.quiet) {

@@ -78,15 +78,12 @@ int transform_files(Arguments const& given) {
 
   note_interrupt();  // The result is there; a half-written one must not stay behind.
   std::string const name = to_rows ? "f.npy" : "g.npy", json = json_text(report_json(run));
-  folder.fill([&](std::filesystem::path const& into) {
-    write_array(into / name, Array{{size}, std::move(result)});
-    write_array(into / "argmin.npy", argmin);
-    write_text(into / "report.json", json);
-  });
+  std::string const written =
+      folder.fill({{name, Array{{size}, std::move(result)}}, {"argmin.npy", std::move(argmin)}}, json);
   if (given.run.json) {
     fmt::print("{}", json);
   } else if (!given.run.quiet) {
-    print_summary(run, device, fmt::format("{}: {}, argmin.npy, report.json", folder.path().string(), name));
+    print_summary(run, device, written);
   }
   return interrupted() ? kInterrupted : kDone;
 }

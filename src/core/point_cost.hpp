@@ -50,6 +50,9 @@ struct PointCost {
 
   std::int64_t features() const { return dimension + (labels ? labels->width : 0); }
   bool is_distance() const { return !has_products(function); }
+  /// Whether translating both clouds changes no cost, so that where the other cloud lies has no part in how one is
+  /// packed.
+  bool is_invariant() const { return square != 0 && !labels; }
   /// What a feature of one side's points is multiplied by in their shift, given the centres of that feature.
   double lean(std::int64_t feature, double own, double other) const {
     return product * (is_invariant(feature) ? other - own : other);

@@ -149,7 +149,7 @@ void EntropicOperator<T>::one_sweep(Sweep const& sweep) {
   std::vector<double>& f = data_.potential(Side::rows).values();
   std::span<double const> const norms = data_.costs->norm(Side::rows), shifts = data_.costs->shift(Side::rows);
   double const mass = data_.mass();
-  if (!data_.penalties.balanced()) translate();
+  if (!data_.penalties.balanced() && !is_self()) translate();  // The sides of a self problem are alike: t = 0.
   logits_.set(data_, Side::columns, data_.potential(Side::columns), eps);
   double const* const bounds = bound_rows(eps);
   std::fill(row_errors_.begin(), row_errors_.end(), 0.0);

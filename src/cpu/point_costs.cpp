@@ -15,9 +15,8 @@ constexpr std::int64_t kLargestDifferenceDimension = 8;
 
 ScoreForm form_for(PointCost const& cost) {
   if (cost.is_distance()) return ScoreForm::distances;
-  bool const is_distance_of_features = cost.square != 0 && !cost.labels;
-  return is_distance_of_features && cost.dimension <= kLargestDifferenceDimension ? ScoreForm::differences
-                                                                                  : ScoreForm::products;
+  return cost.is_invariant() && cost.dimension <= kLargestDifferenceDimension ? ScoreForm::differences
+                                                                              : ScoreForm::products;
 }
 
 std::span<double const> classes_of(PointCost const& cost, Side side) {
@@ -91,7 +90,7 @@ template <class T>
 std::shared_ptr<PointCosts<T> const> PointCosts<T>::self(PointCloud const& geometry, std::span<double const> a,
                                                          PointCosts const* like, Side side) {
   // Neither where the other cloud lies nor what its features are has a part in these.
-  if (like && like->cost_.square != 0 && !like->cost_.labels) {
+  if (like && like->cost_.is_invariant()) {
     std::shared_ptr<Cloud const> const& cloud = like->clouds_[static_cast<int>(side)];
     std::shared_ptr<PointCosts> result(new PointCosts(*like, cloud, cloud));
     for (std::vector<double>& shift : result->shift_) shift.assign(cloud->norm.size(), 0.0);

@@ -20,9 +20,8 @@ constexpr int kLargestDifferenceDimension = 8;
 
 ScoreForm form_for(PointCost const& cost) {
   if (cost.is_distance()) return ScoreForm::distances;
-  bool const has_differences = cost.square != 0 && !cost.labels;
-  return has_differences && cost.dimension <= kLargestDifferenceDimension ? ScoreForm::differences
-                                                                          : ScoreForm::products;
+  return cost.is_invariant() && cost.dimension <= kLargestDifferenceDimension ? ScoreForm::differences
+                                                                              : ScoreForm::products;
 }
 
 /// Elements between the packed rows: small dimensions as the difference kernel wants them, others in whole chunks.

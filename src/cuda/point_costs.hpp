@@ -30,7 +30,7 @@ class PointCosts final : public Costs {
   std::shared_ptr<Costs const> twin(Geometry const& geometry, DataType scalar, Queue const& queue) const override;
   /// Whether a cloud to itself is what is packed of it already: neither where the other cloud lies nor what its
   /// features are has a part in it.
-  bool shares_clouds() const { return cost_.square != 0 && !cost_.labels; }
+  bool shares_clouds() const { return cost_.is_invariant(); }
   /// The cloud of one side to itself, packed as it is, if shares_clouds().
   std::shared_ptr<Costs const> self(Side side, Queue const& queue) const;
 

@@ -54,6 +54,15 @@ class Views {
     validate_vector(field, view, state_.plan->size(side), state_.context.device());
     return vectors_.make(side);
   }
+  GradientVectors for_gradients(GradientViews const& out) const {
+    GradientVectors result;
+    auto& [points, weights] = result;
+    points[Side::rows] = for_points("x", Side::rows, out.x);
+    points[Side::columns] = for_points("y", Side::columns, out.y);
+    weights[Side::rows] = for_weights("a", Side::rows, out.a);
+    weights[Side::columns] = for_weights("b", Side::columns, out.b);
+    return result;
+  }
   template <class View>
   void write(Vector const* vector, View const& to) const {
     if (vector != nullptr) vectors_.write(*vector, to);
@@ -72,13 +81,8 @@ PlanDerivatives& Plan::State::derivatives() {
 }
 
 GradientVectors gradient_vectors(Plan::State& state, GradientViews const& out) {
-  Views const views(state);
-  GradientVectors result;
+  GradientVectors result = Views(state).for_gradients(out);
   auto& [points, weights] = result;
-  points[Side::rows] = views.for_points("x", Side::rows, out.x);
-  points[Side::columns] = views.for_points("y", Side::columns, out.y);
-  weights[Side::rows] = views.for_weights("a", Side::rows, out.a);
-  weights[Side::columns] = views.for_weights("b", Side::columns, out.b);
   for (Side const side : kSides) {
     if (points[side]) state.derivatives().gradient(side, *points[side]);
     if (weights[side]) state.plan->weight_terms(side, state.penalties.of(side), {.gradient = weights[side].get()});
@@ -142,7 +146,7 @@ LinearReport Plan::potential_gradients(VectorView of_f, VectorView of_g, Gradien
   validate_linear_options(options);
   Views const views(*state_);
   PlanOperator& plan = *state_->plan;
-  VectorPair right, points, weights;
+  VectorPair right;
   for (Side const side : kSides) {
     VectorView const view = side == Side::rows ? of_f : of_g;
     right[side] = plan.vectors().make(side);
@@ -151,15 +155,10 @@ LinearReport Plan::potential_gradients(VectorView of_f, VectorView of_g, Gradien
     plan.vectors().read(view, *right[side]);
   }
   state_->derivatives().require_solvable(right);
-  points[Side::rows] = views.for_points("x", Side::rows, out.x);
-  points[Side::columns] = views.for_points("y", Side::columns, out.y);
-  weights[Side::rows] = views.for_weights("a", Side::rows, out.a);
-  weights[Side::columns] = views.for_weights("b", Side::columns, out.b);
-  LinearReport const report = state_->derivatives().potential_gradients(std::move(right), points, weights, options);
-  views.write(points[Side::rows].get(), out.x);
-  views.write(points[Side::columns].get(), out.y);
-  views.write(weights[Side::rows].get(), out.a);
-  views.write(weights[Side::columns].get(), out.b);
+  GradientVectors const result = views.for_gradients(out);
+  LinearReport const report =
+      state_->derivatives().potential_gradients(std::move(right), result.points, result.weights, options);
+  write_gradients(plan.vectors(), result, out);
   return report;
 }
 

@@ -22,6 +22,16 @@ Stored moved(Stored const& cloud, std::vector<double> const& by) {
   return Stored(values, cloud.rows(), cloud.columns());
 }
 
+/// The costs of the clouds as a matrix.
+Stored costs_of(Problem const& problem) {
+  Dense const dense(problem);
+  std::vector<double> values;
+  for (std::int64_t i = 0; i < problem.n(); ++i) {
+    for (std::int64_t j = 0; j < problem.m(); ++j) values.push_back(static_cast<double>(dense.cost(Side::rows, i, j)));
+  }
+  return Stored(values, problem.n(), problem.m());
+}
+
 class DivergenceTest : public BackendTest {
  protected:
   /// What every precision reaches here.
@@ -233,16 +243,8 @@ TEST_P(DivergenceTest, of_gaussians) {
 TEST_P(DivergenceTest, of_cost_matrices_is_that_of_their_points) {
   Problem const problem = oracle::make_problem({30, 40, 3, Weights::skewed, Place::shifted});
   double const eps = 0.05 * spread_of(problem);
-  auto const costs = [](Problem const& some) {
-    Dense const dense(some);
-    std::vector<double> values;
-    for (std::int64_t i = 0; i < some.n(); ++i) {
-      for (std::int64_t j = 0; j < some.m(); ++j) values.push_back(static_cast<double>(dense.cost(Side::rows, i, j)));
-    }
-    return Stored(values, some.n(), some.m());
-  };
-  Stored const xy = costs(problem), xx = costs(self_of(problem, Side::rows)),
-               yy = costs(self_of(problem, Side::columns));
+  Stored const xy = costs_of(problem), xx = costs_of(self_of(problem, Side::rows)),
+               yy = costs_of(self_of(problem, Side::columns));
   SolveOptions const given = options(problem, eps);
   Divergence const points = diverge(problem, eps);
   Divergence const matrices = sinkhorn_divergence(context(), DivergenceCosts{{xy.view()}, {xx.view()}, {yy.view()}},
@@ -383,16 +385,8 @@ TEST_P(DivergenceGradients, vanish_where_the_measures_are_the_same) {
 TEST_P(DivergenceGradients, of_cost_matrices_are_those_of_their_points) {
   Problem const problem = oracle::make_problem({12, 15, 3, Weights::skewed});
   SolveOptions const given = options(0.5, std::numeric_limits<double>::infinity());
-  auto const costs = [](Problem const& some) {
-    Dense const dense(some);
-    std::vector<double> values;
-    for (std::int64_t i = 0; i < some.n(); ++i) {
-      for (std::int64_t j = 0; j < some.m(); ++j) values.push_back(static_cast<double>(dense.cost(Side::rows, i, j)));
-    }
-    return Stored(values, some.n(), some.m());
-  };
-  Stored const xy = costs(problem), xx = costs(self_of(problem, Side::rows)),
-               yy = costs(self_of(problem, Side::columns));
+  Stored const xy = costs_of(problem), xx = costs_of(self_of(problem, Side::rows)),
+               yy = costs_of(self_of(problem, Side::columns));
   Gradients const expected = gradients(problem, given);
   std::vector<double> a(12), b(15);
   sinkhorn_divergence(context(), DivergenceCosts{{xy.view()}, {xx.view()}, {yy.view()}}, problem.a, problem.b, given)
