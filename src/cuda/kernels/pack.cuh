@@ -262,8 +262,9 @@ __global__ void __launch_bounds__(kPackThreads) move_gauge_kernel(GaugeArguments
     double const own = arguments.centre[k], before = arguments.before[k], after = arguments.after[k];
     sum += (after - before) * arguments.product * static_cast<double>(from[k]);
     if (!arguments.is_rows) continue;
+    // Differences of centres keep their digits however far from the origin the clouds lie.
     sum += (after - before) *
-           (arguments.square != 0 ? arguments.square * (before + after - 2 * own) : arguments.product * own);
+           (arguments.square != 0 ? arguments.square * ((before - own) + (after - own)) : arguments.product * own);
   }
   sum = warp_sum(sum);
   if (lane == 0) arguments.shift_out[row] = arguments.shift_in[row] + sum;
