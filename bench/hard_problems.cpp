@@ -1,32 +1,46 @@
-// Sweeps that the default call takes on the 96 hard problems of each seed, beside plain alternating ones without the
-// ladder, to a tolerance of 1e-6: `hard_problems [SEED...]`, a table on stdout.
+// Passes that each method takes on the 96 hard problems of each seed, beside plain alternating sweeps without the
+// ladder: `hard_problems [TOLERANCE [SEED...]]`, a table on stdout, by default to 1e-6 at seed 3.
 #include <fmt/format.h>
 #include <monge/monge.hpp>
 
 #include <cstdlib>
+#include <map>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 #include "oracle/hard_problems.hpp"
 
 int main(int argc, char** argv) {
   using namespace monge;
   Context const context = Context::cpu(1);
-  fmt::print("seed\tproblem\tsweeps\tannealing\tfloat64\terror\tstatus\talternating\tstatus\n");
+  double const tolerance = argc > 1 ? std::strtod(argv[1], nullptr) : 1e-6;
   std::vector<std::uint64_t> seeds;
-  for (int k = 1; k < argc; ++k) seeds.push_back(std::strtoull(argv[k], nullptr, 10));
+  for (int k = 2; k < argc; ++k) seeds.push_back(std::strtoull(argv[k], nullptr, 10));
   if (seeds.empty()) seeds = {3};
+  constexpr Method kMethods[] = {Method::automatic, Method::sinkhorn, Method::newton};
+  fmt::print("seed\tproblem\tmethod\tpasses\tannealing\tfloat64\tin steps\tsteps\terror\tstatus\n");
   for (std::uint64_t const seed : seeds) {
-    int total = 0;
+    std::map<std::string_view, std::pair<int, int>> totals;  // Passes, and problems that end short.
     for (auto const& [name, problem, eps] : oracle::hard_problems(seed)) {
-      SolveOptions options{.eps = eps};
-      Report const report = solve(context, problem.geometry(), problem.a, problem.b, options).report();
-      options.schedule = Schedule::alternating;
-      options.annealing = 1;
-      Report const plain = solve(context, problem.geometry(), problem.a, problem.b, options).report();
-      fmt::print("{}\t{}\t{}\t{}\t{}\t{:.1e}\t{}\t{}\t{}\n", seed, name, report.iterations, report.annealing_iterations,
-                 report.refinement_iterations, report.marginal_error, monge::name(report.status), plain.iterations,
-                 monge::name(plain.status));
-      total += report.iterations;
+      auto const run = [&](std::string_view method, SolveOptions const& options) {
+        Report const report = solve(context, problem.geometry(), problem.a, problem.b, options).report();
+        fmt::print("{}\t{}\t{}\t{}\t{}\t{}\t{}\t{}\t{:.1e}\t{}\n", seed, name, method, report.iterations,
+                   report.annealing_iterations, report.refinement_iterations, report.newton_iterations,
+                   report.newton_steps, report.marginal_error, monge::name(report.status));
+        auto& [passes, short_of_it] = totals[method];
+        passes += report.iterations;
+        short_of_it += report.status == Status::converged ? 0 : 1;
+      };
+      for (Method const method : kMethods)
+        run(monge::name(method), {.eps = eps, .method = method, .tolerance = tolerance});
+      run("plain", {.eps = eps,
+                    .method = Method::sinkhorn,
+                    .tolerance = tolerance,
+                    .schedule = Schedule::alternating,
+                    .annealing = 1});
     }
-    fmt::print("{}\tall\t{}\n", seed, total);
+    for (auto const& [method, total] : totals)
+      fmt::print("{}\tall\t{}\t{}\t{} short\n", seed, method, total.first, total.second);
   }
 }

@@ -27,13 +27,41 @@ constexpr auto names_of(Schedule) {
       {{overrelaxed, "overrelaxed"}, {alternating, "alternating"}, {symmetric, "symmetric"}});
 }
 
+/// How potentials are found.
+enum class Method {
+  automatic,  ///< "auto": Sinkhorn, and Newton's method where the observed rate says that it needs fewer passes. Newton
+              ///< needs both marginals as constraints, schedule overrelaxed and precision auto or float64: without
+              ///< these it is Sinkhorn.
+  sinkhorn,  ///< Sweeps alone, in the order of `schedule`.
+  newton,    ///< Annealed, damped Newton on the potential g, in float64 (docs/math.md, section 15).
+  splr,      ///< The sparse-plus-low-rank quasi-Newton method, in float64 (cuRegOT; docs/math.md, section 16).
+};
+constexpr auto names_of(Method) {
+  using enum Method;
+  return std::to_array<Named<Method>>(
+      {{automatic, "auto"}, {sinkhorn, "sinkhorn"}, {newton, "newton"}, {splr, "splr"}});
+}
+
+/// What the tolerance is on.
+enum class Criterion {
+  l1,        ///< Report::marginal_error, relative to the larger of the totals of a and b.
+  gradient,  ///< Report::gradient_norm, relative to the same.
+  gap,       ///< |Report::gap|, relative to |Report::primal|.
+};
+constexpr auto names_of(Criterion) {
+  using enum Criterion;
+  return std::to_array<Named<Criterion>>({{l1, "l1"}, {gradient, "gradient"}, {gap, "gap"}});
+}
+
 /// Options of solve(). A member that is not set keeps a default that is right for someone who sets nothing but eps.
 struct SolveOptions {
   double eps = 0;           ///< Regularisation, in the units of C. One of eps and eps_relative is given, > 0; 0: not.
   double eps_relative = 0;  ///< eps as a share of the mean cost (Report::mean_cost), which must be positive.
-  double tolerance = 1e-6;  ///< On Report::marginal_error, relative to the larger of the totals of a and b. 0: run
-                            ///< `iterations` sweeps.
-  int iterations = 10000;   ///< Cap on the sweeps, annealing included; one sweep updates f and g. >= 1.
+  Method method = Method::automatic;
+  double tolerance = 1e-6;              ///< On what `criterion` says. 0: run `iterations` sweeps.
+  Criterion criterion = Criterion::l1;  ///< Others than l1 need the certificate.
+  int iterations = 10000;  ///< Cap on the sweeps, annealing included; one sweep updates f and g. Of Newton's
+                           ///< method each pass over all pairs counts as one. >= 1.
   Schedule schedule = Schedule::overrelaxed;
   /// rho_a and rho_b > 0, in the units of C; infinity: P 1 = a, P^T 1 = b. Far below eps they lose digits: f is rounded
   /// to 2^-53 of C, and the marginal is a exp(-f / rho_a).
@@ -61,9 +89,15 @@ template <class Options, class Visitor>
 void visit_solve_options(Options& options, Visitor&& visit) {
   visit(Field{"eps", kPositive, "regularisation, in the units of the cost"}, options.eps);
   visit(Field{"eps_relative", kPositive, "instead of eps: a share of the mean cost"}, options.eps_relative);
-  visit(Field{"tolerance", kNotNegative,
-              "stop when the L1 marginal error is at most this times the mass; 0 runs all iterations"},
+  visit(Field{"method", OneOf<Method>(), "how potentials are found; auto is sinkhorn, and newton where that pays"},
+        options.method);
+  visit(Field{"tolerance", kNotNegative, "stop when what the criterion says is at most this; 0 runs all iterations"},
         options.tolerance);
+  visit(
+      Field{"criterion", OneOf<Criterion>(),
+            "what the tolerance is on: the L1 marginal error and the L2 gradient of the dual, of the mass, or the gap, "
+            "of the primal value"},
+      options.criterion);
   visit(Field{"iterations", at_least(1), "at most this many sweeps, annealing included"}, options.iterations);
   visit(Field{"schedule", OneOf<Schedule>(), "order of the updates in a sweep"}, options.schedule);
   visit(Field{"penalty_a", kPositiveOrInfinite, "weight of KL(P 1 | a), in the units of the cost; inf: P 1 is a"},

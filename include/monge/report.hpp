@@ -23,7 +23,7 @@ constexpr auto names_of(Precision) {
 
 /// How a solve ended.
 enum class Status {
-  converged,        ///< marginal_error <= tolerance * max(mass, mass_b), in float64 unless without a certificate.
+  converged,        ///< What the criterion says is within the tolerance, in float64 unless without a certificate.
   completed,        ///< tolerance = 0: ran exactly the sweeps that were asked for.
   iteration_limit,  ///< `iterations` sweeps did not reach the tolerance.
   precision_limit,  ///< The arithmetic of `precision` can go no further; the report names one that can, if any.
@@ -55,6 +55,9 @@ struct Check {
   double marginal_error;  ///< As the sweep measured it, relative as the tolerance is.
   double relaxation;
   Precision precision;
+  double gradient_norm = std::numeric_limits<double>::quiet_NaN();  ///< |P 1 - a|_2 of both sides together, relative
+                                                                    ///< likewise; NaN where sweeps did not see it.
+  double seconds = 0;                                               ///< Since the solve began.
 };
 
 /// What a solve reached. Values that were not evaluated are NaN.
@@ -64,9 +67,11 @@ struct Report {
   double eps = 0;                 ///< In the units of C, however it was given.
   double mean_cost = 0;           ///< sum_ij a_i b_j C_ij / sum_ij a_i b_j over the pairs that are allowed.
   double eps_relative = 0;        ///< eps / mean_cost; NaN where the mean is not positive.
-  int iterations = 0;             ///< Sweeps done, annealing included.
+  int iterations = 0;             ///< Sweeps done, annealing included, and other passes over all pairs.
   int annealing_iterations = 0;   ///< Of these, sweeps at an eps above the target.
   int refinement_iterations = 0;  ///< Of these, in float64 after float32 could go no further (precision auto).
+  int newton_steps = 0;           ///< Steps of Newton's method, or of splr.
+  int newton_iterations = 0;      ///< Of `iterations`, those that such steps took.
   Precision precision = Precision::float32;  ///< Of the last sweeps, and of the plan's products.
   bool certified = false;                    ///< The values below are float64 evaluations of the returned potentials.
   double penalty_a = std::numeric_limits<double>::infinity();  ///< As in the options.
@@ -76,6 +81,7 @@ struct Report {
   double transported_mass = 0;  ///< sum P.
   double marginal_error = 0;    ///< |P 1 - a exp(-f / rho_a)|_1 + |P^T 1 - b exp(-g / rho_b)|_1: how far the potentials
                                 ///< are from optimal. For a constraint it is how far P is from its marginal.
+  double gradient_norm = 0;     ///< The same in the 2-norm, of both sides together: |gradient of the dual|_2.
   double transport_cost = 0;    ///< <C, P>.
   double primal = 0;            ///< <C, P> + eps KL(P | a b^T) + rho_a KL(P 1 | a) + rho_b KL(P^T 1 | b), the last
                                 ///< two without those of constraints.

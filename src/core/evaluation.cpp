@@ -21,6 +21,7 @@ Evaluation evaluate_plan(double eps, SideSums const& a, SideSums const& b, doubl
   result.mass = a.marginal.value();
   result.row_error = a.error.value();
   result.column_error = b.error.value();
+  result.gradient_norm = std::sqrt(a.square.value() + b.square.value());
   result.transport_cost = centred_cost + a.shift_marginal.value() + b.shift_marginal.value();
   // sum P log(P / a b^T) = sum P (f + g - C) / eps: the shifts cancel in it, so it is formed without them.
   double const entropy = (a.potential_marginal.value() + b.potential_marginal.value() - centred_cost) / eps;

@@ -13,6 +13,7 @@ struct Evaluation {
   double mass;            // sum P
   double row_error;       // |P 1 - a exp(-f / rho_a)|_1, which is |P 1 - a|_1 for a constraint
   double column_error;    // |P^T 1 - b exp(-g / rho_b)|_1
+  double gradient_norm;   // The same of both sides together in the 2-norm
   double transport_cost;  // <C, P>
   double primal;
   double dual;
@@ -41,7 +42,7 @@ MONGE_HOST_DEVICE inline double relative_entropy(double r, double target, double
 
 /// What the values take of one side: sums over its points.
 struct SideSums {
-  CompensatedSum weight, marginal, error;
+  CompensatedSum weight, marginal, error, square;
   CompensatedSum penalty;  // rho KL(r | a); 0 for a constraint.
   CompensatedSum dual;     // <a, f>, or <a, rho (1 - exp(-f / rho))>
   CompensatedSum gap;      // <f, r - a>, or rho KL(r | a exp(-f / rho))
@@ -56,6 +57,7 @@ struct SideSums {
     if (std::isinf(rho)) {
       double const excess = r - a;
       error.add(std::fabs(excess));
+      square.add(excess * excess);
       // The potential in the user's gauge, in two parts: the shift can be many orders larger than the rest.
       dual.add(f * a);
       dual.add(shift * a);
@@ -66,6 +68,7 @@ struct SideSums {
     double const potential = f + shift, slope = potential / rho, target = a * std::exp(-slope);
     double const log_ratio = r > 0 ? std::log(r / a) : 0, off = log_ratio + slope;  // log(r / target)
     error.add(std::fabs(r - target));
+    square.add((r - target) * (r - target));
     penalty.add(rho * relative_entropy(r, a, log_ratio));
     dual.add(-rho * a * std::expm1(-slope));
     // Far off, where slope may overflow, the same times rho.
@@ -76,6 +79,7 @@ struct SideSums {
     weight.add(other.weight);
     marginal.add(other.marginal);
     error.add(other.error);
+    square.add(other.square);
     penalty.add(other.penalty);
     dual.add(other.dual);
     gap.add(other.gap);

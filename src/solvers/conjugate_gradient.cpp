@@ -39,10 +39,11 @@ class ConjugateGradient {
     }
     if (!std::isfinite(scale_)) return {Status::breakdown, 0, std::numeric_limits<double>::quiet_NaN()};
     goal_ = options.tolerance * scale_;
+    evaluates_ = options.evaluates_residual;
     double evaluated = norm_, best = std::numeric_limits<double>::infinity();
     int best_step = 0;
     for (int step = 0;; ++step) {
-      if (norm_ <= std::max(goal_, kUnitRoundoff * scale_) && !exact_) {
+      if (norm_ <= std::max(goal_, kUnitRoundoff * scale_) && !exact_ && evaluates_) {
         // The updated residual has drifted from that of x if the latter is still above the goal. Starting again from it
         // helps as long as it keeps falling.
         evaluate();
@@ -145,7 +146,7 @@ class ConjugateGradient {
 
   /// What counts in the end is the residual of x.
   ConjugateGradientResult end(Status status, int steps) {
-    if (!exact_) evaluate();
+    if (!exact_ && evaluates_) evaluate();
     return {norm_ <= goal_ ? Status::converged : status, steps, norm_ / scale_, curvature_};
   }
 
@@ -162,6 +163,7 @@ class ConjugateGradient {
   double norm_ = 0;              // |r|
   double rz_ = 0, last_rz_ = 0;  // <r, z>, and of the step before.
   double curvature_ = 0;
+  bool evaluates_ = true;
   bool exact_ = false;  // r is b - A x as evaluated, not as updated.
 };
 

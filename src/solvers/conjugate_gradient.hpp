@@ -24,13 +24,16 @@ struct LinearSystem {
 struct ConjugateGradientOptions {
   double tolerance;  ///< On |b - A x| / |b| (2-norms, of what projection leaves), >= 0.
   int iterations;    ///< At most this many steps, each with one product by A, >= 0.
+  /// Whether the residual of x is evaluated at the end, which takes one more product by A; else it is that of the
+  /// recurrence.
+  bool evaluates_residual = true;
 };
 
 struct ConjugateGradientResult {
   /// With negative_curvature x is the iterate before the direction; with breakdown the last.
   LinearStatus status;
   int iterations;        ///< Steps taken.
-  double residual;       ///< |b - A x| / |b|, evaluated from the returned x; 0 if b = 0.
+  double residual;       ///< |b - A x| / |b|, evaluated from the returned x if the options say so; 0 if b = 0.
   double curvature = 0;  ///< <p, A p> / <p, p> <= 0 of the direction that ended it, with negative_curvature.
 };
 

@@ -58,7 +58,10 @@ SinkhornProblem self_problem(SinkhornProblem const& ab, Side side, Geometry cons
   problem.geometry = geometry;
   problem.marginals = {{weight, weight}, total, total};
   problem.options = ab.options;
-  if (has_points(geometry)) problem.options.schedule = Schedule::symmetric;
+  if (has_points(geometry)) {
+    problem.options.schedule = Schedule::symmetric;
+    problem.options.method = Method::sinkhorn;
+  }
   return problem;
 }
 

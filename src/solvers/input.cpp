@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <string_view>
+#include <utility>
 
 #include "core/validation.hpp"
 #include "operators/values.hpp"
@@ -45,6 +47,19 @@ void validate(SolveOptions const& options) {
   visit_solve_options(options, [&](auto const& field, auto const& value) {
     if (&value != not_given) kCheckField(field, value);
   });
+  require(options.criterion == Criterion::l1 || options.certificate,
+          "criterion: is {}; must be l1 without the certificate", name(options.criterion));
+  if (options.method != Method::newton && options.method != Method::splr) return;
+  std::string_view const method = name(options.method);
+  require(options.precision == Precision::automatic || options.precision == Precision::float64,
+          "precision: is {}; must be auto or float64 with method {}", name(options.precision), method);
+  for (auto const& [field, penalty] : {std::pair{"penalty_a", options.penalty_a}, {"penalty_b", options.penalty_b}}) {
+    if (std::isfinite(penalty))
+      throw Error(ErrorCode::unsupported,
+                  fmt::format("{}: is {}; must be inf with method {}, whose marginals are constraints", field, penalty,
+                              method));
+  }
+  require(options.tolerance > 0, "tolerance: is 0; must be > 0 with method {}", method);
 }
 
 SolveOptions with_eps(SolveOptions options, double mean_cost) {

@@ -11,11 +11,11 @@ constexpr int kWindow = 10;  // Sweeps; longer where omega is close to 2.
 /// sweeps, and an error that does not fall at all raises omega step by step up to there.
 constexpr double kSlowest = 0.98;
 
-double best_omega(double lambda) {
+}  // namespace
+
+double best_relaxation(double lambda) {
   return 2 / (1 + std::sqrt(1 - lambda));
 }
-
-}  // namespace
 
 void AdaptiveRelaxation::change(double omega) {
   if (disabled_) return;
@@ -50,7 +50,7 @@ void AdaptiveRelaxation::judge(double rho) {
     // Early rates are too optimistic, which is safe: omega then starts low. Wait only until they stop jumping.
     bool const steady = last_rho_ > 0 && std::abs(rho - last_rho_) < 0.5 * (1 - rho);
     last_rho_ = rho;
-    if (steady && best_omega(rho) > 1.05) change(best_omega(rho));
+    if (steady && best_relaxation(rho) > 1.05) change(best_relaxation(rho));
   } else if (rho <= omega_ - 1) {
     double const lower = 2 - 2 * (2 - omega_);
     change(lower > 1.05 ? lower : 1.0);
@@ -58,7 +58,7 @@ void AdaptiveRelaxation::judge(double rho) {
   } else {
     double const lambda = (rho + omega_ - 1) * (rho + omega_ - 1) / (omega_ * omega_ * rho);
     // Small moves are not worth the transient they cause.
-    double const better = best_omega(std::min(lambda, 1.0));
+    double const better = best_relaxation(std::min(lambda, 1.0));
     if ((2 - omega_) > 1.1 * (2 - better)) change(better);
   }
 }

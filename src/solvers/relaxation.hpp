@@ -3,6 +3,9 @@
 
 namespace monge {
 
+/// omega* of plain sweeps that multiply the error by lambda each; the best rate is omega* - 1.
+double best_relaxation(double lambda);
+
 /// Near its limit plain Sinkhorn multiplies the error by lambda each sweep, and overrelaxed Sinkhorn behaves like
 /// successive overrelaxation of a consistently ordered system: for an omega below the best one,
 ///   omega* = 2 / (1 + sqrt(1 - lambda)),   (rho + omega - 1)^2 = omega^2 lambda rho   (Young),

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <iterator>
 #include <limits>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -16,6 +17,7 @@
 #include "core/problem_error.hpp"
 #include "core/stopwatch.hpp"
 #include "core/validation.hpp"
+#include "solvers/newton.hpp"
 #include "solvers/plan_state.hpp"
 #include "solvers/sinkhorn_policy.hpp"
 
@@ -82,7 +84,7 @@ class SinkhornRun {
     report().eps_relative = mean_cost > 0 ? problem.options.eps / mean_cost : kNaN;
     if (problem.options.certificate) return;
     report().transported_mass = report().transport_cost = kNaN;
-    report().primal = report().dual = report().gap = kNaN;
+    report().gradient_norm = report().primal = report().dual = report().gap = kNaN;
   }
 
   SinkhornStep const& next() const { return policy_.next(); }
@@ -97,15 +99,15 @@ class SinkhornRun {
   void swept(SweepErrors const& errors) {
     Sweep const kind = next().sweep;
     policy_.swept(errors);
-    Check const check{policy_.iterations(), kind.eps, (errors.row + errors.column) / problem_.marginals.mass(),
-                      kind.relaxation, policy_.precision()};
-    report().history.push_back(check);
-    if (!options().progress || stopped_at_) return;
-    bool const go_on = options().progress(
-        {check.iteration, check.eps, check.marginal_error, check.relaxation, watch_.seconds(), index_});
-    if (go_on) return;
-    stopped_at_ = check.eps;
-    policy_.stop();
+    record(kind, errors.row + errors.column, kNaN);
+  }
+
+  void newton_step() {
+    SinkhornStep const taken = next();
+    if (!newton_) newton_ = std::make_unique<NewtonMethod>(entropic(), problem_.marginals);
+    NewtonProgress const progress = newton_->advance(taken.sweep.eps, taken.count);
+    policy_.stepped(progress);
+    record(taken.sweep, progress.error, progress.gradient_norm);
   }
 
   /// Whether certificates need a float64 twin that is not there yet.
@@ -113,8 +115,9 @@ class SinkhornRun {
   void set_judge(std::unique_ptr<EntropicOperator> judge) { judge_ = std::move(judge); }
   EvaluationStep evaluation() const { return {judge_ ? judge_.get() : &entropic(), &entropic(), options().eps}; }
   void certified(Evaluation const& value, double seconds) {
-    policy_.certified(value.row_error, value.column_error);
+    policy_.certified(value);
     report().certified = true;
+    report().gradient_norm = value.gradient_norm;
     report().transported_mass = value.mass;
     report().transport_cost = value.transport_cost;
     report().primal = value.primal;
@@ -128,6 +131,7 @@ class SinkhornRun {
     copy_potentials(entropic(), *twin);
     if (problem_.keeps_first) problem_.first = std::move(problem_.entropic);
     problem_.entropic = std::move(twin);
+    newton_.reset();
     judge_.reset();
     policy_.refined();
   }
@@ -137,20 +141,37 @@ class SinkhornRun {
     report().iterations = policy_.iterations();
     report().annealing_iterations = policy_.annealing_iterations();
     report().refinement_iterations = policy_.refinement_iterations();
+    report().newton_steps = policy_.newton_steps();
+    report().newton_iterations = policy_.newton_iterations();
     report().precision = policy_.precision();
     report().marginal_error = policy_.marginal_error();
     report().message = message(report(), problem_.geometry, stopped_at_ > options().eps);
     report().seconds.total = watch_.seconds();
     report().seconds.sweeps = report().seconds.total - report().seconds.certificate;
     judge_.reset();
+    newton_.reset();
   }
 
  private:
   Report& report() const { return problem_.report; }
 
+  void record(Sweep const& kind, double error, double gradient_norm) {
+    double const mass = problem_.marginals.mass();
+    Check const check{policy_.iterations(), kind.eps,        error / mass, kind.relaxation, policy_.precision(),
+                      gradient_norm / mass, watch_.seconds()};
+    report().history.push_back(check);
+    if (!options().progress || stopped_at_) return;
+    bool const go_on =
+        options().progress({check.iteration, check.eps, check.marginal_error, check.relaxation, check.seconds, index_});
+    if (go_on) return;
+    stopped_at_ = check.eps;
+    policy_.stop();
+  }
+
   SinkhornProblem& problem_;
   int index_;
   std::unique_ptr<EntropicOperator> judge_;  // The float64 twin of a problem of less precision.
+  std::unique_ptr<NewtonMethod> newton_;
   SinkhornPolicy policy_;
   std::optional<double> stopped_at_;  // eps of the check at which the caller wanted no more.
   Stopwatch watch_;
@@ -224,7 +245,8 @@ std::vector<Plan> solve_all(Context const& context, std::span<BatchProblem const
 }  // namespace
 
 Precision first_precision(SolveOptions const& options) {
-  return options.precision == Precision::automatic ? Precision::float32 : options.precision;
+  if (options.precision != Precision::automatic) return options.precision;
+  return options.method == Method::newton || options.method == Method::splr ? Precision::float64 : Precision::float32;
 }
 
 OperatorOptions first_operator(SolveOptions const& options) {
@@ -262,6 +284,7 @@ void run_sinkhorn(Backend const& backend, std::span<SinkhornProblem> problems) {
   std::unique_ptr<Sweeper> const sweeper = backend.sweeper();
   while (!active.empty()) {
     sweep(*sweeper, waiting_for(SinkhornAction::sweep, active));
+    for (SinkhornRun* run : waiting_for(SinkhornAction::newton, active)) run->newton_step();
     certify(backend, waiting_for(SinkhornAction::certify, active));
     refine(backend, waiting_for(SinkhornAction::refine, active));
     for (SinkhornRun* run : waiting_for(SinkhornAction::finish, active)) run->finish();

@@ -12,8 +12,17 @@ constexpr double kTrialError = 0.1;
 /// What a rung brings the error to, as a share of the mass. Mass in the wrong place crosses a gap of many eps by about
 /// its own share of an eps a sweep, so little of it may come down the ladder.
 constexpr double kRungError = 1e-4;
+/// The same where Newton's method may follow, which crosses gaps in a few steps.
+constexpr double kNewtonRungError = 3e-2;
 /// Sweeps between the checks of a rung: most rungs end at their first.
 constexpr int kRungSweeps = 5;
+/// Plain sweeps at a new eps before Newton's method, which show whether it is needed.
+constexpr int kSweepsBeforeNewton = 2;
+/// Newton's method pays where more sweeps than this are foreseen: it rarely takes fewer passes, all of them in float64.
+constexpr double kSweepsLikeNewton = 40, kSingleSweepsLikeNewton = 80;
+/// A trial with Newton's method to follow is given up after so few sweeps where most of the mass is out of place.
+constexpr int kShortTrialSweeps = 3;
+constexpr double kHopelessError = 0.5;
 /// Sweeps without progress after which float64 is asked whether rounding is the limit, and after which rounding is
 /// taken for it where float64 cannot tell.
 constexpr int kPatience = 30;
@@ -39,6 +48,13 @@ double ladder_length(SolveOptions const& options, double start) {
   return std::ceil(std::log(start / options.eps) / -std::log(options.annealing));
 }
 
+bool allows_newton(SolveOptions const& options) {
+  if (options.method == Method::newton) return true;
+  bool const float64_is_allowed = options.precision == Precision::automatic || options.precision == Precision::float64;
+  return options.method == Method::automatic && options.tolerance > 0 && float64_is_allowed &&
+         options.schedule == Schedule::overrelaxed && std::isinf(options.penalty_a) && std::isinf(options.penalty_b);
+}
+
 /// How many sweeps before the cap are not overrelaxed.
 int plain_tail(SolveOptions const& options) {
   return std::min(20, options.iterations / 5);
@@ -51,10 +67,13 @@ SinkhornPolicy::SinkhornPolicy(SolveOptions const& options, double mass, double 
       mass_(mass),
       cost_bound_(cost_bound),
       precision_(precision),
+      may_step_(allows_newton(options)),
       on_trial_(options.annealing < 1),
       patience_(rounding_shows() ? kPatience : kBlindPatience),
       polish_below_(10 * options.tolerance),
-      target_(options.tolerance) {
+      // The gradient norm is below the error, and the gap far below eps times the error.
+      target_(options.criterion == Criterion::l1 ? options.tolerance : std::min(0.1, 100 * options.tolerance)),
+      gradient_target_(options.tolerance) {
   go_on();
 }
 
@@ -62,7 +81,10 @@ void SinkhornPolicy::swept(SweepErrors const& errors) {
   last_sweep_ = step_.sweep;
   errors_ = errors;
   certified_error_.reset();
+  certified_value_.reset();
+  gradient_norm_ = std::numeric_limits<double>::quiet_NaN();
   iterations_ += step_.count;
+  seen_.push_back({iterations_, seen_error(), last_sweep_.relaxation == 1});
   if (options_.schedule == Schedule::overrelaxed) {
     // Plain sweeps among overrelaxed ones say nothing about the rate at omega.
     if (last_sweep_.relaxation == relaxation_.omega()) {
@@ -73,15 +95,19 @@ void SinkhornPolicy::swept(SweepErrors const& errors) {
   }
   if (shortfall_) return end(*shortfall_);
   if (rungs_ > 0) return swept_on_ladder();
-  if (in_doubt_ || (options_.tolerance > 0 && bound() <= target_ * mass_)) {
+  if (in_doubt_ || has_reached_target()) {
     if (!options_.certificate) return end(Status::converged);
     step_ = {.action = SinkhornAction::certify};
     return;
   }
-  if (on_trial_ && iterations_ >= kTrialSweeps) {
-    on_trial_ = false;
-    if (seen_error() > kTrialError * mass_) return start_ladder();
+  if (on_trial_) {
+    int const sweeps = options_.method == Method::newton ? kSweepsBeforeNewton : kTrialSweeps;
+    bool const is_over = iterations_ >= sweeps;
+    bool const is_hopeless = may_step_ && iterations_ >= kShortTrialSweeps && seen_error() > kHopelessError * mass_;
+    on_trial_ = !is_over && !is_hopeless;
+    if (!on_trial_ && seen_error() > kTrialError * mass_) return start_ladder();
   }
+  if (newton_pays()) return take_newton();
   if (options_.tolerance > 0 && has_stopped_falling(patience_)) {
     if (!rounding_shows()) return stalled();
     in_doubt_ = true;
@@ -89,11 +115,100 @@ void SinkhornPolicy::swept(SweepErrors const& errors) {
   go_on();
 }
 
-void SinkhornPolicy::certified(double row_error, double column_error) {
-  double const error = row_error + column_error;
-  certified_error_ = error;
+void SinkhornPolicy::stepped(NewtonProgress const& progress) {
+  last_sweep_ = {.eps = step_.sweep.eps};
+  errors_ = {0, progress.error};
+  certified_error_.reset();
+  certified_value_.reset();
+  gradient_norm_ = progress.gradient_norm;
+  iterations_ += progress.passes;
+  newton_iterations_ += progress.passes;
+  newton_steps_ += progress.is_step ? 1 : 0;
   if (shortfall_) return end(*shortfall_);
-  if (error <= options_.tolerance * mass_) return end(Status::converged);
+  if (rungs_ > 0) {
+    annealing_iterations_ += progress.passes;
+    if (seen_error() > std::max(kNewtonRungError, options_.tolerance) * mass_ && iterations_ < rung_end_)
+      return go_on();
+    rungs_ -= 1;
+    return start_rung();
+  }
+  if (has_reached_target()) {
+    if (!options_.certificate) return end(Status::converged);
+    step_ = {.action = SinkhornAction::certify};
+    return;
+  }
+  if (has_stopped_falling(kBlindPatience)) return end(Status::precision_limit);
+  go_on();
+}
+
+/// What the tolerance is on, relative as it is.
+double SinkhornPolicy::criterion_value(Evaluation const& evaluation) const {
+  switch (options_.criterion) {
+    case Criterion::l1:
+      return (evaluation.row_error + evaluation.column_error) / mass_;
+    case Criterion::gradient:
+      return evaluation.gradient_norm / mass_;
+    case Criterion::gap:
+      return std::abs(evaluation.gap) / std::abs(evaluation.primal);
+  }
+  return 0;
+}
+
+/// As far as sweeps and steps can tell.
+bool SinkhornPolicy::has_reached_target() const {
+  if (options_.tolerance == 0) return false;
+  if (options_.criterion == Criterion::gradient && !std::isnan(gradient_norm_))
+    return gradient_norm_ <= gradient_target_ * mass_;
+  return bound() <= target_ * mass_;
+}
+
+/// After a certificate that found `value`, above the tolerance, and `error` in L1.
+void SinkhornPolicy::aim_lower(double value, double error) {
+  gradient_target_ /= 2;
+  if (options_.criterion == Criterion::l1) {
+    target_ /= 2;
+  } else {
+    target_ = error / mass_ * std::clamp(0.7 * options_.tolerance / value, 0.01, 0.7);
+  }
+}
+
+/// Whether Newton's method is expected to end before sweeps do. Above eps it has shown what is needed here; at eps the
+/// rate of the sweeps tells, and sweeps that have taken as many passes as it would are not given many more.
+bool SinkhornPolicy::newton_pays() const {
+  if (!may_step_ || on_trial_ || static_cast<int>(seen_.size()) < kSweepsBeforeNewton) return false;
+  if (options_.method == Method::newton || newton_steps_ > 0) return true;
+  Seen const& last = seen_.back();
+  // Overrelaxed sweeps show their rate once the transient of a new omega is over.
+  int const window = last.is_plain ? 1 : 20;
+  auto const first = std::find_if(seen_.rbegin(), seen_.rend(), [&](Seen const& seen) {
+    return seen.iteration <= last.iteration - window && seen.is_plain == last.is_plain;
+  });
+  if (first == seen_.rend()) return false;
+  double rate = std::pow(last.error / first->error, 1.0 / (last.iteration - first->iteration));
+  if (!(rate < 1)) return true;
+  if (last.is_plain) rate = best_relaxation(rate) - 1;
+  double const foreseen = std::log(std::max(last.error / (target_ * mass_), 1.0)) / -std::log(rate);
+  double const newton = precision_ == Precision::float64 ? kSweepsLikeNewton : kSingleSweepsLikeNewton;
+  bool const had_chance = last.iteration - seen_.front().iteration > newton;
+  return foreseen > (had_chance ? newton / 4 : newton);
+}
+
+void SinkhornPolicy::take_newton() {
+  mode_ = Mode::newton;
+  best_error_ = std::numeric_limits<double>::infinity();
+  if (precision_ != Precision::float64) {
+    step_ = {.action = SinkhornAction::refine};
+    return;
+  }
+  go_on();
+}
+
+void SinkhornPolicy::certified(Evaluation const& evaluation) {
+  double const error = evaluation.row_error + evaluation.column_error, column_error = evaluation.column_error;
+  certified_error_ = error;
+  certified_value_ = criterion_value(evaluation);
+  if (shortfall_) return end(*shortfall_);
+  if (*certified_value_ <= options_.tolerance) return end(Status::converged);
   if (in_doubt_) {
     in_doubt_ = false;
     // A plain sweep leaves the columns exact but for its rounding. Where that is little of the error, sweeps are slow.
@@ -104,7 +219,7 @@ void SinkhornPolicy::certified(double row_error, double column_error) {
   }
   // The sweeps solve a problem whose costs are rounded; when they see far less error than there is, that is why.
   if (bound() < 0.1 * error) return go_no_further();
-  target_ /= 2;
+  aim_lower(*certified_value_, error);
   go_on();
 }
 
@@ -112,7 +227,7 @@ void SinkhornPolicy::refined() {
   precision_ = Precision::float64;
   refined_at_ = iterations_;
   relaxation_.interrupt();
-  target_ = options_.tolerance;
+  if (options_.criterion == Criterion::l1) target_ = options_.tolerance;
   best_error_ = std::numeric_limits<double>::infinity();
   go_on();
 }
@@ -126,7 +241,11 @@ void SinkhornPolicy::stop() {
 
 /// To the next sweeps, or to the end at the cap.
 void SinkhornPolicy::go_on() {
-  if (remaining() == 0) return end(Status::iteration_limit);
+  if (remaining() <= 0) return end(Status::iteration_limit);
+  if (mode_ == Mode::newton) {
+    step_ = {.action = SinkhornAction::newton, .sweep = {.eps = rung_eps()}, .count = remaining()};
+    return;
+  }
   step_ = sweeps();
 }
 
@@ -144,13 +263,16 @@ void SinkhornPolicy::start_rung() {
   if (rungs_ > 0) rung_end_ = iterations_ + (ladder_end_ - iterations_) / rungs_;
   relaxation_.interrupt();
   best_error_ = std::numeric_limits<double>::infinity();
+  seen_.clear();
+  mode_ = Mode::sinkhorn;
   go_on();
 }
 
 void SinkhornPolicy::swept_on_ladder() {
   annealing_iterations_ += step_.count;
-  double const enough = std::max(kRungError, options_.tolerance) * mass_;
+  double const enough = std::max(may_step_ ? kNewtonRungError : kRungError, options_.tolerance) * mass_;
   if (seen_error() > enough && iterations_ < rung_end_) {
+    if (may_step_ && static_cast<int>(seen_.size()) >= kSweepsBeforeNewton) return take_newton();
     if (!has_stopped_falling(kBlindPatience)) return go_on();
     // Rounding gets worse down the ladder.
     if (may_refine()) return go_no_further();
@@ -185,7 +307,7 @@ void SinkhornPolicy::end(Status shortfall) {
   if (shortfall != Status::stopped) {
     if (options_.tolerance == 0) {
       status = Status::completed;
-    } else if (marginal_error() <= options_.tolerance * mass_) {
+    } else if (certified_value_ ? *certified_value_ <= options_.tolerance : bound() <= options_.tolerance * mass_) {
       status = Status::converged;
     }
   }
@@ -202,12 +324,16 @@ double SinkhornPolicy::rung_eps() const {
 SinkhornStep SinkhornPolicy::sweeps() {
   bool const relax = relaxes_next();
   int most = relax ? remaining() - plain_tail(options_) : remaining();
-  if (rungs_ > 0) {
+  if (may_step_ && !on_trial_ && static_cast<int>(seen_.size()) < kSweepsBeforeNewton) {
+    most = 1;
+  } else if (rungs_ > 0) {
     most = std::min(kRungSweeps, rung_end_ - iterations_);
   } else if (in_doubt_) {
     most = 1;
   } else if (on_trial_ && iterations_ < kTrialSweeps) {
-    most = std::min(most, kTrialSweeps - iterations_);
+    int const first = options_.method == Method::newton ? kSweepsBeforeNewton : kShortTrialSweeps;
+    int const end = may_step_ && iterations_ < first ? first : kTrialSweeps;
+    most = std::min(most, end - iterations_);
   }
   return {.action = SinkhornAction::sweep,
           .sweep = {.eps = rung_eps(), .symmetric = symmetric(), .relaxation = relax ? relaxation_.omega() : 1.0},
@@ -218,6 +344,8 @@ SinkhornStep SinkhornPolicy::sweeps() {
 /// times over. So sweeps are plain close to the cap, and from time to time where that might reach the tolerance.
 bool SinkhornPolicy::relaxes_next() {
   if (options_.schedule != Schedule::overrelaxed) return false;
+  // Plain sweeps tell the rate by which Newton's method is judged.
+  if (may_step_ && (rungs_ > 0 || static_cast<int>(seen_.size()) < kSweepsBeforeNewton)) return false;
   if (rungs_ > 0) return true;
   if (in_doubt_ || remaining() <= plain_tail(options_)) return false;
   double const error = seen_error() / mass_;

@@ -1,11 +1,13 @@
-// The decisions of Sinkhorn's algorithm, apart from the operator that carries them out.
+// The decisions of a solve by Sinkhorn's algorithm and Newton's method, apart from the operator that carries them out.
 #pragma once
 #include <limits>
 #include <optional>
+#include <vector>
 
 #include <monge/entropic.hpp>
 
 #include "operators/entropic_operator.hpp"
+#include "solvers/newton.hpp"
 #include "solvers/relaxation.hpp"
 
 namespace monge {
@@ -13,6 +15,7 @@ namespace monge {
 /// What to do next with one problem, and which member of the policy the outcome goes to.
 enum class SinkhornAction {
   sweep,    ///< `count` sweeps of the kind `sweep`; then swept().
+  newton,   ///< NewtonMethod::advance() at the eps of `sweep`, of at most `count` passes; then stepped().
   certify,  ///< A float64 evaluation of the potentials; then certified().
   refine,   ///< Float64 sweeps take over from the potentials that are there; then refined().
   finish,   ///< Nothing: the solve has ended with `status`.
@@ -26,9 +29,9 @@ struct SinkhornStep {
 };
 
 /// Decides about one problem: whether it needs the eps ladder and when a rung is done, omega, when a sweep is plain,
-/// when to evaluate a certificate, whether to believe it, when the precision can go no further, when to end and with
-/// which status. A state machine over numbers alone: next() says what to do, the member named there is told how it
-/// went. So the solves of a batch are a vector of policies, each of which ends by itself.
+/// where Newton's method pays, when to evaluate a certificate, whether to believe it, when the precision can go no
+/// further, when to end and with which status. A state machine over numbers alone: next() says what to do, the member
+/// named there is told how it went. So the solves of a batch are a vector of policies, each of which ends by itself.
 class SinkhornPolicy {
  public:
   /// `mass` is what errors are relative to, `cost_bound` is EntropicOperator::centred_cost_bound() and `precision` that
@@ -39,14 +42,17 @@ class SinkhornPolicy {
 
   /// The errors of the last of the sweeps.
   void swept(SweepErrors const& errors);
-  /// The errors of the marginals (Evaluation) in float64.
-  void certified(double row_error, double column_error);
+  void stepped(NewtonProgress const& progress);
+  /// In float64.
+  void certified(Evaluation const& evaluation);
   void refined();
   /// The caller wants no more sweeps; one at eps and a certificate may still be due.
   void stop();
 
   int iterations() const { return iterations_; }
   int annealing_iterations() const { return annealing_iterations_; }
+  int newton_steps() const { return newton_steps_; }
+  int newton_iterations() const { return newton_iterations_; }
   int refinement_iterations() const { return iterations_ - refined_at_.value_or(iterations_); }
   /// Of the sweeps so far; after refined(), of those to come.
   Precision precision() const { return precision_; }
@@ -54,6 +60,8 @@ class SinkhornPolicy {
   double marginal_error() const { return certified_error_.value_or(bound()); }
 
  private:
+  enum class Mode { sinkhorn, newton };
+
   bool symmetric() const { return options_.schedule == Schedule::symmetric; }
   int remaining() const { return options_.iterations - iterations_; }
   double seen_error() const { return errors_.row + errors_.column; }
@@ -63,6 +71,11 @@ class SinkhornPolicy {
   /// Whether a float64 evaluation tells rounding from slowness.
   bool rounding_shows() const { return options_.certificate && !symmetric(); }
 
+  double criterion_value(Evaluation const& evaluation) const;
+  bool has_reached_target() const;
+  void aim_lower(double value, double error);
+  bool newton_pays() const;
+  void take_newton();
   void go_on();
   void go_no_further();
   void stalled();
@@ -85,19 +98,32 @@ class SinkhornPolicy {
   SweepErrors errors_{0, 0};  // Of last_sweep_.
   int iterations_ = 0;
   int annealing_iterations_ = 0;
-  bool on_trial_;       // Of a cold start without the ladder.
-  int rungs_ = 0;       // From the eps of the sweeps down to the one that was asked for.
-  int rung_end_ = 0;    // Iteration at which the rung ends, whatever its error.
-  int ladder_end_ = 0;  // Iteration.
+  bool may_step_;               // Newton's method is a choice,
+  Mode mode_ = Mode::sinkhorn;  // and this is what has been chosen on this rung.
+  int newton_steps_ = 0;
+  int newton_iterations_ = 0;
+  double gradient_norm_ = std::numeric_limits<double>::quiet_NaN();  // If Newton's method came last.
+  struct Seen {
+    int iteration;
+    double error;
+    bool is_plain;
+  };
+  std::vector<Seen> seen_;  // At the eps of the last sweep.
+  bool on_trial_;           // Of a cold start without the ladder.
+  int rungs_ = 0;           // From the eps of the sweeps down to the one that was asked for.
+  int rung_end_ = 0;        // Iteration at which the rung ends, whatever its error.
+  int ladder_end_ = 0;      // Iteration.
   AdaptiveRelaxation relaxation_;
-  bool in_doubt_ = false;  // Whether rounding or a slow rate keeps the error from falling: float64 will tell.
-  int patience_;           // Sweeps without progress before it is asked.
-  double polish_below_;    // Relative error at which to try plain sweeps next.
-  double target_;          // For the sweeps' own error; below the tolerance once a certificate has disagreed.
+  bool in_doubt_ = false;   // Whether rounding or a slow rate keeps the error from falling: float64 will tell.
+  int patience_;            // Sweeps without progress before it is asked.
+  double polish_below_;     // Relative error at which to try plain sweeps next.
+  double target_;           // For the sweeps' own error; moved where a certificate has disagreed.
+  double gradient_target_;  // The same for the gradient norm, if that is the criterion.
   double best_error_ = std::numeric_limits<double>::infinity();
   int best_iteration_ = 0;
   std::optional<int> refined_at_;          // Iteration.
   std::optional<double> certified_error_;  // Of the current potentials.
+  std::optional<double> certified_value_;  // The same, of what the criterion says, relative as the tolerance is.
   std::optional<Status> shortfall_;        // Once there are no more sweeps: the status if they are short of the target.
 };
 

@@ -140,4 +140,12 @@ std::int64_t SparseFactor::nonzeros() const {
   return total;
 }
 
+double SparseFactor::operations() const {
+  auto const* const counts = static_cast<SuiteSparse_long const*>(state_->factor->ColCount);
+  double total = 0;
+  for (std::int64_t k = 0; k < state_->n + state_->m; ++k)
+    total += 0.5 * static_cast<double>(counts[k]) * static_cast<double>(counts[k]);
+  return total;
+}
+
 }  // namespace monge

@@ -31,6 +31,8 @@ class SparseFactor {
 
   /// Of the lower triangle of the factor, the diagonal included.
   std::int64_t nonzeros() const;
+  /// About how many multiply-adds factor() takes.
+  double operations() const;
 
  private:
   struct State;

@@ -19,7 +19,19 @@ constexpr int kPatience = 30;
 constexpr int kBlindPatience = 100;
 
 SolveOptions plain_options() {
-  return {.eps = 1, .tolerance = kTolerance, .iterations = 1000, .schedule = Schedule::alternating, .annealing = 1};
+  return {.eps = 1,
+          .method = Method::sinkhorn,
+          .tolerance = kTolerance,
+          .iterations = 1000,
+          .schedule = Schedule::alternating,
+          .annealing = 1};
+}
+
+Evaluation evaluation(double row_error, double column_error) {
+  Evaluation value{};
+  value.row_error = row_error;
+  value.column_error = column_error;
+  return value;
 }
 
 SinkhornPolicy make_policy(SolveOptions const& options, double cost_bound = 10) {
@@ -129,7 +141,7 @@ TEST(SinkhornPolicyTest, certificate_that_disagrees_at_the_end_of_the_trial_leav
   SinkhornPolicy policy = make_policy(options);
   policy.swept({kMass, options.tolerance * kMass});
   ASSERT_EQ(policy.next().action, SinkhornAction::certify);
-  policy.certified(2 * options.tolerance * kMass, 0);
+  policy.certified(evaluation(2 * options.tolerance * kMass, 0));
   EXPECT_EQ(policy.next().count, options.check_every);
   policy.swept({kMass, kMass});
   EXPECT_GT(policy.next().sweep.eps, options.eps);
@@ -297,7 +309,7 @@ TEST(SinkhornPolicyTest, sweeps_up_to_each_check_and_no_further_than_the_cap) {
       policy.swept({1, 1});
     }
     ASSERT_EQ(policy.next().action, SinkhornAction::certify);
-    policy.certified(1.5, 0);
+    policy.certified(evaluation(1.5, 0));
     expect_finish(policy, Status::iteration_limit);
     EXPECT_EQ(policy.iterations(), 17);
     EXPECT_EQ(policy.marginal_error(), 1.5);
@@ -310,7 +322,7 @@ TEST(SinkhornPolicyTest, certificate_at_the_cap_may_find_the_tolerance_reached) 
   SinkhornPolicy policy = make_policy(options);
   policy.swept({1, 1.01 * kAllowed});
   ASSERT_EQ(policy.next().action, SinkhornAction::certify);
-  policy.certified(kAllowed, 0);
+  policy.certified(evaluation(kAllowed, 0));
   expect_finish(policy, Status::converged);
 }
 
@@ -322,7 +334,7 @@ TEST(SinkhornPolicyTest, certificate_is_asked_for_when_the_columns_are_within_th
   policy.swept({1, kAllowed});
   EXPECT_EQ(policy.next().action, SinkhornAction::certify)
       << "a plain sweep leaves rows no worse than the columns were";
-  policy.certified(0.99 * kAllowed, 0);
+  policy.certified(evaluation(0.99 * kAllowed, 0));
   expect_finish(policy, Status::converged);
   EXPECT_EQ(policy.iterations(), 2 * options.check_every);
 }
@@ -375,7 +387,7 @@ TEST(SinkhornPolicyTest, disagreement_of_the_certificate_halves_the_target) {
     EXPECT_EQ(policy.next().action, SinkhornAction::sweep);
     policy.swept({1, target * kAllowed});
     ASSERT_EQ(policy.next().action, SinkhornAction::certify);
-    policy.certified(1.5 * kAllowed, 0);
+    policy.certified(evaluation(1.5 * kAllowed, 0));
     EXPECT_EQ(policy.next().action, SinkhornAction::sweep);
   }
 }
@@ -386,7 +398,7 @@ TEST(SinkhornPolicyTest, disagreement_at_the_cap_is_final_and_not_evaluated_twic
   SinkhornPolicy policy = make_policy(options);
   policy.swept({1, kAllowed});
   ASSERT_EQ(policy.next().action, SinkhornAction::certify);
-  policy.certified(1.5 * kAllowed, 0);
+  policy.certified(evaluation(1.5 * kAllowed, 0));
   expect_finish(policy, Status::iteration_limit);
   EXPECT_EQ(policy.marginal_error(), 1.5 * kAllowed);
 }
@@ -396,7 +408,7 @@ TEST(SinkhornPolicyTest, a_certificate_holds_until_the_next_sweep) {
   options.iterations = 20;
   SinkhornPolicy policy = make_policy(options);
   policy.swept({1, kAllowed});
-  policy.certified(1.5 * kAllowed, 0);
+  policy.certified(evaluation(1.5 * kAllowed, 0));
   EXPECT_EQ(policy.marginal_error(), 1.5 * kAllowed);
   policy.swept({1, 2 * kAllowed});
   EXPECT_EQ(policy.marginal_error(), 2 * kAllowed);
@@ -411,7 +423,7 @@ TEST(SinkhornPolicyTest, sweeps_that_see_a_tenth_of_the_error_are_at_their_preci
     SinkhornPolicy policy = make_policy(options);
     policy.swept({1, kAllowed});
     ASSERT_EQ(policy.next().action, SinkhornAction::certify);
-    policy.certified(10.1 * kAllowed, 0);
+    policy.certified(evaluation(10.1 * kAllowed, 0));
     if (precision == Precision::automatic) {
       EXPECT_EQ(policy.next().action, SinkhornAction::refine);
     } else {
@@ -476,9 +488,9 @@ TEST(SinkhornPolicyTest, refinement_starts_again_from_the_tolerance) {
   SolveOptions const options = plain_options();
   SinkhornPolicy policy = make_policy(options);
   policy.swept({1, kAllowed});
-  policy.certified(1.5 * kAllowed, 0);
+  policy.certified(evaluation(1.5 * kAllowed, 0));
   policy.swept({1, kAllowed / 2});
-  policy.certified(100 * kAllowed, 0);
+  policy.certified(evaluation(100 * kAllowed, 0));
   ASSERT_EQ(policy.next().action, SinkhornAction::refine);
   policy.refined();
   policy.swept({1, kAllowed});
@@ -490,7 +502,7 @@ TEST(SinkhornPolicyTest, refinement_at_the_cap_keeps_the_certificate) {
   options.iterations = 10;
   SinkhornPolicy policy = make_policy(options);
   policy.swept({1, kAllowed});
-  policy.certified(100 * kAllowed, 0);
+  policy.certified(evaluation(100 * kAllowed, 0));
   ASSERT_EQ(policy.next().action, SinkhornAction::refine);
   policy.refined();
   expect_finish(policy, Status::iteration_limit);
@@ -519,11 +531,11 @@ TEST(SinkhornPolicyTest, float64_tells_slow_sweeps_from_rounding) {
     SinkhornPolicy policy = make_policy(options);
     // The first check is where the error stops falling; later it was the one before the question.
     EXPECT_EQ(sweep_into_doubt(policy), options.check_every + kPatience);
-    policy.certified(0.91, 0.09);
+    policy.certified(evaluation(0.91, 0.09));
     ASSERT_EQ(policy.next().action, SinkhornAction::sweep);
     EXPECT_EQ(policy.precision(), Precision::float32);
     EXPECT_EQ(sweep_into_doubt(policy), options.check_every + 2 * kPatience);
-    policy.certified(0.89, 0.11);
+    policy.certified(evaluation(0.89, 0.11));
     ASSERT_EQ(policy.next().action, SinkhornAction::refine);
     policy.refined();
     EXPECT_EQ(policy.next().action, SinkhornAction::sweep);
@@ -535,7 +547,7 @@ TEST(SinkhornPolicyTest, rounding_is_the_limit_where_float64_says_so_and_is_not_
   options.certificate = true;
   SinkhornPolicy policy = make_policy(options);
   sweep_into_doubt(policy);
-  policy.certified(0.5, 0.5);
+  policy.certified(evaluation(0.5, 0.5));
   expect_finish(policy, Status::precision_limit);
   EXPECT_EQ(policy.marginal_error(), 1);
 }
@@ -691,7 +703,7 @@ TEST(SinkhornPolicyTest, tolerance_0_runs_all_iterations_and_certifies_once) {
     while (policy.next().action == SinkhornAction::sweep) policy.swept({0, 0});
     EXPECT_EQ(policy.iterations(), 503);
     ASSERT_EQ(policy.next().action, SinkhornAction::certify);
-    policy.certified(0.5, 0);
+    policy.certified(evaluation(0.5, 0));
     expect_finish(policy, Status::completed);
     EXPECT_EQ(policy.marginal_error(), 0.5);
 
@@ -715,7 +727,7 @@ TEST(SinkhornPolicyTest, stop_ends_with_a_certificate_whatever_was_due) {
     EXPECT_EQ(policy.next().count, 1);
     policy.swept({1, 1});
     ASSERT_EQ(policy.next().action, SinkhornAction::certify);
-    policy.certified(0, 0);
+    policy.certified(evaluation(0, 0));
     expect_finish(policy, Status::stopped);
     EXPECT_EQ(policy.iterations(), 16);
     EXPECT_EQ(policy.annealing_iterations(), 5);
