@@ -3,6 +3,7 @@
 #include <cmath>
 #include <functional>
 #include <limits>
+#include <numbers>
 #include <numeric>
 
 #include "core/strided.hpp"
@@ -102,6 +103,38 @@ void visit_entries(double threshold, double marginal, std::span<T const> row, do
       if (entry > threshold) visit(static_cast<std::int64_t>(first + j), entry);
     }
   });
+}
+
+/// The powers are of differences relative to the largest: none overflows.
+template <class T>
+double distance(ScoreSource<T> const& source, std::int64_t i, std::int64_t j) {
+  auto const difference = [&](std::int64_t k) {
+    return std::abs(static_cast<double>(source.rows->coordinate(i, k)) - source.columns->coordinate(j, k));
+  };
+  double largest = 0, sum = 0;
+  for (std::int64_t k = 0; k < source.dimension(); ++k) largest = std::max(largest, difference(k));
+  if (largest == 0 || std::isinf(source.p)) return largest;
+  for (std::int64_t k = 0; k < source.dimension(); ++k) sum += std::pow(difference(k) / largest, source.p);
+  return largest * std::pow(sum, 1 / source.p);
+}
+
+/// The score of one pair in float64, of what the passes read.
+template <class T>
+double score_of(ScoreSource<T> const& source, std::int64_t i, std::int64_t j) {
+  if (source.form == ScoreForm::stored) {
+    StoredCosts const& costs = source.stored;
+    std::int64_t const at = costs.transposed ? j * costs.row_stride + i : i * costs.row_stride + j;
+    double const cost = costs.type == DataType::float32 ? static_cast<double>(static_cast<float const*>(costs.data)[at])
+                                                        : static_cast<double const*>(costs.data)[at];
+    return (cost - costs.origin) / costs.unit;
+  }
+  if (source.form == ScoreForm::distances) return distance(source, i, j);
+  double score = 0;
+  for (std::int64_t k = 0; k < source.dimension(); ++k) {
+    double const x = source.rows->coordinate(i, k), y = source.columns->coordinate(j, k);
+    score += source.form == ScoreForm::products ? x * y : (x - y) * (x - y);
+  }
+  return score;
 }
 
 }  // namespace
@@ -227,12 +260,38 @@ void PlanOperator<T>::sample(std::uint64_t seed, MutableIndexView pairs) {
   });
 }
 
+template <class T>
+void PlanOperator<T>::entries_at(IndexView rows, IndexView columns, MutableVectorView values) {
+  Costs<T> const& costs = *data_.costs;
+  ScoreSource<T> const source = costs.scores(Side::rows);
+  double const log2e_over_eps = std::numbers::log2e / eps_;
+  // What a point brings. Potentials are finite, so -infinity for a weight of 0 stays.
+  auto const log2_weight = [&](Side side, std::int64_t i) {
+    return data_.weights[static_cast<int>(side)]->log2[static_cast<std::size_t>(i)];
+  };
+  auto const slope = [&](Side side, std::int64_t i) {
+    return data_.potential(side)[i] - costs.norm(side)[static_cast<std::size_t>(i)];
+  };
+  int const threads = useful_threads(most_threads_, values.size(), source.dimension() + 1);
+  with_data(values, [&](auto* data) {
+    using Out = std::remove_pointer_t<decltype(data)>;
+#pragma omp parallel for num_threads(threads) schedule(static)
+    for (std::int64_t k = 0; k < values.size(); ++k) {
+      std::int64_t const i = rows.data[k * rows.stride], j = columns.data[k * columns.stride];
+      double const t = slope(Side::rows, i) + slope(Side::columns, j) - costs.factor() * score_of(source, i, j);
+      double const logarithm = log2_weight(Side::rows, i) + log2_weight(Side::columns, j) + t * log2e_over_eps;
+      data[k * values.stride()] = static_cast<Out>(std::exp2(logarithm));
+    }
+  });
+}
+
 #define MONGE_INSTANTIATE(T)                                                                                           \
   template void PlanOperator<T>::entries(Side, MutableMatrixView);                                                     \
   template void PlanOperator<T>::top_k(Side, MutableIndexView, MutableMatrixView);                                     \
   template std::int64_t PlanOperator<T>::count_above(double, MutableIndexView);                                        \
   template std::int64_t PlanOperator<T>::entries_above(double, MutableIndexView, MutableIndexView, MutableVectorView); \
-  template void PlanOperator<T>::sample(std::uint64_t, MutableIndexView);
+  template void PlanOperator<T>::sample(std::uint64_t, MutableIndexView);                                              \
+  template void PlanOperator<T>::entries_at(IndexView, IndexView, MutableVectorView);
 MONGE_INSTANTIATE(float)
 MONGE_INSTANTIATE(double)
 #undef MONGE_INSTANTIATE

@@ -38,6 +38,7 @@ class PlanOperator final : public monge::PlanOperator {
   std::int64_t entries_above(double threshold, MutableIndexView row_begin, MutableIndexView columns,
                              MutableVectorView values) override;
   void sample(std::uint64_t seed, MutableIndexView pairs) override;
+  void entries_at(IndexView rows, IndexView columns, MutableVectorView values) override;
   std::unique_ptr<monge::PlanOperator> at_eps(double eps) const override;
   std::unique_ptr<monge::PlanOperator> at(Side side, MatrixView points) const override;
 

@@ -63,16 +63,23 @@ StoredCosts StoredCosts::from(int first_row) const {
   return result;
 }
 
+PassArguments Costs::scores(Side rows) const {
+  PassArguments result;
+  result.form = form_;
+  result.rows = side_[side_index(rows)].operand;
+  result.columns = side_[side_index(opposite(rows))].operand;
+  if (form_ == ScoreForm::stored) result.stored = rows == Side::rows ? stored_ : stored_.flipped();
+  result.p = p_;
+  result.factor = -factor_;
+  return result;
+}
+
 Costs::Launch Costs::launch(Side rows, int first_row, int row_count, Pass pass, bool tf32) const {
   ScoreKernel const kernel = kernel_for(form_, scalar_, pass, tf32);
-  Launch result;
+  Launch result{{}, scores(rows)};
   PassArguments& arguments = result.arguments;
-  arguments.form = form_;
-  arguments.rows = side_[side_index(rows)].operand.part(first_row, row_count);
-  arguments.columns = side_[side_index(opposite(rows))].operand;
-  if (form_ == ScoreForm::stored) arguments.stored = (rows == Side::rows ? stored_ : stored_.flipped()).from(first_row);
-  arguments.p = p_;
-  arguments.factor = -factor_;
+  arguments.rows = arguments.rows.part(first_row, row_count);
+  if (form_ == ScoreForm::stored) arguments.stored = arguments.stored.from(first_row);
   bool const halves = kernel == ScoreKernel::one_product || kernel == ScoreKernel::three_products;
   if (halves) arguments.factor /= arguments.rows.half_scale * arguments.columns.half_scale;
   result.plan = plan_pass({pass, kernel, form_, runtime_->multiprocessors()}, arguments.rows, arguments.columns);

@@ -66,6 +66,9 @@ class Costs {
   /// The weighted mean of the shift.
   double mean_shift(Side side) const { return side_[side_index(side)].mean_shift; }
 
+  /// What makes the scores of pairs whose rows are points of `rows`, and no more, in the arguments of a pass.
+  PassArguments scores(Side rows) const;
+
   /// How a pass runs, whose rows are points of `rows`: the kernel that its arguments say, with references, logits and
   /// outputs still to be filled in. `tf32`: products of 11 bits will do.
   struct Launch {

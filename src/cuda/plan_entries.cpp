@@ -1,6 +1,8 @@
 // Entries of a plan one by one: some rows at a time go to memory as logarithms of shares, to be selected there.
 #include <algorithm>
+#include <numbers>
 
+#include "cuda/launch/entries_at.hpp"
 #include "cuda/plan_operator.hpp"
 #include "operators/sampling.hpp"
 
@@ -26,8 +28,8 @@ LogRows part(LogRows rows, int begin, int count) {
 }
 
 /// Indices of the caller's where kernels can read them; `staging` holds those of host memory.
-StridedIndices upload(SharedRuntime const& runtime, MutableIndexView from, DeviceArray<unsigned char>& staging) {
-  MatrixView const bits(from.data, DataType::float64, from.rows, from.columns, from.row_stride, from.device);
+StridedIndices upload(SharedRuntime const& runtime, IndexView from, DeviceArray<unsigned char>& staging) {
+  VectorView const bits(from.data, DataType::float64, from.size, from.stride, from.device);
   StridedView const view = cuda::upload(runtime, bits, staging);
   return {static_cast<std::int64_t*>(view.data), view.stride};
 }
@@ -130,7 +132,8 @@ std::int64_t PlanOperator::entries_above(double threshold, MutableIndexView row_
   DeviceArray<std::int64_t> const first_wrong = uploaded(runtime, std::vector<std::int64_t>{size(Side::rows)});
   AboveArguments arguments;
   arguments.threshold = threshold;
-  arguments.row_begin = upload(runtime, row_begin, staging);
+  arguments.row_begin =
+      upload(runtime, IndexView{row_begin.data, row_begin.rows, row_begin.row_stride, row_begin.device}, staging);
   arguments.columns = in_place(column_output);
   arguments.values = value_output.view();
   arguments.size = columns.rows;
@@ -174,6 +177,26 @@ void PlanOperator::sample(std::uint64_t seed, MutableIndexView pairs) {
   auto const found = download(*runtime, sums.data() + n - 1, 2);
   require_mass(found[0]);
   require_shares(found[1]);
+  output.finish();
+}
+
+void PlanOperator::entries_at(IndexView rows, IndexView columns, MutableVectorView values) {
+  SharedRuntime const& runtime = problem_.runtime;
+  DeviceGuard const guard(runtime->index());
+  DeviceArray<unsigned char> row_staging, column_staging;
+  Output output(runtime, values);
+  cuda::entries_at(
+      {
+          .scores = problem_.costs->scores(Side::rows),
+          .side = {problem_.side(Side::rows), problem_.side(Side::columns)},
+          .potential = {potentials_[0].data(), potentials_[1].data()},
+          .log2e_over_eps = std::numbers::log2e / eps_,
+          .count = values.size(),
+          .rows = upload(runtime, rows, row_staging),
+          .columns = upload(runtime, columns, column_staging),
+          .values = output.view(),
+      },
+      runtime->stream());
   output.finish();
 }
 

@@ -99,6 +99,9 @@ class PlanOperator {
   /// K pairs (i, j) drawn from P / sum P (operators/sampling.hpp): pairs (K x 2). Throws where sum P is not a
   /// positive number.
   virtual void sample(std::uint64_t seed, MutableIndexView pairs) = 0;
+  /// values_k = P_ij of the pairs (rows_k, columns_k), all of one size: made one by one, each from its cost and the
+  /// potentials alone, with sums in float64; a pair of no weight or of infinite cost has 0. O(d) a pair.
+  virtual void entries_at(IndexView rows, IndexView columns, MutableVectorView values) = 0;
 
   /// The plan of the same potentials at another eps.
   virtual std::unique_ptr<PlanOperator> at_eps(double eps) const = 0;

@@ -20,6 +20,13 @@ class DeviceIndices {
  public:
   DeviceIndices(std::int64_t rows, std::int64_t columns)
       : memory_(std::vector<double>(rows * columns), rows, columns, 3), rows_(rows), columns_(columns) {}
+  /// One column of these.
+  explicit DeviceIndices(std::vector<std::int64_t> const& indices)
+      : memory_(bits_of(indices), std::ssize(indices), 1, 3), rows_(std::ssize(indices)), columns_(1) {}
+  IndexView readable() {
+    MutableIndexView const all = view();
+    return {all.data, all.rows, all.row_stride, all.device};
+  }
   MutableIndexView view() {
     MutableMatrixView const bits = memory_.mutable_matrix();
     return {static_cast<std::int64_t*>(bits.data()), rows_, columns_, bits.row_stride(), bits.device()};
@@ -31,6 +38,11 @@ class DeviceIndices {
   }
 
  private:
+  static std::vector<double> bits_of(std::vector<std::int64_t> const& indices) {
+    std::vector<double> result;
+    for (std::int64_t const index : indices) result.push_back(std::bit_cast<double>(index));
+    return result;
+  }
   OnDevice<double> memory_;
   std::int64_t rows_, columns_;
 };
@@ -116,6 +128,25 @@ TEST_P(DeviceMemory, gives_what_host_memory_gives) {
     options.tolerance = 2e-3;
     EXPECT_LE(solve(context(), PointCloud{x.matrix(), y.matrix()}, a.vector(), b.vector(), options).report().iterations,
               options.check_every);
+  }
+}
+
+TEST_P(DeviceMemory, of_entries_at_pairs_gives_what_host_memory_gives) {
+  for (std::int64_t const d : {3, 40}) {
+    SCOPED_TRACE(testing::Message() << "d " << d);
+    auto const plan = make_operator(make_problem({70, 90, d}))->plan(0.5);
+    std::vector<std::int64_t> rows, columns;
+    for (std::int64_t k = 0; k < 999; ++k) {
+      rows.push_back(31 * k % 70);
+      columns.push_back(7 * k % 90);
+    }
+    std::vector<double> values(rows.size());
+    plan->entries_at({rows.data(), 999}, {columns.data(), 999}, values);
+    DeviceIndices device_rows(rows), device_columns(columns);
+    OnDevice<double> device_values(values, 999, 1, 2);
+    device_values.fill(0);
+    plan->entries_at(device_rows.readable(), device_columns.readable(), device_values.mutable_vector());
+    EXPECT_EQ(device_values.values(), values);
   }
 }
 

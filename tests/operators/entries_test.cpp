@@ -17,6 +17,8 @@ class Indices {
   Indices(std::int64_t rows, std::int64_t columns, std::int64_t padding)
       : rows_(rows), columns_(columns), stride_(columns + padding), values_(rows * stride_, -7) {}
   MutableIndexView view() { return {values_.data(), rows_, columns_, stride_, {}}; }
+  /// The first column.
+  IndexView readable() const { return {values_.data(), rows_, stride_, {}}; }
   std::int64_t operator()(std::int64_t i, std::int64_t q) const { return values_[i * stride_ + q]; }
   std::int64_t& operator()(std::int64_t i, std::int64_t q) { return values_[i * stride_ + q]; }
   bool padding_untouched() const {
@@ -254,6 +256,42 @@ TEST_P(Entries, above_a_threshold_equal_the_oracle) {
         ++at;
       }
       ASSERT_EQ(at, row_begin(i + 1, 0)) << "columns of row " << i << " do not ascend";
+    }
+  }
+}
+
+// Any pairs in any order, some more than once.
+TEST_P(Entries, at_pairs_equal_the_oracle) {
+  for (Recipe const& recipe : recipes()) {
+    SCOPED_TRACE(testing::Message() << recipe);
+    Case const test = make_case(recipe);
+    auto const plan = make_plan(test);
+    std::int64_t const n = recipe.n, m = recipe.m, count = std::min<std::int64_t>(2 * n * m, 5000);
+    Indices rows(count, 1, 2), columns(count, 1, 1);
+    Random random(recipe.seed);
+    for (std::int64_t k = 0; k < count; ++k) {
+      rows(k, 0) = static_cast<std::int64_t>(random.uniform() * static_cast<double>(n));
+      columns(k, 0) = static_cast<std::int64_t>(random.uniform() * static_cast<double>(m));
+    }
+    Vector const exact = test.dense.plan(test.eps, test.potentials);
+    Vector const plan_error = test.tolerance.plan(Side::rows, test.potentials);
+    for (DataType const type : {DataType::float64, DataType::float32}) {
+      StoredVector out(std::vector<double>(count), type, 2);
+      plan->entries_at(rows.readable(), columns.readable(), out.mutable_view());
+      EXPECT_TRUE(out.padding_untouched());
+      Vector expected(count), allowed(count);
+      for (std::int64_t k = 0; k < count; ++k) {
+        std::int64_t const i = rows(k, 0), j = columns(k, 0);
+        expected[k] = exact[i * m + j];
+        bool const none =
+            test.problem.a[i] == 0 || test.problem.b[j] == 0 || std::isinf(test.dense.cost(Side::rows, i, j));
+        // Neither type holds anything of entries below the smallest that it has.
+        bool const is_float = type == DataType::float32;
+        allowed[k] = none
+                         ? Real(0)
+                         : (plan_error[i] + (is_float ? 0x1p-24L : 0)) * expected[k] + (is_float ? 0x1p-149L : 1e-307L);
+      }
+      expect_close("P_ij", out.values(), expected, allowed);
     }
   }
 }
