@@ -74,6 +74,13 @@ struct PlanOperator<T>::Products {
   double scale(std::int64_t i, double row_max) const {
     return share_unit[i] * std::exp2(row_max - reference_above(bounds[static_cast<std::size_t>(i)]));
   }
+  /// What is known of all rows may be used.
+  void finish() {
+    double largest = logits.largest;
+    for (double const bound : bounds) largest = std::max(largest, std::abs(bound));
+    is_bounded = largest < kLargestBound<T>;
+    is_measured = true;
+  }
 
   Stripes<T> stripes;
   Logits<T> logits;  // Of the other side.
@@ -105,6 +112,7 @@ auto PlanOperator<T>::products(Side side) -> Products& {
     int const threads = useful_threads(most_threads_, size(Side::rows), size(Side::columns));
     products = std::make_unique<Products>(data_, side, eps_, threads, cache_bytes_);
     cache_bytes_ -= products->stripes.kept_bytes();
+    if (transforms_[static_cast<int>(side)]) take_transform(side, *products);
   }
   return *products;
 }
@@ -118,10 +126,40 @@ auto PlanOperator<T>::measured(Side side) -> Products& {
 }
 
 template <class T>
+double PlanOperator<T>::marginal_from(Side side, std::int64_t i, double lse) const {
+  std::size_t const k = static_cast<std::size_t>(i);
+  double const weight = data_.weight(side)[k], slope = data_.potential(side)[i] - data_.costs->norm(side)[k];
+  return weight > 0 ? weight * std::exp2(lse + slope * (kLog2e / eps_)) : 0;
+}
+
+/// What record() finds, from the transform: lse_i = (norm_i - f+_i) log2(e) / eps.
+template <class T>
+void PlanOperator<T>::take_transform(Side side, Products& onto) const {
+  HostVector const& plus = *transforms_[static_cast<int>(side)];
+  std::vector<double> const& weight = data_.weight(side);
+  std::span<double const> const norm = data_.costs->norm(side), others = data_.costs->norm(opposite(side));
+  // C' has the mean 0 or more, and no two are further apart than the bound: none is below minus that. No logit of row i
+  // is above norm_i + reach then, in units of C.
+  double const reach = *std::max_element(others.begin(), others.end()) + data_.costs->bound();
+  for (std::int64_t i = 0; i < size(side); ++i) {
+    std::size_t const k = static_cast<std::size_t>(i);
+    onto.lse[i] = (norm[k] - plus[i]) * (kLog2e / eps_);
+    onto.marginal[i] = marginal_from(side, i, onto.lse[i]);
+    if (weight[k] == 0) {  // It is not known, but its exponentials must be numbers.
+      onto.bounds[k] = (norm[k] + reach) * (kLog2e / eps_);
+      onto.share_unit[i] = 0;
+      continue;
+    }
+    onto.bounds[k] = onto.lse[i] - onto.logits.offset;
+    onto.share_unit[i] = std::exp2(reference_above(onto.bounds[k]) - onto.bounds[k]);
+  }
+  onto.finish();
+}
+
+template <class T>
 void PlanOperator<T>::record(Side side, Products& onto, Workspace<T> const& work, std::int64_t first,
                              std::int64_t count) const {
   std::vector<double> const& weight = data_.weight(side);
-  std::span<double const> const norm = data_.costs->norm(side);
   for (std::int64_t r = 0; r < count; ++r) {
     std::int64_t const i = first + r;
     std::size_t const k = static_cast<std::size_t>(i);
@@ -134,8 +172,7 @@ void PlanOperator<T>::record(Side side, Products& onto, Workspace<T> const& work
     onto.bounds[k] = onto.lse[i] - work.offset;
     std::size_t const row = static_cast<std::size_t>(r);
     onto.share_unit[i] = std::exp2(reference_above(onto.bounds[k]) - work.row_max[row]) / work.row_sum[row];
-    onto.marginal[i] =
-        weight[k] > 0 ? weight[k] * std::exp2(onto.lse[i] + (data_.potential(side)[i] - norm[k]) * (kLog2e / eps_)) : 0;
+    onto.marginal[i] = marginal_from(side, i, onto.lse[i]);
   }
 }
 
@@ -152,11 +189,7 @@ void PlanOperator<T>::for_each_stripe(Side side, T const* beta, bool store, Cons
                           if (measure) record(side, onto, work, first, count);
                           consume(thread, work, first, count);
                         });
-  if (!measure) return;
-  double largest = onto.logits.largest;
-  for (double const bound : onto.bounds) largest = std::max(largest, std::abs(bound));
-  onto.is_bounded = largest < kLargestBound<T>;
-  onto.is_measured = true;
+  if (measure) onto.finish();
 }
 
 template <class T>
@@ -211,6 +244,15 @@ void PlanOperator<T>::transform(Side side, MutableVectorView out) {
     std::size_t const k = static_cast<std::size_t>(i);
     return norm[k] - eps_ * kLn2 * onto.lse[i] + shift[k];
   });
+}
+
+template <class T>
+void PlanOperator<T>::set_transforms(Vector const& f_plus, Vector const& g_plus) {
+  for (Side side : {Side::rows, Side::columns}) {
+    int const s = static_cast<int>(side);
+    transforms_[s] = std::make_unique<HostVector>(on_host(side == Side::rows ? f_plus : g_plus));
+    if (products_[s]) take_transform(side, *products_[s]);
+  }
 }
 
 template <class T>

@@ -21,6 +21,7 @@ class PlanOperator final : public monge::PlanOperator {
   VectorOperations const& vectors() const override { return vectors_; }
   void potentials(MutableVectorView f, MutableVectorView g) override;
   void transform(Side side, MutableVectorView out) override;
+  void set_transforms(Vector const& f_plus, Vector const& g_plus) override;
   Vector const& marginal(Side side) override;
   double transport_cost() override;
   void multiply(Side side, Scaling scaling, MatrixView v, MutableMatrixView out) override;
@@ -51,6 +52,8 @@ class PlanOperator final : public monge::PlanOperator {
 
   Products& products(Side side);
   Products& measured(Side side);
+  void take_transform(Side side, Products& onto) const;
+  double marginal_from(Side side, std::int64_t i, double lse) const;
   void record(Side side, Products& onto, Workspace<T> const& work, std::int64_t first, std::int64_t count) const;
   template <class Consume>
   void for_each_stripe(Side side, T const* beta, bool store, Consume&& consume);
@@ -75,6 +78,7 @@ class PlanOperator final : public monge::PlanOperator {
   int most_threads_;
   double cache_bytes_;  // That the sides have not taken.
   std::unique_ptr<Products> products_[2];
+  std::unique_ptr<HostVector> transforms_[2];  // That were given.
   /// Kept from product to product.
   Buffer<T> weighed_, values_;
   Buffer<double> units_, sums_;

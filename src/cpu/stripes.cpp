@@ -81,6 +81,7 @@ void Stripes<T>::reserve_scratch(std::int64_t dimension) {
 template <class T>
 void Stripes<T>::exponentiate(Logits<T> const& logits, PassOptions<T> const& options, std::int64_t first,
                               std::int64_t count, Workspace<T>& work) const {
+  bool const makes_scores = keeps(options) && !scores_ready_;  // Kernels keep them on the way to maxima.
   work.args = {
       .source = source_,
       .column_count = columns_,
@@ -91,7 +92,7 @@ void Stripes<T>::exponentiate(Logits<T> const& logits, PassOptions<T> const& opt
       .multiplier = logits.multiplier,
       .first_row = first,
       .row_count = (count + kRowGroup - 1) / kRowGroup * kRowGroup,
-      .bound = options.bounds == nullptr ? nullptr : options.bounds + first,
+      .bound = options.bounds == nullptr || makes_scores ? nullptr : options.bounds + first,
       .scores = keeps(options) ? scores_.get() + first * padded_to_panel<T>(columns_) : nullptr,
       .scores_ready = scores_ready_,
       .stripe = work.stripe.get(),

@@ -47,9 +47,9 @@ struct PassOptions {
 template <class T>
 class Stripes {
  public:
-  /// `costs` must outlive this object. From the first pass on, which must go without bounds, scores are kept if they
-  /// fit in so many bytes and reading them is cheaper. `upper`: passes may be of the upper triangle, and the scores
-  /// that are kept are those of such passes.
+  /// `costs` must outlive this object. From the first pass on, which makes no use of bounds then, scores are kept if
+  /// they fit in so many bytes and reading them is cheaper. `upper`: passes may be of the upper triangle, and the
+  /// scores that are kept are those of such passes.
   Stripes(Costs<T> const& costs, Side rows, int threads, double cache_bytes, bool upper = false);
 
   /// Taken for scores.

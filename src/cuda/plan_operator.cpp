@@ -37,7 +37,13 @@ PlanOperator::Frozen& PlanOperator::frozen(Side side) {
   DeviceGuard const guard(runtime->index());
   PackedSide const rows = problem_.side(side), columns = problem_.side(opposite(side));
   Frozen fresh;
-  fresh.transform = cuda::transform(problem_, side, potentials_, eps_);
+  DeviceArray<double>& given = transforms_[side_index(side)];
+  if (given.data()) {
+    fresh.transform = transform_logits(problem_, side, potentials_, eps_);
+    fresh.transform.plus = std::move(given);
+  } else {
+    fresh.transform = cuda::transform(problem_, side, potentials_, eps_);
+  }
   fresh.references = DeviceArray<unsigned char>(runtime, rows.padded_size * size_of(rows.scalar));
   fresh.share_factor = DeviceArray<double>(runtime, rows.size);
   fresh.plan_factor = DeviceArray<double>(runtime, rows.size);
@@ -70,13 +76,29 @@ PlanOperator::Frozen& PlanOperator::frozen(Side side) {
   return *slot;
 }
 
+void PlanOperator::set_transforms(Vector const& f_plus, Vector const& g_plus) {
+  DeviceGuard const guard(problem_.runtime->index());
+  for (Side side : {Side::rows, Side::columns}) {
+    DeviceVector const& from = on_device(side == Side::rows ? f_plus : g_plus);
+    DeviceArray<double>& copy = transforms_[side_index(side)];
+    copy = DeviceArray<double>(problem_.runtime, from.size());
+    combine({from.size(), 1, {{1, from.data(), nullptr}}, copy.data()}, problem_.runtime->stream());
+    frozen_[side_index(side)].reset();
+  }
+}
+
 void PlanOperator::potentials(MutableVectorView f, MutableVectorView g) {
   DeviceGuard const guard(problem_.runtime->index());
   for (Side side : {Side::rows, Side::columns}) {
     MutableVectorView const view = side == Side::rows ? f : g;
     if (view.empty()) continue;
-    bool const fill = problem_.weights[side_index(side)]->has_idle_points();
-    Transform const* const idle = fill ? &frozen(side).transform : nullptr;
+    Transform const* idle = nullptr;
+    std::optional<Transform> found;
+    if (problem_.weights[side_index(side)]->has_idle_points()) {
+      idle = &frozen(side).transform;
+      // One that was given does not know these points.
+      if (!idle->sum.data()) idle = &found.emplace(cuda::transform(problem_, side, potentials_, eps_));
+    }
     store_potential(problem_, side, potentials_[side_index(side)], idle, view);
   }
 }

@@ -29,6 +29,7 @@ class PlanOperator final : public monge::PlanOperator {
   VectorOperations const& vectors() const override { return vectors_; }
   void potentials(MutableVectorView f, MutableVectorView g) override;
   void transform(Side side, MutableVectorView out) override;
+  void set_transforms(Vector const& f_plus, Vector const& g_plus) override;
   Vector const& marginal(Side side) override { return frozen(side).marginal; }
   double transport_cost() override;
   void multiply(Side side, Scaling scaling, MatrixView v, MutableMatrixView out) override;
@@ -51,9 +52,9 @@ class PlanOperator final : public monge::PlanOperator {
   std::unique_ptr<monge::PlanOperator> at(Side side, MatrixView points) const override;
 
  private:
-  /// What passes over the rows of one side need, from one half-step.
+  /// What passes over the rows of one side need, from one half-step or from a transform that was given.
   struct Frozen {
-    Transform transform;                            // With the logits of the other side.
+    Transform transform;                            // With the logits of the other side; without sums if given.
     DeviceArray<unsigned char> references;          // Of this side's points, padded.
     DeviceArray<double> share_factor, plan_factor;  // What sums of a row are multiplied by, for either Scaling.
     DeviceVector marginal;
@@ -114,6 +115,7 @@ class PlanOperator final : public monge::PlanOperator {
   double eps_;
   double cache_bytes_;
   std::optional<Frozen> frozen_[2];
+  DeviceArray<double> transforms_[2];  // That were given, until a side is frozen.
   EntryStore kept_[2], passing_;
   Workspace workspace_;
 };

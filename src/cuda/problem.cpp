@@ -39,17 +39,24 @@ SweepParameters parameters_for(Potentials const& potentials, double eps, double 
           {potentials[0].typical, potentials[1].typical}};
 }
 
-Transform transform(Problem const& problem, Side side, Potentials const& potentials, double eps) {
+Transform transform_logits(Problem const& problem, Side side, Potentials const& potentials, double eps) {
   SharedRuntime const& runtime = problem.runtime;
-  cudaStream_t const stream = runtime->stream();
   Side const other = opposite(side);
-  PackedSide const rows = problem.side(side), columns = problem.side(other);
+  PackedSide const columns = problem.side(other);
   Transform result;
   result.parameters = DeviceArray<SweepParameters>(runtime, 1);
   result.logits = Logits(runtime, columns.padded_size, columns.scalar);
   LogitArguments logits{parameters_for(potentials, eps, 1.0), result.parameters.data(), {}};
   logits.side[side_index(other)] = {columns, potentials[side_index(other)].data(), result.logits.arrays(), nullptr};
-  make_logits(logits, stream);
+  make_logits(logits, runtime->stream());
+  return result;
+}
+
+Transform transform(Problem const& problem, Side side, Potentials const& potentials, double eps) {
+  SharedRuntime const& runtime = problem.runtime;
+  cudaStream_t const stream = runtime->stream();
+  PackedSide const rows = problem.side(side);
+  Transform result = transform_logits(problem, side, potentials, eps);
 
   Costs::Launch pass = problem.costs->launch(side, Pass::softmin);
   std::int64_t const parts = static_cast<std::int64_t>(rows.padded_size) * pass.plan.work.slots;

@@ -64,6 +64,8 @@ struct Transform {
   DeviceArray<double> plus;            // f+
   DeviceArray<double> reference, sum;  // As SoftminValues.
 };
+/// The logits and the parameters; the rest is still to come.
+Transform transform_logits(Problem const& problem, Side side, Potentials const& potentials, double eps);
 Transform transform(Problem const& problem, Side side, Potentials const& potentials, double eps);
 
 SweepParameters parameters_for(Potentials const& potentials, double eps, double relaxation);

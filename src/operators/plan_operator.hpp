@@ -3,8 +3,8 @@
 // so the operator that made it may go on or go away.
 //
 // The first product of a side costs one pass more, which finds the log-sum-exp of its rows (and with it the marginal of
-// that side); after that k products cost at most k passes (Gram: 2 k): nothing is allocated, no marginal is formed and,
-// where the result stays on the device, the host does not wait.
+// that side) unless set_transforms() says it; after that k products cost at most k passes (Gram: 2 k): nothing is
+// allocated, no marginal is formed and, where the result stays on the device, the host does not wait.
 //
 // For Side::rows a product maps a vector of the columns to one of the rows (P V); for Side::columns the other way round
 // (P^T U). Only points of positive weight have entries in P; shares P_ij / sum_j P_ij are defined for all.
@@ -52,6 +52,12 @@ class PlanOperator {
   /// out = the soft c-transform of the other side's potential: for rows
   /// f+_i = -eps log sum_j b_j exp((g_j - C_ij) / eps).
   virtual void transform(Side side, MutableVectorView out) = 0;
+  /// Takes the soft c-transforms of both potentials for known, in the operator's own gauge, as
+  /// EntropicOperator::potential() gives them: after a plain alternating sweep from g0, which leaves f = f+(g0) and
+  /// g1 = g+(f), those of the plan at (f, g0) are f and g1. No pass finds them then, and marginals are
+  /// a_i exp((f_i - f+_i) / eps). They must be those of this plan but for rounding, except at points of no weight,
+  /// which sweeps leave alone: shares, transforms and weight terms of these are undefined from then on.
+  virtual void set_transforms(Vector const& f_plus, Vector const& g_plus) = 0;
   /// P 1 for rows, P^T 1 for columns; lives as long as this object.
   virtual Vector const& marginal(Side side) = 0;
   /// <C, P>, in the arithmetic of this operator.

@@ -277,12 +277,20 @@ __global__ void __launch_bounds__(kVectorThreads) freeze_rows_kernel(FreezeArgum
   }
   // The sum's logarithm is never rounded to double: 2^(L_i - lse_i) comes from its parts. As for logits, where a unit
   // of float exceeds 2 the references are noise already.
-  double const found = arguments.softmin.reference[i], sum = arguments.softmin.sum[i];
+  double const weight = points.weight[i], plus = arguments.softmin.plus[i];
+  double found, sum;
+  if (arguments.softmin.sum) {
+    found = arguments.softmin.reference[i];
+    sum = arguments.softmin.sum[i];
+  } else {
+    SweepParameters const& parameters = *arguments.parameters;
+    double const lse = (points.norm[i] - parameters.constant[1 - arguments.side] - plus) / parameters.eps_ln2;
+    found = weight > 0 ? lse : -kEmptyLogit<double>;
+    sum = 1;
+  }
   T const reference = static_cast<T>(fmin(fmax(found + log2(sum), -1e30), 1e30));
   double const share = fmin(fmax(exp2(static_cast<double>(reference) - found) / sum, 0.5), 2.0);
-  double const weight = points.weight[i];
-  double const marginal =
-      weight > 0 ? weight * exp((arguments.potential[i] - arguments.softmin.plus[i]) / arguments.parameters->eps) : 0.0;
+  double const marginal = weight > 0 ? weight * exp((arguments.potential[i] - plus) / arguments.parameters->eps) : 0.0;
   references[i] = reference;
   arguments.share_factor[i] = share;
   arguments.plan_factor[i] = share * marginal;

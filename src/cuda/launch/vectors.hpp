@@ -101,7 +101,8 @@ struct PlanSumsArguments {
 };
 void sum_plan(PlanSumsArguments const& arguments, Queue const& queue);
 
-/// From a softmin of the rows: what products of a plan with frozen potentials need.
+/// From a softmin of the rows: what products of a plan with frozen potentials need. Without its reference and sum they
+/// follow from f+, and points of no weight, whose f+ is not known then, have shares of 0.
 struct FreezeArguments {
   int side;
   PackedSide points;
