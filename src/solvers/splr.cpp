@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <cstdint>
+#include <future>
 #include <memory>
 #include <numeric>
 #include <optional>
@@ -109,7 +110,7 @@ struct Point {
   Both marginals;
   Values gradient;  // Of minus the dual, by the unknowns: marginals less weights.
   double mass = 0, dual = 0;
-  double l1 = 0, l2 = 0;  // Of both marginals less the weights.
+  double l1 = 0, l2 = 0;  // Of both marginals less the weights; of the gradient.
 };
 
 /// A next iterate: where it is, how it differs from this one and by how much minus the dual is higher there.
@@ -208,7 +209,7 @@ class Splr {
     point_ = evaluate();
     std::optional<Status> end = observed();
     if (!end) {
-      sweep(1);  // Where P is far from its marginals the Hessian says little.
+      update_rows();  // Where P is far from both marginals the Hessian says little.
       keep_potentials(iterate_);
       point_ = evaluate();
       first_l2_ = point_.l2;
@@ -244,16 +245,15 @@ class Splr {
     set_potentials(iterate_, 0);
     bool const fresh = age_ == 0, offers = fresh && options_.candidate_sweeps > 0;
     age_ = (age_ + 1) % options_.pattern_reuse;
-    std::unique_ptr<PlanOperator> const plan = entropic_.plan(eps_);
-    if (fresh) choose_pattern(*plan);
-    Values const entries = entries_of(*plan);
-    if (offers) sweep(options_.candidate_sweeps);  // Enqueued, while the host orders and factors.
+    Values const entries = entries_at_iterate(fresh);
+    std::future<void> sweeps = offers ? start_candidate() : std::future<void>();
     if (fresh) {
       factor_.emplace(std::ssize(unknowns_.rows()), std::ssize(unknowns_.columns()), pairs_.row_places,
                       pairs_.column_places);
     }
     if (!factor(entries)) return Status::precision_limit;
     Values const direction = descent();
+    if (offers) sweeps.get();
     std::optional<Move> candidate = offers ? std::optional(move_to_candidate()) : std::nullopt;
     std::optional<Move> move = search(direction);
     if (candidate && is_better(*candidate, move)) {
@@ -275,9 +275,19 @@ class Splr {
 
   // The operator and its potentials.
 
-  void sweep(int count) {
-    entropic_.sweep({.eps = eps_}, count);
-    check_.passes += count;
+  /// The first half of a sweep: f becomes the best there is for g.
+  void update_rows() {
+    Term const old{1, iterate_[1].get()};
+    entropic_.sweep({.eps = eps_}, 1);
+    vectors_.combine({&old, 1}, entropic_.potential(Side::columns));
+    ++check_.passes;
+  }
+
+  /// Sweeps from the iterate, on another thread where the backend does not enqueue them: until get() nothing else may
+  /// use the operator or anything else of its context.
+  std::future<void> start_candidate() {
+    check_.passes += options_.candidate_sweeps;
+    return std::async(std::launch::async, [this] { entropic_.sweep({.eps = eps_}, options_.candidate_sweeps); });
   }
 
   void keep_potentials(Vectors const& to) const {
@@ -314,28 +324,32 @@ class Splr {
     point.mass = value.mass;
     point.dual = value.dual;
     point.l1 = value.row_error + value.column_error;
-    point.l2 = std::sqrt(dot(excess.rows, excess.rows) + dot(excess.columns, excess.columns));
+    point.l2 = std::sqrt(dot(point.gradient, point.gradient));
     return point;
   }
 
   // The matrix and the direction.
 
-  void choose_pattern(PlanOperator& plan) {
-    if (check_.iteration > 1) {
-      bool const worse = last_l2_ < first_l2_ && point_.l2 > last_l2_;
-      wanted_pairs_ = std::clamp(wanted_pairs_ * (worse ? kGrowth : kDecay), kLeastDensity * most_pairs_, most_pairs_);
+  /// Of the chosen pairs, which are chosen first where that is due.
+  Values entries_at_iterate(bool choose) {
+    std::unique_ptr<PlanOperator> const plan = entropic_.plan(eps_);
+    if (choose) {
+      adapt_density();
+      pairs_ = choose_pairs(*plan, unknowns_, std::max<std::int64_t>(1, std::llround(wanted_pairs_)));
+      check_.pairs = std::ssize(pairs_.rows);
+      ++check_.passes;
     }
-    pairs_ = choose_pairs(plan, unknowns_, std::max<std::int64_t>(1, std::llround(wanted_pairs_)));
-    check_.pairs = std::ssize(pairs_.rows);
-    ++check_.passes;
-  }
-
-  Values entries_of(PlanOperator& plan) const {
     Values entries(pairs_.rows.size());
     if (entries.empty()) return entries;
-    plan.entries_at({pairs_.rows.data(), std::ssize(entries)}, {pairs_.columns.data(), std::ssize(entries)},
-                    {entries.data(), std::ssize(entries)});
+    plan->entries_at({pairs_.rows.data(), std::ssize(entries)}, {pairs_.columns.data(), std::ssize(entries)},
+                     MutableVectorView(entries));
     return entries;
+  }
+
+  void adapt_density() {
+    if (check_.iteration == 1) return;
+    bool const worse = last_l2_ < first_l2_ && point_.l2 > last_l2_;
+    wanted_pairs_ = std::clamp(wanted_pairs_ * (worse ? kGrowth : kDecay), kLeastDensity * most_pairs_, most_pairs_);
   }
 
   /// eps B. The matrix is positive definite with any shift, but perhaps not in float64.
