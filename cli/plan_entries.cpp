@@ -31,7 +31,12 @@ void validate(EntryOptions const& options, std::int64_t m) {
 
 std::vector<ResultFile> entry_files(Plan const& plan, EntryOptions const& options) {
   std::vector<ResultFile> files;
-  std::int64_t const n = plan.rows();
+  std::int64_t const n = plan.rows(), m = plan.columns();
+  if (options.plan) {
+    std::vector<double> values(static_cast<std::size_t>(n * m));
+    plan.dense({values.data(), n, m});
+    files.push_back({"plan.npy", Array{{n, m}, std::move(values)}});
+  }
   if (options.top_k) {
     std::int64_t const k = *options.top_k;
     IndexArray columns = indices({n, k});

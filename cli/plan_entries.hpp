@@ -13,6 +13,7 @@
 namespace monge::cli {
 
 struct EntryOptions {
+  bool plan = false;  ///< All of them.
   std::optional<int> top_k;
   std::optional<double> threshold;
   std::optional<int> sample;

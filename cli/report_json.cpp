@@ -49,6 +49,8 @@ void add_values(Json& json, Report const& report) {
   json["iterations"] = report.iterations;
   json["annealing_iterations"] = report.annealing_iterations;
   json["refinement_iterations"] = report.refinement_iterations;
+  json["newton_steps"] = report.newton_steps;
+  json["newton_iterations"] = report.newton_iterations;
   json["precision"] = name(report.precision);
   json["certified"] = report.certified;
   json["penalty_a"] = to_json(report.penalty_a);
@@ -57,6 +59,7 @@ void add_values(Json& json, Report const& report) {
   json["mass_b"] = report.mass_b;
   json["transported_mass"] = report.transported_mass;
   json["marginal_error"] = report.marginal_error;
+  json["gradient_norm"] = report.gradient_norm;
   json["transport_cost"] = report.transport_cost;
   json["primal"] = report.primal;
   json["dual"] = report.dual;
@@ -77,7 +80,9 @@ Json history_json(Report const& report) {
                        {"eps", check.eps},
                        {"marginal_error", check.marginal_error},
                        {"relaxation", check.relaxation},
-                       {"precision", name(check.precision)}});
+                       {"precision", name(check.precision)},
+                       {"gradient_norm", check.gradient_norm},
+                       {"seconds", check.seconds}});
   }
   return history;
 }

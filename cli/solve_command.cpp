@@ -108,23 +108,31 @@ void print_summary(SolveRun const& run, SolveOptions const& options, Report cons
   print_line("device", device_text(device));
   std::string const refined =
       report.refinement_iterations > 0 ? fmt::format(", the last {} in float64", report.refinement_iterations) : "";
-  print_line("status", fmt::format("{} after {} sweeps{}", name(report.status), report.iterations, refined));
+  std::string const steps =
+      report.newton_steps > 0
+          ? fmt::format(", {} of them in {} steps of {}", report.newton_iterations, report.newton_steps,
+                        options.method == Method::splr ? "splr" : "Newton's method")
+          : "";
+  print_line("status", fmt::format("{} after {} {}{}", name(report.status), report.iterations,
+                                   report.newton_steps > 0 ? "passes" : "sweeps", steps.empty() ? refined : steps));
   if (report.status != Status::converged && !report.message.empty()) print_line("", report.message);
-  print_line(
-      "marginal error",
-      std::isnan(report.marginal_error)
-          ? value_text(report.marginal_error)
-          : fmt::format("{:.3g}{}", report.marginal_error,
-                        options.tolerance > 0 ? fmt::format(" (tolerance {:.3g})",
-                                                            options.tolerance * std::max(report.mass, report.mass_b))
-                                              : ""));
+  auto const reached = [&](Criterion criterion, double value, double scale) {
+    bool const judged = options.criterion == criterion && options.tolerance > 0;
+    return std::isnan(value) ? value_text(value)
+                             : fmt::format("{:.3g}{}", value,
+                                           judged ? fmt::format(" (tolerance {:.3g})", options.tolerance * scale) : "");
+  };
+  double const mass = std::max(report.mass, report.mass_b);
+  print_line("marginal error", reached(Criterion::l1, report.marginal_error, mass));
+  if (options.criterion == Criterion::gradient)
+    print_line("gradient norm", reached(Criterion::gradient, report.gradient_norm, mass));
   if (std::isfinite(report.penalty_a) || std::isfinite(report.penalty_b))
     print_line("mass", fmt::format("{} transported, of {:.9g} and {:.9g}", value_text(report.transported_mass),
                                    report.mass, report.mass_b));
   print_line("transport cost", value_text(report.transport_cost));
   print_line("primal", value_text(report.primal));
   print_line("dual", value_text(report.dual));
-  print_line("gap", std::isnan(report.gap) ? value_text(report.gap) : fmt::format("{:.3g}", report.gap));
+  print_line("gap", reached(Criterion::gap, report.gap, std::abs(report.primal)));
   print_line("seconds",
              fmt::format("{:.3f} (sweeps {:.3f}, certificate {:.3f}, map {:.3f}{})",
                          run.read_seconds + report.seconds.total + run.map_seconds + run.derivatives_seconds +
@@ -136,8 +144,9 @@ void print_summary(SolveRun const& run, SolveOptions const& options, Report cons
 
 /// What a solve writes only if it is asked to.
 std::vector<std::string> optional_files() {
-  return {"map.npy",   "topk_indices.npy", "topk_values.npy", "plan_indptr.npy", "plan_indices.npy", "plan_values.npy",
-          "pairs.npy", "grad_x.npy",       "grad_y.npy",      "grad_a.npy",      "grad_b.npy",       "hvp.npy"};
+  return {"plan.npy",         "map.npy",         "topk_indices.npy", "topk_values.npy", "plan_indptr.npy",
+          "plan_indices.npy", "plan_values.npy", "pairs.npy",        "grad_x.npy",      "grad_y.npy",
+          "grad_a.npy",       "grad_b.npy",      "hvp.npy"};
 }
 
 int solve_files(Arguments arguments) {
@@ -243,6 +252,8 @@ void add_solve_command(CLI::App& app, int& exit_code) {
   add_file("--values", arguments->values, "m x p; map.npy is the average of these, not of y");
   visit_solve_options(arguments->options, [&](auto const& field, auto& value) { add_option(command, field, value); });
   for (auto const eps : {"--eps", "--eps-relative"}) command.get_option(eps)->default_str("");
+  command.add_flag("--plan", arguments->entries.plan, "all entries of the plan: plan.npy (n x m)")
+      ->group("Entries of the plan to write");
   visit_entry_options(arguments->entries, [&](auto const& field, auto& value) {
     add_option(command, field, value)->group("Entries of the plan to write");
   });

@@ -32,9 +32,9 @@ enum class Method {
   automatic,  ///< "auto": Sinkhorn, and Newton's method where the observed rate says that it needs fewer passes. Newton
               ///< needs both marginals as constraints, schedule overrelaxed and precision auto or float64: without
               ///< these it is Sinkhorn.
-  sinkhorn,  ///< Sweeps alone, in the order of `schedule`.
-  newton,    ///< Annealed, damped Newton on the potential g, in float64 (docs/math.md, section 15).
-  splr,      ///< The sparse-plus-low-rank quasi-Newton method, in float64 (cuRegOT; docs/math.md, section 16).
+  sinkhorn,   ///< Sweeps alone, in the order of `schedule`.
+  newton,     ///< Annealed, damped Newton on the potential g, in float64 (docs/math.md, section 15).
+  splr,       ///< The sparse-plus-low-rank quasi-Newton method, in float64 (cuRegOT; docs/math.md, section 16).
 };
 constexpr auto names_of(Method) {
   using enum Method;
@@ -46,12 +46,23 @@ constexpr auto names_of(Method) {
 enum class Criterion {
   l1,        ///< Report::marginal_error, relative to the larger of the totals of a and b.
   gradient,  ///< Report::gradient_norm, relative to the same.
-  gap,       ///< |Report::gap|, relative to |Report::primal|.
+  gap,       ///< |Report::gap|, relative to |Report::primal|, where the relative marginal error is at most the root of
+             ///< the tolerance: of a plan that is far from its marginals the gap says nothing.
 };
 constexpr auto names_of(Criterion) {
   using enum Criterion;
   return std::to_array<Named<Criterion>>({{l1, "l1"}, {gradient, "gradient"}, {gap, "gap"}});
 }
+
+/// Of Method::splr.
+struct SplrOptions {
+  /// At most this share of the pairs is in the sparse part, <= 1; 0: 10 / min(n, m). It begins with a tenth of that.
+  double density = 0;
+  /// The most that is added to the diagonal of the matrix, in units of mass over cost. > 0.
+  double shift = 1e-3;
+  int pattern_reuse = 30;    ///< Iterations that choose no pairs of their own but one; 1: each does. >= 1.
+  int candidate_sweeps = 3;  ///< Of Sinkhorn, whenever pairs are chosen; 0: none.
+};
 
 /// Options of solve(). A member that is not set keeps a default that is right for someone who sets nothing but eps.
 struct SolveOptions {
@@ -77,6 +88,7 @@ struct SolveOptions {
   double cache_bytes = 1073741824;  ///< Memory for what is quicker to read than to make again: scores between sweeps
                                     ///< (CPU), and of the plan between its products (CPU: scores, CUDA: entries). >= 0;
                                     ///< 0: none is kept.
+  SplrOptions splr = {};
 
   VectorView f = {};                                   ///< Warm start (n) in units of C, with g. Finite where a_i > 0.
   VectorView g = {};                                   ///< Warm start (m).
@@ -112,6 +124,15 @@ void visit_solve_options(Options& options, Visitor&& visit) {
         options.certificate);
   visit(Field{"cache_bytes", at_least(0), "memory for scores and entries of the plan that are kept; 0 keeps none"},
         options.cache_bytes);
+  visit(Field{"splr_density", Bounds{.least = 0, .most = 1, .least_open = false, .most_open = false},
+              "of method splr: the share of the pairs in the sparse part, at most; 0 is 10 / min(n, m)"},
+        options.splr.density);
+  visit(Field{"splr_shift", kPositive, "the most that is added to its diagonal, of mass over cost"},
+        options.splr.shift);
+  visit(Field{"splr_reuse", at_least(1), "iterations that keep the pairs of the sparse part; 1: none does"},
+        options.splr.pattern_reuse);
+  visit(Field{"splr_candidates", at_least(0), "sweeps whose end may be the next iterate, whenever pairs are chosen"},
+        options.splr.candidate_sweeps);
 }
 
 /// Solves the problem at the head of this file; a (n) and b (m) are non-negative with positive totals, which are equal

@@ -100,6 +100,7 @@ Divergence solve(Context const& context, Geometries const& geometries, VectorVie
   require(options.penalty_a == options.penalty_b,
           "penalty_b: is {}; must be {} as penalty_a is, as each measure meets itself", options.penalty_b,
           options.penalty_a);
+  require(options.method != Method::splr, "method: is splr; must be auto, sinkhorn or newton for a divergence");
   std::vector<SinkhornProblem> problems = prepared_problems(context, geometries, a, b, options);
   bool stopped = false;  // Whoever stops one problem stops those that follow.
   for (std::size_t k = 0; options.progress && k < problems.size(); ++k) {

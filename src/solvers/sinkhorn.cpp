@@ -20,6 +20,7 @@
 #include "solvers/newton.hpp"
 #include "solvers/plan_state.hpp"
 #include "solvers/sinkhorn_policy.hpp"
+#include "solvers/splr.hpp"
 
 namespace monge {
 
@@ -37,28 +38,32 @@ bool hardly_falls(Report const& report) {
 }
 
 /// One sentence about a report that is otherwise complete. `annealing`: it was, when the caller stopped it.
-std::string message(Report const& report, Geometry const& geometry, bool annealing) {
+std::string message(Report const& report, SolveOptions const& options, Geometry const& geometry, bool annealing) {
+  char const* const passes = report.newton_steps > 0 ? "passes" : "sweeps";
+  std::string const reached =
+      options.criterion == Criterion::gradient ? fmt::format("gradient norm {:.2e}", report.gradient_norm)
+      : options.criterion == Criterion::gap    ? fmt::format("gap {:.2e}", report.gap)
+                                               : fmt::format("marginal error {:.2e}", report.marginal_error);
   switch (report.status) {
     case Status::stopped:
-      return fmt::format("stopped by the caller after {} sweeps{}", report.iterations,
+      return fmt::format("stopped by the caller after {} {}{}", report.iterations, passes,
                          annealing ? ", while annealing" : "");
     case Status::completed:
       return fmt::format("ran {} sweeps as asked; marginal error {:.2e}", report.iterations, report.marginal_error);
     case Status::converged:
       return fmt::format(
-          "converged after {} sweeps{}; marginal error {:.2e}", report.iterations,
+          "converged after {} {}{}; marginal error {:.2e}", report.iterations, passes,
           report.refinement_iterations > 0 ? fmt::format(", the last {} in float64", report.refinement_iterations) : "",
           report.marginal_error);
     case Status::precision_limit:
-      return fmt::format("marginal error {:.2e} is as far as {} goes at this eps; {}", report.marginal_error,
-                         name(report.precision),
+      return fmt::format("{} is as far as {} goes at this eps; {}", reached, name(report.precision),
                          report.precision == Precision::tf32      ? "precision float32 or float64 gets further"
                          : report.precision == Precision::float32 ? "precision float64 gets further"
                                                                   : "a larger eps or tolerance is needed");
     case Status::iteration_limit:
       return fmt::format(
-          "marginal error {:.2e} after {} sweeps is above the tolerance{} more iterations or a larger eps would help",
-          report.marginal_error, report.iterations,
+          "{} after {} {} is above the tolerance{} more iterations or a larger eps would help", reached,
+          report.iterations, passes,
           std::holds_alternative<CostMatrix>(geometry) && hardly_falls(report)
               ? " and hardly falls; where costs of inf forbid pairs there may be no plan with these a and b, else"
               : ";");
@@ -100,6 +105,21 @@ class SinkhornRun {
     Sweep const kind = next().sweep;
     policy_.swept(errors);
     record(kind, errors.row + errors.column, kNaN);
+  }
+
+  /// To the end.
+  void splr() {
+    SinkhornStep const taken = next();
+    double const mass = problem_.marginals.mass();
+    SplrLimits const limits{.criterion = options().criterion,
+                            .tolerance = options().tolerance,
+                            .passes = taken.count,
+                            .observe = [&](SplrCheck const& check) {
+                              return record({check.passes, taken.sweep.eps, check.l1_error, 1, Precision::float64,
+                                             check.l2_error, watch_.seconds()});
+                            }};
+    SplrResult const result = run_splr(entropic(), problem_.marginals, taken.sweep.eps, options().splr, limits);
+    policy_.ended(result.status, result.last.iteration, result.last.passes, result.last.l1_error * mass);
   }
 
   void newton_step() {
@@ -145,7 +165,7 @@ class SinkhornRun {
     report().newton_iterations = policy_.newton_iterations();
     report().precision = policy_.precision();
     report().marginal_error = policy_.marginal_error();
-    report().message = message(report(), problem_.geometry, stopped_at_ > options().eps);
+    report().message = message(report(), options(), problem_.geometry, stopped_at_ > options().eps);
     report().seconds.total = watch_.seconds();
     report().seconds.sweeps = report().seconds.total - report().seconds.certificate;
     judge_.reset();
@@ -155,17 +175,20 @@ class SinkhornRun {
  private:
   Report& report() const { return problem_.report; }
 
-  void record(Sweep const& kind, double error, double gradient_norm) {
-    double const mass = problem_.marginals.mass();
-    Check const check{policy_.iterations(), kind.eps,        error / mass, kind.relaxation, policy_.precision(),
-                      gradient_norm / mass, watch_.seconds()};
+  /// False: the caller wants no more.
+  bool record(Check const& check) {
     report().history.push_back(check);
-    if (!options().progress || stopped_at_) return;
+    if (!options().progress || stopped_at_) return true;
     bool const go_on =
         options().progress({check.iteration, check.eps, check.marginal_error, check.relaxation, check.seconds, index_});
-    if (go_on) return;
-    stopped_at_ = check.eps;
-    policy_.stop();
+    if (!go_on) stopped_at_ = check.eps;
+    return go_on;
+  }
+  void record(Sweep const& kind, double error, double gradient_norm) {
+    double const mass = problem_.marginals.mass();
+    if (!record({policy_.iterations(), kind.eps, error / mass, kind.relaxation, policy_.precision(),
+                 gradient_norm / mass, watch_.seconds()}))
+      policy_.stop();
   }
 
   SinkhornProblem& problem_;
@@ -285,6 +308,7 @@ void run_sinkhorn(Backend const& backend, std::span<SinkhornProblem> problems) {
   while (!active.empty()) {
     sweep(*sweeper, waiting_for(SinkhornAction::sweep, active));
     for (SinkhornRun* run : waiting_for(SinkhornAction::newton, active)) run->newton_step();
+    for (SinkhornRun* run : waiting_for(SinkhornAction::splr, active)) run->splr();
     certify(backend, waiting_for(SinkhornAction::certify, active));
     refine(backend, waiting_for(SinkhornAction::refine, active));
     for (SinkhornRun* run : waiting_for(SinkhornAction::finish, active)) run->finish();

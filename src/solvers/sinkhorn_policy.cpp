@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "solvers/criterion.hpp"
+
 namespace monge {
 namespace {
 
@@ -74,6 +76,10 @@ SinkhornPolicy::SinkhornPolicy(SolveOptions const& options, double mass, double 
       // The gradient norm is below the error, and the gap far below eps times the error.
       target_(options.criterion == Criterion::l1 ? options.tolerance : std::min(0.1, 100 * options.tolerance)),
       gradient_target_(options.tolerance) {
+  if (options.method == Method::splr) {
+    step_ = {.action = SinkhornAction::splr, .sweep = {.eps = options.eps}, .count = options.iterations};
+    return;
+  }
   go_on();
 }
 
@@ -141,17 +147,12 @@ void SinkhornPolicy::stepped(NewtonProgress const& progress) {
   go_on();
 }
 
-/// What the tolerance is on, relative as it is.
-double SinkhornPolicy::criterion_value(Evaluation const& evaluation) const {
-  switch (options_.criterion) {
-    case Criterion::l1:
-      return (evaluation.row_error + evaluation.column_error) / mass_;
-    case Criterion::gradient:
-      return evaluation.gradient_norm / mass_;
-    case Criterion::gap:
-      return std::abs(evaluation.gap) / std::abs(evaluation.primal);
-  }
-  return 0;
+void SinkhornPolicy::ended(Status status, int steps, int passes, double error) {
+  last_sweep_ = step_.sweep;
+  errors_ = {0, error};
+  newton_steps_ = steps;
+  iterations_ = newton_iterations_ = passes;
+  end(status);
 }
 
 /// As far as sweeps and steps can tell.
@@ -206,7 +207,7 @@ void SinkhornPolicy::take_newton() {
 void SinkhornPolicy::certified(Evaluation const& evaluation) {
   double const error = evaluation.row_error + evaluation.column_error, column_error = evaluation.column_error;
   certified_error_ = error;
-  certified_value_ = criterion_value(evaluation);
+  certified_value_ = criterion_value(options_.criterion, evaluation, mass_);
   if (shortfall_) return end(*shortfall_);
   if (*certified_value_ <= options_.tolerance) return end(Status::converged);
   if (in_doubt_) {

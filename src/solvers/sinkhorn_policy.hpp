@@ -16,6 +16,7 @@ namespace monge {
 enum class SinkhornAction {
   sweep,    ///< `count` sweeps of the kind `sweep`; then swept().
   newton,   ///< NewtonMethod::advance() at the eps of `sweep`, of at most `count` passes; then stepped().
+  splr,     ///< run_splr() at the eps of `sweep`, of some `count` passes, to its end; then ended().
   certify,  ///< A float64 evaluation of the potentials; then certified().
   refine,   ///< Float64 sweeps take over from the potentials that are there; then refined().
   finish,   ///< Nothing: the solve has ended with `status`.
@@ -43,6 +44,8 @@ class SinkhornPolicy {
   /// The errors of the last of the sweeps.
   void swept(SweepErrors const& errors);
   void stepped(NewtonProgress const& progress);
+  /// `error` in L1.
+  void ended(Status status, int steps, int passes, double error);
   /// In float64.
   void certified(Evaluation const& evaluation);
   void refined();
@@ -71,7 +74,6 @@ class SinkhornPolicy {
   /// Whether a float64 evaluation tells rounding from slowness.
   bool rounding_shows() const { return options_.certificate && !symmetric(); }
 
-  double criterion_value(Evaluation const& evaluation) const;
   bool has_reached_target() const;
   void aim_lower(double value, double error);
   bool newton_pays() const;

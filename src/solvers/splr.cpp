@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "core/compensated_sum.hpp"
+#include "solvers/criterion.hpp"
 #include "solvers/line_search.hpp"
 #include "solvers/sparse_factor.hpp"
 
@@ -110,6 +111,7 @@ struct Point {
   Both marginals;
   Values gradient;  // Of minus the dual, by the unknowns: marginals less weights.
   double mass = 0, dual = 0;
+  double value = 0;       // What the criterion says.
   double l1 = 0, l2 = 0;  // Of both marginals less the weights; of the gradient.
 };
 
@@ -230,9 +232,10 @@ class Splr {
   std::optional<Status> observed() {
     check_.l1_error = point_.l1 / mass_;
     check_.l2_error = point_.l2 / mass_;
+    check_.value = point_.value;
     check_.dual = point_.dual;
     bool const go_on = !limits_.observe || limits_.observe(check_);
-    if (check_.l1_error <= limits_.tolerance) return Status::converged;
+    if (check_.value <= limits_.tolerance) return Status::converged;
     if (!go_on) return Status::stopped;
     // Potentials are rounded to 2^-53 of the cost, and so P to that over eps.
     if (check_.l1_error <= kUnitRoundoff * cost_ / eps_) return Status::precision_limit;
@@ -323,6 +326,7 @@ class Splr {
     point.gradient = unknowns_.gather(excess);
     point.mass = value.mass;
     point.dual = value.dual;
+    point.value = criterion_value(limits_.criterion, value, mass_);
     point.l1 = value.row_error + value.column_error;
     point.l2 = std::sqrt(dot(point.gradient, point.gradient));
     return point;

@@ -3,20 +3,11 @@
 #include <cstdint>
 #include <functional>
 
-#include <monge/report.hpp>
+#include <monge/entropic.hpp>
 
 #include "operators/backend.hpp"
 
 namespace monge {
-
-struct SplrOptions {
-  /// At most this share of the pairs is in the sparse part, <= 1; 0: 10 / min(n, m). It begins with a tenth of that.
-  double density = 0;
-  /// The most that is added to the diagonal of the matrix, in units of mass over cost. > 0.
-  double shift = 1e-3;
-  int pattern_reuse = 30;    ///< Iterations that choose no pairs of their own but one; 1: each does. >= 1.
-  int candidate_sweeps = 3;  ///< Of Sinkhorn, whenever pairs are chosen; 0: none.
-};
 
 /// How far a solve has come.
 struct SplrCheck {
@@ -24,12 +15,14 @@ struct SplrCheck {
   int passes = 0;       ///< Evaluations, sweeps, and selections of pairs.
   double l1_error = 0;  ///< |P 1 - a|_1 + |P^T 1 - b|_1, relative to the larger mass.
   double l2_error = 0;  ///< The 2-norm of both differences together, relative to the same.
+  double value = 0;     ///< What the criterion says.
   double dual = 0;
   std::int64_t pairs = 0;  ///< In the sparse part.
 };
 
 struct SplrLimits {
-  double tolerance = 0;  ///< On SplrCheck::l1_error.
+  Criterion criterion = Criterion::l1;
+  double tolerance = 0;  ///< On what the criterion says.
   int passes = 0;        ///< No iteration begins after so many.
   /// Called for the start and after each iteration; false: no more.
   std::function<bool(SplrCheck const&)> observe = {};

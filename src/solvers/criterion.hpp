@@ -1,0 +1,28 @@
+// What a tolerance is on.
+#pragma once
+#include <algorithm>
+#include <cmath>
+
+#include <monge/entropic.hpp>
+
+#include "core/evaluation.hpp"
+
+namespace monge {
+
+/// Relative as the tolerance is, `mass` being the larger of the totals of a and b.
+inline double criterion_value(Criterion criterion, Evaluation const& evaluation, double mass) {
+  double const error = (evaluation.row_error + evaluation.column_error) / mass;
+  switch (criterion) {
+    case Criterion::l1:
+      break;
+    case Criterion::gradient:
+      return evaluation.gradient_norm / mass;
+    case Criterion::gap:
+      // <f, r - a> + <g, c - b> is 0 for g = 0 and exact rows, which says nothing of the plan. The dual is off by the
+      // second order of the error.
+      return std::max(std::abs(evaluation.gap) / std::abs(evaluation.primal), error * error);
+  }
+  return error;
+}
+
+}  // namespace monge
