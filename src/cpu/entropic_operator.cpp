@@ -234,8 +234,10 @@ void EntropicOperator<T>::update_columns(Sweep const& sweep, HostVector const& f
 }
 
 template <class T>
-Evaluation EntropicOperator<T>::evaluate(double eps) {
+Evaluation EntropicOperator<T>::evaluate(double eps, Vector* row_marginal, Vector* column_marginal) {
   PlanSums const sums = plan_sums(data_, eps, stripes_, logits_, column_sums_);
+  if (row_marginal != nullptr) on_host(*row_marginal).values() = sums.row;
+  if (column_marginal != nullptr) on_host(*column_marginal).values() = sums.column;
   auto const values = [&](Side side, std::vector<double> const& marginal) {
     return SideValues{data_.weight(side), marginal, data_.potential(side).values(), data_.costs->shift(side),
                       data_.penalties.of(side)};

@@ -26,7 +26,8 @@ class EntropicOperator final : public monge::EntropicOperator {
   Vector& potential(Side side) override;
   void sweep(Sweep const& sweep, int count) override;
   SweepErrors errors() override { return errors_; }
-  Evaluation evaluate(double eps) override;
+  using monge::EntropicOperator::evaluate;
+  Evaluation evaluate(double eps, Vector* row_marginal, Vector* column_marginal) override;
   std::unique_ptr<monge::PlanOperator> plan(double eps) const override;
 
  private:

@@ -354,17 +354,17 @@ void EntropicOperator::evaluate_together(SharedRuntime const& runtime, std::span
   for (std::size_t k = 0; k < steps.size(); ++k) {
     together.next_problem();
     sum_plan(static_cast<EntropicOperator const*>(steps[k].entropic)->problem_,
-             static_cast<EntropicOperator const*>(steps[k].potentials)->potentials_, steps[k].eps, sums.data() + k,
-             together.queue());
+             static_cast<EntropicOperator const*>(steps[k].potentials)->potentials_, steps[k].eps,
+             {sums.data() + k, {}}, together.queue());
   }
   together.launch();
   std::vector<PlanSums> const found = download(*runtime, sums.data(), sums.size());
   for (std::size_t k = 0; k < steps.size(); ++k) steps[k].value = evaluation_of(found[k], steps[k].eps);
 }
 
-Evaluation EntropicOperator::evaluate(double eps) {
+Evaluation EntropicOperator::evaluate(double eps, Vector* row_marginal, Vector* column_marginal) {
   DeviceGuard const guard(problem_.runtime->index());
-  return cuda::evaluate(problem_, potentials_, eps);
+  return cuda::evaluate(problem_, potentials_, eps, {written(row_marginal), written(column_marginal)});
 }
 
 std::unique_ptr<monge::PlanOperator> EntropicOperator::plan(double eps, Queue const& queue) const {

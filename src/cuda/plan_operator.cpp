@@ -113,7 +113,7 @@ void PlanOperator::transform(Side side, MutableVectorView out) {
 
 double PlanOperator::transport_cost() {
   DeviceGuard const guard(problem_.runtime->index());
-  return evaluate(problem_, potentials_, eps_).transport_cost;
+  return evaluate(problem_, potentials_, eps_, {}).transport_cost;
 }
 
 /// out = r (w v + origin) or w v + origin, w the shares.
@@ -209,11 +209,6 @@ void PlanOperator::slopes(Side side, Vector& out) const {
 void PlanOperator::weight_terms(Side side, double penalty, WeightTerms const& out) {
   DeviceGuard const guard(problem_.runtime->index());
   Frozen const& rows = frozen(side);
-  auto const data = [](Vector* vector) {
-    if (vector == nullptr) return static_cast<double*>(nullptr);
-    on_device(*vector).typical = 0;
-    return on_device(*vector).data();
-  };
   cuda::weight_terms(
       {
           .points = problem_.side(side),
@@ -224,9 +219,9 @@ void PlanOperator::weight_terms(Side side, double penalty, WeightTerms const& ou
           .penalty = penalty,
           .eps = eps_,
           .other_mass = problem_.weights[side_index(opposite(side))]->total(),
-          .ratio = data(out.ratio),
-          .wanted = data(out.wanted),
-          .gradient = data(out.gradient),
+          .ratio = written(out.ratio),
+          .wanted = written(out.wanted),
+          .gradient = written(out.gradient),
       },
       problem_.runtime->stream());
 }

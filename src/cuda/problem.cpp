@@ -74,7 +74,8 @@ Transform transform(Problem const& problem, Side side, Potentials const& potenti
   return result;
 }
 
-void sum_plan(Problem const& problem, Potentials const& potentials, double eps, PlanSums* out, Queue const& queue) {
+void sum_plan(Problem const& problem, Potentials const& potentials, double eps, PlanSumsOutput const& out,
+              Queue const& queue) {
   SharedRuntime const& runtime = problem.runtime;
   PackedSide const points[2] = {problem.side(Side::rows), problem.side(Side::columns)};
   std::int64_t const scalar = size_of(problem.costs->scalar());
@@ -125,9 +126,9 @@ Evaluation evaluation_of(PlanSums const& sums, double eps) {
   return evaluate_plan(eps, sums.side[0], sums.side[1], sums.costs[0].value() + sums.costs[1].value());
 }
 
-Evaluation evaluate(Problem const& problem, Potentials const& potentials, double eps) {
+Evaluation evaluate(Problem const& problem, Potentials const& potentials, double eps, PlanMarginals const& marginals) {
   DeviceArray<PlanSums> const sums(problem.runtime, 1);
-  sum_plan(problem, potentials, eps, sums.data(), problem.runtime->stream());
+  sum_plan(problem, potentials, eps, {sums.data(), marginals}, problem.runtime->stream());
   return evaluation_of(download(*problem.runtime, sums.data(), 1)[0], eps);
 }
 

@@ -71,10 +71,11 @@ Transform transform(Problem const& problem, Side side, Potentials const& potenti
 SweepParameters parameters_for(Potentials const& potentials, double eps, double relaxation);
 
 /// What the values of the plan are made of, to device memory.
-void sum_plan(Problem const& problem, Potentials const& potentials, double eps, PlanSums* out, Queue const& queue);
+void sum_plan(Problem const& problem, Potentials const& potentials, double eps, PlanSumsOutput const& out,
+              Queue const& queue);
 Evaluation evaluation_of(PlanSums const& sums, double eps);
 /// Waits.
-Evaluation evaluate(Problem const& problem, Potentials const& potentials, double eps);
+Evaluation evaluate(Problem const& problem, Potentials const& potentials, double eps, PlanMarginals const& marginals);
 
 /// The user's potential, f' + shift, to wherever the caller wants it; points of no weight get what an update from
 /// `idle`, the side's transform, would give them. Null leaves them as they are.

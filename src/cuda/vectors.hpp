@@ -28,6 +28,12 @@ inline DeviceVector const& on_device(Vector const& vector) {
 inline DeviceVector& on_device(Vector& vector) {
   return static_cast<DeviceVector&>(vector);
 }
+/// Where a kernel writes it; null for null.
+inline double* written(Vector* vector) {
+  if (vector == nullptr) return nullptr;
+  on_device(*vector).typical = 0;
+  return on_device(*vector).data();
+}
 
 class DeviceVectorOperations final : public VectorOperations {
  public:

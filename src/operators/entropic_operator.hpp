@@ -89,7 +89,9 @@ class EntropicOperator {
   /// Waits; the errors of the last sweep.
   virtual SweepErrors errors() = 0;
 
-  virtual Evaluation evaluate(double eps) = 0;
+  /// With P 1 and P^T 1, which are found on the way, where they are wanted: not null.
+  virtual Evaluation evaluate(double eps, Vector* row_marginal, Vector* column_marginal) = 0;
+  Evaluation evaluate(double eps) { return evaluate(eps, nullptr, nullptr); }
 
   /// The plan of the current potentials. It has none of what only sweeps need.
   virtual std::unique_ptr<PlanOperator> plan(double eps) const = 0;

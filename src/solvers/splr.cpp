@@ -172,15 +172,6 @@ Pairs choose_pairs(PlanOperator& plan, Unknowns const& unknowns, std::int64_t co
   return pairs;
 }
 
-/// Until entropic operators find both in one pass.
-Evaluation evaluate_with_marginals(EntropicOperator& entropic, double eps, Vector& row, Vector& column) {
-  std::unique_ptr<PlanOperator> const plan = entropic.plan(eps);
-  Term const rows{1, &plan->marginal(Side::rows)}, columns{1, &plan->marginal(Side::columns)};
-  entropic.vectors().combine({&rows, 1}, row);
-  entropic.vectors().combine({&columns, 1}, column);
-  return entropic.evaluate(eps);
-}
-
 class Splr {
  public:
   Splr(EntropicOperator& entropic, Marginals const& marginals, double eps, SplrOptions const& options,
@@ -316,7 +307,7 @@ class Splr {
   }
 
   Point evaluate() {
-    Evaluation const value = evaluate_with_marginals(entropic_, eps_, *marginal_[0], *marginal_[1]);
+    Evaluation const value = entropic_.evaluate(eps_, marginal_[0].get(), marginal_[1].get());
     ++check_.passes;
     Point point;
     point.marginals = on_host(marginal_);

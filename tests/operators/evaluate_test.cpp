@@ -44,6 +44,31 @@ TEST_P(Evaluate, values_equal_the_oracle) {
   }
 }
 
+TEST_P(Evaluate, gives_the_marginals_on_the_way) {
+  for (Recipe const& recipe : recipes()) {
+    SCOPED_TRACE(testing::Message() << recipe);
+    Case const test = make_case(recipe);
+    auto const entropic = make_operator(test);
+    VectorOperations const& vectors = entropic->vectors();
+    Evaluation const without = entropic->evaluate(test.eps);
+    for (Side const side : {Side::rows, Side::columns}) {
+      Vector const expected = test.dense.marginal(side, test.eps, test.potentials);
+      Vector allowed = test.tolerance.plan(side, test.potentials);
+      for (std::size_t i = 0; i < allowed.size(); ++i) allowed[i] *= expected[i];
+      auto const alone = vectors.make(side), one = vectors.make(Side::rows), other = vectors.make(Side::columns);
+      bool const rows = side == Side::rows;
+      EXPECT_EQ(entropic->evaluate(test.eps, rows ? alone.get() : nullptr, rows ? nullptr : alone.get()).gap,
+                without.gap);
+      EXPECT_EQ(entropic->evaluate(test.eps, one.get(), other.get()).gap, without.gap);
+      std::vector<double> actual(entropic->size(side)), again(actual);
+      vectors.write(*alone, actual);
+      vectors.write(rows ? *one : *other, again);
+      EXPECT_EQ(actual, again);
+      expect_close(rows ? "row" : "column", actual, expected, allowed);
+    }
+  }
+}
+
 TEST_P(Evaluate, a_plan_has_the_marginals_and_the_transport_cost_of_the_oracle) {
   for (Recipe const& recipe : recipes()) {
     SCOPED_TRACE(testing::Message() << recipe);

@@ -99,8 +99,18 @@ TEST_P(SelfOperator, evaluates_like_any_other) {
     Operators const made = make_operators(recipe, side, test);
     EvaluationTolerance const tolerance = test.tolerance.evaluation(test.dense, test.potentials);
     DenseEvaluation const truth = evaluate(test.dense, test.eps, test.potentials);
+    Vector const expected = test.dense.marginal(Side::rows, test.eps, test.potentials);
+    Vector allowed = test.tolerance.plan(Side::rows, test.potentials);
+    for (std::size_t i = 0; i < allowed.size(); ++i) allowed[i] *= expected[i];
     for (int k = 0; k < 2; ++k) {
-      Evaluation const actual = made.self->evaluate(test.eps);
+      VectorOperations const& vectors = made.self->vectors();
+      auto const row = vectors.make(Side::rows), column = vectors.make(Side::columns);
+      Evaluation const actual = made.self->evaluate(test.eps, row.get(), column.get());
+      for (monge::Vector const* const marginal : {row.get(), column.get()}) {
+        std::vector<double> values(made.self->size(Side::rows));
+        vectors.write(*marginal, values);
+        expect_close("marginal", values, expected, allowed);
+      }
       expect_close("mass", actual.mass, truth.mass, tolerance.mass);
       expect_close("row_error", actual.row_error, truth.row_error, tolerance.row_error);
       expect_close("column_error", actual.column_error, truth.column_error, tolerance.column_error);

@@ -226,6 +226,7 @@ __global__ void __launch_bounds__(kSumThreads) sum_plan_kernel(Source const sour
   PlanSumsArguments const& arguments = share.arguments;
   int const side = share.block, thread = static_cast<int>(threadIdx.x);
   SumArguments const& sums = arguments.sums[side];
+  PlanSumsOutput const& out = arguments.out;
   start_next_kernel();
   wait_for_previous_kernel();
   double const eps = sums.parameters->eps;
@@ -241,6 +242,7 @@ __global__ void __launch_bounds__(kSumThreads) sum_plan_kernel(Source const sour
     join_slots<T>(sums, i, reference, sum);
     double const plus = softmin_value(sums.points.norm[i], *sums.parameters, sums.side, reference, sum);
     double const marginal = weight > 0 ? weight * exp((potential - plus) / eps) : 0.0;
+    if (out.marginals.side[side]) out.marginals.side[side][i] = marginal;
     mine.side.add(weight, marginal, potential, sums.points.shift[i], sums.points.penalty);
     if (marginal == 0) continue;
     if (sums.moments) {
@@ -260,8 +262,8 @@ __global__ void __launch_bounds__(kSumThreads) sum_plan_kernel(Source const sour
   __syncthreads();
   if (thread > 0) return;
   for (int w = 1; w < kSumThreads / 32; ++w) join(std::bit_cast<Sums>(warps[w]));
-  arguments.out->side[side] = mine.side;
-  arguments.out->costs[side] = mine.costs;
+  out.sums->side[side] = mine.side;
+  out.sums->costs[side] = mine.costs;
 }
 
 /// See FreezeArguments.

@@ -93,11 +93,19 @@ struct PlanSums {
   /// sum_j c_j (g_j - h).
   CompensatedSum costs[2];
 };
+/// P 1 and P^T 1; null: not wanted.
+struct PlanMarginals {
+  double* side[2] = {};
+};
+struct PlanSumsOutput {
+  PlanSums* sums;
+  PlanMarginals marginals;
+};
 /// After a pass for each side, that of the rows with moments.
 struct PlanSumsArguments {
   SumArguments sums[2];
   double const* potential[2];
-  PlanSums* out;
+  PlanSumsOutput out;
 };
 void sum_plan(PlanSumsArguments const& arguments, Queue const& queue);
 
