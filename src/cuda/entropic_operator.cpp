@@ -95,6 +95,11 @@ std::array<Costs::Launch, 2> EntropicOperator::half_steps() const {
           problem_.costs->launch(Side::columns, Pass::softmin, tf32)};
 }
 
+/// Two half-steps in float64 take some 25 us at least, and 5 us for each million pairs where there are many.
+double EntropicOperator::pass_in_host_operations() const {
+  return std::max(25e3, 5e-3 * problem_.size(Side::rows) * problem_.size(Side::columns));
+}
+
 void EntropicOperator::prepare_sweeps() {
   if (parameters_) return;
   SharedRuntime const& runtime = problem_.runtime;

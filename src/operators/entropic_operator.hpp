@@ -74,6 +74,9 @@ class EntropicOperator {
 
   virtual VectorOperations const& vectors() const = 0;
 
+  /// How many multiply-adds of one thread of the host, in no order that helps it, take about as long as a pass.
+  virtual double pass_in_host_operations() const = 0;
+
   /// Replaces (f, g); an empty view leaves zeros of the user's cost, whatever the internal gauge. Points of no weight
   /// take no part in sweeps: after one, get_potentials gives them what an update would: f* of the other potential.
   virtual void set_potentials(VectorView f, VectorView g) = 0;

@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <limits>
+#include <numbers>
 #include <numeric>
 #include <utility>
 
@@ -26,10 +27,10 @@ constexpr int kFewestPasses = 4;
 constexpr int kManyProducts = 6;
 
 /// Entries of the preconditioner: at most so many a row on average, chosen among the largest kCandidates of each.
-constexpr double kEntriesPerRow = 8, kLeastEntriesPerRow = 1;
+constexpr double kEntriesPerRow = 8, kFewestEntriesPerRow = 1;
 constexpr std::int64_t kCandidates = 32;
-/// A factor may take as many operations a pair. A pass takes some 20.
-constexpr double kOperationsPerPair = 20;
+/// A factor may take as long as so many passes.
+constexpr double kPassesPerFactor = 10;
 
 }  // namespace
 
@@ -39,6 +40,7 @@ NewtonMethod::NewtonMethod(EntropicOperator& entropic, Marginals const& marginal
       marginals_(marginals),
       mass_(std::accumulate(marginals.a.begin(), marginals.a.end(), 0.0)),
       damping_(kFirstDamping),
+      entries_per_row_(kEntriesPerRow),
       inverse_a_(vectors_.make(Side::rows)) {
   vectors_.read(VectorView(marginals.a), *inverse_a_);
   vectors_.reciprocal(*inverse_a_, *inverse_a_);
@@ -187,30 +189,35 @@ std::vector<double> NewtonMethod::direction(int most_products) {
   return step;
 }
 
-/// The largest entries of all, from the largest of each row.
+/// The largest entries of all, from the largest of each row: as many as their factor is worth.
 void NewtonMethod::choose_entries(PlanOperator& plan) {
   std::int64_t const n = entropic_.size(Side::rows), m = entropic_.size(Side::columns), k = std::min(m, kCandidates);
   std::vector<std::int64_t> indices(static_cast<std::size_t>(n * k));
   std::vector<double> values(indices.size());
   plan.top_k(Side::rows, {indices.data(), n, k, k}, {values.data(), n, k});
   ++passes_;
-  std::vector<std::size_t> order;
+  std::vector<std::size_t> found;
   for (std::size_t e = 0; e < values.size(); ++e) {
-    if (values[e] > 0) order.push_back(e);
+    if (values[e] > 0) found.push_back(e);
   }
-  std::sort(order.begin(), order.end(),
-            [&](std::size_t p, std::size_t q) { return values[p] != values[q] ? values[p] > values[q] : p < q; });
-  double const most = kOperationsPerPair * static_cast<double>(n) * static_cast<double>(m);
-  for (double per_row = kEntriesPerRow;; per_row -= 0.5) {
-    std::size_t const count = std::min(order.size(), static_cast<std::size_t>(per_row * static_cast<double>(n)));
+  auto const before = [&](std::size_t p, std::size_t q) {
+    return values[p] != values[q] ? values[p] > values[q] : p < q;
+  };
+  double const most = kPassesPerFactor * entropic_.pass_in_host_operations();
+  for (entries_per_row_ = std::min(kEntriesPerRow, 2 * entries_per_row_);; entries_per_row_ /= std::numbers::sqrt2) {
+    std::size_t const count = static_cast<std::size_t>(entries_per_row_ * static_cast<double>(n));
+    if (count < found.size()) {
+      std::nth_element(found.begin(), found.begin() + static_cast<std::ptrdiff_t>(count), found.end(), before);
+      found.resize(count);
+    }
     entry_rows_.clear();
     entry_columns_.clear();
-    for (std::size_t q = 0; q < count; ++q) {
-      entry_rows_.push_back(static_cast<std::int64_t>(order[q]) / k);
-      entry_columns_.push_back(indices[order[q]]);
+    for (std::size_t const e : found) {
+      entry_rows_.push_back(static_cast<std::int64_t>(e) / k);
+      entry_columns_.push_back(indices[e]);
     }
     factor_.emplace(n, m, entry_rows_, entry_columns_);
-    if (factor_->operations() <= most || per_row <= kLeastEntriesPerRow) return;
+    if (factor_->operations() <= most || entries_per_row_ <= kFewestEntriesPerRow) return;
   }
 }
 

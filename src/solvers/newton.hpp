@@ -69,6 +69,7 @@ class NewtonMethod {
   // The preconditioner: its entries stay until conjugate gradients take many steps, their values for one step.
   std::vector<std::int64_t> entry_rows_, entry_columns_;
   std::optional<SparseFactor> factor_;
+  double entries_per_row_;  // On average, and at most.
   bool entries_are_old_ = true;
   std::unique_ptr<Vector> inverse_a_;
 };
