@@ -111,13 +111,14 @@ class SinkhornRun {
   void splr() {
     SinkhornStep const taken = next();
     double const mass = problem_.marginals.mass();
-    SplrLimits const limits{.criterion = options().criterion,
-                            .tolerance = options().tolerance,
+    SplrLimits const limits{.tolerance = options().tolerance,
                             .passes = taken.count,
-                            .observe = [&](SplrCheck const& check) {
-                              return record({check.passes, taken.sweep.eps, check.l1_error, 1, Precision::float64,
-                                             check.l2_error, watch_.seconds()});
-                            }};
+                            .observe =
+                                [&](SplrCheck const& check) {
+                                  return record({check.passes, taken.sweep.eps, check.l1_error, 1, Precision::float64,
+                                                 check.l2_error, watch_.seconds()});
+                                },
+                            .criterion = options().criterion};
     SplrResult const result = run_splr(entropic(), problem_.marginals, taken.sweep.eps, options().splr, limits);
     policy_.ended(result.status, result.last.iteration, result.last.passes, result.last.l1_error * mass);
   }

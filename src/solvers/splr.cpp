@@ -111,8 +111,9 @@ struct Point {
   Both marginals;
   Values gradient;  // Of minus the dual, by the unknowns: marginals less weights.
   double mass = 0, dual = 0;
-  double value = 0;       // What the criterion says.
-  double l1 = 0, l2 = 0;  // Of both marginals less the weights; of the gradient.
+  double value = 0;         // What the criterion says.
+  double l1 = 0, norm = 0;  // Of both marginals less the weights, in L1 and L2.
+  double l2 = 0;            // Of the gradient.
 };
 
 /// A next iterate: where it is, how it differs from this one and by how much minus the dual is higher there.
@@ -222,7 +223,7 @@ class Splr {
 
   std::optional<Status> observed() {
     check_.l1_error = point_.l1 / mass_;
-    check_.l2_error = point_.l2 / mass_;
+    check_.l2_error = point_.norm / mass_;
     check_.value = point_.value;
     check_.dual = point_.dual;
     bool const go_on = !limits_.observe || limits_.observe(check_);
@@ -319,6 +320,7 @@ class Splr {
     point.dual = value.dual;
     point.value = criterion_value(limits_.criterion, value, mass_);
     point.l1 = value.row_error + value.column_error;
+    point.norm = value.gradient_norm;
     point.l2 = std::sqrt(dot(point.gradient, point.gradient));
     return point;
   }

@@ -21,11 +21,11 @@ struct SplrCheck {
 };
 
 struct SplrLimits {
-  Criterion criterion = Criterion::l1;
   double tolerance = 0;  ///< On what the criterion says.
   int passes = 0;        ///< No iteration begins after so many.
   /// Called for the start and after each iteration; false: no more.
   std::function<bool(SplrCheck const&)> observe = {};
+  Criterion criterion = Criterion::l1;
 };
 
 struct SplrResult {

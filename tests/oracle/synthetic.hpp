@@ -13,6 +13,10 @@ Problem gaussian_problem(std::int64_t n, std::int64_t m, double offset, std::uin
 /// Synthetic II: from Exp(1) to 0.2 N(1, 0.2^2) + 0.8 N(3, 0.5^2), by their densities at n and m points of [0, 5].
 Problem mixture_problem(std::int64_t n, std::int64_t m);
 
+/// In the manner of the features that a network makes of images: nonnegative, d = 512 of them, which little more than
+/// 24 directions explain, of two classes; uniform weights.
+Problem feature_problem(std::int64_t n, std::int64_t m, std::uint64_t seed);
+
 /// The same costs as a matrix.
 Problem as_matrix(Problem const& problem, bool transposed = false);
 

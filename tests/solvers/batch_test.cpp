@@ -62,6 +62,8 @@ void expect_same(Plan const& alone, Plan const& together) {
   EXPECT_EQ(report.iterations, expected.iterations);
   EXPECT_EQ(report.annealing_iterations, expected.annealing_iterations);
   EXPECT_EQ(report.refinement_iterations, expected.refinement_iterations);
+  EXPECT_EQ(report.newton_steps, expected.newton_steps);
+  EXPECT_EQ(report.newton_iterations, expected.newton_iterations);
   EXPECT_EQ(report.precision, expected.precision);
   EXPECT_EQ(report.certified, expected.certified);
   EXPECT_EQ(report.mass, expected.mass);
@@ -108,6 +110,20 @@ TEST_P(BatchTest, gives_the_bits_of_its_problems_solved_alone) {
     std::vector<Plan> const plans = expect_as_alone(context(), batch_of(problems), options);
     EXPECT_TRUE(has_status(plans, Status::converged));
     EXPECT_TRUE(has_status(plans, Status::iteration_limit));
+  }
+}
+
+class BatchInFloat64 : public BatchTest {};
+MONGE_FOR_EACH_OF(BatchInFloat64, all_devices());
+
+TEST_P(BatchInFloat64, of_other_methods) {
+  std::vector<Problem> const problems = ragged_problems();
+  for (Method const method : {Method::newton, Method::splr, Method::automatic}) {
+    SCOPED_TRACE(name(method));
+    SolveOptions const options{.eps = 0.2, .method = method, .tolerance = 1e-7, .iterations = 100};
+    std::vector<Plan> const plans = expect_as_alone(context(), batch_of(problems), options);
+    EXPECT_TRUE(has_status(plans, Status::converged));
+    EXPECT_TRUE(std::any_of(plans.begin(), plans.end(), [](Plan const& plan) { return plan.report().newton_steps; }));
   }
 }
 

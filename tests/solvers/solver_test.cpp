@@ -81,7 +81,7 @@ TEST_P(SolverTest, takes_other_options_for_one_solve) {
   Problem const problem = make_problem({70, 50, 3});
   Solver solver(context(), problem.geometry(), problem.a, problem.b, options());
   Plan const plain = solver.solve();
-  std::vector<SolveOptions> others(6, options());
+  std::vector<SolveOptions> others(8, options());
   others[0].eps = 2;
   others[1].schedule = Schedule::symmetric;
   others[2].precision = Precision::float64;
@@ -90,6 +90,9 @@ TEST_P(SolverTest, takes_other_options_for_one_solve) {
   std::vector<double> const f = plain.f(), g = plain.g();
   others[5].f = f;
   others[5].g = g;
+  for (std::size_t const k : {6, 7}) {
+    others[k] = {.eps = 0.02, .method = k == 6 ? Method::newton : Method::splr};
+  }
   for (SolveOptions const& other : others) {
     expect_same(solver.solve(other), solve(context(), problem.geometry(), problem.a, problem.b, other));
     expect_same(solver.solve(), plain);

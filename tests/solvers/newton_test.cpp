@@ -1,0 +1,362 @@
+// Newton's method, and auto, which takes it where it pays: where a solve ends, what it costs, how it may end before.
+#include <cmath>
+#include <limits>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "oracle/backend_test.hpp"
+#include "oracle/hard_problems.hpp"
+#include "oracle/synthetic.hpp"
+
+namespace monge::oracle {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+std::vector<Target> all_costs_in_float64() {
+  std::vector<Target> targets = with_all_costs(all_devices());
+  for (Target const& target :
+       with_point_costs({Costs::labels, Costs::cosine, Costs::dot, Costs::euclidean, Costs::p_norm})) {
+    if (target.precision == Precision::float64) targets.push_back(target);
+  }
+  return targets;
+}
+
+class Newton : public BackendTest {
+ protected:
+  Plan solve(Problem const& problem, SolveOptions options) const {
+    if (options.method == Method::automatic) options.method = Method::newton;
+    return monge::solve(context(), problem.geometry(), problem.a, problem.b, options);
+  }
+  static double eps_of(Recipe const& recipe, Problem const& problem) {
+    return recipe.eps_over_spread * std::max(1e-3, Magnitudes(problem).spread());
+  }
+  /// What each criterion looks at, by the definitions, and how far a float64 evaluation may be from it.
+  struct Judged {
+    Real l1, gradient, gap, rounding;
+  };
+  static Judged judge(Problem const& problem, double eps, Potentials const& potentials) {
+    Dense const dense(problem);
+    DenseEvaluation const truth = evaluate(dense, eps, potentials);
+    EvaluationTolerance const tolerance =
+        Tolerance(problem, eps, oracle::arithmetic({}, Precision::float64, problem)).evaluation(dense, potentials);
+    Real squares = 0;
+    for (Side const side : {Side::rows, Side::columns}) {
+      Vector const marginal = dense.marginal(side, eps, potentials);
+      for (std::size_t i = 0; i < marginal.size(); ++i)
+        squares += (marginal[i] - dense.weights(side)[i]) * (marginal[i] - dense.weights(side)[i]);
+    }
+    return {truth.row_error + truth.column_error, std::sqrt(squares), truth.gap / std::fabs(truth.primal),
+            tolerance.row_error + tolerance.column_error + tolerance.gap / std::fabs(truth.primal)};
+  }
+};
+MONGE_FOR_EACH_OF(Newton, all_costs_in_float64());
+
+/// Those whose subject is neither costs nor layouts.
+class NewtonOnPoints : public Newton {};
+MONGE_FOR_EACH_OF(NewtonOnPoints, all_devices());
+
+std::vector<Recipe> const& recipes() {
+  static std::vector<Recipe> const table{
+      {30, 20, 3},
+      {1, 1, 1},
+      {1, 40, 3, Weights::skewed},
+      {40, 1, 2},
+      {2, 2, 2},
+      {17, 65, 2, Weights::skewed, Place::shifted, 0.1, DataType::float32, 3},
+      {65, 33, 5, Weights::with_zeros, Place::apart, 0.1, DataType::float64, 1, 1, 3, 2},
+      {129, 40, 4, Weights::uniform, Place::origin, 0.02, DataType::float64, 0, 2, 1, 4},
+      {50, 70, 2, Weights::with_zeros, Place::origin, 0.005, DataType::float64, 2},
+      {64, 65, 2, Weights::uniform, Place::origin, 0.002, DataType::float32, 0, 1, 1, 6},
+  };
+  return table;
+}
+
+// Both plans have marginals right to 1e-10 of the mass, which leaves the problem a condition of 1e4.
+TEST_P(Newton, ends_at_the_plan_of_sinkhorn) {
+  for (Recipe const& recipe : recipes()) {
+    SCOPED_TRACE(recipe);
+    Problem const problem = make_problem(recipe);
+    double const eps = eps_of(recipe, problem);
+    Plan const plan = solve(problem, {.eps = eps, .tolerance = 1e-10});
+    ASSERT_EQ(plan.status(), Status::converged) << plan.report().message;
+    Potentials const potentials = potentials_of(plan);
+    expect_report_matches(plan.report(), problem, eps, potentials);
+    Dense const dense(problem);
+    Vector const actual = dense.plan(eps, potentials), truth = dense.plan(eps, oracle::solve(dense, eps, 1e-11));
+    Real difference = 0, total = 0;
+    for (std::size_t k = 0; k < actual.size(); ++k) {
+      difference += std::fabs(actual[k] - truth[k]);
+      total += truth[k];
+    }
+    EXPECT_LE(difference, 1e-6 * total);
+  }
+}
+
+TEST_P(Newton, meets_the_tolerance_of_each_criterion) {
+  for (Recipe const& recipe : {recipes()[0], recipes()[7], recipes()[8]}) {
+    for (auto const& [criterion, tolerance] :
+         {std::pair{Criterion::l1, 1e-4}, std::pair{Criterion::l1, 1e-9}, std::pair{Criterion::gradient, 1e-4},
+          std::pair{Criterion::gradient, 1e-9}, std::pair{Criterion::gap, 1e-4}, std::pair{Criterion::gap, 1e-8}}) {
+      SCOPED_TRACE(testing::Message() << recipe << ", " << name(criterion) << " " << tolerance);
+      Problem const problem = make_problem(recipe);
+      double const eps = eps_of(recipe, problem);
+      Plan const plan = solve(problem, {.eps = eps, .tolerance = tolerance, .criterion = criterion});
+      EXPECT_EQ(plan.status(), Status::converged) << plan.report().message;
+      Judged const judged = judge(problem, eps, potentials_of(plan));
+      if (criterion == Criterion::l1) {
+        EXPECT_LE(judged.l1, tolerance * recipe.mass + judged.rounding);
+      }
+      if (criterion == Criterion::gradient) {
+        EXPECT_LE(judged.gradient, tolerance * recipe.mass + judged.rounding);
+      }
+      if (criterion == Criterion::gap) {
+        EXPECT_LE(std::fabs(judged.gap), tolerance + judged.rounding);
+        EXPECT_LE(judged.l1, std::sqrt(tolerance) * recipe.mass + judged.rounding);
+      }
+    }
+  }
+}
+
+// A constant that moves from g to f is the same plan.
+TEST_P(NewtonOnPoints, the_gauge_of_the_start_does_not_matter) {
+  Recipe const recipe{40, 30, 3, Weights::uniform, Place::origin, 0.01};
+  Problem const problem = make_problem(recipe);
+  double const eps = eps_of(recipe, problem);
+  Plan const plain = solve(problem, {.eps = eps, .tolerance = 1e-10});
+  std::vector<double> f = plain.f(), g = plain.g();
+  for (double& value : f) value += 100 * eps;
+  for (double& value : g) value -= 100 * eps;
+  Plan const moved = solve(problem, {.eps = eps, .tolerance = 1e-10, .f = f, .g = g});
+  EXPECT_EQ(moved.status(), Status::converged) << moved.report().message;
+  EXPECT_LE(moved.report().iterations, 3);
+  // The dual of feasible rows is off by the second order of the error, and its rounding is that of the potentials.
+  EXPECT_NEAR(moved.report().dual, plain.report().dual, 0x1p-40 * 100 * eps);
+}
+
+TEST_P(Newton, a_start_at_the_optimum_returns_at_once) {
+  for (Recipe const& recipe : {recipes()[0], recipes()[6], recipes()[9]}) {
+    SCOPED_TRACE(recipe);
+    Problem const problem = make_problem(recipe);
+    double const eps = eps_of(recipe, problem);
+    for (Method const method : {Method::newton, Method::splr}) {
+      Plan const cold = solve(problem, {.eps = eps, .method = method, .tolerance = 1e-8});
+      ASSERT_EQ(cold.status(), Status::converged) << cold.report().message;
+      std::vector<double> const f = cold.f(), g = cold.g();
+      Plan const warm = solve(problem, {.eps = eps, .method = method, .tolerance = 1e-8, .f = f, .g = g});
+      EXPECT_EQ(warm.status(), Status::converged) << warm.report().message;
+      EXPECT_LE(warm.report().iterations, 3) << name(method);
+      EXPECT_EQ(warm.report().newton_steps, 0);
+    }
+  }
+}
+
+TEST_P(Newton, the_cap_on_passes_is_kept) {
+  Recipe const recipe{80, 70, 2, Weights::uniform, Place::origin, 1e-3};
+  Problem const problem = make_problem(recipe);
+  double const eps = eps_of(recipe, problem);
+  for (int const cap : {1, 2, 3, 4, 5, 6, 7, 8, 11, 12, 13, 17, 20, 25}) {
+    Plan const plan = solve(problem, {.eps = eps, .tolerance = 1e-13, .iterations = cap});
+    EXPECT_EQ(plan.status(), Status::iteration_limit) << plan.report().message;
+    EXPECT_EQ(plan.report().iterations, cap);
+    EXPECT_EQ(plan.report().history.back().eps, eps);
+    EXPECT_GT(plan.report().marginal_error, 1e-13);
+    expect_report_matches(plan.report(), problem, eps, potentials_of(plan));
+  }
+}
+
+TEST_P(NewtonOnPoints, progress_can_stop_it) {
+  Recipe const recipe{80, 70, 2, Weights::uniform, Place::origin, 1e-3};
+  Problem const problem = make_problem(recipe);
+  double const eps = eps_of(recipe, problem);
+  for (Method const method : {Method::newton, Method::splr}) {
+    for (std::size_t const checks : {1, 3, 9}) {
+      SCOPED_TRACE(testing::Message() << name(method) << ", " << checks << " checks");
+      std::vector<Progress> seen;
+      SolveOptions options{.eps = eps, .method = method, .tolerance = 1e-12};
+      options.progress = [&](Progress const& progress) {
+        seen.push_back(progress);
+        return seen.size() < checks;
+      };
+      Plan const plan = solve(problem, options);
+      EXPECT_EQ(plan.status(), Status::stopped);
+      EXPECT_EQ(seen.size(), checks);
+      // Potentials of another eps take a sweep before they make a plan.
+      EXPECT_EQ(plan.report().iterations, seen.back().iteration + (seen.back().eps == eps ? 0 : 1));
+      expect_report_matches(plan.report(), problem, eps, potentials_of(plan));
+    }
+  }
+}
+
+TEST_P(Newton, the_history_has_every_advance) {
+  Recipe const recipe{80, 70, 2, Weights::uniform, Place::origin, 2e-3};
+  Problem const problem = make_problem(recipe);
+  double const eps = eps_of(recipe, problem);
+  for (Method const method : {Method::newton, Method::splr}) {
+    SCOPED_TRACE(name(method));
+    Report const report = solve(problem, {.eps = eps, .method = method, .tolerance = 1e-9}).report();
+    ASSERT_EQ(report.status, Status::converged) << report.message;
+    EXPECT_GT(report.newton_steps, 3);
+    EXPECT_GT(static_cast<int>(report.history.size()), report.newton_steps);
+    for (std::size_t k = 0; k < report.history.size(); ++k) {
+      Check const& check = report.history[k];
+      EXPECT_EQ(check.precision, Precision::float64);
+      EXPECT_GT(check.iteration, k == 0 ? 0 : report.history[k - 1].iteration);
+      EXPECT_GE(check.seconds, k == 0 ? 0 : report.history[k - 1].seconds);
+      // The trial is at eps; then the ladder comes down to it.
+      bool const is_down = k == 0 || report.history[k - 1].eps == eps;
+      if (!is_down) {
+        EXPECT_LE(check.eps, report.history[k - 1].eps);
+      }
+      if (!std::isnan(check.gradient_norm)) {
+        EXPECT_LE(check.gradient_norm, check.marginal_error * (1 + 1e-12));
+      }
+    }
+    Check const& last = report.history.back();
+    EXPECT_EQ(last.iteration, report.iterations);
+    EXPECT_EQ(last.eps, eps);
+    EXPECT_LE(last.seconds, report.seconds.total);
+    // The certificate is of the same potentials, or of those that a plain sweep has made better.
+    EXPECT_LE(report.gradient_norm, last.gradient_norm + 1e-14);
+  }
+}
+
+TEST_P(Newton, the_same_bits_again) {
+  Recipe const recipe{90, 70, 3, Weights::uniform, Place::origin, 2e-3};
+  Problem const problem = make_problem(recipe);
+  SolveOptions const options{.eps = eps_of(recipe, problem), .tolerance = 1e-9};
+  Plan const once = solve(problem, options), again = solve(problem, options);
+  EXPECT_GT(once.report().newton_steps, 3);
+  EXPECT_EQ(once.report().iterations, again.report().iterations);
+  EXPECT_EQ(once.f(), again.f());
+  EXPECT_EQ(once.g(), again.g());
+}
+
+TEST_P(NewtonOnPoints, costs_of_infinity_have_no_mass) {
+  Problem const points = make_problem({40, 50, 2});
+  std::vector<long double> const distances = dense_costs(points);
+  std::vector<double> costs(distances.begin(), distances.end());
+  // Every third pair, off a band that lets all mass through.
+  for (std::size_t i = 0; i < 40; ++i) {
+    for (std::size_t j = 0; j < 50; ++j) {
+      if ((i + j) % 3 == 0 && (j + 50 - i) % 50 > 3) costs[i * 50 + j] = kInfinity;
+    }
+  }
+  for (bool const transposed : {false, true}) {
+    Problem const problem =
+        make_matrix_problem(costs, points.a, points.b, DataType::float64, transposed ? 3 : 0, transposed);
+    double const eps = 0.01 * Magnitudes(problem).spread();
+    for (Method const method : {Method::newton, Method::splr}) {
+      SCOPED_TRACE(testing::Message() << name(method) << (transposed ? ", transposed" : ""));
+      Plan const plan = solve(problem, {.eps = eps, .method = method, .tolerance = 1e-10});
+      ASSERT_EQ(plan.status(), Status::converged) << plan.report().message;
+      Dense const dense(problem);
+      Vector const actual = dense.plan(eps, potentials_of(plan));
+      Vector const truth = dense.plan(eps, oracle::solve(dense, eps, 1e-11));
+      Real difference = 0;
+      for (std::size_t k = 0; k < actual.size(); ++k) difference += std::fabs(actual[k] - truth[k]);
+      EXPECT_LE(difference, 1e-6);
+    }
+  }
+}
+
+TEST_P(NewtonOnPoints, what_it_cannot_do_is_refused) {
+  Problem const problem = make_problem({8, 9, 2});
+  for (Method const method : {Method::newton, Method::splr}) {
+    auto const expect_refused = [&](SolveOptions options, std::vector<double> const& b, char const* line) {
+      options.method = method;
+      options.eps = 1;
+      try {
+        monge::solve(context(), problem.geometry(), problem.a, b, options);
+        ADD_FAILURE() << "no error; expected " << line;
+      } catch (Error const& error) {
+        EXPECT_EQ(std::string(error.what()).rfind(line, 0), 0u) << error.what();
+        EXPECT_EQ(std::string(error.what()).find('\n'), std::string::npos) << error.what();
+      }
+    };
+    expect_refused({.penalty_a = 2}, problem.b, "penalty_a: is 2; must be inf with method");
+    expect_refused({.penalty_b = 0.5}, problem.b, "penalty_b: is 0.5; must be inf with method");
+    expect_refused({.precision = Precision::float32}, problem.b, "precision: is float32; must be");
+    expect_refused({.precision = Precision::tf32}, problem.b, "precision: is tf32; must be");
+    expect_refused({.tolerance = 0}, problem.b, "tolerance: is 0; must be > 0 with method");
+    expect_refused({.criterion = Criterion::gradient, .certificate = false}, problem.b, "criterion: is gradient; must");
+    std::vector<double> twice = problem.b;
+    for (double& weight : twice) weight *= 2;
+    expect_refused({}, twice, "b: the total is 2; must equal the total of a");
+  }
+}
+
+class Auto : public NewtonOnPoints {
+ protected:
+  Plan solve(Problem const& problem, SolveOptions const& options) const {
+    return monge::solve(context(), problem.geometry(), problem.a, problem.b, options);
+  }
+  /// The options by which auto has no choice.
+  void expect_sinkhorn(Problem const& problem, SolveOptions options) const {
+    Plan const automatic = solve(problem, options);
+    EXPECT_EQ(automatic.report().newton_steps, 0);
+    options.method = Method::sinkhorn;
+    Plan const sinkhorn = solve(problem, options);
+    EXPECT_EQ(automatic.report().iterations, sinkhorn.report().iterations);
+    EXPECT_EQ(automatic.f(), sinkhorn.f());
+    EXPECT_EQ(automatic.g(), sinkhorn.g());
+  }
+};
+MONGE_FOR_EACH_OF(Auto, all_devices());
+
+TEST_P(Auto, takes_newton_where_that_pays_and_only_there) {
+  Problem const problem = make_problem({100, 90, 3});
+  double const spread = Magnitudes(problem).spread();
+  Report const easy = solve(problem, {.eps = 0.1 * spread}).report();
+  EXPECT_EQ(easy.status, Status::converged);
+  EXPECT_EQ(easy.newton_steps, 0);
+  EXPECT_EQ(easy.newton_iterations, 0);
+  Report const hard = solve(problem, {.eps = 5e-4 * spread}).report();
+  EXPECT_EQ(hard.status, Status::converged) << hard.message;
+  EXPECT_GT(hard.newton_steps, 0);
+  EXPECT_GT(hard.newton_iterations, hard.newton_steps);
+  EXPECT_LT(hard.newton_iterations, hard.iterations);
+  EXPECT_EQ(hard.precision, Precision::float64);
+  EXPECT_NE(hard.message.find("passes"), std::string::npos) << hard.message;
+}
+
+TEST_P(Auto, is_sinkhorn_where_newton_cannot_be) {
+  Problem const problem = make_problem({50, 40, 3});
+  double const eps = 5e-3 * Magnitudes(problem).spread();
+  expect_sinkhorn(problem, {.eps = eps, .iterations = 200, .penalty_a = 0.3});
+  expect_sinkhorn(problem, {.eps = eps, .iterations = 200, .penalty_b = 0.3});
+  expect_sinkhorn(problem, {.eps = eps, .iterations = 200, .schedule = Schedule::symmetric});
+  expect_sinkhorn(problem, {.eps = eps, .iterations = 200, .schedule = Schedule::alternating});
+  expect_sinkhorn(problem, {.eps = eps, .iterations = 200, .precision = Precision::float32});
+  expect_sinkhorn(problem, {.eps = eps, .tolerance = 0, .iterations = 200});
+}
+
+// The problems of the papers, to an L2 gradient of 1e-8. The bounds are what the method promises, a tenth above what it
+// takes; four entries a row in place of its choice, or a pattern that is kept along the ladder, break them.
+TEST_P(Auto, and_newton_take_few_passes_over_the_problems_of_the_papers) {
+  for (auto const& [what, problem, eps, most] : {std::tuple{"iid", gaussian_problem(1000, 750, 0, 1), 1e-3, 63},
+                                                 std::tuple{"iid", gaussian_problem(1000, 750, 0, 1), 5e-4, 72},
+                                                 std::tuple{"diff", gaussian_problem(1000, 750, 2, 1), 1e-3, 58},
+                                                 std::tuple{"diff", gaussian_problem(1000, 750, 2, 1), 5e-4, 63},
+                                                 std::tuple{"mixture", mixture_problem(1000, 1000), 1e-3, 105},
+                                                 std::tuple{"mixture", mixture_problem(1000, 1000), 5e-4, 150}}) {
+    Problem const matrix = as_matrix(problem);
+    for (Method const method : {Method::newton, Method::automatic}) {
+      SCOPED_TRACE(testing::Message() << what << ", eps " << eps << ", " << name(method));
+      Report const report = solve(matrix, {.eps = eps,
+                                           .method = method,
+                                           .tolerance = 1e-8,
+                                           .criterion = Criterion::gradient,
+                                           .precision = Precision::float64})
+                                .report();
+      EXPECT_EQ(report.status, Status::converged) << report.message;
+      EXPECT_LE(report.gradient_norm, 1e-8);
+      EXPECT_LE(report.iterations, most);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace monge::oracle
