@@ -5,6 +5,7 @@
 #include <atomic>
 #include <numeric>
 
+#include "cuda/entry_solver.hpp"
 #include "cuda/launch/batch.hpp"
 #include "cuda/plan_operator.hpp"
 
@@ -95,9 +96,10 @@ std::array<Costs::Launch, 2> EntropicOperator::half_steps() const {
           problem_.costs->launch(Side::columns, Pass::softmin, tf32)};
 }
 
-/// Two half-steps in float64 take some 25 us at least, and 5 us for each million pairs where there are many.
-double EntropicOperator::pass_in_host_operations() const {
-  return std::max(25e3, 5e-3 * problem_.size(Side::rows) * problem_.size(Side::columns));
+std::unique_ptr<monge::EntrySolver> EntropicOperator::entry_solver(std::span<std::int64_t const> rows,
+                                                                   std::span<std::int64_t const> columns) const {
+  return std::make_unique<EntrySolver>(problem_.runtime, problem_.size(Side::rows), problem_.size(Side::columns), rows,
+                                       columns);
 }
 
 void EntropicOperator::prepare_sweeps() {
