@@ -9,6 +9,7 @@
 
 #include "core/evaluation.hpp"
 #include "core/strided.hpp"
+#include "cpu/entry_solver.hpp"
 #include "cpu/plan_operator.hpp"
 
 namespace monge::cpu {
@@ -81,10 +82,10 @@ void EntropicOperator<T>::get_potentials(MutableVectorView f, MutableVectorView 
   }
 }
 
-/// Exponential and sums of a pair take some two nanoseconds.
 template <class T>
-double EntropicOperator<T>::pass_in_host_operations() const {
-  return 2 * static_cast<double>(size(Side::rows)) * static_cast<double>(size(Side::columns));
+std::unique_ptr<monge::EntrySolver> EntropicOperator<T>::entry_solver(std::span<std::int64_t const> rows,
+                                                                      std::span<std::int64_t const> columns) const {
+  return std::make_unique<EntrySolver>(size(Side::rows), size(Side::columns), rows, columns);
 }
 
 template <class T>

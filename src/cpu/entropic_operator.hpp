@@ -20,7 +20,8 @@ class EntropicOperator final : public monge::EntropicOperator {
   double centred_cost_bound() const override { return data_.costs->bound(); }
   double mean_cost() const override { return data_.costs->mean(); }
   VectorOperations const& vectors() const override { return vectors_; }
-  double pass_in_host_operations() const override;
+  std::unique_ptr<monge::EntrySolver> entry_solver(std::span<std::int64_t const> rows,
+                                                   std::span<std::int64_t const> columns) const override;
   void set_potentials(VectorView f, VectorView g) override;
   void get_potentials(MutableVectorView f, MutableVectorView g) const override;
   Vector const& potential(Side side) const override { return data_.potential(side); }

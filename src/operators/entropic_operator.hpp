@@ -18,6 +18,7 @@
 #include <monge/array.hpp>
 
 #include "core/evaluation.hpp"
+#include "operators/entry_solver.hpp"
 #include "operators/plan_operator.hpp"
 #include "operators/side.hpp"
 #include "operators/vectors.hpp"
@@ -74,8 +75,9 @@ class EntropicOperator {
 
   virtual VectorOperations const& vectors() const = 0;
 
-  /// How many multiply-adds of one thread of the host, in no order that helps it, take about as long as a pass.
-  virtual double pass_in_host_operations() const = 0;
+  /// For entries at these pairs, none twice.
+  virtual std::unique_ptr<EntrySolver> entry_solver(std::span<std::int64_t const> rows,
+                                                    std::span<std::int64_t const> columns) const = 0;
 
   /// Replaces (f, g); an empty view leaves zeros of the user's cost, whatever the internal gauge. Points of no weight
   /// take no part in sweeps: after one, get_potentials gives them what an update would: f* of the other potential.

@@ -29,8 +29,8 @@ constexpr int kManyProducts = 6;
 /// Entries of the preconditioner: at most so many a row on average, chosen among the largest kCandidates of each.
 constexpr double kEntriesPerRow = 8, kFewestEntriesPerRow = 1;
 constexpr std::int64_t kCandidates = 32;
-/// A factor may take as long as so many passes.
-constexpr double kPassesPerFactor = 10;
+/// Solving with them may take as long as so many passes.
+constexpr double kMostPasses = 10;
 
 }  // namespace
 
@@ -150,7 +150,7 @@ std::vector<double> NewtonMethod::direction(int most_products) {
   std::unique_ptr<Vector> const next = vectors_.make(Side::columns);
   vectors_.read(VectorView(point_.next), *next);
   plan->set_transforms(std::as_const(entropic_).potential(Side::rows), *next);
-  factor(*plan);
+  set_entries(*plan);
 
   std::size_t const m = point_.g.size();
   std::vector<double> right(m), damped(m);
@@ -163,20 +163,13 @@ std::vector<double> NewtonMethod::direction(int most_products) {
   vectors_.read(VectorView(right), *b);
   vectors_.read(VectorView(damped), *diagonal);
 
-  std::vector<double> of_rows(point_.f.size()), of_columns(m);
   LinearSystem const system{
       .matrix =
           [&](Vector const& in, Vector& out) {
             plan->multiply_gram(Side::columns, *inverse_a_, in, out);
             vectors_.combine(std::array{Term{1, &in, diagonal.get()}, Term{-1, &out}}, out);
           },
-      .preconditioner =
-          [&](Vector const& in, Vector& out) {
-            std::fill(of_rows.begin(), of_rows.end(), 0.0);
-            vectors_.write(in, MutableVectorView(of_columns));
-            factor_->solve(of_rows, of_columns);
-            vectors_.read(VectorView(of_columns), out);
-          },
+      .preconditioner = [&](Vector const& in, Vector& out) { entries_->solve(in, out); },
   };
   ConjugateGradientResult const result = conjugate_gradient(vectors_, system, *b, *x,
                                                             {.tolerance = std::min(0.1, point_.error / mass_),
@@ -203,7 +196,6 @@ void NewtonMethod::choose_entries(PlanOperator& plan) {
   auto const before = [&](std::size_t p, std::size_t q) {
     return values[p] != values[q] ? values[p] > values[q] : p < q;
   };
-  double const most = kPassesPerFactor * entropic_.pass_in_host_operations();
   for (entries_per_row_ = std::min(kEntriesPerRow, 2 * entries_per_row_);; entries_per_row_ /= std::numbers::sqrt2) {
     std::size_t const count = static_cast<std::size_t>(entries_per_row_ * static_cast<double>(n));
     if (count < found.size()) {
@@ -216,27 +208,20 @@ void NewtonMethod::choose_entries(PlanOperator& plan) {
       entry_rows_.push_back(static_cast<std::int64_t>(e) / k);
       entry_columns_.push_back(indices[e]);
     }
-    factor_.emplace(n, m, entry_rows_, entry_columns_);
-    if (factor_->operations() <= most || entries_per_row_ <= kFewestEntriesPerRow) return;
+    entries_ = entropic_.entry_solver(entry_rows_, entry_columns_);
+    if (entries_->passes() <= kMostPasses || entries_per_row_ <= kFewestEntriesPerRow) return;
   }
 }
 
 /// Of point_.
-void NewtonMethod::factor(PlanOperator& plan) {
+void NewtonMethod::set_entries(PlanOperator& plan) {
   if (entries_are_old_) choose_entries(plan);
-  std::vector<double> values(entry_rows_.size());
-  plan.entries_at({entry_rows_.data(), static_cast<std::int64_t>(entry_rows_.size())},
-                  {entry_columns_.data(), static_cast<std::int64_t>(entry_columns_.size())}, MutableVectorView(values));
-  // Points of no weight have no entries: any positive number will do.
-  auto const positive = [](double value) { return value > 0 ? value : 1.0; };
-  std::vector<double> of_rows(point_.f.size()), of_columns(point_.g.size());
-  std::transform(marginals_.a.begin(), marginals_.a.end(), of_rows.begin(), positive);
-  // The last term holds what rounding of the entries may take from a matrix that is singular but for the damping.
-  std::transform(point_.marginal.begin(), point_.marginal.end(), of_columns.begin(),
-                 [&](double c) { return positive((1 + damping_ + 1e-12) * c); });
-  if (factor_->factor(of_rows, of_columns, values)) return;
-  std::fill(values.begin(), values.end(), 0.0);
-  factor_->factor(of_rows, of_columns, values);
+  std::int64_t const count = std::ssize(entry_rows_);
+  std::vector<double> values(entry_rows_.size()), damped(point_.marginal);
+  plan.entries_at({entry_rows_.data(), count}, {entry_columns_.data(), count}, MutableVectorView(values));
+  // Rounding of the entries may take as much from a matrix that is singular but for the damping.
+  for (double& c : damped) c *= 1 + damping_ + 1e-12;
+  entries_->set(marginals_.a, damped, values);
 }
 
 }  // namespace monge

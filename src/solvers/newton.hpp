@@ -3,11 +3,9 @@
 #pragma once
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <vector>
 
 #include "operators/backend.hpp"
-#include "solvers/sparse_factor.hpp"
 
 namespace monge {
 
@@ -55,7 +53,7 @@ class NewtonMethod {
   void set(Side side, std::vector<double> const& values);
   std::vector<double> get(Side side) const;
   void choose_entries(PlanOperator& plan);
-  void factor(PlanOperator& plan);
+  void set_entries(PlanOperator& plan);
 
   EntropicOperator& entropic_;
   VectorOperations const& vectors_;
@@ -68,7 +66,7 @@ class NewtonMethod {
 
   // The preconditioner: its entries stay until conjugate gradients take many steps, their values for one step.
   std::vector<std::int64_t> entry_rows_, entry_columns_;
-  std::optional<SparseFactor> factor_;
+  std::unique_ptr<EntrySolver> entries_;
   double entries_per_row_;  // On average, and at most.
   bool entries_are_old_ = true;
   std::unique_ptr<Vector> inverse_a_;

@@ -15,7 +15,7 @@
 #include "core/compensated_sum.hpp"
 #include "solvers/criterion.hpp"
 #include "solvers/line_search.hpp"
-#include "solvers/sparse_factor.hpp"
+#include "core/sparse_factor.hpp"
 
 namespace monge {
 namespace {

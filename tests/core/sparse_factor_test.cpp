@@ -1,7 +1,7 @@
 // The sparse factor, by the residuals of its solutions. Cholesky's factorisation and the two triangular solves give an
 // x with (A + D) x = b, |D_ij| <= gamma sqrt(A_ii A_jj) and gamma = (3 N + 1) u / (1 - (3 N + 1) u), N the unknowns:
 // Higham, Accuracy and Stability of Numerical Algorithms (2002), theorem 10.4 with (10.8).
-#include "solvers/sparse_factor.hpp"
+#include "core/sparse_factor.hpp"
 
 #include <gtest/gtest.h>
 

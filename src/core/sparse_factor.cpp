@@ -1,4 +1,4 @@
-#include "solvers/sparse_factor.hpp"
+#include "core/sparse_factor.hpp"
 
 #include <cholmod.h>
 

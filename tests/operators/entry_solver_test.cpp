@@ -1,0 +1,147 @@
+// Solving with a plan's largest entries.
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <numeric>
+
+#include "operators/cases.hpp"
+
+namespace monge::oracle {
+namespace {
+
+class EntrySolverTest : public OperatorTest {
+ protected:
+  /// E, a and c of a problem with `per_row` random pairs a row, of random entries, whose matrix has the eigenvalues of
+  /// diag(1/c) S in [least, 1]: no row or column has more than the root of 1 - least in its entries.
+  struct System {
+    std::int64_t n, m;
+    std::vector<std::int64_t> rows, columns;
+    std::vector<double> entries, a, c;
+
+    std::vector<double> apply(std::vector<double> const& x) const {
+      std::vector<double> between(n), out(m);
+      for (std::size_t k = 0; k < entries.size(); ++k) between[rows[k]] += entries[k] * x[columns[k]];
+      for (std::int64_t j = 0; j < m; ++j) out[j] = c[j] * x[j];
+      for (std::size_t k = 0; k < entries.size(); ++k) out[columns[k]] -= entries[k] * between[rows[k]] / a[rows[k]];
+      return out;
+    }
+  };
+  static System make_system(std::int64_t n, std::int64_t m, std::int64_t per_row, double least, std::uint64_t seed) {
+    System system{n, m, {}, {}, {}, std::vector<double>(n), std::vector<double>(m)};
+    Random random(seed);
+    for (std::int64_t i = 0; i < n; ++i) {
+      std::vector<std::int64_t> all(m);
+      std::iota(all.begin(), all.end(), 0);
+      for (std::int64_t k = 0; k < std::min(per_row, m); ++k) {
+        std::swap(all[k], all[k + static_cast<std::int64_t>(random.uniform(0, static_cast<double>(m - k)))]);
+        system.rows.push_back(i);
+        system.columns.push_back(all[k]);
+        system.entries.push_back(random.uniform(0.1, 1));
+        system.a[i] += system.entries.back();
+        system.c[all[k]] += system.entries.back();
+      }
+    }
+    double const share = std::sqrt(1 - least);
+    for (double& a : system.a) a = a > 0 ? a / share : 1;
+    for (double& c : system.c) c = c > 0 ? c / share : 1;
+    return system;
+  }
+
+  std::vector<double> solve(EntropicOperator const& entropic, EntrySolver& solver,
+                            std::vector<double> const& right) const {
+    VectorOperations const& vectors = entropic.vectors();
+    auto const in = vectors.make(Side::columns), out = vectors.make(Side::columns);
+    vectors.read(VectorView(right), *in);
+    solver.solve(*in, *out);
+    std::vector<double> result(right.size());
+    vectors.write(*out, MutableVectorView(result));
+    return result;
+  }
+
+  std::unique_ptr<EntropicOperator> operator_of(std::int64_t n, std::int64_t m) const {
+    return make_operator(make_case({n, m, 2}));
+  }
+};
+MONGE_FOR_EACH_POINT_TARGET(EntrySolverTest);
+
+std::vector<double> random_vector(std::int64_t size, Random& random) {
+  std::vector<double> values(size);
+  for (double& value : values) value = random.uniform(-1, 1);
+  return values;
+}
+
+double dot(std::vector<double> const& x, std::vector<double> const& y) {
+  return std::inner_product(x.begin(), x.end(), y.begin(), 0.0);
+}
+
+/// |v| in the norm of diag(1/c), in which diag(1/c) S is symmetric.
+double norm(std::vector<double> const& v, std::vector<double> const& c) {
+  double sum = 0;
+  for (std::size_t j = 0; j < v.size(); ++j) sum += v[j] * v[j] / c[j];
+  return std::sqrt(sum);
+}
+
+TEST_P(EntrySolverTest, leaves_a_tenth_of_any_right_side_or_less) {
+  Random random(1);
+  for (auto const& [n, m, per_row] :
+       {std::array<std::int64_t, 3>{1, 1, 1}, {1, 9, 3}, {40, 1, 1}, {70, 50, 3}, {300, 217, 20}, {5, 600, 2}}) {
+    for (double const least : {0.5, 0.05, 0.002}) {
+      SCOPED_TRACE(testing::Message() << n << " x " << m << ", " << per_row << " a row, least " << least);
+      auto const entropic = operator_of(n, m);
+      System const system = make_system(n, m, per_row, least, 7);
+      auto const solver = entropic->entry_solver(system.rows, system.columns);
+      solver->set(system.a, system.c, system.entries);
+      std::vector<double> const right = random_vector(m, random);
+      std::vector<double> rest = system.apply(solve(*entropic, *solver, right));
+      for (std::int64_t j = 0; j < m; ++j) rest[j] = right[j] - rest[j];
+      EXPECT_LE(norm(rest, system.c), 0.1 * norm(right, system.c));
+    }
+  }
+}
+
+TEST_P(EntrySolverTest, is_symmetric_and_positive_even_where_the_matrix_is_singular) {
+  Random random(2);
+  std::int64_t const n = 60, m = 45;
+  auto const entropic = operator_of(n, m);
+  for (double const least : {0.3, 1e-7, 0.0}) {
+    SCOPED_TRACE(testing::Message() << "least " << least);
+    System const system = make_system(n, m, 4, least, 9);
+    auto const solver = entropic->entry_solver(system.rows, system.columns);
+    solver->set(system.a, system.c, system.entries);
+    std::vector<double> const x = random_vector(m, random), y = random_vector(m, random);
+    std::vector<double> const of_x = solve(*entropic, *solver, x), of_y = solve(*entropic, *solver, y);
+    double const size = std::sqrt(dot(x, of_x) * dot(y, of_y));
+    EXPECT_GT(dot(x, of_x), 0);
+    // A factor of a matrix with condition 1 / least has lost as many digits.
+    EXPECT_NEAR(dot(x, of_y), dot(of_x, y), (1e-12 + 1e-15 / std::max(least, 1e-16)) * size);
+  }
+}
+
+TEST_P(EntrySolverTest, takes_other_values_and_gives_the_same_bits_for_the_same) {
+  std::int64_t const n = 130, m = 90;
+  auto const entropic = operator_of(n, m);
+  System const first = make_system(n, m, 5, 0.2, 3);
+  System second = first;
+  for (double& entry : second.entries) entry *= 0.5;
+  auto const solver = entropic->entry_solver(first.rows, first.columns);
+  Random random(5);
+  std::vector<double> const right = random_vector(m, random);
+  solver->set(first.a, first.c, first.entries);
+  std::vector<double> const before = solve(*entropic, *solver, right);
+  solver->set(second.a, second.c, second.entries);
+  EXPECT_NE(solve(*entropic, *solver, right), before);
+  solver->set(first.a, first.c, first.entries);
+  EXPECT_EQ(solve(*entropic, *solver, right), before);
+}
+
+TEST_P(EntrySolverTest, without_entries_is_the_diagonal) {
+  std::int64_t const n = 3, m = 5;
+  auto const entropic = operator_of(n, m);
+  auto const solver = entropic->entry_solver({}, {});
+  std::vector<double> const a(n, 0), c = {1, 2, 0, 4, 8}, right = {1, 1, 0, 1, 1};
+  solver->set(a, c, {});
+  EXPECT_EQ(solve(*entropic, *solver, right), (std::vector<double>{1, 0.5, 0, 0.25, 0.125}));
+}
+
+}  // namespace
+}  // namespace monge::oracle
