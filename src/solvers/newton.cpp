@@ -20,6 +20,8 @@ constexpr double kFirstDamping = 1e-2, kLeastDamping = 1e-11, kMostDamping = 1e3
 /// the damping changes.
 constexpr double kRefused = 0.05, kPoor = 0.25, kGood = 0.6;
 
+/// Of conjugate gradients, relative. What damping leaves of the error, some fifth, makes more digits of a step useless.
+constexpr double kResidual = 0.1;
 constexpr int kMostProducts = 30;
 /// Entries, a product, the trial and a sweep.
 constexpr int kFewestPasses = 4;
@@ -172,7 +174,7 @@ std::vector<double> NewtonMethod::direction(int most_products) {
       .preconditioner = [&](Vector const& in, Vector& out) { entries_->solve(in, out); },
   };
   ConjugateGradientResult const result = conjugate_gradient(vectors_, system, *b, *x,
-                                                            {.tolerance = std::min(0.1, point_.error / mass_),
+                                                            {.tolerance = kResidual,
                                                              .iterations = std::min(kMostProducts, most_products),
                                                              .evaluates_residual = false});
   passes_ += result.iterations;
