@@ -183,7 +183,8 @@ class Splr {
         unknowns_(marginals),
         weights_(unknowns_.gather({marginals.a, marginals.b})),
         mass_(std::accumulate(marginals.a.begin(), marginals.a.end(), 0.0)),
-        cost_(std::max(entropic.centred_cost_bound(), eps)) {
+        cost_(std::max(entropic.centred_cost_bound(), eps)),
+        rounding_(kUnitRoundoff * cost_) {
     auto const n = static_cast<double>(unknowns_.rows().size());
     auto const m = static_cast<double>(unknowns_.columns().size() + 1);
     double const density = options.density > 0 ? options.density : std::min(1.0, 10 / std::min(n, m));
@@ -202,6 +203,8 @@ class Splr {
     if (!end) {
       update_rows();  // Where P is far from both marginals the Hessian says little.
       keep_potentials(iterate_);
+      for (double const potential : unknowns_.gather(on_host(iterate_)))
+        rounding_ = std::max(rounding_, kUnitRoundoff * std::fabs(potential));
       point_ = evaluate();
       first_l2_ = point_.l2;
       end = observed();
@@ -225,8 +228,8 @@ class Splr {
     bool const go_on = !limits_.observe || limits_.observe(check_);
     if (check_.l1_error <= limits_.tolerance) return Status::converged;
     if (!go_on) return Status::stopped;
-    // Potentials are rounded to 2^-53 of the cost, and so P to that over eps.
-    if (check_.l1_error <= kUnitRoundoff * cost_ / eps_) return Status::precision_limit;
+    // P is as good as the potentials over eps, and its sums to a few units.
+    if (check_.l1_error <= rounding_ / eps_ + 10 * kUnitRoundoff) return Status::precision_limit;
     if (check_.passes >= limits_.passes) return Status::iteration_limit;
     return std::nullopt;
   }
@@ -407,10 +410,8 @@ class Splr {
       at = step;
       return LinePoint{step, rise(trial, step * weighted), dot(trial.gradient, direction)};
     };
-    // P is known to 2^-53 of the cost over eps.
     LinePoint const end =
-        wolfe_search(start, std::min(1.0, kStepGrowth * last_step_), phi, {.resolution = kUnitRoundoff * cost_ * mass_})
-            .point;
+        wolfe_search(start, std::min(1.0, kStepGrowth * last_step_), phi, {.resolution = rounding_ * mass_}).point;
     if (end.step == 0) return std::nullopt;
     if (end.step != at) phi(end.step);
     last_step_ = end.step;
@@ -443,7 +444,8 @@ class Splr {
   Unknowns unknowns_;
   Values weights_;  // Of the unknowns.
   double mass_;
-  double cost_;  // What shifts are relative to.
+  double cost_;      // What shifts are relative to.
+  double rounding_;  // Of the potentials: 2^-53 of the cost, or of the start if that is larger.
   double most_pairs_, wanted_pairs_;
 
   Vectors iterate_, direction_, candidate_, marginal_;
