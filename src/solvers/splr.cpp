@@ -277,8 +277,8 @@ class Splr {
     ++check_.passes;
   }
 
-  /// Sweeps from the iterate, on another thread where the backend does not enqueue them: until get() nothing else may
-  /// use the operator or anything else of its context.
+  /// Sweeps from the iterate on another thread, for backends that do not enqueue them. Until get() nothing else may use
+  /// the operator or what else is of its context.
   std::future<void> start_candidate() {
     check_.passes += options_.candidate_sweeps;
     return std::async(std::launch::async, [this] { entropic_.sweep({.eps = eps_}, options_.candidate_sweeps); });
@@ -346,18 +346,18 @@ class Splr {
     wanted_pairs_ = std::clamp(wanted_pairs_ * (worse ? kGrowth : kDecay), kLeastDensity * most_pairs_, most_pairs_);
   }
 
-  /// eps B. The matrix is positive definite with any shift, but perhaps not in float64.
+  /// eps B. It is positive definite with any shift, but perhaps not in float64.
   bool factor(Values const& entries) {
     Values const sums = unknowns_.gather(point_.marginals);
     double shift = std::min(point_.l2 / mass_, options_.shift) * mass_ * eps_ / cost_;
-    for (; shift < mass_; shift = std::max(10 * shift, kUnitRoundoff * mass_)) {
+    for (;; shift = std::max(10 * shift, kUnitRoundoff * mass_)) {
       Values diagonal = sums;
       for (double& value : diagonal) value += shift;
       std::span<double const> const all(diagonal);
       std::size_t const rows = unknowns_.rows().size();
       if (factor_->factor(all.first(rows), all.subspan(rows), entries)) return true;
+      if (!(shift < mass_)) return false;
     }
-    return false;
   }
 
   /// Minus the inverse of the corrected matrix times the gradient.
