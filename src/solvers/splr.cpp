@@ -51,24 +51,20 @@ struct Both {
   Values rows, columns;
 };
 
-/// The unknowns of a step: the points that have weight, but for the last such column, whose potential is fixed. A
-/// vector of them has the rows first.
+/// The unknowns of a step: the potentials of the points that have weight. A vector of them has the rows first.
 class Unknowns {
  public:
   explicit Unknowns(Marginals const& marginals)
       : rows_(with_weight(marginals.a)),
         columns_(with_weight(marginals.b)),
-        fixed_(columns_.back()),
         row_places_(marginals.a.size(), -1),
         column_places_(marginals.b.size(), -1) {
-    columns_.pop_back();
     for (std::size_t k = 0; k < rows_.size(); ++k) row_places_[at(rows_, k)] = static_cast<std::int64_t>(k);
     for (std::size_t k = 0; k < columns_.size(); ++k) column_places_[at(columns_, k)] = static_cast<std::int64_t>(k);
   }
 
   std::vector<std::int64_t> const& rows() const { return rows_; }
   std::vector<std::int64_t> const& columns() const { return columns_; }
-  std::int64_t fixed() const { return fixed_; }
   /// Among the rows or the columns of the unknowns; -1 for a point that is not among them.
   std::int64_t row_place(std::int64_t i) const { return row_places_[static_cast<std::size_t>(i)]; }
   std::int64_t column_place(std::int64_t j) const { return column_places_[static_cast<std::size_t>(j)]; }
@@ -101,7 +97,6 @@ class Unknowns {
   }
 
   std::vector<std::int64_t> rows_, columns_;
-  std::int64_t fixed_;
   std::vector<std::int64_t> row_places_, column_places_;
 };
 
@@ -162,10 +157,8 @@ Pairs choose_pairs(PlanOperator& plan, Unknowns const& unknowns, std::int64_t co
   }
   Pairs pairs;
   for (std::int64_t const j : unknowns.columns()) pairs.add(unknowns, unknowns.rows().front(), j);
-  if (!unknowns.columns().empty()) {
-    for (std::size_t k = 1; k < unknowns.rows().size(); ++k)
-      pairs.add(unknowns, unknowns.rows()[k], unknowns.columns().front());
-  }
+  for (std::size_t k = 1; k < unknowns.rows().size(); ++k)
+    pairs.add(unknowns, unknowns.rows()[k], unknowns.columns().front());
   for (std::size_t const k : largest) pairs.add(unknowns, static_cast<std::int64_t>(k) / width, columns[k]);
   return pairs;
 }
@@ -186,9 +179,9 @@ class Splr {
         cost_(std::max(entropic.centred_cost_bound(), eps)),
         rounding_(kUnitRoundoff * cost_) {
     auto const n = static_cast<double>(unknowns_.rows().size());
-    auto const m = static_cast<double>(unknowns_.columns().size() + 1);
+    auto const m = static_cast<double>(unknowns_.columns().size());
     double const density = options.density > 0 ? options.density : std::min(1.0, 10 / std::min(n, m));
-    most_pairs_ = std::max(1.0, density * n * (m - 1));
+    most_pairs_ = density * n * m;
     wanted_pairs_ = kFirstDensity * most_pairs_;
     for (std::size_t k = 0; k < 2; ++k) {
       for (Vectors* vectors : {&iterate_, &direction_, &candidate_, &marginal_})
@@ -334,7 +327,6 @@ class Splr {
       ++check_.passes;
     }
     Values entries(pairs_.rows.size());
-    if (entries.empty()) return entries;
     plan->entries_at({pairs_.rows.data(), std::ssize(entries)}, {pairs_.columns.data(), std::ssize(entries)},
                      MutableVectorView(entries));
     return entries;
@@ -374,16 +366,13 @@ class Splr {
 
   // The next iterate.
 
-  /// To the operator's potentials, with the fixed one moved back to where it was.
+  /// To the operator's potentials.
   Move move_to_candidate() {
     keep_potentials(candidate_);
     Both change = on_host(candidate_);
     Both const iterate = on_host(iterate_);
     add(-1, iterate.rows, change.rows);
     add(-1, iterate.columns, change.columns);
-    double const moved = change.columns[static_cast<std::size_t>(unknowns_.fixed())];
-    for (double& value : change.rows) value += moved;
-    for (double& value : change.columns) value -= moved;
     Move move{evaluate(), unknowns_.gather(change), 0};
     move.rise = rise(move.point, dot(weights_, move.step));
     return move;

@@ -22,7 +22,7 @@ struct SplrCheck {
   int iteration = 0;
   int passes = 0;       ///< Evaluations, sweeps, and selections of pairs.
   double l1_error = 0;  ///< |P 1 - a|_1 + |P^T 1 - b|_1, relative to the larger mass.
-  double l2_error = 0;  ///< The 2-norm of both but for the column whose potential is fixed, relative to the same.
+  double l2_error = 0;  ///< The 2-norm of both together, relative to the same.
   double dual = 0;
   std::int64_t pairs = 0;  ///< In the sparse part.
 };

@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <numeric>
 #include <utility>
 #include <vector>
 
@@ -83,11 +82,11 @@ TEST_P(Splr, single_points_have_the_product_plan) {
     Case const test = make_case({n, m, 2});
     expect_plan_of_sinkhorn(test.problem, test.eps);
     Run const run = this->run(test.problem, test.eps, {0, 10});
-    EXPECT_EQ(run.checks.back().pairs, run.checks.back().iteration > 0 ? n * (m - 1) : 0) << "all there are";
+    EXPECT_EQ(run.checks.back().pairs, run.checks.back().iteration > 0 ? n * m : 0) << "all there are";
   }
 }
 
-// Among them the column whose potential is fixed, and the first row and column of the sparse part.
+// Among them the first row and the first column, which are always in the sparse part.
 TEST_P(Splr, points_of_no_weight_take_no_part) {
   Case const all = make_case({24, 30, 2});
   Problem problem = all.problem;
@@ -119,16 +118,10 @@ TEST_P(Splr, ends_there_without_its_accelerations_too) {
 TEST_P(Splr, the_dual_never_falls) {
   Case const test = make_case({50, 60, 3, Weights::uniform, Place::shifted, 0.02});
   double const rounding = 100 * kUnit * static_cast<double>(test.dense.largest_cost());
-  for (double const heaviest : {1.0, 60.0}) {  // The column whose potential is fixed.
-    Problem problem = test.problem;
-    problem.b.back() *= heaviest;
-    double const total = std::accumulate(problem.b.begin(), problem.b.end(), 0.0);
-    for (double& weight : problem.b) weight /= total;
-    Run const run = this->run(problem, test.eps, {1e-9, kManyPasses});
-    EXPECT_EQ(run.result.status, Status::converged);
-    for (std::size_t k = 1; k < run.checks.size(); ++k)
-      EXPECT_GE(run.checks[k].dual, run.checks[k - 1].dual - rounding) << "iteration " << run.checks[k].iteration;
-  }
+  Run const run = this->run(test.problem, test.eps, {1e-9, kManyPasses});
+  EXPECT_EQ(run.result.status, Status::converged);
+  for (std::size_t k = 1; k < run.checks.size(); ++k)
+    EXPECT_GE(run.checks[k].dual, run.checks[k - 1].dual - rounding) << "iteration " << run.checks[k].iteration;
 }
 
 TEST_P(Splr, a_start_at_the_optimum_stays_there) {
