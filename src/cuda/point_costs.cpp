@@ -300,6 +300,7 @@ std::shared_ptr<Costs const> PointCosts::self(Side side, Queue const& queue) con
   }
   result->set_sides(0);
   if (!cost_.is_distance()) result->mean_ = 2 * cloud->survey->found.mean_square;
+  if (undirected_) result->undirected_ = static_cast<PointCosts const&>(*undirected_).self(side, queue);
   return result;
 }
 
