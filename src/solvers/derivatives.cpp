@@ -154,7 +154,6 @@ LinearReport Plan::potential_gradients(VectorView of_f, VectorView of_g, Gradien
     validate_vector(side == Side::rows ? "of_f" : "of_g", view, plan.size(side), state_->context.device());
     plan.vectors().read(view, *right[side]);
   }
-  state_->derivatives().require_solvable(right);
   GradientVectors const result = views.for_gradients(out);
   LinearReport const report =
       state_->derivatives().potential_gradients(std::move(right), result.points, result.weights, options);

@@ -282,20 +282,43 @@ PlanDerivatives::Distance PlanDerivatives::distance(int iterations) {
   return {relative, step.report.iterations};
 }
 
+/// Scales v to a root mean square near 1 and returns the power of two that it is times that. Squares of numbers that
+/// are within the range of float64 may not be: then a first step brings them there.
+double PlanDerivatives::normalise(VectorPair const& v) const {
+  auto const mean_square = [&] {
+    double squares = 0;
+    std::int64_t count = 0;
+    for (Side const side : kSides) {
+      if (!v[side]) continue;
+      MatrixView const shape = vectors_.view(std::as_const(*v[side]));
+      squares += dot(*v[side], *v[side]);
+      count += shape.rows() * shape.columns();
+    }
+    return squares / static_cast<double>(std::max<std::int64_t>(count, 1));
+  };
+  auto const multiply = [&](double factor) {
+    for (Side const side : kSides) {
+      if (v[side]) combine({{factor, v[side]}}, *v[side]);
+    }
+  };
+  double square = mean_square(), step = 1;
+  if (!(square > 0x1p-900 && square < 0x1p900)) {
+    step = square < 1 ? 0x1p600 : 0x1p-600;
+    multiply(step);
+    square = mean_square();
+  }
+  double const size = unit_of(square, 1);
+  multiply(1 / size);
+  return size / step;
+}
+
 /// With dC_ij = dC'_ij + ds_i + dt_j along v, where dC'_ij = product (<x'_i, vy_j> + <vx_i, y'_j>) and ds, dt are what
 /// the slopes say of v, the system is solved for df - ds and dg - dt: no digits are lost to where the clouds lie.
 LinearReport PlanDerivatives::hessian_product(VectorPair v, VectorPair const& out, LinearOptions const& options) {
   PointForm const form = plan_.point_form();
-  double size = 0;
-  for (Side const side : kSides) {
-    if (v[side]) size = std::max(size, unit_of(dot(*v[side], *v[side]), dimension_ * plan_.size(side)));
-  }
-  if (size == 0) size = 1;
+  double const size = normalise(v);
   VectorPair right, products, shifts;
-  for (Side const side : kSides) {
-    right[side] = make(side);
-    if (v[side]) combine({{1 / size, v[side].get()}}, *v[side]);
-  }
+  for (Side const side : kSides) right[side] = make(side);
   for (Side const side : kSides) {
     std::unique_ptr<Vector> const part = make(side);
     if (v[opposite(side)]) {
@@ -338,6 +361,9 @@ LinearReport PlanDerivatives::hessian_product(VectorPair v, VectorPair const& ou
 
 LinearReport PlanDerivatives::inverse_hessian_product(Vector const& v, Vector& out, double shift,
                                                       LinearOptions const& options) {
+  VectorPair right;
+  combine({{1, &v}}, *(right[Side::rows] = make(Side::rows, true)));
+  double const size = normalise(right);
   LinearOptions inner = options;
   inner.tolerance *= 0.1;
   LinearReport worst;
@@ -351,12 +377,13 @@ LinearReport PlanDerivatives::inverse_hessian_product(Vector const& v, Vector& o
     combine({{1, product[Side::rows].get()}, {shift, &in}}, result);
   }};
   ConjugateGradientResult const end =
-      conjugate_gradient(vectors_, system, v, out, {options.tolerance, options.iterations});
+      conjugate_gradient(vectors_, system, *right[Side::rows], out, {options.tolerance, options.iterations});
+  combine({{size, &out}}, out);
   LinearStatus const status = end.status == LinearStatus::converged ? worst.status : end.status;
   return {status, end.iterations, end.residual};
 }
 
-void PlanDerivatives::require_solvable(VectorPair const& right) {
+void PlanDerivatives::require_solvable(VectorPair const& right, double size) {
   if (penalty_ratio(Side::rows) > 0 || penalty_ratio(Side::columns) > 0) return;
   double sums[2], sizes = 0;
   for (Side const side : kSides) {
@@ -371,7 +398,7 @@ void PlanDerivatives::require_solvable(VectorPair const& right) {
   require(std::abs(sums[0] - sums[1]) <= 1e-5 * sizes,
           "of_f, of_g: sum to {} and {} over the points of weight; must be equal, for f and g are unique up to a "
           "constant",
-          sums[0], sums[1]);
+          size * sums[0], size * sums[1]);
 }
 
 /// With K the matrix of solve(): dL = <right, (df, dg)> and K (df, dg) = what costs and weights change, so the solution
@@ -383,15 +410,21 @@ LinearReport PlanDerivatives::potential_gradients(VectorPair right, VectorPair c
     // f_i of a point of no weight follows from g; L is to say so itself.
     combine({{1, right[side].get(), &support(side)}}, *right[side]);
   }
+  double const size = normalise(right);
+  require_solvable(right, size);
   Response const response = solve(right, options);
   for (Side const side : kSides) {
     Side const far = opposite(side);
-    if (points[side] != nullptr) tilted_gradient(side, *totals(side, *right[side], response), response, *points[side]);
+    if (points[side] != nullptr) {
+      tilted_gradient(side, *totals(side, *right[side], response), response, *points[side]);
+      combine({{size, points[side]}}, *points[side]);
+    }
     if (weights[side] == nullptr) continue;
     std::unique_ptr<Vector> const ratio = make(side), mean = make(side);
     plan_.weight_terms(side, penalties_.of(side), {.ratio = ratio.get()});
     plan_.multiply(side, Scaling::shares, vectors_.view(std::as_const(*response.change[far])), vectors_.view(*mean));
-    combine({{-eps_, ratio.get(), mean.get()}, {-eps_ * response.constant[index(far)], ratio.get()}}, *weights[side]);
+    combine({{-eps_ * size, ratio.get(), mean.get()}, {-eps_ * size * response.constant[index(far)], ratio.get()}},
+            *weights[side]);
   }
   return response.report;
 }
