@@ -97,13 +97,20 @@ Json report_json(SolveRun const& run, SolveOptions const& options, Report const&
                      {"entries", run.entries_seconds},
                      {"total", run.read_seconds + report.seconds.total + run.map_seconds + run.derivatives_seconds +
                                    run.entries_seconds}};
-  for (auto const& [name, value] : run.derivatives.items()) json[name] = value;
+  if (run.gradients)
+    json["gradients"] = {{"scale", run.gradients->scale},
+                         {"distance", run.gradients->distance},
+                         {"iterations", run.gradients->iterations}};
+  if (run.hvp)
+    json["hvp"] = {
+        {"status", name(run.hvp->status)}, {"iterations", run.hvp->iterations}, {"residual", run.hvp->residual}};
   json["problem"] = problem_json(run);
 
   Json& given = json["options"] = Json::object();
   auto const add = [&](auto const& field, auto const& value) { given[field.name] = to_json(value); };
   visit_solve_options(options, add);
   visit_entry_options(run.entries, add);
+  visit_hvp_options(run.derivatives, add);
   given.update(run.cost_options);
   add_run(json, run);
 

@@ -37,9 +37,9 @@ struct GradientReport {
   double scale = 0;  ///< The derivative by PointCloud::scale, <C, P> / scale. NaN for a cost matrix, and with labels.
   double marginal_error = 0;  ///< That of the plan's report.
   /// How far the derivatives are from those at the optimum, to first order, after a Newton step for the potentials:
-  /// |change| / |gradient| of those by x and y in the 2-norm. For a cost matrix the root mean square over P of the
-  /// relative changes of its entries, which are the derivatives by the costs. Rounding is seen as the step sees it.
-  /// NaN if it was not wanted.
+  /// |change| / |gradient| of those by x and y in the 2-norm. Where there are none, as for a cost matrix, the root mean
+  /// square over P of the relative changes of its entries, which are the derivatives by the costs. Rounding is seen as
+  /// the step sees it. NaN if it was not wanted.
   double distance = std::numeric_limits<double>::quiet_NaN();
   int iterations = 0;  ///< That the estimate took.
 };

@@ -62,7 +62,7 @@ PointCost::PointCost(PointCloud const& clouds, MatrixView label_cost)
 }
 
 PointForm PointCost::form() const {
-  if (function != CostFunction::sqeuclidean && function != CostFunction::dot)
+  if (!has_point_derivatives(function))
     throw Error(
         ErrorCode::unsupported,
         fmt::format("cost_function: is {}; derivatives by points are there for sqeuclidean and dot", name(function)));

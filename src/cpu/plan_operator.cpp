@@ -194,7 +194,7 @@ void PlanOperator<T>::for_each_row(Side side, RowOf what, RowConsumer const& con
 
 template <class T>
 void PlanOperator<T>::potentials(MutableVectorView f, MutableVectorView g) {
-  for (Side side : {Side::rows, Side::columns}) {
+  for (Side const side : kSides) {
     MutableVectorView const out = side == Side::rows ? f : g;
     if (out.empty()) continue;
     HostVector const potential = completed_potential(data_, side, eps_, most_threads_);
@@ -224,7 +224,7 @@ double PlanOperator<T>::transport_cost() {
   PlanSums const sums = plan_sums(data_, eps_, rows.stripes, rows.logits, rows.column_sums);
   CompensatedSum cost;
   cost.add(sums.centred_cost);
-  for (Side side : {Side::rows, Side::columns}) {
+  for (Side const side : kSides) {
     std::vector<double> const& marginal = side == Side::rows ? sums.row : sums.column;
     for (std::size_t i = 0; i < marginal.size(); ++i) cost.add(data_.costs->shift(side)[i] * marginal[i]);
   }

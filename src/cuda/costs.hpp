@@ -19,10 +19,6 @@
 
 namespace monge::cuda {
 
-inline int side_index(Side side) {
-  return side == Side::rows ? 0 : 1;
-}
-
 std::int64_t round_up(std::int64_t value, std::int64_t multiple);
 /// Elements between the fp16 parts of vectors of so many coordinates: whole chunks of the tensor-core kernels.
 int half_stride_of(int dimension);

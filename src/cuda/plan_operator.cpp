@@ -21,7 +21,7 @@ PlanOperator::PlanOperator(Problem problem, Potentials const& potentials, double
       vectors_(problem_.runtime, size(Side::rows), size(Side::columns)),
       eps_(eps),
       cache_bytes_(cache_bytes) {
-  for (Side side : {Side::rows, Side::columns}) {
+  for (Side const side : kSides) {
     DeviceVector const& from = potentials[side_index(side)];
     DeviceVector& copy = potentials_[side_index(side)];
     copy = DeviceVector(problem_.runtime, size(side));
@@ -72,7 +72,7 @@ PlanOperator::Frozen& PlanOperator::frozen(Side side) {
 
 void PlanOperator::potentials(MutableVectorView f, MutableVectorView g) {
   DeviceGuard const guard(problem_.runtime->index());
-  for (Side side : {Side::rows, Side::columns}) {
+  for (Side const side : kSides) {
     MutableVectorView const view = side == Side::rows ? f : g;
     if (view.empty()) continue;
     bool const fill = problem_.weights[side_index(side)]->has_idle_points();

@@ -5,13 +5,10 @@
 #include <monge/plan.hpp>
 
 #include "core/validation.hpp"
-#include "operators/cost_matrix.hpp"
 #include "solvers/plan_state.hpp"
 
 namespace monge {
 namespace {
-
-constexpr Side kSides[] = {Side::rows, Side::columns};
 
 bool is_given(MatrixView view) {
   return view.data() != nullptr || view.rows() > 0;
@@ -27,7 +24,7 @@ void validate_linear_options(LinearOptions const& options) {
 }
 
 void validate_points(Plan::State const& state, char const* field, Side side, MatrixView view) {
-  if (state.dimension == 0) throw_no_points();
+  state.plan->point_form();  // Throws where there are no derivatives by points.
   validate_matrix(field, view, state.plan->size(side), state.dimension, state.context.device());
 }
 
@@ -76,7 +73,9 @@ class Views {
 }  // namespace
 
 PlanDerivatives& Plan::State::derivatives() {
-  if (!derivatives_) derivatives_ = std::make_unique<PlanDerivatives>(*plan, report.eps, penalties, dimension);
+  if (!derivatives_)
+    derivatives_ =
+        std::make_unique<PlanDerivatives>(*plan, report.eps, penalties, has_point_derivatives ? dimension : 0);
   return *derivatives_;
 }
 

@@ -26,7 +26,7 @@ bool has_points(Geometry const& geometry) {
 
 /// Each cloud is compared to itself: both of its orders must cost the same.
 void require_symmetric(Backend const& backend, MatrixView w) {
-  require(w.rows() == w.columns(), "labels.cost: is {} x {}; must be square, as each cloud meets itself", w.rows(),
+  require(w.rows() == w.columns(), "label_cost: is {} x {}; must be square, as each cloud meets itself", w.rows(),
           w.columns());
   std::vector<std::vector<double>> rows;
   std::int64_t const row_bytes = w.row_stride() * size_of(w.type());
@@ -36,7 +36,7 @@ void require_symmetric(Backend const& backend, MatrixView w) {
     for (std::size_t j = 0; j < rows.size(); ++j) {
       std::size_t const k = rows.size() - 1;
       require(!(rows[k][j] != rows[j][k]),
-              "labels.cost: row {}, column {} is {} and row {}, column {} is {}; must be symmetric, as each cloud "
+              "label_cost: row {}, column {} is {} and row {}, column {} is {}; must be symmetric, as each cloud "
               "meets itself",
               k, j, rows[k][j], j, k, rows[j][k]);
     }
@@ -82,7 +82,7 @@ std::vector<SinkhornProblem> prepared_problems(Context const& context, Geometrie
 
 /// In the gauge of the operators, where each cloud is centred: if one is the other, translated, this is the solution.
 void start_from(SinkhornProblem const& aa, SinkhornProblem const& bb, EntropicOperator& ab) {
-  for (Side side : {Side::rows, Side::columns}) {
+  for (Side const side : kSides) {
     EntropicOperator const& self = side == Side::rows ? *aa.entropic : *bb.entropic;
     Term const all{1, &self.potential(side)};
     ab.vectors().combine({&all, 1}, ab.potential(side));
@@ -140,7 +140,7 @@ DivergenceGradient Divergence::gradients(GradientViews const& out) const {
   VectorOperations const& vectors = state.plan->vectors();
   GradientVectors sum = gradient_vectors(state, out);
   double const excess = state.report.eps * (state.report.mass - state.report.mass_b);
-  for (Side const side : {Side::rows, Side::columns}) {
+  for (Side const side : kSides) {
     bool const rows = side == Side::rows;
     Plan::State& self = rows ? *aa.state_ : *bb.state_;
     // By symmetry both arguments of OT(a, a) have the same derivative, and half of their sum is one of them. Costs that

@@ -10,12 +10,6 @@
 namespace monge {
 namespace {
 
-constexpr Side kSides[] = {Side::rows, Side::columns};
-
-int index(Side side) {
-  return static_cast<int>(side);
-}
-
 /// A power of two near the root mean square of numbers with this sum of squares; 1 for zeros.
 double unit_of(double squares, std::int64_t count) {
   double const size = std::sqrt(squares / static_cast<double>(std::max<std::int64_t>(count, 1)));
@@ -174,8 +168,8 @@ PlanDerivatives::Response PlanDerivatives::solve(VectorPair const& right, Linear
   combine({{1 / k_a, right[Side::rows], &inverse_r}, {-1 / k_a, on_rows.get(), &inverse_r}}, df);
   // Below the rounding of the sums the constant is nothing but rounding, and without effect.
   double const constant = delta > 0x1p-52 ? mean / delta : 0.0;
-  result.constant[index(Side::rows)] = -constant / k_a;
-  result.constant[index(Side::columns)] = constant;
+  result.constant[side_index(Side::rows)] = -constant / k_a;
+  result.constant[side_index(Side::columns)] = constant;
   result.of_both = constant * of_rows;
   return result;
 }
@@ -185,9 +179,10 @@ std::unique_ptr<Vector> PlanDerivatives::totals(Side side, Vector const& right, 
   std::unique_ptr<Vector> total = make(side);
   Vector const& marginal = plan_.marginal(side);
   double const ratio = penalty_ratio(side);
-  combine(
-      {{1, &right}, {-ratio, &marginal, response.change[side]}, {-ratio * response.constant[index(side)], &marginal}},
-      *total);
+  combine({{1, &right},
+           {-ratio, &marginal, response.change[side]},
+           {-ratio * response.constant[side_index(side)], &marginal}},
+          *total);
   return total;
 }
 
@@ -351,7 +346,8 @@ LinearReport PlanDerivatives::hessian_product(VectorPair v, VectorPair const& ou
     if (penalty_ratio(side) > 0) {
       std::unique_ptr<Vector> const total = make(side);
       double const rate = -1 / penalties_.of(side);
-      combine({{rate, &marginal, response.change[side]}, {rate * response.constant[index(side)], &marginal}}, *total);
+      combine({{rate, &marginal, response.change[side]}, {rate * response.constant[side_index(side)], &marginal}},
+              *total);
       if (shifts[side]) combine({{1, total.get()}, {rate, &marginal, shifts[side].get()}}, *total);
       combine({{1, &to}, {size, &slopes(side), total.get()}}, to);
     }
@@ -391,7 +387,7 @@ void PlanDerivatives::require_solvable(VectorPair const& right, double size) {
                                                               {right[side], right[side]}};
     double values[2];
     vectors_.dots(pairs, values);
-    sums[index(side)] = values[0];
+    sums[side_index(side)] = values[0];
     sizes += std::sqrt(values[1] * static_cast<double>(plan_.size(side)));
   }
   // As much as float32 leaves of sums that are equal.
@@ -423,7 +419,7 @@ LinearReport PlanDerivatives::potential_gradients(VectorPair right, VectorPair c
     std::unique_ptr<Vector> const ratio = make(side), mean = make(side);
     plan_.weight_terms(side, penalties_.of(side), {.ratio = ratio.get()});
     plan_.multiply(side, Scaling::shares, vectors_.view(std::as_const(*response.change[far])), vectors_.view(*mean));
-    combine({{-eps_ * size, ratio.get(), mean.get()}, {-eps_ * size * response.constant[index(far)], ratio.get()}},
+    combine({{-eps_ * size, ratio.get(), mean.get()}, {-eps_ * size * response.constant[side_index(far)], ratio.get()}},
             *weights[side]);
   }
   return response.report;

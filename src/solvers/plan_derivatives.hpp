@@ -21,7 +21,7 @@ struct VectorPair {
 
 class PlanDerivatives {
  public:
-  /// `plan` outlives this object. `dimension` of the points; 0 where there are none.
+  /// `plan` outlives this object. `dimension` of the points; 0 where there are no derivatives by them.
   PlanDerivatives(PlanOperator& plan, double eps, Penalties penalties, std::int64_t dimension);
 
   /// sum_j P_ij dc(x_i, y_j)/dx_i, size(side) x d.

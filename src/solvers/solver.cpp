@@ -84,8 +84,7 @@ Plan Solver::solve(SolveOptions const& options) {
   } else if (!current) {
     backend.renew(problem.entropic, input);
   } else {
-    for (Side side : {Side::rows, Side::columns})
-      problem.entropic->vectors().combine({}, problem.entropic->potential(side));
+    for (Side const side : kSides) problem.entropic->vectors().combine({}, problem.entropic->potential(side));
   }
   begin(problem);
   double const setup = watch.seconds();

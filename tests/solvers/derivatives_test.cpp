@@ -11,8 +11,6 @@ namespace monge::oracle {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-constexpr Side kSides[] = {Side::rows, Side::columns};
-
 class PlanDerivativesTest : public BackendTest {
  public:
   std::unique_ptr<EntropicOperator> entropic(Problem const& problem) const { return make_operator(problem); }
