@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <utility>
 
 #include "core/points.hpp"
@@ -132,7 +133,8 @@ std::vector<double> PointCosts<T>::shift_of(Side side, MatrixView features) cons
 
 template <class T>
 double PointCosts<T>::bound() const {
-  return cost_.bound(cloud(Side::rows).largest_squared_norm, cloud(Side::columns).largest_squared_norm);
+  return cost_.bound(cloud(Side::rows).largest_squared_norm, cloud(Side::columns).largest_squared_norm,
+                     std::numeric_limits<T>::max());
 }
 
 template <class T>

@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <iterator>
+#include <limits>
 #include <string>
 #include <variant>
 #include <vector>
@@ -231,7 +232,9 @@ void PointCosts::set_sides(double constant) {
     largest_square[s] = found.largest_squared_norm;
     side_[s] = {cloud.size, cloud.operand, cloud.norm, shifts_[s]->data(), s == 0 ? constant : 0.0};
   }
-  bound_ = cost_.bound(largest_square[0], largest_square[1]);
+  bool const is_double = scalar_ == DataType::float64;
+  bound_ = cost_.bound(largest_square[0], largest_square[1],
+                       is_double ? std::numeric_limits<double>::max() : std::numeric_limits<float>::max());
 }
 
 PointValues PointCosts::points(Side side) const {

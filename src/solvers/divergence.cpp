@@ -72,10 +72,10 @@ std::vector<SinkhornProblem> prepared_problems(Context const& context, Geometrie
     SinkhornProblem& problem =
         problems.emplace_back(k == 0 ? checked_problem(context, {geometries[0], a, b, options.f, options.g}, options)
                                      : self_problem(problems[0], side, geometries[k], context.device()));
-    OperatorInput input{problem.geometry, problem.marginals, first_operator(options)};
+    OperatorInput input{problem.geometry, problem.marginals, first_operator(problem.options)};
     if (k > 0 && has_points(problem.geometry)) input.self = {problems[0].entropic.get(), side};
     problem.entropic = std::move(backend_of(context).entropic_operators({&input, 1})[0]);
-    begin(problem);
+    begin(backend_of(context), problem);
   });
   return problems;
 }

@@ -86,7 +86,7 @@ Plan Solver::solve(SolveOptions const& options) {
   } else {
     for (Side const side : kSides) problem.entropic->vectors().combine({}, problem.entropic->potential(side));
   }
-  begin(problem);
+  begin(backend, problem);
   double const setup = watch.seconds();
   run_sinkhorn(backend, {&problem, 1});
   Plan plan = std::move(finished_plans(state_->context, {&problem, 1}, setup)[0]);

@@ -374,6 +374,30 @@ TEST_P(Unbalanced, batches_and_solvers_have_the_bits_of_a_solve) {
   EXPECT_EQ(again.report().primal, alone[0].report().primal);
 }
 
+// The potentials are of the size rho log(3) / 2: their rounding is of 2^-53 rho / eps in every logit, and the solve
+// says that it is the limit instead of sweeping on.
+TEST_P(UnbalancedCounts, rounding_of_large_penalties_is_recognised) {
+  Recipe const recipe{60, 45, 4};
+  for (double const penalty : {1e10, 1e12, 1e14, 1e20, 1e300}) {
+    SCOPED_TRACE(testing::Message() << "penalty " << penalty);
+    Problem const problem = uneven(make_problem(recipe), 3);
+    for (Precision const precision : {Precision::automatic, Precision::float64}) {
+      SolveOptions options = with_penalties(0.2, penalty, penalty);
+      options.precision = precision;
+      Report const report = monge::solve(context(), problem.geometry(), problem.a, problem.b, options).report();
+      EXPECT_EQ(report.status, Status::precision_limit) << report.message;
+      EXPECT_EQ(report.precision, Precision::float64);
+      EXPECT_LE(report.iterations, 2000);
+    }
+  }
+  // With next to no penalty f / rho is rounding where the clouds are apart.
+  Problem const apart = uneven(make_problem({30, 40, 2, Weights::skewed, Place::apart}), 7);
+  SolveOptions options = with_penalties(1, 1e-300, 1e-300);
+  options.precision = Precision::float64;
+  Report const report = monge::solve(context(), apart.geometry(), apart.a, apart.b, options).report();
+  EXPECT_TRUE(report.status == Status::precision_limit || report.status == Status::converged) << report.message;
+}
+
 TEST_P(Unbalanced, extreme_penalties_give_finite_reports) {
   Problem const problem = uneven(make_problem({30, 40, 2, Weights::skewed, Place::apart}), 7);
   for (double const penalty : {5e-324, 1e-300, 1e-9, 1e9, 1e300}) {
