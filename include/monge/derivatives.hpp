@@ -55,8 +55,8 @@ struct LinearOptions {
 enum class LinearStatus {
   converged,           ///< The residual, evaluated anew, is within the tolerance.
   iteration_limit,     ///< It is not after so many steps.
-  negative_curvature,  ///< The matrix is not positive along a direction: for a Hessian, that of the data; the solution
-                       ///< is the one before.
+  negative_curvature,  ///< Of inverse_hessian_product(): H + shift is not positive along a direction; the solution is
+                       ///< the one before.
   breakdown,           ///< Something was not finite.
   stagnation,          ///< Rounding, or a system without a solution, keeps the residual from falling further.
 };

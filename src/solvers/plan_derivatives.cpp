@@ -162,7 +162,9 @@ PlanDerivatives::Response PlanDerivatives::solve(VectorPair const& right, Linear
                             .null_vector = &support(Side::columns)};
   ConjugateGradientResult const end =
       conjugate_gradient(vectors_, system, *b, dg, {options.tolerance, options.iterations});
-  result.report = {end.status, end.iterations, end.residual};
+  // S is semidefinite for any P: where its curvature is not positive, rounding has the last word.
+  LinearStatus const status = end.status == LinearStatus::negative_curvature ? LinearStatus::stagnation : end.status;
+  result.report = {status, end.iterations, end.residual};
 
   plan_.multiply(Side::rows, dg, *on_rows);
   combine({{1 / k_a, right[Side::rows], &inverse_r}, {-1 / k_a, on_rows.get(), &inverse_r}}, df);

@@ -262,6 +262,58 @@ TEST_P(DerivativesTest, gradients_do_not_depend_on_the_place_of_the_clouds) {
   }
 }
 
+// The system is semidefinite whatever the plan is: negative curvature would be blamed on the data.
+TEST_P(DerivativesTest, a_system_that_rounding_ends_stagnates) {
+  for (std::uint64_t const seed : {1, 2, 3, 4, 5, 6}) {
+    SCOPED_TRACE(testing::Message() << "seed " << seed);
+    Problem const problem =
+        make_problem({40, 40, 4, Weights::uniform, Place::origin, 1, DataType::float64, 0, 1, 1, seed});
+    SolveOptions const options{.eps = 0.002, .tolerance = 0, .iterations = 5, .annealing = 1, .precision = precision()};
+    Plan const plan = monge::solve(context(), problem.geometry(), problem.a, problem.b, options);
+    Random random(seed);
+    std::vector<double> const v = gaussian_points(40, 4, random);
+    std::vector<double> product(v.size());
+    LinearReport const report =
+        plan.hessian_product({.x = {v.data(), 40, 4}}, {.x = {product.data(), 40, 4}}, {.tolerance = 1e-15});
+    EXPECT_EQ(name(report.status), "stagnation");
+  }
+}
+
+// At the ends of the ranges of eps and rho, and for clouds that are points: finite, and what a report says is so.
+TEST_P(DerivativesTest, are_finite_at_the_ends_of_the_ranges) {
+  Problem const spread = make_problem({20, 30, 3, Weights::skewed});
+  Problem points = spread;
+  points.x = Stored(std::vector<double>(60, 3.0), 20, 3);
+  points.y = Stored(std::vector<double>(90, 5.0), 30, 3);
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  Random random(4);
+  std::vector<double> const v = gaussian_points(20, 3, random);
+  for (Problem const* const problem : std::initializer_list<Problem const*>{&spread, &points}) {
+    for (double const eps : {1e-6, 1.0, 1e9}) {
+      for (double const rho : {1e-6, 1.0, 1e9, kInfinity}) {
+        SCOPED_TRACE(testing::Message() << (problem == &points ? "points" : "clouds") << ", eps " << eps << ", rho "
+                                        << rho);
+        Plan const plan = solve(*problem, eps, 1e-3, 500, {rho, rho});
+        Gradients const gradients(plan, 3);
+        for (auto const* const values : {&gradients.x, &gradients.y, &gradients.a, &gradients.b})
+          for (double const value : *values) ASSERT_TRUE(std::isfinite(value));
+        EXPECT_TRUE(std::isfinite(gradients.report.distance));
+        std::vector<double> product(60);
+        LinearReport const report =
+            plan.hessian_product({.x = {v.data(), 20, 3}}, {.x = {product.data(), 20, 3}}, {.iterations = 200});
+        EXPECT_TRUE(std::isfinite(report.residual));
+        for (double const value : product) ASSERT_TRUE(std::isfinite(value));
+        if (problem != &points) continue;
+        // One distance: all entries of P are a_i b_j times one number, and the gradient by x_i is its mass's times 2 (x
+        // - y).
+        std::vector<double> row(20), column(30);
+        plan.marginals(row, column);
+        for (std::size_t k = 0; k < 60; ++k) EXPECT_NEAR(gradients.x[k], -4 * row[k / 3], 1e-5 * row[k / 3]);
+      }
+    }
+  }
+}
+
 // The distance is a first-order estimate: right to within its own size.
 TEST_P(DerivativesTest, the_report_says_how_far_the_gradient_is_from_the_optimum) {
   Problem const problem = make_problem({60, 50, 3, Weights::with_zeros});
