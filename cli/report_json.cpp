@@ -99,6 +99,7 @@ Json report_json(SolveRun const& run, SolveOptions const& options, Report const&
                                    run.entries_seconds}};
   if (run.gradients)
     json["gradients"] = {{"scale", run.gradients->scale},
+                         {"label_weight", run.gradients->label_weight},
                          {"distance", run.gradients->distance},
                          {"iterations", run.gradients->iterations}};
   if (run.hvp)
@@ -124,7 +125,9 @@ Json report_json(DivergenceRun const& run, SolveOptions const& options, Divergen
   json["divergence"] = divergence.value;
   json["gap"] = divergence.gap;
   if (run.gradients)
-    json["gradients"] = {{"scale", run.gradients->scale}, {"marginal_error", run.gradients->marginal_error}};
+    json["gradients"] = {{"scale", run.gradients->scale},
+                         {"label_weight", run.gradients->label_weight},
+                         {"marginal_error", run.gradients->marginal_error}};
   json["seconds"] = {{"read", run.read_seconds},
                      {"solve", run.solve_seconds},
                      {"gradients", run.gradient_seconds},

@@ -34,7 +34,9 @@ struct GradientOptions {
 };
 
 struct GradientReport {
-  double scale = 0;  ///< The derivative by PointCloud::scale, <C, P> / scale. NaN for a cost matrix, and with labels.
+  double scale = 0;  ///< The derivative by PointCloud::scale, sum_ij P_ij c(x_i, y_j). NaN for a cost matrix.
+  /// That by Labels::weight, sum_ij P_ij W[l_i, l_j]: NaN where there are no labels, or the weight is 0.
+  double label_weight = std::numeric_limits<double>::quiet_NaN();
   double marginal_error = 0;  ///< That of the plan's report.
   /// How far the derivatives are from those at the optimum, to first order, after a Newton step for the potentials:
   /// |change| / |gradient| of those by x and y in the 2-norm. Where there are none, as for a cost matrix, the root mean

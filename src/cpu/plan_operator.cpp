@@ -359,6 +359,26 @@ void PlanOperator<T>::multiply_points(Side side, Scaling scaling, MutableMatrixV
 }
 
 template <class T>
+double PlanOperator<T>::label_cost() {
+  PointValues<T> const rows = data_.costs->labels(Side::rows), columns = data_.costs->labels(Side::columns);
+  std::int64_t const width = std::ssize(rows.centre);
+  if (width == 0) return 0;
+  HostVector sums(size(Side::rows), width);
+  multiply_matrix(
+      Side::rows, Scaling::plan, width,
+      [&](std::int64_t j, std::int64_t p) -> double { return columns.packed->coordinate(j, columns.first + p); },
+      columns.centre.data(), nullptr, vectors_.view(sums));
+  CompensatedSum cost;
+  for (std::int64_t i = 0, e = 0; i < sums.rows(); ++i) {
+    for (std::int64_t p = 0; p < width; ++p, ++e) {
+      double const label = rows.centre[static_cast<std::size_t>(p)] + rows.packed->coordinate(i, rows.first + p);
+      cost.add(label * sums[e]);
+    }
+  }
+  return data_.costs->factor() * cost.value();
+}
+
+template <class T>
 void PlanOperator<T>::multiply_hadamard(Side side, MatrixView l, MatrixView r, MatrixView v, MutableMatrixView out) {
   hadamard_.unit = pack_in_units(l, hadamard_.left) * pack_in_units(r, hadamard_.right);
   with_data(v, [&](auto const* data) {

@@ -155,6 +155,13 @@ PointValues<T> PointCosts<T>::points(Side side) const {
 }
 
 template <class T>
+PointValues<T> PointCosts<T>::labels(Side side) const {
+  Cloud const& features = cloud(side);
+  return {&features.packed, std::span(features.centre).subspan(static_cast<std::size_t>(cost_.dimension)),
+          cost_.dimension};
+}
+
+template <class T>
 std::unique_ptr<Costs<T> const> PointCosts<T>::part(Side side, std::span<std::int64_t const> points) const {
   Cloud some;
   some.packed = gather(cloud(side).packed, points);

@@ -165,6 +165,23 @@ void PlanOperator::multiply_points(Side side, Scaling scaling, MutableMatrixView
   output.finish();
 }
 
+double PlanOperator::label_cost() {
+  PointValues const rows = problem_.costs->labels(Side::rows), columns = problem_.costs->labels(Side::columns);
+  int const width = rows.dimension;
+  if (width == 0) return 0;
+  DeviceGuard const guard(problem_.runtime->index());
+  DeviceVector sums(problem_.runtime, size(Side::rows), width), labels(problem_.runtime, size(Side::rows), width);
+  StridedView const to_sums{sums.data(), width, DataType::float64}, to_labels{labels.data(), width, DataType::float64};
+  multiply_columns(Side::rows, Scaling::plan, columns.points, width, columns.centre, to_sums);
+  cudaStream_t const stream = problem_.runtime->stream();
+  load_vector(rows.points, labels.size(), width, nullptr, labels.data(), stream);
+  store_vector(to_labels, labels.size(), width, labels.data(), rows.centre, stream);
+  std::pair<Vector const*, Vector const*> const pair{&labels, &sums};
+  double cost = 0;
+  vectors_.dots({&pair, 1}, {&cost, 1});
+  return problem_.costs->factor() * cost;
+}
+
 void PlanOperator::points(Side side, Vector& out) const {
   DeviceGuard const guard(problem_.runtime->index());
   PointValues const points = problem_.costs->points(side);

@@ -246,6 +246,17 @@ PointValues PointCosts::points(Side side) const {
           cloud.survey->centre};
 }
 
+PointValues PointCosts::labels(Side side) const {
+  if (!cost_.labels) return {};
+  Cloud const& cloud = *clouds_[side_index(side)];
+  Operand const& operand = cloud.operand;
+  auto* const first =
+      static_cast<unsigned char*>(const_cast<void*>(operand.points)) + cost_.dimension * size_of(operand.scalar);
+  return {{first, operand.stride, operand.scalar},
+          static_cast<int>(cost_.labels->width),
+          cloud.survey->centre + cost_.dimension};
+}
+
 std::shared_ptr<Costs const> PointCosts::renewed(Geometry const& geometry, PointWeights a, PointWeights b,
                                                  bool unshared) const {
   PointCloud const& clouds = std::get<PointCloud>(geometry);

@@ -24,6 +24,7 @@ class PointCosts final : public Costs {
 
   PointValues points(Side side) const override;
   PointForm point_form() const override { return cost_.form(); }
+  PointValues labels(Side side) const override;
   std::shared_ptr<Costs const> at(Side side, MatrixView points) const override;
   std::shared_ptr<Costs const> renewed(Geometry const& geometry, PointWeights a, PointWeights b,
                                        bool unshared) const override;

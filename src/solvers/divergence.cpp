@@ -162,9 +162,12 @@ DivergenceGradient Divergence::gradients(GradientViews const& out) const {
     }
   }
   write_gradients(vectors, sum, out);
-  auto const scale = [](Plan const& plan) { return plan.gradients({}, {.error_iterations = 0}).scale; };
-  auto const error = [](Plan const& plan) { return plan.report().marginal_error; };
-  return {.scale = scale(ab) - (scale(aa) + scale(bb)) / 2, .marginal_error = error(ab) + (error(aa) + error(bb)) / 2};
+  GradientReport const of_ab = ab.gradients({}, {.error_iterations = 0});
+  GradientReport const of_aa = aa.gradients({}, {.error_iterations = 0});
+  GradientReport const of_bb = bb.gradients({}, {.error_iterations = 0});
+  return {.scale = of_ab.scale - (of_aa.scale + of_bb.scale) / 2,
+          .label_weight = of_ab.label_weight - (of_aa.label_weight + of_bb.label_weight) / 2,
+          .marginal_error = of_ab.marginal_error + (of_aa.marginal_error + of_bb.marginal_error) / 2};
 }
 
 Divergence sinkhorn_divergence(Context const& context, PointCloud const& clouds, VectorView a, VectorView b,

@@ -402,6 +402,20 @@ TEST_P(DivergenceGradients, equal_finite_differences_of_the_value) {
   }
 }
 
+TEST_P(DivergenceGradients, with_labels_and_of_dot_products_equal_finite_differences) {
+  for (Costs const costs : {Costs::labels, Costs::dot}) {
+    SCOPED_TRACE(costs == Costs::dot ? "dot" : "labels");
+    Problem problem = oracle::make_problem({.n = 7, .m = 9, .d = 3, .costs = costs});
+    Random random(1);
+    if (problem.has_labels()) problem = with_symmetric_labels(problem, random);
+    SolveOptions const given = options(0.7, std::numeric_limits<double>::infinity());
+    expect_gradients(problem, given);
+    if (problem.has_labels())
+      EXPECT_NEAR(gradients(problem, given).of_value.label_weight,
+                  difference(problem, given, [](Problem& p, double h) { p.label_weight += h; }), 1e-8);
+  }
+}
+
 // Unequal masses: the term in their difference has a derivative too.
 TEST_P(DivergenceGradients, of_unequal_masses_equal_finite_differences) {
   Problem problem = oracle::make_problem({7, 9, 3});
