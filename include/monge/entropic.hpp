@@ -60,7 +60,8 @@ struct SolveOptions {
 template <class Options, class Visitor>
 void visit_solve_options(Options& options, Visitor&& visit) {
   visit(Field{"eps", kPositive, "regularisation, in the units of the cost"}, options.eps);
-  visit(Field{"eps_relative", kPositive, "instead of eps: a share of the mean cost; not for euclidean and p-norm"}, options.eps_relative);
+  visit(Field{"eps_relative", kPositive, "instead of eps: a share of the mean cost; not for euclidean and p-norm"},
+        options.eps_relative);
   visit(Field{"tolerance", kNotNegative,
               "stop when the L1 marginal error is at most this times the mass; 0 runs all iterations"},
         options.tolerance);
