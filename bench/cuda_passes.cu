@@ -1,17 +1,20 @@
 // Times of the passes over all pairs on a CUDA device, beside the ceilings of the machine it ran on. Prints JSON.
 //
-//   cuda_passes [section...]      of cost_matrices, half_steps, plan_products, plan_entries; all without one
+//   cuda_passes [section...]      of cost_matrices, evaluations, half_steps, plan_products, plan_entries; all without
+//   one
 //
 // A half-step takes n m exponentials and products n m (2 d) flop of scores (three times that in float32, d > 8); it is
 // timed from its graphs. Products of the plan: P v (one vector), the Gram product P^T (w o (P v)), P V and the Hadamard
 // product with 64 columns and inner width 64, with nothing kept between products, and P V with the entries kept.
-// Entries of the plan: the k largest of each row, those above a threshold counted, draws. The ceilings are measured in
-// the same run: exponentials (ex2.approx), fp16 products (mma.sync m16n8k16 from registers), copies.
+// Entries of the plan: the k largest of each row, those above a threshold counted, draws. Evaluations of a plan on a
+// cost matrix, in float64 with both marginals, are whole calls: the host has the values when one ends. The ceilings are
+// measured in the same run: exponentials (ex2.approx), fp16 products (mma.sync m16n8k16 from registers), copies.
 #include <algorithm>
 #include <cstdio>
 #include <iterator>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "cuda_limits.cuh"
@@ -63,6 +66,13 @@ class Indices {
   std::int64_t rows_, columns_;
   std::int64_t* data_ = nullptr;
 };
+
+/// Median microseconds of a call, after a few.
+template <class Call>
+double median_us(cudaStream_t stream, Call&& call) {
+  double const once = median_ms(stream, 3, call);
+  return 1000 * median_ms(stream, std::clamp(static_cast<int>(400 / once), 3, 50), call);
+}
 
 class Bench {
  public:
@@ -127,8 +137,7 @@ class Bench {
  private:
   template <class Call>
   double time(Call&& call) {
-    double const once = median_ms(stream_, 3, call);
-    return 1000 * median_ms(stream_, std::clamp(static_cast<int>(400 / once), 3, 50), call);
+    return median_us(stream_, call);
   }
 
   cudaStream_t stream_;
@@ -214,6 +223,34 @@ void cost_matrices(Machine const& machine, Section& section) {
   }
 }
 
+/// An evaluation of a plan on a cost matrix beside the time of reading it once and of its exponentials.
+template <class T>
+void print_evaluation(Machine const& machine, int n, int m) {
+  Normal<T> const cost(n, m, 1);
+  constexpr double kEps = 0.1;
+  Marginals const marginals{std::vector<double>(static_cast<std::size_t>(n), 1.0 / n),
+                            std::vector<double>(static_cast<std::size_t>(m), 1.0 / m)};
+  auto const problem = machine.backend.entropic_operator(CostMatrix{cost.view()}, marginals, {Precision::float64, 0});
+  problem->sweep({.eps = kEps}, 3);
+  auto const row = problem->vectors().make(Side::rows), column = problem->vectors().make(Side::columns);
+  double const us = median_us(machine.stream, [&] { problem->evaluate(kEps, row.get(), column.get()); });
+  double const pairs = static_cast<double>(n) * m;
+  double const read_us = 1e6 * pairs * sizeof(T) / machine.read_rate, exp_us = 1e6 * pairs / machine.double_exp_rate;
+  std::printf(
+      "{\"n\": %d, \"m\": %d, \"storage\": \"float%d\", \"read_us\": %.1f, \"exp_us\": %.1f, "
+      "\"evaluate_us\": %.1f, \"share_of_limit\": %.2f}",
+      n, m, static_cast<int>(8 * sizeof(T)), read_us, exp_us, us, std::max(read_us, exp_us) / us);
+}
+
+void evaluations(Machine const& machine, Section& section) {
+  for (auto const& [n, m] : {std::pair{6400, 4800}, std::pair{10000, 10000}}) {
+    section.next_record();
+    print_evaluation<double>(machine, n, m);
+    section.next_record();
+    print_evaluation<float>(machine, n, m);
+  }
+}
+
 struct Case {
   int n, d;
   Precision precision;
@@ -289,6 +326,7 @@ struct NamedSection {
   void (*print)(Machine const&, Section&);
 };
 constexpr NamedSection kSections[] = {{"cost_matrices", cost_matrices},
+                                      {"evaluations", evaluations},
                                       {"half_steps", half_steps},
                                       {"plan_products", plan_products},
                                       {"plan_entries", plan_entries}};

@@ -104,6 +104,19 @@ std::optional<Costs::FusedSweep> Costs::fused_sweep() const {
   return result;
 }
 
+/// In float a plan's entries need references, which two passes find.
+std::optional<Costs::FusedEvaluation> Costs::fused_evaluation() const {
+  if (form_ != ScoreForm::stored || scalar_ != DataType::float64) return std::nullopt;
+  FusedEvaluation result;
+  result.lines = stored_.transposed ? Side::columns : Side::rows;
+  result.arguments.costs = stored_;
+  result.arguments.factor = -factor_;
+  result.arguments.line_stride = padded_size(result.lines);
+  result.arguments.place_stride = padded_size(opposite(result.lines));
+  result.arguments.plan = plan_fused_evaluation(stored_, runtime_->multiprocessors());
+  return result;
+}
+
 // Fitted to bench/notes/plan_products.md.
 PairTimes Costs::pair_times() const {
   if (form_ == ScoreForm::stored)

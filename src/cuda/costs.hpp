@@ -12,6 +12,7 @@
 #include <monge/array.hpp>
 #include <monge/entropic.hpp>
 
+#include "cuda/launch/fused_evaluation.hpp"
 #include "cuda/launch/fused_sweep.hpp"
 #include "cuda/launch/pass.hpp"
 #include "cuda/transfer.hpp"
@@ -89,6 +90,14 @@ class Costs {
     FusedSweepArguments arguments;
   };
   std::optional<FusedSweep> fused_sweep() const;
+
+  /// The sums that evaluate a plan in double from one read of each score, where these costs have that: its kernel, with
+  /// logits and outputs still to be filled in.
+  struct FusedEvaluation {
+    Side lines;
+    FusedEvaluationArguments arguments;
+  };
+  std::optional<FusedEvaluation> fused_evaluation() const;
 
   PairTimes pair_times() const;
 

@@ -350,16 +350,23 @@ SweepErrors EntropicOperator::errors() {
 void EntropicOperator::evaluate_together(SharedRuntime const& runtime, std::span<EvaluationStep> steps) {
   DeviceGuard const guard(runtime->index());
   Together together(runtime, steps.size());
-  DeviceArray<PlanSums> const sums(runtime, static_cast<std::int64_t>(steps.size()));
+  std::vector<std::int64_t> begin{0};  // Of the parts of each step.
+  for (EvaluationStep const& step : steps)
+    begin.push_back(begin.back() + plan_sum_count(static_cast<EntropicOperator const*>(step.entropic)->problem_));
+  DeviceArray<PlanSums> const parts(runtime, begin.back());
   for (std::size_t k = 0; k < steps.size(); ++k) {
     together.next_problem();
     sum_plan(static_cast<EntropicOperator const*>(steps[k].entropic)->problem_,
              static_cast<EntropicOperator const*>(steps[k].potentials)->potentials_, steps[k].eps,
-             {sums.data() + k, {}}, together.queue());
+             {parts.data() + begin[k], {}}, together.queue());
   }
   together.launch();
-  std::vector<PlanSums> const found = download(*runtime, sums.data(), sums.size());
-  for (std::size_t k = 0; k < steps.size(); ++k) steps[k].value = evaluation_of(found[k], steps[k].eps);
+  std::vector<PlanSums> const found = download(*runtime, parts.data(), parts.size());
+  for (std::size_t k = 0; k < steps.size(); ++k) {
+    auto const first = static_cast<std::size_t>(begin[k]), end = static_cast<std::size_t>(begin[k + 1]);
+    steps[k].value = evaluation_of(static_cast<EntropicOperator const*>(steps[k].entropic)->problem_,
+                                   std::span(found).subspan(first, end - first), steps[k].eps);
+  }
 }
 
 Evaluation EntropicOperator::evaluate(double eps, Vector* row_marginal, Vector* column_marginal) {

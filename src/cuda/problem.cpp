@@ -74,8 +74,45 @@ Transform transform(Problem const& problem, Side side, Potentials const& potenti
   return result;
 }
 
+namespace {
+
+/// The same from one read of the scores.
+void sum_plan(Problem const& problem, Costs::FusedEvaluation evaluation, Potentials const& potentials, double eps,
+              PlanSumsOutput const& out, Queue const& queue) {
+  FusedEvaluationArguments& pass = evaluation.arguments;
+  PackedSide const points[2] = {problem.side(Side::rows), problem.side(Side::columns)};
+  int const lines = side_index(evaluation.lines), places = 1 - lines;
+  auto const parts = [](int count, int stride) { return static_cast<std::int64_t>(count) * stride; };
+  SweepParameters* parameters = nullptr;
+  double* logits[2] = {};
+  DeviceArray<unsigned char> const memory = allocate_parts(
+      problem.runtime, Part{parameters, 1}, Part{logits[0], points[0].padded_size},
+      Part{logits[1], points[1].padded_size}, Part{pass.line_sums, parts(pass.plan.strips, pass.line_stride)},
+      Part{pass.place_sums, parts(pass.plan.groups, pass.place_stride)},
+      Part{pass.place_costs, parts(pass.plan.groups, pass.place_stride)});
+  make_logits({parameters_for(potentials, eps, 1.0),
+               parameters,
+               {{points[0], potentials[0].data(), {logits[0]}, nullptr},
+                {points[1], potentials[1].data(), {logits[1]}, nullptr}}},
+              queue);
+  pass.parameters = parameters;
+  pass.line_logits = logits[lines];
+  pass.place_logits = logits[places];
+  launch_fused_evaluation(pass, queue);
+
+  JoinedSumsArguments sums{{points[0], points[1]}, {}, {}, {potentials[0].data(), potentials[1].data()}, out};
+  sums.marginals[lines] = {pass.line_sums, pass.line_stride, pass.plan.strips};
+  sums.marginals[places] = {pass.place_sums, pass.place_stride, pass.plan.groups};
+  sums.costs[places] = {pass.place_costs, pass.place_stride, pass.plan.groups};
+  sum_plan(sums, queue);
+}
+
+}  // namespace
+
 void sum_plan(Problem const& problem, Potentials const& potentials, double eps, PlanSumsOutput const& out,
               Queue const& queue) {
+  if (auto const fused = problem.costs->fused_evaluation())
+    return sum_plan(problem, *fused, potentials, eps, out, queue);
   SharedRuntime const& runtime = problem.runtime;
   PackedSide const points[2] = {problem.side(Side::rows), problem.side(Side::columns)};
   std::int64_t const scalar = size_of(problem.costs->scalar());
@@ -122,14 +159,21 @@ void sum_plan(Problem const& problem, Potentials const& potentials, double eps, 
   sum_plan(arguments, queue);
 }
 
-Evaluation evaluation_of(PlanSums const& sums, double eps) {
-  return evaluate_plan(eps, sums.side[0], sums.side[1], sums.costs[0].value() + sums.costs[1].value());
+std::int64_t plan_sum_count(Problem const& problem) {
+  return plan_sum_parts(problem.size(Side::rows)) + plan_sum_parts(problem.size(Side::columns));
+}
+
+Evaluation evaluation_of(Problem const& problem, std::span<PlanSums const> parts, double eps) {
+  std::size_t const row_parts = static_cast<std::size_t>(plan_sum_parts(problem.size(Side::rows)));
+  PlanSums total[2];
+  for (std::size_t k = 0; k < parts.size(); ++k) total[k < row_parts ? 0 : 1].add(parts[k]);
+  return evaluate_plan(eps, total[0].side, total[1].side, total[0].costs.value() + total[1].costs.value());
 }
 
 Evaluation evaluate(Problem const& problem, Potentials const& potentials, double eps, PlanMarginals const& marginals) {
-  DeviceArray<PlanSums> const sums(problem.runtime, 1);
-  sum_plan(problem, potentials, eps, {sums.data(), marginals}, problem.runtime->stream());
-  return evaluation_of(download(*problem.runtime, sums.data(), 1)[0], eps);
+  DeviceArray<PlanSums> const parts(problem.runtime, plan_sum_count(problem));
+  sum_plan(problem, potentials, eps, {parts.data(), marginals}, problem.runtime->stream());
+  return evaluation_of(problem, download(*problem.runtime, parts.data(), parts.size()), eps);
 }
 
 void store_potential(Problem const& problem, Side side, DeviceVector const& potential, Transform const* idle,

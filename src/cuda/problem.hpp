@@ -2,6 +2,7 @@
 // operator that sweeps and the plans it makes.
 #pragma once
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "cuda/costs.hpp"
@@ -70,10 +71,13 @@ Transform transform(Problem const& problem, Side side, Potentials const& potenti
 
 SweepParameters parameters_for(Potentials const& potentials, double eps, double relaxation);
 
+/// How many PlanSums there are of the sides together.
+std::int64_t plan_sum_count(Problem const& problem);
 /// What the values of the plan are made of, to device memory.
 void sum_plan(Problem const& problem, Potentials const& potentials, double eps, PlanSumsOutput const& out,
               Queue const& queue);
-Evaluation evaluation_of(PlanSums const& sums, double eps);
+/// From those parts, on the host.
+Evaluation evaluation_of(Problem const& problem, std::span<PlanSums const> parts, double eps);
 /// Waits.
 Evaluation evaluate(Problem const& problem, Potentials const& potentials, double eps, PlanMarginals const& marginals);
 

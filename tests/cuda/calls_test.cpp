@@ -3,6 +3,7 @@
 #include <chrono>
 #include <functional>
 #include <thread>
+#include <utility>
 
 #include "cuda/backend.hpp"
 #include "cuda/runtime/runtime.hpp"
@@ -56,6 +57,13 @@ class Calls {
         vectors.write(*result, as_vector(out));
       });
     }
+    std::shared_ptr<monge::Vector> const zeros = vectors.make(Side::rows);  // Indices too.
+    std::int64_t const n = plan.size(Side::rows);
+    add("entries at pairs", n, 1, [=, &plan, &vectors](MutableMatrixView out) {
+      auto const* const data = static_cast<std::int64_t const*>(vectors.view(std::as_const(*zeros)).data());
+      IndexView const indices{data, n, 1, device()};
+      plan.entries_at(indices, indices, as_vector(out));
+    });
     std::shared_ptr<monge::Vector> const f = vectors.make(Side::rows), g = vectors.make(Side::columns);
     for (Sweep const& kind : {Sweep{eps}, Sweep{eps, true}, Sweep{eps, false, 1.5}}) {
       add("sweeps", plan.size(Side::rows), 1, [=, &entropic, &vectors](MutableMatrixView out) {

@@ -72,10 +72,4 @@ __device__ __forceinline__ void wait_at_barrier(std::uint32_t barrier, int parit
 
 #endif
 
-/// Starts copying 4 or 8 bytes to shared memory.
-template <int kBytes>
-__device__ __forceinline__ void copy_async(std::uint32_t shared, void const* global) {
-  asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(shared), "l"(global), "n"(kBytes) : "memory");
-}
-
 }  // namespace monge::cuda

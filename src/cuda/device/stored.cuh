@@ -22,6 +22,12 @@ __device__ __forceinline__ T stored_score(StoredCosts const& costs, int line, in
                                            : stored_score<T>(static_cast<double const*>(costs.data)[at], costs.least);
 }
 
+/// Starts copying a cost of 4 or 8 bytes to shared memory.
+template <int kBytes>
+__device__ __forceinline__ void copy_async(std::uint32_t shared, void const* global) {
+  asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(shared), "l"(global), "n"(kBytes) : "memory");
+}
+
 /// 16 bytes at once.
 __device__ __forceinline__ void load_16_bytes(float (&value)[4], float const* from) {
   float4 const v = *reinterpret_cast<float4 const*>(from);

@@ -212,58 +212,88 @@ __device__ __forceinline__ double join_moments(SumArguments const& sums, int poi
 }
 
 inline constexpr int kSumThreads = 256;
+inline constexpr int kMostSumParts = 64;
 
-/// One block a side, since the points are few beside the pairs: each thread sums some, and the threads are joined in
-/// their order.
-template <class T, class Source>
-__global__ void __launch_bounds__(kSumThreads) sum_plan_kernel(Source const source) {
-  struct Sums {
-    SideSums side;
-    CompensatedSum costs;
-  };
-  using Numbers = std::array<double, sizeof(Sums) / sizeof(double)>;
-  Share<PlanSumsArguments> const share = share_of(source);
-  PlanSumsArguments const& arguments = share.arguments;
-  int const side = share.block, thread = static_cast<int>(threadIdx.x);
-  SumArguments const& sums = arguments.sums[side];
-  PlanSumsOutput const& out = arguments.out;
-  start_next_kernel();
-  wait_for_previous_kernel();
-  double const eps = sums.parameters->eps;
-  Sums mine;
-  auto const join = [&mine](Sums const& other) {
-    mine.side.add(other.side);
-    mine.costs.add(other.costs);
-  };
-  for (int i = thread; i < sums.points.size; i += kSumThreads) {
+/// A point's part in the values of a plan.
+struct PlanPoint {
+  double marginal, cost;
+};
+
+/// From what passes left: a softmin of either side, that of the rows with moments.
+template <class T>
+struct SoftminPoints {
+  using Arguments = PlanSumsArguments;
+  static __device__ __forceinline__ PackedSide const& points(Arguments const& arguments, int side) {
+    return arguments.sums[side].points;
+  }
+  static __device__ __forceinline__ PlanPoint point(Arguments const& arguments, int side, int i) {
+    SumArguments const& sums = arguments.sums[side];
+    SweepParameters const& parameters = *sums.parameters;
     double const weight = sums.points.weight[i], potential = arguments.potential[side][i];
     T reference;
     double sum;
     join_slots<T>(sums, i, reference, sum);
-    double const plus = softmin_value(sums.points.norm[i], *sums.parameters, sums.side, reference, sum);
-    double const marginal = weight > 0 ? weight * exp((potential - plus) / eps) : 0.0;
-    if (out.marginals.side[side]) out.marginals.side[side][i] = marginal;
-    mine.side.add(weight, marginal, potential, sums.points.shift[i], sums.points.penalty);
-    if (marginal == 0) continue;
-    if (sums.moments) {
-      double const mean = join_moments<T>(sums, i, reference) / sum;
-      mine.costs.add(marginal * (sums.points.norm[i] - sums.parameters->eps_ln2 * mean));
-    } else {
-      mine.costs.add(marginal * (potential - sums.parameters->constant[side]));
-    }
+    double const plus = softmin_value(sums.points.norm[i], parameters, sums.side, reference, sum);
+    double const marginal = weight > 0 ? weight * exp((potential - plus) / parameters.eps) : 0.0;
+    if (marginal == 0) return {0, 0};
+    if (!sums.moments) return {marginal, marginal * (potential - parameters.constant[side])};
+    double const mean = join_moments<T>(sums, i, reference) / sum;
+    return {marginal, marginal * (sums.points.norm[i] - parameters.eps_ln2 * mean)};
+  }
+};
+
+/// From sums that lie in parts.
+struct JoinedPoints {
+  using Arguments = JoinedSumsArguments;
+  static __device__ __forceinline__ PackedSide const& points(Arguments const& arguments, int side) {
+    return arguments.points[side];
+  }
+  static __device__ __forceinline__ double total(PointParts const& parts, int i) {
+    double sum = 0;
+#pragma unroll 16
+    for (int k = 0; k < parts.count; ++k) sum += parts.data[k * parts.stride + i];
+    return sum;
+  }
+  static __device__ __forceinline__ PlanPoint point(Arguments const& arguments, int side, int i) {
+    return {total(arguments.marginals[side], i), total(arguments.costs[side], i)};
+  }
+};
+
+__host__ __device__ constexpr int sum_parts(int size) {
+  int const full = (size - 1) / kSumThreads + 1;
+  return full < kMostSumParts ? full : kMostSumParts;
+}
+
+/// A block sums a part of a side: each thread sums some points, and the threads are joined in their order.
+template <class Points, class Source>
+__global__ void __launch_bounds__(kSumThreads) sum_plan_kernel(Source const source) {
+  using Numbers = std::array<double, sizeof(PlanSums) / sizeof(double)>;
+  Share<typename Points::Arguments> const share = share_of(source);
+  auto const& arguments = share.arguments;
+  int const row_parts = sum_parts(Points::points(arguments, 0).size), thread = static_cast<int>(threadIdx.x);
+  int const side = share.block < row_parts ? 0 : 1, part = side == 0 ? share.block : share.block - row_parts;
+  PackedSide const& points = Points::points(arguments, side);
+  double* const marginals = arguments.out.marginals.side[side];
+  start_next_kernel();
+  wait_for_previous_kernel();
+  PlanSums mine;
+  for (int i = part * kSumThreads + thread; i < points.size; i += sum_parts(points.size) * kSumThreads) {
+    PlanPoint const point = Points::point(arguments, side, i);
+    if (marginals) marginals[i] = point.marginal;
+    mine.side.add(points.weight[i], point.marginal, arguments.potential[side][i], points.shift[i], points.penalty);
+    mine.costs.add(point.cost);
   }
   for (int distance = 16; distance > 0; distance /= 2) {
     Numbers other = std::bit_cast<Numbers>(mine);
     for (double& number : other) number = __shfl_down_sync(0xffffffffu, number, static_cast<unsigned>(distance));
-    join(std::bit_cast<Sums>(other));
+    mine.add(std::bit_cast<PlanSums>(other));
   }
   __shared__ Numbers warps[kSumThreads / 32];
   if (thread % 32 == 0) warps[thread / 32] = std::bit_cast<Numbers>(mine);
   __syncthreads();
   if (thread > 0) return;
-  for (int w = 1; w < kSumThreads / 32; ++w) join(std::bit_cast<Sums>(warps[w]));
-  out.sums->side[side] = mine.side;
-  out.sums->costs[side] = mine.costs;
+  for (int w = 1; w < kSumThreads / 32; ++w) mine.add(std::bit_cast<PlanSums>(warps[w]));
+  arguments.out.parts[share.block] = mine;
 }
 
 /// See FreezeArguments.
