@@ -62,6 +62,24 @@ MutableMatrixView points(std::string const& field, Array& array) {
   return {array.data(), array.type(), array.rows(), array.columns()};
 }
 
+MatrixView finite_points(std::string const& field, Array const& array) {
+  MatrixView const rows = points(field, array);
+  auto const refuse = [&](std::string const& what) {
+    throw Error(ErrorCode::invalid_argument, fmt::format("{}: {}", field, what));
+  };
+  if (rows.type() == DataType::float16) refuse(fmt::format("is {}; must be float32 or float64", name(rows.type())));
+  auto const check = [&](auto const& all) {
+    for (std::size_t e = 0; e < all.size(); ++e) {
+      double const value = to_double(all[e]);
+      std::int64_t const at = static_cast<std::int64_t>(e);
+      if (!std::isfinite(value))
+        refuse(fmt::format("row {}, column {} is {}; must be finite", at / rows.columns(), at % rows.columns(), value));
+    }
+  };
+  std::visit(check, array.values);
+  return rows;
+}
+
 CostMatrix costs(std::string const& field, Array const& array) {
   require_dimensions(field, array, array.shape.size() == 2, "2-D");
   std::int64_t const n = array.rows(), m = array.columns();

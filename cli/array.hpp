@@ -45,6 +45,8 @@ struct IndexArray {
 /// A cloud of points: n x d, or 1-D of n entries, which is read as n x 1.
 MatrixView points(std::string const& field, Array const& array);
 MutableMatrixView points(std::string const& field, Array& array);
+/// The same, of finite float32 or float64 numbers.
+MatrixView finite_points(std::string const& field, Array const& array);
 /// Costs: 2-D, in the order that the array has them.
 CostMatrix costs(std::string const& field, Array const& array);
 /// Weights or potentials: 1-D, or n x 1; empty where there is no array.

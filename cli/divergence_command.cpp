@@ -1,5 +1,6 @@
 #include "divergence_command.hpp"
 
+#include <cmath>
 #include <cstdio>
 #include <filesystem>
 #include <memory>
@@ -44,11 +45,13 @@ void print_summary(DivergenceRun const& run, Divergence const& divergence, Devic
   for (auto const& [label, plan] :
        {std::pair("OT(a, b)", &divergence.ab), {"OT(a, a)", &divergence.aa}, {"OT(b, b)", &divergence.bb}}) {
     Report const& report = plan->report();
-    print_line(label, fmt::format("{:.9g}, {} after {} sweeps, marginal error {:.3g}", report.dual, name(report.status),
-                                  report.iterations, report.marginal_error));
+    print_line(label, fmt::format("{}, {} after {} sweeps, marginal error {:.3g}", value_text(report.dual),
+                                  name(report.status), report.iterations, report.marginal_error));
     if (report.status != Status::converged) print_line("", report.message);
   }
-  print_line("divergence", fmt::format("{:.9g} (gaps {:.3g})", divergence.value, divergence.gap));
+  print_line("divergence",
+             value_text(divergence.value) +
+                 (std::isnan(divergence.gap) ? std::string() : fmt::format(" (gaps {:.3g})", divergence.gap)));
   print_line("seconds", fmt::format("{:.3f} (solve {:.3f}, gradients {:.3f})",
                                     run.read_seconds + run.solve_seconds + run.gradient_seconds, run.solve_seconds,
                                     run.gradient_seconds));
@@ -90,14 +93,13 @@ int diverge_files(Arguments arguments) {
   std::vector<ResultFile> files;
   if (arguments.gradients) {
     progress.show("gradients");
-    files = gradient_files(run.n, run.m, in.x, in.y,
-                           [&](GradientViews const& out) { run.gradients = divergence.gradients(out); });
+    files = gradient_files(in, [&](GradientViews const& out) { run.gradients = divergence.gradients(out); });
     run.gradient_seconds = watch.lap();
   }
   progress.erase();
 
   std::string const json = json_text(report_json(run, options, divergence));
-  std::string const written = folder.fill(files, json, {"grad_x.npy", "grad_y.npy", "grad_a.npy", "grad_b.npy"});
+  std::string const written = folder.fill(files, json, {std::begin(kGradientFiles), std::end(kGradientFiles)});
   if (arguments.run.json) {
     fmt::print("{}", json);
   } else if (!arguments.run.quiet) {
@@ -123,7 +125,8 @@ void add_divergence_command(CLI::App& app, int& exit_code) {
       ->required();
   command.add_option("--a", arguments->a, "weights of x (n); uniform if not given")->type_name("FILE");
   command.add_option("--b", arguments->b, "weights of y (m); uniform if not given")->type_name("FILE");
-  command.add_flag("--gradients", arguments->gradients, "write grad_x.npy, grad_y.npy, grad_a.npy and grad_b.npy");
+  command.add_flag("--gradients", arguments->gradients,
+                   "write grad_a.npy, grad_b.npy and, for sqeuclidean and dot, grad_x.npy and grad_y.npy");
   visit_solve_options(arguments->options, [&](auto const& field, auto& value) { add_option(command, field, value); });
   for (auto const eps : {"--eps", "--eps-relative"}) command.get_option(eps)->default_str("");
   add_run_options(command, arguments->run);

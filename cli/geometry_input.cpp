@@ -50,6 +50,10 @@ void add_cost_option(CLI::App& command, GeometryArguments& arguments) {
       ->type_name("FILE");
 }
 
+bool has_point_derivatives(GeometryArguments const& given) {
+  return given.cost.empty() && has_point_derivatives(given.cost_function.value_or(PointCloud().cost_function));
+}
+
 void check_geometry(GeometryArguments const& given) {
   if (given.cost.empty()) {
     if (given.y.empty())

@@ -19,6 +19,9 @@ struct GeometryArguments {
   std::optional<CostFunction> cost_function;
 };
 
+/// Of points, those of two cost functions.
+bool has_point_derivatives(GeometryArguments const& arguments);
+
 /// x, y and the options of costs of points.
 void add_point_options(CLI::App& command, GeometryArguments& arguments);
 /// --cost, which may stand in the place of points.

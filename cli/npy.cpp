@@ -111,7 +111,7 @@ class HeaderParser {
   std::string descr_value() {
     skip_space();
     if (at_ < text_.size() && text_[at_] == '[')
-      fail(name_, "has a structured dtype; must be float32 or float64; logits may be float16");
+      fail(name_, "has a structured dtype; must be float32 or float64; logits of project also float16");
     return string("a dtype");
   }
   bool boolean() {
@@ -278,7 +278,7 @@ Array read_npy(std::istream& in, std::string const& name, Order order) {
   std::string_view const type = preamble.type();
   std::int64_t const item = type == "f2" ? 2 : type == "f4" ? 4 : type == "f8" ? 8 : 0;
   if (item == 0) {
-    fail(name, "has dtype '{}'; must be float32 ('<f4') or float64 ('<f8'); logits may be float16 ('<f2')",
+    fail(name, "has dtype '{}'; must be float32 ('<f4') or float64 ('<f8'); logits of project also float16 ('<f2')",
          printable(header.descr));
   }
   std::int64_t const count = count_values(preamble, name, item);

@@ -6,34 +6,50 @@
 #include <string>
 #include <vector>
 
+#include <monge/options.hpp>
 #include <monge/plan.hpp>
-#include <nlohmann/json.hpp>
 
 #include "array.hpp"
+#include "geometry_input.hpp"
 #include "plan_entries.hpp"
 
 namespace monge::cli {
 
 struct DerivativeOptions {
   bool gradients = false;
-  std::string hvp;  ///< The file of a direction for the points x; empty: none.
+  std::string hvp;                                   ///< The file of a direction for the points x; empty: none.
+  std::optional<double> hvp_damping, hvp_tolerance;  ///< Those of LinearOptions if not given.
+  std::optional<int> hvp_iterations;
 };
 
-/// Throws Error for a direction that is not one of n points in d dimensions, and where there are no points.
-void check_direction(Array const& direction, std::int64_t n, std::optional<std::int64_t> d);
+/// The list of those of hvp, as visit_solve_options is one.
+template <class Options, class Visitor>
+void visit_hvp_options(Options& options, Visitor&& visit) {
+  visit(Field{"hvp_damping", kNotNegative, "added to the diagonal of the system, relative to it"}, options.hvp_damping);
+  visit(Field{"hvp_tolerance", kNotNegative, "residual of the system, relative to its right side"},
+        options.hvp_tolerance);
+  visit(Field{"hvp_iterations", at_least(0), "at most this many steps of conjugate gradients"}, options.hvp_iterations);
+}
 
-/// grad_a.npy, grad_b.npy and, where x and y are there, grad_x.npy and grad_y.npy with their shapes and element types,
-/// as `differentiate` leaves them.
-std::vector<ResultFile> gradient_files(std::int64_t n, std::int64_t m, std::optional<Array> const& x,
-                                       std::optional<Array> const& y,
+/// Throws Error, before a file is read, for options that do not go together or with the costs.
+void validate(DerivativeOptions const& options, GeometryArguments const& costs);
+/// Throws Error for a direction that the points `x` cannot move along.
+void check_direction(Array const& direction, Array const& x);
+
+/// What gradient_files() may give.
+inline constexpr char const* kGradientFiles[] = {"grad_x.npy", "grad_y.npy", "grad_a.npy", "grad_b.npy"};
+/// grad_a.npy, grad_b.npy and, where there are derivatives by points, grad_x.npy and grad_y.npy with the shapes and
+/// element types of x and y, as `differentiate` leaves them.
+std::vector<ResultFile> gradient_files(GeometryInput const& in,
                                        std::function<void(GradientViews const&)> const& differentiate);
 
 struct DerivativeFiles {
   std::vector<ResultFile> files;
-  nlohmann::ordered_json report = nlohmann::ordered_json::object();
+  std::optional<GradientReport> gradients;
+  std::optional<LinearReport> hvp;
 };
 /// Takes products of the plan; `direction` is what options.hvp names.
-DerivativeFiles derivative_files(Plan const& plan, DerivativeOptions const& options, std::optional<Array> const& x,
-                                 std::optional<Array> const& y, std::optional<Array> const& direction);
+DerivativeFiles derivative_files(Plan const& plan, DerivativeOptions const& options, GeometryInput const& in,
+                                 std::optional<Array> const& direction);
 
 }  // namespace monge::cli

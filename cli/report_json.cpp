@@ -102,13 +102,21 @@ Json report_json(SolveRun const& run, SolveOptions const& options, Report const&
                      {"entries", run.entries_seconds},
                      {"total", run.read_seconds + report.seconds.total + run.map_seconds + run.derivatives_seconds +
                                    run.entries_seconds}};
-  for (auto const& [name, value] : run.derivatives.items()) json[name] = value;
+  if (run.gradients)
+    json["gradients"] = {{"scale", run.gradients->scale},
+                         {"label_weight", run.gradients->label_weight},
+                         {"distance", run.gradients->distance},
+                         {"iterations", run.gradients->iterations}};
+  if (run.hvp)
+    json["hvp"] = {
+        {"status", name(run.hvp->status)}, {"iterations", run.hvp->iterations}, {"residual", run.hvp->residual}};
   json["problem"] = problem_json(run);
 
   Json& given = json["options"] = Json::object();
   auto const add = [&](auto const& field, auto const& value) { given[field.name] = to_json(value); };
   visit_solve_options(options, add);
   visit_entry_options(run.entries, add);
+  visit_hvp_options(run.derivatives, add);
   given.update(run.cost_options);
   add_run(json, run);
 
@@ -122,7 +130,9 @@ Json report_json(DivergenceRun const& run, SolveOptions const& options, Divergen
   json["divergence"] = divergence.value;
   json["gap"] = divergence.gap;
   if (run.gradients)
-    json["gradients"] = {{"scale", run.gradients->scale}, {"marginal_error", run.gradients->marginal_error}};
+    json["gradients"] = {{"scale", run.gradients->scale},
+                         {"label_weight", run.gradients->label_weight},
+                         {"marginal_error", run.gradients->marginal_error}};
   json["seconds"] = {{"read", run.read_seconds},
                      {"solve", run.solve_seconds},
                      {"gradients", run.gradient_seconds},

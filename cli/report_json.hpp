@@ -9,6 +9,7 @@
 #include <monge/projection.hpp>
 #include <nlohmann/json.hpp>
 
+#include "plan_derivatives.hpp"
 #include "plan_entries.hpp"
 #include "run.hpp"
 
@@ -23,7 +24,9 @@ struct CostRun : Run {
 
 struct SolveRun : CostRun {
   EntryOptions entries;
-  nlohmann::ordered_json derivatives;  ///< What was found on the way, if any were asked for.
+  DerivativeOptions derivatives;
+  std::optional<GradientReport> gradients;  ///< If they were asked for.
+  std::optional<LinearReport> hvp;          ///< The same.
   double map_seconds = 0, derivatives_seconds = 0, entries_seconds = 0;
 };
 

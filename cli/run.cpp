@@ -1,5 +1,7 @@
 #include "run.hpp"
 
+#include <cmath>
+
 #include <fmt/format.h>
 
 #include "array_file.hpp"
@@ -18,6 +20,10 @@ IndexArray read_index_input(Run& run, char const* field, std::string const& path
 
 std::optional<Array> read_optional_input(Run& run, char const* field, std::string const& path, Order order) {
   return path.empty() ? std::nullopt : std::optional(read_input(run, field, path, order));
+}
+
+std::string value_text(double value) {
+  return std::isnan(value) ? "not evaluated (certificate is false)" : fmt::format("{:.9g}", value);
 }
 
 void print_line(std::string_view label, std::string_view text) {

@@ -34,6 +34,8 @@ IndexArray read_index_input(Run& run, char const* field, std::string const& path
 std::optional<Array> read_optional_input(Run& run, char const* field, std::string const& path,
                                          Order order = Order::rows);
 
+/// A number that the certificate finds, as summaries say it.
+std::string value_text(double value);
 /// One line of a summary.
 void print_line(std::string_view label, std::string_view text);
 

@@ -58,22 +58,6 @@ Inputs read_inputs(SolveRun& run, Arguments const& given) {
           read("hvp", given.derivatives.hvp)};
 }
 
-/// What is averaged over the m columns of the plan.
-void check_values(Array const& values, std::int64_t m) {
-  MatrixView const rows = points("values", values);
-  if (rows.type() == DataType::float16) refuse("values: is {}; must be float32 or float64", name(rows.type()));
-  if (rows.rows() != m) refuse("values: has {} rows; must have {}, one for each column of the plan", rows.rows(), m);
-  auto const check = [&](auto const& all) {
-    for (std::size_t e = 0; e < all.size(); ++e) {
-      double const value = to_double(all[e]);
-      std::int64_t const at = static_cast<std::int64_t>(e);
-      if (!std::isfinite(value))
-        refuse("values: row {}, column {} is {}; must be finite", at / rows.columns(), at % rows.columns(), value);
-    }
-  };
-  std::visit(check, values.values);
-}
-
 /// The barycentric map of `values` or else, for points, of y; none otherwise.
 std::optional<Array> map_of(Plan const& plan, Inputs const& in) {
   if (in.values) {
@@ -87,10 +71,6 @@ std::optional<Array> map_of(Plan const& plan, Inputs const& in) {
   Array map = in.geometry.x->zeros(in.geometry.x->shape);
   plan.barycentric_projection(points("map", map));
   return map;
-}
-
-std::string value_text(double value) {
-  return std::isnan(value) ? "not evaluated (certificate is false)" : fmt::format("{:.9g}", value);
 }
 
 std::string problem_text(SolveRun const& run, Report const& report) {
@@ -133,30 +113,41 @@ void print_summary(SolveRun const& run, SolveOptions const& options, Report cons
   print_line("primal", value_text(report.primal));
   print_line("dual", value_text(report.dual));
   print_line("gap", reached(Criterion::gap, report.gap, std::abs(report.primal)));
-  print_line("seconds",
-             fmt::format("{:.3f} (sweeps {:.3f}, certificate {:.3f}, map {:.3f}{})",
-                         run.read_seconds + report.seconds.total + run.map_seconds + run.derivatives_seconds +
-                             run.entries_seconds,
-                         report.seconds.sweeps, report.seconds.certificate, run.map_seconds,
-                         run.entries_seconds > 0 ? fmt::format(", entries {:.3f}", run.entries_seconds) : ""));
+  if (run.gradients)
+    print_line("gradients", fmt::format("{:.3g} from those at the optimum, relative", run.gradients->distance));
+  if (run.hvp)
+    print_line("hvp", fmt::format("{} after {} steps, residual {:.3g}", name(run.hvp->status), run.hvp->iterations,
+                                  run.hvp->residual));
+  print_line(
+      "seconds",
+      fmt::format(
+          "{:.3f} (sweeps {:.3f}, certificate {:.3f}, map {:.3f}{}{})",
+          run.read_seconds + report.seconds.total + run.map_seconds + run.derivatives_seconds + run.entries_seconds,
+          report.seconds.sweeps, report.seconds.certificate, run.map_seconds,
+          run.derivatives_seconds > 0 ? fmt::format(", derivatives {:.3f}", run.derivatives_seconds) : "",
+          run.entries_seconds > 0 ? fmt::format(", entries {:.3f}", run.entries_seconds) : ""));
   print_line("written", written);
 }
 
 /// What a solve writes only if it is asked to.
 std::vector<std::string> optional_files() {
-  return {"plan.npy",         "map.npy",         "topk_indices.npy", "topk_values.npy", "plan_indptr.npy",
-          "plan_indices.npy", "plan_values.npy", "pairs.npy",        "grad_x.npy",      "grad_y.npy",
-          "grad_a.npy",       "grad_b.npy",      "hvp.npy"};
+  std::vector<std::string> files{"plan.npy",        "map.npy",         "topk_indices.npy",
+                                 "topk_values.npy", "plan_indptr.npy", "plan_indices.npy",
+                                 "plan_values.npy", "pairs.npy",       "hvp.npy"};
+  files.insert(files.end(), std::begin(kGradientFiles), std::end(kGradientFiles));
+  return files;
 }
 
 int solve_files(Arguments arguments) {
   check_geometry(arguments.geometry);
+  validate(arguments.derivatives, arguments.geometry);
   SolveOptions& options = arguments.options;
   ResultFolder const folder(arguments.out);
   leave_on_interrupt();
   DeviceChoice device = choose_device(arguments.run.device, arguments.run.threads);
   SolveRun run;
   run.entries = arguments.entries;
+  run.derivatives = arguments.derivatives;
   run.arguments = arguments.run;
   run.device = device.info;
 
@@ -169,9 +160,10 @@ int solve_files(Arguments arguments) {
   run.m = in.geometry.m();
   run.d = in.geometry.d();
   run.cost_options = in.geometry.options();
-  if (in.values) check_values(*in.values, run.m);
+  if (in.values && finite_points("values", *in.values).rows() != run.m)
+    refuse("values: has {} rows; must have {}, one for each column of the plan", in.values->rows(), run.m);
   validate(run.entries, run.m);
-  if (in.hvp) check_direction(*in.hvp, run.n, run.d);
+  if (in.hvp) check_direction(*in.hvp, *in.geometry.x);
   options.f = vector("f", in.f);
   options.g = vector("g", in.g);
   run.read_seconds = watch.lap();
@@ -195,9 +187,10 @@ int solve_files(Arguments arguments) {
   }
   if (arguments.derivatives.gradients || in.hvp) {
     progress.show("derivatives");
-    DerivativeFiles derivatives = derivative_files(plan, arguments.derivatives, in.geometry.x, in.geometry.y, in.hvp);
+    DerivativeFiles derivatives = derivative_files(plan, arguments.derivatives, in.geometry, in.hvp);
     std::move(derivatives.files.begin(), derivatives.files.end(), std::back_inserter(files));
-    run.derivatives = std::move(derivatives.report);
+    run.gradients = derivatives.gradients;
+    run.hvp = derivatives.hvp;
     run.derivatives_seconds = watch.lap();
   }
   progress.show("entries");
@@ -226,7 +219,7 @@ int solve_files(Arguments arguments) {
     fmt::print(stderr, "monge: interrupted after {} sweeps; the results were written\n", report.iterations);
     return kInterrupted;
   }
-  if (!lacking.empty()) return kShort;
+  if (!lacking.empty() || (run.hvp && run.hvp->status != LinearStatus::converged)) return kShort;
   return report.status == Status::converged || report.status == Status::completed ? kDone : kShort;
 }
 
@@ -258,8 +251,12 @@ void add_solve_command(CLI::App& app, int& exit_code) {
     add_option(command, field, value)->group("Entries of the plan to write");
   });
   command.add_flag("--gradients", arguments->derivatives.gradients,
-                   "derivatives of the dual value: grad_a.npy, grad_b.npy and, by points, grad_x.npy, grad_y.npy");
+                   "derivatives of the dual value: grad_a.npy, grad_b.npy and, for sqeuclidean and dot, grad_x.npy, "
+                   "grad_y.npy");
   add_file("--hvp", arguments->derivatives.hvp, "a direction for x (n x d); hvp.npy is the Hessian's product with it");
+  visit_hvp_options(arguments->derivatives, [&](auto const& field, auto& value) {
+    add_option(command, field, value)->group("How hvp.npy is found");
+  });
   add_run_options(command, arguments->run);
   command.callback([arguments, &exit_code] { exit_code = solve_files(std::move(*arguments)); });
 }

@@ -34,12 +34,14 @@ struct GradientOptions {
 };
 
 struct GradientReport {
-  double scale = 0;  ///< The derivative by PointCloud::scale, <C, P> / scale. NaN for a cost matrix, and with labels.
+  double scale = 0;  ///< The derivative by PointCloud::scale, sum_ij P_ij c(x_i, y_j). NaN for a cost matrix.
+  /// That by Labels::weight, sum_ij P_ij W[l_i, l_j]: NaN where there are no labels, or the weight is 0.
+  double label_weight = std::numeric_limits<double>::quiet_NaN();
   double marginal_error = 0;  ///< That of the plan's report.
   /// How far the derivatives are from those at the optimum, to first order, after a Newton step for the potentials:
-  /// |change| / |gradient| of those by x and y in the 2-norm. For a cost matrix the root mean square over P of the
-  /// relative changes of its entries, which are the derivatives by the costs. Rounding is seen as the step sees it.
-  /// NaN if it was not wanted.
+  /// |change| / |gradient| of those by x and y in the 2-norm. Where there are none, as for a cost matrix, the root mean
+  /// square over P of the relative changes of its entries, which are the derivatives by the costs. Rounding is seen as
+  /// the step sees it. NaN if it was not wanted.
   double distance = std::numeric_limits<double>::quiet_NaN();
   int iterations = 0;  ///< That the estimate took.
 };
@@ -55,8 +57,8 @@ struct LinearOptions {
 enum class LinearStatus {
   converged,           ///< The residual, evaluated anew, is within the tolerance.
   iteration_limit,     ///< It is not after so many steps.
-  negative_curvature,  ///< The matrix is not positive along a direction: for a Hessian, that of the data; the solution
-                       ///< is the one before.
+  negative_curvature,  ///< Of inverse_hessian_product(): H + shift is not positive along a direction; the solution is
+                       ///< the one before.
   breakdown,           ///< Something was not finite.
   stagnation,          ///< Rounding, or a system without a solution, keeps the residual from falling further.
 };

@@ -14,8 +14,11 @@
 namespace monge {
 
 struct DivergenceGradient {
-  double scale = 0;  ///< The derivative of the value by PointCloud::scale; NaN where there are no points, or labels.
-  /// That of ab, and half of those of aa and bb.
+  double scale = 0;         ///< The derivative of the value by PointCloud::scale; NaN where there are no points.
+  double label_weight = 0;  ///< That by Labels::weight; NaN as in GradientReport.
+  /// That of ab, and half of those of aa and bb. How far the derivatives of each are from its optimum says
+  /// ab.gradients({}).distance, and so on. Those distances are relative: of the difference, which vanishes where the
+  /// measures are the same, there is no such number.
   double marginal_error = 0;
 };
 

@@ -100,7 +100,8 @@ struct SolveOptions {
 template <class Options, class Visitor>
 void visit_solve_options(Options& options, Visitor&& visit) {
   visit(Field{"eps", kPositive, "regularisation, in the units of the cost"}, options.eps);
-  visit(Field{"eps_relative", kPositive, "instead of eps: a share of the mean cost"}, options.eps_relative);
+  visit(Field{"eps_relative", kPositive, "instead of eps: a share of the mean cost; not for euclidean and p-norm"},
+        options.eps_relative);
   visit(Field{"method", OneOf<Method>(), "how potentials are found; auto is sinkhorn, and newton where that pays"},
         options.method);
   visit(Field{"tolerance", kNotNegative, "stop when what the criterion says is at most this; 0 runs all iterations"},

@@ -21,6 +21,11 @@ constexpr auto names_of(CostFunction) {
       {{sqeuclidean, "sqeuclidean"}, {euclidean, "euclidean"}, {cosine, "cosine"}, {dot, "dot"}, {p_norm, "p-norm"}});
 }
 
+/// Whether there are derivatives by the points, with labels or without: those of gradients, and Hessian products.
+constexpr bool has_point_derivatives(CostFunction function) {
+  return function == CostFunction::sqeuclidean || function == CostFunction::dot;
+}
+
 /// Classes of the points, and what it costs to go from one to another: weight W[l_i, l_j] is added to C_ij, as in
 /// OTDD (Alvarez-Melis, Fusi 2020; FlashSinkhorn, eq. 32). For costs with inner products (sqeuclidean, cosine, dot);
 /// throws unsupported for others. Throws invalid_argument for labels beyond W and a W that is not finite.

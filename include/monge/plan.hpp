@@ -71,8 +71,8 @@ class Plan {
 
   /// out = H v, H the Hessian of OT_eps in the points at fixed weights: x and y of `v` and `out` are any of its four
   /// blocks. For potentials that are not optimal it is the same formula with the marginals that P has. Points of no
-  /// weight have rows of 0. Linear in v, whatever its size. A product by v and one with an inner width of d (2 d with
-  /// v.y and out.x) beside the steps of conjugate gradients. FlashSinkhorn, Theorem 5.
+  /// weight have rows of 0. Linear in v, whatever its size in float64. A product by v and one with an inner width of d
+  /// (2 d with v.y and out.x) beside the steps of conjugate gradients. FlashSinkhorn, Theorem 5.
   LinearReport hessian_product(PointViews const& v, MutablePointViews const& out,
                                LinearOptions const& options = {}) const;
 

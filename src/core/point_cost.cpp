@@ -62,15 +62,17 @@ PointCost::PointCost(PointCloud const& clouds, MatrixView label_cost)
 }
 
 PointForm PointCost::form() const {
-  if (function != CostFunction::sqeuclidean && function != CostFunction::dot)
+  if (!has_point_derivatives(function))
     throw Error(
         ErrorCode::unsupported,
         fmt::format("cost_function: is {}; derivatives by points are there for sqeuclidean and dot", name(function)));
   return {product, 2 * square};
 }
 
-double PointCost::bound(double largest_square_x, double largest_square_y) const {
+double PointCost::bound(double largest_square_x, double largest_square_y, double most) const {
   double const x = std::sqrt(largest_square_x), y = std::sqrt(largest_square_y);
+  // Squares and twice the products, each with room for the other.
+  if (!((x + y) * (x + y) <= most / 4)) return std::numeric_limits<double>::infinity();
   if (is_distance()) {
     // Below p = 2 the p-norm exceeds |x|, most of all where all coordinates are the same.
     double const excess = p < 2 ? std::pow(static_cast<double>(dimension), 1 / p - 0.5) : 1;

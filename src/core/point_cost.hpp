@@ -64,7 +64,8 @@ struct PointCost {
   /// Throws unsupported for costs that have none: the cosine, and distances.
   PointForm form() const;
   /// No two centred costs are further apart, and none is larger, if no centred point has a larger |x|^2 than these.
-  double bound(double largest_square_x, double largest_square_y) const;
+  /// Infinite where an arithmetic whose largest number is `most` does not hold what the costs are made of.
+  double bound(double largest_square_x, double largest_square_y, double most) const;
 
  private:
   /// Translating both clouds along it changes no cost.

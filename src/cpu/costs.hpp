@@ -58,6 +58,7 @@ template <class T>
 struct PointValues {
   PackedPoints<T> const* packed;
   std::span<double const> centre;
+  std::int64_t first = 0;  // Of the packed coordinates.
 };
 
 template <class T>
@@ -88,6 +89,8 @@ class Costs {
   /// Throws unsupported where costs have no points.
   virtual PointValues<T> points(Side side) const = 0;
   virtual PointForm point_form() const = 0;
+  /// The coordinates of labels, whose products times factor() are what they cost; none where there are no labels.
+  virtual PointValues<T> labels(Side) const { return {}; }
 
  protected:
   double mean_ = std::numeric_limits<double>::quiet_NaN();

@@ -52,7 +52,7 @@ EntropicOperator<T>::EntropicOperator(std::shared_ptr<Costs<T> const> costs, std
 
 template <class T>
 void EntropicOperator<T>::set_potentials(VectorView f, VectorView g) {
-  for (Side side : {Side::rows, Side::columns}) {
+  for (Side const side : kSides) {
     VectorView const view = side == Side::rows ? f : g;
     std::span<double const> const shift = data_.costs->shift(side);
     std::vector<double>& potential = data_.potential(side).values();
@@ -73,7 +73,7 @@ Vector& EntropicOperator<T>::potential(Side side) {
 
 template <class T>
 void EntropicOperator<T>::get_potentials(MutableVectorView f, MutableVectorView g) const {
-  for (Side side : {Side::rows, Side::columns}) {
+  for (Side const side : kSides) {
     HostVector const potential =
         last_.eps > 0 ? completed_potential(data_, side, last_.eps, most_threads_) : data_.potential(side);
     std::span<double const> const shift = data_.costs->shift(side);

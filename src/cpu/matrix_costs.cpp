@@ -130,7 +130,7 @@ MatrixCosts<T>::MatrixCosts(CostMatrix const& geometry, std::span<double const> 
 template <class T>
 MatrixCosts<T>::MatrixCosts(std::int64_t n, std::int64_t m, MatrixView cost, bool transposed)
     : Costs<T>(n, m), cost_(cost), transposed_(transposed) {
-  for (Side const side : {Side::rows, Side::columns}) {
+  for (Side const side : kSides) {
     norm_[static_cast<int>(side)].assign(static_cast<std::size_t>(this->size(side)), 0.0);
     shift_[static_cast<int>(side)] = norm_[static_cast<int>(side)];
   }

@@ -227,7 +227,7 @@ void PlanOperator<T>::for_each_row(Side side, RowOf what, RowConsumer const& con
 
 template <class T>
 void PlanOperator<T>::potentials(MutableVectorView f, MutableVectorView g) {
-  for (Side side : {Side::rows, Side::columns}) {
+  for (Side const side : kSides) {
     MutableVectorView const out = side == Side::rows ? f : g;
     if (out.empty()) continue;
     HostVector const potential = completed_potential(data_, side, eps_, most_threads_);
@@ -266,7 +266,7 @@ double PlanOperator<T>::transport_cost() {
   PlanSums const sums = plan_sums(data_, eps_, rows.stripes, rows.logits, rows.column_sums);
   CompensatedSum cost;
   cost.add(sums.centred_cost);
-  for (Side side : {Side::rows, Side::columns}) {
+  for (Side const side : kSides) {
     std::vector<double> const& marginal = side == Side::rows ? sums.row : sums.column;
     for (std::size_t i = 0; i < marginal.size(); ++i) cost.add(data_.costs->shift(side)[i] * marginal[i]);
   }
@@ -398,6 +398,26 @@ void PlanOperator<T>::multiply_points(Side side, Scaling scaling, MutableMatrixV
       side, scaling, static_cast<std::int64_t>(points.centre.size()),
       [&](std::int64_t j, std::int64_t p) -> double { return points.packed->coordinate(j, p); }, points.centre.data(),
       nullptr, out);
+}
+
+template <class T>
+double PlanOperator<T>::label_cost() {
+  PointValues<T> const rows = data_.costs->labels(Side::rows), columns = data_.costs->labels(Side::columns);
+  std::int64_t const width = std::ssize(rows.centre);
+  if (width == 0) return 0;
+  HostVector sums(size(Side::rows), width);
+  multiply_matrix(
+      Side::rows, Scaling::plan, width,
+      [&](std::int64_t j, std::int64_t p) -> double { return columns.packed->coordinate(j, columns.first + p); },
+      columns.centre.data(), nullptr, vectors_.view(sums));
+  CompensatedSum cost;
+  for (std::int64_t i = 0, e = 0; i < sums.rows(); ++i) {
+    for (std::int64_t p = 0; p < width; ++p, ++e) {
+      double const label = rows.centre[static_cast<std::size_t>(p)] + rows.packed->coordinate(i, rows.first + p);
+      cost.add(label * sums[e]);
+    }
+  }
+  return data_.costs->factor() * cost.value();
 }
 
 template <class T>

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <utility>
 
 #include "core/points.hpp"
@@ -24,6 +25,13 @@ std::span<double const> classes_of(PointCost const& cost, Side side) {
   return side == Side::rows ? cost.labels->x : cost.labels->y;
 }
 
+/// The same points as they are, without labels.
+PointCloud undirected(PointCloud const& clouds) {
+  PointCloud result{clouds.x, clouds.y};
+  result.cost_function = CostFunction::dot;
+  return result;
+}
+
 }  // namespace
 
 template <class T>
@@ -37,11 +45,7 @@ PointCosts<T>::PointCosts(PointCloud const& geometry, std::span<double const> a,
   clouds_[1] = packed(y.view(), std::move(nu), b);
   shift_[0] = shift_of(Side::rows, x.view());
   shift_[1] = shift_of(Side::columns, y.view());
-  if (cost_.function == CostFunction::cosine) {
-    PointCloud plain{geometry.x, geometry.y};
-    plain.cost_function = CostFunction::dot;
-    undirected_ = std::make_shared<PointCosts>(plain, a, b);
-  }
+  if (cost_.function == CostFunction::cosine) undirected_ = std::make_shared<PointCosts>(undirected(geometry), a, b);
   if (cost_.is_distance()) return;
   // Centred points have the mean 0: what is left of the shifts is their constant.
   this->mean_ = constant() + cost_.square * (cloud(Side::rows).mean_square + cloud(Side::columns).mean_square);
@@ -95,6 +99,7 @@ std::shared_ptr<PointCosts<T> const> PointCosts<T>::self(PointCloud const& geome
     std::shared_ptr<PointCosts> result(new PointCosts(*like, cloud, cloud));
     for (std::vector<double>& shift : result->shift_) shift.assign(cloud->norm.size(), 0.0);
     result->mean_ = 2 * like->cost_.square * cloud->mean_square;
+    if (like->undirected_) result->undirected_ = std::make_shared<PointCosts>(undirected(geometry), a, a);
     return result;
   }
   auto const result = std::make_shared<PointCosts>(geometry, a, a);
@@ -128,7 +133,8 @@ std::vector<double> PointCosts<T>::shift_of(Side side, MatrixView features) cons
 
 template <class T>
 double PointCosts<T>::bound() const {
-  return cost_.bound(cloud(Side::rows).largest_squared_norm, cloud(Side::columns).largest_squared_norm);
+  return cost_.bound(cloud(Side::rows).largest_squared_norm, cloud(Side::columns).largest_squared_norm,
+                     std::numeric_limits<T>::max());
 }
 
 template <class T>
@@ -146,6 +152,13 @@ template <class T>
 PointValues<T> PointCosts<T>::points(Side side) const {
   if (undirected_) return undirected_->points(side);
   return {&cloud(side).packed, std::span(cloud(side).centre).first(static_cast<std::size_t>(cost_.dimension))};
+}
+
+template <class T>
+PointValues<T> PointCosts<T>::labels(Side side) const {
+  Cloud const& features = cloud(side);
+  return {&features.packed, std::span(features.centre).subspan(static_cast<std::size_t>(cost_.dimension)),
+          cost_.dimension};
 }
 
 template <class T>

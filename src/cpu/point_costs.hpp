@@ -26,6 +26,7 @@ class PointCosts final : public Costs<T> {
   std::shared_ptr<Costs<T> const> at(Side side, MatrixView points) const override;
   PointValues<T> points(Side side) const override;
   PointForm point_form() const override { return cost_.form(); }
+  PointValues<T> labels(Side side) const override;
   /// Of a cloud to itself, which `geometry` has twice: the two sides have one shift, and one packed cloud where their
   /// features are the same. That may be the one which `like` has on `side`, unless it is null.
   static std::shared_ptr<PointCosts const> self(PointCloud const& geometry, std::span<double const> a,

@@ -20,10 +20,6 @@
 
 namespace monge::cuda {
 
-inline int side_index(Side side) {
-  return side == Side::rows ? 0 : 1;
-}
-
 std::int64_t round_up(std::int64_t value, std::int64_t multiple);
 /// Elements between the fp16 parts of vectors of so many coordinates: whole chunks of the tensor-core kernels.
 int half_stride_of(int dimension);
@@ -60,6 +56,7 @@ class Costs {
   DataType scalar() const { return scalar_; }
   /// Of C'.
   double bound() const { return bound_; }
+  double factor() const { return factor_; }
   /// sum_ij a_i b_j C_ij / sum_ij a_i b_j of the user's cost; NaN for costs that at() made.
   double mean() const { return mean_; }
   double const* norm(Side side) const { return side_[side_index(side)].norm; }
@@ -104,6 +101,8 @@ class Costs {
   /// Throws unsupported where the costs have no points.
   virtual PointValues points(Side side) const = 0;
   virtual PointForm point_form() const = 0;
+  /// The coordinates of labels, whose products times factor() are what they cost; none where there are no labels.
+  virtual PointValues labels(Side) const { return {}; }
   /// The same costs in another precision: what was found out about them is shared, and the caller's numbers, which
   /// packing has rounded, are read from the same geometry again. Does not wait where they lie on the device.
   virtual std::shared_ptr<Costs const> twin(Geometry const& geometry, DataType scalar, Queue const& queue) const = 0;

@@ -20,8 +20,6 @@ constexpr int kSweepsPerGraph = 10;
 /// more than 100 sweeps (bench/notes/cuda_small.md), so there is none before so many were done without.
 constexpr int kSweepsBeforeGraph = 100;
 
-constexpr Side kSides[] = {Side::rows, Side::columns};
-
 }  // namespace
 
 std::uint64_t EntropicOperator::next_number() {
@@ -34,7 +32,7 @@ EntropicOperator::EntropicOperator(Problem problem, double cache_bytes, Queue co
       problem_(std::move(problem)),
       vectors_(problem_.runtime, size(Side::rows), size(Side::columns)),
       cache_bytes_(cache_bytes) {
-  for (Side side : {Side::rows, Side::columns}) {
+  for (Side const side : kSides) {
     DeviceVector& potential = potentials_[side_index(side)];
     potential = DeviceVector(problem_.runtime, size(side));
     combine({potential.size(), 0, {}, potential.data()}, queue);
@@ -54,7 +52,7 @@ void EntropicOperator::drop_graphs() noexcept {
 void EntropicOperator::set_potentials(VectorView f, VectorView g) {
   DeviceGuard const guard(problem_.runtime->index());
   swept_eps_ = 0;
-  for (Side side : {Side::rows, Side::columns}) {
+  for (Side const side : kSides) {
     VectorView const view = side == Side::rows ? f : g;
     DeviceVector& target = potentials_[side_index(side)];
     Weights const& weights = *problem_.weights[side_index(side)];
@@ -70,7 +68,7 @@ void EntropicOperator::set_potentials(VectorView f, VectorView g) {
 
 void EntropicOperator::get_potentials(MutableVectorView f, MutableVectorView g) const {
   DeviceGuard const guard(problem_.runtime->index());
-  for (Side side : {Side::rows, Side::columns}) {
+  for (Side const side : kSides) {
     MutableVectorView const view = side == Side::rows ? f : g;
     if (view.empty()) continue;
     // Points of no weight do not see relaxed or averaged steps: theirs is the soft c-transform of the other side.
@@ -204,7 +202,7 @@ void EntropicOperator::renew(Geometry const& geometry, Marginals const& marginal
   }
   problem_.costs = problem_.costs->renewed(geometry, problem_.weights[0]->of_points(), problem_.weights[1]->of_points(),
                                            problem_.costs.use_count() == 1);
-  for (Side side : {Side::rows, Side::columns}) vectors_.combine({}, potential(side));
+  for (Side const side : kSides) vectors_.combine({}, potential(side));
   if (parameters_) connect_sweeps(half_steps());
 }
 

@@ -62,7 +62,7 @@ void MatrixCosts::finish(MatrixSurvey const& found) {
     int const column = static_cast<int>(found.first_bad % static_cast<unsigned long long>(stored_.columns));
     throw_bad_cost(row, column, cost(row, column));
   }
-  for (Side side : {Side::rows, Side::columns}) {
+  for (Side const side : kSides) {
     int const lonely = found.first_lonely[side_index(side)];
     if (lonely == MatrixSurvey::kNobody) continue;
     std::vector<double> const weight = download(*runtime_, weights_[side_index(side)].weight, size(side));

@@ -21,7 +21,7 @@ PlanOperator::PlanOperator(Problem problem, Potentials const& potentials, double
       vectors_(problem_.runtime, size(Side::rows), size(Side::columns)),
       eps_(eps),
       cache_bytes_(cache_bytes) {
-  for (Side side : {Side::rows, Side::columns}) {
+  for (Side const side : kSides) {
     DeviceVector const& from = potentials[side_index(side)];
     DeviceVector& copy = potentials_[side_index(side)];
     copy = DeviceVector(problem_.runtime, size(side));
@@ -89,7 +89,7 @@ void PlanOperator::set_transforms(Vector const& f_plus, Vector const& g_plus) {
 
 void PlanOperator::potentials(MutableVectorView f, MutableVectorView g) {
   DeviceGuard const guard(problem_.runtime->index());
-  for (Side side : {Side::rows, Side::columns}) {
+  for (Side const side : kSides) {
     MutableVectorView const view = side == Side::rows ? f : g;
     if (view.empty()) continue;
     Transform const* idle = nullptr;
@@ -185,6 +185,23 @@ void PlanOperator::multiply_points(Side side, Scaling scaling, MutableMatrixView
   Output output(problem_.runtime, out);
   multiply_columns(side, scaling, points.points, points.dimension, points.centre, output.view());
   output.finish();
+}
+
+double PlanOperator::label_cost() {
+  PointValues const rows = problem_.costs->labels(Side::rows), columns = problem_.costs->labels(Side::columns);
+  int const width = rows.dimension;
+  if (width == 0) return 0;
+  DeviceGuard const guard(problem_.runtime->index());
+  DeviceVector sums(problem_.runtime, size(Side::rows), width), labels(problem_.runtime, size(Side::rows), width);
+  StridedView const to_sums{sums.data(), width, DataType::float64}, to_labels{labels.data(), width, DataType::float64};
+  multiply_columns(Side::rows, Scaling::plan, columns.points, width, columns.centre, to_sums);
+  cudaStream_t const stream = problem_.runtime->stream();
+  load_vector(rows.points, labels.size(), width, nullptr, labels.data(), stream);
+  store_vector(to_labels, labels.size(), width, labels.data(), rows.centre, stream);
+  std::pair<Vector const*, Vector const*> const pair{&labels, &sums};
+  double cost = 0;
+  vectors_.dots({&pair, 1}, {&cost, 1});
+  return problem_.costs->factor() * cost;
 }
 
 void PlanOperator::points(Side side, Vector& out) const {

@@ -32,6 +32,7 @@ class PlanOperator final : public monge::PlanOperator {
   void set_transforms(Vector const& f_plus, Vector const& g_plus) override;
   Vector const& marginal(Side side) override { return frozen(side).marginal; }
   double transport_cost() override;
+  double label_cost() override;
   void multiply(Side side, Scaling scaling, MatrixView v, MutableMatrixView out) override;
   void multiply_points(Side side, Scaling scaling, MutableMatrixView out) override;
   void multiply_hadamard(Side side, MatrixView l, MatrixView r, MatrixView v, MutableMatrixView out) override;

@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <iterator>
+#include <limits>
 #include <string>
 #include <variant>
 #include <vector>
@@ -231,7 +232,9 @@ void PointCosts::set_sides(double constant) {
     largest_square[s] = found.largest_squared_norm;
     side_[s] = {cloud.size, cloud.operand, cloud.norm, shifts_[s]->data(), s == 0 ? constant : 0.0};
   }
-  bound_ = cost_.bound(largest_square[0], largest_square[1]);
+  bool const is_double = scalar_ == DataType::float64;
+  bound_ = cost_.bound(largest_square[0], largest_square[1],
+                       is_double ? std::numeric_limits<double>::max() : std::numeric_limits<float>::max());
 }
 
 PointValues PointCosts::points(Side side) const {
@@ -241,6 +244,17 @@ PointValues PointCosts::points(Side side) const {
   return {{const_cast<void*>(operand.points), operand.stride, operand.scalar},
           static_cast<int>(cost_.dimension),
           cloud.survey->centre};
+}
+
+PointValues PointCosts::labels(Side side) const {
+  if (!cost_.labels) return {};
+  Cloud const& cloud = *clouds_[side_index(side)];
+  Operand const& operand = cloud.operand;
+  auto* const first =
+      static_cast<unsigned char*>(const_cast<void*>(operand.points)) + cost_.dimension * size_of(operand.scalar);
+  return {{first, operand.stride, operand.scalar},
+          static_cast<int>(cost_.labels->width),
+          cloud.survey->centre + cost_.dimension};
 }
 
 std::shared_ptr<Costs const> PointCosts::renewed(Geometry const& geometry, PointWeights a, PointWeights b,
@@ -300,6 +314,7 @@ std::shared_ptr<Costs const> PointCosts::self(Side side, Queue const& queue) con
   }
   result->set_sides(0);
   if (!cost_.is_distance()) result->mean_ = 2 * cloud->survey->found.mean_square;
+  if (undirected_) result->undirected_ = static_cast<PointCosts const&>(*undirected_).self(side, queue);
   return result;
 }
 

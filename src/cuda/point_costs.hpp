@@ -24,6 +24,7 @@ class PointCosts final : public Costs {
 
   PointValues points(Side side) const override;
   PointForm point_form() const override { return cost_.form(); }
+  PointValues labels(Side side) const override;
   std::shared_ptr<Costs const> at(Side side, MatrixView points) const override;
   std::shared_ptr<Costs const> renewed(Geometry const& geometry, PointWeights a, PointWeights b,
                                        bool unshared) const override;
@@ -31,7 +32,7 @@ class PointCosts final : public Costs {
   /// Whether a cloud to itself is what is packed of it already: neither where the other cloud lies nor what its
   /// features are has a part in it.
   bool shares_clouds() const { return cost_.is_invariant(); }
-  /// The cloud of one side to itself, packed as it is, if shares_clouds().
+  /// The cloud of one side to itself, packed as it is: its costs if shares_clouds(), otherwise only its points.
   std::shared_ptr<Costs const> self(Side side, Queue const& queue) const;
 
  private:

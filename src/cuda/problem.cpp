@@ -137,7 +137,7 @@ void sum_plan(Problem const& problem, Potentials const& potentials, double eps, 
                 {points[1], potentials[1].data(), logits[1].arrays(), slopes}}},
               queue);
   PlanSumsArguments arguments{{}, {potentials[0].data(), potentials[1].data()}, out};
-  for (Side side : {Side::rows, Side::columns}) {
+  for (Side const side : kSides) {
     int const s = side_index(side);
     if (is_self && side == Side::columns) {
       arguments.sums[s] = arguments.sums[0];

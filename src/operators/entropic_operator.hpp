@@ -108,7 +108,7 @@ class EntropicOperator {
 
 /// Between operators of one problem, whatever their precision.
 inline void copy_potentials(EntropicOperator const& from, EntropicOperator& to) {
-  for (Side side : {Side::rows, Side::columns}) {
+  for (Side const side : kSides) {
     Term const all{1, &from.potential(side)};
     to.vectors().combine({&all, 1}, to.potential(side));
   }

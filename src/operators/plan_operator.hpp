@@ -62,6 +62,9 @@ class PlanOperator {
   virtual Vector const& marginal(Side side) = 0;
   /// <C, P>, in the arithmetic of this operator.
   virtual double transport_cost() = 0;
+  /// The part of labels in it, sum_ij P_ij weight W[l_i, l_j], by a product as wide as their features; 0 without
+  /// labels.
+  virtual double label_cost() = 0;
 
   /// out (size(side) x p) = P V or P^T V, V (size(opposite(side)) x p), any p >= 1.
   virtual void multiply(Side side, Scaling scaling, MatrixView v, MutableMatrixView out) = 0;

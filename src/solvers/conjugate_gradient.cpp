@@ -81,6 +81,7 @@ class ConjugateGradient {
 
   void start() {
     if (system_.null_vector) null_square_ = dots({{system_.null_vector, system_.null_vector}})[0];
+    if (null_square_ == 0) null_square_ = 1;  // Along zeros there is nothing.
     combine({Term{1, &b_}}, *r_);
     project_and_measure();
     scale_ = norm_;

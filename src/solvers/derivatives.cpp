@@ -5,13 +5,10 @@
 #include <monge/plan.hpp>
 
 #include "core/validation.hpp"
-#include "operators/cost_matrix.hpp"
 #include "solvers/plan_state.hpp"
 
 namespace monge {
 namespace {
-
-constexpr Side kSides[] = {Side::rows, Side::columns};
 
 bool is_given(MatrixView view) {
   return view.data() != nullptr || view.rows() > 0;
@@ -27,7 +24,7 @@ void validate_linear_options(LinearOptions const& options) {
 }
 
 void validate_points(Plan::State const& state, char const* field, Side side, MatrixView view) {
-  if (state.dimension == 0) throw_no_points();
+  state.plan->point_form();  // Throws where there are no derivatives by points.
   validate_matrix(field, view, state.plan->size(side), state.dimension, state.context.device());
 }
 
@@ -76,7 +73,9 @@ class Views {
 }  // namespace
 
 PlanDerivatives& Plan::State::derivatives() {
-  if (!derivatives_) derivatives_ = std::make_unique<PlanDerivatives>(*plan, report.eps, penalties, dimension);
+  if (!derivatives_)
+    derivatives_ =
+        std::make_unique<PlanDerivatives>(*plan, report.eps, penalties, has_point_derivatives ? dimension : 0);
   return *derivatives_;
 }
 
@@ -103,7 +102,9 @@ GradientReport Plan::gradients(GradientViews const& out, GradientOptions const& 
   write_gradients(state_->plan->vectors(), gradient_vectors(*state_, out), out);
 
   GradientReport report;
-  report.scale = transport_cost() / state_->scale;
+  double const of_labels = std::isnan(state_->label_weight) ? 0 : state_->plan->label_cost();
+  report.scale = (transport_cost() - of_labels) / state_->scale;
+  report.label_weight = of_labels / state_->label_weight;
   report.marginal_error = state_->report.marginal_error;
   if (options.error_iterations > 0) {
     auto const [value, iterations] = state_->derivatives().distance(options.error_iterations);
@@ -154,7 +155,6 @@ LinearReport Plan::potential_gradients(VectorView of_f, VectorView of_g, Gradien
     validate_vector(side == Side::rows ? "of_f" : "of_g", view, plan.size(side), state_->context.device());
     plan.vectors().read(view, *right[side]);
   }
-  state_->derivatives().require_solvable(right);
   GradientVectors const result = views.for_gradients(out);
   LinearReport const report =
       state_->derivatives().potential_gradients(std::move(right), result.points, result.weights, options);

@@ -26,7 +26,7 @@ bool has_points(Geometry const& geometry) {
 
 /// Each cloud is compared to itself: both of its orders must cost the same.
 void require_symmetric(Backend const& backend, MatrixView w) {
-  require(w.rows() == w.columns(), "labels.cost: is {} x {}; must be square, as each cloud meets itself", w.rows(),
+  require(w.rows() == w.columns(), "label_cost: is {} x {}; must be square, as each cloud meets itself", w.rows(),
           w.columns());
   std::vector<std::vector<double>> rows;
   std::int64_t const row_bytes = w.row_stride() * size_of(w.type());
@@ -36,7 +36,7 @@ void require_symmetric(Backend const& backend, MatrixView w) {
     for (std::size_t j = 0; j < rows.size(); ++j) {
       std::size_t const k = rows.size() - 1;
       require(!(rows[k][j] != rows[j][k]),
-              "labels.cost: row {}, column {} is {} and row {}, column {} is {}; must be symmetric, as each cloud "
+              "label_cost: row {}, column {} is {} and row {}, column {} is {}; must be symmetric, as each cloud "
               "meets itself",
               k, j, rows[k][j], j, k, rows[j][k]);
     }
@@ -75,17 +75,17 @@ std::vector<SinkhornProblem> prepared_problems(Context const& context, Geometrie
     SinkhornProblem& problem =
         problems.emplace_back(k == 0 ? checked_problem(context, {geometries[0], a, b, options.f, options.g}, options)
                                      : self_problem(problems[0], side, geometries[k], context.device()));
-    OperatorInput input{problem.geometry, problem.marginals, first_operator(options)};
+    OperatorInput input{problem.geometry, problem.marginals, first_operator(problem.options)};
     if (k > 0 && has_points(problem.geometry)) input.self = {problems[0].entropic.get(), side};
     problem.entropic = std::move(backend_of(context).entropic_operators({&input, 1})[0]);
-    begin(problem);
+    begin(backend_of(context), problem);
   });
   return problems;
 }
 
 /// In the gauge of the operators, where each cloud is centred: if one is the other, translated, this is the solution.
 void start_from(SinkhornProblem const& aa, SinkhornProblem const& bb, EntropicOperator& ab) {
-  for (Side side : {Side::rows, Side::columns}) {
+  for (Side const side : kSides) {
     EntropicOperator const& self = side == Side::rows ? *aa.entropic : *bb.entropic;
     Term const all{1, &self.potential(side)};
     ab.vectors().combine({&all, 1}, ab.potential(side));
@@ -144,7 +144,7 @@ DivergenceGradient Divergence::gradients(GradientViews const& out) const {
   VectorOperations const& vectors = state.plan->vectors();
   GradientVectors sum = gradient_vectors(state, out);
   double const excess = state.report.eps * (state.report.mass - state.report.mass_b);
-  for (Side const side : {Side::rows, Side::columns}) {
+  for (Side const side : kSides) {
     bool const rows = side == Side::rows;
     Plan::State& self = rows ? *aa.state_ : *bb.state_;
     // By symmetry both arguments of OT(a, a) have the same derivative, and half of their sum is one of them. Costs that
@@ -166,9 +166,12 @@ DivergenceGradient Divergence::gradients(GradientViews const& out) const {
     }
   }
   write_gradients(vectors, sum, out);
-  auto const scale = [](Plan const& plan) { return plan.gradients({}, {.error_iterations = 0}).scale; };
-  auto const error = [](Plan const& plan) { return plan.report().marginal_error; };
-  return {.scale = scale(ab) - (scale(aa) + scale(bb)) / 2, .marginal_error = error(ab) + (error(aa) + error(bb)) / 2};
+  GradientReport const of_ab = ab.gradients({}, {.error_iterations = 0});
+  GradientReport const of_aa = aa.gradients({}, {.error_iterations = 0});
+  GradientReport const of_bb = bb.gradients({}, {.error_iterations = 0});
+  return {.scale = of_ab.scale - (of_aa.scale + of_bb.scale) / 2,
+          .label_weight = of_ab.label_weight - (of_aa.label_weight + of_bb.label_weight) / 2,
+          .marginal_error = of_ab.marginal_error + (of_aa.marginal_error + of_bb.marginal_error) / 2};
 }
 
 Divergence sinkhorn_divergence(Context const& context, PointCloud const& clouds, VectorView a, VectorView b,

@@ -98,8 +98,8 @@ void require_equal_totals(ValidMarginals const& marginals, SolveOptions const& o
   // well below the tolerance. (Weights normalised in float32 agree to about 1e-7.)
   double const allowed = options.tolerance > 0 ? std::min(1e-6, options.tolerance / 2) : 1e-6;
   require(std::abs(total_a - total_b) <= allowed * total_a,
-          "b: the total is {:.17g}; must equal the total of a, {:.17g}, to {:.1e} relative at this tolerance, unless "
-          "penalty_a or penalty_b is finite",
+          "b: the total is {:.17g}; must equal the total of a, {:.17g}, to {:.1e} relative; others need a solve with "
+          "penalty_a or penalty_b",
           total_b, total_a, allowed);
 }
 

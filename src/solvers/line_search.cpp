@@ -51,7 +51,8 @@ class Bracket {
       close(low_, trial);
     } else if (trial.slope * low_.slope < 0) {
       double const cubic = cubic_step(low_, trial), secant = secant_step(low_, trial);
-      step = std::fabs(cubic - trial.step) > std::fabs(secant - trial.step) ? cubic : secant;
+      bool const differ = std::fabs(trial.value - low_.value) > resolution_;
+      step = differ && std::fabs(cubic - trial.step) > std::fabs(secant - trial.step) ? cubic : secant;
       close(trial, low_);
     } else {
       step = was_closed ? inner_step(trial) : outer_step(trial, advance);

@@ -10,12 +10,6 @@
 namespace monge {
 namespace {
 
-constexpr Side kSides[] = {Side::rows, Side::columns};
-
-int index(Side side) {
-  return static_cast<int>(side);
-}
-
 /// A power of two near the root mean square of numbers with this sum of squares; 1 for zeros.
 double unit_of(double squares, std::int64_t count) {
   double const size = std::sqrt(squares / static_cast<double>(std::max<std::int64_t>(count, 1)));
@@ -168,14 +162,16 @@ PlanDerivatives::Response PlanDerivatives::solve(VectorPair const& right, Linear
                             .null_vector = &support(Side::columns)};
   ConjugateGradientResult const end =
       conjugate_gradient(vectors_, system, *b, dg, {options.tolerance, options.iterations});
-  result.report = {end.status, end.iterations, end.residual};
+  // S is semidefinite for any P: where its curvature is not positive, rounding has the last word.
+  LinearStatus const status = end.status == LinearStatus::negative_curvature ? LinearStatus::stagnation : end.status;
+  result.report = {status, end.iterations, end.residual};
 
   plan_.multiply(Side::rows, dg, *on_rows);
   combine({{1 / k_a, right[Side::rows], &inverse_r}, {-1 / k_a, on_rows.get(), &inverse_r}}, df);
   // Below the rounding of the sums the constant is nothing but rounding, and without effect.
   double const constant = delta > 0x1p-52 ? mean / delta : 0.0;
-  result.constant[index(Side::rows)] = -constant / k_a;
-  result.constant[index(Side::columns)] = constant;
+  result.constant[side_index(Side::rows)] = -constant / k_a;
+  result.constant[side_index(Side::columns)] = constant;
   result.of_both = constant * of_rows;
   return result;
 }
@@ -185,9 +181,10 @@ std::unique_ptr<Vector> PlanDerivatives::totals(Side side, Vector const& right, 
   std::unique_ptr<Vector> total = make(side);
   Vector const& marginal = plan_.marginal(side);
   double const ratio = penalty_ratio(side);
-  combine(
-      {{1, &right}, {-ratio, &marginal, response.change[side]}, {-ratio * response.constant[index(side)], &marginal}},
-      *total);
+  combine({{1, &right},
+           {-ratio, &marginal, response.change[side]},
+           {-ratio * response.constant[side_index(side)], &marginal}},
+          *total);
   return total;
 }
 
@@ -282,20 +279,43 @@ PlanDerivatives::Distance PlanDerivatives::distance(int iterations) {
   return {relative, step.report.iterations};
 }
 
+/// Scales v to a root mean square near 1 and returns the power of two that it is times that. Squares of numbers that
+/// are within the range of float64 may not be: then a first step brings them there.
+double PlanDerivatives::normalise(VectorPair const& v) const {
+  auto const mean_square = [&] {
+    double squares = 0;
+    std::int64_t count = 0;
+    for (Side const side : kSides) {
+      if (!v[side]) continue;
+      MatrixView const shape = vectors_.view(std::as_const(*v[side]));
+      squares += dot(*v[side], *v[side]);
+      count += shape.rows() * shape.columns();
+    }
+    return squares / static_cast<double>(std::max<std::int64_t>(count, 1));
+  };
+  auto const multiply = [&](double factor) {
+    for (Side const side : kSides) {
+      if (v[side]) combine({{factor, v[side]}}, *v[side]);
+    }
+  };
+  double square = mean_square(), step = 1;
+  if (!(square > 0x1p-900 && square < 0x1p900)) {
+    step = square < 1 ? 0x1p600 : 0x1p-600;
+    multiply(step);
+    square = mean_square();
+  }
+  double const size = unit_of(square, 1);
+  multiply(1 / size);
+  return size / step;
+}
+
 /// With dC_ij = dC'_ij + ds_i + dt_j along v, where dC'_ij = product (<x'_i, vy_j> + <vx_i, y'_j>) and ds, dt are what
 /// the slopes say of v, the system is solved for df - ds and dg - dt: no digits are lost to where the clouds lie.
 LinearReport PlanDerivatives::hessian_product(VectorPair v, VectorPair const& out, LinearOptions const& options) {
   PointForm const form = plan_.point_form();
-  double size = 0;
-  for (Side const side : kSides) {
-    if (v[side]) size = std::max(size, unit_of(dot(*v[side], *v[side]), dimension_ * plan_.size(side)));
-  }
-  if (size == 0) size = 1;
+  double const size = normalise(v);
   VectorPair right, products, shifts;
-  for (Side const side : kSides) {
-    right[side] = make(side);
-    if (v[side]) combine({{1 / size, v[side].get()}}, *v[side]);
-  }
+  for (Side const side : kSides) right[side] = make(side);
   for (Side const side : kSides) {
     std::unique_ptr<Vector> const part = make(side);
     if (v[opposite(side)]) {
@@ -328,7 +348,8 @@ LinearReport PlanDerivatives::hessian_product(VectorPair v, VectorPair const& ou
     if (penalty_ratio(side) > 0) {
       std::unique_ptr<Vector> const total = make(side);
       double const rate = -1 / penalties_.of(side);
-      combine({{rate, &marginal, response.change[side]}, {rate * response.constant[index(side)], &marginal}}, *total);
+      combine({{rate, &marginal, response.change[side]}, {rate * response.constant[side_index(side)], &marginal}},
+              *total);
       if (shifts[side]) combine({{1, total.get()}, {rate, &marginal, shifts[side].get()}}, *total);
       combine({{1, &to}, {size, &slopes(side), total.get()}}, to);
     }
@@ -338,6 +359,9 @@ LinearReport PlanDerivatives::hessian_product(VectorPair v, VectorPair const& ou
 
 LinearReport PlanDerivatives::inverse_hessian_product(Vector const& v, Vector& out, double shift,
                                                       LinearOptions const& options) {
+  VectorPair right;
+  combine({{1, &v}}, *(right[Side::rows] = make(Side::rows, true)));
+  double const size = normalise(right);
   LinearOptions inner = options;
   inner.tolerance *= 0.1;
   LinearReport worst;
@@ -351,12 +375,13 @@ LinearReport PlanDerivatives::inverse_hessian_product(Vector const& v, Vector& o
     combine({{1, product[Side::rows].get()}, {shift, &in}}, result);
   }};
   ConjugateGradientResult const end =
-      conjugate_gradient(vectors_, system, v, out, {options.tolerance, options.iterations});
+      conjugate_gradient(vectors_, system, *right[Side::rows], out, {options.tolerance, options.iterations});
+  combine({{size, &out}}, out);
   LinearStatus const status = end.status == LinearStatus::converged ? worst.status : end.status;
   return {status, end.iterations, end.residual};
 }
 
-void PlanDerivatives::require_solvable(VectorPair const& right) {
+void PlanDerivatives::require_solvable(VectorPair const& right, double size) {
   if (penalty_ratio(Side::rows) > 0 || penalty_ratio(Side::columns) > 0) return;
   double sums[2], sizes = 0;
   for (Side const side : kSides) {
@@ -364,14 +389,14 @@ void PlanDerivatives::require_solvable(VectorPair const& right) {
                                                               {right[side], right[side]}};
     double values[2];
     vectors_.dots(pairs, values);
-    sums[index(side)] = values[0];
+    sums[side_index(side)] = values[0];
     sizes += std::sqrt(values[1] * static_cast<double>(plan_.size(side)));
   }
   // As much as float32 leaves of sums that are equal.
   require(std::abs(sums[0] - sums[1]) <= 1e-5 * sizes,
           "of_f, of_g: sum to {} and {} over the points of weight; must be equal, for f and g are unique up to a "
           "constant",
-          sums[0], sums[1]);
+          size * sums[0], size * sums[1]);
 }
 
 /// With K the matrix of solve(): dL = <right, (df, dg)> and K (df, dg) = what costs and weights change, so the solution
@@ -383,15 +408,21 @@ LinearReport PlanDerivatives::potential_gradients(VectorPair right, VectorPair c
     // f_i of a point of no weight follows from g; L is to say so itself.
     combine({{1, right[side].get(), &support(side)}}, *right[side]);
   }
+  double const size = normalise(right);
+  require_solvable(right, size);
   Response const response = solve(right, options);
   for (Side const side : kSides) {
     Side const far = opposite(side);
-    if (points[side] != nullptr) tilted_gradient(side, *totals(side, *right[side], response), response, *points[side]);
+    if (points[side] != nullptr) {
+      tilted_gradient(side, *totals(side, *right[side], response), response, *points[side]);
+      combine({{size, points[side]}}, *points[side]);
+    }
     if (weights[side] == nullptr) continue;
     std::unique_ptr<Vector> const ratio = make(side), mean = make(side);
     plan_.weight_terms(side, penalties_.of(side), {.ratio = ratio.get()});
     plan_.multiply(side, Scaling::shares, vectors_.view(std::as_const(*response.change[far])), vectors_.view(*mean));
-    combine({{-eps_, ratio.get(), mean.get()}, {-eps_ * response.constant[index(far)], ratio.get()}}, *weights[side]);
+    combine({{-eps_ * size, ratio.get(), mean.get()}, {-eps_ * size * response.constant[side_index(far)], ratio.get()}},
+            *weights[side]);
   }
   return response.report;
 }

@@ -21,7 +21,7 @@ struct VectorPair {
 
 class PlanDerivatives {
  public:
-  /// `plan` outlives this object. `dimension` of the points; 0 where there are none.
+  /// `plan` outlives this object. `dimension` of the points; 0 where there are no derivatives by them.
   PlanDerivatives(PlanOperator& plan, double eps, Penalties penalties, std::int64_t dimension);
 
   /// sum_j P_ij dc(x_i, y_j)/dx_i, size(side) x d.
@@ -37,9 +37,8 @@ class PlanDerivatives {
   LinearReport hessian_product(VectorPair v, VectorPair const& out, LinearOptions const& options);
   LinearReport inverse_hessian_product(Vector const& v, Vector& out, double shift, LinearOptions const& options);
 
-  /// Throws invalid_argument where both marginals are constraints and L changes with (f + t, g - t).
-  void require_solvable(VectorPair const& right);
-  /// Of L(f, g) by points and weights, given its derivatives by the potentials; `right` is lost.
+  /// Of L(f, g) by points and weights, given its derivatives by the potentials; `right` is lost. Throws
+  /// invalid_argument where both marginals are constraints and L changes with (f + t, g - t).
   LinearReport potential_gradients(VectorPair right, VectorPair const& points, VectorPair const& weights,
                                    LinearOptions const& options);
 
@@ -71,6 +70,8 @@ class PlanDerivatives {
   Vector const& far_points(Side side);  // sum_j P_ij y'_j
   Vector const& overlap();              // sum_i P_ij^2 / (r_i c_j)
 
+  double normalise(VectorPair const& v) const;
+  void require_solvable(VectorPair const& right, double size);
   std::unique_ptr<Vector> totals(Side side, Vector const& right, Response const& response);
   std::unique_ptr<Vector> tilted(Side side, Response const& response, double factor, Vector const* own,
                                  Vector const* other);

@@ -12,8 +12,10 @@ namespace monge {
 struct Plan::State {
   Context context;
   std::unique_ptr<PlanOperator> plan;
-  std::int64_t dimension;  // Of the points; 0 where the costs have none.
-  double scale;            // Of all costs; NaN where not all of them, or none, have one.
+  std::int64_t dimension;      // Of the points; 0 where the costs have none.
+  bool has_point_derivatives;  // PlanOperator::point_form() does not throw.
+  double scale;                // Of the points; NaN where there are none.
+  double label_weight;         // NaN where there are no labels.
   Penalties penalties;
   Report report;
   std::unique_ptr<Vector> scratch[2][2] = {};  // Two vectors of each side, made when first needed.

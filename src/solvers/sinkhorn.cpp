@@ -56,6 +56,9 @@ std::string message(Report const& report, SolveOptions const& options, Geometry 
           report.refinement_iterations > 0 ? fmt::format(", the last {} in float64", report.refinement_iterations) : "",
           report.marginal_error);
     case Status::precision_limit:
+      if (!std::isfinite(report.marginal_error))
+        return fmt::format("the plan is beyond what {} holds; eps must be larger, or the penalties smaller",
+                           name(report.precision));
       return fmt::format("{} is as far as {} goes at this eps; {}", reached, name(report.precision),
                          report.precision == Precision::tf32      ? "precision float32 or float64 gets further"
                          : report.precision == Precision::float32 ? "precision float64 gets further"
@@ -71,6 +74,13 @@ std::string message(Report const& report, SolveOptions const& options, Geometry 
   return {};
 }
 
+/// How large potentials are where penalties let one total become the other: rho_a rho_b / (rho_a + rho_b) times the
+/// logarithm of their ratio (docs/math.md, section 10).
+double level(ValidMarginals const& marginals, Penalties const& penalties) {
+  if (penalties.balanced()) return 0;
+  return std::abs(std::log(marginals.total_a / marginals.total_b)) / (1 / penalties.a + 1 / penalties.b);
+}
+
 /// One problem on its way: asks its policy what to do next, is told how that went, and keeps the report and the clock.
 class SinkhornRun {
  public:
@@ -78,7 +88,7 @@ class SinkhornRun {
       : problem_(problem),
         index_(index),
         policy_(problem.options, problem.marginals.mass(), problem.entropic->centred_cost_bound(),
-                first_precision(problem.options)) {
+                level(problem.marginals, penalties_of(problem.options)), first_precision(problem.options)) {
     double const mean_cost = problem.entropic->mean_cost();
     report().penalty_a = problem.options.penalty_a;
     report().penalty_b = problem.options.penalty_b;
@@ -259,7 +269,7 @@ std::vector<Plan> solve_all(Context const& context, std::span<BatchProblem const
   std::vector<std::unique_ptr<EntropicOperator>> operators = backend.entropic_operators(inputs);
   for_each_problem(given.size(), [&](std::size_t i) {
     problems[i].entropic = std::move(operators[i]);
-    begin(problems[i]);
+    begin(backend, problems[i]);
   });
   double const setup = watch.seconds();
   run_sinkhorn(backend, problems);
@@ -289,12 +299,20 @@ SinkhornProblem checked_problem(Context const& context, BatchProblem const& prob
   return result;
 }
 
-void begin(SinkhornProblem& problem) {
-  require(std::isfinite(problem.entropic->centred_cost_bound()), "{}",
+void begin(Backend const& backend, SinkhornProblem& problem) {
+  auto const overflows = [&] { return !std::isfinite(problem.entropic->centred_cost_bound()); };
+  if (overflows() && problem.options.precision == Precision::automatic) {
+    problem.options.precision = Precision::float64;
+    problem.entropic = backend.entropic_operator(problem.geometry, problem.marginals, first_operator(problem.options));
+  }
+  require(!overflows(), "{}",
           std::holds_alternative<CostMatrix>(problem.geometry)
               ? "cost: the finite costs range over more than float32 arithmetic holds here; precision must be float64, "
                 "or the costs and eps smaller by a common factor"
-              : "x, y: the squared distances overflow; the points must lie closer together");
+          : problem.options.precision == Precision::float64
+              ? "x, y: the squared distances overflow; the points must lie closer together"
+              : "x, y: the squared distances overflow float32; precision must be float64, or the points lie closer "
+                "together");
   problem.options = with_eps(problem.options, problem.entropic->mean_cost());
   if (!problem.start.f.empty()) problem.entropic->set_potentials(problem.start.f, problem.start.g);
 }
@@ -328,10 +346,11 @@ std::vector<Plan> finished_plans(Context const& context, std::span<SinkhornProbl
     report.seconds.setup = setup;
     report.seconds.total += setup;
     auto const* const points = std::get_if<PointCloud>(&problems[i].geometry);
-    plans.emplace_back(std::make_unique<Plan::State>(
-        Plan::State{context, std::move(operators_of_plans[i]), shape_of(problems[i].geometry).dimension,
-                    points != nullptr && points->labels.empty() ? points->scale : kNaN,
-                    penalties_of(problems[i].options), std::move(report)}));
+    plans.emplace_back(std::make_unique<Plan::State>(Plan::State{
+        context, std::move(operators_of_plans[i]), shape_of(problems[i].geometry).dimension,
+        points != nullptr && has_point_derivatives(points->cost_function), points != nullptr ? points->scale : kNaN,
+        points != nullptr && !points->labels.empty() ? points->labels.weight : kNaN, penalties_of(problems[i].options),
+        std::move(report)}));
   }
   return plans;
 }

@@ -32,8 +32,9 @@ Precision first_precision(SolveOptions const& options);
 OperatorOptions first_operator(SolveOptions const& options);
 
 /// What waits for the operator: eps, where it is a share of the mean cost, and a warm start; a new operator has the
-/// potentials of a cold one. Throws if its costs overflow.
-void begin(SinkhornProblem& problem);
+/// potentials of a cold one. Where the precision was left to us and float32 does not hold the costs the operator is
+/// made again, in float64. Throws if they overflow all the same.
+void begin(Backend const& backend, SinkhornProblem& problem);
 
 /// Solves the problems from the potentials that their operators have, and fills in their reports but for the time of
 /// the set-up. All steps are taken together; each problem ends by itself.

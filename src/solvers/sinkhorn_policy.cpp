@@ -64,10 +64,12 @@ int plain_tail(SolveOptions const& options) {
 
 }  // namespace
 
-SinkhornPolicy::SinkhornPolicy(SolveOptions const& options, double mass, double cost_bound, Precision precision)
+SinkhornPolicy::SinkhornPolicy(SolveOptions const& options, double mass, double cost_bound, double level,
+                               Precision precision)
     : options_(options),
       mass_(mass),
       cost_bound_(cost_bound),
+      level_(level),
       precision_(precision),
       may_step_(allows_newton(options)),
       on_trial_(options.annealing < 1),
@@ -100,6 +102,8 @@ void SinkhornPolicy::swept(SweepErrors const& errors) {
     }
   }
   if (shortfall_) return end(*shortfall_);
+  // Nothing comes of sweeps after these.
+  if (options_.tolerance > 0 && std::isnan(seen_error())) return go_no_further();
   if (rungs_ > 0) return swept_on_ladder();
   if (in_doubt_ || has_reached_target()) {
     if (!options_.certificate) return end(Status::converged);
@@ -370,9 +374,13 @@ bool SinkhornPolicy::has_stopped_falling(int patience) {
     best_iteration_ = iterations_;
     return false;
   }
-  double const logit_size = 1 + cost_bound_ / last_sweep_.eps;
+  // With a penalty exp(-f / rho) is part of the marginals that the plan is held to.
+  double const least_penalty = std::min(options_.penalty_a, options_.penalty_b);
+  double const logit_size = 1 + (cost_bound_ + level_) / last_sweep_.eps + cost_bound_ / least_penalty;
+  // Errors of overrelaxed sweeps shrink by omega - 1, so what each adds is there 1 / (2 - omega) times over.
+  double const logit_error = 8 * unit_roundoff(precision_) * logit_size / (2 - last_sweep_.relaxation);
   // Entries are off by the exponential of what their logits are off by.
-  bool const rounding = std::log1p(error / mass_) <= 8 * unit_roundoff(precision_) * logit_size;
+  bool const rounding = std::isinf(error) || std::log1p(error / mass_) <= logit_error;
   return rounding && iterations_ - best_iteration_ >= patience;
 }
 

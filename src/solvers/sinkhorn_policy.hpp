@@ -35,9 +35,10 @@ struct SinkhornStep {
 /// named there is told how it went. So the solves of a batch are a vector of policies, each of which ends by itself.
 class SinkhornPolicy {
  public:
-  /// `mass` is what errors are relative to, `cost_bound` is EntropicOperator::centred_cost_bound() and `precision` that
-  /// of the sweeps, not `automatic`. The options outlive the policy.
-  SinkhornPolicy(SolveOptions const& options, double mass, double cost_bound, Precision precision);
+  /// `mass` is what errors are relative to, `cost_bound` is EntropicOperator::centred_cost_bound(), `level` the size of
+  /// what potentials have beside the costs and `precision` that of the sweeps, not `automatic`. The options outlive the
+  /// policy.
+  SinkhornPolicy(SolveOptions const& options, double mass, double cost_bound, double level, Precision precision);
 
   SinkhornStep const& next() const { return step_; }
 
@@ -71,8 +72,9 @@ class SinkhornPolicy {
   double bound() const;
   bool may_refine() const { return options_.precision == Precision::automatic && precision_ != Precision::float64; }
 
-  /// Whether a float64 evaluation tells rounding from slowness.
-  bool rounding_shows() const { return options_.certificate && !symmetric(); }
+  /// Whether a float64 evaluation tells rounding from slowness. Where the level is what is rounded, rows and columns
+  /// are off alike.
+  bool rounding_shows() const { return options_.certificate && !symmetric() && level_ <= cost_bound_; }
 
   bool has_reached_target() const;
   void aim_lower(double value, double error);
@@ -93,6 +95,7 @@ class SinkhornPolicy {
   SolveOptions const& options_;
   double mass_;
   double cost_bound_;
+  double level_;
   Precision precision_;
   SinkhornStep step_{};
 

@@ -84,10 +84,9 @@ Plan Solver::solve(SolveOptions const& options) {
   } else if (!current) {
     backend.renew(problem.entropic, input);
   } else {
-    for (Side side : {Side::rows, Side::columns})
-      problem.entropic->vectors().combine({}, problem.entropic->potential(side));
+    for (Side const side : kSides) problem.entropic->vectors().combine({}, problem.entropic->potential(side));
   }
-  begin(problem);
+  begin(backend, problem);
   double const setup = watch.seconds();
   run_sinkhorn(backend, {&problem, 1});
   Plan plan = std::move(finished_plans(state_->context, {&problem, 1}, setup)[0]);

@@ -13,9 +13,9 @@
 #include <vector>
 
 #include "core/compensated_sum.hpp"
+#include "core/sparse_factor.hpp"
 #include "solvers/criterion.hpp"
 #include "solvers/line_search.hpp"
-#include "core/sparse_factor.hpp"
 
 namespace monge {
 namespace {
@@ -52,24 +52,20 @@ struct Both {
   Values rows, columns;
 };
 
-/// The unknowns of a step: the points that have weight, but for the last such column, whose potential is fixed. A
-/// vector of them has the rows first.
+/// The unknowns of a step: the potentials of the points that have weight. A vector of them has the rows first.
 class Unknowns {
  public:
   explicit Unknowns(Marginals const& marginals)
       : rows_(with_weight(marginals.a)),
         columns_(with_weight(marginals.b)),
-        fixed_(columns_.back()),
         row_places_(marginals.a.size(), -1),
         column_places_(marginals.b.size(), -1) {
-    columns_.pop_back();
     for (std::size_t k = 0; k < rows_.size(); ++k) row_places_[at(rows_, k)] = static_cast<std::int64_t>(k);
     for (std::size_t k = 0; k < columns_.size(); ++k) column_places_[at(columns_, k)] = static_cast<std::int64_t>(k);
   }
 
   std::vector<std::int64_t> const& rows() const { return rows_; }
   std::vector<std::int64_t> const& columns() const { return columns_; }
-  std::int64_t fixed() const { return fixed_; }
   /// Among the rows or the columns of the unknowns; -1 for a point that is not among them.
   std::int64_t row_place(std::int64_t i) const { return row_places_[static_cast<std::size_t>(i)]; }
   std::int64_t column_place(std::int64_t j) const { return column_places_[static_cast<std::size_t>(j)]; }
@@ -102,7 +98,6 @@ class Unknowns {
   }
 
   std::vector<std::int64_t> rows_, columns_;
-  std::int64_t fixed_;
   std::vector<std::int64_t> row_places_, column_places_;
 };
 
@@ -165,10 +160,8 @@ Pairs choose_pairs(PlanOperator& plan, Unknowns const& unknowns, std::int64_t co
   }
   Pairs pairs;
   for (std::int64_t const j : unknowns.columns()) pairs.add(unknowns, unknowns.rows().front(), j);
-  if (!unknowns.columns().empty()) {
-    for (std::size_t k = 1; k < unknowns.rows().size(); ++k)
-      pairs.add(unknowns, unknowns.rows()[k], unknowns.columns().front());
-  }
+  for (std::size_t k = 1; k < unknowns.rows().size(); ++k)
+    pairs.add(unknowns, unknowns.rows()[k], unknowns.columns().front());
   for (std::size_t const k : largest) pairs.add(unknowns, static_cast<std::int64_t>(k) / width, columns[k]);
   return pairs;
 }
@@ -186,11 +179,12 @@ class Splr {
         unknowns_(marginals),
         weights_(unknowns_.gather({marginals.a, marginals.b})),
         mass_(std::accumulate(marginals.a.begin(), marginals.a.end(), 0.0)),
-        cost_(std::max(entropic.centred_cost_bound(), eps)) {
+        cost_(std::max(entropic.centred_cost_bound(), eps)),
+        rounding_(kUnitRoundoff * cost_) {
     auto const n = static_cast<double>(unknowns_.rows().size());
-    auto const m = static_cast<double>(unknowns_.columns().size() + 1);
+    auto const m = static_cast<double>(unknowns_.columns().size());
     double const density = options.density > 0 ? options.density : std::min(1.0, 10 / std::min(n, m));
-    most_pairs_ = std::max(1.0, density * n * (m - 1));
+    most_pairs_ = density * n * m;
     wanted_pairs_ = kFirstDensity * most_pairs_;
     for (std::size_t k = 0; k < 2; ++k) {
       for (Vectors* vectors : {&iterate_, &direction_, &candidate_, &marginal_})
@@ -205,6 +199,8 @@ class Splr {
     if (!end) {
       update_rows();  // Where P is far from both marginals the Hessian says little.
       keep_potentials(iterate_);
+      for (double const potential : unknowns_.gather(on_host(iterate_)))
+        rounding_ = std::max(rounding_, kUnitRoundoff * std::fabs(potential));
       point_ = evaluate();
       first_l2_ = point_.l2;
       end = observed();
@@ -229,8 +225,8 @@ class Splr {
     bool const go_on = !limits_.observe || limits_.observe(check_);
     if (check_.value <= limits_.tolerance) return Status::converged;
     if (!go_on) return Status::stopped;
-    // Potentials are rounded to 2^-53 of the cost, and so P to that over eps.
-    if (check_.l1_error <= kUnitRoundoff * cost_ / eps_) return Status::precision_limit;
+    // P is as good as the potentials over eps, and its sums to a few units.
+    if (check_.l1_error <= rounding_ / eps_ + 10 * kUnitRoundoff) return Status::precision_limit;
     if (check_.passes >= limits_.passes) return Status::iteration_limit;
     return std::nullopt;
   }
@@ -278,8 +274,8 @@ class Splr {
     ++check_.passes;
   }
 
-  /// Sweeps from the iterate, on another thread where the backend does not enqueue them: until get() nothing else may
-  /// use the operator or anything else of its context.
+  /// Sweeps from the iterate on another thread, for backends that do not enqueue them. Until get() nothing else may use
+  /// the operator or what else is of its context.
   std::future<void> start_candidate() {
     check_.passes += options_.candidate_sweeps;
     return std::async(std::launch::async, [this] { entropic_.sweep({.eps = eps_}, options_.candidate_sweeps); });
@@ -337,7 +333,6 @@ class Splr {
       ++check_.passes;
     }
     Values entries(pairs_.rows.size());
-    if (entries.empty()) return entries;
     plan->entries_at({pairs_.rows.data(), std::ssize(entries)}, {pairs_.columns.data(), std::ssize(entries)},
                      MutableVectorView(entries));
     return entries;
@@ -349,18 +344,18 @@ class Splr {
     wanted_pairs_ = std::clamp(wanted_pairs_ * (worse ? kGrowth : kDecay), kLeastDensity * most_pairs_, most_pairs_);
   }
 
-  /// eps B. The matrix is positive definite with any shift, but perhaps not in float64.
+  /// eps B. It is positive definite with any shift, but perhaps not in float64.
   bool factor(Values const& entries) {
     Values const sums = unknowns_.gather(point_.marginals);
     double shift = std::min(point_.l2 / mass_, options_.shift) * mass_ * eps_ / cost_;
-    for (; shift < mass_; shift = std::max(10 * shift, kUnitRoundoff * mass_)) {
+    for (;; shift = std::max(10 * shift, kUnitRoundoff * mass_)) {
       Values diagonal = sums;
       for (double& value : diagonal) value += shift;
       std::span<double const> const all(diagonal);
       std::size_t const rows = unknowns_.rows().size();
       if (factor_->factor(all.first(rows), all.subspan(rows), entries)) return true;
+      if (!(shift < mass_)) return false;
     }
-    return false;
   }
 
   /// Minus the inverse of the corrected matrix times the gradient.
@@ -377,16 +372,13 @@ class Splr {
 
   // The next iterate.
 
-  /// To the operator's potentials, with the fixed one moved back to where it was.
+  /// To the operator's potentials.
   Move move_to_candidate() {
     keep_potentials(candidate_);
     Both change = on_host(candidate_);
     Both const iterate = on_host(iterate_);
     add(-1, iterate.rows, change.rows);
     add(-1, iterate.columns, change.columns);
-    double const moved = change.columns[static_cast<std::size_t>(unknowns_.fixed())];
-    for (double& value : change.rows) value += moved;
-    for (double& value : change.columns) value -= moved;
     Move move{evaluate(), unknowns_.gather(change), 0};
     move.rise = rise(move.point, dot(weights_, move.step));
     return move;
@@ -413,10 +405,8 @@ class Splr {
       at = step;
       return LinePoint{step, rise(trial, step * weighted), dot(trial.gradient, direction)};
     };
-    // P is known to 2^-53 of the cost over eps.
     LinePoint const end =
-        wolfe_search(start, std::min(1.0, kStepGrowth * last_step_), phi, {.resolution = kUnitRoundoff * cost_ * mass_})
-            .point;
+        wolfe_search(start, std::min(1.0, kStepGrowth * last_step_), phi, {.resolution = rounding_ * mass_}).point;
     if (end.step == 0) return std::nullopt;
     if (end.step != at) phi(end.step);
     last_step_ = end.step;
@@ -449,7 +439,8 @@ class Splr {
   Unknowns unknowns_;
   Values weights_;  // Of the unknowns.
   double mass_;
-  double cost_;  // What shifts are relative to.
+  double cost_;      // What shifts are relative to.
+  double rounding_;  // Of the potentials: 2^-53 of the cost, or of the start if that is larger.
   double most_pairs_, wanted_pairs_;
 
   Vectors iterate_, direction_, candidate_, marginal_;

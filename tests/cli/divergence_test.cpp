@@ -9,6 +9,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using nlohmann::json;
+using testing::ContainsRegex;
 using testing::HasSubstr;
 
 class DivergenceProgram : public Program {
@@ -62,6 +63,20 @@ TEST_F(DivergenceProgram, WritesGradients) {
   EXPECT_FALSE(fs::exists(path("result/grad_x.npy")));
 }
 
+TEST_F(DivergenceProgram, CostsWithoutDerivativesByPointsHaveThoseByWeights) {
+  ASSERT_EQ(diverge("y.npy", {"--eps", "0.5", "--cost-function", "cosine", "--gradients"}).code, 0);
+  EXPECT_EQ(numbers("result/grad_a.npy").size(), 40u);
+  EXPECT_EQ(numbers("result/grad_b.npy").size(), 30u);
+  EXPECT_FALSE(fs::exists(path("result/grad_x.npy")));
+}
+
+TEST_F(DivergenceProgram, WithoutCertificatesSaysThatThereIsNoValue) {
+  Outcome const outcome = diverge("y.npy", {"--eps", "0.5", "--certificate", "false"});
+  EXPECT_EQ(outcome.code, 0);
+  EXPECT_THAT(outcome.out, ContainsRegex("divergence +not evaluated \\(certificate is false\\)"));
+  EXPECT_TRUE(report()["divergence"].is_null());
+}
+
 TEST_F(DivergenceProgram, EndingShortIsCode3WithResults) {
   EXPECT_EQ(diverge("y.npy", {"--eps", "0.01", "--iterations", "2"}).code, 3);
   EXPECT_EQ(report()["status"], "iteration_limit");
@@ -76,6 +91,21 @@ TEST_F(DivergenceProgram, WhatIsWrongIsOneLineAndNothingIsWritten) {
   Outcome const shape = diverge("flat.npy", {"--eps", "0.5"});
   EXPECT_EQ(shape.code, 2);
   EXPECT_THAT(shape.err, HasSubstr("y: has 2 columns; must have 3"));
+
+  write_array(path("a.npy"), {{40}, std::vector<double>(40, 0.05)});
+  write_array(path("b.npy"), {{30}, std::vector<double>(30, 0.1)});
+  Outcome const totals = diverge("y.npy", {"--eps", "0.5", "--a", path("a.npy"), "--b", path("b.npy")});
+  EXPECT_EQ(totals.code, 2);
+  EXPECT_THAT(totals.err, HasSubstr("must equal the total of a"));
+  std::string labels_x, labels_y;
+  for (int i = 0; i < 40; ++i) labels_x += "0\n";
+  for (int j = 0; j < 30; ++j) labels_y += "1\n";
+  auto const labelled = [&](std::string const& cost) {
+    return diverge("y.npy", {"--eps", "0.5", "--labels-x", file("lx.csv", labels_x), "--labels-y",
+                             file("ly.csv", labels_y), "--label-cost", file("W.csv", cost)});
+  };
+  EXPECT_THAT(labelled("0,1,2\n1,0,2\n").err, HasSubstr("label_cost: is 2 x 3; must be square"));
+  EXPECT_THAT(labelled("0,1\n2,0\n").err, HasSubstr("label_cost: row 1, column 0 is 2 and row 0, column 1 is 1"));
   EXPECT_FALSE(fs::exists(path("result")));
 }
 

@@ -195,10 +195,10 @@ TEST(Npy, OtherTypesAreNamed) {
   for (std::string const type : {"<i8", "|u1", "<i2", "<c16", "|O", "<f16", "f8", ""}) {
     EXPECT_THAT(error_for(file_of(dictionary(type, "False", "(1,)"), std::string(16, '\0'))),
                 HasSubstr("has dtype '" + type +
-                          "'; must be float32 ('<f4') or float64 ('<f8'); logits may be float16 ('<f2')"));
+                          "'; must be float32 ('<f4') or float64 ('<f8'); logits of project also float16 ('<f2')"));
   }
   EXPECT_THAT(error_for(file_of("{'descr': [('x', '<f8')], 'fortran_order': False, 'shape': (1,), }", "12345678")),
-              HasSubstr("structured dtype; must be float32 or float64; logits may be float16"));
+              HasSubstr("structured dtype; must be float32 or float64; logits of project also float16"));
 }
 
 TEST(Npy, OtherDimensionsAreRefused) {

@@ -262,6 +262,53 @@ TEST_F(SolveProgram, WritesDerivatives) {
   EXPECT_FALSE(fs::exists(path("result")));
 }
 
+TEST_F(SolveProgram, AHessianProductThatFallsShortIsCode3WithResults) {
+  Array const x = read_array("x", path("x.npy"));
+  std::vector<double> direction(x.rows() * x.columns());
+  for (std::size_t k = 0; k < direction.size(); ++k) direction[k] = std::sin(static_cast<double>(k));
+  write_array(path("v.npy"), {{x.rows(), x.columns()}, direction});
+  std::vector<std::string> const hvp{"--eps", "0.01", "--hvp", path("v.npy"), "--precision", "float64"};
+  auto const with = [&](std::vector<std::string> const& more) {
+    std::vector<std::string> all = hvp;
+    all.insert(all.end(), more.begin(), more.end());
+    return solve(all);
+  };
+  Outcome const outcome = with({"--hvp-iterations", "1"});
+  EXPECT_EQ(outcome.code, 3);
+  EXPECT_THAT(outcome.out, HasSubstr("iteration_limit after 1 steps"));
+  EXPECT_EQ(report()["status"], "converged");
+  EXPECT_EQ(report()["hvp"]["status"], "iteration_limit");
+  EXPECT_EQ(report()["options"]["hvp_iterations"], 1);
+  EXPECT_EQ(std::ssize(numbers("result/hvp.npy")), std::ssize(direction));
+
+  EXPECT_EQ(with({"--hvp-tolerance", "1e-11"}).code, 0);
+  EXPECT_LE(report()["hvp"]["residual"], 1e-11);
+  int const steps = report()["hvp"]["iterations"];
+  EXPECT_EQ(with({"--hvp-tolerance", "1e-11", "--hvp-damping", "1"}).code, 0);
+  EXPECT_LT(report()["hvp"]["iterations"], steps) << "damping brings eigenvalues together";
+  fs::remove_all(path("result"));
+  expect_refused(with({"--hvp-damping", "-1"}), "hvp_damping: is -1");
+  expect_refused(solve({"--eps", "0.1", "--hvp-tolerance", "1"}), "hvp_tolerance: is 1; is for hvp");
+}
+
+TEST_F(SolveProgram, CostsWithoutDerivativesByPointsHaveThoseByWeights) {
+  for (auto const name : {"cosine", "euclidean", "p-norm"}) {
+    SCOPED_TRACE(name);
+    ASSERT_EQ(solve({"--eps", "0.5", "--cost-function", name, "--gradients"}).code, 0);
+    EXPECT_EQ(std::ssize(numbers("result/grad_a.npy")), 40);
+    EXPECT_EQ(std::ssize(numbers("result/grad_b.npy")), 30);
+    EXPECT_FALSE(fs::exists(path("result/grad_x.npy")));
+    EXPECT_TRUE(report()["gradients"]["distance"].is_number());
+    fs::remove_all(path("result"));
+    // Before a file is read.
+    expect_refused(solve({"--eps", "0.5", "--cost-function", name, "--hvp", path("none.npy")}),
+                   std::string("hvp: is given with the cost function ") + name);
+  }
+  file("C.csv", "1,2\n3,4\n");
+  expect_refused(solve_costs(path("C.csv"), {"--eps", "1", "--hvp", path("none.npy")}), "hvp: is given with cost");
+  EXPECT_FALSE(fs::exists(path("result")));
+}
+
 TEST_F(SolveProgram, PenaltiesAllowOtherMasses) {
   std::string ones, twos;
   for (int i = 0; i < 40; ++i) ones += "1\n";

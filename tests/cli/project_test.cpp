@@ -299,7 +299,7 @@ TEST_F(ProjectProgram, BadInputIsCode2) {
   expect_refused(with(path("bad.npy"), {"--preset", "superglue"}), "logits: is 1024 x 1024 and a dustbin; must be");
   file("bad.npy", numpy_integers());
   expect_refused(with(path("bad.npy")),
-                 "has dtype '<i4'; must be float32 ('<f4') or float64 ('<f8'); logits may be float16 ('<f2')");
+                 "has dtype '<i4'; must be float32 ('<f4') or float64 ('<f8'); logits of project also float16 ('<f2')");
   write_array(path("bad.npy"), {{3, 0, 4}, std::vector<float>{}});
   expect_refused(with(path("bad.npy")), "logits: is 0 x 4; must be at least 1 x 1");
   expect_refused(with(file("x.txt.gz", "")), "has the extension '.gz'");

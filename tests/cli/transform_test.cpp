@@ -75,6 +75,10 @@ TEST_F(TransformProgram, RefusesWhatItCannotUse) {
   expect_refused(transform({"--g", path("f.npy")}), "g: has 3 entries; must have 4");
   expect_refused(transform({"--g", path("g.npy"), "--a", path("g.npy")}), "a: has 4 entries; must have 3");
   expect_refused(transform({"--g", path("missing.npy")}), "missing.npy");
+  write_array(path("a.npy"), {{3}, std::vector<double>{1, 2, 1}});
+  write_array(path("b.npy"), {{4}, std::vector<double>{1, 2, 1, 1}});
+  expect_refused(transform({"--g", path("g.npy"), "--a", path("a.npy"), "--b", path("b.npy")}),
+                 "must equal the total of a, 4, to 1.0e-06 relative; others need a solve with penalty_a or penalty_b");
 }
 
 }  // namespace

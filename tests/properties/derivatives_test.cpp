@@ -2,14 +2,13 @@
 // layout of the points, and far from convergence.
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "oracle/backend_test.hpp"
 #include "oracle/derivatives.hpp"
 
 namespace monge::oracle {
 namespace {
-
-constexpr Side kSides[] = {Side::rows, Side::columns};
 
 class DerivativesTest : public BackendTest {
  protected:
@@ -64,66 +63,154 @@ Problem moved(Problem problem, std::span<double const> v, double step) {
   return problem;
 }
 
-TEST_P(DerivativesTest, are_those_of_the_dual_value_that_is_returned) {
-  if (!is_float64()) GTEST_SKIP() << "differences of float32 solves are rounding";
-  struct {
-    double scale;
-    Penalties over_eps;
-  } const cases[] = {{1, {}}, {0.5, {}}, {1, {2, 5}}, {0.5, {std::numeric_limits<double>::infinity(), 3}}};
-  for (auto const& [scale, over_eps] : cases) {
-    SCOPED_TRACE(testing::Message() << "scale " << scale << ", penalties " << over_eps.a << " " << over_eps.b);
-    Problem problem = make_problem({15, 12, 3, Weights::uniform, Place::origin, 1, DataType::float64, 0, scale});
-    double const eps = 0.2 * Magnitudes(problem).spread();
-    Penalties const penalties{over_eps.a * eps, over_eps.b * eps};
-    auto const solution = [&](Problem const& at) { return solve(at, eps, 1e-13, 20000, penalties); };
-    auto const value = [&](Problem const& at) { return solution(at).report().dual; };
-    Plan const plan = solution(problem);
-    Gradients const gradients(plan, 3);
+class CostDerivativesTest : public DerivativesTest {
+ protected:
+  static constexpr std::int64_t kN = 15, kM = 12, kD = 3;
+  /// Of central differences, which are off by third derivatives times its square over 6 and by rounding over it.
+  static constexpr double kStep = 1e-5;
+
+  struct Case {
+    Problem problem;
+    double eps;
+    Penalties penalties;
+  };
+  std::vector<Case> cases() const {
+    std::vector<Case> result;
+    struct {
+      double scale;
+      Penalties over_eps;
+    } const kinds[] = {{1, {}}, {0.5, {}}, {1, {2, 5}}, {0.5, {std::numeric_limits<double>::infinity(), 3}}};
+    for (auto const& [scale, over_eps] : kinds) {
+      Problem problem = make_problem({kN, kM, kD, Weights::uniform, Place::origin, 1, DataType::float64, 0, scale});
+      double const eps = 0.2 * Magnitudes(problem).spread();
+      result.push_back({std::move(problem), eps, {over_eps.a * eps, over_eps.b * eps}});
+    }
+    return result;
+  }
+  Plan solution(Case const& at) const { return solve(at.problem, at.eps, 1e-13, 20000, at.penalties); }
+  /// d function(case) / dh where `move` moves the case by h.
+  template <class Function, class Move>
+  static double slope(Case const& given, double step, Function const& function, Move const& move) {
+    double values[2];
+    for (int k = 0; k < 2; ++k) {
+      Case there = given;
+      move(there, k == 0 ? step : -step);
+      values[k] = function(there);
+    }
+    return (values[0] - values[1]) / (2 * step);
+  }
+  /// From one weight to another: the total stays what it is.
+  static auto shift_weight(Side side) {
+    return [side](Case& at, double h) {
+      std::vector<double>& weights = side == Side::rows ? at.problem.a : at.problem.b;
+      weights[1] += h;
+      weights[4] -= h;
+    };
+  }
+  void SetUp() override {
+    DerivativesTest::SetUp();
+    if (!is_float64()) GTEST_SKIP() << "differences of float32 solves are rounding";
+  }
+};
+MONGE_FOR_EACH_OF(CostDerivativesTest, all_devices() + with_point_costs({Costs::labels, Costs::cosine, Costs::dot,
+                                                                         Costs::euclidean, Costs::p_norm}));
+
+TEST_P(CostDerivativesTest, are_those_of_the_dual_value_that_is_returned) {
+  for (Case const& given : cases()) {
+    SCOPED_TRACE(testing::Message() << "scale " << given.problem.scale << ", penalties " << given.penalties.a << " "
+                                    << given.penalties.b);
+    auto const value = [&](Case const& at) { return solution(at).report().dual; };
+    Plan const plan = solution(given);
+    std::vector<double> a(kN), b(kM);
+    GradientReport const report = plan.gradients({.a = a, .b = b});
+    EXPECT_LE(report.distance, 1e-9);
+    for (Side const side : kSides) {
+      std::vector<double> const& gradient = side == Side::rows ? a : b;
+      EXPECT_NEAR(slope(given, kStep / 15, value, shift_weight(side)), gradient[1] - gradient[4],
+                  1e-8 * norm(gradient));
+    }
+    EXPECT_NEAR(slope(given, kStep, value, [](Case& at, double h) { at.problem.scale += h; }), report.scale,
+                1e-8 * std::abs(report.scale));
+    EXPECT_EQ(std::isnan(report.label_weight), !given.problem.has_labels());
+    if (given.problem.has_labels())
+      EXPECT_NEAR(slope(given, kStep, value, [](Case& at, double h) { at.problem.label_weight += h; }),
+                  report.label_weight, 1e-8 * std::abs(report.label_weight));
+    if (!has_point_derivatives(given.problem.cost_function)) {
+      std::vector<double> x(kN * kD);
+      MutableMatrixView const view(x.data(), kN, kD);
+      auto const expect_unsupported = [](auto const& call) {
+        try {
+          call();
+          FAIL() << "no error";
+        } catch (Error const& error) {
+          EXPECT_EQ(error.code(), ErrorCode::unsupported);
+        }
+      };
+      expect_unsupported([&] { plan.gradients({.x = view}); });
+      expect_unsupported([&] { plan.hessian_product({.x = view}, {.x = view}); });
+      expect_unsupported([&] { plan.inverse_hessian_product(view, view); });
+      expect_unsupported([&] { plan.potential_gradients(std::vector<double>(kN), {}, {.x = view}); });
+      continue;
+    }
+
+    Gradients const gradients(plan, kD);
     std::vector<double> all = gradients.x;
     all.insert(all.end(), gradients.y.begin(), gradients.y.end());
     Random random(3);
-    std::vector<double> const v = gaussian_points(27, 3, random);
-    constexpr double kStep = 1e-5;
-    // Central differences are off by third derivatives times 1e-10 / 6 and by the rounding of the values over 1e-5.
-    double const allowed = 1e-8 * norm(all) * norm(v);
-    double const difference = (value(moved(problem, v, kStep)) - value(moved(problem, v, -kStep))) / (2 * kStep);
-    EXPECT_NEAR(difference, dot(all, v), allowed);
-
-    for (Side const side : kSides) {
-      std::vector<double> const& gradient = side == Side::rows ? gradients.a : gradients.b;
-      std::vector<double>& weights = side == Side::rows ? problem.a : problem.b;
-      std::vector<double> const before = weights;
-      double const step = 1e-5 * before[1];
-      double values[2];
-      for (int k = 0; k < 2; ++k) {
-        weights = before;
-        weights[1] += k == 0 ? step : -step;
-        weights[4] -= k == 0 ? step : -step;
-        values[k] = value(problem);
-      }
-      weights = before;
-      EXPECT_NEAR((values[0] - values[1]) / (2 * step), gradient[1] - gradient[4], 1e-8 * norm(gradient));
-    }
-    double values[2];
-    for (int k = 0; k < 2; ++k) {
-      problem.scale = scale + (k == 0 ? kStep : -kStep);
-      values[k] = value(problem);
-    }
-    problem.scale = scale;
-    EXPECT_NEAR((values[0] - values[1]) / (2 * kStep), gradients.report.scale, 1e-8 * gradients.report.scale);
+    std::vector<double> const v = gaussian_points(kN + kM, kD, random);
+    auto const move = [&](Case& at, double h) { at.problem = moved(at.problem, v, h); };
+    EXPECT_NEAR(slope(given, kStep, value, move), dot(all, v), 1e-8 * norm(all) * norm(v));
 
     // And the Hessian's products are those of the gradient.
-    std::vector<double> product(81);
-    LinearReport const report =
-        plan.hessian_product({.x = {v.data(), 15, 3}, .y = {v.data() + 45, 12, 3}},
-                             {.x = {product.data(), 15, 3}, .y = {product.data() + 45, 12, 3}}, {.tolerance = 1e-12});
-    EXPECT_EQ(report.status, LinearStatus::converged) << report.residual;
-    std::vector<double> change(81, 0.0);
+    std::vector<double> product(all.size());
+    double* const of_y = product.data() + kN * kD;
+    LinearReport const linear =
+        plan.hessian_product({.x = {v.data(), kN, kD}, .y = {v.data() + kN * kD, kM, kD}},
+                             {.x = {product.data(), kN, kD}, .y = {of_y, kM, kD}}, {.tolerance = 1e-12});
+    EXPECT_EQ(linear.status, LinearStatus::converged) << linear.residual;
+    std::vector<double> change(all.size());
     for (double const sign : {1.0, -1.0}) {
-      Gradients const there(solution(moved(problem, v, sign * kStep)), 3);
-      for (int k = 0; k < 81; ++k) change[k] += sign * (k < 45 ? there.x[k] : there.y[k - 45]) / (2 * kStep);
+      Case there = given;
+      move(there, sign * kStep);
+      Gradients const after(solution(there), kD);
+      for (std::size_t k = 0; k < change.size(); ++k)
+        change[k] += sign * (k < kN * kD ? after.x[k] : after.y[k - kN * kD]) / (2 * kStep);
     }
     EXPECT_LE(distance(change, product), 1e-7 * norm(product));
+  }
+}
+
+TEST_P(CostDerivativesTest, of_functions_of_the_potentials_are_those_of_their_values) {
+  for (Case const& given : cases()) {
+    SCOPED_TRACE(testing::Message() << "scale " << given.problem.scale << ", penalties " << given.penalties.a << " "
+                                    << given.penalties.b);
+    Random random(7);
+    std::vector<double> const of_f = gaussian_points(kN, 1, random);
+    std::vector<double> of_g = gaussian_points(kM, 1, random);
+    // The same sum, as potentials that are unique up to a constant ask for.
+    of_g[0] = std::accumulate(of_f.begin(), of_f.end(), 0.0) - std::accumulate(of_g.begin() + 1, of_g.end(), 0.0);
+    auto const value = [&](Case const& at) {
+      Plan const plan = solution(at);
+      return dot(of_f, plan.f()) + dot(of_g, plan.g());
+    };
+    bool const by_points = has_point_derivatives(given.problem.cost_function);
+    std::vector<double> points((kN + kM) * kD), a(kN), b(kM);
+    GradientViews out{.a = a, .b = b};
+    if (by_points) {
+      out.x = {points.data(), kN, kD};
+      out.y = {points.data() + kN * kD, kM, kD};
+    }
+    LinearReport const report = solution(given).potential_gradients(of_f, of_g, out, {.tolerance = 1e-12});
+    EXPECT_EQ(report.status, LinearStatus::converged) << report.residual;
+    for (Side const side : kSides) {
+      std::vector<double> const& gradient = side == Side::rows ? a : b;
+      EXPECT_NEAR(slope(given, kStep / 15, value, shift_weight(side)), gradient[1] - gradient[4],
+                  1e-6 * norm(gradient));
+    }
+    if (!by_points) continue;
+    std::vector<double> const v = gaussian_points(kN + kM, kD, random);
+    EXPECT_NEAR(slope(given, kStep, value, [&](Case& at, double h) { at.problem = moved(at.problem, v, h); }),
+                dot(points, v), 1e-6 * norm(points) * norm(v));
   }
 }
 
@@ -173,6 +260,58 @@ TEST_P(DerivativesTest, gradients_do_not_depend_on_the_place_of_the_clouds) {
           if (dense.weights(side)[i] > 0) continue;
           for (int k = 0; k < 3; ++k) EXPECT_EQ(found[3 * i + k], 0);
         }
+      }
+    }
+  }
+}
+
+// The system is semidefinite whatever the plan is: negative curvature would be blamed on the data.
+TEST_P(DerivativesTest, a_system_that_rounding_ends_stagnates) {
+  for (std::uint64_t const seed : {1, 2, 3, 4, 5, 6}) {
+    SCOPED_TRACE(testing::Message() << "seed " << seed);
+    Problem const problem =
+        make_problem({40, 40, 4, Weights::uniform, Place::origin, 1, DataType::float64, 0, 1, 1, seed});
+    SolveOptions const options{.eps = 0.002, .tolerance = 0, .iterations = 5, .annealing = 1, .precision = precision()};
+    Plan const plan = monge::solve(context(), problem.geometry(), problem.a, problem.b, options);
+    Random random(seed);
+    std::vector<double> const v = gaussian_points(40, 4, random);
+    std::vector<double> product(v.size());
+    LinearReport const report =
+        plan.hessian_product({.x = {v.data(), 40, 4}}, {.x = {product.data(), 40, 4}}, {.tolerance = 1e-15});
+    EXPECT_EQ(name(report.status), "stagnation");
+  }
+}
+
+// At the ends of the ranges of eps and rho, and for clouds that are points: finite, and what a report says is so.
+TEST_P(DerivativesTest, are_finite_at_the_ends_of_the_ranges) {
+  Problem const spread = make_problem({20, 30, 3, Weights::skewed});
+  Problem points = spread;
+  points.x = Stored(std::vector<double>(60, 3.0), 20, 3);
+  points.y = Stored(std::vector<double>(90, 5.0), 30, 3);
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  Random random(4);
+  std::vector<double> const v = gaussian_points(20, 3, random);
+  for (Problem const* const problem : std::initializer_list<Problem const*>{&spread, &points}) {
+    for (double const eps : {1e-6, 1.0, 1e9}) {
+      for (double const rho : {1e-6, 1.0, 1e9, kInfinity}) {
+        SCOPED_TRACE(testing::Message() << (problem == &points ? "points" : "clouds") << ", eps " << eps << ", rho "
+                                        << rho);
+        Plan const plan = solve(*problem, eps, 1e-3, 500, {rho, rho});
+        Gradients const gradients(plan, 3);
+        for (auto const* const values : {&gradients.x, &gradients.y, &gradients.a, &gradients.b})
+          for (double const value : *values) ASSERT_TRUE(std::isfinite(value));
+        EXPECT_TRUE(std::isfinite(gradients.report.distance));
+        std::vector<double> product(60);
+        LinearReport const report =
+            plan.hessian_product({.x = {v.data(), 20, 3}}, {.x = {product.data(), 20, 3}}, {.iterations = 200});
+        EXPECT_TRUE(std::isfinite(report.residual));
+        for (double const value : product) ASSERT_TRUE(std::isfinite(value));
+        if (problem != &points) continue;
+        // One distance: all entries of P are a_i b_j times one number, and the gradient by x_i is its mass's times 2 (x
+        // - y).
+        std::vector<double> row(20), column(30);
+        plan.marginals(row, column);
+        for (std::size_t k = 0; k < 60; ++k) EXPECT_NEAR(gradients.x[k], -4 * row[k / 3], 1e-5 * row[k / 3]);
       }
     }
   }

@@ -11,8 +11,6 @@ namespace monge::oracle {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-constexpr Side kSides[] = {Side::rows, Side::columns};
-
 class PlanDerivativesTest : public BackendTest {
  public:
   std::unique_ptr<EntropicOperator> entropic(Problem const& problem) const { return make_operator(problem); }
@@ -371,7 +369,10 @@ TEST_P(HessianTest, products_equal_the_oracle) {
   });
 }
 
-// Powers of two change no digit on the way: neither small directions nor large ones meet an absolute tolerance.
+// Powers of two change no digit on the way: neither small directions nor large ones meet an absolute tolerance, and
+// nothing is lost where their squares leave the range of float64.
+constexpr double kScales[] = {0x1p-900, 0x1p-541, 0x1p-400, 0x1p-40, 0x1p-20, 0x1p40, 0x1p400, 0x1p515, 0x1p900};
+
 TEST_P(HessianTest, products_are_linear_over_any_scale) {
   Problem const given = make_problem({40, 30, 3, Weights::with_zeros});
   double const eps = 0.1 * Magnitudes(given).spread();
@@ -382,7 +383,7 @@ TEST_P(HessianTest, products_are_linear_over_any_scale) {
   VectorPair const out = outputs(pair);
   pair.derivatives->hessian_product(split(pair, v), out, {.tolerance = system_tolerance()});
   std::vector<double> const expected = joined(pair, out);
-  for (double const scale : {0x1p-40, 0x1p-20, 0x1p40, 0x1p-400, 0x1p400}) {
+  for (double const scale : kScales) {
     std::vector<double> scaled = v, target = expected;
     for (double& value : scaled) value *= scale;
     for (double& value : target) value *= scale;
@@ -394,6 +395,47 @@ TEST_P(HessianTest, products_are_linear_over_any_scale) {
   std::vector<double> const zeros(v.size(), 0.0);
   EXPECT_EQ(pair.derivatives->hessian_product(split(pair, zeros), out, {}).status, LinearStatus::converged);
   EXPECT_EQ(joined(pair, out), zeros);
+}
+
+TEST_P(HessianTest, inverse_products_and_implicit_gradients_are_linear_over_any_scale) {
+  Problem const given = make_problem({20, 30, 3});
+  double const eps = 0.3 * Magnitudes(given).spread();
+  auto const entropic = make_operator(given);
+  Pair const pair(*entropic, given, eps, {}, 0);
+  Random random(5);
+  std::vector<double> const v = gaussian_points(20, 3, random), of_f = gaussian_points(20, 1, random);
+  double sum = 0;
+  for (double const value : of_f) sum += value;
+  std::vector<double> const of_g(30, sum / 30);
+  auto const derive = [&](double scale) {
+    auto const times = [&](std::vector<double> values) {
+      for (double& value : values) value *= scale;
+      return values;
+    };
+    auto const inverse = pair.plan->vectors().make(Side::rows, 3);
+    auto const direction = vector(*pair.plan, Side::rows, 3, times(v));
+    EXPECT_EQ(pair.derivatives->inverse_hessian_product(*direction, *inverse, 0.1, {.tolerance = 1e-4}).status,
+              LinearStatus::converged);
+    VectorPair right, points = outputs(pair), weights;
+    right[Side::rows] = vector(*pair.plan, Side::rows, 1, times(of_f));
+    right[Side::columns] = vector(*pair.plan, Side::columns, 1, times(of_g));
+    for (Side const side : kSides) weights[side] = pair.plan->vectors().make(side);
+    EXPECT_EQ(
+        pair.derivatives->potential_gradients(std::move(right), points, weights, {.tolerance = system_tolerance()})
+            .status,
+        LinearStatus::converged);
+    std::vector<std::vector<double>> results{values(*pair.plan, Side::rows, *inverse), joined(pair, points)};
+    for (Side const side : kSides) results.push_back(values(*pair.plan, side, *weights[side]));
+    return results;
+  };
+  std::vector<std::vector<double>> const expected = derive(1);
+  for (double const scale : kScales) {
+    std::vector<std::vector<double>> target = expected;
+    for (std::vector<double>& some : target) {
+      for (double& value : some) value *= scale;
+    }
+    EXPECT_EQ(derive(scale), target) << scale;
+  }
 }
 
 // Moving all of x by t adds 2 s r_i t to the gradient by x_i and takes 2 s c_j t from that by y_j, whatever the plan

@@ -13,7 +13,22 @@ Problem self_of(Problem const& problem, Side side) {
   bool const rows = side == Side::rows;
   Stored const& points = rows ? problem.x : problem.y;
   std::vector<double> const& weights = rows ? problem.a : problem.b;
-  return {points, points, weights, weights, problem.scale};
+  Problem result = problem;
+  result.x = result.y = points;
+  result.a = result.b = weights;
+  result.labels_x = result.labels_y = rows ? problem.labels_x : problem.labels_y;
+  return result;
+}
+
+/// Label costs that may compare each cloud to itself.
+Problem with_symmetric_labels(Problem problem, Random& random) {
+  std::int64_t const classes = std::max(kClasses[0], kClasses[1]);
+  std::vector<double> cost(classes * classes);
+  for (std::int64_t i = 0; i < classes; ++i) {
+    for (std::int64_t j = 0; j <= i; ++j) cost[i * classes + j] = cost[j * classes + i] = random.uniform(0, 2);
+  }
+  problem.label_cost = Stored(cost, classes, classes);
+  return problem;
 }
 
 Stored moved(Stored const& cloud, std::vector<double> const& by) {
@@ -253,6 +268,53 @@ TEST_P(DivergenceTest, of_cost_matrices_is_that_of_their_points) {
   expect_close("S", matrices.value, points.value, 2 * error_of(points, problem) + 1e-9 * is_float64());
 }
 
+class DivergenceWithCosts : public DivergenceTest {
+ protected:
+  Problem make_problem(Recipe const& recipe) const {
+    Problem const problem = BackendTest::make_problem(recipe);
+    Random random(recipe.seed);
+    return problem.has_labels() ? with_symmetric_labels(problem, random) : problem;
+  }
+  /// The map of a plan is the mean of the points themselves, whatever its costs are made of.
+  void expect_map(Plan const& plan, Problem const& problem, double eps) const {
+    Stored map(std::vector<double>(problem.n() * problem.d()), problem.n(), problem.d());
+    plan.barycentric_projection(map.mutable_view());
+    Dense const dense(problem);
+    Arithmetic const own = oracle::arithmetic({GetParam().device}, precision(), problem);
+    std::vector<double> const points = problem.y.values();
+    double largest = 0;
+    for (double const value : points) largest = std::max(largest, std::abs(value));
+    Potentials const potentials = potentials_of(plan);
+    Vector const expected = dense.average(Side::rows, eps, potentials, points, problem.d(), true);
+    Vector allowed = Tolerance(problem, eps, own).product(dense, Side::rows, potentials, points, problem.d(), true);
+    // Points are rounded less their mean, which is no larger than the largest.
+    for (Real& value : allowed) value += 2 * own.unit * largest;
+    expect_close("map", map.values(), expected, allowed);
+  }
+};
+MONGE_FOR_EACH_OF(DivergenceWithCosts,
+                  with_point_costs({Costs::labels, Costs::cosine, Costs::dot, Costs::euclidean, Costs::p_norm}));
+
+TEST_P(DivergenceWithCosts, equals_the_oracle) {
+  for (Recipe const& recipe : std::vector<Recipe>{{1, 6, 3},
+                                                  {6, 1, 2},
+                                                  {25, 4, 3, Weights::with_zeros},
+                                                  {17, 31, 12, Weights::skewed},
+                                                  {31, 17, 2, Weights::uniform, Place::shifted}}) {
+    SCOPED_TRACE(testing::Message() << recipe);
+    Problem const problem = make_problem(recipe), aa = self_of(problem, Side::rows),
+                  bb = self_of(problem, Side::columns);
+    double const eps = 0.2 * std::max({spread_of(problem), spread_of(aa), spread_of(bb)});
+    Divergence const actual = diverge(problem, eps);
+    expect_close("S", actual.value, dense_divergence(problem, eps), error_of(actual, problem));
+    expect_map(actual.ab, problem, eps);
+    expect_map(actual.aa, aa, eps);
+    expect_map(actual.bb, bb, eps);
+    if (problem.has_labels()) continue;  // Their features are not the same on both sides.
+    for (Plan const* plan : {&actual.aa, &actual.bb}) EXPECT_EQ(plan->f(), plan->g());
+  }
+}
+
 /// S as a function of what its gradient is by.
 class DivergenceGradients : public BackendTest {
  protected:
@@ -337,6 +399,20 @@ TEST_P(DivergenceGradients, equal_finite_differences_of_the_value) {
       for (std::size_t i = 0; i < problem.a.size(); ++i) problem.a[i] *= 1 + 0.1 * (static_cast<double>(i) - 3);
       expect_gradients(problem, options(0.3 * static_cast<double>(d), penalty));
     }
+  }
+}
+
+TEST_P(DivergenceGradients, with_labels_and_of_dot_products_equal_finite_differences) {
+  for (Costs const costs : {Costs::labels, Costs::dot}) {
+    SCOPED_TRACE(costs == Costs::dot ? "dot" : "labels");
+    Problem problem = oracle::make_problem({.n = 7, .m = 9, .d = 3, .costs = costs});
+    Random random(1);
+    if (problem.has_labels()) problem = with_symmetric_labels(problem, random);
+    SolveOptions const given = options(0.7, std::numeric_limits<double>::infinity());
+    expect_gradients(problem, given);
+    if (problem.has_labels())
+      EXPECT_NEAR(gradients(problem, given).of_value.label_weight,
+                  difference(problem, given, [](Problem& p, double h) { p.label_weight += h; }), 1e-8);
   }
 }
 

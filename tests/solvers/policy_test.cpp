@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <vector>
 
 namespace monge {
@@ -34,9 +35,9 @@ Evaluation evaluation(double row_error, double column_error) {
   return value;
 }
 
-SinkhornPolicy make_policy(SolveOptions const& options, double cost_bound = 10) {
+SinkhornPolicy make_policy(SolveOptions const& options, double cost_bound = 10, double level = 0) {
   Precision const first = options.precision == Precision::automatic ? Precision::float32 : options.precision;
-  return {options, kMass, cost_bound, first};
+  return {options, kMass, cost_bound, level, first};
 }
 
 void expect_finish(SinkhornPolicy const& policy, Status status) {
@@ -242,7 +243,7 @@ TEST(SinkhornPolicyTest, rung_that_rounding_holds_up_goes_to_float64_or_ends) {
   options.eps = bound / 2048;
   for (bool const automatic : {true, false}) {
     options.precision = automatic ? Precision::automatic : Precision::float32;
-    SinkhornPolicy policy(options, kMass, bound, Precision::float32);
+    SinkhornPolicy policy(options, kMass, bound, 0, Precision::float32);
     fail_trial(policy);
     while (policy.next().sweep.eps > 4 * options.eps) policy.swept({0, 0});
     double const eps = policy.next().sweep.eps;
@@ -560,6 +561,40 @@ TEST(SinkhornPolicyTest, symmetric_sweeps_leave_no_side_exact_and_are_not_asked_
   EXPECT_EQ(policy.next().action, SinkhornAction::sweep);
   sweep_with(policy, {stalled_error() / 2, stalled_error() / 2}, 1);
   EXPECT_EQ(policy.next().action, SinkhornAction::refine);
+}
+
+// A level of 1e9 eps leaves 1e-7 of logits in float64, which the columns show as little as the rows.
+TEST(SinkhornPolicyTest, rounding_of_a_level_is_the_precision_limit) {
+  SolveOptions options = plain_options();
+  options.tolerance = 1e-9;
+  options.precision = Precision::float64;
+  for (double const level : {0.0, 1e9}) {
+    SinkhornPolicy policy = make_policy(options, 10, level);
+    while (policy.next().action != SinkhornAction::finish) {
+      if (policy.next().action == SinkhornAction::sweep) policy.swept({1e-7, 1e-7});
+      if (policy.next().action == SinkhornAction::certify) policy.certified(2e-7, 0);
+    }
+    expect_finish(policy, level == 0 ? Status::iteration_limit : Status::precision_limit);
+    EXPECT_EQ(policy.iterations() <= 200, level > 0);
+  }
+}
+
+TEST(SinkhornPolicyTest, nothing_comes_of_errors_that_are_not_numbers) {
+  constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+  SolveOptions options = plain_options();
+  options.precision = Precision::float64;
+  SinkhornPolicy policy = make_policy(options);
+  policy.swept({kNaN, kNaN});
+  EXPECT_EQ(policy.next().action, SinkhornAction::certify);
+  policy.certified(kNaN, kNaN);
+  expect_finish(policy, Status::precision_limit);
+  // Sums that overflow may still come back, but not for ever.
+  SinkhornPolicy infinite = make_policy(options);
+  infinite.swept({std::numeric_limits<double>::infinity(), 1});
+  EXPECT_EQ(infinite.next().action, SinkhornAction::sweep);
+  sweep_with(infinite, {std::numeric_limits<double>::infinity(), 1}, 100);
+  EXPECT_EQ(infinite.next().action, SinkhornAction::certify);
+  EXPECT_LE(infinite.iterations(), 2 * kPatience);
 }
 
 TEST(SinkhornPolicyTest, stall_without_permission_is_the_precision_limit) {

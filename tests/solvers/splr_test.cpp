@@ -81,10 +81,12 @@ TEST_P(Splr, single_points_have_the_product_plan) {
     SCOPED_TRACE(testing::Message() << n << " x " << m);
     Case const test = make_case({n, m, 2});
     expect_plan_of_sinkhorn(test.problem, test.eps);
+    Run const run = this->run(test.problem, test.eps, {0, 10});
+    EXPECT_EQ(run.checks.back().pairs, run.checks.back().iteration > 0 ? n * m : 0) << "all there are";
   }
 }
 
-// Among them the column whose potential is fixed, and the first row and column of the sparse part.
+// Among them the first row and the first column, which are always in the sparse part.
 TEST_P(Splr, points_of_no_weight_take_no_part) {
   Case const all = make_case({24, 30, 2});
   Problem problem = all.problem;
@@ -115,10 +117,11 @@ TEST_P(Splr, ends_there_without_its_accelerations_too) {
 // of its largest terms, cost and mass.
 TEST_P(Splr, the_dual_never_falls) {
   Case const test = make_case({50, 60, 3, Weights::uniform, Place::shifted, 0.02});
+  double const rounding = 100 * kUnit * static_cast<double>(test.dense.largest_cost());
   Run const run = this->run(test.problem, test.eps, {1e-9, kManyPasses});
   EXPECT_EQ(run.result.status, Status::converged);
-  double const rounding = 100 * kUnit * static_cast<double>(test.dense.largest_cost());
-  for (std::size_t k = 1; k < run.checks.size(); ++k) EXPECT_GE(run.checks[k].dual, run.checks[k - 1].dual - rounding);
+  for (std::size_t k = 1; k < run.checks.size(); ++k)
+    EXPECT_GE(run.checks[k].dual, run.checks[k - 1].dual - rounding) << "iteration " << run.checks[k].iteration;
 }
 
 TEST_P(Splr, a_start_at_the_optimum_stays_there) {
@@ -218,17 +221,26 @@ TEST_P(SplrOnPoints, takes_far_fewer_passes_than_sinkhorn) {
   EXPECT_GT(entropic->errors().row, 1e-6) << "of three times as many sweeps";
 }
 
-TEST_P(SplrOnPoints, reuse_and_candidate_are_counted) {
+TEST_P(SplrOnPoints, candidates_are_counted) {
   Problem const problem = gaussian_problem(60, 45, 1, 5, 5);
-  auto const passes_of = [&](SplrOptions const& options, int iterations) {
-    SplrLimits const limits{0, kManyPasses, [&](SplrCheck const& check) { return check.iteration < iterations; }};
-    return run(problem, 0.01, limits, options).result.last.passes;
+  auto const passes_of = [&](int sweeps) {
+    SplrLimits const limits{0, kManyPasses, [](SplrCheck const& check) { return check.iteration < 1; }};
+    return run(problem, 0.01, limits, {.candidate_sweeps = sweeps}).result.last.passes;
   };
-  // The start is two evaluations and half a sweep; an iteration at least one evaluation.
-  SplrOptions const neither{.pattern_reuse = 1, .candidate_sweeps = 0};
-  EXPECT_GE(passes_of(neither, 5), 3 + 5 * (1 + 1));
-  EXPECT_EQ(passes_of({.candidate_sweeps = 4}, 1) - passes_of({.candidate_sweeps = 0}, 1), 4 + 1);
-  EXPECT_GE(passes_of({.pattern_reuse = 2, .candidate_sweeps = 4}, 3), 3 + 3 + 2 * (1 + 4 + 1));
+  EXPECT_EQ(passes_of(4) - passes_of(0), 4 + 1) << "sweeps and an evaluation";
+}
+
+TEST_P(SplrOnPoints, pairs_are_kept_as_long_as_was_asked) {
+  Problem const problem = gaussian_problem(100, 80, 1, 5, 5);
+  for (int const reuse : {1, 2, 5}) {
+    SplrLimits const limits{0, kManyPasses, [](SplrCheck const& check) { return check.iteration < 11; }};
+    Run const run = this->run(problem, 0.002, limits, {.pattern_reuse = reuse});
+    // There are 100 pairs at first, besides the first row and column, and by a hundredth fewer or a tenth more next.
+    for (std::size_t k = 3; k < run.checks.size(); ++k) {
+      bool const chosen = (run.checks[k].iteration - 1) % reuse == 0;
+      EXPECT_EQ(run.checks[k].pairs != run.checks[k - 1].pairs, chosen) << "iteration " << run.checks[k].iteration;
+    }
+  }
 }
 
 }  // namespace

@@ -236,6 +236,45 @@ TEST_P(StatusTest, any_eps_ends_with_finite_numbers) {
   }
 }
 
+// What float32 does not hold is solved in float64 where the precision was left to us, and refused where it was not.
+TEST_P(Float64Test, costs_beyond_float32_are_solved_in_float64) {
+  for (double const unit : {1e19, 1e25, 1e100}) {
+    for (CostFunction const function :
+         {CostFunction::sqeuclidean, CostFunction::euclidean, CostFunction::p_norm, CostFunction::dot}) {
+      SCOPED_TRACE(testing::Message() << "unit " << unit << ", " << name(function));
+      Problem problem = make_problem({30, 40, 3});
+      problem.cost_function = function;
+      bool const squares = function == CostFunction::sqeuclidean || function == CostFunction::dot;
+      SolveOptions options{.eps = 1, .tolerance = 1e-4, .precision = Precision::float64};
+      Report const expected = monge::solve(context(), problem.clouds(), problem.a, problem.b, options).report();
+      double const scale = squares ? unit * unit : unit;
+      for (Stored* const points : {&problem.x, &problem.y}) {
+        std::vector<double> values = points->values();
+        for (double& value : values) value *= unit;
+        *points = Stored(values, points->rows(), points->columns());
+      }
+      options.eps = scale;
+      options.precision = Precision::automatic;
+      Report const actual = monge::solve(context(), problem.clouds(), problem.a, problem.b, options).report();
+      EXPECT_EQ(actual.status, Status::converged) << actual.message;
+      EXPECT_EQ(actual.precision, Precision::float64);
+      EXPECT_NEAR(actual.dual / scale, expected.dual, 1e-9 * std::abs(expected.dual));
+      // In a divergence each of the three problems is.
+      Divergence const divergence = sinkhorn_divergence(context(), problem.clouds(), problem.a, problem.b, options);
+      EXPECT_EQ(divergence.status(), Status::converged);
+      Solver solver(context(), problem.clouds(), problem.a, problem.b, options);
+      for (int k = 0; k < 2; ++k) EXPECT_EQ(solver.solve().report().dual, actual.dual);
+      options.precision = Precision::float32;
+      try {
+        monge::solve(context(), problem.clouds(), problem.a, problem.b, options);
+        FAIL() << "no error";
+      } catch (Error const& error) {
+        EXPECT_NE(std::string(error.what()).find("precision must be float64"), std::string::npos) << error.what();
+      }
+    }
+  }
+}
+
 // Coordinates whose squares leave the range of float32 are still a valid problem: 1e15 and 1e-15 scale away. So are
 // costs of that size in a matrix.
 TEST_P(StatusTest, any_unit_of_length_gives_the_same_plan) {

@@ -241,6 +241,41 @@ TEST_P(UnbalancedPoints, of_gaussians) {
     Real const zero = at(0), right = at(1), left = at(-1);
     return Quadratic{zero, (right - left) / 2, (right + left) / 2 - zero};
   };
+  struct Optimum {
+    Real mass, dual;
+  };
+  auto const optimum_of = [&](Gaussian const& alpha, Gaussian const& beta, Real eps, Penalties const& rho) {
+    Quadratic f, g;
+    for (int k = 0; k < 2000; ++k) {
+      f = update(beta, g, eps, rho.a);
+      g = update(alpha, f, eps, rho.b);
+    }
+    // At the optimum all masses are equal: that of b exp(-g / rho_b), or of b.
+    Real const mass =
+        std::isinf(rho.b) ? beta.mass : std::exp(log_integral(beta, -g.c0 / rho.b, -g.c1 / rho.b, -g.c2 / rho.b));
+    auto const linear = [](Gaussian const& of, Quadratic const& q) {
+      return of.mass * (q.c0 + q.c1 * of.mean + q.c2 * (of.mean * of.mean + of.deviation * of.deviation));
+    };
+    Real const dual = (std::isinf(rho.a) ? linear(alpha, f) : rho.a * (alpha.mass - mass)) +
+                      (std::isinf(rho.b) ? linear(beta, g) : rho.b * (beta.mass - mass)) -
+                      eps * (mass - alpha.mass * beta.mass);
+    return Optimum{mass, dual};
+  };
+  // The derivatives by the mean, the deviation and the mass of alpha, and the second ones by the mean and either.
+  struct Slopes {
+    Real mean, deviation, mass, mean_mean, mean_deviation;
+  };
+  auto const slopes_of = [&](Gaussian const& alpha, Gaussian const& beta, Real eps, Penalties const& rho) {
+    constexpr Real h = 1e-4L;
+    auto const dual = [&](Real mean, Real deviation, Real mass) {
+      return optimum_of({alpha.mean + h * mean, alpha.deviation + h * deviation, alpha.mass + h * mass}, beta, eps, rho)
+          .dual;
+    };
+    return Slopes{(dual(1, 0, 0) - dual(-1, 0, 0)) / (2 * h), (dual(0, 1, 0) - dual(0, -1, 0)) / (2 * h),
+                  (dual(0, 0, 1) - dual(0, 0, -1)) / (2 * h),
+                  (dual(1, 0, 0) - 2 * dual(0, 0, 0) + dual(-1, 0, 0)) / (h * h),
+                  (dual(1, 1, 0) - dual(1, -1, 0) - dual(-1, 1, 0) + dual(-1, -1, 0)) / (4 * h * h)};
+  };
   std::int64_t const count = 241;
   auto const grid = [&](Gaussian const& of, std::vector<double>& points, std::vector<double>& weights) {
     double total = 0;
@@ -260,27 +295,40 @@ TEST_P(UnbalancedPoints, of_gaussians) {
   for (double const eps : {1.0, 4.0}) {
     for (Penalties const& rho : {Penalties{1, 1}, {10, 2}, {kInfinity, 3}, {0.5, kInfinity}}) {
       SCOPED_TRACE(testing::Message() << "eps " << eps << ", penalties " << rho.a << " and " << rho.b);
-      Quadratic f, g;
-      for (int k = 0; k < 2000; ++k) {
-        f = update(beta, g, eps, rho.a);
-        g = update(alpha, f, eps, rho.b);
-      }
-      // At the optimum all masses are equal: that of b exp(-g / rho_b), or of b.
-      Real const mass =
-          std::isinf(rho.b) ? beta.mass : std::exp(log_integral(beta, -g.c0 / rho.b, -g.c1 / rho.b, -g.c2 / rho.b));
-      auto const linear = [](Gaussian const& of, Quadratic const& q) {
-        return of.mass * (q.c0 + q.c1 * of.mean + q.c2 * (of.mean * of.mean + of.deviation * of.deviation));
-      };
-      Real const dual = (std::isinf(rho.a) ? linear(alpha, f) : rho.a * (alpha.mass - mass)) +
-                        (std::isinf(rho.b) ? linear(beta, g) : rho.b * (beta.mass - mass)) -
-                        eps * (mass - alpha.mass * beta.mass);
+      auto const [mass, dual] = optimum_of(alpha, beta, eps, rho);
       SolveOptions options = with_penalties(eps, rho.a, rho.b);
       options.tolerance = tolerance;
-      Report const report = solve(problem, options).report();
+      Plan const plan = solve(problem, options);
+      Report const& report = plan.report();
       EXPECT_EQ(report.status, Status::converged) << report.message;
       double const allowed = 10 * tolerance * 2.5 + 1e-12;  // The mass is of first order in the error.
       expect_close("transported_mass", report.transported_mass, mass, allowed);
       expect_close("dual", report.dual, dual, allowed);
+      if (!is_float64()) continue;
+
+      // Differences are off by h^2 times a derivative of the third or fourth order, and by 2^-64 / h^2.
+      Slopes const slopes = slopes_of(alpha, beta, eps, rho);
+      std::vector<double> gradient(count), by_a(count), product(count);
+      plan.gradients({.x = {gradient.data(), count, 1}, .a = by_a});
+      std::vector<double> const ones(count, 1.0);
+      LinearReport const linear =
+          plan.hessian_product({.x = {ones.data(), count, 1}}, {.x = {product.data(), count, 1}}, {.tolerance = 1e-10});
+      EXPECT_EQ(linear.status, LinearStatus::converged);
+      Slopes found{};
+      for (std::int64_t i = 0; i < count; ++i) {
+        Real const z = (x[i] - alpha.mean) / alpha.deviation;
+        found.mean += gradient[i];
+        found.deviation += gradient[i] * z;
+        found.mass += by_a[i] * (a[i] / alpha.mass);
+        found.mean_mean += product[i];
+        found.mean_deviation += product[i] * z;
+      }
+      double const close = 1e-6;
+      expect_close("by the mean", static_cast<double>(found.mean), slopes.mean, close);
+      expect_close("by the deviation", static_cast<double>(found.deviation), slopes.deviation, close);
+      expect_close("by the mass", static_cast<double>(found.mass), slopes.mass, close);
+      expect_close("by the mean twice", static_cast<double>(found.mean_mean), slopes.mean_mean, close);
+      expect_close("by mean and deviation", static_cast<double>(found.mean_deviation), slopes.mean_deviation, close);
     }
   }
 }
@@ -372,6 +420,30 @@ TEST_P(Unbalanced, batches_and_solvers_have_the_bits_of_a_solve) {
   }
   EXPECT_EQ(again.f(), alone[0].f());
   EXPECT_EQ(again.report().primal, alone[0].report().primal);
+}
+
+// The potentials are of the size rho log(3) / 2: their rounding is of 2^-53 rho / eps in every logit, and the solve
+// says that it is the limit instead of sweeping on.
+TEST_P(UnbalancedCounts, rounding_of_large_penalties_is_recognised) {
+  Recipe const recipe{60, 45, 4};
+  for (double const penalty : {1e10, 1e12, 1e14, 1e20, 1e300}) {
+    SCOPED_TRACE(testing::Message() << "penalty " << penalty);
+    Problem const problem = uneven(make_problem(recipe), 3);
+    for (Precision const precision : {Precision::automatic, Precision::float64}) {
+      SolveOptions options = with_penalties(0.2, penalty, penalty);
+      options.precision = precision;
+      Report const report = monge::solve(context(), problem.geometry(), problem.a, problem.b, options).report();
+      EXPECT_EQ(report.status, Status::precision_limit) << report.message;
+      EXPECT_EQ(report.precision, Precision::float64);
+      EXPECT_LE(report.iterations, 2000);
+    }
+  }
+  // With next to no penalty f / rho is rounding where the clouds are apart.
+  Problem const apart = uneven(make_problem({30, 40, 2, Weights::skewed, Place::apart}), 7);
+  SolveOptions options = with_penalties(1, 1e-300, 1e-300);
+  options.precision = Precision::float64;
+  Report const report = monge::solve(context(), apart.geometry(), apart.a, apart.b, options).report();
+  EXPECT_TRUE(report.status == Status::precision_limit || report.status == Status::converged) << report.message;
 }
 
 TEST_P(Unbalanced, extreme_penalties_give_finite_reports) {
