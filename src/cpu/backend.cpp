@@ -55,6 +55,7 @@ class CpuBackend final : public Backend {
   explicit CpuBackend(int threads) : threads_(threads), projection_(threads) {}
 
   Device device() const override { return {}; }
+  double float64_cost() const override { return 2; }
 
   DeviceInfo info() const override {
     return {.device = device(),

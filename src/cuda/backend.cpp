@@ -54,6 +54,7 @@ class CudaBackend final : public Backend {
       : runtime_(std::make_shared<Runtime const>(options)), projection_(runtime_) {}
 
   Device device() const override { return {DeviceType::cuda, runtime_->index()}; }
+  double float64_cost() const override { return 4; }
 
   DeviceInfo info() const override {
     return {.device = device(),

@@ -81,6 +81,8 @@ class Backend {
   virtual ~Backend() = default;
   virtual Device device() const = 0;
   virtual DeviceInfo info() const = 0;
+  /// About how many times as long as in float32 a pass takes in float64.
+  virtual double float64_cost() const = 0;
 
   /// The caller's vector as float64 on the host, waiting for the device if it lies there.
   virtual std::vector<double> read(VectorView view) const = 0;

@@ -173,10 +173,9 @@ std::vector<double> NewtonMethod::direction(int most_products) {
           },
       .preconditioner = [&](Vector const& in, Vector& out) { entries_->solve(in, out); },
   };
-  ConjugateGradientResult const result = conjugate_gradient(vectors_, system, *b, *x,
-                                                            {.tolerance = kResidual,
-                                                             .iterations = std::min(kMostProducts, most_products),
-                                                             .evaluates_residual = false});
+  ConjugateGradientResult const result = conjugate_gradient(
+      vectors_, system, *b, *x,
+      {.tolerance = kResidual, .iterations = std::min(kMostProducts, most_products), .evaluates_residual = false});
   passes_ += result.iterations;
   entries_are_old_ = result.iterations >= kManyProducts;
   std::vector<double> step(m);

@@ -84,11 +84,12 @@ double level(ValidMarginals const& marginals, Penalties const& penalties) {
 /// One problem on its way: asks its policy what to do next, is told how that went, and keeps the report and the clock.
 class SinkhornRun {
  public:
-  SinkhornRun(SinkhornProblem& problem, int index)
+  SinkhornRun(Backend const& backend, SinkhornProblem& problem, int index)
       : problem_(problem),
         index_(index),
         policy_(problem.options, problem.marginals.mass(), problem.entropic->centred_cost_bound(),
-                level(problem.marginals, penalties_of(problem.options)), first_precision(problem.options)) {
+                level(problem.marginals, penalties_of(problem.options)), backend.float64_cost(),
+                first_precision(problem.options)) {
     double const mean_cost = problem.entropic->mean_cost();
     report().penalty_a = problem.options.penalty_a;
     report().penalty_b = problem.options.penalty_b;
@@ -322,7 +323,7 @@ void run_sinkhorn(Backend const& backend, std::span<SinkhornProblem> problems) {
   runs.reserve(problems.size());
   Runs active;
   for (std::size_t i = 0; i < problems.size(); ++i)
-    active.push_back(&runs.emplace_back(problems[i], static_cast<int>(i)));
+    active.push_back(&runs.emplace_back(backend, problems[i], static_cast<int>(i)));
   std::unique_ptr<Sweeper> const sweeper = backend.sweeper();
   while (!active.empty()) {
     sweep(*sweeper, waiting_for(SinkhornAction::sweep, active));

@@ -20,8 +20,10 @@ constexpr double kNewtonRungError = 3e-2;
 constexpr int kRungSweeps = 5;
 /// Plain sweeps at a new eps before Newton's method, which show whether it is needed.
 constexpr int kSweepsBeforeNewton = 2;
-/// Newton's method pays where more sweeps than this are foreseen: it rarely takes fewer passes, all of them in float64.
-constexpr double kSweepsLikeNewton = 40, kSingleSweepsLikeNewton = 80;
+/// Newton's method pays where more sweeps in float64 than this are foreseen: it rarely takes fewer passes.
+constexpr double kSweepsLikeNewton = 40;
+/// Where float64 costs more times float32 than this, sweeps in float32 are given the ladder.
+constexpr double kDearFloat64 = 2;
 /// A trial with Newton's method to follow is given up after so few sweeps where most of the mass is out of place.
 constexpr int kShortTrialSweeps = 3;
 constexpr double kHopelessError = 0.5;
@@ -65,11 +67,12 @@ int plain_tail(SolveOptions const& options) {
 }  // namespace
 
 SinkhornPolicy::SinkhornPolicy(SolveOptions const& options, double mass, double cost_bound, double level,
-                               Precision precision)
+                               double float64_cost, Precision precision)
     : options_(options),
       mass_(mass),
       cost_bound_(cost_bound),
       level_(level),
+      float64_cost_(float64_cost),
       precision_(precision),
       may_step_(allows_newton(options)),
       on_trial_(options.annealing < 1),
@@ -113,7 +116,8 @@ void SinkhornPolicy::swept(SweepErrors const& errors) {
   if (on_trial_) {
     int const sweeps = options_.method == Method::newton ? kSweepsBeforeNewton : kTrialSweeps;
     bool const is_over = iterations_ >= sweeps;
-    bool const is_hopeless = may_step_ && iterations_ >= kShortTrialSweeps && seen_error() > kHopelessError * mass_;
+    bool const is_hopeless =
+        steps_on_ladder() && iterations_ >= kShortTrialSweeps && seen_error() > kHopelessError * mass_;
     on_trial_ = !is_over && !is_hopeless;
     if (!on_trial_ && seen_error() > kTrialError * mass_) return start_ladder();
   }
@@ -177,6 +181,17 @@ void SinkhornPolicy::aim_lower(double value, double error) {
   }
 }
 
+/// Whether Newton's method may follow two sweeps of a rung, which then ends early. Else sweeps come down by themselves,
+/// until they are stuck.
+bool SinkhornPolicy::steps_on_ladder() const {
+  return may_step_ && (precision_ == Precision::float64 || float64_cost_ <= kDearFloat64 || newton_steps_ > 0);
+}
+
+/// In the precision of the sweeps.
+double SinkhornPolicy::sweeps_like_newton() const {
+  return precision_ == Precision::float64 ? kSweepsLikeNewton : kSweepsLikeNewton * float64_cost_;
+}
+
 /// Whether Newton's method is expected to end before sweeps do. Above eps it has shown what is needed here; at eps the
 /// rate of the sweeps tells, and sweeps that have taken as many passes as it would are not given many more.
 bool SinkhornPolicy::newton_pays() const {
@@ -193,7 +208,7 @@ bool SinkhornPolicy::newton_pays() const {
   if (!(rate < 1)) return true;
   if (last.is_plain) rate = best_relaxation(rate) - 1;
   double const foreseen = std::log(std::max(last.error / (target_ * mass_), 1.0)) / -std::log(rate);
-  double const newton = precision_ == Precision::float64 ? kSweepsLikeNewton : kSingleSweepsLikeNewton;
+  double const newton = sweeps_like_newton();
   bool const had_chance = last.iteration - seen_.front().iteration > newton;
   return foreseen > (had_chance ? newton / 4 : newton);
 }
@@ -275,9 +290,11 @@ void SinkhornPolicy::start_rung() {
 
 void SinkhornPolicy::swept_on_ladder() {
   annealing_iterations_ += step_.count;
-  double const enough = std::max(may_step_ ? kNewtonRungError : kRungError, options_.tolerance) * mass_;
+  double const enough = std::max(steps_on_ladder() ? kNewtonRungError : kRungError, options_.tolerance) * mass_;
   if (seen_error() > enough && iterations_ < rung_end_) {
-    if (may_step_ && static_cast<int>(seen_.size()) >= kSweepsBeforeNewton) return take_newton();
+    bool const is_due = steps_on_ladder() ? static_cast<int>(seen_.size()) >= kSweepsBeforeNewton
+                                          : iterations_ - seen_.front().iteration > sweeps_like_newton();
+    if (may_step_ && is_due) return take_newton();
     if (!has_stopped_falling(kBlindPatience)) return go_on();
     // Rounding gets worse down the ladder.
     if (may_refine()) return go_no_further();
@@ -325,11 +342,17 @@ double SinkhornPolicy::rung_eps() const {
   return std::min(cost_bound_, options_.eps * std::pow(options_.annealing, -rungs_));
 }
 
+/// The first sweeps at an eps, one by one, where their rate decides about Newton's method.
+bool SinkhornPolicy::judges_rate() const {
+  return may_step_ && !on_trial_ && (rungs_ == 0 || steps_on_ladder()) &&
+         static_cast<int>(seen_.size()) < kSweepsBeforeNewton;
+}
+
 /// Sweeps up to the next check.
 SinkhornStep SinkhornPolicy::sweeps() {
   bool const relax = relaxes_next();
   int most = relax ? remaining() - plain_tail(options_) : remaining();
-  if (may_step_ && !on_trial_ && static_cast<int>(seen_.size()) < kSweepsBeforeNewton) {
+  if (judges_rate()) {
     most = 1;
   } else if (rungs_ > 0) {
     most = std::min(kRungSweeps, rung_end_ - iterations_);
@@ -337,7 +360,7 @@ SinkhornStep SinkhornPolicy::sweeps() {
     most = 1;
   } else if (on_trial_ && iterations_ < kTrialSweeps) {
     int const first = options_.method == Method::newton ? kSweepsBeforeNewton : kShortTrialSweeps;
-    int const end = may_step_ && iterations_ < first ? first : kTrialSweeps;
+    int const end = steps_on_ladder() && iterations_ < first ? first : kTrialSweeps;
     most = std::min(most, end - iterations_);
   }
   return {.action = SinkhornAction::sweep,
@@ -350,7 +373,7 @@ SinkhornStep SinkhornPolicy::sweeps() {
 bool SinkhornPolicy::relaxes_next() {
   if (options_.schedule != Schedule::overrelaxed) return false;
   // Plain sweeps tell the rate by which Newton's method is judged.
-  if (may_step_ && (rungs_ > 0 || static_cast<int>(seen_.size()) < kSweepsBeforeNewton)) return false;
+  if (judges_rate() || (rungs_ > 0 && steps_on_ladder())) return false;
   if (rungs_ > 0) return true;
   if (in_doubt_ || remaining() <= plain_tail(options_)) return false;
   double const error = seen_error() / mass_;

@@ -36,9 +36,10 @@ struct SinkhornStep {
 class SinkhornPolicy {
  public:
   /// `mass` is what errors are relative to, `cost_bound` is EntropicOperator::centred_cost_bound(), `level` the size of
-  /// what potentials have beside the costs and `precision` that of the sweeps, not `automatic`. The options outlive the
-  /// policy.
-  SinkhornPolicy(SolveOptions const& options, double mass, double cost_bound, double level, Precision precision);
+  /// what potentials have beside the costs, `float64_cost` is the backend's and `precision` that of the sweeps, not
+  /// `automatic`. The options outlive the policy.
+  SinkhornPolicy(SolveOptions const& options, double mass, double cost_bound, double level, double float64_cost,
+                 Precision precision);
 
   SinkhornStep const& next() const { return step_; }
 
@@ -78,6 +79,9 @@ class SinkhornPolicy {
 
   bool has_reached_target() const;
   void aim_lower(double value, double error);
+  bool steps_on_ladder() const;
+  double sweeps_like_newton() const;
+  bool judges_rate() const;
   bool newton_pays() const;
   void take_newton();
   void go_on();
@@ -96,6 +100,7 @@ class SinkhornPolicy {
   double mass_;
   double cost_bound_;
   double level_;
+  double float64_cost_;
   Precision precision_;
   SinkhornStep step_{};
 

@@ -35,9 +35,10 @@ Evaluation evaluation(double row_error, double column_error) {
   return value;
 }
 
-SinkhornPolicy make_policy(SolveOptions const& options, double cost_bound = 10, double level = 0) {
+SinkhornPolicy make_policy(SolveOptions const& options, double cost_bound = 10, double level = 0,
+                           double float64_cost = 2) {
   Precision const first = options.precision == Precision::automatic ? Precision::float32 : options.precision;
-  return {options, kMass, cost_bound, level, first};
+  return {options, kMass, cost_bound, level, float64_cost, first};
 }
 
 void expect_finish(SinkhornPolicy const& policy, Status status) {
