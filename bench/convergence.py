@@ -1,4 +1,4 @@
-"""Runs the program convergence, or takes what it has measured, and draws error against time: convergence.png.
+"""Runs the program convergence, or takes what it has measured, and draws error against time: convergence.png. Prints a table too.
 
 A panel each problem and eps, of the largest size that was measured. A curve begins with the first check at that eps.
 """
@@ -68,6 +68,20 @@ def draw(results, picture):
     print(f"picture: {picture.resolve()}")
 
 
+def print_table(results):
+    """Seconds and passes to each tolerance on the L2 gradient, in Markdown; a dash where it was not met."""
+    tolerances = sorted({solve["tolerance"] for solve in results["solves"]}, reverse=True)
+    print("| problem | eps | method | " + " | ".join(f"{tolerance:.0e}" for tolerance in tolerances) + " |")
+    print("|---" * (3 + len(tolerances)) + "|")
+    rows = {}
+    for solve in results["solves"]:
+        key = f"{solve['problem']}, {solve['n']} x {solve['m']} | {solve['eps']:g} | {STYLES[solve['method']][0]}"
+        cell = f"{solve['seconds']:.3g} s, {solve['passes']}" if solve["status"] == "converged" else "-"
+        rows.setdefault(key, []).append(cell)
+    for key, cells in rows.items():
+        print(f"| {key} | " + " | ".join(cells) + " |")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--program", default="build/bench/convergence", help="the program")
@@ -84,7 +98,9 @@ def main():
         print("$", " ".join(command), flush=True)
         with results.open("w") as file:
             subprocess.run(command, check=True, stdout=file)
-    draw(json.loads(results.read_text()), arguments.out / "convergence.png")
+    measured = json.loads(results.read_text())
+    print_table(measured)
+    draw(measured, arguments.out / "convergence.png")
 
 
 if __name__ == "__main__":
