@@ -244,7 +244,7 @@ TEST(SinkhornPolicyTest, rung_that_rounding_holds_up_goes_to_float64_or_ends) {
   options.eps = bound / 2048;
   for (bool const automatic : {true, false}) {
     options.precision = automatic ? Precision::automatic : Precision::float32;
-    SinkhornPolicy policy(options, kMass, bound, 0, Precision::float32);
+    SinkhornPolicy policy(options, kMass, bound, 0, 2, Precision::float32);
     fail_trial(policy);
     while (policy.next().sweep.eps > 4 * options.eps) policy.swept({0, 0});
     double const eps = policy.next().sweep.eps;
@@ -573,7 +573,7 @@ TEST(SinkhornPolicyTest, rounding_of_a_level_is_the_precision_limit) {
     SinkhornPolicy policy = make_policy(options, 10, level);
     while (policy.next().action != SinkhornAction::finish) {
       if (policy.next().action == SinkhornAction::sweep) policy.swept({1e-7, 1e-7});
-      if (policy.next().action == SinkhornAction::certify) policy.certified(2e-7, 0);
+      if (policy.next().action == SinkhornAction::certify) policy.certified(evaluation(2e-7, 0));
     }
     expect_finish(policy, level == 0 ? Status::iteration_limit : Status::precision_limit);
     EXPECT_EQ(policy.iterations() <= 200, level > 0);
@@ -587,7 +587,7 @@ TEST(SinkhornPolicyTest, nothing_comes_of_errors_that_are_not_numbers) {
   SinkhornPolicy policy = make_policy(options);
   policy.swept({kNaN, kNaN});
   EXPECT_EQ(policy.next().action, SinkhornAction::certify);
-  policy.certified(kNaN, kNaN);
+  policy.certified(evaluation(kNaN, kNaN));
   expect_finish(policy, Status::precision_limit);
   // Sums that overflow may still come back, but not for ever.
   SinkhornPolicy infinite = make_policy(options);
@@ -774,6 +774,140 @@ TEST(SinkhornPolicyTest, stop_ends_with_a_certificate_whatever_was_due) {
   expect_finish(policy, Status::converged);
   policy.stop();
   expect_finish(policy, Status::stopped);
+}
+
+// Newton's method.
+
+SolveOptions newton_options(Method method) {
+  return {.eps = 1, .method = method, .tolerance = 1e-6, .iterations = 1000, .annealing = 0.25};
+}
+
+/// Sweeps whose error falls by `rate` each, as long as the policy asks for sweeps; returns their number.
+int sweep_at_rate(SinkhornPolicy& policy, double error, double rate) {
+  while (policy.next().action == SinkhornAction::sweep && policy.iterations() < 900) {
+    error *= std::pow(rate, policy.next().count);
+    policy.swept({error / 2, error / 2});
+  }
+  return policy.iterations();
+}
+
+TEST(NewtonPolicyTest, automatic_stays_with_sweeps_that_are_fast_and_leaves_slow_ones) {
+  SolveOptions const options = newton_options(Method::automatic);
+  SinkhornPolicy fast = make_policy(options);
+  sweep_at_rate(fast, 0.1, 0.7);
+  EXPECT_EQ(fast.next().action, SinkhornAction::certify);
+  SinkhornPolicy slow = make_policy(options);
+  int const sweeps = sweep_at_rate(slow, 0.1, 0.999);
+  EXPECT_EQ(slow.next().action, SinkhornAction::refine) << "steps are float64's";
+  EXPECT_LE(sweeps, 20) << "the rate shows early";
+  slow.refined();
+  ASSERT_EQ(slow.next().action, SinkhornAction::newton);
+  EXPECT_EQ(slow.next().sweep.eps, options.eps);
+  EXPECT_EQ(slow.next().count, options.iterations - sweeps);
+}
+
+TEST(NewtonPolicyTest, automatic_is_sinkhorn_where_newton_is_not_to_be_had) {
+  for (auto const& change : std::vector<void (*)(SolveOptions&)>{
+           [](SolveOptions& options) { options.precision = Precision::float32; },
+           [](SolveOptions& options) { options.schedule = Schedule::alternating; },
+           [](SolveOptions& options) { options.penalty_a = 5; }, [](SolveOptions& options) { options.tolerance = 0; },
+           [](SolveOptions& options) { options.method = Method::sinkhorn; }}) {
+    SolveOptions options = newton_options(Method::automatic);
+    change(options);
+    SinkhornPolicy policy = make_policy(options);
+    sweep_at_rate(policy, 0.1, 0.999);
+    EXPECT_GE(policy.iterations(), 900);
+  }
+}
+
+TEST(NewtonPolicyTest, rung_has_two_sweeps_and_then_steps_down_to_its_error) {
+  SolveOptions options = newton_options(Method::newton);
+  options.precision = Precision::float64;
+  SinkhornPolicy policy = make_policy(options, 4);
+  policy.swept({kMass, kMass});  // The trial.
+  ASSERT_EQ(policy.iterations(), 2);
+  for (double const eps : {4.0, 1.0}) {
+    for (int k = 0; k < 2; ++k) {
+      ASSERT_EQ(policy.next().action, SinkhornAction::sweep);
+      EXPECT_EQ(policy.next().sweep.eps, eps);
+      EXPECT_EQ(policy.next().sweep.relaxation, 1);
+      policy.swept({0.1 * kMass, 0.1 * kMass});
+    }
+    ASSERT_EQ(policy.next().action, SinkhornAction::newton);
+    EXPECT_EQ(policy.next().sweep.eps, eps);
+    policy.stepped({.error = 0.031 * kMass, .gradient_norm = 1, .passes = 7, .is_step = true});
+    ASSERT_EQ(policy.next().action, SinkhornAction::newton);
+    policy.stepped({.error = 0.029 * kMass, .gradient_norm = 1, .passes = 7, .is_step = true});
+    EXPECT_EQ(policy.next().action, eps > 1 ? SinkhornAction::sweep : SinkhornAction::newton);
+  }
+  EXPECT_EQ(policy.newton_steps(), 4);
+  EXPECT_EQ(policy.newton_iterations(), 28);
+  EXPECT_EQ(policy.annealing_iterations(), 16);
+  EXPECT_EQ(policy.iterations(), 34);
+  policy.stepped({.error = 1e-6 * kMass, .gradient_norm = 1, .passes = 3, .is_step = true});
+  ASSERT_EQ(policy.next().action, SinkhornAction::certify);
+  policy.certified(evaluation(0, 1e-6 * kMass));
+  expect_finish(policy, Status::converged);
+}
+
+TEST(NewtonPolicyTest, rungs_belong_to_sweeps_in_float32_where_float64_is_dear) {
+  SolveOptions const options = newton_options(Method::automatic);
+  for (double const cost : {2.0, 4.0}) {
+    SCOPED_TRACE(testing::Message() << "float64 costs " << cost);
+    SinkhornPolicy policy = make_policy(options, 10, 0, cost);
+    while (policy.next().action == SinkhornAction::sweep && policy.next().sweep.eps == options.eps)
+      policy.swept({kMass, kMass});
+    int const trial = policy.iterations();
+    EXPECT_EQ(trial, cost > 2 ? kTrial : 3);
+    while (policy.next().action == SinkhornAction::sweep) policy.swept({0.1 * kMass, 0.1 * kMass});
+    EXPECT_EQ(policy.next().action, SinkhornAction::refine);
+    int const sweeps = policy.iterations() - trial;
+    EXPECT_EQ(sweeps > 2, cost > 2);
+    EXPECT_LE(sweeps, cost > 2 ? 160 + 10 : 2);
+  }
+}
+
+TEST(NewtonPolicyTest, ends_at_the_cap_of_passes) {
+  SolveOptions options = newton_options(Method::newton);
+  options.precision = Precision::float64;
+  options.annealing = 1;
+  options.iterations = 20;
+  SinkhornPolicy policy = make_policy(options);
+  while (policy.next().action == SinkhornAction::sweep) policy.swept({kMass, kMass});
+  for (int k = 0; k < 100 && policy.next().action == SinkhornAction::newton; ++k) {
+    EXPECT_LE(policy.next().count, 20 - policy.iterations());
+    policy.stepped(
+        {.error = kMass, .gradient_norm = kMass, .passes = std::min(5, policy.next().count), .is_step = true});
+  }
+  EXPECT_EQ(policy.iterations(), 20);
+  ASSERT_EQ(policy.next().action, SinkhornAction::certify);
+  policy.certified(evaluation(0, kMass));
+  expect_finish(policy, Status::iteration_limit);
+}
+
+TEST(NewtonPolicyTest, criterion_decides_and_a_certificate_that_disagrees_moves_the_aim) {
+  for (Criterion const criterion : {Criterion::gradient, Criterion::gap}) {
+    SCOPED_TRACE(name(criterion));
+    SolveOptions options = newton_options(Method::sinkhorn);
+    options.criterion = criterion;
+    SinkhornPolicy policy = make_policy(options);
+    Evaluation value = evaluation(0, 1e-4 * kMass);
+    value.primal = 10;
+    value.gradient_norm = 1.1e-6 * kMass;
+    value.gap = 1.1e-5;
+    policy.swept({0, 0.99e-4 * kMass});
+    ASSERT_EQ(policy.next().action, SinkhornAction::certify) << "an error of a hundred tolerances may do";
+    policy.certified(value);
+    ASSERT_EQ(policy.next().action, SinkhornAction::sweep);
+    policy.swept({0, 0.9e-4 * kMass});
+    EXPECT_EQ(policy.next().action, SinkhornAction::sweep);
+    policy.swept({0, 0.6e-4 * kMass});
+    ASSERT_EQ(policy.next().action, SinkhornAction::certify);
+    value.gradient_norm = 0.9e-6 * kMass;
+    value.gap = -0.9e-5;
+    policy.certified(value);
+    expect_finish(policy, Status::converged);
+  }
 }
 
 }  // namespace
