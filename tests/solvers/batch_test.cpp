@@ -105,8 +105,12 @@ TEST_P(BatchTest, gives_the_bits_of_its_problems_solved_alone) {
   std::vector<Problem> const problems = ragged_problems();
   for (Schedule const schedule : {Schedule::overrelaxed, Schedule::alternating, Schedule::symmetric}) {
     SCOPED_TRACE(testing::Message() << name(schedule));
-    SolveOptions const options{
-        .eps = 2, .tolerance = 1e-3, .iterations = 60, .schedule = schedule, .precision = precision()};
+    SolveOptions const options{.eps = 2,
+                               .method = Method::sinkhorn,
+                               .tolerance = 1e-3,
+                               .iterations = 60,
+                               .schedule = schedule,
+                               .precision = precision()};
     std::vector<Plan> const plans = expect_as_alone(context(), batch_of(problems), options);
     EXPECT_TRUE(has_status(plans, Status::converged));
     EXPECT_TRUE(has_status(plans, Status::iteration_limit));

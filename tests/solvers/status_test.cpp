@@ -155,7 +155,7 @@ TEST_P(StatusOfPoints, solve_that_is_stopped_on_the_ladder_says_so) {
   double const eps = 0.001 * Magnitudes(problem).spread();
   for (Schedule const schedule : {Schedule::overrelaxed, Schedule::symmetric}) {
     for (bool const on_ladder : {false, true}) {
-      SolveOptions options{.eps = eps, .schedule = schedule};
+      SolveOptions options{.eps = eps, .method = Method::sinkhorn, .schedule = schedule};
       int calls = 0;
       options.progress = [&](Progress const& progress) {
         ++calls;
@@ -177,7 +177,7 @@ TEST_P(StatusOfPoints, solve_that_is_stopped_on_the_ladder_says_so) {
 
 TEST_P(StatusTest, progress_that_never_stops_changes_nothing) {
   Problem const problem = make_problem({50, 60, 3});
-  SolveOptions options{.eps = 0.5, .tolerance = 1e-4};
+  SolveOptions options{.eps = 0.5, .method = Method::sinkhorn, .tolerance = 1e-4};
   Plan const silent = solve(problem, options);
   int calls = 0;
   double last_eps = std::numeric_limits<double>::infinity();
@@ -224,7 +224,7 @@ TEST_P(StatusTest, any_eps_ends_with_finite_numbers) {
     for (double const value : plan.g()) ASSERT_TRUE(std::isfinite(value));
     if (eps > 1) {
       EXPECT_EQ(plan.status(), Status::converged) << report.message;
-    } else {
+    } else if (eps < 1e-5) {
       EXPECT_NE(plan.status(), Status::converged) << report.message;
     }
     // Below, potentials rounded to this precision leave a plan that overflows float64, and the report says so.
