@@ -69,15 +69,16 @@ def draw(results, picture):
 
 
 def print_table(results):
-    """Seconds and passes to each tolerance on the L2 gradient, in Markdown; a dash where it was not met."""
-    tolerances = sorted({solve["tolerance"] for solve in results["solves"]}, reverse=True)
-    print("| problem | eps | method | " + " | ".join(f"{tolerance:.0e}" for tolerance in tolerances) + " |")
-    print("|---" * (3 + len(tolerances)) + "|")
+    """Milliseconds (passes) to each tolerance on the L2 gradient, in Markdown; a dash where it was not met."""
     rows = {}
     for solve in results["solves"]:
-        key = f"{solve['problem']}, {solve['n']} x {solve['m']} | {solve['eps']:g} | {STYLES[solve['method']][0]}"
-        cell = f"{solve['seconds']:.3g} s, {solve['passes']}" if solve["status"] == "converged" else "-"
+        key = f"{solve['problem']}, {solve['n']} x {solve['m']} | {solve['eps']:g} | {solve['tolerance']:.0e}"
+        time = f"{1e3 * solve['seconds']:{'.0f' if solve['seconds'] >= 0.1 else '.3g'}}"
+        cell = f"{time} ({solve['passes']})" if solve["status"] == "converged" else "-"
         rows.setdefault(key, []).append(cell)
+    print("| problem | eps | to | " + " | ".join(name for name in dict.fromkeys(
+        STYLES[solve["method"]][0] for solve in results["solves"])) + " |")
+    print("|---" * (3 + len(STYLES)) + "|")
     for key, cells in rows.items():
         print(f"| {key} | " + " | ".join(cells) + " |")
 
