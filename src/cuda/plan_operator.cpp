@@ -193,11 +193,15 @@ double PlanOperator::label_cost() {
   if (width == 0) return 0;
   DeviceGuard const guard(problem_.runtime->index());
   DeviceVector sums(problem_.runtime, size(Side::rows), width), labels(problem_.runtime, size(Side::rows), width);
-  StridedView const to_sums{sums.data(), width, DataType::float64}, to_labels{labels.data(), width, DataType::float64};
+  StridedView const to_sums{sums.data(), width, DataType::float64};
   multiply_columns(Side::rows, Scaling::plan, columns.points, width, columns.centre, to_sums);
   cudaStream_t const stream = problem_.runtime->stream();
-  load_vector(rows.points, labels.size(), width, nullptr, labels.data(), stream);
-  store_vector(to_labels, labels.size(), width, labels.data(), rows.centre, stream);
+  // The features of the rows' labels, with their centre, one row like another, put back.
+  std::vector<double> const centre = download(*problem_.runtime, rows.centre, width);
+  std::vector<double> less_centre(static_cast<std::size_t>(labels.size()));
+  for (std::size_t e = 0; e < less_centre.size(); ++e) less_centre[e] = -centre[e % centre.size()];
+  DeviceArray<double> const shift = uploaded(problem_.runtime, less_centre);
+  load_vector(rows.points, labels.size(), width, shift.data(), labels.data(), stream);
   std::pair<Vector const*, Vector const*> const pair{&labels, &sums};
   double cost = 0;
   vectors_.dots({&pair, 1}, {&cost, 1});

@@ -198,6 +198,10 @@ bool SinkhornPolicy::newton_pays() const {
   if (!may_step_ || on_trial_ || static_cast<int>(seen_.size()) < kSweepsBeforeNewton) return false;
   if (options_.method == Method::newton || newton_steps_ > 0) return true;
   Seen const& last = seen_.back();
+  double const newton = sweeps_like_newton();
+  bool const had_chance = last.iteration - seen_.front().iteration > newton;
+  // The first rates are no reason to leave float32 where float64 is dear.
+  if (!steps_on_ladder() && !had_chance) return false;
   // Overrelaxed sweeps show their rate once the transient of a new omega is over.
   int const window = last.is_plain ? 1 : 20;
   auto const first = std::find_if(seen_.rbegin(), seen_.rend(), [&](Seen const& seen) {
@@ -208,8 +212,6 @@ bool SinkhornPolicy::newton_pays() const {
   if (!(rate < 1)) return true;
   if (last.is_plain) rate = best_relaxation(rate) - 1;
   double const foreseen = std::log(std::max(last.error / (target_ * mass_), 1.0)) / -std::log(rate);
-  double const newton = sweeps_like_newton();
-  bool const had_chance = last.iteration - seen_.front().iteration > newton;
   return foreseen > (had_chance ? newton / 4 : newton);
 }
 
@@ -344,8 +346,7 @@ double SinkhornPolicy::rung_eps() const {
 
 /// The first sweeps at an eps, one by one, where their rate decides about Newton's method.
 bool SinkhornPolicy::judges_rate() const {
-  return may_step_ && !on_trial_ && (rungs_ == 0 || steps_on_ladder()) &&
-         static_cast<int>(seen_.size()) < kSweepsBeforeNewton;
+  return steps_on_ladder() && !on_trial_ && static_cast<int>(seen_.size()) < kSweepsBeforeNewton;
 }
 
 /// Sweeps up to the next check.

@@ -312,6 +312,9 @@ TEST_P(Product, with_transforms_takes_them_for_known) {
         double const expected = row[i] * std::exp(1.0 / 8);
         EXPECT_NEAR(actual[i], expected, static_cast<double>(2 * relative[i]) * expected) << i;
       }
+      // Entries in memory are normalised by their own sums, and take no transform but for the marginal.
+      if (test.problem.cost_function == CostFunction::euclidean || test.problem.cost_function == CostFunction::p_norm)
+        continue;
       expect_close("P v", multiply(*known, Side::rows, v), once,
                    test.tolerance.product(test.dense, Side::rows, test.potentials, v, 1, false));
       expect_close("P^T P v", multiply_gram(*known, Side::columns, ones, v),

@@ -127,7 +127,10 @@ TEST_P(BatchInFloat64, of_other_methods) {
     SolveOptions const options{.eps = 0.2, .method = method, .tolerance = 1e-7, .iterations = 100};
     std::vector<Plan> const plans = expect_as_alone(context(), batch_of(problems), options);
     EXPECT_TRUE(has_status(plans, Status::converged));
-    EXPECT_TRUE(std::any_of(plans.begin(), plans.end(), [](Plan const& plan) { return plan.report().newton_steps; }));
+    // Where float64 is dear, sweeps have these.
+    bool const takes_steps = method != Method::automatic || context().device().type == DeviceType::cpu;
+    EXPECT_EQ(std::any_of(plans.begin(), plans.end(), [](Plan const& plan) { return plan.report().newton_steps > 0; }),
+              takes_steps);
   }
 }
 

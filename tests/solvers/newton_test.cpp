@@ -353,7 +353,8 @@ TEST_P(Auto, and_newton_take_few_passes_over_the_problems_of_the_papers) {
                                 .report();
       EXPECT_EQ(report.status, Status::converged) << report.message;
       EXPECT_LE(report.gradient_norm, 1e-8);
-      EXPECT_LE(report.iterations, most);
+      // A fixed iteration solves with the entries on CUDA, where the CPU has a factor.
+      EXPECT_LE(report.iterations, context().device().type == DeviceType::cpu ? most : 1.1 * most);
     }
   }
 }
