@@ -212,7 +212,7 @@ bool SinkhornPolicy::newton_pays() const {
   if (!(rate < 1)) return true;
   if (last.is_plain) rate = best_relaxation(rate) - 1;
   double const foreseen = std::log(std::max(last.error / (target_ * mass_), 1.0)) / -std::log(rate);
-  return foreseen > (had_chance ? newton / 4 : newton);
+  return foreseen > (had_chance && steps_on_ladder() ? newton / 4 : newton);
 }
 
 void SinkhornPolicy::take_newton() {

@@ -90,9 +90,10 @@ TEST(Fields, of_a_solve_are_all_visited) {
   Fields fields;
   SolveOptions const options{.eps = 1, .eps_relative = 1};  // Of which a solve takes one.
   visit_solve_options(options, fields);
-  EXPECT_EQ(fields.names, (std::vector<std::string>{"eps", "eps_relative", "tolerance", "iterations", "schedule",
-                                                    "penalty_a", "penalty_b", "annealing", "precision", "check_every",
-                                                    "certificate", "cache_bytes"}));
+  EXPECT_EQ(fields.names, (std::vector<std::string>{"eps", "eps_relative", "method", "tolerance", "criterion",
+                                                    "iterations", "schedule", "penalty_a", "penalty_b", "annealing",
+                                                    "precision", "check_every", "certificate", "cache_bytes",
+                                                    "splr_density", "splr_shift", "splr_reuse", "splr_candidates"}));
 }
 
 TEST(Fields, of_a_projection_are_all_visited) {
