@@ -249,6 +249,7 @@ void SinkhornPolicy::refined() {
   precision_ = Precision::float64;
   refined_at_ = iterations_;
   relaxation_.interrupt();
+  seen_.clear();  // Rounding has slowed what was seen.
   if (options_.criterion == Criterion::l1) target_ = options_.tolerance;
   best_error_ = std::numeric_limits<double>::infinity();
   go_on();

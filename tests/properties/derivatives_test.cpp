@@ -132,9 +132,10 @@ TEST_P(CostDerivativesTest, are_those_of_the_dual_value_that_is_returned) {
     EXPECT_NEAR(slope(given, kStep, value, [](Case& at, double h) { at.problem.scale += h; }), report.scale,
                 1e-8 * std::abs(report.scale));
     EXPECT_EQ(std::isnan(report.label_weight), !given.problem.has_labels());
-    if (given.problem.has_labels())
+    if (given.problem.has_labels()) {
       EXPECT_NEAR(slope(given, kStep, value, [](Case& at, double h) { at.problem.label_weight += h; }),
                   report.label_weight, 1e-8 * std::abs(report.label_weight));
+    }
     if (!has_point_derivatives(given.problem.cost_function)) {
       std::vector<double> x(kN * kD);
       MutableMatrixView const view(x.data(), kN, kD);
