@@ -26,12 +26,12 @@ TEST_P(HardProblems, converge_by_default_and_no_later_than_by_sweeps_alone) {
     total += report.iterations;
     hard += report.annealing_iterations > 0;
     newton += report.newton_steps > 0;
-    // What the default may lose against sweeps alone is a tenth and 20 passes, so no more of those say anything.
-    options.iterations = static_cast<int>((report.iterations - 20) / 1.1);
-    if (options.iterations < 1) continue;
     options.method = Method::sinkhorn;
     Report const sweeps = solve(context, problem.geometry(), problem.a, problem.b, options).report();
-    EXPECT_NE(sweeps.status, Status::converged) << sweeps.iterations << " sweeps, " << report.iterations;
+    EXPECT_LE(report.iterations, 1.1 * sweeps.iterations + 20);
+    // Plain sweeps may take far longer: no more of them than would beat the default by as much say anything.
+    options.iterations = static_cast<int>((report.iterations - 20) / 1.1);
+    if (options.iterations < 1) continue;
     options.schedule = Schedule::alternating;
     options.annealing = 1;
     Report const plain = solve(context, problem.geometry(), problem.a, problem.b, options).report();
