@@ -144,6 +144,65 @@ TEST_F(SolveProgram, TheReportHasWhatItPromises) {
   EXPECT_FALSE(written["versions"]["monge"].get<std::string>().empty());
 }
 
+TEST_F(SolveProgram, MethodsMeetTheCriterionAndSayWhatTheyTook) {
+  for (std::string const method : {"newton", "splr", "sinkhorn", "auto"}) {
+    for (std::string const criterion : {"l1", "gradient", "gap"}) {
+      SCOPED_TRACE(method + ", " + criterion);
+      Outcome const outcome =
+          solve({"--eps", "0.02", "--method", method, "--criterion", criterion, "--tolerance", "1e-9"});
+      ASSERT_EQ(outcome.code, 0) << outcome.err;
+      json const written = report();
+      EXPECT_EQ(written["options"]["method"], method);
+      EXPECT_EQ(written["options"]["criterion"], criterion);
+      double const gap = std::abs(written["gap"].get<double>()), primal = written["primal"];
+      EXPECT_LE(criterion == "l1"         ? written["marginal_error"].get<double>()
+                : criterion == "gradient" ? written["gradient_norm"].get<double>()
+                                          : gap / primal,
+                1e-9);
+      bool const steps = method == "newton" || method == "splr";
+      EXPECT_TRUE(method == "auto" || (written["newton_steps"].get<int>() > 0) == steps);
+      EXPECT_LE(written["newton_iterations"], written["iterations"]);
+      EXPECT_EQ(outcome.out.find("passes") != std::string::npos, written["newton_steps"] > 0) << outcome.out;
+      double last = 0;
+      for (json const& check : written["history"]) {
+        EXPECT_GE(check["seconds"], last);
+        last = check["seconds"];
+      }
+      EXPECT_TRUE(!steps || written["history"].back()["gradient_norm"].is_number());
+    }
+  }
+}
+
+TEST_F(SolveProgram, ThePlanIsWrittenAndGoesWithTheNextRun) {
+  ASSERT_EQ(solve({"--eps", "0.05", "--plan"}).code, 0);
+  Array const plan = read_array("plan", path("result/plan.npy"));
+  EXPECT_THAT(plan.shape, ElementsAre(40, 30));
+  std::vector<double> const& entries = std::get<std::vector<double>>(plan.values);
+  for (std::size_t i = 0; i < 40; ++i)
+    EXPECT_NEAR(std::accumulate(&entries[30 * i], &entries[30 * i] + 30, 0.0), 1.0 / 40, 1e-6);
+  ASSERT_EQ(solve({"--eps", "0.05"}).code, 0);
+  EXPECT_FALSE(fs::exists(path("result/plan.npy")));
+}
+
+TEST_F(SolveProgram, MethodsThatCannotBeHadAreRefused) {
+  for (auto const& [options, text] : std::vector<std::pair<std::vector<std::string>, std::string>>{
+           {{"--method", "simplex"}, "method: is 'simplex'; must be auto, sinkhorn, newton or splr"},
+           {{"--criterion", "linf"}, "criterion: is 'linf'; must be l1, gradient or gap"},
+           {{"--method", "newton", "--penalty-a", "2"}, "penalty_a: is 2; must be inf with method newton"},
+           {{"--method", "splr", "--precision", "float32"}, "precision: is float32; must be auto or float64"},
+           {{"--method", "newton", "--tolerance", "0"}, "tolerance: is 0; must be > 0 with method newton"},
+           {{"--criterion", "gap", "--certificate", "false"}, "criterion: is gap; must be l1 without the certificate"},
+           {{"--method", "splr", "--splr-density", "2"}, "splr_density: is 2; must be"},
+           {{"--method", "splr", "--splr-reuse", "0"}, "splr_reuse: is 0; must be"}}) {
+    std::vector<std::string> arguments{"--eps", "0.05"};
+    arguments.insert(arguments.end(), options.begin(), options.end());
+    Outcome const outcome = solve(arguments);
+    EXPECT_EQ(outcome.code, 2);
+    EXPECT_THAT(outcome.err, HasSubstr(text));
+    EXPECT_FALSE(fs::exists(path("result")));
+  }
+}
+
 TEST_F(SolveProgram, JsonIsAllThatIsPrinted) {
   Outcome const outcome = solve({"--eps", "0.05", "--json"});
   EXPECT_EQ(outcome.code, 0);
