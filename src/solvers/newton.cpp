@@ -62,14 +62,15 @@ std::vector<double> NewtonMethod::get(Side side) const {
 
 NewtonProgress NewtonMethod::advance(double eps, int most_passes) {
   passes_ = 0;
-  bool const is_step = eps_ == eps;
-  if (!is_step) {
+  bool is_step = false;
+  if (eps_ != eps) {
     eps_ = eps;
     entries_are_old_ = true;
     evaluate(get(Side::columns), point_);
   } else if (most_passes < kFewestPasses || is_far()) {
     sweep();
   } else {
+    is_step = true;
     double const before = point_.error;
     std::vector<double> const step = direction(most_passes - kFewestPasses + 1);
     std::vector<double> moved = point_.g;

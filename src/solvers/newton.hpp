@@ -14,7 +14,7 @@ struct NewtonProgress {
   double error;          ///< |P^T 1 - b|_1 before the sweep that ended this advance
   double gradient_norm;  ///< |P^T 1 - b|_2
   int passes;            ///< Over all pairs, that this advance took.
-  bool is_step;          ///< It was a step, not the evaluation that begins an eps.
+  bool is_step;          ///< It was a step, not a sweep.
 };
 
 /// Maximises the dual as a function of g alone, f being the best for it: its gradient is b - c, c = P^T 1, and its
@@ -32,8 +32,8 @@ class NewtonMethod {
   ~NewtonMethod();
 
   /// The first at an eps evaluates the potentials that are there; each other one takes a step, of at most `most_passes`
-  /// (>= 1) passes. Leaves the potentials as
-  /// the last plain sweep does: columns exact, rows off by at most `error`.
+  /// (>= 1) passes, or a plain sweep where a column has next to nothing or few passes are left. Leaves the potentials
+  /// as the last plain sweep does: columns exact, rows off by at most `error`.
   NewtonProgress advance(double eps, int most_passes);
 
  private:
