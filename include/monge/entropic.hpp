@@ -71,8 +71,8 @@ struct SolveOptions {
   Method method = Method::automatic;
   double tolerance = 1e-6;              ///< On what `criterion` says. 0: run `iterations` sweeps.
   Criterion criterion = Criterion::l1;  ///< Others than l1 need the certificate.
-  int iterations = 10000;  ///< Cap on the sweeps, annealing included; one sweep updates f and g. Of Newton's
-                           ///< method each pass over all pairs counts as one. >= 1.
+  int iterations = 10000;  ///< Cap on the sweeps, annealing included; one sweep updates f and g. Of Newton's method
+                           ///< each pass over all pairs counts as one; an iteration of splr that has begun ends. >= 1.
   Schedule schedule = Schedule::overrelaxed;
   /// rho_a and rho_b > 0, in the units of C; infinity: P 1 = a, P^T 1 = b. Far below eps they lose digits: f is rounded
   /// to 2^-53 of C, and the marginal is a exp(-f / rho_a).
@@ -81,7 +81,8 @@ struct SolveOptions {
   double annealing = 0.25;  ///< Factor of the eps ladder, in (0, 1]; 1: no ladder. A solve begins with 10 sweeps at
                             ///< eps, from f and g or from 0 (for points: of the centred clouds); if they leave a tenth
                             ///< of the mass in the wrong place, eps comes down from the squared diameter, by this
-                            ///< factor as soon as 1e-4 of the mass or less is out of place.
+                            ///< factor as soon as 1e-4 of the mass or less is out of place (docs/math.md, section 6;
+                            ///< where Newton's method may follow, sooner). splr has no ladder.
   Precision precision = Precision::automatic;
   int check_every = 10;     ///< At most so many sweeps between checks; the host waits for the device only there. >= 1.
   bool certificate = true;  ///< Evaluate marginal error, values and gap in float64 from the returned potentials.

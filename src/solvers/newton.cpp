@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <limits>
 #include <numbers>
 #include <numeric>
 #include <utility>
@@ -31,7 +30,7 @@ constexpr int kManyProducts = 6;
 /// Entries of the preconditioner: at most so many a row on average, chosen among the largest kCandidates of each.
 constexpr double kEntriesPerRow = 8, kFewestEntriesPerRow = 1;
 constexpr std::int64_t kCandidates = 32;
-/// Solving with them may take as long as so many passes.
+/// Making ready to solve with them may take as long as so many passes.
 constexpr double kMostPasses = 10;
 
 }  // namespace

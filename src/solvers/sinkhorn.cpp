@@ -89,7 +89,7 @@ class SinkhornRun {
         index_(index),
         policy_(problem.options, problem.marginals.mass(), problem.entropic->centred_cost_bound(),
                 level(problem.marginals, penalties_of(problem.options)), backend.float64_cost(),
-                first_precision(problem.options)) {
+                first_precision(problem.options), !problem.start.f.empty()) {
     double const mean_cost = problem.entropic->mean_cost();
     report().penalty_a = problem.options.penalty_a;
     report().penalty_b = problem.options.penalty_b;

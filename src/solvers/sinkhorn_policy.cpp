@@ -67,7 +67,7 @@ int plain_tail(SolveOptions const& options) {
 }  // namespace
 
 SinkhornPolicy::SinkhornPolicy(SolveOptions const& options, double mass, double cost_bound, double level,
-                               double float64_cost, Precision precision)
+                               double float64_cost, Precision precision, bool is_warm)
     : options_(options),
       mass_(mass),
       cost_bound_(cost_bound),
@@ -83,6 +83,10 @@ SinkhornPolicy::SinkhornPolicy(SolveOptions const& options, double mass, double 
       gradient_target_(options.tolerance) {
   if (options.method == Method::splr) {
     step_ = {.action = SinkhornAction::splr, .sweep = {.eps = options.eps}, .count = options.iterations};
+    return;
+  }
+  if (is_warm && options.certificate && options.tolerance > 0) {
+    step_ = {.action = SinkhornAction::certify};
     return;
   }
   go_on();
@@ -231,6 +235,7 @@ void SinkhornPolicy::certified(Evaluation const& evaluation) {
   certified_value_ = criterion_value(options_.criterion, evaluation, mass_);
   if (shortfall_) return end(*shortfall_);
   if (*certified_value_ <= options_.tolerance) return end(Status::converged);
+  if (iterations_ == 0) return go_on();  // The start is not the solution.
   if (in_doubt_) {
     in_doubt_ = false;
     // A plain sweep leaves the columns exact but for its rounding. Where that is little of the error, sweeps are slow.

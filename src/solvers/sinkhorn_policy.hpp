@@ -37,9 +37,9 @@ class SinkhornPolicy {
  public:
   /// `mass` is what errors are relative to, `cost_bound` is EntropicOperator::centred_cost_bound(), `level` the size of
   /// what potentials have beside the costs, `float64_cost` is the backend's and `precision` that of the sweeps, not
-  /// `automatic`. The options outlive the policy.
+  /// `automatic`. `is_warm`: the potentials are given, and may be the solution. The options outlive the policy.
   SinkhornPolicy(SolveOptions const& options, double mass, double cost_bound, double level, double float64_cost,
-                 Precision precision);
+                 Precision precision, bool is_warm = false);
 
   SinkhornStep const& next() const { return step_; }
 

@@ -234,7 +234,9 @@ class Splr {
   std::optional<Status> iterate() {
     ++check_.iteration;
     set_potentials(iterate_, 0);
-    bool const fresh = age_ == 0, offers = fresh && options_.candidate_sweeps > 0;
+    bool const fresh = age_ == 0;
+    // Choosing pairs takes a pass.
+    bool const offers = fresh && options_.candidate_sweeps > 0 && check_.passes + 1 < limits_.passes;
     age_ = (age_ + 1) % options_.pattern_reuse;
     Values const entries = entries_at_iterate(fresh);
     std::future<void> sweeps = offers ? start_candidate() : std::future<void>();
@@ -277,8 +279,9 @@ class Splr {
   /// Sweeps from the iterate on another thread, for backends that do not enqueue them. Until get() nothing else may use
   /// the operator or what else is of its context.
   std::future<void> start_candidate() {
-    check_.passes += options_.candidate_sweeps;
-    return std::async(std::launch::async, [this] { entropic_.sweep({.eps = eps_}, options_.candidate_sweeps); });
+    int const sweeps = std::min(options_.candidate_sweeps, limits_.passes - check_.passes);
+    check_.passes += sweeps;
+    return std::async(std::launch::async, [this, sweeps] { entropic_.sweep({.eps = eps_}, sweeps); });
   }
 
   void keep_potentials(Vectors const& to) const {

@@ -141,13 +141,13 @@ TEST_P(Newton, a_start_at_the_optimum_returns_at_once) {
     SCOPED_TRACE(recipe);
     Problem const problem = make_problem(recipe);
     double const eps = eps_of(recipe, problem);
-    for (Method const method : {Method::newton, Method::splr}) {
+    for (Method const method : {Method::newton, Method::splr, Method::automatic, Method::sinkhorn}) {
       Plan const cold = solve(problem, {.eps = eps, .method = method, .tolerance = 1e-8});
       ASSERT_EQ(cold.status(), Status::converged) << cold.report().message;
       std::vector<double> const f = cold.f(), g = cold.g();
       Plan const warm = solve(problem, {.eps = eps, .method = method, .tolerance = 1e-8, .f = f, .g = g});
       EXPECT_EQ(warm.status(), Status::converged) << warm.report().message;
-      EXPECT_LE(warm.report().iterations, 3) << name(method);
+      EXPECT_LE(warm.report().iterations, method == Method::splr ? 3 : 0) << name(method);
       EXPECT_EQ(warm.report().newton_steps, 0);
     }
   }
