@@ -9,6 +9,7 @@
 
 #include "core/compensated_sum.hpp"
 #include "solvers/conjugate_gradient.hpp"
+#include "solvers/largest_entries.hpp"
 
 namespace monge {
 namespace {
@@ -185,29 +186,16 @@ std::vector<double> NewtonMethod::direction(int most_products) {
 
 /// The largest entries of all, from the largest of each row: as many as their factor is worth.
 void NewtonMethod::choose_entries(PlanOperator& plan) {
-  std::int64_t const n = entropic_.size(Side::rows), m = entropic_.size(Side::columns), k = std::min(m, kCandidates);
-  std::vector<std::int64_t> indices(static_cast<std::size_t>(n * k));
-  std::vector<double> values(indices.size());
-  plan.top_k(Side::rows, {indices.data(), n, k, k}, {values.data(), n, k});
+  double const n = static_cast<double>(entropic_.size(Side::rows));
+  std::vector<LargeEntry> found = largest_of_rows(plan, std::min(entropic_.size(Side::columns), kCandidates));
   ++passes_;
-  std::vector<std::size_t> found;
-  for (std::size_t e = 0; e < values.size(); ++e) {
-    if (values[e] > 0) found.push_back(e);
-  }
-  auto const before = [&](std::size_t p, std::size_t q) {
-    return values[p] != values[q] ? values[p] > values[q] : p < q;
-  };
   for (entries_per_row_ = std::min(kEntriesPerRow, 2 * entries_per_row_);; entries_per_row_ /= std::numbers::sqrt2) {
-    std::size_t const count = static_cast<std::size_t>(entries_per_row_ * static_cast<double>(n));
-    if (count < found.size()) {
-      std::nth_element(found.begin(), found.begin() + static_cast<std::ptrdiff_t>(count), found.end(), before);
-      found.resize(count);
-    }
+    keep_largest(found, static_cast<std::size_t>(entries_per_row_ * n));
     entry_rows_.clear();
     entry_columns_.clear();
-    for (std::size_t const e : found) {
-      entry_rows_.push_back(static_cast<std::int64_t>(e) / k);
-      entry_columns_.push_back(indices[e]);
+    for (LargeEntry const& entry : found) {
+      entry_rows_.push_back(entry.i);
+      entry_columns_.push_back(entry.j);
     }
     entries_ = entropic_.entry_solver(entry_rows_, entry_columns_);
     if (entries_->passes() <= kMostPasses || entries_per_row_ <= kFewestEntriesPerRow) return;

@@ -112,11 +112,7 @@ void SinkhornPolicy::swept(SweepErrors const& errors) {
   // Nothing comes of sweeps after these.
   if (options_.tolerance > 0 && std::isnan(seen_error())) return go_no_further();
   if (rungs_ > 0) return swept_on_ladder();
-  if (in_doubt_ || has_reached_target()) {
-    if (!options_.certificate) return end(Status::converged);
-    step_ = {.action = SinkhornAction::certify};
-    return;
-  }
+  if (in_doubt_ || has_reached_target()) return ask_certificate();
   if (on_trial_) {
     int const sweeps = options_.method == Method::newton ? kSweepsBeforeNewton : kTrialSweeps;
     bool const is_over = iterations_ >= sweeps;
@@ -150,11 +146,7 @@ void SinkhornPolicy::stepped(NewtonProgress const& progress) {
     rungs_ -= 1;
     return start_rung();
   }
-  if (has_reached_target()) {
-    if (!options_.certificate) return end(Status::converged);
-    step_ = {.action = SinkhornAction::certify};
-    return;
-  }
+  if (has_reached_target()) return ask_certificate();
   if (has_stopped_falling(kBlindPatience)) return end(Status::precision_limit);
   go_on();
 }
@@ -173,6 +165,12 @@ bool SinkhornPolicy::has_reached_target() const {
   if (options_.criterion == Criterion::gradient && !std::isnan(gradient_norm_))
     return gradient_norm_ <= gradient_target_ * mass_;
   return bound() <= target_ * mass_;
+}
+
+/// About potentials that may do; without certificates they do.
+void SinkhornPolicy::ask_certificate() {
+  if (!options_.certificate) return end(Status::converged);
+  step_ = {.action = SinkhornAction::certify};
 }
 
 /// After a certificate that found `value`, above the tolerance, and `error` in L1.

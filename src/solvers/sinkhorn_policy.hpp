@@ -78,6 +78,7 @@ class SinkhornPolicy {
   bool rounding_shows() const { return options_.certificate && !symmetric() && level_ <= cost_bound_; }
 
   bool has_reached_target() const;
+  void ask_certificate();
   void aim_lower(double value, double error);
   bool steps_on_ladder() const;
   double sweeps_like_newton() const;

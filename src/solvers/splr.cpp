@@ -15,6 +15,7 @@
 #include "core/compensated_sum.hpp"
 #include "core/sparse_factor.hpp"
 #include "solvers/criterion.hpp"
+#include "solvers/largest_entries.hpp"
 #include "solvers/line_search.hpp"
 
 namespace monge {
@@ -142,27 +143,16 @@ Pairs choose_pairs(PlanOperator& plan, Unknowns const& unknowns, std::int64_t co
   std::int64_t const n = plan.size(Side::rows), m = plan.size(Side::columns);
   double const share = std::ceil(kRowShare * static_cast<double>(count) / static_cast<double>(n));
   std::int64_t const width = std::min(m, static_cast<std::int64_t>(share));
-  std::vector<std::int64_t> columns(static_cast<std::size_t>(n * width));
-  Values values(columns.size());
-  plan.top_k(Side::rows, {columns.data(), n, width, width}, {values.data(), n, width});
-
-  std::vector<std::size_t> largest;
-  for (std::size_t k = 0; k < values.size(); ++k) {
-    std::int64_t const row = unknowns.row_place(static_cast<std::int64_t>(k) / width);
-    if (row > 0 && unknowns.column_place(columns[k]) > 0 && values[k] > 0) largest.push_back(k);
-  }
-  if (largest.size() > static_cast<std::size_t>(count)) {
-    auto const before = [&](std::size_t k, std::size_t l) {
-      return values[k] > values[l] || (values[k] == values[l] && k < l);
-    };
-    std::nth_element(largest.begin(), largest.begin() + count, largest.end(), before);
-    largest.resize(static_cast<std::size_t>(count));
-  }
+  std::vector<LargeEntry> largest = largest_of_rows(plan, width);
+  std::erase_if(largest, [&](LargeEntry const& entry) {
+    return unknowns.row_place(entry.i) <= 0 || unknowns.column_place(entry.j) <= 0;
+  });
+  keep_largest(largest, static_cast<std::size_t>(count));
   Pairs pairs;
   for (std::int64_t const j : unknowns.columns()) pairs.add(unknowns, unknowns.rows().front(), j);
   for (std::size_t k = 1; k < unknowns.rows().size(); ++k)
     pairs.add(unknowns, unknowns.rows()[k], unknowns.columns().front());
-  for (std::size_t const k : largest) pairs.add(unknowns, static_cast<std::int64_t>(k) / width, columns[k]);
+  for (LargeEntry const& entry : largest) pairs.add(unknowns, entry.i, entry.j);
   return pairs;
 }
 
@@ -215,7 +205,6 @@ class Splr {
 
  private:
   using Vectors = std::array<std::unique_ptr<Vector>, 2>;
-  static constexpr Side kSides[2] = {Side::rows, Side::columns};
 
   std::optional<Status> observed() {
     check_.l1_error = point_.l1 / mass_;

@@ -12,12 +12,8 @@ using nlohmann::json;
 using testing::ContainsRegex;
 using testing::HasSubstr;
 
-class DivergenceProgram : public Program {
+class DivergenceProgram : public ProgramWithClouds {
  protected:
-  DivergenceProgram() {
-    points("x.npy", 40, 3, 1);
-    points("y.npy", 30, 3, 2);
-  }
   Outcome diverge(std::string const& y, std::vector<std::string> const& more) const {
     std::vector<std::string> arguments{"divergence",   path("x.npy"), path(y), "--out",
                                        path("result"), "--device",    "cpu"};

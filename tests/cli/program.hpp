@@ -122,4 +122,13 @@ class Program : public Scratch {
   }
 };
 
+/// With x.npy and y.npy, 40 and 30 points in 3 dimensions.
+class ProgramWithClouds : public Program {
+ protected:
+  ProgramWithClouds() {
+    points("x.npy", 40, 3, 1);
+    points("y.npy", 30, 3, 2);
+  }
+};
+
 }  // namespace monge::cli

@@ -26,13 +26,8 @@ using testing::Not;
 using testing::Pointwise;
 using testing::StartsWith;
 
-class SolveProgram : public Program {
+class SolveProgram : public ProgramWithClouds {
  protected:
-  SolveProgram() {
-    points("x.npy", 40, 3, 1);
-    points("y.npy", 30, 3, 2);
-  }
-
   Outcome solve(std::vector<std::string> const& more) const {
     std::vector<std::string> arguments{"solve",        path("x.npy"), path("y.npy"), "--out",
                                        path("result"), "--device",    "cpu"};
