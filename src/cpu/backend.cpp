@@ -100,6 +100,15 @@ class CpuBackend final : public Backend {
     return plans;
   }
 
+  std::vector<std::unique_ptr<SplittingOperator>> splitting_operators(
+      std::span<RegularizedInput const>) const override {
+    throw Error(ErrorCode::unsupported, "method: is splitting; not on this device yet");
+  }
+  void iterate(std::span<SplittingStep>) const override {}
+  std::unique_ptr<QuadraticOperator> quadratic_operator(RegularizedInput const&) const override {
+    throw Error(ErrorCode::unsupported, "method: is newton; not on this device yet");
+  }
+
   ProjectionOperator const& projection() const override { return projection_; }
 
  private:

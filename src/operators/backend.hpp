@@ -11,6 +11,8 @@
 #include <monge/entropic.hpp>
 
 #include "operators/entropic_operator.hpp"
+#include "operators/quadratic_operator.hpp"
+#include "operators/regularized_operator.hpp"
 #include "projection/projection_operator.hpp"
 
 namespace monge {
@@ -108,6 +110,14 @@ class Backend {
   /// Waits.
   virtual void evaluate(std::span<EvaluationStep> steps) const = 0;
   virtual std::vector<std::unique_ptr<PlanOperator>> plans(std::span<PlanInput const> inputs) const = 0;
+
+  /// Problems whose costs are matrices: throws ProblemError, unsupported for points.
+  virtual std::vector<std::unique_ptr<SplittingOperator>> splitting_operators(
+      std::span<RegularizedInput const> inputs) const = 0;
+  /// Enqueues the iterations, then waits for the residuals.
+  virtual void iterate(std::span<SplittingStep> steps) const = 0;
+  /// Of a problem with a quadratic term alone, or with no term.
+  virtual std::unique_ptr<QuadraticOperator> quadratic_operator(RegularizedInput const& input) const = 0;
 
   /// Batches of small matrices; lives as long as the backend.
   virtual ProjectionOperator const& projection() const = 0;

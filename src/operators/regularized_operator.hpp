@@ -1,0 +1,125 @@
+// The seam of regularised plans: what their solvers may ask of a problem, whatever its backend.
+//
+//   min_X <C, X> + h(X),  X 1 = p,  X^T 1 = q,  X >= 0
+//
+// Inside, costs begin at 0 and have range 1, and masses sum to 1; potentials, steps and values cross the seam in these
+// units (CostScale says of what), and only what a plan needs is in the user's.
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include <monge/array.hpp>
+#include <monge/regularized.hpp>
+
+#include "operators/side.hpp"
+
+namespace monge {
+
+/// The terms of h as the user gave them, checked for shape and sign, with groups and their weights on the host.
+/// `groups` is empty without that term; W and the mask are read, and checked, with the costs.
+struct RegularizerTerms {
+  double quadratic = 0;
+  double group_lasso = 0;
+  std::vector<std::int32_t> groups;   // (n)
+  std::vector<double> group_weights;  // One for each group.
+  double l1 = 0;
+  MatrixView l1_weights;
+  double hypentropy = 0, hypentropy_width = 1;
+  MatrixView mask;
+
+  /// The conjugate of h on the non-negative orthant is finite everywhere: any potentials are feasible.
+  bool has_finite_conjugate() const { return quadratic > 0 || hypentropy > 0; }
+};
+
+/// A cost c of the user's is (c - offset) / range inside; the offset is that of the smallest pair that is allowed, the
+/// range, of those, 1 where all cost the same. Masses are in units of `mass`.
+struct CostScale {
+  double offset = 0, range = 1, mass = 1;
+
+  /// The weights of the terms inside.
+  double quadratic(double weight) const { return weight * mass / range; }
+  double linear(double weight) const { return weight / range; }  // Of group_lasso, l1 and hypentropy.
+  double width(double beta) const { return beta / mass; }
+};
+
+/// A problem that has been checked but for the values of matrices and points. p and q are shares of the mass.
+struct RegularizedInput {
+  Geometry const& geometry;
+  std::vector<double> const& p;
+  std::vector<double> const& q;
+  double mass;
+  RegularizerTerms const& terms;
+  Precision precision;  // Of the iterations: float32 or float64.
+};
+
+/// Values of a plan and of potentials, float64 sums over the caller's own costs, in units of range and mass 1.
+struct RegularizedValues {
+  double transported_mass = 0;  ///< sum X
+  double residual_squares = 0;  ///< |X 1 - p|_2^2 + |X^T 1 - q|_2^2
+  double residual_l1 = 0;       ///< |X 1 - p|_1 + |X^T 1 - q|_1
+  double transport_cost = 0;    ///< <C, X>
+  double regularization = 0;    ///< h(X)
+  double dual = 0;              ///< p'u + q'v - h*(u + v - C)
+  std::int64_t nonzeros = 0;
+};
+
+/// X, and potentials (u, v) that are feasible.
+class RegularizedOperator {
+ public:
+  RegularizedOperator(std::int64_t n, std::int64_t m) : n_(n), m_(m) {}
+  virtual ~RegularizedOperator() = default;
+  RegularizedOperator(RegularizedOperator const&) = delete;
+  RegularizedOperator& operator=(RegularizedOperator const&) = delete;
+
+  std::int64_t rows() const { return n_; }
+  std::int64_t columns() const { return m_; }
+  virtual CostScale scale() const = 0;
+
+  /// Of the current X and (u, v). Where the conjugate of h is not finite everywhere v first becomes the largest that is
+  /// feasible with u (docs/math.md, section 17): with it the dual value only rises. Waits.
+  virtual RegularizedValues evaluate() = 0;
+
+  // What follows is for plans: X in the user's mass, u and v in the user's costs.
+  virtual void potentials(MutableVectorView u, MutableVectorView v) const = 0;
+  virtual void dense(MutableMatrixView out) const = 0;
+  virtual std::int64_t nonzeros(MutableIndexView row_begin) const = 0;
+  virtual void entries(MutableIndexView row_begin, MutableIndexView columns, MutableVectorView values) const = 0;
+  /// out = X values, or X^T values where `side`, whose points out has, is columns.
+  virtual void product(Side side, MatrixView values, MutableMatrixView out) const = 0;
+
+ private:
+  std::int64_t n_, m_;
+};
+
+/// Residuals of X after the last iteration.
+struct SplittingResidual {
+  double row_squares, column_squares;  ///< |X 1 - p|_2^2 and |X^T 1 - q|_2^2.
+  std::int64_t nonzeros;               ///< Of X.
+};
+
+/// The iteration of RDROT, eq. 6 (docs/math.md, section 17).
+class SplittingOperator : public RegularizedOperator {
+ public:
+  using RegularizedOperator::RegularizedOperator;
+  /// X = 0 and, with step = rho / (n + m): potentials phi_i = step m / (n + m), psi_j = step n / (n + m) or, where they
+  /// are given, step u and step v.
+  virtual void start(double step, std::span<double const> u, std::span<double const> v) = 0;
+  /// Goes on with another step from the current X and u, v: phi and psi are scaled, and the sums that the recursion
+  /// keeps are made anew.
+  virtual void set_step(double step) = 0;
+  /// Enqueues `count` iterations >= 1, after which X is in memory.
+  virtual void iterate(int count) = 0;
+  /// Waits.
+  virtual SplittingResidual residual() = 0;
+};
+
+/// One operator's part of a step that many take together.
+struct SplittingStep {
+  SplittingOperator* splitting;
+  int count;
+  SplittingResidual residual{};
+};
+
+}  // namespace monge

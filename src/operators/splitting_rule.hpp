@@ -1,0 +1,67 @@
+// The formulas of Douglas-Rachford splitting, shared by the CPU code and the CUDA kernels (docs/math.md, section 17).
+//
+// An iteration, of costs S = (C - offset) / range + lambda_1 W, with a step s (RDROT, eq. 6 and 8; Lemma 3.1):
+//   V = [X + phi 1^T + 1 psi^T - s S]_+,   X <- prox_{s h}(V)
+//   r = X 1 - p,  c = X^T 1 - q,  excess = sum X - 1
+//   a <- a - r,  b <- b - c,  t = (2 excess - alpha) / (n + m),  alpha <- alpha - excess
+//   phi = (a - r + t) / m,  psi = (b - c + t) / n
+// Before an iteration a = Y 1 - p, b = Y^T 1 - q and alpha = sum Y - 1 for Y = X + phi 1^T + 1 psi^T. At the fixed
+// point u = phi / s and v = psi / s are dual potentials.
+#pragma once
+#include <cmath>
+
+#include "core/host_device.hpp"
+
+namespace monge {
+
+/// What an entry becomes, but for the norm of its group.
+template <class T>
+struct EntryProx {
+  T shrink = 1;      // 1 / (1 + s lambda_quadratic)
+  T hypentropy = 0;  // s lambda; 0: no such term.
+  T width = 1;       // beta
+
+  /// Of v >= 0.
+  MONGE_HOST_DEVICE T operator()(T v) const {
+    if (hypentropy == 0 || v == 0) return v * shrink;
+    // x / shrink + h asinh(x / beta) = v. With x = beta sinh(y) the left side is convex in y >= 0, so Newton's method
+    // comes down from any bound above, and each of the two terms alone gives one.
+    T const slope = width / shrink;
+    T y = std::fmin(v / hypentropy, std::asinh(v / slope));
+    for (int k = 0; k < 30; ++k) {
+      T const next = y - (slope * std::sinh(y) + hypentropy * y - v) / (slope * std::cosh(y) + hypentropy);
+      if (!(next < y)) break;
+      y = next;
+    }
+    return width * std::sinh(y);
+  }
+};
+
+/// The factor of a group of norm `norm` whose threshold is s lambda w_g, before EntryProx: the prox of a norm plus a
+/// quadratic term is the one after the other.
+template <class T>
+MONGE_HOST_DEVICE T group_factor(T norm, T threshold) {
+  return norm > threshold ? 1 - threshold / norm : T(0);
+}
+
+/// a or b, and phi or psi, of one point after an iteration.
+struct SplittingPoint {
+  double sum;        // a_i or b_j
+  double potential;  // phi_i or psi_j
+};
+
+/// What an iteration does to one side, whose points have `other` partners each.
+struct SplittingUpdate {
+  double shift;  // t
+  double other;  // m for rows, n for columns.
+
+  MONGE_HOST_DEVICE SplittingPoint operator()(double sum, double residual) const {
+    double const next = sum - residual;
+    return {next, (next - residual + shift) / other};
+  }
+};
+MONGE_HOST_DEVICE inline double splitting_shift(double excess, double alpha, double n, double m) {
+  return (2 * excess - alpha) / (n + m);
+}
+
+}  // namespace monge
