@@ -81,13 +81,19 @@ class RegularizedOperator {
   /// feasible with u (docs/math.md, section 17): with it the dual value only rises. Waits.
   virtual RegularizedValues evaluate() = 0;
 
-  // What follows is for plans: X in the user's mass, u and v in the user's costs.
+  // What follows is for plans: X in the user's mass, u and v in the user's costs. Outputs may lie on the host or on the
+  // device.
+
+  /// The offset of the costs goes to u and v by halves.
   virtual void potentials(MutableVectorView u, MutableVectorView v) const = 0;
   virtual void dense(MutableMatrixView out) const = 0;
   virtual std::int64_t nonzeros(MutableIndexView row_begin) const = 0;
   virtual void entries(MutableIndexView row_begin, MutableIndexView columns, MutableVectorView values) const = 0;
-  /// out = X values, or X^T values where `side`, whose points out has, is columns.
-  virtual void product(Side side, MatrixView values, MutableMatrixView out) const = 0;
+  /// X 1 or, of columns, X^T 1.
+  virtual void marginal(Side side, MutableVectorView out) const = 0;
+  /// out = X values, or X^T values where `side`, whose points out has, is columns; if `averaged`, each row of out over
+  /// the marginal of its point, 0 where that is 0.
+  virtual void product(Side side, bool averaged, MatrixView values, MutableMatrixView out) const = 0;
 
  private:
   std::int64_t n_, m_;
