@@ -520,11 +520,11 @@ TEST_P(SplittingErrors, name_the_first_bad_entry) {
   auto const matrix = [](std::vector<double> const& values) { return MatrixView(values.data(), 2, 3); };
   EXPECT_EQ(message_of({matrix(costs)}, {}), "");
   costs[5] = -kInfinity;
-  EXPECT_EQ(message_of({matrix(costs)}, {}), "C: entry (1, 2) is -inf; must be finite or +infinity");
+  EXPECT_EQ(message_of({matrix(costs)}, {}), "cost: row 1, column 2 is -inf; must be finite or +infinity");
   costs[3] = -kNan;
-  EXPECT_EQ(message_of({matrix(costs)}, {}), "C: entry (1, 0) is nan; must be finite or +infinity");
+  EXPECT_EQ(message_of({matrix(costs)}, {}), "cost: row 1, column 0 is nan; must be finite or +infinity");
   EXPECT_EQ(message_of({MatrixView(costs.data(), 3, 2), true}, {}),
-            "C: entry (1, 1) is nan; must be finite or +infinity");
+            "cost: row 1, column 1 is nan; must be finite or +infinity");
   for (double const bad : {-0.5, kNan, kInfinity}) {
     std::vector<double> weights = good;
     weights[4] = bad;
@@ -532,15 +532,15 @@ TEST_P(SplittingErrors, name_the_first_bad_entry) {
     terms.l1 = 1;
     terms.l1_weights = matrix(weights);
     EXPECT_EQ(message_of({matrix(good)}, terms).substr(0, 26),
-              "weights: entry (1, 1) is " + std::string(bad < 0   ? "-"
-                                                        : bad > 0 ? "i"
-                                                                  : "n"));
+              "l1_weights: row 1, column 1 is " + std::string(bad < 0   ? "-"
+                                                              : bad > 0 ? "i"
+                                                                        : "n"));
   }
   std::vector<double> masks = good;
   masks[2] = kNan;
   RegularizerTerms terms;
   terms.mask = matrix(masks);
-  EXPECT_EQ(message_of({matrix(good)}, terms), "mask: entry (0, 2) is nan; must be finite");
+  EXPECT_EQ(message_of({matrix(good)}, terms), "mask: row 0, column 2 is nan; must be finite");
 }
 
 TEST_P(SplittingErrors, name_points_without_partners) {
@@ -549,14 +549,14 @@ TEST_P(SplittingErrors, name_points_without_partners) {
   EXPECT_EQ(message_of({MatrixView(costs.data(), 2, 3)}, terms), "");
   terms.mask = MatrixView(masks.data(), 2, 3);
   EXPECT_EQ(message_of({MatrixView(costs.data(), 2, 3)}, terms),
-            "C: row 0 has mass and no allowed pair with a column that has; must have at least one");
+            "cost: row 0 has mass and no allowed pair with a column that has; must have at least one");
   costs = {1, kInfinity, 1, 1, 1, 1};
   masks = {1, 1, 1, 1, 0, 1};
   EXPECT_EQ(message_of({MatrixView(costs.data(), 2, 3)}, terms),
-            "C: column 1 has mass and no allowed pair with a row that has; must have at least one");
+            "cost: column 1 has mass and no allowed pair with a row that has; must have at least one");
   costs = {1e308, 1, 1, 1, 1, -1e308};
   EXPECT_EQ(message_of({MatrixView(costs.data(), 2, 3)}, {}),
-            "C: ranges from -1e+308 to 1e+308; the difference must be finite");
+            "cost: ranges from -1e+308 to 1e+308; the difference must be finite");
 }
 
 }  // namespace
