@@ -467,6 +467,30 @@ TEST_P(SplittingPlan, averages_of_points_without_mass_are_zero) {
   EXPECT_NEAR(out[0], 1, 1e-14);
 }
 
+/// Threads share the work, and change no bit of what comes out.
+TEST_P(Splitting, results_do_not_depend_on_threads) {
+  for (double const group_lasso : {0.0, 0.05}) {
+    RegularizedData const data({.n = 1203, .m = 437, .quadratic = 1, .group_lasso = group_lasso, .groups = 40});
+    RegularizedInput const input = data.input(precision());
+    std::vector<Outcome> outcomes;
+    std::vector<RegularizedValues> values;
+    for (int const threads : {1, 2, 3}) {
+      Context const with_threads = make_context(GetParam().device, threads);
+      auto const splitting = std::move(backend_of(with_threads).splitting_operators({&input, 1})[0]);
+      splitting->start(2.0 / 1640, {}, {});
+      splitting->iterate(8);
+      values.push_back(splitting->evaluate());
+      outcomes.push_back(outcome(*splitting));
+    }
+    for (std::size_t k : {1, 2}) {
+      EXPECT_TRUE(outcomes[k].x == outcomes[0].x && outcomes[k].u == outcomes[0].u && outcomes[k].v == outcomes[0].v);
+      EXPECT_EQ(values[k].dual, values[0].dual);
+      EXPECT_EQ(values[k].residual_squares, values[0].residual_squares);
+      EXPECT_EQ(values[k].regularization, values[0].regularization);
+    }
+  }
+}
+
 /// Problems that go side by side get the bits that they get alone.
 TEST_P(Splitting, batches_are_as_problems_alone) {
   std::vector<std::unique_ptr<RegularizedData>> data;
