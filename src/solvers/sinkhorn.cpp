@@ -115,7 +115,7 @@ class SinkhornRun {
   void swept(SweepErrors const& errors) {
     Sweep const kind = next().sweep;
     policy_.swept(errors);
-    record(kind, errors.row + errors.column, kNaN);
+    record(kind, errors.row + errors.column, errors.gradient_norm);
   }
 
   /// To the end.

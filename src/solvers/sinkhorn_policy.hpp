@@ -106,7 +106,7 @@ class SinkhornPolicy {
   SinkhornStep step_{};
 
   Sweep last_sweep_{};
-  SweepErrors errors_{0, 0};  // Of last_sweep_.
+  SweepErrors errors_;  // Of last_sweep_.
   int iterations_ = 0;
   int annealing_iterations_ = 0;
   bool may_step_;               // Newton's method is a choice,
