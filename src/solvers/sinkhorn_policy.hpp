@@ -63,6 +63,8 @@ class SinkhornPolicy {
   Precision precision() const { return precision_; }
   /// The marginal error of the current potentials: the certified one, or what the last sweep can tell.
   double marginal_error() const { return certified_error_.value_or(bound()); }
+  /// The same of what the criterion says, relative as the tolerance is; others than l1 have certificates.
+  double value() const { return certified_value_.value_or(bound() / mass_); }
 
  private:
   enum class Mode { sinkhorn, newton };

@@ -306,7 +306,7 @@ class Splr {
     point.gradient = unknowns_.gather(excess);
     point.mass = value.mass;
     point.dual = value.dual;
-    point.value = criterion_value(limits_.criterion, value, mass_);
+    point.value = criterion_value(limits_.criterion, value, eps_, mass_);
     point.l1 = value.row_error + value.column_error;
     point.norm = value.gradient_norm;
     point.l2 = std::sqrt(dot(point.gradient, point.gradient));
