@@ -152,10 +152,11 @@ class SinkhornRun {
 
   void newton_step() {
     SinkhornStep const taken = next();
-    if (!newton_) newton_ = std::make_unique<NewtonMethod>(entropic(), problem_.marginals);
+    if (!newton_) newton_ = std::make_unique<NewtonMethod>(entropic(), problem_.marginals, options().criterion);
     NewtonProgress const progress = newton_->advance(taken.sweep.eps, taken.count);
     policy_.stepped(progress);
     record(taken.sweep, progress.error, progress.gradient_norm);
+    if (policy_.is_short()) policy_.returned(newton_->return_to_best());
   }
 
   /// Whether certificates need a float64 twin that is not there yet.

@@ -46,6 +46,8 @@ class SinkhornPolicy {
   /// The errors of the last of the sweeps.
   void swept(SweepErrors const& errors);
   void stepped(NewtonProgress const& progress);
+  /// Newton's method has gone back to where the L1 error is this, as it does once the policy is_short().
+  void returned(double error) { errors_ = {0, error}; }
   /// `error` in L1.
   void ended(Status status, int steps, int passes, double error);
   /// In float64.
@@ -54,6 +56,8 @@ class SinkhornPolicy {
   /// The caller wants no more sweeps; one at eps and a certificate may still be due.
   void stop();
 
+  /// It ends: all that may still come is a sweep at eps and a certificate.
+  bool is_short() const { return shortfall_.has_value(); }
   int iterations() const { return iterations_; }
   int annealing_iterations() const { return annealing_iterations_; }
   int newton_steps() const { return newton_steps_; }

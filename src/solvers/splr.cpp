@@ -177,7 +177,7 @@ class Splr {
     most_pairs_ = density * n * m;
     wanted_pairs_ = kFirstDensity * most_pairs_;
     for (std::size_t k = 0; k < 2; ++k) {
-      for (Vectors* vectors : {&iterate_, &direction_, &candidate_, &marginal_})
+      for (Vectors* vectors : {&iterate_, &direction_, &candidate_, &marginal_, &best_})
         (*vectors)[k] = vectors_.make(kSides[k]);
     }
   }
@@ -199,8 +199,12 @@ class Splr {
       end = iterate();
       if (!end) end = observed();
     }
-    set_potentials(iterate_, 0);
-    return {*end, check_};
+    // The dual has risen all the way, but not each of the errors has fallen: without a plan of these marginals they may
+    // end anywhere.
+    set_potentials(best_, 0);
+    best_check_.iteration = check_.iteration;
+    best_check_.passes = check_.passes;
+    return {*end, best_check_};
   }
 
  private:
@@ -211,6 +215,10 @@ class Splr {
     check_.l2_error = point_.norm / mass_;
     check_.value = point_.value;
     check_.dual = point_.dual;
+    if (!(best_check_.value <= check_.value)) {
+      best_check_ = check_;
+      for (std::size_t k = 0; k < 2; ++k) vectors_.combine(std::array{Term{1, iterate_[k].get()}}, *best_[k]);
+    }
     bool const go_on = !limits_.observe || limits_.observe(check_);
     if (check_.value <= limits_.tolerance) return Status::converged;
     if (!go_on) return Status::stopped;
@@ -436,11 +444,13 @@ class Splr {
   double most_pairs_, wanted_pairs_;
 
   Vectors iterate_, direction_, candidate_, marginal_;
-  Point point_;  // At the iterate.
+  Vectors best_;  // Of the iterates, by what the criterion says.
+  Point point_;   // At the iterate.
   Pairs pairs_;
   std::optional<SparseFactor> factor_;
   std::optional<Secant> secant_;
   SplrCheck check_;
+  SplrCheck best_check_{.value = std::numeric_limits<double>::quiet_NaN()};
   int age_ = 0;           // Iterations since the pairs were chosen; 0: they are due.
   double last_step_ = 1;  // Of the search.
   double first_l2_ = 0, last_l2_ = 0;
