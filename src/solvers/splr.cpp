@@ -12,11 +12,11 @@
 #include <utility>
 #include <vector>
 
-#include "core/compensated_sum.hpp"
 #include "core/sparse_factor.hpp"
 #include "solvers/criterion.hpp"
 #include "solvers/largest_entries.hpp"
 #include "solvers/line_search.hpp"
+#include "solvers/secant.hpp"
 
 namespace monge {
 namespace {
@@ -37,16 +37,6 @@ constexpr double kCandidateGradient = 10;
 constexpr double kUnitRoundoff = 0x1p-53;
 
 using Values = std::vector<double>;
-
-void add(double factor, Values const& from, Values& to) {
-  for (std::size_t k = 0; k < to.size(); ++k) to[k] += factor * from[k];
-}
-
-double dot(Values const& first, Values const& second) {
-  CompensatedSum sum;
-  for (std::size_t k = 0; k < first.size(); ++k) sum.add(first[k] * second[k]);
-  return sum.value();
-}
 
 /// What lies on both sides of a problem.
 struct Both {
@@ -117,12 +107,6 @@ struct Move {
   Point point;
   Values step;
   double rise;
-};
-
-/// The last step and the change of the gradient that it made; <y, s> > 0.
-struct Secant {
-  Values s, y;
-  double ys;
 };
 
 /// Pairs of points and, in the same order, of unknowns.
@@ -246,7 +230,8 @@ class Splr {
     if (offers) sweeps.get();
     std::optional<Move> candidate = offers ? std::optional(move_to_candidate()) : std::nullopt;
     std::optional<Move> move = search(direction);
-    if (candidate && is_better(*candidate, move)) {
+    SplrEnd const step = move ? SplrEnd{move->rise, move->point.l2} : SplrEnd{0, point_.l2};
+    if (candidate && takes_candidate({candidate->rise, candidate->point.l2}, step)) {
       move = std::move(candidate);
       std::swap(iterate_, candidate_);
     } else if (move) {
@@ -361,12 +346,13 @@ class Splr {
   /// Minus the inverse of the corrected matrix times the gradient.
   Values descent() const {
     Values z = point_.gradient;
-    double const along = secant_ ? dot(secant_->s, z) / secant_->ys : 0;
-    if (secant_) add(-along, secant_->y, z);
-    std::span<double> const all(z);
-    factor_->solve(all.first(unknowns_.rows().size()), all.subspan(unknowns_.rows().size()));
-    for (double& value : z) value *= -eps_;
-    if (secant_) add(-along - dot(secant_->y, z) / secant_->ys, secant_->s, z);
+    auto const solve = [&](Values& values) {
+      std::span<double> const all(values);
+      factor_->solve(all.first(unknowns_.rows().size()), all.subspan(unknowns_.rows().size()));
+      for (double& value : values) value *= eps_;
+    };
+    secant_ ? secant_->apply(solve, z) : solve(z);
+    for (double& value : z) value = -value;
     return z;
   }
 
@@ -415,17 +401,10 @@ class Splr {
     return Move{std::move(trial), std::move(step), end.value};
   }
 
-  bool is_better(Move const& candidate, std::optional<Move> const& move) const {
-    return candidate.rise < (move ? move->rise : 0) &&
-           candidate.point.l2 < kCandidateGradient * (move ? move->point.l2 : point_.l2);
-  }
-
   void accept(Move&& move) {
-    Secant next{std::move(move.step), move.point.gradient, 0};
-    add(-1, point_.gradient, next.y);
-    next.ys = dot(next.y, next.s);
-    secant_.reset();
-    if (next.ys > kLeastCurvature * dot(next.y, next.y) * cost_ / mass_) secant_ = std::move(next);
+    Values change = move.point.gradient;
+    add(-1, point_.gradient, change);
+    secant_ = Secant::of(std::move(move.step), std::move(change), kLeastCurvature * cost_ / mass_);
     last_l2_ = point_.l2;
     point_ = std::move(move.point);
   }
@@ -457,6 +436,10 @@ class Splr {
 };
 
 }  // namespace
+
+bool takes_candidate(SplrEnd const& candidate, SplrEnd const& step) {
+  return candidate.rise < step.rise && candidate.l2 < kCandidateGradient * step.l2;
+}
 
 SplrResult run_splr(EntropicOperator& entropic, Marginals const& marginals, double eps, SplrOptions const& options,
                     SplrLimits const& limits) {
