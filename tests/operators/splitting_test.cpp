@@ -319,6 +319,23 @@ TEST_P(Splitting, values_are_the_oracles) {
   }
 }
 
+/// The potentials of an evaluation are not those that iterations go on from.
+TEST_P(Splitting, evaluations_leave_the_recursion_alone) {
+  for (RegularizedRecipe const& recipe : regularizers(31, 26)) {
+    RegularizedData const data(recipe);
+    auto const evaluated = make(data), plain = make(data);
+    for (auto* const splitting : {evaluated.get(), plain.get()}) {
+      splitting->start(0.03, {}, {});
+      iterate(*splitting, 2);
+      if (splitting == evaluated.get()) splitting->evaluate();
+      splitting->set_step(0.05);
+      iterate(*splitting, 3);
+    }
+    Outcome const a = outcome(*evaluated), b = outcome(*plain);
+    EXPECT_TRUE(a.x == b.x && a.u == b.u && a.v == b.v) << recipe.name;
+  }
+}
+
 /// Weak duality holds for what is returned, and the gap closes.
 TEST_P(Splitting, gap_closes) {
   for (RegularizedRecipe const& recipe : regularizers(19, 23)) {
@@ -521,9 +538,10 @@ TEST_P(Splitting, batches_are_as_problems_alone) {
 
 class SplittingErrors : public Splitting {
  protected:
-  std::string message_of(CostMatrix const& cost, RegularizerTerms const& terms) const {
+  std::string message_of(CostMatrix const& cost, RegularizerTerms const& terms,
+                         std::vector<double> const& p = {0.5, 0.5}) const {
     Geometry const geometry = cost;
-    std::vector<double> const p{0.5, 0.5}, q{0.5, 0.25, 0.25};
+    std::vector<double> const q{0.5, 0.25, 0.25};
     RegularizedInput const input{geometry, p, q, 1, terms, precision()};
     try {
       backend_of(context()).splitting_operators({&input, 1});
@@ -577,6 +595,10 @@ TEST_P(SplittingErrors, name_points_without_partners) {
   costs = {1, kInfinity, 1, 1, 1, 1};
   masks = {1, 1, 1, 1, 0, 1};
   EXPECT_EQ(message_of({MatrixView(costs.data(), 2, 3)}, terms),
+            "cost: column 1 has mass and no allowed pair with a row that has; must have at least one");
+  // A partner without mass is none.
+  masks[4] = 1;
+  EXPECT_EQ(message_of({MatrixView(costs.data(), 2, 3)}, terms, {1, 0}),
             "cost: column 1 has mass and no allowed pair with a row that has; must have at least one");
   costs = {1e308, 1, 1, 1, 1, -1e308};
   EXPECT_EQ(message_of({MatrixView(costs.data(), 2, 3)}, {}),
