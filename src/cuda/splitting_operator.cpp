@@ -28,13 +28,14 @@ SplittingProx prox_of(RegularizerTerms const& terms) {
 
 }  // namespace
 
-SplittingOperator::SplittingOperator(SharedRuntime runtime, RegularizedInput const& input, Queue const& queue)
+SplittingOperator::SplittingOperator(SharedRuntime runtime, RegularizedInput const& input, Queue const& queue,
+                                     int waves)
     : monge::SplittingOperator(std::ssize(input.p), std::ssize(input.q)),
       runtime_(runtime),
       costs_(std::move(runtime), input, queue),
       scalar_(input.precision == Precision::float64 ? DataType::float64 : DataType::float32) {
   plan_ = plan_splitting(scalar_, prox_of(input.terms), static_cast<int>(round_up(costs_.order().size, kSplittingRows)),
-                         costs_.columns(), costs_.group_begin(), runtime_->multiprocessors());
+                         costs_.columns(), costs_.group_begin(), runtime_->multiprocessors(), waves);
 }
 
 void SplittingOperator::finish(Queue const& queue) {
@@ -61,13 +62,12 @@ void SplittingOperator::allocate() {
   int* slabs = nullptr;
   std::int64_t const width = size_of(scalar_);
   auto const part_bytes = [&](SplittingSide const& side) { return side.part_count * side.part_stride * width; };
-  vectors_ =
-      allocate_parts(runtime_, Part{rows.sum, n}, Part{rows.potential, n}, Part{rows.residual, n}, Part{columns.sum, m},
-                     Part{columns.potential, m}, Part{columns.residual, m}, Part{rounded[0], pitch_ * width},
-                     Part{rounded[1], m * width}, Part{arguments_.state, 1}, Part{parameters_, 1}, Part{residual_, 1},
-                     Part{slabs, std::ssize(plan_.slabs)}, Part{arguments_.totals, plan_.blocks()},
-                     Part{arguments_.nonzeros, plan_.blocks()}, Part{arguments_.squares, splitting_update_blocks(n, m)},
-                     Part{parts[0], part_bytes(rows)}, Part{parts[1], part_bytes(columns)});
+  vectors_ = allocate_parts(runtime_, Part{rows.sum, n}, Part{rows.potential, n}, Part{rows.residual, n},
+                            Part{columns.sum, m}, Part{columns.potential, m}, Part{columns.residual, m},
+                            Part{rounded[0], pitch_ * width}, Part{rounded[1], m * width}, Part{arguments_.state, 1},
+                            Part{parameters_, 1}, Part{residual_, 1}, Part{slabs, std::ssize(plan_.slabs)},
+                            Part{arguments_.totals, plan_.blocks()}, Part{arguments_.nonzeros, plan_.blocks()},
+                            Part{parts[0], part_bytes(rows)}, Part{parts[1], part_bytes(columns)});
   // Padding has no potential and no residual.
   MONGE_CUDA_TRY(cudaMemsetAsync(vectors_.data(), 0, static_cast<std::size_t>(vectors_.bytes()), runtime_->stream()));
   upload(*runtime_, plan_.slabs.data(), slabs, std::ssize(plan_.slabs) * static_cast<std::int64_t>(sizeof(int)));

@@ -12,8 +12,8 @@ namespace monge::cuda {
 
 class SplittingOperator final : public monge::SplittingOperator {
  public:
-  /// Starts to look through the matrices; finish() has to follow.
-  SplittingOperator(SharedRuntime runtime, RegularizedInput const& input, Queue const& queue);
+  /// Starts to look through the matrices; finish() has to follow. `waves` as in plan_splitting().
+  SplittingOperator(SharedRuntime runtime, RegularizedInput const& input, Queue const& queue, int waves = 1);
   /// Waits for what was found, throws if that is no problem, and packs the costs.
   void finish(Queue const& queue);
 

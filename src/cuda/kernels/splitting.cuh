@@ -334,7 +334,6 @@ __global__ void __launch_bounds__(kUpdateThreads) update_splitting_kernel(Source
   __syncthreads();
   if (group > 0) return;
   double const before = arguments.state->before;
-  double square = 0;
   if (real) {
     for (int g = 1; g < kUpdateGroups; ++g) sum += sums[g][point];
     double const residual = sum - side.share[i];
@@ -344,12 +343,8 @@ __global__ void __launch_bounds__(kUpdateThreads) update_splitting_kernel(Source
     side.potential[i] = next.potential;
     static_cast<T*>(side.rounded)[i] = static_cast<T>(next.potential);
     side.residual[i] = residual;
-    square = residual * residual;
   }
-  square = warp_sum(square);
-  if (point > 0) return;
-  arguments.squares[share.block] = square;
-  if (share.block == 0) arguments.state->alpha = before - excess;
+  if (share.block == 0 && point == 0) arguments.state->alpha = before - excess;
 }
 
 inline constexpr int kRestartThreads = 1024;
@@ -394,24 +389,26 @@ __global__ void __launch_bounds__(kRestartThreads) restart_splitting_kernel(Sour
 
 /// One block.
 template <class Source>
-__global__ void __launch_bounds__(kUpdateThreads) splitting_residual_kernel(Source const source) {
+__global__ void __launch_bounds__(kRestartThreads) splitting_residual_kernel(Source const source) {
   Share<SplittingResidualArguments> const share = share_of(source);
   SplittingResidualArguments const& arguments = share.arguments;
   SplittingArguments const& problem = arguments.problem;
   start_next_kernel();
   wait_for_previous_kernel();
   int const thread = static_cast<int>(threadIdx.x);
-  int const row_blocks = (problem.side[0].size - 1) / kUpdatePoints + 1;
-  int const update_blocks = row_blocks + (problem.side[1].size - 1) / kUpdatePoints + 1;
-  double rows = 0, columns = 0, nonzeros = 0;
-  for (int k = thread; k < row_blocks; k += kUpdateThreads) rows += problem.squares[k];
-  for (int k = row_blocks + thread; k < update_blocks; k += kUpdateThreads) columns += problem.squares[k];
-  for (int k = thread; k < arguments.blocks; k += kUpdateThreads) nonzeros += problem.nonzeros[k];
-  rows = block_sum<kUpdateThreads>(rows);
+  auto const squares = [&](SplittingSide const& side) {
+    double sum = 0;
+#pragma unroll 8
+    for (int i = thread; i < side.size; i += kRestartThreads) sum += side.residual[i] * side.residual[i];
+    return sum;
+  };
+  double rows = squares(problem.side[0]), columns = squares(problem.side[1]), nonzeros = 0;
+  for (int k = thread; k < arguments.blocks; k += kRestartThreads) nonzeros += problem.nonzeros[k];
+  rows = block_sum<kRestartThreads>(rows);
   __syncthreads();  // It has one place for its parts.
-  columns = block_sum<kUpdateThreads>(columns);
+  columns = block_sum<kRestartThreads>(columns);
   __syncthreads();
-  nonzeros = block_sum<kUpdateThreads>(nonzeros);
+  nonzeros = block_sum<kRestartThreads>(nonzeros);
   if (thread == 0) *arguments.result = {rows, columns, static_cast<std::int64_t>(nonzeros)};
 }
 

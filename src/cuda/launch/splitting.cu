@@ -60,6 +60,10 @@ int shared_bytes(int threads) {
   return threads * (SplittingRing<kProx, kIteration>::kThreadBytes + sums);
 }
 
+int update_blocks(SplittingSide const (&side)[2]) {
+  return divided_up(side[0].size, kUpdatePoints) + divided_up(side[1].size, kUpdatePoints);
+}
+
 /// Rows from slab to slab, and their end: whole groups, of which one has at most `most` rows.
 std::vector<int> grouped_slabs(std::vector<int> const& group_begin, int rows_of_slab, int most) {
   int const rows = group_begin.back();
@@ -128,12 +132,8 @@ void splitting_iteration(SplittingPlan const& plan, SplittingIteration iteration
                    arguments);
     });
     queue.launch(Kernel<SplittingArguments>{update_splitting_kernel<T>, update_splitting_kernel<T>},
-                 {splitting_update_blocks(arguments.side[0].size, arguments.side[1].size), kUpdateThreads}, arguments);
+                 {update_blocks(arguments.side), kUpdateThreads}, arguments);
   });
-}
-
-int splitting_update_blocks(int rows, int columns) {
-  return divided_up(rows, kUpdatePoints) + divided_up(columns, kUpdatePoints);
 }
 
 void restart_splitting(SplittingRestart const& restart, Queue const& queue) {
@@ -146,7 +146,7 @@ void restart_splitting(SplittingRestart const& restart, Queue const& queue) {
 
 void splitting_residual(SplittingResidualArguments const& arguments, Queue const& queue) {
   queue.launch(Kernel<SplittingResidualArguments>{splitting_residual_kernel, splitting_residual_kernel},
-               {1, kUpdateThreads}, arguments);
+               {1, kRestartThreads}, arguments);
 }
 
 }  // namespace monge::cuda

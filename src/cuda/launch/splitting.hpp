@@ -58,8 +58,7 @@ struct SplittingArguments {
   int const* group_begin = nullptr;      // The rows of each group, and the end.
   double const* group_weight = nullptr;  // w_g
   double* totals = nullptr;              // Of each block: the sum of its entries,
-  int* nonzeros = nullptr;               // how many are not zero,
-  double* squares = nullptr;             // and of each block of the update the squares of residuals.
+  int* nonzeros = nullptr;               // and how many are not zero.
 };
 
 /// Groups of rows are padded to a multiple of this.
@@ -85,9 +84,6 @@ SplittingPlan plan_splitting(DataType scalar, SplittingProx prox, int rows, int 
 /// Two launches.
 void splitting_iteration(SplittingPlan const& plan, SplittingIteration iteration, SplittingArguments const& arguments,
                          Queue const& queue);
-
-/// Blocks of the update of so many rows and columns.
-int splitting_update_blocks(int rows, int columns);
 
 /// phi <- factor phi and psi <- factor psi; a, b and alpha as they follow from these and X, whose residuals stand from
 /// the last iteration; X = 0 if `empty`.
