@@ -1,8 +1,10 @@
 // Iterations of Douglas-Rachford splitting on entries in memory (kernels/splitting.cuh).
 #pragma once
 #include <cstdint>
+#include <optional>
 #include <vector>
 
+#include "core/host_device.hpp"
 #include "cuda/launch/arguments.hpp"
 #include "cuda/launch/queue.hpp"
 #include "operators/regularized_operator.hpp"
@@ -84,6 +86,38 @@ SplittingPlan plan_splitting(DataType scalar, SplittingProx prox, int rows, int 
 /// Two launches.
 void splitting_iteration(SplittingPlan const& plan, SplittingIteration iteration, SplittingArguments const& arguments,
                          Queue const& queue);
+
+/// Iterations with X in shared memory (kernels/splitting_resident.cuh).
+struct ResidentPlan {
+  DataType scalar = DataType::float32;
+  SplittingProx prox = SplittingProx::shrink;
+  int tile_rows = 0, tile_columns = 0;
+  int tiles[2] = {};  // Along rows and columns.
+  int shared_bytes = 0;
+
+  int blocks() const { return tiles[0] * tiles[1]; }
+};
+/// None where X does not fit on the device, and with groups.
+std::optional<ResidentPlan> plan_resident(DataType scalar, SplittingProx prox, int rows, int columns,
+                                          int multiprocessors);
+
+struct ResidentArguments {
+  SplittingArguments problem;
+  int tile_rows = 0, tile_columns = 0;
+  int tiles[2] = {};
+  double* parts[2] = {};  // Of a turn and a tile across: sums of the rows, and of the columns; 2 turns.
+  std::int64_t stride[2] = {};
+  double* totals = nullptr;  // [2][blocks]
+  unsigned* arrived = nullptr;
+
+  MONGE_HOST_DEVICE int blocks() const { return tiles[0] * tiles[1]; }
+  /// The sums of side s that tiles number `other` of the other direction left.
+  MONGE_HOST_DEVICE double* sums(int s, int turn, int other) const {
+    return parts[s] + (turn * tiles[1 - s] + other) * stride[s];
+  }
+};
+/// `count` iterations >= 1 in one launch; X is in memory before and after.
+void resident_iterations(ResidentPlan const& plan, ResidentArguments const& arguments, int count, cudaStream_t stream);
 
 /// phi <- factor phi and psi <- factor psi; a, b and alpha as they follow from these and X, whose residuals stand from
 /// the last iteration; X = 0 if `empty`.
