@@ -37,6 +37,28 @@ double total_of(char const* field, std::vector<double> const& weights) {
   return total;
 }
 
+/// What the method does not read keeps its default.
+void require_used(SolveOptions const& options) {
+  SolveOptions const usual;
+  std::string_view const method = name(options.method);
+  auto const keep = [&](char const* field, double value, double of_default) {
+    require(value == of_default, "{}: is {}; must be {}, the default, with method {}, which has no use for it", field,
+            value, of_default, method);
+  };
+  if (options.method == Method::newton || options.method == Method::splr)
+    require(options.schedule == usual.schedule, "schedule: is {}; must be {} with method {}", name(options.schedule),
+            name(usual.schedule), method);
+  if (options.method == Method::splr) {
+    keep("annealing", options.annealing, usual.annealing);
+    keep("check_every", options.check_every, usual.check_every);
+  } else {
+    keep("splr_density", options.splr.density, usual.splr.density);
+    keep("splr_shift", options.splr.shift, usual.splr.shift);
+    keep("splr_reuse", options.splr.pattern_reuse, usual.splr.pattern_reuse);
+    keep("splr_candidates", options.splr.candidate_sweeps, usual.splr.candidate_sweeps);
+  }
+}
+
 }  // namespace
 
 void validate(SolveOptions const& options) {
@@ -49,6 +71,7 @@ void validate(SolveOptions const& options) {
   });
   require(options.criterion == Criterion::l1 || options.certificate,
           "criterion: is {}; must be l1 without the certificate", name(options.criterion));
+  require_used(options);
   if (options.method != Method::newton && options.method != Method::splr) return;
   std::string_view const method = name(options.method);
   require(options.precision == Precision::automatic || options.precision == Precision::float64,
@@ -91,29 +114,32 @@ WarmStart validated_warm_start(Backend const& backend, VectorView f, VectorView 
   return {read("f", f, marginals.a), read("g", g, marginals.b)};
 }
 
-void require_equal_totals(ValidMarginals const& marginals, SolveOptions const& options) {
-  if (!penalties_of(options).balanced()) return;
+void require_equal_totals(WeightNames names, ValidMarginals const& marginals, double tolerance, char const* advice) {
   double const total_a = marginals.total_a, total_b = marginals.total_b;
   // No plan has both marginals when the totals differ, so the difference is a floor of the marginal error: it has to be
   // well below the tolerance. (Weights normalised in float32 agree to about 1e-7.)
-  double const allowed = options.tolerance > 0 ? std::min(1e-6, options.tolerance / 2) : 1e-6;
+  double const allowed = tolerance > 0 ? std::min(1e-6, tolerance / 2) : 1e-6;
   require(std::abs(total_a - total_b) <= allowed * total_a,
-          "b: the total is {:.17g}; must equal the total of a, {:.17g}, to {:.1e} relative; others need a solve with "
-          "penalty_a or penalty_b",
-          total_b, total_a, allowed);
+          "{}: the total is {:.17g}; must equal the total of {}, {:.17g}, to {:.1e} relative{}", names.b, total_b,
+          names.a, total_a, allowed, advice);
 }
 
-ValidMarginals validated_marginals(Backend const& backend, VectorView a, VectorView b, std::int64_t n, std::int64_t m,
-                                   SolveOptions const& options) {
+void require_equal_totals(ValidMarginals const& marginals, SolveOptions const& options) {
+  if (penalties_of(options).balanced())
+    require_equal_totals({}, marginals, options.tolerance, "; others need a solve with penalty_a or penalty_b");
+}
+
+ValidMarginals read_marginals(Backend const& backend, WeightNames names, VectorView a, VectorView b, std::int64_t n,
+                              std::int64_t m) {
   ValidMarginals marginals;
   double total_a = 1, total_b = 1;
   if (!a.empty()) {
-    marginals.a = read_weights("a", backend, a, n, "row");
-    total_a = total_of("a", marginals.a);
+    marginals.a = read_weights(names.a, backend, a, n, "row");
+    total_a = total_of(names.a, marginals.a);
   }
   if (!b.empty()) {
-    marginals.b = read_weights("b", backend, b, m, "column");
-    total_b = total_of("b", marginals.b);
+    marginals.b = read_weights(names.b, backend, b, m, "column");
+    total_b = total_of(names.b, marginals.b);
   }
   if (a.empty()) {
     total_a = b.empty() ? 1 : total_b;
@@ -125,6 +151,12 @@ ValidMarginals validated_marginals(Backend const& backend, VectorView a, VectorV
   }
   marginals.total_a = total_a;
   marginals.total_b = total_b;
+  return marginals;
+}
+
+ValidMarginals validated_marginals(Backend const& backend, VectorView a, VectorView b, std::int64_t n, std::int64_t m,
+                                   SolveOptions const& options) {
+  ValidMarginals marginals = read_marginals(backend, {}, a, b, n, m);
   require_equal_totals(marginals, options);
   return marginals;
 }
