@@ -90,6 +90,7 @@ void SplittingOperator::allocate() {
   arguments_.slabs = slabs;
   arguments_.slab_count = plan_.slab_count();
   arguments_.parts = plan_.parts;
+  arguments_.cluster = plan_.cluster;
   arguments_.parameters = parameters_;
   arguments_.group = costs_.terms().group;
   arguments_.group_begin = costs_.terms().group_begin;
@@ -125,6 +126,7 @@ void SplittingOperator::set_parameters(double step) {
 
 void SplittingOperator::restart(double factor, bool empty) {
   restart_splitting({arguments_, scalar_, factor, empty}, runtime_->stream());
+  evaluated_ = false;
 }
 
 void SplittingOperator::start(double step, std::span<double const> u, std::span<double const> v) {
@@ -144,6 +146,7 @@ void SplittingOperator::start(double step, std::span<double const> u, std::span<
   MONGE_CUDA_TRY(cudaMemsetAsync(entries_.data(), 0, static_cast<std::size_t>(entries_.bytes()), runtime_->stream()));
   set_parameters(step);
   restart(1, true);
+  iterations_ = 0;
 }
 
 void SplittingOperator::set_step(double step) {
@@ -153,8 +156,10 @@ void SplittingOperator::set_step(double step) {
   restart(factor, false);
 }
 
-void SplittingOperator::enqueue(SplittingIteration iteration, Queue const& queue) const {
-  splitting_iteration(plan_, iteration, arguments_, queue);
+void SplittingOperator::enqueue(SplittingIteration iteration, std::int64_t number, Queue const& queue) const {
+  SplittingArguments arguments = arguments_;
+  arguments.backwards = static_cast<int>(number % 2);
+  splitting_iteration(plan_, iteration, arguments, queue);
 }
 
 void SplittingOperator::enqueue_residual(SplittingResidual* result, Queue const& queue) const {
@@ -163,21 +168,24 @@ void SplittingOperator::enqueue_residual(SplittingResidual* result, Queue const&
 
 void SplittingOperator::iterate(int count) {
   DeviceGuard const guard(runtime_->index());
+  evaluated_ = false;
   if (resident_plan_) return resident_iterations(*resident_plan_, resident_, count, runtime_->stream());
   auto const enqueue_pairs = [&](int iterations, cudaStream_t stream) {
     for (int k = 0; k < iterations; k += 2) {
-      enqueue(SplittingIteration::opening, stream);
-      enqueue(SplittingIteration::closing, stream);
+      enqueue(SplittingIteration::opening, iterations_ + k, stream);
+      enqueue(SplittingIteration::closing, iterations_ + k + 1, stream);
     }
+    return iterations;
   };
-  int left = count / 2 * 2;
-  for (; left >= kIterationsPerGraph && iterations_ >= kIterationsBeforeGraph; left -= kIterationsPerGraph) {
+  int left = count;
+  bool const fits_graph = iterations_ % 2 == 0 && iterations_ >= kIterationsBeforeGraph;
+  for (; fits_graph && left >= kIterationsPerGraph; left -= kIterationsPerGraph) {
     if (!graph_) graph_.emplace(*runtime_, [&](cudaStream_t stream) { enqueue_pairs(kIterationsPerGraph, stream); });
     graph_->launch(runtime_->stream());
   }
-  enqueue_pairs(left, runtime_->stream());
-  if (count % 2 == 1) enqueue(SplittingIteration::single, runtime_->stream());
+  left -= enqueue_pairs(left / 2 * 2, runtime_->stream());
   iterations_ += count;
+  if (left > 0) enqueue(SplittingIteration::single, iterations_ - 1, runtime_->stream());
 }
 
 SplittingResidual SplittingOperator::residual() {
@@ -204,13 +212,15 @@ void SplittingOperator::iterate_together(SharedRuntime const& runtime, std::span
   Batch pairs(runtime), singles(runtime), residuals(runtime);
   for (SplittingStep* step : together) {
     SplittingOperator& splitting = operator_of(*step);
+    std::int64_t const first = splitting.iterations_;
     splitting.iterations_ += step->count;
+    splitting.evaluated_ = false;
     pairs.next_problem();
-    splitting.enqueue(SplittingIteration::opening, pairs);
-    splitting.enqueue(SplittingIteration::closing, pairs);
+    splitting.enqueue(SplittingIteration::opening, first, pairs);
+    splitting.enqueue(SplittingIteration::closing, first + 1, pairs);
     if (step->count % 2 == 0) continue;
     singles.next_problem();
-    splitting.enqueue(SplittingIteration::single, singles);
+    splitting.enqueue(SplittingIteration::single, splitting.iterations_ - 1, singles);
   }
   std::vector<std::size_t> order(together.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
@@ -239,18 +249,24 @@ RegularizedEntries SplittingOperator::packed() const {
           .pitch = pitch_};
 }
 
-RegularizedValues SplittingOperator::evaluate() {
-  DeviceGuard const guard(runtime_->index());
+void SplittingOperator::make_potentials() const {
   for (int s : {0, 1}) {
     SplittingSide const& side = arguments_.side[s];
     combine({side.size, 1, {{1 / step_, side.potential, nullptr}}, s == 0 ? readout_->u() : readout_->v()},
             runtime_->stream());
   }
+}
+
+RegularizedValues SplittingOperator::evaluate() {
+  DeviceGuard const guard(runtime_->index());
+  make_potentials();
+  evaluated_ = true;
   return readout_->evaluate(costs_, packed());
 }
 
 void SplittingOperator::potentials(MutableVectorView u, MutableVectorView v) const {
   DeviceGuard const guard(runtime_->index());
+  if (!evaluated_) make_potentials();
   readout_->potentials(costs_, u, v);
 }
 

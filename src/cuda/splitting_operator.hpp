@@ -49,7 +49,9 @@ class SplittingOperator final : public monge::SplittingOperator {
   int blocks() const;
   void set_parameters(double step);
   void restart(double factor, bool empty);
-  void enqueue(SplittingIteration iteration, Queue const& queue) const;
+  /// `number`: how many iterations came before, which says where this one begins.
+  void enqueue(SplittingIteration iteration, std::int64_t number, Queue const& queue) const;
+  void make_potentials() const;
   void enqueue_residual(SplittingResidual* result, Queue const& queue) const;
   RegularizedEntries packed() const;
 
@@ -67,7 +69,8 @@ class SplittingOperator final : public monge::SplittingOperator {
   std::optional<RegularizedReadout> readout_;
   std::optional<Graph> graph_;  // Of kIterationsPerGraph.
   double step_ = 0;
-  std::int64_t iterations_ = 0;  // Since the operator was made.
+  std::int64_t iterations_ = 0;  // Since the start.
+  bool evaluated_ = false;       // And not gone on since.
 };
 
 }  // namespace monge::cuda

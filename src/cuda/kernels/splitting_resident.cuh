@@ -108,10 +108,11 @@ __device__ __forceinline__ int iterate_tile(ResidentArguments const& arguments, 
       load_16_bytes(value, entries);
 #pragma unroll
       for (int e = 0; e < kPerVector; ++e) {
-        T sum = value[e] + (phi[e] + psi);
+        T sum = value[e];
         if constexpr (kReadsCosts) sum = fused(-step, cost[k][e], sum);
+        sum += phi[e] + psi;
         value[e] = has_rows && sum > 0 ? sum : T(0);
-        value[e] = kProx == SplittingProx::hypentropy ? prox(value[e]) : value[e] * prox.shrink;
+        value[e] = kProx == SplittingProx::hypentropy ? prox(value[e]) : rounded_product(value[e], prox.shrink);
         row_sum[e] += value[e];
         if constexpr (kLeavesPlan) nonzeros += value[e] > 0;
       }

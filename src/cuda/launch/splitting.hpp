@@ -53,6 +53,8 @@ struct SplittingArguments {
   int const* slabs = nullptr;
   int slab_count = 0;
   int parts = 0;
+  int cluster = 1;    // Blocks that divide the rows of a slab.
+  int backwards = 0;  // Whether columns are taken from the last to the first.
   SplittingSide side[2];
   SplittingParameters const* parameters = nullptr;
   SplittingState* state = nullptr;
@@ -72,18 +74,19 @@ struct SplittingPlan {
   int threads = 0;
   std::vector<int> slabs;  // First rows, and the end.
   int parts = 0;
+  int cluster = 1;
 
   int slab_count() const { return static_cast<int>(slabs.size()) - 1; }
-  int blocks() const { return slab_count() * parts; }
+  int blocks() const { return slab_count() * parts * cluster; }
   /// Sums over a column, one for each warp of its slabs.
-  int column_parts() const { return slab_count() * (threads / 32); }
+  int column_parts() const { return slab_count() * cluster * (threads / 32); }
 };
 /// `group_begin`: the packed rows of each group and their end, a multiple of kSplittingRows; empty without groups.
-/// `waves`: how often the blocks fill the device. Throws unsupported for a group that no block can hold.
+/// `waves`: how often the blocks fill the device. Throws unsupported for a group that no cluster can hold.
 SplittingPlan plan_splitting(DataType scalar, SplittingProx prox, int rows, int columns,
                              std::vector<int> const& group_begin, int multiprocessors, int waves = 1);
 
-/// Two launches.
+/// Two launches. Iterations take turns in running backwards.
 void splitting_iteration(SplittingPlan const& plan, SplittingIteration iteration, SplittingArguments const& arguments,
                          Queue const& queue);
 
