@@ -197,9 +197,14 @@ SplittingResidual SplittingOperator::residual() {
 /// Problems that have launches of their own take these; of the others those with more pairs of iterations come first.
 void SplittingOperator::iterate_together(SharedRuntime const& runtime, std::span<SplittingStep> steps) {
   DeviceGuard const guard(runtime->index());
+  if (steps.size() == 1) {
+    steps[0].splitting->iterate(steps[0].count);
+    steps[0].residual = steps[0].splitting->residual();
+    return;
+  }
   std::vector<SplittingStep*> together;
   for (SplittingStep& step : steps) {
-    if (steps.size() == 1 || operator_of(step).resident_plan_) {
+    if (operator_of(step).resident_plan_) {
       step.splitting->iterate(step.count);
     } else {
       together.push_back(&step);

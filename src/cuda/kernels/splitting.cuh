@@ -446,7 +446,7 @@ __global__ void __launch_bounds__(kRestartThreads) splitting_residual_kernel(Sou
   auto const squares = [&](SplittingSide const& side) {
     double sum = 0;
 #pragma unroll 8
-    for (int i = thread; i < side.size; i += kRestartThreads) sum += side.residual[i] * side.residual[i];
+    for (int i = thread; i < side.size; i += kRestartThreads) sum = fused(side.residual[i], side.residual[i], sum);
     return sum;
   };
   double rows = squares(problem.side[0]), columns = squares(problem.side[1]), nonzeros = 0;
