@@ -232,6 +232,16 @@ TEST_P(Splitting, groups_of_any_size) {
   }
 }
 
+/// More rows in a group than a block of a GPU takes.
+TEST_P(Splitting, groups_of_thousands_of_rows) {
+  expect_same_recursion({.n = 12503, .m = 5, .name = "groups", .group_lasso = 0.05, .groups = 2}, {1, 4});
+}
+
+/// So many entries stay in the shared memory of a GPU that is large enough.
+TEST_P(Splitting, recursion_of_a_million_entries) {
+  expect_same_recursion({.n = 1109, .m = 1013, .name = "quadratic", .quadratic = 1}, {3, 2});
+}
+
 TEST_P(Splitting, step_changes_keep_plan_and_potentials) {
   for (RegularizedRecipe const& recipe : regularizers(41, 29)) expect_same_recursion(recipe, {2, 3, 2}, true);
 }

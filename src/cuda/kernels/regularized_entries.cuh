@@ -448,7 +448,7 @@ inline constexpr int kProductWidth = 8;  // Columns of the values that a block t
 
 /// The products of a point with the values from `first` on, and its marginal behind them.
 struct PointProduct {
-  double sum[kProductWidth + 1] = {};
+  double sum[kProductWidth + 1];
 
   __device__ __forceinline__ void add(EntryProductOf const& product, double x, int other, int first) {
     sum[kProductWidth] += x;
@@ -471,22 +471,23 @@ struct PointProduct {
 
 /// Grid: (blocks of 32 rows, columns of the values). A warp has every eighth column of X.
 __global__ void __launch_bounds__(kEntryBlock) row_products_kernel(EntryProductOf const product) {
-  __shared__ PointProduct sums[kEntryWarps][kEntryRows];
+  __shared__ double sums[kEntryWarps][kProductWidth + 1][kEntryRows];
   RegularizedEntries const& entries = product.entries;
   int const lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
   int const place = static_cast<int>(blockIdx.x) * kEntryRows + lane, i = row_at(entries.order, place);
   int const first = static_cast<int>(blockIdx.y) * kProductWidth;
-  PointProduct mine;
+  PointProduct mine{};
   if (i >= 0) {
 #pragma unroll 4
     for (int j = warp; j < entries.matrix.columns; j += kEntryWarps)
       mine.add(product, entry_at(entries, place, i, j), j, first);
   }
-  sums[warp][lane] = mine;
+#pragma unroll
+  for (int k = 0; k <= kProductWidth; ++k) sums[warp][k][lane] = mine.sum[k];
   __syncthreads();
   if (warp > 0 || i < 0) return;
   for (int w = 1; w < kEntryWarps; ++w) {
-    for (int k = 0; k <= kProductWidth; ++k) mine.sum[k] += sums[w][lane].sum[k];
+    for (int k = 0; k <= kProductWidth; ++k) mine.sum[k] += sums[w][k][lane];
   }
   mine.store(product, i, first);
 }
@@ -498,7 +499,7 @@ __global__ void __launch_bounds__(kEntryBlock) column_products_kernel(EntryProdu
   int const j = static_cast<int>(blockIdx.x) * kEntryWarps + static_cast<int>(threadIdx.x) / 32;
   int const first = static_cast<int>(blockIdx.y) * kProductWidth;
   if (j >= entries.matrix.columns) return;
-  PointProduct mine;
+  PointProduct mine{};
 #pragma unroll 4
   for (int place = lane; place < entries.order.size; place += 32) {
     int const i = row_at(entries.order, place);
