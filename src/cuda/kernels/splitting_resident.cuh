@@ -17,7 +17,7 @@
 
 namespace monge::cuda {
 
-inline constexpr int kResidentThreads = 512;
+inline constexpr int kResidentThreads = 1024;
 inline constexpr int kResidentWarps = kResidentThreads / 32;
 
 /// A tile's shared memory, in this order.
