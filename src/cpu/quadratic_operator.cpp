@@ -1,0 +1,348 @@
+#include "cpu/quadratic_operator.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+#include <limits>
+#include <utility>
+#include <variant>
+
+#include "core/strided.hpp"
+#include "cpu/matrix_costs.hpp"
+#include "cpu/threads.hpp"
+
+namespace monge::cpu {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+/// Steps of conjugate gradients that take about as long as a factorisation of a matrix of few entries.
+constexpr int kGradientsBeforeFactor = 200;
+/// Steps after which a direction is taken as it is.
+constexpr int kMostGradients = 2000;
+/// Multiply-adds that a factorisation may take for each active pair.
+constexpr double kOperationsPerPair = 20000;
+
+std::vector<double> zeros(std::int64_t size) {
+  return std::vector<double>(static_cast<std::size_t>(size), 0.0);
+}
+
+double dot(std::vector<double> const& a, std::vector<double> const& b) {
+  double sum = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) sum += a[i] * b[i];
+  return sum;
+}
+
+}  // namespace
+
+QuadraticOperator::QuadraticOperator(RegularizedInput const& input, int threads)
+    : monge::QuadraticOperator(std::ssize(input.p), std::ssize(input.q)),
+      team_(useful_threads(threads, rows(), columns())) {
+  scale_.mass = input.mass;
+  costs_.mask = input.terms.mask;
+  line_.mass = input.p;
+  place_.mass = input.q;
+  line_.shift = zeros(rows());
+  place_.shift = zeros(columns());
+  if (auto const* clouds = std::get_if<PointCloud>(&input.geometry)) {
+    points_ = std::make_shared<PointCosts<double> const>(*clouds, input.p, input.q);
+    costs_.source = points_->scores(Side::rows);
+    costs_.line_norm = points_->norm(Side::rows).data();
+    costs_.place_norm = points_->norm(Side::columns).data();
+    costs_.factor = points_->factor();
+    std::ranges::copy(points_->shift(Side::rows), line_.shift.begin());
+    std::ranges::copy(points_->shift(Side::columns), place_.shift.begin());
+  } else {
+    CostMatrix const& matrix = std::get<CostMatrix>(input.geometry);
+    by_columns_ = matrix.transposed;
+    costs_.source.form = ScoreForm::stored;
+    costs_.source.stored = {matrix.cost.data(), matrix.cost.type(), matrix.cost.row_stride(), 0, false, 0, 1};
+    costs_.mask_by_places = by_columns_;
+    if (by_columns_) std::swap(line_, place_);
+  }
+  costs_.lines = std::ssize(line_.mass);
+  costs_.places = std::ssize(place_.mass);
+  survey();
+}
+
+/// Finds offset, range and means in one reading, in which costs are as they are.
+void QuadraticOperator::survey() {
+  std::vector<double> taken;
+  for (double const mass : place_.mass) taken.push_back(mass > 0);
+  std::vector<LineSurvey> found(line_.mass.size());
+  std::vector<std::vector<double>> sums(static_cast<std::size_t>(team_)), counts = sums;
+#pragma omp parallel for num_threads(team_) schedule(static)
+  for (int t = 0; t < team_; ++t) {
+    std::vector<double>&sum = sums[static_cast<std::size_t>(t)], &count = counts[static_cast<std::size_t>(t)];
+    sum = count = zeros(costs_.places);
+    for (std::int64_t i = first_line(t); i < first_line(t + 1); ++i) {
+      std::size_t const at = static_cast<std::size_t>(i);
+      found[at] = survey_line(costs_, i, line_.mass[at] > 0, taken.data(), sum.data(), count.data());
+    }
+  }
+  double least = kInfinity, most = -kInfinity, total = 0, pairs = 0;
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    LineSurvey const& line = found[i];
+    least = std::min(least, line.least + 0 * line_.shift[i]);
+    most = std::max(most, line.most);
+    if (line_.mass[i] > 0) {
+      total += line.sum;
+      pairs += line.count;
+    }
+  }
+  scale_.offset = points_ ? 0 : least;
+  scale_.range = most > least ? most - least : 1;
+  double const mean = total / pairs;
+  line_.mean = zeros(costs_.lines);
+  place_.mean = zeros(costs_.places);
+  auto const centred = [&](double sum, double count) {
+    return count > 0 ? (sum / count - mean / 2 - scale_.offset / 2) / scale_.range : 0.0;
+  };
+  for (std::size_t i = 0; i < found.size(); ++i) line_.mean[i] = centred(found[i].sum, found[i].count);
+  for (std::size_t j = 0; j < place_.mean.size(); ++j) {
+    double sum = 0, count = 0;
+    for (std::size_t t = 0; t < sums.size(); ++t) {
+      sum += sums[t][j];
+      count += counts[t][j];
+    }
+    place_.mean[j] = centred(sum, count);
+  }
+  costs_.origin = scale_.offset;
+  costs_.inverse_range = 1 / scale_.range;
+  for (double& shift : line_.shift) shift = (shift - (points_ ? scale_.offset : 0)) / scale_.range;
+  for (double& shift : place_.shift) shift /= scale_.range;
+}
+
+/// Of potentials that are set: everything else of a state.
+void QuadraticOperator::pass(State& state) {
+  std::size_t const team = static_cast<std::size_t>(team_);
+  state.active.resize(team);
+  state.line.sum.assign(line_.mass.size(), 0.0);
+  state.line.count.assign(line_.mass.size(), 0);
+  std::vector<std::vector<double>> sums(team);
+  std::vector<std::vector<std::int32_t>> counts(team);
+  std::vector<double> squares(team);
+#pragma omp parallel for num_threads(team_) schedule(static)
+  for (int t = 0; t < team_; ++t) {
+    std::size_t const at = static_cast<std::size_t>(t);
+    sums[at] = zeros(costs_.places);
+    counts[at].assign(place_.mass.size(), 0);
+    std::vector<std::int32_t>& active = state.active[at];
+    std::size_t size = 0;
+    for (std::int64_t l = first_line(t); l < first_line(t + 1); ++l) {
+      std::size_t const i = static_cast<std::size_t>(l);
+      if (line_.mass[i] == 0) continue;
+      if (active.size() < size + place_.mass.size()) active.resize(2 * size + place_.mass.size());
+      ActiveLine const line = scan_line(costs_, l, state.line.potential[i], state.place.potential.data(),
+                                        sums[at].data(), counts[at].data(), active.data() + size);
+      state.line.sum[i] = line.sum;
+      state.line.count[i] = static_cast<std::int32_t>(line.count);
+      squares[at] += line.squares;
+      size += static_cast<std::size_t>(line.count);
+    }
+    active.resize(size);
+  }
+  state.place.sum = std::move(sums[0]);
+  state.place.count = std::move(counts[0]);
+  state.squares = squares[0];
+  for (std::size_t t = 1; t < team; ++t) {
+    for (std::size_t j = 0; j < place_.mass.size(); ++j) {
+      state.place.sum[j] += sums[t][j];
+      state.place.count[j] += counts[t][j];
+    }
+    state.squares += squares[t];
+  }
+}
+
+QuadraticValues QuadraticOperator::values(State const& state) const {
+  QuadraticValues result;
+  auto const add = [&](Given const& given, Points const& points) {
+    for (std::size_t i = 0; i < given.mass.size(); ++i) {
+      if (given.mass[i] == 0) continue;
+      double const potential = points.potential[i] + given.shift[i], residual = points.sum[i] / weight_ - given.mass[i];
+      result.dual += given.mass[i] * potential;
+      result.gap += residual * potential;
+      result.residual_l1 += std::abs(residual);
+      result.residual_squares += residual * residual;
+    }
+  };
+  add(line_, state.line);
+  add(place_, state.place);
+  result.dual -= state.squares / (2 * weight_);
+  result.squares = state.squares / (weight_ * weight_);
+  for (auto const& active : state.active) result.active += std::ssize(active);
+  return result;
+}
+
+QuadraticValues QuadraticOperator::start(double weight, std::span<double const> u, std::span<double const> v) {
+  weight_ = weight;
+  if (by_columns_) std::swap(u, v);
+  auto const set = [&](Given const& given, std::span<double const> potential, std::int64_t others, double half, Points& to) {
+    to.potential.assign(given.mass.size(), -kInfinity);
+    for (std::size_t i = 0; i < given.mass.size(); ++i) {
+      if (given.mass[i] == 0) continue;
+      to.potential[i] = potential.empty() ? given.mean[i] + weight * given.mass[i] / static_cast<double>(others) - half
+                                          : potential[i] - given.shift[i];
+    }
+  };
+  auto const is_positive = [](double mass) { return mass > 0; };
+  std::int64_t const lines = std::ranges::count_if(line_.mass, is_positive);
+  std::int64_t const places = std::ranges::count_if(place_.mass, is_positive);
+  double const half = weight / (2 * static_cast<double>(lines) * static_cast<double>(places));
+  set(line_, u, places, half, now_.line);
+  set(place_, v, lines, half, now_.place);
+  pass(now_);
+  return values(now_);
+}
+
+QuadraticValues QuadraticOperator::set_weight(double weight) {
+  weight_ = weight;
+  return values(now_);
+}
+
+template <class Visit>
+void QuadraticOperator::for_each_line(State const& state, int thread, Visit&& visit) const {
+  std::int32_t const* active = state.active[static_cast<std::size_t>(thread)].data();
+  for (std::int64_t l = first_line(thread); l < first_line(thread + 1); ++l) {
+    std::size_t const count = static_cast<std::size_t>(state.line.count[static_cast<std::size_t>(l)]);
+    if (count == 0) continue;
+    visit(static_cast<std::size_t>(l), std::span(active, count));
+    active += count;
+  }
+}
+
+QuadraticStep QuadraticOperator::step(QuadraticDamping damping) {
+  QuadraticStep result;
+  result.linear_iterations = solve(damping);
+  trial_.line.potential = now_.line.potential;
+  trial_.place.potential = now_.place.potential;
+  auto const move = [&](System const& system, Points& to) {
+    for (std::size_t i = 0; i < to.potential.size(); ++i) {
+      to.potential[i] += system.solution[i];
+      result.slope += system.right[i] * system.solution[i] / weight_;
+    }
+  };
+  move(of_lines_, trial_.line);
+  move(of_places_, trial_.place);
+  pass(trial_);
+  result.trial = values(trial_);
+  return result;
+}
+
+void QuadraticOperator::accept() {
+  std::swap(now_, trial_);
+}
+
+int QuadraticOperator::solve(QuadraticDamping damping) {
+  auto const set = [&](Given const& given, Points const& points, System& system) {
+    system.diagonal.resize(given.mass.size());
+    system.right.resize(given.mass.size());
+    for (std::size_t i = 0; i < given.mass.size(); ++i) {
+      double const count = points.count[i];
+      system.diagonal[i] = count + damping.mu * std::max(count, 1.0);
+      system.right[i] = weight_ * given.mass[i] - points.sum[i];
+    }
+  };
+  set(line_, now_.line, of_lines_);
+  set(place_, now_.place, of_places_);
+  int iterations = 0;
+  if (!prefers_factor_) {
+    iterations = solve_by_gradients(damping.tolerance, kGradientsBeforeFactor);
+    if (iterations < kGradientsBeforeFactor) return iterations;
+  }
+  prefers_factor_ = solve_by_factor();
+  if (!prefers_factor_) iterations += solve_by_gradients(damping.tolerance, kMostGradients);
+  return iterations;
+}
+
+/// Of the Schur complement of the places, with its diagonal as preconditioner:
+///   S = D_p - M^T D_l^-1 M,   S x_p = b_p - M^T D_l^-1 b_l,   x_l = D_l^-1 (b_l - M x_p).
+int QuadraticOperator::solve_by_gradients(double tolerance, int most) {
+  std::size_t const places = place_.mass.size();
+  std::vector<std::vector<double>> partial(static_cast<std::size_t>(team_));
+  // out = alpha in + beta sum over lines of M_l^T f(l, sum of x over the places of l)
+  auto const sweep = [&](std::vector<double> const* x, std::vector<double>& out, auto&& value) {
+#pragma omp parallel for num_threads(team_) schedule(static) if (values(now_).active > kPairsPerThread)
+    for (int t = 0; t < team_; ++t) {
+      std::vector<double>& to = partial[static_cast<std::size_t>(t)];
+      to.assign(places, 0.0);
+      for_each_line(now_, t, [&](std::size_t l, std::span<std::int32_t const> active) {
+        double sum = 0;
+        if (x != nullptr) {
+          for (std::int32_t const j : active) sum += (*x)[static_cast<std::size_t>(j)];
+        }
+        double const add = value(l, sum);
+        for (std::int32_t const j : active) to[static_cast<std::size_t>(j)] += add;
+      });
+    }
+    for (std::size_t j = 0; j < places; ++j) {
+      double sum = 0;
+      for (auto const& to : partial) sum += to[j];
+      out[j] -= sum;
+    }
+  };
+  std::vector<double> const& lines = of_lines_.diagonal;
+  std::vector<double> residual = of_places_.right, preconditioner = of_places_.diagonal;
+  sweep(nullptr, residual, [&](std::size_t l, double) { return of_lines_.right[l] / lines[l]; });
+  sweep(nullptr, preconditioner, [&](std::size_t l, double) { return 1 / lines[l]; });
+  for (double& value : preconditioner) value = 1 / value;
+
+  std::vector<double>& x = of_places_.solution;
+  x.assign(places, 0.0);
+  std::vector<double> scaled(places), direction(places, 0.0), image(places);
+  double const target = tolerance * std::sqrt(dot(of_lines_.right, of_lines_.right) + dot(of_places_.right, of_places_.right));
+  double last = 1;
+  int k = 0;
+  for (; k < most && std::sqrt(dot(residual, residual)) > target; ++k) {
+    for (std::size_t j = 0; j < places; ++j) scaled[j] = preconditioner[j] * residual[j];
+    double const square = dot(residual, scaled);
+    for (std::size_t j = 0; j < places; ++j) direction[j] = scaled[j] + (square / last) * direction[j];
+    last = square;
+    for (std::size_t j = 0; j < places; ++j) image[j] = of_places_.diagonal[j] * direction[j];
+    sweep(&direction, image, [&](std::size_t l, double sum) { return sum / lines[l]; });
+    double const curvature = dot(direction, image);
+    if (!(curvature > 0)) break;
+    double const step = square / curvature;
+    for (std::size_t j = 0; j < places; ++j) {
+      x[j] += step * direction[j];
+      residual[j] -= step * image[j];
+    }
+  }
+  of_lines_.solution.resize(lines.size());
+  for (std::size_t l = 0; l < lines.size(); ++l) of_lines_.solution[l] = of_lines_.right[l] / lines[l];
+  for (int t = 0; t < team_; ++t) {
+    for_each_line(now_, t, [&](std::size_t l, std::span<std::int32_t const> active) {
+      double sum = 0;
+      for (std::int32_t const j : active) sum += x[static_cast<std::size_t>(j)];
+      of_lines_.solution[l] -= sum / lines[l];
+    });
+  }
+  return k;
+}
+
+/// False where the factor would take too long, or rounding has left the matrix indefinite.
+bool QuadraticOperator::solve_by_factor() {
+  std::vector<std::int64_t> lines, places;
+  for (int t = 0; t < team_; ++t) {
+    for_each_line(now_, t, [&](std::size_t l, std::span<std::int32_t const> active) {
+      lines.insert(lines.end(), active.size(), static_cast<std::int64_t>(l));
+      places.insert(places.end(), active.begin(), active.end());
+    });
+  }
+  SparseFactor factor(costs_.lines, costs_.places, lines, places);
+  if (factor.operations() > kOperationsPerPair * static_cast<double>(lines.size())) return false;
+  if (!factor.factor(of_lines_.diagonal, of_places_.diagonal, std::vector<double>(lines.size(), 1.0))) return false;
+  of_lines_.solution = of_lines_.right;
+  of_places_.solution = of_places_.right;
+  factor.solve(of_lines_.solution, of_places_.solution);
+  return true;
+}
+
+RegularizedValues QuadraticOperator::evaluate() { return {}; }
+void QuadraticOperator::potentials(MutableVectorView, MutableVectorView) const {}
+void QuadraticOperator::dense(MutableMatrixView) const {}
+std::int64_t QuadraticOperator::nonzeros(MutableIndexView) const { return 0; }
+void QuadraticOperator::entries(MutableIndexView, MutableIndexView, MutableVectorView) const {}
+void QuadraticOperator::product(Side, MatrixView, MutableMatrixView) const {}
+
+}  // namespace monge::cpu
