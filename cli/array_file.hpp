@@ -10,7 +10,7 @@ namespace monge::cli {
 
 /// Reads .npy, or text (.csv, .tsv, .txt). Messages name `field` ("x") and the file. Throws Error.
 Array read_array(std::string const& field, std::filesystem::path const& path, Order order = Order::rows);
-/// The same of whole numbers: int32 and int64 in .npy, digits in text.
+/// The same of whole numbers: int32, int64 and bool in .npy, digits in text.
 IndexArray read_index_array(std::string const& field, std::filesystem::path const& path);
 
 /// Writes .npy. Throws Error (input_output).

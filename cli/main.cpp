@@ -13,6 +13,7 @@
 #include "exit_code.hpp"
 #include "info_command.hpp"
 #include "project_command.hpp"
+#include "regularized_command.hpp"
 #include "solve_command.hpp"
 #include "transform_command.hpp"
 
@@ -33,6 +34,7 @@ int main(int argc, char** argv) {
   app.set_version_flag("--version", "monge " + monge::version());
   app.require_subcommand(1);
   monge::cli::add_solve_command(app, exit_code);
+  monge::cli::add_regularized_command(app, exit_code);
   monge::cli::add_divergence_command(app, exit_code);
   monge::cli::add_transform_command(app, exit_code);
   monge::cli::add_project_command(app, exit_code);

@@ -297,10 +297,16 @@ IndexArray read_index_npy(std::istream& in, std::string const& name) {
   Preamble const preamble = read_preamble(in, name);
   Header const& header = preamble.header;
   std::string_view const type = preamble.type();
-  std::int64_t const item = type == "i4" ? 4 : type == "i8" ? 8 : 0;
-  if (item == 0) fail(name, "has dtype '{}'; must be int32 ('<i4') or int64 ('<i8')", printable(header.descr));
+  bool const is_bool = header.descr == "|b1";
+  std::int64_t const item = is_bool ? 1 : type == "i4" ? 4 : type == "i8" ? 8 : 0;
+  if (item == 0)
+    fail(name, "has dtype '{}'; must be int32 ('<i4'), int64 ('<i8') or bool ('|b1')", printable(header.descr));
   std::int64_t const count = count_values(preamble, name, item);
   if (item == 8) return {header.shape, read_values<std::int64_t>(in, name, header, count, false)};
+  if (is_bool) {
+    std::vector<char> const values = read_values<char>(in, name, header, count, false);
+    return {header.shape, {values.begin(), values.end()}};
+  }
   std::vector<std::int32_t> const values = read_values<std::int32_t>(in, name, header, count, false);
   return {header.shape, {values.begin(), values.end()}};
 }

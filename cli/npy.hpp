@@ -1,5 +1,5 @@
-// NumPy's .npy format, versions 1.0 to 3.0: float16, float32, float64, int32 and int64 of either byte order, C or
-// Fortran order, up to 3-D.
+// NumPy's .npy format, versions 1.0 to 3.0: float16, float32, float64, int32 and int64 of either byte order, and
+// bool; C or Fortran order, up to 3-D.
 #pragma once
 #include <istream>
 #include <ostream>
@@ -18,7 +18,7 @@ enum class Order {
 /// Reads the whole of a seekable stream. `name` opens every message. Throws Error (input_output); memory is reserved
 /// only after the header has been checked against the length of the stream.
 Array read_npy(std::istream& in, std::string const& name, Order order = Order::rows);
-/// The same of whole numbers.
+/// The same of whole numbers; true and false are 1 and 0.
 IndexArray read_index_npy(std::istream& in, std::string const& name);
 
 /// Writes version 1.0 in C order; the array is row-major.

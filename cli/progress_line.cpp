@@ -23,11 +23,22 @@ bool can_erase_lines() {
 
 ProgressLine::ProgressLine(bool wanted) : enabled_(wanted && can_erase_lines()) {}
 
+bool ProgressLine::is_due(double seconds) {
+  if (!enabled_ || seconds < next_seconds_) return false;
+  next_seconds_ = seconds + kSecondsBetweenLines;
+  return true;
+}
+
 void ProgressLine::show(Progress const& progress) {
-  if (!enabled_ || progress.seconds < next_seconds_) return;
-  next_seconds_ = progress.seconds + kSecondsBetweenLines;
+  if (!is_due(progress.seconds)) return;
   print(fmt::format("sweep {:5}   eps {:.3g}   marginal error {:.2e}   {:.1f} s", progress.iteration, progress.eps,
                     progress.marginal_error, progress.seconds));
+}
+
+void ProgressLine::show(RegularizedProgress const& progress) {
+  if (!is_due(progress.seconds)) return;
+  print(fmt::format("iteration {:5}   weight {:.3g}   residual {:.2e}   {:.1f} s", progress.iteration, progress.weight,
+                    progress.primal_residual, progress.seconds));
 }
 
 void ProgressLine::show(std::string_view work) {

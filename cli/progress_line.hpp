@@ -3,7 +3,8 @@
 #include <string>
 #include <string_view>
 
-#include <monge/entropic.hpp>
+#include <monge/regularized.hpp>
+#include <monge/report.hpp>
 
 namespace monge::cli {
 
@@ -16,11 +17,14 @@ class ProgressLine {
   ProgressLine& operator=(ProgressLine const&) = delete;
 
   void show(Progress const& progress);
+  void show(RegularizedProgress const& progress);
   /// What the program does meanwhile, such as "map".
   void show(std::string_view work);
   void erase();
 
  private:
+  /// Whether enough time has passed since the last of these.
+  bool is_due(double seconds);
   void print(std::string const& text);
 
   bool enabled_;

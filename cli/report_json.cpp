@@ -151,6 +151,53 @@ Json report_json(DivergenceRun const& run, SolveOptions const& options, Divergen
   return json;
 }
 
+Json report_json(RegularizedRun const& run, RegularizedOptions const& options, RegularizedReport const& report) {
+  Json json;
+  json["status"] = name(report.status);
+  json["message"] = report.message;
+  json["method"] = name(report.method);
+  json["iterations"] = report.iterations;
+  json["newton_steps"] = report.newton_steps;
+  json["linear_iterations"] = report.linear_iterations;
+  json["step"] = report.step;
+  json["weight"] = report.weight;
+  json["precision"] = name(report.precision);
+  json["mass"] = report.mass;
+  json["transported_mass"] = report.transported_mass;
+  json["primal_residual"] = report.primal_residual;
+  json["marginal_error"] = report.marginal_error;
+  json["transport_cost"] = report.transport_cost;
+  json["regularization"] = report.regularization;
+  json["primal"] = report.primal;
+  json["dual"] = report.dual;
+  json["gap"] = report.gap;
+  json["nonzeros"] = report.nonzeros;
+  json["seconds"] = {{"read", run.read_seconds},
+                     {"setup", report.seconds.setup},
+                     {"iterations", report.seconds.iterations},
+                     {"evaluation", report.seconds.evaluation},
+                     {"solve", report.seconds.total},
+                     {"outputs", run.output_seconds},
+                     {"total", run.read_seconds + report.seconds.total + run.output_seconds}};
+  json["problem"] = problem_json(run);
+  json["regularizer"] = run.regularizer;
+  Json& given = json["options"] = Json::object();
+  visit_regularized_options(options, [&](auto const& field, auto const& value) { given[field.name] = to_json(value); });
+  given["sparse"] = run.sparse;
+  given.update(run.cost_options);
+  add_run(json, run);
+  Json& history = json["history"] = Json::array();
+  for (RegularizedCheck const& check : report.history) {
+    history.push_back({{"iteration", check.iteration},
+                       {"weight", check.weight},
+                       {"primal_residual", check.primal_residual},
+                       {"gap", check.gap},
+                       {"step", check.step},
+                       {"seconds", check.seconds}});
+  }
+  return json;
+}
+
 Json report_json(TransformRun const& run) {
   Json json;
   json["transform_of"] = run.given;

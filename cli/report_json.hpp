@@ -7,6 +7,7 @@
 #include <monge/divergence.hpp>
 #include <monge/entropic.hpp>
 #include <monge/projection.hpp>
+#include <monge/regularized.hpp>
 #include <nlohmann/json.hpp>
 
 #include "plan_derivatives.hpp"
@@ -35,6 +36,12 @@ struct DivergenceRun : CostRun {
   double solve_seconds = 0, gradient_seconds = 0;
 };
 
+struct RegularizedRun : CostRun {
+  nlohmann::ordered_json regularizer;  ///< Each term that was given, with its weight.
+  bool sparse = false;
+  double output_seconds = 0;
+};
+
 struct TransformRun : CostRun {
   char const* given = "g";  ///< The potential that is transformed.
   double semi_dual_value = 0;
@@ -54,6 +61,8 @@ struct ProjectRun : Run {
 /// Numbers that are not finite come out as null.
 nlohmann::ordered_json report_json(SolveRun const& run, SolveOptions const& options, Report const& report);
 nlohmann::ordered_json report_json(DivergenceRun const& run, SolveOptions const& options, Divergence const& divergence);
+nlohmann::ordered_json report_json(RegularizedRun const& run, RegularizedOptions const& options,
+                                   RegularizedReport const& report);
 nlohmann::ordered_json report_json(TransformRun const& run);
 nlohmann::ordered_json report_json(ProjectRun const& run, ProjectionOptions const& options);
 

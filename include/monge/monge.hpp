@@ -13,5 +13,6 @@
 #include <monge/options.hpp>
 #include <monge/plan.hpp>
 #include <monge/projection.hpp>
+#include <monge/regularized.hpp>
 #include <monge/report.hpp>
 #include <monge/solver.hpp>

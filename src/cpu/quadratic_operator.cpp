@@ -343,6 +343,7 @@ void QuadraticOperator::potentials(MutableVectorView, MutableVectorView) const {
 void QuadraticOperator::dense(MutableMatrixView) const {}
 std::int64_t QuadraticOperator::nonzeros(MutableIndexView) const { return 0; }
 void QuadraticOperator::entries(MutableIndexView, MutableIndexView, MutableVectorView) const {}
-void QuadraticOperator::product(Side, MatrixView, MutableMatrixView) const {}
+void QuadraticOperator::marginal(Side, MutableVectorView) const {}
+void QuadraticOperator::product(Side, bool, MatrixView, MutableMatrixView) const {}
 
 }  // namespace monge::cpu

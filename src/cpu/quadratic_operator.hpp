@@ -34,7 +34,8 @@ class QuadraticOperator final : public monge::QuadraticOperator {
   void dense(MutableMatrixView out) const override;
   std::int64_t nonzeros(MutableIndexView row_begin) const override;
   void entries(MutableIndexView row_begin, MutableIndexView columns, MutableVectorView values) const override;
-  void product(Side side, MatrixView values, MutableMatrixView out) const override;
+  void marginal(Side side, MutableVectorView out) const override;
+  void product(Side side, bool averaged, MatrixView values, MutableMatrixView out) const override;
 
  private:
   /// Lines or places.

@@ -91,29 +91,32 @@ WarmStart validated_warm_start(Backend const& backend, VectorView f, VectorView 
   return {read("f", f, marginals.a), read("g", g, marginals.b)};
 }
 
-void require_equal_totals(ValidMarginals const& marginals, SolveOptions const& options) {
-  if (!penalties_of(options).balanced()) return;
+void require_equal_totals(WeightNames names, ValidMarginals const& marginals, double tolerance, char const* advice) {
   double const total_a = marginals.total_a, total_b = marginals.total_b;
   // No plan has both marginals when the totals differ, so the difference is a floor of the marginal error: it has to be
   // well below the tolerance. (Weights normalised in float32 agree to about 1e-7.)
-  double const allowed = options.tolerance > 0 ? std::min(1e-6, options.tolerance / 2) : 1e-6;
+  double const allowed = tolerance > 0 ? std::min(1e-6, tolerance / 2) : 1e-6;
   require(std::abs(total_a - total_b) <= allowed * total_a,
-          "b: the total is {:.17g}; must equal the total of a, {:.17g}, to {:.1e} relative; others need a solve with "
-          "penalty_a or penalty_b",
-          total_b, total_a, allowed);
+          "{}: the total is {:.17g}; must equal the total of {}, {:.17g}, to {:.1e} relative{}", names.b, total_b,
+          names.a, total_a, allowed, advice);
 }
 
-ValidMarginals validated_marginals(Backend const& backend, VectorView a, VectorView b, std::int64_t n, std::int64_t m,
-                                   SolveOptions const& options) {
+void require_equal_totals(ValidMarginals const& marginals, SolveOptions const& options) {
+  if (penalties_of(options).balanced())
+    require_equal_totals({}, marginals, options.tolerance, "; others need a solve with penalty_a or penalty_b");
+}
+
+ValidMarginals read_marginals(Backend const& backend, WeightNames names, VectorView a, VectorView b, std::int64_t n,
+                              std::int64_t m) {
   ValidMarginals marginals;
   double total_a = 1, total_b = 1;
   if (!a.empty()) {
-    marginals.a = read_weights("a", backend, a, n, "row");
-    total_a = total_of("a", marginals.a);
+    marginals.a = read_weights(names.a, backend, a, n, "row");
+    total_a = total_of(names.a, marginals.a);
   }
   if (!b.empty()) {
-    marginals.b = read_weights("b", backend, b, m, "column");
-    total_b = total_of("b", marginals.b);
+    marginals.b = read_weights(names.b, backend, b, m, "column");
+    total_b = total_of(names.b, marginals.b);
   }
   if (a.empty()) {
     total_a = b.empty() ? 1 : total_b;
@@ -125,6 +128,12 @@ ValidMarginals validated_marginals(Backend const& backend, VectorView a, VectorV
   }
   marginals.total_a = total_a;
   marginals.total_b = total_b;
+  return marginals;
+}
+
+ValidMarginals validated_marginals(Backend const& backend, VectorView a, VectorView b, std::int64_t n, std::int64_t m,
+                                   SolveOptions const& options) {
+  ValidMarginals marginals = read_marginals(backend, {}, a, b, n, m);
   require_equal_totals(marginals, options);
   return marginals;
 }

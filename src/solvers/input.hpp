@@ -32,10 +32,20 @@ struct WarmStart {
 /// sweeps: its potential may be +infinity, as plans have it where all its pairs are forbidden, and starts from 0 then.
 WarmStart validated_warm_start(Backend const& backend, VectorView f, VectorView g, Marginals const& marginals);
 
-/// To what the tolerance of a solve needs, where both marginals are constraints.
+/// What messages call the weights of the two sides.
+struct WeightNames {
+  char const* a = "a";
+  char const* b = "b";
+};
+/// Reads, checks and completes the weights: an empty one is uniform, with the total of the other. The totals may
+/// differ.
+ValidMarginals read_marginals(Backend const& backend, WeightNames names, VectorView a, VectorView b, std::int64_t n,
+                              std::int64_t m);
+/// To what a tolerance (0: none) on the marginals needs. `advice` ends the message.
+void require_equal_totals(WeightNames names, ValidMarginals const& marginals, double tolerance, char const* advice);
+/// Where both marginals are constraints.
 void require_equal_totals(ValidMarginals const& marginals, SolveOptions const& options);
-
-/// Reads, checks and completes the weights: an empty one is uniform.
+/// read_marginals(), with equal totals where these are needed.
 ValidMarginals validated_marginals(Backend const& backend, VectorView a, VectorView b, std::int64_t n, std::int64_t m,
                                    SolveOptions const& options);
 

@@ -1,0 +1,323 @@
+#include "regularized_command.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <iterator>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+#include <CLI/CLI.hpp>
+#include <monge/monge.hpp>
+
+#include "array_file.hpp"
+#include "command_options.hpp"
+#include "device_choice.hpp"
+#include "exit_code.hpp"
+#include "geometry_input.hpp"
+#include "interrupt.hpp"
+#include "progress_line.hpp"
+#include "report_json.hpp"
+#include "result_folder.hpp"
+#include "stopwatch.hpp"
+
+namespace monge::cli {
+namespace {
+
+/// What --regularizer may name.
+enum class Term { none, quadratic, group_lasso, l1, mask, hypentropy };
+constexpr auto names_of(Term) {
+  using enum Term;
+  return std::to_array<Named<Term>>({{none, "none"},
+                                     {quadratic, "quadratic"},
+                                     {group_lasso, "group_lasso"},
+                                     {l1, "l1"},
+                                     {mask, "mask"},
+                                     {hypentropy, "hypentropy"}});
+}
+
+constexpr Field kRegularizer{"regularizer", OneOf<Term>(), "a term of h; several add up"};
+constexpr Field kWeight{"weight", kNotNegative, "the weight of each term that has one, in their order"};
+constexpr Field kWidth{"hypentropy_width", kPositive, "beta of hypentropy, in units of mass"};
+
+struct Arguments {
+  GeometryArguments geometry;
+  std::vector<std::string> terms, weights;
+  std::optional<double> width;
+  std::string p, q, groups, group_weights, l1_weights, mask, u, v, values, out;
+  bool sparse = false;
+  RegularizedOptions options;
+  RunArguments run;
+};
+
+/// What the files hold; empty where none is given.
+struct Inputs {
+  GeometryInput geometry;
+  std::optional<Array> p, q, group_weights, l1_weights, mask, u, v, values;
+  std::optional<IndexArray> groups;
+};
+
+/// Each term that was named, with its weight; the mask has none.
+std::vector<std::pair<Term, double>> read_terms(Arguments const& given) {
+  std::vector<std::pair<Term, double>> terms;
+  std::size_t weights = 0;
+  for (std::string const& text : given.terms) {
+    std::optional<Term> const term = from_name<Term>(text);
+    if (!term) refuse("regularizer: is '{}'; must be {}", text, kRegularizer.constraint.text());
+    for (auto const& [earlier, weight] : terms) {
+      if (earlier == *term) refuse("regularizer: names {} twice; each term must be given once", text);
+    }
+    bool const weighted = *term != Term::none && *term != Term::mask;
+    double weight = 0;
+    if (weighted) {
+      if (weights == given.weights.size()) refuse("weight: is missing; must be given for {}", text);
+      std::string const& of = given.weights[weights++];
+      if (!parse(of, weight) || !kWeight.constraint.contains(weight))
+        refuse("weight: is '{}'; must be a number, {}", of, kWeight.constraint.text());
+    }
+    terms.emplace_back(*term, weight);
+  }
+  if (weights < given.weights.size())
+    refuse("weight: is given {} times; must be given once for each term that has one, {} times", given.weights.size(),
+           weights);
+  return terms;
+}
+
+/// That each file is of a term, and each term has its file. Before a file is read.
+void check_files(Arguments const& given, std::vector<std::pair<Term, double>> const& terms) {
+  auto const has = [&](Term term) {
+    return std::any_of(terms.begin(), terms.end(), [&](auto const& entry) { return entry.first == term; });
+  };
+  auto const check = [&](char const* field, std::string const& path, Term term, bool needed) {
+    if (!path.empty() && !has(term)) refuse("{}: is {}; is for the regularizer {}", field, path, name(term));
+    if (path.empty() && needed && has(term)) refuse("{}: is missing; the regularizer {} needs it", field, name(term));
+  };
+  check("groups", given.groups, Term::group_lasso, true);
+  check("group_weights", given.group_weights, Term::group_lasso, false);
+  check("weights", given.l1_weights, Term::l1, true);
+  check("mask", given.mask, Term::mask, true);
+  if (given.width && !has(Term::hypentropy))
+    refuse("hypentropy_width: is {}; is for the regularizer hypentropy", *given.width);
+}
+
+/// A mask of whole numbers, as the library takes it.
+Array mask_array(IndexArray const& mask) {
+  return {mask.shape, std::vector<float>(mask.values.begin(), mask.values.end())};
+}
+
+Inputs read_inputs(Run& run, Arguments const& given) {
+  auto const read = [&](char const* field, std::string const& path) { return read_optional_input(run, field, path); };
+  auto const read_index = [&](char const* field, std::string const& path) {
+    return path.empty() ? std::nullopt : std::optional(read_index_input(run, field, path));
+  };
+  Inputs in{.geometry = read_geometry(run, given.geometry),
+            .p = read("p", given.p),
+            .q = read("q", given.q),
+            .group_weights = read("group_weights", given.group_weights),
+            .l1_weights = read("weights", given.l1_weights),
+            .mask = std::nullopt,
+            .u = read("u", given.u),
+            .v = read("v", given.v),
+            .values = read("values", given.values),
+            .groups = read_index("groups", given.groups)};
+  if (auto const mask = read_index("mask", given.mask)) in.mask = mask_array(*mask);
+  return in;
+}
+
+Regularizer regularizer_of(Arguments const& given, Inputs const& in,
+                           std::vector<std::pair<Term, double>> const& terms) {
+  Regularizer h;
+  for (auto const& [term, weight] : terms) {
+    if (term == Term::quadratic) h.quadratic = weight;
+    if (term == Term::group_lasso) h.group_lasso = weight;
+    if (term == Term::l1) h.l1 = weight;
+    if (term == Term::hypentropy) h.hypentropy = weight;
+  }
+  h.groups = labels("groups", in.groups);
+  h.group_weights = vector("group_weights", in.group_weights);
+  if (in.l1_weights) h.l1_weights = costs("weights", *in.l1_weights).cost;
+  if (in.mask) h.mask = costs("mask", *in.mask).cost;
+  h.hypentropy_width = given.width.value_or(h.hypentropy_width);
+  return h;
+}
+
+nlohmann::ordered_json regularizer_json(Arguments const& given, std::vector<std::pair<Term, double>> const& terms) {
+  nlohmann::ordered_json json = nlohmann::ordered_json::object();
+  for (auto const& [term, weight] : terms) {
+    if (term == Term::mask) {
+      json[std::string(name(term))] = true;
+    } else if (term != Term::none) {
+      json[std::string(name(term))] = weight;
+    }
+  }
+  if (json.contains("hypentropy")) json["hypentropy_width"] = given.width.value_or(Regularizer().hypentropy_width);
+  return json;
+}
+
+std::vector<ResultFile> result_files(RegularizedPlan const& plan, Inputs const& in, bool sparse) {
+  std::int64_t const n = plan.rows(), m = plan.columns();
+  std::vector<double> u(static_cast<std::size_t>(n)), v(static_cast<std::size_t>(m));
+  plan.potentials(u, v);
+  std::vector<ResultFile> files;
+  files.push_back({"u.npy", Array{{n}, std::move(u)}});
+  files.push_back({"v.npy", Array{{m}, std::move(v)}});
+  if (sparse) {
+    IndexArray row_begin{{n + 1}, std::vector<std::int64_t>(static_cast<std::size_t>(n + 1))};
+    MutableIndexView const row_view{row_begin.values.data(), n + 1, 1, 1};
+    std::int64_t const count = plan.nonzeros(row_view);
+    IndexArray columns{{count}, std::vector<std::int64_t>(static_cast<std::size_t>(count))};
+    std::vector<double> values(static_cast<std::size_t>(count));
+    plan.entries(row_view, {columns.values.data(), count, 1, 1}, values);
+    files.push_back({"plan_indptr.npy", std::move(row_begin)});
+    files.push_back({"plan_indices.npy", std::move(columns)});
+    files.push_back({"plan_data.npy", Array{{count}, std::move(values)}});
+  } else {
+    std::vector<double> values(static_cast<std::size_t>(n * m));
+    plan.dense({values.data(), n, m});
+    files.push_back({"plan.npy", Array{{n, m}, std::move(values)}});
+  }
+  if (in.values) {
+    std::vector<std::int64_t> shape = in.values->shape;
+    shape.front() = n;
+    Array map = in.values->zeros(shape);
+    plan.barycentric_projection(points("values", *in.values), points("map", map));
+    files.push_back({"map.npy", std::move(map)});
+  }
+  return files;
+}
+
+void print_summary(RegularizedRun const& run, RegularizedOptions const& options, RegularizedReport const& report,
+                   DeviceChoice const& device, std::string const& written) {
+  std::string terms;
+  for (auto const& [term, weight] : run.regularizer.items())
+    terms += fmt::format("{}{} {}", terms.empty() ? "" : ", ", term, weight.dump());
+  print_line("problem", fmt::format("{} x {} {}, {}", run.n, run.m, run.d ? "points" : "costs",
+                                    terms.empty() ? "no term" : terms));
+  print_line("device", device_text(device));
+  bool const newton = report.method == RegularizedMethod::newton;
+  print_line("status", fmt::format("{} after {} {}{}", name(report.status), report.iterations,
+                                   newton ? "passes of newton" : "iterations of splitting",
+                                   newton ? fmt::format(", {} steps", report.newton_steps) : std::string()));
+  if (report.status != Status::converged && !report.message.empty()) print_line("", report.message);
+  print_line("residual", fmt::format("{:.3g} (marginal error {:.3g})", report.primal_residual, report.marginal_error));
+  print_line("transport cost", value_text(report.transport_cost));
+  print_line("primal", value_text(report.primal));
+  print_line("dual", value_text(report.dual));
+  print_line("gap", fmt::format("{:.3g} (tolerance {:.3g} of the primal)", report.gap, options.tolerance));
+  print_line("entries", fmt::format("{}, {:.3g} a row", report.nonzeros,
+                                    static_cast<double>(report.nonzeros) / static_cast<double>(run.n)));
+  print_line("seconds", fmt::format("{:.3f} (iterations {:.3f}, evaluation {:.3f}, outputs {:.3f})",
+                                    run.read_seconds + report.seconds.total + run.output_seconds,
+                                    report.seconds.iterations, report.seconds.evaluation, run.output_seconds));
+  print_line("written", written);
+}
+
+int regularize_files(Arguments arguments) {
+  // One file is a cost matrix, two are points.
+  if (arguments.geometry.cost.empty() && arguments.geometry.y.empty())
+    std::swap(arguments.geometry.cost, arguments.geometry.x);
+  if (arguments.geometry.cost.empty()) refuse("cost: is missing; must be a cost matrix, or points, x and y");
+  check_geometry(arguments.geometry);
+  std::vector<std::pair<Term, double>> const terms = read_terms(arguments);
+  check_files(arguments, terms);
+  RegularizedOptions& options = arguments.options;
+  ResultFolder const folder(arguments.out);
+  leave_on_interrupt();
+  DeviceChoice device = choose_device(arguments.run.device, arguments.run.threads);
+  RegularizedRun run;
+  run.arguments = arguments.run;
+  run.device = device.info;
+  run.regularizer = regularizer_json(arguments, terms);
+  run.sparse = arguments.sparse;
+
+  ProgressLine progress(!arguments.run.quiet);
+  progress.show("reading");
+  Stopwatch watch;
+  Inputs const in = read_inputs(run, arguments);
+  Geometry const geometry = in.geometry.geometry();
+  run.n = in.geometry.n();
+  run.m = in.geometry.m();
+  run.d = in.geometry.d();
+  run.cost_options = in.geometry.options();
+  if (in.values && finite_points("values", *in.values).rows() != run.m)
+    refuse("values: has {} rows; must have {}, one for each column of the plan", in.values->rows(), run.m);
+  options.u = vector("u", in.u);
+  options.v = vector("v", in.v);
+  run.read_seconds = watch.lap();
+
+  options.progress = [&](RegularizedProgress const& state) {
+    progress.show(state);
+    return !interrupted();
+  };
+  note_interrupt();
+  progress.show("solving");
+  RegularizedPlan const plan = solve_regularized(device.context, geometry, vector("p", in.p), vector("q", in.q),
+                                                 regularizer_of(arguments, in, terms), options);
+  RegularizedReport const& report = plan.report();
+  progress.show("outputs");
+  watch.lap();
+  std::vector<ResultFile> files = result_files(plan, in, arguments.sparse);
+  run.output_seconds = watch.lap();
+  progress.erase();
+
+  std::string const json = json_text(report_json(run, options, report));
+  std::string const written =
+      folder.fill(files, json, {"plan.npy", "plan_indptr.npy", "plan_indices.npy", "plan_data.npy", "map.npy"});
+  if (arguments.run.json) {
+    fmt::print("{}", json);
+  } else if (!arguments.run.quiet) {
+    print_summary(run, options, report, device, written);
+  }
+  if (interrupted()) {
+    fmt::print(stderr, "monge: interrupted after {} iterations; the results were written\n", report.iterations);
+    return kInterrupted;
+  }
+  return report.status == Status::converged || report.status == Status::completed ? kDone : kShort;
+}
+
+}  // namespace
+
+void add_regularized_command(CLI::App& app, int& exit_code) {
+  CLI::App& command = *app.add_subcommand(
+      "regularized", "Transport by a cost matrix with a regularizer that keeps the plan sparse or grouped");
+  auto const arguments = std::make_shared<Arguments>();
+  auto const add_file = [&](char const* name, std::string& path, char const* description) {
+    command.add_option(name, path, description)->type_name("FILE");
+  };
+  add_point_options(command, arguments->geometry);
+  command.get_option("x")->description("costs C, n x m, inf forbids a pair; or, with y, source points for newton");
+  add_cost_option(command, arguments->geometry);
+  command.add_option("--out", arguments->out, "folder for the plan, u.npy, v.npy and report.json")
+      ->type_name("FOLDER")
+      ->required();
+  command
+      .add_option("--regularizer", arguments->terms,
+                  fmt::format("{} ({})", kRegularizer.description, kRegularizer.constraint.text()))
+      ->type_name("NAME ...");
+  command
+      .add_option("--weight", arguments->weights,
+                  fmt::format("{} ({})", kWeight.description, kWeight.constraint.text()))
+      ->type_name("VALUE ...");
+  add_option(command, kWidth, arguments->width, option_text(Regularizer().hypentropy_width));
+  add_file("--p", arguments->p, "masses of the rows (n); uniform if not given");
+  add_file("--q", arguments->q, "masses of the columns (m); uniform if not given");
+  add_file("--groups", arguments->groups, "of group_lasso: the group of each row (n whole numbers from 0)");
+  add_file("--group-weights", arguments->group_weights, "a weight for each group; 1 if not given");
+  add_file("--weights", arguments->l1_weights, "of l1: a weight for each pair (n x m)");
+  add_file("--mask", arguments->mask, "0 where a pair must have no mass (n x m, bool or whole numbers)");
+  add_file("--u", arguments->u, "start from this potential (n), with --v");
+  add_file("--v", arguments->v, "start from this potential (m), with --u");
+  add_file("--values", arguments->values, "m x k; map.npy has their averages over each row of the plan");
+  command.add_flag("--sparse", arguments->sparse,
+                   "the plan as CSR, plan_indptr.npy, plan_indices.npy and plan_data.npy, instead of plan.npy");
+  visit_regularized_options(arguments->options,
+                            [&](auto const& field, auto& value) { add_option(command, field, value); });
+  add_run_options(command, arguments->run);
+  command.callback([arguments, &exit_code] { exit_code = regularize_files(std::move(*arguments)); });
+}
+
+}  // namespace monge::cli

@@ -1,0 +1,155 @@
+#include "solvers/regularized_input.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <utility>
+#include <variant>
+
+#include <monge/error.hpp>
+
+#include "core/validation.hpp"
+#include "operators/values.hpp"
+#include "solvers/input.hpp"
+
+namespace monge {
+namespace {
+
+[[noreturn]] void throw_unsupported(std::string const& message) {
+  throw Error(ErrorCode::unsupported, message);
+}
+
+std::vector<std::int32_t> read_groups(IndexView groups, std::int64_t n) {
+  require(groups.size == n, "groups: has {} entries; must have {}, one for each row of C", groups.size, n);
+  require(groups.device.type == DeviceType::cpu, "groups: lies on {}; must be in host memory",
+          to_string(groups.device));
+  require(groups.data != nullptr, "groups: is a null pointer; must point to {} numbers", n);
+  require(groups.stride >= 1, "groups: has stride {}; must be >= 1", groups.stride);
+  std::vector<std::int32_t> values(static_cast<std::size_t>(n));
+  for (std::int64_t i = 0; i < n; ++i) {
+    std::int64_t const group = groups.data[i * groups.stride];
+    require(group >= 0 && group < n, "groups: entry {} is {}; must be from 0 to {}, the rows less one", i, group,
+            n - 1);
+    values[static_cast<std::size_t>(i)] = static_cast<std::int32_t>(group);
+  }
+  return values;
+}
+
+/// Those of the terms that have a weight.
+RegularizerTerms checked_terms(Backend const& backend, Regularizer const& given, Shape shape) {
+  for (auto const& [field, weight] : {std::pair{"quadratic", given.quadratic},
+                                      {"group_lasso", given.group_lasso},
+                                      {"l1", given.l1},
+                                      {"hypentropy", given.hypentropy}})
+    check(field, kNotNegative, weight);
+  RegularizerTerms terms;
+  terms.quadratic = given.quadratic;
+  terms.l1 = given.l1;
+  terms.hypentropy = given.hypentropy;
+  if (given.hypentropy > 0) {
+    check("hypentropy_width", kPositive, given.hypentropy_width);
+    terms.hypentropy_width = given.hypentropy_width;
+    if (given.group_lasso > 0)
+      throw_unsupported(fmt::format("hypentropy: is {}; must be 0 with group_lasso, which is {}", given.hypentropy,
+                                    given.group_lasso));
+  }
+  if (given.group_lasso > 0) {
+    require(!given.groups.empty(), "groups: is missing; group_lasso, which is {}, needs the group of each row",
+            given.group_lasso);
+    terms.group_lasso = given.group_lasso;
+    terms.groups = read_groups(given.groups, shape.rows);
+    std::int64_t const count = *std::max_element(terms.groups.begin(), terms.groups.end()) + std::int64_t{1};
+    terms.group_weights.assign(static_cast<std::size_t>(count), 1.0);
+    if (!given.group_weights.empty()) {
+      require(given.group_weights.size() == count, "group_weights: has {} entries; must have {}, one for each group",
+              given.group_weights.size(), count);
+      terms.group_weights =
+          read_values("group_weights", backend, given.group_weights, count, kNotNegative, "weights must be");
+    }
+  }
+  auto const check_matrix = [&](char const* field, MatrixView view) {
+    validate_matrix(field, view, shape.rows, shape.columns, backend.device());
+    return view;
+  };
+  auto const is_given = [](MatrixView view) { return view.rows() != 0 || view.columns() != 0; };
+  if (given.l1 > 0) {
+    require(is_given(given.l1_weights), "l1_weights: is missing; l1, which is {}, needs a weight for each pair",
+            given.l1);
+    terms.l1_weights = check_matrix("l1_weights", given.l1_weights);
+  }
+  if (is_given(given.mask)) terms.mask = check_matrix("mask", given.mask);
+  return terms;
+}
+
+/// What keeps Newton's method from these terms; empty: nothing.
+std::string obstacle_to_newton(RegularizerTerms const& terms) {
+  for (auto const& [field, weight] :
+       {std::pair{"group_lasso", terms.group_lasso}, {"l1", terms.l1}, {"hypentropy", terms.hypentropy}}) {
+    if (weight > 0)
+      return fmt::format("{}: is {}; must be 0 with method newton, which knows a quadratic term", field, weight);
+  }
+  return {};
+}
+
+RegularizedMethod method_of(RegularizedProblem const& problem, RegularizerTerms const& terms,
+                            RegularizedOptions const& options) {
+  using enum RegularizedMethod;
+  bool const has_points = std::holds_alternative<PointCloud>(problem.geometry);
+  std::string const obstacle = obstacle_to_newton(terms);
+  RegularizedMethod method = options.method;
+  if (method == automatic) {
+    bool const newton_may = obstacle.empty() && options.tolerance > 0 && options.precision != Precision::float32;
+    method = newton_may ? newton : splitting;
+  }
+  if (method == newton && !obstacle.empty()) throw_unsupported(obstacle);
+  if (method == splitting && has_points)
+    throw_unsupported("method: is splitting, which reads costs from memory; must have a cost matrix, not points");
+  return method;
+}
+
+std::vector<double> read_start(char const* field, Backend const& backend, VectorView view, std::int64_t size) {
+  if (view.empty()) return {};
+  require(view.size() == size, "{}: has {} entries; must have {}", field, view.size(), size);
+  return read_values(field, backend, view, size, kFinite, "potentials must be");
+}
+
+}  // namespace
+
+void validate(RegularizedOptions const& options) {
+  visit_regularized_options(options, kCheckField);
+  require(options.precision != Precision::tf32, "precision: is tf32; must be auto, float32 or float64");
+  require(options.u.empty() == options.v.empty(), "{}: is missing; a warm start needs both u and v",
+          options.u.empty() ? "u" : "v");
+  if (options.method != RegularizedMethod::newton) return;
+  require(options.precision != Precision::float32, "precision: is float32; must be auto or float64 with method newton");
+  require(options.tolerance > 0, "tolerance: is 0; must be > 0 with method newton");
+}
+
+CheckedRegularizedProblem checked_problem(Context const& context, RegularizedProblem const& problem,
+                                          RegularizedOptions const& options) {
+  Backend const& backend = backend_of(context);
+  validate(problem.geometry, context.device());
+  Shape const shape = shape_of(problem.geometry);
+  CheckedRegularizedProblem result;
+  result.geometry = problem.geometry;
+  WeightNames const names{"p", "q"};
+  ValidMarginals marginals = read_marginals(backend, names, problem.p, problem.q, shape.rows, shape.columns);
+  require_equal_totals(names, marginals, options.tolerance, "");
+  for (double& p : marginals.a) p /= marginals.total_a;
+  for (double& q : marginals.b) q /= marginals.total_b;
+  result.p = std::move(marginals.a);
+  result.q = std::move(marginals.b);
+  result.mass = marginals.total_a;
+  result.terms = checked_terms(backend, problem.regularizer, shape);
+  result.method = method_of(problem, result.terms, options);
+  // In float32 the residual stalls at about 1e-6 of |(p, q)|_2.
+  bool const single =
+      options.precision == Precision::float32 ||
+      (options.precision == Precision::automatic && (options.tolerance == 0 || options.tolerance >= 1e-5));
+  result.precision = result.method == RegularizedMethod::newton || !single ? Precision::float64 : Precision::float32;
+  result.u = read_start("u", backend, options.u, shape.rows);
+  result.v = read_start("v", backend, options.v, shape.columns);
+  return result;
+}
+
+}  // namespace monge
