@@ -15,7 +15,7 @@
 
 int main(int argc, char** argv) {
   using namespace monge;
-  Context const context = Context({});
+  Context const context = Context::cpu(2);
   for (int k = 1; k + 1 < argc; k += 2) {
     std::int64_t const n = std::atol(argv[k]);
     double const weight = std::atof(argv[k + 1]);
@@ -36,18 +36,23 @@ int main(int argc, char** argv) {
     terms.quadratic = weight;
     for (int run = 0; run < 2; ++run) {
       auto const begin = std::chrono::steady_clock::now();
-      auto const op = backend_of(context).quadratic_operator({geometry, uniform, uniform, 1, terms, Precision::float64});
+      auto const op =
+          backend_of(context).quadratic_operator({geometry, uniform, uniform, 1, terms, Precision::float64});
       auto const set = std::chrono::steady_clock::now();
       QuadraticSettings settings;
       settings.tolerance = 5e-9;
       settings.passes = 3000;
       settings.criterion = RegularizedCriterion::residual;
-      settings.marginal_norm = std::sqrt(2.0 / n);
+      settings.p = settings.q = uniform;
       auto const r = solve_quadratic(*op, op->scale().quadratic(weight), settings);
       auto const end = std::chrono::steady_clock::now();
       auto const ms = [](auto d) { return std::chrono::duration<double, std::milli>(d).count(); };
-      std::printf("n %ld weight %g: passes %d steps %d cg %d residual %.1e active/row %.2f setup %.1f ms solve %.1f ms\n", long(n), weight, r.passes,
-                  r.steps, r.linear_iterations, r.values.residual_l1, double(r.values.active) / n, ms(set - begin), ms(end - set));
+      std::printf(
+          "n %ld weight %g: passes %d steps %d cg %d residual %.1e active/row %.2f weight %.2e dual %.12g status %d "
+          "setup %.1f ms solve %.1f ms\n",
+          long(n), weight, r.last.passes, r.last.steps, r.last.linear_iterations, r.last.values.residual_l1,
+          double(r.last.values.active) / n, r.last.weight, r.last.values.dual, int(r.status), ms(set - begin),
+          ms(end - set));
     }
   }
 }

@@ -18,7 +18,7 @@ inline constexpr std::int64_t kLineChunk = 512;
 
 struct CostLines {
   std::int64_t lines = 0, places = 0;
-  ScoreSource<double> source{};  // stored: source.stored; its origin and unit are not used.
+  ScoreSource<double> source{};                              // stored: source.stored; its origin and unit are not used.
   double const *line_norm = nullptr, *place_norm = nullptr;  // Of points.
   double factor = 1;                                         // Of the score of points.
   double origin = 0, inverse_range = 1;

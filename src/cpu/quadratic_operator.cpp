@@ -65,8 +65,21 @@ QuadraticOperator::QuadraticOperator(RegularizedInput const& input, int threads)
   survey();
 }
 
-/// Finds offset, range and means in one reading, in which costs are as they are.
+/// Finds offset, range and the means of lines and places in one reading of the costs as they are.
 void QuadraticOperator::survey() {
+  CostLines raw = costs_;
+  std::vector<double> line_norm, place_norm;
+  if (points_) {
+    auto const whole = [](std::span<double const> norm, std::vector<double> const& shift) {
+      std::vector<double> sum(shift);
+      for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += norm[i];
+      return sum;
+    };
+    line_norm = whole(points_->norm(Side::rows), line_.shift);
+    place_norm = whole(points_->norm(Side::columns), place_.shift);
+    raw.line_norm = line_norm.data();
+    raw.place_norm = place_norm.data();
+  }
   std::vector<double> taken;
   for (double const mass : place_.mass) taken.push_back(mass > 0);
   std::vector<LineSurvey> found(line_.mass.size());
@@ -77,39 +90,38 @@ void QuadraticOperator::survey() {
     sum = count = zeros(costs_.places);
     for (std::int64_t i = first_line(t); i < first_line(t + 1); ++i) {
       std::size_t const at = static_cast<std::size_t>(i);
-      found[at] = survey_line(costs_, i, line_.mass[at] > 0, taken.data(), sum.data(), count.data());
+      found[at] = survey_line(raw, i, line_.mass[at] > 0, taken.data(), sum.data(), count.data());
     }
   }
   double least = kInfinity, most = -kInfinity, total = 0, pairs = 0;
   for (std::size_t i = 0; i < found.size(); ++i) {
-    LineSurvey const& line = found[i];
-    least = std::min(least, line.least + 0 * line_.shift[i]);
-    most = std::max(most, line.most);
-    if (line_.mass[i] > 0) {
-      total += line.sum;
-      pairs += line.count;
-    }
+    least = std::min(least, found[i].least);
+    most = std::max(most, found[i].most);
+    if (line_.mass[i] == 0) continue;
+    total += found[i].sum;
+    pairs += found[i].count;
   }
-  scale_.offset = points_ ? 0 : least;
+  scale_.offset = least;
   scale_.range = most > least ? most - least : 1;
   double const mean = total / pairs;
-  line_.mean = zeros(costs_.lines);
-  place_.mean = zeros(costs_.places);
   auto const centred = [&](double sum, double count) {
-    return count > 0 ? (sum / count - mean / 2 - scale_.offset / 2) / scale_.range : 0.0;
+    return count > 0 ? (sum / count - mean / 2 - least / 2) / scale_.range : 0.0;
   };
-  for (std::size_t i = 0; i < found.size(); ++i) line_.mean[i] = centred(found[i].sum, found[i].count);
-  for (std::size_t j = 0; j < place_.mean.size(); ++j) {
+  for (LineSurvey const& line : found) line_.mean.push_back(centred(line.sum, line.count));
+  for (std::size_t j = 0; j < place_.mass.size(); ++j) {
     double sum = 0, count = 0;
     for (std::size_t t = 0; t < sums.size(); ++t) {
       sum += sums[t][j];
       count += counts[t][j];
     }
-    place_.mean[j] = centred(sum, count);
+    place_.mean.push_back(centred(sum, count));
   }
-  costs_.origin = scale_.offset;
   costs_.inverse_range = 1 / scale_.range;
-  for (double& shift : line_.shift) shift = (shift - (points_ ? scale_.offset : 0)) / scale_.range;
+  if (!points_) {
+    costs_.origin = least;
+    return;
+  }
+  for (double& shift : line_.shift) shift = (shift - least) / scale_.range;
   for (double& shift : place_.shift) shift /= scale_.range;
 }
 
@@ -177,12 +189,14 @@ QuadraticValues QuadraticOperator::values(State const& state) const {
 QuadraticValues QuadraticOperator::start(double weight, std::span<double const> u, std::span<double const> v) {
   weight_ = weight;
   if (by_columns_) std::swap(u, v);
-  auto const set = [&](Given const& given, std::span<double const> potential, std::int64_t others, double half, Points& to) {
+  auto const set = [&](Given const& given, std::span<double const> potential, std::int64_t others, double half,
+                       Points& to) {
     to.potential.assign(given.mass.size(), -kInfinity);
     for (std::size_t i = 0; i < given.mass.size(); ++i) {
       if (given.mass[i] == 0) continue;
       to.potential[i] = potential.empty() ? given.mean[i] + weight * given.mass[i] / static_cast<double>(others) - half
-                                          : potential[i] - given.shift[i];
+                                          : potential[i];
+      to.potential[i] -= given.shift[i];
     }
   };
   auto const is_positive = [](double mass) { return mass > 0; };
@@ -214,19 +228,21 @@ void QuadraticOperator::for_each_line(State const& state, int thread, Visit&& vi
 QuadraticStep QuadraticOperator::step(QuadraticDamping damping) {
   QuadraticStep result;
   result.linear_iterations = solve(damping);
-  trial_.line.potential = now_.line.potential;
-  trial_.place.potential = now_.place.potential;
-  auto const move = [&](System const& system, Points& to) {
-    for (std::size_t i = 0; i < to.potential.size(); ++i) {
-      to.potential[i] += system.solution[i];
-      result.slope += system.right[i] * system.solution[i] / weight_;
-    }
-  };
-  move(of_lines_, trial_.line);
-  move(of_places_, trial_.place);
-  pass(trial_);
-  result.trial = values(trial_);
+  result.slope = (dot(of_lines_.right, of_lines_.solution) + dot(of_places_.right, of_places_.solution)) / weight_;
+  result.trial = shorten(1);
   return result;
+}
+
+QuadraticValues QuadraticOperator::shorten(double fraction) {
+  auto const move = [&](Points const& from, System const& system, Points& to) {
+    to.potential.resize(from.potential.size());
+    for (std::size_t i = 0; i < to.potential.size(); ++i)
+      to.potential[i] = from.potential[i] + fraction * system.solution[i];
+  };
+  move(now_.line, of_lines_, trial_.line);
+  move(now_.place, of_places_, trial_.place);
+  pass(trial_);
+  return values(trial_);
 }
 
 void QuadraticOperator::accept() {
@@ -290,7 +306,8 @@ int QuadraticOperator::solve_by_gradients(double tolerance, int most) {
   std::vector<double>& x = of_places_.solution;
   x.assign(places, 0.0);
   std::vector<double> scaled(places), direction(places, 0.0), image(places);
-  double const target = tolerance * std::sqrt(dot(of_lines_.right, of_lines_.right) + dot(of_places_.right, of_places_.right));
+  double const target =
+      tolerance * std::sqrt(dot(of_lines_.right, of_lines_.right) + dot(of_places_.right, of_places_.right));
   double last = 1;
   int k = 0;
   for (; k < most && std::sqrt(dot(residual, residual)) > target; ++k) {
@@ -338,10 +355,14 @@ bool QuadraticOperator::solve_by_factor() {
   return true;
 }
 
-RegularizedValues QuadraticOperator::evaluate() { return {}; }
+RegularizedValues QuadraticOperator::evaluate() {
+  return {};
+}
 void QuadraticOperator::potentials(MutableVectorView, MutableVectorView) const {}
 void QuadraticOperator::dense(MutableMatrixView) const {}
-std::int64_t QuadraticOperator::nonzeros(MutableIndexView) const { return 0; }
+std::int64_t QuadraticOperator::nonzeros(MutableIndexView) const {
+  return 0;
+}
 void QuadraticOperator::entries(MutableIndexView, MutableIndexView, MutableVectorView) const {}
 void QuadraticOperator::marginal(Side, MutableVectorView) const {}
 void QuadraticOperator::product(Side, bool, MatrixView, MutableMatrixView) const {}

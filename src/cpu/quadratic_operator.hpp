@@ -27,6 +27,7 @@ class QuadraticOperator final : public monge::QuadraticOperator {
   QuadraticValues start(double weight, std::span<double const> u, std::span<double const> v) override;
   QuadraticValues set_weight(double weight) override;
   QuadraticStep step(QuadraticDamping damping) override;
+  QuadraticValues shorten(double fraction) override;
   void accept() override;
 
   RegularizedValues evaluate() override;

@@ -31,7 +31,8 @@ struct QuadraticDamping {
 
 /// A direction (du, dv) has been found, and (u + du, v + dv) evaluated.
 struct QuadraticStep {
-  double slope = 0;  ///< <gradient, direction>: twice what the dual rises by where no pair becomes active or ceases to be.
+  double slope =
+      0;  ///< <gradient, direction>: twice what the dual rises by where no pair becomes active or ceases to be.
   int linear_iterations = 0;
   QuadraticValues trial;
 };
@@ -47,7 +48,9 @@ class QuadraticOperator : public RegularizedOperator {
   /// ( [diag(M 1) M; M^T diag(M^T 1)] + mu D ) d = lambda gradient, M the active pairs of (u, v), D the larger of the
   /// diagonal and 1. A pass, of the trial.
   virtual QuadraticStep step(QuadraticDamping damping) = 0;
-  /// The trial of the last step becomes (u, v).
+  /// Another trial: `fraction` of the direction of the last step. A pass.
+  virtual QuadraticValues shorten(double fraction) = 0;
+  /// The last trial becomes (u, v).
   virtual void accept() = 0;
 };
 

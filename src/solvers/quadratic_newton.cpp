@@ -2,61 +2,185 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
-#include <cstdio>
+#include <limits>
 
 #include <monge/error.hpp>
 
 namespace monge {
 namespace {
-double env(char const* name, double value) {
-  char const* s = std::getenv(name);
-  return s ? std::atof(s) : value;
-}
+
+constexpr double kEpsilon = std::numeric_limits<double>::epsilon();
+
+/// The first weight, over sqrt(n m): some percent of the pairs are active.
+constexpr double kFirstWeight = 0.1;
+/// The L1 residual at which the weight falls. The next weight starts better from where the last has converged.
+constexpr double kRungResidual = 0.1;
+/// By what the weight falls: by more after a rung of at most two steps, by less after one of more than three.
+constexpr double kFirstFall = 0.2, kLargestFall = 0.02, kSmallestFall = 0.4;
+/// Of the dual's rise to what the quadratic model says: a trial below the first is refused, one above the second may
+/// lessen the damping.
+constexpr double kRefused = 0.05, kGood = 0.6, kPoor = 0.25;
+constexpr double kLeastDamping = 1e-9, kMostDamping = 1e4;
+/// The least that is tried after a trial has been refused.
+constexpr double kLeastRefusedDamping = 1e-7;
+/// Of linear systems; more only where the last step is to meet the tolerance.
+constexpr double kLinearTolerance = 1e-3, kLeastLinearTolerance = 1e-10;
+/// So many directions in a row without a better point: rounding is all there is.
+constexpr int kMostRefusals = 12;
+
+/// Damping as Levenberg and Marquardt have it.
+class Damping {
+ public:
+  double value() const { return mu_; }
+  /// After a whole step whose rise was `ratio` of the model's. The first after a refusal does not lessen it.
+  void accepted(double ratio) {
+    if (ratio > kGood && !was_refused_) mu_ = std::max(mu_ / 5, kLeastDamping);
+    if (ratio < kPoor) mu_ = std::min(3 * mu_, kMostDamping);
+    was_refused_ = false;
+  }
+  /// After a whole step that was refused and a part of it that was not: pairs became active that curve the dual as 2 -
+  /// ratio times the model does.
+  void shortened(double ratio) {
+    mu_ = std::min(std::sqrt(2 - ratio) * mu_, kMostDamping);
+    was_refused_ = true;
+  }
+  void refused(double ratio) {
+    mu_ = std::clamp(std::clamp(std::sqrt(2 - ratio), 2.0, 1e4) * mu_, kLeastRefusedDamping, kMostDamping);
+    was_refused_ = true;
+  }
+
+ private:
+  double mu_ = 1e-2;
+  bool was_refused_ = false;
+};
+
+class Newton {
+ public:
+  Newton(QuadraticOperator& quadratic, double weight, QuadraticSettings const& settings)
+      : quadratic_(quadratic),
+        target_(weight),
+        settings_(settings),
+        offset_(quadratic.scale().offset / quadratic.scale().range) {
+    for (std::span<double const> const side : {settings.p, settings.q}) {
+      for (double const share : side) marginal_squares_ += share * share;
+    }
+    double const largest = *std::ranges::max_element(settings.p);
+    for (double const share : settings.q) concentration_ += share * std::min(share, largest);
+  }
+
+  QuadraticNewtonResult solve() {
+    double const first =
+        kFirstWeight * std::sqrt(static_cast<double>(quadratic_.rows()) * static_cast<double>(quadratic_.columns()));
+    now_.weight = target_ > 0 ? std::max(target_, first) : first;
+    if (!settings_.u.empty() && target_ > 0) now_.weight = target_;
+    now_.passes = 1;
+    set(quadratic_.start(now_.weight, settings_.u, settings_.v));
+    for (int refusals = 0, rung = 0;;) {
+      if (settings_.observe && !settings_.observe(now_)) return {now_, Status::stopped};
+      double const goal = goal_weight();
+      while (now_.weight > goal && now_.values.residual_l1 <= kRungResidual) {
+        if (rung <= 1) fall_ = std::max(fall_ / 2, kLargestFall);
+        if (rung > 3) fall_ = std::min(1.6 * fall_, kSmallestFall);
+        now_.weight = std::max(fall_ * now_.weight, goal);
+        set(quadratic_.set_weight(now_.weight));
+        rung = 0;
+      }
+      bool const is_last = now_.weight <= goal;
+      if (is_last && is_converged()) return {now_, Status::converged};
+      if (now_.passes >= settings_.passes)
+        return {now_, settings_.tolerance == 0 ? Status::completed : Status::iteration_limit};
+      if (refusals >= kMostRefusals) return {now_, Status::precision_limit};
+      refusals = step(is_last) ? 0 : refusals + 1;
+      ++rung;
+      require_bounded();
+    }
+  }
+
+ private:
+  void set(QuadraticValues const& values) {
+    now_.values = values;
+    now_.residual = std::sqrt(values.residual_squares / marginal_squares_);
+  }
+
+  /// What gaps are relative to.
+  double size() const { return std::max(std::abs(now_.values.dual + offset_), 1e-3); }
+
+  bool is_converged() const {
+    double const tolerance = settings_.tolerance;
+    if (tolerance == 0 || now_.residual > tolerance) return false;
+    // Without a quadratic term goal_weight() sees to the gap.
+    double const allowed = target_ > 0 ? tolerance : tolerance / 2;
+    return settings_.criterion == RegularizedCriterion::residual || std::abs(now_.values.gap) <= allowed * size();
+  }
+
+  /// Of a problem without a quadratic term, that of an optimal plan is at most lambda sum_j q_j max_i X_ij from its
+  /// certificate: half of the tolerance. Scores are rounded by epsilon, and entries of X by epsilon / lambda.
+  double goal_weight() const {
+    if (target_ > 0) return target_;
+    double const tolerance = std::max(settings_.tolerance, std::sqrt(kEpsilon));
+    double const largest_side = static_cast<double>(std::max(quadratic_.rows(), quadratic_.columns()));
+    return std::max(tolerance * size() / (2 * concentration_), 4 * kEpsilon * largest_side / tolerance);
+  }
+
+  /// False where no trial was better.
+  bool step(bool is_last) {
+    double tolerance = kLinearTolerance;
+    if (is_last) tolerance = std::clamp(0.3 * settings_.tolerance / now_.residual, kLeastLinearTolerance, tolerance);
+    QuadraticStep step = quadratic_.step({damping_.value(), tolerance});
+    now_.passes += 1;
+    now_.steps += 1;
+    now_.linear_iterations += step.linear_iterations;
+    double const ratio = ratio_of(step.slope, 1, step.trial);
+    if (ratio > kRefused) {
+      damping_.accepted(ratio);
+    } else if (!(step.slope > 0)) {
+      damping_.refused(0);
+      return false;
+    } else {
+      // Where the parabola through the two values, with the slope, is highest.
+      double const fraction = 1 / (2 - ratio);
+      step.trial = quadratic_.shorten(fraction);
+      now_.passes += 1;
+      if (ratio_of(step.slope, fraction, step.trial) <= kRefused) {
+        damping_.refused(ratio);
+        return false;
+      }
+      damping_.shortened(ratio);
+    }
+    quadratic_.accept();
+    set(step.trial);
+    return true;
+  }
+
+  /// The dual's rise over that of the model. Where rounding hides both the residual decides.
+  double ratio_of(double slope, double fraction, QuadraticValues const& trial) const {
+    double const predicted = (1 - fraction / 2) * fraction * slope;
+    if (!(predicted > 0)) return -1;
+    if (predicted < 500 * kEpsilon * size()) return trial.residual_squares < now_.values.residual_squares ? 1 : -1;
+    return (trial.dual - now_.values.dual) / predicted;
+  }
+
+  /// Costs are at most 1 and so is |X|^2: no dual value exceeds this where there is a plan.
+  void require_bounded() const {
+    if (now_.values.dual <= 1 + now_.weight / 2 + 1e-6) return;
+    throw Error(ErrorCode::invalid_argument,
+                "cost: forbids too many pairs, with the mask; must leave a plan with these marginals");
+  }
+
+  QuadraticOperator& quadratic_;
+  double target_;
+  QuadraticSettings const& settings_;
+  double offset_;  // Of the costs, over their range.
+  double marginal_squares_ = 0, concentration_ = 0;
+  double fall_ = kFirstFall;
+  Damping damping_;
+  QuadraticProgress now_;
+};
+
 }  // namespace
 
 QuadraticNewtonResult solve_quadratic(QuadraticOperator& quadratic, double weight, QuadraticSettings const& settings) {
-  QuadraticNewtonResult result;
-  double const START = env("START", 0.1), FACTOR = env("FACTOR", 0.2), RUNG = env("RUNG", 0.1), CG = env("CG", 1e-3);
-  double const UP = env("UP", 1), KEEP = env("KEEP", 0);
-  bool const verbose = env("VERBOSE", 0);
-  double level = std::max(weight, START * std::sqrt(double(quadratic.rows()) * double(quadratic.columns())));
-  QuadraticValues now = quadratic.start(level, settings.u, settings.v);
-  result.passes = 1;
-  double mu = 1e-2, factor = FACTOR;
-  int in_rung = 0;
-  for (;;) {
-    bool const last = level <= weight * (1 + 1e-9);
-    double const residual = std::sqrt(now.residual_squares) / settings.marginal_norm;
-    if (last && residual <= settings.tolerance) { result.status = Status::converged; break; }
-    if (!last && now.residual_l1 <= RUNG) {
-      if (in_rung <= UP) factor = std::max(factor * 0.5, 0.02); else if (in_rung > UP + 2) factor = std::min(0.4, factor * 1.6);
-      if (KEEP) factor = FACTOR;
-      level = std::max(level * factor, weight);
-      now = quadratic.set_weight(level);
-      if (verbose) std::printf("level %g residual %g\n", level, now.residual_l1);
-      in_rung = 0;
-      continue;
-    }
-    if (result.passes >= settings.passes) { result.status = Status::iteration_limit; break; }
-    double tol = CG;
-    if (last) tol = std::clamp(0.3 * settings.tolerance / residual, 1e-10, CG);
-    QuadraticStep const step = quadratic.step({mu + 1e-9, tol});
-    result.passes += 1; result.steps += 1; in_rung += 1; result.linear_iterations += step.linear_iterations;
-    double const ratio = step.slope > 0 ? (step.trial.dual - now.dual) / (step.slope / 2) : -1;
-    if (verbose) std::printf("  pass %d mu %.1e ratio %.3f residual %.2e -> %.2e active %ld cg %d\n", result.passes, mu, ratio, now.residual_l1, step.trial.residual_l1, long(step.trial.active), step.linear_iterations);
-    if (ratio > 0.05) {
-      quadratic.accept();
-      now = step.trial;
-      if (ratio > 0.6) mu = std::max(mu / 5, 1e-9);
-      else if (ratio < 0.25) mu = std::min(3 * mu, 1e3);
-    } else {
-      mu = std::min(8 * mu, 1e4);
-    }
-  }
-  result.weight = level;
-  result.values = now;
-  return result;
+  return Newton(quadratic, weight, settings).solve();
 }
 
 }  // namespace monge

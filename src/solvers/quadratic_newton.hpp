@@ -2,7 +2,6 @@
 #pragma once
 #include <functional>
 #include <span>
-#include <string>
 
 #include <monge/regularized.hpp>
 
@@ -12,32 +11,30 @@ namespace monge {
 
 /// What a solve has reached, in the units of the operator.
 struct QuadraticProgress {
-  int passes = 0;
+  int passes = 0;             ///< Over all pairs.
+  int steps = 0;              ///< Directions.
+  int linear_iterations = 0;  ///< Steps of conjugate gradients.
   double weight = 0;
+  double residual = 0;  ///< |(X 1 - p, X^T 1 - q)|_2 over |(p, q)|_2
   QuadraticValues values;
 };
 
 struct QuadraticSettings {
   double tolerance = 0;  ///< As RegularizedOptions has it; 0: `passes` passes.
   RegularizedCriterion criterion = RegularizedCriterion::gap;
-  int passes = 0;               ///< No step begins after so many.
-  std::span<double const> u{};  ///< Warm start, or empty.
-  std::span<double const> v{};
-  double marginal_norm = 1;                                 ///< |(p, q)|_2, which residuals are relative to.
-  std::function<bool(QuadraticProgress const&)> observe{};  ///< After each pass; false: no more.
+  int passes = 0;  ///< No step begins after so many.
+  std::span<double const> p, q;
+  std::span<double const> u{}, v{};                         ///< Warm start, or empty.
+  std::function<bool(QuadraticProgress const&)> observe{};  ///< After the start and each step; false: no more.
 };
 
 struct QuadraticNewtonResult {
-  int passes = 0;             ///< Over all pairs.
-  int steps = 0;              ///< Directions.
-  int linear_iterations = 0;  ///< Steps of conjugate gradients.
-  double weight = 0;          ///< The last.
-  QuadraticValues values;
-  Status status = Status::completed;  ///< iteration_limit, precision_limit, stopped too.
+  QuadraticProgress last;
+  Status status;  ///< converged, completed, iteration_limit, precision_limit or stopped.
 };
 
-/// Maximises the dual of this weight, inside; of 0: of weights that fall until the plan of the last is as good as
-/// optimal without the term. Leaves the operator there. Throws invalid_argument where no plan has these marginals.
+/// Maximises the dual of this weight inside; of 0, of weights that fall until potentials that are feasible without the
+/// term certify the tolerance. Leaves the operator there. Throws invalid_argument where no plan has these marginals.
 QuadraticNewtonResult solve_quadratic(QuadraticOperator& quadratic, double weight, QuadraticSettings const& settings);
 
 }  // namespace monge
