@@ -20,6 +20,7 @@
 #include "cpu/point_costs.hpp"
 #include "cpu/projection/operator.hpp"
 #include "cpu/quadratic_operator.hpp"
+#include "cpu/splitting_operator.hpp"
 #include "cpu/threads.hpp"
 #include "operators/registry.hpp"
 
@@ -102,10 +103,25 @@ class CpuBackend final : public Backend {
   }
 
   std::vector<std::unique_ptr<SplittingOperator>> splitting_operators(
-      std::span<RegularizedInput const>) const override {
-    throw Error(ErrorCode::unsupported, "method: is splitting; not on this device yet");
+      std::span<RegularizedInput const> inputs) const override {
+    std::vector<std::unique_ptr<SplittingOperator>> operators(inputs.size());
+    side_by_side(useful_for(inputs.size()), inputs.size(), [&](std::size_t i) {
+      try {
+        operators[i] = make(inputs[i]);
+      } catch (Error const& error) {
+        throw ProblemError(i, error);
+      }
+    });
+    return operators;
   }
-  void iterate(std::span<SplittingStep>) const override {}
+
+  void iterate(std::span<SplittingStep> steps) const override {
+    for_each_operator(steps, [](SplittingStep& step) {
+      step.splitting->iterate(step.count);
+      step.residual = step.splitting->residual();
+    });
+  }
+
   std::unique_ptr<QuadraticOperator> quadratic_operator(RegularizedInput const& input) const override {
     return std::make_unique<cpu::QuadraticOperator>(input, threads_);
   }
@@ -131,6 +147,16 @@ class CpuBackend final : public Backend {
     Precision const precision = input.options.precision;
     if (precision == Precision::float32) return make<float>(input);
     if (precision == Precision::float64) return make<double>(input);
+    throw_bad_precision(precision);
+  }
+
+  std::unique_ptr<SplittingOperator> make(RegularizedInput const& input) const {
+    if (input.precision == Precision::float32) return std::make_unique<cpu::SplittingOperator<float>>(input, threads_);
+    if (input.precision == Precision::float64) return std::make_unique<cpu::SplittingOperator<double>>(input, threads_);
+    throw_bad_precision(input.precision);
+  }
+
+  [[noreturn]] static void throw_bad_precision(Precision precision) {
     throw Error(ErrorCode::unsupported,
                 "precision: is " + std::string(name(precision)) + "; the CPU offers float32 and float64");
   }
@@ -140,7 +166,7 @@ class CpuBackend final : public Backend {
   template <class Step, class Work>
   void for_each_operator(std::span<Step> steps, Work const& work) const {
     auto const of_one_thread = [&](Step const& step) {
-      return cpu::useful_threads(threads_, step.entropic->size(Side::rows), step.entropic->size(Side::columns)) == 1;
+      return cpu::useful_threads(threads_, size_of(step, Side::rows), size_of(step, Side::columns)) == 1;
     };
     std::vector<Step*> small;
     for (Step& step : steps) {
@@ -150,6 +176,13 @@ class CpuBackend final : public Backend {
     for (Step& step : steps) {
       if (!of_one_thread(step)) work(step);
     }
+  }
+  template <class Step>
+  static std::int64_t size_of(Step const& step, Side side) {
+    return step.entropic->size(side);
+  }
+  static std::int64_t size_of(SplittingStep const& step, Side side) {
+    return side == Side::rows ? step.splitting->rows() : step.splitting->columns();
   }
   int useful_for(std::size_t count) const {
     return static_cast<int>(std::clamp<std::size_t>(count, 1, static_cast<std::size_t>(threads_)));

@@ -7,9 +7,13 @@
 #include <utility>
 #include <variant>
 
+#include <monge/error.hpp>
+
+#include "core/overloaded.hpp"
 #include "core/strided.hpp"
-#include "cpu/matrix_costs.hpp"
+#include "cpu/regularized_costs.hpp"
 #include "cpu/threads.hpp"
+#include "operators/regularized_costs.hpp"
 
 namespace monge::cpu {
 namespace {
@@ -37,35 +41,44 @@ double dot(std::vector<double> const& a, std::vector<double> const& b) {
 
 QuadraticOperator::QuadraticOperator(RegularizedInput const& input, int threads)
     : monge::QuadraticOperator(std::ssize(input.p), std::ssize(input.q)),
-      team_(useful_threads(threads, rows(), columns())) {
+      threads_(threads),
+      team_(useful_threads(threads, rows(), columns())),
+      terms_(input.terms) {
   scale_.mass = input.mass;
   costs_.mask = input.terms.mask;
   line_.mass = input.p;
   place_.mass = input.q;
   line_.shift = zeros(rows());
   place_.shift = zeros(columns());
-  if (auto const* clouds = std::get_if<PointCloud>(&input.geometry)) {
-    points_ = std::make_shared<PointCosts<double> const>(*clouds, input.p, input.q);
-    costs_.source = points_->scores(Side::rows);
-    costs_.line_norm = points_->norm(Side::rows).data();
-    costs_.place_norm = points_->norm(Side::columns).data();
-    costs_.factor = points_->factor();
-    std::ranges::copy(points_->shift(Side::rows), line_.shift.begin());
-    std::ranges::copy(points_->shift(Side::columns), place_.shift.begin());
-  } else {
-    CostMatrix const& matrix = std::get<CostMatrix>(input.geometry);
-    by_columns_ = matrix.transposed;
-    costs_.source.form = ScoreForm::stored;
-    costs_.source.stored = {matrix.cost.data(), matrix.cost.type(), matrix.cost.row_stride(), 0, false, 0, 1};
-    costs_.mask_by_places = by_columns_;
-    if (by_columns_) std::swap(line_, place_);
-  }
+  std::visit(Overloaded{[&](PointCloud const& clouds) { set_points(clouds, input); },
+                        [&](CostMatrix const& matrix) { set_matrix(matrix, input); }},
+             input.geometry);
   costs_.lines = std::ssize(line_.mass);
   costs_.places = std::ssize(place_.mass);
   survey();
 }
 
-/// Finds offset, range and the means of lines and places in one reading of the costs as they are.
+void QuadraticOperator::set_points(PointCloud const& clouds, RegularizedInput const& input) {
+  if (costs_.mask.rows() > 0) throw Error(ErrorCode::unsupported, "mask: is given; points have none, a cost matrix may");
+  points_ = std::make_shared<PointCosts<double> const>(clouds, input.p, input.q);
+  costs_.source = points_->scores(Side::rows);
+  costs_.line_norm = points_->norm(Side::rows).data();
+  costs_.place_norm = points_->norm(Side::columns).data();
+  costs_.factor = points_->factor();
+  std::ranges::copy(points_->shift(Side::rows), line_.shift.begin());
+  std::ranges::copy(points_->shift(Side::columns), place_.shift.begin());
+}
+
+void QuadraticOperator::set_matrix(CostMatrix const& matrix, RegularizedInput const& input) {
+  // Checks the matrices.
+  scale_ = RegularizedCosts(matrix, input.terms, input.p, input.q, input.mass, threads_).scale();
+  by_columns_ = matrix.transposed;
+  costs_.source.form = ScoreForm::stored;
+  costs_.source.stored = {matrix.cost.data(), matrix.cost.type(), matrix.cost.row_stride(), 0, false, 0, 1};
+  costs_.mask_by_places = by_columns_;
+  if (by_columns_) std::swap(line_, place_);
+}
+
 void QuadraticOperator::survey() {
   CostLines raw = costs_;
   std::vector<double> line_norm, place_norm;
@@ -101,11 +114,14 @@ void QuadraticOperator::survey() {
     total += found[i].sum;
     pairs += found[i].count;
   }
-  scale_.offset = least;
-  scale_.range = most > least ? most - least : 1;
-  double const mean = total / pairs;
+  if (points_) {
+    require_finite_cost_range(least, most);
+    scale_.offset = least;
+    scale_.range = most > least ? most - least : 1;
+  }
+  double const offset = scale_.offset, mean = total / pairs;
   auto const centred = [&](double sum, double count) {
-    return count > 0 ? (sum / count - mean / 2 - least / 2) / scale_.range : 0.0;
+    return count > 0 ? (sum / count - mean / 2 - offset / 2) / scale_.range : 0.0;
   };
   for (LineSurvey const& line : found) line_.mean.push_back(centred(line.sum, line.count));
   for (std::size_t j = 0; j < place_.mass.size(); ++j) {
@@ -118,10 +134,10 @@ void QuadraticOperator::survey() {
   }
   costs_.inverse_range = 1 / scale_.range;
   if (!points_) {
-    costs_.origin = least;
+    costs_.origin = offset;
     return;
   }
-  for (double& shift : line_.shift) shift = (shift - least) / scale_.range;
+  for (double& shift : line_.shift) shift = (shift - offset) / scale_.range;
   for (double& shift : place_.shift) shift /= scale_.range;
 }
 
@@ -355,16 +371,77 @@ bool QuadraticOperator::solve_by_factor() {
   return true;
 }
 
+/// Points without mass get the largest potentials with which none of their pairs is active, lines first.
 RegularizedValues QuadraticOperator::evaluate() {
-  return {};
+  std::vector<double> line = now_.line.potential, place = now_.place.potential;
+  auto const finite = [](double potential) { return std::isfinite(potential) ? potential : 0.0; };
+  for (std::size_t l = 0; l < line.size(); ++l) {
+    if (line_.mass[l] == 0) line[l] = finite(line_minimum(costs_, static_cast<std::int64_t>(l), place.data()));
+  }
+  if (std::ranges::find(place_.mass, 0.0) != place_.mass.end()) {
+    std::vector<double> minima(place.size(), kInfinity);
+    for (std::size_t l = 0; l < line.size(); ++l)
+      lower_minima(costs_, static_cast<std::int64_t>(l), line[l], minima.data());
+    for (std::size_t j = 0; j < place.size(); ++j) {
+      if (place_.mass[j] == 0) place[j] = finite(minima[j]);
+    }
+  }
+  for (std::size_t l = 0; l < line.size(); ++l) line[l] += line_.shift[l];
+  for (std::size_t j = 0; j < place.size(); ++j) place[j] += place_.shift[j];
+  if (by_columns_) std::swap(line, place);
+  u_ = std::move(line);
+  v_ = std::move(place);
+  std::vector<double> const &p = by_columns_ ? place_.mass : line_.mass, &q = by_columns_ ? line_.mass : place_.mass;
+  return evaluate_entries(*this, {terms_, scale_, {}}, {p, q, u_, v_}, threads_);
 }
-void QuadraticOperator::potentials(MutableVectorView, MutableVectorView) const {}
-void QuadraticOperator::dense(MutableMatrixView) const {}
-std::int64_t QuadraticOperator::nonzeros(MutableIndexView) const {
-  return 0;
+
+void QuadraticOperator::load(Tile const& tile, double* x, double* c, double*) const {
+  double chunk[kLineChunk];
+  std::int64_t const first_line = by_columns_ ? tile.column : tile.row, lines = by_columns_ ? tile.columns : tile.rows;
+  std::int64_t const first = by_columns_ ? tile.row : tile.column, places = by_columns_ ? tile.rows : tile.columns;
+  for (std::int64_t k = 0; k < lines; ++k) {
+    std::size_t const l = static_cast<std::size_t>(first_line + k);
+    for (std::int64_t begin = 0; begin < places; begin += kLineChunk) {
+      std::int64_t const count = std::min(kLineChunk, places - begin);
+      read_costs(costs_, first_line + k, first + begin, count, chunk);
+      for (std::int64_t r = 0; r < count; ++r) {
+        std::size_t const j = static_cast<std::size_t>(first + begin + r);
+        std::int64_t const at = by_columns_ ? k * tile.rows + begin + r : (begin + r) * tile.rows + k;
+        double const score = (now_.line.potential[l] + now_.place.potential[j]) - chunk[r];
+        x[at] = score > 0 ? score / weight_ : 0;
+        if (c != nullptr) c[at] = chunk[r] + (line_.shift[l] + place_.shift[j]);
+      }
+    }
+  }
 }
-void QuadraticOperator::entries(MutableIndexView, MutableIndexView, MutableVectorView) const {}
-void QuadraticOperator::marginal(Side, MutableVectorView) const {}
-void QuadraticOperator::product(Side, bool, MatrixView, MutableMatrixView) const {}
+
+void QuadraticOperator::potentials(MutableVectorView u, MutableVectorView v) const {
+  auto const write = [&](MutableVectorView out, std::vector<double> const& values) {
+    write_vector(out,
+                 [&](std::int64_t i) { return scale_.offset / 2 + scale_.range * values[static_cast<std::size_t>(i)]; });
+  };
+  write(u, u_);
+  write(v, v_);
+}
+
+void QuadraticOperator::dense(MutableMatrixView out) const {
+  dense_entries(*this, scale_.mass, out, threads_);
+}
+
+std::int64_t QuadraticOperator::nonzeros(MutableIndexView row_begin) const {
+  return count_nonzeros(*this, row_begin, threads_);
+}
+
+void QuadraticOperator::entries(MutableIndexView row_begin, MutableIndexView columns, MutableVectorView values) const {
+  nonzero_entries(*this, scale_.mass, row_begin, columns, values, threads_);
+}
+
+void QuadraticOperator::marginal(Side side, MutableVectorView out) const {
+  sum_entries(*this, scale_.mass, side, out, threads_);
+}
+
+void QuadraticOperator::product(Side side, bool averaged, MatrixView values, MutableMatrixView out) const {
+  multiply_entries(*this, scale_.mass, side, averaged, values, out, threads_);
+}
 
 }  // namespace monge::cpu

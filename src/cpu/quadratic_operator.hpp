@@ -15,11 +15,12 @@
 #include "core/sparse_factor.hpp"
 #include "cpu/cost_lines.hpp"
 #include "cpu/point_costs.hpp"
+#include "cpu/regularized_entries.hpp"
 #include "operators/quadratic_operator.hpp"
 
 namespace monge::cpu {
 
-class QuadraticOperator final : public monge::QuadraticOperator {
+class QuadraticOperator final : public monge::QuadraticOperator, EntrySource {
  public:
   QuadraticOperator(RegularizedInput const& input, int threads);
 
@@ -58,7 +59,14 @@ class QuadraticOperator final : public monge::QuadraticOperator {
     std::vector<double> mean;   // Of the costs, less half of the mean of all.
   };
 
+  std::int64_t source_rows() const override { return rows(); }
+  std::int64_t source_columns() const override { return columns(); }
+  void load(Tile const& tile, double* x, double* c, double* w) const override;
+
   std::int64_t first_line(int thread) const { return costs_.lines * thread / team_; }
+  void set_points(PointCloud const& clouds, RegularizedInput const& input);
+  void set_matrix(CostMatrix const& matrix, RegularizedInput const& input);
+  /// Sets offset and range, of points, and the means; reads the costs as they are, once.
   void survey();
   void pass(State& state);
   QuadraticValues values(State const& state) const;
@@ -69,11 +77,12 @@ class QuadraticOperator final : public monge::QuadraticOperator {
   int solve_by_gradients(double tolerance, int most);
   bool solve_by_factor();
 
+  int threads_, team_;  // Those given, and of those as many as the problem keeps busy.
   CostScale scale_;
+  RegularizerTerms terms_;
   std::shared_ptr<PointCosts<double> const> points_;
   CostLines costs_;
   bool by_columns_ = false;  // The lines are columns of the problem.
-  int team_;
   Given line_, place_;
   double weight_ = 0;
   State now_, trial_;
@@ -82,6 +91,7 @@ class QuadraticOperator final : public monge::QuadraticOperator {
     std::vector<double> diagonal, right, solution;
   } of_lines_, of_places_;
   bool prefers_factor_ = false;
+  std::vector<double> u_, v_;  // Finite and feasible: what the last evaluation was of.
 };
 
 }  // namespace monge::cpu

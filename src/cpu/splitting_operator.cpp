@@ -1,0 +1,307 @@
+#include "cpu/splitting_operator.hpp"
+
+#include <omp.h>
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+#include <utility>
+#include <variant>
+
+#include <monge/error.hpp>
+
+#include "core/compensated_sum.hpp"
+#include "core/strided.hpp"
+#include "cpu/threads.hpp"
+
+namespace monge::cpu {
+namespace {
+
+CostMatrix const& matrix_of(Geometry const& geometry) {
+  if (auto const* const matrix = std::get_if<CostMatrix>(&geometry)) return *matrix;
+  throw Error(ErrorCode::unsupported, "method: is splitting, of points; must have a cost matrix");
+}
+
+/// Whole cache lines, an odd number of them: neighbouring columns lie in different sets of a cache.
+template <class T>
+std::int64_t column_stride(std::int64_t rows) {
+  constexpr std::int64_t kLine = 64 / sizeof(T);
+  return ((rows + kLine - 1) / kLine | 1) * kLine;
+}
+
+std::int64_t blocks_of(std::int64_t columns) {
+  return (columns + kColumnsOfRowSum - 1) / kColumnsOfRowSum;
+}
+
+double sum_of(std::vector<double> const& values) {
+  return std::accumulate(values.begin(), values.end(), 0.0);
+}
+
+std::vector<double> in_order(std::vector<double> const& values, std::vector<std::int64_t> const& rows) {
+  std::vector<double> result;
+  for (std::int64_t const i : rows) result.push_back(values[static_cast<std::size_t>(i)]);
+  return result;
+}
+
+}  // namespace
+
+template <class T>
+SplittingOperator<T>::Points::Points(std::vector<double> shares)
+    : share(std::move(shares)),
+      marginal(share.size(), 0.0),
+      sum(share.size(), 0.0),
+      potential(share.size(), 0.0),
+      packed(aligned_array<T>(size())) {}
+
+template <class T>
+void SplittingOperator<T>::Points::set_potential(std::int64_t i, double value) {
+  potential[static_cast<std::size_t>(i)] = value;
+  packed[static_cast<std::size_t>(i)] = static_cast<T>(value);
+}
+
+template <class T>
+void SplittingOperator<T>::Points::update(std::int64_t i, SplittingUpdate const& rule) {
+  std::size_t const k = static_cast<std::size_t>(i);
+  SplittingPoint const point = rule(sum[k], marginal[k] - share[k]);
+  sum[k] = point.sum;
+  set_potential(i, point.potential);
+}
+
+template <class T>
+SplittingOperator<T>::SplittingOperator(RegularizedInput const& input, int threads)
+    : monge::SplittingOperator(std::ssize(input.p), std::ssize(input.q)),
+      threads_(useful_threads(threads, this->rows(), this->columns())),
+      costs_(matrix_of(input.geometry), input.terms, input.p, input.q, input.mass, threads_),
+      terms_(input.terms, costs_.scale(), costs_.groups(input.terms)),
+      stride_(column_stride<T>(this->rows())),
+      packed_costs_(aligned_array<T>(stride_ * this->columns())),
+      plan_(aligned_array<T>(stride_ * this->columns())),
+      row_sums_(aligned_array<T>(blocks_of(this->columns()) * this->rows())),
+      rows_(in_order(input.p, costs_.rows())),
+      columns_(input.q) {
+  pack_costs();
+}
+
+template <class T>
+void SplittingOperator<T>::pack_costs() {
+  std::int64_t const n = this->rows(), m = this->columns();
+  constexpr std::int64_t kRows = 64, kColumns = 16;
+  AlignedArray<double> const buffer = aligned_array<double>(2 * kRows * kColumns * threads_);
+#pragma omp parallel for num_threads(threads_) schedule(static)
+  for (std::int64_t column = 0; column < m; column += kColumns) {
+    double* const c = buffer.get() + 2 * kRows * kColumns * omp_get_thread_num();
+    double* const w = c + kRows * kColumns;
+    for (std::int64_t row = 0; row < n; row += kRows) {
+      Tile const tile{row, std::min(kRows, n - row), column, std::min(kColumns, m - column)};
+      costs_.load(tile, c, w);
+      for (std::int64_t k = 0; k < tile.columns; ++k) {
+        T* const packed = packed_costs_.get() + (column + k) * stride_ + row;
+        for (std::int64_t r = 0; r < tile.rows; ++r)
+          packed[r] = static_cast<T>(c[k * tile.rows + r] + w[k * tile.rows + r]);
+      }
+    }
+  }
+}
+
+template <class T>
+void SplittingOperator<T>::start(double step, std::span<double const> u, std::span<double const> v) {
+  std::int64_t const n = this->rows(), m = this->columns();
+  double const total = static_cast<double>(n + m);
+  step_ = step;
+  feasible_.clear();
+#pragma omp parallel for num_threads(threads_) schedule(static)
+  for (std::int64_t j = 0; j < m; ++j) std::fill_n(plan_.get() + j * stride_, stride_, T(0));
+  std::ranges::fill(rows_.marginal, 0.0);
+  std::ranges::fill(columns_.marginal, 0.0);
+  for (std::int64_t r = 0; r < n; ++r) {
+    rows_.set_potential(
+        r, step * (u.empty() ? static_cast<double>(m) / total : u[static_cast<std::size_t>(problem_row(r))]));
+  }
+  for (std::int64_t j = 0; j < m; ++j)
+    columns_.set_potential(j, step * (v.empty() ? static_cast<double>(n) / total : v[static_cast<std::size_t>(j)]));
+  sum_terms();
+}
+
+template <class T>
+void SplittingOperator<T>::set_step(double step) {
+  double const factor = step / step_;
+  for (Points* const points : {&rows_, &columns_}) {
+    for (std::int64_t i = 0; i < points->size(); ++i)
+      points->set_potential(i, factor * points->potential[static_cast<std::size_t>(i)]);
+  }
+  step_ = step;
+  sum_terms();
+}
+
+/// a, b and alpha, sums of Y = X + phi 1^T + 1 psi^T, of what X and the potentials are.
+template <class T>
+void SplittingOperator<T>::sum_terms() {
+  double const n = static_cast<double>(this->rows()), m = static_cast<double>(this->columns());
+  double const phi = sum_of(rows_.potential), psi = sum_of(columns_.potential);
+  auto const sum_side = [](Points& points, double others, double of_others) {
+    for (std::size_t i = 0; i < points.sum.size(); ++i)
+      points.sum[i] = points.marginal[i] + others * points.potential[i] + of_others - points.share[i];
+  };
+  sum_side(rows_, m, psi);
+  sum_side(columns_, n, phi);
+  alpha_ = sum_of(columns_.marginal) + m * phi + n * psi - 1;
+}
+
+template <class T>
+void SplittingOperator<T>::iterate(int count) {
+  std::int64_t const n = this->rows(), m = this->columns(), blocks = blocks_of(m);
+  feasible_.clear();
+  std::vector<PassGroup<T>> groups;
+  for (RowGroup const& group : terms_.groups)
+    groups.push_back({group.begin, group.end, static_cast<T>(step_ * group.weight)});
+  if (groups.empty()) groups.push_back({0, n, 0});
+  EntryProx<T> const prox{static_cast<T>(1 / (1 + step_ * terms_.quadratic)), static_cast<T>(step_ * terms_.hypentropy),
+                          static_cast<T>(terms_.width)};
+  double next_alpha = alpha_;
+#pragma omp parallel num_threads(threads_)
+  {
+    double alpha = alpha_;  // Each thread has the same.
+    for (int k = 0; k < count; ++k) {
+      PassKind const kind = k % 2 == 1       ? PassKind::from_difference
+                            : k == count - 1 ? PassKind::plain
+                                             : PassKind::keep_difference;
+      SplittingPass<T> const pass{kind,
+                                  plan_.get(),
+                                  packed_costs_.get(),
+                                  stride_,
+                                  n,
+                                  static_cast<T>(step_),
+                                  rows_.packed.get(),
+                                  columns_.packed.get(),
+                                  groups,
+                                  prox};
+#pragma omp for schedule(static)
+      for (std::int64_t block = 0; block < blocks; ++block) {
+        std::int64_t const first = block * kColumnsOfRowSum;
+        pass_over_columns(pass, first, std::min(kColumnsOfRowSum, m - first), row_sums_.get() + block * n,
+                          columns_.marginal.data() + first);
+      }
+
+      double const excess = sum_of(columns_.marginal) - 1;
+      double const shift = splitting_shift(excess, alpha, static_cast<double>(n), static_cast<double>(m));
+      alpha -= excess;
+      constexpr std::int64_t kRows = 512;
+#pragma omp for schedule(static) nowait
+      for (std::int64_t begin = 0; begin < n; begin += kRows) {
+        std::int64_t const end = std::min(begin + kRows, n);
+        std::fill(rows_.marginal.begin() + begin, rows_.marginal.begin() + end, 0.0);
+        for (std::int64_t block = 0; block < blocks; ++block) {
+          T const* const sums = row_sums_.get() + block * n;
+          for (std::int64_t r = begin; r < end; ++r)
+            rows_.marginal[static_cast<std::size_t>(r)] += static_cast<double>(sums[r]);
+        }
+        for (std::int64_t r = begin; r < end; ++r) rows_.update(r, {shift, static_cast<double>(m)});
+      }
+#pragma omp for schedule(static)
+      for (std::int64_t j = 0; j < m; ++j) columns_.update(j, {shift, static_cast<double>(n)});
+    }
+#pragma omp master
+    next_alpha = alpha;
+  }
+  alpha_ = next_alpha;
+}
+
+template <class T>
+SplittingResidual SplittingOperator<T>::residual() {
+  auto const squares = [](Points const& points) {
+    CompensatedSum sum;
+    for (std::size_t i = 0; i < points.share.size(); ++i) {
+      double const excess = points.marginal[i] - points.share[i];
+      sum.add(excess * excess);
+    }
+    return sum.value();
+  };
+  std::int64_t nonzeros = 0;
+#pragma omp parallel for num_threads(threads_) schedule(static) reduction(+ : nonzeros)
+  for (std::int64_t j = 0; j < this->columns(); ++j) {
+    T const* const x = plan_.get() + j * stride_;
+    std::int64_t of_column = 0;
+    for (std::int64_t r = 0; r < this->rows(); ++r) of_column += x[r] != 0;
+    nonzeros += of_column;
+  }
+  return {squares(rows_), squares(columns_), nonzeros};
+}
+
+template <class T>
+std::vector<double> SplittingOperator<T>::dual_rows() const {
+  std::vector<double> u = rows_.potential;
+  for (double& value : u) value /= step_;
+  return u;
+}
+
+template <class T>
+std::vector<double> SplittingOperator<T>::dual_columns() const {
+  if (!feasible_.empty()) return feasible_;
+  std::vector<double> v = columns_.potential;
+  for (double& value : v) value /= step_;
+  return v;
+}
+
+template <class T>
+RegularizedValues SplittingOperator<T>::evaluate() {
+  std::vector<double> const u = dual_rows();
+  std::vector<double> v = dual_columns();
+  RegularizedValues const values = evaluate_entries(*this, terms_, {rows_.share, columns_.share, u, v}, threads_);
+  if (!terms_.has_finite_conjugate()) feasible_ = std::move(v);
+  return values;
+}
+
+template <class T>
+void SplittingOperator<T>::potentials(MutableVectorView u, MutableVectorView v) const {
+  CostScale const& scale = costs_.scale();
+  std::vector<double> const rows = dual_rows(), columns = dual_columns();
+  std::vector<double> of_problem(rows.size());
+  for (std::size_t r = 0; r < rows.size(); ++r)
+    of_problem[static_cast<std::size_t>(problem_row(static_cast<std::int64_t>(r)))] = rows[r];
+  auto const write = [&](MutableVectorView out, std::vector<double> const& values) {
+    write_vector(out,
+                 [&](std::int64_t i) { return scale.offset / 2 + scale.range * values[static_cast<std::size_t>(i)]; });
+  };
+  write(u, of_problem);
+  write(v, columns);
+}
+
+template <class T>
+void SplittingOperator<T>::dense(MutableMatrixView out) const {
+  dense_entries(*this, costs_.scale().mass, out, threads_);
+}
+
+template <class T>
+std::int64_t SplittingOperator<T>::nonzeros(MutableIndexView row_begin) const {
+  return count_nonzeros(*this, row_begin, threads_);
+}
+
+template <class T>
+void SplittingOperator<T>::entries(MutableIndexView row_begin, MutableIndexView columns,
+                                   MutableVectorView values) const {
+  nonzero_entries(*this, costs_.scale().mass, row_begin, columns, values, threads_);
+}
+
+template <class T>
+void SplittingOperator<T>::marginal(Side side, MutableVectorView out) const {
+  sum_entries(*this, costs_.scale().mass, side, out, threads_);
+}
+
+template <class T>
+void SplittingOperator<T>::product(Side side, bool averaged, MatrixView values, MutableMatrixView out) const {
+  multiply_entries(*this, costs_.scale().mass, side, averaged, values, out, threads_);
+}
+
+template <class T>
+void SplittingOperator<T>::load(Tile const& tile, double* x, double* c, double* w) const {
+  for (std::int64_t k = 0; k < tile.columns; ++k) {
+    T const* const column = plan_.get() + (tile.column + k) * stride_ + tile.row;
+    for (std::int64_t r = 0; r < tile.rows; ++r) x[k * tile.rows + r] = static_cast<double>(column[r]);
+  }
+  if (c != nullptr) costs_.load(tile, c, w);
+}
+
+template class SplittingOperator<float>;
+template class SplittingOperator<double>;
+
+}  // namespace monge::cpu

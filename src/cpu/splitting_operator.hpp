@@ -1,0 +1,73 @@
+// Douglas-Rachford splitting on the CPU: costs and X packed column by column in T, the rest in float64.
+#pragma once
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "cpu/memory.hpp"
+#include "cpu/regularized_costs.hpp"
+#include "cpu/regularized_entries.hpp"
+#include "cpu/splitting_pass.hpp"
+#include "operators/regularized_operator.hpp"
+
+namespace monge::cpu {
+
+/// Rows lie in the order of RegularizedCosts, sorted by group, in everything but what is read out.
+template <class T>
+class SplittingOperator final : public monge::SplittingOperator, EntrySource {
+ public:
+  /// Throws unsupported for points.
+  SplittingOperator(RegularizedInput const& input, int threads);
+
+  CostScale scale() const override { return costs_.scale(); }
+  void start(double step, std::span<double const> u, std::span<double const> v) override;
+  void set_step(double step) override;
+  void iterate(int count) override;
+  SplittingResidual residual() override;
+  RegularizedValues evaluate() override;
+
+  void potentials(MutableVectorView u, MutableVectorView v) const override;
+  void dense(MutableMatrixView out) const override;
+  std::int64_t nonzeros(MutableIndexView row_begin) const override;
+  void entries(MutableIndexView row_begin, MutableIndexView columns, MutableVectorView values) const override;
+  void marginal(Side side, MutableVectorView out) const override;
+  void product(Side side, bool averaged, MatrixView values, MutableMatrixView out) const override;
+
+ private:
+  /// What the recursion keeps of one side.
+  struct Points {
+    std::vector<double> share;      // p or q
+    std::vector<double> marginal;   // X 1 or X^T 1
+    std::vector<double> sum;        // a or b
+    std::vector<double> potential;  // phi or psi
+    AlignedArray<T> packed;         // The same in T.
+
+    explicit Points(std::vector<double> shares);
+    std::int64_t size() const { return std::ssize(share); }
+    void set_potential(std::int64_t i, double value);
+    /// `sum` and `potential` after an iteration has left `marginal`.
+    void update(std::int64_t i, SplittingUpdate const& rule);
+  };
+
+  std::int64_t source_rows() const override { return this->rows(); }
+  std::int64_t source_columns() const override { return this->columns(); }
+  std::int64_t problem_row(std::int64_t r) const override { return costs_.rows()[static_cast<std::size_t>(r)]; }
+  void load(Tile const& tile, double* x, double* c, double* w) const override;
+
+  void pack_costs();
+  void sum_terms();
+  std::vector<double> dual_rows() const;
+  std::vector<double> dual_columns() const;
+
+  int threads_;  // That the problem is worth.
+  RegularizedCosts costs_;
+  EntryTerms terms_;
+  std::int64_t stride_;
+  AlignedArray<T> packed_costs_, plan_;
+  AlignedArray<T> row_sums_;  // Of kColumnsOfRowSum columns each.
+  double step_ = 0, alpha_ = 0;
+  Points rows_, columns_;
+  std::vector<double> feasible_;  // v after an evaluation that replaced it.
+};
+
+}  // namespace monge::cpu

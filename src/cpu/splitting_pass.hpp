@@ -1,0 +1,60 @@
+// The pass of a splitting iteration over all entries (operators/splitting_rule.hpp), on the CPU.
+//
+//   V_ij = [Z_ij + phi_i + psi_j]_+,  Z = X - s S;   X_ij <- prox(factor_gj V_ij),  factor: of a group g of rows
+//
+// Layout    Column by column, the rows of a group next to each other; columns begin at cache lines of different sets.
+// Tiling    kPassColumns columns at once, so that phi and the row sums are read once for all of them. With groups, a
+//           first pass over the rows of one finds its norms; the second makes the entries again, from L1 or L2.
+// Traffic   An iteration reads X and S and leaves X - s S, the next reads that and leaves X: 12 and 8 bytes (float).
+// Numerics  Z is rounded once whether or not it goes through memory, so any split of a number of iterations has the
+//           same bits. Column sums go to float64 every kRowsOfSum rows, row sums every kColumnsOfRowSum columns: with
+//           entries of one size a sum of float32 is off by some 1e-7 of itself. A forbidden pair has S = infinity,
+//           Z = -infinity and X = 0.
+#pragma once
+#include <cstdint>
+#include <span>
+
+#include "operators/splitting_rule.hpp"
+
+namespace monge::cpu {
+
+inline constexpr std::int64_t kPassColumns = 4;
+/// Columns whose row sums stay in T.
+inline constexpr std::int64_t kColumnsOfRowSum = 32;
+/// Rows whose column sums stay in T.
+inline constexpr std::int64_t kRowsOfSum = 1024;
+
+/// Rows [begin, end) with the threshold s lambda w_g of their norms; 0: they are not shrunk.
+template <class T>
+struct PassGroup {
+  std::int64_t begin, end;
+  T threshold;
+};
+
+/// What one pass reads, beside X, and how it leaves it.
+enum class PassKind {
+  keep_difference,  // Reads S, leaves X - s S.
+  from_difference,  // Reads X - s S, leaves X.
+  plain,            // Reads S, leaves X.
+};
+
+template <class T>
+struct SplittingPass {
+  PassKind kind;
+  T* x;  // X or X - s S
+  T const* costs;
+  std::int64_t stride;  // From column to column of both.
+  std::int64_t rows;
+  T step;
+  T const* phi;
+  T const* psi;
+  std::span<PassGroup<T> const> groups;  // All rows; a single one of threshold 0 without the term.
+  EntryProx<T> prox;
+};
+
+/// Passes over `columns` columns from `first` on; writes their sums of the `rows` rows, and each one's sum.
+template <class T>
+void pass_over_columns(SplittingPass<T> const& pass, std::int64_t first, std::int64_t columns, T* row_sums,
+                       double* column_sums);
+
+}  // namespace monge::cpu

@@ -1,0 +1,563 @@
+// Splitting operators of each backend beside the dense recursion, values and read-outs.
+//
+// Tolerances. On Y = X + phi 1^T + 1 psi^T an iteration is a non-expansive map of the Frobenius norm, so rounding
+// errors of iterations add up. Those of one, with u the unit roundoff of the entries: some 8 u of |X|, |phi|, |psi| and
+// s |S| in each entry, and sums of rows and columns off by u (8 + sqrt(the terms that stay in T)), which phi and psi
+// keep: k iterations have k (k + 1) / 2 of them. A group's factor is off by the same relative error as a sum. Newton's
+// method of a hypentropy term solves for asinh(X / beta), so X is off by that many u more. Potentials are sums of a
+// line of Y over its size, a few times.
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <numeric>
+
+#include "oracle/backend_test.hpp"
+#include "oracle/regularized.hpp"
+
+namespace monge::oracle {
+namespace {
+
+constexpr Real kDouble = 0x1p-53L;
+
+Real norm_of(Vector const& values) {
+  Real sum = 0;
+  for (Real const value : values) sum += value * value;
+  return std::sqrt(sum);
+}
+
+/// What an operator has in units of the oracle.
+struct Outcome {
+  Vector x, u, v;
+};
+
+class Splitting : public BackendTest {
+ protected:
+  Splitting() : BackendTest(3) {}
+
+  std::unique_ptr<SplittingOperator> make(RegularizedData const& data) const {
+    RegularizedInput const input = data.input(precision());
+    return std::move(backend_of(context()).splitting_operators({&input, 1})[0]);
+  }
+
+  SplittingResidual iterate(SplittingOperator& splitting, int count) const {
+    SplittingStep step{&splitting, count};
+    backend_of(context()).iterate({&step, 1});
+    return step.residual;
+  }
+
+  static Outcome outcome(SplittingOperator const& splitting) {
+    std::int64_t const n = splitting.rows(), m = splitting.columns();
+    CostScale const scale = splitting.scale();
+    std::vector<double> x(static_cast<std::size_t>(n * m)), u(static_cast<std::size_t>(n)),
+        v(static_cast<std::size_t>(m));
+    splitting.dense(MutableMatrixView(x.data(), n, m));
+    splitting.potentials(u, v);
+    Outcome result{widen(x), widen(u), widen(v)};
+    for (Real& value : result.x) value /= scale.mass;
+    for (Vector* const potentials : {&result.u, &result.v}) {
+      for (Real& value : *potentials) value = (value - Real(scale.offset) / 2) / scale.range;
+    }
+    return result;
+  }
+
+  Real unit() const { return is_float64() ? kDouble : 0x1p-24L; }
+  /// How far potentials are off that went through the caller's units.
+  static Real unit_of_potentials(RegularizedOracle const& oracle) {
+    return 4 * kDouble * (1 + std::abs(Real(oracle.scale().offset)) / oracle.scale().range);
+  }
+
+  /// Of Y after one iteration from `state`, in the Frobenius norm.
+  Real local_error(RegularizedOracle const& oracle, RegularizedOracle::Splitting const& state,
+                   RegularizedRecipe const& recipe) const {
+    std::int64_t const n = oracle.rows(), m = oracle.columns();
+    Vector sizes;
+    for (std::int64_t i = 0; i < n; ++i) {
+      for (std::int64_t j = 0; j < m; ++j) {
+        std::size_t const e = static_cast<std::size_t>(i * m + j);
+        Real const cost = std::isfinite(oracle.costs()[e]) ? oracle.costs()[e] : 0;
+        sizes.push_back(state.x[e] + std::abs(state.phi[static_cast<std::size_t>(i)]) +
+                        std::abs(state.psi[static_cast<std::size_t>(j)]) + state.step * cost);
+      }
+    }
+    Real terms = 8 + std::sqrt(Real(std::min<std::int64_t>(std::max(n, m), 1024)));
+    if (recipe.hypentropy > 0) terms += 8 * (1 + std::asinh(1 / recipe.hypentropy_width));
+    return unit() * terms * norm_of(sizes);
+  }
+
+  void expect_outcome(SplittingOperator const& splitting, RegularizedOracle const& oracle,
+                      RegularizedOracle::Splitting const& state, Real error) const {
+    Outcome const actual = outcome(splitting);
+    Real const n = Real(oracle.rows()), m = Real(oracle.columns());
+    auto const distance = [](Vector const& a, Vector const& b, Real factor) {
+      Vector difference;
+      for (std::size_t e = 0; e < a.size(); ++e) difference.push_back(a[e] - factor * b[e]);
+      return static_cast<double>(norm_of(difference));
+    };
+    Real const gauge = unit_of_potentials(oracle);
+    expect_close("|X - oracle|", distance(actual.x, state.x, 1), 0, error);
+    expect_close("|u - oracle|", distance(actual.u, state.phi, 1 / state.step), 0,
+                 5 * error / std::sqrt(m) / state.step + gauge * (std::sqrt(n) + norm_of(actual.u)));
+    expect_close("|v - oracle|", distance(actual.v, state.psi, 1 / state.step), 0,
+                 5 * error / std::sqrt(n) / state.step + gauge * (std::sqrt(m) + norm_of(actual.v)));
+  }
+
+  /// The operator goes as the oracle does in `count` iterations, taken in calls of `chunk`.
+  void expect_same_recursion(RegularizedRecipe const& recipe, std::vector<int> const& counts,
+                             bool sets_step = false) const {
+    SCOPED_TRACE(recipe.name + " " + std::to_string(recipe.n) + " x " + std::to_string(recipe.m));
+    RegularizedData const data(recipe);
+    RegularizedOracle const oracle(data);
+    auto const splitting = make(data);
+    double const step = 2.0 / static_cast<double>(recipe.n + recipe.m);
+    splitting->start(step, {}, {});
+    auto state = oracle.start(step);
+    Real local = 0;
+    int iterations = 0;
+    for (int const count : counts) {
+      SCOPED_TRACE("after " + std::to_string(iterations) + " iterations " + std::to_string(count));
+      if (sets_step && iterations > 0) {
+        double const next = static_cast<double>(state.step) * 1.7;
+        splitting->set_step(next);
+        oracle.set_step(state, next);
+      }
+      SplittingResidual const residual = iterate(*splitting, count);
+      for (int k = 0; k < count; ++k, ++iterations) {
+        oracle.iterate(state);
+        local = std::max(local, local_error(oracle, state, recipe));
+      }
+      // Scaling phi and psi may expand Y by its factor.
+      Real const error = Real(iterations * (iterations + 1)) / 2 * local * (sets_step ? 3 : 1);
+      expect_outcome(*splitting, oracle, state, error);
+      expect_residual(residual, *splitting, oracle);
+    }
+  }
+
+  /// Of the plan that the operator has, whose sums are off by their own rounding alone.
+  void expect_residual(SplittingResidual const& residual, SplittingOperator const& splitting,
+                       RegularizedOracle const& oracle) const {
+    Outcome const actual = outcome(splitting);
+    OracleValues const values = oracle.evaluate(actual.x, actual.u, actual.v);
+    Real const expected = std::sqrt(values.residual_squares);
+    // A side's sums have a norm of at most |X| sqrt(its partners).
+    Real const sums = 2 * norm_of(actual.x) * std::sqrt(Real(std::max(oracle.rows(), oracle.columns())));
+    expect_close("residual", std::sqrt(residual.row_squares + residual.column_squares), expected,
+                 40 * unit() * sums + 4 * kDouble * expected);
+    EXPECT_EQ(residual.nonzeros, values.nonzeros);
+  }
+};
+MONGE_FOR_EACH_OF(Splitting, (std::vector<Target>{{DeviceType::cpu, Precision::float32},
+                                                  {DeviceType::cpu, Precision::float64},
+                                                  {DeviceType::cuda, Precision::float32},
+                                                  {DeviceType::cuda, Precision::float64}}));
+
+/// Each term alone and the sums that are allowed.
+std::vector<RegularizedRecipe> regularizers(std::int64_t n, std::int64_t m) {
+  std::vector<RegularizedRecipe> recipes;
+  auto const add = [&](char const* name, auto&& change) {
+    RegularizedRecipe recipe{n, m, name};
+    change(recipe);
+    recipes.push_back(recipe);
+  };
+  using R = RegularizedRecipe;
+  add("none", [](R&) {});
+  add("quadratic", [](R& r) { r.quadratic = 1; });
+  add("huge_quadratic", [](R& r) { r.quadratic = 1e6; });
+  add("group_lasso", [](R& r) { r.group_lasso = 0.1; });
+  add("group_lasso_weights", [](R& r) {
+    r.group_lasso = 0.1;
+    r.has_group_weights = true;
+  });
+  add("group_lasso_quadratic", [](R& r) {
+    r.group_lasso = 0.05;
+    r.quadratic = 2;
+  });
+  add("l1", [](R& r) { r.l1 = 0.5; });
+  add("l1_group_lasso_mask", [](R& r) {
+    r.l1 = 0.3;
+    r.group_lasso = 0.05;
+    r.has_mask = true;
+  });
+  add("mask", [](R& r) { r.has_mask = true; });
+  add("infinite_costs", [](R& r) { r.has_infinite_costs = true; });
+  add("hypentropy", [](R& r) { r.hypentropy = 0.05; });
+  add("hypentropy_quadratic_l1", [](R& r) {
+    r.hypentropy = 0.05;
+    r.quadratic = 1;
+    r.l1 = 0.2;
+  });
+  add("zero_shares", [](R& r) {
+    r.quadratic = 0.5;
+    r.has_zero_shares = true;
+  });
+  add("zero_shares_group_lasso", [](R& r) {
+    r.group_lasso = 0.05;
+    r.has_zero_shares = true;
+    r.has_mask = true;
+  });
+  return recipes;
+}
+
+TEST_P(Splitting, recursion_is_the_oracles) {
+  for (RegularizedRecipe const& recipe : regularizers(37, 53)) {
+    for (std::vector<int> const& counts : {std::vector<int>{1, 1, 1}, {2, 2}, {3, 4}, {7}})
+      expect_same_recursion(recipe, counts);
+  }
+}
+
+TEST_P(Splitting, recursion_of_one_row_or_column) {
+  for (auto const& [n, m] : {std::pair{1, 1}, {1, 7}, {7, 1}, {2, 3}, {130, 2}, {3, 130}}) {
+    for (RegularizedRecipe recipe : regularizers(n, m)) {
+      recipe.groups = std::min<std::int64_t>(recipe.groups, n);
+      expect_same_recursion(recipe, {1, 2, 3});
+    }
+  }
+}
+
+TEST_P(Splitting, recursion_of_many_blocks) {
+  for (auto const& [n, m] : {std::pair{2503, 137}, {131, 2503}}) {
+    for (RegularizedRecipe const& recipe : regularizers(n, m)) {
+      if (recipe.name != "quadratic" && recipe.name != "l1_group_lasso_mask") continue;
+      expect_same_recursion(recipe, {3, 2});
+    }
+  }
+}
+
+TEST_P(Splitting, groups_of_any_size) {
+  for (std::int64_t const groups : {1, 2, 16, 61}) {
+    RegularizedRecipe recipe{.n = 61, .m = 35, .name = "groups", .group_lasso = 0.05, .groups = groups};
+    recipe.seed = 5;
+    expect_same_recursion(recipe, {1, 4});
+  }
+}
+
+TEST_P(Splitting, step_changes_keep_plan_and_potentials) {
+  for (RegularizedRecipe const& recipe : regularizers(41, 29)) expect_same_recursion(recipe, {2, 3, 2}, true);
+}
+
+TEST_P(Splitting, start_takes_potentials) {
+  RegularizedData const data({.n = 23, .m = 31, .quadratic = 0.5, .group_lasso = 0.02});
+  RegularizedOracle const oracle(data);
+  Random random(3);
+  std::vector<double> u(23), v(31);
+  for (double& value : u) value = random.uniform(-0.2, 0.8);
+  for (double& value : v) value = random.uniform(-0.2, 0.8);
+  double const step = 0.03;
+  auto const splitting = make(data);
+  splitting->start(step, u, v);
+  auto state = oracle.start(step, widen(u), widen(v));
+  expect_outcome(*splitting, oracle, state, 0);
+  iterate(*splitting, 3);
+  for (int k = 0; k < 3; ++k) oracle.iterate(state);
+  expect_outcome(*splitting, oracle, state, 6 * local_error(oracle, state, data.recipe));
+}
+
+TEST_P(Splitting, costs_may_lie_anywhere_and_have_any_scale) {
+  for (DataType const storage : {DataType::float32, DataType::float64}) {
+    for (bool const transposed : {false, true}) {
+      RegularizedRecipe recipe{.n = 31, .m = 43, .name = "scaled", .quadratic = 1, .l1 = 0.1};
+      recipe.has_mask = true;
+      recipe.storage = storage;
+      recipe.transposed = transposed;
+      for (auto const& [offset, range, mass] :
+           {std::array{1e6, 1e3, 1.0}, {-3.0, 1e-4, 250.0}, {0.0, 1e12, 1e-6}, {1e6, 1.0, 3.0}}) {
+        recipe.offset = offset;
+        recipe.range = range;
+        recipe.mass = mass;
+        expect_same_recursion(recipe, {1, 4});
+      }
+    }
+  }
+}
+
+/// Splitting calls take the same iterations however they are cut, to the bit.
+TEST_P(Splitting, iterations_do_not_depend_on_calls) {
+  for (RegularizedRecipe const& recipe : regularizers(67, 45)) {
+    RegularizedData const data(recipe);
+    auto const whole = make(data), cut = make(data);
+    for (auto* const splitting : {whole.get(), cut.get()}) splitting->start(0.02, {}, {});
+    iterate(*whole, 9);
+    for (int const count : {1, 2, 3, 1, 2}) iterate(*cut, count);
+    Outcome const a = outcome(*whole), b = outcome(*cut);
+    EXPECT_TRUE(a.x == b.x && a.u == b.u && a.v == b.v) << recipe.name;
+  }
+}
+
+TEST_P(Splitting, values_are_the_oracles) {
+  for (RegularizedRecipe recipe : regularizers(45, 71)) {
+    for (double const offset : {0.0, 1e5}) {
+      SCOPED_TRACE(recipe.name);
+      recipe.offset = offset;
+      recipe.mass = offset == 0 ? 1 : 40;
+      RegularizedData const data(recipe);
+      RegularizedOracle const oracle(data);
+      auto const splitting = make(data);
+      splitting->start(2.0 / 116, {}, {});
+      iterate(*splitting, 25);
+      Outcome const before = outcome(*splitting);
+      RegularizedValues const actual = splitting->evaluate();
+      Outcome const after = outcome(*splitting);
+      Real const gauge = unit_of_potentials(oracle);
+      // The largest feasible v moves by no more than u does.
+      Vector const feasible = oracle.feasible(before.u, before.v);
+      Vector const allowed(feasible.size(), 8 * gauge);
+      expect_close("v", narrow(after.v), feasible, allowed);
+
+      OracleValues const values = oracle.evaluate(after.x, after.u, after.v);
+      Real const rounding = 32 * kDouble;
+      expect_close("mass", actual.transported_mass, values.transported_mass, rounding * values.transported_mass);
+      expect_close("residual", std::sqrt(actual.residual_squares), std::sqrt(values.residual_squares), rounding);
+      expect_close("residual_l1", actual.residual_l1, values.residual_l1, rounding * 4);
+      expect_close("cost", actual.transport_cost, values.transport_cost, rounding + 4 * gauge);
+      expect_close("regularization", actual.regularization, values.regularization,
+                   (rounding + 4 * gauge) * (values.regularization + 1));
+      expect_close("dual", actual.dual, values.dual,
+                   8 * gauge * (2 + values.conjugate_slope) + rounding * values.dual_size);
+      EXPECT_EQ(actual.nonzeros, values.nonzeros);
+    }
+  }
+}
+
+/// Weak duality holds for what is returned, and the gap closes.
+TEST_P(Splitting, gap_closes) {
+  for (RegularizedRecipe const& recipe : regularizers(19, 23)) {
+    SCOPED_TRACE(recipe.name);
+    RegularizedData const data(recipe);
+    auto const splitting = make(data);
+    // Where the quadratic term is large so are u and v, and a step of the size of X over theirs is the fast one.
+    splitting->start(recipe.quadratic > 100 ? 1 / recipe.quadratic : 2.0 / 42, {}, {});
+    iterate(*splitting, 6000);
+    RegularizedValues const values = splitting->evaluate();
+    double const primal = values.transport_cost + values.regularization;
+    double const tolerance = (is_float64() ? 1e-5 : 1e-4) * (1 + std::abs(primal));
+    EXPECT_LT(std::sqrt(values.residual_squares), tolerance);
+    EXPECT_NEAR(primal, values.dual, tolerance);
+  }
+}
+
+class SplittingPlan : public Splitting {
+ protected:
+  void SetUp() override {
+    Splitting::SetUp();
+    if (IsSkipped() || HasFatalFailure()) return;
+    data_ = std::make_unique<RegularizedData>(
+        RegularizedRecipe{.n = kRows, .m = kColumns, .quadratic = 0.05, .group_lasso = 0.05, .groups = 7, .mass = 3});
+    splitting_ = make(*data_);
+    splitting_->start(0.01, {}, {});
+    iterate(*splitting_, 60);
+    x_.resize(static_cast<std::size_t>(kRows * kColumns));
+    splitting_->dense(MutableMatrixView(x_.data(), kRows, kColumns));
+  }
+
+  static constexpr std::int64_t kRows = 137, kColumns = 201;
+  std::unique_ptr<RegularizedData> data_;
+  std::unique_ptr<SplittingOperator> splitting_;
+  std::vector<double> x_;
+};
+MONGE_FOR_EACH_OF(SplittingPlan, (std::vector<Target>{{DeviceType::cpu, Precision::float32},
+                                                      {DeviceType::cpu, Precision::float64},
+                                                      {DeviceType::cuda, Precision::float32},
+                                                      {DeviceType::cuda, Precision::float64}}));
+
+TEST_P(SplittingPlan, dense_may_be_strided_and_float32) {
+  Stored out(std::vector<double>(x_.size()), kRows, kColumns, DataType::float32, 5);
+  splitting_->dense(out.mutable_view());
+  EXPECT_TRUE(out.padding_untouched());
+  std::vector<double> const values = out.values();
+  for (std::size_t e = 0; e < x_.size(); ++e) ASSERT_EQ(values[e], static_cast<float>(x_[e])) << e;
+}
+
+TEST_P(SplittingPlan, entries_are_those_of_the_dense_plan) {
+  std::vector<std::int64_t> begin(2 * (kRows + 1), -7);
+  MutableIndexView const row_begin{begin.data(), kRows + 1, 1, 2};
+  std::int64_t const count = splitting_->nonzeros(row_begin);
+  EXPECT_GT(count, 0);
+  EXPECT_LT(count, kRows * kColumns);
+  std::vector<std::int64_t> columns(static_cast<std::size_t>(2 * count), -7);
+  std::vector<double> values(static_cast<std::size_t>(3 * count), -7);
+  splitting_->entries(row_begin, {columns.data(), count, 1, 2}, MutableVectorView(values.data(), count, 3));
+  std::size_t e = 0;
+  for (std::int64_t i = 0; i < kRows; ++i) {
+    ASSERT_EQ(begin[static_cast<std::size_t>(2 * i)], static_cast<std::int64_t>(e));
+    for (std::int64_t j = 0; j < kColumns; ++j) {
+      double const x = x_[static_cast<std::size_t>(i * kColumns + j)];
+      if (x == 0) continue;
+      ASSERT_LT(static_cast<std::int64_t>(e), count);
+      EXPECT_EQ(columns[2 * e], j);
+      EXPECT_EQ(values[3 * e], x);
+      ++e;
+    }
+  }
+  EXPECT_EQ(static_cast<std::int64_t>(e), count);
+  EXPECT_EQ(begin[2 * kRows], count);
+  EXPECT_EQ(columns[1], -7);
+  EXPECT_EQ(values[1], -7);
+}
+
+TEST_P(SplittingPlan, entries_refuse_other_row_pointers) {
+  std::vector<std::int64_t> begin(kRows + 1);
+  MutableIndexView const row_begin{begin.data(), kRows + 1, 1, 1};
+  std::int64_t const count = splitting_->nonzeros(row_begin);
+  std::vector<std::int64_t> columns(static_cast<std::size_t>(count));
+  std::vector<double> values(static_cast<std::size_t>(count));
+  auto const entries = [&](std::int64_t size) {
+    splitting_->entries(row_begin, {columns.data(), size, 1, 1}, MutableVectorView(values.data(), size));
+  };
+  EXPECT_THROW(entries(count - 1), Error);
+  begin[5] += 1;
+  EXPECT_THROW(entries(count), Error);
+}
+
+TEST_P(SplittingPlan, products_and_marginals_are_those_of_the_dense_plan) {
+  Random random(4);
+  for (Side const side : {Side::rows, Side::columns}) {
+    bool const by_rows = side == Side::rows;
+    std::int64_t const points = by_rows ? kRows : kColumns, others = by_rows ? kColumns : kRows, width = 5;
+    std::vector<double> values(static_cast<std::size_t>(others * width));
+    for (double& value : values) value = random.normal();
+    Stored const given(values, others, width, DataType::float64, 2);
+    auto const x = [&](std::int64_t point, std::int64_t partner) -> Real {
+      return x_[static_cast<std::size_t>(by_rows ? point * kColumns + partner : partner * kColumns + point)];
+    };
+    Vector marginals, sizes;
+    for (std::int64_t i = 0; i < points; ++i) {
+      Real sum = 0;
+      for (std::int64_t j = 0; j < others; ++j) sum += x(i, j);
+      marginals.push_back(sum);
+      sizes.push_back(256 * kDouble * sum);
+    }
+    StoredVector marginal(std::vector<double>(static_cast<std::size_t>(points)), DataType::float64, 3);
+    splitting_->marginal(side, marginal.mutable_view());
+    EXPECT_TRUE(marginal.padding_untouched());
+    expect_close("marginal", marginal.values(), marginals, sizes);
+    for (bool const averaged : {false, true}) {
+      Stored out(std::vector<double>(static_cast<std::size_t>(points * width)), points, width, DataType::float64, 4);
+      splitting_->product(side, averaged, given.view(), out.mutable_view());
+      EXPECT_TRUE(out.padding_untouched());
+      Vector expected, allowed;
+      for (std::int64_t i = 0; i < points; ++i) {
+        for (std::int64_t p = 0; p < width; ++p) {
+          Real sum = 0, size = 0;
+          for (std::int64_t j = 0; j < others; ++j) {
+            Real const term = x(i, j) * values[static_cast<std::size_t>(j * width + p)];
+            sum += term;
+            size += std::abs(term);
+          }
+          Real const total = marginals[static_cast<std::size_t>(i)];
+          Real const factor = !averaged ? 1 : total > 0 ? 1 / total : 0;
+          expected.push_back(factor * sum);
+          allowed.push_back(256 * kDouble * factor * size);
+        }
+      }
+      expect_close(averaged ? "average" : "product", out.values(), expected, allowed);
+    }
+  }
+}
+
+TEST_P(SplittingPlan, averages_of_points_without_mass_are_zero) {
+  RegularizedData const data({.n = 20, .m = 16, .quadratic = 0.1, .has_zero_shares = true});
+  auto const splitting = make(data);
+  splitting->start(0.05, {}, {});
+  iterate(*splitting, 3);
+  std::vector<double> const ones(20, 1.0);
+  std::vector<double> out(16, -1);
+  splitting->product(Side::columns, true, MatrixView(ones.data(), 20, 1), MutableMatrixView(out.data(), 16, 1));
+  EXPECT_EQ(out[1], 0);  // All of its costs are infinite.
+  EXPECT_NEAR(out[0], 1, 1e-14);
+}
+
+/// Problems that go side by side get the bits that they get alone.
+TEST_P(Splitting, batches_are_as_problems_alone) {
+  std::vector<std::unique_ptr<RegularizedData>> data;
+  std::vector<RegularizedInput> inputs;
+  for (RegularizedRecipe const& recipe : regularizers(29, 38)) {
+    data.push_back(std::make_unique<RegularizedData>(recipe));
+    data.push_back(
+        std::make_unique<RegularizedData>(RegularizedRecipe{.n = 17 + 40 * std::ssize(data), .m = 53, .quadratic = 1}));
+  }
+  for (auto const& each : data) inputs.push_back(each->input(precision()));
+  auto const batch = backend_of(context()).splitting_operators(inputs);
+  std::vector<SplittingStep> steps;
+  for (auto const& splitting : batch) {
+    splitting->start(0.02, {}, {});
+    steps.push_back({splitting.get(), static_cast<int>(1 + steps.size() % 5)});
+  }
+  backend_of(context()).iterate(steps);
+  for (std::size_t k = 0; k < data.size(); ++k) {
+    auto const alone = make(*data[k]);
+    alone->start(0.02, {}, {});
+    SplittingResidual const residual = iterate(*alone, steps[k].count);
+    Outcome const a = outcome(*alone), b = outcome(*batch[k]);
+    EXPECT_TRUE(a.x == b.x && a.u == b.u && a.v == b.v) << k;
+    EXPECT_EQ(residual.row_squares, steps[k].residual.row_squares) << k;
+    EXPECT_EQ(residual.nonzeros, steps[k].residual.nonzeros) << k;
+  }
+}
+
+class SplittingErrors : public Splitting {
+ protected:
+  std::string message_of(CostMatrix const& cost, RegularizerTerms const& terms) const {
+    Geometry const geometry = cost;
+    std::vector<double> const p{0.5, 0.5}, q{0.5, 0.25, 0.25};
+    RegularizedInput const input{geometry, p, q, 1, terms, precision()};
+    try {
+      backend_of(context()).splitting_operators({&input, 1});
+    } catch (Error const& error) {
+      EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
+      return error.what();
+    }
+    return "";
+  }
+  static constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+  static constexpr double kInfinity = std::numeric_limits<double>::infinity();
+};
+MONGE_FOR_EACH_OF(SplittingErrors, (std::vector<Target>{{DeviceType::cpu, Precision::float32},
+                                                        {DeviceType::cpu, Precision::float64},
+                                                        {DeviceType::cuda, Precision::float32},
+                                                        {DeviceType::cuda, Precision::float64}}));
+
+TEST_P(SplittingErrors, name_the_first_bad_entry) {
+  std::vector<double> costs{1, 2, 3, 4, 5, 6}, good(6, 1.0);
+  auto const matrix = [](std::vector<double> const& values) { return MatrixView(values.data(), 2, 3); };
+  EXPECT_EQ(message_of({matrix(costs)}, {}), "");
+  costs[5] = -kInfinity;
+  EXPECT_EQ(message_of({matrix(costs)}, {}), "C: entry (1, 2) is -inf; must be finite or +infinity");
+  costs[3] = -kNan;
+  EXPECT_EQ(message_of({matrix(costs)}, {}), "C: entry (1, 0) is nan; must be finite or +infinity");
+  EXPECT_EQ(message_of({MatrixView(costs.data(), 3, 2), true}, {}),
+            "C: entry (1, 1) is nan; must be finite or +infinity");
+  for (double const bad : {-0.5, kNan, kInfinity}) {
+    std::vector<double> weights = good;
+    weights[4] = bad;
+    RegularizerTerms terms;
+    terms.l1 = 1;
+    terms.l1_weights = matrix(weights);
+    EXPECT_EQ(message_of({matrix(good)}, terms).substr(0, 26),
+              "weights: entry (1, 1) is " + std::string(bad < 0   ? "-"
+                                                        : bad > 0 ? "i"
+                                                                  : "n"));
+  }
+  std::vector<double> masks = good;
+  masks[2] = kNan;
+  RegularizerTerms terms;
+  terms.mask = matrix(masks);
+  EXPECT_EQ(message_of({matrix(good)}, terms), "mask: entry (0, 2) is nan; must be finite");
+}
+
+TEST_P(SplittingErrors, name_points_without_partners) {
+  std::vector<double> costs{kInfinity, kInfinity, 1, 1, 1, 1}, masks{1, 1, 0, 1, 1, 1};
+  RegularizerTerms terms;
+  EXPECT_EQ(message_of({MatrixView(costs.data(), 2, 3)}, terms), "");
+  terms.mask = MatrixView(masks.data(), 2, 3);
+  EXPECT_EQ(message_of({MatrixView(costs.data(), 2, 3)}, terms),
+            "C: row 0 has mass and no allowed pair with a column that has; must have at least one");
+  costs = {1, kInfinity, 1, 1, 1, 1};
+  masks = {1, 1, 1, 1, 0, 1};
+  EXPECT_EQ(message_of({MatrixView(costs.data(), 2, 3)}, terms),
+            "C: column 1 has mass and no allowed pair with a row that has; must have at least one");
+  costs = {1e308, 1, 1, 1, 1, -1e308};
+  EXPECT_EQ(message_of({MatrixView(costs.data(), 2, 3)}, {}),
+            "C: ranges from -1e+308 to 1e+308; the difference must be finite");
+}
+
+}  // namespace
+}  // namespace monge::oracle

@@ -1,0 +1,326 @@
+#include "oracle/regularized.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace monge::oracle {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+std::size_t at(std::int64_t i) {
+  return static_cast<std::size_t>(i);
+}
+
+/// The root of an increasing function that is at most 0 at low and at least 0 at high.
+template <class Function>
+Real bisect(Real low, Real high, Function&& function) {
+  for (int k = 0; k < 200; ++k) {
+    Real const middle = (low + high) / 2;
+    (function(middle) <= 0 ? low : high) = middle;
+  }
+  return low;
+}
+
+std::vector<double> transpose(std::vector<double> const& values, std::int64_t n, std::int64_t m) {
+  std::vector<double> result(values.size());
+  for (std::int64_t i = 0; i < n; ++i) {
+    for (std::int64_t j = 0; j < m; ++j) result[at(j * n + i)] = values[at(i * m + j)];
+  }
+  return result;
+}
+
+std::vector<double> random_shares(std::int64_t size, bool has_zeros, Random& random) {
+  std::vector<double> shares(at(size));
+  double total = 0;
+  for (std::int64_t i = 0; i < size; ++i) {
+    bool const is_zero = has_zeros && size > 2 && i % 5 == 1;
+    total += shares[at(i)] = is_zero ? 0 : random.uniform(0.5, 1.5);
+  }
+  for (double& share : shares) share /= total;
+  return shares;
+}
+
+}  // namespace
+
+RegularizedData::RegularizedData(RegularizedRecipe const& given) : recipe(given) {
+  std::int64_t const n = recipe.n, m = recipe.m;
+  Random random(recipe.seed);
+  p = random_shares(n, recipe.has_zero_shares, random);
+  q = random_shares(m, recipe.has_zero_shares, random);
+
+  // Squared distances of two clouds in the plane.
+  std::vector<double> const x = [&] {
+    std::vector<double> points(at(2 * (n + m)));
+    for (double& value : points) value = random.normal();
+    return points;
+  }();
+  costs.resize(at(n * m));
+  std::vector<double> masks(at(n * m), 1), weights(at(n * m));
+  double most = 0;
+  for (std::int64_t i = 0; i < n; ++i) {
+    for (std::int64_t j = 0; j < m; ++j) {
+      double const d0 = x[at(2 * i)] - x[at(2 * (n + j))] - 1, d1 = x[at(2 * i + 1)] - x[at(2 * (n + j) + 1)];
+      most = std::max(most, costs[at(i * m + j)] = d0 * d0 + d1 * d1 + 0.01);
+    }
+  }
+  for (std::int64_t i = 0; i < n; ++i) {
+    for (std::int64_t j = 0; j < m; ++j) {
+      double& cost = costs[at(i * m + j)];
+      cost = recipe.offset + recipe.range * cost / most;
+      // Whatever is forbidden, each point keeps partners: those with equal and those with close remainders.
+      bool const is_kept = (i - j) % 3 == 0 || n < 4 || m < 4;
+      if (recipe.has_infinite_costs && !is_kept && random.uniform() < 0.3) cost = kInfinity;
+      if (recipe.has_zero_shares && ((n > 2 && i == 1) || (m > 2 && j == 1))) cost = kInfinity;
+      if (recipe.has_mask && !is_kept && random.uniform() < 0.3) masks[at(i * m + j)] = 0;
+      weights[at(i * m + j)] = random.uniform() < 0.2 ? 0 : random.uniform();
+    }
+  }
+  cost = recipe.transposed ? Stored(transpose(costs, n, m), m, n, recipe.storage, 3)
+                           : Stored(costs, n, m, recipe.storage, 3);
+  costs = recipe.transposed ? transpose(cost.values(), m, n) : cost.values();
+  geometry = CostMatrix{cost.view(), recipe.transposed};
+
+  terms.quadratic = recipe.quadratic * recipe.range / recipe.mass;
+  terms.group_lasso = recipe.group_lasso * recipe.range;
+  terms.l1 = recipe.l1 * recipe.range;
+  terms.hypentropy = recipe.hypentropy * recipe.range;
+  terms.hypentropy_width = recipe.hypentropy_width * recipe.mass;
+  if (recipe.group_lasso > 0) {
+    for (std::int64_t i = 0; i < n; ++i) {
+      double const place = random.uniform();
+      // Each group has a row of its own.
+      std::int64_t const group = i < recipe.groups
+                                     ? recipe.groups - 1 - i
+                                     : static_cast<std::int64_t>(place * place * static_cast<double>(recipe.groups));
+      terms.groups.push_back(static_cast<std::int32_t>(group));
+    }
+    for (std::int64_t g = 0; g < recipe.groups; ++g) {
+      double const weight = g == 0 ? 0 : random.uniform(0.5, 1.5);
+      terms.group_weights.push_back(recipe.has_group_weights ? weight : 1);
+    }
+  }
+  if (recipe.l1 > 0) {
+    l1_weights = Stored(weights, n, m, recipe.storage, 2);
+    terms.l1_weights = l1_weights.view();
+  }
+  if (recipe.has_mask) {
+    mask = Stored(masks, n, m, recipe.storage, 1);
+    terms.mask = mask.view();
+    for (std::int64_t e = 0; e < n * m; ++e) {
+      if (masks[at(e)] == 0) costs[at(e)] = kInfinity;
+    }
+  }
+}
+
+RegularizedOracle::RegularizedOracle(RegularizedData const& data)
+    : n_(data.recipe.n), m_(data.recipe.m), p_(widen(data.p)), q_(widen(data.q)) {
+  double least = kInfinity, most = -kInfinity;
+  for (double const cost : data.costs) {
+    if (cost == kInfinity) continue;
+    least = std::min(least, cost);
+    most = std::max(most, cost);
+  }
+  scale_ = {least, most > least ? most - least : 1, data.recipe.mass};
+  Real const range = most > least ? Real(most) - Real(least) : 1, mass = data.recipe.mass;
+  quadratic_ = data.terms.quadratic * mass / range;
+  hypentropy_ = data.terms.hypentropy / range;
+  width_ = data.terms.hypentropy_width / mass;
+  has_groups_ = data.terms.group_lasso > 0;
+  std::vector<double> const weights = data.terms.l1 > 0 ? data.l1_weights.values() : std::vector<double>(at(n_ * m_));
+  for (std::int64_t e = 0; e < n_ * m_; ++e) {
+    c_.push_back((Real(data.costs[at(e)]) - Real(least)) / range);
+    w_.push_back(Real(data.terms.l1) / range * weights[at(e)]);
+    s_.push_back(c_.back() + w_.back());
+  }
+  if (has_groups_) {
+    group_rows_.resize(data.terms.group_weights.size());
+    for (std::int64_t i = 0; i < n_; ++i) group_rows_[at(data.terms.groups[at(i)])].push_back(i);
+    for (double const weight : data.terms.group_weights)
+      group_weights_.push_back(Real(data.terms.group_lasso) / range * weight);
+  } else {
+    group_rows_.resize(1);
+    for (std::int64_t i = 0; i < n_; ++i) group_rows_[0].push_back(i);
+    group_weights_.push_back(0);
+  }
+}
+
+bool RegularizedOracle::allows(std::int64_t i, std::int64_t j) const {
+  return std::isfinite(s_[at(i * m_ + j)]);
+}
+
+void RegularizedOracle::sum_terms(Splitting& state) const {
+  state.a.assign(at(n_), 0);
+  state.b.assign(at(m_), 0);
+  state.alpha = -1;
+  for (std::int64_t i = 0; i < n_; ++i) {
+    for (std::int64_t j = 0; j < m_; ++j) {
+      Real const y = state.x[at(i * m_ + j)] + state.phi[at(i)] + state.psi[at(j)];
+      state.a[at(i)] += y;
+      state.b[at(j)] += y;
+      state.alpha += y;
+    }
+  }
+  for (std::int64_t i = 0; i < n_; ++i) state.a[at(i)] -= p_[at(i)];
+  for (std::int64_t j = 0; j < m_; ++j) state.b[at(j)] -= q_[at(j)];
+}
+
+RegularizedOracle::Splitting RegularizedOracle::start(Real step, Vector const& u, Vector const& v) const {
+  Splitting state{step, 0, Vector(at(n_ * m_), 0), {}, {}, {}, {}};
+  for (std::int64_t i = 0; i < n_; ++i) state.phi.push_back(step * (u.empty() ? Real(m_) / Real(n_ + m_) : u[at(i)]));
+  for (std::int64_t j = 0; j < m_; ++j) state.psi.push_back(step * (v.empty() ? Real(n_) / Real(n_ + m_) : v[at(j)]));
+  sum_terms(state);
+  return state;
+}
+
+void RegularizedOracle::set_step(Splitting& state, Real step) const {
+  for (Real& phi : state.phi) phi *= step / state.step;
+  for (Real& psi : state.psi) psi *= step / state.step;
+  state.step = step;
+  sum_terms(state);
+}
+
+Vector RegularizedOracle::prox(Vector const& v, Real step) const {
+  Vector x(v.size(), 0);
+  Real const slope = 1 + step * quadratic_, h = step * hypentropy_;
+  for (std::int64_t j = 0; j < m_; ++j) {
+    for (std::size_t g = 0; g < group_rows_.size(); ++g) {
+      Real norm = 0;
+      for (std::int64_t const i : group_rows_[g]) norm += v[at(i * m_ + j)] * v[at(i * m_ + j)];
+      norm = std::sqrt(norm);
+      Real const threshold = step * group_weights_[g];
+      Real const factor = threshold == 0 ? 1 : norm > threshold ? 1 - threshold / norm : 0;
+      for (std::int64_t const i : group_rows_[g]) {
+        Real const value = factor * v[at(i * m_ + j)];
+        x[at(i * m_ + j)] =
+            h == 0 ? value / slope
+                   : bisect(0, value, [&](Real t) { return t * slope + h * std::asinh(t / width_) - value; });
+      }
+    }
+  }
+  return x;
+}
+
+void RegularizedOracle::iterate(Splitting& state) const {
+  Vector v(at(n_ * m_), 0);
+  for (std::int64_t i = 0; i < n_; ++i) {
+    for (std::int64_t j = 0; j < m_; ++j) {
+      std::size_t const e = at(i * m_ + j);
+      if (allows(i, j)) v[e] = std::max<Real>(state.x[e] + state.phi[at(i)] + state.psi[at(j)] - state.step * s_[e], 0);
+    }
+  }
+  state.x = prox(v, state.step);
+  Vector r(at(n_), 0), c(at(m_), 0);
+  Real excess = -1;
+  for (std::int64_t i = 0; i < n_; ++i) {
+    for (std::int64_t j = 0; j < m_; ++j) {
+      Real const x = state.x[at(i * m_ + j)];
+      r[at(i)] += x;
+      c[at(j)] += x;
+      excess += x;
+    }
+  }
+  Real const shift = (2 * excess - state.alpha) / Real(n_ + m_);
+  state.alpha -= excess;
+  for (std::int64_t i = 0; i < n_; ++i) {
+    r[at(i)] -= p_[at(i)];
+    state.a[at(i)] -= r[at(i)];
+    state.phi[at(i)] = (state.a[at(i)] - r[at(i)] + shift) / Real(m_);
+  }
+  for (std::int64_t j = 0; j < m_; ++j) {
+    c[at(j)] -= q_[at(j)];
+    state.b[at(j)] -= c[at(j)];
+    state.psi[at(j)] = (state.b[at(j)] - c[at(j)] + shift) / Real(n_);
+  }
+}
+
+Vector RegularizedOracle::feasible(Vector const& u, Vector const& v) const {
+  if (quadratic_ > 0 || hypentropy_ > 0) return v;
+  Vector result(at(m_), 0);
+  for (std::int64_t j = 0; j < m_; ++j) {
+    // The slacks of each group have a norm of at most its weight.
+    auto const excess = [&](Real t) {
+      Real largest = -1;
+      for (std::size_t g = 0; g < group_rows_.size(); ++g) {
+        Real squares = 0;
+        for (std::int64_t const i : group_rows_[g]) {
+          if (!allows(i, j)) continue;
+          Real const z = std::max<Real>(u[at(i)] + t - s_[at(i * m_ + j)], 0);
+          squares += z * z;
+        }
+        largest = std::max(largest, std::sqrt(squares) - group_weights_[g]);
+      }
+      return largest;
+    };
+    bool has_partner = false;
+    Real high = 1;
+    for (std::int64_t i = 0; i < n_; ++i) {
+      has_partner = has_partner || allows(i, j);
+      if (allows(i, j)) high = std::max(high, s_[at(i * m_ + j)] + std::abs(u[at(i)]));
+    }
+    for (Real const weight : group_weights_) high += weight;
+    if (has_partner) result[at(j)] = bisect(-high - 1, high + 1, excess);
+  }
+  return result;
+}
+
+OracleValues RegularizedOracle::evaluate(Vector const& x, Vector const& u, Vector const& v) const {
+  OracleValues values{};
+  Vector row(at(n_), 0), column(at(m_), 0);
+  auto const hypentropy = [&](Real t) {
+    return t * std::asinh(t / width_) - (std::sqrt(t * t + width_ * width_) - width_);
+  };
+  for (std::int64_t i = 0; i < n_; ++i) {
+    for (std::int64_t j = 0; j < m_; ++j) {
+      std::size_t const e = at(i * m_ + j);
+      if (x[e] == 0) continue;
+      ++values.nonzeros;
+      row[at(i)] += x[e];
+      column[at(j)] += x[e];
+      values.transported_mass += x[e];
+      values.transport_cost += x[e] * c_[e];
+      values.regularization += x[e] * w_[e] + quadratic_ / 2 * x[e] * x[e] + hypentropy_ * hypentropy(x[e]);
+    }
+  }
+  auto const add_point = [&](Real sum, Real share, Real potential) {
+    values.residual_squares += (sum - share) * (sum - share);
+    values.residual_l1 += std::abs(sum - share);
+    values.dual += share * potential;
+    values.dual_size += std::abs(share * potential);
+  };
+  for (std::int64_t i = 0; i < n_; ++i) add_point(row[at(i)], p_[at(i)], u[at(i)]);
+  for (std::int64_t j = 0; j < m_; ++j) add_point(column[at(j)], q_[at(j)], v[at(j)]);
+
+  auto const add_conjugate = [&](Real value, Real slope) {
+    values.dual -= value;
+    values.dual_size += std::abs(value);
+    values.conjugate_slope += slope;
+  };
+  for (std::int64_t j = 0; j < m_; ++j) {
+    for (std::size_t g = 0; g < group_rows_.size(); ++g) {
+      Real x_squares = 0, z_squares = 0, z_sum = 0;
+      for (std::int64_t const i : group_rows_[g]) {
+        std::size_t const e = at(i * m_ + j);
+        x_squares += x[e] * x[e];
+        if (!allows(i, j)) continue;
+        Real const z = std::max<Real>(u[at(i)] + v[at(j)] - s_[e], 0);
+        z_squares += z * z;
+        z_sum += z;
+        if (hypentropy_ == 0 || z == 0) continue;
+        // sup z t - h(t) is where h'(t) = z.
+        Real const t =
+            bisect(0, std::min(width_ * std::sinh(z / hypentropy_), quadratic_ > 0 ? z / quadratic_ : Real(1e30)),
+                   [&](Real y) { return quadratic_ * y + hypentropy_ * std::asinh(y / width_) - z; });
+        add_conjugate(z * t - quadratic_ / 2 * t * t - hypentropy_ * hypentropy(t), t);
+      }
+      values.regularization += group_weights_[g] * std::sqrt(x_squares);
+      Real const norm = std::sqrt(z_squares), excess = norm - group_weights_[g];
+      if (hypentropy_ == 0 && quadratic_ > 0 && excess > 0)
+        add_conjugate(excess * excess / (2 * quadratic_), excess / quadratic_ * z_sum / norm);
+    }
+  }
+  return values;
+}
+
+}  // namespace monge::oracle

@@ -1,0 +1,98 @@
+// Regularised plans from their definitions: dense, long double, minima and roots by bisection. Slow and hard to get
+// wrong.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "operators/regularized_operator.hpp"
+#include "oracle/dense.hpp"
+#include "oracle/problem.hpp"
+
+namespace monge::oracle {
+
+/// What a test problem is made of.
+struct RegularizedRecipe {
+  std::int64_t n, m;
+  std::string name = "";
+  double quadratic = 0;
+  double group_lasso = 0;
+  std::int64_t groups = 3;         // Their rows are anywhere, and their sizes unequal.
+  bool has_group_weights = false;  // The weight of the first is 0.
+  double l1 = 0;
+  double hypentropy = 0, hypentropy_width = 0.01;
+  bool has_mask = false;
+  bool has_infinite_costs = false;
+  bool has_zero_shares = false;  // With an infinite row and an infinite column among them.
+  double offset = 0, range = 1,
+         mass = 1;  // Weights above are multiplied by these, so X / mass does not depend on them.
+  DataType storage = DataType::float64;
+  bool transposed = false;
+  std::uint64_t seed = 1;
+};
+
+/// A test problem with all it is made of; other objects refer to it, so it stays where it is.
+struct RegularizedData {
+  explicit RegularizedData(RegularizedRecipe const& recipe);
+  RegularizedData(RegularizedData const&) = delete;
+  RegularizedData& operator=(RegularizedData const&) = delete;
+
+  RegularizedInput input(Precision precision) const { return {geometry, p, q, recipe.mass, terms, precision}; }
+
+  RegularizedRecipe recipe;
+  std::vector<double> p, q;  // Shares.
+  Stored cost, l1_weights, mask;
+  Geometry geometry;
+  RegularizerTerms terms;
+  std::vector<double> costs;  // n x m, as stored; +infinity where a pair is forbidden.
+};
+
+/// Values of a plan and potentials, with what their errors are measured by.
+struct OracleValues {
+  Real transported_mass, residual_squares, residual_l1, transport_cost, regularization, dual;
+  std::int64_t nonzeros;
+  Real conjugate_slope;  // Sum of the derivatives of h*.
+  Real dual_size;        // Sum of the sizes of what the dual is a sum of.
+};
+
+/// One problem inside: costs of range 1 from 0, masses of 1.
+class RegularizedOracle {
+ public:
+  explicit RegularizedOracle(RegularizedData const& data);
+
+  std::int64_t rows() const { return n_; }
+  std::int64_t columns() const { return m_; }
+  CostScale const& scale() const { return scale_; }
+  /// C + l1, +infinity for forbidden pairs; n x m.
+  Vector const& costs() const { return s_; }
+
+  /// The recursion of operators/splitting_rule.hpp, word by word.
+  struct Splitting {
+    Real step, alpha;
+    Vector x, phi, psi, a, b;
+  };
+  Splitting start(Real step, Vector const& u = {}, Vector const& v = {}) const;
+  void set_step(Splitting& state, Real step) const;
+  void iterate(Splitting& state) const;
+
+  /// prox of step h, l1 apart, for a non-negative V (n x m).
+  Vector prox(Vector const& v, Real step) const;
+  /// v, or the largest v that is feasible with u where the conjugate is not finite everywhere.
+  Vector feasible(Vector const& u, Vector const& v) const;
+  OracleValues evaluate(Vector const& x, Vector const& u, Vector const& v) const;
+
+ private:
+  bool allows(std::int64_t i, std::int64_t j) const;
+  /// Rows of each group; all rows in one without the term.
+  std::vector<std::vector<std::int64_t>> group_rows_;
+  Vector group_weights_;  // lambda w_g
+  void sum_terms(Splitting& state) const;
+
+  std::int64_t n_, m_;
+  CostScale scale_;
+  Vector p_, q_, c_, w_, s_;
+  Real quadratic_, hypentropy_, width_;
+  bool has_groups_;
+};
+
+}  // namespace monge::oracle
