@@ -1,0 +1,270 @@
+// solve_regularized() from input to report: what it reaches, says and refuses. The values of operators are tested in
+// operators/splitting_test.cpp.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+#include <random>
+#include <vector>
+
+#include <monge/monge.hpp>
+
+#include "oracle/backend_test.hpp"
+
+namespace monge {
+namespace {
+
+using oracle::BackendTest;
+
+struct Case {
+  std::int64_t n, m;
+  std::vector<double> cost, p, q;
+  CostMatrix matrix() const { return {{cost.data(), n, m}}; }
+};
+
+std::vector<double> normalized(std::vector<double> weights) {
+  double const total = std::accumulate(weights.begin(), weights.end(), 0.0);
+  for (double& weight : weights) weight /= total;
+  return weights;
+}
+
+/// Squared distances of points of the plane, over the largest; the first point of each side has no mass.
+Case make_case(std::int64_t n, std::int64_t m, unsigned seed) {
+  std::mt19937_64 random(seed);
+  std::normal_distribution<double> normal;
+  std::vector<double> x(static_cast<std::size_t>(2 * n)), y(static_cast<std::size_t>(2 * m));
+  for (double& value : x) value = normal(random);
+  for (double& value : y) value = 0.5 + normal(random);
+  Case result{n, m, {}, {}, {}};
+  for (std::int64_t i = 0; i < n; ++i) {
+    for (std::int64_t j = 0; j < m; ++j)
+      result.cost.push_back(std::hypot(x[2 * i] - y[2 * j], x[2 * i + 1] - y[2 * j + 1]));
+  }
+  double const most = *std::max_element(result.cost.begin(), result.cost.end());
+  for (double& cost : result.cost) cost = (cost / most) * (cost / most);
+  std::uniform_real_distribution<double> weight(0.5, 1.5);
+  for (std::int64_t i = 0; i < n; ++i) result.p.push_back(i == 0 && n > 1 ? 0 : weight(random));
+  for (std::int64_t j = 0; j < m; ++j) result.q.push_back(j == 0 && m > 1 ? 0 : weight(random));
+  result.p = normalized(result.p);
+  result.q = normalized(result.q);
+  return result;
+}
+
+std::vector<double> dense(RegularizedPlan const& plan) {
+  std::vector<double> values(static_cast<std::size_t>(plan.rows() * plan.columns()));
+  plan.dense({values.data(), plan.rows(), plan.columns()});
+  return values;
+}
+
+class Splitting : public BackendTest {
+ protected:
+  Splitting() : BackendTest(2) {}
+  RegularizedOptions options(double tolerance) const {
+    RegularizedOptions result;
+    result.method = RegularizedMethod::splitting;
+    result.precision = precision();
+    result.tolerance = tolerance;
+    return result;
+  }
+  /// What both precisions reach.
+  static constexpr double kTolerance = 1e-5;
+};
+
+/// The terms of h, each alone and those that go together.
+struct Terms {
+  std::vector<std::int64_t> groups;
+  std::vector<double> weights, mask;
+  std::vector<Regularizer> all;
+  explicit Terms(Case const& problem) {
+    for (std::int64_t i = 0; i < problem.n; ++i) groups.push_back(i * 7 % 5 % std::min<std::int64_t>(5, problem.n));
+    for (std::size_t k = 0; k < problem.cost.size(); ++k) {
+      weights.push_back(static_cast<double>(k % 7) / 7);
+      mask.push_back(k % 11 == 3 ? 0 : 1);
+    }
+    Regularizer none, quadratic, group, l1, hypentropy, masked, sum;
+    quadratic.quadratic = 3;
+    group.group_lasso = 0.02;
+    group.groups = {groups.data(), problem.n};
+    l1.l1 = 0.3;
+    l1.l1_weights = {weights.data(), problem.n, problem.m};
+    hypentropy.hypentropy = 0.05;
+    hypentropy.hypentropy_width = 1e-3;
+    masked.mask = {mask.data(), problem.n, problem.m};
+    sum = group;
+    sum.quadratic = 1;
+    sum.l1 = l1.l1;
+    sum.l1_weights = l1.l1_weights;
+    sum.mask = masked.mask;
+    all = {none, quadratic, group, l1, hypentropy, masked, sum};
+  }
+};
+
+TEST_P(Splitting, EveryTermConvergesToItsCertificate) {
+  Case const problem = make_case(61, 47, 3);
+  Terms const terms(problem);
+  for (std::size_t k = 0; k < terms.all.size(); ++k) {
+    SCOPED_TRACE(k);
+    RegularizedPlan const plan =
+        solve_regularized(context(), problem.matrix(), problem.p, problem.q, terms.all[k], options(kTolerance));
+    RegularizedReport const& report = plan.report();
+    EXPECT_EQ(report.status, Status::converged) << report.message;
+    EXPECT_LE(std::abs(report.gap), kTolerance * report.primal);
+    EXPECT_NEAR(report.gap, report.primal - report.dual, 1e-15);
+    // |(p, q)|_2 < 1.
+    EXPECT_LE(report.primal_residual, kTolerance);
+    std::vector<double> const x = dense(plan);
+    EXPECT_EQ(report.nonzeros, std::count_if(x.begin(), x.end(), [](double value) { return value != 0; }));
+    for (std::int64_t j = 0; j < problem.m; ++j) EXPECT_LE(x[static_cast<std::size_t>(j)], kTolerance);
+    ASSERT_FALSE(report.history.empty());
+    EXPECT_EQ(report.history.back().iteration, report.iterations);
+  }
+}
+
+// The dual value of any case bounds the primal values of all others with the same h: those of other tolerances.
+TEST_P(Splitting, DualValuesAreBounds) {
+  Case const problem = make_case(40, 55, 5);
+  Terms const terms(problem);
+  for (std::size_t k = 0; k < terms.all.size(); ++k) {
+    SCOPED_TRACE(k);
+    auto const solve = [&](double tolerance) {
+      RegularizedOptions given = options(tolerance);
+      given.criterion = RegularizedCriterion::residual;
+      return solve_regularized(context(), problem.matrix(), problem.p, problem.q, terms.all[k], given);
+    };
+    RegularizedPlan const rough = solve(1e-2), fine = solve(kTolerance);
+    // The fine plan is off its marginals by the tolerance, at potentials of at most 2.
+    EXPECT_LE(rough.report().dual, fine.report().primal + 2 * fine.report().marginal_error);
+  }
+}
+
+TEST_P(Splitting, UnitsOfCostsAndMassesScaleTheReport) {
+  Case const problem = make_case(23, 31, 7);
+  Regularizer h;
+  h.quadratic = 2;
+  RegularizedPlan const plan =
+      solve_regularized(context(), problem.matrix(), problem.p, problem.q, h, options(kTolerance));
+  // C' = 64 C + 512 and masses of 4: powers of two, but for what the offset takes from the digits of C.
+  Case other = problem;
+  for (double& cost : other.cost) cost = 64 * cost + 512;
+  for (double& p : other.p) p *= 4;
+  for (double& q : other.q) q *= 4;
+  h.quadratic = 2 * 64.0 / 4;
+  RegularizedPlan const scaled = solve_regularized(context(), other.matrix(), other.p, other.q, h, options(kTolerance));
+  EXPECT_EQ(scaled.report().iterations, plan.report().iterations);
+  EXPECT_NEAR(scaled.report().primal, 4 * (64 * plan.report().primal + 512), 1e-3);
+  EXPECT_NEAR(scaled.report().gap, 256 * plan.report().gap, 256 * 1e-6);
+  std::vector<double> const x = dense(plan), y = dense(scaled);
+  for (std::size_t k = 0; k < x.size(); ++k) EXPECT_NEAR(y[k], 4 * x[k], 1e-6);
+}
+
+TEST_P(Splitting, SmallAndExtremeProblems) {
+  for (auto const& [n, m] : {std::pair{1, 1}, {1, 9}, {9, 1}, {2, 3}}) {
+    SCOPED_TRACE(std::to_string(n) + " x " + std::to_string(m));
+    Case const problem = make_case(n, m, 11);
+    for (double const weight : {0.0, 1e-6, 1.0, 1e6}) {
+      Regularizer h;
+      h.quadratic = weight;
+      RegularizedPlan const plan =
+          solve_regularized(context(), problem.matrix(), problem.p, problem.q, h, options(1e-4));
+      EXPECT_EQ(plan.status(), Status::converged) << weight << ": " << plan.report().message;
+    }
+  }
+}
+
+TEST_P(Splitting, RunsAsManyIterationsAsAskedFor) {
+  Case const problem = make_case(20, 30, 13);
+  for (int const iterations : {1, 2, 19, 20, 21, 45}) {
+    RegularizedOptions given = options(0);
+    given.iterations = iterations;
+    RegularizedPlan const plan = solve_regularized(context(), problem.matrix(), problem.p, problem.q, {}, given);
+    EXPECT_EQ(plan.status(), Status::completed);
+    EXPECT_EQ(plan.report().iterations, iterations);
+    std::vector<double> const x = dense(plan);
+    EXPECT_GE(*std::min_element(x.begin(), x.end()), 0);
+  }
+}
+
+TEST_P(Splitting, BatchesGiveTheBitsOfSingleSolves) {
+  std::vector<Case> cases;
+  for (std::int64_t k = 0; k < 5; ++k)
+    cases.push_back(make_case(10 + 17 * k, 40 - 7 * k, 20 + static_cast<unsigned>(k)));
+  std::vector<Terms> terms(cases.begin(), cases.end());
+  std::vector<RegularizedProblem> problems;
+  for (std::size_t k = 0; k < cases.size(); ++k)
+    problems.push_back({cases[k].matrix(), cases[k].p, cases[k].q, terms[k].all[(k + 1) % terms[k].all.size()]});
+  std::vector<RegularizedPlan> const plans = solve_regularized_batch(context(), problems, options(1e-4));
+  ASSERT_EQ(plans.size(), cases.size());
+  for (std::size_t k = 0; k < cases.size(); ++k) {
+    SCOPED_TRACE(k);
+    RegularizedPlan const alone = solve_regularized(context(), problems[k].geometry, problems[k].p, problems[k].q,
+                                                    problems[k].regularizer, options(1e-4));
+    EXPECT_EQ(plans[k].report().iterations, alone.report().iterations);
+    EXPECT_EQ(dense(plans[k]), dense(alone));
+    EXPECT_EQ(plans[k].u(), alone.u());
+  }
+}
+
+TEST_P(Splitting, BatchesNameTheProblemThatIsWrong) {
+  Case const good = make_case(5, 6, 1);
+  Case bad = good;
+  bad.cost[8] = std::nan("");
+  std::vector<RegularizedProblem> const problems{{good.matrix()}, {bad.matrix()}};
+  try {
+    solve_regularized_batch(context(), problems, options(1e-4));
+    FAIL();
+  } catch (Error const& error) {
+    EXPECT_EQ(std::string(error.what()), "problem 1: cost: row 1, column 2 is nan; must be finite or +infinity");
+  }
+}
+
+TEST_P(Splitting, WarmStartsSaveIterations) {
+  Case const problem = make_case(50, 50, 17);
+  Regularizer h;
+  h.quadratic = 1;
+  RegularizedPlan const cold =
+      solve_regularized(context(), problem.matrix(), problem.p, problem.q, h, options(kTolerance));
+  RegularizedOptions given = options(kTolerance);
+  std::vector<double> const u = cold.u(), v = cold.v();
+  given.u = u;
+  given.v = v;
+  RegularizedPlan const warm = solve_regularized(context(), problem.matrix(), problem.p, problem.q, h, given);
+  EXPECT_EQ(warm.status(), Status::converged);
+  EXPECT_LT(warm.report().iterations, cold.report().iterations);
+}
+
+TEST_P(Splitting, ProgressStopsAndKeepsWhatThereIs) {
+  Case const problem = make_case(30, 30, 19);
+  RegularizedOptions given = options(1e-9);
+  given.precision = Precision::float64;
+  int seen = 0;
+  given.progress = [&](RegularizedProgress const& state) {
+    EXPECT_EQ(state.iteration, 20 * (seen + 1));
+    return ++seen < 3;
+  };
+  RegularizedPlan const plan = solve_regularized(context(), problem.matrix(), problem.p, problem.q, {}, given);
+  EXPECT_EQ(plan.status(), Status::stopped);
+  EXPECT_EQ(plan.report().iterations, 60);
+  EXPECT_GT(plan.report().transported_mass, 0);
+}
+
+TEST_P(Splitting, AdaptedStepsDoNotEndLater) {
+  for (unsigned seed = 30; seed < 33; ++seed) {
+    Case const problem = make_case(80, 80, seed);
+    Regularizer h;
+    h.quadratic = 0.3;
+    RegularizedOptions given = options(kTolerance);
+    given.check_every = 10;
+    given.adapt_step = false;
+    int const fixed =
+        solve_regularized(context(), problem.matrix(), problem.p, problem.q, h, given).report().iterations;
+    given.adapt_step = true;
+    int const adapted =
+        solve_regularized(context(), problem.matrix(), problem.p, problem.q, h, given).report().iterations;
+    EXPECT_LE(adapted, fixed + fixed / 10) << seed;
+  }
+}
+
+MONGE_FOR_EACH_OF(Splitting, oracle::with_point_costs({oracle::Costs::points}))
+
+}  // namespace
+}  // namespace monge
