@@ -59,7 +59,8 @@ QuadraticOperator::QuadraticOperator(RegularizedInput const& input, int threads)
 }
 
 void QuadraticOperator::set_points(PointCloud const& clouds, RegularizedInput const& input) {
-  if (costs_.mask.rows() > 0) throw Error(ErrorCode::unsupported, "mask: is given; points have none, a cost matrix may");
+  if (costs_.mask.rows() > 0)
+    throw Error(ErrorCode::unsupported, "mask: is given; points have none, a cost matrix may");
   points_ = std::make_shared<PointCosts<double> const>(clouds, input.p, input.q);
   costs_.source = points_->scores(Side::rows);
   costs_.line_norm = points_->norm(Side::rows).data();
@@ -417,8 +418,8 @@ void QuadraticOperator::load(Tile const& tile, double* x, double* c, double*) co
 
 void QuadraticOperator::potentials(MutableVectorView u, MutableVectorView v) const {
   auto const write = [&](MutableVectorView out, std::vector<double> const& values) {
-    write_vector(out,
-                 [&](std::int64_t i) { return scale_.offset / 2 + scale_.range * values[static_cast<std::size_t>(i)]; });
+    write_vector(
+        out, [&](std::int64_t i) { return scale_.offset / 2 + scale_.range * values[static_cast<std::size_t>(i)]; });
   };
   write(u, u_);
   write(v, v_);

@@ -3,8 +3,14 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
 
 #include <monge/error.hpp>
+
+#include "core/stopwatch.hpp"
 
 namespace monge {
 namespace {
@@ -87,8 +93,7 @@ class Newton {
       }
       bool const is_last = now_.weight <= goal;
       if (is_last && is_converged()) return {now_, Status::converged};
-      if (now_.passes >= settings_.passes)
-        return {now_, settings_.tolerance == 0 ? Status::completed : Status::iteration_limit};
+      if (now_.passes >= settings_.passes) return {now_, Status::iteration_limit};
       if (refusals >= kMostRefusals) return {now_, Status::precision_limit};
       refusals = step(is_last) ? 0 : refusals + 1;
       ++rung;
@@ -107,7 +112,7 @@ class Newton {
 
   bool is_converged() const {
     double const tolerance = settings_.tolerance;
-    if (tolerance == 0 || now_.residual > tolerance) return false;
+    if (now_.residual > tolerance) return false;
     // Without a quadratic term goal_weight() sees to the gap.
     double const allowed = target_ > 0 ? tolerance : tolerance / 2;
     return settings_.criterion == RegularizedCriterion::residual || std::abs(now_.values.gap) <= allowed * size();
@@ -181,6 +186,54 @@ class Newton {
 
 QuadraticNewtonResult solve_quadratic(QuadraticOperator& quadratic, double weight, QuadraticSettings const& settings) {
   return Newton(quadratic, weight, settings).solve();
+}
+
+void run_newton(RegularizedRun& run, int index, RegularizedOptions const& options) {
+  Stopwatch const watch;
+  auto& quadratic = static_cast<QuadraticOperator&>(*run.found);
+  CostScale const scale = quadratic.scale();
+  // A warm start in the operator's units; the offset of the costs lies in both potentials by halves.
+  auto const scaled = [&](std::vector<double> potential) {
+    for (double& value : potential) value = (value - scale.offset / 2) / scale.range;
+    return potential;
+  };
+  std::vector<double> const u = scaled(run.problem.u), v = scaled(run.problem.v);
+  RegularizedReport& report = run.report;
+  double const user_weight = scale.range / scale.mass;
+  QuadraticSettings settings{
+      options.tolerance, options.criterion, options.iterations, run.problem.p, run.problem.q, u, v, {}};
+  settings.observe = [&](QuadraticProgress const& now) {
+    double const weight = user_weight * now.weight, seconds = watch.seconds();
+    double const size = std::max(std::abs(now.values.dual + now.values.gap + scale.offset / scale.range), 1e-3);
+    report.history.push_back({now.passes, weight, now.residual, std::abs(now.values.gap) / size,
+                              std::numeric_limits<double>::quiet_NaN(), seconds});
+    return !options.progress || options.progress({now.passes, weight, now.residual, seconds, index});
+  };
+  double const target = scale.quadratic(run.problem.terms.quadratic);
+  QuadraticNewtonResult const result = solve_quadratic(quadratic, target, settings);
+  report.seconds.iterations = watch.seconds();
+  RegularizedValues const values = quadratic.evaluate();
+  report.seconds.total = watch.seconds();
+  report.seconds.evaluation = report.seconds.total - report.seconds.iterations;
+  run.report_values(values);
+  report.iterations = result.last.passes;
+  report.newton_steps = result.last.steps;
+  report.linear_iterations = result.last.linear_iterations;
+  report.step = std::numeric_limits<double>::quiet_NaN();
+  report.weight = user_weight * result.last.weight;
+  RegularizedErrors const errors = run.errors_of(values);
+  report.status = result.status;
+  // Without a quadratic term the certificate is that of feasible potentials, which only the evaluation makes.
+  if (target == 0 && result.status == Status::converged && !RegularizedRun::is_within(errors, options))
+    report.status = Status::precision_limit;
+  std::string const reached =
+      fmt::format("a relative residual of {:.3g} and a relative gap of {:.3g}", errors.residual, errors.gap);
+  if (report.status == Status::iteration_limit)
+    report.message = fmt::format("{} passes left {}; more iterations, a larger tolerance or a larger weight would help",
+                                 report.iterations, reached);
+  if (report.status == Status::precision_limit)
+    report.message = fmt::format("float64 leaves {}; a larger tolerance or a larger weight would help", reached);
+  if (report.status == Status::stopped) report.message = "progress asked to stop";
 }
 
 }  // namespace monge

@@ -6,6 +6,7 @@
 #include <monge/regularized.hpp>
 
 #include "operators/quadratic_operator.hpp"
+#include "solvers/regularized_run.hpp"
 
 namespace monge {
 
@@ -20,7 +21,7 @@ struct QuadraticProgress {
 };
 
 struct QuadraticSettings {
-  double tolerance = 0;  ///< As RegularizedOptions has it; 0: `passes` passes.
+  double tolerance = 0;  ///< > 0, as RegularizedOptions has it.
   RegularizedCriterion criterion = RegularizedCriterion::gap;
   int passes = 0;  ///< No step begins after so many.
   std::span<double const> p, q;
@@ -30,11 +31,15 @@ struct QuadraticSettings {
 
 struct QuadraticNewtonResult {
   QuadraticProgress last;
-  Status status;  ///< converged, completed, iteration_limit, precision_limit or stopped.
+  Status status;  ///< converged, iteration_limit, precision_limit or stopped.
 };
 
 /// Maximises the dual of this weight inside; of 0, of weights that fall until potentials that are feasible without the
 /// term certify the tolerance. Leaves the operator there. Throws invalid_argument where no plan has these marginals.
 QuadraticNewtonResult solve_quadratic(QuadraticOperator& quadratic, double weight, QuadraticSettings const& settings);
+
+/// Solves a problem whose method is newton, its operator made, and fills in its report but for the time of the set-up.
+/// `index` is what progress calls it.
+void run_newton(RegularizedRun& run, int index, RegularizedOptions const& options);
 
 }  // namespace monge
