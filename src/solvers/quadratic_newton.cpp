@@ -31,7 +31,7 @@ constexpr double kLeastDamping = 1e-9, kMostDamping = 1e4;
 constexpr double kLeastRefusedDamping = 1e-7;
 /// Of linear systems; more only where the last step is to meet the tolerance.
 constexpr double kLinearTolerance = 1e-3, kLeastLinearTolerance = 1e-10;
-/// So many directions in a row without a better point: rounding is all there is.
+/// So many directions in a row that led to no better point: rounding is all there is.
 constexpr int kMostRefusals = 12;
 
 /// Damping as Levenberg and Marquardt have it.
@@ -81,6 +81,7 @@ class Newton {
     if (!settings_.u.empty() && target_ > 0) now_.weight = target_;
     now_.passes = 1;
     set(quadratic_.start(now_.weight, settings_.u, settings_.v));
+    double least = std::numeric_limits<double>::infinity();  // Residual.
     for (int refusals = 0, rung = 0;;) {
       if (settings_.observe && !settings_.observe(now_)) return {now_, Status::stopped};
       double const goal = goal_weight();
@@ -89,13 +90,21 @@ class Newton {
         if (rung > 3) fall_ = std::min(1.6 * fall_, kSmallestFall);
         now_.weight = std::max(fall_ * now_.weight, goal);
         set(quadratic_.set_weight(now_.weight));
+        least = now_.residual;
         rung = 0;
       }
       bool const is_last = now_.weight <= goal;
       if (is_last && is_converged()) return {now_, Status::converged};
       if (now_.passes >= settings_.passes) return {now_, Status::iteration_limit};
       if (refusals >= kMostRefusals) return {now_, Status::precision_limit};
-      refusals = step(is_last) ? 0 : refusals + 1;
+      // Where rounding may hide the rise the residual has to tell.
+      double const slope = step(is_last);
+      if (slope > 100 * rounding() || (slope > 0 && now_.residual < 0.9 * least)) {
+        refusals = 0;
+        least = now_.residual;
+      } else {
+        ++refusals;
+      }
       ++rung;
       require_bounded();
     }
@@ -127,8 +136,8 @@ class Newton {
     return std::max(tolerance * size() / (2 * concentration_), 4 * kEpsilon * largest_side / tolerance);
   }
 
-  /// False where no trial was better.
-  bool step(bool is_last) {
+  /// The slope of the direction that was taken, 0 if none was.
+  double step(bool is_last) {
     double tolerance = kLinearTolerance;
     if (is_last) tolerance = std::clamp(0.3 * settings_.tolerance / now_.residual, kLeastLinearTolerance, tolerance);
     QuadraticStep step = quadratic_.step({damping_.value(), tolerance});
@@ -140,7 +149,7 @@ class Newton {
       damping_.accepted(ratio);
     } else if (!(step.slope > 0)) {
       damping_.refused(0);
-      return false;
+      return 0;
     } else {
       // Where the parabola through the two values, with the slope, is highest.
       double const fraction = 1 / (2 - ratio);
@@ -148,21 +157,22 @@ class Newton {
       now_.passes += 1;
       if (ratio_of(step.slope, fraction, step.trial) <= kRefused) {
         damping_.refused(ratio);
-        return false;
+        return 0;
       }
       damping_.shortened(ratio);
     }
     quadratic_.accept();
     set(step.trial);
-    return true;
+    return step.slope;
   }
 
-  /// The dual's rise over that of the model. Where rounding hides both the residual decides.
+  /// What rounding may take from a dual value: potentials are about 1.
+  double rounding() const { return 2 * kEpsilon * (1 + std::abs(now_.values.dual)); }
+
+  /// The dual's rise over that of the model, and at least what rounding would make of it.
   double ratio_of(double slope, double fraction, QuadraticValues const& trial) const {
     double const predicted = (1 - fraction / 2) * fraction * slope;
-    if (!(predicted > 0)) return -1;
-    if (predicted < 500 * kEpsilon * size()) return trial.residual_squares < now_.values.residual_squares ? 1 : -1;
-    return (trial.dual - now_.values.dual) / predicted;
+    return predicted > 0 ? (trial.dual - now_.values.dual + rounding()) / predicted : -1;
   }
 
   /// Costs are at most 1 and so is |X|^2: no dual value exceeds this where there is a plan.

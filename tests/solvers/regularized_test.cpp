@@ -264,7 +264,7 @@ TEST_P(Splitting, AdaptedStepsDoNotEndLater) {
   }
 }
 
-MONGE_FOR_EACH_OF(Splitting, oracle::with_point_costs({oracle::Costs::points}))
+MONGE_FOR_EACH_OF(Splitting, oracle::with_point_costs({oracle::Costs::points}));
 
 }  // namespace
 }  // namespace monge
