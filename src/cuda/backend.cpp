@@ -15,6 +15,7 @@
 #include "cuda/matrix_costs.hpp"
 #include "cuda/point_costs.hpp"
 #include "cuda/projection/operator.hpp"
+#include "cuda/splitting_operator.hpp"
 #include "cuda/sweeper.hpp"
 
 namespace monge::cuda {
@@ -108,11 +109,25 @@ class CudaBackend final : public Backend {
     return plans;
   }
 
-  std::vector<std::unique_ptr<SplittingOperator>> splitting_operators(
-      std::span<RegularizedInput const>) const override {
-    throw Error(ErrorCode::unsupported, "method: is splitting; not on this device yet");
+  std::vector<std::unique_ptr<monge::SplittingOperator>> splitting_operators(
+      std::span<RegularizedInput const> inputs) const override {
+    DeviceGuard const guard(runtime_->index());
+    std::vector<std::unique_ptr<monge::SplittingOperator>> operators;
+    Together surveys(runtime_, inputs.size());
+    for_each_problem(inputs.size(), [&](std::size_t i) {
+      surveys.next_problem();
+      operators.push_back(std::make_unique<SplittingOperator>(runtime_, inputs[i], surveys.queue()));
+    });
+    surveys.launch();
+    Together packs(runtime_, inputs.size());
+    for_each_problem(inputs.size(), [&](std::size_t i) {
+      packs.next_problem();
+      static_cast<SplittingOperator&>(*operators[i]).finish(packs.queue());
+    });
+    packs.launch();
+    return operators;
   }
-  void iterate(std::span<SplittingStep>) const override {}
+  void iterate(std::span<SplittingStep> steps) const override { SplittingOperator::iterate_together(runtime_, steps); }
   std::unique_ptr<QuadraticOperator> quadratic_operator(RegularizedInput const&) const override {
     throw Error(ErrorCode::unsupported, "method: is newton; not on this device yet");
   }

@@ -6,18 +6,19 @@
 #include <limits>
 #include <span>
 
+#include "core/host_device.hpp"
 #include "operators/side.hpp"
 
 namespace monge {
 
 /// The first of these that fails, entry by entry and row by row, is what a constructor throws.
-inline bool is_cost(double value) {
+MONGE_HOST_DEVICE inline bool is_cost(double value) {
   return value >= std::numeric_limits<double>::lowest();
 }
-inline bool is_l1_weight(double value) {
+MONGE_HOST_DEVICE inline bool is_l1_weight(double value) {
   return value >= 0 && value <= std::numeric_limits<double>::max();
 }
-inline bool is_mask(double value) {
+MONGE_HOST_DEVICE inline bool is_mask(double value) {
   return std::isfinite(value);
 }
 

@@ -1,0 +1,152 @@
+#include "cuda/launch/splitting.hpp"
+
+#include <algorithm>
+#include <string>
+
+#include <monge/error.hpp>
+
+#include "cuda/kernels/splitting.cuh"
+#include "cuda/launch/divided_up.hpp"
+#include "cuda/launch/occupancy.hpp"
+
+namespace monge::cuda {
+namespace {
+
+/// A part of the columns has at least so many where there are as many, for sums of rows go to memory once a part; and
+/// at most so many, which bounds the rounding of these.
+constexpr int kLeastColumns = 4, kMostColumns = 256;
+
+/// Rows of a slab of small groups, in bytes: 256 threads with 4 vectors each.
+constexpr int kGroupedSlabBytes = 256 * 4 * 16;
+
+template <class Function>
+auto with_iteration(SplittingIteration iteration, Function&& function) {
+  using enum SplittingIteration;
+  switch (iteration) {
+    case opening:
+      return function.template operator()<opening>();
+    case closing:
+      return function.template operator()<closing>();
+    default:
+      return function.template operator()<single>();
+  }
+}
+
+/// function.operator()<T, kProx>()
+template <class Function>
+auto with_prox(DataType scalar, SplittingProx prox, Function&& function) {
+  auto const with_type = [&]<class T>() {
+    using enum SplittingProx;
+    switch (prox) {
+      case shrink:
+        return function.template operator()<T, shrink>();
+      case group:
+        return function.template operator()<T, group>();
+      default:
+        return function.template operator()<T, hypentropy>();
+    }
+  };
+  return scalar == DataType::float32 ? with_type.template operator()<float>() : with_type.template operator()<double>();
+}
+
+template <class T, SplittingProx kProx, SplittingIteration kIteration>
+Kernel<SplittingArguments> kernel_of() {
+  return {split_kernel<T, kProx, kIteration>, split_kernel<T, kProx, kIteration>};
+}
+
+template <class T, SplittingProx kProx, SplittingIteration kIteration>
+int shared_bytes(int threads) {
+  int const sums = kProx == SplittingProx::group ? 2 * SplittingTile<T, kProx>::kVectors * sizeof(T) : 0;
+  return threads * (SplittingRing<kProx, kIteration>::kThreadBytes + sums);
+}
+
+int update_blocks(SplittingSide const (&side)[2]) {
+  return divided_up(side[0].size, kUpdatePoints) + divided_up(side[1].size, kUpdatePoints);
+}
+
+/// Rows from slab to slab, and their end: whole groups, of which one has at most `most` rows.
+std::vector<int> grouped_slabs(std::vector<int> const& group_begin, int rows_of_slab, int most) {
+  int const rows = group_begin.back();
+  int const target = divided_up(rows, divided_up(rows, rows_of_slab));
+  std::vector<int> slabs{0};
+  for (std::size_t g = 0; g + 1 < group_begin.size(); ++g) {
+    int const begin = group_begin[g], end = group_begin[g + 1];
+    if (begin > slabs.back() && (begin - slabs.back() >= target || end - slabs.back() > most)) slabs.push_back(begin);
+  }
+  slabs.push_back(rows);
+  return slabs;
+}
+
+}  // namespace
+
+SplittingPlan plan_splitting(DataType scalar, SplittingProx prox, int rows, int columns,
+                             std::vector<int> const& group_begin, int multiprocessors, int waves) {
+  return with_prox(scalar, prox, [&]<class T, SplittingProx kProx>() {
+    using Tile = SplittingTile<T, kProx>;
+    SplittingPlan plan{scalar, prox, 0, {}, 0};
+    constexpr int kMostRows = Tile::kMostThreads * Tile::kThreadRows;
+    if (kProx == SplittingProx::group) {
+      int largest = 0;
+      for (std::size_t g = 0; g + 1 < group_begin.size(); ++g)
+        largest = std::max(largest, group_begin[g + 1] - group_begin[g]);
+      if (largest > kMostRows)
+        throw Error(ErrorCode::unsupported, "groups: one has " + std::to_string(largest) +
+                                                " rows; CUDA supports at most " + std::to_string(kMostRows));
+      int const usual = kGroupedSlabBytes / static_cast<int>(sizeof(T));
+      plan.slabs = grouped_slabs(group_begin, usual, std::max(largest, usual));
+    } else {
+      for (int row = 0; row < rows; row += kMostRows) plan.slabs.push_back(row);
+      plan.slabs.push_back(rows);
+    }
+    int most = 0;
+    for (int k = 0; k < plan.slab_count(); ++k) {
+      auto const slab = static_cast<std::size_t>(k);
+      most = std::max(most, plan.slabs[slab + 1] - plan.slabs[slab]);
+    }
+    plan.threads = 32 * divided_up(most, 32 * Tile::kThreadRows);
+    int resident = 1;
+    for (SplittingIteration const iteration :
+         {SplittingIteration::closing, SplittingIteration::single, SplittingIteration::opening})
+      with_iteration(iteration, [&]<SplittingIteration kIteration>() {
+        int const bytes = shared_bytes<T, kProx, kIteration>(plan.threads);
+        Kernel<SplittingArguments> const kernel = kernel_of<T, kProx, kIteration>();
+        occupancy_of(kernel.many, plan.threads, bytes);
+        resident = multiprocessors * std::max(occupancy_of(kernel.one, plan.threads, bytes).resident_blocks, 1);
+      });
+    int const most_parts = std::max(columns / kLeastColumns, 1);
+    int const needed = divided_up(columns, kMostColumns);
+    int const in_a_wave = std::max(resident / plan.slab_count(), 1);
+    plan.parts = std::min(most_parts, in_a_wave * std::max(waves, divided_up(needed, in_a_wave)));
+    return plan;
+  });
+}
+
+void splitting_iteration(SplittingPlan const& plan, SplittingIteration iteration, SplittingArguments const& arguments,
+                         Queue const& queue) {
+  with_prox(plan.scalar, plan.prox, [&]<class T, SplittingProx kProx>() {
+    with_iteration(iteration, [&]<SplittingIteration kIteration>() {
+      queue.launch(kernel_of<T, kProx, kIteration>(),
+                   {.blocks = plan.blocks(),
+                    .threads = plan.threads,
+                    .shared_bytes = shared_bytes<T, kProx, kIteration>(plan.threads)},
+                   arguments);
+    });
+    queue.launch(Kernel<SplittingArguments>{update_splitting_kernel<T>, update_splitting_kernel<T>},
+                 {update_blocks(arguments.side), kUpdateThreads}, arguments);
+  });
+}
+
+void restart_splitting(SplittingRestart const& restart, Queue const& queue) {
+  using Restart = Kernel<SplittingRestart>;
+  queue.launch(restart.scalar == DataType::float32
+                   ? Restart{restart_splitting_kernel<float>, restart_splitting_kernel<float>}
+                   : Restart{restart_splitting_kernel<double>, restart_splitting_kernel<double>},
+               {1, kRestartThreads}, restart);
+}
+
+void splitting_residual(SplittingResidualArguments const& arguments, Queue const& queue) {
+  queue.launch(Kernel<SplittingResidualArguments>{splitting_residual_kernel, splitting_residual_kernel},
+               {1, kRestartThreads}, arguments);
+}
+
+}  // namespace monge::cuda

@@ -1,0 +1,105 @@
+// Iterations of Douglas-Rachford splitting on entries in memory (kernels/splitting.cuh).
+#pragma once
+#include <cstdint>
+#include <vector>
+
+#include "cuda/launch/arguments.hpp"
+#include "cuda/launch/queue.hpp"
+#include "operators/regularized_operator.hpp"
+
+namespace monge::cuda {
+
+/// What becomes of an entry, as far as kernels differ in it.
+enum class SplittingProx { shrink, group, hypentropy };
+
+/// What an iteration reads and leaves: costs are subtracted in two of three, and X - s S stays for the one that does
+/// without them.
+enum class SplittingIteration { opening, closing, single };
+
+/// In device memory, so that recorded graphs serve every step.
+struct SplittingParameters {
+  double step;                      // s
+  double shrink;                    // 1 / (1 + s lambda_quadratic)
+  double group, hypentropy, width;  // s lambda_group, s lambda_hypentropy, beta
+};
+
+struct SplittingState {
+  double alpha;
+  double before;  // alpha as this iteration began.
+};
+
+/// One side, in the order and with the padding of the packed entries.
+struct SplittingSide {
+  int size = 0;
+  int real = 0;                   // Of them points.
+  int const* point = nullptr;     // Which one of the problem's, negative for padding; null: all as in the problem.
+  double const* share = nullptr;  // p or q
+  double* sum = nullptr;          // a or b
+  double* potential = nullptr;    // phi or psi
+  void* rounded = nullptr;        // The same in the type of the entries.
+  double* residual = nullptr;     // X 1 - p or X^T 1 - q
+  void* parts = nullptr;          // [count][stride]: sums of the entries, in their type.
+  int part_count = 0;
+  std::int64_t part_stride = 0;
+};
+
+/// Blocks of rows times parts of the columns; the rows of a block lie from slabs[k] to slabs[k + 1].
+struct SplittingArguments {
+  void* entries = nullptr;      // X or X - s S: [columns][pitch]
+  void const* costs = nullptr;  // S, the same; +infinity in padding.
+  std::int64_t pitch = 0;
+  int const* slabs = nullptr;
+  int slab_count = 0;
+  int parts = 0;
+  SplittingSide side[2];
+  SplittingParameters const* parameters = nullptr;
+  SplittingState* state = nullptr;
+  int const* group = nullptr;            // Of each 4 rows.
+  int const* group_begin = nullptr;      // The rows of each group, and the end.
+  double const* group_weight = nullptr;  // w_g
+  double* totals = nullptr;              // Of each block: the sum of its entries,
+  int* nonzeros = nullptr;               // and how many are not zero.
+};
+
+/// Groups of rows are padded to a multiple of this.
+inline constexpr int kSplittingRows = 4;
+
+struct SplittingPlan {
+  DataType scalar = DataType::float32;
+  SplittingProx prox = SplittingProx::shrink;
+  int threads = 0;
+  std::vector<int> slabs;  // First rows, and the end.
+  int parts = 0;
+
+  int slab_count() const { return static_cast<int>(slabs.size()) - 1; }
+  int blocks() const { return slab_count() * parts; }
+  /// Sums over a column, one for each warp of its slabs.
+  int column_parts() const { return slab_count() * (threads / 32); }
+};
+/// `group_begin`: the packed rows of each group and their end, a multiple of kSplittingRows; empty without groups.
+/// `waves`: how often the blocks fill the device. Throws unsupported for a group that no block can hold.
+SplittingPlan plan_splitting(DataType scalar, SplittingProx prox, int rows, int columns,
+                             std::vector<int> const& group_begin, int multiprocessors, int waves = 1);
+
+/// Two launches.
+void splitting_iteration(SplittingPlan const& plan, SplittingIteration iteration, SplittingArguments const& arguments,
+                         Queue const& queue);
+
+/// phi <- factor phi and psi <- factor psi; a, b and alpha as they follow from these and X, whose residuals stand from
+/// the last iteration; X = 0 if `empty`.
+struct SplittingRestart {
+  SplittingArguments problem;
+  DataType scalar;
+  double factor;
+  bool empty;
+};
+void restart_splitting(SplittingRestart const& restart, Queue const& queue);
+
+struct SplittingResidualArguments {
+  SplittingArguments problem;
+  int blocks;
+  SplittingResidual* result;
+};
+void splitting_residual(SplittingResidualArguments const& arguments, Queue const& queue);
+
+}  // namespace monge::cuda

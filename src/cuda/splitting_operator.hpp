@@ -1,0 +1,59 @@
+// Douglas-Rachford splitting on a CUDA device: X and the costs in memory, an iteration in two launches.
+#pragma once
+#include <optional>
+#include <span>
+
+#include "cuda/launch/batch.hpp"
+#include "cuda/launch/splitting.hpp"
+#include "cuda/regularized_plan.hpp"
+#include "operators/backend.hpp"
+
+namespace monge::cuda {
+
+class SplittingOperator final : public monge::SplittingOperator {
+ public:
+  /// Starts to look through the matrices; finish() has to follow. `waves` as in plan_splitting().
+  SplittingOperator(SharedRuntime runtime, RegularizedInput const& input, Queue const& queue, int waves = 1);
+  /// Waits for what was found, throws if that is no problem, and packs the costs.
+  void finish(Queue const& queue);
+
+  CostScale scale() const override { return costs_.scale(); }
+  void start(double step, std::span<double const> u, std::span<double const> v) override;
+  void set_step(double step) override;
+  void iterate(int count) override;
+  SplittingResidual residual() override;
+  RegularizedValues evaluate() override;
+  void potentials(MutableVectorView u, MutableVectorView v) const override;
+  void dense(MutableMatrixView out) const override;
+  std::int64_t nonzeros(MutableIndexView row_begin) const override;
+  void entries(MutableIndexView row_begin, MutableIndexView columns, MutableVectorView values) const override;
+  void marginal(Side side, MutableVectorView out) const override;
+  void product(Side side, bool averaged, MatrixView values, MutableMatrixView out) const override;
+
+  /// Backend::iterate().
+  static void iterate_together(SharedRuntime const& runtime, std::span<SplittingStep> steps);
+
+ private:
+  void allocate();
+  void set_parameters(double step);
+  void restart(double factor, bool empty);
+  void enqueue(SplittingIteration iteration, Queue const& queue) const;
+  void enqueue_residual(SplittingResidual* result, Queue const& queue) const;
+  RegularizedEntries packed() const;
+
+  SharedRuntime runtime_;
+  RegularizedCosts costs_;
+  DataType scalar_;
+  SplittingPlan plan_;
+  std::int64_t pitch_ = 0;
+  DeviceArray<unsigned char> entries_, packed_costs_, vectors_;
+  SplittingArguments arguments_;
+  SplittingParameters* parameters_ = nullptr;
+  SplittingResidual* residual_ = nullptr;
+  std::optional<RegularizedReadout> readout_;
+  std::optional<Graph> graph_;  // Of kIterationsPerGraph.
+  double step_ = 0;
+  std::int64_t iterations_ = 0;  // Since the operator was made.
+};
+
+}  // namespace monge::cuda
