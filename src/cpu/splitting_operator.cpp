@@ -151,35 +151,31 @@ template <class T>
 void SplittingOperator<T>::iterate(int count) {
   std::int64_t const n = this->rows(), m = this->columns(), blocks = blocks_of(m);
   feasible_.clear();
-  std::vector<PassGroup<T>> groups;
-  for (RowGroup const& group : terms_.groups)
-    groups.push_back({group.begin, group.end, static_cast<T>(step_ * group.weight)});
-  if (groups.empty()) groups.push_back({0, n, 0});
+  std::vector<std::int64_t> group_begin;
+  std::vector<T> thresholds;
+  for (RowGroup const& group : terms_.groups) {
+    group_begin.push_back(group.begin);
+    thresholds.push_back(static_cast<T>(step_ * group.weight));
+  }
+  group_begin.push_back(n);
   EntryProx<T> const prox{static_cast<T>(1 / (1 + step_ * terms_.quadratic)), static_cast<T>(step_ * terms_.hypentropy),
                           static_cast<T>(terms_.width)};
+  SplittingPass<T> pass{
+      PassKind::plain,       plan_.get(), packed_costs_.get(), stride_,   n, static_cast<T>(step_), rows_.packed.get(),
+      columns_.packed.get(), prox,        group_begin,         thresholds};
+  std::int64_t const scratch_size = pass.scratch_size();
+  T* const scratch = scratch_.at_least(scratch_size * threads_);
   double next_alpha = alpha_;
-#pragma omp parallel num_threads(threads_)
+#pragma omp parallel num_threads(threads_) firstprivate(pass)
   {
     double alpha = alpha_;  // Each thread has the same.
     for (int k = 0; k < count; ++k) {
-      PassKind const kind = k % 2 == 1       ? PassKind::from_difference
-                            : k == count - 1 ? PassKind::plain
-                                             : PassKind::keep_difference;
-      SplittingPass<T> const pass{kind,
-                                  plan_.get(),
-                                  packed_costs_.get(),
-                                  stride_,
-                                  n,
-                                  static_cast<T>(step_),
-                                  rows_.packed.get(),
-                                  columns_.packed.get(),
-                                  groups,
-                                  prox};
+      pass.kind = k % 2 == 1 ? PassKind::from_difference : k == count - 1 ? PassKind::plain : PassKind::keep_difference;
 #pragma omp for schedule(static)
       for (std::int64_t block = 0; block < blocks; ++block) {
         std::int64_t const first = block * kColumnsOfRowSum;
         pass_over_columns(pass, first, std::min(kColumnsOfRowSum, m - first), row_sums_.get() + block * n,
-                          columns_.marginal.data() + first);
+                          columns_.marginal.data() + first, scratch + scratch_size * omp_get_thread_num());
       }
 
       double const excess = sum_of(columns_.marginal) - 1;

@@ -65,6 +65,7 @@ class SplittingOperator final : public monge::SplittingOperator, EntrySource {
   std::int64_t stride_;
   AlignedArray<T> packed_costs_, plan_;
   AlignedArray<T> row_sums_;  // Of kColumnsOfRowSum columns each.
+  Buffer<T> scratch_;         // Of passes, a thread's after the other's.
   double step_ = 0, alpha_ = 0;
   Points rows_, columns_;
   std::vector<double> feasible_;  // v after an evaluation that replaced it.

@@ -7,7 +7,6 @@
 #include <hwy/highway.h>
 
 #include <algorithm>
-#include <cmath>
 
 #include "cpu/splitting_pass.hpp"
 
@@ -42,40 +41,29 @@ HWY_INLINE void VisitRows(std::int64_t begin, std::int64_t end, Visit&& visit) {
   if (r < end) visit(r, Part<D>{hn::FirstN(d, static_cast<std::size_t>(end - r))});
 }
 
+// What V goes through.
+enum class Prox { scaled, grouped, hypentropy };
+
 // Some neighbouring columns of a pass.
-template <class T, int kColumns, PassKind kKind, bool kHypentropy>
+template <class T, int kColumns, PassKind kKind, Prox kProx>
 class Columns {
   using D = hn::ScalableTag<T>;
   using V = hn::Vec<D>;
-  static constexpr std::int64_t kMostLanes = HWY_MAX_BYTES / sizeof(T);
 
  public:
-  HWY_INLINE Columns(SplittingPass<T> const& pass, std::int64_t first)
+  HWY_INLINE Columns(SplittingPass<T> const& pass, std::int64_t first, T* scratch)
       : pass_(pass),
         x_(pass.x + first * pass.stride),
         costs_(pass.costs + first * pass.stride),
-        psi_(pass.psi + first) {}
+        psi_(pass.psi + first),
+        factors_(scratch),
+        norms_(scratch + kColumns * pass.scratch_stride()) {}
 
-  HWY_INLINE void Run(T* row_sums, double* column_sums) {
-    double totals[kColumns] = {};
-    std::fill_n(sums_, kColumns * kMostLanes, T(0));
-    std::int64_t summed = 0;
-    for (PassGroup<T> const& group : pass_.groups) {
-      T factor[kColumns];
-      std::fill_n(factor, kColumns, T(1));
-      if (group.threshold > 0) FindFactors(group, factor);
-      for (int k = 0; k < kColumns; ++k) factor[k] *= kHypentropy ? T(1) : pass_.prox.shrink;
-      for (std::int64_t begin = group.begin; begin < group.end; begin += kRowsOfSum) {
-        std::int64_t const end = std::min(begin + kRowsOfSum, group.end);
-        Update(begin, end, factor, row_sums);
-        summed += end - begin;
-        if (summed >= kRowsOfSum || end == pass_.rows) {
-          Widen(totals);
-          summed = 0;
-        }
-      }
-    }
-    std::copy_n(totals, kColumns, column_sums);
+  HWY_INLINE void Run(T* row_sums, double* column_sums) const {
+    if constexpr (kProx == Prox::grouped) FindFactors();
+    std::fill_n(column_sums, kColumns, 0.0);
+    for (std::int64_t begin = 0; begin < pass_.rows; begin += kRowsOfSum)
+      Update(begin, std::min(begin + kRowsOfSum, pass_.rows), row_sums, column_sums);
   }
 
  private:
@@ -95,104 +83,120 @@ class Columns {
     return hn::Max(hn::Add(hn::Add(difference, phi), hn::Set(D(), psi_[k])), hn::Zero(D()));
   }
 
-  HWY_INLINE void FindFactors(PassGroup<T> const& group, T* factor) const {
-    V squares[kColumns];
-    for (int k = 0; k < kColumns; ++k) squares[k] = hn::Zero(D());
-    VisitRows<D>(group.begin, group.end, [&](std::int64_t r, auto rows) HWY_ATTR {
-      V const phi = rows.load(pass_.phi + r);
-      HWY_UNROLL(4)
-      for (int k = 0; k < kColumns; ++k) {
-        V const v = rows.only(Positive(rows, k, r, Costs(rows, k, r), phi));
-        squares[k] = hn::MulAdd(v, v, squares[k]);
+  // Leaves what each V is multiplied by in factors_: group_factor() and the quadratic term's part.
+  HWY_INLINE void FindFactors() const {
+    D const d;
+    std::int64_t const stride = pass_.scratch_stride(), groups = std::ssize(pass_.thresholds);
+    for (std::int64_t g = 0; g < groups; ++g) {
+      V squares[kColumns];
+      for (int k = 0; k < kColumns; ++k) squares[k] = hn::Zero(d);
+      VisitRows<D>(GroupBegin(g), GroupBegin(g + 1), [&](std::int64_t r, auto rows) HWY_ATTR {
+        V const phi = rows.load(pass_.phi + r);
+        HWY_UNROLL(4)
+        for (int k = 0; k < kColumns; ++k) {
+          V const v = rows.only(Positive(rows, k, r, Costs(rows, k, r), phi));
+          squares[k] = hn::MulAdd(v, v, squares[k]);
+        }
+      });
+      for (int k = 0; k < kColumns; ++k) norms_[k * stride + g] = hn::GetLane(hn::SumOfLanes(d, squares[k]));
+    }
+    for (int k = 0; k < kColumns; ++k) {
+      T* const norms = norms_ + k * stride;
+      VisitRows<D>(0, groups, [&](std::int64_t g, auto some) HWY_ATTR {
+        V const norm = hn::Sqrt(some.load(norms + g)), threshold = some.load(pass_.thresholds.data() + g);
+        V const kept = hn::Sub(hn::Set(d, T(1)), hn::Div(threshold, norm));
+        some.store(hn::Mul(hn::Set(d, pass_.prox.shrink), hn::IfThenElseZero(hn::Gt(norm, threshold), kept)),
+                   norms + g);
+      });
+      // Whole vectors: what goes too far is the next group's, or room.
+      for (std::int64_t g = 0; g < groups; ++g) {
+        V const factor = hn::Set(d, norms[g]);
+        for (std::int64_t r = GroupBegin(g); r < GroupBegin(g + 1); r += static_cast<std::int64_t>(hn::Lanes(d)))
+          hn::StoreU(factor, d, factors_ + k * stride + r);
       }
-    });
-    for (int k = 0; k < kColumns; ++k)
-      factor[k] = group_factor(std::sqrt(hn::GetLane(hn::SumOfLanes(D(), squares[k]))), group.threshold);
+    }
   }
+  HWY_INLINE std::int64_t GroupBegin(std::int64_t g) const { return pass_.group_begin[static_cast<std::size_t>(g)]; }
 
-  HWY_INLINE V Prox(V v, V factor) const {
-    if constexpr (!kHypentropy) return hn::Mul(v, factor);
-    HWY_ALIGN T lanes[kMostLanes];
+  template <class Rows>
+  HWY_INLINE V Apply(Rows rows, int k, std::int64_t r, V v) const {
+    if constexpr (kProx == Prox::scaled) return hn::Mul(v, hn::Set(D(), pass_.prox.shrink));
+    if constexpr (kProx == Prox::grouped) return hn::Mul(v, rows.load(factors_ + k * pass_.scratch_stride() + r));
+    HWY_ALIGN T lanes[HWY_MAX_BYTES / sizeof(T)];
     hn::Store(v, D(), lanes);
     for (std::size_t l = 0; l < hn::Lanes(D()); ++l) lanes[l] = pass_.prox(lanes[l]);
     return hn::Load(D(), lanes);
   }
 
-  HWY_INLINE void Update(std::int64_t begin, std::int64_t end, T const* factor, T* row_sums) {
-    V sums[kColumns], factors[kColumns];
-    for (int k = 0; k < kColumns; ++k) {
-      sums[k] = hn::Load(D(), sums_ + k * kMostLanes);
-      factors[k] = hn::Set(D(), factor[k]);
-    }
+  HWY_INLINE void Update(std::int64_t begin, std::int64_t end, T* row_sums, double* column_sums) const {
+    V sums[kColumns];
+    for (int k = 0; k < kColumns; ++k) sums[k] = hn::Zero(D());
     VisitRows<D>(begin, end, [&](std::int64_t r, auto rows) HWY_ATTR {
       V const phi = rows.load(pass_.phi + r);
       V row_sum = rows.load(row_sums + r);
       HWY_UNROLL(4)
       for (int k = 0; k < kColumns; ++k) {
         V const costs = Costs(rows, k, r);
-        V const x = rows.only(Prox(Positive(rows, k, r, costs, phi), factors[k]));
+        V const x = rows.only(Apply(rows, k, r, Positive(rows, k, r, costs, phi)));
         rows.store(kKind == PassKind::keep_difference ? Difference(x, costs) : x, x_ + k * pass_.stride + r);
         row_sum = hn::Add(row_sum, x);
         sums[k] = hn::Add(sums[k], x);
       }
       rows.store(row_sum, row_sums + r);
     });
-    for (int k = 0; k < kColumns; ++k) hn::Store(sums[k], D(), sums_ + k * kMostLanes);
-  }
-
-  HWY_INLINE void Widen(double* totals) {
-    for (int k = 0; k < kColumns; ++k) {
-      for (std::size_t l = 0; l < hn::Lanes(D()); ++l) totals[k] += static_cast<double>(sums_[k * kMostLanes + l]);
-      std::fill_n(sums_ + k * kMostLanes, kMostLanes, T(0));
-    }
+    for (int k = 0; k < kColumns; ++k) column_sums[k] += static_cast<double>(hn::GetLane(hn::SumOfLanes(D(), sums[k])));
   }
 
   SplittingPass<T> const& pass_;
   T* const x_;
   T const* const costs_;
   T const* const psi_;
-  HWY_ALIGN T sums_[kColumns * kMostLanes];  // Of the columns, since the last return to float64.
+  T* const factors_;  // Column by column, a factor a row.
+  T* const norms_;    // The same of groups.
 };
 
-template <class T, PassKind kKind, bool kHypentropy>
+template <class T, PassKind kKind, Prox kProx>
 HWY_NOINLINE void PassOverColumns(SplittingPass<T> const& pass, std::int64_t first, std::int64_t columns, T* row_sums,
-                                  double* column_sums) {
+                                  double* column_sums, T* scratch) {
   std::int64_t k = 0;
   for (; k + kPassColumns <= columns; k += kPassColumns)
-    Columns<T, kPassColumns, kKind, kHypentropy>(pass, first + k).Run(row_sums, column_sums + k);
-  for (; k < columns; ++k) Columns<T, 1, kKind, kHypentropy>(pass, first + k).Run(row_sums, column_sums + k);
+    Columns<T, kPassColumns, kKind, kProx>(pass, first + k, scratch).Run(row_sums, column_sums + k);
+  for (; k < columns; ++k) Columns<T, 1, kKind, kProx>(pass, first + k, scratch).Run(row_sums, column_sums + k);
 }
 
-template <class T, bool kHypentropy>
+template <class T, Prox kProx>
 void PassOfKind(SplittingPass<T> const& pass, std::int64_t first, std::int64_t columns, T* row_sums,
-                double* column_sums) {
+                double* column_sums, T* scratch) {
   switch (pass.kind) {
     case PassKind::keep_difference:
-      return PassOverColumns<T, PassKind::keep_difference, kHypentropy>(pass, first, columns, row_sums, column_sums);
+      return PassOverColumns<T, PassKind::keep_difference, kProx>(pass, first, columns, row_sums, column_sums, scratch);
     case PassKind::from_difference:
-      return PassOverColumns<T, PassKind::from_difference, kHypentropy>(pass, first, columns, row_sums, column_sums);
+      return PassOverColumns<T, PassKind::from_difference, kProx>(pass, first, columns, row_sums, column_sums, scratch);
     case PassKind::plain:
-      return PassOverColumns<T, PassKind::plain, kHypentropy>(pass, first, columns, row_sums, column_sums);
+      return PassOverColumns<T, PassKind::plain, kProx>(pass, first, columns, row_sums, column_sums, scratch);
   }
 }
 
 template <class T>
-void Pass(SplittingPass<T> const& pass, std::int64_t first, std::int64_t columns, T* row_sums, double* column_sums) {
+void Pass(SplittingPass<T> const& pass, std::int64_t first, std::int64_t columns, T* row_sums, double* column_sums,
+          T* scratch) {
   std::fill_n(row_sums, pass.rows, T(0));
   if (pass.prox.hypentropy > 0) {
-    PassOfKind<T, true>(pass, first, columns, row_sums, column_sums);
+    PassOfKind<T, Prox::hypentropy>(pass, first, columns, row_sums, column_sums, scratch);
+  } else if (!pass.thresholds.empty()) {
+    PassOfKind<T, Prox::grouped>(pass, first, columns, row_sums, column_sums, scratch);
   } else {
-    PassOfKind<T, false>(pass, first, columns, row_sums, column_sums);
+    PassOfKind<T, Prox::scaled>(pass, first, columns, row_sums, column_sums, scratch);
   }
 }
 
 void PassF32(SplittingPass<float> const& pass, std::int64_t first, std::int64_t columns, float* row_sums,
-             double* column_sums) {
-  Pass(pass, first, columns, row_sums, column_sums);
+             double* column_sums, float* scratch) {
+  Pass(pass, first, columns, row_sums, column_sums, scratch);
 }
 void PassF64(SplittingPass<double> const& pass, std::int64_t first, std::int64_t columns, double* row_sums,
-             double* column_sums) {
-  Pass(pass, first, columns, row_sums, column_sums);
+             double* column_sums, double* scratch) {
+  Pass(pass, first, columns, row_sums, column_sums, scratch);
 }
 
 }  // namespace monge::cpu::HWY_NAMESPACE
@@ -206,13 +210,13 @@ HWY_EXPORT(PassF64);
 
 template <>
 void pass_over_columns(SplittingPass<float> const& pass, std::int64_t first, std::int64_t columns, float* row_sums,
-                       double* column_sums) {
-  HWY_DYNAMIC_DISPATCH(PassF32)(pass, first, columns, row_sums, column_sums);
+                       double* column_sums, float* scratch) {
+  HWY_DYNAMIC_DISPATCH(PassF32)(pass, first, columns, row_sums, column_sums, scratch);
 }
 template <>
 void pass_over_columns(SplittingPass<double> const& pass, std::int64_t first, std::int64_t columns, double* row_sums,
-                       double* column_sums) {
-  HWY_DYNAMIC_DISPATCH(PassF64)(pass, first, columns, row_sums, column_sums);
+                       double* column_sums, double* scratch) {
+  HWY_DYNAMIC_DISPATCH(PassF64)(pass, first, columns, row_sums, column_sums, scratch);
 }
 
 }  // namespace monge::cpu

@@ -4,7 +4,8 @@
 //
 // Layout    Column by column, the rows of a group next to each other; columns begin at cache lines of different sets.
 // Tiling    kPassColumns columns at once, so that phi and the row sums are read once for all of them. With groups, a
-//           first pass over the rows of one finds its norms; the second makes the entries again, from L1 or L2.
+//           first look finds their norms, and the pass makes the entries again, from L1 or L2, with a factor for each
+//           that waits in memory: so the pass goes over whole vectors whatever the groups are.
 // Traffic   An iteration reads X and S and leaves X - s S, the next reads that and leaves X: 12 and 8 bytes (float).
 // Numerics  Z is rounded once whether or not it goes through memory, so any split of a number of iterations has the
 //           same bits. Column sums go to float64 every kRowsOfSum rows, row sums every kColumnsOfRowSum columns: with
@@ -24,13 +25,6 @@ inline constexpr std::int64_t kColumnsOfRowSum = 32;
 /// Rows whose column sums stay in T.
 inline constexpr std::int64_t kRowsOfSum = 1024;
 
-/// Rows [begin, end) with the threshold s lambda w_g of their norms; 0: they are not shrunk.
-template <class T>
-struct PassGroup {
-  std::int64_t begin, end;
-  T threshold;
-};
-
 /// What one pass reads, beside X, and how it leaves it.
 enum class PassKind {
   keep_difference,  // Reads S, leaves X - s S.
@@ -48,13 +42,22 @@ struct SplittingPass {
   T step;
   T const* phi;
   T const* psi;
-  std::span<PassGroup<T> const> groups;  // All rows; a single one of threshold 0 without the term.
   EntryProx<T> prox;
+  // Where groups of rows begin, with `rows` at the end, and the thresholds s lambda w_g of their norms; empty without
+  // the term.
+  std::span<std::int64_t const> group_begin;
+  std::span<T const> thresholds;
+
+  /// Values of T that a call needs besides.
+  std::int64_t scratch_size() const { return thresholds.empty() ? 0 : kPassColumns * 2 * scratch_stride(); }
+  /// Room for a factor a row, or a group, and a vector too many.
+  std::int64_t scratch_stride() const { return rows + 64; }
 };
 
 /// Passes over `columns` columns from `first` on; writes their sums of the `rows` rows, and each one's sum.
+/// `scratch` is the thread's own.
 template <class T>
 void pass_over_columns(SplittingPass<T> const& pass, std::int64_t first, std::int64_t columns, T* row_sums,
-                       double* column_sums);
+                       double* column_sums, T* scratch);
 
 }  // namespace monge::cpu
