@@ -1,11 +1,14 @@
-// Quadratically regularised plans by Newton's method: `quadratic_newton [--device cuda] [n weight]...` prints passes,
-// steps, steps of conjugate gradients and milliseconds.
+// Quadratically regularised plans by Newton's method, on the operator: `quadratic_newton [--cuda] [--float32]
+// [--tolerance R] [n weight]...` solves 2-D clouds of n points, costs over the largest, to a residual of R (relative,
+// of the marginals), twice each, and prints a line of the second: passes, directions, steps of conjugate gradients,
+// milliseconds of set-up, solve and evaluation. Weight 0: an optimal plan without the term.
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <random>
-#include <string>
 #include <vector>
 
 #include <monge/monge.hpp>
@@ -13,46 +16,81 @@
 #include "operators/backend.hpp"
 #include "solvers/quadratic_newton.hpp"
 
+namespace {
+
+using namespace monge;
+
+struct Choice {
+  bool cuda = false, float32 = false;
+  double tolerance = 5e-9;  // At most twice this in L1.
+};
+
+template <class T>
+std::vector<T> cloud_costs(std::int64_t n) {
+  std::mt19937_64 random(7);
+  std::normal_distribution<double> normal;
+  std::vector<double> x(static_cast<std::size_t>(2 * n)), y(x.size()), cost(static_cast<std::size_t>(n * n));
+  for (double& value : x) value = normal(random);
+  for (double& value : y) value = normal(random) + 0.5;
+  for (std::size_t i = 0, k = 0; i < x.size(); i += 2) {
+    for (std::size_t j = 0; j < y.size(); j += 2, ++k)
+      cost[k] = (x[i] - y[j]) * (x[i] - y[j]) + (x[i + 1] - y[j + 1]) * (x[i + 1] - y[j + 1]);
+  }
+  double const most = *std::max_element(cost.begin(), cost.end());
+  std::vector<T> result;
+  for (double const value : cost) result.push_back(static_cast<T>(value / most));
+  return result;
+}
+
+template <class T>
+void measure(Context const& context, Choice const& choice, std::int64_t n, double weight) {
+  using Clock = std::chrono::steady_clock;
+  auto const ms = [](Clock::duration time) { return std::chrono::duration<double, std::milli>(time).count(); };
+  std::vector<T> const cost = cloud_costs<T>(n);
+  std::vector<double> const uniform(static_cast<std::size_t>(n), 1 / static_cast<double>(n));
+  Geometry const geometry = CostMatrix{{cost.data(), n, n}};
+  RegularizerTerms terms;
+  terms.quadratic = weight;
+  for (int run = 0; run < 2; ++run) {
+    auto const begin = Clock::now();
+    auto const quadratic =
+        backend_of(context).quadratic_operator({geometry, uniform, uniform, 1, terms, Precision::float64});
+    auto const made = Clock::now();
+    QuadraticSettings settings;
+    settings.tolerance = choice.tolerance;
+    settings.passes = 5000;
+    settings.criterion = RegularizedCriterion::residual;
+    settings.p = settings.q = uniform;
+    QuadraticNewtonResult const result = solve_quadratic(*quadratic, quadratic->scale().quadratic(weight), settings);
+    auto const solved = Clock::now();
+    RegularizedValues const values = quadratic->evaluate();
+    auto const evaluated = Clock::now();
+    if (run == 0) continue;
+    QuadraticProgress const& last = result.last;
+    std::printf(
+        "n %lld weight %g status %s passes %d directions %d gradients %d residual_l1 %.2e gap %.1e active_a_row %.2f "
+        "last_weight %.2e setup_ms %.2f solve_ms %.2f evaluate_ms %.2f\n",
+        static_cast<long long>(n), weight, std::string(name(result.status)).c_str(), last.passes, last.steps,
+        last.linear_iterations, last.values.residual_l1, values.transport_cost + values.regularization - values.dual,
+        static_cast<double>(last.values.active) / static_cast<double>(n), last.weight, ms(made - begin),
+        ms(solved - made), ms(evaluated - solved));
+    std::fflush(stdout);
+  }
+}
+
+}  // namespace
+
 int main(int argc, char** argv) {
-  using namespace monge;
-  Context const context = Context::cpu(2);
-  for (int k = 1; k + 1 < argc; k += 2) {
-    std::int64_t const n = std::atol(argv[k]);
-    double const weight = std::atof(argv[k + 1]);
-    std::mt19937_64 random(7);
-    std::normal_distribution<double> normal;
-    std::vector<double> x(2 * n), y(2 * n), cost(n * n), uniform(n, 1.0 / n);
-    for (double& value : x) value = normal(random);
-    for (double& value : y) value = normal(random) + 0.5;
-    double most = 0;
-    for (std::int64_t i = 0; i < n; ++i)
-      for (std::int64_t j = 0; j < n; ++j) {
-        double const dx = x[2 * i] - y[2 * j], dy = x[2 * i + 1] - y[2 * j + 1];
-        most = std::max(most, cost[i * n + j] = dx * dx + dy * dy);
-      }
-    for (double& value : cost) value /= most;
-    Geometry const geometry = CostMatrix{MatrixView(cost.data(), n, n)};
-    RegularizerTerms terms;
-    terms.quadratic = weight;
-    for (int run = 0; run < 2; ++run) {
-      auto const begin = std::chrono::steady_clock::now();
-      auto const op =
-          backend_of(context).quadratic_operator({geometry, uniform, uniform, 1, terms, Precision::float64});
-      auto const set = std::chrono::steady_clock::now();
-      QuadraticSettings settings;
-      settings.tolerance = 5e-9;
-      settings.passes = 3000;
-      settings.criterion = RegularizedCriterion::residual;
-      settings.p = settings.q = uniform;
-      auto const r = solve_quadratic(*op, op->scale().quadratic(weight), settings);
-      auto const end = std::chrono::steady_clock::now();
-      auto const ms = [](auto d) { return std::chrono::duration<double, std::milli>(d).count(); };
-      std::printf(
-          "n %ld weight %g: passes %d steps %d cg %d residual %.1e active/row %.2f weight %.2e dual %.12g status %d "
-          "setup %.1f ms solve %.1f ms\n",
-          long(n), weight, r.last.passes, r.last.steps, r.last.linear_iterations, r.last.values.residual_l1,
-          double(r.last.values.active) / n, r.last.weight, r.last.values.dual, int(r.status), ms(set - begin),
-          ms(end - set));
-    }
+  Choice choice;
+  int k = 1;
+  for (; k < argc && std::strncmp(argv[k], "--", 2) == 0; ++k) {
+    if (std::strcmp(argv[k], "--cuda") == 0) choice.cuda = true;
+    if (std::strcmp(argv[k], "--float32") == 0) choice.float32 = true;
+    if (std::strcmp(argv[k], "--tolerance") == 0 && k + 1 < argc) choice.tolerance = std::atof(argv[++k]);
+  }
+  Context const context = choice.cuda ? Context::cuda() : Context::cpu();
+  for (; k + 1 < argc; k += 2) {
+    auto const run = choice.float32 ? measure<float> : measure<double>;
+    run(context, choice, std::atoll(argv[k]), std::atof(argv[k + 1]));
   }
 }
