@@ -20,13 +20,6 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-/// Steps of conjugate gradients that take about as long as a factorisation of a matrix of few entries.
-constexpr int kGradientsBeforeFactor = 200;
-/// Steps after which a direction is taken as it is.
-constexpr int kMostGradients = 2000;
-/// Multiply-adds that a factorisation may take for each active pair.
-constexpr double kOperationsPerPair = 20000;
-
 std::vector<double> zeros(std::int64_t size) {
   return std::vector<double>(static_cast<std::size_t>(size), 0.0);
 }
@@ -266,6 +259,8 @@ void QuadraticOperator::accept() {
   std::swap(now_, trial_);
 }
 
+/// Of the Schur complement of the places, with its diagonal as preconditioner:
+///   S = D_p - M^T D_l^-1 M,   S x_p = b_p - M^T D_l^-1 b_l,   x_l = D_l^-1 (b_l - M x_p).
 int QuadraticOperator::solve(QuadraticDamping damping) {
   auto const set = [&](Given const& given, Points const& points, System& system) {
     system.diagonal.resize(given.mass.size());
@@ -278,22 +273,9 @@ int QuadraticOperator::solve(QuadraticDamping damping) {
   };
   set(line_, now_.line, of_lines_);
   set(place_, now_.place, of_places_);
-  int iterations = 0;
-  if (!prefers_factor_) {
-    iterations = solve_by_gradients(damping.tolerance, kGradientsBeforeFactor);
-    if (iterations < kGradientsBeforeFactor) return iterations;
-  }
-  prefers_factor_ = solve_by_factor();
-  if (!prefers_factor_) iterations += solve_by_gradients(damping.tolerance, kMostGradients);
-  return iterations;
-}
-
-/// Of the Schur complement of the places, with its diagonal as preconditioner:
-///   S = D_p - M^T D_l^-1 M,   S x_p = b_p - M^T D_l^-1 b_l,   x_l = D_l^-1 (b_l - M x_p).
-int QuadraticOperator::solve_by_gradients(double tolerance, int most) {
   std::size_t const places = place_.mass.size();
   std::vector<std::vector<double>> partial(static_cast<std::size_t>(team_));
-  // out = alpha in + beta sum over lines of M_l^T f(l, sum of x over the places of l)
+  // out -= sum over lines l of M_l^T value(l, sum of x over the places of l)
   auto const sweep = [&](std::vector<double> const* x, std::vector<double>& out, auto&& value) {
 #pragma omp parallel for num_threads(team_) schedule(static) if (values(now_).active > kPairsPerThread)
     for (int t = 0; t < team_; ++t) {
@@ -324,10 +306,10 @@ int QuadraticOperator::solve_by_gradients(double tolerance, int most) {
   x.assign(places, 0.0);
   std::vector<double> scaled(places), direction(places, 0.0), image(places);
   double const target =
-      tolerance * std::sqrt(dot(of_lines_.right, of_lines_.right) + dot(of_places_.right, of_places_.right));
+      damping.tolerance * std::sqrt(dot(of_lines_.right, of_lines_.right) + dot(of_places_.right, of_places_.right));
   double last = 1;
   int k = 0;
-  for (; k < most && std::sqrt(dot(residual, residual)) > target; ++k) {
+  for (; k < damping.most && std::sqrt(dot(residual, residual)) > target; ++k) {
     for (std::size_t j = 0; j < places; ++j) scaled[j] = preconditioner[j] * residual[j];
     double const square = dot(residual, scaled);
     for (std::size_t j = 0; j < places; ++j) direction[j] = scaled[j] + (square / last) * direction[j];
@@ -352,24 +334,6 @@ int QuadraticOperator::solve_by_gradients(double tolerance, int most) {
     });
   }
   return k;
-}
-
-/// False where the factor would take too long, or rounding has left the matrix indefinite.
-bool QuadraticOperator::solve_by_factor() {
-  std::vector<std::int64_t> lines, places;
-  for (int t = 0; t < team_; ++t) {
-    for_each_line(now_, t, [&](std::size_t l, std::span<std::int32_t const> active) {
-      lines.insert(lines.end(), active.size(), static_cast<std::int64_t>(l));
-      places.insert(places.end(), active.begin(), active.end());
-    });
-  }
-  SparseFactor factor(costs_.lines, costs_.places, lines, places);
-  if (factor.operations() > kOperationsPerPair * static_cast<double>(lines.size())) return false;
-  if (!factor.factor(of_lines_.diagonal, of_places_.diagonal, std::vector<double>(lines.size(), 1.0))) return false;
-  of_lines_.solution = of_lines_.right;
-  of_places_.solution = of_places_.right;
-  factor.solve(of_lines_.solution, of_places_.solution);
-  return true;
 }
 
 /// Points without mass get the largest potentials with which none of their pairs is active, lines first.

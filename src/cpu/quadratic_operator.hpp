@@ -2,17 +2,13 @@
 //
 // A pass reads the costs once, from the caller's matrix in place or made from points, and leaves the sums of the
 // positive scores and the list of active pairs, line by line, on which all of the linear algebra runs. It is memory of
-// 4 bytes an active pair, and a step of conjugate gradients reads them once: those are Schur complements, the lines
-// eliminated. Where they converge too slowly, as they do on the near-forests of small lambdas, the sparse Cholesky
-// factor of the same matrix fills in little.
+// 4 bytes an active pair, and a step of conjugate gradients, on the Schur complement of the places, reads them once.
 #pragma once
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <span>
 #include <vector>
 
-#include "core/sparse_factor.hpp"
 #include "cpu/cost_lines.hpp"
 #include "cpu/point_costs.hpp"
 #include "cpu/regularized_entries.hpp"
@@ -73,9 +69,8 @@ class QuadraticOperator final : public monge::QuadraticOperator, EntrySource {
   /// Calls visit(line, places of the line) for each line of a thread.
   template <class Visit>
   void for_each_line(State const& state, int thread, Visit&& visit) const;
+  /// Returns the steps of conjugate gradients.
   int solve(QuadraticDamping damping);
-  int solve_by_gradients(double tolerance, int most);
-  bool solve_by_factor();
 
   int threads_, team_;  // Those given, and of those as many as the problem keeps busy.
   CostScale scale_;
@@ -90,7 +85,6 @@ class QuadraticOperator final : public monge::QuadraticOperator, EntrySource {
   struct System {
     std::vector<double> diagonal, right, solution;
   } of_lines_, of_places_;
-  bool prefers_factor_ = false;
   std::vector<double> u_, v_;  // Finite and feasible: what the last evaluation was of.
 };
 

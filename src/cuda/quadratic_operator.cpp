@@ -11,9 +11,6 @@
 namespace monge::cuda {
 namespace {
 
-/// After so many steps of conjugate gradients a direction is taken as it is.
-constexpr int kMostGradients = 2000;
-
 RegularizedCosts finished(SharedRuntime runtime, RegularizedInput const& input) {
   cudaStream_t const stream = runtime->stream();
   RegularizedCosts costs(std::move(runtime), input, stream);
@@ -68,7 +65,6 @@ void QuadraticOperator::allocate_system() {
       Part{d.diagonal, places}, Part{d.residual, places}, Part{d.scaled, places}, Part{d.direction, places},
       Part{d.image, places}, Part{d.product, places}, Part{d.partial[0], blocks}, Part{d.partial[1], blocks},
       Part{d.partial[2], blocks}, Part{chunk_sum_, chunks}, Part{chunk_count_, chunks}, Part{found_, 1});
-  d.most = kMostGradients;
   d.result = &found_->search;
 }
 
@@ -138,6 +134,7 @@ QuadraticStep QuadraticOperator::step(QuadraticDamping damping) {
   direction_.state = now_;
   direction_.mu = damping.mu;
   direction_.tolerance = damping.tolerance;
+  direction_.most = damping.most;
   quadratic_direction(direction_, quadratic_direction_blocks(runtime_->multiprocessors()), runtime_->stream());
   try_fraction(1);
   Found const result = found();

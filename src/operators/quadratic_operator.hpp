@@ -27,6 +27,7 @@ struct QuadraticValues {
 struct QuadraticDamping {
   double mu;         ///< Of the diagonal's share that is added to it.
   double tolerance;  ///< On the residual of the linear system, relative to its right-hand side.
+  int most;          ///< Steps of conjugate gradients, after which the direction is taken as it is.
 };
 
 /// A direction (du, dv) has been found, and (u + du, v + dv) evaluated.

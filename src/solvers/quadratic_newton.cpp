@@ -21,16 +21,17 @@ constexpr double kEpsilon = std::numeric_limits<double>::epsilon();
 constexpr double kFirstWeight = 0.1;
 /// The L1 residual at which the weight falls. The next weight starts better from where the last has converged.
 constexpr double kRungResidual = 0.1;
-/// By what the weight falls: by more after a rung of at most two steps, by less after one of more than three.
-constexpr double kFirstFall = 0.2, kLargestFall = 0.02, kSmallestFall = 0.4;
+/// What the weight falls by: as a rule one step then follows the solution. Where it falls by more the active pairs come
+/// apart into components, and from there the way takes many.
+constexpr double kFall = 0.7;
 /// Of the dual's rise to what the quadratic model says: a trial below the first is refused, one above the second may
 /// lessen the damping.
 constexpr double kRefused = 0.05, kGood = 0.6, kPoor = 0.25;
-constexpr double kLeastDamping = 1e-9, kMostDamping = 1e4;
-/// The least that is tried after a trial has been refused.
-constexpr double kLeastRefusedDamping = 1e-7;
+/// The system of pairs in many components is singular but for the least damping, which conjugate gradients have to see.
+constexpr double kLeastDamping = 1e-7, kMostDamping = 1e4;
 /// Of linear systems; more only where the last step is to meet the tolerance.
 constexpr double kLinearTolerance = 1e-3, kLeastLinearTolerance = 1e-10;
+constexpr int kMostGradients = 300;
 /// So many directions in a row that led to no better point: rounding is all there is.
 constexpr int kMostRefusals = 12;
 
@@ -51,7 +52,7 @@ class Damping {
     was_refused_ = true;
   }
   void refused(double ratio) {
-    mu_ = std::clamp(std::clamp(std::sqrt(2 - ratio), 2.0, 1e4) * mu_, kLeastRefusedDamping, kMostDamping);
+    mu_ = std::clamp(std::clamp(std::sqrt(2 - ratio), 2.0, 1e4) * mu_, kLeastDamping, kMostDamping);
     was_refused_ = true;
   }
 
@@ -82,16 +83,13 @@ class Newton {
     now_.passes = 1;
     set(quadratic_.start(now_.weight, settings_.u, settings_.v));
     double least = std::numeric_limits<double>::infinity();  // Residual.
-    for (int refusals = 0, rung = 0;;) {
+    for (int refusals = 0;;) {
       if (settings_.observe && !settings_.observe(now_)) return {now_, Status::stopped};
       double const goal = goal_weight();
       while (now_.weight > goal && now_.values.residual_l1 <= kRungResidual) {
-        if (rung <= 1) fall_ = std::max(fall_ / 2, kLargestFall);
-        if (rung > 3) fall_ = std::min(1.6 * fall_, kSmallestFall);
-        now_.weight = std::max(fall_ * now_.weight, goal);
+        now_.weight = std::max(kFall * now_.weight, goal);
         set(quadratic_.set_weight(now_.weight));
         least = now_.residual;
-        rung = 0;
       }
       bool const is_last = now_.weight <= goal;
       if (is_last && is_converged()) return {now_, Status::converged};
@@ -105,7 +103,6 @@ class Newton {
       } else {
         ++refusals;
       }
-      ++rung;
       require_bounded();
     }
   }
@@ -140,7 +137,7 @@ class Newton {
   double step(bool is_last) {
     double tolerance = kLinearTolerance;
     if (is_last) tolerance = std::clamp(0.3 * settings_.tolerance / now_.residual, kLeastLinearTolerance, tolerance);
-    QuadraticStep step = quadratic_.step({damping_.value(), tolerance});
+    QuadraticStep step = quadratic_.step({damping_.value(), tolerance, kMostGradients});
     now_.passes += 1;
     now_.steps += 1;
     now_.linear_iterations += step.linear_iterations;
@@ -187,7 +184,6 @@ class Newton {
   QuadraticSettings const& settings_;
   double offset_;  // Of the costs, over their range.
   double marginal_squares_ = 0, concentration_ = 0;
-  double fall_ = kFirstFall;
   Damping damping_;
   QuadraticProgress now_;
 };
