@@ -1,4 +1,4 @@
-// What the convergence study needs of a device.
+// What the studies of solves need of a device.
 #pragma once
 #include <functional>
 #include <memory>

@@ -18,7 +18,7 @@ int main(int argc, char** argv) {
   std::vector<std::uint64_t> seeds;
   for (int k = 2; k < argc; ++k) seeds.push_back(std::strtoull(argv[k], nullptr, 10));
   if (seeds.empty()) seeds = {3};
-  constexpr Method kMethods[] = {Method::automatic, Method::sinkhorn, Method::newton};
+  constexpr Method kMethods[] = {Method::automatic, Method::sinkhorn, Method::newton, Method::splr};
   fmt::print("seed\tproblem\tmethod\tpasses\tannealing\tfloat64\tin steps\tsteps\terror\tstatus\n");
   for (std::uint64_t const seed : seeds) {
     std::map<std::string_view, std::pair<int, int>> totals;  // Passes, and problems that end short.

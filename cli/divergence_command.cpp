@@ -45,8 +45,8 @@ void print_summary(DivergenceRun const& run, Divergence const& divergence, Devic
   for (auto const& [label, plan] :
        {std::pair("OT(a, b)", &divergence.ab), {"OT(a, a)", &divergence.aa}, {"OT(b, b)", &divergence.bb}}) {
     Report const& report = plan->report();
-    print_line(label, fmt::format("{}, {} after {} sweeps, marginal error {:.3g}", value_text(report.dual),
-                                  name(report.status), report.iterations, report.marginal_error));
+    print_line(label, fmt::format("{}, {} after {}, marginal error {:.3g}", value_text(report.dual),
+                                  name(report.status), passes_text(report), report.marginal_error));
     if (report.status != Status::converged) print_line("", report.message);
   }
   print_line("divergence",

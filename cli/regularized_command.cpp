@@ -309,8 +309,8 @@ void add_regularized_command(CLI::App& app, int& exit_code) {
   add_file("--group-weights", arguments->group_weights, "a weight for each group; 1 if not given");
   add_file("--weights", arguments->l1_weights, "of l1: a weight for each pair (n x m)");
   add_file("--mask", arguments->mask, "0 where a pair must have no mass (n x m, bool or whole numbers)");
-  add_file("--u", arguments->u, "start from this potential (n), with --v");
-  add_file("--v", arguments->v, "start from this potential (m), with --u");
+  add_file("--u", arguments->u, "start newton from this potential (n), with --v");
+  add_file("--v", arguments->v, "start newton from this potential (m), with --u");
   add_file("--values", arguments->values, "m x k; map.npy has their averages over each row of the plan");
   command.add_flag("--sparse", arguments->sparse,
                    "the plan as CSR, plan_indptr.npy, plan_indices.npy and plan_data.npy, instead of plan.npy");

@@ -22,6 +22,12 @@ std::optional<Array> read_optional_input(Run& run, char const* field, std::strin
   return path.empty() ? std::nullopt : std::optional(read_input(run, field, path, order));
 }
 
+std::string passes_text(Report const& report) {
+  bool const one = report.iterations == 1;
+  return fmt::format("{} {}", report.iterations,
+                     report.newton_steps > 0 ? (one ? "pass" : "passes") : (one ? "sweep" : "sweeps"));
+}
+
 std::string value_text(double value) {
   return std::isnan(value) ? "not evaluated (certificate is false)" : fmt::format("{:.9g}", value);
 }

@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include <monge/context.hpp>
+#include <monge/report.hpp>
 #include <nlohmann/json.hpp>
 
 #include "array.hpp"
@@ -34,6 +35,8 @@ IndexArray read_index_input(Run& run, char const* field, std::string const& path
 std::optional<Array> read_optional_input(Run& run, char const* field, std::string const& path,
                                          Order order = Order::rows);
 
+/// "1 sweep", "12 passes".
+std::string passes_text(Report const& report);
 /// A number that the certificate finds, as summaries say it.
 std::string value_text(double value);
 /// One line of a summary.

@@ -93,8 +93,8 @@ void print_summary(SolveRun const& run, SolveOptions const& options, Report cons
           ? fmt::format(", {} of them in {} steps of {}", report.newton_iterations, report.newton_steps,
                         options.method == Method::splr ? "splr" : "Newton's method")
           : "";
-  print_line("status", fmt::format("{} after {} {}{}", name(report.status), report.iterations,
-                                   report.newton_steps > 0 ? "passes" : "sweeps", steps.empty() ? refined : steps));
+  print_line("status",
+             fmt::format("{} after {}{}", name(report.status), passes_text(report), steps.empty() ? refined : steps));
   if (report.status != Status::converged && !report.message.empty()) print_line("", report.message);
   auto const reached = [&](Criterion criterion, double value, double scale) {
     bool const judged = options.criterion == criterion && options.tolerance > 0;
@@ -112,7 +112,7 @@ void print_summary(SolveRun const& run, SolveOptions const& options, Report cons
   print_line("transport cost", value_text(report.transport_cost));
   print_line("primal", value_text(report.primal));
   print_line("dual", value_text(report.dual));
-  print_line("gap", reached(Criterion::gap, report.gap, std::abs(report.primal)));
+  print_line("gap", reached(Criterion::gap, report.gap, std::max(std::abs(report.primal), report.eps * mass)));
   if (run.gradients)
     print_line("gradients", fmt::format("{:.3g} from those at the optimum, relative", run.gradients->distance));
   if (run.hvp)
@@ -216,7 +216,7 @@ int solve_files(Arguments arguments) {
   }
   if (!lacking.empty()) fmt::print(stderr, "monge: error: {}; all other results were written\n", lacking);
   if (interrupted()) {
-    fmt::print(stderr, "monge: interrupted after {} sweeps; the results were written\n", report.iterations);
+    fmt::print(stderr, "monge: interrupted after {}; the results were written\n", passes_text(report));
     return kInterrupted;
   }
   if (!lacking.empty() || (run.hvp && run.hvp->status != LinearStatus::converged)) return kShort;

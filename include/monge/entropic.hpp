@@ -46,8 +46,9 @@ constexpr auto names_of(Method) {
 enum class Criterion {
   l1,        ///< Report::marginal_error, relative to the larger of the totals of a and b.
   gradient,  ///< Report::gradient_norm, relative to the same.
-  gap,       ///< |Report::gap|, relative to |Report::primal|, where the relative marginal error is at most the root of
-             ///< the tolerance: of a plan that is far from its marginals the gap says nothing.
+  gap,       ///< |Report::gap|, relative to |Report::primal| or, if that is larger, to eps times the mass, where the
+             ///< relative marginal error is at most the root of the tolerance: of a plan that is far from its marginals
+             ///< the gap says nothing.
 };
 constexpr auto names_of(Criterion) {
   using enum Criterion;
@@ -110,7 +111,7 @@ void visit_solve_options(Options& options, Visitor&& visit) {
   visit(
       Field{"criterion", OneOf<Criterion>(),
             "what the tolerance is on: the L1 marginal error and the L2 gradient of the dual, of the mass, or the gap, "
-            "of the primal value"},
+            "of the primal value (or of eps times the mass, if that is more)"},
       options.criterion);
   visit(Field{"iterations", at_least(1), "at most this many sweeps, annealing included"}, options.iterations);
   visit(Field{"schedule", OneOf<Schedule>(), "order of the updates in a sweep"}, options.schedule);

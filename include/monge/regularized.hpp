@@ -69,12 +69,13 @@ struct RegularizedOptions {
   double tolerance = 1e-4;  ///< On what `criterion` says. 0: run `iterations` iterations.
   RegularizedCriterion criterion = RegularizedCriterion::gap;
   int iterations = 20000;  ///< Cap on the iterations of splitting, or on Newton's passes over all pairs. >= 1.
-  double step = 2;         ///< rho > 0 of splitting: its step is rho / (n + m), for costs of range 1 and mass 1.
+  double step = 2;         ///< rho > 0 of splitting: its step is rho / (n + m), for costs of range 1 and mass 1. A
+                           ///< large weight makes it smaller (docs/math.md, section 17); the report says which it was.
   bool adapt_step = true;  ///< A larger step where the residual shrinks slowly; kept where it helps.
   Precision precision = Precision::automatic;  ///< Of the iterations of splitting: auto is float32 down to a tolerance
                                                ///< of 1e-5 and float64 below. Newton's are float64. Not tf32.
   int check_every = 20;                        ///< Iterations of splitting between checks of the residual. >= 1.
-  VectorView u = {};                           ///< Warm start (n) in units of C, with v. Finite.
+  VectorView u = {};                           ///< Warm start of Newton's method (n) in units of C, with v. Finite.
   VectorView v = {};                           ///< Warm start (m).
   std::function<bool(RegularizedProgress const&)> progress = {};  ///< Called at each check; return false to stop.
 };

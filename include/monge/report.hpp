@@ -55,9 +55,8 @@ struct Check {
   double marginal_error;  ///< As the sweep measured it, relative as the tolerance is.
   double relaxation;
   Precision precision;
-  double gradient_norm = std::numeric_limits<double>::quiet_NaN();  ///< |P 1 - a|_2 of both sides together, relative
-                                                                    ///< likewise; NaN where sweeps did not see it.
-  double seconds = 0;                                               ///< Since the solve began.
+  double gradient_norm;  ///< |P 1 - a|_2 of both sides together, likewise.
+  double seconds;        ///< Since the solve began.
 };
 
 /// What a solve reached. Values that were not evaluated are NaN.

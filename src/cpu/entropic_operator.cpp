@@ -159,7 +159,7 @@ void EntropicOperator<T>::one_sweep(Sweep const& sweep) {
   if (!data_.penalties.balanced() && !is_self()) translate();  // The sides of a self problem are alike: t = 0.
   logits_.set(data_, Side::columns, data_.potential(Side::columns), eps);
   double const* const bounds = bound_rows(eps);
-  std::fill(row_errors_.begin(), row_errors_.end(), 0.0);
+  std::fill(row_errors_.begin(), row_errors_.end(), ErrorSums{});
   std::fill(total_weights_.begin(), total_weights_.end(), 0.0);
   column_sums_.clear();
 
@@ -180,7 +180,7 @@ void EntropicOperator<T>::one_sweep(Sweep const& sweep) {
                         }
                         double const lse = last_.row_lse[i] = work.lse(r);
                         double const plus = norms[i] - eps * kLn2 * lse;
-                        row_errors_[thread] += weight[i] * rule.error(f[i], plus, shifts[i]);
+                        row_errors_[thread].add(weight[i] * rule.error(f[i], plus, shifts[i]));
                         double& next = f_next_[first + r];
                         next = rule.next(f[i], plus, shifts[i]);
                         double const f_used = sweep.symmetric ? f[i] : next;
@@ -197,22 +197,26 @@ void EntropicOperator<T>::one_sweep(Sweep const& sweep) {
                     });
 
   double const total_weight = std::accumulate(total_weights_.begin(), total_weights_.end(), 0.0);
-  update_columns(sweep, sweep.symmetric ? data_.potential(Side::rows) : f_next_, column_sums_.join(),
-                 smallest_trusted_sum<T>(static_cast<double>(size(Side::rows)) + total_weight));
+  ErrorSums const columns =
+      update_columns(sweep, sweep.symmetric ? data_.potential(Side::rows) : f_next_, column_sums_.join(),
+                     smallest_trusted_sum<T>(static_cast<double>(size(Side::rows)) + total_weight));
+  ErrorSums rows;
+  for (ErrorSums const& part : row_errors_) rows.join(part);
   if (is_self()) {
-    errors_.row = errors_.column;
+    rows = columns;
   } else {
-    errors_.row = std::accumulate(row_errors_.begin(), row_errors_.end(), 0.0);
     std::swap(f, f_next_.values());
   }
+  errors_ = {rows.absolute, columns.absolute, std::sqrt(rows.square + columns.square)};
   std::swap(last_.column_bias, logits_.bias);
   last_.eps = eps;
 }
 
-/// g+ = g - eps log(c_j / b_j) from the column sums of the plan; c_j = mass beta_j column_sums_j.
+/// g+ = g - eps log(c_j / b_j) from the column sums of the plan; c_j = mass beta_j column_sums_j. Returns the errors of
+/// the old g.
 template <class T>
-void EntropicOperator<T>::update_columns(Sweep const& sweep, HostVector const& f_used, double const* column_sums,
-                                         double smallest_trusted) {
+ErrorSums EntropicOperator<T>::update_columns(Sweep const& sweep, HostVector const& f_used, double const* column_sums,
+                                              double smallest_trusted) {
   double const eps = sweep.eps;
   UpdateRule const rule = this->rule(Side::columns, sweep);
   std::vector<double> const& weight = data_.weight(Side::columns);
@@ -232,12 +236,13 @@ void EntropicOperator<T>::update_columns(Sweep const& sweep, HostVector const& f
     std::vector<double> const exact = softmin_at(data_, Side::columns, lost_, f_used, eps, most_threads_);
     for (std::size_t k = 0; k < lost_.size(); ++k) g_plus_[static_cast<std::size_t>(lost_[k])] = exact[k];
   }
-  errors_.column = 0;
+  ErrorSums errors;
   for (std::size_t j = 0; j < g.size(); ++j) {
     if (weight[j] == 0) continue;
-    errors_.column += weight[j] * rule.error(g[j], g_plus_[j], shifts[j]);
+    errors.add(weight[j] * rule.error(g[j], g_plus_[j], shifts[j]));
     g[j] = rule.next(g[j], g_plus_[j], shifts[j]);
   }
+  return errors;
 }
 
 template <class T>

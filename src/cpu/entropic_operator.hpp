@@ -43,7 +43,8 @@ class EntropicOperator final : public monge::EntropicOperator {
   void translate();
   UpdateRule rule(Side side, Sweep const& sweep) const;
   double const* bound_rows(double eps);
-  void update_columns(Sweep const& sweep, HostVector const& f_used, double const* column_sums, double smallest_trusted);
+  ErrorSums update_columns(Sweep const& sweep, HostVector const& f_used, double const* column_sums,
+                           double smallest_trusted);
 
   PlanData<T> data_;
   HostVectorOperations vectors_;
@@ -54,10 +55,12 @@ class EntropicOperator final : public monge::EntropicOperator {
   ColumnSums<T> column_sums_;
   double log_mass_ratio_;  // Of the weights.
   LastSweep last_;
-  SweepErrors errors_{0, 0};
+  SweepErrors errors_;
   /// Of the sweep at hand: kept, so that a sweep allocates nothing.
   HostVector f_next_;
-  std::vector<double> g_plus_, bounds_, row_errors_, total_weights_;
+  std::vector<double> g_plus_, bounds_;
+  std::vector<ErrorSums> row_errors_;  // Of each thread.
+  std::vector<double> total_weights_;
   std::vector<std::int64_t> lost_;
 };
 

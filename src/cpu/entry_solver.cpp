@@ -28,17 +28,19 @@ double EntrySolver::passes() const {
 }
 
 void EntrySolver::set(std::span<double const> a, std::span<double const> c, std::span<double const> entries) {
-  std::vector<double> const of_rows = positive(a), of_columns = positive(c);
-  if (factor_.factor(of_rows, of_columns, entries)) return;
-  // Rounding has made it singular: the diagonal is positive definite.
-  factor_.factor(of_rows, of_columns, std::vector<double>(entries.size()));
+  diagonal_ = positive(c);
+  has_factor_ = factor_.factor(positive(a), diagonal_, entries);
 }
 
 void EntrySolver::solve(Vector const& in, Vector& out) {
-  std::fill(of_rows_.begin(), of_rows_.end(), 0.0);
   std::vector<double>& of_columns = on_host(out).values();
   if (&in != &out) of_columns = on_host(in).values();
-  factor_.solve(of_rows_, of_columns);
+  if (has_factor_) {
+    std::fill(of_rows_.begin(), of_rows_.end(), 0.0);
+    factor_.solve(of_rows_, of_columns);
+  } else {
+    for (std::size_t j = 0; j < of_columns.size(); ++j) of_columns[j] /= diagonal_[j];
+  }
 }
 
 }  // namespace monge::cpu

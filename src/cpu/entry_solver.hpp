@@ -9,7 +9,8 @@
 
 namespace monge::cpu {
 
-/// S is the Schur complement of [ diag(a) E ; E^T diag(c) ], which fills in less than S does: exact to rounding.
+/// S is the Schur complement of [ diag(a) E ; E^T diag(c) ], which fills in less than S does: exact to rounding. Where
+/// rounding has made that singular, diag(c) takes its place.
 class EntrySolver final : public monge::EntrySolver {
  public:
   EntrySolver(std::int64_t n, std::int64_t m, std::span<std::int64_t const> rows,
@@ -21,6 +22,8 @@ class EntrySolver final : public monge::EntrySolver {
  private:
   double pairs_;  // n m
   SparseFactor factor_;
+  bool has_factor_ = false;
+  std::vector<double> diagonal_;  // Of the columns.
   std::vector<double> of_rows_;
 };
 

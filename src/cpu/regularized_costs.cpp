@@ -121,13 +121,13 @@ void RegularizedCosts::survey(std::span<double const> p, std::span<double const>
       auto const [i, j] = first_bad(n, m, matrix, transposed, good);
       if (i < n) with_entries(matrix, transposed, [&, i = i, j = j](auto const& at) { fail(i, j, at(i, j)); });
     };
-    require_all(cost_, transposed_, is_cost, throw_bad_regularized_cost);
+    require_all(cost_, transposed_, is_cost, throw_bad_cost);
     require_all(l1_weights_, false, is_l1_weight, throw_bad_l1_weight);
     require_all(mask_, false, is_mask, throw_bad_mask);
   }
   require_allowed_partners(Side::rows, p, row_has);
   require_allowed_partners(Side::columns, q, column_has);
-  require_finite_cost_range(least, most);
+  require_finite_range(least, most);
   scale_.offset = least;
   scale_.range = most > least ? most - least : 1;
 }

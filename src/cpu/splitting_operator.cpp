@@ -25,8 +25,14 @@ CostMatrix const& matrix_of(Geometry const& geometry) {
 /// Whole cache lines, an odd number of them: neighbouring columns lie in different sets of a cache.
 template <class T>
 std::int64_t column_stride(std::int64_t rows) {
-  constexpr std::int64_t kLine = 64 / sizeof(T);
-  return ((rows + kLine - 1) / kLine | 1) * kLine;
+  constexpr std::int64_t kLine = padded_to_vectors<T>(1);
+  return (padded_to_vectors<T>(rows) / kLine | 1) * kLine;
+}
+
+/// Room for columns, and for a vector that begins within the last one.
+template <class T>
+AlignedArray<T> array_of_columns(std::int64_t stride, std::int64_t columns) {
+  return aligned_array<T>(stride * columns + padded_to_vectors<T>(1));
 }
 
 std::int64_t blocks_of(std::int64_t columns) {
@@ -51,7 +57,9 @@ SplittingOperator<T>::Points::Points(std::vector<double> shares)
       marginal(share.size(), 0.0),
       sum(share.size(), 0.0),
       potential(share.size(), 0.0),
-      packed(aligned_array<T>(size())) {}
+      packed(aligned_array<T>(padded_to_vectors<T>(size()) + padded_to_vectors<T>(1))) {
+  std::fill_n(packed.get(), padded_to_vectors<T>(size()) + padded_to_vectors<T>(1), T(0));
+}
 
 template <class T>
 void SplittingOperator<T>::Points::set_potential(std::int64_t i, double value) {
@@ -74,9 +82,9 @@ SplittingOperator<T>::SplittingOperator(RegularizedInput const& input, int threa
       costs_(matrix_of(input.geometry), input.terms, input.p, input.q, input.mass, threads_),
       terms_(input.terms, costs_.scale(), costs_.groups(input.terms)),
       stride_(column_stride<T>(this->rows())),
-      packed_costs_(aligned_array<T>(stride_ * this->columns())),
-      plan_(aligned_array<T>(stride_ * this->columns())),
-      row_sums_(aligned_array<T>(blocks_of(this->columns()) * this->rows())),
+      packed_costs_(array_of_columns<T>(stride_, this->columns())),
+      plan_(array_of_columns<T>(stride_, this->columns())),
+      row_sums_(aligned_array<T>(blocks_of(this->columns()) * stride_)),
       rows_(in_order(input.p, costs_.rows())),
       columns_(input.q) {
   pack_costs();
@@ -100,6 +108,9 @@ void SplittingOperator<T>::pack_costs() {
           packed[r] = static_cast<T>(c[k * tile.rows + r] + w[k * tile.rows + r]);
       }
     }
+    for (std::int64_t j = column; j < std::min(column + kColumns, m); ++j)
+      std::fill(packed_costs_.get() + j * stride_ + n, packed_costs_.get() + (j + 1) * stride_,
+                std::numeric_limits<T>::infinity());
   }
 }
 
@@ -158,6 +169,7 @@ void SplittingOperator<T>::iterate(int count) {
     thresholds.push_back(static_cast<T>(step_ * group.weight));
   }
   group_begin.push_back(n);
+  thresholds.resize(static_cast<std::size_t>(padded_to_vectors<T>(std::ssize(thresholds))));
   EntryProx<T> const prox{static_cast<T>(1 / (1 + step_ * terms_.quadratic)), static_cast<T>(step_ * terms_.hypentropy),
                           static_cast<T>(terms_.width)};
   SplittingPass<T> pass{
@@ -174,7 +186,7 @@ void SplittingOperator<T>::iterate(int count) {
 #pragma omp for schedule(static)
       for (std::int64_t block = 0; block < blocks; ++block) {
         std::int64_t const first = block * kColumnsOfRowSum;
-        pass_over_columns(pass, first, std::min(kColumnsOfRowSum, m - first), row_sums_.get() + block * n,
+        pass_over_columns(pass, first, std::min(kColumnsOfRowSum, m - first), row_sums_.get() + block * stride_,
                           columns_.marginal.data() + first, scratch + scratch_size * omp_get_thread_num());
       }
 
@@ -187,7 +199,7 @@ void SplittingOperator<T>::iterate(int count) {
         std::int64_t const end = std::min(begin + kRows, n);
         std::fill(rows_.marginal.begin() + begin, rows_.marginal.begin() + end, 0.0);
         for (std::int64_t block = 0; block < blocks; ++block) {
-          T const* const sums = row_sums_.get() + block * n;
+          T const* const sums = row_sums_.get() + block * stride_;
           for (std::int64_t r = begin; r < end; ++r)
             rows_.marginal[static_cast<std::size_t>(r)] += static_cast<double>(sums[r]);
         }

@@ -15,32 +15,6 @@ namespace monge::cpu::HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Vectors of rows, the last of which may hold fewer than its lanes. Those beyond are 0 and stay out of memory.
-template <class D>
-struct Whole {
-  using T = hn::TFromD<D>;
-  static HWY_INLINE hn::Vec<D> load(T const* from) { return hn::LoadU(D(), from); }
-  static HWY_INLINE void store(hn::Vec<D> value, T* to) { hn::StoreU(value, D(), to); }
-  static HWY_INLINE hn::Vec<D> only(hn::Vec<D> value) { return value; }
-};
-template <class D>
-struct Part {
-  using T = hn::TFromD<D>;
-  hn::Mask<D> mask;
-  HWY_INLINE hn::Vec<D> load(T const* from) const { return hn::MaskedLoad(mask, D(), from); }
-  HWY_INLINE void store(hn::Vec<D> value, T* to) const { hn::BlendedStore(value, mask, D(), to); }
-  HWY_INLINE hn::Vec<D> only(hn::Vec<D> value) const { return hn::IfThenElseZero(mask, value); }
-};
-
-template <class D, class Visit>
-HWY_INLINE void VisitRows(std::int64_t begin, std::int64_t end, Visit&& visit) {
-  D const d;
-  std::int64_t const lanes = static_cast<std::int64_t>(hn::Lanes(d));
-  std::int64_t r = begin;
-  for (; r + lanes <= end; r += lanes) visit(r, Whole<D>());
-  if (r < end) visit(r, Part<D>{hn::FirstN(d, static_cast<std::size_t>(end - r))});
-}
-
 // What V goes through.
 enum class Prox { scaled, grouped, hypentropy };
 
@@ -67,18 +41,18 @@ class Columns {
   }
 
  private:
+  static constexpr std::int64_t kLanes = hn::MaxLanes(D());
+
   // S of column k, where this kind of pass reads it.
-  template <class Rows>
-  HWY_INLINE V Costs(Rows rows, int k, std::int64_t r) const {
+  HWY_INLINE V Costs(int k, std::int64_t r) const {
     if constexpr (kKind == PassKind::from_difference) return hn::Zero(D());
-    return rows.load(costs_ + k * pass_.stride + r);
+    return hn::LoadU(D(), costs_ + k * pass_.stride + r);
   }
   // x - s S, rounded alike wherever it is made.
   HWY_INLINE V Difference(V x, V costs) const { return hn::NegMulAdd(hn::Set(D(), pass_.step), costs, x); }
   // [X - s S + phi + psi]_+
-  template <class Rows>
-  HWY_INLINE V Positive(Rows rows, int k, std::int64_t r, V costs, V phi) const {
-    V const x = rows.load(x_ + k * pass_.stride + r);
+  HWY_INLINE V Positive(int k, std::int64_t r, V costs, V phi) const {
+    V const x = hn::LoadU(D(), x_ + k * pass_.stride + r);
     V const difference = kKind == PassKind::from_difference ? x : Difference(x, costs);
     return hn::Max(hn::Add(hn::Add(difference, phi), hn::Set(D(), psi_[k])), hn::Zero(D()));
   }
@@ -86,65 +60,68 @@ class Columns {
   // Leaves what each V is multiplied by in factors_: group_factor() and the quadratic term's part.
   HWY_INLINE void FindFactors() const {
     D const d;
-    std::int64_t const stride = pass_.scratch_stride(), groups = std::ssize(pass_.thresholds);
+    std::int64_t const stride = pass_.scratch_stride(), groups = std::ssize(pass_.group_begin) - 1;
     for (std::int64_t g = 0; g < groups; ++g) {
       V squares[kColumns];
       for (int k = 0; k < kColumns; ++k) squares[k] = hn::Zero(d);
-      VisitRows<D>(GroupBegin(g), GroupBegin(g + 1), [&](std::int64_t r, auto rows) HWY_ATTR {
-        V const phi = rows.load(pass_.phi + r);
+      std::int64_t const end = GroupBegin(g + 1);
+      for (std::int64_t r = GroupBegin(g); r < end; r += kLanes) {
+        auto const is_inside = hn::FirstN(d, static_cast<std::size_t>(end - r));
+        V const phi = hn::LoadU(d, pass_.phi + r);
         HWY_UNROLL(4)
         for (int k = 0; k < kColumns; ++k) {
-          V const v = rows.only(Positive(rows, k, r, Costs(rows, k, r), phi));
+          V const v = hn::IfThenElseZero(is_inside, Positive(k, r, Costs(k, r), phi));
           squares[k] = hn::MulAdd(v, v, squares[k]);
         }
-      });
+      }
       for (int k = 0; k < kColumns; ++k) norms_[k * stride + g] = hn::GetLane(hn::SumOfLanes(d, squares[k]));
     }
     for (int k = 0; k < kColumns; ++k) {
       T* const norms = norms_ + k * stride;
-      VisitRows<D>(0, groups, [&](std::int64_t g, auto some) HWY_ATTR {
-        V const norm = hn::Sqrt(some.load(norms + g)), threshold = some.load(pass_.thresholds.data() + g);
+      for (std::int64_t g = 0; g < groups; g += kLanes) {
+        V const norm = hn::Sqrt(hn::LoadU(d, norms + g)), threshold = hn::LoadU(d, pass_.thresholds.data() + g);
         V const kept = hn::Sub(hn::Set(d, T(1)), hn::Div(threshold, norm));
-        some.store(hn::Mul(hn::Set(d, pass_.prox.shrink), hn::IfThenElseZero(hn::Gt(norm, threshold), kept)),
-                   norms + g);
-      });
-      // Whole vectors: what goes too far is the next group's, or room.
+        V const factor = hn::IfThenElseZero(hn::Gt(norm, threshold), hn::Mul(hn::Set(d, pass_.prox.shrink), kept));
+        hn::StoreU(factor, d, norms + g);
+      }
+      // Whole vectors: what goes too far is the next group's, or padding, where no factor may be infinite.
       for (std::int64_t g = 0; g < groups; ++g) {
         V const factor = hn::Set(d, norms[g]);
-        for (std::int64_t r = GroupBegin(g); r < GroupBegin(g + 1); r += static_cast<std::int64_t>(hn::Lanes(d)))
+        for (std::int64_t r = GroupBegin(g); r < GroupBegin(g + 1); r += kLanes)
           hn::StoreU(factor, d, factors_ + k * stride + r);
       }
+      std::fill(factors_ + k * stride + pass_.rows, factors_ + (k + 1) * stride, T(0));
     }
   }
   HWY_INLINE std::int64_t GroupBegin(std::int64_t g) const { return pass_.group_begin[static_cast<std::size_t>(g)]; }
 
-  template <class Rows>
-  HWY_INLINE V Apply(Rows rows, int k, std::int64_t r, V v) const {
+  HWY_INLINE V Apply(int k, std::int64_t r, V v) const {
     if constexpr (kProx == Prox::scaled) return hn::Mul(v, hn::Set(D(), pass_.prox.shrink));
-    if constexpr (kProx == Prox::grouped) return hn::Mul(v, rows.load(factors_ + k * pass_.scratch_stride() + r));
-    HWY_ALIGN T lanes[HWY_MAX_BYTES / sizeof(T)];
+    if constexpr (kProx == Prox::grouped) return hn::Mul(v, hn::LoadU(D(), factors_ + k * pass_.scratch_stride() + r));
+    HWY_ALIGN T lanes[kLanes];
     hn::Store(v, D(), lanes);
-    for (std::size_t l = 0; l < hn::Lanes(D()); ++l) lanes[l] = pass_.prox(lanes[l]);
+    for (T& lane : lanes) lane = pass_.prox(lane);
     return hn::Load(D(), lanes);
   }
 
   HWY_INLINE void Update(std::int64_t begin, std::int64_t end, T* row_sums, double* column_sums) const {
+    D const d;
     V sums[kColumns];
-    for (int k = 0; k < kColumns; ++k) sums[k] = hn::Zero(D());
-    VisitRows<D>(begin, end, [&](std::int64_t r, auto rows) HWY_ATTR {
-      V const phi = rows.load(pass_.phi + r);
-      V row_sum = rows.load(row_sums + r);
+    for (int k = 0; k < kColumns; ++k) sums[k] = hn::Zero(d);
+    for (std::int64_t r = begin; r < end; r += kLanes) {
+      V const phi = hn::LoadU(d, pass_.phi + r);
+      V row_sum = hn::LoadU(d, row_sums + r);
       HWY_UNROLL(4)
       for (int k = 0; k < kColumns; ++k) {
-        V const costs = Costs(rows, k, r);
-        V const x = rows.only(Apply(rows, k, r, Positive(rows, k, r, costs, phi)));
-        rows.store(kKind == PassKind::keep_difference ? Difference(x, costs) : x, x_ + k * pass_.stride + r);
+        V const costs = Costs(k, r);
+        V const x = Apply(k, r, Positive(k, r, costs, phi));
+        hn::StoreU(kKind == PassKind::keep_difference ? Difference(x, costs) : x, d, x_ + k * pass_.stride + r);
         row_sum = hn::Add(row_sum, x);
         sums[k] = hn::Add(sums[k], x);
       }
-      rows.store(row_sum, row_sums + r);
-    });
-    for (int k = 0; k < kColumns; ++k) column_sums[k] += static_cast<double>(hn::GetLane(hn::SumOfLanes(D(), sums[k])));
+      hn::StoreU(row_sum, d, row_sums + r);
+    }
+    for (int k = 0; k < kColumns; ++k) column_sums[k] += static_cast<double>(hn::GetLane(hn::SumOfLanes(d, sums[k])));
   }
 
   SplittingPass<T> const& pass_;
@@ -180,7 +157,7 @@ void PassOfKind(SplittingPass<T> const& pass, std::int64_t first, std::int64_t c
 template <class T>
 void Pass(SplittingPass<T> const& pass, std::int64_t first, std::int64_t columns, T* row_sums, double* column_sums,
           T* scratch) {
-  std::fill_n(row_sums, pass.rows, T(0));
+  std::fill_n(row_sums, padded_to_vectors<T>(pass.rows), T(0));
   if (pass.prox.hypentropy > 0) {
     PassOfKind<T, Prox::hypentropy>(pass, first, columns, row_sums, column_sums, scratch);
   } else if (!pass.thresholds.empty()) {

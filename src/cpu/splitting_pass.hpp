@@ -20,6 +20,13 @@
 namespace monge::cpu {
 
 inline constexpr std::int64_t kPassColumns = 4;
+/// Arrays of rows, columns of X among them, have room for whole vectors, of 64 bytes at most. There costs are infinite,
+/// so X is 0.
+template <class T>
+constexpr std::int64_t padded_to_vectors(std::int64_t rows) {
+  constexpr std::int64_t kLanes = 64 / sizeof(T);
+  return (rows + kLanes - 1) / kLanes * kLanes;
+}
 /// Columns whose row sums stay in T.
 inline constexpr std::int64_t kColumnsOfRowSum = 32;
 /// Rows whose column sums stay in T.
@@ -41,20 +48,19 @@ struct SplittingPass {
   std::int64_t rows;
   T step;
   T const* phi;
-  T const* psi;
+  T const* psi;  // Not padded.
   EntryProx<T> prox;
-  // Where groups of rows begin, with `rows` at the end, and the thresholds s lambda w_g of their norms; empty without
-  // the term.
+  // Where groups of rows begin, with `rows` at the end, and the thresholds s lambda w_g of their norms, padded as rows
+  // are; empty without the term.
   std::span<std::int64_t const> group_begin;
   std::span<T const> thresholds;
 
-  /// Values of T that a call needs besides.
+  /// Values of T that a call needs besides: a factor a row and one a group, of each column.
   std::int64_t scratch_size() const { return thresholds.empty() ? 0 : kPassColumns * 2 * scratch_stride(); }
-  /// Room for a factor a row, or a group, and a vector too many.
-  std::int64_t scratch_stride() const { return rows + 64; }
+  std::int64_t scratch_stride() const { return padded_to_vectors<T>(rows) + padded_to_vectors<T>(1); }
 };
 
-/// Passes over `columns` columns from `first` on; writes their sums of the `rows` rows, and each one's sum.
+/// Passes over `columns` columns from `first` on; writes their sums of the rows, padded, and each one's sum.
 /// `scratch` is the thread's own.
 template <class T>
 void pass_over_columns(SplittingPass<T> const& pass, std::int64_t first, std::int64_t columns, T* row_sums,

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <cmath>
 #include <numeric>
 
 #include "cuda/entry_solver.hpp"
@@ -116,7 +117,6 @@ void EntropicOperator::prepare_sweeps() {
            size_of(rows.scalar);
   };
   double* errors = nullptr;
-  std::int64_t const row_errors = cuda::error_parts(problem_.size(Side::rows));
   auto const log_mean_parts = [&](Side side) -> std::int64_t {
     return problem_.penalties.balanced() ? 0 : cuda::error_parts(problem_.size(side));
   };
@@ -126,7 +126,7 @@ void EntropicOperator::prepare_sweeps() {
                                  Part{states_[0].partials, partial_bytes(Side::rows)},
                                  Part{states_[1].partials, partial_bytes(Side::columns)});
   states_[0].errors = errors;
-  states_[1].errors = errors + row_errors;
+  states_[1].errors = errors + error_count(Side::rows);
   connect_sweeps(steps);
 }
 
@@ -157,7 +157,7 @@ void EntropicOperator::connect_translation() {
   TranslationArguments const arguments{{of_side(Side::rows), of_side(Side::columns)},
                                        log_mass_ratio(problem_.weights[0]->total(), problem_.weights[1]->total()),
                                        parameters_,
-                                       states_[1].errors + cuda::error_parts(problem_.size(Side::columns))};
+                                       states_[1].errors + error_count(Side::columns)};
   if (translation_ != arguments) drop_graphs();
   translation_ = arguments;
 }
@@ -328,26 +328,32 @@ void EntropicOperator::sweep(Sweep const& sweep, int count) {
   launch_sweeps(sweep, count);
 }
 
+std::int64_t EntropicOperator::error_count(Side side) const {
+  return 2 * cuda::error_parts(problem_.size(side));
+}
+
 /// With a penalty the constants that the last translation left stand behind the errors.
 std::int64_t EntropicOperator::error_count() const {
   std::int64_t count = translates() ? 2 : 0;
-  for (Side side : swept_sides()) count += cuda::error_parts(problem_.size(side));
+  for (Side side : swept_sides()) count += error_count(side);
   return count;
 }
 
 SweepErrors EntropicOperator::errors_from(double const* parts) {
-  double const* const columns = parts + cuda::error_parts(problem_.size(Side::rows));
-  double const row = std::accumulate(parts, columns, 0.0);
-  if (is_self()) return {row, row};
-  double const* const constants = columns + cuda::error_parts(problem_.size(Side::columns));
+  auto const of_side = [&](Side side) {
+    ErrorSums sums;
+    for (double const* const end = parts + error_count(side); parts != end; parts += 2) sums.join({parts[0], parts[1]});
+    return sums;
+  };
+  ErrorSums const rows = of_side(Side::rows), columns = is_self() ? rows : of_side(Side::columns);
   if (translates() && swept_eps_ > 0) {
-    for (int s : {0, 1}) potentials_[s].typical = constants[s];
+    for (int s : {0, 1}) potentials_[s].typical = parts[s];
   }
-  return {row, std::accumulate(columns, constants, 0.0)};
+  return {rows.absolute, columns.absolute, std::sqrt(rows.square + columns.square)};
 }
 
 SweepErrors EntropicOperator::errors() {
-  if (!parameters_) return {0, 0};
+  if (!parameters_) return {};
   DeviceGuard const guard(problem_.runtime->index());
   return errors_from(download(*problem_.runtime, error_parts(), error_count()).data());
 }

@@ -71,6 +71,8 @@ class EntropicOperator final : public monge::EntropicOperator {
     DeviceArray<unsigned char> line_sums, across_sums;
   };
 
+  /// Numbers that are the errors of a side.
+  std::int64_t error_count(Side side) const;
   SweepState& state(Side side) { return states_[side_index(side)]; }
   SweepState const& state(Side side) const { return states_[side_index(side)]; }
   /// As the costs plan them: rows, columns.

@@ -80,7 +80,7 @@ void RegularizedCosts::finish() {
   require_allowed_partners(Side::rows, p_, partners.first(p_.size()));
   require_allowed_partners(Side::columns, q_, partners.subspan(p_.size()));
   double const least = from_ordered_bits(survey.least), largest = from_ordered_bits(survey.largest);
-  require_finite_cost_range(least, largest);
+  require_finite_range(least, largest);
   survey_ = {};
   shares_ = {};
   scale_.offset = least;
@@ -103,7 +103,7 @@ void RegularizedCosts::throw_bad_entry(unsigned long long place) const {
     return element(*runtime_, view, transposed ? column * view.stride + row : row * view.stride + column);
   };
   double const cost = value(matrix_.cost, matrix_.transposed);
-  if (!is_cost(cost)) throw_bad_regularized_cost(row, column, cost);
+  if (!is_cost(cost)) throw_bad_cost(row, column, cost);
   if (matrix_.l1_weights.data) {
     double const weight = value(matrix_.l1_weights, false);
     if (!is_l1_weight(weight)) throw_bad_l1_weight(row, column, weight);

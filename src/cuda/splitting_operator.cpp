@@ -1,6 +1,7 @@
 #include "cuda/splitting_operator.hpp"
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
 
 #include "cuda/costs.hpp"
@@ -13,6 +14,8 @@ constexpr int kIterationsPerGraph = 20;
 
 /// Recording a graph takes as long as launching so many.
 constexpr int kIterationsBeforeGraph = 40;
+
+constexpr std::size_t kAllSteps = std::numeric_limits<std::size_t>::max();
 
 /// Rows of a column begin at a multiple of 128 bytes.
 constexpr int kPitch = 32;
@@ -29,13 +32,17 @@ SplittingProx prox_of(RegularizerTerms const& terms) {
 }  // namespace
 
 SplittingOperator::SplittingOperator(SharedRuntime runtime, RegularizedInput const& input, Queue const& queue,
-                                     int waves)
+                                     SplittingLaunch const& launch)
     : monge::SplittingOperator(std::ssize(input.p), std::ssize(input.q)),
       runtime_(runtime),
       costs_(std::move(runtime), input, queue),
       scalar_(input.precision == Precision::float64 ? DataType::float64 : DataType::float32) {
-  plan_ = plan_splitting(scalar_, prox_of(input.terms), static_cast<int>(round_up(costs_.order().size, kSplittingRows)),
-                         costs_.columns(), costs_.group_begin(), runtime_->multiprocessors(), waves);
+  SplittingProx const prox = prox_of(input.terms);
+  int const size = costs_.order().size, units = runtime_->multiprocessors();
+  if (rows() * columns() * size_of(scalar_) >= launch.least_resident_bytes)
+    resident_plan_ = plan_resident(scalar_, prox, size, costs_.columns(), units);
+  plan_ = plan_splitting(scalar_, prox, static_cast<int>(round_up(size, kSplittingRows)), costs_.columns(),
+                         costs_.group_begin(), units, launch.waves);
 }
 
 void SplittingOperator::finish(Queue const& queue) {
@@ -66,7 +73,7 @@ void SplittingOperator::allocate() {
                             Part{columns.sum, m}, Part{columns.potential, m}, Part{columns.residual, m},
                             Part{rounded[0], pitch_ * width}, Part{rounded[1], m * width}, Part{arguments_.state, 1},
                             Part{parameters_, 1}, Part{residual_, 1}, Part{slabs, std::ssize(plan_.slabs)},
-                            Part{arguments_.totals, plan_.blocks()}, Part{arguments_.nonzeros, plan_.blocks()},
+                            Part{arguments_.totals, plan_.blocks()}, Part{arguments_.nonzeros, blocks()},
                             Part{parts[0], part_bytes(rows)}, Part{parts[1], part_bytes(columns)});
   // Padding has no potential and no residual.
   MONGE_CUDA_TRY(cudaMemsetAsync(vectors_.data(), 0, static_cast<std::size_t>(vectors_.bytes()), runtime_->stream()));
@@ -83,10 +90,30 @@ void SplittingOperator::allocate() {
   arguments_.slabs = slabs;
   arguments_.slab_count = plan_.slab_count();
   arguments_.parts = plan_.parts;
+  arguments_.cluster = plan_.cluster;
   arguments_.parameters = parameters_;
   arguments_.group = costs_.terms().group;
   arguments_.group_begin = costs_.terms().group_begin;
   arguments_.group_weight = costs_.terms().group_weight;
+  if (resident_plan_) allocate_resident();
+}
+
+void SplittingOperator::allocate_resident() {
+  ResidentPlan const& plan = *resident_plan_;
+  int const n = arguments_.side[0].size, m = arguments_.side[1].size;
+  resident_ = {.problem = arguments_,
+               .tile_rows = plan.tile_rows,
+               .tile_columns = plan.tile_columns,
+               .tiles = {plan.tiles[0], plan.tiles[1]},
+               .stride = {n, m}};
+  constexpr int kTurns = 2;
+  resident_memory_ = allocate_parts(runtime_, Part{resident_.parts[0], kTurns * plan.tiles[1] * resident_.stride[0]},
+                                    Part{resident_.parts[1], kTurns * plan.tiles[0] * resident_.stride[1]},
+                                    Part{resident_.totals, kTurns * plan.blocks()}, Part{resident_.arrived, 1});
+}
+
+int SplittingOperator::blocks() const {
+  return resident_plan_ ? resident_plan_->blocks() : plan_.blocks();
 }
 
 void SplittingOperator::set_parameters(double step) {
@@ -99,6 +126,7 @@ void SplittingOperator::set_parameters(double step) {
 
 void SplittingOperator::restart(double factor, bool empty) {
   restart_splitting({arguments_, scalar_, factor, empty}, runtime_->stream());
+  evaluated_ = false;
 }
 
 void SplittingOperator::start(double step, std::span<double const> u, std::span<double const> v) {
@@ -118,6 +146,7 @@ void SplittingOperator::start(double step, std::span<double const> u, std::span<
   MONGE_CUDA_TRY(cudaMemsetAsync(entries_.data(), 0, static_cast<std::size_t>(entries_.bytes()), runtime_->stream()));
   set_parameters(step);
   restart(1, true);
+  iterations_ = 0;
 }
 
 void SplittingOperator::set_step(double step) {
@@ -127,30 +156,36 @@ void SplittingOperator::set_step(double step) {
   restart(factor, false);
 }
 
-void SplittingOperator::enqueue(SplittingIteration iteration, Queue const& queue) const {
-  splitting_iteration(plan_, iteration, arguments_, queue);
+void SplittingOperator::enqueue(SplittingIteration iteration, std::int64_t number, Queue const& queue) const {
+  SplittingArguments arguments = arguments_;
+  arguments.backwards = static_cast<int>(number % 2);
+  splitting_iteration(plan_, iteration, arguments, queue);
 }
 
 void SplittingOperator::enqueue_residual(SplittingResidual* result, Queue const& queue) const {
-  splitting_residual({arguments_, plan_.blocks(), result}, queue);
+  splitting_residual({arguments_, blocks(), result}, queue);
 }
 
 void SplittingOperator::iterate(int count) {
   DeviceGuard const guard(runtime_->index());
+  evaluated_ = false;
+  if (resident_plan_) return resident_iterations(*resident_plan_, resident_, count, runtime_->stream());
   auto const enqueue_pairs = [&](int iterations, cudaStream_t stream) {
     for (int k = 0; k < iterations; k += 2) {
-      enqueue(SplittingIteration::opening, stream);
-      enqueue(SplittingIteration::closing, stream);
+      enqueue(SplittingIteration::opening, iterations_ + k, stream);
+      enqueue(SplittingIteration::closing, iterations_ + k + 1, stream);
     }
+    return iterations;
   };
-  int left = count / 2 * 2;
-  for (; left >= kIterationsPerGraph && iterations_ >= kIterationsBeforeGraph; left -= kIterationsPerGraph) {
+  int left = count;
+  bool const fits_graph = iterations_ % 2 == 0 && iterations_ >= kIterationsBeforeGraph;
+  for (; fits_graph && left >= kIterationsPerGraph; left -= kIterationsPerGraph) {
     if (!graph_) graph_.emplace(*runtime_, [&](cudaStream_t stream) { enqueue_pairs(kIterationsPerGraph, stream); });
     graph_->launch(runtime_->stream());
   }
-  enqueue_pairs(left, runtime_->stream());
-  if (count % 2 == 1) enqueue(SplittingIteration::single, runtime_->stream());
+  left -= enqueue_pairs(left / 2 * 2, runtime_->stream());
   iterations_ += count;
+  if (left > 0) enqueue(SplittingIteration::single, iterations_ - 1, runtime_->stream());
 }
 
 SplittingResidual SplittingOperator::residual() {
@@ -159,8 +194,7 @@ SplittingResidual SplittingOperator::residual() {
   return download(*runtime_, residual_, 1)[0];
 }
 
-/// The launches of each problem are recorded in this order: an opening and a closing iteration, a single one, and the
-/// residual. Problems with more pairs to go come first.
+/// Problems that have launches of their own take these; of the others those with more pairs of iterations come first.
 void SplittingOperator::iterate_together(SharedRuntime const& runtime, std::span<SplittingStep> steps) {
   DeviceGuard const guard(runtime->index());
   if (steps.size() == 1) {
@@ -168,43 +202,48 @@ void SplittingOperator::iterate_together(SharedRuntime const& runtime, std::span
     steps[0].residual = steps[0].splitting->residual();
     return;
   }
-  constexpr std::size_t kLaunches = 2;  // Of an iteration.
-  constexpr std::size_t kSingle = 2 * kLaunches, kResidual = 3 * kLaunches, kEnd = kResidual + 1;
+  std::vector<SplittingStep*> together;
+  for (SplittingStep& step : steps) {
+    if (operator_of(step).resident_plan_) {
+      step.splitting->iterate(step.count);
+    } else {
+      together.push_back(&step);
+    }
+  }
+  auto const pairs_of = [](SplittingStep const* step) { return step->count / 2; };
+  std::stable_sort(together.begin(), together.end(),
+                   [&](auto const* k, auto const* l) { return pairs_of(k) > pairs_of(l); });
   ArenaScope const scope(*runtime);
-  Batch batch(runtime);
-  DeviceArray<SplittingResidual> const residuals(runtime, std::ssize(steps));
-  for (std::size_t k = 0; k < steps.size(); ++k) {
-    SplittingOperator const& splitting = operator_of(steps[k]);
-    batch.next_problem();
-    for (SplittingIteration const iteration :
-         {SplittingIteration::opening, SplittingIteration::closing, SplittingIteration::single})
-      splitting.enqueue(iteration, batch);
-    splitting.enqueue_residual(residuals.data() + k, batch);
+  Batch pairs(runtime), singles(runtime), residuals(runtime);
+  for (SplittingStep* step : together) {
+    SplittingOperator& splitting = operator_of(*step);
+    std::int64_t const first = splitting.iterations_;
+    splitting.iterations_ += step->count;
+    splitting.evaluated_ = false;
+    pairs.next_problem();
+    splitting.enqueue(SplittingIteration::opening, first, pairs);
+    splitting.enqueue(SplittingIteration::closing, first + 1, pairs);
+    if (step->count % 2 == 0) continue;
+    singles.next_problem();
+    splitting.enqueue(SplittingIteration::single, splitting.iterations_ - 1, singles);
   }
-  std::vector<std::size_t> order(steps.size()), odd;
+  std::vector<std::size_t> order(together.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
-  auto const pairs = [&](std::size_t k) { return steps[k].count / 2; };
-  std::stable_sort(order.begin(), order.end(), [&](std::size_t k, std::size_t l) { return pairs(k) > pairs(l); });
-  batch.arrange(order);
+  pairs.arrange(order);
   std::size_t active = order.size();
-  for (int done = 0;; ++done) {
-    while (active > 0 && pairs(order[active - 1]) <= done) --active;
-    if (active == 0) break;
-    batch.launch(0, kSingle, active);
+  for (int done = 0; active > 0; ++done) {
+    while (active > 0 && pairs_of(together[active - 1]) <= done) --active;
+    pairs.launch(0, kAllSteps, active);
   }
-  std::copy_if(order.begin(), order.end(), std::back_inserter(odd),
-               [&](std::size_t k) { return steps[k].count % 2 == 1; });
-  if (!odd.empty()) {
-    if (odd != order) batch.arrange(odd);
-    batch.launch(kSingle, kResidual, odd.size());
-    if (odd != order) batch.arrange(order);
-  }
-  batch.launch(kResidual, kEnd, order.size());
-  std::vector<SplittingResidual> const found = download(*runtime, residuals.data(), residuals.size());
+  singles.launch();
+  DeviceArray<SplittingResidual> const found(runtime, std::ssize(steps));
   for (std::size_t k = 0; k < steps.size(); ++k) {
-    steps[k].residual = found[k];
-    operator_of(steps[k]).iterations_ += steps[k].count;
+    residuals.next_problem();
+    operator_of(steps[k]).enqueue_residual(found.data() + k, residuals);
   }
+  residuals.launch();
+  std::vector<SplittingResidual> const values = download(*runtime, found.data(), found.size());
+  for (std::size_t k = 0; k < steps.size(); ++k) steps[k].residual = values[k];
 }
 
 RegularizedEntries SplittingOperator::packed() const {
@@ -215,18 +254,24 @@ RegularizedEntries SplittingOperator::packed() const {
           .pitch = pitch_};
 }
 
-RegularizedValues SplittingOperator::evaluate() {
-  DeviceGuard const guard(runtime_->index());
+void SplittingOperator::make_potentials() const {
   for (int s : {0, 1}) {
     SplittingSide const& side = arguments_.side[s];
     combine({side.size, 1, {{1 / step_, side.potential, nullptr}}, s == 0 ? readout_->u() : readout_->v()},
             runtime_->stream());
   }
+}
+
+RegularizedValues SplittingOperator::evaluate() {
+  DeviceGuard const guard(runtime_->index());
+  make_potentials();
+  evaluated_ = true;
   return readout_->evaluate(costs_, packed());
 }
 
 void SplittingOperator::potentials(MutableVectorView u, MutableVectorView v) const {
   DeviceGuard const guard(runtime_->index());
+  if (!evaluated_) make_potentials();
   readout_->potentials(costs_, u, v);
 }
 

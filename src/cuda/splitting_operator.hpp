@@ -1,4 +1,5 @@
-// Douglas-Rachford splitting on a CUDA device: X and the costs in memory, an iteration in two launches.
+// Douglas-Rachford splitting on a CUDA device: X and the costs in memory, an iteration in two launches; or, where X
+// fits in the shared memory of the device and that pays, many in one.
 #pragma once
 #include <optional>
 #include <span>
@@ -10,10 +11,19 @@
 
 namespace monge::cuda {
 
+/// How iterations are launched. A variant is for benchmarks; plans say what is best.
+struct SplittingLaunch {
+  int waves = 1;  // As of plan_splitting().
+  /// Entries of so many bytes stay in shared memory, if they fit. A smaller problem gains less than a batch of such
+  /// loses, whose problems would go one after the other.
+  std::int64_t least_resident_bytes = std::int64_t{1} << 22;
+};
+
 class SplittingOperator final : public monge::SplittingOperator {
  public:
-  /// Starts to look through the matrices; finish() has to follow. `waves` as in plan_splitting().
-  SplittingOperator(SharedRuntime runtime, RegularizedInput const& input, Queue const& queue, int waves = 1);
+  /// Starts to look through the matrices; finish() has to follow.
+  SplittingOperator(SharedRuntime runtime, RegularizedInput const& input, Queue const& queue,
+                    SplittingLaunch const& launch = {});
   /// Waits for what was found, throws if that is no problem, and packs the costs.
   void finish(Queue const& queue);
 
@@ -35,9 +45,13 @@ class SplittingOperator final : public monge::SplittingOperator {
 
  private:
   void allocate();
+  void allocate_resident();
+  int blocks() const;
   void set_parameters(double step);
   void restart(double factor, bool empty);
-  void enqueue(SplittingIteration iteration, Queue const& queue) const;
+  /// `number`: how many iterations came before, which says where this one begins.
+  void enqueue(SplittingIteration iteration, std::int64_t number, Queue const& queue) const;
+  void make_potentials() const;
   void enqueue_residual(SplittingResidual* result, Queue const& queue) const;
   RegularizedEntries packed() const;
 
@@ -45,15 +59,18 @@ class SplittingOperator final : public monge::SplittingOperator {
   RegularizedCosts costs_;
   DataType scalar_;
   SplittingPlan plan_;
+  std::optional<ResidentPlan> resident_plan_;  // Instead.
   std::int64_t pitch_ = 0;
-  DeviceArray<unsigned char> entries_, packed_costs_, vectors_;
+  DeviceArray<unsigned char> entries_, packed_costs_, vectors_, resident_memory_;
   SplittingArguments arguments_;
+  ResidentArguments resident_;
   SplittingParameters* parameters_ = nullptr;
   SplittingResidual* residual_ = nullptr;
   std::optional<RegularizedReadout> readout_;
   std::optional<Graph> graph_;  // Of kIterationsPerGraph.
   double step_ = 0;
-  std::int64_t iterations_ = 0;  // Since the operator was made.
+  std::int64_t iterations_ = 0;  // Since the start.
+  bool evaluated_ = false;       // And not gone on since.
 };
 
 }  // namespace monge::cuda

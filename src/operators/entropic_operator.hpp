@@ -49,10 +49,11 @@ struct Sweep {
 
 /// L1 errors as the updates of the last sweep saw them: row |P 1 - a exp(-f / rho_a)|_1 before f moved, column
 /// |P^T 1 - b exp(-g / rho_b)|_1 before g moved (for symmetric sweeps both of the old pair). After a plain alternating
-/// sweep the columns are exact and the row error is at most `column`.
+/// sweep the columns are exact and the row error is at most `column`. `gradient_norm` is the 2-norm of both together.
 struct SweepErrors {
-  double row;
-  double column;
+  double row = 0;
+  double column = 0;
+  double gradient_norm = 0;
 };
 
 class EntropicOperator {

@@ -1,5 +1,7 @@
 #include "operators/regularized_costs.hpp"
 
+#include <monge/options.hpp>
+
 #include "core/require.hpp"
 
 namespace monge {
@@ -7,22 +9,18 @@ namespace {
 
 [[noreturn]] void throw_bad_entry(char const* field, std::int64_t row, std::int64_t column, double value,
                                   char const* must) {
-  throw Error(ErrorCode::invalid_argument, fmt::format("{}: entry ({}, {}) is {}; must be {}", field, row, column,
+  throw Error(ErrorCode::invalid_argument, fmt::format("{}: row {}, column {} is {}; must be {}", field, row, column,
                                                        std::isnan(value) ? std::abs(value) : value, must));
 }
 
 }  // namespace
 
-void throw_bad_regularized_cost(std::int64_t row, std::int64_t column, double value) {
-  throw_bad_entry("C", row, column, value, "finite or +infinity");
-}
-
 void throw_bad_l1_weight(std::int64_t row, std::int64_t column, double value) {
-  throw_bad_entry("weights", row, column, value, "finite and >= 0");
+  throw_bad_entry("l1_weights", row, column, value, kNotNegative.text_in_full().c_str());
 }
 
 void throw_bad_mask(std::int64_t row, std::int64_t column, double value) {
-  throw_bad_entry("mask", row, column, value, "finite");
+  throw_bad_entry("mask", row, column, value, kFinite.text_in_full().c_str());
 }
 
 void require_allowed_partners(Side side, std::span<double const> shares, std::span<unsigned char const> has_partner) {
@@ -30,12 +28,8 @@ void require_allowed_partners(Side side, std::span<double const> shares, std::sp
   char const* const other = side == Side::rows ? "column" : "row";
   for (std::size_t i = 0; i < shares.size(); ++i) {
     require(shares[i] == 0 || has_partner[i] != 0,
-            "C: {} {} has mass and no allowed pair with a {} that has; must have at least one", own, i, other);
+            "cost: {} {} has mass and no allowed pair with a {} that has; must have at least one", own, i, other);
   }
-}
-
-void require_finite_cost_range(double least, double most) {
-  require(std::isfinite(most - least), "C: ranges from {} to {}; the difference must be finite", least, most);
 }
 
 }  // namespace monge

@@ -7,6 +7,7 @@
 #include <span>
 
 #include "core/host_device.hpp"
+#include "operators/cost_matrix.hpp"
 #include "operators/side.hpp"
 
 namespace monge {
@@ -22,16 +23,12 @@ MONGE_HOST_DEVICE inline bool is_mask(double value) {
   return std::isfinite(value);
 }
 
-/// Throw invalid_argument "C: entry (3, 5) is nan; must be finite or +infinity", and of "weights" and "mask" alike.
-[[noreturn]] void throw_bad_regularized_cost(std::int64_t row, std::int64_t column, double value);
+/// Throw invalid_argument, as throw_bad_cost() does: "mask: row 3, column 5 is nan; must be finite".
 [[noreturn]] void throw_bad_l1_weight(std::int64_t row, std::int64_t column, double value);
 [[noreturn]] void throw_bad_mask(std::int64_t row, std::int64_t column, double value);
 
 /// Throws invalid_argument for the first point of `side` that has a share of the mass and no allowed pair with one of
 /// the other side that has; `has_partner` tells which points have one.
 void require_allowed_partners(Side side, std::span<double const> shares, std::span<unsigned char const> has_partner);
-
-/// Throws invalid_argument if the difference of the largest and the smallest cost of the allowed pairs overflows.
-void require_finite_cost_range(double least, double most);
 
 }  // namespace monge

@@ -58,6 +58,17 @@ struct UpdateRule {
   }
 };
 
+/// Sums over points of what their marginals are off by, and of its squares.
+struct ErrorSums {
+  double absolute = 0, square = 0;
+
+  MONGE_HOST_DEVICE void add(double error) { join({error, error * error}); }
+  MONGE_HOST_DEVICE void join(ErrorSums const& part) {
+    absolute += part.absolute;
+    square += part.square;
+  }
+};
+
 /// log(sum_i a_i exp(-f_i / rho) / sum a) = -least / rho + logarithm, least being the smallest f_i of a point of
 /// weight; zeros for a constraint. In these two parts no f / rho overflows, and none drowns in a 1 where rho is large.
 struct LogMean {

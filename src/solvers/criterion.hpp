@@ -10,7 +10,7 @@
 namespace monge {
 
 /// Relative as the tolerance is, `mass` being the larger of the totals of a and b.
-inline double criterion_value(Criterion criterion, Evaluation const& evaluation, double mass) {
+inline double criterion_value(Criterion criterion, Evaluation const& evaluation, double eps, double mass) {
   double const error = (evaluation.row_error + evaluation.column_error) / mass;
   switch (criterion) {
     case Criterion::l1:
@@ -20,7 +20,7 @@ inline double criterion_value(Criterion criterion, Evaluation const& evaluation,
     case Criterion::gap:
       // <f, r - a> + <g, c - b> is 0 for g = 0 and exact rows, which says nothing of the plan. The dual is off by the
       // second order of the error.
-      return std::max(std::abs(evaluation.gap) / std::abs(evaluation.primal), error * error);
+      return std::max(std::abs(evaluation.gap) / std::max(std::abs(evaluation.primal), eps * mass), error * error);
   }
   return error;
 }

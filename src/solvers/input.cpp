@@ -37,6 +37,28 @@ double total_of(char const* field, std::vector<double> const& weights) {
   return total;
 }
 
+/// What the method does not read keeps its default.
+void require_used(SolveOptions const& options) {
+  SolveOptions const usual;
+  std::string_view const method = name(options.method);
+  auto const keep = [&](char const* field, double value, double of_default) {
+    require(value == of_default, "{}: is {}; must be {}, the default, with method {}, which has no use for it", field,
+            value, of_default, method);
+  };
+  if (options.method == Method::newton || options.method == Method::splr)
+    require(options.schedule == usual.schedule, "schedule: is {}; must be {} with method {}", name(options.schedule),
+            name(usual.schedule), method);
+  if (options.method == Method::splr) {
+    keep("annealing", options.annealing, usual.annealing);
+    keep("check_every", options.check_every, usual.check_every);
+  } else {
+    keep("splr_density", options.splr.density, usual.splr.density);
+    keep("splr_shift", options.splr.shift, usual.splr.shift);
+    keep("splr_reuse", options.splr.pattern_reuse, usual.splr.pattern_reuse);
+    keep("splr_candidates", options.splr.candidate_sweeps, usual.splr.candidate_sweeps);
+  }
+}
+
 }  // namespace
 
 void validate(SolveOptions const& options) {
@@ -49,6 +71,7 @@ void validate(SolveOptions const& options) {
   });
   require(options.criterion == Criterion::l1 || options.certificate,
           "criterion: is {}; must be l1 without the certificate", name(options.criterion));
+  require_used(options);
   if (options.method != Method::newton && options.method != Method::splr) return;
   std::string_view const method = name(options.method);
   require(options.precision == Precision::automatic || options.precision == Precision::float64,

@@ -36,10 +36,11 @@ constexpr double kMostPasses = 10;
 
 }  // namespace
 
-NewtonMethod::NewtonMethod(EntropicOperator& entropic, Marginals const& marginals)
+NewtonMethod::NewtonMethod(EntropicOperator& entropic, Marginals const& marginals, Criterion criterion)
     : entropic_(entropic),
       vectors_(entropic.vectors()),
       marginals_(marginals),
+      criterion_(criterion),
       mass_(std::accumulate(marginals.a.begin(), marginals.a.end(), 0.0)),
       damping_(kFirstDamping),
       entries_per_row_(kEntriesPerRow),
@@ -67,6 +68,7 @@ NewtonProgress NewtonMethod::advance(double eps, int most_passes) {
     eps_ = eps;
     entries_are_old_ = true;
     evaluate(get(Side::columns), point_);
+    best_ = point_;
   } else if (most_passes < kFewestPasses || is_far()) {
     sweep();
   } else {
@@ -90,7 +92,14 @@ NewtonProgress NewtonMethod::advance(double eps, int most_passes) {
     }
     if (!accepted || point_.error > 0.5 * before) sweep();
   }
+  if (value(point_) < value(best_)) best_ = point_;
   return {point_.error, point_.norm, passes_, is_step};
+}
+
+double NewtonMethod::return_to_best() {
+  set(Side::rows, best_.f);
+  set(Side::columns, best_.next);
+  return best_.error;
 }
 
 /// The pass of a plain sweep from g.

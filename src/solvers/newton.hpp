@@ -28,13 +28,17 @@ class NewtonMethod {
  public:
   /// `entropic`, in float64, outlives this object and is nobody else's between two advances at one eps. Both marginals
   /// are constraints.
-  NewtonMethod(EntropicOperator& entropic, Marginals const& marginals);
+  NewtonMethod(EntropicOperator& entropic, Marginals const& marginals, Criterion criterion);
   ~NewtonMethod();
 
   /// The first at an eps evaluates the potentials that are there; each other one takes a step, of at most `most_passes`
   /// (>= 1) passes, or a plain sweep where a column has next to nothing or few passes are left. Leaves the potentials
   /// as the last plain sweep does: columns exact, rows off by at most `error`.
   NewtonProgress advance(double eps, int most_passes);
+  /// To where what the criterion says (the L1 error, unless it is the gradient) has been least since the first advance
+  /// at this eps; returns the error there. Steps climb in the dual, which has no end where no plan has the marginals:
+  /// the error may then rise to anything.
+  double return_to_best();
 
  private:
   /// A pair of potentials, in the gauge of the operator: f is the best for g. Vectors of the host.
@@ -45,6 +49,7 @@ class NewtonMethod {
     double error = 0, norm = 0;    // Of c - b: L1, L2.
   };
 
+  double value(Point const& point) const { return criterion_ == Criterion::gradient ? point.norm : point.error; }
   void evaluate(std::vector<double> g, Point& out);
   bool is_far() const;
   void sweep();
@@ -58,9 +63,11 @@ class NewtonMethod {
   EntropicOperator& entropic_;
   VectorOperations const& vectors_;
   Marginals const& marginals_;
+  Criterion criterion_;
   double mass_;
   double eps_ = 0;
   Point point_, trial_;
+  Point best_;      // Of those at which the advances at eps_ ended.
   double damping_;  // mu
   int passes_ = 0;
 

@@ -21,7 +21,7 @@ namespace monge {
 RegularizedErrors RegularizedRun::errors_of(RegularizedValues const& values) const {
   CostScale const scale = found->scale();
   double const primal = values.transport_cost + values.regularization;
-  // In units of range and mass; the offset is that of the prescribed mass.
+  // In units of range and mass.
   double const size = std::max(std::abs(primal + scale.offset / scale.range), 1e-3);
   return {std::sqrt(values.residual_squares) / marginal_norm(), std::abs(primal - values.dual) / size};
 }
@@ -35,7 +35,7 @@ void RegularizedRun::report_values(RegularizedValues const& values) {
   report.marginal_error = scale.mass * values.residual_l1;
   report.transport_cost = unit * values.transport_cost + offset * values.transported_mass;
   report.regularization = unit * values.regularization;
-  report.primal = unit * (values.transport_cost + values.regularization) + offset;
+  report.primal = report.transport_cost + report.regularization;
   report.dual = unit * values.dual + offset;
   report.gap = unit * (values.transport_cost + values.regularization - values.dual);
   report.nonzeros = values.nonzeros;

@@ -104,6 +104,8 @@ RegularizedMethod method_of(RegularizedProblem const& problem, RegularizerTerms 
   if (method == newton && !obstacle.empty()) throw_unsupported(obstacle);
   if (method == splitting && has_points)
     throw_unsupported("method: is splitting, which reads costs from memory; must have a cost matrix, not points");
+  if (method == splitting && !options.u.empty())
+    throw_unsupported("u: is given; must not be with method splitting, whose iterations begin with a plan");
   return method;
 }
 

@@ -37,24 +37,41 @@ bool hardly_falls(Report const& report) {
   return count > 1 && all.back().marginal_error > 0.5 * all.rbegin()[count / 2].marginal_error;
 }
 
-/// One sentence about a report that is otherwise complete. `annealing`: it was, when the caller stopped it.
-std::string message(Report const& report, SolveOptions const& options, Geometry const& geometry, bool annealing) {
-  char const* const passes = report.newton_steps > 0 ? "passes" : "sweeps";
-  std::string const reached =
-      options.criterion == Criterion::gradient ? fmt::format("gradient norm {:.2e}", report.gradient_norm)
-      : options.criterion == Criterion::gap    ? fmt::format("gap {:.2e}", report.gap)
-                                               : fmt::format("marginal error {:.2e}", report.marginal_error);
+/// "1 sweep", "12 passes".
+std::string passes_text(Report const& report) {
+  bool const one = report.iterations == 1;
+  return fmt::format("{} {}", report.iterations,
+                     report.newton_steps > 0 ? (one ? "pass" : "passes") : (one ? "sweep" : "sweeps"));
+}
+
+/// What the tolerance is on.
+std::string value_text(Criterion criterion, double value) {
+  switch (criterion) {
+    case Criterion::l1:
+      break;
+    case Criterion::gradient:
+      return fmt::format("gradient norm {:.2e} of the mass", value);
+    case Criterion::gap:
+      return fmt::format("gap {:.2e} of the value", value);
+  }
+  return fmt::format("marginal error {:.2e} of the mass", value);
+}
+
+/// One sentence about a report that is otherwise complete. `value`: what the criterion says; `annealing`: it was, when
+/// the caller stopped it.
+std::string message(Report const& report, SolveOptions const& options, Geometry const& geometry, double value,
+                    bool annealing) {
+  std::string const passes = passes_text(report), reached = value_text(options.criterion, value);
   switch (report.status) {
     case Status::stopped:
-      return fmt::format("stopped by the caller after {} {}{}", report.iterations, passes,
-                         annealing ? ", while annealing" : "");
+      return fmt::format("stopped by the caller after {}{}", passes, annealing ? ", while annealing" : "");
     case Status::completed:
-      return fmt::format("ran {} sweeps as asked; marginal error {:.2e}", report.iterations, report.marginal_error);
+      return fmt::format("ran {} as asked; {}", passes, reached);
     case Status::converged:
       return fmt::format(
-          "converged after {} {}{}; marginal error {:.2e}", report.iterations, passes,
+          "converged after {}{}; {}", passes,
           report.refinement_iterations > 0 ? fmt::format(", the last {} in float64", report.refinement_iterations) : "",
-          report.marginal_error);
+          reached);
     case Status::precision_limit:
       if (!std::isfinite(report.marginal_error))
         return fmt::format("the plan is beyond what {} holds; eps must be larger, or the penalties smaller",
@@ -65,8 +82,7 @@ std::string message(Report const& report, SolveOptions const& options, Geometry 
                                                                   : "a larger eps or tolerance is needed");
     case Status::iteration_limit:
       return fmt::format(
-          "{} after {} {} is above the tolerance{} more iterations or a larger eps would help", reached,
-          report.iterations, passes,
+          "{} after {} is above the tolerance{} more iterations or a larger eps would help", reached, passes,
           std::holds_alternative<CostMatrix>(geometry) && hardly_falls(report)
               ? " and hardly falls; where costs of inf forbid pairs there may be no plan with these a and b, else"
               : ";");
@@ -115,7 +131,7 @@ class SinkhornRun {
   void swept(SweepErrors const& errors) {
     Sweep const kind = next().sweep;
     policy_.swept(errors);
-    record(kind, errors.row + errors.column, kNaN);
+    record(kind, errors.row + errors.column, errors.gradient_norm);
   }
 
   /// To the end.
@@ -136,10 +152,11 @@ class SinkhornRun {
 
   void newton_step() {
     SinkhornStep const taken = next();
-    if (!newton_) newton_ = std::make_unique<NewtonMethod>(entropic(), problem_.marginals);
+    if (!newton_) newton_ = std::make_unique<NewtonMethod>(entropic(), problem_.marginals, options().criterion);
     NewtonProgress const progress = newton_->advance(taken.sweep.eps, taken.count);
     policy_.stepped(progress);
     record(taken.sweep, progress.error, progress.gradient_norm);
+    if (policy_.is_short()) policy_.returned(newton_->return_to_best());
   }
 
   /// Whether certificates need a float64 twin that is not there yet.
@@ -177,7 +194,7 @@ class SinkhornRun {
     report().newton_iterations = policy_.newton_iterations();
     report().precision = policy_.precision();
     report().marginal_error = policy_.marginal_error();
-    report().message = message(report(), options(), problem_.geometry, stopped_at_ > options().eps);
+    report().message = message(report(), options(), problem_.geometry, policy_.value(), stopped_at_ > options().eps);
     report().seconds.total = watch_.seconds();
     report().seconds.sweeps = report().seconds.total - report().seconds.certificate;
     judge_.reset();

@@ -230,7 +230,7 @@ void SinkhornPolicy::take_newton() {
 void SinkhornPolicy::certified(Evaluation const& evaluation) {
   double const error = evaluation.row_error + evaluation.column_error, column_error = evaluation.column_error;
   certified_error_ = error;
-  certified_value_ = criterion_value(options_.criterion, evaluation, mass_);
+  certified_value_ = criterion_value(options_.criterion, evaluation, options_.eps, mass_);
   if (shortfall_) return end(*shortfall_);
   if (*certified_value_ <= options_.tolerance) return end(Status::converged);
   if (iterations_ == 0) return go_on();  // The start is not the solution.

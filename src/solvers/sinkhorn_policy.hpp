@@ -46,6 +46,8 @@ class SinkhornPolicy {
   /// The errors of the last of the sweeps.
   void swept(SweepErrors const& errors);
   void stepped(NewtonProgress const& progress);
+  /// Newton's method has gone back to where the L1 error is this, as it does once the policy is_short().
+  void returned(double error) { errors_ = {0, error}; }
   /// `error` in L1.
   void ended(Status status, int steps, int passes, double error);
   /// In float64.
@@ -54,6 +56,8 @@ class SinkhornPolicy {
   /// The caller wants no more sweeps; one at eps and a certificate may still be due.
   void stop();
 
+  /// It ends: all that may still come is a sweep at eps and a certificate.
+  bool is_short() const { return shortfall_.has_value(); }
   int iterations() const { return iterations_; }
   int annealing_iterations() const { return annealing_iterations_; }
   int newton_steps() const { return newton_steps_; }
@@ -63,6 +67,8 @@ class SinkhornPolicy {
   Precision precision() const { return precision_; }
   /// The marginal error of the current potentials: the certified one, or what the last sweep can tell.
   double marginal_error() const { return certified_error_.value_or(bound()); }
+  /// The same of what the criterion says, relative as the tolerance is; others than l1 have certificates.
+  double value() const { return certified_value_.value_or(bound() / mass_); }
 
  private:
   enum class Mode { sinkhorn, newton };
@@ -106,7 +112,7 @@ class SinkhornPolicy {
   SinkhornStep step_{};
 
   Sweep last_sweep_{};
-  SweepErrors errors_{0, 0};  // Of last_sweep_.
+  SweepErrors errors_;  // Of last_sweep_.
   int iterations_ = 0;
   int annealing_iterations_ = 0;
   bool may_step_;               // Newton's method is a choice,

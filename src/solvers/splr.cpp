@@ -12,11 +12,11 @@
 #include <utility>
 #include <vector>
 
-#include "core/compensated_sum.hpp"
 #include "core/sparse_factor.hpp"
 #include "solvers/criterion.hpp"
 #include "solvers/largest_entries.hpp"
 #include "solvers/line_search.hpp"
+#include "solvers/secant.hpp"
 
 namespace monge {
 namespace {
@@ -37,16 +37,6 @@ constexpr double kCandidateGradient = 10;
 constexpr double kUnitRoundoff = 0x1p-53;
 
 using Values = std::vector<double>;
-
-void add(double factor, Values const& from, Values& to) {
-  for (std::size_t k = 0; k < to.size(); ++k) to[k] += factor * from[k];
-}
-
-double dot(Values const& first, Values const& second) {
-  CompensatedSum sum;
-  for (std::size_t k = 0; k < first.size(); ++k) sum.add(first[k] * second[k]);
-  return sum.value();
-}
 
 /// What lies on both sides of a problem.
 struct Both {
@@ -119,12 +109,6 @@ struct Move {
   double rise;
 };
 
-/// The last step and the change of the gradient that it made; <y, s> > 0.
-struct Secant {
-  Values s, y;
-  double ys;
-};
-
 /// Pairs of points and, in the same order, of unknowns.
 struct Pairs {
   std::vector<std::int64_t> rows, columns, row_places, column_places;
@@ -177,7 +161,7 @@ class Splr {
     most_pairs_ = density * n * m;
     wanted_pairs_ = kFirstDensity * most_pairs_;
     for (std::size_t k = 0; k < 2; ++k) {
-      for (Vectors* vectors : {&iterate_, &direction_, &candidate_, &marginal_})
+      for (Vectors* vectors : {&iterate_, &direction_, &candidate_, &marginal_, &best_})
         (*vectors)[k] = vectors_.make(kSides[k]);
     }
   }
@@ -199,8 +183,12 @@ class Splr {
       end = iterate();
       if (!end) end = observed();
     }
-    set_potentials(iterate_, 0);
-    return {*end, check_};
+    // The dual has risen all the way, but not each of the errors has fallen: without a plan of these marginals they may
+    // end anywhere.
+    set_potentials(best_, 0);
+    best_check_.iteration = check_.iteration;
+    best_check_.passes = check_.passes;
+    return {*end, best_check_};
   }
 
  private:
@@ -211,6 +199,10 @@ class Splr {
     check_.l2_error = point_.norm / mass_;
     check_.value = point_.value;
     check_.dual = point_.dual;
+    if (!(best_check_.value <= check_.value)) {
+      best_check_ = check_;
+      for (std::size_t k = 0; k < 2; ++k) vectors_.combine(std::array{Term{1, iterate_[k].get()}}, *best_[k]);
+    }
     bool const go_on = !limits_.observe || limits_.observe(check_);
     if (check_.value <= limits_.tolerance) return Status::converged;
     if (!go_on) return Status::stopped;
@@ -238,7 +230,8 @@ class Splr {
     if (offers) sweeps.get();
     std::optional<Move> candidate = offers ? std::optional(move_to_candidate()) : std::nullopt;
     std::optional<Move> move = search(direction);
-    if (candidate && is_better(*candidate, move)) {
+    SplrEnd const step = move ? SplrEnd{move->rise, move->point.l2} : SplrEnd{0, point_.l2};
+    if (candidate && takes_candidate({candidate->rise, candidate->point.l2}, step)) {
       move = std::move(candidate);
       std::swap(iterate_, candidate_);
     } else if (move) {
@@ -306,7 +299,7 @@ class Splr {
     point.gradient = unknowns_.gather(excess);
     point.mass = value.mass;
     point.dual = value.dual;
-    point.value = criterion_value(limits_.criterion, value, mass_);
+    point.value = criterion_value(limits_.criterion, value, eps_, mass_);
     point.l1 = value.row_error + value.column_error;
     point.norm = value.gradient_norm;
     point.l2 = std::sqrt(dot(point.gradient, point.gradient));
@@ -353,12 +346,13 @@ class Splr {
   /// Minus the inverse of the corrected matrix times the gradient.
   Values descent() const {
     Values z = point_.gradient;
-    double const along = secant_ ? dot(secant_->s, z) / secant_->ys : 0;
-    if (secant_) add(-along, secant_->y, z);
-    std::span<double> const all(z);
-    factor_->solve(all.first(unknowns_.rows().size()), all.subspan(unknowns_.rows().size()));
-    for (double& value : z) value *= -eps_;
-    if (secant_) add(-along - dot(secant_->y, z) / secant_->ys, secant_->s, z);
+    auto const solve = [&](Values& values) {
+      std::span<double> const all(values);
+      factor_->solve(all.first(unknowns_.rows().size()), all.subspan(unknowns_.rows().size()));
+      for (double& value : values) value *= eps_;
+    };
+    secant_ ? secant_->apply(solve, z) : solve(z);
+    for (double& value : z) value = -value;
     return z;
   }
 
@@ -407,17 +401,10 @@ class Splr {
     return Move{std::move(trial), std::move(step), end.value};
   }
 
-  bool is_better(Move const& candidate, std::optional<Move> const& move) const {
-    return candidate.rise < (move ? move->rise : 0) &&
-           candidate.point.l2 < kCandidateGradient * (move ? move->point.l2 : point_.l2);
-  }
-
   void accept(Move&& move) {
-    Secant next{std::move(move.step), move.point.gradient, 0};
-    add(-1, point_.gradient, next.y);
-    next.ys = dot(next.y, next.s);
-    secant_.reset();
-    if (next.ys > kLeastCurvature * dot(next.y, next.y) * cost_ / mass_) secant_ = std::move(next);
+    Values change = move.point.gradient;
+    add(-1, point_.gradient, change);
+    secant_ = Secant::of(std::move(move.step), std::move(change), kLeastCurvature * cost_ / mass_);
     last_l2_ = point_.l2;
     point_ = std::move(move.point);
   }
@@ -436,17 +423,23 @@ class Splr {
   double most_pairs_, wanted_pairs_;
 
   Vectors iterate_, direction_, candidate_, marginal_;
-  Point point_;  // At the iterate.
+  Vectors best_;  // Of the iterates, by what the criterion says.
+  Point point_;   // At the iterate.
   Pairs pairs_;
   std::optional<SparseFactor> factor_;
   std::optional<Secant> secant_;
   SplrCheck check_;
+  SplrCheck best_check_{.value = std::numeric_limits<double>::quiet_NaN()};
   int age_ = 0;           // Iterations since the pairs were chosen; 0: they are due.
   double last_step_ = 1;  // Of the search.
   double first_l2_ = 0, last_l2_ = 0;
 };
 
 }  // namespace
+
+bool takes_candidate(SplrEnd const& candidate, SplrEnd const& step) {
+  return candidate.rise < step.rise && candidate.l2 < kCandidateGradient * step.l2;
+}
 
 SplrResult run_splr(EntropicOperator& entropic, Marginals const& marginals, double eps, SplrOptions const& options,
                     SplrLimits const& limits) {

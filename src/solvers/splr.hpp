@@ -33,6 +33,15 @@ struct SplrResult {
   SplrCheck last;
 };
 
+/// Where a step or the sweeps beside it end: by how much minus the dual is higher there, and the 2-norm of the
+/// gradient.
+struct SplrEnd {
+  double rise, l2;
+};
+/// Whether the end of the sweeps is the next iterate: its dual is higher than that of the step, and its gradient not
+/// many times as large.
+bool takes_candidate(SplrEnd const& candidate, SplrEnd const& step);
+
 /// Maximises the dual of the balanced problem from the operator's potentials, and leaves it there. The operator is
 /// float64, has no penalties and is of two measures (not is_self()); `marginals` are its weights.
 ///

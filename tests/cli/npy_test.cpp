@@ -139,7 +139,7 @@ TEST(Npy, WholeNumbersOfEitherWidthAndByteOrderAreRead) {
                 .values,
             values);
   EXPECT_THAT(message_of([&] { read_indices(file_of(dictionary("<f8", "False", "(4,)"), wide)); }),
-              StartsWith("labels_x: lx.npy: has dtype '<f8'; must be int32 ('<i4') or int64 ('<i8')"));
+              StartsWith("labels_x: lx.npy: has dtype '<f8'; must be int32 ('<i4'), int64 ('<i8') or bool ('|b1')"));
 }
 
 TEST(Npy, ThreeDimensionsInEitherOrder) {

@@ -188,7 +188,11 @@ TEST_F(SolveProgram, MethodsThatCannotBeHadAreRefused) {
            {{"--method", "newton", "--tolerance", "0"}, "tolerance: is 0; must be > 0 with method newton"},
            {{"--criterion", "gap", "--certificate", "false"}, "criterion: is gap; must be l1 without the certificate"},
            {{"--method", "splr", "--splr-density", "2"}, "splr_density: is 2; must be"},
-           {{"--method", "splr", "--splr-reuse", "0"}, "splr_reuse: is 0; must be"}}) {
+           {{"--method", "splr", "--splr-reuse", "0"}, "splr_reuse: is 0; must be"},
+           {{"--method", "splr", "--annealing", "1"}, "annealing: is 1; must be 0.25, the default, with method splr"},
+           {{"--splr-reuse", "2"}, "splr_reuse: is 2; must be 30, the default, with method auto"},
+           {{"--method", "newton", "--schedule", "symmetric"},
+            "schedule: is symmetric; must be overrelaxed with method newton"}}) {
     std::vector<std::string> arguments{"--eps", "0.05"};
     arguments.insert(arguments.end(), options.begin(), options.end());
     Outcome const outcome = solve(arguments);
@@ -789,7 +793,7 @@ TEST_F(SolveProgram, CtrlCWhileTheMapIsMadeKeepsTheSolve) {
   pid_t const pid = start_long({"--values", path("v.npy")}, "1");
   terminal_.wait_for("map ...");
   kill(pid, SIGINT);
-  EXPECT_THAT(terminal_.shown(), HasSubstr("monge: interrupted after 1 sweeps; the results were written"));
+  EXPECT_THAT(terminal_.shown(), HasSubstr("monge: interrupted after 1 sweep; the results were written"));
   EXPECT_EQ(finish(pid).code, 130);
   EXPECT_EQ(report()["status"], "completed") << "the solve was done";
   EXPECT_THAT(read_array("map", path("result/map.npy")).shape, ElementsAre(3000, 400));

@@ -138,14 +138,14 @@ TEST_F(RegularizedProgram, WhatIsWrongIsOneLineAndNothingIsWritten) {
            {{"--regularizer", "l1", "--weight", "1"}, "weights: is missing"},
            {{"--regularizer", "l1", "--weight", "1", "--weights", path("flat.npy")}, "l1_weights: is 12 x 2; must be"},
            {{"--regularizer", "mask"}, "mask: is missing"},
-           {{"--regularizer", "mask", "--mask", mask(1)}, "cost: row 0 has weight"},
+           {{"--regularizer", "mask", "--mask", mask(1)}, "cost: row 0 has mass"},
            {{"--regularizer", "hypentropy", "group_lasso", "--weight", "1", "1", "--groups", ones},
             "hypentropy: is 1; must be 0 with group_lasso"},
            {{"--regularizer", "l1", "--weight", "1", "--weights", path("C.npy"), "--method", "newton"},
             "l1: is 1; must be 0 with method newton"},
            {{"--p", path("short.npy")}, "p: has 11 entries; must have 12"},
-           {{"--p", ones, "--q", path("flat.npy")}, "q: is 12 x 2"},
-           {{"--tolerance", "-1"}, "tolerance: is '-1'"},
+           {{"--p", ones, "--q", path("flat.npy")}, "q: has shape 12 x 2; must be 1-D"},
+           {{"--tolerance", "-1"}, "tolerance: is -1; must be"},
            {{"--precision", "tf32"}, "precision: is tf32"},
        }) {
     SCOPED_TRACE(what);

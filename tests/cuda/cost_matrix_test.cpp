@@ -88,6 +88,8 @@ class FusedSweep : public testing::TestWithParam<Layout> {
     }
     expect_close("row error", errors.row, expected.row_error, 4 * allowed * (2.5 + expected.row_error));
     expect_close("column error", errors.column, expected.column_error, 4 * allowed * (2.5 + expected.column_error));
+    expect_close("gradient norm", errors.gradient_norm, expected.gradient_norm,
+                 4 * allowed * (5 + expected.row_error + expected.column_error));
   }
   void expect_all_sweeps(MatrixCase const& recipe) const {
     expect_sweeps(recipe, {.eps = recipe.eps}, 1);

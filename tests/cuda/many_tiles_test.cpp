@@ -273,6 +273,7 @@ TEST_P(ManyTiles, sweep_as_on_the_cpu) {
       Real const of_errors = 2 * std::expm1(2 * error / trial.eps);  // As Tolerance::sweep_errors, of mass 1.
       expect_close("row error", entropic->errors().row, errors.row, of_errors);
       expect_close("column error", entropic->errors().column, errors.column, of_errors);
+      expect_close("gradient norm", entropic->errors().gradient_norm, errors.gradient_norm, 2 * of_errors);
     }
   }
 }

@@ -2,8 +2,10 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <limits>
 #include <numeric>
 
+#include "cpu/entry_solver.hpp"
 #include "operators/cases.hpp"
 
 namespace monge::oracle {
@@ -142,6 +144,29 @@ TEST_P(EntrySolverTest, without_entries_is_the_diagonal) {
   solver->set(a, c, {});
   std::vector<double> const actual = solve(*entropic, *solver, right), expected{1, 0.5, 0, 0.25, 0.125};
   for (std::size_t j = 0; j < expected.size(); ++j) EXPECT_NEAR(actual[j], expected[j], 0x1p-51 * expected[j]);
+}
+
+TEST(EntrySolverOnCpu, is_the_diagonal_where_there_is_no_factor) {
+  cpu::EntrySolver solver(2, 3, std::vector<std::int64_t>{0, 1, 1}, std::vector<std::int64_t>{0, 0, 1});
+  std::vector<double> const a{1, 1}, c{1, 2, 0}, good{0.5, 0.5, 1};
+  cpu::HostVectorOperations const operations(2, 3);
+  VectorOperations const& vectors = operations;
+  auto const solve = [&](std::vector<double> const& entries) {
+    std::vector<double> x{1, 1, 1};
+    auto const vector = vectors.make(Side::columns);
+    vectors.read(VectorView(x), *vector);
+    solver.set(a, c, entries);
+    solver.solve(*vector, *vector);
+    vectors.write(*vector, MutableVectorView(x));
+    return x;
+  };
+  std::vector<double> const before = solve(good), diagonal{1, 0.5, 1};
+  EXPECT_NE(before, diagonal);
+  using Limits = std::numeric_limits<double>;
+  for (double const bad : {2.0, Limits::infinity(), Limits::quiet_NaN()}) {
+    EXPECT_EQ(solve({bad, 0.5, 1}), diagonal) << bad;
+    EXPECT_EQ(solve(good), before);
+  }
 }
 
 }  // namespace

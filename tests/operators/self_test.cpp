@@ -62,6 +62,7 @@ class SelfOperator : public OperatorTest {
       Real const allowed = test.tolerance.sweep_errors(expected, error);
       expect_close("row error", errors.row, expected.row_error, allowed);
       EXPECT_EQ(errors.column, errors.row);
+      expect_close("gradient norm", errors.gradient_norm, expected.gradient_norm, allowed);
     }
   }
 };

@@ -42,6 +42,7 @@ class SweepTest : public OperatorTest {
     Real const tolerance = test.tolerance.sweep_errors(expected, error, penalties);
     expect_close("row error", errors.row, expected.row_error, tolerance);
     expect_close("column error", errors.column, expected.column_error, tolerance);
+    expect_close("gradient norm", errors.gradient_norm, expected.gradient_norm, tolerance);
   }
 
   int compared_ = 0;

@@ -113,8 +113,10 @@ struct Update {
   Sweep const& kind;
   Penalties const& penalties;
   SweepResult& result;
+  Real square = 0;
 
-  /// Moves the potential of `side`, whose soft c-transform is `plus`; returns the L1 error that its marginal had.
+  /// Moves the potential of `side`, whose soft c-transform is `plus`; returns the L1 error that its marginal had,
+  /// whose square goes to `square`.
   Real operator()(Side side, Vector const& plus) {
     Vector& potential = result.potentials.of(side);
     Real const rho = penalties.of(side), damping = std::isinf(rho) ? 1 : rho / (rho + kind.eps);
@@ -122,7 +124,9 @@ struct Update {
     for (std::size_t i = 0; i < plus.size(); ++i) {
       Real const target = damping * plus[i];
       Real const marginal = std::exp((potential[i] - plus[i]) / kind.eps), wanted = std::exp(-potential[i] / rho);
-      error += dense.weights(side)[i] * std::abs(marginal - wanted);
+      Real const off = dense.weights(side)[i] * std::abs(marginal - wanted);
+      error += off;
+      square += off * off;
       if (dense.weights(side)[i] > 0) result.size += dense.weights(side)[i] * std::max(marginal, wanted);
       if (kind.symmetric) {
         potential[i] = (potential[i] + target) / 2;
@@ -186,7 +190,7 @@ SweepResult sweep(Dense const& dense, Sweep const& kind, int count, Potentials p
   Update update{dense, kind, penalties, result};
   for (int k = 0; k < count; ++k) {
     result.potentials = translated(dense, penalties, std::move(result.potentials));
-    result.size = 0;
+    result.size = update.square = 0;
     Vector const f = dense.softmin(Side::rows, kind.eps, result.potentials.g);
     if (kind.symmetric) {
       Vector const g = dense.softmin(Side::columns, kind.eps, result.potentials.f);
@@ -196,6 +200,7 @@ SweepResult sweep(Dense const& dense, Sweep const& kind, int count, Potentials p
       result.row_error = update(Side::rows, f);
       result.column_error = update(Side::columns, dense.softmin(Side::columns, kind.eps, result.potentials.f));
     }
+    result.gradient_norm = std::sqrt(update.square);
   }
   return result;
 }

@@ -62,6 +62,7 @@ struct SweepResult {
   Potentials potentials;
   Real row_error = 0;  // as SweepErrors, of the last sweep
   Real column_error = 0;
+  Real gradient_norm = 0;
   Real size = 0;  // sum of the larger terms of which the errors are differences: twice the mass without penalties
   /// How far the closest decision of the safeguard was from falling the other way, relative to its scale. Comparing
   /// iterates with an implementation makes sense while this is well above its rounding.

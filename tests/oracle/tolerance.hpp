@@ -137,7 +137,7 @@ class Tolerance {
   Vector stored(Side side, Vector const& potential) const;
   /// Absolute error of the potentials after `count` sweeps, for both sides.
   Real sweeps(Sweep const& kind, int count, SweepResult const& result, Penalties const& penalties = {}) const;
-  /// Absolute error of SweepErrors, given that.
+  /// Absolute error of SweepErrors, given that: of what they are the norms of, in L1, which bounds that of each.
   Real sweep_errors(SweepResult const& result, Real potential_error, Penalties const& penalties = {}) const;
   EvaluationTolerance evaluation(Dense const& dense, Potentials const& potentials,
                                  Penalties const& penalties = {}) const;

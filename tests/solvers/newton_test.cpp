@@ -1,6 +1,7 @@
 // Newton's method, and auto, which takes it where it pays: where a solve ends, what it costs, how it may end before.
 #include <cmath>
 #include <limits>
+#include <numeric>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -48,8 +49,10 @@ class Newton : public BackendTest {
       for (std::size_t i = 0; i < marginal.size(); ++i)
         squares += (marginal[i] - dense.weights(side)[i]) * (marginal[i] - dense.weights(side)[i]);
     }
-    return {truth.row_error + truth.column_error, std::sqrt(squares), truth.gap / std::fabs(truth.primal),
-            tolerance.row_error + tolerance.column_error + tolerance.gap / std::fabs(truth.primal)};
+    Real const mass = std::accumulate(problem.a.begin(), problem.a.end(), Real(0));
+    Real const scale = std::max(std::fabs(truth.primal), eps * mass);
+    return {truth.row_error + truth.column_error, std::sqrt(squares), truth.gap / scale,
+            tolerance.row_error + tolerance.column_error + tolerance.gap / scale};
   }
 };
 MONGE_FOR_EACH_OF(Newton, all_costs_in_float64());
@@ -194,11 +197,14 @@ TEST_P(Newton, the_history_has_every_advance) {
   Recipe const recipe{80, 70, 2, Weights::uniform, Place::origin, 2e-3};
   Problem const problem = make_problem(recipe);
   double const eps = eps_of(recipe, problem);
-  for (Method const method : {Method::newton, Method::splr}) {
+  for (Method const method : {Method::newton, Method::splr, Method::sinkhorn}) {
     SCOPED_TRACE(name(method));
-    Report const report = solve(problem, {.eps = eps, .method = method, .tolerance = 1e-9}).report();
+    Report const report =
+        solve(problem, {.eps = eps, .method = method, .tolerance = 1e-9, .precision = Precision::float64}).report();
     ASSERT_EQ(report.status, Status::converged) << report.message;
-    EXPECT_GT(report.newton_steps, 3);
+    if (method != Method::sinkhorn) {
+      EXPECT_GT(report.newton_steps, 3);
+    }
     EXPECT_GT(static_cast<int>(report.history.size()), report.newton_steps);
     for (std::size_t k = 0; k < report.history.size(); ++k) {
       Check const& check = report.history[k];
@@ -210,9 +216,9 @@ TEST_P(Newton, the_history_has_every_advance) {
       if (!is_down) {
         EXPECT_LE(check.eps, report.history[k - 1].eps);
       }
-      if (!std::isnan(check.gradient_norm)) {
-        EXPECT_LE(check.gradient_norm, check.marginal_error * (1 + 1e-12));
-      }
+      // Norms of one vector of 150 numbers.
+      EXPECT_LE(check.gradient_norm, check.marginal_error * (1 + 1e-12));
+      EXPECT_GE(check.gradient_norm * std::sqrt(150), check.marginal_error * (1 - 1e-12));
     }
     Check const& last = report.history.back();
     EXPECT_EQ(last.iteration, report.iterations);
@@ -262,6 +268,45 @@ TEST_P(NewtonOnPoints, costs_of_infinity_have_no_mass) {
   }
 }
 
+// Two blocks, of 0.6 and 0.4 of the mass of the rows and of half of that of the columns each: any plan is off by 0.2 in
+// L1 at least, and the dual has no maximum.
+TEST_P(NewtonOnPoints, where_no_plan_has_the_marginals_it_ends_where_it_was_best) {
+  Problem const points = make_problem({40, 40, 2});
+  std::vector<long double> const distances = dense_costs(points);
+  std::vector<double> costs(distances.begin(), distances.end()), a(40), b(40, 1.0 / 40);
+  for (std::size_t i = 0; i < 40; ++i) {
+    a[i] = (i < 20 ? 0.6 : 0.4) / 20;
+    for (std::size_t j = 0; j < 40; ++j) {
+      if ((i < 20) != (j < 20)) costs[i * 40 + j] = kInfinity;
+    }
+  }
+  Problem const problem = make_matrix_problem(costs, a, b, DataType::float64);
+  double const spread = Magnitudes(problem).spread();
+  int rises = 0;
+  for (double const eps : {0.1 * spread, 0.01 * spread, 1e-3 * spread}) {
+    for (Method const method : {Method::newton, Method::splr}) {
+      for (int const cap : {30, 100, 300}) {
+        SCOPED_TRACE(testing::Message() << name(method) << ", eps " << eps << ", " << cap << " passes");
+        Plan const plan = solve(problem, {.eps = eps, .method = method, .iterations = cap});
+        Report const& report = plan.report();
+        EXPECT_EQ(report.status, Status::iteration_limit);
+        // P is as good as the potentials over eps, which the blocks drive apart.
+        double rounding = 0;
+        for (std::vector<double> const& potential : {plan.f(), plan.g()}) {
+          for (double const value : potential) rounding = std::max(rounding, 4 * 0x1p-53 * std::fabs(value) / eps);
+        }
+        double best = kInfinity;
+        for (auto check = report.history.rbegin(); check != report.history.rend() && check->eps == eps; ++check)
+          best = std::min(best, check->marginal_error);
+        EXPECT_LE(report.marginal_error, best + rounding);
+        EXPECT_LE(rounding, 1e-4);
+        rises += report.history.back().marginal_error > 1.5 * best;
+      }
+    }
+  }
+  EXPECT_GE(rises, 6) << "unsuitable: the last iterates are the best ones";
+}
+
 TEST_P(NewtonOnPoints, what_it_cannot_do_is_refused) {
   Problem const problem = make_problem({8, 9, 2});
   for (Method const method : {Method::newton, Method::splr}) {
@@ -285,6 +330,58 @@ TEST_P(NewtonOnPoints, what_it_cannot_do_is_refused) {
     std::vector<double> twice = problem.b;
     for (double& weight : twice) weight *= 2;
     expect_refused({}, twice, "b: the total is 2; must equal the total of a");
+    expect_refused({.schedule = Schedule::symmetric}, problem.b, "schedule: is symmetric; must be overrelaxed with");
+  }
+}
+
+TEST_P(NewtonOnPoints, options_of_other_methods_are_refused) {
+  Problem const problem = make_problem({8, 9, 2});
+  auto const expect_refused = [&](Method method, SolveOptions options, char const* line) {
+    options.method = method;
+    options.eps = 1;
+    try {
+      monge::solve(context(), problem.geometry(), problem.a, problem.b, options);
+      ADD_FAILURE() << "no error; expected " << line;
+    } catch (Error const& error) {
+      EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
+      EXPECT_EQ(std::string(error.what()), line);
+    }
+  };
+  expect_refused(Method::splr, {.annealing = 1},
+                 "annealing: is 1; must be 0.25, the default, with method splr, which has no use for it");
+  expect_refused(Method::splr, {.check_every = 3},
+                 "check_every: is 3; must be 10, the default, with method splr, which has no use for it");
+  expect_refused(Method::newton, {.splr = {.density = 0.5}},
+                 "splr_density: is 0.5; must be 0, the default, with method newton, which has no use for it");
+  expect_refused(Method::sinkhorn, {.splr = {.shift = 1}},
+                 "splr_shift: is 1; must be 0.001, the default, with method sinkhorn, which has no use for it");
+  expect_refused(Method::automatic, {.splr = {.pattern_reuse = 1}},
+                 "splr_reuse: is 1; must be 30, the default, with method auto, which has no use for it");
+  expect_refused(Method::automatic, {.splr = {.candidate_sweeps = 0}},
+                 "splr_candidates: is 0; must be 3, the default, with method auto, which has no use for it");
+}
+
+// Costs of 0, and costs less what the optimum was: there is nothing that the gap could be relative to but eps.
+TEST_P(NewtonOnPoints, a_value_of_0_has_a_gap_that_ends) {
+  Problem const points = make_problem({30, 20, 3, Weights::skewed});
+  std::vector<long double> const distances = dense_costs(points);
+  std::vector<double> costs(distances.begin(), distances.end());
+  double const eps = 0.02 * Magnitudes(points).spread(), tolerance = 1e-8;
+  auto const matrix = [&] { return make_matrix_problem(costs, points.a, points.b, DataType::float64); };
+  double const value =
+      solve(matrix(), {.eps = eps, .tolerance = 1e-12, .precision = Precision::float64}).report().primal;
+  for (bool const is_zero : {false, true}) {
+    for (double& cost : costs) cost = is_zero ? 0 : cost - value;
+    for (Method const method : {Method::newton, Method::splr, Method::automatic, Method::sinkhorn}) {
+      SCOPED_TRACE(testing::Message() << name(method) << (is_zero ? ", costs of 0" : ""));
+      SolveOptions const options{.eps = eps, .method = method, .tolerance = tolerance, .criterion = Criterion::gap};
+      Plan const plan = monge::solve(context(), matrix().geometry(), points.a, points.b, options);
+      Report const& report = plan.report();
+      EXPECT_EQ(report.status, Status::converged) << report.message;
+      EXPECT_LE(std::fabs(report.gap), tolerance * eps);
+      EXPECT_LT(std::fabs(report.primal), tolerance * value) << "unsuitable";
+      EXPECT_LE(judge(matrix(), eps, potentials_of(plan)).l1, std::sqrt(tolerance));
+    }
   }
 }
 

@@ -3,7 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <limits>
 #include <utility>
 #include <vector>
 
@@ -228,6 +230,39 @@ TEST_P(SplrOnPoints, candidates_are_counted) {
     return run(problem, 0.01, limits, {.candidate_sweeps = sweeps}).result.last.passes;
   };
   EXPECT_EQ(passes_of(4) - passes_of(0), 4 + 1) << "sweeps and an evaluation";
+}
+
+// From a cold start 20 sweeps go further than a step; where sweeps have become slow, a step further than one of them.
+TEST_P(SplrOnPoints, the_next_iterate_is_the_better_of_step_and_sweeps) {
+  Problem const problem = gaussian_problem(60, 45, 1, 5, 5);
+  double const eps = 0.003, rounding = 100 * kUnit;
+  for (auto const& [before, sweeps] : {std::pair{0, 20}, {20, 1}}) {
+    SCOPED_TRACE(testing::Message() << sweeps << " sweeps after " << before);
+    auto const dual_of = [&](int candidate_sweeps) {
+      auto const entropic = make_operator(problem);
+      entropic->sweep({.eps = eps}, before);
+      SplrLimits const limits{0, kManyPasses, [](SplrCheck const& check) { return check.iteration < 1; }};
+      return run(*entropic, problem, eps, limits, {.density = 1, .candidate_sweeps = candidate_sweeps})
+          .checks.back()
+          .dual;
+    };
+    auto const entropic = make_operator(problem);
+    entropic->sweep({.eps = eps}, before + sweeps);
+    double const swept = entropic->evaluate(eps).dual, step = dual_of(0);
+    EXPECT_GT(before > 0 ? step - swept : swept - step, 1e-6) << "unsuitable";
+    EXPECT_NEAR(dual_of(sweeps), std::max(step, swept), rounding);
+  }
+}
+
+TEST(SplrCandidate, has_the_higher_dual_and_not_ten_times_the_gradient) {
+  EXPECT_TRUE(takes_candidate({-2, 1}, {-1, 1}));
+  EXPECT_FALSE(takes_candidate({-1, 0.1}, {-1, 1}));
+  EXPECT_FALSE(takes_candidate({-1, 0.1}, {-2, 1}));
+  EXPECT_TRUE(takes_candidate({-2, 9.9}, {-1, 1}));
+  EXPECT_FALSE(takes_candidate({-2, 10.1}, {-1, 1}));
+  double const nan = std::numeric_limits<double>::quiet_NaN();
+  EXPECT_FALSE(takes_candidate({nan, 1}, {-1, 1}));
+  EXPECT_FALSE(takes_candidate({-2, nan}, {-1, 1}));
 }
 
 TEST_P(SplrOnPoints, pairs_are_kept_as_long_as_was_asked) {

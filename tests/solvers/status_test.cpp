@@ -1,5 +1,7 @@
 // How solves end short of their tolerance, and the progress callback.
+#include <algorithm>
 #include <cmath>
+#include <string>
 
 #include "oracle/backend_test.hpp"
 
@@ -30,6 +32,32 @@ TEST_P(StatusTest, iteration_limit) {
   EXPECT_GT(plan.report().marginal_error, 1e-9);
   EXPECT_NE(plan.report().message.find("iterations"), std::string::npos) << plan.report().message;
   EXPECT_EQ(plan.report().message.find('\n'), std::string::npos);
+}
+
+TEST_P(StatusTest, messages_tell_what_is_judged_and_count_one_sweep) {
+  Problem problem = make_problem({40, 30, 2});
+  double const eps = 0.05 * Magnitudes(problem).spread(), mass = 8;
+  for (std::vector<double>* weights : {&problem.a, &problem.b})
+    for (double& weight : *weights) weight *= mass;
+  auto const expect_told = [&](Criterion criterion, std::string const& what, std::string const& relative_to,
+                               auto const& value) {
+    SolveOptions const options{.eps = eps, .tolerance = 1e-14, .criterion = criterion, .iterations = 4};
+    Report const report = solve(problem, options).report();
+    ASSERT_EQ(report.status, Status::iteration_limit);
+    ASSERT_EQ(report.message.rfind(what + ' ', 0), 0u) << report.message;
+    std::size_t digits = 0;
+    std::string const rest = report.message.substr(what.size() + 1);
+    EXPECT_NEAR(std::stod(rest, &digits), value(report), 0.005 * value(report)) << report.message;
+    EXPECT_EQ(rest.substr(digits).rfind(" of the " + relative_to + " after 4 sweeps", 0), 0u) << report.message;
+  };
+  expect_told(Criterion::l1, "marginal error", "mass", [&](Report const& r) { return r.marginal_error / mass; });
+  expect_told(Criterion::gradient, "gradient norm", "mass", [&](Report const& r) { return r.gradient_norm / mass; });
+  expect_told(Criterion::gap, "gap", "value", [&](Report const& r) {
+    double const scale = std::max(std::abs(r.primal), eps * mass), error = r.marginal_error / mass;
+    return std::max(std::abs(r.gap) / scale, error * error);
+  });
+  std::string const one = solve(problem, {.eps = eps, .tolerance = 0, .iterations = 1}).report().message;
+  EXPECT_EQ(one.rfind("ran 1 sweep as asked", 0), 0u) << one;
 }
 
 // Row 0 may go to column 0 alone, which takes less than row 0 has: no plan has both marginals.

@@ -57,6 +57,14 @@ __device__ __forceinline__ void send_to_cluster(std::uint32_t address, float x, 
                "f"(x), "f"(y), "r"(barrier)
                : "memory");
 }
+/// Stores a number at an address of in_block(); seen after cluster_barrier().
+__device__ __forceinline__ void store_in_cluster(std::uint32_t address, float value) {
+  asm volatile("st.shared::cluster.f32 [%0], %1;" ::"r"(address), "f"(value) : "memory");
+}
+__device__ __forceinline__ void store_in_cluster(std::uint32_t address, double value) {
+  asm volatile("st.shared::cluster.f64 [%0], %1;" ::"r"(address), "d"(value) : "memory");
+}
+
 /// Waits for the end of the phase of this parity: 0 for a barrier's first phase, 1 for its second, and so on.
 __device__ __forceinline__ void wait_at_barrier(std::uint32_t barrier, int parity) {
   asm volatile(

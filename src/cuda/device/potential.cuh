@@ -40,11 +40,11 @@ struct PointConstants {
         shift(isinf(points.penalty) ? 0.0 : points.shift[i]) {}
 };
 
-/// Moves a potential and stores the point's logit; returns what it adds to the error. A point of no weight
+/// Moves a potential and stores the point's logit; returns what it adds to the errors. A point of no weight
 /// stays where it is: its f+ may be infinite.
 template <class T>
-__device__ __forceinline__ double update_point(UpdateArguments const& arguments, SweepParameters const& parameters,
-                                               PointConstants const& constants, int point, double old, double plus) {
+__device__ __forceinline__ ErrorSums update_point(UpdateArguments const& arguments, SweepParameters const& parameters,
+                                                  PointConstants const& constants, int point, double old, double plus) {
   bool const counts = constants.weight > 0;
   UpdateRule const rule{parameters.eps, arguments.sums.points.penalty, parameters.relaxation, arguments.symmetric};
   double const next = counts ? rule.next(old, plus, constants.shift) : old;
@@ -53,7 +53,21 @@ __device__ __forceinline__ double update_point(UpdateArguments const& arguments,
   store_logit<T>(arguments.arrays, point, counts,
                  constants.log_weight +
                      (next - constants.norm - parameters.constant[arguments.sums.side]) * parameters.log2e_over_eps);
-  return counts ? constants.weight * rule.error(old, plus, constants.shift) : 0.0;
+  ErrorSums error;
+  if (counts) error.add(constants.weight * rule.error(old, plus, constants.shift));
+  return error;
+}
+
+/// The sums over a block of kThreads threads, as UpdateArguments::errors has them.
+template <int kThreads>
+__device__ __forceinline__ void store_errors(ErrorSums const& error, double* out) {
+  double const absolute = block_sum<kThreads>(error.absolute);
+  __syncthreads();  // It has one place for its parts.
+  double const square = block_sum<kThreads>(error.square);
+  if (threadIdx.x == 0) {
+    out[0] = absolute;
+    out[1] = square;
+  }
 }
 
 }  // namespace monge::cuda

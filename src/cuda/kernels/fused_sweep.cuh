@@ -381,7 +381,8 @@ __global__ void __launch_bounds__(kAcrossColumns* kAcrossGroups) update_across_k
   }
   sums[group][column] = sum;
   __syncthreads();
-  double error = 0, plus = 0;
+  ErrorSums error;
+  double plus = 0;
   if (group == 0) {
     for (int g = 1; g < kAcrossGroups; ++g) sum += sums[g][column];
     lost[column] = false;
@@ -415,8 +416,7 @@ __global__ void __launch_bounds__(kAcrossColumns* kAcrossGroups) update_across_k
     PointConstants const constants(points, place);
     error = update_point<float>(update, parameters, constants, place, update.potential[place], plus);
   }
-  double const total = block_sum<kAcrossColumns * kAcrossGroups>(error);
-  if (threadIdx.x == 0) update.errors[share.block] = total;
+  store_errors<kAcrossColumns * kAcrossGroups>(error, update.errors + 2 * share.block);
 }
 
 }  // namespace monge::cuda

@@ -9,17 +9,19 @@
 //   vectors of 16 bytes of each. Columns come through a ring in shared memory, copied there by the thread that reads
 //   them, so that no barrier waits for memory. Sums of rows stay in registers; those of a column are joined by the warp
 //   and go to memory for 32 columns at a time. With groups a slab holds whole ones: the squares of a group are summed
-//   by the lanes of a warp, its warps' sums through shared memory, at one barrier a column.
+//   by the lanes of a warp, its warps' sums through shared memory, at one barrier a column. A group that is too large
+//   for a block is alone in its slab, whose rows the blocks of a cluster divide.
 //
 // Traffic: 12 or 8 bytes an entry in float, 10 on average; sums of rows 8 bytes for each part of the columns, those of
-//   columns 8 bytes for each 128 rows. An iteration that closes runs backwards, through what the one before left in the
-//   L2 cache.
+//   columns 8 bytes for each 128 rows. Every other iteration runs backwards, through what the one before left in the L2
+//   cache.
 //
 // Numerics: an entry, and the sums of up to some hundreds of them, are in T; they are joined in double, as are the
 //   recursion and the potentials, which are rounded to T for the entries. All orders are fixed.
 #pragma once
 #include <type_traits>
 
+#include "cuda/device/cluster.cuh"
 #include "cuda/device/numerics.cuh"
 #include "cuda/device/source.cuh"
 #include "cuda/device/stored.cuh"
@@ -52,6 +54,15 @@ __device__ __forceinline__ void store_16_bytes(double* to, double const (&value)
   *reinterpret_cast<double2*>(to) = make_double2(value[0], value[1]);
 }
 
+/// x y, rounded on its own: joined with a sum or not, as a compiler likes, it might differ between the iterations that
+/// a call is made of.
+__device__ __forceinline__ float rounded_product(float x, float y) {
+  return __fmul_rn(x, y);
+}
+__device__ __forceinline__ double rounded_product(double x, double y) {
+  return __dmul_rn(x, y);
+}
+
 template <class T>
 __device__ __forceinline__ T entry_sum(T const (&value)[16 / sizeof(T)]) {
   if constexpr (sizeof(T) == 4) {
@@ -61,9 +72,9 @@ __device__ __forceinline__ T entry_sum(T const (&value)[16 / sizeof(T)]) {
   }
 }
 
-/// The vectors of one thread among the groups of a slab. A warp has 32 kVectors of them in a row, its lanes side by
-/// side in each 32; places count from the beginning of the slab. The squares of a group in some 32 vectors, or of a
-/// warp that lies in one group altogether, are a sum that stands at the place of its first vector.
+/// The vectors of one thread among the groups of its block's rows. A warp has 32 kVectors of them in a row, its lanes
+/// side by side in each 32; places count from the first row of the block. The squares of a group in some 32 vectors, or
+/// of a warp that lies in one group altogether, are a sum that stands at the place of its first vector.
 template <class T, int kVectors>
 struct GroupedVectors {
   int begin[kVectors], end[kVectors];  // Of the group of each vector.
@@ -71,11 +82,11 @@ struct GroupedVectors {
   int place;      // Of the first vector.
   bool is_whole;  // The warp lies in one group.
 
-  __device__ __forceinline__ GroupedVectors(SplittingArguments const& arguments, int slab_begin, int slab_end,
+  __device__ __forceinline__ GroupedVectors(SplittingArguments const& arguments, int block_begin, int block_end,
                                             int first_row, T scale) {
     constexpr int kPerVector = 16 / sizeof(T);
     int const lane = static_cast<int>(threadIdx.x) % 32;
-    place = (first_row - slab_begin) / kPerVector;
+    place = (first_row - block_begin) / kPerVector;
     int const warp_place = place - lane;
     bool whole = true;
 #pragma unroll
@@ -84,10 +95,10 @@ struct GroupedVectors {
       begin[v] = mine;
       end[v] = mine + 1;
       threshold[v] = 0;
-      if (row < slab_end) {
+      if (row < block_end) {
         int const group = arguments.group[row / kSplittingRows];
-        begin[v] = (arguments.group_begin[group] - slab_begin) / kPerVector;
-        end[v] = (arguments.group_begin[group + 1] - slab_begin) / kPerVector;
+        begin[v] = max(arguments.group_begin[group] - block_begin, 0) / kPerVector;
+        end[v] = (min(arguments.group_begin[group + 1], block_end) - block_begin) / kPerVector;
         threshold[v] = scale * static_cast<T>(arguments.group_weight[group]);
       }
       whole = whole && begin[v] <= warp_place && warp_place + 32 * kVectors <= end[v];
@@ -119,17 +130,35 @@ struct GroupedVectors {
     }
   }
 
-  /// What a vector is multiplied by, from all sums of its group.
-  __device__ __forceinline__ T factor(int v, T const* sums) const {
+  /// The squares of a vector's group in this block, from all sums.
+  __device__ __forceinline__ T squares(int v, T const* sums) const {
     T sum = 0;
     for (int k = begin[v]; k < end[v];) {
       sum += sums[k];
       bool const whole = k % (32 * kVectors) == 0 && k + 32 * kVectors <= end[v];
       k = whole ? k + 32 * kVectors : (k / 32 + 1) * 32;
     }
-    return group_factor(sqrt(sum), threshold[v]);
+    return sum;
   }
 };
+
+inline constexpr int kMostSplittingCluster = 8;
+
+/// The sum of one number of each block of the cluster, which its first thread has. `parts` is room for one of each;
+/// rooms take turns.
+template <class T>
+__device__ __forceinline__ T cluster_sum(T value, T* parts) {
+#if __CUDA_ARCH__ >= 900
+  int const size = cluster_size();
+  value = __shfl_sync(0xffffffffu, value, 0);
+  if (static_cast<int>(threadIdx.x) < size)
+    store_in_cluster(in_block(shared_address(parts + cluster_rank()), static_cast<int>(threadIdx.x)), value);
+  cluster_barrier();
+  value = parts[0];
+  for (int rank = 1; rank < size; ++rank) value += parts[rank];
+#endif
+  return value;
+}
 
 template <class T, SplittingProx kProx, SplittingIteration kIteration, class Source>
 __global__ void __launch_bounds__(SplittingTile<T, kProx>::kMostThreads) split_kernel(Source const source) {
@@ -146,14 +175,20 @@ __global__ void __launch_bounds__(SplittingTile<T, kProx>::kMostThreads) split_k
   SplittingSide const& columns = arguments.side[1];
   int const thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
   int const lane = thread % 32, warp = thread / 32, warps = threads / 32;
-  int const slab = share.block % arguments.slab_count, part = share.block / arguments.slab_count;
+  // Only groups need clusters.
+  int const cluster = kProx == SplittingProx::group ? arguments.cluster : 1;
+  int const rank = share.block % cluster;
+  int const slab = share.block / cluster % arguments.slab_count;
+  int const part = share.block / cluster / arguments.slab_count;
   int const first = static_cast<int>(static_cast<std::int64_t>(columns.size) * part / arguments.parts);
   int const end = static_cast<int>(static_cast<std::int64_t>(columns.size) * (part + 1) / arguments.parts);
   int const count = end - first;
-  int const slab_begin = arguments.slabs[slab], slab_end = arguments.slabs[slab + 1];
-  int const row = slab_begin + (warp * kVectors * 32 + lane) * kPerVector;
-  auto const has = [&](int v) { return row + v * 32 * kPerVector < slab_end; };
-  auto const column_of = [&](int k) { return kIteration == SplittingIteration::closing ? end - 1 - k : first + k; };
+  int const slab_end = arguments.slabs[slab + 1];
+  int const block_begin = min(arguments.slabs[slab] + rank * threads * Tile::kThreadRows, slab_end);
+  int const block_end = min(block_begin + threads * Tile::kThreadRows, slab_end);
+  int const row = block_begin + (warp * kVectors * 32 + lane) * kPerVector;
+  auto const has = [&](int v) { return row + v * 32 * kPerVector < block_end; };
+  auto const column_of = [&](int k) { return arguments.backwards ? end - 1 - k : first + k; };
   T* const entries = static_cast<T*>(arguments.entries) + row;
   T const* const costs = static_cast<T const*>(arguments.costs) + row;
   std::int64_t const pitch = arguments.pitch;
@@ -195,13 +230,19 @@ __global__ void __launch_bounds__(SplittingTile<T, kProx>::kMostThreads) split_k
   using Groups = std::conditional_t<kProx == SplittingProx::group, GroupedVectors<T, kVectors>, int>;
   Groups const groups = [&]() -> Groups {
     if constexpr (kProx == SplittingProx::group) {
-      return {arguments, slab_begin, slab_end, row, static_cast<T>(parameters.group)};
+      return {arguments, block_begin, block_end, row, static_cast<T>(parameters.group)};
     } else {
       return 0;
     }
   }();
-  T* const column_parts =
-      static_cast<T*>(columns.parts) + static_cast<std::int64_t>(slab * warps + warp) * columns.part_stride;
+  // A slab that has one group alone, some of it in each block. Threads without rows need no sum of it.
+  bool const is_divided = slab_end - arguments.slabs[slab] > threads * Tile::kThreadRows;
+  __shared__ T cluster_parts[2][kMostSplittingCluster];
+#if __CUDA_ARCH__ >= 900
+  if (cluster > 1) cluster_barrier();  // All blocks are there.
+#endif
+  T* const column_parts = static_cast<T*>(columns.parts) +
+                          static_cast<std::int64_t>((slab * cluster + rank) * warps + warp) * columns.part_stride;
   auto const* const all_psi = static_cast<T const*>(columns.rounded);
 
   T psi_of_lane = 0, sum_of_lane = 0;  // Of the column of this lane, among 32.
@@ -218,8 +259,10 @@ __global__ void __launch_bounds__(SplittingTile<T, kProx>::kMostThreads) split_k
       if constexpr (kReadsCosts) load_16_bytes(cost, place(k, 1, v));
 #pragma unroll
       for (int e = 0; e < kPerVector; ++e) {
-        T sum = value[v][e] + (phi[v][e] + psi);
+        // In this order an iteration that subtracts s S gives the bits of one that finds X - s S.
+        T sum = value[v][e];
         if constexpr (kReadsCosts) sum = fused(-step, cost[e], sum);
+        sum += phi[v][e] + psi;
         value[v][e] = has(v) && sum > 0 ? sum : T(0);
       }
     }
@@ -237,9 +280,13 @@ __global__ void __launch_bounds__(SplittingTile<T, kProx>::kMostThreads) split_k
       T factor = 0;
 #pragma unroll
       for (int v = 0; v < kVectors; ++v) {
-        if (v == 0 || groups.begin[v] != groups.begin[v - 1]) factor = groups.factor(v, sums) * shrink;
+        if (v == 0 || groups.begin[v] != groups.begin[v - 1]) {
+          T squares = groups.squares(v, sums);
+          if (v == 0 && is_divided) squares = cluster_sum(squares, cluster_parts[k % 2]);
+          factor = group_factor(sqrt(squares), groups.threshold[v]) * shrink;
+        }
 #pragma unroll
-        for (int e = 0; e < kPerVector; ++e) value[v][e] *= factor;
+        for (int e = 0; e < kPerVector; ++e) value[v][e] = rounded_product(value[v][e], factor);
       }
     }
     T column_sum = 0;
@@ -247,7 +294,7 @@ __global__ void __launch_bounds__(SplittingTile<T, kProx>::kMostThreads) split_k
     for (int v = 0; v < kVectors; ++v) {
 #pragma unroll
       for (int e = 0; e < kPerVector; ++e) {
-        if constexpr (kProx == SplittingProx::shrink) value[v][e] *= shrink;
+        if constexpr (kProx == SplittingProx::shrink) value[v][e] = rounded_product(value[v][e], shrink);
         if constexpr (kProx == SplittingProx::hypentropy) value[v][e] = prox(value[v][e]);
         row_sum[v][e] += value[v][e];
         if constexpr (kLeavesPlan) nonzeros += value[v][e] > 0;
@@ -319,7 +366,7 @@ __global__ void __launch_bounds__(kUpdateThreads) update_splitting_kernel(Source
   start_next_kernel();
   wait_for_previous_kernel();
   double total = 0;
-  int const blocks = arguments.slab_count * arguments.parts;
+  int const blocks = arguments.slab_count * arguments.parts * arguments.cluster;
 #pragma unroll 4
   for (int k = static_cast<int>(threadIdx.x); k < blocks; k += kUpdateThreads) total += arguments.totals[k];
   total = block_sum<kUpdateThreads>(total);
@@ -399,7 +446,7 @@ __global__ void __launch_bounds__(kRestartThreads) splitting_residual_kernel(Sou
   auto const squares = [&](SplittingSide const& side) {
     double sum = 0;
 #pragma unroll 8
-    for (int i = thread; i < side.size; i += kRestartThreads) sum += side.residual[i] * side.residual[i];
+    for (int i = thread; i < side.size; i += kRestartThreads) sum = fused(side.residual[i], side.residual[i], sum);
     return sum;
   };
   double rows = squares(problem.side[0]), columns = squares(problem.side[1]), nonzeros = 0;

@@ -95,7 +95,7 @@ __global__ void __launch_bounds__(kVectorThreads) update_potential_kernel(Source
   int const i = block * kVectorThreads + static_cast<int>(threadIdx.x);
   PackedSide const& points = arguments.sums.points;
   start_next_kernel();
-  double error = 0;
+  ErrorSums error;
   if (i < points.size) {
     PointConstants const constants(points, i);
     wait_for_previous_kernel();
@@ -108,8 +108,7 @@ __global__ void __launch_bounds__(kVectorThreads) update_potential_kernel(Source
     error = update_point<T>(arguments, parameters, constants, i, old, plus);
   }
   wait_for_previous_kernel();
-  double const total = block_sum<kVectorThreads>(error);
-  if (threadIdx.x == 0) arguments.errors[block] = total;
+  store_errors<kVectorThreads>(error, arguments.errors + 2 * block);
 }
 
 /// The smallest value of a block's threads, for each of them.

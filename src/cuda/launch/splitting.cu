@@ -8,6 +8,7 @@
 #include "cuda/kernels/splitting.cuh"
 #include "cuda/launch/divided_up.hpp"
 #include "cuda/launch/occupancy.hpp"
+#include "cuda/runtime/check.hpp"
 
 namespace monge::cuda {
 namespace {
@@ -64,10 +65,10 @@ int update_blocks(SplittingSide const (&side)[2]) {
   return divided_up(side[0].size, kUpdatePoints) + divided_up(side[1].size, kUpdatePoints);
 }
 
-/// Rows from slab to slab, and their end: whole groups, of which one has at most `most` rows.
-std::vector<int> grouped_slabs(std::vector<int> const& group_begin, int rows_of_slab, int most) {
+/// Rows from slab to slab, and their end: whole groups, together of at most so many rows, or one.
+std::vector<int> grouped_slabs(std::vector<int> const& group_begin, int most) {
   int const rows = group_begin.back();
-  int const target = divided_up(rows, divided_up(rows, rows_of_slab));
+  int const target = divided_up(rows, divided_up(rows, most));
   std::vector<int> slabs{0};
   for (std::size_t g = 0; g + 1 < group_begin.size(); ++g) {
     int const begin = group_begin[g], end = group_begin[g + 1];
@@ -83,17 +84,10 @@ SplittingPlan plan_splitting(DataType scalar, SplittingProx prox, int rows, int 
                              std::vector<int> const& group_begin, int multiprocessors, int waves) {
   return with_prox(scalar, prox, [&]<class T, SplittingProx kProx>() {
     using Tile = SplittingTile<T, kProx>;
-    SplittingPlan plan{scalar, prox, 0, {}, 0};
+    SplittingPlan plan{scalar, prox};
     constexpr int kMostRows = Tile::kMostThreads * Tile::kThreadRows;
     if (kProx == SplittingProx::group) {
-      int largest = 0;
-      for (std::size_t g = 0; g + 1 < group_begin.size(); ++g)
-        largest = std::max(largest, group_begin[g + 1] - group_begin[g]);
-      if (largest > kMostRows)
-        throw Error(ErrorCode::unsupported, "groups: one has " + std::to_string(largest) +
-                                                " rows; CUDA supports at most " + std::to_string(kMostRows));
-      int const usual = kGroupedSlabBytes / static_cast<int>(sizeof(T));
-      plan.slabs = grouped_slabs(group_begin, usual, std::max(largest, usual));
+      plan.slabs = grouped_slabs(group_begin, kGroupedSlabBytes / static_cast<int>(sizeof(T)));
     } else {
       for (int row = 0; row < rows; row += kMostRows) plan.slabs.push_back(row);
       plan.slabs.push_back(rows);
@@ -103,7 +97,13 @@ SplittingPlan plan_splitting(DataType scalar, SplittingProx prox, int rows, int 
       auto const slab = static_cast<std::size_t>(k);
       most = std::max(most, plan.slabs[slab + 1] - plan.slabs[slab]);
     }
-    plan.threads = 32 * divided_up(most, 32 * Tile::kThreadRows);
+    plan.cluster = divided_up(most, kMostRows);
+    int const most_clustered = device_attribute(cudaDevAttrComputeCapabilityMajor) < 9 ? 1 : kMostSplittingCluster;
+    if (plan.cluster > most_clustered)
+      throw Error(ErrorCode::unsupported, "groups: one has " + std::to_string(most) +
+                                              " rows; this device supports at most " +
+                                              std::to_string(most_clustered * kMostRows));
+    plan.threads = 32 * divided_up(most, plan.cluster * 32 * Tile::kThreadRows);
     int resident = 1;
     for (SplittingIteration const iteration :
          {SplittingIteration::closing, SplittingIteration::single, SplittingIteration::opening})
@@ -111,11 +111,13 @@ SplittingPlan plan_splitting(DataType scalar, SplittingProx prox, int rows, int 
         int const bytes = shared_bytes<T, kProx, kIteration>(plan.threads);
         Kernel<SplittingArguments> const kernel = kernel_of<T, kProx, kIteration>();
         occupancy_of(kernel.many, plan.threads, bytes);
-        resident = multiprocessors * std::max(occupancy_of(kernel.one, plan.threads, bytes).resident_blocks, 1);
+        Occupancy const occupancy = occupancy_of(kernel.one, plan.threads, bytes, plan.cluster);
+        resident =
+            plan.cluster > 1 ? occupancy.resident_clusters * plan.cluster : multiprocessors * occupancy.resident_blocks;
       });
     int const most_parts = std::max(columns / kLeastColumns, 1);
     int const needed = divided_up(columns, kMostColumns);
-    int const in_a_wave = std::max(resident / plan.slab_count(), 1);
+    int const in_a_wave = std::max(resident / plan.cluster / plan.slab_count(), 1);
     plan.parts = std::min(most_parts, in_a_wave * std::max(waves, divided_up(needed, in_a_wave)));
     return plan;
   });
@@ -128,7 +130,8 @@ void splitting_iteration(SplittingPlan const& plan, SplittingIteration iteration
       queue.launch(kernel_of<T, kProx, kIteration>(),
                    {.blocks = plan.blocks(),
                     .threads = plan.threads,
-                    .shared_bytes = shared_bytes<T, kProx, kIteration>(plan.threads)},
+                    .shared_bytes = shared_bytes<T, kProx, kIteration>(plan.threads),
+                    .cluster = kProx == SplittingProx::group ? plan.cluster : 0},
                    arguments);
     });
     queue.launch(Kernel<SplittingArguments>{update_splitting_kernel<T>, update_splitting_kernel<T>},

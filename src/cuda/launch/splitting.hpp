@@ -1,8 +1,10 @@
 // Iterations of Douglas-Rachford splitting on entries in memory (kernels/splitting.cuh).
 #pragma once
 #include <cstdint>
+#include <optional>
 #include <vector>
 
+#include "core/host_device.hpp"
 #include "cuda/launch/arguments.hpp"
 #include "cuda/launch/queue.hpp"
 #include "operators/regularized_operator.hpp"
@@ -51,6 +53,8 @@ struct SplittingArguments {
   int const* slabs = nullptr;
   int slab_count = 0;
   int parts = 0;
+  int cluster = 1;    // Blocks that divide the rows of a slab.
+  int backwards = 0;  // Whether columns are taken from the last to the first.
   SplittingSide side[2];
   SplittingParameters const* parameters = nullptr;
   SplittingState* state = nullptr;
@@ -70,20 +74,53 @@ struct SplittingPlan {
   int threads = 0;
   std::vector<int> slabs;  // First rows, and the end.
   int parts = 0;
+  int cluster = 1;
 
   int slab_count() const { return static_cast<int>(slabs.size()) - 1; }
-  int blocks() const { return slab_count() * parts; }
+  int blocks() const { return slab_count() * parts * cluster; }
   /// Sums over a column, one for each warp of its slabs.
-  int column_parts() const { return slab_count() * (threads / 32); }
+  int column_parts() const { return slab_count() * cluster * (threads / 32); }
 };
 /// `group_begin`: the packed rows of each group and their end, a multiple of kSplittingRows; empty without groups.
-/// `waves`: how often the blocks fill the device. Throws unsupported for a group that no block can hold.
+/// `waves`: how often the blocks fill the device. Throws unsupported for a group that no cluster can hold.
 SplittingPlan plan_splitting(DataType scalar, SplittingProx prox, int rows, int columns,
                              std::vector<int> const& group_begin, int multiprocessors, int waves = 1);
 
-/// Two launches.
+/// Two launches. Iterations take turns in running backwards.
 void splitting_iteration(SplittingPlan const& plan, SplittingIteration iteration, SplittingArguments const& arguments,
                          Queue const& queue);
+
+/// Iterations with X in shared memory (kernels/splitting_resident.cuh).
+struct ResidentPlan {
+  DataType scalar = DataType::float32;
+  SplittingProx prox = SplittingProx::shrink;
+  int tile_rows = 0, tile_columns = 0;
+  int tiles[2] = {};  // Along rows and columns.
+  int shared_bytes = 0;
+
+  int blocks() const { return tiles[0] * tiles[1]; }
+};
+/// None where X does not fit on the device, and with groups.
+std::optional<ResidentPlan> plan_resident(DataType scalar, SplittingProx prox, int rows, int columns,
+                                          int multiprocessors);
+
+struct ResidentArguments {
+  SplittingArguments problem;
+  int tile_rows = 0, tile_columns = 0;
+  int tiles[2] = {};
+  double* parts[2] = {};  // Of a turn and a tile across: sums of the rows, and of the columns; 2 turns.
+  std::int64_t stride[2] = {};
+  double* totals = nullptr;  // [2][blocks]
+  unsigned* arrived = nullptr;
+
+  MONGE_HOST_DEVICE int blocks() const { return tiles[0] * tiles[1]; }
+  /// The sums of side s that tiles number `other` of the other direction left.
+  MONGE_HOST_DEVICE double* sums(int s, int turn, int other) const {
+    return parts[s] + (turn * tiles[1 - s] + other) * stride[s];
+  }
+};
+/// `count` iterations >= 1 in one launch; X is in memory before and after.
+void resident_iterations(ResidentPlan const& plan, ResidentArguments const& arguments, int count, cudaStream_t stream);
 
 /// phi <- factor phi and psi <- factor psi; a, b and alpha as they follow from these and X, whose residuals stand from
 /// the last iteration; X = 0 if `empty`.

@@ -52,7 +52,7 @@ struct UpdateArguments {
   double* potential;
   double* copy;        // Null, or becomes the potential too.
   LogitArrays arrays;  // Of this side, for the next half-step.
-  double* errors;      // error_parts(size) partial sums of the errors with the old f.
+  double* errors;      // Of each of error_parts(size) parts the sums of the errors with the old f and of their squares.
   bool symmetric;
 };
 int error_parts(int size);
