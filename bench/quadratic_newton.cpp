@@ -1,7 +1,7 @@
 // Quadratically regularised plans by Newton's method, on the operator: `quadratic_newton [--cuda] [--float32]
-// [--tolerance R] [n weight]...` solves 2-D clouds of n points, costs over the largest, to a residual of R (relative,
-// of the marginals), twice each, and prints a line of the second: passes, directions, steps of conjugate gradients,
-// milliseconds of set-up, solve and evaluation. Weight 0: an optimal plan without the term.
+// [--tolerance R] [--costs FILE] [n weight]...` solves 2-D clouds of n points, costs over the largest, to a residual of
+// R (relative, of the marginals), twice each, and prints a line of the second: passes, directions, steps of conjugate
+// gradients, milliseconds of set-up, solve and evaluation. Weight 0: an optimal plan without the term.
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -22,7 +22,8 @@ using namespace monge;
 
 struct Choice {
   bool cuda = false, float32 = false;
-  double tolerance = 5e-9;  // At most twice this in L1.
+  double tolerance = 5e-9;      // At most twice this in L1.
+  char const* costs = nullptr;  // A file of n x n float64 numbers, in the place of the clouds'.
 };
 
 template <class T>
@@ -43,10 +44,23 @@ std::vector<T> cloud_costs(std::int64_t n) {
 }
 
 template <class T>
+std::vector<T> file_costs(char const* name, std::int64_t n) {
+  std::vector<double> cost(static_cast<std::size_t>(n * n));
+  std::FILE* const file = std::fopen(name, "rb");
+  bool const is_read = file && std::fread(cost.data(), sizeof(double), cost.size(), file) == cost.size();
+  if (file) std::fclose(file);
+  if (!is_read) {
+    std::fprintf(stderr, "%s: does not hold n x n numbers\n", name);
+    std::exit(1);
+  }
+  return {cost.begin(), cost.end()};
+}
+
+template <class T>
 void measure(Context const& context, Choice const& choice, std::int64_t n, double weight) {
   using Clock = std::chrono::steady_clock;
   auto const ms = [](Clock::duration time) { return std::chrono::duration<double, std::milli>(time).count(); };
-  std::vector<T> const cost = cloud_costs<T>(n);
+  std::vector<T> const cost = choice.costs ? file_costs<T>(choice.costs, n) : cloud_costs<T>(n);
   std::vector<double> const uniform(static_cast<std::size_t>(n), 1 / static_cast<double>(n));
   Geometry const geometry = CostMatrix{{cost.data(), n, n}};
   RegularizerTerms terms;
@@ -86,6 +100,7 @@ int main(int argc, char** argv) {
   for (; k < argc && std::strncmp(argv[k], "--", 2) == 0; ++k) {
     if (std::strcmp(argv[k], "--cuda") == 0) choice.cuda = true;
     if (std::strcmp(argv[k], "--float32") == 0) choice.float32 = true;
+    if (std::strcmp(argv[k], "--costs") == 0 && k + 1 < argc) choice.costs = argv[++k];
     if (std::strcmp(argv[k], "--tolerance") == 0 && k + 1 < argc) choice.tolerance = std::atof(argv[++k]);
   }
   Context const context = choice.cuda ? Context::cuda() : Context::cpu();

@@ -13,7 +13,7 @@
 #include "core/strided.hpp"
 #include "cpu/regularized_costs.hpp"
 #include "cpu/threads.hpp"
-#include "operators/regularized_costs.hpp"
+#include "operators/cost_matrix.hpp"
 
 namespace monge::cpu {
 namespace {
@@ -109,7 +109,7 @@ void QuadraticOperator::survey() {
     pairs += found[i].count;
   }
   if (points_) {
-    require_finite_cost_range(least, most);
+    require_finite_range(least, most);
     scale_.offset = least;
     scale_.range = most > least ? most - least : 1;
   }
