@@ -3,7 +3,7 @@
 2-D normal clouds, one moved by 1/2, n = m, squared distances over the largest, uniform masses, float64: the plan of
 lambda / 2 |X|^2 to an L1 residual of 1e-8, in turns on the same cores. regot: qrot_grssn (the fastest of its methods
 here), tightening its tolerance until the plan has that residual; POT: ot.smooth.smooth_ot_dual (l2), which may end
-short of it. Of these the call alone counts; of Monge, bench/quadratic_newton's set-up, solve and evaluation. Neither is a
+short of it. Threads that wait sleep (OMP_WAIT_POLICY), as on a machine that others use too. Of these the call alone counts; of Monge, bench/quadratic_newton's set-up, solve and evaluation. Neither is a
 dependency of Monge: they are taken from the Python that runs this (pip install regot POT). Medians; JSON on stdout.
 """
 
@@ -66,7 +66,7 @@ def run_monge(program, costs, weight):
     costs.tofile(file)
     try:
         line = subprocess.run([program, "--costs", file, str(len(costs)), str(weight)], check=True, capture_output=True,
-                              text=True).stdout.split()
+                              text=True, env=os.environ | {"OMP_WAIT_POLICY": "passive"}).stdout.split()
     finally:
         file.unlink()
     values = dict(zip(line[::2], line[1::2]))
@@ -75,7 +75,7 @@ def run_monge(program, costs, weight):
 
 
 def median(runs):
-    return min(sorted(runs, key=lambda run: run["seconds"])[len(runs) // 2 :], key=lambda run: run["seconds"])
+    return sorted(runs, key=lambda run: run["seconds"])[(len(runs) - 1) // 2]
 
 
 def main():

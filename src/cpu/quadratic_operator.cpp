@@ -275,9 +275,12 @@ int QuadraticOperator::solve(QuadraticDamping damping) {
   set(place_, now_.place, of_places_);
   std::size_t const places = place_.mass.size();
   std::vector<std::vector<double>> partial(static_cast<std::size_t>(team_));
+  std::int64_t active = 0;
+  for (auto const& places_of : now_.active) active += std::ssize(places_of);
+  [[maybe_unused]] bool const is_large = active > kPairsPerThread;
   // out -= sum over lines l of M_l^T value(l, sum of x over the places of l)
   auto const sweep = [&](std::vector<double> const* x, std::vector<double>& out, auto&& value) {
-#pragma omp parallel for num_threads(team_) schedule(static) if (values(now_).active > kPairsPerThread)
+#pragma omp parallel for num_threads(team_) schedule(static) if (is_large)
     for (int t = 0; t < team_; ++t) {
       std::vector<double>& to = partial[static_cast<std::size_t>(t)];
       to.assign(places, 0.0);
