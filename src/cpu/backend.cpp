@@ -19,6 +19,7 @@
 #include "cpu/matrix_costs.hpp"
 #include "cpu/point_costs.hpp"
 #include "cpu/projection/operator.hpp"
+#include "cpu/quadratic_operator.hpp"
 #include "cpu/splitting_operator.hpp"
 #include "cpu/threads.hpp"
 #include "operators/registry.hpp"
@@ -121,8 +122,8 @@ class CpuBackend final : public Backend {
     });
   }
 
-  std::unique_ptr<QuadraticOperator> quadratic_operator(RegularizedInput const&) const override {
-    throw Error(ErrorCode::unsupported, "method: is newton; not on this device yet");
+  std::unique_ptr<QuadraticOperator> quadratic_operator(RegularizedInput const& input) const override {
+    return std::make_unique<cpu::QuadraticOperator>(input, threads_);
   }
 
   ProjectionOperator const& projection() const override { return projection_; }

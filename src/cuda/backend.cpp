@@ -15,6 +15,7 @@
 #include "cuda/matrix_costs.hpp"
 #include "cuda/point_costs.hpp"
 #include "cuda/projection/operator.hpp"
+#include "cuda/quadratic_operator.hpp"
 #include "cuda/splitting_operator.hpp"
 #include "cuda/sweeper.hpp"
 
@@ -128,8 +129,9 @@ class CudaBackend final : public Backend {
     return operators;
   }
   void iterate(std::span<SplittingStep> steps) const override { SplittingOperator::iterate_together(runtime_, steps); }
-  std::unique_ptr<QuadraticOperator> quadratic_operator(RegularizedInput const&) const override {
-    throw Error(ErrorCode::unsupported, "method: is newton; not on this device yet");
+  std::unique_ptr<monge::QuadraticOperator> quadratic_operator(RegularizedInput const& input) const override {
+    DeviceGuard const guard(runtime_->index());
+    return std::make_unique<QuadraticOperator>(runtime_, input);
   }
 
   ProjectionOperator const& projection() const override { return projection_; }

@@ -11,6 +11,7 @@
 #include "core/problem_error.hpp"
 #include "core/require.hpp"
 #include "core/stopwatch.hpp"
+#include "solvers/quadratic_newton.hpp"
 #include "solvers/regularized_run.hpp"
 #include "solvers/regularized_state.hpp"
 #include "solvers/splitting.hpp"
@@ -75,7 +76,9 @@ std::vector<RegularizedPlan> solve_all(Context const& context, std::span<Regular
   });
   double const setup = watch.seconds();
   run_splitting(backend, splitting, index, options);
-  // NEWTON
+  for_each_problem(runs.size(), [&](std::size_t i) {
+    if (runs[i].problem.method == RegularizedMethod::newton) run_newton(runs[i], static_cast<int>(i), options);
+  });
 
   std::vector<RegularizedPlan> plans;
   plans.reserve(runs.size());

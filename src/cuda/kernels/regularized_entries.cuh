@@ -13,6 +13,7 @@
 #include <cmath>
 
 #include "cuda/device/numerics.cuh"
+#include "cuda/device/regularized_matrix.cuh"
 #include "cuda/device/source.cuh"
 #include "cuda/device/strided.cuh"
 #include "cuda/launch/regularized_entries.hpp"
@@ -27,25 +28,6 @@ inline constexpr int kEntryWarps = kEntryBlock / 32;
 inline constexpr int kWarpColumns = kEntryColumns / kEntryWarps;
 
 using ScoreTile = double[kEntryRows][kEntryColumns + 1];
-
-__device__ __forceinline__ double cost_at(RegularizedMatrix const& matrix, int i, int j) {
-  std::int64_t const line = matrix.transposed ? j : i, place = matrix.transposed ? i : j;
-  return load_element(matrix.cost, line * matrix.cost.stride + place);
-}
-__device__ __forceinline__ double l1_weight_at(RegularizedMatrix const& matrix, int i, int j) {
-  return load_element(matrix.l1_weights, i * matrix.l1_weights.stride + j);
-}
-__device__ __forceinline__ double mask_at(RegularizedMatrix const& matrix, int i, int j) {
-  return load_element(matrix.mask, i * matrix.mask.stride + j);
-}
-
-/// S_ij
-__device__ __forceinline__ double score_at(RegularizedMatrix const& matrix, int i, int j) {
-  if (matrix.mask.data && mask_at(matrix, i, j) == 0) return INFINITY;
-  double score = (cost_at(matrix, i, j) - matrix.offset) * matrix.inverse_range;
-  if (matrix.l1_weights.data) score += matrix.l1 * l1_weight_at(matrix, i, j);
-  return score;
-}
 
 /// The row of the problem at a place; negative for padding.
 __device__ __forceinline__ int row_at(RowOrder const& order, int place) {

@@ -1,0 +1,408 @@
+// The dual of a quadratically regularised plan and the system of its Newton steps.
+//
+//   z_lk = u_l + v_k - S_lk,  M = [z > 0]    l a line of memory, k a place
+//   sums of z, z^2 and M over lines and places
+//   ( [D_l M; M^T D_k] ) d = b,  D = count + mu max(count, 1)
+//
+// Tiling: a pass gives a warp a line, 32 places at a time, whose votes are the words of its mask. The mask is then
+//   turned over, 32 x 32 bits in a warp: a lane gets the word of a place, and sums that place's scores, in chunks of
+//   lines. In the system a warp takes a line, or a place, and a lane words of its mask.
+// Traffic: a pass reads the costs once, and again where pairs are active; it writes 1/8 byte a pair twice. A step of
+//   conjugate gradients reads both masks, from L2 up to n = 15,000, and three vectors; nothing goes to the host.
+// Numerics: float64 in a fixed order. Conjugate gradients are those of the Schur complement of the places, Jacobi
+//   preconditioned, in the form with one reduction a step (Chronopoulos, Gear 1989), whose three grid barriers are most
+//   of its time.
+#pragma once
+#include <cooperative_groups.h>
+
+#include <cmath>
+
+#include "cuda/device/numerics.cuh"
+#include "cuda/device/regularized_matrix.cuh"
+#include "cuda/launch/quadratic.hpp"
+
+namespace monge::cuda {
+
+inline constexpr int kQuadraticBlock = 256;
+inline constexpr int kQuadraticWarps = kQuadraticBlock / 32;
+inline constexpr int kChunkLines = 32 * kQuadraticWarps;
+inline constexpr int kWordsInFlight = 8;
+inline constexpr int kDirectionBlock = 1024;
+inline constexpr int kDirectionWarps = kDirectionBlock / 32;
+
+/// Costs of an element type T along lines.
+template <class T>
+struct CostsInLines {
+  T const* data;
+  std::int64_t stride;
+  double offset, inverse_range;
+
+  __device__ explicit CostsInLines(RegularizedMatrix const& matrix)
+      : data(static_cast<T const*>(matrix.cost.data)),
+        stride(matrix.cost.stride),
+        offset(matrix.offset),
+        inverse_range(matrix.inverse_range) {}
+  __device__ __forceinline__ T load(int line, int place) const { return data[line * stride + place]; }
+  /// S but for the mask.
+  __device__ __forceinline__ double score(T cost) const { return (static_cast<double>(cost) - offset) * inverse_range; }
+};
+
+__device__ __forceinline__ bool is_allowed(RegularizedMatrix const& matrix, int line, int place) {
+  if (!matrix.mask.data) return true;
+  return matrix.transposed ? mask_at(matrix, place, line) != 0 : mask_at(matrix, line, place) != 0;
+}
+
+template <class T>
+__global__ void __launch_bounds__(kQuadraticBlock) quadratic_pass_kernel(QuadraticPassArguments const arguments) {
+  QuadraticProblem const& problem = arguments.problem;
+  QuadraticState const& state = arguments.state;
+  CostsInLines<T> const costs(problem.matrix);
+  int const lane = static_cast<int>(threadIdx.x) % 32;
+  int const line = static_cast<int>(blockIdx.x) * kQuadraticWarps + static_cast<int>(threadIdx.x) / 32;
+  if (line >= problem.size[0]) return;
+  double const u = state.potential[0][line];
+  double sum = 0, squares = 0;
+  int count = 0;
+  for (int first = 0; first < problem.size[1]; first += 32 * kWordsInFlight) {
+    T cost[kWordsInFlight];
+#pragma unroll
+    for (int k = 0; k < kWordsInFlight; ++k) {
+      int const place = first + 32 * k + lane;
+      cost[k] = place < problem.size[1] ? costs.load(line, place) : T(0);
+    }
+    unsigned mine = 0;
+#pragma unroll
+    for (int k = 0; k < kWordsInFlight; ++k) {
+      int const place = first + 32 * k + lane;
+      double const z = place < problem.size[1] ? (u + state.potential[1][place]) - costs.score(cost[k]) : -INFINITY;
+      bool const active = z > 0 && is_allowed(problem.matrix, line, place);
+      if (active) {
+        sum += z;
+        squares += z * z;
+      }
+      unsigned const word = __ballot_sync(0xffffffffu, active);
+      count += __popc(word);
+      if (lane == k) mine = word;
+    }
+    int const word = first / 32 + lane;
+    if (lane < kWordsInFlight && word < problem.words[0])
+      state.mask[0][static_cast<std::int64_t>(line) * problem.words[0] + word] = mine;
+  }
+  sum = warp_sum(sum);
+  squares = warp_sum(squares);
+  if (lane > 0) return;
+  state.sum[0][line] = sum;
+  state.squares[line] = squares;
+  state.count[0][line] = count;
+}
+
+/// Sums over the warps of a block, for its first: `sum` and `count` of each lane.
+__device__ __forceinline__ void sum_warps(double& sum, int& count) {
+  __shared__ double sums[kQuadraticWarps][32];
+  __shared__ int counts[kQuadraticWarps][32];
+  int const lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
+  sums[warp][lane] = sum;
+  counts[warp][lane] = count;
+  __syncthreads();
+  for (int w = 1; warp == 0 && w < kQuadraticWarps; ++w) {
+    sum += sums[w][lane];
+    count += counts[w][lane];
+  }
+}
+
+__device__ __forceinline__ void store_chunk(QuadraticPassArguments const& arguments, int place, double sum, int count) {
+  if (threadIdx.x >= 32 || place >= arguments.problem.size[1]) return;
+  std::int64_t const at = static_cast<std::int64_t>(blockIdx.y) * arguments.problem.size[1] + place;
+  arguments.chunk_sum[at] = sum;
+  arguments.chunk_count[at] = count;
+}
+
+/// A block for each word of the lines and each chunk of lines.
+template <class T>
+__global__ void __launch_bounds__(kQuadraticBlock) turn_mask_kernel(QuadraticPassArguments const arguments) {
+  QuadraticProblem const& problem = arguments.problem;
+  QuadraticState const& state = arguments.state;
+  CostsInLines<T> const costs(problem.matrix);
+  int const lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
+  int const word = static_cast<int>(blockIdx.x), place = 32 * word + lane;
+  int const first_line = static_cast<int>(blockIdx.y) * kChunkLines + 32 * warp, line = first_line + lane;
+  unsigned const of_line =
+      line < problem.size[0] ? state.mask[0][static_cast<std::int64_t>(line) * problem.words[0] + word] : 0u;
+  unsigned of_place = 0;
+#pragma unroll
+  for (int k = 0; k < 32; ++k) {
+    unsigned const turned = __ballot_sync(0xffffffffu, (of_line >> k & 1u) != 0);
+    if (lane == k) of_place = turned;
+  }
+  double sum = 0;
+  int count = __popc(of_place);
+  if (place < problem.size[1]) {
+    if (first_line < problem.size[0])
+      state.mask[1][static_cast<std::int64_t>(place) * problem.words[1] + first_line / 32] = of_place;
+    double const v = state.potential[1][place];
+    for (unsigned bits = of_place; bits != 0; bits &= bits - 1) {
+      int const l = first_line + __ffs(static_cast<int>(bits)) - 1;
+      sum += (state.potential[0][l] + v) - costs.score(costs.load(l, place));
+    }
+  }
+  sum_warps(sum, count);
+  store_chunk(arguments, place, sum, count);
+}
+
+/// The last part of the sums of places.
+__global__ void __launch_bounds__(kQuadraticBlock)
+    join_chunks_kernel(QuadraticPassArguments const arguments, int const chunks) {
+  int const places = arguments.problem.size[1];
+  int const place = static_cast<int>(blockIdx.x) * kQuadraticBlock + static_cast<int>(threadIdx.x);
+  if (place >= places) return;
+  double sum = 0;
+  int count = 0;
+  for (int chunk = 0; chunk < chunks; ++chunk) {
+    sum += arguments.chunk_sum[static_cast<std::int64_t>(chunk) * places + place];
+    count += arguments.chunk_count[static_cast<std::int64_t>(chunk) * places + place];
+  }
+  arguments.state.sum[1][place] = sum;
+  arguments.state.count[1][place] = count;
+}
+
+/// Of costs, for where annealing starts: a warp for each line.
+template <class T>
+__global__ void __launch_bounds__(kQuadraticBlock) sum_line_costs_kernel(QuadraticPassArguments const arguments) {
+  QuadraticProblem const& problem = arguments.problem;
+  CostsInLines<T> const costs(problem.matrix);
+  int const lane = static_cast<int>(threadIdx.x) % 32;
+  int const line = static_cast<int>(blockIdx.x) * kQuadraticWarps + static_cast<int>(threadIdx.x) / 32;
+  if (line >= problem.size[0]) return;
+  double sum = 0;
+  int count = 0;
+  for (int place = lane; place < problem.size[1]; place += 32) {
+    double const score = costs.score(costs.load(line, place));
+    if (problem.share[1][place] == 0 || isinf(score) || !is_allowed(problem.matrix, line, place)) continue;
+    sum += score;
+    ++count;
+  }
+  sum = warp_sum(sum);
+  count = warp_sum(count);
+  if (lane > 0) return;
+  arguments.state.sum[0][line] = sum;
+  arguments.state.count[0][line] = count;
+}
+
+/// A block for 32 places and each chunk of lines.
+template <class T>
+__global__ void __launch_bounds__(kQuadraticBlock) sum_place_costs_kernel(QuadraticPassArguments const arguments) {
+  QuadraticProblem const& problem = arguments.problem;
+  CostsInLines<T> const costs(problem.matrix);
+  int const lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
+  int const place = 32 * static_cast<int>(blockIdx.x) + lane;
+  int const first_line = static_cast<int>(blockIdx.y) * kChunkLines;
+  double sum = 0;
+  int count = 0;
+  for (int line = first_line + warp; line < min(first_line + kChunkLines, problem.size[0]); line += kQuadraticWarps) {
+    if (place >= problem.size[1] || problem.share[0][line] == 0) continue;
+    double const score = costs.score(costs.load(line, place));
+    if (isinf(score) || !is_allowed(problem.matrix, line, place)) continue;
+    sum += score;
+    ++count;
+  }
+  sum_warps(sum, count);
+  store_chunk(arguments, place, sum, count);
+}
+
+/// One block.
+__global__ void __launch_bounds__(kDirectionBlock)
+    quadratic_values_kernel(QuadraticProblem const problem, QuadraticState const state, QuadraticValues* const result) {
+  double dual = 0, gap = 0, l1 = 0, residual_squares = 0, squares = 0, active = 0;
+  for (int side = 0; side < 2; ++side) {
+    for (int i = static_cast<int>(threadIdx.x); i < problem.size[side]; i += kDirectionBlock) {
+      double const share = problem.share[side][i];
+      if (share == 0) continue;
+      double const potential = state.potential[side][i], residual = state.sum[side][i] / problem.weight - share;
+      dual += share * potential;
+      gap += residual * potential;
+      l1 += fabs(residual);
+      residual_squares += residual * residual;
+      if (side == 1) continue;
+      squares += state.squares[i];
+      active += state.count[0][i];
+    }
+  }
+  double* const sums[] = {&dual, &gap, &l1, &residual_squares, &squares, &active};
+#pragma unroll
+  for (double* const sum : sums) {
+    *sum = block_sum<kDirectionBlock>(*sum);
+    __syncthreads();
+  }
+  if (threadIdx.x > 0) return;
+  double const weight = problem.weight;
+  *result = {dual - squares / (2 * weight),    gap, l1, residual_squares, squares / (weight * weight),
+             static_cast<std::int64_t>(active)};
+}
+
+/// The sum of `vector` over the bits of a mask, on all lanes.
+__device__ __forceinline__ double gather(unsigned const* mask, int words, double const* vector) {
+  double sum = 0;
+  for (int w = static_cast<int>(threadIdx.x) % 32; w < words; w += 32) {
+    for (unsigned bits = mask[w]; bits != 0; bits &= bits - 1)
+      sum += vector[32 * w + __ffs(static_cast<int>(bits)) - 1];
+  }
+  return warp_sum(sum);
+}
+
+/// The sum of a number of each block, the same on all threads of the grid.
+__device__ __forceinline__ double sum_blocks(double const* partial) {
+  __shared__ double total;
+  __syncthreads();
+  if (threadIdx.x < 32) {
+    double sum = 0;
+    for (unsigned b = threadIdx.x; b < gridDim.x; b += 32) sum += partial[b];
+    sum = warp_sum(sum);
+    if (threadIdx.x == 0) total = sum;
+  }
+  __syncthreads();
+  return total;
+}
+
+/// partial[block] = the sum over its threads.
+__device__ __forceinline__ void store_block_sum(double* partial, double value) {
+  __syncthreads();
+  double const sum = block_sum<kDirectionBlock>(value);
+  if (threadIdx.x == 0) partial[blockIdx.x] = sum;
+}
+
+/// Cooperative: all blocks are resident.
+__global__ void __launch_bounds__(kDirectionBlock, 1)
+    quadratic_direction_kernel(QuadraticDirectionArguments const arguments) {
+  QuadraticProblem const& problem = arguments.problem;
+  QuadraticState const& state = arguments.state;
+  auto const grid = cooperative_groups::this_grid();
+  int const lines = problem.size[0], places = problem.size[1];
+  int const thread = static_cast<int>(blockIdx.x * kDirectionBlock + threadIdx.x);
+  int const threads = static_cast<int>(gridDim.x) * kDirectionBlock;
+  int const warp = thread / 32, warps = threads / 32;
+  bool const leads = threadIdx.x % 32 == 0;
+  auto const of_line = [&](int l, double const* vector) {
+    return gather(state.mask[0] + static_cast<std::int64_t>(l) * problem.words[0], problem.words[0], vector);
+  };
+  auto const of_place = [&](int k, double const* vector) {
+    return gather(state.mask[1] + static_cast<std::int64_t>(k) * problem.words[1], problem.words[1], vector);
+  };
+  auto const set_point = [&](int side, int i, double& diagonal) {
+    double const count = state.count[side][i];
+    diagonal = count + arguments.mu * fmax(count, 1.0);
+    return arguments.right[side][i] = problem.weight * problem.share[side][i] - state.sum[side][i];
+  };
+
+  // Right-hand sides, and what they are relative to.
+  double size = 0;
+  for (int l = thread; l < lines; l += threads) {
+    double diagonal;
+    double const right = set_point(0, l, diagonal);
+    arguments.inverse[0][l] = 1 / diagonal;
+    arguments.of_lines[l] = right / diagonal;
+    size += right * right;
+  }
+  for (int k = thread; k < places; k += threads) {
+    double const right = set_point(1, k, arguments.diagonal[k]);
+    size += right * right;
+  }
+  store_block_sum(arguments.partial[2], size);
+  grid.sync();
+  double gamma = 0, squares = 0;
+  for (int k = warp; k < places; k += warps) {
+    double const residual = arguments.right[1][k] - of_place(k, arguments.of_lines);
+    double const inverse = 1 / (arguments.diagonal[k] - of_place(k, arguments.inverse[0]));
+    if (!leads) continue;
+    arguments.residual[k] = residual;
+    arguments.inverse[1][k] = inverse;
+    arguments.scaled[k] = inverse * residual;
+    arguments.solution[1][k] = arguments.direction[k] = arguments.image[k] = 0;
+    gamma += inverse * residual * residual;
+    squares += residual * residual;
+  }
+  store_block_sum(arguments.partial[0], gamma);
+  store_block_sum(arguments.partial[1], squares);
+  grid.sync();
+  double const target = arguments.tolerance * arguments.tolerance * sum_blocks(arguments.partial[2]);
+
+  double last_gamma = 0, alpha = 0;
+  int iteration = 0;
+  for (;; ++iteration) {
+    gamma = sum_blocks(arguments.partial[0]);
+    if (iteration == arguments.most || !(sum_blocks(arguments.partial[1]) > target)) break;
+    for (int l = warp; l < lines; l += warps) {
+      double const sum = of_line(l, arguments.scaled);
+      if (leads) arguments.of_lines[l] = sum * arguments.inverse[0][l];
+    }
+    grid.sync();
+    double delta = 0;
+    for (int k = warp; k < places; k += warps) {
+      double const sum = of_place(k, arguments.of_lines), scaled = arguments.scaled[k];
+      double const product = arguments.diagonal[k] * scaled - sum;
+      if (!leads) continue;
+      arguments.product[k] = product;
+      delta += scaled * product;
+    }
+    store_block_sum(arguments.partial[2], delta);
+    grid.sync();
+    delta = sum_blocks(arguments.partial[2]);
+    double const beta = iteration > 0 ? gamma / last_gamma : 0;
+    double const curvature = iteration > 0 ? delta - beta * gamma / alpha : delta;
+    if (!(curvature > 0)) break;
+    alpha = gamma / curvature;
+    last_gamma = gamma;
+    gamma = squares = 0;
+    for (int k = thread; k < places; k += threads) {
+      double const direction = arguments.scaled[k] + beta * arguments.direction[k];
+      double const image = arguments.product[k] + beta * arguments.image[k];
+      double const residual = arguments.residual[k] - alpha * image, scaled = arguments.inverse[1][k] * residual;
+      arguments.direction[k] = direction;
+      arguments.image[k] = image;
+      arguments.residual[k] = residual;
+      arguments.scaled[k] = scaled;
+      arguments.solution[1][k] += alpha * direction;
+      gamma += scaled * residual;
+      squares += residual * residual;
+    }
+    store_block_sum(arguments.partial[0], gamma);
+    store_block_sum(arguments.partial[1], squares);
+    grid.sync();
+  }
+
+  // The lines, and the slope.
+  double slope = 0;
+  for (int l = warp; l < lines; l += warps) {
+    double const sum = of_line(l, arguments.solution[1]);
+    if (!leads) continue;
+    double const right = arguments.right[0][l], solution = (right - sum) * arguments.inverse[0][l];
+    arguments.solution[0][l] = solution;
+    slope += right * solution;
+  }
+  for (int k = thread; k < places; k += threads) slope += arguments.right[1][k] * arguments.solution[1][k];
+  grid.sync();  // All have read partial[0].
+  store_block_sum(arguments.partial[0], slope);
+  grid.sync();
+  slope = sum_blocks(arguments.partial[0]);
+  if (thread == 0) *arguments.result = {slope / problem.weight, iteration};
+}
+
+/// A warp for each point of `side`.
+__global__ void __launch_bounds__(kQuadraticBlock)
+    idle_potentials_kernel(QuadraticProblem const problem, int const side, double const* const potential,
+                           double const* const other, double* const out) {
+  int const lane = static_cast<int>(threadIdx.x) % 32;
+  int const i = static_cast<int>(blockIdx.x) * kQuadraticWarps + static_cast<int>(threadIdx.x) / 32;
+  if (i >= problem.size[side]) return;
+  if (problem.share[side][i] != 0) {
+    if (lane == 0) out[i] = potential[i];
+    return;
+  }
+  double least = INFINITY;
+  bool const is_row = (side == 0) != problem.matrix.transposed;
+  for (int k = lane; k < problem.size[1 - side]; k += 32)
+    least = fmin(least, score_at(problem.matrix, is_row ? i : k, is_row ? k : i) - other[k]);
+  least = -warp_max(-least);
+  if (lane == 0) out[i] = isinf(least) ? 0.0 : least;
+}
+
+}  // namespace monge::cuda

@@ -1,0 +1,83 @@
+#include "cuda/launch/quadratic.hpp"
+
+#include "cuda/kernels/quadratic.cuh"
+#include "cuda/launch/divided_up.hpp"
+#include "cuda/runtime/check.hpp"
+
+namespace monge::cuda {
+namespace {
+
+template <class Function>
+void with_scalar(DataType scalar, Function&& function) {
+  if (scalar == DataType::float32) {
+    function.template operator()<float>();
+  } else {
+    function.template operator()<double>();
+  }
+}
+
+unsigned blocks_of(std::int64_t count, int each) {
+  return static_cast<unsigned>(divided_up(count, each));
+}
+
+void join_chunks(QuadraticPassArguments const& arguments, cudaStream_t stream) {
+  join_chunks_kernel<<<blocks_of(arguments.problem.size[1], kQuadraticBlock), kQuadraticBlock, 0, stream>>>(
+      arguments, quadratic_chunks(arguments.problem.size[0]));
+  MONGE_CUDA_TRY(cudaGetLastError());
+}
+
+}  // namespace
+
+int quadratic_chunks(int lines) {
+  return divided_up(lines, kChunkLines);
+}
+
+void quadratic_pass(QuadraticPassArguments const& arguments, cudaStream_t stream) {
+  QuadraticProblem const& problem = arguments.problem;
+  dim3 const chunks(static_cast<unsigned>(problem.words[0]), static_cast<unsigned>(quadratic_chunks(problem.size[0])));
+  with_scalar(problem.matrix.cost.scalar, [&]<class T>() {
+    quadratic_pass_kernel<T><<<blocks_of(problem.size[0], kQuadraticWarps), kQuadraticBlock, 0, stream>>>(arguments);
+    MONGE_CUDA_TRY(cudaGetLastError());
+    turn_mask_kernel<T><<<chunks, kQuadraticBlock, 0, stream>>>(arguments);
+    MONGE_CUDA_TRY(cudaGetLastError());
+  });
+  join_chunks(arguments, stream);
+}
+
+void sum_costs(QuadraticPassArguments const& arguments, cudaStream_t stream) {
+  QuadraticProblem const& problem = arguments.problem;
+  dim3 const chunks(static_cast<unsigned>(problem.words[0]), static_cast<unsigned>(quadratic_chunks(problem.size[0])));
+  with_scalar(problem.matrix.cost.scalar, [&]<class T>() {
+    sum_line_costs_kernel<T><<<blocks_of(problem.size[0], kQuadraticWarps), kQuadraticBlock, 0, stream>>>(arguments);
+    MONGE_CUDA_TRY(cudaGetLastError());
+    sum_place_costs_kernel<T><<<chunks, kQuadraticBlock, 0, stream>>>(arguments);
+    MONGE_CUDA_TRY(cudaGetLastError());
+  });
+  join_chunks(arguments, stream);
+}
+
+void quadratic_values(QuadraticProblem const& problem, QuadraticState const& state, QuadraticValues* result,
+                      cudaStream_t stream) {
+  quadratic_values_kernel<<<1, kDirectionBlock, 0, stream>>>(problem, state, result);
+  MONGE_CUDA_TRY(cudaGetLastError());
+}
+
+int quadratic_direction_blocks(int multiprocessors) {
+  return multiprocessors;
+}
+
+void quadratic_direction(QuadraticDirectionArguments const& arguments, int blocks, cudaStream_t stream) {
+  void* parameters[] = {const_cast<void*>(static_cast<void const*>(&arguments))};
+  MONGE_CUDA_TRY(cudaLaunchCooperativeKernel(reinterpret_cast<void const*>(quadratic_direction_kernel),
+                                             dim3(static_cast<unsigned>(blocks)), dim3(kDirectionBlock), parameters, 0,
+                                             stream));
+}
+
+void idle_potentials(QuadraticProblem const& problem, int side, double const* potential, double const* other,
+                     double* out, cudaStream_t stream) {
+  idle_potentials_kernel<<<blocks_of(problem.size[side], kQuadraticWarps), kQuadraticBlock, 0, stream>>>(
+      problem, side, potential, other, out);
+  MONGE_CUDA_TRY(cudaGetLastError());
+}
+
+}  // namespace monge::cuda
