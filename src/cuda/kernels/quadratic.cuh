@@ -234,9 +234,7 @@ __global__ void __launch_bounds__(kDirectionBlock)
     __syncthreads();
   }
   if (threadIdx.x > 0) return;
-  double const weight = problem.weight;
-  *result = {dual - squares / (2 * weight),    gap, l1, residual_squares, squares / (weight * weight),
-             static_cast<std::int64_t>(active)};
+  *result = {dual - squares / (2 * problem.weight), gap, l1, residual_squares, static_cast<std::int64_t>(active)};
 }
 
 /// The sum of `vector` over the bits of a mask, on all lanes.
