@@ -191,7 +191,6 @@ QuadraticValues QuadraticOperator::values(State const& state) const {
   add(line_, state.line);
   add(place_, state.place);
   result.dual -= state.squares / (2 * weight_);
-  result.squares = state.squares / (weight_ * weight_);
   for (auto const& active : state.active) result.active += std::ssize(active);
   return result;
 }

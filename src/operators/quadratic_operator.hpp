@@ -19,7 +19,6 @@ struct QuadraticValues {
   double gap = 0;               ///< <C, X> + lambda / 2 |X|^2 less the dual value.
   double residual_l1 = 0;       ///< |X 1 - p|_1 + |X^T 1 - q|_1
   double residual_squares = 0;  ///< |X 1 - p|_2^2 + |X^T 1 - q|_2^2
-  double squares = 0;           ///< |X|^2
   std::int64_t active = 0;      ///< Pairs with u_i + v_j > C_ij.
 };
 

@@ -257,7 +257,11 @@ TEST_P(QuadraticNewton, FindsTheVertexOfTheQuantiles) {
     double const total = std::accumulate(weights->begin(), weights->end(), 0.0);
     for (double& weight : *weights) weight /= total;
   }
-  RegularizedPlan const plan = solve(PointCloud{{x.data(), n, 1}, {y.data(), m, 1}}, p, q, 0, 1e-7);
+  std::vector<double> cost;
+  for (double const from : x) {
+    for (double const to : y) cost.push_back((from - to) * (from - to));
+  }
+  RegularizedPlan const plan = solve(CostMatrix{{cost.data(), n, m}}, p, q, 0, 1e-7);
   EXPECT_EQ(plan.status(), Status::converged) << plan.report().message;
   std::vector<double> const actual = dense(plan);
   std::vector<double> left = p, right = q, expected(actual.size());
@@ -326,6 +330,10 @@ TEST_P(QuadraticNewton, PointsGiveThePlanOfTheirCosts) {
     clouds.cost_function = function;
     clouds.p = 3;
     double const tolerance = 1e-10;
+    if (GetParam().device == DeviceType::cuda) {
+      EXPECT_THROW(solve(clouds, {}, {}, 0.3, tolerance), Error);  // Not there yet.
+      continue;
+    }
     RegularizedPlan const of_points = solve(clouds, {}, {}, 0.3, tolerance);
     RegularizedPlan const of_matrix = solve(CostMatrix{{cost.data(), n, m}}, {}, {}, 0.3, tolerance);
     EXPECT_EQ(of_points.status(), Status::converged);

@@ -227,16 +227,18 @@ __global__ void __launch_bounds__(kDirectionBlock)
       active += state.count[0][i];
     }
   }
-  double* const sums[] = {&dual, &gap, &l1, &residual_squares, &squares, &active};
-#pragma unroll
-  for (double* const sum : sums) {
-    *sum = block_sum<kDirectionBlock>(*sum);
+  auto const total = [](double value) {
     __syncthreads();
-  }
+    return block_sum<kDirectionBlock>(value);
+  };
+  dual = total(dual);
+  gap = total(gap);
+  l1 = total(l1);
+  residual_squares = total(residual_squares);
+  squares = total(squares);
+  active = total(active);
   if (threadIdx.x > 0) return;
-  double const weight = problem.weight;
-  *result = {dual - squares / (2 * weight),    gap, l1, residual_squares, squares / (weight * weight),
-             static_cast<std::int64_t>(active)};
+  *result = {dual - squares / (2 * problem.weight), gap, l1, residual_squares, static_cast<std::int64_t>(active)};
 }
 
 /// The sum of `vector` over the bits of a mask, on all lanes.
