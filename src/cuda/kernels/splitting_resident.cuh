@@ -17,7 +17,7 @@
 
 namespace monge::cuda {
 
-inline constexpr int kResidentThreads = 1024;
+inline constexpr int kResidentThreads = 512;
 inline constexpr int kResidentWarps = kResidentThreads / 32;
 
 /// A tile's shared memory, in this order.
@@ -163,6 +163,7 @@ __device__ __forceinline__ void leave_sums(ResidentArguments const& arguments, R
 template <class T>
 __device__ __forceinline__ void update_tile(ResidentArguments const& arguments, ResidentPlace const& place,
                                             ResidentTile<T> const& tile, int turn, bool is_last, double& alpha) {
+  constexpr int kLoads = 24;
   __shared__ double excess;
   SplittingArguments const& problem = arguments.problem;
   int const thread = static_cast<int>(threadIdx.x);
@@ -178,8 +179,15 @@ __device__ __forceinline__ void update_tile(ResidentArguments const& arguments, 
     int const point = thread + k * kResidentThreads;
     if (point >= points) break;
     int const s = point < place.size[0] ? 0 : 1, i = of_side(place.first, s) + point - s * place.size[0];
-#pragma unroll 8
-    for (int other = 0; other < arguments.tiles[1 - s]; ++other) sums[k] += __ldcg(arguments.sums(s, turn, other) + i);
+    // As many loads at a time as there mostly are: one after the other each would take the latency of the L2 cache.
+    for (int first = 0; first < arguments.tiles[1 - s]; first += kLoads) {
+      double part[kLoads];
+#pragma unroll
+      for (int q = 0; q < kLoads; ++q)
+        part[q] = first + q < arguments.tiles[1 - s] ? __ldcg(arguments.sums(s, turn, first + q) + i) : 0.0;
+#pragma unroll
+      for (int q = 0; q < kLoads; ++q) sums[k] += part[q];
+    }
   }
   total = block_sum<kResidentThreads>(total);
   if (thread == 0) excess = total - 1;
