@@ -134,7 +134,7 @@ def main():
     show_bars(bars[0, 0], of_blobs[:, 3], "Blobs: class-wise W2, median")
     show_bars(bars[0, 1], of_images[:, 3], "Images: class-wise W2")
     show_bars(bars[1, 0], of_images[:, 0], "Images: accuracy")
-    show_bars(bars[1, 1], of_images[:, 1], "Images: classes that a target takes from")
+    show_bars(bars[1, 1], of_images[:, 1], "Images: classes a target")
     picture = folder / "domain_adaptation.png"
     figure.savefig(picture, dpi=110)
     print(f"picture: {picture.resolve()}")
