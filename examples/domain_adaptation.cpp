@@ -27,10 +27,6 @@ namespace {
 constexpr double kMixed = 0.01;       // A class counts for a target that takes more of its mass from it.
 constexpr double kNegligible = 1e-6;  // An entry counts where it is more of the mass of its row.
 
-monge::RegularizedOptions options() {
-  return {.method = monge::RegularizedMethod::splitting};
-}
-
 struct Dataset {
   std::int64_t size, dimension;
   std::vector<float> points;         // those of a class one after another
@@ -92,7 +88,7 @@ std::vector<double> class_distances(monge::Context const& context, Dataset const
     problems.push_back({monge::CostMatrix{{matrices.back().data(), from.size, to.size}}});
   }
   std::vector<double> distances;
-  for (monge::RegularizedPlan const& plan : monge::solve_regularized_batch(context, problems, options()))
+  for (monge::RegularizedPlan const& plan : monge::solve_regularized_batch(context, problems, {}))
     distances.push_back(std::sqrt(2 * plan.report().transport_cost));
   return distances;
 }
@@ -156,7 +152,7 @@ int main(int count, char** arguments) {
     table.insert(table.end(), {found.accuracy, found.classes, found.entries, found.distance});
   };
   auto const report_regularized = [&](char const* name, monge::Regularizer const& h, std::string const& file) {
-    report(name, monge::solve_regularized(context, matrix, {}, {}, h, options()), file);
+    report(name, monge::solve_regularized(context, matrix, {}, {}, h, {}), file);
   };
   report_regularized("none", {}, "none");
   report("entropy", monge::solve(context, matrix, {.eps = weight(2, 0.02)}), "entropy");

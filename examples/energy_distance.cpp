@@ -120,8 +120,8 @@ Loss energy_distance(monge::Context const& context, std::array<Vector, 4> const&
     }
     problems.push_back({.geometry = monge::CostMatrix{{cost.data(), n, n}}, .regularizer = {.quadratic = kWeight}});
   }
-  std::vector<monge::RegularizedPlan> const plans = monge::solve_regularized_batch(
-      context, problems, {.method = monge::RegularizedMethod::splitting, .tolerance = kTolerance});
+  std::vector<monge::RegularizedPlan> const plans =
+      monge::solve_regularized_batch(context, problems, {.tolerance = kTolerance});
 
   Loss loss;
   loss.gradients.fill(Vector(2 * n));

@@ -148,7 +148,9 @@ TEST_P(QuadraticNewton, MeetsTheConditionsOfOptimality) {
         double const z = u[static_cast<std::size_t>(i)] + v[static_cast<std::size_t>(j)] - data.costs[k];
         if (recipe.quadratic == 0) {
           ASSERT_LE(z, unit) << i << ", " << j;
-          if (x[k] > 0) ASSERT_LE(-z, tolerance * recipe.range) << i << ", " << j;
+          if (x[k] > 0) {
+            ASSERT_LE(-z, tolerance * recipe.range) << i << ", " << j;
+          }
         } else {
           ASSERT_NEAR(x[k], std::max(z, 0.0) / h.quadratic, unit / h.quadratic) << i << ", " << j;
         }
@@ -168,9 +170,8 @@ TEST_P(QuadraticNewton, EvaluatesAsTheOracleDoes) {
     EXPECT_EQ(quadratic->scale().offset, oracle.scale().offset);
     EXPECT_EQ(quadratic->scale().range, oracle.scale().range);
     // Rough, so that residual and gap are far above rounding.
-    QuadraticSettings settings{.tolerance = 1e-2, .criterion = RegularizedCriterion::residual, .passes = 1000};
-    settings.p = data.p;
-    settings.q = data.q;
+    QuadraticSettings const settings{
+        .tolerance = 1e-2, .criterion = RegularizedCriterion::residual, .passes = 1000, .p = data.p, .q = data.q};
     QuadraticNewtonResult const result = solve_quadratic(*quadratic, weight, settings);
     RegularizedValues const actual = quadratic->evaluate();
 
