@@ -3,8 +3,9 @@
 2-D normal clouds, one moved by 1/2, n = m, squared distances over the largest, uniform masses, float64: the plan of
 lambda / 2 |X|^2 to an L1 residual of 1e-8, in turns on the same cores. regot: qrot_grssn (the fastest of its methods
 here), tightening its tolerance until the plan has that residual; POT: ot.smooth.smooth_ot_dual (l2), which may end
-short of it. Threads that wait sleep (OMP_WAIT_POLICY), as on a machine that others use too. Of these the call alone counts; of Monge, bench/quadratic_newton's set-up, solve and evaluation. Neither is a
-dependency of Monge: they are taken from the Python that runs this (pip install regot POT). Medians; JSON on stdout.
+short of it. Threads that wait sleep (OMP_WAIT_POLICY), as on a machine that others use too. Of these the call alone
+counts; of Monge, set-up, solve and evaluation of bench/regularized_solves. Neither is a dependency of Monge: they are
+taken from the Python that runs this (pip install regot POT). Medians; JSON on stdout.
 """
 
 import argparse
@@ -80,7 +81,7 @@ def median(runs):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--program", default="build/bench/quadratic_newton")
+    parser.add_argument("--program", default="build/bench/regularized_solves")
     parser.add_argument("--sizes", default=[1000, 2000], type=int, nargs="+")
     parser.add_argument("--weights", default=[1.0], type=float, nargs="+")
     parser.add_argument("--runs", default=3, type=int)

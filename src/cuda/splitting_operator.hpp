@@ -16,7 +16,7 @@ struct SplittingLaunch {
   int waves = 1;  // As of plan_splitting().
   /// Entries of so many bytes stay in shared memory, if they fit. A smaller problem gains less than a batch of such
   /// loses, whose problems would go one after the other.
-  std::int64_t least_resident_bytes = std::int64_t{1} << 22;
+  std::int64_t least_resident_bytes = std::int64_t{3} << 20;
 };
 
 class SplittingOperator final : public monge::SplittingOperator {

@@ -87,17 +87,24 @@ __device__ __forceinline__ int iterate_tile(ResidentArguments const& arguments, 
   T phi[kPerVector], row_sum[kPerVector] = {};
   load_16_bytes(phi, tile.potential[0] + row);
   int nonzeros = 0;
-  for (int first = warp / chunks; first < place.size[1]; first += kColumns * stride) {
-    T cost[kColumns][kPerVector], column_sum[kColumns] = {};
-    if constexpr (kReadsCosts) {
+  T cost[kColumns][kPerVector], next[kColumns][kPerVector] = {};
+  auto const read_costs = [&](T(&to)[kColumns][kPerVector], int first) {
 #pragma unroll
-      for (int k = 0; k < kColumns; ++k) {
-        int const column = first + k * stride;
-#pragma unroll
-        for (int e = 0; e < kPerVector; ++e) cost[k][e] = 0;
-        if (has_rows && column < place.size[1]) load_16_bytes(cost[k], costs + column * problem.pitch);
-      }
+    for (int k = 0; k < kColumns; ++k) {
+      int const column = first + k * stride;
+      if (kReadsCosts && has_rows && column < place.size[1]) load_16_bytes(to[k], costs + column * problem.pitch);
     }
+  };
+  read_costs(next, warp / chunks);
+  for (int first = warp / chunks; first < place.size[1]; first += kColumns * stride) {
+    T column_sum[kColumns] = {};
+    // The next costs are on their way while these are used.
+#pragma unroll
+    for (int k = 0; k < kColumns; ++k) {
+#pragma unroll
+      for (int e = 0; e < kPerVector; ++e) cost[k][e] = next[k][e];
+    }
+    read_costs(next, first + kColumns * stride);
 #pragma unroll
     for (int k = 0; k < kColumns; ++k) {
       int const column = first + k * stride;
