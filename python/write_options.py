@@ -6,7 +6,7 @@ usage: write_options.py FOLDER_OF_CORE OUTPUT
 import sys
 from pathlib import Path
 
-HEAD = '''"""Options of the library by name. Written by the build from visit_solve_options and visit_projection_options."""
+HEAD = '''"""The library's options by name. Written by the build, from visit_solve_options and the like."""
 
 from typing import Literal, TypedDict
 '''

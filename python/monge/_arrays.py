@@ -6,6 +6,7 @@ Nothing here imports PyTorch, JAX or CuPy: an array of theirs brings its module 
 from __future__ import annotations
 
 import importlib
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -212,7 +213,9 @@ class PyTorch(NumPy):
         return array.exp()
 
     def csr(self, row_begin: Array, columns: Array, values: Array, shape: tuple[int, int]) -> Array:
-        return self.module.sparse_csr_tensor(row_begin, columns, values, shape)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # Of sparse tensors being new.
+            return self.module.sparse_csr_tensor(row_begin, columns, values, shape, check_invariants=False)
 
 
 class Jax(NumPy):

@@ -194,8 +194,11 @@ def solve_options(
 
 
 def mean_cost(session: _core.Session, problem: Problem) -> float:
-    """sum_ij a_i b_j C_ij / sum_ij a_i b_j of points, to some 1e-7 of itself: <C, P> of the plan without potentials at an
-    eps that is 1e8 times as large as the cloud, where P is a b^T up to 1e-8 and <C, P> is rounded to as much."""
+    """sum_ij a_i b_j C_ij / sum_ij a_i b_j of points, to some 1e-7 of itself.
+
+    It is <C, P> of the plan without potentials at an eps that is 1e8 times as large as the cloud, where P is a b^T up
+    to 1e-8 and <C, P> is rounded to as much.
+    """
     x, y = problem.x, problem.y
     assert x is not None and y is not None
     spread = max(float(x.max()), float(y.max())) - min(float(x.min()), float(y.min()))
@@ -209,9 +212,13 @@ def mean_cost(session: _core.Session, problem: Problem) -> float:
 def plan_of_potentials(
     session: _core.Session, problem: Problem, f: Array, g: Array, options: dict[str, Any]
 ) -> _core.Plan:
-    """The plan that has these potentials: they are within any tolerance as large as this, and no sweep is made."""
-    options = options | {"tolerance": 1e300, "criterion": "l1", "certificate": True}
-    return _core.solve(session, problem.geometry, problem.a, problem.b, f, g, options, None)
+    """The plan that has these potentials."""
+    return _core.solve(session, problem.geometry, problem.a, problem.b, f, g, plan_options(options), None)
+
+
+def plan_options(options: dict[str, Any]) -> dict[str, Any]:
+    """Options by which a start is taken as it is: it is within any tolerance as large as this, and no sweep is made."""
+    return options | {"tolerance": 1e300, "criterion": "l1", "certificate": True}
 
 
 def with_eps(session: _core.Session, problem: Problem, options: dict[str, Any]) -> dict[str, Any]:

@@ -124,7 +124,7 @@ class OTResult:
 
     @property
     def marginal_error(self) -> float:
-        """\\|P 1 - a\\|_1 + \\|P^T 1 - b\\|_1, evaluated in float64; with penalties that of the conditions in their place."""
+        """The L1 error of both marginals, in float64; with penalties, of the conditions in their place."""
         return self._report.marginal_error
 
     @property
@@ -290,7 +290,7 @@ class OTResult:
 
         With error_iterations > 0, that many steps estimate how far they are from the optimum's (report.distance).
         """
-        place, problem = self._place, self._problem
+        place = self._place
         x, y = self._points_like() if self._has_point_derivatives else (None, None)
         a, b = place.empty(self.shape[0]), place.empty(self.shape[1])
         report = self._plan.gradients(x, y, a, b, error_iterations)

@@ -328,7 +328,7 @@ def solve_sample_batch(
     progress: bool | ProgressFunction | None = None,
     **options: Unpack[KeywordOptions],
 ) -> BatchResult:
-    """:func:`solve_sample` for many pairs of clouds at once: (B, n, d) and (B, m, d), or lists of clouds of any sizes."""
+    """:func:`solve_sample` for many pairs of clouds at once: (B, n, d) and (B, m, d), or lists of any sizes."""
     clouds = [read("X_a", cloud) for cloud in X_a]
     targets = _one_each("X_b", X_b, len(clouds), 2)
     weights_a = _one_each("a", a, len(clouds), 1)

@@ -33,6 +33,7 @@ PyObject* exception_for(monge::ErrorCode code) {
 }  // namespace
 
 NB_MODULE(_core, module) {
+  nanobind::set_leak_warnings(false);  // What caches still hold at the end is no matter of the user's.
   nanobind::register_exception_translator([](std::exception_ptr const& thrown, void*) {
     try {
       std::rethrow_exception(thrown);
