@@ -7,6 +7,8 @@
 'converged'
 """
 
+from typing import TYPE_CHECKING, Any
+
 from ._classic import (
     empirical_sinkhorn,
     empirical_sinkhorn2,
@@ -41,6 +43,9 @@ from ._projection import mhc_mapping, project, projection_marginals
 from ._result import BatchResult, Gradients, LazyPlan, OTResult
 from ._solve import solve, solve_batch, solve_sample, solve_sample_batch
 
+if TYPE_CHECKING:
+    from .sklearn import OTTransport
+
 __version__ = _version()
 
 __all__ = [
@@ -54,6 +59,7 @@ __all__ = [
     "LazyPlan",
     "LinearReport",
     "OTResult",
+    "OTTransport",
     "Progress",
     "ProjectionOptions",
     "Report",
@@ -80,3 +86,11 @@ __all__ = [
     "solve_sample",
     "solve_sample_batch",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "OTTransport":  # scikit-learn is imported by those who use it.
+        from .sklearn import OTTransport
+
+        return OTTransport
+    raise AttributeError(f"module 'monge' has no attribute {name!r}")

@@ -14,6 +14,8 @@ from . import _core
 from ._arrays import Array, Place, read
 from ._problem import Problem, plan_of_potentials
 
+_OTHER_SIDE = {"penalty_a": "penalty_b", "penalty_b": "penalty_a"}
+
 
 @dataclass(frozen=True)
 class Gradients:
@@ -279,6 +281,25 @@ class OTResult:
         pairs = self._place.finish(pairs)
         return pairs[:, 0], pairs[:, 1]
 
+    @functools.cached_property
+    def inverse(self) -> OTResult:
+        """The same plan seen from the targets: a result for (X_b, X_a), or the transpose of M."""
+        problem = self._problem
+        swapped = replace(
+            problem,
+            a=problem.b,
+            b=problem.a,
+            x=problem.y,
+            y=problem.x,
+            labels_x=problem.labels_y,
+            labels_y=problem.labels_x,
+            cost=None if problem.cost is None else problem.cost.T,
+            label_cost=None if problem.label_cost is None else problem.label_cost.T,
+        )
+        options = {_OTHER_SIDE.get(name, name): value for name, value in self._options.items()}
+        f, g = self._float64_potentials()
+        return OTResult(swapped, options, self._reg_type, None, self._report, (g, f))
+
     # Derivatives.
 
     @property
@@ -324,7 +345,7 @@ class OTResult:
 
     @property
     def _plan(self) -> _core.Plan:
-        if self._made is None:  # It came out of a pickle: its potentials are what was saved.
+        if self._made is None:  # From a pickle, or seen from the other side: potentials are all that there is.
             assert self._saved is not None
             own = {"eps": self._report.eps, "precision": self._report.precision}
             options = {name: value for name, value in self._options.items() if name != "eps_relative"} | own
@@ -345,6 +366,11 @@ class OTResult:
                 host = np.asarray(weights.tolist(), dtype=np.float64)
                 logs += float(np.sum(marginal[host > 0] * np.log(host[host > 0])))
         return report.primal + report.eps * (logs + report.transported_mass - report.mass * report.mass_b)
+
+    def _float64_potentials(self) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+        f, g = np.empty(self.shape[0]), np.empty(self.shape[1])
+        self._plan.potentials(f, g)
+        return f, g
 
     def _host_marginals(self) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
         row, column = np.empty(self.shape[0]), np.empty(self.shape[1])
@@ -374,10 +400,8 @@ class OTResult:
         return given * (reciprocal if given.ndim == 1 else reciprocal[:, None])
 
     def __reduce__(self) -> Any:
-        f, g = np.empty(self.shape[0]), np.empty(self.shape[1])
-        self._plan.potentials(f, g)
         problem = replace(self._problem)  # A copy without the geometry, which shows memory.
-        return _restore, (problem, self._options, self._reg_type, self._report, f, g)
+        return OTResult, (problem, self._options, self._reg_type, None, self._report, self._float64_potentials())
 
     def __repr__(self) -> str:
         n, m = self.shape
@@ -387,17 +411,6 @@ class OTResult:
             f"eps {report.eps:.4g} ({report.eps_relative:.3g} of the mean cost), "
             f"marginal error {report.marginal_error:.2e}>"
         )
-
-
-def _restore(
-    problem: Problem,
-    options: dict[str, Any],
-    reg_type: str,
-    report: _core.Report,
-    f: np.ndarray[Any, Any],
-    g: np.ndarray[Any, Any],
-) -> OTResult:
-    return OTResult(problem, options, reg_type, None, report, (f, g))
 
 
 class BatchResult(Sequence[OTResult]):

@@ -37,6 +37,9 @@ class Array {
   MutableIndexView out_indices() const;
 
  private:
+  template <class Tensor>
+  void take(Tensor const& tensor);
+  bool read_exchange(nb::handle value);
   bool read_dlpack(nb::handle value, Access access);
   bool read_cuda_array_interface(nb::handle value, Access access);
   DataType real_type() const;

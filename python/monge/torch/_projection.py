@@ -14,13 +14,14 @@ from ._options import from_text, to_text
 
 
 def _session(tensor: Tensor) -> _core.Session:
-    return Place.of(tensor).session(None)
+    return _core.cpu_session(0) if tensor.is_cpu else Place.of(tensor).session(None)
 
 
 def _batch(tensor: Tensor) -> Tensor:
-    """(B, n, m) with contiguous rows, detached."""
-    flat = tensor.detach().reshape(-1, *tensor.shape[-2:])
-    return flat if flat.stride(-1) == 1 and flat.stride(-2) >= flat.shape[-1] else flat.contiguous()
+    """(B, n, m), its rows without gaps."""
+    flat = tensor if tensor.ndim == 3 else tensor.reshape(-1, *tensor.shape[-2:])
+    fits = flat.is_contiguous() or (flat.stride(-1) == 1 and flat.stride(-2) >= flat.shape[-1])
+    return (flat if fits else flat.contiguous()).detach()
 
 
 def _held(preset: str, options: str) -> _core.ProjectionOptions:
@@ -32,17 +33,17 @@ def _forward(logits: Tensor, held: _core.ProjectionOptions) -> Tensor:
         raise TypeError(f"logits: is of dtype {logits.dtype}; must be float16, bfloat16 or float32")
     if logits.ndim < 2:
         raise ValueError(f"logits: has shape {tuple(logits.shape)}; must be (..., n, m)")
-    extra = int(held.dustbin)
-    to = logits.new_empty(*logits.shape[:-2], logits.shape[-2] + extra, logits.shape[-1] + extra)
-    _core.project(_session(logits), _batch(logits), to.view(-1, *to.shape[-2:]), held)
+    if held.dustbin:
+        to = logits.new_empty(*logits.shape[:-2], logits.shape[-2] + 1, logits.shape[-1] + 1)
+    else:
+        to = torch.empty_like(logits, memory_format=torch.contiguous_format)
+    _core.project(_session(logits), _batch(logits), _batch(to), held)
     return to
 
 
 def _backward(logits: Tensor, by_out: Tensor, held: _core.ProjectionOptions) -> Tensor:
     to = torch.empty(logits.shape, dtype=logits.dtype, device=logits.device)
-    _core.project_backward(
-        _session(logits), _batch(logits), _batch(by_out.to(logits.dtype)), to.view(-1, *to.shape[-2:]), None, held
-    )
+    _core.project_backward(_session(logits), _batch(logits), _batch(by_out.to(logits.dtype)), _batch(to), None, held)
     return to
 
 

@@ -163,9 +163,14 @@ def _transport_backward(ctx: Any, by_value: Any, *by_others: Any) -> Any:
     points, weights = any(ctx.needs_input_grad[:2]), any(ctx.needs_input_grad[2:4])
     by_x, by_y, by_a, by_b = _gradients(x, y, a, b, *found, ctx.geometry, ctx.options, points, weights)
     each, row = by_value[:, None, None], by_value[:, None]
-    wanted = (by_x * each if points else None, by_y * each if points else None)
-    wanted += (by_a * row if weights and a is not None else None, by_b * row if weights and b is not None else None)
-    return *wanted, None, None
+    return (
+        by_x * each if points else None,
+        by_y * each if points else None,
+        by_a * row if weights and a is not None else None,
+        by_b * row if weights and b is not None else None,
+        None,
+        None,
+    )
 
 
 def _save_gradients(ctx: Any, inputs: Any, output: Any) -> None:
