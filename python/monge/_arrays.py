@@ -227,10 +227,11 @@ class Jax(NumPy):
         self.module = module
 
     def read(self, field: str, value: Any, column_major: bool) -> Array:
+        if str(value.dtype) == "bfloat16":
+            value = value.astype("float32")
         if self.cuda_index(value) is None:
             return super().read(field, value, column_major)
-        numpy = self.module.numpy
-        if not numpy.issubdtype(value.dtype, numpy.floating) or str(value.dtype) in ("float16", "bfloat16"):
+        if not self.module.numpy.issubdtype(value.dtype, self.module.numpy.floating) or str(value.dtype) == "float16":
             value = value.astype("float32")
         return value.block_until_ready()
 
@@ -330,18 +331,18 @@ class Place:
     cuda_index: int | None
 
     @staticmethod
-    def of(*arrays: Array) -> Place:
-        """That of the first array, in float64 if any of them is."""
-        first = framework_of(arrays[0])
+    def of(given: Any, *read_arrays: Array) -> Place:
+        """That of the array `given`, in float64 if any of those that were read is, on CUDA if any of them is."""
         dtype = "float32"
         on_cuda = None
-        for array in arrays:
+        for array in read_arrays:
             framework = framework_of(array)
             if framework.dtype_name(array) != "float32":
                 dtype = "float64"
             if on_cuda is None:
                 on_cuda = framework.cuda_index(array)
-        return Place(first, dtype, first.device(arrays[0]), on_cuda)
+        framework = framework_of(given)
+        return Place(framework, dtype, framework.device(given), on_cuda)
 
     def session(self, threads: int | None) -> _core.Session:
         """A context on this device and, on CUDA, on the stream that is current there."""

@@ -69,8 +69,7 @@ def _options(
 
 def _histograms(a: Any, b: Array, M: Any, options: dict[str, Any], verbose: bool, log: bool) -> Any:
     """One problem for each column of b: their <M, P>."""
-    cost = read("M", M, column_major=True)
-    problems = [matrix_problem(cost, a, b[:, k]) for k in range(b.shape[1])]
+    problems = [matrix_problem(M, a, b[:, k]) for k in range(b.shape[1])]
     batch = run_batch(problems, options, reg_type="KL", potentials_init=None, n_threads=None, progress=verbose)
     if not log:
         return batch.value_linear

@@ -91,7 +91,7 @@ class Problem:
 
 def matrix_problem(M: Any, a: Any, b: Any) -> Problem:
     cost = read("M", M, column_major=True)
-    return Problem(Place.of(cost), read_optional("a", a), read_optional("b", b), cost=cost)
+    return Problem(Place.of(M, cost), read_optional("a", a), read_optional("b", b), cost=cost)
 
 
 def points_problem(
@@ -115,7 +115,7 @@ def points_problem(
         raise ValueError(f"norm_p: is {norm_p}; is for the metric p-norm")
     x, y = read("X_a", X_a), read("X_b", X_b)
     return Problem(
-        Place.of(x, y),
+        Place.of(X_a, x, y),
         read_optional("a", a),
         read_optional("b", b),
         x=x,

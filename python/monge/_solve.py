@@ -283,7 +283,7 @@ def solve_batch(
     a and b are (B, n) and (B, m), lists, or (n) and (m) for all. Each problem stops by itself and has a report of its
     own; its plan has the bits that :func:`solve` gives. On CUDA each step is one launch for all problems.
     """
-    matrices = [read("M", matrix, column_major=True) for matrix in M]
+    matrices = list(M)
     weights_a = _one_each("a", a, len(matrices), 1)
     weights_b = _one_each("b", b, len(matrices), 1)
     problems = [matrix_problem(*given) for given in zip(matrices, weights_a, weights_b)]
@@ -329,7 +329,7 @@ def solve_sample_batch(
     **options: Unpack[KeywordOptions],
 ) -> BatchResult:
     """:func:`solve_sample` for many pairs of clouds at once: (B, n, d) and (B, m, d), or lists of any sizes."""
-    clouds = [read("X_a", cloud) for cloud in X_a]
+    clouds = list(X_a)
     targets = _one_each("X_b", X_b, len(clouds), 2)
     weights_a = _one_each("a", a, len(clouds), 1)
     weights_b = _one_each("b", b, len(clouds), 1)

@@ -14,7 +14,7 @@ from ._options import from_text, to_text
 
 
 def _session(tensor: Tensor) -> _core.Session:
-    return _core.cpu_session(0) if tensor.is_cpu else Place.of(tensor).session(None)
+    return _core.cpu_session(0) if tensor.is_cpu else Place.of(tensor, tensor).session(None)
 
 
 def _batch(tensor: Tensor) -> Tensor:

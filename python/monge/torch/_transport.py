@@ -22,7 +22,7 @@ _Plans = list[_core.Plan]
 
 
 def _problems(x: Tensor, y: Tensor, a: Tensor | None, b: Tensor | None, geometry: str) -> list[Problem]:
-    place = Place.of(x, y)
+    place = Place.of(x, x, y)
     costs = from_text(geometry)
     return [
         Problem(
