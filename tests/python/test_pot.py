@@ -102,6 +102,18 @@ def test_entropy_and_classic_functions(drawn):
     assert with_entropy.value == pytest.approx(other.value, abs=bound * spread * 10)
 
 
+@pytest.mark.parametrize("lazy", [False, True])
+def test_what_stops_a_classic_solve(rng, lazy):
+    x, y = rng.random((40, 2)), rng.random((30, 2))
+    criteria = {}
+    for criterion in ("l1", "gradient"):
+        result = monge.solve_sample(x, y, reg=0.02, tol=1e-5, method="sinkhorn", criterion=criterion, check_every=1)
+        criteria[criterion] = result.n_iter
+    assert criteria["l1"] != criteria["gradient"]
+    log = monge.empirical_sinkhorn(x, y, 0.02, stopThr=1e-5, isLazy=lazy, log=True, check_every=1)[-1]
+    assert log["niter"] == criteria["l1" if lazy else "gradient"]
+
+
 def test_many_histograms(rng):
     cost = rng.random((12, 15))
     a, b = weights(rng, 12), np.stack([weights(rng, 15) for _ in range(3)], 1)

@@ -32,4 +32,7 @@ def test_inverse_of_an_unbalanced_matrix(rng):
     cost = rng.random((7, 9))
     result = monge.solve(cost, reg=0.2, unbalanced=(0.5, 2.0), tol=1e-10)
     np.testing.assert_allclose(result.inverse.plan, result.plan.T, rtol=1e-10)
+    own, other = result.gradients(), result.inverse.gradients()
+    np.testing.assert_allclose(other.a, own.b, rtol=1e-8)
+    np.testing.assert_allclose(other.b, own.a, rtol=1e-8)
     np.testing.assert_allclose(result.inverse.inverse.plan, result.plan, rtol=1e-10)
