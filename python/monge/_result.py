@@ -84,6 +84,7 @@ class OTResult:
         plan: _core.Plan | None,
         report: _core.Report,
         saved: tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]] | None = None,
+        given: tuple[Any, ...] | None = None,
     ) -> None:
         self._problem = problem
         self._options = options
@@ -91,6 +92,7 @@ class OTResult:
         self._made = plan
         self._report = report
         self._saved = saved
+        self._given = given if any(getattr(v, "requires_grad", False) for v in given or ()) else None
 
     # The problem and how it went.
 
@@ -144,8 +146,16 @@ class OTResult:
     @property
     def value(self) -> Array:
         """<C, P> + eps KL(P | a b^T), and the penalties of an unbalanced problem, with KL(p | q) = sum p log(p / q) -
-        p + q. With reg_type "entropy", <C, P> + eps sum P log P."""
-        return self._place.scalar(self._value())
+        p + q. With reg_type "entropy", <C, P> + eps sum P log P.
+
+        Where tensors that require gradients were given, it has them: those at the optimum, of first order.
+        """
+        value = self._place.scalar(self._value())
+        if self._given is None:
+            return value
+        from .torch._value import attach
+
+        return attach(self, value, self._given)
 
     @property
     def value_linear(self) -> Array:

@@ -37,8 +37,9 @@ def run(
     n_threads: int | None = None,
     progress: bool | ProgressFunction | None = None,
     warn: bool = True,
+    given: tuple[Any, ...] | None = None,
 ) -> OTResult:
-    """Solves a problem with the library's options."""
+    """Solves a problem with the library's options. `given`: costs, X_a, X_b, a and b as the caller has them."""
     session = problem.place.session(n_threads)
     options = with_eps(session, problem, options)
     f, g = (None, None) if potentials_init is None else potentials_init
@@ -56,7 +57,7 @@ def run(
     report = plan.report
     if warn:
         warn_if_short(report, stacklevel=3)
-    return OTResult(problem, options, reg_type.lower(), plan, report)
+    return OTResult(problem, options, reg_type.lower(), plan, report, given=given)
 
 
 def run_batch(
@@ -159,6 +160,7 @@ def solve(
         potentials_init=potentials_init,
         n_threads=n_threads,
         progress=progress or verbose,
+        given=(M, None, None, a, b),
     )
 
 
@@ -242,6 +244,7 @@ def solve_sample(
         potentials_init=potentials_init,
         n_threads=n_threads,
         progress=progress or verbose,
+        given=(None, X_a, X_b, a, b),
     )
 
 

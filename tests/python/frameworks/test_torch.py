@@ -3,6 +3,7 @@
 import pickle
 
 import numpy as np
+import ot
 import pytest
 import torch
 from geomloss import SamplesLoss as GeomLoss
@@ -29,8 +30,9 @@ def test_tensors_in_tensors_out(dtype):
     expected = monge.solve_sample(x.numpy(), y.numpy(), reg=0.5)
     x.requires_grad_()
     result = monge.solve_sample(x, y, reg=0.5)
-    for tensor in (result.plan, result.value, *result.potentials, *result.marginals, result.transform()):
+    for tensor in (result.plan, result.value_linear, *result.potentials, *result.marginals, result.transform()):
         assert isinstance(tensor, torch.Tensor) and tensor.dtype == dtype and not tensor.requires_grad
+    assert result.value.dtype == dtype and result.value.requires_grad
     np.testing.assert_array_equal(result.plan.numpy(), expected.plan)
     indices, values = result.topk(2)
     assert indices.dtype == torch.int64
@@ -92,6 +94,30 @@ def test_batches_and_penalties():
     each = torch.stack([monge.torch.transport(p, q, unbalanced=1.0, **TIGHT) for p, q in zip(x, y)])
     torch.testing.assert_close(values, each, rtol=0, atol=0)
     assert gradcheck(lambda v: monge.torch.transport(v, y, unbalanced=1.0, **TIGHT), (x,), eps=1e-5, atol=1e-6)
+
+
+def test_the_value_of_a_result_has_gradients():
+    x, y = clouds()
+    a, b = weights(9), weights(8, 2)
+    cost = torch.cdist(x, y).square()
+    for tensor in (x, cost, a, b):
+        tensor.requires_grad_()
+
+    def by_points(x, p, q):
+        return monge.solve_sample(x, y, p.softmax(0), q.softmax(0), tol=1e-13, reg=0.5).value
+
+    assert gradcheck(by_points, (x, a, b), eps=1e-5, atol=1e-6)
+    assert gradcheck(lambda c: monge.solve(c, tol=1e-13, reg=0.5, unbalanced=1.0).value, (cost,), eps=1e-5, atol=1e-6)
+    ours, theirs = monge.solve(cost, a, b, 0.5, tol=1e-12), ot.solve(cost, a, b, 0.5, grad="envelope", tol=1e-12)
+    own, other = (torch.autograd.grad(result.value, (cost, a, b)) for result in (ours, theirs))
+    # POT's are those of the balanced problem, centred, and its values round P log P at 1e-15.
+    torch.testing.assert_close(own[0], other[0], rtol=1e-6, atol=1e-9)
+    with pytest.raises(NotImplementedError, match="detach the weights"):
+        monge.solve(cost, a, b, 0.5, reg_type="entropy").value
+    with pytest.raises(NotImplementedError, match="detach the points"):
+        monge.solve_sample(x, y, reg=0.5, metric="euclidean").value.backward()
+    with torch.no_grad():
+        assert not monge.solve(cost, a, b, 0.5).value.requires_grad
 
 
 def test_norms_have_no_derivatives_by_points():
