@@ -5,6 +5,7 @@ Nothing here imports PyTorch, JAX or CuPy: an array of theirs brings its module 
 
 from __future__ import annotations
 
+import functools
 import importlib
 import warnings
 from collections.abc import Callable
@@ -348,10 +349,7 @@ class Place:
         """A context on this device and, on CUDA, on the stream that is current there."""
         if self.cuda_index is None:
             return _core.cpu_session(threads or 0)
-        key = (self.cuda_index, self.framework.stream(self.cuda_index))
-        if key not in _cuda_sessions:
-            _cuda_sessions[key] = _core.cuda_session(*key)
-        return _cuda_sessions[key]
+        return _cuda_session(self.cuda_index, self.framework.stream(self.cuda_index))
 
     def empty(self, *shape: int) -> Array:
         """A buffer for the library to write."""
@@ -371,7 +369,9 @@ class Place:
         return self.framework.vector(values, self.dtype, self.device)
 
 
-_cuda_sessions: dict[tuple[int, int], _core.Session] = {}
+@functools.lru_cache(maxsize=64)
+def _cuda_session(index: int, stream: int) -> _core.Session:
+    return _core.cuda_session(index, stream)
 
 
 def _strides_fit(strides: Any, shape: Any) -> bool:
