@@ -3,6 +3,7 @@
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 
+#include <array>
 #include <memory>
 #include <monge/divergence.hpp>
 #include <string>
@@ -15,10 +16,10 @@ namespace monge::python {
 namespace {
 
 using HeldDivergence = OnSession<Divergence>;
-using Session_ = std::shared_ptr<Session>;
-using Geometry_ = std::shared_ptr<HeldGeometry>;
+using SessionPointer = std::shared_ptr<Session>;
+using GeometryPointer = std::shared_ptr<HeldGeometry>;
 
-CostMatrix matrix_of(char const* field, Geometry_ const& geometry) {
+CostMatrix matrix_of(char const* field, GeometryPointer const& geometry) {
   auto const* const matrix = geometry ? std::get_if<CostMatrix>(&geometry->geometry()) : nullptr;
   if (matrix == nullptr)
     throw Error(ErrorCode::invalid_argument, std::string(field) + ": is no cost matrix; must be one, as xy is");
@@ -26,9 +27,9 @@ CostMatrix matrix_of(char const* field, Geometry_ const& geometry) {
 }
 
 /// Of points, which are all in `xy`, or of three cost matrices.
-std::shared_ptr<HeldDivergence> divergence(Session_ const& session, Geometry_ const& xy, Geometry_ const& xx,
-                                           Geometry_ const& yy, nb::handle a, nb::handle b, OptionDict const& given,
-                                           nb::object progress) {
+std::shared_ptr<HeldDivergence> divergence(SessionPointer const& session, GeometryPointer const& xy,
+                                           GeometryPointer const& xx, GeometryPointer const& yy, nb::handle a,
+                                           nb::handle b, OptionDict const& given, nb::object progress) {
   Watch watch(std::move(progress));
   SolveOptions const options = solve_options(given, watch);
   Array const row("a", a), column("b", b);
@@ -36,18 +37,22 @@ std::shared_ptr<HeldDivergence> divergence(Session_ const& session, Geometry_ co
   auto const* const clouds = std::get_if<PointCloud>(&xy->geometry());
   DivergenceCosts const costs =
       clouds ? DivergenceCosts{} : DivergenceCosts{matrix_of("xy", xy), matrix_of("xx", xx), matrix_of("yy", yy)};
-  auto made = std::make_shared<HeldDivergence>(session, session->run([&](Context const& context) {
+  auto made = session->run([&](Context const& context) {
     return std::make_shared<Divergence>(clouds ? sinkhorn_divergence(context, *clouds, weights_a, weights_b, options)
                                                : sinkhorn_divergence(context, costs, weights_a, weights_b, options));
-  }));
+  });
+  using Geometries = std::array<GeometryPointer, 3>;
+  auto held =
+      std::make_shared<HeldDivergence>(session, std::move(made), std::make_shared<Geometries>(Geometries{xy, xx, yy}));
   watch.rethrow();
-  return made;
+  return held;
 }
 
 /// One of the three plans, which lives as long as the divergence.
 std::shared_ptr<HeldPlan> part(HeldDivergence const& divergence, Plan Divergence::*member) {
   auto const& made = divergence.made();
-  return std::make_shared<HeldPlan>(divergence.session(), std::shared_ptr<Plan>(made, &((*made).*member)));
+  return std::make_shared<HeldPlan>(divergence.session(), std::shared_ptr<Plan>(made, &((*made).*member)),
+                                    divergence.memory());
 }
 
 DivergenceGradient gradients(HeldDivergence const& divergence, nb::handle x, nb::handle y, nb::handle a, nb::handle b) {

@@ -16,18 +16,18 @@
 namespace monge::python {
 namespace {
 
-using Session_ = std::shared_ptr<Session>;
-using Problem = std::tuple<std::shared_ptr<HeldGeometry>, nb::object, nb::object, nb::object, nb::object>;
+using SessionPointer = std::shared_ptr<Session>;
+using GeometryPointer = std::shared_ptr<HeldGeometry>;
+using Problem = std::tuple<GeometryPointer, nb::object, nb::object, nb::object, nb::object>;
 
 constexpr auto kSolveOptions = [](auto& options, auto&& visit) { visit_solve_options(options, visit); };
 
-/// A plan and the geometry whose memory it may read.
-std::shared_ptr<HeldPlan> hold(Session_ const& session, Plan&& plan) {
-  return std::make_shared<HeldPlan>(session, std::make_shared<Plan>(std::move(plan)));
+std::shared_ptr<HeldPlan> hold(SessionPointer const& session, Plan&& plan, GeometryPointer const& geometry) {
+  return std::make_shared<HeldPlan>(session, std::make_shared<Plan>(std::move(plan)), geometry);
 }
 
-std::shared_ptr<HeldPlan> solve_one(Session_ const& session, std::shared_ptr<HeldGeometry> const& geometry,
-                                    nb::handle a, nb::handle b, nb::handle f, nb::handle g, OptionDict const& given,
+std::shared_ptr<HeldPlan> solve_one(SessionPointer const& session, GeometryPointer const& geometry, nb::handle a,
+                                    nb::handle b, nb::handle f, nb::handle g, OptionDict const& given,
                                     nb::object progress) {
   Watch watch(std::move(progress));
   SolveOptions options = solve_options(given, watch);
@@ -35,15 +35,16 @@ std::shared_ptr<HeldPlan> solve_one(Session_ const& session, std::shared_ptr<Hel
   VectorView const weights_a = row.vector(), weights_b = column.vector();
   options.f = start_f.vector();
   options.g = start_g.vector();
-  auto plan = hold(session, session->run([&](Context const& context) {
-    return solve(context, geometry->geometry(), weights_a, weights_b, options);
-  }));
+  Plan solved = session->run(
+      [&](Context const& context) { return solve(context, geometry->geometry(), weights_a, weights_b, options); });
+  auto plan = hold(session, std::move(solved), geometry);
   watch.rethrow();
   return plan;
 }
 
-std::vector<std::shared_ptr<HeldPlan>> solve_many(Session_ const& session, std::vector<Problem> const& given_problems,
-                                                  OptionDict const& given, nb::object progress) {
+std::vector<std::shared_ptr<HeldPlan>> solve_many(SessionPointer const& session,
+                                                  std::vector<Problem> const& given_problems, OptionDict const& given,
+                                                  nb::object progress) {
   Watch watch(std::move(progress));
   SolveOptions const options = solve_options(given, watch);
   std::vector<Array> arrays;
@@ -58,9 +59,10 @@ std::vector<std::shared_ptr<HeldPlan>> solve_many(Session_ const& session, std::
         {geometry->geometry(), vector(k, "a", a), vector(k, "b", b), vector(k, "f", f), vector(k, "g", g)});
   }
   auto solved = session->run([&](Context const& context) { return solve_batch(context, problems, options); });
-  watch.rethrow();
   std::vector<std::shared_ptr<HeldPlan>> plans;
-  for (Plan& plan : solved) plans.push_back(hold(session, std::move(plan)));
+  for (std::size_t k = 0; k < solved.size(); ++k)
+    plans.push_back(hold(session, std::move(solved[k]), std::get<0>(given_problems[k])));
+  watch.rethrow();
   return plans;
 }
 

@@ -18,7 +18,7 @@
 namespace monge::python {
 namespace {
 
-using Session_ = std::shared_ptr<Session>;
+using SessionPointer = std::shared_ptr<Session>;
 
 constexpr auto kProjectionOptions = [](auto& options, auto&& visit) { visit_projection_options(options, visit); };
 
@@ -40,14 +40,14 @@ class HeldOptions {
   ProjectionOptions options_;
 };
 
-void forward(Session_ const& session, nb::handle logits, nb::handle to, HeldOptions const& options) {
+void forward(SessionPointer const& session, nb::handle logits, nb::handle to, HeldOptions const& options) {
   Array const from("logits", logits), result = out("out", to);
   BatchView const in = from.batch();
   MutableBatchView const view = result.out_batch();
   session->run([&](Context const& context) { project(context, in, view, options.options()); });
 }
 
-void backward(Session_ const& session, nb::handle logits, nb::handle d_out, nb::handle d_logits,
+void backward(SessionPointer const& session, nb::handle logits, nb::handle d_out, nb::handle d_logits,
               nb::handle d_dustbin_score, HeldOptions const& options) {
   Array const from("logits", logits), gradient("d_out", d_out);
   Array const to = out("d_logits", d_logits), to_score = out("d_dustbin_score", d_dustbin_score);
@@ -57,7 +57,7 @@ void backward(Session_ const& session, nb::handle logits, nb::handle d_out, nb::
   session->run([&](Context const& context) { project_backward(context, in, of, view, options.options(), score); });
 }
 
-std::pair<std::vector<float>, std::vector<float>> marginals(Session_ const& session, int rows, int columns,
+std::pair<std::vector<float>, std::vector<float>> marginals(SessionPointer const& session, int rows, int columns,
                                                             HeldOptions const& options) {
   ProjectionMarginals const found = session->run(
       [&](Context const& context) { return projection_marginals(context, rows, columns, options.options()); });
@@ -68,7 +68,7 @@ MhcOptions mhc_options(HeldOptions const& options, double pre_epsilon, double po
   return {.projection = options.options(), .pre_epsilon = pre_epsilon, .post_factor = post_factor};
 }
 
-void mhc_forward(Session_ const& session, nb::handle mixes, nb::handle scale, nb::handle base, nb::handle pre,
+void mhc_forward(SessionPointer const& session, nb::handle mixes, nb::handle scale, nb::handle base, nb::handle pre,
                  nb::handle post, nb::handle res, HeldOptions const& options, double pre_epsilon, double post_factor) {
   Array const of_mixes("mixes", mixes), of_scale("scale", scale), of_base("base", base);
   Array const to_pre = out("pre", pre), to_post = out("post", post), to_res = out("res", res);
@@ -80,7 +80,7 @@ void mhc_forward(Session_ const& session, nb::handle mixes, nb::handle scale, nb
   session->run([&](Context const& context) { mhc_mapping(context, in, scales, bases, pres, posts, residuals, all); });
 }
 
-void mhc_backward(Session_ const& session, nb::handle mixes, nb::handle scale, nb::handle base, nb::handle d_pre,
+void mhc_backward(SessionPointer const& session, nb::handle mixes, nb::handle scale, nb::handle base, nb::handle d_pre,
                   nb::handle d_post, nb::handle d_res, nb::handle d_mixes, nb::handle d_scale, nb::handle d_base,
                   HeldOptions const& options, double pre_epsilon, double post_factor) {
   Array const of_mixes("mixes", mixes), of_scale("scale", scale), of_base("base", base);

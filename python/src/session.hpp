@@ -29,15 +29,16 @@ class Session {
 
  private:
   Context context_;
-  std::mutex mutex_;
+  std::recursive_mutex mutex_;  // A progress function may use, or drop, what lives on the session that is solving.
 };
 
-/// What the library made on a session's context. It is used and destroyed as calls are run.
+/// What the library made on a session's context, with the caller's memory that it may read. It is used and destroyed as
+/// calls are run.
 template <class Made>
 class OnSession {
  public:
-  OnSession(std::shared_ptr<Session> session, std::shared_ptr<Made> made)
-      : session_(std::move(session)), made_(std::move(made)) {}
+  OnSession(std::shared_ptr<Session> session, std::shared_ptr<Made> made, std::shared_ptr<void const> memory)
+      : session_(std::move(session)), memory_(std::move(memory)), made_(std::move(made)) {}
   OnSession(OnSession const&) = delete;
   OnSession(OnSession&&) noexcept = default;
   ~OnSession() {
@@ -45,6 +46,7 @@ class OnSession {
   }
 
   std::shared_ptr<Session> const& session() const { return session_; }
+  std::shared_ptr<void const> const& memory() const { return memory_; }
   std::shared_ptr<Made> const& made() const { return made_; }
 
   /// work(made) on the session.
@@ -55,6 +57,7 @@ class OnSession {
 
  private:
   std::shared_ptr<Session> session_;
+  std::shared_ptr<void const> memory_;
   std::shared_ptr<Made> made_;
 };
 

@@ -217,6 +217,12 @@ def test_progress_sees_each_check_and_stops(rng):
     stopped = monge.solve(cost, reg=0.05, progress=lambda state: False)
     assert stopped.status == "stopped" and stopped.report.history[-1].iteration == seen[0].iteration
 
+    def use(state):
+        other.apply(np.ones(30))
+
+    other = monge.solve(cost, reg=0.05)
+    assert monge.solve(cost, reg=0.05, progress=use).converged
+
     def fail(state):
         raise KeyError("mine")
 
@@ -306,6 +312,17 @@ def test_a_result_keeps_its_matrix_alive(rng):
     gc.collect()
     f, g = result.potentials
     np.testing.assert_allclose(plan, dense_plan(f, g, cost, 0.1, np.full(50, 1 / 50), np.full(60, 1 / 60)), rtol=1e-5)
+
+
+def test_a_plan_keeps_what_it_reads(rng):
+    cost = rng.random((50, 60))
+    plan = _core.solve(_core.cpu_session(1), _core.cost_matrix(cost.copy()), None, None, None, None, {"eps": 0.1}, None)
+    before, after = np.empty((50, 60)), np.empty((50, 60))
+    plan.dense(before)
+    gc.collect()
+    [np.full((50, 60), 7.0) for _ in range(20)]  # Would take the memory of the matrix, if that were free.
+    plan.dense(after)
+    np.testing.assert_array_equal(before, after)
 
 
 def resident():

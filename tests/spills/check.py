@@ -6,7 +6,6 @@ check.py --nvcc VERSION [--update] BASELINE OBJECT...
 Each OBJECT that ends in .cu.o has an OBJECT.ptxas beside it (with_ptxas_log). Exit codes: 0 nothing grew, 1 a kernel has
 more than the baseline says, 77 the baseline is of another compiler.
 """
-
 import argparse
 import re
 import subprocess
