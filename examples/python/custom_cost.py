@@ -28,4 +28,4 @@ for home, store in enumerate(result.topk(1, axis=0)[0][:, 0]):
 ax.plot(*corners[homes].T, "k.", ms=4)
 ax.plot(*corners[stores].T, "C1s")
 ax.set_title(f"{result.value_linear:.2f} blocks a delivery")
-figure.savefig("custom_cost.png", dpi=120)
+figure.savefig("custom_cost.png", dpi=120, bbox_inches="tight")

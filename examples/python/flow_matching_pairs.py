@@ -19,4 +19,4 @@ for ax, (a, b), title in zip(axes, ((noise, data), (start, end)), ("independent"
     ax.plot(*torch.stack([a, b], 1).permute(2, 1, 0).numpy(), color="0.8", lw=0.5)
     ax.plot(*b.T, "C1.", ms=2)
     ax.set_title(f"{title}: {(b - a).norm(dim=1).mean():.2f}")
-figure.savefig("flow_matching_pairs.png", dpi=120)
+figure.savefig("flow_matching_pairs.png", dpi=120, bbox_inches="tight")

@@ -35,4 +35,4 @@ ax.set_xticks(range(4), groups)
 ax.set_yticks(range(4), groups)
 for i, j in np.ndindex(4, 4):
     ax.text(j, i, f"{table[i, j]:.1f}", ha="center", va="center", color="w")
-figure.savefig("labelled_distance.png", dpi=120)
+figure.savefig("labelled_distance.png", dpi=120, bbox_inches="tight")

@@ -22,4 +22,4 @@ for name, gain in gains.items():
 ax.set_xlabel("layer")
 ax.set_ylabel("largest row sum of the product")
 ax.legend()
-figure.savefig("mhc_projection.png", dpi=120)
+figure.savefig("mhc_projection.png", dpi=120, bbox_inches="tight")

@@ -22,15 +22,15 @@ def _host(array: Array) -> np.ndarray[Any, Any]:
     return np.asarray(array.cpu() if hasattr(array, "cpu") else array.get() if hasattr(array, "get") else array)
 
 
-def convergence(result: OTResult, ax: Any = None, *, by_time: bool = False) -> Any:
+def convergence(result: OTResult, ax: Any = None, *, by_time: bool = False, color: str = "C0") -> Any:
     """The marginal error at each check, over sweeps or seconds; sweeps at an eps above the target are grey."""
     ax = _axes(ax)
     history = result.report.history
     x = [check.seconds if by_time else check.iteration for check in history]
     errors = [check.marginal_error for check in history]
     annealing = [check.eps > result.reg * (1 + 1e-9) for check in history]
-    ax.semilogy(x, errors, color="C0", lw=1)
-    ax.scatter(x, errors, c=["0.6" if early else "C0" for early in annealing], s=14, zorder=3)
+    ax.semilogy(x, errors, color=color, lw=1)
+    ax.scatter(x, errors, c=["0.6" if early else color for early in annealing], s=14, zorder=3)
     ax.set_xlabel("seconds" if by_time else "sweeps")
     ax.set_ylabel("marginal error")
     return ax
