@@ -1,0 +1,25 @@
+"""Doubly stochastic matrices for hyper-connections: products of 60 layers stay bounded, and those of logits do not."""
+
+import matplotlib.pyplot as plt
+import numpy as np
+
+import monge
+
+random = np.random.default_rng(0)
+logits = random.normal(size=(60, 512, 4, 4)).astype(np.float32)  # layers, tokens
+mixed = monge.project(logits, "mhc_paper")
+
+gains = {}
+for name, layers in (("projected", mixed), ("softmax of rows", np.exp(logits) / np.exp(logits).sum(-2, keepdims=True))):
+    product, gains[name] = np.broadcast_to(np.eye(4), (512, 4, 4)), []
+    for layer in layers:
+        product = layer @ product
+        gains[name].append(np.abs(product.sum(-1)).max())
+
+figure, ax = plt.subplots(figsize=(6, 4))
+for name, gain in gains.items():
+    ax.plot(gain, label=name)
+ax.set_xlabel("layer")
+ax.set_ylabel("largest row sum of the product")
+ax.legend()
+figure.savefig("mhc_projection.png", dpi=120, bbox_inches="tight")

@@ -1,0 +1,96 @@
+"""Monge: optimal transport on CPUs and NVIDIA GPUs, for the arrays of NumPy, PyTorch, JAX and CuPy.
+
+>>> import monge, numpy as np
+>>> x, y = np.random.default_rng(0).normal(size=(2, 100, 3))
+>>> result = monge.solve_sample(x, y, reg=0.5)
+>>> result.status
+'converged'
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from ._classic import (
+    empirical_sinkhorn,
+    empirical_sinkhorn2,
+    empirical_sinkhorn_divergence,
+    sinkhorn,
+    sinkhorn2,
+    sinkhorn_unbalanced,
+    sinkhorn_unbalanced2,
+)
+from ._core import (
+    Check,
+    DeviceInfo,
+    GradientReport,
+    LinearReport,
+    Progress,
+    Report,
+    component_versions,
+    cuda_unavailable_reason,
+    devices,
+)
+from ._core import version as _version
+from ._divergence import (
+    DivergenceResult,
+    c_transform,
+    semi_dual_value,
+    sinkhorn_divergence,
+    sinkhorn_divergence_of_costs,
+)
+from ._options import ProjectionOptions, SolveOptions
+from ._problem import ConvergenceWarning
+from ._projection import mhc_mapping, project, projection_marginals
+from ._result import BatchResult, Gradients, LazyPlan, OTResult
+from ._solve import solve, solve_batch, solve_sample, solve_sample_batch
+
+if TYPE_CHECKING:
+    from .sklearn import OTTransport
+
+__version__ = _version()
+
+__all__ = [
+    "BatchResult",
+    "Check",
+    "ConvergenceWarning",
+    "DeviceInfo",
+    "DivergenceResult",
+    "GradientReport",
+    "Gradients",
+    "LazyPlan",
+    "LinearReport",
+    "OTResult",
+    "OTTransport",
+    "Progress",
+    "ProjectionOptions",
+    "Report",
+    "SolveOptions",
+    "c_transform",
+    "component_versions",
+    "cuda_unavailable_reason",
+    "devices",
+    "empirical_sinkhorn",
+    "empirical_sinkhorn2",
+    "empirical_sinkhorn_divergence",
+    "mhc_mapping",
+    "project",
+    "projection_marginals",
+    "semi_dual_value",
+    "sinkhorn",
+    "sinkhorn2",
+    "sinkhorn_divergence",
+    "sinkhorn_divergence_of_costs",
+    "sinkhorn_unbalanced",
+    "sinkhorn_unbalanced2",
+    "solve",
+    "solve_batch",
+    "solve_sample",
+    "solve_sample_batch",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "OTTransport":  # scikit-learn is imported by those who use it.
+        from .sklearn import OTTransport
+
+        return OTTransport
+    raise AttributeError(f"module 'monge' has no attribute {name!r}")

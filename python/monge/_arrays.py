@@ -1,0 +1,389 @@
+"""Arrays of NumPy, PyTorch, JAX and CuPy: what the library reads of them, and where its results go.
+
+Nothing here imports PyTorch, JAX or CuPy: an array of theirs brings its module along.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from . import _core
+
+Array = Any
+"""An array of the caller's framework."""
+
+
+_NAMES = {"e": "float16", "f": "float32", "d": "float64"}  # str(dtype) takes 4 us.
+
+
+class NumPy:
+    """NumPy, and whatever NumPy can read: lists, buffers, data frames."""
+
+    root = "numpy"
+    """The name of the framework's module."""
+
+    def read(self, field: str, value: Any, column_major: bool) -> Array:
+        array = np.asarray(value)
+        kind, size = array.dtype.kind, array.dtype.itemsize
+        if kind == "f" and size in (4, 8):
+            dtype = array.dtype.newbyteorder("=")
+        elif kind == "f" and size == 2:
+            dtype = np.dtype(np.float32)
+        elif kind in "iub":
+            dtype = np.dtype(np.float64)
+        else:
+            raise TypeError(f"{field}: is of dtype {array.dtype}; must be numbers, float32 or float64")
+        array = array.astype(dtype, copy=False)
+        usable = array.flags.aligned and _strides_fit([s // dtype.itemsize for s in array.strides], array.shape)
+        if usable or (column_major and array.T.flags.c_contiguous):
+            return array
+        return np.ascontiguousarray(array)
+
+    def read_small(self, field: str, value: Any) -> Array:
+        """An array of small matrices: float16, bfloat16 and float32 as they are, float64 is refused."""
+        array = np.asarray(value)
+        if array.dtype.kind != "f" or array.dtype.itemsize > 4:
+            raise TypeError(f"{field}: is of dtype {array.dtype}; must be float16 or float32")
+        array = array.astype(array.dtype.newbyteorder("="), copy=False)
+        fits = array.flags.aligned and _strides_fit([s // array.itemsize for s in array.strides], array.shape)
+        return array if fits else np.ascontiguousarray(array)
+
+    def read_index(self, field: str, value: Any) -> Array:
+        array = np.asarray(value)
+        if array.dtype.kind not in "iu":
+            raise TypeError(f"{field}: is of dtype {array.dtype}; must be whole numbers")
+        return np.ascontiguousarray(array, dtype=np.int64)
+
+    def dtype_name(self, array: Array) -> str:
+        return _NAMES.get(array.dtype.char) or str(array.dtype)
+
+    def device(self, array: Array) -> Any:
+        return None
+
+    def cuda_index(self, array: Array) -> int | None:
+        return None
+
+    def stream(self, index: int) -> int:
+        return 0
+
+    def empty(self, shape: tuple[int, ...], dtype: str, device: Any) -> Array:
+        return np.empty(shape, dtype)
+
+    def finish(self, buffer: Array, device: Any) -> Array:
+        return buffer
+
+    def scalar(self, value: float, dtype: str, device: Any) -> Array:
+        return float(value)
+
+    def vector(self, values: list[float], dtype: str, device: Any) -> Array:
+        return np.asarray(values, dtype)
+
+    def __reduce__(self) -> Any:
+        return framework_named, (self.root,)
+
+    def log(self, array: Array) -> Array:
+        with np.errstate(divide="ignore"):
+            return np.log(array)
+
+    def exp(self, array: Array) -> Array:
+        return np.exp(array)
+
+    def csr(self, row_begin: Array, columns: Array, values: Array, shape: tuple[int, int]) -> Array:
+        from scipy.sparse import csr_array
+
+        return csr_array((values, columns, row_begin), shape=shape)
+
+
+class CuPy(NumPy):
+    root = "cupy"
+
+    def __init__(self, module: Any) -> None:
+        self.module = module
+
+    def read(self, field: str, value: Any, column_major: bool) -> Array:
+        kind, size = value.dtype.kind, value.dtype.itemsize
+        if kind not in "fiub":
+            raise TypeError(f"{field}: is of dtype {value.dtype}; must be numbers, float32 or float64")
+        dtype = "float64" if kind != "f" else "float32" if size == 2 else str(value.dtype)
+        value = value.astype(dtype, copy=False)
+        usable = _strides_fit([s // value.dtype.itemsize for s in value.strides], value.shape)
+        if usable or (column_major and value.T.flags.c_contiguous):
+            return value
+        return self.module.ascontiguousarray(value)
+
+    def read_small(self, field: str, value: Any) -> Array:
+        if value.dtype.kind != "f" or value.dtype.itemsize > 4:
+            raise TypeError(f"{field}: is of dtype {value.dtype}; must be float16 or float32")
+        fits = _strides_fit([s // value.dtype.itemsize for s in value.strides], value.shape)
+        return value if fits else self.module.ascontiguousarray(value)
+
+    def read_index(self, field: str, value: Any) -> Array:
+        if value.dtype.kind not in "iu":
+            raise TypeError(f"{field}: is of dtype {value.dtype}; must be whole numbers")
+        return self.module.ascontiguousarray(value, dtype="int64")
+
+    def device(self, array: Array) -> Any:
+        return array.device
+
+    def cuda_index(self, array: Array) -> int | None:
+        return int(array.device.id)
+
+    def stream(self, index: int) -> int:
+        with self.module.cuda.Device(index):
+            return int(self.module.cuda.get_current_stream().ptr)
+
+    def empty(self, shape: tuple[int, ...], dtype: str, device: Any) -> Array:
+        with device:
+            return self.module.empty(shape, dtype)
+
+    def vector(self, values: list[float], dtype: str, device: Any) -> Array:
+        with device:
+            return self.module.asarray(values, dtype)
+
+    def log(self, array: Array) -> Array:
+        return self.module.log(array)
+
+    def exp(self, array: Array) -> Array:
+        return self.module.exp(array)
+
+    def csr(self, row_begin: Array, columns: Array, values: Array, shape: tuple[int, int]) -> Array:
+        from cupyx.scipy.sparse import csr_matrix
+
+        return csr_matrix((values, columns, row_begin), shape=shape)
+
+
+class PyTorch(NumPy):
+    root = "torch"
+
+    def __init__(self, module: Any) -> None:
+        self.module = module
+
+    def read(self, field: str, value: Any, column_major: bool) -> Array:
+        torch = self.module
+        value = value.detach()
+        if value.dtype in (torch.float16, torch.bfloat16):
+            value = value.float()
+        elif not value.dtype.is_floating_point:
+            if value.dtype.is_complex:
+                raise TypeError(f"{field}: is of dtype {value.dtype}; must be numbers, float32 or float64")
+            value = value.double()
+        if _strides_fit(value.stride(), value.shape) or (column_major and value.ndim == 2 and value.T.is_contiguous()):
+            return value
+        return value.contiguous()
+
+    def read_small(self, field: str, value: Any) -> Array:
+        if value.dtype not in (self.module.float32, self.module.bfloat16, self.module.float16):
+            raise TypeError(f"{field}: is of dtype {value.dtype}; must be float16, bfloat16 or float32")
+        value = value.detach()
+        return value if _strides_fit(value.stride(), value.shape) else value.contiguous()
+
+    def read_index(self, field: str, value: Any) -> Array:
+        if value.dtype.is_floating_point or value.dtype.is_complex:
+            raise TypeError(f"{field}: is of dtype {value.dtype}; must be whole numbers")
+        return value.to(self.module.int64).contiguous()
+
+    def dtype_name(self, array: Array) -> str:
+        return str(array.dtype).removeprefix("torch.")
+
+    def device(self, array: Array) -> Any:
+        return array.device
+
+    def cuda_index(self, array: Array) -> int | None:
+        return array.device.index if array.device.type == "cuda" else None
+
+    def stream(self, index: int) -> int:
+        return int(self.module.cuda.current_stream(index).cuda_stream)
+
+    def empty(self, shape: tuple[int, ...], dtype: str, device: Any) -> Array:
+        return self.module.empty(shape, dtype=getattr(self.module, dtype), device=device)
+
+    def scalar(self, value: float, dtype: str, device: Any) -> Array:
+        return self.module.tensor(value, dtype=getattr(self.module, dtype), device=device)
+
+    def vector(self, values: list[float], dtype: str, device: Any) -> Array:
+        return self.module.tensor(values, dtype=getattr(self.module, dtype), device=device)
+
+    def log(self, array: Array) -> Array:
+        return array.log()
+
+    def exp(self, array: Array) -> Array:
+        return array.exp()
+
+    def csr(self, row_begin: Array, columns: Array, values: Array, shape: tuple[int, int]) -> Array:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # Of sparse tensors being new.
+            return self.module.sparse_csr_tensor(row_begin, columns, values, shape, check_invariants=False)
+
+
+class Jax(NumPy):
+    """JAX. Its arrays cannot be written: results are made in host memory and taken over from there."""
+
+    root = "jax"
+
+    def __init__(self, module: Any) -> None:
+        self.module = module
+
+    def read(self, field: str, value: Any, column_major: bool) -> Array:
+        if str(value.dtype) == "bfloat16":
+            value = value.astype("float32")
+        if self.cuda_index(value) is None:
+            return super().read(field, value, column_major)
+        if not self.module.numpy.issubdtype(value.dtype, self.module.numpy.floating) or str(value.dtype) == "float16":
+            value = value.astype("float32")
+        return value.block_until_ready()
+
+    def device(self, array: Array) -> Any:
+        return next(iter(array.devices())) if hasattr(array, "devices") else None
+
+    def cuda_index(self, array: Array) -> int | None:
+        device = self.device(array)
+        return None if device is None or device.platform == "cpu" else int(device.local_hardware_id)
+
+    def finish(self, buffer: Array, device: Any) -> Array:
+        return self.module.device_put(buffer, device)
+
+    def scalar(self, value: float, dtype: str, device: Any) -> Array:
+        return self.module.device_put(np.asarray(value, dtype), device)
+
+    def vector(self, values: list[float], dtype: str, device: Any) -> Array:
+        return self.module.device_put(np.asarray(values, dtype), device)
+
+    def log(self, array: Array) -> Array:
+        return self.module.numpy.log(array)
+
+    def exp(self, array: Array) -> Array:
+        return self.module.numpy.exp(array)
+
+
+class Foreign(NumPy):
+    """Anything else with DLPack or the CUDA array interface. It is read where it lies; results are NumPy's."""
+
+    root = "foreign"
+
+    def read(self, field: str, value: Any, column_major: bool) -> Array:
+        return value
+
+    def read_index(self, field: str, value: Any) -> Array:
+        return value
+
+    def dtype_name(self, array: Array) -> str:
+        return "float32" if "32" in str(getattr(array, "dtype", "")) else "float64"
+
+    def cuda_index(self, array: Array) -> int | None:
+        kind, index = array.__dlpack_device__() if hasattr(array, "__dlpack_device__") else (2, 0)
+        return int(index) if kind in (2, 13) else None
+
+
+_numpy = NumPy()
+_frameworks: dict[str, NumPy] = {"numpy": _numpy, "foreign": Foreign()}
+_with_module: dict[str, Callable[[Any], NumPy]] = {"torch": PyTorch, "jax": Jax, "cupy": CuPy}
+
+
+def framework_named(root: str) -> NumPy:
+    if root not in _frameworks:
+        _frameworks[root] = _with_module[root](importlib.import_module(root))
+    return _frameworks[root]
+
+
+def framework_of(value: Any) -> NumPy:
+    """The framework that an array is of."""
+    if isinstance(value, np.ndarray):
+        return _numpy
+    root = type(value).__module__.partition(".")[0]
+    root = "jax" if root == "jaxlib" else root
+    if root in _with_module:
+        return framework_named(root)
+    foreign = hasattr(value, "__dlpack__") or hasattr(value, "__cuda_array_interface__")
+    return framework_named("foreign") if foreign and not hasattr(value, "__array__") else _numpy
+
+
+def read(field: str, value: Any, column_major: bool = False) -> Array:
+    """The array as the library takes it: float32 or float64, its rows one after the other.
+
+    float16 and bfloat16 become float32, which holds each of their numbers; whole numbers and bool become float64. What
+    has the right type and rows without gaps within them is not copied.
+    """
+    return framework_of(value).read(field, value, column_major)
+
+
+def read_optional(field: str, value: Any) -> Array | None:
+    return None if value is None else read(field, value)
+
+
+def read_index(field: str, value: Any) -> Array | None:
+    """Whole numbers as int64."""
+    return None if value is None else framework_of(value).read_index(field, value)
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where results go: the caller's framework, dtype and device."""
+
+    framework: NumPy
+    dtype: str
+    device: Any
+    cuda_index: int | None
+
+    @staticmethod
+    def of(given: Any, *read_arrays: Array) -> Place:
+        """That of the array `given`, in float64 if any of those that were read is, on CUDA if any of them is."""
+        dtype = "float32"
+        on_cuda = None
+        for array in read_arrays:
+            framework = framework_of(array)
+            if framework.dtype_name(array) != "float32":
+                dtype = "float64"
+            if on_cuda is None:
+                on_cuda = framework.cuda_index(array)
+        framework = framework_of(given)
+        return Place(framework, dtype, framework.device(given), on_cuda)
+
+    def session(self, threads: int | None) -> _core.Session:
+        """A context on this device and, on CUDA, on the stream that is current there."""
+        if self.cuda_index is None:
+            return _core.cpu_session(threads or 0)
+        return _cuda_session(self.cuda_index, self.framework.stream(self.cuda_index))
+
+    def empty(self, *shape: int) -> Array:
+        """A buffer for the library to write."""
+        return self.framework.empty(shape, self.dtype, self.device)
+
+    def empty_index(self, *shape: int) -> Array:
+        return self.framework.empty(shape, "int64", self.device)
+
+    def finish(self, buffer: Array) -> Array:
+        """The buffer as an array of the caller's framework."""
+        return self.framework.finish(buffer, self.device)
+
+    def scalar(self, value: float) -> Array:
+        return self.framework.scalar(value, self.dtype, self.device)
+
+    def vector(self, values: list[float]) -> Array:
+        return self.framework.vector(values, self.dtype, self.device)
+
+
+@functools.lru_cache(maxsize=64)
+def _cuda_session(index: int, stream: int) -> _core.Session:
+    return _core.cuda_session(index, stream)
+
+
+def _strides_fit(strides: Any, shape: Any) -> bool:
+    """Whether the library reads an array of these strides, in elements, where it lies."""
+    if len(shape) < 2:
+        return all(size <= 1 or stride >= 1 for stride, size in zip(strides, shape))
+    if shape[-1] > 1 and strides[-1] != 1:
+        return False
+    least = shape[-1]
+    for stride, size in zip(reversed(strides[:-1]), reversed(shape[:-1])):
+        if size > 1:
+            if stride < least:
+                return False
+            least = stride * size
+    return True

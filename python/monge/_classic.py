@@ -1,0 +1,338 @@
+"""POT's functions that return a plan or a number instead of a result object."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ._arrays import Array, read, read_optional
+from ._divergence import sinkhorn_divergence
+from ._problem import Problem, matrix_problem, points_problem, refuse_unsupported, solve_options
+from ._result import OTResult
+from ._solve import run, run_batch
+
+Log = dict[str, Any]
+
+
+def _weights(given: Any) -> Any:
+    """POT takes an empty list for uniform weights, too."""
+    return None if given is None or (hasattr(given, "__len__") and len(given) == 0) else given
+
+
+def _log(result: OTResult) -> Log:
+    """The log of POT's functions. Its errors are those of the checks, on what the criterion says."""
+    framework = result._place.framework
+    u, v = result.log_scalings
+    exp = framework.exp
+    return {
+        "err": [check.marginal_error for check in result.report.history],
+        "niter": result.n_iter,
+        "log_u": u,
+        "log_v": v,
+        "u": exp(u),
+        "v": exp(v),
+        "result": result,
+    }
+
+
+def _start(warmstart: Any, problem: Problem, reg: float, with_weights: bool) -> tuple[Array, Array] | None:
+    """Potentials in units of the cost from POT's, log u and log v."""
+    if warmstart is None:
+        return None
+    sides = []
+    for logs, weights in zip(warmstart, (problem.a, problem.b)):
+        values = np.asarray(read("warmstart", logs).tolist())
+        if with_weights:
+            given = np.full(len(values), 1 / len(values)) if weights is None else np.asarray(weights.tolist())
+            with np.errstate(divide="ignore", invalid="ignore"):
+                values = np.where(given > 0, values - np.log(given), 0.0)
+        sides.append(reg * values)
+    return sides[0], sides[1]
+
+
+def _options(
+    reg: float, method: str, iterations: int, tolerance: float, criterion: str, own: dict[str, Any], reg_m: Any = None
+) -> dict[str, Any]:
+    return solve_options(
+        reg=reg,
+        reg_type="KL",
+        unbalanced=reg_m,
+        unbalanced_type="KL",
+        method="auto" if method == "sinkhorn" else method,
+        max_iter=iterations,
+        tol=tolerance,
+        own={"criterion": criterion, **own},
+    )
+
+
+def _histograms(a: Any, b: Array, M: Any, options: dict[str, Any], verbose: bool, log: bool) -> Any:
+    """One problem for each column of b: their <M, P>."""
+    problems = [matrix_problem(M, a, b[:, k]) for k in range(b.shape[1])]
+    batch = run_batch(problems, options, reg_type="KL", potentials_init=None, n_threads=None, progress=verbose)
+    if not log:
+        return batch.value_linear
+    return batch.value_linear, {"result": batch, "niter": batch.n_iter}
+
+
+def sinkhorn(
+    a: Any,
+    b: Any,
+    M: Any,
+    reg: float,
+    method: str = "sinkhorn",
+    numItermax: int = 1000,
+    stopThr: float = 1e-9,
+    verbose: bool = False,
+    log: bool = False,
+    warn: bool = True,
+    warmstart: Any = None,
+    **options: Any,
+) -> Any:
+    """The plan P (n x m) that minimises <M, P> + reg KL(P | a b^T), and with `log` a dictionary beside it.
+
+    All of POT's methods are one solver here, which is stable at every reg. `stopThr` is on the 2-norm of the errors of
+    both marginals. `warmstart` is (log u, log v), as POT's log has them. b may be (m x K): then the K numbers <M, P>
+    are returned, as in POT.
+    """
+    a, b = _weights(a), _weights(b)
+    translated = _options(reg, method, numItermax, stopThr, "gradient", options)
+    columns = read_optional("b", b)
+    if columns is not None and columns.ndim == 2:
+        return _histograms(a, columns, M, translated, verbose, log)
+    problem = matrix_problem(M, a, columns)
+    start = _start(warmstart, problem, reg, with_weights=True)
+    result = run(problem, translated, potentials_init=start, progress=verbose, warn=warn)
+    return (result.plan, _log(result)) if log else result.plan
+
+
+def sinkhorn2(
+    a: Any,
+    b: Any,
+    M: Any,
+    reg: float,
+    method: str = "sinkhorn",
+    numItermax: int = 1000,
+    stopThr: float = 1e-9,
+    verbose: bool = False,
+    log: bool = False,
+    warn: bool = False,
+    warmstart: Any = None,
+    **options: Any,
+) -> Any:
+    """<M, P> for the plan P of :func:`sinkhorn`, whose n x m entries are not formed."""
+    a, b = _weights(a), _weights(b)
+    translated = _options(reg, method, numItermax, stopThr, "gradient", options)
+    columns = read_optional("b", b)
+    if columns is not None and columns.ndim == 2:
+        return _histograms(a, columns, M, translated, verbose, log)
+    problem = matrix_problem(M, a, columns)
+    start = _start(warmstart, problem, reg, with_weights=True)
+    result = run(problem, translated, potentials_init=start, progress=verbose, warn=warn)
+    return (result.value_linear, _log(result)) if log else result.value_linear
+
+
+def _empirical(
+    X_s: Any,
+    X_t: Any,
+    reg: float,
+    a: Any,
+    b: Any,
+    metric: str,
+    iterations: int,
+    tolerance: float,
+    criterion: str,
+    verbose: bool,
+    warn: bool,
+    warmstart: Any,
+    own: dict[str, Any],
+) -> OTResult:
+    problem = points_problem(X_s, X_t, _weights(a), _weights(b), metric)
+    translated = _options(reg, own.pop("method", "sinkhorn"), iterations, tolerance, criterion, own)
+    start = _start(warmstart, problem, reg, with_weights=True)
+    return run(problem, translated, potentials_init=start, progress=verbose, warn=warn)
+
+
+def empirical_sinkhorn(
+    X_s: Any,
+    X_t: Any,
+    reg: float,
+    a: Any = None,
+    b: Any = None,
+    metric: str = "sqeuclidean",
+    numIterMax: int = 10000,
+    stopThr: float = 1e-9,
+    isLazy: bool = False,
+    batchSize: int | tuple[int, int] = 100,
+    verbose: bool = False,
+    log: bool = False,
+    warn: bool = True,
+    warmstart: Any = None,
+    **options: Any,
+) -> Any:
+    """The plan between points, or with `isLazy` its (log u, log v), which take no n x m of memory.
+
+    `stopThr` is on the 2-norm of the errors of the marginals; with `isLazy` on the 1-norm, as in POT. `batchSize` is
+    not needed.
+    """
+    del batchSize
+    criterion = "l1" if isLazy else "gradient"
+    result = _empirical(X_s, X_t, reg, a, b, metric, numIterMax, stopThr, criterion, verbose, warn, warmstart, options)
+    if not isLazy:
+        return (result.plan, _log(result)) if log else result.plan
+    u, v = result.log_scalings
+    return (u, v, _log(result) | {"lazy_plan": result.lazy_plan}) if log else (u, v)
+
+
+def empirical_sinkhorn2(
+    X_s: Any,
+    X_t: Any,
+    reg: float,
+    a: Any = None,
+    b: Any = None,
+    metric: str = "sqeuclidean",
+    numIterMax: int = 10000,
+    stopThr: float = 1e-9,
+    isLazy: bool = False,
+    batchSize: int | tuple[int, int] = 100,
+    verbose: bool = False,
+    log: bool = False,
+    warn: bool = True,
+    warmstart: Any = None,
+    **options: Any,
+) -> Any:
+    """<C, P> for the plan P of :func:`empirical_sinkhorn`; never n x m of memory."""
+    del batchSize
+    criterion = "l1" if isLazy else "gradient"
+    result = _empirical(X_s, X_t, reg, a, b, metric, numIterMax, stopThr, criterion, verbose, warn, warmstart, options)
+    return (result.value_linear, _log(result)) if log else result.value_linear
+
+
+def empirical_sinkhorn_divergence(
+    X_s: Any,
+    X_t: Any,
+    reg: float,
+    a: Any = None,
+    b: Any = None,
+    metric: str = "sqeuclidean",
+    numIterMax: int = 10000,
+    stopThr: float = 1e-9,
+    verbose: bool = False,
+    log: bool = False,
+    warn: bool = True,
+    **options: Any,
+) -> Any:
+    """POT's divergence, max(0, <C, P_ab> - (<C, P_aa> + <C, P_bb>) / 2), of the transport costs alone.
+
+    :func:`monge.sinkhorn_divergence` is the one with the entropy (Feydy et al. 2019), which is convex and has the right
+    gradients.
+    """
+    result = sinkhorn_divergence(
+        X_s,
+        X_t,
+        _weights(a),
+        _weights(b),
+        metric=metric,
+        reg=reg,
+        max_iter=numIterMax,
+        tol=stopThr,
+        criterion="gradient",
+        progress=verbose,
+        warn=warn,
+        **options,
+    )
+    costs = {
+        name: part._plan.transport_cost() for name, part in (("ab", result.ab), ("a", result.aa), ("b", result.bb))
+    }
+    value = result.ab._place.scalar(max(0.0, costs["ab"] - (costs["a"] + costs["b"]) / 2))
+    if not log:
+        return value
+    parts = {f"sinkhorn_loss_{name}": cost for name, cost in costs.items()}
+    return value, parts | {"result": result}
+
+
+def sinkhorn_unbalanced(
+    a: Any,
+    b: Any,
+    M: Any,
+    reg: float,
+    reg_m: float | Sequence[float],
+    method: str = "sinkhorn",
+    reg_type: str = "kl",
+    c: Any = None,
+    warmstart: Any = None,
+    numItermax: int = 1000,
+    stopThr: float = 1e-6,
+    verbose: bool = False,
+    log: bool = False,
+    **options: Any,
+) -> Any:
+    """The plan that minimises <M, P> + reg KL(P | a b^T) + reg_m KL(P 1 | a) + reg_m KL(P^T 1 | b).
+
+    `reg_m` may be a pair; inf is a marginal that holds. `stopThr` is on the 1-norm of the errors of the optimality
+    conditions, relative to the mass. `warmstart` is (log u, log v) as POT has them here: potentials over reg.
+    """
+    result = _unbalanced(a, b, M, reg, reg_m, method, reg_type, c, warmstart, numItermax, stopThr, verbose, options)
+    return (result.plan, _unbalanced_log(result)) if log else result.plan
+
+
+def sinkhorn_unbalanced2(
+    a: Any,
+    b: Any,
+    M: Any,
+    reg: float,
+    reg_m: float | Sequence[float],
+    method: str = "sinkhorn",
+    reg_type: str = "kl",
+    c: Any = None,
+    warmstart: Any = None,
+    returnCost: str = "linear",
+    numItermax: int = 1000,
+    stopThr: float = 1e-6,
+    verbose: bool = False,
+    log: bool = False,
+    **options: Any,
+) -> Any:
+    """<M, P> of :func:`sinkhorn_unbalanced`'s plan, or with returnCost "total" the whole objective."""
+    if returnCost not in ("linear", "total"):
+        raise ValueError(f"returnCost: is {returnCost!r}; must be 'linear' or 'total'")
+    result = _unbalanced(a, b, M, reg, reg_m, method, reg_type, c, warmstart, numItermax, stopThr, verbose, options)
+    cost = result.value_linear if returnCost == "linear" else result.value
+    return (cost, _unbalanced_log(result)) if log else cost
+
+
+def _unbalanced(
+    a: Any,
+    b: Any,
+    M: Any,
+    reg: float,
+    reg_m: Any,
+    method: str,
+    reg_type: str,
+    c: Any,
+    warmstart: Any,
+    iterations: int,
+    tolerance: float,
+    verbose: bool,
+    own: dict[str, Any],
+) -> OTResult:
+    refuse_unsupported(c=(c, "the reference is a b^T"))
+    if reg_type.lower() != "kl":
+        raise NotImplementedError(f"reg_type: is {reg_type!r}; must be 'kl', relative to a b^T")
+    problem = matrix_problem(M, _weights(a), _weights(b))
+    translated = _options(reg, method, iterations, tolerance, "l1", own, reg_m=reg_m)
+    start = _start(warmstart, problem, reg, with_weights=False)
+    return run(problem, translated, potentials_init=start, progress=verbose)
+
+
+def _unbalanced_log(result: OTResult) -> Log:
+    f, g = result.potentials
+    return {
+        "err": [check.marginal_error for check in result.report.history],
+        "cost": result.value_linear,
+        "total_cost": result.value,
+        "logu": f / result.reg,
+        "logv": g / result.reg,
+        "result": result,
+    }

@@ -1,0 +1,202 @@
+"""The Sinkhorn divergence and the c-transform."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from . import _core
+from ._arrays import Array, read, read_optional
+from ._problem import (
+    Problem,
+    ProgressFunction,
+    matrix_problem,
+    points_problem,
+    solve_options,
+    warn_if_short,
+    watching,
+    with_eps,
+)
+from ._result import Gradients, OTResult
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from ._options import KeywordOptions
+
+
+@dataclass(frozen=True)
+class DivergenceResult:
+    """S(a, b) = OT(a, b) - OT(a, a) / 2 - OT(b, b) / 2 + eps / 2 (sum a - sum b)^2, and the three solves behind it."""
+
+    _made: _core.Divergence
+    ab: OTResult
+    aa: OTResult
+    bb: OTResult
+
+    @property
+    def value(self) -> Array:
+        return self.ab._place.scalar(self._made.value)
+
+    @property
+    def gap(self) -> float:
+        """At most this is the error of the value, but for rounding."""
+        return self._made.gap
+
+    @property
+    def status(self) -> str:
+        """The least of the three."""
+        return self._made.status
+
+    @property
+    def converged(self) -> bool:
+        return self.status == "converged"
+
+    def gradients(self) -> Gradients:
+        """Derivatives of the value by points and weights."""
+        place = self.ab._place
+        x, y = self.ab._points_like() if self.ab._has_point_derivatives else (None, None)
+        a, b = place.empty(self.ab.shape[0]), place.empty(self.ab.shape[1])
+        report = self._made.gradients(x, y, a, b)
+        x, y = (None if array is None else place.finish(array) for array in (x, y))
+        return Gradients(x, y, place.finish(a), place.finish(b), report)
+
+    def __repr__(self) -> str:
+        return f"<DivergenceResult: {self.status}, value {self._made.value:.6g}, gap {self._made.gap:.2e}>"
+
+
+def sinkhorn_divergence(
+    X_a: Any,
+    X_b: Any,
+    a: Any = None,
+    b: Any = None,
+    metric: str = "sqeuclidean",
+    reg: float | None = None,
+    unbalanced: float | Sequence[float] | None = None,
+    method: str | None = None,
+    n_threads: int | None = None,
+    max_iter: int | None = None,
+    tol: float | None = None,
+    *,
+    scale: float = 1.0,
+    norm_p: float | None = None,
+    progress: bool | ProgressFunction | None = None,
+    warn: bool = True,
+    **options: Unpack[KeywordOptions],
+) -> DivergenceResult:
+    """The Sinkhorn divergence of two weighted clouds: 0 for equal measures, symmetric, and for "sqeuclidean" positive
+    and convex in either. Arguments are those of :func:`solve_sample`.
+
+    Source: Feydy et al. 2019; Sejourne et al. 2019.
+
+    >>> import monge, numpy as np
+    >>> x = np.random.default_rng(0).normal(size=(50, 2))
+    >>> abs(monge.sinkhorn_divergence(x, x, reg=0.1).value) < 1e-9
+    True
+    """
+    return _divergence(
+        points_problem(X_a, X_b, a, b, metric, norm_p=norm_p, scale=scale),
+        None,
+        solve_options(
+            reg=reg,
+            reg_type="KL",
+            unbalanced=unbalanced,
+            unbalanced_type="KL",
+            method=method,
+            max_iter=max_iter,
+            tol=tol,
+            own=dict(options),
+        ),
+        n_threads,
+        progress,
+        warn,
+    )
+
+
+def sinkhorn_divergence_of_costs(
+    M_ab: Any,
+    M_aa: Any,
+    M_bb: Any,
+    a: Any = None,
+    b: Any = None,
+    reg: float | None = None,
+    unbalanced: float | Sequence[float] | None = None,
+    method: str | None = None,
+    *,
+    progress: bool | ProgressFunction | None = None,
+    warn: bool = True,
+    **options: Unpack[KeywordOptions],
+) -> DivergenceResult:
+    """The same from cost matrices: (n x m), (n x n) and (m x m), the last two symmetric."""
+    translated = solve_options(
+        reg=reg,
+        reg_type="KL",
+        unbalanced=unbalanced,
+        unbalanced_type="KL",
+        method=method,
+        max_iter=None,
+        tol=None,
+        own=dict(options),
+    )
+    return _divergence(matrix_problem(M_ab, a, b), (M_aa, M_bb), translated, None, progress, warn)
+
+
+def _divergence(
+    problem: Problem,
+    self_costs: tuple[Any, Any] | None,
+    options: dict[str, Any],
+    n_threads: int | None,
+    progress: bool | ProgressFunction | None,
+    warn: bool,
+) -> DivergenceResult:
+    session = problem.place.session(n_threads)
+    options = with_eps(session, problem, options)
+    if self_costs is None:
+        own = replace(problem, y=problem.x, b=problem.a), replace(problem, x=problem.y, a=problem.b)
+        xx = yy = None
+    else:
+        own = matrix_problem(self_costs[0], problem.a, problem.a), matrix_problem(self_costs[1], problem.b, problem.b)
+        xx, yy = own[0].geometry, own[1].geometry
+    with watching(progress, options.get("iterations", 10000)) as watch:
+        made = _core.sinkhorn_divergence(session, problem.geometry, xx, yy, problem.a, problem.b, options, watch)
+    results = [
+        OTResult(part, options, "kl", plan, plan.report)
+        for part, plan in zip((problem, *own), (made.ab, made.aa, made.bb))
+    ]
+    if warn:
+        for result in results:
+            warn_if_short(result.report, stacklevel=3)
+    return DivergenceResult(made, *results)
+
+
+def c_transform(
+    X_a: Any,
+    X_b: Any,
+    g: Any,
+    metric: str = "sqeuclidean",
+    *,
+    scale: float = 1.0,
+    norm_p: float | None = None,
+    n_threads: int | None = None,
+) -> tuple[Array, Array]:
+    """f_i = min_j C_ij - g_j and the j where it is; with g = 0 the nearest neighbours of X_a in X_b.
+
+    g (m) is in units of the cost. In float64, whatever the inputs are.
+
+    >>> import monge
+    >>> monge.c_transform([[0.0], [2.0]], [[0.5], [1.9]], [0.0, 0.0])[1]
+    array([0, 1])
+    """
+    problem = points_problem(X_a, X_b, None, None, metric, norm_p=norm_p, scale=scale)
+    place = problem.place
+    f, argmin = place.empty(problem.geometry.rows), place.empty_index(problem.geometry.rows)
+    _core.c_transform(place.session(n_threads), problem.geometry, read("g", g), f, argmin)
+    return place.finish(f), place.finish(argmin)
+
+
+def semi_dual_value(f: Any, g: Any, a: Any = None, b: Any = None) -> float:
+    """<a, f> + <b, g>: a lower bound of the transport cost where f is the c-transform of g. Uniform weights where none
+    are given."""
+    session = _core.cpu_session(0)
+    return _core.semi_dual_value(session, read_optional("a", a), read_optional("b", b), read("f", f), read("g", g))

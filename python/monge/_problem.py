@@ -1,0 +1,253 @@
+"""Problems as the library takes them, from what POT and the library's own names say."""
+
+from __future__ import annotations
+
+import functools
+import math
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from . import _core
+from ._arrays import Array, Place, read, read_index, read_optional
+
+DEFAULT_EPS_RELATIVE = 0.05
+"""eps where nobody gave one: this share of the mean cost."""
+
+ProgressFunction = Callable[[_core.Progress], object]
+
+
+class ConvergenceWarning(UserWarning):
+    """A solve ended short of its tolerance; the message of its report says what would help."""
+
+
+METRICS: dict[str, tuple[str, float]] = {
+    "sqeuclidean": ("sqeuclidean", 2.0),
+    "euclidean": ("euclidean", 2.0),
+    "cosine": ("cosine", 2.0),
+    "dot": ("dot", 2.0),
+    "p-norm": ("p-norm", 2.0),
+    "minkowski": ("p-norm", 2.0),
+    "cityblock": ("p-norm", 1.0),
+    "chebyshev": ("p-norm", math.inf),
+}
+"""The cost function and its p of each metric: the library's names and SciPy's, which POT uses."""
+
+_POT_METHODS = {
+    "sinkhorn": "sinkhorn",
+    "sinkhorn_log": "auto",
+    "sinkhorn_stabilized": "auto",
+    "sinkhorn_epsilon_scaling": "auto",
+    "sinkhorn_translation_invariant": "auto",
+    "sinkhorn_reg_scaling": "auto",
+    "greenkhorn": "auto",
+    "log_sinkhorn": "auto",
+}
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What a solve was given: enough to solve it again."""
+
+    place: Place
+    a: Array | None
+    b: Array | None
+    cost: Array | None = None
+    x: Array | None = None
+    y: Array | None = None
+    cost_function: str = "sqeuclidean"
+    norm_p: float = 2.0
+    scale: float = 1.0
+    labels_x: Array | None = None
+    labels_y: Array | None = None
+    label_cost: Array | None = None
+    label_weight: float = 1.0
+
+    @functools.cached_property
+    def geometry(self) -> _core.Geometry:
+        if self.cost is not None:
+            return _core.cost_matrix(self.cost)
+        return _core.point_cloud(
+            self.x,
+            self.y,
+            self.cost_function,
+            self.scale,
+            self.norm_p,
+            self.labels_x,
+            self.labels_y,
+            self.label_cost,
+            self.label_weight,
+        )
+
+    @property
+    def has_mean_cost(self) -> bool:
+        """Whether the library knows the mean cost without a pass over all pairs."""
+        return self.cost is not None or self.cost_function in ("sqeuclidean", "cosine", "dot")
+
+
+def matrix_problem(M: Any, a: Any, b: Any) -> Problem:
+    cost = read("M", M, column_major=True)
+    return Problem(Place.of(M, cost), read_optional("a", a), read_optional("b", b), cost=cost)
+
+
+def points_problem(
+    X_a: Any,
+    X_b: Any,
+    a: Any,
+    b: Any,
+    metric: str,
+    *,
+    norm_p: float | None = None,
+    scale: float = 1.0,
+    labels_x: Any = None,
+    labels_y: Any = None,
+    label_cost: Any = None,
+    label_weight: float = 1.0,
+) -> Problem:
+    if not isinstance(metric, str) or metric not in METRICS:
+        raise ValueError(f"metric: is {metric!r}; must be {', '.join(METRICS)}, or its costs go to solve()")
+    cost_function, p = METRICS[metric]
+    if norm_p is not None and metric not in ("p-norm", "minkowski"):
+        raise ValueError(f"norm_p: is {norm_p}; is for the metric p-norm")
+    x, y = read("X_a", X_a), read("X_b", X_b)
+    return Problem(
+        Place.of(X_a, x, y),
+        read_optional("a", a),
+        read_optional("b", b),
+        x=x,
+        y=y,
+        cost_function=cost_function,
+        norm_p=p if norm_p is None else norm_p,
+        scale=scale,
+        labels_x=read_index("labels_x", labels_x),
+        labels_y=read_index("labels_y", labels_y),
+        label_cost=read_optional("label_cost", label_cost),
+        label_weight=label_weight,
+    )
+
+
+def refuse_unsupported(**given: tuple[Any, str]) -> None:
+    """NotImplementedError for an argument of POT's that is not None: (value, what takes its place)."""
+    for name, (value, instead) in given.items():
+        if value is not None:
+            raise NotImplementedError(f"{name}: is given; {instead}")
+
+
+def _pair(value: Any) -> tuple[float, float]:
+    if value is None:
+        return math.inf, math.inf
+    values = [float(v) for v in value] if hasattr(value, "__len__") else [float(value)]
+    if len(values) not in (1, 2):
+        raise ValueError(f"unbalanced: has {len(values)} numbers; must be one, or one for each side")
+    return values[0], values[-1]
+
+
+def solve_options(
+    *,
+    reg: float | None,
+    reg_type: str,
+    unbalanced: Any,
+    unbalanced_type: str,
+    method: str | None,
+    max_iter: int | None,
+    tol: float | None,
+    own: dict[str, Any],
+) -> dict[str, Any]:
+    """The library's options from POT's arguments and from those given by the library's names (`own`)."""
+    options = dict(own)
+
+    def set_from(theirs: str, ours: str, value: Any) -> None:
+        if value is None:
+            return
+        if ours in options:
+            raise ValueError(f"{theirs}: is given with {ours}, which is the same; must be one of them")
+        options[ours] = value
+
+    if not isinstance(reg_type, str) or reg_type.lower() not in ("kl", "entropy"):
+        raise NotImplementedError(f"reg_type: is {reg_type!r}; must be 'KL' or 'entropy'")
+    if reg is not None and reg == 0:
+        raise NotImplementedError("reg: is 0; must be > 0, as transport without entropy is not solved here")
+    if reg is not None and not reg > 0:
+        raise ValueError(f"reg: is {reg}; must be > 0")
+    set_from("reg", "eps", None if reg is None else float(reg))
+    set_from("max_iter", "iterations", max_iter)
+    set_from("tol", "tolerance", None if tol is None else float(tol))
+    if method is not None:
+        if method.lower() in _POT_METHODS:
+            method = _POT_METHODS[method.lower()]
+        set_from("method", "method", method)
+    if unbalanced is not None:
+        if unbalanced_type.lower() != "kl":
+            raise NotImplementedError(f"unbalanced_type: is {unbalanced_type!r}; must be 'KL'")
+        if reg_type.lower() == "entropy":
+            raise NotImplementedError("reg_type: is 'entropy' with unbalanced; must be 'KL', relative to a b^T")
+        penalty_a, penalty_b = _pair(unbalanced)
+        set_from("unbalanced", "penalty_a", penalty_a)
+        set_from("unbalanced", "penalty_b", penalty_b)
+    if "eps" not in options and "eps_relative" not in options:
+        options["eps_relative"] = DEFAULT_EPS_RELATIVE
+    return options
+
+
+def mean_cost(session: _core.Session, problem: Problem) -> float:
+    """sum_ij a_i b_j C_ij / sum_ij a_i b_j of points, to some 1e-7 of itself.
+
+    It is <C, P> of the plan without potentials at an eps that is 1e8 times as large as the cloud, where P is a b^T up
+    to 1e-8 and <C, P> is rounded to as much.
+    """
+    x, y = problem.x, problem.y
+    assert x is not None and y is not None
+    spread = max(float(x.max()), float(y.max())) - min(float(x.min()), float(y.min()))
+    if spread == 0:
+        raise ValueError("reg: is not given, and all costs are 0; must be given")
+    zeros = (np.zeros(problem.geometry.rows), np.zeros(problem.geometry.columns))
+    plan = plan_of_potentials(session, problem, *zeros, {"eps": 1e8 * spread * problem.scale})
+    return plan.transport_cost() / plan.report.transported_mass
+
+
+def plan_of_potentials(
+    session: _core.Session, problem: Problem, f: Array, g: Array, options: dict[str, Any]
+) -> _core.Plan:
+    """The plan that has these potentials."""
+    return _core.solve(session, problem.geometry, problem.a, problem.b, f, g, plan_options(options), None)
+
+
+def plan_options(options: dict[str, Any]) -> dict[str, Any]:
+    """Options by which a start is taken as it is: it is within any tolerance as large as this, and no sweep is made."""
+    return options | {"tolerance": 1e300, "criterion": "l1", "certificate": True}
+
+
+def with_eps(session: _core.Session, problem: Problem, options: dict[str, Any]) -> dict[str, Any]:
+    """The options with eps in the place of a share of a mean cost that the library does not know."""
+    if "eps_relative" not in options or problem.has_mean_cost:
+        return options
+    options = dict(options)
+    return options | {"eps": options.pop("eps_relative") * mean_cost(session, problem)}
+
+
+@contextmanager
+def watching(progress: bool | ProgressFunction | None, total: int) -> Iterator[ProgressFunction | None]:
+    """A progress function: the caller's, or with True a bar of tqdm's."""
+    if progress is None or progress is False:
+        yield None
+    elif progress is True:
+        from tqdm.auto import tqdm
+
+        with tqdm(total=total, unit="sweep", leave=False) as bar:
+
+            def show(state: _core.Progress) -> None:
+                bar.set_postfix_str(f"eps {state.eps:.3g}, error {state.marginal_error:.2e}", refresh=False)
+                bar.update(state.iteration - bar.n)
+
+            yield show
+    else:
+        yield progress
+
+
+def warn_if_short(report: _core.Report, stacklevel: int = 3) -> None:
+    if report.status in ("iteration_limit", "precision_limit"):
+        warnings.warn(f"Sinkhorn did not converge: {report.message}", ConvergenceWarning, stacklevel=stacklevel + 1)

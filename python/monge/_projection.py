@@ -1,0 +1,139 @@
+"""Batches of small matrices projected onto given row and column sums, and the mappings of mHC layers."""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, Any
+
+from . import _core
+from ._arrays import Array, Place, framework_of, read_optional
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from ._options import ProjectionOptions
+
+
+def projection_options(
+    preset: str | None, options: dict[str, Any], row_marginal: Any = None, column_marginal: Any = None
+) -> _core.ProjectionOptions:
+    """The options of a call; those without marginals are made once."""
+    if row_marginal is None and column_marginal is None:
+        return _without_marginals(preset or "", tuple(options.items()))
+    row, column = (
+        read_optional(field, given)
+        for field, given in (("row_marginal", row_marginal), ("column_marginal", column_marginal))
+    )
+    return _core.ProjectionOptions(preset or "", options, row, column)
+
+
+@functools.lru_cache(maxsize=256)
+def _without_marginals(preset: str, options: tuple[tuple[str, Any], ...]) -> _core.ProjectionOptions:
+    return _core.ProjectionOptions(preset, dict(options), None, None)
+
+
+def project(
+    logits: Any,
+    preset: str | None = None,
+    *,
+    row_marginal: Any = None,
+    column_marginal: Any = None,
+    n_threads: int | None = None,
+    **options: Unpack[ProjectionOptions],
+) -> Array:
+    """Each matrix of `logits` (..., n, m), scaled to given row and column sums by Sinkhorn's iteration.
+
+    Args:
+        logits: float16, bfloat16 (PyTorch, JAX) or float32; arithmetic is float32. n and m up to 1024 on the CPU.
+        preset: A convention in use: "mhc_paper", "deepseek", "megatron", "blog", "gumbel_sinkhorn" or "superglue".
+            Without one, 20 iterations of exp, rows first.
+        row_marginal, column_marginal: Sums, for all matrices, instead of `row_sum`.
+        options: What differs from the preset: :class:`monge.ProjectionOptions`.
+
+    Returns:
+        The projections, of the shape and dtype of `logits`; with `dustbin` one row and column more.
+
+    Raises:
+        ValueError, TypeError: An argument is wrong. NotImplementedError: a matrix too large for the GPU.
+
+    Source: mHC (arXiv 2512.24880), eq. 8-9; docs/projection.md.
+
+    >>> import monge, numpy as np
+    >>> monge.project(np.zeros((2, 2), np.float32), "mhc_paper")
+    array([[0.5, 0.5],
+           [0.5, 0.5]], dtype=float32)
+    """
+    held = projection_options(preset, dict(options), row_marginal, column_marginal)
+    return project_with(held, logits, n_threads)
+
+
+def project_with(held: _core.ProjectionOptions, logits: Any, n_threads: int | None = None) -> Array:
+    """:func:`project` with options that were made before."""
+    framework = framework_of(logits)
+    batch, shape = _batch_of(logits)
+    place = Place(framework, framework.dtype_name(batch), framework.device(batch), framework.cuda_index(batch))
+    extra = int(held.dustbin)
+    to = place.empty(batch.shape[0], batch.shape[1] + extra, batch.shape[2] + extra)
+    _core.project(place.session(n_threads), batch, to, held)
+    return place.finish(to).reshape(*shape[:-2], *to.shape[1:])
+
+
+def _batch_of(logits: Any, field: str = "logits") -> tuple[Array, tuple[int, ...]]:
+    """The matrices as (B, n, m), their rows without gaps, and the shape that they had."""
+    framework = framework_of(logits)
+    batch = framework.read_small(field, logits)
+    shape = tuple(batch.shape)
+    if len(shape) < 2:
+        raise ValueError(f"{field}: has shape {shape}; must be (..., n, m)")
+    return (batch if len(shape) == 3 else batch.reshape(-1, *shape[-2:])), shape
+
+
+def projection_marginals(
+    rows: int,
+    columns: int,
+    preset: str | None = None,
+    *,
+    row_marginal: Any = None,
+    column_marginal: Any = None,
+    **options: Unpack[ProjectionOptions],
+) -> tuple[list[float], list[float]]:
+    """The sums that :func:`project` aims at for logits of rows x columns."""
+    held = projection_options(preset, dict(options), row_marginal, column_marginal)
+    return _core.projection_marginals(_core.cpu_session(0), rows, columns, held)
+
+
+def mhc_mapping(
+    mixes: Any,
+    scale: Any,
+    base: Any,
+    preset: str | None = "mhc_paper",
+    *,
+    pre_epsilon: float = 0.0,
+    post_factor: float = 2.0,
+    n_threads: int | None = None,
+    **options: Unpack[ProjectionOptions],
+) -> tuple[Array, Array, Array]:
+    """The three maps of an mHC layer from `mixes` (..., 24), `scale` (3) and `base` (24), all float32.
+
+    Returns pre (..., 4) = sigmoid + pre_epsilon, post (..., 4) = post_factor sigmoid, and res (..., 4, 4), the
+    projection of the last 16 columns. DeepSeek's release has preset "deepseek" and pre_epsilon 1e-6.
+
+    Source: mHC (arXiv 2512.24880), eq. 7-8.
+    """
+    held = projection_options(preset, dict(options))
+    framework = framework_of(mixes)
+    place = Place(framework, "float32", framework.device(mixes), framework.cuda_index(mixes))
+    given = [framework_of(v).read_small(name, v) for name, v in (("mixes", mixes), ("scale", scale), ("base", base))]
+    shape = tuple(given[0].shape)
+    tokens = given[0] if len(shape) == 2 else given[0].reshape(-1, shape[-1])
+    count = tokens.shape[0]
+    pre, post, res = place.empty(count, 4), place.empty(count, 4), place.empty(count, 4, 4)
+    _core.mhc_mapping(
+        place.session(n_threads), tokens, given[1], given[2], pre, post, res, held, pre_epsilon, post_factor
+    )
+    lead = shape[:-1]
+    return (
+        place.finish(pre).reshape(*lead, 4),
+        place.finish(post).reshape(*lead, 4),
+        place.finish(res).reshape(*lead, 4, 4),
+    )

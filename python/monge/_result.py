@@ -1,0 +1,520 @@
+"""What a solve returns."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, overload
+
+import numpy as np
+
+from . import _core
+from ._arrays import Array, Place, read
+from ._problem import Problem, plan_of_potentials
+
+_OTHER_SIDE = {"penalty_a": "penalty_b", "penalty_b": "penalty_a"}
+
+
+@dataclass(frozen=True)
+class Gradients:
+    """Derivatives of the dual value at fixed potentials; None is what costs or geometry do not have.
+
+    Attributes:
+        x, y: By the points, of the shapes of X_a and X_b; in units of the cost over those of the points.
+        a, b: By the weights. Of a balanced problem they count along directions that keep sum a = sum b.
+        report: How far these are from the derivatives at the optimum.
+    """
+
+    x: Array | None
+    y: Array | None
+    a: Array
+    b: Array
+    report: _core.GradientReport | _core.DivergenceGradient
+
+
+class LazyPlan:
+    """The plan, of which rows are made when they are asked for: ``lazy[i]``, ``lazy[i:j]``, ``lazy[i:j, k]``,
+    ``lazy @ v``, ``lazy.T @ u``."""
+
+    def __init__(self, result: OTResult, transposed: bool = False) -> None:
+        self._result = result
+        self._transposed = transposed
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        n, m = self._result.shape
+        return (m, n) if self._transposed else (n, m)
+
+    @property
+    def T(self) -> LazyPlan:
+        return LazyPlan(self._result, not self._transposed)
+
+    def __matmul__(self, v: Array) -> Array:
+        return self._result.apply(v, transpose=self._transposed)
+
+    def __getitem__(self, key: Any) -> Array:
+        rows, columns = key if isinstance(key, tuple) else (key, slice(None))
+        picked = np.arange(self.shape[0])[rows]
+        chosen = np.atleast_1d(picked)
+        unit = np.zeros((self.shape[0], len(chosen)))
+        unit[chosen, np.arange(len(chosen))] = 1
+        block = self._result.apply(unit, transpose=not self._transposed).T
+        return block[:, columns] if np.ndim(picked) else block[0, columns]
+
+    def __repr__(self) -> str:
+        return f"<LazyPlan {self.shape[0]} x {self.shape[1]}>"
+
+
+class OTResult:
+    """What :func:`monge.solve` and its like return, with the attributes of POT's ``OTResult`` and more.
+
+    P_ij = a_i b_j exp((f_i + g_j - C_ij) / eps) is never formed unless ``plan`` is asked for. Arrays come in the
+    framework, dtype and device of M or X_a, and on CUDA on the stream on which the problem was solved.
+
+    Potentials are in units of the cost; ``log_scalings`` are what POT calls potentials.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        options: dict[str, Any],
+        reg_type: str,
+        plan: _core.Plan | None,
+        report: _core.Report,
+        saved: tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]] | None = None,
+        given: tuple[Any, ...] | None = None,
+    ) -> None:
+        self._problem = problem
+        self._options = options
+        self._reg_type = reg_type
+        self._made = plan
+        self._report = report
+        self._saved = saved
+        self._given = given if any(getattr(v, "requires_grad", False) for v in given or ()) else None
+
+    # The problem and how it went.
+
+    @property
+    def report(self) -> _core.Report:
+        """All that is known of the solve: certificate, counts, times, history."""
+        return self._report
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(n, m)."""
+        geometry = self._problem.geometry
+        return geometry.rows, geometry.columns
+
+    @property
+    def reg(self) -> float:
+        """eps, in units of the cost, however it was given. Left out, it is 5 % of the mean cost."""
+        return self._report.eps
+
+    @property
+    def status(self) -> str:
+        """ "converged", "completed" (a tolerance of 0), "iteration_limit", "precision_limit" or "stopped"."""
+        return self._report.status
+
+    @property
+    def converged(self) -> bool:
+        return self._report.status == "converged"
+
+    @property
+    def n_iter(self) -> int:
+        """Sweeps, each an update of f and g, and other passes over all pairs."""
+        return self._report.iterations
+
+    @property
+    def marginal_error(self) -> float:
+        """The L1 error of both marginals, in float64; with penalties, of the conditions in their place."""
+        return self._report.marginal_error
+
+    @property
+    def gap(self) -> float:
+        """Primal minus dual value."""
+        return self._report.gap
+
+    @property
+    def log(self) -> dict[str, Any]:
+        """The report as a dictionary."""
+        return self._report.to_dict()
+
+    # Values.
+
+    @property
+    def value(self) -> Array:
+        """<C, P> + eps KL(P | a b^T), and the penalties of an unbalanced problem, with KL(p | q) = sum p log(p / q) -
+        p + q. With reg_type "entropy", <C, P> + eps sum P log P.
+
+        Where tensors that require gradients were given, it has them: those at the optimum, of first order.
+        """
+        value = self._place.scalar(self._value())
+        if self._given is None:
+            return value
+        from .torch._value import attach
+
+        return attach(self, value, self._given)
+
+    @property
+    def value_linear(self) -> Array:
+        """<C, P>."""
+        return self._place.scalar(self._plan.transport_cost())
+
+    @property
+    def value_quad(self) -> None:
+        return None
+
+    # The plan.
+
+    @functools.cached_property
+    def potentials(self) -> tuple[Array, Array]:
+        """f (n) and g (m), in units of the cost."""
+        f, g = self._place.empty(self.shape[0]), self._place.empty(self.shape[1])
+        self._plan.potentials(f, g)
+        return self._place.finish(f), self._place.finish(g)
+
+    @property
+    def potential_a(self) -> Array:
+        return self.potentials[0]
+
+    @property
+    def potential_b(self) -> Array:
+        return self.potentials[1]
+
+    @property
+    def log_scalings(self) -> tuple[Array, Array]:
+        """f / eps + log a and g / eps + log b, so that P = exp(u_i + v_j - C_ij / eps): what POT calls potentials of a
+        balanced problem. -inf where there is no weight."""
+        log = self._place.framework.log
+        return tuple(
+            potential / self.reg + (log(weights) if weights is not None else -math.log(len(potential)))
+            for potential, weights in zip(self.potentials, self._weights())
+        )
+
+    @functools.cached_property
+    def plan(self) -> Array:
+        """P (n x m), all of it."""
+        to = self._place.empty(*self.shape)
+        self._plan.dense(to)
+        return self._place.finish(to)
+
+    @property
+    def lazy_plan(self) -> LazyPlan:
+        return LazyPlan(self)
+
+    @functools.cached_property
+    def sparse_plan(self) -> Array:
+        """Entries above 1e-6 of the mean entry, so what is left out holds less than 1e-6 of the mass."""
+        n, m = self.shape
+        return self.sparse(1e-6 * self._report.transported_mass / (n * m))
+
+    def sparse(self, threshold: float) -> Array:
+        """Entries P_ij > threshold as a CSR array (SciPy, PyTorch or CuPy)."""
+        n, m = self.shape
+        place = self._place
+        row_begin = place.empty_index(n + 1)
+        count = self._plan.count_above(threshold, row_begin)
+        columns, values = place.empty_index(count), place.empty(count)
+        self._plan.entries_above(threshold, row_begin, columns, values)
+        return place.framework.csr(row_begin, columns, values, (n, m))
+
+    @functools.cached_property
+    def marginals(self) -> tuple[Array, Array]:
+        """P 1 (n) and P^T 1 (m)."""
+        row, column = self._place.empty(self.shape[0]), self._place.empty(self.shape[1])
+        self._plan.marginals(row, column)
+        return self._place.finish(row), self._place.finish(column)
+
+    @property
+    def marginal_a(self) -> Array:
+        return self.marginals[0]
+
+    @property
+    def marginal_b(self) -> Array:
+        return self.marginals[1]
+
+    def apply(self, v: Any, transpose: bool = False) -> Array:
+        """P v for v of shape (m,) or (m, p); with `transpose` P^T v for (n,) or (n, p). P is not formed."""
+        return self._product(self._plan.apply_transpose if transpose else self._plan.apply, v, int(not transpose))
+
+    def push(self, mass: Any) -> Array:
+        """Where mass on the sources, (n,) or (n, p), goes: P^T diag(1 / P 1) mass. Totals stay."""
+        return self.apply(self._shares(mass, self.marginal_a), transpose=True)
+
+    def pull(self, mass: Any) -> Array:
+        """Where mass on the targets, (m,) or (m, p), comes from: P diag(1 / P^T 1) mass."""
+        return self.apply(self._shares(mass, self.marginal_b))
+
+    def average(self, values: Any) -> Array:
+        """sum_j P_ij v_j / sum_j P_ij for values v (m,) or (m, p) of the targets; defined for a_i = 0, too."""
+        return self._product(self._plan.average, values, 1)
+
+    def transform(self, points: Any = None) -> Array:
+        """The entropic map: where each of `points` (k x d) goes, by default where each of the sources does.
+
+        Raises NotImplementedError for a cost matrix, which has no points.
+        """
+        if points is None:
+            if self._problem.y is None:
+                raise NotImplementedError(
+                    "transform: the problem is a cost matrix; average() takes values of the targets"
+                )
+            return self.average(self._problem.y)
+        given = read("points", points)
+        to = self._place.empty(*given.shape)
+        self._plan.map(given, to)
+        return self._place.finish(to)
+
+    def potential(self, points: Any) -> Array:
+        """The potential f at `points` (k x d), in units of the cost."""
+        given = read("points", points)
+        to = self._place.empty(given.shape[0])
+        self._plan.potential(given, to)
+        return self._place.finish(to)
+
+    def topk(self, k: int, axis: int = 1) -> tuple[Array, Array]:
+        """(indices, values) of the k largest entries of each row (axis 1: n x k) or column (axis 0: m x k), the largest
+        first."""
+        if axis not in (0, 1):
+            raise ValueError(f"axis: is {axis}; must be 0 or 1")
+        size = self.shape[1 - axis]
+        indices, values = self._place.empty_index(size, k), self._place.empty(size, k)
+        (self._plan.top_k if axis == 1 else self._plan.top_k_transpose)(indices, values)
+        return self._place.finish(indices), self._place.finish(values)
+
+    def sample(self, k: int, seed: int = 0) -> tuple[Array, Array]:
+        """k pairs drawn independently from P / sum P: their i and their j. The same seed gives the same pairs."""
+        pairs = self._place.empty_index(k, 2)
+        self._plan.sample(seed, pairs)
+        pairs = self._place.finish(pairs)
+        return pairs[:, 0], pairs[:, 1]
+
+    @functools.cached_property
+    def inverse(self) -> OTResult:
+        """The same plan seen from the targets: a result for (X_b, X_a), or the transpose of M."""
+        problem = self._problem
+        swapped = replace(
+            problem,
+            a=problem.b,
+            b=problem.a,
+            x=problem.y,
+            y=problem.x,
+            labels_x=problem.labels_y,
+            labels_y=problem.labels_x,
+            cost=None if problem.cost is None else problem.cost.T,
+            label_cost=None if problem.label_cost is None else problem.label_cost.T,
+        )
+        options = {_OTHER_SIDE.get(name, name): value for name, value in self._options.items()}
+        f, g = self._float64_potentials()
+        return OTResult(swapped, options, self._reg_type, None, self._report, (g, f))
+
+    # Derivatives.
+
+    @property
+    def _has_point_derivatives(self) -> bool:
+        return self._problem.cost is None and self._problem.cost_function in ("sqeuclidean", "dot")
+
+    def gradients(self, error_iterations: int = 0) -> Gradients:
+        """Derivatives of the dual value by points and weights; by the costs it is the plan.
+
+        With error_iterations > 0, that many steps estimate how far they are from the optimum's (report.distance).
+        """
+        place = self._place
+        x, y = self._points_like() if self._has_point_derivatives else (None, None)
+        a, b = place.empty(self.shape[0]), place.empty(self.shape[1])
+        report = self._plan.gradients(x, y, a, b, error_iterations)
+        x, y = (None if points is None else place.finish(points) for points in (x, y))
+        return Gradients(x, y, place.finish(a), place.finish(b), report)
+
+    def hessian_product(
+        self, x: Any = None, y: Any = None, *, damping: float = 0.0, tolerance: float = 1e-6, iterations: int = 1000
+    ) -> tuple[Array, Array, _core.LinearReport]:
+        """The Hessian of the value in the points, times directions x (n x d) and y (m x d); left out, they are 0.
+
+        Returns the product's rows for X_a and for X_b, and how the linear system was solved.
+        """
+        to_x, to_y = self._points_like()
+        report = self._plan.hessian_product(
+            None if x is None else read("x", x),
+            None if y is None else read("y", y),
+            to_x,
+            to_y,
+            damping,
+            tolerance,
+            iterations,
+        )
+        return self._place.finish(to_x), self._place.finish(to_y), report
+
+    # What these are made of.
+
+    @property
+    def _place(self) -> Place:
+        return self._problem.place
+
+    @property
+    def _plan(self) -> _core.Plan:
+        if self._made is None:  # From a pickle, or seen from the other side: potentials are all that there is.
+            assert self._saved is not None
+            own = {"eps": self._report.eps, "precision": self._report.precision}
+            options = {name: value for name, value in self._options.items() if name != "eps_relative"} | own
+            session = self._place.session(None)
+            self._made = plan_of_potentials(session, self._problem, *self._saved, options)
+        return self._made
+
+    def _value(self) -> float:
+        if self._reg_type != "entropy":
+            return self._report.primal
+        # KL(P | a b^T) = sum P log P - <P 1, log a> - <P^T 1, log b> + sum a sum b - sum P.
+        report = self._report
+        logs = 0.0
+        for marginal, weights in zip(self._host_marginals(), self._weights()):
+            if weights is None:
+                logs += float(marginal.sum()) * -math.log(len(marginal))
+            else:
+                host = np.asarray(weights.tolist(), dtype=np.float64)
+                logs += float(np.sum(marginal[host > 0] * np.log(host[host > 0])))
+        return report.primal + report.eps * (logs + report.transported_mass - report.mass * report.mass_b)
+
+    def _float64_potentials(self) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+        f, g = np.empty(self.shape[0]), np.empty(self.shape[1])
+        self._plan.potentials(f, g)
+        return f, g
+
+    def _host_marginals(self) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+        row, column = np.empty(self.shape[0]), np.empty(self.shape[1])
+        self._plan.marginals(row, column)
+        return row, column
+
+    def _weights(self) -> tuple[Array | None, Array | None]:
+        return self._problem.a, self._problem.b
+
+    def _points_like(self) -> tuple[Array, Array]:
+        problem = self._problem
+        if problem.x is None or problem.y is None:
+            raise NotImplementedError("gradients: the problem is a cost matrix, which has no points; must be points")
+        return self._place.empty(*problem.x.shape), self._place.empty(*problem.y.shape)
+
+    def _product(self, multiply: Any, v: Any, side: int) -> Array:
+        given = read("v", v)
+        columns = given[:, None] if given.ndim == 1 else given
+        to = self._place.empty(self.shape[1 - side], columns.shape[1] if columns.ndim == 2 else 1)
+        multiply(columns, to)
+        to = self._place.finish(to)
+        return to[:, 0] if given.ndim == 1 else to
+
+    def _shares(self, mass: Any, marginal: Array) -> Array:
+        given = read("mass", mass)
+        reciprocal = (marginal > 0) / (marginal + (marginal == 0))
+        return given * (reciprocal if given.ndim == 1 else reciprocal[:, None])
+
+    def __reduce__(self) -> Any:
+        problem = replace(self._problem)  # A copy without the geometry, which shows memory.
+        return OTResult, (problem, self._options, self._reg_type, None, self._report, self._float64_potentials())
+
+    def __repr__(self) -> str:
+        n, m = self.shape
+        report = self._report
+        return (
+            f"<OTResult {n} x {m}: {report.status} after {report.iterations} sweeps, value {self._value():.6g}, "
+            f"eps {report.eps:.4g} ({report.eps_relative:.3g} of the mean cost), "
+            f"marginal error {report.marginal_error:.2e}>"
+        )
+
+
+class BatchResult(Sequence[OTResult]):
+    """The results of a batch: one :class:`OTResult` a problem, and their numbers together.
+
+    Arrays are stacked where all problems have one shape, and lists of arrays where they have not.
+    """
+
+    def __init__(self, results: list[OTResult]) -> None:
+        self._results = results
+
+    @overload
+    def __getitem__(self, index: int) -> OTResult: ...
+    @overload
+    def __getitem__(self, index: slice) -> BatchResult: ...
+    def __getitem__(self, index: int | slice) -> OTResult | BatchResult:
+        return BatchResult(self._results[index]) if isinstance(index, slice) else self._results[index]
+
+    def __len__(self) -> int:
+        return len(self._results)
+
+    def __iter__(self) -> Iterator[OTResult]:
+        return iter(self._results)
+
+    @property
+    def value(self) -> Array:
+        return self._numbers([result._value() for result in self])
+
+    @property
+    def value_linear(self) -> Array:
+        return self._numbers([result._plan.transport_cost() for result in self])
+
+    @property
+    def plan(self) -> Any:
+        return self._matrices(lambda result: result.shape, lambda result, to: result._plan.dense(to))
+
+    @property
+    def potentials(self) -> tuple[Any, Any]:
+        return self._pairs(lambda result, f, g: result._plan.potentials(f, g))
+
+    @property
+    def marginals(self) -> tuple[Any, Any]:
+        return self._pairs(lambda result, row, column: result._plan.marginals(row, column))
+
+    @property
+    def status(self) -> list[str]:
+        return [result.status for result in self]
+
+    @property
+    def converged(self) -> bool:
+        """Whether all problems are."""
+        return all(result.converged for result in self)
+
+    @property
+    def n_iter(self) -> list[int]:
+        return [result.n_iter for result in self]
+
+    @property
+    def marginal_error(self) -> list[float]:
+        return [result.marginal_error for result in self]
+
+    @property
+    def report(self) -> list[_core.Report]:
+        return [result.report for result in self]
+
+    def __repr__(self) -> str:
+        return f"<BatchResult of {len(self)}: {sum(result.converged for result in self)} converged>"
+
+    @property
+    def _place(self) -> Place:
+        return self._results[0]._place
+
+    def _numbers(self, values: list[float]) -> Array:
+        return self._place.vector(values)
+
+    def _matrices(self, shape_of: Any, fill: Any) -> Any:
+        shapes = {shape_of(result) for result in self}
+        place = self._place
+        if len(shapes) > 1:
+            parts = [place.empty(*shape_of(result)) for result in self]
+        else:
+            parts = place.empty(len(self), *shapes.pop())
+        for result, part in zip(self, parts):
+            fill(result, part)
+        return [place.finish(part) for part in parts] if isinstance(parts, list) else place.finish(parts)
+
+    def _pairs(self, fill: Any) -> tuple[Any, Any]:
+        place = self._place
+        n, m = {result.shape[0] for result in self}, {result.shape[1] for result in self}
+        rows = [place.empty(r.shape[0]) for r in self] if len(n) > 1 else place.empty(len(self), *n)
+        columns = [place.empty(r.shape[1]) for r in self] if len(m) > 1 else place.empty(len(self), *m)
+        for result, row, column in zip(self, rows, columns):
+            fill(result, row, column)
+        return tuple(  # type: ignore[return-value]
+            [place.finish(part) for part in side] if isinstance(side, list) else place.finish(side)
+            for side in (rows, columns)
+        )

@@ -1,0 +1,361 @@
+"""Entropic optimal transport by POT's names: ``solve``, ``solve_sample`` and their batches."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from . import _core
+from ._arrays import read, read_optional
+from ._problem import (
+    Problem,
+    ProgressFunction,
+    matrix_problem,
+    points_problem,
+    refuse_unsupported,
+    solve_options,
+    warn_if_short,
+    watching,
+    with_eps,
+)
+from ._result import BatchResult, OTResult
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from ._options import KeywordOptions
+
+_ALWAYS_ITERATIONS = 10000
+
+
+def run(
+    problem: Problem,
+    options: dict[str, Any],
+    *,
+    reg_type: str = "KL",
+    potentials_init: Any = None,
+    n_threads: int | None = None,
+    progress: bool | ProgressFunction | None = None,
+    warn: bool = True,
+    given: tuple[Any, ...] | None = None,
+) -> OTResult:
+    """Solves a problem with the library's options. `given`: costs, X_a, X_b, a and b as the caller has them."""
+    session = problem.place.session(n_threads)
+    options = with_eps(session, problem, options)
+    f, g = (None, None) if potentials_init is None else potentials_init
+    with watching(progress, options.get("iterations", _ALWAYS_ITERATIONS)) as watch:
+        plan = _core.solve(
+            session,
+            problem.geometry,
+            problem.a,
+            problem.b,
+            read_optional("potentials_init", f),
+            read_optional("potentials_init", g),
+            options,
+            watch,
+        )
+    report = plan.report
+    if warn:
+        warn_if_short(report, stacklevel=3)
+    return OTResult(problem, options, reg_type.lower(), plan, report, given=given)
+
+
+def run_batch(
+    problems: Sequence[Problem],
+    options: dict[str, Any],
+    *,
+    reg_type: str,
+    potentials_init: Sequence[Any] | None,
+    n_threads: int | None,
+    progress: bool | ProgressFunction | None,
+) -> BatchResult:
+    if not problems:
+        raise ValueError("batch: has no problems; must have at least one")
+    session = problems[0].place.session(n_threads)
+    starts = [(None, None)] * len(problems) if potentials_init is None else potentials_init
+    given = [
+        (p.geometry, p.a, p.b, read_optional("potentials_init", f), read_optional("potentials_init", g))
+        for p, (f, g) in zip(problems, starts, strict=True)
+    ]
+    if "eps_relative" in options and not problems[0].has_mean_cost:
+        raise ValueError("reg: is not given; must be given for a batch with the metric euclidean or p-norm")
+    with watching(progress, options.get("iterations", _ALWAYS_ITERATIONS)) as watch:
+        plans = _core.solve_batch(session, given, options, watch)
+    results = [OTResult(p, options, reg_type.lower(), plan, plan.report) for p, plan in zip(problems, plans)]
+    for result in results:
+        warn_if_short(result.report, stacklevel=3)
+    return BatchResult(results)
+
+
+def solve(
+    M: Any,
+    a: Any = None,
+    b: Any = None,
+    reg: float | None = None,
+    c: Any = None,
+    reg_type: str = "KL",
+    unbalanced: float | Sequence[float] | None = None,
+    unbalanced_type: str = "KL",
+    method: str | None = None,
+    n_threads: int | None = None,
+    max_iter: int | None = None,
+    plan_init: Any = None,
+    potentials_init: tuple[Any, Any] | None = None,
+    tol: float | None = None,
+    verbose: bool = False,
+    *,
+    progress: bool | ProgressFunction | None = None,
+    **options: Unpack[KeywordOptions],
+) -> OTResult:
+    r"""Solves min_P <M, P> + reg KL(P | a b^T) over the plans with marginals a and b.
+
+    Args:
+        M: Costs (n x m), any finite numbers; inf forbids a pair. Read in place, whether rows or columns are contiguous,
+            and not to be changed as long as the result is used.
+        a, b: Weights (n) and (m), non-negative with equal totals; uniform with total 1 where left out.
+        reg: eps > 0, in units of M. Left out, 5 % of the mean cost; ``result.reg`` says how much that is.
+        reg_type: "KL" or "entropy". The plan is the same; ``result.value`` has the one or the other.
+        unbalanced: rho, or (rho_a, rho_b), > 0: instead of a marginal, rho KL(P 1 | a). inf is a marginal.
+        method: "auto" (the default), "sinkhorn", "newton" or "splr".
+        n_threads: On the CPU; left out, all cores.
+        max_iter, tol: Sweeps at most (10000), and the error to stop at (1e-6): `criterion` says of what.
+        potentials_init: (f, g) in units of M, a warm start.
+        verbose, progress: True shows a bar (tqdm). A function is called with a :class:`Progress` at each check, and
+            stops the solve by returning False.
+        options: Whatever the library has, by its names: :class:`monge.SolveOptions`.
+
+    Returns:
+        :class:`OTResult`; not converging is a status and a :class:`ConvergenceWarning`.
+
+    Raises:
+        ValueError, TypeError: An argument is wrong; the message begins with its name.
+        NotImplementedError: What POT has here and this library has not.
+        MemoryError, RuntimeError: Memory ran out; the device failed.
+
+    Source: Cuturi 2013; Sejourne, Vialard, Peyre 2022.
+
+    >>> import monge
+    >>> result = monge.solve([[0.0, 1.0], [1.0, 0.0]], reg=0.1)
+    >>> result.converged
+    True
+    >>> result.plan.round(4)
+    array([[0.5, 0. ],
+           [0. , 0.5]])
+    """
+    refuse_unsupported(c=(c, "the reference is a b^T"), plan_init=(plan_init, "potentials_init takes a warm start"))
+    translated = solve_options(
+        reg=reg,
+        reg_type=reg_type,
+        unbalanced=unbalanced,
+        unbalanced_type=unbalanced_type,
+        method=method,
+        max_iter=max_iter,
+        tol=tol,
+        own=dict(options),
+    )
+    return run(
+        matrix_problem(M, a, b),
+        translated,
+        reg_type=reg_type,
+        potentials_init=potentials_init,
+        n_threads=n_threads,
+        progress=progress or verbose,
+        given=(M, None, None, a, b),
+    )
+
+
+def solve_sample(
+    X_a: Any,
+    X_b: Any,
+    a: Any = None,
+    b: Any = None,
+    metric: str = "sqeuclidean",
+    reg: float | None = None,
+    c: Any = None,
+    reg_type: str = "KL",
+    unbalanced: float | Sequence[float] | None = None,
+    unbalanced_type: str = "KL",
+    lazy: bool = True,
+    batch_size: int | None = None,
+    method: str | None = None,
+    n_threads: int | None = None,
+    max_iter: int | None = None,
+    plan_init: Any = None,
+    potentials_init: tuple[Any, Any] | None = None,
+    tol: float | None = None,
+    verbose: bool = False,
+    *,
+    norm_p: float | None = None,
+    scale: float = 1.0,
+    labels_x: Any = None,
+    labels_y: Any = None,
+    label_cost: Any = None,
+    label_weight: float = 1.0,
+    progress: bool | ProgressFunction | None = None,
+    **options: Unpack[KeywordOptions],
+) -> OTResult:
+    """:func:`solve` with the costs of points, C_ij = scale metric(x_i, y_j), which are never stored.
+
+    Args:
+        X_a, X_b: Points (n x d) and (m x d); rows may be strided.
+        metric: "sqeuclidean", "euclidean", "cosine", "dot" (-<x, y>), "cityblock", "chebyshev", or "p-norm" with
+            `norm_p`.
+        lazy, batch_size: Taken and not needed: memory is O((n + m) d) always.
+        scale: Of the costs; 0.5 makes "sqeuclidean" GeomLoss's cost.
+        labels_x, labels_y: Classes of the points, whole numbers from 0, to whose costs `label_weight` times
+            label_cost[l_i, l_j] is added.
+
+    All else as for :func:`solve`.
+
+    >>> import monge, numpy as np
+    >>> x = np.arange(4.0)[:, None]
+    >>> monge.solve_sample(x, x + 10, reg=0.01).transform().ravel().round(3)
+    array([10., 11., 12., 13.])
+    """
+    del lazy, batch_size
+    refuse_unsupported(c=(c, "the reference is a b^T"), plan_init=(plan_init, "potentials_init takes a warm start"))
+    translated = solve_options(
+        reg=reg,
+        reg_type=reg_type,
+        unbalanced=unbalanced,
+        unbalanced_type=unbalanced_type,
+        method=method,
+        max_iter=max_iter,
+        tol=tol,
+        own=dict(options),
+    )
+    problem = points_problem(
+        X_a,
+        X_b,
+        a,
+        b,
+        metric,
+        norm_p=norm_p,
+        scale=scale,
+        labels_x=labels_x,
+        labels_y=labels_y,
+        label_cost=label_cost,
+        label_weight=label_weight,
+    )
+    return run(
+        problem,
+        translated,
+        reg_type=reg_type,
+        potentials_init=potentials_init,
+        n_threads=n_threads,
+        progress=progress or verbose,
+        given=(None, X_a, X_b, a, b),
+    )
+
+
+def _one_each(field: str, given: Any, size: int, dimensions: int) -> Sequence[Any]:
+    """A batch of arrays: a list of them, an array with one more dimension, or one for all."""
+    if given is None:
+        return [None] * size
+    if isinstance(given, (list, tuple)) and not all(isinstance(v, (int, float)) for v in given):
+        parts: Sequence[Any] = given
+    else:
+        stacked = read(field, given)
+        if stacked.ndim == dimensions:
+            return [stacked] * size
+        parts = stacked
+    if len(parts) != size:
+        raise ValueError(f"{field}: has {len(parts)} entries; must have {size}, one for each problem")
+    return parts
+
+
+def solve_batch(
+    M: Any,
+    reg: float | None = None,
+    a: Any = None,
+    b: Any = None,
+    max_iter: int | None = None,
+    tol: float | None = None,
+    method: str | None = None,
+    reg_type: str = "entropy",
+    *,
+    unbalanced: float | Sequence[float] | None = None,
+    unbalanced_type: str = "KL",
+    potentials_init: Sequence[tuple[Any, Any]] | None = None,
+    n_threads: int | None = None,
+    progress: bool | ProgressFunction | None = None,
+    **options: Unpack[KeywordOptions],
+) -> BatchResult:
+    """:func:`solve` for many cost matrices at once: (B, n, m), or a list of matrices of any shapes.
+
+    a and b are (B, n) and (B, m), lists, or (n) and (m) for all. Each problem stops by itself and has a report of its
+    own; its plan has the bits that :func:`solve` gives. On CUDA each step is one launch for all problems.
+    """
+    matrices = list(M)
+    weights_a = _one_each("a", a, len(matrices), 1)
+    weights_b = _one_each("b", b, len(matrices), 1)
+    problems = [matrix_problem(*given) for given in zip(matrices, weights_a, weights_b)]
+    translated = solve_options(
+        reg=reg,
+        reg_type=reg_type,
+        unbalanced=unbalanced,
+        unbalanced_type=unbalanced_type,
+        method=None if method == "auto" else method,
+        max_iter=max_iter,
+        tol=tol,
+        own=dict(options),
+    )
+    return run_batch(
+        problems,
+        translated,
+        reg_type=reg_type,
+        potentials_init=potentials_init,
+        n_threads=n_threads,
+        progress=progress,
+    )
+
+
+def solve_sample_batch(
+    X_a: Any,
+    X_b: Any,
+    reg: float | None = None,
+    a: Any = None,
+    b: Any = None,
+    metric: str = "sqeuclidean",
+    p: float | None = None,
+    max_iter: int | None = None,
+    tol: float | None = None,
+    method: str | None = None,
+    reg_type: str = "entropy",
+    *,
+    scale: float = 1.0,
+    unbalanced: float | Sequence[float] | None = None,
+    unbalanced_type: str = "KL",
+    potentials_init: Sequence[tuple[Any, Any]] | None = None,
+    n_threads: int | None = None,
+    progress: bool | ProgressFunction | None = None,
+    **options: Unpack[KeywordOptions],
+) -> BatchResult:
+    """:func:`solve_sample` for many pairs of clouds at once: (B, n, d) and (B, m, d), or lists of any sizes."""
+    clouds = list(X_a)
+    targets = _one_each("X_b", X_b, len(clouds), 2)
+    weights_a = _one_each("a", a, len(clouds), 1)
+    weights_b = _one_each("b", b, len(clouds), 1)
+    norm_p = p if metric in ("minkowski", "p-norm") else None
+    problems = [
+        points_problem(*given, metric, norm_p=norm_p, scale=scale)
+        for given in zip(clouds, targets, weights_a, weights_b)
+    ]
+    translated = solve_options(
+        reg=reg,
+        reg_type=reg_type,
+        unbalanced=unbalanced,
+        unbalanced_type=unbalanced_type,
+        method=None if method == "auto" else method,
+        max_iter=max_iter,
+        tol=tol,
+        own=dict(options),
+    )
+    return run_batch(
+        problems,
+        translated,
+        reg_type=reg_type,
+        potentials_init=potentials_init,
+        n_threads=n_threads,
+        progress=progress,
+    )

@@ -1,0 +1,72 @@
+"""Pictures of results, with matplotlib. Each function draws on the axes that it is given, or on the current ones."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ._arrays import Array
+from ._result import OTResult
+
+
+def _axes(ax: Any) -> Any:
+    if ax is not None:
+        return ax
+    import matplotlib.pyplot as plt
+
+    return plt.gca()
+
+
+def _host(array: Array) -> np.ndarray[Any, Any]:
+    return np.asarray(array.cpu() if hasattr(array, "cpu") else array.get() if hasattr(array, "get") else array)
+
+
+def convergence(result: OTResult, ax: Any = None, *, by_time: bool = False, color: str = "C0") -> Any:
+    """The marginal error at each check, over sweeps or seconds; sweeps at an eps above the target are grey."""
+    ax = _axes(ax)
+    history = result.report.history
+    x = [check.seconds if by_time else check.iteration for check in history]
+    errors = [check.marginal_error for check in history]
+    annealing = [check.eps > result.reg * (1 + 1e-9) for check in history]
+    ax.semilogy(x, errors, color=color, lw=1)
+    ax.scatter(x, errors, c=["0.6" if early else color for early in annealing], s=14, zorder=3)
+    ax.set_xlabel("seconds" if by_time else "sweeps")
+    ax.set_ylabel("marginal error")
+    return ax
+
+
+def plan(result: OTResult, ax: Any = None, *, top: int | None = None, **keywords: Any) -> Any:
+    """The plan: all of it as an image, or with `top` the largest entries of each row as dots, where it is large."""
+    ax = _axes(ax)
+    n, m = result.shape
+    if top is None:
+        ax.imshow(_host(result.plan), **{"aspect": "auto", "interpolation": "nearest", **keywords})
+    else:
+        indices, values = (_host(array) for array in result.topk(top))
+        rows = np.repeat(np.arange(n), top)
+        largest = max(float(values.max()), 1e-300)
+        ax.scatter(indices.ravel(), rows, **{"s": 20 * values.ravel() / largest, "color": "C0", **keywords})
+        ax.set_xlim(-0.5, m - 0.5)
+        ax.set_ylim(n - 0.5, -0.5)
+    ax.set_xlabel("j")
+    ax.set_ylabel("i")
+    return ax
+
+
+def displacement(result: OTResult, ax: Any = None, *, most: int = 500, seed: int = 0) -> Any:
+    """Points of the plane, and where the entropic map takes up to `most` of the sources."""
+    ax = _axes(ax)
+    problem = result._problem
+    if problem.x is None or problem.x.shape[1] != 2:
+        raise ValueError("displacement: is for points in the plane")
+    x, y, moved = _host(problem.x), _host(problem.y), _host(result.transform())
+    ax.scatter(*y.T, s=8, color="C1", label="targets")
+    ax.scatter(*x.T, s=8, color="C0", label="sources")
+    picked = np.random.default_rng(seed).permutation(len(x))[:most]
+    ax.quiver(
+        *x[picked].T, *(moved - x)[picked].T, angles="xy", scale_units="xy", scale=1, width=0.002, color="0.5", zorder=0
+    )
+    ax.legend(loc="best", frameon=False)
+    ax.set_aspect("equal")
+    return ax

@@ -1,0 +1,19 @@
+"""Monge for PyTorch: losses and projections that torch.autograd and torch.compile know.
+
+Functions of :mod:`monge` take and give tensors, too; what is here is differentiable.
+"""
+
+from ._pairs import OTPairs
+from ._projection import SinkhornProjection, fused_sinkhorn, hc_split_sinkhorn, mhc_mapping, project
+from ._transport import SamplesLoss, transport
+
+__all__ = [
+    "OTPairs",
+    "SamplesLoss",
+    "SinkhornProjection",
+    "fused_sinkhorn",
+    "hc_split_sinkhorn",
+    "mhc_mapping",
+    "project",
+    "transport",
+]

@@ -1,0 +1,35 @@
+"""Pairs for flow matching."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .._solve import solve_sample
+
+
+class OTPairs:
+    """Draws pairs of a mini-batch from its entropic plan: ``x0, x1 = pairs(x0, x1)``.
+
+    Batches of any shape are flattened for the cost, |x - y|^2; tensors stay on their device.
+
+    Args:
+        reg: eps in units of the cost; left out, 5 % of the mean cost.
+        seed: Of the first call; each call takes the next number, so runs repeat.
+        tol, options: As for :func:`monge.solve_sample`.
+    """
+
+    def __init__(self, reg: float | None = None, *, seed: int = 0, tol: float = 1e-3, **options: Any) -> None:
+        self.reg, self.seed, self.tol, self.options = reg, seed, tol, options
+
+    def indices(self, x0: Tensor, x1: Tensor) -> tuple[Tensor, Tensor]:
+        """As many (i, j) as x0 has rows, drawn independently."""
+        with torch.no_grad():
+            result = solve_sample(x0.flatten(1), x1.flatten(1), reg=self.reg, tol=self.tol, **self.options)
+            i, j = result.sample(len(x0), seed=self.seed)
+        self.seed += 1
+        return i, j
+
+    def __call__(self, x0: Tensor, x1: Tensor) -> tuple[Tensor, Tensor]:
+        i, j = self.indices(x0, x1)
+        return x0[i], x1[j]

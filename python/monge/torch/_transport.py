@@ -1,0 +1,345 @@
+"""Entropic transport between clouds as operators of PyTorch, and GeomLoss's SamplesLoss made of them.
+
+Two operators: ``monge::transport`` gives values and float64 potentials, ``monge::transport_gradients`` the derivatives
+of the values at these potentials. The derivative of the first is the second, that of the second the Hessian product:
+both are exact at the optimum (docs/math.md, section 11), and nothing but potentials is kept between the passes.
+"""
+
+# Annotations are read by torch.library, so they are no strings here.
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .. import _core
+from .._arrays import Place, read
+from .._problem import METRICS, Problem, plan_options, solve_options, warn_if_short
+from ._options import from_text, to_text
+
+_Plans = list[_core.Plan]
+
+
+def _problems(x: Tensor, y: Tensor, a: Tensor | None, b: Tensor | None, geometry: str) -> list[Problem]:
+    place = Place.of(x, x, y)
+    costs = from_text(geometry)
+    return [
+        Problem(
+            place,
+            None if a is None else read("a", a[k]),
+            None if b is None else read("b", b[k]),
+            x=read("x", x[k]),
+            y=read("y", y[k]),
+            **costs,
+        )
+        for k in range(x.shape[0])
+    ]
+
+
+def _solve(problems: list[Problem], starts: list[tuple[Any, Any]], options: dict[str, Any]) -> _Plans:
+    given = [(p.geometry, p.a, p.b, f, g) for p, (f, g) in zip(problems, starts)]
+    return _core.solve_batch(problems[0].place.session(None), given, options, None)
+
+
+def _plans_of(
+    x: Tensor,
+    y: Tensor,
+    a: Tensor | None,
+    b: Tensor | None,
+    f: Tensor,
+    g: Tensor,
+    in_float64: Tensor,
+    geometry: str,
+    options: str,
+) -> _Plans:
+    """Plans of potentials that a solve has found, for products in the precision that it ended in."""
+    starts = [(f[k], g[k]) for k in range(x.shape[0])]
+    own = plan_options(from_text(options))
+    if bool(in_float64):
+        own["precision"] = "float64"
+    return _solve(_problems(x, y, a, b, geometry), starts, own)
+
+
+@torch.library.custom_op("monge::transport", mutates_args=())
+def _transport(
+    x: Tensor, y: Tensor, a: Tensor | None, b: Tensor | None, geometry: str, options: str
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Values, f, g, and whether a solve ended in float64."""
+    plans = _solve(_problems(x, y, a, b, geometry), [(None, None)] * x.shape[0], from_text(options))
+    f = torch.empty(x.shape[:2], dtype=torch.float64, device=x.device)
+    g = torch.empty(y.shape[:2], dtype=torch.float64, device=x.device)
+    for k, plan in enumerate(plans):
+        plan.potentials(f[k], g[k])
+        warn_if_short(plan.report, stacklevel=6)
+    values = torch.tensor([plan.report.dual for plan in plans], dtype=x.dtype, device=x.device)
+    return values, f, g, torch.tensor(any(plan.report.precision == "float64" for plan in plans))
+
+
+@_transport.register_fake
+def _(x, y, a, b, geometry, options):  # type: ignore[no-untyped-def]
+    return (
+        x.new_empty(x.shape[0]),
+        x.new_empty(x.shape[:2], dtype=torch.float64),
+        x.new_empty(y.shape[:2], dtype=torch.float64),
+        torch.empty((), dtype=torch.bool),
+    )
+
+
+@torch.library.custom_op("monge::transport_gradients", mutates_args=())
+def _gradients(
+    x: Tensor,
+    y: Tensor,
+    a: Tensor | None,
+    b: Tensor | None,
+    f: Tensor,
+    g: Tensor,
+    in_float64: Tensor,
+    geometry: str,
+    options: str,
+    by_points: bool,
+    by_weights: bool,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """By x, y, a and b; those that are not wanted are empty."""
+    by_x, by_y = (v.new_empty(v.shape if by_points else (0,)) for v in (x, y))
+    by_a, by_b = (x.new_empty(v.shape[:2] if by_weights else (0,)) for v in (x, y))
+    for k, plan in enumerate(_plans_of(x, y, a, b, f, g, in_float64, geometry, options)):
+        points = (by_x[k], by_y[k]) if by_points else (None, None)
+        weights = (by_a[k], by_b[k]) if by_weights else (None, None)
+        plan.gradients(*points, *weights)
+    return by_x, by_y, by_a, by_b
+
+
+@_gradients.register_fake
+def _(x, y, a, b, f, g, in_float64, geometry, options, by_points, by_weights):  # type: ignore[no-untyped-def]
+    points = tuple(v.new_empty(v.shape if by_points else (0,)) for v in (x, y))
+    weights = tuple(x.new_empty(v.shape[:2] if by_weights else (0,)) for v in (x, y))
+    return points + weights
+
+
+@torch.library.custom_op("monge::transport_hessian_product", mutates_args=())
+def _hessian_product(
+    x: Tensor,
+    y: Tensor,
+    a: Tensor | None,
+    b: Tensor | None,
+    f: Tensor,
+    g: Tensor,
+    in_float64: Tensor,
+    geometry: str,
+    options: str,
+    v_x: Tensor,
+    v_y: Tensor,
+) -> tuple[Tensor, Tensor]:
+    to_x, to_y = torch.empty_like(x), torch.empty_like(y)
+    # Rounding of the products bounds what the linear system can reach.
+    tolerance = 1e-10 if x.dtype == torch.float64 else 1e-5
+    for k, plan in enumerate(_plans_of(x, y, a, b, f, g, in_float64, geometry, options)):
+        report = plan.hessian_product(read("v", v_x[k]), read("v", v_y[k]), to_x[k], to_y[k], tolerance=tolerance)
+        if report.status not in ("converged", "stagnation"):
+            raise RuntimeError(
+                f"hessian_product: {report.status} after {report.iterations} steps, residual {report.residual:.2e}"
+            )
+    return to_x, to_y
+
+
+@_hessian_product.register_fake
+def _(x, y, a, b, f, g, in_float64, geometry, options, v_x, v_y):  # type: ignore[no-untyped-def]
+    return torch.empty_like(x), torch.empty_like(y)
+
+
+def _save_transport(ctx: Any, inputs: Any, output: Any) -> None:
+    x, y, a, b, ctx.geometry, ctx.options = inputs
+    _, f, g, in_float64 = output
+    ctx.save_for_backward(x, y, a, b, f, g, in_float64)
+    ctx.mark_non_differentiable(f, g, in_float64)
+    ctx.set_materialize_grads(False)
+
+
+def _transport_backward(ctx: Any, by_value: Any, *by_others: Any) -> Any:
+    if by_value is None:
+        return None, None, None, None, None, None
+    x, y, a, b, *found = ctx.saved_tensors
+    points, weights = any(ctx.needs_input_grad[:2]), any(ctx.needs_input_grad[2:4])
+    by_x, by_y, by_a, by_b = _gradients(x, y, a, b, *found, ctx.geometry, ctx.options, points, weights)
+    each, row = by_value[:, None, None], by_value[:, None]
+    return (
+        by_x * each if points else None,
+        by_y * each if points else None,
+        by_a * row if weights and a is not None else None,
+        by_b * row if weights and b is not None else None,
+        None,
+        None,
+    )
+
+
+def _save_gradients(ctx: Any, inputs: Any, output: Any) -> None:
+    *tensors, ctx.geometry, ctx.options, _, _ = inputs
+    ctx.save_for_backward(*tensors)
+    ctx.set_materialize_grads(False)
+
+
+def _gradients_backward(ctx: Any, v_x: Any, v_y: Any, v_a: Any, v_b: Any) -> Any:
+    if any(ctx.needs_input_grad[2:4]) or v_a is not None or v_b is not None:
+        raise NotImplementedError("transport: second derivatives are by the points only; detach the weights")
+    x, y, a, b, *found = ctx.saved_tensors
+    v_x, v_y = (torch.zeros_like(p) if v is None else v for v, p in ((v_x, x), (v_y, y)))
+    by_x, by_y = _hessian_product(x, y, a, b, *found, ctx.geometry, ctx.options, v_x, v_y)
+    return by_x, by_y, *[None] * 9
+
+
+def _no_third(ctx: Any, *given: Any) -> Any:
+    raise NotImplementedError("transport: has no third derivatives")
+
+
+_transport.register_autograd(_transport_backward, setup_context=_save_transport)
+_gradients.register_autograd(_gradients_backward, setup_context=_save_gradients)
+_hessian_product.register_autograd(_no_third)
+
+
+def _transport_batch(
+    x: Tensor,
+    y: Tensor,
+    a: Tensor | None,
+    b: Tensor | None,
+    metric: str,
+    scale: float,
+    norm_p: float | None,
+    options: dict[str, Any],
+) -> tuple[Tensor, Tensor, Tensor]:
+    if metric not in METRICS:
+        raise ValueError(f"metric: is {metric!r}; must be {', '.join(METRICS)}")
+    cost_function, p = METRICS[metric]
+    geometry = {"cost_function": cost_function, "norm_p": p if norm_p is None else norm_p, "scale": scale}
+    value, f, g, _ = _transport(x, y, a, b, to_text(geometry), to_text(options))
+    return value, f, g
+
+
+def transport(
+    x: Tensor,
+    y: Tensor,
+    a: Tensor | None = None,
+    b: Tensor | None = None,
+    *,
+    reg: float,
+    metric: str = "sqeuclidean",
+    scale: float = 1.0,
+    norm_p: float | None = None,
+    unbalanced: Any = None,
+    max_iter: int | None = None,
+    tol: float | None = None,
+    **options: Any,
+) -> Tensor:
+    """OT_reg of weighted clouds, differentiable: by x and y twice ("sqeuclidean", "dot"), by a and b once.
+
+    Args:
+        x, y: (n, d) and (m, d), or batches (B, n, d) and (B, m, d); float32 or float64.
+        a, b: (n) and (m), or (B, n) and (B, m). Gradients of a balanced problem count along directions that keep
+            sum a = sum b.
+        All else: as for :func:`monge.solve_sample`.
+
+    Returns:
+        The value, or B of them: that of the dual, which is what the gradients differentiate.
+
+    Raises:
+        NotImplementedError: A derivative that there is none of; ValueError: a bad argument.
+    """
+    translated = solve_options(
+        reg=reg, reg_type="KL", unbalanced=unbalanced, unbalanced_type="KL", method=None, max_iter=max_iter, tol=tol,
+        own=options,
+    )  # fmt: skip
+    batched = x.ndim == 3
+    x, y, a, b = (v if v is None or batched else v.unsqueeze(0) for v in (x, y, a, b))  # type: ignore[assignment]
+    value, _, _ = _transport_batch(x, y, a, b, metric, scale, norm_p, translated)
+    return value if batched else value[0]
+
+
+class SamplesLoss(torch.nn.Module):
+    """GeomLoss's ``SamplesLoss("sinkhorn")``, with a tolerance: the Sinkhorn divergence of samples.
+
+    Costs are |x - y|^2 / 2 for p = 2 and |x - y| for p = 1, eps is blur^p and the penalty of unbalanced transport
+    reach^p. Values are those of GeomLoss in the limit of scaling to 1: here eps is reached, and sweeps go on to the
+    tolerance. Gradients are exact for p = 2; for p = 1 there are none by the points.
+
+    Args:
+        loss: "sinkhorn" alone.
+        p, blur, reach, debias: As in GeomLoss. Without debias the value is OT_eps(a, b).
+        scaling: Factor of the ladder of blurs that hard problems come down.
+        potentials: Return (F, G), the derivatives by the weights, not the value.
+        diameter, truncate, cluster_scale, kernel, backend, verbose: Taken and not needed.
+        tol, max_iter, options: As for :func:`monge.solve_sample`.
+
+    Called as ``loss(x, y)`` or ``loss(a, x, b, y)`` with (n, d) or (B, n, d) points.
+    """
+
+    def __init__(
+        self,
+        loss: str = "sinkhorn",
+        p: int = 2,
+        blur: float = 0.05,
+        reach: float | None = None,
+        diameter: float | None = None,
+        scaling: float = 0.5,
+        truncate: float | None = 5,
+        cost: Callable[..., Any] | None = None,
+        kernel: Callable[..., Any] | None = None,
+        cluster_scale: float | None = None,
+        debias: bool = True,
+        potentials: bool = False,
+        verbose: bool = False,
+        backend: str = "auto",
+        *,
+        tol: float = 1e-6,
+        max_iter: int = 10000,
+        **options: Any,
+    ) -> None:
+        super().__init__()
+        del diameter, truncate, kernel, cluster_scale, verbose, backend
+        if loss != "sinkhorn":
+            raise NotImplementedError(f"loss: is {loss!r}; must be 'sinkhorn'")
+        if p not in (1, 2):
+            raise NotImplementedError(f"p: is {p}; must be 1 or 2")
+        if cost is not None:
+            raise NotImplementedError("cost: is given; must be one of the costs of p = 1 and 2")
+        self.p, self.blur, self.reach, self.debias, self.potentials = p, blur, reach, debias, potentials
+        self.options = {
+            "eps": float(blur) ** p,
+            "annealing": float(scaling) ** p,
+            "penalty_a": math.inf if reach is None else float(reach) ** p,
+            "penalty_b": math.inf if reach is None else float(reach) ** p,
+            "tolerance": tol,
+            "iterations": max_iter,
+            **options,
+        }
+
+    def forward(self, *args: Tensor) -> Any:
+        if len(args) == 2:
+            x, y = args
+            a = b = None
+        elif len(args) == 4:
+            a, x, b, y = args
+        else:
+            raise ValueError(f"SamplesLoss: takes (x, y) or (a, x, b, y); was given {len(args)} tensors")
+        batched = x.ndim == 3
+        if x.ndim not in (2, 3) or y.ndim != x.ndim:
+            raise ValueError(f"x, y: have {x.ndim} and {y.ndim} dimensions; must have 2, or 3 with batches, both")
+        shape_a, shape_b = x.shape[:-1] if a is None else a.shape, y.shape[:-1] if b is None else b.shape
+        lead = x.shape[0] if batched else 1
+        x, y = (v.float() if v.dtype in (torch.float16, torch.bfloat16) else v for v in (x, y))
+        x, y = (v if batched else v.unsqueeze(0) for v in (x, y))
+        a, b = (None if v is None else v.reshape(lead, -1).to(x.dtype) for v in (a, b))
+        value, f, g = self._solve(x, y, a, b)
+        if self.debias:
+            value_x, f_x, g_x = self._solve(x, x, a, a)
+            value_y, f_y, g_y = self._solve(y, y, b, b)
+            value = value - (value_x + value_y) / 2
+            if self.reach is not None and a is not None and b is not None:
+                value = value + self.options["eps"] / 2 * (a.sum(1) - b.sum(1)) ** 2
+            f, g = f - (f_x + g_x) / 2, g - (f_y + g_y) / 2
+        if self.potentials:
+            return f.to(x.dtype).reshape(shape_a), g.to(x.dtype).reshape(shape_b)
+        return value if batched else value[0]
+
+    def _solve(self, x: Tensor, y: Tensor, a: Tensor | None, b: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+        metric, scale = ("sqeuclidean", 0.5) if self.p == 2 else ("euclidean", 1.0)
+        return _transport_batch(x, y, a, b, metric, scale, None, self.options)

@@ -1,0 +1,10 @@
+// The Sinkhorn divergence, and transport without entropy seen from one potential.
+#pragma once
+#include <nanobind/nanobind.h>
+
+namespace monge::python {
+
+void bind_divergence(nanobind::module_& module);
+void bind_c_transform(nanobind::module_& module);
+
+}  // namespace monge::python

@@ -1,0 +1,23 @@
+// solve(), solve_batch() and plans.
+#pragma once
+#include <nanobind/nanobind.h>
+
+#include <memory>
+#include <monge/entropic.hpp>
+#include <monge/plan.hpp>
+
+#include "options.hpp"
+#include "session.hpp"
+#include "watch.hpp"
+
+namespace monge::python {
+
+using HeldPlan = OnSession<Plan>;
+
+/// The options that a dictionary gives, with what looks after the solve.
+SolveOptions solve_options(OptionDict const& given, Watch& watch);
+
+void bind_entropic(nb::module_& module);
+void bind_plan(nb::module_& module);
+
+}  // namespace monge::python

@@ -1,0 +1,187 @@
+#include "report.hpp"
+
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <functional>
+#include <monge/derivatives.hpp>
+#include <monge/divergence.hpp>
+#include <monge/report.hpp>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+namespace monge::python {
+namespace {
+
+namespace nb = nanobind;
+
+using Members = nb::typed<nb::dict, nb::str, nb::any>;
+
+// The lists of what a report has: attributes, repr and pickles are made of them.
+
+template <class Visit>
+void visit_members(Progress const*, Visit const& visit) {
+  visit("iteration", &Progress::iteration);
+  visit("eps", &Progress::eps);
+  visit("marginal_error", &Progress::marginal_error);
+  visit("relaxation", &Progress::relaxation);
+  visit("seconds", &Progress::seconds);
+  visit("problem", &Progress::problem);
+}
+
+template <class Visit>
+void visit_members(Check const*, Visit const& visit) {
+  visit("iteration", &Check::iteration);
+  visit("eps", &Check::eps);
+  visit("marginal_error", &Check::marginal_error);
+  visit("relaxation", &Check::relaxation);
+  visit("precision", &Check::precision);
+  visit("gradient_norm", &Check::gradient_norm);
+  visit("seconds", &Check::seconds);
+}
+
+template <class Visit>
+void visit_members(Report const*, Visit const& visit) {
+  visit("status", &Report::status);
+  visit("message", &Report::message);
+  visit("eps", &Report::eps);
+  visit("mean_cost", &Report::mean_cost);
+  visit("eps_relative", &Report::eps_relative);
+  visit("iterations", &Report::iterations);
+  visit("annealing_iterations", &Report::annealing_iterations);
+  visit("refinement_iterations", &Report::refinement_iterations);
+  visit("newton_steps", &Report::newton_steps);
+  visit("newton_iterations", &Report::newton_iterations);
+  visit("precision", &Report::precision);
+  visit("certified", &Report::certified);
+  visit("penalty_a", &Report::penalty_a);
+  visit("penalty_b", &Report::penalty_b);
+  visit("mass", &Report::mass);
+  visit("mass_b", &Report::mass_b);
+  visit("transported_mass", &Report::transported_mass);
+  visit("marginal_error", &Report::marginal_error);
+  visit("gradient_norm", &Report::gradient_norm);
+  visit("transport_cost", &Report::transport_cost);
+  visit("primal", &Report::primal);
+  visit("dual", &Report::dual);
+  visit("gap", &Report::gap);
+  visit(
+      "seconds_setup", [](auto& report) -> auto& { return report.seconds.setup; });
+  visit(
+      "seconds_sweeps", [](auto& report) -> auto& { return report.seconds.sweeps; });
+  visit(
+      "seconds_certificate", [](auto& report) -> auto& { return report.seconds.certificate; });
+  visit(
+      "seconds", [](auto& report) -> auto& { return report.seconds.total; });
+}
+
+template <class Visit>
+void visit_members(GradientReport const*, Visit const& visit) {
+  visit("scale", &GradientReport::scale);
+  visit("label_weight", &GradientReport::label_weight);
+  visit("marginal_error", &GradientReport::marginal_error);
+  visit("distance", &GradientReport::distance);
+  visit("iterations", &GradientReport::iterations);
+}
+
+template <class Visit>
+void visit_members(DivergenceGradient const*, Visit const& visit) {
+  visit("scale", &DivergenceGradient::scale);
+  visit("label_weight", &DivergenceGradient::label_weight);
+  visit("marginal_error", &DivergenceGradient::marginal_error);
+}
+
+template <class Visit>
+void visit_members(LinearReport const*, Visit const& visit) {
+  visit("status", &LinearReport::status);
+  visit("iterations", &LinearReport::iterations);
+  visit("residual", &LinearReport::residual);
+}
+
+/// Calls visit(name, member) for each; std::invoke(member, record) is the member's value.
+template <class Record, class Visit>
+void visit_members(Visit const& visit) {
+  visit_members(static_cast<Record const*>(nullptr), visit);
+}
+
+/// As Python sees a member: enumerations by their names.
+template <class Value>
+auto shown(Value const& value) {
+  if constexpr (std::is_enum_v<Value>)
+    return std::string(name(value));
+  else
+    return value;
+}
+
+template <class Value>
+void restore(nb::handle from, Value& value) {
+  if constexpr (std::is_enum_v<Value>)
+    value = from_name<Value>(nb::cast<std::string>(from)).value_or(Value());
+  else
+    value = nb::cast<Value>(from);
+}
+
+template <class Record>
+Members to_dict(Record const& record) {
+  Members dict;
+  visit_members<Record>(
+      [&](char const* name, auto const& member) { dict[name] = nb::cast(shown(std::invoke(member, record))); });
+  return dict;
+}
+
+template <class Record>
+Record from_dict(Members const& dict) {
+  Record record{};
+  visit_members<Record>(
+      [&](char const* name, auto const& member) { restore(dict[name], std::invoke(member, record)); });
+  return record;
+}
+
+template <class Record>
+nb::class_<Record> bind_record(nb::module_& module, char const* name, char const* doc) {
+  nb::class_<Record> type(module, name, doc);
+  visit_members<Record>([&](char const* field, auto const& member) {
+    type.def_prop_ro(field, [member](Record const& record) { return shown(std::invoke(member, record)); });
+  });
+  type.def("to_dict", &to_dict<Record>, "All members by name.");
+  type.def("__repr__", [title = std::string(name)](Record const& record) {
+    std::string text = title + "(";
+    for (auto const& [key, value] : to_dict(record)) {
+      if (text.back() != '(') text += ", ";
+      text += nb::cast<std::string>(key) + "=" + nb::cast<std::string>(nb::repr(value));
+    }
+    return text + ")";
+  });
+  return type;
+}
+
+template <class Record>
+void bind_pickle(nb::class_<Record>& type) {
+  type.def("__getstate__", &to_dict<Record>);
+  type.def("__setstate__",
+           [](Record& record, Members const& state) { new (&record) Record(from_dict<Record>(state)); });
+}
+
+}  // namespace
+
+void bind_reports(nb::module_& module) {
+  bind_record<Progress>(module, "Progress", "What a progress function sees at each check.");
+  auto check = bind_record<Check>(module, "Check", "One check of a solve.");
+  bind_pickle(check);
+  bind_record<Report>(module, "Report", "What a solve reached, in units of the cost; NaN is what was not evaluated.")
+      .def_prop_ro(
+          "history", [](Report const& report) { return report.history; }, "The checks of the solve, in order.")
+      .def("__getstate__", [](Report const& report) { return std::pair(to_dict(report), report.history); })
+      .def("__setstate__", [](Report& report, std::pair<Members, std::vector<Check>> const& state) {
+        new (&report) Report(from_dict<Report>(state.first));
+        report.history = state.second;
+      });
+  bind_record<GradientReport>(module, "GradientReport", "How far derivatives are from those at the optimum.");
+  bind_record<DivergenceGradient>(module, "DivergenceGradient", "Derivatives of a divergence that are numbers.");
+  bind_record<LinearReport>(module, "LinearReport", "How a linear system was solved.");
+}
+
+}  // namespace monge::python

@@ -1,0 +1,19 @@
+#include "watch.hpp"
+
+namespace monge::python {
+
+bool Watch::goes_on(Progress const& state) {
+  Clock::time_point const now = Clock::now();
+  if (progress_.is_none() && now < next_) return true;
+  next_ = now + kBetweenSignals;
+  nb::gil_scoped_acquire const lock;
+  try {
+    if (PyErr_CheckSignals() != 0) throw nb::python_error();
+    return progress_.is_none() || !progress_(state).is(nb::bool_(false));
+  } catch (...) {
+    error_ = std::current_exception();
+    return false;
+  }
+}
+
+}  // namespace monge::python

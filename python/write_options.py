@@ -1,0 +1,35 @@
+"""Writes monge/_options.py: the library's options as types, from the lists in its headers.
+
+usage: write_options.py FOLDER_OF_CORE OUTPUT
+"""
+
+import sys
+from pathlib import Path
+
+HEAD = '''"""The library's options by name. Written by the build, from visit_solve_options and the like."""
+
+from typing import Literal, TypedDict
+'''
+
+
+def typed_dict(name: str, doc: str, options: list[tuple], base: str = "TypedDict") -> str:
+    lines = [f"\n\nclass {name}({base}, total=False):", f'    """{doc}"""', ""]
+    for option, kind, default, choices, allowed, description in options:
+        annotation = f"Literal[{', '.join(map(repr, choices))}]" if choices else kind
+        lines += [f"    {option}: {annotation}", f'    """{description} ({allowed}); by default {default}."""']
+    return "\n".join(lines) + "\n"
+
+
+folder, output = sys.argv[1:]
+sys.path.insert(0, folder)
+import _core  # noqa: E402
+
+solve = _core.solve_option_list()
+method = [option for option in solve if option[0] == "method"]
+others = [option for option in solve if option[0] != "method"]
+Path(output).write_text(
+    HEAD
+    + typed_dict("KeywordOptions", "Options of a solve that are no arguments of POT's.", others)
+    + typed_dict("SolveOptions", "Options of a solve, in units of the cost.", method, "KeywordOptions")
+    + typed_dict("ProjectionOptions", "Options of a projection.", _core.projection_option_list())
+)

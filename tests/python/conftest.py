@@ -1,0 +1,64 @@
+"""What the tests share: problems, the dense float64 formulas, and bounds that follow from an error analysis."""
+
+import numpy as np
+import pytest
+
+import monge
+
+EPSILON = np.finfo(np.float64).eps
+
+
+@pytest.fixture
+def rng():
+    return np.random.default_rng(7)
+
+
+def weights(rng, size, zeros=0):
+    given = rng.random(size) + 0.1
+    given[:zeros] = 0
+    return given / given.sum()
+
+
+def squared_distances(x, y):
+    return ((x[:, None, :] - y[None, :, :]) ** 2).sum(-1)
+
+
+def dense_plan(f, g, cost, eps, a, b):
+    """P_ij = a_i b_j exp((f_i + g_j - C_ij) / eps), 0 without weight."""
+    with np.errstate(invalid="ignore", over="ignore"):
+        plan = np.outer(a, b) * np.exp((np.asarray(f, float)[:, None] + np.asarray(g, float)[None, :] - cost) / eps)
+    return np.where(np.outer(a, b) > 0, plan, 0)
+
+
+def assert_optimal(result, cost, a, b, error):
+    """P has the form of an optimal plan and its marginals to `error` (L1): there is one such plan only.
+
+    Exponents are rounded to a few EPSILON of the largest term over eps, entries as much relative to themselves.
+    """
+    f, g = result.potentials
+    finite = cost[np.isfinite(cost)]
+    rounding = 16 * EPSILON * (1 + (abs(finite).max() + abs(f).max() + abs(g).max()) / result.reg)
+    plan = dense_plan(f, g, cost, result.reg, a, b)
+    np.testing.assert_allclose(result.plan, plan, rtol=rounding, atol=1e-300)
+    reached = abs(plan.sum(1) - a).sum() + abs(plan.sum(0) - b).sum()
+    assert reached <= error + rounding
+    assert result.marginal_error == pytest.approx(reached, rel=1e-6, abs=rounding)
+
+
+def plan_distance(plan, other, logs, other_logs):
+    """An upper bound of |P - Q|_1 for two scalings of one matrix, P = exp(u + v - C / eps), from their marginals.
+
+    KL(P|Q) + KL(Q|P) = <P 1 - Q 1, du> + <P^T 1 - Q^T 1, dv> + rounding, and by Pinsker's inequality that is at least
+    |P - Q|_1^2 where both have mass 1.
+    """
+    du, dv = (np.asarray(p) - np.asarray(q) for p, q in zip(logs, other_logs))
+    used_rows, used_columns = np.isfinite(du), np.isfinite(dv)
+    shift = np.median(du[used_rows])
+    du, dv = np.where(used_rows, du - shift, 0), np.where(used_columns, dv + shift, 0)
+    row, column = plan.sum(1) - other.sum(1), plan.sum(0) - other.sum(0)
+    scale = max(abs(du).max(), abs(dv).max(), 1)
+    kl = abs(row) @ abs(du) + abs(column) @ abs(dv) + 64 * EPSILON * scale
+    return np.sqrt(kl)
+
+
+__all__ = ["monge"]

@@ -1,0 +1,135 @@
+"""Arrays on a GPU: PyTorch, CuPy and JAX, streams, and devices that do not go together. Skipped where there is none."""
+
+import os
+
+import numpy as np
+import pytest
+import torch
+
+import monge
+import monge.torch
+
+usable = torch.cuda.is_available() and not monge.cuda_unavailable_reason()
+pytestmark = pytest.mark.skipif(not usable and "MONGE_REQUIRE_CUDA" not in os.environ, reason="no usable GPU")
+
+
+@pytest.fixture
+def clouds():
+    random = np.random.default_rng(0)
+    return random.normal(size=(300, 8)).astype("f4"), random.normal(size=(200, 8)).astype("f4") + 0.5
+
+
+def cuda(arrays):
+    return [torch.tensor(v, device="cuda") for v in arrays]
+
+
+# Two backends: both reach the tolerance, and potentials are float64. Plans of float32 sweeps differ by the marginal
+# errors, 1e-6 of the mass, over the rate of convergence.
+CLOSE = {"rtol": 1e-3, "atol": 1e-8}
+
+
+def test_tensors(clouds):
+    x, y = cuda(clouds)
+    result, expected = monge.solve_sample(x, y, reg=1.0), monge.solve_sample(*clouds, reg=1.0)
+    for tensor in (
+        result.plan,
+        result.value,
+        *result.potentials,
+        *result.marginals,
+        result.transform(),
+        *result.topk(3),
+    ):
+        assert tensor.device == x.device
+    np.testing.assert_allclose(result.plan.cpu(), expected.plan, **CLOSE)
+    assert float(result.value) == pytest.approx(float(expected.value), rel=1e-5)
+    np.testing.assert_allclose(result.apply(y).cpu(), expected.apply(clouds[1]), rtol=1e-3, atol=1e-6)
+    assert result.sparse_plan.device == x.device
+    i, j = result.sample(100, seed=1)
+    assert i.device == x.device and i.dtype == torch.int64
+    matrix = monge.solve(torch.cdist(x, y) ** 2, reg=1.0)
+    np.testing.assert_allclose(matrix.plan.cpu(), expected.plan, rtol=1e-2, atol=1e-7)
+    batch = monge.solve_sample_batch([x, x[:50]], [y, y[:70]], 1.0)
+    np.testing.assert_allclose(batch.plan[0].cpu(), expected.plan, **CLOSE)
+
+
+def test_the_callers_stream(clouds):
+    stream = torch.cuda.Stream()
+    with torch.cuda.stream(stream):
+        x, y = (torch.tensor(v, device="cuda") for v in clouds)
+        torch.cuda._sleep(50_000_000)  # What follows must wait for this on the stream.
+        x = 2 * x
+        result = monge.solve_sample(x, y, reg=1.0)
+        doubled = 2 * result.transform()
+    stream.synchronize()
+    expected = monge.solve_sample(2 * clouds[0], clouds[1], reg=1.0).transform()
+    np.testing.assert_allclose(doubled.cpu(), 2 * expected, rtol=1e-3, atol=1e-4)
+
+
+def test_weights_may_lie_in_host_memory(clouds):
+    x, y = cuda(clouds)
+    a = np.linspace(1, 2, 300) / np.linspace(1, 2, 300).sum()
+    result = monge.solve_sample(x, y, a, reg=1.0)
+    np.testing.assert_allclose(result.marginal_a.cpu(), a, atol=1e-6)
+
+
+@pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two GPUs")
+def test_two_gpus_do_not_go_together(clouds):
+    x, y = torch.tensor(clouds[0], device="cuda:0"), torch.tensor(clouds[1], device="cuda:1")
+    with pytest.raises(ValueError, match="lies on cuda:1"):
+        monge.solve_sample(x, y, reg=1.0)
+
+
+def test_cupy(clouds):
+    cupy = pytest.importorskip("cupy")
+    x, y = (cupy.asarray(v) for v in clouds)
+    result = monge.solve_sample(x, y, reg=1.0)
+    assert isinstance(result.plan, cupy.ndarray)
+    np.testing.assert_allclose(result.plan.get(), monge.solve_sample(*clouds, reg=1.0).plan, **CLOSE)
+    assert isinstance(monge.project(cupy.zeros((3, 4, 4), "f4"), "mhc_paper"), cupy.ndarray)
+
+
+def test_jax(clouds):
+    jax = pytest.importorskip("jax")
+    if jax.default_backend() != "gpu":
+        pytest.skip("JAX has no GPU")
+    x, y = (jax.numpy.asarray(v) for v in clouds)
+    result = monge.solve_sample(x, y, reg=1.0)
+    assert result.plan.devices() == x.devices()
+    np.testing.assert_allclose(np.asarray(result.plan), monge.solve_sample(*clouds, reg=1.0).plan, **CLOSE)
+
+
+def test_derivatives(clouds):
+    x, y = cuda(clouds)
+    x.requires_grad_()
+    value = monge.torch.SamplesLoss(blur=1.0)(x, y)
+    (gradient,) = torch.autograd.grad(value, x)
+    on_cpu = torch.tensor(clouds[0], requires_grad=True)
+    (expected,) = torch.autograd.grad(monge.torch.SamplesLoss(blur=1.0)(on_cpu, torch.tensor(clouds[1])), on_cpu)
+    torch.testing.assert_close(gradient.cpu(), expected, rtol=1e-3, atol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_projection(dtype):
+    logits = torch.randn(1000, 4, 4, generator=torch.Generator().manual_seed(0)).to(dtype)
+    on_gpu = logits.cuda().requires_grad_()
+    on_cpu = logits.clone().requires_grad_()
+    direction = torch.arange(16.0).reshape(4, 4)
+    module = monge.torch.SinkhornProjection()
+    for given in (on_gpu, on_cpu):
+        (module(given).float() * direction.to(given.device)).sum().backward()
+    torch.testing.assert_close(module(on_gpu).cpu(), module(on_cpu), rtol=2 * torch.finfo(dtype).eps, atol=1e-5)
+    torch.testing.assert_close(on_gpu.grad.cpu(), on_cpu.grad, rtol=0, atol=max(256 * torch.finfo(dtype).eps, 1e-3))
+
+
+def test_a_thousand_calls_keep_no_device_memory():
+    logits = torch.randn(8, 4, 4, device="cuda")
+    x = torch.randn(40, 2, device="cuda")
+    for count in (100, 1000):
+        for _ in range(count):
+            monge.torch.project(logits, "mhc_paper")
+            monge.solve_sample(x, x, reg=1.0).plan
+        torch.cuda.synchronize()
+        free = torch.cuda.mem_get_info()[0]
+        if count == 100:
+            first = free
+    assert first - free < 32 << 20

@@ -1,0 +1,289 @@
+"""PyTorch on the CPU: tensors in and out, derivatives, torch.compile, GeomLoss's loss, projections."""
+
+import pickle
+
+import numpy as np
+import ot
+import pytest
+import torch
+from geomloss import SamplesLoss as GeomLoss
+from torch.autograd import gradcheck, gradgradcheck
+
+import monge
+import monge.torch
+
+
+def clouds(n=9, m=8, d=2, dtype=torch.float64, batch=(), seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    make = lambda *shape: torch.randn(*batch, *shape, generator=generator, dtype=torch.float64).to(dtype)  # noqa: E731
+    return make(n, d), make(m, d) + 0.5
+
+
+def weights(n, seed=1):
+    given = torch.rand(n, generator=torch.Generator().manual_seed(seed), dtype=torch.float64) + 0.2
+    return given / given.sum()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_tensors_in_tensors_out(dtype):
+    x, y = clouds(dtype=dtype)
+    expected = monge.solve_sample(x.numpy(), y.numpy(), reg=0.5)
+    x.requires_grad_()
+    result = monge.solve_sample(x, y, reg=0.5)
+    for tensor in (result.plan, result.value_linear, *result.potentials, *result.marginals, result.transform()):
+        assert isinstance(tensor, torch.Tensor) and tensor.dtype == dtype and not tensor.requires_grad
+    assert result.value.dtype == dtype and result.value.requires_grad
+    np.testing.assert_array_equal(result.plan.numpy(), expected.plan)
+    indices, values = result.topk(2)
+    assert indices.dtype == torch.int64
+    np.testing.assert_array_equal(result.sparse(0.01).to_dense().numpy() > 0, expected.plan > 0.01)
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(result)).potentials[0], expected.potentials[0])
+    np.testing.assert_allclose(result.lazy_plan[2:4].numpy(), expected.plan[2:4], rtol=1e-5)
+    batch = monge.solve_sample_batch(torch.stack([x, x]), torch.stack([y, y]), 0.5)
+    assert batch.value.shape == (2,) and batch.plan.dtype == dtype
+    assert monge.sinkhorn2([], [], torch.rand(4, 5, dtype=dtype), 0.1).dtype == dtype
+
+
+def test_layouts_and_types():
+    x, y = clouds(dtype=torch.float32)
+    expected = monge.solve_sample(x, y, reg=0.5).plan
+    wide = torch.zeros(9, 5)
+    wide[:, 1:3] = x
+    for layout in (wide[:, 1:3], x.T.contiguous().T):
+        torch.testing.assert_close(monge.solve_sample(layout, y, reg=0.5).plan, expected, rtol=0, atol=0)
+    half = monge.solve_sample(x.bfloat16(), y.bfloat16(), reg=0.5)
+    assert half.plan.dtype == torch.float32
+    with pytest.raises(TypeError, match="^X_a: is of dtype torch.complex64"):
+        monge.solve_sample(x.to(torch.complex64), y, reg=0.5)
+
+
+TIGHT = {"reg": 0.5, "tol": 1e-13}
+
+
+@pytest.mark.parametrize("metric", ["sqeuclidean", "dot"])
+def test_first_and_second_derivatives(metric):
+    x, y = clouds()
+    x.requires_grad_()
+    y.requires_grad_()
+
+    def value(x, y):
+        return monge.torch.transport(x, y, weights(9), weights(8, 2), metric=metric, **TIGHT)
+
+    assert gradcheck(value, (x, y), eps=1e-5, atol=1e-6)
+    assert gradgradcheck(value, (x, y), eps=1e-5, atol=1e-5)
+
+
+def test_derivatives_by_weights():
+    x, y = clouds()
+    logits_a, logits_b = (torch.randn(n, dtype=torch.float64, requires_grad=True) for n in (9, 8))
+
+    def value(p, q):
+        return monge.torch.transport(x, y, p.softmax(0), q.softmax(0), **TIGHT)
+
+    assert gradcheck(value, (logits_a, logits_b), eps=1e-5, atol=1e-6)
+    x.requires_grad_()
+    (gradient,) = torch.autograd.grad(value(logits_a, logits_b), x, create_graph=True)
+    with pytest.raises(NotImplementedError, match="second derivatives are by the points only"):
+        gradient.sum().backward()
+
+
+def test_batches_and_penalties():
+    x, y = clouds(batch=(3,))
+    x.requires_grad_()
+    values = monge.torch.transport(x, y, unbalanced=1.0, **TIGHT)
+    each = torch.stack([monge.torch.transport(p, q, unbalanced=1.0, **TIGHT) for p, q in zip(x, y)])
+    torch.testing.assert_close(values, each, rtol=0, atol=0)
+    assert gradcheck(lambda v: monge.torch.transport(v, y, unbalanced=1.0, **TIGHT), (x,), eps=1e-5, atol=1e-6)
+
+
+def test_the_value_of_a_result_has_gradients():
+    x, y = clouds()
+    a, b = weights(9), weights(8, 2)
+    cost = torch.cdist(x, y).square()
+    for tensor in (x, cost, a, b):
+        tensor.requires_grad_()
+
+    def by_points(x, p, q):
+        return monge.solve_sample(x, y, p.softmax(0), q.softmax(0), tol=1e-13, reg=0.5).value
+
+    assert gradcheck(by_points, (x, a, b), eps=1e-5, atol=1e-6)
+    assert gradcheck(lambda c: monge.solve(c, tol=1e-13, reg=0.5, unbalanced=1.0).value, (cost,), eps=1e-5, atol=1e-6)
+    ours, theirs = monge.solve(cost, a, b, 0.5, tol=1e-12), ot.solve(cost, a, b, 0.5, grad="envelope", tol=1e-12)
+    own, other = (torch.autograd.grad(result.value, (cost, a, b)) for result in (ours, theirs))
+    # POT's are those of the balanced problem, centred, and its values round P log P at 1e-15.
+    torch.testing.assert_close(own[0], other[0], rtol=1e-6, atol=1e-9)
+    with pytest.raises(NotImplementedError, match="detach the weights"):
+        monge.solve(cost, a, b, 0.5, reg_type="entropy").value
+    with pytest.raises(NotImplementedError, match="detach the points"):
+        monge.solve_sample(x, y, reg=0.5, metric="euclidean").value.backward()
+    with torch.no_grad():
+        assert not monge.solve(cost, a, b, 0.5).value.requires_grad
+
+
+def test_norms_have_no_derivatives_by_points():
+    x, y = clouds()
+    x.requires_grad_()
+    with pytest.raises(NotImplementedError):
+        monge.torch.transport(x, y, metric="euclidean", **TIGHT).backward()
+
+
+def test_operators_are_sound():
+    x, y = clouds(batch=(2,))
+    x.requires_grad_()
+    geometry = '{"cost_function": "sqeuclidean", "norm_p": 2.0, "scale": 1.0}'
+    options = '{"eps": 0.5, "tolerance": 1e-12}'
+    tests = ("test_schema", "test_faketensor", "test_autograd_registration")
+    torch.library.opcheck(torch.ops.monge.transport.default, (x, y, None, None, geometry, options), test_utils=tests)
+    logits = torch.randn(3, 4, 4, requires_grad=True)
+    torch.library.opcheck(torch.ops.monge.project.default, (logits, "mhc_paper", "{}"), test_utils=tests)
+
+
+def test_compiled():
+    x, y = clouds()
+    logits = torch.randn(3, 4, 4)
+
+    def loss(x, logits):
+        return monge.torch.transport(2 * x, y, **TIGHT) + monge.torch.project(logits, "mhc_paper").square().sum()
+
+    for step in (loss, torch.compile(loss, backend="aot_eager", fullgraph=True)):
+        p, q = x.clone().requires_grad_(), logits.clone().requires_grad_()
+        step(p, q).backward()
+        if step is loss:
+            expected = p.grad, q.grad
+    torch.testing.assert_close((p.grad, q.grad), expected)
+
+
+@pytest.mark.parametrize("debias", [True, False])
+@pytest.mark.parametrize("reach", [None, 1.0])
+def test_samples_loss_is_that_of_geomloss(debias, reach):
+    x, y = clouds(40, 50, 3)
+    a, b = weights(40), weights(50, 2)
+    x.requires_grad_()
+    a.requires_grad_()
+    ours = monge.torch.SamplesLoss(blur=0.5, debias=debias, reach=reach, tol=1e-12)(a, x, b, y)
+
+    def theirs(scaling):
+        return GeomLoss(blur=0.5, debias=debias, reach=reach, scaling=scaling, backend="tensorized")(a, x, b, y)
+
+    # GeomLoss takes one sweep at each step of its ladder, so it lags by what a step changes: some 1 - scaling.
+    coarse, fine = theirs(0.99), theirs(0.998)
+    assert abs(ours - fine).item() < 0.5 * abs(ours - coarse).item() < 1e-2 * abs(ours).item()
+    if reach is not None:
+        # Its unbalanced gradients are not those of its values: 10 % from its own finite differences here.
+        return
+    own, *others = (torch.autograd.grad(value, (x, a), retain_graph=True) for value in (ours, coarse, fine))
+    for k in range(2):
+        # By weights up to a constant.
+        errors = [(p[k] - own[k] - (p[k] - own[k]).mean() * k).abs().max().item() for p in others]
+        assert errors[1] < 0.5 * errors[0] < 0.1 * (own[k] - own[k].mean() * k).abs().max().item()
+
+
+def test_samples_loss_in_batches_and_half():
+    x, y = clouds(20, 25, 3, torch.float32, batch=(4,))
+    loss = monge.torch.SamplesLoss(blur=0.3)
+    values = loss(x, y)
+    assert values.shape == (4,)
+    for k in range(4):
+        torch.testing.assert_close(values[k], loss(x[k], y[k]), rtol=0, atol=0)
+    # bfloat16 rounds the points by 2^-9 of themselves, and values are smooth in them.
+    torch.testing.assert_close(loss(x.bfloat16(), y.bfloat16()), values, rtol=0.05, atol=0.01)
+    f, g = monge.torch.SamplesLoss(blur=0.3, potentials=True)(x, y)
+    assert f.shape == x.shape[:2] and g.shape == y.shape[:2]
+    with pytest.raises(NotImplementedError, match="^loss: is 'gaussian'"):
+        monge.torch.SamplesLoss("gaussian")
+
+
+def test_descent_reaches_the_target():
+    x, y = clouds(30, 30)
+    x.requires_grad_()
+    loss = monge.torch.SamplesLoss(blur=0.05)
+    optimiser = torch.optim.SGD([x], lr=20.0)
+    begin = loss(x, y).item()
+    for _ in range(30):
+        optimiser.zero_grad()
+        loss(x, y).backward()
+        optimiser.step()
+    assert loss(x, y).item() < 0.02 * begin
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_projection_modules(dtype):
+    logits = torch.randn(2, 5, 4, 4, generator=torch.Generator().manual_seed(0)).to(dtype).requires_grad_()
+    module = monge.torch.SinkhornProjection("mhc_paper", iterations=10)
+    found = module(logits)
+    assert found.shape == logits.shape and found.dtype == dtype
+
+    def reference(logits):
+        matrix = logits.exp()
+        for _ in range(10):
+            for axis in (-2, -1):
+                matrix = matrix / matrix.sum(axis, keepdim=True)
+        return matrix
+
+    double = logits.detach().double().requires_grad_()
+    direction = torch.randn(logits.shape, generator=torch.Generator().manual_seed(1)).to(dtype)
+    found.backward(direction)
+    reference(double).backward(direction.double())
+    rounding = torch.finfo(dtype).eps
+    torch.testing.assert_close(found.double(), reference(double.detach()), rtol=max(rounding, 1e-5), atol=rounding)
+    # Gradients are sums of 16 terms of the size of the direction.
+    torch.testing.assert_close(logits.grad.double(), double.grad, rtol=0, atol=max(16 * rounding, 1e-5))
+    assert "iterations=10" in repr(module)
+    with pytest.raises(TypeError, match="'speed' is no option"):
+        monge.torch.SinkhornProjection(speed=2)
+    with pytest.raises((NotImplementedError, RuntimeError)):
+        (gradient,) = torch.autograd.grad(module(logits).square().sum(), logits, create_graph=True)
+        gradient.sum().backward()
+
+
+def deepseek(mixes, scale, base, iterations, eps):
+    """DeepSeek's release, as its kernels define it: softmax + eps, then rows and columns by turns."""
+    gates = mixes * scale.repeat_interleave(torch.tensor([4, 4, 16])) + base
+    pre, post = gates[..., :4].sigmoid() + eps, 2 * gates[..., 4:8].sigmoid()
+    matrix = gates[..., 8:].unflatten(-1, (4, 4)).softmax(-1) + eps
+    matrix = matrix / (matrix.sum(-2, keepdim=True) + eps)
+    for _ in range(iterations - 1):
+        for axis in (-1, -2):
+            matrix = matrix / (matrix.sum(axis, keepdim=True) + eps)
+    return pre, post, matrix
+
+
+@pytest.mark.parametrize("iterations", [2, 20])
+def test_mhc_mapping_and_its_gradients(iterations):
+    generator = torch.Generator().manual_seed(0)
+    given = [torch.randn(*shape, generator=generator, requires_grad=True) for shape in ((2, 5, 24), (3,), (24,))]
+    double = [v.detach().double().requires_grad_() for v in given]
+    found = monge.torch.hc_split_sinkhorn(*given, sinkhorn_iters=iterations, eps=1e-6)
+    expected = deepseek(*double, iterations, 1e-6)
+    for own, other in zip(found, expected):
+        torch.testing.assert_close(own.double(), other, rtol=1e-4, atol=1e-5)
+    directions = [torch.randn(v.shape, generator=generator) for v in found]
+    own = torch.autograd.grad(found, given, directions)
+    other = torch.autograd.grad(expected, double, [v.double() for v in directions])
+    for p, q in zip(own, other):
+        torch.testing.assert_close(p.double(), q, rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("iterations", [1, 20])
+def test_megatron(iterations):
+    logits = 3 * torch.randn(6, 4, 4, generator=torch.Generator().manual_seed(0))
+    matrix = (logits - logits.amax(-1, keepdim=True)).double().exp()
+    for _ in range(iterations):
+        for axis in (-1, -2):
+            matrix = matrix / matrix.sum(axis, keepdim=True).clamp(min=0.2)
+    torch.testing.assert_close(
+        monge.torch.fused_sinkhorn(logits, iterations, eps=0.2).double(), matrix, rtol=1e-4, atol=1e-6
+    )
+
+
+def test_pairs_for_flow_matching():
+    x0, x1 = clouds(64, 64, 12, torch.float32)
+    pairs = monge.torch.OTPairs(seed=3)
+    i, j = pairs.indices(x0.view(64, 3, 4), x1.view(64, 3, 4))
+    assert i.dtype == torch.int64 and len(i) == 64
+    again = monge.torch.OTPairs(seed=3)
+    assert (again.indices(x0, x1)[0] == i).all()
+    cost = (x0[i] - x1[j]).square().sum(1).mean()
+    assert cost < 0.9 * (x0 - x1).square().sum(1).mean()
+    p, q = pairs(x0, x1)
+    assert p.shape == x0.shape and q.shape == x1.shape

@@ -1,0 +1,115 @@
+"""What arrays are read, without a copy where that can be, and what is said of those that are not."""
+
+import array
+
+import numpy as np
+import pytest
+
+import monge
+from monge import _core
+from monge._arrays import read
+
+
+class OnlyDlpack:
+    """An array of no framework that the package knows."""
+
+    def __init__(self, values):
+        self.values = values
+
+    def __dlpack__(self, **keywords):
+        return self.values.__dlpack__(**keywords)
+
+    def __dlpack_device__(self):
+        return self.values.__dlpack_device__()
+
+
+def shares_memory(given, **keywords):
+    return np.shares_memory(np.asarray(given), read("x", given, **keywords))
+
+
+def test_usable_arrays_are_not_copied(rng):
+    wide = rng.normal(size=(8, 6))
+    read_only = wide.copy()
+    read_only.setflags(write=False)
+    for usable in (wide, wide[:, 1:4], wide[::2], wide[:, :1], wide[0], wide[:, 2], read_only, wide.astype("f4")):
+        assert shares_memory(usable)
+    assert shares_memory(wide.T, column_major=True)
+
+
+def test_others_are_copied_into_rows(rng):
+    wide = rng.normal(size=(8, 6))
+    for unusable in (
+        wide.T,
+        wide[::-1],
+        wide[:, ::-1],
+        wide[:, ::2],
+        wide.astype(">f8"),
+        np.broadcast_to(wide[0], (3, 6)),
+    ):
+        copy = read("x", unusable)
+        assert not np.shares_memory(copy, wide)
+        np.testing.assert_array_equal(copy, unusable)
+        _core.point_cloud(copy, copy)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int64", "uint16", "bool", "float16", "float32", "float64"])
+def test_types_keep_their_values(rng, dtype):
+    x = (5 * rng.random((9, 2))).astype(dtype)
+    exact = monge.solve_sample(x.astype("float64"), x.astype("float64")[:7], reg=1.0)
+    result = monge.solve_sample(x, x[:7], reg=1.0)
+    expected = "float32" if dtype in ("float16", "float32") else "float64"
+    assert result.plan.dtype == expected
+    np.testing.assert_allclose(result.plan, exact.plan, rtol=2e-6)
+
+
+@pytest.mark.parametrize("bad", [np.ones((3, 2), complex), np.array([["a", "b"]]), [[None, 1.0]], object()])
+def test_what_is_no_number_is_a_type_error_that_names_the_argument(bad):
+    with pytest.raises((TypeError, ValueError), match="^X_b: "):
+        monge.solve_sample(np.ones((3, 2)), bad, reg=1.0)
+
+
+def test_shapes_are_named():
+    x = np.ones((4, 2))
+    with pytest.raises(ValueError, match=r"^y: has 3 columns; must have 2"):
+        monge.solve_sample(x, np.ones((4, 3)), reg=1.0)
+    with pytest.raises(ValueError, match=r"^x: has shape \(4,\); must be a matrix"):
+        monge.solve_sample(x[:, 0], x, reg=1.0)
+    with pytest.raises(ValueError, match=r"^a: has 3 entries; must have 4"):
+        monge.solve_sample(x, x, np.ones(3), reg=1.0)
+    with pytest.raises(ValueError, match=r"^a: is nan at index 1|^a: "):
+        monge.solve_sample(x, x, [1, np.nan, 1, 1], reg=1.0)
+
+
+def test_lists_buffers_and_dlpack(rng):
+    x, y = rng.normal(size=(5, 1)), rng.normal(size=(6, 1))
+    expected = monge.solve_sample(x, y, reg=0.5).plan
+    for give in (
+        lambda v: v.tolist(),
+        lambda v: memoryview(v),
+        OnlyDlpack,
+    ):
+        np.testing.assert_array_equal(monge.solve_sample(give(x), give(y), reg=0.5).plan, expected)
+    a = array.array("d", [0.2] * 5)
+    np.testing.assert_array_equal(monge.solve_sample(x, y, a, reg=0.5).plan, expected)
+
+
+def test_a_cost_matrix_is_read_by_rows_or_by_columns(rng):
+    cost = rng.random((6, 9))
+    expected = monge.solve(cost, reg=0.1).plan
+    for layout in (
+        np.asfortranarray(cost),
+        np.asfortranarray(np.pad(cost, 2))[2:-2, 2:-2],
+        np.pad(cost, 1)[1:-1, 1:-1],
+    ):
+        np.testing.assert_allclose(monge.solve(layout, reg=0.1).plan, expected, rtol=1e-5)
+
+
+def test_outputs_must_be_writable(rng):
+    x = rng.normal(size=(5, 2))
+    plan = monge.solve_sample(x, x, reg=1.0)._plan
+    f, g = np.empty(5), np.empty(5)
+    f.setflags(write=False)
+    with pytest.raises(TypeError, match="^f: .*that can be written"):
+        plan.potentials(f, g)
+    with pytest.raises(ValueError, match="^g: is int32; must be"):
+        plan.potentials(np.empty(5), np.empty(5, np.int32))

@@ -1,0 +1,44 @@
+"""Batches: stacked or ragged, each problem with the bits of its own solve."""
+
+import numpy as np
+import pytest
+
+import monge
+
+
+def test_each_problem_is_as_if_it_were_alone(rng):
+    x = [rng.normal(size=(n, 3)) for n in (5, 40, 1)]
+    y = [rng.normal(size=(m, 3)) for m in (7, 30, 2)]
+    a = [None, None, None]
+    batch = monge.solve_sample_batch(x, y, 0.4, a, reg_type="KL")
+    assert len(batch) == 3 and batch.converged
+    for k, result in enumerate(batch):
+        alone = monge.solve_sample(x[k], y[k], reg=0.4)
+        np.testing.assert_array_equal(result.plan, alone.plan)
+        np.testing.assert_array_equal(batch.plan[k], alone.plan)
+        np.testing.assert_array_equal(batch.potentials[0][k], alone.potentials[0])
+        np.testing.assert_array_equal(batch.marginals[1][k], alone.marginals[1])
+        assert batch.value[k] == alone.value and batch.n_iter[k] == alone.n_iter
+    assert len(batch[1:]) == 2
+
+
+def test_weights_for_all_or_for_each(rng):
+    cost = rng.random((3, 6, 5))
+    a = rng.random((3, 6)) + 0.1
+    a /= a.sum(1, keepdims=True)
+    for_each = monge.solve_batch(cost, 0.2, a)
+    as_list = monge.solve_batch(list(cost), 0.2, list(a))
+    np.testing.assert_array_equal(for_each.plan, as_list.plan)
+    for_all = monge.solve_batch(cost, 0.2, a[0])
+    np.testing.assert_array_equal(for_all.plan[0], for_each.plan[0])
+    np.testing.assert_allclose(for_all.marginals[0], np.tile(a[0], (3, 1)), atol=2e-6)
+
+
+def test_messages_name_the_problem(rng):
+    cost = rng.random((3, 6, 5))
+    with pytest.raises(ValueError, match="^problem 1: a: "):
+        monge.solve_batch(cost, 0.2, [np.ones(6) / 6, np.ones(4) / 4, np.ones(6) / 6])
+    with pytest.raises(ValueError, match="^a: has 2 entries; must have 3"):
+        monge.solve_batch(cost, 0.2, np.ones((2, 6)))
+    with pytest.raises(ValueError, match="^batch: has no problems"):
+        monge.solve_batch([], 0.2)

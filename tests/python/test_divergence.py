@@ -1,0 +1,52 @@
+"""The Sinkhorn divergence and the c-transform."""
+
+import numpy as np
+import pytest
+
+import monge
+from conftest import squared_distances, weights
+
+
+def test_it_is_made_of_three_duals(rng):
+    x, y, a, b = rng.normal(size=(20, 2)), rng.normal(size=(25, 2)) + 1, weights(rng, 20), weights(rng, 25)
+    divergence = monge.sinkhorn_divergence(x, y, a, b, reg=0.5, tol=1e-10)
+
+    def dual(x, y, a, b):
+        return monge.solve_sample(x, y, a, b, reg=0.5, tol=1e-12).report.dual
+
+    expected = dual(x, y, a, b) - (dual(x, x, a, a) + dual(y, y, b, b)) / 2
+    assert divergence.converged
+    assert divergence.value == pytest.approx(expected, abs=1e-9)
+    costs = monge.sinkhorn_divergence_of_costs(
+        squared_distances(x, y), squared_distances(x, x), squared_distances(y, y), a, b, 0.5, tolerance=1e-10
+    )
+    assert costs.value == pytest.approx(expected, abs=1e-9)
+    assert divergence.ab.plan.shape == (20, 25) and divergence.aa.plan.shape == (20, 20)
+
+
+def test_equal_measures_have_none(rng):
+    x = rng.normal(size=(30, 3))
+    divergence = monge.sinkhorn_divergence(x, x, reg=0.2)
+    assert abs(divergence.value) < 1e-9
+    # Half of the two gradients of OT(x, x), of which each is right to the root of the marginal error.
+    assert abs(divergence.gradients().x).max() < 1e-4
+
+
+def test_gradients(rng):
+    x, y = rng.normal(size=(8, 2)), rng.normal(size=(9, 2)) + 1
+    gradient = monge.sinkhorn_divergence(x, y, reg=0.5, tol=1e-13).gradients()
+    step, shift = 1e-4, np.zeros_like(x)
+    shift[3, 1] = step
+    plus, minus = (monge.sinkhorn_divergence(x + s * shift, y, reg=0.5, tol=1e-13).value for s in (1, -1))
+    assert gradient.x[3, 1] == pytest.approx((plus - minus) / (2 * step), abs=40 * step**2 + 1e-8)
+    assert gradient.y.shape == y.shape and gradient.a.shape == (8,)
+
+
+def test_c_transform(rng):
+    x, y, g = rng.normal(size=(20, 2)), rng.normal(size=(30, 2)), rng.normal(size=30)
+    cost = squared_distances(x, y)
+    f, argmin = monge.c_transform(x, y, g)
+    np.testing.assert_allclose(f, (cost - g).min(1), atol=1e-13)
+    np.testing.assert_array_equal(argmin, (cost - g).argmin(1))
+    assert monge.semi_dual_value(f, g) == pytest.approx(f.mean() + g.mean(), rel=1e-14)
+    assert monge.semi_dual_value(f, g) <= monge.solve_sample(x, y, reg=0.01).value_linear + 1e-6

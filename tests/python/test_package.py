@@ -1,0 +1,71 @@
+"""The package as a whole: what importing it does, its types and its examples in docstrings."""
+
+import doctest
+import importlib
+import os
+import pkgutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import monge
+
+WITHOUT = {"monge.torch", "monge.jax"}  # These need frameworks: `./dev frameworks` tests them.
+
+
+def modules():
+    return [
+        name
+        for _, name, _ in pkgutil.walk_packages(monge.__path__, "monge.")
+        if not any(name == w or name.startswith(w + ".") for w in WITHOUT)
+    ]
+
+
+def test_importing_brings_no_framework_along():
+    code = (
+        "import sys, time; begin = time.perf_counter(); import numpy; numpy_time = time.perf_counter() - begin;"
+        "begin = time.perf_counter(); import monge; print(time.perf_counter() - begin);"
+        "print([m for m in ('torch', 'jax', 'cupy', 'scipy', 'matplotlib', 'tqdm', 'sklearn') if m in sys.modules])"
+    )
+    times = []
+    for _ in range(3):
+        run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+        seconds, loaded = run.stdout.splitlines()
+        assert loaded == "[]" and run.stderr == ""
+        times.append(float(seconds))
+    assert min(times) < 0.2
+
+
+def test_everything_public_is_there_and_documented():
+    for name in monge.__all__:
+        assert getattr(monge, name).__doc__, name
+
+
+@pytest.mark.parametrize("name", modules())
+def test_docstrings(name):
+    module = importlib.import_module(name)
+    assert doctest.testmod(module, optionflags=doctest.NORMALIZE_WHITESPACE).failed == 0
+
+
+def test_types(tmp_path):
+    pytest.importorskip("mypy")
+    run = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "mypy",
+            "--strict",
+            "--no-error-summary",
+            "--cache-dir=/dev/null",
+            f"--config-file={Path(__file__).parents[2] / 'pyproject.toml'}",
+            "-p",
+            "monge",
+        ],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        env=os.environ | {"MYPYPATH": os.environ.get("PYTHONPATH", "")},
+    )
+    assert run.returncode == 0, run.stdout + run.stderr

@@ -1,0 +1,166 @@
+"""Parity with POT: values, plans and potentials. Bounds follow from the marginal errors that both report."""
+
+import warnings
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import monge
+from conftest import plan_distance, squared_distances, weights
+
+ot = pytest.importorskip("ot")
+
+problems = st.tuples(
+    st.integers(1, 40),
+    st.integers(1, 40),
+    st.integers(1, 6),
+    st.floats(0.05, 2.0),
+    st.booleans(),
+    st.sampled_from(["float32", "float64"]),
+    st.integers(0, 2**32 - 1),
+)
+
+
+def make(drawn):
+    n, m, d, reg, uniform, dtype, seed = drawn
+    rng = np.random.default_rng(seed)
+    x, y = rng.random((n, d)), rng.random((m, d)) + 0.3
+    a, b = (None, None) if uniform else (weights(rng, n), weights(rng, m))
+    # POT computes in the type of its inputs: it gets float64 always, the same numbers.
+    x, y = x.astype(dtype), y.astype(dtype)
+    return x, y, a, b, reg
+
+
+def quietly(function, *args, **keywords):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return function(*args, **keywords)
+
+
+def as_float64(*arrays):
+    return [None if v is None else np.asarray(v, dtype=np.float64) for v in arrays]
+
+
+@settings(deadline=None, max_examples=40, derandomize=True)
+@given(problems)
+def test_solve(drawn):
+    x, y, a, b, reg = make(drawn)
+    cost = squared_distances(*as_float64(x, y))
+    theirs = quietly(ot.solve, cost, a, b, reg, tol=1e-13, max_iter=20000)
+    for ours in (
+        monge.solve(cost, a, b, reg, tol=1e-12),
+        monge.solve_sample(x, y, a, b, reg=reg, tol=1e-12),
+    ):
+        single = ours.plan.dtype == np.float32
+        bound = plan_distance(ours.plan.astype(float), theirs.plan, ours.log_scalings, theirs.potentials)
+        rounding = (cost.max() / reg + 10) * np.finfo(ours.plan.dtype).eps * (10 if single else 100)
+        assert abs(ours.plan - theirs.plan).sum() <= bound + rounding
+        spread = np.ptp(cost) + reg
+        assert float(ours.value_linear) == pytest.approx(theirs.value_linear, abs=(bound + rounding) * spread)
+        assert float(ours.value) == pytest.approx(theirs.value, abs=(bound + rounding) * spread * 10)
+
+
+@settings(deadline=None, max_examples=25, derandomize=True)
+@given(problems)
+def test_potentials(drawn):
+    x, y, a, b, reg = make(drawn)
+    cost = squared_distances(*as_float64(x, y))
+    theirs = quietly(ot.solve, cost, a, b, max(reg, 0.2), tol=1e-14, max_iter=20000)
+    ours = monge.solve(cost, a, b, max(reg, 0.2), tol=1e-13)
+    # Both are the logarithms of the scalings, up to one constant. At these reg the scalings converge by a factor of
+    # tanh(range / 4 reg)^2 a sweep, so an error of 1e-13 of the mass is far below this in the potentials.
+    for own, other in zip(ours.log_scalings, theirs.potentials):
+        assert np.ptp(own - other) < 1e-7
+
+
+@settings(deadline=None, max_examples=25, derandomize=True)
+@given(problems)
+def test_entropy_and_classic_functions(drawn):
+    x, y, a, b, reg = make(drawn)
+    x, y = as_float64(x, y)
+    cost = squared_distances(x, y)
+    rows, columns = ([], []) if a is None else (a, b)
+    theirs = quietly(ot.sinkhorn, rows, columns, cost, reg, method="sinkhorn_log", stopThr=1e-13, numItermax=20000)
+    own, log = monge.sinkhorn(rows, columns, cost, reg, stopThr=1e-12, log=True)
+    # Both plans have marginals right to 1e-12 in the 2-norm: at most 1e-11 in the 1-norm with 80 of them. The distance
+    # of such plans is the root of that times the spread of the log scalings.
+    bound = np.sqrt(2e-11 * (np.ptp(cost) / reg + 1))
+    assert abs(own - theirs).sum() <= bound
+    spread = np.ptp(cost) + reg
+    close = {"abs": bound * spread}
+    assert monge.sinkhorn2(rows, columns, cost, reg, stopThr=1e-12) == pytest.approx((cost * theirs).sum(), **close)
+    assert monge.empirical_sinkhorn2(x, y, reg, a, b, stopThr=1e-12) == pytest.approx((cost * theirs).sum(), **close)
+    assert abs(monge.empirical_sinkhorn(x, y, reg, a, b, stopThr=1e-12) - theirs).sum() <= bound
+    u, v = monge.empirical_sinkhorn(x, y, reg, a, b, stopThr=1e-12, isLazy=True)
+    assert abs(np.exp(u[:, None] + v[None, :] - cost / reg) - theirs).sum() <= bound
+    warm = monge.sinkhorn(rows, columns, cost, reg, stopThr=1e-9, log=True, warmstart=(log["log_u"], log["log_v"]))
+    assert warm[1]["niter"] <= log["niter"]
+    with_entropy = monge.solve(cost, a, b, reg, reg_type="entropy", tol=1e-12)
+    other = quietly(ot.solve, cost, a, b, reg, reg_type="entropy", tol=1e-13, max_iter=20000)
+    assert with_entropy.value == pytest.approx(other.value, abs=bound * spread * 10)
+
+
+@pytest.mark.parametrize("lazy", [False, True])
+def test_what_stops_a_classic_solve(rng, lazy):
+    x, y = rng.random((40, 2)), rng.random((30, 2))
+    criteria = {}
+    for criterion in ("l1", "gradient"):
+        result = monge.solve_sample(x, y, reg=0.02, tol=1e-5, method="sinkhorn", criterion=criterion, check_every=1)
+        criteria[criterion] = result.n_iter
+    assert criteria["l1"] != criteria["gradient"]
+    log = monge.empirical_sinkhorn(x, y, 0.02, stopThr=1e-5, isLazy=lazy, log=True, check_every=1)[-1]
+    assert log["niter"] == criteria["l1" if lazy else "gradient"]
+
+
+def test_many_histograms(rng):
+    cost = rng.random((12, 15))
+    a, b = weights(rng, 12), np.stack([weights(rng, 15) for _ in range(3)], 1)
+    theirs = quietly(ot.sinkhorn, a, b, cost, 0.1, method="sinkhorn_log", stopThr=1e-12, numItermax=20000)
+    np.testing.assert_allclose(monge.sinkhorn(a, b, cost, 0.1, stopThr=1e-11), theirs, atol=1e-6)
+    np.testing.assert_allclose(monge.sinkhorn2(a, b, cost, 0.1, stopThr=1e-11), theirs, atol=1e-6)
+
+
+@pytest.mark.parametrize("reg_m", [0.5, (1.0, 0.3), (np.inf, 0.7)])
+def test_unbalanced(rng, reg_m):
+    cost = squared_distances(rng.random((12, 2)), rng.random((15, 2)))
+    a, b = weights(rng, 12), 1.4 * weights(rng, 15)
+    theirs, log = quietly(
+        ot.unbalanced.sinkhorn_unbalanced, a, b, cost, 0.2, reg_m, stopThr=1e-15, numItermax=100000, log=True
+    )
+    own, own_log = monge.sinkhorn_unbalanced(a, b, cost, 0.2, reg_m, stopThr=1e-12, log=True)
+    # The objective is strongly convex in log P where mass is not held by constraints alone: errors of the conditions of
+    # 1e-12 move the plan by some (1 + rho / eps) of that.
+    np.testing.assert_allclose(own, theirs, rtol=1e-8)
+    assert own_log["cost"] == pytest.approx(log["cost"], rel=1e-8)
+    assert monge.sinkhorn_unbalanced2(a, b, cost, 0.2, reg_m, stopThr=1e-12) == pytest.approx(log["cost"], rel=1e-8)
+    # POT's total leaves out the masses in KL(p | q) = sum p log(p / q) - p + q.
+    reg_a, reg_b = reg_m if isinstance(reg_m, tuple) else (reg_m, reg_m)
+    masses = 0.2 * (a.sum() * b.sum() - own.sum())
+    masses += sum(r * (w.sum() - own.sum()) for r, w in ((reg_a, a), (reg_b, b)) if np.isfinite(r))
+    total = monge.sinkhorn_unbalanced2(a, b, cost, 0.2, reg_m, stopThr=1e-12, returnCost="total")
+    assert total == pytest.approx(log["total_cost"] + masses, rel=1e-8)
+
+
+def test_empirical_divergence(rng):
+    x, y = rng.normal(size=(20, 3)), rng.normal(size=(25, 3)) + 1
+    theirs = quietly(ot.bregman.empirical_sinkhorn_divergence, x, y, 1.0, stopThr=1e-12)
+    assert monge.empirical_sinkhorn_divergence(x, y, 1.0, stopThr=1e-12) == pytest.approx(theirs, abs=1e-7)
+    assert monge.empirical_sinkhorn_divergence(x, x, 1.0) == pytest.approx(0, abs=1e-7)
+
+
+@pytest.mark.parametrize("reg_type", ["entropy", "kl"])
+def test_batches(rng, reg_type):
+    x, y = rng.normal(size=(4, 10, 2)), rng.normal(size=(4, 12, 2))
+    cost = np.stack([squared_distances(p, q) for p, q in zip(x, y)])
+    a = np.stack([weights(rng, 10) for _ in range(4)])
+    theirs = quietly(ot.solve_batch, cost, 0.5, a, tol=1e-13, max_iter=50000, reg_type=reg_type)
+    for ours in (
+        monge.solve_batch(cost, 0.5, a, tol=1e-12, reg_type=reg_type),
+        monge.solve_sample_batch(x, y, 0.5, a, tol=1e-12, reg_type=reg_type),
+    ):
+        assert ours.converged and ours.plan.shape == theirs.plan.shape
+        np.testing.assert_allclose(ours.plan, theirs.plan, atol=1e-7)
+        np.testing.assert_allclose(ours.value, theirs.value, atol=1e-6)
+        np.testing.assert_allclose(ours.value_linear, theirs.value_linear, atol=1e-6)

@@ -1,0 +1,69 @@
+"""The batched projection and the mappings of mHC layers."""
+
+import numpy as np
+import pytest
+
+import monge
+from monge import _core
+
+
+def sinkhorn(logits, iterations=20, columns_first=True):
+    matrix = np.exp(logits.astype(np.float64))
+    for _ in range(iterations):
+        for axis in (-2, -1) if columns_first else (-1, -2):
+            matrix = matrix / matrix.sum(axis, keepdims=True)
+    return matrix
+
+
+@pytest.mark.parametrize("shape", [(4, 4), (5, 4, 4), (2, 3, 4, 4), (7, 3, 6), (1, 33, 17)])
+def test_it_is_the_iteration_of_the_paper(rng, shape):
+    logits = rng.normal(size=shape).astype("f4")
+    found = monge.project(logits, order="columns_first")
+    assert found.shape == shape and found.dtype == np.float32
+    expected = sinkhorn(logits) if shape[-1] == shape[-2] else None
+    if expected is not None:
+        # 40 divisions by sums of n numbers, in float32.
+        np.testing.assert_allclose(found, expected, rtol=40 * shape[-1] * 2**-24)
+    np.testing.assert_allclose(found.sum(-1), 1, rtol=1e-5)
+
+
+@pytest.mark.parametrize("preset", _core.projection_presets())
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
+def test_presets(rng, preset, dtype):
+    logits = rng.normal(size=(6, 4, 4)).astype(dtype)
+    found = monge.project(logits, preset)
+    assert found.dtype == dtype
+    rows, columns = monge.projection_marginals(4, 4, preset)
+    np.testing.assert_allclose(found.sum(-1), np.tile(rows, (6, 1)), atol=0.01)
+    np.testing.assert_allclose(found.sum(-2), np.tile(columns, (6, 1)), atol=0.01)
+
+
+def test_layouts_and_marginals(rng):
+    wide = rng.normal(size=(9, 8, 10)).astype("f4")
+    expected = monge.project(np.ascontiguousarray(wide[::2, 2:6, 3:7]), "mhc_paper")
+    np.testing.assert_array_equal(monge.project(wide[::2, 2:6, 3:7], "mhc_paper"), expected)
+    np.testing.assert_array_equal(monge.project(wide[::2, 2:6, 3:7], "mhc_paper", n_threads=1), expected)
+    a, b = np.array([1, 2, 1], "f4"), np.array([2, 2], "f4")
+    found = monge.project(wide[:, :3, :2], row_marginal=a, column_marginal=b, iterations=200)
+    np.testing.assert_allclose(found.sum(-1), np.tile(a, (9, 1)), rtol=1e-4)
+
+
+def test_bad_arguments(rng):
+    with pytest.raises(TypeError, match="^logits: is of dtype float64; must be float16 or float32"):
+        monge.project(rng.normal(size=(4, 4)))
+    with pytest.raises(ValueError, match="^logits: has shape"):
+        monge.project(np.ones(4, "f4"))
+    with pytest.raises(TypeError, match="'speed' is no option; options are order, "):
+        monge.project(np.ones((4, 4), "f4"), speed=1)
+    with pytest.raises(ValueError, match="mhc_paper"):
+        monge.project(np.ones((4, 4), "f4"), "mine")
+    assert {name for name, *_ in _core.projection_option_list()} == set(monge.ProjectionOptions.__annotations__)
+
+
+def test_mhc_mapping(rng):
+    mixes, scale, base = (rng.normal(size=s).astype("f4") for s in ((2, 5, 24), 3, 24))
+    pre, post, res = monge.mhc_mapping(mixes, scale, base, pre_epsilon=1e-6)
+    gates = np.repeat(scale, (4, 4, 16)) * mixes.astype(float) + base
+    np.testing.assert_allclose(pre, 1 / (1 + np.exp(-gates[..., :4])) + 1e-6, rtol=1e-5)
+    np.testing.assert_allclose(post, 2 / (1 + np.exp(-gates[..., 4:8])), rtol=1e-5)
+    np.testing.assert_allclose(res, sinkhorn(gates[..., 8:].reshape(2, 5, 4, 4)), rtol=1e-4)

@@ -1,0 +1,355 @@
+"""One solve: its result, options, progress, interruption, threads, memory."""
+
+import gc
+import os
+import pickle
+import signal
+import threading
+import time
+import warnings
+
+import numpy as np
+import pytest
+
+import monge
+from conftest import EPSILON, assert_optimal, dense_plan, squared_distances, weights
+from monge import _core
+
+
+def problem(rng, n=23, m=31, d=3, zeros=0):
+    x, y = rng.normal(size=(n, d)), rng.normal(size=(m, d)) + 0.5
+    return x, y, weights(rng, n, zeros), weights(rng, m, zeros)
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (1, 7), (7, 1), (23, 31), (130, 65)])
+@pytest.mark.parametrize("zeros", [0, 1])
+def test_the_plan_is_the_optimal_one(rng, shape, zeros):
+    n, m = shape
+    zeros = min(zeros, n - 1, m - 1)
+    x, y, a, b = problem(rng, n, m, zeros=zeros)
+    cost = squared_distances(x, y)
+    for result in (monge.solve(cost, a, b, 0.3, tol=1e-10), monge.solve_sample(x, y, a, b, reg=0.3, tol=1e-10)):
+        assert result.converged and result.status == "converged"
+        assert_optimal(result, cost, a, b, 1e-10)
+
+
+def test_values(rng):
+    x, y, a, b = problem(rng, zeros=2)
+    cost = squared_distances(x, y)
+    result = monge.solve(cost, a, b, 0.3, tol=1e-12)
+    plan = result.plan
+    linear = (cost * plan).sum()
+    kl = np.where(plan > 0, plan * np.log(np.where(plan > 0, plan, 1) / np.maximum(np.outer(a, b), 1e-300)), 0).sum()
+    entropy = np.where(plan > 0, plan * np.log(np.where(plan > 0, plan, 1)), 0).sum()
+    rounding = 100 * plan.size * EPSILON * (abs(linear) + abs(kl) + abs(entropy))
+    assert result.value_linear == pytest.approx(linear, abs=rounding)
+    assert result.value == pytest.approx(linear + 0.3 * kl, abs=rounding + 1e-11)
+    by_entropy = monge.solve(cost, a, b, 0.3, reg_type="entropy", tol=1e-12)
+    assert by_entropy.value == pytest.approx(linear + 0.3 * entropy, abs=rounding + 1e-11)
+    assert result.gap == pytest.approx(0, abs=1e-10)
+
+
+def test_without_reg_it_is_five_percent_of_the_mean_cost(rng):
+    x, y, a, b = problem(rng)
+    cost = squared_distances(x, y)
+    for result in (monge.solve(cost, a, b), monge.solve_sample(x, y, a, b)):
+        assert result.report.eps_relative == pytest.approx(0.05, rel=1e-12)
+        assert result.reg == pytest.approx(0.05 * a @ cost @ b, rel=1e-6)
+    assert "0.05 of the mean cost" in repr(result)
+
+
+@pytest.mark.parametrize("metric, p", [("euclidean", 2), ("cityblock", 1), ("chebyshev", np.inf), ("p-norm", 3)])
+def test_norms(rng, metric, p):
+    x, y, a, b = problem(rng)
+    cost = np.linalg.norm(x[:, None] - y[None], ord=p, axis=-1)
+    result = monge.solve_sample(x, y, a, b, metric, norm_p=3.0 if metric == "p-norm" else None, tol=1e-9)
+    # The mean cost is exact to 1e-7 of itself; the potentials are those of the reg that came of it.
+    assert result.reg == pytest.approx(0.05 * a @ cost @ b, rel=1e-6)
+    assert_optimal(result, cost, a, b, 1e-9)
+
+
+def test_operators_are_those_of_the_plan(rng):
+    x, y, a, b = problem(rng)
+    result = monge.solve_sample(x, y, a, b, reg=0.3, tol=1e-12)
+    plan = result.plan
+    v, u = rng.normal(size=(31, 4)), rng.normal(size=23)
+    close = {"rtol": 1e-11, "atol": 1e-13}
+    np.testing.assert_allclose(result.apply(v), plan @ v, **close)
+    np.testing.assert_allclose(result.apply(v[:, 0]), plan @ v[:, 0], **close)
+    np.testing.assert_allclose(result.apply(u, transpose=True), plan.T @ u, **close)
+    np.testing.assert_allclose(result.push(u), plan.T @ (u / plan.sum(1)), **close)
+    np.testing.assert_allclose(result.pull(v), plan @ (v / plan.sum(0)[:, None]), **close)
+    np.testing.assert_allclose(result.average(v), plan @ v / plan.sum(1)[:, None], **close)
+    np.testing.assert_allclose(result.transform(), plan @ y / plan.sum(1)[:, None], **close)
+    np.testing.assert_allclose(result.transform(x[:5]), result.transform()[:5], rtol=1e-8)
+    np.testing.assert_allclose(result.potential(x[:5]), result.potential_a[:5], rtol=1e-8, atol=1e-9)
+    np.testing.assert_allclose(result.marginal_a, plan.sum(1), **close)
+    np.testing.assert_allclose(result.marginal_b, plan.sum(0), **close)
+    lazy = result.lazy_plan
+    assert lazy.shape == plan.shape and lazy.T.shape == plan.T.shape
+    np.testing.assert_allclose(lazy[3], plan[3], **close)
+    np.testing.assert_allclose(lazy[-4:, 2], plan[-4:, 2], **close)
+    np.testing.assert_allclose(lazy.T[1:3], plan.T[1:3], **close)
+    np.testing.assert_allclose(lazy @ v, plan @ v, **close)
+    np.testing.assert_allclose(lazy.T @ u, plan.T @ u, **close)
+
+
+def test_entries(rng):
+    x, y, a, b = problem(rng)
+    result = monge.solve_sample(x, y, a, b, reg=0.3, tol=1e-12)
+    plan = result.plan
+    indices, values = result.topk(3)
+    order = np.argsort(-plan, axis=1, kind="stable")[:, :3]
+    np.testing.assert_array_equal(indices, order)
+    np.testing.assert_allclose(values, np.take_along_axis(plan, order, 1), rtol=1e-11)
+    np.testing.assert_array_equal(result.topk(1, axis=0)[0][:, 0], plan.argmax(0))
+    threshold = np.median(plan)
+    sparse = result.sparse(threshold)
+    np.testing.assert_allclose(sparse.toarray(), np.where(plan > threshold, plan, 0), rtol=1e-11)
+    assert plan.sum() - result.sparse_plan.sum() < 1e-6
+    i, j = result.sample(20000, seed=3)
+    again = result.sample(20000, seed=3)
+    assert (i == again[0]).all() and (j == again[1]).all()
+    counts = np.zeros_like(plan)
+    np.add.at(counts, (i, j), 1)
+    # Five standard deviations of each count.
+    assert (abs(counts - 20000 * plan) <= 5 * np.sqrt(20000 * plan) + 5).all()
+
+
+def test_unbalanced(rng):
+    x, y, a, b = problem(rng)
+    b = 1.7 * b
+    cost = squared_distances(x, y)
+    result = monge.solve(cost, a, b, 0.3, unbalanced=(0.8, np.inf), tol=1e-11)
+    f, _ = result.potentials
+    plan = result.plan
+    assert abs(plan.sum(0) - b).sum() < 1e-10
+    np.testing.assert_allclose(plan.sum(1), a * np.exp(-f / 0.8), rtol=1e-8)
+    kl = (plan * np.log(plan / np.outer(a, b)) - plan + np.outer(a, b)).sum()
+    row = plan.sum(1)
+    objective = (cost * plan).sum() + 0.3 * kl + 0.8 * (row * np.log(row / a) - row + a).sum()
+    assert result.value == pytest.approx(objective, rel=1e-9)
+
+
+def test_gradients_are_those_of_finite_differences(rng):
+    x, y, a, b = problem(rng, 9, 8)
+    gradient = monge.solve_sample(x, y, a, b, reg=0.5, tol=1e-13).gradients()
+    step = 1e-4
+
+    def dual(x, a):
+        return monge.solve_sample(x, y, a, b, reg=0.5, tol=1e-13).report.dual
+
+    for i, k in ((0, 0), (4, 2)):
+        shift = np.zeros_like(x)
+        shift[i, k] = step
+        difference = (dual(x + shift, a) - dual(x - shift, a)) / (2 * step)
+        # The third derivative is some 10 / eps^2 here; values are right to 1e-13 over the step.
+        assert gradient.x[i, k] == pytest.approx(difference, abs=40 * step**2 + 1e-8)
+    shift = np.zeros_like(a)
+    shift[1], shift[3] = step * 0.01, -step * 0.01
+    difference = (dual(x, a + shift) - dual(x, a - shift)) / (2 * step * 0.01)
+    assert gradient.a[1] - gradient.a[3] == pytest.approx(difference, abs=1e-6)
+    with pytest.raises(NotImplementedError, match="cost matrix"):
+        monge.solve(squared_distances(x, y), reg=0.5).hessian_product(x)
+
+
+def test_hessian_product(rng):
+    x, y, a, b = problem(rng, 9, 8)
+    v = rng.normal(size=x.shape)
+    product, other, report = monge.solve_sample(x, y, a, b, reg=0.5, tol=1e-13).hessian_product(v, tolerance=1e-10)
+    assert report.status == "converged" and other.shape == y.shape
+    step = 1e-5
+    plus, minus = (monge.solve_sample(x + s * v, y, a, b, reg=0.5, tol=1e-13).gradients().x for s in (step, -step))
+    np.testing.assert_allclose(product, (plus - minus) / (2 * step), atol=1e-6)
+
+
+def test_every_option_of_the_library_is_an_argument(rng):
+    cost = rng.random((6, 7))
+    types = {"float": float, "int": int, "bool": bool, "str": str}
+    listed = _core.solve_option_list()
+    assert {name for name, *_ in listed} == monge.SolveOptions.__optional_keys__
+    for name, kind, default, choices, *_ in listed:
+        assert isinstance(default, types[kind])
+        if name.startswith("eps"):
+            continue
+        for value in choices or (default,):
+            if value == "tf32":
+                with pytest.raises(NotImplementedError, match="tf32"):
+                    monge.solve(cost, reg=0.5, **{name: value})
+            else:
+                assert monge.solve(cost, reg=0.5, **{name: value}).status in ("converged", "completed")
+
+
+def test_bad_options_say_what_they_may_be(rng):
+    cost = rng.random((6, 7))
+    for keywords, error, match in (
+        ({"reg": -1.0}, ValueError, r"^reg: is -1.0; must be > 0"),
+        ({"reg": 0}, NotImplementedError, r"^reg: is 0"),
+        ({"reg": 1.0, "eps": 1.0}, ValueError, r"^reg: is given with eps"),
+        ({"tolerance": -1.0}, ValueError, r"^tolerance: is -1; must be"),
+        ({"method": "magic"}, ValueError, r"^method: is 'magic'; must be auto, sinkhorn, newton or splr"),
+        ({"nonsense": 1}, TypeError, r"^'nonsense' is no option; options are eps, "),
+        ({"iterations": "many"}, TypeError, r"^iterations: is 'many'; must be int, >= 1"),
+        ({"reg_type": "L2"}, NotImplementedError, r"^reg_type: is 'L2'"),
+        ({"unbalanced": 1.0, "unbalanced_type": "TV"}, NotImplementedError, r"^unbalanced_type"),
+        ({"c": cost}, NotImplementedError, r"^c: "),
+    ):
+        with pytest.raises(error, match=match):
+            monge.solve(cost, **keywords)
+
+
+def test_ending_short_is_a_warning_and_a_status(rng):
+    cost = rng.random((30, 30))
+    with pytest.warns(monge.ConvergenceWarning, match="did not converge: .*3 sweeps"):
+        result = monge.solve(cost, reg=1e-3, tol=1e-12, max_iter=3, method="sinkhorn")
+    assert not result.converged and result.status == "iteration_limit"
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert monge.solve(cost, reg=1e-3, tol=0, max_iter=3, method="sinkhorn").status == "completed"
+
+
+def test_progress_sees_each_check_and_stops(rng):
+    cost = rng.random((30, 30))
+    seen = []
+    monge.solve(cost, reg=0.05, progress=seen.append)
+    history = monge.solve(cost, reg=0.05).report.history
+    assert [state.iteration for state in seen] == [check.iteration for check in history]
+    stopped = monge.solve(cost, reg=0.05, progress=lambda state: False)
+    assert stopped.status == "stopped" and stopped.report.history[-1].iteration == seen[0].iteration
+
+    def use(state):
+        other.apply(np.ones(30))
+
+    other = monge.solve(cost, reg=0.05)
+    assert monge.solve(cost, reg=0.05, progress=use).converged
+
+    def fail(state):
+        raise KeyError("mine")
+
+    with pytest.raises(KeyError, match="mine"):
+        monge.solve(cost, reg=0.05, progress=fail)
+    assert monge.solve(cost, reg=0.05, progress=True).converged
+
+
+def long_solve(progress=None):
+    x = np.random.default_rng(0).normal(size=(3000, 8)).astype("f4")
+    return monge.solve_sample(x, x + 1, reg=1e-3, tol=0, max_iter=100000, method="sinkhorn", progress=progress)
+
+
+def test_an_interrupt_stops_a_solve():
+    timer = threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT))
+    timer.start()
+    begin = time.perf_counter()
+    with pytest.raises(KeyboardInterrupt):
+        long_solve()
+    # 100,000 sweeps would take minutes; one check is some 10 sweeps.
+    assert time.perf_counter() - begin < 20
+
+
+def test_other_threads_run_while_one_solves():
+    x = np.random.default_rng(0).normal(size=(3000, 8))
+    ticks, done = [], threading.Event()
+
+    def tick():
+        while not done.is_set():
+            ticks.append(time.perf_counter())
+            time.sleep(0.01)
+
+    thread = threading.Thread(target=tick)
+    thread.start()
+    begin = time.perf_counter()
+    # One check, at the end: until then nothing calls Python, which would let others run.
+    monge.solve_sample(x, x + 1, reg=1.0, tol=0, max_iter=60, check_every=60, method="sinkhorn", annealing=1.0)
+    end = time.perf_counter()
+    done.set()
+    thread.join()
+    assert sum(begin < t < end for t in ticks) > (end - begin) / 0.1
+
+
+def test_threads_share_a_result(rng):
+    x = rng.normal(size=(200, 3))
+    result = monge.solve_sample(x, x, reg=0.1)
+    v = rng.normal(size=(200, 5))
+    expected = result.apply(v)
+    found = []
+    threads = [
+        threading.Thread(target=lambda: found.append((result.apply(v), monge.solve_sample(x, x, reg=0.1).plan)))
+        for _ in range(4)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == 4
+    for product, plan in found:
+        np.testing.assert_array_equal(product, expected)
+        np.testing.assert_array_equal(plan, result.plan)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_pickles_have_the_same_plan_to_rounding(rng, dtype):
+    x, y, a, b = problem(rng)
+    x, y = x.astype(dtype), y.astype(dtype)
+    for result in (
+        monge.solve_sample(x, y, a, b, reg=0.3, tol=1e-9),
+        monge.solve(squared_distances(x, y), a, b, 0.3, unbalanced=1.0),
+        monge.solve(squared_distances(x, y), a, b, 0.001, tol=0, max_iter=2, method="sinkhorn"),
+    ):
+        again = pickle.loads(pickle.dumps(result))
+        assert again.report.to_dict() == pytest.approx(result.report.to_dict(), nan_ok=True)
+        assert len(again.report.history) == len(result.report.history)
+        # The same potentials; the log-sum-exps of the rows come from another pass.
+        rounding = 16 * np.finfo(result.plan.dtype).eps * (1 + squared_distances(x, y).max() / result.reg)
+        np.testing.assert_allclose(again.plan, result.plan, rtol=rounding)
+        np.testing.assert_array_equal(again.potentials[0], result.potentials[0])
+        assert again.value == result.value
+
+
+def test_a_result_keeps_its_matrix_alive(rng):
+    cost = rng.random((50, 60))
+    result = monge.solve(cost.copy(), reg=0.1)
+    plan = result.plan
+    gc.collect()
+    f, g = result.potentials
+    np.testing.assert_allclose(plan, dense_plan(f, g, cost, 0.1, np.full(50, 1 / 50), np.full(60, 1 / 60)), rtol=1e-5)
+
+
+def test_a_plan_keeps_what_it_reads(rng):
+    cost = rng.random((50, 60))
+    plan = _core.solve(_core.cpu_session(1), _core.cost_matrix(cost.copy()), None, None, None, None, {"eps": 0.1}, None)
+    before, after = np.empty((50, 60)), np.empty((50, 60))
+    plan.dense(before)
+    gc.collect()
+    [np.full((50, 60), 7.0) for _ in range(20)]  # Would take the memory of the matrix, if that were free.
+    plan.dense(after)
+    np.testing.assert_array_equal(before, after)
+
+
+def resident():
+    with open("/proc/self/statm") as statm:
+        return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/statm"), reason="needs /proc")
+def test_ten_thousand_calls_leave_nothing_behind(rng):
+    x, y = rng.normal(size=(20, 2)), rng.normal(size=(30, 2))
+    logits = rng.normal(size=(4, 4, 4)).astype("f4")
+
+    def calls(count):
+        for _ in range(count):
+            result = monge.solve_sample(x, y, reg=0.5, n_threads=1)
+            result.plan
+            monge.project(logits, "mhc_paper")
+            try:
+                monge.solve_sample(x, y[:, :1], reg=0.5)
+            except ValueError:
+                pass
+
+    calls(1000)
+    gc.collect()
+    objects, memory = len(gc.get_objects()), resident()
+    calls(10000)
+    gc.collect()
+    assert len(gc.get_objects()) - objects < 100
+    # 10,000 leaks of one plan would be 48 MB, of one array of 20 doubles 1.6 MB.
+    assert resident() - memory < 1.5e6
