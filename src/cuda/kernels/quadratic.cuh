@@ -33,18 +33,13 @@ inline constexpr int kDirectionWarps = kDirectionBlock / 32;
 /// Costs of an element type T along lines.
 template <class T>
 struct CostsInLines {
-  T const* data;
-  std::int64_t stride;
-  double offset, inverse_range;
+  RegularizedMatrix const& matrix;
 
-  __device__ explicit CostsInLines(RegularizedMatrix const& matrix)
-      : data(static_cast<T const*>(matrix.cost.data)),
-        stride(matrix.cost.stride),
-        offset(matrix.offset),
-        inverse_range(matrix.inverse_range) {}
-  __device__ __forceinline__ T load(int line, int place) const { return data[line * stride + place]; }
+  __device__ __forceinline__ T load(int line, int place) const {
+    return static_cast<T const*>(matrix.cost.data)[line * matrix.cost.stride + place];
+  }
   /// S but for the mask.
-  __device__ __forceinline__ double score(T cost) const { return (static_cast<double>(cost) - offset) * inverse_range; }
+  __device__ __forceinline__ double score(T cost) const { return score_of(matrix, static_cast<double>(cost)); }
 };
 
 __device__ __forceinline__ bool is_allowed(RegularizedMatrix const& matrix, int line, int place) {
@@ -56,7 +51,7 @@ template <class T>
 __global__ void __launch_bounds__(kQuadraticBlock) quadratic_pass_kernel(QuadraticPassArguments const arguments) {
   QuadraticProblem const& problem = arguments.problem;
   QuadraticState const& state = arguments.state;
-  CostsInLines<T> const costs(problem.matrix);
+  CostsInLines<T> const costs{problem.matrix};
   int const lane = static_cast<int>(threadIdx.x) % 32;
   int const line = static_cast<int>(blockIdx.x) * kQuadraticWarps + static_cast<int>(threadIdx.x) / 32;
   if (line >= problem.size[0]) return;
@@ -122,7 +117,7 @@ template <class T>
 __global__ void __launch_bounds__(kQuadraticBlock) turn_mask_kernel(QuadraticPassArguments const arguments) {
   QuadraticProblem const& problem = arguments.problem;
   QuadraticState const& state = arguments.state;
-  CostsInLines<T> const costs(problem.matrix);
+  CostsInLines<T> const costs{problem.matrix};
   int const lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
   int const word = static_cast<int>(blockIdx.x), place = 32 * word + lane;
   int const first_line = static_cast<int>(blockIdx.y) * kChunkLines + 32 * warp, line = first_line + lane;
@@ -169,7 +164,7 @@ __global__ void __launch_bounds__(kQuadraticBlock)
 template <class T>
 __global__ void __launch_bounds__(kQuadraticBlock) sum_line_costs_kernel(QuadraticPassArguments const arguments) {
   QuadraticProblem const& problem = arguments.problem;
-  CostsInLines<T> const costs(problem.matrix);
+  CostsInLines<T> const costs{problem.matrix};
   int const lane = static_cast<int>(threadIdx.x) % 32;
   int const line = static_cast<int>(blockIdx.x) * kQuadraticWarps + static_cast<int>(threadIdx.x) / 32;
   if (line >= problem.size[0]) return;
@@ -192,7 +187,7 @@ __global__ void __launch_bounds__(kQuadraticBlock) sum_line_costs_kernel(Quadrat
 template <class T>
 __global__ void __launch_bounds__(kQuadraticBlock) sum_place_costs_kernel(QuadraticPassArguments const arguments) {
   QuadraticProblem const& problem = arguments.problem;
-  CostsInLines<T> const costs(problem.matrix);
+  CostsInLines<T> const costs{problem.matrix};
   int const lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
   int const place = 32 * static_cast<int>(blockIdx.x) + lane;
   int const first_line = static_cast<int>(blockIdx.y) * kChunkLines;
