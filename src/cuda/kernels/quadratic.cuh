@@ -7,7 +7,8 @@
 // Tiling: a pass gives a warp a line, 32 places at a time, whose votes are the words of its mask. The mask is then
 //   turned over, 32 x 32 bits in a warp: a lane gets the word of a place, and sums that place's scores, in chunks of
 //   lines. In the system a warp takes a line, or a place, and a lane words of its mask.
-// Traffic: a pass reads the costs once, and again where pairs are active; it writes 1/8 byte a pair twice. A step of
+// Traffic: a pass reads the costs once, and again where pairs are active, or makes them from points as often; it writes
+// 1/8 byte a pair twice. A step of
 //   conjugate gradients reads both masks, from L2 up to n = 15,000, and three vectors; nothing goes to the host.
 // Numerics: float64 in a fixed order. Conjugate gradients are those of the Schur complement of the places, Jacobi
 //   preconditioned, in the form with one reduction a step (Chronopoulos, Gear 1989), whose three grid barriers are most
@@ -30,33 +31,48 @@ inline constexpr int kWordsInFlight = 8;
 inline constexpr int kDirectionBlock = 1024;
 inline constexpr int kDirectionWarps = kDirectionBlock / 32;
 
-/// Costs of an element type T along lines.
+/// Where S comes from, but for the mask: a matrix of elements T, or points.
 template <class T>
-struct CostsInLines {
-  T const* data;
-  std::int64_t stride;
-  double offset, inverse_range;
+struct MatrixInLines {
+  QuadraticProblem const& problem;
 
-  __device__ explicit CostsInLines(RegularizedMatrix const& matrix)
-      : data(static_cast<T const*>(matrix.cost.data)),
-        stride(matrix.cost.stride),
-        offset(matrix.offset),
-        inverse_range(matrix.inverse_range) {}
-  __device__ __forceinline__ T load(int line, int place) const { return data[line * stride + place]; }
-  /// S but for the mask.
-  __device__ __forceinline__ double score(T cost) const { return (static_cast<double>(cost) - offset) * inverse_range; }
+  /// Of the places place, place + 32, ... of a line that there are.
+  template <int kCount>
+  __device__ __forceinline__ void read(int line, int place, double (&score)[kCount]) const {
+    RegularizedMatrix const& matrix = problem.matrix;
+    T const* const costs = static_cast<T const*>(matrix.cost.data) + line * matrix.cost.stride;
+    T cost[kCount];
+#pragma unroll
+    for (int k = 0; k < kCount; ++k) cost[k] = place + 32 * k < problem.size[1] ? costs[place + 32 * k] : T(0);
+#pragma unroll
+    for (int k = 0; k < kCount; ++k) score[k] = score_of(matrix, static_cast<double>(cost[k]));
+  }
 };
+struct PointsInLines {
+  QuadraticProblem const& problem;
+
+  template <int kCount>
+  __device__ __forceinline__ void read(int line, int place, double (&score)[kCount]) const {
+    read_points(problem.matrix, line, place, score);
+  }
+};
+
+template <class Scores>
+__device__ __forceinline__ double score_in_line(QuadraticProblem const& problem, int line, int place) {
+  double score[1];
+  Scores{problem}.read(line, place, score);
+  return score[0];
+}
 
 __device__ __forceinline__ bool is_allowed(RegularizedMatrix const& matrix, int line, int place) {
   if (!matrix.mask.data) return true;
   return matrix.transposed ? mask_at(matrix, place, line) != 0 : mask_at(matrix, line, place) != 0;
 }
 
-template <class T>
+template <class Scores>
 __global__ void __launch_bounds__(kQuadraticBlock) quadratic_pass_kernel(QuadraticPassArguments const arguments) {
   QuadraticProblem const& problem = arguments.problem;
   QuadraticState const& state = arguments.state;
-  CostsInLines<T> const costs(problem.matrix);
   int const lane = static_cast<int>(threadIdx.x) % 32;
   int const line = static_cast<int>(blockIdx.x) * kQuadraticWarps + static_cast<int>(threadIdx.x) / 32;
   if (line >= problem.size[0]) return;
@@ -64,17 +80,13 @@ __global__ void __launch_bounds__(kQuadraticBlock) quadratic_pass_kernel(Quadrat
   double sum = 0, squares = 0;
   int count = 0;
   for (int first = 0; first < problem.size[1]; first += 32 * kWordsInFlight) {
-    T cost[kWordsInFlight];
-#pragma unroll
-    for (int k = 0; k < kWordsInFlight; ++k) {
-      int const place = first + 32 * k + lane;
-      cost[k] = place < problem.size[1] ? costs.load(line, place) : T(0);
-    }
+    double score[kWordsInFlight];
+    Scores{problem}.read(line, first + lane, score);
     unsigned mine = 0;
 #pragma unroll
     for (int k = 0; k < kWordsInFlight; ++k) {
       int const place = first + 32 * k + lane;
-      double const z = place < problem.size[1] ? (u + state.potential[1][place]) - costs.score(cost[k]) : -INFINITY;
+      double const z = place < problem.size[1] ? (u + state.potential[1][place]) - score[k] : -INFINITY;
       bool const active = z > 0 && is_allowed(problem.matrix, line, place);
       if (active) {
         sum += z;
@@ -118,11 +130,10 @@ __device__ __forceinline__ void store_chunk(QuadraticPassArguments const& argume
 }
 
 /// A block for each word of the lines and each chunk of lines.
-template <class T>
+template <class Scores>
 __global__ void __launch_bounds__(kQuadraticBlock) turn_mask_kernel(QuadraticPassArguments const arguments) {
   QuadraticProblem const& problem = arguments.problem;
   QuadraticState const& state = arguments.state;
-  CostsInLines<T> const costs(problem.matrix);
   int const lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
   int const word = static_cast<int>(blockIdx.x), place = 32 * word + lane;
   int const first_line = static_cast<int>(blockIdx.y) * kChunkLines + 32 * warp, line = first_line + lane;
@@ -142,7 +153,7 @@ __global__ void __launch_bounds__(kQuadraticBlock) turn_mask_kernel(QuadraticPas
     double const v = state.potential[1][place];
     for (unsigned bits = of_place; bits != 0; bits &= bits - 1) {
       int const l = first_line + __ffs(static_cast<int>(bits)) - 1;
-      sum += (state.potential[0][l] + v) - costs.score(costs.load(l, place));
+      sum += (state.potential[0][l] + v) - score_in_line<Scores>(problem, l, place);
     }
   }
   sum_warps(sum, count);
@@ -166,17 +177,16 @@ __global__ void __launch_bounds__(kQuadraticBlock)
 }
 
 /// Of costs, for where annealing starts: a warp for each line.
-template <class T>
+template <class Scores>
 __global__ void __launch_bounds__(kQuadraticBlock) sum_line_costs_kernel(QuadraticPassArguments const arguments) {
   QuadraticProblem const& problem = arguments.problem;
-  CostsInLines<T> const costs(problem.matrix);
   int const lane = static_cast<int>(threadIdx.x) % 32;
   int const line = static_cast<int>(blockIdx.x) * kQuadraticWarps + static_cast<int>(threadIdx.x) / 32;
   if (line >= problem.size[0]) return;
   double sum = 0;
   int count = 0;
   for (int place = lane; place < problem.size[1]; place += 32) {
-    double const score = costs.score(costs.load(line, place));
+    double const score = score_in_line<Scores>(problem, line, place);
     if (problem.share[1][place] == 0 || isinf(score) || !is_allowed(problem.matrix, line, place)) continue;
     sum += score;
     ++count;
@@ -189,10 +199,9 @@ __global__ void __launch_bounds__(kQuadraticBlock) sum_line_costs_kernel(Quadrat
 }
 
 /// A block for 32 places and each chunk of lines.
-template <class T>
+template <class Scores>
 __global__ void __launch_bounds__(kQuadraticBlock) sum_place_costs_kernel(QuadraticPassArguments const arguments) {
   QuadraticProblem const& problem = arguments.problem;
-  CostsInLines<T> const costs(problem.matrix);
   int const lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
   int const place = 32 * static_cast<int>(blockIdx.x) + lane;
   int const first_line = static_cast<int>(blockIdx.y) * kChunkLines;
@@ -200,7 +209,7 @@ __global__ void __launch_bounds__(kQuadraticBlock) sum_place_costs_kernel(Quadra
   int count = 0;
   for (int line = first_line + warp; line < min(first_line + kChunkLines, problem.size[0]); line += kQuadraticWarps) {
     if (place >= problem.size[1] || problem.share[0][line] == 0) continue;
-    double const score = costs.score(costs.load(line, place));
+    double const score = score_in_line<Scores>(problem, line, place);
     if (isinf(score) || !is_allowed(problem.matrix, line, place)) continue;
     sum += score;
     ++count;
@@ -389,6 +398,7 @@ __global__ void __launch_bounds__(kDirectionBlock, 1)
 }
 
 /// A warp for each point of `side`.
+template <class Scores>
 __global__ void __launch_bounds__(kQuadraticBlock)
     idle_potentials_kernel(QuadraticProblem const problem, int const side, double const* const potential,
                            double const* const other, double* const out) {
@@ -400,9 +410,11 @@ __global__ void __launch_bounds__(kQuadraticBlock)
     return;
   }
   double least = INFINITY;
-  bool const is_row = (side == 0) != problem.matrix.transposed;
-  for (int k = lane; k < problem.size[1 - side]; k += 32)
-    least = fmin(least, score_at(problem.matrix, is_row ? i : k, is_row ? k : i) - other[k]);
+  for (int k = lane; k < problem.size[1 - side]; k += 32) {
+    int const line = side == 0 ? i : k, place = side == 0 ? k : i;
+    if (is_allowed(problem.matrix, line, place))
+      least = fmin(least, score_in_line<Scores>(problem, line, place) - other[k]);
+  }
   least = -warp_max(-least);
   if (lane == 0) out[i] = isinf(least) ? 0.0 : least;
 }

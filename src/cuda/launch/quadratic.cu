@@ -7,12 +7,15 @@
 namespace monge::cuda {
 namespace {
 
+/// Kernels of one source of costs.
 template <class Function>
-void with_scalar(DataType scalar, Function&& function) {
-  if (scalar == DataType::float32) {
-    function.template operator()<float>();
+void with_scores(RegularizedMatrix const& matrix, Function&& function) {
+  if (!matrix.cost.data) {
+    function.template operator()<PointsInLines>();
+  } else if (matrix.cost.scalar == DataType::float32) {
+    function.template operator()<MatrixInLines<float>>();
   } else {
-    function.template operator()<double>();
+    function.template operator()<MatrixInLines<double>>();
   }
 }
 
@@ -35,10 +38,11 @@ int quadratic_chunks(int lines) {
 void quadratic_pass(QuadraticPassArguments const& arguments, cudaStream_t stream) {
   QuadraticProblem const& problem = arguments.problem;
   dim3 const chunks(static_cast<unsigned>(problem.words[0]), static_cast<unsigned>(quadratic_chunks(problem.size[0])));
-  with_scalar(problem.matrix.cost.scalar, [&]<class T>() {
-    quadratic_pass_kernel<T><<<blocks_of(problem.size[0], kQuadraticWarps), kQuadraticBlock, 0, stream>>>(arguments);
+  with_scores(problem.matrix, [&]<class Scores>() {
+    quadratic_pass_kernel<Scores>
+        <<<blocks_of(problem.size[0], kQuadraticWarps), kQuadraticBlock, 0, stream>>>(arguments);
     MONGE_CUDA_TRY(cudaGetLastError());
-    turn_mask_kernel<T><<<chunks, kQuadraticBlock, 0, stream>>>(arguments);
+    turn_mask_kernel<Scores><<<chunks, kQuadraticBlock, 0, stream>>>(arguments);
     MONGE_CUDA_TRY(cudaGetLastError());
   });
   join_chunks(arguments, stream);
@@ -47,10 +51,11 @@ void quadratic_pass(QuadraticPassArguments const& arguments, cudaStream_t stream
 void sum_costs(QuadraticPassArguments const& arguments, cudaStream_t stream) {
   QuadraticProblem const& problem = arguments.problem;
   dim3 const chunks(static_cast<unsigned>(problem.words[0]), static_cast<unsigned>(quadratic_chunks(problem.size[0])));
-  with_scalar(problem.matrix.cost.scalar, [&]<class T>() {
-    sum_line_costs_kernel<T><<<blocks_of(problem.size[0], kQuadraticWarps), kQuadraticBlock, 0, stream>>>(arguments);
+  with_scores(problem.matrix, [&]<class Scores>() {
+    sum_line_costs_kernel<Scores>
+        <<<blocks_of(problem.size[0], kQuadraticWarps), kQuadraticBlock, 0, stream>>>(arguments);
     MONGE_CUDA_TRY(cudaGetLastError());
-    sum_place_costs_kernel<T><<<chunks, kQuadraticBlock, 0, stream>>>(arguments);
+    sum_place_costs_kernel<Scores><<<chunks, kQuadraticBlock, 0, stream>>>(arguments);
     MONGE_CUDA_TRY(cudaGetLastError());
   });
   join_chunks(arguments, stream);
@@ -75,8 +80,10 @@ void quadratic_direction(QuadraticDirectionArguments const& arguments, int block
 
 void idle_potentials(QuadraticProblem const& problem, int side, double const* potential, double const* other,
                      double* out, cudaStream_t stream) {
-  idle_potentials_kernel<<<blocks_of(problem.size[side], kQuadraticWarps), kQuadraticBlock, 0, stream>>>(
-      problem, side, potential, other, out);
+  with_scores(problem.matrix, [&]<class Scores>() {
+    idle_potentials_kernel<Scores><<<blocks_of(problem.size[side], kQuadraticWarps), kQuadraticBlock, 0, stream>>>(
+        problem, side, potential, other, out);
+  });
   MONGE_CUDA_TRY(cudaGetLastError());
 }
 

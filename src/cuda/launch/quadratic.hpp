@@ -34,7 +34,7 @@ struct QuadraticPassArguments {
   double* chunk_sum;  // [quadratic_chunks(lines)][places], as what follows.
   int* chunk_count;
 };
-/// From the potentials of the state all of the rest. The kernels are compiled for the type of the costs.
+/// From the potentials of the state all of the rest. The kernels are compiled for what the costs come from.
 void quadratic_pass(QuadraticPassArguments const& arguments, cudaStream_t stream);
 /// Sums and numbers of the costs of allowed pairs of two points with mass, to where a pass has those of scores.
 void sum_costs(QuadraticPassArguments const& arguments, cudaStream_t stream);
