@@ -28,7 +28,10 @@ RegularizedCosts::RegularizedCosts(SharedRuntime runtime, RegularizedInput const
   scale_.mass = input.mass;
   matrix_.rows = checked_size("C", std::ssize(p_));
   matrix_.columns = checked_size("C", std::ssize(q_));
-  if (weights_.l1 > 0) matrix_.l1_weights = upload(runtime_, weights_.l1_weights, l1_copy_);
+  if (weights_.l1 > 0) {
+    matrix_.l1_weights = upload(runtime_, weights_.l1_weights, l1_copy_);
+    matrix_.l1 = weights_.l1;  // Until the range is known.
+  }
   if (weights_.mask.data()) matrix_.mask = upload(runtime_, weights_.mask, mask_copy_);
   sort_rows(input.terms);
 

@@ -111,14 +111,15 @@ __global__ void __launch_bounds__(kEntryBlock) regularized_survey_kernel(Source 
       continue;
     }
     if (mask == 0 || isinf(cost)) continue;
+    bool const row_counts = arguments.p[i] > 0, column_counts = arguments.q[j] > 0;
     least = fmin(least, cost);
-    largest = fmax(largest, cost);
-    if (arguments.q[j] > 0) arguments.row_partner[i] = 1;
-    if (arguments.p[i] > 0) arguments.column_partner[j] = 1;
+    if (row_counts && column_counts) largest = fmax(largest, cost + matrix.l1 * weight);
+    if (column_counts) arguments.row_partner[i] = 1;
+    if (row_counts) arguments.column_partner[j] = 1;
   }
   least = -warp_max(-least);
   largest = warp_max(largest);
-  if (threadIdx.x % 32 == 0 && least <= largest) {
+  if (threadIdx.x % 32 == 0) {
     atomicMin(&arguments.result->least, ordered_bits(least));
     atomicMax(&arguments.result->largest, ordered_bits(largest));
   }
