@@ -1,7 +1,11 @@
 #include "cuda/launch/quadratic.hpp"
 
+#include <algorithm>
+#include <limits>
+
 #include "cuda/kernels/quadratic.cuh"
 #include "cuda/launch/divided_up.hpp"
+#include "cuda/launch/occupancy.hpp"
 #include "cuda/runtime/check.hpp"
 
 namespace monge::cuda {
@@ -71,9 +75,32 @@ int quadratic_direction_blocks(int multiprocessors) {
   return multiprocessors;
 }
 
-void quadratic_direction(QuadraticDirectionArguments const& arguments, int blocks, cudaStream_t stream) {
+std::int64_t quadratic_list_size(int lines, int places) {
+  return 4 * (static_cast<std::int64_t>(lines) + places);
+}
+
+void quadratic_direction(QuadraticDirectionArguments const& arguments, std::int64_t active, int blocks,
+                         cudaStream_t stream) {
+  int const lines = arguments.problem.size[0], places = arguments.problem.size[1];
+  auto const gathered = (static_cast<std::int64_t>(lines) + places) * static_cast<std::int64_t>(sizeof(double));
+  auto const is_resident = [&] {
+    return gathered <= std::numeric_limits<int>::max() &&
+           occupancy_of(quadratic_direction_kernel<BlockTeam>, kDirectionBlock, static_cast<int>(gathered))
+                   .resident_blocks > 0;
+  };
+  if (active <= quadratic_list_size(lines, places) && is_resident()) {
+    list_begins_kernel<<<2, kDirectionBlock, 0, stream>>>(arguments);
+    MONGE_CUDA_TRY(cudaGetLastError());
+    dim3 const points(blocks_of(std::max(lines, places), kQuadraticWarps), 2);
+    list_active_kernel<<<points, kQuadraticBlock, 0, stream>>>(arguments);
+    MONGE_CUDA_TRY(cudaGetLastError());
+    quadratic_direction_kernel<BlockTeam>
+        <<<1, kDirectionBlock, static_cast<std::size_t>(gathered), stream>>>(arguments);
+    MONGE_CUDA_TRY(cudaGetLastError());
+    return;
+  }
   void* parameters[] = {const_cast<void*>(static_cast<void const*>(&arguments))};
-  MONGE_CUDA_TRY(cudaLaunchCooperativeKernel(reinterpret_cast<void const*>(quadratic_direction_kernel),
+  MONGE_CUDA_TRY(cudaLaunchCooperativeKernel(reinterpret_cast<void const*>(quadratic_direction_kernel<GridTeam>),
                                              dim3(static_cast<unsigned>(blocks)), dim3(kDirectionBlock), parameters, 0,
                                              stream));
 }
