@@ -10,9 +10,9 @@ import numpy as np
 from ._arrays import Array, read, read_optional
 from ._divergence import sinkhorn_divergence
 from ._problem import Problem, matrix_problem, points_problem, refuse_unsupported, solve_options
-from ._result import OTResult
 from ._regularized import Regularizer
 from ._regularized import run as run_regularized
+from ._result import OTResult
 from ._solve import run, run_batch
 
 Log = dict[str, Any]

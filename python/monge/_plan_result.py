@@ -64,8 +64,11 @@ class LazyPlan:
 
 
 class PlanResult:
-    """A plan, of whatever solver. Arrays come in the framework, dtype and device of M or X_a, and on CUDA on the stream on
-    which the problem was solved."""
+    """A plan, of whatever solver.
+
+    Arrays come in the framework, dtype and device of M or X_a, and on CUDA on the stream on which the problem was
+    solved.
+    """
 
     def __init__(
         self, problem: Problem, options: dict[str, Any], report: Any, given: tuple[Any, ...] | None = None
@@ -184,9 +187,10 @@ class PlanResult:
         """Where mass on the targets, (m,) or (m, p), comes from: P diag(1 / P^T 1) mass."""
         return self.apply(self._shares(mass, self.marginal_b))
 
-    def average(self, values: Any) -> Array:
-        """sum_j P_ij v_j / sum_j P_ij for values v (m,) or (m, p) of the targets; defined for a_i = 0, too."""
-        return self._product(self._plan.average, values, 1)
+    def average(self, values: Any, transpose: bool = False) -> Array:
+        """sum_j P_ij v_j / sum_j P_ij for values v (m,) or (m, p) of the targets; with `transpose` the same of the
+        columns, for values (n,) or (n, p) of the sources."""
+        raise NotImplementedError
 
     def _average_of_targets(self) -> Array:
         """Where each source goes, on average."""

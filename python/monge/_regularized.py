@@ -128,7 +128,10 @@ class RegularizedResult(PlanResult):
         return self._product(multiply, values, int(not transpose))
 
     def transform(self) -> Array:
-        """Where each of the sources goes, on average. Raises NotImplementedError for a cost matrix, which has no points."""
+        """Where each of the sources goes, on average.
+
+        Raises NotImplementedError for a cost matrix, which has no points.
+        """
         return self._average_of_targets()
 
     def gradients(self) -> Gradients:
@@ -315,10 +318,10 @@ def solve_regularized_sample(
     progress: bool | ProgressFunction | None = None,
     **options: Unpack[RegularizedOptions],
 ) -> RegularizedResult:
-    """:func:`solve_regularized` with the costs of points, which are never stored: a quadratic term, or none, by Newton's
-    method.
+    """:func:`solve_regularized` with the costs of points, which are never stored: a quadratic term, or none.
 
-    Points, metric, scale and labels are as for :func:`monge.solve_sample`. The other terms need the costs as a matrix.
+    It takes Newton's method; the other terms need the costs as a matrix. Points, metric, scale and labels are as for
+    :func:`monge.solve_sample`.
 
     >>> import monge, numpy as np
     >>> x = np.arange(4.0)[:, None]
@@ -377,9 +380,7 @@ def solve_regularized_batch(
     if not matrices:
         raise ValueError("batch: has no problems; must have at least one")
     size = len(matrices)
-    problems = [
-        matrix_problem(*each) for each in zip(matrices, one_each("a", a, size, 1), one_each("b", b, size, 1))
-    ]
+    problems = [matrix_problem(*each) for each in zip(matrices, one_each("a", a, size, 1), one_each("b", b, size, 1))]
     each_has = {
         "groups": one_each("groups", groups, size, 1, read_index),
         "group_weights": one_each("group_weights", group_weights, size, 1),

@@ -100,6 +100,11 @@ class OTResult(PlanResult):
         self._plan.entries_above(threshold, row_begin, columns, values)
         return place.framework.csr(row_begin, columns, values, (n, m))
 
+    def average(self, values: Any, transpose: bool = False) -> Array:
+        """sum_j P_ij v_j / sum_j P_ij for values v (m,) or (m, p) of the targets; with `transpose` the same of the
+        columns, for values (n,) or (n, p) of the sources. Defined without weight, too."""
+        return self.inverse.average(values) if transpose else self._product(self._plan.average, values, 1)
+
     def transform(self, points: Any = None) -> Array:
         """The entropic map: where each of `points` (k x d) goes, by default where each of the sources does.
 
