@@ -31,5 +31,6 @@ Path(output).write_text(
     HEAD
     + typed_dict("KeywordOptions", "Options of a solve that are no arguments of POT's.", others)
     + typed_dict("SolveOptions", "Options of a solve, in units of the cost.", method, "KeywordOptions")
+    + typed_dict("RegularizedOptions", "Options of a regularised solve.", _core.regularized_option_list())
     + typed_dict("ProjectionOptions", "Options of a projection.", _core.projection_option_list())
 )

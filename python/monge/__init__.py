@@ -17,6 +17,7 @@ from ._classic import (
     sinkhorn2,
     sinkhorn_unbalanced,
     sinkhorn_unbalanced2,
+    smooth_ot_dual,
 )
 from ._core import (
     Check,
@@ -24,6 +25,9 @@ from ._core import (
     GradientReport,
     LinearReport,
     Progress,
+    RegularizedCheck,
+    RegularizedProgress,
+    RegularizedReport,
     Report,
     component_versions,
     cuda_unavailable_reason,
@@ -37,10 +41,17 @@ from ._divergence import (
     sinkhorn_divergence,
     sinkhorn_divergence_of_costs,
 )
-from ._options import ProjectionOptions, SolveOptions
+from ._options import ProjectionOptions, RegularizedOptions, SolveOptions
+from ._plan_result import Gradients, LazyPlan
 from ._problem import ConvergenceWarning
 from ._projection import mhc_mapping, project, projection_marginals
-from ._result import BatchResult, Gradients, LazyPlan, OTResult
+from ._regularized import (
+    RegularizedResult,
+    solve_regularized,
+    solve_regularized_batch,
+    solve_regularized_sample,
+)
+from ._result import BatchResult, OTResult
 from ._solve import solve, solve_batch, solve_sample, solve_sample_batch
 
 if TYPE_CHECKING:
@@ -62,6 +73,11 @@ __all__ = [
     "OTTransport",
     "Progress",
     "ProjectionOptions",
+    "RegularizedCheck",
+    "RegularizedOptions",
+    "RegularizedProgress",
+    "RegularizedReport",
+    "RegularizedResult",
     "Report",
     "SolveOptions",
     "c_transform",
@@ -81,8 +97,12 @@ __all__ = [
     "sinkhorn_divergence_of_costs",
     "sinkhorn_unbalanced",
     "sinkhorn_unbalanced2",
+    "smooth_ot_dual",
     "solve",
     "solve_batch",
+    "solve_regularized",
+    "solve_regularized_batch",
+    "solve_regularized_sample",
     "solve_sample",
     "solve_sample_batch",
 ]

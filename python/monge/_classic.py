@@ -10,6 +10,8 @@ import numpy as np
 from ._arrays import Array, read, read_optional
 from ._divergence import sinkhorn_divergence
 from ._problem import Problem, matrix_problem, points_problem, refuse_unsupported, solve_options
+from ._regularized import Regularizer
+from ._regularized import run as run_regularized
 from ._result import OTResult
 from ._solve import run, run_batch
 
@@ -336,3 +338,42 @@ def _unbalanced_log(result: OTResult) -> Log:
         "logv": g / result.reg,
         "result": result,
     }
+
+
+def smooth_ot_dual(
+    a: Any,
+    b: Any,
+    M: Any,
+    reg: float,
+    reg_type: str = "l2",
+    method: str = "L-BFGS-B",
+    stopThr: float = 1e-9,
+    numItermax: int = 500,
+    verbose: bool = False,
+    log: bool = False,
+    max_nz: int | None = None,
+    **options: Any,
+) -> Any:
+    """The plan P (n x m) that minimises <M, P> + reg / 2 sum P^2, and with `log` a dictionary beside it.
+
+    By Newton's method, whatever `method` of SciPy is named. `stopThr` is on the 2-norm of the errors of both marginals,
+    relative to that of (a, b). The log has POT's `alpha` and `beta`, and the :class:`RegularizedResult` as `res`.
+    reg_type "l2" alone: "kl" is :func:`sinkhorn`.
+    """
+    del method
+    if reg_type.lower() not in ("l2", "squaredl2"):
+        raise NotImplementedError(f"reg_type: is {reg_type!r}; must be 'l2'; sinkhorn() has 'kl'")
+    refuse_unsupported(max_nz=(max_nz, "is for reg_type 'sparsity_constrained'"))
+    result = run_regularized(
+        matrix_problem(M, _weights(a), _weights(b)),
+        Regularizer(quadratic=reg),
+        {"method": "newton", "criterion": "residual", "tolerance": stopThr, "iterations": numItermax, **options},
+        potentials_init=None,
+        n_threads=None,
+        progress=verbose,
+        given=(M, None, None, a, b),
+    )
+    if not log:
+        return result.plan
+    alpha, beta = result.potentials
+    return result.plan, {"alpha": alpha, "beta": beta, "res": result}

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import _core
 from ._arrays import Array, read, read_optional
+from ._plan_result import Gradients
 from ._problem import (
     Problem,
     ProgressFunction,
@@ -18,7 +19,7 @@ from ._problem import (
     watching,
     with_eps,
 )
-from ._result import Gradients, OTResult
+from ._result import OTResult
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -18,7 +18,8 @@ from ._arrays import Array, Place, read, read_index, read_optional
 DEFAULT_EPS_RELATIVE = 0.05
 """eps where nobody gave one: this share of the mean cost."""
 
-ProgressFunction = Callable[[_core.Progress], object]
+ProgressFunction = Callable[[Any], object]
+"""Called with a Progress, or a RegularizedProgress, at each check."""
 
 
 class ConvergenceWarning(UserWarning):
@@ -137,6 +138,24 @@ def refuse_unsupported(**given: tuple[Any, str]) -> None:
             raise NotImplementedError(f"{name}: is given; {instead}")
 
 
+def one_each(
+    field: str, given: Any, size: int, dimensions: int, reader: Callable[[str, Any], Any] = read
+) -> Sequence[Any]:
+    """A batch of arrays: a list of them, an array with one more dimension, or one for all."""
+    if given is None:
+        return [None] * size
+    if isinstance(given, (list, tuple)) and not all(isinstance(v, (int, float)) for v in given):
+        parts: Sequence[Any] = given
+    else:
+        stacked = reader(field, given)
+        if stacked.ndim == dimensions:
+            return [stacked] * size
+        parts = stacked
+    if len(parts) != size:
+        raise ValueError(f"{field}: has {len(parts)} entries; must have {size}, one for each problem")
+    return parts
+
+
 def _pair(value: Any) -> tuple[float, float]:
     if value is None:
         return math.inf, math.inf
@@ -168,9 +187,11 @@ def solve_options(
         options[ours] = value
 
     if not isinstance(reg_type, str) or reg_type.lower() not in ("kl", "entropy"):
-        raise NotImplementedError(f"reg_type: is {reg_type!r}; must be 'KL' or 'entropy'")
+        raise NotImplementedError(
+            f"reg_type: is {reg_type!r}; must be 'KL' or 'entropy'; 'L2' is solve()'s and solve_sample()'s"
+        )
     if reg is not None and reg == 0:
-        raise NotImplementedError("reg: is 0; must be > 0, as transport without entropy is not solved here")
+        raise NotImplementedError("reg: is 0; must be > 0; solve_regularized() finds a plan without entropy")
     if reg is not None and not reg > 0:
         raise ValueError(f"reg: is {reg}; must be > 0")
     set_from("reg", "eps", None if reg is None else float(reg))
@@ -229,18 +250,24 @@ def with_eps(session: _core.Session, problem: Problem, options: dict[str, Any]) 
     return options | {"eps": options.pop("eps_relative") * mean_cost(session, problem)}
 
 
+def _of_sweeps(state: _core.Progress) -> str:
+    return f"eps {state.eps:.3g}, error {state.marginal_error:.2e}"
+
+
 @contextmanager
-def watching(progress: bool | ProgressFunction | None, total: int) -> Iterator[ProgressFunction | None]:
+def watching(
+    progress: bool | ProgressFunction | None, total: int, unit: str = "sweep", text: Callable[[Any], str] = _of_sweeps
+) -> Iterator[ProgressFunction | None]:
     """A progress function: the caller's, or with True a bar of tqdm's."""
     if progress is None or progress is False:
         yield None
     elif progress is True:
         from tqdm.auto import tqdm
 
-        with tqdm(total=total, unit="sweep", leave=False) as bar:
+        with tqdm(total=total, unit=unit, leave=False) as bar:
 
-            def show(state: _core.Progress) -> None:
-                bar.set_postfix_str(f"eps {state.eps:.3g}, error {state.marginal_error:.2e}", refresh=False)
+            def show(state: Any) -> None:
+                bar.set_postfix_str(text(state), refresh=False)
                 bar.update(state.iteration - bar.n)
 
             yield show
@@ -248,6 +275,8 @@ def watching(progress: bool | ProgressFunction | None, total: int) -> Iterator[P
         yield progress
 
 
-def warn_if_short(report: _core.Report, stacklevel: int = 3) -> None:
+def warn_if_short(
+    report: _core.Report | _core.RegularizedReport, stacklevel: int = 3, solver: str = "Sinkhorn"
+) -> None:
     if report.status in ("iteration_limit", "precision_limit"):
-        warnings.warn(f"Sinkhorn did not converge: {report.message}", ConvergenceWarning, stacklevel=stacklevel + 1)
+        warnings.warn(f"{solver} did not converge: {report.message}", ConvergenceWarning, stacklevel=stacklevel + 1)

@@ -5,69 +5,20 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, overload
+from dataclasses import replace
+from typing import Any, TypeVar, overload
 
 import numpy as np
 
 from . import _core
 from ._arrays import Array, Place, read
+from ._plan_result import Gradients, PlanResult
 from ._problem import Problem, plan_of_potentials
 
 _OTHER_SIDE = {"penalty_a": "penalty_b", "penalty_b": "penalty_a"}
 
 
-@dataclass(frozen=True)
-class Gradients:
-    """Derivatives of the dual value at fixed potentials; None is what costs or geometry do not have.
-
-    Attributes:
-        x, y: By the points, of the shapes of X_a and X_b; in units of the cost over those of the points.
-        a, b: By the weights. Of a balanced problem they count along directions that keep sum a = sum b.
-        report: How far these are from the derivatives at the optimum.
-    """
-
-    x: Array | None
-    y: Array | None
-    a: Array
-    b: Array
-    report: _core.GradientReport | _core.DivergenceGradient
-
-
-class LazyPlan:
-    """The plan, of which rows are made when they are asked for: ``lazy[i]``, ``lazy[i:j]``, ``lazy[i:j, k]``,
-    ``lazy @ v``, ``lazy.T @ u``."""
-
-    def __init__(self, result: OTResult, transposed: bool = False) -> None:
-        self._result = result
-        self._transposed = transposed
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        n, m = self._result.shape
-        return (m, n) if self._transposed else (n, m)
-
-    @property
-    def T(self) -> LazyPlan:
-        return LazyPlan(self._result, not self._transposed)
-
-    def __matmul__(self, v: Array) -> Array:
-        return self._result.apply(v, transpose=self._transposed)
-
-    def __getitem__(self, key: Any) -> Array:
-        rows, columns = key if isinstance(key, tuple) else (key, slice(None))
-        picked = np.arange(self.shape[0])[rows]
-        chosen = np.atleast_1d(picked)
-        unit = np.zeros((self.shape[0], len(chosen)))
-        unit[chosen, np.arange(len(chosen))] = 1
-        block = self._result.apply(unit, transpose=not self._transposed).T
-        return block[:, columns] if np.ndim(picked) else block[0, columns]
-
-    def __repr__(self) -> str:
-        return f"<LazyPlan {self.shape[0]} x {self.shape[1]}>"
-
-
-class OTResult:
+class OTResult(PlanResult):
     """What :func:`monge.solve` and its like return, with the attributes of POT's ``OTResult`` and more.
 
     P_ij = a_i b_j exp((f_i + g_j - C_ij) / eps) is never formed unless ``plan`` is asked for. Arrays come in the
@@ -86,60 +37,27 @@ class OTResult:
         saved: tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]] | None = None,
         given: tuple[Any, ...] | None = None,
     ) -> None:
-        self._problem = problem
-        self._options = options
+        super().__init__(problem, options, report, given)
         self._reg_type = reg_type
         self._made = plan
-        self._report = report
         self._saved = saved
-        self._given = given if any(getattr(v, "requires_grad", False) for v in given or ()) else None
 
     # The problem and how it went.
 
     @property
     def report(self) -> _core.Report:
         """All that is known of the solve: certificate, counts, times, history."""
-        return self._report
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """(n, m)."""
-        geometry = self._problem.geometry
-        return geometry.rows, geometry.columns
+        return self._report  # type: ignore[no-any-return]
 
     @property
     def reg(self) -> float:
         """eps, in units of the cost, however it was given. Left out, it is 5 % of the mean cost."""
-        return self._report.eps
-
-    @property
-    def status(self) -> str:
-        """ "converged", "completed" (a tolerance of 0), "iteration_limit", "precision_limit" or "stopped"."""
-        return self._report.status
-
-    @property
-    def converged(self) -> bool:
-        return self._report.status == "converged"
+        return float(self._report.eps)
 
     @property
     def n_iter(self) -> int:
         """Sweeps, each an update of f and g, and other passes over all pairs."""
-        return self._report.iterations
-
-    @property
-    def marginal_error(self) -> float:
-        """The L1 error of both marginals, in float64; with penalties, of the conditions in their place."""
-        return self._report.marginal_error
-
-    @property
-    def gap(self) -> float:
-        """Primal minus dual value."""
-        return self._report.gap
-
-    @property
-    def log(self) -> dict[str, Any]:
-        """The report as a dictionary."""
-        return self._report.to_dict()
+        return int(self._report.iterations)
 
     # Values.
 
@@ -150,38 +68,11 @@ class OTResult:
 
         Where tensors that require gradients were given, it has them: those at the optimum, of first order.
         """
-        value = self._place.scalar(self._value())
-        if self._given is None:
-            return value
-        from .torch._value import attach
-
-        return attach(self, value, self._given)
-
-    @property
-    def value_linear(self) -> Array:
-        """<C, P>."""
-        return self._place.scalar(self._plan.transport_cost())
-
-    @property
-    def value_quad(self) -> None:
-        return None
+        if self._reg_type == "entropy" and any(getattr(v, "requires_grad", False) for v in (self._given or ())[3:]):
+            raise NotImplementedError('value: has derivatives by the weights with reg_type "KL"; detach the weights')
+        return self._value_with_gradients()
 
     # The plan.
-
-    @functools.cached_property
-    def potentials(self) -> tuple[Array, Array]:
-        """f (n) and g (m), in units of the cost."""
-        f, g = self._place.empty(self.shape[0]), self._place.empty(self.shape[1])
-        self._plan.potentials(f, g)
-        return self._place.finish(f), self._place.finish(g)
-
-    @property
-    def potential_a(self) -> Array:
-        return self.potentials[0]
-
-    @property
-    def potential_b(self) -> Array:
-        return self.potentials[1]
 
     @property
     def log_scalings(self) -> tuple[Array, Array]:
@@ -192,17 +83,6 @@ class OTResult:
             potential / self.reg + (log(weights) if weights is not None else -math.log(len(potential)))
             for potential, weights in zip(self.potentials, self._weights())
         )
-
-    @functools.cached_property
-    def plan(self) -> Array:
-        """P (n x m), all of it."""
-        to = self._place.empty(*self.shape)
-        self._plan.dense(to)
-        return self._place.finish(to)
-
-    @property
-    def lazy_plan(self) -> LazyPlan:
-        return LazyPlan(self)
 
     @functools.cached_property
     def sparse_plan(self) -> Array:
@@ -220,36 +100,10 @@ class OTResult:
         self._plan.entries_above(threshold, row_begin, columns, values)
         return place.framework.csr(row_begin, columns, values, (n, m))
 
-    @functools.cached_property
-    def marginals(self) -> tuple[Array, Array]:
-        """P 1 (n) and P^T 1 (m)."""
-        row, column = self._place.empty(self.shape[0]), self._place.empty(self.shape[1])
-        self._plan.marginals(row, column)
-        return self._place.finish(row), self._place.finish(column)
-
-    @property
-    def marginal_a(self) -> Array:
-        return self.marginals[0]
-
-    @property
-    def marginal_b(self) -> Array:
-        return self.marginals[1]
-
-    def apply(self, v: Any, transpose: bool = False) -> Array:
-        """P v for v of shape (m,) or (m, p); with `transpose` P^T v for (n,) or (n, p). P is not formed."""
-        return self._product(self._plan.apply_transpose if transpose else self._plan.apply, v, int(not transpose))
-
-    def push(self, mass: Any) -> Array:
-        """Where mass on the sources, (n,) or (n, p), goes: P^T diag(1 / P 1) mass. Totals stay."""
-        return self.apply(self._shares(mass, self.marginal_a), transpose=True)
-
-    def pull(self, mass: Any) -> Array:
-        """Where mass on the targets, (m,) or (m, p), comes from: P diag(1 / P^T 1) mass."""
-        return self.apply(self._shares(mass, self.marginal_b))
-
-    def average(self, values: Any) -> Array:
-        """sum_j P_ij v_j / sum_j P_ij for values v (m,) or (m, p) of the targets; defined for a_i = 0, too."""
-        return self._product(self._plan.average, values, 1)
+    def average(self, values: Any, transpose: bool = False) -> Array:
+        """sum_j P_ij v_j / sum_j P_ij for values v (m,) or (m, p) of the targets; with `transpose` the same of the
+        columns, for values (n,) or (n, p) of the sources. Defined without weight, too."""
+        return self.inverse.average(values) if transpose else self._product(self._plan.average, values, 1)
 
     def transform(self, points: Any = None) -> Array:
         """The entropic map: where each of `points` (k x d) goes, by default where each of the sources does.
@@ -257,11 +111,7 @@ class OTResult:
         Raises NotImplementedError for a cost matrix, which has no points.
         """
         if points is None:
-            if self._problem.y is None:
-                raise NotImplementedError(
-                    "transform: the problem is a cost matrix; average() takes values of the targets"
-                )
-            return self.average(self._problem.y)
+            return self._average_of_targets()
         given = read("points", points)
         to = self._place.empty(*given.shape)
         self._plan.map(given, to)
@@ -312,10 +162,6 @@ class OTResult:
 
     # Derivatives.
 
-    @property
-    def _has_point_derivatives(self) -> bool:
-        return self._problem.cost is None and self._problem.cost_function in ("sqeuclidean", "dot")
-
     def gradients(self, error_iterations: int = 0) -> Gradients:
         """Derivatives of the dual value by points and weights; by the costs it is the plan.
 
@@ -350,10 +196,6 @@ class OTResult:
     # What these are made of.
 
     @property
-    def _place(self) -> Place:
-        return self._problem.place
-
-    @property
     def _plan(self) -> _core.Plan:
         if self._made is None:  # From a pickle, or seen from the other side: potentials are all that there is.
             assert self._saved is not None
@@ -365,7 +207,7 @@ class OTResult:
 
     def _value(self) -> float:
         if self._reg_type != "entropy":
-            return self._report.primal
+            return float(self._report.primal)
         # KL(P | a b^T) = sum P log P - <P 1, log a> - <P^T 1, log b> + sum a sum b - sum P.
         report = self._report
         logs = 0.0
@@ -375,7 +217,7 @@ class OTResult:
             else:
                 host = np.asarray(weights.tolist(), dtype=np.float64)
                 logs += float(np.sum(marginal[host > 0] * np.log(host[host > 0])))
-        return report.primal + report.eps * (logs + report.transported_mass - report.mass * report.mass_b)
+        return float(report.primal + report.eps * (logs + report.transported_mass - report.mass * report.mass_b))
 
     def _float64_potentials(self) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
         f, g = np.empty(self.shape[0]), np.empty(self.shape[1])
@@ -389,25 +231,6 @@ class OTResult:
 
     def _weights(self) -> tuple[Array | None, Array | None]:
         return self._problem.a, self._problem.b
-
-    def _points_like(self) -> tuple[Array, Array]:
-        problem = self._problem
-        if problem.x is None or problem.y is None:
-            raise NotImplementedError("gradients: the problem is a cost matrix, which has no points; must be points")
-        return self._place.empty(*problem.x.shape), self._place.empty(*problem.y.shape)
-
-    def _product(self, multiply: Any, v: Any, side: int) -> Array:
-        given = read("v", v)
-        columns = given[:, None] if given.ndim == 1 else given
-        to = self._place.empty(self.shape[1 - side], columns.shape[1] if columns.ndim == 2 else 1)
-        multiply(columns, to)
-        to = self._place.finish(to)
-        return to[:, 0] if given.ndim == 1 else to
-
-    def _shares(self, mass: Any, marginal: Array) -> Array:
-        given = read("mass", mass)
-        reciprocal = (marginal > 0) / (marginal + (marginal == 0))
-        return given * (reciprocal if given.ndim == 1 else reciprocal[:, None])
 
     def __reduce__(self) -> Any:
         problem = replace(self._problem)  # A copy without the geometry, which shows memory.
@@ -423,26 +246,29 @@ class OTResult:
         )
 
 
-class BatchResult(Sequence[OTResult]):
-    """The results of a batch: one :class:`OTResult` a problem, and their numbers together.
+Result = TypeVar("Result", bound=PlanResult)
+
+
+class BatchResult(Sequence[Result]):
+    """The results of a batch: one result a problem, and their numbers together.
 
     Arrays are stacked where all problems have one shape, and lists of arrays where they have not.
     """
 
-    def __init__(self, results: list[OTResult]) -> None:
+    def __init__(self, results: list[Result]) -> None:
         self._results = results
 
     @overload
-    def __getitem__(self, index: int) -> OTResult: ...
+    def __getitem__(self, index: int) -> Result: ...
     @overload
-    def __getitem__(self, index: slice) -> BatchResult: ...
-    def __getitem__(self, index: int | slice) -> OTResult | BatchResult:
+    def __getitem__(self, index: slice) -> BatchResult[Result]: ...
+    def __getitem__(self, index: int | slice) -> Result | BatchResult[Result]:
         return BatchResult(self._results[index]) if isinstance(index, slice) else self._results[index]
 
     def __len__(self) -> int:
         return len(self._results)
 
-    def __iter__(self) -> Iterator[OTResult]:
+    def __iter__(self) -> Iterator[Result]:
         return iter(self._results)
 
     @property
@@ -483,7 +309,7 @@ class BatchResult(Sequence[OTResult]):
         return [result.marginal_error for result in self]
 
     @property
-    def report(self) -> list[_core.Report]:
+    def report(self) -> list[Any]:
         return [result.report for result in self]
 
     def __repr__(self) -> str:

@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from . import _core
-from ._arrays import read, read_optional
+from ._arrays import read_optional
 from ._problem import (
     Problem,
     ProgressFunction,
     matrix_problem,
+    one_each,
     points_problem,
     refuse_unsupported,
     solve_options,
@@ -18,6 +19,8 @@ from ._problem import (
     watching,
     with_eps,
 )
+from ._regularized import Regularizer
+from ._regularized import run as run_regularized
 from ._result import BatchResult, OTResult
 
 if TYPE_CHECKING:
@@ -26,6 +29,7 @@ if TYPE_CHECKING:
     from ._options import KeywordOptions
 
 _ALWAYS_ITERATIONS = 10000
+_TOLERANCE = 1e-6
 
 
 def run(
@@ -68,7 +72,7 @@ def run_batch(
     potentials_init: Sequence[Any] | None,
     n_threads: int | None,
     progress: bool | ProgressFunction | None,
-) -> BatchResult:
+) -> BatchResult[OTResult]:
     if not problems:
         raise ValueError("batch: has no problems; must have at least one")
     session = problems[0].place.session(n_threads)
@@ -85,6 +89,42 @@ def run_batch(
     for result in results:
         warn_if_short(result.report, stacklevel=3)
     return BatchResult(results)
+
+
+def _is_quadratic(reg_type: Any) -> bool:
+    return isinstance(reg_type, str) and reg_type.lower() == "l2"
+
+
+def _run_quadratic(
+    problem: Problem,
+    own: dict[str, Any],
+    *,
+    reg: float | None,
+    unbalanced: Any,
+    method: str | None,
+    max_iter: int | None,
+    tol: float | None,
+    potentials_init: Any,
+    n_threads: int | None,
+    progress: bool | ProgressFunction | None,
+    given: tuple[Any, ...],
+) -> OTResult:
+    """reg_type "L2". Its result is a RegularizedResult, which the type does not say for the sake of all other calls."""
+    if reg is None:
+        raise ValueError("reg: is not given; must be given with reg_type 'L2'")
+    refuse_unsupported(unbalanced=(unbalanced, "must not be with reg_type 'L2'"))
+    theirs = {"method": method, "iterations": max_iter, "tolerance": tol}
+    options = {"tolerance": _TOLERANCE} | {name: value for name, value in theirs.items() if value is not None} | own
+    result: Any = run_regularized(
+        problem,
+        Regularizer(quadratic=reg),
+        options,
+        potentials_init=potentials_init,
+        n_threads=n_threads,
+        progress=progress,
+        given=given,
+    )
+    return result  # type: ignore[no-any-return]
 
 
 def solve(
@@ -114,7 +154,8 @@ def solve(
             and not to be changed as long as the result is used.
         a, b: Weights (n) and (m), non-negative with equal totals; uniform with total 1 where left out.
         reg: eps > 0, in units of M. Left out, 5 % of the mean cost; ``result.reg`` says how much that is.
-        reg_type: "KL" or "entropy". The plan is the same; ``result.value`` has the one or the other.
+        reg_type: "KL" or "entropy". The plan is the same; ``result.value`` has the one or the other. "L2" is
+            reg / 2 sum P^2 in their place, for a sparse plan: :func:`solve_regularized` with its result.
         unbalanced: rho, or (rho_a, rho_b), > 0: instead of a marginal, rho KL(P 1 | a). inf is a marginal.
         method: "auto" (the default), "sinkhorn", "newton" or "splr".
         n_threads: On the CPU; left out, all cores.
@@ -143,6 +184,20 @@ def solve(
            [0. , 0.5]])
     """
     refuse_unsupported(c=(c, "the reference is a b^T"), plan_init=(plan_init, "potentials_init takes a warm start"))
+    if _is_quadratic(reg_type):
+        return _run_quadratic(
+            matrix_problem(M, a, b),
+            dict(options),
+            reg=reg,
+            unbalanced=unbalanced,
+            method=method,
+            max_iter=max_iter,
+            tol=tol,
+            potentials_init=potentials_init,
+            n_threads=n_threads,
+            progress=progress or verbose,
+            given=(M, None, None, a, b),
+        )
     translated = solve_options(
         reg=reg,
         reg_type=reg_type,
@@ -214,16 +269,6 @@ def solve_sample(
     """
     del lazy, batch_size
     refuse_unsupported(c=(c, "the reference is a b^T"), plan_init=(plan_init, "potentials_init takes a warm start"))
-    translated = solve_options(
-        reg=reg,
-        reg_type=reg_type,
-        unbalanced=unbalanced,
-        unbalanced_type=unbalanced_type,
-        method=method,
-        max_iter=max_iter,
-        tol=tol,
-        own=dict(options),
-    )
     problem = points_problem(
         X_a,
         X_b,
@@ -237,6 +282,30 @@ def solve_sample(
         label_cost=label_cost,
         label_weight=label_weight,
     )
+    if _is_quadratic(reg_type):
+        return _run_quadratic(
+            problem,
+            dict(options),
+            reg=reg,
+            unbalanced=unbalanced,
+            method=method,
+            max_iter=max_iter,
+            tol=tol,
+            potentials_init=potentials_init,
+            n_threads=n_threads,
+            progress=progress or verbose,
+            given=(None, X_a, X_b, a, b),
+        )
+    translated = solve_options(
+        reg=reg,
+        reg_type=reg_type,
+        unbalanced=unbalanced,
+        unbalanced_type=unbalanced_type,
+        method=method,
+        max_iter=max_iter,
+        tol=tol,
+        own=dict(options),
+    )
     return run(
         problem,
         translated,
@@ -246,22 +315,6 @@ def solve_sample(
         progress=progress or verbose,
         given=(None, X_a, X_b, a, b),
     )
-
-
-def _one_each(field: str, given: Any, size: int, dimensions: int) -> Sequence[Any]:
-    """A batch of arrays: a list of them, an array with one more dimension, or one for all."""
-    if given is None:
-        return [None] * size
-    if isinstance(given, (list, tuple)) and not all(isinstance(v, (int, float)) for v in given):
-        parts: Sequence[Any] = given
-    else:
-        stacked = read(field, given)
-        if stacked.ndim == dimensions:
-            return [stacked] * size
-        parts = stacked
-    if len(parts) != size:
-        raise ValueError(f"{field}: has {len(parts)} entries; must have {size}, one for each problem")
-    return parts
 
 
 def solve_batch(
@@ -280,15 +333,15 @@ def solve_batch(
     n_threads: int | None = None,
     progress: bool | ProgressFunction | None = None,
     **options: Unpack[KeywordOptions],
-) -> BatchResult:
+) -> BatchResult[OTResult]:
     """:func:`solve` for many cost matrices at once: (B, n, m), or a list of matrices of any shapes.
 
     a and b are (B, n) and (B, m), lists, or (n) and (m) for all. Each problem stops by itself and has a report of its
     own; its plan has the bits that :func:`solve` gives. On CUDA each step is one launch for all problems.
     """
     matrices = list(M)
-    weights_a = _one_each("a", a, len(matrices), 1)
-    weights_b = _one_each("b", b, len(matrices), 1)
+    weights_a = one_each("a", a, len(matrices), 1)
+    weights_b = one_each("b", b, len(matrices), 1)
     problems = [matrix_problem(*given) for given in zip(matrices, weights_a, weights_b)]
     translated = solve_options(
         reg=reg,
@@ -330,12 +383,12 @@ def solve_sample_batch(
     n_threads: int | None = None,
     progress: bool | ProgressFunction | None = None,
     **options: Unpack[KeywordOptions],
-) -> BatchResult:
+) -> BatchResult[OTResult]:
     """:func:`solve_sample` for many pairs of clouds at once: (B, n, d) and (B, m, d), or lists of any sizes."""
     clouds = list(X_a)
-    targets = _one_each("X_b", X_b, len(clouds), 2)
-    weights_a = _one_each("a", a, len(clouds), 1)
-    weights_b = _one_each("b", b, len(clouds), 1)
+    targets = one_each("X_b", X_b, len(clouds), 2)
+    weights_a = one_each("a", a, len(clouds), 1)
+    weights_b = one_each("b", b, len(clouds), 1)
     norm_p = p if metric in ("minkowski", "p-norm") else None
     problems = [
         points_problem(*given, metric, norm_p=norm_p, scale=scale)

@@ -6,26 +6,34 @@ from typing import Any, Literal
 
 import numpy as np
 from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.metrics import pairwise_distances, pairwise_distances_argmin
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from ._arrays import Array
+from ._regularized import solve_regularized, solve_regularized_sample
 from ._solve import solve_sample
+
+_REGULARIZED = ("group_lasso", "quadratic", "none")
 
 
 class OTTransport(TransformerMixin, BaseEstimator):
-    """Takes points of one domain to another by the entropic map of optimal transport.
+    """Takes points of one domain to another by the map of optimal transport: each goes to the average of its targets.
 
     Args:
-        reg: eps in units of the cost; left out, 5 % of the mean cost.
+        reg: eps in units of the cost, left out 5 % of the mean cost; of the regularised methods the weight of the term,
+            as in :func:`monge.solve_regularized`.
         metric: As for :func:`monge.solve_sample`.
-        method: "auto", "sinkhorn", "newton" or "splr".
-        unbalanced: Penalty of the marginals, or a pair; left out, all mass travels.
+        method: "auto", "sinkhorn", "newton" or "splr" for entropic plans. "group_lasso" lets each target take from few
+            of the classes of y; "quadratic" and "none" keep plans sparse.
+        unbalanced: Penalty of the marginals, or a pair, of entropic plans; left out, all mass travels.
         precision: "auto" or "float32", by which maps are good to float32's rounding, or "float64".
-        tol, max_iter: When a solve stops.
+        tol, max_iter: When a solve stops; left out, as the solvers have it.
+
+    The entropic map is defined everywhere; of the others, a point that was not seen moves as its nearest one does.
 
     Attributes:
-        result_: The :class:`monge.OTResult`, with its report.
-        n_iter_: Its sweeps.
+        result_: The :class:`monge.OTResult` or :class:`monge.RegularizedResult`, with its report.
+        n_iter_: Its sweeps or iterations.
         n_features_in_: Dimensions of the points.
 
     >>> import numpy as np, monge
@@ -43,8 +51,8 @@ class OTTransport(TransformerMixin, BaseEstimator):
         method: str = "auto",
         unbalanced: float | tuple[float, float] | None = None,
         precision: Literal["auto", "float32", "float64"] = "auto",
-        tol: float = 1e-6,
-        max_iter: int = 10000,
+        tol: float | None = None,
+        max_iter: int | None = None,
     ) -> None:
         self.reg = reg
         self.metric = metric
@@ -57,29 +65,56 @@ class OTTransport(TransformerMixin, BaseEstimator):
     def fit(self, X: Any, y: Any = None, Xt: Any = None, yt: Any = None) -> OTTransport:
         """Solves the transport of X (n x d) to Xt (m x d), by default to X itself, which smooths it.
 
-        y and yt, labels of the points, are taken where scikit-learn and POT pass them, and not used.
+        y, the labels of X, make the groups of method "group_lasso". Else y and yt are taken where scikit-learn and POT
+        pass them, and not used.
         """
-        del y, yt
+        del yt
         source = validate_data(self, X, dtype=[np.float64, np.float32], ensure_min_samples=2)
         target = source if Xt is None else check_array(Xt, dtype=[np.float64, np.float32])
-        self.result_ = solve_sample(
-            source,
-            target,
-            metric=self.metric,
-            reg=self.reg,
-            unbalanced=self.unbalanced,
-            method=self.method,
-            precision=self.precision,
-            tol=self.tol,
-            max_iter=self.max_iter,
-        )
+        if self.method in _REGULARIZED:
+            self.result_ = self._fit_regularized(source, target, y)
+            self._source, self._target = source, target
+        else:
+            self.result_ = solve_sample(
+                source,
+                target,
+                metric=self.metric,
+                reg=self.reg,
+                unbalanced=self.unbalanced,
+                method=self.method,
+                precision=self.precision,
+                tol=self.tol,
+                max_iter=self.max_iter,
+            )
         self.n_iter_ = self.result_.n_iter
         return self
+
+    def _fit_regularized(self, source: Array, target: Array, y: Any) -> Any:
+        if (self.reg is None) != (self.method == "none"):
+            rule = (
+                "must not be given with method 'none'" if self.method == "none" else "must be, the weight of the term"
+            )
+            raise ValueError(f"reg: is {self.reg}; {rule}")
+        if self.unbalanced is not None:
+            raise NotImplementedError(f"unbalanced: is given; must not be with method {self.method!r}")
+        given = {"tolerance": self.tol, "iterations": self.max_iter}
+        options: Any = {name: value for name, value in given.items() if value is not None}
+        options["precision"] = self.precision
+        weight = 0.0 if self.reg is None else self.reg
+        if self.method != "group_lasso":
+            return solve_regularized_sample(source, target, metric=self.metric, quadratic=weight, **options)
+        if y is None:
+            raise ValueError("y: is missing; method 'group_lasso' needs the labels of X")
+        groups = np.unique(np.asarray(y), return_inverse=True)[1]
+        cost = pairwise_distances(source, target, metric=self.metric)
+        return solve_regularized(cost, group_lasso=weight, groups=groups, **options)
 
     def transform(self, X: Any) -> Array:
         """Where points of the source's domain go, seen before or not."""
         check_is_fitted(self)
         points = validate_data(self, X, reset=False, dtype=[np.float64, np.float32])
+        if self.method in _REGULARIZED:
+            return _carried(points, self._source, self.result_.average(self._target))
         return self.result_.transform(points).astype(points.dtype, copy=False)
 
     def fit_transform(self, X: Any, y: Any = None, Xt: Any = None, yt: Any = None) -> Array:
@@ -89,6 +124,8 @@ class OTTransport(TransformerMixin, BaseEstimator):
         """Where points of the target's domain come from."""
         check_is_fitted(self)
         points = validate_data(self, X, reset=False, dtype=[np.float64, np.float32])
+        if self.method in _REGULARIZED:
+            return _carried(points, self._target, self.result_.average(self._source, transpose=True))
         return self.result_.inverse.transform(points).astype(points.dtype, copy=False)
 
     def transform_labels(self, y: Any) -> np.ndarray[Any, Any]:
@@ -96,10 +133,16 @@ class OTTransport(TransformerMixin, BaseEstimator):
         check_is_fitted(self)
         classes, codes = np.unique(np.asarray(y), return_inverse=True)
         one_hot = np.eye(len(classes))[codes]
-        return np.asarray(self.result_.inverse.average(one_hot))
+        return np.asarray(self.result_.average(one_hot, transpose=True))
 
     @property
     def coupling_(self) -> Array:
         """The plan (n x m)."""
         check_is_fitted(self)
         return self.result_.plan
+
+
+def _carried(points: Array, seen: Array, images: Array) -> Array:
+    """Each point moved as the nearest one of those that were seen."""
+    nearest = pairwise_distances_argmin(points, seen)
+    return (images[nearest] + (points - seen[nearest])).astype(points.dtype, copy=False)

@@ -71,7 +71,7 @@ std::vector<std::shared_ptr<HeldPlan>> solve_many(SessionPointer const& session,
 SolveOptions solve_options(OptionDict const& given, Watch& watch) {
   SolveOptions options;
   set_options(options, given, kSolveOptions);
-  options.progress = watch.callback();
+  options.progress = watch.callback<Progress>();
   return options;
 }
 

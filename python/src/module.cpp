@@ -8,6 +8,7 @@
 #include "entropic.hpp"
 #include "geometry.hpp"
 #include "projection.hpp"
+#include "regularized.hpp"
 #include "report.hpp"
 #include "session.hpp"
 
@@ -46,6 +47,7 @@ NB_MODULE(_core, module) {
   monge::python::bind_reports(module);
   monge::python::bind_plan(module);
   monge::python::bind_entropic(module);
+  monge::python::bind_regularized(module);
   monge::python::bind_divergence(module);
   monge::python::bind_c_transform(module);
   monge::python::bind_projection(module);

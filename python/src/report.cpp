@@ -7,6 +7,7 @@
 #include <functional>
 #include <monge/derivatives.hpp>
 #include <monge/divergence.hpp>
+#include <monge/regularized.hpp>
 #include <monge/report.hpp>
 #include <string>
 #include <type_traits>
@@ -101,6 +102,56 @@ void visit_members(LinearReport const*, Visit const& visit) {
   visit("residual", &LinearReport::residual);
 }
 
+template <class Visit>
+void visit_members(RegularizedProgress const*, Visit const& visit) {
+  visit("iteration", &RegularizedProgress::iteration);
+  visit("weight", &RegularizedProgress::weight);
+  visit("primal_residual", &RegularizedProgress::primal_residual);
+  visit("seconds", &RegularizedProgress::seconds);
+  visit("problem", &RegularizedProgress::problem);
+}
+
+template <class Visit>
+void visit_members(RegularizedCheck const*, Visit const& visit) {
+  visit("iteration", &RegularizedCheck::iteration);
+  visit("weight", &RegularizedCheck::weight);
+  visit("primal_residual", &RegularizedCheck::primal_residual);
+  visit("gap", &RegularizedCheck::gap);
+  visit("step", &RegularizedCheck::step);
+  visit("seconds", &RegularizedCheck::seconds);
+}
+
+template <class Visit>
+void visit_members(RegularizedReport const*, Visit const& visit) {
+  visit("status", &RegularizedReport::status);
+  visit("message", &RegularizedReport::message);
+  visit("method", &RegularizedReport::method);
+  visit("iterations", &RegularizedReport::iterations);
+  visit("newton_steps", &RegularizedReport::newton_steps);
+  visit("linear_iterations", &RegularizedReport::linear_iterations);
+  visit("step", &RegularizedReport::step);
+  visit("weight", &RegularizedReport::weight);
+  visit("precision", &RegularizedReport::precision);
+  visit("mass", &RegularizedReport::mass);
+  visit("transported_mass", &RegularizedReport::transported_mass);
+  visit("primal_residual", &RegularizedReport::primal_residual);
+  visit("marginal_error", &RegularizedReport::marginal_error);
+  visit("transport_cost", &RegularizedReport::transport_cost);
+  visit("regularization", &RegularizedReport::regularization);
+  visit("primal", &RegularizedReport::primal);
+  visit("dual", &RegularizedReport::dual);
+  visit("gap", &RegularizedReport::gap);
+  visit("nonzeros", &RegularizedReport::nonzeros);
+  visit(
+      "seconds_setup", [](auto& report) -> auto& { return report.seconds.setup; });
+  visit(
+      "seconds_iterations", [](auto& report) -> auto& { return report.seconds.iterations; });
+  visit(
+      "seconds_evaluation", [](auto& report) -> auto& { return report.seconds.evaluation; });
+  visit(
+      "seconds", [](auto& report) -> auto& { return report.seconds.total; });
+}
+
 /// Calls visit(name, member) for each; std::invoke(member, record) is the member's value.
 template <class Record, class Visit>
 void visit_members(Visit const& visit) {
@@ -158,27 +209,31 @@ nb::class_<Record> bind_record(nb::module_& module, char const* name, char const
   return type;
 }
 
-template <class Record>
-void bind_pickle(nb::class_<Record>& type) {
-  type.def("__getstate__", &to_dict<Record>);
-  type.def("__setstate__",
-           [](Record& record, Members const& state) { new (&record) Record(from_dict<Record>(state)); });
+/// A report of a solve, with its history of checks; both can be pickled.
+template <class Record, class Entry>
+void bind_solve(nb::module_& module, char const* check_name, char const* name, char const* doc) {
+  bind_record<Entry>(module, check_name, "One check of a solve.")
+      .def("__getstate__", &to_dict<Entry>)
+      .def("__setstate__", [](Entry& entry, Members const& state) { new (&entry) Entry(from_dict<Entry>(state)); });
+  bind_record<Record>(module, name, doc)
+      .def_prop_ro(
+          "history", [](Record const& record) { return record.history; }, "The checks of the solve, in order.")
+      .def("__getstate__", [](Record const& record) { return std::pair(to_dict(record), record.history); })
+      .def("__setstate__", [](Record& record, std::pair<Members, std::vector<Entry>> const& state) {
+        new (&record) Record(from_dict<Record>(state.first));
+        record.history = state.second;
+      });
 }
 
 }  // namespace
 
 void bind_reports(nb::module_& module) {
   bind_record<Progress>(module, "Progress", "What a progress function sees at each check.");
-  auto check = bind_record<Check>(module, "Check", "One check of a solve.");
-  bind_pickle(check);
-  bind_record<Report>(module, "Report", "What a solve reached, in units of the cost; NaN is what was not evaluated.")
-      .def_prop_ro(
-          "history", [](Report const& report) { return report.history; }, "The checks of the solve, in order.")
-      .def("__getstate__", [](Report const& report) { return std::pair(to_dict(report), report.history); })
-      .def("__setstate__", [](Report& report, std::pair<Members, std::vector<Check>> const& state) {
-        new (&report) Report(from_dict<Report>(state.first));
-        report.history = state.second;
-      });
+  bind_solve<Report, Check>(module, "Check", "Report",
+                            "What a solve reached, in units of the cost; NaN is what was not evaluated.");
+  bind_record<RegularizedProgress>(module, "RegularizedProgress", "What a progress function sees at each check.");
+  bind_solve<RegularizedReport, RegularizedCheck>(module, "RegularizedCheck", "RegularizedReport",
+                                                  "What a regularised solve reached, in units of the cost.");
   bind_record<GradientReport>(module, "GradientReport", "How far derivatives are from those at the optimum.");
   bind_record<DivergenceGradient>(module, "DivergenceGradient", "Derivatives of a divergence that are numbers.");
   bind_record<LinearReport>(module, "LinearReport", "How a linear system was solved.");

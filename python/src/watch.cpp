@@ -2,14 +2,15 @@
 
 namespace monge::python {
 
-bool Watch::goes_on(Progress const& state) {
+bool Watch::goes_on(std::function<nb::object()> const& state) {
+  if (error_) return false;  // Of a batch, the problems that were not asked about stop, too.
   Clock::time_point const now = Clock::now();
   if (progress_.is_none() && now < next_) return true;
   next_ = now + kBetweenSignals;
   nb::gil_scoped_acquire const lock;
   try {
     if (PyErr_CheckSignals() != 0) throw nb::python_error();
-    return progress_.is_none() || !progress_(state).is(nb::bool_(false));
+    return progress_.is_none() || !progress_(state()).is(nb::bool_(false));
   } catch (...) {
     error_ = std::current_exception();
     return false;

@@ -5,7 +5,6 @@
 #include <chrono>
 #include <exception>
 #include <functional>
-#include <monge/report.hpp>
 #include <utility>
 
 namespace monge::python {
@@ -15,12 +14,13 @@ namespace nb = nanobind;
 /// Made and ended with the interpreter's lock; its callback takes the lock when there is something to do.
 class Watch {
  public:
-  /// `progress` is None or is called with a Progress at each check; False stops the solve.
+  /// `progress` is None or is called with what the library says at each check; False stops the solve.
   explicit Watch(nb::object progress) : progress_(std::move(progress)) {}
 
-  /// For SolveOptions::progress.
-  std::function<bool(Progress const&)> callback() {
-    return [this](Progress const& state) { return goes_on(state); };
+  /// For the `progress` of options, State being a Progress or a RegularizedProgress.
+  template <class State>
+  std::function<bool(State const&)> callback() {
+    return [this](State const& state) { return goes_on([&] { return nb::cast(state); }); };
   }
 
   /// Raises what a signal or the progress function raised.
@@ -32,7 +32,7 @@ class Watch {
   using Clock = std::chrono::steady_clock;
   static constexpr std::chrono::milliseconds kBetweenSignals{20};
 
-  bool goes_on(Progress const& state);
+  bool goes_on(std::function<nb::object()> const& state);
 
   nb::object progress_;
   Clock::time_point next_ = Clock::now() + kBetweenSignals;

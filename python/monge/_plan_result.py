@@ -1,0 +1,247 @@
+"""What every solve returns: a plan that is an operator, its potentials and its report."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from . import _core
+from ._arrays import Array, Place, read
+from ._problem import Problem
+
+
+@dataclass(frozen=True)
+class Gradients:
+    """Derivatives of the dual value at fixed potentials; None is what costs or geometry do not have.
+
+    Attributes:
+        x, y: By the points, of the shapes of X_a and X_b; in units of the cost over those of the points.
+        a, b: By the weights. Of a balanced problem they count along directions that keep sum a = sum b.
+        report: How far these are from the derivatives at the optimum, or of the solve.
+    """
+
+    x: Array | None
+    y: Array | None
+    a: Array
+    b: Array
+    report: _core.GradientReport | _core.DivergenceGradient | _core.RegularizedReport
+
+
+class LazyPlan:
+    """The plan, of which rows are made when they are asked for: ``lazy[i]``, ``lazy[i:j]``, ``lazy[i:j, k]``,
+    ``lazy @ v``, ``lazy.T @ u``."""
+
+    def __init__(self, result: PlanResult, transposed: bool = False) -> None:
+        self._result = result
+        self._transposed = transposed
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        n, m = self._result.shape
+        return (m, n) if self._transposed else (n, m)
+
+    @property
+    def T(self) -> LazyPlan:
+        return LazyPlan(self._result, not self._transposed)
+
+    def __matmul__(self, v: Array) -> Array:
+        return self._result.apply(v, transpose=self._transposed)
+
+    def __getitem__(self, key: Any) -> Array:
+        rows, columns = key if isinstance(key, tuple) else (key, slice(None))
+        picked = np.arange(self.shape[0])[rows]
+        chosen = np.atleast_1d(picked)
+        unit = np.zeros((self.shape[0], len(chosen)))
+        unit[chosen, np.arange(len(chosen))] = 1
+        block = self._result.apply(unit, transpose=not self._transposed).T
+        return block[:, columns] if np.ndim(picked) else block[0, columns]
+
+    def __repr__(self) -> str:
+        return f"<LazyPlan {self.shape[0]} x {self.shape[1]}>"
+
+
+class PlanResult:
+    """A plan, of whatever solver.
+
+    Arrays come in the framework, dtype and device of M or X_a, and on CUDA on the stream on which the problem was
+    solved.
+    """
+
+    def __init__(
+        self, problem: Problem, options: dict[str, Any], report: Any, given: tuple[Any, ...] | None = None
+    ) -> None:
+        """`given`: costs, X_a, X_b, a and b as the caller has them, of which the value may have gradients."""
+        self._problem = problem
+        self._options = options
+        self._report = report
+        self._given = given if any(getattr(v, "requires_grad", False) for v in given or ()) else None
+
+    # The problem and how it went.
+
+    @property
+    def report(self) -> Any:
+        """All that is known of the solve."""
+        return self._report
+
+    @property
+    def n_iter(self) -> int:
+        """Iterations, as the report counts them."""
+        return int(self._report.iterations)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(n, m)."""
+        geometry = self._problem.geometry
+        return geometry.rows, geometry.columns
+
+    @property
+    def status(self) -> str:
+        """ "converged", "completed" (a tolerance of 0), "iteration_limit", "precision_limit" or "stopped"."""
+        return str(self._report.status)
+
+    @property
+    def converged(self) -> bool:
+        return bool(self._report.status == "converged")
+
+    @property
+    def marginal_error(self) -> float:
+        """The L1 error of both marginals, in float64; with penalties, of the conditions in their place."""
+        return float(self._report.marginal_error)
+
+    @property
+    def gap(self) -> float:
+        """Primal minus dual value."""
+        return float(self._report.gap)
+
+    @property
+    def log(self) -> dict[str, Any]:
+        """The report as a dictionary."""
+        return dict(self._report.to_dict())
+
+    # Values.
+
+    @property
+    def value_linear(self) -> Array:
+        """<C, P>."""
+        return self._place.scalar(self._plan.transport_cost())
+
+    @property
+    def value_quad(self) -> None:
+        return None
+
+    # The plan.
+
+    @functools.cached_property
+    def potentials(self) -> tuple[Array, Array]:
+        """The dual potentials (n) and (m), in units of the cost."""
+        f, g = self._place.empty(self.shape[0]), self._place.empty(self.shape[1])
+        self._plan.potentials(f, g)
+        return self._place.finish(f), self._place.finish(g)
+
+    @property
+    def potential_a(self) -> Array:
+        return self.potentials[0]
+
+    @property
+    def potential_b(self) -> Array:
+        return self.potentials[1]
+
+    @functools.cached_property
+    def plan(self) -> Array:
+        """P (n x m), all of it."""
+        to = self._place.empty(*self.shape)
+        self._plan.dense(to)
+        return self._place.finish(to)
+
+    @property
+    def lazy_plan(self) -> LazyPlan:
+        return LazyPlan(self)
+
+    @functools.cached_property
+    def marginals(self) -> tuple[Array, Array]:
+        """P 1 (n) and P^T 1 (m)."""
+        row, column = self._place.empty(self.shape[0]), self._place.empty(self.shape[1])
+        self._plan.marginals(row, column)
+        return self._place.finish(row), self._place.finish(column)
+
+    @property
+    def marginal_a(self) -> Array:
+        return self.marginals[0]
+
+    @property
+    def marginal_b(self) -> Array:
+        return self.marginals[1]
+
+    def apply(self, v: Any, transpose: bool = False) -> Array:
+        """P v for v of shape (m,) or (m, p); with `transpose` P^T v for (n,) or (n, p). P is not formed."""
+        return self._product(self._plan.apply_transpose if transpose else self._plan.apply, v, int(not transpose))
+
+    def push(self, mass: Any) -> Array:
+        """Where mass on the sources, (n,) or (n, p), goes: P^T diag(1 / P 1) mass. Totals stay."""
+        return self.apply(self._shares(mass, self.marginal_a), transpose=True)
+
+    def pull(self, mass: Any) -> Array:
+        """Where mass on the targets, (m,) or (m, p), comes from: P diag(1 / P^T 1) mass."""
+        return self.apply(self._shares(mass, self.marginal_b))
+
+    def average(self, values: Any, transpose: bool = False) -> Array:
+        """sum_j P_ij v_j / sum_j P_ij for values v (m,) or (m, p) of the targets; with `transpose` the same of the
+        columns, for values (n,) or (n, p) of the sources."""
+        raise NotImplementedError
+
+    def _average_of_targets(self) -> Array:
+        """Where each source goes, on average."""
+        if self._problem.y is None:
+            raise NotImplementedError("transform: the problem is a cost matrix; average() takes values of the targets")
+        return self.average(self._problem.y)
+
+    def gradients(self) -> Gradients:
+        """Derivatives of the value by points and weights; by the costs it is the plan."""
+        raise NotImplementedError
+
+    # What these are made of.
+
+    @property
+    def _plan(self) -> Any:
+        raise NotImplementedError
+
+    def _value(self) -> float:
+        raise NotImplementedError
+
+    def _value_with_gradients(self) -> Array:
+        value = self._place.scalar(self._value())
+        if self._given is None:
+            return value
+        from .torch._value import attach
+
+        return attach(self, value, self._given)
+
+    @property
+    def _place(self) -> Place:
+        return self._problem.place
+
+    @property
+    def _has_point_derivatives(self) -> bool:
+        return self._problem.cost is None and self._problem.cost_function in ("sqeuclidean", "dot")
+
+    def _points_like(self) -> tuple[Array, Array]:
+        problem = self._problem
+        if problem.x is None or problem.y is None:
+            raise NotImplementedError("gradients: the problem is a cost matrix, which has no points; must be points")
+        return self._place.empty(*problem.x.shape), self._place.empty(*problem.y.shape)
+
+    def _product(self, multiply: Any, v: Any, side: int) -> Array:
+        given = read("v", v)
+        columns = given[:, None] if given.ndim == 1 else given
+        to = self._place.empty(self.shape[1 - side], columns.shape[1] if columns.ndim == 2 else 1)
+        multiply(columns, to)
+        to = self._place.finish(to)
+        return to[:, 0] if given.ndim == 1 else to
+
+    def _shares(self, mass: Any, marginal: Array) -> Array:
+        given = read("mass", mass)
+        reciprocal = (marginal > 0) / (marginal + (marginal == 0))
+        return given * (reciprocal if given.ndim == 1 else reciprocal[:, None])

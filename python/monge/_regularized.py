@@ -1,0 +1,421 @@
+"""Optimal transport with sparse and grouped plans: ``solve_regularized`` and its like."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from . import _core
+from ._arrays import Array, framework_of, read_index, read_optional
+from ._plan_result import Gradients, PlanResult
+from ._problem import Problem, ProgressFunction, matrix_problem, one_each, points_problem, warn_if_short, watching
+from ._result import BatchResult
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from ._options import RegularizedOptions
+
+_ALWAYS_ITERATIONS = 20000
+
+
+@dataclass(frozen=True)
+class Regularizer:
+    """The terms of h, each of which counts where its weight is positive."""
+
+    quadratic: float = 0.0
+    group_lasso: float = 0.0
+    groups: Array | None = None
+    group_weights: Array | None = None
+    l1: float = 0.0
+    l1_weights: Array | None = None
+    mask: Array | None = None
+    hypentropy: float = 0.0
+    hypentropy_width: float = 1.0
+
+    @staticmethod
+    def read(**terms: Any) -> Regularizer:
+        for field in ("group_weights", "l1_weights", "mask"):
+            terms[field] = read_optional(field, terms.get(field))
+        terms["groups"] = _on_host(read_index("groups", terms.get("groups")))
+        return Regularizer(**terms)
+
+    @functools.cached_property
+    def core(self) -> _core.Regularizer:
+        return _core.regularizer(
+            float(self.quadratic),
+            float(self.group_lasso),
+            self.groups,
+            self.group_weights,
+            float(self.l1),
+            self.l1_weights,
+            self.mask,
+            float(self.hypentropy),
+            float(self.hypentropy_width),
+        )
+
+
+def _on_host(labels: Array | None) -> Array | None:
+    if labels is None or framework_of(labels).cuda_index(labels) is None:
+        return labels
+    return np.asarray(labels.tolist(), dtype=np.int64)
+
+
+class RegularizedResult(PlanResult):
+    """What :func:`monge.solve_regularized` and its like return, with the attributes of POT's ``OTResult`` and more.
+
+    X minimises <M, X> + h(X) over the plans. Potentials u and v are in units of the cost, feasible for the dual, and so
+    certify ``gap``. Arrays come in the framework, dtype and device of M or X_a, and on CUDA on the stream on which the
+    problem was solved. A pickle holds the problem, which is solved again where its plan is asked for.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        regularizer: Regularizer,
+        options: dict[str, Any],
+        potentials_init: tuple[Array | None, Array | None],
+        plan: _core.RegularizedPlan | None,
+        report: _core.RegularizedReport,
+        given: tuple[Any, ...] | None = None,
+    ) -> None:
+        super().__init__(problem, options, report, given)
+        self._regularizer = regularizer
+        self._start = potentials_init
+        self._made = plan
+
+    @property
+    def report(self) -> _core.RegularizedReport:
+        """All that is known of the solve: values, certificate, counts, times, history."""
+        return self._report  # type: ignore[no-any-return]
+
+    @property
+    def n_iter(self) -> int:
+        """Iterations of splitting, or passes of Newton's method over all pairs."""
+        return int(self._report.iterations)
+
+    @property
+    def nonzeros(self) -> int:
+        """Entries X_ij > 0."""
+        return int(self._report.nonzeros)
+
+    @property
+    def value(self) -> Array:
+        """<M, X> + h(X).
+
+        Where tensors that require gradients were given, it has them: those at the optimum, of first order.
+        """
+        return self._value_with_gradients()
+
+    @functools.cached_property
+    def sparse_plan(self) -> Array:
+        """X as a CSR array (SciPy, PyTorch or CuPy): all its entries that are not 0."""
+        place = self._place
+        row_begin = place.empty_index(self.shape[0] + 1)
+        count = self._plan.nonzeros(row_begin)
+        columns, values = place.empty_index(count), place.empty(count)
+        self._plan.entries(row_begin, columns, values)
+        return place.framework.csr(row_begin, columns, values, self.shape)
+
+    def average(self, values: Any, transpose: bool = False) -> Array:
+        """sum_j X_ij v_j / sum_j X_ij for values v (m,) or (m, p) of the targets; with `transpose` the same of the
+        columns, for values (n,) or (n, p) of the sources. What has no mass gets 0."""
+        multiply = self._plan.average_transpose if transpose else self._plan.average
+        return self._product(multiply, values, int(not transpose))
+
+    def transform(self) -> Array:
+        """Where each of the sources goes, on average.
+
+        Raises NotImplementedError for a cost matrix, which has no points.
+        """
+        return self._average_of_targets()
+
+    def gradients(self) -> Gradients:
+        """Derivatives of the value by points ("sqeuclidean", "dot") and weights; by the costs it is the plan."""
+        u, v = self.potentials
+        problem = self._problem
+        if not self._has_point_derivatives:
+            return Gradients(None, None, u, v, self._report)
+        x, y = problem.x, problem.y
+        from_y, from_x = self.apply(y), self.apply(x, transpose=True)
+        if problem.cost_function == "dot":
+            return Gradients(-problem.scale * from_y, -problem.scale * from_x, u, v, self._report)
+        row, column = self.marginals
+        by_x, by_y = row[:, None] * x - from_y, column[:, None] * y - from_x
+        return Gradients(2 * problem.scale * by_x, 2 * problem.scale * by_y, u, v, self._report)
+
+    @property
+    def _plan(self) -> _core.RegularizedPlan:
+        if self._made is None:  # From a pickle.
+            self._made = _solve(self._problem, self._regularizer, self._options, self._start, None, None)
+        return self._made
+
+    def _value(self) -> float:
+        return float(self._report.primal)
+
+    def __reduce__(self) -> Any:
+        problem, regularizer = replace(self._problem), replace(self._regularizer)  # Without what shows memory.
+        return RegularizedResult, (problem, regularizer, self._options, self._start, None, self._report)
+
+    def __repr__(self) -> str:
+        n, m = self.shape
+        report = self._report
+        return (
+            f"<RegularizedResult {n} x {m}: {report.status} after {report.iterations} iterations of {report.method}, "
+            f"value {report.primal:.6g}, gap {report.gap:.2e}, {report.nonzeros} entries, "
+            f"marginal error {report.marginal_error:.2e}>"
+        )
+
+
+def _solve(
+    problem: Problem,
+    regularizer: Regularizer,
+    options: dict[str, Any],
+    start: tuple[Array | None, Array | None],
+    n_threads: int | None,
+    watch: ProgressFunction | None,
+) -> _core.RegularizedPlan:
+    session = problem.place.session(n_threads)
+    return _core.solve_regularized(
+        session, problem.geometry, problem.a, problem.b, regularizer.core, *start, options, watch
+    )
+
+
+def _text(state: _core.RegularizedProgress) -> str:
+    return f"weight {state.weight:.3g}, residual {state.primal_residual:.2e}"
+
+
+def _warn(report: _core.RegularizedReport) -> None:
+    solver = "Newton's method" if report.method == "newton" else "splitting"
+    warn_if_short(report, stacklevel=4, solver=solver)
+
+
+def run(
+    problem: Problem,
+    regularizer: Regularizer,
+    options: dict[str, Any],
+    *,
+    potentials_init: Any,
+    n_threads: int | None,
+    progress: bool | ProgressFunction | None,
+    given: tuple[Any, ...],
+) -> RegularizedResult:
+    """Solves a problem with the library's options. `given`: costs, X_a, X_b, a and b as the caller has them."""
+    u, v = (None, None) if potentials_init is None else potentials_init
+    start = (read_optional("potentials_init", u), read_optional("potentials_init", v))
+    with watching(progress, options.get("iterations", _ALWAYS_ITERATIONS), "iteration", _text) as watch:
+        plan = _solve(problem, regularizer, options, start, n_threads, watch)
+    report = plan.report
+    _warn(report)
+    return RegularizedResult(problem, regularizer, options, start, plan, report, given)
+
+
+def solve_regularized(
+    M: Any,
+    a: Any = None,
+    b: Any = None,
+    *,
+    quadratic: float = 0.0,
+    group_lasso: float = 0.0,
+    groups: Any = None,
+    group_weights: Any = None,
+    l1: float = 0.0,
+    l1_weights: Any = None,
+    mask: Any = None,
+    hypentropy: float = 0.0,
+    hypentropy_width: float = 1.0,
+    potentials_init: tuple[Any, Any] | None = None,
+    n_threads: int | None = None,
+    progress: bool | ProgressFunction | None = None,
+    **options: Unpack[RegularizedOptions],
+) -> RegularizedResult:
+    r"""Solves min_X <M, X> + h(X) over X >= 0 with X 1 = p and X^T 1 = q, for an h that keeps plans sparse or grouped.
+
+    h(X) = quadratic / 2 sum X_ij^2
+         + group_lasso sum_j sum_g w_g |(X_ij), i in group g|_2
+         + l1 sum W_ij X_ij
+         + hypentropy sum X_ij asinh(X_ij / width) - sqrt(X_ij^2 + width^2) + width
+
+    Args:
+        M: Costs (n x m); inf forbids a pair. Read in place, and not to be changed as long as the result is used.
+        a, b: p (n) and q (m), non-negative with equal totals; uniform with total 1 where left out.
+        quadratic: Weight >= 0 of the quadratic term, in units of M over mass.
+        group_lasso: Weight >= 0 of the group lasso, in units of M. It needs `groups`.
+        groups: The group of each row (n), whole numbers from 0 on without gaps.
+        group_weights: w (groups), >= 0; left out, 1.
+        l1, l1_weights: Weight >= 0, in units of M, and W (n x m), >= 0.
+        mask: (n x m); X_ij = 0 where it is 0 or False.
+        hypentropy, hypentropy_width: Weight >= 0, in units of M, and width > 0, of mass. Not with `group_lasso`.
+        potentials_init: (u, v) in units of M, a warm start of Newton's method.
+        n_threads: On the CPU; left out, all cores.
+        progress: True shows a bar (tqdm). A function is called with a :class:`RegularizedProgress` at each check, and
+            stops the solve by returning False.
+        options: `method` ("auto", "splitting", "newton"), `tolerance` (1e-4) of the relative residual and the relative
+            gap, and the others of :class:`monge.RegularizedOptions`.
+
+    Without any term it is optimal transport itself. "auto" is Newton's method for a quadratic term, or none, and
+    Douglas-Rachford splitting for the others.
+
+    Returns:
+        :class:`RegularizedResult`; not converging is a status and a :class:`ConvergenceWarning`.
+
+    Raises:
+        ValueError, TypeError: An argument is wrong; the message begins with its name, of a and b with p and q.
+        NotImplementedError: Terms that do not go together, or not with the method.
+        MemoryError, RuntimeError: Memory ran out; the device failed.
+
+    Source: Lindback, Wang, Johansson 2023.
+
+    >>> import monge
+    >>> result = monge.solve_regularized([[0.0, 1.0], [1.0, 0.0]], quadratic=1.0)
+    >>> result.plan.round(3), result.nonzeros
+    (array([[0.5, 0. ],
+           [0. , 0.5]]), 2)
+    """
+    regularizer = Regularizer.read(
+        quadratic=quadratic,
+        group_lasso=group_lasso,
+        groups=groups,
+        group_weights=group_weights,
+        l1=l1,
+        l1_weights=l1_weights,
+        mask=mask,
+        hypentropy=hypentropy,
+        hypentropy_width=hypentropy_width,
+    )
+    return run(
+        matrix_problem(M, a, b),
+        regularizer,
+        dict(options),
+        potentials_init=potentials_init,
+        n_threads=n_threads,
+        progress=progress,
+        given=(M, None, None, a, b),
+    )
+
+
+def solve_regularized_sample(
+    X_a: Any,
+    X_b: Any,
+    a: Any = None,
+    b: Any = None,
+    metric: str = "sqeuclidean",
+    *,
+    quadratic: float = 0.0,
+    mask: Any = None,
+    norm_p: float | None = None,
+    scale: float = 1.0,
+    labels_x: Any = None,
+    labels_y: Any = None,
+    label_cost: Any = None,
+    label_weight: float = 1.0,
+    potentials_init: tuple[Any, Any] | None = None,
+    n_threads: int | None = None,
+    progress: bool | ProgressFunction | None = None,
+    **options: Unpack[RegularizedOptions],
+) -> RegularizedResult:
+    """:func:`solve_regularized` with the costs of points, which are never stored: a quadratic term, or none.
+
+    It takes Newton's method; the other terms need the costs as a matrix. Points, metric, scale and labels are as for
+    :func:`monge.solve_sample`.
+
+    >>> import monge, numpy as np
+    >>> x = np.arange(4.0)[:, None]
+    >>> monge.solve_regularized_sample(x, x + 10).transform().ravel().round(3)
+    array([10., 11., 12., 13.])
+    """
+    problem = points_problem(
+        X_a,
+        X_b,
+        a,
+        b,
+        metric,
+        norm_p=norm_p,
+        scale=scale,
+        labels_x=labels_x,
+        labels_y=labels_y,
+        label_cost=label_cost,
+        label_weight=label_weight,
+    )
+    return run(
+        problem,
+        Regularizer.read(quadratic=quadratic, mask=mask),
+        dict(options),
+        potentials_init=potentials_init,
+        n_threads=n_threads,
+        progress=progress,
+        given=(None, X_a, X_b, a, b),
+    )
+
+
+def solve_regularized_batch(
+    M: Any,
+    a: Any = None,
+    b: Any = None,
+    *,
+    quadratic: float = 0.0,
+    group_lasso: float = 0.0,
+    groups: Any = None,
+    group_weights: Any = None,
+    l1: float = 0.0,
+    l1_weights: Any = None,
+    mask: Any = None,
+    hypentropy: float = 0.0,
+    hypentropy_width: float = 1.0,
+    n_threads: int | None = None,
+    progress: bool | ProgressFunction | None = None,
+    **options: Unpack[RegularizedOptions],
+) -> BatchResult[RegularizedResult]:
+    """:func:`solve_regularized` for many cost matrices at once: (B, n, m), or a list of matrices of any shapes.
+
+    a, b, groups, group_weights, l1_weights and mask are lists, arrays with one more dimension, or one for all. Each
+    problem stops by itself and has the bits that :func:`solve_regularized` gives. On CUDA the iterations of all are one
+    launch.
+    """
+    matrices = list(M)
+    if not matrices:
+        raise ValueError("batch: has no problems; must have at least one")
+    size = len(matrices)
+    problems = [matrix_problem(*each) for each in zip(matrices, one_each("a", a, size, 1), one_each("b", b, size, 1))]
+    each_has = {
+        "groups": one_each("groups", groups, size, 1, read_index),
+        "group_weights": one_each("group_weights", group_weights, size, 1),
+        "l1_weights": one_each("l1_weights", l1_weights, size, 2),
+        "mask": one_each("mask", mask, size, 2),
+    }
+    weights = {
+        "quadratic": quadratic,
+        "group_lasso": group_lasso,
+        "l1": l1,
+        "hypentropy": hypentropy,
+        "hypentropy_width": hypentropy_width,
+    }
+    regularizers = [
+        Regularizer.read(**weights, **{name: values[k] for name, values in each_has.items()}) for k in range(size)
+    ]
+    return BatchResult(run_batch(problems, regularizers, dict(options), n_threads=n_threads, progress=progress))
+
+
+def run_batch(
+    problems: Sequence[Problem],
+    regularizers: Sequence[Regularizer],
+    options: dict[str, Any],
+    *,
+    n_threads: int | None,
+    progress: bool | ProgressFunction | None,
+) -> list[RegularizedResult]:
+    given = [(p.geometry, p.a, p.b, h.core) for p, h in zip(problems, regularizers)]
+    session = problems[0].place.session(n_threads)
+    with watching(progress, options.get("iterations", _ALWAYS_ITERATIONS), "iteration", _text) as watch:
+        plans = _core.solve_regularized_batch(session, given, options, watch)
+    results = [
+        RegularizedResult(p, h, options, (None, None), plan, plan.report)
+        for p, h, plan in zip(problems, regularizers, plans)
+    ]
+    for result in results:
+        _warn(result.report)
+    return results

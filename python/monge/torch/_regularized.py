@@ -1,0 +1,205 @@
+"""Regularised transport as an operator of PyTorch, and RDROT's two functions.
+
+``monge::regularized_transport`` gives values, plans and duals, and these are the derivatives of the values: by the
+costs the plan, by the weights the duals (Lindback, Wang, Johansson 2023, section 3.3). So the pass back only scales
+what the pass forth has found.
+"""
+
+# Annotations are read by torch.library, so they are no strings here.
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .._problem import matrix_problem
+from .._regularized import Regularizer, run_batch, solve_regularized
+from ._options import from_text, to_text
+
+
+@torch.library.custom_op("monge::regularized_transport", mutates_args=())
+def _transport(
+    cost: Tensor,
+    a: Tensor | None,
+    b: Tensor | None,
+    groups: Tensor | None,
+    group_weights: Tensor | None,
+    l1_weights: Tensor | None,
+    mask: Tensor | None,
+    weights: str,
+    options: str,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Values (B), plans (B, n, m), u (B, n) and v (B, m)."""
+    batch, n, m = cost.shape
+    problems = [matrix_problem(cost[k], *(None if w is None else w[k] for w in (a, b))) for k in range(batch)]
+    regularizer = Regularizer.read(
+        groups=groups, group_weights=group_weights, l1_weights=l1_weights, mask=mask, **from_text(weights)
+    )
+    results = run_batch(problems, [regularizer] * batch, from_text(options), n_threads=None, progress=None)
+    plan, u, v = cost.new_empty(batch, n, m), cost.new_empty(batch, n), cost.new_empty(batch, m)
+    for k, result in enumerate(results):
+        result._plan.dense(plan[k])
+        result._plan.potentials(u[k], v[k])
+    return cost.new_tensor([result.report.primal for result in results]), plan, u, v
+
+
+@_transport.register_fake
+def _(cost, a, b, groups, group_weights, l1_weights, mask, weights, options):  # type: ignore[no-untyped-def]
+    batch, n, m = cost.shape
+    return cost.new_empty(batch), cost.new_empty(batch, n, m), cost.new_empty(batch, n), cost.new_empty(batch, m)
+
+
+@torch.library.custom_op("monge::regularized_gradients", mutates_args=())
+def _gradients(
+    by_value: Tensor, plan: Tensor, u: Tensor, v: Tensor, cost: Tensor, a: Tensor | None, b: Tensor | None
+) -> tuple[Tensor, Tensor, Tensor]:
+    """By the costs, a and b. It takes these for autograd to know that second derivatives would be by them."""
+    return plan * by_value[:, None, None], u * by_value[:, None], v * by_value[:, None]
+
+
+@_gradients.register_fake
+def _(by_value, plan, u, v, cost, a, b):  # type: ignore[no-untyped-def]
+    return torch.empty_like(plan), torch.empty_like(u), torch.empty_like(v)
+
+
+def _save(ctx: Any, inputs: Any, output: Any) -> None:
+    cost, a, b, *_ = inputs
+    _, plan, u, v = output
+    ctx.save_for_backward(plan, u, v, cost, a, b)
+    ctx.mark_non_differentiable(plan, u, v)
+    ctx.set_materialize_grads(False)
+
+
+def _backward(ctx: Any, by_value: Any, *by_others: Any) -> Any:
+    if any(ctx.needs_input_grad[3:7]):
+        raise NotImplementedError("regularized_transport: has derivatives by costs and weights; detach the regulariser")
+    if by_value is None:
+        return (None,) * 9
+    by = _gradients(by_value, *ctx.saved_tensors)
+    return *(g if wanted else None for g, wanted in zip(by, ctx.needs_input_grad[:3])), *[None] * 6
+
+
+def _no_second(ctx: Any, *given: Any) -> Any:
+    raise NotImplementedError("regularized_transport: has no second derivatives")
+
+
+_transport.register_autograd(_backward, setup_context=_save)
+_gradients.register_autograd(_no_second)
+
+
+def regularized_transport(
+    cost: Tensor,
+    a: Tensor | None = None,
+    b: Tensor | None = None,
+    *,
+    quadratic: float = 0.0,
+    group_lasso: float = 0.0,
+    groups: Tensor | None = None,
+    group_weights: Tensor | None = None,
+    l1: float = 0.0,
+    l1_weights: Tensor | None = None,
+    mask: Tensor | None = None,
+    hypentropy: float = 0.0,
+    hypentropy_width: float = 1.0,
+    **options: Any,
+) -> tuple[Tensor, Tensor]:
+    """The value min_X <C, X> + h(X), differentiable by costs and weights, and the plan X.
+
+    Args:
+        cost: (n, m), or a batch (B, n, m); float32 or float64.
+        a, b: (n) and (m), or (B, n) and (B, m). Gradients count along directions that keep sum a = sum b.
+        All else: as for :func:`monge.solve_regularized`; a batch has one regulariser.
+
+    Returns:
+        The value, or B of them, and the plan, which has no derivatives: it is one, that of the value by the costs.
+
+    Raises:
+        NotImplementedError: A second derivative, or one by the regulariser; ValueError: a bad argument.
+
+    Source: Lindback, Wang, Johansson 2023, section 3.3 and Appendix D.
+    """
+    weights = {
+        "quadratic": quadratic,
+        "group_lasso": group_lasso,
+        "l1": l1,
+        "hypentropy": hypentropy,
+        "hypentropy_width": hypentropy_width,
+    }
+    batched = cost.ndim == 3
+    cost, a, b = (v if v is None or batched else v.unsqueeze(0) for v in (cost, a, b))  # type: ignore[assignment]
+    value, plan, _, _ = _transport(
+        cost, a, b, groups, group_weights, l1_weights, mask, to_text(weights), to_text(options)
+    )
+    return (value, plan) if batched else (value[0], plan[0])
+
+
+def _drot(
+    c: Tensor,
+    p: Tensor,
+    q: Tensor,
+    rho: float,
+    max_iter: int,
+    eps: float,
+    groups: Tensor | None = None,
+    **weight: float,
+) -> Tensor:
+    """RDROT's iterations and criterion, an absolute residual. Its costs have a row for each entry of q."""
+    size = float(torch.cat((p, q)).double().norm())
+    result = solve_regularized(
+        c.T,
+        p,
+        q,
+        groups=groups,
+        method="splitting",
+        criterion="residual",
+        tolerance=eps / size,
+        iterations=max_iter,
+        step=rho,
+        **weight,  # type: ignore[arg-type]
+    )
+    plan: Tensor = result.plan
+    return plan.T
+
+
+def quadratic_drot(
+    c: Tensor,
+    p: Tensor,
+    q: Tensor,
+    rho: float = 2.0,
+    r_weight: float = 0.0,
+    max_iter: int = 20000,
+    eps: float = 1e-4,
+) -> Tensor:
+    """RDROT's function of this name: the plan of h = (n + m) r_weight / 2 |X|^2, without derivatives.
+
+    Args:
+        c: Costs (m, n), their largest 1.
+        p, q: (n) and (m), with total 1.
+        rho: The step is rho / (n + m).
+        eps: At which absolute residual of the marginals, |.|_2, to stop; max_iter: iterations at most.
+
+    Returns:
+        X (m, n). :func:`regularized_transport` gives the value with its derivatives.
+    """
+    return _drot(c, p, q, rho, max_iter, eps, quadratic=(len(p) + len(q)) * r_weight)
+
+
+def group_lasso_drot(
+    c: Tensor,
+    p: Tensor,
+    q: Tensor,
+    n_class: int,
+    rho: float = 2.0,
+    r_weight: float = 0.0,
+    max_iter: int = 20000,
+    eps: float = 1e-4,
+) -> Tensor:
+    """RDROT's function of this name: the plan of a group lasso, its groups n_class equal runs of the n entries of p.
+
+    Its weight is r_weight (n + m) sqrt(n / n_class) / rho: in RDROT it depends on the step. All else is as in
+    :func:`quadratic_drot`.
+    """
+    n, m = len(p), len(q)
+    begin = (n / n_class * torch.arange(1, n_class) + 0.49999).floor()
+    groups = torch.bucketize(torch.arange(n), begin, right=True)
+    weight = r_weight * (n + m) * (n / n_class) ** 0.5 / rho
+    return _drot(c, p, q, rho, max_iter, eps, groups, group_lasso=weight)

@@ -1,0 +1,319 @@
+"""Sparse and grouped plans: their certificates by the formulas, linear programs, POT's smooth plans, errors."""
+
+import os
+import pickle
+import signal
+import threading
+import time
+import warnings
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import monge
+from conftest import EPSILON, squared_distances, weights
+from monge import _core
+from monge._options import RegularizedOptions
+
+GROUPS = np.array([0, 2, 1, 1, 0, 2, 2, 1, 0, 0, 1])
+SHAPE = (len(GROUPS), 9)
+
+
+def problem(rng, zeros=1):
+    n, m = SHAPE
+    return rng.random((n, m)) + 0.3, weights(rng, n, zeros), weights(rng, m, zeros)
+
+
+def terms(name, rng):
+    return {
+        "none": {},
+        "quadratic": {"quadratic": 2.0},
+        "group_lasso": {"group_lasso": 0.05, "groups": GROUPS, "group_weights": [1.0, 0.5, 2.0]},
+        "l1": {"l1": 0.5, "l1_weights": rng.random(SHAPE)},
+        "mask": {"mask": rng.random(SHAPE) > 0.2, "quadratic": 2.0},
+        "hypentropy": {"hypentropy": 0.05, "hypentropy_width": 0.01},
+        "sum": {"group_lasso": 0.02, "groups": GROUPS, "l1": 0.5, "l1_weights": rng.random(SHAPE), "quadratic": 1.0},
+    }[name]
+
+
+NAMES = ["none", "quadratic", "group_lasso", "l1", "mask", "hypentropy", "sum"]
+
+
+def group_norms(matrix, h):
+    each = np.stack([np.sqrt((matrix[GROUPS == g] ** 2).sum(0)) for g in range(3)])
+    return each * np.asarray(h.get("group_weights", np.ones(3)))[:, None]
+
+
+def regularization(x, h):
+    value = h.get("quadratic", 0) / 2 * (x**2).sum()
+    if "group_lasso" in h:
+        value += h["group_lasso"] * group_norms(x, h).sum()
+    if "l1" in h:
+        value += h["l1"] * (h["l1_weights"] * x).sum()
+    if "hypentropy" in h:
+        width = h["hypentropy_width"]
+        value += h["hypentropy"] * (x * np.arcsinh(x / width) - np.hypot(x, width) + width).sum()
+    return value
+
+
+def conjugate(y, h):
+    """sup over x >= 0 of <x, y> - h(x); infinite by more than rounding fails here."""
+    y = np.maximum(np.where(h.get("mask", True), y - h.get("l1", 0) * h.get("l1_weights", 0), 0), 0)
+    if "group_lasso" in h:
+        limits = h["group_lasso"] * np.asarray(h.get("group_weights", np.ones(3)))
+        norms = np.stack([np.sqrt((y[GROUPS == g] ** 2).sum(0)) for g in range(3)])
+        excess = np.maximum(norms - limits[:, None], 0)
+        if "quadratic" in h:
+            return (excess**2).sum() / (2 * h["quadratic"])
+        assert excess.max() < 64 * EPSILON
+        return 0.0
+    if "quadratic" in h:
+        return (y**2).sum() / (2 * h["quadratic"])
+    if "hypentropy" in h:
+        return h["hypentropy"] * h["hypentropy_width"] * (np.cosh(y / h["hypentropy"]) - 1).sum()
+    assert y.max() < 64 * EPSILON
+    return 0.0
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_certificate_is_that_of_the_formulas(rng, name):
+    cost, a, b = problem(rng)
+    h = terms(name, rng)
+    tolerance = 1e-6
+    result = monge.solve_regularized(cost, a, b, tolerance=tolerance, **h)
+    x, (u, v) = result.plan, result.potentials
+    assert result.converged and (x >= 0).all()
+    rounding = 16 * x.size * EPSILON * (abs(cost).max() + abs(u).max() + abs(v).max())
+    linear = (cost * x).sum()
+    primal = linear + regularization(x, h)
+    dual = a @ u + b @ v - conjugate(u[:, None] + v[None, :] - cost, h)
+    assert result.value_linear == pytest.approx(linear, abs=rounding)
+    assert result.value == pytest.approx(primal, abs=rounding)
+    assert result.report.dual == pytest.approx(dual, abs=rounding)
+    # The gap is of costs without their offset, which mass that is off the marginals would count.
+    off = abs(cost).max() * abs(x.sum() - a.sum())
+    assert result.gap == pytest.approx(primal - dual, abs=off + 2 * rounding)
+    # The criterion, as the header says it.
+    residual = np.linalg.norm(np.concatenate((x.sum(1) - a, x.sum(0) - b)))
+    assert residual <= tolerance * np.linalg.norm(np.concatenate((a, b))) + rounding
+    assert abs(result.gap) <= tolerance * max(abs(primal), 1e-3 * np.ptp(cost)) + rounding
+    assert result.marginal_error == pytest.approx(abs(x.sum(1) - a).sum() + abs(x.sum(0) - b).sum(), abs=rounding)
+    assert (x[~np.broadcast_to(h.get("mask", True), SHAPE)] == 0).all()
+    assert result.nonzeros == np.count_nonzero(x)
+
+
+@settings(deadline=None, max_examples=30, derandomize=True)
+@given(st.integers(1, 25), st.integers(1, 25), st.integers(0, 2**32 - 1))
+def test_without_a_term_it_is_the_linear_program(n, m, seed):
+    optimize = pytest.importorskip("scipy.optimize")
+    rng = np.random.default_rng(seed)
+    cost, a, b = rng.normal(size=(n, m)), weights(rng, n), weights(rng, m)
+    sums = np.concatenate((np.kron(np.eye(n), np.ones(m)), np.kron(np.ones(n), np.eye(m))))
+    exact = optimize.linprog(cost.ravel(), A_eq=sums[:-1], b_eq=np.concatenate((a, b))[:-1]).fun
+    result = monge.solve_regularized(cost, a, b, tolerance=1e-6)
+    # u and v are feasible, and X is a plan but for its marginals: to move that mass costs at most the range of C.
+    rounding = 1e-10 * abs(cost).max()
+    spread = np.ptp(cost) + abs(cost).max()
+    assert result.report.dual - rounding <= exact <= result.value + spread * result.marginal_error + rounding
+    assert result.converged and result.gap <= 1e-6 * max(abs(exact), 1e-3 * np.ptp(cost)) + rounding
+
+
+def smooth_distance(ours, theirs, potentials, other, reg):
+    """A bound of |X - Y|_F for X = [u + v - C]_+ / reg and Y of other potentials, from their marginals.
+
+    reg |X - Y|^2 <= <X - Y, (u + v) - (u' + v')> = <(X - Y) 1, u - u'> + <(X - Y)^T 1, v - v'>, as [.]_+ is monotone.
+    """
+    du, dv = (p - q for p, q in zip(potentials, other))
+    shift = np.median(du)
+    difference = ours - theirs
+    bound = abs(difference.sum(1)) @ abs(du - shift) + abs(difference.sum(0)) @ abs(dv + shift)
+    return np.sqrt((bound + 64 * EPSILON) / reg)
+
+
+@settings(deadline=None, max_examples=30, derandomize=True)
+@given(st.integers(2, 30), st.integers(2, 30), st.floats(0.05, 5.0), st.booleans(), st.integers(0, 2**32 - 1))
+def test_smooth_plans_are_those_of_pot(n, m, reg, uniform, seed):
+    ot = pytest.importorskip("ot")
+    rng = np.random.default_rng(seed)
+    x, y = rng.random((n, 3)), rng.random((m, 3)) + 0.2
+    cost = squared_distances(x, y)
+    a, b = (np.full(n, 1 / n), np.full(m, 1 / m)) if uniform else (weights(rng, n), weights(rng, m))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        theirs = ot.solve(cost, a, b, reg, reg_type="L2", tol=1e-12, max_iter=20000)
+        plan, log = ot.smooth.smooth_ot_dual(a, b, cost, reg, stopThr=1e-12, numItermax=20000, log=True)
+    for ours, other in (
+        (monge.solve(cost, a, b, reg, reg_type="L2", tol=1e-10), theirs),
+        (monge.solve_sample(x, y, a, b, reg=reg, reg_type="L2", tol=1e-10), theirs),
+    ):
+        bound = smooth_distance(ours.plan, other.plan, ours.potentials, other.potentials, reg)
+        assert np.linalg.norm(ours.plan - other.plan) <= bound
+        assert bound < 1e-3 / np.sqrt(reg)  # So it says something.
+        linear = np.linalg.norm(cost) * bound
+        assert ours.value_linear == pytest.approx(other.value_linear, abs=linear)
+        # POT's value counts the term twice, which its plan counts once.
+        assert ours.value == pytest.approx(
+            other.value - reg / 2 * (other.plan**2).sum(), abs=linear + 2 * reg * bound * np.linalg.norm(other.plan)
+        )
+    own, own_log = monge.smooth_ot_dual(a, b, cost, reg, stopThr=1e-10, log=True)
+    potentials = own_log["alpha"], own_log["beta"]
+    assert np.linalg.norm(own - plan) <= smooth_distance(own, plan, potentials, (log["alpha"], log["beta"]), reg)
+    np.testing.assert_array_equal(monge.smooth_ot_dual(a, b, cost, reg, stopThr=1e-10), own_log["res"].plan)
+
+
+def test_points_have_the_plan_of_their_costs(rng):
+    x, y = rng.normal(size=(21, 3)), rng.normal(size=(17, 3))
+    cost = 0.5 * squared_distances(x, y)
+    result = monge.solve_regularized_sample(x, y, quadratic=3.0, scale=0.5, tolerance=1e-10)
+    other = monge.solve_regularized(cost, quadratic=3.0, tolerance=1e-10)
+    bound = smooth_distance(result.plan, other.plan, result.potentials, other.potentials, 3.0)
+    assert np.linalg.norm(result.plan - other.plan) <= bound
+    np.testing.assert_allclose(result.transform(), result.average(y), rtol=0)
+    direction = rng.normal(size=x.shape)
+    step = 1e-5
+    ahead, behind = (
+        monge.solve_regularized_sample(x + s * direction, y, quadratic=3.0, scale=0.5, tolerance=1e-12).value
+        for s in (step, -step)
+    )
+    # Central differences: the third derivative is of the order of the costs, values are good to 1e-12 of themselves.
+    assert (result.gradients().x * direction).sum() == pytest.approx((ahead - behind) / (2 * step), abs=1e-6)
+    with pytest.raises(NotImplementedError, match="method: is splitting"):
+        monge.solve_regularized_sample(x, y, method="splitting")
+
+
+@pytest.mark.parametrize("name", ["quadratic", "group_lasso"])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_operators_are_those_of_the_plan(rng, name, dtype):
+    cost, a, b = problem(rng)
+    result = monge.solve_regularized(cost.astype(dtype), a, b, **terms(name, rng))
+    x = result.plan.astype("f8")
+    assert result.plan.dtype == result.potentials[0].dtype == dtype
+    v, w = rng.normal(size=(9, 4)), rng.normal(size=11)
+    rounding = np.finfo(dtype).eps
+    close = {"rtol": 20 * rounding, "atol": 20 * rounding}
+    np.testing.assert_allclose(result.apply(v), x @ v, **close)
+    np.testing.assert_allclose(result.apply(w, transpose=True), x.T @ w, **close)
+    rows, columns = x.sum(1), x.sum(0)
+    np.testing.assert_allclose(result.marginals[0], rows, **close)
+    np.testing.assert_allclose(result.push(rows), columns, **close)
+    np.testing.assert_allclose(result.pull(columns), rows, **close)
+    used = rows > 0
+    np.testing.assert_allclose(result.average(v)[used], (x @ v)[used] / rows[used, None], **close)
+    assert (result.average(v)[~used] == 0).all() and not used.all()
+    mean = result.average(w, transpose=True)
+    np.testing.assert_allclose(mean[columns > 0], (x.T @ w)[columns > 0] / columns[columns > 0], **close)
+    np.testing.assert_allclose(result.lazy_plan[2:4], x[2:4], **close)
+    sparse = result.sparse_plan
+    assert sparse.nnz == result.nonzeros and sparse.dtype == dtype
+    np.testing.assert_array_equal(sparse.toarray(), result.plan)
+    with pytest.raises(NotImplementedError, match="^transform: the problem is a cost matrix"):
+        result.transform()
+    again = pickle.loads(pickle.dumps(result))
+    np.testing.assert_array_equal(again.plan, result.plan)
+    assert repr(again.report) == repr(result.report) and len(again.report.history) == len(result.report.history)
+    assert "entries" in repr(result)
+
+
+def test_batches_have_the_bits_of_each_solve(rng):
+    cost = [rng.random((n, m)) for n, m in ((6, 5), (9, 4), (1, 3))]
+    groups = [np.arange(len(c)) % 2 if len(c) > 1 else np.zeros(1, int) for c in cost]
+    batch = monge.solve_regularized_batch(cost, group_lasso=0.05, groups=groups, quadratic=0.5)
+    assert batch.converged and len(batch) == 3
+    for k, result in enumerate(batch):
+        alone = monge.solve_regularized(cost[k], group_lasso=0.05, groups=groups[k], quadratic=0.5)
+        np.testing.assert_array_equal(result.plan, alone.plan)
+        np.testing.assert_array_equal(batch.potentials[0][k], alone.potentials[0])
+        assert batch.value[k] == alone.value and batch.n_iter[k] == alone.n_iter
+    stacked = monge.solve_regularized_batch(rng.random((3, 6, 5)), quadratic=1.0, mask=np.eye(6, 5) == 0)
+    assert stacked.plan.shape == (3, 6, 5) and (stacked.plan[:, range(5), range(5)] == 0).all()
+    with pytest.raises(ValueError, match="^problem 1: .*quadratic|^problem 1: p: "):
+        monge.solve_regularized_batch(cost[:2], [None, np.full(9, -1.0)], quadratic=1.0)
+    with pytest.raises(ValueError, match="^batch: has no problems"):
+        monge.solve_regularized_batch([])
+
+
+def test_every_option_of_the_library_is_an_argument(rng):
+    cost = rng.random((6, 7))
+    listed = _core.regularized_option_list()
+    assert [option[0] for option in listed] == list(RegularizedOptions.__annotations__)
+    given = {name: default for name, _, default, *_ in listed}
+    np.testing.assert_array_equal(
+        monge.solve_regularized(cost, quadratic=1.0, **given).plan, monge.solve_regularized(cost, quadratic=1.0).plan
+    )
+
+
+def test_warm_starts_need_fewer_passes(rng):
+    cost = rng.random((40, 30))
+    cold = monge.solve_regularized(cost, quadratic=0.1, tolerance=1e-9)
+    warm = monge.solve_regularized(cost, quadratic=0.1, tolerance=1e-9, potentials_init=cold.potentials)
+    assert warm.n_iter < cold.n_iter
+
+
+def test_bad_arguments_say_what_they_may_be(rng):
+    cost, a, b = problem(rng)
+    for keywords, error, match in (
+        ({"quadratic": -1.0}, ValueError, r"^quadratic: is -1; must be"),
+        ({"group_lasso": 1.0}, ValueError, r"^groups: is missing"),
+        ({"group_lasso": 1.0, "groups": GROUPS[1:]}, ValueError, r"^groups: has 10 entries; must have 11"),
+        ({"group_lasso": 1.0, "groups": GROUPS - 1}, ValueError, r"^groups: entry 0 is -1"),
+        ({"group_lasso": 1.0, "groups": GROUPS / 2}, TypeError, r"^groups: is of dtype float64; must be whole numbers"),
+        ({"group_lasso": 1.0, "groups": GROUPS, "group_weights": [1.0]}, ValueError, r"^group_weights: has 1 entries"),
+        ({"l1": 1.0}, ValueError, r"^l1_weights: is missing"),
+        ({"mask": np.ones((2, 2))}, ValueError, r"^mask: "),
+        ({"mask": np.zeros(SHAPE)}, ValueError, r"."),
+        ({"hypentropy": 1.0, "group_lasso": 1.0, "groups": GROUPS}, NotImplementedError, r"^hypentropy: is 1"),
+        ({"group_lasso": 1.0, "groups": GROUPS, "method": "newton"}, NotImplementedError, r"^group_lasso: is 1"),
+        ({"method": "magic"}, ValueError, r"^method: is 'magic'; must be auto, splitting or newton"),
+        ({"nonsense": 1}, TypeError, r"^'nonsense' is no option; options are method, "),
+    ):
+        with pytest.raises(error, match=match):
+            monge.solve_regularized(cost, a, b, **keywords)
+    for keywords, error, match in (
+        ({}, ValueError, r"^reg: is not given; must be given with reg_type 'L2'"),
+        ({"reg": 1.0, "unbalanced": 1.0}, NotImplementedError, r"^unbalanced: is given"),
+    ):
+        with pytest.raises(error, match=match):
+            monge.solve(cost, a, b, reg_type="L2", **keywords)
+    for keywords in ({"reg_type": "kl"}, {"max_nz": 2}):
+        with pytest.raises(NotImplementedError, match=f"^{next(iter(keywords))}: is"):
+            monge.smooth_ot_dual(a, b, cost, 1.0, **keywords)
+
+
+def test_ending_short_is_a_warning_and_a_status(rng):
+    cost, a, b = problem(rng)
+    for keywords, solver in ((terms("group_lasso", rng), "splitting"), ({"quadratic": 0.1}, "Newton's method")):
+        with pytest.warns(monge.ConvergenceWarning, match=f"^{solver} did not converge: ") as caught:
+            result = monge.solve_regularized(cost, a, b, tolerance=1e-12, iterations=2, **keywords)
+        assert result.status == "iteration_limit" and not result.converged
+        assert caught[0].filename == __file__
+
+
+def test_progress_sees_each_check_and_stops(rng):
+    cost, a, b = problem(rng)
+    seen = []
+    h = terms("group_lasso", rng)
+    result = monge.solve_regularized(cost, a, b, tolerance=1e-9, check_every=10, progress=seen.append, **h)
+    # A check at which the solve ends is none of those that may end it.
+    assert len(result.report.history) - 2 <= len(seen) <= len(result.report.history)
+    assert isinstance(seen[0], monge.RegularizedProgress) and seen[0].iteration == 10
+    stopped = monge.solve_regularized(cost, a, b, tolerance=1e-9, progress=lambda state: state.iteration < 40, **h)
+    assert stopped.status == "stopped" and stopped.n_iter < result.n_iter
+
+    def fail(state):
+        raise KeyError("from the progress function")
+
+    with pytest.raises(KeyError, match="from the progress function"):
+        monge.solve_regularized_batch([cost, cost], progress=fail, **h)
+
+
+def test_an_interrupt_stops_a_batch():
+    cost = np.random.default_rng(0).random((20, 300, 300))
+    timer = threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT))
+    timer.start()
+    begin = time.perf_counter()
+    with pytest.raises(KeyboardInterrupt):
+        monge.solve_regularized_batch(cost, method="splitting", tolerance=0, iterations=10**5, n_threads=1)
+    # All would take a minute or more; the signal stops the one that runs, and those that follow.
+    assert time.perf_counter() - begin < 20
