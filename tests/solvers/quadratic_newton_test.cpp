@@ -457,6 +457,38 @@ TEST_P(QuadraticNewton, StopsWhereItIsTold) {
   EXPECT_EQ(stopped.report().weight, weight);
 }
 
+// The value is a quadratic function of costs and masses as long as no pair becomes active or ceases to be, so central
+// differences have no error but the solves' and rounding's, over the step; the rare pair that changes is second order.
+TEST_P(QuadraticNewton, PotentialsAndPlanAreTheDerivatives) {
+  std::int64_t const n = 12;
+  double const weight = 2, step = 1e-5, allowed = 1e-13 / step + 10 * step;
+  std::vector<double> const cost = cloud_costs(n, 29), p = uniform(n);
+  auto const value = [&](std::vector<double> const& c, std::vector<double> const& rows,
+                         std::vector<double> const& columns) {
+    return solve(CostMatrix{{c.data(), n, n}}, rows, columns, weight, 1e-13).report().dual;
+  };
+  /// Of `of` with entry `up` a step up and `down` as much down, if there is one.
+  auto const difference = [&](std::vector<double> const& of, std::size_t up, std::ptrdiff_t down, auto&& value_of) {
+    std::vector<double> above = of, below = of;
+    above[up] += step;
+    below[up] -= step;
+    if (down >= 0) {
+      above[static_cast<std::size_t>(down)] -= step;
+      below[static_cast<std::size_t>(down)] += step;
+    }
+    return (value_of(above) - value_of(below)) / (2 * step);
+  };
+  RegularizedPlan const plan = solve(CostMatrix{{cost.data(), n, n}}, p, p, weight, 1e-13);
+  std::vector<double> const x = dense(plan), u = plan.u(), v = plan.v();
+  for (std::size_t i = 1; i < static_cast<std::size_t>(n); ++i) {
+    EXPECT_NEAR(difference(p, i, 0, [&](auto const& rows) { return value(cost, rows, p); }), u[i] - u[0], allowed);
+    EXPECT_NEAR(difference(p, i, 0, [&](auto const& columns) { return value(cost, p, columns); }), v[i] - v[0],
+                allowed);
+  }
+  for (std::size_t k = 0; k < cost.size(); k += 7)
+    EXPECT_NEAR(difference(cost, k, -1, [&](auto const& costs) { return value(costs, p, p); }), x[k], allowed);
+}
+
 // Rounding leaves entries of X off by epsilon / lambda.
 TEST_P(QuadraticNewton, SaysWhereRoundingEnds) {
   std::int64_t const n = 100;
