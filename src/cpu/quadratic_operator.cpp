@@ -186,7 +186,8 @@ QuadraticValues QuadraticOperator::values(State const& state) const {
   };
   add(line_, state.line);
   add(place_, state.place);
-  result.dual -= state.squares / (2 * weight_);
+  result.penalty = state.squares / (2 * weight_);
+  result.dual -= result.penalty;
   for (auto const& active : state.active) result.active += std::ssize(active);
   return result;
 }
@@ -234,6 +235,7 @@ QuadraticStep QuadraticOperator::step(QuadraticDamping damping) {
   QuadraticStep result;
   result.linear_iterations = solve(damping);
   result.slope = (dot(of_lines_.right, of_lines_.solution) + dot(of_places_.right, of_places_.solution)) / weight_;
+  result.linear_rise = dot(line_.mass, of_lines_.solution) + dot(place_.mass, of_places_.solution);
   result.trial = shorten(1);
   return result;
 }

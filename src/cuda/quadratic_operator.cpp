@@ -149,7 +149,7 @@ QuadraticStep QuadraticOperator::step(QuadraticDamping damping) {
                       runtime_->stream());
   try_fraction(1);
   Found const result = found_trial();
-  return {result.search.slope, result.search.iterations, result.values};
+  return {result.search.slope, result.search.linear_rise, result.search.iterations, result.values};
 }
 
 QuadraticValues QuadraticOperator::shorten(double fraction) {

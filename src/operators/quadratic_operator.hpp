@@ -16,6 +16,7 @@ namespace monge {
 /// The dual at (u, v), for masses of 1 and costs of range 1.
 struct QuadraticValues {
   double dual = 0;
+  double penalty = 0;           ///< |[u + v - C]_+|^2 / (2 lambda), which the dual takes away.
   double gap = 0;               ///< <C, X> + lambda / 2 |X|^2 less the dual value.
   double residual_l1 = 0;       ///< |X 1 - p|_1 + |X^T 1 - q|_1
   double residual_squares = 0;  ///< |X 1 - p|_2^2 + |X^T 1 - q|_2^2
@@ -33,6 +34,7 @@ struct QuadraticDamping {
 struct QuadraticStep {
   double slope =
       0;  ///< <gradient, direction>: twice what the dual rises by where no pair becomes active or ceases to be.
+  double linear_rise = 0;  ///< p'du + q'dv: that of the dual but for the penalty.
   int linear_iterations = 0;
   QuadraticValues trial;
 };

@@ -24,15 +24,17 @@ constexpr double kRungResidual = 0.1;
 /// The L1 residual up to which a warm start is one.
 constexpr double kNearResidual = 0.1;
 /// What the weight falls by: as a rule one step then follows the solution. Where it falls by more the active pairs come
-/// apart into components, and from there the way takes many.
-constexpr double kFall = 0.7;
+/// apart into components, and from there the way takes many. Less where few pairs are active for each point.
+constexpr double kFall = 0.7, kFallOfFew = 0.85;
+constexpr double kFewActive = 1.5;
 /// Of the dual's rise to what the quadratic model says: a trial below the first is refused, one above the second may
 /// lessen the damping.
 constexpr double kRefused = 0.05, kGood = 0.6, kPoor = 0.25;
+constexpr double kLessDamping = 1.0 / 3, kMoreDamping = 3;
 /// The system of pairs in many components is singular but for the least damping, which conjugate gradients have to see.
 constexpr double kLeastDamping = 1e-7, kMostDamping = 1e4;
 /// Of linear systems; more only where the last step is to meet the tolerance.
-constexpr double kLinearTolerance = 1e-3, kLeastLinearTolerance = 1e-10;
+constexpr double kLinearTolerance = 1e-4, kLeastLinearTolerance = 1e-10;
 constexpr int kMostGradients = 300;
 /// So many directions in a row that led to no better point: rounding is all there is.
 constexpr int kMostRefusals = 12;
@@ -43,8 +45,8 @@ class Damping {
   double value() const { return mu_; }
   /// After a whole step whose rise was `ratio` of the model's. The first after a refusal does not lessen it.
   void accepted(double ratio) {
-    if (ratio > kGood && !was_refused_) mu_ = std::max(mu_ / 5, kLeastDamping);
-    if (ratio < kPoor) mu_ = std::min(3 * mu_, kMostDamping);
+    if (ratio > kGood && !was_refused_) mu_ = std::max(kLessDamping * mu_, kLeastDamping);
+    if (ratio < kPoor) mu_ = std::min(kMoreDamping * mu_, kMostDamping);
     was_refused_ = false;
   }
   /// After a whole step that was refused and a part of it that was not: pairs became active that curve the dual as 2 -
@@ -93,7 +95,9 @@ class Newton {
       if (settings_.observe && !settings_.observe(now_)) return {now_, Status::stopped};
       double const goal = goal_weight();
       while (now_.weight > goal && now_.values.residual_l1 <= kRungResidual) {
-        now_.weight = std::max(kFall * now_.weight, goal);
+        double const points = static_cast<double>(quadratic_.rows() + quadratic_.columns());
+        bool const has_few = static_cast<double>(now_.values.active) <= kFewActive * points;
+        now_.weight = std::max((has_few ? kFallOfFew : kFall) * now_.weight, goal);
         set(quadratic_.set_weight(now_.weight));
         least = now_.residual;
       }
@@ -147,7 +151,7 @@ class Newton {
     now_.passes += 1;
     now_.steps += 1;
     now_.linear_iterations += step.linear_iterations;
-    double const ratio = ratio_of(step.slope, 1, step.trial);
+    double const ratio = ratio_of(step, 1);
     if (ratio > kRefused) {
       damping_.accepted(ratio);
     } else if (!(step.slope > 0)) {
@@ -158,7 +162,7 @@ class Newton {
       double const fraction = 1 / (2 - ratio);
       step.trial = quadratic_.shorten(fraction);
       now_.passes += 1;
-      if (ratio_of(step.slope, fraction, step.trial) <= kRefused) {
+      if (ratio_of(step, fraction) <= kRefused) {
         damping_.refused(ratio);
         return 0;
       }
@@ -169,13 +173,16 @@ class Newton {
     return step.slope;
   }
 
-  /// What rounding may take from a dual value: potentials are about 1.
-  double rounding() const { return 2 * kEpsilon * (1 + std::abs(now_.values.dual)); }
+  /// What rounding may take from the dual's rise: potentials are about 1, and each is off on its own.
+  double rounding() const {
+    return 4 * kEpsilon / std::sqrt(static_cast<double>(quadratic_.rows() + quadratic_.columns()));
+  }
 
   /// The dual's rise over that of the model, and at least what rounding would make of it.
-  double ratio_of(double slope, double fraction, QuadraticValues const& trial) const {
-    double const predicted = (1 - fraction / 2) * fraction * slope;
-    return predicted > 0 ? (trial.dual - now_.values.dual + rounding()) / predicted : -1;
+  double ratio_of(QuadraticStep const& step, double fraction) const {
+    double const predicted = (1 - fraction / 2) * fraction * step.slope;
+    double const rise = fraction * step.linear_rise - (step.trial.penalty - now_.values.penalty);
+    return predicted > 0 ? (rise + rounding()) / predicted : -1;
   }
 
   /// Costs are at most 1 and so is |X|^2: no dual value exceeds this where there is a plan.

@@ -8,9 +8,9 @@
 //   turned over, 32 x 32 bits in a warp: a lane gets the word of a place, and sums that place's scores, in chunks of
 //   lines. In the system a warp takes a line, or a place, and a lane words of its mask. Where few pairs are active they
 //   are listed first, and one block solves the system, a thread for a point.
-// Traffic: a pass reads the costs once, and again where pairs are active, or makes them from points as often; it writes
-// 1/8 byte a pair twice. A step of
-//   conjugate gradients reads both masks, from L2 up to n = 15,000, and three vectors; nothing goes to the host.
+// Traffic: a pass reads the costs once, and again where pairs are active, or makes them from points as often; it
+//   writes 1/8 byte a pair twice. A step of conjugate gradients reads both masks, from L2 up to n = 15,000, or the
+//   lists, and three vectors; nothing goes to the host.
 // Numerics: float64 in a fixed order. Conjugate gradients are those of the Schur complement of the places, Jacobi
 //   preconditioned, in the form with one reduction a step (Chronopoulos, Gear 1989), whose three barriers are most of
 //   its time: those of a block cost a tenth of those of the grid.
@@ -249,7 +249,8 @@ __global__ void __launch_bounds__(kDirectionBlock)
   squares = total(squares);
   active = total(active);
   if (threadIdx.x > 0) return;
-  *result = {dual - squares / (2 * problem.weight), gap, l1, residual_squares, static_cast<std::int64_t>(active)};
+  double const penalty = squares / (2 * problem.weight);
+  *result = {dual - penalty, penalty, gap, l1, residual_squares, static_cast<std::int64_t>(active)};
 }
 
 /// The sum of `vector` over the bits of a mask, on all lanes.
@@ -466,19 +467,26 @@ __global__ void __launch_bounds__(kDirectionBlock, 1)
     team.sync();
   }
 
-  // The lines, and the slope.
-  double slope = 0;
+  // The lines, the slope, and p'du + q'dv.
+  double slope = 0, linear_rise = 0;
   team.for_sums(0, arguments.solution[1], [&](int l, double sum) {
     double const right = arguments.right[0][l], solution = (right - sum) * arguments.inverse[0][l];
     arguments.solution[0][l] = solution;
     slope += right * solution;
+    linear_rise += problem.share[0][l] * solution;
   });
-  for (int k = thread; k < places; k += threads) slope += arguments.right[1][k] * arguments.solution[1][k];
-  team.sync();  // All have read number 0.
+  for (int k = thread; k < places; k += threads) {
+    double const solution = arguments.solution[1][k];
+    slope += arguments.right[1][k] * solution;
+    linear_rise += problem.share[1][k] * solution;
+  }
+  team.sync();  // All have read the numbers.
   team.store(0, slope);
+  team.store(1, linear_rise);
   team.sync();
   slope = team.total(0);
-  if (thread == 0) *arguments.result = {slope / problem.weight, iteration};
+  linear_rise = team.total(1);
+  if (thread == 0) *arguments.result = {slope / problem.weight, linear_rise, iteration};
 }
 
 /// A warp for each point of `side`.

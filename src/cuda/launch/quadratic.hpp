@@ -45,7 +45,7 @@ void quadratic_values(QuadraticProblem const& problem, QuadraticState const& sta
 
 /// What a direction's search has found.
 struct QuadraticSearch {
-  double slope;
+  double slope, linear_rise;
   int iterations;
 };
 struct QuadraticDirectionArguments {
