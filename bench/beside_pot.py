@@ -47,6 +47,8 @@ def main():
     for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ[variable] = str(given.threads)
 
+    load = os.getloadavg()[0]
+
     import monge
 
     rng = np.random.default_rng(0)
@@ -96,6 +98,7 @@ def main():
                 "d": given.d,
                 "eps": eps,
                 "threads": given.threads,
+                "load_average_at_start": load,
                 "machine": platform.processor() or platform.machine(),
                 "versions": {"monge": monge.__version__, "pot": ot.__version__, "torch": torch.__version__},
                 "runs": runs,

@@ -77,7 +77,7 @@ std::vector<std::pair<Term, double>> read_terms(Arguments const& given) {
       if (weights == given.weights.size()) refuse("weight: is missing; must be given for {}", text);
       std::string const& of = given.weights[weights++];
       if (!parse(of, weight) || !kWeight.constraint.contains(weight))
-        refuse("weight: is '{}'; must be a number, {}", of, kWeight.constraint.text());
+        refuse("weight: is '{}'; must be a number, {}", of, kWeight.constraint.text_in_full());
     }
     terms.emplace_back(*term, weight);
   }
@@ -218,9 +218,11 @@ void print_summary(RegularizedRun const& run, RegularizedOptions const& options,
 
 int regularize_files(Arguments arguments) {
   // One file is a cost matrix, two are points.
-  if (arguments.geometry.cost.empty() && arguments.geometry.y.empty())
-    std::swap(arguments.geometry.cost, arguments.geometry.x);
-  if (arguments.geometry.cost.empty()) refuse("cost: is missing; must be a cost matrix, or points, x and y");
+  GeometryArguments& given = arguments.geometry;
+  if (given.cost.empty() && given.y.empty()) {
+    if (given.x.empty()) refuse("cost: is missing; must be a cost matrix, or points, x and y");
+    std::swap(given.cost, given.x);
+  }
   check_geometry(arguments.geometry);
   std::vector<std::pair<Term, double>> const terms = read_terms(arguments);
   check_files(arguments, terms);

@@ -22,18 +22,19 @@ namespace monge {
 struct Regularizer {
   double quadratic = 0;           ///< lambda / 2 sum_ij X_ij^2
   double group_lasso = 0;         ///< lambda sum_j sum_g w_g |(X_ij), i in group g|_2
-  IndexView groups = {};          ///< (n) the group of each row, from 0 on; every number up to the largest is one's.
+  IndexView groups = {};          ///< (n) the group of each row, from 0 to n - 1; in host memory.
   VectorView group_weights = {};  ///< w_g >= 0; empty: 1 for each.
   double l1 = 0;                  ///< lambda sum_ij W_ij X_ij
   MatrixView l1_weights = {};     ///< W (n x m), finite and >= 0.
-  double hypentropy = 0;          ///< lambda sum_ij X_ij asinh(X_ij / beta) - sqrt(X_ij^2 + beta^2) + beta
+  double hypentropy = 0;          ///< lambda sum_ij (X_ij asinh(X_ij / beta) - sqrt(X_ij^2 + beta^2) + beta)
   double hypentropy_width = 1;    ///< beta > 0, in units of mass.
   MatrixView mask = {};           ///< (n x m) X_ij = 0 where it is 0, as where C_ij is +infinity; empty: none.
 };
 
 /// How a regularised plan is found.
 enum class RegularizedMethod {
-  automatic,  ///< "auto": newton where `quadratic` is the only term, splitting elsewhere.
+  automatic,  ///< "auto": newton where `quadratic` is the only term or there is none, but for a mask, and neither
+              ///< precision float32 nor a tolerance of 0 is asked for; splitting elsewhere.
   splitting,  ///< Douglas-Rachford splitting (RDROT, eq. 6, 8-10; docs/math.md, section 17). Costs are a matrix.
   newton,     ///< Annealed, damped semismooth Newton on the dual of a quadratic term (section 18); without any term, of
               ///< a weight that goes to 0.
@@ -45,8 +46,9 @@ constexpr auto names_of(RegularizedMethod) {
 
 /// What the tolerance is on.
 enum class RegularizedCriterion {
-  gap,       ///< Both RegularizedReport::primal_residual, relative to |(p, q)|_2, and |gap|, relative to |primal| or
-             ///< to 1e-3 of the mass times the range of C, whichever is larger.
+  gap,  ///< Both RegularizedReport::primal_residual, relative to |(p, q)|_2, and |gap|, relative to the primal value
+        ///< of costs that begin at 0 or to 1e-6 (after float32 1e-3) of the mass times their range,
+        ///< whichever is larger.
   residual,  ///< The first of these alone.
 };
 constexpr auto names_of(RegularizedCriterion) {
@@ -68,10 +70,10 @@ struct RegularizedOptions {
   RegularizedMethod method = RegularizedMethod::automatic;
   double tolerance = 1e-4;  ///< On what `criterion` says. 0: run `iterations` iterations.
   RegularizedCriterion criterion = RegularizedCriterion::gap;
-  int iterations = 20000;  ///< Cap on the iterations of splitting, or on Newton's passes over all pairs. >= 1.
-  double step = 2;         ///< rho > 0 of splitting: its step is rho / (n + m), for costs of range 1 and mass 1. A
-                           ///< large weight makes it smaller (docs/math.md, section 17); the report says which it was.
-  bool adapt_step = true;  ///< A larger step where the residual shrinks slowly; kept where it helps.
+  int iterations = 20000;   ///< Cap on the iterations of splitting, or on Newton's passes over all pairs. >= 1.
+  double step = 2;          ///< rho > 0 of splitting: its step is rho / (n + m), for costs of range 1 and mass 1. A
+                            ///< large weight makes it smaller (docs/math.md, section 17); the report says which it was.
+  bool adapt_step = false;  ///< Tries larger steps where the residual shrinks slowly, takes back what does not help.
   Precision precision = Precision::automatic;  ///< Of the iterations of splitting: auto is float32 down to a tolerance
                                                ///< of 1e-5 and float64 below. Newton's are float64. Not tf32.
   int check_every = 20;                        ///< Iterations of splitting between checks of the residual. >= 1.
@@ -199,10 +201,12 @@ struct RegularizedProblem {
   Regularizer regularizer = {};
 };
 
-/// Solves each problem as solve_regularized() does, to the same bits; sizes may differ. On CUDA the iterations of all
-/// are one launch, on the CPU problems go side by side where each is worth one thread. Of the options, u and v must be
-/// empty, and progress says of which problem; false stops that one. Throws Error as solve_regularized() does, before
-/// any iteration where an argument is wrong; the line begins with the problem: "problem 3: p: ...".
+/// Solves each problem as solve_regularized() does, to the same bits; sizes may differ. The iterations of splitting are
+/// taken together, on CUDA by one launch for all problems, on the CPU side by side where each is worth one thread;
+/// those of Newton's method go one problem after the other. Seconds in the reports are those of the steps that the
+/// problem took part in, whoever else did. Of the options, u and v must be empty, and progress says of which problem;
+/// false stops that one. Throws Error as solve_regularized() does, before any iteration where an argument is wrong; the
+/// line begins with the problem: "problem 3: p: ...".
 std::vector<RegularizedPlan> solve_regularized_batch(Context const& context,
                                                      std::span<RegularizedProblem const> problems,
                                                      RegularizedOptions const& options);

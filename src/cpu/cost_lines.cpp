@@ -120,7 +120,7 @@ LineSurvey SurveyLine(CostLines const& costs, std::int64_t line, double taken_li
     for (std::int64_t j = 0; j < count; ++j) {
       if (cost[j] == kInfinity) continue;
       result.least = std::min(result.least, cost[j]);
-      result.most = std::max(result.most, cost[j]);
+      if (taken_line > 0 && taken[first + j] > 0) result.most = std::max(result.most, cost[j]);
       result.sum += taken[first + j] * cost[j];
       result.count += taken[first + j];
       place_sums[first + j] += taken_line * cost[j];

@@ -7,8 +7,6 @@
 #include <utility>
 #include <variant>
 
-#include <monge/error.hpp>
-
 #include "core/overloaded.hpp"
 #include "core/strided.hpp"
 #include "cpu/regularized_costs.hpp"
@@ -52,8 +50,6 @@ QuadraticOperator::QuadraticOperator(RegularizedInput const& input, int threads)
 }
 
 void QuadraticOperator::set_points(PointCloud const& clouds, RegularizedInput const& input) {
-  if (costs_.mask.rows() > 0)
-    throw Error(ErrorCode::unsupported, "mask: is given; points have none, a cost matrix may");
   points_ = std::make_shared<PointCosts<double> const>(clouds, input.p, input.q);
   costs_.source = points_->scores(Side::rows);
   costs_.line_norm = points_->norm(Side::rows).data();

@@ -56,7 +56,7 @@ RegularizedCosts::RegularizedCosts(CostMatrix const& geometry, RegularizerTerms 
     : cost_(geometry.cost), transposed_(geometry.transposed), mask_(terms.mask), l1_(0), rows_(p.size()) {
   if (terms.l1 > 0) l1_weights_ = terms.l1_weights;
   scale_.mass = mass;
-  survey(p, q, threads);
+  survey(p, q, terms.l1, threads);
   l1_ = scale_.linear(terms.l1);
   std::iota(rows_.begin(), rows_.end(), 0);
   if (terms.group_lasso > 0) {
@@ -64,7 +64,7 @@ RegularizedCosts::RegularizedCosts(CostMatrix const& geometry, RegularizerTerms 
   }
 }
 
-void RegularizedCosts::survey(std::span<double const> p, std::span<double const> q, int threads) {
+void RegularizedCosts::survey(std::span<double const> p, std::span<double const> q, double weight, int threads) {
   std::int64_t const n = std::ssize(p), m = std::ssize(q);
   constexpr std::int64_t kRows = 64;
   double least = kInfinity, most = -kInfinity;
@@ -88,12 +88,18 @@ void RegularizedCosts::survey(std::span<double const> p, std::span<double const>
               is_valid = is_valid && is_mask(mask(i, j));
               allowed = allowed && mask(i, j) != 0;
             }
-            if (is_given(l1_weights_)) is_valid = is_valid && is_l1_weight(l1(i, j));
+            double score = c;
+            if (is_given(l1_weights_)) {
+              is_valid = is_valid && is_l1_weight(l1(i, j));
+              score += weight * l1(i, j);
+            }
             if (!allowed) return;
+            bool const row_counts = p[static_cast<std::size_t>(i)] > 0,
+                       column_counts = q[static_cast<std::size_t>(j)] > 0;
             least = std::min(least, c);
-            most = std::max(most, c);
-            row_has[static_cast<std::size_t>(i)] |= q[static_cast<std::size_t>(j)] > 0;
-            has[static_cast<std::size_t>(j)] |= p[static_cast<std::size_t>(i)] > 0;
+            if (row_counts && column_counts) most = std::max(most, score);
+            row_has[static_cast<std::size_t>(i)] |= column_counts;
+            has[static_cast<std::size_t>(j)] |= row_counts;
           };
 #pragma omp for schedule(static)
           for (std::int64_t begin = 0; begin < n; begin += kRows) {

@@ -28,7 +28,7 @@ class RegularizedCosts {
   void load(Tile const& tile, double* c, double* w) const;
 
  private:
-  void survey(std::span<double const> p, std::span<double const> q, int threads);
+  void survey(std::span<double const> p, std::span<double const> q, double weight, int threads);
 
   MatrixView cost_;
   bool transposed_;

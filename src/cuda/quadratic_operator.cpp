@@ -58,13 +58,15 @@ void QuadraticOperator::allocate_system() {
   std::int64_t const lines = problem_.size[0], places = problem_.size[1];
   std::int64_t const chunks = places * quadratic_chunks(problem_.size[0]);
   std::int64_t const blocks = quadratic_direction_blocks(runtime_->multiprocessors());
+  std::int64_t const listed = quadratic_list_size(problem_.size[0], problem_.size[1]);
   QuadraticDirectionArguments& d = direction_;
   system_memory_ = allocate_parts(
       runtime_, Part{d.solution[0], lines}, Part{d.solution[1], places}, Part{d.inverse[0], lines},
-      Part{d.inverse[1], places}, Part{d.right[0], lines}, Part{d.right[1], places}, Part{d.of_lines, lines},
-      Part{d.diagonal, places}, Part{d.residual, places}, Part{d.scaled, places}, Part{d.direction, places},
+      Part{d.inverse[1], places}, Part{d.right[0], lines}, Part{d.right[1], places}, Part{d.of_places, places},
+      Part{d.of_lines, lines}, Part{d.diagonal, places}, Part{d.residual, places}, Part{d.direction, places},
       Part{d.image, places}, Part{d.product, places}, Part{d.partial[0], blocks}, Part{d.partial[1], blocks},
-      Part{d.partial[2], blocks}, Part{chunk_sum_, chunks}, Part{chunk_count_, chunks}, Part{found_, 1});
+      Part{d.partial[2], blocks}, Part{d.list[0], listed}, Part{d.list[1], listed}, Part{d.begin[0], lines + 1},
+      Part{d.begin[1], places + 1}, Part{chunk_sum_, chunks}, Part{chunk_count_, chunks}, Part{found_, 1});
   d.result = &found_->search;
 }
 
@@ -109,7 +111,9 @@ QuadraticValues QuadraticOperator::start(double weight, std::span<double const> 
     copy_to_device(*runtime_, potential, now_.potential[side]);
   }
   pass(now_);
-  return found().values;
+  QuadraticValues const values = found().values;
+  now_active_ = values.active;
+  return values;
 }
 
 QuadraticValues QuadraticOperator::set_weight(double weight) {
@@ -128,6 +132,12 @@ QuadraticOperator::Found QuadraticOperator::found() const {
   return download(*runtime_, found_, 1)[0];
 }
 
+QuadraticOperator::Found QuadraticOperator::found_trial() {
+  Found const result = found();
+  trial_active_ = result.values.active;
+  return result;
+}
+
 QuadraticStep QuadraticOperator::step(QuadraticDamping damping) {
   DeviceGuard const guard(runtime_->index());
   direction_.problem = problem_;
@@ -135,16 +145,17 @@ QuadraticStep QuadraticOperator::step(QuadraticDamping damping) {
   direction_.mu = damping.mu;
   direction_.tolerance = damping.tolerance;
   direction_.most = damping.most;
-  quadratic_direction(direction_, quadratic_direction_blocks(runtime_->multiprocessors()), runtime_->stream());
+  quadratic_direction(direction_, now_active_, quadratic_direction_blocks(runtime_->multiprocessors()),
+                      runtime_->stream());
   try_fraction(1);
-  Found const result = found();
+  Found const result = found_trial();
   return {result.search.slope, result.search.iterations, result.values};
 }
 
 QuadraticValues QuadraticOperator::shorten(double fraction) {
   DeviceGuard const guard(runtime_->index());
   try_fraction(fraction);
-  return found().values;
+  return found_trial().values;
 }
 
 void QuadraticOperator::try_fraction(double fraction) {
@@ -160,6 +171,7 @@ void QuadraticOperator::try_fraction(double fraction) {
 
 void QuadraticOperator::accept() {
   std::swap(now_, trial_);
+  std::swap(now_active_, trial_active_);
 }
 
 RegularizedEntries QuadraticOperator::plan() const {

@@ -37,6 +37,8 @@ class QuadraticOperator final : public monge::QuadraticOperator {
   void find_means();
   void pass(QuadraticState const& state);
   Found found() const;
+  /// The same of a trial.
+  Found found_trial();
   /// The trial at a fraction of the direction.
   void try_fraction(double fraction);
   RegularizedEntries plan() const;
@@ -48,6 +50,7 @@ class QuadraticOperator final : public monge::QuadraticOperator {
   std::vector<double> share_[2], mean_[2];  // Of the costs, less half of the mean of all.
   DeviceArray<unsigned char> now_memory_, trial_memory_, system_memory_;
   QuadraticState now_, trial_;
+  std::int64_t now_active_ = 0, trial_active_ = 0;
   QuadraticDirectionArguments direction_;
   double* chunk_sum_ = nullptr;
   int* chunk_count_ = nullptr;

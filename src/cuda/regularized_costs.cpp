@@ -1,21 +1,18 @@
 #include "cuda/regularized_costs.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <span>
+#include <variant>
 
-#include <monge/error.hpp>
-
-#include "cuda/costs.hpp"
+#include "core/overloaded.hpp"
+#include "cuda/launch/vectors.hpp"
+#include "cuda/point_costs.hpp"
 #include "operators/regularized_costs.hpp"
 
 namespace monge::cuda {
 namespace {
-
-CostMatrix const& matrix_of(RegularizedInput const& input) {
-  if (auto const* const matrix = std::get_if<CostMatrix>(&input.geometry)) return *matrix;
-  throw Error(ErrorCode::unsupported, "geometry: is a point cloud; this method takes a cost matrix");
-}
 
 double element(Runtime const& runtime, StridedView const& view, std::int64_t at) {
   if (view.scalar == DataType::float32)
@@ -27,14 +24,14 @@ double element(Runtime const& runtime, StridedView const& view, std::int64_t at)
 
 RegularizedCosts::RegularizedCosts(SharedRuntime runtime, RegularizedInput const& input, Queue const& queue)
     : runtime_(std::move(runtime)), weights_(input.terms), p_(input.p), q_(input.q) {
-  CostMatrix const& geometry = matrix_of(input);
   weights_.groups.clear();
   scale_.mass = input.mass;
   matrix_.rows = checked_size("C", std::ssize(p_));
   matrix_.columns = checked_size("C", std::ssize(q_));
-  matrix_.transposed = geometry.transposed;
-  matrix_.cost = upload(runtime_, geometry.cost, cost_copy_);
-  if (weights_.l1 > 0) matrix_.l1_weights = upload(runtime_, weights_.l1_weights, l1_copy_);
+  if (weights_.l1 > 0) {
+    matrix_.l1_weights = upload(runtime_, weights_.l1_weights, l1_copy_);
+    matrix_.l1 = weights_.l1;  // Until the range is known.
+  }
   if (weights_.mask.data()) matrix_.mask = upload(runtime_, weights_.mask, mask_copy_);
   sort_rows(input.terms);
 
@@ -42,11 +39,55 @@ RegularizedCosts::RegularizedCosts(SharedRuntime runtime, RegularizedInput const
   shares_ = DeviceArray<double>(runtime_, n + m);
   upload(*runtime_, p_.data(), shares_.data(), n * static_cast<std::int64_t>(sizeof(double)));
   upload(*runtime_, q_.data(), shares_.data() + n, m * static_cast<std::int64_t>(sizeof(double)));
+  std::visit(Overloaded{[&](PointCloud const& clouds) { set_points(clouds); },
+                        [&](CostMatrix const& matrix) {
+                          matrix_.transposed = matrix.transposed;
+                          matrix_.cost = upload(runtime_, matrix.cost, cost_copy_);
+                        }},
+             input.geometry);
   constexpr auto kResult = static_cast<std::int64_t>(sizeof(RegularizedSurvey));
   survey_ = DeviceArray<unsigned char>(runtime_, kResult + n + m);
   survey_regularized({matrix_, shares_.data(), shares_.data() + n, reinterpret_cast<RegularizedSurvey*>(survey_.data()),
                       survey_.data() + kResult, survey_.data() + kResult + n},
                      queue);
+}
+
+void RegularizedCosts::set_points(PointCloud const& clouds) {
+  std::int64_t const n = rows(), m = columns();
+  auto const findings = std::make_shared<DeviceArray<CloudFindings> const>(runtime_, 2);
+  cudaStream_t const stream = runtime_->stream();
+  PointCosts costs(runtime_, clouds, {shares_.data(), 1}, {shares_.data() + n, 1}, DataType::float64, findings, 0,
+                   stream);
+  costs.finish(clouds, download(*runtime_, findings->data(), 2).data());
+  require_finite_range(-costs.bound(), costs.bound());
+  PassArguments const scores = costs.scores(Side::rows);
+  RegularizedPoints& points = matrix_.points;
+  points.dimension = scores.rows.dimension;
+  points.form = scores.form;
+  points.p = scores.p;
+  points.factor = costs.factor();
+  point_memory_ = allocate_parts(runtime_, Part{points.coordinates[0], n * points.dimension},
+                                 Part{points.coordinates[1], m * points.dimension}, Part{points.base[0], n},
+                                 Part{points.base[1], m});
+  for (Side const side : kSides) {
+    int const s = side_index(side);
+    turn_points(side == Side::rows ? scores.rows : scores.columns, costs.size(side), points.coordinates[s], stream);
+    combine({costs.size(side), 2, {{1, costs.norm(side), nullptr}, {1, costs.shift(side), nullptr}}, points.base[s]},
+            stream);
+  }
+}
+
+/// From the user's costs to those inside, on the points: scores would cancel against an offset pair by pair.
+void RegularizedCosts::scale_points() {
+  RegularizedPoints& points = matrix_.points;
+  points.factor /= scale_.range;
+  for (Side const side : kSides) {
+    double* const base = points.base[side_index(side)];
+    double const offset = side == Side::rows ? scale_.offset : 0;
+    std::vector<double> values = download(*runtime_, base, side == Side::rows ? rows() : columns());
+    for (double& value : values) value = (value - offset) / scale_.range;
+    upload(*runtime_, values.data(), base, std::ssize(values) * static_cast<std::int64_t>(sizeof(double)));
+  }
 }
 
 void RegularizedCosts::sort_rows(RegularizerTerms const& terms) {
@@ -87,6 +128,7 @@ void RegularizedCosts::finish() {
   if (largest > least) scale_.range = largest - least;
   matrix_.offset = least;
   matrix_.inverse_range = 1 / scale_.range;
+  if (!matrix_.cost.data) scale_points();
   matrix_.l1 = scale_.linear(weights_.l1);
   terms_.quadratic = scale_.quadratic(weights_.quadratic);
   terms_.group_lasso = scale_.linear(weights_.group_lasso);
@@ -102,7 +144,7 @@ void RegularizedCosts::throw_bad_entry(unsigned long long place) const {
   auto const value = [&](StridedView const& view, bool transposed) {
     return element(*runtime_, view, transposed ? column * view.stride + row : row * view.stride + column);
   };
-  double const cost = value(matrix_.cost, matrix_.transposed);
+  double const cost = matrix_.cost.data ? value(matrix_.cost, matrix_.transposed) : NAN;
   if (!is_cost(cost)) throw_bad_cost(row, column, cost);
   if (matrix_.l1_weights.data) {
     double const weight = value(matrix_.l1_weights, false);

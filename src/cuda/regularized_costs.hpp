@@ -1,4 +1,5 @@
-// The matrices of a regularised problem: read in place on the device, or copied there once; and its groups.
+// The costs of a regularised problem, and its groups. Matrices are read in place on the device, or copied there once;
+// points are packed (core/point_cost.hpp).
 #pragma once
 #include <vector>
 
@@ -10,7 +11,7 @@ namespace monge::cuda {
 
 class RegularizedCosts {
  public:
-  /// Starts to look through the matrices; finish() has to follow.
+  /// Starts to look through the costs; finish() has to follow. Waits where there are points.
   RegularizedCosts(SharedRuntime runtime, RegularizedInput const& input, Queue const& queue);
   /// Waits. Throws invalid_argument as operators/regularized_costs.hpp has it.
   void finish();
@@ -32,11 +33,14 @@ class RegularizedCosts {
   std::vector<double> in_order(std::span<double const> of_rows) const;
 
  private:
+  void set_points(PointCloud const& clouds);
+  void scale_points();
   void sort_rows(RegularizerTerms const& terms);
   [[noreturn]] void throw_bad_entry(unsigned long long place) const;
 
   SharedRuntime runtime_;
   DeviceArray<unsigned char> cost_copy_, l1_copy_, mask_copy_;  // Of matrices in host memory.
+  DeviceArray<unsigned char> point_memory_;
   RegularizedMatrix matrix_;
   CostScale scale_;
   EntryTerms terms_;

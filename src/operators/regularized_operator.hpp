@@ -33,8 +33,9 @@ struct RegularizerTerms {
   bool has_finite_conjugate() const { return quadratic > 0 || hypentropy > 0; }
 };
 
-/// A cost c of the user's is (c - offset) / range inside; the offset is that of the smallest pair that is allowed, the
-/// range, of those, 1 where all cost the same. Masses are in units of `mass`.
+/// A cost c of the user's is (c - offset) / range inside. The offset is the least of a pair that is allowed; beyond it
+/// the range is the largest, with lambda_1 W, of those whose points both have mass, 1 where that is 0. Masses are in
+/// units of `mass`.
 struct CostScale {
   double offset = 0, range = 1, mass = 1;
 

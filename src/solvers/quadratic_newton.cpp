@@ -21,6 +21,8 @@ constexpr double kEpsilon = std::numeric_limits<double>::epsilon();
 constexpr double kFirstWeight = 0.1;
 /// The L1 residual at which the weight falls. The next weight starts better from where the last has converged.
 constexpr double kRungResidual = 0.1;
+/// The L1 residual up to which a warm start is one.
+constexpr double kNearResidual = 0.1;
 /// What the weight falls by: as a rule one step then follows the solution. Where it falls by more the active pairs come
 /// apart into components, and from there the way takes many.
 constexpr double kFall = 0.7;
@@ -64,10 +66,7 @@ class Damping {
 class Newton {
  public:
   Newton(QuadraticOperator& quadratic, double weight, QuadraticSettings const& settings)
-      : quadratic_(quadratic),
-        target_(weight),
-        settings_(settings),
-        offset_(quadratic.scale().offset / quadratic.scale().range) {
+      : quadratic_(quadratic), target_(weight), settings_(settings) {
     for (std::span<double const> const side : {settings.p, settings.q}) {
       for (double const share : side) marginal_squares_ += share * share;
     }
@@ -78,10 +77,17 @@ class Newton {
   QuadraticNewtonResult solve() {
     double const first =
         kFirstWeight * std::sqrt(static_cast<double>(quadratic_.rows()) * static_cast<double>(quadratic_.columns()));
-    now_.weight = target_ > 0 ? std::max(target_, first) : first;
-    if (!settings_.u.empty() && target_ > 0) now_.weight = target_;
-    now_.passes = 1;
-    set(quadratic_.start(now_.weight, settings_.u, settings_.v));
+    if (!settings_.u.empty() && target_ > 0) {
+      now_.weight = target_;
+      now_.passes = 1;
+      set(quadratic_.start(target_, settings_.u, settings_.v));
+    }
+    // From potentials that are not near the way down the ladder is the shorter one.
+    if (now_.passes == 0 || !(now_.values.residual_l1 <= kNearResidual)) {
+      now_.weight = target_ > 0 ? std::max(target_, first) : first;
+      ++now_.passes;
+      set(quadratic_.start(now_.weight, {}, {}));
+    }
     double least = std::numeric_limits<double>::infinity();  // Residual.
     for (int refusals = 0;;) {
       if (settings_.observe && !settings_.observe(now_)) return {now_, Status::stopped};
@@ -114,7 +120,7 @@ class Newton {
   }
 
   /// What gaps are relative to.
-  double size() const { return std::max(std::abs(now_.values.dual + offset_), 1e-3); }
+  double size() const { return std::max(std::abs(now_.values.dual), least_gap_unit(Precision::float64)); }
 
   bool is_converged() const {
     double const tolerance = settings_.tolerance;
@@ -182,7 +188,6 @@ class Newton {
   QuadraticOperator& quadratic_;
   double target_;
   QuadraticSettings const& settings_;
-  double offset_;  // Of the costs, over their range.
   double marginal_squares_ = 0, concentration_ = 0;
   Damping damping_;
   QuadraticProgress now_;
@@ -210,7 +215,7 @@ void run_newton(RegularizedRun& run, int index, RegularizedOptions const& option
       options.tolerance, options.criterion, options.iterations, run.problem.p, run.problem.q, u, v, {}};
   settings.observe = [&](QuadraticProgress const& now) {
     double const weight = user_weight * now.weight, seconds = watch.seconds();
-    double const size = std::max(std::abs(now.values.dual + now.values.gap + scale.offset / scale.range), 1e-3);
+    double const size = std::max(std::abs(now.values.dual + now.values.gap), least_gap_unit(Precision::float64));
     report.history.push_back({now.passes, weight, now.residual, std::abs(now.values.gap) / size,
                               std::numeric_limits<double>::quiet_NaN(), seconds});
     return !options.progress || options.progress({now.passes, weight, now.residual, seconds, index});

@@ -1,8 +1,5 @@
 #include <cmath>
-#include <exception>
-#include <limits>
 #include <memory>
-#include <optional>
 #include <utility>
 #include <vector>
 
@@ -19,11 +16,9 @@
 namespace monge {
 
 RegularizedErrors RegularizedRun::errors_of(RegularizedValues const& values) const {
-  CostScale const scale = found->scale();
   double const primal = values.transport_cost + values.regularization;
-  // In units of range and mass.
-  double const size = std::max(std::abs(primal + scale.offset / scale.range), 1e-3);
-  return {std::sqrt(values.residual_squares) / marginal_norm(), std::abs(primal - values.dual) / size};
+  return {std::sqrt(values.residual_squares) / marginal_norm(),
+          std::abs(primal - values.dual) / std::max(std::abs(primal), least_gap_unit(problem.precision))};
 }
 
 void RegularizedRun::report_values(RegularizedValues const& values) {
@@ -37,7 +32,8 @@ void RegularizedRun::report_values(RegularizedValues const& values) {
   report.regularization = unit * values.regularization;
   report.primal = report.transport_cost + report.regularization;
   report.dual = unit * values.dual + offset;
-  report.gap = unit * (values.transport_cost + values.regularization - values.dual);
+  report.gap =
+      unit * (values.transport_cost + values.regularization - values.dual) + offset * (values.transported_mass - 1);
   report.nonzeros = values.nonzeros;
 }
 

@@ -95,6 +95,7 @@ RegularizedMethod method_of(RegularizedProblem const& problem, RegularizerTerms 
                             RegularizedOptions const& options) {
   using enum RegularizedMethod;
   bool const has_points = std::holds_alternative<PointCloud>(problem.geometry);
+  if (has_points && terms.mask.data()) throw_unsupported("mask: is given; points have none, a cost matrix may");
   std::string const obstacle = obstacle_to_newton(terms);
   RegularizedMethod method = options.method;
   if (method == automatic) {

@@ -9,6 +9,7 @@
 
 #include <fmt/format.h>
 
+#include "core/require.hpp"
 #include "core/stopwatch.hpp"
 
 namespace monge {
@@ -43,14 +44,6 @@ class StepPolicy {
     if (!(decay < std::log(residual / tolerance_) / kLong)) return step;
     before_ = Trial{step, residual};
     seen_.erase(seen_.begin(), seen_.end() - 1);
-    return kGrowth * step;
-  }
-
-  /// The marginals are within the tolerance and the gap is not: the potentials lag, which a larger step speeds up.
-  double after_marginals(double step) {
-    if (kGrowth * step > most_) return step;
-    seen_.clear();
-    before_.reset();
     return kGrowth * step;
   }
 
@@ -155,7 +148,12 @@ class SplittingRun {
       if (is_optimal()) return finish(Status::converged, "");
       // The gap falls about as the residual does; looking again after a tenth more iterations costs a few percent.
       next_evaluation_ = report().iterations + report().iterations / 10;
-      if (options_.adapt_step && !at_end) set_step(step_policy_.after_marginals(step_));
+    }
+    // Where there is no plan the dual rises without end, and nothing else tells. Another look at each doubling.
+    if (report().iterations >= next_look_) {
+      next_look_ = 2 * report().iterations;
+      evaluate();
+      gap_ = run_.errors_of(*values_).gap;
     }
     if (at_end)
       return finish(Status::iteration_limit,
@@ -185,20 +183,34 @@ class SplittingRun {
     return RegularizedRun::is_within(errors, options_);
   }
 
-  /// Float32 near its end goes up and down: no better residual in a long while.
+  /// Float32 near its end goes up and down: no better residual in a long while, which slow progress would bring.
   bool is_stalled() {
-    if (residual_ < 0.95 * least_residual_) {
+    if (residual_ < 0.999 * least_residual_) {
       least_residual_ = residual_;
       least_at_ = report().iterations;
     }
-    return run_.problem.precision == Precision::float32 && residual_ < 2e-5 &&
-           report().iterations - least_at_ >= std::max(500, report().iterations / 4);
+    return run_.problem.precision == Precision::float32 && residual_ < 2e-5 && residual_ > options_.tolerance &&
+           report().iterations - least_at_ >= std::max(1000, report().iterations / 2);
+  }
+
+  /// With all mass in one pair each term is at most what it is there, and S, of l1 too, is at most 1: no plan with
+  /// these marginals has a larger value. A dual value beyond that says that there is none.
+  void require_plan(RegularizedValues const& values) const {
+    CostScale const scale = splitting_.scale();
+    RegularizerTerms const& terms = run_.problem.terms;
+    double most = 1 + scale.quadratic(terms.quadratic) / 2;
+    if (terms.group_lasso > 0) most += scale.linear(terms.group_lasso) * *std::ranges::max_element(terms.group_weights);
+    if (terms.hypentropy > 0)
+      most += scale.linear(terms.hypentropy) * std::asinh(1 / scale.width(terms.hypentropy_width));
+    require(!(values.dual > most * (1 + 1e-6)),
+            "cost: forbids too many pairs, with the mask; must leave a plan with these marginals");
   }
 
   void evaluate() {
     if (evaluated_at_ == report().iterations) return;
     Stopwatch const watch;
     values_ = splitting_.evaluate();
+    require_plan(*values_);
     evaluated_at_ = report().iterations;
     report().seconds.evaluation += watch.seconds();
     run_.report_values(*values_);
@@ -215,7 +227,7 @@ class SplittingRun {
   bool finished_ = false;
   double residual_ = kNaN, gap_ = kNaN;
   double least_residual_ = std::numeric_limits<double>::infinity();
-  int least_at_ = 0, next_evaluation_ = 0, evaluated_at_ = -1;
+  int least_at_ = 0, next_evaluation_ = 0, next_look_ = 640, evaluated_at_ = -1;
   std::optional<RegularizedValues> values_;
 };
 

@@ -105,6 +105,23 @@ TEST_F(RegularizedProgram, WritesSparsePlansAndMaps) {
   EXPECT_EQ(rebuilt, dense);
 }
 
+TEST_F(RegularizedProgram, TwoFilesArePoints) {
+  points("x.npy", kRows, 2, 5);
+  points("y.npy", kColumns, 2, 6);
+  Outcome const outcome = run({"regularized", path("x.npy"), path("y.npy"), "--regularizer", "quadratic", "--weight",
+                               "1", "--out", path("result"), "--device", "cpu"});
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_EQ(report()["method"], "newton");
+  EXPECT_EQ(report()["problem"]["d"], 2);
+  std::vector<double> const plan = numbers("result/plan.npy"), x = numbers("x.npy"), y = numbers("y.npy");
+  double cost = 0;
+  for (std::int64_t i = 0; i < kRows; ++i) {
+    for (std::int64_t j = 0; j < kColumns; ++j)
+      cost += plan[i * kColumns + j] * (std::pow(x[2 * i] - y[2 * j], 2) + std::pow(x[2 * i + 1] - y[2 * j + 1], 2));
+  }
+  EXPECT_NEAR(report()["transport_cost"], cost, 1e-12);
+}
+
 TEST_F(RegularizedProgram, MasksForbidPairs) {
   ASSERT_EQ(regularize({"--regularizer", "mask", "--mask", mask(4), "--method", "splitting"}).code, 0);
   std::vector<double> const plan = numbers("result/plan.npy");
@@ -128,7 +145,7 @@ TEST_F(RegularizedProgram, WhatIsWrongIsOneLineAndNothingIsWritten) {
   for (auto const& [arguments, what] : std::vector<std::pair<Arguments, std::string>>{
            {{"--regularizer", "entropy", "--weight", "1"}, "regularizer: is 'entropy'; must be none, quadratic"},
            {{"--regularizer", "quadratic"}, "weight: is missing; must be given for quadratic"},
-           {{"--regularizer", "quadratic", "--weight", "-1"}, "weight: is '-1'; must be a number, >= 0"},
+           {{"--regularizer", "quadratic", "--weight", "-1"}, "weight: is '-1'; must be a number, finite and >= 0"},
            {{"--regularizer", "quadratic", "--weight", "nan"}, "weight: is 'nan'"},
            {{"--regularizer", "quadratic", "--weight", "1", "2"}, "weight: is given 2 times"},
            {{"--regularizer", "quadratic", "quadratic", "--weight", "1", "2"}, "names quadratic twice"},

@@ -584,7 +584,8 @@ TEST_P(SplittingErrors, name_the_first_bad_entry) {
     terms.l1 = 1;
     terms.l1_weights = matrix(weights);
     std::string const text = bad < 0 ? "-0.5" : bad > 0 ? "inf" : "nan";
-    EXPECT_EQ(message_of({matrix(good)}, terms), "l1_weights: row 1, column 1 is " + text + "; must be finite and >= 0");
+    EXPECT_EQ(message_of({matrix(good)}, terms),
+              "l1_weights: row 1, column 1 is " + text + "; must be finite and >= 0");
   }
   std::vector<double> masks = good;
   masks[2] = kNan;

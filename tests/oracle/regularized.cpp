@@ -116,11 +116,13 @@ RegularizedData::RegularizedData(RegularizedRecipe const& given) : recipe(given)
 
 RegularizedOracle::RegularizedOracle(RegularizedData const& data)
     : n_(data.recipe.n), m_(data.recipe.m), p_(widen(data.p)), q_(widen(data.q)) {
+  std::vector<double> const weights = data.terms.l1 > 0 ? data.l1_weights.values() : std::vector<double>(at(n_ * m_));
   double least = kInfinity, most = -kInfinity;
-  for (double const cost : data.costs) {
+  for (std::int64_t e = 0; e < n_ * m_; ++e) {
+    double const cost = data.costs[at(e)];
     if (cost == kInfinity) continue;
     least = std::min(least, cost);
-    most = std::max(most, cost);
+    if (data.p[at(e / m_)] > 0 && data.q[at(e % m_)] > 0) most = std::max(most, cost + data.terms.l1 * weights[at(e)]);
   }
   scale_ = {least, most > least ? most - least : 1, data.recipe.mass};
   Real const range = most > least ? Real(most) - Real(least) : 1, mass = data.recipe.mass;
@@ -128,7 +130,6 @@ RegularizedOracle::RegularizedOracle(RegularizedData const& data)
   hypentropy_ = data.terms.hypentropy / range;
   width_ = data.terms.hypentropy_width / mass;
   has_groups_ = data.terms.group_lasso > 0;
-  std::vector<double> const weights = data.terms.l1 > 0 ? data.l1_weights.values() : std::vector<double>(at(n_ * m_));
   for (std::int64_t e = 0; e < n_ * m_; ++e) {
     c_.push_back((Real(data.costs[at(e)]) - Real(least)) / range);
     w_.push_back(Real(data.terms.l1) / range * weights[at(e)]);

@@ -300,11 +300,22 @@ TEST_P(QuadraticNewton, TakesFewPasses) {
 }
 
 TEST_P(QuadraticNewton, PointsGiveThePlanOfTheirCosts) {
-  std::int64_t const n = 37, m = 59, d = 3;
+  std::int64_t const n = 37, m = 59;
   std::mt19937_64 random(11);
   std::normal_distribution<double> normal;
-  for (CostFunction const function : {CostFunction::sqeuclidean, CostFunction::euclidean, CostFunction::cosine,
-                                      CostFunction::dot, CostFunction::p_norm}) {
+  std::vector<double> p = uniform(n), q = uniform(m);
+  p[1] += p[4];
+  p[4] = 0;
+  struct Case {
+    CostFunction function;
+    std::int64_t d;  // Many coordinates meet in inner products.
+  };
+  for (auto const [function, d] : {Case{CostFunction::sqeuclidean, 3},
+                                   {CostFunction::sqeuclidean, 21},
+                                   {CostFunction::euclidean, 3},
+                                   {CostFunction::cosine, 3},
+                                   {CostFunction::dot, 3},
+                                   {CostFunction::p_norm, 3}}) {
     SCOPED_TRACE(name(function));
     std::vector<double> x(static_cast<std::size_t>(n * d)), y(static_cast<std::size_t>(m * d)), cost;
     for (double& value : x) value = normal(random);
@@ -331,12 +342,8 @@ TEST_P(QuadraticNewton, PointsGiveThePlanOfTheirCosts) {
     clouds.cost_function = function;
     clouds.p = 3;
     double const tolerance = 1e-10;
-    if (GetParam().device == DeviceType::cuda) {
-      EXPECT_THROW(solve(clouds, {}, {}, 0.3, tolerance), Error);  // Not there yet.
-      continue;
-    }
-    RegularizedPlan const of_points = solve(clouds, {}, {}, 0.3, tolerance);
-    RegularizedPlan const of_matrix = solve(CostMatrix{{cost.data(), n, m}}, {}, {}, 0.3, tolerance);
+    RegularizedPlan const of_points = solve(clouds, p, q, 0.3, tolerance);
+    RegularizedPlan const of_matrix = solve(CostMatrix{{cost.data(), n, m}}, p, q, 0.3, tolerance);
     EXPECT_EQ(of_points.status(), Status::converged);
     RegularizedReport const &a = of_points.report(), &b = of_matrix.report();
     double const size = std::abs(b.primal) + 1;
@@ -346,6 +353,27 @@ TEST_P(QuadraticNewton, PointsGiveThePlanOfTheirCosts) {
     // The primal is strongly convex: lambda / 2 |X - X*|^2 is at most the gap.
     for (std::size_t k = 0; k < actual.size(); ++k)
       ASSERT_NEAR(actual[k], expected[k], 2 * std::sqrt(4 * tolerance * size / 0.3));
+
+    // Whatever reads the plan sees the same one.
+    EXPECT_EQ(a.nonzeros, std::ranges::count_if(actual, [](double x) { return x > 0; }));
+    std::vector<double> row(p.size()), column(q.size());
+    of_points.marginals(row, column);
+    for (std::size_t k = 0; k < actual.size(); ++k) {
+      row[k / q.size()] -= actual[k];
+      column[k % q.size()] -= actual[k];
+    }
+    for (double const rest : row) EXPECT_NEAR(rest, 0, 64 * kUnit);
+    for (double const rest : column) EXPECT_NEAR(rest, 0, 64 * kUnit);
+    // That of the row without mass is as large as it may be.
+    std::vector<double> const u = of_points.u(), v = of_points.v();
+    double least = std::numeric_limits<double>::infinity();
+    for (std::size_t j = 0; j < v.size(); ++j) least = std::min(least, cost[4 * v.size() + j] - v[j]);
+    EXPECT_NEAR(u[4], least, 64 * kUnit * (1 + *std::ranges::max_element(cost)));
+
+    Regularizer h;
+    h.quadratic = 0.3;
+    h.mask = {cost.data(), n, m};
+    EXPECT_THROW(solve_regularized(context(), clouds, p, q, h, options(tolerance)), Error);
   }
 }
 

@@ -13,10 +13,11 @@
 
 namespace monge::cuda {
 
-/// visit(add), add(score, x, y, r, c) for the coordinates of pair (r, c) of a thread; finish(score) after the last.
+/// Of distances of this p. visit(add), add(score, x, y, r, c) for the coordinates of pair (r, c) of a thread;
+/// finish(score) after the last.
 template <class T, ScoreForm kForm, int kRows, int kColumns>
 struct PairCost {
-  __device__ __forceinline__ explicit PairCost(PassArguments const&) {}
+  __device__ __forceinline__ explicit PairCost(double) {}
 
   template <class Visit>
   __device__ __forceinline__ void visit(Visit const& visit) {
@@ -37,8 +38,8 @@ struct PairCost<T, ScoreForm::distances, kRows, kColumns> {
   /// From this p on, ratios below 1 have the power 0 all the same, and float holds it.
   static constexpr double kLargestPower = 1e30;
 
-  __device__ __forceinline__ explicit PairCost(PassArguments const& arguments)
-      : p_(static_cast<T>(fmin(arguments.p, kLargestPower))), is_maximum_(isinf(arguments.p)) {
+  __device__ __forceinline__ explicit PairCost(double p)
+      : p_(static_cast<T>(fmin(p, kLargestPower))), is_maximum_(isinf(p)) {
     clear();
   }
 

@@ -127,7 +127,7 @@ class TileScores {
         rows_(columns_ + 2),
         arguments_(arguments),
         segment_(segment),
-        pair_(arguments) {
+        pair_(arguments.p) {
     copy_next();
   }
 

@@ -6,12 +6,14 @@
 //
 // Tiling: a pass gives a warp a line, 32 places at a time, whose votes are the words of its mask. The mask is then
 //   turned over, 32 x 32 bits in a warp: a lane gets the word of a place, and sums that place's scores, in chunks of
-//   lines. In the system a warp takes a line, or a place, and a lane words of its mask.
-// Traffic: a pass reads the costs once, and again where pairs are active; it writes 1/8 byte a pair twice. A step of
+//   lines. In the system a warp takes a line, or a place, and a lane words of its mask. Where few pairs are active they
+//   are listed first, and one block solves the system, a thread for a point.
+// Traffic: a pass reads the costs once, and again where pairs are active, or makes them from points as often; it writes
+// 1/8 byte a pair twice. A step of
 //   conjugate gradients reads both masks, from L2 up to n = 15,000, and three vectors; nothing goes to the host.
 // Numerics: float64 in a fixed order. Conjugate gradients are those of the Schur complement of the places, Jacobi
-//   preconditioned, in the form with one reduction a step (Chronopoulos, Gear 1989), whose three grid barriers are most
-//   of its time.
+//   preconditioned, in the form with one reduction a step (Chronopoulos, Gear 1989), whose three barriers are most of
+//   its time: those of a block cost a tenth of those of the grid.
 #pragma once
 #include <cooperative_groups.h>
 
@@ -19,6 +21,7 @@
 
 #include "cuda/device/numerics.cuh"
 #include "cuda/device/regularized_matrix.cuh"
+#include "cuda/device/scan.cuh"
 #include "cuda/launch/quadratic.hpp"
 
 namespace monge::cuda {
@@ -30,33 +33,48 @@ inline constexpr int kWordsInFlight = 8;
 inline constexpr int kDirectionBlock = 1024;
 inline constexpr int kDirectionWarps = kDirectionBlock / 32;
 
-/// Costs of an element type T along lines.
+/// Where S comes from, but for the mask: a matrix of elements T, or points.
 template <class T>
-struct CostsInLines {
-  T const* data;
-  std::int64_t stride;
-  double offset, inverse_range;
+struct MatrixInLines {
+  QuadraticProblem const& problem;
 
-  __device__ explicit CostsInLines(RegularizedMatrix const& matrix)
-      : data(static_cast<T const*>(matrix.cost.data)),
-        stride(matrix.cost.stride),
-        offset(matrix.offset),
-        inverse_range(matrix.inverse_range) {}
-  __device__ __forceinline__ T load(int line, int place) const { return data[line * stride + place]; }
-  /// S but for the mask.
-  __device__ __forceinline__ double score(T cost) const { return (static_cast<double>(cost) - offset) * inverse_range; }
+  /// Of the places place, place + 32, ... of a line that there are.
+  template <int kCount>
+  __device__ __forceinline__ void read(int line, int place, double (&score)[kCount]) const {
+    RegularizedMatrix const& matrix = problem.matrix;
+    T const* const costs = static_cast<T const*>(matrix.cost.data) + line * matrix.cost.stride;
+    T cost[kCount];
+#pragma unroll
+    for (int k = 0; k < kCount; ++k) cost[k] = place + 32 * k < problem.size[1] ? costs[place + 32 * k] : T(0);
+#pragma unroll
+    for (int k = 0; k < kCount; ++k) score[k] = score_of(matrix, static_cast<double>(cost[k]));
+  }
 };
+struct PointsInLines {
+  QuadraticProblem const& problem;
+
+  template <int kCount>
+  __device__ __forceinline__ void read(int line, int place, double (&score)[kCount]) const {
+    read_points(problem.matrix, line, place, score);
+  }
+};
+
+template <class Scores>
+__device__ __forceinline__ double score_in_line(QuadraticProblem const& problem, int line, int place) {
+  double score[1];
+  Scores{problem}.read(line, place, score);
+  return score[0];
+}
 
 __device__ __forceinline__ bool is_allowed(RegularizedMatrix const& matrix, int line, int place) {
   if (!matrix.mask.data) return true;
   return matrix.transposed ? mask_at(matrix, place, line) != 0 : mask_at(matrix, line, place) != 0;
 }
 
-template <class T>
+template <class Scores>
 __global__ void __launch_bounds__(kQuadraticBlock) quadratic_pass_kernel(QuadraticPassArguments const arguments) {
   QuadraticProblem const& problem = arguments.problem;
   QuadraticState const& state = arguments.state;
-  CostsInLines<T> const costs(problem.matrix);
   int const lane = static_cast<int>(threadIdx.x) % 32;
   int const line = static_cast<int>(blockIdx.x) * kQuadraticWarps + static_cast<int>(threadIdx.x) / 32;
   if (line >= problem.size[0]) return;
@@ -64,17 +82,13 @@ __global__ void __launch_bounds__(kQuadraticBlock) quadratic_pass_kernel(Quadrat
   double sum = 0, squares = 0;
   int count = 0;
   for (int first = 0; first < problem.size[1]; first += 32 * kWordsInFlight) {
-    T cost[kWordsInFlight];
-#pragma unroll
-    for (int k = 0; k < kWordsInFlight; ++k) {
-      int const place = first + 32 * k + lane;
-      cost[k] = place < problem.size[1] ? costs.load(line, place) : T(0);
-    }
+    double score[kWordsInFlight];
+    Scores{problem}.read(line, first + lane, score);
     unsigned mine = 0;
 #pragma unroll
     for (int k = 0; k < kWordsInFlight; ++k) {
       int const place = first + 32 * k + lane;
-      double const z = place < problem.size[1] ? (u + state.potential[1][place]) - costs.score(cost[k]) : -INFINITY;
+      double const z = place < problem.size[1] ? (u + state.potential[1][place]) - score[k] : -INFINITY;
       bool const active = z > 0 && is_allowed(problem.matrix, line, place);
       if (active) {
         sum += z;
@@ -118,11 +132,10 @@ __device__ __forceinline__ void store_chunk(QuadraticPassArguments const& argume
 }
 
 /// A block for each word of the lines and each chunk of lines.
-template <class T>
+template <class Scores>
 __global__ void __launch_bounds__(kQuadraticBlock) turn_mask_kernel(QuadraticPassArguments const arguments) {
   QuadraticProblem const& problem = arguments.problem;
   QuadraticState const& state = arguments.state;
-  CostsInLines<T> const costs(problem.matrix);
   int const lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
   int const word = static_cast<int>(blockIdx.x), place = 32 * word + lane;
   int const first_line = static_cast<int>(blockIdx.y) * kChunkLines + 32 * warp, line = first_line + lane;
@@ -142,7 +155,7 @@ __global__ void __launch_bounds__(kQuadraticBlock) turn_mask_kernel(QuadraticPas
     double const v = state.potential[1][place];
     for (unsigned bits = of_place; bits != 0; bits &= bits - 1) {
       int const l = first_line + __ffs(static_cast<int>(bits)) - 1;
-      sum += (state.potential[0][l] + v) - costs.score(costs.load(l, place));
+      sum += (state.potential[0][l] + v) - score_in_line<Scores>(problem, l, place);
     }
   }
   sum_warps(sum, count);
@@ -166,17 +179,16 @@ __global__ void __launch_bounds__(kQuadraticBlock)
 }
 
 /// Of costs, for where annealing starts: a warp for each line.
-template <class T>
+template <class Scores>
 __global__ void __launch_bounds__(kQuadraticBlock) sum_line_costs_kernel(QuadraticPassArguments const arguments) {
   QuadraticProblem const& problem = arguments.problem;
-  CostsInLines<T> const costs(problem.matrix);
   int const lane = static_cast<int>(threadIdx.x) % 32;
   int const line = static_cast<int>(blockIdx.x) * kQuadraticWarps + static_cast<int>(threadIdx.x) / 32;
   if (line >= problem.size[0]) return;
   double sum = 0;
   int count = 0;
   for (int place = lane; place < problem.size[1]; place += 32) {
-    double const score = costs.score(costs.load(line, place));
+    double const score = score_in_line<Scores>(problem, line, place);
     if (problem.share[1][place] == 0 || isinf(score) || !is_allowed(problem.matrix, line, place)) continue;
     sum += score;
     ++count;
@@ -189,10 +201,9 @@ __global__ void __launch_bounds__(kQuadraticBlock) sum_line_costs_kernel(Quadrat
 }
 
 /// A block for 32 places and each chunk of lines.
-template <class T>
+template <class Scores>
 __global__ void __launch_bounds__(kQuadraticBlock) sum_place_costs_kernel(QuadraticPassArguments const arguments) {
   QuadraticProblem const& problem = arguments.problem;
-  CostsInLines<T> const costs(problem.matrix);
   int const lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
   int const place = 32 * static_cast<int>(blockIdx.x) + lane;
   int const first_line = static_cast<int>(blockIdx.y) * kChunkLines;
@@ -200,7 +211,7 @@ __global__ void __launch_bounds__(kQuadraticBlock) sum_place_costs_kernel(Quadra
   int count = 0;
   for (int line = first_line + warp; line < min(first_line + kChunkLines, problem.size[0]); line += kQuadraticWarps) {
     if (place >= problem.size[1] || problem.share[0][line] == 0) continue;
-    double const score = costs.score(costs.load(line, place));
+    double const score = score_in_line<Scores>(problem, line, place);
     if (isinf(score) || !is_allowed(problem.matrix, line, place)) continue;
     sum += score;
     ++count;
@@ -272,23 +283,112 @@ __device__ __forceinline__ void store_block_sum(double* partial, double value) {
   if (threadIdx.x == 0) partial[blockIdx.x] = sum;
 }
 
-/// Cooperative: all blocks are resident.
+/// Where the lists of active pairs begin: a block for each side.
+__global__ void __launch_bounds__(kDirectionBlock) list_begins_kernel(QuadraticDirectionArguments const arguments) {
+  int const side = static_cast<int>(blockIdx.x);
+  int* const begin = arguments.begin[side];
+  scan_block<kDirectionBlock>(arguments.state.count[side], arguments.problem.size[side],
+                              [&](std::int64_t i, int sum) { begin[i + 1] = sum; });
+  if (threadIdx.x == 0) begin[0] = 0;
+}
+
+/// The lists, from the masks: a warp for each point, blockIdx.y its side.
+__global__ void __launch_bounds__(kQuadraticBlock) list_active_kernel(QuadraticDirectionArguments const arguments) {
+  QuadraticProblem const& problem = arguments.problem;
+  int const lane = static_cast<int>(threadIdx.x) % 32, side = static_cast<int>(blockIdx.y);
+  int const i = static_cast<int>(blockIdx.x) * kQuadraticWarps + static_cast<int>(threadIdx.x) / 32;
+  if (i >= problem.size[side]) return;
+  int begin = arguments.begin[side][i];
+  int const words = problem.words[side];
+  unsigned const* const mask = arguments.state.mask[side] + static_cast<std::int64_t>(i) * words;
+  for (int first = 0; first < words; first += 32) {
+    unsigned const word = first + lane < words ? mask[first + lane] : 0u;
+    int end = __popc(word);
+#pragma unroll
+    for (int step = 1; step < 32; step *= 2) {
+      int const before = __shfl_up_sync(0xffffffffu, end, step);
+      if (lane >= step) end += before;
+    }
+    int* out = arguments.list[side] + begin + end - __popc(word);
+    for (unsigned bits = word; bits != 0; bits &= bits - 1)
+      *out++ = 32 * (first + lane) + __ffs(static_cast<int>(bits)) - 1;
+    begin += __shfl_sync(0xffffffffu, end, 31);
+  }
+}
+
+/// All blocks of a cooperative launch, on masks.
+class GridTeam {
+ public:
+  __device__ explicit GridTeam(QuadraticDirectionArguments const& arguments) : arguments_(arguments) {}
+  __device__ int thread() const { return static_cast<int>(blockIdx.x * kDirectionBlock + threadIdx.x); }
+  __device__ int threads() const { return static_cast<int>(gridDim.x) * kDirectionBlock; }
+  __device__ void sync() const { cooperative_groups::this_grid().sync(); }
+  /// Number k, 0 to 2, is the sum of what all threads store, after a barrier.
+  __device__ void store(int k, double value) const { store_block_sum(arguments_.partial[k], value); }
+  __device__ double total(int k) const { return sum_blocks(arguments_.partial[k]); }
+  /// What lines gather of places in each step, and the other way about.
+  __device__ double* of_places() const { return arguments_.of_places; }
+  __device__ double* of_lines() const { return arguments_.of_lines; }
+  /// visit(i, the sum of a vector of the other side over the active pairs of i) for the points of a side.
+  template <class Visit>
+  __device__ __forceinline__ void for_sums(int side, double const* vector, Visit const& visit) const {
+    int const words = arguments_.problem.words[side];
+    for (int i = thread() / 32; i < arguments_.problem.size[side]; i += threads() / 32) {
+      double const sum = gather(arguments_.state.mask[side] + static_cast<std::int64_t>(i) * words, words, vector);
+      if (threadIdx.x % 32 == 0) visit(i, sum);
+    }
+  }
+
+ private:
+  QuadraticDirectionArguments const& arguments_;
+};
+
+/// One block, on lists. What is gathered lies in its shared memory.
+class BlockTeam {
+ public:
+  __device__ explicit BlockTeam(QuadraticDirectionArguments const& arguments) : arguments_(arguments) {}
+  __device__ int thread() const { return static_cast<int>(threadIdx.x); }
+  __device__ int threads() const { return kDirectionBlock; }
+  __device__ void sync() const { __syncthreads(); }
+  __device__ void store(int k, double value) const {
+    value = warp_sum(value);
+    if (threadIdx.x % 32 == 0) partial(k)[threadIdx.x / 32] = value;
+  }
+  __device__ double total(int k) const { return warp_sum(partial(k)[threadIdx.x % 32]); }
+  __device__ double* of_places() const { return shared(); }
+  __device__ double* of_lines() const { return shared() + arguments_.problem.size[1]; }
+  template <class Visit>
+  __device__ __forceinline__ void for_sums(int side, double const* vector, Visit const& visit) const {
+    int const *const list = arguments_.list[side], *const begin = arguments_.begin[side];
+    for (int i = thread(); i < arguments_.problem.size[side]; i += kDirectionBlock) {
+      double sum = 0;
+      for (int k = begin[i]; k < begin[i + 1]; ++k) sum += vector[list[k]];
+      visit(i, sum);
+    }
+  }
+
+ private:
+  static __device__ double* shared() {
+    extern __shared__ double gathered[];
+    return gathered;
+  }
+  static __device__ double* partial(int k) {
+    static_assert(kDirectionWarps == 32);
+    __shared__ double partials[3][kDirectionWarps];
+    return partials[k];
+  }
+  QuadraticDirectionArguments const& arguments_;
+};
+
+template <class Team>
 __global__ void __launch_bounds__(kDirectionBlock, 1)
     quadratic_direction_kernel(QuadraticDirectionArguments const arguments) {
   QuadraticProblem const& problem = arguments.problem;
   QuadraticState const& state = arguments.state;
-  auto const grid = cooperative_groups::this_grid();
+  Team const team(arguments);
   int const lines = problem.size[0], places = problem.size[1];
-  int const thread = static_cast<int>(blockIdx.x * kDirectionBlock + threadIdx.x);
-  int const threads = static_cast<int>(gridDim.x) * kDirectionBlock;
-  int const warp = thread / 32, warps = threads / 32;
-  bool const leads = threadIdx.x % 32 == 0;
-  auto const of_line = [&](int l, double const* vector) {
-    return gather(state.mask[0] + static_cast<std::int64_t>(l) * problem.words[0], problem.words[0], vector);
-  };
-  auto const of_place = [&](int k, double const* vector) {
-    return gather(state.mask[1] + static_cast<std::int64_t>(k) * problem.words[1], problem.words[1], vector);
-  };
+  int const thread = team.thread(), threads = team.threads();
+  double *const of_places = team.of_places(), *const of_lines = team.of_lines();
   auto const set_point = [&](int side, int i, double& diagonal) {
     double const count = state.count[side][i];
     diagonal = count + arguments.mu * fmax(count, 1.0);
@@ -301,53 +401,48 @@ __global__ void __launch_bounds__(kDirectionBlock, 1)
     double diagonal;
     double const right = set_point(0, l, diagonal);
     arguments.inverse[0][l] = 1 / diagonal;
-    arguments.of_lines[l] = right / diagonal;
+    of_lines[l] = right / diagonal;
     size += right * right;
   }
   for (int k = thread; k < places; k += threads) {
     double const right = set_point(1, k, arguments.diagonal[k]);
     size += right * right;
   }
-  store_block_sum(arguments.partial[2], size);
-  grid.sync();
+  team.store(2, size);
+  team.sync();
   double gamma = 0, squares = 0;
-  for (int k = warp; k < places; k += warps) {
-    double const residual = arguments.right[1][k] - of_place(k, arguments.of_lines);
-    double const inverse = 1 / (arguments.diagonal[k] - of_place(k, arguments.inverse[0]));
-    if (!leads) continue;
+  // The same thread meets a place in both.
+  team.for_sums(1, arguments.inverse[0],
+                [&](int k, double sum) { arguments.inverse[1][k] = 1 / (arguments.diagonal[k] - sum); });
+  team.for_sums(1, of_lines, [&](int k, double sum) {
+    double const residual = arguments.right[1][k] - sum, inverse = arguments.inverse[1][k];
     arguments.residual[k] = residual;
-    arguments.inverse[1][k] = inverse;
-    arguments.scaled[k] = inverse * residual;
+    of_places[k] = inverse * residual;
     arguments.solution[1][k] = arguments.direction[k] = arguments.image[k] = 0;
     gamma += inverse * residual * residual;
     squares += residual * residual;
-  }
-  store_block_sum(arguments.partial[0], gamma);
-  store_block_sum(arguments.partial[1], squares);
-  grid.sync();
-  double const target = arguments.tolerance * arguments.tolerance * sum_blocks(arguments.partial[2]);
+  });
+  team.store(0, gamma);
+  team.store(1, squares);
+  team.sync();
+  double const target = arguments.tolerance * arguments.tolerance * team.total(2);
 
   double last_gamma = 0, alpha = 0;
   int iteration = 0;
   for (;; ++iteration) {
-    gamma = sum_blocks(arguments.partial[0]);
-    if (iteration == arguments.most || !(sum_blocks(arguments.partial[1]) > target)) break;
-    for (int l = warp; l < lines; l += warps) {
-      double const sum = of_line(l, arguments.scaled);
-      if (leads) arguments.of_lines[l] = sum * arguments.inverse[0][l];
-    }
-    grid.sync();
+    gamma = team.total(0);
+    if (iteration == arguments.most || !(team.total(1) > target)) break;
+    team.for_sums(0, of_places, [&](int l, double sum) { of_lines[l] = sum * arguments.inverse[0][l]; });
+    team.sync();
     double delta = 0;
-    for (int k = warp; k < places; k += warps) {
-      double const sum = of_place(k, arguments.of_lines), scaled = arguments.scaled[k];
-      double const product = arguments.diagonal[k] * scaled - sum;
-      if (!leads) continue;
+    team.for_sums(1, of_lines, [&](int k, double sum) {
+      double const scaled = of_places[k], product = arguments.diagonal[k] * scaled - sum;
       arguments.product[k] = product;
       delta += scaled * product;
-    }
-    store_block_sum(arguments.partial[2], delta);
-    grid.sync();
-    delta = sum_blocks(arguments.partial[2]);
+    });
+    team.store(2, delta);
+    team.sync();
+    delta = team.total(2);
     double const beta = iteration > 0 ? gamma / last_gamma : 0;
     double const curvature = iteration > 0 ? delta - beta * gamma / alpha : delta;
     if (!(curvature > 0)) break;
@@ -355,40 +450,39 @@ __global__ void __launch_bounds__(kDirectionBlock, 1)
     last_gamma = gamma;
     gamma = squares = 0;
     for (int k = thread; k < places; k += threads) {
-      double const direction = arguments.scaled[k] + beta * arguments.direction[k];
+      double const direction = of_places[k] + beta * arguments.direction[k];
       double const image = arguments.product[k] + beta * arguments.image[k];
       double const residual = arguments.residual[k] - alpha * image, scaled = arguments.inverse[1][k] * residual;
       arguments.direction[k] = direction;
       arguments.image[k] = image;
       arguments.residual[k] = residual;
-      arguments.scaled[k] = scaled;
+      of_places[k] = scaled;
       arguments.solution[1][k] += alpha * direction;
       gamma += scaled * residual;
       squares += residual * residual;
     }
-    store_block_sum(arguments.partial[0], gamma);
-    store_block_sum(arguments.partial[1], squares);
-    grid.sync();
+    team.store(0, gamma);
+    team.store(1, squares);
+    team.sync();
   }
 
   // The lines, and the slope.
   double slope = 0;
-  for (int l = warp; l < lines; l += warps) {
-    double const sum = of_line(l, arguments.solution[1]);
-    if (!leads) continue;
+  team.for_sums(0, arguments.solution[1], [&](int l, double sum) {
     double const right = arguments.right[0][l], solution = (right - sum) * arguments.inverse[0][l];
     arguments.solution[0][l] = solution;
     slope += right * solution;
-  }
+  });
   for (int k = thread; k < places; k += threads) slope += arguments.right[1][k] * arguments.solution[1][k];
-  grid.sync();  // All have read partial[0].
-  store_block_sum(arguments.partial[0], slope);
-  grid.sync();
-  slope = sum_blocks(arguments.partial[0]);
+  team.sync();  // All have read number 0.
+  team.store(0, slope);
+  team.sync();
+  slope = team.total(0);
   if (thread == 0) *arguments.result = {slope / problem.weight, iteration};
 }
 
 /// A warp for each point of `side`.
+template <class Scores>
 __global__ void __launch_bounds__(kQuadraticBlock)
     idle_potentials_kernel(QuadraticProblem const problem, int const side, double const* const potential,
                            double const* const other, double* const out) {
@@ -400,9 +494,11 @@ __global__ void __launch_bounds__(kQuadraticBlock)
     return;
   }
   double least = INFINITY;
-  bool const is_row = (side == 0) != problem.matrix.transposed;
-  for (int k = lane; k < problem.size[1 - side]; k += 32)
-    least = fmin(least, score_at(problem.matrix, is_row ? i : k, is_row ? k : i) - other[k]);
+  for (int k = lane; k < problem.size[1 - side]; k += 32) {
+    int const line = side == 0 ? i : k, place = side == 0 ? k : i;
+    if (is_allowed(problem.matrix, line, place))
+      least = fmin(least, score_in_line<Scores>(problem, line, place) - other[k]);
+  }
   least = -warp_max(-least);
   if (lane == 0) out[i] = isinf(least) ? 0.0 : least;
 }

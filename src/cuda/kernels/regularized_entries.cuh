@@ -1,6 +1,8 @@
 // The entries of a regularised plan from one end to the other: the survey of the caller's matrices, costs packed for
 // iterations, values of a plan and its potentials, and what is read out of a plan.
 //
+// Pairs are MatrixPairs or PointPairs, whose costs are made wherever they are read.
+//
 // Tiling: 32 rows x 32 columns of costs at a time go through shared memory, read along the lines of the caller's memory
 //   and used with the rows on the lanes, as packed entries lie. Values take a block for 32 columns, whose warps have 4
 //   of them: potentials, norms of groups and their sums need no other block.
@@ -36,6 +38,7 @@ __device__ __forceinline__ int row_at(RowOrder const& order, int place) {
 }
 
 /// Costs of a tile, +infinity where there is no pair. Between two barriers.
+template <class Pairs>
 __device__ __forceinline__ void load_scores(RegularizedMatrix const& matrix, RowOrder const& order, int first_row,
                                             int first_column, ScoreTile& tile) {
   int const lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
@@ -43,7 +46,7 @@ __device__ __forceinline__ void load_scores(RegularizedMatrix const& matrix, Row
   for (int k = warp; k < 32; k += kEntryWarps) {
     int const r = matrix.transposed ? lane : k, c = matrix.transposed ? k : lane;
     int const i = row_at(order, first_row + r), j = first_column + c;
-    tile[r][c] = i >= 0 && j < matrix.columns ? score_at(matrix, i, j) : INFINITY;
+    tile[r][c] = i >= 0 && j < matrix.columns ? Pairs::score(matrix, i, j) : INFINITY;
   }
 }
 
@@ -57,8 +60,9 @@ __device__ __forceinline__ double entry_at(RegularizedEntries const& entries, in
   return fmax(entries.u[place] + entries.v[j] - score, 0.0) * entries.inverse_weight;
 }
 /// The same where S is not at hand. The place is a row of the problem.
+template <class Pairs>
 __device__ __forceinline__ double entry_at(RegularizedEntries const& entries, int place, int row, int j) {
-  return entry_at(entries, place, j, entries.packed ? 0.0 : score_at(entries.matrix, row, j));
+  return entry_at(entries, place, j, entries.packed ? 0.0 : Pairs::score(entries.matrix, row, j));
 }
 
 __device__ __forceinline__ unsigned long long ordered_bits(double value) {
@@ -81,7 +85,7 @@ __global__ void __launch_bounds__(kEntryBlock) start_regularized_survey_kernel(S
 inline constexpr int kSurveyedTile = 64;
 
 /// A block for each 64 rows x 64 columns, threads along the lines of the costs.
-template <class Source>
+template <class Pairs, class Source>
 __global__ void __launch_bounds__(kEntryBlock) regularized_survey_kernel(Source const source) {
   Share<RegularizedSurveyArguments> const share = share_of(source);
   RegularizedSurveyArguments const& arguments = share.arguments;
@@ -97,7 +101,7 @@ __global__ void __launch_bounds__(kEntryBlock) regularized_survey_kernel(Source 
     int const i = first_row + (matrix.transposed ? along : across);
     int const j = first_column + (matrix.transposed ? across : along);
     if (i >= matrix.rows || j >= matrix.columns) continue;
-    double const cost = cost_at(matrix, i, j);
+    double const cost = Pairs::cost(matrix, i, j);
     double const mask = matrix.mask.data ? mask_at(matrix, i, j) : 1.0;
     double const weight = matrix.l1_weights.data ? l1_weight_at(matrix, i, j) : 0.0;
     if (!is_cost(cost) || !is_l1_weight(weight) || !is_mask(mask)) {
@@ -107,14 +111,15 @@ __global__ void __launch_bounds__(kEntryBlock) regularized_survey_kernel(Source 
       continue;
     }
     if (mask == 0 || isinf(cost)) continue;
+    bool const row_counts = arguments.p[i] > 0, column_counts = arguments.q[j] > 0;
     least = fmin(least, cost);
-    largest = fmax(largest, cost);
-    if (arguments.q[j] > 0) arguments.row_partner[i] = 1;
-    if (arguments.p[i] > 0) arguments.column_partner[j] = 1;
+    if (row_counts && column_counts) largest = fmax(largest, cost + matrix.l1 * weight);
+    if (column_counts) arguments.row_partner[i] = 1;
+    if (row_counts) arguments.column_partner[j] = 1;
   }
   least = -warp_max(-least);
   largest = warp_max(largest);
-  if (threadIdx.x % 32 == 0 && least <= largest) {
+  if (threadIdx.x % 32 == 0) {
     atomicMin(&arguments.result->least, ordered_bits(least));
     atomicMax(&arguments.result->largest, ordered_bits(largest));
   }
@@ -130,7 +135,7 @@ __global__ void __launch_bounds__(kEntryBlock) pack_costs_kernel(Source const so
   wait_for_previous_kernel();
   int const row_tiles = (static_cast<int>(arguments.pitch) - 1) / kEntryRows + 1;
   int const first_row = share.block % row_tiles * kEntryRows, first_column = share.block / row_tiles * kEntryColumns;
-  load_scores(arguments.matrix, arguments.order, first_row, first_column, tile);
+  load_scores<MatrixPairs>(arguments.matrix, arguments.order, first_row, first_column, tile);
   __syncthreads();
   int const lane = static_cast<int>(threadIdx.x) % 32;
   for (int c = static_cast<int>(threadIdx.x) / 32; c < kEntryColumns; c += kEntryWarps) {
@@ -141,12 +146,12 @@ __global__ void __launch_bounds__(kEntryBlock) pack_costs_kernel(Source const so
 }
 
 /// visit(first_row) for each tile of some columns, with its costs in `tile`; all threads of the block.
-template <class Visit>
+template <class Pairs, class Visit>
 __device__ __forceinline__ void for_score_tiles(RegularizedEntries const& entries, int first_column, ScoreTile& tile,
                                                 Visit const& visit) {
   for (int first_row = 0; first_row < entries.order.size; first_row += kEntryRows) {
     __syncthreads();
-    load_scores(entries.matrix, entries.order, first_row, first_column, tile);
+    load_scores<Pairs>(entries.matrix, entries.order, first_row, first_column, tile);
     __syncthreads();
     visit(first_row);
   }
@@ -167,6 +172,7 @@ __device__ __forceinline__ void for_groups(EntryTerms const& terms, int size, in
 }
 
 /// The largest t_j for which u and t are feasible, for the columns of this warp, on all of its lanes.
+template <class Pairs>
 __device__ __forceinline__ void make_feasible(EvaluateEntriesArguments const& arguments, int first_column,
                                               ScoreTile& tile, double (&t)[kWarpColumns]) {
   constexpr int kMostSteps = 60;
@@ -178,7 +184,7 @@ __device__ __forceinline__ void make_feasible(EvaluateEntriesArguments const& ar
   double least[kWarpColumns];
 #pragma unroll
   for (int c = 0; c < kWarpColumns; ++c) t[c] = least[c] = INFINITY;
-  for_score_tiles(entries, first_column, tile, [&](int first_row) {
+  for_score_tiles<Pairs>(entries, first_column, tile, [&](int first_row) {
     int const place = first_row + lane;
     double const u = place < entries.order.size ? arguments.u[place] : 0.0;
     for_groups(terms, entries.order.size, first_row, [&](int begin, int end, int group, bool ends) {
@@ -196,7 +202,7 @@ __device__ __forceinline__ void make_feasible(EvaluateEntriesArguments const& ar
     double next[kWarpColumns], sum[kWarpColumns] = {}, squares[kWarpColumns] = {};
 #pragma unroll
     for (int c = 0; c < kWarpColumns; ++c) next[c] = t[c];
-    for_score_tiles(entries, first_column, tile, [&](int first_row) {
+    for_score_tiles<Pairs>(entries, first_column, tile, [&](int first_row) {
       int const place = first_row + lane;
       double const u = place < entries.order.size ? arguments.u[place] : 0.0;
       for_groups(terms, entries.order.size, first_row, [&](int begin, int end, int group, bool ends) {
@@ -246,6 +252,7 @@ __device__ __forceinline__ double entry_conjugate(EntryTerms const& terms, doubl
 }
 
 /// A block for each 32 columns.
+template <class Pairs>
 __global__ void __launch_bounds__(kEntryBlock) entry_values_kernel(EvaluateEntriesArguments const arguments) {
   __shared__ ScoreTile tile;
   RegularizedEntries const& entries = arguments.entries;
@@ -259,7 +266,7 @@ __global__ void __launch_bounds__(kEntryBlock) entry_values_kernel(EvaluateEntri
 #pragma unroll
     for (int c = 0; c < kWarpColumns; ++c) v[c] = first_mine + c < matrix.columns ? arguments.v[first_mine + c] : 0.0;
   } else {
-    make_feasible(arguments, first_column, tile, v);
+    make_feasible<Pairs>(arguments, first_column, tile, v);
 #pragma unroll
     for (int c = 0; c < kWarpColumns; ++c) {
       if (isinf(v[c])) v[c] = 0;  // A column without pairs.
@@ -268,7 +275,7 @@ __global__ void __launch_bounds__(kEntryBlock) entry_values_kernel(EvaluateEntri
   }
   EntryValues found{};
   double plan_squares[kWarpColumns] = {}, slack_squares[kWarpColumns] = {};  // Of a group.
-  for_score_tiles(entries, first_column, tile, [&](int first_row) {
+  for_score_tiles<Pairs>(entries, first_column, tile, [&](int first_row) {
     int const place = first_row + lane;
     int const row = row_at(entries.order, place);
     double const u = row >= 0 ? arguments.u[place] : 0.0;
@@ -363,6 +370,7 @@ __global__ void __launch_bounds__(kEntryBlock)
 }
 
 /// A block for each tile.
+template <class Pairs>
 __global__ void __launch_bounds__(kEntryBlock)
     dense_entries_kernel(RegularizedEntries const entries, double factor, StridedView const out) {
   __shared__ ScoreTile tile;
@@ -370,7 +378,7 @@ __global__ void __launch_bounds__(kEntryBlock)
   int const lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
   int const block = static_cast<int>(blockIdx.x);
   int const first_row = block % row_tiles * kEntryRows, first_column = block / row_tiles * kEntryColumns;
-  if (!entries.packed) load_scores(entries.matrix, entries.order, first_row, first_column, tile);
+  if (!entries.packed) load_scores<Pairs>(entries.matrix, entries.order, first_row, first_column, tile);
   __syncthreads();
   for (int c = warp; c < kEntryColumns; c += kEntryWarps) {
     int const j = first_column + c;
@@ -385,6 +393,7 @@ __global__ void __launch_bounds__(kEntryBlock)
 }
 
 /// A block for each 32 rows; a warp has an eighth of the columns of all of them, in order.
+template <class Pairs>
 __global__ void __launch_bounds__(kEntryBlock) nonzero_entries_kernel(NonzeroArguments const arguments) {
   __shared__ std::int64_t counts[kEntryWarps][kEntryRows];
   RegularizedEntries const& entries = arguments.entries;
@@ -396,7 +405,7 @@ __global__ void __launch_bounds__(kEntryBlock) nonzero_entries_kernel(NonzeroArg
   std::int64_t count = 0;
   if (i >= 0) {
 #pragma unroll 8
-    for (int j = first; j < end; ++j) count += entry_at(entries, place, i, j) > 0;
+    for (int j = first; j < end; ++j) count += entry_at<Pairs>(entries, place, i, j) > 0;
   }
   counts[warp][lane] = count;
   __syncthreads();
@@ -418,7 +427,7 @@ __global__ void __launch_bounds__(kEntryBlock) nonzero_entries_kernel(NonzeroArg
   }
   std::int64_t at = begin + before;
   for (int j = first; j < end; ++j) {
-    double const x = entry_at(entries, place, i, j);
+    double const x = entry_at<Pairs>(entries, place, i, j);
     if (!(x > 0)) continue;
     arguments.columns.data[at * arguments.columns.stride] = j;
     store_element(arguments.values, at * arguments.values.stride, arguments.factor * x);
@@ -452,6 +461,7 @@ struct PointProduct {
 };
 
 /// Grid: (blocks of 32 rows, columns of the values). A warp has every eighth column of X.
+template <class Pairs>
 __global__ void __launch_bounds__(kEntryBlock) row_products_kernel(EntryProductOf const product) {
   __shared__ double sums[kEntryWarps][kProductWidth + 1][kEntryRows];
   RegularizedEntries const& entries = product.entries;
@@ -462,7 +472,7 @@ __global__ void __launch_bounds__(kEntryBlock) row_products_kernel(EntryProductO
   if (i >= 0) {
 #pragma unroll 4
     for (int j = warp; j < entries.matrix.columns; j += kEntryWarps)
-      mine.add(product, entry_at(entries, place, i, j), j, first);
+      mine.add(product, entry_at<Pairs>(entries, place, i, j), j, first);
   }
 #pragma unroll
   for (int k = 0; k <= kProductWidth; ++k) sums[warp][k][lane] = mine.sum[k];
@@ -475,6 +485,7 @@ __global__ void __launch_bounds__(kEntryBlock) row_products_kernel(EntryProductO
 }
 
 /// Grid: (columns of X, a warp each, columns of the values).
+template <class Pairs>
 __global__ void __launch_bounds__(kEntryBlock) column_products_kernel(EntryProductOf const product) {
   RegularizedEntries const& entries = product.entries;
   int const lane = static_cast<int>(threadIdx.x) % 32;
@@ -485,10 +496,17 @@ __global__ void __launch_bounds__(kEntryBlock) column_products_kernel(EntryProdu
 #pragma unroll 4
   for (int place = lane; place < entries.order.size; place += 32) {
     int const i = row_at(entries.order, place);
-    if (i >= 0) mine.add(product, entry_at(entries, place, i, j), i, first);
+    if (i >= 0) mine.add(product, entry_at<Pairs>(entries, place, i, j), i, first);
   }
   for (double& sum : mine.sum) sum = warp_sum(sum);
   if (lane == 0) mine.store(product, j, first);
+}
+
+__global__ void __launch_bounds__(kEntryBlock) turn_points_kernel(Operand const points, int size, double* const out) {
+  int const i = static_cast<int>(blockIdx.x) * kEntryBlock + static_cast<int>(threadIdx.x);
+  if (i >= size) return;
+  double const* const point = static_cast<double const*>(points.points) + static_cast<std::int64_t>(i) * points.stride;
+  for (int k = 0; k < points.dimension; ++k) out[static_cast<std::int64_t>(k) * size + i] = point[k];
 }
 
 __global__ void __launch_bounds__(kEntryBlock)

@@ -16,9 +16,8 @@
 // Numerics: the order is that of (logarithm, column), so results do not depend on the order in which threads find them.
 //   Integer atomics alone; sums of a tile in T, of tiles in float64, in a fixed order.
 #pragma once
-#include <bit>
-
 #include "cuda/device/numerics.cuh"
+#include "cuda/device/scan.cuh"
 #include "cuda/device/score_tile.cuh"
 #include "cuda/device/strided.cuh"
 #include "cuda/launch/select.hpp"
@@ -318,38 +317,6 @@ __global__ void __launch_bounds__(kSelectThreads) entries_above_kernel(AboveArgu
     arguments.columns.data[at * arguments.columns.stride] = column;
     store_element(arguments.values, at * arguments.values.stride, entry);
   });
-}
-
-/// store(i, the sum of `in` up to and with i), by one block. Terms are >= 0. Rounded sums ascend too, and stay the same
-/// where nothing is added: sums within the right half of a group of threads are rounded before the sum of its left half
-/// is added to all of them, groups of 2, then of 4, and so on.
-template <int kThreads, class T, class Store>
-__device__ void scan_block(T const* in, std::int64_t size, Store const& store) {
-  constexpr int kLevels = std::bit_width(static_cast<unsigned>(kThreads)) - 1;
-  static_assert(kThreads == 1 << kLevels);
-  __shared__ T sums[kThreads];
-  int const thread = static_cast<int>(threadIdx.x);
-  std::int64_t const begin = size * thread / kThreads, end = size * (thread + 1) / kThreads;
-  T sum = 0;
-#pragma unroll 8
-  for (std::int64_t i = begin; i < end; ++i) sum += in[i];
-  sums[thread] = sum;
-  T left[kLevels];
-#pragma unroll
-  for (int level = 0; level < kLevels; ++level) {
-    __syncthreads();
-    bool const is_right = thread >> level & 1;
-    left[level] = is_right ? sums[(thread >> level << level) - 1] : T(0);
-    if (is_right) sums[thread] += left[level];
-  }
-  sum = 0;
-  for (std::int64_t i = begin; i < end; ++i) {
-    sum += in[i];
-    T total = sum;
-#pragma unroll
-    for (int level = 0; level < kLevels; ++level) total += left[level];
-    store(i, total);
-  }
 }
 
 __global__ void __launch_bounds__(kScanThreads)

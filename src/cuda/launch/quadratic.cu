@@ -1,18 +1,25 @@
 #include "cuda/launch/quadratic.hpp"
 
+#include <algorithm>
+#include <limits>
+
 #include "cuda/kernels/quadratic.cuh"
 #include "cuda/launch/divided_up.hpp"
+#include "cuda/launch/occupancy.hpp"
 #include "cuda/runtime/check.hpp"
 
 namespace monge::cuda {
 namespace {
 
+/// Kernels of one source of costs.
 template <class Function>
-void with_scalar(DataType scalar, Function&& function) {
-  if (scalar == DataType::float32) {
-    function.template operator()<float>();
+void with_scores(RegularizedMatrix const& matrix, Function&& function) {
+  if (!matrix.cost.data) {
+    function.template operator()<PointsInLines>();
+  } else if (matrix.cost.scalar == DataType::float32) {
+    function.template operator()<MatrixInLines<float>>();
   } else {
-    function.template operator()<double>();
+    function.template operator()<MatrixInLines<double>>();
   }
 }
 
@@ -35,10 +42,11 @@ int quadratic_chunks(int lines) {
 void quadratic_pass(QuadraticPassArguments const& arguments, cudaStream_t stream) {
   QuadraticProblem const& problem = arguments.problem;
   dim3 const chunks(static_cast<unsigned>(problem.words[0]), static_cast<unsigned>(quadratic_chunks(problem.size[0])));
-  with_scalar(problem.matrix.cost.scalar, [&]<class T>() {
-    quadratic_pass_kernel<T><<<blocks_of(problem.size[0], kQuadraticWarps), kQuadraticBlock, 0, stream>>>(arguments);
+  with_scores(problem.matrix, [&]<class Scores>() {
+    quadratic_pass_kernel<Scores>
+        <<<blocks_of(problem.size[0], kQuadraticWarps), kQuadraticBlock, 0, stream>>>(arguments);
     MONGE_CUDA_TRY(cudaGetLastError());
-    turn_mask_kernel<T><<<chunks, kQuadraticBlock, 0, stream>>>(arguments);
+    turn_mask_kernel<Scores><<<chunks, kQuadraticBlock, 0, stream>>>(arguments);
     MONGE_CUDA_TRY(cudaGetLastError());
   });
   join_chunks(arguments, stream);
@@ -47,10 +55,11 @@ void quadratic_pass(QuadraticPassArguments const& arguments, cudaStream_t stream
 void sum_costs(QuadraticPassArguments const& arguments, cudaStream_t stream) {
   QuadraticProblem const& problem = arguments.problem;
   dim3 const chunks(static_cast<unsigned>(problem.words[0]), static_cast<unsigned>(quadratic_chunks(problem.size[0])));
-  with_scalar(problem.matrix.cost.scalar, [&]<class T>() {
-    sum_line_costs_kernel<T><<<blocks_of(problem.size[0], kQuadraticWarps), kQuadraticBlock, 0, stream>>>(arguments);
+  with_scores(problem.matrix, [&]<class Scores>() {
+    sum_line_costs_kernel<Scores>
+        <<<blocks_of(problem.size[0], kQuadraticWarps), kQuadraticBlock, 0, stream>>>(arguments);
     MONGE_CUDA_TRY(cudaGetLastError());
-    sum_place_costs_kernel<T><<<chunks, kQuadraticBlock, 0, stream>>>(arguments);
+    sum_place_costs_kernel<Scores><<<chunks, kQuadraticBlock, 0, stream>>>(arguments);
     MONGE_CUDA_TRY(cudaGetLastError());
   });
   join_chunks(arguments, stream);
@@ -66,17 +75,42 @@ int quadratic_direction_blocks(int multiprocessors) {
   return multiprocessors;
 }
 
-void quadratic_direction(QuadraticDirectionArguments const& arguments, int blocks, cudaStream_t stream) {
+std::int64_t quadratic_list_size(int lines, int places) {
+  return 4 * (static_cast<std::int64_t>(lines) + places);
+}
+
+void quadratic_direction(QuadraticDirectionArguments const& arguments, std::int64_t active, int blocks,
+                         cudaStream_t stream) {
+  int const lines = arguments.problem.size[0], places = arguments.problem.size[1];
+  auto const gathered = (static_cast<std::int64_t>(lines) + places) * static_cast<std::int64_t>(sizeof(double));
+  auto const is_resident = [&] {
+    return gathered <= std::numeric_limits<int>::max() &&
+           occupancy_of(quadratic_direction_kernel<BlockTeam>, kDirectionBlock, static_cast<int>(gathered))
+                   .resident_blocks > 0;
+  };
+  if (active <= quadratic_list_size(lines, places) && is_resident()) {
+    list_begins_kernel<<<2, kDirectionBlock, 0, stream>>>(arguments);
+    MONGE_CUDA_TRY(cudaGetLastError());
+    dim3 const points(blocks_of(std::max(lines, places), kQuadraticWarps), 2);
+    list_active_kernel<<<points, kQuadraticBlock, 0, stream>>>(arguments);
+    MONGE_CUDA_TRY(cudaGetLastError());
+    quadratic_direction_kernel<BlockTeam>
+        <<<1, kDirectionBlock, static_cast<std::size_t>(gathered), stream>>>(arguments);
+    MONGE_CUDA_TRY(cudaGetLastError());
+    return;
+  }
   void* parameters[] = {const_cast<void*>(static_cast<void const*>(&arguments))};
-  MONGE_CUDA_TRY(cudaLaunchCooperativeKernel(reinterpret_cast<void const*>(quadratic_direction_kernel),
+  MONGE_CUDA_TRY(cudaLaunchCooperativeKernel(reinterpret_cast<void const*>(quadratic_direction_kernel<GridTeam>),
                                              dim3(static_cast<unsigned>(blocks)), dim3(kDirectionBlock), parameters, 0,
                                              stream));
 }
 
 void idle_potentials(QuadraticProblem const& problem, int side, double const* potential, double const* other,
                      double* out, cudaStream_t stream) {
-  idle_potentials_kernel<<<blocks_of(problem.size[side], kQuadraticWarps), kQuadraticBlock, 0, stream>>>(
-      problem, side, potential, other, out);
+  with_scores(problem.matrix, [&]<class Scores>() {
+    idle_potentials_kernel<Scores><<<blocks_of(problem.size[side], kQuadraticWarps), kQuadraticBlock, 0, stream>>>(
+        problem, side, potential, other, out);
+  });
   MONGE_CUDA_TRY(cudaGetLastError());
 }
 

@@ -34,7 +34,7 @@ struct QuadraticPassArguments {
   double* chunk_sum;  // [quadratic_chunks(lines)][places], as what follows.
   int* chunk_count;
 };
-/// From the potentials of the state all of the rest. The kernels are compiled for the type of the costs.
+/// From the potentials of the state all of the rest. The kernels are compiled for what the costs come from.
 void quadratic_pass(QuadraticPassArguments const& arguments, cudaStream_t stream);
 /// Sums and numbers of the costs of allowed pairs of two points with mass, to where a pass has those of scores.
 void sum_costs(QuadraticPassArguments const& arguments, cudaStream_t stream);
@@ -56,15 +56,20 @@ struct QuadraticDirectionArguments {
   double* solution[2];
   double* inverse[2];  // Of the diagonal of lines; of the preconditioner of places.
   double* right[2];
-  double* of_lines;  // What places gather.
-  double* diagonal;  // Of places, as what follows.
-  double *residual, *scaled, *direction, *image, *product;
+  double *of_places, *of_lines;  // What the other side gathers.
+  double* diagonal;              // Of places, as what follows.
+  double *residual, *direction, *image, *product;
   double* partial[3];  // quadratic_direction_blocks() each.
+  int* list[2];        // The active pairs of each point of both sides, where these are few,
+  int* begin[2];       // and where those of a point begin, and their end.
   QuadraticSearch* result;
 };
 int quadratic_direction_blocks(int multiprocessors);
-/// Solves the system by conjugate gradients, in one launch of so many blocks.
-void quadratic_direction(QuadraticDirectionArguments const& arguments, int blocks, cudaStream_t stream);
+/// Up to so many active pairs are listed.
+std::int64_t quadratic_list_size(int lines, int places);
+/// Solves the system by conjugate gradients, in one launch.
+void quadratic_direction(QuadraticDirectionArguments const& arguments, std::int64_t active, int blocks,
+                         cudaStream_t stream);
 
 /// For points of `side` without mass: out_i = min over the other side of S - other, 0 where that is infinite; for
 /// others, out_i = potential_i.

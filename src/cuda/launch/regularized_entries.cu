@@ -14,6 +14,16 @@ int tiles(int rows, int columns) {
   return divided_up(rows, kEntryRows) * divided_up(columns, kEntryColumns);
 }
 
+/// Kernels of one kind of pairs.
+template <class Function>
+void with_pairs(RegularizedMatrix const& matrix, Function&& function) {
+  if (matrix.cost.data) {
+    function.template operator()<MatrixPairs>();
+  } else {
+    function.template operator()<PointPairs>();
+  }
+}
+
 }  // namespace
 
 double from_ordered_bits(unsigned long long bits) {
@@ -25,9 +35,11 @@ void survey_regularized(RegularizedSurveyArguments const& arguments, Queue const
   RegularizedMatrix const& matrix = arguments.matrix;
   queue.launch(Survey{start_regularized_survey_kernel, start_regularized_survey_kernel},
                {divided_up(std::max(matrix.rows, matrix.columns), kEntryBlock), kEntryBlock}, arguments);
-  queue.launch(Survey{regularized_survey_kernel, regularized_survey_kernel},
-               {divided_up(matrix.rows, kSurveyedTile) * divided_up(matrix.columns, kSurveyedTile), kEntryBlock},
-               arguments);
+  with_pairs(matrix, [&]<class Pairs>() {
+    queue.launch(Survey{regularized_survey_kernel<Pairs>, regularized_survey_kernel<Pairs>},
+                 {divided_up(matrix.rows, kSurveyedTile) * divided_up(matrix.columns, kSurveyedTile), kEntryBlock},
+                 arguments);
+  });
 }
 
 void pack_costs(PackCostsArguments const& arguments, Queue const& queue) {
@@ -43,7 +55,9 @@ int entry_value_parts(int columns) {
 
 void evaluate_entries(EvaluateEntriesArguments const& arguments, cudaStream_t stream) {
   int const parts = entry_value_parts(arguments.entries.matrix.columns);
-  entry_values_kernel<<<static_cast<unsigned>(parts), kEntryBlock, 0, stream>>>(arguments);
+  with_pairs(arguments.entries.matrix, [&]<class Pairs>() {
+    entry_values_kernel<Pairs><<<static_cast<unsigned>(parts), kEntryBlock, 0, stream>>>(arguments);
+  });
   MONGE_CUDA_TRY(cudaGetLastError());
   sum_entry_values_kernel<<<1, kEntryBlock, 0, stream>>>(arguments, parts);
   MONGE_CUDA_TRY(cudaGetLastError());
@@ -51,13 +65,17 @@ void evaluate_entries(EvaluateEntriesArguments const& arguments, cudaStream_t st
 
 void dense_entries(RegularizedEntries const& entries, double factor, StridedView const& out, cudaStream_t stream) {
   int const blocks = tiles(entries.order.size, entries.matrix.columns);
-  dense_entries_kernel<<<static_cast<unsigned>(blocks), kEntryBlock, 0, stream>>>(entries, factor, out);
+  with_pairs(entries.matrix, [&]<class Pairs>() {
+    dense_entries_kernel<Pairs><<<static_cast<unsigned>(blocks), kEntryBlock, 0, stream>>>(entries, factor, out);
+  });
   MONGE_CUDA_TRY(cudaGetLastError());
 }
 
 void nonzero_entries(NonzeroArguments const& arguments, cudaStream_t stream) {
   int const blocks = divided_up(arguments.entries.order.size, kEntryRows);
-  nonzero_entries_kernel<<<static_cast<unsigned>(blocks), kEntryBlock, 0, stream>>>(arguments);
+  with_pairs(arguments.entries.matrix, [&]<class Pairs>() {
+    nonzero_entries_kernel<Pairs><<<static_cast<unsigned>(blocks), kEntryBlock, 0, stream>>>(arguments);
+  });
   MONGE_CUDA_TRY(cudaGetLastError());
 }
 
@@ -66,8 +84,16 @@ void multiply_entries(EntryProductOf const& product, cudaStream_t stream) {
   int const blocks = of_rows ? divided_up(product.entries.order.size, kEntryRows)
                              : divided_up(product.entries.matrix.columns, kEntryWarps);
   dim3 const grid(static_cast<unsigned>(blocks), static_cast<unsigned>(divided_up(product.width, kProductWidth)));
-  auto const kernel = of_rows ? row_products_kernel : column_products_kernel;
-  kernel<<<grid, kEntryBlock, 0, stream>>>(product);
+  with_pairs(product.entries.matrix, [&]<class Pairs>() {
+    auto const kernel = of_rows ? row_products_kernel<Pairs> : column_products_kernel<Pairs>;
+    kernel<<<grid, kEntryBlock, 0, stream>>>(product);
+  });
+  MONGE_CUDA_TRY(cudaGetLastError());
+}
+
+void turn_points(Operand const& points, int size, double* out, cudaStream_t stream) {
+  turn_points_kernel<<<static_cast<unsigned>(divided_up(size, kEntryBlock)), kEntryBlock, 0, stream>>>(points, size,
+                                                                                                       out);
   MONGE_CUDA_TRY(cudaGetLastError());
 }
 

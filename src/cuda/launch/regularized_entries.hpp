@@ -9,11 +9,24 @@
 
 namespace monge::cuda {
 
+/// Points in the place of a cost matrix: S_ij = base_i + base_j + factor score_ij, that of the form.
+struct RegularizedPoints {
+  double* coordinates[2] = {};  // Of rows and columns: each coordinate of all points lies side by side.
+  double* base[2] = {};
+  int dimension = 0;
+  ScoreForm form = ScoreForm::products;
+  double p = 2;  // Of distances.
+  double factor = 1;
+};
+/// out[k][i] = coordinate k of point i.
+void turn_points(Operand const& points, int size, double* out, cudaStream_t stream);
+
 /// The matrices of the caller's, and what makes costs inside of them: S_ij = (C_ij - offset) / range + l1 W_ij,
 /// +infinity for a pair that is forbidden.
 struct RegularizedMatrix {
   int rows = 0, columns = 0;
-  StridedView cost;
+  StridedView cost;              // Null data: of points.
+  RegularizedPoints points;      // Where costs have no matrix.
   bool transposed = false;       // The costs; the others never are.
   StridedView l1_weights, mask;  // Null data: none.
   double offset = 0, inverse_range = 1;
