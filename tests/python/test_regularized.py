@@ -132,7 +132,7 @@ def smooth_distance(ours, theirs, potentials, other, reg):
     return np.sqrt((bound + 64 * EPSILON) / reg)
 
 
-@settings(deadline=None, max_examples=30, derandomize=True)
+@settings(deadline=None, max_examples=20, derandomize=True)
 @given(st.integers(2, 30), st.integers(2, 30), st.floats(0.05, 5.0), st.booleans(), st.integers(0, 2**32 - 1))
 def test_smooth_plans_are_those_of_pot(n, m, reg, uniform, seed):
     ot = pytest.importorskip("ot")
@@ -143,7 +143,6 @@ def test_smooth_plans_are_those_of_pot(n, m, reg, uniform, seed):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         theirs = ot.solve(cost, a, b, reg, reg_type="L2", tol=1e-12, max_iter=20000)
-        plan, log = ot.smooth.smooth_ot_dual(a, b, cost, reg, stopThr=1e-12, numItermax=20000, log=True)
     for ours, other in (
         (monge.solve(cost, a, b, reg, reg_type="L2", tol=1e-10), theirs),
         (monge.solve_sample(x, y, a, b, reg=reg, reg_type="L2", tol=1e-10), theirs),
@@ -157,10 +156,11 @@ def test_smooth_plans_are_those_of_pot(n, m, reg, uniform, seed):
         assert ours.value == pytest.approx(
             other.value - reg / 2 * (other.plan**2).sum(), abs=linear + 2 * reg * bound * np.linalg.norm(other.plan)
         )
-    own, own_log = monge.smooth_ot_dual(a, b, cost, reg, stopThr=1e-10, log=True)
-    potentials = own_log["alpha"], own_log["beta"]
-    assert np.linalg.norm(own - plan) <= smooth_distance(own, plan, potentials, (log["alpha"], log["beta"]), reg)
-    np.testing.assert_array_equal(monge.smooth_ot_dual(a, b, cost, reg, stopThr=1e-10), own_log["res"].plan)
+    # What POT's solve() returns is what its smooth_ot_dual() does.
+    own, log = monge.smooth_ot_dual(a, b, cost, reg, stopThr=1e-10, log=True)
+    bound = smooth_distance(own, theirs.plan, (log["alpha"], log["beta"]), theirs.potentials, reg)
+    assert np.linalg.norm(own - theirs.plan) <= bound
+    np.testing.assert_array_equal(monge.smooth_ot_dual(a, b, cost, reg, stopThr=1e-10), log["res"].plan)
 
 
 def test_points_have_the_plan_of_their_costs(rng):
