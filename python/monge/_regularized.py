@@ -245,7 +245,7 @@ def solve_regularized(
         a, b: p (n) and q (m), non-negative with equal totals; uniform with total 1 where left out.
         quadratic: Weight >= 0 of the quadratic term, in units of M over mass.
         group_lasso: Weight >= 0 of the group lasso, in units of M. It needs `groups`.
-        groups: The group of each row (n), whole numbers from 0 on without gaps.
+        groups: The group of each row (n), whole numbers from 0 to n - 1.
         group_weights: w (groups), >= 0; left out, 1.
         l1, l1_weights: Weight >= 0, in units of M, and W (n x m), >= 0.
         mask: (n x m); X_ij = 0 where it is 0 or False.

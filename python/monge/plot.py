@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from ._arrays import Array
+from ._regularized import RegularizedResult
 from ._result import OTResult
 
 
@@ -22,17 +23,28 @@ def _host(array: Array) -> np.ndarray[Any, Any]:
     return np.asarray(array.cpu() if hasattr(array, "cpu") else array.get() if hasattr(array, "get") else array)
 
 
-def convergence(result: OTResult, ax: Any = None, *, by_time: bool = False, color: str = "C0") -> Any:
-    """The marginal error at each check, over sweeps or seconds; sweeps at an eps above the target are grey."""
+def convergence(
+    result: OTResult | RegularizedResult, ax: Any = None, *, by_time: bool = False, color: str = "C0"
+) -> Any:
+    """The marginal error at each check, over sweeps or seconds; sweeps at an eps above the target are grey.
+
+    Of a regularised result it is the relative residual, and what is grey was at a weight above the target.
+    """
     ax = _axes(ax)
-    history = result.report.history
+    history: Any = result.report.history
     x = [check.seconds if by_time else check.iteration for check in history]
-    errors = [check.marginal_error for check in history]
-    annealing = [check.eps > result.reg * (1 + 1e-9) for check in history]
+    if isinstance(result, RegularizedResult):
+        steps, what = "iterations", "relative residual"
+        errors = [check.primal_residual for check in history]
+        annealing = [check.weight > result.report.weight * (1 + 1e-9) for check in history]
+    else:
+        steps, what = "sweeps", "marginal error"
+        errors = [check.marginal_error for check in history]
+        annealing = [check.eps > result.reg * (1 + 1e-9) for check in history]
     ax.semilogy(x, errors, color=color, lw=1)
     ax.scatter(x, errors, c=["0.6" if early else color for early in annealing], s=14, zorder=3)
-    ax.set_xlabel("seconds" if by_time else "sweeps")
-    ax.set_ylabel("marginal error")
+    ax.set_xlabel("seconds" if by_time else steps)
+    ax.set_ylabel(what)
     return ax
 
 
@@ -54,8 +66,8 @@ def plan(result: OTResult, ax: Any = None, *, top: int | None = None, **keywords
     return ax
 
 
-def displacement(result: OTResult, ax: Any = None, *, most: int = 500, seed: int = 0) -> Any:
-    """Points of the plane, and where the entropic map takes up to `most` of the sources."""
+def displacement(result: OTResult | RegularizedResult, ax: Any = None, *, most: int = 500, seed: int = 0) -> Any:
+    """Points of the plane, and where the map takes up to `most` of the sources."""
     ax = _axes(ax)
     problem = result._problem
     if problem.x is None or problem.x.shape[1] != 2:

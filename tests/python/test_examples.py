@@ -25,6 +25,11 @@ SHOWS = {
     "outliers": lambda v: v["error"][1] < v["error"][0] / 4,
     "quickstart": lambda v: v["result"].converged,
     "registration": lambda v: v["values"][-1] < 1e-3 * v["values"][0],
+    "regularizers": lambda v: (
+        v["entries"]["group lasso"] < v["entries"]["quadratic"] < v["entries"]["entropy"] / 2
+        and v["mixed"]["group lasso"] < v["mixed"]["quadratic"] < v["mixed"]["entropy"]
+        and min(v["accuracy"].values()) > 0.9
+    ),
     "top_partners": lambda v: v["result"].converged and v["partners"].shape == (4000, 5),
 }
 WITH_FRAMEWORKS = {"flow_matching_pairs"}

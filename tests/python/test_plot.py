@@ -45,3 +45,14 @@ def test_displacement(result, ax):
     assert len(ax.collections[-1].get_offsets()) == 10
     with pytest.raises(ValueError, match="^displacement: "):
         monge.plot.displacement(monge.solve(np.ones((2, 2)), reg=1.0), ax)
+
+
+def test_regularised_results(rng, ax):
+    x = rng.normal(size=(30, 2))
+    result = monge.solve_regularized_sample(x, x[:20] + 3, quadratic=0.5)
+    monge.plot.convergence(result, ax)
+    line = ax.get_lines()[0]
+    np.testing.assert_array_equal(line.get_ydata(), [check.primal_residual for check in result.report.history])
+    assert ax.get_xlabel() == "iterations" and ax.get_ylabel() == "relative residual"
+    monge.plot.displacement(result, ax, most=10)
+    assert len(ax.collections[-1].get_offsets()) == 10

@@ -98,7 +98,7 @@ def test_the_certificate_is_that_of_the_formulas(rng, name):
     # The criterion, as the header says it.
     residual = np.linalg.norm(np.concatenate((x.sum(1) - a, x.sum(0) - b)))
     assert residual <= tolerance * np.linalg.norm(np.concatenate((a, b))) + rounding
-    assert abs(result.gap) <= tolerance * max(abs(primal), 1e-3 * np.ptp(cost)) + rounding
+    assert abs(result.gap) <= tolerance * max(abs(primal - cost.min()), 1e-3 * np.ptp(cost)) + rounding
     assert result.marginal_error == pytest.approx(abs(x.sum(1) - a).sum() + abs(x.sum(0) - b).sum(), abs=rounding)
     assert (x[~np.broadcast_to(h.get("mask", True), SHAPE)] == 0).all()
     assert result.nonzeros == np.count_nonzero(x)
@@ -117,7 +117,7 @@ def test_without_a_term_it_is_the_linear_program(n, m, seed):
     rounding = 1e-10 * abs(cost).max()
     spread = np.ptp(cost) + abs(cost).max()
     assert result.report.dual - rounding <= exact <= result.value + spread * result.marginal_error + rounding
-    assert result.converged and result.gap <= 1e-6 * max(abs(exact), 1e-3 * np.ptp(cost)) + rounding
+    assert result.converged and abs(result.gap) <= 1e-6 * abs(cost).max()
 
 
 def smooth_distance(ours, theirs, potentials, other, reg):
@@ -132,7 +132,7 @@ def smooth_distance(ours, theirs, potentials, other, reg):
     return np.sqrt((bound + 64 * EPSILON) / reg)
 
 
-@settings(deadline=None, max_examples=30, derandomize=True)
+@settings(deadline=None, max_examples=20, derandomize=True)
 @given(st.integers(2, 30), st.integers(2, 30), st.floats(0.05, 5.0), st.booleans(), st.integers(0, 2**32 - 1))
 def test_smooth_plans_are_those_of_pot(n, m, reg, uniform, seed):
     ot = pytest.importorskip("ot")
@@ -143,7 +143,6 @@ def test_smooth_plans_are_those_of_pot(n, m, reg, uniform, seed):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         theirs = ot.solve(cost, a, b, reg, reg_type="L2", tol=1e-12, max_iter=20000)
-        plan, log = ot.smooth.smooth_ot_dual(a, b, cost, reg, stopThr=1e-12, numItermax=20000, log=True)
     for ours, other in (
         (monge.solve(cost, a, b, reg, reg_type="L2", tol=1e-10), theirs),
         (monge.solve_sample(x, y, a, b, reg=reg, reg_type="L2", tol=1e-10), theirs),
@@ -157,10 +156,11 @@ def test_smooth_plans_are_those_of_pot(n, m, reg, uniform, seed):
         assert ours.value == pytest.approx(
             other.value - reg / 2 * (other.plan**2).sum(), abs=linear + 2 * reg * bound * np.linalg.norm(other.plan)
         )
-    own, own_log = monge.smooth_ot_dual(a, b, cost, reg, stopThr=1e-10, log=True)
-    potentials = own_log["alpha"], own_log["beta"]
-    assert np.linalg.norm(own - plan) <= smooth_distance(own, plan, potentials, (log["alpha"], log["beta"]), reg)
-    np.testing.assert_array_equal(monge.smooth_ot_dual(a, b, cost, reg, stopThr=1e-10), own_log["res"].plan)
+    # What POT's solve() returns is what its smooth_ot_dual() does.
+    own, log = monge.smooth_ot_dual(a, b, cost, reg, stopThr=1e-10, log=True)
+    bound = smooth_distance(own, theirs.plan, (log["alpha"], log["beta"]), theirs.potentials, reg)
+    assert np.linalg.norm(own - theirs.plan) <= bound
+    np.testing.assert_array_equal(monge.smooth_ot_dual(a, b, cost, reg, stopThr=1e-10), log["res"].plan)
 
 
 def test_points_have_the_plan_of_their_costs(rng):

@@ -108,6 +108,42 @@ def test_derivatives(clouds):
     torch.testing.assert_close(gradient.cpu(), expected, rtol=1e-3, atol=1e-6)
 
 
+@pytest.mark.parametrize("terms", ["none", "quadratic", "group_lasso", "l1", "mask"])
+def test_regularised_plans(clouds, terms):
+    cost = torch.cdist(*(torch.tensor(v) for v in clouds))
+    generator = torch.Generator().manual_seed(0)
+    matrix = torch.rand(300, 200, generator=generator)
+    given = {
+        "none": {},
+        "quadratic": {"quadratic": 10.0},
+        "group_lasso": {"group_lasso": 0.1, "groups": torch.arange(300) % 4},
+        "l1": {"l1": 1.0, "l1_weights": matrix},
+        "mask": {"quadratic": 10.0, "mask": matrix > 0.1},
+    }[terms]
+    on_gpu = {name: value.cuda() if isinstance(value, torch.Tensor) else value for name, value in given.items()}
+    result = monge.solve_regularized(cost.cuda(), **on_gpu)
+    expected = monge.solve_regularized(cost, **given)
+    assert result.converged
+    for tensor in (
+        result.plan,
+        *result.potentials,
+        *result.marginals,
+        result.sparse_plan,
+        result.average(cost.cuda().T),
+    ):
+        assert tensor.device.type == "cuda"
+    # Each is good to the tolerance of 1e-4, of the gap and, at up to the range of the costs, of the marginals.
+    spread = float(cost.max() - cost.min())
+    off = abs(result.gap) + abs(expected.gap) + spread * (result.marginal_error + expected.marginal_error)
+    assert float(result.value) == pytest.approx(float(expected.value), abs=off)
+    torch.testing.assert_close(result.sparse_plan.to_dense(), result.plan, rtol=0, atol=0)
+    on_device = cost.cuda().requires_grad_()
+    value, plan = monge.torch.regularized_transport(on_device, **on_gpu)
+    value.backward()
+    torch.testing.assert_close(on_device.grad, plan, rtol=0, atol=0)
+    torch.testing.assert_close(plan, result.plan, rtol=0, atol=0)
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 def test_projection(dtype):
     logits = torch.randn(1000, 4, 4, generator=torch.Generator().manual_seed(0)).to(dtype)
