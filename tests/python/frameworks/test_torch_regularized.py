@@ -120,9 +120,10 @@ def test_rdrot(rho):
     weight, given = 0.5, (cost.T.contiguous(), p, q)
     c, a, b = (v.numpy() for v in (cost, p, q))
     smooth = monge.torch.quadratic_drot(*given, rho=rho, r_weight=weight, eps=1e-8, max_iter=10**6).T.numpy()
+    # Of residuals of 1e-8, the distance to the limit is 1e-8 over the rate of convergence, here far above 1e-3.
     theirs = recursion(c, a, b, rho, lambda x: x / (1 + rho * weight))
     np.testing.assert_allclose(smooth, theirs, atol=1e-5)
-    weight = 1e-3
+    weight = 0.02
 
     def shrink(x):
         norms = np.sqrt((x.reshape(3, 3, M) ** 2).sum(1, keepdims=True))
