@@ -10,7 +10,7 @@ import numpy as np
 from ._arrays import Array, read, read_optional
 from ._divergence import sinkhorn_divergence
 from ._problem import Problem, matrix_problem, points_problem, refuse_unsupported, solve_options
-from ._regularized import Regularizer
+from ._regularized import quadratic_term
 from ._regularized import run as run_regularized
 from ._result import OTResult
 from ._solve import run, run_batch
@@ -366,7 +366,7 @@ def smooth_ot_dual(
     refuse_unsupported(max_nz=(max_nz, "is for reg_type 'sparsity_constrained'"))
     result = run_regularized(
         matrix_problem(M, _weights(a), _weights(b)),
-        Regularizer(quadratic=reg),
+        quadratic_term(reg),
         {"method": "newton", "criterion": "residual", "tolerance": stopThr, "iterations": numItermax, **options},
         potentials_init=None,
         n_threads=None,

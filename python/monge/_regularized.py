@@ -59,6 +59,15 @@ class Regularizer:
         )
 
 
+def quadratic_term(reg: float | None) -> Regularizer:
+    """That of POT's reg_type "L2"."""
+    if reg is None:
+        raise ValueError("reg: is not given; must be given with reg_type 'L2'")
+    if not reg >= 0:
+        raise ValueError(f"reg: is {reg}; must be >= 0")
+    return Regularizer(quadratic=reg)
+
+
 def _on_host(labels: Array | None) -> Array | None:
     if labels is None or framework_of(labels).cuda_index(labels) is None:
         return labels

@@ -19,7 +19,7 @@ from ._problem import (
     watching,
     with_eps,
 )
-from ._regularized import Regularizer
+from ._regularized import quadratic_term
 from ._regularized import run as run_regularized
 from ._result import BatchResult, OTResult
 
@@ -95,36 +95,18 @@ def _is_quadratic(reg_type: Any) -> bool:
     return isinstance(reg_type, str) and reg_type.lower() == "l2"
 
 
-def _run_quadratic(
-    problem: Problem,
-    own: dict[str, Any],
-    *,
-    reg: float | None,
-    unbalanced: Any,
-    method: str | None,
-    max_iter: int | None,
-    tol: float | None,
-    potentials_init: Any,
-    n_threads: int | None,
-    progress: bool | ProgressFunction | None,
-    given: tuple[Any, ...],
-) -> OTResult:
-    """reg_type "L2". Its result is a RegularizedResult, which the type does not say for the sake of all other calls."""
-    if reg is None:
-        raise ValueError("reg: is not given; must be given with reg_type 'L2'")
+def _quadratic_options(
+    own: dict[str, Any], *, unbalanced: Any, method: str | None, max_iter: int | None, tol: float | None
+) -> dict[str, Any]:
+    """The library's options for reg_type "L2", as :func:`monge._problem.solve_options` has them for the others."""
     refuse_unsupported(unbalanced=(unbalanced, "must not be with reg_type 'L2'"))
-    theirs = {"method": method, "iterations": max_iter, "tolerance": tol}
-    options = {"tolerance": _TOLERANCE} | {name: value for name, value in theirs.items() if value is not None} | own
-    result: Any = run_regularized(
-        problem,
-        Regularizer(quadratic=reg),
-        options,
-        potentials_init=potentials_init,
-        n_threads=n_threads,
-        progress=progress,
-        given=given,
-    )
-    return result  # type: ignore[no-any-return]
+    options = {"tolerance": _TOLERANCE, **own}
+    for theirs, ours, value in (("tol", "tolerance", tol), ("max_iter", "iterations", max_iter)):
+        if value is not None and ours in own:
+            raise ValueError(f"{theirs}: is given with {ours}, which is the same; must be one of them")
+        if value is not None:
+            options[ours] = value
+    return options if method is None else options | {"method": method}
 
 
 def solve(
@@ -185,19 +167,17 @@ def solve(
     """
     refuse_unsupported(c=(c, "the reference is a b^T"), plan_init=(plan_init, "potentials_init takes a warm start"))
     if _is_quadratic(reg_type):
-        return _run_quadratic(
+        # A RegularizedResult, of which the type says nothing for the sake of all other calls.
+        result: Any = run_regularized(
             matrix_problem(M, a, b),
-            dict(options),
-            reg=reg,
-            unbalanced=unbalanced,
-            method=method,
-            max_iter=max_iter,
-            tol=tol,
+            quadratic_term(reg),
+            _quadratic_options(dict(options), unbalanced=unbalanced, method=method, max_iter=max_iter, tol=tol),
             potentials_init=potentials_init,
             n_threads=n_threads,
             progress=progress or verbose,
             given=(M, None, None, a, b),
         )
+        return result  # type: ignore[no-any-return]
     translated = solve_options(
         reg=reg,
         reg_type=reg_type,
@@ -283,19 +263,17 @@ def solve_sample(
         label_weight=label_weight,
     )
     if _is_quadratic(reg_type):
-        return _run_quadratic(
+        # A RegularizedResult, of which the type says nothing for the sake of all other calls.
+        result: Any = run_regularized(
             problem,
-            dict(options),
-            reg=reg,
-            unbalanced=unbalanced,
-            method=method,
-            max_iter=max_iter,
-            tol=tol,
+            quadratic_term(reg),
+            _quadratic_options(dict(options), unbalanced=unbalanced, method=method, max_iter=max_iter, tol=tol),
             potentials_init=potentials_init,
             n_threads=n_threads,
             progress=progress or verbose,
             given=(None, X_a, X_b, a, b),
         )
+        return result  # type: ignore[no-any-return]
     translated = solve_options(
         reg=reg,
         reg_type=reg_type,

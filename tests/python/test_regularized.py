@@ -272,6 +272,8 @@ def test_bad_arguments_say_what_they_may_be(rng):
             monge.solve_regularized(cost, a, b, **keywords)
     for keywords, error, match in (
         ({}, ValueError, r"^reg: is not given; must be given with reg_type 'L2'"),
+        ({"reg": -1.0}, ValueError, r"^reg: is -1.0; must be >= 0"),
+        ({"reg": 1.0, "tol": 1e-3, "tolerance": 1e-3}, ValueError, r"^tol: is given with tolerance"),
         ({"reg": 1.0, "unbalanced": 1.0}, NotImplementedError, r"^unbalanced: is given"),
     ):
         with pytest.raises(error, match=match):
@@ -288,6 +290,9 @@ def test_ending_short_is_a_warning_and_a_status(rng):
             result = monge.solve_regularized(cost, a, b, tolerance=1e-12, iterations=2, **keywords)
         assert result.status == "iteration_limit" and not result.converged
         assert caught[0].filename == __file__
+    with pytest.warns(monge.ConvergenceWarning) as caught:
+        monge.solve(cost, a, b, 0.1, reg_type="L2", max_iter=2)
+    assert caught[0].filename == __file__
 
 
 def test_progress_sees_each_check_and_stops(rng):

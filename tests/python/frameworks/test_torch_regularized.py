@@ -29,7 +29,7 @@ def test_derivatives(terms):
     def value(cost, p, q):
         return monge.torch.regularized_transport(cost, p.softmax(-1), q.softmax(-1), **terms)[0]
 
-    # Values are good to the tolerance: their differences to 2e-6 of it over eps; they are piecewise quadratic.
+    # Values are good to 1e-11 of themselves, so their differences over eps to 1e-6; they are piecewise smooth.
     cost = costs().requires_grad_()
     assert gradcheck(value, (cost, logits(N), logits(M, 2)), eps=1e-5, atol=1e-5)
     batch = costs(2).requires_grad_()
@@ -120,9 +120,10 @@ def test_rdrot(rho):
     weight, given = 0.5, (cost.T.contiguous(), p, q)
     c, a, b = (v.numpy() for v in (cost, p, q))
     smooth = monge.torch.quadratic_drot(*given, rho=rho, r_weight=weight, eps=1e-8, max_iter=10**6).T.numpy()
+    # Of residuals of 1e-8, the distance to the limit is 1e-8 over the rate of convergence, here above 0.02.
     theirs = recursion(c, a, b, rho, lambda x: x / (1 + rho * weight))
-    np.testing.assert_allclose(smooth, theirs, atol=1e-5)
-    weight = 1e-3
+    np.testing.assert_allclose(smooth, theirs, atol=1e-6)
+    weight = 0.02
 
     def shrink(x):
         norms = np.sqrt((x.reshape(3, 3, M) ** 2).sum(1, keepdims=True))
@@ -131,6 +132,6 @@ def test_rdrot(rho):
 
     grouped = monge.torch.group_lasso_drot(*given, 3, rho=rho, r_weight=weight, eps=1e-8, max_iter=10**6).T.numpy()
     theirs = recursion(c, a, b, rho, shrink)
-    np.testing.assert_allclose(grouped, theirs, atol=1e-5)
+    np.testing.assert_allclose(grouped, theirs, atol=1e-6)
     plain = monge.torch.quadratic_drot(*given, rho=rho, eps=1e-8, max_iter=10**6).T.numpy()
     assert abs(plain - grouped).max() > 1e-3 and abs(plain - smooth).max() > 1e-3  # The terms do something.
