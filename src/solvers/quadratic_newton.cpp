@@ -24,17 +24,16 @@ constexpr double kRungResidual = 0.1;
 /// The L1 residual up to which a warm start is one.
 constexpr double kNearResidual = 0.1;
 /// What the weight falls by: as a rule one step then follows the solution. Where it falls by more the active pairs come
-/// apart into components, and from there the way takes many. Less where few pairs are active for each point.
-constexpr double kFall = 0.7, kFallOfFew = 0.85;
-constexpr double kFewActive = 1.5;
+/// apart into components, and from there the way takes many.
+constexpr double kFall = 0.7;
 /// Of the dual's rise to what the quadratic model says: a trial below the first is refused, one above the second may
 /// lessen the damping.
 constexpr double kRefused = 0.05, kGood = 0.6, kPoor = 0.25;
-constexpr double kLessDamping = 1.0 / 3, kMoreDamping = 3;
+constexpr double kLessDamping = 1.0 / 5, kMoreDamping = 3;
 /// The system of pairs in many components is singular but for the least damping, which conjugate gradients have to see.
 constexpr double kLeastDamping = 1e-7, kMostDamping = 1e4;
 /// Of linear systems; more only where the last step is to meet the tolerance.
-constexpr double kLinearTolerance = 1e-4, kLeastLinearTolerance = 1e-10;
+constexpr double kLinearTolerance = 1e-3, kLeastLinearTolerance = 1e-10;
 constexpr int kMostGradients = 300;
 /// So many directions in a row that led to no better point: rounding is all there is.
 constexpr int kMostRefusals = 12;
@@ -95,9 +94,7 @@ class Newton {
       if (settings_.observe && !settings_.observe(now_)) return {now_, Status::stopped};
       double const goal = goal_weight();
       while (now_.weight > goal && now_.values.residual_l1 <= kRungResidual) {
-        double const points = static_cast<double>(quadratic_.rows() + quadratic_.columns());
-        bool const has_few = static_cast<double>(now_.values.active) <= kFewActive * points;
-        now_.weight = std::max((has_few ? kFallOfFew : kFall) * now_.weight, goal);
+        now_.weight = std::max(kFall * now_.weight, goal);
         set(quadratic_.set_weight(now_.weight));
         least = now_.residual;
       }
