@@ -4,6 +4,7 @@
 #include <functional>
 #include <limits>
 #include <numeric>
+#include <utility>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -97,6 +98,17 @@ IndexView labels(std::string const& field, std::optional<IndexArray> const& arra
   if (!array) return {};
   require_dimensions(field, *array, array->shape.size() <= 2 && array->columns() == 1, "1-D, or n x 1");
   return {array->values.data(), static_cast<std::int64_t>(array->values.size())};
+}
+
+IndexArray zero_indices(std::vector<std::int64_t> shape) {
+  std::int64_t count = 1;
+  for (std::int64_t const entries : shape) count *= entries;
+  return {std::move(shape), std::vector<std::int64_t>(static_cast<std::size_t>(count))};
+}
+
+MutableIndexView indices(IndexArray& array) {
+  std::int64_t const columns = array.columns();
+  return {array.values.data(), array.shape.front(), columns, columns};
 }
 
 std::string shape_text(std::vector<std::int64_t> const& shape) {

@@ -54,6 +54,11 @@ VectorView vector(std::string const& field, std::optional<Array> const& array);
 /// Labels: 1-D, or n x 1; empty where there is no array.
 IndexView labels(std::string const& field, std::optional<IndexArray> const& array);
 
+/// Zeros.
+IndexArray zero_indices(std::vector<std::int64_t> shape);
+/// To be written: a matrix, or a vector as one of one column.
+MutableIndexView indices(IndexArray& array);
+
 /// "3 x 4", as messages write shapes.
 std::string shape_text(std::vector<std::int64_t> const& shape);
 

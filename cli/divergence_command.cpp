@@ -75,10 +75,7 @@ int diverge_files(Arguments arguments) {
   std::optional<Array> const a = read_optional_input(run, "a", arguments.a);
   std::optional<Array> const b = read_optional_input(run, "b", arguments.b);
   PointCloud const clouds = std::get<PointCloud>(in.geometry());
-  run.n = in.n();
-  run.m = in.m();
-  run.d = in.d();
-  run.cost_options = in.options();
+  run.note(in);
   run.read_seconds = watch.lap();
 
   options.progress = [&](Progress const& state) {

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <monge/options.hpp>
@@ -37,5 +38,29 @@ void validate(EntryOptions const& options, std::int64_t m);
 
 /// Takes passes over the plan.
 std::vector<ResultFile> entry_files(Plan const& plan, EntryOptions const& options);
+
+/// Throws Error unless --values, if given, are for a plan of m columns.
+void check_values(std::optional<Array> const& values, std::int64_t m);
+
+// Of a Plan and of a RegularizedPlan alike.
+
+/// plan.npy: all of it.
+template <class AnyPlan>
+ResultFile dense_plan_file(AnyPlan const& plan) {
+  std::int64_t const n = plan.rows(), m = plan.columns();
+  std::vector<double> values(static_cast<std::size_t>(n * m));
+  plan.dense({values.data(), n, m});
+  return {"plan.npy", Array{{n, m}, std::move(values)}};
+}
+
+/// For each row of the plan the average of `values`.
+template <class AnyPlan>
+Array averages_of(AnyPlan const& plan, Array const& values) {
+  std::vector<std::int64_t> shape = values.shape;
+  shape.front() = plan.rows();
+  Array map = values.zeros(shape);
+  plan.barycentric_projection(points("values", values), points("map", map));
+  return map;
+}
 
 }  // namespace monge::cli

@@ -1,9 +1,7 @@
 #include "regularized_command.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <cstdio>
-#include <iterator>
 #include <memory>
 #include <optional>
 #include <string>
@@ -20,6 +18,7 @@
 #include "exit_code.hpp"
 #include "geometry_input.hpp"
 #include "interrupt.hpp"
+#include "plan_entries.hpp"
 #include "progress_line.hpp"
 #include "report_json.hpp"
 #include "result_folder.hpp"
@@ -166,27 +165,18 @@ std::vector<ResultFile> result_files(RegularizedPlan const& plan, Inputs const& 
   files.push_back({"u.npy", Array{{n}, std::move(u)}});
   files.push_back({"v.npy", Array{{m}, std::move(v)}});
   if (sparse) {
-    IndexArray row_begin{{n + 1}, std::vector<std::int64_t>(static_cast<std::size_t>(n + 1))};
-    MutableIndexView const row_view{row_begin.values.data(), n + 1, 1, 1};
-    std::int64_t const count = plan.nonzeros(row_view);
-    IndexArray columns{{count}, std::vector<std::int64_t>(static_cast<std::size_t>(count))};
+    IndexArray row_begin = zero_indices({n + 1});
+    std::int64_t const count = plan.nonzeros(indices(row_begin));
+    IndexArray columns = zero_indices({count});
     std::vector<double> values(static_cast<std::size_t>(count));
-    plan.entries(row_view, {columns.values.data(), count, 1, 1}, values);
+    plan.entries(indices(row_begin), indices(columns), values);
     files.push_back({"plan_indptr.npy", std::move(row_begin)});
     files.push_back({"plan_indices.npy", std::move(columns)});
     files.push_back({"plan_data.npy", Array{{count}, std::move(values)}});
   } else {
-    std::vector<double> values(static_cast<std::size_t>(n * m));
-    plan.dense({values.data(), n, m});
-    files.push_back({"plan.npy", Array{{n, m}, std::move(values)}});
+    files.push_back(dense_plan_file(plan));
   }
-  if (in.values) {
-    std::vector<std::int64_t> shape = in.values->shape;
-    shape.front() = n;
-    Array map = in.values->zeros(shape);
-    plan.barycentric_projection(points("values", *in.values), points("map", map));
-    files.push_back({"map.npy", std::move(map)});
-  }
+  if (in.values) files.push_back({"map.npy", averages_of(plan, *in.values)});
   return files;
 }
 
@@ -241,12 +231,8 @@ int regularize_files(Arguments arguments) {
   Stopwatch watch;
   Inputs const in = read_inputs(run, arguments);
   Geometry const geometry = in.geometry.geometry();
-  run.n = in.geometry.n();
-  run.m = in.geometry.m();
-  run.d = in.geometry.d();
-  run.cost_options = in.geometry.options();
-  if (in.values && finite_points("values", *in.values).rows() != run.m)
-    refuse("values: has {} rows; must have {}, one for each column of the plan", in.values->rows(), run.m);
+  run.note(in.geometry);
+  check_values(in.values, run.m);
   options.u = vector("u", in.u);
   options.v = vector("v", in.v);
   run.read_seconds = watch.lap();

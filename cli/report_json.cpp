@@ -8,6 +8,13 @@ namespace monge::cli {
 
 using Json = nlohmann::ordered_json;
 
+void CostRun::note(GeometryInput const& geometry) {
+  n = geometry.n();
+  m = geometry.m();
+  d = geometry.d();
+  cost_options = geometry.options();
+}
+
 Json device_json(DeviceInfo const& device) {
   return {{"device", to_string(device.device)},
           {"name", device.name},

@@ -10,6 +10,7 @@
 #include <monge/regularized.hpp>
 #include <nlohmann/json.hpp>
 
+#include "geometry_input.hpp"
 #include "plan_derivatives.hpp"
 #include "plan_entries.hpp"
 #include "run.hpp"
@@ -21,6 +22,9 @@ struct CostRun : Run {
   std::int64_t n = 0, m = 0;
   std::optional<std::int64_t> d;                                           ///< Of the points, if the costs are theirs.
   nlohmann::ordered_json cost_options = nlohmann::ordered_json::object();  ///< GeometryInput::options()
+
+  /// What a report says of the costs.
+  void note(GeometryInput const& geometry);
 };
 
 struct SolveRun : CostRun {

@@ -60,13 +60,7 @@ Inputs read_inputs(SolveRun& run, Arguments const& given) {
 
 /// The barycentric map of `values` or else, for points, of y; none otherwise.
 std::optional<Array> map_of(Plan const& plan, Inputs const& in) {
-  if (in.values) {
-    std::vector<std::int64_t> shape = in.values->shape;
-    shape.front() = plan.rows();
-    Array map = in.values->zeros(shape);
-    plan.barycentric_projection(points("values", *in.values), points("map", map));
-    return map;
-  }
+  if (in.values) return averages_of(plan, *in.values);
   if (!in.geometry.x) return std::nullopt;
   Array map = in.geometry.x->zeros(in.geometry.x->shape);
   plan.barycentric_projection(points("map", map));
@@ -156,12 +150,8 @@ int solve_files(Arguments arguments) {
   Stopwatch watch;
   Inputs const in = read_inputs(run, arguments);
   Geometry const geometry = in.geometry.geometry();
-  run.n = in.geometry.n();
-  run.m = in.geometry.m();
-  run.d = in.geometry.d();
-  run.cost_options = in.geometry.options();
-  if (in.values && finite_points("values", *in.values).rows() != run.m)
-    refuse("values: has {} rows; must have {}, one for each column of the plan", in.values->rows(), run.m);
+  run.note(in.geometry);
+  check_values(in.values, run.m);
   validate(run.entries, run.m);
   if (in.hvp) check_direction(*in.hvp, *in.geometry.x);
   options.f = vector("f", in.f);

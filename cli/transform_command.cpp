@@ -60,18 +60,15 @@ int transform_files(Arguments const& given) {
   Geometry const geometry = in.geometry();
   auto const potential = read_optional_input(run, run.given, to_rows ? given.g : given.f);
   auto const a = read_optional_input(run, "a", given.a), b = read_optional_input(run, "b", given.b);
-  run.n = in.n();
-  run.m = in.m();
-  run.d = in.d();
-  run.cost_options = in.options();
+  run.note(in);
   run.read_seconds = watch.lap();
 
   std::vector<double> result(static_cast<std::size_t>(to_rows ? run.n : run.m));
   std::int64_t const size = std::ssize(result);
-  IndexArray argmin{{size}, std::vector<std::int64_t>(result.size())};
+  IndexArray argmin = zero_indices({size});
   auto const transform = to_rows ? c_transform : c_transform_transpose;
   VectorView const from = vector(run.given, potential), onto = result;
-  transform(device.context, geometry, from, result, {argmin.values.data(), size, 1, 1, {}});
+  transform(device.context, geometry, from, result, indices(argmin));
   run.semi_dual_value =
       semi_dual_value(device.context, vector("a", a), vector("b", b), to_rows ? onto : from, to_rows ? from : onto);
   run.transform_seconds = watch.lap();

@@ -31,8 +31,7 @@ double dot(std::vector<double> const& a, std::vector<double> const& b) {
 }  // namespace
 
 QuadraticOperator::QuadraticOperator(RegularizedInput const& input, int threads)
-    : monge::QuadraticOperator(std::ssize(input.p), std::ssize(input.q)),
-      threads_(threads),
+    : ReadableOperator(std::ssize(input.p), std::ssize(input.q), threads),
       team_(useful_threads(threads, rows(), columns())),
       terms_(input.terms) {
   scale_.mass = input.mass;
@@ -381,32 +380,8 @@ void QuadraticOperator::load(Tile const& tile, double* x, double* c, double*) co
 }
 
 void QuadraticOperator::potentials(MutableVectorView u, MutableVectorView v) const {
-  auto const write = [&](MutableVectorView out, std::vector<double> const& values) {
-    write_vector(
-        out, [&](std::int64_t i) { return scale_.offset / 2 + scale_.range * values[static_cast<std::size_t>(i)]; });
-  };
-  write(u, u_);
-  write(v, v_);
-}
-
-void QuadraticOperator::dense(MutableMatrixView out) const {
-  dense_entries(*this, scale_.mass, out, threads_);
-}
-
-std::int64_t QuadraticOperator::nonzeros(MutableIndexView row_begin) const {
-  return count_nonzeros(*this, row_begin, threads_);
-}
-
-void QuadraticOperator::entries(MutableIndexView row_begin, MutableIndexView columns, MutableVectorView values) const {
-  nonzero_entries(*this, scale_.mass, row_begin, columns, values, threads_);
-}
-
-void QuadraticOperator::marginal(Side side, MutableVectorView out) const {
-  sum_entries(*this, scale_.mass, side, out, threads_);
-}
-
-void QuadraticOperator::product(Side side, bool averaged, MatrixView values, MutableMatrixView out) const {
-  multiply_entries(*this, scale_.mass, side, averaged, values, out, threads_);
+  write_potential(scale_, u_, u);
+  write_potential(scale_, v_, v);
 }
 
 }  // namespace monge::cpu

@@ -16,7 +16,7 @@
 
 namespace monge::cpu {
 
-class QuadraticOperator final : public monge::QuadraticOperator, EntrySource {
+class QuadraticOperator final : public ReadableOperator<monge::QuadraticOperator> {
  public:
   QuadraticOperator(RegularizedInput const& input, int threads);
 
@@ -29,11 +29,6 @@ class QuadraticOperator final : public monge::QuadraticOperator, EntrySource {
 
   RegularizedValues evaluate() override;
   void potentials(MutableVectorView u, MutableVectorView v) const override;
-  void dense(MutableMatrixView out) const override;
-  std::int64_t nonzeros(MutableIndexView row_begin) const override;
-  void entries(MutableIndexView row_begin, MutableIndexView columns, MutableVectorView values) const override;
-  void marginal(Side side, MutableVectorView out) const override;
-  void product(Side side, bool averaged, MatrixView values, MutableMatrixView out) const override;
 
  private:
   /// Lines or places.
@@ -55,8 +50,6 @@ class QuadraticOperator final : public monge::QuadraticOperator, EntrySource {
     std::vector<double> mean;   // Of the costs, less half of the mean of all.
   };
 
-  std::int64_t source_rows() const override { return rows(); }
-  std::int64_t source_columns() const override { return columns(); }
   void load(Tile const& tile, double* x, double* c, double* w) const override;
 
   std::int64_t first_line(int thread) const { return costs_.lines * thread / team_; }
@@ -72,7 +65,7 @@ class QuadraticOperator final : public monge::QuadraticOperator, EntrySource {
   /// Returns the steps of conjugate gradients.
   int solve(QuadraticDamping damping);
 
-  int threads_, team_;  // Those given, and of those as many as the problem keeps busy.
+  int team_;  // Of the threads that are given, as many as the problem keeps busy.
   CostScale scale_;
   RegularizerTerms terms_;
   std::shared_ptr<PointCosts<double> const> points_;

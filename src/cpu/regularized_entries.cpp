@@ -359,4 +359,9 @@ void multiply_entries(EntrySource const& source, double mass, Side side, bool av
   });
 }
 
+void write_potential(CostScale const& scale, std::span<double const> potential, MutableVectorView out) {
+  write_vector(out,
+               [&](std::int64_t i) { return scale.offset / 2 + scale.range * potential[static_cast<std::size_t>(i)]; });
+}
+
 }  // namespace monge::cpu

@@ -72,4 +72,32 @@ void sum_entries(EntrySource const& source, double mass, Side side, MutableVecto
 void multiply_entries(EntrySource const& source, double mass, Side side, bool averaged, MatrixView values,
                       MutableMatrixView out, int threads);
 
+/// u or v to an output of the user's: potentials of costs of range 1, for costs as `scale` says.
+void write_potential(CostScale const& scale, std::span<double const> potential, MutableVectorView out);
+
+/// An operator of either method with what plans read of it, which is the same for all sources.
+template <class Operator>
+class ReadableOperator : public Operator, protected EntrySource {
+ public:
+  void dense(MutableMatrixView out) const final { dense_entries(*this, mass(), out, threads_); }
+  std::int64_t nonzeros(MutableIndexView row_begin) const final { return count_nonzeros(*this, row_begin, threads_); }
+  void entries(MutableIndexView row_begin, MutableIndexView columns, MutableVectorView values) const final {
+    nonzero_entries(*this, mass(), row_begin, columns, values, threads_);
+  }
+  void marginal(Side side, MutableVectorView out) const final { sum_entries(*this, mass(), side, out, threads_); }
+  void product(Side side, bool averaged, MatrixView values, MutableMatrixView out) const final {
+    multiply_entries(*this, mass(), side, averaged, values, out, threads_);
+  }
+
+ protected:
+  ReadableOperator(std::int64_t n, std::int64_t m, int threads) : Operator(n, m), threads_(threads) {}
+  std::int64_t source_rows() const final { return this->rows(); }
+  std::int64_t source_columns() const final { return this->columns(); }
+
+  int threads_;
+
+ private:
+  double mass() const { return this->scale().mass; }
+};
+
 }  // namespace monge::cpu

@@ -77,8 +77,8 @@ void SplittingOperator<T>::Points::update(std::int64_t i, SplittingUpdate const&
 
 template <class T>
 SplittingOperator<T>::SplittingOperator(RegularizedInput const& input, int threads)
-    : monge::SplittingOperator(std::ssize(input.p), std::ssize(input.q)),
-      threads_(useful_threads(threads, this->rows(), this->columns())),
+    : ReadableOperator(std::ssize(input.p), std::ssize(input.q),
+                       useful_threads(threads, std::ssize(input.p), std::ssize(input.q))),
       costs_(matrix_of(input.geometry), input.terms, input.p, input.q, input.mass, threads_),
       terms_(input.terms, costs_.scale(), costs_.groups(input.terms)),
       stride_(column_stride<T>(this->rows())),
@@ -266,38 +266,8 @@ void SplittingOperator<T>::potentials(MutableVectorView u, MutableVectorView v) 
   std::vector<double> of_problem(rows.size());
   for (std::size_t r = 0; r < rows.size(); ++r)
     of_problem[static_cast<std::size_t>(problem_row(static_cast<std::int64_t>(r)))] = rows[r];
-  auto const write = [&](MutableVectorView out, std::vector<double> const& values) {
-    write_vector(out,
-                 [&](std::int64_t i) { return scale.offset / 2 + scale.range * values[static_cast<std::size_t>(i)]; });
-  };
-  write(u, of_problem);
-  write(v, columns);
-}
-
-template <class T>
-void SplittingOperator<T>::dense(MutableMatrixView out) const {
-  dense_entries(*this, costs_.scale().mass, out, threads_);
-}
-
-template <class T>
-std::int64_t SplittingOperator<T>::nonzeros(MutableIndexView row_begin) const {
-  return count_nonzeros(*this, row_begin, threads_);
-}
-
-template <class T>
-void SplittingOperator<T>::entries(MutableIndexView row_begin, MutableIndexView columns,
-                                   MutableVectorView values) const {
-  nonzero_entries(*this, costs_.scale().mass, row_begin, columns, values, threads_);
-}
-
-template <class T>
-void SplittingOperator<T>::marginal(Side side, MutableVectorView out) const {
-  sum_entries(*this, costs_.scale().mass, side, out, threads_);
-}
-
-template <class T>
-void SplittingOperator<T>::product(Side side, bool averaged, MatrixView values, MutableMatrixView out) const {
-  multiply_entries(*this, costs_.scale().mass, side, averaged, values, out, threads_);
+  write_potential(scale, of_problem, u);
+  write_potential(scale, columns, v);
 }
 
 template <class T>

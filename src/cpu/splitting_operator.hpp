@@ -14,7 +14,7 @@ namespace monge::cpu {
 
 /// Rows lie in the order of RegularizedCosts, sorted by group, in everything but what is read out.
 template <class T>
-class SplittingOperator final : public monge::SplittingOperator, EntrySource {
+class SplittingOperator final : public ReadableOperator<monge::SplittingOperator> {
  public:
   /// Throws unsupported for points.
   SplittingOperator(RegularizedInput const& input, int threads);
@@ -27,11 +27,6 @@ class SplittingOperator final : public monge::SplittingOperator, EntrySource {
   RegularizedValues evaluate() override;
 
   void potentials(MutableVectorView u, MutableVectorView v) const override;
-  void dense(MutableMatrixView out) const override;
-  std::int64_t nonzeros(MutableIndexView row_begin) const override;
-  void entries(MutableIndexView row_begin, MutableIndexView columns, MutableVectorView values) const override;
-  void marginal(Side side, MutableVectorView out) const override;
-  void product(Side side, bool averaged, MatrixView values, MutableMatrixView out) const override;
 
  private:
   /// What the recursion keeps of one side.
@@ -49,8 +44,6 @@ class SplittingOperator final : public monge::SplittingOperator, EntrySource {
     void update(std::int64_t i, SplittingUpdate const& rule);
   };
 
-  std::int64_t source_rows() const override { return this->rows(); }
-  std::int64_t source_columns() const override { return this->columns(); }
   std::int64_t problem_row(std::int64_t r) const override { return costs_.rows()[static_cast<std::size_t>(r)]; }
   void load(Tile const& tile, double* x, double* c, double* w) const override;
 
@@ -59,7 +52,6 @@ class SplittingOperator final : public monge::SplittingOperator, EntrySource {
   std::vector<double> dual_rows() const;
   std::vector<double> dual_columns() const;
 
-  int threads_;  // That the problem is worth.
   RegularizedCosts costs_;
   EntryTerms terms_;
   std::int64_t stride_;

@@ -25,10 +25,7 @@ void copy_to_device(Runtime const& runtime, std::vector<double> const& from, dou
 }  // namespace
 
 QuadraticOperator::QuadraticOperator(SharedRuntime runtime, RegularizedInput const& input)
-    : monge::QuadraticOperator(std::ssize(input.p), std::ssize(input.q)),
-      runtime_(runtime),
-      costs_(finished(std::move(runtime), input)),
-      readout_(costs_) {
+    : ReadableOperator(finished(runtime, input)), runtime_(std::move(runtime)), readout_(costs_) {
   RegularizedMatrix const& matrix = costs_.matrix();
   int const rows = costs_.rows(), columns = costs_.columns();
   int const lines = matrix.transposed ? columns : rows, places = matrix.transposed ? rows : columns;
@@ -197,31 +194,6 @@ RegularizedValues QuadraticOperator::evaluate() {
 void QuadraticOperator::potentials(MutableVectorView u, MutableVectorView v) const {
   DeviceGuard const guard(runtime_->index());
   readout_.potentials(costs_, u, v);
-}
-
-void QuadraticOperator::dense(MutableMatrixView out) const {
-  DeviceGuard const guard(runtime_->index());
-  cuda::dense(costs_, plan(), out);
-}
-
-std::int64_t QuadraticOperator::nonzeros(MutableIndexView row_begin) const {
-  DeviceGuard const guard(runtime_->index());
-  return cuda::nonzeros(costs_, plan(), row_begin);
-}
-
-void QuadraticOperator::entries(MutableIndexView row_begin, MutableIndexView columns, MutableVectorView values) const {
-  DeviceGuard const guard(runtime_->index());
-  nonzero_entries(costs_, plan(), row_begin, columns, values);
-}
-
-void QuadraticOperator::marginal(Side side, MutableVectorView out) const {
-  DeviceGuard const guard(runtime_->index());
-  cuda::marginal(costs_, plan(), side, out);
-}
-
-void QuadraticOperator::product(Side side, bool averaged, MatrixView values, MutableMatrixView out) const {
-  DeviceGuard const guard(runtime_->index());
-  cuda::product(costs_, plan(), side, averaged, values, out);
 }
 
 }  // namespace monge::cuda

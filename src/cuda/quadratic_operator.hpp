@@ -8,11 +8,10 @@
 
 namespace monge::cuda {
 
-class QuadraticOperator final : public monge::QuadraticOperator {
+class QuadraticOperator final : public ReadableOperator<monge::QuadraticOperator> {
  public:
   QuadraticOperator(SharedRuntime runtime, RegularizedInput const& input);
 
-  CostScale scale() const override { return costs_.scale(); }
   QuadraticValues start(double weight, std::span<double const> u, std::span<double const> v) override;
   QuadraticValues set_weight(double weight) override;
   QuadraticStep step(QuadraticDamping damping) override;
@@ -21,11 +20,6 @@ class QuadraticOperator final : public monge::QuadraticOperator {
 
   RegularizedValues evaluate() override;
   void potentials(MutableVectorView u, MutableVectorView v) const override;
-  void dense(MutableMatrixView out) const override;
-  std::int64_t nonzeros(MutableIndexView row_begin) const override;
-  void entries(MutableIndexView row_begin, MutableIndexView columns, MutableVectorView values) const override;
-  void marginal(Side side, MutableVectorView out) const override;
-  void product(Side side, bool averaged, MatrixView values, MutableMatrixView out) const override;
 
  private:
   struct Found {
@@ -41,10 +35,9 @@ class QuadraticOperator final : public monge::QuadraticOperator {
   Found found_trial();
   /// The trial at a fraction of the direction.
   void try_fraction(double fraction);
-  RegularizedEntries plan() const;
+  RegularizedEntries plan() const override;
 
   SharedRuntime runtime_;
-  RegularizedCosts costs_;
   RegularizedReadout readout_;
   QuadraticProblem problem_;
   std::vector<double> share_[2], mean_[2];  // Of the costs, less half of the mean of all.

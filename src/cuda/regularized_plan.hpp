@@ -1,5 +1,7 @@
 // What is read out of a regularised plan, whatever its entries are made of.
 #pragma once
+#include <utility>
+
 #include "cuda/regularized_costs.hpp"
 
 namespace monge::cuda {
@@ -34,5 +36,42 @@ void nonzero_entries(RegularizedCosts const& costs, RegularizedEntries const& en
 void marginal(RegularizedCosts const& costs, RegularizedEntries const& entries, Side side, MutableVectorView out);
 void product(RegularizedCosts const& costs, RegularizedEntries const& entries, Side side, bool averaged,
              MatrixView values, MutableMatrixView out);
+
+/// An operator of either method with what plans read of it, which is the same whatever X is made of.
+template <class Operator>
+class ReadableOperator : public Operator {
+ public:
+  CostScale scale() const final { return costs_.scale(); }
+  void dense(MutableMatrixView out) const final {
+    DeviceGuard const guard(costs_.runtime()->index());
+    cuda::dense(costs_, plan(), out);
+  }
+  std::int64_t nonzeros(MutableIndexView row_begin) const final {
+    DeviceGuard const guard(costs_.runtime()->index());
+    return cuda::nonzeros(costs_, plan(), row_begin);
+  }
+  void entries(MutableIndexView row_begin, MutableIndexView columns, MutableVectorView values) const final {
+    DeviceGuard const guard(costs_.runtime()->index());
+    nonzero_entries(costs_, plan(), row_begin, columns, values);
+  }
+  void marginal(Side side, MutableVectorView out) const final {
+    DeviceGuard const guard(costs_.runtime()->index());
+    cuda::marginal(costs_, plan(), side, out);
+  }
+  void product(Side side, bool averaged, MatrixView values, MutableMatrixView out) const final {
+    DeviceGuard const guard(costs_.runtime()->index());
+    cuda::product(costs_, plan(), side, averaged, values, out);
+  }
+
+ protected:
+  explicit ReadableOperator(RegularizedCosts costs)
+      : Operator(costs.rows(), costs.columns()), costs_(std::move(costs)) {}
+
+  RegularizedCosts costs_;
+
+ private:
+  /// What X is made of now.
+  virtual RegularizedEntries plan() const = 0;
+};
 
 }  // namespace monge::cuda

@@ -33,9 +33,8 @@ SplittingProx prox_of(RegularizerTerms const& terms) {
 
 SplittingOperator::SplittingOperator(SharedRuntime runtime, RegularizedInput const& input, Queue const& queue,
                                      SplittingLaunch const& launch)
-    : monge::SplittingOperator(std::ssize(input.p), std::ssize(input.q)),
-      runtime_(runtime),
-      costs_(std::move(runtime), input, queue),
+    : ReadableOperator(RegularizedCosts(runtime, input, queue)),
+      runtime_(std::move(runtime)),
       scalar_(input.precision == Precision::float64 ? DataType::float64 : DataType::float32) {
   SplittingProx const prox = prox_of(input.terms);
   int const size = costs_.order().size, units = runtime_->multiprocessors();
@@ -246,7 +245,7 @@ void SplittingOperator::iterate_together(SharedRuntime const& runtime, std::span
   for (std::size_t k = 0; k < steps.size(); ++k) steps[k].residual = values[k];
 }
 
-RegularizedEntries SplittingOperator::packed() const {
+RegularizedEntries SplittingOperator::plan() const {
   return {.matrix = costs_.matrix(),
           .order = costs_.order(),
           .packed = entries_.data(),
@@ -266,38 +265,13 @@ RegularizedValues SplittingOperator::evaluate() {
   DeviceGuard const guard(runtime_->index());
   make_potentials();
   evaluated_ = true;
-  return readout_->evaluate(costs_, packed());
+  return readout_->evaluate(costs_, plan());
 }
 
 void SplittingOperator::potentials(MutableVectorView u, MutableVectorView v) const {
   DeviceGuard const guard(runtime_->index());
   if (!evaluated_) make_potentials();
   readout_->potentials(costs_, u, v);
-}
-
-void SplittingOperator::dense(MutableMatrixView out) const {
-  DeviceGuard const guard(runtime_->index());
-  cuda::dense(costs_, packed(), out);
-}
-
-std::int64_t SplittingOperator::nonzeros(MutableIndexView row_begin) const {
-  DeviceGuard const guard(runtime_->index());
-  return cuda::nonzeros(costs_, packed(), row_begin);
-}
-
-void SplittingOperator::entries(MutableIndexView row_begin, MutableIndexView columns, MutableVectorView values) const {
-  DeviceGuard const guard(runtime_->index());
-  nonzero_entries(costs_, packed(), row_begin, columns, values);
-}
-
-void SplittingOperator::marginal(Side side, MutableVectorView out) const {
-  DeviceGuard const guard(runtime_->index());
-  cuda::marginal(costs_, packed(), side, out);
-}
-
-void SplittingOperator::product(Side side, bool averaged, MatrixView values, MutableMatrixView out) const {
-  DeviceGuard const guard(runtime_->index());
-  cuda::product(costs_, packed(), side, averaged, values, out);
 }
 
 }  // namespace monge::cuda

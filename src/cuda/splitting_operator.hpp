@@ -19,7 +19,7 @@ struct SplittingLaunch {
   std::int64_t least_resident_bytes = std::int64_t{3} << 20;
 };
 
-class SplittingOperator final : public monge::SplittingOperator {
+class SplittingOperator final : public ReadableOperator<monge::SplittingOperator> {
  public:
   /// Starts to look through the matrices; finish() has to follow.
   SplittingOperator(SharedRuntime runtime, RegularizedInput const& input, Queue const& queue,
@@ -27,18 +27,12 @@ class SplittingOperator final : public monge::SplittingOperator {
   /// Waits for what was found, throws if that is no problem, and packs the costs.
   void finish(Queue const& queue);
 
-  CostScale scale() const override { return costs_.scale(); }
   void start(double step, std::span<double const> u, std::span<double const> v) override;
   void set_step(double step) override;
   void iterate(int count) override;
   SplittingResidual residual() override;
   RegularizedValues evaluate() override;
   void potentials(MutableVectorView u, MutableVectorView v) const override;
-  void dense(MutableMatrixView out) const override;
-  std::int64_t nonzeros(MutableIndexView row_begin) const override;
-  void entries(MutableIndexView row_begin, MutableIndexView columns, MutableVectorView values) const override;
-  void marginal(Side side, MutableVectorView out) const override;
-  void product(Side side, bool averaged, MatrixView values, MutableMatrixView out) const override;
 
   /// Backend::iterate().
   static void iterate_together(SharedRuntime const& runtime, std::span<SplittingStep> steps);
@@ -53,10 +47,9 @@ class SplittingOperator final : public monge::SplittingOperator {
   void enqueue(SplittingIteration iteration, std::int64_t number, Queue const& queue) const;
   void make_potentials() const;
   void enqueue_residual(SplittingResidual* result, Queue const& queue) const;
-  RegularizedEntries packed() const;
+  RegularizedEntries plan() const override;
 
   SharedRuntime runtime_;
-  RegularizedCosts costs_;
   DataType scalar_;
   SplittingPlan plan_;
   std::optional<ResidentPlan> resident_plan_;  // Instead.

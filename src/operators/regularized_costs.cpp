@@ -32,4 +32,9 @@ void require_allowed_partners(Side side, std::span<double const> shares, std::sp
   }
 }
 
+void throw_no_plan() {
+  throw Error(ErrorCode::invalid_argument,
+              "cost: forbids too many pairs, with the mask; must leave a plan with these marginals");
+}
+
 }  // namespace monge

@@ -31,4 +31,7 @@ MONGE_HOST_DEVICE inline bool is_mask(double value) {
 /// the other side that has; `has_partner` tells which points have one.
 void require_allowed_partners(Side side, std::span<double const> shares, std::span<unsigned char const> has_partner);
 
+/// Throws invalid_argument: pairs are allowed, but no plan of them has these marginals.
+[[noreturn]] void throw_no_plan();
+
 }  // namespace monge

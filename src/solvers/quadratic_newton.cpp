@@ -8,9 +8,8 @@
 
 #include <fmt/format.h>
 
-#include <monge/error.hpp>
-
 #include "core/stopwatch.hpp"
+#include "operators/regularized_costs.hpp"
 
 namespace monge {
 namespace {
@@ -184,9 +183,7 @@ class Newton {
 
   /// Costs are at most 1 and so is |X|^2: no dual value exceeds this where there is a plan.
   void require_bounded() const {
-    if (now_.values.dual <= 1 + now_.weight / 2 + 1e-6) return;
-    throw Error(ErrorCode::invalid_argument,
-                "cost: forbids too many pairs, with the mask; must leave a plan with these marginals");
+    if (!(now_.values.dual <= 1 + now_.weight / 2 + 1e-6)) throw_no_plan();
   }
 
   QuadraticOperator& quadratic_;

@@ -112,7 +112,6 @@ RegularizedMethod method_of(RegularizedProblem const& problem, RegularizerTerms 
 
 std::vector<double> read_start(char const* field, Backend const& backend, VectorView view, std::int64_t size) {
   if (view.empty()) return {};
-  require(view.size() == size, "{}: has {} entries; must have {}", field, view.size(), size);
   return read_values(field, backend, view, size, kFinite, "potentials must be");
 }
 

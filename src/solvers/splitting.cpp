@@ -9,8 +9,8 @@
 
 #include <fmt/format.h>
 
-#include "core/require.hpp"
 #include "core/stopwatch.hpp"
+#include "operators/regularized_costs.hpp"
 
 namespace monge {
 namespace {
@@ -202,8 +202,7 @@ class SplittingRun {
     if (terms.group_lasso > 0) most += scale.linear(terms.group_lasso) * *std::ranges::max_element(terms.group_weights);
     if (terms.hypentropy > 0)
       most += scale.linear(terms.hypentropy) * std::asinh(1 / scale.width(terms.hypentropy_width));
-    require(!(values.dual > most * (1 + 1e-6)),
-            "cost: forbids too many pairs, with the mask; must leave a plan with these marginals");
+    if (values.dual > most * (1 + 1e-6)) throw_no_plan();
   }
 
   void evaluate() {
