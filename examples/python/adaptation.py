@@ -1,4 +1,9 @@
-"""Domain adaptation: a classifier is taught on the source domain, moved to where the target domain lies."""
+"""
+Domain adaptation
+=================
+
+A classifier is taught on the source domain, moved to where the target domain lies, by an estimator of scikit-learn.
+"""
 
 import matplotlib.pyplot as plt
 import numpy as np

@@ -1,4 +1,10 @@
-"""The colours of one photograph for another: transport of their pixels, all of them, by the entropic map."""
+"""
+Colours of another photograph
+=============================
+
+The pixels of one photograph take the colours of the other. The plan is that of a tenth of them; the entropic map
+that belongs to it takes all.
+"""
 
 import matplotlib.pyplot as plt
 import numpy as np

@@ -1,4 +1,9 @@
-"""A cost matrix of one's own: delivery along streets, where one bridge is closed."""
+"""
+A cost matrix of one's own
+==========================
+
+Delivery along the streets of a town, where a river has bridges at both ends alone. Infinite costs forbid a pair.
+"""
 
 import matplotlib.pyplot as plt
 import numpy as np

@@ -1,4 +1,9 @@
-"""Mini-batch pairs for flow matching: straight paths from noise to data cross less where pairs come from a plan."""
+"""
+Pairs for flow matching
+=======================
+
+Straight paths from noise to data cross less where the pairs of a mini-batch are drawn from its plan.
+"""
 
 import matplotlib.pyplot as plt
 import torch

@@ -1,4 +1,10 @@
-"""A distance of labelled data sets (OTDD): classes have costs of their own, that between their points."""
+"""
+A distance of labelled data sets
+================================
+
+OTDD: going from the class of one point to that of another costs what these classes are apart, which is a transport
+cost of its own. The sets of digits that have some in common are nearest.
+"""
 
 import itertools
 

@@ -1,4 +1,10 @@
-"""Doubly stochastic matrices for hyper-connections: products of 60 layers stay bounded, and those of logits do not."""
+"""
+Doubly stochastic layers
+========================
+
+Hyper-connections mix the streams of a network by a matrix a token. Products of 60 doubly stochastic ones stay
+bounded; those of softmaxes do not.
+"""
 
 import matplotlib.pyplot as plt
 import numpy as np

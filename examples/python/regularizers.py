@@ -1,4 +1,9 @@
-"""Domain adaptation with three regularisers: what the entropy, a quadratic term and a group lasso make of a plan."""
+"""
+Three regularisers
+==================
+
+Domain adaptation by entropy, a quadratic term and a group lasso: what each makes of the plan and of the map.
+"""
 
 import matplotlib.pyplot as plt
 import numpy as np

@@ -1,4 +1,9 @@
-"""The five most likely partners of each of 4000 cells, without a plan of 4000 x 4000 in memory."""
+"""
+The most likely partners
+========================
+
+The five largest entries of each row for 4000 cells, and pairs drawn from the plan, which is never in memory.
+"""
 
 import matplotlib.pyplot as plt
 import numpy as np

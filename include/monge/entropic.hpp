@@ -46,7 +46,7 @@ constexpr auto names_of(Method) {
 enum class Criterion {
   l1,        ///< Report::marginal_error, relative to the larger of the totals of a and b.
   gradient,  ///< Report::gradient_norm, relative to the same.
-  gap,       ///< |Report::gap|, relative to |Report::primal| or, if that is larger, to eps times the mass, where the
+  gap,       ///< The report's |gap|, relative to its |primal| or, if that is larger, to eps times the mass, where the
              ///< relative marginal error is at most the root of the tolerance: of a plan that is far from its marginals
              ///< the gap says nothing.
 };

@@ -13,23 +13,71 @@ EXAMPLES = Path(__file__).parents[2] / "examples" / "python"
 SHOWS = {
     "accurate_plan": lambda v: v["result"].converged and 0 <= v["result"].value_linear - v["exact"] < 1e-3,
     "adaptation": lambda v: v["accuracy"]["moved"] > v["accuracy"]["as it is"] + 0.05,
+    # Noise receives little mass, and nearly all digits receive more than any of it.
+    "attribute_transfer": lambda v: (
+        v["accuracy"] > 0.9
+        and np.mean(v["received"][v["is_digit"]] > v["received"][~v["is_digit"]].max()) > 0.95
+        and np.ptp(v["recoloured"], axis=0).min() > 0.5
+    ),
+    # The gradient of the divergence is off by what the solve is, the map by more with each blur.
+    "blur": lambda v: max(v["debiased"]) < 1e-6 and (np.diff(v["bias"]) > 0).all() and v["bias"][-1] > 0.2,
     "color_transfer": lambda v: (
         np.abs(v["painted"].mean((0, 1)) - v["flower"].mean((0, 1))).max()
         < np.abs(v["china"].mean((0, 1)) - v["flower"].mean((0, 1))).max() / 4
     ),
+    "conventions": lambda v: (
+        max(v["error"].values()) < 1e-8 and np.ptp(v["result"].log_scalings[0] - np.log(v["log"]["u"])) < 1e-8
+    ),
+    "convergence": lambda v: (
+        [result.converged for result in v["results"].values()] == [False, True, True]
+        and v["results"]["auto"].n_iter < v["results"]["overrelaxed"].n_iter / 4
+        and all(result.marginal_error <= tolerance for result, tolerance in zip(v["short"], v["tolerances"]))
+    ),
     "custom_cost": lambda v: v["result"].converged and (v["result"].plan[np.isinf(v["prices"])] == 0).all(),
+    # Copies are lost before classes.
+    "embeddings": lambda v: (
+        v["stay"][0] > 0.99 and v["copies"][0] > 0.99 and v["copies"][-1] < 0.1 and 0.5 < v["stay"][-1] < 0.9
+    ),
+    # The gradient by the shift is linear, so twelve steps leave 0.4^12 = 2e-5 of the way of 4.
+    "first_steps": lambda v: v["error"] < 1e-3 and v["result"].converged,
     "labelled_distance": lambda v: (
         np.allclose(v["table"], v["table"].T, rtol=1e-2) and (v["table"].argmin(1) == range(4)).all()
     ),
+    # The same bits, and a ring: all of its points about as far from its middle.
+    "many_problems": lambda v: (
+        all(v["same"])
+        and (radii := np.hypot(*(v["ring"] - v["ring"].mean(0)).T)).min() > 0.7 * radii.max()
+        and (v["distance"][np.arange(24), (np.arange(24) + 1) % 24] < v["distance"].max() / 2).all()
+    ),
     "mhc_projection": lambda v: v["gains"]["projected"][-1] < 1.01 < v["gains"]["softmax of rows"][-1],
-    "outliers": lambda v: v["error"][1] < v["error"][0] / 4,
+    # Each step of Newton's more than doubles the digits, at last, and the six numbers are found.
+    "newton_registration": lambda v: (
+        v["norms"][-1] < 1e-9
+        and v["norms"][-2] < v["norms"][-3] ** 1.5
+        and np.allclose(v["parameters"], v["truth"], atol=1e-6)
+    ),
+    "outliers": lambda v: (
+        max(v["error"]["both relaxed"], v["error"]["targets relaxed"]) < v["error"]["balanced"] / 4
+        and (np.diff([result.report.transported_mass for result in v["kept"]]) > 0).all()
+        and v["results"]["both relaxed"].report.transported_mass < 0.95
+        and np.isclose(v["results"]["targets relaxed"].report.transported_mass, 1, atol=1e-5)
+    ),
     "quickstart": lambda v: v["result"].converged,
-    "registration": lambda v: v["values"][-1] < 1e-3 * v["values"][0],
+    # Without debias the curve ends inside of the star.
+    "registration": lambda v: (
+        v["values"]["with_debias"][-1] < 1e-5 * v["values"]["with_debias"][0]
+        and np.allclose(v["ends"]["with_debias"].std(0), v["star"].std(0), rtol=0.01)
+        and (v["ends"]["without"].std(0) < 0.98 * v["star"].std(0)).all()
+    ),
     "regularizers": lambda v: (
         v["entries"]["group lasso"] < v["entries"]["quadratic"] < v["entries"]["entropy"] / 2
         and v["mixed"]["group lasso"] < v["mixed"]["quadratic"] < v["mixed"]["entropy"]
         and min(v["accuracy"].values()) > 0.9
     ),
+    "semi_discrete": lambda v: (
+        abs(60 * v["served"][1] - 1).max() < 0.05 and abs(60 * v["served"][0] - 1).max() > 1
+    ),
+    "shell_to_torus": lambda v: v["result"].converged and np.median(abs(v["off"])) < 0.05,
     "top_partners": lambda v: v["result"].converged and v["partners"].shape == (4000, 5),
 }
 WITH_FRAMEWORKS = {"flow_matching_pairs"}
