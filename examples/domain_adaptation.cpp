@@ -4,13 +4,14 @@
 // al., 2016; Lindback et al., 2023, section 5). Four plans of the same costs, |x - y|^2 / 2 with a largest entry of 1:
 //
 //   none         a vertex, or close to one: few entries a row
-//   entropy      dense: every target takes mass from every class, and the map shrinks the source to the targets'
-//   centres quadratic    sparse, but classes mix group lasso  lambda sum_j sum_g |(X_ij), i of class g|_2: a target
-//   takes its mass from few classes, mostly one
+//   entropy      dense: every target takes mass from every class, and the map shrinks towards the centres
+//   quadratic    sparse, but classes mix
+//   group lasso  lambda sum_j sum_g |(X_ij), i of class g|_2: a target takes its mass from few classes, mostly one
 //
 //   domain_adaptation                                          on small synthetic data
 //   domain_adaptation FOLDER [ENTROPY QUADRATIC GROUP_LASSO]   x.npy, labels_x.npy, y.npy, labels_y.npy (float32, int64
-//   from 0 up, sorted), weights; results there. labels_y only tell how well it went.
+//                                                              from 0 up, sorted), weights; results there. labels_y
+//                                                              only tell how well it went.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -20,33 +21,13 @@
 #include <string>
 #include <vector>
 
+#include "dataset.hpp"
 #include "npy.hpp"
 
 namespace {
 
 constexpr double kMixed = 0.01;       // A class counts for a target that takes more of its mass from it.
 constexpr double kNegligible = 1e-6;  // An entry counts where it is more of the mass of its row.
-
-struct Dataset {
-  std::int64_t size, dimension;
-  std::vector<float> points;         // those of a class one after another
-  std::vector<std::int64_t> labels;  // 0, ..., 0, 1, ..., 1, ...
-
-  std::int64_t classes() const { return labels.back() + 1; }
-  monge::MatrixView view() const { return {points.data(), size, dimension}; }
-  Dataset of_class(std::int64_t label) const {
-    auto const [begin, end] = std::equal_range(labels.begin(), labels.end(), label);
-    auto const first = begin - labels.begin(), last = end - labels.begin();
-    return {
-        last - first, dimension, {points.begin() + first * dimension, points.begin() + last * dimension}, {begin, end}};
-  }
-};
-
-Dataset read_dataset(std::string const& folder, std::string const& name) {
-  npy::Array<float> points = npy::read<float>(folder + "/" + name + ".npy");
-  return {points.shape.at(0), points.shape.at(1), std::move(points.values),
-          npy::read<std::int64_t>(folder + "/labels_" + name + ".npy").values};
-}
 
 /// Three Gaussian classes on a line, 2 apart with the deviation 0.5; the target is sheared and moved.
 Dataset synthetic_dataset(bool is_target, std::int64_t per_class, unsigned seed) {
@@ -62,14 +43,14 @@ Dataset synthetic_dataset(bool is_target, std::int64_t per_class, unsigned seed)
   return data;
 }
 
-/// |x_i - y_j|^2 / 2 (n x m).
-std::vector<float> costs(Dataset const& x, Dataset const& y) {
+/// |x_i - y_j|^2 / 2 (n x m), of rows one after another.
+std::vector<float> costs(monge::MatrixView const& x, monge::MatrixView const& y) {
   std::vector<float> result;
-  for (std::int64_t i = 0; i < x.size; ++i) {
-    for (std::int64_t j = 0; j < y.size; ++j) {
+  for (std::int64_t i = 0; i < x.rows(); ++i) {
+    for (std::int64_t j = 0; j < y.rows(); ++j) {
       float square = 0;
-      for (std::int64_t k = 0; k < x.dimension; ++k) {
-        float const difference = x.points[i * x.dimension + k] - y.points[j * x.dimension + k];
+      for (std::int64_t k = 0; k < x.columns(); ++k) {
+        float const difference = x.as<float>()[i * x.columns() + k] - y.as<float>()[j * x.columns() + k];
         square += difference * difference;
       }
       result.push_back(square / 2);
@@ -83,9 +64,9 @@ std::vector<double> class_distances(monge::Context const& context, Dataset const
   std::vector<std::vector<float>> matrices;
   std::vector<monge::RegularizedProblem> problems;
   for (std::int64_t label = 0; label < x.classes(); ++label) {
-    Dataset const from = x.of_class(label), to = y.of_class(label);
+    monge::MatrixView const from = x.of_class(label), to = y.of_class(label);
     matrices.push_back(costs(from, to));
-    problems.push_back({monge::CostMatrix{{matrices.back().data(), from.size, to.size}}});
+    problems.push_back({monge::CostMatrix{{matrices.back().data(), from.rows(), to.rows()}}});
   }
   std::vector<double> distances;
   for (monge::RegularizedPlan const& plan : monge::solve_regularized_batch(context, problems, {}))
@@ -139,7 +120,7 @@ int main(int count, char** arguments) {
       monge::cuda_unavailable_reason().empty() ? monge::Context::cuda() : monge::Context::cpu();
   Dataset const source = folder.empty() ? synthetic_dataset(false, 50, 1) : read_dataset(folder, "x");
   Dataset const target = folder.empty() ? synthetic_dataset(true, 40, 2) : read_dataset(folder, "y");
-  std::vector<float> cost = costs(source, target);
+  std::vector<float> cost = costs(source.view(), target.view());
   float const largest = *std::max_element(cost.begin(), cost.end());
   for (float& entry : cost) entry /= largest;
   monge::CostMatrix const matrix{{cost.data(), source.size, target.size}};

@@ -19,32 +19,13 @@
 #include <string>
 #include <vector>
 
+#include "dataset.hpp"
 #include "npy.hpp"
 
 namespace {
 
 constexpr double kEps = 0.02;  // where the mean |x - y|^2 is about 1
 constexpr double kStep = 0.2;  // of the way that each point would like to go
-
-struct Dataset {
-  std::int64_t size, dimension;
-  std::vector<float> points;         // those of a class one after another
-  std::vector<std::int64_t> labels;  // 0, ..., 0, 1, ..., 1, ...
-
-  std::int64_t classes() const { return labels.back() + 1; }
-  monge::MatrixView view() const { return {points.data(), size, dimension}; }
-  /// No copy: the rows of one class are a matrix of their own.
-  monge::MatrixView of_class(std::int64_t label) const {
-    auto const [begin, end] = std::equal_range(labels.begin(), labels.end(), label);
-    return {points.data() + (begin - labels.begin()) * dimension, end - begin, dimension};
-  }
-};
-
-Dataset read_dataset(std::string const& folder, std::string const& name) {
-  npy::Array<float> points = npy::read<float>(folder + "/" + name + ".npy");
-  return {points.shape.at(0), points.shape.at(1), std::move(points.values),
-          npy::read<std::int64_t>(folder + "/labels_" + name + ".npy").values};
-}
 
 /// Three Gaussian classes on a circle; `turn` says where they begin.
 Dataset synthetic_dataset(double turn, unsigned seed) {

@@ -1,8 +1,8 @@
 # The site: docs/*.md, the reference of both languages and the gallery. `./dev docs` copies this folder and what its pages
 # show to build/docs/tree, since Sphinx writes pages among those that it reads.
-import importlib.util
 import re
 import sys
+from pathlib import Path
 from unittest import mock
 
 from sphinx.ext.napoleon import Config, GoogleDocstring
@@ -20,6 +20,10 @@ with mock.patch.dict(sys.modules, {name: stand_in for name in ("torch", "jax", "
     imported = {name: module for name, module in sys.modules.items() if name.startswith("monge.")}
 sys.modules.update(imported)
 
+listed = set(re.findall(r"^   ([\w.]+)$", Path("python.rst").read_text(), re.MULTILINE))
+public = {*monge.__all__, *(f"{name}.{item}" for name in ("torch", "jax") for item in getattr(monge, name).__all__)}
+assert public <= listed, f"python.rst: has not {public - listed}"
+
 project = "Monge"
 version = release = monge.__version__
 copyright = "the authors of Monge, Apache-2.0"
@@ -36,6 +40,7 @@ exclude_patterns = ["README.md", "examples", "docs/site"]
 templates_path = ["templates"]
 highlight_language = "none"  # Of blocks that name no language: formulas.
 nitpicky = True
+suppress_warnings = ["duplicate_declaration.cpp"]  # Each header opens the namespace.
 nitpick_ignore_regex = [("cpp:.*", ".*"), ("py:.*", r"monge\._core\..*")]
 
 myst_enable_extensions = ["colon_fence"]
@@ -50,11 +55,14 @@ breathe_projects = {"monge": "../xml"}
 breathe_default_project = "monge"
 breathe_show_include = False
 
+# In the order of the table.
+programs = re.findall(r"^\| (\w+\.py) \|", Path("docs/python.md").read_text(), re.MULTILINE)
 sphinx_gallery_conf = {
     "examples_dirs": "examples/python",
     "gallery_dirs": "gallery",
-    "filename_pattern": "/" if importlib.util.find_spec("torch") else "/(?!flow_matching)",
+    "filename_pattern": r"/(?!flow_matching)\w+\.py$",  # That one needs PyTorch, and has its picture in docs/images.
     "ignore_pattern": "quickstart",  # It is in the README.
+    "within_subsection_order": programs.index,
     "backreferences_dir": "gallery/uses",
     "doc_module": ("monge",),
     "abort_on_example_error": True,
@@ -68,6 +76,7 @@ html_theme = "pydata_sphinx_theme"
 html_title = "Monge"
 html_static_path = ["static"]
 html_css_files = ["wide.css"]
+html_sidebars = {"command_line": [], "CHANGELOG": []}
 html_show_sourcelink = False
 html_copy_source = False
 html_theme_options = {
@@ -87,7 +96,8 @@ def read_docstring(app, what, name, obj, options, lines):
         lines[:] = [re.sub(r"^\(self\) -> (.*)", rf"\1: :cpp:any:`{name.replace('.', '::')}`", line) for line in lines]
     lines[:] = [line if "``" in line else line.replace("|", r"\|") for line in lines]
     if what in ("class", "exception", "function", "method"):
-        lines[:] = GoogleDocstring(lines, Config(napoleon_use_param=False, napoleon_use_rtype=False), app, what, name, obj, options).lines()
+        style = Config(napoleon_use_ivar=True, napoleon_use_param=False, napoleon_use_rtype=False)
+        lines[:] = GoogleDocstring(lines, style, app, what, name, obj, options).lines()
 
 
 def setup(app):

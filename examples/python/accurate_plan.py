@@ -19,7 +19,7 @@ random = np.random.default_rng(0)
 cost = random.random((200, 200))
 exact = cost[linear_sum_assignment(cost)].mean()
 
-figure, ax = plt.subplots(figsize=(6, 4))
+figure, ax = plt.subplots(figsize=(6, 4), layout="constrained")
 for method, iterations, color in (("sinkhorn", 3000, "C0"), ("auto", 10000, "C1")):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", monge.ConvergenceWarning)  # 3000 sweeps are not enough.
@@ -27,4 +27,4 @@ for method, iterations, color in (("sinkhorn", 3000, "C0"), ("auto", 10000, "C1"
     monge.plot.convergence(result, ax, color=color).get_lines()[-1].set_label(f"{method}: {result.status}")
 ax.legend()
 ax.set_title(f"<C, P> - exact = {result.value_linear - exact:.1e}")
-figure.savefig("accurate_plan.png", dpi=120, bbox_inches="tight")
+figure.savefig("accurate_plan.png", dpi=120)

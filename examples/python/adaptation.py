@@ -24,9 +24,9 @@ for name, moved in (
 ):
     accuracy[name] = KNeighborsClassifier(1).fit(moved, labels).score(target, truth)
 
-figure, ax = plt.subplots(figsize=(5, 4))
+figure, ax = plt.subplots(figsize=(5, 4), layout="constrained")
 ax.scatter(*target.T, c="0.8", s=12, label="target")
 ax.scatter(*moved.T, c=labels, cmap="coolwarm", s=8, label="source, moved")
 ax.set_title(", ".join(f"{name}: {value:.0%}" for name, value in accuracy.items()))
 ax.legend()
-figure.savefig("adaptation.png", dpi=120, bbox_inches="tight")
+figure.savefig("adaptation.png", dpi=120)

@@ -28,7 +28,7 @@ classes = result.average(np.eye(10)[digits[:800]], transpose=True).argmax(1)
 accuracy = np.mean(classes[is_digit] == digits[800:1500])
 received = result.marginal_b * len(new)
 
-figure, axes = plt.subplots(1, 3, figsize=(14, 3.5))
+figure, axes = plt.subplots(1, 3, figsize=(14, 3.5), layout="constrained")
 for ax, image, title in zip(axes, (photograph, np.clip(recoloured, 0, 1).reshape(photograph.shape)), ("", "recoloured")):
     ax.imshow(image)
     ax.set_title(title)
@@ -37,4 +37,4 @@ axes[2].hist([received[is_digit], received[~is_digit]], bins=40, stacked=True, l
 axes[2].set_xlabel("mass received, of its share")
 axes[2].set_title(f"{accuracy:.0%} of the digits have the right class")
 axes[2].legend()
-figure.savefig("attribute_transfer.png", dpi=120, bbox_inches="tight")
+figure.savefig("attribute_transfer.png", dpi=120)

@@ -4,7 +4,7 @@ What blur does
 
 The targets are the sources, moved to the right. The entropic map of a wider blur takes each source to the average of
 more targets, and so all of them towards the mean. The gradient of the Sinkhorn divergence has no such bias: for a
-translation it is exact at every blur. Here eps = blur^2 and costs are |x - y|^2 / 2, as in GeomLoss.
+translation it is exact at every blur. As in GeomLoss eps is blur^2, and costs are half of the squared distance.
 """
 
 import matplotlib.pyplot as plt
@@ -24,7 +24,7 @@ for blur in blurs:
     bias.append(abs(fields[-1] - [2.5, 0.0]).mean())
     debiased.append(abs(-len(x) * divergence.gradients().x - [2.5, 0.0]).mean())
 
-figure, axes = plt.subplots(1, 4, figsize=(14, 3))
+figure, axes = plt.subplots(1, 4, figsize=(14, 3), layout="constrained")
 for ax, k in zip(axes, (0, 5, 8)):
     ax.quiver(*x.T, *fields[k].T, angles="xy", scale_units="xy", scale=1, width=0.003, color="0.6")
     ax.plot(*x.T, ".", ms=2)
@@ -36,4 +36,4 @@ axes[3].loglog(blurs, debiased, "o-", label="gradient of the divergence")
 axes[3].set_xlabel("blur")
 axes[3].set_title("error of the displacement")
 axes[3].legend()
-figure.savefig("blur.png", dpi=120, bbox_inches="tight")
+figure.savefig("blur.png", dpi=120)

@@ -21,9 +21,9 @@ sample = [pixels[random.permutation(len(pixels))[:1700]] for pixels in (source, 
 result = monge.solve_sample(*sample, reg=0.005, tol=1e-4)
 painted = np.clip(result.transform(source), 0, 1).reshape(china.shape)
 
-figure, axes = plt.subplots(1, 3, figsize=(10, 3))
+figure, axes = plt.subplots(1, 3, figsize=(10, 3), layout="constrained")
 for ax, image, title in zip(axes, (china, flower, painted), ("photograph", "colours", "both")):
     ax.imshow(image)
     ax.set_title(title)
     ax.axis("off")
-figure.savefig("color_transfer.png", dpi=120, bbox_inches="tight")
+figure.savefig("color_transfer.png", dpi=120)

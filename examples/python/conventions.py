@@ -37,9 +37,9 @@ converted = {"POT: reg log(u / a)": pot, "OTT-JAX: f - eps log a": ott - eps * n
 centred = {name: potential - a @ (potential - f) for name, potential in converted.items()}  # a constant is free
 error = {name: abs(potential - f).max() for name, potential in centred.items()}
 
-figure, ax = plt.subplots(figsize=(5, 5))
+figure, ax = plt.subplots(figsize=(5, 5), layout="constrained")
 for (name, potential), marker in zip(centred.items(), "o+x"):
     ax.plot(f, potential, marker, ms=9 if marker == "o" else 6, mfc="none", label=f"{name}, {error[name]:.0e} off")
 ax.set_xlabel("f of Monge")
 ax.legend()
-figure.savefig("conventions.png", dpi=120, bbox_inches="tight")
+figure.savefig("conventions.png", dpi=120)

@@ -32,7 +32,7 @@ exact = results["auto"].value
 tolerances = 10.0 ** -np.arange(1, 8)
 short = [monge.solve_sample(x, y, reg=0.01, tol=tolerance, method="sinkhorn") for tolerance in tolerances]
 
-figure, axes = plt.subplots(1, 2, figsize=(11, 4))
+figure, axes = plt.subplots(1, 2, figsize=(11, 4), layout="constrained")
 for k, (name, result) in enumerate(results.items()):
     monge.plot.convergence(result, axes[0], color=f"C{k}").get_lines()[-1].set_label(f"{name}: {result.status}")
 axes[0].set_xscale("log")
@@ -43,4 +43,4 @@ axes[1].loglog(tolerances, [abs(result.value - exact) for result in short], "s-"
 axes[1].loglog(tolerances, [abs(result.gap) for result in short], "x--", label="gap")
 axes[1].set_xlabel("tolerance")
 axes[1].legend()
-figure.savefig("convergence.png", dpi=120, bbox_inches="tight")
+figure.savefig("convergence.png", dpi=120)

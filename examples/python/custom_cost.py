@@ -26,11 +26,11 @@ prices = cost[np.ix_(stores, homes)]
 prices[0, :] = np.where(prices[0] > 15, np.inf, prices[0])  # the first store does not go further than that
 result = monge.solve(prices, reg=0.2)
 
-figure, ax = plt.subplots(figsize=(5, 5))
+figure, ax = plt.subplots(figsize=(5, 5), layout="constrained")
 ax.axvline(9.5, color="C0", lw=4, alpha=0.4)
 for home, store in enumerate(result.topk(1, axis=0)[0][:, 0]):
     ax.plot(*corners[[homes[home], stores[store]]].T, color="0.7", lw=1, zorder=0)
 ax.plot(*corners[homes].T, "k.", ms=4)
 ax.plot(*corners[stores].T, "C1s")
 ax.set_title(f"{result.value_linear:.2f} blocks a delivery")
-figure.savefig("custom_cost.png", dpi=120, bbox_inches="tight")
+figure.savefig("custom_cost.png", dpi=120)

@@ -29,7 +29,7 @@ for share in shares:
     copies.append(mass[partner == np.arange(n)].sum())
 stay = [np.diag(transition).mean() for transition in transitions]
 
-figure, axes = plt.subplots(1, 3, figsize=(12, 3.5))
+figure, axes = plt.subplots(1, 3, figsize=(12, 3.5), layout="constrained")
 for ax, k in zip(axes, (0, 4)):
     ax.imshow(transitions[k], vmin=0, vmax=1, cmap="magma_r")
     ax.set_title(f"class to class, eps {shares[k]}")
@@ -37,4 +37,4 @@ axes[2].semilogx(shares, stay, "o-", label="mass that stays in its class")
 axes[2].semilogx(shares, copies, "o-", label="mass that goes to its own copy")
 axes[2].set_xlabel("eps over the mean cost")
 axes[2].legend()
-figure.savefig("embeddings.png", dpi=120, bbox_inches="tight")
+figure.savefig("embeddings.png", dpi=120)

@@ -30,11 +30,11 @@ for _ in range(12):
     shift = shift - 0.3 * divergence.gradients().x.sum(0)
 error = abs(shift - (y.mean(0) - x.mean(0))).max()
 
-figure, axes = plt.subplots(1, 2, figsize=(10, 4))
+figure, axes = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
 for points, label in ((x, "x"), (y, "y"), (moved, "x, moved by the plan"), (x + shift, "x, moved by the loss")):
     axes[0].plot(*points.T, ".", ms=3, label=label)
 axes[0].legend()
 axes[1].semilogy(values, "o-")
 axes[1].set_xlabel("step")
 axes[1].set_title("Sinkhorn divergence")
-figure.savefig("first_steps.png", dpi=120, bbox_inches="tight")
+figure.savefig("first_steps.png", dpi=120)

@@ -35,10 +35,10 @@ def distance(left, right):
 
 
 table = np.array([[distance(left, right) for right in groups.values()] for left in groups.values()])
-figure, ax = plt.subplots(figsize=(4, 4))
+figure, ax = plt.subplots(figsize=(4, 4), layout="constrained")
 ax.imshow(table, cmap="viridis")
 ax.set_xticks(range(4), groups)
 ax.set_yticks(range(4), groups)
 for i, j in np.ndindex(4, 4):
     ax.text(j, i, f"{table[i, j]:.1f}", ha="center", va="center", color="w")
-figure.savefig("labelled_distance.png", dpi=120, bbox_inches="tight")
+figure.savefig("labelled_distance.png", dpi=120)

@@ -31,7 +31,7 @@ distance[tuple(np.transpose(pairs))] = np.sqrt(batch.value_linear)
 distance += distance.T
 ring = MDS(metric="precomputed", init="classical_mds", n_init=1, random_state=0).fit_transform(distance)
 
-figure, axes = plt.subplots(1, 3, figsize=(12, 3.5))
+figure, axes = plt.subplots(1, 3, figsize=(12, 3.5), layout="constrained")
 for cloud in clouds[::4]:
     axes[0].plot(*cloud.T, ".", ms=2)
 axes[0].set_title("some of the clouds")
@@ -39,4 +39,4 @@ axes[1].imshow(distance)
 axes[1].set_title(f"{len(pairs)} distances")
 axes[2].scatter(*ring.T, c=range(24), cmap="twilight")
 axes[2].set_title("all, by their distances")
-figure.savefig("many_problems.png", dpi=120, bbox_inches="tight")
+figure.savefig("many_problems.png", dpi=120)

@@ -22,10 +22,10 @@ for name, layers in (("projected", mixed), ("softmax of rows", np.exp(logits) / 
         product = layer @ product
         gains[name].append(np.abs(product.sum(-1)).max())
 
-figure, ax = plt.subplots(figsize=(6, 4))
+figure, ax = plt.subplots(figsize=(6, 4), layout="constrained")
 for name, gain in gains.items():
     ax.plot(gain, label=name)
 ax.set_xlabel("layer")
 ax.set_ylabel("largest row sum of the product")
 ax.legend()
-figure.savefig("mhc_projection.png", dpi=120, bbox_inches="tight")
+figure.savefig("mhc_projection.png", dpi=120)

@@ -43,7 +43,7 @@ for step in range(12):
     if norms[-1] < 1e-9:
         break
 
-figure, axes = plt.subplots(1, 2, figsize=(11, 4))
+figure, axes = plt.subplots(1, 2, figsize=(11, 4), layout="constrained")
 for k, shape in enumerate(shapes):
     axes[0].plot(*shape.T, color=plt.cm.viridis(k / len(shapes)), lw=1)
 axes[0].plot(*y.T, "k.", ms=2)
@@ -52,4 +52,4 @@ axes[1].semilogy(norms, "o-")
 axes[1].axvline(5, color="0.7")
 axes[1].set_xlabel("step: five of the gradient, then Newton's")
 axes[1].set_title("norm of the gradient")
-figure.savefig("newton_registration.png", dpi=120, bbox_inches="tight")
+figure.savefig("newton_registration.png", dpi=120)

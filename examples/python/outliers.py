@@ -24,7 +24,7 @@ error = {name: np.abs(result.transform() - x - [1.0, 0.0]).mean() for name, resu
 reaches = np.geomspace(0.3, 30, 12)
 kept = [monge.solve_sample(x, y, reg=0.02, unbalanced=reach**2) for reach in reaches]
 
-figure, axes = plt.subplots(1, 4, figsize=(16, 3.5))
+figure, axes = plt.subplots(1, 4, figsize=(16, 3.5), layout="constrained")
 for ax, (name, result) in zip(axes, results.items()):
     monge.plot.displacement(result, ax)
     ax.set_title(f"{name}: {result.report.transported_mass:.2f} of the mass travels")
@@ -33,4 +33,4 @@ axes[3].semilogx(reaches, [result.marginal_b[-15:].sum() for result in kept], "o
 axes[3].set_xlabel("reach, the root of the penalty")
 axes[3].set_title("mass that travels")
 axes[3].legend()
-figure.savefig("outliers.png", dpi=120, bbox_inches="tight")
+figure.savefig("outliers.png", dpi=120)

@@ -24,7 +24,7 @@ def without(points):
     return monge.solve_sample(points, star, reg=0.1, tol=1e-4)
 
 
-figure, axes = plt.subplots(1, 2, figsize=(11, 4), sharey=True)
+figure, axes = plt.subplots(1, 2, figsize=(11, 4), sharey=True, layout="constrained")
 ends, values = {}, {}
 for ax, loss in zip(axes, (with_debias, without)):
     points, values[loss.__name__] = circle.copy(), []
@@ -38,4 +38,4 @@ for ax, loss in zip(axes, (with_debias, without)):
     ax.plot(*star.T, "k.", ms=1)
     ax.set_aspect("equal")
     ax.set_title(f"{loss.__name__.replace('_', ' ')}: {values[loss.__name__][0]:.2f} -> {values[loss.__name__][-1]:.1e}")
-figure.savefig("registration.png", dpi=120, bbox_inches="tight")
+figure.savefig("registration.png", dpi=120)

@@ -25,7 +25,7 @@ results = {
     "group lasso": monge.solve_regularized(cost, group_lasso=0.02, groups=classes),
 }
 
-figure, axes = plt.subplots(2, 3, figsize=(10, 6.5))
+figure, axes = plt.subplots(2, 3, figsize=(10, 6.5), layout="constrained")
 entries, mixed, accuracy = {}, {}, {}
 for (name, result), (above, below) in zip(results.items(), axes.T):
     shares = result.average(np.eye(3)[classes], transpose=True)  # Of each class in what a target receives.
@@ -38,4 +38,4 @@ for (name, result), (above, below) in zip(results.items(), axes.T):
     below.scatter(*target.T, c="0.8", s=14)
     below.scatter(*moved.T, c=classes, cmap="brg", s=9)
     below.set_title(f"{accuracy[name]:.0%} right, {mixed[name]:.2f} classes a target", fontsize=10)
-figure.savefig("regularizers.png", dpi=120, bbox_inches="tight")
+figure.savefig("regularizers.png", dpi=120)

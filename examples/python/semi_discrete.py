@@ -32,11 +32,11 @@ found = minimize(semi_dual, np.zeros(60), jac=True, method="L-BFGS-B", options={
 cells = [monge.c_transform(grid, sites, g)[1] for g in (np.zeros(60), found.x)]
 served = [np.bincount(cell, population, len(sites)) for cell in cells]
 
-figure, axes = plt.subplots(1, 2, figsize=(10, 5))
+figure, axes = plt.subplots(1, 2, figsize=(10, 5), layout="constrained")
 colors = random.permutation(60)
 for ax, cell, mass, title in zip(axes, cells, served, ("nearest site", "equal shares")):
     ax.imshow(colors[cell].reshape(size, size).T, origin="lower", extent=(0, 1, 0, 1), cmap="tab20", alpha=0.6)
     ax.contour(axis, axis, population.reshape(size, size).T, colors="k", linewidths=0.5)
     ax.plot(*sites.T, "k.", ms=3)
     ax.set_title(f"{title}: sites serve {60 * mass.min():.2f} to {60 * mass.max():.2f} of theirs")
-figure.savefig("semi_discrete.png", dpi=120, bbox_inches="tight")
+figure.savefig("semi_discrete.png", dpi=120)

@@ -22,11 +22,11 @@ moved = result.transform()
 off = np.hypot(np.hypot(*moved[:, :2].T) - 1, moved[:, 2]) - 0.4  # from the surface of the torus
 print(result)
 
-figure = plt.figure(figsize=(7, 6))
+figure = plt.figure(figsize=(7, 6), layout="constrained")
 ax = figure.add_subplot(projection="3d")
 ax.scatter(*y[::10].T, s=1, color="C1")
 ax.scatter(*x[::10].T, s=1, color="C0")
 ax.quiver(*x[:300].T, *(moved - x)[:300].T, color="0.4", lw=0.5, arrow_length_ratio=0.15)
 ax.set_box_aspect((1, 1, 1))
 ax.set_title(f"{result.n_iter} sweeps, {result.report.seconds:.1f} s")
-figure.savefig("shell_to_torus.png", dpi=120, bbox_inches="tight")
+figure.savefig("shell_to_torus.png", dpi=120)
