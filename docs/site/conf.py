@@ -1,5 +1,5 @@
-# The site: docs/*.md, the reference of both languages and the gallery. `./dev docs` copies this folder and what its pages
-# show to build/docs/tree, since Sphinx writes pages among those that it reads.
+# The site: docs/*.md, the reference of both languages and the gallery. `./dev docs` copies this folder and what its
+# pages show to build/docs/tree, since Sphinx writes pages among those that it reads.
 import re
 import sys
 from pathlib import Path

@@ -25,6 +25,7 @@ for method, iterations, color in (("sinkhorn", 3000, "C0"), ("auto", 10000, "C1"
         warnings.simplefilter("ignore", monge.ConvergenceWarning)  # 3000 sweeps are not enough.
         result = monge.solve(cost, reg=2e-4, tol=1e-10, method=method, max_iter=iterations)
     monge.plot.convergence(result, ax, color=color).get_lines()[-1].set_label(f"{method}: {result.status}")
+ax.set_ylim(1e-11, 10)
 ax.legend()
 ax.set_title(f"<C, P> - exact = {result.value_linear - exact:.1e}")
 figure.savefig("accurate_plan.png", dpi=120)

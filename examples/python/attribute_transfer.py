@@ -17,7 +17,7 @@ random = np.random.default_rng(0)
 photograph = load_sample_image("china.jpg")[::4, ::4] / 255.0
 pixels = photograph.reshape(-1, 3).astype(np.float32)
 palette = plt.cm.magma(np.linspace(0, 1, 8))[:, :3].astype(np.float32)
-recoloured = monge.solve_sample(pixels, palette, reg=0.005, tol=1e-4).average(palette)
+recoloured = monge.solve_sample(pixels, palette, reg=0.005, tol=1e-4).average(palette).reshape(photograph.shape)
 
 images, digits = load_digits(return_X_y=True)
 images = images / 16.0
@@ -29,7 +29,7 @@ accuracy = np.mean(classes[is_digit] == digits[800:1500])
 received = result.marginal_b * len(new)
 
 figure, axes = plt.subplots(1, 3, figsize=(14, 3.5), layout="constrained")
-for ax, image, title in zip(axes, (photograph, np.clip(recoloured, 0, 1).reshape(photograph.shape)), ("", "recoloured")):
+for ax, image, title in zip(axes, (photograph, np.clip(recoloured, 0, 1)), ("photograph", "recoloured")):
     ax.imshow(image)
     ax.set_title(title)
     ax.axis("off")

@@ -3,8 +3,8 @@ Embeddings of ten classes
 =========================
 
 Embeddings of the same things by two models, in 768 dimensions. One product of the plan with the indicators of the
-classes is the share of each class that goes to each other; the largest entry of a row says how much of a thing goes to its own
-copy. As eps grows, the copies are lost long before the classes.
+classes is the share of each class that goes to each other; the largest entry of a row says how much of a thing goes to
+its own copy. As eps grows, the copies are lost long before the classes.
 """
 
 import matplotlib.pyplot as plt

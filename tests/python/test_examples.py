@@ -17,7 +17,7 @@ SHOWS = {
     "attribute_transfer": lambda v: (
         v["accuracy"] > 0.9
         and np.mean(v["received"][v["is_digit"]] > v["received"][~v["is_digit"]].max()) > 0.95
-        and np.ptp(v["recoloured"], axis=0).min() > 0.5
+        and np.ptp(v["recoloured"], axis=(0, 1)).min() > 0.5
     ),
     # The gradient of the divergence is off by what the solve is, the map by more with each blur.
     "blur": lambda v: max(v["debiased"]) < 1e-6 and (np.diff(v["bias"]) > 0).all() and v["bias"][-1] > 0.2,
@@ -65,8 +65,8 @@ SHOWS = {
     "quickstart": lambda v: v["result"].converged,
     # Without debias the curve ends inside of the star.
     "registration": lambda v: (
-        v["values"]["with_debias"][-1] < 1e-5 * v["values"]["with_debias"][0]
-        and np.allclose(v["ends"]["with_debias"].std(0), v["star"].std(0), rtol=0.01)
+        v["values"]["with debias"][-1] < 1e-5 * v["values"]["with debias"][0]
+        and np.allclose(v["ends"]["with debias"].std(0), v["star"].std(0), rtol=0.01)
         and (v["ends"]["without"].std(0) < 0.98 * v["star"].std(0)).all()
     ),
     "regularizers": lambda v: (
@@ -74,9 +74,7 @@ SHOWS = {
         and v["mixed"]["group lasso"] < v["mixed"]["quadratic"] < v["mixed"]["entropy"]
         and min(v["accuracy"].values()) > 0.9
     ),
-    "semi_discrete": lambda v: (
-        abs(60 * v["served"][1] - 1).max() < 0.05 and abs(60 * v["served"][0] - 1).max() > 1
-    ),
+    "semi_discrete": lambda v: abs(60 * v["served"][1] - 1).max() < 0.05 and abs(60 * v["served"][0] - 1).max() > 1,
     "shell_to_torus": lambda v: v["result"].converged and np.median(abs(v["off"])) < 0.05,
     "top_partners": lambda v: v["result"].converged and v["partners"].shape == (4000, 5),
 }
