@@ -21,7 +21,8 @@ class OTPairs:
     """
 
     def __init__(self, reg: float | None = None, *, seed: int = 0, tol: float = 1e-3, **options: Any) -> None:
-        self.reg, self.seed, self.tol, self.options = reg, seed, tol, options
+        # Draws need no values, so none are certified.
+        self.reg, self.seed, self.tol, self.options = reg, seed, tol, {"certificate": False, **options}
 
     def indices(self, x0: Tensor, x1: Tensor) -> tuple[Tensor, Tensor]:
         """As many (i, j) as x0 has rows, drawn independently."""
