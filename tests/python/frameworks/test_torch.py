@@ -287,3 +287,15 @@ def test_pairs_for_flow_matching():
     assert cost < 0.9 * (x0 - x1).square().sum(1).mean()
     p, q = pairs(x0, x1)
     assert p.shape == x0.shape and q.shape == x1.shape
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.int64])
+def test_costs_of_pairs(dtype):
+    generator = torch.Generator().manual_seed(0)
+    x, y = (((8 * torch.randn(n, 48, generator=generator)).round() + 4096).to(dtype) for n in (30, 40))
+    costs = monge.torch._pairs._squared_distances(x, y)
+    exact = (x.double()[:, None] - y.double()).square().sum(2)
+    assert costs.dtype == (torch.float64 if dtype == torch.float64 else torch.float32)
+    # Sums of 48 products of each pair, whose terms are at most (|x - c| + |y - c|)^2, c the mean of y.
+    size = ((x.double() - y.double().mean(0)).norm(dim=1)[:, None] + (y.double() - y.double().mean(0)).norm(dim=1)) ** 2
+    assert ((costs - exact).abs() <= 52 * torch.finfo(costs.dtype).eps * size).all()
