@@ -199,7 +199,8 @@ class PyTorch(NumPy):
         return array.device.index if array.device.type == "cuda" else None
 
     def stream(self, index: int) -> int:
-        return int(self.module.cuda.current_stream(index).cuda_stream)
+        cuda = self.module.cuda  # Not in use where only host tensors are solved on a GPU.
+        return int(cuda.current_stream(index).cuda_stream) if cuda.is_initialized() else 0
 
     def empty(self, shape: tuple[int, ...], dtype: str, device: Any) -> Array:
         return self.module.empty(shape, dtype=getattr(self.module, dtype), device=device)
@@ -332,8 +333,11 @@ class Place:
     cuda_index: int | None
 
     @staticmethod
-    def of(given: Any, *read_arrays: Array) -> Place:
-        """That of the array `given`, in float64 if any of those that were read is, on CUDA if any of them is."""
+    def of(given: Any, *read_arrays: Array, device: Any = None) -> Place:
+        """That of the array `given`, in float64 if any of those that were read is, on CUDA if any of them is.
+
+        `device` is where to solve, for arrays that lie on the host.
+        """
         dtype = "float32"
         on_cuda = None
         for array in read_arrays:
@@ -343,6 +347,8 @@ class Place:
             if on_cuda is None:
                 on_cuda = framework.cuda_index(array)
         framework = framework_of(given)
+        if device is not None:
+            on_cuda = _asked_device(device, on_cuda)
         return Place(framework, dtype, framework.device(given), on_cuda)
 
     def session(self, threads: int | None) -> _core.Session:
@@ -367,6 +373,17 @@ class Place:
 
     def vector(self, values: list[float]) -> Array:
         return self.framework.vector(values, self.dtype, self.device)
+
+
+def _asked_device(device: Any, on_cuda: int | None) -> int | None:
+    """The CUDA device that `device` names, None for the CPU; arrays on `on_cuda` stay there."""
+    kind, _, number = str(device).partition(":")
+    if kind not in ("cpu", "cuda") or not (number.isdecimal() or number == ""):
+        raise ValueError(f"device: is {str(device)!r}; must be 'cpu', 'cuda' or 'cuda:' and a number")
+    index = None if kind == "cpu" else int(number or on_cuda or 0)
+    if on_cuda is not None and index != on_cuda:
+        raise ValueError(f"device: is {str(device)!r}; must be 'cuda:{on_cuda}', where the arrays lie")
+    return index
 
 
 @functools.lru_cache(maxsize=64)

@@ -12,7 +12,7 @@ from ._divergence import sinkhorn_divergence
 from ._problem import Problem, matrix_problem, points_problem, refuse_unsupported, solve_options
 from ._regularized import quadratic_term
 from ._regularized import run as run_regularized
-from ._result import OTResult
+from ._result import BatchResult, OTResult
 from ._solve import run, run_batch
 
 Log = dict[str, Any]
@@ -23,8 +23,10 @@ def _weights(given: Any) -> Any:
     return None if given is None or (hasattr(given, "__len__") and len(given) == 0) else given
 
 
-def _log(result: OTResult) -> Log:
+def _log(result: OTResult | BatchResult[OTResult]) -> Log:
     """The log of POT's functions. Its errors are those of the checks, on what the criterion says."""
+    if isinstance(result, BatchResult):
+        return {"result": result, "niter": result.n_iter}
     framework = result._place.framework
     u, v = result.log_scalings
     exp = framework.exp
@@ -69,13 +71,28 @@ def _options(
     )
 
 
-def _histograms(a: Any, b: Array, M: Any, options: dict[str, Any], verbose: bool, log: bool) -> Any:
-    """One problem for each column of b: their <M, P>."""
-    problems = [matrix_problem(M, a, b[:, k]) for k in range(b.shape[1])]
-    batch = run_batch(problems, options, reg_type="KL", potentials_init=None, n_threads=None, progress=verbose)
-    if not log:
-        return batch.value_linear
-    return batch.value_linear, {"result": batch, "niter": batch.n_iter}
+def _sinkhorn(
+    a: Any,
+    b: Any,
+    M: Any,
+    reg: float,
+    method: str,
+    iterations: int,
+    tolerance: float,
+    verbose: bool,
+    warn: bool,
+    warmstart: Any,
+    own: dict[str, Any],
+) -> OTResult | BatchResult[OTResult]:
+    """One problem, or one for each column of b."""
+    options = _options(reg, method, iterations, tolerance, "gradient", own)
+    a, columns = _weights(a), read_optional("b", _weights(b))
+    if columns is not None and columns.ndim == 2:
+        problems = [matrix_problem(M, a, columns[:, k]) for k in range(columns.shape[1])]
+        return run_batch(problems, options, reg_type="KL", potentials_init=None, n_threads=None, progress=verbose)
+    problem = matrix_problem(M, a, columns)
+    start = _start(warmstart, problem, reg, with_weights=True)
+    return run(problem, options, potentials_init=start, progress=verbose, warn=warn)
 
 
 def sinkhorn(
@@ -98,15 +115,9 @@ def sinkhorn(
     both marginals. `warmstart` is (log u, log v), as POT's log has them. b may be (m x K): then the K numbers <M, P>
     are returned, as in POT.
     """
-    a, b = _weights(a), _weights(b)
-    translated = _options(reg, method, numItermax, stopThr, "gradient", options)
-    columns = read_optional("b", b)
-    if columns is not None and columns.ndim == 2:
-        return _histograms(a, columns, M, translated, verbose, log)
-    problem = matrix_problem(M, a, columns)
-    start = _start(warmstart, problem, reg, with_weights=True)
-    result = run(problem, translated, potentials_init=start, progress=verbose, warn=warn)
-    return (result.plan, _log(result)) if log else result.plan
+    result = _sinkhorn(a, b, M, reg, method, numItermax, stopThr, verbose, warn, warmstart, options)
+    found = result.plan if isinstance(result, OTResult) else result.value_linear
+    return (found, _log(result)) if log else found
 
 
 def sinkhorn2(
@@ -124,15 +135,9 @@ def sinkhorn2(
     **options: Any,
 ) -> Any:
     """<M, P> for the plan P of :func:`sinkhorn`, whose n x m entries are not formed."""
-    a, b = _weights(a), _weights(b)
-    translated = _options(reg, method, numItermax, stopThr, "gradient", options)
-    columns = read_optional("b", b)
-    if columns is not None and columns.ndim == 2:
-        return _histograms(a, columns, M, translated, verbose, log)
-    problem = matrix_problem(M, a, columns)
-    start = _start(warmstart, problem, reg, with_weights=True)
-    result = run(problem, translated, potentials_init=start, progress=verbose, warn=warn)
-    return (result.value_linear, _log(result)) if log else result.value_linear
+    result = _sinkhorn(a, b, M, reg, method, numItermax, stopThr, verbose, warn, warmstart, options)
+    found = result.value_linear
+    return (found, _log(result)) if log else found
 
 
 def _empirical(

@@ -82,6 +82,7 @@ def sinkhorn_divergence(
     *,
     scale: float = 1.0,
     norm_p: float | None = None,
+    device: Any = None,
     progress: bool | ProgressFunction | None = None,
     warn: bool = True,
     **options: Unpack[KeywordOptions],
@@ -97,7 +98,7 @@ def sinkhorn_divergence(
     True
     """
     return _divergence(
-        points_problem(X_a, X_b, a, b, metric, norm_p=norm_p, scale=scale),
+        points_problem(X_a, X_b, a, b, metric, norm_p=norm_p, scale=scale, device=device),
         None,
         solve_options(
             reg=reg,
@@ -125,6 +126,7 @@ def sinkhorn_divergence_of_costs(
     unbalanced: float | Sequence[float] | None = None,
     method: str | None = None,
     *,
+    device: Any = None,
     progress: bool | ProgressFunction | None = None,
     warn: bool = True,
     **options: Unpack[KeywordOptions],
@@ -140,7 +142,7 @@ def sinkhorn_divergence_of_costs(
         tol=None,
         own=dict(options),
     )
-    return _divergence(matrix_problem(M_ab, a, b), (M_aa, M_bb), translated, None, progress, warn)
+    return _divergence(matrix_problem(M_ab, a, b, device), (M_aa, M_bb), translated, None, progress, warn)
 
 
 def _divergence(
@@ -167,7 +169,7 @@ def _divergence(
     ]
     if warn:
         for result in results:
-            warn_if_short(result.report, stacklevel=3)
+            warn_if_short(result.report)
     return DivergenceResult(made, *results)
 
 
@@ -180,6 +182,7 @@ def c_transform(
     scale: float = 1.0,
     norm_p: float | None = None,
     n_threads: int | None = None,
+    device: Any = None,
 ) -> tuple[Array, Array]:
     """f_i = min_j C_ij - g_j and the j where it is; with g = 0 the nearest neighbours of X_a in X_b.
 
@@ -189,7 +192,7 @@ def c_transform(
     >>> monge.c_transform([[0.0], [2.0]], [[0.5], [1.9]], [0.0, 0.0])[1]
     array([0, 1])
     """
-    problem = points_problem(X_a, X_b, None, None, metric, norm_p=norm_p, scale=scale)
+    problem = points_problem(X_a, X_b, None, None, metric, norm_p=norm_p, scale=scale, device=device)
     place = problem.place
     f, argmin = place.empty(problem.geometry.rows), place.empty_index(problem.geometry.rows)
     _core.c_transform(place.session(n_threads), problem.geometry, read("g", g), f, argmin)

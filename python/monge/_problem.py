@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import functools
 import math
+import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -90,9 +92,9 @@ class Problem:
         return self.cost is not None or self.cost_function in ("sqeuclidean", "cosine", "dot")
 
 
-def matrix_problem(M: Any, a: Any, b: Any) -> Problem:
+def matrix_problem(M: Any, a: Any, b: Any, device: Any = None) -> Problem:
     cost = read("M", M, column_major=True)
-    return Problem(Place.of(M, cost), read_optional("a", a), read_optional("b", b), cost=cost)
+    return Problem(Place.of(M, cost, device=device), read_optional("a", a), read_optional("b", b), cost=cost)
 
 
 def points_problem(
@@ -108,6 +110,7 @@ def points_problem(
     labels_y: Any = None,
     label_cost: Any = None,
     label_weight: float = 1.0,
+    device: Any = None,
 ) -> Problem:
     if not isinstance(metric, str) or metric not in METRICS:
         raise ValueError(f"metric: is {metric!r}; must be {', '.join(METRICS)}, or its costs go to solve()")
@@ -116,7 +119,7 @@ def points_problem(
         raise ValueError(f"norm_p: is {norm_p}; is for the metric p-norm")
     x, y = read("X_a", X_a), read("X_b", X_b)
     return Problem(
-        Place.of(X_a, x, y),
+        Place.of(X_a, x, y, device=device),
         read_optional("a", a),
         read_optional("b", b),
         x=x,
@@ -275,8 +278,15 @@ def watching(
         yield progress
 
 
-def warn_if_short(
-    report: _core.Report | _core.RegularizedReport, stacklevel: int = 3, solver: str = "Sinkhorn"
-) -> None:
-    if report.status in ("iteration_limit", "precision_limit"):
-        warnings.warn(f"{solver} did not converge: {report.message}", ConvergenceWarning, stacklevel=stacklevel + 1)
+def warn_if_short(report: _core.Report | _core.RegularizedReport, solver: str = "Sinkhorn") -> None:
+    """A ConvergenceWarning where the solve ended short, at the line that called the package."""
+    if report.status not in ("iteration_limit", "precision_limit"):
+        return
+    frame: FrameType | None = sys._getframe()
+    depth = outermost = 0
+    while frame is not None:
+        depth += 1
+        if frame.f_globals.get("__name__", "").partition(".")[0] == "monge":
+            outermost = depth
+        frame = frame.f_back
+    warnings.warn(f"{solver} did not converge: {report.message}", ConvergenceWarning, stacklevel=outermost + 1)

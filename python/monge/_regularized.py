@@ -12,7 +12,16 @@ import numpy as np
 from . import _core
 from ._arrays import Array, framework_of, read_index, read_optional
 from ._plan_result import Gradients, PlanResult
-from ._problem import Problem, ProgressFunction, matrix_problem, one_each, points_problem, warn_if_short, watching
+from ._problem import (
+    Problem,
+    ProgressFunction,
+    matrix_problem,
+    one_each,
+    points_problem,
+    refuse_unsupported,
+    warn_if_short,
+    watching,
+)
 from ._result import BatchResult
 
 if TYPE_CHECKING:
@@ -200,7 +209,7 @@ def _text(state: _core.RegularizedProgress) -> str:
 
 def _warn(report: _core.RegularizedReport) -> None:
     solver = "Newton's method" if report.method == "newton" else "splitting"
-    warn_if_short(report, stacklevel=4, solver=solver)
+    warn_if_short(report, solver)
 
 
 def run(
@@ -239,6 +248,7 @@ def solve_regularized(
     hypentropy_width: float = 1.0,
     potentials_init: tuple[Any, Any] | None = None,
     n_threads: int | None = None,
+    device: Any = None,
     progress: bool | ProgressFunction | None = None,
     **options: Unpack[RegularizedOptions],
 ) -> RegularizedResult:
@@ -261,6 +271,7 @@ def solve_regularized(
         hypentropy, hypentropy_width: Weight >= 0, in units of M, and width > 0, of mass. Not with `group_lasso`.
         potentials_init: (u, v) in units of M, a warm start of Newton's method.
         n_threads: On the CPU; left out, all cores.
+        device: Where to solve, as for :func:`monge.solve`.
         progress: True shows a bar (tqdm). A function is called with a :class:`RegularizedProgress` at each check, and
             stops the solve by returning False.
         options: `method` ("auto", "splitting", "newton"), `tolerance` (1e-4) of the relative residual and the relative
@@ -297,7 +308,7 @@ def solve_regularized(
         hypentropy_width=hypentropy_width,
     )
     return run(
-        matrix_problem(M, a, b),
+        matrix_problem(M, a, b, device),
         regularizer,
         dict(options),
         potentials_init=potentials_init,
@@ -324,6 +335,7 @@ def solve_regularized_sample(
     label_weight: float = 1.0,
     potentials_init: tuple[Any, Any] | None = None,
     n_threads: int | None = None,
+    device: Any = None,
     progress: bool | ProgressFunction | None = None,
     **options: Unpack[RegularizedOptions],
 ) -> RegularizedResult:
@@ -349,6 +361,7 @@ def solve_regularized_sample(
         labels_y=labels_y,
         label_cost=label_cost,
         label_weight=label_weight,
+        device=device,
     )
     return run(
         problem,
@@ -376,6 +389,7 @@ def solve_regularized_batch(
     hypentropy: float = 0.0,
     hypentropy_width: float = 1.0,
     n_threads: int | None = None,
+    device: Any = None,
     progress: bool | ProgressFunction | None = None,
     **options: Unpack[RegularizedOptions],
 ) -> BatchResult[RegularizedResult]:
@@ -386,10 +400,10 @@ def solve_regularized_batch(
     launch.
     """
     matrices = list(M)
-    if not matrices:
-        raise ValueError("batch: has no problems; must have at least one")
     size = len(matrices)
-    problems = [matrix_problem(*each) for each in zip(matrices, one_each("a", a, size, 1), one_each("b", b, size, 1))]
+    problems = [
+        matrix_problem(*each, device) for each in zip(matrices, one_each("a", a, size, 1), one_each("b", b, size, 1))
+    ]
     each_has = {
         "groups": one_each("groups", groups, size, 1, read_index),
         "group_weights": one_each("group_weights", group_weights, size, 1),
@@ -406,7 +420,7 @@ def solve_regularized_batch(
     regularizers = [
         Regularizer.read(**weights, **{name: values[k] for name, values in each_has.items()}) for k in range(size)
     ]
-    return BatchResult(run_batch(problems, regularizers, dict(options), n_threads=n_threads, progress=progress))
+    return run_batch(problems, regularizers, dict(options), n_threads=n_threads, progress=progress)
 
 
 def run_batch(
@@ -414,9 +428,13 @@ def run_batch(
     regularizers: Sequence[Regularizer],
     options: dict[str, Any],
     *,
+    potentials_init: Any = None,
     n_threads: int | None,
     progress: bool | ProgressFunction | None,
-) -> list[RegularizedResult]:
+) -> BatchResult[RegularizedResult]:
+    if not problems:
+        raise ValueError("batch: has no problems; must have at least one")
+    refuse_unsupported(potentials_init=(potentials_init, "must not be for a batch of regularised plans"))
     given = [(p.geometry, p.a, p.b, h.core) for p, h in zip(problems, regularizers)]
     session = problems[0].place.session(n_threads)
     with watching(progress, options.get("iterations", _ALWAYS_ITERATIONS), "iteration", _text) as watch:
@@ -427,4 +445,4 @@ def run_batch(
     ]
     for result in results:
         _warn(result.report)
-    return results
+    return BatchResult(results)

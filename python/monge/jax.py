@@ -13,21 +13,21 @@ import jax.numpy as jnp
 import numpy as np
 
 from . import _core
-from ._problem import points_problem, solve_options, warn_if_short
+from ._problem import points_problem, solve_options
 from ._projection import project_with, projection_options
 from ._solve import run
 
 __all__ = ["project", "transport"]
 
 _Options = tuple[tuple[str, Any], ...]
+_Shape: Any = jax.ShapeDtypeStruct  # Which has no types.
 
 
 def _solve(x: Any, y: Any, a: Any, b: Any, metric: str, scale: float, options: _Options) -> Any:
     """The result, and its value and gradients of it by all four."""
     arrays = [np.asarray(v) for v in (x, y, a, b)]
     problem = points_problem(arrays[0], arrays[1], arrays[2], arrays[3], metric, scale=scale)
-    result = run(problem, dict(options), warn=False)
-    warn_if_short(result.report, stacklevel=6)
+    result = run(problem, dict(options))
     gradients = result.gradients()
     by_points = [np.full_like(v, np.nan) if g is None else g for v, g in zip(arrays, (gradients.x, gradients.y))]
     values = [np.asarray(result.report.dual), *by_points, gradients.a, gradients.b]
@@ -35,7 +35,7 @@ def _solve(x: Any, y: Any, a: Any, b: Any, metric: str, scale: float, options: _
 
 
 def _call(x: Any, y: Any, a: Any, b: Any, metric: str, scale: float, options: _Options) -> Any:
-    shapes = tuple(jax.ShapeDtypeStruct(v.shape, x.dtype) for v in (jnp.zeros(()), x, y, a, b))
+    shapes = tuple(_Shape(v.shape, x.dtype) for v in (jnp.zeros(()), x, y, a, b))
     solve = functools.partial(_solve, metric=metric, scale=scale, options=options)
     return jax.pure_callback(solve, shapes, x, y, a, b, vmap_method="sequential")
 
@@ -103,7 +103,7 @@ def _project(logits: Any, preset: str, options: _Options) -> Any:
     extra = int(projection_options(preset or None, dict(options)).dustbin)
     shape = (*logits.shape[:-2], logits.shape[-2] + extra, logits.shape[-1] + extra)
     project = functools.partial(_project_host, preset=preset, options=options)
-    return jax.pure_callback(project, jax.ShapeDtypeStruct(shape, logits.dtype), logits, vmap_method="expand_dims")
+    return jax.pure_callback(project, _Shape(shape, logits.dtype), logits, vmap_method="expand_dims")
 
 
 def _project_forward(logits: Any, preset: str, options: _Options) -> Any:
@@ -112,7 +112,7 @@ def _project_forward(logits: Any, preset: str, options: _Options) -> Any:
 
 def _project_backward(preset: str, options: _Options, logits: Any, by_out: Any) -> Any:
     differentiate = functools.partial(_project_backward_host, preset=preset, options=options)
-    shape = jax.ShapeDtypeStruct(logits.shape, logits.dtype)
+    shape = _Shape(logits.shape, logits.dtype)
     return (jax.pure_callback(differentiate, shape, logits, by_out, vmap_method="expand_dims"),)
 
 

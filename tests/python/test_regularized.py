@@ -234,6 +234,31 @@ def test_batches_have_the_bits_of_each_solve(rng):
         monge.solve_regularized_batch([])
 
 
+def test_batches_of_reg_type_l2(rng):
+    cost = rng.random((3, 6, 5))
+    x, y = rng.normal(size=(2, 6, 2)), rng.normal(size=(2, 5, 2))
+    a = weights(rng, 6)
+    batch = monge.solve_batch(cost, 0.5, a, tol=1e-9, reg_type="L2")
+    assert batch.plan.shape == cost.shape and isinstance(batch[0], monge.RegularizedResult)
+    points = monge.solve_sample_batch(list(x), list(y), 0.5, a, tol=1e-9, method="newton", reg_type="l2")
+    for result, alone in (
+        *((batch[k], monge.solve(cost[k], a, reg=0.5, tol=1e-9, reg_type="L2")) for k in range(3)),
+        *((points[k], monge.solve_sample(x[k], y[k], a, reg=0.5, tol=1e-9, reg_type="L2")) for k in range(2)),
+    ):
+        np.testing.assert_array_equal(result.plan, alone.plan)
+        assert result.value == alone.value
+    for keywords, error, match in (
+        ({}, ValueError, "^reg: is not given"),
+        ({"reg": 1.0, "potentials_init": [None] * 3}, NotImplementedError, "^potentials_init: is given; must not be"),
+        ({"reg": 1.0, "tol": 1e-3, "tolerance": 1e-3}, ValueError, "^tol: is given with tolerance"),
+    ):
+        with pytest.raises(error, match=match):
+            monge.solve_batch(cost, reg_type="L2", **keywords)
+    with pytest.warns(monge.ConvergenceWarning) as caught:
+        monge.solve_batch(cost, 0.01, max_iter=1, reg_type="L2")
+    assert caught[0].filename == __file__
+
+
 def test_every_option_of_the_library_is_an_argument(rng):
     cost = rng.random((6, 7))
     listed = _core.regularized_option_list()

@@ -353,3 +353,21 @@ def test_ten_thousand_calls_leave_nothing_behind(rng):
     assert len(gc.get_objects()) - objects < 100
     # 10,000 leaks of one plan would be 48 MB, of one array of 20 doubles 1.6 MB.
     assert resident() - memory < 1.5e6
+
+
+def test_warnings_are_of_the_line_that_called(rng):
+    x, y, cost = rng.normal(size=(9, 2)), rng.normal(size=(8, 2)), rng.random((9, 8))
+    few = {"max_iter": 1, "tol": 1e-12, "method": "sinkhorn"}
+    for call in (
+        lambda: monge.solve(cost, reg=0.01, **few),
+        lambda: monge.solve_sample(x, y, reg=0.01, **few),
+        lambda: monge.solve_batch([cost, cost], 0.01, **few),
+        lambda: monge.sinkhorn([], [], cost, 0.01, numItermax=1),
+        lambda: monge.sinkhorn2([], weights(rng, 8)[:, None], cost, 0.01, numItermax=1),
+        lambda: monge.empirical_sinkhorn(x, y, 0.01, numIterMax=1),
+        lambda: monge.sinkhorn_divergence(x, y, reg=0.01, **few),
+        lambda: monge.sinkhorn_unbalanced([], [], cost, 0.01, 1.0, numItermax=1),
+    ):
+        with pytest.warns(monge.ConvergenceWarning, match="^Sinkhorn did not converge: ") as caught:
+            call()
+        assert {warning.filename for warning in caught} == {__file__}

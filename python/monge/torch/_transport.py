@@ -71,7 +71,7 @@ def _transport(
     g = torch.empty(y.shape[:2], dtype=torch.float64, device=x.device)
     for k, plan in enumerate(plans):
         plan.potentials(f[k], g[k])
-        warn_if_short(plan.report, stacklevel=6)
+        warn_if_short(plan.report)
     values = torch.tensor([plan.report.dual for plan in plans], dtype=x.dtype, device=x.device)
     return values, f, g, torch.tensor(any(plan.report.precision == "float64" for plan in plans))
 
