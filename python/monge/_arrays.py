@@ -82,8 +82,12 @@ class NumPy:
     def scalar(self, value: float, dtype: str, device: Any) -> Array:
         return float(value)
 
-    def vector(self, values: list[float], dtype: str, device: Any) -> Array:
+    def array(self, values: Any, dtype: str, device: Any) -> Array:
+        """Numbers, or an array of NumPy's, as an array of this framework."""
         return np.asarray(values, dtype)
+
+    def on_host(self, array: Array) -> np.ndarray[Any, Any]:
+        return np.asarray(array)
 
     def __reduce__(self) -> Any:
         return framework_named, (self.root,)
@@ -143,9 +147,12 @@ class CuPy(NumPy):
         with device:
             return self.module.empty(shape, dtype)
 
-    def vector(self, values: list[float], dtype: str, device: Any) -> Array:
+    def array(self, values: Any, dtype: str, device: Any) -> Array:
         with device:
             return self.module.asarray(values, dtype)
+
+    def on_host(self, array: Array) -> np.ndarray[Any, Any]:
+        return self.module.asnumpy(array)  # type: ignore[no-any-return]
 
     def log(self, array: Array) -> Array:
         return self.module.log(array)
@@ -208,8 +215,11 @@ class PyTorch(NumPy):
     def scalar(self, value: float, dtype: str, device: Any) -> Array:
         return self.module.tensor(value, dtype=getattr(self.module, dtype), device=device)
 
-    def vector(self, values: list[float], dtype: str, device: Any) -> Array:
+    def array(self, values: Any, dtype: str, device: Any) -> Array:
         return self.module.tensor(values, dtype=getattr(self.module, dtype), device=device)
+
+    def on_host(self, array: Array) -> np.ndarray[Any, Any]:
+        return array.detach().cpu().numpy()  # type: ignore[no-any-return]
 
     def log(self, array: Array) -> Array:
         return array.log()
@@ -253,7 +263,7 @@ class Jax(NumPy):
     def scalar(self, value: float, dtype: str, device: Any) -> Array:
         return self.module.device_put(np.asarray(value, dtype), device)
 
-    def vector(self, values: list[float], dtype: str, device: Any) -> Array:
+    def array(self, values: Any, dtype: str, device: Any) -> Array:
         return self.module.device_put(np.asarray(values, dtype), device)
 
     def log(self, array: Array) -> Array:
@@ -276,6 +286,11 @@ class Foreign(NumPy):
 
     def dtype_name(self, array: Array) -> str:
         return "float32" if "32" in str(getattr(array, "dtype", "")) else "float64"
+
+    def on_host(self, array: Array) -> np.ndarray[Any, Any]:
+        if self.cuda_index(array) is None:
+            return np.from_dlpack(array)
+        return np.asarray(array.tolist())
 
     def cuda_index(self, array: Array) -> int | None:
         kind, index = array.__dlpack_device__() if hasattr(array, "__dlpack_device__") else (2, 0)
@@ -316,6 +331,11 @@ def read(field: str, value: Any, column_major: bool = False) -> Array:
 
 def read_optional(field: str, value: Any) -> Array | None:
     return None if value is None else read(field, value)
+
+
+def on_host(array: Array) -> np.ndarray[Any, Any]:
+    """The array in NumPy; a copy where it lies on a device."""
+    return framework_of(array).on_host(array)
 
 
 def read_index(field: str, value: Any) -> Array | None:
@@ -371,8 +391,12 @@ class Place:
     def scalar(self, value: float) -> Array:
         return self.framework.scalar(value, self.dtype, self.device)
 
-    def vector(self, values: list[float]) -> Array:
-        return self.framework.vector(values, self.dtype, self.device)
+    def array(self, values: Any) -> Array:
+        """Numbers of the host as an array of the caller's framework."""
+        return self.framework.array(values, self.dtype, self.device)
+
+    def index_array(self, values: Any) -> Array:
+        return self.framework.array(values, "int64", self.device)
 
 
 def _asked_device(device: Any, on_cuda: int | None) -> int | None:

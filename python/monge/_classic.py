@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ._arrays import Array, read, read_optional
+from ._arrays import Array, on_host, read, read_optional
 from ._divergence import sinkhorn_divergence
 from ._problem import Problem, matrix_problem, points_problem, refuse_unsupported, solve_options
 from ._regularized import quadratic_term
@@ -47,9 +47,9 @@ def _start(warmstart: Any, problem: Problem, reg: float, with_weights: bool) -> 
         return None
     sides = []
     for logs, weights in zip(warmstart, (problem.a, problem.b)):
-        values = np.asarray(read("warmstart", logs).tolist())
+        values = on_host(read("warmstart", logs)).astype(np.float64)
         if with_weights:
-            given = np.full(len(values), 1 / len(values)) if weights is None else np.asarray(weights.tolist())
+            given = np.full(len(values), 1 / len(values)) if weights is None else on_host(weights)
             with np.errstate(divide="ignore", invalid="ignore"):
                 values = np.where(given > 0, values - np.log(given), 0.0)
         sides.append(reg * values)

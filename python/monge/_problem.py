@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from . import _core
-from ._arrays import Array, Place, read, read_index, read_optional
+from ._arrays import Array, Place, on_host, read, read_index, read_optional
 
 DEFAULT_EPS_RELATIVE = 0.05
 """eps where nobody gave one: this share of the mean cost."""
@@ -92,9 +92,33 @@ class Problem:
         return self.cost is not None or self.cost_function in ("sqeuclidean", "cosine", "dot")
 
 
+def costs(x: Array, y: Array, cost_function: str, norm_p: float = 2.0, scale: float = 1.0) -> Array:
+    """scale c(x_i, y_j) (n x m) on the host in float64, of centred clouds where c takes differences."""
+    x, y = (on_host(points).astype(np.float64) for points in (x, y))
+    if cost_function == "cosine":
+        lengths = [np.linalg.norm(points, axis=1, keepdims=True) for points in (x, y)]
+        if not all(length.all() for length in lengths):
+            raise ValueError("points: one has length 0; must be positive for the metric cosine")
+        x, y = x / lengths[0], y / lengths[1]
+    if cost_function in ("cosine", "dot"):
+        return scale * ((cost_function == "cosine") - x @ y.T)
+    x, y = x - y.mean(0), y - y.mean(0)
+    if cost_function == "sqeuclidean":
+        return scale * np.maximum((x**2).sum(1)[:, None] + (y**2).sum(1) - 2 * x @ y.T, 0)
+    difference = x[:, None] - y
+    largest = abs(difference).max() or 1.0  # Whose power of p may be more than a number can be.
+    return scale * largest * np.linalg.norm(difference / largest, norm_p, axis=-1)
+
+
 def matrix_problem(M: Any, a: Any, b: Any, device: Any = None) -> Problem:
     cost = read("M", M, column_major=True)
     return Problem(Place.of(M, cost, device=device), read_optional("a", a), read_optional("b", b), cost=cost)
+
+
+def cost_of_metric(metric: Any) -> tuple[str, float]:
+    if not isinstance(metric, str) or metric not in METRICS:
+        raise ValueError(f"metric: is {metric!r}; must be {', '.join(METRICS)}, or its costs go to solve()")
+    return METRICS[metric]
 
 
 def points_problem(
@@ -112,9 +136,7 @@ def points_problem(
     label_weight: float = 1.0,
     device: Any = None,
 ) -> Problem:
-    if not isinstance(metric, str) or metric not in METRICS:
-        raise ValueError(f"metric: is {metric!r}; must be {', '.join(METRICS)}, or its costs go to solve()")
-    cost_function, p = METRICS[metric]
+    cost_function, p = cost_of_metric(metric)
     if norm_p is not None and metric not in ("p-norm", "minkowski"):
         raise ValueError(f"norm_p: is {norm_p}; is for the metric p-norm")
     x, y = read("X_a", X_a), read("X_b", X_b)

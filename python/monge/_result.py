@@ -11,7 +11,7 @@ from typing import Any, TypeVar, overload
 import numpy as np
 
 from . import _core
-from ._arrays import Array, Place, read
+from ._arrays import Array, Place, on_host, read
 from ._plan_result import Gradients, PlanResult
 from ._problem import Problem, plan_of_potentials
 
@@ -215,7 +215,7 @@ class OTResult(PlanResult):
             if weights is None:
                 logs += float(marginal.sum()) * -math.log(len(marginal))
             else:
-                host = np.asarray(weights.tolist(), dtype=np.float64)
+                host = on_host(weights).astype(np.float64)
                 logs += float(np.sum(marginal[host > 0] * np.log(host[host > 0])))
         return float(report.primal + report.eps * (logs + report.transported_mass - report.mass * report.mass_b))
 
@@ -320,7 +320,7 @@ class BatchResult(Sequence[Result]):
         return self._results[0]._place
 
     def _numbers(self, values: list[float]) -> Array:
-        return self._place.vector(values)
+        return self._place.array(values)
 
     def _matrices(self, shape_of: Any, fill: Any) -> Any:
         shapes = {shape_of(result) for result in self}

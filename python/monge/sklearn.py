@@ -6,10 +6,11 @@ from typing import Any, Literal
 
 import numpy as np
 from sklearn.base import BaseEstimator, TransformerMixin
-from sklearn.metrics import pairwise_distances, pairwise_distances_argmin
+from sklearn.metrics import pairwise_distances_argmin
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from ._arrays import Array
+from ._problem import cost_of_metric, costs
 from ._regularized import solve_regularized, solve_regularized_sample
 from ._solve import solve_sample
 
@@ -106,7 +107,7 @@ class OTTransport(TransformerMixin, BaseEstimator):
         if y is None:
             raise ValueError("y: is missing; method 'group_lasso' needs the labels of X")
         groups = np.unique(np.asarray(y), return_inverse=True)[1]
-        cost = pairwise_distances(source, target, metric=self.metric)
+        cost = costs(source, target, *cost_of_metric(self.metric))
         return solve_regularized(cost, group_lasso=weight, groups=groups, **options)
 
     def transform(self, X: Any) -> Array:

@@ -91,6 +91,10 @@ def test_host_arrays_are_solved_where_the_caller_says(clouds):
             np.testing.assert_allclose(own, other, rtol=1e-2)
     sparse = monge.solve_regularized_sample(x, y, quadratic=100.0, device="cuda")
     assert isinstance(sparse.plan, np.ndarray) and sparse.sparse_plan.nnz == sparse.nonzeros
+    on_device = monge.solve_regularized_sample(*cuda(clouds), quadratic=100.0)
+    for tensor in (*on_device.topk(2), *on_device.sample(10), on_device.transform(cuda(clouds)[0][:3])):
+        assert tensor.device.type == "cuda"
+    np.testing.assert_array_equal(on_device.topk(2)[0].cpu(), sparse.topk(2)[0])
     with pytest.raises(ValueError, match="^device: is 'cpu'; must be 'cuda:0', where the arrays lie"):
         monge.solve_sample(*cuda(clouds), reg=1.0, device="cpu")
 

@@ -94,6 +94,15 @@ def test_tensors_in_tensors_out():
     for tensor in (result.plan, result.value, *result.potentials, result.average(torch.ones(M))):
         assert isinstance(tensor, torch.Tensor) and tensor.dtype == torch.float32
     torch.testing.assert_close(result.sparse_plan.to_dense(), result.plan, rtol=0, atol=0)
+    indices, values = result.topk(3)
+    torch.testing.assert_close(values, result.plan.topk(3).values, rtol=0, atol=0)
+    assert (result.plan[result.sample(100)] > 0).all() and indices.dtype == torch.int64
+    x, y = torch.randn(2, N, 3, generator=torch.Generator().manual_seed(0))
+    points = monge.solve_regularized_sample(x, y, **QUADRATIC)
+    for tensor in (points.transform(x[:2]), points.potential(x[:2], torch.ones(2))):
+        assert isinstance(tensor, torch.Tensor) and tensor.dtype == torch.float32
+    # Costs of float32 points; the error of a marginal goes where the weight of the row says.
+    torch.testing.assert_close(points.transform(x), points.transform(), rtol=1e-4, atol=1e-4)
 
 
 def recursion(cost, p, q, rho, prox, iterations=20000):
