@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import math
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -234,7 +235,8 @@ class PyTorch(NumPy):
 
 
 class Jax(NumPy):
-    """JAX. Its arrays cannot be written: results are made in host memory and taken over from there."""
+    """JAX. Its arrays cannot be written: results are made in host memory and taken over from there, on the CPU without
+    a copy."""
 
     root = "jax"
 
@@ -256,6 +258,12 @@ class Jax(NumPy):
     def cuda_index(self, array: Array) -> int | None:
         device = self.device(array)
         return None if device is None or device.platform == "cpu" else int(device.local_hardware_id)
+
+    def empty(self, shape: tuple[int, ...], dtype: str, device: Any) -> Array:
+        size, alignment = math.prod(shape) * np.dtype(dtype).itemsize, 64  # Of memory that JAX does not copy.
+        memory = np.empty(size + alignment, np.uint8)
+        begin = -memory.ctypes.data % alignment
+        return memory[begin : begin + size].view(dtype).reshape(shape)
 
     def finish(self, buffer: Array, device: Any) -> Array:
         return self.module.device_put(buffer, device)
