@@ -6,6 +6,7 @@ import pickle
 import signal
 import threading
 import time
+import tracemalloc
 import warnings
 
 import numpy as np
@@ -345,14 +346,18 @@ def test_ten_thousand_calls_leave_nothing_behind(rng):
             except ValueError:
                 pass
 
+    tracemalloc.start()
     calls(1000)
     gc.collect()
-    objects, memory = len(gc.get_objects()), resident()
+    objects, memory, traced = len(gc.get_objects()), resident(), tracemalloc.get_traced_memory()[0]
     calls(10000)
     gc.collect()
+    growth = tracemalloc.get_traced_memory()[0] - traced
+    tracemalloc.stop()
     assert len(gc.get_objects()) - objects < 100
-    # 10,000 leaks of one plan would be 48 MB, of one array of 20 doubles 1.6 MB.
+    # 10,000 leaks of one plan would be 48 MB, of one array of 20 doubles 1.6 MB, of one float 240 kB.
     assert resident() - memory < 1.5e6
+    assert growth < 10e3
 
 
 def test_warnings_are_of_the_line_that_called(rng):

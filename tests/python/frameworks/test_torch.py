@@ -127,32 +127,6 @@ def test_norms_have_no_derivatives_by_points():
         monge.torch.transport(x, y, metric="euclidean", **TIGHT).backward()
 
 
-def test_operators_are_sound():
-    x, y = clouds(batch=(2,))
-    x.requires_grad_()
-    geometry = '{"cost_function": "sqeuclidean", "norm_p": 2.0, "scale": 1.0}'
-    options = '{"eps": 0.5, "tolerance": 1e-12}'
-    tests = ("test_schema", "test_faketensor", "test_autograd_registration")
-    torch.library.opcheck(torch.ops.monge.transport.default, (x, y, None, None, geometry, options), test_utils=tests)
-    logits = torch.randn(3, 4, 4, requires_grad=True)
-    torch.library.opcheck(torch.ops.monge.project.default, (logits, "mhc_paper", "{}"), test_utils=tests)
-
-
-def test_compiled():
-    x, y = clouds()
-    logits = torch.randn(3, 4, 4)
-
-    def loss(x, logits):
-        return monge.torch.transport(2 * x, y, **TIGHT) + monge.torch.project(logits, "mhc_paper").square().sum()
-
-    for step in (loss, torch.compile(loss, backend="aot_eager", fullgraph=True)):
-        p, q = x.clone().requires_grad_(), logits.clone().requires_grad_()
-        step(p, q).backward()
-        if step is loss:
-            expected = p.grad, q.grad
-    torch.testing.assert_close((p.grad, q.grad), expected)
-
-
 @pytest.mark.parametrize("debias", [True, False])
 @pytest.mark.parametrize("reach", [None, 1.0])
 def test_samples_loss_is_that_of_geomloss(debias, reach):

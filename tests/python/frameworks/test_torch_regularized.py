@@ -60,13 +60,6 @@ def test_there_is_no_second_derivative():
         value.backward()
 
 
-def test_the_operators_are_what_torch_expects():
-    a, b = (logits(size).softmax(0).detach()[None].requires_grad_() for size in (N, M))
-    cost = costs(1).requires_grad_()
-    arguments = (cost, a, b, GROUPS, None, None, None, '{"group_lasso": 0.05}', '{"tolerance": 1e-6}')
-    torch.library.opcheck(torch.ops.monge.regularized_transport, arguments)
-
-
 def test_the_value_of_a_result_has_gradients():
     x, y = torch.randn(2, N, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     x, y = x.requires_grad_(), y.requires_grad_()
