@@ -63,13 +63,13 @@ def test_derivatives_of_solve_are_those_of_pots_sweeps(drawn, reg):
 @given(problems, st.sampled_from([0.3, 0.5]), st.sampled_from([None, 1.0]), st.booleans())
 def test_samples_loss_is_that_of_geomloss(drawn, blur, reach, debias):
     x, y, a, b = make(drawn)
-    y = (
-        y + 1
-    )  # Far beyond the blur, so that the ladder has many steps: else GeomLoss takes few sweeps, whatever scaling.
+    # Far beyond the blur, so that the ladder has many steps: else GeomLoss takes few sweeps, whatever scaling is.
+    y = y + 1
     a, b = a.to(x.dtype), b.to(x.dtype)
     ours = [v.clone().requires_grad_() for v in (a, x, b, y)]
-    tol, rounding = (1e-6, 1e-4) if x.dtype == torch.float32 else (1e-10, 1e-8)  # Totals are float32's, too.
-    value = monge.torch.SamplesLoss(blur=blur, reach=reach, debias=debias, tol=tol)(*ours)
+    tol, rounding = (1e-6, 1e-4) if x.dtype == torch.float32 else (1e-10, 1e-5)  # Totals are float32's, too.
+    precision = str(x.dtype).removeprefix("torch.")
+    value = monge.torch.SamplesLoss(blur=blur, reach=reach, debias=debias, tol=tol, precision=precision)(*ours)
     own = torch.autograd.grad(value, ours)
     errors = []
     for scaling in (0.97, 0.997):
@@ -78,7 +78,7 @@ def test_samples_loss_is_that_of_geomloss(drawn, blur, reach, debias):
         found = torch.autograd.grad(other, theirs)
         errors.append([abs(other - value).item()] + [difference(p, q) for p, q in zip(own, found)])
     # It takes one sweep at each step of its ladder, so it lags by what a step changes: 3 %, then 0.3 %.
-    # Unbalanced, its gradients are not those of its value.
+    # What it leaves at the end of the ladder stays, some 1e-6. Unbalanced, its gradients are not those of its value.
     for coarse, fine in list(zip(*errors))[: 1 if reach is not None else 5]:
         assert fine <= 0.3 * coarse + rounding and fine <= 1e-3
 
