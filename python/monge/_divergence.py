@@ -38,6 +38,7 @@ class DivergenceResult:
 
     @property
     def value(self) -> Array:
+        """S(a, b), in units of the cost."""
         return self.ab._place.scalar(self._made.value)
 
     @property
@@ -52,6 +53,7 @@ class DivergenceResult:
 
     @property
     def converged(self) -> bool:
+        """Whether all three are."""
         return self.status == "converged"
 
     def gradients(self) -> Gradients:
@@ -88,7 +90,7 @@ def sinkhorn_divergence(
     **options: Unpack[KeywordOptions],
 ) -> DivergenceResult:
     """The Sinkhorn divergence of two weighted clouds: 0 for equal measures, symmetric, and for "sqeuclidean" positive
-    and convex in either. Arguments are those of :func:`solve_sample`.
+    and convex in either. The value is in units of the cost; arguments and errors are those of :func:`solve_sample`.
 
     Source: Feydy et al. 2019; Sejourne et al. 2019.
 
@@ -131,7 +133,10 @@ def sinkhorn_divergence_of_costs(
     warn: bool = True,
     **options: Unpack[KeywordOptions],
 ) -> DivergenceResult:
-    """The same from cost matrices: (n x m), (n x n) and (m x m), the last two symmetric."""
+    """:func:`sinkhorn_divergence` of cost matrices: (n x m), (n x n) and (m x m), the last two symmetric.
+
+    All else, and errors, as for :func:`solve`.
+    """
     translated = solve_options(
         reg=reg,
         reg_type="KL",
@@ -186,7 +191,8 @@ def c_transform(
 ) -> tuple[Array, Array]:
     """f_i = min_j C_ij - g_j and the j where it is; with g = 0 the nearest neighbours of X_a in X_b.
 
-    g (m) is in units of the cost. In float64, whatever the inputs are.
+    g (m) is in units of the cost. Points, metric and scale are as for :func:`solve_sample`. In float64, whatever the
+    inputs are. ValueError names the argument that is wrong.
 
     >>> import monge
     >>> monge.c_transform([[0.0], [2.0]], [[0.5], [1.9]], [0.0, 0.0])[1]
@@ -200,7 +206,10 @@ def c_transform(
 
 
 def semi_dual_value(f: Any, g: Any, a: Any = None, b: Any = None) -> float:
-    """<a, f> + <b, g>: a lower bound of the transport cost where f is the c-transform of g. Uniform weights where none
-    are given."""
+    """<a, f> + <b, g>: a lower bound of the transport cost where f is the c-transform of g.
+
+    f (n) and g (m) are in units of the cost; weights a (n) and b (m) are uniform where none are given. ValueError names
+    the argument that is wrong.
+    """
     session = _core.cpu_session(0)
     return _core.semi_dual_value(session, read_optional("a", a), read_optional("b", b), read("f", f), read("g", g))

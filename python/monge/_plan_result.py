@@ -40,11 +40,13 @@ class LazyPlan:
 
     @property
     def shape(self) -> tuple[int, int]:
+        """(n, m), or transposed (m, n)."""
         n, m = self._result.shape
         return (m, n) if self._transposed else (n, m)
 
     @property
     def T(self) -> LazyPlan:
+        """The transpose."""
         return LazyPlan(self._result, not self._transposed)
 
     def __matmul__(self, v: Array) -> Array:
@@ -104,6 +106,7 @@ class PlanResult:
 
     @property
     def converged(self) -> bool:
+        """Whether the solve reached its tolerance."""
         return bool(self._report.status == "converged")
 
     @property
@@ -130,6 +133,7 @@ class PlanResult:
 
     @property
     def value_quad(self) -> None:
+        """None: there is no quadratic part, as in POT's results of linear problems."""
         return None
 
     # The plan.
@@ -143,10 +147,12 @@ class PlanResult:
 
     @property
     def potential_a(self) -> Array:
+        """f (n), in units of the cost."""
         return self.potentials[0]
 
     @property
     def potential_b(self) -> Array:
+        """g (m), in units of the cost."""
         return self.potentials[1]
 
     @functools.cached_property
@@ -158,6 +164,7 @@ class PlanResult:
 
     @property
     def lazy_plan(self) -> LazyPlan:
+        """The plan, its rows made when they are asked for."""
         return LazyPlan(self)
 
     @functools.cached_property
@@ -169,10 +176,12 @@ class PlanResult:
 
     @property
     def marginal_a(self) -> Array:
+        """P 1 (n)."""
         return self.marginals[0]
 
     @property
     def marginal_b(self) -> Array:
+        """P^T 1 (m)."""
         return self.marginals[1]
 
     def apply(self, v: Any, transpose: bool = False) -> Array:

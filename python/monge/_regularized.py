@@ -450,7 +450,7 @@ def solve_regularized_sample(
     """:func:`solve_regularized` with the costs of points, which are never stored: a quadratic term, or none.
 
     It takes Newton's method; the other terms need the costs as a matrix. Points, metric, scale and labels are as for
-    :func:`monge.solve_sample`.
+    :func:`monge.solve_sample`, all else and errors as for :func:`solve_regularized`.
 
     >>> import monge, numpy as np
     >>> x = np.arange(4.0)[:, None]
@@ -505,7 +505,7 @@ def solve_regularized_batch(
 
     a, b, groups, group_weights, l1_weights and mask are lists, arrays with one more dimension, or one for all. Each
     problem stops by itself and has the bits that :func:`solve_regularized` gives. On CUDA the iterations of all are one
-    launch.
+    launch. Errors are those of :func:`solve_regularized`; a message begins with the problem: "problem 3: p: ...".
     """
     matrices = list(M)
     size = len(matrices)

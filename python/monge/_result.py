@@ -273,26 +273,32 @@ class BatchResult(Sequence[Result]):
 
     @property
     def value(self) -> Array:
+        """The values of the problems (B)."""
         return self._numbers([result._value() for result in self])
 
     @property
     def value_linear(self) -> Array:
+        """<C, P> of each (B)."""
         return self._numbers([result._plan.transport_cost() for result in self])
 
     @property
     def plan(self) -> Any:
+        """Plans (B, n, m)."""
         return self._matrices(lambda result: result.shape, lambda result, to: result._plan.dense(to))
 
     @property
     def potentials(self) -> tuple[Any, Any]:
+        """Potentials (B, n) and (B, m), in units of the cost."""
         return self._pairs(lambda result, f, g: result._plan.potentials(f, g))
 
     @property
     def marginals(self) -> tuple[Any, Any]:
+        """P 1 (B, n) and P^T 1 (B, m)."""
         return self._pairs(lambda result, row, column: result._plan.marginals(row, column))
 
     @property
     def status(self) -> list[str]:
+        """The status of each."""
         return [result.status for result in self]
 
     @property
@@ -302,14 +308,17 @@ class BatchResult(Sequence[Result]):
 
     @property
     def n_iter(self) -> list[int]:
+        """Iterations of each."""
         return [result.n_iter for result in self]
 
     @property
     def marginal_error(self) -> list[float]:
+        """The L1 error of the marginals of each."""
         return [result.marginal_error for result in self]
 
     @property
     def report(self) -> list[Any]:
+        """The report of each."""
         return [result.report for result in self]
 
     def __repr__(self) -> str:

@@ -355,9 +355,15 @@ def solve_batch(
 ) -> BatchResult[OTResult]:
     """:func:`solve` for many cost matrices at once: (B, n, m), or a list of matrices of any shapes.
 
-    a and b are (B, n) and (B, m), lists, or (n) and (m) for all. Each problem stops by itself and has a report of its
-    own; its plan has the bits that :func:`solve` gives. On CUDA each step is one launch for all problems. With reg_type
-    "L2" results are :class:`RegularizedResult`.
+    a and b are (B, n) and (B, m), lists, or (n) and (m) for all; reg is one for all, `potentials_init` a list of pairs.
+    Each problem stops by itself and has a report of its own; its plan has the bits that :func:`solve` gives. On CUDA
+    each step is one launch for all problems. With reg_type "L2" results are :class:`RegularizedResult`.
+
+    Raises what :func:`solve` does, with messages that begin with the problem: "problem 3: a: ...".
+
+    >>> import monge, numpy as np
+    >>> monge.solve_batch(np.ones((2, 3, 4)), 0.1).value_linear.round(6)
+    array([1., 1.])
     """
     matrices = list(M)
     weights_a = one_each("a", a, len(matrices), 1)
@@ -404,7 +410,10 @@ def solve_sample_batch(
     progress: bool | ProgressFunction | None = None,
     **options: Unpack[KeywordOptions],
 ) -> BatchResult[OTResult]:
-    """:func:`solve_sample` for many pairs of clouds at once: (B, n, d) and (B, m, d), or lists of any sizes."""
+    """:func:`solve_sample` for many pairs of clouds at once: (B, n, d) and (B, m, d), or lists of any sizes.
+
+    `p` is that of the metric p-norm. Weights, results and errors are those of :func:`solve_batch`.
+    """
     clouds = list(X_a)
     targets = one_each("X_b", X_b, len(clouds), 2)
     weights_a = one_each("a", a, len(clouds), 1)

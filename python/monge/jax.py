@@ -87,10 +87,16 @@ def transport(
     tol: float | None = None,
     **options: Any,
 ) -> Any:
-    """OT_reg of weighted clouds x (n x d) and y (m x d), with its first derivatives by points and weights.
+    """OT_reg of weighted clouds x (n x d) and y (m x d), in units of the cost, with its first derivatives by points and
+    weights.
 
-    Arguments are those of :func:`monge.solve_sample`. Derivatives by the points are NaN for costs that have none
-    ("euclidean", "p-norm", "cosine"). Reverse mode only; a second derivative is an error of JAX.
+    Arguments and errors are those of :func:`monge.solve_sample`; under jax.jit JAX raises them as its own. Derivatives
+    by the points are NaN for costs that have none ("euclidean", "p-norm", "cosine"). Reverse mode only; a second
+    derivative is an error of JAX.
+
+    >>> import jax, monge.jax
+    >>> jax.grad(lambda x: monge.jax.transport(x, jax.numpy.ones((1, 2)), reg=0.1))(jax.numpy.zeros((1, 2)))
+    Array([[-2., -2.]], dtype=float32)
     """
     x, y, a, b = (_optional(v) for v in (x, y, a, b))
     translated = solve_options(
@@ -171,7 +177,8 @@ def regularized_transport(
 
     Arguments are those of :func:`monge.solve_regularized`. The value has first derivatives, by the costs (the plan) and
     the weights (the duals), in reverse mode. The plan has none: a derivative of it, or by the regulariser, is a
-    NotImplementedError, and a second one an error of JAX. jax.vmap solves a batch at once.
+    NotImplementedError, and a second one an error of JAX. jax.vmap solves a batch at once. Other errors are those of
+    :func:`monge.solve_regularized`.
 
     Source: Lindback, Wang, Johansson 2023, section 3.3 and Appendix D.
     """
@@ -222,5 +229,11 @@ _project.defvjp(_project_forward, _project_backward)
 
 
 def project(logits: Any, preset: str | None = None, **options: Any) -> Any:
-    """:func:`monge.project` with its gradient, for float16 and float32."""
+    """:func:`monge.project` of `logits` (..., n, m) with its gradient, for float16 and float32; its errors, too.
+
+    >>> import jax.numpy as jnp, monge.jax
+    >>> monge.jax.project(jnp.zeros((2, 2)), "mhc_paper")
+    Array([[0.5, 0.5],
+           [0.5, 0.5]], dtype=float32)
+    """
     return _project(jnp.asarray(logits), preset or "", tuple(options.items()))

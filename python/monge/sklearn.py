@@ -90,6 +90,11 @@ class OTTransport(TransformerMixin, BaseEstimator):
         self.n_iter_ = self.result_.n_iter
         return self
 
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = self.method == "group_lasso"
+        return tags
+
     def _fit_regularized(self, source: Array, target: Array, y: Any) -> Any:
         if (self.reg is None) != (self.method == "none"):
             rule = (
@@ -105,7 +110,7 @@ class OTTransport(TransformerMixin, BaseEstimator):
         if self.method != "group_lasso":
             return solve_regularized_sample(source, target, metric=self.metric, quadratic=weight, **options)
         if y is None:
-            raise ValueError("y: is missing; method 'group_lasso' needs the labels of X")
+            raise ValueError("y: is missing; method 'group_lasso' requires y to be passed, but the target y is None")
         groups = np.unique(np.asarray(y), return_inverse=True)[1]
         cost = costs(source, target, *cost_of_metric(self.metric))
         return solve_regularized(cost, group_lasso=weight, groups=groups, **options)

@@ -9,7 +9,12 @@ estimator_checks = pytest.importorskip("sklearn.utils.estimator_checks")
 
 
 @estimator_checks.parametrize_with_checks(
-    [monge.OTTransport(reg=1.0, precision="float64"), monge.OTTransport(reg=1.0, method="quadratic")]
+    [
+        monge.OTTransport(reg=1.0, precision="float64"),
+        monge.OTTransport(reg=1.0, method="quadratic"),
+        monge.OTTransport(method="none"),
+        monge.OTTransport(reg=0.1, method="group_lasso", tol=1e-3),
+    ]
 )
 def test_estimator(estimator, check):
     check(estimator)
@@ -66,7 +71,7 @@ def test_regularised_estimators():
     for name, keywords, match in (
         ("quadratic", {}, "^reg: is None; must be, the weight of the term"),
         ("none", {"reg": 1.0}, "^reg: is 1.0; must not be given with method 'none'"),
-        ("group_lasso", {"reg": 1.0}, "^y: is missing; method 'group_lasso' needs the labels of X"),
+        ("group_lasso", {"reg": 1.0}, "^y: is missing; method 'group_lasso' requires y to be passed"),
         ("quadratic", {"reg": 1.0, "unbalanced": 1.0}, "^unbalanced: is given; must not be"),
     ):
         with pytest.raises((ValueError, NotImplementedError), match=match):

@@ -243,6 +243,14 @@ def transport(
 
     Raises:
         NotImplementedError: A derivative that there is none of; ValueError: a bad argument.
+
+    Source: Cuturi 2013; docs/math.md, section 11, for the second derivative.
+
+    >>> import monge.torch, torch
+    >>> x = torch.zeros(1, 2, requires_grad=True)
+    >>> monge.torch.transport(x, torch.ones(1, 2), reg=0.1).backward()
+    >>> x.grad
+    tensor([[-2., -2.]])
     """
     translated = solve_options(
         reg=reg, reg_type="KL", unbalanced=unbalanced, unbalanced_type="KL", method=None, max_iter=max_iter, tol=tol,
