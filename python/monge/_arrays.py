@@ -173,9 +173,16 @@ class PyTorch(NumPy):
     def __init__(self, module: Any) -> None:
         self.module = module
 
+    def _usable(self, field: str, value: Any) -> Array:
+        if value.layout is not self.module.strided:
+            raise TypeError(f"{field}: is a tensor of layout {value.layout}; must be strided")
+        if value.device.type not in ("cpu", "cuda"):
+            raise ValueError(f"{field}: lies on {value.device}; must be on the CPU or on CUDA")
+        return value.detach()
+
     def read(self, field: str, value: Any, column_major: bool) -> Array:
         torch = self.module
-        value = value.detach()
+        value = self._usable(field, value)
         if value.dtype in (torch.float16, torch.bfloat16):
             value = value.float()
         elif not value.dtype.is_floating_point:
@@ -189,13 +196,13 @@ class PyTorch(NumPy):
     def read_small(self, field: str, value: Any) -> Array:
         if value.dtype not in (self.module.float32, self.module.bfloat16, self.module.float16):
             raise TypeError(f"{field}: is of dtype {value.dtype}; must be float16, bfloat16 or float32")
-        value = value.detach()
+        value = self._usable(field, value)
         return value if _strides_fit(value.stride(), value.shape) else value.contiguous()
 
     def read_index(self, field: str, value: Any) -> Array:
         if value.dtype.is_floating_point or value.dtype.is_complex:
             raise TypeError(f"{field}: is of dtype {value.dtype}; must be whole numbers")
-        return value.to(self.module.int64).contiguous()
+        return self._usable(field, value).to(self.module.int64).contiguous()
 
     def dtype_name(self, array: Array) -> str:
         return str(array.dtype).removeprefix("torch.")

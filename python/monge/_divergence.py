@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from . import _core
 from ._arrays import Array, read, read_optional
-from ._plan_result import Gradients
+from ._plan_result import Gradients, differentiable, with_gradients
 from ._problem import (
     Problem,
     ProgressFunction,
@@ -27,29 +27,39 @@ if TYPE_CHECKING:
     from ._options import KeywordOptions
 
 
-@dataclass(frozen=True)
 class DivergenceResult:
-    """S(a, b) = OT(a, b) - OT(a, a) / 2 - OT(b, b) / 2 + eps / 2 (sum a - sum b)^2, and the three solves behind it."""
+    """S(a, b) = OT(a, b) - OT(a, a) / 2 - OT(b, b) / 2 + eps / 2 (sum a - sum b)^2, and the three solves behind it.
 
-    _made: _core.Divergence
-    ab: OTResult
-    aa: OTResult
-    bb: OTResult
+    A pickle holds the three, which are solved again where `gradients` is asked for.
+
+    Attributes:
+        ab, aa, bb: The :class:`OTResult` of each solve.
+        gap: At most this is the error of the value, but for rounding.
+        status: The least of the three.
+    """
+
+    def __init__(
+        self,
+        ab: OTResult,
+        aa: OTResult,
+        bb: OTResult,
+        numbers: tuple[float, float, str],
+        made: _core.Divergence | None = None,
+        given: tuple[Any, ...] | None = None,
+    ) -> None:
+        """`given`: costs, X_a, X_b, a and b as the caller has them, of which the value may have gradients."""
+        self.ab, self.aa, self.bb = ab, aa, bb
+        self._value, self.gap, self.status = numbers
+        self._made = made
+        self._given = differentiable(given)
 
     @property
     def value(self) -> Array:
-        """S(a, b), in units of the cost."""
-        return self.ab._place.scalar(self._made.value)
+        """S(a, b), in units of the cost.
 
-    @property
-    def gap(self) -> float:
-        """At most this is the error of the value, but for rounding."""
-        return self._made.gap
-
-    @property
-    def status(self) -> str:
-        """The least of the three."""
-        return self._made.status
+        Where points or weights that require gradients were given (PyTorch), it has them, of first order.
+        """
+        return with_gradients(self, self.ab._place.scalar(self._value), self._given)
 
     @property
     def converged(self) -> bool:
@@ -61,12 +71,37 @@ class DivergenceResult:
         place = self.ab._place
         x, y = self.ab._points_like() if self.ab._has_point_derivatives else (None, None)
         a, b = place.empty(self.ab.shape[0]), place.empty(self.ab.shape[1])
+        if self._made is None:  # From a pickle.
+            ab, aa, bb = (part._problem for part in (self.ab, self.aa, self.bb))
+            self._made = _solve(ab, aa, bb, self.ab._options, None, None)
         report = self._made.gradients(x, y, a, b)
         x, y = (None if array is None else place.finish(array) for array in (x, y))
         return Gradients(x, y, place.finish(a), place.finish(b), report)
 
+    @property
+    def _has_point_derivatives(self) -> bool:
+        return self.ab._has_point_derivatives
+
+    def __reduce__(self) -> Any:
+        return DivergenceResult, (self.ab, self.aa, self.bb, (self._value, self.gap, self.status))
+
     def __repr__(self) -> str:
-        return f"<DivergenceResult: {self.status}, value {self._made.value:.6g}, gap {self._made.gap:.2e}>"
+        return f"<DivergenceResult: {self.status}, value {self._value:.6g}, gap {self.gap:.2e}>"
+
+
+def _solve(
+    ab: Problem,
+    aa: Problem,
+    bb: Problem,
+    options: dict[str, Any],
+    n_threads: int | None,
+    progress: bool | ProgressFunction | None,
+) -> _core.Divergence:
+    """Points have their own self terms; costs have matrices for them."""
+    xx, yy = (None, None) if ab.cost is None else (aa.geometry, bb.geometry)
+    session = ab.place.session(n_threads)
+    with watching(progress, options.get("iterations", 10000)) as watch:
+        return _core.sinkhorn_divergence(session, ab.geometry, xx, yy, ab.a, ab.b, options, watch)
 
 
 def sinkhorn_divergence(
@@ -99,9 +134,11 @@ def sinkhorn_divergence(
     >>> abs(monge.sinkhorn_divergence(x, x, reg=0.1).value) < 1e-9
     True
     """
+    problem = points_problem(X_a, X_b, a, b, metric, norm_p=norm_p, scale=scale, device=device)
     return _divergence(
-        points_problem(X_a, X_b, a, b, metric, norm_p=norm_p, scale=scale, device=device),
-        None,
+        problem,
+        replace(problem, y=problem.x, b=problem.a),
+        replace(problem, x=problem.y, a=problem.b),
         solve_options(
             reg=reg,
             reg_type="KL",
@@ -115,6 +152,7 @@ def sinkhorn_divergence(
         n_threads,
         progress,
         warn,
+        (None, X_a, X_b, a, b),
     )
 
 
@@ -135,7 +173,7 @@ def sinkhorn_divergence_of_costs(
 ) -> DivergenceResult:
     """:func:`sinkhorn_divergence` of cost matrices: (n x m), (n x n) and (m x m), the last two symmetric.
 
-    All else, and errors, as for :func:`solve`.
+    All else, and errors, as for :func:`solve`. The value has no gradients by tensors.
     """
     translated = solve_options(
         reg=reg,
@@ -147,35 +185,31 @@ def sinkhorn_divergence_of_costs(
         tol=None,
         own=dict(options),
     )
-    return _divergence(matrix_problem(M_ab, a, b, device), (M_aa, M_bb), translated, None, progress, warn)
+    ab = matrix_problem(M_ab, a, b, device)
+    aa, bb = matrix_problem(M_aa, ab.a, ab.a), matrix_problem(M_bb, ab.b, ab.b)
+    return _divergence(ab, aa, bb, translated, None, progress, warn, None)
 
 
 def _divergence(
-    problem: Problem,
-    self_costs: tuple[Any, Any] | None,
+    ab: Problem,
+    aa: Problem,
+    bb: Problem,
     options: dict[str, Any],
     n_threads: int | None,
     progress: bool | ProgressFunction | None,
     warn: bool,
+    given: tuple[Any, ...] | None,
 ) -> DivergenceResult:
-    session = problem.place.session(n_threads)
-    options = with_eps(session, problem, options)
-    if self_costs is None:
-        own = replace(problem, y=problem.x, b=problem.a), replace(problem, x=problem.y, a=problem.b)
-        xx = yy = None
-    else:
-        own = matrix_problem(self_costs[0], problem.a, problem.a), matrix_problem(self_costs[1], problem.b, problem.b)
-        xx, yy = own[0].geometry, own[1].geometry
-    with watching(progress, options.get("iterations", 10000)) as watch:
-        made = _core.sinkhorn_divergence(session, problem.geometry, xx, yy, problem.a, problem.b, options, watch)
-    results = [
-        OTResult(part, options, "kl", plan, plan.report)
-        for part, plan in zip((problem, *own), (made.ab, made.aa, made.bb))
-    ]
+    options = with_eps(ab.place.session(n_threads), ab, options)
+    made = _solve(ab, aa, bb, options, n_threads, progress)
+    of_ab, of_aa, of_bb = (
+        OTResult(problem, options, "kl", plan, plan.report)
+        for problem, plan in ((ab, made.ab), (aa, made.aa), (bb, made.bb))
+    )
     if warn:
-        for result in results:
+        for result in (of_ab, of_aa, of_bb):
             warn_if_short(result.report)
-    return DivergenceResult(made, *results)
+    return DivergenceResult(of_ab, of_aa, of_bb, (made.value, made.gap, made.status), made, given)
 
 
 def c_transform(

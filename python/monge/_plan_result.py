@@ -30,6 +30,20 @@ class Gradients:
     report: _core.GradientReport | _core.DivergenceGradient | _core.RegularizedReport
 
 
+def differentiable(given: tuple[Any, ...] | None) -> tuple[Any, ...] | None:
+    """`given`, where autograd is to know what becomes of it: costs, X_a, X_b, a and b as the caller has them."""
+    return given if any(getattr(v, "requires_grad", False) for v in given or ()) else None
+
+
+def with_gradients(result: Any, value: Array, given: tuple[Any, ...] | None) -> Array:
+    """The value of a result, with its gradients where they are asked for."""
+    if given is None:
+        return value
+    from .torch._value import attach
+
+    return attach(result, value, given)
+
+
 class LazyPlan:
     """The plan, of which rows are made when they are asked for: ``lazy[i]``, ``lazy[i:j]``, ``lazy[i:j, k]``,
     ``lazy @ v``, ``lazy.T @ u``."""
@@ -79,7 +93,7 @@ class PlanResult:
         self._problem = problem
         self._options = options
         self._report = report
-        self._given = given if any(getattr(v, "requires_grad", False) for v in given or ()) else None
+        self._given = differentiable(given)
 
     # The problem and how it went.
 
@@ -221,12 +235,7 @@ class PlanResult:
         raise NotImplementedError
 
     def _value_with_gradients(self) -> Array:
-        value = self._place.scalar(self._value())
-        if self._given is None:
-            return value
-        from .torch._value import attach
-
-        return attach(self, value, self._given)
+        return with_gradients(self, self._place.scalar(self._value()), self._given)
 
     @property
     def _place(self) -> Place:

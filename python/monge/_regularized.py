@@ -247,6 +247,9 @@ class RegularizedResult(PlanResult):
         d = problem.x.shape[1]  # type: ignore[union-attr]
         if x.ndim != 2 or x.shape[1] != d:
             raise ValueError(f"points: has shape {tuple(x.shape)}; must be (k, {d})")
+        wrong = np.argwhere(~np.isfinite(on_host(x)))
+        if len(wrong):
+            raise ValueError(f"points: row {wrong[0][0]}, column {wrong[0][1]} is not finite; coordinates must be")
         if weights is None:
             w = np.full(len(x), self._report.mass / self.shape[0])
         else:

@@ -44,7 +44,7 @@ def convergence(
     return ax
 
 
-def plan(result: OTResult, ax: Any = None, *, top: int | None = None, **keywords: Any) -> Any:
+def plan(result: OTResult | RegularizedResult, ax: Any = None, *, top: int | None = None, **keywords: Any) -> Any:
     """The plan: all of it as an image, or with `top` the largest entries of each row as dots, where it is large."""
     ax = _axes(ax)
     n, m = result.shape

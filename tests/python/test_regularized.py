@@ -311,6 +311,7 @@ def test_what_new_points_need(rng):
     for points, w, match in (
         (x[0], None, r"^points: has shape \(2,\); must be \(k, 2\)"),
         (np.ones((3, 4)), None, r"^points: has shape \(3, 4\); must be \(k, 2\)"),
+        (x * np.nan, None, "^points: row 0, column 0 is not finite"),
         (x, np.ones(5), "^weights: must be 6 numbers > 0"),
         (x, np.zeros(6), "^weights: must be 6 numbers > 0"),
     ):
