@@ -1,10 +1,11 @@
-"""Docstrings of the modules for PyTorch and JAX, and the examples in them."""
+"""Docstrings of the modules for PyTorch and JAX, the examples in them, and their types."""
 
 import doctest
 import importlib
 import pkgutil
 
 import pytest
+from test_package import test_types  # noqa: F401  Here it sees the types of the frameworks, too.
 
 import monge
 from conftest import undocumented
