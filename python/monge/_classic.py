@@ -85,12 +85,13 @@ def _sinkhorn(
     own: dict[str, Any],
 ) -> OTResult | BatchResult[OTResult]:
     """One problem, or one for each column of b."""
+    device = own.pop("device", None)
     options = _options(reg, method, iterations, tolerance, "gradient", own)
     a, columns = _weights(a), read_optional("b", _weights(b))
     if columns is not None and columns.ndim == 2:
-        problems = [matrix_problem(M, a, columns[:, k]) for k in range(columns.shape[1])]
+        problems = [matrix_problem(M, a, columns[:, k], device) for k in range(columns.shape[1])]
         return run_batch(problems, options, reg_type="KL", potentials_init=None, n_threads=None, progress=verbose)
-    problem = matrix_problem(M, a, columns)
+    problem = matrix_problem(M, a, columns, device)
     start = _start(warmstart, problem, reg, with_weights=True)
     return run(problem, options, potentials_init=start, progress=verbose, warn=warn)
 
@@ -121,7 +122,8 @@ def sinkhorn(
         verbose, warn: Show a bar (tqdm); warn where the solve ends short.
         log: Return the dictionary, too: errors, log u, log v, u, v, and the :class:`OTResult`.
         warmstart: (log u, log v), as POT's log has them.
-        options: Whatever the library has, by its names: :class:`monge.SolveOptions`.
+        options: `device`, as for :func:`monge.solve`, and whatever the library has, by its names:
+            :class:`monge.SolveOptions`.
 
     Raises:
         Errors are those of :func:`monge.solve`.
@@ -180,7 +182,7 @@ def _empirical(
     warmstart: Any,
     own: dict[str, Any],
 ) -> OTResult:
-    problem = points_problem(X_s, X_t, _weights(a), _weights(b), metric)
+    problem = points_problem(X_s, X_t, _weights(a), _weights(b), metric, device=own.pop("device", None))
     translated = _options(reg, own.pop("method", "sinkhorn"), iterations, tolerance, criterion, own)
     start = _start(warmstart, problem, reg, with_weights=True)
     return run(problem, translated, potentials_init=start, progress=verbose, warn=warn)
@@ -377,7 +379,7 @@ def _unbalanced(
     refuse_unsupported(c=(c, "the reference is a b^T"))
     if reg_type.lower() != "kl":
         raise NotImplementedError(f"reg_type: is {reg_type!r}; must be 'kl', relative to a b^T")
-    problem = matrix_problem(M, _weights(a), _weights(b))
+    problem = matrix_problem(M, _weights(a), _weights(b), own.pop("device", None))
     translated = _options(reg, method, iterations, tolerance, "l1", own, reg_m=reg_m)
     start = _start(warmstart, problem, reg, with_weights=False)
     return run(problem, translated, potentials_init=start, progress=verbose)
@@ -430,7 +432,7 @@ def smooth_ot_dual(
         raise NotImplementedError(f"reg_type: is {reg_type!r}; must be 'l2'; sinkhorn() has 'kl'")
     refuse_unsupported(max_nz=(max_nz, "is for reg_type 'sparsity_constrained'"))
     result = run_regularized(
-        matrix_problem(M, _weights(a), _weights(b)),
+        matrix_problem(M, _weights(a), _weights(b), options.pop("device", None)),
         quadratic_term(reg),
         {"method": "newton", "criterion": "residual", "tolerance": stopThr, "iterations": numItermax, **options},
         potentials_init=None,

@@ -29,6 +29,7 @@ class OTTransport(TransformerMixin, BaseEstimator):
         unbalanced: Penalty of the marginals, or a pair, of entropic plans; left out, all mass travels.
         precision: "auto" or "float32", by which maps are good to float32's rounding, or "float64".
         tol, max_iter: When a solve stops; left out, as the solvers have it.
+        device: "cpu", "cuda" or "cuda:1"; left out, the CPU.
 
     The entropic map is defined everywhere; of the others, a point that was not seen moves as its nearest one does.
 
@@ -54,6 +55,7 @@ class OTTransport(TransformerMixin, BaseEstimator):
         precision: Literal["auto", "float32", "float64"] = "auto",
         tol: float | None = None,
         max_iter: int | None = None,
+        device: str | None = None,
     ) -> None:
         self.reg = reg
         self.metric = metric
@@ -62,6 +64,7 @@ class OTTransport(TransformerMixin, BaseEstimator):
         self.precision = precision
         self.tol = tol
         self.max_iter = max_iter
+        self.device = device
 
     def fit(self, X: Any, y: Any = None, Xt: Any = None, yt: Any = None) -> OTTransport:
         """Solves the transport of X (n x d) to Xt (m x d), by default to X itself, which smooths it.
@@ -86,6 +89,7 @@ class OTTransport(TransformerMixin, BaseEstimator):
                 precision=self.precision,
                 tol=self.tol,
                 max_iter=self.max_iter,
+                device=self.device,
             )
         self.n_iter_ = self.result_.n_iter
         return self
@@ -106,6 +110,7 @@ class OTTransport(TransformerMixin, BaseEstimator):
         given = {"tolerance": self.tol, "iterations": self.max_iter}
         options: Any = {name: value for name, value in given.items() if value is not None}
         options["precision"] = self.precision
+        options["device"] = self.device
         weight = 0.0 if self.reg is None else self.reg
         if self.method != "group_lasso":
             return solve_regularized_sample(source, target, metric=self.metric, quadratic=weight, **options)

@@ -117,6 +117,12 @@ def test_the_device_that_is_asked_for(rng):
         lambda device: monge.solve_regularized_sample(x, y, quadratic=1.0, device=device).plan,
         lambda device: monge.solve_regularized_batch([cost], quadratic=1.0, device=device).plan,
         lambda device: monge.sinkhorn_divergence(x, y, reg=0.5, device=device).value,
+        lambda device: monge.sinkhorn([], [], cost, 0.1, device=device),
+        lambda device: monge.sinkhorn2([], np.full((5, 2), 0.2), cost, 0.1, device=device),
+        lambda device: monge.empirical_sinkhorn(x, y, 0.5, device=device),
+        lambda device: monge.empirical_sinkhorn_divergence(x, y, 0.5, device=device),
+        lambda device: monge.sinkhorn_unbalanced([], [], cost, 0.1, 1.0, device=device),
+        lambda device: monge.smooth_ot_dual([], [], cost, 1.0, device=device),
         lambda device: monge.c_transform(x, y, np.zeros(5), device=device)[0],
     )
     for call in calls:

@@ -67,6 +67,14 @@ def test_regularised_plans(rng, method, reg):
     assert transport.result_.value == pytest.approx(other.value, rel=2e-4)  # Each is good to 1e-4.
 
 
+@pytest.mark.parametrize("method", ["auto", "quadratic", "group_lasso"])
+def test_the_device_is_the_solvers(rng, method):
+    x = rng.normal(size=(10, 2))
+    for device, error, match in (("tpu", ValueError, "^device: is 'tpu'"), ("cuda:99", NotImplementedError, "cuda:99")):
+        with pytest.raises(error, match=match):
+            monge.OTTransport(1.0, method=method, device=device).fit(x, np.arange(10) % 2)
+
+
 def test_regularised_estimators():
     for name, keywords, match in (
         ("quadratic", {}, "^reg: is None; must be, the weight of the term"),
