@@ -93,7 +93,7 @@ class Problem:
 
 
 def costs(x: Array, y: Array, cost_function: str, norm_p: float = 2.0, scale: float = 1.0) -> Array:
-    """scale c(x_i, y_j) (n x m) on the host in float64, of centred clouds where c takes differences."""
+    """scale c(x_i, y_j) (n x m) on the host, in float64."""
     x, y = (on_host(points).astype(np.float64) for points in (x, y))
     if cost_function == "cosine":
         lengths = [np.linalg.norm(points, axis=1, keepdims=True) for points in (x, y)]
@@ -102,12 +102,18 @@ def costs(x: Array, y: Array, cost_function: str, norm_p: float = 2.0, scale: fl
         x, y = x / lengths[0], y / lengths[1]
     if cost_function in ("cosine", "dot"):
         return scale * ((cost_function == "cosine") - x @ y.T)
-    x, y = x - y.mean(0), y - y.mean(0)
     if cost_function == "sqeuclidean":
+        x, y = x - y.mean(0), y - y.mean(0)  # Offsets would be what is rounded.
         return scale * np.maximum((x**2).sum(1)[:, None] + (y**2).sum(1) - 2 * x @ y.T, 0)
-    difference = x[:, None] - y
-    largest = abs(difference).max() or 1.0  # Whose power of p may be more than a number can be.
-    return scale * largest * np.linalg.norm(difference / largest, norm_p, axis=-1)
+    largest, total = np.zeros((2, len(x), len(y)))
+    for u, v in zip(x.T, y.T):
+        largest = np.maximum(largest, abs(u[:, None] - v))
+    if math.isinf(norm_p):
+        return scale * largest
+    unit = np.where(largest > 0, largest, 1)  # Powers of differences may be more, or less, than a number can be.
+    for u, v in zip(x.T, y.T):
+        total += (abs(u[:, None] - v) / unit) ** norm_p
+    return scale * largest * total ** (1 / norm_p)
 
 
 def matrix_problem(M: Any, a: Any, b: Any, device: Any = None) -> Problem:
@@ -116,6 +122,7 @@ def matrix_problem(M: Any, a: Any, b: Any, device: Any = None) -> Problem:
 
 
 def cost_of_metric(metric: Any) -> tuple[str, float]:
+    """The cost function of a metric, and its p."""
     if not isinstance(metric, str) or metric not in METRICS:
         raise ValueError(f"metric: is {metric!r}; must be {', '.join(METRICS)}, or its costs go to solve()")
     return METRICS[metric]

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from ._options import RegularizedOptions
 
 _ALWAYS_ITERATIONS = 20000
-_BLOCK = 1 << 24  # Differences of coordinates that are made at a time.
+_BLOCK = 1 << 21  # Entries of rows that are made at a time.
 
 
 @dataclass(frozen=True)
@@ -258,7 +258,7 @@ class RegularizedResult(PlanResult):
             raise ValueError(f"weights: must be {len(x)} numbers > 0, one for each point")
         v = np.empty(m)
         self._plan.potentials(np.empty(self.shape[0]), v)
-        block = max(1, _BLOCK // (m * d))
+        block = max(1, _BLOCK // m)
         for begin in range(0, len(x), block):
             some = slice(begin, begin + block)
             cost = costs(x[some], problem.y, problem.cost_function, problem.norm_p, problem.scale)

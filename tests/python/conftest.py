@@ -1,6 +1,7 @@
 """What the tests share: problems, the dense float64 formulas, and bounds that follow from an error analysis."""
 
 import inspect
+import os
 
 import numpy as np
 import pytest
@@ -61,6 +62,12 @@ def plan_distance(plan, other, logs, other_logs):
     scale = max(abs(du).max(), abs(dv).max(), 1)
     kl = abs(row) @ abs(du) + abs(column) @ abs(dv) + 64 * EPSILON * scale
     return np.sqrt(kl)
+
+
+def resident():
+    """Bytes of memory of this process."""
+    with open("/proc/self/statm") as statm:
+        return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 def undocumented(module):

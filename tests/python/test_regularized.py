@@ -16,6 +16,7 @@ import monge
 from conftest import EPSILON, squared_distances, weights
 from monge import _core
 from monge._options import RegularizedOptions
+from monge._problem import costs
 
 GROUPS = np.array([0, 2, 1, 1, 0, 2, 2, 1, 0, 0, 1])
 SHAPE = (len(GROUPS), 9)
@@ -292,6 +293,23 @@ def test_new_points_get_the_rows_they_would_have(rng, metric, scale):
     np.testing.assert_allclose(exact.transform(new), y[slack.argmin(1)], rtol=1e-15)
     one = monge.solve_regularized_sample(x.astype("f4"), y.astype("f4"), a, metric=metric, quadratic=q)
     assert one.transform(new).dtype == one.potential(new).dtype == np.float32
+
+
+@pytest.mark.parametrize("p", [1, 1.5, 2, 300.0, np.inf])
+def test_costs_of_norms(rng, p):
+    x, y = 1e3 * rng.normal(size=(6, 3)), 1e3 * rng.normal(size=(5, 3))  # 1e3^300 is no float64,
+    x[1] = y[1] + 1e-3 * rng.normal(size=3)  # and nor is 1e-6^300.
+    largest = abs(x[:, None] - y).max(-1)
+    expected = largest * np.linalg.norm((x[:, None] - y) / largest[..., None], p, axis=-1)
+    # A logarithm's rounding, p times over where powers are small beside the largest.
+    np.testing.assert_allclose(costs(x, y, "p-norm", p, 2.0), 2 * expected, rtol=1e-13)
+    np.testing.assert_array_equal(costs(x[:1], x[:1], "p-norm", p), [[0.0]])
+
+
+def test_costs_do_not_round_an_offset(rng):
+    x, y = 1e7 + rng.normal(size=(6, 3)), 1e7 + rng.normal(size=(5, 3))
+    # Points are 1e7 to EPSILON of it, and the mean that is taken off is rounded as much for both.
+    np.testing.assert_allclose(costs(x, y, "sqeuclidean"), squared_distances(x, y), atol=1e7 * 64 * EPSILON)
 
 
 def test_what_new_points_need(rng):

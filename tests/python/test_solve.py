@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import monge
-from conftest import EPSILON, assert_optimal, dense_plan, squared_distances, weights
+from conftest import EPSILON, assert_optimal, dense_plan, resident, squared_distances, weights
 from monge import _core
 
 
@@ -324,11 +324,6 @@ def test_a_plan_keeps_what_it_reads(rng):
     [np.full((50, 60), 7.0) for _ in range(20)]  # Would take the memory of the matrix, if that were free.
     plan.dense(after)
     np.testing.assert_array_equal(before, after)
-
-
-def resident():
-    with open("/proc/self/statm") as statm:
-        return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 @pytest.mark.skipif(not os.path.exists("/proc/self/statm"), reason="needs /proc")

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from .. import _core
 from .._arrays import Place, read
-from .._problem import METRICS, Problem, plan_options, solve_options, warn_if_short
+from .._problem import Problem, cost_of_metric, plan_options, solve_options, warn_if_short
 from ._options import from_text, to_text
 
 _Plans = list[_core.Plan]
@@ -207,9 +207,7 @@ def _transport_batch(
     norm_p: float | None,
     options: dict[str, Any],
 ) -> tuple[Tensor, Tensor, Tensor]:
-    if metric not in METRICS:
-        raise ValueError(f"metric: is {metric!r}; must be {', '.join(METRICS)}")
-    cost_function, p = METRICS[metric]
+    cost_function, p = cost_of_metric(metric)
     geometry = {"cost_function": cost_function, "norm_p": p if norm_p is None else norm_p, "scale": scale}
     value, f, g, _ = _transport(x, y, a, b, to_text(geometry), to_text(options))
     return value, f, g

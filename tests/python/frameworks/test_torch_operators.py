@@ -10,6 +10,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 import monge
 import monge.torch
+from conftest import resident
 
 GEOMETRY = '{"cost_function": "sqeuclidean", "norm_p": 2.0, "scale": 1.0}'
 OPTIONS = '{"eps": 0.5, "tolerance": 1e-12}'
@@ -170,11 +171,6 @@ def test_threads_have_the_gradients_of_one():
     with ThreadPoolExecutor(4) as pool:
         for found in pool.map(lambda _: gradients(), range(16)):
             torch.testing.assert_close(found, expected, rtol=0, atol=0)
-
-
-def resident():
-    with open("/proc/self/statm") as statm:
-        return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 @pytest.mark.skipif(not os.path.exists("/proc/self/statm"), reason="needs /proc")
