@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import math
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -82,8 +83,12 @@ class NumPy:
     def scalar(self, value: float, dtype: str, device: Any) -> Array:
         return float(value)
 
-    def vector(self, values: list[float], dtype: str, device: Any) -> Array:
+    def array(self, values: Any, dtype: str, device: Any) -> Array:
+        """Numbers, or an array of NumPy's, as an array of this framework."""
         return np.asarray(values, dtype)
+
+    def on_host(self, array: Array) -> np.ndarray[Any, Any]:
+        return np.asarray(array)
 
     def __reduce__(self) -> Any:
         return framework_named, (self.root,)
@@ -143,9 +148,12 @@ class CuPy(NumPy):
         with device:
             return self.module.empty(shape, dtype)
 
-    def vector(self, values: list[float], dtype: str, device: Any) -> Array:
+    def array(self, values: Any, dtype: str, device: Any) -> Array:
         with device:
             return self.module.asarray(values, dtype)
+
+    def on_host(self, array: Array) -> np.ndarray[Any, Any]:
+        return self.module.asnumpy(array)  # type: ignore[no-any-return]
 
     def log(self, array: Array) -> Array:
         return self.module.log(array)
@@ -165,9 +173,16 @@ class PyTorch(NumPy):
     def __init__(self, module: Any) -> None:
         self.module = module
 
+    def _usable(self, field: str, value: Any) -> Array:
+        if value.layout is not self.module.strided:
+            raise TypeError(f"{field}: is a tensor of layout {value.layout}; must be strided")
+        if value.device.type not in ("cpu", "cuda"):
+            raise ValueError(f"{field}: lies on {value.device}; must be on the CPU or on CUDA")
+        return value.detach()
+
     def read(self, field: str, value: Any, column_major: bool) -> Array:
         torch = self.module
-        value = value.detach()
+        value = self._usable(field, value)
         if value.dtype in (torch.float16, torch.bfloat16):
             value = value.float()
         elif not value.dtype.is_floating_point:
@@ -181,13 +196,13 @@ class PyTorch(NumPy):
     def read_small(self, field: str, value: Any) -> Array:
         if value.dtype not in (self.module.float32, self.module.bfloat16, self.module.float16):
             raise TypeError(f"{field}: is of dtype {value.dtype}; must be float16, bfloat16 or float32")
-        value = value.detach()
+        value = self._usable(field, value)
         return value if _strides_fit(value.stride(), value.shape) else value.contiguous()
 
     def read_index(self, field: str, value: Any) -> Array:
         if value.dtype.is_floating_point or value.dtype.is_complex:
             raise TypeError(f"{field}: is of dtype {value.dtype}; must be whole numbers")
-        return value.to(self.module.int64).contiguous()
+        return self._usable(field, value).to(self.module.int64).contiguous()
 
     def dtype_name(self, array: Array) -> str:
         return str(array.dtype).removeprefix("torch.")
@@ -199,7 +214,8 @@ class PyTorch(NumPy):
         return array.device.index if array.device.type == "cuda" else None
 
     def stream(self, index: int) -> int:
-        return int(self.module.cuda.current_stream(index).cuda_stream)
+        cuda = self.module.cuda  # Not in use where only host tensors are solved on a GPU.
+        return int(cuda.current_stream(index).cuda_stream) if cuda.is_initialized() else 0
 
     def empty(self, shape: tuple[int, ...], dtype: str, device: Any) -> Array:
         return self.module.empty(shape, dtype=getattr(self.module, dtype), device=device)
@@ -207,8 +223,11 @@ class PyTorch(NumPy):
     def scalar(self, value: float, dtype: str, device: Any) -> Array:
         return self.module.tensor(value, dtype=getattr(self.module, dtype), device=device)
 
-    def vector(self, values: list[float], dtype: str, device: Any) -> Array:
+    def array(self, values: Any, dtype: str, device: Any) -> Array:
         return self.module.tensor(values, dtype=getattr(self.module, dtype), device=device)
+
+    def on_host(self, array: Array) -> np.ndarray[Any, Any]:
+        return array.detach().cpu().numpy()  # type: ignore[no-any-return]
 
     def log(self, array: Array) -> Array:
         return array.log()
@@ -223,7 +242,8 @@ class PyTorch(NumPy):
 
 
 class Jax(NumPy):
-    """JAX. Its arrays cannot be written: results are made in host memory and taken over from there."""
+    """JAX. Its arrays cannot be written: results are made in host memory and taken over from there, on the CPU without
+    a copy."""
 
     root = "jax"
 
@@ -246,13 +266,19 @@ class Jax(NumPy):
         device = self.device(array)
         return None if device is None or device.platform == "cpu" else int(device.local_hardware_id)
 
+    def empty(self, shape: tuple[int, ...], dtype: str, device: Any) -> Array:
+        size, alignment = math.prod(shape) * np.dtype(dtype).itemsize, 64  # Of memory that JAX does not copy.
+        memory = np.empty(size + alignment, np.uint8)
+        begin = -memory.ctypes.data % alignment
+        return memory[begin : begin + size].view(dtype).reshape(shape)
+
     def finish(self, buffer: Array, device: Any) -> Array:
         return self.module.device_put(buffer, device)
 
     def scalar(self, value: float, dtype: str, device: Any) -> Array:
         return self.module.device_put(np.asarray(value, dtype), device)
 
-    def vector(self, values: list[float], dtype: str, device: Any) -> Array:
+    def array(self, values: Any, dtype: str, device: Any) -> Array:
         return self.module.device_put(np.asarray(values, dtype), device)
 
     def log(self, array: Array) -> Array:
@@ -275,6 +301,11 @@ class Foreign(NumPy):
 
     def dtype_name(self, array: Array) -> str:
         return "float32" if "32" in str(getattr(array, "dtype", "")) else "float64"
+
+    def on_host(self, array: Array) -> np.ndarray[Any, Any]:
+        if self.cuda_index(array) is None:
+            return np.from_dlpack(array)
+        return np.asarray(array.tolist())
 
     def cuda_index(self, array: Array) -> int | None:
         kind, index = array.__dlpack_device__() if hasattr(array, "__dlpack_device__") else (2, 0)
@@ -317,6 +348,11 @@ def read_optional(field: str, value: Any) -> Array | None:
     return None if value is None else read(field, value)
 
 
+def on_host(array: Array) -> np.ndarray[Any, Any]:
+    """The array in NumPy; a copy where it lies on a device."""
+    return framework_of(array).on_host(array)
+
+
 def read_index(field: str, value: Any) -> Array | None:
     """Whole numbers as int64."""
     return None if value is None else framework_of(value).read_index(field, value)
@@ -332,8 +368,11 @@ class Place:
     cuda_index: int | None
 
     @staticmethod
-    def of(given: Any, *read_arrays: Array) -> Place:
-        """That of the array `given`, in float64 if any of those that were read is, on CUDA if any of them is."""
+    def of(given: Any, *read_arrays: Array, device: Any = None) -> Place:
+        """That of the array `given`, in float64 if any of those that were read is, on CUDA if any of them is.
+
+        `device` is where to solve, for arrays that lie on the host.
+        """
         dtype = "float32"
         on_cuda = None
         for array in read_arrays:
@@ -343,6 +382,8 @@ class Place:
             if on_cuda is None:
                 on_cuda = framework.cuda_index(array)
         framework = framework_of(given)
+        if device is not None:
+            on_cuda = _asked_device(device, on_cuda)
         return Place(framework, dtype, framework.device(given), on_cuda)
 
     def session(self, threads: int | None) -> _core.Session:
@@ -365,8 +406,23 @@ class Place:
     def scalar(self, value: float) -> Array:
         return self.framework.scalar(value, self.dtype, self.device)
 
-    def vector(self, values: list[float]) -> Array:
-        return self.framework.vector(values, self.dtype, self.device)
+    def array(self, values: Any) -> Array:
+        """Numbers of the host as an array of the caller's framework."""
+        return self.framework.array(values, self.dtype, self.device)
+
+    def index_array(self, values: Any) -> Array:
+        return self.framework.array(values, "int64", self.device)
+
+
+def _asked_device(device: Any, on_cuda: int | None) -> int | None:
+    """The CUDA device that `device` names, None for the CPU; arrays on `on_cuda` stay there."""
+    kind, _, number = str(device).partition(":")
+    if kind not in ("cpu", "cuda") or not (number.isdecimal() or number == ""):
+        raise ValueError(f"device: is {str(device)!r}; must be 'cpu', 'cuda' or 'cuda:' and a number")
+    index = None if kind == "cpu" else int(number or on_cuda or 0)
+    if on_cuda is not None and index != on_cuda:
+        raise ValueError(f"device: is {str(device)!r}; must be 'cuda:{on_cuda}', where the arrays lie")
+    return index
 
 
 @functools.lru_cache(maxsize=64)

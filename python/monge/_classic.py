@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from ._arrays import Array, read, read_optional
+from ._arrays import Array, on_host, read, read_optional
 from ._divergence import sinkhorn_divergence
 from ._problem import Problem, matrix_problem, points_problem, refuse_unsupported, solve_options
 from ._regularized import quadratic_term
 from ._regularized import run as run_regularized
-from ._result import OTResult
+from ._result import BatchResult, OTResult
 from ._solve import run, run_batch
 
 Log = dict[str, Any]
@@ -23,8 +23,10 @@ def _weights(given: Any) -> Any:
     return None if given is None or (hasattr(given, "__len__") and len(given) == 0) else given
 
 
-def _log(result: OTResult) -> Log:
+def _log(result: OTResult | BatchResult[OTResult]) -> Log:
     """The log of POT's functions. Its errors are those of the checks, on what the criterion says."""
+    if isinstance(result, BatchResult):
+        return {"result": result, "niter": result.n_iter}
     framework = result._place.framework
     u, v = result.log_scalings
     exp = framework.exp
@@ -45,9 +47,9 @@ def _start(warmstart: Any, problem: Problem, reg: float, with_weights: bool) -> 
         return None
     sides = []
     for logs, weights in zip(warmstart, (problem.a, problem.b)):
-        values = np.asarray(read("warmstart", logs).tolist())
+        values = on_host(read("warmstart", logs)).astype(np.float64)
         if with_weights:
-            given = np.full(len(values), 1 / len(values)) if weights is None else np.asarray(weights.tolist())
+            given = np.full(len(values), 1 / len(values)) if weights is None else on_host(weights)
             with np.errstate(divide="ignore", invalid="ignore"):
                 values = np.where(given > 0, values - np.log(given), 0.0)
         sides.append(reg * values)
@@ -69,13 +71,29 @@ def _options(
     )
 
 
-def _histograms(a: Any, b: Array, M: Any, options: dict[str, Any], verbose: bool, log: bool) -> Any:
-    """One problem for each column of b: their <M, P>."""
-    problems = [matrix_problem(M, a, b[:, k]) for k in range(b.shape[1])]
-    batch = run_batch(problems, options, reg_type="KL", potentials_init=None, n_threads=None, progress=verbose)
-    if not log:
-        return batch.value_linear
-    return batch.value_linear, {"result": batch, "niter": batch.n_iter}
+def _sinkhorn(
+    a: Any,
+    b: Any,
+    M: Any,
+    reg: float,
+    method: str,
+    iterations: int,
+    tolerance: float,
+    verbose: bool,
+    warn: bool,
+    warmstart: Any,
+    own: dict[str, Any],
+) -> OTResult | BatchResult[OTResult]:
+    """One problem, or one for each column of b."""
+    device = own.pop("device", None)
+    options = _options(reg, method, iterations, tolerance, "gradient", own)
+    a, columns = _weights(a), read_optional("b", _weights(b))
+    if columns is not None and columns.ndim == 2:
+        problems = [matrix_problem(M, a, columns[:, k], device) for k in range(columns.shape[1])]
+        return run_batch(problems, options, reg_type="KL", potentials_init=None, n_threads=None, progress=verbose)
+    problem = matrix_problem(M, a, columns, device)
+    start = _start(warmstart, problem, reg, with_weights=True)
+    return run(problem, options, potentials_init=start, progress=verbose, warn=warn)
 
 
 def sinkhorn(
@@ -94,19 +112,32 @@ def sinkhorn(
 ) -> Any:
     """The plan P (n x m) that minimises <M, P> + reg KL(P | a b^T), and with `log` a dictionary beside it.
 
-    All of POT's methods are one solver here, which is stable at every reg. `stopThr` is on the 2-norm of the errors of
-    both marginals. `warmstart` is (log u, log v), as POT's log has them. b may be (m x K): then the K numbers <M, P>
-    are returned, as in POT.
+    Args:
+        a, b: Weights (n) and (m), of equal totals; None or empty: uniform. b may be (m x K): then the K numbers <M, P>
+            are returned, as in POT.
+        M: Costs (n x m), any finite numbers; inf forbids a pair.
+        reg: eps > 0, in units of M.
+        method: All of POT's are one solver here, which is stable at every reg.
+        numItermax, stopThr: Sweeps at most, and the 2-norm of the errors of both marginals to stop at.
+        verbose, warn: Show a bar (tqdm); warn where the solve ends short.
+        log: Return the dictionary, too: errors, log u, log v, u, v, and the :class:`OTResult`.
+        warmstart: (log u, log v), as POT's log has them.
+        options: `device`, as for :func:`monge.solve`, and whatever the library has, by its names:
+            :class:`monge.SolveOptions`.
+
+    Raises:
+        Errors are those of :func:`monge.solve`.
+
+    Source: Cuturi 2013; the arguments are POT's.
+
+    >>> import monge, numpy as np
+    >>> monge.sinkhorn([], [], np.array([[0.0, 1.0], [1.0, 0.0]]), 0.1).round(4)
+    array([[0.5, 0. ],
+           [0. , 0.5]])
     """
-    a, b = _weights(a), _weights(b)
-    translated = _options(reg, method, numItermax, stopThr, "gradient", options)
-    columns = read_optional("b", b)
-    if columns is not None and columns.ndim == 2:
-        return _histograms(a, columns, M, translated, verbose, log)
-    problem = matrix_problem(M, a, columns)
-    start = _start(warmstart, problem, reg, with_weights=True)
-    result = run(problem, translated, potentials_init=start, progress=verbose, warn=warn)
-    return (result.plan, _log(result)) if log else result.plan
+    result = _sinkhorn(a, b, M, reg, method, numItermax, stopThr, verbose, warn, warmstart, options)
+    found = result.plan if isinstance(result, OTResult) else result.value_linear
+    return (found, _log(result)) if log else found
 
 
 def sinkhorn2(
@@ -123,16 +154,17 @@ def sinkhorn2(
     warmstart: Any = None,
     **options: Any,
 ) -> Any:
-    """<M, P> for the plan P of :func:`sinkhorn`, whose n x m entries are not formed."""
-    a, b = _weights(a), _weights(b)
-    translated = _options(reg, method, numItermax, stopThr, "gradient", options)
-    columns = read_optional("b", b)
-    if columns is not None and columns.ndim == 2:
-        return _histograms(a, columns, M, translated, verbose, log)
-    problem = matrix_problem(M, a, columns)
-    start = _start(warmstart, problem, reg, with_weights=True)
-    result = run(problem, translated, potentials_init=start, progress=verbose, warn=warn)
-    return (result.value_linear, _log(result)) if log else result.value_linear
+    """<M, P>, in units of M times mass, for the plan P of :func:`sinkhorn`, whose n x m entries are not formed.
+
+    Arguments and errors are those of :func:`sinkhorn`.
+
+    >>> import monge, numpy as np
+    >>> round(monge.sinkhorn2([], [], np.array([[0.0, 1.0], [1.0, 0.0]]), 0.5), 4)
+    0.1192
+    """
+    result = _sinkhorn(a, b, M, reg, method, numItermax, stopThr, verbose, warn, warmstart, options)
+    found = result.value_linear
+    return (found, _log(result)) if log else found
 
 
 def _empirical(
@@ -150,7 +182,7 @@ def _empirical(
     warmstart: Any,
     own: dict[str, Any],
 ) -> OTResult:
-    problem = points_problem(X_s, X_t, _weights(a), _weights(b), metric)
+    problem = points_problem(X_s, X_t, _weights(a), _weights(b), metric, device=own.pop("device", None))
     translated = _options(reg, own.pop("method", "sinkhorn"), iterations, tolerance, criterion, own)
     start = _start(warmstart, problem, reg, with_weights=True)
     return run(problem, translated, potentials_init=start, progress=verbose, warn=warn)
@@ -173,10 +205,17 @@ def empirical_sinkhorn(
     warmstart: Any = None,
     **options: Any,
 ) -> Any:
-    """The plan between points, or with `isLazy` its (log u, log v), which take no n x m of memory.
+    """The plan (n x m) between points, or with `isLazy` its (log u, log v), which take no n x m of memory.
 
-    `stopThr` is on the 2-norm of the errors of the marginals; with `isLazy` on the 1-norm, as in POT. `batchSize` is
-    not needed.
+    Args:
+        X_s, X_t: Points (n x d) and (m x d).
+        reg: eps > 0, in units of the cost.
+        a, b: Weights (n) and (m); None or empty: uniform.
+        metric: One of those of :func:`monge.solve_sample`.
+        stopThr: On the 2-norm of the errors of the marginals; with `isLazy` on the 1-norm, as in POT.
+        batchSize: Taken and not needed.
+
+    All else, and errors, as for :func:`sinkhorn`.
     """
     del batchSize
     criterion = "l1" if isLazy else "gradient"
@@ -204,7 +243,10 @@ def empirical_sinkhorn2(
     warmstart: Any = None,
     **options: Any,
 ) -> Any:
-    """<C, P> for the plan P of :func:`empirical_sinkhorn`; never n x m of memory."""
+    """<C, P>, in units of the cost times mass, for the plan P of :func:`empirical_sinkhorn`; never n x m of memory.
+
+    Arguments and errors are those of :func:`empirical_sinkhorn`.
+    """
     del batchSize
     criterion = "l1" if isLazy else "gradient"
     result = _empirical(X_s, X_t, reg, a, b, metric, numIterMax, stopThr, criterion, verbose, warn, warmstart, options)
@@ -228,7 +270,7 @@ def empirical_sinkhorn_divergence(
     """POT's divergence, max(0, <C, P_ab> - (<C, P_aa> + <C, P_bb>) / 2), of the transport costs alone.
 
     :func:`monge.sinkhorn_divergence` is the one with the entropy (Feydy et al. 2019), which is convex and has the right
-    gradients.
+    gradients. Arguments and errors are those of :func:`empirical_sinkhorn`; the value is in units of the cost.
     """
     result = sinkhorn_divergence(
         X_s,
@@ -272,8 +314,20 @@ def sinkhorn_unbalanced(
 ) -> Any:
     """The plan that minimises <M, P> + reg KL(P | a b^T) + reg_m KL(P 1 | a) + reg_m KL(P^T 1 | b).
 
-    `reg_m` may be a pair; inf is a marginal that holds. `stopThr` is on the 1-norm of the errors of the optimality
-    conditions, relative to the mass. `warmstart` is (log u, log v) as POT has them here: potentials over reg.
+    Args:
+        a, b: Weights (n) and (m), of any totals; None or empty: uniform.
+        M, reg: Costs (n x m), and eps > 0 in their units.
+        reg_m: Penalty > 0 in units of M, or a pair; inf is a marginal that holds.
+        reg_type: "kl", relative to a b^T, alone.
+        numItermax, stopThr: Sweeps at most, and the 1-norm of the errors of the optimality conditions, relative to the
+            mass, to stop at.
+        warmstart: (log u, log v) as POT has them here: potentials over reg.
+        log: Return a dictionary, too: errors, costs, logu, logv, and the :class:`OTResult`.
+
+    Raises:
+        NotImplementedError: Another reg_type, or a reference c. Others are those of :func:`monge.solve`.
+
+    Source: Chizat et al. 2018; Sejourne, Vialard, Peyre 2022.
     """
     result = _unbalanced(a, b, M, reg, reg_m, method, reg_type, c, warmstart, numItermax, stopThr, verbose, options)
     return (result.plan, _unbalanced_log(result)) if log else result.plan
@@ -296,7 +350,10 @@ def sinkhorn_unbalanced2(
     log: bool = False,
     **options: Any,
 ) -> Any:
-    """<M, P> of :func:`sinkhorn_unbalanced`'s plan, or with returnCost "total" the whole objective."""
+    """<M, P> of :func:`sinkhorn_unbalanced`'s plan, or with returnCost "total" the whole objective.
+
+    Arguments and errors are those of :func:`sinkhorn_unbalanced`.
+    """
     if returnCost not in ("linear", "total"):
         raise ValueError(f"returnCost: is {returnCost!r}; must be 'linear' or 'total'")
     result = _unbalanced(a, b, M, reg, reg_m, method, reg_type, c, warmstart, numItermax, stopThr, verbose, options)
@@ -322,7 +379,7 @@ def _unbalanced(
     refuse_unsupported(c=(c, "the reference is a b^T"))
     if reg_type.lower() != "kl":
         raise NotImplementedError(f"reg_type: is {reg_type!r}; must be 'kl', relative to a b^T")
-    problem = matrix_problem(M, _weights(a), _weights(b))
+    problem = matrix_problem(M, _weights(a), _weights(b), own.pop("device", None))
     translated = _options(reg, method, iterations, tolerance, "l1", own, reg_m=reg_m)
     start = _start(warmstart, problem, reg, with_weights=False)
     return run(problem, translated, potentials_init=start, progress=verbose)
@@ -356,16 +413,26 @@ def smooth_ot_dual(
 ) -> Any:
     """The plan P (n x m) that minimises <M, P> + reg / 2 sum P^2, and with `log` a dictionary beside it.
 
-    By Newton's method, whatever `method` of SciPy is named. `stopThr` is on the 2-norm of the errors of both marginals,
-    relative to that of (a, b). The log has POT's `alpha` and `beta`, and the :class:`RegularizedResult` as `res`.
-    reg_type "l2" alone: "kl" is :func:`sinkhorn`.
+    Args:
+        a, b: Weights (n) and (m), of equal totals; None or empty: uniform.
+        M, reg: Costs (n x m), and the weight >= 0 of the term, in units of M over mass.
+        reg_type: "l2" alone: "kl" is :func:`sinkhorn`.
+        method: Taken and not needed: Newton's method, whatever of SciPy's is named.
+        numItermax, stopThr: Passes at most, and the 2-norm of the errors of both marginals, relative to that of (a, b),
+            to stop at.
+        log: Return POT's `alpha` and `beta`, too, and the :class:`RegularizedResult` as `res`.
+
+    Raises:
+        NotImplementedError: Another reg_type, or max_nz. Others are those of :func:`monge.solve_regularized`.
+
+    Source: Blondel, Seguy, Rolet 2018.
     """
     del method
     if reg_type.lower() not in ("l2", "squaredl2"):
         raise NotImplementedError(f"reg_type: is {reg_type!r}; must be 'l2'; sinkhorn() has 'kl'")
     refuse_unsupported(max_nz=(max_nz, "is for reg_type 'sparsity_constrained'"))
     result = run_regularized(
-        matrix_problem(M, _weights(a), _weights(b)),
+        matrix_problem(M, _weights(a), _weights(b), options.pop("device", None)),
         quadratic_term(reg),
         {"method": "newton", "criterion": "residual", "tolerance": stopThr, "iterations": numItermax, **options},
         potentials_init=None,

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from . import _core
 from ._arrays import Array, read, read_optional
-from ._plan_result import Gradients
+from ._plan_result import Gradients, differentiable, with_gradients
 from ._problem import (
     Problem,
     ProgressFunction,
@@ -27,31 +27,43 @@ if TYPE_CHECKING:
     from ._options import KeywordOptions
 
 
-@dataclass(frozen=True)
 class DivergenceResult:
-    """S(a, b) = OT(a, b) - OT(a, a) / 2 - OT(b, b) / 2 + eps / 2 (sum a - sum b)^2, and the three solves behind it."""
+    """S(a, b) = OT(a, b) - OT(a, a) / 2 - OT(b, b) / 2 + eps / 2 (sum a - sum b)^2, and the three solves behind it.
 
-    _made: _core.Divergence
-    ab: OTResult
-    aa: OTResult
-    bb: OTResult
+    A pickle holds the three, which are solved again where `gradients` is asked for.
+
+    Attributes:
+        ab, aa, bb: The :class:`OTResult` of each solve.
+        gap: At most this is the error of the value, but for rounding.
+        status: The least of the three.
+    """
+
+    def __init__(
+        self,
+        ab: OTResult,
+        aa: OTResult,
+        bb: OTResult,
+        numbers: tuple[float, float, str],
+        made: _core.Divergence | None = None,
+        given: tuple[Any, ...] | None = None,
+    ) -> None:
+        """`given`: costs, X_a, X_b, a and b as the caller has them, of which the value may have gradients."""
+        self.ab, self.aa, self.bb = ab, aa, bb
+        self._value, self.gap, self.status = numbers
+        self._made = made
+        self._given = differentiable(given)
 
     @property
     def value(self) -> Array:
-        return self.ab._place.scalar(self._made.value)
+        """S(a, b), in units of the cost.
 
-    @property
-    def gap(self) -> float:
-        """At most this is the error of the value, but for rounding."""
-        return self._made.gap
-
-    @property
-    def status(self) -> str:
-        """The least of the three."""
-        return self._made.status
+        Where points or weights that require gradients were given (PyTorch), it has them, of first order.
+        """
+        return with_gradients(self, self.ab._place.scalar(self._value), self._given)
 
     @property
     def converged(self) -> bool:
+        """Whether all three are."""
         return self.status == "converged"
 
     def gradients(self) -> Gradients:
@@ -59,12 +71,37 @@ class DivergenceResult:
         place = self.ab._place
         x, y = self.ab._points_like() if self.ab._has_point_derivatives else (None, None)
         a, b = place.empty(self.ab.shape[0]), place.empty(self.ab.shape[1])
+        if self._made is None:  # From a pickle.
+            ab, aa, bb = (part._problem for part in (self.ab, self.aa, self.bb))
+            self._made = _solve(ab, aa, bb, self.ab._options, None, None)
         report = self._made.gradients(x, y, a, b)
         x, y = (None if array is None else place.finish(array) for array in (x, y))
         return Gradients(x, y, place.finish(a), place.finish(b), report)
 
+    @property
+    def _has_point_derivatives(self) -> bool:
+        return self.ab._has_point_derivatives
+
+    def __reduce__(self) -> Any:
+        return DivergenceResult, (self.ab, self.aa, self.bb, (self._value, self.gap, self.status))
+
     def __repr__(self) -> str:
-        return f"<DivergenceResult: {self.status}, value {self._made.value:.6g}, gap {self._made.gap:.2e}>"
+        return f"<DivergenceResult: {self.status}, value {self._value:.6g}, gap {self.gap:.2e}>"
+
+
+def _solve(
+    ab: Problem,
+    aa: Problem,
+    bb: Problem,
+    options: dict[str, Any],
+    n_threads: int | None,
+    progress: bool | ProgressFunction | None,
+) -> _core.Divergence:
+    """Points have their own self terms; costs have matrices for them."""
+    xx, yy = (None, None) if ab.cost is None else (aa.geometry, bb.geometry)
+    session = ab.place.session(n_threads)
+    with watching(progress, options.get("iterations", 10000)) as watch:
+        return _core.sinkhorn_divergence(session, ab.geometry, xx, yy, ab.a, ab.b, options, watch)
 
 
 def sinkhorn_divergence(
@@ -82,12 +119,13 @@ def sinkhorn_divergence(
     *,
     scale: float = 1.0,
     norm_p: float | None = None,
+    device: Any = None,
     progress: bool | ProgressFunction | None = None,
     warn: bool = True,
     **options: Unpack[KeywordOptions],
 ) -> DivergenceResult:
     """The Sinkhorn divergence of two weighted clouds: 0 for equal measures, symmetric, and for "sqeuclidean" positive
-    and convex in either. Arguments are those of :func:`solve_sample`.
+    and convex in either. The value is in units of the cost; arguments and errors are those of :func:`solve_sample`.
 
     Source: Feydy et al. 2019; Sejourne et al. 2019.
 
@@ -96,9 +134,11 @@ def sinkhorn_divergence(
     >>> abs(monge.sinkhorn_divergence(x, x, reg=0.1).value) < 1e-9
     True
     """
+    problem = points_problem(X_a, X_b, a, b, metric, norm_p=norm_p, scale=scale, device=device)
     return _divergence(
-        points_problem(X_a, X_b, a, b, metric, norm_p=norm_p, scale=scale),
-        None,
+        problem,
+        replace(problem, y=problem.x, b=problem.a),
+        replace(problem, x=problem.y, a=problem.b),
         solve_options(
             reg=reg,
             reg_type="KL",
@@ -112,6 +152,7 @@ def sinkhorn_divergence(
         n_threads,
         progress,
         warn,
+        (None, X_a, X_b, a, b),
     )
 
 
@@ -125,11 +166,15 @@ def sinkhorn_divergence_of_costs(
     unbalanced: float | Sequence[float] | None = None,
     method: str | None = None,
     *,
+    device: Any = None,
     progress: bool | ProgressFunction | None = None,
     warn: bool = True,
     **options: Unpack[KeywordOptions],
 ) -> DivergenceResult:
-    """The same from cost matrices: (n x m), (n x n) and (m x m), the last two symmetric."""
+    """:func:`sinkhorn_divergence` of cost matrices: (n x m), (n x n) and (m x m), the last two symmetric.
+
+    All else, and errors, as for :func:`solve`. The value has no gradients by tensors.
+    """
     translated = solve_options(
         reg=reg,
         reg_type="KL",
@@ -140,35 +185,31 @@ def sinkhorn_divergence_of_costs(
         tol=None,
         own=dict(options),
     )
-    return _divergence(matrix_problem(M_ab, a, b), (M_aa, M_bb), translated, None, progress, warn)
+    ab = matrix_problem(M_ab, a, b, device)
+    aa, bb = matrix_problem(M_aa, ab.a, ab.a), matrix_problem(M_bb, ab.b, ab.b)
+    return _divergence(ab, aa, bb, translated, None, progress, warn, None)
 
 
 def _divergence(
-    problem: Problem,
-    self_costs: tuple[Any, Any] | None,
+    ab: Problem,
+    aa: Problem,
+    bb: Problem,
     options: dict[str, Any],
     n_threads: int | None,
     progress: bool | ProgressFunction | None,
     warn: bool,
+    given: tuple[Any, ...] | None,
 ) -> DivergenceResult:
-    session = problem.place.session(n_threads)
-    options = with_eps(session, problem, options)
-    if self_costs is None:
-        own = replace(problem, y=problem.x, b=problem.a), replace(problem, x=problem.y, a=problem.b)
-        xx = yy = None
-    else:
-        own = matrix_problem(self_costs[0], problem.a, problem.a), matrix_problem(self_costs[1], problem.b, problem.b)
-        xx, yy = own[0].geometry, own[1].geometry
-    with watching(progress, options.get("iterations", 10000)) as watch:
-        made = _core.sinkhorn_divergence(session, problem.geometry, xx, yy, problem.a, problem.b, options, watch)
-    results = [
-        OTResult(part, options, "kl", plan, plan.report)
-        for part, plan in zip((problem, *own), (made.ab, made.aa, made.bb))
-    ]
+    options = with_eps(ab.place.session(n_threads), ab, options)
+    made = _solve(ab, aa, bb, options, n_threads, progress)
+    of_ab, of_aa, of_bb = (
+        OTResult(problem, options, "kl", plan, plan.report)
+        for problem, plan in ((ab, made.ab), (aa, made.aa), (bb, made.bb))
+    )
     if warn:
-        for result in results:
-            warn_if_short(result.report, stacklevel=3)
-    return DivergenceResult(made, *results)
+        for result in (of_ab, of_aa, of_bb):
+            warn_if_short(result.report)
+    return DivergenceResult(of_ab, of_aa, of_bb, (made.value, made.gap, made.status), made, given)
 
 
 def c_transform(
@@ -180,16 +221,18 @@ def c_transform(
     scale: float = 1.0,
     norm_p: float | None = None,
     n_threads: int | None = None,
+    device: Any = None,
 ) -> tuple[Array, Array]:
     """f_i = min_j C_ij - g_j and the j where it is; with g = 0 the nearest neighbours of X_a in X_b.
 
-    g (m) is in units of the cost. In float64, whatever the inputs are.
+    g (m) is in units of the cost. Points, metric and scale are as for :func:`solve_sample`. In float64, whatever the
+    inputs are. ValueError names the argument that is wrong.
 
     >>> import monge
     >>> monge.c_transform([[0.0], [2.0]], [[0.5], [1.9]], [0.0, 0.0])[1]
     array([0, 1])
     """
-    problem = points_problem(X_a, X_b, None, None, metric, norm_p=norm_p, scale=scale)
+    problem = points_problem(X_a, X_b, None, None, metric, norm_p=norm_p, scale=scale, device=device)
     place = problem.place
     f, argmin = place.empty(problem.geometry.rows), place.empty_index(problem.geometry.rows)
     _core.c_transform(place.session(n_threads), problem.geometry, read("g", g), f, argmin)
@@ -197,7 +240,10 @@ def c_transform(
 
 
 def semi_dual_value(f: Any, g: Any, a: Any = None, b: Any = None) -> float:
-    """<a, f> + <b, g>: a lower bound of the transport cost where f is the c-transform of g. Uniform weights where none
-    are given."""
+    """<a, f> + <b, g>: a lower bound of the transport cost where f is the c-transform of g.
+
+    f (n) and g (m) are in units of the cost; weights a (n) and b (m) are uniform where none are given. ValueError names
+    the argument that is wrong.
+    """
     session = _core.cpu_session(0)
     return _core.semi_dual_value(session, read_optional("a", a), read_optional("b", b), read("f", f), read("g", g))

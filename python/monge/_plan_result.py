@@ -30,6 +30,20 @@ class Gradients:
     report: _core.GradientReport | _core.DivergenceGradient | _core.RegularizedReport
 
 
+def differentiable(given: tuple[Any, ...] | None) -> tuple[Any, ...] | None:
+    """`given`, where autograd is to know what becomes of it: costs, X_a, X_b, a and b as the caller has them."""
+    return given if any(getattr(v, "requires_grad", False) for v in given or ()) else None
+
+
+def with_gradients(result: Any, value: Array, given: tuple[Any, ...] | None) -> Array:
+    """The value of a result, with its gradients where they are asked for."""
+    if given is None:
+        return value
+    from .torch._value import attach
+
+    return attach(result, value, given)
+
+
 class LazyPlan:
     """The plan, of which rows are made when they are asked for: ``lazy[i]``, ``lazy[i:j]``, ``lazy[i:j, k]``,
     ``lazy @ v``, ``lazy.T @ u``."""
@@ -40,11 +54,13 @@ class LazyPlan:
 
     @property
     def shape(self) -> tuple[int, int]:
+        """(n, m), or transposed (m, n)."""
         n, m = self._result.shape
         return (m, n) if self._transposed else (n, m)
 
     @property
     def T(self) -> LazyPlan:
+        """The transpose."""
         return LazyPlan(self._result, not self._transposed)
 
     def __matmul__(self, v: Array) -> Array:
@@ -77,7 +93,7 @@ class PlanResult:
         self._problem = problem
         self._options = options
         self._report = report
-        self._given = given if any(getattr(v, "requires_grad", False) for v in given or ()) else None
+        self._given = differentiable(given)
 
     # The problem and how it went.
 
@@ -104,6 +120,7 @@ class PlanResult:
 
     @property
     def converged(self) -> bool:
+        """Whether the solve reached its tolerance."""
         return bool(self._report.status == "converged")
 
     @property
@@ -130,6 +147,7 @@ class PlanResult:
 
     @property
     def value_quad(self) -> None:
+        """None: there is no quadratic part, as in POT's results of linear problems."""
         return None
 
     # The plan.
@@ -143,10 +161,12 @@ class PlanResult:
 
     @property
     def potential_a(self) -> Array:
+        """f (n), in units of the cost."""
         return self.potentials[0]
 
     @property
     def potential_b(self) -> Array:
+        """g (m), in units of the cost."""
         return self.potentials[1]
 
     @functools.cached_property
@@ -158,6 +178,7 @@ class PlanResult:
 
     @property
     def lazy_plan(self) -> LazyPlan:
+        """The plan, its rows made when they are asked for."""
         return LazyPlan(self)
 
     @functools.cached_property
@@ -169,10 +190,12 @@ class PlanResult:
 
     @property
     def marginal_a(self) -> Array:
+        """P 1 (n)."""
         return self.marginals[0]
 
     @property
     def marginal_b(self) -> Array:
+        """P^T 1 (m)."""
         return self.marginals[1]
 
     def apply(self, v: Any, transpose: bool = False) -> Array:
@@ -212,12 +235,7 @@ class PlanResult:
         raise NotImplementedError
 
     def _value_with_gradients(self) -> Array:
-        value = self._place.scalar(self._value())
-        if self._given is None:
-            return value
-        from .torch._value import attach
-
-        return attach(self, value, self._given)
+        return with_gradients(self, self._place.scalar(self._value()), self._given)
 
     @property
     def _place(self) -> Place:

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import functools
 import math
+import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from types import FrameType
 from typing import Any
 
 import numpy as np
 
 from . import _core
-from ._arrays import Array, Place, read, read_index, read_optional
+from ._arrays import Array, Place, on_host, read, read_index, read_optional
 
 DEFAULT_EPS_RELATIVE = 0.05
 """eps where nobody gave one: this share of the mean cost."""
@@ -90,9 +92,40 @@ class Problem:
         return self.cost is not None or self.cost_function in ("sqeuclidean", "cosine", "dot")
 
 
-def matrix_problem(M: Any, a: Any, b: Any) -> Problem:
+def costs(x: Array, y: Array, cost_function: str, norm_p: float = 2.0, scale: float = 1.0) -> Array:
+    """scale c(x_i, y_j) (n x m) on the host, in float64."""
+    x, y = (on_host(points).astype(np.float64) for points in (x, y))
+    if cost_function == "cosine":
+        lengths = [np.linalg.norm(points, axis=1, keepdims=True) for points in (x, y)]
+        if not all(length.all() for length in lengths):
+            raise ValueError("points: one has length 0; must be positive for the metric cosine")
+        x, y = x / lengths[0], y / lengths[1]
+    if cost_function in ("cosine", "dot"):
+        return scale * ((cost_function == "cosine") - x @ y.T)
+    if cost_function == "sqeuclidean":
+        x, y = x - y.mean(0), y - y.mean(0)  # Offsets would be what is rounded.
+        return scale * np.maximum((x**2).sum(1)[:, None] + (y**2).sum(1) - 2 * x @ y.T, 0)
+    largest, total = np.zeros((2, len(x), len(y)))
+    for u, v in zip(x.T, y.T):
+        largest = np.maximum(largest, abs(u[:, None] - v))
+    if math.isinf(norm_p):
+        return scale * largest
+    unit = np.where(largest > 0, largest, 1)  # Powers of differences may be more, or less, than a number can be.
+    for u, v in zip(x.T, y.T):
+        total += (abs(u[:, None] - v) / unit) ** norm_p
+    return scale * largest * total ** (1 / norm_p)
+
+
+def matrix_problem(M: Any, a: Any, b: Any, device: Any = None) -> Problem:
     cost = read("M", M, column_major=True)
-    return Problem(Place.of(M, cost), read_optional("a", a), read_optional("b", b), cost=cost)
+    return Problem(Place.of(M, cost, device=device), read_optional("a", a), read_optional("b", b), cost=cost)
+
+
+def cost_of_metric(metric: Any) -> tuple[str, float]:
+    """The cost function of a metric, and its p."""
+    if not isinstance(metric, str) or metric not in METRICS:
+        raise ValueError(f"metric: is {metric!r}; must be {', '.join(METRICS)}, or its costs go to solve()")
+    return METRICS[metric]
 
 
 def points_problem(
@@ -108,15 +141,14 @@ def points_problem(
     labels_y: Any = None,
     label_cost: Any = None,
     label_weight: float = 1.0,
+    device: Any = None,
 ) -> Problem:
-    if not isinstance(metric, str) or metric not in METRICS:
-        raise ValueError(f"metric: is {metric!r}; must be {', '.join(METRICS)}, or its costs go to solve()")
-    cost_function, p = METRICS[metric]
+    cost_function, p = cost_of_metric(metric)
     if norm_p is not None and metric not in ("p-norm", "minkowski"):
         raise ValueError(f"norm_p: is {norm_p}; is for the metric p-norm")
     x, y = read("X_a", X_a), read("X_b", X_b)
     return Problem(
-        Place.of(X_a, x, y),
+        Place.of(X_a, x, y, device=device),
         read_optional("a", a),
         read_optional("b", b),
         x=x,
@@ -275,8 +307,15 @@ def watching(
         yield progress
 
 
-def warn_if_short(
-    report: _core.Report | _core.RegularizedReport, stacklevel: int = 3, solver: str = "Sinkhorn"
-) -> None:
-    if report.status in ("iteration_limit", "precision_limit"):
-        warnings.warn(f"{solver} did not converge: {report.message}", ConvergenceWarning, stacklevel=stacklevel + 1)
+def warn_if_short(report: _core.Report | _core.RegularizedReport, solver: str = "Sinkhorn") -> None:
+    """A ConvergenceWarning where the solve ended short, at the line that called the package."""
+    if report.status not in ("iteration_limit", "precision_limit"):
+        return
+    frame: FrameType | None = sys._getframe()
+    depth = outermost = 0
+    while frame is not None:
+        depth += 1
+        if frame.f_globals.get("__name__", "").partition(".")[0] == "monge":
+            outermost = depth
+        frame = frame.f_back
+    warnings.warn(f"{solver} did not converge: {report.message}", ConvergenceWarning, stacklevel=outermost + 1)

@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from . import _core
-from ._arrays import Array, framework_of, read_index, read_optional
+from ._arrays import Array, on_host, read, read_index, read_optional
 from ._plan_result import Gradients, PlanResult
-from ._problem import Problem, ProgressFunction, matrix_problem, one_each, points_problem, warn_if_short, watching
+from ._problem import (
+    Problem,
+    ProgressFunction,
+    costs,
+    matrix_problem,
+    one_each,
+    points_problem,
+    refuse_unsupported,
+    warn_if_short,
+    watching,
+)
 from ._result import BatchResult
 
 if TYPE_CHECKING:
@@ -21,6 +31,7 @@ if TYPE_CHECKING:
     from ._options import RegularizedOptions
 
 _ALWAYS_ITERATIONS = 20000
+_BLOCK = 1 << 21  # Entries of rows that are made at a time.
 
 
 @dataclass(frozen=True)
@@ -41,7 +52,8 @@ class Regularizer:
     def read(**terms: Any) -> Regularizer:
         for field in ("group_weights", "l1_weights", "mask"):
             terms[field] = read_optional(field, terms.get(field))
-        terms["groups"] = _on_host(read_index("groups", terms.get("groups")))
+        groups = read_index("groups", terms.get("groups"))
+        terms["groups"] = None if groups is None else on_host(groups)
         return Regularizer(**terms)
 
     @functools.cached_property
@@ -66,12 +78,6 @@ def quadratic_term(reg: float | None) -> Regularizer:
     if not reg >= 0:
         raise ValueError(f"reg: is {reg}; must be >= 0")
     return Regularizer(quadratic=reg)
-
-
-def _on_host(labels: Array | None) -> Array | None:
-    if labels is None or framework_of(labels).cuda_index(labels) is None:
-        return labels
-    return np.asarray(labels.tolist(), dtype=np.int64)
 
 
 class RegularizedResult(PlanResult):
@@ -136,12 +142,72 @@ class RegularizedResult(PlanResult):
         multiply = self._plan.average_transpose if transpose else self._plan.average
         return self._product(multiply, values, int(not transpose))
 
-    def transform(self) -> Array:
-        """Where each of the sources goes, on average.
+    def topk(self, k: int, axis: int = 1) -> tuple[Array, Array]:
+        """(indices, values) of the k largest entries of each row (axis 1: n x k) or column (axis 0: m x k), the largest
+        first, equal ones and those that are 0 by index."""
+        if axis not in (0, 1):
+            raise ValueError(f"axis: is {axis}; must be 0 or 1")
+        size, most = self.shape if axis == 1 else self.shape[::-1]
+        if not 1 <= k <= most:
+            raise ValueError(f"k: is {k}; must be from 1 to {most}")
+        rows, columns, values = self._entries if axis == 1 else (self._entries[i] for i in (1, 0, 2))
+        order = np.lexsort((columns, -values, rows))
+        rows, columns, values = rows[order], columns[order], values[order]
+        count = np.bincount(rows, minlength=size)
+        rank = np.arange(len(rows)) - np.repeat(np.cumsum(count) - count, count)
+        indices, largest = np.empty((size, k), np.int64), np.zeros((size, k))
+        taken = np.zeros((size, k), bool)
+        taken[rows[columns < k], columns[columns < k]] = True
+        # A row of c < k entries goes on with its k - c first zeros, which are among its first k columns.
+        zeros, missing = np.argsort(taken, axis=1, kind="stable"), np.arange(k) >= count[:, None]
+        begin = np.minimum(count, k)[:, None]
+        indices[missing] = np.take_along_axis(zeros, np.maximum(np.arange(k) - begin, 0), 1)[missing]
+        kept = rank < k
+        indices[rows[kept], rank[kept]], largest[rows[kept], rank[kept]] = columns[kept], values[kept]
+        return self._place.index_array(indices), self._place.array(largest)
 
-        Raises NotImplementedError for a cost matrix, which has no points.
+    def sample(self, k: int, seed: int = 0) -> tuple[Array, Array]:
+        """k pairs drawn independently from X / sum X: their i and their j.
+
+        The same seed gives the same pairs, on every device, and a larger k goes on with them: by NumPy's Philox.
         """
-        return self._average_of_targets()
+        rows, columns, values = self._entries
+        total = np.cumsum(values)
+        drawn = np.random.Generator(np.random.Philox(seed)).random(k) * total[-1]
+        entries = np.minimum(np.searchsorted(total, drawn, side="right"), len(total) - 1)
+        return self._place.index_array(rows[entries]), self._place.index_array(columns[entries])
+
+    def transform(self, points: Any = None, weights: Any = None) -> Array:
+        """Where each of `points` (k x d) goes, on average; by default where each of the sources does.
+
+        A point x of weight w gets the row that it would have beside the sources: [u(x) + v_j - c(x, y_j)]_+ /
+        quadratic, of total w. Without a term that is its nearest target by c(x, y_j) - v_j.
+
+        Args:
+            points: (k x d), of the sources' kind.
+            weights: w (k), > 0, left out the mean weight of the sources. Only a quadratic term needs it.
+
+        Raises:
+            ValueError: Points or weights are not of this kind.
+            NotImplementedError: For a cost matrix, which has no points, and for labels, which new points have not.
+
+        New points are worked on by the host, in float64.
+
+        Source: Blondel, Seguy, Rolet 2018, section 3.
+        """
+        if points is None:
+            return self._average_of_targets()
+        to = on_host(self._problem.y).astype(np.float64) if self._problem.y is not None else None
+        return self._place.array(
+            np.concatenate([shares @ to for _, shares in self._rows("transform", points, weights)])
+        )
+
+    def potential(self, points: Any, weights: Any = None) -> Array:
+        """u at `points` (k x d) of these weights, in units of the cost: the smooth c-transform of v.
+
+        Arguments and errors are those of :meth:`transform`.
+        """
+        return self._place.array(np.concatenate([u for u, _ in self._rows("potential", points, weights)]))
 
     def gradients(self) -> Gradients:
         """Derivatives of the value by points ("sqeuclidean", "dot") and weights; by the costs it is the plan."""
@@ -156,6 +222,47 @@ class RegularizedResult(PlanResult):
         row, column = self.marginals
         by_x, by_y = row[:, None] * x - from_y, column[:, None] * y - from_x
         return Gradients(2 * problem.scale * by_x, 2 * problem.scale * by_y, u, v, self._report)
+
+    @functools.cached_property
+    def _entries(self) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+        """i, j and X_ij of all entries that are not 0, on the host, row by row."""
+        row_begin = np.empty(self.shape[0] + 1, np.int64)
+        count = self._plan.nonzeros(row_begin)
+        columns, values = np.empty(count, np.int64), np.empty(count)
+        self._plan.entries(row_begin, columns, values)
+        return np.repeat(np.arange(self.shape[0]), np.diff(row_begin)), columns, values
+
+    def _rows(
+        self, asked: str, points: Any, weights: Any
+    ) -> Iterator[tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]]:
+        """u and the rows of the plan, of total 1, of points that have these weights: some at a time."""
+        problem, m = self._problem, self.shape[1]
+        for given, what in (
+            (problem.cost, "is a cost matrix, which says"),
+            (problem.labels_x, "has labels, which say"),
+        ):
+            if given is not None:
+                raise NotImplementedError(f"{asked}: the problem {what} nothing of new points")
+        x = read("points", points)
+        d = problem.x.shape[1]  # type: ignore[union-attr]
+        if x.ndim != 2 or x.shape[1] != d:
+            raise ValueError(f"points: has shape {tuple(x.shape)}; must be (k, {d})")
+        wrong = np.argwhere(~np.isfinite(on_host(x)))
+        if len(wrong):
+            raise ValueError(f"points: row {wrong[0][0]}, column {wrong[0][1]} is not finite; coordinates must be")
+        if weights is None:
+            w = np.full(len(x), self._report.mass / self.shape[0])
+        else:
+            w = on_host(read("weights", weights)).astype(np.float64)
+        if w.shape != (len(x),) or not (w > 0).all():
+            raise ValueError(f"weights: must be {len(x)} numbers > 0, one for each point")
+        v = np.empty(m)
+        self._plan.potentials(np.empty(self.shape[0]), v)
+        block = max(1, _BLOCK // m)
+        for begin in range(0, len(x), block):
+            some = slice(begin, begin + block)
+            cost = costs(x[some], problem.y, problem.cost_function, problem.norm_p, problem.scale)
+            yield _smooth_transform(cost - v, self._regularizer.quadratic * w[some])
 
     @property
     def _plan(self) -> _core.RegularizedPlan:
@@ -180,6 +287,19 @@ class RegularizedResult(PlanResult):
         )
 
 
+def _smooth_transform(
+    slack: np.ndarray[Any, Any], total: np.ndarray[Any, Any]
+) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    """u with sum_j [u - slack_j]_+ = total of each row, and these terms over their sum: at total 0 the least slack."""
+    least = slack.min(1)
+    ascending = np.sort(slack - least[:, None], 1)
+    sums, count = np.cumsum(ascending, 1), np.arange(1, slack.shape[1] + 1)
+    used = np.maximum((count * ascending - sums < total[:, None]).sum(1), 1)
+    u = least + (total + sums[np.arange(len(slack)), used - 1]) / used
+    terms = np.where(total[:, None] > 0, np.maximum(u[:, None] - slack, 0), slack == least[:, None])
+    return u, terms / terms.sum(1, keepdims=True)
+
+
 def _solve(
     problem: Problem,
     regularizer: Regularizer,
@@ -200,7 +320,7 @@ def _text(state: _core.RegularizedProgress) -> str:
 
 def _warn(report: _core.RegularizedReport) -> None:
     solver = "Newton's method" if report.method == "newton" else "splitting"
-    warn_if_short(report, stacklevel=4, solver=solver)
+    warn_if_short(report, solver)
 
 
 def run(
@@ -239,6 +359,7 @@ def solve_regularized(
     hypentropy_width: float = 1.0,
     potentials_init: tuple[Any, Any] | None = None,
     n_threads: int | None = None,
+    device: Any = None,
     progress: bool | ProgressFunction | None = None,
     **options: Unpack[RegularizedOptions],
 ) -> RegularizedResult:
@@ -261,6 +382,7 @@ def solve_regularized(
         hypentropy, hypentropy_width: Weight >= 0, in units of M, and width > 0, of mass. Not with `group_lasso`.
         potentials_init: (u, v) in units of M, a warm start of Newton's method.
         n_threads: On the CPU; left out, all cores.
+        device: Where to solve, as for :func:`monge.solve`.
         progress: True shows a bar (tqdm). A function is called with a :class:`RegularizedProgress` at each check, and
             stops the solve by returning False.
         options: `method` ("auto", "splitting", "newton"), `tolerance` (1e-4) of the relative residual and the relative
@@ -297,7 +419,7 @@ def solve_regularized(
         hypentropy_width=hypentropy_width,
     )
     return run(
-        matrix_problem(M, a, b),
+        matrix_problem(M, a, b, device),
         regularizer,
         dict(options),
         potentials_init=potentials_init,
@@ -324,13 +446,14 @@ def solve_regularized_sample(
     label_weight: float = 1.0,
     potentials_init: tuple[Any, Any] | None = None,
     n_threads: int | None = None,
+    device: Any = None,
     progress: bool | ProgressFunction | None = None,
     **options: Unpack[RegularizedOptions],
 ) -> RegularizedResult:
     """:func:`solve_regularized` with the costs of points, which are never stored: a quadratic term, or none.
 
     It takes Newton's method; the other terms need the costs as a matrix. Points, metric, scale and labels are as for
-    :func:`monge.solve_sample`.
+    :func:`monge.solve_sample`, all else and errors as for :func:`solve_regularized`.
 
     >>> import monge, numpy as np
     >>> x = np.arange(4.0)[:, None]
@@ -349,6 +472,7 @@ def solve_regularized_sample(
         labels_y=labels_y,
         label_cost=label_cost,
         label_weight=label_weight,
+        device=device,
     )
     return run(
         problem,
@@ -376,6 +500,7 @@ def solve_regularized_batch(
     hypentropy: float = 0.0,
     hypentropy_width: float = 1.0,
     n_threads: int | None = None,
+    device: Any = None,
     progress: bool | ProgressFunction | None = None,
     **options: Unpack[RegularizedOptions],
 ) -> BatchResult[RegularizedResult]:
@@ -383,13 +508,13 @@ def solve_regularized_batch(
 
     a, b, groups, group_weights, l1_weights and mask are lists, arrays with one more dimension, or one for all. Each
     problem stops by itself and has the bits that :func:`solve_regularized` gives. On CUDA the iterations of all are one
-    launch.
+    launch. Errors are those of :func:`solve_regularized`; a message begins with the problem: "problem 3: p: ...".
     """
     matrices = list(M)
-    if not matrices:
-        raise ValueError("batch: has no problems; must have at least one")
     size = len(matrices)
-    problems = [matrix_problem(*each) for each in zip(matrices, one_each("a", a, size, 1), one_each("b", b, size, 1))]
+    problems = [
+        matrix_problem(*each, device) for each in zip(matrices, one_each("a", a, size, 1), one_each("b", b, size, 1))
+    ]
     each_has = {
         "groups": one_each("groups", groups, size, 1, read_index),
         "group_weights": one_each("group_weights", group_weights, size, 1),
@@ -406,7 +531,7 @@ def solve_regularized_batch(
     regularizers = [
         Regularizer.read(**weights, **{name: values[k] for name, values in each_has.items()}) for k in range(size)
     ]
-    return BatchResult(run_batch(problems, regularizers, dict(options), n_threads=n_threads, progress=progress))
+    return run_batch(problems, regularizers, dict(options), n_threads=n_threads, progress=progress)
 
 
 def run_batch(
@@ -414,9 +539,13 @@ def run_batch(
     regularizers: Sequence[Regularizer],
     options: dict[str, Any],
     *,
+    potentials_init: Any = None,
     n_threads: int | None,
     progress: bool | ProgressFunction | None,
-) -> list[RegularizedResult]:
+) -> BatchResult[RegularizedResult]:
+    if not problems:
+        raise ValueError("batch: has no problems; must have at least one")
+    refuse_unsupported(potentials_init=(potentials_init, "must not be for a batch of regularised plans"))
     given = [(p.geometry, p.a, p.b, h.core) for p, h in zip(problems, regularizers)]
     session = problems[0].place.session(n_threads)
     with watching(progress, options.get("iterations", _ALWAYS_ITERATIONS), "iteration", _text) as watch:
@@ -427,4 +556,4 @@ def run_batch(
     ]
     for result in results:
         _warn(result.report)
-    return results
+    return BatchResult(results)

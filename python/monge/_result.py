@@ -11,7 +11,7 @@ from typing import Any, TypeVar, overload
 import numpy as np
 
 from . import _core
-from ._arrays import Array, Place, read
+from ._arrays import Array, Place, on_host, read
 from ._plan_result import Gradients, PlanResult
 from ._problem import Problem, plan_of_potentials
 
@@ -215,7 +215,7 @@ class OTResult(PlanResult):
             if weights is None:
                 logs += float(marginal.sum()) * -math.log(len(marginal))
             else:
-                host = np.asarray(weights.tolist(), dtype=np.float64)
+                host = on_host(weights).astype(np.float64)
                 logs += float(np.sum(marginal[host > 0] * np.log(host[host > 0])))
         return float(report.primal + report.eps * (logs + report.transported_mass - report.mass * report.mass_b))
 
@@ -273,26 +273,32 @@ class BatchResult(Sequence[Result]):
 
     @property
     def value(self) -> Array:
+        """The values of the problems (B)."""
         return self._numbers([result._value() for result in self])
 
     @property
     def value_linear(self) -> Array:
+        """<C, P> of each (B)."""
         return self._numbers([result._plan.transport_cost() for result in self])
 
     @property
     def plan(self) -> Any:
+        """Plans (B, n, m)."""
         return self._matrices(lambda result: result.shape, lambda result, to: result._plan.dense(to))
 
     @property
     def potentials(self) -> tuple[Any, Any]:
+        """Potentials (B, n) and (B, m), in units of the cost."""
         return self._pairs(lambda result, f, g: result._plan.potentials(f, g))
 
     @property
     def marginals(self) -> tuple[Any, Any]:
+        """P 1 (B, n) and P^T 1 (B, m)."""
         return self._pairs(lambda result, row, column: result._plan.marginals(row, column))
 
     @property
     def status(self) -> list[str]:
+        """The status of each."""
         return [result.status for result in self]
 
     @property
@@ -302,14 +308,17 @@ class BatchResult(Sequence[Result]):
 
     @property
     def n_iter(self) -> list[int]:
+        """Iterations of each."""
         return [result.n_iter for result in self]
 
     @property
     def marginal_error(self) -> list[float]:
+        """The L1 error of the marginals of each."""
         return [result.marginal_error for result in self]
 
     @property
     def report(self) -> list[Any]:
+        """The report of each."""
         return [result.report for result in self]
 
     def __repr__(self) -> str:
@@ -320,7 +329,7 @@ class BatchResult(Sequence[Result]):
         return self._results[0]._place
 
     def _numbers(self, values: list[float]) -> Array:
-        return self._place.vector(values)
+        return self._place.array(values)
 
     def _matrices(self, shape_of: Any, fill: Any) -> Any:
         shapes = {shape_of(result) for result in self}

@@ -19,8 +19,9 @@ from ._problem import (
     watching,
     with_eps,
 )
-from ._regularized import quadratic_term
+from ._regularized import Regularizer, quadratic_term
 from ._regularized import run as run_regularized
+from ._regularized import run_batch as run_regularized_batch
 from ._result import BatchResult, OTResult
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ def run(
     reg_type: str = "KL",
     potentials_init: Any = None,
     n_threads: int | None = None,
+    device: Any = None,
     progress: bool | ProgressFunction | None = None,
     warn: bool = True,
     given: tuple[Any, ...] | None = None,
@@ -60,7 +62,7 @@ def run(
         )
     report = plan.report
     if warn:
-        warn_if_short(report, stacklevel=3)
+        warn_if_short(report)
     return OTResult(problem, options, reg_type.lower(), plan, report, given=given)
 
 
@@ -87,18 +89,36 @@ def run_batch(
         plans = _core.solve_batch(session, given, options, watch)
     results = [OTResult(p, options, reg_type.lower(), plan, plan.report) for p, plan in zip(problems, plans)]
     for result in results:
-        warn_if_short(result.report, stacklevel=3)
+        warn_if_short(result.report)
     return BatchResult(results)
 
 
-def _is_quadratic(reg_type: Any) -> bool:
-    return isinstance(reg_type, str) and reg_type.lower() == "l2"
+Translated = tuple[Regularizer | None, dict[str, Any]]
 
 
-def _quadratic_options(
-    own: dict[str, Any], *, unbalanced: Any, method: str | None, max_iter: int | None, tol: float | None
-) -> dict[str, Any]:
-    """The library's options for reg_type "L2", as :func:`monge._problem.solve_options` has them for the others."""
+def _translated(
+    *,
+    reg: float | None,
+    reg_type: str,
+    unbalanced: Any,
+    unbalanced_type: str,
+    method: str | None,
+    max_iter: int | None,
+    tol: float | None,
+    own: dict[str, Any],
+) -> Translated:
+    """The library's options; with reg_type "L2" those of a regularised solve, with its term."""
+    if not isinstance(reg_type, str) or reg_type.lower() != "l2":
+        return None, solve_options(
+            reg=reg,
+            reg_type=reg_type,
+            unbalanced=unbalanced,
+            unbalanced_type=unbalanced_type,
+            method=method,
+            max_iter=max_iter,
+            tol=tol,
+            own=own,
+        )
     refuse_unsupported(unbalanced=(unbalanced, "must not be with reg_type 'L2'"))
     options = {"tolerance": _TOLERANCE, **own}
     for theirs, ours, value in (("tol", "tolerance", tol), ("max_iter", "iterations", max_iter)):
@@ -106,7 +126,46 @@ def _quadratic_options(
             raise ValueError(f"{theirs}: is given with {ours}, which is the same; must be one of them")
         if value is not None:
             options[ours] = value
-    return options if method is None else options | {"method": method}
+    return quadratic_term(reg), options if method is None else options | {"method": method}
+
+
+def _solve(
+    problem: Problem,
+    given: tuple[Any, ...],
+    translated: Translated,
+    reg_type: str,
+    potentials_init: Any,
+    n_threads: int | None,
+    progress: bool | ProgressFunction | None,
+) -> Any:
+    """An OTResult; with a term a RegularizedResult, of which the type of solve() says nothing for the sake of all
+    other calls."""
+    term, options = translated
+    how: dict[str, Any] = {
+        "potentials_init": potentials_init,
+        "n_threads": n_threads,
+        "progress": progress,
+        "given": given,
+    }
+    if term is None:
+        return run(problem, options, reg_type=reg_type, **how)
+    return run_regularized(problem, term, options, **how)
+
+
+def _solve_batch(
+    problems: Sequence[Problem],
+    translated: Translated,
+    reg_type: str,
+    potentials_init: Sequence[Any] | None,
+    n_threads: int | None,
+    progress: bool | ProgressFunction | None,
+) -> Any:
+    """A BatchResult of the same."""
+    term, options = translated
+    how: dict[str, Any] = {"potentials_init": potentials_init, "n_threads": n_threads, "progress": progress}
+    if term is None:
+        return run_batch(problems, options, reg_type=reg_type, **how)
+    return run_regularized_batch(problems, [term] * len(problems), options, **how)
 
 
 def solve(
@@ -126,6 +185,7 @@ def solve(
     tol: float | None = None,
     verbose: bool = False,
     *,
+    device: Any = None,
     progress: bool | ProgressFunction | None = None,
     **options: Unpack[KeywordOptions],
 ) -> OTResult:
@@ -141,6 +201,8 @@ def solve(
         unbalanced: rho, or (rho_a, rho_b), > 0: instead of a marginal, rho KL(P 1 | a). inf is a marginal.
         method: "auto" (the default), "sinkhorn", "newton" or "splr".
         n_threads: On the CPU; left out, all cores.
+        device: "cpu", "cuda" or "cuda:1": where to solve, for arrays in host memory; results come back there. Left
+            out, it is where the arrays lie.
         max_iter, tol: Sweeps at most (10000), and the error to stop at (1e-6): `criterion` says of what.
         potentials_init: (f, g) in units of M, a warm start.
         verbose, progress: True shows a bar (tqdm). A function is called with a :class:`Progress` at each check, and
@@ -166,37 +228,25 @@ def solve(
            [0. , 0.5]])
     """
     refuse_unsupported(c=(c, "the reference is a b^T"), plan_init=(plan_init, "potentials_init takes a warm start"))
-    if _is_quadratic(reg_type):
-        # A RegularizedResult, of which the type says nothing for the sake of all other calls.
-        result: Any = run_regularized(
-            matrix_problem(M, a, b),
-            quadratic_term(reg),
-            _quadratic_options(dict(options), unbalanced=unbalanced, method=method, max_iter=max_iter, tol=tol),
-            potentials_init=potentials_init,
-            n_threads=n_threads,
-            progress=progress or verbose,
-            given=(M, None, None, a, b),
-        )
-        return result  # type: ignore[no-any-return]
-    translated = solve_options(
-        reg=reg,
-        reg_type=reg_type,
-        unbalanced=unbalanced,
-        unbalanced_type=unbalanced_type,
-        method=method,
-        max_iter=max_iter,
-        tol=tol,
-        own=dict(options),
+    result: OTResult = _solve(
+        matrix_problem(M, a, b, device),
+        (M, None, None, a, b),
+        _translated(
+            reg=reg,
+            reg_type=reg_type,
+            unbalanced=unbalanced,
+            unbalanced_type=unbalanced_type,
+            method=method,
+            max_iter=max_iter,
+            tol=tol,
+            own=dict(options),
+        ),
+        reg_type,
+        potentials_init,
+        n_threads,
+        progress or verbose,
     )
-    return run(
-        matrix_problem(M, a, b),
-        translated,
-        reg_type=reg_type,
-        potentials_init=potentials_init,
-        n_threads=n_threads,
-        progress=progress or verbose,
-        given=(M, None, None, a, b),
-    )
+    return result
 
 
 def solve_sample(
@@ -226,6 +276,7 @@ def solve_sample(
     labels_y: Any = None,
     label_cost: Any = None,
     label_weight: float = 1.0,
+    device: Any = None,
     progress: bool | ProgressFunction | None = None,
     **options: Unpack[KeywordOptions],
 ) -> OTResult:
@@ -261,38 +312,27 @@ def solve_sample(
         labels_y=labels_y,
         label_cost=label_cost,
         label_weight=label_weight,
+        device=device,
     )
-    if _is_quadratic(reg_type):
-        # A RegularizedResult, of which the type says nothing for the sake of all other calls.
-        result: Any = run_regularized(
-            problem,
-            quadratic_term(reg),
-            _quadratic_options(dict(options), unbalanced=unbalanced, method=method, max_iter=max_iter, tol=tol),
-            potentials_init=potentials_init,
-            n_threads=n_threads,
-            progress=progress or verbose,
-            given=(None, X_a, X_b, a, b),
-        )
-        return result  # type: ignore[no-any-return]
-    translated = solve_options(
-        reg=reg,
-        reg_type=reg_type,
-        unbalanced=unbalanced,
-        unbalanced_type=unbalanced_type,
-        method=method,
-        max_iter=max_iter,
-        tol=tol,
-        own=dict(options),
-    )
-    return run(
+    result: OTResult = _solve(
         problem,
-        translated,
-        reg_type=reg_type,
-        potentials_init=potentials_init,
-        n_threads=n_threads,
-        progress=progress or verbose,
-        given=(None, X_a, X_b, a, b),
+        (None, X_a, X_b, a, b),
+        _translated(
+            reg=reg,
+            reg_type=reg_type,
+            unbalanced=unbalanced,
+            unbalanced_type=unbalanced_type,
+            method=method,
+            max_iter=max_iter,
+            tol=tol,
+            own=dict(options),
+        ),
+        reg_type,
+        potentials_init,
+        n_threads,
+        progress or verbose,
     )
+    return result
 
 
 def solve_batch(
@@ -309,36 +349,43 @@ def solve_batch(
     unbalanced_type: str = "KL",
     potentials_init: Sequence[tuple[Any, Any]] | None = None,
     n_threads: int | None = None,
+    device: Any = None,
     progress: bool | ProgressFunction | None = None,
     **options: Unpack[KeywordOptions],
 ) -> BatchResult[OTResult]:
     """:func:`solve` for many cost matrices at once: (B, n, m), or a list of matrices of any shapes.
 
-    a and b are (B, n) and (B, m), lists, or (n) and (m) for all. Each problem stops by itself and has a report of its
-    own; its plan has the bits that :func:`solve` gives. On CUDA each step is one launch for all problems.
+    a and b are (B, n) and (B, m), lists, or (n) and (m) for all; reg is one for all, `potentials_init` a list of pairs.
+    Each problem stops by itself and has a report of its own; its plan has the bits that :func:`solve` gives. On CUDA
+    each step is one launch for all problems. With reg_type "L2" results are :class:`RegularizedResult`.
+
+    Raises what :func:`solve` does, with messages that begin with the problem: "problem 3: a: ...".
+
+    >>> import monge, numpy as np
+    >>> monge.solve_batch(np.ones((2, 3, 4)), 0.1).value_linear.round(6)
+    array([1., 1.])
     """
     matrices = list(M)
     weights_a = one_each("a", a, len(matrices), 1)
     weights_b = one_each("b", b, len(matrices), 1)
-    problems = [matrix_problem(*given) for given in zip(matrices, weights_a, weights_b)]
-    translated = solve_options(
-        reg=reg,
-        reg_type=reg_type,
-        unbalanced=unbalanced,
-        unbalanced_type=unbalanced_type,
-        method=None if method == "auto" else method,
-        max_iter=max_iter,
-        tol=tol,
-        own=dict(options),
+    result: BatchResult[OTResult] = _solve_batch(
+        [matrix_problem(*each, device) for each in zip(matrices, weights_a, weights_b)],
+        _translated(
+            reg=reg,
+            reg_type=reg_type,
+            unbalanced=unbalanced,
+            unbalanced_type=unbalanced_type,
+            method=None if method == "auto" else method,
+            max_iter=max_iter,
+            tol=tol,
+            own=dict(options),
+        ),
+        reg_type,
+        potentials_init,
+        n_threads,
+        progress,
     )
-    return run_batch(
-        problems,
-        translated,
-        reg_type=reg_type,
-        potentials_init=potentials_init,
-        n_threads=n_threads,
-        progress=progress,
-    )
+    return result
 
 
 def solve_sample_batch(
@@ -359,34 +406,37 @@ def solve_sample_batch(
     unbalanced_type: str = "KL",
     potentials_init: Sequence[tuple[Any, Any]] | None = None,
     n_threads: int | None = None,
+    device: Any = None,
     progress: bool | ProgressFunction | None = None,
     **options: Unpack[KeywordOptions],
 ) -> BatchResult[OTResult]:
-    """:func:`solve_sample` for many pairs of clouds at once: (B, n, d) and (B, m, d), or lists of any sizes."""
+    """:func:`solve_sample` for many pairs of clouds at once: (B, n, d) and (B, m, d), or lists of any sizes.
+
+    `p` is that of the metric p-norm. Weights, results and errors are those of :func:`solve_batch`.
+    """
     clouds = list(X_a)
     targets = one_each("X_b", X_b, len(clouds), 2)
     weights_a = one_each("a", a, len(clouds), 1)
     weights_b = one_each("b", b, len(clouds), 1)
     norm_p = p if metric in ("minkowski", "p-norm") else None
-    problems = [
-        points_problem(*given, metric, norm_p=norm_p, scale=scale)
-        for given in zip(clouds, targets, weights_a, weights_b)
-    ]
-    translated = solve_options(
-        reg=reg,
-        reg_type=reg_type,
-        unbalanced=unbalanced,
-        unbalanced_type=unbalanced_type,
-        method=None if method == "auto" else method,
-        max_iter=max_iter,
-        tol=tol,
-        own=dict(options),
+    result: BatchResult[OTResult] = _solve_batch(
+        [
+            points_problem(*each, metric, norm_p=norm_p, scale=scale, device=device)
+            for each in zip(clouds, targets, weights_a, weights_b)
+        ],
+        _translated(
+            reg=reg,
+            reg_type=reg_type,
+            unbalanced=unbalanced,
+            unbalanced_type=unbalanced_type,
+            method=None if method == "auto" else method,
+            max_iter=max_iter,
+            tol=tol,
+            own=dict(options),
+        ),
+        reg_type,
+        potentials_init,
+        n_threads,
+        progress,
     )
-    return run_batch(
-        problems,
-        translated,
-        reg_type=reg_type,
-        potentials_init=potentials_init,
-        n_threads=n_threads,
-        progress=progress,
-    )
+    return result

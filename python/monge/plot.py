@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ._arrays import Array
+from ._arrays import on_host
 from ._regularized import RegularizedResult
 from ._result import OTResult
 
@@ -17,10 +17,6 @@ def _axes(ax: Any) -> Any:
     import matplotlib.pyplot as plt
 
     return plt.gca()
-
-
-def _host(array: Array) -> np.ndarray[Any, Any]:
-    return np.asarray(array.cpu() if hasattr(array, "cpu") else array.get() if hasattr(array, "get") else array)
 
 
 def convergence(
@@ -48,14 +44,14 @@ def convergence(
     return ax
 
 
-def plan(result: OTResult, ax: Any = None, *, top: int | None = None, **keywords: Any) -> Any:
+def plan(result: OTResult | RegularizedResult, ax: Any = None, *, top: int | None = None, **keywords: Any) -> Any:
     """The plan: all of it as an image, or with `top` the largest entries of each row as dots, where it is large."""
     ax = _axes(ax)
     n, m = result.shape
     if top is None:
-        ax.imshow(_host(result.plan), **{"aspect": "auto", "interpolation": "nearest", **keywords})
+        ax.imshow(on_host(result.plan), **{"aspect": "auto", "interpolation": "nearest", **keywords})
     else:
-        indices, values = (_host(array) for array in result.topk(top))
+        indices, values = (on_host(array) for array in result.topk(top))
         rows = np.repeat(np.arange(n), top)
         largest = max(float(values.max()), 1e-300)
         ax.scatter(indices.ravel(), rows, **{"s": 20 * values.ravel() / largest, "color": "C0", **keywords})
@@ -72,7 +68,7 @@ def displacement(result: OTResult | RegularizedResult, ax: Any = None, *, most: 
     problem = result._problem
     if problem.x is None or problem.x.shape[1] != 2:
         raise ValueError("displacement: is for points in the plane")
-    x, y, moved = _host(problem.x), _host(problem.y), _host(result.transform())
+    x, y, moved = on_host(problem.x), on_host(problem.y), on_host(result.transform())
     ax.scatter(*y.T, s=8, color="C1", label="targets")
     ax.scatter(*x.T, s=8, color="C0", label="sources")
     picked = np.random.default_rng(seed).permutation(len(x))[:most]

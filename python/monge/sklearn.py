@@ -6,10 +6,11 @@ from typing import Any, Literal
 
 import numpy as np
 from sklearn.base import BaseEstimator, TransformerMixin
-from sklearn.metrics import pairwise_distances, pairwise_distances_argmin
+from sklearn.metrics import pairwise_distances_argmin
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from ._arrays import Array
+from ._problem import cost_of_metric, costs
 from ._regularized import solve_regularized, solve_regularized_sample
 from ._solve import solve_sample
 
@@ -28,6 +29,7 @@ class OTTransport(TransformerMixin, BaseEstimator):
         unbalanced: Penalty of the marginals, or a pair, of entropic plans; left out, all mass travels.
         precision: "auto" or "float32", by which maps are good to float32's rounding, or "float64".
         tol, max_iter: When a solve stops; left out, as the solvers have it.
+        device: "cpu", "cuda" or "cuda:1"; left out, the CPU.
 
     The entropic map is defined everywhere; of the others, a point that was not seen moves as its nearest one does.
 
@@ -53,6 +55,7 @@ class OTTransport(TransformerMixin, BaseEstimator):
         precision: Literal["auto", "float32", "float64"] = "auto",
         tol: float | None = None,
         max_iter: int | None = None,
+        device: str | None = None,
     ) -> None:
         self.reg = reg
         self.metric = metric
@@ -61,6 +64,7 @@ class OTTransport(TransformerMixin, BaseEstimator):
         self.precision = precision
         self.tol = tol
         self.max_iter = max_iter
+        self.device = device
 
     def fit(self, X: Any, y: Any = None, Xt: Any = None, yt: Any = None) -> OTTransport:
         """Solves the transport of X (n x d) to Xt (m x d), by default to X itself, which smooths it.
@@ -85,9 +89,15 @@ class OTTransport(TransformerMixin, BaseEstimator):
                 precision=self.precision,
                 tol=self.tol,
                 max_iter=self.max_iter,
+                device=self.device,
             )
         self.n_iter_ = self.result_.n_iter
         return self
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = self.method == "group_lasso"
+        return tags
 
     def _fit_regularized(self, source: Array, target: Array, y: Any) -> Any:
         if (self.reg is None) != (self.method == "none"):
@@ -100,13 +110,14 @@ class OTTransport(TransformerMixin, BaseEstimator):
         given = {"tolerance": self.tol, "iterations": self.max_iter}
         options: Any = {name: value for name, value in given.items() if value is not None}
         options["precision"] = self.precision
+        options["device"] = self.device
         weight = 0.0 if self.reg is None else self.reg
         if self.method != "group_lasso":
             return solve_regularized_sample(source, target, metric=self.metric, quadratic=weight, **options)
         if y is None:
-            raise ValueError("y: is missing; method 'group_lasso' needs the labels of X")
+            raise ValueError("y: is missing; method 'group_lasso' requires y to be passed, but the target y is None")
         groups = np.unique(np.asarray(y), return_inverse=True)[1]
-        cost = pairwise_distances(source, target, metric=self.metric)
+        cost = costs(source, target, *cost_of_metric(self.metric))
         return solve_regularized(cost, group_lasso=weight, groups=groups, **options)
 
     def transform(self, X: Any) -> Array:

@@ -1,5 +1,8 @@
 """What the tests share: problems, the dense float64 formulas, and bounds that follow from an error analysis."""
 
+import inspect
+import os
+
 import numpy as np
 import pytest
 
@@ -59,6 +62,28 @@ def plan_distance(plan, other, logs, other_logs):
     scale = max(abs(du).max(), abs(dv).max(), 1)
     kl = abs(row) @ abs(du) + abs(column) @ abs(dv) + 64 * EPSILON * scale
     return np.sqrt(kl)
+
+
+def resident():
+    """Bytes of memory of this process."""
+    with open("/proc/self/statm") as statm:
+        return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def undocumented(module):
+    """Public names of a module without a docstring, and public attributes of its classes."""
+    for name in module.__all__:
+        value = getattr(module, name)
+        if not inspect.getdoc(value):
+            yield name
+        if inspect.isclass(value) and value.__module__.startswith("monge"):
+            for attribute, member in vars(value).items():
+                if (
+                    not attribute.startswith("_")
+                    and (callable(member) or isinstance(member, property))
+                    and not inspect.getdoc(getattr(value, attribute))
+                ):
+                    yield f"{name}.{attribute}"
 
 
 __all__ = ["monge"]

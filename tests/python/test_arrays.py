@@ -104,6 +104,35 @@ def test_a_cost_matrix_is_read_by_rows_or_by_columns(rng):
         np.testing.assert_allclose(monge.solve(layout, reg=0.1).plan, expected, rtol=1e-5)
 
 
+def test_the_device_that_is_asked_for(rng):
+    x, y = rng.normal(size=(6, 2)), rng.normal(size=(5, 2))
+    cost = rng.random((6, 5))
+    calls = (
+        lambda device: monge.solve(cost, reg=0.1, device=device).plan,
+        lambda device: monge.solve(cost, reg=0.1, reg_type="L2", device=device).plan,
+        lambda device: monge.solve_sample(x, y, reg=0.5, device=device).plan,
+        lambda device: monge.solve_batch([cost], 0.1, device=device).plan,
+        lambda device: monge.solve_sample_batch([x], [y], 0.5, device=device).plan,
+        lambda device: monge.solve_regularized(cost, quadratic=1.0, device=device).plan,
+        lambda device: monge.solve_regularized_sample(x, y, quadratic=1.0, device=device).plan,
+        lambda device: monge.solve_regularized_batch([cost], quadratic=1.0, device=device).plan,
+        lambda device: monge.sinkhorn_divergence(x, y, reg=0.5, device=device).value,
+        lambda device: monge.sinkhorn([], [], cost, 0.1, device=device),
+        lambda device: monge.sinkhorn2([], np.full((5, 2), 0.2), cost, 0.1, device=device),
+        lambda device: monge.empirical_sinkhorn(x, y, 0.5, device=device),
+        lambda device: monge.empirical_sinkhorn_divergence(x, y, 0.5, device=device),
+        lambda device: monge.sinkhorn_unbalanced([], [], cost, 0.1, 1.0, device=device),
+        lambda device: monge.smooth_ot_dual([], [], cost, 1.0, device=device),
+        lambda device: monge.c_transform(x, y, np.zeros(5), device=device)[0],
+    )
+    for call in calls:
+        np.testing.assert_array_equal(call("cpu"), call(None))
+        with pytest.raises(ValueError, match="^device: is 'tpu'; must be 'cpu', 'cuda' or 'cuda:' and a number"):
+            call("tpu")
+        with pytest.raises(NotImplementedError, match="^device: is cuda:99; "):
+            call("cuda:99")
+
+
 def test_outputs_must_be_writable(rng):
     x = rng.normal(size=(5, 2))
     plan = monge.solve_sample(x, x, reg=1.0)._plan

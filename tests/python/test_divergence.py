@@ -1,5 +1,7 @@
 """The Sinkhorn divergence and the c-transform."""
 
+import pickle
+
 import numpy as np
 import pytest
 
@@ -40,6 +42,25 @@ def test_gradients(rng):
     plus, minus = (monge.sinkhorn_divergence(x + s * shift, y, reg=0.5, tol=1e-13).value for s in (1, -1))
     assert gradient.x[3, 1] == pytest.approx((plus - minus) / (2 * step), abs=40 * step**2 + 1e-8)
     assert gradient.y.shape == y.shape and gradient.a.shape == (8,)
+
+
+@pytest.mark.parametrize("costs", [False, True])
+def test_pickles(rng, costs):
+    x, y, a = rng.normal(size=(8, 2)), rng.normal(size=(9, 2)) + 1, weights(rng, 8)
+    if costs:
+        pairs = ((x, y), (x, x), (y, y))
+        result = monge.sinkhorn_divergence_of_costs(*(squared_distances(*pair) for pair in pairs), a, reg=0.5)
+    else:
+        result = monge.sinkhorn_divergence(x, y, a, reg=0.5)
+    again = pickle.loads(pickle.dumps(result))
+    assert (again.value, again.gap, again.status, repr(again)) == (
+        result.value,
+        result.gap,
+        result.status,
+        repr(result),
+    )
+    for name in "xyab":
+        np.testing.assert_array_equal(getattr(again.gradients(), name), getattr(result.gradients(), name))
 
 
 def test_c_transform(rng):

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import monge
+from conftest import undocumented
 
 WITHOUT = {"monge.torch", "monge.jax"}  # These need frameworks: `./dev frameworks` tests them.
 
@@ -39,8 +40,7 @@ def test_importing_brings_no_framework_along():
 
 
 def test_everything_public_is_there_and_documented():
-    for name in monge.__all__:
-        assert getattr(monge, name).__doc__, name
+    assert list(undocumented(monge)) == []
 
 
 @pytest.mark.parametrize("name", modules())

@@ -56,3 +56,6 @@ def test_regularised_results(rng, ax):
     assert ax.get_xlabel() == "iterations" and ax.get_ylabel() == "relative residual"
     monge.plot.displacement(result, ax, most=10)
     assert len(ax.collections[-1].get_offsets()) == 10
+    ax.clear()
+    dots = monge.plot.plan(result, ax, top=2).collections[-1].get_offsets()
+    np.testing.assert_array_equal(dots[:, 0].reshape(30, 2), result.topk(2)[0])

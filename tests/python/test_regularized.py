@@ -16,6 +16,7 @@ import monge
 from conftest import EPSILON, squared_distances, weights
 from monge import _core
 from monge._options import RegularizedOptions
+from monge._problem import costs
 
 GROUPS = np.array([0, 2, 1, 1, 0, 2, 2, 1, 0, 0, 1])
 SHAPE = (len(GROUPS), 9)
@@ -216,6 +217,126 @@ def test_operators_are_those_of_the_plan(rng, name, dtype):
     assert "entries" in repr(result)
 
 
+@pytest.mark.parametrize("name", ["none", "group_lasso"])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_the_largest_entries(rng, name, dtype):
+    cost, a, b = problem(rng)
+    cost = cost.astype(dtype)
+    result = monge.solve_regularized(cost, a, b, **terms(name, rng))
+    dense = np.empty(SHAPE)
+    result._plan.dense(dense)
+    for axis, matrix in ((1, dense), (0, dense.T)):
+        for k in (1, 4, matrix.shape[1]):
+            indices, values = result.topk(k, axis)
+            order = np.argsort(-matrix, 1, kind="stable")[:, :k]
+            np.testing.assert_array_equal(indices, order)
+            np.testing.assert_array_equal(values, np.take_along_axis(matrix, order, 1).astype(dtype))
+            assert values.dtype == dtype and indices.dtype == np.int64
+    equal = monge.solve_regularized(np.ones((4, 5)), quadratic=1.0)
+    assert len(np.unique(equal.plan)) == 1
+    np.testing.assert_array_equal(equal.topk(3)[0], np.tile([0, 1, 2], (4, 1)))
+    for k, axis, match in ((0, 1, "^k: is 0; must be from 1 to 9"), (12, 0, "^k: is 12"), (1, 2, "^axis: is 2")):
+        with pytest.raises(ValueError, match=match):
+            result.topk(k, axis)
+
+
+def test_pairs_are_drawn_from_the_plan(rng):
+    cost, a, b = problem(rng)
+    result = monge.solve_regularized(cost, a, b, quadratic=5.0)
+    i, j = result.sample(100_000, seed=3)
+    again = result.sample(1000, seed=3)
+    np.testing.assert_array_equal(np.stack(again), np.stack((i, j))[:, :1000])
+    assert (result.sample(1000, seed=4)[0] != again[0]).any()
+    count = np.zeros(SHAPE)
+    np.add.at(count, (i, j), 1)
+    share = result.plan / result.plan.sum()
+    assert (count[share == 0] == 0).all()
+    # Five standard deviations of a binomial count, for one of 99 entries to be off once in 10,000 seeds.
+    assert (abs(count - 1e5 * share) <= 5 * np.sqrt(1e5 * share) + 5).all()
+
+
+@pytest.mark.parametrize(
+    "metric, scale",
+    [("sqeuclidean", 0.5), ("dot", 1.0), ("cityblock", 2.0), ("euclidean", 1.0), ("cosine", 3.0), ("chebyshev", 1.0)],
+)
+def test_new_points_get_the_rows_they_would_have(rng, metric, scale):
+    x, y = rng.normal(size=(21, 3)) + 100, rng.normal(size=(17, 3)) + 100
+    a, q = weights(rng, 21), 3.0
+    result = monge.solve_regularized_sample(x, y, a, metric=metric, scale=scale, quadratic=q, tolerance=1e-10)
+    # [.]_+ grows with u, so a row of the plan differs from that of its weight by the error of its marginal, entry by
+    # entry to one side.
+    error = abs(result.marginal_a - a)
+    moved = result.transform(x, a)
+    assert (abs(moved - result.transform()).max(1) <= 2 * np.ptp(y) * error / a + 1e-10).all()
+    new, w = rng.normal(size=(5, 3)) + 100, rng.random(5) + 0.1
+    u, v = result.potential(new, w), result.potentials[1]
+    difference = new[:, None] - y
+    cost = {
+        "sqeuclidean": lambda: (difference**2).sum(-1),
+        "dot": lambda: -(new @ y.T),
+        "cityblock": lambda: abs(difference).sum(-1),
+        "chebyshev": lambda: abs(difference).max(-1),
+        "euclidean": lambda: np.sqrt((difference**2).sum(-1)),
+        "cosine": lambda: 1 - (new @ y.T) / np.outer(np.linalg.norm(new, axis=1), np.linalg.norm(y, axis=1)),
+    }[metric]()
+    rows = np.maximum(u[:, None] + v - scale * cost, 0) / q
+    # Costs are rounded to a few EPSILON of the largest.
+    rounding = 100 * EPSILON * abs(scale * cost).max() / q
+    np.testing.assert_allclose(rows.sum(1), w, atol=17 * rounding)
+    np.testing.assert_allclose(
+        result.transform(new, w), rows @ y / w[:, None], atol=17 * rounding / w.min() * abs(y).max()
+    )
+    np.testing.assert_array_equal(result.potential(new), result.potential(new, np.full(5, a.sum() / 21)))
+    exact = monge.solve_regularized_sample(x, y, a, metric=metric, scale=scale)
+    slack = scale * cost - exact.potentials[1]
+    np.testing.assert_allclose(exact.potential(new), slack.min(1), atol=q * rounding)
+    np.testing.assert_allclose(exact.transform(new), y[slack.argmin(1)], rtol=1e-15)
+    one = monge.solve_regularized_sample(x.astype("f4"), y.astype("f4"), a, metric=metric, quadratic=q)
+    assert one.transform(new).dtype == one.potential(new).dtype == np.float32
+
+
+@pytest.mark.parametrize("p", [1, 1.5, 2, 300.0, np.inf])
+def test_costs_of_norms(rng, p):
+    x, y = 1e3 * rng.normal(size=(6, 3)), 1e3 * rng.normal(size=(5, 3))  # 1e3^300 is no float64,
+    x[1] = y[1] + 1e-3 * rng.normal(size=3)  # and nor is 1e-6^300.
+    largest = abs(x[:, None] - y).max(-1)
+    expected = largest * np.linalg.norm((x[:, None] - y) / largest[..., None], p, axis=-1)
+    # A logarithm's rounding, p times over where powers are small beside the largest.
+    np.testing.assert_allclose(costs(x, y, "p-norm", p, 2.0), 2 * expected, rtol=1e-13)
+    np.testing.assert_array_equal(costs(x[:1], x[:1], "p-norm", p), [[0.0]])
+
+
+def test_costs_do_not_round_an_offset(rng):
+    x, y = 1e7 + rng.normal(size=(6, 3)), 1e7 + rng.normal(size=(5, 3))
+    # Points are 1e7 to EPSILON of it, and the mean that is taken off is rounded as much for both.
+    np.testing.assert_allclose(costs(x, y, "sqeuclidean"), squared_distances(x, y), atol=1e7 * 64 * EPSILON)
+
+
+def test_what_new_points_need(rng):
+    x, y = rng.normal(size=(6, 2)), rng.normal(size=(5, 2))
+    labelled = {"labels_x": [0, 1, 0, 1, 0, 1], "labels_y": [0, 1, 0, 1, 0], "label_cost": np.eye(2)}
+    for result, reason in (
+        (monge.solve_regularized(rng.random((6, 5)), quadratic=1.0), "the problem is a cost matrix"),
+        (monge.solve_regularized_sample(x, y, quadratic=1.0, **labelled), "the problem has labels"),
+    ):
+        with pytest.raises(NotImplementedError, match=f"^transform: {reason}"):
+            result.transform(x)
+        with pytest.raises(NotImplementedError, match=f"^potential: {reason}"):
+            result.potential(x)
+    with pytest.raises(ValueError, match="^points: one has length 0"):
+        monge.solve_regularized_sample(x, y, metric="cosine", quadratic=1.0).transform(0 * x)
+    result = monge.solve_regularized_sample(x, y, quadratic=1.0)
+    for points, w, match in (
+        (x[0], None, r"^points: has shape \(2,\); must be \(k, 2\)"),
+        (np.ones((3, 4)), None, r"^points: has shape \(3, 4\); must be \(k, 2\)"),
+        (x * np.nan, None, "^points: row 0, column 0 is not finite"),
+        (x, np.ones(5), "^weights: must be 6 numbers > 0"),
+        (x, np.zeros(6), "^weights: must be 6 numbers > 0"),
+    ):
+        with pytest.raises(ValueError, match=match):
+            result.transform(points, w)
+
+
 def test_batches_have_the_bits_of_each_solve(rng):
     cost = [rng.random((n, m)) for n, m in ((6, 5), (9, 4), (1, 3))]
     groups = [np.arange(len(c)) % 2 if len(c) > 1 else np.zeros(1, int) for c in cost]
@@ -232,6 +353,31 @@ def test_batches_have_the_bits_of_each_solve(rng):
         monge.solve_regularized_batch(cost[:2], [None, np.full(9, -1.0)], quadratic=1.0)
     with pytest.raises(ValueError, match="^batch: has no problems"):
         monge.solve_regularized_batch([])
+
+
+def test_batches_of_reg_type_l2(rng):
+    cost = rng.random((3, 6, 5))
+    x, y = rng.normal(size=(2, 6, 2)), rng.normal(size=(2, 5, 2))
+    a = weights(rng, 6)
+    batch = monge.solve_batch(cost, 0.5, a, tol=1e-9, reg_type="L2")
+    assert batch.plan.shape == cost.shape and isinstance(batch[0], monge.RegularizedResult)
+    points = monge.solve_sample_batch(list(x), list(y), 0.5, a, tol=1e-9, method="newton", reg_type="l2")
+    for result, alone in (
+        *((batch[k], monge.solve(cost[k], a, reg=0.5, tol=1e-9, reg_type="L2")) for k in range(3)),
+        *((points[k], monge.solve_sample(x[k], y[k], a, reg=0.5, tol=1e-9, reg_type="L2")) for k in range(2)),
+    ):
+        np.testing.assert_array_equal(result.plan, alone.plan)
+        assert result.value == alone.value
+    for keywords, error, match in (
+        ({}, ValueError, "^reg: is not given"),
+        ({"reg": 1.0, "potentials_init": [None] * 3}, NotImplementedError, "^potentials_init: is given; must not be"),
+        ({"reg": 1.0, "tol": 1e-3, "tolerance": 1e-3}, ValueError, "^tol: is given with tolerance"),
+    ):
+        with pytest.raises(error, match=match):
+            monge.solve_batch(cost, reg_type="L2", **keywords)
+    with pytest.warns(monge.ConvergenceWarning) as caught:
+        monge.solve_batch(cost, 0.01, max_iter=1, reg_type="L2")
+    assert caught[0].filename == __file__
 
 
 def test_every_option_of_the_library_is_an_argument(rng):

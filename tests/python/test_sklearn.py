@@ -9,7 +9,12 @@ estimator_checks = pytest.importorskip("sklearn.utils.estimator_checks")
 
 
 @estimator_checks.parametrize_with_checks(
-    [monge.OTTransport(reg=1.0, precision="float64"), monge.OTTransport(reg=1.0, method="quadratic")]
+    [
+        monge.OTTransport(reg=1.0, precision="float64"),
+        monge.OTTransport(reg=1.0, method="quadratic"),
+        monge.OTTransport(method="none"),
+        monge.OTTransport(reg=0.1, method="group_lasso", tol=1e-3),
+    ]
 )
 def test_estimator(estimator, check):
     check(estimator)
@@ -62,11 +67,19 @@ def test_regularised_plans(rng, method, reg):
     assert transport.result_.value == pytest.approx(other.value, rel=2e-4)  # Each is good to 1e-4.
 
 
+@pytest.mark.parametrize("method", ["auto", "quadratic", "group_lasso"])
+def test_the_device_is_the_solvers(rng, method):
+    x = rng.normal(size=(10, 2))
+    for device, error, match in (("tpu", ValueError, "^device: is 'tpu'"), ("cuda:99", NotImplementedError, "cuda:99")):
+        with pytest.raises(error, match=match):
+            monge.OTTransport(1.0, method=method, device=device).fit(x, np.arange(10) % 2)
+
+
 def test_regularised_estimators():
     for name, keywords, match in (
         ("quadratic", {}, "^reg: is None; must be, the weight of the term"),
         ("none", {"reg": 1.0}, "^reg: is 1.0; must not be given with method 'none'"),
-        ("group_lasso", {"reg": 1.0}, "^y: is missing; method 'group_lasso' needs the labels of X"),
+        ("group_lasso", {"reg": 1.0}, "^y: is missing; method 'group_lasso' requires y to be passed"),
         ("quadratic", {"reg": 1.0, "unbalanced": 1.0}, "^unbalanced: is given; must not be"),
     ):
         with pytest.raises((ValueError, NotImplementedError), match=match):

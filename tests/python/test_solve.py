@@ -6,13 +6,14 @@ import pickle
 import signal
 import threading
 import time
+import tracemalloc
 import warnings
 
 import numpy as np
 import pytest
 
 import monge
-from conftest import EPSILON, assert_optimal, dense_plan, squared_distances, weights
+from conftest import EPSILON, assert_optimal, dense_plan, resident, squared_distances, weights
 from monge import _core
 
 
@@ -325,11 +326,6 @@ def test_a_plan_keeps_what_it_reads(rng):
     np.testing.assert_array_equal(before, after)
 
 
-def resident():
-    with open("/proc/self/statm") as statm:
-        return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-
-
 @pytest.mark.skipif(not os.path.exists("/proc/self/statm"), reason="needs /proc")
 def test_ten_thousand_calls_leave_nothing_behind(rng):
     x, y = rng.normal(size=(20, 2)), rng.normal(size=(30, 2))
@@ -345,11 +341,33 @@ def test_ten_thousand_calls_leave_nothing_behind(rng):
             except ValueError:
                 pass
 
+    tracemalloc.start()
     calls(1000)
     gc.collect()
-    objects, memory = len(gc.get_objects()), resident()
+    objects, memory, traced = len(gc.get_objects()), resident(), tracemalloc.get_traced_memory()[0]
     calls(10000)
     gc.collect()
+    growth = tracemalloc.get_traced_memory()[0] - traced
+    tracemalloc.stop()
     assert len(gc.get_objects()) - objects < 100
-    # 10,000 leaks of one plan would be 48 MB, of one array of 20 doubles 1.6 MB.
+    # 10,000 leaks of one plan would be 48 MB, of one array of 20 doubles 1.6 MB, of one float 240 kB.
     assert resident() - memory < 1.5e6
+    assert growth < 10e3
+
+
+def test_warnings_are_of_the_line_that_called(rng):
+    x, y, cost = rng.normal(size=(9, 2)), rng.normal(size=(8, 2)), rng.random((9, 8))
+    few = {"max_iter": 1, "tol": 1e-12, "method": "sinkhorn"}
+    for call in (
+        lambda: monge.solve(cost, reg=0.01, **few),
+        lambda: monge.solve_sample(x, y, reg=0.01, **few),
+        lambda: monge.solve_batch([cost, cost], 0.01, **few),
+        lambda: monge.sinkhorn([], [], cost, 0.01, numItermax=1),
+        lambda: monge.sinkhorn2([], weights(rng, 8)[:, None], cost, 0.01, numItermax=1),
+        lambda: monge.empirical_sinkhorn(x, y, 0.01, numIterMax=1),
+        lambda: monge.sinkhorn_divergence(x, y, reg=0.01, **few),
+        lambda: monge.sinkhorn_unbalanced([], [], cost, 0.01, 1.0, numItermax=1),
+    ):
+        with pytest.warns(monge.ConvergenceWarning, match="^Sinkhorn did not converge: ") as caught:
+            call()
+        assert {warning.filename for warning in caught} == {__file__}

@@ -103,8 +103,16 @@ class _Eager(torch.autograd.Function):
 
 
 def project(logits: Tensor, preset: str | None = None, **options: Any) -> Tensor:
-    """:func:`monge.project` with its gradient: that of the iterations that were done, or with gradient="implicit" of
-    their limit. float16, bfloat16 and float32."""
+    """:func:`monge.project` of `logits` (..., n, m) with its gradient: that of the iterations that were done, or with
+    gradient="implicit" of their limit. float16, bfloat16 and float32, in and out.
+
+    Errors are those of :func:`monge.project`; a second derivative is a NotImplementedError.
+
+    >>> import monge.torch, torch
+    >>> monge.torch.project(torch.zeros(2, 2), "mhc_paper")
+    tensor([[0.5000, 0.5000],
+            [0.5000, 0.5000]])
+    """
     if torch.compiler.is_compiling():
         return _project(logits, preset or "", to_text(options))  # type: ignore[no-any-return]
     held = projection_options(preset, options)
@@ -129,7 +137,8 @@ class SinkhornProjection(torch.nn.Module):
 
 
 def fused_sinkhorn(logits: Tensor, num_iterations: int = 20, eps: float = 1e-6) -> Tensor:
-    """Megatron-LM's fused Sinkhorn, by its arguments."""
+    """Megatron-LM's fused Sinkhorn, by its arguments: `logits` (..., n, m), in float32, float16 or bfloat16, iterations
+    and the least sum that it divides by. :func:`project` with the preset "megatron", and its errors."""
     return project(logits, "megatron", iterations=num_iterations, epsilon=eps)
 
 
@@ -202,7 +211,10 @@ def mhc_mapping(
     post_factor: float = 2.0,
     **options: Any,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """:func:`monge.mhc_mapping` with its gradients by `mixes` (..., 24), `scale` (3) and `base` (24)."""
+    """:func:`monge.mhc_mapping` with its gradients by `mixes` (..., 24), `scale` (3) and `base` (24), all float32.
+
+    Errors are those of :func:`monge.mhc_mapping`; a second derivative is a NotImplementedError.
+    """
     lead = mixes.shape[:-1]
     pre, post, res = _mhc(
         mixes.reshape(-1, mixes.shape[-1]), scale, base, preset, to_text(options), pre_epsilon, post_factor
@@ -213,7 +225,13 @@ def mhc_mapping(
 def hc_split_sinkhorn(
     mixes: Tensor, hc_scale: Tensor, hc_base: Tensor, hc_mult: int = 4, sinkhorn_iters: int = 20, eps: float = 1e-6
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """SGLang's ``hc_split_sinkhorn``, by its arguments: (pre, post, comb). `hc_mult` is 4."""
+    """SGLang's ``hc_split_sinkhorn``, by its arguments: mixes (..., 24), hc_scale (3) and hc_base (24), float32.
+
+    Returns pre (..., 4), post (..., 4) and comb (..., 4, 4), with gradients. `hc_mult` is 4, else a
+    NotImplementedError.
+
+    Source: DeepSeek's release of mHC, as SGLang has it.
+    """
     if hc_mult != 4:
         raise NotImplementedError(f"hc_mult: is {hc_mult}; must be 4")
     return mhc_mapping(mixes, hc_scale, hc_base, "deepseek", pre_epsilon=eps, iterations=sinkhorn_iters, epsilon=eps)

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from .. import _core
 from .._arrays import Place, read
-from .._problem import METRICS, Problem, plan_options, solve_options, warn_if_short
+from .._problem import Problem, cost_of_metric, plan_options, solve_options, warn_if_short
 from ._options import from_text, to_text
 
 _Plans = list[_core.Plan]
@@ -71,7 +71,7 @@ def _transport(
     g = torch.empty(y.shape[:2], dtype=torch.float64, device=x.device)
     for k, plan in enumerate(plans):
         plan.potentials(f[k], g[k])
-        warn_if_short(plan.report, stacklevel=6)
+        warn_if_short(plan.report)
     values = torch.tensor([plan.report.dual for plan in plans], dtype=x.dtype, device=x.device)
     return values, f, g, torch.tensor(any(plan.report.precision == "float64" for plan in plans))
 
@@ -207,9 +207,7 @@ def _transport_batch(
     norm_p: float | None,
     options: dict[str, Any],
 ) -> tuple[Tensor, Tensor, Tensor]:
-    if metric not in METRICS:
-        raise ValueError(f"metric: is {metric!r}; must be {', '.join(METRICS)}")
-    cost_function, p = METRICS[metric]
+    cost_function, p = cost_of_metric(metric)
     geometry = {"cost_function": cost_function, "norm_p": p if norm_p is None else norm_p, "scale": scale}
     value, f, g, _ = _transport(x, y, a, b, to_text(geometry), to_text(options))
     return value, f, g
@@ -243,6 +241,14 @@ def transport(
 
     Raises:
         NotImplementedError: A derivative that there is none of; ValueError: a bad argument.
+
+    Source: Cuturi 2013; docs/math.md, section 11, for the second derivative.
+
+    >>> import monge.torch, torch
+    >>> x = torch.zeros(1, 2, requires_grad=True)
+    >>> monge.torch.transport(x, torch.ones(1, 2), reg=0.1).backward()
+    >>> x.grad
+    tensor([[-2., -2.]])
     """
     translated = solve_options(
         reg=reg, reg_type="KL", unbalanced=unbalanced, unbalanced_type="KL", method=None, max_iter=max_iter, tol=tol,

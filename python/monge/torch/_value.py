@@ -7,12 +7,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .._plan_result import PlanResult
-
 
 class _Value(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, result: PlanResult, value: Tensor, *given: Tensor | None) -> Tensor:  # type: ignore[override]
+    def forward(ctx: Any, result: Any, value: Tensor, *given: Tensor | None) -> Tensor:  # type: ignore[override]
         ctx.result = result
         return value
 
@@ -22,7 +20,7 @@ class _Value(torch.autograd.Function):
         return None, None, *derivatives(ctx.result, ctx.needs_input_grad[2:], by_value)
 
 
-def derivatives(result: PlanResult, wanted: tuple[bool, ...], by_value: Tensor) -> list[Tensor | None]:
+def derivatives(result: Any, wanted: tuple[bool, ...], by_value: Tensor) -> list[Tensor | None]:
     """By the costs, X_a, X_b, a and b, of the dual value at the result's potentials."""
     by_cost, by_x, by_y, by_a, by_b = wanted
     if (by_x or by_y) and not result._has_point_derivatives:
@@ -33,7 +31,7 @@ def derivatives(result: PlanResult, wanted: tuple[bool, ...], by_value: Tensor) 
     return [None if gradient is None else gradient * by_value for gradient in found]
 
 
-def attach(result: PlanResult, value: Tensor, given: tuple[Any, ...]) -> Tensor:
+def attach(result: Any, value: Tensor, given: tuple[Any, ...]) -> Tensor:
     """`value`, which autograd knows to depend on the tensors of `given`: costs, X_a, X_b, a and b."""
     tensors = [v if isinstance(v, Tensor) else None for v in given]
     return _Value.apply(result, value, *tensors)  # type: ignore[no-any-return, no-untyped-call]

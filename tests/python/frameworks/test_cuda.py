@@ -72,6 +72,33 @@ def test_weights_may_lie_in_host_memory(clouds):
     np.testing.assert_allclose(result.marginal_a.cpu(), a, atol=1e-6)
 
 
+def test_host_arrays_are_solved_where_the_caller_says(clouds):
+    x, y = clouds
+    a = np.linspace(1, 2, 300) / np.linspace(1, 2, 300).sum()
+    given = torch.tensor(x), torch.tensor(y)
+    for result in (
+        monge.solve_sample(x, y, a, reg=1.0, device="cuda"),
+        monge.solve(((x[:, None] - y) ** 2).sum(-1), a, reg=1.0, device="cuda:0"),
+        monge.solve_sample(*given, a, reg=1.0, device=torch.device("cuda")),
+        monge.solve_sample_batch([x], [y], 1.0, [a], reg_type="KL", device="cuda")[0],
+    ):
+        assert result._plan.session.device == "cuda:0"
+        for array in (result.plan, *result.potentials, result.transform() if result._problem.x is not None else a):
+            assert isinstance(array, np.ndarray) or array.device.type == "cpu"
+        expected = monge.solve_sample(x, y, a, reg=1.0)
+        np.testing.assert_allclose(result.plan, expected.plan, rtol=1e-2, atol=1e-7)
+        for own, other in zip(result.topk(2), expected.topk(2)):
+            np.testing.assert_allclose(own, other, rtol=1e-2)
+    sparse = monge.solve_regularized_sample(x, y, quadratic=100.0, device="cuda")
+    assert isinstance(sparse.plan, np.ndarray) and sparse.sparse_plan.nnz == sparse.nonzeros
+    on_device = monge.solve_regularized_sample(*cuda(clouds), quadratic=100.0)
+    for tensor in (*on_device.topk(2), *on_device.sample(10), on_device.transform(cuda(clouds)[0][:3])):
+        assert tensor.device.type == "cuda"
+    np.testing.assert_array_equal(on_device.topk(2)[0].cpu(), sparse.topk(2)[0])
+    with pytest.raises(ValueError, match="^device: is 'cpu'; must be 'cuda:0', where the arrays lie"):
+        monge.solve_sample(*cuda(clouds), reg=1.0, device="cpu")
+
+
 @pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two GPUs")
 def test_two_gpus_do_not_go_together(clouds):
     x, y = torch.tensor(clouds[0], device="cuda:0"), torch.tensor(clouds[1], device="cuda:1")

@@ -46,6 +46,83 @@ def test_derivatives(unbalanced):
     np.testing.assert_allclose(each[1], loss(x + 1, y, p, q), rtol=1e-12)
 
 
+def test_results_are_taken_over_without_a_copy():
+    result = monge.solve_sample(*clouds(), reg=0.5)
+    for shape in ((5,), (3, 7)):
+        buffer = result._place.empty(*shape)
+        assert result._place.finish(buffer).unsafe_buffer_pointer() == buffer.ctypes.data
+
+
+GROUPS = jnp.arange(9) % 3
+QUADRATIC = {"quadratic": 1.0, "tolerance": 1e-12}
+LASSO = {"group_lasso": 0.05, "groups": GROUPS, "quadratic": 0.2, "tolerance": 1e-11, "iterations": 10**6}
+
+
+def costs(*batch):
+    return jnp.asarray(np.random.default_rng(0).random((*batch, 9, 8)))
+
+
+@pytest.mark.parametrize("terms", [QUADRATIC, LASSO], ids=["quadratic", "group_lasso"])
+def test_regularised_derivatives(terms):
+    p, q = jnp.linspace(0, 1, 9), jnp.linspace(1, 0, 8)
+
+    def loss(cost, p, q):
+        a, b = jax.nn.softmax(p), jax.nn.softmax(q)
+        return monge.jax.regularized_transport(cost, a, b, **terms)[0]
+
+    # Values are good to 1e-11 of themselves, so their differences over eps to 1e-6; they are piecewise smooth.
+    check_grads(loss, (costs(), p, q), order=1, modes=["rev"], atol=1e-5, rtol=1e-5, eps=1e-5)
+    assert jax.jit(loss)(costs(), p, q) == loss(costs(), p, q)
+    batch = costs(3)
+    by_cost = jax.jit(jax.vmap(jax.grad(loss), in_axes=(0, None, None)))(batch, p, q)
+    for k in range(3):
+        plan = monge.solve_regularized(batch[k], jax.nn.softmax(p), jax.nn.softmax(q), **terms).plan
+        np.testing.assert_array_equal(by_cost[k], plan)
+
+
+def test_regularised_values_and_plans():
+    cost = costs()
+    for given in (cost, cost.astype("float32")):
+        value, plan = jax.jit(lambda c: monge.jax.regularized_transport(c, mask=c < 0.95, **QUADRATIC))(given)
+        result = monge.solve_regularized(given, mask=given < 0.95, **QUADRATIC)
+        assert value.dtype == plan.dtype == given.dtype and value == result.value
+        np.testing.assert_array_equal(plan, result.plan)
+
+    def both(c):
+        return monge.jax.regularized_transport(c, **QUADRATIC)
+
+    for transform in (lambda f: f, jax.jit):
+        (value, plan), gradient = transform(jax.value_and_grad(both, has_aux=True))(cost)
+        np.testing.assert_array_equal(gradient, plan)
+
+
+def test_what_has_no_derivative():
+    cost, w = costs(), jnp.ones((9, 8))
+
+    def value(c, w=None):
+        return monge.jax.regularized_transport(c, l1=0.1, l1_weights=w, **QUADRATIC)[0]
+
+    def plan(c):
+        return (monge.jax.regularized_transport(c, **QUADRATIC)[1] ** 2).sum()
+
+    for transform in (lambda f: f, jax.jit):
+        with pytest.raises(NotImplementedError, match="^regularized_transport: the plan has no derivatives"):
+            transform(jax.grad(plan))(cost)
+        with pytest.raises(NotImplementedError, match="not by the regulariser"):
+            transform(jax.grad(value, 1))(cost, w)
+        with pytest.raises(ValueError, match="JVP"):
+            transform(jax.hessian(lambda c: monge.jax.regularized_transport(c, **QUADRATIC)[0]))(cost)
+
+
+def test_weights_left_out_are_uniform_to_float64():
+    """1 / 9 in float32 would not sum to what 1 / 8 does, to the tolerance."""
+    x, y = clouds(jnp.float32)
+    value, gradient = jax.value_and_grad(lambda x: monge.jax.transport(x, y, reg=0.5, tol=1e-12))(x)
+    result = monge.solve_sample(x, y, reg=0.5, tol=1e-12)
+    assert value == jnp.float32(result.report.dual)
+    np.testing.assert_array_equal(gradient, result.gradients().x)
+
+
 def test_projection():
     logits = jnp.asarray(np.random.default_rng(0).normal(size=(5, 4, 4)), jnp.float32)
 

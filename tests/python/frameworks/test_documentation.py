@@ -1,0 +1,33 @@
+"""Docstrings of the modules for PyTorch and JAX, the examples in them, and their types."""
+
+import doctest
+import importlib
+import pkgutil
+
+import pytest
+from test_package import test_types  # noqa: F401  Here it sees the types of the frameworks, too.
+
+import monge
+from conftest import undocumented
+
+MODULES = [
+    name
+    for _, name, _ in pkgutil.walk_packages(monge.__path__, "monge.")
+    if name.startswith(("monge.torch", "monge.jax"))
+]
+
+
+@pytest.mark.parametrize("name", ["monge.torch", "monge.jax"])
+def test_everything_public_is_documented(name):
+    assert list(undocumented(importlib.import_module(name))) == []
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_docstrings(name):
+    result = doctest.testmod(importlib.import_module(name), optionflags=doctest.NORMALIZE_WHITESPACE)
+    assert result.failed == 0
+
+
+def test_there_are_examples():
+    tests = [test for name in MODULES for test in doctest.DocTestFinder().find(importlib.import_module(name))]
+    assert sum(len(test.examples) for test in tests) > 5
