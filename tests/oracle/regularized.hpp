@@ -71,7 +71,7 @@ class RegularizedOracle {
     Real step, alpha;
     Vector x, phi, psi, a, b;
   };
-  Splitting start(Real step, Vector const& u = {}, Vector const& v = {}) const;
+  Splitting start(Real step) const;
   void set_step(Splitting& state, Real step) const;
   void iterate(Splitting& state) const;
 

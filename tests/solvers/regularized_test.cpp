@@ -291,20 +291,100 @@ TEST_P(Splitting, ProgressStopsAndKeepsWhatThereIs) {
   EXPECT_GT(plan.report().transported_mass, 0);
 }
 
-TEST_P(Splitting, AdaptedStepsDoNotEndLater) {
-  for (unsigned seed = 30; seed < 33; ++seed) {
-    Case const problem = make_case(80, 80, seed);
-    Regularizer h;
-    h.quadratic = 0.3;
-    RegularizedOptions given = options(kTolerance);
-    given.check_every = 10;
-    given.adapt_step = false;
-    int const fixed =
-        solve_regularized(context(), problem.matrix(), problem.p, problem.q, h, given).report().iterations;
-    given.adapt_step = true;
-    int const adapted =
-        solve_regularized(context(), problem.matrix(), problem.p, problem.q, h, given).report().iterations;
-    EXPECT_LE(adapted, fixed + fixed / 10) << seed;
+/// Costs that no geometry is in.
+Case random_case(std::int64_t n, std::int64_t m, unsigned seed) {
+  Case result = make_case(n, m, seed);
+  std::mt19937_64 random(seed);
+  std::uniform_real_distribution<double> cost;
+  for (double& value : result.cost) value = cost(random);
+  return result;
+}
+
+/// The accelerated run never has more iterations than the plain one, but for those of one check and one trial, and none
+/// before that has had 300.
+TEST_P(Splitting, AccelerationEndsWithinTwiceTheIterations) {
+  int least = 100, most = 0;  // Percent of the iterations without.
+  for (Case const& problem :
+       {make_case(61, 47, 3), make_case(50, 50, 4), random_case(40, 57, 5), random_case(45, 45, 6)}) {
+    Terms const terms(problem);
+    std::vector<Regularizer> all = terms.all;
+    for (double const weight : {1e-3, 0.1}) {
+      all.push_back({});
+      all.back().quadratic = weight;
+    }
+    for (Regularizer const& h : all) {
+      RegularizedOptions given = options(kTolerance);
+      given.iterations = 100000;
+      RegularizedReport const plain =
+          solve_regularized(context(), problem.matrix(), problem.p, problem.q, h, given).report();
+      given.accelerate = true;
+      RegularizedReport const report =
+          solve_regularized(context(), problem.matrix(), problem.p, problem.q, h, given).report();
+      ASSERT_EQ(plain.status, Status::converged) << plain.message;
+      EXPECT_EQ(report.status, Status::converged) << report.message;
+      EXPECT_LE(report.primal_residual, kTolerance);
+      EXPECT_LE(std::abs(report.gap), kTolerance * report.primal);
+      EXPECT_LE(report.iterations, plain.iterations <= 300 ? plain.iterations : 2 * plain.iterations + 22);
+      least = std::min(least, 100 * report.iterations / plain.iterations);
+      most = std::max(most, 100 * report.iterations / plain.iterations);
+
+      // What the plain run sees is what it sees alone, to the bit.
+      auto const* seen = report.history.data();
+      auto const* const end = seen + report.history.size();
+      std::size_t found = 0;
+      for (RegularizedCheck const& check : plain.history) {
+        while (seen != end && seen->primal_residual != check.primal_residual) ++seen;
+        if (seen == end) break;
+        ++found;
+        ++seen;
+      }
+      EXPECT_GE(20 * found + 22, static_cast<std::size_t>(report.iterations / 2));
+    }
+  }
+  // Some gain much: the accelerated run converges, and before the other.
+  EXPECT_LE(least, 50);
+  EXPECT_GT(most, 100);
+}
+
+/// The better of the two runs is what remains of iterations that do not do.
+TEST_P(Splitting, AccelerationEndsWithTheBetterRun) {
+  Case const problem = random_case(60, 83, 8);
+  RegularizedOptions given = options(1e-9);
+  given.criterion = RegularizedCriterion::residual;
+  given.accelerate = true;
+  for (int const iterations : {299, 320, 641, 1000, 2000}) {
+    given.iterations = iterations;
+    RegularizedReport const report =
+        solve_regularized(context(), problem.matrix(), problem.p, problem.q, {}, given).report();
+    EXPECT_EQ(report.status, Status::iteration_limit);
+    EXPECT_EQ(report.iterations, iterations);
+    double last = std::numeric_limits<double>::infinity();  // Of the plain run.
+    for (RegularizedCheck const& check : report.history) {
+      if (check.step == 2) last = check.primal_residual;
+    }
+    double squares = 0;
+    for (auto const* side : {&problem.p, &problem.q}) {
+      for (double const share : *side) squares += share * share;
+    }
+    // Sums of a float32 plan, of which the last check's are in float32.
+    EXPECT_LE(report.primal_residual, last * std::sqrt(squares) * (1 + 1e-3)) << iterations;
+  }
+}
+
+TEST_P(Splitting, AcceleratedBatchesGiveTheBitsOfSingleSolves) {
+  std::vector<Case> cases;
+  for (unsigned k = 0; k < 3; ++k) cases.push_back(random_case(30 + 9 * k, 40, 40 + k));
+  std::vector<RegularizedProblem> problems;
+  for (Case const& problem : cases) problems.push_back({problem.matrix(), problem.p, problem.q, {}});
+  RegularizedOptions given = options(1e-3);
+  given.accelerate = true;
+  std::vector<RegularizedPlan> const plans = solve_regularized_batch(context(), problems, given);
+  for (std::size_t k = 0; k < cases.size(); ++k) {
+    RegularizedPlan const alone =
+        solve_regularized(context(), problems[k].geometry, problems[k].p, problems[k].q, {}, given);
+    EXPECT_EQ(plans[k].report().iterations, alone.report().iterations);
+    EXPECT_EQ(dense(plans[k]), dense(alone));
+    EXPECT_EQ(plans[k].v(), alone.v());
   }
 }
 
