@@ -352,22 +352,21 @@ TEST_P(Splitting, AccelerationEndsWithTheBetterRun) {
   RegularizedOptions given = options(1e-9);
   given.criterion = RegularizedCriterion::residual;
   given.accelerate = true;
-  for (int const iterations : {299, 320, 641, 1000, 2000}) {
+  for (int const iterations : {299, 641, 1000, 2000}) {
     given.iterations = iterations;
     RegularizedReport const report =
         solve_regularized(context(), problem.matrix(), problem.p, problem.q, {}, given).report();
     EXPECT_EQ(report.status, Status::iteration_limit);
     EXPECT_EQ(report.iterations, iterations);
-    double last = std::numeric_limits<double>::infinity();  // Of the plain run.
-    for (RegularizedCheck const& check : report.history) {
-      if (check.step == 2) last = check.primal_residual;
-    }
+    double plain = 1, accelerated = 1;  // At their last checks; steps tell which is which.
+    for (RegularizedCheck const& check : report.history)
+      (check.step == 2 ? plain : accelerated) = check.primal_residual;
     double squares = 0;
     for (auto const* side : {&problem.p, &problem.q}) {
       for (double const share : *side) squares += share * share;
     }
-    // Sums of a float32 plan, of which the last check's are in float32.
-    EXPECT_LE(report.primal_residual, last * std::sqrt(squares) * (1 + 1e-3)) << iterations;
+    // Checks of float32 plans have sums in float32.
+    EXPECT_LE(report.primal_residual, std::min(plain, accelerated) * std::sqrt(squares) * (1 + 1e-3)) << iterations;
   }
 }
 
