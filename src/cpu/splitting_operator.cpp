@@ -316,11 +316,13 @@ std::vector<double> SplittingOperator<T>::dual_columns() const {
 template <class T>
 RegularizedValues SplittingOperator<T>::evaluate() {
   std::vector<double> const u = dual_rows();
-  std::vector<double> v = dual_columns();
-  RegularizedValues const values =
-      evaluate_entries(*this, terms_, {now_.rows.share, now_.columns.share, u, v}, threads_);
-  if (!terms_.has_finite_conjugate()) feasible_ = std::move(v);
-  return values;
+  return with_useful_bound(terms_.has_finite_conjugate(), [&](DualBound bound) {
+    std::vector<double> v = dual_columns();
+    RegularizedValues const values =
+        evaluate_entries(*this, terms_, {now_.rows.share, now_.columns.share, u, v}, bound, threads_);
+    if (bound == DualBound::without_slack) feasible_ = std::move(v);
+    return values;
+  });
 }
 
 template <class T>

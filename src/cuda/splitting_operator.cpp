@@ -321,7 +321,8 @@ RegularizedValues SplittingOperator::evaluate() {
   DeviceGuard const guard(runtime_->index());
   make_potentials();
   evaluated_ = true;
-  return readout_->evaluate(costs_, plan());
+  return with_useful_bound(costs_.terms().has_finite_conjugate(),
+                           [&](DualBound bound) { return readout_->evaluate(costs_, plan(), bound); });
 }
 
 void SplittingOperator::potentials(MutableVectorView u, MutableVectorView v) const {

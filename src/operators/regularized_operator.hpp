@@ -66,6 +66,21 @@ struct RegularizedValues {
   std::int64_t nonzeros = 0;
 };
 
+/// What h* is taken at. Potentials without slack, u_i + v_j <= C_ij or, with groups, slacks whose norm the group lasso
+/// bears, have h* = 0 whatever other terms there are.
+enum class DualBound { of_conjugate, without_slack };
+
+/// Values of evaluate(bound), which replaces v where `bound` is without_slack. Slacks that a small weight divides may
+/// leave a bound below that of u = v = 0, which is 0: it says nothing, and one without slack says more.
+template <class Evaluate>
+RegularizedValues with_useful_bound(bool has_finite_conjugate, Evaluate&& evaluate) {
+  if (has_finite_conjugate) {
+    RegularizedValues const values = evaluate(DualBound::of_conjugate);
+    if (values.dual >= 0) return values;
+  }
+  return evaluate(DualBound::without_slack);
+}
+
 /// X, and potentials (u, v) that are feasible.
 class RegularizedOperator {
  public:
@@ -78,8 +93,9 @@ class RegularizedOperator {
   std::int64_t columns() const { return m_; }
   virtual CostScale scale() const = 0;
 
-  /// Of the current X and (u, v). Where the conjugate of h is not finite everywhere v first becomes the largest that is
-  /// feasible with u (docs/math.md, section 17): with it the dual value only rises. Waits.
+  /// Of the current X and (u, v). Where the conjugate of h is not finite everywhere, and in splitting where the dual
+  /// value would be negative, v first becomes the largest that is feasible with u (docs/math.md, section 17): with it
+  /// the dual value only rises. Waits.
   virtual RegularizedValues evaluate() = 0;
 
   // What follows is for plans: X in the user's mass, u and v in the user's costs. Outputs may lie on the host or on the

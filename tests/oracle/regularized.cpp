@@ -237,7 +237,7 @@ void RegularizedOracle::iterate(Splitting& state) const {
 }
 
 Vector RegularizedOracle::feasible(Vector const& u, Vector const& v) const {
-  if (quadratic_ > 0 || hypentropy_ > 0) return v;
+  if ((quadratic_ > 0 || hypentropy_ > 0) && evaluate(Vector(at(n_ * m_), 0), u, v).dual >= 0) return v;
   Vector result(at(m_), 0);
   for (std::int64_t j = 0; j < m_; ++j) {
     // The slacks of each group have a norm of at most its weight.

@@ -77,7 +77,8 @@ class RegularizedOracle {
 
   /// prox of step h, l1 apart, for a non-negative V (n x m).
   Vector prox(Vector const& v, Real step) const;
-  /// v, or the largest v that is feasible with u where the conjugate is not finite everywhere.
+  /// v, or the largest v that is feasible with u where the conjugate is not finite everywhere or leaves a negative dual
+  /// value.
   Vector feasible(Vector const& u, Vector const& v) const;
   OracleValues evaluate(Vector const& x, Vector const& u, Vector const& v) const;
 

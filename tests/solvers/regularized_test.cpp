@@ -186,6 +186,75 @@ TEST_P(Splitting, SmallAndExtremeProblems) {
   }
 }
 
+/// A weight that is next to nothing leaves the value of none, and its certificate; one that is huge a plan that knows
+/// no costs. Either has numbers.
+TEST_P(Splitting, WeightsAsSmallAndAsLargeAsNumbersAre) {
+  Case const problem = make_case(30, 25, 37);
+  Terms const terms(problem);
+  auto const solve = [&](Regularizer const& h) {
+    RegularizedPlan const plan =
+        solve_regularized(context(), problem.matrix(), problem.p, problem.q, h, options(10 * kTolerance));
+    EXPECT_EQ(plan.status(), Status::converged) << plan.report().message;
+    for (std::vector<double> const& potentials : {plan.u(), plan.v()})
+      EXPECT_TRUE(std::ranges::all_of(potentials, [](double value) { return std::isfinite(value); }));
+    EXPECT_TRUE(std::isfinite(plan.report().dual));
+    return plan.report();
+  };
+  double const value = solve({}).dual;
+  for (double const weight : {0.0, 1e-300, 1e-30, 1e-9, 1e30, 9e99}) {
+    SCOPED_TRACE(weight);
+    for (std::size_t const k : {1, 2, 3, 4}) {
+      SCOPED_TRACE(k);
+      Regularizer h = terms.all[k];
+      for (double* const term : {&h.quadratic, &h.group_lasso, &h.l1, &h.hypentropy}) {
+        if (*term > 0) *term = weight;
+      }
+      RegularizedReport const report = solve(h);
+      // Terms are at most some times their weight, asinh(1 / beta) and groups of sqrt(mass) among them.
+      if (weight <= 1e-9) {
+        EXPECT_NEAR(report.dual, value, 10 * kTolerance * value + 10 * weight);
+      }
+    }
+  }
+}
+
+TEST_P(Splitting, WeightsBeyondNumbersAreErrors) {
+  Case problem = make_case(3, 4, 2);
+  problem.cost = {0, 1, 2, 4, 0, 1, 2, 4, 0, 1, 2, 4};
+  Terms const terms(problem);
+  auto const message_of = [&](Regularizer const& h, RegularizedMethod method) {
+    RegularizedOptions given = options(1e-3);
+    given.method = method;
+    if (method == RegularizedMethod::newton) given.precision = Precision::automatic;
+    try {
+      solve_regularized(context(), problem.matrix(), problem.p, problem.q, h, given);
+    } catch (Error const& error) {
+      EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  using enum RegularizedMethod;
+  Regularizer quadratic, group = terms.all[2], hypentropy, width;
+  quadratic.quadratic = 1e101;
+  for (RegularizedMethod const method : {splitting, newton})
+    EXPECT_EQ(message_of(quadratic, method),
+              "quadratic: is 1e+101; must be at most 4e+100, 1e100 times the range of the costs over the mass");
+  std::vector<double> const weights(3, 2.0);
+  group.group_lasso = 1e101;
+  group.group_weights = {weights.data(), std::ranges::max(terms.groups) + 1};
+  EXPECT_EQ(message_of(group, splitting),
+            "group_lasso: is 1e+101; must be at most 2e+100, 1e100 times the range of the costs over the largest of "
+            "group_weights");
+  hypentropy.hypentropy = 1e200;
+  EXPECT_EQ(message_of(hypentropy, splitting),
+            "hypentropy: is 1e+200; must be at most 4e+100, 1e100 times the range of the costs");
+  width.hypentropy = 1;
+  width.hypentropy_width = 1e-200;
+  EXPECT_EQ(message_of(width, splitting),
+            "hypentropy_width: is 1e-200; must be from 1e-100 to 1e+100, 1e-100 to 1e100 times the mass");
+}
+
 TEST_P(Splitting, RunsAsManyIterationsAsAskedFor) {
   Case const problem = make_case(20, 30, 13);
   for (int const iterations : {1, 2, 19, 20, 21, 45}) {
