@@ -60,7 +60,7 @@ void report(oracle::RegularizedRecipe const& recipe, Precision precision) {
   Context const context = Context::cpu();
   RegularizedInput const input = data.input(precision);
   auto const splitting = std::move(backend_of(context).splitting_operators({&input, 1})[0]);
-  splitting->start(2.0 / static_cast<double>(2 * recipe.n), {}, {});
+  splitting->start(2.0 / static_cast<double>(2 * recipe.n));
   splitting->iterate(20);
   int const count = static_cast<int>(std::max<std::int64_t>(10000000 / (recipe.n * recipe.n), 2)) / 2 * 2;
   double const seconds = seconds_of(count, [&](int times) { splitting->iterate(times); });

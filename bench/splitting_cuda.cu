@@ -53,7 +53,7 @@ bool check(cuda::SplittingOperator& splitting, Precision precision) {
   splitting.marginal(Side::rows, marginal);
   double mass = 0;
   for (double const of_row : marginal) mass += of_row;
-  return found.nonzeros == values.nonzeros && std::abs(residual - norm) <= rounding * shares &&
+  return std::abs(residual - norm) <= rounding * shares &&
          std::abs(mass - values.transported_mass) <= 1e-12 && values.nonzeros > 0;
 }
 
@@ -72,7 +72,7 @@ Timing run(std::shared_ptr<cuda::Runtime const> const& runtime, float const* cos
   cudaStream_t const stream = runtime->stream();
   cuda::SplittingOperator splitting(runtime, {geometry, shares, shares, 1, terms, precision}, stream, launch);
   splitting.finish(stream);
-  splitting.start(2.0 / (2 * n), {}, {});
+  splitting.start(2.0 / (2 * n));
   constexpr int kCount = 40;
   splitting.iterate(2 * kCount);
   Timing timing;

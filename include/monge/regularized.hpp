@@ -73,7 +73,9 @@ struct RegularizedOptions {
   int iterations = 20000;   ///< Cap on the iterations of splitting, or on Newton's passes over all pairs. >= 1.
   double step = 2;          ///< rho > 0 of splitting: its step is rho / (n + m), for costs of range 1 and mass 1. A
                             ///< large weight makes it smaller (docs/math.md, section 17); the report says which it was.
-  bool adapt_step = false;  ///< Tries larger steps where the residual shrinks slowly, takes back what does not help.
+  bool accelerate = false;  ///< Beside the recursion of splitting runs a second one, with restarts and steps of its
+                            ///< own, from the 300th iteration on and in turns; the first to converge ends both. At most
+                            ///< twice the iterations, and often a fraction; two more matrices of memory.
   Precision precision = Precision::automatic;  ///< Of the iterations of splitting: auto is float32 down to a tolerance
                                                ///< of 1e-5 and float64 below. Newton's are float64. Not tf32.
   int check_every = 20;                        ///< Iterations of splitting between checks of the residual. >= 1.
@@ -95,7 +97,8 @@ void visit_regularized_options(Options& options, Visitor&& visit) {
   visit(Field{"iterations", at_least(1), "at most this many iterations, or passes of Newton's method"},
         options.iterations);
   visit(Field{"step", kPositive, "of splitting, times n + m, for costs of range 1"}, options.step);
-  visit(Field{"adapt_step", OneOf<bool>(), "a larger step where the residual shrinks slowly"}, options.adapt_step);
+  visit(Field{"accelerate", OneOf<bool>(), "a second run of splitting, with restarts and adapted steps, in turns"},
+        options.accelerate);
   visit(Field{"precision", OneOf<Precision>(), "arithmetic of the iterations of splitting; not tf32"},
         options.precision);
   visit(Field{"check_every", at_least(1), "iterations of splitting between checks of the residual"},

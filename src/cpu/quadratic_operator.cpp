@@ -356,7 +356,9 @@ RegularizedValues QuadraticOperator::evaluate() {
   u_ = std::move(line);
   v_ = std::move(place);
   std::vector<double> const &p = by_columns_ ? place_.mass : line_.mass, &q = by_columns_ ? line_.mass : place_.mass;
-  return evaluate_entries(*this, {terms_, scale_, {}}, {p, q, u_, v_}, threads_);
+  EntryTerms const terms(terms_, scale_, {});
+  return evaluate_entries(*this, terms, {p, q, u_, v_},
+                          terms.has_finite_conjugate() ? DualBound::of_conjugate : DualBound::without_slack, threads_);
 }
 
 void QuadraticOperator::load(Tile const& tile, double* x, double* c, double*) const {

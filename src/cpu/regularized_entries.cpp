@@ -115,9 +115,8 @@ double regularization(Column const& column, EntryTerms const& terms) {
   return sum;
 }
 
-/// h*(u + v - C) of the column for feasible v.
+/// h*(u + v - C) of the column, of a quadratic term or hypentropy.
 double conjugate(Column const& column, EntryTerms const& terms, double v) {
-  if (!terms.has_finite_conjugate()) return 0;
   if (terms.hypentropy == 0) {
     double sum = 0;
     if (terms.groups.empty()) sum = column.slack_squares({0, column.rows, 0}, v);
@@ -145,9 +144,9 @@ double conjugate(Column const& column, EntryTerms const& terms, double v) {
 }
 
 /// Of a column with entries x, costs c, to which the weights w are added unless they are null, and potentials u and v,
-/// which is replaced where the conjugate asks for it.
+/// which is replaced by the largest feasible one where the bound is without slack.
 ColumnValues values_of(std::int64_t rows, double const* x, double* c, double const* w, double const* u, double& v,
-                       EntryTerms const& terms) {
+                       EntryTerms const& terms, DualBound bound) {
   ColumnValues values;
   for (std::int64_t r = 0; r < rows; ++r) {
     if (x[r] == 0) continue;  // A forbidden pair costs infinity.
@@ -160,9 +159,12 @@ ColumnValues values_of(std::int64_t rows, double const* x, double* c, double con
     for (std::int64_t r = 0; r < rows; ++r) c[r] += w[r];
   }
   Column const column{rows, x, c, u};
-  if (!terms.has_finite_conjugate()) v = largest_feasible(column, terms);
   values.regularization += regularization(column, terms);
-  values.conjugate = conjugate(column, terms, v);
+  if (bound == DualBound::without_slack) {
+    v = largest_feasible(column, terms);
+  } else {
+    values.conjugate = conjugate(column, terms, v);
+  }
   return values;
 }
 
@@ -211,7 +213,7 @@ EntryTerms::EntryTerms(RegularizerTerms const& terms, CostScale const& scale, st
       groups(std::move(row_groups)) {}
 
 RegularizedValues evaluate_entries(EntrySource const& source, EntryTerms const& terms, EntryDuals const& duals,
-                                   int threads) {
+                                   DualBound bound, int threads) {
   std::int64_t const n = source.source_rows(), m = source.source_columns();
   std::int64_t const blocks = count_of(m, kColumnsOfSum);
   int const team = useful_threads(threads, n, m);
@@ -235,7 +237,7 @@ RegularizedValues evaluate_entries(EntrySource const& source, EntryTerms const& 
         double const* const entries = x + k * n;
         for (std::int64_t r = 0; r < n; ++r) sums[r] += entries[r];
         std::size_t const j = static_cast<std::size_t>(first + k);
-        values[j] = values_of(n, entries, c + k * n, w ? w + k * n : nullptr, duals.u.data(), duals.v[j], terms);
+        values[j] = values_of(n, entries, c + k * n, w ? w + k * n : nullptr, duals.u.data(), duals.v[j], terms, bound);
       }
     }
   }

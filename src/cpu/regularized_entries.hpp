@@ -56,9 +56,9 @@ struct EntryDuals {
   std::span<double> v;
 };
 
-/// Values as RegularizedOperator::evaluate() has them. Where the conjugate of h is not finite everywhere v is replaced.
+/// Values as RegularizedOperator::evaluate() has them; v is replaced where the bound is without slack.
 RegularizedValues evaluate_entries(EntrySource const& source, EntryTerms const& terms, EntryDuals const& duals,
-                                   int threads);
+                                   DualBound bound, int threads);
 
 /// out = mass X
 void dense_entries(EntrySource const& source, double mass, MutableMatrixView out, int threads);

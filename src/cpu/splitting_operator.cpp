@@ -3,6 +3,7 @@
 #include <omp.h>
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <numeric>
 #include <utility>
@@ -62,6 +63,14 @@ SplittingOperator<T>::Points::Points(std::vector<double> shares)
 }
 
 template <class T>
+void SplittingOperator<T>::Points::copy(Points const& from) {
+  marginal = from.marginal;
+  sum = from.sum;
+  potential = from.potential;
+  std::copy_n(from.packed.get(), padded_to_vectors<T>(size()), packed.get());
+}
+
+template <class T>
 void SplittingOperator<T>::Points::set_potential(std::int64_t i, double value) {
   potential[static_cast<std::size_t>(i)] = value;
   packed[static_cast<std::size_t>(i)] = static_cast<T>(value);
@@ -76,6 +85,10 @@ void SplittingOperator<T>::Points::update(std::int64_t i, SplittingUpdate const&
 }
 
 template <class T>
+SplittingOperator<T>::State::State(std::int64_t stride, std::vector<double> p, std::vector<double> q)
+    : plan(array_of_columns<T>(stride, std::ssize(q))), rows(std::move(p)), columns(std::move(q)) {}
+
+template <class T>
 SplittingOperator<T>::SplittingOperator(RegularizedInput const& input, int threads)
     : ReadableOperator(std::ssize(input.p), std::ssize(input.q),
                        useful_threads(threads, std::ssize(input.p), std::ssize(input.q))),
@@ -83,10 +96,8 @@ SplittingOperator<T>::SplittingOperator(RegularizedInput const& input, int threa
       terms_(input.terms, costs_.scale(), costs_.groups(input.terms)),
       stride_(column_stride<T>(this->rows())),
       packed_costs_(array_of_columns<T>(stride_, this->columns())),
-      plan_(array_of_columns<T>(stride_, this->columns())),
       row_sums_(aligned_array<T>(blocks_of(this->columns()) * stride_)),
-      rows_(in_order(input.p, costs_.rows())),
-      columns_(input.q) {
+      now_(stride_, in_order(input.p, costs_.rows()), input.q) {
   pack_costs();
 }
 
@@ -115,32 +126,27 @@ void SplittingOperator<T>::pack_costs() {
 }
 
 template <class T>
-void SplittingOperator<T>::start(double step, std::span<double const> u, std::span<double const> v) {
+void SplittingOperator<T>::start(double step) {
   std::int64_t const n = this->rows(), m = this->columns();
   double const total = static_cast<double>(n + m);
-  step_ = step;
+  now_.step = step;
   feasible_.clear();
-#pragma omp parallel for num_threads(threads_) schedule(static)
-  for (std::int64_t j = 0; j < m; ++j) std::fill_n(plan_.get() + j * stride_, stride_, T(0));
-  std::ranges::fill(rows_.marginal, 0.0);
-  std::ranges::fill(columns_.marginal, 0.0);
-  for (std::int64_t r = 0; r < n; ++r) {
-    rows_.set_potential(
-        r, step * (u.empty() ? static_cast<double>(m) / total : u[static_cast<std::size_t>(problem_row(r))]));
-  }
-  for (std::int64_t j = 0; j < m; ++j)
-    columns_.set_potential(j, step * (v.empty() ? static_cast<double>(n) / total : v[static_cast<std::size_t>(j)]));
+  for_each_column([&](std::int64_t begin) { std::fill_n(now_.plan.get() + begin, stride_, T(0)); });
+  std::ranges::fill(now_.rows.marginal, 0.0);
+  std::ranges::fill(now_.columns.marginal, 0.0);
+  for (std::int64_t r = 0; r < n; ++r) now_.rows.set_potential(r, step * static_cast<double>(m) / total);
+  for (std::int64_t j = 0; j < m; ++j) now_.columns.set_potential(j, step * static_cast<double>(n) / total);
   sum_terms();
 }
 
 template <class T>
 void SplittingOperator<T>::set_step(double step) {
-  double const factor = step / step_;
-  for (Points* const points : {&rows_, &columns_}) {
+  double const factor = step / now_.step;
+  for (Points* const points : {&now_.rows, &now_.columns}) {
     for (std::int64_t i = 0; i < points->size(); ++i)
       points->set_potential(i, factor * points->potential[static_cast<std::size_t>(i)]);
   }
-  step_ = step;
+  now_.step = step;
   sum_terms();
 }
 
@@ -148,14 +154,14 @@ void SplittingOperator<T>::set_step(double step) {
 template <class T>
 void SplittingOperator<T>::sum_terms() {
   double const n = static_cast<double>(this->rows()), m = static_cast<double>(this->columns());
-  double const phi = sum_of(rows_.potential), psi = sum_of(columns_.potential);
+  double const phi = sum_of(now_.rows.potential), psi = sum_of(now_.columns.potential);
   auto const sum_side = [](Points& points, double others, double of_others) {
     for (std::size_t i = 0; i < points.sum.size(); ++i)
       points.sum[i] = points.marginal[i] + others * points.potential[i] + of_others - points.share[i];
   };
-  sum_side(rows_, m, psi);
-  sum_side(columns_, n, phi);
-  alpha_ = sum_of(columns_.marginal) + m * phi + n * psi - 1;
+  sum_side(now_.rows, m, psi);
+  sum_side(now_.columns, n, phi);
+  now_.alpha = sum_of(now_.columns.marginal) + m * phi + n * psi - 1;
 }
 
 template <class T>
@@ -166,52 +172,60 @@ void SplittingOperator<T>::iterate(int count) {
   std::vector<T> thresholds;
   for (RowGroup const& group : terms_.groups) {
     group_begin.push_back(group.begin);
-    thresholds.push_back(static_cast<T>(step_ * group.weight));
+    thresholds.push_back(static_cast<T>(now_.step * group.weight));
   }
   group_begin.push_back(n);
   thresholds.resize(static_cast<std::size_t>(padded_to_vectors<T>(std::ssize(thresholds))));
-  EntryProx<T> const prox{static_cast<T>(1 / (1 + step_ * terms_.quadratic)), static_cast<T>(step_ * terms_.hypentropy),
-                          static_cast<T>(terms_.width)};
-  SplittingPass<T> pass{
-      PassKind::plain,       plan_.get(), packed_costs_.get(), stride_,   n, static_cast<T>(step_), rows_.packed.get(),
-      columns_.packed.get(), prox,        group_begin,         thresholds};
+  EntryProx<T> const prox{static_cast<T>(1 / (1 + now_.step * terms_.quadratic)),
+                          static_cast<T>(now_.step * terms_.hypentropy), static_cast<T>(terms_.width)};
+  SplittingPass<T> pass{PassKind::plain,
+                        now_.plan.get(),
+                        packed_costs_.get(),
+                        stride_,
+                        n,
+                        static_cast<T>(now_.step),
+                        now_.rows.packed.get(),
+                        now_.columns.packed.get(),
+                        prox,
+                        group_begin,
+                        thresholds};
   std::int64_t const scratch_size = pass.scratch_size();
   T* const scratch = scratch_.at_least(scratch_size * threads_);
-  double next_alpha = alpha_;
+  double next_alpha = now_.alpha;
 #pragma omp parallel num_threads(threads_) firstprivate(pass)
   {
-    double alpha = alpha_;  // Each thread has the same.
+    double alpha = now_.alpha;  // Each thread has the same.
     for (int k = 0; k < count; ++k) {
       pass.kind = k % 2 == 1 ? PassKind::from_difference : k == count - 1 ? PassKind::plain : PassKind::keep_difference;
 #pragma omp for schedule(static)
       for (std::int64_t block = 0; block < blocks; ++block) {
         std::int64_t const first = block * kColumnsOfRowSum;
         pass_over_columns(pass, first, std::min(kColumnsOfRowSum, m - first), row_sums_.get() + block * stride_,
-                          columns_.marginal.data() + first, scratch + scratch_size * omp_get_thread_num());
+                          now_.columns.marginal.data() + first, scratch + scratch_size * omp_get_thread_num());
       }
 
-      double const excess = sum_of(columns_.marginal) - 1;
+      double const excess = sum_of(now_.columns.marginal) - 1;
       double const shift = splitting_shift(excess, alpha, static_cast<double>(n), static_cast<double>(m));
       alpha -= excess;
       constexpr std::int64_t kRows = 512;
 #pragma omp for schedule(static) nowait
       for (std::int64_t begin = 0; begin < n; begin += kRows) {
         std::int64_t const end = std::min(begin + kRows, n);
-        std::fill(rows_.marginal.begin() + begin, rows_.marginal.begin() + end, 0.0);
+        std::fill(now_.rows.marginal.begin() + begin, now_.rows.marginal.begin() + end, 0.0);
         for (std::int64_t block = 0; block < blocks; ++block) {
           T const* const sums = row_sums_.get() + block * stride_;
           for (std::int64_t r = begin; r < end; ++r)
-            rows_.marginal[static_cast<std::size_t>(r)] += static_cast<double>(sums[r]);
+            now_.rows.marginal[static_cast<std::size_t>(r)] += static_cast<double>(sums[r]);
         }
-        for (std::int64_t r = begin; r < end; ++r) rows_.update(r, {shift, static_cast<double>(m)});
+        for (std::int64_t r = begin; r < end; ++r) now_.rows.update(r, {shift, static_cast<double>(m)});
       }
 #pragma omp for schedule(static)
-      for (std::int64_t j = 0; j < m; ++j) columns_.update(j, {shift, static_cast<double>(n)});
+      for (std::int64_t j = 0; j < m; ++j) now_.columns.update(j, {shift, static_cast<double>(n)});
     }
 #pragma omp master
     next_alpha = alpha;
   }
-  alpha_ = next_alpha;
+  now_.alpha = next_alpha;
 }
 
 template <class T>
@@ -224,39 +238,91 @@ SplittingResidual SplittingOperator<T>::residual() {
     }
     return sum.value();
   };
-  std::int64_t nonzeros = 0;
-#pragma omp parallel for num_threads(threads_) schedule(static) reduction(+ : nonzeros)
-  for (std::int64_t j = 0; j < this->columns(); ++j) {
-    T const* const x = plan_.get() + j * stride_;
-    std::int64_t of_column = 0;
-    for (std::int64_t r = 0; r < this->rows(); ++r) of_column += x[r] != 0;
-    nonzeros += of_column;
+  return {squares(now_.rows), squares(now_.columns)};
+}
+
+template <class T>
+void SplittingOperator<T>::keep(Spare spare) {
+  std::optional<State>& kept = spares_[static_cast<std::size_t>(spare)];
+  if (!kept) kept.emplace(stride_, now_.rows.share, now_.columns.share);
+  for_each_column([&](std::int64_t begin) { std::copy_n(now_.plan.get() + begin, stride_, kept->plan.get() + begin); });
+  for (Points State::*side : {&State::rows, &State::columns}) ((*kept).*side).copy(now_.*side);
+  kept->alpha = now_.alpha;
+  kept->step = now_.step;
+}
+
+template <class T>
+void SplittingOperator<T>::exchange(Spare spare) {
+  std::swap(now_, *spares_[static_cast<std::size_t>(spare)]);
+  feasible_.clear();
+}
+
+template <class T>
+void SplittingOperator<T>::approach(Spare spare, double share) {
+  State& kept = *spares_[static_cast<std::size_t>(spare)];
+  for_each_column([&](std::int64_t begin) {
+    T* const to = kept.plan.get() + begin;
+    T const* const from = now_.plan.get() + begin;
+    T const part = static_cast<T>(share);
+    for (std::int64_t r = 0; r < stride_; ++r) to[r] += part * (from[r] - to[r]);
+  });
+  auto const approach_all = [share](std::vector<double>& to, std::vector<double> const& from) {
+    for (std::size_t i = 0; i < to.size(); ++i) to[i] += share * (from[i] - to[i]);
+  };
+  for (Points State::*side : {&State::rows, &State::columns}) {
+    approach_all((kept.*side).marginal, (now_.*side).marginal);
+    approach_all((kept.*side).potential, (now_.*side).potential);
   }
-  return {squares(rows_), squares(columns_), nonzeros};
+}
+
+template <class T>
+SplittingDistance SplittingOperator<T>::distance(Spare spare) {
+  State const& kept = *spares_[static_cast<std::size_t>(spare)];
+  std::vector<double> squares(static_cast<std::size_t>(this->columns()));
+  for_each_column([&](std::int64_t begin) {
+    double sum = 0;
+    for (std::int64_t r = 0; r < stride_; ++r) {
+      double const difference = static_cast<double>(now_.plan[static_cast<std::size_t>(begin + r)]) -
+                                static_cast<double>(kept.plan[static_cast<std::size_t>(begin + r)]);
+      sum += difference * difference;
+    }
+    squares[static_cast<std::size_t>(begin / stride_)] = sum;
+  });
+  auto const moved = [this](Points const& to, Points const& from) {
+    std::vector<double> by = to.potential;
+    for (std::size_t i = 0; i < by.size(); ++i) by[i] = (by[i] - from.potential[i]) / now_.step;
+    return by;
+  };
+  return {std::sqrt(sum_of(squares)),
+          norm_of_sums(moved(now_.rows, kept.rows), moved(now_.columns, kept.columns),
+                       static_cast<double>(this->rows()), static_cast<double>(this->columns()))};
 }
 
 template <class T>
 std::vector<double> SplittingOperator<T>::dual_rows() const {
-  std::vector<double> u = rows_.potential;
-  for (double& value : u) value /= step_;
+  std::vector<double> u = now_.rows.potential;
+  for (double& value : u) value /= now_.step;
   return u;
 }
 
 template <class T>
 std::vector<double> SplittingOperator<T>::dual_columns() const {
   if (!feasible_.empty()) return feasible_;
-  std::vector<double> v = columns_.potential;
-  for (double& value : v) value /= step_;
+  std::vector<double> v = now_.columns.potential;
+  for (double& value : v) value /= now_.step;
   return v;
 }
 
 template <class T>
 RegularizedValues SplittingOperator<T>::evaluate() {
   std::vector<double> const u = dual_rows();
-  std::vector<double> v = dual_columns();
-  RegularizedValues const values = evaluate_entries(*this, terms_, {rows_.share, columns_.share, u, v}, threads_);
-  if (!terms_.has_finite_conjugate()) feasible_ = std::move(v);
-  return values;
+  return with_useful_bound(terms_.has_finite_conjugate(), [&](DualBound bound) {
+    std::vector<double> v = dual_columns();
+    RegularizedValues const values =
+        evaluate_entries(*this, terms_, {now_.rows.share, now_.columns.share, u, v}, bound, threads_);
+    if (bound == DualBound::without_slack) feasible_ = std::move(v);
+    return values;
+  });
 }
 
 template <class T>
@@ -273,7 +339,7 @@ void SplittingOperator<T>::potentials(MutableVectorView u, MutableVectorView v) 
 template <class T>
 void SplittingOperator<T>::load(Tile const& tile, double* x, double* c, double* w) const {
   for (std::int64_t k = 0; k < tile.columns; ++k) {
-    T const* const column = plan_.get() + (tile.column + k) * stride_ + tile.row;
+    T const* const column = now_.plan.get() + (tile.column + k) * stride_ + tile.row;
     for (std::int64_t r = 0; r < tile.rows; ++r) x[k * tile.rows + r] = static_cast<double>(column[r]);
   }
   if (c != nullptr) costs_.load(tile, c, w);

@@ -188,7 +188,8 @@ RegularizedValues QuadraticOperator::evaluate() {
   double* const places = transposed ? readout_.u() : readout_.v();
   idle_potentials(problem_, 0, now_.potential[0], now_.potential[1], lines, runtime_->stream());
   idle_potentials(problem_, 1, now_.potential[1], lines, places, runtime_->stream());
-  return readout_.evaluate(costs_, plan());
+  return readout_.evaluate(costs_, plan(),
+                           costs_.terms().has_finite_conjugate() ? DualBound::of_conjugate : DualBound::without_slack);
 }
 
 void QuadraticOperator::potentials(MutableVectorView u, MutableVectorView v) const {

@@ -31,7 +31,8 @@ RegularizedReadout::RegularizedReadout(RegularizedCosts const& costs) {
   upload(*costs.runtime(), costs.q().data(), q_, m * static_cast<std::int64_t>(sizeof(double)));
 }
 
-RegularizedValues RegularizedReadout::evaluate(RegularizedCosts const& costs, RegularizedEntries const& entries) const {
+RegularizedValues RegularizedReadout::evaluate(RegularizedCosts const& costs, RegularizedEntries const& entries,
+                                               DualBound bound) const {
   cudaStream_t const stream = costs.runtime()->stream();
   for (Side const side : kSides) {
     multiply_entries({.entries = entries,
@@ -48,6 +49,7 @@ RegularizedValues RegularizedReadout::evaluate(RegularizedCosts const& costs, Re
                     .p = p_,
                     .q = q_,
                     .u = u_,
+                    .bound = bound,
                     .v = v_,
                     .marginal = {marginal_[0], marginal_[1]},
                     .parts = parts_,

@@ -17,7 +17,7 @@ class RegularizedReadout {
   double const* q() const { return q_; }
 
   /// Of u() and v(), of which v() is replaced unless the conjugate of h is finite. Waits.
-  RegularizedValues evaluate(RegularizedCosts const& costs, RegularizedEntries const& entries) const;
+  RegularizedValues evaluate(RegularizedCosts const& costs, RegularizedEntries const& entries, DualBound bound) const;
   void potentials(RegularizedCosts const& costs, MutableVectorView u, MutableVectorView v) const;
 
  private:

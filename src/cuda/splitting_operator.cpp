@@ -1,11 +1,13 @@
 #include "cuda/splitting_operator.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <numeric>
 
 #include "cuda/costs.hpp"
 #include "cuda/launch/vectors.hpp"
+#include "operators/splitting_rule.hpp"
 
 namespace monge::cuda {
 namespace {
@@ -68,12 +70,12 @@ void SplittingOperator::allocate() {
   int* slabs = nullptr;
   std::int64_t const width = size_of(scalar_);
   auto const part_bytes = [&](SplittingSide const& side) { return side.part_count * side.part_stride * width; };
-  vectors_ = allocate_parts(runtime_, Part{rows.sum, n}, Part{rows.potential, n}, Part{rows.residual, n},
-                            Part{columns.sum, m}, Part{columns.potential, m}, Part{columns.residual, m},
-                            Part{rounded[0], pitch_ * width}, Part{rounded[1], m * width}, Part{arguments_.state, 1},
-                            Part{parameters_, 1}, Part{residual_, 1}, Part{slabs, std::ssize(plan_.slabs)},
-                            Part{arguments_.totals, plan_.blocks()}, Part{arguments_.nonzeros, blocks()},
-                            Part{parts[0], part_bytes(rows)}, Part{parts[1], part_bytes(columns)});
+  vectors_ =
+      allocate_parts(runtime_, Part{rows.sum, n}, Part{rows.potential, n}, Part{rows.residual, n}, Part{columns.sum, m},
+                     Part{columns.potential, m}, Part{columns.residual, m}, Part{rounded[0], pitch_ * width},
+                     Part{rounded[1], m * width}, Part{arguments_.state, 1}, Part{parameters_, 1}, Part{residual_, 1},
+                     Part{slabs, std::ssize(plan_.slabs)}, Part{arguments_.totals, plan_.blocks()},
+                     Part{parts[0], part_bytes(rows)}, Part{parts[1], part_bytes(columns)});
   // Padding has no potential and no residual.
   MONGE_CUDA_TRY(cudaMemsetAsync(vectors_.data(), 0, static_cast<std::size_t>(vectors_.bytes()), runtime_->stream()));
   upload(*runtime_, plan_.slabs.data(), slabs, std::ssize(plan_.slabs) * static_cast<std::int64_t>(sizeof(int)));
@@ -111,10 +113,6 @@ void SplittingOperator::allocate_resident() {
                                     Part{resident_.totals, kTurns * plan.blocks()}, Part{resident_.arrived, 1});
 }
 
-int SplittingOperator::blocks() const {
-  return resident_plan_ ? resident_plan_->blocks() : plan_.blocks();
-}
-
 void SplittingOperator::set_parameters(double step) {
   EntryTerms const& terms = costs_.terms();
   SplittingParameters const parameters{step, 1 / (1 + step * terms.quadratic), step * terms.group_lasso,
@@ -128,19 +126,15 @@ void SplittingOperator::restart(double factor, bool empty) {
   evaluated_ = false;
 }
 
-void SplittingOperator::start(double step, std::span<double const> u, std::span<double const> v) {
+void SplittingOperator::start(double step) {
   DeviceGuard const guard(runtime_->index());
   double const n = static_cast<double>(rows()), m = static_cast<double>(columns());
-  std::vector<double> phi(static_cast<std::size_t>(rows()), step * m / (n + m));
-  std::vector<double> psi(static_cast<std::size_t>(columns()), step * n / (n + m));
-  auto const scaled = [step](double potential) { return step * potential; };
-  std::transform(u.begin(), u.end(), phi.begin(), scaled);
-  std::transform(v.begin(), v.end(), psi.begin(), scaled);
-  phi = costs_.in_order(phi);
+  std::vector<double> const phi(static_cast<std::size_t>(rows()), step * m / (n + m));
+  std::vector<double> const psi(static_cast<std::size_t>(columns()), step * n / (n + m));
   auto const upload_side = [&](std::vector<double> const& from, SplittingSide const& to) {
     upload(*runtime_, from.data(), to.potential, std::ssize(from) * static_cast<std::int64_t>(sizeof(double)));
   };
-  upload_side(phi, arguments_.side[0]);
+  upload_side(costs_.in_order(phi), arguments_.side[0]);
   upload_side(psi, arguments_.side[1]);
   MONGE_CUDA_TRY(cudaMemsetAsync(entries_.data(), 0, static_cast<std::size_t>(entries_.bytes()), runtime_->stream()));
   set_parameters(step);
@@ -162,7 +156,7 @@ void SplittingOperator::enqueue(SplittingIteration iteration, std::int64_t numbe
 }
 
 void SplittingOperator::enqueue_residual(SplittingResidual* result, Queue const& queue) const {
-  splitting_residual({arguments_, blocks(), result}, queue);
+  splitting_residual({arguments_, result}, queue);
 }
 
 void SplittingOperator::iterate(int count) {
@@ -191,6 +185,68 @@ SplittingResidual SplittingOperator::residual() {
   DeviceGuard const guard(runtime_->index());
   enqueue_residual(residual_, runtime_->stream());
   return download(*runtime_, residual_, 1)[0];
+}
+
+SplittingSpareArguments SplittingOperator::spare_arguments(SpareState const& spare, void const* end) {
+  auto const* const begin = vectors_.data();
+  return {.scalar = scalar_,
+          .size = entries_.bytes() / size_of(scalar_),
+          .entries = entries_.data(),
+          .spare_entries = spare.entries.data(),
+          .count = (static_cast<unsigned char const*>(end) - begin) / static_cast<std::int64_t>(sizeof(double)),
+          .numbers = reinterpret_cast<double*>(vectors_.data()),
+          .spare_numbers = reinterpret_cast<double*>(spare.vectors.data())};
+}
+
+void SplittingOperator::keep(Spare spare) {
+  DeviceGuard const guard(runtime_->index());
+  SpareState& to = kept(spare);
+  std::int64_t const bytes = reinterpret_cast<unsigned char*>(residual_) - vectors_.data();
+  if (to.entries.bytes() == 0) {
+    to.entries = DeviceArray<unsigned char>(runtime_, entries_.bytes());
+    to.vectors = DeviceArray<unsigned char>(runtime_, bytes);
+  }
+  auto const copy = [&](DeviceArray<unsigned char> const& from, DeviceArray<unsigned char>& into) {
+    MONGE_CUDA_TRY(cudaMemcpyAsync(into.data(), from.data(), static_cast<std::size_t>(into.bytes()),
+                                   cudaMemcpyDeviceToDevice, runtime_->stream()));
+  };
+  copy(entries_, to.entries);
+  copy(vectors_, to.vectors);
+  to.step = step_;
+  to.iterations = iterations_;
+}
+
+void SplittingOperator::exchange(Spare spare) {
+  DeviceGuard const guard(runtime_->index());
+  SpareState& other = kept(spare);
+  exchange_spare(spare_arguments(other, residual_), runtime_->stream());
+  std::swap(step_, other.step);
+  std::swap(iterations_, other.iterations);
+  evaluated_ = false;
+}
+
+void SplittingOperator::approach(Spare spare, double share) {
+  DeviceGuard const guard(runtime_->index());
+  approach_spare(spare_arguments(kept(spare), arguments_.side[0].rounded), share, runtime_->stream());
+}
+
+SplittingDistance SplittingOperator::distance(Spare spare) {
+  DeviceGuard const guard(runtime_->index());
+  SpareState const& other = kept(spare);
+  DeviceArray<double> const partials(runtime_, kSpareBlocks);
+  spare_distance(spare_arguments(other, residual_), partials.data(), runtime_->stream());
+  auto const moved = [&](SplittingSide const& side) {
+    std::int64_t const place = reinterpret_cast<unsigned char*>(side.potential) - vectors_.data();
+    auto const* const from = reinterpret_cast<double const*>(other.vectors.data() + place);
+    std::vector<double> by = download(*runtime_, side.potential, side.size);
+    std::vector<double> const kept_there = download(*runtime_, from, side.size);
+    for (std::size_t i = 0; i < by.size(); ++i) by[i] = (by[i] - kept_there[i]) / step_;
+    return by;
+  };
+  std::vector<double> const squares = download(*runtime_, partials.data(), kSpareBlocks);
+  return {std::sqrt(std::accumulate(squares.begin(), squares.end(), 0.0)),
+          norm_of_sums(moved(arguments_.side[0]), moved(arguments_.side[1]), static_cast<double>(rows()),
+                       static_cast<double>(columns()))};
 }
 
 /// Problems that have launches of their own take these; of the others those with more pairs of iterations come first.
@@ -265,7 +321,8 @@ RegularizedValues SplittingOperator::evaluate() {
   DeviceGuard const guard(runtime_->index());
   make_potentials();
   evaluated_ = true;
-  return readout_->evaluate(costs_, plan());
+  return with_useful_bound(costs_.terms().has_finite_conjugate(),
+                           [&](DualBound bound) { return readout_->evaluate(costs_, plan(), bound); });
 }
 
 void SplittingOperator::potentials(MutableVectorView u, MutableVectorView v) const {

@@ -1,6 +1,7 @@
 // Douglas-Rachford splitting on a CUDA device: X and the costs in memory, an iteration in two launches; or, where X
 // fits in the shared memory of the device and that pays, many in one.
 #pragma once
+#include <array>
 #include <optional>
 #include <span>
 
@@ -27,10 +28,14 @@ class SplittingOperator final : public ReadableOperator<monge::SplittingOperator
   /// Waits for what was found, throws if that is no problem, and packs the costs.
   void finish(Queue const& queue);
 
-  void start(double step, std::span<double const> u, std::span<double const> v) override;
+  void start(double step) override;
   void set_step(double step) override;
   void iterate(int count) override;
   SplittingResidual residual() override;
+  void keep(Spare spare) override;
+  void exchange(Spare spare) override;
+  void approach(Spare spare, double share) override;
+  SplittingDistance distance(Spare spare) override;
   RegularizedValues evaluate() override;
   void potentials(MutableVectorView u, MutableVectorView v) const override;
 
@@ -40,7 +45,6 @@ class SplittingOperator final : public ReadableOperator<monge::SplittingOperator
  private:
   void allocate();
   void allocate_resident();
-  int blocks() const;
   void set_parameters(double step);
   void restart(double factor, bool empty);
   /// `number`: how many iterations came before, which says where this one begins.
@@ -48,6 +52,16 @@ class SplittingOperator final : public ReadableOperator<monge::SplittingOperator
   void make_potentials() const;
   void enqueue_residual(SplittingResidual* result, Queue const& queue) const;
   RegularizedEntries plan() const override;
+
+  /// X and what the recursion keeps with it, as in entries_ and at the head of vectors_.
+  struct SpareState {
+    DeviceArray<unsigned char> entries, vectors;
+    double step = 0;
+    std::int64_t iterations = 0;
+  };
+  SpareState& kept(Spare spare) { return spares_[static_cast<std::size_t>(spare)]; }
+  /// With the numbers up to `end`, which lies in vectors_.
+  SplittingSpareArguments spare_arguments(SpareState const& spare, void const* end);
 
   SharedRuntime runtime_;
   DataType scalar_;
@@ -58,7 +72,8 @@ class SplittingOperator final : public ReadableOperator<monge::SplittingOperator
   SplittingArguments arguments_;
   ResidentArguments resident_;
   SplittingParameters* parameters_ = nullptr;
-  SplittingResidual* residual_ = nullptr;
+  SplittingResidual* residual_ = nullptr;  // Behind all that belongs to X.
+  std::array<SpareState, kSpares> spares_;
   std::optional<RegularizedReadout> readout_;
   std::optional<Graph> graph_;  // Of kIterationsPerGraph.
   double step_ = 0;

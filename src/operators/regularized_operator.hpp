@@ -66,6 +66,21 @@ struct RegularizedValues {
   std::int64_t nonzeros = 0;
 };
 
+/// What h* is taken at. Potentials without slack, u_i + v_j <= C_ij or, with groups, slacks whose norm the group lasso
+/// bears, have h* = 0 whatever other terms there are.
+enum class DualBound { of_conjugate, without_slack };
+
+/// Values of evaluate(bound), which replaces v where `bound` is without_slack. Slacks that a small weight divides may
+/// leave a bound below that of u = v = 0, which is 0: it says nothing, and one without slack says more.
+template <class Evaluate>
+RegularizedValues with_useful_bound(bool has_finite_conjugate, Evaluate&& evaluate) {
+  if (has_finite_conjugate) {
+    RegularizedValues const values = evaluate(DualBound::of_conjugate);
+    if (values.dual >= 0) return values;
+  }
+  return evaluate(DualBound::without_slack);
+}
+
 /// X, and potentials (u, v) that are feasible.
 class RegularizedOperator {
  public:
@@ -78,8 +93,9 @@ class RegularizedOperator {
   std::int64_t columns() const { return m_; }
   virtual CostScale scale() const = 0;
 
-  /// Of the current X and (u, v). Where the conjugate of h is not finite everywhere v first becomes the largest that is
-  /// feasible with u (docs/math.md, section 17): with it the dual value only rises. Waits.
+  /// Of the current X and (u, v). Where the conjugate of h is not finite everywhere, and in splitting where the dual
+  /// value would be negative, v first becomes the largest that is feasible with u (docs/math.md, section 17): with it
+  /// the dual value only rises. Waits.
   virtual RegularizedValues evaluate() = 0;
 
   // What follows is for plans: X in the user's mass, u and v in the user's costs. Outputs may lie on the host or on the
@@ -103,16 +119,20 @@ class RegularizedOperator {
 /// Residuals of X after the last iteration.
 struct SplittingResidual {
   double row_squares, column_squares;  ///< |X 1 - p|_2^2 and |X^T 1 - q|_2^2.
-  std::int64_t nonzeros;               ///< Of X.
+};
+
+/// From one plan with its potentials to another, in the Frobenius norm.
+struct SplittingDistance {
+  double plan;        ///< |X - X'|
+  double potentials;  ///< |(u - u') 1^T + 1 (v - v')^T|
 };
 
 /// The iteration of RDROT, eq. 6 (docs/math.md, section 17).
 class SplittingOperator : public RegularizedOperator {
  public:
   using RegularizedOperator::RegularizedOperator;
-  /// X = 0 and, with step = rho / (n + m): potentials phi_i = step m / (n + m), psi_j = step n / (n + m) or, where they
-  /// are given, step u and step v.
-  virtual void start(double step, std::span<double const> u, std::span<double const> v) = 0;
+  /// X = 0 and, with step = rho / (n + m), potentials phi_i = step m / (n + m), psi_j = step n / (n + m).
+  virtual void start(double step) = 0;
   /// Goes on with another step from the current X and u, v: phi and psi are scaled, and the sums that the recursion
   /// keeps are made anew.
   virtual void set_step(double step) = 0;
@@ -120,6 +140,20 @@ class SplittingOperator : public RegularizedOperator {
   virtual void iterate(int count) = 0;
   /// Waits.
   virtual SplittingResidual residual() = 0;
+
+  /// Beside the current X, with all that the recursion has of it, there may be two more, each with memory of its own
+  /// from its first keep() on.
+  enum class Spare { run, mean };
+  static constexpr std::size_t kSpares = 2;
+  /// The spare one becomes a copy of the current one.
+  virtual void keep(Spare spare) = 0;
+  /// Swaps the two, bits, step and all.
+  virtual void exchange(Spare spare) = 0;
+  /// Moves X, its marginals and the potentials of the spare one by `share` of the way to the current one, which has the
+  /// same step. Once exchanged it needs a set_step() before it goes on.
+  virtual void approach(Spare spare, double share) = 0;
+  /// Between the two, whose steps are the same. Waits.
+  virtual SplittingDistance distance(Spare spare) = 0;
 };
 
 /// One operator's part of a step that many take together.

@@ -8,7 +8,9 @@
 // Before an iteration a = Y 1 - p, b = Y^T 1 - q and alpha = sum Y - 1 for Y = X + phi 1^T + 1 psi^T. At the fixed
 // point u = phi / s and v = psi / s are dual potentials.
 #pragma once
+#include <algorithm>
 #include <cmath>
+#include <span>
 
 #include "core/host_device.hpp"
 
@@ -62,6 +64,22 @@ struct SplittingUpdate {
 };
 MONGE_HOST_DEVICE inline double splitting_shift(double excess, double alpha, double n, double m) {
   return (2 * excess - alpha) / (n + m);
+}
+
+/// |f 1^T + 1 g^T|_F for vectors of n and m numbers, which may have zeros behind.
+inline double norm_of_sums(std::span<double const> f, std::span<double const> g, double n, double m) {
+  double squares[2] = {}, means[2] = {};
+  auto const look_through = [&](int s, std::span<double const> values, double size) {
+    for (double const value : values) {
+      squares[s] += value * value;
+      means[s] += value / size;
+    }
+    squares[s] = std::max(squares[s] - size * means[s] * means[s], 0.0);
+  };
+  look_through(0, f, n);
+  look_through(1, g, m);
+  double const mean = means[0] + means[1];
+  return std::sqrt(m * squares[0] + n * squares[1] + n * m * mean * mean);
 }
 
 }  // namespace monge

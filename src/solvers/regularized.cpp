@@ -1,4 +1,6 @@
+#include <algorithm>
 #include <cmath>
+#include <limits>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -39,6 +41,31 @@ void RegularizedRun::report_values(RegularizedValues const& values) {
 
 namespace {
 
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+/// Squares of slacks, as large as what a weight makes of an entry, and what they are divided by stay finite.
+void require_moderate_weights(RegularizerTerms const& terms, CostScale const& scale) {
+  constexpr double kMost = 1e100;
+  auto const require_at_most = [](char const* field, double weight, double most, char const* unit) {
+    require(weight <= most, "{}: is {}; must be at most {}, 1e100 times {}", field, weight, most, unit);
+  };
+  require_at_most("quadratic", terms.quadratic, kMost * scale.range / scale.mass,
+                  "the range of the costs over the mass");
+  require_at_most("hypentropy", terms.hypentropy, kMost * scale.range, "the range of the costs");
+  if (terms.hypentropy > 0) {
+    double const width = scale.width(terms.hypentropy_width);
+    require(width >= 1 / kMost && width <= kMost,
+            "hypentropy_width: is {}; must be from {} to {}, 1e-100 to 1e100 times "
+            "the mass",
+            terms.hypentropy_width, scale.mass / kMost, scale.mass * kMost);
+  }
+  if (terms.group_lasso > 0) {
+    double const weight = *std::ranges::max_element(terms.group_weights);
+    require_at_most("group_lasso", terms.group_lasso, weight > 0 ? kMost * scale.range / weight : kInfinity,
+                    "the range of the costs over the largest of group_weights");
+  }
+}
+
 std::vector<RegularizedPlan> solve_all(Context const& context, std::span<RegularizedProblem const> problems,
                                        RegularizedOptions const& options) {
   Stopwatch const watch;
@@ -69,6 +96,7 @@ std::vector<RegularizedPlan> solve_all(Context const& context, std::span<Regular
   for_each_problem(runs.size(), [&](std::size_t i) {
     if (runs[i].problem.method == RegularizedMethod::newton)
       runs[i].found = backend.quadratic_operator(runs[i].problem.input());
+    require_moderate_weights(runs[i].problem.terms, runs[i].found->scale());
   });
   double const setup = watch.seconds();
   run_splitting(backend, splitting, index, options);

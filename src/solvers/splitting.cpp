@@ -17,55 +17,41 @@ namespace {
 
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
-/// When a larger step is tried, and whether it is kept. A small step brings the marginals first, a large one the
-/// potentials: once the support of X has settled a solve that would take long is shortened by a larger step. A step
-/// that has not brought the residual down in its trial is taken back, and no other is tried.
-class StepPolicy {
+/// Where the accelerated run goes back to the mean of its last iterates, and with which step it goes on. Near a
+/// solution iterates turn around it, ever closer; their mean is inside. Plan and potentials come along at one rate
+/// where the step is the ratio of their ways.
+class Restarts {
  public:
-  StepPolicy(RegularizedOptions const& options, double step)
-      : tolerance_(options.tolerance), most_(kMostGrowth * step) {}
-
-  double next(double step, int iterations, double residual, std::int64_t nonzeros) {
-    if (ended_) return step;
-    seen_.push_back({iterations, residual, nonzeros});
-    if (before_) {
-      if (iterations - seen_.front().iterations < kTrial) return step;
-      Trial const trial = *before_;
-      before_.reset();
-      seen_.erase(seen_.begin(), seen_.end() - 1);
-      ended_ = residual > trial.residual;
-      return ended_ ? trial.step : step;
+  /// After iterations of the run, which stand at `residual`, as |(X 1 - p, X^T 1 - q)|_2. Returns how many it took.
+  int check(SplittingOperator& splitting, double& step, int iterations, double residual, int allowed) {
+    using enum SplittingOperator::Spare;
+    ++kept_;
+    if (kept_ == 1) {
+      splitting.keep(mean);
+    } else {
+      splitting.approach(mean, 1.0 / kept_);
     }
-    while (seen_.size() > 2 && iterations - seen_[1].iterations >= kWindow) seen_.erase(seen_.begin());
-    Seen const& past = seen_.front();
-    bool const known = iterations - past.iterations >= kWindow;
-    if (!known || !settled(past, nonzeros) || kGrowth * step > most_) return step;
-    double const decay = std::log(past.residual / residual) / (iterations - past.iterations);
-    if (!(decay < std::log(residual / tolerance_) / kLong)) return step;
-    before_ = Trial{step, residual};
-    seen_.erase(seen_.begin(), seen_.end() - 1);
-    return kGrowth * step;
+    if (iterations < next_ || kept_ < 2 || allowed < kTrial) return 0;
+    next_ = iterations + iterations / 5;
+    kept_ = 0;
+    SplittingDistance const moved = splitting.distance(mean);
+    splitting.exchange(mean);
+    splitting.set_step(step);
+    splitting.iterate(kTrial);
+    SplittingResidual const found = splitting.residual();
+    if (!(std::sqrt(found.row_squares + found.column_squares) < residual)) splitting.exchange(mean);
+    if (moved.plan > 0 && moved.potentials > 0) {
+      step *= std::clamp(std::sqrt(moved.plan / moved.potentials / step), 1 / kMostGrowth, kMostGrowth);
+      splitting.set_step(step);
+    }
+    return kTrial;
   }
 
  private:
-  static constexpr double kGrowth = 2, kMostGrowth = 16;
-  static constexpr int kWindow = 40, kTrial = 100, kLong = 400;  // Iterations.
-  struct Seen {
-    int iterations;
-    double residual;
-    std::int64_t nonzeros;
-  };
-  struct Trial {
-    double step, residual;
-  };
-  static bool settled(Seen const& past, std::int64_t nonzeros) {
-    return std::abs(static_cast<double>(nonzeros - past.nonzeros)) <= 0.02 * static_cast<double>(nonzeros);
-  }
-
-  double tolerance_, most_;
-  std::vector<Seen> seen_;
-  std::optional<Trial> before_;  // While a step is on trial, the one before it.
-  bool ended_ = false;
+  static constexpr int kTrial = 2;  // Iterations; even, as CUDA takes them in pairs.
+  static constexpr double kMostGrowth = 4;
+  int kept_ = 0;   // Iterates that the mean is of.
+  int next_ = 60;  // Iterations.
 };
 
 /// rho at the start: that of the options, but no larger than the regulariser lets X follow. A prox that pulls with s
@@ -97,10 +83,10 @@ class SplittingRun {
         index_(index),
         options_(options),
         splitting_(static_cast<SplittingOperator&>(*run.found)),
-        norm_(run.marginal_norm()),
-        step_(first_step(options, run.problem.terms, splitting_.scale(), splitting_.rows(), splitting_.columns())),
-        step_policy_(options, step_) {
-    splitting_.start(step(), {}, {});
+        norm_(run.marginal_norm()) {
+    plain_.step =
+        first_step(options, run.problem.terms, splitting_.scale(), splitting_.rows(), splitting_.columns()) / points();
+    splitting_.start(plain_.step);
   }
 
   bool is_finished() const { return finished_; }
@@ -110,17 +96,16 @@ class SplittingRun {
   }
 
   void check(SplittingStep const& done, double seconds) {
-    report().iterations += done.count;
-    SplittingResidual const& residual = done.residual;
-    residual_ = std::sqrt(residual.row_squares + residual.column_squares) / norm_;
+    took(done.count);
+    residual_ = std::sqrt(done.residual.row_squares + done.residual.column_squares) / norm_;
     gap_ = kNaN;
-    decide(residual);
-    double const now = watch_.seconds();
+    double const step = points() * now().step;
+    decide();
+    double const time = watch_.seconds();
     report().seconds.iterations += seconds;
-    report().history.push_back(
-        {report().iterations, run_.problem.terms.quadratic, residual_, gap_, checked_step_, now});
+    report().history.push_back({report().iterations, run_.problem.terms.quadratic, residual_, gap_, step, time});
     if (!finished_ && options_.progress &&
-        !options_.progress({report().iterations, run_.problem.terms.quadratic, residual_, now, index_}))
+        !options_.progress({report().iterations, run_.problem.terms.quadratic, residual_, time, index_}))
       finish(Status::stopped, "progress asked to stop");
     if (finished_) evaluate();
     report().seconds.total = watch_.seconds();
@@ -128,51 +113,105 @@ class SplittingRun {
 
  private:
   RegularizedReport& report() const { return run_.report; }
-  double step() const { return step_ / static_cast<double>(splitting_.rows() + splitting_.columns()); }
+  double points() const { return static_cast<double>(splitting_.rows() + splitting_.columns()); }
+
+  /// One of the two runs: of the recursion with its fixed step, and accelerated.
+  struct Run {
+    double step = 0;
+    int iterations = 0, next_evaluation = 0;
+    double least_residual = std::numeric_limits<double>::infinity();
+    int least_at = 0;
+  };
+  Run& now() { return is_accelerated_ ? accelerated_ : plain_; }
+  void took(int iterations) {
+    now().iterations += iterations;
+    report().iterations += iterations;
+  }
 
   void finish(Status status, std::string message) {
     finished_ = true;
     report().status = status;
     report().message = std::move(message);
-    report().step = checked_step_;
+    report().step = points() * now().step;
   }
 
-  void decide(SplittingResidual const& residual) {
-    checked_step_ = step_;
+  void decide() {
     bool const at_end = report().iterations >= options_.iterations;
-    if (options_.tolerance == 0) {
-      if (at_end) finish(Status::completed, fmt::format("ran {} iterations", report().iterations));
-      return;
+    if (options_.tolerance > 0) {
+      if (residual_ <= options_.tolerance && (at_end || now().iterations >= now().next_evaluation)) {
+        if (is_optimal()) return finish(Status::converged, "");
+        // The gap falls about as the residual does; looking again after a tenth more iterations costs a few percent.
+        now().next_evaluation = now().iterations + now().iterations / 10;
+      }
+      // Where there is no plan the dual rises without end, and nothing else tells. Another look at each doubling.
+      if (report().iterations >= next_look_) {
+        next_look_ = 2 * report().iterations;
+        evaluate();
+        gap_ = run_.errors_of(*values_).gap;
+      }
     }
-    if (residual_ <= options_.tolerance && (at_end || report().iterations >= next_evaluation_)) {
-      if (is_optimal()) return finish(Status::converged, "");
-      // The gap falls about as the residual does; looking again after a tenth more iterations costs a few percent.
-      next_evaluation_ = report().iterations + report().iterations / 10;
-    }
-    // Where there is no plan the dual rises without end, and nothing else tells. Another look at each doubling.
-    if (report().iterations >= next_look_) {
-      next_look_ = 2 * report().iterations;
-      evaluate();
-      gap_ = run_.errors_of(*values_).gap;
-    }
-    if (at_end)
-      return finish(Status::iteration_limit,
-                    fmt::format("{} iterations left a relative residual of {:.3g}{}; more iterations, a larger "
-                                "tolerance or a larger weight would help",
-                                report().iterations, residual_,
-                                std::isnan(gap_) ? "" : fmt::format(" and a relative gap of {:.3g}", gap_)));
-    if (is_stalled())
+    if (at_end) return finish_at_end();
+    if (options_.tolerance > 0 && is_stalled())
       return finish(
           Status::precision_limit,
           fmt::format("float32 leaves a relative residual of {:.3g}; precision float64 can go further", residual_));
-    if (!options_.adapt_step) return;
-    set_step(step_policy_.next(step_, report().iterations, residual_, residual.nonzeros));
+    if (options_.accelerate) take_turns();
   }
 
-  void set_step(double next) {
-    if (next == step_) return;
-    step_ = next;
-    splitting_.set_step(step());
+  void finish_at_end() {
+    if (accelerated_.iterations > 0) choose();
+    if (options_.tolerance == 0)
+      return finish(Status::completed, fmt::format("ran {} iterations", report().iterations));
+    finish(Status::iteration_limit,
+           fmt::format("{} iterations left a relative residual of {:.3g}{}; more iterations, a larger "
+                       "tolerance or a larger weight would help",
+                       report().iterations, residual_,
+                       std::isnan(gap_) ? "" : fmt::format(" and a relative gap of {:.3g}", gap_)));
+  }
+
+  /// The accelerated run may end earlier or later than the other, and nobody knows which. So neither has more than half
+  /// of the iterations, once the plain one has had its first alone, which many solves need no more than.
+  void take_turns() {
+    using enum SplittingOperator::Spare;
+    constexpr int kAlone = 300;
+    if (is_accelerated_) {
+      took(restarts_.check(splitting_, accelerated_.step, accelerated_.iterations, norm_ * residual_,
+                           options_.iterations - 1 - report().iterations));
+      if (accelerated_.iterations < plain_.iterations) return;
+      splitting_.exchange(run);
+      is_accelerated_ = false;
+    } else if (plain_.iterations >= kAlone + accelerated_.iterations + accelerated_.iterations / 4) {
+      if (accelerated_.iterations == 0) {
+        splitting_.keep(run);
+        accelerated_.step = plain_.step;
+      } else {
+        splitting_.exchange(run);
+      }
+      is_accelerated_ = true;
+    }
+  }
+
+  /// Of both runs the one that is nearer to what the criterion asks for.
+  void choose() {
+    evaluated_at_ = -1;
+    double const here = largest_error();
+    splitting_.exchange(SplittingOperator::Spare::run);
+    is_accelerated_ = !is_accelerated_;
+    evaluated_at_ = -1;
+    if (largest_error() < here) return;
+    splitting_.exchange(SplittingOperator::Spare::run);
+    is_accelerated_ = !is_accelerated_;
+    evaluated_at_ = -1;
+    largest_error();
+  }
+
+  /// Makes residual_ and gap_ those of the current run.
+  double largest_error() {
+    evaluate();
+    RegularizedErrors const errors = run_.errors_of(*values_);
+    residual_ = errors.residual;
+    gap_ = errors.gap;
+    return options_.criterion == RegularizedCriterion::residual ? residual_ : std::max(residual_, gap_);
   }
 
   bool is_optimal() {
@@ -185,12 +224,13 @@ class SplittingRun {
 
   /// Float32 near its end goes up and down: no better residual in a long while, which slow progress would bring.
   bool is_stalled() {
-    if (residual_ < 0.999 * least_residual_) {
-      least_residual_ = residual_;
-      least_at_ = report().iterations;
+    if (residual_ < 0.999 * now().least_residual) {
+      now().least_residual = residual_;
+      now().least_at = now().iterations;
     }
-    return run_.problem.precision == Precision::float32 && residual_ < 2e-5 && residual_ > options_.tolerance &&
-           report().iterations - least_at_ >= std::max(1000, report().iterations / 2);
+    return !is_accelerated_ && run_.problem.precision == Precision::float32 && residual_ < 2e-5 &&
+           residual_ > options_.tolerance &&
+           plain_.iterations - plain_.least_at >= std::max(1000, plain_.iterations / 2);
   }
 
   /// With all mass in one pair each term is at most what it is there, and S, of l1 too, is at most 1: no plan with
@@ -220,13 +260,13 @@ class SplittingRun {
   RegularizedOptions const& options_;
   SplittingOperator& splitting_;
   double norm_;
-  double step_, checked_step_ = kNaN;  // rho now, and at the last check.
-  StepPolicy step_policy_;
+  Run plain_, accelerated_;
+  bool is_accelerated_ = false;  // The current one of the two.
+  Restarts restarts_;
   Stopwatch watch_;
   bool finished_ = false;
   double residual_ = kNaN, gap_ = kNaN;
-  double least_residual_ = std::numeric_limits<double>::infinity();
-  int least_at_ = 0, next_evaluation_ = 0, next_look_ = 640, evaluated_at_ = -1;
+  int next_look_ = 640, evaluated_at_ = -1;
   std::optional<RegularizedValues> values_;
 };
 

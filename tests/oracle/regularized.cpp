@@ -167,10 +167,10 @@ void RegularizedOracle::sum_terms(Splitting& state) const {
   for (std::int64_t j = 0; j < m_; ++j) state.b[at(j)] -= q_[at(j)];
 }
 
-RegularizedOracle::Splitting RegularizedOracle::start(Real step, Vector const& u, Vector const& v) const {
+RegularizedOracle::Splitting RegularizedOracle::start(Real step) const {
   Splitting state{step, 0, Vector(at(n_ * m_), 0), {}, {}, {}, {}};
-  for (std::int64_t i = 0; i < n_; ++i) state.phi.push_back(step * (u.empty() ? Real(m_) / Real(n_ + m_) : u[at(i)]));
-  for (std::int64_t j = 0; j < m_; ++j) state.psi.push_back(step * (v.empty() ? Real(n_) / Real(n_ + m_) : v[at(j)]));
+  for (std::int64_t i = 0; i < n_; ++i) state.phi.push_back(step * Real(m_) / Real(n_ + m_));
+  for (std::int64_t j = 0; j < m_; ++j) state.psi.push_back(step * Real(n_) / Real(n_ + m_));
   sum_terms(state);
   return state;
 }
@@ -237,7 +237,7 @@ void RegularizedOracle::iterate(Splitting& state) const {
 }
 
 Vector RegularizedOracle::feasible(Vector const& u, Vector const& v) const {
-  if (quadratic_ > 0 || hypentropy_ > 0) return v;
+  if ((quadratic_ > 0 || hypentropy_ > 0) && evaluate(Vector(at(n_ * m_), 0), u, v).dual >= 0) return v;
   Vector result(at(m_), 0);
   for (std::int64_t j = 0; j < m_; ++j) {
     // The slacks of each group have a norm of at most its weight.

@@ -71,13 +71,14 @@ class RegularizedOracle {
     Real step, alpha;
     Vector x, phi, psi, a, b;
   };
-  Splitting start(Real step, Vector const& u = {}, Vector const& v = {}) const;
+  Splitting start(Real step) const;
   void set_step(Splitting& state, Real step) const;
   void iterate(Splitting& state) const;
 
   /// prox of step h, l1 apart, for a non-negative V (n x m).
   Vector prox(Vector const& v, Real step) const;
-  /// v, or the largest v that is feasible with u where the conjugate is not finite everywhere.
+  /// v, or the largest v that is feasible with u where the conjugate is not finite everywhere or leaves a negative dual
+  /// value.
   Vector feasible(Vector const& u, Vector const& v) const;
   OracleValues evaluate(Vector const& x, Vector const& u, Vector const& v) const;
 

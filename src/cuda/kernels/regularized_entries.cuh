@@ -241,7 +241,7 @@ __device__ __forceinline__ double entry_term(EntryTerms const& terms, double x) 
 
 /// sup_x >= 0 of z x less that, z > 0.
 __device__ __forceinline__ double entry_conjugate(EntryTerms const& terms, double z) {
-  if (terms.hypentropy == 0) return terms.quadratic > 0 ? z * z / (2 * terms.quadratic) : 0.0;
+  if (terms.hypentropy == 0) return z * z / (2 * terms.quadratic);
   if (terms.quadratic == 0) {
     double const root = sinh(z / terms.hypentropy / 2);
     return terms.hypentropy * terms.width * 2 * root * root;
@@ -262,7 +262,8 @@ __global__ void __launch_bounds__(kEntryBlock) entry_values_kernel(EvaluateEntri
   int const first_column = static_cast<int>(blockIdx.x) * kEntryColumns;
   int const first_mine = first_column + warp * kWarpColumns;
   double v[kWarpColumns];
-  if (terms.has_finite_conjugate()) {
+  bool const has_conjugate = arguments.bound == DualBound::of_conjugate;
+  if (has_conjugate) {
 #pragma unroll
     for (int c = 0; c < kWarpColumns; ++c) v[c] = first_mine + c < matrix.columns ? arguments.v[first_mine + c] : 0.0;
   } else {
@@ -291,7 +292,7 @@ __global__ void __launch_bounds__(kEntryBlock) entry_values_kernel(EvaluateEntri
         found.regularization += x * l1 + entry_term(terms, x);
         found.nonzeros += 1;
       }
-      if (slack > 0 && !terms.group) found.conjugate += entry_conjugate(terms, slack);
+      if (has_conjugate && slack > 0 && !terms.group) found.conjugate += entry_conjugate(terms, slack);
     }
     if (!terms.group) return;
     for_groups(terms, entries.order.size, first_row, [&](int begin, int end, int group, bool ends) {
@@ -309,7 +310,7 @@ __global__ void __launch_bounds__(kEntryBlock) entry_values_kernel(EvaluateEntri
         double const norm = sqrt(warp_sum(plan_squares[c])), slack_norm = sqrt(warp_sum(slack_squares[c]));
         if (lane == 0) {
           found.regularization += threshold * norm;
-          if (terms.quadratic > 0 && slack_norm > threshold)
+          if (has_conjugate && slack_norm > threshold)
             found.conjugate += (slack_norm - threshold) * (slack_norm - threshold) / (2 * terms.quadratic);
         }
         plan_squares[c] = slack_squares[c] = 0;

@@ -246,7 +246,6 @@ __global__ void __launch_bounds__(SplittingTile<T, kProx>::kMostThreads) split_k
   auto const* const all_psi = static_cast<T const*>(columns.rounded);
 
   T psi_of_lane = 0, sum_of_lane = 0;  // Of the column of this lane, among 32.
-  int nonzeros = 0;
   for (int k = 0; k < count; ++k) {
     if (k % 32 == 0) psi_of_lane = k + lane < count ? all_psi[column_of(k + lane)] : T(0);
     T const psi = __shfl_sync(kAll, psi_of_lane, k % 32);
@@ -297,7 +296,6 @@ __global__ void __launch_bounds__(SplittingTile<T, kProx>::kMostThreads) split_k
         if constexpr (kProx == SplittingProx::shrink) value[v][e] = rounded_product(value[v][e], shrink);
         if constexpr (kProx == SplittingProx::hypentropy) value[v][e] = prox(value[v][e]);
         row_sum[v][e] += value[v][e];
-        if constexpr (kLeavesPlan) nonzeros += value[v][e] > 0;
       }
       column_sum += entry_sum<T>(value[v]);
       if constexpr (!kLeavesPlan) {
@@ -328,21 +326,12 @@ __global__ void __launch_bounds__(SplittingTile<T, kProx>::kMostThreads) split_k
     for (int e = 0; e < kPerVector; ++e) total += static_cast<double>(row_sum[v][e]);
   }
   __shared__ double warp_totals[Tile::kMostThreads / 32];
-  __shared__ int warp_nonzeros[Tile::kMostThreads / 32];
   total = warp_sum(total);
-  nonzeros = warp_sum(nonzeros);
-  if (lane == 0) {
-    warp_totals[warp] = total;
-    warp_nonzeros[warp] = nonzeros;
-  }
+  if (lane == 0) warp_totals[warp] = total;
   __syncthreads();
   if (thread > 0) return;
-  for (int w = 1; w < warps; ++w) {
-    total += warp_totals[w];
-    nonzeros += warp_nonzeros[w];
-  }
+  for (int w = 1; w < warps; ++w) total += warp_totals[w];
   arguments.totals[share.block] = total;
-  if constexpr (kLeavesPlan) arguments.nonzeros[share.block] = nonzeros;
 }
 
 inline constexpr int kUpdatePoints = 32, kUpdateGroups = 8;
@@ -449,14 +438,47 @@ __global__ void __launch_bounds__(kRestartThreads) splitting_residual_kernel(Sou
     for (int i = thread; i < side.size; i += kRestartThreads) sum = fused(side.residual[i], side.residual[i], sum);
     return sum;
   };
-  double rows = squares(problem.side[0]), columns = squares(problem.side[1]), nonzeros = 0;
-  for (int k = thread; k < arguments.blocks; k += kRestartThreads) nonzeros += problem.nonzeros[k];
+  double rows = squares(problem.side[0]), columns = squares(problem.side[1]);
   rows = block_sum<kRestartThreads>(rows);
   __syncthreads();  // It has one place for its parts.
   columns = block_sum<kRestartThreads>(columns);
-  __syncthreads();
-  nonzeros = block_sum<kRestartThreads>(nonzeros);
-  if (thread == 0) *arguments.result = {rows, columns, static_cast<std::int64_t>(nonzeros)};
+  if (thread == 0) *arguments.result = {rows, columns};
+}
+
+// What a spare plan takes: element by element, as fast as memory is.
+inline constexpr int kSpareThreads = 256;
+
+template <class T>
+__global__ void __launch_bounds__(kSpareThreads)
+    approach_kernel(std::int64_t size, T share, T const* __restrict__ from, T* __restrict__ to) {
+  for (std::int64_t i = blockIdx.x * std::int64_t{kSpareThreads} + threadIdx.x; i < size;
+       i += std::int64_t{gridDim.x} * kSpareThreads)
+    to[i] = fused(share, from[i] - to[i], to[i]);
+}
+
+/// Of whole double-words.
+__global__ inline void __launch_bounds__(kSpareThreads)
+    exchange_kernel(std::int64_t size, double* __restrict__ one, double* __restrict__ other) {
+  for (std::int64_t i = blockIdx.x * std::int64_t{kSpareThreads} + threadIdx.x; i < size;
+       i += std::int64_t{gridDim.x} * kSpareThreads) {
+    double const value = one[i];
+    one[i] = other[i];
+    other[i] = value;
+  }
+}
+
+/// kSpareBlocks blocks; sums in double, in an order that depends on nothing else.
+template <class T>
+__global__ void __launch_bounds__(kSpareThreads)
+    distance_kernel(std::int64_t size, T const* __restrict__ one, T const* __restrict__ other, double* partials) {
+  double sum = 0;
+  for (std::int64_t i = blockIdx.x * std::int64_t{kSpareThreads} + threadIdx.x; i < size;
+       i += std::int64_t{gridDim.x} * kSpareThreads) {
+    double const difference = static_cast<double>(one[i]) - static_cast<double>(other[i]);
+    sum = fused(difference, difference, sum);
+  }
+  sum = block_sum<kSpareThreads>(sum);
+  if (threadIdx.x == 0) partials[blockIdx.x] = sum;
 }
 
 }  // namespace monge::cuda

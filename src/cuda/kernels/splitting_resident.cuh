@@ -72,8 +72,8 @@ __device__ __forceinline__ U of_side(U const (&both)[2], int s) {
 /// Prox of the tile, and what its warps sum; ends with a barrier of the block. Returns how many entries of this thread
 /// are not zero where the plan stays.
 template <class T, SplittingProx kProx, SplittingIteration kIteration>
-__device__ __forceinline__ int iterate_tile(ResidentArguments const& arguments, ResidentPlace const& place,
-                                            ResidentTile<T> const& tile, T step, EntryProx<T> const& prox) {
+__device__ __forceinline__ void iterate_tile(ResidentArguments const& arguments, ResidentPlace const& place,
+                                             ResidentTile<T> const& tile, T step, EntryProx<T> const& prox) {
   constexpr bool kReadsCosts = kIteration != SplittingIteration::closing;
   constexpr bool kLeavesPlan = kIteration != SplittingIteration::opening;
   constexpr int kPerVector = ResidentTile<T>::kPerVector, kWarpRows = ResidentTile<T>::kWarpRows;
@@ -86,7 +86,6 @@ __device__ __forceinline__ int iterate_tile(ResidentArguments const& arguments, 
   T const* const costs = static_cast<T const*>(problem.costs) + place.first[1] * problem.pitch + place.first[0] + row;
   T phi[kPerVector], row_sum[kPerVector] = {};
   load_16_bytes(phi, tile.potential[0] + row);
-  int nonzeros = 0;
   T cost[kColumns][kPerVector], next[kColumns][kPerVector] = {};
   auto const read_costs = [&](T(&to)[kColumns][kPerVector], int first) {
 #pragma unroll
@@ -121,7 +120,6 @@ __device__ __forceinline__ int iterate_tile(ResidentArguments const& arguments, 
         value[e] = has_rows && sum > 0 ? sum : T(0);
         value[e] = kProx == SplittingProx::hypentropy ? prox(value[e]) : rounded_product(value[e], prox.shrink);
         row_sum[e] += value[e];
-        if constexpr (kLeavesPlan) nonzeros += value[e] > 0;
       }
       column_sum[k] = entry_sum<T>(value);
       if constexpr (!kLeavesPlan) {
@@ -139,7 +137,6 @@ __device__ __forceinline__ int iterate_tile(ResidentArguments const& arguments, 
   }
   store_16_bytes(tile.warp_rows + warp * kWarpRows + lane * kPerVector, row_sum);
   __syncthreads();
-  return nonzeros;
 }
 
 /// The sums of the tile from those of its warps, to memory; `total` is written by thread 0.
@@ -263,16 +260,15 @@ __global__ void __launch_bounds__(kResidentThreads, 1)
   EntryProx<T> const prox{static_cast<T>(parameters.shrink), static_cast<T>(parameters.hypentropy),
                           static_cast<T>(parameters.width)};
   __syncthreads();
-  int nonzeros = 0;
   for (int k = 0; k < count; ++k) {
     using enum SplittingIteration;
     int const turn = k % 2;
     if (turn == 1) {
-      nonzeros = iterate_tile<T, kProx, closing>(arguments, place, tile, step, prox);
+      iterate_tile<T, kProx, closing>(arguments, place, tile, step, prox);
     } else if (k + 1 < count) {
       iterate_tile<T, kProx, opening>(arguments, place, tile, step, prox);
     } else {
-      nonzeros = iterate_tile<T, kProx, single>(arguments, place, tile, step, prox);
+      iterate_tile<T, kProx, single>(arguments, place, tile, step, prox);
     }
     leave_sums(arguments, place, tile, turn);
     grid_barrier(arguments.arrived, k + 1);
@@ -283,10 +279,7 @@ __global__ void __launch_bounds__(kResidentThreads, 1)
     load_16_bytes(value, shared);
     store_16_bytes(global, value);
   });
-  double const total = block_sum<kResidentThreads>(nonzeros);
-  if (thread > 0) return;
-  problem.nonzeros[block] = static_cast<int>(total);
-  if (block == 0) problem.state->alpha = alpha;
+  if (thread == 0 && block == 0) problem.state->alpha = alpha;
 }
 
 }  // namespace monge::cuda

@@ -99,7 +99,8 @@ struct EvaluateEntriesArguments {
   double const* p;  // In the order of the rows.
   double const* q;
   double const* u;
-  double* v;                  // Replaced unless the conjugate of h is finite.
+  DualBound bound;
+  double* v;                  // Replaced where the bound is without slack.
   double const* marginal[2];  // Of X, in the order of the problem.
   EntryValues* parts;         // entry_value_parts(columns)
   RegularizedValues* result;

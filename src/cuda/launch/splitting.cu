@@ -78,6 +78,22 @@ std::vector<int> grouped_slabs(std::vector<int> const& group_begin, int most) {
   return slabs;
 }
 
+int spare_blocks(std::int64_t size) {
+  constexpr std::int64_t kPerThread = 4, kMost = 4096;
+  return static_cast<int>(std::clamp<std::int64_t>(size / (kSpareThreads * kPerThread), 1, kMost));
+}
+
+/// action(T()) with the type of the entries.
+template <class Action>
+void with_entries(DataType scalar, Action&& action) {
+  if (scalar == DataType::float32) {
+    action(float());
+  } else {
+    action(double());
+  }
+  MONGE_CUDA_TRY(cudaGetLastError());
+}
+
 }  // namespace
 
 SplittingPlan plan_splitting(DataType scalar, SplittingProx prox, int rows, int columns,
@@ -150,6 +166,35 @@ void restart_splitting(SplittingRestart const& restart, Queue const& queue) {
 void splitting_residual(SplittingResidualArguments const& arguments, Queue const& queue) {
   queue.launch(Kernel<SplittingResidualArguments>{splitting_residual_kernel, splitting_residual_kernel},
                {1, kRestartThreads}, arguments);
+}
+
+void approach_spare(SplittingSpareArguments const& arguments, double share, cudaStream_t stream) {
+  with_entries(arguments.scalar, [&]<class T>(T) {
+    approach_kernel<T><<<spare_blocks(arguments.size), kSpareThreads, 0, stream>>>(
+        arguments.size, static_cast<T>(share), static_cast<T const*>(arguments.entries),
+        static_cast<T*>(arguments.spare_entries));
+  });
+  approach_kernel<double><<<spare_blocks(arguments.count), kSpareThreads, 0, stream>>>(
+      arguments.count, share, arguments.numbers, arguments.spare_numbers);
+  MONGE_CUDA_TRY(cudaGetLastError());
+}
+
+void exchange_spare(SplittingSpareArguments const& arguments, cudaStream_t stream) {
+  // Columns are padded to 128 bytes.
+  std::int64_t const words = arguments.size * size_of(arguments.scalar) / static_cast<std::int64_t>(sizeof(double));
+  exchange_kernel<<<spare_blocks(words), kSpareThreads, 0, stream>>>(words, static_cast<double*>(arguments.entries),
+                                                                     static_cast<double*>(arguments.spare_entries));
+  exchange_kernel<<<spare_blocks(arguments.count), kSpareThreads, 0, stream>>>(arguments.count, arguments.numbers,
+                                                                               arguments.spare_numbers);
+  MONGE_CUDA_TRY(cudaGetLastError());
+}
+
+void spare_distance(SplittingSpareArguments const& arguments, double* partials, cudaStream_t stream) {
+  with_entries(arguments.scalar, [&]<class T>(T) {
+    distance_kernel<T>
+        <<<kSpareBlocks, kSpareThreads, 0, stream>>>(arguments.size, static_cast<T const*>(arguments.entries),
+                                                     static_cast<T const*>(arguments.spare_entries), partials);
+  });
 }
 
 }  // namespace monge::cuda

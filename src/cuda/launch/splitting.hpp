@@ -61,8 +61,7 @@ struct SplittingArguments {
   int const* group = nullptr;            // Of each 4 rows.
   int const* group_begin = nullptr;      // The rows of each group, and the end.
   double const* group_weight = nullptr;  // w_g
-  double* totals = nullptr;              // Of each block: the sum of its entries,
-  int* nonzeros = nullptr;               // and how many are not zero.
+  double* totals = nullptr;              // Of each block: the sum of its entries.
 };
 
 /// Groups of rows are padded to a multiple of this.
@@ -134,9 +133,27 @@ void restart_splitting(SplittingRestart const& restart, Queue const& queue);
 
 struct SplittingResidualArguments {
   SplittingArguments problem;
-  int blocks;
   SplittingResidual* result;
 };
 void splitting_residual(SplittingResidualArguments const& arguments, Queue const& queue);
+
+/// X and X' of a plan and a spare one, `size` entries of type `scalar` with their padding, and `count` numbers of the
+/// recursion beside each.
+struct SplittingSpareArguments {
+  DataType scalar;
+  std::int64_t size;
+  void* entries;
+  void* spare_entries;
+  std::int64_t count;
+  double* numbers;
+  double* spare_numbers;
+};
+/// Spare entries and numbers go by `share` of the way to the others.
+void approach_spare(SplittingSpareArguments const& arguments, double share, cudaStream_t stream);
+/// Entries and numbers, bit by bit.
+void exchange_spare(SplittingSpareArguments const& arguments, cudaStream_t stream);
+/// partials: kSpareBlocks parts of |X - X'|_F^2.
+inline constexpr int kSpareBlocks = 256;
+void spare_distance(SplittingSpareArguments const& arguments, double* partials, cudaStream_t stream);
 
 }  // namespace monge::cuda
