@@ -101,6 +101,8 @@ std::vector<RegularizedRecipe> recipes() {
   add("huge_weight", 29, 31, [](R& r) { r.quadratic = 1e7; });
   add("large_weight", 29, 31, [](R& r) { r.quadratic = 100; });
   add("small_weight", 61, 59, [](R& r) { r.quadratic = 1e-4; });
+  // More points than a block has threads, about one pair active for each.
+  add("small_weight_many_points", 1300, 1100, [](R& r) { r.quadratic = 1e-3; });
   add("none", 47, 43, [](R& r) { r.quadratic = 0; });
   add("none_zero_shares_mask", 47, 43, [](R& r) {
     r.quadratic = 0;

@@ -7,19 +7,21 @@
 // Tiling: a pass gives a warp a line, 32 places at a time, whose votes are the words of its mask. The mask is then
 //   turned over, 32 x 32 bits in a warp: a lane gets the word of a place, and sums that place's scores, in chunks of
 //   lines. In the system a warp takes a line, or a place, and a lane words of its mask. Where few pairs are active they
-//   are listed first, and one block solves the system, a thread for a point.
+//   are listed first, and one block or a cluster of up to 8 solves the system, a thread for a point.
 // Traffic: a pass reads the costs once, and again where pairs are active, or makes them from points as often; it
 //   writes 1/8 byte a pair twice. A step of conjugate gradients reads both masks, from L2 up to n = 15,000, or the
 //   lists, and three vectors; nothing goes to the host.
 // Numerics: float64 in a fixed order. Conjugate gradients are those of the Schur complement of the places, Jacobi
 //   preconditioned, in the form with one reduction a step (Chronopoulos, Gear 1989), whose three barriers are most of
-//   its time: those of a block cost a tenth of those of the grid.
+//   its time: those of a block cost a tenth of those of the grid, those of a cluster a third.
 #pragma once
 #include <cooperative_groups.h>
 
 #include <cmath>
 
+#include "cuda/device/cluster.cuh"
 #include "cuda/device/numerics.cuh"
+#include "cuda/device/ptx.cuh"
 #include "cuda/device/regularized_matrix.cuh"
 #include "cuda/device/scan.cuh"
 #include "cuda/launch/quadratic.hpp"
@@ -32,6 +34,7 @@ inline constexpr int kChunkLines = 32 * kQuadraticWarps;
 inline constexpr int kWordsInFlight = 8;
 inline constexpr int kDirectionBlock = 1024;
 inline constexpr int kDirectionWarps = kDirectionBlock / 32;
+inline constexpr int kMostDirectionCluster = 8;
 
 /// Where S comes from, but for the mask: a matrix of elements T, or points.
 template <class T>
@@ -344,24 +347,48 @@ class GridTeam {
   QuadraticDirectionArguments const& arguments_;
 };
 
-/// One block, on lists. What is gathered lies in its shared memory.
-class BlockTeam {
+/// One block, or a cluster of them, on lists. What one block gathers lies in its shared memory.
+template <bool kAlone>
+class ListTeam {
  public:
-  __device__ explicit BlockTeam(QuadraticDirectionArguments const& arguments) : arguments_(arguments) {}
-  __device__ int thread() const { return static_cast<int>(threadIdx.x); }
-  __device__ int threads() const { return kDirectionBlock; }
-  __device__ void sync() const { __syncthreads(); }
+  __device__ explicit ListTeam(QuadraticDirectionArguments const& arguments) : arguments_(arguments) {
+    sync();  // A block stores only in others that have begun.
+  }
+  __device__ int thread() const { return rank() * kDirectionBlock + static_cast<int>(threadIdx.x); }
+  __device__ int threads() const { return size() * kDirectionBlock; }
+  __device__ void sync() const {
+#if __CUDA_ARCH__ >= 900
+    if constexpr (!kAlone) return cluster_barrier();
+#endif
+    __syncthreads();
+  }
+  /// A number of each warp, in all blocks.
   __device__ void store(int k, double value) const {
     value = warp_sum(value);
-    if (threadIdx.x % 32 == 0) partial(k)[threadIdx.x / 32] = value;
+    int const lane = static_cast<int>(threadIdx.x) % 32, warp = thread() / 32;
+#if __CUDA_ARCH__ >= 900
+    if constexpr (!kAlone) {
+      if (lane < size()) store_in_cluster(in_block(shared_address(&partial(k)[warp]), lane), value);
+      return;
+    }
+#endif
+    if (lane == 0) partial(k)[warp] = value;
   }
-  __device__ double total(int k) const { return warp_sum(partial(k)[threadIdx.x % 32]); }
-  __device__ double* of_places() const { return shared(); }
-  __device__ double* of_lines() const { return shared() + arguments_.problem.size[1]; }
+  __device__ double total(int k) const {
+    double sum = 0;
+    for (int warp = static_cast<int>(threadIdx.x) % 32; warp < threads() / 32; warp += 32) sum += partial(k)[warp];
+    return warp_sum(sum);
+  }
+  __device__ double* of_places() const {
+    return kAlone ? shared() : arguments_.of_places;
+  }
+  __device__ double* of_lines() const {
+    return kAlone ? shared() + arguments_.problem.size[1] : arguments_.of_lines;
+  }
   template <class Visit>
   __device__ __forceinline__ void for_sums(int side, double const* vector, Visit const& visit) const {
     int const *const list = arguments_.list[side], *const begin = arguments_.begin[side];
-    for (int i = thread(); i < arguments_.problem.size[side]; i += kDirectionBlock) {
+    for (int i = thread(); i < arguments_.problem.size[side]; i += threads()) {
       double sum = 0;
       for (int k = begin[i]; k < begin[i + 1]; ++k) sum += vector[list[k]];
       visit(i, sum);
@@ -369,17 +396,30 @@ class BlockTeam {
   }
 
  private:
+  __device__ static int rank() {
+#if __CUDA_ARCH__ >= 900
+    if constexpr (!kAlone) return cluster_rank();
+#endif
+    return 0;
+  }
+  __device__ static int size() {
+#if __CUDA_ARCH__ >= 900
+    if constexpr (!kAlone) return cluster_size();
+#endif
+    return 1;
+  }
   static __device__ double* shared() {
     extern __shared__ double gathered[];
     return gathered;
   }
   static __device__ double* partial(int k) {
-    static_assert(kDirectionWarps == 32);
-    __shared__ double partials[3][kDirectionWarps];
+    __shared__ double partials[3][(kAlone ? 1 : kMostDirectionCluster) * kDirectionWarps];
     return partials[k];
   }
   QuadraticDirectionArguments const& arguments_;
 };
+using BlockTeam = ListTeam<true>;
+using ClusterTeam = ListTeam<false>;
 
 template <class Team>
 __global__ void __launch_bounds__(kDirectionBlock, 1)

@@ -79,25 +79,64 @@ std::int64_t quadratic_list_size(int lines, int places) {
   return 4 * (static_cast<std::int64_t>(lines) + places);
 }
 
+namespace {
+
+/// On lists: a block for each 1024 points of the larger side, up to 8 in a cluster where the device has them.
+class ListLaunch {
+ public:
+  ListLaunch(int lines, int places) {
+    int const wanted = divided_up(std::max(lines, places), kDirectionBlock);
+    while (cluster_ < std::min(wanted, kMostDirectionCluster)) cluster_ *= 2;
+    if (cluster_ > 1 && is_clustered()) return;
+    cluster_ = 1;
+    std::int64_t const gathered =
+        (static_cast<std::int64_t>(lines) + places) * static_cast<std::int64_t>(sizeof(double));
+    fits_ = gathered <= std::numeric_limits<int>::max() &&
+            occupancy_of(kAlone, kDirectionBlock, static_cast<int>(gathered)).resident_blocks > 0;
+    if (fits_) bytes_ = static_cast<std::size_t>(gathered);
+  }
+  bool fits() const { return fits_; }
+  void operator()(QuadraticDirectionArguments const& arguments, cudaStream_t stream) const {
+    cudaLaunchAttribute attribute = {};
+    attribute.id = cudaLaunchAttributeClusterDimension;
+    attribute.val.clusterDim = {static_cast<unsigned>(cluster_), 1, 1};
+    cudaLaunchConfig_t config = {};
+    config.gridDim = dim3(static_cast<unsigned>(cluster_));
+    config.blockDim = dim3(kDirectionBlock);
+    config.dynamicSmemBytes = bytes_;
+    config.stream = stream;
+    config.attrs = &attribute;
+    config.numAttrs = cluster_ > 1 ? 1 : 0;
+    MONGE_CUDA_TRY(cudaLaunchKernelEx(&config, cluster_ > 1 ? kCluster : kAlone, arguments));
+  }
+
+ private:
+  static constexpr auto kAlone = quadratic_direction_kernel<BlockTeam>;
+  static constexpr auto kCluster = quadratic_direction_kernel<ClusterTeam>;
+  bool is_clustered() const {
+    return device_attribute(cudaDevAttrComputeCapabilityMajor) >= 9 &&
+           occupancy_of(kCluster, kDirectionBlock, 0, cluster_).resident_clusters > 0;
+  }
+  int cluster_ = 1;
+  std::size_t bytes_ = 0;
+  bool fits_ = true;
+};
+
+}  // namespace
+
 void quadratic_direction(QuadraticDirectionArguments const& arguments, std::int64_t active, int blocks,
                          cudaStream_t stream) {
   int const lines = arguments.problem.size[0], places = arguments.problem.size[1];
-  auto const gathered = (static_cast<std::int64_t>(lines) + places) * static_cast<std::int64_t>(sizeof(double));
-  auto const is_resident = [&] {
-    return gathered <= std::numeric_limits<int>::max() &&
-           occupancy_of(quadratic_direction_kernel<BlockTeam>, kDirectionBlock, static_cast<int>(gathered))
-                   .resident_blocks > 0;
-  };
-  if (active <= quadratic_list_size(lines, places) && is_resident()) {
-    list_begins_kernel<<<2, kDirectionBlock, 0, stream>>>(arguments);
-    MONGE_CUDA_TRY(cudaGetLastError());
-    dim3 const points(blocks_of(std::max(lines, places), kQuadraticWarps), 2);
-    list_active_kernel<<<points, kQuadraticBlock, 0, stream>>>(arguments);
-    MONGE_CUDA_TRY(cudaGetLastError());
-    quadratic_direction_kernel<BlockTeam>
-        <<<1, kDirectionBlock, static_cast<std::size_t>(gathered), stream>>>(arguments);
-    MONGE_CUDA_TRY(cudaGetLastError());
-    return;
+  if (active <= quadratic_list_size(lines, places)) {
+    ListLaunch const solve(lines, places);
+    if (solve.fits()) {
+      list_begins_kernel<<<2, kDirectionBlock, 0, stream>>>(arguments);
+      MONGE_CUDA_TRY(cudaGetLastError());
+      dim3 const points(blocks_of(std::max(lines, places), kQuadraticWarps), 2);
+      list_active_kernel<<<points, kQuadraticBlock, 0, stream>>>(arguments);
+      MONGE_CUDA_TRY(cudaGetLastError());
+      return solve(arguments, stream);
+    }
   }
   void* parameters[] = {const_cast<void*>(static_cast<void const*>(&arguments))};
   MONGE_CUDA_TRY(cudaLaunchCooperativeKernel(reinterpret_cast<void const*>(quadratic_direction_kernel<GridTeam>),
