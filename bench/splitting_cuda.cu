@@ -53,8 +53,8 @@ bool check(cuda::SplittingOperator& splitting, Precision precision) {
   splitting.marginal(Side::rows, marginal);
   double mass = 0;
   for (double const of_row : marginal) mass += of_row;
-  return std::abs(residual - norm) <= rounding * shares &&
-         std::abs(mass - values.transported_mass) <= 1e-12 && values.nonzeros > 0;
+  return std::abs(residual - norm) <= rounding * shares && std::abs(mass - values.transported_mass) <= 1e-12 &&
+         values.nonzeros > 0;
 }
 
 Timing run(std::shared_ptr<cuda::Runtime const> const& runtime, float const* costs, int n, Case const& one,
