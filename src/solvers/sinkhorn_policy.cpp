@@ -236,8 +236,10 @@ void SinkhornPolicy::certified(Evaluation const& evaluation) {
   if (iterations_ == 0) return go_on();  // The start is not the solution.
   if (in_doubt_) {
     in_doubt_ = false;
-    // A plain sweep leaves the columns exact but for its rounding. Where that is little of the error, sweeps are slow.
-    if (column_error >= 0.1 * error) return stalled();
+    // A plain sweep leaves the columns exact but for its rounding. Where that is little of the error, sweeps are slow,
+    // unless nothing has come of those since the last doubt.
+    if (column_error >= 0.1 * error || error >= 0.999 * doubted_error_) return stalled();
+    doubted_error_ = error;
     patience_ *= 2;
     best_error_ = std::numeric_limits<double>::infinity();
     return go_on();
@@ -251,6 +253,7 @@ void SinkhornPolicy::certified(Evaluation const& evaluation) {
 void SinkhornPolicy::refined() {
   precision_ = Precision::float64;
   refined_at_ = iterations_;
+  doubted_error_ = std::numeric_limits<double>::infinity();
   relaxation_.interrupt();
   seen_.clear();  // Rounding has slowed what was seen.
   if (options_.criterion == Criterion::l1) target_ = options_.tolerance;

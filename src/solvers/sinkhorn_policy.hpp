@@ -137,6 +137,7 @@ class SinkhornPolicy {
   double target_;           // For the sweeps' own error; moved where a certificate has disagreed.
   double gradient_target_;  // The same for the gradient norm, if that is the criterion.
   double best_error_ = std::numeric_limits<double>::infinity();
+  double doubted_error_ = std::numeric_limits<double>::infinity();  // Where rounding was last suspected.
   int best_iteration_ = 0;
   std::optional<int> refined_at_;          // Iteration.
   std::optional<double> certified_error_;  // Of the current potentials.
