@@ -38,6 +38,9 @@ struct QuadraticNewtonResult {
 /// term certify the tolerance. Leaves the operator there. Throws invalid_argument where no plan has these marginals.
 QuadraticNewtonResult solve_quadratic(QuadraticOperator& quadratic, double weight, QuadraticSettings const& settings);
 
+/// Whether rounding may leave a larger residual than the tolerance with a weight of the operator's units.
+bool is_too_small(double weight, QuadraticOperator const& quadratic, double tolerance);
+
 /// Solves a problem whose method is newton, its operator made, and fills in its report but for the time of the set-up.
 /// `index` is what progress calls it.
 void run_newton(RegularizedRun& run, int index, RegularizedOptions const& options);

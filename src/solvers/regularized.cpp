@@ -3,6 +3,7 @@
 #include <limits>
 #include <memory>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include <monge/regularized.hpp>
@@ -66,6 +67,21 @@ void require_moderate_weights(RegularizerTerms const& terms, CostScale const& sc
   }
 }
 
+/// Makes the operator of a problem whose method is newton. Where auto chose it, and the weight turns out too small for
+/// it, the problem is left to splitting instead.
+void prepare_newton(Backend const& backend, RegularizedRun& run, RegularizedOptions const& options) {
+  if (run.problem.method != RegularizedMethod::newton) return;
+  std::unique_ptr<QuadraticOperator> quadratic = backend.quadratic_operator(run.problem.input());
+  bool const may_split = options.method == RegularizedMethod::automatic && options.u.empty() &&
+                         std::holds_alternative<CostMatrix>(run.problem.geometry);
+  double const weight = quadratic->scale().quadratic(run.problem.terms.quadratic);
+  if (may_split && is_too_small(weight, *quadratic, options.tolerance)) {
+    run.problem.method = RegularizedMethod::splitting;
+  } else {
+    run.found = std::move(quadratic);
+  }
+}
+
 std::vector<RegularizedPlan> solve_all(Context const& context, std::span<RegularizedProblem const> problems,
                                        RegularizedOptions const& options) {
   Stopwatch const watch;
@@ -74,6 +90,7 @@ std::vector<RegularizedPlan> solve_all(Context const& context, std::span<Regular
   for_each_problem(problems.size(),
                    [&](std::size_t i) { runs[i].problem = checked_problem(context, problems[i], options); });
 
+  for_each_problem(runs.size(), [&](std::size_t i) { prepare_newton(backend, runs[i], options); });
   std::vector<RegularizedRun*> splitting;
   std::vector<int> index;
   std::vector<RegularizedInput> inputs;
@@ -93,11 +110,8 @@ std::vector<RegularizedPlan> solve_all(Context const& context, std::span<Regular
   } catch (ProblemError const& error) {
     throw ProblemError(static_cast<std::size_t>(index[error.index()]), error);
   }
-  for_each_problem(runs.size(), [&](std::size_t i) {
-    if (runs[i].problem.method == RegularizedMethod::newton)
-      runs[i].found = backend.quadratic_operator(runs[i].problem.input());
-    require_moderate_weights(runs[i].problem.terms, runs[i].found->scale());
-  });
+  for_each_problem(runs.size(),
+                   [&](std::size_t i) { require_moderate_weights(runs[i].problem.terms, runs[i].found->scale()); });
   double const setup = watch.seconds();
   run_splitting(backend, splitting, index, options);
   for_each_problem(runs.size(), [&](std::size_t i) {

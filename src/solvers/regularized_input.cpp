@@ -125,6 +125,7 @@ void validate(RegularizedOptions const& options) {
   if (options.method != RegularizedMethod::newton) return;
   require(options.precision != Precision::float32, "precision: is float32; must be auto or float64 with method newton");
   require(options.tolerance > 0, "tolerance: is 0; must be > 0 with method newton");
+  require(!options.accelerate, "accelerate: is true; is for splitting, not for method newton");
 }
 
 CheckedRegularizedProblem checked_problem(Context const& context, RegularizedProblem const& problem,

@@ -105,8 +105,10 @@ class SplittingRun {
     report().seconds.iterations += seconds;
     report().history.push_back({report().iterations, run_.problem.terms.quadratic, residual_, gap_, step, time});
     if (!finished_ && options_.progress &&
-        !options_.progress({report().iterations, run_.problem.terms.quadratic, residual_, time, index_}))
+        !options_.progress({report().iterations, run_.problem.terms.quadratic, residual_, time, index_})) {
+      choose();
       finish(Status::stopped, "progress asked to stop");
+    }
     if (finished_) evaluate();
     report().seconds.total = watch_.seconds();
   }
@@ -151,15 +153,17 @@ class SplittingRun {
       }
     }
     if (at_end) return finish_at_end();
-    if (options_.tolerance > 0 && is_stalled())
+    if (options_.tolerance > 0 && is_stalled()) {
+      choose();
       return finish(
           Status::precision_limit,
           fmt::format("float32 leaves a relative residual of {:.3g}; precision float64 can go further", residual_));
+    }
     if (options_.accelerate) take_turns();
   }
 
   void finish_at_end() {
-    if (accelerated_.iterations > 0) choose();
+    choose();
     if (options_.tolerance == 0)
       return finish(Status::completed, fmt::format("ran {} iterations", report().iterations));
     finish(Status::iteration_limit,
@@ -193,6 +197,7 @@ class SplittingRun {
 
   /// Of both runs the one that is nearer to what the criterion asks for.
   void choose() {
+    if (accelerated_.iterations == 0) return;
     evaluated_at_ = -1;
     double const here = largest_error();
     splitting_.exchange(SplittingOperator::Spare::run);

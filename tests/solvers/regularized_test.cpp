@@ -421,22 +421,46 @@ TEST_P(Splitting, AccelerationEndsWithTheBetterRun) {
   RegularizedOptions given = options(1e-9);
   given.criterion = RegularizedCriterion::residual;
   given.accelerate = true;
-  for (int const iterations : {299, 641, 1000, 2000}) {
-    given.iterations = iterations;
-    RegularizedReport const report =
-        solve_regularized(context(), problem.matrix(), problem.p, problem.q, {}, given).report();
-    EXPECT_EQ(report.status, Status::iteration_limit);
-    EXPECT_EQ(report.iterations, iterations);
-    double plain = 1, accelerated = 1;  // At their last checks; steps tell which is which.
-    for (RegularizedCheck const& check : report.history)
-      (check.step == 2 ? plain : accelerated) = check.primal_residual;
-    double squares = 0;
-    for (auto const* side : {&problem.p, &problem.q}) {
-      for (double const share : *side) squares += share * share;
+  for (bool const is_stopped : {false, true}) {
+    for (int const iterations : {299, 641, 1000, 2000}) {
+      SCOPED_TRACE(testing::Message() << iterations << (is_stopped ? ", stopped" : ""));
+      given.iterations = is_stopped ? 20000 : iterations;
+      if (is_stopped) given.progress = [=](RegularizedProgress const& state) { return state.iteration < iterations; };
+      RegularizedReport const report =
+          solve_regularized(context(), problem.matrix(), problem.p, problem.q, {}, given).report();
+      EXPECT_EQ(report.status, is_stopped ? Status::stopped : Status::iteration_limit);
+      EXPECT_GE(report.iterations, iterations);
+      EXPECT_LE(report.iterations, is_stopped ? iterations + 22 : iterations);
+      double plain = 1, accelerated = 1;  // At their last checks; steps tell which is which.
+      for (RegularizedCheck const& check : report.history)
+        (check.step == 2 ? plain : accelerated) = check.primal_residual;
+      double squares = 0;
+      for (auto const* side : {&problem.p, &problem.q}) {
+        for (double const share : *side) squares += share * share;
+      }
+      // Checks of float32 plans have sums in float32.
+      EXPECT_LE(report.primal_residual, std::min(plain, accelerated) * std::sqrt(squares) * (1 + 1e-3));
     }
-    // Checks of float32 plans have sums in float32.
-    EXPECT_LE(report.primal_residual, std::min(plain, accelerated) * std::sqrt(squares) * (1 + 1e-3)) << iterations;
   }
+}
+
+TEST_P(Splitting, TakesWeightsThatAreTooSmallForNewton) {
+  Case const problem = random_case(20, 23, 9);
+  RegularizedOptions given = options(1e-6);
+  given.method = RegularizedMethod::automatic;
+  given.precision = Precision::automatic;
+  given.iterations = 100000;
+  Regularizer h;
+  for (double const weight : {1e-1, 1e-13, 1e-20, 1e-300}) {
+    h.quadratic = weight;
+    RegularizedReport const report =
+        solve_regularized(context(), problem.matrix(), problem.p, problem.q, h, given).report();
+    EXPECT_EQ(report.status, Status::converged) << report.message;
+    EXPECT_EQ(report.method, weight == 1e-1 ? RegularizedMethod::newton : RegularizedMethod::splitting) << weight;
+  }
+  given.method = RegularizedMethod::newton;
+  given.accelerate = true;
+  EXPECT_THROW(solve_regularized(context(), problem.matrix(), problem.p, problem.q, h, given), Error);
 }
 
 TEST_P(Splitting, AcceleratedBatchesGiveTheBitsOfSingleSolves) {
