@@ -118,7 +118,10 @@ class OTResult(PlanResult):
         return self._place.finish(to)
 
     def potential(self, points: Any) -> Array:
-        """The potential f at `points` (k x d), in units of the cost."""
+        """The potential f at `points` (k x d), in units of the cost: -eps log sum_j b_j exp((g_j - c(x, y_j)) / eps).
+
+        With a penalty on the sources f of ``potentials`` is penalty_a / (penalty_a + eps) of that.
+        """
         given = read("points", points)
         to = self._place.empty(given.shape[0])
         self._plan.potential(given, to)

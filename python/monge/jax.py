@@ -73,6 +73,13 @@ def _optional(given: Any) -> Any:
     return None if given is None else jnp.asarray(given)
 
 
+def _floating(given: Any) -> Any:
+    """float32 and float64 as they are, all else in JAX's default."""
+    array = jnp.asarray(given)
+    wide = jnp.issubdtype(array.dtype, jnp.floating) and array.dtype.itemsize >= 4
+    return array if wide else array.astype(jnp.result_type(float))
+
+
 def transport(
     x: Any,
     y: Any,
@@ -98,7 +105,7 @@ def transport(
     >>> jax.grad(lambda x: monge.jax.transport(x, jax.numpy.ones((1, 2)), reg=0.1))(jax.numpy.zeros((1, 2)))
     Array([[-2., -2.]], dtype=float32)
     """
-    x, y, a, b = (_optional(v) for v in (x, y, a, b))
+    x, y, a, b = _floating(x), _floating(y), _optional(a), _optional(b)
     translated = solve_options(
         reg=reg, reg_type="KL", unbalanced=unbalanced, unbalanced_type="KL", method=None, max_iter=max_iter, tol=tol,
         own=options,
@@ -182,7 +189,7 @@ def regularized_transport(
 
     Source: Lindback, Wang, Johansson 2023, section 3.3 and Appendix D.
     """
-    cost, a, b = (_optional(v) for v in (cost, a, b))
+    cost, a, b = _floating(cost), _optional(a), _optional(b)
     weights = {
         "quadratic": quadratic,
         "group_lasso": group_lasso,

@@ -8,6 +8,7 @@ from torch import Tensor
 from .. import _core
 from .._arrays import Place, read
 from .._projection import projection_options
+from ._operands import first_only
 from ._options import from_text, to_text
 
 # Annotations are read by torch.library, so they are no strings here.
@@ -96,10 +97,11 @@ class _Eager(torch.autograd.Function):
         return _forward(logits, held)
 
     @staticmethod
-    @torch.autograd.function.once_differentiable  # type: ignore[misc]
     def backward(ctx: Any, by_out: Tensor) -> Any:  # type: ignore[override]
         (logits,) = ctx.saved_tensors
-        return _backward(logits, by_out, ctx.held), None
+        with torch.no_grad():
+            by_logits = _backward(logits, by_out, ctx.held)
+        return first_only("project", by_logits, logits, by_out), None
 
 
 def project(logits: Tensor, preset: str | None = None, **options: Any) -> Tensor:

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from .._problem import matrix_problem
 from .._regularized import Regularizer, run_batch, solve_regularized
+from ._operands import floating, require_problems
 from ._options import from_text, to_text
 
 
@@ -105,7 +106,7 @@ def regularized_transport(
     """The value min_X <C, X> + h(X), differentiable by costs and weights, and the plan X.
 
     Args:
-        cost: (n, m), or a batch (B, n, m); float32 or float64.
+        cost: (n, m), or a batch (B, n, m).
         a, b: (n) and (m), or (B, n) and (B, m). Gradients count along directions that keep sum a = sum b.
         All else: as for :func:`monge.solve_regularized`; a batch has one regulariser.
 
@@ -125,7 +126,10 @@ def regularized_transport(
         "hypentropy_width": hypentropy_width,
     }
     batched = cost.ndim == 3
+    cost = floating(cost)
     cost, a, b = (v if v is None or batched else v.unsqueeze(0) for v in (cost, a, b))  # type: ignore[assignment]
+    require_problems(cost.shape[0], 2, cost=cost)
+    require_problems(cost.shape[0], 1, a=a, b=b)
     value, plan, _, _ = _transport(
         cost, a, b, groups, group_weights, l1_weights, mask, to_text(weights), to_text(options)
     )

@@ -16,6 +16,7 @@ from torch import Tensor
 from .. import _core
 from .._arrays import Place, read
 from .._problem import Problem, cost_of_metric, plan_options, solve_options, warn_if_short
+from ._operands import floating, require_problems
 from ._options import from_text, to_text
 
 _Plans = list[_core.Plan]
@@ -209,6 +210,8 @@ def _transport_batch(
 ) -> tuple[Tensor, Tensor, Tensor]:
     cost_function, p = cost_of_metric(metric)
     geometry = {"cost_function": cost_function, "norm_p": p if norm_p is None else norm_p, "scale": scale}
+    require_problems(x.shape[0], 2, x=x, y=y)
+    require_problems(x.shape[0], 1, a=a, b=b)
     value, f, g, _ = _transport(x, y, a, b, to_text(geometry), to_text(options))
     return value, f, g
 
@@ -231,7 +234,7 @@ def transport(
     """OT_reg of weighted clouds, differentiable: by x and y twice ("sqeuclidean", "dot"), by a and b once.
 
     Args:
-        x, y: (n, d) and (m, d), or batches (B, n, d) and (B, m, d); float32 or float64.
+        x, y: (n, d) and (m, d), or batches (B, n, d) and (B, m, d).
         a, b: (n) and (m), or (B, n) and (B, m). Gradients of a balanced problem count along directions that keep
             sum a = sum b.
         All else: as for :func:`monge.solve_sample`.
@@ -255,6 +258,7 @@ def transport(
         own=options,
     )  # fmt: skip
     batched = x.ndim == 3
+    x, y = floating(x), floating(y)
     x, y, a, b = (v if v is None or batched else v.unsqueeze(0) for v in (x, y, a, b))  # type: ignore[assignment]
     value, _, _ = _transport_batch(x, y, a, b, metric, scale, norm_p, translated)
     return value if batched else value[0]
@@ -307,6 +311,11 @@ class SamplesLoss(torch.nn.Module):
             raise NotImplementedError(f"p: is {p}; must be 1 or 2")
         if cost is not None:
             raise NotImplementedError("cost: is given; must be one of the costs of p = 1 and 2")
+        for name, length in (("blur", blur), ("reach", reach)):
+            if length is not None and not length > 0:
+                raise ValueError(f"{name}: is {length}; must be > 0")
+        if not 0 < scaling <= 1:
+            raise ValueError(f"scaling: is {scaling}; must be in (0, 1]")
         self.p, self.blur, self.reach, self.debias, self.potentials = p, blur, reach, debias, potentials
         self.options = {
             "eps": float(blur) ** p,
@@ -331,7 +340,7 @@ class SamplesLoss(torch.nn.Module):
             raise ValueError(f"x, y: have {x.ndim} and {y.ndim} dimensions; must have 2, or 3 with batches, both")
         shape_a, shape_b = x.shape[:-1] if a is None else a.shape, y.shape[:-1] if b is None else b.shape
         lead = x.shape[0] if batched else 1
-        x, y = (v.float() if v.dtype in (torch.float16, torch.bfloat16) else v for v in (x, y))
+        x, y = floating(x), floating(y)
         x, y = (v if batched else v.unsqueeze(0) for v in (x, y))
         a, b = (None if v is None else v.reshape(lead, -1).to(x.dtype) for v in (a, b))
         value, f, g = self._solve(x, y, a, b)

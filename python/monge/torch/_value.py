@@ -7,17 +7,21 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ._operands import first_only
+
 
 class _Value(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, result: Any, value: Tensor, *given: Tensor | None) -> Tensor:  # type: ignore[override]
         ctx.result = result
+        ctx.save_for_backward(*given)
         return value
 
     @staticmethod
-    @torch.autograd.function.once_differentiable  # type: ignore[misc]
     def backward(ctx: Any, by_value: Tensor) -> Any:  # type: ignore[override]
-        return None, None, *derivatives(ctx.result, ctx.needs_input_grad[2:], by_value)
+        with torch.no_grad():
+            found = derivatives(ctx.result, ctx.needs_input_grad[2:], by_value)
+        return None, None, *(first_only("value", v, by_value, *ctx.saved_tensors) for v in found)
 
 
 def derivatives(result: Any, wanted: tuple[bool, ...], by_value: Tensor) -> list[Tensor | None]:

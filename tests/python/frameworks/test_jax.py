@@ -142,3 +142,13 @@ def test_projection():
     # Sums of 16 terms of up to 16, in float32.
     np.testing.assert_allclose(found, jax.grad(lambda v: loss(other, v))(logits), atol=16 * 16 * 2**-22)
     np.testing.assert_allclose(jax.vmap(own)(logits[None])[0], own(logits), rtol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", ["int32", "bool", "bfloat16"])
+def test_other_dtypes_keep_the_value(dtype):
+    x, y = (jnp.asarray(3 * np.random.default_rng(n).random((n, 2)), dtype) for n in (5, 6))
+    value = monge.jax.transport(x, y, reg=0.5)
+    wide = jnp.result_type(float) if dtype != "bfloat16" else value.dtype
+    assert value == monge.jax.transport(x.astype(wide), y.astype(wide), reg=0.5)
+    costs = jnp.asarray([[0, 1], [1, 0]], dtype)
+    assert abs(monge.jax.regularized_transport(costs, quadratic=0.3)[0] - 0.075) < 1e-4 * 0.075  # The tolerance of the gap.

@@ -299,3 +299,55 @@ def test_costs_of_pairs(dtype):
     # Sums of 48 products of each pair, whose terms are at most (|x - c| + |y - c|)^2, c the mean of y.
     size = ((x.double() - y.double().mean(0)).norm(dim=1)[:, None] + (y.double() - y.double().mean(0)).norm(dim=1)) ** 2
     assert ((costs - exact).abs() <= 52 * torch.finfo(costs.dtype).eps * size).all()
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda z: monge.solve(z, reg=0.3).value,
+        lambda z: monge.solve_sample(z, z.detach() + 1, reg=0.3).value,
+        lambda z: monge.solve_regularized(z, quadratic=0.3).value,
+        lambda z: (monge.torch.project(z.float(), "mhc_paper") * torch.arange(16.0).view(4, 4)).sum(),
+    ],
+    ids=["solve", "solve_sample", "solve_regularized", "project"],
+)
+def test_second_derivatives_that_there_are_not_are_refused(function):
+    z = torch.rand(4, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(0)).requires_grad_()
+    (gradient,) = torch.autograd.grad(function(z), z, create_graph=True)
+    (plain,) = torch.autograd.grad(function(z), z)
+    assert (gradient == plain).all() and gradient.abs().max() > 0
+    with pytest.raises(NotImplementedError, match="has no second derivatives"):
+        gradient.square().sum().backward()
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.bool, torch.bfloat16])
+def test_other_dtypes_keep_the_value(dtype):
+    x, y = (3 * torch.rand(n, 2, generator=torch.Generator().manual_seed(n)) for n in (5, 6))
+    x, y = x.to(dtype), y.to(dtype)
+    wide = torch.float32 if dtype == torch.bfloat16 else torch.float64
+    costs = (x.to(wide)[:, None] - y.to(wide)).square().sum(2).to(dtype)
+    for function in (
+        lambda x, y, c: monge.torch.transport(x, y, reg=0.5),
+        lambda x, y, c: monge.torch.SamplesLoss(blur=0.5)(x, y),
+        lambda x, y, c: monge.torch.regularized_transport(c, quadratic=0.3)[0],
+    ):
+        value = function(x, y, costs)
+        assert value.dtype == wide and value == function(x.to(wide), y.to(wide), costs.to(wide))
+
+
+def test_batches_of_unequal_lengths_are_refused():
+    two, three = torch.rand(2, 4, 3), torch.rand(3, 5, 3)
+    for x, y in ((two, three), (three, two)):
+        for function in (lambda x, y: monge.torch.transport(x, y, reg=0.3), monge.torch.SamplesLoss()):
+            with pytest.raises(ValueError, match=f"y: has {len(y)} problems; must have {len(x)}"):
+                function(x, y)
+    with pytest.raises(ValueError, match="a: has 3 problems; must have 2"):
+        monge.torch.transport(two, two, torch.ones(3, 4) / 4, reg=0.3)
+    with pytest.raises(ValueError, match="a: has 3 problems; must have 2"):
+        monge.torch.regularized_transport(torch.rand(2, 3, 3), torch.ones(3, 3) / 3, quadratic=0.3)
+
+
+@pytest.mark.parametrize("given", [{"blur": -1}, {"blur": 0}, {"reach": -1.0}, {"scaling": 1.5}])
+def test_wrong_lengths_of_samples_loss(given):
+    with pytest.raises(ValueError, match=f"{next(iter(given))}: is "):
+        monge.torch.SamplesLoss(**given)

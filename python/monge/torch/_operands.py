@@ -1,0 +1,43 @@
+"""What the functions of this package take, made ready for its operators."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+def floating(tensor: Tensor) -> Tensor:
+    """float32 and float64 as they are; half precision in float32, whole numbers and bool in float64."""
+    if not tensor.dtype.is_floating_point:
+        return tensor.double()
+    return tensor.float() if tensor.dtype.itemsize < 4 else tensor
+
+
+def require_problems(size: int, dimensions: int, **tensors: Tensor | None) -> None:
+    """ValueError unless each has `size` problems, each of `dimensions`."""
+    for name, tensor in tensors.items():
+        if tensor is None:
+            continue
+        if tensor.ndim != dimensions + 1:
+            raise ValueError(f"{name}: has {tensor.ndim - 1} dimensions a problem; must have {dimensions}")
+        if tensor.shape[0] != size:
+            raise ValueError(f"{name}: has {tensor.shape[0]} problems; must have {size}, as the first argument has")
+
+
+class _First(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, name: str, gradient: Tensor, *sources: Tensor) -> Tensor:  # type: ignore[override]
+        ctx.name = name
+        return gradient.view_as(gradient)
+
+    @staticmethod
+    def backward(ctx: Any, *by: Tensor) -> Any:  # type: ignore[override]
+        raise NotImplementedError(f"{ctx.name}: has no second derivatives")
+
+
+def first_only(name: str, gradient: Tensor | None, *sources: Tensor | None) -> Tensor | None:
+    """A gradient whose own derivatives by what it was made of are a NotImplementedError, not zeros."""
+    followed = [v for v in sources if v is not None and v.requires_grad]
+    if gradient is None or not followed or not torch.is_grad_enabled():
+        return gradient
+    return _First.apply(name, gradient, *followed)  # type: ignore[no-any-return, no-untyped-call]
