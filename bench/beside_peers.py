@@ -228,7 +228,9 @@ def main():
             for label, function, potentials in runs(problem):
                 taken, result = milliseconds(function, given.device)
                 error = float(problem.marginal_error(*potentials(result)))
-                report["runs"].append({"name": label, "version": version, "ms": round(taken, 3), "marginal_error": error})
+                report["runs"].append(
+                    {"name": label, "version": version, "ms": round(taken, 3), "marginal_error": error}
+                )
         except Exception as error:  # A peer that is missing or fails is a line of the report.
             report["absent"][name] = f"{type(error).__name__}: {error}"
     print(json.dumps(report, indent=1))

@@ -151,4 +151,5 @@ def test_other_dtypes_keep_the_value(dtype):
     wide = jnp.result_type(float) if dtype != "bfloat16" else value.dtype
     assert value == monge.jax.transport(x.astype(wide), y.astype(wide), reg=0.5)
     costs = jnp.asarray([[0, 1], [1, 0]], dtype)
-    assert abs(monge.jax.regularized_transport(costs, quadratic=0.3)[0] - 0.075) < 1e-4 * 0.075  # The tolerance of the gap.
+    value = monge.jax.regularized_transport(costs, quadratic=0.3)[0]
+    assert abs(value - 0.075) < 1e-4 * 0.075  # The tolerance of the gap.
