@@ -75,8 +75,8 @@ struct RegularizedOptions {
                             ///< large weight makes it smaller (docs/math.md, section 17); the report says which it was.
   bool accelerate = false;  ///< Beside the recursion of splitting runs a second one, with restarts and steps of its
                             ///< own, from the 300th iteration on and in turns; the first to converge ends both. At most
-                            ///< twice the iterations, of which those of both are counted, and often a fraction; two
-                            ///< more matrices of memory.
+                            ///< twice the iterations, and often a fraction; never a worse end: `iterations` caps the
+                            ///< first, and the better one is returned. Two more matrices of memory.
   Precision precision = Precision::automatic;  ///< Of the iterations of splitting: auto is float32 down to a tolerance
                                                ///< of 1e-5 and float64 below. Newton's are float64. Not tf32.
   int check_every = 20;                        ///< Iterations of splitting between checks of the residual. >= 1.

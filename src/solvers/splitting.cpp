@@ -92,7 +92,7 @@ class SplittingRun {
   bool is_finished() const { return finished_; }
   /// Iterations until the next check.
   SplittingStep next() const {
-    return {&splitting_, std::min(options_.check_every, options_.iterations - report().iterations)};
+    return {&splitting_, std::min(options_.check_every, options_.iterations - now().iterations)};
   }
 
   void check(SplittingStep const& done, double seconds) {
@@ -125,6 +125,7 @@ class SplittingRun {
     int least_at = 0;
   };
   Run& now() { return is_accelerated_ ? accelerated_ : plain_; }
+  Run const& now() const { return is_accelerated_ ? accelerated_ : plain_; }
   void took(int iterations) {
     now().iterations += iterations;
     report().iterations += iterations;
@@ -138,7 +139,7 @@ class SplittingRun {
   }
 
   void decide() {
-    bool const at_end = report().iterations >= options_.iterations;
+    bool const at_end = plain_.iterations >= options_.iterations;
     if (options_.tolerance > 0) {
       if (residual_ <= options_.tolerance && (at_end || now().iterations >= now().next_evaluation)) {
         if (is_optimal()) return finish(Status::converged, "");
@@ -173,14 +174,15 @@ class SplittingRun {
                        std::isnan(gap_) ? "" : fmt::format(" and a relative gap of {:.3g}", gap_)));
   }
 
-  /// The accelerated run may end earlier or later than the other, and nobody knows which. So neither has more than half
-  /// of the iterations, once the plain one has had its first alone, which many solves need no more than.
+  /// The accelerated run may end earlier or later than the other, and nobody knows which. So it has no more iterations
+  /// than the plain one, which has its first alone, as many as many solves need, and all that it would have without: a
+  /// solve ends where the plain run does, or better.
   void take_turns() {
     using enum SplittingOperator::Spare;
     constexpr int kAlone = 300;
     if (is_accelerated_) {
       took(restarts_.check(splitting_, accelerated_.step, accelerated_.iterations, norm_ * residual_,
-                           options_.iterations - 1 - report().iterations));
+                           options_.iterations - accelerated_.iterations));
       if (accelerated_.iterations < plain_.iterations) return;
       splitting_.exchange(run);
       is_accelerated_ = false;
