@@ -33,7 +33,9 @@ class DivergenceResult:
     A pickle holds the three, which are solved again where `gradients` is asked for.
 
     Attributes:
-        ab, aa, bb: The :class:`OTResult` of each solve.
+        ab: The :class:`OTResult` of a and b.
+        aa: That of a and a.
+        bb: That of b and b.
         gap: At most this is the error of the value, but for rounding.
         status: The least of the three.
     """
