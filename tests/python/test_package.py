@@ -51,6 +51,7 @@ def test_docstrings(name):
 
 def test_types(tmp_path):
     pytest.importorskip("mypy")
+    paths = [str(Path(path).absolute()) for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
     run = subprocess.run(
         [
             sys.executable,
@@ -66,6 +67,6 @@ def test_types(tmp_path):
         capture_output=True,
         text=True,
         cwd=tmp_path,
-        env=os.environ | {"MYPYPATH": os.environ.get("PYTHONPATH", "")},
+        env=os.environ | {"MYPYPATH": os.pathsep.join(paths)},
     )
     assert run.returncode == 0, run.stdout + run.stderr
