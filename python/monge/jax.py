@@ -17,7 +17,7 @@ import numpy as np
 from . import _core
 from ._problem import matrix_problem, points_problem, solve_options
 from ._projection import project_with, projection_options
-from ._regularized import Regularizer, run_batch
+from ._regularized import Regularizer, regularized_options, run_batch
 from ._solve import run
 
 __all__ = ["project", "regularized_transport", "transport"]
@@ -178,6 +178,8 @@ def regularized_transport(
     mask: Any = None,
     hypentropy: float = 0.0,
     hypentropy_width: float = 1.0,
+    max_iter: int | None = None,
+    tol: float | None = None,
     **options: Any,
 ) -> tuple[Any, Any]:
     """The value min_X <C, X> + h(X) of costs (n x m), and the plan X.
@@ -198,7 +200,8 @@ def regularized_transport(
         "hypentropy_width": hypentropy_width,
     }
     regularizer = tuple(_optional(v) for v in (groups, group_weights, l1_weights, mask))
-    value, plan = _regularized(cost, a, b, regularizer, tuple(weights.items()), tuple(options.items()))
+    translated = regularized_options(options, max_iter, tol)
+    value, plan = _regularized(cost, a, b, regularizer, tuple(weights.items()), tuple(translated.items()))
     return value, plan
 
 
