@@ -27,9 +27,9 @@ _SOLVE = {
     "p": "a",
     "q": "b",
 }
-MATRIX = {**_SOLVE, "cost": "M", "batch": "M"}
+MATRIX = {**_SOLVE, "cost": "M"}
 """What the library's fields are called by functions that take a cost matrix as POT's solve() does."""
-POINTS = {**_SOLVE, "x": "X_a", "y": "X_b", "batch": "X_a", "cost_function": "metric", "labels": "labels_x"}
+POINTS = {**_SOLVE, "x": "X_a", "y": "X_b", "cost_function": "metric", "labels": "labels_x"}
 """The same of functions that take points as POT's solve_sample() does."""
 REGULARIZED = {
     "threads": "n_threads",
@@ -42,7 +42,6 @@ REGULARIZED = {
     "x": "X_a",
     "y": "X_b",
     "cost": "M",
-    "batch": "M",
     "labels": "labels_x",
 }
 """The same of solve_regularized() and its like, whose terms have the library's names."""

@@ -207,13 +207,16 @@ def one_each(
 
 
 def all_of(field: str, given: Any, what: str) -> list[Any]:
-    """The parts of a batch."""
-    if not isinstance(given, str):
-        try:
-            return list(given)
-        except TypeError:
-            pass
-    raise TypeError(f"{field}: is {shown(given)}; must be {what}")
+    """The parts of a batch, of which there is at least one."""
+    try:
+        parts = list(given) if not isinstance(given, str) else None
+    except TypeError:
+        parts = None
+    if parts is None:
+        raise TypeError(f"{field}: is {shown(given)}; must be {what}")
+    if not parts:
+        raise ValueError(f"{field}: has no problems; must have at least one")
+    return parts
 
 
 _OF_ALL = ("device:", "metric:", "norm_p:", "scale:")

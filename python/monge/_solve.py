@@ -82,8 +82,6 @@ def run_batch(
     n_threads: int | None,
     progress: bool | ProgressFunction | None,
 ) -> BatchResult[OTResult]:
-    if not problems:
-        raise ValueError("batch: has no problems; must have at least one")
     session = problems[0].place.session(n_threads)
     starts = pairs_of_potentials(potentials_init, len(problems))
     given = each_problem(lambda p, start: (p.geometry, p.a, p.b, *start), problems, starts)

@@ -9,7 +9,7 @@ from .._names import shown
 
 
 def require_tensors(optional: bool = False, /, **given: Any) -> None:
-    """TypeError unless each is a tensor of real numbers, or None where it is optional, which it is not by being empty."""
+    """TypeError unless each is a tensor of real numbers. None is what leaves an optional one out; empty is an error."""
     for name, value in given.items():
         if optional and value is None:
             continue
