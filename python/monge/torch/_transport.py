@@ -283,6 +283,19 @@ def transport(
     return value if batched else value[0]
 
 
+def _power(name: str, length: Any, p: int) -> float:
+    value = number(name, length)
+    if not value > 0:
+        raise ValueError(f"{name}: is {length}; must be > 0")
+    try:
+        power = value**p
+    except OverflowError:
+        power = math.inf
+    if power == 0 or (math.isinf(power) and math.isfinite(value)):
+        raise ValueError(f"{name}: is {length}; its power {p} must be a number > 0")
+    return power
+
+
 class SamplesLoss(torch.nn.Module):
     """GeomLoss's ``SamplesLoss("sinkhorn")``, with a tolerance: the Sinkhorn divergence of samples.
 
@@ -330,15 +343,12 @@ class SamplesLoss(torch.nn.Module):
             raise NotImplementedError(f"p: is {p}; must be 1 or 2")
         if cost is not None:
             raise NotImplementedError("cost: is given; must be one of the costs of p = 1 and 2")
-        for name, length in (("blur", blur), ("reach", reach)):
-            if not (length is None and name == "reach") and not number(name, length) > 0:
-                raise ValueError(f"{name}: is {length}; must be > 0")
+        eps, penalty = _power("blur", blur, p), math.inf if reach is None else _power("reach", reach, p)
         if not 0 < number("scaling", scaling) <= 1:
             raise ValueError(f"scaling: is {scaling}; must be in (0, 1]")
         self.p, self.blur, self.reach, self.debias, self.potentials = p, blur, reach, debias, potentials
-        penalty = math.inf if reach is None else float(reach) ** p
         self.options = {
-            "eps": float(blur) ** p,
+            "eps": eps,
             "annealing": float(scaling) ** p,
             "penalty_a": penalty,
             "penalty_b": penalty,
