@@ -153,13 +153,14 @@ def points_problem(
 ) -> Problem:
     cost_function, p = cost_of_metric(metric, norm_p)
     x, y = read_matrix("X_a", X_a, "(n, d)"), read_matrix("X_b", X_b, "(m, d)")
-    labels = {"labels_x": labels_x, "labels_y": labels_y, "label_cost": label_cost}
-    missing = [field for field, given in labels.items() if given is None]
-    if len(missing) in (1, 2):
-        raise ValueError(f"{missing[0]}: is missing; {', '.join(labels)} go together")
     label_weight = number("label_weight", label_weight)
-    if missing and label_weight != 1:
-        raise ValueError(f"label_weight: is {label_weight}; is for {', '.join(labels)}, which are missing")
+    if labels_x is None and labels_y is None and label_cost is None:
+        if label_weight != 1:
+            raise ValueError(f"label_weight: is {label_weight}; must be 1 without labels")
+    else:
+        for field, given in (("labels_x", labels_x), ("labels_y", labels_y), ("label_cost", label_cost)):
+            if given is None:
+                raise ValueError(f"{field}: is missing; labels_x, labels_y and label_cost go together")
     return Problem(
         Place.of(X_a, x, y, device=device),
         read_optional("a", a),

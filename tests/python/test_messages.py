@@ -170,7 +170,7 @@ WRONG = [
     (sample, {"metric": "p-norm", "norm_p": "a"}, TypeError, "norm_p: is 'a'; must be a number"),
     (sample, {"labels_x": [0, 1, 0, 1]}, ValueError, "labels_y: is missing"),
     (sample, {"label_cost": np.eye(2)}, ValueError, "labels_x: is missing"),
-    (sample, {"label_weight": 2.0}, ValueError, "label_weight: is 2.0; is for"),
+    (sample, {"label_weight": 2.0}, ValueError, "label_weight: is 2.0; must be 1"),
     # Batches.
     (batch, {"M": 3}, TypeError, "M: is 3; must be costs (B, n, m)"),
     (batch, {"M": []}, ValueError, "M: has no problems"),
