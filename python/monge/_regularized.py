@@ -512,16 +512,15 @@ def solve_regularized_batch(
     """
     matrices = list(M)
     size = len(matrices)
-    problems = [
-        matrix_problem(*each, device) for each in zip(matrices, one_each("a", a, size, 1), one_each("b", b, size, 1))
-    ]
+    weights_a, weights_b = one_each("a", a, size, 1), one_each("b", b, size, 1)
+    problems = [matrix_problem(*each, device) for each in zip(matrices, weights_a, weights_b)]
     each_has = {
         "groups": one_each("groups", groups, size, 1, read_index),
         "group_weights": one_each("group_weights", group_weights, size, 1),
         "l1_weights": one_each("l1_weights", l1_weights, size, 2),
         "mask": one_each("mask", mask, size, 2),
     }
-    weights = {
+    terms = {
         "quadratic": quadratic,
         "group_lasso": group_lasso,
         "l1": l1,
@@ -529,9 +528,10 @@ def solve_regularized_batch(
         "hypentropy_width": hypentropy_width,
     }
     regularizers = [
-        Regularizer.read(**weights, **{name: values[k] for name, values in each_has.items()}) for k in range(size)
+        Regularizer.read(**terms, **{name: values[k] for name, values in each_has.items()}) for k in range(size)
     ]
-    return run_batch(problems, regularizers, dict(options), n_threads=n_threads, progress=progress)
+    given = [(each, None, None, p, q) for each, p, q in zip(matrices, weights_a, weights_b)]
+    return run_batch(problems, regularizers, dict(options), n_threads=n_threads, progress=progress, given=given)
 
 
 def run_batch(
@@ -542,17 +542,19 @@ def run_batch(
     potentials_init: Any = None,
     n_threads: int | None,
     progress: bool | ProgressFunction | None,
+    given: Sequence[tuple[Any, ...] | None] | None = None,
 ) -> BatchResult[RegularizedResult]:
+    """`given`: of each problem, as for :func:`run`."""
     if not problems:
         raise ValueError("batch: has no problems; must have at least one")
     refuse_unsupported(potentials_init=(potentials_init, "must not be for a batch of regularised plans"))
-    given = [(p.geometry, p.a, p.b, h.core) for p, h in zip(problems, regularizers)]
+    views = [(p.geometry, p.a, p.b, h.core) for p, h in zip(problems, regularizers)]
     session = problems[0].place.session(n_threads)
     with watching(progress, options.get("iterations", _ALWAYS_ITERATIONS), "iteration", _text) as watch:
-        plans = _core.solve_regularized_batch(session, given, options, watch)
+        plans = _core.solve_regularized_batch(session, views, options, watch)
     results = [
-        RegularizedResult(p, h, options, (None, None), plan, plan.report)
-        for p, h, plan in zip(problems, regularizers, plans)
+        RegularizedResult(problem, h, options, (None, None), plan, plan.report, each)
+        for problem, h, plan, each in zip(problems, regularizers, plans, given or [None] * len(problems))
     ]
     for result in results:
         _warn(result.report)
