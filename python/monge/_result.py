@@ -27,8 +27,7 @@ class OTResult(PlanResult):
     Potentials are in units of the cost; ``log_scalings`` are what POT calls potentials.
 
     Where tensors that require gradients were given (PyTorch), `value`, `value_linear`, `plan` and `potentials` have
-    them, those at the optimum by implicit differentiation, of first order: by M, by the weights, and by the points for
-    "sqeuclidean" and "dot". That of `value_linear` for points makes no n x m matrix.
+    them, by M or the points and by the weights: those at the optimum, by implicit differentiation, of first order.
     """
 
     _has_gradients = ("value", "value_linear", "plan", "potentials")

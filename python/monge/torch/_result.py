@@ -8,8 +8,8 @@ Each is a matrix W with dL = sum_ij W_ij dC_ij at fixed weights, of which deriva
   value_linear   W = P o (u + w + 1 - C / eps)
 
 u (n) and w (m) solve the system of Plan::potential_gradients() for dL/df and dL/dg: of the plan the sums over rows and
-over columns of P o G / eps, of <C, P> those with G = C. There C = l r^T with narrow l and r, so that of points no n x m
-matrix is made.
+over columns of P o G / eps, of <C, P> those with G = C. For costs of points W is made in products or in blocks of rows
+(_points.py), not n x m of it.
 """
 
 from __future__ import annotations
@@ -22,8 +22,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .._problem import ConvergenceWarning, Problem
+from .._divergence import DivergenceResult
+from .._problem import ConvergenceWarning
+from .._result import OTResult
 from ._operands import first_only
+from ._points import PRODUCTS, by_blocks, by_products, cost_blocks, cost_factors, plan_rows, with_ones
 
 Wanted = tuple[bool, ...]
 Found = list[Tensor | None]
@@ -41,10 +44,6 @@ class _Attached(torch.autograd.Function):
     def backward(ctx: Any, *by: Tensor) -> Any:  # type: ignore[override]
         result, name, skipped = ctx.result, ctx.name, 3 + ctx.count
         wanted = ctx.needs_input_grad[skipped:]
-        if any(wanted[1:3]) and not result._has_point_derivatives:
-            raise NotImplementedError(
-                f"{name}: has derivatives by the points for sqeuclidean and dot; detach the points"
-            )
         of, given = ctx.saved_tensors[: ctx.count], ctx.saved_tensors[ctx.count :]
         with torch.no_grad():
             found = _DERIVATIVES[name](result, wanted, of, by)
@@ -69,21 +68,21 @@ def together(parts: list[Any]) -> Any:
 class _Dense:
     """A matrix that is there, entry by entry."""
 
-    def __init__(self, entries: Tensor) -> None:
-        self.entries = entries
+    def __init__(self, result: Any, entries: Tensor) -> None:
+        self._problem, self.entries = result._problem, entries
 
-    def times(self, v: Tensor) -> Tensor:
-        return self.entries.double() @ v
-
-    def transposed_times(self, v: Tensor) -> Tensor:
-        return self.entries.T.double() @ v
+    def by_points(self) -> tuple[Tensor, Tensor]:
+        if self._problem.cost_function in PRODUCTS:
+            wide = self.entries.double()
+            return by_products(self._problem, lambda v: wide @ v, lambda v: wide.T @ v)
+        return by_blocks(self._problem, lambda rows, _: self.entries[rows].double())
 
 
 class _OfPlan:
-    """P o l r^T, as products."""
+    """P o (l r^T + factor C). P is not formed but for `entries`, which are without the factor's."""
 
-    def __init__(self, result: Any, left: Tensor, right: Tensor) -> None:
-        self._result, self._left, self._right = result, left.contiguous(), right.contiguous()
+    def __init__(self, result: Any, left: Tensor, right: Tensor, factor: float = 0.0) -> None:
+        self._result, self._left, self._right, self._factor = result, left.contiguous(), right.contiguous(), factor
 
     @property
     def entries(self) -> Tensor:
@@ -100,14 +99,29 @@ class _OfPlan:
         self._result._plan.apply_hadamard_transpose(self._left, self._right, v.contiguous(), to)
         return to
 
+    def by_points(self) -> tuple[Tensor, Tensor]:
+        if self._result._problem.cost_function in PRODUCTS:
+            return by_products(self._result._problem, self.times, self.transposed_times)
+        rows_of = _plan_rows(self._result)
+        return by_blocks(
+            self._result._problem,
+            lambda rows, cost: rows_of(rows, cost) * (self._left[rows] @ self._right.T + self._factor * cost),
+        )
 
-def _weights(result: Any) -> list[Tensor]:
-    return [
+
+def _plan_rows(result: Any) -> Callable[[slice, Tensor], Tensor]:
+    f, g = (torch.as_tensor(v, device=result._place.device) for v in result._float64_potentials())
+    return plan_rows(f, g, *_weights(result), result.reg)
+
+
+def _weights(result: Any) -> tuple[Tensor, Tensor]:
+    a, b = (
         torch.full((size,), 1 / size, dtype=torch.float64, device=result._place.device)
         if given is None
         else torch.as_tensor(given, device=result._place.device).double()
         for given, size in zip(result._weights(), result.shape)
-    ]
+    )
+    return a, b
 
 
 class _Response:
@@ -140,7 +154,7 @@ class _Response:
         """`tilted` is W. `linear` are dL/dlog a and dL/dlog b at fixed potentials."""
         by_cost, by_x, by_y, *by_weights = wanted
         found: Found = [tilted.entries if by_cost else None]
-        found += _by_points(self._result._problem, tilted, by_x, by_y)
+        found += tilted.by_points() if by_x or by_y else [None, None]
         for side, one in enumerate(by_weights):
             if one and linear is not None and not self._weights[side].all():
                 raise NotImplementedError(
@@ -151,68 +165,28 @@ class _Response:
         return found
 
 
-def _by_points(problem: Problem, tilted: _Dense | _OfPlan, by_x: bool, by_y: bool) -> Found:
-    if not (by_x or by_y):
-        return [None, None]
-    x, y = problem.x.double(), problem.y.double()  # type: ignore[union-attr]
-    if problem.cost_function == "dot":
-        return [
-            -problem.scale * tilted.times(y) if by_x else None,
-            -problem.scale * tilted.transposed_times(x) if by_y else None,
-        ]
-
-    def of_squares(times: Callable[[Tensor], Tensor], own: Tensor, other: Tensor) -> Tensor:
-        products = times(_with_ones(other))
-        return 2 * problem.scale * (products[:, :1] * own - products[:, 1:])
-
-    x, y = x - y.mean(0), y - y.mean(0)  # Offsets would be what is rounded.
-    return [
-        of_squares(tilted.times, x, y) if by_x else None,
-        of_squares(tilted.transposed_times, y, x) if by_y else None,
-    ]
-
-
-def _with_ones(v: Tensor) -> Tensor:
-    return torch.cat([torch.ones_like(v[:, :1]), v], 1)
-
-
-def _cost_factors(problem: Problem) -> tuple[Tensor, Tensor]:
-    """l (n x k) and r (m x k) with C = l r^T."""
-    x, y, scale = problem.x.double(), problem.y.double(), problem.scale  # type: ignore[union-attr]
-    if problem.cost_function == "sqeuclidean":
-        x, y = x - y.mean(0), y - y.mean(0)
-        squares, far_squares = x.square().sum(1, keepdim=True), y.square().sum(1, keepdim=True)
-        left = scale * torch.cat([squares, torch.ones_like(squares), -2 * x], 1)
-        right = torch.cat([torch.ones_like(far_squares), far_squares, y], 1)
-    elif problem.cost_function == "dot":
-        left, right = -scale * x, y
-    elif problem.cost_function == "cosine":
-        x, y = (v / v.norm(dim=1, keepdim=True) for v in (x, y))
-        left, right = scale * _with_ones(-x), _with_ones(y)
-    else:
-        raise NotImplementedError(f"value_linear: has no derivatives for the metric {problem.cost_function}")
-    if problem.label_cost is None:
-        return left, right
-    labels_x, labels_y, table = (
-        torch.as_tensor(v, device=x.device) for v in (problem.labels_x, problem.labels_y, problem.label_cost)
-    )
-    classes = torch.eye(table.shape[1], dtype=torch.float64, device=x.device)
-    return (
-        torch.cat([left, problem.label_weight * table.double()[labels_x]], 1),
-        torch.cat([right, classes[labels_y]], 1),
-    )
-
-
 def _of_value(result: Any, wanted: Wanted, of: Any, by: tuple[Tensor, ...]) -> Found:
-    by_cost, *others = wanted
-    gradients = result.gradients() if any(others) else None
-    found = [result._dense_plan if by_cost else None]
-    found += [getattr(gradients, name) if one else None for name, one in zip("xyab", others)]
-    if getattr(result, "_reg_type", "kl") == "entropy":  # The other reference measure: sum P log a = sum a log a.
-        for k, weights in zip((3, 4), _weights(result)):
-            if (by_weights := found[k]) is not None:
-                found[k] = by_weights + result.reg * weights.log()
+    by_cost, by_x, by_y, *by_weights = wanted
+    gradients = result.gradients() if any(wanted[1:]) else None
+    found: Found = [result._dense_plan if by_cost else None, None, None]
+    if by_x or by_y:
+        assert gradients is not None
+        found[1:] = (gradients.x, gradients.y) if result._has_point_derivatives else _value_by_points(result)
+    found += [getattr(gradients, name) if one else None for name, one in zip("ab", by_weights)]
+    if isinstance(result, OTResult) and result._reg_type == "entropy":
+        for k, weights in zip((3, 4), _weights(result)):  # The other reference measure: sum P log a = sum a log a.
+            if (gradient := found[k]) is not None:
+                found[k] = gradient + result.reg * weights.log()
     return [None if gradient is None else gradient * by[0] for gradient in found]
+
+
+def _value_by_points(result: Any) -> tuple[Tensor, Tensor]:
+    if isinstance(result, DivergenceResult):
+        (by_x, by_y), of_a, of_b = (_value_by_points(part) for part in (result.ab, result.aa, result.bb))
+        return by_x - (of_a[0] + of_a[1]) / 2, by_y - (of_b[0] + of_b[1]) / 2
+    if isinstance(result, OTResult):
+        return by_blocks(result._problem, _plan_rows(result))
+    return _Dense(result, result._dense_plan).by_points()
 
 
 def _of_potentials(result: Any, wanted: Wanted, of: Any, by: tuple[Tensor, ...]) -> Found:
@@ -223,7 +197,7 @@ def _of_potentials(result: Any, wanted: Wanted, of: Any, by: tuple[Tensor, ...])
         excess = (by_f.sum() - by_g.sum()) / 2
         by_f, by_g = (by - sign * excess * w / w.sum() for by, sign, w in zip((by_f, by_g), (1, -1), _weights(result)))
     response = _Response(result, by_f, by_g)
-    tilted = _OfPlan(result, _with_ones(response.u[:, None]), _with_ones(response.w[:, None]).flip(1))
+    tilted = _OfPlan(result, with_ones(response.u[:, None]), with_ones(response.w[:, None]).flip(1))
     return response.found(wanted, tilted)
 
 
@@ -236,7 +210,7 @@ def _of_entries(result: Any, wanted: Wanted, plan: Tensor, weighted: Tensor, dir
     rows, columns = weighted.sum(1, dtype=torch.float64), weighted.sum(0, dtype=torch.float64)
     response = _Response(result, rows / result.reg, columns / result.reg)
     tilt = (response.u + direct)[:, None] + response.w
-    return response.found(wanted, _Dense(plan * tilt - weighted / result.reg), (rows, columns))
+    return response.found(wanted, _Dense(result, plan * tilt - weighted / result.reg), (rows, columns))
 
 
 def _of_value_linear(result: Any, wanted: Wanted, of: Any, by: tuple[Tensor, ...]) -> Found:
@@ -245,17 +219,31 @@ def _of_value_linear(result: Any, wanted: Wanted, of: Any, by: tuple[Tensor, ...
         plan = result._dense_plan
         found = _of_entries(result, wanted, plan, torch.where(plan > 0, plan * problem.cost, 0), 1)
     else:
-        left, right = _cost_factors(problem)
-        cost = _OfPlan(result, left, right)
-        rows, columns = (
-            cost.times(torch.ones_like(right[:, :1]))[:, 0],
-            cost.transposed_times(torch.ones_like(left[:, :1]))[:, 0],
-        )
+        factors = cost_factors(problem)
+        rows, columns = _cost_sums(result, factors)
         response = _Response(result, rows / result.reg, columns / result.reg)
-        tilt = torch.cat([_with_ones(response.u[:, None] + 1).flip(1), left], 1)
-        far_tilt = torch.cat([_with_ones(response.w[:, None]), -right / result.reg], 1)
-        found = response.found(wanted, _OfPlan(result, tilt, far_tilt), (rows, columns))
+        left, right = with_ones(response.u[:, None] + 1).flip(1), with_ones(response.w[:, None])
+        if factors is None:
+            tilted = _OfPlan(result, left, right, -1 / result.reg)
+        else:
+            tilted = _OfPlan(result, torch.cat([left, factors[0]], 1), torch.cat([right, -factors[1] / result.reg], 1))
+        found = response.found(wanted, tilted, (rows, columns))
     return [None if gradient is None else gradient * by[0] for gradient in found]
+
+
+def _cost_sums(result: Any, factors: tuple[Tensor, Tensor] | None) -> tuple[Tensor, Tensor]:
+    """Over the rows and over the columns of P o C, for costs of points."""
+    rows, columns = (torch.zeros_like(weights) for weights in _weights(result))
+    if factors is not None:
+        of_cost = _OfPlan(result, *factors)
+        row_sums = of_cost.times(torch.ones_like(columns[:, None]))
+        return row_sums[:, 0], of_cost.transposed_times(torch.ones_like(rows[:, None]))[:, 0]
+    rows_of = _plan_rows(result)
+    for chosen, cost, _, _ in cost_blocks(result._problem):
+        weighted = rows_of(chosen, cost) * cost
+        rows[chosen] = weighted.sum(1)
+        columns += weighted.sum(0)
+    return rows, columns
 
 
 _DERIVATIVES: dict[str, Callable[..., Found]] = {

@@ -9,6 +9,7 @@ import torch
 from torch.autograd import gradcheck
 
 import monge
+import monge.torch
 
 N, M = 7, 6
 GENERATOR = torch.Generator().manual_seed(0)
@@ -147,16 +148,49 @@ def test_batches_of_several_shapes():
     assert right(lambda c: monge.solve_batch(c, 0.3, reg_type="L2", tol=1e-12).value, rand(2, N, M))
 
 
-def test_labels_and_cosines_of_the_transport_cost():
-    labels = {
-        "labels_x": np.array([0, 1, 0, 1, 2, 2, 0]),
-        "labels_y": np.array([0, 1, 2, 1, 0, 1]),
-        "label_cost": np.arange(9.0).reshape(3, 3) / 9,
-        "label_weight": 0.7,
-    }
-    assert right(lambda x, y, p: monge.solve_sample(x, y, soft(p), **labels, **TIGHT).value_linear, X, Y, LOGS_A)
-    assert right(lambda p: monge.solve_sample(X, Y, soft(p), metric="cosine", **TIGHT).value_linear, LOGS_A)
-    assert right(lambda p: monge.solve_sample(X, Y, soft(p), metric="euclidean", **TIGHT).plan, LOGS_A)
+LABELS = {
+    "labels_x": np.array([0, 1, 0, 1, 2, 2, 0]),
+    "labels_y": np.array([0, 1, 2, 1, 0, 1]),
+    "label_cost": np.arange(9.0).reshape(3, 3) / 9,
+    "label_weight": 0.7,
+}
+COSTS = {
+    "euclidean": {"metric": "euclidean"},
+    "cosine": {"metric": "cosine"},
+    "cityblock": {"metric": "cityblock"},
+    "chebyshev": {"metric": "chebyshev"},
+    "p-norm": {"metric": "p-norm", "norm_p": 3.0},
+    "sqeuclidean_labels": LABELS,
+    "cosine_labels": {"metric": "cosine", **LABELS},
+}
+
+
+@pytest.mark.parametrize("block", [1 << 22, 2 * M], ids=["one_block", "blocks"])
+@pytest.mark.parametrize("name", OUTPUTS)
+@pytest.mark.parametrize("cost", COSTS)
+def test_costs_of_points(cost, name, block, monkeypatch):
+    monkeypatch.setattr(monge.torch._points, "_BLOCK", block)
+
+    def output(x, y, p):
+        return OUTPUTS[name](monge.solve_sample(x, y, soft(p), scale=1.3, **COSTS[cost], **TIGHT))
+
+    assert right(output, X, Y, LOGS_A)
+
+
+@pytest.mark.parametrize("metric", ["euclidean", "cosine", "cityblock"])
+def test_divergences_and_quadratic_plans_of_other_costs(metric):
+    given = {"metric": metric, "tolerance": 1e-12}
+
+    def divergence(x, y, p):
+        return monge.sinkhorn_divergence(x, y, soft(p), reg=0.3, **given).value
+
+    def quadratic(x, y, p):
+        return monge.solve_regularized_sample(x, y, soft(p), quadratic=0.3, **given).value
+
+    assert right(divergence, X, Y, LOGS_A) and right(quadratic, X, Y, LOGS_A)
+    x = X.clone().requires_grad_()
+    (gradient,) = torch.autograd.grad(monge.sinkhorn_divergence(x, x, reg=0.3, **given).value, x)
+    assert gradient.abs().max() <= 1e-9  # Least where both are equal; points on each other pull nowhere.
 
 
 def test_forbidden_pairs_and_float32():
@@ -184,11 +218,6 @@ def test_what_there_is_not_is_said():
     with pytest.raises(NotImplementedError, match="^a: has entries of 0"):
         monge.solve(COST, a, reg=0.3).plan.sum().backward()
     monge.solve(COST, a, reg=0.3).value.backward()
-    with pytest.raises(NotImplementedError, match="^plan: has derivatives by the points for sqeuclidean and dot"):
-        monge.solve_sample(X.clone().requires_grad_(), Y, reg=0.3, metric="euclidean").plan.sum().backward()
-    with pytest.raises(NotImplementedError, match="^value_linear: has no derivatives for the metric euclidean"):
-        b = torch.full((M,), 1 / M, dtype=torch.float64, requires_grad=True)
-        monge.solve_sample(X, Y, None, b, reg=0.3, metric="euclidean").value_linear.backward()
     with pytest.raises(TypeError, match="^plan: depends on a tensor that requires a gradient; M, or X_a, must be"):
         monge.solve(COST.numpy(), a, reg=0.3).plan  # noqa: B018
     for output in OUTPUTS.values():
