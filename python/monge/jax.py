@@ -11,7 +11,6 @@ import functools
 import math
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any
 
 import jax
@@ -19,8 +18,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from . import _core
-from ._divergence import _divergence
-from ._problem import Problem, cost_of_metric, matrix_problem, points_problem, solve_options
+from ._divergence import sinkhorn_divergence as monge_divergence
+from ._problem import cost_of_metric, matrix_problem, points_problem, solve_options
 from ._projection import project_with, projection_options
 from ._regularized import Regularizer, run_batch
 from ._regularized import run as run_regularized
@@ -115,24 +114,21 @@ _is_zero = jax.custom_derivatives.SymbolicZero
 # Entropic transport and its divergence.
 
 
-def _transport_of(problem: Problem, options: dict[str, Any]) -> tuple[float, Any]:
-    result = run(problem, options)
+def _found(
+    loss: str, x: Any, y: Any, a: Any, b: Any, metric: str, scale: float, options: _Options
+) -> tuple[float, Any]:
+    """The value and its gradients, on the host."""
+    if loss == "sinkhorn_divergence":
+        divergence = monge_divergence(x, y, a, b, metric, scale=scale, **dict(options))
+        return divergence.value, divergence.gradients()
+    result = run(points_problem(x, y, a, b, metric, scale=scale), dict(options))
     return result.report.dual, result.gradients()
-
-
-def _divergence_of(problem: Problem, options: dict[str, Any]) -> tuple[float, Any]:
-    xx, yy = replace(problem, y=problem.x, b=problem.a), replace(problem, x=problem.y, a=problem.b)
-    result = _divergence(problem, xx, yy, options, None, None, True, None)
-    return result._value, result.gradients()
-
-
-_LOSSES = {"transport": _transport_of, "sinkhorn_divergence": _divergence_of}
 
 
 def _solve(x: Any, y: Any, a: Any, b: Any, *, loss: str, metric: str, scale: float, options: _Options) -> Any:
     """The value and its gradients by all four, each in the dtype of what it is by."""
     x, y, a, b = (None if v is None else np.asarray(v) for v in (x, y, a, b))
-    value, by = _LOSSES[loss](points_problem(x, y, a, b, metric, scale=scale), dict(options))
+    value, by = _found(loss, x, y, a, b, metric, scale, options)
     found = (np.asarray(value), *(np.full_like(v, np.nan) if g is None else g for v, g in ((x, by.x), (y, by.y))))
     types = [v.dtype for v in _shapes(x, y, a, b)]
     return tuple(np.asarray(v, dtype) for v, dtype in zip((*found, by.a, by.b), types))
@@ -175,7 +171,7 @@ _transport.defvjp(_forward, _backward, symbolic_zeros=True)
 
 def _check_points(loss: str, metric: str, scale: float, dimensions: int, options: _Options) -> None:
     pair = (np.ones((1, dimensions)), np.ones((1, dimensions)), np.ones(1), np.ones(1))
-    _LOSSES[loss](points_problem(*pair, metric, scale=scale), dict(options))
+    _found(loss, *pair, metric, scale, options)
 
 
 def _loss(
