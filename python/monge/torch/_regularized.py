@@ -6,6 +6,7 @@ what the pass forth has found.
 """
 
 # Annotations are read by torch.library, so they are no strings here.
+import math
 from typing import Any
 
 import torch
@@ -14,7 +15,7 @@ from torch import Tensor
 from .._problem import matrix_problem
 from .._regularized import Regularizer, run_batch, solve_regularized
 from ._operands import floating, require_problems
-from ._operator import as_problems, differentiable, no_derivative
+from ._operator import as_problems, differentiable, no_derivative, refuse_others, without_derivatives
 from ._options import from_text, to_text
 
 _NOT_BY_REGULARISER = "regularized_transport: has derivatives by costs and weights; detach the regulariser"
@@ -70,13 +71,14 @@ def _save(ctx: Any, inputs: Any, output: Any) -> None:
     _, plan, u, v = output
     ctx.save_for_backward(plan, u, v, cost, a, b)
     ctx.save_for_forward(plan, u, v, cost, a, b)
-    ctx.mark_non_differentiable(plan, u, v)
+    without_derivatives(ctx, plan, u, v)
     ctx.set_materialize_grads(False)
 
 
 def _backward(ctx: Any, by_value: Any, *by_others: Any) -> Any:
     if any(ctx.needs_input_grad[3:7]):
         raise NotImplementedError(_NOT_BY_REGULARISER)
+    refuse_others("regularized_transport", "the plan has", by_others)
     if by_value is None:
         return (None,) * 9
     by = _gradients(by_value, *ctx.saved_tensors)
@@ -89,7 +91,7 @@ def _forward_mode(ctx: Any, *tangents: Any) -> Any:
     plan, u, v, *given = ctx.saved_tensors
     by = _gradients(torch.ones_like(u[:, 0]), plan, u, v, *given)
     parts = [(g * w).flatten(1).sum(1) for g, w in zip(by, tangents) if w is not None]
-    return sum(parts), None, None, None
+    return sum(parts), *(torch.full_like(w, math.nan) for w in (plan, u, v))
 
 
 def _batched(call: Any, size: int, dimensions: Any, given: Any) -> Any:

@@ -17,7 +17,7 @@ from .. import _core
 from .._arrays import Place, read
 from .._problem import Problem, cost_of_metric, plan_options, solve_options, warn_if_short
 from ._operands import floating, require_problems
-from ._operator import as_problems, differentiable, no_derivative
+from ._operator import as_problems, differentiable, no_derivative, refuse_others, without_derivatives
 from ._options import from_text, to_text
 
 _Plans = list[_core.Plan]
@@ -155,11 +155,12 @@ def _save_transport(ctx: Any, inputs: Any, output: Any) -> None:
     _, f, g, in_float64 = output
     ctx.save_for_backward(x, y, a, b, f, g, in_float64)
     ctx.save_for_forward(x, y, a, b, f, g, in_float64)
-    ctx.mark_non_differentiable(f, g, in_float64)
+    without_derivatives(ctx, f, g, in_float64)
     ctx.set_materialize_grads(False)
 
 
 def _transport_backward(ctx: Any, by_value: Any, *by_others: Any) -> Any:
+    refuse_others("transport", "potentials have", by_others)
     if by_value is None:
         return None, None, None, None, None, None
     x, y, a, b, *found = ctx.saved_tensors
@@ -180,7 +181,8 @@ def _transport_forward_mode(ctx: Any, v_x: Any, v_y: Any, v_a: Any, v_b: Any, *o
     points, weights = v_x is not None or v_y is not None, v_a is not None or v_b is not None
     by = _gradients(*ctx.saved_tensors, ctx.geometry, ctx.options, points, weights)
     parts = [(g * v).flatten(1).sum(1) for g, v in zip(by, (v_x, v_y, v_a, v_b)) if v is not None]
-    return sum(parts), None, None, None
+    f, g = ctx.saved_tensors[4:6]
+    return sum(parts), torch.full_like(f, math.nan), torch.full_like(g, math.nan), None
 
 
 def _save_gradients(ctx: Any, inputs: Any, output: Any) -> None:
