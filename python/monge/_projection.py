@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import _core
 from ._arrays import Array, Place, framework_of, read_optional
+from ._names import number, shown, whole
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -18,8 +19,13 @@ def projection_options(
     preset: str | None, options: dict[str, Any], row_marginal: Any = None, column_marginal: Any = None
 ) -> _core.ProjectionOptions:
     """The options of a call; those without marginals are made once."""
+    if preset is not None and not isinstance(preset, str):
+        raise TypeError(f"preset: is {shown(preset)}; must be a name")
     if row_marginal is None and column_marginal is None:
-        return _without_marginals(preset or "", tuple(options.items()))
+        try:
+            return _without_marginals(preset or "", tuple(options.items()))
+        except TypeError:  # Of what cannot be hashed, too; the library says which option is wrong.
+            pass
     row, column = (
         read_optional(field, given)
         for field, given in (("row_marginal", row_marginal), ("column_marginal", column_marginal))
@@ -99,6 +105,7 @@ def projection_marginals(
 ) -> tuple[list[float], list[float]]:
     """The sums that :func:`project` aims at for logits of rows x columns."""
     held = projection_options(preset, dict(options), row_marginal, column_marginal)
+    rows, columns = (whole(field, size, 1, 1024) for field, size in (("rows", rows), ("columns", columns)))
     return _core.projection_marginals(_core.cpu_session(0), rows, columns, held)
 
 
@@ -129,7 +136,8 @@ def mhc_mapping(
     count = tokens.shape[0]
     pre, post, res = place.empty(count, 4), place.empty(count, 4), place.empty(count, 4, 4)
     _core.mhc_mapping(
-        place.session(n_threads), tokens, given[1], given[2], pre, post, res, held, pre_epsilon, post_factor
+        *(place.session(n_threads), tokens, given[1], given[2], pre, post, res, held),
+        *(number("pre_epsilon", pre_epsilon), number("post_factor", post_factor)),
     )
     lead = shape[:-1]
     return (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -11,13 +11,18 @@ import numpy as np
 
 from . import _core
 from ._arrays import Array, on_host, read, read_index, read_optional
+from ._names import REGULARIZED, calls, number, whole
 from ._plan_result import Gradients, PlanResult
 from ._problem import (
     Problem,
     ProgressFunction,
+    all_of,
     costs,
+    each_problem,
+    library_options,
     matrix_problem,
     one_each,
+    pair_of_potentials,
     points_problem,
     refuse_unsupported,
     warn_if_short,
@@ -32,6 +37,8 @@ if TYPE_CHECKING:
 
 _ALWAYS_ITERATIONS = 20000
 _BLOCK = 1 << 21  # Entries of rows that are made at a time.
+_READ_BY = {"groups": "group_lasso", "group_weights": "group_lasso", "l1_weights": "l1"}
+"""The term that reads each array."""
 
 
 @dataclass(frozen=True)
@@ -54,20 +61,29 @@ class Regularizer:
             terms[field] = read_optional(field, terms.get(field))
         groups = read_index("groups", terms.get("groups"))
         terms["groups"] = None if groups is None else on_host(groups)
-        return Regularizer(**terms)
+        for field in ("quadratic", "group_lasso", "l1", "hypentropy", "hypentropy_width"):
+            if field in terms:
+                terms[field] = number(field, terms[field])
+        regularizer = Regularizer(**terms)
+        for field, term in _READ_BY.items():
+            if getattr(regularizer, field) is not None and getattr(regularizer, term) == 0:
+                raise ValueError(f"{field}: is given without {term}, which must be > 0 for it")
+        if regularizer.hypentropy_width != 1 and regularizer.hypentropy == 0:
+            raise ValueError("hypentropy_width: is given without hypentropy, which must be > 0 for it")
+        return regularizer
 
     @functools.cached_property
     def core(self) -> _core.Regularizer:
         return _core.regularizer(
-            float(self.quadratic),
-            float(self.group_lasso),
+            self.quadratic,
+            self.group_lasso,
             self.groups,
             self.group_weights,
-            float(self.l1),
+            self.l1,
             self.l1_weights,
             self.mask,
-            float(self.hypentropy),
-            float(self.hypentropy_width),
+            self.hypentropy,
+            self.hypentropy_width,
         )
 
 
@@ -75,9 +91,15 @@ def quadratic_term(reg: float | None) -> Regularizer:
     """That of POT's reg_type "L2"."""
     if reg is None:
         raise ValueError("reg: is not given; must be given with reg_type 'L2'")
-    if not reg >= 0:
-        raise ValueError(f"reg: is {reg}; must be >= 0")
-    return Regularizer(quadratic=reg)
+    weight = number("reg", reg)
+    if not weight >= 0:
+        raise ValueError(f"reg: is {weight}; must be >= 0")
+    return Regularizer(quadratic=weight)
+
+
+def regularized_options(own: Mapping[str, Any], max_iter: int | None, tol: float | None) -> dict[str, Any]:
+    """Options of a regularised solve, two of which go by the names of :func:`monge.solve`, too."""
+    return library_options(own, iterations=("max_iter", max_iter), tolerance=("tol", tol))
 
 
 class RegularizedResult(PlanResult):
@@ -140,16 +162,14 @@ class RegularizedResult(PlanResult):
         """sum_j X_ij v_j / sum_j X_ij for values v (m,) or (m, p) of the targets; with `transpose` the same of the
         columns, for values (n,) or (n, p) of the sources. What has no mass gets 0."""
         multiply = self._plan.average_transpose if transpose else self._plan.average
-        return self._product(multiply, values, int(not transpose))
+        return self._product(multiply, values, int(not transpose), "values")
 
     def topk(self, k: int, axis: int = 1) -> tuple[Array, Array]:
         """(indices, values) of the k largest entries of each row (axis 1: n x k) or column (axis 0: m x k), the largest
         first, equal ones and those that are 0 by index."""
-        if axis not in (0, 1):
-            raise ValueError(f"axis: is {axis}; must be 0 or 1")
+        axis = whole("axis", axis, 0, 1)
         size, most = self.shape if axis == 1 else self.shape[::-1]
-        if not 1 <= k <= most:
-            raise ValueError(f"k: is {k}; must be from 1 to {most}")
+        k = whole("k", k, 1, most)
         rows, columns, values = self._entries if axis == 1 else (self._entries[i] for i in (1, 0, 2))
         order = np.lexsort((columns, -values, rows))
         rows, columns, values = rows[order], columns[order], values[order]
@@ -171,6 +191,7 @@ class RegularizedResult(PlanResult):
 
         The same seed gives the same pairs, on every device, and a larger k goes on with them: by NumPy's Philox.
         """
+        k, seed = whole("k", k), whole("seed", seed)
         rows, columns, values = self._entries
         total = np.cumsum(values)
         drawn = np.random.Generator(np.random.Philox(seed)).random(k) * total[-1]
@@ -313,7 +334,7 @@ class _Inverse(RegularizedResult):
         self._result = result
 
     @property
-    def inverse(self) -> RegularizedResult:  # type: ignore[override]
+    def inverse(self) -> RegularizedResult:
         return self._result
 
     @functools.cached_property
@@ -334,7 +355,7 @@ class _Inverse(RegularizedResult):
         return columns[order], rows[order], values[order]
 
     @functools.cached_property
-    def _plan(self) -> Any:  # type: ignore[override]
+    def _plan(self) -> Any:
         return _FromTargets(self._result._plan)
 
     def __reduce__(self) -> Any:
@@ -388,8 +409,7 @@ def run(
     given: tuple[Any, ...] | None,
 ) -> RegularizedResult:
     """Solves a problem with the library's options. `given`: costs, X_a, X_b, a and b as the caller has them."""
-    u, v = (None, None) if potentials_init is None else potentials_init
-    start = (read_optional("potentials_init", u), read_optional("potentials_init", v))
+    start = pair_of_potentials(potentials_init)
     with watching(progress, options.get("iterations", _ALWAYS_ITERATIONS), "iteration", _text) as watch:
         plan = _solve(problem, regularizer, options, start, n_threads, watch)
     report = plan.report
@@ -397,6 +417,7 @@ def run(
     return RegularizedResult(problem, regularizer, options, start, plan, report, given)
 
 
+@calls(**REGULARIZED)
 def solve_regularized(
     M: Any,
     a: Any = None,
@@ -413,6 +434,8 @@ def solve_regularized(
     hypentropy_width: float = 1.0,
     potentials_init: tuple[Any, Any] | None = None,
     n_threads: int | None = None,
+    max_iter: int | None = None,
+    tol: float | None = None,
     device: Any = None,
     progress: bool | ProgressFunction | None = None,
     **options: Unpack[RegularizedOptions],
@@ -429,9 +452,9 @@ def solve_regularized(
         a, b: p (n) and q (m), non-negative with equal totals; uniform with total 1 where left out.
         quadratic: Weight >= 0 of the quadratic term, in units of M over mass.
         group_lasso: Weight >= 0 of the group lasso, in units of M. It needs `groups`.
-        groups: The group of each row (n), whole numbers from 0 to n - 1.
+        groups: The group of each row (n), whole numbers from 0 to n - 1. Not without `group_lasso`.
         group_weights: w (groups), >= 0; left out, 1.
-        l1, l1_weights: Weight >= 0, in units of M, and W (n x m), >= 0.
+        l1, l1_weights: Weight >= 0, in units of M, and W (n x m), >= 0; neither without the other.
         mask: (n x m); X_ij = 0 where it is 0 or False.
         hypentropy, hypentropy_width: Weight >= 0, in units of M, and width > 0, of mass. Not with `group_lasso`.
         potentials_init: (u, v) in units of M, a warm start of Newton's method.
@@ -439,8 +462,9 @@ def solve_regularized(
         device: Where to solve, as for :func:`monge.solve`.
         progress: True shows a bar (tqdm). A function is called with a :class:`RegularizedProgress` at each check, and
             stops the solve by returning False.
-        options: `method` ("auto", "splitting", "newton"), `tolerance` (1e-4) of the relative residual and the relative
-            gap, and the others of :class:`monge.RegularizedOptions`.
+        max_iter, tol: Iterations at most (20000), and the relative residual and relative gap to stop at (1e-4). The
+            library's names for them, `iterations` and `tolerance`, are taken, too, but not both.
+        options: `method` ("auto", "splitting", "newton") and the others of :class:`monge.RegularizedOptions`.
 
     Without any term it is optimal transport itself. "auto" is Newton's method for a quadratic term, or none, and
     Douglas-Rachford splitting for the others.
@@ -449,7 +473,7 @@ def solve_regularized(
         :class:`RegularizedResult`; not converging is a status and a :class:`ConvergenceWarning`.
 
     Raises:
-        ValueError, TypeError: An argument is wrong; the message begins with its name, of a and b with p and q.
+        ValueError, TypeError: An argument is wrong; the message begins with its name.
         NotImplementedError: Terms that do not go together, or not with the method.
         MemoryError, RuntimeError: Memory ran out; the device failed.
 
@@ -475,7 +499,7 @@ def solve_regularized(
     return run(
         matrix_problem(M, a, b, device),
         regularizer,
-        dict(options),
+        regularized_options(options, max_iter, tol),
         potentials_init=potentials_init,
         n_threads=n_threads,
         progress=progress,
@@ -483,6 +507,7 @@ def solve_regularized(
     )
 
 
+@calls(**REGULARIZED)
 def solve_regularized_sample(
     X_a: Any,
     X_b: Any,
@@ -500,6 +525,8 @@ def solve_regularized_sample(
     label_weight: float = 1.0,
     potentials_init: tuple[Any, Any] | None = None,
     n_threads: int | None = None,
+    max_iter: int | None = None,
+    tol: float | None = None,
     device: Any = None,
     progress: bool | ProgressFunction | None = None,
     **options: Unpack[RegularizedOptions],
@@ -531,7 +558,7 @@ def solve_regularized_sample(
     return run(
         problem,
         Regularizer.read(quadratic=quadratic, mask=mask),
-        dict(options),
+        regularized_options(options, max_iter, tol),
         potentials_init=potentials_init,
         n_threads=n_threads,
         progress=progress,
@@ -539,6 +566,7 @@ def solve_regularized_sample(
     )
 
 
+@calls(**REGULARIZED)
 def solve_regularized_batch(
     M: Any,
     a: Any = None,
@@ -554,6 +582,8 @@ def solve_regularized_batch(
     hypentropy: float = 0.0,
     hypentropy_width: float = 1.0,
     n_threads: int | None = None,
+    max_iter: int | None = None,
+    tol: float | None = None,
     device: Any = None,
     progress: bool | ProgressFunction | None = None,
     **options: Unpack[RegularizedOptions],
@@ -562,13 +592,12 @@ def solve_regularized_batch(
 
     a, b, groups, group_weights, l1_weights and mask are lists, arrays with one more dimension, or one for all. Each
     problem stops by itself and has the bits that :func:`solve_regularized` gives. On CUDA the iterations of all are one
-    launch. Errors are those of :func:`solve_regularized`; a message begins with the problem: "problem 3: p: ...".
+    launch. Errors are those of :func:`solve_regularized`; a message begins with the problem: "problem 3: a: ...".
     """
-    matrices = list(M)
+    matrices = all_of("M", M, "costs (B, n, m), or a list of matrices")
     size = len(matrices)
-    problems = [
-        matrix_problem(*each, device) for each in zip(matrices, one_each("a", a, size, 1), one_each("b", b, size, 1))
-    ]
+    weights_a, weights_b = one_each("a", a, size, 1), one_each("b", b, size, 1)
+    problems = each_problem(functools.partial(matrix_problem, device=device), matrices, weights_a, weights_b)
     each_has = {
         "groups": one_each("groups", groups, size, 1, read_index),
         "group_weights": one_each("group_weights", group_weights, size, 1),
@@ -582,10 +611,11 @@ def solve_regularized_batch(
         "hypentropy": hypentropy,
         "hypentropy_width": hypentropy_width,
     }
-    regularizers = [
-        Regularizer.read(**weights, **{name: values[k] for name, values in each_has.items()}) for k in range(size)
-    ]
-    return run_batch(problems, regularizers, dict(options), n_threads=n_threads, progress=progress)
+    regularizers = each_problem(
+        lambda *arrays: Regularizer.read(**weights, **dict(zip(each_has, arrays))), *each_has.values()
+    )
+    found = regularized_options(options, max_iter, tol)
+    return run_batch(problems, regularizers, found, n_threads=n_threads, progress=progress)
 
 
 def run_batch(
@@ -600,7 +630,7 @@ def run_batch(
     if not problems:
         raise ValueError("batch: has no problems; must have at least one")
     refuse_unsupported(potentials_init=(potentials_init, "must not be for a batch of regularised plans"))
-    given = [(p.geometry, p.a, p.b, h.core) for p, h in zip(problems, regularizers)]
+    given = each_problem(lambda p, h: (p.geometry, p.a, p.b, h.core), problems, regularizers)
     session = problems[0].place.session(n_threads)
     with watching(progress, options.get("iterations", _ALWAYS_ITERATIONS), "iteration", _text) as watch:
         plans = _core.solve_regularized_batch(session, given, options, watch)

@@ -397,9 +397,9 @@ def test_batches_have_the_bits_of_each_solve(rng):
         assert batch.value[k] == alone.value and batch.n_iter[k] == alone.n_iter
     stacked = monge.solve_regularized_batch(rng.random((3, 6, 5)), quadratic=1.0, mask=np.eye(6, 5) == 0)
     assert stacked.plan.shape == (3, 6, 5) and (stacked.plan[:, range(5), range(5)] == 0).all()
-    with pytest.raises(ValueError, match="^problem 1: .*quadratic|^problem 1: p: "):
+    with pytest.raises(ValueError, match="^problem 1: .*quadratic|^problem 1: a: "):
         monge.solve_regularized_batch(cost[:2], [None, np.full(9, -1.0)], quadratic=1.0)
-    with pytest.raises(ValueError, match="^batch: has no problems"):
+    with pytest.raises(ValueError, match="^M: has no problems"):
         monge.solve_regularized_batch([])
 
 
