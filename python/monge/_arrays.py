@@ -104,6 +104,9 @@ class NumPy:
     def __reduce__(self) -> Any:
         return framework_named, (self.root,)
 
+    def cast(self, array: Array, dtype: str) -> Array:
+        return array.astype(dtype, copy=False)
+
     def log(self, array: Array) -> Array:
         with np.errstate(divide="ignore"):
             return np.log(array)
@@ -252,6 +255,9 @@ class PyTorch(NumPy):
 
     def on_host(self, array: Array) -> np.ndarray[Any, Any]:
         return array.detach().cpu().numpy()  # type: ignore[no-any-return]
+
+    def cast(self, array: Array, dtype: str) -> Array:
+        return array.to(getattr(self.module, dtype))
 
     def log(self, array: Array) -> Array:
         return array.log()
