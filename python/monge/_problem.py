@@ -8,7 +8,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import FrameType
 from typing import Any, TypeVar
 
@@ -87,6 +87,20 @@ class Problem:
             self.labels_y,
             self.label_cost,
             self.label_weight,
+        )
+
+    def transposed(self) -> Problem:
+        """The same problem seen from the targets."""
+        return replace(
+            self,
+            a=self.b,
+            b=self.a,
+            x=self.y,
+            y=self.x,
+            labels_x=self.labels_y,
+            labels_y=self.labels_x,
+            cost=None if self.cost is None else self.cost.T,
+            label_cost=None if self.label_cost is None else self.label_cost.T,
         )
 
     @property

@@ -245,6 +245,11 @@ class RegularizedResult(PlanResult):
         return Gradients(2 * problem.scale * by_x, 2 * problem.scale * by_y, u, v, self._report)
 
     @functools.cached_property
+    def inverse(self) -> RegularizedResult:
+        """The same plan seen from the targets: a result for (X_b, X_a), or the transpose of M. Nothing is solved."""
+        return _Inverse(self)
+
+    @functools.cached_property
     def _entries(self) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any], np.ndarray[Any, Any]]:
         """i, j and X_ij of all entries that are not 0, on the host, row by row."""
         row_begin = np.empty(self.shape[0] + 1, np.int64)
@@ -306,6 +311,55 @@ class RegularizedResult(PlanResult):
             f"value {report.primal:.6g}, gap {report.gap:.2e}, {report.nonzeros} entries, "
             f"marginal error {report.marginal_error:.2e}>"
         )
+
+
+class _FromTargets:
+    """The plan of a core, its sides swapped."""
+
+    def __init__(self, plan: _core.RegularizedPlan) -> None:
+        self.apply, self.apply_transpose = plan.apply_transpose, plan.apply
+        self.average, self.average_transpose = plan.average_transpose, plan.average
+        self.potentials = lambda u, v: plan.potentials(v, u)
+        self.marginals = lambda row, column: plan.marginals(column, row)
+        self.transport_cost = plan.transport_cost
+
+
+class _Inverse(RegularizedResult):
+    """A result seen from the targets. The library has no problems whose groups are of columns, so it keeps the other
+    result, and takes from it what is asked for."""
+
+    def __init__(self, result: RegularizedResult) -> None:
+        problem, start = result._problem.transposed(), (None, None)
+        super().__init__(problem, result._regularizer, result._options, start, None, result._report)
+        self._result = result
+
+    @property
+    def inverse(self) -> RegularizedResult:
+        return self._result
+
+    @functools.cached_property
+    def plan(self) -> Array:
+        return self._result.plan.T
+
+    @functools.cached_property
+    def sparse_plan(self) -> Array:
+        rows, columns, values = self._entries
+        row_begin = np.concatenate(([0], np.cumsum(np.bincount(rows, minlength=self.shape[0]))))
+        index, place = self._place.index_array, self._place
+        return place.framework.csr(index(row_begin), index(columns), place.array(values), self.shape)
+
+    @functools.cached_property
+    def _entries(self) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+        rows, columns, values = self._result._entries
+        order = np.argsort(columns, kind="stable")
+        return columns[order], rows[order], values[order]
+
+    @functools.cached_property
+    def _plan(self) -> Any:
+        return _FromTargets(self._result._plan)
+
+    def __reduce__(self) -> Any:
+        return _Inverse, (self._result,)
 
 
 def _smooth_transform(

@@ -152,21 +152,9 @@ class OTResult(PlanResult):
     @functools.cached_property
     def inverse(self) -> OTResult:
         """The same plan seen from the targets: a result for (X_b, X_a), or the transpose of M."""
-        problem = self._problem
-        swapped = replace(
-            problem,
-            a=problem.b,
-            b=problem.a,
-            x=problem.y,
-            y=problem.x,
-            labels_x=problem.labels_y,
-            labels_y=problem.labels_x,
-            cost=None if problem.cost is None else problem.cost.T,
-            label_cost=None if problem.label_cost is None else problem.label_cost.T,
-        )
         options = {_OTHER_SIDE.get(name, name): value for name, value in self._options.items()}
         f, g = self._float64_potentials()
-        return OTResult(swapped, options, self._reg_type, None, self._report, (g, f))
+        return OTResult(self._problem.transposed(), options, self._reg_type, None, self._report, (g, f))
 
     # Derivatives.
 
