@@ -1,8 +1,10 @@
-"""What torch.library lacks: its operators under torch.func's transforms and in forward mode.
+"""What torch.library lacks: its operators under torch.func's transforms and in forward mode, and in a hurry.
 
 PyTorch makes of `register_autograd` an autograd.Function that torch.func.grad refuses, and forward mode goes through an
 operator as if it were constant. So each operator has a Function of its own beside it, of the same rules, for calls
-under these. All other calls are the operator's, which torch.compile keeps in its graph.
+under these. The operator itself is what torch.compile keeps in its graph, and what dispatch modes and subclasses of
+tensors see. Its dispatch takes longer than a small projection, so that plain tensors go to its kernel straight away, by
+another Function where autograd follows them.
 """
 
 from collections.abc import Callable
@@ -61,6 +63,7 @@ def differentiable(
     autograd.Function's vmap returns.
     """
     operator.register_autograd(backward, setup_context=save)
+    kernel, save = operator._init_fn, save or (lambda ctx, inputs, output: None)
 
     def forward_mode_once(ctx: Any, *tangents: Any) -> Any:
         # The rule of the inner level does not see the tangents of the outer one.
@@ -76,11 +79,20 @@ def differentiable(
         (torch.autograd.Function,),
         {
             "forward": staticmethod(lambda *given: operator(*given)),
-            "setup_context": staticmethod(save or (lambda ctx, inputs, output: None)),
+            "setup_context": staticmethod(save),
             "backward": staticmethod(backward),
             "jvp": staticmethod(forward_mode_once),
             "vmap": staticmethod(vmap),
         },
+    )
+
+    def forward(ctx: Any, *given: Any) -> Any:
+        found = kernel(*given)
+        save(ctx, given, found)
+        return found
+
+    plain: Any = type(
+        name, (torch.autograd.Function,), {"forward": staticmethod(forward), "backward": staticmethod(backward)}
     )
 
     def call(*given: Any) -> Any:
@@ -88,9 +100,21 @@ def differentiable(
             if forward_ad._current_level >= 0:
                 torch._dynamo.graph_break("forward mode goes through an operator as through a constant")
             return operator(*given)
-        return function.apply(*given) if under_transforms() else operator(*given)
+        if under_transforms():
+            return function.apply(*given)
+        tensors = [v for v in given if isinstance(v, Tensor)]
+        if torch._C._len_torch_dispatch_stack() > 0 or not all(map(_is_plain, tensors)):
+            return operator(*given)
+        followed = torch.is_grad_enabled() and any(v.requires_grad for v in tensors)
+        return plain.apply(*given) if followed else kernel(*given)
 
     return call
+
+
+def _is_plain(tensor: Tensor) -> bool:
+    """Whether PyTorch's dispatcher would do no more with it than call the kernel."""
+    is_batched = torch._C._functorch.is_legacy_batchedtensor(tensor)  # Those of is_grads_batched.
+    return type(tensor) in (Tensor, torch.nn.Parameter) and not is_batched
 
 
 def leading(tensor: Tensor, dimension: int | None, size: int) -> Tensor:

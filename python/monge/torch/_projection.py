@@ -1,5 +1,6 @@
 """The batched projection and the mappings of mHC layers as operators of PyTorch."""
 
+import functools
 from typing import Any
 
 import torch
@@ -8,8 +9,7 @@ from torch import Tensor
 from .. import _core
 from .._arrays import Place, read
 from .._projection import projection_options
-from ._operands import first_only
-from ._operator import differentiable, leading, no_derivative, one_by_one, under_transforms
+from ._operator import differentiable, leading, no_derivative, one_by_one
 from ._options import from_text, to_text
 
 # Annotations are read by torch.library, so they are no strings here.
@@ -30,6 +30,7 @@ def _batch(tensor: Tensor) -> Tensor:
     return (flat if fits else flat.contiguous()).detach()
 
 
+@functools.lru_cache(maxsize=256)
 def _held(preset: str, options: str) -> _core.ProjectionOptions:
     return projection_options(preset or None, from_text(options))
 
@@ -95,26 +96,6 @@ _project_backward = differentiable(
 )
 
 
-class _Eager(torch.autograd.Function):
-    """The same outside torch.compile, where a dispatch of an operator of Python would take longer than the work."""
-
-    @staticmethod
-    def forward(ctx: Any, logits: Tensor, held: _core.ProjectionOptions, *names: Any) -> Tensor:  # type: ignore[override]
-        ctx.held, ctx.names = held, names
-        ctx.save_for_backward(logits)
-        return _forward(logits, held)
-
-    @staticmethod
-    def backward(ctx: Any, by_out: Tensor) -> Any:  # type: ignore[override]
-        (logits,) = ctx.saved_tensors
-        if under_transforms() or torch._C._functorch.is_legacy_batchedtensor(by_out):  # Of is_grads_batched.
-            preset, options = ctx.names
-            return _project_backward(logits, by_out, preset or "", to_text(options)), None, None, None
-        with torch.no_grad():
-            by_logits = _backward(logits, by_out, ctx.held)
-        return first_only("project", by_logits, logits, by_out), None, None, None
-
-
 def project(logits: Tensor, preset: str | None = None, **options: Any) -> Tensor:
     """:func:`monge.project` of `logits` (..., n, m) with its gradient: that of the iterations that were done, or with
     gradient="implicit" of their limit. float16, bfloat16 and float32, in and out.
@@ -126,12 +107,7 @@ def project(logits: Tensor, preset: str | None = None, **options: Any) -> Tensor
     tensor([[0.5000, 0.5000],
             [0.5000, 0.5000]])
     """
-    if torch.compiler.is_compiling() or under_transforms():
-        return _project(logits, preset or "", to_text(options))  # type: ignore[no-any-return]
-    held = projection_options(preset, options)
-    if logits.requires_grad and torch.is_grad_enabled():
-        return _Eager.apply(logits, held, preset, options)  # type: ignore[no-any-return]
-    return _forward(logits, held)
+    return _project(logits, preset or "", to_text(options))  # type: ignore[no-any-return]
 
 
 class SinkhornProjection(torch.nn.Module):
