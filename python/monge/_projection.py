@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from typing import TYPE_CHECKING, Any
 
 from . import _core
@@ -19,18 +20,24 @@ def projection_options(
     preset: str | None, options: dict[str, Any], row_marginal: Any = None, column_marginal: Any = None
 ) -> _core.ProjectionOptions:
     """The options of a call; those without marginals are made once."""
-    if preset is not None and not isinstance(preset, str):
-        raise TypeError(f"preset: is {shown(preset)}; must be a name")
+    known = preset_name(preset)
     if row_marginal is None and column_marginal is None:
         try:
-            return _without_marginals(preset or "", tuple(options.items()))
+            return _without_marginals(known, tuple(options.items()))
         except TypeError:  # Of what cannot be hashed, too; the library says which option is wrong.
             pass
     row, column = (
         read_optional(field, given)
         for field, given in (("row_marginal", row_marginal), ("column_marginal", column_marginal))
     )
-    return _core.ProjectionOptions(preset or "", options, row, column)
+    return _core.ProjectionOptions(known, options, row, column)
+
+
+def preset_name(preset: Any) -> str:
+    """The preset as the library takes it, empty where there is none."""
+    if preset is not None and not isinstance(preset, str):
+        raise TypeError(f"preset: is {shown(preset)}; must be a name")
+    return preset or ""
 
 
 @functools.lru_cache(maxsize=256)
@@ -91,7 +98,7 @@ def _batch_of(logits: Any, field: str = "logits") -> tuple[Array, tuple[int, ...
     shape = tuple(batch.shape)
     if len(shape) < 2:
         raise ValueError(f"{field}: has shape {shape}; must be (..., n, m)")
-    return (batch if len(shape) == 3 else batch.reshape(-1, *shape[-2:])), shape
+    return (batch if len(shape) == 3 else batch.reshape(math.prod(shape[:-2]), *shape[-2:])), shape
 
 
 def projection_marginals(

@@ -270,6 +270,7 @@ WRONG = [
     (project, {"iterations": [1]}, TypeError, "iterations: is [1]; must be int"),
     (project, {"logits": None}, TypeError, "logits: is None; must be an array"),
     (project, {"logits": np.zeros((2, 2))}, TypeError, "logits: is of dtype float64"),
+    (project, {"logits": np.zeros((0, 4), np.float32)}, ValueError, "logits: is 0 x 4; must be"),
     (project, {"row_marginal": []}, ValueError, "row_marginal: has shape (0,)"),
     (monge.projection_marginals, {"rows": 0, "columns": 2}, ValueError, "rows: is 0"),
     (monge.projection_marginals, {"rows": "a", "columns": 2}, TypeError, "rows: is 'a'; must be a whole number"),

@@ -1,6 +1,7 @@
 """The batched projection and the mappings of mHC layers as operators of PyTorch."""
 
 import functools
+import math
 from typing import Any
 
 import torch
@@ -8,7 +9,9 @@ from torch import Tensor
 
 from .. import _core
 from .._arrays import Place, read
-from .._projection import projection_options
+from .._names import calls, number, whole
+from .._projection import preset_name, projection_options
+from ._operands import require_tensors
 from ._operator import differentiable, leading, no_derivative, one_by_one
 from ._options import from_text, to_text
 
@@ -23,7 +26,7 @@ def _session(tensor: Tensor) -> _core.Session:
 
 def _batch(tensor: Tensor) -> Tensor:
     """(B, n, m), its rows without gaps."""
-    flat = tensor if tensor.ndim == 3 else tensor.reshape(-1, *tensor.shape[-2:])
+    flat = tensor if tensor.ndim == 3 else tensor.reshape(math.prod(tensor.shape[:-2]), *tensor.shape[-2:])
     batch, row, column = flat.stride()
     gapped = column == 1 and row >= flat.shape[2] and batch >= row * flat.shape[1]
     fits = gapped or flat.is_contiguous()
@@ -107,7 +110,8 @@ def project(logits: Tensor, preset: str | None = None, **options: Any) -> Tensor
     tensor([[0.5000, 0.5000],
             [0.5000, 0.5000]])
     """
-    return _project(logits, preset or "", to_text(options))  # type: ignore[no-any-return]
+    require_tensors(logits=logits)
+    return _project(logits, preset_name(preset), to_text(options))  # type: ignore[no-any-return]
 
 
 class SinkhornProjection(torch.nn.Module):
@@ -125,6 +129,7 @@ class SinkhornProjection(torch.nn.Module):
         return ", ".join([repr(self.preset), *(f"{name}={value!r}" for name, value in self.options.items())])
 
 
+@calls(iterations="num_iterations", epsilon="eps")
 def fused_sinkhorn(logits: Tensor, num_iterations: int = 20, eps: float = 1e-6) -> Tensor:
     """Megatron-LM's fused Sinkhorn, by its arguments: `logits` (..., n, m), in float32, float16 or bfloat16, iterations
     and the least sum that it divides by. :func:`project` with the preset "megatron", and its errors."""
@@ -211,11 +216,13 @@ def _mapping(
     given: dict[str, Tensor], preset: str, pre_epsilon: float, post_factor: float, options: dict[str, Any]
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The maps of mixes, scale and base, which `given` has by the caller's names."""
+    require_tensors(**given)
+    pre_epsilon, post_factor = number("pre_epsilon", pre_epsilon), number("post_factor", post_factor)
     mixes, scale, base = given.values()
     for (name, tensor), shape in zip(given.items(), ((24,), (3,), (24,))):
         _require(name, tensor, shape, mixes)
     flat = mixes.reshape(-1, 24).float()
-    maps = _mhc(flat, scale.float(), base.float(), preset, to_text(options), pre_epsilon, post_factor)
+    maps = _mhc(flat, scale.float(), base.float(), preset_name(preset), to_text(options), pre_epsilon, post_factor)
     lead = mixes.shape[:-1]
     pre, post, res = (v.to(mixes.dtype).view(*lead, *v.shape[1:]) for v in maps)
     return pre, post, res
@@ -303,6 +310,7 @@ class MHCMapping(torch.nn.Module):
         return ", ".join([repr(self.preset), *(f"{name}={value!r}" for name, value in given.items())])
 
 
+@calls(iterations="sinkhorn_iters", epsilon="eps", pre_epsilon="eps")
 def hc_split_sinkhorn(
     mixes: Tensor, hc_scale: Tensor, hc_base: Tensor, hc_mult: int = 4, sinkhorn_iters: int = 20, eps: float = 1e-6
 ) -> tuple[Tensor, Tensor, Tensor]:
@@ -313,7 +321,7 @@ def hc_split_sinkhorn(
 
     Source: DeepSeek's release of mHC, as SGLang has it.
     """
-    if hc_mult != 4:
+    if whole("hc_mult", hc_mult) != 4:
         raise NotImplementedError(f"hc_mult: is {hc_mult}; must be 4")
     given = {"mixes": mixes, "hc_scale": hc_scale, "hc_base": hc_base}
     return _mapping(given, "deepseek", eps, 2.0, {"iterations": sinkhorn_iters, "epsilon": eps})

@@ -38,6 +38,25 @@ def group_drot(**given):
     return monge.torch.group_lasso_drot(**{"c": COST.T, "p": A, "q": B, "n_class": 2, **given})
 
 
+def project(**given):
+    return monge.torch.project(**{"logits": torch.zeros(2, 4, 4), **given})
+
+
+def fused(**given):
+    return monge.torch.fused_sinkhorn(**{"logits": torch.zeros(2, 4, 4), **given})
+
+
+MAPPED = torch.zeros(5, 24), torch.ones(3), torch.zeros(24)
+
+
+def mapping(**given):
+    return monge.torch.mhc_mapping(**dict(zip(("mixes", "scale", "base"), MAPPED)) | given)
+
+
+def split(**given):
+    return monge.torch.hc_split_sinkhorn(**dict(zip(("mixes", "hc_scale", "hc_base"), MAPPED)) | given)
+
+
 WRONG = [
     (transport, {"x": X.numpy()}, TypeError, "x: is an array of shape (4, 2); must be a tensor of PyTorch"),
     (transport, {"y": None}, TypeError, "y: is None; must be a tensor"),
@@ -92,6 +111,22 @@ WRONG = [
     (pairs, {"reg": "a"}, TypeError, "reg: is 'a'"),
     (pairs, {"tol": -1}, ValueError, "tol: is -1"),
     (pairs, {"seed": -1}, ValueError, "seed: is -1"),
+    (project, {"logits": None}, TypeError, "logits: is None; must be a tensor"),
+    (project, {"logits": torch.zeros(4)}, ValueError, "logits: has shape (4,)"),
+    (project, {"logits": torch.zeros(0, 4)}, ValueError, "logits: is 0 x 4; must be"),
+    (project, {"preset": [1]}, TypeError, "preset: is [1]; must be a name"),
+    (project, {"iterations": torch.ones(2)}, TypeError, "iterations: is an array of shape (2,)"),
+    (fused, {"num_iterations": 0}, ValueError, "num_iterations: is 0"),
+    (fused, {"eps": -1.0}, ValueError, "eps: is -1"),
+    (mapping, {"mixes": None}, TypeError, "mixes: is None; must be a tensor"),
+    (mapping, {"scale": [1.0]}, TypeError, "scale: is [1.0]; must be a tensor"),
+    (mapping, {"base": torch.zeros(4)}, ValueError, "base: has shape (4,)"),
+    (mapping, {"pre_epsilon": "a"}, TypeError, "pre_epsilon: is 'a'; must be a number"),
+    (mapping, {"preset": 3}, TypeError, "preset: is 3; must be a name"),
+    (split, {"hc_scale": None}, TypeError, "hc_scale: is None; must be a tensor"),
+    (split, {"hc_mult": "a"}, TypeError, "hc_mult: is 'a'; must be a whole number"),
+    (split, {"sinkhorn_iters": 0}, ValueError, "sinkhorn_iters: is 0"),
+    (split, {"eps": -1.0}, ValueError, "eps: is -1"),
     (drot, {"c": COST}, ValueError, "p: has 4 entries; must have 3"),
     (drot, {"p": A.numpy()}, TypeError, "p: is an array of shape (4,)"),
     (drot, {"c": COST[0]}, ValueError, "c: has 1 dimensions; must have 2"),
@@ -110,6 +145,11 @@ def test_wrong_arguments_are_named(function, given, error, first_words):
         function(**given)
     assert raised.type is error
     assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize("function", [transport, loss, regularized, fused, split])
+def test_what_names_arguments_is_compiled(function):
+    torch.testing.assert_close(torch.compile(function, fullgraph=True, backend="eager")(), function())
 
 
 def test_samples_loss_reads_weights_in_their_own_dtype():
