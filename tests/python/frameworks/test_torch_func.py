@@ -3,6 +3,7 @@
 import pytest
 import torch
 from torch.autograd import forward_ad
+from torch.fx.experimental.proxy_tensor import make_fx
 
 import monge
 import monge.torch
@@ -191,6 +192,18 @@ def test_what_has_no_derivatives_is_no_constant(function, name):
     # A tangent cannot wait until someone asks for it.
     assert torch.func.jvp(function, (x,), (x,))[1].isnan()
     assert torch.func.vmap(function)(x[None])[0] == function(x)
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_dispatch_sees_the_operators(name):
+    """Of fake tensors, which are a subclass, there is nothing that a kernel could read; make_fx is a mode."""
+    loss, x = LOSSES[name], random(6, 2)
+    with torch._subclasses.FakeTensorMode(allow_non_fake_inputs=True) as mode:
+        fake = mode.from_tensor(x)
+    found, expected = loss(fake), loss(x)
+    assert isinstance(found, torch._subclasses.FakeTensor)
+    assert (found.shape, found.dtype) == (expected.shape, expected.dtype)
+    assert "torch.ops.monge." in make_fx(loss)(x).code
 
 
 def test_compiled_transforms():
