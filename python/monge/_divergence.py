@@ -62,7 +62,7 @@ class DivergenceResult:
 
         Where points or weights that require gradients were given (PyTorch), it has them, of first order.
         """
-        return with_gradients(self, self.ab._place.scalar(self._value), self._given)
+        return with_gradients(self, "value", (self.ab._place.scalar(self._value),), self._given)[0]
 
     @property
     def converged(self) -> bool:
@@ -210,9 +210,14 @@ def _divergence(
 ) -> DivergenceResult:
     options = with_eps(ab.place.session(n_threads), ab, options)
     made = _solve(ab, aa, bb, options, n_threads, progress)
+    cost, x, y, a, b = given or (None,) * 5
     of_ab, of_aa, of_bb = (
-        OTResult(problem, options, "kl", plan, plan.report)
-        for problem, plan in ((ab, made.ab), (aa, made.aa), (bb, made.bb))
+        OTResult(problem, options, "kl", plan, plan.report, given=each)
+        for problem, plan, each in (
+            (ab, made.ab, (cost, x, y, a, b)),
+            (aa, made.aa, (cost, x, x, a, a)),
+            (bb, made.bb, (cost, y, y, b, b)),
+        )
     )
     if truth("warn", warn):
         for result in (of_ab, of_aa, of_bb):

@@ -35,13 +35,13 @@ def differentiable(given: tuple[Any, ...] | None) -> tuple[Any, ...] | None:
     return given if any(getattr(v, "requires_grad", False) for v in given or ()) else None
 
 
-def with_gradients(result: Any, value: Array, given: tuple[Any, ...] | None) -> Array:
-    """The value of a result, with its gradients where they are asked for."""
+def with_gradients(result: Any, name: str, of: tuple[Array, ...], given: tuple[Any, ...] | None) -> tuple[Array, ...]:
+    """What a result calls `name`, with its gradients where they are asked for."""
     if given is None:
-        return value
-    from .torch._value import attach
+        return of
+    from .torch._result import attach
 
-    return attach(result, value, given)
+    return attach(result, name, of, given)
 
 
 class LazyPlan:
@@ -143,7 +143,7 @@ class PlanResult:
     @property
     def value_linear(self) -> Array:
         """<C, P>."""
-        return self._place.scalar(self._plan.transport_cost())
+        return self._with_gradients("value_linear", self._place.scalar(self._plan.transport_cost()))[0]
 
     @property
     def value_quad(self) -> None:
@@ -152,12 +152,11 @@ class PlanResult:
 
     # The plan.
 
-    @functools.cached_property
+    @property
     def potentials(self) -> tuple[Array, Array]:
         """The dual potentials (n) and (m), in units of the cost."""
-        f, g = self._place.empty(self.shape[0]), self._place.empty(self.shape[1])
-        self._plan.potentials(f, g)
-        return self._place.finish(f), self._place.finish(g)
+        f, g = self._with_gradients("potentials", *self._made_potentials)
+        return f, g
 
     @property
     def potential_a(self) -> Array:
@@ -169,12 +168,10 @@ class PlanResult:
         """g (m), in units of the cost."""
         return self.potentials[1]
 
-    @functools.cached_property
+    @property
     def plan(self) -> Array:
         """P (n x m), all of it."""
-        to = self._place.empty(*self.shape)
-        self._plan.dense(to)
-        return self._place.finish(to)
+        return self._with_gradients("plan", self._dense_plan)[0]
 
     @property
     def lazy_plan(self) -> LazyPlan:
@@ -234,8 +231,28 @@ class PlanResult:
     def _value(self) -> float:
         raise NotImplementedError
 
+    _has_gradients: tuple[str, ...] = ("value",)
+    """The names of what autograd knows to depend on the tensors that were given."""
+
+    def _with_gradients(self, name: str, *of: Array) -> tuple[Array, ...]:
+        return with_gradients(self, name, of, self._given) if name in self._has_gradients else of
+
     def _value_with_gradients(self) -> Array:
-        return with_gradients(self, self._place.scalar(self._value()), self._given)
+        return self._with_gradients("value", self._place.scalar(self._value()))[0]
+
+    # Kept without gradients, of which the graph would keep the result.
+
+    @functools.cached_property
+    def _made_potentials(self) -> tuple[Array, Array]:
+        f, g = self._place.empty(self.shape[0]), self._place.empty(self.shape[1])
+        self._plan.potentials(f, g)
+        return self._place.finish(f), self._place.finish(g)
+
+    @functools.cached_property
+    def _dense_plan(self) -> Array:
+        to = self._place.empty(*self.shape)
+        self._plan.dense(to)
+        return self._place.finish(to)
 
     @property
     def _place(self) -> Place:

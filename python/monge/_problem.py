@@ -207,7 +207,7 @@ def one_each(
     if isinstance(given, (list, tuple)) and not all(isinstance(v, (int, float)) for v in given):
         parts: Sequence[Any] = given
     else:
-        stacked = reader(field, given)
+        stacked = given if getattr(given, "requires_grad", False) else reader(field, given)  # Reading detaches.
         if stacked.ndim == dimensions:
             return [stacked] * size
         if stacked.ndim != dimensions + 1:

@@ -604,7 +604,7 @@ def solve_regularized_batch(
         "l1_weights": one_each("l1_weights", l1_weights, size, 2),
         "mask": one_each("mask", mask, size, 2),
     }
-    weights = {
+    terms = {
         "quadratic": quadratic,
         "group_lasso": group_lasso,
         "l1": l1,
@@ -612,10 +612,11 @@ def solve_regularized_batch(
         "hypentropy_width": hypentropy_width,
     }
     regularizers = each_problem(
-        lambda *arrays: Regularizer.read(**weights, **dict(zip(each_has, arrays))), *each_has.values()
+        lambda *arrays: Regularizer.read(**terms, **dict(zip(each_has, arrays))), *each_has.values()
     )
     found = regularized_options(options, max_iter, tol)
-    return run_batch(problems, regularizers, found, n_threads=n_threads, progress=progress)
+    given = [(each, None, None, p, q) for each, p, q in zip(matrices, weights_a, weights_b)]
+    return run_batch(problems, regularizers, found, n_threads=n_threads, progress=progress, given=given)
 
 
 def run_batch(
@@ -626,17 +627,19 @@ def run_batch(
     potentials_init: Any = None,
     n_threads: int | None,
     progress: bool | ProgressFunction | None,
+    given: Sequence[tuple[Any, ...] | None] | None = None,
 ) -> BatchResult[RegularizedResult]:
+    """`given`: of each problem, as for :func:`run`."""
     if not problems:
         raise ValueError("batch: has no problems; must have at least one")
     refuse_unsupported(potentials_init=(potentials_init, "must not be for a batch of regularised plans"))
-    given = each_problem(lambda p, h: (p.geometry, p.a, p.b, h.core), problems, regularizers)
+    views = each_problem(lambda p, h: (p.geometry, p.a, p.b, h.core), problems, regularizers)
     session = problems[0].place.session(n_threads)
     with watching(progress, options.get("iterations", _ALWAYS_ITERATIONS), "iteration", _text) as watch:
-        plans = _core.solve_regularized_batch(session, given, options, watch)
+        plans = _core.solve_regularized_batch(session, views, options, watch)
     results = [
-        RegularizedResult(p, h, options, (None, None), plan, plan.report)
-        for p, h, plan in zip(problems, regularizers, plans)
+        RegularizedResult(problem, h, options, (None, None), plan, plan.report, each)
+        for problem, h, plan, each in zip(problems, regularizers, plans, given or [None] * len(problems))
     ]
     for result in results:
         _warn(result.report)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar, overload
 
@@ -27,7 +27,12 @@ class OTResult(PlanResult):
     framework, dtype and device of M or X_a, and on CUDA on the stream on which the problem was solved.
 
     Potentials are in units of the cost; ``log_scalings`` are what POT calls potentials.
+
+    Where tensors that require gradients were given (PyTorch), `value`, `value_linear`, `plan` and `potentials` have
+    them, by M or the points and by the weights: those at the optimum, by implicit differentiation, of first order.
     """
+
+    _has_gradients = ("value", "value_linear", "plan", "potentials")
 
     def __init__(
         self,
@@ -67,11 +72,7 @@ class OTResult(PlanResult):
     def value(self) -> Array:
         """<C, P> + eps KL(P | a b^T), and the penalties of an unbalanced problem, with KL(p | q) = sum p log(p / q) -
         p + q. With reg_type "entropy", <C, P> + eps sum P log P.
-
-        Where tensors that require gradients were given, it has them: those at the optimum, of first order.
         """
-        if self._reg_type == "entropy" and any(getattr(v, "requires_grad", False) for v in (self._given or ())[3:]):
-            raise NotImplementedError('value: has derivatives by the weights with reg_type "KL"; detach the weights')
         return self._value_with_gradients()
 
     # The plan.
@@ -83,7 +84,7 @@ class OTResult(PlanResult):
         log = self._place.framework.log
         return tuple(
             potential / self.reg + (log(weights) if weights is not None else -math.log(len(potential)))
-            for potential, weights in zip(self.potentials, self._weights())
+            for potential, weights in zip(self._made_potentials, self._weights())
         )
 
     @functools.cached_property
@@ -228,6 +229,9 @@ class OTResult(PlanResult):
     def _weights(self) -> tuple[Array | None, Array | None]:
         return self._problem.a, self._problem.b
 
+    def _penalties(self) -> tuple[float, float]:
+        return self._options.get("penalty_a", math.inf), self._options.get("penalty_b", math.inf)
+
     def __reduce__(self) -> Any:
         problem = replace(self._problem)  # A copy without the geometry, which shows memory.
         return OTResult, (problem, self._options, self._reg_type, None, self._report, self._float64_potentials())
@@ -248,7 +252,8 @@ Result = TypeVar("Result", bound=PlanResult)
 class BatchResult(Sequence[Result]):
     """The results of a batch: one result a problem, and their numbers together.
 
-    Arrays are stacked where all problems have one shape, and lists of arrays where they have not.
+    Arrays are stacked where all problems have one shape, and lists of arrays where they have not. They have the
+    gradients that those of the results have.
     """
 
     def __init__(self, results: list[Result]) -> None:
@@ -270,22 +275,27 @@ class BatchResult(Sequence[Result]):
     @property
     def value(self) -> Array:
         """The values of the problems (B)."""
-        return self._numbers([result._value() for result in self])
+        return self._either("value", lambda: self._numbers([result._value() for result in self]))
 
     @property
     def value_linear(self) -> Array:
         """<C, P> of each (B)."""
-        return self._numbers([result._plan.transport_cost() for result in self])
+        return self._either("value_linear", lambda: self._numbers([result._plan.transport_cost() for result in self]))
 
     @property
     def plan(self) -> Any:
         """Plans (B, n, m)."""
-        return self._matrices(lambda result: result.shape, lambda result, to: result._plan.dense(to))
+        return self._either(
+            "plan", lambda: self._matrices(lambda result: result.shape, lambda result, to: result._plan.dense(to))
+        )
 
     @property
     def potentials(self) -> tuple[Any, Any]:
         """Potentials (B, n) and (B, m), in units of the cost."""
-        return self._pairs(lambda result, f, g: result._plan.potentials(f, g))
+        found: tuple[Any, Any] = self._either(
+            "potentials", lambda: self._pairs(lambda result, f, g: result._plan.potentials(f, g))
+        )
+        return found
 
     @property
     def marginals(self) -> tuple[Any, Any]:
@@ -323,6 +333,14 @@ class BatchResult(Sequence[Result]):
     @property
     def _place(self) -> Place:
         return self._results[0]._place
+
+    def _either(self, name: str, make: Callable[[], Any]) -> Any:
+        """What `make` makes for all problems, or what each result calls `name` where that has gradients."""
+        if all(result._given is None or name not in result._has_gradients for result in self):
+            return make()
+        from .torch._result import together
+
+        return together([getattr(result, name) for result in self])
 
     def _numbers(self, values: list[float]) -> Array:
         return self._place.array(values)

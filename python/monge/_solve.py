@@ -81,15 +81,20 @@ def run_batch(
     potentials_init: Sequence[Any] | None,
     n_threads: int | None,
     progress: bool | ProgressFunction | None,
+    given: Sequence[tuple[Any, ...]],
 ) -> BatchResult[OTResult]:
+    """`given`: of each problem, as for :func:`run`."""
     session = problems[0].place.session(n_threads)
     starts = pairs_of_potentials(potentials_init, len(problems))
-    given = each_problem(lambda p, start: (p.geometry, p.a, p.b, *start), problems, starts)
+    views = each_problem(lambda p, start: (p.geometry, p.a, p.b, *start), problems, starts)
     if "eps_relative" in options and not problems[0].has_mean_cost:
         raise ValueError("reg: is not given; must be given for a batch with the metric euclidean or p-norm")
     with watching(progress, options.get("iterations", _ALWAYS_ITERATIONS)) as watch:
-        plans = _core.solve_batch(session, given, options, watch)
-    results = [OTResult(p, options, reg_type.lower(), plan, plan.report) for p, plan in zip(problems, plans)]
+        plans = _core.solve_batch(session, views, options, watch)
+    results = [
+        OTResult(problem, options, reg_type.lower(), plan, plan.report, given=each)
+        for problem, plan, each in zip(problems, plans, given)
+    ]
     for result in results:
         warn_if_short(result.report)
     return BatchResult(results)
@@ -157,10 +162,16 @@ def _solve_batch(
     potentials_init: Sequence[Any] | None,
     n_threads: int | None,
     progress: bool | ProgressFunction | None,
+    given: Sequence[tuple[Any, ...]],
 ) -> Any:
     """A BatchResult of the same."""
     term, options = translated
-    how: dict[str, Any] = {"potentials_init": potentials_init, "n_threads": n_threads, "progress": progress}
+    how: dict[str, Any] = {
+        "potentials_init": potentials_init,
+        "n_threads": n_threads,
+        "progress": progress,
+        "given": given,
+    }
     if term is None:
         return run_batch(problems, options, reg_type=reg_type, **how)
     return run_regularized_batch(problems, [term] * len(problems), options, **how)
@@ -385,6 +396,7 @@ def solve_batch(
         potentials_init,
         n_threads,
         progress,
+        [(each, None, None, p, q) for each, p, q in zip(matrices, weights_a, weights_b)],
     )
     return result
 
@@ -443,5 +455,6 @@ def solve_sample_batch(
         potentials_init,
         n_threads,
         progress,
+        [(None, *each) for each in zip(clouds, targets, weights_a, weights_b)],
     )
     return result

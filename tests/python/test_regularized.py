@@ -438,6 +438,20 @@ def test_every_option_of_the_library_is_an_argument(rng):
     )
 
 
+def test_tol_and_max_iter_are_the_librarys_tolerance_and_iterations(rng):
+    cost, x, y = rng.random((6, 7)), rng.random((6, 2)), rng.random((7, 2))
+    for solve, problem_of in (
+        (monge.solve_regularized, (cost,)),
+        (monge.solve_regularized_sample, (x, y)),
+        (lambda *batch, **options: monge.solve_regularized_batch(*batch, **options)[0], ([cost],)),
+    ):
+        by_name = solve(*problem_of, quadratic=0.1, tolerance=1e-10)
+        np.testing.assert_array_equal(solve(*problem_of, quadratic=0.1, tol=1e-10).plan, by_name.plan)
+        assert solve(*problem_of, quadratic=0.1).n_iter < by_name.n_iter
+        with pytest.warns(monge.ConvergenceWarning):
+            assert solve(*problem_of, quadratic=0.1, tol=1e-10, max_iter=2).status == "iteration_limit"
+
+
 def test_warm_starts_need_fewer_passes(rng):
     cost = rng.random((40, 30))
     cold = monge.solve_regularized(cost, quadratic=0.1, tolerance=1e-9)

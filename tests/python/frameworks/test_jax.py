@@ -218,6 +218,11 @@ def test_regularised_values_and_plans():
         assert value.dtype == plan.dtype == given.dtype and value == result.value
         np.testing.assert_array_equal(plan, result.plan)
 
+    value, plan = monge.jax.regularized_transport(cost, quadratic=1.0, tol=QUADRATIC["tolerance"], max_iter=20000)
+    np.testing.assert_array_equal(plan, monge.solve_regularized(cost, **QUADRATIC).plan)
+    with pytest.raises(ValueError, match="^tol: is given with tolerance"):
+        monge.jax.regularized_transport(cost, tol=1e-3, **QUADRATIC)
+
     def both(c):
         return monge.jax.regularized_transport(c, **QUADRATIC)
 

@@ -49,6 +49,18 @@ def test_the_derivative_by_the_costs_is_the_plan():
     torch.testing.assert_close(cost.grad, 3 * plan, rtol=0, atol=0)
 
 
+def test_tol_and_max_iter_are_those_of_solve():
+    cost = costs()
+    plans = [
+        monge.torch.regularized_transport(cost, quadratic=1.0, **options)[1]
+        for options in ({"tolerance": 1e-12}, {"tol": 1e-12}, {"tol": torch.tensor(1e-12, dtype=torch.float64)}, {})
+    ]
+    assert torch.equal(plans[0], plans[1]) and torch.equal(plans[0], plans[2])
+    assert not torch.equal(plans[0], plans[3])
+    with pytest.warns(monge.ConvergenceWarning):
+        monge.torch.regularized_transport(cost, quadratic=0.01, tol=1e-12, max_iter=2)
+
+
 def test_there_is_no_second_derivative():
     cost = costs().requires_grad_()
     (gradient,) = torch.autograd.grad(monge.torch.regularized_transport(cost, **QUADRATIC)[0], cost, create_graph=True)

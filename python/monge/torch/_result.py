@@ -1,0 +1,254 @@
+"""Derivatives of what a result has, for tensors that were given to the functions of monge.
+
+Each is a matrix W with dL = sum_ij W_ij dC_ij at fixed weights, of which derivatives by points are products:
+
+  value          W = P
+  potentials     W = P o (u + w)
+  plan           W = P o (u + w - G / eps),        G = dL/dP
+  value_linear   W = P o (u + w + 1 - C / eps)
+
+u (n) and w (m) solve the system of Plan::potential_gradients() for dL/df and dL/dg: of the plan the sums over rows and
+over columns of P o G / eps, of <C, P> those with G = C. For costs of points W is made in products or in blocks of rows
+(_points.py), not n x m of it.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .._divergence import DivergenceResult
+from .._problem import ConvergenceWarning
+from .._result import OTResult
+from ._operands import first_only
+from ._points import PRODUCTS, by_blocks, by_products, cost_blocks, cost_factors, plan_rows, with_ones
+
+Wanted = tuple[bool, ...]
+Found = list[Tensor | None]
+"""By the costs, X_a, X_b, a and b."""
+
+
+class _Attached(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, result: Any, name: str, count: int, *tensors: Tensor | None) -> Any:  # type: ignore[override]
+        ctx.result, ctx.name, ctx.count = result, name, count
+        ctx.save_for_backward(*tensors)
+        return tensors[:count]
+
+    @staticmethod
+    def backward(ctx: Any, *by: Tensor) -> Any:  # type: ignore[override]
+        result, name, skipped = ctx.result, ctx.name, 3 + ctx.count
+        wanted = ctx.needs_input_grad[skipped:]
+        of, given = ctx.saved_tensors[: ctx.count], ctx.saved_tensors[ctx.count :]
+        with torch.no_grad():
+            found = _DERIVATIVES[name](result, wanted, of, by)
+        return *[None] * skipped, *(first_only(name, v, *by, *given) for v in found)
+
+
+def attach(result: Any, name: str, of: tuple[Tensor, ...], given: tuple[Any, ...]) -> tuple[Tensor, ...]:
+    """`of`, which autograd knows to depend on the tensors of `given`: costs, X_a, X_b, a and b."""
+    if not isinstance(of[0], Tensor):
+        raise TypeError(f"{name}: depends on a tensor that requires a gradient; M, or X_a, must be one, too")
+    tensors = [v if isinstance(v, Tensor) else None for v in given]
+    return _Attached.apply(result, name, len(of), *of, *tensors)  # type: ignore[no-any-return, no-untyped-call]
+
+
+def together(parts: list[Any]) -> Any:
+    """Tensors stacked where they have one shape, else their list; of tuples, one of each entry."""
+    if isinstance(parts[0], tuple):
+        return tuple(together(list(each)) for each in zip(*parts))
+    return torch.stack(parts) if len({part.shape for part in parts}) == 1 else parts
+
+
+class _Dense:
+    """A matrix that is there, entry by entry."""
+
+    def __init__(self, result: Any, entries: Tensor) -> None:
+        self._problem, self.entries = result._problem, entries
+
+    def by_points(self) -> tuple[Tensor, Tensor]:
+        if self._problem.cost_function in PRODUCTS:
+            wide = self.entries.double()
+            return by_products(self._problem, lambda v: wide @ v, lambda v: wide.T @ v)
+        return by_blocks(self._problem, lambda rows, _: self.entries[rows].double())
+
+
+class _OfPlan:
+    """P o (l r^T + factor C). P is not formed but for `entries`, which are without the factor's."""
+
+    def __init__(self, result: Any, left: Tensor, right: Tensor, factor: float = 0.0) -> None:
+        self._result, self._left, self._right, self._factor = result, left.contiguous(), right.contiguous(), factor
+
+    @property
+    def entries(self) -> Tensor:
+        plan: Tensor = self._result._dense_plan
+        return plan * (self._left @ self._right.T).to(plan.dtype)
+
+    def times(self, v: Tensor) -> Tensor:
+        to = v.new_empty(len(self._left), v.shape[1])
+        self._result._plan.apply_hadamard(self._left, self._right, v.contiguous(), to)
+        return to
+
+    def transposed_times(self, v: Tensor) -> Tensor:
+        to = v.new_empty(len(self._right), v.shape[1])
+        self._result._plan.apply_hadamard_transpose(self._left, self._right, v.contiguous(), to)
+        return to
+
+    def by_points(self) -> tuple[Tensor, Tensor]:
+        if self._result._problem.cost_function in PRODUCTS:
+            return by_products(self._result._problem, self.times, self.transposed_times)
+        rows_of = _plan_rows(self._result)
+        return by_blocks(
+            self._result._problem,
+            lambda rows, cost: rows_of(rows, cost) * (self._left[rows] @ self._right.T + self._factor * cost),
+        )
+
+
+def _plan_rows(result: Any) -> Callable[[slice, Tensor], Tensor]:
+    f, g = (torch.as_tensor(v, device=result._place.device) for v in result._float64_potentials())
+    return plan_rows(f, g, *_weights(result), result.reg)
+
+
+def _weights(result: Any) -> tuple[Tensor, Tensor]:
+    a, b = (
+        torch.full((size,), 1 / size, dtype=torch.float64, device=result._place.device)
+        if given is None
+        else torch.as_tensor(given, device=result._place.device).double()
+        for given, size in zip(result._weights(), result.shape)
+    )
+    return a, b
+
+
+class _Response:
+    """How a function of the potentials answers to costs and weights."""
+
+    def __init__(self, result: Any, by_f: Tensor, by_g: Tensor) -> None:
+        self._result = result
+        self._weights = _weights(result)
+        self.by_weights = [torch.empty_like(by) for by in (by_f, by_g)]
+        single = result._place.dtype == "float32"
+        tolerance = 1e-5 if single else 1e-10  # Rounding of the products bounds what can be reached.
+        report = result._plan.potential_gradients(by_f, by_g, None, None, *self.by_weights, tolerance=tolerance)
+        if not report.residual <= 100 * tolerance:
+            warnings.warn(
+                f"gradient: {report.status} after {report.iterations} steps, residual {report.residual:.2e}",
+                ConvergenceWarning,
+                stacklevel=2,
+            )
+        marginals = [torch.empty_like(by) for by in (by_f, by_g)]
+        result._plan.marginals(*marginals)
+        # dL/da = -eps (P w) / a, and k (P 1) u + P w = dL/df with k = 1 + eps / rho.
+        self.u, self.w = (
+            torch.where(mass > 0, (by + a * by_a / result.reg) / ((1 + result.reg / rho) * mass), 0)
+            for mass, by, a, by_a, rho in zip(
+                marginals, (by_f, by_g), self._weights, self.by_weights, result._penalties()
+            )
+        )
+
+    def found(self, wanted: Wanted, tilted: _Dense | _OfPlan, linear: tuple[Tensor, Tensor] | None = None) -> Found:
+        """`tilted` is W. `linear` are dL/dlog a and dL/dlog b at fixed potentials."""
+        by_cost, by_x, by_y, *by_weights = wanted
+        found: Found = [tilted.entries if by_cost else None]
+        found += tilted.by_points() if by_x or by_y else [None, None]
+        for side, one in enumerate(by_weights):
+            if one and linear is not None and not self._weights[side].all():
+                raise NotImplementedError(
+                    f"{'ab'[side]}: has entries of 0, by which there are no derivatives; detach it"
+                )
+            direct = 0 if linear is None else linear[side] / self._weights[side]
+            found.append(self.by_weights[side] + direct if one else None)
+        return found
+
+
+def _of_value(result: Any, wanted: Wanted, of: Any, by: tuple[Tensor, ...]) -> Found:
+    by_cost, by_x, by_y, *by_weights = wanted
+    gradients = result.gradients() if any(wanted[1:]) else None
+    found: Found = [result._dense_plan if by_cost else None, None, None]
+    if by_x or by_y:
+        assert gradients is not None
+        found[1:] = (gradients.x, gradients.y) if result._has_point_derivatives else _value_by_points(result)
+    found += [getattr(gradients, name) if one else None for name, one in zip("ab", by_weights)]
+    if isinstance(result, OTResult) and result._reg_type == "entropy":
+        for k, weights in zip((3, 4), _weights(result)):  # The other reference measure: sum P log a = sum a log a.
+            if (gradient := found[k]) is not None:
+                found[k] = gradient + result.reg * weights.log()
+    return [None if gradient is None else gradient * by[0] for gradient in found]
+
+
+def _value_by_points(result: Any) -> tuple[Tensor, Tensor]:
+    if isinstance(result, DivergenceResult):
+        (by_x, by_y), of_a, of_b = (_value_by_points(part) for part in (result.ab, result.aa, result.bb))
+        return by_x - (of_a[0] + of_a[1]) / 2, by_y - (of_b[0] + of_b[1]) / 2
+    if isinstance(result, OTResult):
+        return by_blocks(result._problem, _plan_rows(result))
+    return _Dense(result, result._dense_plan).by_points()
+
+
+def _of_potentials(result: Any, wanted: Wanted, of: Any, by: tuple[Tensor, ...]) -> Found:
+    by_f, by_g = by[0].double(), by[1].double()
+    if min(result._penalties()) == math.inf:
+        # (f + t, g - t) is as good. Parts of a function that does not change with t may come one by one, so that of
+        # each is taken which keeps the mean of f + g.
+        excess = (by_f.sum() - by_g.sum()) / 2
+        by_f, by_g = (by - sign * excess * w / w.sum() for by, sign, w in zip((by_f, by_g), (1, -1), _weights(result)))
+    response = _Response(result, by_f, by_g)
+    tilted = _OfPlan(result, with_ones(response.u[:, None]), with_ones(response.w[:, None]).flip(1))
+    return response.found(wanted, tilted)
+
+
+def _of_plan(result: Any, wanted: Wanted, of: tuple[Tensor, ...], by: tuple[Tensor, ...]) -> Found:
+    return _of_entries(result, wanted, of[0], of[0] * by[0], 0)
+
+
+def _of_entries(result: Any, wanted: Wanted, plan: Tensor, weighted: Tensor, direct: float) -> Found:
+    """`weighted` is P o G, and W = P o (u + w + direct - G / eps)."""
+    rows, columns = weighted.sum(1, dtype=torch.float64), weighted.sum(0, dtype=torch.float64)
+    response = _Response(result, rows / result.reg, columns / result.reg)
+    tilt = (response.u + direct)[:, None] + response.w
+    return response.found(wanted, _Dense(result, plan * tilt - weighted / result.reg), (rows, columns))
+
+
+def _of_value_linear(result: Any, wanted: Wanted, of: Any, by: tuple[Tensor, ...]) -> Found:
+    problem = result._problem
+    if problem.cost is not None:
+        plan = result._dense_plan
+        found = _of_entries(result, wanted, plan, torch.where(plan > 0, plan * problem.cost, 0), 1)
+    else:
+        factors = cost_factors(problem)
+        rows, columns = _cost_sums(result, factors)
+        response = _Response(result, rows / result.reg, columns / result.reg)
+        left, right = with_ones(response.u[:, None] + 1).flip(1), with_ones(response.w[:, None])
+        if factors is None:
+            tilted = _OfPlan(result, left, right, -1 / result.reg)
+        else:
+            tilted = _OfPlan(result, torch.cat([left, factors[0]], 1), torch.cat([right, -factors[1] / result.reg], 1))
+        found = response.found(wanted, tilted, (rows, columns))
+    return [None if gradient is None else gradient * by[0] for gradient in found]
+
+
+def _cost_sums(result: Any, factors: tuple[Tensor, Tensor] | None) -> tuple[Tensor, Tensor]:
+    """Over the rows and over the columns of P o C, for costs of points."""
+    rows, columns = (torch.zeros_like(weights) for weights in _weights(result))
+    if factors is not None:
+        of_cost = _OfPlan(result, *factors)
+        row_sums = of_cost.times(torch.ones_like(columns[:, None]))
+        return row_sums[:, 0], of_cost.transposed_times(torch.ones_like(rows[:, None]))[:, 0]
+    rows_of = _plan_rows(result)
+    for chosen, cost, _, _ in cost_blocks(result._problem):
+        weighted = rows_of(chosen, cost) * cost
+        rows[chosen] = weighted.sum(1)
+        columns += weighted.sum(0)
+    return rows, columns
+
+
+_DERIVATIVES: dict[str, Callable[..., Found]] = {
+    "value": _of_value,
+    "value_linear": _of_value_linear,
+    "plan": _of_plan,
+    "potentials": _of_potentials,
+}
