@@ -178,7 +178,20 @@ class PyTorch(NumPy):
             raise TypeError(f"{field}: is a tensor of layout {value.layout}; must be strided")
         if value.device.type not in ("cpu", "cuda"):
             raise ValueError(f"{field}: lies on {value.device}; must be on the CPU or on CUDA")
+        if self._is_traced(value):
+            raise NotImplementedError(
+                f"{field}: is under torch.func or in forward mode; monge.torch has functions for it"
+            )
         return value.detach()
+
+    def _is_traced(self, value: Any) -> bool:
+        """Whether a transform of torch.func is at work, which wraps tensors, or the tensor has a tangent."""
+        internals, forward_ad = self.module._C, self.module.autograd.forward_ad
+        if internals._are_functorch_transforms_active():
+            return True
+        if forward_ad._current_level < 0 or not internals._is_fwd_grad_enabled():
+            return False
+        return forward_ad.unpack_dual(value).tangent is not None
 
     def read(self, field: str, value: Any, column_major: bool) -> Array:
         torch = self.module

@@ -44,7 +44,7 @@ def project(
     """Each matrix of `logits` (..., n, m), scaled to given row and column sums by Sinkhorn's iteration.
 
     Args:
-        logits: float16, bfloat16 (PyTorch, JAX) or float32; arithmetic is float32. n and m up to 1024 on the CPU.
+        logits: float16, bfloat16 (PyTorch) or float32; arithmetic is float32. n and m up to 1024 on the CPU.
         preset: A convention in use: "mhc_paper", "deepseek", "megatron", "blog", "gumbel_sinkhorn" or "superglue".
             Without one, 20 iterations of exp, rows first.
         row_marginal, column_marginal: Sums, for all matrices, instead of `row_sum`.

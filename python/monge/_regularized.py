@@ -331,7 +331,7 @@ def run(
     potentials_init: Any,
     n_threads: int | None,
     progress: bool | ProgressFunction | None,
-    given: tuple[Any, ...],
+    given: tuple[Any, ...] | None,
 ) -> RegularizedResult:
     """Solves a problem with the library's options. `given`: costs, X_a, X_b, a and b as the caller has them."""
     u, v = (None, None) if potentials_init is None else potentials_init

@@ -1,13 +1,16 @@
-"""Monge for JAX: transport, regularised transport and the projection, with derivatives for jax.grad and jax.jit.
+"""Monge for JAX: transport, the Sinkhorn divergence, regularised transport and the projection, with derivatives for
+jax.grad, jax.jit and jax.vmap.
 
-Work is done in host memory by a callback, whatever JAX's device is; shapes and dtypes are those of the inputs.
+Work is done in host memory by a callback, whatever JAX's device is; shapes and dtypes are those of the inputs. What can
+be known of a call while JAX traces it is checked then, so that its errors are Python's own.
 """
 
 from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Sequence
+import warnings
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -15,42 +18,86 @@ import jax.numpy as jnp
 import numpy as np
 
 from . import _core
-from ._problem import matrix_problem, points_problem, solve_options
+from ._divergence import sinkhorn_divergence as monge_divergence
+from ._problem import cost_of_metric, matrix_problem, points_problem, solve_options
 from ._projection import project_with, projection_options
 from ._regularized import Regularizer, run_batch
+from ._regularized import run as run_regularized
 from ._solve import run
 
-__all__ = ["project", "regularized_transport", "transport"]
+__all__ = ["project", "regularized_transport", "sinkhorn_divergence", "transport"]
 
 _Options = tuple[tuple[str, Any], ...]
 _Shape: Any = jax.ShapeDtypeStruct  # Which has no types.
 
 
-def _solve(x: Any, y: Any, a: Any, b: Any, metric: str, scale: float, options: _Options) -> Any:
-    """The result, and its value and gradients of it by all four."""
-    x, y, a, b = (None if v is None else np.asarray(v) for v in (x, y, a, b))
-    problem = points_problem(x, y, a, b, metric, scale=scale)
-    result = run(problem, dict(options))
-    gradients = result.gradients()
-    by_points = [np.full_like(v, np.nan) if g is None else g for v, g in ((x, gradients.x), (y, gradients.y))]
-    values = [np.asarray(result.report.dual), *by_points, gradients.a, gradients.b]
-    return tuple(v.astype(x.dtype) for v in values)
+# What JAX can know of a call while it traces it.
 
 
-def _call(x: Any, y: Any, a: Any, b: Any, metric: str, scale: float, options: _Options) -> Any:
-    shapes = tuple(_Shape(shape, x.dtype) for shape in ((), x.shape, y.shape, x.shape[:1], y.shape[:1]))
-    solve = functools.partial(_solve, metric=metric, scale=scale, options=options)
-    return jax.pure_callback(solve, shapes, x, y, a, b, vmap_method="sequential")
+def _array(field: str, given: Any) -> Any:
+    try:
+        array = jnp.asarray(given)
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"{field}: is of type {type(given).__name__}; must be an array of numbers") from error
+    if jnp.issubdtype(array.dtype, jnp.complexfloating):
+        raise TypeError(f"{field}: is of dtype {array.dtype}; must be real")
+    return array
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(4, 5, 6))
-def _transport(x: Any, y: Any, a: Any, b: Any, metric: str, scale: float, options: _Options) -> Any:
-    return _call(x, y, a, b, metric, scale, options)[0]
+def _floating(field: str, given: Any) -> Any:
+    """float32 and float64 as they are, all else in JAX's default."""
+    if given is None:
+        return None
+    array = _array(field, given)
+    wide = jnp.issubdtype(array.dtype, jnp.floating) and array.dtype.itemsize >= 4
+    return array if wide else array.astype(jnp.result_type(float))
 
 
-def _forward(x: Any, y: Any, a: Any, b: Any, metric: str, scale: float, options: _Options) -> Any:
-    value, *gradients = _call(x, y, a, b, metric, scale, options)
-    return value, _of_given(gradients, (x, y, a, b))
+def _require_shape(field: str, array: Any, expected: tuple[Any, ...]) -> None:
+    """`expected` has the letters of what may be any number but 0."""
+    if array is None:
+        return
+    shape = array.shape
+    if len(shape) != len(expected) or not all(s == e or isinstance(e, str) and s > 0 for s, e in zip(shape, expected)):
+        text = ", ".join(map(str, expected)) + ("," if len(expected) == 1 else "")
+        raise ValueError(f"{field}: has shape {shape}; must be ({text})")
+
+
+def _known(given: dict[str, Any]) -> dict[str, Any]:
+    """Numbers and names: an operator has one of each for all of its calls, so JAX must not trace them."""
+    known = {}
+    for name, value in given.items():
+        if isinstance(value, jax.core.Tracer):
+            raise TypeError(f"{name}: is traced by JAX; must be known then, as by static_argnames of jax.jit")
+        known[name] = value.item() if isinstance(value, (jax.Array, np.ndarray)) and value.ndim == 0 else value
+        if not isinstance(known[name], (str, int, float, np.number, type(None))):
+            raise TypeError(f"{name}: is of type {type(value).__name__}; must be a number or a name")
+    return known
+
+
+@functools.lru_cache(maxsize=256)
+def _check(solve: Callable[..., Any], *given: Any) -> None:
+    """Solves a problem of one pair, whose options are those of the call: what is wrong with them is said here."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        solve(*given)
+
+
+# Callbacks and their derivatives.
+
+
+def _on_host(name: str, function: Callable[..., Any], shapes: Any, *given: Any, vmap_method: str) -> Any:
+    """jax.pure_callback; a derivative of it would be a second one of the operator."""
+
+    @jax.custom_jvp
+    def call(*given: Any) -> Any:
+        return jax.pure_callback(function, shapes, *given, vmap_method=vmap_method)
+
+    @call.defjvp
+    def _(primals: Any, tangents: Any) -> Any:
+        raise NotImplementedError(f"{name}: has no second derivatives")
+
+    return call(*given)
 
 
 def _of_given(gradients: Sequence[Any], given: Sequence[Any]) -> list[Any]:
@@ -59,25 +106,107 @@ def _of_given(gradients: Sequence[Any], given: Sequence[Any]) -> list[Any]:
 
 
 def _scaled(gradients: Sequence[Any], by_value: Any) -> tuple[Any, ...]:
-    return tuple(None if g is None else by_value * g for g in gradients)
+    return tuple(None if g is None else (by_value * g).astype(g.dtype) for g in gradients)
 
 
-def _backward(metric: str, scale: float, options: _Options, gradients: Any, by_value: Any) -> Any:
-    return _scaled(gradients, by_value)
+_is_zero = jax.custom_derivatives.SymbolicZero
+
+# Entropic transport and its divergence.
 
 
-_transport.defvjp(_forward, _backward)
+def _found(
+    loss: str, x: Any, y: Any, a: Any, b: Any, metric: str, scale: float, options: _Options
+) -> tuple[float, Any]:
+    """The value and its gradients, on the host."""
+    if loss == "sinkhorn_divergence":
+        divergence = monge_divergence(x, y, a, b, metric, scale=scale, **dict(options))
+        return divergence.value, divergence.gradients()
+    result = run(points_problem(x, y, a, b, metric, scale=scale), dict(options))
+    return result.report.dual, result.gradients()
 
 
-def _optional(given: Any) -> Any:
-    return None if given is None else jnp.asarray(given)
+def _solve(x: Any, y: Any, a: Any, b: Any, *, loss: str, metric: str, scale: float, options: _Options) -> Any:
+    """The value and its gradients by all four, each in the dtype of what it is by."""
+    x, y, a, b = (None if v is None else np.asarray(v) for v in (x, y, a, b))
+    value, by = _found(loss, x, y, a, b, metric, scale, options)
+    found = (np.asarray(value), *(np.full_like(v, np.nan) if g is None else g for v, g in ((x, by.x), (y, by.y))))
+    types = [v.dtype for v in _shapes(x, y, a, b)]
+    return tuple(np.asarray(v, dtype) for v, dtype in zip((*found, by.a, by.b), types))
 
 
-def _floating(given: Any) -> Any:
-    """float32 and float64 as they are, all else in JAX's default."""
-    array = jnp.asarray(given)
-    wide = jnp.issubdtype(array.dtype, jnp.floating) and array.dtype.itemsize >= 4
-    return array if wide else array.astype(jnp.result_type(float))
+def _shapes(x: Any, y: Any, a: Any, b: Any) -> list[Any]:
+    value = np.result_type(x.dtype, y.dtype)
+    weights = (_Shape(v.shape[:1], v.dtype if w is None else w.dtype) for v, w in ((x, a), (y, b)))
+    return [_Shape((), value), *(_Shape(v.shape, v.dtype) for v in (x, y)), *weights]
+
+
+def _call(given: Any, loss: str, metric: str, scale: float, options: _Options) -> Any:
+    solve = functools.partial(_solve, loss=loss, metric=metric, scale=scale, options=options)
+    return _on_host(loss, solve, _shapes(*given), *given, vmap_method="sequential")
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(4, 5, 6, 7))
+def _transport(x: Any, y: Any, a: Any, b: Any, loss: str, metric: str, scale: float, options: _Options) -> Any:
+    return _call((x, y, a, b), loss, metric, scale, options)[0]
+
+
+def _forward(x: Any, y: Any, a: Any, b: Any, loss: str, metric: str, scale: float, options: _Options) -> Any:
+    if (x.perturbed or y.perturbed) and metric not in ("sqeuclidean", "dot"):
+        raise NotImplementedError(f"{loss}: has derivatives by the points for sqeuclidean and dot, not for {metric}")
+    given = jax.tree.map(lambda leaf: leaf.value, (x, y, a, b))
+    value, *gradients = _call(given, loss, metric, scale, options)
+    return value, _of_given(gradients, given)
+
+
+def _backward(loss: str, metric: str, scale: float, options: _Options, gradients: Any, by_value: Any) -> Any:
+    if isinstance(by_value, _is_zero):
+        return (None,) * 4
+    by_x, by_y, *by_weights = _scaled(gradients, by_value)
+    points = (by_x, by_y) if metric in ("sqeuclidean", "dot") else (None, None)
+    return *points, *by_weights
+
+
+_transport.defvjp(_forward, _backward, symbolic_zeros=True)
+
+
+def _check_points(loss: str, metric: str, scale: float, dimensions: int, options: _Options) -> None:
+    pair = (np.ones((1, dimensions)), np.ones((1, dimensions)), np.ones(1), np.ones(1))
+    _found(loss, *pair, metric, scale, options)
+
+
+def _loss(
+    loss: str,
+    x: Any,
+    y: Any,
+    a: Any,
+    b: Any,
+    unbalanced: Any,
+    numbers: dict[str, Any],
+    own: dict[str, Any],
+) -> Any:
+    x, y, a, b = (_floating(name, v) for name, v in (("x", x), ("y", y), ("a", a), ("b", b)))
+    _require_shape("x", x, ("n", "d"))
+    _require_shape("y", y, ("m", x.shape[1]))
+    _require_shape("a", a, x.shape[:1])
+    _require_shape("b", b, y.shape[:1])
+    known = _known(numbers)
+    if known["reg"] is None:
+        raise ValueError("reg: is None; must be > 0")
+    metric, scale = known["metric"], known["scale"]
+    cost_of_metric(metric)
+    translated = solve_options(
+        reg=known["reg"],
+        reg_type="KL",
+        unbalanced=unbalanced,
+        unbalanced_type="KL",
+        method=None,
+        max_iter=known["max_iter"],
+        tol=known["tol"],
+        own=_known(own),
+    )
+    options = tuple(translated.items())
+    _check(_check_points, loss, metric, scale, x.shape[1], options)
+    return _transport(x, y, a, b, loss, metric, scale, options)
 
 
 def transport(
@@ -97,29 +226,57 @@ def transport(
     """OT_reg of weighted clouds x (n x d) and y (m x d), in units of the cost, with its first derivatives by points and
     weights.
 
-    Arguments and errors are those of :func:`monge.solve_sample`; under jax.jit JAX raises them as its own. Derivatives
-    by the points are NaN for costs that have none ("euclidean", "p-norm", "cosine"). Reverse mode only; a second
-    derivative is an error of JAX.
+    Arguments are those of :func:`monge.solve_sample`. Wrong shapes, dtypes and options are ValueError and TypeError,
+    also under jax.jit; wrong numbers in arrays, NaN say, are JAX's own error of a callback. Reverse mode only: forward
+    mode is a TypeError. A second derivative, and one by the points for metrics other than "sqeuclidean" and "dot", is a
+    NotImplementedError.
 
     >>> import jax, monge.jax
     >>> jax.grad(lambda x: monge.jax.transport(x, jax.numpy.ones((1, 2)), reg=0.1))(jax.numpy.zeros((1, 2)))
     Array([[-2., -2.]], dtype=float32)
     """
-    x, y, a, b = _floating(x), _floating(y), _optional(a), _optional(b)
-    translated = solve_options(
-        reg=reg, reg_type="KL", unbalanced=unbalanced, unbalanced_type="KL", method=None, max_iter=max_iter, tol=tol,
-        own=options,
-    )  # fmt: skip
-    return _transport(x, y, a, b, metric, scale, tuple(translated.items()))
+    numbers = {"reg": reg, "metric": metric, "scale": scale, "max_iter": max_iter, "tol": tol}
+    return _loss("transport", x, y, a, b, unbalanced, numbers, options)
 
+
+def sinkhorn_divergence(
+    x: Any,
+    y: Any,
+    a: Any = None,
+    b: Any = None,
+    *,
+    reg: float,
+    metric: str = "sqeuclidean",
+    scale: float = 1.0,
+    unbalanced: Any = None,
+    max_iter: int | None = None,
+    tol: float | None = None,
+    **options: Any,
+) -> Any:
+    """:func:`monge.sinkhorn_divergence` of weighted clouds, with its first derivatives by points and weights: transport
+    without the bias of its entropy.
+
+    GeomLoss's SamplesLoss, and :class:`monge.torch.SamplesLoss`, of p = 2 are reg=blur**2, scale=0.5 and
+    unbalanced=reach**2. Arguments, derivatives and errors are those of :func:`transport`.
+
+    Source: Feydy et al. 2019; Sejourne et al. 2019.
+
+    >>> import jax, monge.jax
+    >>> jax.grad(lambda x: monge.jax.sinkhorn_divergence(x, jax.numpy.ones((1, 2)), reg=0.1))(jax.numpy.zeros((1, 2)))
+    Array([[-2., -2.]], dtype=float32)
+    """
+    numbers = {"reg": reg, "metric": metric, "scale": scale, "max_iter": max_iter, "tol": tol}
+    return _loss("sinkhorn_divergence", x, y, a, b, unbalanced, numbers, options)
+
+
+# Regularised transport.
 
 _FIELDS = ("groups", "group_weights", "l1_weights", "mask")
 
 
 def _solve_regularized(cost: Any, a: Any, b: Any, regularizer: Any, weights: _Options, options: _Options) -> Any:
-    """Values, plans and duals of problems (..., n, m)."""
+    """Values, plans and duals of problems (..., n, m), the duals in the dtypes of the weights."""
     lead = cost.shape[:-2]
-
     size = math.prod(lead)
 
     def each(v: Any) -> Any:
@@ -130,19 +287,25 @@ def _solve_regularized(cost: Any, a: Any, b: Any, regularizer: Any, weights: _Op
         Regularizer.read(**dict(weights), **dict(zip(_FIELDS, given))) for given in zip(*(each(v) for v in regularizer))
     ]
     batch = run_batch(problems, terms, dict(options), n_threads=None, progress=None)
-    found = (batch.value, batch.plan, *batch.potentials)
-    return tuple(np.asarray(v, cost.dtype).reshape((*lead, *np.shape(v)[1:])) for v in found)
+    found = zip((batch.value, batch.plan, *batch.potentials), _regularized_shapes(cost, a, b))
+    return tuple(np.asarray(v, shape.dtype).reshape((*lead, *np.shape(v)[1:])) for v, shape in found)
+
+
+def _regularized_shapes(cost: Any, a: Any, b: Any) -> list[Any]:
+    sides = ((cost.shape[:1], a), (cost.shape[1:], b))
+    weights = (_Shape(shape, cost.dtype if w is None else w.dtype) for shape, w in sides)
+    return [_Shape((), cost.dtype), _Shape(cost.shape, cost.dtype), *weights]
 
 
 def _call_regularized(cost: Any, a: Any, b: Any, regularizer: Any, weights: _Options, options: _Options) -> Any:
-    shapes = tuple(_Shape(shape, cost.dtype) for shape in ((), cost.shape, cost.shape[:1], cost.shape[1:]))
     solve = functools.partial(_solve_regularized, weights=weights, options=options)
-    return jax.pure_callback(solve, shapes, cost, a, b, regularizer, vmap_method="broadcast_all")
+    shapes = _regularized_shapes(cost, a, b)
+    return _on_host("regularized_transport", solve, shapes, cost, a, b, regularizer, vmap_method="broadcast_all")
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(4, 5))
 def _regularized(cost: Any, a: Any, b: Any, regularizer: Any, weights: _Options, options: _Options) -> Any:
-    return _call_regularized(cost, a, b, regularizer, weights, options)[:2]
+    return tuple(_call_regularized(cost, a, b, regularizer, weights, options)[:2])
 
 
 def _regularized_forward(cost: Any, a: Any, b: Any, regularizer: Any, weights: _Options, options: _Options) -> Any:
@@ -155,13 +318,22 @@ def _regularized_forward(cost: Any, a: Any, b: Any, regularizer: Any, weights: _
 
 def _regularized_backward(weights: _Options, options: _Options, by: Any, directions: Any) -> Any:
     by_value, by_plan = directions
-    zero = jax.custom_derivatives.SymbolicZero
-    if not isinstance(by_plan, zero):
+    if not isinstance(by_plan, _is_zero):
         raise NotImplementedError("regularized_transport: the plan has no derivatives; jax.lax.stop_gradient takes it")
-    return *(_scaled(by, by_value) if not isinstance(by_value, zero) else (None,) * 3), None
+    return *(_scaled(by, by_value) if not isinstance(by_value, _is_zero) else (None,) * 3), None
 
 
 _regularized.defvjp(_regularized_forward, _regularized_backward, symbolic_zeros=True)
+
+
+def _check_regularized(weights: _Options, options: _Options, given: tuple[bool, ...]) -> None:
+    pair = (np.zeros(1, np.int64), np.ones(1), np.ones((1, 1)), np.ones((1, 1)))
+    of_pair = {name: value if is_given else None for name, value, is_given in zip(_FIELDS, pair, given)}
+    regularizer = Regularizer.read(**dict(weights), **of_pair)
+    problem = matrix_problem(np.ones((1, 1)), None, None)
+    run_regularized(
+        problem, regularizer, dict(options), potentials_init=None, n_threads=None, progress=None, given=None
+    )
 
 
 def regularized_transport(
@@ -183,13 +355,23 @@ def regularized_transport(
     """The value min_X <C, X> + h(X) of costs (n x m), and the plan X.
 
     Arguments are those of :func:`monge.solve_regularized`. The value has first derivatives, by the costs (the plan) and
-    the weights (the duals), in reverse mode. The plan has none: a derivative of it, or by the regulariser, is a
-    NotImplementedError, and a second one an error of JAX. jax.vmap solves a batch at once. Other errors are those of
-    :func:`monge.solve_regularized`.
+    the weights (the duals), in reverse mode. The plan has none: a derivative of it, one by the regulariser, and a
+    second one is a NotImplementedError. jax.vmap solves a batch at once. Other errors are as for :func:`transport`.
 
     Source: Lindback, Wang, Johansson 2023, section 3.3 and Appendix D.
     """
-    cost, a, b = _floating(cost), _optional(a), _optional(b)
+    cost, a, b = (_floating(name, v) for name, v in (("cost", cost), ("a", a), ("b", b)))
+    _require_shape("cost", cost, ("n", "m"))
+    _require_shape("a", a, cost.shape[:1])
+    _require_shape("b", b, cost.shape[1:])
+    regularizer = tuple(
+        None if v is None else _array(name, v) for name, v in zip(_FIELDS, (groups, group_weights, l1_weights, mask))
+    )
+    shapes = (cost.shape[:1], ("groups",), cost.shape, cost.shape)
+    for name, array, shape in zip(_FIELDS, regularizer, shapes):
+        _require_shape(name, array, shape)
+    if regularizer[0] is not None and not jnp.issubdtype(regularizer[0].dtype, jnp.integer):
+        raise TypeError(f"groups: is of dtype {regularizer[0].dtype}; must be whole numbers")
     weights = {
         "quadratic": quadratic,
         "group_lasso": group_lasso,
@@ -197,9 +379,13 @@ def regularized_transport(
         "hypentropy": hypentropy,
         "hypentropy_width": hypentropy_width,
     }
-    regularizer = tuple(_optional(v) for v in (groups, group_weights, l1_weights, mask))
-    value, plan = _regularized(cost, a, b, regularizer, tuple(weights.items()), tuple(options.items()))
+    terms, own = (tuple(_known(given).items()) for given in (weights, options))
+    _check(_check_regularized, terms, own, tuple(v is not None for v in regularizer))
+    value, plan = _regularized(cost, a, b, regularizer, terms, own)
     return value, plan
+
+
+# The projection.
 
 
 def _project_host(logits: Any, preset: str, options: _Options) -> Any:
@@ -214,33 +400,55 @@ def _project_backward_host(logits: Any, by_out: Any, preset: str, options: _Opti
     return to.reshape(logits.shape)
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(1, 2))
-def _project(logits: Any, preset: str, options: _Options) -> Any:
+def _call_project(logits: Any, preset: str, options: _Options) -> Any:
     extra = int(projection_options(preset or None, dict(options)).dustbin)
     shape = (*logits.shape[:-2], logits.shape[-2] + extra, logits.shape[-1] + extra)
     project = functools.partial(_project_host, preset=preset, options=options)
-    return jax.pure_callback(project, _Shape(shape, logits.dtype), logits, vmap_method="expand_dims")
+    return _on_host("project", project, _Shape(shape, logits.dtype), logits, vmap_method="expand_dims")
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(1, 2))
+def _project(logits: Any, preset: str, options: _Options) -> Any:
+    return _call_project(logits, preset, options)
 
 
 def _project_forward(logits: Any, preset: str, options: _Options) -> Any:
-    return _project(logits, preset, options), logits
+    return _call_project(logits, preset, options), logits
 
 
 def _project_backward(preset: str, options: _Options, logits: Any, by_out: Any) -> Any:
     differentiate = functools.partial(_project_backward_host, preset=preset, options=options)
     shape = _Shape(logits.shape, logits.dtype)
-    return (jax.pure_callback(differentiate, shape, logits, by_out, vmap_method="expand_dims"),)
+    return (_on_host("project", differentiate, shape, logits, by_out, vmap_method="broadcast_all"),)
 
 
 _project.defvjp(_project_forward, _project_backward)
 
 
 def project(logits: Any, preset: str | None = None, **options: Any) -> Any:
-    """:func:`monge.project` of `logits` (..., n, m) with its gradient, for float16 and float32; its errors, too.
+    """:func:`monge.project` of `logits` (..., n, m) with its gradient, in float16, bfloat16 and float32.
+
+    Arithmetic is float32 whatever they are; float64 is a TypeError, since it would lose digits. Other errors are those
+    of :func:`monge.project`; forward mode is a TypeError, and a second derivative a NotImplementedError.
 
     >>> import jax.numpy as jnp, monge.jax
     >>> monge.jax.project(jnp.zeros((2, 2)), "mhc_paper")
     Array([[0.5, 0.5],
            [0.5, 0.5]], dtype=float32)
     """
-    return _project(jnp.asarray(logits), preset or "", tuple(options.items()))
+    array = _array("logits", logits)
+    if not jnp.issubdtype(array.dtype, jnp.floating) or array.dtype.itemsize not in (2, 4):
+        raise TypeError(f"logits: is of dtype {array.dtype}; must be float16, bfloat16 or float32")
+    if array.ndim < 2 or 0 in array.shape[-2:]:
+        raise ValueError(f"logits: has shape {array.shape}; must be (..., n, m)")
+    if not isinstance(preset, (str, type(None))):
+        raise TypeError(f"preset: is {preset!r}; must be a name")
+    own = tuple(_known(options).items())
+    _check(_check_projection, preset or "", own)
+    # NumPy has no bfloat16, and float32 holds each of its numbers.
+    held = array if array.dtype != jnp.bfloat16 else array.astype(jnp.float32)
+    return _project(held, preset or "", own).astype(array.dtype)
+
+
+def _check_projection(preset: str, options: _Options) -> None:
+    project_with(projection_options(preset or None, dict(options)), np.ones((1, 1), np.float32))

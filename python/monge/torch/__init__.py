@@ -4,11 +4,12 @@ Functions of :mod:`monge` take and give tensors, too; what is here is differenti
 """
 
 from ._pairs import OTPairs
-from ._projection import SinkhornProjection, fused_sinkhorn, hc_split_sinkhorn, mhc_mapping, project
+from ._projection import MHCMapping, SinkhornProjection, fused_sinkhorn, hc_split_sinkhorn, mhc_mapping, project
 from ._regularized import group_lasso_drot, quadratic_drot, regularized_transport
 from ._transport import SamplesLoss, transport
 
 __all__ = [
+    "MHCMapping",
     "OTPairs",
     "SamplesLoss",
     "SinkhornProjection",

@@ -9,9 +9,12 @@ from .. import _core
 from .._arrays import Place, read
 from .._projection import projection_options
 from ._operands import first_only
+from ._operator import differentiable, leading, no_derivative, one_by_one, under_transforms
 from ._options import from_text, to_text
 
 # Annotations are read by torch.library, so they are no strings here.
+
+_HALF_OR_SINGLE = (torch.float32, torch.float16, torch.bfloat16)
 
 
 def _session(tensor: Tensor) -> _core.Session:
@@ -21,7 +24,9 @@ def _session(tensor: Tensor) -> _core.Session:
 def _batch(tensor: Tensor) -> Tensor:
     """(B, n, m), its rows without gaps."""
     flat = tensor if tensor.ndim == 3 else tensor.reshape(-1, *tensor.shape[-2:])
-    fits = flat.is_contiguous() or (flat.stride(-1) == 1 and flat.stride(-2) >= flat.shape[-1])
+    batch, row, column = flat.stride()
+    gapped = column == 1 and row >= flat.shape[2] and batch >= row * flat.shape[1]
+    fits = gapped or flat.is_contiguous()
     return (flat if fits else flat.contiguous()).detach()
 
 
@@ -30,7 +35,7 @@ def _held(preset: str, options: str) -> _core.ProjectionOptions:
 
 
 def _forward(logits: Tensor, held: _core.ProjectionOptions) -> Tensor:
-    if logits.dtype not in (torch.float32, torch.float16, torch.bfloat16):
+    if logits.dtype not in _HALF_OR_SINGLE:
         raise TypeError(f"logits: is of dtype {logits.dtype}; must be float16, bfloat16 or float32")
     if logits.ndim < 2:
         raise ValueError(f"logits: has shape {tuple(logits.shape)}; must be (..., n, m)")
@@ -49,22 +54,22 @@ def _backward(logits: Tensor, by_out: Tensor, held: _core.ProjectionOptions) -> 
 
 
 @torch.library.custom_op("monge::project", mutates_args=())
-def _project(logits: Tensor, preset: str, options: str) -> Tensor:
+def _project_operator(logits: Tensor, preset: str, options: str) -> Tensor:
     return _forward(logits, _held(preset, options))
 
 
-@_project.register_fake
+@_project_operator.register_fake
 def _(logits, preset, options):  # type: ignore[no-untyped-def]
     extra = int(_held(preset, options).dustbin)
     return logits.new_empty(*logits.shape[:-2], logits.shape[-2] + extra, logits.shape[-1] + extra)
 
 
 @torch.library.custom_op("monge::project_backward", mutates_args=())
-def _project_backward(logits: Tensor, by_out: Tensor, preset: str, options: str) -> Tensor:
+def _project_backward_operator(logits: Tensor, by_out: Tensor, preset: str, options: str) -> Tensor:
     return _backward(logits, by_out, _held(preset, options))
 
 
-@_project_backward.register_fake
+@_project_backward_operator.register_fake
 def _(logits, by_out, preset, options):  # type: ignore[no-untyped-def]
     return logits.new_empty(logits.shape)
 
@@ -79,29 +84,35 @@ def _differentiate(ctx: Any, by_out: Tensor) -> Any:
     return _project_backward(logits, by_out, ctx.preset, ctx.options), None, None
 
 
-def _no_second(ctx: Any, *given: Any) -> Any:
-    raise NotImplementedError("project: has no second derivatives")
+def _batched(call: Any, size: int, dimensions: Any, given: Any) -> Any:
+    """Matrices have any number of leading dimensions: one more."""
+    return call(*(leading(v, at, size) if isinstance(v, Tensor) else v for v, at in zip(given, dimensions))), 0
 
 
-_project.register_autograd(_differentiate, setup_context=_save)
-_project_backward.register_autograd(_no_second)
+_project = differentiable("project", _project_operator, save=_save, backward=_differentiate, batched=_batched)
+_project_backward = differentiable(
+    "project", _project_backward_operator, backward=no_derivative("project", "second derivatives"), batched=_batched
+)
 
 
 class _Eager(torch.autograd.Function):
     """The same outside torch.compile, where a dispatch of an operator of Python would take longer than the work."""
 
     @staticmethod
-    def forward(ctx: Any, logits: Tensor, held: _core.ProjectionOptions) -> Tensor:  # type: ignore[override]
-        ctx.held = held
+    def forward(ctx: Any, logits: Tensor, held: _core.ProjectionOptions, *names: Any) -> Tensor:  # type: ignore[override]
+        ctx.held, ctx.names = held, names
         ctx.save_for_backward(logits)
         return _forward(logits, held)
 
     @staticmethod
     def backward(ctx: Any, by_out: Tensor) -> Any:  # type: ignore[override]
         (logits,) = ctx.saved_tensors
+        if under_transforms() or torch._C._functorch.is_legacy_batchedtensor(by_out):  # Of is_grads_batched.
+            preset, options = ctx.names
+            return _project_backward(logits, by_out, preset or "", to_text(options)), None, None, None
         with torch.no_grad():
             by_logits = _backward(logits, by_out, ctx.held)
-        return first_only("project", by_logits, logits, by_out), None
+        return first_only("project", by_logits, logits, by_out), None, None, None
 
 
 def project(logits: Tensor, preset: str | None = None, **options: Any) -> Tensor:
@@ -115,11 +126,11 @@ def project(logits: Tensor, preset: str | None = None, **options: Any) -> Tensor
     tensor([[0.5000, 0.5000],
             [0.5000, 0.5000]])
     """
-    if torch.compiler.is_compiling():
+    if torch.compiler.is_compiling() or under_transforms():
         return _project(logits, preset or "", to_text(options))  # type: ignore[no-any-return]
     held = projection_options(preset, options)
     if logits.requires_grad and torch.is_grad_enabled():
-        return _Eager.apply(logits, held)  # type: ignore[no-any-return]
+        return _Eager.apply(logits, held, preset, options)  # type: ignore[no-any-return]
     return _forward(logits, held)
 
 
@@ -145,7 +156,7 @@ def fused_sinkhorn(logits: Tensor, num_iterations: int = 20, eps: float = 1e-6) 
 
 
 @torch.library.custom_op("monge::mhc_mapping", mutates_args=())
-def _mhc(
+def _mhc_operator(
     mixes: Tensor, scale: Tensor, base: Tensor, preset: str, options: str, pre_epsilon: float, post_factor: float
 ) -> tuple[Tensor, Tensor, Tensor]:
     tokens = mixes.shape[0]
@@ -155,14 +166,14 @@ def _mhc(
     return pre, post, res
 
 
-@_mhc.register_fake
+@_mhc_operator.register_fake
 def _(mixes, scale, base, preset, options, pre_epsilon, post_factor):  # type: ignore[no-untyped-def]
     tokens = mixes.shape[0]
     return mixes.new_empty(tokens, 4), mixes.new_empty(tokens, 4), mixes.new_empty(tokens, 4, 4)
 
 
 @torch.library.custom_op("monge::mhc_mapping_backward", mutates_args=())
-def _mhc_backward(
+def _mhc_backward_operator(
     mixes: Tensor,
     scale: Tensor,
     base: Tensor,
@@ -185,7 +196,7 @@ def _mhc_backward(
     return by_mixes, by_scale, by_base
 
 
-@_mhc_backward.register_fake
+@_mhc_backward_operator.register_fake
 def _(mixes, scale, base, by_pre, by_post, by_res, preset, options, pre_epsilon, post_factor):  # type: ignore[no-untyped-def]
     return mixes.new_empty(mixes.shape), torch.empty_like(scale), torch.empty_like(base)
 
@@ -199,8 +210,39 @@ def _differentiate_mhc(ctx: Any, *by: Tensor) -> Any:
     return *_mhc_backward(*ctx.saved_tensors, *by, *ctx.rest), None, None, None, None
 
 
-_mhc.register_autograd(_differentiate_mhc, setup_context=_save_mhc)
-_mhc_backward.register_autograd(_no_second)
+_mhc = differentiable("mhc_mapping", _mhc_operator, save=_save_mhc, backward=_differentiate_mhc, batched=one_by_one)
+_mhc_backward = differentiable(
+    "mhc_mapping",
+    _mhc_backward_operator,
+    backward=no_derivative("mhc_mapping", "second derivatives"),
+    batched=one_by_one,
+)
+
+
+def _require(name: str, tensor: Tensor, shape: tuple[int, ...], like: Tensor) -> None:
+    """Of this shape at the end, of at most float32, where the mixes are."""
+    if tensor.dtype not in _HALF_OR_SINGLE:
+        raise TypeError(f"{name}: is of dtype {tensor.dtype}; must be float16, bfloat16 or float32")
+    if tensor.device != like.device:
+        raise ValueError(f"{name}: lies on {tensor.device}; must be on {like.device}, where the mixes are")
+    fits = tensor.shape == shape if tensor is not like else tensor.shape[-1:] == shape
+    if not fits:
+        expected = "(..., 24)" if tensor is like else str(shape)
+        raise ValueError(f"{name}: has shape {tuple(tensor.shape)}; must be {expected}")
+
+
+def _mapping(
+    given: dict[str, Tensor], preset: str, pre_epsilon: float, post_factor: float, options: dict[str, Any]
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The maps of mixes, scale and base, which `given` has by the caller's names."""
+    mixes, scale, base = given.values()
+    for (name, tensor), shape in zip(given.items(), ((24,), (3,), (24,))):
+        _require(name, tensor, shape, mixes)
+    flat = mixes.reshape(-1, 24).float()
+    maps = _mhc(flat, scale.float(), base.float(), preset, to_text(options), pre_epsilon, post_factor)
+    lead = mixes.shape[:-1]
+    pre, post, res = (v.to(mixes.dtype).view(*lead, *v.shape[1:]) for v in maps)
+    return pre, post, res
 
 
 def mhc_mapping(
@@ -213,27 +255,89 @@ def mhc_mapping(
     post_factor: float = 2.0,
     **options: Any,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """:func:`monge.mhc_mapping` with its gradients by `mixes` (..., 24), `scale` (3) and `base` (24), all float32.
+    """:func:`monge.mhc_mapping` with its gradients by `mixes` (..., 24), `scale` (3) and `base` (24).
 
-    Errors are those of :func:`monge.mhc_mapping`; a second derivative is a NotImplementedError.
+    Each is float32, float16 or bfloat16, and gets gradients of its own dtype; the maps have that of `mixes`. Arithmetic
+    is float32: PyTorch makes half precision float32 before, and rounds the maps after.
+
+    Errors are those of :func:`monge.mhc_mapping`; a second derivative, and one of forward mode, is a
+    NotImplementedError.
     """
-    lead = mixes.shape[:-1]
-    pre, post, res = _mhc(
-        mixes.reshape(-1, mixes.shape[-1]), scale, base, preset, to_text(options), pre_epsilon, post_factor
-    )
-    return pre.view(*lead, 4), post.view(*lead, 4), res.view(*lead, 4, 4)
+    return _mapping({"mixes": mixes, "scale": scale, "base": base}, preset, pre_epsilon, post_factor, options)
+
+
+class MHCMapping(torch.nn.Module):
+    """The maps of an mHC layer with what it learns of them: ``pre, post, res = MHCMapping()(mixes)``.
+
+    `mixes` (..., 24) is the projection of the layer's normalised streams, 4 + 4 + 16 columns; :func:`mhc_mapping` does
+    the rest.
+
+    Args:
+        preset: "mhc_paper", or "deepseek" with pre_epsilon=1e-6 for DeepSeek's release.
+        pre_epsilon, post_factor, options: As for :func:`mhc_mapping`.
+        device, dtype: Of the parameters.
+
+    Attributes:
+        scale: (3), the gating factors of pre, post and res; 0.01 at first, so that the maps hardly depend on the mixes.
+        base: (24), the static part of the three; 0 at first: pre 1 / 2, post 1, res 1 / 4.
+
+    Source: mHC (arXiv 2512.24880), eq. 7-8.
+
+    >>> import monge.torch, torch
+    >>> monge.torch.MHCMapping()(torch.zeros(1, 24))[0]
+    tensor([[0.5000, 0.5000, 0.5000, 0.5000]], grad_fn=<ViewBackward0>)
+    """
+
+    def __init__(
+        self,
+        preset: str = "mhc_paper",
+        *,
+        pre_epsilon: float = 0.0,
+        post_factor: float = 2.0,
+        device: Any = None,
+        dtype: torch.dtype | None = None,
+        **options: Any,
+    ) -> None:
+        super().__init__()
+        projection_options(preset, options)  # Bad names and values are said here.
+        self.preset, self.options = preset, options
+        self.pre_epsilon, self.post_factor = pre_epsilon, post_factor
+        self.scale = torch.nn.Parameter(torch.empty(3, device=device, dtype=dtype))
+        self.base = torch.nn.Parameter(torch.empty(24, device=device, dtype=dtype))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """The values of the beginning."""
+        torch.nn.init.constant_(self.scale, 0.01)
+        torch.nn.init.zeros_(self.base)
+
+    def forward(self, mixes: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        return mhc_mapping(
+            mixes,
+            self.scale,
+            self.base,
+            self.preset,
+            pre_epsilon=self.pre_epsilon,
+            post_factor=self.post_factor,
+            **self.options,
+        )
+
+    def extra_repr(self) -> str:
+        given = {"pre_epsilon": self.pre_epsilon, "post_factor": self.post_factor, **self.options}
+        return ", ".join([repr(self.preset), *(f"{name}={value!r}" for name, value in given.items())])
 
 
 def hc_split_sinkhorn(
     mixes: Tensor, hc_scale: Tensor, hc_base: Tensor, hc_mult: int = 4, sinkhorn_iters: int = 20, eps: float = 1e-6
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """SGLang's ``hc_split_sinkhorn``, by its arguments: mixes (..., 24), hc_scale (3) and hc_base (24), float32.
+    """SGLang's ``hc_split_sinkhorn``, by its arguments: mixes (..., 24), hc_scale (3) and hc_base (24).
 
-    Returns pre (..., 4), post (..., 4) and comb (..., 4, 4), with gradients. `hc_mult` is 4, else a
-    NotImplementedError.
+    Returns pre (..., 4), post (..., 4) and comb (..., 4, 4) in the dtype of mixes, with gradients; SGLang's takes
+    float32, this one half precision, too, as :func:`mhc_mapping` does. `hc_mult` is 4, else a NotImplementedError.
 
     Source: DeepSeek's release of mHC, as SGLang has it.
     """
     if hc_mult != 4:
         raise NotImplementedError(f"hc_mult: is {hc_mult}; must be 4")
-    return mhc_mapping(mixes, hc_scale, hc_base, "deepseek", pre_epsilon=eps, iterations=sinkhorn_iters, epsilon=eps)
+    given = {"mixes": mixes, "hc_scale": hc_scale, "hc_base": hc_base}
+    return _mapping(given, "deepseek", eps, 2.0, {"iterations": sinkhorn_iters, "epsilon": eps})

@@ -14,11 +14,14 @@ from torch import Tensor
 from .._problem import matrix_problem
 from .._regularized import Regularizer, run_batch, solve_regularized
 from ._operands import floating, require_problems
+from ._operator import as_problems, differentiable, no_derivative
 from ._options import from_text, to_text
+
+_NOT_BY_REGULARISER = "regularized_transport: has derivatives by costs and weights; detach the regulariser"
 
 
 @torch.library.custom_op("monge::regularized_transport", mutates_args=())
-def _transport(
+def _transport_operator(
     cost: Tensor,
     a: Tensor | None,
     b: Tensor | None,
@@ -43,21 +46,21 @@ def _transport(
     return cost.new_tensor([result.report.primal for result in results]), plan, u, v
 
 
-@_transport.register_fake
+@_transport_operator.register_fake
 def _(cost, a, b, groups, group_weights, l1_weights, mask, weights, options):  # type: ignore[no-untyped-def]
     batch, n, m = cost.shape
     return cost.new_empty(batch), cost.new_empty(batch, n, m), cost.new_empty(batch, n), cost.new_empty(batch, m)
 
 
 @torch.library.custom_op("monge::regularized_gradients", mutates_args=())
-def _gradients(
+def _gradients_operator(
     by_value: Tensor, plan: Tensor, u: Tensor, v: Tensor, cost: Tensor, a: Tensor | None, b: Tensor | None
 ) -> tuple[Tensor, Tensor, Tensor]:
     """By the costs, a and b. It takes these for autograd to know that second derivatives would be by them."""
     return plan * by_value[:, None, None], u * by_value[:, None], v * by_value[:, None]
 
 
-@_gradients.register_fake
+@_gradients_operator.register_fake
 def _(by_value, plan, u, v, cost, a, b):  # type: ignore[no-untyped-def]
     return torch.empty_like(plan), torch.empty_like(u), torch.empty_like(v)
 
@@ -66,25 +69,54 @@ def _save(ctx: Any, inputs: Any, output: Any) -> None:
     cost, a, b, *_ = inputs
     _, plan, u, v = output
     ctx.save_for_backward(plan, u, v, cost, a, b)
+    ctx.save_for_forward(plan, u, v, cost, a, b)
     ctx.mark_non_differentiable(plan, u, v)
     ctx.set_materialize_grads(False)
 
 
 def _backward(ctx: Any, by_value: Any, *by_others: Any) -> Any:
     if any(ctx.needs_input_grad[3:7]):
-        raise NotImplementedError("regularized_transport: has derivatives by costs and weights; detach the regulariser")
+        raise NotImplementedError(_NOT_BY_REGULARISER)
     if by_value is None:
         return (None,) * 9
     by = _gradients(by_value, *ctx.saved_tensors)
     return *(g if wanted else None for g, wanted in zip(by, ctx.needs_input_grad[:3])), *[None] * 6
 
 
-def _no_second(ctx: Any, *given: Any) -> Any:
-    raise NotImplementedError("regularized_transport: has no second derivatives")
+def _forward_mode(ctx: Any, *tangents: Any) -> Any:
+    if any(v is not None for v in tangents[3:7]):
+        raise NotImplementedError(_NOT_BY_REGULARISER)
+    plan, u, v, *given = ctx.saved_tensors
+    by = _gradients(torch.ones_like(u[:, 0]), plan, u, v, *given)
+    parts = [(g * w).flatten(1).sum(1) for g, w in zip(by, tangents) if w is not None]
+    return sum(parts), None, None, None
 
 
-_transport.register_autograd(_backward, setup_context=_save)
-_gradients.register_autograd(_no_second)
+def _batched(call: Any, size: int, dimensions: Any, given: Any) -> Any:
+    if any(at is not None for at in dimensions[3:7]):
+        raise NotImplementedError("regularized_transport: vmap goes over costs and weights; the regulariser is one")
+
+    def problems(cost: Tensor, a: Tensor | None, b: Tensor | None) -> Any:
+        return call(cost, a, b, *given[3:])
+
+    return as_problems(problems, size, dimensions[:3], given[:3])
+
+
+_transport = differentiable(
+    "regularized_transport",
+    _transport_operator,
+    save=_save,
+    backward=_backward,
+    forward_mode=_forward_mode,
+    batched=_batched,
+)
+_gradients = differentiable(
+    "regularized_transport",
+    _gradients_operator,
+    backward=no_derivative("regularized_transport", "second derivatives"),
+    forward_mode=no_derivative("regularized_transport", "second derivatives"),
+    batched=as_problems,
+)
 
 
 def regularized_transport(

@@ -17,6 +17,7 @@ from .. import _core
 from .._arrays import Place, read
 from .._problem import Problem, cost_of_metric, plan_options, solve_options, warn_if_short
 from ._operands import floating, require_problems
+from ._operator import as_problems, differentiable, no_derivative
 from ._options import from_text, to_text
 
 _Plans = list[_core.Plan]
@@ -57,16 +58,16 @@ def _plans_of(
     """Plans of potentials that a solve has found, for products in the precision that it ended in."""
     starts = [(f[k], g[k]) for k in range(x.shape[0])]
     own = plan_options(from_text(options))
-    if bool(in_float64):
+    if bool(in_float64.any()):
         own["precision"] = "float64"
     return _solve(_problems(x, y, a, b, geometry), starts, own)
 
 
 @torch.library.custom_op("monge::transport", mutates_args=())
-def _transport(
+def _transport_operator(
     x: Tensor, y: Tensor, a: Tensor | None, b: Tensor | None, geometry: str, options: str
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Values, f, g, and whether a solve ended in float64."""
+    """Values, f, g, and whether the solves ended in float64."""
     plans = _solve(_problems(x, y, a, b, geometry), [(None, None)] * x.shape[0], from_text(options))
     f = torch.empty(x.shape[:2], dtype=torch.float64, device=x.device)
     g = torch.empty(y.shape[:2], dtype=torch.float64, device=x.device)
@@ -74,21 +75,21 @@ def _transport(
         plan.potentials(f[k], g[k])
         warn_if_short(plan.report)
     values = torch.tensor([plan.report.dual for plan in plans], dtype=x.dtype, device=x.device)
-    return values, f, g, torch.tensor(any(plan.report.precision == "float64" for plan in plans))
+    return values, f, g, torch.tensor([plan.report.precision == "float64" for plan in plans])
 
 
-@_transport.register_fake
+@_transport_operator.register_fake
 def _(x, y, a, b, geometry, options):  # type: ignore[no-untyped-def]
     return (
         x.new_empty(x.shape[0]),
         x.new_empty(x.shape[:2], dtype=torch.float64),
         x.new_empty(y.shape[:2], dtype=torch.float64),
-        torch.empty((), dtype=torch.bool),
+        torch.empty(x.shape[0], dtype=torch.bool),
     )
 
 
 @torch.library.custom_op("monge::transport_gradients", mutates_args=())
-def _gradients(
+def _gradients_operator(
     x: Tensor,
     y: Tensor,
     a: Tensor | None,
@@ -102,8 +103,8 @@ def _gradients(
     by_weights: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """By x, y, a and b; those that are not wanted are empty."""
-    by_x, by_y = (v.new_empty(v.shape if by_points else (0,)) for v in (x, y))
-    by_a, by_b = (x.new_empty(v.shape[:2] if by_weights else (0,)) for v in (x, y))
+    by_x, by_y = (v.new_empty(v.shape if by_points else (len(x), 0)) for v in (x, y))
+    by_a, by_b = (x.new_empty(v.shape[:2] if by_weights else (len(x), 0)) for v in (x, y))
     for k, plan in enumerate(_plans_of(x, y, a, b, f, g, in_float64, geometry, options)):
         points = (by_x[k], by_y[k]) if by_points else (None, None)
         weights = (by_a[k], by_b[k]) if by_weights else (None, None)
@@ -111,15 +112,15 @@ def _gradients(
     return by_x, by_y, by_a, by_b
 
 
-@_gradients.register_fake
+@_gradients_operator.register_fake
 def _(x, y, a, b, f, g, in_float64, geometry, options, by_points, by_weights):  # type: ignore[no-untyped-def]
-    points = tuple(v.new_empty(v.shape if by_points else (0,)) for v in (x, y))
-    weights = tuple(x.new_empty(v.shape[:2] if by_weights else (0,)) for v in (x, y))
+    points = tuple(v.new_empty(v.shape if by_points else (x.shape[0], 0)) for v in (x, y))
+    weights = tuple(x.new_empty(v.shape[:2] if by_weights else (x.shape[0], 0)) for v in (x, y))
     return points + weights
 
 
 @torch.library.custom_op("monge::transport_hessian_product", mutates_args=())
-def _hessian_product(
+def _hessian_product_operator(
     x: Tensor,
     y: Tensor,
     a: Tensor | None,
@@ -144,7 +145,7 @@ def _hessian_product(
     return to_x, to_y
 
 
-@_hessian_product.register_fake
+@_hessian_product_operator.register_fake
 def _(x, y, a, b, f, g, in_float64, geometry, options, v_x, v_y):  # type: ignore[no-untyped-def]
     return torch.empty_like(x), torch.empty_like(y)
 
@@ -153,6 +154,7 @@ def _save_transport(ctx: Any, inputs: Any, output: Any) -> None:
     x, y, a, b, ctx.geometry, ctx.options = inputs
     _, f, g, in_float64 = output
     ctx.save_for_backward(x, y, a, b, f, g, in_float64)
+    ctx.save_for_forward(x, y, a, b, f, g, in_float64)
     ctx.mark_non_differentiable(f, g, in_float64)
     ctx.set_materialize_grads(False)
 
@@ -174,28 +176,64 @@ def _transport_backward(ctx: Any, by_value: Any, *by_others: Any) -> Any:
     )
 
 
+def _transport_forward_mode(ctx: Any, v_x: Any, v_y: Any, v_a: Any, v_b: Any, *others: Any) -> Any:
+    points, weights = v_x is not None or v_y is not None, v_a is not None or v_b is not None
+    by = _gradients(*ctx.saved_tensors, ctx.geometry, ctx.options, points, weights)
+    parts = [(g * v).flatten(1).sum(1) for g, v in zip(by, (v_x, v_y, v_a, v_b)) if v is not None]
+    return sum(parts), None, None, None
+
+
 def _save_gradients(ctx: Any, inputs: Any, output: Any) -> None:
-    *tensors, ctx.geometry, ctx.options, _, _ = inputs
+    *tensors, ctx.geometry, ctx.options, _, ctx.by_weights = inputs
     ctx.save_for_backward(*tensors)
+    ctx.save_for_forward(*tensors)
     ctx.set_materialize_grads(False)
 
 
-def _gradients_backward(ctx: Any, v_x: Any, v_y: Any, v_a: Any, v_b: Any) -> Any:
-    if any(ctx.needs_input_grad[2:4]) or v_a is not None or v_b is not None:
+def _second(ctx: Any, v_x: Any, v_y: Any, weights: bool) -> tuple[Tensor, Tensor]:
+    """The Hessian, which is symmetric, times a direction."""
+    if weights:
         raise NotImplementedError("transport: second derivatives are by the points only; detach the weights")
     x, y, a, b, *found = ctx.saved_tensors
     v_x, v_y = (torch.zeros_like(p) if v is None else v for v, p in ((v_x, x), (v_y, y)))
-    by_x, by_y = _hessian_product(x, y, a, b, *found, ctx.geometry, ctx.options, v_x, v_y)
-    return by_x, by_y, *[None] * 9
+    return _hessian_product(x, y, a, b, *found, ctx.geometry, ctx.options, v_x, v_y)  # type: ignore[no-any-return]
 
 
-def _no_third(ctx: Any, *given: Any) -> Any:
-    raise NotImplementedError("transport: has no third derivatives")
+def _gradients_backward(ctx: Any, v_x: Any, v_y: Any, v_a: Any, v_b: Any) -> Any:
+    weights = any(ctx.needs_input_grad[2:4]) or v_a is not None or v_b is not None
+    return *_second(ctx, v_x, v_y, weights), *[None] * 9
 
 
-_transport.register_autograd(_transport_backward, setup_context=_save_transport)
-_gradients.register_autograd(_gradients_backward, setup_context=_save_gradients)
-_hessian_product.register_autograd(_no_third)
+def _gradients_forward_mode(ctx: Any, v_x: Any, v_y: Any, v_a: Any, v_b: Any, *others: Any) -> Any:
+    weights = ctx.by_weights or v_a is not None or v_b is not None
+    by_x, by_y = _second(ctx, v_x, v_y, weights)
+    none = by_x.new_zeros(by_x.shape[0], 0)
+    return by_x, by_y, none, none
+
+
+_transport = differentiable(
+    "transport",
+    _transport_operator,
+    save=_save_transport,
+    backward=_transport_backward,
+    forward_mode=_transport_forward_mode,
+    batched=as_problems,
+)
+_gradients = differentiable(
+    "transport",
+    _gradients_operator,
+    save=_save_gradients,
+    backward=_gradients_backward,
+    forward_mode=_gradients_forward_mode,
+    batched=as_problems,
+)
+_hessian_product = differentiable(
+    "transport",
+    _hessian_product_operator,
+    backward=no_derivative("transport", "third derivatives"),
+    forward_mode=no_derivative("transport", "third derivatives"),
+    batched=as_problems,
+)
 
 
 def _transport_batch(

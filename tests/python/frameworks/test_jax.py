@@ -31,28 +31,6 @@ def test_arrays_in_arrays_out(dtype):
     np.testing.assert_array_equal(result.plan, expected.plan)
 
 
-@pytest.mark.parametrize("unbalanced", [None, 1.0])
-def test_derivatives(unbalanced):
-    x, y = clouds()
-    p, q = jnp.linspace(0, 1, 9), jnp.linspace(1, 0, 8)
-
-    def loss(x, y, p, q):
-        a, b = jax.nn.softmax(p), jax.nn.softmax(q)
-        return monge.jax.transport(x, y, a, b, reg=0.5, tol=1e-13, unbalanced=unbalanced)
-
-    check_grads(loss, (x, y, p, q), order=1, modes=["rev"], atol=1e-6, rtol=1e-6, eps=1e-5)
-    np.testing.assert_allclose(jax.jit(loss)(x, y, p, q), loss(x, y, p, q), rtol=1e-12)
-    each = jax.vmap(loss, in_axes=(0, None, None, None))(jnp.stack([x, x + 1]), y, p, q)
-    np.testing.assert_allclose(each[1], loss(x + 1, y, p, q), rtol=1e-12)
-
-
-def test_results_are_taken_over_without_a_copy():
-    result = monge.solve_sample(*clouds(), reg=0.5)
-    for shape in ((5,), (3, 7)):
-        buffer = result._place.empty(*shape)
-        assert result._place.finish(buffer).unsafe_buffer_pointer() == buffer.ctypes.data
-
-
 GROUPS = jnp.arange(9) % 3
 QUADRATIC = {"quadratic": 1.0, "tolerance": 1e-12}
 LASSO = {"group_lasso": 0.05, "groups": GROUPS, "quadratic": 0.2, "tolerance": 1e-11, "iterations": 10**6}
@@ -60,6 +38,158 @@ LASSO = {"group_lasso": 0.05, "groups": GROUPS, "quadratic": 0.2, "tolerance": 1
 
 def costs(*batch):
     return jnp.asarray(np.random.default_rng(0).random((*batch, 9, 8)))
+
+
+LOSSES = {"transport": monge.jax.transport, "sinkhorn_divergence": monge.jax.sinkhorn_divergence}
+
+
+@pytest.mark.parametrize("unbalanced", [None, 1.0])
+@pytest.mark.parametrize("name", LOSSES)
+def test_derivatives(name, unbalanced):
+    x, y = clouds()
+    p, q = jnp.linspace(0, 1, 9), jnp.linspace(1, 0, 8)
+
+    def loss(x, y, p, q):
+        a, b = jax.nn.softmax(p), jax.nn.softmax(q)
+        return LOSSES[name](x, y, a, b, reg=0.5, tol=1e-13, unbalanced=unbalanced)
+
+    check_grads(loss, (x, y, p, q), order=1, modes=["rev"], atol=1e-6, rtol=1e-6, eps=1e-5)
+    np.testing.assert_allclose(jax.jit(loss)(x, y, p, q), loss(x, y, p, q), rtol=1e-12)
+    xs = jnp.stack([x, x + 1])
+    each = jax.vmap(loss, in_axes=(0, None, None, None))(xs, y, p, q)
+    np.testing.assert_allclose(each[1], loss(x + 1, y, p, q), rtol=1e-12)
+    gradient = jax.grad(loss, (0, 1, 2, 3))
+    for batched in (jax.vmap(gradient, (0, None, None, None)), jax.jit(jax.vmap(gradient, (0, None, None, None)))):
+        for found, expected in zip(batched(xs, y, p, q), gradient(xs[1], y, p, q)):
+            np.testing.assert_allclose(found[1], expected, rtol=1e-12, atol=1e-15)
+
+
+def test_the_divergence_is_that_of_the_others():
+    x, y = clouds()
+    value = monge.jax.sinkhorn_divergence(x, y, reg=0.3**2, scale=0.5, tol=1e-12)
+    assert value == monge.sinkhorn_divergence(x, y, reg=0.3**2, scale=0.5, tol=1e-12).value
+    assert abs(monge.jax.sinkhorn_divergence(x, x, reg=0.5)) < 1e-9
+    random = np.random.default_rng(1)
+    a = jnp.asarray(random.dirichlet(np.ones(9)))
+    by_weights = jax.grad(lambda a: monge.jax.sinkhorn_divergence(x, y, a, reg=0.5, metric="euclidean", tol=1e-12))(a)
+    expected = monge.sinkhorn_divergence(x, y, a, reg=0.5, metric="euclidean", tol=1e-12).gradients().a
+    np.testing.assert_allclose(by_weights, expected, rtol=1e-9)
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_each_gradient_has_the_dtype_of_its_argument(name):
+    x, y = clouds(jnp.float32)
+    y, a, b = y.astype("float64"), jnp.full(9, 1 / 9), jnp.full(8, 1 / 8, jnp.float32)
+    value, found = jax.value_and_grad(lambda *v: LOSSES[name](*v, reg=0.5), (0, 1, 2, 3))(x, y, a, b)
+    assert value.dtype == jnp.float64
+    assert [v.dtype for v in found] == [jnp.float32, jnp.float64, jnp.float64, jnp.float32]
+    by_b = jax.grad(lambda b: monge.jax.regularized_transport(costs(), None, b, quadratic=1.0)[0])(b)
+    assert by_b.dtype == jnp.float32
+
+
+@pytest.mark.parametrize("name", [*LOSSES, "regularized_transport", "project"])
+def test_second_derivatives_are_refused(name):
+    x, y = clouds()
+    function = getattr(monge.jax, name)
+    given = {"regularized_transport": costs(), "project": jnp.ones((3, 3), jnp.float32)}.get(name, x)
+    rest = {"regularized_transport": QUADRATIC, "project": {}}.get(name, {"y": y, "reg": 0.5})
+
+    def loss(v):
+        found = function(v, **rest)
+        return (found**2).sum() if name == "project" else found[0] if name == "regularized_transport" else found
+
+    def twice(v):
+        return jax.grad(lambda v: (jax.grad(loss)(v) ** 2).sum())(v)
+
+    for second in (jax.hessian(loss), twice, jax.jit(twice), jax.jit(jax.hessian(loss))):
+        with pytest.raises(NotImplementedError, match=f"^{name}: has no second derivatives"):
+            second(given)
+    with pytest.raises(NotImplementedError, match=f"^{name}: has no second derivatives"):
+        jax.vmap(twice)(given[None])
+    with pytest.raises(TypeError, match="custom_vjp"):
+        jax.jvp(loss, (given,), (given,))
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_derivatives_by_the_points_that_there_are_not_are_refused(name):
+    x, y = clouds()
+    with pytest.raises(NotImplementedError, match=f"^{name}: has derivatives by the points for sqeuclidean"):
+        jax.jit(jax.grad(lambda x: LOSSES[name](x, y, reg=0.5, metric="euclidean")))(x)
+
+
+# Arguments by name, of (x, y, costs, logits), in the place of those that are right.
+WRONG_OF_LOSSES = [
+    (lambda x, y, c, v: {"y": y[:, :1]}, ValueError, r"^y: has shape \(8, 1\); must be \(m, 2\)"),
+    (lambda x, y, c, v: {"x": x[0]}, ValueError, r"^x: has shape \(2,\); must be \(n, d\)"),
+    (lambda x, y, c, v: {"x": x[:0]}, ValueError, r"^x: has shape \(0, 2\); must be \(n, d\)"),
+    (lambda x, y, c, v: {"a": y[:, 0]}, ValueError, r"^a: has shape \(8,\); must be \(9,\)"),
+    (lambda x, y, c, v: {"b": x}, ValueError, r"^b: has shape \(9, 2\); must be \(8,\)"),
+    (lambda x, y, c, v: {"x": 1j * x}, TypeError, "^x: is of dtype complex128; must be real"),
+    (lambda x, y, c, v: {"x": "points"}, TypeError, "^x: is of type str; must be an array"),
+    (lambda x, y, c, v: {"reg": -1.0}, ValueError, r"^reg: is -1.0; must be > 0"),
+    (lambda x, y, c, v: {"reg": None}, ValueError, "^reg: is None; must be > 0"),
+    (lambda x, y, c, v: {"metric": "cubic"}, ValueError, "^metric: is 'cubic'; must be"),
+    (lambda x, y, c, v: {"scale": -1.0}, ValueError, "^scale: is -1; must be"),
+    (lambda x, y, c, v: {"unbalanced": -1.0}, ValueError, "is -1; must be > 0"),
+    (lambda x, y, c, v: {"tol": -1.0}, ValueError, "is -1; must be finite and >= 0"),
+    (lambda x, y, c, v: {"schedule": "fast"}, ValueError, "^schedule: is 'fast'; must be"),
+    (lambda x, y, c, v: {"schedule": [1]}, TypeError, "^schedule: is of type list; must be"),
+    (lambda x, y, c, v: {"speed": 2}, TypeError, "^'speed' is no option"),
+]
+WRONG_OF_REGULARIZED = [
+    (lambda x, y, c, v: {"cost": c[0]}, ValueError, r"^cost: has shape \(8,\); must be \(n, m\)"),
+    (lambda x, y, c, v: {"a": c[0]}, ValueError, r"^a: has shape \(8,\); must be \(9,\)"),
+    (lambda x, y, c, v: {"mask": c[1:]}, ValueError, r"^mask: has shape \(8, 8\); must be \(9, 8\)"),
+    (lambda x, y, c, v: {"groups": c[:, 0]}, TypeError, "^groups: is of dtype float64; must be whole numbers"),
+    (lambda x, y, c, v: {"group_lasso": 1.0}, ValueError, "^groups: is missing"),
+    (lambda x, y, c, v: {"quadratic": -1.0}, ValueError, "^quadratic: is -1; must be"),
+    (lambda x, y, c, v: {"method": "fast"}, ValueError, "^method: is 'fast'; must be"),
+]
+WRONG_OF_PROJECT = [
+    (lambda x, y, c, v: {"logits": v.astype("float64")}, TypeError, "^logits: is of dtype float64; must be float16, b"),
+    (lambda x, y, c, v: {"logits": v.astype("int32")}, TypeError, "^logits: is of dtype int32"),
+    (lambda x, y, c, v: {"logits": v[0, 0]}, ValueError, r"^logits: has shape \(3,\); must be \(..., n, m\)"),
+    (lambda x, y, c, v: {"preset": "fast"}, ValueError, "^preset: is 'fast'; must be one of mhc_paper"),
+    (lambda x, y, c, v: {"preset": 3}, TypeError, "^preset: is 3; must be a name"),
+    (lambda x, y, c, v: {"iterations": 0}, ValueError, "^iterations: is 0; must be >= 1"),
+]
+
+
+@pytest.mark.parametrize(
+    ("function", "wrong", "error", "message"),
+    [
+        *((loss, *case) for loss in LOSSES for case in WRONG_OF_LOSSES),
+        *(("regularized_transport", *case) for case in WRONG_OF_REGULARIZED),
+        *(("project", *case) for case in WRONG_OF_PROJECT),
+    ],
+)
+def test_what_is_wrong_is_said_while_tracing(function, wrong, error, message):
+    x, y = clouds()
+    c, logits = costs(), jnp.ones((2, 3, 3), jnp.float32)
+    right = {"regularized_transport": {"cost": c, "quadratic": 1.0}, "project": {"logits": logits}}
+    given = {**right.get(function, {"x": x, "y": y, "reg": 0.5}), **wrong(x, y, c, logits)}
+
+    def call():
+        return getattr(monge.jax, function)(**given)
+
+    for transformed in (call, jax.jit(call)):
+        with pytest.raises(error, match=message):
+            transformed()
+
+
+def test_options_must_be_known():
+    x, y = clouds()
+    with pytest.raises(TypeError, match="^reg: is traced by JAX; must be known then"):
+        jax.jit(lambda reg: monge.jax.transport(x, y, reg=reg))(0.5)
+    of_array = monge.jax.transport(x, y, reg=jnp.asarray(0.5), unbalanced=jnp.asarray([1.0, 2.0]))
+    assert of_array == monge.jax.transport(x, y, reg=0.5, unbalanced=(1.0, 2.0))
+
+
+def test_results_are_taken_over_without_a_copy():
+    result = monge.solve_sample(*clouds(), reg=0.5)
+    for shape in ((5,), (3, 7)):
+        buffer = result._place.empty(*shape)
+        assert result._place.finish(buffer).unsafe_buffer_pointer() == buffer.ctypes.data
 
 
 @pytest.mark.parametrize("terms", [QUADRATIC, LASSO], ids=["quadratic", "group_lasso"])
@@ -110,8 +240,6 @@ def test_what_has_no_derivative():
             transform(jax.grad(plan))(cost)
         with pytest.raises(NotImplementedError, match="not by the regulariser"):
             transform(jax.grad(value, 1))(cost, w)
-        with pytest.raises(ValueError, match="JVP"):
-            transform(jax.hessian(lambda c: monge.jax.regularized_transport(c, **QUADRATIC)[0]))(cost)
 
 
 def test_weights_left_out_are_uniform_to_float64():
@@ -142,6 +270,29 @@ def test_projection():
     # Sums of 16 terms of up to 16, in float32.
     np.testing.assert_allclose(found, jax.grad(lambda v: loss(other, v))(logits), atol=16 * 16 * 2**-22)
     np.testing.assert_allclose(jax.vmap(own)(logits[None])[0], own(logits), rtol=1e-6)
+    batch = jnp.stack([logits, 2 * logits])
+    each = jax.vmap(jax.grad(lambda v: loss(own, v)))(batch)
+    np.testing.assert_allclose(each[1], jax.grad(lambda v: loss(own, v))(batch[1]), rtol=1e-6, atol=1e-6)
+    # Directions of a batch, at one point.
+    jacobian = jax.jacrev(own)(logits[0])
+    np.testing.assert_allclose(jacobian[1, 2], jax.grad(lambda v: own(v)[1, 2])(logits[0]), rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", [jnp.float16, jnp.bfloat16])
+def test_projection_in_half_precision(dtype):
+    logits = jnp.asarray(np.random.default_rng(0).normal(size=(5, 4, 4)), dtype)
+    wide, half = logits.astype(jnp.float32), float(jnp.finfo(dtype).eps) / 2
+
+    def loss(v):
+        return (monge.jax.project(v, "mhc_paper").astype(jnp.float32) * jnp.arange(16.0).reshape(4, 4)).sum()
+
+    found = monge.jax.project(logits, "mhc_paper")
+    assert found.dtype == dtype
+    np.testing.assert_allclose(found.astype("float32"), monge.jax.project(wide, "mhc_paper"), rtol=1.01 * half)
+    gradient = jax.grad(loss)(logits)
+    assert gradient.dtype == dtype
+    # The directions are whole numbers, which both hold; what is rounded is the gradient.
+    np.testing.assert_allclose(gradient.astype("float32"), jax.grad(loss)(wide), rtol=1.01 * half, atol=1e-4)
 
 
 @pytest.mark.parametrize("dtype", ["int32", "bool", "bfloat16"])

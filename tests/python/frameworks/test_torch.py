@@ -259,6 +259,76 @@ def test_mhc_mapping_and_its_gradients(iterations):
         torch.testing.assert_close(p.double(), q, rtol=1e-3, atol=1e-3)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("name", ["mhc_mapping", "hc_split_sinkhorn", "module"])
+def test_mhc_mappings_in_each_dtype(name, dtype):
+    """Against the dense recursion in float64, from the same numbers: all that differs is rounding."""
+    generator = torch.Generator().manual_seed(0)
+    given = [torch.randn(*shape, generator=generator).to(dtype).requires_grad_() for shape in ((2, 5, 24), (3,), (24,))]
+    mixes, scale, base = given
+    if name == "module":
+        module = monge.torch.MHCMapping("deepseek", pre_epsilon=1e-6, dtype=dtype)
+        torch.nn.utils.vector_to_parameters(torch.cat((scale, base)).detach(), module.parameters())
+        given = [mixes, *module.parameters()]
+        found = module(mixes)
+    elif name == "mhc_mapping":
+        found = monge.torch.mhc_mapping(*given, "deepseek", pre_epsilon=1e-6)
+    else:
+        found = monge.torch.hc_split_sinkhorn(*given)
+    assert all(v.dtype == dtype for v in found)
+    double = [v.detach().double().requires_grad_() for v in given]
+    expected = deepseek(*double, 20, 1e-6)
+    half = torch.finfo(dtype).eps / 2  # Of one rounding; 1e-5 is what float32's iterations leave.
+    for own, other in zip(found, expected):
+        torch.testing.assert_close(own.double(), other.detach(), rtol=half + 1e-5, atol=half * 1e-3 + 1e-6)
+    directions = [torch.randn(v.shape, generator=generator).to(dtype) for v in found]
+    own = torch.autograd.grad(found, given, directions)
+    other = torch.autograd.grad(expected, double, [v.double() for v in directions])
+    for p, q, v in zip(own, other, given):
+        assert p.dtype == dtype and p.shape == v.shape
+        torch.testing.assert_close(p.double(), q, rtol=half + 1e-4, atol=half * 1e-3 + 1e-4)
+
+
+def test_a_mapping_learns():
+    module = monge.torch.MHCMapping()
+    pre, post, res = module(torch.randn(7, 24, generator=torch.Generator().manual_seed(0)))
+    # The scale is 0.01 at first, so the maps are near those of zeros.
+    for found, expected in ((pre, 0.5), (post, 1.0), (res, 0.25)):
+        assert 0 < (found - expected).abs().max() < 0.02
+    assert {name: tuple(v.shape) for name, v in module.state_dict().items()} == {"scale": (3,), "base": (24,)}
+    mixes = torch.randn(64, 24, generator=torch.Generator().manual_seed(1))
+    target = monge.torch.mhc_mapping(mixes, torch.tensor([1.0, -1.0, 0.5]), torch.linspace(-1, 1, 24))
+    optimiser = torch.optim.Adam(module.parameters(), lr=0.05)
+    errors = []
+    for _ in range(200):
+        optimiser.zero_grad()
+        error = sum((p - q).square().mean() for p, q in zip(module(mixes), target))
+        error.backward()
+        optimiser.step()
+        errors.append(error.item())
+    assert errors[-1] < 1e-3 * errors[0]
+    assert "iterations=3" in repr(monge.torch.MHCMapping(iterations=3))
+    with pytest.raises(TypeError, match="'speed' is no option"):
+        monge.torch.MHCMapping(speed=2)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "error", "message"),
+    [
+        ({0: torch.zeros(2, 24).double()}, TypeError, "^mixes: is of dtype torch.float64; must be float16"),
+        ({0: torch.zeros(2, 23)}, ValueError, r"^mixes: has shape \(2, 23\); must be \(..., 24\)"),
+        ({0: torch.zeros(())}, ValueError, r"^mixes: has shape \(\); must be \(..., 24\)"),
+        ({1: torch.zeros(2)}, ValueError, r"^hc_scale: has shape \(2,\); must be \(3,\)"),
+        ({2: torch.zeros(24, dtype=torch.int64)}, TypeError, "^hc_base: is of dtype torch.int64"),
+        ({1: torch.zeros(3, device="meta")}, ValueError, "^hc_scale: lies on meta; must be on cpu"),
+    ],
+)
+def test_messages_of_mappings_name_the_argument(wrong, error, message):
+    given = [wrong.get(k, torch.zeros(shape)) for k, shape in enumerate(((2, 24), (3,), (24,)))]
+    with pytest.raises(error, match=message):
+        monge.torch.hc_split_sinkhorn(*given)
+
+
 @pytest.mark.parametrize("iterations", [1, 20])
 def test_megatron(iterations):
     logits = 3 * torch.randn(6, 4, 4, generator=torch.Generator().manual_seed(0))
