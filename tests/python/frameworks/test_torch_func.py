@@ -18,6 +18,7 @@ LOSSES = {
     "transport": lambda x: monge.torch.transport(x, Y, reg=0.5, tol=1e-13),
     "samples_loss": lambda x: monge.torch.SamplesLoss(blur=0.7, tol=1e-13)(x, Y),
     "unbalanced": lambda x: monge.torch.transport(x, Y, reg=0.5, unbalanced=2.0, tol=1e-13),
+    "euclidean": lambda x: monge.torch.SamplesLoss(p=1, blur=0.7, tol=1e-13)(x, Y),
     "regularized": lambda x: monge.torch.regularized_transport((x[:, None] - Y).square().sum(2), quadratic=1.0)[0],
     "project": lambda x: monge.torch.project((x @ Y.T).float().expand(2, 6, 5), "mhc_paper").square().sum(),
     "mhc_mapping": lambda x: (
@@ -65,7 +66,7 @@ def test_second_derivatives(name):
         torch.func.jacfwd(torch.func.jacfwd(loss))(x)
 
 
-@pytest.mark.parametrize("name", [*TWICE, "regularized"])
+@pytest.mark.parametrize("name", [*TWICE, "euclidean", "regularized"])
 def test_forward_mode(name):
     loss, x, v = LOSSES[name], random(6, 2), random(6, 2, seed=2)
     expected = (gradient(loss, x) * v).sum()
