@@ -16,12 +16,23 @@ from typing import Any
 import numpy as np
 
 from . import _core
+from ._names import shown, whole
 
 Array = Any
 """An array of the caller's framework."""
 
 
 _NAMES = {"e": "float16", "f": "float32", "d": "float64"}  # str(dtype) takes 4 us.
+
+
+def as_numpy(field: str, value: Any) -> np.ndarray[Any, Any]:
+    try:
+        array = np.asarray(value)
+    except ValueError as error:  # Rows of several lengths, for one.
+        raise ValueError(f"{field}: is no array of numbers: {error}") from None
+    if array.ndim == 0 and array.dtype.kind not in "fiubc":
+        raise TypeError(f"{field}: is {shown(value)}; must be an array of numbers")
+    return array
 
 
 class NumPy:
@@ -31,7 +42,7 @@ class NumPy:
     """The name of the framework's module."""
 
     def read(self, field: str, value: Any, column_major: bool) -> Array:
-        array = np.asarray(value)
+        array = as_numpy(field, value)
         kind, size = array.dtype.kind, array.dtype.itemsize
         if kind == "f" and size in (4, 8):
             dtype = array.dtype.newbyteorder("=")
@@ -49,7 +60,7 @@ class NumPy:
 
     def read_small(self, field: str, value: Any) -> Array:
         """An array of small matrices: float16, bfloat16 and float32 as they are, float64 is refused."""
-        array = np.asarray(value)
+        array = as_numpy(field, value)
         if array.dtype.kind != "f" or array.dtype.itemsize > 4:
             raise TypeError(f"{field}: is of dtype {array.dtype}; must be float16 or float32")
         array = array.astype(array.dtype.newbyteorder("="), copy=False)
@@ -57,7 +68,7 @@ class NumPy:
         return array if fits else np.ascontiguousarray(array)
 
     def read_index(self, field: str, value: Any) -> Array:
-        array = np.asarray(value)
+        array = as_numpy(field, value)
         if array.dtype.kind not in "iu":
             raise TypeError(f"{field}: is of dtype {array.dtype}; must be whole numbers")
         return np.ascontiguousarray(array, dtype=np.int64)
@@ -92,6 +103,9 @@ class NumPy:
 
     def __reduce__(self) -> Any:
         return framework_named, (self.root,)
+
+    def cast(self, array: Array, dtype: str) -> Array:
+        return array.astype(dtype, copy=False)
 
     def log(self, array: Array) -> Array:
         with np.errstate(divide="ignore"):
@@ -242,6 +256,9 @@ class PyTorch(NumPy):
     def on_host(self, array: Array) -> np.ndarray[Any, Any]:
         return array.detach().cpu().numpy()  # type: ignore[no-any-return]
 
+    def cast(self, array: Array, dtype: str) -> Array:
+        return array.to(getattr(self.module, dtype))
+
     def log(self, array: Array) -> Array:
         return array.log()
 
@@ -357,8 +374,22 @@ def read(field: str, value: Any, column_major: bool = False) -> Array:
     return framework_of(value).read(field, value, column_major)
 
 
+def read_matrix(field: str, value: Any, what: str, column_major: bool = False) -> Array:
+    """:func:`read` of an array of two dimensions, which `what` names in the message."""
+    array = read(field, value, column_major)
+    shape = getattr(array, "shape", None)  # Of what has DLPack alone the library sees it.
+    if shape is not None and len(shape) != 2:
+        raise ValueError(f"{field}: has shape {tuple(shape)}; must be {what}")
+    return array
+
+
 def read_optional(field: str, value: Any) -> Array | None:
-    return None if value is None else read(field, value)
+    if value is None:
+        return None
+    array = read(field, value)
+    if 0 in getattr(array, "shape", ()):  # The library takes an empty view for one that is left out.
+        raise ValueError(f"{field}: has shape {tuple(array.shape)}; must not be empty")
+    return array
 
 
 def on_host(array: Array) -> np.ndarray[Any, Any]:
@@ -402,7 +433,7 @@ class Place:
     def session(self, threads: int | None) -> _core.Session:
         """A context on this device and, on CUDA, on the stream that is current there."""
         if self.cuda_index is None:
-            return _core.cpu_session(threads or 0)
+            return _core.cpu_session(0 if threads is None else whole("n_threads", threads, 0, (1 << 31) - 1))
         return _cuda_session(self.cuda_index, self.framework.stream(self.cuda_index))
 
     def empty(self, *shape: int) -> Array:

@@ -9,7 +9,8 @@ import numpy as np
 
 from ._arrays import Array, on_host, read, read_optional
 from ._divergence import sinkhorn_divergence
-from ._problem import Problem, matrix_problem, points_problem, refuse_unsupported, solve_options
+from ._names import MATRIX, POINTS, calls, lower_name, shown
+from ._problem import Problem, matrix_problem, points_problem, refuse_unsupported, shows, solve_options
 from ._regularized import quadratic_term
 from ._regularized import run as run_regularized
 from ._result import BatchResult, OTResult
@@ -17,10 +18,27 @@ from ._solve import run, run_batch
 
 Log = dict[str, Any]
 
+_START = {"f": "warmstart", "g": "warmstart"}
+_STOP = {"tolerance": "stopThr", "tol": "stopThr"}
+_MATRIX = {**MATRIX, **_START, **_STOP, "iterations": "numItermax", "max_iter": "numItermax"}
+_UNBALANCED = {**_MATRIX, "penalty_a": "reg_m", "penalty_b": "reg_m", "unbalanced": "reg_m"}
+_POINTS = {
+    **POINTS,
+    **_START,
+    **_STOP,
+    "iterations": "numIterMax",
+    "max_iter": "numIterMax",
+    "x": "X_s",
+    "X_a": "X_s",
+    "y": "X_t",
+    "X_b": "X_t",
+}
+
 
 def _weights(given: Any) -> Any:
     """POT takes an empty list for uniform weights, too."""
-    return None if given is None or (hasattr(given, "__len__") and len(given) == 0) else given
+    empty = getattr(given, "shape", None) == (0,) or (isinstance(given, (list, tuple)) and not given)
+    return None if empty else given
 
 
 def _log(result: OTResult | BatchResult[OTResult]) -> Log:
@@ -45,9 +63,15 @@ def _start(warmstart: Any, problem: Problem, reg: float, with_weights: bool) -> 
     """Potentials in units of the cost from POT's, log u and log v."""
     if warmstart is None:
         return None
+    if not isinstance(warmstart, (tuple, list)) or len(warmstart) != 2:
+        raise TypeError(f"warmstart: is {shown(warmstart)}; must be a pair of arrays (n) and (m)")
     sides = []
-    for logs, weights in zip(warmstart, (problem.a, problem.b)):
+    for logs, weights, size in zip(
+        warmstart, (problem.a, problem.b), (problem.geometry.rows, problem.geometry.columns)
+    ):
         values = on_host(read("warmstart", logs)).astype(np.float64)
+        if values.shape != (size,):
+            raise ValueError(f"warmstart: has shape {values.shape}; must be ({size},)")
         if with_weights:
             given = np.full(len(values), 1 / len(values)) if weights is None else on_host(weights)
             with np.errstate(divide="ignore", invalid="ignore"):
@@ -64,7 +88,7 @@ def _options(
         reg_type="KL",
         unbalanced=reg_m,
         unbalanced_type="KL",
-        method="auto" if method == "sinkhorn" else method,
+        method="auto" if isinstance(method, str) and method == "sinkhorn" else method,
         max_iter=iterations,
         tol=tolerance,
         own={"criterion": criterion, **own},
@@ -94,14 +118,21 @@ def _sinkhorn(
         given = [(M, None, None, a, source[:, k]) for k in range(columns.shape[1])]
         problems = [matrix_problem(M, a, columns[:, k], device) for k in range(columns.shape[1])]
         return run_batch(
-            problems, options, reg_type="KL", potentials_init=None, n_threads=None, progress=verbose, given=given
+            problems,
+            options,
+            reg_type="KL",
+            potentials_init=None,
+            n_threads=None,
+            progress=shows(None, verbose),
+            given=given,
         )
     problem = matrix_problem(M, a, columns, device)
     start = _start(warmstart, problem, reg, with_weights=True)
     given_one = (M, None, None, a, b)
-    return run(problem, options, potentials_init=start, progress=verbose, warn=warn, given=given_one)
+    return run(problem, options, potentials_init=start, progress=shows(None, verbose), warn=warn, given=given_one)
 
 
+@calls(**_MATRIX)
 def sinkhorn(
     a: Any,
     b: Any,
@@ -146,6 +177,7 @@ def sinkhorn(
     return (found, _log(result)) if log else found
 
 
+@calls(**_MATRIX)
 def sinkhorn2(
     a: Any,
     b: Any,
@@ -192,9 +224,10 @@ def _empirical(
     translated = _options(reg, own.pop("method", "sinkhorn"), iterations, tolerance, criterion, own)
     start = _start(warmstart, problem, reg, with_weights=True)
     given = (None, X_s, X_t, a, b)
-    return run(problem, translated, potentials_init=start, progress=verbose, warn=warn, given=given)
+    return run(problem, translated, potentials_init=start, progress=shows(None, verbose), warn=warn, given=given)
 
 
+@calls(**_POINTS)
 def empirical_sinkhorn(
     X_s: Any,
     X_t: Any,
@@ -233,6 +266,7 @@ def empirical_sinkhorn(
     return (u, v, _log(result) | {"lazy_plan": result.lazy_plan}) if log else (u, v)
 
 
+@calls(**_POINTS)
 def empirical_sinkhorn2(
     X_s: Any,
     X_t: Any,
@@ -260,6 +294,7 @@ def empirical_sinkhorn2(
     return (result.value_linear, _log(result)) if log else result.value_linear
 
 
+@calls(**_POINTS)
 def empirical_sinkhorn_divergence(
     X_s: Any,
     X_t: Any,
@@ -289,7 +324,7 @@ def empirical_sinkhorn_divergence(
         max_iter=numIterMax,
         tol=stopThr,
         criterion="gradient",
-        progress=verbose,
+        progress=shows(None, verbose),
         warn=warn,
         **options,
     )
@@ -306,6 +341,7 @@ def empirical_sinkhorn_divergence(
     return value, {f"sinkhorn_loss_{name}": cost for name, cost in costs.items()} | {"result": result}
 
 
+@calls(**_UNBALANCED)
 def sinkhorn_unbalanced(
     a: Any,
     b: Any,
@@ -343,6 +379,7 @@ def sinkhorn_unbalanced(
     return (result.plan, _unbalanced_log(result)) if log else result.plan
 
 
+@calls(**_UNBALANCED)
 def sinkhorn_unbalanced2(
     a: Any,
     b: Any,
@@ -364,8 +401,8 @@ def sinkhorn_unbalanced2(
 
     Arguments and errors are those of :func:`sinkhorn_unbalanced`.
     """
-    if returnCost not in ("linear", "total"):
-        raise ValueError(f"returnCost: is {returnCost!r}; must be 'linear' or 'total'")
+    if not isinstance(returnCost, str) or returnCost not in ("linear", "total"):
+        raise ValueError(f"returnCost: is {shown(returnCost)}; must be 'linear' or 'total'")
     result = _unbalanced(a, b, M, reg, reg_m, method, reg_type, c, warmstart, numItermax, stopThr, verbose, options)
     cost = result.value_linear if returnCost == "linear" else result.value
     return (cost, _unbalanced_log(result)) if log else cost
@@ -387,12 +424,12 @@ def _unbalanced(
     own: dict[str, Any],
 ) -> OTResult:
     refuse_unsupported(c=(c, "the reference is a b^T"))
-    if reg_type.lower() != "kl":
+    if lower_name("reg_type", reg_type, "'kl'") != "kl":
         raise NotImplementedError(f"reg_type: is {reg_type!r}; must be 'kl', relative to a b^T")
     problem = matrix_problem(M, _weights(a), _weights(b), own.pop("device", None))
     translated = _options(reg, method, iterations, tolerance, "l1", own, reg_m=reg_m)
     start = _start(warmstart, problem, reg, with_weights=False)
-    return run(problem, translated, potentials_init=start, progress=verbose, given=(M, None, None, a, b))
+    return run(problem, translated, potentials_init=start, progress=shows(None, verbose), given=(M, None, None, a, b))
 
 
 def _unbalanced_log(result: OTResult) -> Log:
@@ -407,6 +444,7 @@ def _unbalanced_log(result: OTResult) -> Log:
     }
 
 
+@calls(**_MATRIX)
 def smooth_ot_dual(
     a: Any,
     b: Any,
@@ -438,7 +476,7 @@ def smooth_ot_dual(
     Source: Blondel, Seguy, Rolet 2018.
     """
     del method
-    if reg_type.lower() not in ("l2", "squaredl2"):
+    if lower_name("reg_type", reg_type, "'l2'") not in ("l2", "squaredl2"):
         raise NotImplementedError(f"reg_type: is {reg_type!r}; must be 'l2'; sinkhorn() has 'kl'")
     refuse_unsupported(max_nz=(max_nz, "is for reg_type 'sparsity_constrained'"))
     result = run_regularized(
@@ -447,7 +485,7 @@ def smooth_ot_dual(
         {"method": "newton", "criterion": "residual", "tolerance": stopThr, "iterations": numItermax, **options},
         potentials_init=None,
         n_threads=None,
-        progress=verbose,
+        progress=shows(None, verbose),
         given=(M, None, None, a, b),
     )
     if not log:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import _core
 from ._arrays import Array, read, read_optional
+from ._names import MATRIX, POINTS, calls, truth
 from ._plan_result import Gradients, differentiable, with_gradients
 from ._problem import (
     Problem,
@@ -106,6 +107,7 @@ def _solve(
         return _core.sinkhorn_divergence(session, ab.geometry, xx, yy, ab.a, ab.b, options, watch)
 
 
+@calls(**POINTS)
 def sinkhorn_divergence(
     X_a: Any,
     X_b: Any,
@@ -158,6 +160,7 @@ def sinkhorn_divergence(
     )
 
 
+@calls(**MATRIX, **{f"{part}: cost": f"M_{of}" for part, of in (("xy", "ab"), ("xx", "aa"), ("yy", "bb"))})
 def sinkhorn_divergence_of_costs(
     M_ab: Any,
     M_aa: Any,
@@ -187,8 +190,11 @@ def sinkhorn_divergence_of_costs(
         tol=None,
         own=dict(options),
     )
-    ab = matrix_problem(M_ab, a, b, device)
-    aa, bb = matrix_problem(M_aa, ab.a, ab.a), matrix_problem(M_bb, ab.b, ab.b)
+    ab = matrix_problem(M_ab, a, b, device, field="M_ab")
+    aa, bb = (
+        matrix_problem(M_aa, ab.a, ab.a, device, field="M_aa"),
+        matrix_problem(M_bb, ab.b, ab.b, device, field="M_bb"),
+    )
     return _divergence(ab, aa, bb, translated, None, progress, warn, None)
 
 
@@ -213,12 +219,13 @@ def _divergence(
             (bb, made.bb, (cost, y, y, b, b)),
         )
     )
-    if warn:
+    if truth("warn", warn):
         for result in (of_ab, of_aa, of_bb):
             warn_if_short(result.report)
     return DivergenceResult(of_ab, of_aa, of_bb, (made.value, made.gap, made.status), made, given)
 
 
+@calls(**POINTS, potential="g")
 def c_transform(
     X_a: Any,
     X_b: Any,

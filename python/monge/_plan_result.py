@@ -201,11 +201,11 @@ class PlanResult:
 
     def push(self, mass: Any) -> Array:
         """Where mass on the sources, (n,) or (n, p), goes: P^T diag(1 / P 1) mass. Totals stay."""
-        return self.apply(self._shares(mass, self.marginal_a), transpose=True)
+        return self.apply(self._shares(mass, 0), transpose=True)
 
     def pull(self, mass: Any) -> Array:
         """Where mass on the targets, (m,) or (m, p), comes from: P diag(1 / P^T 1) mass."""
-        return self.apply(self._shares(mass, self.marginal_b))
+        return self.apply(self._shares(mass, 1))
 
     def average(self, values: Any, transpose: bool = False) -> Array:
         """sum_j P_ij v_j / sum_j P_ij for values v (m,) or (m, p) of the targets; with `transpose` the same of the
@@ -268,15 +268,23 @@ class PlanResult:
             raise NotImplementedError("gradients: the problem is a cost matrix, which has no points; must be points")
         return self._place.empty(*problem.x.shape), self._place.empty(*problem.y.shape)
 
-    def _product(self, multiply: Any, v: Any, side: int) -> Array:
-        given = read("v", v)
+    def _product(self, multiply: Any, v: Any, side: int, field: str = "v") -> Array:
+        given = self._read_of_side(field, v, side)
         columns = given[:, None] if given.ndim == 1 else given
         to = self._place.empty(self.shape[1 - side], columns.shape[1] if columns.ndim == 2 else 1)
         multiply(columns, to)
         to = self._place.finish(to)
         return to[:, 0] if given.ndim == 1 else to
 
-    def _shares(self, mass: Any, marginal: Array) -> Array:
-        given = read("mass", mass)
+    def _read_of_side(self, field: str, values: Any, side: int) -> Array:
+        """A number, or p, for each source (side 0) or target (side 1)."""
+        given, size = read(field, values), self.shape[side]
+        shape = tuple(given.shape)
+        if len(shape) not in (1, 2) or shape[0] != size:
+            raise ValueError(f"{field}: has shape {shape}; must be ({size},) or ({size}, p)")
+        return given
+
+    def _shares(self, mass: Any, side: int) -> Array:
+        given, marginal = self._read_of_side("mass", mass, side), self.marginals[side]
         reciprocal = (marginal > 0) / (marginal + (marginal == 0))
         return given * (reciprocal if given.ndim == 1 else reciprocal[:, None])

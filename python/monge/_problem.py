@@ -6,22 +6,25 @@ import functools
 import math
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import FrameType
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from . import _core
-from ._arrays import Array, Place, on_host, read, read_index, read_optional
+from ._arrays import Array, Place, on_host, read, read_index, read_matrix, read_optional
+from ._names import lower_name, number, rename, shown, truth
 
 DEFAULT_EPS_RELATIVE = 0.05
 """eps where nobody gave one: this share of the mean cost."""
 
 ProgressFunction = Callable[[Any], object]
 """Called with a Progress, or a RegularizedProgress, at each check."""
+
+_Made = TypeVar("_Made")
 
 
 class ConvergenceWarning(UserWarning):
@@ -86,6 +89,20 @@ class Problem:
             self.label_weight,
         )
 
+    def transposed(self) -> Problem:
+        """The same problem seen from the targets."""
+        return replace(
+            self,
+            a=self.b,
+            b=self.a,
+            x=self.y,
+            y=self.x,
+            labels_x=self.labels_y,
+            labels_y=self.labels_x,
+            cost=None if self.cost is None else self.cost.T,
+            label_cost=None if self.label_cost is None else self.label_cost.T,
+        )
+
     @property
     def has_mean_cost(self) -> bool:
         """Whether the library knows the mean cost without a pass over all pairs."""
@@ -116,16 +133,21 @@ def costs(x: Array, y: Array, cost_function: str, norm_p: float = 2.0, scale: fl
     return scale * largest * total ** (1 / norm_p)
 
 
-def matrix_problem(M: Any, a: Any, b: Any, device: Any = None) -> Problem:
-    cost = read("M", M, column_major=True)
+def matrix_problem(M: Any, a: Any, b: Any, device: Any = None, *, field: str = "M") -> Problem:
+    cost = read_matrix(field, M, "(n, m)", column_major=True)
     return Problem(Place.of(M, cost, device=device), read_optional("a", a), read_optional("b", b), cost=cost)
 
 
-def cost_of_metric(metric: Any) -> tuple[str, float]:
-    """The cost function of a metric, and its p."""
+def cost_of_metric(metric: Any, norm_p: Any = None) -> tuple[str, float]:
+    """The cost function of a metric, and its p, which `norm_p` may say of one that has it."""
     if not isinstance(metric, str) or metric not in METRICS:
-        raise ValueError(f"metric: is {metric!r}; must be {', '.join(METRICS)}, or its costs go to solve()")
-    return METRICS[metric]
+        raise ValueError(f"metric: is {shown(metric)}; must be {', '.join(METRICS)}, or its costs go to solve()")
+    cost_function, p = METRICS[metric]
+    if norm_p is None:
+        return cost_function, p
+    if metric not in ("p-norm", "minkowski"):
+        raise ValueError(f"norm_p: is {shown(norm_p)}; is for the metric p-norm")
+    return cost_function, number("norm_p", norm_p)
 
 
 def points_problem(
@@ -143,10 +165,16 @@ def points_problem(
     label_weight: float = 1.0,
     device: Any = None,
 ) -> Problem:
-    cost_function, p = cost_of_metric(metric)
-    if norm_p is not None and metric not in ("p-norm", "minkowski"):
-        raise ValueError(f"norm_p: is {norm_p}; is for the metric p-norm")
-    x, y = read("X_a", X_a), read("X_b", X_b)
+    cost_function, p = cost_of_metric(metric, norm_p)
+    x, y = read_matrix("X_a", X_a, "(n, d)"), read_matrix("X_b", X_b, "(m, d)")
+    label_weight = number("label_weight", label_weight)
+    if labels_x is None and labels_y is None and label_cost is None:
+        if label_weight != 1:
+            raise ValueError(f"label_weight: is {label_weight}; must be 1 without labels")
+    else:
+        for field, given in (("labels_x", labels_x), ("labels_y", labels_y), ("label_cost", label_cost)):
+            if given is None:
+                raise ValueError(f"{field}: is missing; labels_x, labels_y and label_cost go together")
     return Problem(
         Place.of(X_a, x, y, device=device),
         read_optional("a", a),
@@ -154,8 +182,8 @@ def points_problem(
         x=x,
         y=y,
         cost_function=cost_function,
-        norm_p=p if norm_p is None else norm_p,
-        scale=scale,
+        norm_p=p,
+        scale=number("scale", scale),
         labels_x=read_index("labels_x", labels_x),
         labels_y=read_index("labels_y", labels_y),
         label_cost=read_optional("label_cost", label_cost),
@@ -182,19 +210,82 @@ def one_each(
         stacked = given if getattr(given, "requires_grad", False) else reader(field, given)  # Reading detaches.
         if stacked.ndim == dimensions:
             return [stacked] * size
+        if stacked.ndim != dimensions + 1:
+            raise ValueError(
+                f"{field}: has shape {tuple(stacked.shape)}; must have {dimensions + 1} dimensions, "
+                f"or {dimensions} for all problems"
+            )
         parts = stacked
     if len(parts) != size:
         raise ValueError(f"{field}: has {len(parts)} entries; must have {size}, one for each problem")
     return parts
 
 
-def _pair(value: Any) -> tuple[float, float]:
-    if value is None:
-        return math.inf, math.inf
-    values = [float(v) for v in value] if hasattr(value, "__len__") else [float(value)]
+def all_of(field: str, given: Any, what: str) -> list[Any]:
+    """The parts of a batch, of which there is at least one."""
+    try:
+        parts = list(given) if not isinstance(given, str) else None
+    except TypeError:
+        parts = None
+    if parts is None:
+        raise TypeError(f"{field}: is {shown(given)}; must be {what}")
+    if not parts:
+        raise ValueError(f"{field}: has no problems; must have at least one")
+    return parts
+
+
+_OF_ALL = ("device:", "metric:", "norm_p:", "scale:")
+
+
+def each_problem(make: Callable[..., _Made], *columns: Sequence[Any]) -> list[_Made]:
+    """make(*each) of the problems of a batch; errors say which problem they are about."""
+    problems = []
+    for k, each in enumerate(zip(*columns)):
+        try:
+            problems.append(make(*each))
+        except (ValueError, TypeError) as error:
+            if not str(error).startswith(_OF_ALL):
+                rename(error, {}, problem=k)
+            raise
+    return problems
+
+
+def pair_of_potentials(given: Any) -> tuple[Array | None, Array | None]:
+    """A warm start."""
+    if given is None:
+        return None, None
+    if not isinstance(given, (tuple, list)) or len(given) != 2:
+        raise TypeError(f"potentials_init: is {shown(given)}; must be a pair of arrays (n) and (m)")
+    return read_optional("potentials_init: f", given[0]), read_optional("potentials_init: g", given[1])
+
+
+def pairs_of_potentials(given: Any, size: int) -> list[tuple[Array | None, Array | None]]:
+    """Warm starts of a batch."""
+    if given is None:
+        return [(None, None)] * size
+    starts = all_of("potentials_init", given, "a list of pairs")
+    if len(starts) != size:
+        raise ValueError(f"potentials_init: has {len(starts)} entries; must have {size}, one for each problem")
+    return each_problem(pair_of_potentials, starts)
+
+
+def _penalties(value: Any) -> tuple[float, float]:
+    values = list(value) if isinstance(value, (list, tuple)) or getattr(value, "ndim", 0) == 1 else [value]
     if len(values) not in (1, 2):
         raise ValueError(f"unbalanced: has {len(values)} numbers; must be one, or one for each side")
-    return values[0], values[-1]
+    return number("unbalanced", values[0]), number("unbalanced", values[-1])
+
+
+def library_options(own: Mapping[str, Any], **given: tuple[str, Any]) -> dict[str, Any]:
+    """The library's options: `own`, given by its names, and ours=(theirs, value) where the value is not None."""
+    options = dict(own)
+    for ours, (theirs, value) in given.items():
+        if value is None:
+            continue
+        if ours in options:
+            raise ValueError(f"{theirs}: is given with {ours}, which is the same; must be one of them")
+        options[ours] = value
+    return options
 
 
 def solve_options(
@@ -209,38 +300,35 @@ def solve_options(
     own: dict[str, Any],
 ) -> dict[str, Any]:
     """The library's options from POT's arguments and from those given by the library's names (`own`)."""
-    options = dict(own)
-
-    def set_from(theirs: str, ours: str, value: Any) -> None:
-        if value is None:
-            return
-        if ours in options:
-            raise ValueError(f"{theirs}: is given with {ours}, which is the same; must be one of them")
-        options[ours] = value
-
-    if not isinstance(reg_type, str) or reg_type.lower() not in ("kl", "entropy"):
+    kind = lower_name("reg_type", reg_type, "'KL' or 'entropy'")
+    if kind not in ("kl", "entropy"):
         raise NotImplementedError(
             f"reg_type: is {reg_type!r}; must be 'KL' or 'entropy'; 'L2' is solve()'s and solve_sample()'s"
         )
-    if reg is not None and reg == 0:
+    eps = None if reg is None else number("reg", reg)
+    if eps == 0:
         raise NotImplementedError("reg: is 0; must be > 0; solve_regularized() finds a plan without entropy")
-    if reg is not None and not reg > 0:
-        raise ValueError(f"reg: is {reg}; must be > 0")
-    set_from("reg", "eps", None if reg is None else float(reg))
-    set_from("max_iter", "iterations", max_iter)
-    set_from("tol", "tolerance", None if tol is None else float(tol))
-    if method is not None:
-        if method.lower() in _POT_METHODS:
-            method = _POT_METHODS[method.lower()]
-        set_from("method", "method", method)
+    if eps is not None and not eps > 0:
+        raise ValueError(f"reg: is {eps}; must be > 0")
+    if isinstance(method, str):
+        method = _POT_METHODS.get(method.lower(), method)
+    penalty_a, penalty_b = None, None
+    divergence = lower_name("unbalanced_type", unbalanced_type, "'KL'")
     if unbalanced is not None:
-        if unbalanced_type.lower() != "kl":
+        if divergence != "kl":
             raise NotImplementedError(f"unbalanced_type: is {unbalanced_type!r}; must be 'KL'")
-        if reg_type.lower() == "entropy":
+        if kind == "entropy":
             raise NotImplementedError("reg_type: is 'entropy' with unbalanced; must be 'KL', relative to a b^T")
-        penalty_a, penalty_b = _pair(unbalanced)
-        set_from("unbalanced", "penalty_a", penalty_a)
-        set_from("unbalanced", "penalty_b", penalty_b)
+        penalty_a, penalty_b = _penalties(unbalanced)
+    options = library_options(
+        own,
+        eps=("reg", eps),
+        iterations=("max_iter", max_iter),
+        tolerance=("tol", tol),
+        method=("method", method),
+        penalty_a=("unbalanced", penalty_a),
+        penalty_b=("unbalanced", penalty_b),
+    )
     if "eps" not in options and "eps_relative" not in options:
         options["eps_relative"] = DEFAULT_EPS_RELATIVE
     return options
@@ -286,6 +374,12 @@ def _of_sweeps(state: _core.Progress) -> str:
     return f"eps {state.eps:.3g}, error {state.marginal_error:.2e}"
 
 
+def shows(progress: Any, verbose: Any) -> Any:
+    """`progress`, or a bar where POT's `verbose` asks for one."""
+    bar = truth("verbose", verbose)
+    return bar if progress is None or progress is False else progress
+
+
 @contextmanager
 def watching(
     progress: bool | ProgressFunction | None, total: int, unit: str = "sweep", text: Callable[[Any], str] = _of_sweeps
@@ -303,8 +397,10 @@ def watching(
                 bar.update(state.iteration - bar.n)
 
             yield show
-    else:
+    elif callable(progress):
         yield progress
+    else:
+        raise TypeError(f"progress: is {shown(progress)}; must be True, False or a function")
 
 
 def warn_if_short(report: _core.Report | _core.RegularizedReport, solver: str = "Sinkhorn") -> None:

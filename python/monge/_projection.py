@@ -6,7 +6,8 @@ import functools
 from typing import TYPE_CHECKING, Any
 
 from . import _core
-from ._arrays import Array, Place, framework_of, read_optional
+from ._arrays import Array, Place, framework_of, read, read_optional
+from ._names import number, shown, whole
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -18,8 +19,13 @@ def projection_options(
     preset: str | None, options: dict[str, Any], row_marginal: Any = None, column_marginal: Any = None
 ) -> _core.ProjectionOptions:
     """The options of a call; those without marginals are made once."""
+    if preset is not None and not isinstance(preset, str):
+        raise TypeError(f"preset: is {shown(preset)}; must be a name")
     if row_marginal is None and column_marginal is None:
-        return _without_marginals(preset or "", tuple(options.items()))
+        try:
+            return _without_marginals(preset or "", tuple(options.items()))
+        except TypeError:  # Of what cannot be hashed, too; the library says which option is wrong.
+            pass
     row, column = (
         read_optional(field, given)
         for field, given in (("row_marginal", row_marginal), ("column_marginal", column_marginal))
@@ -99,6 +105,7 @@ def projection_marginals(
 ) -> tuple[list[float], list[float]]:
     """The sums that :func:`project` aims at for logits of rows x columns."""
     held = projection_options(preset, dict(options), row_marginal, column_marginal)
+    rows, columns = (whole(field, size, 1, 1024) for field, size in (("rows", rows), ("columns", columns)))
     return _core.projection_marginals(_core.cpu_session(0), rows, columns, held)
 
 
@@ -113,27 +120,33 @@ def mhc_mapping(
     n_threads: int | None = None,
     **options: Unpack[ProjectionOptions],
 ) -> tuple[Array, Array, Array]:
-    """The three maps of an mHC layer from `mixes` (..., 24), `scale` (3) and `base` (24), all float32.
+    """The three maps of an mHC layer from `mixes` (..., 24), `scale` (3) and `base` (24).
+
+    Each is float16, bfloat16 (PyTorch) or float32, and the maps have the dtype of `mixes`. The library's mapping is
+    float32: half precision is copied before, and the maps are rounded after.
 
     Returns pre (..., 4) = sigmoid + pre_epsilon, post (..., 4) = post_factor sigmoid, and res (..., 4, 4), the
     projection of the last 16 columns. DeepSeek's release has preset "deepseek" and pre_epsilon 1e-6.
+
+    Raises:
+        ValueError, TypeError: An argument is wrong; the message begins with its name.
 
     Source: mHC (arXiv 2512.24880), eq. 7-8.
     """
     held = projection_options(preset, dict(options))
     framework = framework_of(mixes)
-    place = Place(framework, "float32", framework.device(mixes), framework.cuda_index(mixes))
-    given = [framework_of(v).read_small(name, v) for name, v in (("mixes", mixes), ("scale", scale), ("base", base))]
-    shape = tuple(given[0].shape)
-    tokens = given[0] if len(shape) == 2 else given[0].reshape(-1, shape[-1])
+    small = framework.read_small("mixes", mixes)
+    place = Place(framework, "float32", framework.device(small), framework.cuda_index(small))
+    shape = tuple(small.shape)
+    if shape[-1:] != (24,):
+        raise ValueError(f"mixes: has shape {shape}; must be (..., 24)")
+    tokens = read("mixes", small.reshape(-1, 24))
+    scale, base = (read(name, framework_of(v).read_small(name, v)) for name, v in (("scale", scale), ("base", base)))
     count = tokens.shape[0]
     pre, post, res = place.empty(count, 4), place.empty(count, 4), place.empty(count, 4, 4)
-    _core.mhc_mapping(
-        place.session(n_threads), tokens, given[1], given[2], pre, post, res, held, pre_epsilon, post_factor
-    )
-    lead = shape[:-1]
-    return (
-        place.finish(pre).reshape(*lead, 4),
-        place.finish(post).reshape(*lead, 4),
-        place.finish(res).reshape(*lead, 4, 4),
-    )
+    pre_epsilon, post_factor = number("pre_epsilon", pre_epsilon), number("post_factor", post_factor)
+    session = place.session(n_threads)
+    _core.mhc_mapping(session, tokens, scale, base, pre, post, res, held, pre_epsilon, post_factor)
+    dtype = framework.dtype_name(small)
+    maps = (framework.cast(place.finish(v).reshape(*shape[:-1], *v.shape[1:]), dtype) for v in (pre, post, res))
+    return tuple(maps)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -11,13 +11,18 @@ import numpy as np
 
 from . import _core
 from ._arrays import Array, on_host, read, read_index, read_optional
+from ._names import REGULARIZED, calls, number, whole
 from ._plan_result import Gradients, PlanResult
 from ._problem import (
     Problem,
     ProgressFunction,
+    all_of,
     costs,
+    each_problem,
+    library_options,
     matrix_problem,
     one_each,
+    pair_of_potentials,
     points_problem,
     refuse_unsupported,
     warn_if_short,
@@ -32,6 +37,8 @@ if TYPE_CHECKING:
 
 _ALWAYS_ITERATIONS = 20000
 _BLOCK = 1 << 21  # Entries of rows that are made at a time.
+_READ_BY = {"groups": "group_lasso", "group_weights": "group_lasso", "l1_weights": "l1"}
+"""The term that reads each array."""
 
 
 @dataclass(frozen=True)
@@ -54,20 +61,29 @@ class Regularizer:
             terms[field] = read_optional(field, terms.get(field))
         groups = read_index("groups", terms.get("groups"))
         terms["groups"] = None if groups is None else on_host(groups)
-        return Regularizer(**terms)
+        for field in ("quadratic", "group_lasso", "l1", "hypentropy", "hypentropy_width"):
+            if field in terms:
+                terms[field] = number(field, terms[field])
+        regularizer = Regularizer(**terms)
+        for field, term in _READ_BY.items():
+            if getattr(regularizer, field) is not None and getattr(regularizer, term) == 0:
+                raise ValueError(f"{field}: is given without {term}, which must be > 0 for it")
+        if regularizer.hypentropy_width != 1 and regularizer.hypentropy == 0:
+            raise ValueError("hypentropy_width: is given without hypentropy, which must be > 0 for it")
+        return regularizer
 
     @functools.cached_property
     def core(self) -> _core.Regularizer:
         return _core.regularizer(
-            float(self.quadratic),
-            float(self.group_lasso),
+            self.quadratic,
+            self.group_lasso,
             self.groups,
             self.group_weights,
-            float(self.l1),
+            self.l1,
             self.l1_weights,
             self.mask,
-            float(self.hypentropy),
-            float(self.hypentropy_width),
+            self.hypentropy,
+            self.hypentropy_width,
         )
 
 
@@ -75,9 +91,15 @@ def quadratic_term(reg: float | None) -> Regularizer:
     """That of POT's reg_type "L2"."""
     if reg is None:
         raise ValueError("reg: is not given; must be given with reg_type 'L2'")
-    if not reg >= 0:
-        raise ValueError(f"reg: is {reg}; must be >= 0")
-    return Regularizer(quadratic=reg)
+    weight = number("reg", reg)
+    if not weight >= 0:
+        raise ValueError(f"reg: is {weight}; must be >= 0")
+    return Regularizer(quadratic=weight)
+
+
+def regularized_options(own: Mapping[str, Any], max_iter: int | None, tol: float | None) -> dict[str, Any]:
+    """Options of a regularised solve, two of which go by the names of :func:`monge.solve`, too."""
+    return library_options(own, iterations=("max_iter", max_iter), tolerance=("tol", tol))
 
 
 class RegularizedResult(PlanResult):
@@ -140,16 +162,14 @@ class RegularizedResult(PlanResult):
         """sum_j X_ij v_j / sum_j X_ij for values v (m,) or (m, p) of the targets; with `transpose` the same of the
         columns, for values (n,) or (n, p) of the sources. What has no mass gets 0."""
         multiply = self._plan.average_transpose if transpose else self._plan.average
-        return self._product(multiply, values, int(not transpose))
+        return self._product(multiply, values, int(not transpose), "values")
 
     def topk(self, k: int, axis: int = 1) -> tuple[Array, Array]:
         """(indices, values) of the k largest entries of each row (axis 1: n x k) or column (axis 0: m x k), the largest
         first, equal ones and those that are 0 by index."""
-        if axis not in (0, 1):
-            raise ValueError(f"axis: is {axis}; must be 0 or 1")
+        axis = whole("axis", axis, 0, 1)
         size, most = self.shape if axis == 1 else self.shape[::-1]
-        if not 1 <= k <= most:
-            raise ValueError(f"k: is {k}; must be from 1 to {most}")
+        k = whole("k", k, 1, most)
         rows, columns, values = self._entries if axis == 1 else (self._entries[i] for i in (1, 0, 2))
         order = np.lexsort((columns, -values, rows))
         rows, columns, values = rows[order], columns[order], values[order]
@@ -171,6 +191,7 @@ class RegularizedResult(PlanResult):
 
         The same seed gives the same pairs, on every device, and a larger k goes on with them: by NumPy's Philox.
         """
+        k, seed = whole("k", k), whole("seed", seed)
         rows, columns, values = self._entries
         total = np.cumsum(values)
         drawn = np.random.Generator(np.random.Philox(seed)).random(k) * total[-1]
@@ -222,6 +243,11 @@ class RegularizedResult(PlanResult):
         row, column = self.marginals
         by_x, by_y = row[:, None] * x - from_y, column[:, None] * y - from_x
         return Gradients(2 * problem.scale * by_x, 2 * problem.scale * by_y, u, v, self._report)
+
+    @functools.cached_property
+    def inverse(self) -> RegularizedResult:
+        """The same plan seen from the targets: a result for (X_b, X_a), or the transpose of M. Nothing is solved."""
+        return _Inverse(self)
 
     @functools.cached_property
     def _entries(self) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any], np.ndarray[Any, Any]]:
@@ -287,6 +313,55 @@ class RegularizedResult(PlanResult):
         )
 
 
+class _FromTargets:
+    """The plan of a core, its sides swapped."""
+
+    def __init__(self, plan: _core.RegularizedPlan) -> None:
+        self.apply, self.apply_transpose = plan.apply_transpose, plan.apply
+        self.average, self.average_transpose = plan.average_transpose, plan.average
+        self.potentials = lambda u, v: plan.potentials(v, u)
+        self.marginals = lambda row, column: plan.marginals(column, row)
+        self.transport_cost = plan.transport_cost
+
+
+class _Inverse(RegularizedResult):
+    """A result seen from the targets. The library has no problems whose groups are of columns, so it keeps the other
+    result, and takes from it what is asked for."""
+
+    def __init__(self, result: RegularizedResult) -> None:
+        problem, start = result._problem.transposed(), (None, None)
+        super().__init__(problem, result._regularizer, result._options, start, None, result._report)
+        self._result = result
+
+    @property
+    def inverse(self) -> RegularizedResult:
+        return self._result
+
+    @functools.cached_property
+    def plan(self) -> Array:
+        return self._result.plan.T
+
+    @functools.cached_property
+    def sparse_plan(self) -> Array:
+        rows, columns, values = self._entries
+        row_begin = np.concatenate(([0], np.cumsum(np.bincount(rows, minlength=self.shape[0]))))
+        index, place = self._place.index_array, self._place
+        return place.framework.csr(index(row_begin), index(columns), place.array(values), self.shape)
+
+    @functools.cached_property
+    def _entries(self) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+        rows, columns, values = self._result._entries
+        order = np.argsort(columns, kind="stable")
+        return columns[order], rows[order], values[order]
+
+    @functools.cached_property
+    def _plan(self) -> Any:
+        return _FromTargets(self._result._plan)
+
+    def __reduce__(self) -> Any:
+        return _Inverse, (self._result,)
+
+
 def _smooth_transform(
     slack: np.ndarray[Any, Any], total: np.ndarray[Any, Any]
 ) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
@@ -334,8 +409,7 @@ def run(
     given: tuple[Any, ...] | None,
 ) -> RegularizedResult:
     """Solves a problem with the library's options. `given`: costs, X_a, X_b, a and b as the caller has them."""
-    u, v = (None, None) if potentials_init is None else potentials_init
-    start = (read_optional("potentials_init", u), read_optional("potentials_init", v))
+    start = pair_of_potentials(potentials_init)
     with watching(progress, options.get("iterations", _ALWAYS_ITERATIONS), "iteration", _text) as watch:
         plan = _solve(problem, regularizer, options, start, n_threads, watch)
     report = plan.report
@@ -343,6 +417,7 @@ def run(
     return RegularizedResult(problem, regularizer, options, start, plan, report, given)
 
 
+@calls(**REGULARIZED)
 def solve_regularized(
     M: Any,
     a: Any = None,
@@ -359,6 +434,8 @@ def solve_regularized(
     hypentropy_width: float = 1.0,
     potentials_init: tuple[Any, Any] | None = None,
     n_threads: int | None = None,
+    max_iter: int | None = None,
+    tol: float | None = None,
     device: Any = None,
     progress: bool | ProgressFunction | None = None,
     **options: Unpack[RegularizedOptions],
@@ -375,9 +452,9 @@ def solve_regularized(
         a, b: p (n) and q (m), non-negative with equal totals; uniform with total 1 where left out.
         quadratic: Weight >= 0 of the quadratic term, in units of M over mass.
         group_lasso: Weight >= 0 of the group lasso, in units of M. It needs `groups`.
-        groups: The group of each row (n), whole numbers from 0 to n - 1.
+        groups: The group of each row (n), whole numbers from 0 to n - 1. Not without `group_lasso`.
         group_weights: w (groups), >= 0; left out, 1.
-        l1, l1_weights: Weight >= 0, in units of M, and W (n x m), >= 0.
+        l1, l1_weights: Weight >= 0, in units of M, and W (n x m), >= 0; neither without the other.
         mask: (n x m); X_ij = 0 where it is 0 or False.
         hypentropy, hypentropy_width: Weight >= 0, in units of M, and width > 0, of mass. Not with `group_lasso`.
         potentials_init: (u, v) in units of M, a warm start of Newton's method.
@@ -385,8 +462,9 @@ def solve_regularized(
         device: Where to solve, as for :func:`monge.solve`.
         progress: True shows a bar (tqdm). A function is called with a :class:`RegularizedProgress` at each check, and
             stops the solve by returning False.
-        options: `method` ("auto", "splitting", "newton"), `tolerance` (1e-4) of the relative residual and the relative
-            gap, and the others of :class:`monge.RegularizedOptions`.
+        max_iter, tol: Iterations at most (20000), and the relative residual and relative gap to stop at (1e-4). The
+            library's names for them, `iterations` and `tolerance`, are taken, too, but not both.
+        options: `method` ("auto", "splitting", "newton") and the others of :class:`monge.RegularizedOptions`.
 
     Without any term it is optimal transport itself. "auto" is Newton's method for a quadratic term, or none, and
     Douglas-Rachford splitting for the others.
@@ -395,7 +473,7 @@ def solve_regularized(
         :class:`RegularizedResult`; not converging is a status and a :class:`ConvergenceWarning`.
 
     Raises:
-        ValueError, TypeError: An argument is wrong; the message begins with its name, of a and b with p and q.
+        ValueError, TypeError: An argument is wrong; the message begins with its name.
         NotImplementedError: Terms that do not go together, or not with the method.
         MemoryError, RuntimeError: Memory ran out; the device failed.
 
@@ -421,7 +499,7 @@ def solve_regularized(
     return run(
         matrix_problem(M, a, b, device),
         regularizer,
-        dict(options),
+        regularized_options(options, max_iter, tol),
         potentials_init=potentials_init,
         n_threads=n_threads,
         progress=progress,
@@ -429,6 +507,7 @@ def solve_regularized(
     )
 
 
+@calls(**REGULARIZED)
 def solve_regularized_sample(
     X_a: Any,
     X_b: Any,
@@ -446,6 +525,8 @@ def solve_regularized_sample(
     label_weight: float = 1.0,
     potentials_init: tuple[Any, Any] | None = None,
     n_threads: int | None = None,
+    max_iter: int | None = None,
+    tol: float | None = None,
     device: Any = None,
     progress: bool | ProgressFunction | None = None,
     **options: Unpack[RegularizedOptions],
@@ -477,7 +558,7 @@ def solve_regularized_sample(
     return run(
         problem,
         Regularizer.read(quadratic=quadratic, mask=mask),
-        dict(options),
+        regularized_options(options, max_iter, tol),
         potentials_init=potentials_init,
         n_threads=n_threads,
         progress=progress,
@@ -485,6 +566,7 @@ def solve_regularized_sample(
     )
 
 
+@calls(**REGULARIZED)
 def solve_regularized_batch(
     M: Any,
     a: Any = None,
@@ -500,6 +582,8 @@ def solve_regularized_batch(
     hypentropy: float = 0.0,
     hypentropy_width: float = 1.0,
     n_threads: int | None = None,
+    max_iter: int | None = None,
+    tol: float | None = None,
     device: Any = None,
     progress: bool | ProgressFunction | None = None,
     **options: Unpack[RegularizedOptions],
@@ -508,12 +592,12 @@ def solve_regularized_batch(
 
     a, b, groups, group_weights, l1_weights and mask are lists, arrays with one more dimension, or one for all. Each
     problem stops by itself and has the bits that :func:`solve_regularized` gives. On CUDA the iterations of all are one
-    launch. Errors are those of :func:`solve_regularized`; a message begins with the problem: "problem 3: p: ...".
+    launch. Errors are those of :func:`solve_regularized`; a message begins with the problem: "problem 3: a: ...".
     """
-    matrices = list(M)
+    matrices = all_of("M", M, "costs (B, n, m), or a list of matrices")
     size = len(matrices)
     weights_a, weights_b = one_each("a", a, size, 1), one_each("b", b, size, 1)
-    problems = [matrix_problem(*each, device) for each in zip(matrices, weights_a, weights_b)]
+    problems = each_problem(functools.partial(matrix_problem, device=device), matrices, weights_a, weights_b)
     each_has = {
         "groups": one_each("groups", groups, size, 1, read_index),
         "group_weights": one_each("group_weights", group_weights, size, 1),
@@ -527,11 +611,12 @@ def solve_regularized_batch(
         "hypentropy": hypentropy,
         "hypentropy_width": hypentropy_width,
     }
-    regularizers = [
-        Regularizer.read(**terms, **{name: values[k] for name, values in each_has.items()}) for k in range(size)
-    ]
+    regularizers = each_problem(
+        lambda *arrays: Regularizer.read(**terms, **dict(zip(each_has, arrays))), *each_has.values()
+    )
+    found = regularized_options(options, max_iter, tol)
     given = [(each, None, None, p, q) for each, p, q in zip(matrices, weights_a, weights_b)]
-    return run_batch(problems, regularizers, dict(options), n_threads=n_threads, progress=progress, given=given)
+    return run_batch(problems, regularizers, found, n_threads=n_threads, progress=progress, given=given)
 
 
 def run_batch(
@@ -548,7 +633,7 @@ def run_batch(
     if not problems:
         raise ValueError("batch: has no problems; must have at least one")
     refuse_unsupported(potentials_init=(potentials_init, "must not be for a batch of regularised plans"))
-    views = [(p.geometry, p.a, p.b, h.core) for p, h in zip(problems, regularizers)]
+    views = each_problem(lambda p, h: (p.geometry, p.a, p.b, h.core), problems, regularizers)
     session = problems[0].place.session(n_threads)
     with watching(progress, options.get("iterations", _ALWAYS_ITERATIONS), "iteration", _text) as watch:
         plans = _core.solve_regularized_batch(session, views, options, watch)

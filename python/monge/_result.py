@@ -11,10 +11,12 @@ from typing import Any, TypeVar, overload
 import numpy as np
 
 from . import _core
-from ._arrays import Array, Place, on_host, read
+from ._arrays import Array, Place, on_host, read, read_matrix
+from ._names import calls, number, whole
 from ._plan_result import Gradients, PlanResult
 from ._problem import Problem, plan_of_potentials
 
+_MOST = (1 << 31) - 1
 _OTHER_SIDE = {"penalty_a": "penalty_b", "penalty_b": "penalty_a"}
 
 
@@ -95,6 +97,7 @@ class OTResult(PlanResult):
         """Entries P_ij > threshold as a CSR array (SciPy, PyTorch or CuPy)."""
         n, m = self.shape
         place = self._place
+        threshold = number("threshold", threshold)
         row_begin = place.empty_index(n + 1)
         count = self._plan.count_above(threshold, row_begin)
         columns, values = place.empty_index(count), place.empty(count)
@@ -104,7 +107,7 @@ class OTResult(PlanResult):
     def average(self, values: Any, transpose: bool = False) -> Array:
         """sum_j P_ij v_j / sum_j P_ij for values v (m,) or (m, p) of the targets; with `transpose` the same of the
         columns, for values (n,) or (n, p) of the sources. Defined without weight, too."""
-        return self.inverse.average(values) if transpose else self._product(self._plan.average, values, 1)
+        return self.inverse.average(values) if transpose else self._product(self._plan.average, values, 1, "values")
 
     def transform(self, points: Any = None) -> Array:
         """The entropic map: where each of `points` (k x d) goes, by default where each of the sources does.
@@ -113,7 +116,7 @@ class OTResult(PlanResult):
         """
         if points is None:
             return self._average_of_targets()
-        given = read("points", points)
+        given = read_matrix("points", points, "(k, d)")
         to = self._place.empty(*given.shape)
         self._plan.map(given, to)
         return self._place.finish(to)
@@ -123,7 +126,7 @@ class OTResult(PlanResult):
 
         With a penalty on the sources f of ``potentials`` is penalty_a / (penalty_a + eps) of that.
         """
-        given = read("points", points)
+        given = read_matrix("points", points, "(k, d)")
         to = self._place.empty(given.shape[0])
         self._plan.potential(given, to)
         return self._place.finish(to)
@@ -131,8 +134,8 @@ class OTResult(PlanResult):
     def topk(self, k: int, axis: int = 1) -> tuple[Array, Array]:
         """(indices, values) of the k largest entries of each row (axis 1: n x k) or column (axis 0: m x k), the largest
         first."""
-        if axis not in (0, 1):
-            raise ValueError(f"axis: is {axis}; must be 0 or 1")
+        axis = whole("axis", axis, 0, 1)
+        k = whole("k", k, 1, self.shape[axis])
         size = self.shape[1 - axis]
         indices, values = self._place.empty_index(size, k), self._place.empty(size, k)
         (self._plan.top_k if axis == 1 else self._plan.top_k_transpose)(indices, values)
@@ -140,6 +143,7 @@ class OTResult(PlanResult):
 
     def sample(self, k: int, seed: int = 0) -> tuple[Array, Array]:
         """k pairs drawn independently from P / sum P: their i and their j. The same seed gives the same pairs."""
+        k, seed = whole("k", k), whole("seed", seed, 0, (1 << 64) - 1)
         pairs = self._place.empty_index(k, 2)
         self._plan.sample(seed, pairs)
         pairs = self._place.finish(pairs)
@@ -148,21 +152,9 @@ class OTResult(PlanResult):
     @functools.cached_property
     def inverse(self) -> OTResult:
         """The same plan seen from the targets: a result for (X_b, X_a), or the transpose of M."""
-        problem = self._problem
-        swapped = replace(
-            problem,
-            a=problem.b,
-            b=problem.a,
-            x=problem.y,
-            y=problem.x,
-            labels_x=problem.labels_y,
-            labels_y=problem.labels_x,
-            cost=None if problem.cost is None else problem.cost.T,
-            label_cost=None if problem.label_cost is None else problem.label_cost.T,
-        )
         options = {_OTHER_SIDE.get(name, name): value for name, value in self._options.items()}
         f, g = self._float64_potentials()
-        return OTResult(swapped, options, self._reg_type, None, self._report, (g, f))
+        return OTResult(self._problem.transposed(), options, self._reg_type, None, self._report, (g, f))
 
     # Derivatives.
 
@@ -171,13 +163,14 @@ class OTResult(PlanResult):
 
         With error_iterations > 0, that many steps estimate how far they are from the optimum's (report.distance).
         """
-        place = self._place
+        place, error_iterations = self._place, whole("error_iterations", error_iterations, 0, _MOST)
         x, y = self._points_like() if self._has_point_derivatives else (None, None)
         a, b = place.empty(self.shape[0]), place.empty(self.shape[1])
         report = self._plan.gradients(x, y, a, b, error_iterations)
         x, y = (None if points is None else place.finish(points) for points in (x, y))
         return Gradients(x, y, place.finish(a), place.finish(b), report)
 
+    @calls(**{"v.x": "x", "v.y": "y"})
     def hessian_product(
         self, x: Any = None, y: Any = None, *, damping: float = 0.0, tolerance: float = 1e-6, iterations: int = 1000
     ) -> tuple[Array, Array, _core.LinearReport]:
@@ -191,9 +184,9 @@ class OTResult(PlanResult):
             None if y is None else read("y", y),
             to_x,
             to_y,
-            damping,
-            tolerance,
-            iterations,
+            number("damping", damping),
+            number("tolerance", tolerance),
+            whole("iterations", iterations, 1, _MOST),
         )
         return self._place.finish(to_x), self._place.finish(to_y), report
 

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from . import _core
-from ._arrays import read_optional
+from ._names import MATRIX, POINTS, calls, lower_name, truth
 from ._problem import (
     Problem,
     ProgressFunction,
+    all_of,
+    each_problem,
+    library_options,
     matrix_problem,
     one_each,
+    pair_of_potentials,
+    pairs_of_potentials,
     points_problem,
     refuse_unsupported,
+    shows,
     solve_options,
     warn_if_short,
     watching,
@@ -48,20 +55,20 @@ def run(
     """Solves a problem with the library's options. `given`: costs, X_a, X_b, a and b as the caller has them."""
     session = problem.place.session(n_threads)
     options = with_eps(session, problem, options)
-    f, g = (None, None) if potentials_init is None else potentials_init
+    f, g = pair_of_potentials(potentials_init)
     with watching(progress, options.get("iterations", _ALWAYS_ITERATIONS)) as watch:
         plan = _core.solve(
             session,
             problem.geometry,
             problem.a,
             problem.b,
-            read_optional("potentials_init", f),
-            read_optional("potentials_init", g),
+            f,
+            g,
             options,
             watch,
         )
     report = plan.report
-    if warn:
+    if truth("warn", warn):
         warn_if_short(report)
     return OTResult(problem, options, reg_type.lower(), plan, report, given=given)
 
@@ -77,14 +84,9 @@ def run_batch(
     given: Sequence[tuple[Any, ...]],
 ) -> BatchResult[OTResult]:
     """`given`: of each problem, as for :func:`run`."""
-    if not problems:
-        raise ValueError("batch: has no problems; must have at least one")
     session = problems[0].place.session(n_threads)
-    starts = [(None, None)] * len(problems) if potentials_init is None else potentials_init
-    views = [
-        (p.geometry, p.a, p.b, read_optional("potentials_init", f), read_optional("potentials_init", g))
-        for p, (f, g) in zip(problems, starts, strict=True)
-    ]
+    starts = pairs_of_potentials(potentials_init, len(problems))
+    views = each_problem(lambda p, start: (p.geometry, p.a, p.b, *start), problems, starts)
     if "eps_relative" in options and not problems[0].has_mean_cost:
         raise ValueError("reg: is not given; must be given for a batch with the metric euclidean or p-norm")
     with watching(progress, options.get("iterations", _ALWAYS_ITERATIONS)) as watch:
@@ -113,7 +115,7 @@ def _translated(
     own: dict[str, Any],
 ) -> Translated:
     """The library's options; with reg_type "L2" those of a regularised solve, with its term."""
-    if not isinstance(reg_type, str) or reg_type.lower() != "l2":
+    if lower_name("reg_type", reg_type, "'KL', 'entropy' or 'L2'") != "l2":
         return None, solve_options(
             reg=reg,
             reg_type=reg_type,
@@ -125,12 +127,8 @@ def _translated(
             own=own,
         )
     refuse_unsupported(unbalanced=(unbalanced, "must not be with reg_type 'L2'"))
-    options = {"tolerance": _TOLERANCE, **own}
-    for theirs, ours, value in (("tol", "tolerance", tol), ("max_iter", "iterations", max_iter)):
-        if value is not None and ours in own:
-            raise ValueError(f"{theirs}: is given with {ours}, which is the same; must be one of them")
-        if value is not None:
-            options[ours] = value
+    options = library_options(own, tolerance=("tol", tol), iterations=("max_iter", max_iter))
+    options.setdefault("tolerance", _TOLERANCE)
     return quadratic_term(reg), options if method is None else options | {"method": method}
 
 
@@ -179,6 +177,7 @@ def _solve_batch(
     return run_regularized_batch(problems, [term] * len(problems), options, **how)
 
 
+@calls(**MATRIX)
 def solve(
     M: Any,
     a: Any = None,
@@ -255,11 +254,12 @@ def solve(
         reg_type,
         potentials_init,
         n_threads,
-        progress or verbose,
+        shows(progress, verbose),
     )
     return result
 
 
+@calls(**POINTS)
 def solve_sample(
     X_a: Any,
     X_b: Any,
@@ -341,11 +341,12 @@ def solve_sample(
         reg_type,
         potentials_init,
         n_threads,
-        progress or verbose,
+        shows(progress, verbose),
     )
     return result
 
 
+@calls(**MATRIX)
 def solve_batch(
     M: Any,
     reg: float | None = None,
@@ -376,17 +377,17 @@ def solve_batch(
     >>> monge.solve_batch(np.ones((2, 3, 4)), 0.1).value_linear.round(6)
     array([1., 1.])
     """
-    matrices = list(M)
+    matrices = all_of("M", M, "costs (B, n, m), or a list of matrices")
     weights_a = one_each("a", a, len(matrices), 1)
     weights_b = one_each("b", b, len(matrices), 1)
     result: BatchResult[OTResult] = _solve_batch(
-        [matrix_problem(*each, device) for each in zip(matrices, weights_a, weights_b)],
+        each_problem(functools.partial(matrix_problem, device=device), matrices, weights_a, weights_b),
         _translated(
             reg=reg,
             reg_type=reg_type,
             unbalanced=unbalanced,
             unbalanced_type=unbalanced_type,
-            method=None if method == "auto" else method,
+            method=method,
             max_iter=max_iter,
             tol=tol,
             own=dict(options),
@@ -400,6 +401,7 @@ def solve_batch(
     return result
 
 
+@calls(**POINTS, norm_p="p")
 def solve_sample_batch(
     X_a: Any,
     X_b: Any,
@@ -426,22 +428,25 @@ def solve_sample_batch(
 
     `p` is that of the metric p-norm. Weights, results and errors are those of :func:`solve_batch`.
     """
-    clouds = list(X_a)
+    clouds = all_of("X_a", X_a, "points (B, n, d), or a list of clouds")
     targets = one_each("X_b", X_b, len(clouds), 2)
     weights_a = one_each("a", a, len(clouds), 1)
     weights_b = one_each("b", b, len(clouds), 1)
-    norm_p = p if metric in ("minkowski", "p-norm") else None
+    norm_p = p if isinstance(metric, str) and metric in ("minkowski", "p-norm") else None
     result: BatchResult[OTResult] = _solve_batch(
-        [
-            points_problem(*each, metric, norm_p=norm_p, scale=scale, device=device)
-            for each in zip(clouds, targets, weights_a, weights_b)
-        ],
+        each_problem(
+            functools.partial(points_problem, metric=metric, norm_p=norm_p, scale=scale, device=device),
+            clouds,
+            targets,
+            weights_a,
+            weights_b,
+        ),
         _translated(
             reg=reg,
             reg_type=reg_type,
             unbalanced=unbalanced,
             unbalanced_type=unbalanced_type,
-            method=None if method == "auto" else method,
+            method=method,
             max_iter=max_iter,
             tol=tol,
             own=dict(options),

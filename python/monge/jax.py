@@ -19,9 +19,10 @@ import numpy as np
 
 from . import _core
 from ._divergence import sinkhorn_divergence as monge_divergence
+from ._names import POINTS, REGULARIZED, calls
 from ._problem import cost_of_metric, matrix_problem, points_problem, solve_options
 from ._projection import project_with, projection_options
-from ._regularized import Regularizer, run_batch
+from ._regularized import Regularizer, regularized_options, run_batch
 from ._regularized import run as run_regularized
 from ._solve import run
 
@@ -112,6 +113,8 @@ def _scaled(gradients: Sequence[Any], by_value: Any) -> tuple[Any, ...]:
 _is_zero = jax.custom_derivatives.SymbolicZero
 
 # Entropic transport and its divergence.
+
+_NAMES = {**POINTS, "x": "x", "y": "y", "X_a": "x", "X_b": "y"}
 
 
 def _found(
@@ -209,6 +212,7 @@ def _loss(
     return _transport(x, y, a, b, loss, metric, scale, options)
 
 
+@calls(**_NAMES)
 def transport(
     x: Any,
     y: Any,
@@ -239,6 +243,7 @@ def transport(
     return _loss("transport", x, y, a, b, unbalanced, numbers, options)
 
 
+@calls(**_NAMES)
 def sinkhorn_divergence(
     x: Any,
     y: Any,
@@ -336,6 +341,7 @@ def _check_regularized(weights: _Options, options: _Options, given: tuple[bool, 
     )
 
 
+@calls(**{**REGULARIZED, "cost": "cost", "M": "cost"})
 def regularized_transport(
     cost: Any,
     a: Any = None,
@@ -350,6 +356,8 @@ def regularized_transport(
     mask: Any = None,
     hypentropy: float = 0.0,
     hypentropy_width: float = 1.0,
+    max_iter: int | None = None,
+    tol: float | None = None,
     **options: Any,
 ) -> tuple[Any, Any]:
     """The value min_X <C, X> + h(X) of costs (n x m), and the plan X.
@@ -379,7 +387,8 @@ def regularized_transport(
         "hypentropy": hypentropy,
         "hypentropy_width": hypentropy_width,
     }
-    terms, own = (tuple(_known(given).items()) for given in (weights, options))
+    translated = regularized_options(_known(options), **_known({"max_iter": max_iter, "tol": tol}))
+    terms, own = tuple(_known(weights).items()), tuple(translated.items())
     _check(_check_regularized, terms, own, tuple(v is not None for v in regularizer))
     value, plan = _regularized(cost, a, b, regularizer, terms, own)
     return value, plan
@@ -441,9 +450,7 @@ def project(logits: Any, preset: str | None = None, **options: Any) -> Any:
         raise TypeError(f"logits: is of dtype {array.dtype}; must be float16, bfloat16 or float32")
     if array.ndim < 2 or 0 in array.shape[-2:]:
         raise ValueError(f"logits: has shape {array.shape}; must be (..., n, m)")
-    if not isinstance(preset, (str, type(None))):
-        raise TypeError(f"preset: is {preset!r}; must be a name")
-    own = tuple(_known(options).items())
+    own, preset = tuple(_known(options).items()), _known({"preset": preset})["preset"]
     _check(_check_projection, preset or "", own)
     # NumPy has no bfloat16, and float32 holds each of its numbers.
     held = array if array.dtype != jnp.bfloat16 else array.astype(jnp.float32)

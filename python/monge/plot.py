@@ -7,8 +7,14 @@ from typing import Any
 import numpy as np
 
 from ._arrays import on_host
+from ._names import whole
 from ._regularized import RegularizedResult
 from ._result import OTResult
+
+
+def _of_one_problem(result: Any) -> None:
+    if not isinstance(result, (OTResult, RegularizedResult)):
+        raise TypeError(f"result: is a {type(result).__name__}; must be an OTResult or a RegularizedResult")
 
 
 def _axes(ax: Any) -> Any:
@@ -26,6 +32,7 @@ def convergence(
 
     Of a regularised result it is the relative residual, and what is grey was at a weight above the target.
     """
+    _of_one_problem(result)
     ax = _axes(ax)
     history: Any = result.report.history
     x = [check.seconds if by_time else check.iteration for check in history]
@@ -46,8 +53,10 @@ def convergence(
 
 def plan(result: OTResult | RegularizedResult, ax: Any = None, *, top: int | None = None, **keywords: Any) -> Any:
     """The plan: all of it as an image, or with `top` the largest entries of each row as dots, where it is large."""
-    ax = _axes(ax)
+    _of_one_problem(result)
     n, m = result.shape
+    top = None if top is None else whole("top", top, 1, m)
+    ax = _axes(ax)
     if top is None:
         ax.imshow(on_host(result.plan), **{"aspect": "auto", "interpolation": "nearest", **keywords})
     else:
@@ -64,10 +73,13 @@ def plan(result: OTResult | RegularizedResult, ax: Any = None, *, top: int | Non
 
 def displacement(result: OTResult | RegularizedResult, ax: Any = None, *, most: int = 500, seed: int = 0) -> Any:
     """Points of the plane, and where the map takes up to `most` of the sources."""
-    ax = _axes(ax)
+    _of_one_problem(result)
     problem = result._problem
     if problem.x is None or problem.x.shape[1] != 2:
-        raise ValueError("displacement: is for points in the plane")
+        what = "a cost matrix" if problem.x is None else f"points of {problem.x.shape[1]} dimensions"
+        raise ValueError(f"result: is of {what}; must be of points in the plane")
+    most, seed = whole("most", most), whole("seed", seed)
+    ax = _axes(ax)
     x, y, moved = on_host(problem.x), on_host(problem.y), on_host(result.transform())
     ax.scatter(*y.T, s=8, color="C1", label="targets")
     ax.scatter(*x.T, s=8, color="C0", label="sources")

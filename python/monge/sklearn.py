@@ -9,7 +9,8 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.metrics import pairwise_distances_argmin
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
-from ._arrays import Array
+from ._arrays import Array, as_numpy
+from ._names import calls, number, shown
 from ._problem import cost_of_metric, costs
 from ._regularized import solve_regularized, solve_regularized_sample
 from ._solve import solve_sample
@@ -66,6 +67,7 @@ class OTTransport(TransformerMixin, BaseEstimator):
         self.max_iter = max_iter
         self.device = device
 
+    @calls(group_lasso="reg", quadratic="reg", groups="y", X_b="Xt", X_a="X")
     def fit(self, X: Any, y: Any = None, Xt: Any = None, yt: Any = None) -> OTTransport:
         """Solves the transport of X (n x d) to Xt (m x d), by default to X itself, which smooths it.
 
@@ -74,8 +76,8 @@ class OTTransport(TransformerMixin, BaseEstimator):
         """
         del yt
         source = validate_data(self, X, dtype=[np.float64, np.float32], ensure_min_samples=2)
-        target = source if Xt is None else check_array(Xt, dtype=[np.float64, np.float32])
-        if self.method in _REGULARIZED:
+        target = source if Xt is None else check_array(Xt, dtype=[np.float64, np.float32], input_name="Xt")
+        if self._is_regularized:
             self.result_ = self._fit_regularized(source, target, y)
             self._source, self._target = source, target
         else:
@@ -96,35 +98,36 @@ class OTTransport(TransformerMixin, BaseEstimator):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.target_tags.required = self.method == "group_lasso"
+        tags.target_tags.required = isinstance(self.method, str) and self.method == "group_lasso"
         return tags
+
+    @property
+    def _is_regularized(self) -> bool:
+        return isinstance(self.method, str) and self.method in _REGULARIZED
 
     def _fit_regularized(self, source: Array, target: Array, y: Any) -> Any:
         if (self.reg is None) != (self.method == "none"):
             rule = (
                 "must not be given with method 'none'" if self.method == "none" else "must be, the weight of the term"
             )
-            raise ValueError(f"reg: is {self.reg}; {rule}")
+            raise ValueError(f"reg: is {shown(self.reg)}; {rule}")
         if self.unbalanced is not None:
             raise NotImplementedError(f"unbalanced: is given; must not be with method {self.method!r}")
-        given = {"tolerance": self.tol, "iterations": self.max_iter}
-        options: Any = {name: value for name, value in given.items() if value is not None}
-        options["precision"] = self.precision
-        options["device"] = self.device
-        weight = 0.0 if self.reg is None else self.reg
+        options: Any = {"tol": self.tol, "max_iter": self.max_iter, "precision": self.precision, "device": self.device}
+        weight = 0.0 if self.reg is None else number("reg", self.reg)
         if self.method != "group_lasso":
             return solve_regularized_sample(source, target, metric=self.metric, quadratic=weight, **options)
         if y is None:
             raise ValueError("y: is missing; method 'group_lasso' requires y to be passed, but the target y is None")
-        groups = np.unique(np.asarray(y), return_inverse=True)[1]
+        groups = np.unique(as_numpy("y", y), return_inverse=True)[1]
         cost = costs(source, target, *cost_of_metric(self.metric))
-        return solve_regularized(cost, group_lasso=weight, groups=groups, **options)
+        return solve_regularized(cost, group_lasso=weight, groups=groups if weight != 0 else None, **options)
 
     def transform(self, X: Any) -> Array:
         """Where points of the source's domain go, seen before or not."""
         check_is_fitted(self)
         points = validate_data(self, X, reset=False, dtype=[np.float64, np.float32])
-        if self.method in _REGULARIZED:
+        if self._is_regularized:
             return _carried(points, self._source, self.result_.average(self._target))
         return self.result_.transform(points).astype(points.dtype, copy=False)
 
@@ -135,14 +138,15 @@ class OTTransport(TransformerMixin, BaseEstimator):
         """Where points of the target's domain come from."""
         check_is_fitted(self)
         points = validate_data(self, X, reset=False, dtype=[np.float64, np.float32])
-        if self.method in _REGULARIZED:
+        if self._is_regularized:
             return _carried(points, self._target, self.result_.average(self._source, transpose=True))
         return self.result_.inverse.transform(points).astype(points.dtype, copy=False)
 
+    @calls(values="y")
     def transform_labels(self, y: Any) -> np.ndarray[Any, Any]:
         """The share of each class of the source's labels y (n) in the mass that each target receives (m x classes)."""
         check_is_fitted(self)
-        classes, codes = np.unique(np.asarray(y), return_inverse=True)
+        classes, codes = np.unique(as_numpy("y", y), return_inverse=True)
         one_hot = np.eye(len(classes))[codes]
         return np.asarray(self.result_.average(one_hot, transpose=True))
 

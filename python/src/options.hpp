@@ -27,6 +27,14 @@ std::string kind_of() {
     return std::is_integral_v<Value> ? "int" : "float";
 }
 
+/// A wrong value in a message: itself where it is short, else its type.
+inline std::string shown(nb::handle given) {
+  constexpr std::size_t kMost = 60;
+  std::string const text = nb::cast<std::string>(nb::repr(given));
+  if (text.size() <= kMost && text.find('\n') == std::string::npos) return text;
+  return "of type " + nb::cast<std::string>(given.type().attr("__name__"));
+}
+
 /// Sets `value` from an object of Python, or throws TypeError. What range it must be in is the library's to say.
 template <class Constraint, class Value>
 void set_option(Field<Constraint> const& field, nb::handle given, Value& value) {
@@ -47,7 +55,7 @@ void set_option(Field<Constraint> const& field, nb::handle given, Value& value) 
   } else if (!nb::isinstance<nb::bool_>(given) && nb::try_cast(given, value)) {
     return;
   }
-  throw nb::type_error((std::string(field.name) + ": is " + nb::cast<std::string>(nb::repr(given)) + "; must be " +
+  throw nb::type_error((std::string(field.name) + ": is " + shown(given) + "; must be " +
                         (std::is_enum_v<Value> ? "" : kind_of<Value>() + ", ") + field.constraint.text())
                            .c_str());
 }

@@ -70,9 +70,9 @@ def test_what_is_no_number_is_a_type_error_that_names_the_argument(bad):
 
 def test_shapes_are_named():
     x = np.ones((4, 2))
-    with pytest.raises(ValueError, match=r"^y: has 3 columns; must have 2"):
+    with pytest.raises(ValueError, match=r"^X_b: has 3 columns; must have 2, the dimension of X_a"):
         monge.solve_sample(x, np.ones((4, 3)), reg=1.0)
-    with pytest.raises(ValueError, match=r"^x: has shape \(4,\); must be a matrix"):
+    with pytest.raises(ValueError, match=r"^X_a: has shape \(4,\); must be \(n, d\)"):
         monge.solve_sample(x[:, 0], x, reg=1.0)
     with pytest.raises(ValueError, match=r"^a: has 3 entries; must have 4"):
         monge.solve_sample(x, x, np.ones(3), reg=1.0)

@@ -40,5 +40,5 @@ def test_messages_name_the_problem(rng):
         monge.solve_batch(cost, 0.2, [np.ones(6) / 6, np.ones(4) / 4, np.ones(6) / 6])
     with pytest.raises(ValueError, match="^a: has 2 entries; must have 3"):
         monge.solve_batch(cost, 0.2, np.ones((2, 6)))
-    with pytest.raises(ValueError, match="^batch: has no problems"):
+    with pytest.raises(ValueError, match="^M: has no problems"):
         monge.solve_batch([], 0.2)

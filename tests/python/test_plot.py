@@ -43,7 +43,7 @@ def test_plan(result, ax):
 def test_displacement(result, ax):
     monge.plot.displacement(result, ax, most=10)
     assert len(ax.collections[-1].get_offsets()) == 10
-    with pytest.raises(ValueError, match="^displacement: "):
+    with pytest.raises(ValueError, match="^result: is of "):
         monge.plot.displacement(monge.solve(np.ones((2, 2)), reg=1.0), ax)
 
 

@@ -67,3 +67,20 @@ def test_mhc_mapping(rng):
     np.testing.assert_allclose(pre, 1 / (1 + np.exp(-gates[..., :4])) + 1e-6, rtol=1e-5)
     np.testing.assert_allclose(post, 2 / (1 + np.exp(-gates[..., 4:8])), rtol=1e-5)
     np.testing.assert_allclose(res, sinkhorn(gates[..., 8:].reshape(2, 5, 4, 4)), rtol=1e-4)
+
+
+def test_mhc_mapping_in_half_precision(rng):
+    given = [rng.normal(size=s).astype("f2") for s in ((2, 5, 24), 3, 24)]
+    for own, other in zip(monge.mhc_mapping(*given), monge.mhc_mapping(*(v.astype("f4") for v in given))):
+        np.testing.assert_array_equal(own, other.astype("f2"))
+        assert own.dtype == np.float16
+    mixes, scale, base = (np.zeros(s, np.float32) for s in ((5, 24), 3, 24))
+    for wrong, error, message in (
+        ((mixes[:, :23], scale, base), ValueError, r"^mixes: has shape \(5, 23\); must be \(..., 24\)"),
+        ((np.float32(1), scale, base), ValueError, r"^mixes: has shape \(\); must be \(..., 24\)"),
+        ((mixes.astype(float), scale, base), TypeError, "^mixes: is of dtype float64; must be float16 or float32"),
+        ((mixes, scale.astype(float), base), TypeError, "^scale: is of dtype float64"),
+        ((mixes, scale, base[1:]), ValueError, "^base: has"),
+    ):
+        with pytest.raises(error, match=message):
+            monge.mhc_mapping(*wrong)

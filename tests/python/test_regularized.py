@@ -255,6 +255,54 @@ def test_pairs_are_drawn_from_the_plan(rng):
     assert (abs(count - 1e5 * share) <= 5 * np.sqrt(1e5 * share) + 5).all()
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_the_inverse_is_the_plan_seen_from_the_targets(rng, name):
+    cost, p, q = problem(rng)
+    result = monge.solve_regularized(cost, p, q, **terms(name, rng))
+    inverse, (n, m) = result.inverse, SHAPE
+    assert inverse.shape == (m, n) and inverse.inverse is result and inverse.value == result.value
+    np.testing.assert_array_equal(inverse.plan, result.plan.T)
+    np.testing.assert_array_equal(inverse.sparse_plan.toarray(), result.plan.T)
+    for own, other in (
+        (inverse.potentials, result.potentials[::-1]),
+        (inverse.marginals, result.marginals[::-1]),
+        ((inverse.value_linear, inverse.gap), (result.value_linear, result.gap)),
+    ):
+        for found, expected in zip(own, other):
+            np.testing.assert_array_equal(found, expected)
+    v, w = rng.random((n, 3)), rng.random(m)
+    np.testing.assert_array_equal(inverse.apply(v), result.apply(v, transpose=True))
+    np.testing.assert_array_equal(inverse.apply(w, transpose=True), result.apply(w))
+    np.testing.assert_array_equal(inverse.average(v), result.average(v, transpose=True))
+    np.testing.assert_array_equal(inverse.average(w, transpose=True), result.average(w))
+    np.testing.assert_array_equal(inverse.push(w), result.pull(w))
+    for axis in (0, 1):
+        for found, expected in zip(inverse.topk(3, axis), result.topk(3, 1 - axis)):
+            np.testing.assert_array_equal(found, expected)
+    i, j = inverse.sample(100, seed=3)
+    assert (result.plan[j, i] > 0).all()
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(inverse)).plan, inverse.plan)
+
+
+def test_the_inverse_of_points_takes_new_ones(rng):
+    x, y = rng.normal(size=(11, 2)), rng.normal(size=(9, 2)) + 1
+    p, q = weights(rng, 11), weights(rng, 9)
+    solve = monge.solve_regularized_sample
+    inverse, other = (
+        solve(x, y, p, q, quadratic=1.0, tolerance=1e-12).inverse,
+        solve(y, x, q, p, quadratic=1.0, tolerance=1e-12),
+    )
+    # Plans of two solves: the tolerance, by a term of weight 1 whose plan is strongly convex.
+    close = {"rtol": 1e-6, "atol": 1e-8}
+    np.testing.assert_allclose(inverse.plan, other.plan, **close)
+    new = rng.normal(size=(4, 2)) + 1
+    np.testing.assert_allclose(inverse.transform(), other.transform(), **close)
+    np.testing.assert_allclose(inverse.transform(new), other.transform(new), **close)
+    assert not np.allclose(inverse.transform(new), inverse.inverse.transform(new))
+    for name in "xy":
+        np.testing.assert_allclose(getattr(inverse.gradients(), name), getattr(other.gradients(), name), **close)
+
+
 @pytest.mark.parametrize(
     "metric, scale",
     [("sqeuclidean", 0.5), ("dot", 1.0), ("cityblock", 2.0), ("euclidean", 1.0), ("cosine", 3.0), ("chebyshev", 1.0)],
@@ -349,9 +397,9 @@ def test_batches_have_the_bits_of_each_solve(rng):
         assert batch.value[k] == alone.value and batch.n_iter[k] == alone.n_iter
     stacked = monge.solve_regularized_batch(rng.random((3, 6, 5)), quadratic=1.0, mask=np.eye(6, 5) == 0)
     assert stacked.plan.shape == (3, 6, 5) and (stacked.plan[:, range(5), range(5)] == 0).all()
-    with pytest.raises(ValueError, match="^problem 1: .*quadratic|^problem 1: p: "):
+    with pytest.raises(ValueError, match="^problem 1: .*quadratic|^problem 1: a: "):
         monge.solve_regularized_batch(cost[:2], [None, np.full(9, -1.0)], quadratic=1.0)
-    with pytest.raises(ValueError, match="^batch: has no problems"):
+    with pytest.raises(ValueError, match="^M: has no problems"):
         monge.solve_regularized_batch([])
 
 

@@ -5,6 +5,21 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from .._names import shown
+
+
+def require_tensors(optional: bool = False, /, **given: Any) -> None:
+    """TypeError unless each is a tensor of real numbers. None is what leaves an optional one out; empty is an error."""
+    for name, value in given.items():
+        if optional and value is None:
+            continue
+        if not isinstance(value, Tensor):
+            raise TypeError(f"{name}: is {shown(value)}; must be a tensor of PyTorch")
+        if value.is_complex():
+            raise TypeError(f"{name}: is of dtype {value.dtype}; must be real numbers")
+        if optional and value.numel() == 0:
+            raise ValueError(f"{name}: has shape {tuple(value.shape)}; must not be empty")
+
 
 def floating(tensor: Tensor) -> Tensor:
     """float32 and float64 as they are; half precision in float32, whole numbers and bool in float64."""

@@ -30,6 +30,21 @@ def no_derivative(name: str, what: str) -> Rule:
     return refuse
 
 
+def without_derivatives(ctx: Any, *outputs: Tensor) -> None:
+    """Marks outputs of a Function that have none: by the rules, a derivative of them is an error.
+
+    torch.func takes what is marked for constant, with zeros for derivatives, so there the rules have to see it.
+    """
+    if not under_transforms():
+        ctx.mark_non_differentiable(*outputs)
+
+
+def refuse_others(name: str, what: str, by_others: Any) -> None:
+    """NotImplementedError if there are derivatives by these outputs."""
+    if any(v is not None for v in by_others):
+        raise NotImplementedError(f"{name}: {what} no derivatives; must be detached")
+
+
 def differentiable(
     name: str,
     operator: Any,
@@ -69,9 +84,11 @@ def differentiable(
     )
 
     def call(*given: Any) -> Any:
-        if torch.compiler.is_compiling() or not under_transforms():
+        if torch.compiler.is_compiling():
+            if forward_ad._current_level >= 0:
+                torch._dynamo.graph_break("forward mode goes through an operator as through a constant")
             return operator(*given)
-        return function.apply(*given)
+        return function.apply(*given) if under_transforms() else operator(*given)
 
     return call
 

@@ -5,7 +5,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from .._names import calls
 from .._solve import solve
+from ._operands import require_tensors
 
 
 class OTPairs:
@@ -24,8 +26,17 @@ class OTPairs:
         # Draws need no values, so none are certified.
         self.reg, self.seed, self.tol, self.options = reg, seed, tol, {"certificate": False, **options}
 
+    @calls(M="x0, x1: costs")
     def indices(self, x0: Tensor, x1: Tensor) -> tuple[Tensor, Tensor]:
         """As many (i, j) as x0 has rows, drawn independently."""
+        require_tensors(x0=x0, x1=x1)
+        for name, points in (("x0", x0), ("x1", x1)):
+            if points.ndim < 2 or 0 in points.shape:
+                raise ValueError(f"{name}: has shape {tuple(points.shape)}; must be (n, ...), not empty")
+        if x0.shape[1:].numel() != x1.shape[1:].numel():
+            raise ValueError(f"x1: has points of shape {tuple(x1.shape[1:])}; must be as x0, {tuple(x0.shape[1:])}")
+        if x0.device != x1.device:
+            raise ValueError(f"x1: lies on {x1.device}; must be on {x0.device}, as x0 is")
         with torch.no_grad():
             result = solve(_squared_distances(x0.flatten(1), x1.flatten(1)), reg=self.reg, tol=self.tol, **self.options)
             i, j = result.sample(len(x0), seed=self.seed)

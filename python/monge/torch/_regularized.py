@@ -6,15 +6,18 @@ what the pass forth has found.
 """
 
 # Annotations are read by torch.library, so they are no strings here.
+import math
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from .._names import REGULARIZED, calls, number, whole
 from .._problem import matrix_problem
-from .._regularized import Regularizer, run_batch, solve_regularized
-from ._operands import floating, require_problems
-from ._operator import as_problems, differentiable, no_derivative
+from .._regularized import RegularizedResult, Regularizer, regularized_options, run, run_batch, solve_regularized
+from ._operands import floating, require_problems, require_tensors
+from ._operator import as_problems, differentiable, no_derivative, refuse_others, without_derivatives
 from ._options import from_text, to_text
 
 _NOT_BY_REGULARISER = "regularized_transport: has derivatives by costs and weights; detach the regulariser"
@@ -38,7 +41,12 @@ def _transport_operator(
     regularizer = Regularizer.read(
         groups=groups, group_weights=group_weights, l1_weights=l1_weights, mask=mask, **from_text(weights)
     )
-    results = run_batch(problems, [regularizer] * batch, from_text(options), n_threads=None, progress=None)
+    how: dict[str, Any] = {"potentials_init": None, "n_threads": None, "progress": None}
+    given = from_text(options)
+    if batch == 1:  # Its messages name no problem.
+        results: Sequence[RegularizedResult] = [run(problems[0], regularizer, given, given=None, **how)]
+    else:
+        results = run_batch(problems, [regularizer] * batch, given, **how)
     plan, u, v = cost.new_empty(batch, n, m), cost.new_empty(batch, n), cost.new_empty(batch, m)
     for k, result in enumerate(results):
         result._plan.dense(plan[k])
@@ -70,13 +78,14 @@ def _save(ctx: Any, inputs: Any, output: Any) -> None:
     _, plan, u, v = output
     ctx.save_for_backward(plan, u, v, cost, a, b)
     ctx.save_for_forward(plan, u, v, cost, a, b)
-    ctx.mark_non_differentiable(plan, u, v)
+    without_derivatives(ctx, plan, u, v)
     ctx.set_materialize_grads(False)
 
 
 def _backward(ctx: Any, by_value: Any, *by_others: Any) -> Any:
     if any(ctx.needs_input_grad[3:7]):
         raise NotImplementedError(_NOT_BY_REGULARISER)
+    refuse_others("regularized_transport", "the plan has", by_others)
     if by_value is None:
         return (None,) * 9
     by = _gradients(by_value, *ctx.saved_tensors)
@@ -89,7 +98,7 @@ def _forward_mode(ctx: Any, *tangents: Any) -> Any:
     plan, u, v, *given = ctx.saved_tensors
     by = _gradients(torch.ones_like(u[:, 0]), plan, u, v, *given)
     parts = [(g * w).flatten(1).sum(1) for g, w in zip(by, tangents) if w is not None]
-    return sum(parts), None, None, None
+    return sum(parts), *(torch.full_like(w, math.nan) for w in (plan, u, v))
 
 
 def _batched(call: Any, size: int, dimensions: Any, given: Any) -> Any:
@@ -119,6 +128,7 @@ _gradients = differentiable(
 )
 
 
+@calls(**{**REGULARIZED, "cost": "cost", "M": "cost", "batch": "cost"})
 def regularized_transport(
     cost: Tensor,
     a: Tensor | None = None,
@@ -133,6 +143,8 @@ def regularized_transport(
     mask: Tensor | None = None,
     hypentropy: float = 0.0,
     hypentropy_width: float = 1.0,
+    max_iter: int | None = None,
+    tol: float | None = None,
     **options: Any,
 ) -> tuple[Tensor, Tensor]:
     """The value min_X <C, X> + h(X), differentiable by costs and weights, and the plan X.
@@ -157,15 +169,40 @@ def regularized_transport(
         "hypentropy": hypentropy,
         "hypentropy_width": hypentropy_width,
     }
+    weights = {name: number(name, weight) for name, weight in weights.items()}
+    require_tensors(cost=cost)
+    require_tensors(True, a=a, b=b, groups=groups, group_weights=group_weights, l1_weights=l1_weights, mask=mask)
+    translated = regularized_options(options, max_iter, tol)
     batched = cost.ndim == 3
     cost = floating(cost)
     cost, a, b = (v if v is None or batched else v.unsqueeze(0) for v in (cost, a, b))  # type: ignore[assignment]
     require_problems(cost.shape[0], 2, cost=cost)
     require_problems(cost.shape[0], 1, a=a, b=b)
     value, plan, _, _ = _transport(
-        cost, a, b, groups, group_weights, l1_weights, mask, to_text(weights), to_text(options)
+        cost, a, b, groups, group_weights, l1_weights, mask, to_text(weights), to_text(translated)
     )
     return (value, plan) if batched else (value[0], plan[0])
+
+
+_RDROT = {
+    "M": "c",
+    "cost": "c: transposed",
+    "a": "p",
+    "b": "q",
+    "tolerance": "eps",
+    "iterations": "max_iter",
+    "step": "rho",
+    "quadratic": "r_weight",
+    "group_lasso": "r_weight",
+}
+
+
+def _sizes(c: Tensor, p: Tensor, q: Tensor) -> tuple[int, int]:
+    require_tensors(c=c, p=p, q=q)
+    for name, values, dimensions in (("c", c, 2), ("p", p, 1), ("q", q, 1)):
+        if values.ndim != dimensions:
+            raise ValueError(f"{name}: has {values.ndim} dimensions; must have {dimensions}")
+    return len(p), len(q)
 
 
 def _drot(
@@ -187,7 +224,7 @@ def _drot(
         groups=groups,
         method="splitting",
         criterion="residual",
-        tolerance=eps / size,
+        tolerance=number("eps", eps) / size,
         iterations=max_iter,
         step=rho,
         **weight,  # type: ignore[arg-type]
@@ -196,6 +233,7 @@ def _drot(
     return plan.T
 
 
+@calls(**_RDROT)
 def quadratic_drot(
     c: Tensor,
     p: Tensor,
@@ -216,9 +254,11 @@ def quadratic_drot(
     Returns:
         X (m, n). :func:`regularized_transport` gives the value with its derivatives.
     """
-    return _drot(c, p, q, rho, max_iter, eps, quadratic=(len(p) + len(q)) * r_weight)
+    n, m = _sizes(c, p, q)
+    return _drot(c, p, q, rho, max_iter, eps, quadratic=(n + m) * number("r_weight", r_weight))
 
 
+@calls(**_RDROT)
 def group_lasso_drot(
     c: Tensor,
     p: Tensor,
@@ -234,8 +274,11 @@ def group_lasso_drot(
     Its weight is r_weight (n + m) sqrt(n / n_class) / rho: in RDROT it depends on the step. All else is as in
     :func:`quadratic_drot`.
     """
-    n, m = len(p), len(q)
+    n, m = _sizes(c, p, q)
+    n_class = whole("n_class", n_class, 1, n)
     begin = (n / n_class * torch.arange(1, n_class) + 0.49999).floor()
     groups = torch.bucketize(torch.arange(n), begin, right=True)
-    weight = r_weight * (n + m) * (n / n_class) ** 0.5 / rho
-    return _drot(c, p, q, rho, max_iter, eps, groups, group_lasso=weight)
+    if not number("rho", rho) > 0:
+        raise ValueError(f"rho: is {rho}; must be > 0")
+    weight = number("r_weight", r_weight) * (n + m) * (n / n_class) ** 0.5 / rho
+    return _drot(c, p, q, rho, max_iter, eps, groups if weight else None, group_lasso=weight)

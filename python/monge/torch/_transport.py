@@ -15,13 +15,24 @@ from torch import Tensor
 
 from .. import _core
 from .._arrays import Place, read
-from .._problem import Problem, cost_of_metric, plan_options, solve_options, warn_if_short
-from ._operands import floating, require_problems
-from ._operator import as_problems, differentiable, no_derivative
+from .._names import POINTS, calls, number, rename, shown
+from .._problem import Problem, cost_of_metric, library_options, plan_options, solve_options, warn_if_short
+from ._operands import floating, require_problems, require_tensors
+from ._operator import as_problems, differentiable, no_derivative, refuse_others, without_derivatives
 from ._options import from_text, to_text
 from ._points import OfPlan
 
 _Plans = list[_core.Plan]
+
+_NAMES = {**POINTS, "x": "x", "y": "y", "X_a": "x", "X_b": "y"}
+_OF_GEOMLOSS = {
+    "eps": "blur",
+    "annealing": "scaling",
+    "penalty_a": "reach",
+    "penalty_b": "reach",
+    "tolerance": "tol",
+    "iterations": "max_iter",
+}
 
 
 def _problems(x: Tensor, y: Tensor, a: Tensor | None, b: Tensor | None, geometry: str) -> list[Problem]:
@@ -42,7 +53,12 @@ def _problems(x: Tensor, y: Tensor, a: Tensor | None, b: Tensor | None, geometry
 
 def _solve(problems: list[Problem], starts: list[tuple[Any, Any]], options: dict[str, Any]) -> _Plans:
     given = [(p.geometry, p.a, p.b, f, g) for p, (f, g) in zip(problems, starts)]
-    return _core.solve_batch(problems[0].place.session(None), given, options, None)
+    if not given:
+        raise ValueError("x: has no problems; must have at least one")
+    session = problems[0].place.session(None)
+    if len(given) == 1:  # Its messages name no problem.
+        return [_core.solve(session, *given[0], options, None)]
+    return _core.solve_batch(session, given, options, None)
 
 
 def _plans_of(problems: list[Problem], f: Tensor, g: Tensor, in_float64: Tensor, options: str) -> _Plans:
@@ -149,11 +165,12 @@ def _save_transport(ctx: Any, inputs: Any, output: Any) -> None:
     _, f, g, in_float64 = output
     ctx.save_for_backward(x, y, a, b, f, g, in_float64)
     ctx.save_for_forward(x, y, a, b, f, g, in_float64)
-    ctx.mark_non_differentiable(f, g, in_float64)
+    without_derivatives(ctx, f, g, in_float64)
     ctx.set_materialize_grads(False)
 
 
 def _transport_backward(ctx: Any, by_value: Any, *by_others: Any) -> Any:
+    refuse_others("transport", "potentials have", by_others)
     if by_value is None:
         return None, None, None, None, None, None
     x, y, a, b, *found = ctx.saved_tensors
@@ -174,7 +191,8 @@ def _transport_forward_mode(ctx: Any, v_x: Any, v_y: Any, v_a: Any, v_b: Any, *o
     points, weights = v_x is not None or v_y is not None, v_a is not None or v_b is not None
     by = _gradients(*ctx.saved_tensors, ctx.geometry, ctx.options, points, weights)
     parts = [(g * v).flatten(1).sum(1) for g, v in zip(by, (v_x, v_y, v_a, v_b)) if v is not None]
-    return sum(parts), None, None, None
+    f, g = ctx.saved_tensors[4:6]
+    return sum(parts), torch.full_like(f, math.nan), torch.full_like(g, math.nan), None
 
 
 def _save_gradients(ctx: Any, inputs: Any, output: Any) -> None:
@@ -240,14 +258,15 @@ def _transport_batch(
     norm_p: float | None,
     options: dict[str, Any],
 ) -> tuple[Tensor, Tensor, Tensor]:
-    cost_function, p = cost_of_metric(metric)
-    geometry = {"cost_function": cost_function, "norm_p": p if norm_p is None else norm_p, "scale": scale}
+    cost_function, p = cost_of_metric(metric, norm_p)
+    geometry = {"cost_function": cost_function, "norm_p": p, "scale": number("scale", scale)}
     require_problems(x.shape[0], 2, x=x, y=y)
     require_problems(x.shape[0], 1, a=a, b=b)
     value, f, g, _ = _transport(x, y, a, b, to_text(geometry), to_text(options))
     return value, f, g
 
 
+@calls(**_NAMES)
 def transport(
     x: Tensor,
     y: Tensor,
@@ -289,11 +308,26 @@ def transport(
         reg=reg, reg_type="KL", unbalanced=unbalanced, unbalanced_type="KL", method=None, max_iter=max_iter, tol=tol,
         own=options,
     )  # fmt: skip
+    require_tensors(x=x, y=y)
+    require_tensors(True, a=a, b=b)
     batched = x.ndim == 3
     x, y = floating(x), floating(y)
     x, y, a, b = (v if v is None or batched else v.unsqueeze(0) for v in (x, y, a, b))  # type: ignore[assignment]
     value, _, _ = _transport_batch(x, y, a, b, metric, scale, norm_p, translated)
     return value if batched else value[0]
+
+
+def _power(name: str, length: Any, p: int) -> float:
+    value = number(name, length)
+    if not value > 0:
+        raise ValueError(f"{name}: is {length}; must be > 0")
+    try:
+        power = value**p
+    except OverflowError:
+        power = math.inf
+    if power == 0 or (math.isinf(power) and math.isfinite(value)):
+        raise ValueError(f"{name}: is {length}; its power {p} must be a number > 0")
+    return power
 
 
 class SamplesLoss(torch.nn.Module):
@@ -331,33 +365,30 @@ class SamplesLoss(torch.nn.Module):
         verbose: bool = False,
         backend: str = "auto",
         *,
-        tol: float = 1e-6,
-        max_iter: int = 10000,
+        tol: float | None = None,
+        max_iter: int | None = None,
         **options: Any,
     ) -> None:
         super().__init__()
         del diameter, truncate, kernel, cluster_scale, verbose, backend
-        if loss != "sinkhorn":
-            raise NotImplementedError(f"loss: is {loss!r}; must be 'sinkhorn'")
-        if p not in (1, 2):
+        if not isinstance(loss, str) or loss != "sinkhorn":
+            raise NotImplementedError(f"loss: is {shown(loss)}; must be 'sinkhorn'")
+        if number("p", p) not in (1, 2):
             raise NotImplementedError(f"p: is {p}; must be 1 or 2")
         if cost is not None:
             raise NotImplementedError("cost: is given; must be one of the costs of p = 1 and 2")
-        for name, length in (("blur", blur), ("reach", reach)):
-            if length is not None and not length > 0:
-                raise ValueError(f"{name}: is {length}; must be > 0")
-        if not 0 < scaling <= 1:
+        eps, penalty = _power("blur", blur, p), math.inf if reach is None else _power("reach", reach, p)
+        if not 0 < number("scaling", scaling) <= 1:
             raise ValueError(f"scaling: is {scaling}; must be in (0, 1]")
         self.p, self.blur, self.reach, self.debias, self.potentials = p, blur, reach, debias, potentials
         self.options = {
-            "eps": float(blur) ** p,
+            "eps": eps,
             "annealing": float(scaling) ** p,
-            "penalty_a": math.inf if reach is None else float(reach) ** p,
-            "penalty_b": math.inf if reach is None else float(reach) ** p,
-            "tolerance": tol,
-            "iterations": max_iter,
-            **options,
+            "penalty_a": penalty,
+            "penalty_b": penalty,
+            **library_options(options, tolerance=("tol", tol), iterations=("max_iter", max_iter)),
         }
+        self._names = {field: name for field, name in _OF_GEOMLOSS.items() if field not in options}
 
     def forward(self, *args: Tensor) -> Any:
         if len(args) == 2:
@@ -366,22 +397,26 @@ class SamplesLoss(torch.nn.Module):
         elif len(args) == 4:
             a, x, b, y = args
         else:
-            raise ValueError(f"SamplesLoss: takes (x, y) or (a, x, b, y); was given {len(args)} tensors")
+            raise TypeError(f"SamplesLoss: takes (x, y) or (a, x, b, y); was given {len(args)} tensors")
+        require_tensors(x=x, y=y)
+        require_tensors(True, a=a, b=b)
         batched = x.ndim == 3
-        if x.ndim not in (2, 3) or y.ndim != x.ndim:
-            raise ValueError(f"x, y: have {x.ndim} and {y.ndim} dimensions; must have 2, or 3 with batches, both")
+        if x.ndim not in (2, 3):
+            raise ValueError(f"x: has shape {tuple(x.shape)}; must be (n, d) or (B, n, d)")
+        if y.ndim != x.ndim:
+            raise ValueError(f"y: has shape {tuple(y.shape)}; must have {x.ndim} dimensions, as x has")
         shape_a, shape_b = x.shape[:-1] if a is None else a.shape, y.shape[:-1] if b is None else b.shape
         lead = x.shape[0] if batched else 1
         x, y = floating(x), floating(y)
         x, y = (v if batched else v.unsqueeze(0) for v in (x, y))
-        a, b = (None if v is None else v.reshape(lead, -1).to(x.dtype) for v in (a, b))
+        a, b = (None if v is None else floating(v).reshape(lead, -1) for v in (a, b))
         value, f, g = self._solve(x, y, a, b)
         if self.debias:
             value_x, f_x, g_x = self._solve(x, x, a, a)
             value_y, f_y, g_y = self._solve(y, y, b, b)
             value = value - (value_x + value_y) / 2
             if self.reach is not None and a is not None and b is not None:
-                value = value + self.options["eps"] / 2 * (a.sum(1) - b.sum(1)) ** 2
+                value = value + (self.options["eps"] / 2 * (a.sum(1) - b.sum(1)) ** 2).to(value.dtype)
             f, g = f - (f_x + g_x) / 2, g - (f_y + g_y) / 2
         if self.potentials:
             return f.to(x.dtype).reshape(shape_a), g.to(x.dtype).reshape(shape_b)
@@ -389,4 +424,8 @@ class SamplesLoss(torch.nn.Module):
 
     def _solve(self, x: Tensor, y: Tensor, a: Tensor | None, b: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
         metric, scale = ("sqeuclidean", 0.5) if self.p == 2 else ("euclidean", 1.0)
-        return _transport_batch(x, y, a, b, metric, scale, None, self.options)
+        try:
+            return _transport_batch(x, y, a, b, metric, scale, None, self.options)
+        except (ValueError, TypeError, NotImplementedError) as error:
+            rename(error, self._names)
+            raise

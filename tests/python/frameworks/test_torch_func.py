@@ -172,3 +172,36 @@ def test_functions_of_numbers_refuse_what_they_would_not_follow():
         with pytest.raises(NotImplementedError, match=message):
             monge.solve_sample(forward_ad.make_dual(x, x), Y, reg=0.5)
         assert monge.solve_sample(x, Y, reg=0.5).converged  # Without a tangent there is none to lose.
+
+
+def of_potentials(x):
+    return monge.torch.SamplesLoss(blur=0.7, potentials=True)(x, Y)[0].sum()
+
+
+def of_plan(x):
+    return monge.torch.regularized_transport((x[:, None] - Y).square().sum(2), quadratic=1.0)[1].square().sum()
+
+
+@pytest.mark.parametrize(("function", "name"), [(of_potentials, "transport"), (of_plan, "regularized_transport")])
+def test_what_has_no_derivatives_is_no_constant(function, name):
+    x = random(6, 2)
+    for transform in (lambda f: f, lambda f: torch.compile(f, backend="aot_eager")):
+        with pytest.raises(NotImplementedError, match=f"^{name}: .* no derivatives; must be detached"):
+            transform(torch.func.grad(function))(x)
+    # A tangent cannot wait until someone asks for it.
+    assert torch.func.jvp(function, (x,), (x,))[1].isnan()
+    assert torch.func.vmap(function)(x[None])[0] == function(x)
+
+
+def test_compiled_transforms():
+    loss, x, v = LOSSES["transport"], random(6, 2), random(6, 2, seed=2)
+
+    def tangent(x):
+        return torch.func.jvp(loss, (x,), (v,))[1]
+
+    for function in (torch.func.grad(loss), torch.func.hessian(loss), tangent):
+        found = torch.compile(function, backend="aot_eager")(x)
+        torch.testing.assert_close(found, function(x), rtol=1e-9, atol=1e-11)
+    torch._dynamo.reset()
+    with pytest.raises(torch._dynamo.exc.Unsupported):
+        torch.compile(tangent, backend="aot_eager", fullgraph=True)(x)

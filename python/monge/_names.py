@@ -1,0 +1,136 @@
+"""Messages by the names that the caller knows, and checks of what the library is not given."""
+
+from __future__ import annotations
+
+import functools
+import operator
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, ParamSpec, TypeVar
+
+_Arguments = ParamSpec("_Arguments")
+_Returned = TypeVar("_Returned")
+
+_SOLVE = {
+    "threads": "n_threads",
+    "eps": "reg",
+    "quadratic": "reg",
+    "eps_relative": "reg: left out, eps_relative",
+    "tolerance": "tol",
+    "iterations": "max_iter",
+    "penalty_a": "unbalanced",
+    "penalty_b": "unbalanced",
+    "f": "potentials_init: f",
+    "g": "potentials_init: g",
+    "u": "potentials_init: f",
+    "v": "potentials_init: g",
+    "p": "a",
+    "q": "b",
+}
+MATRIX = {**_SOLVE, "cost": "M"}
+"""What the library's fields are called by functions that take a cost matrix as POT's solve() does."""
+POINTS = {**_SOLVE, "x": "X_a", "y": "X_b", "cost_function": "metric", "labels": "labels_x"}
+"""The same of functions that take points as POT's solve_sample() does."""
+REGULARIZED = {
+    "threads": "n_threads",
+    "tolerance": "tol",
+    "iterations": "max_iter",
+    "p": "a",
+    "q": "b",
+    "u": "potentials_init: u",
+    "v": "potentials_init: v",
+    "x": "X_a",
+    "y": "X_b",
+    "cost": "M",
+    "labels": "labels_x",
+}
+"""The same of solve_regularized() and its like, whose terms have the library's names."""
+
+_FIRST = re.compile(r"(problem \d+: )?((?:(?:xy|xx|yy): )?)([\w.]+):")
+_OTHER = re.compile(r"\bof (\w+)\b")
+
+
+def calls(**names: str) -> Callable[[Callable[_Arguments, _Returned]], Callable[_Arguments, _Returned]]:
+    """Makes errors of a function name its own arguments: `names` has what it calls the fields of the library.
+
+    A message begins with its field, in a batch behind "problem 3: ". What the caller gave by the library's name, as an
+    option, keeps that name, and the exception stays the one that it is.
+    """
+
+    def decorate(function: Callable[_Arguments, _Returned]) -> Callable[_Arguments, _Returned]:
+        @functools.wraps(function)
+        def call(*arguments: _Arguments.args, **keywords: _Arguments.kwargs) -> _Returned:
+            try:
+                return function(*arguments, **keywords)
+            except (ValueError, TypeError, NotImplementedError) as error:
+                rename(error, {field: name for field, name in names.items() if field not in keywords})
+                raise
+
+        return call
+
+    return decorate
+
+
+def rename(error: Exception, names: Mapping[str, str], problem: int | None = None) -> None:
+    """Changes the message of an error of the library's form, and says which `problem` of a batch it is about."""
+    message = error.args[0] if len(error.args) == 1 else None
+    first = _FIRST.match(message) if isinstance(message, str) else None
+    if first is None:
+        return
+    batch, part, field = first.groups()
+    batch = batch or ("" if problem is None else f"problem {problem}: ")
+    # Of a divergence of costs, "xx: cost" is one of its arguments, and "xy: a" the same as a.
+    name = names.get(part + field) or names.get(field, field)
+    rest = _OTHER.sub(lambda word: f"of {names.get(word[1], word[1])}", first.string[first.end() :])
+    error.args = (f"{batch}{name}:{rest}",)
+
+
+def shown(value: Any) -> str:
+    """A wrong value in a message: itself where it is short, else what it is."""
+    shape = getattr(value, "shape", None)
+    if isinstance(shape, tuple) and shape != ():
+        return f"an array of shape {tuple(shape)}"
+    text = repr(value)
+    return text if len(text) <= 60 and "\n" not in text else f"of type {type(value).__name__}"
+
+
+def number(field: str, value: Any) -> float:
+    """A number of Python's, or an array of one number without dimensions."""
+    if isinstance(value, float):
+        return value
+    if not isinstance(value, (str, bytes, bool)) and getattr(value, "shape", ()) == ():
+        try:
+            return float(value)
+        except (TypeError, ValueError, OverflowError):
+            pass
+    raise TypeError(f"{field}: is {shown(value)}; must be a number")
+
+
+def whole(field: str, value: Any, least: int = 0, most: int | None = None) -> int:
+    """A whole number from `least` to `most`."""
+    try:
+        found = operator.index(value) if not isinstance(value, bool) else None
+    except TypeError:
+        found = None
+    if found is None:
+        raise TypeError(f"{field}: is {shown(value)}; must be a whole number")
+    if found < least or (most is not None and found > most):
+        raise ValueError(f"{field}: is {found}; must be {f'>= {least}' if most is None else f'from {least} to {most}'}")
+    return found
+
+
+def truth(field: str, value: Any) -> bool:
+    """True, False or a whole number."""
+    try:
+        return operator.index(value) != 0
+    except TypeError:
+        raise TypeError(f"{field}: is {shown(value)}; must be True or False") from None
+
+
+def lower_name(field: str, value: Any, what: str = "a name") -> str:
+    """A name in lower case."""
+    if callable(value):
+        raise NotImplementedError(f"{field}: is a function; must be {what}")
+    if not isinstance(value, str):
+        raise TypeError(f"{field}: is {shown(value)}; must be {what}")
+    return value.lower()

@@ -1,0 +1,126 @@
+"""What is said of wrong arguments of monge.torch: one line that begins with the name that the caller used."""
+
+import re
+
+import numpy as np
+import pytest
+import torch
+
+import monge.torch
+
+X, Y = torch.arange(8.0).reshape(4, 2), torch.arange(6.0).reshape(3, 2)
+COST = torch.cdist(X, Y)
+A, B = torch.full((4,), 0.25), torch.full((3,), 1 / 3)
+NAN = torch.full((3, 2), torch.nan)
+
+
+def transport(**given):
+    return monge.torch.transport(**{"x": X, "y": Y, "reg": 0.1, **given})
+
+
+def regularized(**given):
+    return monge.torch.regularized_transport(**{"cost": COST, "quadratic": 0.5, **given})
+
+
+def loss(x=X, y=Y, a=A, b=B, **given):
+    return monge.torch.SamplesLoss(**given)(a, x, b, y)
+
+
+def pairs(x0=X, x1=Y, **given):
+    return monge.torch.OTPairs(**given)(x0, x1)
+
+
+def drot(**given):
+    return monge.torch.quadratic_drot(**{"c": COST.T, "p": A, "q": B, **given})
+
+
+def group_drot(**given):
+    return monge.torch.group_lasso_drot(**{"c": COST.T, "p": A, "q": B, "n_class": 2, **given})
+
+
+WRONG = [
+    (transport, {"x": X.numpy()}, TypeError, "x: is an array of shape (4, 2); must be a tensor of PyTorch"),
+    (transport, {"y": None}, TypeError, "y: is None; must be a tensor"),
+    (transport, {"x": X.to(torch.complex64)}, TypeError, "x: is of dtype torch.complex64; must be real"),
+    (transport, {"a": A.numpy()}, TypeError, "a: is an array of shape (4,)"),
+    (transport, {"a": A[:0]}, ValueError, "a: has shape (0,); must not be empty"),
+    (transport, {"a": A[:2]}, ValueError, "a: has 2 entries; must have 4"),
+    (transport, {"y": NAN}, ValueError, "y: row 0, column 0 is nan"),
+    (transport, {"y": torch.zeros(3, 3)}, ValueError, "y: has 3 columns; must have 2, the dimension of x"),
+    (transport, {"x": X[:0][None], "y": Y[:0][None]}, ValueError, "x: is 0 x 2"),
+    (transport, {"x": X[None][:0], "y": Y[None][:0]}, ValueError, "x: has no problems"),
+    (transport, {"x": X[None].repeat(2, 1, 1), "y": torch.stack([Y, NAN])}, ValueError, "problem 1: y: row 0"),
+    (transport, {"reg": "a"}, TypeError, "reg: is 'a'; must be a number"),
+    (transport, {"reg": torch.ones(2)}, TypeError, "reg: is an array of shape (2,)"),
+    (transport, {"tol": -1}, ValueError, "tol: is -1"),
+    (transport, {"tol": np.ones(3)}, TypeError, "tol: is an array of shape (3,)"),
+    (transport, {"tolerance": -1}, ValueError, "tolerance: is -1"),
+    (transport, {"max_iter": 0}, ValueError, "max_iter: is 0"),
+    (transport, {"unbalanced": -1}, ValueError, "unbalanced: is -1"),
+    (transport, {"norm_p": 3}, ValueError, "norm_p: is 3; is for the metric p-norm"),
+    (transport, {"scale": "a"}, TypeError, "scale: is 'a'"),
+    (transport, {"metric": None}, ValueError, "metric: is None"),
+    (regularized, {"cost": COST.numpy()}, TypeError, "cost: is an array of shape (4, 3); must be a tensor"),
+    (regularized, {"cost": torch.full((4, 3), torch.nan)}, ValueError, "cost: row 0, column 0 is nan"),
+    (regularized, {"cost": COST[None][:0]}, ValueError, "cost: has no problems"),
+    (regularized, {"a": A, "b": 2 * B}, ValueError, "b: the total is 2"),
+    (regularized, {"groups": [0, 0, 1, 1]}, TypeError, "groups: is [0, 0, 1, 1]; must be a tensor"),
+    (regularized, {"groups": torch.tensor([0, 0, 1, 1])}, ValueError, "groups: is given without group_lasso"),
+    (regularized, {"l1_weights": COST}, ValueError, "l1_weights: is given without l1"),
+    (regularized, {"quadratic": "a"}, TypeError, "quadratic: is 'a'"),
+    (regularized, {"tol": -1}, ValueError, "tol: is -1"),
+    (regularized, {"tol": 1e-3, "tolerance": 1e-3}, ValueError, "tol: is given with tolerance"),
+    (regularized, {"max_iter": 0}, ValueError, "max_iter: is 0"),
+    (loss, {"x": X.numpy()}, TypeError, "x: is an array of shape (4, 2); must be a tensor"),
+    (loss, {"a": 3}, TypeError, "a: is 3; must be a tensor"),
+    (loss, {"x": X[0]}, ValueError, "x: has shape (2,); must be (n, d) or (B, n, d)"),
+    (loss, {"y": Y[None]}, ValueError, "y: has shape (1, 3, 2); must have 2 dimensions"),
+    (loss, {"blur": "a"}, TypeError, "blur: is 'a'; must be a number"),
+    (loss, {"blur": 1e-200}, ValueError, "blur: is 1e-200; its power 2"),
+    (loss, {"blur": None}, TypeError, "blur: is None"),
+    (loss, {"reach": -1}, ValueError, "reach: is -1"),
+    (loss, {"reach": 1e200}, ValueError, "reach: is 1e+200; its power 2"),
+    (loss, {"scaling": 2}, ValueError, "scaling: is 2"),
+    (loss, {"tol": -1}, ValueError, "tol: is -1"),
+    (loss, {"tolerance": -1.0}, ValueError, "tolerance: is -1"),
+    (loss, {"max_iter": "a"}, TypeError, "max_iter: is 'a'"),
+    (loss, {"tol": 1e-3, "tolerance": 1e-3}, ValueError, "tol: is given with tolerance"),
+    (pairs, {"x0": X.numpy()}, TypeError, "x0: is an array of shape (4, 2); must be a tensor"),
+    (pairs, {"x1": Y[:, :1]}, ValueError, "x1: has points of shape (1,); must be as x0, (2,)"),
+    (pairs, {"x1": Y[0]}, ValueError, "x1: has shape (2,); must be (n, ...)"),
+    (pairs, {"x1": NAN}, ValueError, "x0, x1: costs: row 0, column 0 is nan"),
+    (pairs, {"reg": "a"}, TypeError, "reg: is 'a'"),
+    (pairs, {"tol": -1}, ValueError, "tol: is -1"),
+    (pairs, {"seed": -1}, ValueError, "seed: is -1"),
+    (drot, {"c": COST}, ValueError, "p: has 4 entries; must have 3"),
+    (drot, {"p": A.numpy()}, TypeError, "p: is an array of shape (4,)"),
+    (drot, {"c": COST[0]}, ValueError, "c: has 1 dimensions; must have 2"),
+    (drot, {"eps": -1}, ValueError, "eps: is -"),
+    (drot, {"rho": -1}, ValueError, "rho: is -1"),
+    (drot, {"r_weight": -1}, ValueError, "r_weight: is -"),
+    (drot, {"max_iter": 0}, ValueError, "max_iter: is 0"),
+    (group_drot, {"n_class": 0}, ValueError, "n_class: is 0; must be from 1 to 4"),
+    (group_drot, {"rho": 0}, ValueError, "rho: is 0"),
+]
+
+
+@pytest.mark.parametrize(("function", "given", "error", "first_words"), WRONG)
+def test_wrong_arguments_are_named(function, given, error, first_words):
+    with pytest.raises(error, match="^" + re.escape(first_words)) as raised:
+        function(**given)
+    assert raised.type is error
+    assert "\n" not in str(raised.value)
+
+
+def test_samples_loss_reads_weights_in_their_own_dtype():
+    """Float32 does not tell these weights from uniform ones."""
+    x, y, b = X.clone(), Y.clone(), torch.full((3,), 1 / 3, dtype=torch.float64)
+    step = torch.tensor([1.0, -1, 0, 0], dtype=torch.float64) * 2.0**-30
+    a = torch.full((4,), 0.25, dtype=torch.float64) + step
+    loss = monge.torch.SamplesLoss(blur=2.0, tol=1e-12, precision="float64", potentials=True)
+    f, _ = loss(a, x.double(), b, y.double())
+    rounded, _ = loss(a.float().double(), x.double(), b, y.double())
+    given, _ = loss(a, x, b, y)
+    assert given.dtype == torch.float32
+    assert not torch.equal(f, rounded)
+    torch.testing.assert_close(given, f.float(), rtol=0, atol=0)

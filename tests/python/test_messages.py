@@ -1,0 +1,348 @@
+"""What is said of wrong arguments: one line that begins with the name that the caller used."""
+
+import re
+
+import matplotlib
+import numpy as np
+import pytest
+
+import monge
+import monge.plot
+
+matplotlib.use("Agg")
+
+X, Y = np.arange(8.0).reshape(4, 2), np.arange(6.0).reshape(3, 2)
+M = abs(np.subtract.outer(np.arange(4.0), np.arange(3.0)))
+A, B = np.full(4, 0.25), np.full(3, 1 / 3)
+BAD_WEIGHTS = np.array([-1.0, 1, 1, 0])
+NAN, OBJECT, RAGGED = np.full((4, 3), np.nan), object(), [[1.0, 2.0], [3.0]]
+SELF = [abs(np.subtract.outer(np.arange(k), np.arange(k))) * 1.0 for k in (4, 3)]
+
+
+def solve(**given):
+    return monge.solve(**{"M": M, "reg": 0.1, **given})
+
+
+def sample(**given):
+    return monge.solve_sample(**{"X_a": X, "X_b": Y, "reg": 0.1, **given})
+
+
+def batch(**given):
+    return monge.solve_batch(**{"M": [M, M], "reg": 0.1, **given})
+
+
+def sample_batch(**given):
+    return monge.solve_sample_batch(**{"X_a": [X, X], "X_b": [Y, Y], "reg": 0.1, **given})
+
+
+def sinkhorn(**given):
+    return monge.sinkhorn(**{"a": A, "b": B, "M": M, "reg": 0.1, **given})
+
+
+def unbalanced(**given):
+    return monge.sinkhorn_unbalanced(**{"a": A, "b": B, "M": M, "reg": 0.1, "reg_m": 1.0, **given})
+
+
+def empirical(**given):
+    return monge.empirical_sinkhorn(**{"X_s": X, "X_t": Y, "reg": 0.1, **given})
+
+
+def empirical_divergence(**given):
+    return monge.empirical_sinkhorn_divergence(**{"X_s": X, "X_t": Y, "reg": 0.1, **given})
+
+
+def smooth(**given):
+    return monge.smooth_ot_dual(**{"a": A, "b": B, "M": M, "reg": 0.1, **given})
+
+
+def regularized(**given):
+    return monge.solve_regularized(**{"M": M, **given})
+
+
+def regularized_sample(**given):
+    return monge.solve_regularized_sample(**{"X_a": X, "X_b": Y, "quadratic": 0.5, **given})
+
+
+def regularized_batch(**given):
+    return monge.solve_regularized_batch(**{"M": [M, M], "quadratic": 0.5, **given})
+
+
+def divergence(**given):
+    return monge.sinkhorn_divergence(**{"X_a": X, "X_b": Y, "reg": 0.1, **given})
+
+
+def divergence_of_costs(**given):
+    return monge.sinkhorn_divergence_of_costs(
+        **{"M_ab": M, "M_aa": SELF[0], "M_bb": SELF[1], "a": A, "b": B, "reg": 0.1, **given}
+    )
+
+
+def c_transform(**given):
+    return monge.c_transform(**{"X_a": X, "X_b": Y, "g": np.zeros(3), **given})
+
+
+def project(**given):
+    return monge.project(**{"logits": np.zeros((2, 4, 4), np.float32), **given})
+
+
+def fit(X=X, Xt=Y, y=None, **given):
+    return monge.OTTransport(**{"reg": 0.1, **given}).fit(X, y, Xt=Xt)
+
+
+WRONG = [
+    # The library's names, and the caller's.
+    (solve, {"tol": -1}, ValueError, "tol: is -1; must be"),
+    (solve, {"tol": "a"}, TypeError, "tol: is 'a'; must be float"),
+    (solve, {"tol": np.ones((9, 9))}, TypeError, "tol: is of type ndarray; must be float"),
+    (solve, {"tolerance": -1}, ValueError, "tolerance: is -1; must be"),
+    (solve, {"tol": 1e-3, "tolerance": 1e-3}, ValueError, "tol: is given with tolerance"),
+    (solve, {"max_iter": 0}, ValueError, "max_iter: is 0; must be >= 1"),
+    (solve, {"max_iter": 1.5}, TypeError, "max_iter: is 1.5; must be int"),
+    (solve, {"iterations": 0}, ValueError, "iterations: is 0"),
+    (solve, {"M": NAN}, ValueError, "M: row 0, column 0 is nan"),
+    (solve, {"M": np.zeros((0, 3))}, ValueError, "M: is 0 x 3; must have"),
+    (solve, {"M": np.zeros(3)}, ValueError, "M: has shape (3,); must be (n, m)"),
+    (solve, {"M": 1.0}, ValueError, "M: has shape (); must be (n, m)"),
+    (solve, {"M": "abc"}, TypeError, "M: is 'abc'; must be an array"),
+    (solve, {"M": None}, TypeError, "M: is None; must be an array"),
+    (solve, {"M": OBJECT}, TypeError, "M: is <object"),
+    (solve, {"M": RAGGED}, ValueError, "M: is no array of numbers"),
+    (solve, {"M": M.astype(complex)}, TypeError, "M: is of dtype complex128"),
+    (solve, {"M": 0 * M, "reg": None}, ValueError, "reg: left out, eps_relative: is 0.05, of a mean cost of 0"),
+    (solve, {"reg": "a"}, TypeError, "reg: is 'a'; must be a number"),
+    (solve, {"reg": [0.1, 0.2]}, TypeError, "reg: is [0.1, 0.2]; must be a number"),
+    (solve, {"reg": np.ones(1)}, TypeError, "reg: is an array of shape (1,); must be a number"),
+    (solve, {"reg": np.nan}, ValueError, "reg: is nan"),
+    (solve, {"reg": np.inf}, ValueError, "reg: is inf"),
+    (solve, {"reg": -1}, ValueError, "reg: is -1"),
+    (solve, {"reg": 10**400}, TypeError, "reg: is of type int; must be a number"),
+    (solve, {"reg": None, "eps": -1.0}, ValueError, "eps: is -1"),
+    (solve, {"reg": 0.1, "eps": 0.1}, ValueError, "reg: is given with eps"),
+    (solve, {"unbalanced": -1}, ValueError, "unbalanced: is -1; must be"),
+    (solve, {"unbalanced": "x"}, TypeError, "unbalanced: is 'x'; must be a number"),
+    (solve, {"unbalanced": (1, "x")}, TypeError, "unbalanced: is 'x'; must be a number"),
+    (solve, {"unbalanced": (1, 2, 3)}, ValueError, "unbalanced: has 3 numbers"),
+    (solve, {"unbalanced": 1.0, "method": "newton"}, NotImplementedError, "unbalanced: is 1; must be inf with"),
+    (solve, {"penalty_a": -1.0}, ValueError, "penalty_a: is -1"),
+    (solve, {"unbalanced": 1.0, "unbalanced_type": None}, TypeError, "unbalanced_type: is None"),
+    (solve, {"reg_type": None}, TypeError, "reg_type: is None"),
+    (solve, {"reg_type": len}, NotImplementedError, "reg_type: is a function"),
+    (solve, {"reg_type": "group"}, NotImplementedError, "reg_type: is 'group'"),
+    (solve, {"method": 3}, TypeError, "method: is 3; must be"),
+    (solve, {"method": np.ones(3)}, TypeError, "method: is array([1., 1., 1.]); must be"),
+    (solve, {"method": "lp"}, ValueError, "method: is 'lp'; must be"),
+    (solve, {"potentials_init": np.ones(3)}, TypeError, "potentials_init: is an array of shape (3,); must be a pair"),
+    (solve, {"potentials_init": 3}, TypeError, "potentials_init: is 3; must be a pair"),
+    (solve, {"potentials_init": (A, A)}, ValueError, "potentials_init: g: has 4 entries; must have 3"),
+    (solve, {"potentials_init": (A, None)}, ValueError, "potentials_init: g: is missing"),
+    (solve, {"potentials_init": (A, "x")}, TypeError, "potentials_init: g: is 'x'"),
+    (solve, {"potentials_init": (A, NAN[0])}, ValueError, "potentials_init: g: entry 0 is nan"),
+    (solve, {"a": BAD_WEIGHTS}, ValueError, "a: entry 0 is -1"),
+    (solve, {"a": []}, ValueError, "a: has shape (0,); must not be empty"),
+    (solve, {"a": 3}, ValueError, "a: has shape ()"),
+    (solve, {"a": np.ones(3)}, ValueError, "a: has 3 entries; must have 4"),
+    (solve, {"a": A, "b": 2 * B}, ValueError, "b: the total is 2; must equal the total of a, 1"),
+    (solve, {"a": "abcd"}, TypeError, "a: is 'abcd'"),
+    (solve, {"n_threads": -1}, ValueError, "n_threads: is -1"),
+    (solve, {"n_threads": "2"}, TypeError, "n_threads: is '2'; must be a whole number"),
+    (solve, {"progress": 3}, TypeError, "progress: is 3; must be True, False or a function"),
+    (solve, {"verbose": np.ones(3)}, TypeError, "verbose: is an array of shape (3,); must be True or False"),
+    (solve, {"device": "gpu"}, ValueError, "device: is 'gpu'"),
+    (solve, {"precision": "half"}, ValueError, "precision: is 'half'"),
+    # reg_type "L2".
+    (solve, {"reg_type": "L2", "reg": "a"}, TypeError, "reg: is 'a'"),
+    (solve, {"reg_type": "L2", "reg": np.inf}, ValueError, "reg: is inf"),
+    (solve, {"reg_type": "L2", "tol": -1}, ValueError, "tol: is -1"),
+    (solve, {"reg_type": "L2", "max_iter": "a"}, TypeError, "max_iter: is 'a'"),
+    (solve, {"reg_type": "L2", "a": A, "b": 2 * B}, ValueError, "b: the total is 2; must equal the total of a, 1"),
+    (solve, {"reg_type": "L2", "potentials_init": (A, A)}, ValueError, "potentials_init: g: has 4 entries"),
+    # Points.
+    (sample, {"X_a": NAN}, ValueError, "X_b: has 2 columns; must have 3, the dimension of X_a"),
+    (sample, {"X_a": X[:, 0]}, ValueError, "X_a: has shape (4,); must be (n, d)"),
+    (sample, {"X_b": NAN[:, :2]}, ValueError, "X_b: row 0, column 0 is nan"),
+    (sample, {"X_b": np.zeros((0, 2))}, ValueError, "X_b: is 0 x 2"),
+    (sample, {"metric": None}, ValueError, "metric: is None; must be"),
+    (sample, {"metric": [1]}, ValueError, "metric: is [1]; must be"),
+    (sample, {"scale": "a"}, TypeError, "scale: is 'a'; must be a number"),
+    (sample, {"scale": -1}, ValueError, "scale: is -1"),
+    (sample, {"norm_p": 3}, ValueError, "norm_p: is 3; is for the metric p-norm"),
+    (sample, {"metric": "p-norm", "norm_p": 0.5}, ValueError, "norm_p: is 0.5; must be"),
+    (sample, {"metric": "p-norm", "norm_p": "a"}, TypeError, "norm_p: is 'a'; must be a number"),
+    (sample, {"labels_x": [0, 1, 0, 1]}, ValueError, "labels_y: is missing"),
+    (sample, {"label_cost": np.eye(2)}, ValueError, "labels_x: is missing"),
+    (sample, {"label_weight": 2.0}, ValueError, "label_weight: is 2.0; must be 1"),
+    # Batches.
+    (batch, {"M": 3}, TypeError, "M: is 3; must be costs (B, n, m)"),
+    (batch, {"M": []}, ValueError, "M: has no problems"),
+    (batch, {"M": [M, "x"]}, TypeError, "problem 1: M: is 'x'"),
+    (batch, {"M": [M, NAN]}, ValueError, "problem 1: M: row 0, column 0 is nan"),
+    (batch, {"M": [M, M[0]]}, ValueError, "problem 1: M: has shape (3,)"),
+    (batch, {"a": [A, BAD_WEIGHTS]}, ValueError, "problem 1: a: entry 0 is -1"),
+    (batch, {"a": [A, NAN]}, ValueError, "problem 1: a: has shape (4, 3)"),
+    (batch, {"a": np.ones((2, 2, 2))}, ValueError, "a: has shape (2, 2, 2); must have 2 dimensions, or 1"),
+    (batch, {"a": [A]}, ValueError, "a: has 1 entries; must have 2"),
+    (batch, {"device": "gpu"}, ValueError, "device: is 'gpu'"),
+    (batch, {"method": np.ones(3)}, TypeError, "method: is array"),
+    (batch, {"potentials_init": 3}, TypeError, "potentials_init: is 3; must be a list of pairs"),
+    (batch, {"potentials_init": [(A, B)]}, ValueError, "potentials_init: has 1 entries; must have 2"),
+    (batch, {"potentials_init": [(A, B), 3]}, TypeError, "problem 1: potentials_init: is 3"),
+    (batch, {"potentials_init": [(A, B), (A, A)]}, ValueError, "problem 1: potentials_init: g: has 4 entries"),
+    (
+        batch,
+        {"reg_type": "L2", "a": A, "b": [B, 2 * B]},
+        ValueError,
+        "problem 1: b: the total is 2; must equal the total of a",
+    ),
+    (sample_batch, {"X_a": [X]}, ValueError, "X_b: has 2 entries; must have 1"),
+    (sample_batch, {"X_a": [], "X_b": []}, ValueError, "X_a: has no problems"),
+    (sample_batch, {"X_b": [Y, NAN]}, ValueError, "problem 1: X_b: has 3 columns; must have 2, the dimension of X_a"),
+    (sample_batch, {"metric": np.ones(3)}, ValueError, "metric: is an array of shape (3,)"),
+    (sample_batch, {"metric": "minkowski", "p": 0.5}, ValueError, "problem 0: p: is 0.5; must be"),
+    (sample_batch, {"metric": "euclidean", "reg": None}, ValueError, "reg: is not given"),
+    # POT's functions of arrays.
+    (sinkhorn, {"stopThr": -1}, ValueError, "stopThr: is -1"),
+    (sinkhorn, {"stopThr": 1e-3, "tolerance": 1e-3}, ValueError, "stopThr: is given with tolerance"),
+    (sinkhorn, {"numItermax": 0}, ValueError, "numItermax: is 0"),
+    (sinkhorn, {"M": NAN}, ValueError, "M: row 0"),
+    (sinkhorn, {"a": np.array(1.0)}, ValueError, "a: has shape ()"),
+    (sinkhorn, {"method": np.ones(3)}, TypeError, "method: is array"),
+    (sinkhorn, {"warmstart": 3}, TypeError, "warmstart: is 3; must be a pair"),
+    (sinkhorn, {"warmstart": (A, A)}, ValueError, "warmstart: has shape (4,); must be (3,)"),
+    (sinkhorn, {"warmstart": (A, NAN[0])}, ValueError, "warmstart: entry 0 is nan"),
+    (sinkhorn, {"b": np.stack([B, 2 * B], 1)}, ValueError, "problem 1: b: the total is 2"),
+    (sinkhorn, {"warn": "x"}, TypeError, "warn: is 'x'; must be True or False"),
+    (unbalanced, {"reg_m": -1}, ValueError, "reg_m: is -1"),
+    (unbalanced, {"reg_m": "x"}, TypeError, "reg_m: is 'x'"),
+    (unbalanced, {"reg_type": None}, TypeError, "reg_type: is None"),
+    (empirical, {"X_s": X[0]}, ValueError, "X_s: has shape (2,)"),
+    (empirical, {"X_t": NAN}, ValueError, "X_t: has 3 columns; must have 2, the dimension of X_s"),
+    (empirical, {"numIterMax": 0}, ValueError, "numIterMax: is 0"),
+    (empirical_divergence, {"X_t": NAN}, ValueError, "X_t: has 3 columns; must have 2, the dimension of X_s"),
+    (empirical_divergence, {"stopThr": -1}, ValueError, "stopThr: is -1"),
+    (smooth, {"reg": np.inf}, ValueError, "reg: is inf"),
+    (smooth, {"stopThr": -1}, ValueError, "stopThr: is -1"),
+    (smooth, {"a": A, "b": 2 * B}, ValueError, "b: the total is 2; must equal the total of a, 1"),
+    (smooth, {"reg_type": None}, TypeError, "reg_type: is None"),
+    # Regularised solves.
+    (regularized, {"a": A, "b": 2 * B}, ValueError, "b: the total is 2; must equal the total of a, 1"),
+    (regularized, {"quadratic": -1}, ValueError, "quadratic: is -1"),
+    (regularized, {"quadratic": "a"}, TypeError, "quadratic: is 'a'; must be a number"),
+    (regularized, {"tol": -1}, ValueError, "tol: is -1"),
+    (regularized, {"tolerance": -1.0}, ValueError, "tolerance: is -1"),
+    (regularized, {"max_iter": 0}, ValueError, "max_iter: is 0"),
+    (regularized, {"tol": 1e-3, "tolerance": 1e-3}, ValueError, "tol: is given with tolerance"),
+    (regularized, {"max_iter": 9, "iterations": 9}, ValueError, "max_iter: is given with iterations"),
+    (regularized, {"groups": [0, 0, 1, 1]}, ValueError, "groups: is given without group_lasso"),
+    (regularized, {"group_weights": [1.0, 2.0]}, ValueError, "group_weights: is given without group_lasso"),
+    (regularized, {"group_lasso": 0.1}, ValueError, "groups: is missing; group_lasso"),
+    (regularized, {"group_lasso": 0.1, "groups": [0.5] * 4}, TypeError, "groups: is of dtype float64; must be whole"),
+    (regularized, {"l1_weights": M}, ValueError, "l1_weights: is given without l1"),
+    (regularized, {"l1": 0.1}, ValueError, "l1_weights: is missing; l1"),
+    (regularized, {"hypentropy_width": 2.0}, ValueError, "hypentropy_width: is given without hypentropy"),
+    (regularized, {"mask": np.zeros((0, 0))}, ValueError, "mask: has shape (0, 0); must not be empty"),
+    (regularized, {"potentials_init": 3}, TypeError, "potentials_init: is 3; must be a pair"),
+    (regularized, {"potentials_init": (A, A)}, ValueError, "potentials_init: v: has 4 entries"),
+    (regularized_sample, {"X_b": NAN}, ValueError, "X_b: has 3 columns; must have 2, the dimension of X_a"),
+    (regularized_sample, {"tol": -1}, ValueError, "tol: is -1"),
+    (
+        regularized_batch,
+        {"a": A, "b": [B, 2 * B]},
+        ValueError,
+        "problem 1: b: the total is 2; must equal the total of a",
+    ),
+    (regularized_batch, {"M": [M, M[0]]}, ValueError, "problem 1: M: has shape (3,)"),
+    (regularized_batch, {"mask": [M, M[0]]}, ValueError, "problem 1: mask: has shape (3,)"),
+    (regularized_batch, {"tol": 1e-3, "tolerance": 1e-3}, ValueError, "tol: is given with tolerance"),
+    # Divergences and c-transforms.
+    (divergence, {"X_b": NAN}, ValueError, "X_b: has 3 columns; must have 2, the dimension of X_a"),
+    (divergence, {"tol": -1}, ValueError, "tol: is -1"),
+    (divergence, {"warn": None}, TypeError, "warn: is None"),
+    (divergence_of_costs, {"M_ab": NAN}, ValueError, "M_ab: row 0, column 0 is nan"),
+    (divergence_of_costs, {"M_aa": M}, ValueError, "M_aa: is 4 x 3; must be 4 x 4"),
+    (divergence_of_costs, {"M_bb": np.full((3, 3), np.nan)}, ValueError, "M_bb: row 0, column 0 is nan"),
+    (divergence_of_costs, {"M_bb": B}, ValueError, "M_bb: has shape (3,)"),
+    (divergence_of_costs, {"a": BAD_WEIGHTS}, ValueError, "a: entry 0 is -1"),
+    (c_transform, {"g": A}, ValueError, "g: has 4 entries; must have 3"),
+    (c_transform, {"X_a": X[0]}, ValueError, "X_a: has shape (2,)"),
+    # Projections.
+    (project, {"preset": 3}, TypeError, "preset: is 3; must be a name"),
+    (project, {"preset": "mine"}, ValueError, "preset: is 'mine'"),
+    (project, {"iterations": [1]}, TypeError, "iterations: is [1]; must be int"),
+    (project, {"logits": None}, TypeError, "logits: is None; must be an array"),
+    (project, {"logits": np.zeros((2, 2))}, TypeError, "logits: is of dtype float64"),
+    (project, {"row_marginal": []}, ValueError, "row_marginal: has shape (0,)"),
+    (monge.projection_marginals, {"rows": 0, "columns": 2}, ValueError, "rows: is 0"),
+    (monge.projection_marginals, {"rows": "a", "columns": 2}, TypeError, "rows: is 'a'; must be a whole number"),
+    # scikit-learn.
+    (fit, {"method": np.ones(3)}, TypeError, "method: is array"),
+    (fit, {"reg": "a"}, TypeError, "reg: is 'a'"),
+    (fit, {"method": "quadratic", "reg": -1}, ValueError, "reg: is -1"),
+    (fit, {"method": "quadratic", "tol": -1}, ValueError, "tol: is -1"),
+    (fit, {"method": "group_lasso", "y": [0, 1]}, ValueError, "y: has 2 entries; must have 4"),
+    (fit, {"method": "group_lasso", "y": RAGGED}, ValueError, "y: is no array"),
+    (fit, {"metric": None}, ValueError, "metric: is None"),
+]
+
+OF_RESULTS = [
+    (lambda r: r.apply(A), "v: has shape (4,); must be (3,) or (3, p)"),
+    (lambda r: r.apply(B, transpose=True), "v: has shape (3,); must be (4,) or (4, p)"),
+    (lambda r: r.apply(1.0), "v: has shape ()"),
+    (lambda r: r.push(B), "mass: has shape (3,); must be (4,) or (4, p)"),
+    (lambda r: r.pull(A), "mass: has shape (4,); must be (3,) or (3, p)"),
+    (lambda r: r.average(A), "values: has shape (4,)"),
+    (lambda r: r.average(B, transpose=True), "values: has shape (3,)"),
+    (lambda r: r.transform(X[0]), "points: has shape (2,)"),
+    (lambda r: r.potential(np.float64(1)), "points: has shape ()"),
+    (lambda r: r.topk(0), "k: is 0; must be from 1 to 3"),
+    (lambda r: r.topk(5, axis=0), "k: is 5; must be from 1 to 4"),
+    (lambda r: r.topk(1.5), "k: is 1.5; must be a whole number"),
+    (lambda r: r.topk(1, axis=2), "axis: is 2; must be from 0 to 1"),
+    (lambda r: r.sample(-1), "k: is -1; must be >= 0"),
+    (lambda r: r.sample("a"), "k: is 'a'; must be a whole number"),
+    (lambda r: r.sample(1, seed=-1), "seed: is -1; must be"),
+    (lambda r: monge.plot.plan(r, top=0), "top: is 0; must be from 1 to 3"),
+    (lambda r: monge.plot.displacement(r, most=-1), "most: is -1; must be >= 0"),
+]
+
+OF_ENTROPIC_RESULTS = [
+    (lambda r: r.sparse("a"), "threshold: is 'a'; must be a number"),
+    (lambda r: r.gradients(-1), "error_iterations: is -1"),
+    (lambda r: r.hessian_product(x=Y), "x: is 3 x 2; must be 4 x 2"),
+    (lambda r: r.hessian_product(x=X, damping="a"), "damping: is 'a'; must be a number"),
+    (lambda r: r.hessian_product(x=X, iterations=0), "iterations: is 0"),
+]
+
+
+@pytest.mark.parametrize(("function", "given", "error", "first_words"), WRONG)
+def test_wrong_arguments_are_named(function, given, error, first_words):
+    with pytest.raises(error, match="^" + re.escape(first_words)) as raised:
+        function(**given)
+    assert raised.type is error
+    assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize(("ask", "first_words"), OF_RESULTS)
+@pytest.mark.parametrize("solve", [sample, regularized_sample])
+def test_wrong_questions_to_a_result_are_named(solve, ask, first_words):
+    with pytest.raises((ValueError, TypeError), match="^" + re.escape(first_words)):
+        ask(solve())
+
+
+@pytest.mark.parametrize(("ask", "first_words"), OF_ENTROPIC_RESULTS)
+def test_wrong_questions_to_an_entropic_result_are_named(ask, first_words):
+    with pytest.raises((ValueError, TypeError), match="^" + re.escape(first_words)):
+        ask(sample())
+
+
+@pytest.mark.parametrize("draw", [monge.plot.convergence, monge.plot.plan, monge.plot.displacement])
+def test_pictures_are_of_one_problem(draw):
+    with pytest.raises(TypeError, match="^result: is a BatchResult; must be an OTResult or a RegularizedResult"):
+        draw(batch())
+
+
+def test_an_error_of_the_callers_own_function_is_left_alone():
+    def fail(state):
+        raise KeyError("tolerance")
+
+    with pytest.raises(KeyError, match="tolerance"):
+        solve(progress=fail)
