@@ -7,7 +7,6 @@ norms are made with a block of rows of W and C at a time.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -179,8 +178,8 @@ def _by_products(
     def across(of_direction: Tensor, points: Tensor) -> Tensor:
         """The part of a derivative by directions that turns them, over the length."""
         direction = _directions(points)
-        along: Tensor = (of_direction * direction).sum(1, keepdim=True) * direction
-        return (of_direction - along) / points.norm(dim=1, keepdim=True)
+        turning = of_direction - (of_direction * direction).sum(1, keepdim=True) * direction
+        return torch.div(turning, points.norm(dim=1, keepdim=True))
 
     by_x, by_y = -problem.scale * times(_directions(y)), -problem.scale * transposed_times(_directions(x))
     return across(by_x, x), across(by_y, y)
@@ -191,7 +190,7 @@ def _by_blocks(problem: Problem, rows_of: Callable[[slice, Tensor], Tensor]) -> 
     x, y = _points(problem)
     by_x, by_y = torch.zeros_like(x), torch.zeros_like(y)
 
-    def backward(by_distance: Tensor, own: Tensor, other: Tensor, distance: Tensor) -> Any:
+    def backward(by_distance: Tensor, own: Tensor, other: Tensor, distance: Tensor) -> Tensor:
         arguments = (
             by_distance.contiguous(),
             own.contiguous(),
@@ -199,7 +198,8 @@ def _by_blocks(problem: Problem, rows_of: Callable[[slice, Tensor], Tensor]) -> 
             _norm(problem),
             distance.contiguous(),
         )
-        return torch.ops.aten._cdist_backward(*arguments)
+        found: Tensor = torch.ops.aten._cdist_backward(*arguments)
+        return found
 
     for rows, distance in _distance_blocks(problem):
         by_distance = problem.scale * rows_of(rows, problem.scale * distance)
