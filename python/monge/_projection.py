@@ -148,16 +148,12 @@ def mhc_mapping(
     if shape[-1:] != (24,):
         raise ValueError(f"mixes: has shape {shape}; must be (..., 24)")
     tokens = read("mixes", small.reshape(-1, 24))
-    scales, bases = (read(name, framework_of(v).read_small(name, v)) for name, v in (("scale", scale), ("base", base)))
+    scale, base = (read(name, framework_of(v).read_small(name, v)) for name, v in (("scale", scale), ("base", base)))
     count = tokens.shape[0]
     pre, post, res = place.empty(count, 4), place.empty(count, 4), place.empty(count, 4, 4)
-    _core.mhc_mapping(
-        *(place.session(n_threads), tokens, scales, bases, pre, post, res, held),
-        *(number("pre_epsilon", pre_epsilon), number("post_factor", post_factor)),
-    )
-    dtype, lead = framework.dtype_name(small), shape[:-1]
-    return (
-        framework.cast(place.finish(pre).reshape(*lead, 4), dtype),
-        framework.cast(place.finish(post).reshape(*lead, 4), dtype),
-        framework.cast(place.finish(res).reshape(*lead, 4, 4), dtype),
-    )
+    pre_epsilon, post_factor = number("pre_epsilon", pre_epsilon), number("post_factor", post_factor)
+    session = place.session(n_threads)
+    _core.mhc_mapping(session, tokens, scale, base, pre, post, res, held, pre_epsilon, post_factor)
+    dtype = framework.dtype_name(small)
+    maps = (framework.cast(place.finish(v).reshape(*shape[:-1], *v.shape[1:]), dtype) for v in (pre, post, res))
+    return tuple(maps)

@@ -1,7 +1,7 @@
-"""Costs of points in PyTorch, and derivatives by points of sum_ij W_ij C_ij.
+"""Derivatives by points of sum_ij W_ij C_ij, for matrices W that a plan makes.
 
-Squared distances and dot products are products of narrow matrices, C = l r^T, so theirs are products by W. Those of the
-other costs are PyTorch's own, of a block of rows of C at a time: memory is that of the block.
+Where costs are products of narrow matrices, C = l r^T, these are products by W: the library's, without W. Those of
+norms are made with a block of rows of W and C at a time.
 """
 
 from __future__ import annotations
@@ -11,9 +11,11 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import Tensor
 
+from .. import _core
+from .._arrays import Array
 from .._problem import Problem
 
-PRODUCTS = ("sqeuclidean", "dot")
+_PRODUCTS = ("sqeuclidean", "dot", "cosine")
 _BLOCK = 1 << 22  # Entries.
 
 
@@ -22,82 +24,185 @@ def with_ones(v: Tensor) -> Tensor:
     return torch.cat([torch.ones_like(v[:, :1]), v], 1)
 
 
-def points(problem: Problem) -> tuple[Tensor, Tensor]:
-    """In float64. Squared distances are of points near the origin: offsets would be what is rounded."""
-    x, y = (torch.as_tensor(v, device=problem.place.device).double() for v in (problem.x, problem.y))
-    return (x - y.mean(0), y - y.mean(0)) if problem.cost_function == "sqeuclidean" else (x, y)
+def weights_of(given: Array | None, like: Tensor) -> Tensor:
+    """In float64; uniform where none are given."""
+    if given is None:
+        return torch.full_like(like, 1 / len(like))
+    return torch.as_tensor(given, device=like.device).double()
+
+
+def potentials_of(problem: Problem, plan: _core.Plan) -> tuple[Tensor, Tensor]:
+    """In float64."""
+    f, g = (torch.empty(n, dtype=torch.float64, device=problem.place.device) for n in (plan.rows, plan.columns))
+    plan.potentials(f, g)
+    return f, g
+
+
+class Dense:
+    """W, entry by entry."""
+
+    def __init__(self, problem: Problem, entries: Tensor) -> None:
+        self._problem, self.entries = problem, entries
+
+    def by_points(self) -> tuple[Tensor, Tensor]:
+        if self._problem.cost_function not in _PRODUCTS:
+            return _by_blocks(self._problem, lambda rows, _: self.entries[rows].double())
+        wide = self.entries.double()
+        return _by_products(self._problem, lambda v: wide @ v, lambda v: wide.T @ v)
+
+
+class OfPlan:
+    """W = P o (l r^T + factor C), not formed."""
+
+    def __init__(self, problem: Problem, plan: _core.Plan, left: Tensor, right: Tensor, factor: float = 0.0) -> None:
+        self._problem, self._plan, self._factor = problem, plan, factor
+        self._left, self._right = left.contiguous(), right.contiguous()
+
+    @staticmethod
+    def itself(problem: Problem, plan: _core.Plan) -> OfPlan:
+        """P."""
+        f, g = potentials_of(problem, plan)
+        return OfPlan(problem, plan, torch.ones_like(f)[:, None], torch.ones_like(g)[:, None])
+
+    @property
+    def entries(self) -> Tensor:
+        """All of them, without the factor's."""
+        plan: Tensor = self._problem.place.empty(self._plan.rows, self._plan.columns)
+        self._plan.dense(plan)
+        return plan * (self._left @ self._right.T).to(plan.dtype)
+
+    def times(self, v: Tensor) -> Tensor:
+        to = v.new_empty(len(self._left), v.shape[1])
+        self._plan.apply_hadamard(self._left, self._right, v.contiguous(), to)
+        return to
+
+    def transposed_times(self, v: Tensor) -> Tensor:
+        to = v.new_empty(len(self._right), v.shape[1])
+        self._plan.apply_hadamard_transpose(self._left, self._right, v.contiguous(), to)
+        return to
+
+    def by_points(self) -> tuple[Tensor, Tensor]:
+        if self._problem.cost_function in _PRODUCTS:
+            return _by_products(self._problem, self.times, self.transposed_times)
+        rows_of = _plan_rows(self._problem, self._plan)
+        return _by_blocks(
+            self._problem,
+            lambda rows, cost: rows_of(rows, cost) * (self._left[rows] @ self._right.T + self._factor * cost),
+        )
 
 
 def cost_factors(problem: Problem) -> tuple[Tensor, Tensor] | None:
     """l (n x k) and r (m x k) with C = l r^T, where the costs have them."""
-    x, y = points(problem)
+    if problem.cost_function not in _PRODUCTS:
+        return None
+    x, y = _points(problem)
     if problem.cost_function == "sqeuclidean":
         left = torch.cat([x.square().sum(1, keepdim=True), torch.ones_like(x[:, :1]), -2 * x], 1)
         right = torch.cat([torch.ones_like(y[:, :1]), y.square().sum(1, keepdim=True), y], 1)
     elif problem.cost_function == "dot":
         left, right = -x, y
     else:
-        return None
+        left, right = with_ones(-_directions(x)), with_ones(_directions(y))
     left = problem.scale * left
     if problem.label_cost is None:
         return left, right
-    labels_x, labels_y, table = _labels(problem, x)
-    one_hot = torch.eye(table.shape[1], dtype=x.dtype, device=x.device)
-    return torch.cat([left, table[labels_x]], 1), torch.cat([right, one_hot[labels_y]], 1)
-
-
-def _labels(problem: Problem, like: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     labels_x, labels_y, table = (
-        torch.as_tensor(v, device=like.device) for v in (problem.labels_x, problem.labels_y, problem.label_cost)
+        torch.as_tensor(v, device=x.device) for v in (problem.labels_x, problem.labels_y, problem.label_cost)
     )
-    return labels_x, labels_y, problem.label_weight * table.double()
+    one_hot = torch.eye(table.shape[1], dtype=x.dtype, device=x.device)
+    of_labels = problem.label_weight * table.double()[labels_x]
+    return torch.cat([left, of_labels], 1), torch.cat([right, one_hot[labels_y]], 1)
 
 
-def cost_blocks(problem: Problem, follow: bool = False) -> Iterator[tuple[slice, Tensor, Tensor, Tensor]]:
-    """Rows, their costs, and the points that these were made of; with `follow` autograd knows it."""
-    x, y = points(problem)
+def cost_sums(problem: Problem, plan: _core.Plan) -> tuple[Tensor, Tensor]:
+    """Over the rows and over the columns of P o C."""
+    rows, columns = (torch.zeros_like(v) for v in potentials_of(problem, plan))
+    factors = cost_factors(problem)
+    if factors is not None:
+        of_cost = OfPlan(problem, plan, *factors)
+        row_sums = of_cost.times(torch.ones_like(columns[:, None]))
+        return row_sums[:, 0], of_cost.transposed_times(torch.ones_like(rows[:, None]))[:, 0]
+    rows_of = _plan_rows(problem, plan)
+    for chosen, distance in _distance_blocks(problem):
+        cost = problem.scale * distance
+        weighted = rows_of(chosen, cost) * cost
+        rows[chosen] = weighted.sum(1)
+        columns += weighted.sum(0)
+    return rows, columns
+
+
+def _points(problem: Problem) -> tuple[Tensor, Tensor]:
+    """In float64. Squared distances are of points near the origin: offsets would be what is rounded."""
+    x, y = (torch.as_tensor(v, device=problem.place.device).double() for v in (problem.x, problem.y))
+    return (x - y.mean(0), y - y.mean(0)) if problem.cost_function == "sqeuclidean" else (x, y)
+
+
+def _directions(x: Tensor) -> Tensor:
+    return torch.nn.functional.normalize(x, dim=1)
+
+
+def _plan_rows(problem: Problem, plan: _core.Plan) -> Callable[[slice, Tensor], Tensor]:
+    """Rows of P, given their numbers and their costs."""
+    f, g = potentials_of(problem, plan)
+    a, b = weights_of(problem.a, f), weights_of(problem.b, g)
+    return lambda rows, cost: a[rows, None] * b * ((f[rows, None] + g - cost) / plan.report.eps).exp()
+
+
+def _norm(problem: Problem) -> float:
+    return 2.0 if problem.cost_function == "euclidean" else problem.norm_p
+
+
+def _distance_blocks(problem: Problem) -> Iterator[tuple[slice, Tensor]]:
+    """Rows, and their distances."""
+    x, y = _points(problem)
     step = max(1, _BLOCK // len(y))
     for begin in range(0, len(x), step):
         rows = slice(begin, begin + step)
-        own, other = (v.detach().requires_grad_(follow) for v in (x[rows], y))
-        with torch.set_grad_enabled(follow):
-            cost = problem.scale * _distances(problem, own, other)
-            if problem.label_cost is not None:
-                labels_x, labels_y, table = _labels(problem, x)
-                cost = cost + table[labels_x[rows]][:, labels_y]
-        yield rows, cost, own, other
+        # By products of matrices, small distances would be what is rounded.
+        yield rows, torch.cdist(x[rows], y, _norm(problem), compute_mode="donot_use_mm_for_euclid_dist")
 
 
-def _distances(problem: Problem, x: Tensor, y: Tensor) -> Tensor:
-    if problem.cost_function == "cosine":
-        return 1 - torch.nn.functional.normalize(x, dim=1) @ torch.nn.functional.normalize(y, dim=1).T
-    p = 2.0 if problem.cost_function == "euclidean" else problem.norm_p
-    return torch.cdist(x, y, p, compute_mode="donot_use_mm_for_euclid_dist")
-
-
-def plan_rows(f: Tensor, g: Tensor, a: Tensor, b: Tensor, eps: float) -> Callable[[slice, Tensor], Tensor]:
-    """Rows of P in float64, given their numbers and their costs."""
-    return lambda rows, cost: a[rows, None] * b * ((f[rows, None] + g - cost) / eps).exp()
-
-
-def by_products(
+def _by_products(
     problem: Problem, times: Callable[[Tensor], Tensor], transposed_times: Callable[[Tensor], Tensor]
 ) -> tuple[Tensor, Tensor]:
-    """By x and y, given products by W and by its transpose."""
-    x, y = points(problem)
+    x, y = _points(problem)
+    if problem.cost_function == "sqeuclidean":
+        of_x, of_y = times(with_ones(y)), transposed_times(with_ones(x))
+        return (
+            2 * problem.scale * (of_x[:, :1] * x - of_x[:, 1:]),
+            2 * problem.scale * (of_y[:, :1] * y - of_y[:, 1:]),
+        )
     if problem.cost_function == "dot":
         return -problem.scale * times(y), -problem.scale * transposed_times(x)
-    of_x, of_y = times(with_ones(y)), transposed_times(with_ones(x))
-    return (
-        2 * problem.scale * (of_x[:, :1] * x - of_x[:, 1:]),
-        2 * problem.scale * (of_y[:, :1] * y - of_y[:, 1:]),
-    )
+
+    def across(of_direction: Tensor, points: Tensor) -> Tensor:
+        """The part of a derivative by directions that turns them, over the length."""
+        direction = _directions(points)
+        turning = of_direction - (of_direction * direction).sum(1, keepdim=True) * direction
+        return torch.div(turning, points.norm(dim=1, keepdim=True))
+
+    by_x, by_y = -problem.scale * times(_directions(y)), -problem.scale * transposed_times(_directions(x))
+    return across(by_x, x), across(by_y, y)
 
 
-def by_blocks(problem: Problem, rows_of: Callable[[slice, Tensor], Tensor]) -> tuple[Tensor, Tensor]:
-    """By x and y, given W's rows by their numbers and their costs. Where a distance is 0 its derivative counts as 0."""
-    by_x, by_y = (torch.zeros_like(v) for v in points(problem))
-    for rows, cost, own, other in cost_blocks(problem, follow=True):
-        by_x[rows], part = torch.autograd.grad(cost, (own, other), rows_of(rows, cost.detach()))
-        by_y += part
+def _by_blocks(problem: Problem, rows_of: Callable[[slice, Tensor], Tensor]) -> tuple[Tensor, Tensor]:
+    """Of norms, given W's rows by their numbers and their costs. Where a distance is 0 its derivative counts as 0."""
+    x, y = _points(problem)
+    by_x, by_y = torch.zeros_like(x), torch.zeros_like(y)
+
+    def backward(by_distance: Tensor, own: Tensor, other: Tensor, distance: Tensor) -> Tensor:
+        arguments = (
+            by_distance.contiguous(),
+            own.contiguous(),
+            other.contiguous(),
+            _norm(problem),
+            distance.contiguous(),
+        )
+        found: Tensor = torch.ops.aten._cdist_backward(*arguments)
+        return found
+
+    for rows, distance in _distance_blocks(problem):
+        by_distance = problem.scale * rows_of(rows, problem.scale * distance)
+        by_x[rows] = backward(by_distance, x[rows], y, distance)
+        by_y += backward(by_distance.T, y, x[rows], distance.T)
     return by_x, by_y

@@ -26,7 +26,7 @@ from .._divergence import DivergenceResult
 from .._problem import ConvergenceWarning
 from .._result import OTResult
 from ._operands import first_only
-from ._points import PRODUCTS, by_blocks, by_products, cost_blocks, cost_factors, plan_rows, with_ones
+from ._points import Dense, OfPlan, cost_factors, cost_sums, potentials_of, weights_of, with_ones
 
 Wanted = tuple[bool, ...]
 Found = list[Tensor | None]
@@ -65,63 +65,9 @@ def together(parts: list[Any]) -> Any:
     return torch.stack(parts) if len({part.shape for part in parts}) == 1 else parts
 
 
-class _Dense:
-    """A matrix that is there, entry by entry."""
-
-    def __init__(self, result: Any, entries: Tensor) -> None:
-        self._problem, self.entries = result._problem, entries
-
-    def by_points(self) -> tuple[Tensor, Tensor]:
-        if self._problem.cost_function in PRODUCTS:
-            wide = self.entries.double()
-            return by_products(self._problem, lambda v: wide @ v, lambda v: wide.T @ v)
-        return by_blocks(self._problem, lambda rows, _: self.entries[rows].double())
-
-
-class _OfPlan:
-    """P o (l r^T + factor C). P is not formed but for `entries`, which are without the factor's."""
-
-    def __init__(self, result: Any, left: Tensor, right: Tensor, factor: float = 0.0) -> None:
-        self._result, self._left, self._right, self._factor = result, left.contiguous(), right.contiguous(), factor
-
-    @property
-    def entries(self) -> Tensor:
-        plan: Tensor = self._result._dense_plan
-        return plan * (self._left @ self._right.T).to(plan.dtype)
-
-    def times(self, v: Tensor) -> Tensor:
-        to = v.new_empty(len(self._left), v.shape[1])
-        self._result._plan.apply_hadamard(self._left, self._right, v.contiguous(), to)
-        return to
-
-    def transposed_times(self, v: Tensor) -> Tensor:
-        to = v.new_empty(len(self._right), v.shape[1])
-        self._result._plan.apply_hadamard_transpose(self._left, self._right, v.contiguous(), to)
-        return to
-
-    def by_points(self) -> tuple[Tensor, Tensor]:
-        if self._result._problem.cost_function in PRODUCTS:
-            return by_products(self._result._problem, self.times, self.transposed_times)
-        rows_of = _plan_rows(self._result)
-        return by_blocks(
-            self._result._problem,
-            lambda rows, cost: rows_of(rows, cost) * (self._left[rows] @ self._right.T + self._factor * cost),
-        )
-
-
-def _plan_rows(result: Any) -> Callable[[slice, Tensor], Tensor]:
-    f, g = (torch.as_tensor(v, device=result._place.device) for v in result._float64_potentials())
-    return plan_rows(f, g, *_weights(result), result.reg)
-
-
 def _weights(result: Any) -> tuple[Tensor, Tensor]:
-    a, b = (
-        torch.full((size,), 1 / size, dtype=torch.float64, device=result._place.device)
-        if given is None
-        else torch.as_tensor(given, device=result._place.device).double()
-        for given, size in zip(result._weights(), result.shape)
-    )
-    return a, b
+    f, g = potentials_of(result._problem, result._plan)
+    return weights_of(result._problem.a, f), weights_of(result._problem.b, g)
 
 
 class _Response:
@@ -150,7 +96,7 @@ class _Response:
             )
         )
 
-    def found(self, wanted: Wanted, tilted: _Dense | _OfPlan, linear: tuple[Tensor, Tensor] | None = None) -> Found:
+    def found(self, wanted: Wanted, tilted: Dense | OfPlan, linear: tuple[Tensor, Tensor] | None = None) -> Found:
         """`tilted` is W. `linear` are dL/dlog a and dL/dlog b at fixed potentials."""
         by_cost, by_x, by_y, *by_weights = wanted
         found: Found = [tilted.entries if by_cost else None]
@@ -185,8 +131,8 @@ def _value_by_points(result: Any) -> tuple[Tensor, Tensor]:
         (by_x, by_y), of_a, of_b = (_value_by_points(part) for part in (result.ab, result.aa, result.bb))
         return by_x - (of_a[0] + of_a[1]) / 2, by_y - (of_b[0] + of_b[1]) / 2
     if isinstance(result, OTResult):
-        return by_blocks(result._problem, _plan_rows(result))
-    return _Dense(result, result._dense_plan).by_points()
+        return OfPlan.itself(result._problem, result._plan).by_points()
+    return Dense(result._problem, result._dense_plan).by_points()
 
 
 def _of_potentials(result: Any, wanted: Wanted, of: Any, by: tuple[Tensor, ...]) -> Found:
@@ -197,7 +143,9 @@ def _of_potentials(result: Any, wanted: Wanted, of: Any, by: tuple[Tensor, ...])
         excess = (by_f.sum() - by_g.sum()) / 2
         by_f, by_g = (by - sign * excess * w / w.sum() for by, sign, w in zip((by_f, by_g), (1, -1), _weights(result)))
     response = _Response(result, by_f, by_g)
-    tilted = _OfPlan(result, with_ones(response.u[:, None]), with_ones(response.w[:, None]).flip(1))
+    tilted = OfPlan(
+        result._problem, result._plan, with_ones(response.u[:, None]), with_ones(response.w[:, None]).flip(1)
+    )
     return response.found(wanted, tilted)
 
 
@@ -210,7 +158,7 @@ def _of_entries(result: Any, wanted: Wanted, plan: Tensor, weighted: Tensor, dir
     rows, columns = weighted.sum(1, dtype=torch.float64), weighted.sum(0, dtype=torch.float64)
     response = _Response(result, rows / result.reg, columns / result.reg)
     tilt = (response.u + direct)[:, None] + response.w
-    return response.found(wanted, _Dense(result, plan * tilt - weighted / result.reg), (rows, columns))
+    return response.found(wanted, Dense(result._problem, plan * tilt - weighted / result.reg), (rows, columns))
 
 
 def _of_value_linear(result: Any, wanted: Wanted, of: Any, by: tuple[Tensor, ...]) -> Found:
@@ -219,31 +167,15 @@ def _of_value_linear(result: Any, wanted: Wanted, of: Any, by: tuple[Tensor, ...
         plan = result._dense_plan
         found = _of_entries(result, wanted, plan, torch.where(plan > 0, plan * problem.cost, 0), 1)
     else:
-        factors = cost_factors(problem)
-        rows, columns = _cost_sums(result, factors)
+        rows, columns = cost_sums(problem, result._plan)
         response = _Response(result, rows / result.reg, columns / result.reg)
         left, right = with_ones(response.u[:, None] + 1).flip(1), with_ones(response.w[:, None])
-        if factors is None:
-            tilted = _OfPlan(result, left, right, -1 / result.reg)
-        else:
-            tilted = _OfPlan(result, torch.cat([left, factors[0]], 1), torch.cat([right, -factors[1] / result.reg], 1))
+        factor, factors = -1 / result.reg, cost_factors(problem)
+        if factors is not None:
+            left, right = torch.cat([left, factor * factors[0]], 1), torch.cat([right, factors[1]], 1)
+        tilted = OfPlan(problem, result._plan, left, right, factor if factors is None else 0)
         found = response.found(wanted, tilted, (rows, columns))
     return [None if gradient is None else gradient * by[0] for gradient in found]
-
-
-def _cost_sums(result: Any, factors: tuple[Tensor, Tensor] | None) -> tuple[Tensor, Tensor]:
-    """Over the rows and over the columns of P o C, for costs of points."""
-    rows, columns = (torch.zeros_like(weights) for weights in _weights(result))
-    if factors is not None:
-        of_cost = _OfPlan(result, *factors)
-        row_sums = of_cost.times(torch.ones_like(columns[:, None]))
-        return row_sums[:, 0], of_cost.transposed_times(torch.ones_like(rows[:, None]))[:, 0]
-    rows_of = _plan_rows(result)
-    for chosen, cost, _, _ in cost_blocks(result._problem):
-        weighted = rows_of(chosen, cost) * cost
-        rows[chosen] = weighted.sum(1)
-        columns += weighted.sum(0)
-    return rows, columns
 
 
 _DERIVATIVES: dict[str, Callable[..., Found]] = {

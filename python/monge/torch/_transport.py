@@ -20,6 +20,7 @@ from .._problem import Problem, cost_of_metric, library_options, plan_options, s
 from ._operands import floating, require_problems, require_tensors
 from ._operator import as_problems, differentiable, no_derivative, refuse_others, without_derivatives
 from ._options import from_text, to_text
+from ._points import OfPlan
 
 _Plans = list[_core.Plan]
 
@@ -60,23 +61,12 @@ def _solve(problems: list[Problem], starts: list[tuple[Any, Any]], options: dict
     return _core.solve_batch(session, given, options, None)
 
 
-def _plans_of(
-    x: Tensor,
-    y: Tensor,
-    a: Tensor | None,
-    b: Tensor | None,
-    f: Tensor,
-    g: Tensor,
-    in_float64: Tensor,
-    geometry: str,
-    options: str,
-) -> _Plans:
+def _plans_of(problems: list[Problem], f: Tensor, g: Tensor, in_float64: Tensor, options: str) -> _Plans:
     """Plans of potentials that a solve has found, for products in the precision that it ended in."""
-    starts = [(f[k], g[k]) for k in range(x.shape[0])]
     own = plan_options(from_text(options))
     if bool(in_float64.any()):
         own["precision"] = "float64"
-    return _solve(_problems(x, y, a, b, geometry), starts, own)
+    return _solve(problems, [(f[k], g[k]) for k in range(len(problems))], own)
 
 
 @torch.library.custom_op("monge::transport", mutates_args=())
@@ -121,9 +111,13 @@ def _gradients_operator(
     """By x, y, a and b; those that are not wanted are empty."""
     by_x, by_y = (v.new_empty(v.shape if by_points else (len(x), 0)) for v in (x, y))
     by_a, by_b = (x.new_empty(v.shape[:2] if by_weights else (len(x), 0)) for v in (x, y))
-    for k, plan in enumerate(_plans_of(x, y, a, b, f, g, in_float64, geometry, options)):
+    problems = _problems(x, y, a, b, geometry)
+    for k, (problem, plan) in enumerate(zip(problems, _plans_of(problems, f, g, in_float64, options))):
         points = (by_x[k], by_y[k]) if by_points else (None, None)
         weights = (by_a[k], by_b[k]) if by_weights else (None, None)
+        if by_points and problem.cost_function not in ("sqeuclidean", "dot"):
+            by_x[k], by_y[k] = OfPlan.itself(problem, plan).by_points()
+            points = (None, None)
         plan.gradients(*points, *weights)
     return by_x, by_y, by_a, by_b
 
@@ -152,7 +146,7 @@ def _hessian_product_operator(
     to_x, to_y = torch.empty_like(x), torch.empty_like(y)
     # Rounding of the products bounds what the linear system can reach.
     tolerance = 1e-10 if x.dtype == torch.float64 else 1e-5
-    for k, plan in enumerate(_plans_of(x, y, a, b, f, g, in_float64, geometry, options)):
+    for k, plan in enumerate(_plans_of(_problems(x, y, a, b, geometry), f, g, in_float64, options)):
         report = plan.hessian_product(read("v", v_x[k]), read("v", v_y[k]), to_x[k], to_y[k], tolerance=tolerance)
         if report.status not in ("converged", "stagnation"):
             raise RuntimeError(
@@ -341,7 +335,7 @@ class SamplesLoss(torch.nn.Module):
 
     Costs are |x - y|^2 / 2 for p = 2 and |x - y| for p = 1, eps is blur^p and the penalty of unbalanced transport
     reach^p. Values are those of GeomLoss in the limit of scaling to 1: here eps is reached, and sweeps go on to the
-    tolerance. Gradients are exact for p = 2; for p = 1 there are none by the points.
+    tolerance. Gradients are exact, twice for p = 2; for p = 1 points in one place do not pull.
 
     Args:
         loss: "sinkhorn" alone.

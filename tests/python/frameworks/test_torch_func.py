@@ -3,6 +3,7 @@
 import pytest
 import torch
 from torch.autograd import forward_ad
+from torch.fx.experimental.proxy_tensor import make_fx
 
 import monge
 import monge.torch
@@ -17,6 +18,7 @@ LOSSES = {
     "transport": lambda x: monge.torch.transport(x, Y, reg=0.5, tol=1e-13),
     "samples_loss": lambda x: monge.torch.SamplesLoss(blur=0.7, tol=1e-13)(x, Y),
     "unbalanced": lambda x: monge.torch.transport(x, Y, reg=0.5, unbalanced=2.0, tol=1e-13),
+    "euclidean": lambda x: monge.torch.SamplesLoss(p=1, blur=0.7, tol=1e-13)(x, Y),
     "regularized": lambda x: monge.torch.regularized_transport((x[:, None] - Y).square().sum(2), quadratic=1.0)[0],
     "project": lambda x: monge.torch.project((x @ Y.T).float().expand(2, 6, 5), "mhc_paper").square().sum(),
     "mhc_mapping": lambda x: (
@@ -64,7 +66,7 @@ def test_second_derivatives(name):
         torch.func.jacfwd(torch.func.jacfwd(loss))(x)
 
 
-@pytest.mark.parametrize("name", [*TWICE, "regularized"])
+@pytest.mark.parametrize("name", [*TWICE, "euclidean", "regularized"])
 def test_forward_mode(name):
     loss, x, v = LOSSES[name], random(6, 2), random(6, 2, seed=2)
     expected = (gradient(loss, x) * v).sum()
@@ -191,6 +193,18 @@ def test_what_has_no_derivatives_is_no_constant(function, name):
     # A tangent cannot wait until someone asks for it.
     assert torch.func.jvp(function, (x,), (x,))[1].isnan()
     assert torch.func.vmap(function)(x[None])[0] == function(x)
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_dispatch_sees_the_operators(name):
+    """Of fake tensors, which are a subclass, there is nothing that a kernel could read; make_fx is a mode."""
+    loss, x = LOSSES[name], random(6, 2)
+    with torch._subclasses.FakeTensorMode(allow_non_fake_inputs=True) as mode:
+        fake = mode.from_tensor(x)
+    found, expected = loss(fake), loss(x)
+    assert isinstance(found, torch._subclasses.FakeTensor)
+    assert (found.shape, found.dtype) == (expected.shape, expected.dtype)
+    assert "torch.ops.monge." in make_fx(loss)(x).code
 
 
 def test_compiled_transforms():
