@@ -214,8 +214,9 @@ struct RegularizedProblem {
 
 /// Solves each problem as solve_regularized() does, to the same bits; sizes may differ. The iterations of splitting are
 /// taken together, on CUDA by one launch for all problems, on the CPU side by side where each is worth one thread;
-/// those of Newton's method go one problem after the other. Seconds in the reports are those of the steps that the
-/// problem took part in, whoever else did. Of the options, u and v must be empty, and progress says of which problem;
+/// those of Newton's method go one problem after the other, on the CPU side by side where each is worth one thread and
+/// nobody watches their progress. Seconds in the reports are those of the steps that the problem took part in, whoever
+/// else did. Of the options, u and v must be empty, and progress says of which problem;
 /// false stops that one. Throws Error as solve_regularized() does, before any iteration where an argument is wrong; the
 /// line begins with the problem: "problem 3: p: ...".
 std::vector<RegularizedPlan> solve_regularized_batch(Context const& context,

@@ -5,6 +5,7 @@
 #include <limits>
 #include <numeric>
 #include <random>
+#include <thread>
 #include <vector>
 
 #include <monge/monge.hpp>
@@ -397,6 +398,62 @@ TEST_P(Splitting, BatchesGiveTheBitsOfSingleSolves) {
     EXPECT_EQ(plans[k].report().iterations, alone.report().iterations);
     EXPECT_EQ(dense(plans[k]), dense(alone));
     EXPECT_EQ(plans[k].u(), alone.u());
+  }
+}
+
+/// On a CPU the small ones go side by side, unless somebody watches; the one of 2^18 pairs has all threads.
+TEST_P(Splitting, BatchesOfNewtonsMethodGiveTheBitsOfSingleSolves) {
+  std::vector<Case> cases;
+  for (unsigned k = 0; k < 9; ++k) cases.push_back(make_case(20 + 5 * k, 60 - 4 * k, 50 + k));
+  cases.insert(cases.begin() + 3, make_case(512, 520, 60));
+  std::vector<RegularizedProblem> problems;
+  for (Case const& problem : cases) {
+    problems.push_back({problem.matrix(), problem.p, problem.q, {}});
+    problems.back().regularizer.quadratic = problems.size() % 3 == 0 ? 0 : 0.1;
+  }
+  RegularizedOptions given;
+  given.method = RegularizedMethod::newton;
+  std::vector<RegularizedPlan> const plans = solve_regularized_batch(context(), problems, given);
+  std::vector<int> seen(cases.size(), 0);
+  std::thread::id const caller = std::this_thread::get_id();
+  int next = 0;
+  given.progress = [&](RegularizedProgress const& state) {
+    EXPECT_EQ(std::this_thread::get_id(), caller);
+    EXPECT_GE(state.problem, next);
+    next = state.problem;
+    return ++seen[static_cast<std::size_t>(state.problem)] > 0;
+  };
+  std::vector<RegularizedPlan> const watched = solve_regularized_batch(context(), problems, given);
+  given.progress = {};
+  for (std::size_t k = 0; k < cases.size(); ++k) {
+    SCOPED_TRACE(k);
+    RegularizedPlan const alone = solve_regularized(context(), problems[k].geometry, problems[k].p, problems[k].q,
+                                                    problems[k].regularizer, given);
+    EXPECT_GT(seen[k], 0);
+    for (RegularizedPlan const* const plan : {&plans[k], &watched[k]}) {
+      EXPECT_EQ(plan->report().status, Status::converged);
+      EXPECT_EQ(plan->report().iterations, alone.report().iterations);
+      EXPECT_EQ(plan->report().history.size(), alone.report().history.size());
+      EXPECT_EQ(plan->report().dual, alone.report().dual);
+      EXPECT_EQ(dense(*plan), dense(alone));
+      EXPECT_EQ(plan->u(), alone.u());
+      EXPECT_EQ(plan->v(), alone.v());
+    }
+  }
+  // Six rows of problems 2 and 7 share a column of less mass than theirs.
+  std::vector<double> mask(cases[2].cost.size(), 1.0), other(cases[7].cost.size(), 1.0);
+  for (auto const& [k, forbidden] : {std::pair{std::size_t{2}, &mask}, {std::size_t{7}, &other}}) {
+    for (std::int64_t i = 1; i < 7; ++i) {
+      for (std::int64_t j = 0; j + 1 < cases[k].m; ++j) (*forbidden)[static_cast<std::size_t>(i * cases[k].m + j)] = 0;
+    }
+    problems[k].regularizer.mask = {forbidden->data(), cases[k].n, cases[k].m};
+  }
+  try {
+    solve_regularized_batch(context(), problems, given);
+    FAIL();
+  } catch (Error const& error) {
+    EXPECT_EQ(std::string(error.what()),
+              "problem 2: cost: forbids too many pairs, with the mask; must leave a plan with these marginals");
   }
 }
 
