@@ -96,5 +96,9 @@ int main(int argc, char** argv) {
       });
     }
     with("hypentropy", [](auto& recipe) { recipe.hypentropy = 0.05; });
+    with("hypentropy_dense", [](auto& recipe) {  // Few entries are 0.
+      recipe.hypentropy = 1;
+      recipe.hypentropy_width = 1e-6;
+    });
   }
 }

@@ -17,8 +17,9 @@
 
 namespace monge {
 
-/// h: each term counts where its weight is positive. Weights are in the units of C, but that of `quadratic`, which is
-/// C over mass. hypentropy does not go with group_lasso, for which this throws unsupported.
+/// h: each term counts where its weight is positive; what else a term takes is checked at a weight of 0 too. Weights
+/// are in the units of C, but that of `quadratic`, which is C over mass. hypentropy does not go with group_lasso, for
+/// which this throws unsupported.
 struct Regularizer {
   double quadratic = 0;           ///< lambda / 2 sum_ij X_ij^2
   double group_lasso = 0;         ///< lambda sum_j sum_g w_g |(X_ij), i in group g|_2
@@ -70,13 +71,15 @@ struct RegularizedOptions {
   RegularizedMethod method = RegularizedMethod::automatic;
   double tolerance = 1e-4;  ///< On what `criterion` says. 0: run `iterations` iterations.
   RegularizedCriterion criterion = RegularizedCriterion::gap;
-  int iterations = 20000;   ///< Cap on the iterations of splitting, or on Newton's passes over all pairs. >= 1.
-  double step = 2;          ///< rho > 0 of splitting: its step is rho / (n + m), for costs of range 1 and mass 1. A
-                            ///< large weight makes it smaller (docs/math.md, section 17); the report says which it was.
+  int iterations = 20000;  ///< Cap on the iterations of splitting, or on Newton's passes over all pairs. >= 1.
+  double step = 2;  ///< rho of splitting, from 1e-6 to 1e6: its step is rho / (n + m), for costs of range 1 and mass 1.
+                    ///< Beyond these ends X or the potentials are lost in rounding. A large weight makes it smaller
+                    ///< (docs/math.md, section 17); the report says which it was.
   bool accelerate = false;  ///< Beside the recursion of splitting runs a second one, with restarts and steps of its
                             ///< own, from the 300th iteration on and in turns; the first to converge ends both. At most
                             ///< twice the iterations, and often a fraction; never a worse end: `iterations` caps the
-                            ///< first, and the better one is returned. Two more matrices of memory.
+                            ///< first, and the better one is returned. Two more matrices of memory. With method auto
+                            ///< it is for problems that splitting takes; newton refuses it, as step and check_every.
   Precision precision = Precision::automatic;  ///< Of the iterations of splitting: auto is float32 down to a tolerance
                                                ///< of 1e-5 and float64 below. Newton's are float64. Not tf32.
   int check_every = 20;                        ///< Iterations of splitting between checks of the residual. >= 1.
@@ -97,7 +100,9 @@ void visit_regularized_options(Options& options, Visitor&& visit) {
         options.criterion);
   visit(Field{"iterations", at_least(1), "at most this many iterations, or passes of Newton's method"},
         options.iterations);
-  visit(Field{"step", kPositive, "of splitting, times n + m, for costs of range 1"}, options.step);
+  visit(Field{"step", Bounds{.least = 1e-6, .most = 1e6, .least_open = false, .most_open = false},
+              "of splitting, times n + m, for costs of range 1"},
+        options.step);
   visit(Field{"accelerate", OneOf<bool>(), "a second run of splitting, with restarts and adapted steps, in turns"},
         options.accelerate);
   visit(Field{"precision", OneOf<Precision>(), "arithmetic of the iterations of splitting; not tf32"},
@@ -135,8 +140,10 @@ struct RegularizedReport {
   double transport_cost = 0;                 ///< <C, X>
   double regularization = 0;                 ///< h(X)
   double primal = 0;                         ///< <C, X> + h(X)
-  double dual = 0;            ///< p'u + q'v - h*(u + v - C), a lower bound of the optimum: u and v are feasible.
-  double gap = 0;             ///< primal - dual. Where X is off its marginals it may be negative.
+  double dual = 0;  ///< p'u + q'v - h*(u + v - C), a lower bound of the optimum: u and v are feasible.
+  /// primal - dual of the costs less the least of a pair that is allowed: an offset of the costs counts the mass that X
+  /// lacks, and says nothing of how far X is from optimal. Where X is off its marginals it may be negative.
+  double gap = 0;
   std::int64_t nonzeros = 0;  ///< Of X.
   struct {
     double setup = 0, iterations = 0, evaluation = 0, total = 0;
@@ -207,8 +214,9 @@ struct RegularizedProblem {
 
 /// Solves each problem as solve_regularized() does, to the same bits; sizes may differ. The iterations of splitting are
 /// taken together, on CUDA by one launch for all problems, on the CPU side by side where each is worth one thread;
-/// those of Newton's method go one problem after the other. Seconds in the reports are those of the steps that the
-/// problem took part in, whoever else did. Of the options, u and v must be empty, and progress says of which problem;
+/// those of Newton's method go one problem after the other, on the CPU side by side where each is worth one thread and
+/// nobody watches their progress. Seconds in the reports are those of the steps that the problem took part in, whoever
+/// else did. Of the options, u and v must be empty, and progress says of which problem;
 /// false stops that one. Throws Error as solve_regularized() does, before any iteration where an argument is wrong; the
 /// line begins with the problem: "problem 3: p: ...".
 std::vector<RegularizedPlan> solve_regularized_batch(Context const& context,

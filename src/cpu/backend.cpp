@@ -126,6 +126,12 @@ class CpuBackend final : public Backend {
     return std::make_unique<cpu::QuadraticOperator>(input, threads_);
   }
 
+  void for_each_solve(std::span<RegularizedOperator* const> operators,
+                      std::function<void(std::size_t)> const& work) const override {
+    for_each_operator(
+        operators, [&](RegularizedOperator* const& one) { work(static_cast<std::size_t>(&one - operators.data())); });
+  }
+
   ProjectionOperator const& projection() const override { return projection_; }
 
  private:
@@ -183,6 +189,9 @@ class CpuBackend final : public Backend {
   }
   static std::int64_t size_of(SplittingStep const& step, Side side) {
     return side == Side::rows ? step.splitting->rows() : step.splitting->columns();
+  }
+  static std::int64_t size_of(RegularizedOperator* regularized, Side side) {
+    return side == Side::rows ? regularized->rows() : regularized->columns();
   }
   int useful_for(std::size_t count) const {
     return static_cast<int>(std::clamp<std::size_t>(count, 1, static_cast<std::size_t>(threads_)));

@@ -7,7 +7,9 @@
 #include <hwy/highway.h>
 
 #include <algorithm>
+#include <type_traits>
 
+#include "cpu/hypentropy-inl.hpp"
 #include "cpu/splitting_pass.hpp"
 
 HWY_BEFORE_NAMESPACE();
@@ -18,6 +20,10 @@ namespace hn = hwy::HWY_NAMESPACE;
 // What V goes through.
 enum class Prox { scaled, grouped, hypentropy };
 
+// What an entry's own prox keeps for a whole pass.
+template <class T, Prox kProx>
+using EntryRule = std::conditional_t<kProx == Prox::hypentropy, HypentropyProx<T>, EntryProx<T>>;
+
 // Some neighbouring columns of a pass.
 template <class T, int kColumns, PassKind kKind, Prox kProx>
 class Columns {
@@ -25,8 +31,9 @@ class Columns {
   using V = hn::Vec<D>;
 
  public:
-  HWY_INLINE Columns(SplittingPass<T> const& pass, std::int64_t first, T* scratch)
+  HWY_INLINE Columns(SplittingPass<T> const& pass, EntryRule<T, kProx> const& rule, std::int64_t first, T* scratch)
       : pass_(pass),
+        rule_(rule),
         x_(pass.x + first * pass.stride),
         costs_(pass.costs + first * pass.stride),
         psi_(pass.psi + first),
@@ -98,10 +105,7 @@ class Columns {
   HWY_INLINE V Apply(int k, std::int64_t r, V v) const {
     if constexpr (kProx == Prox::scaled) return hn::Mul(v, hn::Set(D(), pass_.prox.shrink));
     if constexpr (kProx == Prox::grouped) return hn::Mul(v, hn::LoadU(D(), factors_ + k * pass_.scratch_stride() + r));
-    HWY_ALIGN T lanes[kLanes];
-    hn::Store(v, D(), lanes);
-    for (T& lane : lanes) lane = pass_.prox(lane);
-    return hn::Load(D(), lanes);
+    if constexpr (kProx == Prox::hypentropy) return rule_(v);
   }
 
   HWY_INLINE void Update(std::int64_t begin, std::int64_t end, T* row_sums, double* column_sums) const {
@@ -125,6 +129,7 @@ class Columns {
   }
 
   SplittingPass<T> const& pass_;
+  EntryRule<T, kProx> const& rule_;
   T* const x_;
   T const* const costs_;
   T const* const psi_;
@@ -135,10 +140,11 @@ class Columns {
 template <class T, PassKind kKind, Prox kProx>
 HWY_NOINLINE void PassOverColumns(SplittingPass<T> const& pass, std::int64_t first, std::int64_t columns, T* row_sums,
                                   double* column_sums, T* scratch) {
+  EntryRule<T, kProx> const rule(pass.prox);
   std::int64_t k = 0;
   for (; k + kPassColumns <= columns; k += kPassColumns)
-    Columns<T, kPassColumns, kKind, kProx>(pass, first + k, scratch).Run(row_sums, column_sums + k);
-  for (; k < columns; ++k) Columns<T, 1, kKind, kProx>(pass, first + k, scratch).Run(row_sums, column_sums + k);
+    Columns<T, kPassColumns, kKind, kProx>(pass, rule, first + k, scratch).Run(row_sums, column_sums + k);
+  for (; k < columns; ++k) Columns<T, 1, kKind, kProx>(pass, rule, first + k, scratch).Run(row_sums, column_sums + k);
 }
 
 template <class T, Prox kProx>

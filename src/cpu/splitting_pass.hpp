@@ -7,6 +7,7 @@
 //           first look finds their norms, and the pass makes the entries again, from L1 or L2, with a factor for each
 //           that waits in memory: so the pass goes over whole vectors whatever the groups are.
 // Traffic   An iteration reads X and S and leaves X - s S, the next reads that and leaves X: 12 and 8 bytes (float).
+//           Hypentropy: hypentropy-inl.hpp.
 // Numerics  Z is rounded once whether or not it goes through memory, so any split of a number of iterations has the
 //           same bits. Column sums go to float64 every kRowsOfSum rows, row sums every kColumnsOfRowSum columns: with
 //           entries of one size a sum of float32 is off by some 1e-7 of itself. A forbidden pair has S = infinity,

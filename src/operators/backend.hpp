@@ -1,6 +1,7 @@
 // A backend makes operators on one device. geometry x backend -> operator; registry.cpp lists the backends of this
 // build.
 #pragma once
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -118,6 +119,12 @@ class Backend {
   virtual void iterate(std::span<SplittingStep> steps) const = 0;
   /// Of a problem with a quadratic term alone, or with no term.
   virtual std::unique_ptr<QuadraticOperator> quadratic_operator(RegularizedInput const& input) const = 0;
+  /// Calls work(k), which asks operators[k] for all of a solve, for each k: one after the other or, those that are
+  /// worth one thread of several, side by side.
+  virtual void for_each_solve(std::span<RegularizedOperator* const> operators,
+                              std::function<void(std::size_t)> const& work) const {
+    for (std::size_t k = 0; k < operators.size(); ++k) work(k);
+  }
 
   /// Batches of small matrices; lives as long as the backend.
   virtual ProjectionOperator const& projection() const = 0;

@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include "core/problem_error.hpp"
 #include "core/stopwatch.hpp"
 #include "operators/regularized_costs.hpp"
 
@@ -210,7 +211,9 @@ bool is_too_small(double weight, QuadraticOperator const& quadratic, double tole
   return weight > 0 && weight * tolerance < rounded_residual(quadratic.rows(), quadratic.columns());
 }
 
-void run_newton(RegularizedRun& run, int index, RegularizedOptions const& options) {
+namespace {
+
+void run_one(RegularizedRun& run, int index, RegularizedOptions const& options) {
   Stopwatch const watch;
   auto& quadratic = static_cast<QuadraticOperator&>(*run.found);
   CostScale const scale = quadratic.scale();
@@ -258,6 +261,26 @@ void run_newton(RegularizedRun& run, int index, RegularizedOptions const& option
                                  target > 0 ? "a larger tolerance or a larger weight"
                                             : "a larger tolerance, or method splitting, for a cost matrix,");
   if (report.status == Status::stopped) report.message = "progress asked to stop";
+}
+
+}  // namespace
+
+void run_newton(Backend const& backend, std::span<RegularizedRun* const> runs, std::span<int const> index,
+                RegularizedOptions const& options) {
+  auto const run = [&](std::size_t k) {
+    try {
+      run_one(*runs[k], index[k], options);
+    } catch (Error const& error) {
+      throw ProblemError(static_cast<std::size_t>(index[k]), error);
+    }
+  };
+  if (options.progress) {
+    for (std::size_t k = 0; k < runs.size(); ++k) run(k);
+    return;
+  }
+  std::vector<RegularizedOperator*> operators;
+  for (RegularizedRun* const one : runs) operators.push_back(one->found.get());
+  backend.for_each_solve(operators, run);
 }
 
 }  // namespace monge

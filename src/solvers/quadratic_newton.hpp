@@ -5,6 +5,7 @@
 
 #include <monge/regularized.hpp>
 
+#include "operators/backend.hpp"
 #include "operators/quadratic_operator.hpp"
 #include "solvers/regularized_run.hpp"
 
@@ -41,8 +42,9 @@ QuadraticNewtonResult solve_quadratic(QuadraticOperator& quadratic, double weigh
 /// Whether rounding may leave a larger residual than the tolerance with a weight of the operator's units.
 bool is_too_small(double weight, QuadraticOperator const& quadratic, double tolerance);
 
-/// Solves a problem whose method is newton, its operator made, and fills in its report but for the time of the set-up.
-/// `index` is what progress calls it.
-void run_newton(RegularizedRun& run, int index, RegularizedOptions const& options);
+/// Solves problems whose method is newton, each with its operator made, and fills in their reports but for the time of
+/// the set-up. `index[k]` is what progress and a ProblemError call problem k. With progress, one after the other.
+void run_newton(Backend const& backend, std::span<RegularizedRun* const> runs, std::span<int const> index,
+                RegularizedOptions const& options);
 
 }  // namespace monge

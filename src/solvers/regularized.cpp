@@ -35,8 +35,7 @@ void RegularizedRun::report_values(RegularizedValues const& values) {
   report.regularization = unit * values.regularization;
   report.primal = report.transport_cost + report.regularization;
   report.dual = unit * values.dual + offset;
-  report.gap =
-      unit * (values.transport_cost + values.regularization - values.dual) + offset * (values.transported_mass - 1);
+  report.gap = unit * (values.transport_cost + values.regularization - values.dual);
   report.nonzeros = values.nonzeros;
 }
 
@@ -91,32 +90,32 @@ std::vector<RegularizedPlan> solve_all(Context const& context, std::span<Regular
                    [&](std::size_t i) { runs[i].problem = checked_problem(context, problems[i], options); });
 
   for_each_problem(runs.size(), [&](std::size_t i) { prepare_newton(backend, runs[i], options); });
-  std::vector<RegularizedRun*> splitting;
-  std::vector<int> index;
+  struct {
+    std::vector<RegularizedRun*> runs;
+    std::vector<int> index;
+  } splitting, newton;
   std::vector<RegularizedInput> inputs;
   for (std::size_t i = 0; i < runs.size(); ++i) {
     RegularizedRun& run = runs[i];
     run.report.method = run.problem.method;
     run.report.precision = run.problem.precision;
     run.report.weight = run.problem.terms.quadratic;
-    if (run.problem.method != RegularizedMethod::splitting) continue;
-    splitting.push_back(&run);
-    index.push_back(static_cast<int>(i));
-    inputs.push_back(run.problem.input());
+    bool const splits = run.problem.method == RegularizedMethod::splitting;
+    (splits ? splitting : newton).runs.push_back(&run);
+    (splits ? splitting : newton).index.push_back(static_cast<int>(i));
+    if (splits) inputs.push_back(run.problem.input());
   }
   try {
     std::vector<std::unique_ptr<SplittingOperator>> operators = backend.splitting_operators(inputs);
-    for (std::size_t k = 0; k < operators.size(); ++k) splitting[k]->found = std::move(operators[k]);
+    for (std::size_t k = 0; k < operators.size(); ++k) splitting.runs[k]->found = std::move(operators[k]);
   } catch (ProblemError const& error) {
-    throw ProblemError(static_cast<std::size_t>(index[error.index()]), error);
+    throw ProblemError(static_cast<std::size_t>(splitting.index[error.index()]), error);
   }
   for_each_problem(runs.size(),
                    [&](std::size_t i) { require_moderate_weights(runs[i].problem.terms, runs[i].found->scale()); });
   double const setup = watch.seconds();
-  run_splitting(backend, splitting, index, options);
-  for_each_problem(runs.size(), [&](std::size_t i) {
-    if (runs[i].problem.method == RegularizedMethod::newton) run_newton(runs[i], static_cast<int>(i), options);
-  });
+  run_splitting(backend, splitting.runs, splitting.index, options);
+  run_newton(backend, newton.runs, newton.index, options);
 
   std::vector<RegularizedPlan> plans;
   plans.reserve(runs.size());

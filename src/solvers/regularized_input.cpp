@@ -35,7 +35,7 @@ std::vector<std::int32_t> read_groups(IndexView groups, std::int64_t n) {
   return values;
 }
 
-/// Those of the terms that have a weight.
+/// Those of the terms that have a weight. What is given of the others is checked with them: a weight may go to 0.
 RegularizerTerms checked_terms(Backend const& backend, Regularizer const& given, Shape shape) {
   for (auto const& [field, weight] : {std::pair{"quadratic", given.quadratic},
                                       {"group_lasso", given.group_lasso},
@@ -46,25 +46,27 @@ RegularizerTerms checked_terms(Backend const& backend, Regularizer const& given,
   terms.quadratic = given.quadratic;
   terms.l1 = given.l1;
   terms.hypentropy = given.hypentropy;
-  if (given.hypentropy > 0) {
-    check("hypentropy_width", kPositive, given.hypentropy_width);
-    terms.hypentropy_width = given.hypentropy_width;
-    if (given.group_lasso > 0)
-      throw_unsupported(fmt::format("hypentropy: is {}; must be 0 with group_lasso, which is {}", given.hypentropy,
-                                    given.group_lasso));
-  }
-  if (given.group_lasso > 0) {
-    require(!given.groups.empty(), "groups: is missing; group_lasso, which is {}, needs the group of each row",
-            given.group_lasso);
-    terms.group_lasso = given.group_lasso;
-    terms.groups = read_groups(given.groups, shape.rows);
-    std::int64_t const count = *std::max_element(terms.groups.begin(), terms.groups.end()) + std::int64_t{1};
-    terms.group_weights.assign(static_cast<std::size_t>(count), 1.0);
+  check("hypentropy_width", kPositive, given.hypentropy_width);
+  if (given.hypentropy > 0) terms.hypentropy_width = given.hypentropy_width;
+  if (given.hypentropy > 0 && given.group_lasso > 0)
+    throw_unsupported(
+        fmt::format("hypentropy: is {}; must be 0 with group_lasso, which is {}", given.hypentropy, given.group_lasso));
+  require(given.group_lasso == 0 || !given.groups.empty(),
+          "groups: is missing; group_lasso, which is {}, needs the group of each row", given.group_lasso);
+  require(given.group_weights.empty() || !given.groups.empty(), "groups: is missing; group_weights needs it");
+  if (!given.groups.empty()) {
+    std::vector<std::int32_t> groups = read_groups(given.groups, shape.rows);
+    std::int64_t const count = *std::ranges::max_element(groups) + std::int64_t{1};
+    std::vector<double> weights(static_cast<std::size_t>(count), 1.0);
     if (!given.group_weights.empty()) {
       require(given.group_weights.size() == count, "group_weights: has {} entries; must have {}, one for each group",
               given.group_weights.size(), count);
-      terms.group_weights =
-          read_values("group_weights", backend, given.group_weights, count, kNotNegative, "weights must be");
+      weights = read_values("group_weights", backend, given.group_weights, count, kNotNegative, "weights must be");
+    }
+    if (given.group_lasso > 0) {
+      terms.group_lasso = given.group_lasso;
+      terms.groups = std::move(groups);
+      terms.group_weights = std::move(weights);
     }
   }
   auto const check_matrix = [&](char const* field, MatrixView view) {
@@ -72,10 +74,11 @@ RegularizerTerms checked_terms(Backend const& backend, Regularizer const& given,
     return view;
   };
   auto const is_given = [](MatrixView view) { return view.rows() != 0 || view.columns() != 0; };
-  if (given.l1 > 0) {
-    require(is_given(given.l1_weights), "l1_weights: is missing; l1, which is {}, needs a weight for each pair",
-            given.l1);
-    terms.l1_weights = check_matrix("l1_weights", given.l1_weights);
+  require(given.l1 == 0 || is_given(given.l1_weights),
+          "l1_weights: is missing; l1, which is {}, needs a weight for each pair", given.l1);
+  if (is_given(given.l1_weights)) {
+    MatrixView const weights = check_matrix("l1_weights", given.l1_weights);
+    if (given.l1 > 0) terms.l1_weights = weights;
   }
   if (is_given(given.mask)) terms.mask = check_matrix("mask", given.mask);
   return terms;
@@ -125,7 +128,14 @@ void validate(RegularizedOptions const& options) {
   if (options.method != RegularizedMethod::newton) return;
   require(options.precision != Precision::float32, "precision: is float32; must be auto or float64 with method newton");
   require(options.tolerance > 0, "tolerance: is 0; must be > 0 with method newton");
-  require(!options.accelerate, "accelerate: is true; is for splitting, not for method newton");
+  RegularizedOptions const usual;
+  auto const keep = [](char const* field, auto const& value, auto const& of_default) {
+    require(value == of_default, "{}: is {}; must be {}, the default, with method newton, which has no use for it",
+            field, value, of_default);
+  };
+  keep("step", options.step, usual.step);
+  keep("accelerate", options.accelerate, usual.accelerate);
+  keep("check_every", options.check_every, usual.check_every);
 }
 
 CheckedRegularizedProblem checked_problem(Context const& context, RegularizedProblem const& problem,

@@ -151,7 +151,11 @@ TEST_F(RegularizedProgram, WhatIsWrongIsOneLineAndNothingIsWritten) {
            {{"--regularizer", "quadratic", "quadratic", "--weight", "1", "2"}, "names quadratic twice"},
            {{"--regularizer", "group_lasso", "--weight", "1"}, "groups: is missing"},
            {{"--regularizer", "group_lasso", "--weight", "1", "--groups", negative}, "groups: entry 2 is -1; must be"},
-           {{"--groups", ones}, "is for the regularizer group_lasso"},
+           {{"--groups", ones}, "groups: is " + ones + "; is for the regularizer group_lasso"},
+           {{"--group-weights", ones}, "group_weights: is " + ones + "; is for the regularizer group_lasso"},
+           {{"--weights", ones}, "weights: is " + ones + "; is for the regularizer l1"},
+           {{"--mask", ones}, "mask: is " + ones + "; is for the regularizer mask"},
+           {{"--hypentropy-width", "1"}, "hypentropy_width: is 1; is for the regularizer hypentropy"},
            {{"--regularizer", "l1", "--weight", "1"}, "weights: is missing"},
            {{"--regularizer", "l1", "--weight", "1", "--weights", path("flat.npy")}, "l1_weights: is 12 x 2; must be"},
            {{"--regularizer", "mask"}, "mask: is missing"},
@@ -163,6 +167,8 @@ TEST_F(RegularizedProgram, WhatIsWrongIsOneLineAndNothingIsWritten) {
            {{"--p", path("short.npy")}, "p: has 11 entries; must have 12"},
            {{"--p", ones, "--q", path("flat.npy")}, "q: has shape 12 x 2; must be 1-D"},
            {{"--tolerance", "-1"}, "tolerance: is -1; must be"},
+           {{"--step", "1e-30"}, "step: is 1e-30; must be in [1e-06, 1000000]"},
+           {{"--method", "newton", "--accelerate", "true"}, "accelerate: is true; must be false, the default"},
            {{"--precision", "tf32"}, "precision: is tf32"},
        }) {
     SCOPED_TRACE(what);
