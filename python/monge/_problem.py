@@ -250,6 +250,30 @@ def each_problem(make: Callable[..., _Made], *columns: Sequence[Any]) -> list[_M
     return problems
 
 
+def points_problems(X_a: Any, X_b: Any, a: Any, b: Any, **costs: Any) -> tuple[list[Problem], list[tuple[Any, ...]]]:
+    """:func:`points_problem` for each of a batch, and what the caller gave of each: costs, X_a, X_b, a and b."""
+    clouds = all_of("X_a", X_a, "points (B, n, d), or a list of clouds")
+    columns = [
+        clouds,
+        one_each("X_b", X_b, len(clouds), 2),
+        one_each("a", a, len(clouds), 1),
+        one_each("b", b, len(clouds), 1),
+    ]
+    given = [(None, *each) for each in zip(*columns)]
+    make = functools.partial(points_problem, **costs)
+    if not all(getattr(v, "ndim", 0) == 3 for v in (X_a, X_b)):
+        return each_problem(make, *columns), given
+    # Clouds of a stack have one shape, dtype and place, so these are looked at once.
+    (first,) = each_problem(make, *(column[:1] for column in columns))
+
+    def alike(x: Array, y: Array, p: Any, q: Any) -> Problem:
+        weights = read_optional("a", p), read_optional("b", q)
+        return Problem(first.place, *weights, None, x, y, first.cost_function, first.norm_p, first.scale)
+
+    stacks = [list(read(field, v)) for field, v in (("X_a", X_a), ("X_b", X_b))]
+    return each_problem(alike, *stacks, *columns[2:]), given
+
+
 def pair_of_potentials(given: Any) -> tuple[Array | None, Array | None]:
     """A warm start."""
     if given is None:

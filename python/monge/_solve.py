@@ -19,6 +19,7 @@ from ._problem import (
     pair_of_potentials,
     pairs_of_potentials,
     points_problem,
+    points_problems,
     refuse_unsupported,
     shows,
     solve_options,
@@ -428,19 +429,10 @@ def solve_sample_batch(
 
     `p` is that of the metric p-norm. Weights, results and errors are those of :func:`solve_batch`.
     """
-    clouds = all_of("X_a", X_a, "points (B, n, d), or a list of clouds")
-    targets = one_each("X_b", X_b, len(clouds), 2)
-    weights_a = one_each("a", a, len(clouds), 1)
-    weights_b = one_each("b", b, len(clouds), 1)
     norm_p = p if isinstance(metric, str) and metric in ("minkowski", "p-norm") else None
+    problems, given = points_problems(X_a, X_b, a, b, metric=metric, norm_p=norm_p, scale=scale, device=device)
     result: BatchResult[OTResult] = _solve_batch(
-        each_problem(
-            functools.partial(points_problem, metric=metric, norm_p=norm_p, scale=scale, device=device),
-            clouds,
-            targets,
-            weights_a,
-            weights_b,
-        ),
+        problems,
         _translated(
             reg=reg,
             reg_type=reg_type,
@@ -455,6 +447,6 @@ def solve_sample_batch(
         potentials_init,
         n_threads,
         progress,
-        [(None, *each) for each in zip(clouds, targets, weights_a, weights_b)],
+        given,
     )
     return result
