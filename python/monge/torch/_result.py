@@ -47,6 +47,8 @@ class _Attached(torch.autograd.Function):
         of, given = ctx.saved_tensors[: ctx.count], ctx.saved_tensors[ctx.count :]
         with torch.no_grad():
             found = _DERIVATIVES[name](result, wanted, of, by)
+            # Weights may lie in host memory.
+            found = [v if v is None or to is None else v.to(to.device) for v, to in zip(found, given)]
         return *[None] * skipped, *(first_only(name, v, *by, *given) for v in found)
 
 

@@ -135,6 +135,41 @@ def test_derivatives(clouds):
     torch.testing.assert_close(gradient.cpu(), expected, rtol=1e-3, atol=1e-6)
 
 
+@pytest.mark.parametrize("metric", ["sqeuclidean", "cosine", "euclidean", "cityblock"])
+@pytest.mark.parametrize("name", ["value", "value_linear", "plan", "potentials"])
+def test_derivatives_of_results(clouds, name, metric):
+    found = []
+    for device in ("cuda", "cpu"):
+        x, y = (torch.tensor(v, dtype=torch.float64, device=device, requires_grad=True) for v in clouds)
+        a = torch.linspace(1, 2, 300, dtype=torch.float64).softmax(0).requires_grad_()  # In host memory.
+        result = monge.solve_sample(x, y, a, metric=metric, reg=1.0, tol=1e-11)
+        output = result.plan.square() if name == "plan" else getattr(result, name)
+        loss = (output[0][:, None] + output[1]).square().sum() if name == "potentials" else output.sum()
+        found.append([v.cpu() for v in torch.autograd.grad(loss, (x, y, a))])
+    for own, expected in zip(*found):
+        torch.testing.assert_close(own, expected, rtol=0, atol=1e-7 * expected.abs().max().item())
+
+
+def test_derivatives_by_costs_in_float32(clouds):
+    found = []
+    for device in ("cuda", "cpu"):
+        cost = (torch.cdist(*(torch.tensor(v, dtype=torch.float64) for v in clouds)) / 4).float().to(device)
+        cost.requires_grad_()
+        loss = monge.sinkhorn(None, None, cost, 0.5, stopThr=1e-7).square().sum()
+        found.append(torch.autograd.grad(loss, cost)[0].cpu())
+    torch.testing.assert_close(*found, rtol=0, atol=1e-3 * found[1].abs().max().item())
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_mhc_mapping(dtype):
+    module = monge.torch.MHCMapping()
+    mixes = torch.randn(1000, 24, generator=torch.Generator().manual_seed(0)).to(dtype)
+    on_cpu = module(mixes)
+    for own, expected in zip(module.cuda()(mixes.cuda()), on_cpu):
+        assert own.dtype == dtype
+        torch.testing.assert_close(own.cpu(), expected, rtol=2 * torch.finfo(dtype).eps, atol=1e-5)
+
+
 @pytest.mark.parametrize("terms", ["none", "quadratic", "group_lasso", "l1", "mask"])
 def test_regularised_plans(clouds, terms):
     cost = torch.cdist(*(torch.tensor(v) for v in clouds))
