@@ -94,6 +94,11 @@ std::string obstacle_to_newton(RegularizerTerms const& terms) {
   return {};
 }
 
+void validate_for_newton(RegularizedOptions const& options) {
+  require(options.precision != Precision::float32, "precision: is float32; must be auto or float64 with method newton");
+  require(options.tolerance > 0, "tolerance: is 0; must be > 0 with method newton");
+}
+
 RegularizedMethod method_of(RegularizedProblem const& problem, RegularizerTerms const& terms,
                             RegularizedOptions const& options) {
   using enum RegularizedMethod;
@@ -103,9 +108,10 @@ RegularizedMethod method_of(RegularizedProblem const& problem, RegularizerTerms 
   RegularizedMethod method = options.method;
   if (method == automatic) {
     bool const newton_may = obstacle.empty() && options.tolerance > 0 && options.precision != Precision::float32;
-    method = newton_may ? newton : splitting;
+    method = newton_may || has_points ? newton : splitting;
   }
   if (method == newton && !obstacle.empty()) throw_unsupported(obstacle);
+  if (method == newton) validate_for_newton(options);
   if (method == splitting && has_points)
     throw_unsupported("method: is splitting, which reads costs from memory; must have a cost matrix, not points");
   if (method == splitting && !options.u.empty())
@@ -126,8 +132,7 @@ void validate(RegularizedOptions const& options) {
   require(options.u.empty() == options.v.empty(), "{}: is missing; a warm start needs both u and v",
           options.u.empty() ? "u" : "v");
   if (options.method != RegularizedMethod::newton) return;
-  require(options.precision != Precision::float32, "precision: is float32; must be auto or float64 with method newton");
-  require(options.tolerance > 0, "tolerance: is 0; must be > 0 with method newton");
+  validate_for_newton(options);
   RegularizedOptions const usual;
   auto const keep = [](char const* field, auto const& value, auto const& of_default) {
     require(value == of_default, "{}: is {}; must be {}, the default, with method newton, which has no use for it",
