@@ -60,7 +60,7 @@ programs = re.findall(r"^\| (\w+\.py) \|", Path("docs/python.md").read_text(), r
 sphinx_gallery_conf = {
     "examples_dirs": "examples/python",
     "gallery_dirs": "gallery",
-    "filename_pattern": r"/(?!flow_matching)\w+\.py$",  # That one needs PyTorch, and has its picture in docs/images.
+    "filename_pattern": r"/(?!flow_matching|learned_cost)\w+\.py$",  # These need PyTorch; their pictures are in docs/images.
     "ignore_pattern": "quickstart",  # It is in the README.
     "within_subsection_order": programs.index,
     "backreferences_dir": "gallery/uses",

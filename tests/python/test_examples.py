@@ -78,7 +78,7 @@ SHOWS = {
     "shell_to_torus": lambda v: v["result"].converged and np.median(abs(v["off"])) < 0.05,
     "top_partners": lambda v: v["result"].converged and v["partners"].shape == (4000, 5),
 }
-WITH_FRAMEWORKS = {"flow_matching_pairs"}
+WITH_FRAMEWORKS = {"flow_matching_pairs", "learned_cost"}
 
 
 def test_each_example_is_here():

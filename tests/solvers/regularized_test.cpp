@@ -366,6 +366,31 @@ TEST_P(Splitting, WhatNewtonDoesNotReadKeepsItsDefault) {
             "check_every: is 10; must be 20, the default, with method newton, which has no use for it");
 }
 
+TEST_P(Splitting, PointsAreNewtonsWhoseErrorsTheyHave) {
+  std::vector<double> const x{0, 1, 2}, weights(3, 1.0 / 3);
+  Regularizer h;
+  h.quadratic = 1;
+  auto const message_of = [&](auto&& change) {
+    RegularizedOptions given;
+    change(given);
+    try {
+      PointCloud const clouds{{x.data(), 3, 1}, {x.data(), 3, 1}};
+      EXPECT_EQ(solve_regularized(context(), clouds, weights, weights, h, given).report().method,
+                RegularizedMethod::newton);
+    } catch (Error const& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  EXPECT_EQ(message_of([](RegularizedOptions&) {}), "");
+  EXPECT_EQ(message_of([](RegularizedOptions& given) { given.tolerance = 0; }),
+            "tolerance: is 0; must be > 0 with method newton");
+  EXPECT_EQ(message_of([](RegularizedOptions& given) { given.precision = Precision::float32; }),
+            "precision: is float32; must be auto or float64 with method newton");
+  EXPECT_EQ(message_of([](RegularizedOptions& given) { given.method = RegularizedMethod::splitting; }),
+            "method: is splitting, which reads costs from memory; must have a cost matrix, not points");
+}
+
 TEST_P(Splitting, RunsAsManyIterationsAsAskedFor) {
   Case const problem = make_case(20, 30, 13);
   for (int const iterations : {1, 2, 19, 20, 21, 45}) {
