@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import importlib
 import math
+import sys
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -361,6 +362,9 @@ def framework_of(value: Any) -> NumPy:
     root = "jax" if root == "jaxlib" else root
     if root in _with_module:
         return framework_named(root)
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(value, torch.Tensor):  # Of a class of the caller's.
+        return framework_named("torch")
     foreign = hasattr(value, "__dlpack__") or hasattr(value, "__cuda_array_interface__")
     return framework_named("foreign") if foreign and not hasattr(value, "__array__") else _numpy
 

@@ -332,9 +332,9 @@ def empirical_sinkhorn_divergence(
     costs = {name: part._plan.transport_cost() for name, part in parts.items()}
     difference = costs["ab"] - (costs["a"] + costs["b"]) / 2
     value = result.ab._place.scalar(max(0.0, difference))
-    if result._given is not None and difference > 0:  # Of float32 the difference of the three would have few digits.
+    if result._followed is not None:  # Of float32 the difference of the three would have few digits.
         ab, aa, bb = (part.value_linear for part in parts.values())
-        followed = ab - (aa + bb) / 2
+        followed = (ab - (aa + bb) / 2) * (difference > 0)
         value = value + (followed - followed.detach())
     if not log:
         return value

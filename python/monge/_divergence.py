@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from . import _core
 from ._arrays import Array, read, read_optional
-from ._names import MATRIX, POINTS, calls, truth
-from ._plan_result import Gradients, differentiable, with_gradients
+from ._names import MATRIX, POINTS, calls, refuse_gradient, truth
+from ._plan_result import Followed, Gradients
 from ._problem import (
     Problem,
     ProgressFunction,
@@ -19,6 +19,7 @@ from ._problem import (
     warn_if_short,
     watching,
     with_eps,
+    with_weights,
 )
 from ._result import OTResult
 
@@ -54,7 +55,7 @@ class DivergenceResult:
         self.ab, self.aa, self.bb = ab, aa, bb
         self._value, self.gap, self.status = numbers
         self._made = made
-        self._given = differentiable(given)
+        self._followed = Followed.of(given)
 
     @property
     def value(self) -> Array:
@@ -62,7 +63,8 @@ class DivergenceResult:
 
         Where points or weights that require gradients were given (PyTorch), it has them, of first order.
         """
-        return with_gradients(self, "value", (self.ab._place.scalar(self._value),), self._given)[0]
+        of = self.ab._place.scalar(self._value)
+        return of if self._followed is None else self._followed.attach(self, "value", (of,))[0]
 
     @property
     def converged(self) -> bool:
@@ -139,25 +141,19 @@ def sinkhorn_divergence(
     True
     """
     problem = points_problem(X_a, X_b, a, b, metric, norm_p=norm_p, scale=scale, device=device)
-    return _divergence(
-        problem,
-        replace(problem, y=problem.x, b=problem.a),
-        replace(problem, x=problem.y, a=problem.b),
-        solve_options(
-            reg=reg,
-            reg_type="KL",
-            unbalanced=unbalanced,
-            unbalanced_type="KL",
-            method=method,
-            max_iter=max_iter,
-            tol=tol,
-            own=dict(options),
-        ),
-        n_threads,
-        progress,
-        warn,
-        (None, X_a, X_b, a, b),
+    translated = solve_options(
+        reg=reg,
+        reg_type="KL",
+        unbalanced=unbalanced,
+        unbalanced_type="KL",
+        method=method,
+        max_iter=max_iter,
+        tol=tol,
+        own=dict(options),
     )
+    ab = with_weights(problem, translated)
+    aa, bb = replace(ab, y=ab.x, b=ab.a), replace(ab, x=ab.y, a=ab.b)
+    return _divergence(ab, aa, bb, translated, n_threads, progress, warn, (None, X_a, X_b, a, b))
 
 
 @calls(**MATRIX, **{f"{part}: cost": f"M_{of}" for part, of in (("xy", "ab"), ("xx", "aa"), ("yy", "bb"))})
@@ -178,7 +174,8 @@ def sinkhorn_divergence_of_costs(
 ) -> DivergenceResult:
     """:func:`sinkhorn_divergence` of cost matrices: (n x m), (n x n) and (m x m), the last two symmetric.
 
-    All else, and errors, as for :func:`solve`. The value has no gradients by tensors.
+    All else, and errors, as for :func:`solve`. The value has no gradients: tensors that require them
+    are a NotImplementedError.
     """
     translated = solve_options(
         reg=reg,
@@ -190,7 +187,9 @@ def sinkhorn_divergence_of_costs(
         tol=None,
         own=dict(options),
     )
-    ab = matrix_problem(M_ab, a, b, device, field="M_ab")
+    for field, given in (("M_ab", M_ab), ("M_aa", M_aa), ("M_bb", M_bb), ("a", a), ("b", b)):
+        refuse_gradient(field, given)
+    ab = with_weights(matrix_problem(M_ab, a, b, device, field="M_ab"), translated)
     aa, bb = (
         matrix_problem(M_aa, ab.a, ab.a, device, field="M_aa"),
         matrix_problem(M_bb, ab.b, ab.b, device, field="M_bb"),

@@ -94,10 +94,17 @@ def shown(value: Any) -> str:
     return text if len(text) <= 60 and "\n" not in text else f"of type {type(value).__name__}"
 
 
+def refuse_gradient(field: str, value: Any) -> None:
+    """NotImplementedError for a tensor that requires a gradient, of what has none."""
+    if getattr(value, "requires_grad", False):
+        raise NotImplementedError(f"{field}: requires a gradient, of which there is none; detach it")
+
+
 def number(field: str, value: Any) -> float:
     """A number of Python's, or an array of one number without dimensions."""
     if isinstance(value, float):
         return value
+    refuse_gradient(field, value)
     if not isinstance(value, (str, bytes, bool)) and getattr(value, "shape", ()) == ():
         try:
             return float(value)

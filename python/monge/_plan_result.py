@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import sys
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,18 +31,28 @@ class Gradients:
     report: _core.GradientReport | _core.DivergenceGradient | _core.RegularizedReport
 
 
-def differentiable(given: tuple[Any, ...] | None) -> tuple[Any, ...] | None:
-    """`given`, where autograd is to know what becomes of it: costs, X_a, X_b, a and b as the caller has them."""
-    return given if any(getattr(v, "requires_grad", False) for v in given or ()) else None
+class Followed:
+    """What a problem was made of and autograd is to know of: costs, X_a, X_b, a and b as the caller has them."""
 
+    def __init__(self, given: tuple[Any, ...]) -> None:
+        self._given = given
+        self._versions = [getattr(v, "_version", None) for v in given]
 
-def with_gradients(result: Any, name: str, of: tuple[Array, ...], given: tuple[Any, ...] | None) -> tuple[Array, ...]:
-    """What a result calls `name`, with its gradients where they are asked for."""
-    if given is None:
-        return of
-    from .torch._result import attach
+    @staticmethod
+    def of(given: tuple[Any, ...] | None) -> Followed | None:
+        """None where nothing requires a gradient, as all is under torch.no_grad."""
+        if given is None or not any(getattr(v, "requires_grad", False) for v in given):
+            return None
+        return Followed(given) if sys.modules["torch"].is_grad_enabled() else None
 
-    return attach(result, name, of, given)
+    def attach(self, result: Any, name: str, of: tuple[Array, ...]) -> tuple[Array, ...]:
+        """What a result calls `name`, with its gradients."""
+        for field, v, version in zip(("M", "X_a", "X_b", "a", "b"), self._given, self._versions):
+            if getattr(v, "_version", None) != version:
+                raise RuntimeError(f"{field}: was changed in place since the solve; {name} has no gradients now")
+        from .torch._result import attach
+
+        return attach(result, name, of, self._given)
 
 
 class LazyPlan:
@@ -93,7 +104,7 @@ class PlanResult:
         self._problem = problem
         self._options = options
         self._report = report
-        self._given = differentiable(given)
+        self._followed = Followed.of(given)
 
     # The problem and how it went.
 
@@ -155,7 +166,7 @@ class PlanResult:
     @property
     def potentials(self) -> tuple[Array, Array]:
         """The dual potentials (n) and (m), in units of the cost."""
-        f, g = self._with_gradients("potentials", *self._made_potentials)
+        f, g = self._with_gradients("potentials", *self._make_potentials())
         return f, g
 
     @property
@@ -171,7 +182,9 @@ class PlanResult:
     @property
     def plan(self) -> Array:
         """P (n x m), all of it."""
-        return self._with_gradients("plan", self._dense_plan)[0]
+        if self._followed is None:
+            return self._dense_plan
+        return self._with_gradients("plan", self._make_plan())[0]
 
     @property
     def lazy_plan(self) -> LazyPlan:
@@ -235,21 +248,24 @@ class PlanResult:
     """The names of what autograd knows to depend on the tensors that were given."""
 
     def _with_gradients(self, name: str, *of: Array) -> tuple[Array, ...]:
-        return with_gradients(self, name, of, self._given) if name in self._has_gradients else of
+        if self._followed is None or name not in self._has_gradients:
+            return of
+        return self._followed.attach(self, name, of)
 
     def _value_with_gradients(self) -> Array:
         return self._with_gradients("value", self._place.scalar(self._value()))[0]
 
-    # Kept without gradients, of which the graph would keep the result.
-
-    @functools.cached_property
-    def _made_potentials(self) -> tuple[Array, Array]:
+    def _make_potentials(self) -> tuple[Array, Array]:
         f, g = self._place.empty(self.shape[0]), self._place.empty(self.shape[1])
         self._plan.potentials(f, g)
         return self._place.finish(f), self._place.finish(g)
 
     @functools.cached_property
     def _dense_plan(self) -> Array:
+        """The caller's, so that nothing else is made of it."""
+        return self._make_plan()
+
+    def _make_plan(self) -> Array:
         to = self._place.empty(*self.shape)
         self._plan.dense(to)
         return self._place.finish(to)

@@ -16,7 +16,7 @@ import numpy as np
 
 from . import _core
 from ._arrays import Array, Place, on_host, read, read_index, read_matrix, read_optional
-from ._names import lower_name, number, rename, shown, truth
+from ._names import lower_name, number, refuse_gradient, rename, shown, truth
 
 DEFAULT_EPS_RELATIVE = 0.05
 """eps where nobody gave one: this share of the mean cost."""
@@ -167,6 +167,7 @@ def points_problem(
 ) -> Problem:
     cost_function, p = cost_of_metric(metric, norm_p)
     x, y = read_matrix("X_a", X_a, "(n, d)"), read_matrix("X_b", X_b, "(m, d)")
+    refuse_gradient("label_cost", label_cost)
     label_weight = number("label_weight", label_weight)
     if labels_x is None and labels_y is None and label_cost is None:
         if label_weight != 1:
@@ -189,6 +190,22 @@ def points_problem(
         label_cost=read_optional("label_cost", label_cost),
         label_weight=label_weight,
     )
+
+
+def with_weights(problem: Problem, options: Mapping[str, Any]) -> Problem:
+    """Uniform weights of total 1 for the side that is left out, where penalties let the totals differ: the library
+    would give it the total of the other side."""
+    penalties = [options.get(name, math.inf) for name in ("penalty_a", "penalty_b")]
+    if (problem.a is None) == (problem.b is None) or penalties == [math.inf, math.inf]:
+        return problem
+
+    def uniform(size: int) -> Array:
+        weights = problem.place.empty(size)
+        weights[:] = 1 / size
+        return problem.place.finish(weights)
+
+    n, m = problem.geometry.rows, problem.geometry.columns
+    return replace(problem, a=uniform(n)) if problem.a is None else replace(problem, b=uniform(m))
 
 
 def refuse_unsupported(**given: tuple[Any, str]) -> None:
@@ -428,14 +445,19 @@ def watching(
 
 
 def warn_if_short(report: _core.Report | _core.RegularizedReport, solver: str = "Sinkhorn") -> None:
-    """A ConvergenceWarning where the solve ended short, at the line that called the package."""
-    if report.status not in ("iteration_limit", "precision_limit"):
-        return
+    """A ConvergenceWarning where the solve ended short."""
+    if report.status in ("iteration_limit", "precision_limit"):
+        warn(f"{solver} did not converge: {report.message}")
+
+
+def warn(message: str) -> None:
+    """A ConvergenceWarning at the line that called the package, or PyTorch that calls it for a derivative."""
     frame: FrameType | None = sys._getframe()
     depth = outermost = 0
     while frame is not None:
         depth += 1
-        if frame.f_globals.get("__name__", "").partition(".")[0] == "monge":
+        root = frame.f_globals.get("__name__", "").partition(".")[0]
+        if root == "monge" or root == "torch" and outermost == depth - 1:
             outermost = depth
         frame = frame.f_back
-    warnings.warn(f"{solver} did not converge: {report.message}", ConvergenceWarning, stacklevel=outermost + 1)
+    warnings.warn(message, ConvergenceWarning, stacklevel=outermost + 1)

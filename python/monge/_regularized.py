@@ -450,7 +450,8 @@ def solve_regularized(
 
     Args:
         M: Costs (n x m); inf forbids a pair. Read in place, and not to be changed as long as the result is used.
-        a, b: p (n) and q (m), non-negative with equal totals; uniform with total 1 where left out.
+        a, b: p (n) and q (m), non-negative with equal totals. Uniform where left out, with total 1 or that
+            of the other.
         quadratic: Weight >= 0 of the quadratic term, in units of M over mass.
         group_lasso: Weight >= 0 of the group lasso, in units of M. It needs `groups`.
         groups: The group of each row (n), whole numbers from 0 to n - 1. Not without `group_lasso`.

@@ -84,7 +84,7 @@ class OTResult(PlanResult):
         log = self._place.framework.log
         return tuple(
             potential / self.reg + (log(weights) if weights is not None else -math.log(len(potential)))
-            for potential, weights in zip(self._made_potentials, self._weights())
+            for potential, weights in zip(self._make_potentials(), self._weights())
         )
 
     @functools.cached_property
@@ -336,7 +336,7 @@ class BatchResult(Sequence[Result]):
 
     def _either(self, name: str, make: Callable[[], Any]) -> Any:
         """What `make` makes for all problems, or what each result calls `name` where that has gradients."""
-        if all(result._given is None or name not in result._has_gradients for result in self):
+        if all(result._followed is None or name not in result._has_gradients for result in self):
             return make()
         from .torch._result import together
 

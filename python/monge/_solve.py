@@ -26,6 +26,7 @@ from ._problem import (
     warn_if_short,
     watching,
     with_eps,
+    with_weights,
 )
 from ._regularized import Regularizer, quadratic_term
 from ._regularized import run as run_regularized
@@ -54,6 +55,7 @@ def run(
     given: tuple[Any, ...] | None = None,
 ) -> OTResult:
     """Solves a problem with the library's options. `given`: costs, X_a, X_b, a and b as the caller has them."""
+    problem = with_weights(problem, options)
     session = problem.place.session(n_threads)
     options = with_eps(session, problem, options)
     f, g = pair_of_potentials(potentials_init)
@@ -85,6 +87,7 @@ def run_batch(
     given: Sequence[tuple[Any, ...]],
 ) -> BatchResult[OTResult]:
     """`given`: of each problem, as for :func:`run`."""
+    problems = [with_weights(problem, options) for problem in problems]
     session = problems[0].place.session(n_threads)
     starts = pairs_of_potentials(potentials_init, len(problems))
     views = each_problem(lambda p, start: (p.geometry, p.a, p.b, *start), problems, starts)
@@ -205,7 +208,8 @@ def solve(
     Args:
         M: Costs (n x m), any finite numbers; inf forbids a pair. Read in place, whether rows or columns are contiguous,
             and not to be changed as long as the result is used.
-        a, b: Weights (n) and (m), non-negative with equal totals; uniform with total 1 where left out.
+        a, b: Weights (n) and (m), non-negative with equal totals, but where they are `unbalanced`. Uniform where left
+            out, with total 1, or balanced with that of the other.
         reg: eps > 0, in units of M. Left out, 5 % of the mean cost; ``result.reg`` says how much that is.
         reg_type: "KL" or "entropy". The plan is the same; ``result.value`` has the one or the other. "L2" is
             reg / 2 sum P^2 in their place, for a sparse plan: :func:`solve_regularized` with its result.

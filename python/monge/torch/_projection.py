@@ -119,7 +119,7 @@ class SinkhornProjection(torch.nn.Module):
 
     def __init__(self, preset: str | None = "mhc_paper", **options: Any) -> None:
         super().__init__()
-        projection_options(preset, options)  # Bad names and values are said here.
+        project(torch.zeros(1, 1), preset, **options)  # Bad names and values are said here.
         self.preset, self.options = preset, options
 
     def forward(self, logits: Tensor) -> Tensor:
@@ -282,12 +282,15 @@ class MHCMapping(torch.nn.Module):
         **options: Any,
     ) -> None:
         super().__init__()
-        projection_options(preset, options)  # Bad names and values are said here.
         self.preset, self.options = preset, options
         self.pre_epsilon, self.post_factor = pre_epsilon, post_factor
         self.scale = torch.nn.Parameter(torch.empty(3, device=device, dtype=dtype))
         self.base = torch.nn.Parameter(torch.empty(24, device=device, dtype=dtype))
         self.reset_parameters()
+        # Bad names and values are said here.
+        given = {"preset": preset, "pre_epsilon": pre_epsilon, "post_factor": post_factor, **options}
+        on_host = (torch.zeros(size, dtype=dtype) for size in ((1, 24), (3,), (24,)))
+        mhc_mapping(*on_host, **given)
 
     def reset_parameters(self) -> None:
         """The values of the beginning."""

@@ -15,7 +15,6 @@ over columns of P o G / eps, of <C, P> those with G = C. For costs of points W i
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -23,9 +22,10 @@ import torch
 from torch import Tensor
 
 from .._divergence import DivergenceResult
-from .._problem import ConvergenceWarning
+from .._problem import warn
 from .._result import OTResult
 from ._operands import first_only
+from ._operator import under_transforms
 from ._points import Dense, OfPlan, cost_factors, cost_sums, potentials_of, weights_of, with_ones
 
 Wanted = tuple[bool, ...]
@@ -36,20 +36,30 @@ Found = list[Tensor | None]
 class _Attached(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, result: Any, name: str, count: int, *tensors: Tensor | None) -> Any:  # type: ignore[override]
-        ctx.result, ctx.name, ctx.count = result, name, count
-        ctx.save_for_backward(*tensors)
-        return tensors[:count]
+        ctx.result, ctx.name = result, name
+        of, given = tensors[:count], tensors[count:]
+        found = tuple(
+            v.detach() for v in of if v is not None
+        )  # An input that is returned could not be changed in place.
+        ctx.save_for_backward(*given, *(found if name == "plan" else ()))
+        return found
 
     @staticmethod
     def backward(ctx: Any, *by: Tensor) -> Any:  # type: ignore[override]
-        result, name, skipped = ctx.result, ctx.name, 3 + ctx.count
-        wanted = ctx.needs_input_grad[skipped:]
-        of, given = ctx.saved_tensors[: ctx.count], ctx.saved_tensors[ctx.count :]
+        if under_transforms():
+            raise NotImplementedError(f"{ctx.name}: has no derivatives under vmap; monge.torch.transport has")
+        saved = ctx.saved_tensors
+        given, of = saved[:5], saved[5:]
+        wanted = ctx.needs_input_grad[-5:]
         with torch.no_grad():
-            found = _DERIVATIVES[name](result, wanted, of, by)
+            if all(bool(v.isfinite().all()) for v in by):
+                found = _DERIVATIVES[ctx.name](ctx.result, wanted, of, by)
+            else:  # As products by it would be.
+                found = [None if v is None else torch.full_like(v, math.nan) for v in given]
             # Weights may lie in host memory.
-            found = [v if v is None or to is None else v.to(to.device) for v, to in zip(found, given)]
-        return *[None] * skipped, *(first_only(name, v, *by, *given) for v in found)
+            found = [v.to(to.device) if one else None for v, to, one in zip(found, given, wanted)]
+        none = [None] * (len(ctx.needs_input_grad) - 5)
+        return *none, *(first_only(ctx.name, v, *by, *given) for v in found)
 
 
 def attach(result: Any, name: str, of: tuple[Tensor, ...], given: tuple[Any, ...]) -> tuple[Tensor, ...]:
@@ -64,7 +74,8 @@ def together(parts: list[Any]) -> Any:
     """Tensors stacked where they have one shape, else their list; of tuples, one of each entry."""
     if isinstance(parts[0], tuple):
         return tuple(together(list(each)) for each in zip(*parts))
-    return torch.stack(parts) if len({part.shape for part in parts}) == 1 else parts
+    tensors = [torch.as_tensor(part, dtype=parts[0].dtype) for part in parts]
+    return torch.stack(tensors) if len({tensor.shape for tensor in tensors}) == 1 else tensors
 
 
 def _weights(result: Any) -> tuple[Tensor, Tensor]:
@@ -79,24 +90,25 @@ class _Response:
         self._result = result
         self._weights = _weights(result)
         self.by_weights = [torch.empty_like(by) for by in (by_f, by_g)]
-        single = result._place.dtype == "float32"
-        tolerance = 1e-5 if single else 1e-10  # Rounding of the products bounds what can be reached.
-        report = result._plan.potential_gradients(by_f, by_g, None, None, *self.by_weights, tolerance=tolerance)
-        if not report.residual <= 100 * tolerance:
-            warnings.warn(
-                f"gradient: {report.status} after {report.iterations} steps, residual {report.residual:.2e}",
-                ConvergenceWarning,
-                stacklevel=2,
-            )
+        plan, eps = result._plan, result.reg
+        # Rounding of the products bounds what can be reached.
+        tolerance = 1e-10 if result.report.precision == "float64" else 1e-5
+        report = plan.potential_gradients(by_f, by_g, None, None, *self.by_weights, tolerance=tolerance)
         marginals = [torch.empty_like(by) for by in (by_f, by_g)]
-        result._plan.marginals(*marginals)
+        plan.marginals(*marginals)
         # dL/da = -eps (P w) / a, and k (P 1) u + P w = dL/df with k = 1 + eps / rho.
+        diagonals = [(1 + eps / rho) * mass for mass, rho in zip(marginals, result._penalties())]
         self.u, self.w = (
-            torch.where(mass > 0, (by + a * by_a / result.reg) / ((1 + result.reg / rho) * mass), 0)
-            for mass, by, a, by_a, rho in zip(
-                marginals, (by_f, by_g), self._weights, self.by_weights, result._penalties()
-            )
+            torch.where(diagonal > 0, (by + a * by_a / eps) / diagonal, 0)
+            for diagonal, by, a, by_a in zip(diagonals, (by_f, by_g), self._weights, self.by_weights)
         )
+        # The report's residual is that of a system with one side eliminated, whose right side may be rounding alone.
+        product = torch.empty_like(by_g)[:, None]
+        plan.apply_transpose(self.u[:, None], product)
+        residual = (diagonals[1] * self.w + product[:, 0] - by_g * (diagonals[1] > 0)).norm()
+        size = by_f.norm() + by_g.norm()
+        if residual > 100 * tolerance * size:
+            warn(f"gradient: {report.status} after {report.iterations} steps, residual {residual / size:.2e}")
 
     def found(self, wanted: Wanted, tilted: Dense | OfPlan, linear: tuple[Tensor, Tensor] | None = None) -> Found:
         """`tilted` is W. `linear` are dL/dlog a and dL/dlog b at fixed potentials."""
@@ -116,7 +128,7 @@ class _Response:
 def _of_value(result: Any, wanted: Wanted, of: Any, by: tuple[Tensor, ...]) -> Found:
     by_cost, by_x, by_y, *by_weights = wanted
     gradients = result.gradients() if any(wanted[1:]) else None
-    found: Found = [result._dense_plan if by_cost else None, None, None]
+    found: Found = [result._make_plan() if by_cost else None, None, None]
     if by_x or by_y:
         assert gradients is not None
         found[1:] = (gradients.x, gradients.y) if result._has_point_derivatives else _value_by_points(result)
@@ -134,11 +146,15 @@ def _value_by_points(result: Any) -> tuple[Tensor, Tensor]:
         return by_x - (of_a[0] + of_a[1]) / 2, by_y - (of_b[0] + of_b[1]) / 2
     if isinstance(result, OTResult):
         return OfPlan.itself(result._problem, result._plan).by_points()
-    return Dense(result._problem, result._dense_plan).by_points()
+    return Dense(result._problem, result._make_plan()).by_points()
 
 
 def _of_potentials(result: Any, wanted: Wanted, of: Any, by: tuple[Tensor, ...]) -> Found:
     by_f, by_g = by[0].double(), by[1].double()
+    masses = [torch.empty_like(v) for v in (by_f, by_g)]
+    result._plan.marginals(*masses)
+    if any(bool(((mass == 0) & (v != 0)).any()) for mass, v in zip(masses, (by_f, by_g))):
+        raise NotImplementedError("potentials: have no derivatives at points whose mass is 0; leave these out")
     if min(result._penalties()) == math.inf:
         # (f + t, g - t) is as good. Parts of a function that does not change with t may come one by one, so that of
         # each is taken which keeps the mean of f + g.
@@ -166,7 +182,7 @@ def _of_entries(result: Any, wanted: Wanted, plan: Tensor, weighted: Tensor, dir
 def _of_value_linear(result: Any, wanted: Wanted, of: Any, by: tuple[Tensor, ...]) -> Found:
     problem = result._problem
     if problem.cost is not None:
-        plan = result._dense_plan
+        plan = result._make_plan()
         found = _of_entries(result, wanted, plan, torch.where(plan > 0, plan * problem.cost, 0), 1)
     else:
         rows, columns = cost_sums(problem, result._plan)

@@ -16,7 +16,15 @@ from torch import Tensor
 from .. import _core
 from .._arrays import Place, read
 from .._names import POINTS, calls, number, rename, shown
-from .._problem import Problem, cost_of_metric, library_options, plan_options, solve_options, warn_if_short
+from .._problem import (
+    Problem,
+    cost_of_metric,
+    library_options,
+    plan_options,
+    solve_options,
+    warn_if_short,
+    with_weights,
+)
 from ._operands import floating, require_problems, require_tensors
 from ._operator import as_problems, differentiable, no_derivative, refuse_others, without_derivatives
 from ._options import from_text, to_text
@@ -24,6 +32,8 @@ from ._points import OfPlan
 
 _Plans = list[_core.Plan]
 
+TWICE = ("sqeuclidean", "dot")
+"""The metrics whose derivatives by points, and second ones, are the library's."""
 _NAMES = {**POINTS, "x": "x", "y": "y", "X_a": "x", "X_b": "y"}
 _OF_GEOMLOSS = {
     "eps": "blur",
@@ -35,10 +45,12 @@ _OF_GEOMLOSS = {
 }
 
 
-def _problems(x: Tensor, y: Tensor, a: Tensor | None, b: Tensor | None, geometry: str) -> list[Problem]:
+def _problems(
+    x: Tensor, y: Tensor, a: Tensor | None, b: Tensor | None, geometry: str, options: dict[str, Any]
+) -> list[Problem]:
     place = Place.of(x, x, y)
     costs = from_text(geometry)
-    return [
+    problems = [
         Problem(
             place,
             None if a is None else read("a", a[k]),
@@ -49,6 +61,7 @@ def _problems(x: Tensor, y: Tensor, a: Tensor | None, b: Tensor | None, geometry
         )
         for k in range(x.shape[0])
     ]
+    return [with_weights(problem, options) for problem in problems]
 
 
 def _solve(problems: list[Problem], starts: list[tuple[Any, Any]], options: dict[str, Any]) -> _Plans:
@@ -61,12 +74,23 @@ def _solve(problems: list[Problem], starts: list[tuple[Any, Any]], options: dict
     return _core.solve_batch(session, given, options, None)
 
 
-def _plans_of(problems: list[Problem], f: Tensor, g: Tensor, in_float64: Tensor, options: str) -> _Plans:
-    """Plans of potentials that a solve has found, for products in the precision that it ended in."""
+def _found(
+    x: Tensor,
+    y: Tensor,
+    a: Tensor | None,
+    b: Tensor | None,
+    f: Tensor,
+    g: Tensor,
+    in_float64: Tensor,
+    geometry: str,
+    options: str,
+) -> list[tuple[Problem, _core.Plan]]:
+    """Problems, and plans of potentials that a solve has found, for products in the precision that it ended in."""
     own = plan_options(from_text(options))
     if bool(in_float64.any()):
         own["precision"] = "float64"
-    return _solve(problems, [(f[k], g[k]) for k in range(len(problems))], own)
+    problems = _problems(x, y, a, b, geometry, own)
+    return list(zip(problems, _solve(problems, [(f[k], g[k]) for k in range(len(problems))], own)))
 
 
 @torch.library.custom_op("monge::transport", mutates_args=())
@@ -74,7 +98,8 @@ def _transport_operator(
     x: Tensor, y: Tensor, a: Tensor | None, b: Tensor | None, geometry: str, options: str
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Values, f, g, and whether the solves ended in float64."""
-    plans = _solve(_problems(x, y, a, b, geometry), [(None, None)] * x.shape[0], from_text(options))
+    own = from_text(options)
+    plans = _solve(_problems(x, y, a, b, geometry, own), [(None, None)] * x.shape[0], own)
     f = torch.empty(x.shape[:2], dtype=torch.float64, device=x.device)
     g = torch.empty(y.shape[:2], dtype=torch.float64, device=x.device)
     for k, plan in enumerate(plans):
@@ -111,14 +136,14 @@ def _gradients_operator(
     """By x, y, a and b; those that are not wanted are empty."""
     by_x, by_y = (v.new_empty(v.shape if by_points else (len(x), 0)) for v in (x, y))
     by_a, by_b = (x.new_empty(v.shape[:2] if by_weights else (len(x), 0)) for v in (x, y))
-    problems = _problems(x, y, a, b, geometry)
-    for k, (problem, plan) in enumerate(zip(problems, _plans_of(problems, f, g, in_float64, options))):
-        points = (by_x[k], by_y[k]) if by_points else (None, None)
+    for k, (problem, plan) in enumerate(_found(x, y, a, b, f, g, in_float64, geometry, options)):
+        of_library = problem.cost_function in TWICE
+        points = (by_x[k], by_y[k]) if by_points and of_library else (None, None)
         weights = (by_a[k], by_b[k]) if by_weights else (None, None)
-        if by_points and problem.cost_function not in ("sqeuclidean", "dot"):
+        if by_weights or by_points and of_library:
+            plan.gradients(*points, *weights)
+        if by_points and not of_library:
             by_x[k], by_y[k] = OfPlan.itself(problem, plan).by_points()
-            points = (None, None)
-        plan.gradients(*points, *weights)
     return by_x, by_y, by_a, by_b
 
 
@@ -146,7 +171,7 @@ def _hessian_product_operator(
     to_x, to_y = torch.empty_like(x), torch.empty_like(y)
     # Rounding of the products bounds what the linear system can reach.
     tolerance = 1e-10 if x.dtype == torch.float64 else 1e-5
-    for k, plan in enumerate(_plans_of(_problems(x, y, a, b, geometry), f, g, in_float64, options)):
+    for k, (_, plan) in enumerate(_found(x, y, a, b, f, g, in_float64, geometry, options)):
         report = plan.hessian_product(read("v", v_x[k]), read("v", v_y[k]), to_x[k], to_y[k], tolerance=tolerance)
         if report.status not in ("converged", "stagnation"):
             raise RuntimeError(
@@ -206,6 +231,8 @@ def _second(ctx: Any, v_x: Any, v_y: Any, weights: bool) -> tuple[Tensor, Tensor
     """The Hessian, which is symmetric, times a direction."""
     if weights:
         raise NotImplementedError("transport: second derivatives are by the points only; detach the weights")
+    if from_text(ctx.geometry)["cost_function"] not in TWICE:
+        raise NotImplementedError("transport: has second derivatives for the metrics sqeuclidean and dot alone")
     x, y, a, b, *found = ctx.saved_tensors
     v_x, v_y = (torch.zeros_like(p) if v is None else v for v, p in ((v_x, x), (v_y, y)))
     return _hessian_product(x, y, a, b, *found, ctx.geometry, ctx.options, v_x, v_y)  # type: ignore[no-any-return]

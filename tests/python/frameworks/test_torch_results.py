@@ -220,20 +220,121 @@ def test_what_there_is_not_is_said():
     monge.solve(COST, a, reg=0.3).value.backward()
     with pytest.raises(TypeError, match="^plan: depends on a tensor that requires a gradient; M, or X_a, must be"):
         monge.solve(COST.numpy(), a, reg=0.3).plan  # noqa: B018
+    with pytest.raises(NotImplementedError, match="^potentials: have no derivatives at points whose mass is 0"):
+        monge.solve(cost, torch.eye(N, dtype=torch.float64)[0], reg=0.3).potentials[0].sum().backward()
+    for field in ("reg", "unbalanced"):
+        given = {"reg": 0.3, field: torch.tensor(0.3, requires_grad=True)}
+        with pytest.raises(NotImplementedError, match=f"^{field}: requires a gradient, of which there is none"):
+            monge.solve(COST, **given)
+    with pytest.raises(NotImplementedError, match="^M_ab: requires a gradient"):
+        monge.sinkhorn_divergence_of_costs(cost, COST[:, :1] * 0 + COST @ COST.T, COST.T @ COST, reg=0.3)
+    with pytest.raises(NotImplementedError, match="^value: has no derivatives under vmap"):
+        torch.autograd.functional.jacobian(lambda c: monge.solve(c, reg=0.3).value[None], COST, vectorize=True)
     for output in OUTPUTS.values():
         (gradient,) = torch.autograd.grad(output(monge.solve(cost, reg=0.3)), cost, create_graph=True)
         with pytest.raises(NotImplementedError, match="has no second derivatives"):
             gradient.square().sum().backward()
 
 
-def test_plans_are_kept_without_their_graph():
-    cost = COST.clone().requires_grad_()
+def test_what_is_changed_in_place():
+    cost, x = COST.clone().requires_grad_(), X.clone().requires_grad_()
     result = monge.solve(cost, reg=0.3)
-    first, second = result.plan, result.plan
-    assert first.requires_grad and not result._dense_plan.requires_grad
-    assert first.data_ptr() == second.data_ptr()
+    expected = torch.autograd.grad(result.value, cost)[0]
+    result.plan.detach().mul_(2)
+    result.potentials[0].detach().mul_(2)
+    assert (torch.autograd.grad(result.value, cost)[0] == expected).all()
+    assert (torch.autograd.grad(result.plan.sum(), cost)[0].isfinite()).all()
+    loss = result.value
+    loss += result.value_linear  # As of any output of an operator.
+    loss.backward()
+    plan = result.plan
+    plan.mul_(2)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        plan.sum().backward()
+    result = monge.solve_sample(x, Y, reg=0.3)
+    with torch.no_grad():
+        x.mul_(2)
+    with pytest.raises(RuntimeError, match="^X_a: was changed in place since the solve; value has no gradients now"):
+        result.value  # noqa: B018
+
+
+def test_gradients_are_followed_where_they_are_at_the_solve():
+    cost = COST.clone().requires_grad_()
+    with torch.no_grad():
+        result = monge.solve(cost, reg=0.3)
+    assert not result.value.requires_grad and not result.plan.requires_grad
+    result = monge.solve(cost, reg=0.3)
     with torch.no_grad():
         assert not result.plan.requires_grad
-    with pytest.warns(monge.ConvergenceWarning, match="^gradient: iteration_limit after"):
-        tiny = monge.solve(rand(200, 200).requires_grad_(), reg=1e-5, method="newton", tol=1e-9)
-        (tiny.plan * rand(200, 200)).sum().backward()
+    x = X.clone().requires_grad_()
+    monge.solve_sample(x, Y.numpy(), reg=0.3).value.backward()
+    expected = torch.autograd.grad(monge.solve_sample(x, Y, reg=0.3).value, x)[0]
+    assert (x.grad == expected).all()
+    assert (monge.empirical_sinkhorn_divergence(x, x, 0.3) == 0).all()
+    assert (torch.autograd.grad(monge.empirical_sinkhorn_divergence(x, x, 0.3), x)[0] == 0).all()
+
+    def checkpointed(x):
+        result = monge.solve_sample(x, Y, reg=0.3)
+        return result.value + result.plan.square().sum()
+
+    again = torch.utils.checkpoint.checkpoint(checkpointed, x, use_reentrant=False)
+    own, expected = (torch.autograd.grad(loss, x)[0] for loss in (again, checkpointed(x)))
+    torch.testing.assert_close(own, expected, rtol=1e-12, atol=1e-14)
+
+
+@pytest.mark.parametrize("name", OUTPUTS)
+def test_overflow_from_above_is_passed_on(name):
+    x, a = X.clone().requires_grad_(), soft(LOGS_A).requires_grad_()
+    output = OUTPUTS[name](monge.solve_sample(x, Y, a, reg=0.3))
+    for gradient in torch.autograd.grad(output * math.inf, (x, a)):
+        assert not gradient.isfinite().any()
+
+
+def test_weights_left_out_have_total_1_where_totals_may_differ():
+    a = soft(LOGS_A) * 5
+    uniform = torch.full((M,), 1 / M, dtype=torch.float64)
+    for left_out, given in (
+        (monge.solve(COST, a, unbalanced=0.5, reg=0.1), monge.solve(COST, a, uniform, unbalanced=0.5, reg=0.1)),
+        (
+            monge.sinkhorn_divergence(X, Y, a, unbalanced=0.5, reg=0.1),
+            monge.sinkhorn_divergence(X, Y, a, uniform, unbalanced=0.5, reg=0.1),
+        ),
+        (
+            monge.solve_batch(COST[None], a=a[None], unbalanced=0.5, reg=0.1, reg_type="KL")[0],
+            monge.solve(COST, a, uniform, unbalanced=0.5, reg=0.1),
+        ),
+    ):
+        assert left_out.value == given.value
+    own = monge.torch.transport(X, Y, a, unbalanced=0.5, reg=0.1)
+    assert own == monge.torch.transport(X, Y, a, uniform, unbalanced=0.5, reg=0.1)
+    # POT counts both marginals' penalties without their masses: plans are to be compared.
+    plan = ot.unbalanced.sinkhorn_unbalanced(a.numpy(), [], COST.numpy(), 0.1, 0.5, stopThr=1e-12, numItermax=20000)
+    np.testing.assert_allclose(
+        monge.sinkhorn_unbalanced(a.numpy(), [], COST.numpy(), 0.1, 0.5, stopThr=1e-12), plan, rtol=1e-6
+    )
+
+
+def test_warnings_of_gradients_are_few_and_at_the_caller():
+    x = X.clone().requires_grad_()
+    for seed in range(5):  # Float32 sweeps of float64 points: products are float32's, too.
+        monge.solve_sample(x + seed, Y, reg=0.1).plan.square().sum().backward()
+    result = monge.solve_sample(x, Y, reg=0.1)
+
+    class Unsolved:
+        """The plan, whose systems are left where they are."""
+
+        def __init__(self, plan):
+            self.plan = plan
+
+        def __getattr__(self, name):
+            return getattr(self.plan, name)
+
+        def potential_gradients(self, of_f, of_g, x, y, a, b, tolerance):
+            report = self.plan.potential_gradients(of_f, of_g, x, y, a, b, tolerance=tolerance)
+            a.zero_(), b.zero_()
+            return report
+
+    result._made = Unsolved(result._plan)
+    with pytest.warns(monge.ConvergenceWarning, match="^gradient: converged after .* residual") as caught:
+        result.plan.square().sum().backward()
+    assert caught[0].filename == __file__
