@@ -43,10 +43,10 @@ learned = path[-1]
 figure, axes = plt.subplots(1, 4, figsize=(12, 3), layout="constrained")
 titles = ("observed", "equal weights", "learned")
 for ax, weights, title in zip(axes, (truth, torch.ones(2, dtype=torch.float64), learned), titles):
-    ax.imshow(flows(weights).sqrt(), vmin=0, vmax=observed.max().sqrt())
+    ax.imshow(flows(weights).sqrt().numpy(), vmin=0, vmax=observed.max().sqrt().item())
     ax.set_title(title)
-axes[3].plot(torch.stack(path))
+axes[3].plot(torch.stack(path).numpy())
 for weight in truth:
-    axes[3].axhline(weight, color="0.6", lw=0.8)
+    axes[3].axhline(weight.item(), color="0.6", lw=0.8)
 axes[3].set_title("weights, by step")
 figure.savefig("learned_cost.png", dpi=120)

@@ -282,15 +282,16 @@ class MHCMapping(torch.nn.Module):
         **options: Any,
     ) -> None:
         super().__init__()
+        if dtype not in (None, torch.float16, torch.bfloat16, torch.float32):
+            raise TypeError(f"dtype: is {dtype}; must be torch.float16, torch.bfloat16 or torch.float32")
         self.preset, self.options = preset, options
         self.pre_epsilon, self.post_factor = pre_epsilon, post_factor
         self.scale = torch.nn.Parameter(torch.empty(3, device=device, dtype=dtype))
         self.base = torch.nn.Parameter(torch.empty(24, device=device, dtype=dtype))
         self.reset_parameters()
         # Bad names and values are said here.
-        given = {"preset": preset, "pre_epsilon": pre_epsilon, "post_factor": post_factor, **options}
-        on_host = (torch.zeros(size, dtype=dtype) for size in ((1, 24), (3,), (24,)))
-        mhc_mapping(*on_host, **given)
+        mixes, scale, base = (torch.zeros(size, dtype=dtype) for size in ((1, 24), (3,), (24,)))
+        mhc_mapping(mixes, scale, base, preset, pre_epsilon=pre_epsilon, post_factor=post_factor, **options)
 
     def reset_parameters(self) -> None:
         """The values of the beginning."""

@@ -20,6 +20,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch._C._functorch import is_legacy_batchedtensor
 
 from .._divergence import DivergenceResult
 from .._problem import warn
@@ -46,7 +47,7 @@ class _Attached(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *by: Tensor) -> Any:  # type: ignore[override]
-        if under_transforms():
+        if under_transforms() or any(is_legacy_batchedtensor(v) for v in by):
             raise NotImplementedError(f"{ctx.name}: has no derivatives under vmap; monge.torch.transport has")
         saved = ctx.saved_tensors
         given, of = saved[:5], saved[5:]
@@ -57,7 +58,7 @@ class _Attached(torch.autograd.Function):
             else:  # As products by it would be.
                 found = [None if v is None else torch.full_like(v, math.nan) for v in given]
             # Weights may lie in host memory.
-            found = [v.to(to.device) if one else None for v, to, one in zip(found, given, wanted)]
+            found = [v.to(to.device) if one and v is not None else None for v, to, one in zip(found, given, wanted)]
         none = [None] * (len(ctx.needs_input_grad) - 5)
         return *none, *(first_only(ctx.name, v, *by, *given) for v in found)
 

@@ -444,3 +444,34 @@ def test_batches_of_unequal_lengths_are_refused():
 def test_wrong_lengths_of_samples_loss(given):
     with pytest.raises(ValueError, match=f"{next(iter(given))}: is "):
         monge.torch.SamplesLoss(**given)
+
+
+@pytest.mark.parametrize(
+    "module, given, error, match",
+    [
+        (monge.torch.SinkhornProjection, {"iterations": -1}, ValueError, "^iterations: is -1; must be >= 1"),
+        (monge.torch.SinkhornProjection, {"preset": "none"}, ValueError, "^preset: is 'none'; must be one of"),
+        (monge.torch.MHCMapping, {"iterations": -1}, ValueError, "^iterations: is -1; must be >= 1"),
+        (monge.torch.MHCMapping, {"pre_epsilon": "a"}, TypeError, "^pre_epsilon: is 'a'; must be a number"),
+        (
+            monge.torch.MHCMapping,
+            {"dtype": torch.float64},
+            TypeError,
+            "^dtype: is torch.float64; must be torch.float16",
+        ),
+    ],
+)
+def test_modules_say_what_is_wrong_when_they_are_made(module, given, error, match):
+    with pytest.raises(error, match=match):
+        module(**given)
+
+
+def test_classes_of_the_callers_are_tensors():
+    class Named(torch.Tensor):
+        pass
+
+    x, y = clouds()
+    named = x.as_subclass(Named).requires_grad_()
+    monge.solve_sample(named, y, reg=0.5).value.backward()
+    (expected,) = torch.autograd.grad(monge.solve_sample(x.requires_grad_(), y, reg=0.5).value, x)
+    assert (named.grad == expected).all()
