@@ -197,10 +197,11 @@ class RegularizedPlan {
   std::unique_ptr<State> state_;
 };
 
-/// Solves the problem at the head of this file; p (n) and q (m) are non-negative with equal, positive totals. An empty
-/// p or q means uniform with total 1 (with the total of the other, if that one is given). Costs are a matrix, or points
-/// where Newton's method runs; they may have any offset and scale. Throws Error (invalid_argument, unsupported,
-/// out_of_memory, device_failure). Not converging is a Status.
+/// Solves the problem at the head of this file; p (n) and q (m) are non-negative with equal, positive totals: equal to
+/// 1e-6 relative and to half of the tolerance, or to 1e-6 alone where p or q is float32. q is scaled to the total of p.
+/// An empty p or q means uniform with total 1 (with the total of the other, if that one is given). Costs are a matrix,
+/// or points where Newton's method runs; they may have any offset and scale. Throws Error (invalid_argument,
+/// unsupported, out_of_memory, device_failure). Not converging is a Status.
 RegularizedPlan solve_regularized(Context const& context, Geometry const& geometry, VectorView p, VectorView q,
                                   Regularizer const& regularizer, RegularizedOptions const& options);
 
