@@ -139,9 +139,10 @@ void visit_solve_options(Options& options, Visitor&& visit) {
 }
 
 /// Solves the problem at the head of this file; a (n) and b (m) are non-negative with positive totals, which are equal
-/// where both penalties are infinite. An empty a or b means uniform with total 1 (with the total of the other, if that
-/// one is given). Throws Error (invalid_argument, unsupported, out_of_memory, device_failure). Not converging is a
-/// Status.
+/// where both penalties are infinite: to 1e-6 relative and to half of the tolerance, or to 1e-6 alone where a or b is
+/// float32. What is left between them goes into b, which is scaled to the total of a. An empty a or b means uniform
+/// with total 1 (with the total of the other, if that one is given). Throws Error (invalid_argument, unsupported,
+/// out_of_memory, device_failure). Not converging is a Status.
 Plan solve(Context const& context, Geometry const& geometry, VectorView a, VectorView b, SolveOptions const& options);
 inline Plan solve(Context const& context, Geometry const& geometry, SolveOptions const& options) {
   return solve(context, geometry, {}, {}, options);

@@ -73,8 +73,8 @@ struct RegularizedOptions {
   RegularizedCriterion criterion = RegularizedCriterion::gap;
   int iterations = 20000;  ///< Cap on the iterations of splitting, or on Newton's passes over all pairs. >= 1.
   double step = 2;  ///< rho of splitting, from 1e-6 to 1e6: its step is rho / (n + m), for costs of range 1 and mass 1.
-                    ///< Beyond these ends X or the potentials are lost in rounding. A large weight makes it smaller
-                    ///< (docs/math.md, section 17); the report says which it was.
+                    ///< Far from the default either X or the potentials move slowly, and rounding may stop float32.
+                    ///< A large weight makes it smaller (docs/math.md, section 17); the report says which it was.
   bool accelerate = false;  ///< Beside the recursion of splitting runs a second one, with restarts and steps of its
                             ///< own, from the 300th iteration on and in turns; the first to converge ends both. At most
                             ///< twice the iterations, and often a fraction; never a worse end: `iterations` caps the
@@ -139,11 +139,11 @@ struct RegularizedReport {
   double marginal_error = 0;                 ///< |X 1 - p|_1 + |X^T 1 - q|_1
   double transport_cost = 0;                 ///< <C, X>
   double regularization = 0;                 ///< h(X)
-  double primal = 0;                         ///< <C, X> + h(X)
-  double dual = 0;  ///< p'u + q'v - h*(u + v - C), a lower bound of the optimum: u and v are feasible.
-  /// primal - dual of the costs less the least of a pair that is allowed: an offset of the costs counts the mass that X
-  /// lacks, and says nothing of how far X is from optimal. Where X is off its marginals it may be negative.
-  double gap = 0;
+  /// <C, X> + h(X) + (mass - transported_mass) c, c the least cost of a pair that is allowed: mass that X lacks is
+  /// counted at that cost, so that an offset of the costs moves primal and dual by as much, offset times mass.
+  double primal = 0;
+  double dual = 0;            ///< p'u + q'v - h*(u + v - C), a lower bound of the optimum: u and v are feasible.
+  double gap = 0;             ///< primal - dual. Where X is off its marginals it may be negative.
   std::int64_t nonzeros = 0;  ///< Of X.
   struct {
     double setup = 0, iterations = 0, evaluation = 0, total = 0;
@@ -197,10 +197,11 @@ class RegularizedPlan {
   std::unique_ptr<State> state_;
 };
 
-/// Solves the problem at the head of this file; p (n) and q (m) are non-negative with equal, positive totals. An empty
-/// p or q means uniform with total 1 (with the total of the other, if that one is given). Costs are a matrix, or points
-/// where Newton's method runs; they may have any offset and scale. Throws Error (invalid_argument, unsupported,
-/// out_of_memory, device_failure). Not converging is a Status.
+/// Solves the problem at the head of this file; p (n) and q (m) are non-negative with equal, positive totals: equal to
+/// 1e-6 relative and to half of the tolerance, or to 1e-6 alone where p or q is float32. q is scaled to the total of p.
+/// An empty p or q means uniform with total 1 (with the total of the other, if that one is given). Costs are a matrix,
+/// or points where Newton's method runs; they may have any offset and scale. Throws Error (invalid_argument,
+/// unsupported, out_of_memory, device_failure). Not converging is a Status.
 RegularizedPlan solve_regularized(Context const& context, Geometry const& geometry, VectorView p, VectorView q,
                                   Regularizer const& regularizer, RegularizedOptions const& options);
 

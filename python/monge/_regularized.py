@@ -106,9 +106,9 @@ class RegularizedResult(PlanResult):
     """What :func:`monge.solve_regularized` and its like return, with the attributes of POT's ``OTResult`` and more.
 
     X minimises <M, X> + h(X) over the plans. Potentials u and v are in units of the cost, feasible for the dual, and so
-    certify ``gap``, which is that of costs whose least is 0. Arrays come in the framework, dtype and device of M or
-    X_a, and on CUDA on the stream on which the problem was solved. A pickle holds the problem, which is solved again
-    where its plan is asked for.
+    certify ``gap``, which is ``value`` less the dual value. ``value`` is <M, X> + h(X) and, for mass that X lacks, the
+    least cost of a pair. Arrays come in the framework, dtype and device of M or X_a, and on CUDA on the stream on which
+    the problem was solved. A pickle holds the problem, which is solved again where its plan is asked for.
     """
 
     def __init__(

@@ -6,10 +6,9 @@
 //           2 v + kappa, whose whole number is within 0.09 of a logarithm.
 // Steps     The inverse of f's Taylor polynomial of degree 4 (Schroeder): an error d becomes about d^5 / 5, and from
 //           above a large one falls by up to 2. Two as a rule.
-// Numerics  y = k ln 2 + r, |r| <= ln 2 / 2, so sinh(y) = S cosh(r) + C sinh(r) with S and C sums of powers of 2. At k
-// =
-//           0, S is 0: small entries are exact to rounding, relatively. The last step goes into sinh(y + d) by a Taylor
-//           polynomial, not by another sinh. A vector that is all 0 costs a comparison.
+// Numerics  y = k ln 2 + r, |r| <= ln 2 / 2, so sinh(y) = S cosh(r) + C sinh(r) with S and C sums of powers of 2.
+//           S is 0 at k = 0: small entries are exact to rounding, relatively. The last step goes into sinh(y + d) by a
+//           Taylor polynomial, not by another sinh. A vector that is all 0 costs a comparison.
 #if defined(MONGE_CPU_HYPENTROPY) == defined(HWY_TARGET_TOGGLE)
 #ifdef MONGE_CPU_HYPENTROPY
 #undef MONGE_CPU_HYPENTROPY
@@ -79,7 +78,7 @@ class HypentropyProx {
   static constexpr bool kFloat = sizeof(T) == 4;
   static constexpr int kMantissaBits = kFloat ? 23 : 52, kBias = kFloat ? 127 : 1023;
   static constexpr int kMostSteps = 30;
-  /// Where 2^k is near the largest number. Widths of float below 1e-38 would go further, and find no root here.
+  /// Where 2^k is near the largest number. Entries of up to 1 stay below it at all widths that solves take.
   static constexpr T kMost = kFloat ? T(87) : T(708);
   /// What a step of this size leaves is rounding.
   static constexpr T kLastStep = kFloat ? T(0.02) : T(1e-4);

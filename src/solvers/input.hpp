@@ -17,9 +17,10 @@ inline Penalties penalties_of(SolveOptions const& options) {
   return {options.penalty_a, options.penalty_b};
 }
 
-/// With their totals, which may differ in the last digits even if both marginals are constraints.
+/// With their totals.
 struct ValidMarginals : Marginals {
   double total_a = 1, total_b = 1;
+  bool from_float32 = false;  ///< Either side was given in it.
   /// What errors and tolerances are relative to.
   double mass() const { return std::max(total_a, total_b); }
 };
@@ -41,10 +42,11 @@ struct WeightNames {
 /// differ.
 ValidMarginals read_marginals(Backend const& backend, WeightNames names, VectorView a, VectorView b, std::int64_t n,
                               std::int64_t m);
-/// To what a tolerance (0: none) on the marginals needs. `advice` ends the message.
+/// To what a tolerance (0: none) on the marginals needs, or rounding of float32 weights leaves. `advice` ends the
+/// message.
 void require_equal_totals(WeightNames names, ValidMarginals const& marginals, double tolerance, char const* advice);
-/// Where both marginals are constraints.
-void require_equal_totals(ValidMarginals const& marginals, SolveOptions const& options);
+/// Where both marginals are constraints: requires equal totals, and scales b by what is left between them.
+ValidMarginals with_equal_totals(ValidMarginals marginals, SolveOptions const& options);
 /// read_marginals(), with equal totals where these are needed.
 ValidMarginals validated_marginals(Backend const& backend, VectorView a, VectorView b, std::int64_t n, std::int64_t m,
                                    SolveOptions const& options);

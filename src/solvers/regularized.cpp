@@ -33,7 +33,7 @@ void RegularizedRun::report_values(RegularizedValues const& values) {
   report.marginal_error = scale.mass * values.residual_l1;
   report.transport_cost = unit * values.transport_cost + offset * values.transported_mass;
   report.regularization = unit * values.regularization;
-  report.primal = report.transport_cost + report.regularization;
+  report.primal = unit * (values.transport_cost + values.regularization) + offset;
   report.dual = unit * values.dual + offset;
   report.gap = unit * (values.transport_cost + values.regularization - values.dual);
   report.nonzeros = values.nonzeros;
@@ -44,7 +44,7 @@ namespace {
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 /// Squares of slacks, as large as what a weight makes of an entry, and what they are divided by stay finite.
-void require_moderate_weights(RegularizerTerms const& terms, CostScale const& scale) {
+void require_moderate_weights(RegularizerTerms const& terms, CostScale const& scale, Precision precision) {
   constexpr double kMost = 1e100;
   auto const require_at_most = [](char const* field, double weight, double most, char const* unit) {
     require(weight <= most, "{}: is {}; must be at most {}, 1e100 times {}", field, weight, most, unit);
@@ -53,11 +53,11 @@ void require_moderate_weights(RegularizerTerms const& terms, CostScale const& sc
                   "the range of the costs over the mass");
   require_at_most("hypentropy", terms.hypentropy, kMost * scale.range, "the range of the costs");
   if (terms.hypentropy > 0) {
-    double const width = scale.width(terms.hypentropy_width);
-    require(width >= 1 / kMost && width <= kMost,
-            "hypentropy_width: is {}; must be from {} to {}, 1e-100 to 1e100 times "
-            "the mass",
-            terms.hypentropy_width, scale.mass / kMost, scale.mass * kMost);
+    Bounds const widths = widths_of(precision);
+    require(widths.contains(scale.width(terms.hypentropy_width)),
+            "hypentropy_width: is {}; must be from {} to {}, {:.0e} to {:.0e} times the mass, in {}",
+            terms.hypentropy_width, scale.mass * widths.least, scale.mass * widths.most, widths.least, widths.most,
+            name(precision));
   }
   if (terms.group_lasso > 0) {
     double const weight = *std::ranges::max_element(terms.group_weights);
@@ -111,8 +111,9 @@ std::vector<RegularizedPlan> solve_all(Context const& context, std::span<Regular
   } catch (ProblemError const& error) {
     throw ProblemError(static_cast<std::size_t>(splitting.index[error.index()]), error);
   }
-  for_each_problem(runs.size(),
-                   [&](std::size_t i) { require_moderate_weights(runs[i].problem.terms, runs[i].found->scale()); });
+  for_each_problem(runs.size(), [&](std::size_t i) {
+    require_moderate_weights(runs[i].problem.terms, runs[i].found->scale(), runs[i].problem.precision);
+  });
   double const setup = watch.seconds();
   run_splitting(backend, splitting.runs, splitting.index, options);
   run_newton(backend, newton.runs, newton.index, options);

@@ -161,9 +161,11 @@ CheckedRegularizedProblem checked_problem(Context const& context, RegularizedPro
   result.terms = checked_terms(backend, problem.regularizer, shape);
   result.method = method_of(problem, result.terms, options);
   // In float32 the residual stalls at about 1e-6 of |(p, q)|_2.
+  bool const suffices = (options.tolerance == 0 || options.tolerance >= 1e-5) &&
+                        (result.terms.hypentropy == 0 ||
+                         widths_of(Precision::float32).contains(result.terms.hypentropy_width / result.mass));
   bool const single =
-      options.precision == Precision::float32 ||
-      (options.precision == Precision::automatic && (options.tolerance == 0 || options.tolerance >= 1e-5));
+      options.precision == Precision::float32 || (options.precision == Precision::automatic && suffices);
   result.precision = result.method == RegularizedMethod::newton || !single ? Precision::float64 : Precision::float32;
   result.u = read_start("u", backend, options.u, shape.rows);
   result.v = read_start("v", backend, options.v, shape.columns);

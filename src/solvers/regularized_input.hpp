@@ -10,6 +10,13 @@ namespace monge {
 
 void validate(RegularizedOptions const& options);
 
+/// Widths of hypentropy, of mass 1, that iterations hold: x = beta sinh(y), where y of an entry of 1e-10 is above the
+/// smallest number and sinh(y) of one of 1 below the largest.
+constexpr Bounds widths_of(Precision precision) {
+  if (precision == Precision::float32) return {.least = 1e-30, .most = 1e20, .least_open = false, .most_open = false};
+  return {.least = 1e-100, .most = 1e100, .least_open = false, .most_open = false};
+}
+
 /// A problem whose input has been checked but for the values of matrices and points, which operators check. Shares sum
 /// to 1.
 struct CheckedRegularizedProblem {

@@ -11,6 +11,7 @@ struct Solver::State {
   Context context;
   SolveOptions options;
   SinkhornProblem problem;
+  ValidMarginals given;   // Those of the problem have one total where its options need that.
   bool prepared = false;  // There is an operator for problem.options,
   bool current = false;   // and it is that of the geometry and the weights.
 };
@@ -19,7 +20,9 @@ Solver::Solver(Context const& context, Geometry const& geometry, VectorView a, V
                SolveOptions const& options) {
   validate(options);
   state_ = std::make_unique<State>(
-      State{context, options, checked_problem(context, {geometry, a, b, options.f, options.g}, options)});
+      State{context, options, checked_problem(context, {geometry, a, b, options.f, options.g}, options), {}});
+  Shape const shape = shape_of(geometry);
+  state_->given = read_marginals(backend_of(context), {}, a, b, shape.rows, shape.columns);
   state_->problem.keeps_first = true;
 }
 
@@ -49,10 +52,10 @@ void Solver::set_geometry(Geometry const& geometry) {
 }
 
 void Solver::set_weights(VectorView a, VectorView b) {
-  SinkhornProblem& problem = state_->problem;
-  Shape const shape = shape_of(problem.geometry);
-  problem.marginals =
-      validated_marginals(backend_of(state_->context), a, b, shape.rows, shape.columns, state_->options);
+  Shape const shape = shape_of(state_->problem.geometry);
+  ValidMarginals given = read_marginals(backend_of(state_->context), {}, a, b, shape.rows, shape.columns);
+  state_->problem.marginals = with_equal_totals(given, state_->options);
+  state_->given = std::move(given);
   state_->current = false;
 }
 
@@ -66,7 +69,7 @@ Plan Solver::solve(SolveOptions const& options) {
   Backend const& backend = backend_of(state_->context);
   validate(options);
   WarmStart start = validated_warm_start(backend, options.f, options.g, problem.marginals);
-  require_equal_totals(problem.marginals, options);
+  problem.marginals = with_equal_totals(state_->given, options);
 
   bool const prepared = state_->prepared && first_precision(options) == first_precision(problem.options) &&
                         options.cache_bytes == problem.options.cache_bytes &&

@@ -165,13 +165,15 @@ class SplittingRun {
 
   void finish_at_end() {
     choose();
+    double const usual_step = RegularizedOptions().step;
     if (options_.tolerance == 0)
       return finish(Status::completed, fmt::format("ran {} iterations", report().iterations));
     finish(Status::iteration_limit,
-           fmt::format("{} iterations left a relative residual of {:.3g}{}; more iterations, a larger "
+           fmt::format("{} iterations left a relative residual of {:.3g}{}; more iterations, {}a larger "
                        "tolerance or a larger weight would help",
                        report().iterations, residual_,
-                       std::isnan(gap_) ? "" : fmt::format(" and a relative gap of {:.3g}", gap_)));
+                       std::isnan(gap_) ? "" : fmt::format(" and a relative gap of {:.3g}", gap_),
+                       options_.step == usual_step ? "" : fmt::format("the default step of {}, ", usual_step)));
   }
 
   /// The accelerated run may end earlier or later than the other, and nobody knows which. So it has no more iterations

@@ -114,6 +114,19 @@ def test_what_stops_a_classic_solve(rng, lazy):
     assert log["niter"] == criteria["l1" if lazy else "gradient"]
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_float32_weights_at_the_tolerance_of_float64(seed):
+    rng = np.random.default_rng(seed)
+    cost = rng.random((70, 50))
+    a, b = (rng.random(size).astype(np.float32) for size in cost.shape)
+    a, b = a / a.sum(), b / b.sum()
+    totals = (weight.astype(np.float64).sum() for weight in (a, b))
+    assert abs(np.subtract(*totals)) > 1e-9, "unsuitable"
+    plan = monge.sinkhorn(a, b, cost, 0.1)
+    assert abs(plan.sum(1) - a).sum() <= 1e-8
+    assert monge.solve_regularized(cost, a, b, quadratic=1, tol=1e-9).converged
+
+
 def test_many_histograms(rng):
     cost = rng.random((12, 15))
     a, b = weights(rng, 12), np.stack([weights(rng, 15) for _ in range(3)], 1)

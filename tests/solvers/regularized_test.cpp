@@ -122,8 +122,11 @@ TEST_P(Splitting, EveryTermConvergesToItsCertificate) {
     RegularizedReport const& report = plan.report();
     EXPECT_EQ(report.status, Status::converged) << report.message;
     EXPECT_LE(std::abs(report.gap), tolerance * report.primal);
-    EXPECT_NEAR(report.gap,
-                report.primal - report.dual - least_cost(problem, terms.all[k]) * (report.transported_mass - 1), 1e-15);
+    EXPECT_NEAR(report.gap, report.primal - report.dual, 1e-15);
+    EXPECT_NEAR(report.primal,
+                report.transport_cost + report.regularization +
+                    least_cost(problem, terms.all[k]) * (report.mass - report.transported_mass),
+                1e-15);
     // |(p, q)|_2 < 1.
     EXPECT_LE(report.primal_residual, tolerance);
     std::vector<double> const x = dense(plan);
@@ -262,8 +265,49 @@ TEST_P(Splitting, WeightsBeyondNumbersAreErrors) {
             "hypentropy: is 1e+200; must be at most 4e+100, 1e100 times the range of the costs");
   width.hypentropy = 1;
   width.hypentropy_width = 1e-200;
-  EXPECT_EQ(message_of(width, splitting),
-            "hypentropy_width: is 1e-200; must be from 1e-100 to 1e+100, 1e-100 to 1e100 times the mass");
+  EXPECT_EQ(
+      message_of(width, splitting),
+      is_float64()
+          ? "hypentropy_width: is 1e-200; must be from 1e-100 to 1e+100, 1e-100 to 1e+100 times the mass, in "
+            "float64"
+          : "hypentropy_width: is 1e-200; must be from 1e-30 to 1e+20, 1e-30 to 1e+20 times the mass, in float32");
+}
+
+/// Beyond what float32 holds auto takes float64. A width far above all entries leaves no term; any has its certificate.
+TEST_P(Splitting, WidthsOfAnySizeHaveTheirOptimum) {
+  Case const problem = make_case(20, 17, 53);
+  RegularizedOptions given = options(kTolerance);
+  double const value = solve_regularized(context(), problem.matrix(), problem.p, problem.q, {}, given).report().dual;
+  Regularizer h;
+  h.hypentropy = 1e-3;
+  for (double const width : {1e-99, 1e-44, 1e-42, 1e-31, 1e-30, 1e-9, 1e20, 1e21, 1e39, 1e99}) {
+    SCOPED_TRACE(width);
+    h.hypentropy_width = width;
+    given.precision = precision();
+    bool const float32_holds = width >= 1e-30 && width <= 1e20;
+    if (!is_float64() && !float32_holds) {
+      try {
+        solve_regularized(context(), problem.matrix(), problem.p, problem.q, h, given);
+        ADD_FAILURE() << "no error";
+      } catch (Error const& error) {
+        EXPECT_NE(std::string(error.what()).find("must be from 1e-30 to 1e+20"), std::string::npos) << error.what();
+      }
+      given.precision = Precision::automatic;
+    }
+    RegularizedReport const report =
+        solve_regularized(context(), problem.matrix(), problem.p, problem.q, h, given).report();
+    EXPECT_EQ(report.precision, is_float64() || !float32_holds ? Precision::float64 : Precision::float32);
+    EXPECT_EQ(report.status, Status::converged) << report.message;
+    EXPECT_GE(report.dual, value * (1 - kTolerance));
+    if (width >= 1e20) {
+      EXPECT_LE(report.dual, value * (1 + kTolerance));
+    } else {  // lambda sum_ij X_ij (ln(X_ij / beta) + ln 2 - 1) with all entries of at least 1 / (n m), and less X_ij.
+      double const least = value + h.hypentropy * (std::log(2 / (20 * 17 * width)) - 1);
+      double const most = value + h.hypentropy * (std::log(2 / width));
+      EXPECT_GE(report.dual, least * (1 - 2 * kTolerance));
+      EXPECT_LE(report.dual, most * (1 + 2 * kTolerance));
+    }
+  }
 }
 
 /// A bad step is slow. It never says that there is no plan, nor more than the optimum.
@@ -280,7 +324,14 @@ TEST_P(Splitting, NoStepMakesAFalseBound) {
           solve_regularized(context(), problem.matrix(), problem.p, problem.q, h, given).report();
       EXPECT_LE(report.dual, value * (1 + 2 * kTolerance));
       EXPECT_LE(report.step, step);
+      bool const names_default = report.message.find("the default step of 2") != std::string::npos;
+      EXPECT_EQ(names_default, report.status == Status::iteration_limit) << report.message;
     }
+    given.step = 2;
+    given.iterations = 1;
+    std::string const message =
+        solve_regularized(context(), problem.matrix(), problem.p, problem.q, h, given).report().message;
+    EXPECT_EQ(message.find("step"), std::string::npos) << message;
     given.step = 1e-30;
     try {
       solve_regularized(context(), problem.matrix(), problem.p, problem.q, h, given);
@@ -528,8 +579,11 @@ TEST_P(Splitting, AccuracyKnowsNoOffsetAndNoUnusedCost) {
   auto const expect_value = [&](Case const& other, double offset, double unit) {
     RegularizedReport const report = solve_regularized(context(), other.matrix(), other.p, other.q, h, given).report();
     EXPECT_EQ(report.status, Status::converged) << report.message;
-    EXPECT_NEAR(report.primal - offset * report.transported_mass, value, 3 * kTolerance * value + unit);
-    // What X lacks of the mass costs the offset, which is not in the gap, and the dual value is a bound all the same.
+    // What X lacks of the mass costs the offset: it is in the primal value, not in <C, X>.
+    EXPECT_NEAR(report.primal - offset, value, 3 * kTolerance * value + unit);
+    EXPECT_NEAR(report.transport_cost + report.regularization - offset * report.transported_mass, value,
+                3 * kTolerance * value + unit);
+    EXPECT_NEAR(report.primal - report.dual, report.gap, unit + 1e-15);
     EXPECT_LE(std::abs(report.gap), kTolerance * (value + unit));
     EXPECT_LE(report.dual, offset + value + 2 * kTolerance * value + unit);
   };
