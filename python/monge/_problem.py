@@ -100,7 +100,7 @@ class Problem:
             labels_x=self.labels_y,
             labels_y=self.labels_x,
             cost=None if self.cost is None else self.cost.T,
-            label_cost=None if self.label_cost is None else self.label_cost.T,
+            label_cost=None if self.label_cost is None else read("label_cost", self.label_cost.T),
         )
 
     @property

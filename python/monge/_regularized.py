@@ -245,9 +245,10 @@ class RegularizedResult(PlanResult):
         by_x, by_y = row[:, None] * x - from_y, column[:, None] * y - from_x
         return Gradients(2 * problem.scale * by_x, 2 * problem.scale * by_y, u, v, self._report)
 
-    @functools.cached_property
+    @property
     def inverse(self) -> RegularizedResult:
         """The same plan seen from the targets: a result for (X_b, X_a), or the transpose of M. Nothing is solved."""
+        # It keeps this result, which does not keep it: each would live as long as the other.
         return _Inverse(self)
 
     @functools.cached_property
@@ -333,14 +334,14 @@ class _Inverse(RegularizedResult):
         problem, start = result._problem.transposed(), (None, None)
         super().__init__(problem, result._regularizer, result._options, start, None, result._report)
         self._result = result
+        self._followed = None if result._followed is None else result._followed.transposed()
 
     @property
     def inverse(self) -> RegularizedResult:
         return self._result
 
-    @functools.cached_property
-    def plan(self) -> Array:
-        return self._result.plan.T
+    def _make_plan(self) -> Array:
+        return self._result._make_plan().T
 
     @functools.cached_property
     def sparse_plan(self) -> Array:
