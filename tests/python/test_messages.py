@@ -280,6 +280,7 @@ WRONG = [
     (fit, {"method": "quadratic", "reg": -1}, ValueError, "reg: is -1"),
     (fit, {"method": "quadratic", "tol": -1}, ValueError, "tol: is -1"),
     (fit, {"method": "group_lasso", "y": [0, 1]}, ValueError, "y: has 2 entries; must have 4"),
+    (fit, {"method": "group_lasso", "reg": 0, "y": [0, 1]}, ValueError, "y: has 2 entries; must have 4"),
     (fit, {"method": "group_lasso", "y": RAGGED}, ValueError, "y: is no array"),
     (fit, {"metric": None}, ValueError, "metric: is None"),
 ]

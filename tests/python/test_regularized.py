@@ -1,13 +1,13 @@
 """Sparse and grouped plans: their certificates by the formulas, linear programs, POT's smooth plans, errors."""
 
-import os
 import gc
+import os
 import pickle
-import weakref
 import signal
 import threading
 import time
 import warnings
+import weakref
 
 import numpy as np
 import pytest
@@ -303,6 +303,21 @@ def test_the_inverse_of_points_takes_new_ones(rng):
     assert not np.allclose(inverse.transform(new), inverse.inverse.transform(new))
     for name in "xy":
         np.testing.assert_allclose(getattr(inverse.gradients(), name), getattr(other.gradients(), name), **close)
+
+
+def test_weights_of_terms_may_come_down_to_0(rng):
+    cost, a, b = problem(rng)
+    data = {
+        "group_lasso": {"groups": GROUPS, "group_weights": np.ones(3)},
+        "l1": {"l1_weights": cost},
+        "hypentropy": {"hypentropy_width": 2.0},
+    }
+    plain = monge.solve_regularized(cost, a, b, quadratic=1.0).plan
+    for term, own in data.items():
+        found = monge.solve_regularized(cost, a, b, quadratic=1.0, **{term: 0.0}, **own)
+        np.testing.assert_array_equal(found.plan, plain)
+        (batched,) = monge.solve_regularized_batch([cost], a, b, quadratic=1.0, **{term: 0}, **own)
+        np.testing.assert_array_equal(batched.plan, plain)
 
 
 def test_the_inverse_has_the_labels_of_the_other_side(rng):

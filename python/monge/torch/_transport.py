@@ -25,7 +25,7 @@ from .._problem import (
     warn_if_short,
     with_weights,
 )
-from ._operands import floating, require_problems, require_tensors
+from ._operands import floating, require_problems, require_tensors, require_weights
 from ._operator import as_problems, differentiable, no_derivative, refuse_others, without_derivatives
 from ._options import from_text, to_text
 from ._points import OfPlan
@@ -432,6 +432,7 @@ class SamplesLoss(torch.nn.Module):
             raise ValueError(f"x: has shape {tuple(x.shape)}; must be (n, d) or (B, n, d)")
         if y.ndim != x.ndim:
             raise ValueError(f"y: has shape {tuple(y.shape)}; must have {x.ndim} dimensions, as x has")
+        require_weights(a=(a, x), b=(b, y))
         shape_a, shape_b = x.shape[:-1] if a is None else a.shape, y.shape[:-1] if b is None else b.shape
         lead = x.shape[0] if batched else 1
         x, y = floating(x), floating(y)

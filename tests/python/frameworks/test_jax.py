@@ -145,6 +145,13 @@ WRONG_OF_REGULARIZED = [
     (lambda x, y, c, v: {"quadratic": -1.0}, ValueError, "^quadratic: is -1; must be"),
     (lambda x, y, c, v: {"method": "fast"}, ValueError, "^method: is 'fast'; must be"),
 ]
+
+
+def test_a_sweep_of_weights_may_begin_at_0():
+    with_data = monge.jax.regularized_transport(costs(), group_lasso=0.0, groups=GROUPS, **QUADRATIC)
+    np.testing.assert_array_equal(with_data[1], monge.jax.regularized_transport(costs(), **QUADRATIC)[1])
+
+
 WRONG_OF_PROJECT = [
     (lambda x, y, c, v: {"logits": v.astype("float64")}, TypeError, "^logits: is of dtype float64; must be float16, b"),
     (lambda x, y, c, v: {"logits": v.astype("int32")}, TypeError, "^logits: is of dtype int32"),
