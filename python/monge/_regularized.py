@@ -11,7 +11,7 @@ import numpy as np
 
 from . import _core
 from ._arrays import Array, on_host, read, read_index, read_optional
-from ._names import REGULARIZED, calls, number, whole
+from ._names import REGULARIZED, ROWS, calls, number, whole
 from ._plan_result import Gradients, PlanResult
 from ._problem import (
     Problem,
@@ -514,7 +514,7 @@ def solve_regularized(
     )
 
 
-@calls(**REGULARIZED)
+@calls(**{**REGULARIZED, **ROWS})
 def solve_regularized_sample(
     X_a: Any,
     X_b: Any,

@@ -111,7 +111,8 @@ _is_zero = jax.custom_derivatives.SymbolicZero
 
 # Entropic transport and its divergence.
 
-_NAMES = {**POINTS, "x": "x", "y": "y", "X_a": "x", "X_b": "y"}
+_ROWS = {"row of C": "row of x", "column of C": "row of y"}
+_NAMES = {**POINTS, **_ROWS, "x": "x", "y": "y", "X_a": "x", "X_b": "y"}
 
 
 def _found(
@@ -338,7 +339,7 @@ def _check_regularized(weights: _Options, options: _Options, given: tuple[bool, 
     )
 
 
-@calls(**{**REGULARIZED, "cost": "cost", "M": "cost"})
+@calls(**{**REGULARIZED, "cost": "cost", "C": "cost", "M": "cost"})
 def regularized_transport(
     cost: Any,
     a: Any = None,

@@ -67,7 +67,7 @@ class OTTransport(TransformerMixin, BaseEstimator):
         self.max_iter = max_iter
         self.device = device
 
-    @calls(group_lasso="reg", quadratic="reg", groups="y", X_b="Xt", X_a="X")
+    @calls(**{"row of M": "row of X"}, group_lasso="reg", quadratic="reg", groups="y", X_b="Xt", X_a="X")
     def fit(self, X: Any, y: Any = None, Xt: Any = None, yt: Any = None) -> OTTransport:
         """Solves the transport of X (n x d) to Xt (m x d), by default to X itself, which smooths it.
 

@@ -128,7 +128,7 @@ _gradients = differentiable(
 )
 
 
-@calls(**{**REGULARIZED, "cost": "cost", "M": "cost", "batch": "cost"})
+@calls(**{**REGULARIZED, "cost": "cost", "C": "cost", "M": "cost", "batch": "cost"})
 def regularized_transport(
     cost: Tensor,
     a: Tensor | None = None,
@@ -187,6 +187,8 @@ def regularized_transport(
 _RDROT = {
     "M": "c",
     "cost": "c: transposed",
+    "row of M": "column of c",
+    "column of M": "row of c",
     "a": "p",
     "b": "q",
     "tolerance": "eps",

@@ -34,8 +34,10 @@ _Plans = list[_core.Plan]
 
 TWICE = ("sqeuclidean", "dot")
 """The metrics whose derivatives by points, and second ones, are the library's."""
-_NAMES = {**POINTS, "x": "x", "y": "y", "X_a": "x", "X_b": "y"}
+_ROWS = {"row of C": "row of x", "column of C": "row of y"}
+_NAMES = {**POINTS, **_ROWS, "x": "x", "y": "y", "X_a": "x", "X_b": "y"}
 _OF_GEOMLOSS = {
+    **_ROWS,
     "eps": "blur",
     "annealing": "scaling",
     "penalty_a": "reach",
