@@ -216,7 +216,7 @@ def solve(
         M: Costs (n x m), any finite numbers; inf forbids a pair. Read in place, whether rows or columns are contiguous,
             and not to be changed as long as the result is used.
         a, b: Weights (n) and (m), non-negative with equal totals, but where they are `unbalanced`. Uniform where left
-            out, with total 1, or balanced with that of the other.
+            out, with total 1, or balanced with that of the other. Read in place, too.
         reg: eps > 0, in units of M. Left out, 5 % of the mean cost; ``result.reg`` says how much that is.
         reg_type: "KL" or "entropy". The plan is the same; ``result.value`` has the one or the other. "L2" is
             reg / 2 sum P^2 in their place, for a sparse plan: :func:`solve_regularized` with its result.
@@ -306,7 +306,8 @@ def solve_sample(
     """:func:`solve` with the costs of points, C_ij = scale metric(x_i, y_j), which are never stored.
 
     Args:
-        X_a, X_b: Points (n x d) and (m x d); rows may be strided.
+        X_a, X_b: Points (n x d) and (m x d); rows may be strided. Read in place, and not to be changed as long as the
+            result is used.
         metric: "sqeuclidean", "euclidean", "cosine", "dot" (-<x, y>), "cityblock", "chebyshev", or "p-norm" with
             `norm_p`.
         lazy, batch_size: Taken and not needed: memory is O((n + m) d) always.
