@@ -7,6 +7,7 @@
 'converged'
 """
 
+import importlib
 from typing import TYPE_CHECKING, Any
 
 from ._classic import (
@@ -55,6 +56,7 @@ from ._result import BatchResult, OTResult
 from ._solve import solve, solve_batch, solve_sample, solve_sample_batch
 
 if TYPE_CHECKING:
+    from . import plot as plot
     from .sklearn import OTTransport
 
 __version__ = _version()
@@ -113,4 +115,6 @@ def __getattr__(name: str) -> Any:
         from .sklearn import OTTransport
 
         return OTTransport
+    if name == "plot":
+        return importlib.import_module("monge.plot")
     raise AttributeError(f"module 'monge' has no attribute {name!r}")

@@ -27,11 +27,15 @@ _NAMES = {"e": "float16", "f": "float32", "d": "float64"}  # str(dtype) takes 4 
 
 
 def as_numpy(field: str, value: Any) -> np.ndarray[Any, Any]:
+    if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):  # NumPy would read what is under the mask.
+        raise ValueError(f"{field}: has masked entries; must have none; a cost of inf forbids a pair")
     try:
         array = np.asarray(value)
     except ValueError as error:  # Rows of several lengths, for one.
         raise ValueError(f"{field}: is no array of numbers: {error}") from None
     if array.ndim == 0 and array.dtype.kind not in "fiubc":
+        if hasattr(value, "toarray"):
+            raise TypeError(f"{field}: is sparse, of type {type(value).__name__}; must be dense, as by its toarray()")
         raise TypeError(f"{field}: is {shown(value)}; must be an array of numbers")
     return array
 
@@ -116,8 +120,10 @@ class NumPy:
         return np.exp(array)
 
     def csr(self, row_begin: Array, columns: Array, values: Array, shape: tuple[int, int]) -> Array:
-        from scipy.sparse import csr_array
-
+        try:
+            from scipy.sparse import csr_array
+        except ModuleNotFoundError as error:
+            raise ModuleNotFoundError(f"sparse plans: are arrays of SciPy: {error}", name=error.name) from None
         return csr_array((values, columns, row_begin), shape=shape)
 
 
@@ -466,7 +472,7 @@ def _asked_device(device: Any, on_cuda: int | None) -> int | None:
     """The CUDA device that `device` names, None for the CPU; arrays on `on_cuda` stay there."""
     kind, _, number = str(device).partition(":")
     if kind not in ("cpu", "cuda") or not (number.isdecimal() or number == ""):
-        raise ValueError(f"device: is {str(device)!r}; must be 'cpu', 'cuda' or 'cuda:' and a number")
+        raise ValueError(f"device: is {shown(device)}; must be 'cpu', 'cuda' or 'cuda:' and a number")
     index = None if kind == "cpu" else int(number or on_cuda or 0)
     if on_cuda is not None and index != on_cuda:
         raise ValueError(f"device: is {str(device)!r}; must be 'cuda:{on_cuda}', where the arrays lie")

@@ -9,7 +9,7 @@ import numpy as np
 
 from ._arrays import Array, on_host, read, read_optional
 from ._divergence import sinkhorn_divergence
-from ._names import MATRIX, POINTS, calls, lower_name, shown
+from ._names import MATRIX, POINTS, calls, lower_name, shown, truth
 from ._problem import Problem, matrix_problem, points_problem, refuse_unsupported, shows, solve_options
 from ._regularized import quadratic_term
 from ._regularized import run as run_regularized
@@ -32,6 +32,8 @@ _POINTS = {
     "X_a": "X_s",
     "y": "X_t",
     "X_b": "X_t",
+    "row of C": "row of X_s",
+    "column of C": "row of X_t",
 }
 
 
@@ -125,6 +127,7 @@ def _sinkhorn(
             n_threads=None,
             progress=shows(None, verbose),
             given=given,
+            warn=warn,
         )
     problem = matrix_problem(M, a, columns, device)
     start = _start(warmstart, problem, reg, with_weights=True)
@@ -172,6 +175,7 @@ def sinkhorn(
     array([[0.5, 0. ],
            [0. , 0.5]])
     """
+    log = truth("log", log)
     result = _sinkhorn(a, b, M, reg, method, numItermax, stopThr, verbose, warn, warmstart, options)
     found = result.plan if isinstance(result, OTResult) else result.value_linear
     return (found, _log(result)) if log else found
@@ -200,6 +204,7 @@ def sinkhorn2(
     >>> round(monge.sinkhorn2([], [], np.array([[0.0, 1.0], [1.0, 0.0]]), 0.5), 4)
     0.1192
     """
+    log = truth("log", log)
     result = _sinkhorn(a, b, M, reg, method, numItermax, stopThr, verbose, warn, warmstart, options)
     found = result.value_linear
     return (found, _log(result)) if log else found
@@ -258,6 +263,7 @@ def empirical_sinkhorn(
     All else, and errors, as for :func:`sinkhorn`.
     """
     del batchSize
+    log, isLazy = truth("log", log), truth("isLazy", isLazy)
     criterion = "l1" if isLazy else "gradient"
     result = _empirical(X_s, X_t, reg, a, b, metric, numIterMax, stopThr, criterion, verbose, warn, warmstart, options)
     if not isLazy:
@@ -289,6 +295,7 @@ def empirical_sinkhorn2(
     Arguments and errors are those of :func:`empirical_sinkhorn`.
     """
     del batchSize
+    log, isLazy = truth("log", log), truth("isLazy", isLazy)
     criterion = "l1" if isLazy else "gradient"
     result = _empirical(X_s, X_t, reg, a, b, metric, numIterMax, stopThr, criterion, verbose, warn, warmstart, options)
     return (result.value_linear, _log(result)) if log else result.value_linear
@@ -314,6 +321,7 @@ def empirical_sinkhorn_divergence(
     :func:`monge.sinkhorn_divergence` is the one with the entropy (Feydy et al. 2019), which is convex and has the right
     gradients. Arguments and errors are those of :func:`empirical_sinkhorn`; the value is in units of the cost.
     """
+    log = truth("log", log)
     result = sinkhorn_divergence(
         X_s,
         X_t,
@@ -375,6 +383,7 @@ def sinkhorn_unbalanced(
 
     Source: Chizat et al. 2018; Sejourne, Vialard, Peyre 2022.
     """
+    log = truth("log", log)
     result = _unbalanced(a, b, M, reg, reg_m, method, reg_type, c, warmstart, numItermax, stopThr, verbose, options)
     return (result.plan, _unbalanced_log(result)) if log else result.plan
 
@@ -403,6 +412,7 @@ def sinkhorn_unbalanced2(
     """
     if not isinstance(returnCost, str) or returnCost not in ("linear", "total"):
         raise ValueError(f"returnCost: is {shown(returnCost)}; must be 'linear' or 'total'")
+    log = truth("log", log)
     result = _unbalanced(a, b, M, reg, reg_m, method, reg_type, c, warmstart, numItermax, stopThr, verbose, options)
     cost = result.value_linear if returnCost == "linear" else result.value
     return (cost, _unbalanced_log(result)) if log else cost
@@ -476,6 +486,7 @@ def smooth_ot_dual(
     Source: Blondel, Seguy, Rolet 2018.
     """
     del method
+    log = truth("log", log)
     if lower_name("reg_type", reg_type, "'l2'") not in ("l2", "squaredl2"):
         raise NotImplementedError(f"reg_type: is {reg_type!r}; must be 'l2'; sinkhorn() has 'kl'")
     refuse_unsupported(max_nz=(max_nz, "is for reg_type 'sparsity_constrained'"))

@@ -156,7 +156,7 @@ def sinkhorn_divergence(
     return _divergence(ab, aa, bb, translated, n_threads, progress, warn, (None, X_a, X_b, a, b))
 
 
-@calls(**MATRIX, **{f"{part}: cost": f"M_{of}" for part, of in (("xy", "ab"), ("xx", "aa"), ("yy", "bb"))})
+@calls(**{**MATRIX, "C": "M_ab", "xy: cost": "M_ab", "xx: cost": "M_aa", "yy: cost": "M_bb"})
 def sinkhorn_divergence_of_costs(
     M_ab: Any,
     M_aa: Any,
@@ -207,6 +207,7 @@ def _divergence(
     warn: bool,
     given: tuple[Any, ...] | None,
 ) -> DivergenceResult:
+    warns = truth("warn", warn)
     options = with_eps(ab.place.session(n_threads), ab, options)
     made = _solve(ab, aa, bb, options, n_threads, progress)
     cost, x, y, a, b = given or (None,) * 5
@@ -218,7 +219,7 @@ def _divergence(
             (bb, made.bb, (cost, y, y, b, b)),
         )
     )
-    if truth("warn", warn):
+    if warns:
         for result in (of_ab, of_aa, of_bb):
             warn_if_short(result.report)
     return DivergenceResult(of_ab, of_aa, of_bb, (made.value, made.gap, made.status), made, given)

@@ -27,9 +27,11 @@ _SOLVE = {
     "p": "a",
     "q": "b",
 }
-MATRIX = {**_SOLVE, "cost": "M"}
+MATRIX = {**_SOLVE, "cost": "M", "C": "M"}
 """What the library's fields are called by functions that take a cost matrix as POT's solve() does."""
-POINTS = {**_SOLVE, "x": "X_a", "y": "X_b", "cost_function": "metric", "labels": "labels_x"}
+ROWS = {"row of C": "row of X_a", "column of C": "row of X_b"}
+"""Where costs are those of points."""
+POINTS = {**_SOLVE, **ROWS, "x": "X_a", "y": "X_b", "cost_function": "metric", "labels": "labels_x"}
 """The same of functions that take points as POT's solve_sample() does."""
 REGULARIZED = {
     "threads": "n_threads",
@@ -42,19 +44,22 @@ REGULARIZED = {
     "x": "X_a",
     "y": "X_b",
     "cost": "M",
+    "C": "M",
     "labels": "labels_x",
 }
 """The same of solve_regularized() and its like, whose terms have the library's names."""
 
 _FIRST = re.compile(r"(problem \d+: )?((?:(?:xy|xx|yy): )?)([\w.]+):")
-_OTHER = re.compile(r"\bof (\w+)\b")
+_OTHER = re.compile(r"\b(?:(?:row|column) )?of (\w+)\b")
+_NO_OPTION = re.compile(r"'(\w+)' is no option|.* multiple values for keyword argument '(\w+)'")
 
 
 def calls(**names: str) -> Callable[[Callable[_Arguments, _Returned]], Callable[_Arguments, _Returned]]:
     """Makes errors of a function name its own arguments: `names` has what it calls the fields of the library.
 
     A message begins with its field, in a batch behind "problem 3: ". What the caller gave by the library's name, as an
-    option, keeps that name, and the exception stays the one that it is.
+    option, keeps that name, and the exception stays the one that it is. An argument that goes by another name here is
+    told that.
     """
 
     def decorate(function: Callable[_Arguments, _Returned]) -> Callable[_Arguments, _Returned]:
@@ -63,6 +68,9 @@ def calls(**names: str) -> Callable[[Callable[_Arguments, _Returned]], Callable[
             try:
                 return function(*arguments, **keywords)
             except (ValueError, TypeError, NotImplementedError) as error:
+                unknown = _NO_OPTION.match(str(error))
+                if unknown is not None and (given := unknown[1] or unknown[2]) in names:
+                    error.args = (f"{given}: is no option; must be given as {names[given]}",)
                 rename(error, {field: name for field, name in names.items() if field not in keywords})
                 raise
 
@@ -81,8 +89,13 @@ def rename(error: Exception, names: Mapping[str, str], problem: int | None = Non
     batch = batch or ("" if problem is None else f"problem {problem}: ")
     # Of a divergence of costs, "xx: cost" is one of its arguments, and "xy: a" the same as a.
     name = names.get(part + field) or names.get(field, field)
-    rest = _OTHER.sub(lambda word: f"of {names.get(word[1], word[1])}", first.string[first.end() :])
+    rest = _OTHER.sub(lambda found: _other(found, names), first.string[first.end() :])
     error.args = (f"{batch}{name}:{rest}",)
+
+
+def _other(found: re.Match[str], names: Mapping[str, str]) -> str:
+    """Another argument that a message is about, "of x", or "row of C"."""
+    return names.get(found[0]) or found[0].removesuffix(found[1]) + names.get(found[1], found[1])
 
 
 def shown(value: Any) -> str:
@@ -129,7 +142,7 @@ def whole(field: str, value: Any, least: int = 0, most: int | None = None) -> in
 def truth(field: str, value: Any) -> bool:
     """True, False or a whole number."""
     try:
-        return operator.index(value) != 0
+        return operator.index(value.item() if getattr(value, "shape", None) == () else value) != 0
     except TypeError:
         raise TypeError(f"{field}: is {shown(value)}; must be True or False") from None
 

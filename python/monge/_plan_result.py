@@ -34,25 +34,36 @@ class Gradients:
 class Followed:
     """What a problem was made of and autograd is to know of: costs, X_a, X_b, a and b as the caller has them."""
 
-    def __init__(self, given: tuple[Any, ...]) -> None:
-        self._given = given
-        self._versions = [getattr(v, "_version", None) for v in given]
+    def __init__(self, parts: list[tuple[str, Any, Any]]) -> None:
+        """Of each its name, itself, and which version of itself it was."""
+        self._parts = parts
 
     @staticmethod
     def of(given: tuple[Any, ...] | None) -> Followed | None:
         """None where nothing requires a gradient, as all is under torch.no_grad."""
         if given is None or not any(getattr(v, "requires_grad", False) for v in given):
             return None
-        return Followed(given) if sys.modules["torch"].is_grad_enabled() else None
+        if not sys.modules["torch"].is_grad_enabled():
+            return None
+        fields = ("M", "X_a", "X_b", "a", "b")
+        return Followed([(field, v, getattr(v, "_version", None)) for field, v in zip(fields, given)])
+
+    def transposed(self) -> Followed:
+        """The same of a result that is seen from the targets."""
+        (field, cost, version), x, y, a, b = self._parts
+        if hasattr(cost, "requires_grad"):
+            with sys.modules["torch"].enable_grad():
+                cost = cost.T
+        return Followed([(field, cost, version), y, x, b, a])
 
     def attach(self, result: Any, name: str, of: tuple[Array, ...]) -> tuple[Array, ...]:
         """What a result calls `name`, with its gradients."""
-        for field, v, version in zip(("M", "X_a", "X_b", "a", "b"), self._given, self._versions):
+        for field, v, version in self._parts:
             if getattr(v, "_version", None) != version:
                 raise RuntimeError(f"{field}: was changed in place since the solve; {name} has no gradients now")
         from .torch._result import attach
 
-        return attach(result, name, of, self._given)
+        return attach(result, name, of, tuple(v for _, v, _ in self._parts))
 
 
 class LazyPlan:

@@ -43,6 +43,9 @@ METRICS: dict[str, tuple[str, float]] = {
 }
 """The cost function and its p of each metric: the library's names and SciPy's, which POT uses."""
 
+WITH_P = ("p-norm", "minkowski")
+"""Those whose p the caller says."""
+
 _POT_METHODS = {
     "sinkhorn": "sinkhorn",
     "sinkhorn_log": "auto",
@@ -100,7 +103,7 @@ class Problem:
             labels_x=self.labels_y,
             labels_y=self.labels_x,
             cost=None if self.cost is None else self.cost.T,
-            label_cost=None if self.label_cost is None else self.label_cost.T,
+            label_cost=None if self.label_cost is None else read("label_cost", self.label_cost.T),
         )
 
     @property
@@ -145,7 +148,7 @@ def cost_of_metric(metric: Any, norm_p: Any = None) -> tuple[str, float]:
     cost_function, p = METRICS[metric]
     if norm_p is None:
         return cost_function, p
-    if metric not in ("p-norm", "minkowski"):
+    if metric not in WITH_P:
         raise ValueError(f"norm_p: is {shown(norm_p)}; is for the metric p-norm")
     return cost_function, number("norm_p", norm_p)
 
@@ -329,6 +332,11 @@ def library_options(own: Mapping[str, Any], **given: tuple[str, Any]) -> dict[st
     return options
 
 
+def require_kl(unbalanced_type: Any) -> None:
+    if lower_name("unbalanced_type", unbalanced_type, "'KL'") != "kl":
+        raise NotImplementedError(f"unbalanced_type: is {unbalanced_type!r}; must be 'KL'")
+
+
 def solve_options(
     *,
     reg: float | None,
@@ -354,10 +362,8 @@ def solve_options(
     if isinstance(method, str):
         method = _POT_METHODS.get(method.lower(), method)
     penalty_a, penalty_b = None, None
-    divergence = lower_name("unbalanced_type", unbalanced_type, "'KL'")
+    require_kl(unbalanced_type)
     if unbalanced is not None:
-        if divergence != "kl":
-            raise NotImplementedError(f"unbalanced_type: is {unbalanced_type!r}; must be 'KL'")
         if kind == "entropy":
             raise NotImplementedError("reg_type: is 'entropy' with unbalanced; must be 'KL', relative to a b^T")
         penalty_a, penalty_b = _penalties(unbalanced)

@@ -11,7 +11,7 @@ import numpy as np
 
 from . import _core
 from ._arrays import Array, on_host, read, read_index, read_optional
-from ._names import REGULARIZED, calls, number, whole
+from ._names import REGULARIZED, ROWS, calls, number, whole
 from ._plan_result import Gradients, PlanResult
 from ._problem import (
     Problem,
@@ -37,8 +37,13 @@ if TYPE_CHECKING:
 
 _ALWAYS_ITERATIONS = 20000
 _BLOCK = 1 << 21  # Entries of rows that are made at a time.
-_READ_BY = {"groups": "group_lasso", "group_weights": "group_lasso", "l1_weights": "l1"}
-"""The term that reads each array."""
+_READ_BY = {
+    "groups": "group_lasso",
+    "group_weights": "group_lasso",
+    "l1_weights": "l1",
+    "hypentropy_width": "hypentropy",
+}
+"""The term that reads each of what is no term."""
 
 
 @dataclass(frozen=True)
@@ -57,20 +62,19 @@ class Regularizer:
 
     @staticmethod
     def read(**terms: Any) -> Regularizer:
-        for field in ("group_weights", "l1_weights", "mask"):
-            terms[field] = read_optional(field, terms.get(field))
-        groups = read_index("groups", terms.get("groups"))
-        terms["groups"] = None if groups is None else on_host(groups)
-        for field in ("quadratic", "group_lasso", "l1", "hypentropy", "hypentropy_width"):
-            if field in terms:
-                terms[field] = number(field, terms[field])
-        regularizer = Regularizer(**terms)
+        """From what the caller gave; None is what was left out."""
+        given = {field: value for field, value in terms.items() if value is not None}
+        for field, value in given.items():
+            if field == "groups":
+                given[field] = on_host(read_index(field, value))
+            elif field in ("group_weights", "l1_weights", "mask"):
+                given[field] = read_optional(field, value)
+            else:
+                given[field] = number(field, value)
         for field, term in _READ_BY.items():
-            if getattr(regularizer, field) is not None and getattr(regularizer, term) == 0:
-                raise ValueError(f"{field}: is given without {term}, which must be > 0 for it")
-        if regularizer.hypentropy_width != 1 and regularizer.hypentropy == 0:
-            raise ValueError("hypentropy_width: is given without hypentropy, which must be > 0 for it")
-        return regularizer
+            if field in given and term not in given:
+                raise ValueError(f"{field}: is given without {term}, the weight of its term")
+        return Regularizer(**given)
 
     @functools.cached_property
     def core(self) -> _core.Regularizer:
@@ -245,9 +249,10 @@ class RegularizedResult(PlanResult):
         by_x, by_y = row[:, None] * x - from_y, column[:, None] * y - from_x
         return Gradients(2 * problem.scale * by_x, 2 * problem.scale * by_y, u, v, self._report)
 
-    @functools.cached_property
+    @property
     def inverse(self) -> RegularizedResult:
         """The same plan seen from the targets: a result for (X_b, X_a), or the transpose of M. Nothing is solved."""
+        # It keeps this result, which does not keep it: each would live as long as the other.
         return _Inverse(self)
 
     @functools.cached_property
@@ -333,14 +338,14 @@ class _Inverse(RegularizedResult):
         problem, start = result._problem.transposed(), (None, None)
         super().__init__(problem, result._regularizer, result._options, start, None, result._report)
         self._result = result
+        self._followed = None if result._followed is None else result._followed.transposed()
 
     @property
     def inverse(self) -> RegularizedResult:
         return self._result
 
-    @functools.cached_property
-    def plan(self) -> Array:
-        return self._result.plan.T
+    def _make_plan(self) -> Array:
+        return self._result._make_plan().T
 
     @functools.cached_property
     def sparse_plan(self) -> Array:
@@ -424,15 +429,15 @@ def solve_regularized(
     a: Any = None,
     b: Any = None,
     *,
-    quadratic: float = 0.0,
-    group_lasso: float = 0.0,
+    quadratic: float | None = None,
+    group_lasso: float | None = None,
     groups: Any = None,
     group_weights: Any = None,
-    l1: float = 0.0,
+    l1: float | None = None,
     l1_weights: Any = None,
     mask: Any = None,
-    hypentropy: float = 0.0,
-    hypentropy_width: float = 1.0,
+    hypentropy: float | None = None,
+    hypentropy_width: float | None = None,
     potentials_init: tuple[Any, Any] | None = None,
     n_threads: int | None = None,
     max_iter: int | None = None,
@@ -454,11 +459,11 @@ def solve_regularized(
             of the other.
         quadratic: Weight >= 0 of the quadratic term, in units of M over mass.
         group_lasso: Weight >= 0 of the group lasso, in units of M. It needs `groups`.
-        groups: The group of each row (n), whole numbers from 0 to n - 1. Not without `group_lasso`.
+        groups: The group of each row (n), whole numbers from 0 to n - 1. Not without `group_lasso`, which may be 0.
         group_weights: w (groups), >= 0; left out, 1.
         l1, l1_weights: Weight >= 0, in units of M, and W (n x m), >= 0; neither without the other.
         mask: (n x m); X_ij = 0 where it is 0 or False.
-        hypentropy, hypentropy_width: Weight >= 0, in units of M, and width > 0, of mass. Not with `group_lasso`.
+        hypentropy, hypentropy_width: Weight >= 0, in units of M, and width > 0, of mass (1). Not with `group_lasso`.
         potentials_init: (u, v) in units of M, a warm start of Newton's method.
         n_threads: On the CPU; left out, all cores.
         device: Where to solve, as for :func:`monge.solve`.
@@ -509,7 +514,7 @@ def solve_regularized(
     )
 
 
-@calls(**REGULARIZED)
+@calls(**{**REGULARIZED, **ROWS})
 def solve_regularized_sample(
     X_a: Any,
     X_b: Any,
@@ -517,7 +522,7 @@ def solve_regularized_sample(
     b: Any = None,
     metric: str = "sqeuclidean",
     *,
-    quadratic: float = 0.0,
+    quadratic: float | None = None,
     mask: Any = None,
     norm_p: float | None = None,
     scale: float = 1.0,
@@ -574,15 +579,15 @@ def solve_regularized_batch(
     a: Any = None,
     b: Any = None,
     *,
-    quadratic: float = 0.0,
-    group_lasso: float = 0.0,
+    quadratic: float | None = None,
+    group_lasso: float | None = None,
     groups: Any = None,
     group_weights: Any = None,
-    l1: float = 0.0,
+    l1: float | None = None,
     l1_weights: Any = None,
     mask: Any = None,
-    hypentropy: float = 0.0,
-    hypentropy_width: float = 1.0,
+    hypentropy: float | None = None,
+    hypentropy_width: float | None = None,
     n_threads: int | None = None,
     max_iter: int | None = None,
     tol: float | None = None,

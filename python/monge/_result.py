@@ -154,7 +154,9 @@ class OTResult(PlanResult):
         """The same plan seen from the targets: a result for (X_b, X_a), or the transpose of M."""
         options = {_OTHER_SIDE.get(name, name): value for name, value in self._options.items()}
         f, g = self._float64_potentials()
-        return OTResult(self._problem.transposed(), options, self._reg_type, None, self._report, (g, f))
+        inverse = OTResult(self._problem.transposed(), options, self._reg_type, None, self._report, (g, f))
+        inverse._followed = None if self._followed is None else self._followed.transposed()
+        return inverse
 
     # Derivatives.
 

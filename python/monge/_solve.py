@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from . import _core
-from ._names import MATRIX, POINTS, calls, lower_name, truth
+from ._names import MATRIX, POINTS, calls, lower_name, number, truth
 from ._problem import (
+    WITH_P,
     Problem,
     ProgressFunction,
     all_of,
@@ -21,6 +22,7 @@ from ._problem import (
     points_problem,
     points_problems,
     refuse_unsupported,
+    require_kl,
     shows,
     solve_options,
     warn_if_short,
@@ -55,6 +57,7 @@ def run(
     given: tuple[Any, ...] | None = None,
 ) -> OTResult:
     """Solves a problem with the library's options. `given`: costs, X_a, X_b, a and b as the caller has them."""
+    warns = truth("warn", warn)
     problem = with_weights(problem, options)
     session = problem.place.session(n_threads)
     options = with_eps(session, problem, options)
@@ -71,7 +74,7 @@ def run(
             watch,
         )
     report = plan.report
-    if truth("warn", warn):
+    if warns:
         warn_if_short(report)
     return OTResult(problem, options, reg_type.lower(), plan, report, given=given)
 
@@ -85,8 +88,10 @@ def run_batch(
     n_threads: int | None,
     progress: bool | ProgressFunction | None,
     given: Sequence[tuple[Any, ...]],
+    warn: bool = True,
 ) -> BatchResult[OTResult]:
     """`given`: of each problem, as for :func:`run`."""
+    warns = truth("warn", warn)
     problems = [with_weights(problem, options) for problem in problems]
     session = problems[0].place.session(n_threads)
     starts = pairs_of_potentials(potentials_init, len(problems))
@@ -100,7 +105,8 @@ def run_batch(
         for problem, plan, each in zip(problems, plans, given)
     ]
     for result in results:
-        warn_if_short(result.report)
+        if warns:
+            warn_if_short(result.report)
     return BatchResult(results)
 
 
@@ -130,6 +136,7 @@ def _translated(
             tol=tol,
             own=own,
         )
+    require_kl(unbalanced_type)
     refuse_unsupported(unbalanced=(unbalanced, "must not be with reg_type 'L2'"))
     options = library_options(own, tolerance=("tol", tol), iterations=("max_iter", max_iter))
     options.setdefault("tolerance", _TOLERANCE)
@@ -209,7 +216,7 @@ def solve(
         M: Costs (n x m), any finite numbers; inf forbids a pair. Read in place, whether rows or columns are contiguous,
             and not to be changed as long as the result is used.
         a, b: Weights (n) and (m), non-negative with equal totals, but where they are `unbalanced`. Uniform where left
-            out, with total 1, or balanced with that of the other.
+            out, with total 1, or balanced with that of the other. Read in place, too.
         reg: eps > 0, in units of M. Left out, 5 % of the mean cost; ``result.reg`` says how much that is.
         reg_type: "KL" or "entropy". The plan is the same; ``result.value`` has the one or the other. "L2" is
             reg / 2 sum P^2 in their place, for a sparse plan: :func:`solve_regularized` with its result.
@@ -299,7 +306,8 @@ def solve_sample(
     """:func:`solve` with the costs of points, C_ij = scale metric(x_i, y_j), which are never stored.
 
     Args:
-        X_a, X_b: Points (n x d) and (m x d); rows may be strided.
+        X_a, X_b: Points (n x d) and (m x d); rows may be strided. Read in place, and not to be changed as long as the
+            result is used.
         metric: "sqeuclidean", "euclidean", "cosine", "dot" (-<x, y>), "cityblock", "chebyshev", or "p-norm" with
             `norm_p`.
         lazy, batch_size: Taken and not needed: memory is O((n + m) d) always.
@@ -431,9 +439,11 @@ def solve_sample_batch(
 ) -> BatchResult[OTResult]:
     """:func:`solve_sample` for many pairs of clouds at once: (B, n, d) and (B, m, d), or lists of any sizes.
 
-    `p` is that of the metric p-norm. Weights, results and errors are those of :func:`solve_batch`.
+    `p` is that of the metric p-norm; other metrics take None, or POT's 2. Weights, results and errors are those of
+    :func:`solve_batch`.
     """
-    norm_p = p if isinstance(metric, str) and metric in ("minkowski", "p-norm") else None
+    is_default = p is not None and number("p", p) == 2 and not (isinstance(metric, str) and metric in WITH_P)
+    norm_p = None if is_default else p
     problems, given = points_problems(X_a, X_b, a, b, metric=metric, norm_p=norm_p, scale=scale, device=device)
     result: BatchResult[OTResult] = _solve_batch(
         problems,

@@ -23,6 +23,7 @@ from ._problem import cost_of_metric, matrix_problem, points_problem, solve_opti
 from ._projection import project_with, projection_options
 from ._regularized import Regularizer, regularized_options, run_batch
 from ._regularized import run as run_regularized
+from ._result import BatchResult
 from ._solve import run
 
 __all__ = ["project", "regularized_transport", "sinkhorn_divergence", "transport"]
@@ -45,12 +46,13 @@ def _array(field: str, given: Any) -> Any:
 
 
 def _floating(field: str, given: Any) -> Any:
-    """float32 and float64 as they are, all else in JAX's default."""
+    """float32 and float64 as they are, half precision in float32, all else in JAX's default."""
     if given is None:
         return None
     array = _array(field, given)
-    wide = jnp.issubdtype(array.dtype, jnp.floating) and array.dtype.itemsize >= 4
-    return array if wide else array.astype(jnp.result_type(float))
+    if not jnp.issubdtype(array.dtype, jnp.floating):
+        return array.astype(jnp.result_type(float))
+    return array if array.dtype.itemsize >= 4 else array.astype(jnp.float32)
 
 
 def _require_shape(field: str, array: Any, expected: tuple[Any, ...]) -> None:
@@ -111,27 +113,31 @@ _is_zero = jax.custom_derivatives.SymbolicZero
 
 # Entropic transport and its divergence.
 
-_NAMES = {**POINTS, "x": "x", "y": "y", "X_a": "x", "X_b": "y"}
+_ROWS = {"row of C": "row of x", "column of C": "row of y"}
+_NAMES = {**POINTS, **_ROWS, "x": "x", "y": "y", "X_a": "x", "X_b": "y"}
 
 
 def _found(
-    loss: str, x: Any, y: Any, a: Any, b: Any, metric: str, scale: float, options: _Options
-) -> tuple[float, Any]:
-    """The value and its gradients, on the host."""
+    loss: str, x: Any, y: Any, a: Any, b: Any, costs: _Options, options: _Options
+) -> tuple[float, Callable[[], Any]]:
+    """The value, and what makes its gradients, on the host."""
     if loss == "sinkhorn_divergence":
-        divergence = monge_divergence(x, y, a, b, metric, scale=scale, **dict(options))
-        return divergence.value, divergence.gradients()
-    result = run(points_problem(x, y, a, b, metric, scale=scale), dict(options))
-    return result.report.dual, result.gradients()
+        divergence = monge_divergence(x, y, a, b, **dict(costs), **dict(options))
+        return divergence.value, divergence.gradients
+    result = run(points_problem(x, y, a, b, **dict(costs)), dict(options))
+    return result.report.dual, result.gradients
 
 
-def _solve(x: Any, y: Any, a: Any, b: Any, *, loss: str, metric: str, scale: float, options: _Options) -> Any:
-    """The value and its gradients by all four, each in the dtype of what it is by."""
+def _solve(x: Any, y: Any, a: Any, b: Any, *, loss: str, costs: _Options, options: _Options, gradients: bool) -> Any:
+    """The value, and with `gradients` these by all four, each in the dtype of what it is by."""
     x, y, a, b = (None if v is None else np.asarray(v) for v in (x, y, a, b))
-    value, by = _found(loss, x, y, a, b, metric, scale, options)
-    found = (np.asarray(value), *(np.full_like(v, np.nan) if g is None else g for v, g in ((x, by.x), (y, by.y))))
-    types = [v.dtype for v in _shapes(x, y, a, b)]
-    return tuple(np.asarray(v, dtype) for v, dtype in zip((*found, by.a, by.b), types))
+    value, differentiate = _found(loss, x, y, a, b, costs, options)
+    found: list[Any] = [value]
+    if gradients:
+        by = differentiate()
+        found += [np.full_like(v, np.nan) if g is None else g for v, g in ((x, by.x), (y, by.y))]
+        found += [by.a, by.b]
+    return tuple(np.asarray(v, shape.dtype) for v, shape in zip(found, _shapes(x, y, a, b)))
 
 
 def _shapes(x: Any, y: Any, a: Any, b: Any) -> list[Any]:
@@ -140,38 +146,40 @@ def _shapes(x: Any, y: Any, a: Any, b: Any) -> list[Any]:
     return [_Shape((), value), *(_Shape(v.shape, v.dtype) for v in (x, y)), *weights]
 
 
-def _call(given: Any, loss: str, metric: str, scale: float, options: _Options) -> Any:
-    solve = functools.partial(_solve, loss=loss, metric=metric, scale=scale, options=options)
-    return _on_host(loss, solve, _shapes(*given), *given, vmap_method="sequential")
+def _call(given: Any, loss: str, costs: _Options, options: _Options, gradients: bool) -> Any:
+    solve = functools.partial(_solve, loss=loss, costs=costs, options=options, gradients=gradients)
+    shapes = _shapes(*given) if gradients else _shapes(*given)[:1]
+    return _on_host(loss, solve, shapes, *given, vmap_method="sequential")
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(4, 5, 6, 7))
-def _transport(x: Any, y: Any, a: Any, b: Any, loss: str, metric: str, scale: float, options: _Options) -> Any:
-    return _call((x, y, a, b), loss, metric, scale, options)[0]
+@functools.partial(jax.custom_vjp, nondiff_argnums=(4, 5, 6))
+def _transport(x: Any, y: Any, a: Any, b: Any, loss: str, costs: _Options, options: _Options) -> Any:
+    return _call((x, y, a, b), loss, costs, options, gradients=False)[0]
 
 
-def _forward(x: Any, y: Any, a: Any, b: Any, loss: str, metric: str, scale: float, options: _Options) -> Any:
+def _forward(x: Any, y: Any, a: Any, b: Any, loss: str, costs: _Options, options: _Options) -> Any:
+    metric = dict(costs)["metric"]
     if (x.perturbed or y.perturbed) and metric not in ("sqeuclidean", "dot"):
         raise NotImplementedError(f"{loss}: has derivatives by the points for sqeuclidean and dot, not for {metric}")
     given = jax.tree.map(lambda leaf: leaf.value, (x, y, a, b))
-    value, *gradients = _call(given, loss, metric, scale, options)
+    value, *gradients = _call(given, loss, costs, options, gradients=True)
     return value, _of_given(gradients, given)
 
 
-def _backward(loss: str, metric: str, scale: float, options: _Options, gradients: Any, by_value: Any) -> Any:
+def _backward(loss: str, costs: _Options, options: _Options, gradients: Any, by_value: Any) -> Any:
     if isinstance(by_value, _is_zero):
         return (None,) * 4
     by_x, by_y, *by_weights = _scaled(gradients, by_value)
-    points = (by_x, by_y) if metric in ("sqeuclidean", "dot") else (None, None)
+    points = (by_x, by_y) if dict(costs)["metric"] in ("sqeuclidean", "dot") else (None, None)
     return *points, *by_weights
 
 
 _transport.defvjp(_forward, _backward, symbolic_zeros=True)
 
 
-def _check_points(loss: str, metric: str, scale: float, dimensions: int, options: _Options) -> None:
+def _check_points(loss: str, costs: _Options, dimensions: int, options: _Options) -> None:
     pair = (np.ones((1, dimensions)), np.ones((1, dimensions)), np.ones(1), np.ones(1))
-    _found(loss, *pair, metric, scale, options)
+    _found(loss, *pair, costs, options)
 
 
 def _loss(
@@ -180,6 +188,7 @@ def _loss(
     y: Any,
     a: Any,
     b: Any,
+    costs: dict[str, Any],
     unbalanced: Any,
     numbers: dict[str, Any],
     own: dict[str, Any],
@@ -192,8 +201,8 @@ def _loss(
     known = _known(numbers)
     if known["reg"] is None:
         raise ValueError("reg: is None; must be > 0")
-    metric, scale = known["metric"], known["scale"]
-    cost_of_metric(metric)
+    known_costs = tuple(_known(costs).items())
+    cost_of_metric(costs["metric"], costs["norm_p"])
     translated = solve_options(
         reg=known["reg"],
         reg_type="KL",
@@ -205,8 +214,8 @@ def _loss(
         own=_known(own),
     )
     options = tuple(translated.items())
-    _check(_check_points, loss, metric, scale, x.shape[1], options)
-    return _transport(x, y, a, b, loss, metric, scale, options)
+    _check(_check_points, loss, known_costs, x.shape[1], options)
+    return _transport(x, y, a, b, loss, known_costs, options)
 
 
 @calls(**_NAMES)
@@ -219,6 +228,7 @@ def transport(
     reg: float,
     metric: str = "sqeuclidean",
     scale: float = 1.0,
+    norm_p: float | None = None,
     unbalanced: Any = None,
     max_iter: int | None = None,
     tol: float | None = None,
@@ -236,8 +246,9 @@ def transport(
     >>> jax.grad(lambda x: monge.jax.transport(x, jax.numpy.ones((1, 2)), reg=0.1))(jax.numpy.zeros((1, 2)))
     Array([[-2., -2.]], dtype=float32)
     """
-    numbers = {"reg": reg, "metric": metric, "scale": scale, "max_iter": max_iter, "tol": tol}
-    return _loss("transport", x, y, a, b, unbalanced, numbers, options)
+    costs = {"metric": metric, "scale": scale, "norm_p": norm_p}
+    numbers = {"reg": reg, "max_iter": max_iter, "tol": tol}
+    return _loss("transport", x, y, a, b, costs, unbalanced, numbers, options)
 
 
 @calls(**_NAMES)
@@ -250,6 +261,7 @@ def sinkhorn_divergence(
     reg: float,
     metric: str = "sqeuclidean",
     scale: float = 1.0,
+    norm_p: float | None = None,
     unbalanced: Any = None,
     max_iter: int | None = None,
     tol: float | None = None,
@@ -267,8 +279,9 @@ def sinkhorn_divergence(
     >>> jax.grad(lambda x: monge.jax.sinkhorn_divergence(x, jax.numpy.ones((1, 2)), reg=0.1))(jax.numpy.zeros((1, 2)))
     Array([[-2., -2.]], dtype=float32)
     """
-    numbers = {"reg": reg, "metric": metric, "scale": scale, "max_iter": max_iter, "tol": tol}
-    return _loss("sinkhorn_divergence", x, y, a, b, unbalanced, numbers, options)
+    costs = {"metric": metric, "scale": scale, "norm_p": norm_p}
+    numbers = {"reg": reg, "max_iter": max_iter, "tol": tol}
+    return _loss("sinkhorn_divergence", x, y, a, b, costs, unbalanced, numbers, options)
 
 
 # Regularised transport.
@@ -288,7 +301,11 @@ def _solve_regularized(cost: Any, a: Any, b: Any, regularizer: Any, weights: _Op
     terms = [
         Regularizer.read(**dict(weights), **dict(zip(_FIELDS, given))) for given in zip(*(each(v) for v in regularizer))
     ]
-    batch = run_batch(problems, terms, dict(options), n_threads=None, progress=None)
+    how: dict[str, Any] = {"potentials_init": None, "n_threads": None, "progress": None, "given": None}
+    if size == 1:  # Its messages name no problem.
+        batch = BatchResult([run_regularized(problems[0], terms[0], dict(options), **how)])
+    else:
+        batch = run_batch(problems, terms, dict(options), **how)
     found = zip((batch.value, batch.plan, *batch.potentials), _regularized_shapes(cost, a, b))
     return tuple(np.asarray(v, shape.dtype).reshape((*lead, *np.shape(v)[1:])) for v, shape in found)
 
@@ -338,21 +355,32 @@ def _check_regularized(weights: _Options, options: _Options, given: tuple[bool, 
     )
 
 
-@calls(**{**REGULARIZED, "cost": "cost", "M": "cost"})
+def _count(groups: Any, rows: int) -> Any:
+    """How many there are, where they are known."""
+    if groups is None or isinstance(groups, jax.core.Tracer):
+        return "groups"
+    known = np.asarray(groups)
+    least, most = known.min(), known.max()
+    if not 0 <= least <= most < rows:
+        raise ValueError(f"groups: are from {least} to {most}; must be from 0 to {rows - 1}, the rows less one")
+    return int(most) + 1
+
+
+@calls(**{**REGULARIZED, "cost": "cost", "C": "cost", "M": "cost"})
 def regularized_transport(
     cost: Any,
     a: Any = None,
     b: Any = None,
     *,
-    quadratic: float = 0.0,
-    group_lasso: float = 0.0,
+    quadratic: float | None = None,
+    group_lasso: float | None = None,
     groups: Any = None,
     group_weights: Any = None,
-    l1: float = 0.0,
+    l1: float | None = None,
     l1_weights: Any = None,
     mask: Any = None,
-    hypentropy: float = 0.0,
-    hypentropy_width: float = 1.0,
+    hypentropy: float | None = None,
+    hypentropy_width: float | None = None,
     max_iter: int | None = None,
     tol: float | None = None,
     **options: Any,
@@ -372,11 +400,12 @@ def regularized_transport(
     regularizer = tuple(
         None if v is None else _array(name, v) for name, v in zip(_FIELDS, (groups, group_weights, l1_weights, mask))
     )
-    shapes = (cost.shape[:1], ("groups",), cost.shape, cost.shape)
-    for name, array, shape in zip(_FIELDS, regularizer, shapes):
-        _require_shape(name, array, shape)
     if regularizer[0] is not None and not jnp.issubdtype(regularizer[0].dtype, jnp.integer):
         raise TypeError(f"groups: is of dtype {regularizer[0].dtype}; must be whole numbers")
+    _require_shape("groups", regularizer[0], cost.shape[:1])
+    shapes = ((_count(groups, cost.shape[0]),), cost.shape, cost.shape)
+    for name, array, shape in zip(_FIELDS[1:], regularizer[1:], shapes):
+        _require_shape(name, array, shape)
     weights = {
         "quadratic": quadratic,
         "group_lasso": group_lasso,

@@ -67,7 +67,7 @@ class OTTransport(TransformerMixin, BaseEstimator):
         self.max_iter = max_iter
         self.device = device
 
-    @calls(group_lasso="reg", quadratic="reg", groups="y", X_b="Xt", X_a="X")
+    @calls(**{"row of M": "row of X"}, group_lasso="reg", quadratic="reg", groups="y", X_b="Xt", X_a="X")
     def fit(self, X: Any, y: Any = None, Xt: Any = None, yt: Any = None) -> OTTransport:
         """Solves the transport of X (n x d) to Xt (m x d), by default to X itself, which smooths it.
 
@@ -121,7 +121,7 @@ class OTTransport(TransformerMixin, BaseEstimator):
             raise ValueError("y: is missing; method 'group_lasso' requires y to be passed, but the target y is None")
         groups = np.unique(as_numpy("y", y), return_inverse=True)[1]
         cost = costs(source, target, *cost_of_metric(self.metric))
-        return solve_regularized(cost, group_lasso=weight, groups=groups if weight != 0 else None, **options)
+        return solve_regularized(cost, group_lasso=weight, groups=groups, **options)
 
     def transform(self, X: Any) -> Array:
         """Where points of the source's domain go, seen before or not."""

@@ -4,6 +4,7 @@
 #include <nanobind/stl/string.h>
 
 #include <cmath>
+#include <limits>
 #include <monge/error.hpp>
 #include <monge/names.hpp>
 #include <monge/options.hpp>
@@ -54,6 +55,12 @@ void set_option(Field<Constraint> const& field, nb::handle given, Value& value) 
     }
   } else if (!nb::isinstance<nb::bool_>(given) && nb::try_cast(given, value)) {
     return;
+  }
+  if constexpr (std::is_integral_v<Value> && !std::is_same_v<Value, bool>) {
+    if (nb::isinstance<nb::int_>(given) && !nb::isinstance<nb::bool_>(given))
+      throw Error(ErrorCode::invalid_argument, std::string(field.name) + ": is " + shown(given) + "; must be " +
+                                                   field.constraint.text() + " and at most " +
+                                                   std::to_string(std::numeric_limits<Value>::max()));
   }
   throw nb::type_error((std::string(field.name) + ": is " + shown(given) + "; must be " +
                         (std::is_enum_v<Value> ? "" : kind_of<Value>() + ", ") + field.constraint.text())

@@ -1,10 +1,14 @@
 """What is said of wrong arguments: one line that begins with the name that the caller used."""
 
+import inspect
 import re
+import sys
+import warnings
 
 import matplotlib
 import numpy as np
 import pytest
+from scipy.sparse import csr_array
 
 import monge
 import monge.plot
@@ -16,6 +20,7 @@ M = abs(np.subtract.outer(np.arange(4.0), np.arange(3.0)))
 A, B = np.full(4, 0.25), np.full(3, 1 / 3)
 BAD_WEIGHTS = np.array([-1.0, 1, 1, 0])
 NAN, OBJECT, RAGGED = np.full((4, 3), np.nan), object(), [[1.0, 2.0], [3.0]]
+MASKED = np.ma.masked_greater(M, 2)
 SELF = [abs(np.subtract.outer(np.arange(k), np.arange(k))) * 1.0 for k in (4, 3)]
 
 
@@ -89,6 +94,21 @@ def fit(X=X, Xt=Y, y=None, **given):
     return monge.OTTransport(**{"reg": 0.1, **given}).fit(X, y, Xt=Xt)
 
 
+FUNCTIONS = {
+    sinkhorn: "sinkhorn",
+    unbalanced: "sinkhorn_unbalanced",
+    empirical: "empirical_sinkhorn",
+    empirical_divergence: "empirical_sinkhorn_divergence",
+    smooth: "smooth_ot_dual",
+    divergence: "sinkhorn_divergence",
+}
+FLAGS = [
+    (function, field)
+    for function, name in FUNCTIONS.items()
+    for field in ("log", "isLazy", "warn")
+    if field in inspect.signature(getattr(monge, name)).parameters
+]
+
 WRONG = [
     # The library's names, and the caller's.
     (solve, {"tol": -1}, ValueError, "tol: is -1; must be"),
@@ -99,6 +119,12 @@ WRONG = [
     (solve, {"max_iter": 0}, ValueError, "max_iter: is 0; must be >= 1"),
     (solve, {"max_iter": 1.5}, TypeError, "max_iter: is 1.5; must be int"),
     (solve, {"iterations": 0}, ValueError, "iterations: is 0"),
+    (solve, {"max_iter": 2**40}, ValueError, "max_iter: is 1099511627776; must be >= 1 and at most 2147483647"),
+    (solve, {"iterations": -(2**70)}, ValueError, "iterations: is -1180591620717411303424; must be >= 1"),
+    (solve, {"M": csr_array(M)}, TypeError, "M: is sparse, of type csr_array; must be dense"),
+    (solve, {"M": MASKED}, ValueError, "M: has masked entries; must have none"),
+    (solve, {"a": np.ma.masked_less(A, 1)}, ValueError, "a: has masked entries; must have none"),
+    (solve, {"stopThr": 1e-9}, TypeError, "'stopThr' is no option; options are"),
     (solve, {"M": NAN}, ValueError, "M: row 0, column 0 is nan"),
     (solve, {"M": np.zeros((0, 3))}, ValueError, "M: is 0 x 3; must have"),
     (solve, {"M": np.zeros(3)}, ValueError, "M: has shape (3,); must be (n, m)"),
@@ -140,7 +166,15 @@ WRONG = [
     (solve, {"a": BAD_WEIGHTS}, ValueError, "a: entry 0 is -1"),
     (solve, {"a": []}, ValueError, "a: has shape (0,); must not be empty"),
     (solve, {"a": 3}, ValueError, "a: has shape ()"),
-    (solve, {"a": np.ones(3)}, ValueError, "a: has 3 entries; must have 4"),
+    (solve, {"a": np.ones(3)}, ValueError, "a: has 3 entries; must have 4, one for each row of M"),
+    (sample, {"a": np.ones(3)}, ValueError, "a: has 3 entries; must have 4, one for each row of X_a"),
+    (sample, {"b": np.ones(4)}, ValueError, "b: has 4 entries; must have 3, one for each row of X_b"),
+    (empirical, {"b": np.ones(4)}, ValueError, "b: has 4 entries; must have 3, one for each row of X_t"),
+    (regularized, {"a": B}, ValueError, "a: has 3 entries; must have 4, one for each row of M"),
+    (regularized_sample, {"b": A}, ValueError, "b: has 4 entries; must have 3, one for each row of X_b"),
+    (divergence_of_costs, {"b": A}, ValueError, "b: has 4 entries; must have 3, one for each column of M_ab"),
+    (c_transform, {"g": A}, ValueError, "g: has 4 entries; must have 3"),
+    (fit, {"method": "group_lasso", "y": [0, 1]}, ValueError, "y: has 2 entries; must have 4, one for each row of X"),
     (solve, {"a": A, "b": 2 * B}, ValueError, "b: the total is 2; must equal the total of a, 1"),
     (solve, {"a": "abcd"}, TypeError, "a: is 'abcd'"),
     (solve, {"n_threads": -1}, ValueError, "n_threads: is -1"),
@@ -148,6 +182,9 @@ WRONG = [
     (solve, {"progress": 3}, TypeError, "progress: is 3; must be True, False or a function"),
     (solve, {"verbose": np.ones(3)}, TypeError, "verbose: is an array of shape (3,); must be True or False"),
     (solve, {"device": "gpu"}, ValueError, "device: is 'gpu'"),
+    (solve, {"device": np.zeros((99, 99))}, ValueError, "device: is an array of shape (99, 99); must be"),
+    (solve, {"unbalanced_type": "x"}, NotImplementedError, "unbalanced_type: is 'x'; must be 'KL'"),
+    (solve, {"unbalanced_type": "x", "reg_type": "L2"}, NotImplementedError, "unbalanced_type: is 'x'"),
     (solve, {"precision": "half"}, ValueError, "precision: is 'half'"),
     # reg_type "L2".
     (solve, {"reg_type": "L2", "reg": "a"}, TypeError, "reg: is 'a'"),
@@ -198,6 +235,8 @@ WRONG = [
     (sample_batch, {"X_b": [Y, NAN]}, ValueError, "problem 1: X_b: has 3 columns; must have 2, the dimension of X_a"),
     (sample_batch, {"metric": np.ones(3)}, ValueError, "metric: is an array of shape (3,)"),
     (sample_batch, {"metric": "minkowski", "p": 0.5}, ValueError, "problem 0: p: is 0.5; must be"),
+    (sample_batch, {"p": "x"}, TypeError, "p: is 'x'; must be a number"),
+    (sample_batch, {"p": 3}, ValueError, "p: is 3; is for the metric p-norm"),
     (sample_batch, {"metric": "euclidean", "reg": None}, ValueError, "reg: is not given"),
     # POT's functions of arrays.
     (sinkhorn, {"stopThr": -1}, ValueError, "stopThr: is -1"),
@@ -211,6 +250,11 @@ WRONG = [
     (sinkhorn, {"warmstart": (A, NAN[0])}, ValueError, "warmstart: entry 0 is nan"),
     (sinkhorn, {"b": np.stack([B, 2 * B], 1)}, ValueError, "problem 1: b: the total is 2"),
     (sinkhorn, {"warn": "x"}, TypeError, "warn: is 'x'; must be True or False"),
+    (sinkhorn, {"tol": 1e-3}, TypeError, "tol: is no option; must be given as stopThr"),
+    (sinkhorn, {"max_iter": 9}, TypeError, "max_iter: is no option; must be given as numItermax"),
+    (empirical, {"max_iter": 9}, TypeError, "max_iter: is no option; must be given as numIterMax"),
+    (empirical_divergence, {"tol": 1e-3}, TypeError, "tol: is no option; must be given as stopThr"),
+    (smooth, {"tol": 1e-3}, TypeError, "tol: is no option; must be given as stopThr"),
     (unbalanced, {"reg_m": -1}, ValueError, "reg_m: is -1"),
     (unbalanced, {"reg_m": "x"}, TypeError, "reg_m: is 'x'"),
     (unbalanced, {"reg_type": None}, TypeError, "reg_type: is None"),
@@ -262,7 +306,6 @@ WRONG = [
     (divergence_of_costs, {"M_bb": np.full((3, 3), np.nan)}, ValueError, "M_bb: row 0, column 0 is nan"),
     (divergence_of_costs, {"M_bb": B}, ValueError, "M_bb: has shape (3,)"),
     (divergence_of_costs, {"a": BAD_WEIGHTS}, ValueError, "a: entry 0 is -1"),
-    (c_transform, {"g": A}, ValueError, "g: has 4 entries; must have 3"),
     (c_transform, {"X_a": X[0]}, ValueError, "X_a: has shape (2,)"),
     # Projections.
     (project, {"preset": 3}, TypeError, "preset: is 3; must be a name"),
@@ -279,7 +322,7 @@ WRONG = [
     (fit, {"reg": "a"}, TypeError, "reg: is 'a'"),
     (fit, {"method": "quadratic", "reg": -1}, ValueError, "reg: is -1"),
     (fit, {"method": "quadratic", "tol": -1}, ValueError, "tol: is -1"),
-    (fit, {"method": "group_lasso", "y": [0, 1]}, ValueError, "y: has 2 entries; must have 4"),
+    (fit, {"method": "group_lasso", "reg": 0, "y": [0, 1]}, ValueError, "y: has 2 entries; must have 4"),
     (fit, {"method": "group_lasso", "y": RAGGED}, ValueError, "y: is no array"),
     (fit, {"metric": None}, ValueError, "metric: is None"),
 ]
@@ -320,6 +363,41 @@ def test_wrong_arguments_are_named(function, given, error, first_words):
         function(**given)
     assert raised.type is error
     assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize(("function", "field"), FLAGS)
+def test_flags_are_read_before_the_solve(function, field):
+    def fail(*given):
+        raise AssertionError("was solved")
+
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("solve", "solve_batch", "sinkhorn_divergence", "solve_regularized"):
+            patch.setattr(monge._core, name, fail)
+        for wrong in (np.ones(3), "x", None):
+            with pytest.raises(TypeError, match=f"^{field}: is .*; must be True or False"):
+                function(**{field: wrong})
+    assert function(**{field: np.True_}) is not None
+
+
+def test_a_mask_that_hides_nothing_is_none():
+    open_mask = np.ma.array(M, mask=np.zeros_like(M, bool))
+    np.testing.assert_array_equal(solve(M=open_mask).plan, solve().plan)
+
+
+def test_warnings_of_columns_are_made_where_they_are_asked_for():
+    given = {"b": np.stack([B, B], 1), "numItermax": 1, "reg": 0.01}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        sinkhorn(warn=False, **given)
+    with pytest.warns(monge.ConvergenceWarning):
+        sinkhorn(warn=True, **given)
+
+
+def test_sparse_plans_say_what_they_need(monkeypatch):
+    monkeypatch.setitem(sys.modules, "scipy.sparse", None)
+    for result in (solve(), regularized(quadratic=0.5)):
+        with pytest.raises(ModuleNotFoundError, match="^sparse plans: are arrays of SciPy"):
+            result.sparse_plan
 
 
 @pytest.mark.parametrize(("ask", "first_words"), OF_RESULTS)

@@ -1,5 +1,9 @@
 """Pictures: what they show is what the result has."""
 
+import os
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
@@ -24,6 +28,15 @@ def ax():
     figure, ax = plt.subplots()
     yield ax
     plt.close(figure)
+
+
+def test_the_package_has_it():
+    code = (
+        "import sys, monge; assert 'matplotlib' not in sys.modules;"
+        "monge.plot.convergence(monge.solve([[0.0, 1.0], [1.0, 0.0]], reg=0.1))"
+    )
+    backend = {"MPLBACKEND": "agg", **os.environ}
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, env=backend)
 
 
 def test_convergence(result, ax):

@@ -1,11 +1,13 @@
 """Sparse and grouped plans: their certificates by the formulas, linear programs, POT's smooth plans, errors."""
 
+import gc
 import os
 import pickle
 import signal
 import threading
 import time
 import warnings
+import weakref
 
 import numpy as np
 import pytest
@@ -301,6 +303,52 @@ def test_the_inverse_of_points_takes_new_ones(rng):
     assert not np.allclose(inverse.transform(new), inverse.inverse.transform(new))
     for name in "xy":
         np.testing.assert_allclose(getattr(inverse.gradients(), name), getattr(other.gradients(), name), **close)
+
+
+def test_weights_of_terms_may_come_down_to_0(rng):
+    cost, a, b = problem(rng)
+    data = {
+        "group_lasso": {"groups": GROUPS, "group_weights": np.ones(3)},
+        "l1": {"l1_weights": cost},
+        "hypentropy": {"hypentropy_width": 2.0},
+    }
+    plain = monge.solve_regularized(cost, a, b, quadratic=1.0).plan
+    for term, own in data.items():
+        found = monge.solve_regularized(cost, a, b, quadratic=1.0, **{term: 0.0}, **own)
+        np.testing.assert_array_equal(found.plan, plain)
+        (batched,) = monge.solve_regularized_batch([cost], a, b, quadratic=1.0, **{term: 0}, **own)
+        np.testing.assert_array_equal(batched.plan, plain)
+
+
+def test_the_inverse_has_the_labels_of_the_other_side(rng):
+    x, y = rng.normal(size=(11, 2)), rng.normal(size=(9, 2))
+    given = {
+        "labels_x": rng.integers(2, size=11),
+        "labels_y": rng.integers(3, size=9),
+        "label_cost": rng.random((3, 3)),
+    }
+    entropic = monge.solve_sample(x, y, reg=1.0, tol=1e-12, label_weight=2.0, **given)
+    # Potentials are the same, and rows of the plan are added up in another order.
+    np.testing.assert_allclose(entropic.inverse.plan, entropic.plan.T, rtol=1e-12)
+    sparse = monge.solve_regularized_sample(x, y, quadratic=1.0, label_weight=2.0, **given)
+    assert sparse.inverse.shape == (9, 11)
+    np.testing.assert_array_equal(sparse.inverse.apply(x), sparse.apply(x, transpose=True))
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(sparse.inverse)).plan, sparse.plan.T)
+
+
+@pytest.mark.parametrize("solve", [lambda cost: monge.solve(cost, reg=0.1), monge.solve_regularized])
+def test_results_end_with_their_last_name(rng, solve):
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        result = solve(rng.random(SHAPE))
+        assert result.inverse.plan.shape == result.inverse.inverse.plan.T.shape
+        ends = weakref.ref(result)
+        del result
+        assert ends() is None
+    finally:
+        if collects:
+            gc.enable()
 
 
 @pytest.mark.parametrize(

@@ -39,6 +39,14 @@ def require_problems(size: int, dimensions: int, **tensors: Tensor | None) -> No
             raise ValueError(f"{name}: has {tensor.shape[0]} problems; must have {size}, as the first argument has")
 
 
+def require_weights(**given: tuple[Tensor | None, Tensor]) -> None:
+    """ValueError unless weights have a number for each of their points, as GeomLoss takes them: also as columns."""
+    for name, (weights, points) in given.items():
+        shape = tuple(points.shape[:-1])
+        if weights is not None and tuple(weights.shape) not in (shape, (*shape, 1)):
+            raise ValueError(f"{name}: has shape {tuple(weights.shape)}; must be {shape}")
+
+
 class _First(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, name: str, gradient: Tensor, *sources: Tensor) -> Tensor:  # type: ignore[override]

@@ -128,21 +128,21 @@ _gradients = differentiable(
 )
 
 
-@calls(**{**REGULARIZED, "cost": "cost", "M": "cost", "batch": "cost"})
+@calls(**{**REGULARIZED, "cost": "cost", "C": "cost", "M": "cost", "batch": "cost"})
 def regularized_transport(
     cost: Tensor,
     a: Tensor | None = None,
     b: Tensor | None = None,
     *,
-    quadratic: float = 0.0,
-    group_lasso: float = 0.0,
+    quadratic: float | None = None,
+    group_lasso: float | None = None,
     groups: Tensor | None = None,
     group_weights: Tensor | None = None,
-    l1: float = 0.0,
+    l1: float | None = None,
     l1_weights: Tensor | None = None,
     mask: Tensor | None = None,
-    hypentropy: float = 0.0,
-    hypentropy_width: float = 1.0,
+    hypentropy: float | None = None,
+    hypentropy_width: float | None = None,
     max_iter: int | None = None,
     tol: float | None = None,
     **options: Any,
@@ -169,7 +169,7 @@ def regularized_transport(
         "hypentropy": hypentropy,
         "hypentropy_width": hypentropy_width,
     }
-    weights = {name: number(name, weight) for name, weight in weights.items()}
+    weights = {name: number(name, weight) for name, weight in weights.items() if weight is not None}
     require_tensors(cost=cost)
     require_tensors(True, a=a, b=b, groups=groups, group_weights=group_weights, l1_weights=l1_weights, mask=mask)
     translated = regularized_options(options, max_iter, tol)
@@ -187,6 +187,8 @@ def regularized_transport(
 _RDROT = {
     "M": "c",
     "cost": "c: transposed",
+    "row of M": "column of c",
+    "column of M": "row of c",
     "a": "p",
     "b": "q",
     "tolerance": "eps",
@@ -281,4 +283,4 @@ def group_lasso_drot(
     if not number("rho", rho) > 0:
         raise ValueError(f"rho: is {rho}; must be > 0")
     weight = number("r_weight", r_weight) * (n + m) * (n / n_class) ** 0.5 / rho
-    return _drot(c, p, q, rho, max_iter, eps, groups if weight else None, group_lasso=weight)
+    return _drot(c, p, q, rho, max_iter, eps, groups, group_lasso=weight)

@@ -25,7 +25,7 @@ from .._problem import (
     warn_if_short,
     with_weights,
 )
-from ._operands import floating, require_problems, require_tensors
+from ._operands import floating, require_problems, require_tensors, require_weights
 from ._operator import as_problems, differentiable, no_derivative, refuse_others, without_derivatives
 from ._options import from_text, to_text
 from ._points import OfPlan
@@ -34,8 +34,10 @@ _Plans = list[_core.Plan]
 
 TWICE = ("sqeuclidean", "dot")
 """The metrics whose derivatives by points, and second ones, are the library's."""
-_NAMES = {**POINTS, "x": "x", "y": "y", "X_a": "x", "X_b": "y"}
+_ROWS = {"row of C": "row of x", "column of C": "row of y"}
+_NAMES = {**POINTS, **_ROWS, "x": "x", "y": "y", "X_a": "x", "X_b": "y"}
 _OF_GEOMLOSS = {
+    **_ROWS,
     "eps": "blur",
     "annealing": "scaling",
     "penalty_a": "reach",
@@ -432,6 +434,7 @@ class SamplesLoss(torch.nn.Module):
             raise ValueError(f"x: has shape {tuple(x.shape)}; must be (n, d) or (B, n, d)")
         if y.ndim != x.ndim:
             raise ValueError(f"y: has shape {tuple(y.shape)}; must have {x.ndim} dimensions, as x has")
+        require_weights(a=(a, x), b=(b, y))
         shape_a, shape_b = x.shape[:-1] if a is None else a.shape, y.shape[:-1] if b is None else b.shape
         lead = x.shape[0] if batched else 1
         x, y = floating(x), floating(y)

@@ -130,6 +130,8 @@ WRONG_OF_LOSSES = [
     (lambda x, y, c, v: {"reg": None}, ValueError, "^reg: is None; must be > 0"),
     (lambda x, y, c, v: {"metric": "cubic"}, ValueError, "^metric: is 'cubic'; must be"),
     (lambda x, y, c, v: {"scale": -1.0}, ValueError, "^scale: is -1; must be"),
+    (lambda x, y, c, v: {"norm_p": 3}, ValueError, "^norm_p: is 3; is for the metric p-norm"),
+    (lambda x, y, c, v: {"metric": "p-norm", "norm_p": 0.5}, ValueError, "^norm_p: is 0.5; must be"),
     (lambda x, y, c, v: {"unbalanced": -1.0}, ValueError, "^unbalanced: is -1; must be > 0"),
     (lambda x, y, c, v: {"tol": -1.0}, ValueError, "^tol: is -1; must be finite and >= 0"),
     (lambda x, y, c, v: {"schedule": "fast"}, ValueError, "^schedule: is 'fast'; must be"),
@@ -142,9 +144,27 @@ WRONG_OF_REGULARIZED = [
     (lambda x, y, c, v: {"mask": c[1:]}, ValueError, r"^mask: has shape \(8, 8\); must be \(9, 8\)"),
     (lambda x, y, c, v: {"groups": c[:, 0]}, TypeError, "^groups: is of dtype float64; must be whole numbers"),
     (lambda x, y, c, v: {"group_lasso": 1.0}, ValueError, "^groups: is missing"),
+    (
+        lambda x, y, c, v: {"group_lasso": 1.0, "groups": GROUPS, "group_weights": x[:, 0]},
+        ValueError,
+        r"^group_weights: has shape \(9,\); must be \(3,\)",
+    ),
+    (
+        lambda x, y, c, v: {"group_lasso": 1.0, "groups": np.arange(9) + 1},
+        ValueError,
+        "^groups: are from 1 to 9; must be from 0 to 8",
+    ),
+    (lambda x, y, c, v: {"group_lasso": 1.0, "groups": [-1] * 9}, ValueError, "^groups: are from -1 to -1; must be"),
     (lambda x, y, c, v: {"quadratic": -1.0}, ValueError, "^quadratic: is -1; must be"),
     (lambda x, y, c, v: {"method": "fast"}, ValueError, "^method: is 'fast'; must be"),
 ]
+
+
+def test_a_sweep_of_weights_may_begin_at_0():
+    with_data = monge.jax.regularized_transport(costs(), group_lasso=0.0, groups=GROUPS, **QUADRATIC)
+    np.testing.assert_array_equal(with_data[1], monge.jax.regularized_transport(costs(), **QUADRATIC)[1])
+
+
 WRONG_OF_PROJECT = [
     (lambda x, y, c, v: {"logits": v.astype("float64")}, TypeError, "^logits: is of dtype float64; must be float16, b"),
     (lambda x, y, c, v: {"logits": v.astype("int32")}, TypeError, "^logits: is of dtype int32"),
@@ -175,6 +195,41 @@ def test_what_is_wrong_is_said_while_tracing(function, wrong, error, message):
     for transformed in (call, jax.jit(call)):
         with pytest.raises(error, match=message):
             transformed()
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_a_value_alone_makes_no_gradients(monkeypatch, name):
+    x, y = clouds()
+    expected, gradient = jax.value_and_grad(lambda x: LOSSES[name](x, y, reg=0.5))(x)
+    assert jnp.isfinite(gradient).all()
+
+    def fail(*given):
+        raise AssertionError("gradients are made")
+
+    monkeypatch.setattr(monge.OTResult, "gradients", fail)
+    monkeypatch.setattr(monge.DivergenceResult, "gradients", fail)
+    for function in (LOSSES[name], jax.jit(LOSSES[name], static_argnames="reg")):
+        assert function(x, y, reg=0.5) == expected
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_norms_of_any_power(name):
+    x, y = clouds()
+    value = LOSSES[name](x, y, reg=0.5, metric="minkowski", norm_p=3, scale=2.0)
+    if name == "transport":
+        expected = monge.solve_sample(x, y, reg=0.5, metric="minkowski", norm_p=3, scale=2.0).report.dual
+    else:
+        expected = monge.sinkhorn_divergence(x, y, reg=0.5, metric="minkowski", norm_p=3, scale=2.0).value
+    assert value == expected and value != LOSSES[name](x, y, reg=0.5, metric="minkowski", scale=2.0)
+
+
+def test_one_problem_has_no_number_in_its_errors():
+    def of_groups(groups):
+        return monge.jax.regularized_transport(costs(), group_lasso=0.1, groups=groups, group_weights=jnp.ones(2))
+
+    with pytest.raises(Exception, match="group_weights: has 2 entries; must have 3") as raised:
+        jax.block_until_ready(jax.jit(of_groups)(GROUPS))
+    assert "problem 0" not in str(raised.value)
 
 
 def test_options_must_be_known():
@@ -300,11 +355,12 @@ def test_projection_in_half_precision(dtype):
     np.testing.assert_allclose(gradient.astype("float32"), jax.grad(loss)(wide), rtol=1.01 * half, atol=1e-4)
 
 
-@pytest.mark.parametrize("dtype", ["int32", "bool", "bfloat16"])
+@pytest.mark.parametrize("dtype", ["int32", "bool", "float16", "bfloat16"])
 def test_other_dtypes_keep_the_value(dtype):
     x, y = (jnp.asarray(3 * np.random.default_rng(n).random((n, 2)), dtype) for n in (5, 6))
     value = monge.jax.transport(x, y, reg=0.5)
-    wide = jnp.result_type(float) if dtype != "bfloat16" else value.dtype
+    wide = jnp.float32 if "float16" in dtype else jnp.result_type(float)
+    assert value.dtype == wide
     assert value == monge.jax.transport(x.astype(wide), y.astype(wide), reg=0.5)
     costs = jnp.asarray([[0, 1], [1, 0]], dtype)
     value = monge.jax.regularized_transport(costs, quadratic=0.3)[0]

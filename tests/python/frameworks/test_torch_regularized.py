@@ -149,3 +149,11 @@ def test_rdrot(rho):
     np.testing.assert_allclose(grouped, theirs, atol=1e-6)
     plain = monge.torch.quadratic_drot(*given, rho=rho, eps=1e-8, max_iter=10**6).T.numpy()
     assert abs(plain - grouped).max() > 1e-3 and abs(plain - smooth).max() > 1e-3  # The terms do something.
+
+
+@pytest.mark.parametrize("weight", [0.0, 0.1])
+def test_a_sweep_of_weights_may_begin_at_0(weight):
+    cost, groups = torch.rand(6, 5, dtype=torch.float64), torch.arange(6) % 2
+    value, plan = monge.torch.regularized_transport(cost, quadratic=1.0, group_lasso=weight, groups=groups)
+    expected = monge.solve_regularized(cost, quadratic=1.0, group_lasso=weight, groups=groups)
+    assert value == expected.value and torch.equal(plan, expected.plan)

@@ -338,3 +338,47 @@ def test_warnings_of_gradients_are_few_and_at_the_caller():
     with pytest.warns(monge.ConvergenceWarning, match="^gradient: converged after .* residual") as caught:
         result.plan.square().sum().backward()
     assert caught[0].filename == __file__
+
+
+@pytest.mark.parametrize("name", OUTPUTS)
+def test_the_inverse_follows_what_the_result_follows(name):
+    def of_matrix(cost, p, q):
+        return monge.solve(cost, p.softmax(0), q.softmax(0), **TIGHT)
+
+    def of_points(x, y, p, q):
+        return monge.solve_sample(x, y, p.softmax(0), q.softmax(0), **TIGHT)
+
+    outputs = {
+        "plan": lambda r: (r.plan * OF_PLAN.T).sum(),
+        "potentials": lambda r: r.potentials[0] @ OF_G + r.potentials[1] @ OF_F,
+    }
+    for solve, given in ((of_matrix, (COST, LOGS_A, LOGS_B)), (of_points, (X, Y, LOGS_A, LOGS_B))):
+        tensors = [v.clone().requires_grad_() for v in given]
+        result = solve(*tensors)
+        with torch.no_grad():
+            inverse = result.inverse
+        seen = outputs.get(name, OUTPUTS[name])
+        found = torch.autograd.grad(seen(inverse), tensors, retain_graph=True)
+        for own, other in zip(found, torch.autograd.grad(OUTPUTS[name](result), tensors)):
+            torch.testing.assert_close(own, other, rtol=1e-8, atol=1e-9)  # Two linear systems, each to 1e-10.
+
+
+def test_the_inverse_of_a_regularised_result_follows_what_it_follows():
+    def of_points(x, y, p, q):
+        return monge.solve_regularized_sample(x, y, p.softmax(0), q.softmax(0), quadratic=1.0, tolerance=1e-10)
+
+    def of_matrix(cost, p, q):
+        return monge.solve_regularized(cost, p.softmax(0), q.softmax(0), quadratic=1.0, tolerance=1e-10)
+
+    for solve, given in ((of_matrix, (COST, LOGS_A, LOGS_B)), (of_points, (X, Y, LOGS_A, LOGS_B))):
+        tensors = [v.clone().requires_grad_() for v in given]
+        result = solve(*tensors)
+        found = torch.autograd.grad(result.inverse.value, tensors, retain_graph=True)
+        for own, other in zip(found, torch.autograd.grad(result.value, tensors)):
+            torch.testing.assert_close(own, other, rtol=1e-12, atol=1e-14)
+    cost = COST.clone().requires_grad_()
+    inverse = of_matrix(cost, LOGS_A, LOGS_B).inverse
+    with torch.no_grad():
+        cost.add_(1.0)
+    with pytest.raises(RuntimeError, match="^M: was changed in place"):
+        inverse.value
