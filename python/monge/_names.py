@@ -51,15 +51,15 @@ REGULARIZED = {
 
 _FIRST = re.compile(r"(problem \d+: )?((?:(?:xy|xx|yy): )?)([\w.]+):")
 _OTHER = re.compile(r"\b(?:(?:row|column) )?of (\w+)\b")
-_NO_OPTION = re.compile(r"'(\w+)' is no option|.* multiple values for keyword argument '(\w+)'")
+_NO_OPTION = re.compile(r"(?:.* multiple values for keyword argument )?'(tol|max_iter)'")
 
 
 def calls(**names: str) -> Callable[[Callable[_Arguments, _Returned]], Callable[_Arguments, _Returned]]:
     """Makes errors of a function name its own arguments: `names` has what it calls the fields of the library.
 
     A message begins with its field, in a batch behind "problem 3: ". What the caller gave by the library's name, as an
-    option, keeps that name, and the exception stays the one that it is. An argument that goes by another name here is
-    told that.
+    option, keeps that name, and the exception stays the one that it is. To solve()'s names of what stops it the message
+    says what they are here.
     """
 
     def decorate(function: Callable[_Arguments, _Returned]) -> Callable[_Arguments, _Returned]:
@@ -69,8 +69,8 @@ def calls(**names: str) -> Callable[[Callable[_Arguments, _Returned]], Callable[
                 return function(*arguments, **keywords)
             except (ValueError, TypeError, NotImplementedError) as error:
                 unknown = _NO_OPTION.match(str(error))
-                if unknown is not None and (given := unknown[1] or unknown[2]) in names:
-                    error.args = (f"{given}: is no option; must be given as {names[given]}",)
+                if unknown is not None and unknown[1] in names:
+                    error.args = (f"{unknown[1]}: is no option; must be given as {names[unknown[1]]}",)
                 rename(error, {field: name for field, name in names.items() if field not in keywords})
                 raise
 

@@ -363,7 +363,7 @@ def test_warnings_are_of_the_line_that_called(rng):
         lambda: monge.solve_sample(x, y, reg=0.01, **few),
         lambda: monge.solve_batch([cost, cost], 0.01, **few),
         lambda: monge.sinkhorn([], [], cost, 0.01, numItermax=1),
-        lambda: monge.sinkhorn2([], weights(rng, 8)[:, None], cost, 0.01, numItermax=1),
+        lambda: monge.sinkhorn2([], weights(rng, 8)[:, None], cost, 0.01, numItermax=1, warn=True),
         lambda: monge.empirical_sinkhorn(x, y, 0.01, numIterMax=1),
         lambda: monge.sinkhorn_divergence(x, y, reg=0.01, **few),
         lambda: monge.sinkhorn_unbalanced([], [], cost, 0.01, 1.0, numItermax=1),
