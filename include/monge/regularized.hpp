@@ -28,7 +28,7 @@ struct Regularizer {
   double l1 = 0;                  ///< lambda sum_ij W_ij X_ij
   MatrixView l1_weights = {};     ///< W (n x m), finite and >= 0.
   double hypentropy = 0;          ///< lambda sum_ij (X_ij asinh(X_ij / beta) - sqrt(X_ij^2 + beta^2) + beta)
-  double hypentropy_width = 1;    ///< beta > 0, in units of mass.
+  double hypentropy_width = 1;    ///< beta, in units of mass: from 1e-100 to 1e100 of it, in float32 1e-30 to 1e20.
   MatrixView mask = {};           ///< (n x m) X_ij = 0 where it is 0, as where C_ij is +infinity; empty: none.
 };
 
@@ -81,7 +81,8 @@ struct RegularizedOptions {
                             ///< first, and the better one is returned. Two more matrices of memory. With method auto
                             ///< it is for problems that splitting takes; newton refuses it, as step and check_every.
   Precision precision = Precision::automatic;  ///< Of the iterations of splitting: auto is float32 down to a tolerance
-                                               ///< of 1e-5 and float64 below. Newton's are float64. Not tf32.
+                                               ///< of 1e-5 and float64 below, and where float32 does not hold
+                                               ///< hypentropy_width. Newton's are float64. Not tf32.
   int check_every = 20;                        ///< Iterations of splitting between checks of the residual. >= 1.
   VectorView u = {};                           ///< Warm start of Newton's method (n) in units of C, with v. Finite.
   VectorView v = {};                           ///< Warm start (m).

@@ -1,6 +1,7 @@
 // `monge regularized`, run as a user would.
 #include "program.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <filesystem>
@@ -63,7 +64,11 @@ TEST_F(RegularizedProgram, WritesPlanPotentialsAndReport) {
   double const transport = std::inner_product(plan.begin(), plan.end(), cost.begin(), 0.0);
   double const squares = std::inner_product(plan.begin(), plan.end(), plan.begin(), 0.0);
   EXPECT_NEAR(written["transport_cost"], transport, 1e-12);
-  EXPECT_NEAR(written["primal"], transport + 0.25 * squares, 1e-12);
+  EXPECT_NEAR(written["regularization"], 0.25 * squares, 1e-12);
+  EXPECT_NEAR(written["primal"], written["dual"].get<double>() + written["gap"].get<double>(), 1e-12);
+  // Mass that X lacks counts at the least cost.
+  double const lacking = 1 - std::accumulate(plan.begin(), plan.end(), 0.0), least = *std::ranges::min_element(cost);
+  EXPECT_NEAR(written["primal"], transport + 0.25 * squares + lacking * least, 1e-12);
   EXPECT_EQ(written["nonzeros"], std::count_if(plan.begin(), plan.end(), [](double x) { return x != 0; }));
   EXPECT_LE(std::abs(written["gap"].get<double>()), 1e-6 * written["primal"].get<double>());
   // Each entry is [u + v - C]_+ over the weight, at the optimum; here to the tolerance, of potentials of size 1.
