@@ -39,9 +39,8 @@ class _Attached(torch.autograd.Function):
     def forward(ctx: Any, result: Any, name: str, count: int, *tensors: Tensor | None) -> Any:  # type: ignore[override]
         ctx.result, ctx.name = result, name
         of, given = tensors[:count], tensors[count:]
-        found = tuple(
-            v.detach() for v in of if v is not None
-        )  # An input that is returned could not be changed in place.
+        # Not the inputs themselves: as outputs these could not be changed in place.
+        found = tuple(v.detach() for v in of if v is not None)
         ctx.save_for_backward(*given, *(found if name == "plan" else ()))
         return found
 
@@ -53,9 +52,10 @@ class _Attached(torch.autograd.Function):
         given, of = saved[:5], saved[5:]
         wanted = ctx.needs_input_grad[-5:]
         with torch.no_grad():
-            if all(bool(v.isfinite().all()) for v in by):
+            # What is not finite is passed on: by the values in the product with it, by the others here.
+            if ctx.name in ("value", "value_linear") or all(bool(v.isfinite().all()) for v in by):
                 found = _DERIVATIVES[ctx.name](ctx.result, wanted, of, by)
-            else:  # As products by it would be.
+            else:
                 found = [None if v is None else torch.full_like(v, math.nan) for v in given]
             # Weights may lie in host memory.
             found = [v.to(to.device) if one and v is not None else None for v, to, one in zip(found, given, wanted)]
