@@ -89,15 +89,15 @@ def _check(solve: Callable[..., Any], *given: Any) -> None:
 def _on_host(name: str, function: Callable[..., Any], shapes: Any, *given: Any, vmap_method: str) -> Any:
     """jax.pure_callback; a derivative of it would be a second one of the operator."""
 
-    @jax.custom_jvp
     def call(*given: Any) -> Any:
         return jax.pure_callback(function, shapes, *given, vmap_method=vmap_method)
 
-    @call.defjvp
-    def _(primals: Any, tangents: Any) -> Any:
+    def refuse(primals: Any, tangents: Any) -> Any:
         raise NotImplementedError(f"{name}: has no second derivatives")
 
-    return call(*given)
+    followed: Any = jax.custom_jvp(call)
+    followed.defjvp(refuse)
+    return followed(*given)
 
 
 def _of_given(gradients: Sequence[Any], given: Sequence[Any]) -> list[Any]:

@@ -20,7 +20,7 @@ Rule = Callable[..., Any]
 
 def under_transforms() -> bool:
     """Whether torch.func or forward mode is at work, where tensors are wrapped or have tangents."""
-    return torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0
+    return bool(torch._C._are_functorch_transforms_active()) or bool(forward_ad._current_level >= 0)
 
 
 def no_derivative(name: str, what: str) -> Rule:
