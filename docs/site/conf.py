@@ -13,7 +13,8 @@ import monge
 # runs.
 stand_in = mock.MagicMock(Tensor=type("Tensor", (), {}))
 stand_in.nn.Module = stand_in.autograd.Function = type("Module", (), {})
-with mock.patch.dict(sys.modules, {name: stand_in for name in ("torch", "jax", "jax.numpy")}):
+modules = ("torch", "torch.autograd", "torch._C", "torch._C._functorch", "jax", "jax.numpy")
+with mock.patch.dict(sys.modules, dict.fromkeys(modules, stand_in)):
     import monge.jax
     import monge.torch
 
