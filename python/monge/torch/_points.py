@@ -12,7 +12,6 @@ import torch
 from torch import Tensor
 
 from .. import _core
-from .._arrays import Array
 from .._problem import Problem
 
 _PRODUCTS = ("sqeuclidean", "dot", "cosine")
@@ -24,18 +23,20 @@ def with_ones(v: Tensor) -> Tensor:
     return torch.cat([torch.ones_like(v[:, :1]), v], 1)
 
 
-def weights_of(given: Array | None, like: Tensor) -> Tensor:
+def filled(problem: Problem, value: float) -> tuple[Tensor, Tensor]:
+    """A number for each source and for each target, in float64."""
+    n, m = problem.geometry.rows, problem.geometry.columns
+    rows, columns = (torch.full((k,), value, dtype=torch.float64, device=problem.place.device) for k in (n, m))
+    return rows, columns
+
+
+def weights_of(problem: Problem) -> tuple[Tensor, Tensor]:
     """In float64; uniform where none are given."""
-    if given is None:
-        return torch.full_like(like, 1 / len(like))
-    return torch.as_tensor(given, device=like.device).double()
-
-
-def potentials_of(problem: Problem, plan: _core.Plan) -> tuple[Tensor, Tensor]:
-    """In float64."""
-    f, g = (torch.empty(n, dtype=torch.float64, device=problem.place.device) for n in (plan.rows, plan.columns))
-    plan.potentials(f, g)
-    return f, g
+    a, b = (
+        ones / len(ones) if given is None else torch.as_tensor(given, device=ones.device).double()
+        for given, ones in zip((problem.a, problem.b), filled(problem, 1))
+    )
+    return a, b
 
 
 class Dense:
@@ -61,8 +62,8 @@ class OfPlan:
     @staticmethod
     def itself(problem: Problem, plan: _core.Plan) -> OfPlan:
         """P."""
-        f, g = potentials_of(problem, plan)
-        return OfPlan(problem, plan, torch.ones_like(f)[:, None], torch.ones_like(g)[:, None])
+        rows, columns = filled(problem, 1)
+        return OfPlan(problem, plan, rows[:, None], columns[:, None])
 
     @property
     def entries(self) -> Tensor:
@@ -116,12 +117,11 @@ def cost_factors(problem: Problem) -> tuple[Tensor, Tensor] | None:
 
 def cost_sums(problem: Problem, plan: _core.Plan) -> tuple[Tensor, Tensor]:
     """Over the rows and over the columns of P o C."""
-    rows, columns = (torch.zeros_like(v) for v in potentials_of(problem, plan))
     factors = cost_factors(problem)
     if factors is not None:
-        of_cost = OfPlan(problem, plan, *factors)
-        row_sums = of_cost.times(torch.ones_like(columns[:, None]))
-        return row_sums[:, 0], of_cost.transposed_times(torch.ones_like(rows[:, None]))[:, 0]
+        of_cost, (of_rows, of_columns) = OfPlan(problem, plan, *factors), filled(problem, 1)
+        return of_cost.times(of_columns[:, None])[:, 0], of_cost.transposed_times(of_rows[:, None])[:, 0]
+    rows, columns = filled(problem, 0)
     rows_of = _plan_rows(problem, plan)
     for chosen, distance in _distance_blocks(problem):
         cost = problem.scale * distance
@@ -143,8 +143,8 @@ def _directions(x: Tensor) -> Tensor:
 
 def _plan_rows(problem: Problem, plan: _core.Plan) -> Callable[[slice, Tensor], Tensor]:
     """Rows of P, given their numbers and their costs."""
-    f, g = potentials_of(problem, plan)
-    a, b = weights_of(problem.a, f), weights_of(problem.b, g)
+    (a, b), (f, g) = weights_of(problem), filled(problem, 0)
+    plan.potentials(f, g)
     return lambda rows, cost: a[rows, None] * b * ((f[rows, None] + g - cost) / plan.report.eps).exp()
 
 

@@ -27,7 +27,7 @@ from .._problem import warn
 from .._result import OTResult
 from ._operands import first_only
 from ._operator import under_transforms
-from ._points import Dense, OfPlan, cost_factors, cost_sums, potentials_of, weights_of, with_ones
+from ._points import Dense, OfPlan, cost_factors, cost_sums, weights_of, with_ones
 
 Wanted = tuple[bool, ...]
 Found = list[Tensor | None]
@@ -79,17 +79,12 @@ def together(parts: list[Any]) -> Any:
     return torch.stack(tensors) if len({tensor.shape for tensor in tensors}) == 1 else tensors
 
 
-def _weights(result: Any) -> tuple[Tensor, Tensor]:
-    f, g = potentials_of(result._problem, result._plan)
-    return weights_of(result._problem.a, f), weights_of(result._problem.b, g)
-
-
 class _Response:
     """How a function of the potentials answers to costs and weights."""
 
     def __init__(self, result: Any, by_f: Tensor, by_g: Tensor) -> None:
         self._result = result
-        self._weights = _weights(result)
+        self._weights = weights_of(result._problem)
         self.by_weights = [torch.empty_like(by) for by in (by_f, by_g)]
         plan, eps = result._plan, result.reg
         # Rounding of the products bounds what can be reached.
@@ -128,14 +123,18 @@ class _Response:
 
 def _of_value(result: Any, wanted: Wanted, of: Any, by: tuple[Tensor, ...]) -> Found:
     by_cost, by_x, by_y, *by_weights = wanted
-    gradients = result.gradients() if any(wanted[1:]) else None
+    by_points, of_library = by_x or by_y, result._has_point_derivatives
+    gradients = result.gradients() if any(by_weights) or by_points and of_library else None
     found: Found = [result._make_plan() if by_cost else None, None, None]
-    if by_x or by_y:
-        assert gradients is not None
-        found[1:] = (gradients.x, gradients.y) if result._has_point_derivatives else _value_by_points(result)
+    if by_points and not of_library:
+        found[1:] = _value_by_points(result)
+    elif gradients is not None:
+        found[1:] = gradients.x, gradients.y
     found += [getattr(gradients, name) if one else None for name, one in zip("ab", by_weights)]
     if isinstance(result, OTResult) and result._reg_type == "entropy":
-        for k, weights in zip((3, 4), _weights(result)):  # The other reference measure: sum P log a = sum a log a.
+        for k, weights in zip(
+            (3, 4), weights_of(result._problem)
+        ):  # The other reference measure: sum P log a = sum a log a.
             if (gradient := found[k]) is not None:
                 found[k] = gradient + result.reg * weights.log()
     return [None if gradient is None else gradient * by[0] for gradient in found]
@@ -160,7 +159,8 @@ def _of_potentials(result: Any, wanted: Wanted, of: Any, by: tuple[Tensor, ...])
         # (f + t, g - t) is as good. Parts of a function that does not change with t may come one by one, so that of
         # each is taken which keeps the mean of f + g.
         excess = (by_f.sum() - by_g.sum()) / 2
-        by_f, by_g = (by - sign * excess * w / w.sum() for by, sign, w in zip((by_f, by_g), (1, -1), _weights(result)))
+        a, b = weights_of(result._problem)
+        by_f, by_g = by_f - excess * a / a.sum(), by_g + excess * b / b.sum()
     response = _Response(result, by_f, by_g)
     tilted = OfPlan(
         result._problem, result._plan, with_ones(response.u[:, None]), with_ones(response.w[:, None]).flip(1)
