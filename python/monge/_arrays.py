@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from . import _core
-from ._names import shown, whole
+from ._names import MOST, shown, whole
 
 Array = Any
 """An array of the caller's framework."""
@@ -443,7 +443,7 @@ class Place:
     def session(self, threads: int | None) -> _core.Session:
         """A context on this device and, on CUDA, on the stream that is current there."""
         if self.cuda_index is None:
-            return _core.cpu_session(0 if threads is None else whole("n_threads", threads, 0, (1 << 31) - 1))
+            return _core.cpu_session(0 if threads is None else whole("n_threads", threads, 0, MOST))
         return _cuda_session(self.cuda_index, self.framework.stream(self.cuda_index))
 
     def empty(self, *shape: int) -> Array:

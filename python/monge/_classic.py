@@ -87,9 +87,7 @@ def _options(
 ) -> dict[str, Any]:
     return solve_options(
         reg=reg,
-        reg_type="KL",
         unbalanced=reg_m,
-        unbalanced_type="KL",
         method="auto" if isinstance(method, str) and method == "sinkhorn" else method,
         max_iter=iterations,
         tol=tolerance,

@@ -142,14 +142,7 @@ def sinkhorn_divergence(
     """
     problem = points_problem(X_a, X_b, a, b, metric, norm_p=norm_p, scale=scale, device=device)
     translated = solve_options(
-        reg=reg,
-        reg_type="KL",
-        unbalanced=unbalanced,
-        unbalanced_type="KL",
-        method=method,
-        max_iter=max_iter,
-        tol=tol,
-        own=dict(options),
+        reg=reg, unbalanced=unbalanced, method=method, max_iter=max_iter, tol=tol, own=dict(options)
     )
     ab = with_weights(problem, translated)
     aa, bb = replace(ab, y=ab.x, b=ab.a), replace(ab, x=ab.y, a=ab.b)
@@ -177,16 +170,7 @@ def sinkhorn_divergence_of_costs(
     All else, and errors, as for :func:`solve`. The value has no gradients: tensors that require them
     are a NotImplementedError.
     """
-    translated = solve_options(
-        reg=reg,
-        reg_type="KL",
-        unbalanced=unbalanced,
-        unbalanced_type="KL",
-        method=method,
-        max_iter=None,
-        tol=None,
-        own=dict(options),
-    )
+    translated = solve_options(reg=reg, unbalanced=unbalanced, method=method, own=dict(options))
     for field, given in (("M_ab", M_ab), ("M_aa", M_aa), ("M_bb", M_bb), ("a", a), ("b", b)):
         refuse_gradient(field, given)
     ab = with_weights(matrix_problem(M_ab, a, b, device, field="M_ab"), translated)

@@ -11,21 +11,21 @@ from typing import Any, ParamSpec, TypeVar
 _Arguments = ParamSpec("_Arguments")
 _Returned = TypeVar("_Returned")
 
+MOST = (1 << 31) - 1
+"""The largest whole number of the library's options."""
+
+_EVERYWHERE = {"threads": "n_threads", "tolerance": "tol", "iterations": "max_iter", "p": "a", "q": "b"}
 _SOLVE = {
-    "threads": "n_threads",
+    **_EVERYWHERE,
     "eps": "reg",
     "quadratic": "reg",
     "eps_relative": "reg: left out, eps_relative",
-    "tolerance": "tol",
-    "iterations": "max_iter",
     "penalty_a": "unbalanced",
     "penalty_b": "unbalanced",
     "f": "potentials_init: f",
     "g": "potentials_init: g",
     "u": "potentials_init: f",
     "v": "potentials_init: g",
-    "p": "a",
-    "q": "b",
 }
 MATRIX = {**_SOLVE, "cost": "M", "C": "M"}
 """What the library's fields are called by functions that take a cost matrix as POT's solve() does."""
@@ -33,12 +33,11 @@ ROWS = {"row of C": "row of X_a", "column of C": "row of X_b"}
 """Where costs are those of points."""
 POINTS = {**_SOLVE, **ROWS, "x": "X_a", "y": "X_b", "cost_function": "metric", "labels": "labels_x"}
 """The same of functions that take points as POT's solve_sample() does."""
+ROWS_OF_CLOUDS = {"row of C": "row of x", "column of C": "row of y"}
+CLOUDS = {**POINTS, **ROWS_OF_CLOUDS, "x": "x", "y": "y", "X_a": "x", "X_b": "y"}
+"""The same of functions whose points are x and y."""
 REGULARIZED = {
-    "threads": "n_threads",
-    "tolerance": "tol",
-    "iterations": "max_iter",
-    "p": "a",
-    "q": "b",
+    **_EVERYWHERE,
     "u": "potentials_init: u",
     "v": "potentials_init: v",
     "x": "X_a",

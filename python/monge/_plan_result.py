@@ -11,7 +11,7 @@ import numpy as np
 
 from . import _core
 from ._arrays import Array, Place, read
-from ._problem import Problem
+from ._problem import WITH_POINT_DERIVATIVES, Problem
 
 
 @dataclass(frozen=True)
@@ -287,7 +287,7 @@ class PlanResult:
 
     @property
     def _has_point_derivatives(self) -> bool:
-        return self._problem.cost is None and self._problem.cost_function in ("sqeuclidean", "dot")
+        return self._problem.cost is None and self._problem.cost_function in WITH_POINT_DERIVATIVES
 
     def _points_like(self) -> tuple[Array, Array]:
         problem = self._problem

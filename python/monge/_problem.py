@@ -46,6 +46,9 @@ METRICS: dict[str, tuple[str, float]] = {
 WITH_P = ("p-norm", "minkowski")
 """Those whose p the caller says."""
 
+WITH_POINT_DERIVATIVES = ("sqeuclidean", "dot")
+"""The cost functions whose derivatives by points, first and second, are the library's."""
+
 _POT_METHODS = {
     "sinkhorn": "sinkhorn",
     "sinkhorn_log": "auto",
@@ -340,13 +343,13 @@ def require_kl(unbalanced_type: Any) -> None:
 def solve_options(
     *,
     reg: float | None,
-    reg_type: str,
-    unbalanced: Any,
-    unbalanced_type: str,
-    method: str | None,
-    max_iter: int | None,
-    tol: float | None,
-    own: dict[str, Any],
+    reg_type: str = "KL",
+    unbalanced: Any = None,
+    unbalanced_type: str = "KL",
+    method: str | None = None,
+    max_iter: int | None = None,
+    tol: float | None = None,
+    own: Mapping[str, Any],
 ) -> dict[str, Any]:
     """The library's options from POT's arguments and from those given by the library's names (`own`)."""
     kind = lower_name("reg_type", reg_type, "'KL' or 'entropy'")

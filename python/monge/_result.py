@@ -12,11 +12,10 @@ import numpy as np
 
 from . import _core
 from ._arrays import Array, Place, on_host, read, read_matrix
-from ._names import calls, number, whole
+from ._names import MOST, calls, number, whole
 from ._plan_result import Gradients, PlanResult
 from ._problem import Problem, plan_of_potentials
 
-_MOST = (1 << 31) - 1
 _OTHER_SIDE = {"penalty_a": "penalty_b", "penalty_b": "penalty_a"}
 
 
@@ -165,7 +164,7 @@ class OTResult(PlanResult):
 
         With error_iterations > 0, that many steps estimate how far they are from the optimum's (report.distance).
         """
-        place, error_iterations = self._place, whole("error_iterations", error_iterations, 0, _MOST)
+        place, error_iterations = self._place, whole("error_iterations", error_iterations, 0, MOST)
         x, y = self._points_like() if self._has_point_derivatives else (None, None)
         a, b = place.empty(self.shape[0]), place.empty(self.shape[1])
         report = self._plan.gradients(x, y, a, b, error_iterations)
@@ -188,7 +187,7 @@ class OTResult(PlanResult):
             to_y,
             number("damping", damping),
             number("tolerance", tolerance),
-            whole("iterations", iterations, 1, _MOST),
+            whole("iterations", iterations, 1, MOST),
         )
         return self._place.finish(to_x), self._place.finish(to_y), report
 

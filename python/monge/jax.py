@@ -18,8 +18,8 @@ import numpy as np
 
 from . import _core
 from ._divergence import sinkhorn_divergence as monge_divergence
-from ._names import POINTS, REGULARIZED, calls
-from ._problem import cost_of_metric, matrix_problem, points_problem, solve_options
+from ._names import CLOUDS, REGULARIZED, calls
+from ._problem import WITH_POINT_DERIVATIVES, cost_of_metric, matrix_problem, points_problem, solve_options
 from ._projection import project_with, projection_options
 from ._regularized import Regularizer, regularized_options, run_batch
 from ._regularized import run as run_regularized
@@ -113,9 +113,6 @@ _is_zero = jax.custom_derivatives.SymbolicZero
 
 # Entropic transport and its divergence.
 
-_ROWS = {"row of C": "row of x", "column of C": "row of y"}
-_NAMES = {**POINTS, **_ROWS, "x": "x", "y": "y", "X_a": "x", "X_b": "y"}
-
 
 def _found(
     loss: str, x: Any, y: Any, a: Any, b: Any, costs: _Options, options: _Options
@@ -159,7 +156,7 @@ def _transport(x: Any, y: Any, a: Any, b: Any, loss: str, costs: _Options, optio
 
 def _forward(x: Any, y: Any, a: Any, b: Any, loss: str, costs: _Options, options: _Options) -> Any:
     metric = dict(costs)["metric"]
-    if (x.perturbed or y.perturbed) and metric not in ("sqeuclidean", "dot"):
+    if (x.perturbed or y.perturbed) and metric not in WITH_POINT_DERIVATIVES:
         raise NotImplementedError(f"{loss}: has derivatives by the points for sqeuclidean and dot, not for {metric}")
     given = jax.tree.map(lambda leaf: leaf.value, (x, y, a, b))
     value, *gradients = _call(given, loss, costs, options, gradients=True)
@@ -170,7 +167,7 @@ def _backward(loss: str, costs: _Options, options: _Options, gradients: Any, by_
     if isinstance(by_value, _is_zero):
         return (None,) * 4
     by_x, by_y, *by_weights = _scaled(gradients, by_value)
-    points = (by_x, by_y) if dict(costs)["metric"] in ("sqeuclidean", "dot") else (None, None)
+    points = (by_x, by_y) if dict(costs)["metric"] in WITH_POINT_DERIVATIVES else (None, None)
     return *points, *by_weights
 
 
@@ -203,22 +200,13 @@ def _loss(
         raise ValueError("reg: is None; must be > 0")
     known_costs = tuple(_known(costs).items())
     cost_of_metric(costs["metric"], costs["norm_p"])
-    translated = solve_options(
-        reg=known["reg"],
-        reg_type="KL",
-        unbalanced=unbalanced,
-        unbalanced_type="KL",
-        method=None,
-        max_iter=known["max_iter"],
-        tol=known["tol"],
-        own=_known(own),
-    )
+    translated = solve_options(**known, unbalanced=unbalanced, own=_known(own))
     options = tuple(translated.items())
     _check(_check_points, loss, known_costs, x.shape[1], options)
     return _transport(x, y, a, b, loss, known_costs, options)
 
 
-@calls(**_NAMES)
+@calls(**CLOUDS)
 def transport(
     x: Any,
     y: Any,
@@ -251,7 +239,7 @@ def transport(
     return _loss("transport", x, y, a, b, costs, unbalanced, numbers, options)
 
 
-@calls(**_NAMES)
+@calls(**CLOUDS)
 def sinkhorn_divergence(
     x: Any,
     y: Any,

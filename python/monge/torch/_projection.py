@@ -17,7 +17,10 @@ from ._options import from_text, to_text
 
 # Annotations are read by torch.library, so they are no strings here.
 
-_HALF_OR_SINGLE = (torch.float32, torch.float16, torch.bfloat16)
+
+def _require_half_or_single(name: str, dtype: torch.dtype) -> None:
+    if dtype not in (torch.float32, torch.float16, torch.bfloat16):
+        raise TypeError(f"{name}: is of dtype {dtype}; must be float16, bfloat16 or float32")
 
 
 def _session(tensor: Tensor) -> _core.Session:
@@ -39,8 +42,7 @@ def _held(preset: str, options: str) -> _core.ProjectionOptions:
 
 
 def _forward(logits: Tensor, held: _core.ProjectionOptions) -> Tensor:
-    if logits.dtype not in _HALF_OR_SINGLE:
-        raise TypeError(f"logits: is of dtype {logits.dtype}; must be float16, bfloat16 or float32")
+    _require_half_or_single("logits", logits.dtype)
     if logits.ndim < 2:
         raise ValueError(f"logits: has shape {tuple(logits.shape)}; must be (..., n, m)")
     if held.dustbin:
@@ -202,8 +204,7 @@ _mhc_backward = differentiable(
 
 def _require(name: str, tensor: Tensor, shape: tuple[int, ...], like: Tensor) -> None:
     """Of this shape at the end, of at most float32, where the mixes are."""
-    if tensor.dtype not in _HALF_OR_SINGLE:
-        raise TypeError(f"{name}: is of dtype {tensor.dtype}; must be float16, bfloat16 or float32")
+    _require_half_or_single(name, tensor.dtype)
     if tensor.device != like.device:
         raise ValueError(f"{name}: lies on {tensor.device}; must be on {like.device}, where the mixes are")
     fits = tensor.shape == shape if tensor is not like else tensor.shape[-1:] == shape

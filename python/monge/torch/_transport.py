@@ -15,8 +15,9 @@ from torch import Tensor
 
 from .. import _core
 from .._arrays import Place, read
-from .._names import POINTS, calls, number, rename, shown
+from .._names import CLOUDS, ROWS_OF_CLOUDS, calls, number, rename, shown
 from .._problem import (
+    WITH_POINT_DERIVATIVES,
     Problem,
     cost_of_metric,
     library_options,
@@ -32,12 +33,8 @@ from ._points import OfPlan
 
 _Plans = list[_core.Plan]
 
-TWICE = ("sqeuclidean", "dot")
-"""The metrics whose derivatives by points, and second ones, are the library's."""
-_ROWS = {"row of C": "row of x", "column of C": "row of y"}
-_NAMES = {**POINTS, **_ROWS, "x": "x", "y": "y", "X_a": "x", "X_b": "y"}
 _OF_GEOMLOSS = {
-    **_ROWS,
+    **ROWS_OF_CLOUDS,
     "eps": "blur",
     "annealing": "scaling",
     "penalty_a": "reach",
@@ -139,7 +136,7 @@ def _gradients_operator(
     by_x, by_y = (v.new_empty(v.shape if by_points else (len(x), 0)) for v in (x, y))
     by_a, by_b = (x.new_empty(v.shape[:2] if by_weights else (len(x), 0)) for v in (x, y))
     for k, (problem, plan) in enumerate(_found(x, y, a, b, f, g, in_float64, geometry, options)):
-        of_library = problem.cost_function in TWICE
+        of_library = problem.cost_function in WITH_POINT_DERIVATIVES
         points = (by_x[k], by_y[k]) if by_points and of_library else (None, None)
         weights = (by_a[k], by_b[k]) if by_weights else (None, None)
         if by_weights or by_points and of_library:
@@ -233,7 +230,7 @@ def _second(ctx: Any, v_x: Any, v_y: Any, weights: bool) -> tuple[Tensor, Tensor
     """The Hessian, which is symmetric, times a direction."""
     if weights:
         raise NotImplementedError("transport: second derivatives are by the points only; detach the weights")
-    if from_text(ctx.geometry)["cost_function"] not in TWICE:
+    if from_text(ctx.geometry)["cost_function"] not in WITH_POINT_DERIVATIVES:
         raise NotImplementedError("transport: has second derivatives for the metrics sqeuclidean and dot alone")
     x, y, a, b, *found = ctx.saved_tensors
     v_x, v_y = (torch.zeros_like(p) if v is None else v for v, p in ((v_x, x), (v_y, y)))
@@ -295,7 +292,7 @@ def _transport_batch(
     return value, f, g
 
 
-@calls(**_NAMES)
+@calls(**CLOUDS)
 def transport(
     x: Tensor,
     y: Tensor,
@@ -333,10 +330,7 @@ def transport(
     >>> x.grad
     tensor([[-2., -2.]])
     """
-    translated = solve_options(
-        reg=reg, reg_type="KL", unbalanced=unbalanced, unbalanced_type="KL", method=None, max_iter=max_iter, tol=tol,
-        own=options,
-    )  # fmt: skip
+    translated = solve_options(reg=reg, unbalanced=unbalanced, max_iter=max_iter, tol=tol, own=options)
     require_tensors(x=x, y=y)
     require_tensors(True, a=a, b=b)
     batched = x.ndim == 3
