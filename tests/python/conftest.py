@@ -2,6 +2,7 @@
 
 import inspect
 import os
+import re
 
 import numpy as np
 import pytest
@@ -14,6 +15,14 @@ EPSILON = np.finfo(np.float64).eps
 @pytest.fixture
 def rng():
     return np.random.default_rng(7)
+
+
+def assert_named(function, given, error, first_words):
+    """An error of this type, of one line that begins with these words."""
+    with pytest.raises(error, match="^" + re.escape(first_words)) as raised:
+        function(**given)
+    assert raised.type is error
+    assert "\n" not in str(raised.value)
 
 
 def weights(rng, size, zeros=0):
