@@ -439,8 +439,9 @@ class SamplesLoss(torch.nn.Module):
             value_x, f_x, g_x = self._solve(x, x, a, a)
             value_y, f_y, g_y = self._solve(y, y, b, b)
             value = value - (value_x + value_y) / 2
-            if self.reach is not None and a is not None and b is not None:
-                value = value + (self.options["eps"] / 2 * (a.sum(1) - b.sum(1)) ** 2).to(value.dtype)
+            if self.reach is not None and (a is not None or b is not None):
+                mass_a, mass_b = (1 if v is None else v.sum(1) for v in (a, b))
+                value = value + (self.options["eps"] / 2 * (mass_a - mass_b) ** 2).to(value.dtype)
             f, g = f - (f_x + g_x) / 2, g - (f_y + g_y) / 2
         if self.potentials:
             return f.to(x.dtype).reshape(shape_a), g.to(x.dtype).reshape(shape_b)

@@ -307,6 +307,9 @@ def test_weights_left_out_have_total_1_where_totals_may_differ():
         assert left_out.value == given.value
     own = monge.torch.transport(X, Y, a, unbalanced=0.5, reg=0.1)
     assert own == monge.torch.transport(X, Y, a, uniform, unbalanced=0.5, reg=0.1)
+    loss = monge.torch.SamplesLoss(blur=0.3, reach=0.5, tol=1e-12)
+    for one, other in (((a, X, None, Y), (a, X, uniform, Y)), ((None, Y, a, X), (uniform, Y, a, X))):
+        assert loss(*one) == loss(*other)
     # POT counts both marginals' penalties without their masses: plans are to be compared.
     plan = ot.unbalanced.sinkhorn_unbalanced(a.numpy(), [], COST.numpy(), 0.1, 0.5, stopThr=1e-12, numItermax=20000)
     np.testing.assert_allclose(
