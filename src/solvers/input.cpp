@@ -161,9 +161,4 @@ ValidMarginals read_marginals(Backend const& backend, WeightNames names, VectorV
   return marginals;
 }
 
-ValidMarginals validated_marginals(Backend const& backend, VectorView a, VectorView b, std::int64_t n, std::int64_t m,
-                                   SolveOptions const& options) {
-  return with_equal_totals(read_marginals(backend, {}, a, b, n, m), options);
-}
-
 }  // namespace monge

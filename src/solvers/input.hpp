@@ -47,8 +47,5 @@ ValidMarginals read_marginals(Backend const& backend, WeightNames names, VectorV
 void require_equal_totals(WeightNames names, ValidMarginals const& marginals, double tolerance, char const* advice);
 /// Where both marginals are constraints: requires equal totals, and scales b by what is left between them.
 ValidMarginals with_equal_totals(ValidMarginals marginals, SolveOptions const& options);
-/// read_marginals(), with equal totals where these are needed.
-ValidMarginals validated_marginals(Backend const& backend, VectorView a, VectorView b, std::int64_t n, std::int64_t m,
-                                   SolveOptions const& options);
 
 }  // namespace monge

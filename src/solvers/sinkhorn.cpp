@@ -307,13 +307,18 @@ OperatorOptions first_operator(SolveOptions const& options) {
 
 SinkhornProblem checked_problem(Context const& context, BatchProblem const& problem, SolveOptions const& options) {
   validate(problem.geometry, context.device());
-  Backend const& backend = backend_of(context);
   Shape const shape = shape_of(problem.geometry);
+  ValidMarginals const given = read_marginals(backend_of(context), {}, problem.a, problem.b, shape.rows, shape.columns);
+  return checked_problem(context, problem, given, options);
+}
+
+SinkhornProblem checked_problem(Context const& context, BatchProblem const& problem, ValidMarginals const& given,
+                                SolveOptions const& options) {
   SinkhornProblem result;
   result.geometry = problem.geometry;
-  result.marginals = validated_marginals(backend, problem.a, problem.b, shape.rows, shape.columns, options);
+  result.marginals = with_equal_totals(given, options);
   result.options = options;
-  result.start = validated_warm_start(backend, problem.f, problem.g, result.marginals);
+  result.start = validated_warm_start(backend_of(context), problem.f, problem.g, result.marginals);
   return result;
 }
 

@@ -24,6 +24,9 @@ struct SinkhornProblem {
 };
 
 SinkhornProblem checked_problem(Context const& context, BatchProblem const& problem, SolveOptions const& options);
+/// The same of a geometry that has been validated and weights that have been read.
+SinkhornProblem checked_problem(Context const& context, BatchProblem const& problem, ValidMarginals const& given,
+                                SolveOptions const& options);
 
 /// The precision that a solve starts in.
 Precision first_precision(SolveOptions const& options);

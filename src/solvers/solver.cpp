@@ -19,10 +19,11 @@ struct Solver::State {
 Solver::Solver(Context const& context, Geometry const& geometry, VectorView a, VectorView b,
                SolveOptions const& options) {
   validate(options);
-  state_ = std::make_unique<State>(
-      State{context, options, checked_problem(context, {geometry, a, b, options.f, options.g}, options), {}});
+  validate(geometry, context.device());
   Shape const shape = shape_of(geometry);
-  state_->given = read_marginals(backend_of(context), {}, a, b, shape.rows, shape.columns);
+  ValidMarginals given = read_marginals(backend_of(context), {}, a, b, shape.rows, shape.columns);
+  SinkhornProblem problem = checked_problem(context, {geometry, a, b, options.f, options.g}, given, options);
+  state_ = std::make_unique<State>(State{context, options, std::move(problem), std::move(given)});
   state_->problem.keeps_first = true;
 }
 
