@@ -273,18 +273,32 @@ def each_problem(make: Callable[..., _Made], *columns: Sequence[Any]) -> list[_M
     return problems
 
 
-def points_problems(X_a: Any, X_b: Any, a: Any, b: Any, **costs: Any) -> tuple[list[Problem], list[tuple[Any, ...]]]:
-    """:func:`points_problem` for each of a batch, and what the caller gave of each: costs, X_a, X_b, a and b."""
-    clouds = all_of("X_a", X_a, "points (B, n, d), or a list of clouds")
+def _requires_gradient(given: Any) -> bool:
+    """Of an array, or of any of a list of them."""
+    parts = given if isinstance(given, (list, tuple)) else [given]
+    return any(getattr(v, "requires_grad", False) for v in parts)
+
+
+def points_problems(
+    X_a: Any, X_b: Any, a: Any, b: Any, **costs: Any
+) -> tuple[list[Problem], list[tuple[Any, ...] | None]]:
+    """:func:`points_problem` for each of a batch, and what the caller gave of each: costs, X_a, X_b, a and b; None
+    where nothing requires a gradient."""
+    stacks = []
+    if all(getattr(v, "ndim", 0) == 3 for v in (X_a, X_b)):
+        stacks = [list(read(field, v)) for field, v in (("X_a", X_a), ("X_b", X_b))]
+    follows = any(map(_requires_gradient, (X_a, X_b, a, b)))
+    x, y = stacks if stacks and not follows else (X_a, X_b)  # Taking one apart costs 1 us for each of its parts.
+    clouds = all_of("X_a", x, "points (B, n, d), or a list of clouds")
     columns = [
         clouds,
-        one_each("X_b", X_b, len(clouds), 2),
+        list(one_each("X_b", y, len(clouds), 2)),
         one_each("a", a, len(clouds), 1),
         one_each("b", b, len(clouds), 1),
     ]
-    given = [(None, *each) for each in zip(*columns)]
+    given = [(None, *each) if follows else None for each in zip(*columns)]
     make = functools.partial(points_problem, **costs)
-    if not all(getattr(v, "ndim", 0) == 3 for v in (X_a, X_b)):
+    if not stacks:
         return each_problem(make, *columns), given
     # Clouds of a stack have one shape, dtype and place, so these are looked at once.
     (first,) = each_problem(make, *(column[:1] for column in columns))
@@ -293,7 +307,6 @@ def points_problems(X_a: Any, X_b: Any, a: Any, b: Any, **costs: Any) -> tuple[l
         weights = read_optional("a", p), read_optional("b", q)
         return Problem(first.place, *weights, None, x, y, first.cost_function, first.norm_p, first.scale)
 
-    stacks = [list(read(field, v)) for field, v in (("X_a", X_a), ("X_b", X_b))]
     return each_problem(alike, *stacks, *columns[2:]), given
 
 

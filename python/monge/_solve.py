@@ -87,7 +87,7 @@ def run_batch(
     potentials_init: Sequence[Any] | None,
     n_threads: int | None,
     progress: bool | ProgressFunction | None,
-    given: Sequence[tuple[Any, ...]],
+    given: Sequence[tuple[Any, ...] | None],
     warn: bool = True,
 ) -> BatchResult[OTResult]:
     """`given`: of each problem, as for :func:`run`."""
@@ -173,7 +173,7 @@ def _solve_batch(
     potentials_init: Sequence[Any] | None,
     n_threads: int | None,
     progress: bool | ProgressFunction | None,
-    given: Sequence[tuple[Any, ...]],
+    given: Sequence[tuple[Any, ...] | None],
 ) -> Any:
     """A BatchResult of the same."""
     term, options = translated

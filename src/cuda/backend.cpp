@@ -146,7 +146,18 @@ class CudaBackend final : public Backend {
     FindingsMemory findings;
     std::vector<std::shared_ptr<MatrixCosts>> matrices;
     std::optional<DeviceArray<MatrixSurvey>> surveys;
+    std::vector<std::shared_ptr<Weights>> usual;  // Those of the first problem.
   };
+
+  /// Most batches have the same weights everywhere. Those of the first problem are made at once, before any step that
+  /// is `queue`'s, so the others may share them.
+  std::shared_ptr<Weights> make_weights(std::vector<double> const& values, NewCosts& fresh, Queue const& queue) const {
+    for (std::shared_ptr<Weights> const& known : fresh.usual) {
+      if (known->host() == values) return known;
+    }
+    if (fresh.clouds.size() > 1) return std::make_shared<Weights>(runtime_, values, queue);
+    return fresh.usual.emplace_back(std::make_shared<Weights>(runtime_, values, runtime_->stream()));
+  }
 
   Problem make_problem(OperatorInput const& input, std::size_t count, NewCosts& fresh, Queue const& queue) const {
     Precision const precision = input.options.precision;
@@ -175,8 +186,8 @@ class CudaBackend final : public Backend {
         return problem;
       }
     }
-    problem.weights[0] = std::make_shared<Weights>(runtime_, input.marginals.a, queue);
-    problem.weights[1] = std::make_shared<Weights>(runtime_, input.marginals.b, queue);
+    problem.weights[0] = make_weights(input.marginals.a, fresh, queue);
+    problem.weights[1] = make_weights(input.marginals.b, fresh, queue);
     auto const& [a, b] = problem.weights;
     problem.costs = std::visit(
         Overloaded{[&](PointCloud const& clouds) -> std::shared_ptr<Costs const> {

@@ -117,6 +117,22 @@ TEST_P(BatchTest, gives_the_bits_of_its_problems_solved_alone) {
   }
 }
 
+/// Of the first problem, of others, of the other side.
+TEST_P(BatchTest, of_problems_with_the_same_weights) {
+  std::vector<Problem> problems;
+  for (std::uint64_t const seed : {1, 2, 3, 4, 5})
+    problems.push_back(make_problem({.n = 90, .m = 90, .d = 9, .weights = Weights::skewed, .seed = seed}));
+  std::vector<double> const &a = problems[0].a, &other = problems[1].a;
+  std::vector<BatchProblem> batch;
+  for (Problem const& problem : problems) batch.push_back({problem.geometry(), a, a});
+  batch[1].b = other;
+  batch[2].a = other;
+  batch[3].a = batch[3].b = VectorView();
+  expect_as_alone(context(), batch, {.eps = 2, .tolerance = 1e-3, .precision = precision()});
+  std::swap(batch[0], batch[3]);
+  expect_as_alone(context(), batch, {.eps = 2, .tolerance = 1e-3, .precision = precision()});
+}
+
 class BatchInFloat64 : public BatchTest {};
 MONGE_FOR_EACH_OF(BatchInFloat64, all_devices());
 

@@ -58,6 +58,21 @@ TEST_P(SolverTest, gives_the_bits_of_solve_after_every_change) {
   }
 }
 
+/// Equal weights of both sides may be one array inside, until one side has others.
+TEST_P(SolverTest, takes_weights_of_one_side_where_both_were_equal) {
+  Problem const problem = make_problem({.n = 60, .m = 60, .d = 9, .weights = Weights::skewed});
+  Geometry const geometry = problem.geometry();
+  Solver solver(context(), geometry, {}, {}, options());
+  Plan const uniform = solver.solve();
+  solver.set_weights(problem.a, {});
+  expect_same(solver.solve(), solve(context(), geometry, problem.a, {}, options()));
+  solver.set_weights(problem.a, problem.a);
+  expect_same(solver.solve(), solve(context(), geometry, problem.a, problem.a, options()));
+  solver.set_weights({}, problem.a);
+  expect_same(solver.solve(), solve(context(), geometry, {}, problem.a, options()));
+  expect_same(uniform, solve(context(), geometry, {}, {}, options()));
+}
+
 TEST_P(SolverTest, takes_other_cost_matrices) {
   // The first two lie alike, the third is transposed: nothing that was recorded for the others fits it.
   std::vector<Problem> problems;
