@@ -116,8 +116,8 @@ def ott_runs(problem):
     import jax
     import jax.numpy as jnp
     from ott.geometry import pointcloud
-    from ott.solvers.linear import sinkhorn
     from ott.problems.linear import linear_problem
+    from ott.solvers.linear import sinkhorn
 
     for dtype in ("float64", "float32"):
         jax.config.update("jax_enable_x64", dtype == "float64")

@@ -1,4 +1,5 @@
-"""Runs the program convergence, or takes what it has measured, and draws error against time: convergence.png. Prints a table too.
+"""Runs the program convergence, or takes what it has measured, and draws error against time: convergence.png. Prints a
+table, too.
 
 A panel each problem and eps, of the largest size that was measured. A curve begins with the first check at that eps.
 """

@@ -54,4 +54,5 @@ def _squared_distances(x: Tensor, y: Tensor) -> Tensor:
     x, y = x.to(dtype), y.to(dtype)
     centre = y.mean(0)  # Norms far from the origin would take the digits of the distances.
     x, y = x - centre, y - centre
-    return torch.addmm(x.square().sum(1)[:, None] + y.square().sum(1), x, y.T, alpha=-2).clamp_(min=0)
+    norms = torch.linalg.vecdot(x, x)[:, None] + torch.linalg.vecdot(y, y)
+    return torch.addmm(norms, x, y.T, alpha=-2).clamp_(min=0)
