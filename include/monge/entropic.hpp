@@ -85,7 +85,8 @@ struct SolveOptions {
                             ///< factor as soon as 1e-4 of the mass or less is out of place (docs/math.md, section 6;
                             ///< where Newton's method may follow, sooner). splr has no ladder.
   Precision precision = Precision::automatic;
-  int check_every = 10;     ///< At most so many sweeps between checks; the host waits for the device only there. >= 1.
+  int check_every = 10;     ///< At most so many sweeps between checks; the host waits for the device only there. Fewer
+                            ///< at the start and close to the tolerance, unless that is 0. >= 1.
   bool certificate = true;  ///< Evaluate marginal error, values and gap in float64 from the returned potentials.
   double cache_bytes = 1073741824;  ///< Memory for what is quicker to read than to make again: scores between sweeps
                                     ///< (CPU), and of the plan between its products (CPU: scores, CUDA: entries). >= 0;

@@ -8,6 +8,8 @@
 namespace monge {
 namespace {
 
+/// After so many sweeps the first check, which says how many more may be enough.
+constexpr int kFirstSweeps = 3;
 /// A cold start is tried for so many sweeps; an error above this share of the mass then calls for the ladder.
 constexpr int kTrialSweeps = 10;
 constexpr double kTrialError = 0.1;
@@ -24,8 +26,7 @@ constexpr int kSweepsBeforeNewton = 2;
 constexpr double kSweepsLikeNewton = 40;
 /// Where float64 costs more times float32 than this, sweeps in float32 are given the ladder.
 constexpr double kDearFloat64 = 2;
-/// A trial with Newton's method to follow is given up after so few sweeps where most of the mass is out of place.
-constexpr int kShortTrialSweeps = 3;
+/// A trial with Newton's method to follow is given up at the first check where most of the mass is out of place.
 constexpr double kHopelessError = 0.5;
 /// Sweeps without progress after which float64 is asked whether rounding is the limit, and after which rounding is
 /// taken for it where float64 cannot tell.
@@ -100,7 +101,7 @@ void SinkhornPolicy::swept(SweepErrors const& errors) {
   gradient_norm_ = std::numeric_limits<double>::quiet_NaN();
   iterations_ += step_.count;
   seen_.push_back({iterations_, seen_error(), last_sweep_.relaxation == 1});
-  if (options_.schedule == Schedule::overrelaxed) {
+  if (options_.schedule == Schedule::overrelaxed && iterations_ >= kTrialSweeps) {
     // Plain sweeps among overrelaxed ones say nothing about the rate at omega.
     if (last_sweep_.relaxation == relaxation_.omega()) {
       relaxation_.observe(seen_error(), step_.count);
@@ -117,7 +118,7 @@ void SinkhornPolicy::swept(SweepErrors const& errors) {
     int const sweeps = options_.method == Method::newton ? kSweepsBeforeNewton : kTrialSweeps;
     bool const is_over = iterations_ >= sweeps;
     bool const is_hopeless =
-        steps_on_ladder() && iterations_ >= kShortTrialSweeps && seen_error() > kHopelessError * mass_;
+        steps_on_ladder() && iterations_ >= kFirstSweeps && seen_error() > kHopelessError * mass_;
     on_trial_ = !is_over && !is_hopeless;
     if (!on_trial_ && seen_error() > kTrialError * mass_) return start_ladder();
   }
@@ -366,14 +367,31 @@ SinkhornStep SinkhornPolicy::sweeps() {
     most = std::min(kRungSweeps, rung_end_ - iterations_);
   } else if (in_doubt_) {
     most = 1;
-  } else if (on_trial_ && iterations_ < kTrialSweeps) {
-    int const first = options_.method == Method::newton ? kSweepsBeforeNewton : kShortTrialSweeps;
-    int const end = steps_on_ladder() && iterations_ < first ? first : kTrialSweeps;
-    most = std::min(most, end - iterations_);
+  } else {
+    int const first = options_.method == Method::newton ? kSweepsBeforeNewton : kFirstSweeps;
+    if (options_.tolerance > 0 && iterations_ < first) {
+      most = std::min(most, first - iterations_);
+    } else if (on_trial_ && iterations_ < kTrialSweeps) {
+      most = std::min(most, kTrialSweeps - iterations_);
+    }
   }
-  return {.action = SinkhornAction::sweep,
-          .sweep = {.eps = rung_eps(), .symmetric = symmetric(), .relaxation = relax ? relaxation_.omega() : 1.0},
-          .count = std::min(options_.check_every, most)};
+  Sweep const sweep{
+      .eps = rung_eps(), .symmetric = symmetric(), .relaxation = relax ? relaxation_.omega() : 1.0};
+  int const usual = std::min(options_.check_every, most);
+  bool const stays_plain = rungs_ == 0 && sweep.relaxation == 1;
+  return {.action = SinkhornAction::sweep, .sweep = sweep, .count = stays_plain ? until_check(usual) : usual};
+}
+
+/// At most `usual` plain sweeps. Each is foreseen to gain what the second half of the last one has gained over the
+/// first, squared. Slow modes come out later, so it may take more; and as the host waits at a check, one before the
+/// usual place has to promise to save half of the way there.
+int SinkhornPolicy::until_check(int usual) const {
+  bool const was_plain = !last_sweep_.symmetric && last_sweep_.relaxation == 1 && last_sweep_.eps == options_.eps;
+  if (options_.tolerance == 0 || certified_value_ || !was_plain) return usual;
+  double const rate = std::pow(errors_.column / errors_.row, 2);
+  if (!(rate < 1)) return usual;
+  double const foreseen = std::ceil(std::log(bound() / (target_ * mass_)) / -std::log(rate));
+  return foreseen <= 0.5 * usual ? std::max(1, static_cast<int>(foreseen)) : usual;
 }
 
 /// Overrelaxed sweeps carry their error back and forth between rows and columns, and a few plain ones shrink it several

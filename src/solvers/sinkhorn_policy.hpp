@@ -100,6 +100,7 @@ class SinkhornPolicy {
   void swept_on_ladder();
   double rung_eps() const;
   SinkhornStep sweeps();
+  int until_check(int usual) const;
   bool relaxes_next();
   bool has_stopped_falling(int patience);
 

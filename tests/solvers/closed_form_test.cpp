@@ -106,7 +106,8 @@ TEST_P(ClosedForm, of_gaussians) {
     Real const entropy = -std::log(1 - c * c / (s * s * t * t)) / 2;
     Plan const plan = solve(problem, eps);
     EXPECT_EQ(plan.status(), Status::converged) << plan.report().message;
-    double const allowed = 0.2 * tolerance() + 1e-13;  // errors of the values are of second order
+    // The error moves mass, by as much as f or g differ: 6 at most over two deviations, of half of the error.
+    double const allowed = 3 * tolerance() + 1e-13;
     expect_close("transport_cost", plan.report().transport_cost, cost, allowed);
     expect_close("primal", plan.report().primal, cost + eps * entropy, allowed);
     expect_close("dual", plan.report().dual, cost + eps * entropy, allowed);

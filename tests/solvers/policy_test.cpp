@@ -14,7 +14,8 @@ namespace {
 constexpr double kMass = 2;
 constexpr double kTolerance = 1e-4;
 constexpr double kAllowed = kTolerance * kMass;
-constexpr int kTrial = 10;           // Sweeps.
+constexpr int kFirst = 3;            // Sweeps.
+constexpr int kTrial = 10;
 constexpr double kRungError = 1e-4;  // As a share of the mass.
 constexpr int kPatience = 30;
 constexpr int kBlindPatience = 100;
@@ -82,7 +83,8 @@ std::vector<double> ladder(SolveOptions const& options, double cost_bound) {
     all.push_back(policy.next().sweep.eps);
     policy.swept({0, 0});
   }
-  EXPECT_EQ(policy.iterations() - policy.annealing_iterations(), std::min(kTrial, options.iterations));
+  int const trial = options.annealing < 1 ? kTrial : kFirst + options.check_every;
+  EXPECT_EQ(policy.iterations() - policy.annealing_iterations(), std::min(trial, options.iterations));
   return all;
 }
 
@@ -104,7 +106,7 @@ TEST(SinkhornPolicyTest, ladder_is_for_starts_that_leave_a_tenth_of_the_mass_in_
     SCOPED_TRACE(testing::Message() << share << " of the mass");
     SolveOptions const options = annealing_options();
     SinkhornPolicy policy = make_policy(options);
-    policy.swept({share * kMass / 2, share * kMass / 2});
+    sweep_with(policy, {share * kMass / 2, share * kMass / 2}, 2);
     ASSERT_EQ(policy.iterations(), kTrial);
     EXPECT_EQ(policy.next().sweep.eps > options.eps, share > 0.1);
     if (share > 0.1) continue;
@@ -120,7 +122,7 @@ TEST(SinkhornPolicyTest, start_within_the_tolerance_is_not_annealed_whatever_tha
   SinkhornPolicy policy = make_policy(options);
   policy.swept({0.4 * kMass, 0.4 * kMass});
   EXPECT_EQ(policy.next().action, SinkhornAction::certify);
-  EXPECT_EQ(policy.iterations(), kTrial);
+  EXPECT_EQ(policy.iterations(), kFirst);
 }
 
 TEST(SinkhornPolicyTest, trial_takes_ten_sweeps_however_they_are_checked) {
@@ -144,7 +146,7 @@ TEST(SinkhornPolicyTest, certificate_that_disagrees_at_the_end_of_the_trial_leav
   policy.swept({kMass, options.tolerance * kMass});
   ASSERT_EQ(policy.next().action, SinkhornAction::certify);
   policy.certified(evaluation(2 * options.tolerance * kMass, 0));
-  EXPECT_EQ(policy.next().count, options.check_every);
+  EXPECT_EQ(policy.next().count, kTrial - kFirst);
   policy.swept({kMass, kMass});
   EXPECT_GT(policy.next().sweep.eps, options.eps);
 }
@@ -302,7 +304,7 @@ TEST(SinkhornPolicyTest, sweeps_up_to_each_check_and_no_further_than_the_cap) {
     options.check_every = 7;
     options.schedule = schedule;
     SinkhornPolicy policy = make_policy(options);
-    for (int const count : {7, 7, 3}) {
+    for (int const count : {kFirst, 7, 7}) {
       ASSERT_EQ(policy.next().action, SinkhornAction::sweep);
       EXPECT_EQ(policy.next().count, count);
       EXPECT_EQ(policy.next().sweep.eps, options.eps);
@@ -320,7 +322,7 @@ TEST(SinkhornPolicyTest, sweeps_up_to_each_check_and_no_further_than_the_cap) {
 
 TEST(SinkhornPolicyTest, certificate_at_the_cap_may_find_the_tolerance_reached) {
   SolveOptions options = plain_options();
-  options.iterations = 10;
+  options.iterations = kFirst;
   SinkhornPolicy policy = make_policy(options);
   policy.swept({1, 1.01 * kAllowed});
   ASSERT_EQ(policy.next().action, SinkhornAction::certify);
@@ -338,7 +340,38 @@ TEST(SinkhornPolicyTest, certificate_is_asked_for_when_the_columns_are_within_th
       << "a plain sweep leaves rows no worse than the columns were";
   policy.certified(evaluation(0.99 * kAllowed, 0));
   expect_finish(policy, Status::converged);
-  EXPECT_EQ(policy.iterations(), 2 * options.check_every);
+}
+
+TEST(SinkhornPolicyTest, plain_sweeps_are_checked_where_their_rate_says_that_they_may_do) {
+  SolveOptions options = plain_options();
+  SinkhornPolicy policy = make_policy(options);
+  EXPECT_EQ(policy.next().count, kFirst);
+  policy.swept({90 * kAllowed, 30 * kAllowed});
+  EXPECT_EQ(policy.next().count, 2) << "each multiplies the error by 1 / 9";
+  policy.swept({2 * kAllowed, 1.01 * kAllowed});
+  EXPECT_EQ(policy.next().count, 1) << "the last one's rate counts";
+  policy.swept({80 * kAllowed, 40 * kAllowed});
+  EXPECT_EQ(policy.next().count, 3);
+  policy.swept({120 * kAllowed, 100 * kAllowed});
+  EXPECT_EQ(policy.next().count, options.check_every) << "at 13 sweeps";
+  policy.swept({1, 0.5});
+  EXPECT_EQ(policy.next().count, options.check_every) << "at 6 sweeps, more than half of the way";
+  policy.swept({kAllowed, 2 * kAllowed});
+  EXPECT_EQ(policy.next().count, options.check_every) << "an error that grows";
+  policy.swept({10 * kAllowed, kAllowed});
+  policy.certified(evaluation(2 * kAllowed, 0));
+  EXPECT_EQ(policy.next().count, options.check_every) << "the sweeps were wrong about their error";
+
+  options.tolerance = 0;
+  SinkhornPolicy fixed = make_policy(options);
+  EXPECT_EQ(fixed.next().count, options.check_every);
+  fixed.swept({0.1, 1e-9});
+  EXPECT_EQ(fixed.next().count, options.check_every);
+  options = plain_options();
+  options.schedule = Schedule::symmetric;
+  SinkhornPolicy symmetric = make_policy(options);
+  symmetric.swept({90 * kAllowed, 30 * kAllowed});
+  EXPECT_EQ(symmetric.next().count, options.check_every) << "both errors are of one pair";
 }
 
 TEST(SinkhornPolicyTest, symmetric_sweeps_are_judged_by_both_errors) {
@@ -373,7 +406,7 @@ TEST(SinkhornPolicyTest, without_a_certificate_the_sweeps_decide) {
   expect_finish(policy, Status::converged);
   EXPECT_EQ(policy.marginal_error(), 0.5 * kAllowed);
 
-  options.iterations = 10;
+  options.iterations = kFirst;
   SinkhornPolicy capped = make_policy(options);
   capped.swept({1, 2 * kAllowed});
   expect_finish(capped, Status::iteration_limit);
@@ -396,7 +429,7 @@ TEST(SinkhornPolicyTest, disagreement_of_the_certificate_halves_the_target) {
 
 TEST(SinkhornPolicyTest, disagreement_at_the_cap_is_final_and_not_evaluated_twice) {
   SolveOptions options = plain_options();
-  options.iterations = 10;
+  options.iterations = kFirst;
   SinkhornPolicy policy = make_policy(options);
   policy.swept({1, kAllowed});
   ASSERT_EQ(policy.next().action, SinkhornAction::certify);
@@ -407,7 +440,7 @@ TEST(SinkhornPolicyTest, disagreement_at_the_cap_is_final_and_not_evaluated_twic
 
 TEST(SinkhornPolicyTest, a_certificate_holds_until_the_next_sweep) {
   SolveOptions options = plain_options();
-  options.iterations = 20;
+  options.iterations = kFirst + options.check_every;
   SinkhornPolicy policy = make_policy(options);
   policy.swept({1, kAllowed});
   policy.certified(evaluation(1.5 * kAllowed, 0));
@@ -455,6 +488,7 @@ TEST(SinkhornPolicyTest, stall_at_rounding_refines_to_float64_if_that_was_left_t
   SinkhornPolicy policy = make_policy(options);
   SweepErrors const stuck{stalled_error() / 2, stalled_error() / 2};
   sweep_with(policy, stuck, kBlindPatience / options.check_every);
+  EXPECT_LT(policy.iterations(), kFirst + kBlindPatience);
   EXPECT_EQ(policy.next().action, SinkhornAction::sweep) << "still patient";
   EXPECT_EQ(policy.precision(), Precision::float32);
   policy.swept(stuck);
@@ -468,7 +502,7 @@ TEST(SinkhornPolicyTest, stall_at_rounding_refines_to_float64_if_that_was_left_t
   sweep_with(policy, stuck, 20);
   EXPECT_EQ(policy.next().action, SinkhornAction::sweep);
   EXPECT_EQ(policy.refinement_iterations(), 20 * options.check_every);
-  EXPECT_EQ(policy.iterations(), 31 * options.check_every);
+  EXPECT_EQ(policy.iterations(), kFirst + kBlindPatience + 20 * options.check_every);
   double const exact = stalled_error(0x1p-53);
   sweep_with(policy, {exact / 2, exact / 2}, kBlindPatience / options.check_every + 1);
   expect_finish(policy, Status::precision_limit);
@@ -501,7 +535,7 @@ TEST(SinkhornPolicyTest, refinement_starts_again_from_the_tolerance) {
 
 TEST(SinkhornPolicyTest, refinement_at_the_cap_keeps_the_certificate) {
   SolveOptions options = plain_options();
-  options.iterations = 10;
+  options.iterations = kFirst;
   SinkhornPolicy policy = make_policy(options);
   policy.swept({1, kAllowed});
   policy.certified(evaluation(100 * kAllowed, 0));
@@ -532,7 +566,7 @@ TEST(SinkhornPolicyTest, float64_tells_slow_sweeps_from_rounding) {
     options.certificate = true;
     SinkhornPolicy policy = make_policy(options);
     // The first check is where the error stops falling; later it was the one before the question.
-    EXPECT_EQ(sweep_into_doubt(policy), options.check_every + kPatience);
+    EXPECT_EQ(sweep_into_doubt(policy), kFirst + kPatience);
     policy.certified(evaluation(0.91, 0.09));
     ASSERT_EQ(policy.next().action, SinkhornAction::sweep);
     EXPECT_EQ(policy.precision(), Precision::float32);
@@ -606,7 +640,7 @@ TEST(SinkhornPolicyTest, stall_without_permission_is_the_precision_limit) {
     SinkhornPolicy policy = make_policy(options);
     double const error = stalled_error(unit);
     sweep_with(policy, {error / 2, error / 2}, 1000);
-    EXPECT_EQ(policy.iterations(), kBlindPatience + options.check_every);
+    EXPECT_EQ(policy.iterations(), kFirst + kBlindPatience);
     expect_finish(policy, Status::precision_limit);
     EXPECT_EQ(policy.precision(), precision);
   }
