@@ -18,14 +18,29 @@ from ._solve import run, run_batch
 
 Log = dict[str, Any]
 
+_UNEQUAL = "a solve with penalty_a or penalty_b"
 _START = {"f": "warmstart", "g": "warmstart"}
 _STOP = {"tolerance": "stopThr", "tol": "stopThr"}
-_MATRIX = {**MATRIX, **_START, **_STOP, "iterations": "numItermax", "max_iter": "numItermax"}
-_UNBALANCED = {**_MATRIX, "penalty_a": "reg_m", "penalty_b": "reg_m", "unbalanced": "reg_m"}
+_MATRIX = {
+    **MATRIX,
+    **_START,
+    **_STOP,
+    _UNEQUAL: "sinkhorn_unbalanced()",
+    "iterations": "numItermax",
+    "max_iter": "numItermax",
+}
+_UNBALANCED = {
+    **_MATRIX,
+    _UNEQUAL: "a finite reg_m",
+    "penalty_a": "reg_m",
+    "penalty_b": "reg_m",
+    "unbalanced": "reg_m",
+}
 _POINTS = {
     **POINTS,
     **_START,
     **_STOP,
+    _UNEQUAL: "sinkhorn_unbalanced()",
     "iterations": "numIterMax",
     "max_iter": "numIterMax",
     "x": "X_s",

@@ -320,10 +320,16 @@ def pair_of_potentials(given: Any) -> tuple[Array | None, Array | None]:
 
 
 def pairs_of_potentials(given: Any, size: int) -> list[tuple[Array | None, Array | None]]:
-    """Warm starts of a batch."""
+    """Warm starts of a batch: a pair for each, or the pair of stacks, or of lists, that a BatchResult has."""
     if given is None:
         return [(None, None)] * size
-    starts = all_of("potentials_init", given, "a list of pairs")
+    if (
+        isinstance(given, tuple)
+        and len(given) == 2
+        and all(isinstance(v, list) or getattr(v, "ndim", 0) == 2 for v in given)
+    ):
+        given = zip(*(one_each(f"potentials_init: {name}", side, size, 1) for name, side in zip("fg", given)))
+    starts = all_of("potentials_init", given, "a list of pairs, or the pair of stacks (B, n) and (B, m)")
     if len(starts) != size:
         raise ValueError(f"potentials_init: has {len(starts)} entries; must have {size}, one for each problem")
     return each_problem(pair_of_potentials, starts)

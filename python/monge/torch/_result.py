@@ -72,10 +72,11 @@ def attach(result: Any, name: str, of: tuple[Tensor, ...], given: tuple[Any, ...
 
 
 def together(parts: list[Any]) -> Any:
-    """Tensors stacked where they have one shape, else their list; of tuples, one of each entry."""
+    """Tensors of one dtype, stacked where they have one shape, else their list; of tuples, one of each entry."""
     if isinstance(parts[0], tuple):
         return tuple(together(list(each)) for each in zip(*parts))
-    tensors = [torch.as_tensor(part, dtype=parts[0].dtype) for part in parts]
+    dtype = torch.float64 if any(part.dtype == torch.float64 for part in parts) else torch.float32
+    tensors = [torch.as_tensor(part, dtype=dtype) for part in parts]
     return torch.stack(tensors) if len({tensor.shape for tensor in tensors}) == 1 else tensors
 
 
