@@ -287,7 +287,13 @@ class Jax(NumPy):
     def __init__(self, module: Any) -> None:
         self.module = module
 
+    def _known(self, field: str, value: Any) -> Array:
+        if isinstance(value, self.module.core.Tracer):
+            raise NotImplementedError(f"{field}: is traced by JAX; monge.jax has functions for it")
+        return value
+
     def read(self, field: str, value: Any, column_major: bool) -> Array:
+        value = self._known(field, value)
         if str(value.dtype) == "bfloat16":
             value = value.astype("float32")
         if self.cuda_index(value) is None:
@@ -295,6 +301,12 @@ class Jax(NumPy):
         if not self.module.numpy.issubdtype(value.dtype, self.module.numpy.floating) or str(value.dtype) == "float16":
             value = value.astype("float32")
         return value.block_until_ready()
+
+    def read_small(self, field: str, value: Any) -> Array:
+        return super().read_small(field, self._known(field, value))
+
+    def read_index(self, field: str, value: Any) -> Array:
+        return super().read_index(field, self._known(field, value))
 
     def device(self, array: Array) -> Any:
         return next(iter(array.devices())) if hasattr(array, "devices") else None

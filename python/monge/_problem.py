@@ -411,6 +411,8 @@ def mean_cost(session: _core.Session, problem: Problem) -> float:
     """
     x, y = problem.x, problem.y
     assert x is not None and y is not None
+    if not 0 < problem.scale < math.inf:
+        raise ValueError(f"scale: is {problem.scale:g}; must be finite and > 0")
     spread = max(float(x.max()), float(y.max())) - min(float(x.min()), float(y.min()))
     if spread == 0:
         raise ValueError("reg: is not given, and all costs are 0; must be given")
