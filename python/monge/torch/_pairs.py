@@ -39,9 +39,7 @@ class OTPairs:
             raise ValueError(f"x1: lies on {x1.device}; must be on {x0.device}, as x0 is")
         with torch.no_grad():
             costs = _squared_distances(x0.flatten(1), x1.flatten(1))
-            if (
-                not costs.any()
-            ):  # All points are in one place: other equal costs have the same plan, and a mean for reg.
+            if not costs.any():  # Where all points are in one place. Equal costs have one plan, these a mean for reg.
                 costs.fill_(1)
             result = solve(costs, reg=self.reg, tol=self.tol, **self.options)
             i, j = result.sample(len(x0), seed=self.seed)
