@@ -75,7 +75,8 @@ def together(parts: list[Any]) -> Any:
     """Tensors of one dtype, stacked where they have one shape, else their list; of tuples, one of each entry."""
     if isinstance(parts[0], tuple):
         return tuple(together(list(each)) for each in zip(*parts))
-    dtype = torch.float64 if any(part.dtype == torch.float64 for part in parts) else torch.float32
+    in_float32 = all(isinstance(part, Tensor) and part.dtype == torch.float32 for part in parts)
+    dtype = torch.float32 if in_float32 else torch.float64
     tensors = [torch.as_tensor(part, dtype=dtype) for part in parts]
     return torch.stack(tensors) if len({tensor.shape for tensor in tensors}) == 1 else tensors
 
