@@ -30,8 +30,8 @@ def as_numpy(field: str, value: Any) -> np.ndarray[Any, Any]:
     if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):  # NumPy would read what is under the mask.
         raise ValueError(f"{field}: has masked entries; must have none; a cost of inf forbids a pair")
     try:
-        array = np.asarray(value)
-    except ValueError as error:  # Rows of several lengths, for one.
+        array = np.from_dlpack(value) if framework_of(value).root == "foreign" else np.asarray(value)
+    except (ValueError, BufferError, RuntimeError) as error:  # Rows of several lengths, for one.
         raise ValueError(f"{field}: is no array of numbers: {error}") from None
     if array.ndim == 0 and array.dtype.kind not in "fiubc":
         if hasattr(value, "toarray"):
@@ -277,7 +277,13 @@ class Jax(NumPy):
     def __init__(self, module: Any) -> None:
         self.module = module
 
+    def _known(self, field: str, value: Any) -> Array:
+        if isinstance(value, self.module.core.Tracer):
+            raise NotImplementedError(f"{field}: is traced by JAX; monge.jax has functions for it")
+        return value
+
     def read(self, field: str, value: Any, column_major: bool) -> Array:
+        value = self._known(field, value)
         if str(value.dtype) == "bfloat16":
             value = value.astype("float32")
         if self.cuda_index(value) is None:
@@ -285,6 +291,12 @@ class Jax(NumPy):
         if not self.module.numpy.issubdtype(value.dtype, self.module.numpy.floating) or str(value.dtype) == "float16":
             value = value.astype("float32")
         return value.block_until_ready()
+
+    def read_small(self, field: str, value: Any) -> Array:
+        return super().read_small(field, self._known(field, value))
+
+    def read_index(self, field: str, value: Any) -> Array:
+        return super().read_index(field, self._known(field, value))
 
     def device(self, array: Array) -> Any:
         return next(iter(array.devices())) if hasattr(array, "devices") else None
@@ -313,22 +325,26 @@ class Jax(NumPy):
 
 
 class Foreign(NumPy):
-    """Anything else with DLPack or the CUDA array interface. It is read where it lies; results are NumPy's."""
+    """Anything else with DLPack or the CUDA array interface. What lies on a GPU is for the library to read; results are
+    NumPy's."""
 
     root = "foreign"
 
     def read(self, field: str, value: Any, column_major: bool) -> Array:
-        return value
+        return super().read(field, value, column_major) if self.cuda_index(value) is None else value
+
+    def read_small(self, field: str, value: Any) -> Array:
+        return super().read_small(field, value) if self.cuda_index(value) is None else value
 
     def read_index(self, field: str, value: Any) -> Array:
-        return value
+        return super().read_index(field, value) if self.cuda_index(value) is None else value
 
     def dtype_name(self, array: Array) -> str:
+        if isinstance(array, np.ndarray):
+            return super().dtype_name(array)
         return "float32" if "32" in str(getattr(array, "dtype", "")) else "float64"
 
     def on_host(self, array: Array) -> np.ndarray[Any, Any]:
-        if self.cuda_index(array) is None:
-            return np.from_dlpack(array)
         return np.asarray(array.tolist())
 
     def cuda_index(self, array: Array) -> int | None:
@@ -374,7 +390,7 @@ def read(field: str, value: Any, column_major: bool = False) -> Array:
 def read_matrix(field: str, value: Any, what: str, column_major: bool = False) -> Array:
     """:func:`read` of an array of two dimensions, which `what` names in the message."""
     array = read(field, value, column_major)
-    shape = getattr(array, "shape", None)  # Of what has DLPack alone the library sees it.
+    shape = getattr(array, "shape", None)  # On a GPU, of what has DLPack alone, the library sees it.
     if shape is not None and len(shape) != 2:
         raise ValueError(f"{field}: has shape {tuple(shape)}; must be {what}")
     return array

@@ -18,14 +18,29 @@ from ._solve import run, run_batch
 
 Log = dict[str, Any]
 
+_UNEQUAL = "a solve with penalty_a or penalty_b"
 _START = {"f": "warmstart", "g": "warmstart"}
 _STOP = {"tolerance": "stopThr", "tol": "stopThr"}
-_MATRIX = {**MATRIX, **_START, **_STOP, "iterations": "numItermax", "max_iter": "numItermax"}
-_UNBALANCED = {**_MATRIX, "penalty_a": "reg_m", "penalty_b": "reg_m", "unbalanced": "reg_m"}
+_MATRIX = {
+    **MATRIX,
+    **_START,
+    **_STOP,
+    _UNEQUAL: "sinkhorn_unbalanced()",
+    "iterations": "numItermax",
+    "max_iter": "numItermax",
+}
+_UNBALANCED = {
+    **_MATRIX,
+    _UNEQUAL: "a finite reg_m",
+    "penalty_a": "reg_m",
+    "penalty_b": "reg_m",
+    "unbalanced": "reg_m",
+}
 _POINTS = {
     **POINTS,
     **_START,
     **_STOP,
+    _UNEQUAL: "sinkhorn_unbalanced()",
     "iterations": "numIterMax",
     "max_iter": "numIterMax",
     "x": "X_s",
@@ -43,15 +58,43 @@ def _weights(given: Any) -> Any:
     return None if empty else given
 
 
+def _errors(result: OTResult) -> list[float]:
+    """At each check, and last of the plan that is returned: what stopThr is on, but for the criterion gap."""
+    report = result.report
+    name = "gradient_norm" if result._options["criterion"] == "gradient" else "marginal_error"
+    last = getattr(report, name) / max(report.mass, report.mass_b)
+    return [*(getattr(check, name) for check in report.history), last]
+
+
+def _log_of_columns(result: BatchResult[OTResult]) -> Log:
+    """Arrays have a column, and `niter` a number, for each problem. Of the errors, which go on with the last of those
+    that have ended, it is the largest."""
+    logs = [_log(each) for each in result]
+    errors = [log["err"] for log in logs]
+
+    def columns(name: str) -> Array:
+        to = result._place.empty(len(logs[0][name]), len(logs))
+        for k, log in enumerate(logs):
+            to[:, k] = log[name]
+        return result._place.finish(to)
+
+    return {
+        "err": [max(each[min(k, len(each) - 1)] for each in errors) for k in range(max(map(len, errors)))],
+        "niter": result.n_iter,
+        **{name: columns(name) for name in ("log_u", "log_v", "u", "v")},
+        "result": result,
+    }
+
+
 def _log(result: OTResult | BatchResult[OTResult]) -> Log:
-    """The log of POT's functions. Its errors are those of the checks, on what the criterion says."""
+    """The log of POT's functions."""
     if isinstance(result, BatchResult):
-        return {"result": result, "niter": result.n_iter}
+        return _log_of_columns(result)
     framework = result._place.framework
     u, v = result.log_scalings
     exp = framework.exp
     return {
-        "err": [check.marginal_error for check in result.report.history],
+        "err": _errors(result),
         "niter": result.n_iter,
         "log_u": u,
         "log_v": v,
@@ -156,7 +199,9 @@ def sinkhorn(
         method: All of POT's are one solver here, which is stable at every reg.
         numItermax, stopThr: Sweeps at most, and the 2-norm of the errors of both marginals to stop at.
         verbose, warn: Show a bar (tqdm); warn where the solve ends short.
-        log: Return the dictionary, too: errors, log u, log v, u, v, and the :class:`OTResult`.
+        log: Return the dictionary, too: `niter`, `log_u`, `log_v`, `u`, `v`, the :class:`OTResult` as `result`, and
+            `err`, of what stopThr is on: the errors of the checks, and last that of the plan. With several b, arrays
+            have a column for each, `err` the largest of their errors, and `result` is a :class:`BatchResult`.
         warmstart: (log u, log v), as POT's log has them.
         options: `device`, as for :func:`monge.solve`, and whatever the library has, by its names:
             :class:`monge.SolveOptions`.
@@ -316,7 +361,9 @@ def empirical_sinkhorn_divergence(
     """POT's divergence, max(0, <C, P_ab> - (<C, P_aa> + <C, P_bb>) / 2), of the transport costs alone.
 
     :func:`monge.sinkhorn_divergence` is the one with the entropy (Feydy et al. 2019), which is convex and has the right
-    gradients. Arguments and errors are those of :func:`empirical_sinkhorn`; the value is in units of the cost.
+    gradients. Arguments and errors are those of :func:`empirical_sinkhorn`; the value is in units of the cost. With
+    `log`, a dictionary is returned, too: `sinkhorn_loss_ab`, `_a` and `_b`, the three costs; `log_sinkhorn_ab`, `_a`
+    and `_b`, their logs; and the :class:`DivergenceResult` as `result`.
     """
     log = truth("log", log)
     result = sinkhorn_divergence(
@@ -343,7 +390,11 @@ def empirical_sinkhorn_divergence(
         value = value + (followed - followed.detach())
     if not log:
         return value
-    return value, {f"sinkhorn_loss_{name}": cost for name, cost in costs.items()} | {"result": result}
+    return value, {
+        **{f"sinkhorn_loss_{name}": cost for name, cost in costs.items()},
+        **{f"log_sinkhorn_{name}": _log(part) for name, part in parts.items()},
+        "result": result,
+    }
 
 
 @calls(**_UNBALANCED)
@@ -373,7 +424,8 @@ def sinkhorn_unbalanced(
         numItermax, stopThr: Sweeps at most, and the 1-norm of the errors of the optimality conditions, relative to the
             mass, to stop at.
         warmstart: (log u, log v) as POT has them here: potentials over reg.
-        log: Return a dictionary, too: errors, costs, logu, logv, and the :class:`OTResult`.
+        log: Return a dictionary, too: `err` as :func:`sinkhorn` has it, `cost`, `total_cost`, `logu`, `logv`, and the
+            :class:`OTResult` as `result`.
 
     Raises:
         NotImplementedError: Another reg_type, or a reference c. Others are those of :func:`monge.solve`.
@@ -442,7 +494,7 @@ def _unbalanced(
 def _unbalanced_log(result: OTResult) -> Log:
     f, g = result.potentials
     return {
-        "err": [check.marginal_error for check in result.report.history],
+        "err": _errors(result),
         "cost": result.value_linear,
         "total_cost": result.value,
         "logu": f / result.reg,

@@ -160,6 +160,9 @@ def sinkhorn_divergence_of_costs(
     reg: float | None = None,
     unbalanced: float | Sequence[float] | None = None,
     method: str | None = None,
+    n_threads: int | None = None,
+    max_iter: int | None = None,
+    tol: float | None = None,
     *,
     device: Any = None,
     progress: bool | ProgressFunction | None = None,
@@ -171,13 +174,15 @@ def sinkhorn_divergence_of_costs(
     All else, and errors, as for :func:`solve`. The value has no gradients: tensors that require them
     are a NotImplementedError.
     """
-    translated = solve_options(reg=reg, unbalanced=unbalanced, method=method, own=dict(options))
+    translated = solve_options(
+        reg=reg, unbalanced=unbalanced, method=method, max_iter=max_iter, tol=tol, own=dict(options)
+    )
     for field, given in (("M_ab", M_ab), ("M_aa", M_aa), ("M_bb", M_bb), ("a", a), ("b", b)):
         refuse_gradient(field, given)
     ab = with_weights(matrix_problem(M_ab, a, b, device, field="M_ab"), translated)
     p, q = ab.weights
     aa, bb = matrix_problem(M_aa, p, p, device, field="M_aa"), matrix_problem(M_bb, q, q, device, field="M_bb")
-    return _divergence(ab, aa, bb, translated, None, progress, warn, None)
+    return _divergence(ab, aa, bb, translated, n_threads, progress, warn, None)
 
 
 def _divergence(

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import operator
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, ParamSpec, TypeVar
 
 _Arguments = ParamSpec("_Arguments")
@@ -22,6 +23,8 @@ _SOLVE = {
     "eps_relative": "reg: left out, eps_relative",
     "penalty_a": "unbalanced",
     "penalty_b": "unbalanced",
+    "a solve with penalty_a or penalty_b": "unbalanced",
+    "as penalty_a is": "on both sides",
     "f": "potentials_init: f",
     "g": "potentials_init: g",
     "u": "potentials_init: f",
@@ -49,7 +52,7 @@ REGULARIZED = {
 """The same of solve_regularized() and its like, whose terms have the library's names."""
 
 _FIRST = re.compile(r"(problem \d+: )?((?:(?:xy|xx|yy): )?)([\w.]+):")
-_OTHER = re.compile(r"\b(?:(?:row|column) )?of (\w+)\b")
+_OTHER = re.compile(r"\b(?:(?:row|column) )?of (\w+)\b|a solve with penalty_a or penalty_b|as penalty_a is")
 _NO_OPTION = re.compile(r"(?:.* multiple values for keyword argument )?'(tol|max_iter)'")
 
 
@@ -71,11 +74,19 @@ def calls(**names: str) -> Callable[[Callable[_Arguments, _Returned]], Callable[
                 if unknown is not None and unknown[1] in names:
                     error.args = (f"{unknown[1]}: is no option; must be given as {names[unknown[1]]}",)
                 rename(error, {field: name for field, name in names.items() if field not in keywords})
+                say_rounding(error, _weights(function, arguments, keywords))
                 raise
 
         return call
 
     return decorate
+
+
+def _weights(function: Callable[..., Any], arguments: Any, keywords: Mapping[str, Any]) -> Iterator[Any]:
+    """What a call gave as weights, or of a batch the parts of it."""
+    given = inspect.signature(function).bind(*arguments, **keywords).arguments
+    for side in (given.get(name) for name in "abpq"):
+        yield from side if isinstance(side, (list, tuple)) else [side]
 
 
 def rename(error: Exception, names: Mapping[str, str], problem: int | None = None) -> None:
@@ -93,8 +104,19 @@ def rename(error: Exception, names: Mapping[str, str], problem: int | None = Non
 
 
 def _other(found: re.Match[str], names: Mapping[str, str]) -> str:
-    """Another argument that a message is about, "of x", or "row of C"."""
-    return names.get(found[0]) or found[0].removesuffix(found[1]) + names.get(found[1], found[1])
+    """Another argument that a message is about, "of x", "row of C", or a phrase with the penalties."""
+    name = found[1] or ""
+    return names.get(found[0]) or found[0].removesuffix(name) + names.get(name, name)
+
+
+def say_rounding(error: Exception, weights: Iterable[Any]) -> None:
+    """Of unequal totals: that weights in half precision do not add up to what they did before they were rounded."""
+    if "; must equal the total of " not in str(error) or "float32" in str(error):  # Of a function within it.
+        return
+    names = {str(getattr(v, "dtype", "")).removeprefix("torch.") for v in weights}
+    rounded = " and ".join(sorted(names & {"float16", "bfloat16"}))
+    if rounded:
+        error.args = (f"{error}; weights in {rounded} are rounded: divide them by their totals in float32",)
 
 
 def shown(value: Any) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from . import _core
-from ._arrays import Array, Place, read
+from ._arrays import Array, Place, framework_of, on_host, read
 from ._problem import WITH_POINT_DERIVATIVES, Problem
 
 
@@ -68,7 +68,9 @@ class Followed:
 
 class LazyPlan:
     """The plan, of which rows are made when they are asked for: ``lazy[i]``, ``lazy[i:j]``, ``lazy[i:j, k]``,
-    ``lazy @ v``, ``lazy.T @ u``."""
+    ``lazy @ v``, ``u @ lazy``, ``lazy.T @ u``. ``numpy.asarray(lazy)`` is all of it."""
+
+    __array_ufunc__ = None  # So that NumPy leaves u @ lazy to this class.
 
     def __init__(self, result: PlanResult, transposed: bool = False) -> None:
         self._result = result
@@ -87,6 +89,16 @@ class LazyPlan:
 
     def __matmul__(self, v: Array) -> Array:
         return self._result.apply(v, transpose=self._transposed)
+
+    def __rmatmul__(self, u: Array) -> Array:
+        given = read("u", u)
+        return self.T @ given if given.ndim == 1 else (self.T @ given.T).T
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
+        if copy is False:
+            raise ValueError("copy: is False; must be True or None, for the plan is made of its potentials")
+        plan = on_host(self._result._make_plan())
+        return (plan.T if self._transposed else plan).astype(dtype or plan.dtype, copy=False)
 
     def __getitem__(self, key: Any) -> Array:
         rows, columns = key if isinstance(key, tuple) else (key, slice(None))
@@ -312,6 +324,9 @@ class PlanResult:
         return given
 
     def _shares(self, mass: Any, side: int) -> Array:
-        given, marginal = self._read_of_side("mass", mass, side), self.marginals[side]
+        given, marginal, place = self._read_of_side("mass", mass, side), self.marginals[side], self._place
+        framework = framework_of(given)
+        if framework is not place.framework or framework.device(given) != place.device:
+            given = place.array(on_host(given))
         reciprocal = (marginal > 0) / (marginal + (marginal == 0))
         return given * (reciprocal if given.ndim == 1 else reciprocal[:, None])

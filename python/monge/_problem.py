@@ -336,10 +336,16 @@ def pair_of_potentials(given: Any) -> tuple[Array | None, Array | None]:
 
 
 def pairs_of_potentials(given: Any, size: int) -> list[tuple[Array | None, Array | None]]:
-    """Warm starts of a batch."""
+    """Warm starts of a batch: a pair for each, or the pair of stacks, or of lists, that a BatchResult has."""
     if given is None:
         return [(None, None)] * size
-    starts = all_of("potentials_init", given, "a list of pairs")
+    if (
+        isinstance(given, tuple)
+        and len(given) == 2
+        and all(isinstance(v, list) or getattr(v, "ndim", 0) == 2 for v in given)
+    ):
+        given = zip(*(one_each(f"potentials_init: {name}", side, size, 1) for name, side in zip("fg", given)))
+    starts = all_of("potentials_init", given, "a list of pairs, or the pair of stacks (B, n) and (B, m)")
     if len(starts) != size:
         raise ValueError(f"potentials_init: has {len(starts)} entries; must have {size}, one for each problem")
     return each_problem(pair_of_potentials, starts)
@@ -419,6 +425,8 @@ def mean_cost(session: _core.Session, problem: Problem) -> float:
     """
     x, y = problem.x, problem.y
     assert x is not None and y is not None
+    if not 0 < problem.scale < math.inf:
+        raise ValueError(f"scale: is {problem.scale:g}; must be finite and > 0")
     spread = max(float(x.max()), float(y.max())) - min(float(x.min()), float(y.min()))
     if spread == 0:
         raise ValueError("reg: is not given, and all costs are 0; must be given")

@@ -329,7 +329,9 @@ class BatchResult(Sequence[Result]):
 
     @property
     def _place(self) -> Place:
-        return self._results[0]._place
+        """That of the first, in float64 if any of them is."""
+        place = self._results[0]._place
+        return replace(place, dtype="float64") if any(r._place.dtype == "float64" for r in self) else place
 
     def _either(self, name: str, make: Callable[[], Any]) -> Any:
         """What `make` makes for all problems, or what each result calls `name` where that has gradients."""

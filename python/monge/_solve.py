@@ -84,7 +84,7 @@ def run_batch(
     options: dict[str, Any],
     *,
     reg_type: str,
-    potentials_init: Sequence[Any] | None,
+    potentials_init: Any,
     n_threads: int | None,
     progress: bool | ProgressFunction | None,
     given: Sequence[tuple[Any, ...] | None],
@@ -170,7 +170,7 @@ def _solve_batch(
     problems: Sequence[Problem],
     translated: Translated,
     reg_type: str,
-    potentials_init: Sequence[Any] | None,
+    potentials_init: Any,
     n_threads: int | None,
     progress: bool | ProgressFunction | None,
     given: Sequence[tuple[Any, ...] | None],
@@ -372,7 +372,7 @@ def solve_batch(
     *,
     unbalanced: float | Sequence[float] | None = None,
     unbalanced_type: str = "KL",
-    potentials_init: Sequence[tuple[Any, Any]] | None = None,
+    potentials_init: Sequence[tuple[Any, Any]] | tuple[Any, Any] | None = None,
     n_threads: int | None = None,
     device: Any = None,
     progress: bool | ProgressFunction | None = None,
@@ -380,9 +380,10 @@ def solve_batch(
 ) -> BatchResult[OTResult]:
     """:func:`solve` for many cost matrices at once: (B, n, m), or a list of matrices of any shapes.
 
-    a and b are (B, n) and (B, m), lists, or (n) and (m) for all; reg is one for all, `potentials_init` a list of pairs.
-    Each problem stops by itself and has a report of its own; its plan has the bits that :func:`solve` gives. On CUDA
-    each step is one launch for all problems. With reg_type "L2" results are :class:`RegularizedResult`.
+    a and b are (B, n) and (B, m), lists, or (n) and (m) for all; reg is one for all. `potentials_init` is a list of
+    pairs, or a pair of stacks or lists as `potentials` of a result is. Each problem stops by itself and has a report of
+    its own; its plan has the bits that :func:`solve` gives. On CUDA each step is one launch for all problems. With
+    reg_type "L2" results are :class:`RegularizedResult`.
 
     Raises what :func:`solve` does, with messages that begin with the problem: "problem 3: a: ...".
 
@@ -431,7 +432,7 @@ def solve_sample_batch(
     scale: float = 1.0,
     unbalanced: float | Sequence[float] | None = None,
     unbalanced_type: str = "KL",
-    potentials_init: Sequence[tuple[Any, Any]] | None = None,
+    potentials_init: Sequence[tuple[Any, Any]] | tuple[Any, Any] | None = None,
     n_threads: int | None = None,
     device: Any = None,
     progress: bool | ProgressFunction | None = None,

@@ -15,6 +15,7 @@ from ._problem import cost_of_metric, costs
 from ._regularized import solve_regularized, solve_regularized_sample
 from ._solve import solve_sample
 
+_ENTROPIC = ("auto", "sinkhorn", "newton", "splr")
 _REGULARIZED = ("group_lasso", "quadratic", "none")
 
 
@@ -75,6 +76,9 @@ class OTTransport(TransformerMixin, BaseEstimator):
         pass them, and not used.
         """
         del yt
+        methods = (*_ENTROPIC, *_REGULARIZED)
+        if isinstance(self.method, str) and self.method not in methods:
+            raise ValueError(f"method: is {self.method!r}; must be {', '.join(methods)}")
         source = validate_data(self, X, dtype=[np.float64, np.float32], ensure_min_samples=2)
         target = source if Xt is None else check_array(Xt, dtype=[np.float64, np.float32], input_name="Xt")
         if self._is_regularized:
@@ -142,11 +146,13 @@ class OTTransport(TransformerMixin, BaseEstimator):
             return _carried(points, self._target, self.result_.average(self._source, transpose=True))
         return self.result_.inverse.transform(points).astype(points.dtype, copy=False)
 
-    @calls(values="y")
     def transform_labels(self, y: Any) -> np.ndarray[Any, Any]:
         """The share of each class of the source's labels y (n) in the mass that each target receives (m x classes)."""
         check_is_fitted(self)
-        classes, codes = np.unique(as_numpy("y", y), return_inverse=True)
+        labels, n = as_numpy("y", y), self.result_.shape[0]
+        if labels.shape != (n,):
+            raise ValueError(f"y: has shape {labels.shape}; must be ({n},)")
+        classes, codes = np.unique(labels, return_inverse=True)
         one_hot = np.eye(len(classes))[codes]
         return np.asarray(self.result_.average(one_hot, transpose=True))
 

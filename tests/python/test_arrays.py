@@ -89,8 +89,30 @@ def test_lists_buffers_and_dlpack(rng):
         OnlyDlpack,
     ):
         np.testing.assert_array_equal(monge.solve_sample(give(x), give(y), reg=0.5).plan, expected)
+    distance = {"metric": "euclidean"}  # Whose mean is a question to the points.
+    np.testing.assert_array_equal(
+        monge.solve_sample(OnlyDlpack(x), OnlyDlpack(y), **distance).plan, monge.solve_sample(x, y, **distance).plan
+    )
     a = array.array("d", [0.2] * 5)
     np.testing.assert_array_equal(monge.solve_sample(x, y, a, reg=0.5).plan, expected)
+
+
+@pytest.mark.parametrize("dtype", ["int64", "bool", "float16", "float32"])
+def test_dlpack_of_other_types_and_layouts(rng, dtype):
+    cost = (5 * rng.random((6, 9))).astype(dtype)
+    groups = np.array([0, 1, 1, 0, 2, 2], np.int32)
+    for layout in (cost, cost[::-1], cost[:, ::-1]):
+        expected = monge.solve(layout, reg=0.5).plan
+        plan = monge.solve(OnlyDlpack(layout), reg=0.5).plan
+        assert plan.dtype == expected.dtype
+        np.testing.assert_array_equal(plan, expected)
+        grouped = [
+            monge.solve_regularized(given(layout), group_lasso=0.1, groups=given(groups[::-1]), quadratic=0.1).plan
+            for given in (np.asarray, OnlyDlpack)
+        ]
+        np.testing.assert_array_equal(*grouped)
+    if dtype.startswith("float"):
+        np.testing.assert_array_equal(monge.project(OnlyDlpack(cost)), monge.project(cost))
 
 
 def test_a_cost_matrix_is_read_by_rows_or_by_columns(rng):

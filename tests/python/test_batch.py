@@ -34,6 +34,28 @@ def test_weights_for_all_or_for_each(rng):
     np.testing.assert_allclose(for_all.marginals[0], np.tile(a[0], (3, 1)), atol=2e-6)
 
 
+@pytest.mark.parametrize("mixed", [("f4", "f8"), ("f8", "f4"), ("f4", "f4")])
+@pytest.mark.parametrize("sizes", [(5, 5), (5, 6)])
+def test_a_batch_has_one_dtype(rng, mixed, sizes):
+    x = [rng.random((n, 2)).astype(dtype) for n, dtype in zip(sizes, mixed)]
+    batch = monge.solve_sample_batch(x, x, 0.1)
+    expected = "float64" if "f8" in mixed else "float32"
+    for stack in (batch.plan, *batch.potentials, *batch.marginals):
+        assert all(array.dtype == expected for array in stack)
+    assert batch.value.dtype == expected
+    np.testing.assert_allclose(batch.plan[1], batch[1].plan, rtol=1e-7)
+
+
+@pytest.mark.parametrize("sizes", [((4, 3), (4, 3), (4, 3)), ((4, 3), (5, 3), (4, 2)), ((4, 3), (5, 3), (6, 3))])
+def test_a_batch_starts_from_the_potentials_of_another(rng, sizes):
+    cost = [rng.random(size) for size in sizes]
+    first = monge.solve_batch(cost, 0.1, tol=1e-9)
+    f, g = first.potentials
+    for start in (first.potentials, list(zip(f, g)), tuple(zip(f, g)), (list(f), list(g))):
+        again = monge.solve_batch(cost, 0.1, tol=1e-9, potentials_init=start)
+        assert again.n_iter == [0, 0, 0] < first.n_iter
+
+
 def test_messages_name_the_problem(rng):
     cost = rng.random((3, 6, 5))
     with pytest.raises(ValueError, match="^problem 1: a: "):

@@ -95,6 +95,7 @@ def fit(X=X, Xt=Y, y=None, **given):
     return monge.OTTransport(**{"reg": 0.1, **given}).fit(X, y, Xt=Xt)
 
 
+UNEQUAL = "b: the total is 2; must equal the total of a, 1, to 5.0e-07 relative"
 FUNCTIONS = {
     sinkhorn: "sinkhorn",
     unbalanced: "sinkhorn_unbalanced",
@@ -178,7 +179,16 @@ WRONG = [
     (divergence_of_costs, {"b": A}, ValueError, "b: has 4 entries; must have 3, one for each column of M_ab"),
     (c_transform, {"g": A}, ValueError, "g: has 4 entries; must have 3"),
     (fit, {"method": "group_lasso", "y": [0, 1]}, ValueError, "y: has 2 entries; must have 4, one for each row of X"),
-    (solve, {"a": A, "b": 2 * B}, ValueError, "b: the total is 2; must equal the total of a, 1"),
+    (solve, {"a": A, "b": 2 * B}, ValueError, UNEQUAL + "; others need unbalanced"),
+    (sample, {"a": A, "b": 2 * B}, ValueError, UNEQUAL + "; others need unbalanced"),
+    (batch, {"a": A, "b": 2 * B}, ValueError, "problem 0: " + UNEQUAL + "; others need unbalanced"),
+    (divergence, {"a": A, "b": 2 * B}, ValueError, UNEQUAL + "; others need unbalanced"),
+    (sinkhorn, {"b": 2 * B, "stopThr": 1e-6}, ValueError, UNEQUAL + "; others need sinkhorn_unbalanced()"),
+    (empirical, {"a": A, "b": 2 * B, "stopThr": 1e-6}, ValueError, UNEQUAL + "; others need sinkhorn_unbalanced()"),
+    (unbalanced, {"b": 2 * B, "reg_m": np.inf}, ValueError, UNEQUAL + "; others need a finite reg_m"),
+    (divergence, {"unbalanced": (0.5, 0.3)}, ValueError, "unbalanced: is 0.3; must be 0.5 on both sides"),
+    (divergence_of_costs, {"unbalanced": (0.5, 0.3)}, ValueError, "unbalanced: is 0.3; must be 0.5 on both sides"),
+    (divergence, {"penalty_a": 0.5, "penalty_b": 0.3}, ValueError, "penalty_b: is 0.3; must be 0.5 on both sides"),
     (solve, {"a": "abcd"}, TypeError, "a: is 'abcd'"),
     (solve, {"n_threads": -1}, ValueError, "n_threads: is -1"),
     (solve, {"n_threads": "2"}, TypeError, "n_threads: is '2'; must be a whole number"),
@@ -205,6 +215,7 @@ WRONG = [
     (sample, {"metric": [1]}, ValueError, "metric: is [1]; must be"),
     (sample, {"scale": "a"}, TypeError, "scale: is 'a'; must be a number"),
     (sample, {"scale": -1}, ValueError, "scale: is -1"),
+    (sample, {"scale": -1, "metric": "euclidean", "reg": None}, ValueError, "scale: is -1; must be finite and > 0"),
     (sample, {"norm_p": 3}, ValueError, "norm_p: is 3; is for the metric p-norm"),
     (sample, {"metric": "p-norm", "norm_p": 0.5}, ValueError, "norm_p: is 0.5; must be"),
     (sample, {"metric": "p-norm", "norm_p": "a"}, TypeError, "norm_p: is 'a'; must be a number"),
@@ -223,8 +234,11 @@ WRONG = [
     (batch, {"a": [A]}, ValueError, "a: has 1 entries; must have 2"),
     (batch, {"device": "gpu"}, ValueError, "device: is 'gpu'"),
     (batch, {"method": np.ones(3)}, TypeError, "method: is array"),
-    (batch, {"potentials_init": 3}, TypeError, "potentials_init: is 3; must be a list of pairs"),
+    (batch, {"potentials_init": 3}, TypeError, "potentials_init: is 3; must be a list of pairs, or the pair"),
     (batch, {"penalty_a": 1.0, "penalty_b": 1.0}, NotImplementedError, "reg_type: is 'entropy' with penalties"),
+    (batch, {"potentials_init": (M, M)}, ValueError, "potentials_init: f: has 4 entries; must have 2, one for each"),
+    (batch, {"potentials_init": ([A, A], [B])}, ValueError, "potentials_init: g: has 1 entries; must have 2"),
+    (batch, {"potentials_init": (M[:2], M[:2])}, ValueError, "problem 0: potentials_init: f: has 3 entries; must"),
     (batch, {"potentials_init": [(A, B)]}, ValueError, "potentials_init: has 1 entries; must have 2"),
     (batch, {"potentials_init": [(A, B), 3]}, TypeError, "problem 1: potentials_init: is 3"),
     (batch, {"potentials_init": [(A, B), (A, A)]}, ValueError, "problem 1: potentials_init: g: has 4 entries"),
@@ -305,6 +319,9 @@ WRONG = [
     (divergence, {"X_b": NAN}, ValueError, "X_b: has 3 columns; must have 2, the dimension of X_a"),
     (divergence, {"tol": -1}, ValueError, "tol: is -1"),
     (divergence, {"warn": None}, TypeError, "warn: is None"),
+    (divergence_of_costs, {"tol": -1}, ValueError, "tol: is -1"),
+    (divergence_of_costs, {"max_iter": 0}, ValueError, "max_iter: is 0"),
+    (divergence_of_costs, {"n_threads": -1}, ValueError, "n_threads: is -1"),
     (divergence_of_costs, {"M_ab": NAN}, ValueError, "M_ab: row 0, column 0 is nan"),
     (divergence_of_costs, {"M_aa": M}, ValueError, "M_aa: is 4 x 3; must be 4 x 4"),
     (divergence_of_costs, {"M_bb": np.full((3, 3), np.nan)}, ValueError, "M_bb: row 0, column 0 is nan"),
@@ -323,6 +340,14 @@ WRONG = [
     (monge.projection_marginals, {"rows": "a", "columns": 2}, TypeError, "rows: is 'a'; must be a whole number"),
     # scikit-learn.
     (fit, {"method": np.ones(3)}, TypeError, "method: is array"),
+    (
+        fit,
+        {"method": "lp"},
+        ValueError,
+        "method: is 'lp'; must be auto, sinkhorn, newton, splr, group_lasso, quadratic",
+    ),
+    (lambda y: fit().transform_labels(y), {"y": [0, 1]}, ValueError, "y: has shape (2,); must be (4,)"),
+    (lambda y: fit().transform_labels(y), {"y": X}, ValueError, "y: has shape (4, 2); must be (4,)"),
     (fit, {"reg": "a"}, TypeError, "reg: is 'a'"),
     (fit, {"method": "quadratic", "reg": -1}, ValueError, "reg: is -1"),
     (fit, {"method": "quadratic", "tol": -1}, ValueError, "tol: is -1"),
@@ -378,6 +403,19 @@ def test_flags_are_read_before_the_solve(function, field):
             with pytest.raises(TypeError, match=f"^{field}: is .*; must be True or False"):
                 function(**{field: wrong})
     assert function(**{field: np.True_}) is not None
+
+
+HALF = A.astype(np.float16), (1.01 * B).astype(np.float16)
+
+
+@pytest.mark.parametrize("function", [solve, sample, batch, sinkhorn, empirical_divergence, regularized])
+def test_totals_of_half_precision_are_explained(function):
+    a, b = HALF
+    with pytest.raises(ValueError, match="; weights in float16 are rounded: divide them by their totals in float32$"):
+        function(a=a, b=b)
+    with pytest.raises(ValueError, match="the total of a") as raised:
+        function(a=a.astype(np.float32), b=b.astype(np.float32))
+    assert "rounded" not in str(raised.value)
 
 
 def test_a_mask_that_hides_nothing_is_none():

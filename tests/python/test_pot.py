@@ -114,6 +114,32 @@ def test_what_stops_a_classic_solve(rng, lazy):
     assert log["niter"] == criteria["l1" if lazy else "gradient"]
 
 
+def error_of(plan, a, b, criterion):
+    """As stopThr is: relative to the mass."""
+    row, column = abs(plan.sum(1) - a), abs(plan.sum(0) - b)
+    error = row.sum() + column.sum() if criterion == "l1" else np.sqrt((row**2).sum() + (column**2).sum())
+    return error / a.sum()
+
+
+@pytest.mark.parametrize("stopThr", [1e-4, 1e-9])
+@pytest.mark.parametrize("reg", [0.2, 0.01])
+def test_errors_of_a_log_are_on_the_scale_of_the_tolerance(rng, reg, stopThr):
+    cost = squared_distances(rng.random((40, 2)), rng.random((30, 2)))
+    a, b = 3 * weights(rng, 40), 3 * weights(rng, 30)
+    both = np.stack([b, b[::-1]], 1)
+    exact, rounding = {"precision": "float64"}, {"rel": 1e-6, "abs": 1e-15}
+    for criterion in ("gradient", "l1"):
+        plan, log = monge.sinkhorn(a, b, cost, reg, stopThr=stopThr, log=True, criterion=criterion, **exact)
+        assert log["err"][-1] == pytest.approx(error_of(plan, a, b, criterion), **rounding)
+        assert log["result"].converged and log["err"][-1] <= stopThr < log["err"][0]
+        _, columns = monge.sinkhorn(a, both, cost, reg, stopThr=stopThr, log=True, criterion=criterion, **exact)
+        worst = max(error_of(each.plan, a, q, criterion) for each, q in zip(columns["result"], both.T))
+        assert columns["err"][-1] == pytest.approx(worst, **rounding)
+        assert columns["err"][0] >= log["err"][0]
+    plan, log = monge.sinkhorn_unbalanced(a, b, cost, reg, np.inf, stopThr=stopThr, log=True, **exact)
+    assert log["err"][-1] == pytest.approx(error_of(plan, a, b, "l1"), **rounding)
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_float32_weights_at_the_tolerance_of_float64(seed):
     rng = np.random.default_rng(seed)
@@ -133,6 +159,17 @@ def test_many_histograms(rng):
     theirs = quietly(ot.sinkhorn, a, b, cost, 0.1, method="sinkhorn_log", stopThr=1e-12, numItermax=20000)
     np.testing.assert_allclose(monge.sinkhorn(a, b, cost, 0.1, stopThr=1e-11), theirs, atol=1e-6)
     np.testing.assert_allclose(monge.sinkhorn2(a, b, cost, 0.1, stopThr=1e-11), theirs, atol=1e-6)
+    _, log = monge.sinkhorn(a, b, cost, 0.1, stopThr=1e-11, log=True)
+    _, theirs = quietly(ot.sinkhorn, a, b, cost, 0.1, stopThr=1e-11, log=True)
+    assert {"err", *theirs} <= {*log}
+    for name in ("u", "v"):
+        assert log[name].shape == theirs[name].shape
+        np.testing.assert_array_equal(log[name], np.exp(log[f"log_{name}"]))
+    np.testing.assert_allclose(
+        log["u"][:, None] * np.exp(-cost / 0.1)[:, :, None] * log["v"],
+        np.stack([result.plan for result in log["result"]], 2),
+        rtol=1e-12,
+    )
 
 
 @pytest.mark.parametrize("reg_m", [0.5, (1.0, 0.3), (np.inf, 0.7)])
@@ -161,6 +198,12 @@ def test_empirical_divergence(rng):
     theirs = quietly(ot.bregman.empirical_sinkhorn_divergence, x, y, 1.0, stopThr=1e-12)
     assert monge.empirical_sinkhorn_divergence(x, y, 1.0, stopThr=1e-12) == pytest.approx(theirs, abs=1e-7)
     assert monge.empirical_sinkhorn_divergence(x, x, 1.0) == pytest.approx(0, abs=1e-7)
+    _, log = monge.empirical_sinkhorn_divergence(x, y, 1.0, log=True)
+    _, theirs = quietly(ot.bregman.empirical_sinkhorn_divergence, x, y, 1.0, log=True)
+    assert {*theirs} <= {*log}
+    for name in ("ab", "a", "b"):
+        assert {*theirs[f"log_sinkhorn_{name}"]} - {"warning"} <= {*log[f"log_sinkhorn_{name}"]}
+        assert log[f"sinkhorn_loss_{name}"] == pytest.approx(theirs[f"sinkhorn_loss_{name}"], rel=1e-7)
 
 
 @pytest.mark.parametrize("reg_type", ["entropy", "kl"])

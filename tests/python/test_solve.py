@@ -93,6 +93,14 @@ def test_operators_are_those_of_the_plan(rng):
     np.testing.assert_allclose(lazy.T[1:3], plan.T[1:3], **close)
     np.testing.assert_allclose(lazy @ v, plan @ v, **close)
     np.testing.assert_allclose(lazy.T @ u, plan.T @ u, **close)
+    np.testing.assert_allclose(u @ lazy, u @ plan, **close)
+    np.testing.assert_allclose(v.T @ lazy.T, v.T @ plan.T, **close)
+    with pytest.raises(ValueError, match="^v: has shape "):
+        v @ lazy
+    np.testing.assert_array_equal(np.asarray(lazy), plan)
+    np.testing.assert_array_equal(np.array(lazy.T, np.float32), plan.T.astype(np.float32))
+    with pytest.raises(ValueError, match="^copy: is False"):
+        np.array(lazy, copy=False)
 
 
 def test_entries(rng):

@@ -38,7 +38,14 @@ class OTPairs:
         if x0.device != x1.device:
             raise ValueError(f"x1: lies on {x1.device}; must be on {x0.device}, as x0 is")
         with torch.no_grad():
-            result = solve(_squared_distances(x0.flatten(1), x1.flatten(1)), reg=self.reg, tol=self.tol, **self.options)
+            costs = _squared_distances(x0.flatten(1), x1.flatten(1))
+            try:
+                result = solve(costs, reg=self.reg, tol=self.tol, **self.options)
+            except ValueError:
+                if self.reg is not None or costs.any():
+                    raise
+                # All points are in one place. Equal costs have one plan, and these a mean for reg.
+                result = solve(torch.ones_like(costs), tol=self.tol, **self.options)
             i, j = result.sample(len(x0), seed=self.seed)
         self.seed += 1
         return i, j

@@ -79,12 +79,14 @@ def attach(result: Any, name: str, of: tuple[Tensor, ...], given: tuple[Any, ...
 
 
 def together(name: str, parts: list[Any]) -> Any:
-    """What the results of a batch call `name`: tensors stacked where they have one shape, else their list; of tuples,
-    one of each entry."""
+    """What the results of a batch call `name`: tensors of one dtype, stacked where they have one shape, else their
+    list; of tuples, one of each entry."""
     if isinstance(parts[0], tuple):
         return tuple(together(name, list(each)) for each in zip(*parts))
     _require_tensor(name, parts[0])
-    tensors = [torch.as_tensor(part, dtype=parts[0].dtype) for part in parts]
+    in_float32 = all(isinstance(part, Tensor) and part.dtype == torch.float32 for part in parts)
+    dtype = torch.float32 if in_float32 else torch.float64
+    tensors = [torch.as_tensor(part, dtype=dtype) for part in parts]
     return torch.stack(tensors) if len({tensor.shape for tensor in tensors}) == 1 else tensors
 
 

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from .. import _core
 from .._arrays import Place, read
-from .._names import CLOUDS, ROWS_OF_CLOUDS, calls, number, rename, shown
+from .._names import CLOUDS, ROWS_OF_CLOUDS, calls, number, rename, say_rounding, shown
 from .._problem import (
     WITH_POINT_DERIVATIVES,
     Problem,
@@ -40,6 +40,7 @@ _OF_GEOMLOSS = {
     "annealing": "scaling",
     "penalty_a": "reach",
     "penalty_b": "reach",
+    "a solve with penalty_a or penalty_b": "reach",
     "tolerance": "tol",
     "iterations": "max_iter",
 }
@@ -436,12 +437,13 @@ class SamplesLoss(torch.nn.Module):
         if y.ndim != x.ndim:
             raise ValueError(f"y: has shape {tuple(y.shape)}; must have {x.ndim} dimensions, as x has")
         require_weights(a=(a, x), b=(b, y))
+        given = a, b
         shape_a, shape_b = x.shape[:-1] if a is None else a.shape, y.shape[:-1] if b is None else b.shape
         lead = x.shape[0] if batched else 1
         x, y = floating(x), floating(y)
         x, y = (v if batched else v.unsqueeze(0) for v in (x, y))
         a, b = (None if v is None else floating(v).reshape(lead, -1) for v in (a, b))
-        value, f, g = self._solve(x, y, a, b)
+        value, f, g = self._solve(x, y, a, b, given)
         balanced = is_balanced(self.options)
         if balanced and a is None and b is not None:
             a = _uniform(x, b)
@@ -465,10 +467,14 @@ class SamplesLoss(torch.nn.Module):
         excess = (mass_a - mass_b) ** 2 / 2 if self.debias else (mass_a + mass_b) / 2 - mass_a * mass_b
         return self.options["eps"] * excess
 
-    def _solve(self, x: Tensor, y: Tensor, a: Tensor | None, b: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+    def _solve(
+        self, x: Tensor, y: Tensor, a: Tensor | None, b: Tensor | None, given: tuple[Tensor | None, ...] = ()
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """`given`: the weights as the caller has them."""
         metric, scale = ("sqeuclidean", 0.5) if self.p == 2 else ("euclidean", 1.0)
         try:
             return _transport_batch(x, y, a, b, metric, scale, None, self.options)
         except (ValueError, TypeError, NotImplementedError) as error:
             rename(error, self._names)
+            say_rounding(error, given)
             raise

@@ -31,6 +31,23 @@ def test_arrays_in_arrays_out(dtype):
     np.testing.assert_array_equal(result.plan, expected.plan)
 
 
+@pytest.mark.parametrize("transform", [jax.jit, jax.grad, jax.vmap])
+@pytest.mark.parametrize(
+    ("field", "function"),
+    [
+        ("X_a", lambda v: monge.solve_sample(v, np.ones((5, 2)), reg=0.5).value),
+        ("a", lambda v: monge.solve(np.ones((4, 5)), v, reg=0.5).value),
+        ("M", lambda v: monge.sinkhorn2([], [], v, 0.5)),
+        ("X_b", lambda v: monge.sinkhorn_divergence(np.ones((5, 2)), v, reg=0.5).value),
+        ("logits", lambda v: monge.project(v).sum()),
+        ("groups", lambda v: monge.solve_regularized(np.ones((4, 5)), group_lasso=0.1, groups=v).value),
+    ],
+)
+def test_what_is_traced_is_named(transform, field, function):
+    with pytest.raises(NotImplementedError, match=f"^{field}: is traced by JAX; monge.jax has functions for it"):
+        transform(function)(jnp.ones((4, 2)))
+
+
 GROUPS = jnp.arange(9) % 3
 QUADRATIC = {"quadratic": 1.0, "tolerance": 1e-12}
 LASSO = {"group_lasso": 0.05, "groups": GROUPS, "quadratic": 0.2, "tolerance": 1e-11, "iterations": 10**6}

@@ -45,6 +45,24 @@ def test_tensors_in_tensors_out(dtype):
     assert monge.sinkhorn2([], [], torch.rand(4, 5, dtype=dtype), 0.1).dtype == dtype
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_questions_to_a_result_may_be_in_arrays_of_others(dtype):
+    x, y = clouds(dtype=dtype)
+    result = monge.solve_sample(x, y, reg=0.5)
+    rows, columns = torch.rand(len(x), 2, dtype=dtype), torch.rand(len(y), dtype=dtype)
+    for ask in (
+        lambda of: result.push(of(rows)),
+        lambda of: result.push(of(rows)[:, 0]),
+        lambda of: result.pull(of(columns)),
+        lambda of: result.apply(of(columns)),
+        lambda of: result.lazy_plan @ of(columns),
+        lambda of: of(rows).T @ result.lazy_plan,
+    ):
+        torch.testing.assert_close(ask(lambda tensor: tensor.numpy()), ask(lambda tensor: tensor), rtol=0, atol=0)
+    torch.testing.assert_close(rows.T @ result.lazy_plan, rows.T @ result.plan)
+    np.testing.assert_array_equal(np.asarray(result.lazy_plan), result.plan)
+
+
 def test_layouts_and_types():
     x, y = clouds(dtype=torch.float32)
     expected = monge.solve_sample(x, y, reg=0.5).plan
@@ -408,6 +426,15 @@ def test_pairs_for_flow_matching():
     assert cost < 0.9 * (x0 - x1).square().sum(1).mean()
     p, q = pairs(x0, x1)
     assert p.shape == x0.shape and q.shape == x1.shape
+
+
+@pytest.mark.parametrize("n", [1, 64])
+@pytest.mark.parametrize("given", [{}, {"reg": 0.1}, {"eps_relative": 0.1}])
+def test_pairs_of_points_in_one_place(n, given):
+    x = torch.ones(n, 2)
+    i, j = monge.torch.OTPairs(**given).indices(x, x)
+    assert len(i) == len(j) == n and min(i.min(), j.min()) >= 0 and max(i.max(), j.max()) < n
+    assert n == 1 or len(set(i.tolist())) > n / 3 < len(set(j.tolist()))  # Of 64 draws the expectation is 40.
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.int64])

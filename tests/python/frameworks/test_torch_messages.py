@@ -56,6 +56,7 @@ def split(**given):
     return monge.torch.hc_split_sinkhorn(**dict(zip(("mixes", "hc_scale", "hc_base"), MAPPED)) | given)
 
 
+UNEQUAL = f"b: the total is {(2 * B).double().sum():.17g}; must equal the total of a, 1, to 1.0e-06 relative"
 WRONG = [
     (transport, {"x": X.numpy()}, TypeError, "x: is an array of shape (4, 2); must be a tensor of PyTorch"),
     (transport, {"y": None}, TypeError, "y: is None; must be a tensor"),
@@ -108,6 +109,14 @@ WRONG = [
     (loss, {"tolerance": -1.0}, ValueError, "tolerance: is -1"),
     (loss, {"max_iter": "a"}, TypeError, "max_iter: is 'a'"),
     (loss, {"tol": 1e-3, "tolerance": 1e-3}, ValueError, "tol: is given with tolerance"),
+    (loss, {"b": 2 * B, "reach": None}, ValueError, UNEQUAL + "; others need reach"),
+    (
+        loss,
+        {"a": A.bfloat16(), "b": B.bfloat16()},
+        ValueError,
+        "b: the total is 1.001953125; must equal the total of a",
+    ),
+    (transport, {"a": A, "b": 2 * B}, ValueError, UNEQUAL + "; others need unbalanced"),
     (pairs, {"x0": X.numpy()}, TypeError, "x0: is an array of shape (4, 2); must be a tensor"),
     (pairs, {"x1": Y[:, :1]}, ValueError, "x1: has points of shape (1,); must be as x0, (2,)"),
     (pairs, {"x1": Y[0]}, ValueError, "x1: has shape (2,); must be (n, ...)"),
@@ -146,6 +155,14 @@ WRONG = [
 @pytest.mark.parametrize(("function", "given", "error", "first_words"), WRONG)
 def test_wrong_arguments_are_named(function, given, error, first_words):
     assert_named(function, given, error, first_words)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("function", [transport, loss, regularized])
+def test_totals_of_half_precision_are_explained(function, dtype):
+    words = f"; weights in {str(dtype)[6:]} are rounded: divide them by their totals in float32$"
+    with pytest.raises(ValueError, match=words):
+        function(a=A.to(dtype), b=(1.01 * B).to(dtype))
 
 
 @pytest.mark.parametrize("function", [transport, loss, regularized, fused, split])

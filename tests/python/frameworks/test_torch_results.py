@@ -148,6 +148,17 @@ def test_batches_of_several_shapes():
     assert right(lambda c: monge.solve_batch(c, 0.3, reg_type="L2", tol=1e-12).value, rand(2, N, M))
 
 
+@pytest.mark.parametrize("order", [1, -1])
+def test_batches_of_several_dtypes(order):
+    clouds = [X.float().requires_grad_(), X.clone().requires_grad_()][::order]
+    batch = monge.solve_sample_batch(clouds, [Y.to(x.dtype) for x in clouds], **TIGHT)
+    for found in (batch.value, batch.plan, *batch.potentials):
+        assert found.dtype == torch.float64 and found.requires_grad
+    gradients = torch.autograd.grad(batch.value.sum(), clouds)
+    assert [v.dtype for v in gradients] == [x.dtype for x in clouds]
+    torch.testing.assert_close(gradients[0].double(), gradients[1].double(), rtol=1e-4, atol=1e-5)
+
+
 LABELS = {
     "labels_x": np.array([0, 1, 0, 1, 2, 2, 0]),
     "labels_y": np.array([0, 1, 2, 1, 0, 1]),
