@@ -312,6 +312,7 @@ def empirical_sinkhorn_divergence(
     verbose: bool = False,
     log: bool = False,
     warn: bool = True,
+    warmstart: Any = None,
     **options: Any,
 ) -> Any:
     """POT's divergence, max(0, <C, P_ab> - (<C, P_aa> + <C, P_bb>) / 2), of the transport costs alone.
@@ -320,6 +321,7 @@ def empirical_sinkhorn_divergence(
     gradients. Arguments and errors are those of :func:`empirical_sinkhorn`; the value is in units of the cost.
     """
     log = truth("log", log)
+    refuse_unsupported(warmstart=warmstart)
     result = sinkhorn_divergence(
         X_s,
         X_t,
@@ -431,7 +433,7 @@ def _unbalanced(
     verbose: bool,
     own: dict[str, Any],
 ) -> OTResult:
-    refuse_unsupported(c=(c, "the reference is a b^T"))
+    refuse_unsupported(c=c)
     if lower_name("reg_type", reg_type, "'kl'") != "kl":
         raise NotImplementedError(f"reg_type: is {reg_type!r}; must be 'kl', relative to a b^T")
     problem = matrix_problem(M, _weights(a), _weights(b), own.pop("device", None))
@@ -487,7 +489,7 @@ def smooth_ot_dual(
     log = truth("log", log)
     if lower_name("reg_type", reg_type, "'l2'") not in ("l2", "squaredl2"):
         raise NotImplementedError(f"reg_type: is {reg_type!r}; must be 'l2'; sinkhorn() has 'kl'")
-    refuse_unsupported(max_nz=(max_nz, "is for reg_type 'sparsity_constrained'"))
+    refuse_unsupported(max_nz=max_nz)
     result = run_regularized(
         matrix_problem(M, _weights(a), _weights(b), options.pop("device", None)),
         quadratic_term(reg),

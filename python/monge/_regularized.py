@@ -24,7 +24,6 @@ from ._problem import (
     one_each,
     pair_of_potentials,
     points_problem,
-    refuse_unsupported,
     warn_if_short,
     watching,
 )
@@ -639,7 +638,8 @@ def run_batch(
     """`given`: of each problem, as for :func:`run`."""
     if not problems:
         raise ValueError("batch: has no problems; must have at least one")
-    refuse_unsupported(potentials_init=(potentials_init, "must not be for a batch of regularised plans"))
+    if potentials_init is not None:
+        raise NotImplementedError("potentials_init: is given; must not be for a batch of regularised plans")
     views = each_problem(lambda p, h: (p.geometry, p.a, p.b, h.core), problems, regularizers)
     session = problems[0].place.session(n_threads)
     with watching(progress, options.get("iterations", _ALWAYS_ITERATIONS), "iteration", _text) as watch:

@@ -137,7 +137,8 @@ def _translated(
             own=own,
         )
     require_kl(unbalanced_type)
-    refuse_unsupported(unbalanced=(unbalanced, "must not be with reg_type 'L2'"))
+    if unbalanced is not None:
+        raise NotImplementedError("unbalanced: is given; must not be with reg_type 'L2'")
     options = library_options(own, tolerance=("tol", tol), iterations=("max_iter", max_iter))
     options.setdefault("tolerance", _TOLERANCE)
     return quadratic_term(reg), options if method is None else options | {"method": method}
@@ -205,6 +206,7 @@ def solve(
     potentials_init: tuple[Any, Any] | None = None,
     tol: float | None = None,
     verbose: bool = False,
+    grad: str = "autodiff",
     *,
     device: Any = None,
     progress: bool | ProgressFunction | None = None,
@@ -249,7 +251,7 @@ def solve(
     array([[0.5, 0. ],
            [0. , 0.5]])
     """
-    refuse_unsupported(c=(c, "the reference is a b^T"), plan_init=(plan_init, "potentials_init takes a warm start"))
+    refuse_unsupported(c=c, plan_init=plan_init, grad=grad)
     result: OTResult = _solve(
         matrix_problem(M, a, b, device),
         (M, None, None, a, b),
@@ -283,15 +285,24 @@ def solve_sample(
     reg_type: str = "KL",
     unbalanced: float | Sequence[float] | None = None,
     unbalanced_type: str = "KL",
-    lazy: bool = True,
+    lazy: bool = False,
     batch_size: int | None = None,
     method: str | None = None,
     n_threads: int | None = None,
     max_iter: int | None = None,
     plan_init: Any = None,
+    rank: int = 100,
+    scaling: float = 0.95,
     potentials_init: tuple[Any, Any] | None = None,
+    X_init: Any = None,
     tol: float | None = None,
     verbose: bool = False,
+    grad: str = "autodiff",
+    random_state: Any = None,
+    debias: bool = False,
+    n_projections: int = 50,
+    projections: Any = None,
+    scaler: Any = None,
     *,
     norm_p: float | None = None,
     scale: float = 1.0,
@@ -323,7 +334,19 @@ def solve_sample(
     array([10., 11., 12., 13.])
     """
     del lazy, batch_size
-    refuse_unsupported(c=(c, "the reference is a b^T"), plan_init=(plan_init, "potentials_init takes a warm start"))
+    refuse_unsupported(
+        c=c,
+        plan_init=plan_init,
+        rank=rank,
+        scaling=scaling,
+        X_init=X_init,
+        grad=grad,
+        random_state=random_state,
+        debias=debias,
+        n_projections=n_projections,
+        projections=projections,
+        scaler=scaler,
+    )
     problem = points_problem(
         X_a,
         X_b,
@@ -367,8 +390,11 @@ def solve_batch(
     b: Any = None,
     max_iter: int | None = None,
     tol: float | None = None,
-    method: str | None = None,
+    method: str | None = "auto",
+    inner_iter: int = 1,
+    inner_reg: float = 1e-3,
     reg_type: str = "entropy",
+    grad: str = "envelope",
     *,
     unbalanced: float | Sequence[float] | None = None,
     unbalanced_type: str = "KL",
@@ -390,6 +416,7 @@ def solve_batch(
     >>> monge.solve_batch(np.ones((2, 3, 4)), 0.1).value_linear.round(6)
     array([1., 1.])
     """
+    refuse_unsupported(inner_iter=inner_iter, inner_reg=inner_reg, grad=grad)
     matrices = all_of("M", M, "costs (B, n, m), or a list of matrices")
     weights_a = one_each("a", a, len(matrices), 1)
     weights_b = one_each("b", b, len(matrices), 1)
@@ -422,11 +449,14 @@ def solve_sample_batch(
     a: Any = None,
     b: Any = None,
     metric: str = "sqeuclidean",
-    p: float | None = None,
+    p: float | None = 2,
     max_iter: int | None = None,
     tol: float | None = None,
-    method: str | None = None,
+    method: str | None = "auto",
+    inner_iter: int = 1,
+    inner_reg: float = 1e-3,
     reg_type: str = "entropy",
+    grad: str = "envelope",
     *,
     scale: float = 1.0,
     unbalanced: float | Sequence[float] | None = None,
@@ -442,6 +472,7 @@ def solve_sample_batch(
     `p` is that of the metric p-norm; other metrics take None, or POT's 2. Weights, results and errors are those of
     :func:`solve_batch`.
     """
+    refuse_unsupported(inner_iter=inner_iter, inner_reg=inner_reg, grad=grad)
     is_default = p is not None and number("p", p) == 2 and not (isinstance(metric, str) and metric in WITH_P)
     norm_p = None if is_default else p
     problems, given = points_problems(X_a, X_b, a, b, metric=metric, norm_p=norm_p, scale=scale, device=device)
