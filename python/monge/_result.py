@@ -13,7 +13,7 @@ import numpy as np
 from . import _core
 from ._arrays import Array, Place, on_host, read, read_matrix
 from ._names import MOST, calls, number, whole
-from ._plan_result import Gradients, PlanResult
+from ._plan_result import Gradients, LazyPlan, PlanResult
 from ._problem import Problem, plan_of_potentials
 
 _OTHER_SIDE = {"penalty_a": "penalty_b", "penalty_b": "penalty_a"}
@@ -299,9 +299,39 @@ class BatchResult(Sequence[Result]):
         return found
 
     @property
+    def potential_a(self) -> Any:
+        """f (B, n), in units of the cost."""
+        return self.potentials[0]
+
+    @property
+    def potential_b(self) -> Any:
+        """g (B, m), in units of the cost."""
+        return self.potentials[1]
+
+    @property
+    def lazy_plan(self) -> list[LazyPlan]:
+        """The plan of each, its rows made when they are asked for."""
+        return [result.lazy_plan for result in self]
+
+    @property
+    def sparse_plan(self) -> list[Array]:
+        """The plan of each as a CSR array."""
+        return [result.sparse_plan for result in self]
+
+    @property
     def marginals(self) -> tuple[Any, Any]:
         """P 1 (B, n) and P^T 1 (B, m)."""
         return self._pairs(lambda result, row, column: result._plan.marginals(row, column))
+
+    @property
+    def marginal_a(self) -> Any:
+        """P 1 (B, n)."""
+        return self.marginals[0]
+
+    @property
+    def marginal_b(self) -> Any:
+        """P^T 1 (B, m)."""
+        return self.marginals[1]
 
     @property
     def status(self) -> list[str]:
@@ -327,6 +357,11 @@ class BatchResult(Sequence[Result]):
     def report(self) -> list[Any]:
         """The report of each."""
         return [result.report for result in self]
+
+    @property
+    def log(self) -> list[dict[str, Any]]:
+        """The report of each as a dictionary."""
+        return [result.log for result in self]
 
     def __repr__(self) -> str:
         return f"<BatchResult of {len(self)}: {sum(result.converged for result in self)} converged>"
