@@ -28,6 +28,11 @@ from ._solve import run
 
 __all__ = ["project", "regularized_transport", "sinkhorn_divergence", "transport"]
 
+
+def __dir__() -> list[str]:
+    return [name for name in globals() if name.startswith("__")] + __all__
+
+
 _Options = tuple[tuple[str, Any], ...]
 _Shape: Any = jax.ShapeDtypeStruct  # Which has no types.
 

@@ -2,6 +2,7 @@
 
 import doctest
 import importlib
+import importlib.util
 import os
 import pkgutil
 import subprocess
@@ -37,6 +38,21 @@ def test_importing_brings_no_framework_along():
         assert loaded == "[]" and run.stderr == ""
         times.append(float(seconds))
     assert min(times) < 0.2
+
+
+def test_what_needs_a_framework_is_loaded_when_it_is_asked_for():
+    needs = {"OTTransport": "sklearn", "jax": "jax", "plot": "matplotlib", "torch": "torch"}
+    there = [name for name, package in needs.items() if importlib.util.find_spec(package)]
+    code = (
+        "import sys, monge;"
+        f"print([name for name in {list(needs)} if name in dir(monge)]);"
+        f"print([m for m in {list(needs.values())} if m in sys.modules]);"
+        f"print([getattr(monge, name).__name__ for name in {there}])"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    shown, loaded, found = run.stdout.splitlines()
+    assert (shown, loaded) == (str(there), "[]")
+    assert found == str([name if name == "OTTransport" else f"monge.{name}" for name in there])
 
 
 def test_everything_public_is_there_and_documented():

@@ -22,6 +22,12 @@ def test_everything_public_is_documented(name):
     assert list(undocumented(importlib.import_module(name))) == []
 
 
+def test_imports_of_a_module_are_no_part_of_it():
+    assert [name for name in dir(monge.jax) if not name.startswith("__")] == monge.jax.__all__
+    assert [name for name in dir(monge.torch) if not name.startswith("_")] == monge.torch.__all__
+    assert "importlib" not in dir(monge)
+
+
 @pytest.mark.parametrize("name", MODULES)
 def test_docstrings(name):
     result = doctest.testmod(importlib.import_module(name), optionflags=doctest.NORMALIZE_WHITESPACE)
