@@ -220,15 +220,20 @@ def solve(
         a, b: Weights (n) and (m), non-negative with equal totals, but where they are `unbalanced`. Uniform where left
             out, with total 1, or balanced with that of the other. Read in place, too.
         reg: eps > 0, in units of M. Left out, 5 % of the mean cost; ``result.reg`` says how much that is.
+        c, plan_init: POT's; None alone: the reference is a b^T, and `potentials_init` takes a warm start.
         reg_type: "KL" or "entropy". The plan is the same; ``result.value`` has the one or the other. "L2" is
             reg / 2 sum P^2 in their place, for a sparse plan: :func:`solve_regularized` with its result.
-        unbalanced: rho, or (rho_a, rho_b), > 0: instead of a marginal, rho KL(P 1 | a). inf is a marginal.
+        unbalanced: rho, or (rho_a, rho_b), > 0: instead of a marginal, rho KL(P 1 | a). inf is a marginal. Left
+            out, both are.
+        unbalanced_type: "KL" alone.
         method: "auto" (the default), "sinkhorn", "newton" or "splr".
         n_threads: On the CPU; left out, all cores.
         device: "cpu", "cuda" or "cuda:1": where to solve, for arrays in host memory; results come back there. Left
             out, it is where the arrays lie.
-        max_iter, tol: Sweeps at most (10000), and the error to stop at (1e-6): `criterion` says of what.
+        max_iter, tol: Sweeps at most (10000), and the error to stop at (1e-6), relative to the mass: by default the
+            1-norm of the errors of both marginals; the option `criterion` says of what.
         potentials_init: (f, g) in units of M, a warm start.
+        grad: "autodiff" or "envelope", which are the same: derivatives are those of the optimum, of all that has them.
         verbose, progress: True shows a bar (tqdm). A function is called with a :class:`Progress` at each check, and
             stops the solve by returning False.
         options: Whatever the library has, by its names: :class:`monge.SolveOptions`.
@@ -321,10 +326,14 @@ def solve_sample(
             result is used.
         metric: "sqeuclidean", "euclidean", "cosine", "dot" (-<x, y>), "cityblock", "chebyshev", or "p-norm" with
             `norm_p`.
+        reg: eps > 0, in units of C. Left out, 5 % of the mean cost.
         lazy, batch_size: Taken and not needed: memory is O((n + m) d) always.
-        scale: Of the costs; 0.5 makes "sqeuclidean" GeomLoss's cost.
-        labels_x, labels_y: Classes of the points, whole numbers from 0, to whose costs `label_weight` times
-            label_cost[l_i, l_j] is added.
+        rank, scaling, X_init, random_state, debias, n_projections, projections, scaler: POT's, of other methods. What
+            is not POT's default is a NotImplementedError, which says what takes its place.
+        norm_p: The p >= 1 of the metric "p-norm", 2 where left out.
+        scale: Of the costs, by default 1; 0.5 makes "sqeuclidean" GeomLoss's cost.
+        labels_x, labels_y, label_cost, label_weight: Classes of the points, (n) and (m) whole numbers from 0, to whose
+            costs label_weight (1) times label_cost[l_i, l_j], a matrix of classes by classes, is added. Left out, none.
 
     All else as for :func:`solve`.
 
@@ -406,7 +415,16 @@ def solve_batch(
 ) -> BatchResult[OTResult]:
     """:func:`solve` for many cost matrices at once: (B, n, m), or a list of matrices of any shapes.
 
-    a and b are (B, n) and (B, m), lists, or (n) and (m) for all; reg is one for all, `potentials_init` a list of pairs.
+    Args:
+        M: Costs (B, n, m), or a list of (n x m), any finite numbers; inf forbids a pair.
+        a, b: Weights (B, n) and (B, m), lists of them, or (n) and (m) for all; uniform where left out.
+        reg: eps > 0 of all, in units of M. Left out, 5 % of the mean cost of each.
+        inner_iter, inner_reg: POT's, of its proximal method: 1 and 1e-3 alone.
+        reg_type: "entropy" (the default), "KL" or "L2".
+        potentials_init: A warm start, a list of (f, g), one for each problem.
+
+    All else as for :func:`solve`, the same of all problems; an iteration is one of each problem.
+
     Each problem stops by itself and has a report of its own; its plan has the bits that :func:`solve` gives. On CUDA
     each step is one launch for all problems. With reg_type "L2" results are :class:`RegularizedResult`.
 
@@ -469,8 +487,18 @@ def solve_sample_batch(
 ) -> BatchResult[OTResult]:
     """:func:`solve_sample` for many pairs of clouds at once: (B, n, d) and (B, m, d), or lists of any sizes.
 
-    `p` is that of the metric p-norm; other metrics take None, or POT's 2. Weights, results and errors are those of
-    :func:`solve_batch`.
+    Args:
+        X_a, X_b: Points (B, n, d) and (B, m, d), or lists of (n x d) and (m x d), any sizes.
+        a, b: Weights (B, n) and (B, m), lists of them, or (n) and (m) for all; uniform where left out.
+        reg: eps > 0 of all, in units of the cost. Left out, 5 % of the mean cost of each, but of the metrics
+            "euclidean" and "p-norm", which need it.
+        p: Of the metric "p-norm"; others take 2 alone, or None.
+        inner_iter, inner_reg: POT's, of its proximal method: 1 and 1e-3 alone.
+        reg_type: "entropy" (the default), "KL" or "L2".
+        metric, scale: Of all problems, as for :func:`solve_sample`.
+        potentials_init: A warm start, a list of (f, g), one for each problem.
+
+    All else as for :func:`solve`, the same of all problems; results and errors are those of :func:`solve_batch`.
     """
     refuse_unsupported(inner_iter=inner_iter, inner_reg=inner_reg, grad=grad)
     is_default = p is not None and number("p", p) == 2 and not (isinstance(metric, str) and metric in WITH_P)

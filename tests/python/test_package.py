@@ -7,12 +7,13 @@ import os
 import pkgutil
 import subprocess
 import sys
+import types
 from pathlib import Path
 
 import pytest
 
 import monge
-from conftest import undocumented
+from conftest import undocumented, unexplained
 
 WITHOUT = {"monge.torch", "monge.jax"}  # These need frameworks: `./dev frameworks` tests them.
 
@@ -57,6 +58,20 @@ def test_what_needs_a_framework_is_loaded_when_it_is_asked_for():
 
 def test_everything_public_is_there_and_documented():
     assert list(undocumented(monge)) == []
+
+
+@pytest.mark.parametrize("name", ["monge", "monge.plot"])
+def test_every_argument_is_explained(name):
+    """Where it is, or in a docstring to which that refers, not in one to which that one does."""
+    assert list(unexplained(importlib.import_module(name))) == []
+
+
+def test_references_to_arguments_are_not_followed_twice():
+    module = types.ModuleType("module")
+    module.__all__ = ["first", "second", "third"]
+    for name, doc in (("first", "`x` (n)."), ("second", "As for :func:`first`."), ("third", "As for :func:`second`.")):
+        exec(f"def {name}(x): {doc!r}", vars(module))
+    assert list(unexplained(module)) == ["third(x)"]
 
 
 @pytest.mark.parametrize("name", modules())
