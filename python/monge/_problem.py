@@ -238,7 +238,7 @@ def refuse_unsupported(**given: Any) -> None:
     """NotImplementedError for an argument of POT's that is here by name alone, and is not what it may be."""
     for name, value in given.items():
         allowed, instead = _OF_POT[name]
-        if not (isinstance(value, (str, int, float, type(None))) and value in allowed):  # Arrays are equal to many.
+        if value is not allowed[0] and not (isinstance(value, (str, int, float)) and value in allowed):
             raise NotImplementedError(f"{name}: is given; {instead}")
 
 
