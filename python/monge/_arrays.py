@@ -112,10 +112,6 @@ class NumPy:
     def cast(self, array: Array, dtype: str) -> Array:
         return array.astype(dtype, copy=False)
 
-    def log(self, array: Array) -> Array:
-        with np.errstate(divide="ignore"):
-            return np.log(array)
-
     def exp(self, array: Array) -> Array:
         return np.exp(array)
 
@@ -175,9 +171,6 @@ class CuPy(NumPy):
 
     def on_host(self, array: Array) -> np.ndarray[Any, Any]:
         return self.module.asnumpy(array)  # type: ignore[no-any-return]
-
-    def log(self, array: Array) -> Array:
-        return self.module.log(array)
 
     def exp(self, array: Array) -> Array:
         return self.module.exp(array)
@@ -266,9 +259,6 @@ class PyTorch(NumPy):
     def cast(self, array: Array, dtype: str) -> Array:
         return array.to(getattr(self.module, dtype))
 
-    def log(self, array: Array) -> Array:
-        return array.log()
-
     def exp(self, array: Array) -> Array:
         return array.exp()
 
@@ -317,9 +307,6 @@ class Jax(NumPy):
 
     def array(self, values: Any, dtype: str, device: Any) -> Array:
         return self.module.device_put(np.asarray(values, dtype), device)
-
-    def log(self, array: Array) -> Array:
-        return self.module.numpy.log(array)
 
     def exp(self, array: Array) -> Array:
         return self.module.numpy.exp(array)

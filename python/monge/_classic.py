@@ -10,7 +10,7 @@ import numpy as np
 from ._arrays import Array, on_host, read, read_optional
 from ._divergence import sinkhorn_divergence
 from ._names import MATRIX, POINTS, calls, lower_name, shown, truth
-from ._problem import Problem, matrix_problem, points_problem, refuse_unsupported, shows, solve_options
+from ._problem import Problem, matrix_problem, points_problem, refuse_unsupported, shows, solve_options, with_weights
 from ._regularized import quadratic_term
 from ._regularized import run as run_regularized
 from ._result import BatchResult, OTResult
@@ -61,21 +61,19 @@ def _log(result: OTResult | BatchResult[OTResult]) -> Log:
     }
 
 
-def _start(warmstart: Any, problem: Problem, reg: float, with_weights: bool) -> tuple[Array, Array] | None:
-    """Potentials in units of the cost from POT's, log u and log v."""
+def _start(warmstart: Any, problem: Problem, reg: float, has_weights: bool) -> tuple[Array, Array] | None:
+    """Potentials in units of the cost from POT's, which are log u and log v if they have the weights in them."""
     if warmstart is None:
         return None
     if not isinstance(warmstart, (tuple, list)) or len(warmstart) != 2:
         raise TypeError(f"warmstart: is {shown(warmstart)}; must be a pair of arrays (n) and (m)")
     sides = []
-    for logs, weights, size in zip(
-        warmstart, (problem.a, problem.b), (problem.geometry.rows, problem.geometry.columns)
-    ):
+    for logs, weights, size in zip(warmstart, problem.weights, (problem.geometry.rows, problem.geometry.columns)):
         values = on_host(read("warmstart", logs)).astype(np.float64)
         if values.shape != (size,):
             raise ValueError(f"warmstart: has shape {values.shape}; must be ({size},)")
-        if with_weights:
-            given = np.full(len(values), 1 / len(values)) if weights is None else on_host(weights)
+        if has_weights:
+            given = on_host(weights)
             with np.errstate(divide="ignore", invalid="ignore"):
                 values = np.where(given > 0, values - np.log(given), 0.0)
         sides.append(reg * values)
@@ -127,8 +125,8 @@ def _sinkhorn(
             given=given,
             warn=warn,
         )
-    problem = matrix_problem(M, a, columns, device)
-    start = _start(warmstart, problem, reg, with_weights=True)
+    problem = with_weights(matrix_problem(M, a, columns, device), options)
+    start = _start(warmstart, problem, reg, has_weights=True)
     given_one = (M, None, None, a, b)
     return run(problem, options, potentials_init=start, progress=shows(None, verbose), warn=warn, given=given_one)
 
@@ -226,7 +224,8 @@ def _empirical(
 ) -> OTResult:
     problem = points_problem(X_s, X_t, _weights(a), _weights(b), metric, device=own.pop("device", None))
     translated = _options(reg, own.pop("method", "sinkhorn"), iterations, tolerance, criterion, own)
-    start = _start(warmstart, problem, reg, with_weights=True)
+    problem = with_weights(problem, translated)
+    start = _start(warmstart, problem, reg, has_weights=True)
     given = (None, X_s, X_t, a, b)
     return run(problem, translated, potentials_init=start, progress=shows(None, verbose), warn=warn, given=given)
 
@@ -459,7 +458,7 @@ def _unbalanced(
         raise NotImplementedError(f"reg_type: is {reg_type!r}; must be 'kl', relative to a b^T")
     problem = matrix_problem(M, _weights(a), _weights(b), own.pop("device", None))
     translated = _options(reg, method, iterations, tolerance, "l1", own, reg_m=reg_m)
-    start = _start(warmstart, problem, reg, with_weights=False)
+    start = _start(warmstart, problem, reg, has_weights=False)
     return run(problem, translated, potentials_init=start, progress=shows(None, verbose), given=(M, None, None, a, b))
 
 

@@ -152,7 +152,8 @@ def sinkhorn_divergence(
         reg=reg, unbalanced=unbalanced, method=method, max_iter=max_iter, tol=tol, own=dict(options)
     )
     ab = with_weights(problem, translated)
-    aa, bb = replace(ab, y=ab.x, b=ab.a), replace(ab, x=ab.y, a=ab.b)
+    p, q = ab.weights
+    aa, bb = replace(ab, y=ab.x, a=p, b=p), replace(ab, x=ab.y, a=q, b=q)
     return _divergence(ab, aa, bb, translated, n_threads, progress, warn, (None, X_a, X_b, a, b))
 
 
@@ -185,10 +186,8 @@ def sinkhorn_divergence_of_costs(
     for field, given in (("M_ab", M_ab), ("M_aa", M_aa), ("M_bb", M_bb), ("a", a), ("b", b)):
         refuse_gradient(field, given)
     ab = with_weights(matrix_problem(M_ab, a, b, device, field="M_ab"), translated)
-    aa, bb = (
-        matrix_problem(M_aa, ab.a, ab.a, device, field="M_aa"),
-        matrix_problem(M_bb, ab.b, ab.b, device, field="M_bb"),
-    )
+    p, q = ab.weights
+    aa, bb = matrix_problem(M_aa, p, p, device, field="M_aa"), matrix_problem(M_bb, q, q, device, field="M_bb")
     return _divergence(ab, aa, bb, translated, None, progress, warn, None)
 
 

@@ -95,6 +95,18 @@ class Problem:
             self.label_weight,
         )
 
+    @functools.cached_property
+    def weights(self) -> tuple[Array, Array]:
+        """a and b, where one that is left out is uniform, as in the library: with the total of the other, or 1 if that
+        is left out, too. Where penalties let totals differ, :func:`with_weights` gives both."""
+        given = [side for side in (self.a, self.b) if side is not None]
+        total = float(on_host(given[0]).sum(dtype=np.float64)) if len(given) == 1 else 1.0
+        a, b = (
+            np.full(size, total / size) if side is None else side
+            for side, size in zip((self.a, self.b), (self.geometry.rows, self.geometry.columns))
+        )
+        return a, b
+
     def transposed(self) -> Problem:
         """The same problem seen from the targets."""
         return replace(
@@ -198,11 +210,15 @@ def points_problem(
     )
 
 
+def is_balanced(options: Mapping[str, Any]) -> bool:
+    """Whether both marginals hold, so that their totals are equal."""
+    return all(options.get(name, math.inf) == math.inf for name in ("penalty_a", "penalty_b"))
+
+
 def with_weights(problem: Problem, options: Mapping[str, Any]) -> Problem:
     """Uniform weights of total 1 for the side that is left out, where penalties let the totals differ: the library
     would give it the total of the other side."""
-    penalties = [options.get(name, math.inf) for name in ("penalty_a", "penalty_b")]
-    if (problem.a is None) == (problem.b is None) or penalties == [math.inf, math.inf]:
+    if (problem.a is None) == (problem.b is None) or is_balanced(options):
         return problem
 
     def uniform(size: int) -> Array:
@@ -398,12 +414,8 @@ def solve_options(
         raise ValueError(f"reg: is {eps}; must be > 0")
     if isinstance(method, str):
         method = _POT_METHODS.get(method.lower(), method)
-    penalty_a, penalty_b = None, None
+    penalty_a, penalty_b = (None, None) if unbalanced is None else _penalties(unbalanced)
     require_kl(unbalanced_type)
-    if unbalanced is not None:
-        if kind == "entropy":
-            raise NotImplementedError("reg_type: is 'entropy' with unbalanced; must be 'KL', relative to a b^T")
-        penalty_a, penalty_b = _penalties(unbalanced)
     options = library_options(
         own,
         eps=("reg", eps),
@@ -413,6 +425,8 @@ def solve_options(
         penalty_a=("unbalanced", penalty_a),
         penalty_b=("unbalanced", penalty_b),
     )
+    if kind == "entropy" and not options.keys().isdisjoint(("penalty_a", "penalty_b")):
+        raise NotImplementedError("reg_type: is 'entropy' with penalties; must be 'KL', relative to a b^T")
     if "eps" not in options and "eps_relative" not in options:
         options["eps_relative"] = DEFAULT_EPS_RELATIVE
     return options

@@ -33,7 +33,8 @@ class OTResult(PlanResult):
     itself, whatever the dtype of the inputs; precision="float64" makes them to float64's rounding.
 
     Where tensors that require gradients were given (PyTorch), `value`, `value_linear`, `plan` and `potentials` have
-    them, by M or the points and by the weights: those at the optimum, by implicit differentiation, of first order.
+    them, by M or the points and by the weights: those at the optimum, by implicit differentiation, of first order. One
+    whose linear system could not be solved is a RuntimeError, one of less than the usual digits a ConvergenceWarning.
     """
 
     _has_gradients = ("value", "value_linear", "plan", "potentials")
@@ -85,11 +86,12 @@ class OTResult(PlanResult):
     def log_scalings(self) -> tuple[Array, Array]:
         """f / eps + log a and g / eps + log b, so that P = exp(u_i + v_j - C_ij / eps): what POT calls potentials of a
         balanced problem. -inf where there is no weight."""
-        log = self._place.framework.log
-        return tuple(
-            potential / self.reg + (log(weights) if weights is not None else -math.log(len(potential)))
-            for potential, weights in zip(self._make_potentials(), self._weights())
-        )
+        with np.errstate(divide="ignore"):
+            u, v = (
+                potential / self.reg + self._place.array(np.log(on_host(weights), dtype=np.float64))
+                for potential, weights in zip(self._make_potentials(), self._problem.weights)
+            )
+        return u, v
 
     @functools.cached_property
     def sparse_plan(self) -> Array:
@@ -217,12 +219,9 @@ class OTResult(PlanResult):
         # KL(P | a b^T) = sum P log P - <P 1, log a> - <P^T 1, log b> + sum a sum b - sum P.
         report = self._report
         logs = 0.0
-        for marginal, weights in zip(self._host_marginals(), self._weights()):
-            if weights is None:
-                logs += float(marginal.sum()) * -math.log(len(marginal))
-            else:
-                host = on_host(weights).astype(np.float64)
-                logs += float(np.sum(marginal[host > 0] * np.log(host[host > 0])))
+        for marginal, weights in zip(self._host_marginals(), self._problem.weights):
+            given = on_host(weights)
+            logs += float(marginal @ np.log(np.where(given > 0, given, 1), dtype=np.float64))
         return float(report.primal + report.eps * (logs + report.transported_mass - report.mass * report.mass_b))
 
     def _float64_potentials(self) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
@@ -234,9 +233,6 @@ class OTResult(PlanResult):
         row, column = np.empty(self.shape[0]), np.empty(self.shape[1])
         self._plan.marginals(row, column)
         return row, column
-
-    def _weights(self) -> tuple[Array | None, Array | None]:
-        return self._problem.a, self._problem.b
 
     def _penalties(self) -> tuple[float, float]:
         return self._options.get("penalty_a", math.inf), self._options.get("penalty_b", math.inf)
@@ -384,7 +380,7 @@ class BatchResult(Sequence[Result]):
             return make()
         from .torch._result import together
 
-        return together([getattr(result, name) for result in self])
+        return together(name, [getattr(result, name) for result in self])
 
     def _numbers(self, values: list[float]) -> Array:
         return self._place.array(values)

@@ -101,7 +101,7 @@ void SinkhornPolicy::swept(SweepErrors const& errors) {
   gradient_norm_ = std::numeric_limits<double>::quiet_NaN();
   iterations_ += step_.count;
   seen_.push_back({iterations_, seen_error(), last_sweep_.relaxation == 1});
-  if (options_.schedule == Schedule::overrelaxed && iterations_ >= kTrialSweeps) {
+  if (options_.schedule == Schedule::overrelaxed && iterations_ >= kTrialSweeps) {  // Before, rates are too good.
     // Plain sweeps among overrelaxed ones say nothing about the rate at omega.
     if (last_sweep_.relaxation == relaxation_.omega()) {
       relaxation_.observe(seen_error(), step_.count);
@@ -117,8 +117,7 @@ void SinkhornPolicy::swept(SweepErrors const& errors) {
   if (on_trial_) {
     int const sweeps = options_.method == Method::newton ? kSweepsBeforeNewton : kTrialSweeps;
     bool const is_over = iterations_ >= sweeps;
-    bool const is_hopeless =
-        steps_on_ladder() && iterations_ >= kFirstSweeps && seen_error() > kHopelessError * mass_;
+    bool const is_hopeless = steps_on_ladder() && iterations_ >= kFirstSweeps && seen_error() > kHopelessError * mass_;
     on_trial_ = !is_over && !is_hopeless;
     if (!on_trial_ && seen_error() > kTrialError * mass_) return start_ladder();
   }
@@ -375,8 +374,7 @@ SinkhornStep SinkhornPolicy::sweeps() {
       most = std::min(most, kTrialSweeps - iterations_);
     }
   }
-  Sweep const sweep{
-      .eps = rung_eps(), .symmetric = symmetric(), .relaxation = relax ? relaxation_.omega() : 1.0};
+  Sweep const sweep{.eps = rung_eps(), .symmetric = symmetric(), .relaxation = relax ? relaxation_.omega() : 1.0};
   int const usual = std::min(options_.check_every, most);
   bool const stays_plain = rungs_ == 0 && sweep.relaxation == 1;
   return {.action = SinkhornAction::sweep, .sweep = sweep, .count = stays_plain ? until_check(usual) : usual};
@@ -390,8 +388,8 @@ int SinkhornPolicy::until_check(int usual) const {
   if (options_.tolerance == 0 || certified_value_ || !was_plain) return usual;
   double const rate = std::pow(errors_.column / errors_.row, 2);
   if (!(rate < 1)) return usual;
-  double const foreseen = std::ceil(std::log(bound() / (target_ * mass_)) / -std::log(rate));
-  return foreseen <= 0.5 * usual ? std::max(1, static_cast<int>(foreseen)) : usual;
+  double const foreseen = std::max(1.0, std::ceil(std::log(bound() / (target_ * mass_)) / -std::log(rate)));
+  return foreseen <= 0.5 * usual ? static_cast<int>(foreseen) : usual;
 }
 
 /// Overrelaxed sweeps carry their error back and forth between rows and columns, and a few plain ones shrink it several

@@ -147,12 +147,12 @@ def test_entropy_and_classic_functions(drawn):
 @pytest.mark.parametrize("lazy", [False, True])
 def test_what_stops_a_classic_solve(rng, lazy):
     x, y = rng.random((40, 2)), rng.random((30, 2))
-    criteria = {}
+    criteria, how = {}, {"schedule": "alternating", "check_every": 1}
     for criterion in ("l1", "gradient"):
-        result = monge.solve_sample(x, y, reg=0.02, tol=1e-5, method="sinkhorn", criterion=criterion, check_every=1)
+        result = monge.solve_sample(x, y, reg=0.02, tol=1e-5, criterion=criterion, **how)
         criteria[criterion] = result.n_iter
     assert criteria["l1"] != criteria["gradient"]
-    log = monge.empirical_sinkhorn(x, y, 0.02, stopThr=1e-5, isLazy=lazy, log=True, check_every=1)[-1]
+    log = monge.empirical_sinkhorn(x, y, 0.02, stopThr=1e-5, isLazy=lazy, log=True, **how)[-1]
     assert log["niter"] == criteria["l1" if lazy else "gradient"]
 
 

@@ -14,7 +14,7 @@ namespace {
 constexpr double kMass = 2;
 constexpr double kTolerance = 1e-4;
 constexpr double kAllowed = kTolerance * kMass;
-constexpr int kFirst = 3;            // Sweeps.
+constexpr int kFirst = 3;  // Sweeps.
 constexpr int kTrial = 10;
 constexpr double kRungError = 1e-4;  // As a share of the mass.
 constexpr int kPatience = 30;

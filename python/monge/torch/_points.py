@@ -31,11 +31,8 @@ def filled(problem: Problem, value: float) -> tuple[Tensor, Tensor]:
 
 
 def weights_of(problem: Problem) -> tuple[Tensor, Tensor]:
-    """In float64; uniform where none are given."""
-    a, b = (
-        ones / len(ones) if given is None else torch.as_tensor(given, device=ones.device).double()
-        for given, ones in zip((problem.a, problem.b), filled(problem, 1))
-    )
+    """In float64."""
+    a, b = (torch.as_tensor(side, device=problem.place.device).double() for side in problem.weights)
     return a, b
 
 

@@ -29,6 +29,9 @@ from ._operands import first_only
 from ._operator import under_transforms
 from ._points import Dense, OfPlan, cost_factors, cost_sums, weights_of, with_ones
 
+_UNSOLVED = 1e-3
+"""The residual, as a share of the right side, above which a gradient is none."""
+
 Wanted = tuple[bool, ...]
 Found = list[Tensor | None]
 """By the costs, X_a, X_b, a and b."""
@@ -63,18 +66,24 @@ class _Attached(torch.autograd.Function):
         return *none, *(first_only(ctx.name, v, *by, *given) for v in found)
 
 
+def _require_tensor(name: str, found: Any) -> None:
+    if not isinstance(found, Tensor):
+        raise TypeError(f"{name}: depends on a tensor that requires a gradient; M, or X_a, must be one, too")
+
+
 def attach(result: Any, name: str, of: tuple[Tensor, ...], given: tuple[Any, ...]) -> tuple[Tensor, ...]:
     """`of`, which autograd knows to depend on the tensors of `given`: costs, X_a, X_b, a and b."""
-    if not isinstance(of[0], Tensor):
-        raise TypeError(f"{name}: depends on a tensor that requires a gradient; M, or X_a, must be one, too")
+    _require_tensor(name, of[0])
     tensors = [v if isinstance(v, Tensor) else None for v in given]
     return _Attached.apply(result, name, len(of), *of, *tensors)  # type: ignore[no-any-return, no-untyped-call]
 
 
-def together(parts: list[Any]) -> Any:
-    """Tensors stacked where they have one shape, else their list; of tuples, one of each entry."""
+def together(name: str, parts: list[Any]) -> Any:
+    """What the results of a batch call `name`: tensors stacked where they have one shape, else their list; of tuples,
+    one of each entry."""
     if isinstance(parts[0], tuple):
-        return tuple(together(list(each)) for each in zip(*parts))
+        return tuple(together(name, list(each)) for each in zip(*parts))
+    _require_tensor(name, parts[0])
     tensors = [torch.as_tensor(part, dtype=parts[0].dtype) for part in parts]
     return torch.stack(tensors) if len({tensor.shape for tensor in tensors}) == 1 else tensors
 
@@ -103,8 +112,13 @@ class _Response:
         plan.apply_transpose(self.u[:, None], product)
         residual = (diagonals[1] * self.w + product[:, 0] - by_g * (diagonals[1] > 0)).norm()
         size = by_f.norm() + by_g.norm()
+        if not residual <= _UNSOLVED * size:
+            raise RuntimeError(
+                f"gradient: its linear system is not solved: the residual is {residual / size:.1e} of the right side "
+                f"after {report.iterations} steps; a larger reg, or precision='float64', makes it easier"
+            )
         if residual > 100 * tolerance * size:
-            warn(f"gradient: {report.status} after {report.iterations} steps, residual {residual / size:.2e}")
+            warn(f"gradient: has an error: its linear system has the residual {residual / size:.1e}")
 
     def found(self, wanted: Wanted, tilted: Dense | OfPlan, linear: tuple[Tensor, Tensor] | None = None) -> Found:
         """`tilted` is W. `linear` are dL/dlog a and dL/dlog b at fixed potentials."""

@@ -20,6 +20,7 @@ from .._problem import (
     WITH_POINT_DERIVATIVES,
     Problem,
     cost_of_metric,
+    is_balanced,
     library_options,
     plan_options,
     solve_options,
@@ -355,6 +356,11 @@ def _power(name: str, length: Any, p: int) -> float:
     return power
 
 
+def _uniform(points: Tensor, other: Tensor) -> Tensor:
+    """The weights of a side that is left out where both marginals hold, with the total of the other's."""
+    return other.detach().sum(1, keepdim=True).expand(points.shape[:2]) / points.shape[1]
+
+
 class SamplesLoss(torch.nn.Module):
     """GeomLoss's ``SamplesLoss("sinkhorn")``, with a tolerance: the Sinkhorn divergence of samples.
 
@@ -364,9 +370,10 @@ class SamplesLoss(torch.nn.Module):
 
     Args:
         loss: "sinkhorn" alone.
-        p, blur, reach, debias: As in GeomLoss. Without debias the value is OT_eps(a, b).
+        p, blur, reach, debias: As in GeomLoss. Without debias the value is OT_eps(a, b), its KL(P | a b^T) with
+            (m_a + m_b) / 2 in the place of m_a m_b, the product of the masses.
         scaling: Factor of the ladder of blurs that hard problems come down.
-        potentials: Return (F, G), the derivatives by the weights, not the value.
+        potentials: Return (F, G), the dual potentials, not the value.
         diameter, truncate, cluster_scale, kernel, backend, verbose: Taken and not needed.
         cost: None alone: the costs are those of p.
         tol, max_iter, options: As for :func:`monge.solve`.
@@ -439,17 +446,28 @@ class SamplesLoss(torch.nn.Module):
         x, y = (v if batched else v.unsqueeze(0) for v in (x, y))
         a, b = (None if v is None else floating(v).reshape(lead, -1) for v in (a, b))
         value, f, g = self._solve(x, y, a, b)
+        balanced = is_balanced(self.options)
+        if balanced and a is None and b is not None:
+            a = _uniform(x, b)
+        elif balanced and b is None and a is not None:
+            b = _uniform(y, a)
         if self.debias:
             value_x, f_x, g_x = self._solve(x, x, a, a)
             value_y, f_y, g_y = self._solve(y, y, b, b)
             value = value - (value_x + value_y) / 2
-            if self.reach is not None and (a is not None or b is not None):
-                mass_a, mass_b = (1 if v is None else v.sum(1) for v in (a, b))
-                value = value + (self.options["eps"] / 2 * (mass_a - mass_b) ** 2).to(value.dtype)
             f, g = f - (f_x + g_x) / 2, g - (f_y + g_y) / 2
+        if (a is not None or b is not None) and not (balanced and self.debias):
+            value = value + self._of_masses(a, b).to(value.dtype)
         if self.potentials:
             return f.to(x.dtype).reshape(shape_a), g.to(x.dtype).reshape(shape_b)
         return value if batched else value[0]
+
+    def _of_masses(self, a: Tensor | None, b: Tensor | None) -> Any:
+        """GeomLoss's value less ours. KL(P | a b^T) ends with m_a m_b less the mass of P, of which GeomLoss makes
+        (m_a + m_b) / 2 less that mass, so with debias (m_a - m_b)^2 / 2 is what the three solves leave."""
+        mass_a, mass_b = (1 if v is None else v.sum(1) for v in (a, b))
+        excess = (mass_a - mass_b) ** 2 / 2 if self.debias else (mass_a + mass_b) / 2 - mass_a * mass_b
+        return self.options["eps"] * excess
 
     def _solve(self, x: Tensor, y: Tensor, a: Tensor | None, b: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
         metric, scale = ("sqeuclidean", 0.5) if self.p == 2 else ("euclidean", 1.0)

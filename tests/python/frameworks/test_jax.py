@@ -43,6 +43,21 @@ def costs(*batch):
 LOSSES = {"transport": monge.jax.transport, "sinkhorn_divergence": monge.jax.sinkhorn_divergence}
 
 
+@pytest.mark.parametrize("name", LOSSES)
+def test_weights_left_out_have_the_total_of_the_other_side(name):
+    x, y = clouds()
+    b, uniform = 3 * jax.nn.softmax(jnp.linspace(1, 0, 8)), jnp.full(9, 3 / 9)
+    loss = jax.value_and_grad(lambda x, y, *weights: LOSSES[name](x, y, *weights, reg=0.5, tol=1e-13), (0, 1))
+    own, expected = loss(x, y, None, b), loss(x, y, uniform, b)
+    jax.tree.map(lambda p, q: np.testing.assert_allclose(p, q, rtol=1e-9, atol=1e-11), own, expected)
+    result = monge.solve_sample(x, y, None, b, reg=0.5, reg_type="entropy", tol=1e-13)
+    given = monge.solve_sample(x, y, uniform, b, reg=0.5, reg_type="entropy", tol=1e-13)
+    assert float(result.value) == pytest.approx(float(given.value), rel=1e-9)
+    (u, v), cost = result.log_scalings, ((x[:, None] - y) ** 2).sum(-1)
+    assert isinstance(u, jax.Array)
+    np.testing.assert_allclose(jnp.exp(u[:, None] + v - cost / 0.5), given.plan, rtol=1e-9)
+
+
 @pytest.mark.parametrize("unbalanced", [None, 1.0])
 @pytest.mark.parametrize("name", LOSSES)
 def test_derivatives(name, unbalanced):

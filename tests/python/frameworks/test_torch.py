@@ -201,6 +201,34 @@ def test_samples_loss_is_that_of_geomloss(debias, reach):
         assert errors[1] < 0.5 * errors[0] < 0.1 * (own[k] - own[k].mean() * k).abs().max().item()
 
 
+@pytest.mark.parametrize("debias", [True, False])
+@pytest.mark.parametrize("reach, masses", [(None, (2.0, 2.0)), (0.5, (2.0, 2.0)), (0.5, (1.0, 1.6)), (0.5, (3.0, 0.4))])
+@pytest.mark.parametrize("p", [1, 2])
+def test_samples_loss_of_any_masses_is_that_of_geomloss(p, reach, masses, debias):
+    x, y = clouds(20, 25, 2)
+    logs = [weights(size).log() for size in (20, 25)]
+    given = {"p": p, "blur": 0.5, "debias": debias, "reach": reach}
+    loss = monge.torch.SamplesLoss(**given, tol=1e-13)
+
+    def value(*logs, scale=1.0):
+        a, b = (scale * mass * w.softmax(0) for w, mass in zip(logs, masses))
+        return loss(a, x, b, y)
+
+    a, b = (mass * w.softmax(0) for w, mass in zip(logs, masses))
+    coarse, fine = (
+        GeomLoss(**given, scaling=scaling, backend="tensorized")(a, x, b, y).item() for scaling in (0.99, 0.998)
+    )
+    own = value(*logs).item()
+    # It lags by what a step of its ladder changes; for p = 1 each point is 1e-4 from itself.
+    assert abs(own - fine) < 0.5 * abs(own - coarse) + 1e-4 * max(masses)
+    assert abs(own - fine) < 2e-3 * abs(own)
+    given = [v.clone().requires_grad_() for v in (*logs, torch.ones((), dtype=torch.float64))]
+    # By the weights along directions that keep the masses, and by both masses together.
+    assert gradcheck(lambda p, q, scale: value(p, q, scale=scale), given, eps=1e-5, atol=1e-6)
+    if reach is not None:
+        assert gradcheck(lambda a, b: loss(a, x, b, y), [a.requires_grad_(), b.requires_grad_()], eps=1e-6, atol=1e-6)
+
+
 def test_samples_loss_in_batches_and_half():
     x, y = clouds(20, 25, 3, torch.float32, batch=(4,))
     loss = monge.torch.SamplesLoss(blur=0.3)

@@ -220,6 +220,10 @@ def test_what_there_is_not_is_said():
     monge.solve(COST, a, reg=0.3).value.backward()
     with pytest.raises(TypeError, match="^plan: depends on a tensor that requires a gradient; M, or X_a, must be"):
         monge.solve(COST.numpy(), a, reg=0.3).plan  # noqa: B018
+    for name in OUTPUTS:
+        batch = monge.solve_sample_batch([X.numpy(), X.clone().requires_grad_()], [Y, Y], **TIGHT)
+        with pytest.raises(TypeError, match=f"^{name}: depends on a tensor that requires a gradient; M, or X_a, must"):
+            getattr(batch, name)
     with pytest.raises(NotImplementedError, match="^potentials: have no derivatives at points whose mass is 0"):
         monge.solve(cost, torch.eye(N, dtype=torch.float64)[0], reg=0.3).potentials[0].sum().backward()
     for field in ("reg", "unbalanced"):
@@ -317,14 +321,67 @@ def test_weights_left_out_have_total_1_where_totals_may_differ():
     )
 
 
-def test_warnings_of_gradients_are_few_and_at_the_caller():
+@pytest.mark.parametrize("name", OUTPUTS)
+@pytest.mark.parametrize("costs", ["matrix", "sqeuclidean", "euclidean", "cosine"])
+@pytest.mark.parametrize("side", ["a", "b"])
+def test_weights_left_out_have_the_total_of_the_other_side(side, costs, name):
+    logs = LOGS_B if side == "a" else LOGS_A
+
+    def given(logs):
+        return {"a": None, "b": None} | {"b" if side == "a" else "a": 3 * logs.softmax(0)}
+
+    def of_matrix(cost, logs):
+        return OUTPUTS[name](monge.solve(cost, **given(logs), **TIGHT))
+
+    def of_points(x, y, logs):
+        return OUTPUTS[name](monge.solve_sample(x, y, **given(logs), metric=costs, **TIGHT))
+
+    if costs == "matrix":
+        assert right(of_matrix, COST, logs)
+        assert right(lambda c, w: monge.sinkhorn2(*given(w).values(), c, 0.3, stopThr=1e-13), COST, logs)
+        entropy = lambda c, w: monge.solve_batch(c[None], **given(w), **TIGHT).value  # noqa: E731
+        assert right(entropy, COST, logs)
+    else:
+        assert right(of_points, X, Y, logs)
+
+
+@pytest.mark.parametrize("metric", ["sqeuclidean", "euclidean", "cosine"])
+@pytest.mark.parametrize("side", ["a", "b"])
+def test_losses_where_weights_are_left_out(side, metric):
+    logs, size = (LOGS_B, N) if side == "a" else (LOGS_A, M)
+    uniform = torch.full((size,), 3 / size, dtype=torch.float64)
+
+    def weights_of(logs, left_out=None):
+        a, b = (left_out, 3 * logs.softmax(0)) if side == "a" else (3 * logs.softmax(0), left_out)
+        return a, b
+
+    geomloss = monge.torch.SamplesLoss(p=1 if metric == "euclidean" else 2, blur=0.5, tol=1e-13)
+    for loss in (
+        lambda x, y, a, b: monge.torch.transport(x, y, a, b, metric=metric, **TIGHT),
+        lambda x, y, a, b: monge.solve_sample(x, y, a, b, metric, **TIGHT).value,
+        lambda x, y, a, b: monge.sinkhorn_divergence(x, y, a, b, metric, reg=0.3, tol=1e-13).value,
+        lambda x, y, a, b: geomloss(a, x, b, y),
+        lambda x, y, a, b: geomloss(*(v if v is None else v[None] for v in (a, x, b, y)))[0],
+    ):
+        assert right(lambda x, y, w: loss(x, y, *weights_of(w)), X, Y, logs)  # noqa: B023
+        torch.testing.assert_close(loss(X, Y, *weights_of(logs)), loss(X, Y, *weights_of(logs, uniform)))
+
+
+def test_log_scalings_of_weights_of_another_framework():
+    result = monge.solve(COST, soft(LOGS_A).numpy(), **TIGHT)
+    u, v = result.log_scalings
+    torch.testing.assert_close((u[:, None] + v - COST / 0.3).exp(), result.plan, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("left", [0.99999, 0.0], ids=["almost", "unsolved"])
+def test_gradients_whose_system_is_not_solved(left):
     x = X.clone().requires_grad_()
     for seed in range(5):  # Float32 sweeps of float64 points: products are float32's, too.
         monge.solve_sample(x + seed, Y, reg=0.1).plan.square().sum().backward()
-    result = monge.solve_sample(x, Y, reg=0.1)
+    result = monge.solve_sample(x, Y, precision="float64", **TIGHT)
 
     class Unsolved:
-        """The plan, whose systems are left where they are."""
+        """The plan, of whose systems a part of the solution is left."""
 
         def __init__(self, plan):
             self.plan = plan
@@ -334,11 +391,15 @@ def test_warnings_of_gradients_are_few_and_at_the_caller():
 
         def potential_gradients(self, of_f, of_g, x, y, a, b, tolerance):
             report = self.plan.potential_gradients(of_f, of_g, x, y, a, b, tolerance=tolerance)
-            a.zero_(), b.zero_()
+            a.mul_(left), b.mul_(left)
             return report
 
     result._made = Unsolved(result._plan)
-    with pytest.warns(monge.ConvergenceWarning, match="^gradient: converged after .* residual") as caught:
+    if left == 0:
+        with pytest.raises(RuntimeError, match="^gradient: its linear system is not solved: the residual is "):
+            result.plan.square().sum().backward()
+        return
+    with pytest.warns(monge.ConvergenceWarning, match="^gradient: has an error: its linear system has ") as caught:
         result.plan.square().sum().backward()
     assert caught[0].filename == __file__
 
