@@ -423,7 +423,7 @@ def solve_batch(
         reg_type: "entropy" (the default), "KL" or "L2".
         potentials_init: A warm start, a list of (f, g), one for each problem.
 
-    All else as for :func:`solve`, the same of all problems; an iteration is one of each problem.
+    All else as for :func:`solve`, the same of all problems.
 
     Each problem stops by itself and has a report of its own; its plan has the bits that :func:`solve` gives. On CUDA
     each step is one launch for all problems. With reg_type "L2" results are :class:`RegularizedResult`.
