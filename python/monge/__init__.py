@@ -8,6 +8,7 @@
 """
 
 import importlib
+import importlib.util
 from typing import TYPE_CHECKING, Any
 
 from ._classic import (
@@ -56,7 +57,9 @@ from ._result import BatchResult, OTResult
 from ._solve import solve, solve_batch, solve_sample, solve_sample_batch
 
 if TYPE_CHECKING:
+    from . import jax as jax
     from . import plot as plot
+    from . import torch as torch
     from .sklearn import OTTransport
 
 __version__ = _version()
@@ -110,11 +113,18 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    if name == "OTTransport":  # scikit-learn is imported by those who use it.
-        from .sklearn import OTTransport
+_LAZY = {"OTTransport": "sklearn", "jax": "jax", "plot": "matplotlib", "torch": "torch"}
+"""What is loaded when it is first asked for, and the package that it needs."""
 
-        return OTTransport
-    if name == "plot":
-        return importlib.import_module("monge.plot")
+
+def __getattr__(name: str) -> Any:
+    if name == "OTTransport":
+        return importlib.import_module("monge.sklearn").OTTransport
+    if name in _LAZY:
+        return importlib.import_module(f"monge.{name}")
     raise AttributeError(f"module 'monge' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    missing = {name for name, package in _LAZY.items() if importlib.util.find_spec(package) is None}
+    return sorted({name for name in globals() if name.startswith("__")} | {*__all__, *_LAZY} - missing)

@@ -197,7 +197,8 @@ def sinkhorn(
         M: Costs (n x m), any finite numbers; inf forbids a pair.
         reg: eps > 0, in units of M.
         method: All of POT's are one solver here, which is stable at every reg.
-        numItermax, stopThr: Sweeps at most, and the 2-norm of the errors of both marginals to stop at.
+        numItermax, stopThr: Sweeps at most, and the 2-norm of the errors of both marginals, relative to the mass, to
+            stop at.
         verbose, warn: Show a bar (tqdm); warn where the solve ends short.
         log: Return the dictionary, too: `niter`, `log_u`, `log_v`, `u`, `v`, the :class:`OTResult` as `result`, and
             `err`, of what stopThr is on: the errors of the checks, and last that of the plan. With several b, arrays
@@ -239,7 +240,7 @@ def sinkhorn2(
 ) -> Any:
     """<M, P>, in units of M times mass, for the plan P of :func:`sinkhorn`, whose n x m entries are not formed.
 
-    Arguments and errors are those of :func:`sinkhorn`.
+    Arguments and errors are those of :func:`sinkhorn`, but that `warn` is False where it is left out.
 
     >>> import monge, numpy as np
     >>> round(monge.sinkhorn2([], [], np.array([[0.0, 1.0], [1.0, 0.0]]), 0.5), 4)
@@ -299,7 +300,9 @@ def empirical_sinkhorn(
         reg: eps > 0, in units of the cost.
         a, b: Weights (n) and (m); None or empty: uniform.
         metric: One of those of :func:`monge.solve_sample`.
-        stopThr: On the 2-norm of the errors of the marginals; with `isLazy` on the 1-norm, as in POT.
+        numIterMax, stopThr: Sweeps at most, and the 2-norm of the errors of both marginals, relative to the mass, to
+            stop at; with `isLazy` the 1-norm, as in POT.
+        isLazy: Return (log u, log v), and with `log` a `lazy_plan`.
         batchSize: Taken and not needed.
 
     All else, and errors, as for :func:`sinkhorn`.
@@ -334,7 +337,12 @@ def empirical_sinkhorn2(
 ) -> Any:
     """<C, P>, in units of the cost times mass, for the plan P of :func:`empirical_sinkhorn`; never n x m of memory.
 
-    Arguments and errors are those of :func:`empirical_sinkhorn`.
+    Args:
+        X_s, X_t, reg, a, b, metric, numIterMax, stopThr: As for :func:`empirical_sinkhorn`.
+        isLazy: What stopThr is on, as there; the value is the same.
+        batchSize: Taken and not needed.
+
+    All else, and errors, as for :func:`sinkhorn`.
     """
     del batchSize
     log, isLazy = truth("log", log), truth("isLazy", isLazy)
@@ -356,16 +364,26 @@ def empirical_sinkhorn_divergence(
     verbose: bool = False,
     log: bool = False,
     warn: bool = True,
+    warmstart: Any = None,
     **options: Any,
 ) -> Any:
     """POT's divergence, max(0, <C, P_ab> - (<C, P_aa> + <C, P_bb>) / 2), of the transport costs alone.
 
     :func:`monge.sinkhorn_divergence` is the one with the entropy (Feydy et al. 2019), which is convex and has the right
-    gradients. Arguments and errors are those of :func:`empirical_sinkhorn`; the value is in units of the cost. With
-    `log`, a dictionary is returned, too: `sinkhorn_loss_ab`, `_a` and `_b`, the three costs; `log_sinkhorn_ab`, `_a`
-    and `_b`, their logs; and the :class:`DivergenceResult` as `result`.
+    gradients. The value is in units of the cost.
+
+    Args:
+        X_s, X_t, reg, a, b, metric: As for :func:`empirical_sinkhorn`.
+        numIterMax, stopThr: Sweeps at most of each of the three solves, and the 2-norm of the errors of both marginals,
+            relative to the mass, to stop at.
+        log: Return a dictionary, too: `sinkhorn_loss_ab`, `_a` and `_b`, the three costs; `log_sinkhorn_ab`, `_a` and
+            `_b`, their logs; and the :class:`DivergenceResult` as `result`.
+        warmstart: None alone: each of the three solves starts by itself.
+
+    All else, and errors, as for :func:`sinkhorn`.
     """
     log = truth("log", log)
+    refuse_unsupported(warmstart=warmstart)
     result = sinkhorn_divergence(
         X_s,
         X_t,
@@ -420,12 +438,17 @@ def sinkhorn_unbalanced(
         a, b: Weights (n) and (m), of any totals; None or empty: uniform.
         M, reg: Costs (n x m), and eps > 0 in their units.
         reg_m: Penalty > 0 in units of M, or a pair; inf is a marginal that holds.
+        method: All of POT's are one solver here.
         reg_type: "kl", relative to a b^T, alone.
+        c: None alone: the reference is a b^T.
         numItermax, stopThr: Sweeps at most, and the 1-norm of the errors of the optimality conditions, relative to the
             mass, to stop at.
         warmstart: (log u, log v) as POT has them here: potentials over reg.
+        verbose: Show a bar (tqdm).
         log: Return a dictionary, too: `err` as :func:`sinkhorn` has it, `cost`, `total_cost`, `logu`, `logv`, and the
             :class:`OTResult` as `result`.
+        options: `device`, as for :func:`monge.solve`, and whatever the library has, by its names:
+            :class:`monge.SolveOptions`.
 
     Raises:
         NotImplementedError: Another reg_type, or a reference c. Others are those of :func:`monge.solve`.
@@ -455,9 +478,9 @@ def sinkhorn_unbalanced2(
     log: bool = False,
     **options: Any,
 ) -> Any:
-    """<M, P> of :func:`sinkhorn_unbalanced`'s plan, or with returnCost "total" the whole objective.
+    """<M, P> of :func:`sinkhorn_unbalanced`'s plan, or with `returnCost` "total", not "linear", the whole objective.
 
-    Arguments and errors are those of :func:`sinkhorn_unbalanced`.
+    Other arguments and errors are those of :func:`sinkhorn_unbalanced`.
     """
     if not isinstance(returnCost, str) or returnCost not in ("linear", "total"):
         raise ValueError(f"returnCost: is {shown(returnCost)}; must be 'linear' or 'total'")
@@ -482,7 +505,7 @@ def _unbalanced(
     verbose: bool,
     own: dict[str, Any],
 ) -> OTResult:
-    refuse_unsupported(c=(c, "the reference is a b^T"))
+    refuse_unsupported(c=c)
     if lower_name("reg_type", reg_type, "'kl'") != "kl":
         raise NotImplementedError(f"reg_type: is {reg_type!r}; must be 'kl', relative to a b^T")
     problem = matrix_problem(M, _weights(a), _weights(b), own.pop("device", None))
@@ -527,6 +550,9 @@ def smooth_ot_dual(
         method: Taken and not needed: Newton's method, whatever of SciPy's is named.
         numItermax, stopThr: Passes at most, and the 2-norm of the errors of both marginals, relative to that of (a, b),
             to stop at.
+        verbose: Show a bar (tqdm).
+        max_nz: None alone: it is for POT's reg_type "sparsity_constrained".
+        options: `device`, as for :func:`monge.solve`, and those of :class:`monge.RegularizedOptions`.
         log: Return POT's `alpha` and `beta`, too, and the :class:`RegularizedResult` as `res`.
 
     Raises:
@@ -538,7 +564,7 @@ def smooth_ot_dual(
     log = truth("log", log)
     if lower_name("reg_type", reg_type, "'l2'") not in ("l2", "squaredl2"):
         raise NotImplementedError(f"reg_type: is {reg_type!r}; must be 'l2'; sinkhorn() has 'kl'")
-    refuse_unsupported(max_nz=(max_nz, "is for reg_type 'sparsity_constrained'"))
+    refuse_unsupported(max_nz=max_nz)
     result = run_regularized(
         matrix_problem(M, _weights(a), _weights(b), options.pop("device", None)),
         quadratic_term(reg),

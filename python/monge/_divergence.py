@@ -131,7 +131,14 @@ def sinkhorn_divergence(
     **options: Unpack[KeywordOptions],
 ) -> DivergenceResult:
     """The Sinkhorn divergence of two weighted clouds: 0 for equal measures, symmetric, and for "sqeuclidean" positive
-    and convex in either. The value is in units of the cost; arguments and errors are those of :func:`solve_sample`.
+    and convex in either. The value is in units of the cost.
+
+    Args:
+        X_a, X_b, metric, norm_p, scale: Points (n x d) and (m x d) and their cost, as for :func:`monge.solve_sample`.
+        warn: Whether a solve that ends short makes a :class:`monge.ConvergenceWarning`.
+
+    All else, and errors, as for :func:`monge.solve`: a, b, reg, unbalanced, method, max_iter, tol, n_threads, device,
+    progress and options, each for all three solves. Left out, reg is 5 % of the mean cost of X_a and X_b.
 
     Source: Feydy et al. 2019; Sejourne et al. 2019.
 
@@ -169,10 +176,14 @@ def sinkhorn_divergence_of_costs(
     warn: bool = True,
     **options: Unpack[KeywordOptions],
 ) -> DivergenceResult:
-    """:func:`sinkhorn_divergence` of cost matrices: (n x m), (n x n) and (m x m), the last two symmetric.
+    """:func:`sinkhorn_divergence` of cost matrices.
 
-    All else, and errors, as for :func:`solve`. The value has no gradients: tensors that require them
-    are a NotImplementedError.
+    Args:
+        M_ab, M_aa, M_bb: Costs (n x m), (n x n) and (m x m), the last two symmetric.
+        warn: Whether a solve that ends short makes a :class:`monge.ConvergenceWarning`.
+
+    All else, and errors, as for :func:`monge.solve`, for all three solves; left out, reg is 5 % of the mean of M_ab.
+    The value has no gradients: tensors that require them are a NotImplementedError.
     """
     translated = solve_options(
         reg=reg, unbalanced=unbalanced, method=method, max_iter=max_iter, tol=tol, own=dict(options)
@@ -227,8 +238,8 @@ def c_transform(
 ) -> tuple[Array, Array]:
     """f_i = min_j C_ij - g_j and the j where it is; with g = 0 the nearest neighbours of X_a in X_b.
 
-    g (m) is in units of the cost. Points, metric and scale are as for :func:`solve_sample`. In float64, whatever the
-    inputs are. ValueError names the argument that is wrong.
+    g (m) is in units of the cost. X_a, X_b, `metric`, `scale`, `norm_p`, `n_threads` and `device` are as for
+    :func:`monge.solve_sample`. In float64, whatever the inputs are. ValueError names the argument that is wrong.
 
     >>> import monge
     >>> monge.c_transform([[0.0], [2.0]], [[0.5], [1.9]], [0.0, 0.0])[1]

@@ -204,10 +204,15 @@ class PlanResult:
 
     @property
     def plan(self) -> Array:
-        """P (n x m), all of it."""
+        """P (n x m), all of it, made in the arithmetic of the solve, `report.precision`."""
         if self._followed is None:
             return self._dense_plan
         return self._with_gradients("plan", self._make_plan())[0]
+
+    @functools.cached_property
+    def sparse_plan(self) -> Array:
+        """The plan as a CSR array (SciPy, PyTorch or CuPy)."""
+        raise NotImplementedError
 
     @property
     def lazy_plan(self) -> LazyPlan:
@@ -216,7 +221,7 @@ class PlanResult:
 
     @functools.cached_property
     def marginals(self) -> tuple[Array, Array]:
-        """P 1 (n) and P^T 1 (m)."""
+        """P 1 (n) and P^T 1 (m), made in the arithmetic of the solve, `report.precision`."""
         row, column = self._place.empty(self.shape[0]), self._place.empty(self.shape[1])
         self._plan.marginals(row, column)
         return self._place.finish(row), self._place.finish(column)
@@ -232,19 +237,19 @@ class PlanResult:
         return self.marginals[1]
 
     def apply(self, v: Any, transpose: bool = False) -> Array:
-        """P v for v of shape (m,) or (m, p); with `transpose` P^T v for (n,) or (n, p). P is not formed."""
+        """P v for `v` of shape (m,) or (m, p); with `transpose` P^T v for (n,) or (n, p). P is not formed."""
         return self._product(self._plan.apply_transpose if transpose else self._plan.apply, v, int(not transpose))
 
     def push(self, mass: Any) -> Array:
-        """Where mass on the sources, (n,) or (n, p), goes: P^T diag(1 / P 1) mass. Totals stay."""
+        """Where `mass` on the sources, (n,) or (n, p), goes: P^T diag(1 / P 1) mass. Totals stay."""
         return self.apply(self._shares(mass, 0), transpose=True)
 
     def pull(self, mass: Any) -> Array:
-        """Where mass on the targets, (m,) or (m, p), comes from: P diag(1 / P^T 1) mass."""
+        """Where `mass` on the targets, (m,) or (m, p), comes from: P diag(1 / P^T 1) mass."""
         return self.apply(self._shares(mass, 1))
 
     def average(self, values: Any, transpose: bool = False) -> Array:
-        """sum_j P_ij v_j / sum_j P_ij for values v (m,) or (m, p) of the targets; with `transpose` the same of the
+        """sum_j P_ij v_j / sum_j P_ij for `values` v (m,) or (m, p) of the targets; with `transpose` the same of the
         columns, for values (n,) or (n, p) of the sources."""
         raise NotImplementedError
 

@@ -230,10 +230,31 @@ def with_weights(problem: Problem, options: Mapping[str, Any]) -> Problem:
     return replace(problem, a=uniform(n)) if problem.a is None else replace(problem, b=uniform(m))
 
 
-def refuse_unsupported(**given: tuple[Any, str]) -> None:
-    """NotImplementedError for an argument of POT's that is not None: (value, what takes its place)."""
-    for name, (value, instead) in given.items():
-        if value is not None:
+_OF_POT: dict[str, tuple[tuple[Any, ...], str]] = {
+    "c": ((None,), "the reference is a b^T"),
+    "plan_init": ((None,), "potentials_init takes a warm start"),
+    "warmstart": ((None,), "each of the three solves starts by itself"),
+    "max_nz": ((None,), "is for reg_type 'sparsity_constrained'"),
+    "rank": ((100,), "is for plans of low rank; solve_sample() stores no costs and needs none"),
+    "scaling": ((0.95,), "is for method 'geomloss'; the option annealing is the factor of the ladder of reg"),
+    "X_init": ((None,), "is for plans of low rank; potentials_init takes a warm start"),
+    "random_state": ((None,), "is for methods that draw; solves draw nothing"),
+    "debias": ((False,), "sinkhorn_divergence() is the debiased value"),
+    "n_projections": ((50,), "is for sliced transport; solve_sample() takes points as they are"),
+    "projections": ((None,), "is for sliced transport; solve_sample() takes points as they are"),
+    "scaler": ((None,), "must be applied to the points before"),
+    "inner_iter": ((1,), "is for the proximal method; solve_regularized_batch() finds plans without entropy"),
+    "inner_reg": ((1e-3,), "is for the proximal method; solve_regularized_batch() finds plans without entropy"),
+    "grad": (("autodiff", "envelope"), "derivatives are those of the optimum; detach what is to have none"),
+}
+"""POT's arguments that are not here: what they may be, POT's defaults, and what takes their place."""
+
+
+def refuse_unsupported(**given: Any) -> None:
+    """NotImplementedError for an argument of POT's that is here by name alone, and is not what it may be."""
+    for name, value in given.items():
+        allowed, instead = _OF_POT[name]
+        if value is not allowed[0] and not (isinstance(value, (str, int, float)) and value in allowed):
             raise NotImplementedError(f"{name}: is given; {instead}")
 
 

@@ -61,6 +61,7 @@ def project(
         preset: A convention in use: "mhc_paper", "deepseek", "megatron", "blog", "gumbel_sinkhorn" or "superglue".
             Without one, 20 iterations of exp, rows first.
         row_marginal, column_marginal: Sums, for all matrices, instead of `row_sum`.
+        n_threads: On the CPU; left out, all cores.
         options: What differs from the preset: :class:`monge.ProjectionOptions`.
 
     Returns:
@@ -110,7 +111,10 @@ def projection_marginals(
     column_marginal: Any = None,
     **options: Unpack[ProjectionOptions],
 ) -> tuple[list[float], list[float]]:
-    """The sums that :func:`project` aims at for logits of rows x columns."""
+    """The sums (rows) and (columns) that :func:`project` aims at for logits of `rows` x `columns`, from 1 to 1024.
+
+    All else, and errors, as for :func:`project`.
+    """
     held = projection_options(preset, dict(options), row_marginal, column_marginal)
     rows, columns = (whole(field, size, 1, 1024) for field, size in (("rows", rows), ("columns", columns)))
     return _core.projection_marginals(_core.cpu_session(0), rows, columns, held)
@@ -132,8 +136,9 @@ def mhc_mapping(
     Each is float16, bfloat16 (PyTorch) or float32, and the maps have the dtype of `mixes`. The library's mapping is
     float32: half precision is copied before, and the maps are rounded after.
 
-    Returns pre (..., 4) = sigmoid + pre_epsilon, post (..., 4) = post_factor sigmoid, and res (..., 4, 4), the
-    projection of the last 16 columns. DeepSeek's release has preset "deepseek" and pre_epsilon 1e-6.
+    Returns pre (..., 4) = sigmoid + `pre_epsilon`, post (..., 4) = `post_factor` sigmoid, and res (..., 4, 4), the
+    projection of the last 16 columns, whose `preset`, `n_threads` and `options` are as for :func:`project`. DeepSeek's
+    release has preset "deepseek" and pre_epsilon 1e-6.
 
     Raises:
         ValueError, TypeError: An argument is wrong; the message begins with its name.

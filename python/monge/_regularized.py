@@ -24,7 +24,6 @@ from ._problem import (
     one_each,
     pair_of_potentials,
     points_problem,
-    refuse_unsupported,
     warn_if_short,
     watching,
 )
@@ -164,13 +163,13 @@ class RegularizedResult(PlanResult):
         return place.framework.csr(row_begin, columns, values, self.shape)
 
     def average(self, values: Any, transpose: bool = False) -> Array:
-        """sum_j X_ij v_j / sum_j X_ij for values v (m,) or (m, p) of the targets; with `transpose` the same of the
+        """sum_j X_ij v_j / sum_j X_ij for `values` v (m,) or (m, p) of the targets; with `transpose` the same of the
         columns, for values (n,) or (n, p) of the sources. What has no mass gets 0."""
         multiply = self._plan.average_transpose if transpose else self._plan.average
         return self._product(multiply, values, int(not transpose), "values")
 
     def topk(self, k: int, axis: int = 1) -> tuple[Array, Array]:
-        """(indices, values) of the k largest entries of each row (axis 1: n x k) or column (axis 0: m x k), the largest
+        """(indices, values) of the `k` largest entries of each row (`axis` 1: n x k) or column (0: m x k), the largest
         first, equal ones and those that are 0 by index."""
         axis = whole("axis", axis, 0, 1)
         size, most = self.shape if axis == 1 else self.shape[::-1]
@@ -192,9 +191,9 @@ class RegularizedResult(PlanResult):
         return self._place.index_array(indices), self._place.array(largest)
 
     def sample(self, k: int, seed: int = 0) -> tuple[Array, Array]:
-        """k pairs drawn independently from X / sum X: their i and their j.
+        """`k` pairs drawn independently from X / sum X: their i and their j.
 
-        The same seed gives the same pairs, on every device, and a larger k goes on with them: by NumPy's Philox.
+        The same `seed` gives the same pairs, on every device, and a larger k goes on with them: by NumPy's Philox.
         """
         k, seed = whole("k", k), whole("seed", seed)
         rows, columns, values = self._entries
@@ -540,8 +539,8 @@ def solve_regularized_sample(
 ) -> RegularizedResult:
     """:func:`solve_regularized` with the costs of points, which are never stored: a quadratic term, or none.
 
-    It takes Newton's method; the other terms need the costs as a matrix. Points, metric, scale and labels are as for
-    :func:`monge.solve_sample`, all else and errors as for :func:`solve_regularized`.
+    It takes Newton's method; the other terms need the costs as a matrix. Points, metric, norm_p, scale and labels are
+    as for :func:`monge.solve_sample`, all else and errors as for :func:`solve_regularized`.
 
     >>> import monge, numpy as np
     >>> x = np.arange(4.0)[:, None]
@@ -597,9 +596,10 @@ def solve_regularized_batch(
 ) -> BatchResult[RegularizedResult]:
     """:func:`solve_regularized` for many cost matrices at once: (B, n, m), or a list of matrices of any shapes.
 
-    a, b, groups, group_weights, l1_weights and mask are lists, arrays with one more dimension, or one for all. Each
-    problem stops by itself and has the bits that :func:`solve_regularized` gives. On CUDA the iterations of all are one
-    launch. Errors are those of :func:`solve_regularized`; a message begins with the problem: "problem 3: a: ...".
+    a, b, groups, group_weights, l1_weights and mask are lists, arrays with one more dimension, or one for all; all else
+    is as for :func:`solve_regularized`, one for all. Each problem stops by itself and has the bits that
+    :func:`solve_regularized` gives. On CUDA the iterations of all are one launch. Errors are those of
+    :func:`solve_regularized`; a message begins with the problem: "problem 3: a: ...".
     """
     matrices = all_of("M", M, "costs (B, n, m), or a list of matrices")
     size = len(matrices)
@@ -639,7 +639,8 @@ def run_batch(
     """`given`: of each problem, as for :func:`run`."""
     if not problems:
         raise ValueError("batch: has no problems; must have at least one")
-    refuse_unsupported(potentials_init=(potentials_init, "must not be for a batch of regularised plans"))
+    if potentials_init is not None:
+        raise NotImplementedError("potentials_init: is given; must not be for a batch of regularised plans")
     views = each_problem(lambda p, h: (p.geometry, p.a, p.b, h.core), problems, regularizers)
     session = problems[0].place.session(n_threads)
     with watching(progress, options.get("iterations", _ALWAYS_ITERATIONS), "iteration", _text) as watch:

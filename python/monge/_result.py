@@ -13,7 +13,7 @@ import numpy as np
 from . import _core
 from ._arrays import Array, Place, on_host, read, read_matrix
 from ._names import MOST, calls, number, whole
-from ._plan_result import Gradients, PlanResult
+from ._plan_result import Gradients, LazyPlan, PlanResult
 from ._problem import Problem, plan_of_potentials
 
 _OTHER_SIDE = {"penalty_a": "penalty_b", "penalty_b": "penalty_a"}
@@ -26,6 +26,11 @@ class OTResult(PlanResult):
     framework, dtype and device of M or X_a, and on CUDA on the stream on which the problem was solved.
 
     Potentials are in units of the cost; ``log_scalings`` are what POT calls potentials.
+
+    Potentials, ``value``, ``value_linear`` and what the report certifies are of float64. Plan, marginals and products
+    are made anew from the potentials in the arithmetic that the solve ended in, ``report.precision``. In float32, which
+    precision "auto" takes where it reaches the tolerance, an entry is good to some 1e-7 (1 + range of C / eps) of
+    itself, whatever the dtype of the inputs; precision="float64" makes them to float64's rounding.
 
     Where tensors that require gradients were given (PyTorch), `value`, `value_linear`, `plan` and `potentials` have
     them, by M or the points and by the weights: those at the optimum, by implicit differentiation, of first order. One
@@ -95,7 +100,7 @@ class OTResult(PlanResult):
         return self.sparse(1e-6 * self._report.transported_mass / (n * m))
 
     def sparse(self, threshold: float) -> Array:
-        """Entries P_ij > threshold as a CSR array (SciPy, PyTorch or CuPy)."""
+        """Entries P_ij > `threshold`, a mass, as a CSR array (SciPy, PyTorch or CuPy)."""
         n, m = self.shape
         place = self._place
         threshold = number("threshold", threshold)
@@ -106,7 +111,7 @@ class OTResult(PlanResult):
         return place.framework.csr(row_begin, columns, values, (n, m))
 
     def average(self, values: Any, transpose: bool = False) -> Array:
-        """sum_j P_ij v_j / sum_j P_ij for values v (m,) or (m, p) of the targets; with `transpose` the same of the
+        """sum_j P_ij v_j / sum_j P_ij for `values` v (m,) or (m, p) of the targets; with `transpose` the same of the
         columns, for values (n,) or (n, p) of the sources. Defined without weight, too."""
         return self.inverse.average(values) if transpose else self._product(self._plan.average, values, 1, "values")
 
@@ -133,7 +138,7 @@ class OTResult(PlanResult):
         return self._place.finish(to)
 
     def topk(self, k: int, axis: int = 1) -> tuple[Array, Array]:
-        """(indices, values) of the k largest entries of each row (axis 1: n x k) or column (axis 0: m x k), the largest
+        """(indices, values) of the `k` largest entries of each row (`axis` 1: n x k) or column (0: m x k), the largest
         first."""
         axis = whole("axis", axis, 0, 1)
         k = whole("k", k, 1, self.shape[axis])
@@ -143,7 +148,7 @@ class OTResult(PlanResult):
         return self._place.finish(indices), self._place.finish(values)
 
     def sample(self, k: int, seed: int = 0) -> tuple[Array, Array]:
-        """k pairs drawn independently from P / sum P: their i and their j. The same seed gives the same pairs."""
+        """`k` pairs drawn independently from P / sum P: their i and their j. The same `seed` gives the same pairs."""
         k, seed = whole("k", k), whole("seed", seed, 0, (1 << 64) - 1)
         pairs = self._place.empty_index(k, 2)
         self._plan.sample(seed, pairs)
@@ -164,7 +169,7 @@ class OTResult(PlanResult):
     def gradients(self, error_iterations: int = 0) -> Gradients:
         """Derivatives of the dual value by points and weights; by the costs it is the plan.
 
-        With error_iterations > 0, that many steps estimate how far they are from the optimum's (report.distance).
+        With `error_iterations` > 0, that many steps estimate how far they are from the optimum's (report.distance).
         """
         place, error_iterations = self._place, whole("error_iterations", error_iterations, 0, MOST)
         x, y = self._points_like() if self._has_point_derivatives else (None, None)
@@ -178,6 +183,9 @@ class OTResult(PlanResult):
         self, x: Any = None, y: Any = None, *, damping: float = 0.0, tolerance: float = 1e-6, iterations: int = 1000
     ) -> tuple[Array, Array, _core.LinearReport]:
         """The Hessian of the value in the points, times directions x (n x d) and y (m x d); left out, they are 0.
+
+        The linear system is solved to a relative residual of `tolerance`, or as far as `iterations` steps come.
+        `damping` >= 0, of the mass, is added to its diagonal: 0 is the Hessian itself.
 
         Returns the product's rows for X_a and for X_b, and how the linear system was solved.
         """
@@ -281,7 +289,7 @@ class BatchResult(Sequence[Result]):
 
     @property
     def plan(self) -> Any:
-        """Plans (B, n, m)."""
+        """Plans (B, n, m), made in the arithmetic of the solves."""
         return self._either(
             "plan", lambda: self._matrices(lambda result: result.shape, lambda result, to: result._plan.dense(to))
         )
@@ -295,9 +303,39 @@ class BatchResult(Sequence[Result]):
         return found
 
     @property
+    def potential_a(self) -> Any:
+        """f (B, n), in units of the cost."""
+        return self.potentials[0]
+
+    @property
+    def potential_b(self) -> Any:
+        """g (B, m), in units of the cost."""
+        return self.potentials[1]
+
+    @property
+    def lazy_plan(self) -> list[LazyPlan]:
+        """The plan of each, its rows made when they are asked for."""
+        return [result.lazy_plan for result in self]
+
+    @property
+    def sparse_plan(self) -> list[Array]:
+        """The plan of each as a CSR array."""
+        return [result.sparse_plan for result in self]
+
+    @property
     def marginals(self) -> tuple[Any, Any]:
         """P 1 (B, n) and P^T 1 (B, m)."""
         return self._pairs(lambda result, row, column: result._plan.marginals(row, column))
+
+    @property
+    def marginal_a(self) -> Any:
+        """P 1 (B, n)."""
+        return self.marginals[0]
+
+    @property
+    def marginal_b(self) -> Any:
+        """P^T 1 (B, m)."""
+        return self.marginals[1]
 
     @property
     def status(self) -> list[str]:
@@ -323,6 +361,11 @@ class BatchResult(Sequence[Result]):
     def report(self) -> list[Any]:
         """The report of each."""
         return [result.report for result in self]
+
+    @property
+    def log(self) -> list[dict[str, Any]]:
+        """The report of each as a dictionary."""
+        return [result.log for result in self]
 
     def __repr__(self) -> str:
         return f"<BatchResult of {len(self)}: {sum(result.converged for result in self)} converged>"

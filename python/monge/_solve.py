@@ -137,7 +137,8 @@ def _translated(
             own=own,
         )
     require_kl(unbalanced_type)
-    refuse_unsupported(unbalanced=(unbalanced, "must not be with reg_type 'L2'"))
+    if unbalanced is not None:
+        raise NotImplementedError("unbalanced: is given; must not be with reg_type 'L2'")
     options = library_options(own, tolerance=("tol", tol), iterations=("max_iter", max_iter))
     options.setdefault("tolerance", _TOLERANCE)
     return quadratic_term(reg), options if method is None else options | {"method": method}
@@ -205,6 +206,7 @@ def solve(
     potentials_init: tuple[Any, Any] | None = None,
     tol: float | None = None,
     verbose: bool = False,
+    grad: str = "autodiff",
     *,
     device: Any = None,
     progress: bool | ProgressFunction | None = None,
@@ -218,15 +220,20 @@ def solve(
         a, b: Weights (n) and (m), non-negative with equal totals, but where they are `unbalanced`. Uniform where left
             out, with total 1, or balanced with that of the other. Read in place, too.
         reg: eps > 0, in units of M. Left out, 5 % of the mean cost; ``result.reg`` says how much that is.
+        c, plan_init: POT's; None alone: the reference is a b^T, and `potentials_init` takes a warm start.
         reg_type: "KL" or "entropy". The plan is the same; ``result.value`` has the one or the other. "L2" is
             reg / 2 sum P^2 in their place, for a sparse plan: :func:`solve_regularized` with its result.
-        unbalanced: rho, or (rho_a, rho_b), > 0: instead of a marginal, rho KL(P 1 | a). inf is a marginal.
+        unbalanced: rho, or (rho_a, rho_b), > 0: instead of a marginal, rho KL(P 1 | a). inf is a marginal. Left
+            out, both are.
+        unbalanced_type: "KL" alone.
         method: "auto" (the default), "sinkhorn", "newton" or "splr".
         n_threads: On the CPU; left out, all cores.
         device: "cpu", "cuda" or "cuda:1": where to solve, for arrays in host memory; results come back there. Left
             out, it is where the arrays lie.
-        max_iter, tol: Sweeps at most (10000), and the error to stop at (1e-6): `criterion` says of what.
+        max_iter, tol: Sweeps at most (10000), and the error to stop at (1e-6), relative to the mass: by default the
+            1-norm of the errors of both marginals; the option `criterion` says of what.
         potentials_init: (f, g) in units of M, a warm start.
+        grad: "autodiff" or "envelope", which are the same: derivatives are those of the optimum, of all that has them.
         verbose, progress: True shows a bar (tqdm). A function is called with a :class:`Progress` at each check, and
             stops the solve by returning False.
         options: Whatever the library has, by its names: :class:`monge.SolveOptions`.
@@ -249,7 +256,7 @@ def solve(
     array([[0.5, 0. ],
            [0. , 0.5]])
     """
-    refuse_unsupported(c=(c, "the reference is a b^T"), plan_init=(plan_init, "potentials_init takes a warm start"))
+    refuse_unsupported(c=c, plan_init=plan_init, grad=grad)
     result: OTResult = _solve(
         matrix_problem(M, a, b, device),
         (M, None, None, a, b),
@@ -283,15 +290,24 @@ def solve_sample(
     reg_type: str = "KL",
     unbalanced: float | Sequence[float] | None = None,
     unbalanced_type: str = "KL",
-    lazy: bool = True,
+    lazy: bool = False,
     batch_size: int | None = None,
     method: str | None = None,
     n_threads: int | None = None,
     max_iter: int | None = None,
     plan_init: Any = None,
+    rank: int = 100,
+    scaling: float = 0.95,
     potentials_init: tuple[Any, Any] | None = None,
+    X_init: Any = None,
     tol: float | None = None,
     verbose: bool = False,
+    grad: str = "autodiff",
+    random_state: Any = None,
+    debias: bool = False,
+    n_projections: int = 50,
+    projections: Any = None,
+    scaler: Any = None,
     *,
     norm_p: float | None = None,
     scale: float = 1.0,
@@ -310,10 +326,14 @@ def solve_sample(
             result is used.
         metric: "sqeuclidean", "euclidean", "cosine", "dot" (-<x, y>), "cityblock", "chebyshev", or "p-norm" with
             `norm_p`.
+        reg: eps > 0, in units of C. Left out, 5 % of the mean cost.
         lazy, batch_size: Taken and not needed: memory is O((n + m) d) always.
-        scale: Of the costs; 0.5 makes "sqeuclidean" GeomLoss's cost.
-        labels_x, labels_y: Classes of the points, whole numbers from 0, to whose costs `label_weight` times
-            label_cost[l_i, l_j] is added.
+        rank, scaling, X_init, random_state, debias, n_projections, projections, scaler: POT's, of other methods. What
+            is not POT's default is a NotImplementedError, which says what takes its place.
+        norm_p: The p >= 1 of the metric "p-norm", 2 where left out.
+        scale: Of the costs, by default 1; 0.5 makes "sqeuclidean" GeomLoss's cost.
+        labels_x, labels_y, label_cost, label_weight: Classes of the points, (n) and (m) whole numbers from 0, to whose
+            costs label_weight (1) times label_cost[l_i, l_j], a matrix of classes by classes, is added. Left out, none.
 
     All else as for :func:`solve`.
 
@@ -323,7 +343,19 @@ def solve_sample(
     array([10., 11., 12., 13.])
     """
     del lazy, batch_size
-    refuse_unsupported(c=(c, "the reference is a b^T"), plan_init=(plan_init, "potentials_init takes a warm start"))
+    refuse_unsupported(
+        c=c,
+        plan_init=plan_init,
+        rank=rank,
+        scaling=scaling,
+        X_init=X_init,
+        grad=grad,
+        random_state=random_state,
+        debias=debias,
+        n_projections=n_projections,
+        projections=projections,
+        scaler=scaler,
+    )
     problem = points_problem(
         X_a,
         X_b,
@@ -367,8 +399,11 @@ def solve_batch(
     b: Any = None,
     max_iter: int | None = None,
     tol: float | None = None,
-    method: str | None = None,
+    method: str | None = "auto",
+    inner_iter: int = 1,
+    inner_reg: float = 1e-3,
     reg_type: str = "entropy",
+    grad: str = "envelope",
     *,
     unbalanced: float | Sequence[float] | None = None,
     unbalanced_type: str = "KL",
@@ -380,10 +415,19 @@ def solve_batch(
 ) -> BatchResult[OTResult]:
     """:func:`solve` for many cost matrices at once: (B, n, m), or a list of matrices of any shapes.
 
-    a and b are (B, n) and (B, m), lists, or (n) and (m) for all; reg is one for all. `potentials_init` is a list of
-    pairs, or a pair of stacks or lists as `potentials` of a result is. Each problem stops by itself and has a report of
-    its own; its plan has the bits that :func:`solve` gives. On CUDA each step is one launch for all problems. With
-    reg_type "L2" results are :class:`RegularizedResult`.
+    Args:
+        M: Costs (B, n, m), or a list of (n x m), any finite numbers; inf forbids a pair.
+        a, b: Weights (B, n) and (B, m), lists of them, or (n) and (m) for all; uniform where left out.
+        reg: eps > 0 of all, in units of M. Left out, 5 % of the mean cost of each.
+        inner_iter, inner_reg: POT's, of its proximal method: 1 and 1e-3 alone.
+        reg_type: "entropy" (the default), "KL" or "L2".
+        potentials_init: A warm start, a list of (f, g), one for each problem, or a pair of stacks or lists, as
+            `potentials` of a result is.
+
+    All else as for :func:`solve`, the same of all problems.
+
+    Each problem stops by itself and has a report of its own; its plan has the bits that :func:`solve` gives. On CUDA
+    each step is one launch for all problems. With reg_type "L2" results are :class:`RegularizedResult`.
 
     Raises what :func:`solve` does, with messages that begin with the problem: "problem 3: a: ...".
 
@@ -391,6 +435,7 @@ def solve_batch(
     >>> monge.solve_batch(np.ones((2, 3, 4)), 0.1).value_linear.round(6)
     array([1., 1.])
     """
+    refuse_unsupported(inner_iter=inner_iter, inner_reg=inner_reg, grad=grad)
     matrices = all_of("M", M, "costs (B, n, m), or a list of matrices")
     weights_a = one_each("a", a, len(matrices), 1)
     weights_b = one_each("b", b, len(matrices), 1)
@@ -423,11 +468,14 @@ def solve_sample_batch(
     a: Any = None,
     b: Any = None,
     metric: str = "sqeuclidean",
-    p: float | None = None,
+    p: float | None = 2,
     max_iter: int | None = None,
     tol: float | None = None,
-    method: str | None = None,
+    method: str | None = "auto",
+    inner_iter: int = 1,
+    inner_reg: float = 1e-3,
     reg_type: str = "entropy",
+    grad: str = "envelope",
     *,
     scale: float = 1.0,
     unbalanced: float | Sequence[float] | None = None,
@@ -440,9 +488,20 @@ def solve_sample_batch(
 ) -> BatchResult[OTResult]:
     """:func:`solve_sample` for many pairs of clouds at once: (B, n, d) and (B, m, d), or lists of any sizes.
 
-    `p` is that of the metric p-norm; other metrics take None, or POT's 2. Weights, results and errors are those of
-    :func:`solve_batch`.
+    Args:
+        X_a, X_b: Points (B, n, d) and (B, m, d), or lists of (n x d) and (m x d), any sizes.
+        a, b: Weights (B, n) and (B, m), lists of them, or (n) and (m) for all; uniform where left out.
+        reg: eps > 0 of all, in units of the cost. Left out, 5 % of the mean cost of each, but of the metrics
+            "euclidean" and "p-norm", which need it.
+        p: Of the metric "p-norm"; others take 2 alone, or None.
+        inner_iter, inner_reg: POT's, of its proximal method: 1 and 1e-3 alone.
+        reg_type: "entropy" (the default), "KL" or "L2".
+        metric, scale: Of all problems, as for :func:`solve_sample`.
+        potentials_init: As for :func:`solve_batch`.
+
+    All else as for :func:`solve`, the same of all problems; results and errors are those of :func:`solve_batch`.
     """
+    refuse_unsupported(inner_iter=inner_iter, inner_reg=inner_reg, grad=grad)
     is_default = p is not None and number("p", p) == 2 and not (isinstance(metric, str) and metric in WITH_P)
     norm_p = None if is_default else p
     problems, given = points_problems(X_a, X_b, a, b, metric=metric, norm_p=norm_p, scale=scale, device=device)

@@ -28,6 +28,11 @@ from ._solve import run
 
 __all__ = ["project", "regularized_transport", "sinkhorn_divergence", "transport"]
 
+
+def __dir__() -> list[str]:
+    return [name for name in globals() if name.startswith("__")] + __all__
+
+
 _Options = tuple[tuple[str, Any], ...]
 _Shape: Any = jax.ShapeDtypeStruct  # Which has no types.
 
@@ -222,13 +227,18 @@ def transport(
     tol: float | None = None,
     **options: Any,
 ) -> Any:
-    """OT_reg of weighted clouds x (n x d) and y (m x d), in units of the cost, with its first derivatives by points and
-    weights.
+    """OT_reg of weighted clouds, in units of the cost, with its first derivatives by points and weights.
 
-    Arguments are those of :func:`monge.solve_sample`. Wrong shapes, dtypes and options are ValueError and TypeError,
-    also under jax.jit; wrong numbers in arrays, NaN say, are JAX's own error of a callback. Reverse mode only: forward
-    mode is a TypeError. A second derivative, and one by the points for metrics other than "sqeuclidean" and "dot", is a
-    NotImplementedError.
+    Args:
+        x, y: Points (n x d) and (m x d).
+        a, b: Weights (n) and (m); left out, uniform.
+        reg: eps > 0, in units of the cost.
+        metric, scale, norm_p: As for :func:`monge.solve_sample`.
+        unbalanced, max_iter, tol, options: As for :func:`monge.solve`.
+
+    Wrong shapes, dtypes and options are ValueError and TypeError, also under jax.jit; wrong numbers in arrays, NaN say,
+    are JAX's own error of a callback. Reverse mode only: forward mode is a TypeError. A second derivative, and one by
+    the points for metrics other than "sqeuclidean" and "dot", is a NotImplementedError.
 
     >>> import jax, monge.jax
     >>> jax.grad(lambda x: monge.jax.transport(x, jax.numpy.ones((1, 2)), reg=0.1))(jax.numpy.zeros((1, 2)))
@@ -258,8 +268,13 @@ def sinkhorn_divergence(
     """:func:`monge.sinkhorn_divergence` of weighted clouds, with its first derivatives by points and weights: transport
     without the bias of its entropy.
 
+    Args:
+        x, y, a, b, reg: Clouds and eps, as for :func:`transport`.
+        metric, scale, norm_p: As for :func:`monge.solve_sample`.
+        unbalanced, max_iter, tol, options: As for :func:`monge.solve`.
+
     GeomLoss's SamplesLoss, and :class:`monge.torch.SamplesLoss`, of p = 2 are reg=blur**2, scale=0.5 and
-    unbalanced=reach**2. Arguments, derivatives and errors are those of :func:`transport`.
+    unbalanced=reach**2. Derivatives and errors are those of :func:`transport`.
 
     Source: Feydy et al. 2019; Sejourne et al. 2019.
 
@@ -373,11 +388,12 @@ def regularized_transport(
     tol: float | None = None,
     **options: Any,
 ) -> tuple[Any, Any]:
-    """The value min_X <C, X> + h(X) of costs (n x m), and the plan X.
+    """The value min_X <C, X> + h(X) of the costs C, `cost` (n x m), and the plan X.
 
-    Arguments are those of :func:`monge.solve_regularized`. The value has first derivatives, by the costs (the plan) and
-    the weights (the duals), in reverse mode. The plan has none: a derivative of it, one by the regulariser, and a
-    second one is a NotImplementedError. jax.vmap solves a batch at once. Other errors are as for :func:`transport`.
+    Other arguments are those of :func:`monge.solve_regularized`. The value has first derivatives, by the costs (the
+    plan) and the weights (the duals), in reverse mode. The plan has none: a derivative of it, one by the regulariser,
+    and a second one is a NotImplementedError. jax.vmap solves a batch at once. Other errors are as for
+    :func:`transport`.
 
     Source: Lindback, Wang, Johansson 2023, section 3.3 and Appendix D.
     """
@@ -451,6 +467,7 @@ _project.defvjp(_project_forward, _project_backward)
 def project(logits: Any, preset: str | None = None, **options: Any) -> Any:
     """:func:`monge.project` of `logits` (..., n, m) with its gradient, in float16, bfloat16 and float32.
 
+    `preset` and `options` are as for :func:`monge.project`, which alone has marginals that are given.
     Arithmetic is float32 whatever they are; float64 is a TypeError, since it would lose digits. Other errors are those
     of :func:`monge.project`; forward mode is a TypeError, and a second derivative a NotImplementedError.
 

@@ -11,6 +11,8 @@ from ._names import whole
 from ._regularized import RegularizedResult
 from ._result import OTResult
 
+__all__ = ["convergence", "displacement", "plan"]
+
 
 def _of_one_problem(result: Any) -> None:
     if not isinstance(result, (OTResult, RegularizedResult)):
@@ -29,6 +31,12 @@ def convergence(
     result: OTResult | RegularizedResult, ax: Any = None, *, by_time: bool = False, color: str = "C0"
 ) -> Any:
     """The marginal error at each check, over sweeps or seconds; sweeps at an eps above the target are grey.
+
+    Args:
+        result: An :class:`monge.OTResult` or a :class:`monge.RegularizedResult`.
+        ax: Axes of matplotlib, which are returned; left out, the current ones.
+        by_time: Whether over seconds.
+        color: Of matplotlib.
 
     Of a regularised result it is the relative residual, and what is grey was at a weight above the target.
     """
@@ -52,7 +60,14 @@ def convergence(
 
 
 def plan(result: OTResult | RegularizedResult, ax: Any = None, *, top: int | None = None, **keywords: Any) -> Any:
-    """The plan: all of it as an image, or with `top` the largest entries of each row as dots, where it is large."""
+    """The plan: all of it as an image, or with `top` the largest entries of each row as dots, where it is large.
+
+    Args:
+        result: An :class:`monge.OTResult` or a :class:`monge.RegularizedResult`.
+        ax: Axes of matplotlib, which are returned; left out, the current ones.
+        top: How many entries of each row, from 1 to m; left out, all, as an image.
+        keywords: Of matplotlib's imshow, or with `top` of scatter.
+    """
     _of_one_problem(result)
     n, m = result.shape
     top = None if top is None else whole("top", top, 1, m)
@@ -72,7 +87,14 @@ def plan(result: OTResult | RegularizedResult, ax: Any = None, *, top: int | Non
 
 
 def displacement(result: OTResult | RegularizedResult, ax: Any = None, *, most: int = 500, seed: int = 0) -> Any:
-    """Points of the plane, and where the map takes up to `most` of the sources."""
+    """Points of the plane, and where the map takes up to `most` of the sources.
+
+    Args:
+        result: An :class:`monge.OTResult` or a :class:`monge.RegularizedResult` of points (n x 2) and (m x 2).
+        ax: Axes of matplotlib, which are returned; left out, the current ones.
+        most: Arrows at most.
+        seed: Of the draw of the sources that have them.
+    """
     _of_one_problem(result)
     problem = result._problem
     if problem.x is None or problem.x.shape[1] != 2:

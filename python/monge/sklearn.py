@@ -72,8 +72,9 @@ class OTTransport(TransformerMixin, BaseEstimator):
     def fit(self, X: Any, y: Any = None, Xt: Any = None, yt: Any = None) -> OTTransport:
         """Solves the transport of X (n x d) to Xt (m x d), by default to X itself, which smooths it.
 
-        y, the labels of X, make the groups of method "group_lasso". Else y and yt are taken where scikit-learn and POT
-        pass them, and not used.
+        `y`, the labels (n) of X, make the groups of method "group_lasso", which requires them. Else `y` and `yt` are
+        taken where scikit-learn and POT pass them, and not used. X and y are what POT's estimators call Xs and ys:
+        scikit-learn calls them by these names.
         """
         del yt
         methods = (*_ENTROPIC, *_REGULARIZED)
@@ -128,7 +129,7 @@ class OTTransport(TransformerMixin, BaseEstimator):
         return solve_regularized(cost, group_lasso=weight, groups=groups, **options)
 
     def transform(self, X: Any) -> Array:
-        """Where points of the source's domain go, seen before or not."""
+        """Where points X (k x d) of the source's domain go, seen before or not."""
         check_is_fitted(self)
         points = validate_data(self, X, reset=False, dtype=[np.float64, np.float32])
         if self._is_regularized:
@@ -136,10 +137,11 @@ class OTTransport(TransformerMixin, BaseEstimator):
         return self.result_.transform(points).astype(points.dtype, copy=False)
 
     def fit_transform(self, X: Any, y: Any = None, Xt: Any = None, yt: Any = None) -> Array:
+        """:meth:`fit`, and where the points X go. Arguments are those of :meth:`fit`."""
         return self.fit(X, y, Xt, yt).transform(X)
 
     def inverse_transform(self, X: Any) -> Array:
-        """Where points of the target's domain come from."""
+        """Where points X (k x d) of the target's domain come from."""
         check_is_fitted(self)
         points = validate_data(self, X, reset=False, dtype=[np.float64, np.float32])
         if self._is_regularized:

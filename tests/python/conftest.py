@@ -1,5 +1,6 @@
 """What the tests share: problems, the dense float64 formulas, and bounds that follow from an error analysis."""
 
+import importlib
 import inspect
 import os
 import re
@@ -93,6 +94,49 @@ def undocumented(module):
                     and not inspect.getdoc(getattr(value, attribute))
                 ):
                     yield f"{name}.{attribute}"
+
+
+_ENTRY = re.compile(r"^ {4}(\w+(?:, \w+)*): (?!As (?:for|in) :)", re.MULTILINE)
+_IN_TEXT = re.compile(r"`(\w+)`|\b(\w+) \(")
+_ELSEWHERE = re.compile(r"\b(?:as for|as in|those of)((?:(?: |, | and ):\w+:`[\w.]+`)+)", re.IGNORECASE)
+
+
+def _named(doc):
+    """The arguments that a docstring says something of: entries under Args, `x`, and x (n x d)."""
+    entries = {name for entry in _ENTRY.findall(doc) for name in entry.split(", ")}
+    return entries | {name for pair in _IN_TEXT.findall(doc) for name in pair}
+
+
+def _referred(doc, scope):
+    """The docstrings that this one refers to: "as for :func:`monge.solve`", "those of :meth:`fit`"."""
+    for references in _ELSEWHERE.findall(" ".join(doc.split())):
+        for name in re.findall(r"`([\w.]+)`", references):
+            path, _, last = name.rpartition(".")
+            yield inspect.getdoc(getattr(importlib.import_module(path) if path else scope, last))
+
+
+def _calls(module):
+    """What a module has to be called: (its name, itself, its docstring, where names of that are looked up)."""
+    for name in module.__all__:
+        value = getattr(module, name)
+        if inspect.isfunction(value):
+            yield name, value, inspect.getdoc(value), module
+        if not inspect.isclass(value) or not value.__module__.startswith("monge") or issubclass(value, Warning):
+            continue
+        for method, call in inspect.getmembers(value, inspect.isfunction):
+            if method == "__init__" and not name.endswith(("Result", "Plan")):  # Solves make these.
+                yield name, call, inspect.getdoc(value), module
+            elif not method.startswith("_") and call.__module__.startswith("monge"):
+                yield f"{name}.{method}", call, inspect.getdoc(call), value
+
+
+def unexplained(module):
+    """Arguments of what is public in a module that neither its docstring names nor one that it refers to."""
+    for name, call, doc, scope in _calls(module):
+        named = _named(doc or "").union(*map(_named, _referred(doc or "", scope)))
+        for argument in inspect.signature(call).parameters:
+            if argument not in named and argument != "self":
+                yield f"{name}({argument})"
 
 
 __all__ = ["monge"]

@@ -18,7 +18,12 @@ def test_each_problem_is_as_if_it_were_alone(rng):
         np.testing.assert_array_equal(batch.plan[k], alone.plan)
         np.testing.assert_array_equal(batch.potentials[0][k], alone.potentials[0])
         np.testing.assert_array_equal(batch.marginals[1][k], alone.marginals[1])
+        for name in ("potential_a", "potential_b", "marginal_a", "marginal_b"):
+            np.testing.assert_array_equal(getattr(batch, name)[k], getattr(alone, name))
         assert batch.value[k] == alone.value and batch.n_iter[k] == alone.n_iter
+        np.testing.assert_array_equal(batch.lazy_plan[k][:], alone.lazy_plan[:])
+        np.testing.assert_array_equal(batch.sparse_plan[k].toarray(), alone.sparse_plan.toarray())
+        assert batch.log[k]["marginal_error"] == alone.marginal_error
     assert len(batch[1:]) == 2
 
 

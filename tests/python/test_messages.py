@@ -111,7 +111,26 @@ FLAGS = [
     if field in inspect.signature(getattr(monge, name)).parameters
 ]
 
+OF_POT_ALONE = {
+    solve: {"c": M, "plan_init": M, "grad": "detach"},
+    sample: {
+        **{"c": M, "plan_init": M, "grad": "last_step", "rank": 5, "scaling": 0.5, "X_init": X, "random_state": 0},
+        **{"debias": True, "n_projections": 5, "projections": X, "scaler": abs},
+    },
+    batch: {"inner_iter": 2, "inner_reg": 1e-2, "grad": "detach"},
+    sample_batch: {"inner_iter": 2, "inner_reg": 1e-2, "grad": "detach"},
+    empirical_divergence: {"warmstart": (A, B)},
+    unbalanced: {"c": M},
+    smooth: {"max_nz": 2},
+}
+
 WRONG = [
+    # What POT has and the library has not.
+    *(
+        (function, {name: value}, NotImplementedError, f"{name}: is given; ")
+        for function, given in OF_POT_ALONE.items()
+        for name, value in given.items()
+    ),
     # The library's names, and the caller's.
     (solve, {"tol": -1}, ValueError, "tol: is -1; must be"),
     (solve, {"tol": "a"}, TypeError, "tol: is 'a'; must be float"),

@@ -2,16 +2,18 @@
 
 import doctest
 import importlib
+import importlib.util
 import os
 import pkgutil
 import subprocess
 import sys
+import types
 from pathlib import Path
 
 import pytest
 
 import monge
-from conftest import undocumented
+from conftest import undocumented, unexplained
 
 WITHOUT = {"monge.torch", "monge.jax"}  # These need frameworks: `./dev frameworks` tests them.
 
@@ -39,8 +41,37 @@ def test_importing_brings_no_framework_along():
     assert min(times) < 0.2
 
 
+def test_what_needs_a_framework_is_loaded_when_it_is_asked_for():
+    needs = {"OTTransport": "sklearn", "jax": "jax", "plot": "matplotlib", "torch": "torch"}
+    there = [name for name, package in needs.items() if importlib.util.find_spec(package)]
+    code = (
+        "import sys, monge;"
+        f"print([name for name in {list(needs)} if name in dir(monge)]);"
+        f"print([m for m in {list(needs.values())} if m in sys.modules]);"
+        f"print([getattr(monge, name).__name__ for name in {there}])"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    shown, loaded, found = run.stdout.splitlines()
+    assert (shown, loaded) == (str(there), "[]")
+    assert found == str([name if name == "OTTransport" else f"monge.{name}" for name in there])
+
+
 def test_everything_public_is_there_and_documented():
     assert list(undocumented(monge)) == []
+
+
+@pytest.mark.parametrize("name", ["monge", "monge.plot"])
+def test_every_argument_is_explained(name):
+    """Where it is, or in a docstring to which that refers, not in one to which that one does."""
+    assert list(unexplained(importlib.import_module(name))) == []
+
+
+def test_references_to_arguments_are_not_followed_twice():
+    module = types.ModuleType("module")
+    module.__all__ = ["first", "second", "third"]
+    for name, doc in (("first", "`x` (n)."), ("second", "As for :func:`first`."), ("third", "As for :func:`second`.")):
+        exec(f"def {name}(x): {doc!r}", vars(module))
+    assert list(unexplained(module)) == ["third(x)"]
 
 
 @pytest.mark.parametrize("name", modules())

@@ -1,6 +1,8 @@
 """Parity with POT: values, plans and potentials. Bounds follow from the marginal errors that both report."""
 
+import inspect
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,6 +13,46 @@ import monge
 from conftest import plan_distance, squared_distances, weights
 
 ot = pytest.importorskip("ot")
+
+
+POT = {
+    **{name: ot for name in ("solve", "solve_sample", "solve_batch", "solve_sample_batch", "sinkhorn", "sinkhorn2")},
+    **{name: ot.bregman for name in dir(monge) if name.startswith("empirical_sinkhorn")},
+    **{name: ot.unbalanced for name in ("sinkhorn_unbalanced", "sinkhorn_unbalanced2")},
+    "smooth_ot_dual": ot.smooth,
+}
+OTHER_DEFAULTS = {
+    "n_threads": (1, None),  # All cores.
+    "max_iter": (1000, None),  # 10,000, of a stopping rule that is another.
+    "tol": (1e-5, None),  # 1e-6, relative and of both marginals.
+}
+"""POT's default and ours of each function that has POT's; the table of docs/python.md has these rows."""
+
+
+@pytest.mark.skipif(not ot.__version__.startswith("0.9.7"), reason="the signatures are those of POT 0.9.7")
+@pytest.mark.parametrize("name", POT)
+def test_signatures(name):
+    """POT's arguments come first, in its order and with its defaults; ours after them are keywords."""
+    theirs, ours = (
+        [p for p in inspect.signature(getattr(module, name)).parameters.values() if p.kind is not p.VAR_KEYWORD]
+        for module in (POT[name], monge)
+    )
+    ours, added = ours[: len(theirs)], ours[len(theirs) :]
+    assert [p.name for p in ours] == [p.name for p in theirs]
+    assert all(p.kind is p.POSITIONAL_OR_KEYWORD for p in ours)
+    assert all(p.kind is p.KEYWORD_ONLY for p in added)
+    for own, other in zip(ours, theirs):
+        if own.default != other.default:
+            assert OTHER_DEFAULTS[own.name] == (other.default, own.default)
+
+
+def test_differences_are_documented():
+    docs = (Path(__file__).parents[2] / "docs" / "python.md").read_text()
+    table = docs.partition("## Beside POT")[2].partition("##")[0]
+    first_cells = " ".join(line.split(" | ")[0] for line in table.splitlines() if line.startswith("| "))
+    for name in [*OTHER_DEFAULTS, *monge._problem._OF_POT]:
+        assert f"`{name}`" in first_cells, name
+
 
 problems = st.tuples(
     st.integers(1, 40),

@@ -379,3 +379,18 @@ def test_warnings_are_of_the_line_that_called(rng):
         with pytest.warns(monge.ConvergenceWarning, match="^Sinkhorn did not converge: ") as caught:
             call()
         assert {warning.filename for warning in caught} == {__file__}
+
+
+@pytest.mark.parametrize("reg", [1.0, 0.1, 0.01])
+def test_a_plan_is_as_good_as_its_precision(rng, reg):
+    """In float32 the exponent's three terms and their sum, of at most (1 + range of C / reg), are rounded by 2^-24."""
+    cost = squared_distances(rng.random((60, 3)), rng.random((70, 3)))
+    logit = 1 + np.ptp(cost) / reg
+    for precision, unit in (("float32", 2**-24), ("float64", EPSILON / 2)):
+        result = monge.solve(cost, reg=reg, precision=precision, tol=1e-4, method="sinkhorn")
+        assert result.report.precision == precision
+        exact = dense_plan(*result.potentials, cost, reg, np.full(60, 1 / 60), np.full(70, 1 / 70))
+        bound = (4 * unit + 8 * EPSILON) * logit
+        np.testing.assert_allclose(result.plan, exact, rtol=bound, atol=1e-12)
+        np.testing.assert_allclose(result.marginal_a, exact.sum(1), rtol=bound)
+        assert abs((result.plan * cost).sum() - result.value_linear) <= bound * result.value_linear

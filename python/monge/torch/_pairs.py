@@ -28,7 +28,7 @@ class OTPairs:
 
     @calls(M="x0, x1: costs")
     def indices(self, x0: Tensor, x1: Tensor) -> tuple[Tensor, Tensor]:
-        """As many (i, j) as x0 has rows, drawn independently."""
+        """As many (i, j) as x0 (n, ...) has rows, drawn independently from its plan to x1 (m, ...)."""
         require_tensors(x0=x0, x1=x1)
         for name, points in (("x0", x0), ("x1", x1)):
             if points.ndim < 2 or 0 in points.shape:

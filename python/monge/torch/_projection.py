@@ -105,7 +105,8 @@ def project(logits: Tensor, preset: str | None = None, **options: Any) -> Tensor
     """:func:`monge.project` of `logits` (..., n, m) with its gradient: that of the iterations that were done, or with
     gradient="implicit" of their limit. float16, bfloat16 and float32, in and out.
 
-    Errors are those of :func:`monge.project`; a second derivative is a NotImplementedError.
+    `preset` and `options` are as for :func:`monge.project`, which alone has marginals that are given. Errors are those
+    of :func:`monge.project`; a second derivative is a NotImplementedError.
 
     >>> import monge.torch, torch
     >>> monge.torch.project(torch.zeros(2, 2), "mhc_paper")
@@ -117,7 +118,10 @@ def project(logits: Tensor, preset: str | None = None, **options: Any) -> Tensor
 
 
 class SinkhornProjection(torch.nn.Module):
-    """:func:`project` as a module: ``SinkhornProjection("mhc_paper", iterations=10)(logits)``."""
+    """:func:`project` as a module: ``SinkhornProjection("mhc_paper", iterations=10)(logits)``.
+
+    `preset` and `options` are as for :func:`monge.project`.
+    """
 
     def __init__(self, preset: str | None = "mhc_paper", **options: Any) -> None:
         super().__init__()
@@ -125,6 +129,7 @@ class SinkhornProjection(torch.nn.Module):
         self.preset, self.options = preset, options
 
     def forward(self, logits: Tensor) -> Tensor:
+        """The projections of `logits` (..., n, m)."""
         return project(logits, self.preset, **self.options)
 
     def extra_repr(self) -> str:
@@ -133,8 +138,9 @@ class SinkhornProjection(torch.nn.Module):
 
 @calls(iterations="num_iterations", epsilon="eps")
 def fused_sinkhorn(logits: Tensor, num_iterations: int = 20, eps: float = 1e-6) -> Tensor:
-    """Megatron-LM's fused Sinkhorn, by its arguments: `logits` (..., n, m), in float32, float16 or bfloat16, iterations
-    and the least sum that it divides by. :func:`project` with the preset "megatron", and its errors."""
+    """Megatron-LM's fused Sinkhorn, by its arguments: `logits` (..., n, m), in float32, float16 or bfloat16,
+    `num_iterations`, and `eps`, the least sum that it divides by. :func:`project` with the preset "megatron", and its
+    errors."""
     return project(logits, "megatron", iterations=num_iterations, epsilon=eps)
 
 
@@ -244,6 +250,9 @@ def mhc_mapping(
     Each is float32, float16 or bfloat16, and gets gradients of its own dtype; the maps have that of `mixes`. Arithmetic
     is float32: PyTorch makes half precision float32 before, and rounds the maps after.
 
+    pre is a sigmoid + `pre_epsilon`, post `post_factor` times one, and res the projection, whose `preset` and `options`
+    are as for :func:`monge.project`.
+
     Errors are those of :func:`monge.mhc_mapping`; a second derivative, and one of forward mode, is a
     NotImplementedError.
     """
@@ -258,7 +267,8 @@ class MHCMapping(torch.nn.Module):
 
     Args:
         preset: "mhc_paper", or "deepseek" with pre_epsilon=1e-6 for DeepSeek's release.
-        pre_epsilon, post_factor, options: As for :func:`mhc_mapping`.
+        pre_epsilon, post_factor: As for :func:`mhc_mapping`.
+        options: As for :func:`monge.project`.
         device, dtype: Of the parameters.
 
     Attributes:
@@ -300,6 +310,7 @@ class MHCMapping(torch.nn.Module):
         torch.nn.init.zeros_(self.base)
 
     def forward(self, mixes: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """pre (..., 4), post (..., 4) and res (..., 4, 4) of `mixes` (..., 24)."""
         return mhc_mapping(
             mixes,
             self.scale,
@@ -321,6 +332,7 @@ def hc_split_sinkhorn(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """SGLang's ``hc_split_sinkhorn``, by its arguments: mixes (..., 24), hc_scale (3) and hc_base (24).
 
+    `sinkhorn_iters` and `eps` are the iterations and the epsilon of preset "deepseek", and `eps` the pre_epsilon, too.
     Returns pre (..., 4), post (..., 4) and comb (..., 4, 4) in the dtype of mixes, with gradients; SGLang's takes
     float32, this one half precision, too, as :func:`mhc_mapping` does. `hc_mult` is 4, else a NotImplementedError.
 

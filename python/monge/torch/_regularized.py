@@ -251,7 +251,8 @@ def quadratic_drot(
         c: Costs (m, n), their largest 1.
         p, q: (n) and (m), with total 1.
         rho: The step is rho / (n + m).
-        eps: At which absolute residual of the marginals, |.|_2, to stop; max_iter: iterations at most.
+        r_weight: Weight >= 0 of the term, in units of c over mass.
+        max_iter, eps: Iterations at most, and the absolute residual of the marginals, |.|_2, to stop at.
 
     Returns:
         X (m, n). :func:`regularized_transport` gives the value with its derivatives.
@@ -271,9 +272,9 @@ def group_lasso_drot(
     max_iter: int = 20000,
     eps: float = 1e-4,
 ) -> Tensor:
-    """RDROT's function of this name: the plan of a group lasso, its groups n_class equal runs of the n entries of p.
+    """RDROT's function of this name: the plan of a group lasso, its groups `n_class` equal runs of the n entries of p.
 
-    Its weight is r_weight (n + m) sqrt(n / n_class) / rho: in RDROT it depends on the step. All else is as in
+    Its weight is `r_weight` (n + m) sqrt(n / n_class) / rho: in RDROT it depends on the step. All else is as in
     :func:`quadratic_drot`.
     """
     n, m = _sizes(c, p, q)

@@ -316,7 +316,9 @@ def transport(
         x, y: (n, d) and (m, d), or batches (B, n, d) and (B, m, d).
         a, b: (n) and (m), or (B, n) and (B, m). Gradients of a balanced problem count along directions that keep
             sum a = sum b.
-        All else: as for :func:`monge.solve_sample`.
+        reg: eps > 0, in units of the cost.
+        metric, scale, norm_p: As for :func:`monge.solve_sample`.
+        unbalanced, max_iter, tol, options: As for :func:`monge.solve`.
 
     Returns:
         The value, or B of them: that of the dual, which is what the gradients differentiate.
@@ -374,7 +376,8 @@ class SamplesLoss(torch.nn.Module):
         scaling: Factor of the ladder of blurs that hard problems come down.
         potentials: Return (F, G), the dual potentials, not the value.
         diameter, truncate, cluster_scale, kernel, backend, verbose: Taken and not needed.
-        tol, max_iter, options: As for :func:`monge.solve_sample`.
+        cost: None alone: the costs are those of p.
+        tol, max_iter, options: As for :func:`monge.solve`.
 
     Called as ``loss(x, y)`` or ``loss(a, x, b, y)`` with (n, d) or (B, n, d) points.
     """
@@ -422,6 +425,7 @@ class SamplesLoss(torch.nn.Module):
         self._names = {field: name for field, name in _OF_GEOMLOSS.items() if field not in options}
 
     def forward(self, *args: Tensor) -> Any:
+        """The value, or B of them, or the potentials: `args` are x, y or a, x, b, y, points (n, d) or (B, n, d)."""
         if len(args) == 2:
             x, y = args
             a = b = None

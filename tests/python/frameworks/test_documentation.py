@@ -8,7 +8,7 @@ import pytest
 from test_package import test_types  # noqa: F401  Here it sees the types of the frameworks, too.
 
 import monge
-from conftest import undocumented
+from conftest import undocumented, unexplained
 
 MODULES = [
     name
@@ -20,6 +20,13 @@ MODULES = [
 @pytest.mark.parametrize("name", ["monge.torch", "monge.jax"])
 def test_everything_public_is_documented(name):
     assert list(undocumented(importlib.import_module(name))) == []
+    assert list(unexplained(importlib.import_module(name))) == []
+
+
+def test_imports_of_a_module_are_no_part_of_it():
+    assert [name for name in dir(monge.jax) if not name.startswith("__")] == monge.jax.__all__
+    assert [name for name in dir(monge.torch) if not name.startswith("_")] == monge.torch.__all__
+    assert "importlib" not in dir(monge)
 
 
 @pytest.mark.parametrize("name", MODULES)
