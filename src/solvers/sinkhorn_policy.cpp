@@ -8,8 +8,10 @@
 namespace monge {
 namespace {
 
-/// After so many sweeps the first check, which says how many more may be enough.
+/// After so many sweeps the first check, which says how many more may be enough: to this share of the tolerance, since
+/// rounding has its part in what the certificate finds.
 constexpr int kFirstSweeps = 3;
+constexpr double kForeseenShare = 0.5;
 /// A cold start is tried for so many sweeps; an error above this share of the mass then calls for the ladder.
 constexpr int kTrialSweeps = 10;
 constexpr double kTrialError = 0.1;
@@ -388,7 +390,8 @@ int SinkhornPolicy::until_check(int usual) const {
   if (options_.tolerance == 0 || certified_value_ || !was_plain) return usual;
   double const rate = std::pow(errors_.column / errors_.row, 2);
   if (!(rate < 1)) return usual;
-  double const foreseen = std::max(1.0, std::ceil(std::log(bound() / (target_ * mass_)) / -std::log(rate)));
+  double const wanted = kForeseenShare * target_ * mass_;
+  double const foreseen = std::max(1.0, std::ceil(std::log(bound() / wanted) / -std::log(rate)));
   return foreseen <= 0.5 * usual ? static_cast<int>(foreseen) : usual;
 }
 
