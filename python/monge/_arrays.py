@@ -355,6 +355,7 @@ class Foreign(NumPy):
 _numpy = NumPy()
 _frameworks: dict[str, NumPy] = {"numpy": _numpy, "foreign": Foreign()}
 _with_module: dict[str, Callable[[Any], NumPy]] = {"torch": PyTorch, "jax": Jax, "cupy": CuPy}
+_of_type: dict[type, NumPy] = {np.ndarray: _numpy}  # Of arrays that were seen.
 
 
 def framework_named(root: str) -> NumPy:
@@ -365,12 +366,15 @@ def framework_named(root: str) -> NumPy:
 
 def framework_of(value: Any) -> NumPy:
     """The framework that an array is of."""
-    if isinstance(value, np.ndarray):
-        return _numpy
+    known = _of_type.get(type(value))
+    if known is not None:
+        return known
     root = type(value).__module__.partition(".")[0]
     root = "jax" if root == "jaxlib" else root
     if root in _with_module:
-        return framework_named(root)
+        return _of_type.setdefault(type(value), framework_named(root))
+    if isinstance(value, np.ndarray):
+        return _numpy
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(value, torch.Tensor):  # Of a class of the caller's.
         return framework_named("torch")
