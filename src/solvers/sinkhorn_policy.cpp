@@ -386,8 +386,7 @@ SinkhornStep SinkhornPolicy::sweeps() {
 /// first, squared. Slow modes come out later, so it may take more; and as the host waits at a check, one before the
 /// usual place has to promise to save half of the way there.
 int SinkhornPolicy::until_check(int usual) const {
-  bool const was_plain = !last_sweep_.symmetric && last_sweep_.relaxation == 1 && last_sweep_.eps == options_.eps;
-  if (options_.tolerance == 0 || certified_value_ || !was_plain) return usual;
+  if (options_.tolerance == 0 || certified_value_ || !was_plain() || last_sweep_.eps != options_.eps) return usual;
   double const rate = std::pow(errors_.column / errors_.row, 2);
   if (!(rate < 1)) return usual;
   double const wanted = kForeseenShare * target_ * mass_;
@@ -412,8 +411,7 @@ bool SinkhornPolicy::relaxes_next() {
 /// The L1 error of the current potentials as far as the last sweep can tell. A plain alternating sweep leaves the
 /// columns exact and |P 1 - a|_1 at most the column error that it found; the others are taken at their old pair.
 double SinkhornPolicy::bound() const {
-  bool const plain = !last_sweep_.symmetric && last_sweep_.relaxation == 1.0;
-  return plain ? errors_.column : seen_error();
+  return was_plain() ? errors_.column : seen_error();
 }
 
 /// True when the error has stopped falling at a level that rounding explains.

@@ -76,6 +76,8 @@ class SinkhornPolicy {
   bool symmetric() const { return options_.schedule == Schedule::symmetric; }
   int remaining() const { return options_.iterations - iterations_; }
   double seen_error() const { return errors_.row + errors_.column; }
+  /// Whether the last sweep was an alternating one without overrelaxation.
+  bool was_plain() const { return !last_sweep_.symmetric && last_sweep_.relaxation == 1; }
   double bound() const;
   bool may_refine() const { return options_.precision == Precision::automatic && precision_ != Precision::float64; }
 
