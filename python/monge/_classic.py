@@ -9,7 +9,7 @@ import numpy as np
 
 from ._arrays import Array, on_host, read, read_optional
 from ._divergence import sinkhorn_divergence
-from ._names import MATRIX, POINTS, calls, lower_name, shown, truth
+from ._names import MATRIX, POINTS, UNEQUAL_TOTALS, calls, lower_name, shown, truth
 from ._problem import Problem, matrix_problem, points_problem, refuse_unsupported, shows, solve_options, with_weights
 from ._regularized import quadratic_term
 from ._regularized import run as run_regularized
@@ -18,20 +18,19 @@ from ._solve import run, run_batch
 
 Log = dict[str, Any]
 
-_UNEQUAL = "a solve with penalty_a or penalty_b"
 _START = {"f": "warmstart", "g": "warmstart"}
 _STOP = {"tolerance": "stopThr", "tol": "stopThr"}
 _MATRIX = {
     **MATRIX,
     **_START,
     **_STOP,
-    _UNEQUAL: "sinkhorn_unbalanced()",
+    UNEQUAL_TOTALS: "sinkhorn_unbalanced()",
     "iterations": "numItermax",
     "max_iter": "numItermax",
 }
 _UNBALANCED = {
     **_MATRIX,
-    _UNEQUAL: "a finite reg_m",
+    UNEQUAL_TOTALS: "a finite reg_m",
     "penalty_a": "reg_m",
     "penalty_b": "reg_m",
     "unbalanced": "reg_m",
@@ -40,7 +39,7 @@ _POINTS = {
     **POINTS,
     **_START,
     **_STOP,
-    _UNEQUAL: "sinkhorn_unbalanced()",
+    UNEQUAL_TOTALS: "sinkhorn_unbalanced()",
     "iterations": "numIterMax",
     "max_iter": "numIterMax",
     "x": "X_s",

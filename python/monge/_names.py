@@ -15,6 +15,10 @@ _Returned = TypeVar("_Returned")
 MOST = (1 << 31) - 1
 """The largest whole number of the library's options."""
 
+UNEQUAL_TOTALS = "a solve with penalty_a or penalty_b"
+"""What the library says that unequal totals need."""
+_UNEQUAL_PENALTIES = "as penalty_a is"
+
 _EVERYWHERE = {"threads": "n_threads", "tolerance": "tol", "iterations": "max_iter", "p": "a", "q": "b"}
 _SOLVE = {
     **_EVERYWHERE,
@@ -23,8 +27,8 @@ _SOLVE = {
     "eps_relative": "reg: left out, eps_relative",
     "penalty_a": "unbalanced",
     "penalty_b": "unbalanced",
-    "a solve with penalty_a or penalty_b": "unbalanced",
-    "as penalty_a is": "on both sides",
+    UNEQUAL_TOTALS: "unbalanced",
+    _UNEQUAL_PENALTIES: "on both sides",
     "f": "potentials_init: f",
     "g": "potentials_init: g",
     "u": "potentials_init: f",
@@ -52,7 +56,7 @@ REGULARIZED = {
 """The same of solve_regularized() and its like, whose terms have the library's names."""
 
 _FIRST = re.compile(r"(problem \d+: )?((?:(?:xy|xx|yy): )?)([\w.]+):")
-_OTHER = re.compile(r"\b(?:(?:row|column) )?of (\w+)\b|a solve with penalty_a or penalty_b|as penalty_a is")
+_OTHER = re.compile(rf"\b(?:(?:row|column) )?of (\w+)\b|{UNEQUAL_TOTALS}|{_UNEQUAL_PENALTIES}")
 _NO_OPTION = re.compile(r"(?:.* multiple values for keyword argument )?'(tol|max_iter)'")
 
 

@@ -148,9 +148,8 @@ def _of_value(result: Any, wanted: Wanted, of: Any, by: tuple[Tensor, ...]) -> F
         found[1:] = gradients.x, gradients.y
     found += [getattr(gradients, name) if one else None for name, one in zip("ab", by_weights)]
     if isinstance(result, OTResult) and result._reg_type == "entropy":
-        for k, weights in zip(
-            (3, 4), weights_of(result._problem)
-        ):  # The other reference measure: sum P log a = sum a log a.
+        # The other reference measure: sum P log a = sum a log a.
+        for k, weights in enumerate(weights_of(result._problem), 3):
             if (gradient := found[k]) is not None:
                 found[k] = gradient + result.reg * weights.log()
     return [None if gradient is None else gradient * by[0] for gradient in found]

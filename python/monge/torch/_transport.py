@@ -15,7 +15,7 @@ from torch import Tensor
 
 from .. import _core
 from .._arrays import Place, read
-from .._names import CLOUDS, ROWS_OF_CLOUDS, calls, number, rename, say_rounding, shown
+from .._names import CLOUDS, ROWS_OF_CLOUDS, UNEQUAL_TOTALS, calls, number, rename, say_rounding, shown
 from .._problem import (
     WITH_POINT_DERIVATIVES,
     Problem,
@@ -40,7 +40,7 @@ _OF_GEOMLOSS = {
     "annealing": "scaling",
     "penalty_a": "reach",
     "penalty_b": "reach",
-    "a solve with penalty_a or penalty_b": "reach",
+    UNEQUAL_TOTALS: "reach",
     "tolerance": "tol",
     "iterations": "max_iter",
 }
