@@ -16,9 +16,9 @@
 
 #include <monge/monge.hpp>
 
+#include "backend/backend.hpp"
 #include "cuda_limits.cuh"
 #include "device_points.cuh"
-#include "operators/backend.hpp"
 
 namespace {
 

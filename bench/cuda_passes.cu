@@ -17,8 +17,8 @@
 #include <utility>
 #include <vector>
 
+#include "backend/backend.hpp"
 #include "cuda_limits.cuh"
-#include "operators/backend.hpp"
 
 namespace {
 

@@ -12,8 +12,8 @@
 #include <utility>
 #include <vector>
 
+#include "backend/backend.hpp"
 #include "core/stopwatch.hpp"
-#include "operators/backend.hpp"
 #include "oracle/regularized.hpp"
 
 namespace {

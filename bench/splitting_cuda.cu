@@ -13,7 +13,7 @@
 #include <memory>
 #include <vector>
 
-#include "cuda/splitting_operator.hpp"
+#include "cuda/regularized/splitting_operator.hpp"
 #include "cuda_limits.cuh"
 
 namespace {

@@ -10,7 +10,7 @@
 
 namespace monge {
 
-class Backend;  // src/operators/backend.hpp
+class Backend;  // src/backend/backend.hpp
 
 /// A pool of device memory in the order of streams (cudaStream_t): both functions, or neither. They are called on the
 /// threads that use the context and what it made, and as long as any of that lives.

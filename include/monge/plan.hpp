@@ -21,7 +21,7 @@ namespace monge {
 /// allows stays for the next product.
 class Plan {
  public:
-  struct State;  // src/solvers/plan_state.hpp
+  struct State;  // src/plan/plan_state.hpp
   explicit Plan(std::unique_ptr<State> state);
   Plan(Plan&&) noexcept;
   Plan& operator=(Plan&&) noexcept;

@@ -156,7 +156,7 @@ struct RegularizedReport {
 /// reach, which must stay. Move-only. Outputs may be float32 or float64, on the host or on the plan's device.
 class RegularizedPlan {
  public:
-  struct State;  // src/solvers/regularized_state.hpp
+  struct State;  // src/regularized/regularized_state.hpp
   explicit RegularizedPlan(std::unique_ptr<State> state);
   RegularizedPlan(RegularizedPlan&&) noexcept;
   RegularizedPlan& operator=(RegularizedPlan&&) noexcept;

@@ -12,17 +12,17 @@
 
 #include <monge/error.hpp>
 
+#include "backend/registry.hpp"
 #include "core/overloaded.hpp"
 #include "core/problem_error.hpp"
 #include "core/strided.hpp"
-#include "cpu/entropic_operator.hpp"
-#include "cpu/matrix_costs.hpp"
-#include "cpu/point_costs.hpp"
+#include "cpu/entropic/entropic_operator.hpp"
+#include "cpu/geometry/matrix_costs.hpp"
+#include "cpu/geometry/point_costs.hpp"
 #include "cpu/projection/operator.hpp"
-#include "cpu/quadratic_operator.hpp"
-#include "cpu/splitting_operator.hpp"
+#include "cpu/regularized/quadratic_operator.hpp"
+#include "cpu/regularized/splitting_operator.hpp"
 #include "cpu/threads.hpp"
-#include "operators/registry.hpp"
 
 namespace monge {
 namespace {

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "operators/vectors.hpp"
+#include "backend/vectors.hpp"
 
 namespace monge::cpu {
 

@@ -10,14 +10,14 @@
 #include "core/overloaded.hpp"
 #include "core/problem_error.hpp"
 #include "core/require.hpp"
-#include "cuda/entropic_operator.hpp"
+#include "cuda/entropic/entropic_operator.hpp"
+#include "cuda/entropic/sweeper.hpp"
+#include "cuda/geometry/matrix_costs.hpp"
+#include "cuda/geometry/point_costs.hpp"
 #include "cuda/launch/batch.hpp"
-#include "cuda/matrix_costs.hpp"
-#include "cuda/point_costs.hpp"
 #include "cuda/projection/operator.hpp"
-#include "cuda/quadratic_operator.hpp"
-#include "cuda/splitting_operator.hpp"
-#include "cuda/sweeper.hpp"
+#include "cuda/regularized/quadratic_operator.hpp"
+#include "cuda/regularized/splitting_operator.hpp"
 
 namespace monge::cuda {
 namespace {

@@ -3,7 +3,7 @@
 #include <memory>
 #include <string>
 
-#include "operators/backend.hpp"
+#include "backend/backend.hpp"
 
 namespace monge::cuda {
 

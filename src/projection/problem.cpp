@@ -4,9 +4,9 @@
 #include <cmath>
 #include <numeric>
 
-#include "core/validation.hpp"
-#include "operators/backend.hpp"
-#include "operators/values.hpp"
+#include "backend/backend.hpp"
+#include "backend/values.hpp"
+#include "geometry/validation.hpp"
 
 namespace monge {
 namespace {

@@ -1,8 +1,8 @@
 // project(), project_backward() and projection_marginals().
 #include <monge/projection.hpp>
 
-#include "core/validation.hpp"
-#include "operators/backend.hpp"
+#include "backend/backend.hpp"
+#include "geometry/validation.hpp"
 #include "projection/problem.hpp"
 #include "projection/views.hpp"
 

@@ -2,7 +2,7 @@
 
 #include <limits>
 
-#include "core/validation.hpp"
+#include "geometry/validation.hpp"
 
 namespace monge {
 namespace {

@@ -1,5 +1,5 @@
 // Centres of clouds, and names of things.
-#include "core/points.hpp"
+#include "geometry/points.hpp"
 
 #include <gtest/gtest.h>
 

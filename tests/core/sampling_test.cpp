@@ -5,7 +5,7 @@
 #include <numeric>
 #include <vector>
 
-#include "operators/sampling.hpp"
+#include "plan/sampling.hpp"
 
 namespace monge {
 namespace {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "cuda/entropic_operator.hpp"
+#include "cuda/entropic/entropic_operator.hpp"
 #include "oracle/backend_test.hpp"
 #include "oracle/device_memory.hpp"
 

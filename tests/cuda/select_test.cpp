@@ -1,5 +1,5 @@
 // What entries are selected with: running sums, and memory that does not grow with k.
-#include "cuda/launch/select.hpp"
+#include "cuda/plan/select.hpp"
 
 #include "oracle/backend_test.hpp"
 #include "oracle/device_memory.hpp"

@@ -2,9 +2,9 @@
 #include <array>
 #include <limits>
 
-#include "cuda/entropic_operator.hpp"
-#include "cuda/launch/vectors.hpp"
-#include "cuda/problem.hpp"
+#include "cuda/entropic/entropic_operator.hpp"
+#include "cuda/entropic/problem.hpp"
+#include "cuda/vectors/kernels.hpp"
 #include "oracle/backend_test.hpp"
 
 namespace monge::oracle {

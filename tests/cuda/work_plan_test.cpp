@@ -5,7 +5,7 @@
 #include <set>
 #include <vector>
 
-#include "cuda/launch/pass.hpp"
+#include "cuda/pass/pass.hpp"
 
 namespace monge::oracle {
 namespace {

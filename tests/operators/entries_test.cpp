@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "operators/cases.hpp"
-#include "operators/sampling.hpp"
+#include "plan/sampling.hpp"
 
 namespace monge::oracle {
 namespace {
@@ -432,7 +432,7 @@ TEST_P(EntriesOfPoints, are_drawn_from_a_plan_that_rounding_has_destroyed_or_ref
   }
 }
 
-/// Draws by the formulas of operators/sampling.hpp from the oracle's plan.
+/// Draws by the formulas of plan/sampling.hpp from the oracle's plan.
 std::vector<std::pair<std::int64_t, std::int64_t>> draw_from(Vector const& plan, std::int64_t m, std::uint64_t seed,
                                                              std::int64_t count) {
   std::int64_t const n = static_cast<std::int64_t>(plan.size()) / m;

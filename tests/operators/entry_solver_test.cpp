@@ -5,7 +5,7 @@
 #include <limits>
 #include <numeric>
 
-#include "cpu/entry_solver.hpp"
+#include "cpu/second_order/entry_solver.hpp"
 #include "operators/cases.hpp"
 
 namespace monge::oracle {

@@ -11,7 +11,7 @@
 
 #include <monge/monge.hpp>
 
-#include "operators/backend.hpp"
+#include "backend/backend.hpp"
 #include "oracle/dense.hpp"
 #include "oracle/tolerance.hpp"
 

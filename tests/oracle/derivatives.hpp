@@ -3,7 +3,7 @@
 #pragma once
 #include <functional>
 
-#include "operators/entropic_operator.hpp"
+#include "entropic/entropic_operator.hpp"
 #include "oracle/dense.hpp"
 
 namespace monge::oracle {

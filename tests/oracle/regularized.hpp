@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "operators/regularized_operator.hpp"
 #include "oracle/dense.hpp"
 #include "oracle/problem.hpp"
+#include "regularized/regularized_operator.hpp"
 
 namespace monge::oracle {
 
@@ -66,7 +66,7 @@ class RegularizedOracle {
   /// C + l1, +infinity for forbidden pairs; n x m.
   Vector const& costs() const { return s_; }
 
-  /// The recursion of operators/splitting_rule.hpp, word by word.
+  /// The recursion of regularized/splitting_rule.hpp, word by word.
   struct Splitting {
     Real step, alpha;
     Vector x, phi, psi, a, b;

@@ -1,6 +1,6 @@
 // The backward pass over a range of matrices. The half-steps are done again and their scalings kept; then they are
 // undone in reverse.
-#include "cpu/simd_targets.hpp"
+#include "cpu/pass/simd_targets.hpp"
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "cpu/projection/backward.cpp"
 #include <hwy/foreach_target.h>

@@ -1,6 +1,6 @@
 // The forward pass over a range of matrices. Highway compiles this file once for each instruction set and picks one at
 // run time.
-#include "cpu/simd_targets.hpp"
+#include "cpu/pass/simd_targets.hpp"
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "cpu/projection/forward.cpp"
 #include <hwy/foreach_target.h>

@@ -1,8 +1,8 @@
 // The update of one potential and the logit that follows from it. __device__ only.
 #pragma once
 #include "cuda/device/numerics.cuh"
-#include "cuda/launch/vectors.hpp"
-#include "operators/update_rule.hpp"
+#include "cuda/vectors/kernels.hpp"
+#include "entropic/update_rule.hpp"
 
 namespace monge::cuda {
 

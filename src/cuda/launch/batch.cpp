@@ -4,8 +4,8 @@
 #include <cstring>
 #include <numeric>
 
+#include "cuda/geometry/pack.hpp"
 #include "cuda/launch/divided_up.hpp"
-#include "cuda/launch/pack.hpp"
 
 namespace monge::cuda {
 namespace {

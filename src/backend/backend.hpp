@@ -1,0 +1,135 @@
+// A backend makes operators on one device. geometry x backend -> operator; registry.cpp lists the backends of this
+// build.
+#pragma once
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <monge/context.hpp>
+#include <monge/entropic.hpp>
+
+#include "entropic/entropic_operator.hpp"
+#include "projection/projection_operator.hpp"
+#include "regularized/quadratic_operator.hpp"
+#include "regularized/regularized_operator.hpp"
+
+namespace monge {
+
+/// The marginals of a problem, on the host.
+struct Marginals {
+  std::vector<double> a, b;
+};
+
+struct OperatorOptions {
+  Precision precision = Precision::float32;
+  double cache_bytes = 0;  ///< As SolveOptions::cache_bytes, for the operator and the plans it makes.
+  Penalties penalties{};
+};
+
+/// One side of an operator's problem, which is to be transported to itself.
+struct SelfInput {
+  EntropicOperator const* of = nullptr;
+  Side side = Side::rows;
+};
+
+/// What an operator is made of; nothing of it is kept. `geometry` has been checked for shape (geometry/validation.hpp)
+/// but not for values, the marginals are valid. `twin`, if given, is an operator of the same geometry and marginals in
+/// another precision: what it knows of them is not found out again. `self`, if given, makes
+/// EntropicOperator::is_self(): geometry and marginals have that side twice, and points and weights are those that the
+/// other operator, of the same precision, has packed. The twin of such an operator is one too.
+struct OperatorInput {
+  Geometry const& geometry;
+  Marginals const& marginals;
+  OperatorOptions options;
+  EntropicOperator const* twin = nullptr;
+  SelfInput self{};
+};
+
+/// One operator's part of a step that many take together: `count` sweeps, and the errors of the last.
+struct SweepStep {
+  EntropicOperator* entropic;
+  Sweep sweep;
+  int count;
+  SweepErrors errors{};
+};
+/// Sweeps many operators of one backend again and again, and keeps what it prepares for that. Each stands in one step.
+class Sweeper {
+ public:
+  virtual ~Sweeper() = default;
+  /// Waits for the errors.
+  virtual void sweep(std::span<SweepStep> steps) = 0;
+};
+
+/// The evaluation of the plan at eps, of the potentials of `potentials`: the same operator or another of the same
+/// problem, whatever its precision.
+struct EvaluationStep {
+  EntropicOperator* entropic;
+  EntropicOperator const* potentials;
+  double eps;
+  Evaluation value{};
+};
+
+/// The plan of the operator's potentials at eps.
+struct PlanInput {
+  EntropicOperator const* entropic;
+  double eps;
+};
+
+/// Calls on several operators take them all together, each of which gets the bits that it would get alone.
+class Backend {
+ public:
+  virtual ~Backend() = default;
+  virtual Device device() const = 0;
+  virtual DeviceInfo info() const = 0;
+  /// About how many times as long as in float32 a pass takes in float64.
+  virtual double float64_cost() const = 0;
+
+  /// The caller's vector as float64 on the host, waiting for the device if it lies there.
+  virtual std::vector<double> read(VectorView view) const = 0;
+
+  /// Packing finds and reports the first point that is not finite. Throws ProblemError, also unsupported for a
+  /// precision that the device lacks.
+  virtual std::vector<std::unique_ptr<EntropicOperator>> entropic_operators(
+      std::span<OperatorInput const> inputs) const = 0;
+  std::unique_ptr<EntropicOperator> entropic_operator(Geometry const& geometry, Marginals const& marginals,
+                                                      OperatorOptions const& options,
+                                                      EntropicOperator const* twin = nullptr) const {
+    OperatorInput const input{geometry, marginals, options, twin};
+    return std::move(entropic_operators({&input, 1})[0]);
+  }
+  /// Makes an operator that of another input, but of the same kind of geometry, shape and options; as if it were new,
+  /// but memory that no plan shares is used again. Where this throws, the operator is fit for nothing but another try.
+  virtual void renew(std::unique_ptr<EntropicOperator>& entropic, OperatorInput const& input) const {
+    entropic.reset();
+    entropic = entropic_operator(input.geometry, input.marginals, input.options);
+  }
+  /// Lives no longer than the backend.
+  virtual std::unique_ptr<Sweeper> sweeper() const = 0;
+  /// Waits.
+  virtual void evaluate(std::span<EvaluationStep> steps) const = 0;
+  virtual std::vector<std::unique_ptr<PlanOperator>> plans(std::span<PlanInput const> inputs) const = 0;
+
+  /// Problems whose costs are matrices: throws ProblemError, unsupported for points.
+  virtual std::vector<std::unique_ptr<SplittingOperator>> splitting_operators(
+      std::span<RegularizedInput const> inputs) const = 0;
+  /// Enqueues the iterations, then waits for the residuals.
+  virtual void iterate(std::span<SplittingStep> steps) const = 0;
+  /// Of a problem with a quadratic term alone, or with no term.
+  virtual std::unique_ptr<QuadraticOperator> quadratic_operator(RegularizedInput const& input) const = 0;
+  /// Calls work(k), which asks operators[k] for all of a solve, for each k: one after the other or, those that are
+  /// worth one thread of several, side by side.
+  virtual void for_each_solve(std::span<RegularizedOperator* const> operators,
+                              std::function<void(std::size_t)> const& work) const {
+    for (std::size_t k = 0; k < operators.size(); ++k) work(k);
+  }
+
+  /// Batches of small matrices; lives as long as the backend.
+  virtual ProjectionOperator const& projection() const = 0;
+};
+
+Backend const& backend_of(Context const& context);
+
+}  // namespace monge

@@ -1,0 +1,17 @@
+// Vectors of the caller whose values matter on the host.
+#pragma once
+#include <vector>
+
+#include <monge/array.hpp>
+#include <monge/options.hpp>
+
+#include "backend/backend.hpp"
+
+namespace monge {
+
+/// All of `view`, as float64: the view is valid and of this size, and each entry within the bounds. `must` begins what
+/// messages say of an entry: "weights must be". Waits for the device if the vector lies there.
+std::vector<double> read_values(char const* field, Backend const& backend, VectorView view, std::int64_t size,
+                                Bounds const& bounds, char const* must);
+
+}  // namespace monge

@@ -1,0 +1,268 @@
+#include "cpu/entropic/entropic_operator.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numbers>
+#include <numeric>
+#include <utility>
+
+#include "core/evaluation.hpp"
+#include "core/strided.hpp"
+#include "cpu/plan/plan_operator.hpp"
+#include "cpu/second_order/entry_solver.hpp"
+
+namespace monge::cpu {
+namespace {
+
+constexpr double kLog2e = std::numbers::log2e;
+constexpr double kLn2 = std::numbers::ln2;
+
+/// How many powers of two the bounds of a sweep may be above what they bound: far from the 126 of float.
+constexpr double kLoosestBound = 32;
+
+}  // namespace
+
+template <class T>
+EntropicOperator<T>::EntropicOperator(std::shared_ptr<Costs<T> const> costs, std::shared_ptr<SideWeights const> a,
+                                      std::shared_ptr<SideWeights const> b, Penalties const& penalties, bool is_self,
+                                      int threads, double cache_bytes)
+    : monge::EntropicOperator(costs->size(Side::rows), costs->size(Side::columns), is_self),
+      data_{costs,
+            {std::move(a), std::move(b)},
+            {HostVector(costs->size(Side::rows)), HostVector(is_self ? 0 : costs->size(Side::columns))},
+            penalties,
+            is_self},
+      vectors_(size(Side::rows), size(Side::columns)),
+      most_threads_(threads),
+      cache_bytes_(cache_bytes),
+      stripes_(*costs, Side::rows, useful_threads(threads, size(Side::rows), size(Side::columns)), cache_bytes,
+               is_self),
+      logits_(size(Side::columns)),
+      column_sums_(size(Side::columns), stripes_.threads()),
+      log_mass_ratio_(log_mass_ratio(data_.weights[0]->total, data_.weights[1]->total)),
+      f_next_(size(Side::rows)),
+      g_plus_(logits_.bias.size()),
+      bounds_(static_cast<std::size_t>(padded_to_panel<T>(size(Side::rows)))),
+      row_errors_(static_cast<std::size_t>(stripes_.threads())),
+      total_weights_(static_cast<std::size_t>(stripes_.threads())) {
+  last_.column_bias.resize(logits_.bias.size());
+  last_.row_lse.resize(f_next_.values().size());
+}
+
+template <class T>
+void EntropicOperator<T>::set_potentials(VectorView f, VectorView g) {
+  for (Side const side : kSides) {
+    VectorView const view = side == Side::rows ? f : g;
+    std::span<double const> const shift = data_.costs->shift(side);
+    std::vector<double>& potential = data_.potential(side).values();
+    for (std::size_t i = 0; i < potential.size(); ++i) potential[i] = -shift[i];
+    if (view.empty()) continue;
+    with_data(view, [&](auto const* data) {
+      for (std::int64_t i = 0; i < view.size(); ++i) potential[static_cast<std::size_t>(i)] += data[i * view.stride()];
+    });
+  }
+  last_.eps = 0;
+}
+
+template <class T>
+Vector& EntropicOperator<T>::potential(Side side) {
+  last_.eps = 0;
+  return data_.potential(side);
+}
+
+template <class T>
+void EntropicOperator<T>::get_potentials(MutableVectorView f, MutableVectorView g) const {
+  for (Side const side : kSides) {
+    HostVector const potential =
+        last_.eps > 0 ? completed_potential(data_, side, last_.eps, most_threads_) : data_.potential(side);
+    std::span<double const> const shift = data_.costs->shift(side);
+    write_vector(side == Side::rows ? f : g,
+                 [&](std::int64_t i) { return potential[i] + shift[static_cast<std::size_t>(i)]; });
+  }
+}
+
+template <class T>
+std::unique_ptr<monge::EntrySolver> EntropicOperator<T>::entry_solver(std::span<std::int64_t const> rows,
+                                                                      std::span<std::int64_t const> columns) const {
+  return std::make_unique<EntrySolver>(size(Side::rows), size(Side::columns), rows, columns);
+}
+
+template <class T>
+void EntropicOperator<T>::sweep(Sweep const& sweep, int count) {
+  for (int k = 0; k < count; ++k) one_sweep(sweep);
+}
+
+/// A number for each row that its logits stay below: none was above the row's sum in the last sweep, and none has risen
+/// by more than the bias of its column has. Null where there was no such sweep, or the bounds would be too loose or the
+/// logits too large for it; the pass then finds the maxima itself.
+template <class T>
+double const* EntropicOperator<T>::bound_rows(double eps) {
+  if (last_.eps != eps) return nullptr;
+  std::vector<double> const& weight = data_.weight(Side::columns);
+  double rise = -std::numeric_limits<double>::infinity(), fall = -rise, largest = logits_.largest;
+  for (std::size_t j = 0; j < weight.size(); ++j) {
+    if (weight[j] == 0) continue;
+    double const change = logits_.bias[j] - last_.column_bias[j];
+    rise = std::max(rise, change);
+    fall = std::min(fall, change);
+  }
+  if (!(rise - fall <= kLoosestBound)) return nullptr;
+  for (std::size_t i = 0; i < last_.row_lse.size(); ++i) {
+    bounds_[i] = last_.row_lse[i] + rise - logits_.offset;
+    largest = std::max(largest, std::abs(bounds_[i]));
+  }
+  return largest < kLargestBound<T> ? bounds_.data() : nullptr;
+}
+
+template <class T>
+UpdateRule EntropicOperator<T>::rule(Side side, Sweep const& sweep) const {
+  return {sweep.eps, data_.penalties.of(side), sweep.relaxation, sweep.symmetric};
+}
+
+/// Moves the constant of the potentials to where the dual is largest.
+template <class T>
+void EntropicOperator<T>::translate() {
+  auto const log_mean = [&](Side side) -> LogMean {
+    double const penalty = data_.penalties.of(side);
+    if (std::isinf(penalty)) return {};
+    SideWeights const& weights = *data_.weights[static_cast<int>(side)];
+    std::span<double const> const shift = data_.costs->shift(side);
+    std::vector<double> const& potential = data_.potential(side).values();
+    double least = std::numeric_limits<double>::infinity();
+    for (std::size_t i = 0; i < shift.size(); ++i) {
+      if (weights.value[i] > 0) least = std::min(least, potential[i] + shift[i]);
+    }
+    LogMeanSums sums{least};
+    for (std::size_t i = 0; i < shift.size(); ++i) {
+      if (weights.value[i] > 0) sums.add(weights.value[i], potential[i] + shift[i], penalty);
+    }
+    return sums.over(weights.total);
+  };
+  double const t = best_translation(data_.penalties.a, data_.penalties.b, log_mass_ratio_, log_mean(Side::rows),
+                                    log_mean(Side::columns));
+  for (double& f : data_.potential(Side::rows).values()) f += t;
+  for (double& g : data_.potential(Side::columns).values()) g -= t;
+}
+
+/// One pass: a stripe's rows give f, and its exponentials, weighted with the new f (alternating) or the old one
+/// (symmetric), add to the columns. Of a self problem the pass is over the upper triangle, and a row's sum is one more
+/// part of its column's: the columns are all that is updated.
+template <class T>
+void EntropicOperator<T>::one_sweep(Sweep const& sweep) {
+  double const eps = sweep.eps;
+  UpdateRule const rule = this->rule(Side::rows, sweep);
+  std::vector<double> const& weight = data_.weight(Side::rows);
+  std::vector<double>& f = data_.potential(Side::rows).values();
+  std::span<double const> const norms = data_.costs->norm(Side::rows), shifts = data_.costs->shift(Side::rows);
+  double const mass = data_.mass();
+  if (!data_.penalties.balanced() && !is_self()) translate();  // The sides of a self problem are alike: t = 0.
+  logits_.set(data_, Side::columns, data_.potential(Side::columns), eps);
+  double const* const bounds = bound_rows(eps);
+  std::fill(row_errors_.begin(), row_errors_.end(), ErrorSums{});
+  std::fill(total_weights_.begin(), total_weights_.end(), 0.0);
+  column_sums_.clear();
+
+  stripes_.for_each(logits_, {.bounds = bounds, .upper = is_self()},
+                    [&](int thread_index, Workspace<T> const& work, std::int64_t first, std::int64_t count) {
+                      std::size_t const thread = static_cast<std::size_t>(thread_index);
+                      double* const sums = column_sums_.of(thread_index);
+                      StripeArgs<T> args = work.args;
+                      if (is_self()) args.first_column += stripes_.group();
+                      double column_weight[kMaxStripeRows];
+                      for (std::int64_t r = 0; r < count; ++r) {
+                        std::size_t const i = static_cast<std::size_t>(first + r);
+                        if (weight[i] == 0) {  // It takes no part, and if all its pairs are forbidden any bound is one.
+                          last_.row_lse[i] = work.is_empty(r) ? 0.0 : work.lse(r);
+                          f_next_[first + r] = f[i];
+                          column_weight[r] = 0;
+                          continue;
+                        }
+                        double const lse = last_.row_lse[i] = work.lse(r);
+                        double const plus = norms[i] - eps * kLn2 * lse;
+                        row_errors_[thread].add(weight[i] * rule.error(f[i], plus, shifts[i]));
+                        double& next = f_next_[first + r];
+                        next = rule.next(f[i], plus, shifts[i]);
+                        double const f_used = sweep.symmetric ? f[i] : next;
+                        // A stray potential must not put an infinity into the sums: with such a row no sum is trusted.
+                        double const exponent = work.exponent(r) + (f_used - norms[i]) * (kLog2e / eps);
+                        double const factor = weight[i] / mass * std::exp2(exponent);
+                        column_weight[r] = exponent < 100 ? factor : 0.0;
+                        total_weights_[thread] += exponent < 100 ? factor : std::numeric_limits<double>::infinity();
+                        if (is_self())
+                          sums[i] += column_weight[r] * work.row_sum[static_cast<std::size_t>(r)] /
+                                     static_cast<double>(logits_.beta[i]);
+                      }
+                      add_to_columns(args, count, column_weight, 1.0, sums);
+                    });
+
+  double const total_weight = std::accumulate(total_weights_.begin(), total_weights_.end(), 0.0);
+  ErrorSums const columns =
+      update_columns(sweep, sweep.symmetric ? data_.potential(Side::rows) : f_next_, column_sums_.join(),
+                     smallest_trusted_sum<T>(static_cast<double>(size(Side::rows)) + total_weight));
+  ErrorSums rows;
+  for (ErrorSums const& part : row_errors_) rows.join(part);
+  if (is_self()) {
+    rows = columns;
+  } else {
+    std::swap(f, f_next_.values());
+  }
+  errors_ = {rows.absolute, columns.absolute, std::sqrt(rows.square + columns.square)};
+  std::swap(last_.column_bias, logits_.bias);
+  last_.eps = eps;
+}
+
+/// g+ = g - eps log(c_j / b_j) from the column sums of the plan; c_j = mass beta_j column_sums_j. Returns the errors of
+/// the old g.
+template <class T>
+ErrorSums EntropicOperator<T>::update_columns(Sweep const& sweep, HostVector const& f_used, double const* column_sums,
+                                              double smallest_trusted) {
+  double const eps = sweep.eps;
+  UpdateRule const rule = this->rule(Side::columns, sweep);
+  std::vector<double> const& weight = data_.weight(Side::columns);
+  std::vector<double>& g = data_.potential(Side::columns).values();
+  std::span<double const> const shifts = data_.costs->shift(Side::columns);
+  lost_.clear();
+  for (std::size_t j = 0; j < g.size(); ++j) {
+    if (weight[j] == 0) continue;
+    if (column_sums[j] > smallest_trusted) {
+      double const marginal = data_.mass() * static_cast<double>(logits_.beta[j]) * column_sums[j];
+      g_plus_[j] = g[j] - eps * std::log(marginal / weight[j]);
+    } else {
+      lost_.push_back(static_cast<std::int64_t>(j));
+    }
+  }
+  if (!lost_.empty()) {
+    std::vector<double> const exact = softmin_at(data_, Side::columns, lost_, f_used, eps, most_threads_);
+    for (std::size_t k = 0; k < lost_.size(); ++k) g_plus_[static_cast<std::size_t>(lost_[k])] = exact[k];
+  }
+  ErrorSums errors;
+  for (std::size_t j = 0; j < g.size(); ++j) {
+    if (weight[j] == 0) continue;
+    errors.add(weight[j] * rule.error(g[j], g_plus_[j], shifts[j]));
+    g[j] = rule.next(g[j], g_plus_[j], shifts[j]);
+  }
+  return errors;
+}
+
+template <class T>
+Evaluation EntropicOperator<T>::evaluate(double eps, Vector* row_marginal, Vector* column_marginal) {
+  PlanSums const sums = plan_sums(data_, eps, stripes_, logits_, column_sums_);
+  if (row_marginal != nullptr) on_host(*row_marginal).values() = sums.row;
+  if (column_marginal != nullptr) on_host(*column_marginal).values() = sums.column;
+  auto const values = [&](Side side, std::vector<double> const& marginal) {
+    return SideValues{data_.weight(side), marginal, data_.potential(side).values(), data_.costs->shift(side),
+                      data_.penalties.of(side)};
+  };
+  return evaluate_plan(eps, values(Side::rows, sums.row), values(Side::columns, sums.column), sums.centred_cost);
+}
+
+template <class T>
+std::unique_ptr<monge::PlanOperator> EntropicOperator<T>::plan(double eps) const {
+  return std::make_unique<PlanOperator<T>>(data_.with_both_potentials(), eps, most_threads_, cache_bytes_);
+}
+
+template class EntropicOperator<float>;
+template class EntropicOperator<double>;
+
+}  // namespace monge::cpu

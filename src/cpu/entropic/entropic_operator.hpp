@@ -1,0 +1,67 @@
+// The entropic operator on the CPU, whatever the costs: one pass over stripes of rows a sweep.
+#pragma once
+#include <vector>
+
+#include "backend/backend.hpp"
+#include "cpu/pass/stripes.hpp"
+#include "entropic/update_rule.hpp"
+
+namespace monge::cpu {
+
+template <class T>
+class EntropicOperator final : public monge::EntropicOperator {
+ public:
+  EntropicOperator(std::shared_ptr<Costs<T> const> costs, std::shared_ptr<SideWeights const> a,
+                   std::shared_ptr<SideWeights const> b, Penalties const& penalties, bool is_self, int threads,
+                   double cache_bytes);
+
+  PlanData<T> const& data() const { return data_; }
+
+  double centred_cost_bound() const override { return data_.costs->bound(); }
+  double mean_cost() const override { return data_.costs->mean(); }
+  VectorOperations const& vectors() const override { return vectors_; }
+  std::unique_ptr<monge::EntrySolver> entry_solver(std::span<std::int64_t const> rows,
+                                                   std::span<std::int64_t const> columns) const override;
+  void set_potentials(VectorView f, VectorView g) override;
+  void get_potentials(MutableVectorView f, MutableVectorView g) const override;
+  Vector const& potential(Side side) const override { return data_.potential(side); }
+  Vector& potential(Side side) override;
+  void sweep(Sweep const& sweep, int count) override;
+  SweepErrors errors() override { return errors_; }
+  using monge::EntropicOperator::evaluate;
+  Evaluation evaluate(double eps, Vector* row_marginal, Vector* column_marginal) override;
+  std::unique_ptr<monge::PlanOperator> plan(double eps) const override;
+
+ private:
+  /// What bounds the logits of the next sweep: see bound_rows().
+  struct LastSweep {
+    double eps = 0;  // 0: none since the potentials were set
+    std::vector<double> column_bias, row_lse;
+  };
+
+  void one_sweep(Sweep const& sweep);
+  void translate();
+  UpdateRule rule(Side side, Sweep const& sweep) const;
+  double const* bound_rows(double eps);
+  ErrorSums update_columns(Sweep const& sweep, HostVector const& f_used, double const* column_sums,
+                           double smallest_trusted);
+
+  PlanData<T> data_;
+  HostVectorOperations vectors_;
+  int most_threads_;    // What the context allows.
+  double cache_bytes_;  // The same, for each plan.
+  Stripes<T> stripes_;
+  Logits<T> logits_;
+  ColumnSums<T> column_sums_;
+  double log_mass_ratio_;  // Of the weights.
+  LastSweep last_;
+  SweepErrors errors_;
+  /// Of the sweep at hand: kept, so that a sweep allocates nothing.
+  HostVector f_next_;
+  std::vector<double> g_plus_, bounds_;
+  std::vector<ErrorSums> row_errors_;  // Of each thread.
+  std::vector<double> total_weights_;
+  std::vector<std::int64_t> lost_;
+};
+
+}  // namespace monge::cpu

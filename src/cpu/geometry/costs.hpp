@@ -1,0 +1,102 @@
+// All that the operators know of a geometry on the CPU:
+//
+//   C_ij = C'_ij + shift_i + shift_j,   C'_ij = norm_i + norm_j + factor score_ij.
+//
+// Norms and shifts are float64, one a point; the n m scores are in T, and the kernels make them as they go, or read
+// them (stripe.hpp). Costs do not change, so an operator and its plans share them.
+#pragma once
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include <monge/array.hpp>
+
+#include "cpu/geometry/packed_points.hpp"
+#include "plan/plan_operator.hpp"
+
+namespace monge::cpu {
+
+/// How the scores of a stripe come about.
+enum class ScoreForm {
+  products,     // <x'_r, y'_j>
+  differences,  // |x'_r - y'_j|^2
+  distances,    // (sum_k |x'_rk - y'_jk|^p)^(1/p)
+  stored,       // (C_rj - origin) / unit, from the caller's matrix
+  kept,         // made by an earlier pass and read from memory
+};
+
+/// A cost matrix where the caller has it. The score is rounded once to the wider of its type and T, once to T.
+struct StoredCosts {
+  void const* data;
+  DataType type;
+  std::int64_t row_stride;  // In elements.
+  std::int64_t rows;        // Of the stripes, all together.
+  bool transposed;          // They are columns in memory.
+  double origin, unit;      // The unit is a power of two near the range of the costs: scores fit in T whatever it is.
+};
+
+/// The scores of stripes: the points of one side as rows against those of the other.
+template <class T>
+struct ScoreSource {
+  ScoreForm form;                         // Not kept.
+  PackedPoints<T> const* rows = nullptr;  // Of all forms that are not stored.
+  PackedPoints<T> const* columns = nullptr;
+  double p = 2;  // Of distances.
+  StoredCosts stored = {};
+
+  /// Coordinates that a score is made of.
+  std::int64_t dimension() const { return rows == nullptr ? 0 : rows->dimension; }
+  /// What a row takes of StripeArgs::row_scratch: its coordinates, or its scores in one panel of columns.
+  std::int64_t scratch() const { return rows == nullptr ? kPanel<T> : rows->dimension; }
+};
+
+/// Points as values of a product: x_i = centre + x'_i. Packed ones may have coordinates beyond those of the centre,
+/// which are not the points'.
+template <class T>
+struct PointValues {
+  PackedPoints<T> const* packed;
+  std::span<double const> centre;
+  std::int64_t first = 0;  // Of the packed coordinates.
+};
+
+template <class T>
+class Costs {
+ public:
+  Costs(std::int64_t n, std::int64_t m) : n_(n), m_(m) {}
+  virtual ~Costs() = default;
+  Costs(Costs const&) = delete;
+  Costs& operator=(Costs const&) = delete;
+
+  std::int64_t size(Side side) const { return side == Side::rows ? n_ : m_; }
+
+  /// No C' is larger, and no two are further apart.
+  virtual double bound() const = 0;
+  virtual double factor() const = 0;
+  /// sum_ij a_i b_j C_ij / sum_ij a_i b_j of the user's cost; NaN for costs that at() and part() made.
+  double mean() const { return mean_; }
+  virtual std::span<double const> norm(Side side) const = 0;
+  virtual std::span<double const> shift(Side side) const = 0;
+  /// For stripes whose rows are points of `rows`; valid as long as this object.
+  virtual ScoreSource<T> scores(Side rows) const = 0;
+
+  /// The costs of some points of `side` alone, in the order given.
+  virtual std::unique_ptr<Costs const> part(Side side, std::span<std::int64_t const> points) const = 0;
+  /// With other points on `side`. Both shifts may change, so a potential that is to stay what it is for the user moves
+  /// in the operator's gauge by the old shift less the new. Throws unsupported where costs have no points.
+  virtual std::shared_ptr<Costs const> at(Side side, MatrixView points) const = 0;
+  /// Throws unsupported where costs have no points.
+  virtual PointValues<T> points(Side side) const = 0;
+  virtual PointForm point_form() const = 0;
+  /// The coordinates of labels, whose products times factor() are what they cost; none where there are no labels.
+  virtual PointValues<T> labels(Side) const { return {}; }
+
+ protected:
+  double mean_ = std::numeric_limits<double>::quiet_NaN();
+
+ private:
+  std::int64_t n_, m_;
+};
+
+}  // namespace monge::cpu

@@ -1,0 +1,43 @@
+// A given cost matrix, read in place: C' = C - c0 with c0 its smallest finite cost, so no offset costs digits.
+#pragma once
+#include <memory>
+#include <vector>
+
+#include <monge/geometry.hpp>
+
+#include "cpu/geometry/costs.hpp"
+
+namespace monge::cpu {
+
+template <class T>
+class MatrixCosts final : public Costs<T> {
+ public:
+  /// Reads the matrix once, to survey it. Throws invalid_argument naming a cost that is neither finite nor +infinity,
+  /// or a point of weight without a finite cost to any other.
+  MatrixCosts(CostMatrix const& geometry, std::span<double const> a, std::span<double const> b, int threads);
+
+  double bound() const override { return range_; }
+  double factor() const override { return unit_; }
+  std::span<double const> norm(Side side) const override { return norm_[static_cast<int>(side)]; }
+  std::span<double const> shift(Side side) const override { return shift_[static_cast<int>(side)]; }
+  ScoreSource<T> scores(Side rows) const override;
+  /// Copies the scores of these points.
+  std::unique_ptr<Costs<T> const> part(Side side, std::span<std::int64_t const> points) const override;
+  std::shared_ptr<Costs<T> const> at(Side side, MatrixView points) const override;
+  PointValues<T> points(Side side) const override;
+  PointForm point_form() const override;
+
+ private:
+  MatrixCosts(std::int64_t n, std::int64_t m, MatrixView cost, bool transposed);
+  StoredCosts stored(Side rows) const;
+
+  MatrixView cost_;  // The caller's, or of `scores_`.
+  bool transposed_;
+  double origin_ = 0, stored_unit_ = 1;  // score = (cost - origin) / stored_unit
+  double unit_ = 1;                      // C' = unit score
+  double range_ = 0;
+  std::vector<double> norm_[2], shift_[2];
+  std::unique_ptr<T[]> scores_;  // Of a part.
+};
+
+}  // namespace monge::cpu

@@ -1,0 +1,211 @@
+#include "cpu/geometry/point_costs.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include "cpu/geometry/features.hpp"
+#include "geometry/points.hpp"
+
+namespace monge::cpu {
+namespace {
+
+/// Up to this dimension exact differences cost no more than the exponential does and lose no digits to cancellation.
+constexpr std::int64_t kLargestDifferenceDimension = 8;
+
+ScoreForm form_for(PointCost const& cost) {
+  if (cost.is_distance()) return ScoreForm::distances;
+  return cost.is_invariant() && cost.dimension <= kLargestDifferenceDimension ? ScoreForm::differences
+                                                                              : ScoreForm::products;
+}
+
+std::span<double const> classes_of(PointCost const& cost, Side side) {
+  if (!cost.labels) return {};
+  return side == Side::rows ? cost.labels->x : cost.labels->y;
+}
+
+/// The same points as they are, without labels.
+PointCloud undirected(PointCloud const& clouds) {
+  PointCloud result{clouds.x, clouds.y};
+  result.cost_function = CostFunction::dot;
+  return result;
+}
+
+}  // namespace
+
+template <class T>
+PointCosts<T>::PointCosts(PointCloud const& geometry, std::span<double const> a, std::span<double const> b)
+    : Costs<T>(geometry.x.rows(), geometry.y.rows()), cost_(geometry, geometry.labels.cost), form_(form_for(cost_)) {
+  Features const x(cost_, "x", geometry.x, geometry.labels.x, classes_of(cost_, Side::rows));
+  Features const y(cost_, "y", geometry.y, geometry.labels.y, classes_of(cost_, Side::columns));
+  std::vector<double> mu = centre_of("x", x.view(), a), nu = centre_of("y", y.view(), b);
+  if (cost_.is_distance()) nu = mu;  // They have no shifts to take the difference.
+  clouds_[0] = packed(x.view(), std::move(mu), a);
+  clouds_[1] = packed(y.view(), std::move(nu), b);
+  shift_[0] = shift_of(Side::rows, x.view());
+  shift_[1] = shift_of(Side::columns, y.view());
+  if (cost_.function == CostFunction::cosine) undirected_ = std::make_shared<PointCosts>(undirected(geometry), a, b);
+  if (cost_.is_distance()) return;
+  // Centred points have the mean 0: what is left of the shifts is their constant.
+  this->mean_ = constant() + cost_.square * (cloud(Side::rows).mean_square + cloud(Side::columns).mean_square);
+}
+
+template <class T>
+PointCosts<T>::PointCosts(PointCosts const& like, std::shared_ptr<Cloud const> rows,
+                          std::shared_ptr<Cloud const> columns)
+    : Costs<T>(rows->packed.size, columns->packed.size),
+      cost_(like.cost_),
+      form_(like.form_),
+      clouds_{std::move(rows), std::move(columns)},
+      undirected_(like.undirected_) {}
+
+/// The cloud with the norms of its packed points.
+template <class T>
+auto PointCosts<T>::measured(Cloud cloud) const -> std::shared_ptr<Cloud const> {
+  PackedPoints<T> const& points = cloud.packed;
+  cloud.norm.assign(static_cast<std::size_t>(points.size), 0.0);
+  for (std::int64_t i = 0; i < points.size; ++i) {
+    double square = 0;
+    for (std::int64_t k = 0; k < cost_.dimension; ++k) {
+      double const value = points.coordinate(i, k);
+      square += value * value;
+    }
+    cloud.largest_squared_norm = std::max(cloud.largest_squared_norm, square);
+    if (form_ == ScoreForm::products) cloud.norm[static_cast<std::size_t>(i)] = cost_.square * square;
+  }
+  return std::make_shared<Cloud>(std::move(cloud));
+}
+
+template <class T>
+auto PointCosts<T>::packed(MatrixView features, std::vector<double> centre, std::span<double const> weights) const
+    -> std::shared_ptr<Cloud const> {
+  Cloud cloud;
+  cloud.centre = std::move(centre);
+  if (cost_.square != 0 && !weights.empty()) {
+    std::span const coordinates = std::span(cloud.centre).first(static_cast<std::size_t>(cost_.dimension));
+    cloud.mean_square = mean_squared_distance(features, coordinates, weights);
+  }
+  pack(features, cloud.centre, 1.0, cloud.packed);
+  return measured(std::move(cloud));
+}
+
+template <class T>
+std::shared_ptr<PointCosts<T> const> PointCosts<T>::self(PointCloud const& geometry, std::span<double const> a,
+                                                         PointCosts const* like, Side side) {
+  // Neither where the other cloud lies nor what its features are has a part in these.
+  if (like && like->cost_.is_invariant()) {
+    std::shared_ptr<Cloud const> const& cloud = like->clouds_[static_cast<int>(side)];
+    std::shared_ptr<PointCosts> result(new PointCosts(*like, cloud, cloud));
+    for (std::vector<double>& shift : result->shift_) shift.assign(cloud->norm.size(), 0.0);
+    result->mean_ = 2 * like->cost_.square * cloud->mean_square;
+    if (like->undirected_) result->undirected_ = std::make_shared<PointCosts>(undirected(geometry), a, a);
+    return result;
+  }
+  auto const result = std::make_shared<PointCosts>(geometry, a, a);
+  auto& [rows, columns] = result->shift_;  // A constant apart, since the cost is symmetric.
+  for (std::size_t i = 0; i < rows.size(); ++i) rows[i] = columns[i] = (rows[i] + columns[i]) / 2;
+  if (!result->cost_.labels) result->clouds_[1] = result->clouds_[0];
+  return result;
+}
+
+template <class T>
+double PointCosts<T>::constant() const {
+  double sum = 0;
+  for (std::int64_t k = 0; k < cost_.features(); ++k) {
+    std::size_t const f = static_cast<std::size_t>(k);
+    sum += cost_.constant(k, cloud(Side::rows).centre[f], cloud(Side::columns).centre[f]);
+  }
+  return sum;
+}
+
+template <class T>
+std::vector<double> PointCosts<T>::shift_of(Side side, MatrixView features) const {
+  std::vector<double> const& own = cloud(side).centre;
+  std::vector<double> lean(own.size());
+  for (std::size_t k = 0; k < own.size(); ++k)
+    lean[k] = cost_.lean(static_cast<std::int64_t>(k), own[k], cloud(opposite(side)).centre[k]);
+  std::vector<double> shift = centred_products(features, own, lean);
+  double const offset = side == Side::rows ? constant() : 0.0;
+  for (double& value : shift) value += offset;
+  return shift;
+}
+
+template <class T>
+double PointCosts<T>::bound() const {
+  return cost_.bound(cloud(Side::rows).largest_squared_norm, cloud(Side::columns).largest_squared_norm,
+                     std::numeric_limits<T>::max());
+}
+
+template <class T>
+double PointCosts<T>::factor() const {
+  if (form_ == ScoreForm::products) return cost_.product;
+  return form_ == ScoreForm::differences ? cost_.square : cost_.scale;
+}
+
+template <class T>
+ScoreSource<T> PointCosts<T>::scores(Side rows) const {
+  return {.form = form_, .rows = &cloud(rows).packed, .columns = &cloud(opposite(rows)).packed, .p = cost_.p};
+}
+
+template <class T>
+PointValues<T> PointCosts<T>::points(Side side) const {
+  if (undirected_) return undirected_->points(side);
+  return {&cloud(side).packed, std::span(cloud(side).centre).first(static_cast<std::size_t>(cost_.dimension))};
+}
+
+template <class T>
+PointValues<T> PointCosts<T>::labels(Side side) const {
+  Cloud const& features = cloud(side);
+  return {&features.packed, std::span(features.centre).subspan(static_cast<std::size_t>(cost_.dimension)),
+          cost_.dimension};
+}
+
+template <class T>
+std::unique_ptr<Costs<T> const> PointCosts<T>::part(Side side, std::span<std::int64_t const> points) const {
+  Cloud some;
+  some.packed = gather(cloud(side).packed, points);
+  some.centre = cloud(side).centre;
+  std::shared_ptr<Cloud const> clouds[2] = {clouds_[0], clouds_[1]};
+  clouds[static_cast<int>(side)] = measured(std::move(some));
+  std::unique_ptr<PointCosts> result(new PointCosts(*this, clouds[0], clouds[1]));
+  result->shift_[static_cast<int>(opposite(side))] = shift_[static_cast<int>(opposite(side))];
+  for (std::int64_t const i : points)
+    result->shift_[static_cast<int>(side)].push_back(shift(side)[static_cast<std::size_t>(i)]);
+  return result;
+}
+
+template <class T>
+std::shared_ptr<Costs<T> const> PointCosts<T>::at(Side side, MatrixView points) const {
+  require_no_labels(cost_);
+  Side const other = opposite(side);
+  Features const features(cost_, "points", points, {}, {});
+  std::vector<double> centre = centre_of("points", features.view(), {});
+  if (cost_.is_distance()) centre = cloud(other).centre;
+  std::shared_ptr<Cloud const> clouds[2] = {clouds_[0], clouds_[1]};
+  clouds[static_cast<int>(side)] = packed(features.view(), std::move(centre), {});
+  std::shared_ptr<PointCosts> result(new PointCosts(*this, clouds[0], clouds[1]));
+  result->shift_[static_cast<int>(side)] = result->shift_of(side, features.view());
+  if (undirected_) result->undirected_ = undirected_->at(side, points);
+
+  // The centre of one side has moved, and what the other leans on follows it.
+  PackedPoints<T> const& kept = cloud(other).packed;
+  std::vector<double> const& own = cloud(other).centre;
+  std::vector<double> change(own.size());
+  for (std::size_t k = 0; k < own.size(); ++k)
+    change[k] = cost_.product * (result->cloud(side).centre[k] - cloud(side).centre[k]);
+  double const offset = other == Side::rows ? result->constant() - constant() : 0.0;
+  std::vector<double>& moved = result->shift_[static_cast<int>(other)];
+  moved = shift_[static_cast<int>(other)];
+  for (std::int64_t j = 0; j < kept.size; ++j) {
+    double sum = offset;
+    for (std::size_t k = 0; k < own.size(); ++k) sum += change[k] * kept.coordinate(j, static_cast<std::int64_t>(k));
+    moved[static_cast<std::size_t>(j)] += sum;
+  }
+  return result;
+}
+
+template class PointCosts<float>;
+template class PointCosts<double>;
+
+}  // namespace monge::cpu

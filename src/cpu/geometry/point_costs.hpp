@@ -1,0 +1,62 @@
+// The costs of two point clouds (geometry/point_cost.hpp), each centred at its own weighted mean; for distances, both
+// at that of x.
+#pragma once
+#include <memory>
+#include <vector>
+
+#include <monge/geometry.hpp>
+
+#include "cpu/geometry/costs.hpp"
+#include "geometry/point_cost.hpp"
+
+namespace monge::cpu {
+
+template <class T>
+class PointCosts final : public Costs<T> {
+ public:
+  /// The centres are means under the weights a and b. Throws invalid_argument naming what is no point, label or cost.
+  PointCosts(PointCloud const& geometry, std::span<double const> a, std::span<double const> b);
+
+  double bound() const override;
+  double factor() const override;
+  std::span<double const> norm(Side side) const override { return cloud(side).norm; }
+  std::span<double const> shift(Side side) const override { return shift_[static_cast<int>(side)]; }
+  ScoreSource<T> scores(Side rows) const override;
+  std::unique_ptr<Costs<T> const> part(Side side, std::span<std::int64_t const> points) const override;
+  std::shared_ptr<Costs<T> const> at(Side side, MatrixView points) const override;
+  PointValues<T> points(Side side) const override;
+  PointForm point_form() const override { return cost_.form(); }
+  PointValues<T> labels(Side side) const override;
+  /// Of a cloud to itself, which `geometry` has twice: the two sides have one shift, and one packed cloud where their
+  /// features are the same. That may be the one which `like` has on `side`, unless it is null.
+  static std::shared_ptr<PointCosts const> self(PointCloud const& geometry, std::span<double const> a,
+                                                PointCosts const* like, Side side);
+
+ private:
+  /// Coordinates are features here.
+  struct Cloud {
+    PackedPoints<T> packed;
+    std::vector<double> centre;
+    double mean_square = 0;  // Of the length of the points from it, under their weights; costs with `square` only.
+    double largest_squared_norm = 0;
+    std::vector<double> norm;  // square |x'_i|^2 of the packed points; 0 where the score holds it.
+  };
+
+  PointCosts(PointCosts const& like, std::shared_ptr<Cloud const> rows, std::shared_ptr<Cloud const> columns);
+  std::shared_ptr<Cloud const> packed(MatrixView features, std::vector<double> centre,
+                                      std::span<double const> weights) const;
+  std::shared_ptr<Cloud const> measured(Cloud cloud) const;
+  std::vector<double> shift_of(Side side, MatrixView features) const;
+  /// That of the rows' shift.
+  double constant() const;
+  Cloud const& cloud(Side side) const { return *clouds_[static_cast<int>(side)]; }
+
+  PointCost cost_;
+  ScoreForm form_;
+  std::shared_ptr<Cloud const> clouds_[2];
+  std::vector<double> shift_[2];
+  /// For the cosine, whose features are directions: costs that have the points as they are.
+  std::shared_ptr<Costs<T> const> undirected_;
+};
+
+}  // namespace monge::cpu

@@ -1,0 +1,198 @@
+// The register tile of scores: part of every kernel of stripe.hpp, for each instruction set.
+#if defined(MONGE_CPU_SCORE_TILE) == defined(HWY_TARGET_TOGGLE)
+#ifdef MONGE_CPU_SCORE_TILE
+#undef MONGE_CPU_SCORE_TILE
+#else
+#define MONGE_CPU_SCORE_TILE
+#endif
+
+#include <hwy/cache_control.h>
+#include <hwy/contrib/math/math-inl.h>
+#include <hwy/highway.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numbers>
+
+#include "cpu/pass/stored_costs-inl.hpp"
+#include "cpu/pass/stripe.hpp"
+
+HWY_BEFORE_NAMESPACE();
+namespace monge::cpu::HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+// At most one panel row of vectors: 128 bytes. The register tile is kTileRows rows x kVectors vectors: 16 accumulators
+// where there are 32 registers (AVX-512, NEON), 8 where there are 16.
+template <class T>
+using Tag = hn::CappedTag<T, kPanel<T>>;
+template <class T>
+inline constexpr int kVectors = static_cast<int>(kPanel<T> / static_cast<std::int64_t>(hn::MaxLanes(Tag<T>())));
+#if HWY_TARGET <= HWY_AVX3 || HWY_ARCH_ARM
+inline constexpr int kAccumulators = 16;
+#else
+inline constexpr int kAccumulators = 8;
+#endif
+template <class T>
+inline constexpr int kTileRows = kAccumulators / kVectors<T> < 1 ? 1 : kAccumulators / kVectors<T>;
+
+// Where element 0 of row r of the panel that column j begins stands in the stripe and in the kept scores.
+template <class T>
+HWY_INLINE std::int64_t StripeIndex(StripeArgs<T> const& args, std::int64_t j, std::int64_t r) {
+  return j * args.row_count + r * kPanel<T>;
+}
+
+// Copies the coordinates of the stripe's rows to where the register tile reads them: coordinate k of its row r is
+// x[k * kTileRows + r], one tile after the other.
+template <class T>
+void UnpackRows(StripeArgs<T> const& args) {
+  const std::int64_t dimension = args.source.rows->dimension;
+  for (std::int64_t r = 0; r < args.row_count; ++r) {
+    T* HWY_RESTRICT x = args.row_scratch + r / kTileRows<T> * kTileRows<T> * dimension + r % kTileRows<T>;
+    for (std::int64_t k = 0; k < dimension; ++k)
+      x[k * kTileRows<T>] = args.source.rows->coordinate(args.first_row + r, k);
+  }
+}
+
+// The panels and the kept scores come from beyond L2. The processor's own prefetching stops at every page, so they are
+// asked for this many bytes ahead.
+inline constexpr std::int64_t kAheadInPanels = 8 << 10;
+inline constexpr std::int64_t kAheadInScores = 16 << 10;
+
+template <class T>
+HWY_INLINE void PrefetchPanelRow(T const* at, std::int64_t bytes_ahead) {
+  char const* const line = reinterpret_cast<char const*>(at) + bytes_ahead;
+  hwy::Prefetch(line);
+  hwy::Prefetch(line + HWY_ALIGNMENT);
+}
+
+template <class T, int kRows, int kVecs>
+using TileVectors = hn::Vec<Tag<T>>[kRows][kVecs];
+
+// acc = combine(acc, x_rk, y_jk, r, v) for each coordinate k in turn.
+template <class T, int kRows, int kVecs, class Combine>
+HWY_INLINE void ForEachCoordinate(StripeArgs<T> const& args, std::int64_t j, std::int64_t r0,
+                                  TileVectors<T, kRows, kVecs>& acc, Combine const& combine) {
+  Tag<T> const d;
+  constexpr std::int64_t kLanes = hn::MaxLanes(Tag<T>());
+  const std::int64_t dimension = args.source.columns->dimension;
+  T const* HWY_RESTRICT panel = args.source.columns->panel(j / kPanel<T>);
+  T const* HWY_RESTRICT x = args.row_scratch + r0 * dimension;
+  for (std::int64_t k = 0; k < dimension; ++k) {
+    PrefetchPanelRow(panel + k * kPanel<T>, kAheadInPanels);
+    hn::Vec<Tag<T>> y[kVecs];
+    HWY_UNROLL(32)
+    for (int v = 0; v < kVecs; ++v) y[v] = hn::Load(d, panel + k * kPanel<T> + v * kLanes);
+    HWY_UNROLL(32)
+    for (int r = 0; r < kRows; ++r) {
+      auto const xr = hn::Set(d, x[k * kRows + r]);
+      HWY_UNROLL(32)
+      for (int v = 0; v < kVecs; ++v) acc[r][v] = combine(acc[r][v], xr, y[v], r, v);
+    }
+  }
+}
+
+// acc = change(acc, r, v).
+template <class T, int kRows, int kVecs, class Change>
+HWY_INLINE void ForEachScore(TileVectors<T, kRows, kVecs>& acc, Change const& change) {
+  HWY_UNROLL(32)
+  for (int r = 0; r < kRows; ++r) {
+    HWY_UNROLL(32)
+    for (int v = 0; v < kVecs; ++v) acc[r][v] = change(acc[r][v], r, v);
+  }
+}
+
+template <class T>
+struct AddSquare {
+  using V = hn::Vec<Tag<T>>;
+  HWY_INLINE V operator()(V sum, V x, V y, int, int) const {
+    auto const difference = hn::Sub(x, y);
+    return hn::MulAdd(difference, difference, sum);
+  }
+};
+
+// From zeros to (sum_k |x_rk - y_jk|^p)^(1/p). Where p is not 1, 2 or infinity, the differences are divided by their
+// largest first: then no power overflows, and those that underflow do not count. The logarithm of a ratio t is off by
+// 2 units of itself, so a power is by p |ln t| t^p of them, at most 1 / e, and the sum is at least 1.
+template <class T, int kRows, int kVecs>
+HWY_INLINE void TileDistances(StripeArgs<T> const& args, std::int64_t j, std::int64_t r0,
+                              TileVectors<T, kRows, kVecs>& acc) {
+  using V = hn::Vec<Tag<T>>;
+  Tag<T> const d;
+  double const p = args.source.p;
+  if (p == 1) {
+    ForEachCoordinate<T, kRows, kVecs>(args, j, r0, acc,
+                                       [](V sum, V x, V y, int, int) { return hn::Add(sum, hn::Abs(hn::Sub(x, y))); });
+    return;
+  }
+  if (p == 2) {
+    ForEachCoordinate<T, kRows, kVecs>(args, j, r0, acc, AddSquare<T>());
+    ForEachScore<T, kRows, kVecs>(acc, [](V sum, int, int) { return hn::Sqrt(sum); });
+    return;
+  }
+  ForEachCoordinate<T, kRows, kVecs>(
+      args, j, r0, acc, [](V largest, V x, V y, int, int) { return hn::Max(largest, hn::Abs(hn::Sub(x, y))); });
+  if (std::isinf(p)) return;
+  constexpr double kLargestPower = 1e30;  // Beyond, every ratio below 1 has the power 0 all the same.
+  auto const least = hn::Set(d, std::numeric_limits<T>::min()), one = hn::Set(d, T(1));
+  auto const power = hn::Set(d, static_cast<T>(std::min(p, kLargestPower) * std::numbers::ln2));
+  auto const root = hn::Set(d, static_cast<T>(std::numbers::ln2 / p));
+  V largest[kRows][kVecs], inverse[kRows][kVecs];
+  ForEachScore<T, kRows, kVecs>(acc, [&](V value, int r, int v) {
+    largest[r][v] = value;
+    inverse[r][v] = hn::IfThenElseZero(hn::Ge(value, least), hn::Div(one, hn::Max(value, least)));
+    return hn::Zero(d);
+  });
+  ForEachCoordinate<T, kRows, kVecs>(args, j, r0, acc, [&](V sum, V x, V y, int r, int v) {
+    auto const ratio = hn::Mul(hn::Abs(hn::Sub(x, y)), inverse[r][v]);
+    return hn::Add(sum, hn::Exp(d, hn::Mul(power, hn::Log2(d, hn::Min(hn::Max(ratio, least), one)))));
+  });
+  ForEachScore<T, kRows, kVecs>(acc, [&](V sum, int r, int v) {
+    return hn::Mul(largest[r][v], hn::Exp(d, hn::Mul(root, hn::Log2(d, hn::Max(sum, one)))));
+  });
+}
+
+template <class T, ScoreForm kForm, int kRows, int kVecs>
+HWY_INLINE void TileScores(StripeArgs<T> const& args, std::int64_t j, std::int64_t r0,
+                           TileVectors<T, kRows, kVecs>& acc) {
+  using V = hn::Vec<Tag<T>>;
+  Tag<T> const d;
+  constexpr std::int64_t kLanes = hn::MaxLanes(Tag<T>());
+  constexpr bool kRead = kForm == ScoreForm::kept || kForm == ScoreForm::stored;
+  HWY_UNROLL(32)
+  for (int r = 0; r < kRows; ++r) {
+    T const* HWY_RESTRICT made = nullptr;
+    if constexpr (kForm == ScoreForm::kept) made = args.scores + StripeIndex(args, j, r0 + r);
+    if constexpr (kForm == ScoreForm::stored) made = args.row_scratch + (r0 + r) * kPanel<T>;
+    HWY_UNROLL(32)
+    for (int v = 0; v < kVecs; ++v) acc[r][v] = kRead ? hn::Load(d, made + v * kLanes) : hn::Zero(d);
+    if constexpr (kForm == ScoreForm::kept) PrefetchPanelRow(made, kAheadInScores);
+  }
+  if constexpr (kForm == ScoreForm::products) {
+    ForEachCoordinate<T, kRows, kVecs>(args, j, r0, acc,
+                                       [](V sum, V x, V y, int, int) { return hn::MulAdd(x, y, sum); });
+  }
+  if constexpr (kForm == ScoreForm::differences) {
+    ForEachCoordinate<T, kRows, kVecs>(args, j, r0, acc, AddSquare<T>());
+  }
+  if constexpr (kForm == ScoreForm::distances) TileDistances<T, kRows, kVecs>(args, j, r0, acc);
+}
+
+// Calls visit(j, r0, acc) with the scores of every register tile of columns [begin, end), panel by panel.
+template <class T, ScoreForm kForm, class Visit>
+HWY_INLINE void ForEachTile(StripeArgs<T> const& args, std::int64_t begin, std::int64_t end, Visit const& visit) {
+  for (std::int64_t j = begin; j < end; j += kPanel<T>) {
+    if constexpr (kForm == ScoreForm::stored) LoadPanel(args, j);
+    for (std::int64_t r0 = 0; r0 < args.row_count; r0 += kTileRows<T>) {
+      hn::Vec<Tag<T>> acc[kTileRows<T>][kVectors<T>];
+      TileScores<T, kForm, kTileRows<T>, kVectors<T>>(args, j, r0, acc);
+      visit(j, r0, acc);
+    }
+  }
+}
+
+}  // namespace monge::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif

@@ -1,0 +1,211 @@
+#include "cpu/pass/stripes.hpp"
+
+#include <bit>
+#include <limits>
+#include <memory>
+#include <numbers>
+#include <numeric>
+
+#include "entropic/update_rule.hpp"
+
+namespace monge::cpu {
+namespace {
+
+/// From this dimension on, reading a kept score is cheaper than computing it, in sweeps and in products
+/// (docs/tuning.md). Exponentials are made anew: keeping them instead would spare a product a quarter of its time.
+constexpr std::int64_t kSmallestCachedDimension = 32;
+/// A stripe should stay in L2 with room for the panels that stream past it; more rows mean fewer passes over the
+/// panels, which matters where their coordinates outweigh the logits.
+constexpr std::int64_t kStripeBytes = 1 << 20;
+constexpr std::int64_t kSmallestTallDimension = 32;
+constexpr std::int64_t kShortStripe = 16;
+
+/// Scores that lie across memory, a line for each column, cost a page walk for each line too.
+template <class T>
+bool lie_across(ScoreSource<T> const& source) {
+  return source.form == ScoreForm::stored && source.stored.transposed;
+}
+
+template <class T>
+double bytes_to_keep(ScoreSource<T> const& source, std::int64_t rows, std::int64_t columns, double most) {
+  if (source.dimension() < kSmallestCachedDimension && !lie_across(source)) return 0;
+  double const needed =
+      static_cast<double>(padded_to_panel<T>(rows)) * static_cast<double>(padded_to_panel<T>(columns)) * sizeof(T);
+  return needed <= most ? needed : 0;
+}
+
+template <class T>
+std::int64_t stripe_height(ScoreSource<T> const& source, std::int64_t rows, std::int64_t columns, int threads,
+                           bool kept) {
+  if (source.form == ScoreForm::stored && !lie_across(source)) return kRowGroup;
+  if (source.dimension() < kSmallestTallDimension && (kept || !lie_across(source))) return kShortStripe;
+  std::int64_t const fitting = kStripeBytes / (padded_to_panel<T>(columns) * static_cast<std::int64_t>(sizeof(T)));
+  std::int64_t const fair = (rows + threads - 1) / threads + kRowGroup - 1;
+  std::int64_t const rows_at_most = lie_across(source) ? fair : std::min(fitting, fair);
+  return std::clamp(rows_at_most / kRowGroup * kRowGroup, kRowGroup, kMaxStripeRows);
+}
+
+}  // namespace
+
+template <class T>
+Workspace<T>::Workspace(std::int64_t rows, std::int64_t columns, std::int64_t scratch)
+    : stripe(aligned_array<T>(rows * padded_to_panel<T>(columns))),
+      block_scale(static_cast<std::size_t>(rows * column_blocks<T>(columns))),
+      row_max(static_cast<std::size_t>(rows)),
+      row_sum(static_cast<std::size_t>(rows)),
+      row_moment(static_cast<std::size_t>(rows)) {
+  row_scratch.at_least(rows * scratch);
+}
+
+template <class T>
+Stripes<T>::Stripes(Costs<T> const& costs, Side rows, int threads, double cache_bytes, bool upper)
+    : source_(costs.scores(rows)),
+      rows_(costs.size(rows)),
+      columns_(costs.size(opposite(rows))),
+      threads_(threads),
+      upper_(upper),
+      kept_bytes_(bytes_to_keep(source_, rows_, columns_, cache_bytes)),
+      height_(stripe_height(source_, rows_, columns_, threads_, kept_bytes_ > 0)) {
+  if (upper_)
+    height_ = static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(height_)));  // Fills groups.
+  if (kept_bytes_ > 0) scores_ = aligned_array<T>(padded_to_panel<T>(rows_) * padded_to_panel<T>(columns_));
+  workspaces_.reserve(static_cast<std::size_t>(threads_));
+  for (int thread = 0; thread < threads_; ++thread) workspaces_.emplace_back(height_, columns_, source_.scratch());
+}
+
+template <class T>
+void Stripes<T>::reserve_scratch(std::int64_t dimension) {
+  for (Workspace<T>& work : workspaces_) work.row_scratch.at_least(height_ * dimension);
+}
+
+template <class T>
+void Stripes<T>::exponentiate(Logits<T> const& logits, PassOptions<T> const& options, std::int64_t first,
+                              std::int64_t count, Workspace<T>& work) const {
+  bool const makes_scores = keeps(options) && !scores_ready_;  // Kernels keep them on the way to maxima.
+  work.args = {
+      .source = source_,
+      .column_count = columns_,
+      .first_column = options.upper ? first_column(first) : 0,
+      .h = logits.h.get(),
+      .beta = options.beta == nullptr ? logits.beta.get() : options.beta,
+      .log2_weight = logits.log2_weight.get(),
+      .multiplier = logits.multiplier,
+      .first_row = first,
+      .row_count = (count + kRowGroup - 1) / kRowGroup * kRowGroup,
+      .bound = options.bounds == nullptr || makes_scores ? nullptr : options.bounds + first,
+      .scores = keeps(options) ? scores_.get() + first * padded_to_panel<T>(columns_) : nullptr,
+      .scores_ready = scores_ready_,
+      .stripe = work.stripe.get(),
+      .store = options.store,
+      .logits = options.logits,
+      .block_scale = work.block_scale.data(),
+      .row_scratch = work.row_scratch.get(),
+  };
+  double* const moments = options.moments ? work.row_moment.data() : nullptr;
+  exponentiate_rows(work.args, work.row_max.data(), work.row_sum.data(), moments);
+  work.offset = logits.offset;
+  for (std::int64_t r = 0; moments != nullptr && r < count; ++r)
+    moments[r] += logits.offset * work.row_sum[static_cast<std::size_t>(r)];
+}
+
+template <class T>
+ColumnSums<T>::ColumnSums(std::int64_t columns, int threads)
+    : padded_(padded_to_panel<T>(columns)), threads_(threads), sums_(aligned_array<double>(threads * padded_)) {}
+
+template <class T>
+void ColumnSums<T>::clear() {
+  std::fill_n(sums_.get(), threads_ * padded_, 0.0);
+}
+
+template <class T>
+double const* ColumnSums<T>::join() {
+  for (int thread = 1; thread < threads_; ++thread) {
+    for (std::int64_t j = 0; j < padded_; ++j) sums_[j] += sums_[thread * padded_ + j];
+  }
+  return sums_.get();
+}
+
+template <class T>
+PlanSums plan_sums(PlanData<T> const& data, double eps, Stripes<T>& rows, Logits<T>& logits, ColumnSums<T>& sums) {
+  constexpr double kLog2e = std::numbers::log2e, kLn2 = std::numbers::ln2;
+  std::vector<double> const& weight = data.weight(Side::rows);
+  HostVector const& f = data.potential(Side::rows);
+  HostVector const& g = data.potential(Side::columns);
+  double const mass = data.mass();
+  PlanSums result{std::vector<double>(weight.size()), std::vector<double>(data.weight(Side::columns).size()), 0.0};
+  std::vector<double> row_cost(weight.size());
+  logits.set(data, Side::columns, g, eps);
+  sums.clear();
+  rows.for_each(
+      logits, {.moments = true}, [&](int thread, Workspace<T> const& work, std::int64_t first, std::int64_t count) {
+        double column_weight[kMaxStripeRows];
+        for (std::int64_t k = 0; k < count; ++k) {
+          std::size_t const i = static_cast<std::size_t>(first + k), r = static_cast<std::size_t>(k);
+          double const norm = data.costs->norm(Side::rows)[i];
+          double const factor =
+              weight[i] > 0 ? weight[i] * std::exp2(work.exponent(k) + (f.values()[i] - norm) * (kLog2e / eps)) : 0.0;
+          result.row[i] = factor * work.row_sum[r];
+          // C'_ij = norm_i + g'_j - eps ln2 (t_ij - log2 b_j); the sum over g'_j follows from the columns
+          row_cost[i] = norm * result.row[i] - eps * kLn2 * factor * work.row_moment[r];
+          column_weight[r] = factor / mass;
+        }
+        if (!data.is_self) add_to_columns(work.args, count, column_weight, 1.0, sums.of(thread));
+      });
+  double const* const column_sums = sums.join();
+  for (std::size_t j = 0; j < result.column.size(); ++j) {
+    result.column[j] = data.is_self ? result.row[j] : mass * static_cast<double>(logits.beta[j]) * column_sums[j];
+    result.centred_cost += result.column[j] * g.values()[j];
+  }
+  result.centred_cost += std::accumulate(row_cost.begin(), row_cost.end(), 0.0);
+  return result;
+}
+
+template <class T>
+std::vector<double> softmin_at(PlanData<T> const& data, Side side, std::span<std::int64_t const> points,
+                               HostVector const& potential, double eps, int threads) {
+  Logits<T> logits(data.costs->size(opposite(side)));
+  logits.set(data, opposite(side), potential, eps);
+  std::vector<double> result(points.size());
+  // A part may be a copy: it takes no more than the stripes of the threads do.
+  std::size_t const most = static_cast<std::size_t>(kMaxStripeRows * threads);
+  for (std::size_t begin = 0; begin < points.size(); begin += most) {
+    std::span<std::int64_t const> const some = points.subspan(begin, std::min(most, points.size() - begin));
+    std::unique_ptr<Costs<T> const> const part = data.costs->part(side, some);
+    Stripes<T>(*part, side, useful_threads(threads, part->size(Side::rows), part->size(Side::columns)), 0)
+        .for_each(logits, {}, [&](int, Workspace<T> const& work, std::int64_t first, std::int64_t count) {
+          for (std::int64_t r = 0; r < count; ++r) {
+            std::size_t const i = static_cast<std::size_t>(first + r);
+            bool const is_lonely = data.weight(side)[static_cast<std::size_t>(some[i])] == 0 && work.is_empty(r);
+            result[begin + i] = is_lonely ? std::numeric_limits<double>::infinity()
+                                          : part->norm(side)[i] - eps * std::numbers::ln2 * work.lse(r);
+          }
+        });
+  }
+  return result;
+}
+
+template <class T>
+HostVector completed_potential(PlanData<T> const& data, Side side, double eps, int threads) {
+  HostVector result = data.potential(side);
+  std::vector<std::int64_t> const idle = idle_points(data.weight(side));
+  if (idle.empty()) return result;
+  UpdateRule const rule{eps, data.penalties.of(side)};
+  std::vector<double> const plus = softmin_at(data, side, idle, data.potential(opposite(side)), eps, threads);
+  for (std::size_t k = 0; k < idle.size(); ++k)
+    result[idle[k]] = rule.best(plus[k], data.costs->shift(side)[static_cast<std::size_t>(idle[k])]);
+  return result;
+}
+
+#define MONGE_INSTANTIATE(T)                                                                                          \
+  template struct Workspace<T>;                                                                                       \
+  template class Stripes<T>;                                                                                          \
+  template class ColumnSums<T>;                                                                                       \
+  template PlanSums plan_sums(PlanData<T> const&, double, Stripes<T>&, Logits<T>&, ColumnSums<T>&);                   \
+  template std::vector<double> softmin_at(PlanData<T> const&, Side, std::span<std::int64_t const>, HostVector const&, \
+                                          double, int);                                                               \
+  template HostVector completed_potential(PlanData<T> const&, Side, double, int);
+MONGE_INSTANTIATE(float)
+MONGE_INSTANTIATE(double)
+#undef MONGE_INSTANTIATE
+
+}  // namespace monge::cpu

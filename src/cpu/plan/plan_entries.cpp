@@ -1,0 +1,299 @@
+// Entries of a plan one by one: each thread takes rows of w_ij, or of their logarithms, from its stripes.
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <numbers>
+#include <numeric>
+
+#include "core/strided.hpp"
+#include "cpu/plan/plan_operator.hpp"
+#include "plan/sampling.hpp"
+
+namespace monge::cpu {
+namespace {
+
+/// Columns that are looked at together: of most groups nothing is of interest.
+constexpr std::size_t kGroup = 32;
+
+/// The largest of up to kGroup numbers; in lanes, so that compilers find vectors in it.
+template <class T>
+T largest_of(std::span<T const> group) {
+  constexpr std::size_t kLanes = 8;
+  T most[kLanes];
+  std::fill_n(most, kLanes, -std::numeric_limits<T>::infinity());
+  std::size_t j = 0;
+  for (; j + kLanes <= group.size(); j += kLanes) {
+    for (std::size_t lane = 0; lane < kLanes; ++lane)
+      most[lane] = group[j + lane] > most[lane] ? group[j + lane] : most[lane];
+  }
+  for (; j < group.size(); ++j) most[0] = std::max(most[0], group[j]);
+  return *std::max_element(most, most + kLanes);
+}
+
+/// visit(first column, group) for each group of a row.
+template <class T, class Visit>
+void for_each_group(std::span<T const> row, Visit const& visit) {
+  for (std::size_t first = 0; first < row.size(); first += kGroup)
+    visit(first, row.subspan(first, std::min(kGroup, row.size() - first)));
+}
+
+template <class T>
+struct Ranked {
+  T logarithm;
+  std::int64_t j;
+
+  bool operator<(Ranked const& other) const {
+    return logarithm != other.logarithm ? logarithm > other.logarithm : j < other.j;
+  }
+};
+
+/// The first k of a row in their order. Of the largest numbers of the groups, k are at least the k-th: so only what is
+/// not below that can be among the first k of the row, which is little more.
+template <class T>
+class RowRanking {
+ public:
+  std::span<Ranked<T> const> operator()(std::span<T const> row, std::size_t k) {
+    largest_.clear();
+    for_each_group(row, [&](std::size_t, std::span<T const> group) { largest_.push_back(largest_of(group)); });
+    T least = -std::numeric_limits<T>::infinity();
+    if (k <= largest_.size()) {
+      kth_.assign(largest_.begin(), largest_.end());
+      std::nth_element(kth_.begin(), at(kth_, k - 1), kth_.end(), std::greater<>());
+      least = kth_[k - 1];
+    }
+    found_.clear();
+    for_each_group(row, [&](std::size_t first, std::span<T const> group) {
+      if (largest_[first / kGroup] < least) return;
+      for (std::size_t j = 0; j < group.size(); ++j) {
+        if (group[j] >= least) found_.push_back({group[j], static_cast<std::int64_t>(first + j)});
+      }
+    });
+    std::partial_sort(found_.begin(), at(found_, k), found_.end());
+    return std::span(found_).first(k);
+  }
+  /// That of a row without entries.
+  std::span<Ranked<T> const> none(std::size_t k) {
+    found_.clear();
+    for (std::size_t j = 0; j < k; ++j)
+      found_.push_back({-std::numeric_limits<T>::infinity(), static_cast<std::int64_t>(j)});
+    return found_;
+  }
+
+ private:
+  template <class Vector>
+  static auto at(Vector& vector, std::size_t index) {
+    return vector.begin() + static_cast<std::ptrdiff_t>(index);
+  }
+  std::vector<T> largest_, kth_;
+  std::vector<Ranked<T>> found_;
+};
+
+/// visit(j, P_ij) for the entries of a row above the threshold. Only near it or above it is an exponential taken.
+template <class T, class Visit>
+void visit_entries(double threshold, double marginal, std::span<T const> row, double reference, Visit const& visit) {
+  if (!(marginal > 0)) return;
+  T const near = static_cast<T>(std::log2(threshold / marginal) + reference - 1);
+  for_each_group(row, [&](std::size_t first, std::span<T const> group) {
+    int any = 0;
+    for (T const logarithm : group) any |= logarithm > near ? 1 : 0;
+    for (std::size_t j = 0; any != 0 && j < group.size(); ++j) {
+      if (!(group[j] > near)) continue;
+      double const entry = marginal * std::exp2(static_cast<double>(group[j]) - reference);
+      if (entry > threshold) visit(static_cast<std::int64_t>(first + j), entry);
+    }
+  });
+}
+
+/// The powers are of differences relative to the largest: none overflows.
+template <class T>
+double distance(ScoreSource<T> const& source, std::int64_t i, std::int64_t j) {
+  auto const difference = [&](std::int64_t k) {
+    return std::abs(static_cast<double>(source.rows->coordinate(i, k)) - source.columns->coordinate(j, k));
+  };
+  double largest = 0, sum = 0;
+  for (std::int64_t k = 0; k < source.dimension(); ++k) largest = std::max(largest, difference(k));
+  if (largest == 0 || std::isinf(source.p)) return largest;
+  for (std::int64_t k = 0; k < source.dimension(); ++k) sum += std::pow(difference(k) / largest, source.p);
+  return largest * std::pow(sum, 1 / source.p);
+}
+
+/// The score of one pair in float64, of what the passes read.
+template <class T>
+double score_of(ScoreSource<T> const& source, std::int64_t i, std::int64_t j) {
+  if (source.form == ScoreForm::stored) {
+    StoredCosts const& costs = source.stored;
+    std::int64_t const at = costs.transposed ? j * costs.row_stride + i : i * costs.row_stride + j;
+    double const cost = costs.type == DataType::float32 ? static_cast<double>(static_cast<float const*>(costs.data)[at])
+                                                        : static_cast<double const*>(costs.data)[at];
+    return (cost - costs.origin) / costs.unit;
+  }
+  if (source.form == ScoreForm::distances) return distance(source, i, j);
+  double score = 0;
+  for (std::int64_t k = 0; k < source.dimension(); ++k) {
+    double const x = source.rows->coordinate(i, k), y = source.columns->coordinate(j, k);
+    score += source.form == ScoreForm::products ? x * y : (x - y) * (x - y);
+  }
+  return score;
+}
+
+}  // namespace
+
+template <class T>
+void PlanOperator<T>::entries(Side side, MutableMatrixView out) {
+  HostVector const& total = on_host(marginal(side));
+  for_each_row(side, RowOf::shares, [&](int, std::int64_t i, std::span<T const> row, double) {
+    with_data(out, [&](auto* data) {
+      using Out = std::remove_pointer_t<decltype(data)>;
+      for (std::size_t j = 0; j < row.size(); ++j)
+        data[i * out.row_stride() + static_cast<std::int64_t>(j)] = static_cast<Out>(total[i] * row[j]);
+    });
+  });
+}
+
+template <class T>
+void PlanOperator<T>::top_k(Side side, MutableIndexView indices, MutableMatrixView values) {
+  HostVector const& total = on_host(marginal(side));
+  std::vector<double> const& weight = data_.weight(side);
+  std::vector<RowRanking<T>> rankings(static_cast<std::size_t>(most_threads_));
+  std::size_t const k = static_cast<std::size_t>(indices.columns);
+  for_each_row(side, RowOf::logarithms, [&](int thread, std::int64_t i, std::span<T const> row, double reference) {
+    RowRanking<T>& ranking = rankings[static_cast<std::size_t>(thread)];
+    std::span<Ranked<T> const> const found =
+        weight[static_cast<std::size_t>(i)] > 0 ? ranking(row, k) : ranking.none(k);
+    with_data(values, [&](auto* data) {
+      using Out = std::remove_pointer_t<decltype(data)>;
+      for (std::int64_t q = 0; q < indices.columns; ++q) {
+        Ranked<T> const& entry = found[static_cast<std::size_t>(q)];
+        indices.data[i * indices.row_stride + q] = entry.j;
+        data[i * values.row_stride() + q] =
+            static_cast<Out>(total[i] * std::exp2(static_cast<double>(entry.logarithm) - reference));
+      }
+    });
+  });
+}
+
+template <class T>
+std::int64_t PlanOperator<T>::count_above(double threshold, MutableIndexView row_begin) {
+  HostVector const& total = on_host(marginal(Side::rows));
+  auto const at = [&](std::int64_t i) -> std::int64_t& { return row_begin.data[i * row_begin.row_stride]; };
+  for_each_row(Side::rows, RowOf::logarithms, [&](int, std::int64_t i, std::span<T const> row, double reference) {
+    std::int64_t count = 0;
+    visit_entries(threshold, total[i], row, reference, [&](std::int64_t, double) { ++count; });
+    at(i + 1) = count;
+  });
+  at(0) = 0;
+  for (std::int64_t i = 0; i < size(Side::rows); ++i) at(i + 1) += at(i);
+  return at(size(Side::rows));
+}
+
+template <class T>
+std::int64_t PlanOperator<T>::entries_above(double threshold, MutableIndexView row_begin, MutableIndexView columns,
+                                            MutableVectorView values) {
+  HostVector const& total = on_host(marginal(Side::rows));
+  std::vector<std::int64_t> first_wrong(static_cast<std::size_t>(most_threads_), size(Side::rows));
+  for_each_row(Side::rows, RowOf::logarithms,
+               [&](int thread, std::int64_t i, std::span<T const> row, double reference) {
+                 std::int64_t const begin = row_begin.data[i * row_begin.row_stride];
+                 std::int64_t const end = row_begin.data[(i + 1) * row_begin.row_stride];
+                 bool const inside = begin >= 0 && end <= columns.rows;
+                 std::int64_t at = begin;
+                 with_data(values, [&](auto* data) {
+                   using Out = std::remove_pointer_t<decltype(data)>;
+                   visit_entries(threshold, total[i], row, reference, [&](std::int64_t j, double entry) {
+                     if (inside && at < end) {
+                       columns.data[at * columns.row_stride] = j;
+                       data[at * values.stride()] = static_cast<Out>(entry);
+                     }
+                     ++at;
+                   });
+                 });
+                 std::int64_t& wrong = first_wrong[static_cast<std::size_t>(thread)];
+                 if (!inside || at != end) wrong = std::min(wrong, i);
+               });
+  return *std::min_element(first_wrong.begin(), first_wrong.end());
+}
+
+template <class T>
+void PlanOperator<T>::sample(std::uint64_t seed, MutableIndexView pairs) {
+  std::int64_t const n = size(Side::rows), count = pairs.rows;
+  HostVector const& total = on_host(marginal(Side::rows));
+  std::vector<double> rows(static_cast<std::size_t>(n));
+  std::partial_sum(total.values().begin(), total.values().end(), rows.begin());
+  require_mass(rows.back());
+  auto const row_of = [&](std::int64_t k) -> std::int64_t& { return pairs.data[k * pairs.row_stride]; };
+#pragma omp parallel for num_threads(most_threads_) schedule(static)
+  for (std::int64_t k = 0; k < count; ++k)
+    row_of(k) = first_above(rows.data(), n, sample_target(draw(seed, static_cast<std::uint64_t>(k)).row, rows.back()));
+
+  // Draws by their rows: those of row i are order[begin[i]] to order[begin[i + 1]].
+  std::vector<std::int64_t> begin(static_cast<std::size_t>(n) + 2), order(static_cast<std::size_t>(count));
+  for (std::int64_t k = 0; k < count; ++k) ++begin[static_cast<std::size_t>(row_of(k)) + 2];
+  std::partial_sum(begin.begin(), begin.end(), begin.begin());
+  for (std::int64_t k = 0; k < count; ++k)
+    order[static_cast<std::size_t>(begin[static_cast<std::size_t>(row_of(k)) + 1]++)] = k;
+
+  std::vector<std::vector<double>> sums(static_cast<std::size_t>(most_threads_));
+  for_each_row(Side::rows, RowOf::shares, [&](int thread, std::int64_t i, std::span<T const> row, double) {
+    std::size_t const first = static_cast<std::size_t>(begin[static_cast<std::size_t>(i)]);
+    std::size_t const end = static_cast<std::size_t>(begin[static_cast<std::size_t>(i) + 1]);
+    if (first == end) return;
+    // A row with a marginal has a finite log-sum-exp. Its shares are relative to that, so their sum is near 1.
+    std::vector<double>& tiles = sums[static_cast<std::size_t>(thread)];
+    tiles.clear();
+    double sum = 0;
+    for (std::size_t j = 0; j < row.size(); ++j) {
+      sum += static_cast<double>(row[j]);
+      if (j % kSampleTile == kSampleTile - 1 || j + 1 == row.size()) tiles.push_back(sum);
+    }
+    for (std::size_t s = first; s < end; ++s) {
+      double const target = sample_target(draw(seed, static_cast<std::uint64_t>(order[s])).column, sum);
+      std::int64_t const tile = first_above(tiles.data(), static_cast<std::int64_t>(tiles.size()), target);
+      std::size_t const from = static_cast<std::size_t>(tile * kSampleTile);
+      int const columns = static_cast<int>(std::min<std::size_t>(kSampleTile, row.size() - from));
+      double const sum_before = tile > 0 ? tiles[static_cast<std::size_t>(tile - 1)] : 0.0;
+      int const column = column_above(columns, sum_before, target, [&](int c) {
+        return static_cast<double>(row[from + static_cast<std::size_t>(c)]);
+      });
+      pairs.data[order[s] * pairs.row_stride + 1] = static_cast<std::int64_t>(from) + column;
+    }
+  });
+}
+
+template <class T>
+void PlanOperator<T>::entries_at(IndexView rows, IndexView columns, MutableVectorView values) {
+  Costs<T> const& costs = *data_.costs;
+  ScoreSource<T> const source = costs.scores(Side::rows);
+  double const log2e_over_eps = std::numbers::log2e / eps_;
+  // What a point brings. Potentials are finite, so -infinity for a weight of 0 stays.
+  auto const log2_weight = [&](Side side, std::int64_t i) {
+    return data_.weights[static_cast<int>(side)]->log2[static_cast<std::size_t>(i)];
+  };
+  auto const slope = [&](Side side, std::int64_t i) {
+    return data_.potential(side)[i] - costs.norm(side)[static_cast<std::size_t>(i)];
+  };
+  int const threads = useful_threads(most_threads_, values.size(), source.dimension() + 1);
+  with_data(values, [&](auto* data) {
+    using Out = std::remove_pointer_t<decltype(data)>;
+#pragma omp parallel for num_threads(threads) schedule(static)
+    for (std::int64_t k = 0; k < values.size(); ++k) {
+      std::int64_t const i = rows.data[k * rows.stride], j = columns.data[k * columns.stride];
+      double const t = slope(Side::rows, i) + slope(Side::columns, j) - costs.factor() * score_of(source, i, j);
+      double const logarithm = log2_weight(Side::rows, i) + log2_weight(Side::columns, j) + t * log2e_over_eps;
+      data[k * values.stride()] = static_cast<Out>(std::exp2(logarithm));
+    }
+  });
+}
+
+#define MONGE_INSTANTIATE(T)                                                                                           \
+  template void PlanOperator<T>::entries(Side, MutableMatrixView);                                                     \
+  template void PlanOperator<T>::top_k(Side, MutableIndexView, MutableMatrixView);                                     \
+  template std::int64_t PlanOperator<T>::count_above(double, MutableIndexView);                                        \
+  template std::int64_t PlanOperator<T>::entries_above(double, MutableIndexView, MutableIndexView, MutableVectorView); \
+  template void PlanOperator<T>::sample(std::uint64_t, MutableIndexView);                                              \
+  template void PlanOperator<T>::entries_at(IndexView, IndexView, MutableVectorView);
+MONGE_INSTANTIATE(float)
+MONGE_INSTANTIATE(double)
+#undef MONGE_INSTANTIATE
+
+}  // namespace monge::cpu

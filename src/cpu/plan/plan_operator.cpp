@@ -1,0 +1,557 @@
+#include "cpu/plan/plan_operator.hpp"
+
+#include <hwy/base.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numbers>
+#include <numeric>
+#include <utility>
+
+#include "core/compensated_sum.hpp"
+#include "core/strided.hpp"
+#include "plan/weight_term.hpp"
+
+namespace monge::cpu {
+namespace {
+
+constexpr double kLog2e = std::numbers::log2e;
+constexpr double kLn2 = std::numbers::ln2;
+
+/// A power of two near `largest`: numbers divided by it are at home in float, whatever their size. For 0 it is so small
+/// that nothing is left of what the sums of the kernels start from.
+double unit_near(double largest) {
+  return std::ldexp(1.0, std::clamp(std::ilogb(largest), -1000, 1000));
+}
+
+/// Returns the unit that the points were divided by.
+template <class T>
+double pack_in_units(MatrixView points, PackedPoints<T>& packed) {
+  double largest = 0;
+  with_data(points, [&](auto const* data) {
+    for (std::int64_t i = 0; i < points.rows(); ++i) {
+      for (std::int64_t k = 0; k < points.columns(); ++k)
+        largest = std::max<double>(largest, std::abs(data[i * points.row_stride() + k]));
+    }
+  });
+  double const unit = unit_near(largest);
+  pack(points, {}, 1 / unit, packed);
+  return unit;
+}
+
+/// row_j = value(what row r of the stripe has there, factor_j, scale of j's block), whole panels of it.
+template <class T, class Scale, class Value>
+void read_row(StripeArgs<T> const& args, std::int64_t r, T const* factor, Scale const& scale, T* row,
+              Value const& value) {
+  for (std::int64_t begin = 0; begin < args.column_count; begin += kPanel<T>) {
+    T const* HWY_RESTRICT panel = args.stripe + begin * args.row_count + r * kPanel<T>;
+    T const* HWY_RESTRICT factors = factor + begin;
+    T* HWY_RESTRICT out = row + begin;
+    T const of_block = scale(begin / kColumnBlock);
+    for (std::int64_t lane = 0; lane < kPanel<T>; ++lane) out[lane] = value(panel[lane], factors[lane], of_block);
+  }
+}
+
+}  // namespace
+
+template <class T>
+struct PlanOperator<T>::Products {
+  Products(PlanData<T> const& data, Side side, double eps, int threads, double cache_bytes)
+      : stripes(*data.costs, side, threads, cache_bytes),
+        logits(data.costs->size(opposite(side))),
+        lse(data.costs->size(side)),
+        share_unit(data.costs->size(side)),
+        marginal(data.costs->size(side)),
+        bounds(static_cast<std::size_t>(padded_to_panel<T>(data.costs->size(side)))),
+        column_sums(data.costs->size(opposite(side)), threads),
+        total_weights(static_cast<std::size_t>(threads)) {
+    logits.set(data, opposite(side), data.potential(opposite(side)), eps);
+  }
+
+  /// What a sum relative to 2^row_max is multiplied by, to be relative to the sum of row i. The power of two is exact,
+  /// so a product comes out the same whether its pass had bounds or not.
+  double scale(std::int64_t i, double row_max) const {
+    return share_unit[i] * std::exp2(row_max - reference_above(bounds[static_cast<std::size_t>(i)]));
+  }
+  /// What is known of all rows may be used.
+  void finish() {
+    double largest = logits.largest;
+    for (double const bound : bounds) largest = std::max(largest, std::abs(bound));
+    is_bounded = largest < kLargestBound<T>;
+    is_measured = true;
+  }
+
+  Stripes<T> stripes;
+  Logits<T> logits;  // Of the other side.
+  bool is_measured = false;
+  HostVector lse, share_unit,
+      marginal;  // share_unit_i = 2^M_i / sum_j 2^t_ij, M_i that of the bound: no rounding of a logarithm.
+  std::vector<double> bounds;  // lse as the kernels want it.
+  bool is_bounded = false;     // The bounds are of use to the kernels.
+  ColumnSums<T> column_sums;
+  std::vector<double> total_weights;  // Of the column sums, by thread.
+};
+
+template <class T>
+PlanOperator<T>::PlanOperator(PlanData<T> data, double eps, int threads, double cache_bytes)
+    : monge::PlanOperator(data.costs->size(Side::rows), data.costs->size(Side::columns)),
+      data_(std::move(data)),
+      vectors_(size(Side::rows), size(Side::columns)),
+      eps_(eps),
+      most_threads_(threads),
+      cache_bytes_(cache_bytes) {}
+
+template <class T>
+PlanOperator<T>::~PlanOperator() = default;
+
+template <class T>
+auto PlanOperator<T>::products(Side side) -> Products& {
+  std::unique_ptr<Products>& products = products_[static_cast<int>(side)];
+  if (!products) {
+    int const threads = useful_threads(most_threads_, size(Side::rows), size(Side::columns));
+    products = std::make_unique<Products>(data_, side, eps_, threads, cache_bytes_);
+    cache_bytes_ -= products->stripes.kept_bytes();
+    if (transforms_[static_cast<int>(side)]) take_transform(side, *products);
+  }
+  return *products;
+}
+
+/// The same, with what the first pass finds.
+template <class T>
+auto PlanOperator<T>::measured(Side side) -> Products& {
+  Products& onto = products(side);
+  if (!onto.is_measured) for_each_stripe(side, nullptr, true, [](auto const&...) {});
+  return onto;
+}
+
+template <class T>
+double PlanOperator<T>::marginal_from(Side side, std::int64_t i, double lse) const {
+  std::size_t const k = static_cast<std::size_t>(i);
+  double const weight = data_.weight(side)[k], slope = data_.potential(side)[i] - data_.costs->norm(side)[k];
+  return weight > 0 ? weight * std::exp2(lse + slope * (kLog2e / eps_)) : 0;
+}
+
+/// What record() finds, from the transform: lse_i = (norm_i - f+_i) log2(e) / eps.
+template <class T>
+void PlanOperator<T>::take_transform(Side side, Products& onto) const {
+  HostVector const& plus = *transforms_[static_cast<int>(side)];
+  std::vector<double> const& weight = data_.weight(side);
+  std::span<double const> const norm = data_.costs->norm(side), others = data_.costs->norm(opposite(side));
+  // C' has the mean 0 or more, and no two are further apart than the bound: none is below minus that. No logit of row i
+  // is above norm_i + reach then, in units of C.
+  double const reach = *std::max_element(others.begin(), others.end()) + data_.costs->bound();
+  for (std::int64_t i = 0; i < size(side); ++i) {
+    std::size_t const k = static_cast<std::size_t>(i);
+    onto.lse[i] = (norm[k] - plus[i]) * (kLog2e / eps_);
+    onto.marginal[i] = marginal_from(side, i, onto.lse[i]);
+    if (weight[k] == 0) {  // It is not known, but its exponentials must be numbers.
+      onto.bounds[k] = (norm[k] + reach) * (kLog2e / eps_);
+      onto.share_unit[i] = 0;
+      continue;
+    }
+    onto.bounds[k] = onto.lse[i] - onto.logits.offset;
+    onto.share_unit[i] = std::exp2(reference_above(onto.bounds[k]) - onto.bounds[k]);
+  }
+  onto.finish();
+}
+
+template <class T>
+void PlanOperator<T>::record(Side side, Products& onto, Workspace<T> const& work, std::int64_t first,
+                             std::int64_t count) const {
+  std::vector<double> const& weight = data_.weight(side);
+  for (std::int64_t r = 0; r < count; ++r) {
+    std::int64_t const i = first + r;
+    std::size_t const k = static_cast<std::size_t>(i);
+    if (weight[k] == 0 && work.is_empty(r)) {  // All its pairs are forbidden: any bound is one, and shares are 0.
+      onto.lse[i] = -std::numeric_limits<double>::infinity();
+      onto.bounds[k] = onto.share_unit[i] = onto.marginal[i] = 0;
+      continue;
+    }
+    onto.lse[i] = work.lse(r);
+    onto.bounds[k] = onto.lse[i] - work.offset;
+    std::size_t const row = static_cast<std::size_t>(r);
+    onto.share_unit[i] = std::exp2(reference_above(onto.bounds[k]) - work.row_max[row]) / work.row_sum[row];
+    onto.marginal[i] = marginal_from(side, i, onto.lse[i]);
+  }
+}
+
+/// A pass whose rows are those of `side`, with `beta` in the place of the logits' own unless null. The first pass finds
+/// the log-sum-exps before `consume` sees its rows, or is preceded by one that does where it has another beta.
+template <class T>
+template <class Consume>
+void PlanOperator<T>::for_each_stripe(Side side, T const* beta, bool store, Consume&& consume) {
+  Products& onto = beta == nullptr ? products(side) : measured(side);
+  bool const measure = !onto.is_measured;
+  PassOptions<T> const options{.beta = beta, .bounds = onto.is_bounded ? onto.bounds.data() : nullptr, .store = store};
+  onto.stripes.for_each(onto.logits, options,
+                        [&](int thread, Workspace<T> const& work, std::int64_t first, std::int64_t count) {
+                          if (measure) record(side, onto, work, first, count);
+                          consume(thread, work, first, count);
+                        });
+  if (measure) onto.finish();
+}
+
+template <class T>
+void PlanOperator<T>::for_each_row(Side side, RowOf what, RowConsumer const& consume) {
+  Products& onto = measured(side);
+  std::int64_t const columns = size(opposite(side)), padded = padded_to_panel<T>(columns);
+  bool const logarithms = what == RowOf::logarithms;
+  // beta_j or its logarithm, then a row for each thread.
+  T* const factors = values_.at_least((1 + onto.stripes.threads()) * padded);
+  std::copy_n(onto.logits.beta.get(), padded, factors);
+  if (logarithms) std::transform(factors, factors + padded, factors, [](T beta) { return std::log2(beta); });
+  PassOptions<T> const options{.bounds = onto.is_bounded && !logarithms ? onto.bounds.data() : nullptr,
+                               .logits = logarithms};
+  onto.stripes.for_each(
+      onto.logits, options, [&](int thread, Workspace<T> const& work, std::int64_t first, std::int64_t count) {
+        T* const row = factors + (1 + thread) * padded;
+        for (std::int64_t r = 0; r < count; ++r) {
+          std::int64_t const i = first + r;
+          if (logarithms) {
+            auto const none = [](std::int64_t) { return T(0); };
+            read_row(work.args, r, factors, none, row, [](T t, T log_beta, T) {
+              return t + log_beta + (t > kNoWeight<T> / 2 ? T(0) : -std::numeric_limits<T>::infinity());
+            });
+          } else {
+            double const scale = onto.scale(i, work.row_max[static_cast<std::size_t>(r)]);
+            double const* const block_scale = work.args.block_scale + r * column_blocks<T>(columns);
+            auto const of_block = [&](std::int64_t block) { return static_cast<T>(scale * block_scale[block]); };
+            read_row(work.args, r, factors, of_block, row, [](T e, T beta, T factor) { return e * beta * factor; });
+          }
+          double const reference = logarithms ? onto.bounds[static_cast<std::size_t>(i)] : 0.0;
+          consume(thread, i, {row, static_cast<std::size_t>(columns)}, reference);
+        }
+      });
+}
+
+template <class T>
+void PlanOperator<T>::potentials(MutableVectorView f, MutableVectorView g) {
+  for (Side const side : kSides) {
+    MutableVectorView const out = side == Side::rows ? f : g;
+    if (out.empty()) continue;
+    HostVector const potential = completed_potential(data_, side, eps_, most_threads_);
+    std::span<double const> const shift = data_.costs->shift(side);
+    write_vector(out, [&](std::int64_t i) { return potential[i] + shift[static_cast<std::size_t>(i)]; });
+  }
+}
+
+template <class T>
+void PlanOperator<T>::transform(Side side, MutableVectorView out) {
+  Products const& onto = measured(side);
+  std::span<double const> const norm = data_.costs->norm(side), shift = data_.costs->shift(side);
+  write_vector(out, [&](std::int64_t i) {
+    std::size_t const k = static_cast<std::size_t>(i);
+    return norm[k] - eps_ * kLn2 * onto.lse[i] + shift[k];
+  });
+}
+
+template <class T>
+void PlanOperator<T>::set_transforms(Vector const& f_plus, Vector const& g_plus) {
+  for (Side side : {Side::rows, Side::columns}) {
+    int const s = static_cast<int>(side);
+    transforms_[s] = std::make_unique<HostVector>(on_host(side == Side::rows ? f_plus : g_plus));
+    if (products_[s]) take_transform(side, *products_[s]);
+  }
+}
+
+template <class T>
+Vector const& PlanOperator<T>::marginal(Side side) {
+  return measured(side).marginal;
+}
+
+template <class T>
+double PlanOperator<T>::transport_cost() {
+  Products& rows = products(Side::rows);
+  PlanSums const sums = plan_sums(data_, eps_, rows.stripes, rows.logits, rows.column_sums);
+  CompensatedSum cost;
+  cost.add(sums.centred_cost);
+  for (Side const side : kSides) {
+    std::vector<double> const& marginal = side == Side::rows ? sums.row : sums.column;
+    for (std::size_t i = 0; i < marginal.size(); ++i) cost.add(data_.costs->shift(side)[i] * marginal[i]);
+  }
+  return cost.value();
+}
+
+/// weighed_j = beta_j v_j / unit; returns the unit. What v has at points of no weight does not count.
+template <class T>
+template <class Read>
+double PlanOperator<T>::weigh(Logits<T> const& logits, Read const& read) {
+  std::int64_t const size = static_cast<std::int64_t>(logits.bias.size());
+  double largest = 0;
+  for (std::int64_t j = 0; j < size; ++j) {
+    if (logits.beta[j] > 0) largest = std::max<double>(largest, std::abs(read(j)));
+  }
+  double const unit = unit_near(largest);
+  T* const weighed = weighed_.at_least(padded_to_panel<T>(size));
+  for (std::int64_t j = 0; j < padded_to_panel<T>(size); ++j) {
+    weighed[j] =
+        j < size && logits.beta[j] > 0 ? static_cast<T>(static_cast<double>(logits.beta[j]) * (read(j) / unit)) : T(0);
+  }
+  return unit;
+}
+
+/// write(i, sum_j P_ij read(j)), or the shares: the sums of a pass that weighs its columns with beta_j v_j.
+template <class T>
+template <class Read, class Write>
+void PlanOperator<T>::multiply_vector(Side side, Scaling scaling, Read const& read, Write const& write) {
+  Products& onto = products(side);
+  double const unit = weigh(onto.logits, read);
+  for_each_stripe(side, weighed_.get(), false,
+                  [&](int, Workspace<T> const& work, std::int64_t first, std::int64_t count) {
+                    for (std::int64_t r = 0; r < count; ++r) {
+                      std::int64_t const i = first + r;
+                      double const total = scaling == Scaling::plan ? onto.marginal[i] : 1.0;
+                      std::size_t const row = static_cast<std::size_t>(r);
+                      write(i, total * unit * onto.scale(i, work.row_max[row]) * work.row_sum[row]);
+                    }
+                  });
+}
+
+/// values_ = beta_j V_jp / unit_p with V_jp = read(j, p), and units_ = unit_p. What V has at points of no weight does
+/// not count.
+template <class T>
+template <class Read>
+void PlanOperator<T>::weigh_matrix(Products const& onto, ValueLayout<T> layout, Read const& read) {
+  T const* const beta = onto.logits.beta.get();
+  std::int64_t const size = static_cast<std::int64_t>(onto.logits.bias.size()), width = layout.width;
+  T* const values = values_.at_least(layout.size(size));
+  std::fill_n(values, layout.size(size), T(0));
+  double* const units = units_.at_least(2 * width);
+  double* const factors = units + width;
+  std::fill_n(units, width, 0.0);
+  for (std::int64_t j = 0; j < size; ++j) {
+    if (beta[j] == 0) continue;
+    for (std::int64_t p = 0; p < width; ++p) units[p] = std::max<double>(units[p], std::abs(read(j, p)));
+  }
+  for (std::int64_t p = 0; p < width; ++p) {
+    units[p] = unit_near(units[p]);
+    factors[p] = 1 / units[p];
+  }
+#pragma omp parallel for num_threads(onto.stripes.threads()) schedule(static)
+  for (std::int64_t j = 0; j < size; ++j) {
+    if (beta[j] == 0) continue;
+    double const weight = static_cast<double>(beta[j]);
+    for (std::int64_t p = 0; p < width; ++p)
+      values[layout.index(j, p)] = static_cast<T>(weight * (read(j, p) * factors[p]));
+  }
+}
+
+/// out = P V or shares of it, V_jp = read(j, p): averages of beta_j V_j under the softmax of the rows. `origin` is
+/// added to averages of V; the entries of P are multiplied by those of L R^T where there is `hadamard`.
+template <class T>
+template <class Read>
+void PlanOperator<T>::multiply_matrix(Side side, Scaling scaling, std::int64_t width, Read const& read,
+                                      double const* origin, Hadamard const* hadamard, MutableMatrixView out) {
+  Products& onto = products(side);
+  ValueLayout<T> const layout{width};
+  weigh_matrix(onto, layout, read);
+  T const* const values = values_.get();
+  double const* const units = units_.get();
+  std::int64_t const room = onto.stripes.height() * layout.stride();
+  double* const sums = sums_.at_least(onto.stripes.threads() * room);
+  if (hadamard != nullptr) onto.stripes.reserve_scratch(hadamard->left.dimension);
+  for_each_stripe(
+      side, nullptr, true, [&](int thread, Workspace<T> const& work, std::int64_t first, std::int64_t count) {
+        if (hadamard != nullptr) multiply_by_products(work.args, hadamard->left, hadamard->right);
+        average_rows(work.args, layout, values, sums + thread * room);
+        with_data(out, [&](auto* data) {
+          using Out = std::remove_pointer_t<decltype(data)>;
+          for (std::int64_t r = 0; r < count; ++r) {
+            std::int64_t const i = first + r;
+            double const total = scaling == Scaling::plan ? onto.marginal[i] : 1.0;
+            double const scale =
+                onto.scale(i, work.row_max[static_cast<std::size_t>(r)]) * (hadamard != nullptr ? hadamard->unit : 1.0);
+            double const* const sum = sums + thread * room + r * layout.stride();
+            for (std::int64_t p = 0; p < width; ++p) {
+              double const mean = scale * units[p] * sum[p] + (origin != nullptr ? origin[p] : 0.0);
+              data[i * out.row_stride() + p] = static_cast<Out>(total * mean);
+            }
+          }
+        });
+      });
+}
+
+template <class T>
+void PlanOperator<T>::multiply(Side side, Scaling scaling, MatrixView v, MutableMatrixView out) {
+  with_data(v, [&](auto const* data) {
+    if (v.columns() == 1) {
+      with_data(out, [&](auto* result) {
+        using Out = std::remove_pointer_t<decltype(result)>;
+        multiply_vector(
+            side, scaling, [&](std::int64_t j) -> double { return data[j * v.row_stride()]; },
+            [&](std::int64_t i, double value) { result[i * out.row_stride()] = static_cast<Out>(value); });
+      });
+    } else {
+      multiply_matrix(
+          side, scaling, v.columns(),
+          [&](std::int64_t j, std::int64_t p) -> double { return data[j * v.row_stride() + p]; }, nullptr, nullptr,
+          out);
+    }
+  });
+}
+
+template <class T>
+void PlanOperator<T>::multiply_points(Side side, Scaling scaling, MutableMatrixView out) {
+  PointValues<T> const points = data_.costs->points(opposite(side));
+  multiply_matrix(
+      side, scaling, static_cast<std::int64_t>(points.centre.size()),
+      [&](std::int64_t j, std::int64_t p) -> double { return points.packed->coordinate(j, p); }, points.centre.data(),
+      nullptr, out);
+}
+
+template <class T>
+double PlanOperator<T>::label_cost() {
+  PointValues<T> const rows = data_.costs->labels(Side::rows), columns = data_.costs->labels(Side::columns);
+  std::int64_t const width = std::ssize(rows.centre);
+  if (width == 0) return 0;
+  HostVector sums(size(Side::rows), width);
+  multiply_matrix(
+      Side::rows, Scaling::plan, width,
+      [&](std::int64_t j, std::int64_t p) -> double { return columns.packed->coordinate(j, columns.first + p); },
+      columns.centre.data(), nullptr, vectors_.view(sums));
+  CompensatedSum cost;
+  for (std::int64_t i = 0, e = 0; i < sums.rows(); ++i) {
+    for (std::int64_t p = 0; p < width; ++p, ++e) {
+      double const label = rows.centre[static_cast<std::size_t>(p)] + rows.packed->coordinate(i, rows.first + p);
+      cost.add(label * sums[e]);
+    }
+  }
+  return data_.costs->factor() * cost.value();
+}
+
+template <class T>
+void PlanOperator<T>::multiply_hadamard(Side side, MatrixView l, MatrixView r, MatrixView v, MutableMatrixView out) {
+  hadamard_.unit = pack_in_units(l, hadamard_.left) * pack_in_units(r, hadamard_.right);
+  with_data(v, [&](auto const* data) {
+    multiply_matrix(
+        side, Scaling::plan, v.columns(),
+        [&](std::int64_t j, std::int64_t p) -> double { return data[j * v.row_stride() + p]; }, nullptr, &hadamard_,
+        out);
+  });
+}
+
+template <class T>
+void PlanOperator<T>::points(Side side, Vector& out) const {
+  PointValues<T> const points = data_.costs->points(side);
+  std::int64_t const dimension = static_cast<std::int64_t>(points.centre.size());
+  HostVector& target = on_host(out);
+  for (std::int64_t i = 0, e = 0; i < size(side); ++i) {
+    for (std::int64_t k = 0; k < dimension; ++k, ++e) target[e] = points.packed->coordinate(i, k);
+  }
+}
+
+template <class T>
+void PlanOperator<T>::slopes(Side side, Vector& out) const {
+  PointValues<T> const points = data_.costs->points(side);
+  std::span<double const> const far = data_.costs->points(opposite(side)).centre;
+  auto const [product, curvature] = data_.costs->point_form();
+  HostVector& target = on_host(out);
+  for (std::int64_t i = 0, e = 0; i < size(side); ++i) {
+    for (std::size_t k = 0; k < far.size(); ++k, ++e) {
+      // The difference first: it is what distances are made of, wherever the clouds lie.
+      double const at_centre = curvature * (points.centre[k] - far[k]) + (curvature + product) * far[k];
+      target[e] = curvature * points.packed->coordinate(i, static_cast<std::int64_t>(k)) + at_centre;
+    }
+  }
+}
+
+template <class T>
+void PlanOperator<T>::weight_terms(Side side, double penalty, WeightTerms const& out) {
+  Products const& onto = measured(side);
+  std::vector<double> const& weight = data_.weight(side);
+  std::span<double const> const norm = data_.costs->norm(side), shift = data_.costs->shift(side);
+  double const other_mass = data_.weights[static_cast<int>(opposite(side))]->total;
+  for (std::int64_t i = 0; i < size(side); ++i) {
+    std::size_t const k = static_cast<std::size_t>(i);
+    double const transform = norm[k] - eps_ * kLn2 * onto.lse[i] + shift[k];
+    WeightTerm const term = weight_term(data_.potential(side)[i] + shift[k], transform, weight[k], onto.marginal[i],
+                                        penalty, eps_, other_mass);
+    if (out.ratio != nullptr) on_host(*out.ratio)[i] = term.ratio;
+    if (out.wanted != nullptr) on_host(*out.wanted)[i] = term.wanted;
+    if (out.gradient != nullptr) on_host(*out.gradient)[i] = term.gradient;
+  }
+}
+
+template <class T>
+void PlanOperator<T>::multiply(Side side, Vector const& in, Vector& out) {
+  HostVector const& source = on_host(in);
+  HostVector& target = on_host(out);
+  multiply_vector(
+      side, Scaling::plan, [&](std::int64_t j) { return source[j]; },
+      [&](std::int64_t i, double value) { target[i] = value; });
+}
+
+/// One pass over the rows of the other side: the stripe that gives (P in)_i has the entries P_ij still, so
+/// out_j = beta_j sum_i w_i (P in)_i r_i E_ij follows as the column sums of a sweep do. Where a sum is smaller than T
+/// can hold beside the others, two passes take its place.
+template <class T>
+void PlanOperator<T>::multiply_gram(Side side, Vector const& w, Vector const& in, Vector& out) {
+  Side const over = opposite(side);
+  HostVector const& weight = on_host(w);
+  HostVector const& source = on_host(in);
+  HostVector& target = on_host(out);
+  Products& onto = measured(over);
+  double const unit = weigh(onto.logits, [&](std::int64_t j) { return source[j]; });
+  onto.column_sums.clear();
+  std::fill(onto.total_weights.begin(), onto.total_weights.end(), 0.0);
+  for_each_stripe(over, weighed_.get(), true,
+                  [&](int thread, Workspace<T> const& work, std::int64_t first, std::int64_t count) {
+                    double column_weight[kMaxStripeRows] = {}, largest = 0, total = 0;
+                    for (std::int64_t r = 0; r < count; ++r) {
+                      std::int64_t const i = first + r;
+                      std::size_t const row = static_cast<std::size_t>(r);
+                      double const entry = onto.marginal[i] * onto.scale(i, work.row_max[row]);
+                      column_weight[r] = entry > 0 ? weight[i] * entry * (entry * work.row_sum[row]) : 0.0;
+                      largest = std::max(largest, std::abs(column_weight[r]));
+                      total += std::abs(column_weight[r]);
+                    }
+                    double const size = unit_near(largest);
+                    for (std::int64_t r = 0; r < count; ++r) column_weight[r] /= size;
+                    add_to_columns(work.args, count, column_weight, size, onto.column_sums.of(thread));
+                    onto.total_weights[static_cast<std::size_t>(thread)] += total + (total > 0 ? size : 0);
+                  });
+  double const* const sums = onto.column_sums.join();
+  double const total = std::accumulate(onto.total_weights.begin(), onto.total_weights.end(), 0.0);
+  bool lost = false;
+  for (std::int64_t j = 0; j < target.size(); ++j) {
+    double const beta = static_cast<double>(onto.logits.beta[j]);
+    lost |= beta > 0 && std::abs(sums[j]) <= smallest_trusted_sum<T>(total);
+  }
+  if (lost && total > 0) {
+    std::unique_ptr<Vector>& made = between_[static_cast<int>(over)];
+    if (!made) made = vectors_.make(over, 1);
+    HostVector& between = on_host(*made);
+    multiply(over, in, between);
+    for (std::int64_t i = 0; i < between.size(); ++i) between[i] *= weight[i];
+    multiply(side, between, out);
+    return;
+  }
+  for (std::int64_t j = 0; j < target.size(); ++j)
+    target[j] = total > 0 ? unit * (static_cast<double>(onto.logits.beta[j]) * sums[j]) : 0.0;
+}
+
+template <class T>
+std::unique_ptr<monge::PlanOperator> PlanOperator<T>::at_eps(double eps) const {
+  return std::make_unique<PlanOperator>(data_, eps, most_threads_, 0);
+}
+
+template <class T>
+std::unique_ptr<monge::PlanOperator> PlanOperator<T>::at(Side side, MatrixView points) const {
+  Side const other = opposite(side);
+  PlanData<T> moved = data_;
+  moved.costs = data_.costs->at(side, points);
+  moved.weights[static_cast<int>(side)] =
+      std::make_shared<SideWeights>(std::vector<double>(static_cast<std::size_t>(points.rows()), 1.0));
+  moved.potential(side) = HostVector(points.rows());
+  // For the user the other side's potential stays what it is. Nothing is kept between products: there is seldom a
+  // second at the same points.
+  std::span<double const> const before = data_.costs->shift(other), after = moved.costs->shift(other);
+  for (std::size_t j = 0; j < before.size(); ++j) moved.potential(other).values()[j] += before[j] - after[j];
+  return std::make_unique<PlanOperator>(std::move(moved), eps_, most_threads_, 0);
+}
+
+template class PlanOperator<float>;
+template class PlanOperator<double>;
+
+}  // namespace monge::cpu

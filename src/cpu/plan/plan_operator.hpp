@@ -1,0 +1,90 @@
+// A plan at rest on the CPU. With t_ij the logits of row i and lse_i their log-sum-exp, base 2,
+//   w_ij = 2^(t_ij - lse_i),   r_i = a_i 2^(lse_i + (f'_i - norm_i) log2(e) / eps),   P_ij = r_i w_ij.
+// lse_i also bounds the logits of the row, so a product goes from score to exponential in registers.
+#pragma once
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "cpu/pass/stripes.hpp"
+#include "plan/plan_operator.hpp"
+
+namespace monge::cpu {
+
+template <class T>
+class PlanOperator final : public monge::PlanOperator {
+ public:
+  PlanOperator(PlanData<T> data, double eps, int threads, double cache_bytes);
+  ~PlanOperator() override;
+
+  VectorOperations const& vectors() const override { return vectors_; }
+  void potentials(MutableVectorView f, MutableVectorView g) override;
+  void transform(Side side, MutableVectorView out) override;
+  void set_transforms(Vector const& f_plus, Vector const& g_plus) override;
+  Vector const& marginal(Side side) override;
+  double transport_cost() override;
+  double label_cost() override;
+  void multiply(Side side, Scaling scaling, MatrixView v, MutableMatrixView out) override;
+  void multiply_points(Side side, Scaling scaling, MutableMatrixView out) override;
+  void multiply_hadamard(Side side, MatrixView l, MatrixView r, MatrixView v, MutableMatrixView out) override;
+  PointForm point_form() const override { return data_.costs->point_form(); }
+  void points(Side side, Vector& out) const override;
+  void slopes(Side side, Vector& out) const override;
+  void weight_terms(Side side, double penalty, WeightTerms const& out) override;
+  void multiply(Side side, Vector const& in, Vector& out) override;
+  void multiply_gram(Side side, Vector const& w, Vector const& in, Vector& out) override;
+  void entries(Side side, MutableMatrixView out) override;
+  void top_k(Side side, MutableIndexView indices, MutableMatrixView values) override;
+  std::int64_t count_above(double threshold, MutableIndexView row_begin) override;
+  std::int64_t entries_above(double threshold, MutableIndexView row_begin, MutableIndexView columns,
+                             MutableVectorView values) override;
+  void sample(std::uint64_t seed, MutableIndexView pairs) override;
+  void entries_at(IndexView rows, IndexView columns, MutableVectorView values) override;
+  std::unique_ptr<monge::PlanOperator> at_eps(double eps) const override;
+  std::unique_ptr<monge::PlanOperator> at(Side side, MatrixView points) const override;
+
+ private:
+  struct Products;   // what the products onto one side read
+  struct Hadamard {  // L and R of (P o L R^T) V; what they are divided by is a power of two
+    PackedPoints<T> left, right;
+    double unit = 1;
+  };
+
+  Products& products(Side side);
+  Products& measured(Side side);
+  void take_transform(Side side, Products& onto) const;
+  double marginal_from(Side side, std::int64_t i, double lse) const;
+  void record(Side side, Products& onto, Workspace<T> const& work, std::int64_t first, std::int64_t count) const;
+  template <class Consume>
+  void for_each_stripe(Side side, T const* beta, bool store, Consume&& consume);
+  /// What stands in row i at column j: w_ij; or log2 w_ij + reference, minus infinity where there is no pair.
+  enum class RowOf { shares, logarithms };
+  /// Rows in order within a thread; the row lives as long as the call.
+  using RowConsumer = std::function<void(int thread, std::int64_t i, std::span<T const> row, double reference)>;
+  void for_each_row(Side side, RowOf what, RowConsumer const& consume);
+  template <class Read>
+  double weigh(Logits<T> const& logits, Read const& read);
+  template <class Read>
+  void weigh_matrix(Products const& onto, ValueLayout<T> layout, Read const& read);
+  template <class Read, class Write>
+  void multiply_vector(Side side, Scaling scaling, Read const& read, Write const& write);
+  template <class Read>
+  void multiply_matrix(Side side, Scaling scaling, std::int64_t width, Read const& read, double const* origin,
+                       Hadamard const* hadamard, MutableMatrixView out);
+
+  PlanData<T> data_;
+  HostVectorOperations vectors_;
+  double eps_;
+  int most_threads_;
+  double cache_bytes_;  // That the sides have not taken.
+  std::unique_ptr<Products> products_[2];
+  std::unique_ptr<HostVector> transforms_[2];  // That were given.
+  /// Kept from product to product.
+  Buffer<T> weighed_, values_;
+  Buffer<double> units_, sums_;
+  Hadamard hadamard_;
+  std::unique_ptr<Vector> between_[2];  // Of a Gram product that takes two passes.
+};
+
+}  // namespace monge::cpu

@@ -1,0 +1,84 @@
+// The dual of a quadratically regularised plan on the CPU, in float64 whatever the costs are stored in.
+//
+// A pass reads the costs once, from the caller's matrix in place or made from points, and leaves the sums of the
+// positive scores and the list of active pairs, line by line, on which all of the linear algebra runs. It is memory of
+// 4 bytes an active pair, and a step of conjugate gradients, on the Schur complement of the places, reads them once.
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "cpu/geometry/point_costs.hpp"
+#include "cpu/regularized/cost_lines.hpp"
+#include "cpu/regularized/regularized_entries.hpp"
+#include "regularized/quadratic_operator.hpp"
+
+namespace monge::cpu {
+
+class QuadraticOperator final : public ReadableOperator<monge::QuadraticOperator> {
+ public:
+  QuadraticOperator(RegularizedInput const& input, int threads);
+
+  CostScale scale() const override { return scale_; }
+  QuadraticValues start(double weight, std::span<double const> u, std::span<double const> v) override;
+  QuadraticValues set_weight(double weight) override;
+  QuadraticStep step(QuadraticDamping damping) override;
+  QuadraticValues shorten(double fraction) override;
+  void accept() override;
+
+  RegularizedValues evaluate() override;
+  void potentials(MutableVectorView u, MutableVectorView v) const override;
+
+ private:
+  /// Lines or places.
+  struct Points {
+    std::vector<double> potential;  // Less `shift`; -infinity without mass.
+    std::vector<double> sum;        // Of the positive scores.
+    std::vector<std::int32_t> count;
+  };
+  /// Potentials, and what a pass has found of them.
+  struct State {
+    Points line, place;
+    std::vector<std::vector<std::int32_t>> active;  // The places of the lines of each thread, one line after the other.
+    double squares = 0;
+  };
+  /// What never changes of lines or places.
+  struct Given {
+    std::vector<double> mass;
+    std::vector<double> shift;  // S is that of the CostLines plus those of line and place.
+    std::vector<double> mean;   // Of the costs, less half of the mean of all.
+  };
+
+  void load(Tile const& tile, double* x, double* c, double* w) const override;
+
+  std::int64_t first_line(int thread) const { return costs_.lines * thread / team_; }
+  void set_points(PointCloud const& clouds, RegularizedInput const& input);
+  void set_matrix(CostMatrix const& matrix, RegularizedInput const& input);
+  /// Sets offset and range, of points, and the means; reads the costs as they are, once.
+  void survey();
+  void pass(State& state);
+  QuadraticValues values(State const& state) const;
+  /// Calls visit(line, places of the line) for each line of a thread.
+  template <class Visit>
+  void for_each_line(State const& state, int thread, Visit&& visit) const;
+  /// Returns the steps of conjugate gradients.
+  int solve(QuadraticDamping damping);
+
+  int team_;  // Of the threads that are given, as many as the problem keeps busy.
+  CostScale scale_;
+  RegularizerTerms terms_;
+  std::shared_ptr<PointCosts<double> const> points_;
+  CostLines costs_;
+  bool by_columns_ = false;  // The lines are columns of the problem.
+  Given line_, place_;
+  double weight_ = 0;
+  State now_, trial_;
+  // The linear system at hand: diagonals, right-hand sides; solutions.
+  struct System {
+    std::vector<double> diagonal, right, solution;
+  } of_lines_, of_places_;
+  std::vector<double> u_, v_;  // Finite and feasible: what the last evaluation was of.
+};
+
+}  // namespace monge::cpu

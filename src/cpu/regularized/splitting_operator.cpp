@@ -1,0 +1,351 @@
+#include "cpu/regularized/splitting_operator.hpp"
+
+#include <omp.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+#include <utility>
+#include <variant>
+
+#include <monge/error.hpp>
+
+#include "core/compensated_sum.hpp"
+#include "core/strided.hpp"
+#include "cpu/threads.hpp"
+
+namespace monge::cpu {
+namespace {
+
+CostMatrix const& matrix_of(Geometry const& geometry) {
+  if (auto const* const matrix = std::get_if<CostMatrix>(&geometry)) return *matrix;
+  throw Error(ErrorCode::unsupported, "method: is splitting, of points; must have a cost matrix");
+}
+
+/// Whole cache lines, an odd number of them: neighbouring columns lie in different sets of a cache.
+template <class T>
+std::int64_t column_stride(std::int64_t rows) {
+  constexpr std::int64_t kLine = padded_to_vectors<T>(1);
+  return (padded_to_vectors<T>(rows) / kLine | 1) * kLine;
+}
+
+/// Room for columns, and for a vector that begins within the last one.
+template <class T>
+AlignedArray<T> array_of_columns(std::int64_t stride, std::int64_t columns) {
+  return aligned_array<T>(stride * columns + padded_to_vectors<T>(1));
+}
+
+std::int64_t blocks_of(std::int64_t columns) {
+  return (columns + kColumnsOfRowSum - 1) / kColumnsOfRowSum;
+}
+
+double sum_of(std::vector<double> const& values) {
+  return std::accumulate(values.begin(), values.end(), 0.0);
+}
+
+std::vector<double> in_order(std::vector<double> const& values, std::vector<std::int64_t> const& rows) {
+  std::vector<double> result;
+  for (std::int64_t const i : rows) result.push_back(values[static_cast<std::size_t>(i)]);
+  return result;
+}
+
+}  // namespace
+
+template <class T>
+SplittingOperator<T>::Points::Points(std::vector<double> shares)
+    : share(std::move(shares)),
+      marginal(share.size(), 0.0),
+      sum(share.size(), 0.0),
+      potential(share.size(), 0.0),
+      packed(aligned_array<T>(padded_to_vectors<T>(size()) + padded_to_vectors<T>(1))) {
+  std::fill_n(packed.get(), padded_to_vectors<T>(size()) + padded_to_vectors<T>(1), T(0));
+}
+
+template <class T>
+void SplittingOperator<T>::Points::copy(Points const& from) {
+  marginal = from.marginal;
+  sum = from.sum;
+  potential = from.potential;
+  std::copy_n(from.packed.get(), padded_to_vectors<T>(size()), packed.get());
+}
+
+template <class T>
+void SplittingOperator<T>::Points::set_potential(std::int64_t i, double value) {
+  potential[static_cast<std::size_t>(i)] = value;
+  packed[static_cast<std::size_t>(i)] = static_cast<T>(value);
+}
+
+template <class T>
+void SplittingOperator<T>::Points::update(std::int64_t i, SplittingUpdate const& rule) {
+  std::size_t const k = static_cast<std::size_t>(i);
+  SplittingPoint const point = rule(sum[k], marginal[k] - share[k]);
+  sum[k] = point.sum;
+  set_potential(i, point.potential);
+}
+
+template <class T>
+SplittingOperator<T>::State::State(std::int64_t stride, std::vector<double> p, std::vector<double> q)
+    : plan(array_of_columns<T>(stride, std::ssize(q))), rows(std::move(p)), columns(std::move(q)) {}
+
+template <class T>
+SplittingOperator<T>::SplittingOperator(RegularizedInput const& input, int threads)
+    : ReadableOperator(std::ssize(input.p), std::ssize(input.q),
+                       useful_threads(threads, std::ssize(input.p), std::ssize(input.q))),
+      costs_(matrix_of(input.geometry), input.terms, input.p, input.q, input.mass, threads_),
+      terms_(input.terms, costs_.scale(), costs_.groups(input.terms)),
+      stride_(column_stride<T>(this->rows())),
+      packed_costs_(array_of_columns<T>(stride_, this->columns())),
+      row_sums_(aligned_array<T>(blocks_of(this->columns()) * stride_)),
+      now_(stride_, in_order(input.p, costs_.rows()), input.q) {
+  pack_costs();
+}
+
+template <class T>
+void SplittingOperator<T>::pack_costs() {
+  std::int64_t const n = this->rows(), m = this->columns();
+  constexpr std::int64_t kRows = 64, kColumns = 16;
+  AlignedArray<double> const buffer = aligned_array<double>(2 * kRows * kColumns * threads_);
+#pragma omp parallel for num_threads(threads_) schedule(static)
+  for (std::int64_t column = 0; column < m; column += kColumns) {
+    double* const c = buffer.get() + 2 * kRows * kColumns * omp_get_thread_num();
+    double* const w = c + kRows * kColumns;
+    for (std::int64_t row = 0; row < n; row += kRows) {
+      Tile const tile{row, std::min(kRows, n - row), column, std::min(kColumns, m - column)};
+      costs_.load(tile, c, w);
+      for (std::int64_t k = 0; k < tile.columns; ++k) {
+        T* const packed = packed_costs_.get() + (column + k) * stride_ + row;
+        for (std::int64_t r = 0; r < tile.rows; ++r)
+          packed[r] = static_cast<T>(c[k * tile.rows + r] + w[k * tile.rows + r]);
+      }
+    }
+    for (std::int64_t j = column; j < std::min(column + kColumns, m); ++j)
+      std::fill(packed_costs_.get() + j * stride_ + n, packed_costs_.get() + (j + 1) * stride_,
+                std::numeric_limits<T>::infinity());
+  }
+}
+
+template <class T>
+void SplittingOperator<T>::start(double step) {
+  std::int64_t const n = this->rows(), m = this->columns();
+  double const total = static_cast<double>(n + m);
+  now_.step = step;
+  feasible_.clear();
+  for_each_column([&](std::int64_t begin) { std::fill_n(now_.plan.get() + begin, stride_, T(0)); });
+  std::ranges::fill(now_.rows.marginal, 0.0);
+  std::ranges::fill(now_.columns.marginal, 0.0);
+  for (std::int64_t r = 0; r < n; ++r) now_.rows.set_potential(r, step * static_cast<double>(m) / total);
+  for (std::int64_t j = 0; j < m; ++j) now_.columns.set_potential(j, step * static_cast<double>(n) / total);
+  sum_terms();
+}
+
+template <class T>
+void SplittingOperator<T>::set_step(double step) {
+  double const factor = step / now_.step;
+  for (Points* const points : {&now_.rows, &now_.columns}) {
+    for (std::int64_t i = 0; i < points->size(); ++i)
+      points->set_potential(i, factor * points->potential[static_cast<std::size_t>(i)]);
+  }
+  now_.step = step;
+  sum_terms();
+}
+
+/// a, b and alpha, sums of Y = X + phi 1^T + 1 psi^T, of what X and the potentials are.
+template <class T>
+void SplittingOperator<T>::sum_terms() {
+  double const n = static_cast<double>(this->rows()), m = static_cast<double>(this->columns());
+  double const phi = sum_of(now_.rows.potential), psi = sum_of(now_.columns.potential);
+  auto const sum_side = [](Points& points, double others, double of_others) {
+    for (std::size_t i = 0; i < points.sum.size(); ++i)
+      points.sum[i] = points.marginal[i] + others * points.potential[i] + of_others - points.share[i];
+  };
+  sum_side(now_.rows, m, psi);
+  sum_side(now_.columns, n, phi);
+  now_.alpha = sum_of(now_.columns.marginal) + m * phi + n * psi - 1;
+}
+
+template <class T>
+void SplittingOperator<T>::iterate(int count) {
+  std::int64_t const n = this->rows(), m = this->columns(), blocks = blocks_of(m);
+  feasible_.clear();
+  std::vector<std::int64_t> group_begin;
+  std::vector<T> thresholds;
+  for (RowGroup const& group : terms_.groups) {
+    group_begin.push_back(group.begin);
+    thresholds.push_back(static_cast<T>(now_.step * group.weight));
+  }
+  group_begin.push_back(n);
+  thresholds.resize(static_cast<std::size_t>(padded_to_vectors<T>(std::ssize(thresholds))));
+  EntryProx<T> const prox{static_cast<T>(1 / (1 + now_.step * terms_.quadratic)),
+                          static_cast<T>(now_.step * terms_.hypentropy), static_cast<T>(terms_.width)};
+  SplittingPass<T> pass{PassKind::plain,
+                        now_.plan.get(),
+                        packed_costs_.get(),
+                        stride_,
+                        n,
+                        static_cast<T>(now_.step),
+                        now_.rows.packed.get(),
+                        now_.columns.packed.get(),
+                        prox,
+                        group_begin,
+                        thresholds};
+  std::int64_t const scratch_size = pass.scratch_size();
+  T* const scratch = scratch_.at_least(scratch_size * threads_);
+  double next_alpha = now_.alpha;
+#pragma omp parallel num_threads(threads_) firstprivate(pass)
+  {
+    double alpha = now_.alpha;  // Each thread has the same.
+    for (int k = 0; k < count; ++k) {
+      pass.kind = k % 2 == 1 ? PassKind::from_difference : k == count - 1 ? PassKind::plain : PassKind::keep_difference;
+#pragma omp for schedule(static)
+      for (std::int64_t block = 0; block < blocks; ++block) {
+        std::int64_t const first = block * kColumnsOfRowSum;
+        pass_over_columns(pass, first, std::min(kColumnsOfRowSum, m - first), row_sums_.get() + block * stride_,
+                          now_.columns.marginal.data() + first, scratch + scratch_size * omp_get_thread_num());
+      }
+
+      double const excess = sum_of(now_.columns.marginal) - 1;
+      double const shift = splitting_shift(excess, alpha, static_cast<double>(n), static_cast<double>(m));
+      alpha -= excess;
+      constexpr std::int64_t kRows = 512;
+#pragma omp for schedule(static) nowait
+      for (std::int64_t begin = 0; begin < n; begin += kRows) {
+        std::int64_t const end = std::min(begin + kRows, n);
+        std::fill(now_.rows.marginal.begin() + begin, now_.rows.marginal.begin() + end, 0.0);
+        for (std::int64_t block = 0; block < blocks; ++block) {
+          T const* const sums = row_sums_.get() + block * stride_;
+          for (std::int64_t r = begin; r < end; ++r)
+            now_.rows.marginal[static_cast<std::size_t>(r)] += static_cast<double>(sums[r]);
+        }
+        for (std::int64_t r = begin; r < end; ++r) now_.rows.update(r, {shift, static_cast<double>(m)});
+      }
+#pragma omp for schedule(static)
+      for (std::int64_t j = 0; j < m; ++j) now_.columns.update(j, {shift, static_cast<double>(n)});
+    }
+#pragma omp master
+    next_alpha = alpha;
+  }
+  now_.alpha = next_alpha;
+}
+
+template <class T>
+SplittingResidual SplittingOperator<T>::residual() {
+  auto const squares = [](Points const& points) {
+    CompensatedSum sum;
+    for (std::size_t i = 0; i < points.share.size(); ++i) {
+      double const excess = points.marginal[i] - points.share[i];
+      sum.add(excess * excess);
+    }
+    return sum.value();
+  };
+  return {squares(now_.rows), squares(now_.columns)};
+}
+
+template <class T>
+void SplittingOperator<T>::keep(Spare spare) {
+  std::optional<State>& kept = spares_[static_cast<std::size_t>(spare)];
+  if (!kept) kept.emplace(stride_, now_.rows.share, now_.columns.share);
+  for_each_column([&](std::int64_t begin) { std::copy_n(now_.plan.get() + begin, stride_, kept->plan.get() + begin); });
+  for (Points State::*side : {&State::rows, &State::columns}) ((*kept).*side).copy(now_.*side);
+  kept->alpha = now_.alpha;
+  kept->step = now_.step;
+}
+
+template <class T>
+void SplittingOperator<T>::exchange(Spare spare) {
+  std::swap(now_, *spares_[static_cast<std::size_t>(spare)]);
+  feasible_.clear();
+}
+
+template <class T>
+void SplittingOperator<T>::approach(Spare spare, double share) {
+  State& kept = *spares_[static_cast<std::size_t>(spare)];
+  for_each_column([&](std::int64_t begin) {
+    T* const to = kept.plan.get() + begin;
+    T const* const from = now_.plan.get() + begin;
+    T const part = static_cast<T>(share);
+    for (std::int64_t r = 0; r < stride_; ++r) to[r] += part * (from[r] - to[r]);
+  });
+  auto const approach_all = [share](std::vector<double>& to, std::vector<double> const& from) {
+    for (std::size_t i = 0; i < to.size(); ++i) to[i] += share * (from[i] - to[i]);
+  };
+  for (Points State::*side : {&State::rows, &State::columns}) {
+    approach_all((kept.*side).marginal, (now_.*side).marginal);
+    approach_all((kept.*side).potential, (now_.*side).potential);
+  }
+}
+
+template <class T>
+SplittingDistance SplittingOperator<T>::distance(Spare spare) {
+  State const& kept = *spares_[static_cast<std::size_t>(spare)];
+  std::vector<double> squares(static_cast<std::size_t>(this->columns()));
+  for_each_column([&](std::int64_t begin) {
+    double sum = 0;
+    for (std::int64_t r = 0; r < stride_; ++r) {
+      double const difference = static_cast<double>(now_.plan[static_cast<std::size_t>(begin + r)]) -
+                                static_cast<double>(kept.plan[static_cast<std::size_t>(begin + r)]);
+      sum += difference * difference;
+    }
+    squares[static_cast<std::size_t>(begin / stride_)] = sum;
+  });
+  auto const moved = [this](Points const& to, Points const& from) {
+    std::vector<double> by = to.potential;
+    for (std::size_t i = 0; i < by.size(); ++i) by[i] = (by[i] - from.potential[i]) / now_.step;
+    return by;
+  };
+  return {std::sqrt(sum_of(squares)),
+          norm_of_sums(moved(now_.rows, kept.rows), moved(now_.columns, kept.columns),
+                       static_cast<double>(this->rows()), static_cast<double>(this->columns()))};
+}
+
+template <class T>
+std::vector<double> SplittingOperator<T>::dual_rows() const {
+  std::vector<double> u = now_.rows.potential;
+  for (double& value : u) value /= now_.step;
+  return u;
+}
+
+template <class T>
+std::vector<double> SplittingOperator<T>::dual_columns() const {
+  if (!feasible_.empty()) return feasible_;
+  std::vector<double> v = now_.columns.potential;
+  for (double& value : v) value /= now_.step;
+  return v;
+}
+
+template <class T>
+RegularizedValues SplittingOperator<T>::evaluate() {
+  std::vector<double> const u = dual_rows();
+  return with_useful_bound(terms_.has_finite_conjugate(), [&](DualBound bound) {
+    std::vector<double> v = dual_columns();
+    RegularizedValues const values =
+        evaluate_entries(*this, terms_, {now_.rows.share, now_.columns.share, u, v}, bound, threads_);
+    if (bound == DualBound::without_slack) feasible_ = std::move(v);
+    return values;
+  });
+}
+
+template <class T>
+void SplittingOperator<T>::potentials(MutableVectorView u, MutableVectorView v) const {
+  CostScale const& scale = costs_.scale();
+  std::vector<double> const rows = dual_rows(), columns = dual_columns();
+  std::vector<double> of_problem(rows.size());
+  for (std::size_t r = 0; r < rows.size(); ++r)
+    of_problem[static_cast<std::size_t>(problem_row(static_cast<std::int64_t>(r)))] = rows[r];
+  write_potential(scale, of_problem, u);
+  write_potential(scale, columns, v);
+}
+
+template <class T>
+void SplittingOperator<T>::load(Tile const& tile, double* x, double* c, double* w) const {
+  for (std::int64_t k = 0; k < tile.columns; ++k) {
+    T const* const column = now_.plan.get() + (tile.column + k) * stride_ + tile.row;
+    for (std::int64_t r = 0; r < tile.rows; ++r) x[k * tile.rows + r] = static_cast<double>(column[r]);
+  }
+  if (c != nullptr) costs_.load(tile, c, w);
+}
+
+template class SplittingOperator<float>;
+template class SplittingOperator<double>;
+
+}  // namespace monge::cpu

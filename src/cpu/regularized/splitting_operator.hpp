@@ -1,0 +1,87 @@
+// Douglas-Rachford splitting on the CPU: costs and X packed column by column in T, the rest in float64.
+#pragma once
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "cpu/memory.hpp"
+#include "cpu/regularized/regularized_costs.hpp"
+#include "cpu/regularized/regularized_entries.hpp"
+#include "cpu/regularized/splitting_pass.hpp"
+#include "regularized/regularized_operator.hpp"
+
+namespace monge::cpu {
+
+/// Rows lie in the order of RegularizedCosts, sorted by group, in everything but what is read out.
+template <class T>
+class SplittingOperator final : public ReadableOperator<monge::SplittingOperator> {
+ public:
+  /// Throws unsupported for points.
+  SplittingOperator(RegularizedInput const& input, int threads);
+
+  CostScale scale() const override { return costs_.scale(); }
+  void start(double step) override;
+  void set_step(double step) override;
+  void iterate(int count) override;
+  SplittingResidual residual() override;
+  void keep(Spare spare) override;
+  void exchange(Spare spare) override;
+  void approach(Spare spare, double share) override;
+  SplittingDistance distance(Spare spare) override;
+  RegularizedValues evaluate() override;
+
+  void potentials(MutableVectorView u, MutableVectorView v) const override;
+
+ private:
+  /// What the recursion keeps of one side.
+  struct Points {
+    std::vector<double> share;      // p or q
+    std::vector<double> marginal;   // X 1 or X^T 1
+    std::vector<double> sum;        // a or b
+    std::vector<double> potential;  // phi or psi
+    AlignedArray<T> packed;         // The same in T.
+
+    explicit Points(std::vector<double> shares);
+    std::int64_t size() const { return std::ssize(share); }
+    void copy(Points const& from);
+    void set_potential(std::int64_t i, double value);
+    /// `sum` and `potential` after an iteration has left `marginal`.
+    void update(std::int64_t i, SplittingUpdate const& rule);
+  };
+  /// X and what the recursion keeps with it.
+  struct State {
+    AlignedArray<T> plan;
+    Points rows, columns;
+    double step = 0, alpha = 0;
+
+    State(std::int64_t stride, std::vector<double> p, std::vector<double> q);
+  };
+
+  std::int64_t problem_row(std::int64_t r) const override { return costs_.rows()[static_cast<std::size_t>(r)]; }
+  void load(Tile const& tile, double* x, double* c, double* w) const override;
+
+  void pack_costs();
+  void sum_terms();
+  /// visit(begin) for where each column begins, on all threads.
+  template <class Visit>
+  void for_each_column(Visit&& visit) const {
+#pragma omp parallel for num_threads(threads_) schedule(static)
+    for (std::int64_t j = 0; j < this->columns(); ++j) visit(j * stride_);
+  }
+  std::vector<double> dual_rows() const;
+  std::vector<double> dual_columns() const;
+
+  RegularizedCosts costs_;
+  EntryTerms terms_;
+  std::int64_t stride_;
+  AlignedArray<T> packed_costs_;
+  AlignedArray<T> row_sums_;  // Of kColumnsOfRowSum columns each.
+  Buffer<T> scratch_;         // Of passes, a thread's after the other's.
+  State now_;
+  std::array<std::optional<State>, monge::SplittingOperator::kSpares> spares_;
+  std::vector<double> feasible_;  // v after an evaluation that replaced it.
+};
+
+}  // namespace monge::cpu

@@ -1,0 +1,206 @@
+// Highway compiles this file once for each instruction set (foreach_target.h) and picks one at run time.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "cpu/regularized/splitting_pass.cpp"
+#include "cpu/pass/simd_targets.hpp"
+// foreach_target.h must come first.
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include <algorithm>
+#include <type_traits>
+
+#include "cpu/regularized/hypentropy-inl.hpp"
+#include "cpu/regularized/splitting_pass.hpp"
+
+HWY_BEFORE_NAMESPACE();
+namespace monge::cpu::HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+// What V goes through.
+enum class Prox { scaled, grouped, hypentropy };
+
+// What an entry's own prox keeps for a whole pass.
+template <class T, Prox kProx>
+using EntryRule = std::conditional_t<kProx == Prox::hypentropy, HypentropyProx<T>, EntryProx<T>>;
+
+// Some neighbouring columns of a pass.
+template <class T, int kColumns, PassKind kKind, Prox kProx>
+class Columns {
+  using D = hn::ScalableTag<T>;
+  using V = hn::Vec<D>;
+
+ public:
+  HWY_INLINE Columns(SplittingPass<T> const& pass, EntryRule<T, kProx> const& rule, std::int64_t first, T* scratch)
+      : pass_(pass),
+        rule_(rule),
+        x_(pass.x + first * pass.stride),
+        costs_(pass.costs + first * pass.stride),
+        psi_(pass.psi + first),
+        factors_(scratch),
+        norms_(scratch + kColumns * pass.scratch_stride()) {}
+
+  HWY_INLINE void Run(T* row_sums, double* column_sums) const {
+    if constexpr (kProx == Prox::grouped) FindFactors();
+    std::fill_n(column_sums, kColumns, 0.0);
+    for (std::int64_t begin = 0; begin < pass_.rows; begin += kRowsOfSum)
+      Update(begin, std::min(begin + kRowsOfSum, pass_.rows), row_sums, column_sums);
+  }
+
+ private:
+  static constexpr std::int64_t kLanes = hn::MaxLanes(D());
+
+  // S of column k, where this kind of pass reads it.
+  HWY_INLINE V Costs(int k, std::int64_t r) const {
+    if constexpr (kKind == PassKind::from_difference) return hn::Zero(D());
+    return hn::LoadU(D(), costs_ + k * pass_.stride + r);
+  }
+  // x - s S, rounded alike wherever it is made.
+  HWY_INLINE V Difference(V x, V costs) const { return hn::NegMulAdd(hn::Set(D(), pass_.step), costs, x); }
+  // [X - s S + phi + psi]_+
+  HWY_INLINE V Positive(int k, std::int64_t r, V costs, V phi) const {
+    V const x = hn::LoadU(D(), x_ + k * pass_.stride + r);
+    V const difference = kKind == PassKind::from_difference ? x : Difference(x, costs);
+    return hn::Max(hn::Add(hn::Add(difference, phi), hn::Set(D(), psi_[k])), hn::Zero(D()));
+  }
+
+  // Leaves what each V is multiplied by in factors_: group_factor() and the quadratic term's part.
+  HWY_INLINE void FindFactors() const {
+    D const d;
+    std::int64_t const stride = pass_.scratch_stride(), groups = std::ssize(pass_.group_begin) - 1;
+    for (std::int64_t g = 0; g < groups; ++g) {
+      V squares[kColumns];
+      for (int k = 0; k < kColumns; ++k) squares[k] = hn::Zero(d);
+      std::int64_t const end = GroupBegin(g + 1);
+      for (std::int64_t r = GroupBegin(g); r < end; r += kLanes) {
+        auto const is_inside = hn::FirstN(d, static_cast<std::size_t>(end - r));
+        V const phi = hn::LoadU(d, pass_.phi + r);
+        HWY_UNROLL(4)
+        for (int k = 0; k < kColumns; ++k) {
+          V const v = hn::IfThenElseZero(is_inside, Positive(k, r, Costs(k, r), phi));
+          squares[k] = hn::MulAdd(v, v, squares[k]);
+        }
+      }
+      for (int k = 0; k < kColumns; ++k) norms_[k * stride + g] = hn::GetLane(hn::SumOfLanes(d, squares[k]));
+    }
+    for (int k = 0; k < kColumns; ++k) {
+      T* const norms = norms_ + k * stride;
+      for (std::int64_t g = 0; g < groups; g += kLanes) {
+        V const norm = hn::Sqrt(hn::LoadU(d, norms + g)), threshold = hn::LoadU(d, pass_.thresholds.data() + g);
+        V const kept = hn::Sub(hn::Set(d, T(1)), hn::Div(threshold, norm));
+        V const factor = hn::IfThenElseZero(hn::Gt(norm, threshold), hn::Mul(hn::Set(d, pass_.prox.shrink), kept));
+        hn::StoreU(factor, d, norms + g);
+      }
+      // Whole vectors: what goes too far is the next group's, or padding, where no factor may be infinite.
+      for (std::int64_t g = 0; g < groups; ++g) {
+        V const factor = hn::Set(d, norms[g]);
+        for (std::int64_t r = GroupBegin(g); r < GroupBegin(g + 1); r += kLanes)
+          hn::StoreU(factor, d, factors_ + k * stride + r);
+      }
+      std::fill(factors_ + k * stride + pass_.rows, factors_ + (k + 1) * stride, T(0));
+    }
+  }
+  HWY_INLINE std::int64_t GroupBegin(std::int64_t g) const { return pass_.group_begin[static_cast<std::size_t>(g)]; }
+
+  HWY_INLINE V Apply(int k, std::int64_t r, V v) const {
+    if constexpr (kProx == Prox::scaled) return hn::Mul(v, hn::Set(D(), pass_.prox.shrink));
+    if constexpr (kProx == Prox::grouped) return hn::Mul(v, hn::LoadU(D(), factors_ + k * pass_.scratch_stride() + r));
+    if constexpr (kProx == Prox::hypentropy) return rule_(v);
+  }
+
+  HWY_INLINE void Update(std::int64_t begin, std::int64_t end, T* row_sums, double* column_sums) const {
+    D const d;
+    V sums[kColumns];
+    for (int k = 0; k < kColumns; ++k) sums[k] = hn::Zero(d);
+    for (std::int64_t r = begin; r < end; r += kLanes) {
+      V const phi = hn::LoadU(d, pass_.phi + r);
+      V row_sum = hn::LoadU(d, row_sums + r);
+      HWY_UNROLL(4)
+      for (int k = 0; k < kColumns; ++k) {
+        V const costs = Costs(k, r);
+        V const x = Apply(k, r, Positive(k, r, costs, phi));
+        hn::StoreU(kKind == PassKind::keep_difference ? Difference(x, costs) : x, d, x_ + k * pass_.stride + r);
+        row_sum = hn::Add(row_sum, x);
+        sums[k] = hn::Add(sums[k], x);
+      }
+      hn::StoreU(row_sum, d, row_sums + r);
+    }
+    for (int k = 0; k < kColumns; ++k) column_sums[k] += static_cast<double>(hn::GetLane(hn::SumOfLanes(d, sums[k])));
+  }
+
+  SplittingPass<T> const& pass_;
+  EntryRule<T, kProx> const& rule_;
+  T* const x_;
+  T const* const costs_;
+  T const* const psi_;
+  T* const factors_;  // Column by column, a factor a row.
+  T* const norms_;    // The same of groups.
+};
+
+template <class T, PassKind kKind, Prox kProx>
+HWY_NOINLINE void PassOverColumns(SplittingPass<T> const& pass, std::int64_t first, std::int64_t columns, T* row_sums,
+                                  double* column_sums, T* scratch) {
+  EntryRule<T, kProx> const rule(pass.prox);
+  std::int64_t k = 0;
+  for (; k + kPassColumns <= columns; k += kPassColumns)
+    Columns<T, kPassColumns, kKind, kProx>(pass, rule, first + k, scratch).Run(row_sums, column_sums + k);
+  for (; k < columns; ++k) Columns<T, 1, kKind, kProx>(pass, rule, first + k, scratch).Run(row_sums, column_sums + k);
+}
+
+template <class T, Prox kProx>
+void PassOfKind(SplittingPass<T> const& pass, std::int64_t first, std::int64_t columns, T* row_sums,
+                double* column_sums, T* scratch) {
+  switch (pass.kind) {
+    case PassKind::keep_difference:
+      return PassOverColumns<T, PassKind::keep_difference, kProx>(pass, first, columns, row_sums, column_sums, scratch);
+    case PassKind::from_difference:
+      return PassOverColumns<T, PassKind::from_difference, kProx>(pass, first, columns, row_sums, column_sums, scratch);
+    case PassKind::plain:
+      return PassOverColumns<T, PassKind::plain, kProx>(pass, first, columns, row_sums, column_sums, scratch);
+  }
+}
+
+template <class T>
+void Pass(SplittingPass<T> const& pass, std::int64_t first, std::int64_t columns, T* row_sums, double* column_sums,
+          T* scratch) {
+  std::fill_n(row_sums, padded_to_vectors<T>(pass.rows), T(0));
+  if (pass.prox.hypentropy > 0) {
+    PassOfKind<T, Prox::hypentropy>(pass, first, columns, row_sums, column_sums, scratch);
+  } else if (!pass.thresholds.empty()) {
+    PassOfKind<T, Prox::grouped>(pass, first, columns, row_sums, column_sums, scratch);
+  } else {
+    PassOfKind<T, Prox::scaled>(pass, first, columns, row_sums, column_sums, scratch);
+  }
+}
+
+void PassF32(SplittingPass<float> const& pass, std::int64_t first, std::int64_t columns, float* row_sums,
+             double* column_sums, float* scratch) {
+  Pass(pass, first, columns, row_sums, column_sums, scratch);
+}
+void PassF64(SplittingPass<double> const& pass, std::int64_t first, std::int64_t columns, double* row_sums,
+             double* column_sums, double* scratch) {
+  Pass(pass, first, columns, row_sums, column_sums, scratch);
+}
+
+}  // namespace monge::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace monge::cpu {
+
+HWY_EXPORT(PassF32);
+HWY_EXPORT(PassF64);
+
+template <>
+void pass_over_columns(SplittingPass<float> const& pass, std::int64_t first, std::int64_t columns, float* row_sums,
+                       double* column_sums, float* scratch) {
+  HWY_DYNAMIC_DISPATCH(PassF32)(pass, first, columns, row_sums, column_sums, scratch);
+}
+template <>
+void pass_over_columns(SplittingPass<double> const& pass, std::int64_t first, std::int64_t columns, double* row_sums,
+                       double* column_sums, double* scratch) {
+  HWY_DYNAMIC_DISPATCH(PassF64)(pass, first, columns, row_sums, column_sums, scratch);
+}
+
+}  // namespace monge::cpu
+#endif

@@ -1,0 +1,393 @@
+#include "cuda/entropic/entropic_operator.hpp"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cmath>
+#include <numeric>
+
+#include "cuda/launch/batch.hpp"
+#include "cuda/plan/plan_operator.hpp"
+#include "cuda/second_order/entry_solver.hpp"
+
+namespace monge::cuda {
+namespace {
+
+/// Sweeps are launched in groups of at most this many. A graph holds a whole group: enough to hide what launching it
+/// costs, few enough to be recorded quickly.
+constexpr int kSweepsPerGraph = 10;
+
+/// A graph saves the host's launches, which mostly overlap the kernels anyway. Recording one costs what it saves in
+/// more than 100 sweeps (bench/notes/cuda_small.md), so there is none before so many were done without.
+constexpr int kSweepsBeforeGraph = 100;
+
+}  // namespace
+
+std::uint64_t EntropicOperator::next_number() {
+  static std::atomic<std::uint64_t> last = 0;
+  return ++last;
+}
+
+EntropicOperator::EntropicOperator(Problem problem, double cache_bytes, Queue const& queue)
+    : monge::EntropicOperator(problem.size(Side::rows), problem.size(Side::columns), problem.is_self),
+      problem_(std::move(problem)),
+      vectors_(problem_.runtime, size(Side::rows), size(Side::columns)),
+      cache_bytes_(cache_bytes) {
+  for (Side const side : kSides) {
+    DeviceVector& potential = potentials_[side_index(side)];
+    potential = DeviceVector(problem_.runtime, size(side));
+    combine({potential.size(), 0, {}, potential.data()}, queue);
+  }
+}
+
+EntropicOperator::~EntropicOperator() {
+  drop_graphs();
+}
+
+void EntropicOperator::drop_graphs() noexcept {
+  // They may still run.
+  if (graphs_[0] || graphs_[1]) cudaStreamSynchronize(problem_.runtime->stream());
+  for (std::optional<Graph>& graph : graphs_) graph.reset();
+}
+
+void EntropicOperator::set_potentials(VectorView f, VectorView g) {
+  DeviceGuard const guard(problem_.runtime->index());
+  swept_eps_ = 0;
+  for (Side const side : kSides) {
+    VectorView const view = side == Side::rows ? f : g;
+    DeviceVector& target = potentials_[side_index(side)];
+    Weights const& weights = *problem_.weights[side_index(side)];
+    std::vector<double> const values =
+        view.empty() ? std::vector<double>(weights.host().size()) : read(problem_.runtime, view);
+    DeviceArray<double> const source = uploaded(problem_.runtime, values);
+    load_vector({source.data(), 1, DataType::float64}, target.size(), 1, problem_.costs->shift(side), target.data(),
+                problem_.runtime->stream());
+    double const mean = std::inner_product(values.begin(), values.end(), weights.host().begin(), 0.0) / weights.total();
+    target.typical = mean - problem_.costs->mean_shift(side);
+  }
+}
+
+void EntropicOperator::get_potentials(MutableVectorView f, MutableVectorView g) const {
+  DeviceGuard const guard(problem_.runtime->index());
+  for (Side const side : kSides) {
+    MutableVectorView const view = side == Side::rows ? f : g;
+    if (view.empty()) continue;
+    // Points of no weight do not see relaxed or averaged steps: theirs is the soft c-transform of the other side.
+    bool const fill = swept_eps_ > 0 && problem_.weights[side_index(side)]->has_idle_points();
+    std::optional<Transform> idle;
+    if (fill) idle = transform(problem_, side, potentials_, swept_eps_);
+    store_potential(problem_, side, potentials_[side_index(side)], idle ? &*idle : nullptr, view);
+  }
+}
+
+Vector& EntropicOperator::potential(Side side) {
+  swept_eps_ = 0;
+  return potentials_[side_index(side)];
+}
+
+std::span<Side const> EntropicOperator::swept_sides() const {
+  return std::span(kSides).first(is_self() ? 1 : 2);
+}
+
+std::array<Costs::Launch, 2> EntropicOperator::half_steps() const {
+  bool const tf32 = problem_.precision == Precision::tf32;
+  return {problem_.costs->launch(Side::rows, Pass::softmin, tf32),
+          problem_.costs->launch(Side::columns, Pass::softmin, tf32)};
+}
+
+std::unique_ptr<monge::EntrySolver> EntropicOperator::entry_solver(std::span<std::int64_t const> rows,
+                                                                   std::span<std::int64_t const> columns) const {
+  return std::make_unique<EntrySolver>(problem_.runtime, problem_.size(Side::rows), problem_.size(Side::columns), rows,
+                                       columns);
+}
+
+void EntropicOperator::prepare_sweeps() {
+  if (parameters_) return;
+  SharedRuntime const& runtime = problem_.runtime;
+  for (Side side : swept_sides()) {
+    SweepState& target = state(side);
+    PackedSide const rows = problem_.side(side);
+    target.logits = Logits(runtime, rows.padded_size, rows.scalar);
+  }
+  std::array<Costs::Launch, 2> const steps = half_steps();
+  auto const partial_bytes = [&](Side side) -> std::int64_t {
+    if (is_self() && side == Side::columns) return 0;
+    PackedSide const rows = problem_.side(side);
+    return static_cast<std::int64_t>(rows.padded_size) * steps[side_index(side)].plan.work.slots * 2 *
+           size_of(rows.scalar);
+  };
+  double* errors = nullptr;
+  auto const log_mean_parts = [&](Side side) -> std::int64_t {
+    return problem_.penalties.balanced() ? 0 : cuda::error_parts(problem_.size(side));
+  };
+  sweep_memory_ = allocate_parts(runtime, Part{parameters_, 1}, Part{errors, error_count()},
+                                 Part{states_[0].log_mean_parts, log_mean_parts(Side::rows)},
+                                 Part{states_[1].log_mean_parts, log_mean_parts(Side::columns)},
+                                 Part{states_[0].partials, partial_bytes(Side::rows)},
+                                 Part{states_[1].partials, partial_bytes(Side::columns)});
+  states_[0].errors = errors;
+  states_[1].errors = errors + error_count(Side::rows);
+  connect_sweeps(steps);
+}
+
+void EntropicOperator::connect_sweeps(std::array<Costs::Launch, 2> const& steps) {
+  for (Side side : swept_sides()) {
+    SweepState& target = state(side);
+    PackedSide const points = problem_.side(side);
+    Costs::Launch half_step = steps[side_index(side)];
+    PassArguments& arguments = half_step.arguments;
+    arguments.logits = state(columns_of(side)).logits.values.data();
+    arguments.factors = state(columns_of(side)).logits.factors.data();
+    arguments.parameters = parameters_;
+    arguments.partials = target.partials;
+    if (arguments != target.half_step.arguments || points != target.points) drop_graphs();
+    target.half_step = half_step;
+    target.points = points;
+  }
+  connect_fused_sweep();
+  connect_translation();
+}
+
+void EntropicOperator::connect_translation() {
+  if (!translates()) return;
+  auto const of_side = [&](Side side) -> TranslationArguments::OfSide {
+    return {problem_.side(side), problem_.weights[side_index(side)]->total(), potentials_[side_index(side)].data(),
+            state(side).log_mean_parts};
+  };
+  TranslationArguments const arguments{{of_side(Side::rows), of_side(Side::columns)},
+                                       log_mass_ratio(problem_.weights[0]->total(), problem_.weights[1]->total()),
+                                       parameters_,
+                                       states_[1].errors + error_count(Side::columns)};
+  if (translation_ != arguments) drop_graphs();
+  translation_ = arguments;
+}
+
+void EntropicOperator::connect_fused_sweep() {
+  std::optional<Costs::FusedSweep> sweep = problem_.costs->fused_sweep();
+  if (!sweep) return fused_.reset();
+  PackedSide const lines = problem_.side(sweep->lines), across = problem_.side(opposite(sweep->lines));
+  std::int64_t const line_bytes = static_cast<std::int64_t>(lines.padded_size) * 2 * size_of(lines.scalar);
+  std::int64_t const across_bytes =
+      static_cast<std::int64_t>(across.padded_size) * sweep->plan.clusters * size_of(lines.scalar);
+  if (!fused_ || fused_->line_sums.size() != line_bytes || fused_->across_sums.size() != across_bytes) {
+    drop_graphs();
+    fused_.emplace();
+    fused_->line_sums = DeviceArray<unsigned char>(problem_.runtime, line_bytes);
+    fused_->across_sums = DeviceArray<unsigned char>(problem_.runtime, across_bytes);
+  }
+  FusedSweepArguments& arguments = sweep->arguments;
+  arguments.parameters = parameters_;
+  arguments.lines = lines;
+  arguments.potential = potentials_[side_index(sweep->lines)].data();
+  arguments.logits = state(opposite(sweep->lines)).logits.arrays();
+  arguments.inverse_mass = 1 / problem_.weights[0]->total();
+  arguments.line_sums = fused_->line_sums.data();
+  arguments.across_sums = fused_->across_sums.data();
+  if (arguments != fused_->sweep.arguments || sweep->plan != fused_->sweep.plan) drop_graphs();
+  fused_->sweep = *sweep;
+}
+
+void EntropicOperator::renew(Geometry const& geometry, Marginals const& marginals) {
+  SharedRuntime const& runtime = problem_.runtime;
+  DeviceGuard const guard(runtime->index());
+  std::vector<double> const* const values[2] = {&marginals.a, &marginals.b};
+  for (int s : {0, 1}) {
+    std::shared_ptr<Weights>& weights = problem_.weights[s];
+    if (weights->host() == *values[s]) continue;
+    if (weights.use_count() == 1) {
+      weights->set(*runtime, *values[s], runtime->stream());
+    } else {
+      weights = std::make_shared<Weights>(runtime, *values[s], runtime->stream());
+    }
+  }
+  problem_.costs = problem_.costs->renewed(geometry, problem_.weights[0]->of_points(), problem_.weights[1]->of_points(),
+                                           problem_.costs.use_count() == 1);
+  for (Side const side : kSides) vectors_.combine({}, potential(side));
+  if (parameters_) connect_sweeps(half_steps());
+}
+
+/// They depend on eps, which may have changed since the last update left some; updates leave the padding alone.
+void EntropicOperator::make_logits(Sweep const& sweep, Queue const& queue) const {
+  LogitArguments logits{parameters_for(potentials_, sweep.eps, sweep.relaxation), parameters_, {}};
+  for (Side side : swept_sides()) {
+    logits.side[side_index(side)] = {problem_.side(side), potentials_[side_index(side)].data(),
+                                     state(side).logits.arrays(), nullptr};
+  }
+  cuda::make_logits(logits, queue);
+}
+
+void EntropicOperator::enqueue_half_step(Side side, Queue const& queue) const {
+  launch_pass(state(side).half_step.plan, state(side).half_step.arguments, queue);
+}
+
+UpdateArguments EntropicOperator::update_arguments(Side side, void const* partials, WorkPlan const& work,
+                                                   bool symmetric) const {
+  return {
+      .sums = {side_index(side), problem_.side(side), partials, nullptr, work, parameters_},
+      .potential = potentials_[side_index(side)].data(),
+      .copy = is_self() ? potentials_[side_index(opposite(side))].data() : nullptr,
+      .arrays = state(side).logits.arrays(),
+      .errors = state(side).errors,
+      .symmetric = symmetric,
+  };
+}
+
+void EntropicOperator::enqueue_update(Side side, bool symmetric, Queue const& queue) const {
+  SweepState const& target = state(side);
+  update_potential(update_arguments(side, target.partials, target.half_step.plan.work, symmetric), queue);
+}
+
+/// One read of the costs; both sides are updated. Sums that cannot be trusted are made again from the logits of the
+/// lines, so these must be those of the potentials that the pass has used: the new ones, or the old ones of a symmetric
+/// sweep.
+void EntropicOperator::enqueue_fused_sweep(bool symmetric, Queue const& queue) const {
+  Costs::FusedSweep const& sweep = fused_->sweep;
+  FusedSweepArguments arguments = sweep.arguments;
+  arguments.symmetric = symmetric;
+  auto const update_lines = [&] {
+    // One sum a line: a plan with one slot.
+    update_potential(update_arguments(sweep.lines, fused_->line_sums.data(), WorkPlan{}, symmetric), queue);
+  };
+  launch_fused_sweep(sweep.plan, arguments, queue);
+  if (!symmetric) update_lines();
+  update_across(
+      {
+          .update = update_arguments(opposite(sweep.lines), fused_->across_sums.data(), WorkPlan{}, symmetric),
+          .costs = arguments.costs,
+          .factor = arguments.factor,
+          .lines = state(sweep.lines).logits.arrays(),
+          .clusters = sweep.plan.clusters,
+          .mass = problem_.weights[0]->total(),
+      },
+      queue);
+  if (symmetric) update_lines();
+}
+
+/// A fused sweep updates the lines and then the other side: rows and then columns, unless the matrix lies transposed.
+void EntropicOperator::enqueue_sweep(bool symmetric, Queue const& queue) const {
+  if (is_self()) {
+    enqueue_half_step(Side::rows, queue);
+    return enqueue_update(Side::rows, symmetric, queue);
+  }
+  if (translation_) translate(*translation_, queue);
+  if (fused_ && (symmetric || fused_->sweep.lines == Side::rows)) return enqueue_fused_sweep(symmetric, queue);
+  enqueue_half_step(Side::rows, queue);
+  if (symmetric) {
+    enqueue_half_step(Side::columns, queue);
+    enqueue_update(Side::rows, symmetric, queue);
+  } else {
+    enqueue_update(Side::rows, symmetric, queue);
+    enqueue_half_step(Side::columns, queue);
+  }
+  enqueue_update(Side::columns, symmetric, queue);
+}
+
+void EntropicOperator::launch_sweeps(Sweep const& sweep, int count) {
+  Runtime const& runtime = *problem_.runtime;
+  make_logits(sweep, runtime.stream());
+  for (int left = count; left > 0;) {
+    int const now = std::min(left, kSweepsPerGraph);
+    auto const enqueue = [&](cudaStream_t stream) {
+      for (int k = 0; k < now; ++k) enqueue_sweep(sweep.symmetric, stream);
+    };
+    std::optional<Graph>& graph = graphs_[sweep.symmetric];
+    if (now < kSweepsPerGraph || sweeps_ < kSweepsBeforeGraph) {
+      enqueue(runtime.stream());
+    } else {
+      if (!graph) graph.emplace(runtime, enqueue);
+      graph->launch(runtime.stream());
+    }
+    sweeps_ += now;
+    left -= now;
+  }
+}
+
+/// A symmetric sweep averages the potentials, typical values included: the first runs at the old ones.
+bool EntropicOperator::starts_apart(Sweep const& sweep) const {
+  return sweep.symmetric && potentials_[0].typical != -potentials_[1].typical;
+}
+
+/// An alternating sweep makes f from g, so f's typical value becomes minus g's.
+void EntropicOperator::settle(Sweep const& sweep) {
+  double& f = potentials_[0].typical;
+  double& g = potentials_[1].typical;
+  f = sweep.symmetric ? (f - g) / 2 : -g;
+  g = -f;
+  swept_eps_ = sweep.eps;
+}
+
+void EntropicOperator::sweep(Sweep const& sweep, int count) {
+  if (count == 0) return;
+  DeviceGuard const guard(problem_.runtime->index());
+  prepare_sweeps();
+  if (starts_apart(sweep)) {
+    launch_sweeps(sweep, 1);
+    --count;
+  }
+  settle(sweep);
+  launch_sweeps(sweep, count);
+}
+
+std::int64_t EntropicOperator::error_count(Side side) const {
+  return 2 * cuda::error_parts(problem_.size(side));
+}
+
+/// With a penalty the constants that the last translation left stand behind the errors.
+std::int64_t EntropicOperator::error_count() const {
+  std::int64_t count = translates() ? 2 : 0;
+  for (Side side : swept_sides()) count += error_count(side);
+  return count;
+}
+
+SweepErrors EntropicOperator::errors_from(double const* parts) {
+  auto const of_side = [&](Side side) {
+    ErrorSums sums;
+    for (double const* const end = parts + error_count(side); parts != end; parts += 2) sums.join({parts[0], parts[1]});
+    return sums;
+  };
+  ErrorSums const rows = of_side(Side::rows), columns = is_self() ? rows : of_side(Side::columns);
+  if (translates() && swept_eps_ > 0) {
+    for (int s : {0, 1}) potentials_[s].typical = parts[s];
+  }
+  return {rows.absolute, columns.absolute, std::sqrt(rows.square + columns.square)};
+}
+
+SweepErrors EntropicOperator::errors() {
+  if (!parameters_) return {};
+  DeviceGuard const guard(problem_.runtime->index());
+  return errors_from(download(*problem_.runtime, error_parts(), error_count()).data());
+}
+
+void EntropicOperator::evaluate_together(SharedRuntime const& runtime, std::span<EvaluationStep> steps) {
+  DeviceGuard const guard(runtime->index());
+  Together together(runtime, steps.size());
+  std::vector<std::int64_t> begin{0};  // Of the parts of each step.
+  for (EvaluationStep const& step : steps)
+    begin.push_back(begin.back() + plan_sum_count(static_cast<EntropicOperator const*>(step.entropic)->problem_));
+  DeviceArray<PlanSums> const parts(runtime, begin.back());
+  for (std::size_t k = 0; k < steps.size(); ++k) {
+    together.next_problem();
+    sum_plan(static_cast<EntropicOperator const*>(steps[k].entropic)->problem_,
+             static_cast<EntropicOperator const*>(steps[k].potentials)->potentials_, steps[k].eps,
+             {parts.data() + begin[k], {}}, together.queue());
+  }
+  together.launch();
+  std::vector<PlanSums> const found = download(*runtime, parts.data(), parts.size());
+  for (std::size_t k = 0; k < steps.size(); ++k) {
+    auto const first = static_cast<std::size_t>(begin[k]), end = static_cast<std::size_t>(begin[k + 1]);
+    steps[k].value = evaluation_of(static_cast<EntropicOperator const*>(steps[k].entropic)->problem_,
+                                   std::span(found).subspan(first, end - first), steps[k].eps);
+  }
+}
+
+Evaluation EntropicOperator::evaluate(double eps, Vector* row_marginal, Vector* column_marginal) {
+  DeviceGuard const guard(problem_.runtime->index());
+  return cuda::evaluate(problem_, potentials_, eps, {written(row_marginal), written(column_marginal)});
+}
+
+std::unique_ptr<monge::PlanOperator> EntropicOperator::plan(double eps, Queue const& queue) const {
+  DeviceGuard const guard(problem_.runtime->index());
+  return std::make_unique<PlanOperator>(problem_, potentials_, eps, cache_bytes_, queue);
+}
+
+}  // namespace monge::cuda

@@ -1,0 +1,153 @@
+// What the values of a plan are sums of, in double, from one read of a cost matrix.
+//
+//   P_ij = 2^(h_i + h_j + c (C_ij - least))     h_i + h_j with the constants that logits leave out
+//   r_i = sum_j P_ij,   c_j = sum_i P_ij,   sum_i P_ij (C_ij - least) for each place j of the lines i in memory
+//
+// The potentials are those of the plan, so no exponential needs a reference: one that overflows is an infinite entry.
+//
+// Tiling: a warp takes a strip of 128 places and a group of lines, each lane the same four places of all of them. Sums
+//   over the lines stay in registers. Those over the places are joined in the warp for eight lines at a time: halves of
+//   the lanes exchange halves of the lines, so that each addition is of use. Nothing is joined among warps; each leaves
+//   its sums in memory, to be added in their order (sum_plan_kernel). Costs come through a ring in shared memory,
+//   copied by the lane that reads them, eight lines ahead: no barrier waits for memory.
+//
+// Per pair: 13 double operations of the exponential and 6 more (difference, two for the exponent, three sums); 4 or 8
+//   bytes of memory; a hundredth of that for the sums.
+//
+// Numerics: all in double. A sum over lines has as many terms in turn as a group has lines, all others are shorter. The
+//   terms of <C', P> are not negative: none cancel.
+#pragma once
+#include "cuda/device/numerics.cuh"
+#include "cuda/device/source.cuh"
+#include "cuda/device/stored.cuh"
+#include "cuda/entropic/fused_evaluation.hpp"
+
+namespace monge::cuda {
+
+inline constexpr int kEvaluationWarps = 4;  // Of a block.
+inline constexpr int kLanePlaces = 4;
+inline constexpr int kStripPlaces = 32 * kLanePlaces;
+inline constexpr int kBatchLines = 8;
+static_assert(kRowPadding % kStripPlaces == 0 && kRowPadding % kBatchLines == 0, "Logits are padded to whole strips.");
+
+/// C_ij - least, or 2^1023 for infinity: its exponential is 0, and 0 times it is 0 too.
+template <class S>
+__device__ __forceinline__ double finite_score(S cost, double least) {
+  constexpr int kLargest = 0x7fe00000;  // The upper half of 2^1023. Scores are not negative.
+  double const score = stored_score<double>(cost, least);
+  return __hiloint2double(min(__double2hiint(score), kLargest), __double2loint(score));
+}
+
+/// Sums over the lanes of a warp: lane k has that of value[k / 4].
+__device__ __forceinline__ double lane_sums(double (&value)[kBatchLines]) {
+  static_assert(kBatchLines == 8);
+  int const lane = static_cast<int>(threadIdx.x) % 32;
+#pragma unroll
+  for (int half = kBatchLines / 2, mask = 16; half > 0; half /= 2, mask /= 2) {
+    bool const upper = (lane & mask) != 0;
+#pragma unroll
+    for (int k = 0; k < half; ++k) {
+      double const given = upper ? value[k] : value[k + half], kept = upper ? value[k + half] : value[k];
+      value[k] = kept + __shfl_xor_sync(0xffffffffu, given, mask);
+    }
+  }
+  double sum = value[0];
+#pragma unroll
+  for (int mask = 2; mask > 0; mask /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, mask);
+  return sum;
+}
+
+template <class S, class Source>
+__global__ void __launch_bounds__(32 * kEvaluationWarps, 4) fused_evaluation_kernel(Source const source) {
+  constexpr int kPerVector = 16 / sizeof(S), kVectors = kLanePlaces / kPerVector;
+  __shared__ alignas(16) S ring[kEvaluationWarps][kBatchLines][kStripPlaces];
+  Share<FusedEvaluationArguments> const share = share_of(source);
+  FusedEvaluationArguments const& arguments = share.arguments;
+  StoredCosts const& costs = arguments.costs;
+  int const lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
+  int const part = share.block * kEvaluationWarps + warp;
+  int const group = part / arguments.plan.strips, strip = part % arguments.plan.strips;
+  start_next_kernel();
+  if (group >= arguments.plan.groups) return;
+
+  int const first = group * arguments.plan.group_lines;
+  int const end = min(first + arguments.plan.group_lines, costs.lines());
+  int const size = costs.line_size();
+  auto const place_of = [&](int c) {
+    return strip * kStripPlaces + c / kPerVector * 32 * kPerVector + lane * kPerVector + c % kPerVector;
+  };
+  // A stage of the ring is a line's number in its batch, and what is in it a lane's own.
+  auto const staged = [&](int stage, int c) { return &ring[warp][stage][place_of(c) - strip * kStripPlaces]; };
+  auto const fetch = [&](int stage, int line) {
+    S const* const from = static_cast<S const*>(costs.data) + line * costs.stride;
+#pragma unroll
+    for (int v = 0; v < kVectors && line < end; ++v) {
+      int const place = place_of(v * kPerVector);
+      std::uint32_t const to = shared_address(staged(stage, v * kPerVector));
+      if (costs.aligned && place + kPerVector <= size) {
+        copy_async_16(to, from + place);
+      } else {
+#pragma unroll
+        for (int e = 0; e < kPerVector; ++e) {
+          if (place + e < size) copy_async<sizeof(S)>(to + e * static_cast<int>(sizeof(S)), from + place + e);
+        }
+      }
+    }
+    copy_async_commit();
+  };
+  // The matrix never changes; logits and parameters may be the work of the kernel before.
+#pragma unroll
+  for (int stage = 0; stage < kBatchLines; ++stage) {
+#pragma unroll
+    for (int c = 0; c < kLanePlaces; ++c) {
+      if (first + stage >= end || place_of(c) >= size) *staged(stage, c) = static_cast<S>(INFINITY);
+    }
+    fetch(stage, first + stage);
+  }
+  wait_for_previous_kernel();
+
+  SweepParameters const& parameters = *arguments.parameters;
+  double const factor = arguments.factor * parameters.log2e_over_eps;
+  double const constant = (parameters.constant[0] + parameters.constant[1]) * parameters.log2e_over_eps;
+  double logit[kLanePlaces], sum[kLanePlaces] = {}, cost_sum[kLanePlaces] = {};
+#pragma unroll
+  for (int c = 0; c < kLanePlaces; ++c) logit[c] = arguments.place_logits[place_of(c)];
+  // A lane's line of a batch. Lines are padded with such as have no weight, so a batch is whole.
+  auto const line_logit = [&](int line) { return arguments.line_logits[line + lane % kBatchLines] + constant; };
+  double next = line_logit(first);
+#pragma unroll 1
+  for (int line = first; line < end; line += kBatchLines) {
+    double const logits = next;
+    if (line + kBatchLines < end) next = line_logit(line + kBatchLines);
+    double line_sum[kBatchLines];
+#pragma unroll
+    for (int stage = 0; stage < kBatchLines; ++stage) {
+      copy_async_wait<kBatchLines - 1>();
+      S cost[kVectors][kPerVector];
+#pragma unroll
+      for (int v = 0; v < kVectors; ++v) load_16_bytes(cost[v], staged(stage, v * kPerVector));
+      double const of_line = __shfl_sync(0xffffffffu, logits, stage);
+      line_sum[stage] = 0;
+#pragma unroll
+      for (int c = 0; c < kLanePlaces; ++c) {
+        double const score = finite_score(cost[c / kPerVector][c % kPerVector], costs.least);
+        double const entry = power_of_two(fused(factor, score, of_line + logit[c]));
+        line_sum[stage] += entry;
+        sum[c] += entry;
+        cost_sum[c] = fused(entry, score, cost_sum[c]);
+      }
+      fetch(stage, line + kBatchLines + stage);
+    }
+    double const total = lane_sums(line_sum);
+    std::int64_t const at = static_cast<std::int64_t>(strip) * arguments.line_stride + line;
+    if (lane % 4 == 0) arguments.line_sums[at + lane / 4] = total;
+  }
+#pragma unroll
+  for (int c = 0; c < kLanePlaces; ++c) {
+    std::int64_t const at = static_cast<std::int64_t>(group) * arguments.place_stride + place_of(c);
+    arguments.place_sums[at] = sum[c];
+    arguments.place_costs[at] = -arguments.factor * cost_sum[c];
+  }
+}
+
+}  // namespace monge::cuda

@@ -1,0 +1,68 @@
+#include "cuda/entropic/fused_sweep.hpp"
+
+#include <algorithm>
+
+#include "cuda/entropic/fused_sweep.cuh"
+#include "cuda/launch/divided_up.hpp"
+#include "cuda/launch/occupancy.hpp"
+
+namespace monge::cuda {
+namespace {
+
+/// A cluster takes at least so many lines: its places' sums go to memory once for all of them.
+constexpr int kLeastLines = 4;
+
+/// function.operator()<S, kVectors>(), with 12 places a thread: more spill.
+template <class Function>
+auto with_type(DataType stored, Function&& function) {
+  return stored == DataType::float32 ? function.template operator()<float, 3>()
+                                     : function.template operator()<double, 6>();
+}
+
+template <class S, int kVectors>
+Kernel<FusedSweepArguments> kernel_of() {
+  return {fused_sweep_kernel<S, kVectors>, fused_sweep_kernel<S, kVectors>};
+}
+
+}  // namespace
+
+FusedSweepPlan plan_fused_sweep(StoredCosts const& costs, int multiprocessors) {
+  return with_type(costs.scalar, [&]<class S, int kVectors>() {
+    using Policy = FusedSweepPolicy<S, kVectors>;
+    FusedSweepPlan plan;
+    int const most_places = 32 * kMostWarps * Policy::kPlaces;
+    if (costs.line_size() > kMostCluster * most_places) return plan;
+    plan.cluster = divided_up(costs.line_size(), most_places);
+    int const working = 32 * divided_up(costs.line_size(), plan.cluster * Policy::kPlaces * 32);
+    plan.threads = working + 32;
+    plan.shared_bytes = working * Policy::kThreadBytes;
+    Kernel<FusedSweepArguments> const kernel = kernel_of<S, kVectors>();
+    occupancy_of(kernel.many, plan.threads, plan.shared_bytes);
+    Occupancy const occupancy = occupancy_of(kernel.one, plan.threads, plan.shared_bytes, plan.cluster);
+    if (!occupancy.can_run) return plan;
+    int const resident = plan.cluster == 1 ? multiprocessors * occupancy.resident_blocks : occupancy.resident_clusters;
+    if (resident == 0) return plan;
+    int const most = std::clamp(costs.lines() / kLeastLines, 1, resident);
+    plan.clusters = divided_up(costs.lines(), divided_up(costs.lines(), most));
+    return plan;
+  });
+}
+
+void launch_fused_sweep(FusedSweepPlan const& plan, FusedSweepArguments const& arguments, Queue const& queue) {
+  with_type(arguments.costs.scalar, [&]<class S, int kVectors>() {
+    queue.launch(kernel_of<S, kVectors>(),
+                 {.blocks = plan.clusters * plan.cluster,
+                  .threads = plan.threads,
+                  .shared_bytes = plan.shared_bytes,
+                  .cluster = plan.cluster},
+                 arguments);
+  });
+}
+
+void update_across(AcrossArguments const& arguments, Queue const& queue) {
+  queue.launch(Kernel<AcrossArguments>{update_across_kernel, update_across_kernel},
+               {divided_up(arguments.update.sums.points.size, kAcrossColumns), kAcrossColumns * kAcrossGroups},
+               arguments);
+}
+
+}  // namespace monge::cuda

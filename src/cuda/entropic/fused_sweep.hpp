@@ -1,0 +1,49 @@
+// A sweep in float from one read of a cost matrix (cuda/entropic/fused_sweep.cuh).
+//
+// The lines of the matrix in memory are rows of the problem, or its columns if it is transposed; their side is updated
+// in the pass. What the pass leaves are the sums of each line, from which update_potential() makes their potential, and
+// sums over the lines, from which update_across() makes the potential of the other side.
+#pragma once
+#include "cuda/vectors/kernels.hpp"
+
+namespace monge::cuda {
+
+struct FusedSweepPlan {
+  int cluster = 1;   // Blocks that share a line.
+  int clusters = 0;  // 0: there is no such kernel for this matrix or device.
+  int threads = 0;
+  int shared_bytes = 0;
+  friend bool operator==(FusedSweepPlan const&, FusedSweepPlan const&) = default;
+};
+
+struct FusedSweepArguments {
+  StoredCosts costs;
+  double factor = 1;  // Of a score, times log2(e) / eps.
+  SweepParameters const* parameters = nullptr;
+  int side = 0;  // Of the lines.
+  PackedSide lines;
+  double const* potential = nullptr;  // Of the lines.
+  LogitArrays logits;                 // Of the other side.
+  double inverse_mass = 1;
+  bool symmetric = false;
+  void* line_sums = nullptr;    // PartialSum<float> [lines.padded_size]
+  void* across_sums = nullptr;  // float [clusters][across_stride]
+  int across_stride = 0;
+  int clusters = 0;
+  friend bool operator==(FusedSweepArguments const&, FusedSweepArguments const&) = default;
+};
+
+FusedSweepPlan plan_fused_sweep(StoredCosts const& costs, int multiprocessors);
+void launch_fused_sweep(FusedSweepPlan const& plan, FusedSweepArguments const& arguments, Queue const& queue);
+
+struct AcrossArguments {
+  UpdateArguments update;  // sums.partials: across_sums.
+  StoredCosts costs;
+  double factor;
+  LogitArrays lines;  // Of the lines, from the potentials that the sums were made with.
+  int clusters;
+  double mass;
+};
+void update_across(AcrossArguments const& arguments, Queue const& queue);
+
+}  // namespace monge::cuda

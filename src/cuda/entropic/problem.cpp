@@ -1,0 +1,192 @@
+#include "cuda/entropic/problem.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+#include <numeric>
+
+#include "core/evaluation.hpp"
+
+namespace monge::cuda {
+
+Weights::Weights(SharedRuntime const& runtime, std::vector<double> weight, Queue const& queue)
+    : device_(runtime, 2 * static_cast<std::int64_t>(weight.size())) {
+  set(*runtime, std::move(weight), queue);
+}
+
+void Weights::set(Runtime const& runtime, std::vector<double> weight, Queue const& queue) {
+  host_ = std::move(weight);
+  total_ = std::accumulate(host_.begin(), host_.end(), 0.0);
+  has_idle_points_ = std::find(host_.begin(), host_.end(), 0.0) != host_.end();
+  upload(runtime, host_.data(), device_.data(), device_.bytes() / 2, queue);
+  log_weights({static_cast<int>(host_.size()), device_.data(), device_.data() + host_.size()}, queue);
+}
+
+Logits::Logits(SharedRuntime const& runtime, int padded_size, DataType scalar)
+    : values(runtime, padded_size * size_of(scalar)), factors(runtime, scalar == DataType::float32 ? padded_size : 0) {}
+
+PackedSide Problem::side(Side side) const {
+  Weights const& weight = *weights[side_index(side)];
+  return {costs->size(side),   costs->padded_size(side), costs->scalar(),    weight.weight(),
+          weight.log_weight(), costs->norm(side),        costs->shift(side), penalties.of(side)};
+}
+
+SweepParameters parameters_for(Potentials const& potentials, double eps, double relaxation) {
+  return {eps,
+          eps * std::numbers::ln2,
+          std::numbers::log2e / eps,
+          relaxation,
+          {potentials[0].typical, potentials[1].typical}};
+}
+
+Transform transform_logits(Problem const& problem, Side side, Potentials const& potentials, double eps) {
+  SharedRuntime const& runtime = problem.runtime;
+  Side const other = opposite(side);
+  PackedSide const columns = problem.side(other);
+  Transform result;
+  result.parameters = DeviceArray<SweepParameters>(runtime, 1);
+  result.logits = Logits(runtime, columns.padded_size, columns.scalar);
+  LogitArguments logits{parameters_for(potentials, eps, 1.0), result.parameters.data(), {}};
+  logits.side[side_index(other)] = {columns, potentials[side_index(other)].data(), result.logits.arrays(), nullptr};
+  make_logits(logits, runtime->stream());
+  return result;
+}
+
+Transform transform(Problem const& problem, Side side, Potentials const& potentials, double eps) {
+  SharedRuntime const& runtime = problem.runtime;
+  cudaStream_t const stream = runtime->stream();
+  PackedSide const rows = problem.side(side);
+  Transform result = transform_logits(problem, side, potentials, eps);
+
+  Costs::Launch pass = problem.costs->launch(side, Pass::softmin);
+  std::int64_t const parts = static_cast<std::int64_t>(rows.padded_size) * pass.plan.work.slots;
+  DeviceArray<unsigned char> const partials(runtime, parts * 2 * size_of(rows.scalar));
+  pass.arguments.logits = result.logits.values.data();
+  pass.arguments.factors = result.logits.factors.data();
+  pass.arguments.parameters = result.parameters.data();
+  pass.arguments.partials = partials.data();
+  launch_pass(pass.plan, pass.arguments, stream);
+
+  for (DeviceArray<double>* array : {&result.plus, &result.reference, &result.sum})
+    *array = DeviceArray<double>(runtime, rows.size);
+  softmin_values({side_index(side), rows, partials.data(), nullptr, pass.plan.work, result.parameters.data()},
+                 {result.plus.data(), result.reference.data(), result.sum.data()}, stream);
+  return result;
+}
+
+namespace {
+
+/// The same from one read of the scores.
+void sum_plan(Problem const& problem, Costs::FusedEvaluation evaluation, Potentials const& potentials, double eps,
+              PlanSumsOutput const& out, Queue const& queue) {
+  FusedEvaluationArguments& pass = evaluation.arguments;
+  PackedSide const points[2] = {problem.side(Side::rows), problem.side(Side::columns)};
+  int const lines = side_index(evaluation.lines), places = 1 - lines;
+  auto const parts = [](int count, int stride) { return static_cast<std::int64_t>(count) * stride; };
+  SweepParameters* parameters = nullptr;
+  double* logits[2] = {};
+  DeviceArray<unsigned char> const memory = allocate_parts(
+      problem.runtime, Part{parameters, 1}, Part{logits[0], points[0].padded_size},
+      Part{logits[1], points[1].padded_size}, Part{pass.line_sums, parts(pass.plan.strips, pass.line_stride)},
+      Part{pass.place_sums, parts(pass.plan.groups, pass.place_stride)},
+      Part{pass.place_costs, parts(pass.plan.groups, pass.place_stride)});
+  make_logits({parameters_for(potentials, eps, 1.0),
+               parameters,
+               {{points[0], potentials[0].data(), {logits[0]}, nullptr},
+                {points[1], potentials[1].data(), {logits[1]}, nullptr}}},
+              queue);
+  pass.parameters = parameters;
+  pass.line_logits = logits[lines];
+  pass.place_logits = logits[places];
+  launch_fused_evaluation(pass, queue);
+
+  JoinedSumsArguments sums{{points[0], points[1]}, {}, {}, {potentials[0].data(), potentials[1].data()}, out};
+  sums.marginals[lines] = {pass.line_sums, pass.line_stride, pass.plan.strips};
+  sums.marginals[places] = {pass.place_sums, pass.place_stride, pass.plan.groups};
+  sums.costs[places] = {pass.place_costs, pass.place_stride, pass.plan.groups};
+  sum_plan(sums, queue);
+}
+
+}  // namespace
+
+void sum_plan(Problem const& problem, Potentials const& potentials, double eps, PlanSumsOutput const& out,
+              Queue const& queue) {
+  if (auto const fused = problem.costs->fused_evaluation())
+    return sum_plan(problem, *fused, potentials, eps, out, queue);
+  SharedRuntime const& runtime = problem.runtime;
+  PackedSide const points[2] = {problem.side(Side::rows), problem.side(Side::columns)};
+  std::int64_t const scalar = size_of(problem.costs->scalar());
+  Costs::Launch passes[2] = {problem.costs->launch(Side::rows, Pass::moments),
+                             problem.costs->launch(Side::columns, Pass::softmin)};
+  bool const is_self = problem.is_self;  // The columns have the sums of the rows.
+  auto const parts = [&](int s) {
+    return is_self && s == 1 ? 0 : static_cast<std::int64_t>(points[s].padded_size) * passes[s].plan.work.slots;
+  };
+  Logits const logits[2] = {{runtime, points[0].padded_size, points[0].scalar},
+                            {runtime, points[1].padded_size, points[1].scalar}};
+  SweepParameters* parameters = nullptr;
+  double *slopes = nullptr, *moments = nullptr;
+  unsigned char* partials[2] = {};
+  DeviceArray<unsigned char> const memory =
+      allocate_parts(runtime, Part{parameters, 1}, Part{slopes, points[1].padded_size}, Part{moments, parts(0)},
+                     Part{partials[0], parts(0) * 2 * scalar}, Part{partials[1], parts(1) * 2 * scalar});
+
+  make_logits({parameters_for(potentials, eps, 1.0),
+               parameters,
+               {{points[0], potentials[0].data(), logits[0].arrays(), nullptr},
+                {points[1], potentials[1].data(), logits[1].arrays(), slopes}}},
+              queue);
+  PlanSumsArguments arguments{{}, {potentials[0].data(), potentials[1].data()}, out};
+  for (Side const side : kSides) {
+    int const s = side_index(side);
+    if (is_self && side == Side::columns) {
+      arguments.sums[s] = arguments.sums[0];
+      arguments.sums[s].moments = nullptr;
+      continue;
+    }
+    PassArguments& pass = passes[s].arguments;
+    pass.logits = logits[1 - s].values.data();
+    pass.factors = logits[1 - s].factors.data();
+    pass.parameters = parameters;
+    pass.partials = partials[s];
+    if (side == Side::rows) {
+      pass.slopes = slopes;
+      pass.moments = moments;
+    }
+    launch_pass(passes[s].plan, pass, queue);
+    arguments.sums[s] = {s, points[s], partials[s], pass.moments, passes[s].plan.work, parameters};
+  }
+  sum_plan(arguments, queue);
+}
+
+std::int64_t plan_sum_count(Problem const& problem) {
+  return plan_sum_parts(problem.size(Side::rows)) + plan_sum_parts(problem.size(Side::columns));
+}
+
+Evaluation evaluation_of(Problem const& problem, std::span<PlanSums const> parts, double eps) {
+  std::size_t const row_parts = static_cast<std::size_t>(plan_sum_parts(problem.size(Side::rows)));
+  PlanSums total[2];
+  for (std::size_t k = 0; k < parts.size(); ++k) total[k < row_parts ? 0 : 1].add(parts[k]);
+  return evaluate_plan(eps, total[0].side, total[1].side, total[0].costs.value() + total[1].costs.value());
+}
+
+Evaluation evaluate(Problem const& problem, Potentials const& potentials, double eps, PlanMarginals const& marginals) {
+  DeviceArray<PlanSums> const parts(problem.runtime, plan_sum_count(problem));
+  sum_plan(problem, potentials, eps, {parts.data(), marginals}, problem.runtime->stream());
+  return evaluation_of(problem, download(*problem.runtime, parts.data(), parts.size()), eps);
+}
+
+void store_potential(Problem const& problem, Side side, DeviceVector const& potential, Transform const* idle,
+                     MutableVectorView out) {
+  cudaStream_t const stream = problem.runtime->stream();
+  DeviceArray<double> const chosen(problem.runtime, idle ? potential.size() : 0);
+  if (idle)
+    choose_idle(problem.side(side), potential.data(), idle->plus.data(), idle->parameters.data(), chosen.data(),
+                stream);
+  Output output(problem.runtime, out);
+  store_vector(output.view(), potential.size(), 1, idle ? chosen.data() : potential.data(), problem.costs->shift(side),
+               stream);
+  output.finish();
+}
+
+}  // namespace monge::cuda

@@ -1,0 +1,45 @@
+// Sweeps of many operators on a CUDA device: each half-step and each update of all of them is one launch.
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "cuda/entropic/entropic_operator.hpp"
+#include "cuda/launch/batch.hpp"
+
+namespace monge::cuda {
+
+/// The launches of a sweep are recorded once for each operator; what changes from call to call are the parameters and
+/// which operators take part.
+class Sweeper final : public monge::Sweeper {
+ public:
+  explicit Sweeper(SharedRuntime runtime) : runtime_(std::move(runtime)) {}
+  void sweep(std::span<SweepStep> steps) override;
+
+ private:
+  /// Some sweeps of one operator with the same parameters.
+  struct Turn {
+    std::size_t problem;
+    EntropicOperator* entropic;
+    Sweep sweep;
+    int count;
+  };
+  /// What is recorded of an operator.
+  struct Recorded {
+    std::size_t problem;       // Its number in the batch.
+    std::int64_t first_error;  // Of its parts, in errors_.
+  };
+  void record(std::span<SweepStep const> steps);
+  void launch(std::vector<Turn> turns);
+
+  SharedRuntime runtime_;
+  std::optional<Batch> sweeps_;
+  std::unordered_map<std::uint64_t, Recorded> recorded_;  // By key_of() of the step.
+  std::vector<std::size_t> order_;                        // As sweeps_ is arranged.
+  DeviceArray<double> errors_;
+};
+
+}  // namespace monge::cuda

@@ -1,0 +1,130 @@
+#include "cuda/geometry/costs.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <string>
+#include <utility>
+
+#include <monge/error.hpp>
+
+namespace monge::cuda {
+namespace {
+
+/// The one place that says which kernel makes the scores of a pass.
+ScoreKernel kernel_for(ScoreForm form, DataType scalar, Pass pass, bool tf32) {
+  bool const tile_only = form == ScoreForm::stored || form == ScoreForm::distances;
+  if (tile_only || scalar == DataType::float64 || pass == Pass::moments) return ScoreKernel::tile;
+  if (form == ScoreForm::differences) return has_stores(pass) ? ScoreKernel::tile : ScoreKernel::difference;
+  return tf32 ? ScoreKernel::one_product : ScoreKernel::three_products;
+}
+
+}  // namespace
+
+std::int64_t round_up(std::int64_t value, std::int64_t multiple) {
+  return (value + multiple - 1) / multiple * multiple;
+}
+
+int half_stride_of(int dimension) {
+  if (dimension <= 16) return 16;
+  if (dimension <= 32) return 32;
+  return static_cast<int>(round_up(dimension, 64));
+}
+
+int checked_size(char const* field, std::int64_t size) {
+  if (size > std::numeric_limits<int>::max() - kRowPadding)
+    throw Error(ErrorCode::unsupported, std::string(field) + ": is " + std::to_string(size) +
+                                            "; CUDA supports less than 2^31 points, dimensions and columns");
+  return static_cast<int>(size);
+}
+
+Operand Operand::part(int first, int count) const {
+  auto const moved = [&](void const* from, std::int64_t row_bytes) {
+    return from ? static_cast<unsigned char const*>(from) + first * row_bytes : nullptr;
+  };
+  Operand result = *this;
+  result.padded_size = count;
+  result.points = moved(points, static_cast<std::int64_t>(stride) * size_of(scalar));
+  result.high = moved(high, static_cast<std::int64_t>(half_stride) * 2);
+  result.low = moved(low, static_cast<std::int64_t>(half_stride) * 2);
+  return result;
+}
+
+StoredCosts StoredCosts::flipped() const {
+  StoredCosts result = *this;
+  std::swap(result.rows, result.columns);
+  result.transposed = !transposed;
+  return result;
+}
+
+StoredCosts StoredCosts::from(int first_row) const {
+  StoredCosts result = *this;
+  result.data = static_cast<unsigned char const*>(data) + first_row * (transposed ? 1 : stride) * size_of(scalar);
+  result.rows -= first_row;
+  return result;
+}
+
+PassArguments Costs::scores(Side rows) const {
+  PassArguments result;
+  result.form = form_;
+  result.rows = side_[side_index(rows)].operand;
+  result.columns = side_[side_index(opposite(rows))].operand;
+  if (form_ == ScoreForm::stored) result.stored = rows == Side::rows ? stored_ : stored_.flipped();
+  result.p = p_;
+  result.factor = -factor_;
+  return result;
+}
+
+Costs::Launch Costs::launch(Side rows, int first_row, int row_count, Pass pass, bool tf32) const {
+  ScoreKernel const kernel = kernel_for(form_, scalar_, pass, tf32);
+  Launch result{{}, scores(rows)};
+  PassArguments& arguments = result.arguments;
+  arguments.rows = arguments.rows.part(first_row, row_count);
+  if (form_ == ScoreForm::stored) arguments.stored = arguments.stored.from(first_row);
+  bool const halves = kernel == ScoreKernel::one_product || kernel == ScoreKernel::three_products;
+  if (halves) arguments.factor /= arguments.rows.half_scale * arguments.columns.half_scale;
+  result.plan = plan_pass({pass, kernel, form_, runtime_->multiprocessors()}, arguments.rows, arguments.columns);
+  arguments.work = result.plan.work;
+  return result;
+}
+
+/// Only of scores in memory: to make a score is to make the exponential too, and a half-step of tensor cores keeps no
+/// exponentials. In float64 two passes over them are as fast (docs/tuning.md).
+std::optional<Costs::FusedSweep> Costs::fused_sweep() const {
+  if (form_ != ScoreForm::stored || scalar_ != DataType::float32) return std::nullopt;
+  FusedSweepPlan const plan = plan_fused_sweep(stored_, runtime_->multiprocessors());
+  if (plan.clusters == 0) return std::nullopt;
+  FusedSweep result;
+  result.lines = stored_.transposed ? Side::columns : Side::rows;
+  result.plan = plan;
+  result.arguments.costs = stored_;
+  result.arguments.factor = -factor_;
+  result.arguments.side = side_index(result.lines);
+  result.arguments.across_stride = padded_size(opposite(result.lines));
+  result.arguments.clusters = plan.clusters;
+  return result;
+}
+
+/// In float a plan's entries need references, which two passes find.
+std::optional<Costs::FusedEvaluation> Costs::fused_evaluation() const {
+  if (form_ != ScoreForm::stored || scalar_ != DataType::float64) return std::nullopt;
+  FusedEvaluation result;
+  result.lines = stored_.transposed ? Side::columns : Side::rows;
+  result.arguments.costs = stored_;
+  result.arguments.factor = -factor_;
+  result.arguments.line_stride = padded_size(result.lines);
+  result.arguments.place_stride = padded_size(opposite(result.lines));
+  result.arguments.plan = plan_fused_evaluation(stored_, runtime_->multiprocessors());
+  return result;
+}
+
+// Fitted to bench/notes/plan_products.md.
+PairTimes Costs::pair_times() const {
+  if (form_ == ScoreForm::stored)
+    return scalar_ == DataType::float64 ? PairTimes{2.4, 2.0, 18} : PairTimes{1.3, 1.8, 1.3};
+  int const d = side_[0].operand.dimension;
+  if (scalar_ == DataType::float64) return {1.9 + 0.05 * d, 2.0, 18};
+  if (form_ != ScoreForm::products) return {0.4 + 0.065 * d, 1.9, 1.3};
+  return {std::max(0.5, 0.15 + 0.0125 * d), 1.0, 1.3};
+}
+
+}  // namespace monge::cuda

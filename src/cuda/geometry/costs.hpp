@@ -1,0 +1,137 @@
+// Where scores come from on a CUDA device: all that operators know of a geometry.
+//
+//   C_ij = C'_ij + shift_i + shift_j,   C'_ij = norm_i + norm_j + factor score_ij,
+//
+// the score of a pair being made by a kernel from two operands. A geometry derives from Costs, fills in the two sides
+// and says what its points are; everything else is written once, for all of them.
+#pragma once
+#include <limits>
+#include <memory>
+#include <optional>
+
+#include <monge/array.hpp>
+#include <monge/entropic.hpp>
+
+#include "cuda/entropic/fused_evaluation.hpp"
+#include "cuda/entropic/fused_sweep.hpp"
+#include "cuda/pass/pass.hpp"
+#include "cuda/transfer.hpp"
+#include "plan/plan_operator.hpp"
+
+namespace monge::cuda {
+
+std::int64_t round_up(std::int64_t value, std::int64_t multiple);
+/// Elements between the fp16 parts of vectors of so many coordinates: whole chunks of the tensor-core kernels.
+int half_stride_of(int dimension);
+/// As int; throws unsupported, naming `field`, where that is too small.
+int checked_size(char const* field, std::int64_t size);
+
+/// Weights of one side's points, in device memory, and their total; null for ones.
+struct PointWeights {
+  double const* weight = nullptr;
+  double total = 0;
+};
+
+/// Coordinates of one side as values of a product: centred, so that no digits are lost to where the cloud lies.
+struct PointValues {
+  StridedView points;
+  int dimension = 0;
+  double const* centre = nullptr;  // Device memory.
+};
+
+/// Nanoseconds that 1000 pairs take on an H200 (docs/tuning.md). Only their ratios count: they choose between passes
+/// and entries. They hold where passes are long; elsewhere the choice matters little.
+struct PairTimes {
+  double pass;     // One column, nothing in memory.
+  double entries;  // Writing entries, over a pass.
+  double read;     // Multiplying entries in memory with up to 64 columns.
+};
+
+class Costs {
+ public:
+  virtual ~Costs() = default;
+
+  int size(Side side) const { return side_[side_index(side)].size; }
+  int padded_size(Side side) const { return side_[side_index(side)].operand.padded_size; }
+  DataType scalar() const { return scalar_; }
+  /// Of C'.
+  double bound() const { return bound_; }
+  double factor() const { return factor_; }
+  /// sum_ij a_i b_j C_ij / sum_ij a_i b_j of the user's cost; NaN for costs that at() made.
+  double mean() const { return mean_; }
+  double const* norm(Side side) const { return side_[side_index(side)].norm; }
+  double const* shift(Side side) const { return side_[side_index(side)].shift; }
+  /// The weighted mean of the shift.
+  double mean_shift(Side side) const { return side_[side_index(side)].mean_shift; }
+
+  /// What makes the scores of pairs whose rows are points of `rows`, and no more, in the arguments of a pass.
+  PassArguments scores(Side rows) const;
+
+  /// How a pass runs, whose rows are points of `rows`: the kernel that its arguments say, with references, logits and
+  /// outputs still to be filled in. `tf32`: products of 11 bits will do.
+  struct Launch {
+    PassPlan plan;
+    PassArguments arguments;
+  };
+  Launch launch(Side rows, Pass pass, bool tf32 = false) const {
+    return launch(rows, 0, padded_size(rows), pass, tf32);
+  }
+  /// The same for some of the rows, whose vectors then count from 0.
+  Launch launch(Side rows, int first_row, int row_count, Pass pass, bool tf32 = false) const;
+
+  /// A sweep that reads each score once, where these costs have one: its kernel, with logits, potentials and outputs
+  /// still to be filled in.
+  struct FusedSweep {
+    Side lines;  // The side that is updated within the pass.
+    FusedSweepPlan plan;
+    FusedSweepArguments arguments;
+  };
+  std::optional<FusedSweep> fused_sweep() const;
+
+  /// The sums that evaluate a plan in double from one read of each score, where these costs have that: its kernel, with
+  /// logits and outputs still to be filled in.
+  struct FusedEvaluation {
+    Side lines;
+    FusedEvaluationArguments arguments;
+  };
+  std::optional<FusedEvaluation> fused_evaluation() const;
+
+  PairTimes pair_times() const;
+
+  /// Throws unsupported where the costs have no points.
+  virtual PointValues points(Side side) const = 0;
+  virtual PointForm point_form() const = 0;
+  /// The coordinates of labels, whose products times factor() are what they cost; none where there are no labels.
+  virtual PointValues labels(Side) const { return {}; }
+  /// The same costs in another precision: what was found out about them is shared, and the caller's numbers, which
+  /// packing has rounded, are read from the same geometry again. Does not wait where they lie on the device.
+  virtual std::shared_ptr<Costs const> twin(Geometry const& geometry, DataType scalar, Queue const& queue) const = 0;
+  /// The costs of another geometry of the same kind and shape. They take the memory of these where nothing else needs
+  /// it: `unshared` says that only the caller, who drops these, has them. Waits.
+  virtual std::shared_ptr<Costs const> renewed(Geometry const& geometry, PointWeights a, PointWeights b,
+                                               bool unshared) const = 0;
+  /// The same costs with this side's points replaced; the other side is shared, but for its shift.
+  virtual std::shared_ptr<Costs const> at(Side side, MatrixView points) const = 0;
+
+ protected:
+  struct SideCosts {
+    int size = 0;
+    Operand operand;
+    double const* norm = nullptr;
+    double const* shift = nullptr;
+    double mean_shift = 0;
+  };
+  explicit Costs(SharedRuntime runtime) : runtime_(std::move(runtime)) {}
+
+  SharedRuntime runtime_;
+  DataType scalar_ = DataType::float32;
+  ScoreForm form_ = ScoreForm::products;
+  double factor_ = 1;
+  double p_ = 2;        // ScoreForm::distances only.
+  StoredCosts stored_;  // Of rows; ScoreForm::stored only.
+  double bound_ = 0;
+  double mean_ = std::numeric_limits<double>::quiet_NaN();
+  SideCosts side_[2];
+};
+
+}  // namespace monge::cuda

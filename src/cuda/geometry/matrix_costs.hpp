@@ -1,0 +1,49 @@
+// The costs of a matrix in memory: read in place on the device, or copied there once, as it is.
+//
+// Gauge: shift_i is the smallest finite cost for all rows, 0 for columns; norms are 0.
+#pragma once
+#include <memory>
+
+#include <monge/geometry.hpp>
+
+#include "cuda/geometry/costs.hpp"
+#include "cuda/geometry/matrix_survey.hpp"
+
+namespace monge::cuda {
+
+class MatrixCosts final : public Costs {
+ public:
+  /// Starts to look through the matrix; finish() has to follow, with what is found at `found` (device memory).
+  MatrixCosts(SharedRuntime runtime, CostMatrix const& geometry, PointWeights a, PointWeights b, DataType scalar,
+              MatrixSurvey* found, Queue const& queue);
+  /// Throws if a cost is neither finite nor +infinity, or if a point of positive weight has no partner.
+  void finish(MatrixSurvey const& found);
+
+  PointValues points(Side side) const override;
+  PointForm point_form() const override;
+  std::shared_ptr<Costs const> at(Side side, MatrixView points) const override;
+  std::shared_ptr<Costs const> renewed(Geometry const& geometry, PointWeights a, PointWeights b,
+                                       bool unshared) const override;
+  std::shared_ptr<Costs const> twin(Geometry const& geometry, DataType scalar, Queue const& queue) const override;
+
+ private:
+  /// Shared by twins.
+  struct Memory {
+    DeviceArray<unsigned char> copy;  // Of a matrix in host memory.
+    DeviceArray<double> zeros, shift;
+    DeviceArray<unsigned char> scratch;  // Of the survey.
+  };
+
+  MatrixCosts(SharedRuntime runtime, CostMatrix const& geometry, PointWeights a, PointWeights b, DataType scalar,
+              std::shared_ptr<Memory> memory, MatrixSurvey* found, Queue const& queue);
+  void set_sides();
+  void set_bound();
+  /// The number at a place of the problem, for a message.
+  double cost(int row, int column) const;
+
+  std::shared_ptr<Memory> memory_;
+  PointWeights weights_[2];
+  double range_ = 0;
+};
+
+}  // namespace monge::cuda

@@ -1,0 +1,359 @@
+#include "cuda/geometry/point_costs.hpp"
+
+#include <cmath>
+#include <iterator>
+#include <limits>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include <monge/error.hpp>
+
+#include "core/strided.hpp"
+#include "cuda/vectors/kernels.hpp"
+#include "geometry/points.hpp"
+
+namespace monge::cuda {
+namespace {
+
+/// Up to this dimension costs come from exact differences, above it from inner products.
+constexpr int kLargestDifferenceDimension = 8;
+
+ScoreForm form_for(PointCost const& cost) {
+  if (cost.is_distance()) return ScoreForm::distances;
+  return cost.is_invariant() && cost.dimension <= kLargestDifferenceDimension ? ScoreForm::differences
+                                                                              : ScoreForm::products;
+}
+
+/// Elements between the packed rows: small dimensions as the difference kernel wants them, others in whole chunks.
+int point_stride(ScoreForm form, int dimension) {
+  if (form == ScoreForm::products || dimension > 8) return static_cast<int>(round_up(dimension, 16));
+  if (dimension <= 2) return dimension;
+  return dimension <= 4 ? 4 : 8;
+}
+
+PointCost cost_of(Runtime const& runtime, PointCloud const& clouds) {
+  MatrixView const& label_cost = clouds.labels.cost;
+  if (label_cost.device().type == DeviceType::cpu) return PointCost(clouds, label_cost);
+  std::vector<double> const copy = host_copy(runtime, label_cost);
+  return PointCost(clouds, {copy.data(), label_cost.rows(), label_cost.columns()});
+}
+
+/// The same points as they are, without labels.
+PointCloud undirected(PointCloud const& clouds) {
+  PointCloud result{clouds.x, clouds.y};
+  result.cost_function = CostFunction::dot;
+  return result;
+}
+
+}  // namespace
+
+PointCosts::Points PointCosts::points_of(PointCloud const& clouds, Side side) {
+  return side == Side::rows ? Points{"x", clouds.x, clouds.labels.x} : Points{"y", clouds.y, clouds.labels.y};
+}
+
+PointCosts::PointCosts(SharedRuntime runtime, PointCost cost, DataType scalar)
+    : Costs(std::move(runtime)), cost_(std::move(cost)) {
+  scalar_ = scalar;
+  form_ = form_for(cost_);
+  p_ = cost_.p;
+  factor_ = form_ == ScoreForm::products ? cost_.product : form_ == ScoreForm::differences ? cost_.square : cost_.scale;
+}
+
+PointCosts::PointCosts(SharedRuntime runtime, PointCloud const& clouds, PointWeights a, PointWeights b, DataType scalar,
+                       FindingsMemory const& findings, std::int64_t first, Queue const& queue)
+    : PointCosts(runtime, cost_of(*runtime, clouds), scalar) {
+  make_side(Side::rows, points_of(clouds, Side::rows), findings, first);
+  make_side(Side::columns, points_of(clouds, Side::columns), findings, first + 1);
+  pack(clouds, a, b, queue);
+}
+
+void PointCosts::pack(PointCloud const& clouds, PointWeights a, PointWeights b, Queue const& queue) {
+  Staging staging[2];
+  CloudPair const pair{{arguments(Side::rows, points_of(clouds, Side::rows), a, staging[0], queue),
+                        arguments(Side::columns, points_of(clouds, Side::columns), b, staging[1], queue)},
+                       2};
+  survey_points(pair, queue);
+  if (cost_.is_distance()) move_centre(pair.cloud[0].centre, pair.cloud[1].centre, queue);
+  pack_points(pair, queue);
+  if (cost_.function != CostFunction::cosine) return;
+  auto const findings = std::make_shared<DeviceArray<CloudFindings> const>(runtime_, 2);
+  undirected_ = std::make_shared<PointCosts>(runtime_, undirected(clouds), a, b, scalar_, findings, 0, queue);
+}
+
+void PointCosts::finish(PointCloud const& clouds, CloudFindings const* found) {
+  take_findings(Side::rows, points_of(clouds, Side::rows), found[0]);
+  take_findings(Side::columns, points_of(clouds, Side::columns), found[1]);
+  set_sides(found[0].constant);
+  if (cost_.is_distance()) return;
+  mean_ = found[0].constant;
+  for (int s : {0, 1}) mean_ += found[s].mean_square + found[s].mean_lean;
+}
+
+/// Distances have no shifts to take the difference of two centres.
+void PointCosts::move_centre(double const* from, double* to, Queue const& queue) const {
+  copy_words(from, to, cost_.dimension * static_cast<std::int64_t>(sizeof(double)), queue);
+}
+
+std::shared_ptr<PointCosts::Survey> PointCosts::make_survey(int size, FindingsMemory const& findings,
+                                                            std::int64_t at) const {
+  std::int64_t const features = cost_.features();
+  auto survey = std::make_shared<Survey>();
+  survey->findings_memory = findings;
+  survey->findings = findings->data() + at;
+  std::int64_t const blocks = survey_blocks(size);
+  int const padded = static_cast<int>(round_up(size, kRowPadding));
+  survey->memory =
+      allocate_parts(runtime_, Part{survey->centre, features}, Part{survey->partial_centres, blocks * features},
+                     Part{survey->first_not_finite, blocks}, Part{survey->row_findings, pack_blocks(padded)});
+  return survey;
+}
+
+std::shared_ptr<PointCosts::Cloud> PointCosts::make_cloud(std::shared_ptr<Survey> survey, int size) const {
+  auto cloud = std::make_shared<Cloud>();
+  cloud->survey = std::move(survey);
+  cloud->size = size;
+  Operand& packed = cloud->operand;
+  packed.padded_size = static_cast<int>(round_up(size, kRowPadding));
+  packed.dimension = checked_size("dimension", cost_.features());
+  packed.stride = point_stride(form_, packed.dimension);
+  packed.scalar = scalar_;
+  bool const halves = form_ == ScoreForm::products && scalar_ == DataType::float32;
+  if (halves) packed.half_stride = half_stride_of(packed.dimension);
+  std::int64_t const padded = packed.padded_size;
+  unsigned char *points = nullptr, *high = nullptr, *low = nullptr;
+  cloud->memory =
+      allocate_parts(runtime_, Part{points, padded * packed.stride * size_of(scalar_)}, Part{cloud->norm, padded},
+                     Part{high, padded * packed.half_stride * 2}, Part{low, padded * packed.half_stride * 2});
+  packed.points = points;
+  packed.high = high;
+  packed.low = low;
+  return cloud;
+}
+
+void PointCosts::make_side(Side side, Points const& points, FindingsMemory const& findings, std::int64_t at) {
+  int const size = checked_size(points.field, points.points.rows());
+  clouds_[side_index(side)] = make_cloud(make_survey(size, findings, at), size);
+  shifts_[side_index(side)] = std::make_shared<Shift>(runtime_, size);
+  side_[side_index(side)].size = size;
+}
+
+StridedView PointCosts::features(Side side, Points const& points, Staging& staging, Queue const& queue) const {
+  StridedView const input = upload(runtime_, points.points, staging.points);
+  bool const directions = cost_.function == CostFunction::cosine;
+  if (!directions && !cost_.labels) return input;
+  std::int64_t const size = points.points.rows();
+  FeatureArguments arguments{};
+  arguments.points = input;
+  arguments.size = static_cast<int>(size);
+  arguments.dimension = static_cast<int>(cost_.dimension);
+  arguments.directions = directions;
+  if (cost_.labels) {
+    IndexView const& labels = points.labels;
+    arguments.labels = labels.data;
+    arguments.label_stride = labels.stride;
+    if (labels.device.type == DeviceType::cpu) {
+      std::vector<std::int64_t> contiguous;
+      for (std::int64_t i = 0; i < size; ++i) contiguous.push_back(labels.data[i * labels.stride]);
+      staging.labels = uploaded(runtime_, contiguous);
+      arguments.labels = staging.labels.data();
+      arguments.label_stride = 1;
+    }
+    std::vector<double> const& classes = side == Side::rows ? cost_.labels->x : cost_.labels->y;
+    staging.classes = uploaded(runtime_, classes);
+    arguments.classes = staging.classes.data();
+    arguments.width = static_cast<int>(cost_.labels->width);
+    arguments.class_count = static_cast<int>(std::ssize(classes) / cost_.labels->width);
+  }
+  staging.features = DeviceArray<double>(runtime_, size * cost_.features());
+  arguments.out = staging.features.data();
+  make_features(arguments, queue);
+  return {staging.features.data(), cost_.features(), DataType::float64};
+}
+
+CloudArguments PointCosts::arguments(Side side, Points const& points, PointWeights weights, Staging& staging,
+                                     Queue const& queue) const {
+  Cloud const& cloud = *clouds_[side_index(side)];
+  Survey const& survey = *cloud.survey;
+  return {
+      .input = features(side, points, staging, queue),
+      .is_rows = side == Side::rows,
+      .dimension = static_cast<int>(cost_.dimension),
+      .square = cost_.square,
+      .product = cost_.product,
+      .weight = weights.weight,
+      .total = weights.total,
+      .packed = cloud.operand,
+      .size = cloud.size,
+      .survey_blocks = survey_blocks(cloud.size),
+      .partial_centres = survey.partial_centres,
+      .first_not_finite = survey.first_not_finite,
+      .centre = survey.centre,
+      .other_centre = clouds_[side_index(opposite(side))]->survey->centre,
+      .row_findings = survey.row_findings,
+      .findings = survey.findings,
+      .norm_factor = form_ == ScoreForm::products ? cost_.square : 0.0,
+      .norm = cloud.norm,
+      .shift = shifts_[side_index(side)]->data(),
+  };
+}
+
+void PointCosts::take_findings(Side side, Points const& points, CloudFindings const& found) {
+  clouds_[side_index(side)]->survey->found = found;
+  if (found.first_not_finite == kAllFinite) return;
+  std::int64_t const first = static_cast<std::int64_t>(found.first_not_finite);
+  std::int64_t const row = first / cost_.features(), column = first % cost_.features();
+  if (column >= cost_.dimension) {
+    std::int64_t const* const at = points.labels.data + row * points.labels.stride;
+    std::int64_t label = 0;
+    if (points.labels.device.type == DeviceType::cpu) {
+      label = *at;
+    } else {
+      label = download(*runtime_, at, 1)[0];
+    }
+    std::vector<double> const& classes = side == Side::rows ? cost_.labels->x : cost_.labels->y;
+    throw_no_class((std::string("labels_") + points.field).c_str(), row, label,
+                   std::ssize(classes) / cost_.labels->width);
+  }
+  MatrixView const& view = points.points;
+  std::vector<double> const value = with_data(view, [&](auto const* data) {
+    return host_copy(*runtime_, {data + row * view.row_stride() + column, 1, 1, 1, view.device()});
+  });
+  if (std::isfinite(value[0])) throw_no_direction(points.field, row);
+  throw_not_finite(points.field, row, column, value[0]);
+}
+
+void PointCosts::set_sides(double constant) {
+  double largest_square[2];
+  for (int s : {0, 1}) {
+    Cloud& cloud = *clouds_[s];
+    CloudFindings const& found = cloud.survey->found;
+    cloud.operand.half_scale = found.half_scale;
+    largest_square[s] = found.largest_squared_norm;
+    side_[s] = {cloud.size, cloud.operand, cloud.norm, shifts_[s]->data(), s == 0 ? constant : 0.0};
+  }
+  bool const is_double = scalar_ == DataType::float64;
+  bound_ = cost_.bound(largest_square[0], largest_square[1],
+                       is_double ? std::numeric_limits<double>::max() : std::numeric_limits<float>::max());
+}
+
+PointValues PointCosts::points(Side side) const {
+  if (undirected_) return undirected_->points(side);
+  Cloud const& cloud = *clouds_[side_index(side)];
+  Operand const& operand = cloud.operand;
+  return {{const_cast<void*>(operand.points), operand.stride, operand.scalar},
+          static_cast<int>(cost_.dimension),
+          cloud.survey->centre};
+}
+
+PointValues PointCosts::labels(Side side) const {
+  if (!cost_.labels) return {};
+  Cloud const& cloud = *clouds_[side_index(side)];
+  Operand const& operand = cloud.operand;
+  auto* const first =
+      static_cast<unsigned char*>(const_cast<void*>(operand.points)) + cost_.dimension * size_of(operand.scalar);
+  return {{first, operand.stride, operand.scalar},
+          static_cast<int>(cost_.labels->width),
+          cloud.survey->centre + cost_.dimension};
+}
+
+std::shared_ptr<Costs const> PointCosts::renewed(Geometry const& geometry, PointWeights a, PointWeights b,
+                                                 bool unshared) const {
+  PointCloud const& clouds = std::get<PointCloud>(geometry);
+  std::shared_ptr<PointCosts> result(new PointCosts(runtime_, cost_of(*runtime_, clouds), scalar_));
+  auto const is_free = [&](int s) {
+    return clouds_[s].use_count() == 1 && clouds_[s]->survey.use_count() == 1 && shifts_[s].use_count() == 1;
+  };
+  if (unshared && is_free(0) && is_free(1)) {
+    for (int s : {0, 1}) {
+      result->clouds_[s] = clouds_[s];
+      result->shifts_[s] = shifts_[s];
+    }
+  } else {
+    auto const findings = std::make_shared<DeviceArray<CloudFindings> const>(runtime_, 2);
+    result->make_side(Side::rows, points_of(clouds, Side::rows), findings, 0);
+    result->make_side(Side::columns, points_of(clouds, Side::columns), findings, 1);
+  }
+  result->pack(clouds, a, b, runtime_->stream());
+  CloudFindings found[2];
+  download(*runtime_, result->clouds_[0]->survey->findings, found, sizeof found);
+  result->finish(clouds, found);
+  return result;
+}
+
+std::shared_ptr<Costs const> PointCosts::twin(Geometry const& geometry, DataType scalar, Queue const& queue) const {
+  PointCloud const& clouds = std::get<PointCloud>(geometry);
+  std::shared_ptr<PointCosts> result(new PointCosts(runtime_, cost_, scalar));
+  bool const is_self = clouds_[0] == clouds_[1];
+  for (int s : {0, 1}) {
+    Cloud const& cloud = *clouds_[s];
+    result->clouds_[s] = is_self && s == 1 ? result->clouds_[0] : result->make_cloud(cloud.survey, cloud.size);
+    result->shifts_[s] = shifts_[s];
+  }
+  Staging staging[2];
+  CloudPair pair{{result->arguments(Side::rows, points_of(clouds, Side::rows), {}, staging[0], queue)}, 1};
+  if (!is_self)
+    pair.cloud[pair.count++] =
+        result->arguments(Side::columns, points_of(clouds, Side::columns), {}, staging[1], queue);
+  for (CloudArguments& cloud : pair.cloud) cloud.row_findings = nullptr;
+  pack_points(pair, queue);
+  if (undirected_) result->undirected_ = undirected_->twin(undirected(clouds), scalar, queue);
+  result->set_sides(is_self ? 0 : clouds_[0]->survey->found.constant);
+  result->mean_ = mean_;
+  return result;
+}
+
+std::shared_ptr<Costs const> PointCosts::self(Side side, Queue const& queue) const {
+  std::shared_ptr<Cloud> const& cloud = clouds_[side_index(side)];
+  std::shared_ptr<PointCosts> result(new PointCosts(runtime_, cost_, scalar_));
+  auto const shift = std::make_shared<Shift>(runtime_, cloud->size);
+  combine({cloud->size, 0, {}, shift->data()}, queue);
+  for (int s : {0, 1}) {
+    result->clouds_[s] = cloud;
+    result->shifts_[s] = shift;
+  }
+  result->set_sides(0);
+  if (!cost_.is_distance()) result->mean_ = 2 * cloud->survey->found.mean_square;
+  if (undirected_) result->undirected_ = static_cast<PointCosts const&>(*undirected_).self(side, queue);
+  return result;
+}
+
+std::shared_ptr<Costs const> PointCosts::at(Side side, MatrixView points) const {
+  require_no_labels(cost_);
+  Side const other = opposite(side);
+  Points const fresh_points{"points", points};
+  std::shared_ptr<Cloud> const& kept = clouds_[side_index(other)];
+  std::shared_ptr<PointCosts> result(new PointCosts(runtime_, cost_, scalar_));
+  auto const findings = std::make_shared<DeviceArray<CloudFindings> const>(runtime_, 1);
+  result->make_side(side, fresh_points, findings, 0);
+  result->clouds_[side_index(other)] = kept;
+  result->shifts_[side_index(other)] = std::make_shared<Shift>(runtime_, kept->size);
+  Staging staging;
+  Queue const queue = runtime_->stream();
+  PointWeights const ones{nullptr, static_cast<double>(points.rows())};
+  CloudPair const fresh{{result->arguments(side, fresh_points, ones, staging, queue)}, 1};
+  survey_points(fresh, queue);
+  if (cost_.is_distance()) move_centre(kept->survey->centre, fresh.cloud[0].centre, queue);
+  pack_points(fresh, queue);
+  move_gauge(
+      {
+          .points = kept->operand,
+          .size = kept->size,
+          .is_rows = other == Side::rows,
+          .square = cost_.square,
+          .product = cost_.product,
+          .centre = kept->survey->centre,
+          .before = clouds_[side_index(side)]->survey->centre,
+          .after = fresh.cloud[0].centre,
+          .shift_in = shifts_[side_index(other)]->data(),
+          .shift_out = result->shifts_[side_index(other)]->data(),
+      },
+      runtime_->stream());
+  CloudFindings const found = download(*runtime_, findings->data(), 1)[0];
+  result->take_findings(side, fresh_points, found);
+  result->set_sides(found.constant);
+  if (undirected_) result->undirected_ = undirected_->at(side, points);
+  return result;
+}
+
+}  // namespace monge::cuda

@@ -1,0 +1,94 @@
+// The costs of two point clouds (geometry/point_cost.hpp), packed: each centred at its own mean, in float or double
+// and, for the tensor cores, as two fp16 parts.
+#pragma once
+#include <memory>
+
+#include <monge/geometry.hpp>
+
+#include "cuda/geometry/costs.hpp"
+#include "cuda/geometry/pack.hpp"
+#include "geometry/point_cost.hpp"
+
+namespace monge::cuda {
+
+/// Where packing leaves what it finds out about the clouds of some problems, two after the other for each.
+using FindingsMemory = std::shared_ptr<DeviceArray<CloudFindings> const>;
+
+class PointCosts final : public Costs {
+ public:
+  /// Starts to pack; finish() has to follow. The weights centre the clouds. The findings go to `first` and the next.
+  PointCosts(SharedRuntime runtime, PointCloud const& clouds, PointWeights a, PointWeights b, DataType scalar,
+             FindingsMemory const& findings, std::int64_t first, Queue const& queue);
+  /// With the findings of x and y, on the host. Throws if a coordinate is not finite.
+  void finish(PointCloud const& clouds, CloudFindings const* found);
+
+  PointValues points(Side side) const override;
+  PointForm point_form() const override { return cost_.form(); }
+  PointValues labels(Side side) const override;
+  std::shared_ptr<Costs const> at(Side side, MatrixView points) const override;
+  std::shared_ptr<Costs const> renewed(Geometry const& geometry, PointWeights a, PointWeights b,
+                                       bool unshared) const override;
+  std::shared_ptr<Costs const> twin(Geometry const& geometry, DataType scalar, Queue const& queue) const override;
+  /// Whether a cloud to itself is what is packed of it already: neither where the other cloud lies nor what its
+  /// features are has a part in it.
+  bool shares_clouds() const { return cost_.is_invariant(); }
+  /// The cloud of one side to itself, packed as it is: its costs if shares_clouds(), otherwise only its points.
+  std::shared_ptr<Costs const> self(Side side, Queue const& queue) const;
+
+ private:
+  /// What was found out about a cloud, whatever its points are packed in.
+  struct Survey {
+    DeviceArray<unsigned char> memory;
+    FindingsMemory findings_memory;
+    double* centre = nullptr;
+    CloudFindings* findings = nullptr;
+    double* partial_centres = nullptr;
+    unsigned long long* first_not_finite = nullptr;
+    RowFindings* row_findings = nullptr;
+    CloudFindings found{};  // On the host.
+  };
+  /// A packed cloud, shared with what at() makes; twins share the survey.
+  struct Cloud {
+    std::shared_ptr<Survey> survey;
+    DeviceArray<unsigned char> memory;
+    int size = 0;
+    Operand operand;
+    double* norm = nullptr;
+  };
+  using Shift = DeviceArray<double>;
+
+  /// A side of the caller's clouds.
+  struct Points {
+    char const* field;
+    MatrixView points;
+    IndexView labels = {};
+  };
+  static Points points_of(PointCloud const& clouds, Side side);
+
+  PointCosts(SharedRuntime runtime, PointCost cost, DataType scalar);
+  std::shared_ptr<Survey> make_survey(int size, FindingsMemory const& findings, std::int64_t at) const;
+  std::shared_ptr<Cloud> make_cloud(std::shared_ptr<Survey> survey, int size) const;
+  void make_side(Side side, Points const& points, FindingsMemory const& findings, std::int64_t at);
+  void pack(PointCloud const& clouds, PointWeights a, PointWeights b, Queue const& queue);
+  void move_centre(double const* from, double* to, Queue const& queue) const;
+  /// What the features of a side are made of, until the kernels that read them have been enqueued.
+  struct Staging {
+    DeviceArray<unsigned char> points;
+    DeviceArray<std::int64_t> labels;
+    DeviceArray<double> classes, features;
+  };
+  StridedView features(Side side, Points const& points, Staging& staging, Queue const& queue) const;
+  CloudArguments arguments(Side side, Points const& points, PointWeights weights, Staging& staging,
+                           Queue const& queue) const;
+  void take_findings(Side side, Points const& points, CloudFindings const& found);
+  /// `constant`: of the rows' shift.
+  void set_sides(double constant);
+
+  PointCost cost_;
+  std::shared_ptr<Cloud> clouds_[2];
+  std::shared_ptr<Shift> shifts_[2];
+  /// For the cosine, whose features are directions: costs that have the points as they are.
+  std::shared_ptr<Costs const> undirected_;
+};
+
+}  // namespace monge::cuda

@@ -1,0 +1,68 @@
+// The body of choose_mma(), for the files that compile the kernels of one pass each.
+#pragma once
+#include "cuda/pass/mma_choice.hpp"
+#include "cuda/pass/pass_mma.cuh"
+#include "cuda/pass/pass_wgmma.cuh"
+
+namespace monge::cuda {
+namespace {
+
+template <class Shape>
+MmaChoice choice_of(Kernel<PassArguments> const& kernel, int chunks) {
+  return {kernel, Shape::kThreads, Shape::shared_bytes(chunks), chunks, Shape::kRows, Shape::kColumns};
+}
+
+template <Pass kPass, int kProducts, int kChunk, int kStages, RowPlace kRowPlace>
+MmaChoice mma(int chunks) {
+  using Shape = MmaShape<kProducts, kChunk, kStages, kRowPlace>;
+  Kernel<PassArguments> kernel{pass_mma<Shape, kPass, One<PassArguments>>, nullptr};
+  if constexpr (kPass == Pass::softmin) kernel.many = pass_mma<Shape, kPass, Many<PassArguments>>;
+  return choice_of<Shape>(kernel, chunks);
+}
+
+template <Pass kPass, int kProducts, int kChunk, int kStages, RowPlace kRowPlace, int kBlocks>
+MmaChoice wgmma(int chunks) {
+  using Shape = WgmmaShape<kProducts, kChunk, kStages, kRowPlace, kBlocks>;
+  Kernel<PassArguments> kernel{pass_wgmma<Shape, kPass, One<PassArguments>>, nullptr};
+  if constexpr (kPass == Pass::softmin) kernel.many = pass_wgmma<Shape, kPass, Many<PassArguments>>;
+  return choice_of<Shape>(kernel, chunks);
+}
+
+template <Pass kPass, int kProducts>
+MmaChoice choose_mma_sync(int stride, int shared_limit) {
+  constexpr int kChunk = kProducts == 1 ? 64 : 32;
+  constexpr int kStages = kProducts == 1 ? 3 : 2;
+  if (stride == 16) return mma<kPass, kProducts, 16, 3, RowPlace::single_chunk>(1);
+  if (stride == 32) return mma<kPass, kProducts, 32, 3, RowPlace::single_chunk>(1);
+  if (stride == 64) return mma<kPass, kProducts, 64, kStages, RowPlace::single_chunk>(1);
+  MmaChoice const resident = mma<kPass, kProducts, kChunk, kStages, RowPlace::resident>(stride / kChunk);
+  if (resident.shared_bytes <= shared_limit) return resident;
+  return mma<kPass, kProducts, kChunk, 3, RowPlace::streamed>(stride / kChunk);
+}
+
+template <Pass kPass, int kProducts>
+MmaChoice choose_wgmma(int stride, int shared_limit) {
+  constexpr int kChunk = kProducts == 1 ? 64 : 32;
+  // Sums leave registers for two blocks on a multiprocessor where the rows are one short chunk; the tiles that entries
+  // hold while they are stored do not. Three products of 64 coordinates keep the tensor cores busy enough for one.
+  constexpr int kShort = has_stores(kPass) ? 1 : 2;
+  constexpr int kLong = !has_stores(kPass) && kProducts == 1 ? 2 : 1;
+  constexpr int kShortStages = kShort == 2 ? 3 : 4;
+  constexpr int kLongStages = kLong == 2 ? 3 : 4;
+  if (stride == 16) return wgmma<kPass, kProducts, 16, kShortStages, RowPlace::single_chunk, kShort>(1);
+  if (stride == 32) return wgmma<kPass, kProducts, 32, kShortStages, RowPlace::single_chunk, kShort>(1);
+  if (stride == 64) return wgmma<kPass, kProducts, 64, kLongStages, RowPlace::single_chunk, kLong>(1);
+  MmaChoice const resident = wgmma<kPass, kProducts, kChunk, 4, RowPlace::resident, 1>(stride / kChunk);
+  if (resident.shared_bytes <= shared_limit) return resident;
+  return wgmma<kPass, kProducts, kChunk, 5, RowPlace::streamed, 1>(stride / kChunk);
+}
+
+}  // namespace
+
+template <Pass kPass, int kProducts>
+MmaChoice choose_mma(TensorCores cores, int half_stride, int shared_limit) {
+  return cores == kWgmma ? choose_wgmma<kPass, kProducts>(half_stride, shared_limit)
+                         : choose_mma_sync<kPass, kProducts>(half_stride, shared_limit);
+}
+
+}  // namespace monge::cuda

@@ -1,0 +1,161 @@
+// A pass over all pairs on Hopper's asynchronous tensor cores: formulas and numerics of cuda/pass/pass_mma.cuh.
+//
+// Tiling: a block of two warpgroups takes 128 rows, 64 each, and walks over tiles of 128 columns. Both operands (wgmma
+//   m64n128k16) come from shared memory, columns through a ring of kStages chunks.
+//   kBlocks = 1: a thread has two sets of 64 accumulators; while the tensor cores fill one with the next tile, the
+//     thread makes the exponentials of the other, so products and exponentials overlap within each warp.
+//   kBlocks = 2: one set; two blocks share a multiprocessor and overlap with each other.
+//
+// Per pair: kProducts 2 d flop on the tensor cores; FFMA, FADD, MUFU, FFMA. From L2, per 128 x 128 tile: 256 d bytes of
+//   columns for each fp16 part, twice that without resident rows.
+//
+// Only code for sm_90a has a body; elsewhere the launch bound says so (launch/occupancy.hpp).
+#pragma once
+#include "cuda/device/row_sums.cuh"
+#include "cuda/device/source.cuh"
+#include "cuda/device/wgmma.cuh"
+#include "cuda/pass/shared_tiles.cuh"
+#include "cuda/pass/work.cuh"
+
+namespace monge::cuda {
+
+template <int kProducts, int kChunk, int kStages, RowPlace kRowPlace, int kBlocksValue>
+struct WgmmaShape : OperandShape<kProducts, kChunk, kStages, kRowPlace, 4> {
+  static constexpr int kBlocks = kBlocksValue;  // On a multiprocessor.
+  // A stage is filled again after the barrier of the first or, with two sets, the second chunk after its own. With two
+  // a thread may still sum one tile while the columns of the second after the next arrive: hence 4 buffers of logits.
+  static constexpr int kAhead = kBlocks == 1 ? 2 : 1;
+};
+
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+#define MONGE_WGMMA_THREADS 256
+#else
+#define MONGE_WGMMA_THREADS 32
+#endif
+
+/// Grid arguments.work.grid, Shape::kThreads threads, Shape::shared_bytes(arguments.chunks) of shared memory.
+template <class Shape, Pass kPass, class Source>
+__global__ void __launch_bounds__(MONGE_WGMMA_THREADS, Shape::kBlocks) pass_wgmma(Source const source) {
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+  extern __shared__ __align__(1024) unsigned char shared[];
+  Share<PassArguments> const share = share_of(source);
+  PassArguments const& arguments = share.arguments;
+  constexpr int kFlushTiles = 4;
+  constexpr bool kStores = has_stores(kPass);
+  constexpr bool kSums = has_sums(kPass);
+  int const warp = static_cast<int>(threadIdx.x) / 32;
+  int const lane = static_cast<int>(threadIdx.x) % 32;
+  int const group = warp / 4;
+
+  for_each_segment(arguments.work, arguments.rows.padded_size, share.block, share.count, [&](Segment const& segment) {
+    OperandStream<Shape, kPass != Pass::hadamard> stream(shared, arguments, segment);
+    stream.copy_resident_rows();
+    // The rows never change; logits and parameters may be the work of the kernel before.
+    start_next_kernel();
+    wait_for_previous_kernel();
+    float const multiplier = static_cast<float>(
+        arguments.parameters ? arguments.factor * arguments.parameters->log2e_over_eps : arguments.factor);
+#pragma unroll
+    for (int s = 0; s < Shape::kStages - Shape::kAhead; ++s) stream.copy_next();
+
+    // Starts the products of one chunk. The stage that is filled meanwhile was read kAhead chunks ago: each thread has
+    // waited for those products before it came to the barrier.
+    auto const start_chunk = [&](float(&score)[1][16][4], int chunk) {
+      copy_async_wait<Shape::kStages - 1 - Shape::kAhead>();
+      fence_async_proxy();
+      __syncthreads();
+      stream.copy_next();
+      std::uint32_t const rows = stream.rows(chunk) + group * (Shape::kPartBytes / 2);
+      start_products<Shape>(score, rows, stream.columns(), chunk > 0);
+      stream.advance();
+    };
+
+    // Blocks of the plan that are taken together leave their sums one after the other: what each would leave alone.
+    WorkPlan const& work = arguments.work;
+    auto const end_of = [&](int owner) {
+      return static_cast<int>(min(work.first_tile(owner + 1) - segment.tile, static_cast<std::int64_t>(segment.tiles)));
+    };
+    int owner = segment.owner, part_begin = 0, part_end = kOfMany<Source> ? end_of(owner) : segment.tiles;
+    auto* out = static_cast<PartialSum<float>*>(arguments.partials) + segment.offset;
+
+    RowSums<2> sums;
+    auto const store_sums = [&] {
+      sums.flush();
+      sums.merge_lanes();
+      if (lane % 4 > 0) return;
+#pragma unroll
+      for (int r = 0; r < 2; ++r) out[16 * warp + 8 * r + lane / 4] = {sums.reference[r], sums.total[r]};
+    };
+    if constexpr (has_references(kPass))
+      load_references(sums.reference, arguments.references, segment.first_row + 16 * warp + lane / 4);
+    int taken = 0;
+    auto const take = [&](float const(&score)[1][16][4]) {
+      if constexpr (kStores) {
+        store_tile<kPass, Shape::kColumns>(arguments.entries, segment.first_row + 16 * warp, stream.first_column(taken),
+                                           sums, score, stream.logits(taken), multiplier);
+      } else {
+        add_tile<kPass, Shape::kColumns>(sums, score, stream.logits(taken), multiplier);
+      }
+      ++taken;
+      if (kSums && (taken - part_begin) % kFlushTiles == 0) sums.flush();
+      if constexpr (kOfMany<Source>) {
+        if (taken < part_end || taken == segment.tiles) return;
+        store_sums();
+        sums = RowSums<2>();
+        out += arguments.rows.padded_size;
+        part_begin = part_end;
+        part_end = end_of(++owner);
+      }
+    };
+    // The products of one tile, and meanwhile the exponentials of the one before.
+    auto const step = [&](float(&next)[1][16][4], float(&previous)[1][16][4]) {
+      start_chunk(next, 0);
+      wgmma_wait<1>(previous);
+      // One chunk alone would keep the tensor cores busy for only a part of the time that the exponentials take.
+      if constexpr (!Shape::kSingleChunk) start_chunk(next, 1);
+      take(previous);
+      if constexpr (!Shape::kSingleChunk) wgmma_wait<1>(previous);
+      for (int chunk = 2; chunk < stream.chunks(); ++chunk) {
+        start_chunk(next, chunk);
+        wgmma_wait<1>(previous);
+      }
+    };
+
+    if constexpr (Shape::kBlocks == 2) {
+      float score[1][16][4] = {};
+      for (int tile = 0; tile < segment.tiles; ++tile) {
+        for (int chunk = 0; chunk < stream.chunks(); ++chunk) {
+          start_chunk(score, chunk);
+          wgmma_wait<0>(score);
+        }
+        take(score);
+      }
+    } else {
+      float even[1][16][4] = {}, odd[1][16][4] = {};
+      for (int chunk = 0; chunk < stream.chunks(); ++chunk) {
+        start_chunk(even, chunk);
+        wgmma_wait<1>(odd);
+      }
+      int tile = 1;
+      for (; tile + 1 < segment.tiles; tile += 2) {
+        step(odd, even);
+        step(even, odd);
+      }
+      if (tile < segment.tiles) {
+        step(odd, even);
+        wgmma_wait<0>(odd);
+        take(odd);
+      } else {
+        wgmma_wait<0>(even);
+        take(even);
+      }
+    }
+    copy_async_wait<0>();
+    if constexpr (kSums) store_sums();
+  });
+#endif
+}
+
+#undef MONGE_WGMMA_THREADS
+
+}  // namespace monge::cuda

@@ -1,0 +1,156 @@
+// Operands of the tensor-core kernels in shared memory: chunks of 64 or 128 points x kChunk fp16 coordinates, swizzled,
+// which arrive asynchronously through a ring of stages.
+#pragma once
+#include <cuda_fp16.h>
+
+#include "cuda/device/ptx.cuh"
+#include "cuda/launch/arguments.hpp"
+#include "cuda/pass/work.cuh"
+
+namespace monge::cuda {
+
+/// Where a block keeps its rows: one chunk holds all coordinates; all chunks stay in shared memory; they pass through
+/// it.
+enum class RowPlace { single_chunk, resident, streamed };
+
+/// What a block of the tensor-core kernels holds: 128 rows against tiles of 128 columns. kProducts says how many
+/// products of fp16 parts make a score (cuda/pass/pass_mma.cuh); kChunk: 16, 32 or 64 coordinates; kLogitBuffers:
+/// tiles whose logits are there at a time, from the one that is summed to the one that arrives.
+template <int kProductsValue, int kChunkValue, int kStagesValue, RowPlace kRowPlace, int kLogitBuffersValue>
+struct OperandShape {
+  static constexpr int kProducts = kProductsValue;
+  static constexpr int kChunk = kChunkValue;
+  static constexpr int kStages = kStagesValue;
+  static constexpr bool kSingleChunk = kRowPlace == RowPlace::single_chunk;
+  static constexpr bool kResidentRows = kRowPlace != RowPlace::streamed;
+  static constexpr int kLogitBuffers = kLogitBuffersValue;
+  static constexpr int kRows = 128;
+  static constexpr int kColumns = 128;
+  static constexpr int kThreads = 256;
+  static constexpr int kParts = kProducts == 1 ? 1 : 2;
+  static constexpr int kPartBytes = kRows * kChunk * 2;
+  static constexpr int kColumnPartBytes = kColumns * kChunk * 2;
+  static constexpr int kChunkBytes = kParts * kPartBytes;
+  static constexpr int kLogitBytes = 2 * kColumns * 4;
+  static constexpr int kStageBytes = (kResidentRows ? 1 : 2) * kChunkBytes;
+  static constexpr int shared_bytes(int chunks) {
+    return kLogitBuffers * kLogitBytes + (kResidentRows ? chunks * kChunkBytes : 0) + kStages * kStageBytes;
+  }
+};
+
+/// Byte offset of 16-byte vector `vector` of row `row` in a chunk: any 8 rows of one vector lie in different banks.
+/// These are also the hardware's swizzles for rows of 32, 64 and 128 bytes.
+template <int kChunk>
+__device__ __forceinline__ int swizzled_offset(int row, int vector) {
+  constexpr int kRowsPerLine = 64 / kChunk;  // Of 128 bytes, which span all banks.
+  return row * (2 * kChunk) + 16 * (vector ^ ((row / kRowsPerLine) % (kChunk / 8)));
+}
+
+/// kPoints points of kChunk coordinates each, by kThreads threads.
+template <int kPoints, int kChunk, int kThreads>
+__device__ __forceinline__ void copy_part(std::uint32_t shared, __half const* global, int stride) {
+  constexpr int kVectors = kChunk / 8;
+#pragma unroll
+  for (int v = 0; v < kPoints * kVectors / kThreads; ++v) {
+    int const index = v * kThreads + static_cast<int>(threadIdx.x);
+    int const row = index / kVectors;
+    int const vector = index % kVectors;
+    copy_async_16(shared + swizzled_offset<kChunk>(row, vector),
+                  global + static_cast<std::int64_t>(row) * stride + vector * 8);
+  }
+}
+
+template <class Shape>
+__device__ __forceinline__ void copy_chunk(std::uint32_t shared, Operand const& operand, int row, int coordinate) {
+  std::int64_t const offset = static_cast<std::int64_t>(row) * operand.half_stride + coordinate;
+  auto const copy = [&](std::uint32_t to, void const* part) {
+    copy_part<Shape::kColumns, Shape::kChunk, Shape::kThreads>(to, static_cast<__half const*>(part) + offset,
+                                                               operand.half_stride);
+  };
+  copy(shared, operand.high);
+  if constexpr (Shape::kParts == 2) copy(shared + Shape::kPartBytes, operand.low);
+}
+
+/// 128 logits and then as many factors of the columns from `column` on, by the block's first 64 threads.
+template <class Shape>
+__device__ __forceinline__ void copy_logits(std::uint32_t shared, PassArguments const& arguments, int column) {
+  int const vector = static_cast<int>(threadIdx.x);
+  if (vector >= 2 * Shape::kColumns / 4) return;
+  void const* const from = vector < Shape::kColumns / 4 ? arguments.logits : arguments.factors;
+  copy_async_16(shared + 16 * vector, static_cast<float const*>(from) + column + vector % (Shape::kColumns / 4) * 4);
+}
+
+/// The chunks of one segment of work, in the order in which the kernels read them: for each tile of columns its chunks,
+/// with those of the rows beside them unless they are resident, and with the last the tile's logits, if the pass has
+/// any. Shared memory: logits and factors of kLogitBuffers tiles, resident row chunks, the stages (columns, then rows).
+template <class Shape, bool kLogits>
+class OperandStream {
+ public:
+  __device__ __forceinline__ OperandStream(unsigned char* shared, PassArguments const& arguments,
+                                           Segment const& segment)
+      : arguments_(arguments),
+        segment_(segment),
+        logits_(shared),
+        resident_(shared_address(shared) + Shape::kLogitBuffers * Shape::kLogitBytes),
+        stages_(resident_ + (Shape::kResidentRows ? chunks() * Shape::kChunkBytes : 0)),
+        next_column_(first_column(0)) {}
+
+  __device__ __forceinline__ int chunks() const { return Shape::kSingleChunk ? 1 : arguments_.chunks; }
+
+  __device__ __forceinline__ void copy_resident_rows() const {
+    if constexpr (Shape::kResidentRows) {
+      for (int chunk = 0; chunk < chunks(); ++chunk)
+        copy_chunk<Shape>(resident_ + chunk * Shape::kChunkBytes, arguments_.rows, segment_.first_row,
+                          chunk * Shape::kChunk);
+    }
+  }
+  /// Starts to fill the next stage. One group of copies, empty after the last chunk, so that waits can count them.
+  __device__ __forceinline__ void copy_next() {
+    if (next_tile_ < segment_.tiles) {
+      std::uint32_t const stage = stages_ + next_stage_ * Shape::kStageBytes;
+      copy_chunk<Shape>(stage, arguments_.columns, next_column_, next_chunk_ * Shape::kChunk);
+      if constexpr (!Shape::kResidentRows)
+        copy_chunk<Shape>(stage + Shape::kChunkBytes, arguments_.rows, segment_.first_row, next_chunk_ * Shape::kChunk);
+      if (++next_chunk_ == chunks()) {
+        if constexpr (kLogits)
+          copy_logits<Shape>(shared_address(logits_) + next_tile_ % Shape::kLogitBuffers * Shape::kLogitBytes,
+                             arguments_, next_column_);
+        next_chunk_ = 0;
+        ++next_tile_;
+        // Without a look at the list where there is none: the kernels of short chunks feel it.
+        next_column_ += Shape::kColumns;
+        if (arguments_.work.tile_list && next_tile_ < segment_.tiles) next_column_ = first_column(next_tile_);
+      }
+      next_stage_ = after(next_stage_);
+    }
+    copy_async_commit();
+  }
+
+  /// Of the segment's tile number `tile`.
+  __device__ __forceinline__ int first_column(int tile) const {
+    return segment_.column_tile(arguments_.work, tile) * Shape::kColumns;
+  }
+  /// Of the stage that is read; `chunk` is the one in it.
+  __device__ __forceinline__ std::uint32_t columns() const { return stages_ + stage_ * Shape::kStageBytes; }
+  __device__ __forceinline__ std::uint32_t rows(int chunk) const {
+    return Shape::kResidentRows ? resident_ + chunk * Shape::kChunkBytes : columns() + Shape::kChunkBytes;
+  }
+  __device__ __forceinline__ void advance() { stage_ = after(stage_); }
+  /// The logits of the segment's tile number `tile`, then the factors.
+  __device__ __forceinline__ float const* logits(int tile) const {
+    return reinterpret_cast<float const*>(logits_ + tile % Shape::kLogitBuffers * Shape::kLogitBytes);
+  }
+
+ private:
+  static __device__ __forceinline__ int after(int stage) { return stage + 1 == Shape::kStages ? 0 : stage + 1; }
+
+  PassArguments const& arguments_;
+  Segment segment_;
+  unsigned char* logits_;
+  std::uint32_t resident_, stages_;
+  int next_column_;  // Of the tile that is filled.
+  int next_tile_ = 0, next_chunk_ = 0, next_stage_ = 0;
+  int stage_ = 0;  // To be read.
+};
+
+}  // namespace monge::cuda

@@ -1,0 +1,88 @@
+// Entries of a plan times values (cuda/plan/entry_product.cuh), and what goes before and after it
+// (cuda/plan/values.cuh).
+#pragma once
+#include "cuda/launch/arguments.hpp"
+
+namespace monge::cuda {
+
+/// Values V (points x width) as the products read them: transposed, one row a column of V.
+struct PackedValues {
+  int width = 0;
+  Operand operand;                // padded_size: of the width; stride or half_stride: padded points.
+  double const* scale = nullptr;  // width; V is this times what the operand holds. Null in double.
+};
+
+/// Columns of the values that a block takes at a time; the width is padded to a multiple.
+int value_tile(int width, DataType scalar);
+
+struct PackValuesArguments {
+  StridedView from;       // count x width; stride between rows.
+  double const* divisor;  // count, or null: row j of V is divided by it.
+  int count;
+  int padded_count;
+  int width;
+  int padded_width;
+  DataType scalar;
+  unsigned long long* largest;  // width of scratch; float only.
+  double* scale;                // width; float only.
+  void* high;                   // padded_width x padded_count, fp16 in the order of entry_position(), or double.
+  void* low;                    // The same; float only.
+};
+void pack_values(PackValuesArguments const& arguments, cudaStream_t stream);
+
+struct EntryProductPlan {
+  bool wgmma = false;
+  int tile = 64;         // Columns of the values a block takes at a time.
+  int column_tiles = 1;  // Of the values.
+  WorkPlan work;         // Row blocks times column tiles of the values, against chunks of points.
+  std::int64_t partial_size() const { return static_cast<std::int64_t>(work.slots) * work.row_blocks * 128 * tile; }
+};
+EntryProductPlan plan_entry_product(int padded_rows, int padded_count, int padded_width, int multiprocessors);
+
+struct EntryProductArguments {
+  Operand rows;     // The entries.
+  Operand columns;  // The values.
+  int column_tiles;
+  WorkPlan work;
+  float* partials;  // [slots][row blocks x column tiles][128][tile]
+};
+void launch_entry_product(EntryProductPlan const& plan, EntryProductArguments const& arguments, cudaStream_t stream);
+
+/// out_ip = row_factor_i (value_factor scale_p sum_ip / (entry_sum_i row_divisor_i) + origin_p). Dividing by the sum of
+/// the very entries that were used takes out what rounding did to all of them alike.
+struct StoreValuesArguments {
+  int rows;
+  int width;
+  DataType scalar;
+  // Of sums in float, from launch_entry_product:
+  float const* partials;
+  int tile;
+  int column_tiles;
+  WorkPlan work;
+  // Of sums in double: rows x padded width.
+  double const* sums;
+  int sum_stride;
+  double const* entry_sum;    // rows
+  double const* row_divisor;  // rows; null for ones.
+  double const* row_factor;   // rows; null for ones.
+  double value_factor;
+  double const* scale;   // Null for ones.
+  double const* origin;  // Null for zeros.
+  StridedView out;       // rows x width; stride between rows.
+};
+void store_values(StoreValuesArguments const& arguments, cudaStream_t stream);
+
+/// Rows of the caller's matrix as fp16 parts: divisor_i x_i = high + low, divisor_i a power of two.
+struct SplitRowsArguments {
+  StridedView from;  // rows x columns; stride between rows.
+  int rows;
+  int padded_rows;
+  int columns;
+  int half_stride;
+  void* high;
+  void* low;
+  double* divisor;  // rows
+};
+void split_rows(SplitRowsArguments const& arguments, cudaStream_t stream);
+
+}  // namespace monge::cuda

@@ -1,0 +1,497 @@
+#include "cuda/plan/plan_operator.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+
+#include "cuda/geometry/pack.hpp"
+
+namespace monge::cuda {
+namespace {
+
+/// Entries that are not kept take at most this much memory, or 128 rows.
+constexpr std::int64_t kPassingBytes = std::int64_t{256} << 20;
+
+}  // namespace
+
+PlanOperator::PlanOperator(Problem problem, Potentials const& potentials, double eps, double cache_bytes,
+                           Queue const& queue)
+    : monge::PlanOperator(problem.size(Side::rows), problem.size(Side::columns)),
+      problem_(std::move(problem)),
+      vectors_(problem_.runtime, size(Side::rows), size(Side::columns)),
+      eps_(eps),
+      cache_bytes_(cache_bytes) {
+  for (Side const side : kSides) {
+    DeviceVector const& from = potentials[side_index(side)];
+    DeviceVector& copy = potentials_[side_index(side)];
+    copy = DeviceVector(problem_.runtime, size(side));
+    copy.typical = from.typical;
+    combine({copy.size(), 1, {{1, from.data(), nullptr}}, copy.data()}, queue);
+  }
+}
+
+PlanOperator::Frozen& PlanOperator::frozen(Side side) {
+  std::optional<Frozen>& slot = frozen_[side_index(side)];
+  if (slot) return *slot;
+  SharedRuntime const& runtime = problem_.runtime;
+  DeviceGuard const guard(runtime->index());
+  PackedSide const rows = problem_.side(side), columns = problem_.side(opposite(side));
+  Frozen fresh;
+  DeviceArray<double>& given = transforms_[side_index(side)];
+  if (given.data()) {
+    fresh.transform = transform_logits(problem_, side, potentials_, eps_);
+    fresh.transform.plus = std::move(given);
+  } else {
+    fresh.transform = cuda::transform(problem_, side, potentials_, eps_);
+  }
+  fresh.references = DeviceArray<unsigned char>(runtime, rows.padded_size * size_of(rows.scalar));
+  fresh.share_factor = DeviceArray<double>(runtime, rows.size);
+  fresh.plan_factor = DeviceArray<double>(runtime, rows.size);
+  fresh.marginal = DeviceVector(runtime, rows.size);
+  Transform const& softmin = fresh.transform;
+  freeze_rows({side_index(side),
+               rows,
+               potentials_[side_index(side)].data(),
+               {softmin.plus.data(), softmin.reference.data(), softmin.sum.data()},
+               softmin.parameters.data(),
+               fresh.references.data(),
+               fresh.share_factor.data(),
+               fresh.plan_factor.data(),
+               fresh.marginal.data()},
+              runtime->stream());
+
+  fresh.product = problem_.costs->launch(side, Pass::product);
+  std::int64_t const parts = static_cast<std::int64_t>(rows.padded_size) * fresh.product.plan.work.slots;
+  fresh.partials = DeviceArray<unsigned char>(runtime, parts * 2 * size_of(rows.scalar));
+  fresh.factors = DeviceArray<unsigned char>(runtime, columns.padded_size * size_of(rows.scalar));
+  fresh.scales = DeviceArray<unsigned long long>(runtime, 2);
+  MONGE_CUDA_TRY(cudaMemsetAsync(fresh.scales.data(), 0, 2 * sizeof(unsigned long long), runtime->stream()));
+  PassArguments& arguments = fresh.product.arguments;
+  arguments.parameters = fresh.transform.parameters.data();
+  arguments.logits = fresh.transform.logits.values.data();
+  arguments.factors = fresh.factors.data();
+  arguments.references = fresh.references.data();
+  arguments.partials = fresh.partials.data();
+  slot = std::move(fresh);
+  return *slot;
+}
+
+void PlanOperator::set_transforms(Vector const& f_plus, Vector const& g_plus) {
+  DeviceGuard const guard(problem_.runtime->index());
+  for (Side side : {Side::rows, Side::columns}) {
+    DeviceVector const& from = on_device(side == Side::rows ? f_plus : g_plus);
+    DeviceArray<double>& copy = transforms_[side_index(side)];
+    copy = DeviceArray<double>(problem_.runtime, from.size());
+    combine({from.size(), 1, {{1, from.data(), nullptr}}, copy.data()}, problem_.runtime->stream());
+    frozen_[side_index(side)].reset();
+  }
+}
+
+void PlanOperator::potentials(MutableVectorView f, MutableVectorView g) {
+  DeviceGuard const guard(problem_.runtime->index());
+  for (Side const side : kSides) {
+    MutableVectorView const view = side == Side::rows ? f : g;
+    if (view.empty()) continue;
+    Transform const* idle = nullptr;
+    std::optional<Transform> found;
+    if (problem_.weights[side_index(side)]->has_idle_points()) {
+      idle = &frozen(side).transform;
+      // One that was given does not know these points.
+      if (!idle->sum.data()) idle = &found.emplace(cuda::transform(problem_, side, potentials_, eps_));
+    }
+    store_potential(problem_, side, potentials_[side_index(side)], idle, view);
+  }
+}
+
+void PlanOperator::transform(Side side, MutableVectorView out) {
+  DeviceGuard const guard(problem_.runtime->index());
+  Output output(problem_.runtime, out);
+  store_vector(output.view(), problem_.size(side), 1, frozen(side).transform.plus.data(), problem_.costs->shift(side),
+               problem_.runtime->stream());
+  output.finish();
+}
+
+double PlanOperator::transport_cost() {
+  DeviceGuard const guard(problem_.runtime->index());
+  return evaluate(problem_, potentials_, eps_, {}).transport_cost;
+}
+
+/// out = r (w v + origin) or w v + origin, w the shares.
+void PlanOperator::multiply_one(Side side, Scaling scaling, StridedView const& v, double const* origin,
+                                StridedView const& out) {
+  Frozen& rows = frozen(side);
+  cudaStream_t const stream = problem_.runtime->stream();
+  int const turn = rows.products++ % 2;
+  VectorScale const scale{rows.scales.data() + turn, rows.scales.data() + 1 - turn};
+  scale_factors(problem_.side(opposite(side)), rows.transform.logits.factors.data(), v, scale, rows.factors.data(),
+                stream);
+  launch_pass(rows.product.plan, rows.product.arguments, stream);
+  bool const plan = scaling == Scaling::plan;
+  finish_product(
+      {
+          .sums = {side_index(side), problem_.side(side), rows.partials.data(), nullptr, rows.product.plan.work,
+                   rows.transform.parameters.data()},
+          .row_factor = plan ? rows.plan_factor.data() : rows.share_factor.data(),
+          .scale = scale,
+          .origin = origin,
+          .weight = plan ? rows.marginal.data() : nullptr,
+          .out = out,
+      },
+      stream);
+}
+
+/// The same for each column of V, by whichever way is faster.
+void PlanOperator::multiply_columns(Side side, Scaling scaling, StridedView const& v, int width, double const* origin,
+                                    StridedView const& out) {
+  if (by_entries(side, width)) return multiply_many(side, scaling, v, width, origin, out, nullptr);
+  auto const column = [](StridedView view, int p) {
+    view.data = static_cast<unsigned char*>(view.data) + p * size_of(view.scalar);
+    return view;
+  };
+  for (int p = 0; p < width; ++p)
+    multiply_one(side, scaling, column(v, p), origin ? origin + p : nullptr, column(out, p));
+}
+
+void PlanOperator::multiply(Side side, Vector const& in, Vector& out) {
+  DeviceGuard const guard(problem_.runtime->index());
+  multiply_columns(side, Scaling::plan, {on_device(in).data(), 1, DataType::float64}, 1, nullptr,
+                   {on_device(out).data(), 1, DataType::float64});
+}
+
+void PlanOperator::multiply_gram(Side side, Vector const& w, Vector const& in, Vector& out) {
+  DeviceGuard const guard(problem_.runtime->index());
+  Side const other = opposite(side);
+  DeviceVector& between = workspace_.between[side_index(other)];
+  if (!between.data()) between = DeviceVector(problem_.runtime, problem_.size(other));
+  multiply(other, in, between);
+  Term const weighted{1, &between, &w};
+  vectors_.combine({&weighted, 1}, between);
+  multiply(side, between, out);
+}
+
+void PlanOperator::multiply(Side side, Scaling scaling, MatrixView v, MutableMatrixView out) {
+  DeviceGuard const guard(problem_.runtime->index());
+  int const width = checked_size("v", v.columns());
+  DeviceArray<unsigned char> staging;
+  StridedView const in = upload(problem_.runtime, v, staging);
+  Output output(problem_.runtime, out);
+  multiply_columns(side, scaling, in, width, nullptr, output.view());
+  output.finish();
+}
+
+void PlanOperator::multiply_points(Side side, Scaling scaling, MutableMatrixView out) {
+  DeviceGuard const guard(problem_.runtime->index());
+  PointValues const points = problem_.costs->points(opposite(side));
+  Output output(problem_.runtime, out);
+  multiply_columns(side, scaling, points.points, points.dimension, points.centre, output.view());
+  output.finish();
+}
+
+double PlanOperator::label_cost() {
+  PointValues const rows = problem_.costs->labels(Side::rows), columns = problem_.costs->labels(Side::columns);
+  int const width = rows.dimension;
+  if (width == 0) return 0;
+  DeviceGuard const guard(problem_.runtime->index());
+  DeviceVector sums(problem_.runtime, size(Side::rows), width), labels(problem_.runtime, size(Side::rows), width);
+  StridedView const to_sums{sums.data(), width, DataType::float64};
+  multiply_columns(Side::rows, Scaling::plan, columns.points, width, columns.centre, to_sums);
+  cudaStream_t const stream = problem_.runtime->stream();
+  // The features of the rows' labels, with their centre, one row like another, put back.
+  std::vector<double> const centre = download(*problem_.runtime, rows.centre, width);
+  std::vector<double> less_centre(static_cast<std::size_t>(labels.size()));
+  for (std::size_t e = 0; e < less_centre.size(); ++e) less_centre[e] = -centre[e % centre.size()];
+  DeviceArray<double> const shift = uploaded(problem_.runtime, less_centre);
+  load_vector(rows.points, labels.size(), width, shift.data(), labels.data(), stream);
+  std::pair<Vector const*, Vector const*> const pair{&labels, &sums};
+  double cost = 0;
+  vectors_.dots({&pair, 1}, {&cost, 1});
+  return problem_.costs->factor() * cost;
+}
+
+void PlanOperator::points(Side side, Vector& out) const {
+  DeviceGuard const guard(problem_.runtime->index());
+  PointValues const points = problem_.costs->points(side);
+  DeviceVector& result = on_device(out);
+  load_vector(points.points, result.size(), points.dimension, nullptr, result.data(), problem_.runtime->stream());
+  result.typical = 0;
+}
+
+void PlanOperator::slopes(Side side, Vector& out) const {
+  DeviceGuard const guard(problem_.runtime->index());
+  PointValues const points = problem_.costs->points(side);
+  auto const [product, curvature] = problem_.costs->point_form();
+  DeviceVector& result = on_device(out);
+  cuda::slopes({points.points, result.size(), points.dimension, points.centre,
+                problem_.costs->points(opposite(side)).centre, curvature, product, result.data()},
+               problem_.runtime->stream());
+  result.typical = 0;
+}
+
+void PlanOperator::weight_terms(Side side, double penalty, WeightTerms const& out) {
+  DeviceGuard const guard(problem_.runtime->index());
+  Frozen const& rows = frozen(side);
+  cuda::weight_terms(
+      {
+          .points = problem_.side(side),
+          .potential = potentials_[side_index(side)].data(),
+          .plus = rows.transform.plus.data(),
+          .shift = problem_.costs->shift(side),
+          .marginal = rows.marginal.data(),
+          .penalty = penalty,
+          .eps = eps_,
+          .other_mass = problem_.weights[side_index(opposite(side))]->total(),
+          .ratio = written(out.ratio),
+          .wanted = written(out.wanted),
+          .gradient = written(out.gradient),
+      },
+      problem_.runtime->stream());
+}
+
+Operand PlanOperator::pack_rows(StridedView const& from, int rows, int padded_rows, int columns,
+                                DeviceArray<unsigned char>& memory, DeviceArray<double>& divisor) {
+  SharedRuntime const& runtime = problem_.runtime;
+  Operand result;
+  result.padded_size = padded_rows;
+  result.dimension = columns;
+  result.scalar = problem_.costs->scalar();
+  if (result.scalar == DataType::float64) {
+    result.stride = static_cast<int>(round_up(columns, 16));
+    grow(runtime, memory, static_cast<std::int64_t>(padded_rows) * result.stride * 8);
+    convert_matrix(from, rows, columns, reinterpret_cast<double*>(memory.data()), padded_rows, result.stride,
+                   runtime->stream());
+    result.points = memory.data();
+    return result;
+  }
+  result.half_stride = half_stride_of(columns);
+  std::int64_t const bytes = static_cast<std::int64_t>(padded_rows) * result.half_stride * 2;
+  grow(runtime, memory, 2 * bytes);
+  grow(runtime, divisor, rows);
+  split_rows(
+      {from, rows, padded_rows, columns, result.half_stride, memory.data(), memory.data() + bytes, divisor.data()},
+      runtime->stream());
+  result.high = memory.data();
+  result.low = memory.data() + bytes;
+  return result;
+}
+
+void PlanOperator::multiply_hadamard(Side side, MatrixView l, MatrixView r, MatrixView v, MutableMatrixView out) {
+  SharedRuntime const& runtime = problem_.runtime;
+  DeviceGuard const guard(runtime->index());
+  int const inner = checked_size("l", l.columns());
+  Side const other = opposite(side);
+  DeviceArray<unsigned char> l_staging, r_staging, v_staging;
+  HadamardFactors factors;
+  factors.left = pack_rows(upload(runtime, l, l_staging), problem_.size(side), problem_.costs->padded_size(side), inner,
+                           workspace_.left, workspace_.left_divisor);
+  factors.right = pack_rows(upload(runtime, r, r_staging), problem_.size(other), problem_.costs->padded_size(other),
+                            inner, workspace_.right, workspace_.right_divisor);
+  if (problem_.costs->scalar() == DataType::float32) {
+    // Coordinates are below 2^14, so products of `inner` of them are at most 2^28 bit_ceil(inner).
+    factors.factor = std::ldexp(1.0, -28) / static_cast<double>(std::bit_ceil(static_cast<unsigned>(inner)));
+    factors.left_divisor = workspace_.left_divisor.data();
+    factors.right_divisor = workspace_.right_divisor.data();
+  }
+  Output output(runtime, out);
+  multiply_many(side, Scaling::plan, upload(runtime, v, v_staging), checked_size("v", v.columns()), nullptr,
+                output.view(), &factors);
+  output.finish();
+}
+
+bool PlanOperator::keeps_entries(Side side) const {
+  // Both sides may come to keep theirs.
+  Costs const& costs = *problem_.costs;
+  double const pairs = static_cast<double>(costs.padded_size(side)) * costs.padded_size(opposite(side));
+  return 2 * pairs * static_cast<double>(size_of(costs.scalar())) <= cache_bytes_;
+}
+
+bool PlanOperator::by_entries(Side side, int width) const {
+  PairTimes const times = problem_.costs->pair_times();
+  double const read = times.read * static_cast<double>((width - 1) / 64 + 1);
+  // Entries that stay must save enough to be worth making even if few products follow. The choice does not depend on
+  // what was multiplied before, so the same product always has the same bits.
+  return width * times.pass > (keeps_entries(side) ? 2 * read : read + times.pass + times.entries);
+}
+
+PlanOperator::EntryStore& PlanOperator::entry_store(Side side, bool may_keep) {
+  bool const keep = may_keep && keeps_entries(side);
+  EntryStore& store = keep ? kept_[side_index(side)] : passing_;
+  std::int64_t const columns = problem_.costs->padded_size(opposite(side));
+  int const padded = problem_.costs->padded_size(side);
+  bool const halves = problem_.costs->scalar() == DataType::float32;
+  std::int64_t const row_bytes = columns * (halves ? 4 : 8);
+  std::int64_t const fitting = std::max<std::int64_t>(kPassingBytes / row_bytes / kRowPadding, 1) * kRowPadding;
+  store.rows = keep ? padded : static_cast<int>(std::min<std::int64_t>(fitting, padded));
+  grow(problem_.runtime, store.high, store.rows * columns * (halves ? 2 : 8));
+  if (halves) grow(problem_.runtime, store.low, store.rows * columns * 2);
+  grow(problem_.runtime, store.sums, store.rows);
+  return store;
+}
+
+/// V^T as an operand of products with entries of `side`.
+PackedValues PlanOperator::packed_values(Side side, StridedView const& v, int width, double const* divisor) {
+  SharedRuntime const& runtime = problem_.runtime;
+  Side const other = opposite(side);
+  DataType const scalar = problem_.costs->scalar();
+  bool const halves = scalar == DataType::float32;
+  int const padded_count = problem_.costs->padded_size(other);
+  int const padded_width = static_cast<int>(round_up(width, value_tile(width, scalar)));
+  Workspace& work = workspace_;
+  std::int64_t const bytes = static_cast<std::int64_t>(padded_width) * padded_count * (halves ? 2 : 8);
+  grow(runtime, work.values_high, bytes);
+  if (halves) {
+    grow(runtime, work.values_low, bytes);
+    grow(runtime, work.scale, width);
+    grow(runtime, work.largest, width);
+  }
+  PackedValues values;
+  values.width = width;
+  values.operand = entry_operand(padded_width, work.values_high.data(), work.values_low.data(), padded_count);
+  values.scale = halves ? work.scale.data() : nullptr;
+  pack_values({v, divisor, problem_.size(other), padded_count, width, padded_width, scalar, work.largest.data(),
+               work.scale.data(), work.values_high.data(), work.values_low.data()},
+              runtime->stream());
+  return values;
+}
+
+/// Rows of entries, or of values that are multiplied with them.
+Operand PlanOperator::entry_operand(int rows, void const* high, void const* low, int columns) const {
+  Operand operand;
+  operand.padded_size = rows;
+  operand.dimension = operand.stride = operand.half_stride = columns;
+  operand.scalar = problem_.costs->scalar();
+  operand.points = operand.high = high;
+  operand.low = low;
+  return operand;
+}
+
+/// `rows` rows of entries from `first` on, and their sums, into the store.
+void PlanOperator::write_entries(Side side, int first, int rows, EntryStore& store) {
+  Frozen& from = frozen(side);
+  Costs::Launch pass = problem_.costs->launch(side, first, rows, Pass::entries);
+  std::int64_t const partials = static_cast<std::int64_t>(rows) * pass.plan.work.slots;
+  grow(problem_.runtime, workspace_.sum_partials, partials * 2 * size_of(problem_.costs->scalar()));
+  PassArguments& arguments = pass.arguments;
+  arguments.parameters = from.transform.parameters.data();
+  arguments.logits = from.transform.logits.values.data();
+  arguments.factors = from.transform.logits.factors.data();
+  arguments.references = from.references.data() + first * size_of(problem_.costs->scalar());
+  arguments.partials = workspace_.sum_partials.data();
+  arguments.entries = store.entries(problem_.costs->scalar(), problem_.costs->padded_size(opposite(side)));
+  launch_pass(pass.plan, arguments, problem_.runtime->stream());
+  PackedSide points = problem_.side(side);
+  points.size = points.padded_size = rows;
+  row_sums({side_index(side), points, workspace_.sum_partials.data(), nullptr, pass.plan.work, nullptr},
+           store.sums.data(), problem_.runtime->stream());
+}
+
+/// Entries times the products of L and R, in place.
+void PlanOperator::weight_entries(HadamardFactors const& hadamard, int first, int rows, Entries const& entries) {
+  bool const halves = problem_.costs->scalar() == DataType::float32;
+  PassArguments arguments;
+  arguments.rows = hadamard.left.part(first, rows);
+  arguments.columns = hadamard.right;
+  arguments.factor = hadamard.factor;
+  arguments.entries = entries;
+  PassPlan const plan = plan_pass({Pass::hadamard, halves ? ScoreKernel::three_products : ScoreKernel::tile,
+                                   ScoreForm::products, problem_.runtime->multiprocessors()},
+                                  arguments.rows, arguments.columns);
+  arguments.work = plan.work;
+  launch_pass(plan, arguments, problem_.runtime->stream());
+}
+
+/// Sums of `rows` rows of entries times values, for store_values().
+StoreValuesArguments PlanOperator::multiply_entries(Operand const& rows, PackedValues const& values) {
+  SharedRuntime const& runtime = problem_.runtime;
+  StoreValuesArguments result{};
+  result.width = values.width;
+  result.scalar = rows.scalar;
+  result.scale = values.scale;
+  int const padded_width = values.operand.padded_size;
+  if (rows.scalar == DataType::float32) {
+    EntryProductPlan const plan =
+        plan_entry_product(rows.padded_size, rows.stride, padded_width, runtime->multiprocessors());
+    grow(runtime, workspace_.partials, plan.partial_size() * 4);
+    auto* const partials = reinterpret_cast<float*>(workspace_.partials.data());
+    launch_entry_product(plan, {rows, values.operand, plan.column_tiles, plan.work, partials}, runtime->stream());
+    result.partials = partials;
+    result.tile = plan.tile;
+    result.column_tiles = plan.column_tiles;
+    result.work = plan.work;
+    return result;
+  }
+  grow(runtime, workspace_.partials, static_cast<std::int64_t>(rows.padded_size) * padded_width * 8);
+  PassArguments arguments;
+  arguments.rows = rows;
+  arguments.columns = values.operand;
+  arguments.entries = {rows.scalar, padded_width, workspace_.partials.data(), nullptr};
+  PassPlan const plan = plan_pass({Pass::values, ScoreKernel::tile, ScoreForm::products, runtime->multiprocessors()},
+                                  rows, values.operand);
+  arguments.work = plan.work;
+  launch_pass(plan, arguments, runtime->stream());
+  result.sums = reinterpret_cast<double const*>(workspace_.partials.data());
+  result.sum_stride = padded_width;
+  return result;
+}
+
+/// out = r (E V + origin) or E V + origin, E the shares, by way of entries in memory.
+void PlanOperator::multiply_many(Side side, Scaling scaling, StridedView const& v, int width, double const* origin,
+                                 StridedView const& out, HadamardFactors const* hadamard) {
+  PackedValues const values = packed_values(side, v, width, hadamard ? hadamard->right_divisor : nullptr);
+  EntryStore& store = entry_store(side, hadamard == nullptr);
+  int const padded = problem_.costs->padded_size(side), columns = problem_.costs->padded_size(opposite(side));
+  Entries const entries = store.entries(problem_.costs->scalar(), columns);
+  for (int first = 0; first < padded; first += store.rows) {
+    int const rows = std::min(store.rows, padded - first);
+    if (!store.complete) write_entries(side, first, rows, store);
+    if (hadamard) weight_entries(*hadamard, first, rows, entries);
+    StoreValuesArguments result = multiply_entries(entry_operand(rows, entries.high, entries.low, columns), values);
+    result.rows = std::min(rows, problem_.size(side) - first);
+    result.entry_sum = store.sums.data();
+    result.row_factor = scaling == Scaling::plan ? frozen(side).marginal.data() + first : nullptr;
+    result.row_divisor = hadamard && hadamard->left_divisor ? hadamard->left_divisor + first : nullptr;
+    result.value_factor = hadamard ? 1 / hadamard->factor : 1.0;
+    result.origin = origin;
+    result.out = out;
+    result.out.data = static_cast<unsigned char*>(out.data) + first * out.stride * size_of(out.scalar);
+    store_values(result, problem_.runtime->stream());
+  }
+  store.complete = &store != &passing_;
+}
+
+std::unique_ptr<monge::PlanOperator> PlanOperator::at_eps(double eps) const {
+  DeviceGuard const guard(problem_.runtime->index());
+  return std::make_unique<PlanOperator>(problem_, potentials_, eps, 0, problem_.runtime->stream());
+}
+
+std::unique_ptr<monge::PlanOperator> PlanOperator::at(Side side, MatrixView points) const {
+  SharedRuntime const& runtime = problem_.runtime;
+  DeviceGuard const guard(runtime->index());
+  Side const other = opposite(side);
+  Problem problem = problem_;
+  problem.is_self = false;
+  problem.costs = problem_.costs->at(side, points);
+  problem.weights[side_index(side)] = std::make_shared<Weights>(
+      runtime, std::vector<double>(static_cast<std::size_t>(points.rows()), 1.0), runtime->stream());
+
+  // Nothing is kept between products: there is seldom a second at the same points. The kept side has the user's
+  // potential as before; its shift has changed, and so its own.
+  Potentials potentials;
+  potentials[side_index(side)] = DeviceVector(runtime, points.rows());
+  load_vector({}, static_cast<int>(points.rows()), 1, problem.costs->shift(side), potentials[side_index(side)].data(),
+              runtime->stream());
+  potentials[side_index(side)].typical = -problem.costs->mean_shift(side);
+  DeviceVector& kept = potentials[side_index(other)];
+  DeviceVector const& before = potentials_[side_index(other)];
+  kept = DeviceVector(runtime, before.size());
+  combine({before.size(),
+           3,
+           {{1, before.data(), nullptr},
+            {1, problem_.costs->shift(other), nullptr},
+            {-1, problem.costs->shift(other), nullptr}},
+           kept.data()},
+          runtime->stream());
+  kept.typical = before.typical + problem_.costs->mean_shift(other) - problem.costs->mean_shift(other);
+  return std::make_unique<PlanOperator>(std::move(problem), potentials, eps_, 0, runtime->stream());
+}
+
+}  // namespace monge::cuda

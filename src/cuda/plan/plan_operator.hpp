@@ -1,0 +1,124 @@
+// A plan with frozen potentials on a CUDA device.
+//
+// The shares of a row, 2^(t_ij - lse_i) beta_j, need one number a row beside what sweeps need: its log-sum-exp. With
+// it, a product with one vector is a pass like a half-step, which finds no references but is given them. Products with
+// many columns go by entries: some rows of shares are written to memory, as many as fit a limit, and multiplied there.
+// The entries of all rows stay for the next product where `cache_bytes` allows.
+#pragma once
+#include <memory>
+#include <optional>
+
+#include "cuda/entropic/problem.hpp"
+#include "cuda/plan/entry_product.hpp"
+#include "cuda/plan/select.hpp"
+#include "plan/plan_operator.hpp"
+
+namespace monge::cuda {
+
+/// At least `size` elements; what was there is lost when it grows.
+template <class T>
+void grow(SharedRuntime const& runtime, DeviceArray<T>& array, std::int64_t size) {
+  if (array.size() < size) array = DeviceArray<T>(runtime, size);
+}
+
+class PlanOperator final : public monge::PlanOperator {
+ public:
+  /// Copies the potentials.
+  PlanOperator(Problem problem, Potentials const& potentials, double eps, double cache_bytes, Queue const& queue);
+
+  VectorOperations const& vectors() const override { return vectors_; }
+  void potentials(MutableVectorView f, MutableVectorView g) override;
+  void transform(Side side, MutableVectorView out) override;
+  void set_transforms(Vector const& f_plus, Vector const& g_plus) override;
+  Vector const& marginal(Side side) override { return frozen(side).marginal; }
+  double transport_cost() override;
+  double label_cost() override;
+  void multiply(Side side, Scaling scaling, MatrixView v, MutableMatrixView out) override;
+  void multiply_points(Side side, Scaling scaling, MutableMatrixView out) override;
+  void multiply_hadamard(Side side, MatrixView l, MatrixView r, MatrixView v, MutableMatrixView out) override;
+  PointForm point_form() const override { return problem_.costs->point_form(); }
+  void points(Side side, Vector& out) const override;
+  void slopes(Side side, Vector& out) const override;
+  void weight_terms(Side side, double penalty, WeightTerms const& out) override;
+  void multiply(Side side, Vector const& in, Vector& out) override;
+  void multiply_gram(Side side, Vector const& w, Vector const& in, Vector& out) override;
+  void entries(Side side, MutableMatrixView out) override;
+  void top_k(Side side, MutableIndexView indices, MutableMatrixView values) override;
+  std::int64_t count_above(double threshold, MutableIndexView row_begin) override;
+  std::int64_t entries_above(double threshold, MutableIndexView row_begin, MutableIndexView columns,
+                             MutableVectorView values) override;
+  void sample(std::uint64_t seed, MutableIndexView pairs) override;
+  void entries_at(IndexView rows, IndexView columns, MutableVectorView values) override;
+  std::unique_ptr<monge::PlanOperator> at_eps(double eps) const override;
+  std::unique_ptr<monge::PlanOperator> at(Side side, MatrixView points) const override;
+
+ private:
+  /// What passes over the rows of one side need, from one half-step or from a transform that was given.
+  struct Frozen {
+    Transform transform;                            // With the logits of the other side; without sums if given.
+    DeviceArray<unsigned char> references;          // Of this side's points, padded.
+    DeviceArray<double> share_factor, plan_factor;  // What sums of a row are multiplied by, for either Scaling.
+    DeviceVector marginal;
+    Costs::Launch product;                         // Of one vector.
+    DeviceArray<unsigned char> factors, partials;  // For it.
+    DeviceArray<unsigned long long> scales;        // Two, of the vectors: VectorScale.
+    int products = 0;                              // So far; says whose turn of the scales it is.
+  };
+  /// Entries of some rows of one side, and how many fit.
+  struct EntryStore {
+    DeviceArray<unsigned char> high, low;
+    DeviceArray<double> sums;  // Of each row.
+    int rows = 0;
+    bool complete = false;  // All rows are there, and stay.
+
+    Entries entries(DataType scalar, int columns) const { return {scalar, columns, high.data(), low.data()}; }
+  };
+  /// Memory of products with many columns, kept between them; it only grows.
+  struct Workspace {
+    DeviceArray<unsigned char> values_high, values_low, partials, sum_partials, left, right;
+    DeviceArray<unsigned char> log_rows, log_factors, selection;  // Entries one by one.
+    DeviceArray<double> scale, left_divisor, right_divisor;
+    DeviceArray<unsigned long long> largest;
+    DeviceVector between[2];  // Of a Gram product.
+  };
+  /// The factors L and R of the Hadamard product, packed.
+  struct HadamardFactors {
+    Operand left, right;
+    double factor = 1;  // Of the products of their fp16 parts, so that these are at most 1.
+    double const* left_divisor = nullptr;
+    double const* right_divisor = nullptr;
+  };
+
+  Frozen& frozen(Side side);
+  EntryStore& entry_store(Side side, bool may_keep);
+  bool keeps_entries(Side side) const;
+  /// Whether a product with so many columns goes by entries in memory.
+  bool by_entries(Side side, int width) const;
+  void multiply_one(Side side, Scaling scaling, StridedView const& v, double const* origin, StridedView const& out);
+  void multiply_columns(Side side, Scaling scaling, StridedView const& v, int width, double const* origin,
+                        StridedView const& out);
+  PackedValues packed_values(Side side, StridedView const& v, int width, double const* divisor);
+  Operand entry_operand(int rows, void const* high, void const* low, int columns) const;
+  void write_entries(Side side, int first, int rows, EntryStore& store);
+  void weight_entries(HadamardFactors const& hadamard, int first, int rows, Entries const& entries);
+  StoreValuesArguments multiply_entries(Operand const& rows, PackedValues const& values);
+  void multiply_many(Side side, Scaling scaling, StridedView const& v, int width, double const* origin,
+                     StridedView const& out, HadamardFactors const* hadamard);
+  /// Calls visit(rows) for all rows of `side`, as many at a time as fit with `scratch_bytes` each beside them.
+  template <class Visit>
+  void for_log_rows(Side side, std::int64_t scratch_bytes, Visit const& visit);
+  Operand pack_rows(StridedView const& from, int rows, int padded_rows, int columns, DeviceArray<unsigned char>& memory,
+                    DeviceArray<double>& divisor);
+
+  Problem problem_;
+  DeviceVectorOperations vectors_;
+  Potentials potentials_;
+  double eps_;
+  double cache_bytes_;
+  std::optional<Frozen> frozen_[2];
+  DeviceArray<double> transforms_[2];  // That were given, until a side is frozen.
+  EntryStore kept_[2], passing_;
+  Workspace workspace_;
+};
+
+}  // namespace monge::cuda

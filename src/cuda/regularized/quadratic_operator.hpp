@@ -1,0 +1,53 @@
+// The dual of a quadratically regularised plan on a CUDA device. A step is one direction, found without the host, and
+// one pass; the host waits for a few numbers.
+#pragma once
+#include <span>
+
+#include "cuda/regularized/quadratic.hpp"
+#include "cuda/regularized/regularized_plan.hpp"
+
+namespace monge::cuda {
+
+class QuadraticOperator final : public ReadableOperator<monge::QuadraticOperator> {
+ public:
+  QuadraticOperator(SharedRuntime runtime, RegularizedInput const& input);
+
+  QuadraticValues start(double weight, std::span<double const> u, std::span<double const> v) override;
+  QuadraticValues set_weight(double weight) override;
+  QuadraticStep step(QuadraticDamping damping) override;
+  QuadraticValues shorten(double fraction) override;
+  void accept() override;
+
+  RegularizedValues evaluate() override;
+  void potentials(MutableVectorView u, MutableVectorView v) const override;
+
+ private:
+  struct Found {
+    QuadraticValues values;
+    QuadraticSearch search;
+  };
+  DeviceArray<unsigned char> allocate(QuadraticState& state) const;
+  void allocate_system();
+  void find_means();
+  void pass(QuadraticState const& state);
+  Found found() const;
+  /// The same of a trial.
+  Found found_trial();
+  /// The trial at a fraction of the direction.
+  void try_fraction(double fraction);
+  RegularizedEntries plan() const override;
+
+  SharedRuntime runtime_;
+  RegularizedReadout readout_;
+  QuadraticProblem problem_;
+  std::vector<double> share_[2], mean_[2];  // Of the costs, less half of the mean of all.
+  DeviceArray<unsigned char> now_memory_, trial_memory_, system_memory_;
+  QuadraticState now_, trial_;
+  std::int64_t now_active_ = 0, trial_active_ = 0;
+  QuadraticDirectionArguments direction_;
+  double* chunk_sum_ = nullptr;
+  int* chunk_count_ = nullptr;
+  Found* found_ = nullptr;
+};
+
+}  // namespace monge::cuda

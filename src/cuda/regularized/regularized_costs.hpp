@@ -1,0 +1,56 @@
+// The costs of a regularised problem, and its groups. Matrices are read in place on the device, or copied there once;
+// points are packed (geometry/point_cost.hpp).
+#pragma once
+#include <vector>
+
+#include "cuda/regularized/regularized_entries.hpp"
+#include "cuda/transfer.hpp"
+#include "regularized/regularized_operator.hpp"
+
+namespace monge::cuda {
+
+class RegularizedCosts {
+ public:
+  /// Starts to look through the costs; finish() has to follow. Waits where there are points.
+  RegularizedCosts(SharedRuntime runtime, RegularizedInput const& input, Queue const& queue);
+  /// Waits. Throws invalid_argument as regularized/regularized_costs.hpp has it.
+  void finish();
+
+  SharedRuntime const& runtime() const { return runtime_; }
+  int rows() const { return matrix_.rows; }
+  int columns() const { return matrix_.columns; }
+  CostScale const& scale() const { return scale_; }
+  RegularizedMatrix const& matrix() const { return matrix_; }
+  /// With groups rows are sorted by them, and each group is padded to a multiple of kGroupRows.
+  RowOrder order() const;
+  /// Of h, inside.
+  EntryTerms const& terms() const { return terms_; }
+  /// Where groups begin in that order, and their end; empty without groups.
+  std::vector<int> const& group_begin() const { return group_begin_; }
+  std::vector<double> const& p() const { return p_; }
+  std::vector<double> const& q() const { return q_; }
+  /// Numbers of the rows of the problem, in that order; padding gets 0.
+  std::vector<double> in_order(std::span<double const> of_rows) const;
+
+ private:
+  void set_points(PointCloud const& clouds);
+  void scale_points();
+  void sort_rows(RegularizerTerms const& terms);
+  [[noreturn]] void throw_bad_entry(unsigned long long place) const;
+
+  SharedRuntime runtime_;
+  DeviceArray<unsigned char> cost_copy_, l1_copy_, mask_copy_;  // Of matrices in host memory.
+  DeviceArray<unsigned char> point_memory_;
+  RegularizedMatrix matrix_;
+  CostScale scale_;
+  EntryTerms terms_;
+  RegularizerTerms weights_;  // Of the terms, as given; without groups.
+  std::vector<double> p_, q_;
+  std::vector<int> row_, group_begin_;
+  DeviceArray<int> device_row_, device_group_, device_group_begin_;
+  DeviceArray<double> group_weight_;
+  DeviceArray<double> shares_;  // Of the survey, as what follows.
+  DeviceArray<unsigned char> survey_;
+};
+
+}  // namespace monge::cuda

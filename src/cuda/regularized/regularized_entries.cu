@@ -1,0 +1,107 @@
+#include "cuda/regularized/regularized_entries.hpp"
+
+#include <algorithm>
+#include <bit>
+
+#include "cuda/launch/divided_up.hpp"
+#include "cuda/regularized/regularized_entries.cuh"
+#include "cuda/runtime/check.hpp"
+
+namespace monge::cuda {
+namespace {
+
+int tiles(int rows, int columns) {
+  return divided_up(rows, kEntryRows) * divided_up(columns, kEntryColumns);
+}
+
+/// Kernels of one kind of pairs.
+template <class Function>
+void with_pairs(RegularizedMatrix const& matrix, Function&& function) {
+  if (matrix.cost.data) {
+    function.template operator()<MatrixPairs>();
+  } else {
+    function.template operator()<PointPairs>();
+  }
+}
+
+}  // namespace
+
+double from_ordered_bits(unsigned long long bits) {
+  return std::bit_cast<double>(bits >> 63 ? bits & ~(1ull << 63) : ~bits);
+}
+
+void survey_regularized(RegularizedSurveyArguments const& arguments, Queue const& queue) {
+  using Survey = Kernel<RegularizedSurveyArguments>;
+  RegularizedMatrix const& matrix = arguments.matrix;
+  queue.launch(Survey{start_regularized_survey_kernel, start_regularized_survey_kernel},
+               {divided_up(std::max(matrix.rows, matrix.columns), kEntryBlock), kEntryBlock}, arguments);
+  with_pairs(matrix, [&]<class Pairs>() {
+    queue.launch(Survey{regularized_survey_kernel<Pairs>, regularized_survey_kernel<Pairs>},
+                 {divided_up(matrix.rows, kSurveyedTile) * divided_up(matrix.columns, kSurveyedTile), kEntryBlock},
+                 arguments);
+  });
+}
+
+void pack_costs(PackCostsArguments const& arguments, Queue const& queue) {
+  using Pack = Kernel<PackCostsArguments>;
+  queue.launch(arguments.scalar == DataType::float32 ? Pack{pack_costs_kernel<float>, pack_costs_kernel<float>}
+                                                     : Pack{pack_costs_kernel<double>, pack_costs_kernel<double>},
+               {tiles(static_cast<int>(arguments.pitch), arguments.matrix.columns), kEntryBlock}, arguments);
+}
+
+int entry_value_parts(int columns) {
+  return divided_up(columns, kEntryColumns);
+}
+
+void evaluate_entries(EvaluateEntriesArguments const& arguments, cudaStream_t stream) {
+  int const parts = entry_value_parts(arguments.entries.matrix.columns);
+  with_pairs(arguments.entries.matrix, [&]<class Pairs>() {
+    entry_values_kernel<Pairs><<<static_cast<unsigned>(parts), kEntryBlock, 0, stream>>>(arguments);
+  });
+  MONGE_CUDA_TRY(cudaGetLastError());
+  sum_entry_values_kernel<<<1, kEntryBlock, 0, stream>>>(arguments, parts);
+  MONGE_CUDA_TRY(cudaGetLastError());
+}
+
+void dense_entries(RegularizedEntries const& entries, double factor, StridedView const& out, cudaStream_t stream) {
+  int const blocks = tiles(entries.order.size, entries.matrix.columns);
+  with_pairs(entries.matrix, [&]<class Pairs>() {
+    dense_entries_kernel<Pairs><<<static_cast<unsigned>(blocks), kEntryBlock, 0, stream>>>(entries, factor, out);
+  });
+  MONGE_CUDA_TRY(cudaGetLastError());
+}
+
+void nonzero_entries(NonzeroArguments const& arguments, cudaStream_t stream) {
+  int const blocks = divided_up(arguments.entries.order.size, kEntryRows);
+  with_pairs(arguments.entries.matrix, [&]<class Pairs>() {
+    nonzero_entries_kernel<Pairs><<<static_cast<unsigned>(blocks), kEntryBlock, 0, stream>>>(arguments);
+  });
+  MONGE_CUDA_TRY(cudaGetLastError());
+}
+
+void multiply_entries(EntryProductOf const& product, cudaStream_t stream) {
+  bool const of_rows = product.side == Side::rows;
+  int const blocks = of_rows ? divided_up(product.entries.order.size, kEntryRows)
+                             : divided_up(product.entries.matrix.columns, kEntryWarps);
+  dim3 const grid(static_cast<unsigned>(blocks), static_cast<unsigned>(divided_up(product.width, kProductWidth)));
+  with_pairs(product.entries.matrix, [&]<class Pairs>() {
+    auto const kernel = of_rows ? row_products_kernel<Pairs> : column_products_kernel<Pairs>;
+    kernel<<<grid, kEntryBlock, 0, stream>>>(product);
+  });
+  MONGE_CUDA_TRY(cudaGetLastError());
+}
+
+void turn_points(Operand const& points, int size, double* out, cudaStream_t stream) {
+  turn_points_kernel<<<static_cast<unsigned>(divided_up(size, kEntryBlock)), kEntryBlock, 0, stream>>>(points, size,
+                                                                                                       out);
+  MONGE_CUDA_TRY(cudaGetLastError());
+}
+
+void store_rows(RowOrder const& order, double const* value, double factor, double shift, StridedView const& out,
+                cudaStream_t stream) {
+  store_rows_kernel<<<static_cast<unsigned>(divided_up(order.size, kEntryBlock)), kEntryBlock, 0, stream>>>(
+      order, value, factor, shift, out);
+  MONGE_CUDA_TRY(cudaGetLastError());
+}
+
+}  // namespace monge::cuda

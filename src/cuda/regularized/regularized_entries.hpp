@@ -1,0 +1,142 @@
+// The entries of a regularised plan: from the caller's costs, and to whatever is read out of them
+// (cuda/regularized/regularized_entries.cuh).
+#pragma once
+#include "core/host_device.hpp"
+#include "cuda/launch/arguments.hpp"
+#include "cuda/launch/queue.hpp"
+#include "cuda/plan/select.hpp"
+#include "regularized/regularized_operator.hpp"
+
+namespace monge::cuda {
+
+/// Points in the place of a cost matrix: S_ij = base_i + base_j + factor score_ij, that of the form.
+struct RegularizedPoints {
+  double* coordinates[2] = {};  // Of rows and columns: each coordinate of all points lies side by side.
+  double* base[2] = {};
+  int dimension = 0;
+  ScoreForm form = ScoreForm::products;
+  double p = 2;  // Of distances.
+  double factor = 1;
+};
+/// out[k][i] = coordinate k of point i.
+void turn_points(Operand const& points, int size, double* out, cudaStream_t stream);
+
+/// The matrices of the caller's, and what makes costs inside of them: S_ij = (C_ij - offset) / range + l1 W_ij,
+/// +infinity for a pair that is forbidden.
+struct RegularizedMatrix {
+  int rows = 0, columns = 0;
+  StridedView cost;              // Null data: of points.
+  RegularizedPoints points;      // Where costs have no matrix.
+  bool transposed = false;       // The costs; the others never are.
+  StridedView l1_weights, mask;  // Null data: none.
+  double offset = 0, inverse_range = 1;
+  double l1 = 0;
+};
+
+/// Rows as something has them: place k is row row[k] of the problem, or none where that is negative.
+struct RowOrder {
+  int size = 0;
+  int const* row = nullptr;  // Null: all as in the problem.
+};
+
+struct RegularizedSurvey {
+  static constexpr unsigned long long kNone = ~0ull;
+
+  unsigned long long first_bad;       // row columns + column of the first pair with a number that none may be; kNone.
+  unsigned long long least, largest;  // Of the costs of allowed pairs, as ordered_bits().
+};
+/// The order of these is that of the numbers.
+double from_ordered_bits(unsigned long long bits);
+struct RegularizedSurveyArguments {
+  RegularizedMatrix matrix;
+  double const* p;
+  double const* q;
+  RegularizedSurvey* result;
+  unsigned char* row_partner;  // Whether a row has an allowed pair with a column that has mass;
+  unsigned char* column_partner;
+};
+void survey_regularized(RegularizedSurveyArguments const& arguments, Queue const& queue);
+
+struct PackCostsArguments {
+  RegularizedMatrix matrix;
+  RowOrder order;
+  DataType scalar;
+  std::int64_t pitch;
+  void* out;  // [columns][pitch], +infinity in padding.
+};
+void pack_costs(PackCostsArguments const& arguments, Queue const& queue);
+
+/// X: in memory, or [u_i + v_j - S_ij]_+ / weight.
+struct RegularizedEntries {
+  RegularizedMatrix matrix;
+  RowOrder order;
+  void const* packed = nullptr;  // [columns][pitch] in the order of the rows.
+  DataType scalar = DataType::float64;
+  std::int64_t pitch = 0;
+  double inverse_weight = 0;
+  double const* u = nullptr;  // In the order of the rows.
+  double const* v = nullptr;
+};
+
+/// The terms of h inside, and the groups of rows in their order.
+struct EntryTerms {
+  double quadratic = 0, group_lasso = 0, hypentropy = 0, width = 1;
+  int const* group = nullptr;  // Of each kGroupRows rows; null without that term.
+  int const* group_begin = nullptr;
+  double const* group_weight = nullptr;
+
+  MONGE_HOST_DEVICE bool has_finite_conjugate() const { return quadratic > 0 || hypentropy > 0; }
+};
+inline constexpr int kGroupRows = 4;
+
+/// What a block finds of its columns.
+struct EntryValues {
+  double transport_cost, regularization, conjugate, nonzeros;
+};
+struct EvaluateEntriesArguments {
+  RegularizedEntries entries;
+  EntryTerms terms;
+  double const* p;  // In the order of the rows.
+  double const* q;
+  double const* u;
+  DualBound bound;
+  double* v;                  // Replaced where the bound is without slack.
+  double const* marginal[2];  // Of X, in the order of the problem.
+  EntryValues* parts;         // entry_value_parts(columns)
+  RegularizedValues* result;
+};
+int entry_value_parts(int columns);
+void evaluate_entries(EvaluateEntriesArguments const& arguments, cudaStream_t stream);
+
+/// out_ij = factor X_ij
+void dense_entries(RegularizedEntries const& entries, double factor, StridedView const& out, cudaStream_t stream);
+
+struct NonzeroArguments {
+  RegularizedEntries entries;
+  double factor = 1;
+  std::int64_t* counts = nullptr;  // Of each row; or null, and the entries are written:
+  StridedIndices row_begin;        // of all rows and their end
+  StridedIndices columns;
+  StridedView values;
+  std::int64_t size = 0;                // Of columns and values.
+  std::int64_t* first_wrong = nullptr;  // The lowest row that does not have as many as row_begin says.
+};
+void nonzero_entries(NonzeroArguments const& arguments, cudaStream_t stream);
+
+/// out = factor X values, or factor X^T values where `side` is columns; the marginal where there are no values.
+struct EntryProductOf {
+  RegularizedEntries entries;
+  Side side;
+  double factor;
+  bool averaged;       // Over the marginals, without the factor; 0 where these are 0.
+  StridedView values;  // Null data: ones.
+  int width;
+  StridedView out;
+};
+void multiply_entries(EntryProductOf const& product, cudaStream_t stream);
+
+/// out_i = factor value_k + shift for each place k of row i.
+void store_rows(RowOrder const& order, double const* value, double factor, double shift, StridedView const& out,
+                cudaStream_t stream);
+
+}  // namespace monge::cuda

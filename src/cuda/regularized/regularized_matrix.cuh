@@ -1,0 +1,89 @@
+// Entry by entry: what the matrices, or the points, of a regularised problem say of a pair.
+#pragma once
+#include <cmath>
+
+#include "cuda/device/pair_cost.cuh"
+#include "cuda/device/strided.cuh"
+#include "cuda/regularized/regularized_entries.hpp"
+
+namespace monge::cuda {
+
+__device__ __forceinline__ double cost_at(RegularizedMatrix const& matrix, int i, int j) {
+  std::int64_t const line = matrix.transposed ? j : i, place = matrix.transposed ? i : j;
+  return load_element(matrix.cost, line * matrix.cost.stride + place);
+}
+__device__ __forceinline__ double l1_weight_at(RegularizedMatrix const& matrix, int i, int j) {
+  return load_element(matrix.l1_weights, i * matrix.l1_weights.stride + j);
+}
+__device__ __forceinline__ double mask_at(RegularizedMatrix const& matrix, int i, int j) {
+  return load_element(matrix.mask, i * matrix.mask.stride + j);
+}
+
+/// S of a cost but for l1. The product is rounded by itself: where a kernel fused it with the sum that follows, its
+/// plan [u + v - S]_+ / lambda would be another one than the next kernel's, by epsilon / lambda.
+__device__ __forceinline__ double score_of(RegularizedMatrix const& matrix, double cost) {
+  return __dmul_rn(cost - matrix.offset, matrix.inverse_range);
+}
+
+/// S_ij of `row` and the columns column, column + 32, ... that there are.
+template <ScoreForm kForm, int kCount>
+__device__ __forceinline__ void read_points(RegularizedMatrix const& matrix, int row, int column,
+                                            double (&result)[kCount]) {
+  RegularizedPoints const& points = matrix.points;
+  PairCost<double, kForm, 1, kCount> pair(points.p);
+  double score[1][kCount] = {};
+  double const *x = points.coordinates[0] + row, *y = points.coordinates[1];
+  for (int k = 0; k < points.dimension; ++k, x += matrix.rows, y += matrix.columns) {
+    double const at = *x;
+    double to[kCount];
+#pragma unroll
+    for (int c = 0; c < kCount; ++c) to[c] = column + 32 * c < matrix.columns ? y[column + 32 * c] : 0.0;
+    pair.visit([&](auto const& add) {
+#pragma unroll
+      for (int c = 0; c < kCount; ++c) add(score[0][c], at, to[c], 0, c);
+    });
+  }
+  pair.finish(score);
+  double const base = points.base[0][row];
+#pragma unroll
+  for (int c = 0; c < kCount; ++c) {
+    if (column + 32 * c < matrix.columns)
+      result[c] = fma(points.factor, score[0][c], base + points.base[1][column + 32 * c]);
+  }
+}
+template <int kCount>
+__device__ __forceinline__ void read_points(RegularizedMatrix const& matrix, int row, int column,
+                                            double (&result)[kCount]) {
+  if (matrix.points.form == ScoreForm::differences) {
+    read_points<ScoreForm::differences>(matrix, row, column, result);
+  } else if (matrix.points.form == ScoreForm::products) {
+    read_points<ScoreForm::products>(matrix, row, column, result);
+  } else {
+    read_points<ScoreForm::distances>(matrix, row, column, result);
+  }
+}
+
+/// Where a kernel has its costs from: those of the user and, inside, S_ij.
+struct MatrixPairs {
+  static __device__ __forceinline__ double cost(RegularizedMatrix const& matrix, int i, int j) {
+    return cost_at(matrix, i, j);
+  }
+  static __device__ __forceinline__ double score(RegularizedMatrix const& matrix, int i, int j) {
+    if (matrix.mask.data && mask_at(matrix, i, j) == 0) return INFINITY;
+    double const score = score_of(matrix, cost_at(matrix, i, j));
+    return matrix.l1_weights.data ? fma(matrix.l1, l1_weight_at(matrix, i, j), score) : score;
+  }
+};
+struct PointPairs {
+  /// Before the points have been scaled.
+  static __device__ __forceinline__ double cost(RegularizedMatrix const& matrix, int i, int j) {
+    return score(matrix, i, j);
+  }
+  static __device__ __forceinline__ double score(RegularizedMatrix const& matrix, int i, int j) {
+    double score[1];
+    read_points(matrix, i, j, score);
+    return score[0];
+  }
+};
+
+}  // namespace monge::cuda

@@ -1,0 +1,200 @@
+#include "cuda/regularized/splitting.hpp"
+
+#include <algorithm>
+#include <string>
+
+#include <monge/error.hpp>
+
+#include "cuda/launch/divided_up.hpp"
+#include "cuda/launch/occupancy.hpp"
+#include "cuda/regularized/splitting.cuh"
+#include "cuda/runtime/check.hpp"
+
+namespace monge::cuda {
+namespace {
+
+/// A part of the columns has at least so many where there are as many, for sums of rows go to memory once a part; and
+/// at most so many, which bounds the rounding of these.
+constexpr int kLeastColumns = 4, kMostColumns = 256;
+
+/// Rows of a slab of small groups, in bytes: 256 threads with 4 vectors each.
+constexpr int kGroupedSlabBytes = 256 * 4 * 16;
+
+template <class Function>
+auto with_iteration(SplittingIteration iteration, Function&& function) {
+  using enum SplittingIteration;
+  switch (iteration) {
+    case opening:
+      return function.template operator()<opening>();
+    case closing:
+      return function.template operator()<closing>();
+    default:
+      return function.template operator()<single>();
+  }
+}
+
+/// function.operator()<T, kProx>()
+template <class Function>
+auto with_prox(DataType scalar, SplittingProx prox, Function&& function) {
+  auto const with_type = [&]<class T>() {
+    using enum SplittingProx;
+    switch (prox) {
+      case shrink:
+        return function.template operator()<T, shrink>();
+      case group:
+        return function.template operator()<T, group>();
+      default:
+        return function.template operator()<T, hypentropy>();
+    }
+  };
+  return scalar == DataType::float32 ? with_type.template operator()<float>() : with_type.template operator()<double>();
+}
+
+template <class T, SplittingProx kProx, SplittingIteration kIteration>
+Kernel<SplittingArguments> kernel_of() {
+  return {split_kernel<T, kProx, kIteration>, split_kernel<T, kProx, kIteration>};
+}
+
+template <class T, SplittingProx kProx, SplittingIteration kIteration>
+int shared_bytes(int threads) {
+  int const sums = kProx == SplittingProx::group ? 2 * SplittingTile<T, kProx>::kVectors * sizeof(T) : 0;
+  return threads * (SplittingRing<kProx, kIteration>::kThreadBytes + sums);
+}
+
+int update_blocks(SplittingSide const (&side)[2]) {
+  return divided_up(side[0].size, kUpdatePoints) + divided_up(side[1].size, kUpdatePoints);
+}
+
+/// Rows from slab to slab, and their end: whole groups, together of at most so many rows, or one.
+std::vector<int> grouped_slabs(std::vector<int> const& group_begin, int most) {
+  int const rows = group_begin.back();
+  int const target = divided_up(rows, divided_up(rows, most));
+  std::vector<int> slabs{0};
+  for (std::size_t g = 0; g + 1 < group_begin.size(); ++g) {
+    int const begin = group_begin[g], end = group_begin[g + 1];
+    if (begin > slabs.back() && (begin - slabs.back() >= target || end - slabs.back() > most)) slabs.push_back(begin);
+  }
+  slabs.push_back(rows);
+  return slabs;
+}
+
+int spare_blocks(std::int64_t size) {
+  constexpr std::int64_t kPerThread = 4, kMost = 4096;
+  return static_cast<int>(std::clamp<std::int64_t>(size / (kSpareThreads * kPerThread), 1, kMost));
+}
+
+/// action(T()) with the type of the entries.
+template <class Action>
+void with_entries(DataType scalar, Action&& action) {
+  if (scalar == DataType::float32) {
+    action(float());
+  } else {
+    action(double());
+  }
+  MONGE_CUDA_TRY(cudaGetLastError());
+}
+
+}  // namespace
+
+SplittingPlan plan_splitting(DataType scalar, SplittingProx prox, int rows, int columns,
+                             std::vector<int> const& group_begin, int multiprocessors, int waves) {
+  return with_prox(scalar, prox, [&]<class T, SplittingProx kProx>() {
+    using Tile = SplittingTile<T, kProx>;
+    SplittingPlan plan{scalar, prox};
+    constexpr int kMostRows = Tile::kMostThreads * Tile::kThreadRows;
+    if (kProx == SplittingProx::group) {
+      plan.slabs = grouped_slabs(group_begin, kGroupedSlabBytes / static_cast<int>(sizeof(T)));
+    } else {
+      for (int row = 0; row < rows; row += kMostRows) plan.slabs.push_back(row);
+      plan.slabs.push_back(rows);
+    }
+    int most = 0;
+    for (int k = 0; k < plan.slab_count(); ++k) {
+      auto const slab = static_cast<std::size_t>(k);
+      most = std::max(most, plan.slabs[slab + 1] - plan.slabs[slab]);
+    }
+    plan.cluster = divided_up(most, kMostRows);
+    int const most_clustered = device_attribute(cudaDevAttrComputeCapabilityMajor) < 9 ? 1 : kMostSplittingCluster;
+    if (plan.cluster > most_clustered)
+      throw Error(ErrorCode::unsupported, "groups: one has " + std::to_string(most) +
+                                              " rows; this device supports at most " +
+                                              std::to_string(most_clustered * kMostRows));
+    plan.threads = 32 * divided_up(most, plan.cluster * 32 * Tile::kThreadRows);
+    int resident = 1;
+    for (SplittingIteration const iteration :
+         {SplittingIteration::closing, SplittingIteration::single, SplittingIteration::opening})
+      with_iteration(iteration, [&]<SplittingIteration kIteration>() {
+        int const bytes = shared_bytes<T, kProx, kIteration>(plan.threads);
+        Kernel<SplittingArguments> const kernel = kernel_of<T, kProx, kIteration>();
+        occupancy_of(kernel.many, plan.threads, bytes);
+        Occupancy const occupancy = occupancy_of(kernel.one, plan.threads, bytes, plan.cluster);
+        resident =
+            plan.cluster > 1 ? occupancy.resident_clusters * plan.cluster : multiprocessors * occupancy.resident_blocks;
+      });
+    int const most_parts = std::max(columns / kLeastColumns, 1);
+    int const needed = divided_up(columns, kMostColumns);
+    int const in_a_wave = std::max(resident / plan.cluster / plan.slab_count(), 1);
+    plan.parts = std::min(most_parts, in_a_wave * std::max(waves, divided_up(needed, in_a_wave)));
+    return plan;
+  });
+}
+
+void splitting_iteration(SplittingPlan const& plan, SplittingIteration iteration, SplittingArguments const& arguments,
+                         Queue const& queue) {
+  with_prox(plan.scalar, plan.prox, [&]<class T, SplittingProx kProx>() {
+    with_iteration(iteration, [&]<SplittingIteration kIteration>() {
+      queue.launch(kernel_of<T, kProx, kIteration>(),
+                   {.blocks = plan.blocks(),
+                    .threads = plan.threads,
+                    .shared_bytes = shared_bytes<T, kProx, kIteration>(plan.threads),
+                    .cluster = kProx == SplittingProx::group ? plan.cluster : 0},
+                   arguments);
+    });
+    queue.launch(Kernel<SplittingArguments>{update_splitting_kernel<T>, update_splitting_kernel<T>},
+                 {update_blocks(arguments.side), kUpdateThreads}, arguments);
+  });
+}
+
+void restart_splitting(SplittingRestart const& restart, Queue const& queue) {
+  using Restart = Kernel<SplittingRestart>;
+  queue.launch(restart.scalar == DataType::float32
+                   ? Restart{restart_splitting_kernel<float>, restart_splitting_kernel<float>}
+                   : Restart{restart_splitting_kernel<double>, restart_splitting_kernel<double>},
+               {1, kRestartThreads}, restart);
+}
+
+void splitting_residual(SplittingResidualArguments const& arguments, Queue const& queue) {
+  queue.launch(Kernel<SplittingResidualArguments>{splitting_residual_kernel, splitting_residual_kernel},
+               {1, kRestartThreads}, arguments);
+}
+
+void approach_spare(SplittingSpareArguments const& arguments, double share, cudaStream_t stream) {
+  with_entries(arguments.scalar, [&]<class T>(T) {
+    approach_kernel<T><<<spare_blocks(arguments.size), kSpareThreads, 0, stream>>>(
+        arguments.size, static_cast<T>(share), static_cast<T const*>(arguments.entries),
+        static_cast<T*>(arguments.spare_entries));
+  });
+  approach_kernel<double><<<spare_blocks(arguments.count), kSpareThreads, 0, stream>>>(
+      arguments.count, share, arguments.numbers, arguments.spare_numbers);
+  MONGE_CUDA_TRY(cudaGetLastError());
+}
+
+void exchange_spare(SplittingSpareArguments const& arguments, cudaStream_t stream) {
+  // Columns are padded to 128 bytes.
+  std::int64_t const words = arguments.size * size_of(arguments.scalar) / static_cast<std::int64_t>(sizeof(double));
+  exchange_kernel<<<spare_blocks(words), kSpareThreads, 0, stream>>>(words, static_cast<double*>(arguments.entries),
+                                                                     static_cast<double*>(arguments.spare_entries));
+  exchange_kernel<<<spare_blocks(arguments.count), kSpareThreads, 0, stream>>>(arguments.count, arguments.numbers,
+                                                                               arguments.spare_numbers);
+  MONGE_CUDA_TRY(cudaGetLastError());
+}
+
+void spare_distance(SplittingSpareArguments const& arguments, double* partials, cudaStream_t stream) {
+  with_entries(arguments.scalar, [&]<class T>(T) {
+    distance_kernel<T>
+        <<<kSpareBlocks, kSpareThreads, 0, stream>>>(arguments.size, static_cast<T const*>(arguments.entries),
+                                                     static_cast<T const*>(arguments.spare_entries), partials);
+  });
+}
+
+}  // namespace monge::cuda

@@ -1,0 +1,484 @@
+// An iteration of Douglas-Rachford splitting (regularized/splitting_rule.hpp) on entries in memory.
+//
+//   V = [X + phi 1^T + 1 psi^T - s S]_+,   X <- prox(V),   and the sums of X's rows and columns
+//
+// X and S are stored column by column, rows side by side. Of two iterations the first leaves X - s S in the place of X,
+// so that the second need not read S.
+//
+// Tiling: a block has a slab of rows and a range of columns, and takes these one after the other: a thread has 1 or 4
+//   vectors of 16 bytes of each. Columns come through a ring in shared memory, copied there by the thread that reads
+//   them, so that no barrier waits for memory. Sums of rows stay in registers; those of a column are joined by the warp
+//   and go to memory for 32 columns at a time. With groups a slab holds whole ones: the squares of a group are summed
+//   by the lanes of a warp, its warps' sums through shared memory, at one barrier a column. A group that is too large
+//   for a block is alone in its slab, whose rows the blocks of a cluster divide.
+//
+// Traffic: 12 or 8 bytes an entry in float, 10 on average; sums of rows 8 bytes for each part of the columns, those of
+//   columns 8 bytes for each 128 rows. Every other iteration runs backwards, through what the one before left in the L2
+//   cache.
+//
+// Numerics: an entry, and the sums of up to some hundreds of them, are in T; they are joined in double, as are the
+//   recursion and the potentials, which are rounded to T for the entries. All orders are fixed.
+#pragma once
+#include <type_traits>
+
+#include "cuda/device/cluster.cuh"
+#include "cuda/device/numerics.cuh"
+#include "cuda/device/source.cuh"
+#include "cuda/device/stored.cuh"
+#include "cuda/regularized/splitting.hpp"
+#include "regularized/splitting_rule.hpp"
+
+namespace monge::cuda {
+
+template <class T, SplittingProx kProx>
+struct SplittingTile {
+  static constexpr int kPerVector = 16 / sizeof(T);
+  static constexpr int kVectors = kProx == SplittingProx::group ? 4 : 1;  // Of a column, a thread.
+  static constexpr int kMostThreads = kProx == SplittingProx::group ? 512 : 256;
+  static constexpr int kThreadRows = kVectors * kPerVector;
+};
+
+/// Columns on their way, each of X and, where it is read, S.
+template <SplittingProx kProx, SplittingIteration kIteration>
+struct SplittingRing {
+  static constexpr int kArrays = kIteration == SplittingIteration::closing ? 1 : 2;
+  static constexpr int kVectors = SplittingTile<float, kProx>::kVectors;
+  static constexpr int kStages = (kProx == SplittingProx::group ? 4 : 8) / kArrays;
+  static constexpr int kThreadBytes = kStages * kArrays * kVectors * 16;
+};
+
+__device__ __forceinline__ void store_16_bytes(float* to, float const (&value)[4]) {
+  *reinterpret_cast<float4*>(to) = make_float4(value[0], value[1], value[2], value[3]);
+}
+__device__ __forceinline__ void store_16_bytes(double* to, double const (&value)[2]) {
+  *reinterpret_cast<double2*>(to) = make_double2(value[0], value[1]);
+}
+
+/// x y, rounded on its own: joined with a sum or not, as a compiler likes, it might differ between the iterations that
+/// a call is made of.
+__device__ __forceinline__ float rounded_product(float x, float y) {
+  return __fmul_rn(x, y);
+}
+__device__ __forceinline__ double rounded_product(double x, double y) {
+  return __dmul_rn(x, y);
+}
+
+template <class T>
+__device__ __forceinline__ T entry_sum(T const (&value)[16 / sizeof(T)]) {
+  if constexpr (sizeof(T) == 4) {
+    return (value[0] + value[1]) + (value[2] + value[3]);
+  } else {
+    return value[0] + value[1];
+  }
+}
+
+/// The vectors of one thread among the groups of its block's rows. A warp has 32 kVectors of them in a row, its lanes
+/// side by side in each 32; places count from the first row of the block. The squares of a group in some 32 vectors, or
+/// of a warp that lies in one group altogether, are a sum that stands at the place of its first vector.
+template <class T, int kVectors>
+struct GroupedVectors {
+  int begin[kVectors], end[kVectors];  // Of the group of each vector.
+  T threshold[kVectors];
+  int place;      // Of the first vector.
+  bool is_whole;  // The warp lies in one group.
+
+  __device__ __forceinline__ GroupedVectors(SplittingArguments const& arguments, int block_begin, int block_end,
+                                            int first_row, T scale) {
+    constexpr int kPerVector = 16 / sizeof(T);
+    int const lane = static_cast<int>(threadIdx.x) % 32;
+    place = (first_row - block_begin) / kPerVector;
+    int const warp_place = place - lane;
+    bool whole = true;
+#pragma unroll
+    for (int v = 0; v < kVectors; ++v) {
+      int const row = first_row + v * 32 * kPerVector, mine = place + v * 32;
+      begin[v] = mine;
+      end[v] = mine + 1;
+      threshold[v] = 0;
+      if (row < block_end) {
+        int const group = arguments.group[row / kSplittingRows];
+        begin[v] = max(arguments.group_begin[group] - block_begin, 0) / kPerVector;
+        end[v] = (min(arguments.group_begin[group + 1], block_end) - block_begin) / kPerVector;
+        threshold[v] = scale * static_cast<T>(arguments.group_weight[group]);
+      }
+      whole = whole && begin[v] <= warp_place && warp_place + 32 * kVectors <= end[v];
+    }
+    is_whole = __all_sync(0xffffffffu, whole);
+  }
+
+  /// The squares of this thread's vectors become sums at their places.
+  __device__ __forceinline__ void leave(T const (&square)[kVectors], T* sums) const {
+    int const lane = static_cast<int>(threadIdx.x) % 32;
+    if (is_whole) {
+      T sum = square[0];
+#pragma unroll
+      for (int v = 1; v < kVectors; ++v) sum += square[v];
+      sum = warp_sum(sum);
+      if (lane == 0) sums[place] = sum;
+      return;
+    }
+#pragma unroll
+    for (int v = 0; v < kVectors; ++v) {
+      int const mine = place + v * 32;
+      T sum = square[v];
+#pragma unroll
+      for (int distance = 1; distance < 32; distance *= 2) {
+        T const other = __shfl_down_sync(0xffffffffu, sum, static_cast<unsigned>(distance));
+        if (lane + distance < 32 && mine + distance < end[v]) sum += other;
+      }
+      if (lane == 0 || mine == begin[v]) sums[mine] = sum;
+    }
+  }
+
+  /// The squares of a vector's group in this block, from all sums.
+  __device__ __forceinline__ T squares(int v, T const* sums) const {
+    T sum = 0;
+    for (int k = begin[v]; k < end[v];) {
+      sum += sums[k];
+      bool const whole = k % (32 * kVectors) == 0 && k + 32 * kVectors <= end[v];
+      k = whole ? k + 32 * kVectors : (k / 32 + 1) * 32;
+    }
+    return sum;
+  }
+};
+
+inline constexpr int kMostSplittingCluster = 8;
+
+/// The sum of one number of each block of the cluster, which its first thread has. `parts` is room for one of each;
+/// rooms take turns.
+template <class T>
+__device__ __forceinline__ T cluster_sum(T value, T* parts) {
+#if __CUDA_ARCH__ >= 900
+  int const size = cluster_size();
+  value = __shfl_sync(0xffffffffu, value, 0);
+  if (static_cast<int>(threadIdx.x) < size)
+    store_in_cluster(in_block(shared_address(parts + cluster_rank()), static_cast<int>(threadIdx.x)), value);
+  cluster_barrier();
+  value = parts[0];
+  for (int rank = 1; rank < size; ++rank) value += parts[rank];
+#endif
+  return value;
+}
+
+template <class T, SplittingProx kProx, SplittingIteration kIteration, class Source>
+__global__ void __launch_bounds__(SplittingTile<T, kProx>::kMostThreads) split_kernel(Source const source) {
+  using Tile = SplittingTile<T, kProx>;
+  using Ring = SplittingRing<kProx, kIteration>;
+  constexpr int kVectors = Tile::kVectors, kPerVector = Tile::kPerVector, kStages = Ring::kStages;
+  constexpr bool kReadsCosts = kIteration != SplittingIteration::closing;
+  constexpr bool kLeavesPlan = kIteration != SplittingIteration::opening;
+  constexpr unsigned kAll = 0xffffffffu;
+  extern __shared__ __align__(16) unsigned char dynamic[];
+  Share<SplittingArguments> const share = share_of(source);
+  SplittingArguments const& arguments = share.arguments;
+  SplittingSide const& rows = arguments.side[0];
+  SplittingSide const& columns = arguments.side[1];
+  int const thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
+  int const lane = thread % 32, warp = thread / 32, warps = threads / 32;
+  // Only groups need clusters.
+  int const cluster = kProx == SplittingProx::group ? arguments.cluster : 1;
+  int const rank = share.block % cluster;
+  int const slab = share.block / cluster % arguments.slab_count;
+  int const part = share.block / cluster / arguments.slab_count;
+  int const first = static_cast<int>(static_cast<std::int64_t>(columns.size) * part / arguments.parts);
+  int const end = static_cast<int>(static_cast<std::int64_t>(columns.size) * (part + 1) / arguments.parts);
+  int const count = end - first;
+  int const slab_end = arguments.slabs[slab + 1];
+  int const block_begin = min(arguments.slabs[slab] + rank * threads * Tile::kThreadRows, slab_end);
+  int const block_end = min(block_begin + threads * Tile::kThreadRows, slab_end);
+  int const row = block_begin + (warp * kVectors * 32 + lane) * kPerVector;
+  auto const has = [&](int v) { return row + v * 32 * kPerVector < block_end; };
+  auto const column_of = [&](int k) { return arguments.backwards ? end - 1 - k : first + k; };
+  T* const entries = static_cast<T*>(arguments.entries) + row;
+  T const* const costs = static_cast<T const*>(arguments.costs) + row;
+  std::int64_t const pitch = arguments.pitch;
+
+  T* const ring = reinterpret_cast<T*>(dynamic) + thread * kPerVector;
+  auto const place = [&](int k, int array, int v) {
+    return ring + ((k % kStages * Ring::kArrays + array) * kVectors + v) * threads * kPerVector;
+  };
+  auto const fetch = [&](int k, int array, T const* from) {
+    if (k >= count) return;
+#pragma unroll
+    for (int v = 0; v < kVectors; ++v) {
+      if (has(v)) copy_async_16(shared_address(place(k, array, v)), from + column_of(k) * pitch + v * 32 * kPerVector);
+    }
+  };
+
+  start_next_kernel();
+  if constexpr (kReadsCosts) {
+    for (int k = 0; k < kStages; ++k) fetch(k, 1, costs);
+  }
+  wait_for_previous_kernel();
+  for (int k = 0; k < kStages; ++k) {
+    fetch(k, 0, entries);
+    copy_async_commit();
+  }
+  if (share.block == 0 && thread == 0) arguments.state->before = arguments.state->alpha;
+  SplittingParameters const parameters = *arguments.parameters;
+  T const step = static_cast<T>(parameters.step), shrink = static_cast<T>(parameters.shrink);
+  EntryProx<T> const prox{shrink, static_cast<T>(parameters.hypentropy), static_cast<T>(parameters.width)};
+  T phi[kVectors][kPerVector], row_sum[kVectors][kPerVector];
+#pragma unroll
+  for (int v = 0; v < kVectors; ++v) {
+#pragma unroll
+    for (int e = 0; e < kPerVector; ++e) phi[v][e] = row_sum[v][e] = 0;
+    if (has(v)) load_16_bytes(phi[v], static_cast<T const*>(rows.rounded) + row + v * 32 * kPerVector);
+  }
+  // Two sets of sums, each for every other column: those of one are read while the other is written.
+  T* const group_sums = reinterpret_cast<T*>(dynamic + Ring::kThreadBytes * threads);
+  using Groups = std::conditional_t<kProx == SplittingProx::group, GroupedVectors<T, kVectors>, int>;
+  Groups const groups = [&]() -> Groups {
+    if constexpr (kProx == SplittingProx::group) {
+      return {arguments, block_begin, block_end, row, static_cast<T>(parameters.group)};
+    } else {
+      return 0;
+    }
+  }();
+  // A slab that has one group alone, some of it in each block. Threads without rows need no sum of it.
+  bool const is_divided = slab_end - arguments.slabs[slab] > threads * Tile::kThreadRows;
+  __shared__ T cluster_parts[2][kMostSplittingCluster];
+#if __CUDA_ARCH__ >= 900
+  if (cluster > 1) cluster_barrier();  // All blocks are there.
+#endif
+  T* const column_parts = static_cast<T*>(columns.parts) +
+                          static_cast<std::int64_t>((slab * cluster + rank) * warps + warp) * columns.part_stride;
+  auto const* const all_psi = static_cast<T const*>(columns.rounded);
+
+  T psi_of_lane = 0, sum_of_lane = 0;  // Of the column of this lane, among 32.
+  for (int k = 0; k < count; ++k) {
+    if (k % 32 == 0) psi_of_lane = k + lane < count ? all_psi[column_of(k + lane)] : T(0);
+    T const psi = __shfl_sync(kAll, psi_of_lane, k % 32);
+    copy_async_wait<kStages - 1>();
+    T value[kVectors][kPerVector];
+#pragma unroll
+    for (int v = 0; v < kVectors; ++v) {
+      load_16_bytes(value[v], place(k, 0, v));
+      T cost[kPerVector];
+      if constexpr (kReadsCosts) load_16_bytes(cost, place(k, 1, v));
+#pragma unroll
+      for (int e = 0; e < kPerVector; ++e) {
+        // In this order an iteration that subtracts s S gives the bits of one that finds X - s S.
+        T sum = value[v][e];
+        if constexpr (kReadsCosts) sum = fused(-step, cost[e], sum);
+        sum += phi[v][e] + psi;
+        value[v][e] = has(v) && sum > 0 ? sum : T(0);
+      }
+    }
+    if constexpr (kProx == SplittingProx::group) {
+      T square[kVectors];
+#pragma unroll
+      for (int v = 0; v < kVectors; ++v) {
+        square[v] = 0;
+#pragma unroll
+        for (int e = 0; e < kPerVector; ++e) square[v] = fused(value[v][e], value[v][e], square[v]);
+      }
+      T* const sums = group_sums + k % 2 * threads * kVectors;
+      groups.leave(square, sums);
+      __syncthreads();
+      T factor = 0;
+#pragma unroll
+      for (int v = 0; v < kVectors; ++v) {
+        if (v == 0 || groups.begin[v] != groups.begin[v - 1]) {
+          T squares = groups.squares(v, sums);
+          if (v == 0 && is_divided) squares = cluster_sum(squares, cluster_parts[k % 2]);
+          factor = group_factor(sqrt(squares), groups.threshold[v]) * shrink;
+        }
+#pragma unroll
+        for (int e = 0; e < kPerVector; ++e) value[v][e] = rounded_product(value[v][e], factor);
+      }
+    }
+    T column_sum = 0;
+#pragma unroll
+    for (int v = 0; v < kVectors; ++v) {
+#pragma unroll
+      for (int e = 0; e < kPerVector; ++e) {
+        if constexpr (kProx == SplittingProx::shrink) value[v][e] = rounded_product(value[v][e], shrink);
+        if constexpr (kProx == SplittingProx::hypentropy) value[v][e] = prox(value[v][e]);
+        row_sum[v][e] += value[v][e];
+      }
+      column_sum += entry_sum<T>(value[v]);
+      if constexpr (!kLeavesPlan) {
+        T cost[kPerVector];
+        load_16_bytes(cost, place(k, 1, v));
+#pragma unroll
+        for (int e = 0; e < kPerVector; ++e) value[v][e] = fused(-step, cost[e], value[v][e]);
+      }
+      if (has(v)) store_16_bytes(entries + column_of(k) * pitch + v * 32 * kPerVector, value[v]);
+    }
+    column_sum = warp_sum(column_sum);
+    if (lane == k % 32) sum_of_lane = column_sum;
+    if (k % 32 == 31 || k + 1 == count) {
+      int const mine = k / 32 * 32 + lane;
+      if (mine <= k) column_parts[column_of(mine)] = sum_of_lane;
+    }
+    fetch(k + kStages, 0, entries);
+    if constexpr (kReadsCosts) fetch(k + kStages, 1, costs);
+    copy_async_commit();
+  }
+
+  T* const row_parts = static_cast<T*>(rows.parts) + part * rows.part_stride + row;
+  double total = 0;
+#pragma unroll
+  for (int v = 0; v < kVectors; ++v) {
+    if (has(v)) store_16_bytes(row_parts + v * 32 * kPerVector, row_sum[v]);
+#pragma unroll
+    for (int e = 0; e < kPerVector; ++e) total += static_cast<double>(row_sum[v][e]);
+  }
+  __shared__ double warp_totals[Tile::kMostThreads / 32];
+  total = warp_sum(total);
+  if (lane == 0) warp_totals[warp] = total;
+  __syncthreads();
+  if (thread > 0) return;
+  for (int w = 1; w < warps; ++w) total += warp_totals[w];
+  arguments.totals[share.block] = total;
+}
+
+inline constexpr int kUpdatePoints = 32, kUpdateGroups = 8;
+inline constexpr int kUpdateThreads = kUpdatePoints * kUpdateGroups;
+
+/// 32 rows or columns a block: the parts of a sum go to 8 threads, and every block sums the totals by itself.
+template <class T, class Source>
+__global__ void __launch_bounds__(kUpdateThreads) update_splitting_kernel(Source const source) {
+  Share<SplittingArguments> const share = share_of(source);
+  SplittingArguments const& arguments = share.arguments;
+  __shared__ double sums[kUpdateGroups][kUpdatePoints];
+  __shared__ double excess;
+  int const point = static_cast<int>(threadIdx.x) % kUpdatePoints,
+            group = static_cast<int>(threadIdx.x) / kUpdatePoints;
+  int const row_blocks = (arguments.side[0].size - 1) / kUpdatePoints + 1;
+  int const s = share.block < row_blocks ? 0 : 1;
+  SplittingSide const& side = arguments.side[s];
+  int const i = (share.block - s * row_blocks) * kUpdatePoints + point;
+  bool const real = i < side.size && (!side.point || side.point[i] >= 0);
+  double const n = arguments.side[0].real, m = arguments.side[1].real;
+  start_next_kernel();
+  wait_for_previous_kernel();
+  double total = 0;
+  int const blocks = arguments.slab_count * arguments.parts * arguments.cluster;
+#pragma unroll 4
+  for (int k = static_cast<int>(threadIdx.x); k < blocks; k += kUpdateThreads) total += arguments.totals[k];
+  total = block_sum<kUpdateThreads>(total);
+  if (threadIdx.x == 0) excess = total - 1;
+  double sum = 0;
+  if (real) {
+    T const* const from = static_cast<T const*>(side.parts) + i;
+#pragma unroll 8
+    for (int k = group; k < side.part_count; k += kUpdateGroups) sum += static_cast<double>(from[k * side.part_stride]);
+  }
+  sums[group][point] = sum;
+  __syncthreads();
+  if (group > 0) return;
+  double const before = arguments.state->before;
+  if (real) {
+    for (int g = 1; g < kUpdateGroups; ++g) sum += sums[g][point];
+    double const residual = sum - side.share[i];
+    SplittingUpdate const update{splitting_shift(excess, before, n, m), s == 0 ? m : n};
+    SplittingPoint const next = update(side.sum[i], residual);
+    side.sum[i] = next.sum;
+    side.potential[i] = next.potential;
+    static_cast<T*>(side.rounded)[i] = static_cast<T>(next.potential);
+    side.residual[i] = residual;
+  }
+  if (share.block == 0 && point == 0) arguments.state->alpha = before - excess;
+}
+
+inline constexpr int kRestartThreads = 1024;
+
+/// One block.
+template <class T, class Source>
+__global__ void __launch_bounds__(kRestartThreads) restart_splitting_kernel(Source const source) {
+  Share<SplittingRestart> const share = share_of(source);
+  SplittingRestart const& restart = share.arguments;
+  __shared__ double totals[2];
+  wait_for_previous_kernel();
+  // Only now: iterations fetch costs before their wait, and these may have been packed just before.
+  start_next_kernel();
+  int const thread = static_cast<int>(threadIdx.x);
+  double mass = 0;
+  for (int s : {0, 1}) {
+    SplittingSide const& side = restart.problem.side[s];
+    double total = 0;
+    for (int i = thread; i < side.size; i += kRestartThreads) {
+      double const potential = restart.factor * side.potential[i];
+      side.potential[i] = potential;
+      static_cast<T*>(side.rounded)[i] = static_cast<T>(potential);
+      if (restart.empty) side.residual[i] = -side.share[i];
+      if (s == 0) mass += side.share[i] + side.residual[i];
+      total += potential;
+    }
+    total = block_sum<kRestartThreads>(total);
+    if (thread == 0) totals[s] = total;
+    __syncthreads();
+  }
+  double const n = restart.problem.side[0].real, m = restart.problem.side[1].real;
+  for (int s : {0, 1}) {
+    SplittingSide const& side = restart.problem.side[s];
+    for (int i = thread; i < side.size; i += kRestartThreads) {
+      if (side.point && side.point[i] < 0) continue;
+      side.sum[i] = side.residual[i] + (s == 0 ? m : n) * side.potential[i] + totals[1 - s];
+    }
+  }
+  mass = block_sum<kRestartThreads>(mass);
+  if (thread == 0) restart.problem.state->alpha = mass + m * totals[0] + n * totals[1] - 1;
+}
+
+/// One block.
+template <class Source>
+__global__ void __launch_bounds__(kRestartThreads) splitting_residual_kernel(Source const source) {
+  Share<SplittingResidualArguments> const share = share_of(source);
+  SplittingResidualArguments const& arguments = share.arguments;
+  SplittingArguments const& problem = arguments.problem;
+  start_next_kernel();
+  wait_for_previous_kernel();
+  int const thread = static_cast<int>(threadIdx.x);
+  auto const squares = [&](SplittingSide const& side) {
+    double sum = 0;
+#pragma unroll 8
+    for (int i = thread; i < side.size; i += kRestartThreads) sum = fused(side.residual[i], side.residual[i], sum);
+    return sum;
+  };
+  double rows = squares(problem.side[0]), columns = squares(problem.side[1]);
+  rows = block_sum<kRestartThreads>(rows);
+  __syncthreads();  // It has one place for its parts.
+  columns = block_sum<kRestartThreads>(columns);
+  if (thread == 0) *arguments.result = {rows, columns};
+}
+
+// What a spare plan takes: element by element, as fast as memory is.
+inline constexpr int kSpareThreads = 256;
+
+template <class T>
+__global__ void __launch_bounds__(kSpareThreads)
+    approach_kernel(std::int64_t size, T share, T const* __restrict__ from, T* __restrict__ to) {
+  for (std::int64_t i = blockIdx.x * std::int64_t{kSpareThreads} + threadIdx.x; i < size;
+       i += std::int64_t{gridDim.x} * kSpareThreads)
+    to[i] = fused(share, from[i] - to[i], to[i]);
+}
+
+/// Of whole double-words.
+__global__ inline void __launch_bounds__(kSpareThreads)
+    exchange_kernel(std::int64_t size, double* __restrict__ one, double* __restrict__ other) {
+  for (std::int64_t i = blockIdx.x * std::int64_t{kSpareThreads} + threadIdx.x; i < size;
+       i += std::int64_t{gridDim.x} * kSpareThreads) {
+    double const value = one[i];
+    one[i] = other[i];
+    other[i] = value;
+  }
+}
+
+/// kSpareBlocks blocks; sums in double, in an order that depends on nothing else.
+template <class T>
+__global__ void __launch_bounds__(kSpareThreads)
+    distance_kernel(std::int64_t size, T const* __restrict__ one, T const* __restrict__ other, double* partials) {
+  double sum = 0;
+  for (std::int64_t i = blockIdx.x * std::int64_t{kSpareThreads} + threadIdx.x; i < size;
+       i += std::int64_t{gridDim.x} * kSpareThreads) {
+    double const difference = static_cast<double>(one[i]) - static_cast<double>(other[i]);
+    sum = fused(difference, difference, sum);
+  }
+  sum = block_sum<kSpareThreads>(sum);
+  if (threadIdx.x == 0) partials[blockIdx.x] = sum;
+}
+
+}  // namespace monge::cuda

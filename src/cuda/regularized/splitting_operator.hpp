@@ -1,0 +1,84 @@
+// Douglas-Rachford splitting on a CUDA device: X and the costs in memory, an iteration in two launches; or, where X
+// fits in the shared memory of the device and that pays, many in one.
+#pragma once
+#include <array>
+#include <optional>
+#include <span>
+
+#include "backend/backend.hpp"
+#include "cuda/launch/batch.hpp"
+#include "cuda/regularized/regularized_plan.hpp"
+#include "cuda/regularized/splitting.hpp"
+
+namespace monge::cuda {
+
+/// How iterations are launched. A variant is for benchmarks; plans say what is best.
+struct SplittingLaunch {
+  int waves = 1;  // As of plan_splitting().
+  /// Entries of so many bytes stay in shared memory, if they fit. A smaller problem gains less than a batch of such
+  /// loses, whose problems would go one after the other.
+  std::int64_t least_resident_bytes = std::int64_t{3} << 20;
+};
+
+class SplittingOperator final : public ReadableOperator<monge::SplittingOperator> {
+ public:
+  /// Starts to look through the matrices; finish() has to follow.
+  SplittingOperator(SharedRuntime runtime, RegularizedInput const& input, Queue const& queue,
+                    SplittingLaunch const& launch = {});
+  /// Waits for what was found, throws if that is no problem, and packs the costs.
+  void finish(Queue const& queue);
+
+  void start(double step) override;
+  void set_step(double step) override;
+  void iterate(int count) override;
+  SplittingResidual residual() override;
+  void keep(Spare spare) override;
+  void exchange(Spare spare) override;
+  void approach(Spare spare, double share) override;
+  SplittingDistance distance(Spare spare) override;
+  RegularizedValues evaluate() override;
+  void potentials(MutableVectorView u, MutableVectorView v) const override;
+
+  /// Backend::iterate().
+  static void iterate_together(SharedRuntime const& runtime, std::span<SplittingStep> steps);
+
+ private:
+  void allocate();
+  void allocate_resident();
+  void set_parameters(double step);
+  void restart(double factor, bool empty);
+  /// `number`: how many iterations came before, which says where this one begins.
+  void enqueue(SplittingIteration iteration, std::int64_t number, Queue const& queue) const;
+  void make_potentials() const;
+  void enqueue_residual(SplittingResidual* result, Queue const& queue) const;
+  RegularizedEntries plan() const override;
+
+  /// X and what the recursion keeps with it, as in entries_ and at the head of vectors_.
+  struct SpareState {
+    DeviceArray<unsigned char> entries, vectors;
+    double step = 0;
+    std::int64_t iterations = 0;
+  };
+  SpareState& kept(Spare spare) { return spares_[static_cast<std::size_t>(spare)]; }
+  /// With the numbers up to `end`, which lies in vectors_.
+  SplittingSpareArguments spare_arguments(SpareState const& spare, void const* end);
+
+  SharedRuntime runtime_;
+  DataType scalar_;
+  SplittingPlan plan_;
+  std::optional<ResidentPlan> resident_plan_;  // Instead.
+  std::int64_t pitch_ = 0;
+  DeviceArray<unsigned char> entries_, packed_costs_, vectors_, resident_memory_;
+  SplittingArguments arguments_;
+  ResidentArguments resident_;
+  SplittingParameters* parameters_ = nullptr;
+  SplittingResidual* residual_ = nullptr;  // Behind all that belongs to X.
+  std::array<SpareState, kSpares> spares_;
+  std::optional<RegularizedReadout> readout_;
+  std::optional<Graph> graph_;  // Of kIterationsPerGraph.
+  double step_ = 0;
+  std::int64_t iterations_ = 0;  // Since the start.
+  bool evaluated_ = false;       // And not gone on since.
+};
+
+}  // namespace monge::cuda

@@ -1,0 +1,43 @@
+// Solving with a plan's largest entries by an iteration that needs no factor.
+#pragma once
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "cuda/second_order/chebyshev.hpp"
+#include "cuda/vectors/vectors.hpp"
+#include "second_order/entry_solver.hpp"
+
+namespace monge::cuda {
+
+/// A fixed number of steps of Chebyshev's iteration on diag(1/c) S, whose eigenvalues lie in (0, 1]: a polynomial, so
+/// the map is linear and symmetric, and it is positive on all of (0, 1] (Saad, Iterative Methods for Sparse Linear
+/// Systems, section 12.3.2). Eigenvalues from `least_` on come out as 1 +- 0.1, those below as they are less reduced.
+class EntrySolver final : public monge::EntrySolver {
+ public:
+  EntrySolver(SharedRuntime runtime, int n, int m, std::span<std::int64_t const> rows,
+              std::span<std::int64_t const> columns);
+  double passes() const override { return 0; }
+  void set(std::span<double const> a, std::span<double const> c, std::span<double const> entries) override;
+  void solve(Vector const& in, Vector& out) override;
+
+ private:
+  /// The pairs sorted by one of their points.
+  struct Lines {
+    std::vector<std::int64_t> order;  // Of the pairs.
+    DeviceArray<int> begin, index;
+    DeviceArray<double> value;
+  };
+  Lines sorted(int count, std::span<std::int64_t const> lines, std::span<std::int64_t const> others) const;
+  SparseLines view(Lines const& lines, int count) const;
+
+  SharedRuntime runtime_;
+  int n_, m_;
+  std::vector<std::int64_t> pair_rows_, pair_columns_;
+  Lines by_rows_, by_columns_;
+  DeviceArray<double> inverse_diagonal_, between_, right_, direction_;
+  double least_ = 1;
+  int steps_ = 0;
+};
+
+}  // namespace monge::cuda

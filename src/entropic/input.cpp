@@ -1,0 +1,164 @@
+#include "entropic/input.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <string_view>
+#include <utility>
+
+#include "backend/values.hpp"
+#include "geometry/validation.hpp"
+
+namespace monge {
+namespace {
+
+std::vector<double> read_weights(char const* field, Backend const& backend, VectorView view, std::int64_t size,
+                                 char const* lines) {
+  require(view.size() == size, "{}: has {} entries; must have {}, one for each {} of C", field, view.size(), size,
+          lines);
+  return read_values(field, backend, view, size, kNotNegative, "weights must be");
+}
+
+double compensated_sum(std::vector<double> const& weights) {
+  double total = 0, carry = 0;  // Kahan: totals are compared to 1e-6, and there may be 1e8 of them
+  for (double const weight : weights) {
+    double const term = weight - carry;
+    double const next = total + term;
+    if (!std::isfinite(next)) return next;
+    carry = (next - total) - term;
+    total = next;
+  }
+  return total;
+}
+
+double total_of(char const* field, std::vector<double> const& weights) {
+  double const total = compensated_sum(weights);
+  require(total > 0 && std::isfinite(total), "{}: the total is {}; must be positive and finite", field, total);
+  return total;
+}
+
+/// What the method does not read keeps its default.
+void require_used(SolveOptions const& options) {
+  SolveOptions const usual;
+  std::string_view const method = name(options.method);
+  auto const keep = [&](char const* field, double value, double of_default) {
+    require(value == of_default, "{}: is {}; must be {}, the default, with method {}, which has no use for it", field,
+            value, of_default, method);
+  };
+  if (options.method == Method::newton || options.method == Method::splr)
+    require(options.schedule == usual.schedule, "schedule: is {}; must be {} with method {}", name(options.schedule),
+            name(usual.schedule), method);
+  if (options.method == Method::splr) {
+    keep("annealing", options.annealing, usual.annealing);
+    keep("check_every", options.check_every, usual.check_every);
+  } else {
+    keep("splr_density", options.splr.density, usual.splr.density);
+    keep("splr_shift", options.splr.shift, usual.splr.shift);
+    keep("splr_reuse", options.splr.pattern_reuse, usual.splr.pattern_reuse);
+    keep("splr_candidates", options.splr.candidate_sweeps, usual.splr.candidate_sweeps);
+  }
+}
+
+}  // namespace
+
+void validate(SolveOptions const& options) {
+  require(options.eps != 0 || options.eps_relative != 0, "eps: is 0; must be > 0, or eps_relative in its place");
+  require(options.eps == 0 || options.eps_relative == 0, "eps_relative: is {}; must not be given with eps, which is {}",
+          options.eps_relative, options.eps);
+  void const* const not_given = options.eps == 0 ? &options.eps : &options.eps_relative;
+  visit_solve_options(options, [&](auto const& field, auto const& value) {
+    if (&value != not_given) kCheckField(field, value);
+  });
+  require(options.criterion == Criterion::l1 || options.certificate,
+          "criterion: is {}; must be l1 without the certificate", name(options.criterion));
+  require_used(options);
+  if (options.method != Method::newton && options.method != Method::splr) return;
+  std::string_view const method = name(options.method);
+  require(options.precision == Precision::automatic || options.precision == Precision::float64,
+          "precision: is {}; must be auto or float64 with method {}", name(options.precision), method);
+  for (auto const& [field, penalty] : {std::pair{"penalty_a", options.penalty_a}, {"penalty_b", options.penalty_b}}) {
+    if (std::isfinite(penalty))
+      throw Error(ErrorCode::unsupported,
+                  fmt::format("{}: is {}; must be inf with method {}, whose marginals are constraints", field, penalty,
+                              method));
+  }
+  require(options.tolerance > 0, "tolerance: is 0; must be > 0 with method {}", method);
+}
+
+SolveOptions with_eps(SolveOptions options, double mean_cost) {
+  if (options.eps != 0) return options;
+  if (std::isnan(mean_cost))
+    throw Error(ErrorCode::unsupported,
+                fmt::format("eps_relative: is {}; the mean of distances takes all pairs, so give eps in their units",
+                            options.eps_relative));
+  options.eps = options.eps_relative * mean_cost;
+  require(kPositive.contains(options.eps),
+          "eps_relative: is {}, of a mean cost of {}; the product must be {}, so give eps in the units of the cost",
+          options.eps_relative, mean_cost, kPositive.text_in_full());
+  return options;
+}
+
+WarmStart validated_warm_start(Backend const& backend, VectorView f, VectorView g, Marginals const& marginals) {
+  require(f.empty() == g.empty(), "{}: is missing; a warm start needs both f and g", f.empty() ? "f" : "g");
+  if (f.empty()) return {};
+  auto const read = [&](char const* field, VectorView view, std::vector<double> const& weight) {
+    validate_vector(field, view, static_cast<std::int64_t>(weight.size()), backend.device());
+    std::vector<double> values = backend.read(view);
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      if (weight[i] == 0 && values[i] == std::numeric_limits<double>::infinity()) values[i] = 0;
+      require(std::isfinite(values[i]), "{}: entry {} is {}; potentials must be {}", field, i, values[i],
+              kFinite.text_in_full());
+    }
+    return values;
+  };
+  return {read("f", f, marginals.a), read("g", g, marginals.b)};
+}
+
+void require_equal_totals(WeightNames names, ValidMarginals const& marginals, double tolerance, char const* advice) {
+  double const total_a = marginals.total_a, total_b = marginals.total_b;
+  // One side is scaled to the other's total, so the difference is how far the plan's marginals stay from the weights as
+  // given: it has to be well below the tolerance. What rounding explains is no mistake of the caller's: a float32 sum
+  // of n weights, formed in pairs as NumPy and PyTorch do, is off by a few times 2^-24, and by at most some log2(n).
+  constexpr double kMost = 1e-6;
+  double const allowed = marginals.from_float32 || tolerance == 0 ? kMost : std::min(kMost, tolerance / 2);
+  require(std::abs(total_a - total_b) <= allowed * total_a,
+          "{}: the total is {:.17g}; must equal the total of {}, {:.17g}, to {:.1e} relative{}", names.b, total_b,
+          names.a, total_a, allowed, advice);
+}
+
+ValidMarginals with_equal_totals(ValidMarginals marginals, SolveOptions const& options) {
+  if (!penalties_of(options).balanced()) return marginals;
+  require_equal_totals({}, marginals, options.tolerance, "; others need a solve with penalty_a or penalty_b");
+  for (double& b : marginals.b) b *= marginals.total_a / marginals.total_b;
+  marginals.total_b = marginals.total_a;
+  return marginals;
+}
+
+ValidMarginals read_marginals(Backend const& backend, WeightNames names, VectorView a, VectorView b, std::int64_t n,
+                              std::int64_t m) {
+  ValidMarginals marginals;
+  double total_a = 1, total_b = 1;
+  for (VectorView const weights : {a, b})
+    marginals.from_float32 = marginals.from_float32 || (!weights.empty() && weights.type() == DataType::float32);
+  if (!a.empty()) {
+    marginals.a = read_weights(names.a, backend, a, n, "row");
+    total_a = total_of(names.a, marginals.a);
+  }
+  if (!b.empty()) {
+    marginals.b = read_weights(names.b, backend, b, m, "column");
+    total_b = total_of(names.b, marginals.b);
+  }
+  if (a.empty()) {
+    total_a = b.empty() ? 1 : total_b;
+    marginals.a.assign(static_cast<std::size_t>(n), total_a / static_cast<double>(n));
+  }
+  if (b.empty()) {
+    total_b = total_a;
+    marginals.b.assign(static_cast<std::size_t>(m), total_b / static_cast<double>(m));
+  }
+  marginals.total_a = total_a;
+  marginals.total_b = total_b;
+  return marginals;
+}
+
+}  // namespace monge

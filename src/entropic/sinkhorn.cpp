@@ -1,0 +1,399 @@
+#include "entropic/sinkhorn.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+#include <monge/batch.hpp>
+#include <monge/error.hpp>
+
+#include "core/problem_error.hpp"
+#include "core/stopwatch.hpp"
+#include "entropic/sinkhorn_policy.hpp"
+#include "geometry/validation.hpp"
+#include "plan/plan_state.hpp"
+#include "second_order/newton.hpp"
+#include "second_order/splr.hpp"
+
+namespace monge {
+
+namespace {
+
+constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+
+/// Whether the second half of the last checks, those at eps, has not even halved the error.
+bool hardly_falls(Report const& report) {
+  std::vector<Check> const& all = report.history;
+  auto const first =
+      std::find_if(all.rbegin(), all.rend(), [&](Check const& check) { return check.eps != report.eps; });
+  auto const count = first - all.rbegin();
+  return count > 1 && all.back().marginal_error > 0.5 * all.rbegin()[count / 2].marginal_error;
+}
+
+/// "1 sweep", "12 passes".
+std::string passes_text(Report const& report) {
+  bool const one = report.iterations == 1;
+  return fmt::format("{} {}", report.iterations,
+                     report.newton_steps > 0 ? (one ? "pass" : "passes") : (one ? "sweep" : "sweeps"));
+}
+
+/// What the tolerance is on.
+std::string value_text(Criterion criterion, double value) {
+  switch (criterion) {
+    case Criterion::l1:
+      break;
+    case Criterion::gradient:
+      return fmt::format("gradient norm {:.2e} of the mass", value);
+    case Criterion::gap:
+      return fmt::format("gap {:.2e} of the value", value);
+  }
+  return fmt::format("marginal error {:.2e} of the mass", value);
+}
+
+/// One sentence about a report that is otherwise complete. `value`: what the criterion says; `annealing`: it was, when
+/// the caller stopped it.
+std::string message(Report const& report, SolveOptions const& options, Geometry const& geometry, double value,
+                    bool annealing) {
+  std::string const passes = passes_text(report), reached = value_text(options.criterion, value);
+  switch (report.status) {
+    case Status::stopped:
+      return fmt::format("stopped by the caller after {}{}", passes, annealing ? ", while annealing" : "");
+    case Status::completed:
+      return fmt::format("ran {} as asked; {}", passes, reached);
+    case Status::converged:
+      return fmt::format(
+          "converged after {}{}; {}", passes,
+          report.refinement_iterations > 0 ? fmt::format(", the last {} in float64", report.refinement_iterations) : "",
+          reached);
+    case Status::precision_limit:
+      if (!std::isfinite(report.marginal_error))
+        return fmt::format("the plan is beyond what {} holds; eps must be larger, or the penalties smaller",
+                           name(report.precision));
+      return fmt::format("{} is as far as {} goes at this eps; {}", reached, name(report.precision),
+                         report.precision == Precision::tf32      ? "precision float32 or float64 gets further"
+                         : report.precision == Precision::float32 ? "precision float64 gets further"
+                                                                  : "a larger eps or tolerance is needed");
+    case Status::iteration_limit:
+      return fmt::format(
+          "{} after {} is above the tolerance{} more iterations or a larger eps would help", reached, passes,
+          std::holds_alternative<CostMatrix>(geometry) && hardly_falls(report)
+              ? " and hardly falls; where costs of inf forbid pairs there may be no plan with these a and b, else"
+              : ";");
+  }
+  return {};
+}
+
+/// How large potentials are where penalties let one total become the other: rho_a rho_b / (rho_a + rho_b) times the
+/// logarithm of their ratio (docs/math.md, section 10).
+double level(ValidMarginals const& marginals, Penalties const& penalties) {
+  if (penalties.balanced()) return 0;
+  return std::abs(std::log(marginals.total_a / marginals.total_b)) / (1 / penalties.a + 1 / penalties.b);
+}
+
+/// One problem on its way: asks its policy what to do next, is told how that went, and keeps the report and the clock.
+class SinkhornRun {
+ public:
+  SinkhornRun(Backend const& backend, SinkhornProblem& problem, int index)
+      : problem_(problem),
+        index_(index),
+        policy_(problem.options, problem.marginals.mass(), problem.entropic->centred_cost_bound(),
+                level(problem.marginals, penalties_of(problem.options)), backend.float64_cost(),
+                first_precision(problem.options), !problem.start.f.empty()) {
+    double const mean_cost = problem.entropic->mean_cost();
+    report().penalty_a = problem.options.penalty_a;
+    report().penalty_b = problem.options.penalty_b;
+    report().mass = problem.marginals.total_a;
+    report().mass_b = problem.marginals.total_b;
+    report().eps = problem.options.eps;
+    report().mean_cost = mean_cost;
+    report().eps_relative = mean_cost > 0 ? problem.options.eps / mean_cost : kNaN;
+    if (problem.options.certificate) return;
+    report().transported_mass = report().transport_cost = kNaN;
+    report().gradient_norm = report().primal = report().dual = report().gap = kNaN;
+  }
+
+  SinkhornStep const& next() const { return policy_.next(); }
+  EntropicOperator& entropic() const { return *problem_.entropic; }
+  SolveOptions const& options() const { return problem_.options; }
+  /// In float64.
+  OperatorInput twin(double cache_bytes) const {
+    return {
+        problem_.geometry, problem_.marginals, {Precision::float64, cache_bytes, penalties_of(options())}, &entropic()};
+  }
+
+  void swept(SweepErrors const& errors) {
+    Sweep const kind = next().sweep;
+    policy_.swept(errors);
+    record(kind, errors.row + errors.column, errors.gradient_norm);
+  }
+
+  /// To the end.
+  void splr() {
+    SinkhornStep const taken = next();
+    double const mass = problem_.marginals.mass();
+    SplrLimits const limits{.tolerance = options().tolerance,
+                            .passes = taken.count,
+                            .observe =
+                                [&](SplrCheck const& check) {
+                                  return record({check.passes, taken.sweep.eps, check.l1_error, 1, Precision::float64,
+                                                 check.l2_error, watch_.seconds()});
+                                },
+                            .criterion = options().criterion};
+    SplrResult const result = run_splr(entropic(), problem_.marginals, taken.sweep.eps, options().splr, limits);
+    policy_.ended(result.status, result.last.iteration, result.last.passes, result.last.l1_error * mass);
+  }
+
+  void newton_step() {
+    SinkhornStep const taken = next();
+    if (!newton_) newton_ = std::make_unique<NewtonMethod>(entropic(), problem_.marginals, options().criterion);
+    NewtonProgress const progress = newton_->advance(taken.sweep.eps, taken.count);
+    policy_.stepped(progress);
+    record(taken.sweep, progress.error, progress.gradient_norm);
+    if (policy_.is_short()) policy_.returned(newton_->return_to_best());
+  }
+
+  /// Whether certificates need a float64 twin that is not there yet.
+  bool lacks_judge() const { return policy_.precision() != Precision::float64 && !judge_; }
+  void set_judge(std::unique_ptr<EntropicOperator> judge) { judge_ = std::move(judge); }
+  EvaluationStep evaluation() const { return {judge_ ? judge_.get() : &entropic(), &entropic(), options().eps}; }
+  void certified(Evaluation const& value, double seconds) {
+    policy_.certified(value);
+    report().certified = true;
+    report().gradient_norm = value.gradient_norm;
+    report().transported_mass = value.mass;
+    report().transport_cost = value.transport_cost;
+    report().primal = value.primal;
+    report().dual = value.dual;
+    report().gap = value.gap;
+    report().seconds.certificate += seconds;
+  }
+
+  /// The sweeps go on with `twin`, in float64.
+  void refined(std::unique_ptr<EntropicOperator> twin) {
+    copy_potentials(entropic(), *twin);
+    if (problem_.keeps_first) problem_.first = std::move(problem_.entropic);
+    problem_.entropic = std::move(twin);
+    newton_.reset();
+    judge_.reset();
+    policy_.refined();
+  }
+
+  void finish() {
+    report().status = next().status;
+    report().iterations = policy_.iterations();
+    report().annealing_iterations = policy_.annealing_iterations();
+    report().refinement_iterations = policy_.refinement_iterations();
+    report().newton_steps = policy_.newton_steps();
+    report().newton_iterations = policy_.newton_iterations();
+    report().precision = policy_.precision();
+    report().marginal_error = policy_.marginal_error();
+    report().message = message(report(), options(), problem_.geometry, policy_.value(), stopped_at_ > options().eps);
+    report().seconds.total = watch_.seconds();
+    report().seconds.sweeps = report().seconds.total - report().seconds.certificate;
+    judge_.reset();
+    newton_.reset();
+  }
+
+ private:
+  Report& report() const { return problem_.report; }
+
+  /// False: the caller wants no more.
+  bool record(Check const& check) {
+    report().history.push_back(check);
+    if (!options().progress || stopped_at_) return true;
+    bool const go_on =
+        options().progress({check.iteration, check.eps, check.marginal_error, check.relaxation, check.seconds, index_});
+    if (!go_on) stopped_at_ = check.eps;
+    return go_on;
+  }
+  void record(Sweep const& kind, double error, double gradient_norm) {
+    double const mass = problem_.marginals.mass();
+    if (!record({policy_.iterations(), kind.eps, error / mass, kind.relaxation, policy_.precision(),
+                 gradient_norm / mass, watch_.seconds()}))
+      policy_.stop();
+  }
+
+  SinkhornProblem& problem_;
+  int index_;
+  std::unique_ptr<EntropicOperator> judge_;  // The float64 twin of a problem of less precision.
+  std::unique_ptr<NewtonMethod> newton_;
+  SinkhornPolicy policy_;
+  std::optional<double> stopped_at_;  // eps of the check at which the caller wanted no more.
+  Stopwatch watch_;
+};
+
+using Runs = std::vector<SinkhornRun*>;
+
+Runs waiting_for(SinkhornAction action, Runs const& runs) {
+  Runs found;
+  std::copy_if(runs.begin(), runs.end(), std::back_inserter(found),
+               [&](SinkhornRun const* run) { return run->next().action == action; });
+  return found;
+}
+
+void sweep(Sweeper& sweeper, Runs const& runs) {
+  if (runs.empty()) return;
+  std::vector<SweepStep> steps;
+  for (SinkhornRun const* run : runs) steps.push_back({&run->entropic(), run->next().sweep, run->next().count});
+  sweeper.sweep(steps);
+  for (std::size_t k = 0; k < runs.size(); ++k) runs[k]->swept(steps[k].errors);
+}
+
+void certify(Backend const& backend, Runs const& runs) {
+  if (runs.empty()) return;
+  Stopwatch const watch;
+  Runs lacking;
+  std::vector<OperatorInput> inputs;
+  for (SinkhornRun* run : runs) {
+    if (!run->lacks_judge()) continue;
+    lacking.push_back(run);
+    inputs.push_back(run->twin(0));  // One pass: keeping scores would not pay.
+  }
+  std::vector<std::unique_ptr<EntropicOperator>> judges = backend.entropic_operators(inputs);
+  for (std::size_t k = 0; k < lacking.size(); ++k) lacking[k]->set_judge(std::move(judges[k]));
+  std::vector<EvaluationStep> steps;
+  for (SinkhornRun const* run : runs) steps.push_back(run->evaluation());
+  backend.evaluate(steps);
+  double const seconds = watch.seconds();
+  for (std::size_t k = 0; k < runs.size(); ++k) runs[k]->certified(steps[k].value, seconds);
+}
+
+void refine(Backend const& backend, Runs const& runs) {
+  if (runs.empty()) return;
+  std::vector<OperatorInput> inputs;
+  for (SinkhornRun const* run : runs) inputs.push_back(run->twin(run->options().cache_bytes));
+  std::vector<std::unique_ptr<EntropicOperator>> twins = backend.entropic_operators(inputs);
+  for (std::size_t k = 0; k < runs.size(); ++k) runs[k]->refined(std::move(twins[k]));
+}
+
+/// Throws ProblemError.
+std::vector<Plan> solve_all(Context const& context, std::span<BatchProblem const> given, SolveOptions const& options) {
+  Stopwatch const watch;
+  std::vector<SinkhornProblem> problems;
+  std::vector<OperatorInput> inputs;
+  problems.reserve(given.size());
+  for_each_problem(given.size(), [&](std::size_t i) {
+    problems.push_back(checked_problem(context, given[i], options));
+    inputs.push_back({problems[i].geometry, problems[i].marginals, first_operator(options)});
+  });
+  Backend const& backend = backend_of(context);
+  std::vector<std::unique_ptr<EntropicOperator>> operators = backend.entropic_operators(inputs);
+  for_each_problem(given.size(), [&](std::size_t i) {
+    problems[i].entropic = std::move(operators[i]);
+    begin(backend, problems[i]);
+  });
+  double const setup = watch.seconds();
+  run_sinkhorn(backend, problems);
+  return finished_plans(context, problems, setup);
+}
+
+}  // namespace
+
+Precision first_precision(SolveOptions const& options) {
+  if (options.precision != Precision::automatic) return options.precision;
+  return options.method == Method::newton || options.method == Method::splr ? Precision::float64 : Precision::float32;
+}
+
+OperatorOptions first_operator(SolveOptions const& options) {
+  return {first_precision(options), options.cache_bytes, penalties_of(options)};
+}
+
+SinkhornProblem checked_problem(Context const& context, BatchProblem const& problem, SolveOptions const& options) {
+  validate(problem.geometry, context.device());
+  Shape const shape = shape_of(problem.geometry);
+  ValidMarginals const given = read_marginals(backend_of(context), {}, problem.a, problem.b, shape.rows, shape.columns);
+  return checked_problem(context, problem, given, options);
+}
+
+SinkhornProblem checked_problem(Context const& context, BatchProblem const& problem, ValidMarginals const& given,
+                                SolveOptions const& options) {
+  SinkhornProblem result;
+  result.geometry = problem.geometry;
+  result.marginals = with_equal_totals(given, options);
+  result.options = options;
+  result.start = validated_warm_start(backend_of(context), problem.f, problem.g, result.marginals);
+  return result;
+}
+
+void begin(Backend const& backend, SinkhornProblem& problem) {
+  auto const overflows = [&] { return !std::isfinite(problem.entropic->centred_cost_bound()); };
+  if (overflows() && problem.options.precision == Precision::automatic) {
+    problem.options.precision = Precision::float64;
+    problem.entropic = backend.entropic_operator(problem.geometry, problem.marginals, first_operator(problem.options));
+  }
+  require(!overflows(), "{}",
+          std::holds_alternative<CostMatrix>(problem.geometry)
+              ? "cost: the finite costs range over more than float32 arithmetic holds here; precision must be float64, "
+                "or the costs and eps smaller by a common factor"
+          : problem.options.precision == Precision::float64
+              ? "x, y: the squared distances overflow; the points must lie closer together"
+              : "x, y: the squared distances overflow float32; precision must be float64, or the points lie closer "
+                "together");
+  problem.options = with_eps(problem.options, problem.entropic->mean_cost());
+  if (!problem.start.f.empty()) problem.entropic->set_potentials(problem.start.f, problem.start.g);
+}
+
+void run_sinkhorn(Backend const& backend, std::span<SinkhornProblem> problems) {
+  std::vector<SinkhornRun> runs;
+  runs.reserve(problems.size());
+  Runs active;
+  for (std::size_t i = 0; i < problems.size(); ++i)
+    active.push_back(&runs.emplace_back(backend, problems[i], static_cast<int>(i)));
+  std::unique_ptr<Sweeper> const sweeper = backend.sweeper();
+  while (!active.empty()) {
+    sweep(*sweeper, waiting_for(SinkhornAction::sweep, active));
+    for (SinkhornRun* run : waiting_for(SinkhornAction::newton, active)) run->newton_step();
+    for (SinkhornRun* run : waiting_for(SinkhornAction::splr, active)) run->splr();
+    certify(backend, waiting_for(SinkhornAction::certify, active));
+    refine(backend, waiting_for(SinkhornAction::refine, active));
+    for (SinkhornRun* run : waiting_for(SinkhornAction::finish, active)) run->finish();
+    std::erase_if(active, [](SinkhornRun const* run) { return run->next().action == SinkhornAction::finish; });
+  }
+}
+
+std::vector<Plan> finished_plans(Context const& context, std::span<SinkhornProblem> problems, double setup) {
+  std::vector<PlanInput> ends;
+  for (SinkhornProblem const& problem : problems) ends.push_back({problem.entropic.get(), problem.options.eps});
+  std::vector<std::unique_ptr<PlanOperator>> operators_of_plans = backend_of(context).plans(ends);
+  std::vector<Plan> plans;
+  plans.reserve(problems.size());
+  for (std::size_t i = 0; i < problems.size(); ++i) {
+    Report& report = problems[i].report;
+    report.seconds.setup = setup;
+    report.seconds.total += setup;
+    auto const* const points = std::get_if<PointCloud>(&problems[i].geometry);
+    plans.emplace_back(std::make_unique<Plan::State>(Plan::State{
+        context, std::move(operators_of_plans[i]), shape_of(problems[i].geometry).dimension,
+        points != nullptr && has_point_derivatives(points->cost_function), points != nullptr ? points->scale : kNaN,
+        points != nullptr && !points->labels.empty() ? points->labels.weight : kNaN, penalties_of(problems[i].options),
+        std::move(report)}));
+  }
+  return plans;
+}
+
+Plan solve(Context const& context, Geometry const& geometry, VectorView a, VectorView b, SolveOptions const& options) {
+  validate(options);
+  BatchProblem const problem{geometry, a, b, options.f, options.g};
+  return std::move(solve_all(context, {&problem, 1}, options)[0]);
+}
+
+std::vector<Plan> solve_batch(Context const& context, std::span<BatchProblem const> problems,
+                              SolveOptions const& options) {
+  validate(options);
+  require(options.f.empty() && options.g.empty(),
+          "{}: is given in the options; must be given with the problems of a batch", options.f.empty() ? "g" : "f");
+  try {
+    return solve_all(context, problems, options);
+  } catch (ProblemError const& error) {
+    throw Error(error.code(), fmt::format("problem {}: {}", error.index(), error.what()));
+  }
+}
+
+}  // namespace monge

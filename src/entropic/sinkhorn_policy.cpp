@@ -1,0 +1,435 @@
+#include "entropic/sinkhorn_policy.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "entropic/criterion.hpp"
+
+namespace monge {
+namespace {
+
+/// After so many sweeps the first check, which says how many more may be enough: to this share of the tolerance, since
+/// rounding has its part in what the certificate finds.
+constexpr int kFirstSweeps = 3;
+constexpr double kForeseenShare = 0.5;
+/// A cold start is tried for so many sweeps; an error above this share of the mass then calls for the ladder.
+constexpr int kTrialSweeps = 10;
+constexpr double kTrialError = 0.1;
+/// What a rung brings the error to, as a share of the mass. Mass in the wrong place crosses a gap of many eps by about
+/// its own share of an eps a sweep, so little of it may come down the ladder.
+constexpr double kRungError = 1e-4;
+/// The same where Newton's method may follow, which crosses gaps in a few steps.
+constexpr double kNewtonRungError = 3e-2;
+/// Sweeps between the checks of a rung: most rungs end at their first.
+constexpr int kRungSweeps = 5;
+/// Plain sweeps at a new eps before Newton's method, which show whether it is needed.
+constexpr int kSweepsBeforeNewton = 2;
+/// Newton's method pays where more sweeps in float64 than this are foreseen: it rarely takes fewer passes.
+constexpr double kSweepsLikeNewton = 40;
+/// Where float64 costs more times float32 than this, sweeps in float32 are given the ladder.
+constexpr double kDearFloat64 = 2;
+/// A trial with Newton's method to follow is given up at the first check where most of the mass is out of place.
+constexpr double kHopelessError = 0.5;
+/// Sweeps without progress after which float64 is asked whether rounding is the limit, and after which rounding is
+/// taken for it where float64 cannot tell.
+constexpr int kPatience = 30;
+constexpr int kBlindPatience = 100;
+
+/// Half a unit in the last place of the products.
+double unit_roundoff(Precision precision) {
+  switch (precision) {
+    case Precision::tf32:
+      return 0x1p-11;
+    case Precision::automatic:
+    case Precision::float32:
+      return 0x1p-24;
+    case Precision::float64:
+      return 0x1p-53;
+  }
+  return 0;
+}
+
+/// How many rungs lead from `start` down to the one above eps.
+double ladder_length(SolveOptions const& options, double start) {
+  if (start <= options.eps) return 0;
+  return std::ceil(std::log(start / options.eps) / -std::log(options.annealing));
+}
+
+bool allows_newton(SolveOptions const& options) {
+  if (options.method == Method::newton) return true;
+  bool const float64_is_allowed = options.precision == Precision::automatic || options.precision == Precision::float64;
+  return options.method == Method::automatic && options.tolerance > 0 && float64_is_allowed &&
+         options.schedule == Schedule::overrelaxed && std::isinf(options.penalty_a) && std::isinf(options.penalty_b);
+}
+
+/// How many sweeps before the cap are not overrelaxed.
+int plain_tail(SolveOptions const& options) {
+  return std::min(20, options.iterations / 5);
+}
+
+}  // namespace
+
+SinkhornPolicy::SinkhornPolicy(SolveOptions const& options, double mass, double cost_bound, double level,
+                               double float64_cost, Precision precision, bool is_warm)
+    : options_(options),
+      mass_(mass),
+      cost_bound_(cost_bound),
+      level_(level),
+      float64_cost_(float64_cost),
+      precision_(precision),
+      may_step_(allows_newton(options)),
+      on_trial_(options.annealing < 1),
+      patience_(rounding_shows() ? kPatience : kBlindPatience),
+      polish_below_(10 * options.tolerance),
+      // The gradient norm is below the error, and the gap far below eps times the error.
+      target_(options.criterion == Criterion::l1 ? options.tolerance : std::min(0.1, 100 * options.tolerance)),
+      gradient_target_(options.tolerance) {
+  if (options.method == Method::splr) {
+    step_ = {.action = SinkhornAction::splr, .sweep = {.eps = options.eps}, .count = options.iterations};
+    return;
+  }
+  if (is_warm && options.certificate && options.tolerance > 0) {
+    step_ = {.action = SinkhornAction::certify};
+    return;
+  }
+  go_on();
+}
+
+void SinkhornPolicy::swept(SweepErrors const& errors) {
+  last_sweep_ = step_.sweep;
+  errors_ = errors;
+  certified_error_.reset();
+  certified_value_.reset();
+  gradient_norm_ = std::numeric_limits<double>::quiet_NaN();
+  iterations_ += step_.count;
+  seen_.push_back({iterations_, seen_error(), last_sweep_.relaxation == 1});
+  if (options_.schedule == Schedule::overrelaxed && iterations_ >= kTrialSweeps) {  // Before, rates are too good.
+    // Plain sweeps among overrelaxed ones say nothing about the rate at omega.
+    if (last_sweep_.relaxation == relaxation_.omega()) {
+      relaxation_.observe(seen_error(), step_.count);
+    } else {
+      relaxation_.interrupt();
+    }
+  }
+  if (shortfall_) return end(*shortfall_);
+  // Nothing comes of sweeps after these.
+  if (options_.tolerance > 0 && std::isnan(seen_error())) return go_no_further();
+  if (rungs_ > 0) return swept_on_ladder();
+  if (in_doubt_ || has_reached_target()) return ask_certificate();
+  if (on_trial_) {
+    int const sweeps = options_.method == Method::newton ? kSweepsBeforeNewton : kTrialSweeps;
+    bool const is_over = iterations_ >= sweeps;
+    bool const is_hopeless = steps_on_ladder() && iterations_ >= kFirstSweeps && seen_error() > kHopelessError * mass_;
+    on_trial_ = !is_over && !is_hopeless;
+    if (!on_trial_ && seen_error() > kTrialError * mass_) return start_ladder();
+  }
+  if (newton_pays()) return take_newton();
+  if (options_.tolerance > 0 && has_stopped_falling(patience_)) {
+    if (!rounding_shows()) return stalled();
+    in_doubt_ = true;
+  }
+  go_on();
+}
+
+void SinkhornPolicy::stepped(NewtonProgress const& progress) {
+  last_sweep_ = {.eps = step_.sweep.eps};
+  errors_ = {0, progress.error};
+  certified_error_.reset();
+  certified_value_.reset();
+  gradient_norm_ = progress.gradient_norm;
+  iterations_ += progress.passes;
+  newton_iterations_ += progress.passes;
+  newton_steps_ += progress.is_step ? 1 : 0;
+  if (shortfall_) return end(*shortfall_);
+  if (rungs_ > 0) {
+    annealing_iterations_ += progress.passes;
+    if (seen_error() > std::max(kNewtonRungError, options_.tolerance) * mass_ && iterations_ < rung_end_)
+      return go_on();
+    rungs_ -= 1;
+    return start_rung();
+  }
+  if (has_reached_target()) return ask_certificate();
+  if (has_stopped_falling(kBlindPatience)) return end(Status::precision_limit);
+  go_on();
+}
+
+void SinkhornPolicy::ended(Status status, int steps, int passes, double error) {
+  last_sweep_ = step_.sweep;
+  errors_ = {0, error};
+  newton_steps_ = steps;
+  iterations_ = newton_iterations_ = passes;
+  end(status);
+}
+
+/// As far as sweeps and steps can tell.
+bool SinkhornPolicy::has_reached_target() const {
+  if (options_.tolerance == 0) return false;
+  if (options_.criterion == Criterion::gradient && !std::isnan(gradient_norm_))
+    return gradient_norm_ <= gradient_target_ * mass_;
+  return bound() <= target_ * mass_;
+}
+
+/// About potentials that may do; without certificates they do.
+void SinkhornPolicy::ask_certificate() {
+  if (!options_.certificate) return end(Status::converged);
+  step_ = {.action = SinkhornAction::certify};
+}
+
+/// After a certificate that found `value`, above the tolerance, and `error` in L1.
+void SinkhornPolicy::aim_lower(double value, double error) {
+  gradient_target_ /= 2;
+  if (options_.criterion == Criterion::l1) {
+    target_ /= 2;
+  } else {
+    target_ = error / mass_ * std::clamp(0.7 * options_.tolerance / value, 0.01, 0.7);
+  }
+}
+
+/// Whether Newton's method may follow two sweeps of a rung, which then ends early. Else sweeps come down by themselves,
+/// until they are stuck.
+bool SinkhornPolicy::steps_on_ladder() const {
+  return may_step_ && (precision_ == Precision::float64 || float64_cost_ <= kDearFloat64 || newton_steps_ > 0);
+}
+
+/// In the precision of the sweeps.
+double SinkhornPolicy::sweeps_like_newton() const {
+  return precision_ == Precision::float64 ? kSweepsLikeNewton : kSweepsLikeNewton * float64_cost_;
+}
+
+/// Whether Newton's method is expected to end before sweeps do. Above eps it has shown what is needed here; at eps the
+/// rate of the sweeps tells, and sweeps that have taken as many passes as it would are not given many more.
+bool SinkhornPolicy::newton_pays() const {
+  if (!may_step_ || on_trial_ || static_cast<int>(seen_.size()) < kSweepsBeforeNewton) return false;
+  if (options_.method == Method::newton || newton_steps_ > 0) return true;
+  Seen const& last = seen_.back();
+  double const newton = sweeps_like_newton();
+  bool const had_chance = last.iteration - seen_.front().iteration > newton;
+  // The first rates are no reason to leave float32 where float64 is dear.
+  if (!steps_on_ladder() && !had_chance) return false;
+  // Overrelaxed sweeps show their rate once the transient of a new omega is over.
+  int const window = last.is_plain ? 1 : 20;
+  auto const first = std::find_if(seen_.rbegin(), seen_.rend(), [&](Seen const& seen) {
+    return seen.iteration <= last.iteration - window && seen.is_plain == last.is_plain;
+  });
+  if (first == seen_.rend()) return false;
+  double rate = std::pow(last.error / first->error, 1.0 / (last.iteration - first->iteration));
+  if (!(rate < 1)) return true;
+  if (last.is_plain) rate = best_relaxation(rate) - 1;
+  double const foreseen = std::log(std::max(last.error / (target_ * mass_), 1.0)) / -std::log(rate);
+  return foreseen > (had_chance && steps_on_ladder() ? newton / 4 : newton);
+}
+
+void SinkhornPolicy::take_newton() {
+  mode_ = Mode::newton;
+  best_error_ = std::numeric_limits<double>::infinity();
+  if (precision_ != Precision::float64) {
+    step_ = {.action = SinkhornAction::refine};
+    return;
+  }
+  go_on();
+}
+
+void SinkhornPolicy::certified(Evaluation const& evaluation) {
+  double const error = evaluation.row_error + evaluation.column_error, column_error = evaluation.column_error;
+  certified_error_ = error;
+  certified_value_ = criterion_value(options_.criterion, evaluation, options_.eps, mass_);
+  if (shortfall_) return end(*shortfall_);
+  if (*certified_value_ <= options_.tolerance) return end(Status::converged);
+  if (iterations_ == 0) return go_on();  // The start is not the solution.
+  if (in_doubt_) {
+    in_doubt_ = false;
+    // A plain sweep leaves the columns exact but for its rounding. Where that is little of the error, sweeps are slow,
+    // unless nothing has come of those since the last doubt.
+    if (column_error >= 0.1 * error || error >= 0.999 * doubted_error_) return stalled();
+    doubted_error_ = error;
+    patience_ *= 2;
+    best_error_ = std::numeric_limits<double>::infinity();
+    return go_on();
+  }
+  // The sweeps solve a problem whose costs are rounded; when they see far less error than there is, that is why.
+  if (bound() < 0.1 * error) return go_no_further();
+  aim_lower(*certified_value_, error);
+  go_on();
+}
+
+void SinkhornPolicy::refined() {
+  precision_ = Precision::float64;
+  refined_at_ = iterations_;
+  doubted_error_ = std::numeric_limits<double>::infinity();
+  relaxation_.interrupt();
+  seen_.clear();  // Rounding has slowed what was seen.
+  if (options_.criterion == Criterion::l1) target_ = options_.tolerance;
+  best_error_ = std::numeric_limits<double>::infinity();
+  go_on();
+}
+
+/// Potentials of a rung make a plan at eps that may overflow. One plain sweep gives it the columns' marginals.
+void SinkhornPolicy::stop() {
+  if (last_sweep_.eps == options_.eps) return end(Status::stopped);
+  shortfall_ = Status::stopped;
+  step_ = {.action = SinkhornAction::sweep, .sweep = {.eps = options_.eps}, .count = 1};
+}
+
+/// To the next sweeps, or to the end at the cap.
+void SinkhornPolicy::go_on() {
+  if (remaining() <= 0) return end(Status::iteration_limit);
+  if (mode_ == Mode::newton) {
+    step_ = {.action = SinkhornAction::newton, .sweep = {.eps = rung_eps()}, .count = remaining()};
+    return;
+  }
+  step_ = sweeps();
+}
+
+/// To the top of the ladder, if the cap has room for one. The ladder takes at most half of the sweeps that are left and
+/// is shortened from above to that.
+void SinkhornPolicy::start_ladder() {
+  int const most = remaining() / 2;
+  rungs_ = static_cast<int>(std::min<double>(ladder_length(options_, cost_bound_), most));
+  ladder_end_ = iterations_ + most;
+  start_rung();
+}
+
+/// To the sweeps at rung_eps(). A rung may take an equal share of what the ones before have left of the ladder.
+void SinkhornPolicy::start_rung() {
+  if (rungs_ > 0) rung_end_ = iterations_ + (ladder_end_ - iterations_) / rungs_;
+  relaxation_.interrupt();
+  best_error_ = std::numeric_limits<double>::infinity();
+  seen_.clear();
+  mode_ = Mode::sinkhorn;
+  go_on();
+}
+
+void SinkhornPolicy::swept_on_ladder() {
+  annealing_iterations_ += step_.count;
+  double const enough = std::max(steps_on_ladder() ? kNewtonRungError : kRungError, options_.tolerance) * mass_;
+  if (seen_error() > enough && iterations_ < rung_end_) {
+    bool const is_due = steps_on_ladder() ? static_cast<int>(seen_.size()) >= kSweepsBeforeNewton
+                                          : iterations_ - seen_.front().iteration > sweeps_like_newton();
+    if (may_step_ && is_due) return take_newton();
+    if (!has_stopped_falling(kBlindPatience)) return go_on();
+    // Rounding gets worse down the ladder.
+    if (may_refine()) return go_no_further();
+  }
+  rungs_ -= 1;
+  start_rung();
+}
+
+/// At the limit of the precision: goes on in float64 if the precision was left to us.
+void SinkhornPolicy::go_no_further() {
+  if (!may_refine()) return end(Status::precision_limit);
+  step_ = {.action = SinkhornAction::refine};
+}
+
+/// Rounding keeps the error from falling. Overrelaxation amplifies it: where that is all there is to give up, it goes
+/// first.
+void SinkhornPolicy::stalled() {
+  if (may_refine() || relaxation_.omega() == 1) return go_no_further();
+  relaxation_.disable();
+  best_error_ = std::numeric_limits<double>::infinity();
+  go_on();
+}
+
+/// No more sweeps. What the status is, an error within the tolerance decides before `shortfall` does.
+void SinkhornPolicy::end(Status shortfall) {
+  shortfall_ = shortfall;
+  if (options_.certificate && !certified_error_) {
+    step_ = {.action = SinkhornAction::certify};
+    return;
+  }
+  Status status = shortfall;
+  if (shortfall != Status::stopped) {
+    if (options_.tolerance == 0) {
+      status = Status::completed;
+    } else if (certified_value_ ? *certified_value_ <= options_.tolerance : bound() <= options_.tolerance * mass_) {
+      status = Status::converged;
+    }
+  }
+  step_ = {.action = SinkhornAction::finish, .status = status};
+}
+
+/// The eps of the sweeps to come; that of the first rung is at most the cost bound.
+double SinkhornPolicy::rung_eps() const {
+  if (rungs_ == 0) return options_.eps;
+  return std::min(cost_bound_, options_.eps * std::pow(options_.annealing, -rungs_));
+}
+
+/// The first sweeps at an eps, one by one, where their rate decides about Newton's method.
+bool SinkhornPolicy::judges_rate() const {
+  return steps_on_ladder() && !on_trial_ && static_cast<int>(seen_.size()) < kSweepsBeforeNewton;
+}
+
+/// Sweeps up to the next check.
+SinkhornStep SinkhornPolicy::sweeps() {
+  bool const relax = relaxes_next();
+  int most = relax ? remaining() - plain_tail(options_) : remaining();
+  if (judges_rate()) {
+    most = 1;
+  } else if (rungs_ > 0) {
+    most = std::min(kRungSweeps, rung_end_ - iterations_);
+  } else if (in_doubt_) {
+    most = 1;
+  } else {
+    int const first = options_.method == Method::newton ? kSweepsBeforeNewton : kFirstSweeps;
+    if (options_.tolerance > 0 && iterations_ < first) {
+      most = std::min(most, first - iterations_);
+    } else if (on_trial_ && iterations_ < kTrialSweeps) {
+      most = std::min(most, kTrialSweeps - iterations_);
+    }
+  }
+  Sweep const sweep{.eps = rung_eps(), .symmetric = symmetric(), .relaxation = relax ? relaxation_.omega() : 1.0};
+  int const usual = std::min(options_.check_every, most);
+  bool const stays_plain = rungs_ == 0 && sweep.relaxation == 1;
+  return {.action = SinkhornAction::sweep, .sweep = sweep, .count = stays_plain ? until_check(usual) : usual};
+}
+
+/// At most `usual` plain sweeps. Each is foreseen to gain what the second half of the last one has gained over the
+/// first, squared. Slow modes come out later, so it may take more; and as the host waits at a check, one before the
+/// usual place has to promise to save half of the way there.
+int SinkhornPolicy::until_check(int usual) const {
+  if (options_.tolerance == 0 || certified_value_ || !was_plain() || last_sweep_.eps != options_.eps) return usual;
+  double const rate = std::pow(errors_.column / errors_.row, 2);
+  if (!(rate < 1)) return usual;
+  double const wanted = kForeseenShare * target_ * mass_;
+  double const foreseen = std::max(1.0, std::ceil(std::log(bound() / wanted) / -std::log(rate)));
+  return foreseen <= 0.5 * usual ? static_cast<int>(foreseen) : usual;
+}
+
+/// Overrelaxed sweeps carry their error back and forth between rows and columns, and a few plain ones shrink it several
+/// times over. So sweeps are plain close to the cap, and from time to time where that might reach the tolerance.
+bool SinkhornPolicy::relaxes_next() {
+  if (options_.schedule != Schedule::overrelaxed) return false;
+  // Plain sweeps tell the rate by which Newton's method is judged.
+  if (judges_rate() || (rungs_ > 0 && steps_on_ladder())) return false;
+  if (rungs_ > 0) return true;
+  if (in_doubt_ || remaining() <= plain_tail(options_)) return false;
+  double const error = seen_error() / mass_;
+  if (relaxation_.omega() == 1.0 || error > polish_below_) return true;
+  polish_below_ = error / 4;
+  return false;
+}
+
+/// The L1 error of the current potentials as far as the last sweep can tell. A plain alternating sweep leaves the
+/// columns exact and |P 1 - a|_1 at most the column error that it found; the others are taken at their old pair.
+double SinkhornPolicy::bound() const {
+  return was_plain() ? errors_.column : seen_error();
+}
+
+/// True when the error has stopped falling at a level that rounding explains.
+bool SinkhornPolicy::has_stopped_falling(int patience) {
+  double const error = seen_error();
+  if (error < 0.999 * best_error_) {
+    best_error_ = error;
+    best_iteration_ = iterations_;
+    return false;
+  }
+  // With a penalty exp(-f / rho) is part of the marginals that the plan is held to.
+  double const least_penalty = std::min(options_.penalty_a, options_.penalty_b);
+  double const logit_size = 1 + (cost_bound_ + level_) / last_sweep_.eps + cost_bound_ / least_penalty;
+  // Errors of overrelaxed sweeps shrink by omega - 1, so what each adds is there 1 / (2 - omega) times over.
+  double const logit_error = 8 * unit_roundoff(precision_) * logit_size / (2 - last_sweep_.relaxation);
+  // Entries are off by the exponential of what their logits are off by.
+  bool const rounding = std::isinf(error) || std::log1p(error / mass_) <= logit_error;
+  return rounding && iterations_ - best_iteration_ >= patience;
+}
+
+}  // namespace monge

@@ -1,0 +1,102 @@
+#include <monge/batch.hpp>
+#include <monge/solver.hpp>
+
+#include "core/stopwatch.hpp"
+#include "entropic/sinkhorn.hpp"
+#include "geometry/validation.hpp"
+
+namespace monge {
+
+struct Solver::State {
+  Context context;
+  SolveOptions options;
+  SinkhornProblem problem;
+  ValidMarginals given;   // Those of the problem have one total where its options need that.
+  bool prepared = false;  // There is an operator for problem.options,
+  bool current = false;   // and it is that of the geometry and the weights.
+};
+
+Solver::Solver(Context const& context, Geometry const& geometry, VectorView a, VectorView b,
+               SolveOptions const& options) {
+  validate(options);
+  validate(geometry, context.device());
+  Shape const shape = shape_of(geometry);
+  ValidMarginals given = read_marginals(backend_of(context), {}, a, b, shape.rows, shape.columns);
+  SinkhornProblem problem = checked_problem(context, {geometry, a, b, options.f, options.g}, given, options);
+  state_ = std::make_unique<State>(State{context, options, std::move(problem), std::move(given)});
+  state_->problem.keeps_first = true;
+}
+
+Solver::Solver(Solver&&) noexcept = default;
+Solver& Solver::operator=(Solver&&) noexcept = default;
+Solver::~Solver() = default;
+
+void Solver::set_geometry(Geometry const& geometry) {
+  Geometry& present = state_->problem.geometry;
+  validate(geometry, state_->context.device());
+  require(geometry.index() == present.index(), "geometry: is of another kind; must be {} as before",
+          std::holds_alternative<PointCloud>(present) ? "two point clouds" : "a cost matrix");
+  Shape const shape = shape_of(geometry), wanted = shape_of(present);
+  require(shape == wanted, "geometry: has n {}, m {}, d {}; must have n {}, m {}, d {} as before", shape.rows,
+          shape.columns, shape.dimension, wanted.rows, wanted.columns, wanted.dimension);
+  if (auto const* clouds = std::get_if<PointCloud>(&geometry)) {
+    PointCloud const& before = std::get<PointCloud>(present);
+    require(clouds->cost_function == before.cost_function, "cost_function: is {}; must be {} as before",
+            name(clouds->cost_function), name(before.cost_function));
+    MatrixView const &cost = clouds->labels.cost, &cost_before = before.labels.cost;
+    require(cost.rows() == cost_before.rows() && cost.columns() == cost_before.columns(),
+            "label_cost: is {} x {}; must be {} x {} as before", cost.rows(), cost.columns(), cost_before.rows(),
+            cost_before.columns());
+  }
+  present = geometry;
+  state_->current = false;
+}
+
+void Solver::set_weights(VectorView a, VectorView b) {
+  Shape const shape = shape_of(state_->problem.geometry);
+  ValidMarginals given = read_marginals(backend_of(state_->context), {}, a, b, shape.rows, shape.columns);
+  state_->problem.marginals = with_equal_totals(given, state_->options);
+  state_->given = std::move(given);
+  state_->current = false;
+}
+
+Plan Solver::solve() {
+  return solve(state_->options);
+}
+
+Plan Solver::solve(SolveOptions const& options) {
+  Stopwatch const watch;
+  SinkhornProblem& problem = state_->problem;
+  Backend const& backend = backend_of(state_->context);
+  validate(options);
+  WarmStart start = validated_warm_start(backend, options.f, options.g, problem.marginals);
+  problem.marginals = with_equal_totals(state_->given, options);
+
+  bool const prepared = state_->prepared && first_precision(options) == first_precision(problem.options) &&
+                        options.cache_bytes == problem.options.cache_bytes &&
+                        penalties_of(options) == penalties_of(problem.options);
+  bool const current = prepared && state_->current;
+  state_->prepared = state_->current = false;  // Until the end: a solve may throw half-way,
+  problem.first.reset();                       // and leave this behind.
+  problem.options = options;
+  problem.start = std::move(start);
+  problem.report = {};
+  OperatorInput const input{problem.geometry, problem.marginals, first_operator(options)};
+  if (!prepared) {
+    problem.entropic.reset();
+    problem.entropic = backend.entropic_operator(input.geometry, input.marginals, input.options);
+  } else if (!current) {
+    backend.renew(problem.entropic, input);
+  } else {
+    for (Side const side : kSides) problem.entropic->vectors().combine({}, problem.entropic->potential(side));
+  }
+  begin(backend, problem);
+  double const setup = watch.seconds();
+  run_sinkhorn(backend, {&problem, 1});
+  Plan plan = std::move(finished_plans(state_->context, {&problem, 1}, setup)[0]);
+  if (problem.first) problem.entropic = std::move(problem.first);
+  state_->prepared = state_->current = true;
+  return plan;
+}
+
+}  // namespace monge

@@ -1,0 +1,102 @@
+#include "geometry/point_cost.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include "core/require.hpp"
+#include "core/strided.hpp"
+
+namespace monge {
+
+namespace {
+
+std::shared_ptr<LabelFeatures const> label_features(MatrixView cost, double weight, double product) {
+  std::int64_t const rows = cost.rows(), columns = cost.columns();
+  LabelFeatures features;
+  features.width = std::min(rows, columns);
+  double least = std::numeric_limits<double>::infinity(), most = -least;
+  std::vector<double> scaled;  // weight W / product, row by row.
+  with_data(cost, [&](auto const* data) {
+    for (std::int64_t k = 0; k < rows; ++k) {
+      for (std::int64_t l = 0; l < columns; ++l) {
+        double const value = weight * static_cast<double>(data[k * cost.row_stride() + l]);
+        require(std::isfinite(value), "label_cost: row {}, column {} is {}; must be finite, times label_weight too", k,
+                l, data[k * cost.row_stride() + l]);
+        least = std::min(least, value);
+        most = std::max(most, value);
+        scaled.push_back(value / product);
+      }
+    }
+  });
+  features.range = most - least;
+  require(std::isfinite(features.range), "label_cost: ranges from {} to {}; the difference must be finite", least,
+          most);
+  // The coordinates of both sides are of one size, and that of the points' where points and labels cost alike. A power
+  // of two, so that the division is exact.
+  double const size = features.range > 0 ? std::exp2(std::round(std::log2(features.range / std::abs(product)) / 2)) : 1;
+  bool const across = columns <= rows;  // The columns have unit vectors.
+  auto& table = across ? features.x : features.y;
+  auto& units = across ? features.y : features.x;
+  for (std::int64_t r = 0; r < std::max(rows, columns); ++r) {
+    for (std::int64_t k = 0; k < features.width; ++k)
+      table.push_back(scaled[static_cast<std::size_t>(across ? r * columns + k : k * columns + r)] / size);
+  }
+  units.assign(static_cast<std::size_t>(features.width * features.width), 0.0);
+  for (std::int64_t k = 0; k < features.width; ++k) units[static_cast<std::size_t>(k * (features.width + 1))] = size;
+  return std::make_shared<LabelFeatures>(std::move(features));
+}
+
+}  // namespace
+
+PointCost::PointCost(PointCloud const& clouds, MatrixView label_cost)
+    : function(clouds.cost_function),
+      scale(clouds.scale),
+      p(function == CostFunction::p_norm ? clouds.p : 2),
+      dimension(clouds.x.columns()) {
+  if (is_distance()) return;
+  product = function == CostFunction::sqeuclidean ? -2 * scale : -scale;
+  if (function != CostFunction::dot) square = -product / 2;
+  if (!clouds.labels.empty()) labels = label_features(label_cost, clouds.labels.weight, product);
+}
+
+PointForm PointCost::form() const {
+  if (!has_point_derivatives(function))
+    throw Error(
+        ErrorCode::unsupported,
+        fmt::format("cost_function: is {}; derivatives by points are there for sqeuclidean and dot", name(function)));
+  return {product, 2 * square};
+}
+
+double PointCost::bound(double largest_square_x, double largest_square_y, double most) const {
+  double const x = std::sqrt(largest_square_x), y = std::sqrt(largest_square_y);
+  // Squares and twice the products, each with room for the other.
+  if (!((x + y) * (x + y) <= most / 4)) return std::numeric_limits<double>::infinity();
+  if (is_distance()) {
+    // Below p = 2 the p-norm exceeds |x|, most of all where all coordinates are the same.
+    double const excess = p < 2 ? std::pow(static_cast<double>(dimension), 1 / p - 0.5) : 1;
+    return scale * excess * (x + y);
+  }
+  double const points = square != 0 ? square * (x + y) * (x + y) : 2 * std::abs(product) * x * y;
+  // Taking the mean over its row and that over its column from an entry moves it by a range each.
+  return points + (labels ? 2 * labels->range : 0);
+}
+
+void throw_no_class(char const* field, std::int64_t point, std::int64_t label, std::int64_t classes) {
+  throw Error(ErrorCode::invalid_argument,
+              fmt::format("{}: point {} has label {}; must be in [0, {})", field, point, label, classes));
+}
+
+void throw_no_direction(char const* field, std::int64_t row) {
+  throw Error(ErrorCode::invalid_argument,
+              fmt::format("{}: row {} has length 0; must be positive for the cost function cosine", field, row));
+}
+
+void require_no_labels(PointCost const& cost) {
+  if (cost.labels)
+    throw Error(ErrorCode::unsupported,
+                "points: new ones have no labels; maps and potentials at new points need costs without labels");
+}
+
+}  // namespace monge

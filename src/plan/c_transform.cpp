@@ -1,0 +1,95 @@
+// The hard minimum is the largest entry in a row of a plan. In the operator's gauge, C_ij = C'_ij + s_i + t_j, take
+// f' = 0, g'_j = g_j - t_j - G with G = max_j (g_j - t_j), weights 1 and eps = unit log2(e). Then
+//
+//   log2 P_ij = (g'_j - C'_ij) / unit      and      C_ij - g_j = s_i - G - unit log2 P_ij.
+//
+// |C'_ij - g'_j| is at most the bound of C' and the range of g' together. The unit is 2^-8 to 2^-7 of that, so
+// entries stay within 2^-256 and 2^256, and what the normalisation of rows adds to their logarithms before they are
+// compared, log2 m, costs no digits beside them. It is a power of two: the logits are the costs themselves.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numbers>
+
+#include <monge/c_transform.hpp>
+
+#include "backend/values.hpp"
+#include "core/compensated_sum.hpp"
+#include "entropic/input.hpp"
+#include "geometry/validation.hpp"
+
+namespace monge {
+namespace {
+
+std::vector<double> filled(std::int64_t size, double value) {
+  return std::vector<double>(static_cast<std::size_t>(size), value);
+}
+
+double unit_of(double range) {
+  require(std::isfinite(range), "costs: are up to {} above the least; must be finite", range);
+  constexpr double kLeast = 0x1p-1000;  // Its reciprocal is finite, times a score too.
+  return range > kLeast ? std::exp2(std::ceil(std::log2(range)) - 8) : 1.0;
+}
+
+/// Onto `side`: out_i = min_j C_ij - given_j.
+void transform_onto(Side side, Context const& context, Geometry const& geometry, char const* given_name,
+                    VectorView given, char const* out_name, MutableVectorView out, MutableIndexView argmin) {
+  validate(geometry, context.device());
+  Shape const shape = shape_of(geometry);
+  bool const by_rows = side == Side::rows;
+  std::int64_t const size = by_rows ? shape.rows : shape.columns, others = by_rows ? shape.columns : shape.rows;
+  Backend const& backend = backend_of(context);
+  std::vector<double> potential = read_values(given_name, backend, given, others, kFinite, "potentials must be");
+  validate_vector(out_name, out, size, context.device());
+  validate_indices("argmin", argmin, size, 1, context.device());
+
+  Marginals const ones{filled(shape.rows, 1), filled(shape.columns, 1)};
+  auto const entropic = backend.entropic_operator(geometry, ones, {.precision = Precision::float64});
+  VectorOperations const& vectors = entropic->vectors();
+
+  // A new operator stands at f' = g' = 0, which is (s, t) for the user.
+  std::vector<double> result = filled(size, 0), shift = filled(others, 0);
+  entropic->get_potentials(by_rows ? result : shift, by_rows ? shift : result);
+  std::transform(potential.begin(), potential.end(), shift.begin(), potential.begin(), std::minus<>());
+  auto const [lowest, highest] = std::minmax_element(potential.begin(), potential.end());
+  double const range = *highest - *lowest, top = *highest;
+  for (double& value : potential) value -= top;
+  vectors.read(potential, entropic->potential(opposite(side)));
+
+  double const unit = unit_of(entropic->centred_cost_bound() + range);
+  std::vector<double> largest = filled(size, 0);
+  entropic->plan(unit * std::numbers::log2e)->top_k(side, argmin, {largest.data(), size, 1});
+  for (std::size_t i = 0; i < result.size(); ++i) result[i] -= top + unit * std::log2(largest[i]);
+  std::unique_ptr<Vector> const vector = vectors.make(side);
+  vectors.read(result, *vector);
+  vectors.write(*vector, out);
+}
+
+}  // namespace
+
+void c_transform(Context const& context, Geometry const& geometry, VectorView g, MutableVectorView f,
+                 MutableIndexView argmin) {
+  transform_onto(Side::rows, context, geometry, "g", g, "f", f, argmin);
+}
+
+void c_transform_transpose(Context const& context, Geometry const& geometry, VectorView f, MutableVectorView g,
+                           MutableIndexView argmin) {
+  transform_onto(Side::columns, context, geometry, "f", f, "g", g, argmin);
+}
+
+double semi_dual_value(Context const& context, VectorView a, VectorView b, VectorView f, VectorView g) {
+  Backend const& backend = backend_of(context);
+  ValidMarginals const marginals =
+      with_equal_totals(read_marginals(backend, {}, a, b, f.size(), g.size()), {.tolerance = 0});
+  CompensatedSum sum;
+  auto const add = [&](char const* field, VectorView potential, std::vector<double> const& weight) {
+    std::vector<double> const values =
+        read_values(field, backend, potential, potential.size(), kFinite, "potentials must be");
+    for (std::size_t i = 0; i < values.size(); ++i) sum.add(weight[i] * values[i]);
+  };
+  add("f", f, marginals.a);
+  add("g", g, marginals.b);
+  return sum.value();
+}
+
+}  // namespace monge

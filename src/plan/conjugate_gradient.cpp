@@ -1,0 +1,178 @@
+#include "plan/conjugate_gradient.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <memory>
+#include <optional>
+
+namespace monge {
+namespace {
+
+/// The residual of conjugate gradients may rise for a while, so it counts as stuck only after this many steps without a
+/// new minimum, and after as many as led to the last one.
+constexpr int kPatience = 100;
+
+/// No evaluation of a residual resolves less of |b|.
+constexpr double kUnitRoundoff = 0x1p-53;
+
+class ConjugateGradient {
+ public:
+  using Status = LinearStatus;
+
+  ConjugateGradient(VectorOperations const& vectors, LinearSystem const& system, Vector const& b, Vector& x)
+      : vectors_(vectors),
+        system_(system),
+        b_(b),
+        x_(x),
+        r_(vectors.make_like(b)),
+        z_(system.preconditioner ? vectors.make_like(b) : nullptr),
+        p_(vectors.make_like(b)),
+        q_(vectors.make_like(b)) {}
+
+  ConjugateGradientResult run(ConjugateGradientOptions const& options) {
+    start();
+    if (scale_ == 0) {
+      combine({Term{0, &b_}}, x_);
+      return {Status::converged, 0, 0};
+    }
+    if (!std::isfinite(scale_)) return {Status::breakdown, 0, std::numeric_limits<double>::quiet_NaN()};
+    goal_ = options.tolerance * scale_;
+    evaluates_ = options.evaluates_residual;
+    double evaluated = norm_, best = std::numeric_limits<double>::infinity();
+    int best_step = 0;
+    for (int step = 0;; ++step) {
+      if (norm_ <= std::max(goal_, kUnitRoundoff * scale_) && !exact_ && evaluates_) {
+        // The updated residual has drifted from that of x if the latter is still above the goal. Starting again from it
+        // helps as long as it keeps falling.
+        evaluate();
+        if (norm_ > goal_ && norm_ > 0.5 * evaluated) return end(Status::stagnation, step);
+        evaluated = norm_;
+        best = std::numeric_limits<double>::infinity();
+      }
+      if (norm_ <= goal_) return end(Status::converged, step);
+      if (!(rz_ > 0)) return end(Status::breakdown, step);
+      if (norm_ < best) {
+        best = norm_;
+        best_step = step;
+      } else if (step - best_step > std::max(kPatience, best_step)) {
+        return end(Status::stagnation, step);
+      }
+      if (step == options.iterations) return end(Status::iteration_limit, step);
+      if (std::optional<Status> const failure = advance()) return end(*failure, step);
+    }
+  }
+
+ private:
+  template <std::size_t count>
+  void combine(Term const (&terms)[count], Vector& out) const {
+    static_assert(count <= kMostTerms);
+    vectors_.combine(terms, out);
+  }
+
+  template <std::size_t count>
+  std::array<double, count> dots(std::pair<Vector const*, Vector const*> const (&pairs)[count]) const {
+    static_assert(count <= kMostDots);
+    std::array<double, count> values{};
+    vectors_.dots(pairs, values);
+    return values;
+  }
+
+  void start() {
+    if (system_.null_vector) null_square_ = dots({{system_.null_vector, system_.null_vector}})[0];
+    if (null_square_ == 0) null_square_ = 1;  // Along zeros there is nothing.
+    combine({Term{1, &b_}}, *r_);
+    project_and_measure();
+    scale_ = norm_;
+    if (scale_ > 0 && dots({{&x_, &x_}})[0] != 0) evaluate();
+  }
+
+  /// r = b - A x.
+  void evaluate() {
+    system_.matrix(x_, *q_);
+    combine({Term{1, &b_}, Term{-1, q_.get()}}, *r_);
+    project_and_measure();
+  }
+
+  void project_and_measure() {
+    if (system_.null_vector) {
+      double const along = dots({{r_.get(), system_.null_vector}})[0] / null_square_;
+      combine({Term{1, r_.get()}, Term{-along, system_.null_vector}}, *r_);
+    }
+    measure();
+    exact_ = true;
+  }
+
+  /// |r| and <r, M r>.
+  void measure() {
+    if (system_.preconditioner) system_.preconditioner(*r_, *z_);
+    auto const [rr, rz] = dots({{r_.get(), r_.get()}, {r_.get(), &z()}});
+    norm_ = std::sqrt(rr);
+    rz_ = rz;
+  }
+
+  /// One step along the next direction; the reason if it was not taken.
+  std::optional<Status> advance() {
+    // An exact residual is where a sequence of conjugate directions begins.
+    double const beta = exact_ ? 0 : rz_ / last_rz_;
+    combine({Term{1, &z()}, Term{beta, p_.get()}}, *p_);
+    system_.matrix(*p_, *q_);
+    double product = 0, along = 0;
+    if (system_.null_vector) {
+      auto const values = dots({{p_.get(), q_.get()}, {system_.null_vector, q_.get()}});
+      product = values[0];
+      along = values[1] / null_square_;
+    } else {
+      product = dots({{p_.get(), q_.get()}})[0];
+    }
+    if (!std::isfinite(product)) return Status::breakdown;
+    if (product <= 0) {
+      curvature_ = product / dots({{p_.get(), p_.get()}})[0];
+      return Status::negative_curvature;
+    }
+    double const alpha = rz_ / product;
+    if (!std::isfinite(alpha)) return Status::breakdown;
+    combine({Term{1, &x_}, Term{alpha, p_.get()}}, x_);
+    if (system_.null_vector) {
+      combine({Term{1, r_.get()}, Term{-alpha, q_.get()}, Term{alpha * along, system_.null_vector}}, *r_);
+    } else {
+      combine({Term{1, r_.get()}, Term{-alpha, q_.get()}}, *r_);
+    }
+    last_rz_ = rz_;
+    measure();
+    exact_ = false;
+    return std::nullopt;
+  }
+
+  /// What counts in the end is the residual of x.
+  ConjugateGradientResult end(Status status, int steps) {
+    if (!exact_ && evaluates_) evaluate();
+    return {norm_ <= goal_ ? Status::converged : status, steps, norm_ / scale_, curvature_};
+  }
+
+  Vector const& z() const { return z_ ? *z_ : *r_; }
+
+  VectorOperations const& vectors_;
+  LinearSystem const& system_;
+  Vector const& b_;
+  Vector& x_;
+  std::unique_ptr<Vector> r_, z_, p_, q_;  // Residual, M r (r itself without M), direction, A p.
+  double null_square_ = 0;
+  double scale_ = 0;             // |b|
+  double goal_ = 0;              // For |r|.
+  double norm_ = 0;              // |r|
+  double rz_ = 0, last_rz_ = 0;  // <r, z>, and of the step before.
+  double curvature_ = 0;
+  bool evaluates_ = true;
+  bool exact_ = false;  // r is b - A x as evaluated, not as updated.
+};
+
+}  // namespace
+
+ConjugateGradientResult conjugate_gradient(VectorOperations const& vectors, LinearSystem const& system, Vector const& b,
+                                           Vector& x, ConjugateGradientOptions const& options) {
+  return ConjugateGradient(vectors, system, b, x).run(options);
+}
+
+}  // namespace monge

@@ -1,0 +1,430 @@
+#include "plan/plan_derivatives.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "core/require.hpp"
+#include "plan/conjugate_gradient.hpp"
+
+namespace monge {
+namespace {
+
+/// A power of two near the root mean square of numbers with this sum of squares; 1 for zeros.
+double unit_of(double squares, std::int64_t count) {
+  double const size = std::sqrt(squares / static_cast<double>(std::max<std::int64_t>(count, 1)));
+  return size > 0 && std::isfinite(size) ? std::exp2(std::round(std::log2(size))) : 1.0;
+}
+
+/// Some columns of a matrix of float64.
+MutableMatrixView columns_of(MutableMatrixView view, std::int64_t first, std::int64_t count) {
+  return {view.as<double>() + first, view.rows(), count, view.row_stride(), view.device()};
+}
+
+}  // namespace
+
+PlanDerivatives::PlanDerivatives(PlanOperator& plan, double eps, Penalties penalties, std::int64_t dimension)
+    : plan_(plan), vectors_(plan.vectors()), eps_(eps), penalties_(penalties), dimension_(dimension) {}
+
+double PlanDerivatives::penalty_ratio(Side side) const {
+  return eps_ / penalties_.of(side);
+}
+
+std::unique_ptr<Vector> PlanDerivatives::make(Side side, bool wide) const {
+  return vectors_.make(side, wide ? dimension_ : 1);
+}
+
+void PlanDerivatives::combine(std::initializer_list<Term> terms, Vector& out) const {
+  vectors_.combine(terms, out);
+}
+
+double PlanDerivatives::dot(Vector const& first, Vector const& second) const {
+  std::pair<Vector const*, Vector const*> const pair{&first, &second};
+  double value = 0;
+  vectors_.dots({&pair, 1}, {&value, 1});
+  return value;
+}
+
+/// P in or P^T in, of any width.
+std::unique_ptr<Vector> PlanDerivatives::product(Side side, Vector const& in) {
+  MatrixView const from = vectors_.view(in);
+  std::unique_ptr<Vector> out = vectors_.make(side, from.columns());
+  plan_.multiply(side, Scaling::plan, from, vectors_.view(*out));
+  return out;
+}
+
+Vector const& PlanDerivatives::inverse_marginal(Side side) {
+  std::unique_ptr<Vector>& slot = kept(side).inverse_marginal;
+  if (!slot) {
+    slot = make(side);
+    vectors_.reciprocal(plan_.marginal(side), *slot);
+  }
+  return *slot;
+}
+
+Vector const& PlanDerivatives::support(Side side) {
+  std::unique_ptr<Vector>& slot = kept(side).support;
+  if (!slot) {
+    slot = make(side);
+    combine({{1, &plan_.marginal(side), &inverse_marginal(side)}}, *slot);
+    // To exactly 1, so that projections along it leave nothing where there is nothing else.
+    combine({{2, slot.get()}, {-1, slot.get(), slot.get()}}, *slot);
+  }
+  return *slot;
+}
+
+Vector const& PlanDerivatives::points(Side side) {
+  std::unique_ptr<Vector>& slot = kept(side).points;
+  if (!slot) {
+    slot = make(side, true);
+    plan_.points(side, *slot);
+  }
+  return *slot;
+}
+
+Vector const& PlanDerivatives::slopes(Side side) {
+  std::unique_ptr<Vector>& slot = kept(side).slopes;
+  if (!slot) {
+    slot = make(side, true);
+    plan_.slopes(side, *slot);
+  }
+  return *slot;
+}
+
+Vector const& PlanDerivatives::far_points(Side side) {
+  std::unique_ptr<Vector>& slot = kept(side).far_points;
+  if (!slot) slot = product(side, points(opposite(side)));
+  return *slot;
+}
+
+/// At eps / 2 the same potentials give a_i b_j exp(2 (f_i + g_j - C_ij) / eps) = P_ij^2 / (a_i b_j).
+Vector const& PlanDerivatives::overlap() {
+  if (overlap_) return *overlap_;
+  std::unique_ptr<Vector> const row = make(Side::rows), column = make(Side::columns);
+  plan_.weight_terms(Side::rows, penalties_.a, {.ratio = row.get()});
+  vectors_.reciprocal(*row, *row);
+  plan_.weight_terms(Side::columns, penalties_.b, {.ratio = column.get()});
+  vectors_.reciprocal(*column, *column);
+  overlap_ = make(Side::columns);
+  plan_.at_eps(0.5 * eps_)->multiply(Side::columns, *row, *overlap_);
+  combine({{1, overlap_.get(), column.get()}}, *overlap_);
+  return *overlap_;
+}
+
+void PlanDerivatives::gradient(Side side, Vector& out) {
+  PointForm const form = plan_.point_form();
+  combine({{1, &slopes(side), &plan_.marginal(side)}, {form.product, &far_points(side)}}, out);
+}
+
+/// Eliminating df leaves (S + damping diag(c)) dg = b with
+///   S = k_b diag(c) - P^T diag(1 / r) P / k_a,   b = right of columns - P^T (right of rows / r) / k_a.
+/// S 1 = delta c with delta = k_b - 1 / k_a, so the constant in dg is sum b / (delta sum c), and what is left is the
+/// solution for b less its part along c. Where delta > 0 it is orthogonal to c: S takes such vectors to those of sum 0,
+/// and the preconditioner, the diagonal of S, is made to take these back. Then conjugate gradients never meet the
+/// constants, however small delta is. Where delta = 0 constants make no difference.
+PlanDerivatives::Response PlanDerivatives::solve(VectorPair const& right, LinearOptions const& options) {
+  double const k_a = 1 + penalty_ratio(Side::rows), k_b = 1 + penalty_ratio(Side::columns) + options.damping;
+  double const of_rows = penalty_ratio(Side::rows) / k_a;  // 1 - 1 / k_a
+  double const delta = penalty_ratio(Side::columns) + of_rows + options.damping;
+  Vector const& c = plan_.marginal(Side::columns);
+  Vector const& inverse_r = inverse_marginal(Side::rows);
+
+  std::unique_ptr<Vector> const on_rows = make(Side::rows), b = make(Side::columns);
+  combine({{1 / k_a, right[Side::rows], &inverse_r}}, *on_rows);
+  plan_.multiply(Side::columns, *on_rows, *b);
+  combine({{1, right[Side::columns]}, {-1, b.get()}}, *b);
+  double sums[2];
+  std::pair<Vector const*, Vector const*> const pairs[2] = {{b.get(), &support(Side::columns)},
+                                                            {&c, &support(Side::columns)}};
+  vectors_.dots(pairs, sums);
+  double const mean = sums[1] > 0 ? sums[0] / sums[1] : 0.0;
+  combine({{1, b.get()}, {-mean, &c}}, *b);
+
+  Response result;
+  Vector& dg = *(result.change[Side::columns] = make(Side::columns));
+  Vector& df = *(result.change[Side::rows] = make(Side::rows));
+  // What P nearly keeps to itself has next to no diagonal, and less than rounding leaves of it.
+  constexpr double kLeastDiagonal = 0x1p-10;
+  std::unique_ptr<Vector> const inverse_diagonal = make(Side::columns);
+  combine({{k_b + kLeastDiagonal, &c}, {-1 / k_a, &c, &overlap()}}, *inverse_diagonal);
+  vectors_.reciprocal(*inverse_diagonal, *inverse_diagonal);
+  LinearSystem const system{.matrix =
+                                [&](Vector const& in, Vector& out) {
+                                  plan_.multiply_gram(Side::columns, inverse_r, in, out);
+                                  combine({{k_b, &in, &c}, {-1 / k_a, &out}}, out);
+                                },
+                            .preconditioner =
+                                [&](Vector const& in, Vector& out) {
+                                  combine({{1, &in, inverse_diagonal.get()}}, out);
+                                  if (delta > 0)
+                                    combine({{1, &out}, {-dot(out, c) / sums[1], &support(Side::columns)}}, out);
+                                },
+                            .null_vector = &support(Side::columns)};
+  ConjugateGradientResult const end =
+      conjugate_gradient(vectors_, system, *b, dg, {options.tolerance, options.iterations});
+  // S is semidefinite for any P: where its curvature is not positive, rounding has the last word.
+  LinearStatus const status = end.status == LinearStatus::negative_curvature ? LinearStatus::stagnation : end.status;
+  result.report = {status, end.iterations, end.residual};
+
+  plan_.multiply(Side::rows, dg, *on_rows);
+  combine({{1 / k_a, right[Side::rows], &inverse_r}, {-1 / k_a, on_rows.get(), &inverse_r}}, df);
+  // Below the rounding of the sums the constant is nothing but rounding, and without effect.
+  double const constant = delta > 0x1p-52 ? mean / delta : 0.0;
+  result.constant[side_index(Side::rows)] = -constant / k_a;
+  result.constant[side_index(Side::columns)] = constant;
+  result.of_both = constant * of_rows;
+  return result;
+}
+
+/// sum_j P_ij (df_i + dg_j), by the equation of the row.
+std::unique_ptr<Vector> PlanDerivatives::totals(Side side, Vector const& right, Response const& response) {
+  std::unique_ptr<Vector> total = make(side);
+  Vector const& marginal = plan_.marginal(side);
+  double const ratio = penalty_ratio(side);
+  combine({{1, &right},
+           {-ratio, &marginal, response.change[side]},
+           {-ratio * response.constant[side_index(side)], &marginal}},
+          *total);
+  return total;
+}
+
+/// sum_j P_ij ((df_i + dg_j) / factor + <own_i, y'_j> + <x'_i, other_j>) y'_j, by a product with inner width 2 + d (2 d
+/// with `other`), or as two products without own and other.
+std::unique_ptr<Vector> PlanDerivatives::tilted(Side side, Response const& response, double factor, Vector const* own,
+                                                Vector const* other) {
+  Side const far = opposite(side);
+  std::unique_ptr<Vector> const shift = make(side);
+  combine({{1 / factor, response.change[side]}, {response.of_both / factor, &support(side)}}, *shift);
+  if (own == nullptr && other == nullptr) {
+    std::unique_ptr<Vector> const weighted = make(far, true);
+    combine({{1 / factor, &points(far), response.change[far]}}, *weighted);
+    std::unique_ptr<Vector> out = product(side, *weighted);
+    combine({{1, out.get()}, {1, &far_points(side), shift.get()}}, *out);
+    return out;
+  }
+
+  // All columns of the right factor have the size of the points, so that none is lost to the rounding of another.
+  std::int64_t const d = dimension_, width = 2 + (own != nullptr ? d : 0) + (other != nullptr ? d : 0);
+  std::unique_ptr<Vector> const left = vectors_.make(side, width), right = vectors_.make(far, width);
+  auto const unit = [&](Vector const& vector, std::int64_t count) { return unit_of(dot(vector, vector), count); };
+  auto const place = [&](Vector const& from, double scale, Vector& into, std::int64_t column) {
+    std::unique_ptr<Vector> const scaled = vectors_.make_like(from);
+    combine({{scale, &from}}, *scaled);
+    vectors_.write(*scaled, columns_of(vectors_.view(into), column, vectors_.view(from).columns()));
+  };
+  double& size = kept(far).size_of_points;
+  if (size == 0) size = unit(points(far), d * plan_.size(far));
+  double const ratio = unit(*response.change[far], plan_.size(far)) / std::abs(factor) / size;
+  place(*shift, 1 / size, *left, 0);
+  place(support(far), size, *right, 0);
+  place(support(side), ratio, *left, 1);
+  place(*response.change[far], 1 / (factor * ratio), *right, 1);
+  std::int64_t column = 2;
+  if (own != nullptr) {
+    place(*own, 1, *left, column);
+    place(points(far), 1, *right, column);
+    column += d;
+  }
+  if (other != nullptr) {
+    double const scale = unit(*other, d * plan_.size(far)) / size;
+    place(points(side), scale, *left, column);
+    place(*other, 1 / scale, *right, column);
+  }
+  std::unique_ptr<Vector> out = make(side, true);
+  plan_.multiply_hadamard(side, vectors_.view(std::as_const(*left)), vectors_.view(std::as_const(*right)),
+                          vectors_.view(points(far)), vectors_.view(*out));
+  return out;
+}
+
+/// sum_j P_ij (df_i + dg_j) dc(x_i, y_j)/dx_i.
+void PlanDerivatives::tilted_gradient(Side side, Vector const& total, Response const& response, Vector& out) {
+  std::unique_ptr<Vector> const tilt = tilted(side, response, 1, nullptr, nullptr);
+  combine({{1, &slopes(side), &total}, {plan_.point_form().product, tilt.get()}}, out);
+}
+
+PlanDerivatives::Distance PlanDerivatives::distance(int iterations) {
+  // A Newton step for the potentials: the right side is eps times what the marginals lack.
+  VectorPair right;
+  for (Side const side : kSides) {
+    Vector& lack = *(right[side] = make(side));
+    plan_.weight_terms(side, penalties_.of(side), {.wanted = &lack});
+    combine({{eps_, &lack}, {-eps_, &plan_.marginal(side)}}, lack);
+  }
+  Response const step = solve(right, {.tolerance = 0.1, .iterations = iterations});
+  double change = 0, all = 0;
+  if (dimension_ == 0) {
+    std::unique_ptr<Vector> const far = make(Side::rows);
+    plan_.multiply(Side::rows, *step.change[Side::columns], *far);
+    for (Side const side : kSides) {
+      std::unique_ptr<Vector> const full = make(side), weighted = make(side);
+      double const constant = side == Side::rows ? step.of_both : 0.0;
+      combine({{1, step.change[side]}, {constant, &support(side)}}, *full);
+      combine({{1, full.get(), &plan_.marginal(side)}}, *weighted);
+      change += dot(*full, *weighted);
+      if (side == Side::rows) {
+        change += 2 * dot(*full, *far);
+        all += dot(plan_.marginal(side), support(side));
+      }
+    }
+  } else {
+    for (Side const side : kSides) {
+      std::unique_ptr<Vector> const own = make(side, true);
+      tilted_gradient(side, *totals(side, *right[side], step), step, *own);
+      change += dot(*own, *own);
+      gradient(side, *own);
+      all += dot(*own, *own);
+    }
+  }
+  double const relative = change > 0 ? std::sqrt(change / all) / eps_ : 0.0;
+  return {relative, step.report.iterations};
+}
+
+/// Scales v to a root mean square near 1 and returns the power of two that it is times that. Squares of numbers that
+/// are within the range of float64 may not be: then a first step brings them there.
+double PlanDerivatives::normalise(VectorPair const& v) const {
+  auto const mean_square = [&] {
+    double squares = 0;
+    std::int64_t count = 0;
+    for (Side const side : kSides) {
+      if (!v[side]) continue;
+      MatrixView const shape = vectors_.view(std::as_const(*v[side]));
+      squares += dot(*v[side], *v[side]);
+      count += shape.rows() * shape.columns();
+    }
+    return squares / static_cast<double>(std::max<std::int64_t>(count, 1));
+  };
+  auto const multiply = [&](double factor) {
+    for (Side const side : kSides) {
+      if (v[side]) combine({{factor, v[side]}}, *v[side]);
+    }
+  };
+  double square = mean_square(), step = 1;
+  if (!(square > 0x1p-900 && square < 0x1p900)) {
+    step = square < 1 ? 0x1p600 : 0x1p-600;
+    multiply(step);
+    square = mean_square();
+  }
+  double const size = unit_of(square, 1);
+  multiply(1 / size);
+  return size / step;
+}
+
+/// With dC_ij = dC'_ij + ds_i + dt_j along v, where dC'_ij = product (<x'_i, vy_j> + <vx_i, y'_j>) and ds, dt are what
+/// the slopes say of v, the system is solved for df - ds and dg - dt: no digits are lost to where the clouds lie.
+LinearReport PlanDerivatives::hessian_product(VectorPair v, VectorPair const& out, LinearOptions const& options) {
+  PointForm const form = plan_.point_form();
+  double const size = normalise(v);
+  VectorPair right, products, shifts;
+  for (Side const side : kSides) right[side] = make(side);
+  for (Side const side : kSides) {
+    std::unique_ptr<Vector> const part = make(side);
+    if (v[opposite(side)]) {
+      products[side] = product(side, *v[opposite(side)]);
+      vectors_.row_dots(points(side), *products[side], *part);
+      combine({{1, right[side].get()}, {form.product, part.get()}}, *right[side]);
+    }
+    if (v[side]) {
+      vectors_.row_dots(*v[side], far_points(side), *part);
+      combine({{1, right[side].get()}, {form.product, part.get()}}, *right[side]);
+      if (penalty_ratio(side) == 0) continue;
+      shifts[side] = make(side);
+      vectors_.row_dots(slopes(side), *v[side], *shifts[side]);
+      combine({{1, right[side].get()}, {-penalty_ratio(side), &plan_.marginal(side), shifts[side].get()}},
+              *right[side]);
+    }
+  }
+  Response const response = solve(right, options);
+
+  double const factor = -form.product / eps_;
+  for (Side const side : kSides) {
+    if (out[side] == nullptr) continue;
+    Vector& to = *out[side];
+    Vector const& marginal = plan_.marginal(side);
+    std::unique_ptr<Vector> const tilt = tilted(side, response, -form.product, v[side].get(), v[opposite(side)].get());
+    // The sum of P_ij (df_i + dg_j - dC_ij) / eps over j is what the penalty leaves of it.
+    combine({{size * form.product * factor, tilt.get()}}, to);
+    if (v[side]) combine({{1, &to}, {size * form.curvature, v[side].get(), &marginal}}, to);
+    if (products[side]) combine({{1, &to}, {size * form.product, products[side].get()}}, to);
+    if (penalty_ratio(side) > 0) {
+      std::unique_ptr<Vector> const total = make(side);
+      double const rate = -1 / penalties_.of(side);
+      combine({{rate, &marginal, response.change[side]}, {rate * response.constant[side_index(side)], &marginal}},
+              *total);
+      if (shifts[side]) combine({{1, total.get()}, {rate, &marginal, shifts[side].get()}}, *total);
+      combine({{1, &to}, {size, &slopes(side), total.get()}}, to);
+    }
+  }
+  return response.report;
+}
+
+LinearReport PlanDerivatives::inverse_hessian_product(Vector const& v, Vector& out, double shift,
+                                                      LinearOptions const& options) {
+  VectorPair right;
+  combine({{1, &v}}, *(right[Side::rows] = make(Side::rows, true)));
+  double const size = normalise(right);
+  LinearOptions inner = options;
+  inner.tolerance *= 0.1;
+  LinearReport worst;
+  LinearSystem const system{.matrix = [&](Vector const& in, Vector& result) {
+    VectorPair direction, product;
+    direction[Side::rows] = make(Side::rows, true);
+    product[Side::rows] = make(Side::rows, true);
+    combine({{1, &in}}, *direction[Side::rows]);
+    LinearReport const report = hessian_product(std::move(direction), product, inner);
+    if (report.status != LinearStatus::converged) worst = report;
+    combine({{1, product[Side::rows].get()}, {shift, &in}}, result);
+  }};
+  ConjugateGradientResult const end =
+      conjugate_gradient(vectors_, system, *right[Side::rows], out, {options.tolerance, options.iterations});
+  combine({{size, &out}}, out);
+  LinearStatus const status = end.status == LinearStatus::converged ? worst.status : end.status;
+  return {status, end.iterations, end.residual};
+}
+
+void PlanDerivatives::require_solvable(VectorPair const& right, double size) {
+  if (penalty_ratio(Side::rows) > 0 || penalty_ratio(Side::columns) > 0) return;
+  double sums[2], sizes = 0;
+  for (Side const side : kSides) {
+    std::pair<Vector const*, Vector const*> const pairs[2] = {{right[side], &support(side)},
+                                                              {right[side], right[side]}};
+    double values[2];
+    vectors_.dots(pairs, values);
+    sums[side_index(side)] = values[0];
+    sizes += std::sqrt(values[1] * static_cast<double>(plan_.size(side)));
+  }
+  // As much as float32 leaves of sums that are equal.
+  require(std::abs(sums[0] - sums[1]) <= 1e-5 * sizes,
+          "of_f, of_g: sum to {} and {} over the points of weight; must be equal, for f and g are unique up to a "
+          "constant",
+          size * sums[0], size * sums[1]);
+}
+
+/// With K the matrix of solve(): dL = <right, (df, dg)> and K (df, dg) = what costs and weights change, so the solution
+/// (u, w) for `right` gives dL/dC_ij = P_ij (u_i + w_j), dL/da_i = -eps (P w)_i / a_i and dL/db_j = -eps (P^T u)_j /
+/// b_j.
+LinearReport PlanDerivatives::potential_gradients(VectorPair right, VectorPair const& points, VectorPair const& weights,
+                                                  LinearOptions const& options) {
+  for (Side const side : kSides) {
+    // f_i of a point of no weight follows from g; L is to say so itself.
+    combine({{1, right[side].get(), &support(side)}}, *right[side]);
+  }
+  double const size = normalise(right);
+  require_solvable(right, size);
+  Response const response = solve(right, options);
+  for (Side const side : kSides) {
+    Side const far = opposite(side);
+    if (points[side] != nullptr) {
+      tilted_gradient(side, *totals(side, *right[side], response), response, *points[side]);
+      combine({{size, points[side]}}, *points[side]);
+    }
+    if (weights[side] == nullptr) continue;
+    std::unique_ptr<Vector> const ratio = make(side), mean = make(side);
+    plan_.weight_terms(side, penalties_.of(side), {.ratio = ratio.get()});
+    plan_.multiply(side, Scaling::shares, vectors_.view(std::as_const(*response.change[far])), vectors_.view(*mean));
+    combine({{-eps_ * size, ratio.get(), mean.get()}, {-eps_ * size * response.constant[side_index(far)], ratio.get()}},
+            *weights[side]);
+  }
+  return response.report;
+}
+
+}  // namespace monge

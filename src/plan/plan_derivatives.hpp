@@ -1,0 +1,95 @@
+// Derivatives of a plan's dual value, of its optimum and of functions of its potentials, on the plan's products
+// (docs/math.md, section 11). Formulas for any cost that has a PointForm, written once for all backends.
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include <monge/derivatives.hpp>
+
+#include "entropic/entropic_operator.hpp"
+#include "plan/plan_operator.hpp"
+
+namespace monge {
+
+/// A vector of each side; one that is null is zero as input and not wanted as output.
+struct VectorPair {
+  std::unique_ptr<Vector> of_rows, of_columns;
+  std::unique_ptr<Vector>& operator[](Side side) { return side == Side::rows ? of_rows : of_columns; }
+  Vector* operator[](Side side) const { return (side == Side::rows ? of_rows : of_columns).get(); }
+};
+
+class PlanDerivatives {
+ public:
+  /// `plan` outlives this object. `dimension` of the points; 0 where there are no derivatives by them.
+  PlanDerivatives(PlanOperator& plan, double eps, Penalties penalties, std::int64_t dimension);
+
+  /// sum_j P_ij dc(x_i, y_j)/dx_i, size(side) x d.
+  void gradient(Side side, Vector& out);
+  /// GradientReport::distance, and the steps that it took.
+  struct Distance {
+    double value;
+    int iterations;
+  };
+  Distance distance(int iterations);
+
+  /// Of the Hessian in the points; `v`, of width d, is lost.
+  LinearReport hessian_product(VectorPair v, VectorPair const& out, LinearOptions const& options);
+  LinearReport inverse_hessian_product(Vector const& v, Vector& out, double shift, LinearOptions const& options);
+
+  /// Of L(f, g) by points and weights, given its derivatives by the potentials; `right` is lost. Throws
+  /// invalid_argument where both marginals are constraints and L changes with (f + t, g - t).
+  LinearReport potential_gradients(VectorPair right, VectorPair const& points, VectorPair const& weights,
+                                   LinearOptions const& options);
+
+ private:
+  /// The solution of
+  ///   k_a r df + P dg = right of rows,   P^T df + k_b c dg = right of columns,   k = 1 + eps / rho,
+  /// is `change` + `constant` on each side. Apart from each other they keep their digits: where a penalty is large the
+  /// constants are too, but cancel in df_i + dg_j.
+  struct Response {
+    VectorPair change;
+    double constant[2];
+    LinearReport report;
+
+    /// What the constants add to df_i + dg_j.
+    double of_both = 0;
+  };
+  Response solve(VectorPair const& right, LinearOptions const& options);
+
+  double penalty_ratio(Side side) const;  // eps / rho
+  std::unique_ptr<Vector> make(Side side, bool wide = false) const;
+  void combine(std::initializer_list<Term> terms, Vector& out) const;
+  double dot(Vector const& first, Vector const& second) const;
+  std::unique_ptr<Vector> product(Side side, Vector const& in);
+  /// What both sides keep once it was needed.
+  Vector const& inverse_marginal(Side side);
+  Vector const& support(Side side);  // 1 where there is weight, else 0
+  Vector const& points(Side side);
+  Vector const& slopes(Side side);
+  Vector const& far_points(Side side);  // sum_j P_ij y'_j
+  Vector const& overlap();              // sum_i P_ij^2 / (r_i c_j)
+
+  double normalise(VectorPair const& v) const;
+  void require_solvable(VectorPair const& right, double size);
+  std::unique_ptr<Vector> totals(Side side, Vector const& right, Response const& response);
+  std::unique_ptr<Vector> tilted(Side side, Response const& response, double factor, Vector const* own,
+                                 Vector const* other);
+  void tilted_gradient(Side side, Vector const& total, Response const& response, Vector& out);
+
+  struct Kept {
+    std::unique_ptr<Vector> inverse_marginal, support, points, slopes, far_points;
+    double size_of_points = 0;  // A power of two.
+  };
+  Kept& kept(Side side) { return kept_[static_cast<int>(side)]; }
+
+  PlanOperator& plan_;
+  VectorOperations const& vectors_;
+  double eps_;
+  Penalties penalties_;
+  std::int64_t dimension_;
+  Kept kept_[2];
+  std::unique_ptr<Vector> overlap_;
+};
+
+}  // namespace monge

@@ -1,0 +1,40 @@
+// What a Plan keeps.
+#pragma once
+#include <memory>
+
+#include <monge/entropic.hpp>
+
+#include "backend/backend.hpp"
+#include "plan/plan_derivatives.hpp"
+
+namespace monge {
+
+struct Plan::State {
+  Context context;
+  std::unique_ptr<PlanOperator> plan;
+  std::int64_t dimension;      // Of the points; 0 where the costs have none.
+  bool has_point_derivatives;  // PlanOperator::point_form() does not throw.
+  double scale;                // Of the points; NaN where there are none.
+  double label_weight;         // NaN where there are no labels.
+  Penalties penalties;
+  Report report;
+  std::unique_ptr<Vector> scratch[2][2] = {};  // Two vectors of each side, made when first needed.
+  std::unique_ptr<PlanDerivatives> derivatives_ = {};
+
+  Vector& vector(Side side, int which) {
+    std::unique_ptr<Vector>& vector = scratch[static_cast<int>(side)][which];
+    if (!vector) vector = plan->vectors().make(side);
+    return *vector;
+  }
+  PlanDerivatives& derivatives();
+};
+
+/// What Plan::gradients() gives: a vector for each view that is given.
+struct GradientVectors {
+  VectorPair points, weights;
+};
+/// Throws Error where a view is not one of the plan's.
+GradientVectors gradient_vectors(Plan::State& state, GradientViews const& out);
+void write_gradients(VectorOperations const& vectors, GradientVectors const& gradients, GradientViews const& out);
+
+}  // namespace monge

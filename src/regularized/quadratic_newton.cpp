@@ -1,0 +1,286 @@
+#include "regularized/quadratic_newton.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "core/problem_error.hpp"
+#include "core/stopwatch.hpp"
+#include "regularized/regularized_costs.hpp"
+
+namespace monge {
+namespace {
+
+constexpr double kEpsilon = std::numeric_limits<double>::epsilon();
+
+/// The first weight, over sqrt(n m): some percent of the pairs are active.
+constexpr double kFirstWeight = 0.1;
+/// The L1 residual at which the weight falls. The next weight starts better from where the last has converged.
+constexpr double kRungResidual = 0.1;
+/// The L1 residual up to which a warm start is one.
+constexpr double kNearResidual = 0.1;
+/// What the weight falls by: as a rule one step then follows the solution. Where it falls by more the active pairs come
+/// apart into components, and from there the way takes many.
+constexpr double kFall = 0.7;
+/// Of the dual's rise to what the quadratic model says: a trial below the first is refused, one above the second may
+/// lessen the damping.
+constexpr double kRefused = 0.05, kGood = 0.6, kPoor = 0.25;
+constexpr double kLessDamping = 1.0 / 5, kMoreDamping = 3;
+/// The system of pairs in many components is singular but for the least damping, which conjugate gradients have to see.
+constexpr double kLeastDamping = 1e-7, kMostDamping = 1e4;
+/// Of linear systems; more only where the last step is to meet the tolerance.
+constexpr double kLinearTolerance = 1e-3, kLeastLinearTolerance = 1e-10;
+constexpr int kMostGradients = 300;
+/// So many directions in a row that led to no better point: rounding is all there is.
+constexpr int kMostRefusals = 12;
+
+/// The relative residual, times lambda, that rounding leaves: scores are rounded by epsilon, and entries of X by
+/// epsilon / lambda. It is a third of this for n = 100 to 1000.
+double rounded_residual(std::int64_t rows, std::int64_t columns) {
+  return 0.1 * kEpsilon * static_cast<double>(std::max(rows, columns));
+}
+
+/// Damping as Levenberg and Marquardt have it.
+class Damping {
+ public:
+  double value() const { return mu_; }
+  /// After a whole step whose rise was `ratio` of the model's. The first after a refusal does not lessen it.
+  void accepted(double ratio) {
+    if (ratio > kGood && !was_refused_) mu_ = std::max(kLessDamping * mu_, kLeastDamping);
+    if (ratio < kPoor) mu_ = std::min(kMoreDamping * mu_, kMostDamping);
+    was_refused_ = false;
+  }
+  /// After a whole step that was refused and a part of it that was not: pairs became active that curve the dual as 2 -
+  /// ratio times the model does.
+  void shortened(double ratio) {
+    mu_ = std::min(std::sqrt(2 - ratio) * mu_, kMostDamping);
+    was_refused_ = true;
+  }
+  void refused(double ratio) {
+    mu_ = std::clamp(std::clamp(std::sqrt(2 - ratio), 2.0, 1e4) * mu_, kLeastDamping, kMostDamping);
+    was_refused_ = true;
+  }
+
+ private:
+  double mu_ = 1e-2;
+  bool was_refused_ = false;
+};
+
+class Newton {
+ public:
+  Newton(QuadraticOperator& quadratic, double weight, QuadraticSettings const& settings)
+      : quadratic_(quadratic), target_(weight), settings_(settings) {
+    for (std::span<double const> const side : {settings.p, settings.q}) {
+      for (double const share : side) marginal_squares_ += share * share;
+    }
+    double const largest = *std::ranges::max_element(settings.p);
+    for (double const share : settings.q) concentration_ += share * std::min(share, largest);
+  }
+
+  QuadraticNewtonResult solve() {
+    double const first =
+        kFirstWeight * std::sqrt(static_cast<double>(quadratic_.rows()) * static_cast<double>(quadratic_.columns()));
+    if (!settings_.u.empty() && target_ > 0) {
+      now_.weight = target_;
+      now_.passes = 1;
+      set(quadratic_.start(target_, settings_.u, settings_.v));
+    }
+    // From potentials that are not near the way down the ladder is the shorter one.
+    if (now_.passes == 0 || !(now_.values.residual_l1 <= kNearResidual)) {
+      now_.weight = target_ > 0 ? std::max(target_, first) : first;
+      ++now_.passes;
+      set(quadratic_.start(now_.weight, {}, {}));
+    }
+    double least = std::numeric_limits<double>::infinity();  // Residual.
+    for (int refusals = 0;;) {
+      if (settings_.observe && !settings_.observe(now_)) return {now_, Status::stopped};
+      double const goal = goal_weight();
+      while (now_.weight > goal && now_.values.residual_l1 <= kRungResidual) {
+        now_.weight = std::max(kFall * now_.weight, goal);
+        set(quadratic_.set_weight(now_.weight));
+        least = now_.residual;
+      }
+      bool const is_last = now_.weight <= goal;
+      if (is_last && is_converged()) return {now_, Status::converged};
+      if (now_.passes >= settings_.passes) return {now_, Status::iteration_limit};
+      if (refusals >= kMostRefusals) return {now_, Status::precision_limit};
+      // Where rounding may hide the rise the residual has to tell.
+      double const slope = step(is_last);
+      if (slope > 100 * rounding() || (slope > 0 && now_.residual < 0.9 * least)) {
+        refusals = 0;
+        least = now_.residual;
+      } else {
+        ++refusals;
+      }
+      require_bounded();
+    }
+  }
+
+ private:
+  void set(QuadraticValues const& values) {
+    now_.values = values;
+    now_.residual = std::sqrt(values.residual_squares / marginal_squares_);
+  }
+
+  /// What gaps are relative to.
+  double size() const { return std::max(std::abs(now_.values.dual), least_gap_unit(Precision::float64)); }
+
+  bool is_converged() const {
+    double const tolerance = settings_.tolerance;
+    if (now_.residual > tolerance) return false;
+    // Without a quadratic term goal_weight() sees to the gap.
+    double const allowed = target_ > 0 ? tolerance : tolerance / 2;
+    return settings_.criterion == RegularizedCriterion::residual || std::abs(now_.values.gap) <= allowed * size();
+  }
+
+  /// Of a problem without a quadratic term, that of an optimal plan is at most lambda sum_j q_j max_i X_ij from its
+  /// certificate: half of the tolerance. No weight is so small that rounding leaves a residual of as much.
+  double goal_weight() const {
+    if (target_ > 0) return target_;
+    double const rounding = 40 * rounded_residual(quadratic_.rows(), quadratic_.columns());
+    double const least = std::sqrt(2 * concentration_ * rounding / size());
+    return std::max(settings_.tolerance, least) * size() / (2 * concentration_);
+  }
+
+  /// The slope of the direction that was taken, 0 if none was.
+  double step(bool is_last) {
+    double tolerance = kLinearTolerance;
+    if (is_last) tolerance = std::clamp(0.3 * settings_.tolerance / now_.residual, kLeastLinearTolerance, tolerance);
+    QuadraticStep step = quadratic_.step({damping_.value(), tolerance, kMostGradients});
+    now_.passes += 1;
+    now_.steps += 1;
+    now_.linear_iterations += step.linear_iterations;
+    double const ratio = ratio_of(step, 1);
+    if (ratio > kRefused) {
+      damping_.accepted(ratio);
+    } else if (!(step.slope > 0)) {
+      damping_.refused(0);
+      return 0;
+    } else {
+      // Where the parabola through the two values, with the slope, is highest.
+      double const fraction = 1 / (2 - ratio);
+      step.trial = quadratic_.shorten(fraction);
+      now_.passes += 1;
+      if (ratio_of(step, fraction) <= kRefused) {
+        damping_.refused(ratio);
+        return 0;
+      }
+      damping_.shortened(ratio);
+    }
+    quadratic_.accept();
+    set(step.trial);
+    return step.slope;
+  }
+
+  /// What rounding may take from the dual's rise: potentials are about 1, and each is off on its own.
+  double rounding() const {
+    return 4 * kEpsilon / std::sqrt(static_cast<double>(quadratic_.rows() + quadratic_.columns()));
+  }
+
+  /// The dual's rise over that of the model, and at least what rounding would make of it.
+  double ratio_of(QuadraticStep const& step, double fraction) const {
+    double const predicted = (1 - fraction / 2) * fraction * step.slope;
+    double const rise = fraction * step.linear_rise - (step.trial.penalty - now_.values.penalty);
+    return predicted > 0 ? (rise + rounding()) / predicted : -1;
+  }
+
+  /// Costs are at most 1 and so is |X|^2: no dual value exceeds this where there is a plan.
+  void require_bounded() const {
+    if (!(now_.values.dual <= 1 + now_.weight / 2 + 1e-6)) throw_no_plan();
+  }
+
+  QuadraticOperator& quadratic_;
+  double target_;
+  QuadraticSettings const& settings_;
+  double marginal_squares_ = 0, concentration_ = 0;
+  Damping damping_;
+  QuadraticProgress now_;
+};
+
+}  // namespace
+
+QuadraticNewtonResult solve_quadratic(QuadraticOperator& quadratic, double weight, QuadraticSettings const& settings) {
+  return Newton(quadratic, weight, settings).solve();
+}
+
+bool is_too_small(double weight, QuadraticOperator const& quadratic, double tolerance) {
+  return weight > 0 && weight * tolerance < rounded_residual(quadratic.rows(), quadratic.columns());
+}
+
+namespace {
+
+void run_one(RegularizedRun& run, int index, RegularizedOptions const& options) {
+  Stopwatch const watch;
+  auto& quadratic = static_cast<QuadraticOperator&>(*run.found);
+  CostScale const scale = quadratic.scale();
+  // A warm start in the operator's units; the offset of the costs lies in both potentials by halves.
+  auto const scaled = [&](std::vector<double> potential) {
+    for (double& value : potential) value = (value - scale.offset / 2) / scale.range;
+    return potential;
+  };
+  std::vector<double> const u = scaled(run.problem.u), v = scaled(run.problem.v);
+  RegularizedReport& report = run.report;
+  double const user_weight = scale.range / scale.mass;
+  QuadraticSettings settings{
+      options.tolerance, options.criterion, options.iterations, run.problem.p, run.problem.q, u, v, {}};
+  settings.observe = [&](QuadraticProgress const& now) {
+    double const weight = user_weight * now.weight, seconds = watch.seconds();
+    double const size = std::max(std::abs(now.values.dual + now.values.gap), least_gap_unit(Precision::float64));
+    report.history.push_back({now.passes, weight, now.residual, std::abs(now.values.gap) / size,
+                              std::numeric_limits<double>::quiet_NaN(), seconds});
+    return !options.progress || options.progress({now.passes, weight, now.residual, seconds, index});
+  };
+  double const target = scale.quadratic(run.problem.terms.quadratic);
+  QuadraticNewtonResult const result = solve_quadratic(quadratic, target, settings);
+  report.seconds.iterations = watch.seconds();
+  RegularizedValues const values = quadratic.evaluate();
+  report.seconds.total = watch.seconds();
+  report.seconds.evaluation = report.seconds.total - report.seconds.iterations;
+  run.report_values(values);
+  report.iterations = result.last.passes;
+  report.newton_steps = result.last.steps;
+  report.linear_iterations = result.last.linear_iterations;
+  report.step = std::numeric_limits<double>::quiet_NaN();
+  report.weight = user_weight * result.last.weight;
+  RegularizedErrors const errors = run.errors_of(values);
+  report.status = result.status;
+  // Without a quadratic term the certificate is that of feasible potentials, which only the evaluation makes.
+  if (target == 0 && result.status == Status::converged && !RegularizedRun::is_within(errors, options))
+    report.status = Status::precision_limit;
+  std::string const reached =
+      fmt::format("a relative residual of {:.3g} and a relative gap of {:.3g}", errors.residual, errors.gap);
+  if (report.status == Status::iteration_limit)
+    report.message = fmt::format("{} passes left {}; more iterations, a larger tolerance or a larger weight would help",
+                                 report.iterations, reached);
+  if (report.status == Status::precision_limit)
+    report.message = fmt::format("float64 leaves {}; {} would help", reached,
+                                 target > 0 ? "a larger tolerance or a larger weight"
+                                            : "a larger tolerance, or method splitting, for a cost matrix,");
+  if (report.status == Status::stopped) report.message = "progress asked to stop";
+}
+
+}  // namespace
+
+void run_newton(Backend const& backend, std::span<RegularizedRun* const> runs, std::span<int const> index,
+                RegularizedOptions const& options) {
+  auto const run = [&](std::size_t k) {
+    try {
+      run_one(*runs[k], index[k], options);
+    } catch (Error const& error) {
+      throw ProblemError(static_cast<std::size_t>(index[k]), error);
+    }
+  };
+  if (options.progress) {
+    for (std::size_t k = 0; k < runs.size(); ++k) run(k);
+    return;
+  }
+  std::vector<RegularizedOperator*> operators;
+  for (RegularizedRun* const one : runs) operators.push_back(one->found.get());
+  backend.for_each_solve(operators, run);
+}
+
+}  // namespace monge

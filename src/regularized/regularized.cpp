@@ -1,0 +1,153 @@
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <memory>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include <monge/regularized.hpp>
+
+#include "core/problem_error.hpp"
+#include "core/require.hpp"
+#include "core/stopwatch.hpp"
+#include "regularized/quadratic_newton.hpp"
+#include "regularized/regularized_run.hpp"
+#include "regularized/regularized_state.hpp"
+#include "regularized/splitting.hpp"
+
+namespace monge {
+
+RegularizedErrors RegularizedRun::errors_of(RegularizedValues const& values) const {
+  double const primal = values.transport_cost + values.regularization;
+  return {std::sqrt(values.residual_squares) / marginal_norm(),
+          std::abs(primal - values.dual) / std::max(std::abs(primal), least_gap_unit(problem.precision))};
+}
+
+void RegularizedRun::report_values(RegularizedValues const& values) {
+  CostScale const scale = found->scale();
+  double const unit = scale.mass * scale.range, offset = scale.mass * scale.offset;
+  report.mass = scale.mass;
+  report.transported_mass = scale.mass * values.transported_mass;
+  report.primal_residual = scale.mass * std::sqrt(values.residual_squares);
+  report.marginal_error = scale.mass * values.residual_l1;
+  report.transport_cost = unit * values.transport_cost + offset * values.transported_mass;
+  report.regularization = unit * values.regularization;
+  report.primal = unit * (values.transport_cost + values.regularization) + offset;
+  report.dual = unit * values.dual + offset;
+  report.gap = unit * (values.transport_cost + values.regularization - values.dual);
+  report.nonzeros = values.nonzeros;
+}
+
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+/// Squares of slacks, as large as what a weight makes of an entry, and what they are divided by stay finite.
+void require_moderate_weights(RegularizerTerms const& terms, CostScale const& scale, Precision precision) {
+  constexpr double kMost = 1e100;
+  auto const require_at_most = [](char const* field, double weight, double most, char const* unit) {
+    require(weight <= most, "{}: is {}; must be at most {}, 1e100 times {}", field, weight, most, unit);
+  };
+  require_at_most("quadratic", terms.quadratic, kMost * scale.range / scale.mass,
+                  "the range of the costs over the mass");
+  require_at_most("hypentropy", terms.hypentropy, kMost * scale.range, "the range of the costs");
+  if (terms.hypentropy > 0) {
+    Bounds const widths = widths_of(precision);
+    require(widths.contains(scale.width(terms.hypentropy_width)),
+            "hypentropy_width: is {}; must be from {} to {}, {:.0e} to {:.0e} times the mass, in {}",
+            terms.hypentropy_width, scale.mass * widths.least, scale.mass * widths.most, widths.least, widths.most,
+            name(precision));
+  }
+  if (terms.group_lasso > 0) {
+    double const weight = *std::ranges::max_element(terms.group_weights);
+    require_at_most("group_lasso", terms.group_lasso, weight > 0 ? kMost * scale.range / weight : kInfinity,
+                    "the range of the costs over the largest of group_weights");
+  }
+}
+
+/// Makes the operator of a problem whose method is newton. Where auto chose it, and the weight turns out too small for
+/// it, the problem is left to splitting instead.
+void prepare_newton(Backend const& backend, RegularizedRun& run, RegularizedOptions const& options) {
+  if (run.problem.method != RegularizedMethod::newton) return;
+  std::unique_ptr<QuadraticOperator> quadratic = backend.quadratic_operator(run.problem.input());
+  bool const may_split = options.method == RegularizedMethod::automatic && options.u.empty() &&
+                         std::holds_alternative<CostMatrix>(run.problem.geometry);
+  double const weight = quadratic->scale().quadratic(run.problem.terms.quadratic);
+  if (may_split && is_too_small(weight, *quadratic, options.tolerance)) {
+    run.problem.method = RegularizedMethod::splitting;
+  } else {
+    run.found = std::move(quadratic);
+  }
+}
+
+std::vector<RegularizedPlan> solve_all(Context const& context, std::span<RegularizedProblem const> problems,
+                                       RegularizedOptions const& options) {
+  Stopwatch const watch;
+  Backend const& backend = backend_of(context);
+  std::vector<RegularizedRun> runs(problems.size());
+  for_each_problem(problems.size(),
+                   [&](std::size_t i) { runs[i].problem = checked_problem(context, problems[i], options); });
+
+  for_each_problem(runs.size(), [&](std::size_t i) { prepare_newton(backend, runs[i], options); });
+  struct {
+    std::vector<RegularizedRun*> runs;
+    std::vector<int> index;
+  } splitting, newton;
+  std::vector<RegularizedInput> inputs;
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    RegularizedRun& run = runs[i];
+    run.report.method = run.problem.method;
+    run.report.precision = run.problem.precision;
+    run.report.weight = run.problem.terms.quadratic;
+    bool const splits = run.problem.method == RegularizedMethod::splitting;
+    (splits ? splitting : newton).runs.push_back(&run);
+    (splits ? splitting : newton).index.push_back(static_cast<int>(i));
+    if (splits) inputs.push_back(run.problem.input());
+  }
+  try {
+    std::vector<std::unique_ptr<SplittingOperator>> operators = backend.splitting_operators(inputs);
+    for (std::size_t k = 0; k < operators.size(); ++k) splitting.runs[k]->found = std::move(operators[k]);
+  } catch (ProblemError const& error) {
+    throw ProblemError(static_cast<std::size_t>(splitting.index[error.index()]), error);
+  }
+  for_each_problem(runs.size(), [&](std::size_t i) {
+    require_moderate_weights(runs[i].problem.terms, runs[i].found->scale(), runs[i].problem.precision);
+  });
+  double const setup = watch.seconds();
+  run_splitting(backend, splitting.runs, splitting.index, options);
+  run_newton(backend, newton.runs, newton.index, options);
+
+  std::vector<RegularizedPlan> plans;
+  plans.reserve(runs.size());
+  for (RegularizedRun& run : runs) {
+    run.report.seconds.setup = setup;
+    run.report.seconds.total += setup;
+    plans.emplace_back(std::make_unique<RegularizedPlan::State>(
+        RegularizedPlan::State{context, std::move(run.found), std::move(run.report)}));
+  }
+  return plans;
+}
+
+}  // namespace
+
+RegularizedPlan solve_regularized(Context const& context, Geometry const& geometry, VectorView p, VectorView q,
+                                  Regularizer const& regularizer, RegularizedOptions const& options) {
+  validate(options);
+  RegularizedProblem const problem{geometry, p, q, regularizer};
+  return std::move(solve_all(context, {&problem, 1}, options)[0]);
+}
+
+std::vector<RegularizedPlan> solve_regularized_batch(Context const& context,
+                                                     std::span<RegularizedProblem const> problems,
+                                                     RegularizedOptions const& options) {
+  validate(options);
+  require(options.u.empty(), "u: is given in the options; a batch has no warm start");
+  try {
+    return solve_all(context, problems, options);
+  } catch (ProblemError const& error) {
+    throw Error(error.code(), fmt::format("problem {}: {}", error.index(), error.what()));
+  }
+}
+
+}  // namespace monge

@@ -1,0 +1,175 @@
+#include "regularized/regularized_input.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <utility>
+#include <variant>
+
+#include <monge/error.hpp>
+
+#include "backend/values.hpp"
+#include "entropic/input.hpp"
+#include "geometry/validation.hpp"
+
+namespace monge {
+namespace {
+
+[[noreturn]] void throw_unsupported(std::string const& message) {
+  throw Error(ErrorCode::unsupported, message);
+}
+
+std::vector<std::int32_t> read_groups(IndexView groups, std::int64_t n) {
+  require(groups.size == n, "groups: has {} entries; must have {}, one for each row of C", groups.size, n);
+  require(groups.device.type == DeviceType::cpu, "groups: lies on {}; must be in host memory",
+          to_string(groups.device));
+  require(groups.data != nullptr, "groups: is a null pointer; must point to {} numbers", n);
+  require(groups.stride >= 1, "groups: has stride {}; must be >= 1", groups.stride);
+  std::vector<std::int32_t> values(static_cast<std::size_t>(n));
+  for (std::int64_t i = 0; i < n; ++i) {
+    std::int64_t const group = groups.data[i * groups.stride];
+    require(group >= 0 && group < n, "groups: entry {} is {}; must be from 0 to {}, the rows less one", i, group,
+            n - 1);
+    values[static_cast<std::size_t>(i)] = static_cast<std::int32_t>(group);
+  }
+  return values;
+}
+
+/// Those of the terms that have a weight. What is given of the others is checked with them: a weight may go to 0.
+RegularizerTerms checked_terms(Backend const& backend, Regularizer const& given, Shape shape) {
+  for (auto const& [field, weight] : {std::pair{"quadratic", given.quadratic},
+                                      {"group_lasso", given.group_lasso},
+                                      {"l1", given.l1},
+                                      {"hypentropy", given.hypentropy}})
+    check(field, kNotNegative, weight);
+  RegularizerTerms terms;
+  terms.quadratic = given.quadratic;
+  terms.l1 = given.l1;
+  terms.hypentropy = given.hypentropy;
+  check("hypentropy_width", kPositive, given.hypentropy_width);
+  if (given.hypentropy > 0) terms.hypentropy_width = given.hypentropy_width;
+  if (given.hypentropy > 0 && given.group_lasso > 0)
+    throw_unsupported(
+        fmt::format("hypentropy: is {}; must be 0 with group_lasso, which is {}", given.hypentropy, given.group_lasso));
+  require(given.group_lasso == 0 || !given.groups.empty(),
+          "groups: is missing; group_lasso, which is {}, needs the group of each row", given.group_lasso);
+  require(given.group_weights.empty() || !given.groups.empty(), "groups: is missing; group_weights needs it");
+  if (!given.groups.empty()) {
+    std::vector<std::int32_t> groups = read_groups(given.groups, shape.rows);
+    std::int64_t const count = *std::ranges::max_element(groups) + std::int64_t{1};
+    std::vector<double> weights(static_cast<std::size_t>(count), 1.0);
+    if (!given.group_weights.empty()) {
+      require(given.group_weights.size() == count, "group_weights: has {} entries; must have {}, one for each group",
+              given.group_weights.size(), count);
+      weights = read_values("group_weights", backend, given.group_weights, count, kNotNegative, "weights must be");
+    }
+    if (given.group_lasso > 0) {
+      terms.group_lasso = given.group_lasso;
+      terms.groups = std::move(groups);
+      terms.group_weights = std::move(weights);
+    }
+  }
+  auto const check_matrix = [&](char const* field, MatrixView view) {
+    validate_matrix(field, view, shape.rows, shape.columns, backend.device());
+    return view;
+  };
+  auto const is_given = [](MatrixView view) { return view.rows() != 0 || view.columns() != 0; };
+  require(given.l1 == 0 || is_given(given.l1_weights),
+          "l1_weights: is missing; l1, which is {}, needs a weight for each pair", given.l1);
+  if (is_given(given.l1_weights)) {
+    MatrixView const weights = check_matrix("l1_weights", given.l1_weights);
+    if (given.l1 > 0) terms.l1_weights = weights;
+  }
+  if (is_given(given.mask)) terms.mask = check_matrix("mask", given.mask);
+  return terms;
+}
+
+/// What keeps Newton's method from these terms; empty: nothing.
+std::string obstacle_to_newton(RegularizerTerms const& terms) {
+  for (auto const& [field, weight] :
+       {std::pair{"group_lasso", terms.group_lasso}, {"l1", terms.l1}, {"hypentropy", terms.hypentropy}}) {
+    if (weight > 0)
+      return fmt::format("{}: is {}; must be 0 with method newton, which knows a quadratic term", field, weight);
+  }
+  return {};
+}
+
+void validate_for_newton(RegularizedOptions const& options) {
+  require(options.precision != Precision::float32, "precision: is float32; must be auto or float64 with method newton");
+  require(options.tolerance > 0, "tolerance: is 0; must be > 0 with method newton");
+}
+
+RegularizedMethod method_of(RegularizedProblem const& problem, RegularizerTerms const& terms,
+                            RegularizedOptions const& options) {
+  using enum RegularizedMethod;
+  bool const has_points = std::holds_alternative<PointCloud>(problem.geometry);
+  if (has_points && terms.mask.data()) throw_unsupported("mask: is given; points have none, a cost matrix may");
+  std::string const obstacle = obstacle_to_newton(terms);
+  RegularizedMethod method = options.method;
+  if (method == automatic) {
+    bool const newton_may = obstacle.empty() && options.tolerance > 0 && options.precision != Precision::float32;
+    method = newton_may || has_points ? newton : splitting;
+  }
+  if (method == newton && !obstacle.empty()) throw_unsupported(obstacle);
+  if (method == newton) validate_for_newton(options);
+  if (method == splitting && has_points)
+    throw_unsupported("method: is splitting, which reads costs from memory; must have a cost matrix, not points");
+  if (method == splitting && !options.u.empty())
+    throw_unsupported("u: is given; must not be with method splitting, whose iterations begin with a plan");
+  return method;
+}
+
+std::vector<double> read_start(char const* field, Backend const& backend, VectorView view, std::int64_t size) {
+  if (view.empty()) return {};
+  return read_values(field, backend, view, size, kFinite, "potentials must be");
+}
+
+}  // namespace
+
+void validate(RegularizedOptions const& options) {
+  visit_regularized_options(options, kCheckField);
+  require(options.precision != Precision::tf32, "precision: is tf32; must be auto, float32 or float64");
+  require(options.u.empty() == options.v.empty(), "{}: is missing; a warm start needs both u and v",
+          options.u.empty() ? "u" : "v");
+  if (options.method != RegularizedMethod::newton) return;
+  validate_for_newton(options);
+  RegularizedOptions const usual;
+  auto const keep = [](char const* field, auto const& value, auto const& of_default) {
+    require(value == of_default, "{}: is {}; must be {}, the default, with method newton, which has no use for it",
+            field, value, of_default);
+  };
+  keep("step", options.step, usual.step);
+  keep("accelerate", options.accelerate, usual.accelerate);
+  keep("check_every", options.check_every, usual.check_every);
+}
+
+CheckedRegularizedProblem checked_problem(Context const& context, RegularizedProblem const& problem,
+                                          RegularizedOptions const& options) {
+  Backend const& backend = backend_of(context);
+  validate(problem.geometry, context.device());
+  Shape const shape = shape_of(problem.geometry);
+  CheckedRegularizedProblem result;
+  result.geometry = problem.geometry;
+  WeightNames const names{"p", "q"};
+  ValidMarginals marginals = read_marginals(backend, names, problem.p, problem.q, shape.rows, shape.columns);
+  require_equal_totals(names, marginals, options.tolerance, "");
+  for (double& p : marginals.a) p /= marginals.total_a;
+  for (double& q : marginals.b) q /= marginals.total_b;
+  result.p = std::move(marginals.a);
+  result.q = std::move(marginals.b);
+  result.mass = marginals.total_a;
+  result.terms = checked_terms(backend, problem.regularizer, shape);
+  result.method = method_of(problem, result.terms, options);
+  // In float32 the residual stalls at about 1e-6 of |(p, q)|_2.
+  bool const suffices = (options.tolerance == 0 || options.tolerance >= 1e-5) &&
+                        (result.terms.hypentropy == 0 ||
+                         widths_of(Precision::float32).contains(result.terms.hypentropy_width / result.mass));
+  bool const single =
+      options.precision == Precision::float32 || (options.precision == Precision::automatic && suffices);
+  result.precision = result.method == RegularizedMethod::newton || !single ? Precision::float64 : Precision::float32;
+  result.u = read_start("u", backend, options.u, shape.rows);
+  result.v = read_start("v", backend, options.v, shape.columns);
+  return result;
+}
+
+}  // namespace monge

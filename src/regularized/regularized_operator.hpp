@@ -1,0 +1,166 @@
+// The seam of regularised plans: what their solvers may ask of a problem, whatever its backend.
+//
+//   min_X <C, X> + h(X),  X 1 = p,  X^T 1 = q,  X >= 0
+//
+// Inside, costs begin at 0 and have range 1, and masses sum to 1; potentials, steps and values cross the seam in these
+// units (CostScale says of what), and only what a plan needs is in the user's.
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include <monge/array.hpp>
+#include <monge/regularized.hpp>
+
+#include "backend/side.hpp"
+
+namespace monge {
+
+/// The terms of h as the user gave them, checked for shape and sign, with groups and their weights on the host.
+/// `groups` is empty without that term; W and the mask are read, and checked, with the costs.
+struct RegularizerTerms {
+  double quadratic = 0;
+  double group_lasso = 0;
+  std::vector<std::int32_t> groups;   // (n)
+  std::vector<double> group_weights;  // One for each group.
+  double l1 = 0;
+  MatrixView l1_weights;
+  double hypentropy = 0, hypentropy_width = 1;
+  MatrixView mask;
+
+  /// The conjugate of h on the non-negative orthant is finite everywhere: any potentials are feasible.
+  bool has_finite_conjugate() const { return quadratic > 0 || hypentropy > 0; }
+};
+
+/// A cost c of the user's is (c - offset) / range inside. The offset is the least of a pair that is allowed; beyond it
+/// the range is the largest, with lambda_1 W, of those whose points both have mass, 1 where that is 0. Masses are in
+/// units of `mass`.
+struct CostScale {
+  double offset = 0, range = 1, mass = 1;
+
+  /// The weights of the terms inside.
+  double quadratic(double weight) const { return weight * mass / range; }
+  double linear(double weight) const { return weight / range; }  // Of group_lasso, l1 and hypentropy.
+  double width(double beta) const { return beta / mass; }
+};
+
+/// A problem that has been checked but for the values of matrices and points. p and q are shares of the mass.
+struct RegularizedInput {
+  Geometry const& geometry;
+  std::vector<double> const& p;
+  std::vector<double> const& q;
+  double mass;
+  RegularizerTerms const& terms;
+  Precision precision;  // Of the iterations: float32 or float64.
+};
+
+/// Values of a plan and of potentials, float64 sums over the caller's own costs, in units of range and mass 1.
+struct RegularizedValues {
+  double transported_mass = 0;  ///< sum X
+  double residual_squares = 0;  ///< |X 1 - p|_2^2 + |X^T 1 - q|_2^2
+  double residual_l1 = 0;       ///< |X 1 - p|_1 + |X^T 1 - q|_1
+  double transport_cost = 0;    ///< <C, X>
+  double regularization = 0;    ///< h(X)
+  double dual = 0;              ///< p'u + q'v - h*(u + v - C)
+  std::int64_t nonzeros = 0;
+};
+
+/// What h* is taken at. Potentials without slack, u_i + v_j <= C_ij or, with groups, slacks whose norm the group lasso
+/// bears, have h* = 0 whatever other terms there are.
+enum class DualBound { of_conjugate, without_slack };
+
+/// Values of evaluate(bound), which replaces v where `bound` is without_slack. Slacks that a small weight divides may
+/// leave a bound below that of u = v = 0, which is 0: it says nothing, and one without slack says more.
+template <class Evaluate>
+RegularizedValues with_useful_bound(bool has_finite_conjugate, Evaluate&& evaluate) {
+  if (has_finite_conjugate) {
+    RegularizedValues const values = evaluate(DualBound::of_conjugate);
+    if (values.dual >= 0) return values;
+  }
+  return evaluate(DualBound::without_slack);
+}
+
+/// X, and potentials (u, v) that are feasible.
+class RegularizedOperator {
+ public:
+  RegularizedOperator(std::int64_t n, std::int64_t m) : n_(n), m_(m) {}
+  virtual ~RegularizedOperator() = default;
+  RegularizedOperator(RegularizedOperator const&) = delete;
+  RegularizedOperator& operator=(RegularizedOperator const&) = delete;
+
+  std::int64_t rows() const { return n_; }
+  std::int64_t columns() const { return m_; }
+  virtual CostScale scale() const = 0;
+
+  /// Of the current X and (u, v). Where the conjugate of h is not finite everywhere, and in splitting where the dual
+  /// value would be negative, v first becomes the largest that is feasible with u (docs/math.md, section 17): with it
+  /// the dual value only rises. Waits.
+  virtual RegularizedValues evaluate() = 0;
+
+  // What follows is for plans: X in the user's mass, u and v in the user's costs. Outputs may lie on the host or on the
+  // device.
+
+  /// The offset of the costs goes to u and v by halves.
+  virtual void potentials(MutableVectorView u, MutableVectorView v) const = 0;
+  virtual void dense(MutableMatrixView out) const = 0;
+  virtual std::int64_t nonzeros(MutableIndexView row_begin) const = 0;
+  virtual void entries(MutableIndexView row_begin, MutableIndexView columns, MutableVectorView values) const = 0;
+  /// X 1 or, of columns, X^T 1.
+  virtual void marginal(Side side, MutableVectorView out) const = 0;
+  /// out = X values, or X^T values where `side`, whose points out has, is columns; if `averaged`, each row of out over
+  /// the marginal of its point, 0 where that is 0.
+  virtual void product(Side side, bool averaged, MatrixView values, MutableMatrixView out) const = 0;
+
+ private:
+  std::int64_t n_, m_;
+};
+
+/// Residuals of X after the last iteration.
+struct SplittingResidual {
+  double row_squares, column_squares;  ///< |X 1 - p|_2^2 and |X^T 1 - q|_2^2.
+};
+
+/// From one plan with its potentials to another, in the Frobenius norm.
+struct SplittingDistance {
+  double plan;        ///< |X - X'|
+  double potentials;  ///< |(u - u') 1^T + 1 (v - v')^T|
+};
+
+/// The iteration of RDROT, eq. 6 (docs/math.md, section 17).
+class SplittingOperator : public RegularizedOperator {
+ public:
+  using RegularizedOperator::RegularizedOperator;
+  /// X = 0 and, with step = rho / (n + m), potentials phi_i = step m / (n + m), psi_j = step n / (n + m).
+  virtual void start(double step) = 0;
+  /// Goes on with another step from the current X and u, v: phi and psi are scaled, and the sums that the recursion
+  /// keeps are made anew.
+  virtual void set_step(double step) = 0;
+  /// Enqueues `count` iterations >= 1, after which X is in memory.
+  virtual void iterate(int count) = 0;
+  /// Waits.
+  virtual SplittingResidual residual() = 0;
+
+  /// Beside the current X, with all that the recursion has of it, there may be two more, each with memory of its own
+  /// from its first keep() on.
+  enum class Spare { run, mean };
+  static constexpr std::size_t kSpares = 2;
+  /// The spare one becomes a copy of the current one.
+  virtual void keep(Spare spare) = 0;
+  /// Swaps the two, bits, step and all.
+  virtual void exchange(Spare spare) = 0;
+  /// Moves X, its marginals and the potentials of the spare one by `share` of the way to the current one, which has the
+  /// same step. Once exchanged it needs a set_step() before it goes on.
+  virtual void approach(Spare spare, double share) = 0;
+  /// Between the two, whose steps are the same. Waits.
+  virtual SplittingDistance distance(Spare spare) = 0;
+};
+
+/// One operator's part of a step that many take together.
+struct SplittingStep {
+  SplittingOperator* splitting;
+  int count;
+  SplittingResidual residual{};
+};
+
+}  // namespace monge

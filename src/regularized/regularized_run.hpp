@@ -1,0 +1,48 @@
+// A regularised problem on its way from input to plan, whatever the method.
+#pragma once
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <vector>
+
+#include "core/stopwatch.hpp"
+#include "regularized/regularized_input.hpp"
+
+namespace monge {
+
+/// What gaps are relative to is at least this, of costs of range 1: a value of 0 can be certified. Float32 knows costs
+/// to 6e-8 of their range.
+constexpr double least_gap_unit(Precision precision) {
+  return precision == Precision::float32 ? 1e-3 : 1e-6;
+}
+
+/// How far values are from optimal, relative as tolerances are.
+struct RegularizedErrors {
+  double residual;  ///< |(X 1 - p, X^T 1 - q)|_2 over |(p, q)|_2
+  double gap;       ///< |primal - dual| over |primal|, of costs that begin at 0
+};
+
+struct RegularizedRun {
+  CheckedRegularizedProblem problem;
+  std::unique_ptr<RegularizedOperator> found;
+  RegularizedReport report{};
+
+  /// |(p, q)|_2 of the shares.
+  double marginal_norm() const {
+    double squares = 0;
+    for (std::vector<double> const* side : {&problem.p, &problem.q}) {
+      for (double const share : *side) squares += share * share;
+    }
+    return std::sqrt(squares);
+  }
+  RegularizedErrors errors_of(RegularizedValues const& values) const;
+  /// What the report says of values.
+  void report_values(RegularizedValues const& values);
+  /// Whether what the criterion says is within the tolerance.
+  static bool is_within(RegularizedErrors const& errors, RegularizedOptions const& options) {
+    return errors.residual <= options.tolerance &&
+           (options.criterion == RegularizedCriterion::residual || errors.gap <= options.tolerance);
+  }
+};
+
+}  // namespace monge

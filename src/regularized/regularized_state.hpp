@@ -1,0 +1,17 @@
+// What a RegularizedPlan keeps.
+#pragma once
+#include <memory>
+
+#include <monge/regularized.hpp>
+
+#include "regularized/regularized_operator.hpp"
+
+namespace monge {
+
+struct RegularizedPlan::State {
+  Context context;
+  std::unique_ptr<RegularizedOperator> found;
+  RegularizedReport report;
+};
+
+}  // namespace monge

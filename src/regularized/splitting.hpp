@@ -1,0 +1,17 @@
+// Douglas-Rachford splitting on its operators, one or many in step (docs/math.md, section 17).
+#pragma once
+#include <span>
+
+#include <monge/regularized.hpp>
+
+#include "backend/backend.hpp"
+#include "regularized/regularized_run.hpp"
+
+namespace monge {
+
+/// Solves problems whose method is splitting, each with its operator made, and fills in their reports but for the time
+/// of the set-up. `index[k]` is what progress calls problem k.
+void run_splitting(Backend const& backend, std::span<RegularizedRun* const> runs, std::span<int const> index,
+                   RegularizedOptions const& options);
+
+}  // namespace monge

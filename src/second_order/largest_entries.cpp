@@ -1,0 +1,28 @@
+#include "second_order/largest_entries.hpp"
+
+#include <algorithm>
+
+namespace monge {
+
+std::vector<LargeEntry> largest_of_rows(PlanOperator& plan, std::int64_t k) {
+  std::int64_t const n = plan.size(Side::rows);
+  std::vector<std::int64_t> columns(static_cast<std::size_t>(n * k));
+  std::vector<double> values(columns.size());
+  plan.top_k(Side::rows, {columns.data(), n, k, k}, {values.data(), n, k});
+  std::vector<LargeEntry> entries;
+  for (std::size_t rank = 0; rank < values.size(); ++rank) {
+    if (values[rank] > 0) entries.push_back({static_cast<std::int64_t>(rank) / k, columns[rank], values[rank], rank});
+  }
+  return entries;
+}
+
+void keep_largest(std::vector<LargeEntry>& entries, std::size_t count) {
+  if (count >= entries.size()) return;
+  auto const before = [](LargeEntry const& first, LargeEntry const& second) {
+    return first.value != second.value ? first.value > second.value : first.rank < second.rank;
+  };
+  std::nth_element(entries.begin(), entries.begin() + static_cast<std::ptrdiff_t>(count), entries.end(), before);
+  entries.resize(count);
+}
+
+}  // namespace monge

@@ -1,0 +1,82 @@
+// Newton's method on the semi-dual of entropic OT, one damped step at a time, on operators and plans of any backend
+// (docs/math.md, section 15).
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "backend/backend.hpp"
+
+namespace monge {
+
+/// Where the method is, rows exact: P 1 = a.
+struct NewtonProgress {
+  double error;          ///< |P^T 1 - b|_1 before the sweep that ended this advance
+  double gradient_norm;  ///< |P^T 1 - b|_2
+  int passes;            ///< Over all pairs, that this advance took.
+  bool is_step;          ///< It was a step, not a sweep.
+};
+
+/// Maximises the dual as a function of g alone, f being the best for it: its gradient is b - c, c = P^T 1, and its
+/// Hessian -(diag(c) - P^T diag(1/a) P) / eps. A step d solves
+///   (diag((1 + mu) c) - P^T diag(1/a) P) d = eps (b - c)
+/// by conjugate gradients. Clusters that no mass leaves give the matrix one nearly null vector each, along which plain
+/// steps overshoot; mu, which is relative to c, bounds them (Levenberg, Marquardt). The preconditioner is the same
+/// matrix with the largest P_ij alone in the product: diag(c) is full, so it is positive definite whatever is left out.
+/// A plain sweep from g is an evaluation: it finds f, and c from what it would do to g.
+class NewtonMethod {
+ public:
+  /// `entropic`, in float64, outlives this object and is nobody else's between two advances at one eps. Both marginals
+  /// are constraints.
+  NewtonMethod(EntropicOperator& entropic, Marginals const& marginals, Criterion criterion);
+  ~NewtonMethod();
+
+  /// The first at an eps evaluates the potentials that are there; each other one takes a step, of at most `most_passes`
+  /// (>= 1) passes, or a plain sweep where a column has next to nothing or few passes are left. Leaves the potentials
+  /// as the last plain sweep does: columns exact, rows off by at most `error`.
+  NewtonProgress advance(double eps, int most_passes);
+  /// To where what the criterion says (the L1 error, unless it is the gradient) has been least since the first advance
+  /// at this eps; returns the error there. Steps climb in the dual, which has no end where no plan has the marginals:
+  /// the error may then rise to anything.
+  double return_to_best();
+
+ private:
+  /// A pair of potentials, in the gauge of the operator: f is the best for g. Vectors of the host.
+  struct Point {
+    std::vector<double> f, g;
+    std::vector<double> next;      // g after a plain sweep
+    std::vector<double> marginal;  // c
+    double error = 0, norm = 0;    // Of c - b: L1, L2.
+  };
+
+  double value(Point const& point) const { return criterion_ == Criterion::gradient ? point.norm : point.error; }
+  void evaluate(std::vector<double> g, Point& out);
+  bool is_far() const;
+  void sweep();
+  std::vector<double> direction(int most_products);
+  double gain(Point const& trial, std::vector<double> const& step) const;
+  void set(Side side, std::vector<double> const& values);
+  std::vector<double> get(Side side) const;
+  void choose_entries(PlanOperator& plan);
+  void set_entries(PlanOperator& plan);
+
+  EntropicOperator& entropic_;
+  VectorOperations const& vectors_;
+  Marginals const& marginals_;
+  Criterion criterion_;
+  double mass_;
+  double eps_ = 0;
+  Point point_, trial_;
+  Point best_;      // Of those at which the advances at eps_ ended.
+  double damping_;  // mu
+  int passes_ = 0;
+
+  // The preconditioner: its entries stay until conjugate gradients take many steps, their values for one step.
+  std::vector<std::int64_t> entry_rows_, entry_columns_;
+  std::unique_ptr<EntrySolver> entries_;
+  double entries_per_row_;  // On average, and at most.
+  bool entries_are_old_ = true;
+  std::unique_ptr<Vector> inverse_a_;
+};
+
+}  // namespace monge

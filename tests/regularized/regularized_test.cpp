@@ -1,0 +1,745 @@
+// solve_regularized() from input to report: what it reaches, says and refuses. The values of operators are tested in
+// regularized/splitting_test.cpp.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+#include <random>
+#include <thread>
+#include <vector>
+
+#include <monge/monge.hpp>
+
+#include "oracle/backend_test.hpp"
+
+namespace monge {
+namespace {
+
+using oracle::BackendTest;
+
+struct Case {
+  std::int64_t n, m;
+  std::vector<double> cost, p, q;
+  CostMatrix matrix() const { return {{cost.data(), n, m}}; }
+};
+
+std::vector<double> normalized(std::vector<double> weights) {
+  double const total = std::accumulate(weights.begin(), weights.end(), 0.0);
+  for (double& weight : weights) weight /= total;
+  return weights;
+}
+
+/// Squared distances of points of the plane, over the largest; the first point of each side has no mass.
+Case make_case(std::int64_t n, std::int64_t m, unsigned seed) {
+  std::mt19937_64 random(seed);
+  std::normal_distribution<double> normal;
+  std::vector<double> x(static_cast<std::size_t>(2 * n)), y(static_cast<std::size_t>(2 * m));
+  for (double& value : x) value = normal(random);
+  for (double& value : y) value = 0.5 + normal(random);
+  Case result{n, m, {}, {}, {}};
+  for (std::int64_t i = 0; i < n; ++i) {
+    for (std::int64_t j = 0; j < m; ++j)
+      result.cost.push_back(std::hypot(x[2 * i] - y[2 * j], x[2 * i + 1] - y[2 * j + 1]));
+  }
+  double const most = *std::max_element(result.cost.begin(), result.cost.end());
+  for (double& cost : result.cost) cost = (cost / most) * (cost / most);
+  std::uniform_real_distribution<double> weight(0.5, 1.5);
+  for (std::int64_t i = 0; i < n; ++i) result.p.push_back(i == 0 && n > 1 ? 0 : weight(random));
+  for (std::int64_t j = 0; j < m; ++j) result.q.push_back(j == 0 && m > 1 ? 0 : weight(random));
+  result.p = normalized(result.p);
+  result.q = normalized(result.q);
+  return result;
+}
+
+std::vector<double> dense(RegularizedPlan const& plan) {
+  std::vector<double> values(static_cast<std::size_t>(plan.rows() * plan.columns()));
+  plan.dense({values.data(), plan.rows(), plan.columns()});
+  return values;
+}
+
+class Splitting : public BackendTest {
+ protected:
+  Splitting() : BackendTest(2) {}
+  RegularizedOptions options(double tolerance) const {
+    RegularizedOptions result;
+    result.method = RegularizedMethod::splitting;
+    result.precision = precision();
+    result.tolerance = tolerance;
+    return result;
+  }
+  /// What both precisions reach, all terms in some thousand iterations.
+  static constexpr double kTolerance = 1e-4;
+};
+
+/// The terms of h, each alone and those that go together.
+struct Terms {
+  std::vector<std::int64_t> groups;
+  std::vector<double> weights, mask;
+  std::vector<Regularizer> all;
+  explicit Terms(Case const& problem) {
+    for (std::int64_t i = 0; i < problem.n; ++i) groups.push_back(i * 7 % 5 % std::min<std::int64_t>(5, problem.n));
+    for (std::size_t k = 0; k < problem.cost.size(); ++k) {
+      weights.push_back(static_cast<double>(k % 7) / 7);
+      mask.push_back(k % 13 == 3 ? 0 : 1);
+    }
+    Regularizer none, quadratic, group, l1, hypentropy, masked, sum;
+    quadratic.quadratic = 3;
+    group.group_lasso = 0.02;
+    group.groups = {groups.data(), problem.n};
+    l1.l1 = 0.3;
+    l1.l1_weights = {weights.data(), problem.n, problem.m};
+    hypentropy.hypentropy = 0.05;
+    hypentropy.hypentropy_width = 1e-3;
+    masked.mask = {mask.data(), problem.n, problem.m};
+    sum = group;
+    sum.quadratic = 1;
+    sum.l1 = l1.l1;
+    sum.l1_weights = l1.l1_weights;
+    sum.mask = masked.mask;
+    all = {none, quadratic, group, l1, hypentropy, masked, sum};
+  }
+};
+
+/// Of the pairs that are allowed.
+double least_cost(Case const& problem, Regularizer const& h) {
+  double least = std::numeric_limits<double>::infinity();
+  for (std::size_t k = 0; k < problem.cost.size(); ++k) {
+    bool const is_allowed = !h.mask.data() || static_cast<double const*>(h.mask.data())[k] != 0;
+    if (is_allowed) least = std::min(least, problem.cost[k]);
+  }
+  return least;
+}
+
+TEST_P(Splitting, EveryTermConvergesToItsCertificate) {
+  Case const problem = make_case(61, 47, 3);
+  Terms const terms(problem);
+  for (std::size_t k = 0; k < terms.all.size(); ++k) {
+    SCOPED_TRACE(k);
+    // A linear program takes long; W makes this one the longest.
+    double const tolerance = k == 3 ? 10 * kTolerance : kTolerance;
+    RegularizedPlan const plan =
+        solve_regularized(context(), problem.matrix(), problem.p, problem.q, terms.all[k], options(tolerance));
+    RegularizedReport const& report = plan.report();
+    EXPECT_EQ(report.status, Status::converged) << report.message;
+    EXPECT_LE(std::abs(report.gap), tolerance * report.primal);
+    EXPECT_NEAR(report.gap, report.primal - report.dual, 1e-15);
+    EXPECT_NEAR(report.primal,
+                report.transport_cost + report.regularization +
+                    least_cost(problem, terms.all[k]) * (report.mass - report.transported_mass),
+                1e-15);
+    // |(p, q)|_2 < 1.
+    EXPECT_LE(report.primal_residual, tolerance);
+    std::vector<double> const x = dense(plan);
+    EXPECT_EQ(report.nonzeros, std::count_if(x.begin(), x.end(), [](double value) { return value != 0; }));
+    for (std::int64_t j = 0; j < problem.m; ++j) EXPECT_LE(x[static_cast<std::size_t>(j)], tolerance);
+    ASSERT_FALSE(report.history.empty());
+    EXPECT_EQ(report.history.back().iteration, report.iterations);
+  }
+}
+
+// The dual value of any case bounds the primal values of all others with the same h: those of other tolerances.
+TEST_P(Splitting, DualValuesAreBounds) {
+  Case const problem = make_case(40, 55, 5);
+  Terms const terms(problem);
+  for (std::size_t k = 0; k < terms.all.size(); ++k) {
+    SCOPED_TRACE(k);
+    auto const solve = [&](double tolerance) {
+      RegularizedOptions given = options(tolerance);
+      given.criterion = RegularizedCriterion::residual;
+      return solve_regularized(context(), problem.matrix(), problem.p, problem.q, terms.all[k], given);
+    };
+    RegularizedPlan const rough = solve(1e-2), fine = solve(kTolerance);
+    // The fine plan is off its marginals by the tolerance, at potentials of at most 2.
+    EXPECT_LE(rough.report().dual, fine.report().primal + 2 * fine.report().marginal_error);
+  }
+}
+
+TEST_P(Splitting, UnitsOfCostsAndMassesScaleTheReport) {
+  Case const problem = make_case(23, 31, 7);
+  Regularizer h;
+  h.quadratic = 2;
+  RegularizedPlan const plan =
+      solve_regularized(context(), problem.matrix(), problem.p, problem.q, h, options(kTolerance));
+  // C' = 64 C + 512 and masses of 4: powers of two, but for what the offset takes from the digits of C.
+  Case other = problem;
+  for (double& cost : other.cost) cost = 64 * cost + 512;
+  for (double& p : other.p) p *= 4;
+  for (double& q : other.q) q *= 4;
+  h.quadratic = 2 * 64.0 / 4;
+  RegularizedPlan const scaled = solve_regularized(context(), other.matrix(), other.p, other.q, h, options(kTolerance));
+  EXPECT_EQ(scaled.report().iterations, plan.report().iterations);
+  EXPECT_NEAR(scaled.report().primal, 4 * (64 * plan.report().primal + 512),
+              512 * scaled.report().marginal_error + 1e-3);
+  EXPECT_NEAR(scaled.report().gap, 256 * plan.report().gap, 256 * 1e-6);
+  std::vector<double> const x = dense(plan), y = dense(scaled);
+  for (std::size_t k = 0; k < x.size(); ++k) EXPECT_NEAR(y[k], 4 * x[k], 1e-6);
+}
+
+TEST_P(Splitting, SmallAndExtremeProblems) {
+  for (auto const& [n, m] : {std::pair{1, 1}, {1, 9}, {9, 1}, {2, 3}}) {
+    SCOPED_TRACE(std::to_string(n) + " x " + std::to_string(m));
+    Case const problem = make_case(n, m, 11);
+    for (double const weight : {0.0, 1e-6, 1.0, 1e6}) {
+      Regularizer h;
+      h.quadratic = weight;
+      RegularizedPlan const plan =
+          solve_regularized(context(), problem.matrix(), problem.p, problem.q, h, options(1e-4));
+      EXPECT_EQ(plan.status(), Status::converged) << weight << ": " << plan.report().message;
+    }
+    Terms const terms(problem);
+    for (double const weight : {1e-6, 1e6}) {
+      Regularizer group = terms.all[2], hypentropy = terms.all[4];
+      group.group_lasso = weight;
+      hypentropy.hypentropy = weight;
+      for (Regularizer const& h : {group, hypentropy}) {
+        RegularizedPlan const plan =
+            solve_regularized(context(), problem.matrix(), problem.p, problem.q, h, options(1e-3));
+        EXPECT_EQ(plan.status(), Status::converged) << weight << ": " << plan.report().message;
+      }
+    }
+  }
+}
+
+/// A weight that is next to nothing leaves the value of none, and its certificate; one that is huge a plan that knows
+/// no costs. Either has numbers.
+TEST_P(Splitting, WeightsAsSmallAndAsLargeAsNumbersAre) {
+  Case const problem = make_case(30, 25, 37);
+  Terms const terms(problem);
+  auto const solve = [&](Regularizer const& h) {
+    RegularizedPlan const plan =
+        solve_regularized(context(), problem.matrix(), problem.p, problem.q, h, options(10 * kTolerance));
+    EXPECT_EQ(plan.status(), Status::converged) << plan.report().message;
+    for (std::vector<double> const& potentials : {plan.u(), plan.v()})
+      EXPECT_TRUE(std::ranges::all_of(potentials, [](double value) { return std::isfinite(value); }));
+    EXPECT_TRUE(std::isfinite(plan.report().dual));
+    return plan.report();
+  };
+  double const value = solve({}).dual;
+  for (double const weight : {0.0, 1e-300, 1e-30, 1e-9, 1e30, 9e99}) {
+    SCOPED_TRACE(weight);
+    for (std::size_t const k : {1, 2, 3, 4}) {
+      SCOPED_TRACE(k);
+      Regularizer h = terms.all[k];
+      for (double* const term : {&h.quadratic, &h.group_lasso, &h.l1, &h.hypentropy}) {
+        if (*term > 0) *term = weight;
+      }
+      RegularizedReport const report = solve(h);
+      // Terms are at most some times their weight, asinh(1 / beta) and groups of sqrt(mass) among them.
+      if (weight <= 1e-9) {
+        EXPECT_NEAR(report.dual, value, 10 * kTolerance * value + 10 * weight);
+      }
+    }
+  }
+}
+
+TEST_P(Splitting, WeightsBeyondNumbersAreErrors) {
+  Case problem = make_case(3, 4, 2);
+  problem.cost = {0, 1, 2, 4, 0, 1, 2, 4, 0, 1, 2, 4};
+  Terms const terms(problem);
+  auto const message_of = [&](Regularizer const& h, RegularizedMethod method) {
+    RegularizedOptions given = options(1e-3);
+    given.method = method;
+    if (method == RegularizedMethod::newton) given.precision = Precision::automatic;
+    try {
+      solve_regularized(context(), problem.matrix(), problem.p, problem.q, h, given);
+    } catch (Error const& error) {
+      EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  using enum RegularizedMethod;
+  Regularizer quadratic, group = terms.all[2], hypentropy, width;
+  quadratic.quadratic = 1e101;
+  for (RegularizedMethod const method : {splitting, newton})
+    EXPECT_EQ(message_of(quadratic, method),
+              "quadratic: is 1e+101; must be at most 4e+100, 1e100 times the range of the costs over the mass");
+  std::vector<double> const weights(3, 2.0);
+  group.group_lasso = 1e101;
+  group.group_weights = {weights.data(), std::ranges::max(terms.groups) + 1};
+  EXPECT_EQ(message_of(group, splitting),
+            "group_lasso: is 1e+101; must be at most 2e+100, 1e100 times the range of the costs over the largest of "
+            "group_weights");
+  hypentropy.hypentropy = 1e200;
+  EXPECT_EQ(message_of(hypentropy, splitting),
+            "hypentropy: is 1e+200; must be at most 4e+100, 1e100 times the range of the costs");
+  width.hypentropy = 1;
+  width.hypentropy_width = 1e-200;
+  EXPECT_EQ(
+      message_of(width, splitting),
+      is_float64()
+          ? "hypentropy_width: is 1e-200; must be from 1e-100 to 1e+100, 1e-100 to 1e+100 times the mass, in "
+            "float64"
+          : "hypentropy_width: is 1e-200; must be from 1e-30 to 1e+20, 1e-30 to 1e+20 times the mass, in float32");
+}
+
+/// Beyond what float32 holds auto takes float64. A width far above all entries leaves no term; any has its certificate.
+TEST_P(Splitting, WidthsOfAnySizeHaveTheirOptimum) {
+  Case const problem = make_case(20, 17, 53);
+  RegularizedOptions given = options(kTolerance);
+  double const value = solve_regularized(context(), problem.matrix(), problem.p, problem.q, {}, given).report().dual;
+  Regularizer h;
+  h.hypentropy = 1e-3;
+  for (double const width : {1e-99, 1e-44, 1e-42, 1e-31, 1e-30, 1e-9, 1e20, 1e21, 1e39, 1e99}) {
+    SCOPED_TRACE(width);
+    h.hypentropy_width = width;
+    given.precision = precision();
+    bool const float32_holds = width >= 1e-30 && width <= 1e20;
+    if (!is_float64() && !float32_holds) {
+      try {
+        solve_regularized(context(), problem.matrix(), problem.p, problem.q, h, given);
+        ADD_FAILURE() << "no error";
+      } catch (Error const& error) {
+        EXPECT_NE(std::string(error.what()).find("must be from 1e-30 to 1e+20"), std::string::npos) << error.what();
+      }
+      given.precision = Precision::automatic;
+    }
+    RegularizedReport const report =
+        solve_regularized(context(), problem.matrix(), problem.p, problem.q, h, given).report();
+    EXPECT_EQ(report.precision, is_float64() || !float32_holds ? Precision::float64 : Precision::float32);
+    EXPECT_EQ(report.status, Status::converged) << report.message;
+    EXPECT_GE(report.dual, value * (1 - kTolerance));
+    if (width >= 1e20) {
+      EXPECT_LE(report.dual, value * (1 + kTolerance));
+    } else {  // lambda sum_ij X_ij (ln(X_ij / beta) + ln 2 - 1) with all entries of at least 1 / (n m), and less X_ij.
+      double const least = value + h.hypentropy * (std::log(2 / (20 * 17 * width)) - 1);
+      double const most = value + h.hypentropy * (std::log(2 / width));
+      EXPECT_GE(report.dual, least * (1 - 2 * kTolerance));
+      EXPECT_LE(report.dual, most * (1 + 2 * kTolerance));
+    }
+  }
+}
+
+/// A bad step is slow. It never says that there is no plan, nor more than the optimum.
+TEST_P(Splitting, NoStepMakesAFalseBound) {
+  Case const problem = make_case(9, 7, 41);
+  for (Regularizer const& h : Terms(problem).all) {
+    RegularizedOptions given = options(kTolerance);
+    double const value = solve_regularized(context(), problem.matrix(), problem.p, problem.q, h, given).report().dual;
+    for (double const step : {1e-6, 1e-3, 1e3, 1e6}) {
+      SCOPED_TRACE(step);
+      given.step = step;
+      given.iterations = 2000;
+      RegularizedReport const report =
+          solve_regularized(context(), problem.matrix(), problem.p, problem.q, h, given).report();
+      EXPECT_LE(report.dual, value * (1 + 2 * kTolerance));
+      EXPECT_LE(report.step, step);
+      bool const names_default = report.message.find("the default step of 2") != std::string::npos;
+      EXPECT_EQ(names_default, report.status == Status::iteration_limit) << report.message;
+    }
+    given.step = 2;
+    given.iterations = 1;
+    std::string const message =
+        solve_regularized(context(), problem.matrix(), problem.p, problem.q, h, given).report().message;
+    EXPECT_EQ(message.find("step"), std::string::npos) << message;
+    given.step = 1e-30;
+    try {
+      solve_regularized(context(), problem.matrix(), problem.p, problem.q, h, given);
+      FAIL();
+    } catch (Error const& error) {
+      EXPECT_EQ(std::string(error.what()), "step: is 1e-30; must be in [1e-06, 1000000]");
+    }
+  }
+}
+
+/// A weight may go to 0, and with it what else the term takes is checked as before; without the term's data it is not.
+TEST_P(Splitting, DataOfTermsIsCheckedWhateverTheirWeights) {
+  Case const problem = make_case(6, 5, 43);
+  Terms const terms(problem);
+  std::vector<std::int64_t> const wrong(6, 9);
+  std::vector<double> const negative(5, -1.0);
+  auto const message_of = [&](auto&& change) {
+    for (double const weight : {0.0, 0.5}) {
+      Regularizer h = terms.all[6];
+      h.group_lasso = h.l1 = weight;
+      change(h);
+      try {
+        solve_regularized(context(), problem.matrix(), problem.p, problem.q, h, options(1e-3));
+        if (weight == 0.5) return std::string();
+      } catch (Error const& error) {
+        return std::string(error.what());
+      }
+    }
+    return std::string();
+  };
+  EXPECT_EQ(message_of([](Regularizer&) {}), "");
+  EXPECT_EQ(message_of([&](Regularizer& h) {
+              h.groups = {wrong.data(), 6};
+            }),
+            "groups: entry 0 is 9; must be from 0 to 5, the rows less one");
+  EXPECT_EQ(message_of([&](Regularizer& h) {
+              h.groups = {wrong.data(), 4};
+            }),
+            "groups: has 4 entries; must have 6, one for each row of C");
+  EXPECT_EQ(message_of([&](Regularizer& h) {
+              h.group_weights = {negative.data(), 2};
+            }),
+            "group_weights: has 2 entries; must have 5, one for each group");
+  EXPECT_EQ(message_of([&](Regularizer& h) {
+              h.l1_weights = {terms.weights.data(), 5, 6};
+            }),
+            "l1_weights: is 5 x 6; must be 6 x 5");
+  EXPECT_EQ(message_of([](Regularizer& h) { h.hypentropy_width = 0; }),
+            "hypentropy_width: is 0; must be finite and > 0");
+  EXPECT_EQ(message_of([](Regularizer& h) { h.l1_weights = {}; }),
+            "l1_weights: is missing; l1, which is 0.5, needs a weight for each pair");
+  EXPECT_EQ(message_of([&](Regularizer& h) {
+              h.groups = {};
+              h.group_weights = {terms.weights.data(), 2};
+              h.group_lasso = 0;
+            }),
+            "groups: is missing; group_weights needs it");
+}
+
+TEST_P(Splitting, WhatNewtonDoesNotReadKeepsItsDefault) {
+  Case const problem = make_case(6, 5, 43);
+  Regularizer h;
+  h.quadratic = 1;
+  auto const message_of = [&](auto&& change) {
+    RegularizedOptions given;
+    change(given);
+    RegularizedPlan const plan = solve_regularized(context(), problem.matrix(), problem.p, problem.q, h, given);
+    EXPECT_EQ(plan.report().method, RegularizedMethod::newton);  // Of auto, which may come to splitting.
+    given.method = RegularizedMethod::newton;
+    try {
+      solve_regularized(context(), problem.matrix(), problem.p, problem.q, h, given);
+    } catch (Error const& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  EXPECT_EQ(message_of([](RegularizedOptions&) {}), "");
+  EXPECT_EQ(message_of([](RegularizedOptions& given) { given.step = 3; }),
+            "step: is 3; must be 2, the default, with method newton, which has no use for it");
+  EXPECT_EQ(message_of([](RegularizedOptions& given) { given.accelerate = true; }),
+            "accelerate: is true; must be false, the default, with method newton, which has no use for it");
+  EXPECT_EQ(message_of([](RegularizedOptions& given) { given.check_every = 10; }),
+            "check_every: is 10; must be 20, the default, with method newton, which has no use for it");
+}
+
+TEST_P(Splitting, PointsAreNewtonsWhoseErrorsTheyHave) {
+  std::vector<double> const x{0, 1, 2}, weights(3, 1.0 / 3);
+  Regularizer h;
+  h.quadratic = 1;
+  auto const message_of = [&](auto&& change) {
+    RegularizedOptions given;
+    change(given);
+    try {
+      PointCloud const clouds{{x.data(), 3, 1}, {x.data(), 3, 1}};
+      EXPECT_EQ(solve_regularized(context(), clouds, weights, weights, h, given).report().method,
+                RegularizedMethod::newton);
+    } catch (Error const& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  EXPECT_EQ(message_of([](RegularizedOptions&) {}), "");
+  EXPECT_EQ(message_of([](RegularizedOptions& given) { given.tolerance = 0; }),
+            "tolerance: is 0; must be > 0 with method newton");
+  EXPECT_EQ(message_of([](RegularizedOptions& given) { given.precision = Precision::float32; }),
+            "precision: is float32; must be auto or float64 with method newton");
+  EXPECT_EQ(message_of([](RegularizedOptions& given) { given.method = RegularizedMethod::splitting; }),
+            "method: is splitting, which reads costs from memory; must have a cost matrix, not points");
+}
+
+TEST_P(Splitting, RunsAsManyIterationsAsAskedFor) {
+  Case const problem = make_case(20, 30, 13);
+  for (int const iterations : {1, 2, 19, 20, 21, 45}) {
+    RegularizedOptions given = options(0);
+    given.iterations = iterations;
+    RegularizedPlan const plan = solve_regularized(context(), problem.matrix(), problem.p, problem.q, {}, given);
+    EXPECT_EQ(plan.status(), Status::completed);
+    EXPECT_EQ(plan.report().iterations, iterations);
+    std::vector<double> const x = dense(plan);
+    EXPECT_GE(*std::min_element(x.begin(), x.end()), 0);
+  }
+}
+
+TEST_P(Splitting, BatchesGiveTheBitsOfSingleSolves) {
+  std::vector<Case> cases;
+  for (std::int64_t k = 0; k < 5; ++k)
+    cases.push_back(make_case(10 + 17 * k, 40 - 7 * k, 20 + static_cast<unsigned>(k)));
+  std::vector<Terms> terms(cases.begin(), cases.end());
+  std::vector<RegularizedProblem> problems;
+  for (std::size_t k = 0; k < cases.size(); ++k)
+    problems.push_back({cases[k].matrix(), cases[k].p, cases[k].q, terms[k].all[(k + 1) % terms[k].all.size()]});
+  std::vector<RegularizedPlan> const plans = solve_regularized_batch(context(), problems, options(1e-4));
+  ASSERT_EQ(plans.size(), cases.size());
+  for (std::size_t k = 0; k < cases.size(); ++k) {
+    SCOPED_TRACE(k);
+    RegularizedPlan const alone = solve_regularized(context(), problems[k].geometry, problems[k].p, problems[k].q,
+                                                    problems[k].regularizer, options(1e-4));
+    EXPECT_EQ(plans[k].report().iterations, alone.report().iterations);
+    EXPECT_EQ(dense(plans[k]), dense(alone));
+    EXPECT_EQ(plans[k].u(), alone.u());
+  }
+}
+
+/// On a CPU the small ones go side by side, unless somebody watches; the one of 2^18 pairs has all threads.
+TEST_P(Splitting, BatchesOfNewtonsMethodGiveTheBitsOfSingleSolves) {
+  std::vector<Case> cases;
+  for (unsigned k = 0; k < 9; ++k) cases.push_back(make_case(20 + 5 * k, 60 - 4 * k, 50 + k));
+  cases.insert(cases.begin() + 3, make_case(512, 520, 60));
+  std::vector<RegularizedProblem> problems;
+  for (Case const& problem : cases) {
+    problems.push_back({problem.matrix(), problem.p, problem.q, {}});
+    problems.back().regularizer.quadratic = problems.size() % 3 == 0 ? 0 : 0.1;
+  }
+  RegularizedOptions given;
+  given.method = RegularizedMethod::newton;
+  std::vector<RegularizedPlan> const plans = solve_regularized_batch(context(), problems, given);
+  std::vector<int> seen(cases.size(), 0);
+  std::thread::id const caller = std::this_thread::get_id();
+  int next = 0;
+  given.progress = [&](RegularizedProgress const& state) {
+    EXPECT_EQ(std::this_thread::get_id(), caller);
+    EXPECT_GE(state.problem, next);
+    next = state.problem;
+    return ++seen[static_cast<std::size_t>(state.problem)] > 0;
+  };
+  std::vector<RegularizedPlan> const watched = solve_regularized_batch(context(), problems, given);
+  given.progress = {};
+  for (std::size_t k = 0; k < cases.size(); ++k) {
+    SCOPED_TRACE(k);
+    RegularizedPlan const alone = solve_regularized(context(), problems[k].geometry, problems[k].p, problems[k].q,
+                                                    problems[k].regularizer, given);
+    EXPECT_GT(seen[k], 0);
+    for (RegularizedPlan const* const plan : {&plans[k], &watched[k]}) {
+      EXPECT_EQ(plan->report().status, Status::converged);
+      EXPECT_EQ(plan->report().iterations, alone.report().iterations);
+      EXPECT_EQ(plan->report().history.size(), alone.report().history.size());
+      EXPECT_EQ(plan->report().dual, alone.report().dual);
+      EXPECT_EQ(dense(*plan), dense(alone));
+      EXPECT_EQ(plan->u(), alone.u());
+      EXPECT_EQ(plan->v(), alone.v());
+    }
+  }
+  // Six rows of problems 2 and 7 share a column of less mass than theirs.
+  std::vector<double> mask(cases[2].cost.size(), 1.0), other(cases[7].cost.size(), 1.0);
+  for (auto const& [k, forbidden] : {std::pair{std::size_t{2}, &mask}, {std::size_t{7}, &other}}) {
+    for (std::int64_t i = 1; i < 7; ++i) {
+      for (std::int64_t j = 0; j + 1 < cases[k].m; ++j) (*forbidden)[static_cast<std::size_t>(i * cases[k].m + j)] = 0;
+    }
+    problems[k].regularizer.mask = {forbidden->data(), cases[k].n, cases[k].m};
+  }
+  try {
+    solve_regularized_batch(context(), problems, given);
+    FAIL();
+  } catch (Error const& error) {
+    EXPECT_EQ(std::string(error.what()),
+              "problem 2: cost: forbids too many pairs, with the mask; must leave a plan with these marginals");
+  }
+}
+
+TEST_P(Splitting, BatchesNameTheProblemThatIsWrong) {
+  Case const good = make_case(5, 6, 1);
+  Case bad = good;
+  bad.cost[8] = std::nan("");
+  std::vector<RegularizedProblem> const problems{{good.matrix()}, {bad.matrix()}};
+  try {
+    solve_regularized_batch(context(), problems, options(1e-4));
+    FAIL();
+  } catch (Error const& error) {
+    EXPECT_EQ(std::string(error.what()), "problem 1: cost: row 1, column 2 is nan; must be finite or +infinity");
+  }
+}
+
+// Each row has a partner, but six rows have the same one, whose mass is less than theirs.
+TEST_P(Splitting, MasksThatLeaveNoPlanAreErrors) {
+  Case const problem = make_case(8, 5, 23);
+  Terms const terms(problem);
+  std::vector<double> mask(problem.cost.size(), 1.0);
+  for (std::int64_t i = 1; i < 7; ++i) {
+    for (std::int64_t j = 0; j < 4; ++j) mask[static_cast<std::size_t>(i * 5 + j)] = 0;
+  }
+  for (RegularizedMethod const method : {RegularizedMethod::splitting, RegularizedMethod::automatic}) {
+    for (Regularizer h : terms.all) {
+      h.mask = {mask.data(), problem.n, problem.m};
+      RegularizedOptions given = options(1e-4);
+      given.method = method;
+      try {
+        solve_regularized(context(), problem.matrix(), problem.p, problem.q, h, given);
+        FAIL() << name(method);
+      } catch (Error const& error) {
+        EXPECT_EQ(std::string(error.what()),
+                  "cost: forbids too many pairs, with the mask; must leave a plan with these marginals");
+      }
+    }
+  }
+}
+
+// An offset says nothing of which pairs are the best; neither does a cost that no plan pays, nor one of no mass.
+TEST_P(Splitting, AccuracyKnowsNoOffsetAndNoUnusedCost) {
+  Case const problem = make_case(30, 25, 29);
+  RegularizedOptions given = options(kTolerance);
+  given.method = is_float64() ? RegularizedMethod::automatic : RegularizedMethod::splitting;
+  Regularizer h;
+  h.quadratic = is_float64() ? 0 : 0.5;
+  double const value = solve_regularized(context(), problem.matrix(), problem.p, problem.q, h, given).report().primal;
+  auto const expect_value = [&](Case const& other, double offset, double unit) {
+    RegularizedReport const report = solve_regularized(context(), other.matrix(), other.p, other.q, h, given).report();
+    EXPECT_EQ(report.status, Status::converged) << report.message;
+    // What X lacks of the mass costs the offset: it is in the primal value, not in <C, X>.
+    EXPECT_NEAR(report.primal - offset, value, 3 * kTolerance * value + unit);
+    EXPECT_NEAR(report.transport_cost + report.regularization - offset * report.transported_mass, value,
+                3 * kTolerance * value + unit);
+    EXPECT_NEAR(report.primal - report.dual, report.gap, unit + 1e-15);
+    EXPECT_LE(std::abs(report.gap), kTolerance * (value + unit));
+    EXPECT_LE(report.dual, offset + value + 2 * kTolerance * value + unit);
+  };
+  Case offset = problem, unused = problem;
+  for (double const added : {1e4, 1e6}) {
+    for (std::size_t k = 0; k < problem.cost.size(); ++k) offset.cost[k] = problem.cost[k] + added;
+    expect_value(offset, added, 4 * std::numeric_limits<double>::epsilon() * added);
+  }
+  unused.cost[0] = 1e9;  // Its row and column have no mass.
+  expect_value(unused, 0, 0);
+}
+
+TEST_P(Splitting, ProgressStopsAndKeepsWhatThereIs) {
+  Case const problem = make_case(30, 30, 19);
+  RegularizedOptions given = options(1e-9);
+  given.precision = Precision::float64;
+  int seen = 0;
+  given.progress = [&](RegularizedProgress const& state) {
+    EXPECT_EQ(state.iteration, 20 * (seen + 1));
+    return ++seen < 3;
+  };
+  RegularizedPlan const plan = solve_regularized(context(), problem.matrix(), problem.p, problem.q, {}, given);
+  EXPECT_EQ(plan.status(), Status::stopped);
+  EXPECT_EQ(plan.report().iterations, 60);
+  EXPECT_GT(plan.report().transported_mass, 0);
+}
+
+/// Costs that no geometry is in.
+Case random_case(std::int64_t n, std::int64_t m, unsigned seed) {
+  Case result = make_case(n, m, seed);
+  std::mt19937_64 random(seed);
+  std::uniform_real_distribution<double> cost;
+  for (double& value : result.cost) value = cost(random);
+  return result;
+}
+
+/// The accelerated run never has more iterations than the plain one, but for those of one check and one trial, and none
+/// before that has had 300.
+TEST_P(Splitting, AccelerationEndsWithinTwiceTheIterations) {
+  int least = 100, most = 0;  // Percent of the iterations without.
+  for (Case const& problem :
+       {make_case(61, 47, 3), make_case(50, 50, 4), random_case(40, 57, 5), random_case(45, 45, 6)}) {
+    Terms const terms(problem);
+    std::vector<Regularizer> all = terms.all;
+    for (double const weight : {1e-3, 0.1}) {
+      all.push_back({});
+      all.back().quadratic = weight;
+    }
+    for (Regularizer const& h : all) {
+      RegularizedOptions given = options(kTolerance);
+      given.iterations = 100000;
+      RegularizedReport const plain =
+          solve_regularized(context(), problem.matrix(), problem.p, problem.q, h, given).report();
+      given.accelerate = true;
+      RegularizedReport const report =
+          solve_regularized(context(), problem.matrix(), problem.p, problem.q, h, given).report();
+      ASSERT_EQ(plain.status, Status::converged) << plain.message;
+      EXPECT_EQ(report.status, Status::converged) << report.message;
+      EXPECT_LE(report.primal_residual, kTolerance);
+      EXPECT_LE(std::abs(report.gap), kTolerance * report.primal);
+      EXPECT_LE(report.iterations, plain.iterations <= 300 ? plain.iterations : 2 * plain.iterations + 22);
+      least = std::min(least, 100 * report.iterations / plain.iterations);
+      most = std::max(most, 100 * report.iterations / plain.iterations);
+
+      // What the plain run sees is what it sees alone, to the bit.
+      auto const* seen = report.history.data();
+      auto const* const end = seen + report.history.size();
+      std::size_t found = 0;
+      for (RegularizedCheck const& check : plain.history) {
+        while (seen != end && seen->primal_residual != check.primal_residual) ++seen;
+        if (seen == end) break;
+        ++found;
+        ++seen;
+      }
+      EXPECT_GE(20 * found + 22, static_cast<std::size_t>(report.iterations / 2));
+    }
+  }
+  // Some gain much: the accelerated run converges, and before the other.
+  EXPECT_LE(least, 50);
+  EXPECT_GT(most, 100);
+}
+
+/// The better of the two runs is what remains of iterations that do not do.
+TEST_P(Splitting, AccelerationEndsWithTheBetterRun) {
+  Case const problem = random_case(60, 83, 8);
+  RegularizedOptions given = options(1e-9);
+  given.criterion = RegularizedCriterion::residual;
+  given.accelerate = true;
+  for (bool const is_stopped : {false, true}) {
+    for (int const iterations : {299, 641, 1000, 2000}) {
+      SCOPED_TRACE(testing::Message() << iterations << (is_stopped ? ", stopped" : ""));
+      given.iterations = is_stopped ? 20000 : iterations;
+      if (is_stopped) given.progress = [=](RegularizedProgress const& state) { return state.iteration < iterations; };
+      RegularizedReport const report =
+          solve_regularized(context(), problem.matrix(), problem.p, problem.q, {}, given).report();
+      EXPECT_EQ(report.status, is_stopped ? Status::stopped : Status::iteration_limit);
+      // Of the plain run all that were allowed; a stopped solve counts both.
+      EXPECT_GE(report.iterations, iterations);
+      EXPECT_LE(report.iterations, is_stopped ? iterations + 22 : 2 * iterations + 22);
+      double plain = 1, accelerated = 1;  // At their last checks; steps tell which is which.
+      for (RegularizedCheck const& check : report.history)
+        (check.step == 2 ? plain : accelerated) = check.primal_residual;
+      double squares = 0;
+      for (auto const* side : {&problem.p, &problem.q}) {
+        for (double const share : *side) squares += share * share;
+      }
+      // Checks of float32 plans have sums in float32.
+      EXPECT_LE(report.primal_residual, std::min(plain, accelerated) * std::sqrt(squares) * (1 + 1e-3));
+      if (is_stopped) continue;
+      RegularizedOptions alone = given;
+      alone.accelerate = false;
+      RegularizedReport const unaided =
+          solve_regularized(context(), problem.matrix(), problem.p, problem.q, {}, alone).report();
+      EXPECT_EQ(unaided.iterations, iterations);
+      EXPECT_LE(report.primal_residual, unaided.primal_residual);
+    }
+  }
+}
+
+TEST_P(Splitting, TakesWeightsThatAreTooSmallForNewton) {
+  Case const problem = random_case(20, 23, 9);
+  RegularizedOptions given = options(1e-6);
+  given.method = RegularizedMethod::automatic;
+  given.precision = Precision::automatic;
+  given.iterations = 100000;
+  Regularizer h;
+  for (double const weight : {1e-1, 1e-13, 1e-20, 1e-300}) {
+    h.quadratic = weight;
+    RegularizedReport const report =
+        solve_regularized(context(), problem.matrix(), problem.p, problem.q, h, given).report();
+    EXPECT_EQ(report.status, Status::converged) << report.message;
+    EXPECT_EQ(report.method, weight == 1e-1 ? RegularizedMethod::newton : RegularizedMethod::splitting) << weight;
+  }
+  given.method = RegularizedMethod::newton;
+  given.accelerate = true;
+  EXPECT_THROW(solve_regularized(context(), problem.matrix(), problem.p, problem.q, h, given), Error);
+}
+
+TEST_P(Splitting, AcceleratedBatchesGiveTheBitsOfSingleSolves) {
+  std::vector<Case> cases;
+  for (unsigned k = 0; k < 3; ++k) cases.push_back(random_case(30 + 9 * k, 40, 40 + k));
+  std::vector<RegularizedProblem> problems;
+  for (Case const& problem : cases) problems.push_back({problem.matrix(), problem.p, problem.q, {}});
+  RegularizedOptions given = options(1e-3);
+  given.accelerate = true;
+  std::vector<RegularizedPlan> const plans = solve_regularized_batch(context(), problems, given);
+  for (std::size_t k = 0; k < cases.size(); ++k) {
+    RegularizedPlan const alone =
+        solve_regularized(context(), problems[k].geometry, problems[k].p, problems[k].q, {}, given);
+    EXPECT_EQ(plans[k].report().iterations, alone.report().iterations);
+    EXPECT_EQ(dense(plans[k]), dense(alone));
+    EXPECT_EQ(plans[k].v(), alone.v());
+  }
+}
+
+MONGE_FOR_EACH_OF(Splitting, oracle::with_point_costs({oracle::Costs::points}));
+
+}  // namespace
+}  // namespace monge
