@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -103,12 +103,16 @@ def _log(result: OTResult | BatchResult[OTResult]) -> Log:
     }
 
 
-def _start(warmstart: Any, problem: Problem, reg: float, has_weights: bool) -> tuple[Array, Array] | None:
+def _start(
+    warmstart: Any, problem: Problem, options: Mapping[str, Any], has_weights: bool
+) -> tuple[Array, Array] | None:
     """Potentials in units of the cost from POT's, which are log u and log v if they have the weights in them."""
     if warmstart is None:
         return None
     if not isinstance(warmstart, (tuple, list)) or len(warmstart) != 2:
         raise TypeError(f"warmstart: is {shown(warmstart)}; must be a pair of arrays (n) and (m)")
+    if "eps" not in options:
+        raise ValueError("warmstart: is given without reg, its unit; both must be given")
     sides = []
     for logs, weights, size in zip(warmstart, problem.weights, (problem.geometry.rows, problem.geometry.columns)):
         values = on_host(read("warmstart", logs)).astype(np.float64)
@@ -118,59 +122,41 @@ def _start(warmstart: Any, problem: Problem, reg: float, has_weights: bool) -> t
             given = on_host(weights)
             with np.errstate(divide="ignore", invalid="ignore"):
                 values = np.where(given > 0, values - np.log(given), 0.0)
-        sides.append(reg * values)
+        sides.append(options["eps"] * values)
     return sides[0], sides[1]
 
 
 def _options(
-    reg: float, method: str, iterations: int, tolerance: float, criterion: str, own: dict[str, Any], reg_m: Any = None
-) -> dict[str, Any]:
-    return solve_options(
-        reg=reg,
-        unbalanced=reg_m,
-        method="auto" if isinstance(method, str) and method == "sinkhorn" else method,
-        max_iter=iterations,
-        tol=tolerance,
-        own={"criterion": criterion, **own},
-    )
+    own: dict[str, Any], reg: float, method: str, iterations: int, tolerance: float, criterion: str, reg_m: Any = None
+) -> tuple[dict[str, Any], Any]:
+    """The library's options, and the device, which POT's functions have among theirs."""
+    own = {"criterion": criterion, **own}
+    device = own.pop("device", None)
+    method = "auto" if isinstance(method, str) and method == "sinkhorn" else method
+    return solve_options(own, reg, "KL", reg_m, "KL", method, iterations, tolerance), device
+
+
+def _run(
+    problem: Problem, options: dict[str, Any], warmstart: Any, has_weights: bool, verbose: bool, warn: bool = True
+) -> OTResult:
+    """`has_weights`: whether POT's log has the weights in the scalings that are the warm start."""
+    problem = with_weights(problem, options)
+    start = _start(warmstart, problem, options, has_weights)
+    return run(problem, "kl", options, start, None, shows(None, verbose), warn)
 
 
 def _sinkhorn(
-    a: Any,
-    b: Any,
-    M: Any,
-    reg: float,
-    method: str,
-    iterations: int,
-    tolerance: float,
-    verbose: bool,
-    warn: bool,
-    warmstart: Any,
-    own: dict[str, Any],
+    a: Any, b: Any, M: Any, how: tuple[dict[str, Any], Any], verbose: bool, warn: bool, warmstart: Any
 ) -> OTResult | BatchResult[OTResult]:
     """One problem, or one for each column of b."""
-    device = own.pop("device", None)
-    options = _options(reg, method, iterations, tolerance, "gradient", own)
+    options, device = how
     a, b = _weights(a), _weights(b)
     columns = read_optional("b", b)
-    if columns is not None and columns.ndim == 2:
-        source = b if hasattr(b, "requires_grad") else columns
-        given = [(M, None, None, a, source[:, k]) for k in range(columns.shape[1])]
-        problems = [matrix_problem(M, a, columns[:, k], device) for k in range(columns.shape[1])]
-        return run_batch(
-            problems,
-            options,
-            reg_type="KL",
-            potentials_init=None,
-            n_threads=None,
-            progress=shows(None, verbose),
-            given=given,
-            warn=warn,
-        )
-    problem = with_weights(matrix_problem(M, a, columns, device), options)
-    start = _start(warmstart, problem, reg, has_weights=True)
-    given_one = (M, None, None, a, b)
-    return run(problem, options, potentials_init=start, progress=shows(None, verbose), warn=warn, given=given_one)
+    if columns is None or columns.ndim != 2:
+        return _run(matrix_problem(M, a, b, device), options, warmstart, True, verbose, warn)
+    source = b if hasattr(b, "requires_grad") else columns
+    problems = [matrix_problem(M, a, source[:, k], device) for k in range(columns.shape[1])]
+    return run_batch(problems, "kl", options, None, None, shows(None, verbose), warn)
 
 
 @calls(**_MATRIX)
@@ -217,7 +203,8 @@ def sinkhorn(
            [0. , 0.5]])
     """
     log = truth("log", log)
-    result = _sinkhorn(a, b, M, reg, method, numItermax, stopThr, verbose, warn, warmstart, options)
+    how = _options(options, reg, method, numItermax, stopThr, "gradient")
+    result = _sinkhorn(a, b, M, how, verbose, warn, warmstart)
     found = result.plan if isinstance(result, OTResult) else result.value_linear
     return (found, _log(result)) if log else found
 
@@ -246,32 +233,10 @@ def sinkhorn2(
     0.1192
     """
     log = truth("log", log)
-    result = _sinkhorn(a, b, M, reg, method, numItermax, stopThr, verbose, warn, warmstart, options)
+    how = _options(options, reg, method, numItermax, stopThr, "gradient")
+    result = _sinkhorn(a, b, M, how, verbose, warn, warmstart)
     found = result.value_linear
     return (found, _log(result)) if log else found
-
-
-def _empirical(
-    X_s: Any,
-    X_t: Any,
-    reg: float,
-    a: Any,
-    b: Any,
-    metric: str,
-    iterations: int,
-    tolerance: float,
-    criterion: str,
-    verbose: bool,
-    warn: bool,
-    warmstart: Any,
-    own: dict[str, Any],
-) -> OTResult:
-    problem = points_problem(X_s, X_t, _weights(a), _weights(b), metric, device=own.pop("device", None))
-    translated = _options(reg, own.pop("method", "sinkhorn"), iterations, tolerance, criterion, own)
-    problem = with_weights(problem, translated)
-    start = _start(warmstart, problem, reg, has_weights=True)
-    given = (None, X_s, X_t, a, b)
-    return run(problem, translated, potentials_init=start, progress=shows(None, verbose), warn=warn, given=given)
 
 
 @calls(**_POINTS)
@@ -308,8 +273,10 @@ def empirical_sinkhorn(
     """
     del batchSize
     log, isLazy = truth("log", log), truth("isLazy", isLazy)
-    criterion = "l1" if isLazy else "gradient"
-    result = _empirical(X_s, X_t, reg, a, b, metric, numIterMax, stopThr, criterion, verbose, warn, warmstart, options)
+    method, criterion = options.pop("method", "sinkhorn"), "l1" if isLazy else "gradient"
+    translated, device = _options(options, reg, method, numIterMax, stopThr, criterion)
+    problem = points_problem(X_s, X_t, _weights(a), _weights(b), metric, device=device)
+    result = _run(problem, translated, warmstart, True, verbose, warn)
     if not isLazy:
         return (result.plan, _log(result)) if log else result.plan
     u, v = result.log_scalings
@@ -345,8 +312,10 @@ def empirical_sinkhorn2(
     """
     del batchSize
     log, isLazy = truth("log", log), truth("isLazy", isLazy)
-    criterion = "l1" if isLazy else "gradient"
-    result = _empirical(X_s, X_t, reg, a, b, metric, numIterMax, stopThr, criterion, verbose, warn, warmstart, options)
+    method, criterion = options.pop("method", "sinkhorn"), "l1" if isLazy else "gradient"
+    translated, device = _options(options, reg, method, numIterMax, stopThr, criterion)
+    problem = points_problem(X_s, X_t, _weights(a), _weights(b), metric, device=device)
+    result = _run(problem, translated, warmstart, True, verbose, warn)
     return (result.value_linear, _log(result)) if log else result.value_linear
 
 
@@ -455,7 +424,10 @@ def sinkhorn_unbalanced(
     Source: Chizat et al. 2018; Sejourne, Vialard, Peyre 2022.
     """
     log = truth("log", log)
-    result = _unbalanced(a, b, M, reg, reg_m, method, reg_type, c, warmstart, numItermax, stopThr, verbose, options)
+    _require_product_reference(reg_type, c)
+    translated, device = _options(options, reg, method, numItermax, stopThr, "l1", reg_m)
+    problem = matrix_problem(M, _weights(a), _weights(b), device)
+    result = _run(problem, translated, warmstart, False, verbose)
     return (result.plan, _unbalanced_log(result)) if log else result.plan
 
 
@@ -484,33 +456,18 @@ def sinkhorn_unbalanced2(
     if not isinstance(returnCost, str) or returnCost not in ("linear", "total"):
         raise ValueError(f"returnCost: is {shown(returnCost)}; must be 'linear' or 'total'")
     log = truth("log", log)
-    result = _unbalanced(a, b, M, reg, reg_m, method, reg_type, c, warmstart, numItermax, stopThr, verbose, options)
+    _require_product_reference(reg_type, c)
+    translated, device = _options(options, reg, method, numItermax, stopThr, "l1", reg_m)
+    problem = matrix_problem(M, _weights(a), _weights(b), device)
+    result = _run(problem, translated, warmstart, False, verbose)
     cost = result.value_linear if returnCost == "linear" else result.value
     return (cost, _unbalanced_log(result)) if log else cost
 
 
-def _unbalanced(
-    a: Any,
-    b: Any,
-    M: Any,
-    reg: float,
-    reg_m: Any,
-    method: str,
-    reg_type: str,
-    c: Any,
-    warmstart: Any,
-    iterations: int,
-    tolerance: float,
-    verbose: bool,
-    own: dict[str, Any],
-) -> OTResult:
+def _require_product_reference(reg_type: Any, c: Any) -> None:
     refuse_unsupported(c=c)
     if lower_name("reg_type", reg_type, "'kl'") != "kl":
         raise NotImplementedError(f"reg_type: is {reg_type!r}; must be 'kl', relative to a b^T")
-    problem = matrix_problem(M, _weights(a), _weights(b), own.pop("device", None))
-    translated = _options(reg, method, iterations, tolerance, "l1", own, reg_m=reg_m)
-    start = _start(warmstart, problem, reg, has_weights=False)
-    return run(problem, translated, potentials_init=start, progress=shows(None, verbose), given=(M, None, None, a, b))
 
 
 def _unbalanced_log(result: OTResult) -> Log:
@@ -564,15 +521,10 @@ def smooth_ot_dual(
     if lower_name("reg_type", reg_type, "'l2'") not in ("l2", "squaredl2"):
         raise NotImplementedError(f"reg_type: is {reg_type!r}; must be 'l2'; sinkhorn() has 'kl'")
     refuse_unsupported(max_nz=max_nz)
-    result = run_regularized(
-        matrix_problem(M, _weights(a), _weights(b), options.pop("device", None)),
-        quadratic_term(reg),
-        {"method": "newton", "criterion": "residual", "tolerance": stopThr, "iterations": numItermax, **options},
-        potentials_init=None,
-        n_threads=None,
-        progress=shows(None, verbose),
-        given=(M, None, None, a, b),
-    )
+    device = options.pop("device", None)
+    own = {"method": "newton", "criterion": "residual", "tolerance": stopThr, "iterations": numItermax, **options}
+    problem = matrix_problem(M, _weights(a), _weights(b), device)
+    result = run_regularized(problem, quadratic_term(reg), own, None, None, shows(None, verbose))
     if not log:
         return result.plan
     alpha, beta = result.potentials

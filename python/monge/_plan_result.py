@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import sys
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +10,7 @@ import numpy as np
 
 from . import _core
 from ._arrays import Array, Place, framework_of, on_host, read
+from ._followed import Followed
 from ._problem import WITH_POINT_DERIVATIVES, Problem
 
 
@@ -31,39 +31,13 @@ class Gradients:
     report: _core.GradientReport | _core.DivergenceGradient | _core.RegularizedReport
 
 
-class Followed:
-    """What a problem was made of and autograd is to know of: costs, X_a, X_b, a and b as the caller has them."""
+def attached(result: Any, name: str, of: tuple[Array, ...]) -> tuple[Array, ...]:
+    """`of`, the value of the attribute `name` of a result, with gradients by the tensors that its problem follows."""
+    if result._followed is None:
+        return of
+    from .torch._result import attach
 
-    def __init__(self, parts: list[tuple[str, Any, Any]]) -> None:
-        """Of each its name, itself, and which version of itself it was."""
-        self._parts = parts
-
-    @staticmethod
-    def of(given: tuple[Any, ...] | None) -> Followed | None:
-        """None where nothing requires a gradient, as all is under torch.no_grad."""
-        if given is None or not any(getattr(v, "requires_grad", False) for v in given):
-            return None
-        if not sys.modules["torch"].is_grad_enabled():
-            return None
-        fields = ("M", "X_a", "X_b", "a", "b")
-        return Followed([(field, v, getattr(v, "_version", None)) for field, v in zip(fields, given)])
-
-    def transposed(self) -> Followed:
-        """The same of a result that is seen from the targets."""
-        (field, cost, version), x, y, a, b = self._parts
-        if hasattr(cost, "requires_grad"):
-            with sys.modules["torch"].enable_grad():
-                cost = cost.T
-        return Followed([(field, cost, version), y, x, b, a])
-
-    def attach(self, result: Any, name: str, of: tuple[Array, ...]) -> tuple[Array, ...]:
-        """What a result calls `name`, with its gradients."""
-        for field, v, version in self._parts:
-            if getattr(v, "_version", None) != version:
-                raise RuntimeError(f"{field}: was changed in place since the solve; {name} has no gradients now")
-        from .torch._result import attach
-
-        return attach(result, name, of, tuple(v for _, v, _ in self._parts))
+    return attach(result, name, of, result._followed.unchanged(name))
 
 
 class LazyPlan:
@@ -120,14 +94,10 @@ class PlanResult:
     solved.
     """
 
-    def __init__(
-        self, problem: Problem, options: dict[str, Any], report: Any, given: tuple[Any, ...] | None = None
-    ) -> None:
-        """`given`: costs, X_a, X_b, a and b as the caller has them, of which the value may have gradients."""
+    def __init__(self, problem: Problem, options: dict[str, Any], report: Any) -> None:
         self._problem = problem
         self._options = options
         self._report = report
-        self._followed = Followed.of(given)
 
     # The problem and how it went.
 
@@ -273,12 +243,23 @@ class PlanResult:
         raise NotImplementedError
 
     _has_gradients: tuple[str, ...] = ("value",)
-    """The names of what autograd knows to depend on the tensors that were given."""
+    """The attributes that autograd knows to depend on the tensors of the problem."""
+
+    @property
+    def _followed(self) -> Followed | None:
+        return self._problem.followed
+
+    @property
+    def _solves(self) -> tuple[PlanResult, ...]:
+        """The results of which the value is made; a divergence has three."""
+        return (self,)
+
+    def _entropy_weight(self) -> float:
+        """eps where the value has eps sum P log P in the place of eps KL(P | a b^T), else 0."""
+        return 0.0
 
     def _with_gradients(self, name: str, *of: Array) -> tuple[Array, ...]:
-        if self._followed is None or name not in self._has_gradients:
-            return of
-        return self._followed.attach(self, name, of)
+        return attached(self, name, of) if name in self._has_gradients else of
 
     def _value_with_gradients(self) -> Array:
         return self._with_gradients("value", self._place.scalar(self._value()))[0]

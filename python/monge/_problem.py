@@ -16,6 +16,7 @@ import numpy as np
 
 from . import _core
 from ._arrays import Array, Place, on_host, read, read_index, read_matrix, read_optional
+from ._followed import Followed
 from ._names import lower_name, number, refuse_gradient, rename, shown, truth
 
 DEFAULT_EPS_RELATIVE = 0.05
@@ -78,6 +79,7 @@ class Problem:
     labels_y: Array | None = None
     label_cost: Array | None = None
     label_weight: float = 1.0
+    followed: Followed | None = None
 
     @functools.cached_property
     def geometry(self) -> _core.Geometry:
@@ -119,7 +121,18 @@ class Problem:
             labels_y=self.labels_x,
             cost=None if self.cost is None else self.cost.T,
             label_cost=None if self.label_cost is None else read("label_cost", self.label_cost.T),
+            followed=None if self.followed is None else self.followed.transposed(),
         )
+
+    def of_side(self, side: int) -> Problem:
+        """The problem of the sources (0), or of the targets (1), with themselves; they have no labels."""
+        points, weights = (self.x, self.y)[side], self.weights[side]
+        followed = None if self.followed is None else self.followed.of_side(side)
+        return replace(self, x=points, y=points, a=weights, b=weights, followed=followed)
+
+    def for_pickle(self) -> Problem:
+        """The problem without its geometry, which is a view of memory, and without tensors that require gradients."""
+        return replace(self, followed=None)
 
     @property
     def has_mean_cost(self) -> bool:
@@ -153,7 +166,13 @@ def costs(x: Array, y: Array, cost_function: str, norm_p: float = 2.0, scale: fl
 
 def matrix_problem(M: Any, a: Any, b: Any, device: Any = None, *, field: str = "M") -> Problem:
     cost = read_matrix(field, M, "(n, m)", column_major=True)
-    return Problem(Place.of(M, cost, device=device), read_optional("a", a), read_optional("b", b), cost=cost)
+    return Problem(
+        Place.of(M, cost, device=device),
+        read_optional("a", a),
+        read_optional("b", b),
+        cost=cost,
+        followed=Followed.of(M, None, None, a, b),
+    )
 
 
 def cost_of_metric(metric: Any, norm_p: Any = None) -> tuple[str, float]:
@@ -174,7 +193,6 @@ def points_problem(
     a: Any,
     b: Any,
     metric: str,
-    *,
     norm_p: float | None = None,
     scale: float = 1.0,
     labels_x: Any = None,
@@ -207,6 +225,7 @@ def points_problem(
         labels_y=read_index("labels_y", labels_y),
         label_cost=read_optional("label_cost", label_cost),
         label_weight=label_weight,
+        followed=Followed.of(None, X_a, X_b, a, b),
     )
 
 
@@ -316,11 +335,15 @@ def _requires_gradient(given: Any) -> bool:
     return any(getattr(v, "requires_grad", False) for v in parts)
 
 
-def points_problems(
-    X_a: Any, X_b: Any, a: Any, b: Any, **costs: Any
-) -> tuple[list[Problem], list[tuple[Any, ...] | None]]:
-    """:func:`points_problem` for each of a batch, and what the caller gave of each: costs, X_a, X_b, a and b; None
-    where nothing requires a gradient."""
+def matrix_problems(M: Any, a: Any, b: Any, device: Any) -> list[Problem]:
+    """:func:`matrix_problem` for each of a batch."""
+    matrices = all_of("M", M, "costs (B, n, m), or a list of matrices")
+    weights_a, weights_b = one_each("a", a, len(matrices), 1), one_each("b", b, len(matrices), 1)
+    return each_problem(functools.partial(matrix_problem, device=device), matrices, weights_a, weights_b)
+
+
+def points_problems(X_a: Any, X_b: Any, a: Any, b: Any, **costs: Any) -> list[Problem]:
+    """:func:`points_problem` for each of a batch."""
     stacks = []
     if all(getattr(v, "ndim", 0) == 3 for v in (X_a, X_b)):
         stacks = [list(read(field, v)) for field, v in (("X_a", X_a), ("X_b", X_b))]
@@ -333,18 +356,19 @@ def points_problems(
         one_each("a", a, len(clouds), 1),
         one_each("b", b, len(clouds), 1),
     ]
-    given = [(None, *each) if follows else None for each in zip(*columns)]
     make = functools.partial(points_problem, **costs)
     if not stacks:
-        return each_problem(make, *columns), given
+        return each_problem(make, *columns)
     # Clouds of a stack have one shape, dtype and place, so these are looked at once.
     (first,) = each_problem(make, *(column[:1] for column in columns))
 
-    def alike(x: Array, y: Array, p: Any, q: Any) -> Problem:
-        weights = read_optional("a", p), read_optional("b", q)
-        return Problem(first.place, *weights, None, x, y, first.cost_function, first.norm_p, first.scale)
+    def alike(x: Array, y: Array, *given: Any) -> Problem:
+        followed = Followed.of(None, *given) if follows else None
+        weights = read_optional("a", given[2]), read_optional("b", given[3])
+        place, cost_function = first.place, first.cost_function
+        return Problem(place, *weights, None, x, y, cost_function, first.norm_p, first.scale, followed=followed)
 
-    return each_problem(alike, *stacks, *columns[2:]), given
+    return each_problem(alike, *stacks, *columns)
 
 
 def pair_of_potentials(given: Any) -> tuple[Array | None, Array | None]:
@@ -397,7 +421,7 @@ def require_kl(unbalanced_type: Any) -> None:
 
 
 def solve_options(
-    *,
+    own: Mapping[str, Any],
     reg: float | None,
     reg_type: str = "KL",
     unbalanced: Any = None,
@@ -405,7 +429,6 @@ def solve_options(
     method: str | None = None,
     max_iter: int | None = None,
     tol: float | None = None,
-    own: Mapping[str, Any],
 ) -> dict[str, Any]:
     """The library's options from POT's arguments and from those given by the library's names (`own`)."""
     kind = lower_name("reg_type", reg_type, "'KL' or 'entropy'")

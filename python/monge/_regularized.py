@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,11 +17,11 @@ from ._plan_result import Gradients, PlanResult
 from ._problem import (
     Problem,
     ProgressFunction,
-    all_of,
     costs,
     each_problem,
     library_options,
     matrix_problem,
+    matrix_problems,
     one_each,
     pair_of_potentials,
     points_problem,
@@ -43,6 +44,8 @@ _READ_BY = {
     "hypentropy_width": "hypentropy",
 }
 """The term that reads each of what is no term."""
+TERM_ARRAYS = ("groups", "group_weights", "l1_weights", "mask")
+"""The fields of a Regularizer that are arrays; the others are numbers."""
 
 
 @dataclass(frozen=True)
@@ -60,13 +63,14 @@ class Regularizer:
     hypentropy_width: float = 1.0
 
     @staticmethod
-    def read(**terms: Any) -> Regularizer:
-        """From what the caller gave; None is what was left out."""
-        given = {field: value for field, value in terms.items() if value is not None}
+    def read(*terms: Any, **named: Any) -> Regularizer:
+        """From what the caller gave, in the order of the fields or by their names; None is what was left out."""
+        named |= zip([field.name for field in fields(Regularizer)], terms)
+        given = {field: value for field, value in named.items() if value is not None}
         for field, value in given.items():
             if field == "groups":
                 given[field] = on_host(read_index(field, value))
-            elif field in ("group_weights", "l1_weights", "mask"):
+            elif field in TERM_ARRAYS:
                 given[field] = read_optional(field, value)
             else:
                 given[field] = number(field, value)
@@ -122,9 +126,8 @@ class RegularizedResult(PlanResult):
         potentials_init: tuple[Array | None, Array | None],
         plan: _core.RegularizedPlan | None,
         report: _core.RegularizedReport,
-        given: tuple[Any, ...] | None = None,
     ) -> None:
-        super().__init__(problem, options, report, given)
+        super().__init__(problem, options, report)
         self._regularizer = regularizer
         self._start = potentials_init
         self._made = plan
@@ -305,7 +308,7 @@ class RegularizedResult(PlanResult):
         return float(self._report.primal)
 
     def __reduce__(self) -> Any:
-        problem, regularizer = replace(self._problem), replace(self._regularizer)  # Without what shows memory.
+        problem, regularizer = self._problem.for_pickle(), replace(self._regularizer)  # Without its core.
         return RegularizedResult, (problem, regularizer, self._options, self._start, None, self._report)
 
     def __repr__(self) -> str:
@@ -337,7 +340,6 @@ class _Inverse(RegularizedResult):
         problem, start = result._problem.transposed(), (None, None)
         super().__init__(problem, result._regularizer, result._options, start, None, result._report)
         self._result = result
-        self._followed = None if result._followed is None else result._followed.transposed()
 
     @property
     def inverse(self) -> RegularizedResult:
@@ -394,32 +396,70 @@ def _solve(
     )
 
 
-def _text(state: _core.RegularizedProgress) -> str:
-    return f"weight {state.weight:.3g}, residual {state.primal_residual:.2e}"
+def _watching(
+    progress: bool | ProgressFunction | None, options: Mapping[str, Any]
+) -> AbstractContextManager[ProgressFunction | None]:
+    def text(state: _core.RegularizedProgress) -> str:
+        return f"weight {state.weight:.3g}, residual {state.primal_residual:.2e}"
+
+    return watching(progress, options.get("iterations", _ALWAYS_ITERATIONS), "iteration", text)
 
 
-def _warn(report: _core.RegularizedReport) -> None:
-    solver = "Newton's method" if report.method == "newton" else "splitting"
-    warn_if_short(report, solver)
+def _result(
+    problem: Problem,
+    regularizer: Regularizer,
+    options: dict[str, Any],
+    start: tuple[Array | None, Array | None],
+    plan: _core.RegularizedPlan,
+) -> RegularizedResult:
+    report = plan.report
+    warn_if_short(report, "Newton's method" if report.method == "newton" else "splitting")
+    return RegularizedResult(problem, regularizer, options, start, plan, report)
 
 
 def run(
     problem: Problem,
     regularizer: Regularizer,
     options: dict[str, Any],
-    *,
-    potentials_init: Any,
-    n_threads: int | None,
-    progress: bool | ProgressFunction | None,
-    given: tuple[Any, ...] | None,
+    potentials_init: Any = None,
+    n_threads: int | None = None,
+    progress: bool | ProgressFunction | None = None,
 ) -> RegularizedResult:
-    """Solves a problem with the library's options. `given`: costs, X_a, X_b, a and b as the caller has them."""
+    """Solves a problem with the library's options."""
     start = pair_of_potentials(potentials_init)
-    with watching(progress, options.get("iterations", _ALWAYS_ITERATIONS), "iteration", _text) as watch:
+    with _watching(progress, options) as watch:
         plan = _solve(problem, regularizer, options, start, n_threads, watch)
-    report = plan.report
-    _warn(report)
-    return RegularizedResult(problem, regularizer, options, start, plan, report, given)
+    return _result(problem, regularizer, options, start, plan)
+
+
+def run_batch(
+    problems: Sequence[Problem],
+    regularizers: Sequence[Regularizer],
+    options: dict[str, Any],
+    potentials_init: Any = None,
+    n_threads: int | None = None,
+    progress: bool | ProgressFunction | None = None,
+) -> BatchResult[RegularizedResult]:
+    """:func:`run` for many problems at once."""
+    if not problems:
+        raise ValueError("batch: has no problems; must have at least one")
+    if potentials_init is not None:
+        raise NotImplementedError("potentials_init: is given; must not be for a batch of regularised plans")
+    views = each_problem(lambda p, h: (p.geometry, p.a, p.b, h.core), problems, regularizers)
+    session = problems[0].place.session(n_threads)
+    with _watching(progress, options) as watch:
+        plans = _core.solve_regularized_batch(session, views, options, watch)
+    none = None, None
+    return BatchResult([_result(p, h, options, none, plan) for p, h, plan in zip(problems, regularizers, plans)])
+
+
+def run_each(
+    problems: Sequence[Problem], regularizers: Sequence[Regularizer], options: dict[str, Any]
+) -> BatchResult[RegularizedResult]:
+    """:func:`run_batch`, but messages about a single problem do not number it."""
+    if len(problems) == 1:
+        return BatchResult([run(problems[0], regularizers[0], options)])
+    return run_batch(problems, regularizers, options)
 
 
 @calls(**REGULARIZED)
@@ -492,25 +532,11 @@ def solve_regularized(
            [0. , 0.5]]), 2)
     """
     regularizer = Regularizer.read(
-        quadratic=quadratic,
-        group_lasso=group_lasso,
-        groups=groups,
-        group_weights=group_weights,
-        l1=l1,
-        l1_weights=l1_weights,
-        mask=mask,
-        hypentropy=hypentropy,
-        hypentropy_width=hypentropy_width,
+        quadratic, group_lasso, groups, group_weights, l1, l1_weights, mask, hypentropy, hypentropy_width
     )
-    return run(
-        matrix_problem(M, a, b, device),
-        regularizer,
-        regularized_options(options, max_iter, tol),
-        potentials_init=potentials_init,
-        n_threads=n_threads,
-        progress=progress,
-        given=(M, None, None, a, b),
-    )
+    problem = matrix_problem(M, a, b, device)
+    translated = regularized_options(options, max_iter, tol)
+    return run(problem, regularizer, translated, potentials_init, n_threads, progress)
 
 
 @calls(**{**REGULARIZED, **ROWS})
@@ -548,28 +574,11 @@ def solve_regularized_sample(
     array([10., 11., 12., 13.])
     """
     problem = points_problem(
-        X_a,
-        X_b,
-        a,
-        b,
-        metric,
-        norm_p=norm_p,
-        scale=scale,
-        labels_x=labels_x,
-        labels_y=labels_y,
-        label_cost=label_cost,
-        label_weight=label_weight,
-        device=device,
+        X_a, X_b, a, b, metric, norm_p, scale, labels_x, labels_y, label_cost, label_weight, device
     )
-    return run(
-        problem,
-        Regularizer.read(quadratic=quadratic, mask=mask),
-        regularized_options(options, max_iter, tol),
-        potentials_init=potentials_init,
-        n_threads=n_threads,
-        progress=progress,
-        given=(None, X_a, X_b, a, b),
-    )
+    regularizer = Regularizer.read(quadratic=quadratic, mask=mask)
+    translated = regularized_options(options, max_iter, tol)
+    return run(problem, regularizer, translated, potentials_init, n_threads, progress)
 
 
 @calls(**REGULARIZED)
@@ -601,54 +610,17 @@ def solve_regularized_batch(
     :func:`solve_regularized` gives. On CUDA the iterations of all are one launch. Errors are those of
     :func:`solve_regularized`; a message begins with the problem: "problem 3: a: ...".
     """
-    matrices = all_of("M", M, "costs (B, n, m), or a list of matrices")
-    size = len(matrices)
-    weights_a, weights_b = one_each("a", a, size, 1), one_each("b", b, size, 1)
-    problems = each_problem(functools.partial(matrix_problem, device=device), matrices, weights_a, weights_b)
-    each_has = {
-        "groups": one_each("groups", groups, size, 1, read_index),
-        "group_weights": one_each("group_weights", group_weights, size, 1),
-        "l1_weights": one_each("l1_weights", l1_weights, size, 2),
-        "mask": one_each("mask", mask, size, 2),
-    }
-    terms = {
-        "quadratic": quadratic,
-        "group_lasso": group_lasso,
-        "l1": l1,
-        "hypentropy": hypentropy,
-        "hypentropy_width": hypentropy_width,
-    }
-    regularizers = each_problem(
-        lambda *arrays: Regularizer.read(**terms, **dict(zip(each_has, arrays))), *each_has.values()
+    problems = matrix_problems(M, a, b, device)
+    size = len(problems)
+    arrays = (
+        one_each("groups", groups, size, 1, read_index),
+        one_each("group_weights", group_weights, size, 1),
+        one_each("l1_weights", l1_weights, size, 2),
+        one_each("mask", mask, size, 2),
     )
-    found = regularized_options(options, max_iter, tol)
-    given = [(each, None, None, p, q) for each, p, q in zip(matrices, weights_a, weights_b)]
-    return run_batch(problems, regularizers, found, n_threads=n_threads, progress=progress, given=given)
-
-
-def run_batch(
-    problems: Sequence[Problem],
-    regularizers: Sequence[Regularizer],
-    options: dict[str, Any],
-    *,
-    potentials_init: Any = None,
-    n_threads: int | None,
-    progress: bool | ProgressFunction | None,
-    given: Sequence[tuple[Any, ...] | None] | None = None,
-) -> BatchResult[RegularizedResult]:
-    """`given`: of each problem, as for :func:`run`."""
-    if not problems:
-        raise ValueError("batch: has no problems; must have at least one")
-    if potentials_init is not None:
-        raise NotImplementedError("potentials_init: is given; must not be for a batch of regularised plans")
-    views = each_problem(lambda p, h: (p.geometry, p.a, p.b, h.core), problems, regularizers)
-    session = problems[0].place.session(n_threads)
-    with watching(progress, options.get("iterations", _ALWAYS_ITERATIONS), "iteration", _text) as watch:
-        plans = _core.solve_regularized_batch(session, views, options, watch)
-    results = [
-        RegularizedResult(problem, h, options, (None, None), plan, plan.report, each)
-        for problem, h, plan, each in zip(problems, regularizers, plans, given or [None] * len(problems))
-    ]
-    for result in results:
-        _warn(result.report)
-    return BatchResult(results)
+    numbers = dict(
+        quadratic=quadratic, group_lasso=group_lasso, l1=l1, hypentropy=hypentropy, hypentropy_width=hypentropy_width
+    )
+    regularizers = each_problem(lambda *each: Regularizer.read(**numbers, **dict(zip(TERM_ARRAYS, each))), *arrays)
+    translated = regularized_options(options, max_iter, tol)
+    return run_batch(problems, regularizers, translated, None, n_threads, progress)

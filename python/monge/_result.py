@@ -47,9 +47,8 @@ class OTResult(PlanResult):
         plan: _core.Plan | None,
         report: _core.Report,
         saved: tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]] | None = None,
-        given: tuple[Any, ...] | None = None,
     ) -> None:
-        super().__init__(problem, options, report, given)
+        super().__init__(problem, options, report)
         self._reg_type = reg_type
         self._made = plan
         self._saved = saved
@@ -160,9 +159,7 @@ class OTResult(PlanResult):
         """The same plan seen from the targets: a result for (X_b, X_a), or the transpose of M."""
         options = {_OTHER_SIDE.get(name, name): value for name, value in self._options.items()}
         f, g = self._float64_potentials()
-        inverse = OTResult(self._problem.transposed(), options, self._reg_type, None, self._report, (g, f))
-        inverse._followed = None if self._followed is None else self._followed.transposed()
-        return inverse
+        return OTResult(self._problem.transposed(), options, self._reg_type, None, self._report, (g, f))
 
     # Derivatives.
 
@@ -234,12 +231,15 @@ class OTResult(PlanResult):
         self._plan.marginals(row, column)
         return row, column
 
+    def _entropy_weight(self) -> float:
+        return self.reg if self._reg_type == "entropy" else 0.0
+
     def _penalties(self) -> tuple[float, float]:
         return self._options.get("penalty_a", math.inf), self._options.get("penalty_b", math.inf)
 
     def __reduce__(self) -> Any:
-        problem = replace(self._problem)  # A copy without the geometry, which shows memory.
-        return OTResult, (problem, self._options, self._reg_type, None, self._report, self._float64_potentials())
+        problem, potentials = self._problem.for_pickle(), self._float64_potentials()
+        return OTResult, (problem, self._options, self._reg_type, None, self._report, potentials)
 
     def __repr__(self) -> str:
         n, m = self.shape

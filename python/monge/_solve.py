@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -12,11 +11,9 @@ from ._problem import (
     WITH_P,
     Problem,
     ProgressFunction,
-    all_of,
     each_problem,
-    library_options,
     matrix_problem,
-    one_each,
+    matrix_problems,
     pair_of_potentials,
     pairs_of_potentials,
     points_problem,
@@ -30,7 +27,7 @@ from ._problem import (
     with_eps,
     with_weights,
 )
-from ._regularized import Regularizer, quadratic_term
+from ._regularized import Regularizer, quadratic_term, regularized_options
 from ._regularized import run as run_regularized
 from ._regularized import run_batch as run_regularized_batch
 from ._result import BatchResult, OTResult
@@ -46,51 +43,37 @@ _TOLERANCE = 1e-6
 
 def run(
     problem: Problem,
+    reg_type: str,
     options: dict[str, Any],
-    *,
-    reg_type: str = "KL",
     potentials_init: Any = None,
     n_threads: int | None = None,
-    device: Any = None,
     progress: bool | ProgressFunction | None = None,
     warn: bool = True,
-    given: tuple[Any, ...] | None = None,
 ) -> OTResult:
-    """Solves a problem with the library's options. `given`: costs, X_a, X_b, a and b as the caller has them."""
+    """Solves a problem with the library's options; `reg_type` is "kl" or "entropy"."""
     warns = truth("warn", warn)
     problem = with_weights(problem, options)
     session = problem.place.session(n_threads)
     options = with_eps(session, problem, options)
-    f, g = pair_of_potentials(potentials_init)
+    start = pair_of_potentials(potentials_init)
     with watching(progress, options.get("iterations", _ALWAYS_ITERATIONS)) as watch:
-        plan = _core.solve(
-            session,
-            problem.geometry,
-            problem.a,
-            problem.b,
-            f,
-            g,
-            options,
-            watch,
-        )
+        plan = _core.solve(session, problem.geometry, problem.a, problem.b, *start, options, watch)
     report = plan.report
     if warns:
         warn_if_short(report)
-    return OTResult(problem, options, reg_type.lower(), plan, report, given=given)
+    return OTResult(problem, options, reg_type, plan, report)
 
 
 def run_batch(
     problems: Sequence[Problem],
-    options: dict[str, Any],
-    *,
     reg_type: str,
-    potentials_init: Any,
-    n_threads: int | None,
-    progress: bool | ProgressFunction | None,
-    given: Sequence[tuple[Any, ...] | None],
+    options: dict[str, Any],
+    potentials_init: Any = None,
+    n_threads: int | None = None,
+    progress: bool | ProgressFunction | None = None,
     warn: bool = True,
 ) -> BatchResult[OTResult]:
-    """`given`: of each problem, as for :func:`run`."""
+    """:func:`run` for many problems at once."""
     warns = truth("warn", warn)
     problems = [with_weights(problem, options) for problem in problems]
     session = problems[0].place.session(n_threads)
@@ -100,21 +83,19 @@ def run_batch(
         raise ValueError("reg: is not given; must be given for a batch with the metric euclidean or p-norm")
     with watching(progress, options.get("iterations", _ALWAYS_ITERATIONS)) as watch:
         plans = _core.solve_batch(session, views, options, watch)
-    results = [
-        OTResult(problem, options, reg_type.lower(), plan, plan.report, given=each)
-        for problem, plan, each in zip(problems, plans, given)
-    ]
-    for result in results:
-        if warns:
+    results = [OTResult(problem, options, reg_type, plan, plan.report) for problem, plan in zip(problems, plans)]
+    if warns:
+        for result in results:
             warn_if_short(result.report)
     return BatchResult(results)
 
 
-Translated = tuple[Regularizer | None, dict[str, Any]]
+Term = str | Regularizer
+"""What is added to <C, P>: an entropy by the name of its reg_type, "kl" or "entropy", or the term of "L2"."""
 
 
 def _translated(
-    *,
+    own: dict[str, Any],
     reg: float | None,
     reg_type: str,
     unbalanced: Any,
@@ -122,71 +103,30 @@ def _translated(
     method: str | None,
     max_iter: int | None,
     tol: float | None,
-    own: dict[str, Any],
-) -> Translated:
-    """The library's options; with reg_type "L2" those of a regularised solve, with its term."""
-    if lower_name("reg_type", reg_type, "'KL', 'entropy' or 'L2'") != "l2":
-        return None, solve_options(
-            reg=reg,
-            reg_type=reg_type,
-            unbalanced=unbalanced,
-            unbalanced_type=unbalanced_type,
-            method=method,
-            max_iter=max_iter,
-            tol=tol,
-            own=own,
-        )
+) -> tuple[Term, dict[str, Any]]:
+    """The term, and the library's options for a solve with it."""
+    kind = lower_name("reg_type", reg_type, "'KL', 'entropy' or 'L2'")
+    if kind != "l2":
+        return kind, solve_options(own, reg, reg_type, unbalanced, unbalanced_type, method, max_iter, tol)
     require_kl(unbalanced_type)
     if unbalanced is not None:
         raise NotImplementedError("unbalanced: is given; must not be with reg_type 'L2'")
-    options = library_options(own, tolerance=("tol", tol), iterations=("max_iter", max_iter))
+    options = regularized_options(own, max_iter, tol)
     options.setdefault("tolerance", _TOLERANCE)
     return quadratic_term(reg), options if method is None else options | {"method": method}
 
 
-def _solve(
-    problem: Problem,
-    given: tuple[Any, ...],
-    translated: Translated,
-    reg_type: str,
-    potentials_init: Any,
-    n_threads: int | None,
-    progress: bool | ProgressFunction | None,
-) -> Any:
-    """An OTResult; with a term a RegularizedResult, of which the type of solve() says nothing for the sake of all
-    other calls."""
-    term, options = translated
-    how: dict[str, Any] = {
-        "potentials_init": potentials_init,
-        "n_threads": n_threads,
-        "progress": progress,
-        "given": given,
-    }
-    if term is None:
-        return run(problem, options, reg_type=reg_type, **how)
-    return run_regularized(problem, term, options, **how)
+def _solve(problem: Problem, term: Term, *how: Any) -> Any:
+    """An OTResult, or with the term of "L2" a RegularizedResult, which the type of solve() leaves out for the sake of
+    all other calls. `how`: the options, potentials_init, n_threads and progress."""
+    return run(problem, term, *how) if isinstance(term, str) else run_regularized(problem, term, *how)
 
 
-def _solve_batch(
-    problems: Sequence[Problem],
-    translated: Translated,
-    reg_type: str,
-    potentials_init: Any,
-    n_threads: int | None,
-    progress: bool | ProgressFunction | None,
-    given: Sequence[tuple[Any, ...] | None],
-) -> Any:
+def _solve_batch(problems: Sequence[Problem], term: Term, *how: Any) -> Any:
     """A BatchResult of the same."""
-    term, options = translated
-    how: dict[str, Any] = {
-        "potentials_init": potentials_init,
-        "n_threads": n_threads,
-        "progress": progress,
-        "given": given,
-    }
-    if term is None:
-        return run_batch(problems, options, reg_type=reg_type, **how)
-    return run_regularized_batch(problems, [term] * len(problems), options, **how)
+    if isinstance(term, str):
+        return run_batch(problems, term, *how)
+    return run_regularized_batch(problems, [term] * len(problems), *how)
 
 
 @calls(**MATRIX)
@@ -257,24 +197,9 @@ def solve(
            [0. , 0.5]])
     """
     refuse_unsupported(c=c, plan_init=plan_init, grad=grad)
-    result: OTResult = _solve(
-        matrix_problem(M, a, b, device),
-        (M, None, None, a, b),
-        _translated(
-            reg=reg,
-            reg_type=reg_type,
-            unbalanced=unbalanced,
-            unbalanced_type=unbalanced_type,
-            method=method,
-            max_iter=max_iter,
-            tol=tol,
-            own=dict(options),
-        ),
-        reg_type,
-        potentials_init,
-        n_threads,
-        shows(progress, verbose),
-    )
+    problem = matrix_problem(M, a, b, device)
+    how = _translated(dict(options), reg, reg_type, unbalanced, unbalanced_type, method, max_iter, tol)
+    result: OTResult = _solve(problem, *how, potentials_init, n_threads, shows(progress, verbose))
     return result
 
 
@@ -343,51 +268,15 @@ def solve_sample(
     array([10., 11., 12., 13.])
     """
     del lazy, batch_size
+    refuse_unsupported(c=c, plan_init=plan_init, rank=rank, scaling=scaling, X_init=X_init, grad=grad)
     refuse_unsupported(
-        c=c,
-        plan_init=plan_init,
-        rank=rank,
-        scaling=scaling,
-        X_init=X_init,
-        grad=grad,
-        random_state=random_state,
-        debias=debias,
-        n_projections=n_projections,
-        projections=projections,
-        scaler=scaler,
+        random_state=random_state, debias=debias, n_projections=n_projections, projections=projections, scaler=scaler
     )
     problem = points_problem(
-        X_a,
-        X_b,
-        a,
-        b,
-        metric,
-        norm_p=norm_p,
-        scale=scale,
-        labels_x=labels_x,
-        labels_y=labels_y,
-        label_cost=label_cost,
-        label_weight=label_weight,
-        device=device,
+        X_a, X_b, a, b, metric, norm_p, scale, labels_x, labels_y, label_cost, label_weight, device
     )
-    result: OTResult = _solve(
-        problem,
-        (None, X_a, X_b, a, b),
-        _translated(
-            reg=reg,
-            reg_type=reg_type,
-            unbalanced=unbalanced,
-            unbalanced_type=unbalanced_type,
-            method=method,
-            max_iter=max_iter,
-            tol=tol,
-            own=dict(options),
-        ),
-        reg_type,
-        potentials_init,
-        n_threads,
-        shows(progress, verbose),
-    )
+    how = _translated(dict(options), reg, reg_type, unbalanced, unbalanced_type, method, max_iter, tol)
+    result: OTResult = _solve(problem, *how, potentials_init, n_threads, shows(progress, verbose))
     return result
 
 
@@ -436,27 +325,9 @@ def solve_batch(
     array([1., 1.])
     """
     refuse_unsupported(inner_iter=inner_iter, inner_reg=inner_reg, grad=grad)
-    matrices = all_of("M", M, "costs (B, n, m), or a list of matrices")
-    weights_a = one_each("a", a, len(matrices), 1)
-    weights_b = one_each("b", b, len(matrices), 1)
-    result: BatchResult[OTResult] = _solve_batch(
-        each_problem(functools.partial(matrix_problem, device=device), matrices, weights_a, weights_b),
-        _translated(
-            reg=reg,
-            reg_type=reg_type,
-            unbalanced=unbalanced,
-            unbalanced_type=unbalanced_type,
-            method=method,
-            max_iter=max_iter,
-            tol=tol,
-            own=dict(options),
-        ),
-        reg_type,
-        potentials_init,
-        n_threads,
-        progress,
-        [(each, None, None, p, q) for each, p, q in zip(matrices, weights_a, weights_b)],
-    )
+    problems = matrix_problems(M, a, b, device)
+    how = _translated(dict(options), reg, reg_type, unbalanced, unbalanced_type, method, max_iter, tol)
+    result: BatchResult[OTResult] = _solve_batch(problems, *how, potentials_init, n_threads, progress)
     return result
 
 
@@ -504,23 +375,7 @@ def solve_sample_batch(
     refuse_unsupported(inner_iter=inner_iter, inner_reg=inner_reg, grad=grad)
     is_default = p is not None and number("p", p) == 2 and not (isinstance(metric, str) and metric in WITH_P)
     norm_p = None if is_default else p
-    problems, given = points_problems(X_a, X_b, a, b, metric=metric, norm_p=norm_p, scale=scale, device=device)
-    result: BatchResult[OTResult] = _solve_batch(
-        problems,
-        _translated(
-            reg=reg,
-            reg_type=reg_type,
-            unbalanced=unbalanced,
-            unbalanced_type=unbalanced_type,
-            method=method,
-            max_iter=max_iter,
-            tol=tol,
-            own=dict(options),
-        ),
-        reg_type,
-        potentials_init,
-        n_threads,
-        progress,
-        given,
-    )
+    problems = points_problems(X_a, X_b, a, b, metric=metric, norm_p=norm_p, scale=scale, device=device)
+    how = _translated(dict(options), reg, reg_type, unbalanced, unbalanced_type, method, max_iter, tol)
+    result: BatchResult[OTResult] = _solve_batch(problems, *how, potentials_init, n_threads, progress)
     return result

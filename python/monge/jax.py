@@ -21,9 +21,7 @@ from ._divergence import sinkhorn_divergence as monge_divergence
 from ._names import CLOUDS, REGULARIZED, calls
 from ._problem import WITH_POINT_DERIVATIVES, cost_of_metric, matrix_problem, points_problem, solve_options
 from ._projection import project_with, projection_options
-from ._regularized import Regularizer, regularized_options, run_batch
-from ._regularized import run as run_regularized
-from ._result import BatchResult
+from ._regularized import TERM_ARRAYS, Regularizer, regularized_options, run_each
 from ._solve import run
 
 __all__ = ["project", "regularized_transport", "sinkhorn_divergence", "transport"]
@@ -126,7 +124,7 @@ def _found(
     if loss == "sinkhorn_divergence":
         divergence = monge_divergence(x, y, a, b, **dict(costs), **dict(options))
         return divergence.value, divergence.gradients
-    result = run(points_problem(x, y, a, b, **dict(costs)), dict(options))
+    result = run(points_problem(x, y, a, b, **dict(costs)), "kl", dict(options))
     return result.report.dual, result.gradients
 
 
@@ -205,7 +203,7 @@ def _loss(
         raise ValueError("reg: is None; must be > 0")
     known_costs = tuple(_known(costs).items())
     cost_of_metric(costs["metric"], costs["norm_p"])
-    translated = solve_options(**known, unbalanced=unbalanced, own=_known(own))
+    translated = solve_options(_known(own), **known, unbalanced=unbalanced)
     options = tuple(translated.items())
     _check(_check_points, loss, known_costs, x.shape[1], options)
     return _transport(x, y, a, b, loss, known_costs, options)
@@ -289,8 +287,6 @@ def sinkhorn_divergence(
 
 # Regularised transport.
 
-_FIELDS = ("groups", "group_weights", "l1_weights", "mask")
-
 
 def _solve_regularized(cost: Any, a: Any, b: Any, regularizer: Any, weights: _Options, options: _Options) -> Any:
     """Values, plans and duals of problems (..., n, m), the duals in the dtypes of the weights."""
@@ -301,14 +297,9 @@ def _solve_regularized(cost: Any, a: Any, b: Any, regularizer: Any, weights: _Op
         return [None] * size if v is None else np.asarray(v).reshape((size, *v.shape[len(lead) :]))
 
     problems = [matrix_problem(*given) for given in zip(each(cost), each(a), each(b))]
-    terms = [
-        Regularizer.read(**dict(weights), **dict(zip(_FIELDS, given))) for given in zip(*(each(v) for v in regularizer))
-    ]
-    how: dict[str, Any] = {"potentials_init": None, "n_threads": None, "progress": None, "given": None}
-    if size == 1:  # Its messages name no problem.
-        batch = BatchResult([run_regularized(problems[0], terms[0], dict(options), **how)])
-    else:
-        batch = run_batch(problems, terms, dict(options), **how)
+    arrays = zip(*(each(v) for v in regularizer))
+    terms = [Regularizer.read(**dict(weights), **dict(zip(TERM_ARRAYS, given))) for given in arrays]
+    batch = run_each(problems, terms, dict(options))
     found = zip((batch.value, batch.plan, *batch.potentials), _regularized_shapes(cost, a, b))
     return tuple(np.asarray(v, shape.dtype).reshape((*lead, *np.shape(v)[1:])) for v, shape in found)
 
@@ -350,12 +341,9 @@ _regularized.defvjp(_regularized_forward, _regularized_backward, symbolic_zeros=
 
 def _check_regularized(weights: _Options, options: _Options, given: tuple[bool, ...]) -> None:
     pair = (np.zeros(1, np.int64), np.ones(1), np.ones((1, 1)), np.ones((1, 1)))
-    of_pair = {name: value if is_given else None for name, value, is_given in zip(_FIELDS, pair, given)}
+    of_pair = {name: value if is_given else None for name, value, is_given in zip(TERM_ARRAYS, pair, given)}
     regularizer = Regularizer.read(**dict(weights), **of_pair)
-    problem = matrix_problem(np.ones((1, 1)), None, None)
-    run_regularized(
-        problem, regularizer, dict(options), potentials_init=None, n_threads=None, progress=None, given=None
-    )
+    run_each([matrix_problem(np.ones((1, 1)), None, None)], [regularizer], dict(options))
 
 
 def _count(groups: Any, rows: int) -> Any:
@@ -401,22 +389,17 @@ def regularized_transport(
     _require_shape("cost", cost, ("n", "m"))
     _require_shape("a", a, cost.shape[:1])
     _require_shape("b", b, cost.shape[1:])
-    regularizer = tuple(
-        None if v is None else _array(name, v) for name, v in zip(_FIELDS, (groups, group_weights, l1_weights, mask))
-    )
+    arrays = zip(TERM_ARRAYS, (groups, group_weights, l1_weights, mask))
+    regularizer = tuple(None if v is None else _array(name, v) for name, v in arrays)
     if regularizer[0] is not None and not jnp.issubdtype(regularizer[0].dtype, jnp.integer):
         raise TypeError(f"groups: is of dtype {regularizer[0].dtype}; must be whole numbers")
     _require_shape("groups", regularizer[0], cost.shape[:1])
     shapes = ((_count(groups, cost.shape[0]),), cost.shape, cost.shape)
-    for name, array, shape in zip(_FIELDS[1:], regularizer[1:], shapes):
+    for name, array, shape in zip(TERM_ARRAYS[1:], regularizer[1:], shapes):
         _require_shape(name, array, shape)
-    weights = {
-        "quadratic": quadratic,
-        "group_lasso": group_lasso,
-        "l1": l1,
-        "hypentropy": hypentropy,
-        "hypentropy_width": hypentropy_width,
-    }
+    weights = dict(
+        quadratic=quadratic, group_lasso=group_lasso, l1=l1, hypentropy=hypentropy, hypentropy_width=hypentropy_width
+    )
     translated = regularized_options(_known(options), **_known({"max_iter": max_iter, "tol": tol}))
     terms, own = tuple(_known(weights).items()), tuple(translated.items())
     _check(_check_regularized, terms, own, tuple(v is not None for v in regularizer))

@@ -7,7 +7,6 @@ what the pass forth has found.
 
 # Annotations are read by torch.library, so they are no strings here.
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -15,7 +14,7 @@ from torch import Tensor
 
 from .._names import REGULARIZED, calls, number, whole
 from .._problem import matrix_problem
-from .._regularized import RegularizedResult, Regularizer, regularized_options, run, run_batch, solve_regularized
+from .._regularized import Regularizer, regularized_options, run_each, solve_regularized
 from ._operands import floating, require_problems, require_tensors
 from ._operator import as_problems, differentiable, no_derivative, refuse_others, without_derivatives
 from ._options import from_text, to_text
@@ -41,12 +40,7 @@ def _transport_operator(
     regularizer = Regularizer.read(
         groups=groups, group_weights=group_weights, l1_weights=l1_weights, mask=mask, **from_text(weights)
     )
-    how: dict[str, Any] = {"potentials_init": None, "n_threads": None, "progress": None}
-    given = from_text(options)
-    if batch == 1:  # Its messages name no problem.
-        results: Sequence[RegularizedResult] = [run(problems[0], regularizer, given, given=None, **how)]
-    else:
-        results = run_batch(problems, [regularizer] * batch, given, **how)
+    results = run_each(problems, [regularizer] * batch, from_text(options))
     plan, u, v = cost.new_empty(batch, n, m), cost.new_empty(batch, n), cost.new_empty(batch, m)
     for k, result in enumerate(results):
         result._plan.dense(plan[k])
@@ -162,13 +156,9 @@ def regularized_transport(
 
     Source: Lindback, Wang, Johansson 2023, section 3.3 and Appendix D.
     """
-    weights = {
-        "quadratic": quadratic,
-        "group_lasso": group_lasso,
-        "l1": l1,
-        "hypentropy": hypentropy,
-        "hypentropy_width": hypentropy_width,
-    }
+    weights = dict(
+        quadratic=quadratic, group_lasso=group_lasso, l1=l1, hypentropy=hypentropy, hypentropy_width=hypentropy_width
+    )
     weights = {name: number(name, weight) for name, weight in weights.items() if weight is not None}
     require_tensors(cost=cost)
     require_tensors(True, a=a, b=b, groups=groups, group_weights=group_weights, l1_weights=l1_weights, mask=mask)

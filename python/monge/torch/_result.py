@@ -22,9 +22,8 @@ import torch
 from torch import Tensor
 from torch._C._functorch import is_legacy_batchedtensor
 
-from .._divergence import DivergenceResult
+from .. import _core
 from .._problem import warn
-from .._result import OTResult
 from ._operands import first_only
 from ._operator import under_transforms
 from ._points import Dense, OfPlan, cost_factors, cost_sums, weights_of, with_ones
@@ -147,21 +146,27 @@ def _of_value(result: Any, wanted: Wanted, of: Any, by: tuple[Tensor, ...]) -> F
     elif gradients is not None:
         found[1:] = gradients.x, gradients.y
     found += [getattr(gradients, name) if one else None for name, one in zip("ab", by_weights)]
-    if isinstance(result, OTResult) and result._reg_type == "entropy":
-        # The other reference measure: sum P log a = sum a log a.
+    if (entropy := result._entropy_weight()) > 0:
+        # The gradients are those of eps KL(P | a b^T). For eps sum P log P, sum_ij P_ij log a_i = sum_i a_i log a_i.
         for k, weights in enumerate(weights_of(result._problem), 3):
             if (gradient := found[k]) is not None:
-                found[k] = gradient + result.reg * weights.log()
+                found[k] = gradient + entropy * weights.log()
     return [None if gradient is None else gradient * by[0] for gradient in found]
 
 
 def _value_by_points(result: Any) -> tuple[Tensor, Tensor]:
-    if isinstance(result, DivergenceResult):
-        (by_x, by_y), of_a, of_b = (_value_by_points(part) for part in (result.ab, result.aa, result.bb))
-        return by_x - (of_a[0] + of_a[1]) / 2, by_y - (of_b[0] + of_b[1]) / 2
-    if isinstance(result, OTResult):
-        return OfPlan.itself(result._problem, result._plan).by_points()
-    return Dense(result._problem, result._make_plan()).by_points()
+    parts = [_plan_of(part).by_points() for part in result._solves]
+    if len(parts) == 1:
+        return parts[0]
+    (by_x, by_y), of_a, of_b = parts  # Of a divergence.
+    return by_x - (of_a[0] + of_a[1]) / 2, by_y - (of_b[0] + of_b[1]) / 2
+
+
+def _plan_of(result: Any) -> OfPlan | Dense:
+    """W = P; only plans of entropic transport have products with P o (l r^T)."""
+    if isinstance(result._plan, _core.Plan):
+        return OfPlan.itself(result._problem, result._plan)
+    return Dense(result._problem, result._make_plan())
 
 
 def _of_potentials(result: Any, wanted: Wanted, of: Any, by: tuple[Tensor, ...]) -> Found:

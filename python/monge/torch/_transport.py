@@ -334,7 +334,7 @@ def transport(
     >>> x.grad
     tensor([[-2., -2.]])
     """
-    translated = solve_options(reg=reg, unbalanced=unbalanced, max_iter=max_iter, tol=tol, own=options)
+    translated = solve_options(options, reg, unbalanced=unbalanced, max_iter=max_iter, tol=tol)
     require_tensors(x=x, y=y)
     require_tensors(True, a=a, b=b)
     batched = x.ndim == 3
