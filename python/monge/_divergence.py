@@ -30,16 +30,16 @@ if TYPE_CHECKING:
 
 
 class DivergenceResult:
-    """S(a, b) = OT(a, b) - OT(a, a) / 2 - OT(b, b) / 2 + eps / 2 (sum a - sum b)^2, and the three solves behind it.
+    """S(a, b) = OT(a, b) - OT(a, a) / 2 - OT(b, b) / 2 + eps / 2 (sum a - sum b)^2, and the results of its solves.
 
-    A pickle holds the three, which are solved again where `gradients` is asked for.
+    A pickle holds these results; after it, :meth:`gradients` solves the three problems again.
 
     Attributes:
         ab: The :class:`OTResult` of a and b.
-        aa: That of a and a.
-        bb: That of b and b.
-        gap: At most this is the error of the value, but for rounding.
-        status: The least of the three.
+        aa: The result of a with itself.
+        bb: The result of b with itself.
+        gap: A bound of the error of the value, up to rounding.
+        status: The worst status of the three solves.
     """
 
     def __init__(
@@ -58,13 +58,13 @@ class DivergenceResult:
     def value(self) -> Array:
         """S(a, b), in units of the cost.
 
-        Where points or weights that require gradients were given (PyTorch), it has them, of first order.
+        If tensors of PyTorch that require gradients were given, it has first derivatives by points and weights.
         """
         return attached(self, "value", (self.ab._place.scalar(self._value),))[0]
 
     @property
     def converged(self) -> bool:
-        """Whether all three are."""
+        """Whether all three solves converged."""
         return self.status == "converged"
 
     def gradients(self) -> Gradients:
@@ -106,7 +106,7 @@ def _solve(
     n_threads: int | None,
     progress: bool | ProgressFunction | None,
 ) -> _core.Divergence:
-    """Points have their own self terms; costs have matrices for them."""
+    """The library makes the self terms of points; those of costs have matrices of their own."""
     ab, aa, bb = problems
     xx, yy = (None, None) if ab.cost is None else (aa.geometry, bb.geometry)
     session = ab.place.session(n_threads)
@@ -135,15 +135,16 @@ def sinkhorn_divergence(
     warn: bool = True,
     **options: Unpack[KeywordOptions],
 ) -> DivergenceResult:
-    """The Sinkhorn divergence of two weighted clouds: 0 for equal measures, symmetric, and for "sqeuclidean" positive
-    and convex in either. The value is in units of the cost.
+    """The Sinkhorn divergence of two weighted clouds, in units of the cost. It is symmetric and 0 for equal measures.
+    For "sqeuclidean" it is positive, and convex in either measure.
 
     Args:
         X_a, X_b, metric, norm_p, scale: Points (n x d) and (m x d) and their cost, as for :func:`monge.solve_sample`.
         warn: Whether a solve that ends short makes a :class:`monge.ConvergenceWarning`.
 
-    All else, and errors, as for :func:`monge.solve`: a, b, reg, unbalanced, method, max_iter, tol, n_threads, device,
-    progress and options, each for all three solves. Left out, reg is 5 % of the mean cost of X_a and X_b.
+    The other arguments, and errors, are as for :func:`monge.solve`: a, b, reg, unbalanced, method, max_iter, tol,
+    n_threads, device, progress and options, each for all three solves. By default reg is 5 % of the mean cost between
+    X_a and X_b.
 
     Source: Feydy et al. 2019; Sejourne et al. 2019.
 
@@ -183,8 +184,8 @@ def sinkhorn_divergence_of_costs(
         M_ab, M_aa, M_bb: Costs (n x m), (n x n) and (m x m), the last two symmetric.
         warn: Whether a solve that ends short makes a :class:`monge.ConvergenceWarning`.
 
-    All else, and errors, as for :func:`monge.solve`, for all three solves; left out, reg is 5 % of the mean of M_ab.
-    The value has no gradients: tensors that require them are a NotImplementedError.
+    The other arguments, for all three solves, and errors are as for :func:`monge.solve`. By default reg is 5 % of the
+    mean of M_ab. The value has no gradients: tensors that require them are a NotImplementedError.
     """
     translated = solve_options(dict(options), reg, "KL", unbalanced, "KL", method, max_iter, tol)
     for field, given in (("M_ab", M_ab), ("M_aa", M_aa), ("M_bb", M_bb), ("a", a), ("b", b)):
@@ -227,10 +228,10 @@ def c_transform(
     n_threads: int | None = None,
     device: Any = None,
 ) -> tuple[Array, Array]:
-    """f_i = min_j C_ij - g_j and the j where it is; with g = 0 the nearest neighbours of X_a in X_b.
+    """f_i = min_j C_ij - g_j, and the j of each minimum: with g = 0 the nearest neighbours of X_a in X_b.
 
     g (m) is in units of the cost. X_a, X_b, `metric`, `scale`, `norm_p`, `n_threads` and `device` are as for
-    :func:`monge.solve_sample`. In float64, whatever the inputs are. ValueError names the argument that is wrong.
+    :func:`monge.solve_sample`. The arithmetic is float64. A ValueError names the argument that is wrong.
 
     >>> import monge
     >>> monge.c_transform([[0.0], [2.0]], [[0.5], [1.9]], [0.0, 0.0])[1]
@@ -246,8 +247,8 @@ def c_transform(
 def semi_dual_value(f: Any, g: Any, a: Any = None, b: Any = None) -> float:
     """<a, f> + <b, g>: a lower bound of the transport cost where f is the c-transform of g.
 
-    f (n) and g (m) are in units of the cost; weights a (n) and b (m) are uniform where none are given. ValueError names
-    the argument that is wrong.
+    f (n) and g (m) are in units of the cost. Weights a (n) and b (m) are uniform by default. A ValueError names the
+    argument that is wrong.
     """
     session = _core.cpu_session(0)
     return _core.semi_dual_value(session, read_optional("a", a), read_optional("b", b), read("f", f), read("g", g))

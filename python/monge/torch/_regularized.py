@@ -1,11 +1,11 @@
 """Regularised transport as an operator of PyTorch, and RDROT's two functions.
 
-``monge::regularized_transport`` gives values, plans and duals, and these are the derivatives of the values: by the
-costs the plan, by the weights the duals (Lindback, Wang, Johansson 2023, section 3.3). So the pass back only scales
-what the pass forth has found.
+``monge::regularized_transport`` gives values, plans and dual potentials. The derivative of a value by the costs is the
+plan, by the weights the dual potentials (Lindback, Wang, Johansson 2023, section 3.3). So the backward pass only scales
+outputs of the forward pass.
 """
 
-# Annotations are read by torch.library, so they are no strings here.
+# torch.library reads the annotations, so they must not be strings.
 import math
 from typing import Any
 
@@ -58,7 +58,7 @@ def _(cost, a, b, groups, group_weights, l1_weights, mask, weights, options):  #
 def _gradients_operator(
     by_value: Tensor, plan: Tensor, u: Tensor, v: Tensor, cost: Tensor, a: Tensor | None, b: Tensor | None
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """By the costs, a and b. It takes these for autograd to know that second derivatives would be by them."""
+    """Derivatives by the costs, a and b, which are inputs so that autograd sees second derivatives by them."""
     return plan * by_value[:, None, None], u * by_value[:, None], v * by_value[:, None]
 
 
@@ -145,14 +145,15 @@ def regularized_transport(
 
     Args:
         cost: (n, m), or a batch (B, n, m).
-        a, b: (n) and (m), or (B, n) and (B, m). Gradients count along directions that keep sum a = sum b.
+        a, b: (n) and (m), or (B, n) and (B, m). Only directions that keep sum a = sum b are feasible.
         All else: as for :func:`monge.solve_regularized`; a batch has one regulariser.
 
     Returns:
-        The value, or B of them, and the plan, which has no derivatives: it is one, that of the value by the costs.
+        The value, or B of them, and the plan, which is the derivative of the value by the costs. The plan itself has no
+        derivatives.
 
     Raises:
-        NotImplementedError: A second derivative, or one by the regulariser; ValueError: a bad argument.
+        NotImplementedError: A second derivative, or one by the regulariser. ValueError: An argument is wrong.
 
     Source: Lindback, Wang, Johansson 2023, section 3.3 and Appendix D.
     """
@@ -207,7 +208,7 @@ def _drot(
     groups: Tensor | None = None,
     **weight: float,
 ) -> Tensor:
-    """RDROT's iterations and criterion, an absolute residual. Its costs have a row for each entry of q."""
+    """The iterations of RDROT with its criterion, an absolute residual. Its costs have a row for each entry of q."""
     size = float(torch.cat((p, q)).double().norm())
     result = solve_regularized(
         c.T,
@@ -238,11 +239,12 @@ def quadratic_drot(
     """RDROT's function of this name: the plan of h = (n + m) r_weight / 2 |X|^2, without derivatives.
 
     Args:
-        c: Costs (m, n), their largest 1.
-        p, q: (n) and (m), with total 1.
+        c: Costs (m, n) with largest entry 1.
+        p, q: Weights (n) and (m), with total 1.
         rho: The step is rho / (n + m).
         r_weight: Weight >= 0 of the term, in units of c over mass.
-        max_iter, eps: Iterations at most, and the absolute residual of the marginals, |.|_2, to stop at.
+        max_iter, eps: The largest number of iterations, and the absolute residual of the marginals, |.|_2, at which to
+            stop.
 
     Returns:
         X (m, n). :func:`regularized_transport` gives the value with its derivatives.
@@ -262,7 +264,8 @@ def group_lasso_drot(
     max_iter: int = 20000,
     eps: float = 1e-4,
 ) -> Tensor:
-    """RDROT's function of this name: the plan of a group lasso, its groups `n_class` equal runs of the n entries of p.
+    """RDROT's function of this name: the plan of a group lasso, whose groups are `n_class` equal runs of the n entries
+    of p.
 
     Its weight is `r_weight` (n + m) sqrt(n / n_class) / rho: in RDROT it depends on the step. All else is as in
     :func:`quadratic_drot`.
