@@ -86,18 +86,8 @@ class OTTransport(TransformerMixin, BaseEstimator):
             self.result_ = self._fit_regularized(source, target, y)
             self._source, self._target = source, target
         else:
-            self.result_ = solve_sample(
-                source,
-                target,
-                metric=self.metric,
-                reg=self.reg,
-                unbalanced=self.unbalanced,
-                method=self.method,
-                precision=self.precision,
-                tol=self.tol,
-                max_iter=self.max_iter,
-                device=self.device,
-            )
+            own: Any = dict(reg=self.reg, unbalanced=self.unbalanced, method=self.method)
+            self.result_ = solve_sample(source, target, metric=self.metric, **own, **self._how)
         self.n_iter_ = self.result_.n_iter
         return self
 
@@ -105,6 +95,11 @@ class OTTransport(TransformerMixin, BaseEstimator):
         tags = super().__sklearn_tags__()
         tags.target_tags.required = isinstance(self.method, str) and self.method == "group_lasso"
         return tags
+
+    @property
+    def _how(self) -> Any:
+        """The arguments of all solvers."""
+        return {"tol": self.tol, "max_iter": self.max_iter, "precision": self.precision, "device": self.device}
 
     @property
     def _is_regularized(self) -> bool:
@@ -118,15 +113,14 @@ class OTTransport(TransformerMixin, BaseEstimator):
             raise ValueError(f"reg: is {shown(self.reg)}; {rule}")
         if self.unbalanced is not None:
             raise NotImplementedError(f"unbalanced: is given; must not be with method {self.method!r}")
-        options: Any = {"tol": self.tol, "max_iter": self.max_iter, "precision": self.precision, "device": self.device}
         weight = 0.0 if self.reg is None else number("reg", self.reg)
         if self.method != "group_lasso":
-            return solve_regularized_sample(source, target, metric=self.metric, quadratic=weight, **options)
+            return solve_regularized_sample(source, target, metric=self.metric, quadratic=weight, **self._how)
         if y is None:
             raise ValueError("y: is missing; method 'group_lasso' requires y to be passed, but the target y is None")
         groups = np.unique(as_numpy("y", y), return_inverse=True)[1]
         cost = costs(source, target, *cost_of_metric(self.metric))
-        return solve_regularized(cost, group_lasso=weight, groups=groups, **options)
+        return solve_regularized(cost, group_lasso=weight, groups=groups, **self._how)
 
     def transform(self, X: Any) -> Array:
         """The images of points X (k x d) of the source domain, which need not be those of :meth:`fit`."""
