@@ -106,7 +106,7 @@ def _solve(
     n_threads: int | None,
     progress: bool | ProgressFunction | None,
 ) -> _core.Divergence:
-    """The library makes the self terms of points; those of costs have matrices of their own."""
+    """For points the library makes the self terms itself; for costs they have their own matrices."""
     ab, aa, bb = problems
     xx, yy = (None, None) if ab.cost is None else (aa.geometry, bb.geometry)
     session = ab.place.session(n_threads)

@@ -1,4 +1,4 @@
-"""What all results have: a plan that is an operator, its potentials and its report."""
+"""The common part of all results: a plan that is an operator, its potentials and its report."""
 
 from __future__ import annotations
 
@@ -251,7 +251,7 @@ class PlanResult:
 
     @property
     def _solves(self) -> tuple[PlanResult, ...]:
-        """The results of which the value is made; a divergence has three."""
+        """The results whose values make up the value: itself, or the three solves of a divergence."""
         return (self,)
 
     def _entropy_weight(self) -> float:

@@ -64,7 +64,7 @@ class Regularizer:
 
     @staticmethod
     def read(*terms: Any, **named: Any) -> Regularizer:
-        """From what the caller gave, in the order of the fields or by their names; None is what was left out."""
+        """Reads the caller's arguments, in the order of the fields or by their names; None is a missing one."""
         named |= zip([field.name for field in fields(Regularizer)], terms)
         given = {field: value for field, value in named.items() if value is not None}
         for field, value in given.items():
@@ -240,7 +240,7 @@ class RegularizedResult(PlanResult):
         return self._place.array(np.concatenate([u for u, _ in self._rows("potential", points, weights)]))
 
     def gradients(self) -> Gradients:
-        """Derivatives of the value by points ("sqeuclidean", "dot") and weights. That by the costs is the plan."""
+        """Derivatives of the value by points ("sqeuclidean", "dot") and weights. By the costs it is the plan."""
         u, v = self.potentials
         problem = self._problem
         if not self._has_point_derivatives:
@@ -274,11 +274,11 @@ class RegularizedResult(PlanResult):
         """Blocks of u at `points` with these weights and of their rows of the plan, divided by their totals."""
         problem, m = self._problem, self.shape[1]
         for given, what in (
-            (problem.cost, "is a cost matrix, which says"),
-            (problem.labels_x, "has labels, which say"),
+            (problem.cost, "is a cost matrix, which has"),
+            (problem.labels_x, "has labels, and so has"),
         ):
             if given is not None:
-                raise NotImplementedError(f"{asked}: the problem {what} nothing of new points")
+                raise NotImplementedError(f"{asked}: the problem {what} no costs of new points")
         x = read("points", points)
         d = problem.x.shape[1]  # type: ignore[union-attr]
         if x.ndim != 2 or x.shape[1] != d:

@@ -33,8 +33,9 @@ class OTResult(PlanResult):
     of the inputs. An entry in float32 has a relative error of some 1e-7 (1 + range of C / eps).
 
     If tensors of PyTorch that require gradients were given, `value`, `value_linear`, `plan` and `potentials` have first
-    derivatives by M or the points and by the weights. They are those of the optimum, by implicit differentiation. If
-    its linear system is not solved, a gradient is a RuntimeError; if it has lost digits, a ConvergenceWarning.
+    derivatives by M or the points and by the weights. They are those of the optimum, by implicit differentiation. A
+    gradient whose linear system is not solved is a RuntimeError. One with fewer digits than usual makes a
+    ConvergenceWarning.
     """
 
     _has_gradients = ("value", "value_linear", "plan", "potentials")
