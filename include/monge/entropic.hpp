@@ -46,8 +46,9 @@ constexpr auto names_of(Method) {
 enum class Criterion {
   l1,        ///< Report::marginal_error, relative to the larger of the totals of a and b.
   gradient,  ///< Report::gradient_norm, relative to the same total.
-  gap,  ///< |Report::gap|, relative to the larger of |Report::primal| and eps times the mass. The relative marginal
-        ///< error must also be at most the square root of the tolerance: far from the marginals the gap has no meaning.
+  gap,       ///< Report::gap, relative to the larger of Report::primal and eps times the mass, in absolute values. The
+        ///< relative marginal error must also be at most the square root of the tolerance: far from the marginals the
+        ///< gap has no meaning.
 };
 constexpr auto names_of(Criterion) {
   using enum Criterion;
@@ -108,12 +109,14 @@ void visit_solve_options(Options& options, Visitor&& visit) {
         options.eps_relative);
   visit(Field{"method", OneOf<Method>(), "how potentials are found; auto is sinkhorn, and newton where that pays"},
         options.method);
-  visit(Field{"tolerance", kNotNegative, "stop when what the criterion says is at most this; 0 runs all iterations"},
+  visit(Field{"tolerance", kNotNegative,
+              "stop when the quantity of the criterion is at most this; 0 runs all iterations"},
         options.tolerance);
   visit(
-      Field{"criterion", OneOf<Criterion>(),
-            "what the tolerance is on: the L1 marginal error and the L2 gradient of the dual, of the mass, or the gap, "
-            "of the primal value (or of eps times the mass, if that is more)"},
+      Field{
+          "criterion", OneOf<Criterion>(),
+          "quantity that the tolerance bounds: the L1 marginal error or the L2 gradient of the dual, as shares of the "
+          "mass, or the gap, as a share of the primal value (or of eps times the mass, if that is more)"},
       options.criterion);
   visit(Field{"iterations", at_least(1), "at most this many sweeps, annealing included"}, options.iterations);
   visit(Field{"schedule", OneOf<Schedule>(), "order of the updates in a sweep"}, options.schedule);
@@ -121,22 +124,23 @@ void visit_solve_options(Options& options, Visitor&& visit) {
         options.penalty_a);
   visit(Field{"penalty_b", kPositiveOrInfinite, "weight of KL(P^T 1 | b); inf: P^T 1 is b"}, options.penalty_b);
   visit(Field{"annealing", Bounds{.least = 0, .most = 1, .most_open = false},
-              "factor of the eps ladder that hard problems come down; 1 is none"},
+              "factor by which eps falls on the ladder for hard problems; 1: no ladder"},
         options.annealing);
   visit(Field{"precision", OneOf<Precision>(), "arithmetic of the sweeps; tf32 is for CUDA only"}, options.precision);
-  visit(Field{"check_every", at_least(1), "at most so many sweeps between checks of the error"}, options.check_every);
+  visit(Field{"check_every", at_least(1), "at most this many sweeps between checks of the error"}, options.check_every);
   visit(Field{"certificate", OneOf<bool>(), "evaluate error, values and gap in float64 at the end"},
         options.certificate);
-  visit(Field{"cache_bytes", at_least(0), "memory for scores and entries of the plan that are kept; 0 keeps none"},
+  visit(Field{"cache_bytes", at_least(0), "memory in which scores and entries of the plan are kept; 0 keeps none"},
         options.cache_bytes);
   visit(Field{"splr_density", Bounds{.least = 0, .most = 1, .least_open = false, .most_open = false},
-              "of method splr: the share of the pairs in the sparse part, at most; 0 is 10 / min(n, m)"},
+              "method splr: largest share of the pairs in the sparse part; 0: 10 / min(n, m)"},
         options.splr.density);
-  visit(Field{"splr_shift", kPositive, "the most that is added to its diagonal, of mass over cost"},
+  visit(Field{"splr_shift", kPositive, "method splr: largest number added to the diagonal, in mass over cost"},
         options.splr.shift);
-  visit(Field{"splr_reuse", at_least(1), "iterations that keep the pairs of the sparse part; 1: none does"},
+  visit(Field{"splr_reuse", at_least(1), "method splr: iterations that share one choice of pairs"},
         options.splr.pattern_reuse);
-  visit(Field{"splr_candidates", at_least(0), "sweeps whose end may be the next iterate, whenever pairs are chosen"},
+  visit(Field{"splr_candidates", at_least(0),
+              "method splr: sweeps after each choice of pairs, whose end may be the next iterate"},
         options.splr.candidate_sweeps);
 }
 

@@ -157,17 +157,17 @@ struct ProjectionOptions {
 /// Like visit_solve_options, for the options that project() reads.
 template <class Options, class Visitor>
 void visit_forward_options(Options& options, Visitor&& visit) {
-  visit(Field{"order", OneOf<ProjectionOrder>(), "which sums an iteration makes right first"}, options.order);
-  visit(Field{"start", OneOf<ProjectionStart>(), "how the matrix comes from the logits"}, options.start);
-  visit(Field{"epsilon_mode", OneOf<EpsilonMode>(), "where epsilon goes"}, options.epsilon_mode);
+  visit(Field{"order", OneOf<ProjectionOrder>(), "sums that an iteration normalises first"}, options.order);
+  visit(Field{"start", OneOf<ProjectionStart>(), "how the matrix is computed from the logits"}, options.start);
+  visit(Field{"epsilon_mode", OneOf<EpsilonMode>(), "where epsilon enters"}, options.epsilon_mode);
   visit(Field{"epsilon", kNotNegative, "guard of the sums; used by softmax and the epsilon modes"}, options.epsilon);
   visit(Field{"iterations", at_least(1), "row and column steps, at most this many with a tolerance"},
         options.iterations);
-  visit(Field{"tolerance", kNotNegative, "stop a matrix when its sums are right to this, relative; 0: never"},
+  visit(Field{"tolerance", kNotNegative, "stop a matrix when the relative error of its sums is at most this; 0: never"},
         options.tolerance);
   visit(Field{"temperature", kPositive, "divides the logits"}, options.temperature);
   visit(Field{"log_domain", OneOf<bool>(), "log-sum-exp steps, for wide spreads of the logits"}, options.log_domain);
-  visit(Field{"dustbin", OneOf<bool>(), "add a row and a column for what has no match"}, options.dustbin);
+  visit(Field{"dustbin", OneOf<bool>(), "add a row and a column for points without a match"}, options.dustbin);
   visit(Field{"dustbin_score", kFinite, "logit of the dustbin"}, options.dustbin_score);
   visit(Field{"row_sum", kPositive, "sum of each row"}, options.row_sum);
 }

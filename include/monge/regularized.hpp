@@ -95,18 +95,21 @@ template <class Options, class Visitor>
 void visit_regularized_options(Options& options, Visitor&& visit) {
   visit(Field{"method", OneOf<RegularizedMethod>(), "how the plan is found; auto is newton for a quadratic term alone"},
         options.method);
-  visit(Field{"tolerance", kNotNegative, "stop when what the criterion says is at most this; 0 runs all iterations"},
+  visit(Field{"tolerance", kNotNegative,
+              "stop when the quantity of the criterion is at most this; 0 runs all iterations"},
         options.tolerance);
-  visit(Field{"criterion", OneOf<RegularizedCriterion>(),
-              "what the tolerance is on: the relative residual of the marginals and the relative gap, or the residual"},
-        options.criterion);
+  visit(
+      Field{"criterion", OneOf<RegularizedCriterion>(),
+            "quantity that the tolerance bounds: relative residual of the marginals and relative gap, or the residual"},
+      options.criterion);
   visit(Field{"iterations", at_least(1), "at most this many iterations, or passes of Newton's method"},
         options.iterations);
   visit(Field{"step", Bounds{.least = 1e-6, .most = 1e6, .least_open = false, .most_open = false},
-              "of splitting, times n + m, for costs of range 1"},
+              "step of splitting, times n + m, for costs of range 1"},
         options.step);
-  visit(Field{"accelerate", OneOf<bool>(), "a second run of splitting, with restarts and adapted steps, in turns"},
-        options.accelerate);
+  visit(
+      Field{"accelerate", OneOf<bool>(), "run a second splitting recursion in turns, with restarts and adapted steps"},
+      options.accelerate);
   visit(Field{"precision", OneOf<Precision>(), "arithmetic of the iterations of splitting; not tf32"},
         options.precision);
   visit(Field{"check_every", at_least(1), "iterations of splitting between checks of the residual"},
