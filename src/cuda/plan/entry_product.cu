@@ -19,7 +19,7 @@ using Narrow = EntryProductShape<64, 64, 4, 2>;
 using Wide = EntryProductShape<128, 64, 3, 2>;
 using Mma = EntryProductShape<128, 32, 4, 1>;
 
-/// function.operator()<Shape>(kernel).
+/// Calls function.operator()<Shape>(kernel).
 template <class Function>
 void with_shape(EntryProductPlan const& plan, Function&& function) {
   if (!plan.wgmma) {
