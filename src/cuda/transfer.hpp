@@ -64,7 +64,7 @@ std::vector<T> download(Runtime const& runtime, T const* data, std::int64_t size
   return values;
 }
 
-/// One of several arrays in one allocation; `data` receives its address.
+/// One of several arrays in one allocation: `data` is set to it.
 template <class T>
 struct Part {
   T*& data;

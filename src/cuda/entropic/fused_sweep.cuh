@@ -281,8 +281,8 @@ __device__ __forceinline__ void sum_lines(FusedSweepArguments const& arguments, 
 #define MONGE_FUSED_SWEEP_THREADS 32
 #endif
 
-/// Grid: clusters of blocks, at most one cluster for each line. Threads: a multiple of 32, and 32 more. The body exists
-/// only in code for sm_90 and newer.
+/// Grid: clusters of blocks, at most one a line. A multiple of 32 threads and as many more; only code for sm_90 and
+/// newer has a body; elsewhere the launch bound says so.
 template <class S, int kVectors, class Source>
 __global__ void __launch_bounds__(MONGE_FUSED_SWEEP_THREADS) fused_sweep_kernel(Source const source) {
 #if __CUDA_ARCH__ >= 900

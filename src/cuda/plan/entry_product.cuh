@@ -163,7 +163,7 @@ __global__ void __launch_bounds__(Shape::kThreads, 1) entry_product_mma(EntryPro
 #define MONGE_WGMMA_THREADS 32
 #endif
 
-/// The same product with wgmma.
+/// The same with wgmma.
 template <class Shape>
 __global__ void __launch_bounds__(MONGE_WGMMA_THREADS, 1) entry_product_wgmma(EntryProductArguments const arguments) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
