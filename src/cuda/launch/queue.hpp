@@ -9,19 +9,19 @@ namespace monge::cuda {
 
 class Batch;
 
-/// The source of the arguments in a launch for one problem: the parameters of the kernel.
+/// The source of the arguments in a launch for one problem: the kernel's parameters.
 template <class Arguments>
 struct One {
   Arguments arguments;
 };
 
-/// In a launch for many problems, what a block of the grid does: `count` blocks, from number `block` on, of the launch
-/// that the problem with these arguments (device memory) would make alone.
+/// The work of a block in a launch for many problems: `count` blocks, from number `block` on, of the launch for the one
+/// problem with these arguments (device memory).
 struct BlockOfMany {
   void const* arguments;
   int block, count;
 };
-/// The source of the arguments in such a launch: a table, one entry for each block of the grid.
+/// The source of the arguments in a launch for many problems: a table with one entry for each block of the grid.
 template <class Arguments>
 struct Many {
   BlockOfMany const* blocks;
