@@ -13,7 +13,7 @@ class RegularizedCosts {
  public:
   /// Starts to look through the costs; finish() has to follow. Waits where there are points.
   RegularizedCosts(SharedRuntime runtime, RegularizedInput const& input, Queue const& queue);
-  /// Waits. Throws invalid_argument as regularized/regularized_costs.hpp has it.
+  /// Waits. Throws invalid_argument as described in regularized/regularized_costs.hpp.
   void finish();
 
   SharedRuntime const& runtime() const { return runtime_; }
@@ -23,7 +23,7 @@ class RegularizedCosts {
   RegularizedMatrix const& matrix() const { return matrix_; }
   /// With groups rows are sorted by them, and each group is padded to a multiple of kGroupRows.
   RowOrder order() const;
-  /// Of h, inside.
+  /// The terms of h, in units of the costs inside.
   EntryTerms const& terms() const { return terms_; }
   /// Where groups begin in that order, and their end; empty without groups.
   std::vector<int> const& group_begin() const { return group_begin_; }
