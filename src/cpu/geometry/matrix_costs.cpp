@@ -161,7 +161,7 @@ std::unique_ptr<Costs<T> const> MatrixCosts<T>::part(Side side, std::span<std::i
       Wide const cost = data[from.transposed ? j * from.row_stride + i : i * from.row_stride + j];
       scores[static_cast<std::size_t>(r * others + j)] = static_cast<T>(cost * factor + term);
     };
-    // Memory line by line, whichever way it lies.
+    // Copies memory line by line in either layout.
     for (std::int64_t line = 0; line < (from.transposed ? others : size); ++line) {
       for (std::int64_t place = 0; place < (from.transposed ? size : others); ++place)
         from.transposed ? copy(place, line) : copy(line, place);

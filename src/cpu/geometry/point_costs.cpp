@@ -11,7 +11,7 @@
 namespace monge::cpu {
 namespace {
 
-/// Up to this dimension exact differences cost no more than the exponential does and lose no digits to cancellation.
+/// Up to this dimension exact differences cost no more than the exponential, and no digits cancel.
 constexpr std::int64_t kLargestDifferenceDimension = 8;
 
 ScoreForm form_for(PointCost const& cost) {
@@ -103,7 +103,7 @@ std::shared_ptr<PointCosts<T> const> PointCosts<T>::self(PointCloud const& geome
     return result;
   }
   auto const result = std::make_shared<PointCosts>(geometry, a, a);
-  auto& [rows, columns] = result->shift_;  // A constant apart, since the cost is symmetric.
+  auto& [rows, columns] = result->shift_;  // Equal up to a constant: the cost is symmetric.
   for (std::size_t i = 0; i < rows.size(); ++i) rows[i] = columns[i] = (rows[i] + columns[i]) / 2;
   if (!result->cost_.labels) result->clouds_[1] = result->clouds_[0];
   return result;

@@ -14,7 +14,7 @@ namespace monge::cpu {
 template <class T>
 class PointCosts final : public Costs<T> {
  public:
-  /// The centres are means under the weights a and b. Throws invalid_argument naming what is no point, label or cost.
+  /// Centres are means with weights a and b. Throws invalid_argument for an invalid point, label or cost.
   PointCosts(PointCloud const& geometry, std::span<double const> a, std::span<double const> b);
 
   double bound() const override;
@@ -37,9 +37,9 @@ class PointCosts final : public Costs<T> {
   struct Cloud {
     PackedPoints<T> packed;
     std::vector<double> centre;
-    double mean_square = 0;  // Of the length of the points from it, under their weights; costs with `square` only.
+    double mean_square = 0;  // Of the squared distances to the centre; only for costs with `square`.
     double largest_squared_norm = 0;
-    std::vector<double> norm;  // square |x'_i|^2 of the packed points; 0 where the score holds it.
+    std::vector<double> norm;  // square |x'_i|^2 of the packed points; 0 if the score contains it.
   };
 
   PointCosts(PointCosts const& like, std::shared_ptr<Cloud const> rows, std::shared_ptr<Cloud const> columns);
@@ -47,7 +47,7 @@ class PointCosts final : public Costs<T> {
                                       std::span<double const> weights) const;
   std::shared_ptr<Cloud const> measured(Cloud cloud) const;
   std::vector<double> shift_of(Side side, MatrixView features) const;
-  /// That of the rows' shift.
+  /// The constant in the rows' shift.
   double constant() const;
   Cloud const& cloud(Side side) const { return *clouds_[static_cast<int>(side)]; }
 

@@ -255,7 +255,7 @@ void QuadraticOperator::accept() {
   std::swap(now_, trial_);
 }
 
-/// Of the Schur complement of the places, with its diagonal as preconditioner:
+/// Solves the Schur complement of the places, with its diagonal as preconditioner:
 ///   S = D_p - M^T D_l^-1 M,   S x_p = b_p - M^T D_l^-1 b_l,   x_l = D_l^-1 (b_l - M x_p).
 int QuadraticOperator::solve(QuadraticDamping damping) {
   auto const set = [&](Given const& given, Points const& points, System& system) {
@@ -335,7 +335,7 @@ int QuadraticOperator::solve(QuadraticDamping damping) {
   return k;
 }
 
-/// Points without mass get the largest potentials with which none of their pairs is active, lines first.
+/// Points of zero mass get the largest potentials for which none of their pairs is active, lines first.
 RegularizedValues QuadraticOperator::evaluate() {
   std::vector<double> line = now_.line.potential, place = now_.place.potential;
   auto const finite = [](double potential) { return std::isfinite(potential) ? potential : 0.0; };

@@ -79,7 +79,7 @@ void MatrixCosts::finish(MatrixSurvey const& found) {
   set_bound();
 }
 
-/// Scores that float cannot hold have none.
+/// Scores must fit in float.
 void MatrixCosts::set_bound() {
   bool const fits = scalar_ == DataType::float64 || range_ <= std::numeric_limits<float>::max();
   bound_ = fits ? range_ : std::numeric_limits<double>::infinity();
@@ -114,7 +114,7 @@ std::shared_ptr<Costs const> MatrixCosts::renewed(Geometry const& geometry, Poin
   return result;
 }
 
-/// The same matrix, read in another arithmetic.
+/// The same matrix in another precision.
 std::shared_ptr<Costs const> MatrixCosts::twin(Geometry const&, DataType scalar, Queue const&) const {
   auto result = std::make_shared<MatrixCosts>(*this);
   result->scalar_ = scalar;

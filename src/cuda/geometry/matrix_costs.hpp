@@ -1,6 +1,6 @@
-// The costs of a matrix in memory: read in place on the device, or copied there once, as it is.
+// The costs of a matrix in memory: read in place on the device, or from an unchanged copy there.
 //
-// Gauge: shift_i is the smallest finite cost for all rows, 0 for columns; norms are 0.
+// Gauge: shift_i is the smallest finite cost for all rows and 0 for columns; norms are 0.
 #pragma once
 #include <memory>
 
@@ -27,7 +27,7 @@ class MatrixCosts final : public Costs {
   std::shared_ptr<Costs const> twin(Geometry const& geometry, DataType scalar, Queue const& queue) const override;
 
  private:
-  /// Shared by twins.
+  /// Memory that twins share.
   struct Memory {
     DeviceArray<unsigned char> copy;  // Of a matrix in host memory.
     DeviceArray<double> zeros, shift;
