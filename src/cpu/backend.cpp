@@ -35,8 +35,7 @@ std::string processor_name() {
   return "CPU";
 }
 
-/// Calls work(i) for each i < count on up to `threads` threads. Afterwards rethrows the exception of the lowest i, if
-/// any.
+/// Calls work(i) for each i < count on up to `threads` threads; then rethrows the first exception in order of i.
 template <class Work>
 void side_by_side(int threads, std::size_t count, Work&& work) {
   std::vector<std::exception_ptr> failures(count);

@@ -206,8 +206,7 @@ void EntropicOperator<T>::one_sweep(Sweep const& sweep) {
   last_.eps = eps;
 }
 
-/// g+ = g - eps log(c_j / b_j) from the column sums of the plan, c_j = mass beta_j column_sums_j. Returns the errors
-/// before the update.
+/// g+ = g - eps log(c_j / b_j) from the column sums, c_j = mass beta_j column_sums_j. Returns the errors of the old g.
 template <class T>
 ErrorSums EntropicOperator<T>::update_columns(Sweep const& sweep, HostVector const& f_used, double const* column_sums,
                                               double smallest_trusted) {

@@ -1,5 +1,4 @@
-// Copies scores of a cost matrix from the caller's memory into cache, panel by panel; compiled for each instruction
-// set.
+// Copies scores of a cost matrix from the caller's memory into cache, panel by panel, for each instruction set.
 //
 // If the rows of the stripe are rows in memory, a panel is one short run for each row. If they are columns in memory, a
 // panel is kPanel lines of memory, each with the stripe's rows side by side; registers transpose sixteen lines at a

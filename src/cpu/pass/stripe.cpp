@@ -157,8 +157,7 @@ HWY_NOINLINE void ExponentiateLogits(StripeArgs<T> const& args, T const* largest
   for (std::int64_t j = begin; j < end; j += kPanel<T>) {
     for (std::int64_t r = 0; r < args.row_count; ++r) {
       T* HWY_RESTRICT row = args.stripe + StripeIndex(args, j, r);
-      // Very large logits (tiny eps, poor warm starts) cannot share a constant with the rounding: shift them near 0
-      // first.
+      // Very large logits (tiny eps, poor warm starts) cannot share a constant with the rounding: shift them to 0.
       bool const huge = !(std::abs(largest[r]) < kLargestBound<T>);
       ShiftedExp2<T> const exp2(huge ? T(0) : largest[r]);
       auto const far = hn::Set(d, huge ? largest[r] : T(0));

@@ -11,19 +11,16 @@
 // sum_r gives the new f_r, and the weights w_r carry it into the columns. If beta_j v_j replaces beta_j, the sum of a
 // row is an average of v, and the exponentials need not be stored.
 //
-// Bounds    M_r (`bound`) is often known before the pass. In sweeps, a logit never exceeds the sum of its row and
-// changes
-//           with h_j; for frozen potentials the sum itself is a bound. Scores then become exponentials in registers.
+// Bounds    M_r (`bound`) is often known before the pass. In sweeps a logit never exceeds the sum of its row, and it
+//           changes with h_j; for frozen potentials the sum is a bound. Scores then become exponentials in registers.
 //           Without bounds M_rb is found first, a block of kColumnBlock columns at a time, with the logits in L1.
-// Layout    The stripe holds panel after panel, kPanel columns of all its rows each. Stripe and kept scores are written
-//           and read in order.
+// Layout    The stripe holds panel after panel, kPanel columns of all its rows each, and is read and written in order.
 // Tiling    A register tile of scores is 8 rows x 128 bytes (AVX-512).
 // Cost      per pair: d FMAs (2 d operations with differences) + 13 operations (15 without bounds); 4 bytes written to
 //           and read from L2 (float). Each stripe reads the panels of y once: 4 d / rows bytes a pair.
-// Numerics  h_j is the float64 bias rounded to T. beta_j = 2^(remainder) undoes the rounding, so the rounding of a
-// column
-//           does not affect its marginal. Columns of zero weight have h = kNoWeight, which is finite so that infinities
-//           never meet, and beta = 0. Sums run in T within a block, then in float64.
+// Numerics  h_j is the float64 bias rounded to T. beta_j = 2^(remainder) undoes the rounding, so it does not affect the
+//           marginal of the column. Columns of zero weight have beta = 0 and h = kNoWeight, which is finite so that
+//           infinities never meet. Sums run in T within a block, then in float64.
 //           A forbidden pair has the score infinity, the logit -infinity (stored as the lowest finite number, so that
 //           no two infinities meet) and E = 0. Every other E is at least 2^-125 (float) or 2^-1021 (double), and sums
 //           start from half of that. Such numbers do not change a sum, and no number is denormal.

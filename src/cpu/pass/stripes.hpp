@@ -122,8 +122,7 @@ class ColumnSums {
 };
 
 /// A column sum below this may be wrong because of exponentials that T cannot hold: each term w E has an error of at
-/// most w times the smallest normal number. `total_weight` is the sum of all |w| and of the starting values of the
-/// sums.
+/// most w times the smallest normal number. `total_weight` is the sum of all |w| and of the sums' starts.
 template <class T>
 double smallest_trusted_sum(double total_weight) {
   return std::numeric_limits<T>::min() / std::numeric_limits<T>::epsilon() * total_weight;

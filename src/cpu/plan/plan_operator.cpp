@@ -309,8 +309,7 @@ void PlanOperator<T>::multiply_vector(Side side, Scaling scaling, Read const& re
                   });
 }
 
-/// values_ = beta_j V_jp / unit_p with V_jp = read(j, p), and units_ = unit_p. Values of V at points of zero weight are
-/// ignored.
+/// values_ = beta_j V_jp / unit_p with V_jp = read(j, p), and units_ = unit_p. Ignores V at points of zero weight.
 template <class T>
 template <class Read>
 void PlanOperator<T>::weigh_matrix(Products const& onto, ValueLayout<T> layout, Read const& read) {
@@ -455,8 +454,7 @@ void PlanOperator<T>::slopes(Side side, Vector& out) const {
   HostVector& target = on_host(out);
   for (std::int64_t i = 0, e = 0; i < size(side); ++i) {
     for (std::size_t k = 0; k < far.size(); ++k, ++e) {
-      // Distances depend on the difference of the centres, so it is taken first: a common offset of the clouds costs no
-      // digits.
+      // The difference of the centres first: a common offset of the clouds then costs no digits.
       double const at_centre = curvature * (points.centre[k] - far[k]) + (curvature + product) * far[k];
       target[e] = curvature * points.packed->coordinate(i, static_cast<std::int64_t>(k)) + at_centre;
     }

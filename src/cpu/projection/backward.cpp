@@ -1,5 +1,5 @@
-// The backward pass over a range of matrices. It repeats the half-steps, keeps their scalings, then undoes the
-// half-steps in reverse.
+// The backward pass over a range of matrices. It repeats the half-steps, keeps the scalings, and undoes them in
+// reverse.
 #include "cpu/pass/simd_targets.hpp"
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "cpu/projection/backward.cpp"
@@ -77,8 +77,7 @@ struct Backward {
     return SelectLess(error, above(g.problem.implicit_tolerance), Set(-1), Set(1));
   }
 
-  /// The gradient of the limit: undoes the last pair of half-steps again and again until the gradient that it passes on
-  /// vanishes.
+  /// The gradient of the limit: undoes the last pair of half-steps until the gradient that it passes on vanishes.
   template <class Domain, class G>
   MONGE_STEP static void implicit(G& g, Pack active) {
     int const u = g.problem.trail ? 2 * g.pairs + 2 : 2 * g.pairs, v = 2 * g.pairs + 1;

@@ -3,8 +3,7 @@
 //   x / shrink + h asinh(x / beta) = v,  v >= 0:  with x = beta sinh(y)  f(y) = kappa sinh(y) + h y = v
 //
 // Start     The smaller of two upper bounds, v / (kappa + h) and ln(1 + 2 v / kappa). The bits of 2 v + kappa, read as
-// an
-//           integer, give the logarithm up to 0.09.
+//           an integer, give the logarithm up to 0.09.
 // Steps     The inverse of f's Taylor polynomial of degree 4 (Schroeder): an error d becomes about d^5 / 5; a large
 //           positive one falls by up to 2. Two steps as a rule.
 // Numerics  y = k ln 2 + r, |r| <= ln 2 / 2, so sinh(y) = S cosh(r) + C sinh(r) with S and C sums of powers of 2.

@@ -9,9 +9,8 @@
 // Traffic   One iteration reads X and S and leaves X - s S; the next reads this and leaves X: 12 and 8 bytes (float).
 //           Hypentropy: hypentropy-inl.hpp.
 // Numerics  Z is rounded once, in memory or not, so any split of a number of iterations has the same bits. Column sums
-// go
-//           to float64 every kRowsOfSum rows, row sums every kColumnsOfRowSum columns: for entries of equal size, a sum
-//           of float32 has a relative error of about 1e-7. A forbidden pair has S = infinity, Z = -infinity and X = 0.
+//           go to float64 every kRowsOfSum rows, row sums every kColumnsOfRowSum columns: for entries of equal size, a
+//           float32 sum has a relative error of about 1e-7. A forbidden pair has S = infinity, Z = -infinity and X = 0.
 #pragma once
 #include <cstdint>
 #include <span>

@@ -41,8 +41,7 @@ __device__ __forceinline__ void copy_async_wait() {
   asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
 }
 
-/// In a kernel of launch_chained(): lets the next kernel of the stream start blocks as soon as blocks of this one leave
-/// room.
+/// In a kernel of launch_chained(): lets the next kernel of the stream start blocks where this one leaves room.
 __device__ __forceinline__ void start_next_kernel() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");

@@ -60,8 +60,7 @@ __device__ __forceinline__ void load_references(float (&reference)[kCount], void
   for (int r = 0; r < kCount; ++r) reference[r] = static_cast<float const*>(references)[row + 8 * r];
 }
 
-/// sum_j beta_j 2^(multiplier score_j + h_j - reference) of each row. h is in shared memory, beta kBetaOffset floats
-/// later.
+/// sum_j beta_j 2^(multiplier score_j + h_j - reference) of each row. h in shared memory, beta kBetaOffset floats on.
 template <int kBetaOffset, int kRowTiles, int kColumnTiles>
 __device__ __forceinline__ void sum_tile(float (&sum)[2 * kRowTiles], RowSums<2 * kRowTiles> const& rows,
                                          float const (&score)[kRowTiles][kColumnTiles][4], float const* logits,

@@ -6,8 +6,7 @@
 
 namespace monge::cuda {
 
-/// C_ij - least, in double unless all is float: float64 costs then keep their digits beside a common offset, in any
-/// arithmetic.
+/// C_ij - least, in double unless all is float, so that float64 costs keep their digits beside a common offset.
 template <class T, class S>
 __device__ __forceinline__ T stored_score(S cost, double least) {
   using Difference = std::conditional_t<sizeof(T) == 4 && sizeof(S) == 4, float, double>;

@@ -1,5 +1,4 @@
-// Asynchronous products of Hopper (sm_90a only). A warpgroup is four consecutive warps; all of them execute each
-// function.
+// Asynchronous products of Hopper (sm_90a only). A warpgroup is four consecutive warps, which all call each function.
 #pragma once
 #include <cstdint>
 

@@ -44,8 +44,7 @@ class EntropicOperator final : public monge::EntropicOperator {
   void settle(Sweep const& sweep);
   void make_logits(Sweep const& sweep, Queue const& queue) const;
   void enqueue_sweep(bool symmetric, Queue const& queue) const;
-  /// The errors of the last sweep as parts in device memory, their number, and the errors from a host copy of the
-  /// parts.
+  /// Parts of the errors of the last sweep, in device memory; their number; and the errors from a host copy of them.
   double const* error_parts() const { return state(Side::rows).errors; }
   std::int64_t error_count() const;
   SweepErrors errors_from(double const* parts);

@@ -11,8 +11,7 @@
 //   q_j in registers and h_j and beta_j in shared memory. Each thread copies its own costs to a ring in shared memory,
 //   so no barrier waits for memory. The exponentials of a thread are relative to its largest logit and stay in
 //   registers until w_i is known. One warp of each block joins the sums of a line and computes w_i while the other
-//   warps work on the next line. They meet at barriers in shared memory; blocks of a cluster write to each other's
-//   shared memory.
+//   warps work on the next line. They meet at barriers in shared memory, where blocks of a cluster write to each other.
 //
 // Per pair: one exponential, FADD, FFMA, FMNMX, FADD, FFMA, FFMA. Device memory: the matrix once. L2: one number for
 //   each place and cluster, written and read.

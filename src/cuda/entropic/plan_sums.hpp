@@ -45,8 +45,7 @@ struct PointParts {
   std::int64_t stride;  // Between parts.
   int count;
 };
-/// After a fused evaluation, which leaves partial sums of entries and, on one side, of costs; costs of the other side
-/// have count 0.
+/// After a fused evaluation: partial sums of entries, and of costs on one side; costs of the other side have count 0.
 struct JoinedSumsArguments {
   PackedSide points[2];
   PointParts marginals[2], costs[2];

@@ -8,7 +8,7 @@
 namespace monge::cuda {
 namespace {
 
-/// Recorded steps: kErrors collects the errors; the steps from kSweep on are one sweep, whose length differs by
+/// Recorded steps: kErrors collects the errors; the steps from kSweep on are a sweep. Its length depends on the
 /// problem.
 constexpr std::size_t kErrors = 0, kSweep = 1, kAll = std::numeric_limits<std::size_t>::max();
 

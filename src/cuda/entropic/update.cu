@@ -8,8 +8,7 @@
 //   Update   f_i + omega_i (f*_i - f_i), or the mean of f_i and f*_i when symmetric (entropic/update_rule.hpp). f* is
 //            the best value under the penalty of the side; without a penalty f* = f+.
 //   Translation  f + t and g - t before a sweep with a penalty (entropic/update_rule.hpp)
-//            One kernel leaves sums of 128 points each. The next kernel joins them in every block and moves the
-//            potentials.
+//            One kernel leaves sums of 128 points each. The next joins them in every block and moves the potentials.
 //
 // The logits leave out the constants of the potentials (SweepParameters), because float could not hold them beside the
 // rest; f+ subtracts them.

@@ -3,12 +3,10 @@
 //
 //   features       only if they are more than coordinates: x / |x|, and the row of the label's class
 //   survey, join   mu = sum_i (a_i / A) x_i in float64: a mean of finite numbers, so no term overflows
-//   pack           x'_i = x_i - mu in float64, then rounded to T; shift_i = <x_i - mu, lean> + constant (rows only),
-//   with
-//                  lean and constant of PointCost; from unrounded points, since the centres may be far apart
-//   measure        largest norm and feature, and the means of square |x_i - mu|^2 and of <x_i - mu, lean>, which
-//   differs
-//                  from 0 only by the rounding of mu. The means of both sides and constant add up to the mean cost.
+//   pack           x'_i = x_i - mu in float64, then rounded to T; shift_i = <x_i - mu, lean> + constant (rows only) of
+//                  unrounded points, since the centres may be far apart; lean and constant of PointCost
+//   measure        largest norm and feature, and the means of square |x_i - mu|^2 and of <x_i - mu, lean>, which is 0
+//                  up to the rounding of mu. The means of both sides and constant add up to the mean cost.
 //   split          high = fp16(v), low = fp16(v - high) for v = half_scale x'; the norms of high + low, as products see
 //                  them
 //

@@ -1,8 +1,6 @@
-// A pass over all pairs on tensor cores: scores t_ij = h_j + c <x'_i, y'_j>, c = 2 s log2(e) / eps, and one of these
-// results:
+// A pass over all pairs on tensor cores: scores t_ij = h_j + c <x'_i, y'_j>, c = 2 s log2(e) / eps, and their results:
 //
-//   softmin    for each row (reference, sum) with sum = sum_j beta_j 2^(t_ij - reference), over the block's part of the
-//              columns
+//   softmin    for each row (reference, sum) with sum = sum_j beta_j 2^(t_ij - reference), in the block's columns
 //   product    the same sum with given references and beta_j v_j in place of beta_j
 //   entries    kEntryScale beta_j 2^(t_ij - reference_i) to memory, as two fp16 numbers, and their sums
 //   logits     t_ij + log2 beta_j - reference_i to memory

@@ -1,8 +1,7 @@
 // A pass over all pairs in float or double, for any dimension and any form of score: t_ij = h_j + c score_ij, and one
 // of these results:
 //
-//   softmin    for each row (reference, sum) with sum = sum_j beta_j 2^(t_ij - reference), over the block's part of the
-//              columns
+//   softmin    for each row (reference, sum) with sum = sum_j beta_j 2^(t_ij - reference), in the block's columns
 //   moments    softmin, and sum_j beta_j 2^(t_ij - reference) (k_j + c score_ij), k_j = h_j - log2 b_j, for evaluations
 //   product    the sum with given references and beta_j v_j in place of beta_j
 //   entries    kEntryScale beta_j 2^(t_ij - reference_i) to memory, and their sums

@@ -3,8 +3,7 @@
 // Tiling: a block of two warpgroups takes 128 rows, 64 each, and walks over tiles of 128 columns. Both operands (wgmma
 //   m64n128k16) come from shared memory, columns through a ring of kStages chunks.
 //   kBlocks = 1: a thread has two sets of 64 accumulators. While the tensor cores fill one with the next tile, the
-//   thread
-//     takes the exponentials of the other, so products and exponentials overlap within each warp.
+//     thread takes the exponentials of the other, so products and exponentials overlap within each warp.
 //   kBlocks = 2: one set; two blocks on a multiprocessor overlap with each other.
 //
 // Per pair: kProducts 2 d flop on the tensor cores; FFMA, FADD, MUFU, FFMA. From L2, per 128 x 128 tile: 256 d bytes of

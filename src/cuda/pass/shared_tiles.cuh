@@ -9,8 +9,7 @@
 
 namespace monge::cuda {
 
-/// The rows of a block: one chunk with all coordinates; all chunks resident in shared memory; or chunks streamed
-/// through it.
+/// The rows of a block: one chunk with all coordinates; all chunks in shared memory; or chunks streamed through it.
 enum class RowPlace { single_chunk, resident, streamed };
 
 /// Operands of a block of the tensor-core kernels: 128 rows and tiles of 128 columns. kProducts: products of fp16 parts
@@ -105,8 +104,7 @@ class OperandStream {
                           chunk * Shape::kChunk);
     }
   }
-  /// Starts one group of copies to the next stage. The group is empty after the last chunk, so that waits can count
-  /// groups.
+  /// Starts one group of copies to the next stage. It is empty after the last chunk, so that waits can count groups.
   __device__ __forceinline__ void copy_next() {
     if (next_tile_ < segment_.tiles) {
       std::uint32_t const stage = stages_ + next_stage_ * Shape::kStageBytes;

@@ -5,8 +5,7 @@
 //
 // Tiling: a block takes 128 rows and kTile columns of V and walks over chunks of points, which arrive in a ring of
 //   stages. The chunks of all (row block, column tile) pairs form one sequence, dealt out in equal parts (WorkPlan,
-//   with chunks in place of column tiles). Blocks that share a pair leave partial sums; store_values() joins them in
-//   order.
+//   with chunks in place of column tiles). Blocks that share a pair leave partial sums; store_values() joins them.
 //
 // Traffic: 4 bytes for each entry and each kTile columns of V; V comes from L2.
 //

@@ -158,8 +158,7 @@ void weight_terms(WeightTermArguments const& arguments, cudaStream_t stream) {
 void slopes(SlopeArguments const& arguments, cudaStream_t stream) {
   for_each_point(arguments.size, stream, [arguments] __device__(int k) {
     int const p = k % arguments.width;
-    // Distances depend on the difference of the centres, so it is taken first: a common offset of the clouds costs no
-    // digits.
+    // The difference of the centres first: a common offset of the clouds then costs no digits.
     double const far = arguments.other_centre[p], apart = arguments.centre[p] - far;
     double const own = load_element(arguments.points, k / arguments.width * arguments.points.stride + p);
     arguments.out[k] =

@@ -1,5 +1,4 @@
-// Kernels on points for a plan with frozen potentials: before and after products, and for derivatives by weights and
-// points.
+// Kernels on points for a plan with frozen potentials: for products, and for derivatives by weights and points.
 #pragma once
 #include "cuda/entropic/update.hpp"
 #include "cuda/launch/arguments.hpp"

@@ -1,5 +1,4 @@
-// Selected entries of a plan. Logarithms of shares are written to memory for a block of rows at a time and selected
-// there.
+// Selected entries of a plan. Logarithms of shares go to memory for a block of rows at a time and are selected there.
 #include <algorithm>
 #include <numbers>
 

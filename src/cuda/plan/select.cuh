@@ -180,8 +180,7 @@ __device__ void find_exactly(RowReader<T> const& reader, int k, Ranked<T>* list,
   __syncthreads();
 }
 
-/// At least the k largest of a row, k <= kFewest. `found` is their number; if it exceeds kCandidates, some found no
-/// room.
+/// At least the k largest of a row, k <= kFewest. `found` is their number; above kCandidates, some found no room.
 template <class T>
 __device__ void find_candidates(RowReader<T> const& reader, int k, Ranked<T>* candidates, int* found) {
   using Bits = typename RowReader<T>::Bits;

@@ -7,8 +7,7 @@
 // Tiling: in a pass a warp takes a line, 32 places at a time; its votes are the words of the line's mask. The mask is
 //   then transposed, 32 x 32 bits in a warp: each lane gets a word of one place, and sums z of that place, in chunks of
 //   lines. In the system a warp takes a line or a place, and each lane takes words of its mask. If few pairs are
-//   active, they are listed first; one block, or a cluster of up to 8, then solves the system with one thread for each
-//   point.
+//   active, they are listed first; one block, or a cluster of up to 8, then solves the system, a thread for a point.
 // Traffic: a pass reads the costs once, and again where pairs are active, or computes them from points as often; it
 //   writes 1/8 byte for each pair twice. A step of conjugate gradients reads both masks, from L2 up to n = 15,000, or
 //   the lists, and three vectors. No data go to the host.

@@ -157,8 +157,7 @@ __device__ __forceinline__ void for_score_tiles(RegularizedEntries const& entrie
   }
 }
 
-/// Calls visit(begin, end, group, whether the group ends here) for the groups of the rows of a tile; without groups all
-/// rows are one.
+/// Calls visit(begin, end, group, whether the group ends here) for the groups in the rows of a tile, or for all rows.
 template <class Visit>
 __device__ __forceinline__ void for_groups(EntryTerms const& terms, int size, int first_row, Visit const& visit) {
   int const tile_end = min(first_row + kEntryRows, size);

@@ -1,8 +1,7 @@
 // The half-steps of Tile undone, in registers. D, ub and vb are the gradients in K, u and v. Undoing a row step is
 //   r_i = -ub_i u_i^2 / a_i + c_i;   D += r v';   vb += K' r;   c_i = eps r_i / a_i
 // r_i is the gradient in the sum of row i. The new c_i is the gradient that it passes on to the same sum one row step
-// earlier. For a column step rows and columns are exchanged. A lane holds the gradients in the scalings of its own
-// share.
+// earlier. For a column step rows and columns are exchanged. A lane holds the gradients in its own share.
 #pragma once
 #include <algorithm>
 
@@ -256,8 +255,7 @@ struct TileAdjoint {
     }
   }
 
-  /// Whether the sums of the side that goes first are within the implicit tolerance. All lanes of a matrix get the same
-  /// answer.
+  /// Whether the sums of the side that goes first are within the implicit tolerance; all lanes of a matrix agree.
   __device__ __forceinline__ bool converged() const {
     return tile.arguments.columns_first ? converged<false>() : converged<true>();
   }

@@ -493,8 +493,7 @@ struct Tile {
     for (int r = 0; r < R; ++r) to[r] = u[r];
   }
 
-  /// Does all half-steps. Calls between(pair) after the row step of a pair, with the new u and the v that it was made
-  /// from.
+  /// Does all half-steps. Calls between(pair) after the row step of a pair, with the new u and its v.
   template <class Between>
   __device__ __forceinline__ void iterate(Between&& between) {
     bool const checks = kGeneral && arguments.tolerance > 0;
