@@ -29,7 +29,7 @@ struct Logarithmic {
     int const n = g.rows.size(), m = g.columns.size();
     if (g.problem.start == ProjectionStart::positive) {
       for (int e = 0; e < n * m; ++e) {
-        Pack const value = g.k.get(e);  // The logarithm of 0 becomes a very small number, that of NaN becomes NaN.
+        Pack const value = g.k.get(e);  // log 0 becomes a very small number, log NaN becomes NaN.
         g.k.set(e, SelectLess(Set(0), value, Log(value), Add(value, Set(-1e38f))));
       }
     } else if (g.problem.start == ProjectionStart::softmax) {

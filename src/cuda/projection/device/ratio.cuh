@@ -7,8 +7,7 @@
 // logits enter, so no row maximum is needed.
 //
 // This form is for narrow matrices: sums, and products of two sums, must not leave float32. start() returns false if
-// log2| of a ratio of entries is above kLargest or NaN; its results must then not be used.
-// |log2| of a ratio of entries is above kLargest or not a number; what start() made is not to be used then.
+// |log2| of a ratio of entries is above kLargest or NaN; its results must then not be used.
 #pragma once
 #include "cuda/projection/device/tile.cuh"
 
@@ -271,7 +270,7 @@ struct CrossRatioGradient {
   float gradient[N - 1];     // A or X, without entry 0.
   float after[N];            // The v that the next pair to be undone ended with.
 
-  /// What is kept of a row step and the column step after it: the v that the row step read and the u that it made.
+  /// The history of a row step and the column step after it: the v that the row step read and the u that it made.
   struct Pair {
     float v[N], u[N];
   };

@@ -55,7 +55,7 @@ struct TileLayout {
   static constexpr int kOwnColumns = C / kWarpRowLanes;
   static constexpr int kPiece = kOwnColumns < 4 ? kOwnColumns : 4;  // Columns side by side in memory and in registers.
   static_assert(kOwnColumns >= 1 && kPiece >= 2 && 32 % kColumnLanes == 0);
-  static_assert(kWarps == 1 || kWarpRowLanes > 1);  // Else every warp would add what a sum starts with.
+  static_assert(kWarps == 1 || kWarpRowLanes > 1);  // Else every warp would add the first term.
   // Register r of lane q holds row r ^ row_twist(q), register c of lane p column c ^ column_twist(p). In general these
   // are q R / kColumnLanes and (p % kWarpRowLanes) kOwnColumns. Layouts that need no division or remainder leave it
   // out, because the compiler, which does not know the ranges of q and p, would not.
