@@ -202,15 +202,6 @@ struct WorkPlan {
   friend bool operator==(WorkPlan const&, WorkPlan const&) = default;
 };
 
-/// How a pass is launched.
-struct PassPlan {
-  Pass pass = Pass::softmin;
-  ScoreKernel kernel = ScoreKernel::tile;
-  WorkPlan work;
-  int variant = 0;       // The launcher's own affair.
-  int shared_limit = 0;  // Bytes that a block may have, where that decides the variant.
-};
-
 struct PassArguments {
   ScoreForm form = ScoreForm::products;
   Operand rows;

@@ -6,7 +6,7 @@
 
 namespace monge::cuda {
 
-/// Only for kernels that call wait_for_previous_kernel() (device/ptx.cuh). A plain launch on devices before sm_90.
+/// Only for kernels that call wait_for_previous_kernel() (device/ptx.cuh). A plain launch before Generation::sm_90.
 void launch_chained(void const* kernel, dim3 grid, int threads, int shared_bytes, cudaStream_t stream,
                     void** parameters);
 template <class... Parameters>

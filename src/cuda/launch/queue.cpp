@@ -2,6 +2,8 @@
 
 #include "cuda/launch/batch.hpp"
 #include "cuda/launch/chained.hpp"
+#include "cuda/launch/generation.hpp"
+#include "cuda/runtime/check.hpp"
 
 namespace monge::cuda {
 
@@ -10,17 +12,22 @@ namespace {
 void launch_chained_clusters(void const* kernel, dim3 grid, int threads, int shared_bytes, int cluster,
                              cudaStream_t stream, void** parameters) {
   cudaLaunchAttribute attributes[2] = {};
-  attributes[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  attributes[0].val.programmaticStreamSerializationAllowed = 1;
-  attributes[1].id = cudaLaunchAttributeClusterDimension;
-  attributes[1].val.clusterDim = {static_cast<unsigned>(cluster), 1, 1};
+  unsigned count = 0;
+  if (generation() >= Generation::sm_90) {
+    attributes[count].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attributes[count++].val.programmaticStreamSerializationAllowed = 1;
+  }
+  if (cluster > 0 && device_attribute(cudaDevAttrComputeCapabilityMajor) >= 9) {
+    attributes[count].id = cudaLaunchAttributeClusterDimension;
+    attributes[count++].val.clusterDim = {static_cast<unsigned>(cluster), 1, 1};
+  }
   cudaLaunchConfig_t config = {};
   config.gridDim = grid;
   config.blockDim = dim3(static_cast<unsigned>(threads));
   config.dynamicSmemBytes = static_cast<std::size_t>(shared_bytes);
   config.stream = stream;
   config.attrs = attributes;
-  config.numAttrs = device_attribute(cudaDevAttrComputeCapabilityMajor) < 9 ? 0 : cluster > 0 ? 2 : 1;
+  config.numAttrs = count;
   MONGE_CUDA_TRY(cudaLaunchKernelExC(&config, kernel, parameters));
 }
 

@@ -40,8 +40,8 @@ struct LaunchShape {
   int shared_bytes = 0;
   int rows = 1;    // Of the grid.
   int merged = 1;  // Among many problems a block may take so many of these one after the other.
-  /// Blocks that reach each other's shared memory, of sm_90 or newer; `blocks` is a multiple. 0 for a kernel without
-  /// such instructions: those that have some need to be launched as a cluster, even of one block.
+  /// Blocks that reach each other's shared memory, from Generation::sm_90 on; `blocks` is a multiple. 0 for a kernel
+  /// without such instructions: those that have some need to be launched as a cluster, even of one block.
   int cluster = 0;
 };
 /// launch_chained() of `blocks` in this shape.
