@@ -33,7 +33,7 @@ std::vector<Target> short_precisions();
 std::vector<Target> all_devices();
 /// The portable kernels, with points and with a matrix.
 std::vector<Target> portable_targets();
-/// Each of these, with squared distances of points and with matrices.
+/// Each of these, with squared distances of points and with matrices. Products, and so tf32, are of points alone.
 std::vector<Target> with_all_costs(std::vector<Target> const& targets);
 /// Float32 and float64 of each device, with each of these costs of points.
 std::vector<Target> with_point_costs(std::vector<Costs> const& costs);
