@@ -109,7 +109,7 @@ void with_entries(DataType scalar, Action&& action) {
 }  // namespace
 
 SplittingPlan plan_splitting(DataType scalar, SplittingProx prox, int rows, int columns,
-                             std::vector<int> const& group_begin, int multiprocessors, int waves) {
+                             std::vector<int> const& group_begin, int multiprocessors) {
   return with_prox(scalar, prox, [&]<class T, SplittingProx kProx>() {
     using Tile = SplittingTile<T, kProx>;
     SplittingPlan plan{scalar, prox};
@@ -146,7 +146,7 @@ SplittingPlan plan_splitting(DataType scalar, SplittingProx prox, int rows, int 
     int const most_parts = std::max(columns / kLeastColumns, 1);
     int const needed = divided_up(columns, kMostColumns);
     int const in_a_wave = std::max(resident / plan.cluster / plan.slab_count(), 1);
-    plan.parts = std::min(most_parts, in_a_wave * std::max(waves, divided_up(needed, in_a_wave)));
+    plan.parts = std::min(most_parts, in_a_wave * divided_up(needed, in_a_wave));
     return plan;
   });
 }
