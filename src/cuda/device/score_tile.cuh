@@ -170,7 +170,7 @@ class TileScores {
   __device__ __forceinline__ void copy_next() {
     if (next_tile_ == segment_.tiles) return;
     int const dimension = arguments_.rows.dimension;
-    int const first_column = segment_.column_tile(arguments_.work, next_tile_) * kTileColumns;
+    int const first_column = (segment_.first_tile + next_tile_) * kTileColumns;
     if (next_tile_ == 0 || !has_resident_rows(dimension))
       copy(rows_[row_stage(next_coordinate_)], arguments_.rows, segment_.first_row);
     copy(columns_[stage_], arguments_.columns, first_column);
@@ -257,7 +257,7 @@ class TileScores<T, ScoreForm::stored> {
 
   __device__ __forceinline__ void next(ThreadScores<T>& score) {
     int const row = segment_.first_row + thread_row();
-    int const column = segment_.column_tile(arguments_.work, next_tile_++) * kTileColumns + thread_column();
+    int const column = (segment_.first_tile + next_tile_++) * kTileColumns + thread_column();
     void const* const data = arguments_.stored.data;
     if (arguments_.stored.scalar == DataType::float32) {
       load(score, static_cast<float const*>(data), row, column);
