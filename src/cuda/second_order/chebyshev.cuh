@@ -14,6 +14,12 @@ namespace monge::cuda {
 inline constexpr int kSolverThreads = 256;
 inline constexpr int kSolverLanes = 8;
 
+/// The sum of `value` over the lanes of a group, for all of them.
+__device__ __forceinline__ double group_sum(double value) {
+  for (int mask = kSolverLanes / 2; mask > 0; mask /= 2) value += __shfl_xor_sync(0xffffffffu, value, mask);
+  return value;
+}
+
 /// <line, vector>, for all lanes of the group.
 __device__ __forceinline__ double line_product(SparseLines const& lines, int line, double const* vector) {
   double sum = 0;
@@ -22,12 +28,47 @@ __device__ __forceinline__ double line_product(SparseLines const& lines, int lin
     for (int k = lines.begin[line] + static_cast<int>(threadIdx.x) % kSolverLanes; k < end; k += kSolverLanes)
       sum += lines.value[k] * vector[lines.index[k]];
   }
-  for (int mask = kSolverLanes / 2; mask > 0; mask /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, mask);
-  return sum;
+  return group_sum(sum);
 }
 
 __device__ __forceinline__ int line_of_group() {
   return static_cast<int>((blockIdx.x * kSolverThreads + threadIdx.x) / kSolverLanes);
+}
+
+__device__ __forceinline__ double inverse_or_one(double value) {
+  return value > 0 ? 1 / value : 1.0;
+}
+
+__global__ void __launch_bounds__(kSolverThreads) scale_rows_kernel(EntryScaling const scaling) {
+  int const i = line_of_group(), lane = static_cast<int>(threadIdx.x) % kSolverLanes;
+  start_next_kernel();
+  wait_for_previous_kernel();
+  bool const exists = i < scaling.rows.count;
+  double const factor = exists ? inverse_or_one(scaling.a[i]) : 0.0;
+  double sum = 0;
+  for (int k = exists ? scaling.rows.begin[i] + lane : 0; k < (exists ? scaling.rows.begin[i + 1] : 0);
+       k += kSolverLanes)
+    sum += scaling.rows.value[k] = factor * scaling.entries[k];
+  sum = group_sum(sum);
+  if (exists && lane == 0) scaling.shares[i] = sum;
+}
+
+__global__ void __launch_bounds__(kSolverThreads) scale_columns_kernel(EntryScaling const scaling) {
+  int const j = line_of_group(), lane = static_cast<int>(threadIdx.x) % kSolverLanes;
+  start_next_kernel();
+  wait_for_previous_kernel();
+  bool const exists = j < scaling.columns.count;
+  double const factor = exists ? inverse_or_one(scaling.c[j]) : 0.0;
+  double sum = 0;
+  for (int k = exists ? scaling.columns.begin[j] + lane : 0; k < (exists ? scaling.columns.begin[j + 1] : 0);
+       k += kSolverLanes) {
+    double const value = scaling.columns.value[k] = factor * scaling.entries[scaling.order[k]];
+    sum += value * scaling.shares[scaling.columns.index[k]];
+  }
+  sum = group_sum(sum);
+  if (!exists || lane != 0) return;
+  scaling.sums[j] = sum;
+  scaling.inverse_diagonal[j] = factor;
 }
 
 __global__ void __launch_bounds__(kSolverThreads) first_entry_step_kernel(FirstEntryStep const step) {
