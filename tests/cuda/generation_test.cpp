@@ -58,12 +58,9 @@ class PortableKernels : public testing::Test {
 TEST_F(PortableKernels, are_what_a_limit_on_cuda_chooses) {
   Generation const before = cuda::generation();
   {
-    cuda::GenerationLimit const limit(Generation::sm_80);
+    auto const portable = use_portable_kernels();
     EXPECT_EQ(cuda::generation(), Generation::sm_80);
-    {
-      cuda::GenerationLimit const newer(Generation::sm_90a);
-      EXPECT_EQ(cuda::generation(), Generation::sm_80);
-    }
+    EXPECT_EQ(cuda::most_shared_bytes(), cuda::kLeastSharedBytes);
     Problem const points = make_problem({300, 200, 40});
     Problem const matrix = make_problem({.n = 300, .m = 200, .d = 3, .costs = Costs::random});
     auto const costs_of = [](Problem const& problem, auto const& check) {

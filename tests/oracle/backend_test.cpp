@@ -109,9 +109,9 @@ void require_device(DeviceType device) {
 
 std::shared_ptr<void> use_portable_kernels() {
 #ifdef MONGE_HAVE_CUDA
-  auto limit = std::make_shared<cuda::GenerationLimit>(cuda::Generation::sm_80);
+  cuda::newest_generation = cuda::Generation::sm_80;
   EXPECT_EQ(cuda::generation(), cuda::Generation::sm_80);
-  return limit;
+  return {&cuda::newest_generation, [](cuda::Generation* newest) { *newest = cuda::Generation::sm_90a; }};
 #else
   return nullptr;
 #endif

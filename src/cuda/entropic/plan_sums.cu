@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "cuda/launch/chained.hpp"
+#include "cuda/launch/queue.hpp"
 #include "cuda/runtime/check.hpp"
 
 namespace monge::cuda {

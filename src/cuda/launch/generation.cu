@@ -26,8 +26,6 @@ Generation generation_of_code() {
   return threads >= 128 ? Generation::sm_90a : threads >= 64 ? Generation::sm_90 : Generation::sm_80;
 }
 
-thread_local Generation limit = Generation::sm_90a;
-
 }  // namespace
 
 Generation generation() {
@@ -36,20 +34,12 @@ Generation generation() {
   MONGE_CUDA_TRY(cudaGetDevice(&device));
   auto found = known.find(device);
   if (found == known.end()) found = known.emplace(device, generation_of_code()).first;
-  return std::min(found->second, limit);
+  return std::min(found->second, newest_generation);
 }
 
 int most_shared_bytes() {
   int const bytes = device_attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin);
-  return limit == Generation::sm_80 ? std::min(bytes, kLeastSharedBytes) : bytes;
-}
-
-GenerationLimit::GenerationLimit(Generation newest) : before_(limit) {
-  limit = std::min(limit, newest);
-}
-
-GenerationLimit::~GenerationLimit() {
-  limit = before_;
+  return newest_generation == Generation::sm_80 ? std::min(bytes, kLeastSharedBytes) : bytes;
 }
 
 }  // namespace monge::cuda

@@ -10,25 +10,15 @@ enum class Generation {
   sm_90a,  // wgmma. Hopper alone has it.
 };
 
+/// Tests lower it to run the kernels of older devices: generation() is at most this, and with sm_80
+/// most_shared_bytes() is kLeastSharedBytes.
+inline thread_local Generation newest_generation = Generation::sm_90a;
+
 /// The newest generation that this build has code of for the current device.
 Generation generation();
 
-/// Bytes of shared memory that a block may have on every supported device.
+/// Bytes of shared memory that a block may have on every supported device, and on the current one.
 inline constexpr int kLeastSharedBytes = 99 * 1024;
-/// The same on the current device.
 int most_shared_bytes();
-
-/// While one lives, generation() is at most `newest` on this thread, and most_shared_bytes() is kLeastSharedBytes if
-/// that is sm_80. Tests run the kernels of older devices by it.
-class GenerationLimit {
- public:
-  explicit GenerationLimit(Generation newest);
-  ~GenerationLimit();
-  GenerationLimit(GenerationLimit const&) = delete;
-  GenerationLimit& operator=(GenerationLimit const&) = delete;
-
- private:
-  Generation before_;
-};
 
 }  // namespace monge::cuda

@@ -9,11 +9,4 @@ namespace monge::cuda {
 template <Pass kPass, int kProducts>
 PassKernel choose_mma(Generation generation, int half_stride, int shared_limit);
 
-extern template PassKernel choose_mma<Pass::softmin, 1>(Generation, int, int);
-extern template PassKernel choose_mma<Pass::softmin, 3>(Generation, int, int);
-extern template PassKernel choose_mma<Pass::product, 3>(Generation, int, int);
-extern template PassKernel choose_mma<Pass::entries, 3>(Generation, int, int);
-extern template PassKernel choose_mma<Pass::logits, 3>(Generation, int, int);
-extern template PassKernel choose_mma<Pass::hadamard, 3>(Generation, int, int);
-
 }  // namespace monge::cuda
