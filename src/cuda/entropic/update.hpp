@@ -1,4 +1,4 @@
-// Work on points before and after the passes of a sweep (cuda/entropic/update.cuh). All vectors are float64 on the
+// Work on points before and after the passes of a sweep (cuda/entropic/update.cu). All vectors are float64 on the
 // device.
 #pragma once
 #include "cuda/launch/arguments.hpp"

@@ -1,4 +1,4 @@
-// Steps of the iteration that solves with a plan's largest entries (cuda/second_order/chebyshev.cuh).
+// Steps of the iteration that solves with a plan's largest entries (cuda/second_order/chebyshev.cu).
 #pragma once
 #include <cuda_runtime_api.h>
 

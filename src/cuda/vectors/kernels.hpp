@@ -1,4 +1,4 @@
-// Kernels on vectors (cuda/vectors/kernels.cuh): float64 on the device.
+// Kernels on vectors (cuda/vectors/kernels.cu): float64 on the device.
 #pragma once
 #include "backend/vectors.hpp"
 #include "cuda/launch/arguments.hpp"
@@ -30,25 +30,12 @@ void reciprocal(int size, double const* in, double* out, cudaStream_t stream);
 /// out_i = <first_i, second_i>, rows of `width`.
 void row_dots(int rows, int width, double const* first, double const* second, double* out, cudaStream_t stream);
 
-struct ExpDifferenceArguments {
-  int size;
-  double const* weight;
-  double const* first;
-  double const* second;
-  double scale;
-  double* out;
-};
-void exp_difference(ExpDifferenceArguments const& arguments, cudaStream_t stream);
-
+/// out_i = weight_i exp((first_i - second_i) / scale), or 0 where weight_i is 0.
+void exp_difference(int size, double const* weight, double const* first, double const* second, double scale,
+                    double* out, cudaStream_t stream);
 /// factor * vector, in rows of `width`, to the first columns of `out`, in rows of `stride`.
-struct PlaceArguments {
-  int size, width;
-  double const* vector;
-  double factor;
-  double* out;
-  int stride;
-};
-void place_columns(PlaceArguments const& arguments, cudaStream_t stream);
+void place_columns(int size, int width, double const* vector, double factor, double* out, int stride,
+                   cudaStream_t stream);
 
 /// Blocks of a sum over a vector.
 int reduction_parts(int size);

@@ -62,9 +62,8 @@ void DeviceVectorOperations::concatenate(std::span<Term const> terms, Vector& ou
   std::int64_t first = 0;
   for (Term const& term : terms) {
     DeviceVector const& from = on_device(*term.vector);
-    place_columns({from.size(), static_cast<int>(from.width()), from.data(), term.factor, result.data() + first,
-                   static_cast<int>(result.width())},
-                  runtime_->stream());
+    place_columns(from.size(), static_cast<int>(from.width()), from.data(), term.factor, result.data() + first,
+                  static_cast<int>(result.width()), runtime_->stream());
     first += from.width();
   }
   result.typical = 0;
@@ -80,9 +79,8 @@ void DeviceVectorOperations::reciprocal(Vector const& in, Vector& out) const {
 void DeviceVectorOperations::exp_difference(Vector const& weight, Vector const& first, Vector const& second,
                                             double scale, Vector& out) const {
   DeviceGuard const guard(runtime_->index());
-  cuda::exp_difference({on_device(out).size(), on_device(weight).data(), on_device(first).data(),
-                        on_device(second).data(), scale, written(&out)},
-                       runtime_->stream());
+  cuda::exp_difference(on_device(out).size(), on_device(weight).data(), on_device(first).data(),
+                       on_device(second).data(), scale, written(&out), runtime_->stream());
 }
 
 void DeviceVectorOperations::row_dots(Vector const& first, Vector const& second, Vector& out) const {
