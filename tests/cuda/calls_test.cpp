@@ -6,6 +6,7 @@
 
 #include "cuda/backend.hpp"
 #include "cuda/runtime/runtime.hpp"
+#include "cuda/vectors/vectors.hpp"
 #include "oracle/backend_test.hpp"
 #include "oracle/device_memory.hpp"
 #include "oracle/gate.hpp"
