@@ -17,6 +17,10 @@ constexpr int kIterationsPerGraph = 20;
 /// Recording a graph takes as long as launching so many.
 constexpr int kIterationsBeforeGraph = 40;
 
+/// Entries of so many bytes stay in shared memory, if they fit. A smaller problem gains less than a batch of such
+/// loses, whose problems would be solved one after the other.
+constexpr std::int64_t kLeastResidentBytes = std::int64_t{3} << 20;
+
 constexpr std::size_t kAllSteps = std::numeric_limits<std::size_t>::max();
 
 /// Rows of a column begin at a multiple of 128 bytes.
@@ -33,17 +37,16 @@ SplittingProx prox_of(RegularizerTerms const& terms) {
 
 }  // namespace
 
-SplittingOperator::SplittingOperator(SharedRuntime runtime, RegularizedInput const& input, Queue const& queue,
-                                     SplittingLaunch const& launch)
+SplittingOperator::SplittingOperator(SharedRuntime runtime, RegularizedInput const& input, Queue const& queue)
     : ReadableOperator(RegularizedCosts(runtime, input, queue)),
       runtime_(std::move(runtime)),
       scalar_(input.precision == Precision::float64 ? DataType::float64 : DataType::float32) {
   SplittingProx const prox = prox_of(input.terms);
   int const size = costs_.order().size, units = runtime_->multiprocessors();
-  if (rows() * columns() * size_of(scalar_) >= launch.least_resident_bytes)
+  if (rows() * columns() * size_of(scalar_) >= kLeastResidentBytes)
     resident_plan_ = plan_resident(scalar_, prox, size, costs_.columns(), units);
   plan_ = plan_splitting(scalar_, prox, static_cast<int>(round_up(size, kSplittingRows)), costs_.columns(),
-                         costs_.group_begin(), units, launch.waves);
+                         costs_.group_begin(), units);
 }
 
 void SplittingOperator::finish(Queue const& queue) {

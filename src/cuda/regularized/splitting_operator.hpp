@@ -12,19 +12,10 @@
 
 namespace monge::cuda {
 
-/// How iterations are launched. A variant is for benchmarks; plans say what is best.
-struct SplittingLaunch {
-  int waves = 1;  // As of plan_splitting().
-  /// Entries of so many bytes stay in shared memory, if they fit. A smaller problem gains less than a batch of such
-  /// loses, whose problems would go one after the other.
-  std::int64_t least_resident_bytes = std::int64_t{3} << 20;
-};
-
 class SplittingOperator final : public ReadableOperator<monge::SplittingOperator> {
  public:
   /// Starts to look through the matrices; finish() has to follow.
-  SplittingOperator(SharedRuntime runtime, RegularizedInput const& input, Queue const& queue,
-                    SplittingLaunch const& launch = {});
+  SplittingOperator(SharedRuntime runtime, RegularizedInput const& input, Queue const& queue);
   /// Waits for what was found, throws if that is no problem, and packs the costs.
   void finish(Queue const& queue);
 

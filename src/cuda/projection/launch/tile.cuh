@@ -2,7 +2,7 @@
 #pragma once
 #include <algorithm>
 
-#include "cuda/launch/chained.hpp"
+#include "cuda/launch/queue.hpp"
 #include "cuda/projection/kernels/ratio_backward.cuh"
 #include "cuda/projection/kernels/tile.cuh"
 #include "cuda/runtime/check.hpp"
