@@ -112,13 +112,16 @@ class Backend {
   virtual void evaluate(std::span<EvaluationStep> steps) const = 0;
   virtual std::vector<std::unique_ptr<PlanOperator>> plans(std::span<PlanInput const> inputs) const = 0;
 
-  /// Problems whose costs are matrices: throws ProblemError, unsupported for points.
-  virtual std::vector<std::unique_ptr<SplittingOperator>> splitting_operators(
+  /// Reads the costs, once; of the inputs only the matrices are kept. Throws ProblemError.
+  virtual std::vector<std::shared_ptr<RegularizedCosts const>> regularized_costs(
       std::span<RegularizedInput const> inputs) const = 0;
+  virtual std::vector<std::unique_ptr<SplittingOperator>> splitting_operators(
+      std::span<SplittingInput const> inputs) const = 0;
   /// Enqueues the iterations, then waits for the residuals.
   virtual void iterate(std::span<SplittingStep> steps) const = 0;
   /// Of a problem with a quadratic term alone, or with no term.
-  virtual std::unique_ptr<QuadraticOperator> quadratic_operator(RegularizedInput const& input) const = 0;
+  virtual std::unique_ptr<QuadraticOperator> quadratic_operator(
+      std::shared_ptr<RegularizedCosts const> costs) const = 0;
   /// Calls work(k), which asks operators[k] for all of a solve, for each k: one after the other or, those that are
   /// worth one thread of several, side by side.
   virtual void for_each_solve(std::span<RegularizedOperator* const> operators,
