@@ -50,6 +50,7 @@ struct RegularizedInput {
   std::vector<double> const& q;
   double mass;
   RegularizerTerms const& terms;
+  bool means = true;  // Quadratic operators need the means of the costs; splitting does not.
 };
 
 /// The costs of a problem on a device, with the terms of h and the shares. They are read once when they are made; the
