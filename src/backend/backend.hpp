@@ -37,7 +37,7 @@ struct SelfInput {
 
 /// What an operator is made of; nothing of it is kept. `geometry` has been checked for shape (geometry/validation.hpp)
 /// but not for values, the marginals are valid. `twin`, if given, is an operator of the same geometry and marginals in
-/// another precision: what it knows of them is not found out again. `self`, if given, makes
+/// any precision: what it knows of them is not found out again. `self`, if given, makes
 /// EntropicOperator::is_self(): geometry and marginals have that side twice, and points and weights are those that the
 /// other operator, of the same precision, has packed. The twin of such an operator is one too.
 struct OperatorInput {

@@ -212,14 +212,23 @@ class CpuBackend final : public Backend {
   template <class T>
   std::unique_ptr<EntropicOperator> make(OperatorInput const& input) const {
     Marginals const& marginals = input.marginals;
+    auto const twin_of = [&](auto const& data, std::shared_ptr<cpu::Costs<T> const> costs) {
+      return std::make_unique<cpu::EntropicOperator<T>>(std::move(costs), data.weights[0], data.weights[1],
+                                                        input.options.penalties, data.is_self, threads_,
+                                                        input.options.cache_bytes);
+    };
+    if (auto const* const twin = dynamic_cast<cpu::EntropicOperator<T> const*>(input.twin))
+      return twin_of(twin->data(), twin->data().costs);
+    if (auto const* const twin = dynamic_cast<cpu::EntropicOperator<cpu::Other<T>> const*>(input.twin))
+      return twin_of(twin->data(), twin->data().costs->twin(input.geometry));
     auto const* const of = static_cast<cpu::EntropicOperator<T> const*>(input.self.of);
-    bool const is_self = of || (input.twin && input.twin->is_self());
+    bool const is_self = of != nullptr;
     auto costs = std::visit(
         Overloaded{[&](PointCloud const& clouds) -> std::shared_ptr<cpu::Costs<T> const> {
                      using Points = cpu::PointCosts<T>;
                      if (!is_self) return std::make_shared<Points>(clouds, marginals.a, marginals.b);
-                     Points const* const like = of ? static_cast<Points const*>(of->data().costs.get()) : nullptr;
-                     return Points::self(clouds, marginals.a, like, input.self.side);
+                     return Points::self(clouds, marginals.a, static_cast<Points const&>(*of->data().costs),
+                                         input.self.side);
                    },
                    [&](CostMatrix const& matrix) -> std::shared_ptr<cpu::Costs<T> const> {
                      return std::make_shared<cpu::MatrixCosts<T>>(matrix, marginals.a, marginals.b, threads_);

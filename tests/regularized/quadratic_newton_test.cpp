@@ -461,7 +461,8 @@ TEST_P(QuadraticNewton, CostsOfPointsOfAnySizeAreExactToRounding) {
     RegularizedPlan const plan = solve(problem.geometry(), problem.a, problem.b, size, 1e-6);
     std::vector<double> const u = plan.u(), v = plan.v();
     for (std::size_t i = 0; i < expected.size(); ++i) {
-      if (problem.a[i] == 0) ASSERT_NEAR(u[i] + v[0], expected[i], (12 + 2 * d) * kUnit * size) << i;
+      if (problem.a[i] > 0) continue;
+      ASSERT_NEAR(u[i] + v[0], expected[i], (12 + 2 * d) * kUnit * size) << i;
     }
   }
 }

@@ -58,6 +58,20 @@ ScoreSource<T> MatrixCosts<T>::scores(Side rows) const {
   return {.form = ScoreForm::stored, .stored = stored(rows)};
 }
 
+/// The same matrix, read in another arithmetic.
+template <class T>
+std::shared_ptr<Costs<Other<T>> const> MatrixCosts<T>::twin(Geometry const&) const {
+  using Twin = MatrixCosts<Other<T>>;
+  std::shared_ptr<Twin> result(new Twin(this->size(Side::rows), this->size(Side::columns), cost_, transposed_));
+  result->mean_ = this->mean_;
+  result->origin_ = origin_;
+  result->stored_unit_ = stored_unit_;
+  result->unit_ = unit_;
+  result->range_ = range_;
+  for (Side const side : kSides) result->shift_[static_cast<int>(side)] = shift_[static_cast<int>(side)];
+  return result;
+}
+
 /// A copy of the scores of these points, line by line of memory, their points its rows.
 template <class T>
 std::unique_ptr<Costs<T> const> MatrixCosts<T>::part(Side side, std::span<std::int64_t const> points) const {
