@@ -58,7 +58,7 @@ TEST_P(DeviceSetup, finds_the_mean_cost) {
       // Each coordinate of x', y' and w is rounded once, and their squares and products add up in about log2(n d)
       // steps.
       Real const rounding = (4 + std::log2(Real(problem.n() * d))) * 0x1p-53L;
-      expect_close("mean_cost", make_operator(problem)->mean_cost(), sum / mass, rounding * dense.largest_cost());
+      expect_close("mean_cost", make_operator(problem)->cost_size().mean, sum / mass, rounding * dense.largest_cost());
     }
   }
 }

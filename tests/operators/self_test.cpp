@@ -154,8 +154,8 @@ TEST_P(SelfOperator, has_the_mean_cost_of_its_points) {
       Case const test = self_case(recipe, side);
       Operators const made = make_operators(recipe, side, test);
       auto const alone = make_operator(test.problem);
-      EXPECT_NEAR(made.self->mean_cost(), alone->mean_cost(), 1e-10 * alone->mean_cost());
-      EXPECT_EQ(made.self->centred_cost_bound(), alone->centred_cost_bound());
+      EXPECT_NEAR(made.self->cost_size().mean, alone->cost_size().mean, 1e-10 * alone->cost_size().mean);
+      EXPECT_EQ(made.self->cost_size().centred_bound, alone->cost_size().centred_bound);
       EXPECT_TRUE(made.self->is_self());
       EXPECT_FALSE(alone->is_self());
     }
@@ -212,8 +212,8 @@ TEST_P(OperatorTwin, is_the_operator_that_packs_for_itself) {
       for (Precision const other : {Precision::float32, Precision::float64}) {
         auto const twin = backend.entropic_operator(problem.geometry(), marginals, {other, 0}, first.get());
         auto const alone = backend.entropic_operator(problem.geometry(), marginals, {other, 0});
-        if (std::isfinite(alone->mean_cost())) {
-          EXPECT_EQ(twin->mean_cost(), alone->mean_cost());
+        if (std::isfinite(alone->cost_size().mean)) {
+          EXPECT_EQ(twin->cost_size().mean, alone->cost_size().mean);
         }
         for (EntropicOperator* entropic : {twin.get(), alone.get()}) entropic->sweep({test.eps}, 3);
         EXPECT_EQ(potentials_of(*twin).f, potentials_of(*alone).f);
@@ -239,7 +239,7 @@ TEST_P(TwinOfMatrix, does_not_read_the_matrix) {
     auto const first = backend.entropic_operator(geometry, marginals, {precision(), 0});
     cost[4] = std::numeric_limits<double>::quiet_NaN();
     EXPECT_THROW(backend.entropic_operator(geometry, marginals, {other, 0}), Error);
-    EXPECT_EQ(backend.entropic_operator(geometry, marginals, {other, 0}, first.get())->mean_cost(), first->mean_cost());
+    EXPECT_EQ(backend.entropic_operator(geometry, marginals, {other, 0}, first.get())->cost_size().mean, first->cost_size().mean);
   }
 }
 
