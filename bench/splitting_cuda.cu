@@ -68,8 +68,10 @@ Timing run(std::shared_ptr<cuda::Runtime const> const& runtime, float const* cos
     terms.group_weights.assign(static_cast<std::size_t>(one.groups), 1.0);
   }
   cudaStream_t const stream = runtime->stream();
-  cuda::SplittingOperator splitting(runtime, {geometry, shares, shares, 1, terms, precision}, stream);
-  splitting.finish(stream);
+  RegularizedInput const input{geometry, shares, shares, 1, terms};
+  auto const read = std::make_shared<cuda::RegularizedCosts>(runtime, input, stream);
+  read->finish();
+  cuda::SplittingOperator splitting(read, precision, stream);
   splitting.start(2.0 / (2 * n));
   constexpr int kCount = 40;
   splitting.iterate(2 * kCount);

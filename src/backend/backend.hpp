@@ -37,7 +37,7 @@ struct SelfInput {
 
 /// What an operator is made of; nothing of it is kept. `geometry` has been checked for shape (geometry/validation.hpp)
 /// but not for values, the marginals are valid. `twin`, if given, is an operator of the same geometry and marginals in
-/// another precision: what it knows of them is not found out again. `self`, if given, makes
+/// any precision: what it knows of them is not found out again. `self`, if given, makes
 /// EntropicOperator::is_self(): geometry and marginals have that side twice, and points and weights are those that the
 /// other operator, of the same precision, has packed. The twin of such an operator is one too.
 struct OperatorInput {
@@ -111,13 +111,16 @@ class RegularizedBackend {
  public:
   virtual ~RegularizedBackend() = default;
 
-  /// Problems whose costs are matrices: throws ProblemError, unsupported for points.
-  virtual std::vector<std::unique_ptr<SplittingOperator>> splitting_operators(
+  /// Reads the costs, once; of the inputs only the matrices are kept. Throws ProblemError.
+  virtual std::vector<std::shared_ptr<RegularizedCosts const>> regularized_costs(
       std::span<RegularizedInput const> inputs) const = 0;
+  virtual std::vector<std::unique_ptr<SplittingOperator>> splitting_operators(
+      std::span<SplittingInput const> inputs) const = 0;
   /// Enqueues the iterations, then waits for the residuals.
   virtual void iterate(std::span<SplittingStep> steps) const = 0;
   /// Of a problem with a quadratic term alone, or with no term.
-  virtual std::unique_ptr<QuadraticOperator> quadratic_operator(RegularizedInput const& input) const = 0;
+  virtual std::unique_ptr<QuadraticOperator> quadratic_operator(
+      std::shared_ptr<RegularizedCosts const> costs) const = 0;
   /// Calls work(k), which asks operators[k] for all of a solve, for each k. Problems that are too small for two threads
   /// may be solved in parallel, one thread each; the others are solved in turn.
   virtual void for_each_solve(std::span<RegularizedOperator* const> operators,

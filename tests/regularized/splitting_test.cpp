@@ -35,8 +35,8 @@ class SplittingOperators : public BackendTest {
   SplittingOperators() : BackendTest(3) {}
 
   std::unique_ptr<SplittingOperator> make(RegularizedData const& data) const {
-    RegularizedInput const input = data.input(precision());
-    return std::move(backend_of(context()).splitting_operators({&input, 1})[0]);
+    RegularizedInput const input = data.input();
+    return std::move(make_splitting(backend_of(context()), {&input, 1}, precision())[0]);
   }
 
   SplittingResidual iterate(SplittingOperator& splitting, int count) const {
@@ -575,12 +575,12 @@ TEST_P(SplittingPlan, averages_of_points_without_mass_are_zero) {
 TEST_P(SplittingOperators, results_do_not_depend_on_threads) {
   for (double const group_lasso : {0.0, 0.05}) {
     RegularizedData const data({.n = 1203, .m = 437, .quadratic = 1, .group_lasso = group_lasso, .groups = 40});
-    RegularizedInput const input = data.input(precision());
+    RegularizedInput const input = data.input();
     std::vector<Outcome> outcomes;
     std::vector<RegularizedValues> values;
     for (int const threads : {1, 2, 3}) {
       Context const with_threads = make_context(GetParam().device, threads);
-      auto const splitting = std::move(backend_of(with_threads).splitting_operators({&input, 1})[0]);
+      auto const splitting = std::move(make_splitting(backend_of(with_threads), {&input, 1}, precision())[0]);
       splitting->start(2.0 / 1640);
       splitting->iterate(8);
       values.push_back(splitting->evaluate());
@@ -604,8 +604,8 @@ TEST_P(SplittingOperators, batches_are_as_problems_alone) {
     data.push_back(
         std::make_unique<RegularizedData>(RegularizedRecipe{.n = 17 + 40 * std::ssize(data), .m = 53, .quadratic = 1}));
   }
-  for (auto const& each : data) inputs.push_back(each->input(precision()));
-  auto const batch = backend_of(context()).splitting_operators(inputs);
+  for (auto const& each : data) inputs.push_back(each->input());
+  auto const batch = make_splitting(backend_of(context()), inputs, precision());
   std::vector<SplittingStep> steps;
   for (auto const& splitting : batch) {
     splitting->start(0.02);
@@ -628,9 +628,9 @@ class SplittingErrors : public SplittingOperators {
                          std::vector<double> const& p = {0.5, 0.5}) const {
     Geometry const geometry = cost;
     std::vector<double> const q{0.5, 0.25, 0.25};
-    RegularizedInput const input{geometry, p, q, 1, terms, precision()};
+    RegularizedInput const input{geometry, p, q, 1, terms};
     try {
-      backend_of(context()).splitting_operators({&input, 1});
+      backend_of(context()).regularized_costs({&input, 1});
     } catch (Error const& error) {
       EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
       return error.what();

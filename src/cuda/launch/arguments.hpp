@@ -72,6 +72,10 @@ struct StoredCosts {
 
   MONGE_DEVICE_INLINE int lines() const { return transposed ? columns : rows; }
   MONGE_DEVICE_INLINE int line_size() const { return transposed ? rows : columns; }
+  /// Where the cost of a pair lies.
+  MONGE_DEVICE_INLINE std::int64_t place(std::int64_t row, std::int64_t column) const {
+    return transposed ? column * stride + row : row * stride + column;
+  }
   /// For a pass whose rows are the columns here.
   StoredCosts flipped() const;
   /// Without the rows before `first_row`, a multiple of 4.

@@ -14,10 +14,8 @@ namespace monge::cuda {
 
 class SplittingOperator final : public ReadableOperator<monge::SplittingOperator> {
  public:
-  /// Starts to look through the matrices; finish() has to follow.
-  SplittingOperator(SharedRuntime runtime, RegularizedInput const& input, Queue const& queue);
-  /// Waits for what was found, throws if that is no problem, and packs the costs.
-  void finish(Queue const& queue);
+  /// Packs the costs, which are those of a matrix.
+  SplittingOperator(std::shared_ptr<RegularizedCosts const> costs, Precision precision, Queue const& queue);
 
   void start(double step) override;
   void set_step(double step) override;
@@ -65,7 +63,7 @@ class SplittingOperator final : public ReadableOperator<monge::SplittingOperator
   SplittingParameters* parameters_ = nullptr;
   SplittingResidual* residual_ = nullptr;  // Behind all that belongs to X.
   std::array<SpareState, kSpares> spares_;
-  std::optional<RegularizedReadout> readout_;
+  RegularizedReadout readout_;
   std::optional<Graph> graph_;  // Of kIterationsPerGraph.
   double step_ = 0;
   std::int64_t iterations_ = 0;  // Since the start.
