@@ -5,10 +5,10 @@
 namespace monge::cli {
 namespace {
 
-constexpr Field kScale{"scale", kPositive, "the cost is this times that of the cost function"};
-constexpr Field kCostFunction{"cost_function", OneOf<CostFunction>(), "of two points; cosine is 1 - cos"};
+constexpr Field kScale{"scale", kPositive, "factor of the cost function"};
+constexpr Field kCostFunction{"cost_function", OneOf<CostFunction>(), "cost of two points; cosine is 1 - cos"};
 constexpr Field kNormP{"norm_p", at_least(1), "p of p-norm, inf too"};
-constexpr Field kLabelWeight{"label_weight", kFinite, "the label cost is this times its entry of label_cost"};
+constexpr Field kLabelWeight{"label_weight", kFinite, "factor of label_cost"};
 
 /// Calls visit(field, value) for each option that is not a file.
 template <class Arguments, class Visit>
@@ -24,7 +24,7 @@ template <class Arguments, class Visit>
 void visit_label_files(Arguments& arguments, Visit const& visit) {
   visit("labels_x", arguments.labels_x, "classes of the sources (n whole numbers from 0), with label_cost");
   visit("labels_y", arguments.labels_y, "classes of the targets (m)");
-  visit("label_cost", arguments.label_cost, "what it costs to go from class to class: classes of x by classes of y");
+  visit("label_cost", arguments.label_cost, "costs between classes: classes of x by classes of y");
 }
 
 }  // namespace

@@ -242,7 +242,7 @@ void add_project_command(CLI::App& app, int& exit_code) {
       ->type_name("NAME")
       ->default_str(arguments->preset);
   visit_forward_options(arguments->options, [&](auto const& field, auto& value) {
-    add_option(command, field, value, "")->group("Instead of what the preset says");
+    add_option(command, field, value, "")->group("Options that replace those of the preset");
   });
   command.add_option("--row-marginal", arguments->row_marginal, "sums of the rows (n), instead of row_sum")
       ->type_name("FILE");

@@ -225,7 +225,7 @@ void add_solve_command(CLI::App& app, int& exit_code) {
 
   add_point_options(command, arguments->geometry);
   add_cost_option(command, arguments->geometry);
-  command.add_option("--out", arguments->out, "folder for f.npy, g.npy, report.json and what else is asked for")
+  command.add_option("--out", arguments->out, "folder for f.npy, g.npy, report.json and further results")
       ->type_name("FOLDER")
       ->required();
   add_file("--a", arguments->a, "weights of the sources (n); uniform if not given");

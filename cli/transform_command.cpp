@@ -89,7 +89,7 @@ int transform_files(Arguments const& given) {
 
 void add_transform_command(CLI::App& app, int& exit_code) {
   CLI::App& command = *app.add_subcommand(
-      "transform", "The hard c-transform of a potential: f_i = min_j C_ij - g_j, the j where it is, or the same of f");
+      "transform", "The hard c-transform of a potential: f_i = min_j C_ij - g_j with its argmin, or g_j from f");
   auto const arguments = std::make_shared<Arguments>();
   auto const add_file = [&](char const* name, std::string& path, char const* description) {
     return command.add_option(name, path, description)->type_name("FILE");
@@ -100,7 +100,7 @@ void add_transform_command(CLI::App& app, int& exit_code) {
       ->type_name("FOLDER")
       ->required();
   add_file("--g", arguments->g, "the potential of the targets (m)");
-  add_file("--f", arguments->f, "or that of the sources (n)");
+  add_file("--f", arguments->f, "or the potential of the sources (n)");
   add_file("--a", arguments->a, "weights of the sources (n) in the semi-dual value; uniform if not given");
   add_file("--b", arguments->b, "weights of the targets (m)");
   add_run_options(command, arguments->run);

@@ -62,7 +62,7 @@ sphinx_gallery_conf = {
     "examples_dirs": "examples/python",
     "gallery_dirs": "gallery",
     "filename_pattern": r"/(?!flow_matching|learned_cost)\w+\.py$",  # These need PyTorch; their pictures are in docs/images.
-    "ignore_pattern": "quickstart",  # It is in the README.
+    "ignore_pattern": "quickstart|tutorial",  # The README and docs/tutorial.md show them.
     "within_subsection_order": programs.index,
     "backreferences_dir": "gallery/uses",
     "doc_module": ("monge",),
@@ -77,11 +77,11 @@ html_theme = "pydata_sphinx_theme"
 html_title = "Monge"
 html_static_path = ["static"]
 html_css_files = ["wide.css"]
-html_sidebars = {"command_line": [], "CHANGELOG": []}
+html_sidebars = {"docs/tutorial": [], "command_line": [], "CHANGELOG": []}
 html_show_sourcelink = False
 html_copy_source = False
 html_theme_options = {
-    "header_links_before_dropdown": 8,
+    "header_links_before_dropdown": 9,
     "navbar_align": "left",
     "show_toc_level": 2,
     "show_prev_next": False,

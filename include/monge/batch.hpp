@@ -1,4 +1,4 @@
-// Many problems in one call: small ones fill a device together where each alone would leave it idle.
+// Many problems in one call. Small problems fill a device together; one alone would leave it idle.
 #pragma once
 #include <span>
 #include <vector>
@@ -7,7 +7,7 @@
 
 namespace monge {
 
-/// One problem of a batch: what solve() takes, and a warm start of its own.
+/// One problem of a batch: the arguments of solve(), and a warm start.
 struct BatchProblem {
   Geometry geometry;
   VectorView a = {};  ///< Weights (n) and (m); empty: uniform.
@@ -16,17 +16,17 @@ struct BatchProblem {
   VectorView g = {};  ///< Warm start (m).
 };
 
-/// Solves each problem as solve() does, to the same bits, with steps that all take together: on CUDA each is one launch
-/// for all of them, on the CPU problems go side by side where each is worth one thread. Sizes, dimensions and kinds of
-/// geometry may differ. Each problem stops by itself, and has a status, a certificate and, with precision auto, a
-/// refinement of its own. Plans come in the order of the problems; on CUDA those of a batch share memory, which goes
-/// with the last of them.
+/// Solves each problem as solve() does, to the same bits. The problems take their steps together: on CUDA a step is one
+/// launch for all of them; on the CPU problems too small for two threads run in parallel, one thread each. Sizes,
+/// dimensions and kinds of geometry may differ. Each problem stops by itself, and has its own status, certificate and,
+/// with precision auto, refinement. Plans are returned in the order of the problems. On CUDA the plans of a batch share
+/// memory, which is freed with the last of them.
 ///
-/// Of the options, f and g must be empty, cache_bytes is for each problem, and progress is called at each check of each
-/// problem: Progress::problem says of which, and false stops that one. Seconds in the reports are those of the steps
-/// that the problem took part in, whoever else did.
+/// Of the options, f and g must be empty, and cache_bytes is for each problem. progress is called at each check of each
+/// problem; Progress::problem is the index of the problem, and false stops this problem alone. Seconds in a report are
+/// those of the steps in which the problem took part, with or without others.
 ///
-/// Throws Error as solve() does, before any sweep where an argument is wrong; the line begins with the problem:
+/// Throws Error as solve() does, before any sweep where an argument is wrong. The message begins with the problem:
 /// "problem 3: x: ...".
 std::vector<Plan> solve_batch(Context const& context, std::span<BatchProblem const> problems,
                               SolveOptions const& options);

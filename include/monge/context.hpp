@@ -12,33 +12,33 @@ namespace monge {
 
 class Backend;  // src/backend/backend.hpp
 
-/// A pool of device memory in the order of streams (cudaStream_t): both functions, or neither. They are called on the
-/// threads that use the context and what it made, and as long as any of that lives.
+/// Allocates device memory in the order of a stream (cudaStream_t). Set both functions or neither. They are called on
+/// the threads that use the context or its plans and solvers, as long as any of these lives.
 struct DeviceAllocator {
-  /// `bytes` > 0 bytes on the context's device, aligned to 256, for work that is enqueued in `stream` from now on.
-  /// Null: there are not so many. What it throws passes through.
+  /// Returns `bytes` > 0 bytes on the context's device, aligned to 256, for work enqueued in `stream` after this call,
+  /// or null if there is not enough memory. Its exceptions reach the caller of the library.
   std::function<void*(std::size_t bytes, void* stream)> allocate = {};
-  /// Takes back what allocate gave for this stream and so many bytes; work enqueued there before may still use it.
-  /// Another device may be current. Must not throw.
+  /// Takes back memory of allocate() with the same bytes and stream. Work enqueued in the stream before may still use
+  /// it. Another device may be current. Must not throw.
   std::function<void(void* memory, std::size_t bytes, void* stream)> release = {};
 };
 
 struct CudaOptions {
-  int index = 0;  ///< Of the device.
-  /// A cudaStream_t of the caller's; null makes the context own one, which keeps the order of the legacy default
-  /// stream: it waits for what was started there before, and is waited for by what comes after. Data written on any
-  /// other stream must be complete before a call reads it.
+  int index = 0;  ///< Index of the CUDA device.
+  /// The caller's cudaStream_t. If null, the context owns a stream that is ordered with the legacy default stream: it
+  /// waits for earlier work there, and later work there waits for it. Data written on any other stream must be complete
+  /// before a call reads it.
   void* stream = nullptr;
-  DeviceAllocator allocator = {};  ///< Of all device memory of the context; by default from a pool of its own.
+  DeviceAllocator allocator = {};  ///< For all device memory of the context; by default the context has its own pool.
 };
 
 class Context {
  public:
-  /// The CPU with up to `threads` threads (small problems take fewer); 0: OpenMP's choice (OMP_NUM_THREADS or all
+  /// The CPU with up to `threads` threads; small problems take fewer. 0: OpenMP's choice (OMP_NUM_THREADS or all
   /// cores).
   static Context cpu(int threads = 0);
-  /// Throws unsupported when this build has no CUDA or the machine no such device. Where the allocator returns null,
-  /// the call that needs memory throws out_of_memory.
+  /// Throws unsupported if this build has no CUDA or the machine has no such device. If the allocator returns null, the
+  /// call that needs memory throws out_of_memory.
   static Context cuda(CudaOptions const& options = {});
 
   Device device() const;
@@ -49,7 +49,7 @@ class Context {
   std::shared_ptr<Backend const> backend_;
 };
 
-/// One device that this build could use or that it explains why it cannot.
+/// A device that this build can use.
 struct DeviceInfo {
   Device device;
   std::string name;               ///< Processor or GPU name.
@@ -60,7 +60,7 @@ struct DeviceInfo {
 
 /// The CPU first, then every CUDA device that a Context can be made for.
 std::vector<DeviceInfo> devices();
-/// Empty where CUDA is usable; otherwise why not ("built without CUDA", "no CUDA device: ...").
+/// Empty if CUDA is usable, otherwise the reason ("built without CUDA", "no CUDA device: ...").
 std::string cuda_unavailable_reason();
 /// "0.1.0".
 std::string version();
@@ -68,7 +68,7 @@ std::string version();
 struct ComponentVersion {
   std::string name, version;
 };
-/// What this build of the library is made of: monge, compiler, highway, openmp and, with CUDA, cuda_runtime and
+/// The components of this build and their versions: monge, compiler, highway, openmp and, with CUDA, cuda_runtime and
 /// cuda_driver (the newest CUDA that the driver of this machine supports, "none" without a driver).
 std::vector<ComponentVersion> component_versions();
 

@@ -1,4 +1,4 @@
-// Errors: what went wrong with a call. How a solve ended is a Status (report.hpp), never an exception.
+// Errors of calls. The end of a solve is a Status (report.hpp), never an exception.
 #pragma once
 #include <stdexcept>
 #include <string>
@@ -10,7 +10,7 @@ namespace monge {
 /// The kinds of failure, for bindings to map (ValueError, MemoryError, ...).
 enum class ErrorCode {
   invalid_argument,  ///< A value, shape or option that no implementation accepts.
-  unsupported,       ///< Valid, but not on this device or in this build; the message says what would do it.
+  unsupported,       ///< Valid, but not on this device or in this build; the message names an alternative.
   out_of_memory,     ///< Host or device memory ran out; nothing was changed.
   device_failure,    ///< The CUDA runtime reported an error; the context is unusable afterwards.
   input_output,      ///< A file could not be read or written.
@@ -25,8 +25,8 @@ constexpr auto names_of(ErrorCode) {
                                           {input_output, "input_output"}});
 }
 
-/// Thrown by every function of the library that cannot do what was asked.
-/// what() is one line: the field, the value it had, and what is allowed.
+/// Thrown by every function that cannot do its work. what() is one line: the field, the value it had, and what is
+/// allowed.
 class Error : public std::runtime_error {
  public:
   Error(ErrorCode code, std::string const& message) : std::runtime_error(message), code_(code) {}

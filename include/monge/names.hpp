@@ -1,5 +1,4 @@
-// Names of enumerations: one list for each. name(), reading a name, and messages that say what is allowed follow from
-// it.
+// Names of enumerations: one list for each, from which name(), from_name() and the messages on allowed values follow.
 #pragma once
 #include <array>
 #include <concepts>
@@ -16,7 +15,7 @@ struct Named {
   std::string_view name;
 };
 
-/// Every value and its stable lower-case name. Each enumeration has such a function, right behind it.
+/// Every value and its stable lower-case name. Such a function follows each enumeration.
 template <std::same_as<bool> Bool>
 constexpr auto names_of(Bool) {
   return std::to_array<Named<bool>>({{true, "true"}, {false, "false"}});
@@ -49,7 +48,7 @@ constexpr std::optional<Choice> from_name(std::string_view text) {
   return std::nullopt;
 }
 
-/// "float32, float64", with `last` instead of the last comma: " or ".
+/// All names, as in "float32, float64". `last`, for example " or ", replaces the last comma.
 template <HasNames Choice>
 std::string names_text(std::string_view last = ", ") {
   std::string text;

@@ -1,5 +1,5 @@
-// What the fields of options may be. The lists of fields (visit_solve_options, visit_projection_options) are read by
-// validation, command lines, bindings and reports alike.
+// Constraints on the fields of options. Validation, command line, bindings and reports read the lists of fields
+// (visit_solve_options, visit_projection_options).
 #pragma once
 #include <limits>
 #include <string>
@@ -8,8 +8,8 @@
 
 namespace monge {
 
-/// The numbers between two ends, finite ones unless it says otherwise. An end is one of them where it is not open; NaN
-/// never is.
+/// An interval of allowed numbers. An open end is not allowed; the default allows all finite numbers. NaN is never
+/// allowed.
 struct Bounds {
   double least = -std::numeric_limits<double>::infinity();
   double most = std::numeric_limits<double>::infinity();
@@ -20,7 +20,7 @@ struct Bounds {
   }
   /// "> 0", "in (0, 1]" or "finite".
   std::string text() const;
-  /// The same where something else was given: "finite and > 0".
+  /// The same with "finite and" in front where that is needed: "finite and > 0".
   std::string text_in_full() const;
 };
 
@@ -28,7 +28,7 @@ inline constexpr Bounds kFinite{};
 inline constexpr Bounds kPositive{.least = 0};
 inline constexpr Bounds kPositiveOrInfinite{.least = 0, .most_open = false};
 inline constexpr Bounds kNotNegative{.least = 0, .least_open = false};
-/// Of whole numbers, and of float64 that may be infinite.
+/// For integers, and for float64 that may be infinite.
 constexpr Bounds at_least(double least) {
   return {.least = least, .least_open = false, .most_open = false};
 }
@@ -46,7 +46,7 @@ struct OneOf {
   std::string text() const { return names_text<Choice>(" or "); }
 };
 
-/// One member of options: how it is called everywhere, what it may be (Bounds or OneOf) and what it does.
+/// One member of options: its name in every interface, its constraint (Bounds or OneOf) and its description.
 template <class Constraint>
 struct Field {
   char const* name;

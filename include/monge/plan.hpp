@@ -1,4 +1,4 @@
-// Plan: what solve() returns. Potentials, report, and the plan P as an operator.
+// Plan, the result of solve(): potentials, report, and the plan P as an operator.
 #pragma once
 #include <memory>
 #include <vector>
@@ -9,16 +9,16 @@
 
 namespace monge {
 
-/// P_ij = a_i b_j exp((f_i + g_j - C_ij) / eps). Keeps its own packed copies, so the caller's x, y, a, b may go away.
-/// Move-only. Outputs may be float32 or float64, on the host or on the plan's device; where all of a call lies on the
-/// device, the host does not wait for it, but for the packing of new points. Products run in the report's precision
-/// (after tf32 in float32).
+/// The plan P_ij = a_i b_j exp((f_i + g_j - C_ij) / eps). It keeps packed copies, so the caller may free x, y, a and b.
+/// Move-only. Outputs may be float32 or float64, on the host or on the plan's device. If all arguments lie on the
+/// device, a call does not wait for it, except to pack new points. Products run in the report's precision (after tf32
+/// in float32).
 ///
-/// Costs below are passes over all pairs. The first product onto a side, and P 1 or P^T 1, takes one more; later ones
-/// allocate nothing. Memory is O((n + m) d) and that of the arguments. On CUDA, products with several columns and
-/// entries pass some rows of P through memory (256 MiB each, or less if P is smaller), where in float32 an entry of a
-/// product is held to 2^-22 of itself or 2^-40 of its row's sum, whichever is larger. What SolveOptions::cache_bytes
-/// allows stays for the next product.
+/// The comments below count passes over all pairs. The first product onto a side, P 1 and P^T 1 included, takes one
+/// more pass; later ones allocate nothing. Memory is O((n + m) d) plus the arguments. On CUDA, single entries and
+/// products with several columns write blocks of rows of P to memory (256 MiB each, or less if P is smaller). In
+/// float32 the error of an entry in such a product is 2^-22 of the entry or 2^-40 of the row's sum, whichever is
+/// larger. Entries within SolveOptions::cache_bytes are kept for the next product.
 class Plan {
  public:
   struct State;  // src/plan/plan_state.hpp
@@ -48,7 +48,7 @@ class Plan {
   void apply_hadamard(MatrixView l, MatrixView r, MatrixView v, MutableMatrixView out) const;
   /// out (m x p) = (P o l r^T)^T u, l (n x k), r (m x k), u (n x p). One pass.
   void apply_hadamard_transpose(MatrixView l, MatrixView r, MatrixView u, MutableMatrixView out) const;
-  /// out (m) = P^T diag(w) P v, w (n), v (m): with w = 1 / (P 1) the step of a conjugate gradient on the Schur
+  /// out (m) = P^T diag(w) P v, w (n), v (m). With w = 1 / (P 1) it is the product of conjugate gradients on the Schur
   /// complement of the dual's Hessian. At most two passes. FlashSinkhorn, eq. 15-16.
   void apply_gram(VectorView w, VectorView v, MutableVectorView out) const;
   /// out (n) = P diag(w) P^T u, w (m), u (n).
@@ -56,67 +56,68 @@ class Plan {
   /// <C, P>: the report's float64 value, or one pass in the precision of the solve where the certificate was skipped.
   double transport_cost() const;
 
-  /// out (n x m) = P. One pass, and the memory of the caller.
+  /// out (n x m) = P, in the caller's memory. One pass.
   void dense(MutableMatrixView out) const;
 
-  // Derivatives of the dual value (derivatives.hpp). Those by points throw unsupported where the costs have none.
+  // Derivatives of the dual value (derivatives.hpp). Derivatives by points throw unsupported for costs without them.
 
   /// Derivatives of the report's dual value at the potentials of this plan, by the points and the weights:
   ///   by x_i   sum_j P_ij dc(x_i, y_j)/dx_i,       by a_i   phi_a(f_i) - eps ((P 1)_i / a_i - sum b),
-  /// defined at a_i = 0 too. At the optimum they are those of OT_eps; for potentials that were stopped earlier they are
-  /// what finite differences of the dual value at fixed f and g give, with the marginals that P has. By costs C_ij it
-  /// is P_ij: dense(). A product by the points of the other side for each of x and y, the first time; the estimate of
-  /// the distance takes a step of conjugate gradients at a time, of two passes (CPU: one), and some four products.
+  /// defined at a_i = 0 too. At the optimum they are the derivatives of OT_eps. At other potentials they are the
+  /// derivatives of the dual value at fixed f and g, and contain the marginals of P. The derivative by C_ij is P_ij:
+  /// dense(). The first call takes a product with the points of the other side for each of x and y. The estimate of the
+  /// distance takes about four products, and two passes (CPU: one) for each step of conjugate gradients.
   GradientReport gradients(GradientViews const& out, GradientOptions const& options = {}) const;
 
-  /// out = H v, H the Hessian of OT_eps in the points at fixed weights: x and y of `v` and `out` are any of its four
-  /// blocks. For potentials that are not optimal it is the same formula with the marginals that P has. Points of no
-  /// weight have rows of 0. Linear in v, whatever its size in float64. A product by v and one with an inner width of d
-  /// (2 d with v.y and out.x) beside the steps of conjugate gradients. FlashSinkhorn, Theorem 5.
+  /// out = H v, with H the Hessian of OT_eps in the points at fixed weights; x and y of `v` and `out` select any of its
+  /// four blocks. At potentials that are not optimal the formula uses the marginals of P. Points of no weight have rows
+  /// of 0. Linear in v at any scale of float64. Takes a product by v, one with an inner width of d (2 d with v.y and
+  /// out.x), and the steps of conjugate gradients. FlashSinkhorn, Theorem 5.
   LinearReport hessian_product(PointViews const& v, MutablePointViews const& out,
                                LinearOptions const& options = {}) const;
 
-  /// out (n x d) solves (H + shift) out = v for the Hessian in x, by conjugate gradients on hessian_product(): steps of
-  /// Newton's method. v (n x d); shift, in units of C over those of x squared, is what makes H positive where it is
-  /// not, else the status is negative_curvature. `options` are for this system; products by H are solved a tenth as
-  /// far.
+  /// out (n x d) solves (H + shift) out = v for the Hessian in x, by conjugate gradients on hessian_product(): a step
+  /// of Newton's method. v (n x d). shift has the units of C over x squared; it makes H + shift positive where H is
+  /// not, otherwise the status is negative_curvature. `options` are for this system; products by H have a tenth of its
+  /// tolerance.
   LinearReport inverse_hessian_product(MatrixView v, MutableMatrixView out, double shift = 0,
                                        LinearOptions const& options = {}) const;
 
   /// The derivatives of a function L(f, g) of the optimal potentials by the points and the weights, given dL/df (n) and
-  /// dL/dg (m), one of which may be empty: implicit differentiation, one system. Where both marginals are constraints L
-  /// must not change with (f + t, g - t): sum dL/df = sum dL/dg, else this throws invalid_argument.
+  /// dL/dg (m); one of them may be empty. Implicit differentiation, by one linear system. If both marginals are
+  /// constraints, L must not change with (f + t, g - t): sum dL/df = sum dL/dg, otherwise throws invalid_argument.
   LinearReport potential_gradients(VectorView of_f, VectorView of_g, GradientViews const& out,
                                    LinearOptions const& options = {}) const;
 
-  // Entries one by one, made in the precision of products (the report's, after tf32 float32), never n x m of them in
-  // memory. They are logarithms at first, which rank and compare where P_ij itself underflows to 0. Pairs of no weight
-  // or of infinite cost have P_ij = 0 and come after all others, by index.
+  // Single entries, in the precision of products, without n x m of memory. Logarithms of entries are compared, so the
+  // order is right even where P_ij underflows to 0. Pairs of no weight or of infinite cost have P_ij = 0 and come after
+  // all others, by index.
 
-  /// The k largest P_ij of each row, largest first and equal ones by j: j to indices, P_ij to values, both n x k with
-  /// 1 <= k <= m. A row of no weight has 0 at j = 0 .. k - 1. One pass; k above 64 takes longer to select.
+  /// The k largest P_ij of each row, largest first, equal ones by j. Writes j to indices and P_ij to values, both n x
+  /// k, 1 <= k <= m. A row of no weight has 0 at j = 0 .. k - 1. One pass; selection is slower for k above 64.
   void top_k(MutableIndexView indices, MutableMatrixView values) const;
   /// The same of each column, by i: m x k, 1 <= k <= n.
   void top_k_transpose(MutableIndexView indices, MutableMatrixView values) const;
-  /// How many P_ij > threshold there are, in float64; threshold >= 0. row_begin (n + 1): the number of those in the
-  /// rows before each, the row pointers of a CSR matrix. Returns their total. One pass; waits.
+  /// Counts the P_ij > threshold, compared in float64; threshold >= 0. Writes the row pointers of a CSR matrix to
+  /// row_begin (n + 1): the number of such entries in the rows before each. Returns their total. One pass; waits for
+  /// the device.
   std::int64_t count_above(double threshold, MutableIndexView row_begin) const;
-  /// Those entries, given row_begin of count_above() for the same threshold: j to columns and P_ij to values, row by
-  /// row and j ascending, each as many as count_above() returned. Throws invalid_argument, with the outputs partly
-  /// written, where row_begin says otherwise. One pass; waits.
+  /// Writes these entries, given row_begin of count_above() for the same threshold: j to columns and P_ij to values,
+  /// row by row with ascending j. Both have the size that count_above() returned. If row_begin does not fit, throws
+  /// invalid_argument with the outputs partly written. One pass; waits for the device.
   void entries_above(double threshold, MutableIndexView row_begin, MutableIndexView columns,
                      MutableVectorView values) const;
   /// pairs (K x 2): K pairs (i, j) drawn independently from P / sum P. Pair number k depends on seed and k alone, by
-  /// Philox 4x32-10 (Salmon et al., 2011), so a larger K goes on with the same sequence. CPU and CUDA draw the same
-  /// pairs, but where a draw falls within rounding of the boundary of two. One pass; waits.
+  /// Philox 4x32-10 (Salmon et al., 2011), so a larger K extends the same sequence. CPU and CUDA draw the same pairs,
+  /// unless a draw is within rounding of the boundary between two pairs. One pass; waits for the device.
   void sample(std::uint64_t seed, MutableIndexView pairs) const;
 
   /// out (n x d): barycentric projection of each x_i, sum_j P_ij y_j / sum_j P_ij; defined for a_i = 0 too. Throws
   /// unsupported for a cost matrix, as map() and potential() do.
   void barycentric_projection(MutableMatrixView out) const;
-  /// out (n x p): the same of values of the columns, sum_j P_ij v_jk / sum_j P_ij, v (m x p).
+  /// out (n x p): the same average of v (m x p), sum_j P_ij v_jk / sum_j P_ij.
   void barycentric_projection(MatrixView v, MutableMatrixView out) const;
-  /// The same map at new points (k x d): the entropic map of the target cloud's potential g.
+  /// The map at new points (k x d): the entropic map of the potential g.
   void map(MatrixView points, MutableMatrixView out) const;
   /// The potential f at new points: -eps log sum_j b_j exp((g_j - C(z, y_j)) / eps). out has k entries.
   void potential(MatrixView points, MutableVectorView out) const;

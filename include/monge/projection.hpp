@@ -1,6 +1,6 @@
 // Batches of small matrices projected onto the couplings with given row and column sums, by Sinkhorn's iteration, and
-// the gradient of that. The doubly stochastic projection of mHC layers, Gumbel-Sinkhorn, SuperGlue's matching and
-// Sinkhorn routing are presets of one iteration; docs/projection.md defines it.
+// the gradient of this projection. The doubly stochastic projection of mHC layers, Gumbel-Sinkhorn, SuperGlue's
+// matching and Sinkhorn routing are presets of one iteration; docs/projection.md defines it.
 //   P = diag(u) K diag(v),   K_ij from the logits,   u_i = a_i / (sum_j K_ij v_j + ...),   v_j = b_j / (sum_i K_ij u_i
 //   + ...)
 // Source: Fused & Furious, section II; mHC (arXiv 2512.24880), eq. 8 and 9.
@@ -72,17 +72,17 @@ class BasicBatchView {
 using BatchView = detail::BasicBatchView<void const>;   ///< Read-only.
 using MutableBatchView = detail::BasicBatchView<void>;  ///< Writable.
 
-/// Which sums an iteration makes right first; the other side's are exact at the end.
+/// The sums that an iteration normalises first; the sums of the other side are exact at the end.
 enum class ProjectionOrder { rows_first, columns_first };
 constexpr auto names_of(ProjectionOrder) {
   using enum ProjectionOrder;
   return std::to_array<Named<ProjectionOrder>>({{rows_first, "rows_first"}, {columns_first, "columns_first"}});
 }
 
-/// How K comes from x = logits / temperature.
+/// How K is computed from x = logits / temperature.
 enum class ProjectionStart {
-  exp,          ///< exp(x). Shifts are applied inside where they change nothing, so large logits do not overflow.
-  exp_shifted,  ///< exp(x - largest of the row); differs from exp only in what eps means, or columns first.
+  exp,          ///< exp(x). Internal shifts, which do not change the result, keep large logits from overflowing.
+  exp_shifted,  ///< exp(x - row maximum); differs from exp in the meaning of eps, and with columns first.
   softmax,      ///< Softmax of each row, + eps; with rows_first it is the first row step.
   positive,     ///< The input itself, which must be >= 0.
 };
@@ -92,7 +92,7 @@ constexpr auto names_of(ProjectionStart) {
       {{exp, "exp"}, {exp_shifted, "exp_shifted"}, {softmax, "softmax"}, {positive, "positive"}});
 }
 
-/// Where `epsilon` goes.
+/// Where `epsilon` enters.
 enum class EpsilonMode {
   none,
   denominator,  ///< x / (sum + eps): to the sums of the scaled matrix.
@@ -107,8 +107,9 @@ constexpr auto names_of(EpsilonMode) {
 }
 
 enum class ProjectionGradient {
-  unrolled,  ///< Of the iterations that were done, exactly; recomputed, nothing is kept between the passes.
-  implicit,  ///< Of the limit, for matrices whose sums are right to implicit_tolerance; unrolled for the others.
+  unrolled,  ///< The exact gradient of the iterations, which are recomputed; nothing is stored between the passes.
+  implicit,  ///< The gradient of the limit, for matrices with errors of the sums up to implicit_tolerance; else
+             ///< unrolled.
 };
 constexpr auto names_of(ProjectionGradient) {
   using enum ProjectionGradient;
@@ -127,50 +128,51 @@ constexpr auto names_of(ProjectionPreset) {
                                                  {superglue, "superglue"}});
 }
 
-/// Of n and m on any backend. Larger matrices are a mistake: they want the solvers, not a batch.
+/// Largest n and m on any backend. Larger matrices are problems for solve().
 inline constexpr int kLargestProjection = 1024;
 
-/// Options of project() and project_backward(), which must get the same.
+/// Options of project() and project_backward(). Both calls must get the same.
 struct ProjectionOptions {
   ProjectionOrder order = ProjectionOrder::rows_first;
   ProjectionStart start = ProjectionStart::exp;
   EpsilonMode epsilon_mode = EpsilonMode::none;
-  double epsilon = 0;      ///< >= 0; with epsilon_mode none only softmax has a place for it.
-  int iterations = 20;     ///< Rows and columns once each; >= 1. With a tolerance, at most this many. A GPU may leave
-                           ///< out those that cannot change an entry by more than 2^-20 of it.
-  double tolerance = 0;    ///< Each matrix stops when all sums of the first side are right to this, relative; 0: never.
-  double temperature = 1;  ///< > 0; 1 with start positive.
-  bool log_domain = false;  ///< For spreads of logits / temperature beyond 80: log-sum-exp half-steps (CUDA: but for 4
-                            ///< x 4 and 8 x 8 matrices too narrow to need them). epsilon_mode none.
+  double epsilon = 0;   ///< >= 0. With epsilon_mode none only softmax uses it.
+  int iterations = 20;  ///< One is a row step and a column step; >= 1. With a tolerance, at most this many. A GPU may
+                        ///< skip iterations that cannot change an entry by more than 2^-20 of it.
+  /// Each matrix stops when all sums of the first side have at most this relative error; 0: never.
+  double tolerance = 0;
+  double temperature = 1;   ///< > 0; 1 with start positive.
+  bool log_domain = false;  ///< Log-sum-exp half-steps, for spreads of logits / temperature beyond 80. CUDA takes plain
+                            ///< ones for 4 x 4 and 8 x 8 matrices of smaller spread. Needs epsilon_mode none.
   bool dustbin = false;     ///< One more row and column of logits `dustbin_score`; the output is (n + 1) x (m + 1), and
                             ///< its sums are 1, ..., 1, m and 1, ..., 1, n unless marginals are given.
   double dustbin_score = 1;
   ProjectionGradient gradient = ProjectionGradient::unrolled;
   double implicit_tolerance = 1e-4;  ///< > 0, relative, on the sums of the first side.
   double row_sum = 1;                ///< > 0; every a_i. Every b_j is then n row_sum / m.
-  VectorView row_marginal = {};     ///< a, instead of row_sum; >= 0, one for all matrices. On a device, the call waits.
+  VectorView row_marginal = {};  ///< a, replaces row_sum; >= 0, one for all matrices. In device memory the call waits.
   VectorView column_marginal = {};  ///< b; its total must be that of a, to 1e-5.
 };
 
-/// The list of the fields that a name and a value can set, as visit_solve_options is one: those that project() reads.
+/// Like visit_solve_options, for the options that project() reads.
 template <class Options, class Visitor>
 void visit_forward_options(Options& options, Visitor&& visit) {
-  visit(Field{"order", OneOf<ProjectionOrder>(), "which sums an iteration makes right first"}, options.order);
-  visit(Field{"start", OneOf<ProjectionStart>(), "how the matrix comes from the logits"}, options.start);
-  visit(Field{"epsilon_mode", OneOf<EpsilonMode>(), "where epsilon goes"}, options.epsilon_mode);
+  visit(Field{"order", OneOf<ProjectionOrder>(), "sums that an iteration normalises first"}, options.order);
+  visit(Field{"start", OneOf<ProjectionStart>(), "how the matrix is computed from the logits"}, options.start);
+  visit(Field{"epsilon_mode", OneOf<EpsilonMode>(), "where epsilon enters"}, options.epsilon_mode);
   visit(Field{"epsilon", kNotNegative, "guard of the sums; used by softmax and the epsilon modes"}, options.epsilon);
   visit(Field{"iterations", at_least(1), "row and column steps, at most this many with a tolerance"},
         options.iterations);
-  visit(Field{"tolerance", kNotNegative, "stop a matrix when its sums are right to this, relative; 0: never"},
+  visit(Field{"tolerance", kNotNegative, "stop a matrix when the relative error of its sums is at most this; 0: never"},
         options.tolerance);
   visit(Field{"temperature", kPositive, "divides the logits"}, options.temperature);
   visit(Field{"log_domain", OneOf<bool>(), "log-sum-exp steps, for wide spreads of the logits"}, options.log_domain);
-  visit(Field{"dustbin", OneOf<bool>(), "add a row and a column for what has no match"}, options.dustbin);
+  visit(Field{"dustbin", OneOf<bool>(), "add a row and a column for points without a match"}, options.dustbin);
   visit(Field{"dustbin_score", kFinite, "logit of the dustbin"}, options.dustbin_score);
   visit(Field{"row_sum", kPositive, "sum of each row"}, options.row_sum);
 }
 
-/// All of them: those, and what project_backward() reads besides.
+/// Like visit_solve_options, for all options: project_backward() reads two more.
 template <class Options, class Visitor>
 void visit_projection_options(Options& options, Visitor&& visit) {
   visit_forward_options(options, visit);
@@ -188,25 +190,25 @@ void visit_projection_options(Options& options, Visitor&& visit) {
 ///   gumbel_sinkhorn  rows first, log domain, 20                         Mena et al. 2018 (the caller adds the noise)
 ///   superglue        rows first, log domain, dustbin, 100               SuperGlue; the plan itself, not its logarithm
 ProjectionOptions projection_preset(ProjectionPreset preset);
-/// Throws Error, listing the names, for any other.
+/// Throws Error for an unknown name; the message lists the known ones.
 ProjectionOptions projection_preset(std::string_view preset);
 
-/// out (B, n, m) = the projection of each matrix of logits (B, n, m); with a dustbin out is (B, n + 1, m + 1). Returns
-/// when the work is in the context's stream; the CPU is done by then. A row or column without any mass, of -inf logits
-/// say, stays zero; a NaN stays within its matrix; the same matrix gives the same bits wherever it stands in the batch.
-/// n and m up to kLargestProjection on the CPU; on CUDA a matrix must fit in a block's shared memory (230 x 230, and
-/// 160 x 160 in the backward pass, else unsupported). Host memory is within reach of every context; a CUDA context then
-/// copies and waits. Throws Error (invalid_argument: shapes, options, out overlapping logits; unsupported;
-/// device_failure).
+/// out (B, n, m) = the projection of each matrix of logits (B, n, m); with a dustbin out is (B, n + 1, m + 1). On CUDA
+/// the call returns when its work is enqueued in the context's stream; on the CPU, when it is done. A row or column
+/// without mass, such as one of -inf logits, stays zero. A NaN stays within its matrix. The bits of a matrix do not
+/// depend on its place in the batch. On the CPU n and m may be up to kLargestProjection. On CUDA a matrix must fit in
+/// the shared memory of a block (230 x 230; in the backward pass 160 x 160), otherwise throws unsupported. A CUDA
+/// context copies matrices in host memory, and waits. Throws Error (invalid_argument: shapes, options, out overlapping
+/// logits; unsupported; device_failure).
 void project(Context const& context, BatchView logits, MutableBatchView out, ProjectionOptions const& options);
 
-/// d_logits (B, n, m) = gradient of sum <d_out, out> in the logits, out being what project() gives. With a dustbin,
-/// d_dustbin_score (B, float32; may be empty) gets each matrix's part of the derivative in dustbin_score.
+/// d_logits (B, n, m) = gradient of sum <d_out, out> in the logits, with out the result of project(). With a dustbin,
+/// d_dustbin_score (B, float32; may be empty) gets the part of each matrix in the derivative by dustbin_score.
 void project_backward(Context const& context, BatchView logits, BatchView d_out, MutableBatchView d_logits,
                       ProjectionOptions const& options, MutableVectorView d_dustbin_score = {});
 
-/// The sums that project() aims at for logits of rows x columns, from the options: with a dustbin one more of each.
-/// Throws Error as project() does.
+/// The target sums of project() for logits of rows x columns; with a dustbin there is one more of each. Throws Error as
+/// project() does.
 struct ProjectionMarginals {
   std::vector<float> rows, columns;
 };

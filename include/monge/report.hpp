@@ -1,4 +1,4 @@
-// Reports: in which arithmetic a solve ran, how it went, how it ended and what it reached.
+// Reports of solves: arithmetic, progress, end and values.
 #pragma once
 #include <limits>
 #include <string>
@@ -8,9 +8,9 @@
 
 namespace monge {
 
-/// Arithmetic of the sweeps. The certificate is float64 whatever this says.
+/// Arithmetic of the sweeps. The certificate is always float64.
 enum class Precision {
-  automatic,  ///< "auto": float32, and where that can go no further, float64 from there. The report says which.
+  automatic,  ///< "auto": float32, then float64 where float32 can go no further. The report has the last one.
   float32,    ///< Results good to float32 rounding.
   tf32,       ///< Products rounded to 11 bits. CUDA only, never chosen silently.
   float64,
@@ -23,10 +23,10 @@ constexpr auto names_of(Precision) {
 
 /// How a solve ended.
 enum class Status {
-  converged,        ///< What the criterion says is within the tolerance, in float64 unless without a certificate.
-  completed,        ///< tolerance = 0: ran exactly the sweeps that were asked for.
+  converged,        ///< The quantity of the criterion is within the tolerance, in float64 if there is a certificate.
+  completed,        ///< tolerance = 0: all sweeps that were asked for were run.
   iteration_limit,  ///< `iterations` sweeps did not reach the tolerance.
-  precision_limit,  ///< The arithmetic of `precision` can go no further; the report names one that can, if any.
+  precision_limit,  ///< The arithmetic of `precision` can go no further; the message names one that can, if any.
   stopped,          ///< The progress callback asked to stop.
 };
 constexpr auto names_of(Status) {
@@ -38,39 +38,39 @@ constexpr auto names_of(Status) {
                                        {stopped, "stopped"}});
 }
 
-/// What a progress callback sees at each check.
+/// Argument of a progress callback, at each check.
 struct Progress {
   int iteration = 0;          ///< Sweeps so far, annealing included.
   double eps = 0;             ///< The eps of the last sweep; above the target while annealing.
-  double marginal_error = 0;  ///< As the sweep measured it, in its own precision; relative as the tolerance is.
+  double marginal_error = 0;  ///< Measured by the sweep, in its precision; relative like the tolerance.
   double relaxation = 1;      ///< omega of the last sweep; 1 is plain Sinkhorn.
   double seconds = 0;         ///< Since the solve began.
-  int problem = 0;            ///< In a batch, which one, from 0 on.
+  int problem = 0;            ///< Index in a batch, from 0.
 };
 
 /// One check of the solve, for a convergence plot.
 struct Check {
   int iteration;
   double eps;
-  double marginal_error;  ///< As the sweep measured it, relative as the tolerance is.
+  double marginal_error;  ///< Measured by the sweep; relative like the tolerance.
   double relaxation;
   Precision precision;
   double gradient_norm;  ///< |P 1 - a|_2 of both sides together, likewise.
   double seconds;        ///< Since the solve began.
 };
 
-/// What a solve reached. Values that were not evaluated are NaN.
+/// The result of a solve. Values that were not evaluated are NaN.
 struct Report {
   Status status = Status::completed;
-  std::string message;            ///< One sentence: what happened and, if short of the tolerance, what would help.
-  double eps = 0;                 ///< In the units of C, however it was given.
+  std::string message;            ///< One sentence: the end and, if short of the tolerance, a remedy.
+  double eps = 0;                 ///< In the units of C.
   double mean_cost = 0;           ///< sum_ij a_i b_j C_ij / sum_ij a_i b_j over the pairs that are allowed.
   double eps_relative = 0;        ///< eps / mean_cost; NaN where the mean is not positive.
   int iterations = 0;             ///< Sweeps done, annealing included, and other passes over all pairs.
   int annealing_iterations = 0;   ///< Of these, sweeps at an eps above the target.
   int refinement_iterations = 0;  ///< Of these, in float64 after float32 could go no further (precision auto).
   int newton_steps = 0;           ///< Steps of Newton's method, or of splr.
-  int newton_iterations = 0;      ///< Of `iterations`, those that such steps took.
+  int newton_iterations = 0;      ///< Of `iterations`, those in such steps.
   Precision precision = Precision::float32;  ///< Of the last sweeps, and of the plan's products.
   bool certified = false;                    ///< The values below are float64 evaluations of the returned potentials.
   double penalty_a = std::numeric_limits<double>::infinity();  ///< As in the options.
@@ -82,10 +82,10 @@ struct Report {
                                 ///< are from optimal. For a constraint it is how far P is from its marginal.
   double gradient_norm = 0;     ///< The same in the 2-norm, of both sides together: |gradient of the dual|_2.
   double transport_cost = 0;    ///< <C, P>.
-  double primal = 0;            ///< <C, P> + eps KL(P | a b^T) + rho_a KL(P 1 | a) + rho_b KL(P^T 1 | b), the last
-                                ///< two without those of constraints.
-  double dual = 0;              ///< A lower bound of the optimum: docs/math.md, sections 1 and 10.
-  double gap = 0;               ///< primal - dual.
+  /// <C, P> + eps KL(P | a b^T) + rho_a KL(P 1 | a) + rho_b KL(P^T 1 | b), without the terms of constraints.
+  double primal = 0;
+  double dual = 0;  ///< A lower bound of the optimum: docs/math.md, sections 1 and 10.
+  double gap = 0;   ///< primal - dual.
   struct {
     double setup = 0, sweeps = 0, certificate = 0, total = 0;
   } seconds;

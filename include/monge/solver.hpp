@@ -9,16 +9,16 @@
 
 namespace monge {
 
-/// solve(), prepared. On CUDA memory and recorded launches are kept from one solve to the next. On the CPU other inputs
-/// are packed into new memory, which is little of a solve; with the same ones it is kept, scores included. Results have
-/// the bits that solve() gives. One thread at a time.
+/// A prepared solve(). On CUDA, memory and recorded launches are kept from one solve to the next. On the CPU new inputs
+/// are packed into new memory, a small part of a solve; for unchanged inputs packed points and scores are kept. Results
+/// have the same bits as those of solve(). One thread at a time.
 ///
-/// Geometry and warm start are read by each solve; their memory stays as it is until they are replaced or the last
-/// solve is done. Where it was written anew, set_geometry() has to say so. A Plan that was returned stays what it is:
-/// while there is one, the next problem gets memory of its own.
+/// Each solve reads geometry and warm start, so their memory must not change until they are replaced or the last solve
+/// is done. After writing new values to the same memory, call set_geometry(). A returned Plan does not change: while it
+/// exists, the next problem gets its own memory.
 class Solver {
  public:
-  /// As solve(); points and costs are looked at by the first solve. Throws Error (invalid_argument).
+  /// Arguments as in solve(). The first solve checks points and costs. Throws Error (invalid_argument).
   Solver(Context const& context, Geometry const& geometry, VectorView a, VectorView b, SolveOptions const& options);
   Solver(Context const& context, Geometry const& geometry, SolveOptions const& options)
       : Solver(context, geometry, {}, {}, options) {}
@@ -26,15 +26,16 @@ class Solver {
   Solver& operator=(Solver&&) noexcept;
   ~Solver();
 
-  /// Of the same kind, n, m, d, cost function and number of classes as the one before; else throws Error
-  /// (invalid_argument).
+  /// Replaces the geometry by one of the same kind, n, m, d, cost function and number of classes; otherwise throws
+  /// Error (invalid_argument).
   void set_geometry(Geometry const& geometry);
-  /// a (n), b (m), read at once. Empty ones are uniform, as in solve().
+  /// Replaces the weights a (n) and b (m), which are read at once. Empty ones are uniform, as in solve().
   void set_weights(VectorView a, VectorView b);
 
-  /// With the options of the constructor.
+  /// Solves with the options of the constructor.
   Plan solve();
-  /// With others, this once. Another precision, cache_bytes or penalty prepares anew.
+  /// Solves with other options, in this call only. Another precision, cache_bytes or penalty prepares the problem
+  /// again.
   Plan solve(SolveOptions const& options);
 
  private:

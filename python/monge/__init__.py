@@ -114,7 +114,7 @@ __all__ = [
 
 
 _LAZY = {"OTTransport": "sklearn", "jax": "jax", "plot": "matplotlib", "torch": "torch"}
-"""What is loaded when it is first asked for, and the package that it needs."""
+"""Names that are imported on first use, each with the package that it needs."""
 
 
 def __getattr__(name: str) -> Any:

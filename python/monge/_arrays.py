@@ -1,6 +1,6 @@
-"""Arrays of NumPy, PyTorch, JAX and CuPy: what the library reads of them, and where its results go.
+"""Arrays of NumPy, PyTorch, JAX and CuPy: how the library reads them, and where its results go.
 
-Nothing here imports PyTorch, JAX or CuPy: an array of theirs brings its module along.
+PyTorch, JAX and CuPy are imported only where an argument is an array of theirs.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ _NAMES = {"e": "float16", "f": "float32", "d": "float64"}  # str(dtype) takes 4 
 
 
 def as_numpy(field: str, value: Any) -> np.ndarray[Any, Any]:
-    if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):  # NumPy would read what is under the mask.
+    if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):  # NumPy would read the numbers under the mask.
         raise ValueError(f"{field}: has masked entries; must have none; a cost of inf forbids a pair")
     try:
         array = np.from_dlpack(value) if framework_of(value).root == "foreign" else np.asarray(value)
-    except (ValueError, BufferError, RuntimeError) as error:  # Rows of several lengths, for one.
+    except (ValueError, BufferError, RuntimeError) as error:  # For example rows of several lengths.
         raise ValueError(f"{field}: is no array of numbers: {error}") from None
     if array.ndim == 0 and array.dtype.kind not in "fiubc":
         if hasattr(value, "toarray"):
@@ -41,7 +41,7 @@ def as_numpy(field: str, value: Any) -> np.ndarray[Any, Any]:
 
 
 class NumPy:
-    """NumPy, and whatever NumPy can read: lists, buffers, data frames."""
+    """NumPy, and all that NumPy can read: lists, buffers, data frames."""
 
     root = "numpy"
     """The name of the framework's module."""
@@ -241,7 +241,7 @@ class PyTorch(NumPy):
         return array.device.index if array.device.type == "cuda" else None
 
     def stream(self, index: int) -> int:
-        cuda = self.module.cuda  # Not in use where only host tensors are solved on a GPU.
+        cuda = self.module.cuda  # Not initialised where only host tensors are solved on a GPU.
         return int(cuda.current_stream(index).cuda_stream) if cuda.is_initialized() else 0
 
     def empty(self, shape: tuple[int, ...], dtype: str, device: Any) -> Array:
@@ -264,13 +264,13 @@ class PyTorch(NumPy):
 
     def csr(self, row_begin: Array, columns: Array, values: Array, shape: tuple[int, int]) -> Array:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # Of sparse tensors being new.
+            warnings.simplefilter("ignore")  # PyTorch warns that sparse tensors are in beta state.
             return self.module.sparse_csr_tensor(row_begin, columns, values, shape, check_invariants=False)
 
 
 class Jax(NumPy):
-    """JAX. Its arrays cannot be written: results are made in host memory and taken over from there, on the CPU without
-    a copy."""
+    """JAX. Its arrays are immutable, so results are written to host memory, which JAX takes over, on the CPU without a
+    copy."""
 
     root = "jax"
 
@@ -306,7 +306,7 @@ class Jax(NumPy):
         return None if device is None or device.platform == "cpu" else int(device.local_hardware_id)
 
     def empty(self, shape: tuple[int, ...], dtype: str, device: Any) -> Array:
-        size, alignment = math.prod(shape) * np.dtype(dtype).itemsize, 64  # Of memory that JAX does not copy.
+        size, alignment = math.prod(shape) * np.dtype(dtype).itemsize, 64  # JAX copies memory of less.
         memory = np.empty(size + alignment, np.uint8)
         begin = -memory.ctypes.data % alignment
         return memory[begin : begin + size].view(dtype).reshape(shape)
@@ -325,8 +325,8 @@ class Jax(NumPy):
 
 
 class Foreign(NumPy):
-    """Anything else with DLPack or the CUDA array interface. What lies on a GPU is for the library to read; results are
-    NumPy's."""
+    """Other arrays with DLPack or the CUDA array interface. On a GPU the library reads them itself; results are arrays
+    of NumPy."""
 
     root = "foreign"
 
@@ -355,7 +355,7 @@ class Foreign(NumPy):
 _numpy = NumPy()
 _frameworks: dict[str, NumPy] = {"numpy": _numpy, "foreign": Foreign()}
 _with_module: dict[str, Callable[[Any], NumPy]] = {"torch": PyTorch, "jax": Jax, "cupy": CuPy}
-_of_type: dict[type, NumPy] = {np.ndarray: _numpy}  # Of arrays that were seen.
+_of_type: dict[type, NumPy] = {np.ndarray: _numpy}  # The types of arrays seen so far.
 
 
 def framework_named(root: str) -> NumPy:
@@ -365,7 +365,7 @@ def framework_named(root: str) -> NumPy:
 
 
 def framework_of(value: Any) -> NumPy:
-    """The framework that an array is of."""
+    """The framework of an array."""
     known = _of_type.get(type(value))
     if known is not None:
         return known
@@ -376,25 +376,25 @@ def framework_of(value: Any) -> NumPy:
     if isinstance(value, np.ndarray):
         return _numpy
     torch = sys.modules.get("torch")
-    if torch is not None and isinstance(value, torch.Tensor):  # Of a class of the caller's.
+    if torch is not None and isinstance(value, torch.Tensor):  # A subclass by the caller.
         return framework_named("torch")
     foreign = hasattr(value, "__dlpack__") or hasattr(value, "__cuda_array_interface__")
     return framework_named("foreign") if foreign and not hasattr(value, "__array__") else _numpy
 
 
 def read(field: str, value: Any, column_major: bool = False) -> Array:
-    """The array as the library takes it: float32 or float64, its rows one after the other.
+    """The array as the library takes it: float32 or float64, row-major, or with `column_major` column-major, too.
 
-    float16 and bfloat16 become float32, which holds each of their numbers; whole numbers and bool become float64. What
-    has the right type and rows without gaps within them is not copied.
+    float16 and bfloat16 become float32, which holds each of their numbers; whole numbers and bool become float64. An
+    array of the right type with contiguous rows is not copied.
     """
     return framework_of(value).read(field, value, column_major)
 
 
 def read_matrix(field: str, value: Any, what: str, column_major: bool = False) -> Array:
-    """:func:`read` of an array of two dimensions, which `what` names in the message."""
+    """:func:`read` for an array of two dimensions; `what` is the shape that the error message asks for."""
     array = read(field, value, column_major)
-    shape = getattr(array, "shape", None)  # On a GPU, of what has DLPack alone, the library sees it.
+    shape = getattr(array, "shape", None)  # The library checks an array on a GPU with DLPack alone.
     if shape is not None and len(shape) != 2:
         raise ValueError(f"{field}: has shape {tuple(shape)}; must be {what}")
     return array
@@ -404,7 +404,7 @@ def read_optional(field: str, value: Any) -> Array | None:
     if value is None:
         return None
     array = read(field, value)
-    if 0 in getattr(array, "shape", ()):  # The library takes an empty view for one that is left out.
+    if 0 in getattr(array, "shape", ()):  # To the library an empty view is a missing argument.
         raise ValueError(f"{field}: has shape {tuple(array.shape)}; must not be empty")
     return array
 
@@ -430,9 +430,9 @@ class Place:
 
     @staticmethod
     def of(given: Any, *read_arrays: Array, device: Any = None) -> Place:
-        """That of the array `given`, in float64 if any of those that were read is, on CUDA if any of them is.
+        """The framework and device of the array `given`; float64 and CUDA if any array of `read_arrays` has them.
 
-        `device` is where to solve, for arrays that lie on the host.
+        `device` is where to solve, for arrays in host memory.
         """
         dtype = "float32"
         on_cuda = None
@@ -448,7 +448,7 @@ class Place:
         return Place(framework, dtype, framework.device(given), on_cuda)
 
     def session(self, threads: int | None) -> _core.Session:
-        """A context on this device and, on CUDA, on the stream that is current there."""
+        """A context of the library on this device; on CUDA it uses the framework's current stream."""
         if self.cuda_index is None:
             return _core.cpu_session(0 if threads is None else whole("n_threads", threads, 0, MOST))
         return _cuda_session(self.cuda_index, self.framework.stream(self.cuda_index))
@@ -476,7 +476,7 @@ class Place:
 
 
 def _asked_device(device: Any, on_cuda: int | None) -> int | None:
-    """The CUDA device that `device` names, None for the CPU; arrays on `on_cuda` stay there."""
+    """The CUDA device that `device` names, None for the CPU. Arrays on the device `on_cuda` must stay there."""
     kind, _, number = str(device).partition(":")
     if kind not in ("cpu", "cuda") or not (number.isdecimal() or number == ""):
         raise ValueError(f"device: is {shown(device)}; must be 'cpu', 'cuda' or 'cuda:' and a number")

@@ -1,8 +1,8 @@
-"""POT's functions that return a plan or a number instead of a result object."""
+"""Functions of POT that return a plan or a number instead of a result."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -52,13 +52,13 @@ _POINTS = {
 
 
 def _weights(given: Any) -> Any:
-    """POT takes an empty list for uniform weights, too."""
+    """Weights by POT's convention: None and empty are uniform."""
     empty = getattr(given, "shape", None) == (0,) or (isinstance(given, (list, tuple)) and not given)
     return None if empty else given
 
 
 def _errors(result: OTResult) -> list[float]:
-    """At each check, and last of the plan that is returned: what stopThr is on, but for the criterion gap."""
+    """The errors that stopThr bounds, at each check and last of the plan; with the criterion gap marginal errors."""
     report = result.report
     name = "gradient_norm" if result._options["criterion"] == "gradient" else "marginal_error"
     last = getattr(report, name) / max(report.mass, report.mass_b)
@@ -66,8 +66,8 @@ def _errors(result: OTResult) -> list[float]:
 
 
 def _log_of_columns(result: BatchResult[OTResult]) -> Log:
-    """Arrays have a column, and `niter` a number, for each problem. Of the errors, which go on with the last of those
-    that have ended, it is the largest."""
+    """The log of a batch: arrays have a column, and `niter` a number, for each problem. `err` has the largest error at
+    each check, where a problem that has ended counts with its last."""
     logs = [_log(each) for each in result]
     errors = [log["err"] for log in logs]
 
@@ -103,12 +103,16 @@ def _log(result: OTResult | BatchResult[OTResult]) -> Log:
     }
 
 
-def _start(warmstart: Any, problem: Problem, reg: float, has_weights: bool) -> tuple[Array, Array] | None:
-    """Potentials in units of the cost from POT's, which are log u and log v if they have the weights in them."""
+def _start(
+    warmstart: Any, problem: Problem, options: Mapping[str, Any], has_weights: bool
+) -> tuple[Array, Array] | None:
+    """Potentials in units of the cost from POT's scalings (log u, log v), which may contain the weights."""
     if warmstart is None:
         return None
     if not isinstance(warmstart, (tuple, list)) or len(warmstart) != 2:
         raise TypeError(f"warmstart: is {shown(warmstart)}; must be a pair of arrays (n) and (m)")
+    if "eps" not in options:
+        raise ValueError("warmstart: is given without reg, its unit; both must be given")
     sides = []
     for logs, weights, size in zip(warmstart, problem.weights, (problem.geometry.rows, problem.geometry.columns)):
         values = on_host(read("warmstart", logs)).astype(np.float64)
@@ -118,59 +122,41 @@ def _start(warmstart: Any, problem: Problem, reg: float, has_weights: bool) -> t
             given = on_host(weights)
             with np.errstate(divide="ignore", invalid="ignore"):
                 values = np.where(given > 0, values - np.log(given), 0.0)
-        sides.append(reg * values)
+        sides.append(options["eps"] * values)
     return sides[0], sides[1]
 
 
 def _options(
-    reg: float, method: str, iterations: int, tolerance: float, criterion: str, own: dict[str, Any], reg_m: Any = None
-) -> dict[str, Any]:
-    return solve_options(
-        reg=reg,
-        unbalanced=reg_m,
-        method="auto" if isinstance(method, str) and method == "sinkhorn" else method,
-        max_iter=iterations,
-        tol=tolerance,
-        own={"criterion": criterion, **own},
-    )
+    own: dict[str, Any], reg: float, method: str, iterations: int, tolerance: float, criterion: str, reg_m: Any = None
+) -> tuple[dict[str, Any], Any]:
+    """The library's options, and the device, which POT's functions here take as an option."""
+    own = {"criterion": criterion, **own}
+    device = own.pop("device", None)
+    method = "auto" if isinstance(method, str) and method == "sinkhorn" else method
+    return solve_options(own, reg, "KL", reg_m, "KL", method, iterations, tolerance), device
+
+
+def _run(
+    problem: Problem, options: dict[str, Any], warmstart: Any, has_weights: bool, verbose: bool, warn: bool = True
+) -> OTResult:
+    """`has_weights`: whether the scalings of the warm start contain the weights."""
+    problem = with_weights(problem, options)
+    start = _start(warmstart, problem, options, has_weights)
+    return run(problem, "kl", options, start, None, shows(None, verbose), warn)
 
 
 def _sinkhorn(
-    a: Any,
-    b: Any,
-    M: Any,
-    reg: float,
-    method: str,
-    iterations: int,
-    tolerance: float,
-    verbose: bool,
-    warn: bool,
-    warmstart: Any,
-    own: dict[str, Any],
+    a: Any, b: Any, M: Any, how: tuple[dict[str, Any], Any], verbose: bool, warn: bool, warmstart: Any
 ) -> OTResult | BatchResult[OTResult]:
     """One problem, or one for each column of b."""
-    device = own.pop("device", None)
-    options = _options(reg, method, iterations, tolerance, "gradient", own)
+    options, device = how
     a, b = _weights(a), _weights(b)
     columns = read_optional("b", b)
-    if columns is not None and columns.ndim == 2:
-        source = b if hasattr(b, "requires_grad") else columns
-        given = [(M, None, None, a, source[:, k]) for k in range(columns.shape[1])]
-        problems = [matrix_problem(M, a, columns[:, k], device) for k in range(columns.shape[1])]
-        return run_batch(
-            problems,
-            options,
-            reg_type="KL",
-            potentials_init=None,
-            n_threads=None,
-            progress=shows(None, verbose),
-            given=given,
-            warn=warn,
-        )
-    problem = with_weights(matrix_problem(M, a, columns, device), options)
-    start = _start(warmstart, problem, reg, has_weights=True)
-    given_one = (M, None, None, a, b)
-    return run(problem, options, potentials_init=start, progress=shows(None, verbose), warn=warn, given=given_one)
+    if columns is None or columns.ndim != 2:
+        return _run(matrix_problem(M, a, b, device), options, warmstart, True, verbose, warn)
+    source = b if hasattr(b, "requires_grad") else columns
+    problems = [matrix_problem(M, a, source[:, k], device) for k in range(columns.shape[1])]
+    return run_batch(problems, "kl", options, None, None, shows(None, verbose), warn)
 
 
 @calls(**_MATRIX)
@@ -191,20 +177,19 @@ def sinkhorn(
     """The plan P (n x m) that minimises <M, P> + reg KL(P | a b^T), and with `log` a dictionary beside it.
 
     Args:
-        a, b: Weights (n) and (m), of equal totals; None or empty: uniform. b may be (m x K): then the K numbers <M, P>
+        a, b: Weights (n) and (m), with equal totals; None and empty are uniform. If b is (m x K), the K numbers <M, P>
             are returned, as in POT.
         M: Costs (n x m), any finite numbers; inf forbids a pair.
         reg: eps > 0, in units of M.
-        method: All of POT's are one solver here, which is stable at every reg.
-        numItermax, stopThr: Sweeps at most, and the 2-norm of the errors of both marginals, relative to the mass, to
-            stop at.
-        verbose, warn: Show a bar (tqdm); warn where the solve ends short.
+        method: A method of POT. All are one solver here, which is stable at every reg.
+        numItermax, stopThr: The largest number of sweeps, and the 2-norm of the errors of both marginals, relative to
+            the mass, at which to stop.
+        verbose, warn: Show a bar (tqdm); warn if the solve ends short of stopThr.
         log: Return the dictionary, too: `niter`, `log_u`, `log_v`, `u`, `v`, the :class:`OTResult` as `result`, and
-            `err`, of what stopThr is on: the errors of the checks, and last that of the plan. With several b, arrays
-            have a column for each, `err` the largest of their errors, and `result` is a :class:`BatchResult`.
-        warmstart: (log u, log v), as POT's log has them.
-        options: `device`, as for :func:`monge.solve`, and whatever the library has, by its names:
-            :class:`monge.SolveOptions`.
+            `err`, the errors that stopThr bounds, at each check and last of the plan. With several b, arrays have a
+            column for each, `err` has the largest of their errors, and `result` is a :class:`BatchResult`.
+        warmstart: (log u, log v), as in the log.
+        options: `device`, as for :func:`monge.solve`, and the library's options, :class:`monge.SolveOptions`.
 
     Raises:
         Errors are those of :func:`monge.solve`.
@@ -217,7 +202,8 @@ def sinkhorn(
            [0. , 0.5]])
     """
     log = truth("log", log)
-    result = _sinkhorn(a, b, M, reg, method, numItermax, stopThr, verbose, warn, warmstart, options)
+    how = _options(options, reg, method, numItermax, stopThr, "gradient")
+    result = _sinkhorn(a, b, M, how, verbose, warn, warmstart)
     found = result.plan if isinstance(result, OTResult) else result.value_linear
     return (found, _log(result)) if log else found
 
@@ -237,41 +223,19 @@ def sinkhorn2(
     warmstart: Any = None,
     **options: Any,
 ) -> Any:
-    """<M, P>, in units of M times mass, for the plan P of :func:`sinkhorn`, whose n x m entries are not formed.
+    """<M, P>, in units of M times mass, for the plan P of :func:`sinkhorn`, which is not formed.
 
-    Arguments and errors are those of :func:`sinkhorn`, but that `warn` is False where it is left out.
+    Arguments and errors are those of :func:`sinkhorn`, but `warn` is False by default.
 
     >>> import monge, numpy as np
     >>> round(monge.sinkhorn2([], [], np.array([[0.0, 1.0], [1.0, 0.0]]), 0.5), 4)
     0.1192
     """
     log = truth("log", log)
-    result = _sinkhorn(a, b, M, reg, method, numItermax, stopThr, verbose, warn, warmstart, options)
+    how = _options(options, reg, method, numItermax, stopThr, "gradient")
+    result = _sinkhorn(a, b, M, how, verbose, warn, warmstart)
     found = result.value_linear
     return (found, _log(result)) if log else found
-
-
-def _empirical(
-    X_s: Any,
-    X_t: Any,
-    reg: float,
-    a: Any,
-    b: Any,
-    metric: str,
-    iterations: int,
-    tolerance: float,
-    criterion: str,
-    verbose: bool,
-    warn: bool,
-    warmstart: Any,
-    own: dict[str, Any],
-) -> OTResult:
-    problem = points_problem(X_s, X_t, _weights(a), _weights(b), metric, device=own.pop("device", None))
-    translated = _options(reg, own.pop("method", "sinkhorn"), iterations, tolerance, criterion, own)
-    problem = with_weights(problem, translated)
-    start = _start(warmstart, problem, reg, has_weights=True)
-    given = (None, X_s, X_t, a, b)
-    return run(problem, translated, potentials_init=start, progress=shows(None, verbose), warn=warn, given=given)
 
 
 @calls(**_POINTS)
@@ -292,24 +256,26 @@ def empirical_sinkhorn(
     warmstart: Any = None,
     **options: Any,
 ) -> Any:
-    """The plan (n x m) between points, or with `isLazy` its (log u, log v), which take no n x m of memory.
+    """The plan (n x m) between points, or with `isLazy` its scalings (log u, log v), without n x m of memory.
 
     Args:
         X_s, X_t: Points (n x d) and (m x d).
         reg: eps > 0, in units of the cost.
-        a, b: Weights (n) and (m); None or empty: uniform.
-        metric: One of those of :func:`monge.solve_sample`.
-        numIterMax, stopThr: Sweeps at most, and the 2-norm of the errors of both marginals, relative to the mass, to
-            stop at; with `isLazy` the 1-norm, as in POT.
+        a, b: Weights (n) and (m); None and empty are uniform.
+        metric: A metric of :func:`monge.solve_sample`.
+        numIterMax, stopThr: The largest number of sweeps, and the 2-norm of the errors of both marginals, relative to
+            the mass, at which to stop; with `isLazy` the 1-norm, as in POT.
         isLazy: Return (log u, log v), and with `log` a `lazy_plan`.
-        batchSize: Taken and not needed.
+        batchSize: An argument of POT without effect.
 
     All else, and errors, as for :func:`sinkhorn`.
     """
     del batchSize
     log, isLazy = truth("log", log), truth("isLazy", isLazy)
-    criterion = "l1" if isLazy else "gradient"
-    result = _empirical(X_s, X_t, reg, a, b, metric, numIterMax, stopThr, criterion, verbose, warn, warmstart, options)
+    method, criterion = options.pop("method", "sinkhorn"), "l1" if isLazy else "gradient"
+    translated, device = _options(options, reg, method, numIterMax, stopThr, criterion)
+    problem = points_problem(X_s, X_t, _weights(a), _weights(b), metric, device=device)
+    result = _run(problem, translated, warmstart, True, verbose, warn)
     if not isLazy:
         return (result.plan, _log(result)) if log else result.plan
     u, v = result.log_scalings
@@ -334,19 +300,21 @@ def empirical_sinkhorn2(
     warmstart: Any = None,
     **options: Any,
 ) -> Any:
-    """<C, P>, in units of the cost times mass, for the plan P of :func:`empirical_sinkhorn`; never n x m of memory.
+    """<C, P>, in units of the cost times mass, for the plan P of :func:`empirical_sinkhorn`, which is not formed.
 
     Args:
         X_s, X_t, reg, a, b, metric, numIterMax, stopThr: As for :func:`empirical_sinkhorn`.
-        isLazy: What stopThr is on, as there; the value is the same.
-        batchSize: Taken and not needed.
+        isLazy: Whether stopThr bounds the 1-norm, as there; the value is the same.
+        batchSize: An argument of POT without effect.
 
     All else, and errors, as for :func:`sinkhorn`.
     """
     del batchSize
     log, isLazy = truth("log", log), truth("isLazy", isLazy)
-    criterion = "l1" if isLazy else "gradient"
-    result = _empirical(X_s, X_t, reg, a, b, metric, numIterMax, stopThr, criterion, verbose, warn, warmstart, options)
+    method, criterion = options.pop("method", "sinkhorn"), "l1" if isLazy else "gradient"
+    translated, device = _options(options, reg, method, numIterMax, stopThr, criterion)
+    problem = points_problem(X_s, X_t, _weights(a), _weights(b), metric, device=device)
+    result = _run(problem, translated, warmstart, True, verbose, warn)
     return (result.value_linear, _log(result)) if log else result.value_linear
 
 
@@ -366,18 +334,18 @@ def empirical_sinkhorn_divergence(
     warmstart: Any = None,
     **options: Any,
 ) -> Any:
-    """POT's divergence, max(0, <C, P_ab> - (<C, P_aa> + <C, P_bb>) / 2), of the transport costs alone.
+    """POT's divergence of transport costs, max(0, <C, P_ab> - (<C, P_aa> + <C, P_bb>) / 2).
 
-    :func:`monge.sinkhorn_divergence` is the one with the entropy (Feydy et al. 2019), which is convex and has the right
-    gradients. The value is in units of the cost.
+    :func:`monge.sinkhorn_divergence` has the entropy, too; that divergence is convex and positive (Feydy et al. 2019).
+    The value is in units of the cost.
 
     Args:
         X_s, X_t, reg, a, b, metric: As for :func:`empirical_sinkhorn`.
-        numIterMax, stopThr: Sweeps at most of each of the three solves, and the 2-norm of the errors of both marginals,
-            relative to the mass, to stop at.
+        numIterMax, stopThr: The largest number of sweeps of each of the three solves, and the 2-norm of the errors of
+            both marginals, relative to the mass, at which to stop.
         log: Return a dictionary, too: `sinkhorn_loss_ab`, `_a` and `_b`, the three costs; `log_sinkhorn_ab`, `_a` and
             `_b`, their logs; and the :class:`DivergenceResult` as `result`.
-        warmstart: None alone: each of the three solves starts by itself.
+        warmstart: An argument of POT, which must be None.
 
     All else, and errors, as for :func:`sinkhorn`.
     """
@@ -401,7 +369,7 @@ def empirical_sinkhorn_divergence(
     costs = {name: part._plan.transport_cost() for name, part in parts.items()}
     difference = costs["ab"] - (costs["a"] + costs["b"]) / 2
     value = result.ab._place.scalar(max(0.0, difference))
-    if result._followed is not None:  # Of float32 the difference of the three would have few digits.
+    if result._followed is not None:  # In float32 the difference of three tensors would have few digits.
         ab, aa, bb = (part.value_linear for part in parts.values())
         followed = (ab - (aa + bb) / 2) * (difference > 0)
         value = value + (followed - followed.detach())
@@ -434,20 +402,19 @@ def sinkhorn_unbalanced(
     """The plan that minimises <M, P> + reg KL(P | a b^T) + reg_m KL(P 1 | a) + reg_m KL(P^T 1 | b).
 
     Args:
-        a, b: Weights (n) and (m), of any totals; None or empty: uniform.
+        a, b: Weights (n) and (m), with any totals; None and empty are uniform.
         M, reg: Costs (n x m), and eps > 0 in their units.
-        reg_m: Penalty > 0 in units of M, or a pair; inf is a marginal that holds.
-        method: All of POT's are one solver here.
-        reg_type: "kl", relative to a b^T, alone.
-        c: None alone: the reference is a b^T.
-        numItermax, stopThr: Sweeps at most, and the 1-norm of the errors of the optimality conditions, relative to the
-            mass, to stop at.
-        warmstart: (log u, log v) as POT has them here: potentials over reg.
+        reg_m: A penalty > 0 in units of M, or a pair; inf is a marginal constraint.
+        method: A method of POT. All are one solver here.
+        reg_type: "kl" alone, relative to a b^T.
+        c: An argument of POT, which must be None: the reference measure is a b^T.
+        numItermax, stopThr: The largest number of sweeps, and the 1-norm of the errors of the optimality conditions,
+            relative to the mass, at which to stop.
+        warmstart: (log u, log v), which in this function of POT are potentials over reg.
         verbose: Show a bar (tqdm).
-        log: Return a dictionary, too: `err` as :func:`sinkhorn` has it, `cost`, `total_cost`, `logu`, `logv`, and the
+        log: Return a dictionary, too: `err` as in :func:`sinkhorn`, `cost`, `total_cost`, `logu`, `logv`, and the
             :class:`OTResult` as `result`.
-        options: `device`, as for :func:`monge.solve`, and whatever the library has, by its names:
-            :class:`monge.SolveOptions`.
+        options: `device`, as for :func:`monge.solve`, and the library's options, :class:`monge.SolveOptions`.
 
     Raises:
         NotImplementedError: Another reg_type, or a reference c. Others are those of :func:`monge.solve`.
@@ -455,7 +422,10 @@ def sinkhorn_unbalanced(
     Source: Chizat et al. 2018; Sejourne, Vialard, Peyre 2022.
     """
     log = truth("log", log)
-    result = _unbalanced(a, b, M, reg, reg_m, method, reg_type, c, warmstart, numItermax, stopThr, verbose, options)
+    _require_product_reference(reg_type, c)
+    translated, device = _options(options, reg, method, numItermax, stopThr, "l1", reg_m)
+    problem = matrix_problem(M, _weights(a), _weights(b), device)
+    result = _run(problem, translated, warmstart, False, verbose)
     return (result.plan, _unbalanced_log(result)) if log else result.plan
 
 
@@ -477,40 +447,25 @@ def sinkhorn_unbalanced2(
     log: bool = False,
     **options: Any,
 ) -> Any:
-    """<M, P> of :func:`sinkhorn_unbalanced`'s plan, or with `returnCost` "total", not "linear", the whole objective.
+    """<M, P> of the plan of :func:`sinkhorn_unbalanced`; with `returnCost` "total" instead of "linear" the objective.
 
     Other arguments and errors are those of :func:`sinkhorn_unbalanced`.
     """
     if not isinstance(returnCost, str) or returnCost not in ("linear", "total"):
         raise ValueError(f"returnCost: is {shown(returnCost)}; must be 'linear' or 'total'")
     log = truth("log", log)
-    result = _unbalanced(a, b, M, reg, reg_m, method, reg_type, c, warmstart, numItermax, stopThr, verbose, options)
+    _require_product_reference(reg_type, c)
+    translated, device = _options(options, reg, method, numItermax, stopThr, "l1", reg_m)
+    problem = matrix_problem(M, _weights(a), _weights(b), device)
+    result = _run(problem, translated, warmstart, False, verbose)
     cost = result.value_linear if returnCost == "linear" else result.value
     return (cost, _unbalanced_log(result)) if log else cost
 
 
-def _unbalanced(
-    a: Any,
-    b: Any,
-    M: Any,
-    reg: float,
-    reg_m: Any,
-    method: str,
-    reg_type: str,
-    c: Any,
-    warmstart: Any,
-    iterations: int,
-    tolerance: float,
-    verbose: bool,
-    own: dict[str, Any],
-) -> OTResult:
+def _require_product_reference(reg_type: Any, c: Any) -> None:
     refuse_unsupported(c=c)
     if lower_name("reg_type", reg_type, "'kl'") != "kl":
         raise NotImplementedError(f"reg_type: is {reg_type!r}; must be 'kl', relative to a b^T")
-    problem = matrix_problem(M, _weights(a), _weights(b), own.pop("device", None))
-    translated = _options(reg, method, iterations, tolerance, "l1", own, reg_m=reg_m)
-    start = _start(warmstart, problem, reg, has_weights=False)
-    return run(problem, translated, potentials_init=start, progress=shows(None, verbose), given=(M, None, None, a, b))
 
 
 def _unbalanced_log(result: OTResult) -> Log:
@@ -543,14 +498,14 @@ def smooth_ot_dual(
     """The plan P (n x m) that minimises <M, P> + reg / 2 sum P^2, and with `log` a dictionary beside it.
 
     Args:
-        a, b: Weights (n) and (m), of equal totals; None or empty: uniform.
+        a, b: Weights (n) and (m), with equal totals; None and empty are uniform.
         M, reg: Costs (n x m), and the weight >= 0 of the term, in units of M over mass.
         reg_type: "l2" alone: "kl" is :func:`sinkhorn`.
-        method: Taken and not needed: Newton's method, whatever of SciPy's is named.
-        numItermax, stopThr: Passes at most, and the 2-norm of the errors of both marginals, relative to that of (a, b),
-            to stop at.
+        method: An argument of POT without effect. The method is Newton's.
+        numItermax, stopThr: The largest number of passes, and the 2-norm of the errors of both marginals, relative to
+            that of (a, b), at which to stop.
         verbose: Show a bar (tqdm).
-        max_nz: None alone: it is for POT's reg_type "sparsity_constrained".
+        max_nz: An argument of POT, which must be None.
         options: `device`, as for :func:`monge.solve`, and those of :class:`monge.RegularizedOptions`.
         log: Return POT's `alpha` and `beta`, too, and the :class:`RegularizedResult` as `res`.
 
@@ -564,15 +519,10 @@ def smooth_ot_dual(
     if lower_name("reg_type", reg_type, "'l2'") not in ("l2", "squaredl2"):
         raise NotImplementedError(f"reg_type: is {reg_type!r}; must be 'l2'; sinkhorn() has 'kl'")
     refuse_unsupported(max_nz=max_nz)
-    result = run_regularized(
-        matrix_problem(M, _weights(a), _weights(b), options.pop("device", None)),
-        quadratic_term(reg),
-        {"method": "newton", "criterion": "residual", "tolerance": stopThr, "iterations": numItermax, **options},
-        potentials_init=None,
-        n_threads=None,
-        progress=shows(None, verbose),
-        given=(M, None, None, a, b),
-    )
+    device = options.pop("device", None)
+    own = {"method": "newton", "criterion": "residual", "tolerance": stopThr, "iterations": numItermax, **options}
+    problem = matrix_problem(M, _weights(a), _weights(b), device)
+    result = run_regularized(problem, quadratic_term(reg), own, None, None, shows(None, verbose))
     if not log:
         return result.plan
     alpha, beta = result.potentials

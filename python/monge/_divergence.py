@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from . import _core
 from ._arrays import Array, read, read_optional
+from ._followed import Followed
 from ._names import MATRIX, POINTS, calls, refuse_gradient, truth
-from ._plan_result import Followed, Gradients
+from ._plan_result import Gradients, attached
 from ._problem import (
     Problem,
     ProgressFunction,
@@ -30,16 +30,16 @@ if TYPE_CHECKING:
 
 
 class DivergenceResult:
-    """S(a, b) = OT(a, b) - OT(a, a) / 2 - OT(b, b) / 2 + eps / 2 (sum a - sum b)^2, and the three solves behind it.
+    """S(a, b) = OT(a, b) - OT(a, a) / 2 - OT(b, b) / 2 + eps / 2 (sum a - sum b)^2, and the results of its solves.
 
-    A pickle holds the three, which are solved again where `gradients` is asked for.
+    A pickle holds these results; after it, :meth:`gradients` solves the three problems again.
 
     Attributes:
         ab: The :class:`OTResult` of a and b.
-        aa: That of a and a.
-        bb: That of b and b.
-        gap: At most this is the error of the value, but for rounding.
-        status: The least of the three.
+        aa: The result of a with itself.
+        bb: The result of b with itself.
+        gap: A bound of the error of the value, up to rounding.
+        status: The worst status of the three solves.
     """
 
     def __init__(
@@ -49,26 +49,22 @@ class DivergenceResult:
         bb: OTResult,
         numbers: tuple[float, float, str],
         made: _core.Divergence | None = None,
-        given: tuple[Any, ...] | None = None,
     ) -> None:
-        """`given`: costs, X_a, X_b, a and b as the caller has them, of which the value may have gradients."""
         self.ab, self.aa, self.bb = ab, aa, bb
         self._value, self.gap, self.status = numbers
         self._made = made
-        self._followed = Followed.of(given)
 
     @property
     def value(self) -> Array:
         """S(a, b), in units of the cost.
 
-        Where points or weights that require gradients were given (PyTorch), it has them, of first order.
+        If tensors of PyTorch that require gradients were given, it has first derivatives by points and weights.
         """
-        of = self.ab._place.scalar(self._value)
-        return of if self._followed is None else self._followed.attach(self, "value", (of,))[0]
+        return attached(self, "value", (self.ab._place.scalar(self._value),))[0]
 
     @property
     def converged(self) -> bool:
-        """Whether all three are."""
+        """Whether all three solves converged."""
         return self.status == "converged"
 
     def gradients(self) -> Gradients:
@@ -77,32 +73,41 @@ class DivergenceResult:
         x, y = self.ab._points_like() if self.ab._has_point_derivatives else (None, None)
         a, b = place.empty(self.ab.shape[0]), place.empty(self.ab.shape[1])
         if self._made is None:  # From a pickle.
-            ab, aa, bb = (part._problem for part in (self.ab, self.aa, self.bb))
-            self._made = _solve(ab, aa, bb, self.ab._options, None, None)
+            self._made = _solve([part._problem for part in self._solves], self.ab._options, None, None)
         report = self._made.gradients(x, y, a, b)
         x, y = (None if array is None else place.finish(array) for array in (x, y))
         return Gradients(x, y, place.finish(a), place.finish(b), report)
+
+    @property
+    def _followed(self) -> Followed | None:
+        return self.ab._followed
+
+    @property
+    def _solves(self) -> tuple[OTResult, OTResult, OTResult]:
+        return self.ab, self.aa, self.bb
+
+    def _entropy_weight(self) -> float:
+        return 0.0
 
     @property
     def _has_point_derivatives(self) -> bool:
         return self.ab._has_point_derivatives
 
     def __reduce__(self) -> Any:
-        return DivergenceResult, (self.ab, self.aa, self.bb, (self._value, self.gap, self.status))
+        return DivergenceResult, (*self._solves, (self._value, self.gap, self.status))
 
     def __repr__(self) -> str:
         return f"<DivergenceResult: {self.status}, value {self._value:.6g}, gap {self.gap:.2e}>"
 
 
 def _solve(
-    ab: Problem,
-    aa: Problem,
-    bb: Problem,
+    problems: Sequence[Problem],
     options: dict[str, Any],
     n_threads: int | None,
     progress: bool | ProgressFunction | None,
 ) -> _core.Divergence:
-    """Points have their own self terms; costs have matrices for them."""
+    """For points the library makes the self terms itself; for costs they have their own matrices."""
+    ab, aa, bb = problems
     xx, yy = (None, None) if ab.cost is None else (aa.geometry, bb.geometry)
     session = ab.place.session(n_threads)
     with watching(progress, options.get("iterations", 10000)) as watch:
@@ -130,15 +135,16 @@ def sinkhorn_divergence(
     warn: bool = True,
     **options: Unpack[KeywordOptions],
 ) -> DivergenceResult:
-    """The Sinkhorn divergence of two weighted clouds: 0 for equal measures, symmetric, and for "sqeuclidean" positive
-    and convex in either. The value is in units of the cost.
+    """The Sinkhorn divergence of two weighted clouds, in units of the cost. It is symmetric and 0 for equal measures.
+    For "sqeuclidean" it is positive, and convex in either measure.
 
     Args:
         X_a, X_b, metric, norm_p, scale: Points (n x d) and (m x d) and their cost, as for :func:`monge.solve_sample`.
         warn: Whether a solve that ends short makes a :class:`monge.ConvergenceWarning`.
 
-    All else, and errors, as for :func:`monge.solve`: a, b, reg, unbalanced, method, max_iter, tol, n_threads, device,
-    progress and options, each for all three solves. Left out, reg is 5 % of the mean cost of X_a and X_b.
+    The other arguments, and errors, are as for :func:`monge.solve`: a, b, reg, unbalanced, method, max_iter, tol,
+    n_threads, device, progress and options, each for all three solves. By default reg is 5 % of the mean cost between
+    X_a and X_b.
 
     Source: Feydy et al. 2019; Sejourne et al. 2019.
 
@@ -148,13 +154,9 @@ def sinkhorn_divergence(
     True
     """
     problem = points_problem(X_a, X_b, a, b, metric, norm_p=norm_p, scale=scale, device=device)
-    translated = solve_options(
-        reg=reg, unbalanced=unbalanced, method=method, max_iter=max_iter, tol=tol, own=dict(options)
-    )
+    translated = solve_options(dict(options), reg, "KL", unbalanced, "KL", method, max_iter, tol)
     ab = with_weights(problem, translated)
-    p, q = ab.weights
-    aa, bb = replace(ab, y=ab.x, a=p, b=p), replace(ab, x=ab.y, a=q, b=q)
-    return _divergence(ab, aa, bb, translated, n_threads, progress, warn, (None, X_a, X_b, a, b))
+    return _divergence([ab, ab.of_side(0), ab.of_side(1)], translated, n_threads, progress, warn)
 
 
 @calls(**{**MATRIX, "C": "M_ab", "xy: cost": "M_ab", "xx: cost": "M_aa", "yy: cost": "M_bb"})
@@ -182,46 +184,36 @@ def sinkhorn_divergence_of_costs(
         M_ab, M_aa, M_bb: Costs (n x m), (n x n) and (m x m), the last two symmetric.
         warn: Whether a solve that ends short makes a :class:`monge.ConvergenceWarning`.
 
-    All else, and errors, as for :func:`monge.solve`, for all three solves; left out, reg is 5 % of the mean of M_ab.
-    The value has no gradients: tensors that require them are a NotImplementedError.
+    The other arguments, for all three solves, and errors are as for :func:`monge.solve`. By default reg is 5 % of the
+    mean of M_ab. The value has no gradients: tensors that require them are a NotImplementedError.
     """
-    translated = solve_options(
-        reg=reg, unbalanced=unbalanced, method=method, max_iter=max_iter, tol=tol, own=dict(options)
-    )
+    translated = solve_options(dict(options), reg, "KL", unbalanced, "KL", method, max_iter, tol)
     for field, given in (("M_ab", M_ab), ("M_aa", M_aa), ("M_bb", M_bb), ("a", a), ("b", b)):
         refuse_gradient(field, given)
     ab = with_weights(matrix_problem(M_ab, a, b, device, field="M_ab"), translated)
     p, q = ab.weights
     aa, bb = matrix_problem(M_aa, p, p, device, field="M_aa"), matrix_problem(M_bb, q, q, device, field="M_bb")
-    return _divergence(ab, aa, bb, translated, n_threads, progress, warn, None)
+    return _divergence([ab, aa, bb], translated, n_threads, progress, warn)
 
 
 def _divergence(
-    ab: Problem,
-    aa: Problem,
-    bb: Problem,
+    problems: Sequence[Problem],
     options: dict[str, Any],
     n_threads: int | None,
     progress: bool | ProgressFunction | None,
     warn: bool,
-    given: tuple[Any, ...] | None,
 ) -> DivergenceResult:
-    warns = truth("warn", warn)
+    warns, ab = truth("warn", warn), problems[0]
     options = with_eps(ab.place.session(n_threads), ab, options)
-    made = _solve(ab, aa, bb, options, n_threads, progress)
-    cost, x, y, a, b = given or (None,) * 5
+    made = _solve(problems, options, n_threads, progress)
     of_ab, of_aa, of_bb = (
-        OTResult(problem, options, "kl", plan, plan.report, given=each)
-        for problem, plan, each in (
-            (ab, made.ab, (cost, x, y, a, b)),
-            (aa, made.aa, (cost, x, x, a, a)),
-            (bb, made.bb, (cost, y, y, b, b)),
-        )
+        OTResult(problem, options, "kl", plan, plan.report)
+        for problem, plan in zip(problems, (made.ab, made.aa, made.bb))
     )
     if warns:
         for result in (of_ab, of_aa, of_bb):
             warn_if_short(result.report)
-    return DivergenceResult(of_ab, of_aa, of_bb, (made.value, made.gap, made.status), made, given)
+    return DivergenceResult(of_ab, of_aa, of_bb, (made.value, made.gap, made.status), made)
 
 
 @calls(**POINTS, potential="g")
@@ -236,10 +228,10 @@ def c_transform(
     n_threads: int | None = None,
     device: Any = None,
 ) -> tuple[Array, Array]:
-    """f_i = min_j C_ij - g_j and the j where it is; with g = 0 the nearest neighbours of X_a in X_b.
+    """f_i = min_j C_ij - g_j, and the j of each minimum: with g = 0 the nearest neighbours of X_a in X_b.
 
     g (m) is in units of the cost. X_a, X_b, `metric`, `scale`, `norm_p`, `n_threads` and `device` are as for
-    :func:`monge.solve_sample`. In float64, whatever the inputs are. ValueError names the argument that is wrong.
+    :func:`monge.solve_sample`. The arithmetic is float64. A ValueError names the argument that is wrong.
 
     >>> import monge
     >>> monge.c_transform([[0.0], [2.0]], [[0.5], [1.9]], [0.0, 0.0])[1]
@@ -255,8 +247,8 @@ def c_transform(
 def semi_dual_value(f: Any, g: Any, a: Any = None, b: Any = None) -> float:
     """<a, f> + <b, g>: a lower bound of the transport cost where f is the c-transform of g.
 
-    f (n) and g (m) are in units of the cost; weights a (n) and b (m) are uniform where none are given. ValueError names
-    the argument that is wrong.
+    f (n) and g (m) are in units of the cost. Weights a (n) and b (m) are uniform by default. A ValueError names the
+    argument that is wrong.
     """
     session = _core.cpu_session(0)
     return _core.semi_dual_value(session, read_optional("a", a), read_optional("b", b), read("f", f), read("g", g))

@@ -1,4 +1,4 @@
-"""Messages by the names that the caller knows, and checks of what the library is not given."""
+"""Error messages with the caller's names of arguments, and checks of arguments that the library does not see."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _Arguments = ParamSpec("_Arguments")
 _Returned = TypeVar("_Returned")
 
 MOST = (1 << 31) - 1
-"""The largest whole number of the library's options."""
+"""The largest value of the library's options that are whole numbers."""
 
 UNEQUAL_TOTALS = "a solve with penalty_a or penalty_b"
-"""What the library says that unequal totals need."""
+"""The library's words for a solve that takes unequal totals."""
 _UNEQUAL_PENALTIES = "as penalty_a is"
 
 _EVERYWHERE = {"threads": "n_threads", "tolerance": "tol", "iterations": "max_iter", "p": "a", "q": "b"}
@@ -35,14 +35,14 @@ _SOLVE = {
     "v": "potentials_init: g",
 }
 MATRIX = {**_SOLVE, "cost": "M", "C": "M"}
-"""What the library's fields are called by functions that take a cost matrix as POT's solve() does."""
+"""The caller's names of the library's fields, in functions that take a cost matrix as POT's solve() does."""
 ROWS = {"row of C": "row of X_a", "column of C": "row of X_b"}
-"""Where costs are those of points."""
+"""The caller's names of rows and columns of costs that are made of points."""
 POINTS = {**_SOLVE, **ROWS, "x": "X_a", "y": "X_b", "cost_function": "metric", "labels": "labels_x"}
-"""The same of functions that take points as POT's solve_sample() does."""
+"""The same for functions that take points as POT's solve_sample() does."""
 ROWS_OF_CLOUDS = {"row of C": "row of x", "column of C": "row of y"}
 CLOUDS = {**POINTS, **ROWS_OF_CLOUDS, "x": "x", "y": "y", "X_a": "x", "X_b": "y"}
-"""The same of functions whose points are x and y."""
+"""The same for functions whose points are x and y."""
 REGULARIZED = {
     **_EVERYWHERE,
     "u": "potentials_init: u",
@@ -53,7 +53,7 @@ REGULARIZED = {
     "C": "M",
     "labels": "labels_x",
 }
-"""The same of solve_regularized() and its like, whose terms have the library's names."""
+"""The same for solve_regularized() and its batches, whose terms have the library's names."""
 
 _FIRST = re.compile(r"(problem \d+: )?((?:(?:xy|xx|yy): )?)([\w.]+):")
 _OTHER = re.compile(rf"\b(?:(?:row|column) )?of (\w+)\b|{UNEQUAL_TOTALS}|{_UNEQUAL_PENALTIES}")
@@ -61,11 +61,11 @@ _NO_OPTION = re.compile(r"(?:.* multiple values for keyword argument )?'(tol|max
 
 
 def calls(**names: str) -> Callable[[Callable[_Arguments, _Returned]], Callable[_Arguments, _Returned]]:
-    """Makes errors of a function name its own arguments: `names` has what it calls the fields of the library.
+    """Makes the errors of a function name its own arguments: `names` maps fields of the library to them.
 
-    A message begins with its field, in a batch behind "problem 3: ". What the caller gave by the library's name, as an
-    option, keeps that name, and the exception stays the one that it is. To solve()'s names of what stops it the message
-    says what they are here.
+    A message begins with its field, in a batch after "problem 3: ". An option that the caller gave by the library's
+    name keeps that name. The exception object stays the same. Where a function calls `tol` or `max_iter` of solve() by
+    another name, the error about an unknown option gives that name.
     """
 
     def decorate(function: Callable[_Arguments, _Returned]) -> Callable[_Arguments, _Returned]:
@@ -87,35 +87,35 @@ def calls(**names: str) -> Callable[[Callable[_Arguments, _Returned]], Callable[
 
 
 def _weights(function: Callable[..., Any], arguments: Any, keywords: Mapping[str, Any]) -> Iterator[Any]:
-    """What a call gave as weights, or of a batch the parts of it."""
+    """The weights among the arguments of a call, one by one where they are those of a batch."""
     given = inspect.signature(function).bind(*arguments, **keywords).arguments
     for side in (given.get(name) for name in "abpq"):
         yield from side if isinstance(side, (list, tuple)) else [side]
 
 
 def rename(error: Exception, names: Mapping[str, str], problem: int | None = None) -> None:
-    """Changes the message of an error of the library's form, and says which `problem` of a batch it is about."""
+    """Puts the caller's names into an error message of the library, and the number of the `problem` of a batch."""
     message = error.args[0] if len(error.args) == 1 else None
     first = _FIRST.match(message) if isinstance(message, str) else None
     if first is None:
         return
     batch, part, field = first.groups()
     batch = batch or ("" if problem is None else f"problem {problem}: ")
-    # Of a divergence of costs, "xx: cost" is one of its arguments, and "xy: a" the same as a.
+    # In a divergence of costs, "xx: cost" is the argument M_aa, and "xy: a" is a.
     name = names.get(part + field) or names.get(field, field)
     rest = _OTHER.sub(lambda found: _other(found, names), first.string[first.end() :])
     error.args = (f"{batch}{name}:{rest}",)
 
 
 def _other(found: re.Match[str], names: Mapping[str, str]) -> str:
-    """Another argument that a message is about, "of x", "row of C", or a phrase with the penalties."""
+    """The caller's words for another argument in a message: "of x", "row of C", or a phrase about penalties."""
     name = found[1] or ""
     return names.get(found[0]) or found[0].removesuffix(name) + names.get(name, name)
 
 
 def say_rounding(error: Exception, weights: Iterable[Any]) -> None:
-    """Of unequal totals: that weights in half precision do not add up to what they did before they were rounded."""
-    if "; must equal the total of " not in str(error) or "float32" in str(error):  # Of a function within it.
+    """Adds a hint to an error about unequal totals: rounding weights to half precision changes their totals."""
+    if "; must equal the total of " not in str(error) or "float32" in str(error):  # The hint of an inner function.
         return
     names = {str(getattr(v, "dtype", "")).removeprefix("torch.") for v in weights}
     rounded = " and ".join(sorted(names & {"float16", "bfloat16"}))
@@ -124,7 +124,7 @@ def say_rounding(error: Exception, weights: Iterable[Any]) -> None:
 
 
 def shown(value: Any) -> str:
-    """A wrong value in a message: itself where it is short, else what it is."""
+    """A wrong value as messages show it: the value where it is short, else its shape or type."""
     shape = getattr(value, "shape", None)
     if isinstance(shape, tuple) and shape != ():
         return f"an array of shape {tuple(shape)}"
@@ -133,13 +133,13 @@ def shown(value: Any) -> str:
 
 
 def refuse_gradient(field: str, value: Any) -> None:
-    """NotImplementedError for a tensor that requires a gradient, of what has none."""
+    """NotImplementedError for a tensor that requires a gradient, as an argument without derivatives."""
     if getattr(value, "requires_grad", False):
-        raise NotImplementedError(f"{field}: requires a gradient, of which there is none; detach it")
+        raise NotImplementedError(f"{field}: requires a gradient; results have no derivatives by it: detach it")
 
 
 def number(field: str, value: Any) -> float:
-    """A number of Python's, or an array of one number without dimensions."""
+    """The value as a float, from a number or an array without dimensions."""
     if isinstance(value, float):
         return value
     refuse_gradient(field, value)
@@ -165,7 +165,7 @@ def whole(field: str, value: Any, least: int = 0, most: int | None = None) -> in
 
 
 def truth(field: str, value: Any) -> bool:
-    """True, False or a whole number."""
+    """The value as a bool, from True, False or a whole number."""
     try:
         return operator.index(value.item() if getattr(value, "shape", None) == () else value) != 0
     except TypeError:

@@ -1,9 +1,8 @@
-"""What every solve returns: a plan that is an operator, its potentials and its report."""
+"""The common part of all results: a plan that is an operator, its potentials and its report."""
 
 from __future__ import annotations
 
 import functools
-import sys
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,17 +10,19 @@ import numpy as np
 
 from . import _core
 from ._arrays import Array, Place, framework_of, on_host, read
+from ._followed import Followed
 from ._problem import WITH_POINT_DERIVATIVES, Problem
 
 
 @dataclass(frozen=True)
 class Gradients:
-    """Derivatives of the dual value at fixed potentials; None is what costs or geometry do not have.
+    """Derivatives of the dual value at fixed potentials.
 
     Attributes:
-        x, y: By the points, of the shapes of X_a and X_b; in units of the cost over those of the points.
-        a, b: By the weights. Of a balanced problem they count along directions that keep sum a = sum b.
-        report: How far these are from the derivatives at the optimum, or of the solve.
+        x, y: Derivatives by the points, with the shapes of X_a and X_b, in units of the cost over units of the points.
+            None for a cost matrix, and for costs whose derivatives the library does not have.
+        a, b: Derivatives by the weights. In a balanced problem only directions that keep sum a = sum b are feasible.
+        report: The distance of these derivatives to those at the optimum; for a regularised plan the solve's report.
     """
 
     x: Array | None
@@ -31,46 +32,20 @@ class Gradients:
     report: _core.GradientReport | _core.DivergenceGradient | _core.RegularizedReport
 
 
-class Followed:
-    """What a problem was made of and autograd is to know of: costs, X_a, X_b, a and b as the caller has them."""
+def attached(result: Any, name: str, of: tuple[Array, ...]) -> tuple[Array, ...]:
+    """`of`, the value of the attribute `name` of a result, with gradients by the tensors that its problem follows."""
+    if result._followed is None:
+        return of
+    from .torch._result import attach
 
-    def __init__(self, parts: list[tuple[str, Any, Any]]) -> None:
-        """Of each its name, itself, and which version of itself it was."""
-        self._parts = parts
-
-    @staticmethod
-    def of(given: tuple[Any, ...] | None) -> Followed | None:
-        """None where nothing requires a gradient, as all is under torch.no_grad."""
-        if given is None or not any(getattr(v, "requires_grad", False) for v in given):
-            return None
-        if not sys.modules["torch"].is_grad_enabled():
-            return None
-        fields = ("M", "X_a", "X_b", "a", "b")
-        return Followed([(field, v, getattr(v, "_version", None)) for field, v in zip(fields, given)])
-
-    def transposed(self) -> Followed:
-        """The same of a result that is seen from the targets."""
-        (field, cost, version), x, y, a, b = self._parts
-        if hasattr(cost, "requires_grad"):
-            with sys.modules["torch"].enable_grad():
-                cost = cost.T
-        return Followed([(field, cost, version), y, x, b, a])
-
-    def attach(self, result: Any, name: str, of: tuple[Array, ...]) -> tuple[Array, ...]:
-        """What a result calls `name`, with its gradients."""
-        for field, v, version in self._parts:
-            if getattr(v, "_version", None) != version:
-                raise RuntimeError(f"{field}: was changed in place since the solve; {name} has no gradients now")
-        from .torch._result import attach
-
-        return attach(result, name, of, tuple(v for _, v, _ in self._parts))
+    return attach(result, name, of, result._followed.unchanged(name))
 
 
 class LazyPlan:
-    """The plan, of which rows are made when they are asked for: ``lazy[i]``, ``lazy[i:j]``, ``lazy[i:j, k]``,
-    ``lazy @ v``, ``u @ lazy``, ``lazy.T @ u``. ``numpy.asarray(lazy)`` is all of it."""
+    """The plan, whose rows are computed on demand: ``lazy[i]``, ``lazy[i:j]``, ``lazy[i:j, k]``, ``lazy @ v``,
+    ``u @ lazy``, ``lazy.T @ u``. ``numpy.asarray(lazy)`` is the dense plan."""
 
-    __array_ufunc__ = None  # So that NumPy leaves u @ lazy to this class.
+    __array_ufunc__ = None  # NumPy then leaves u @ lazy to this class.
 
     def __init__(self, result: PlanResult, transposed: bool = False) -> None:
         self._result = result
@@ -96,7 +71,7 @@ class LazyPlan:
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
         if copy is False:
-            raise ValueError("copy: is False; must be True or None, for the plan is made of its potentials")
+            raise ValueError("copy: is False; must be True or None, since the plan is computed from its potentials")
         plan = on_host(self._result._make_plan())
         return (plan.T if self._transposed else plan).astype(dtype or plan.dtype, copy=False)
 
@@ -114,20 +89,15 @@ class LazyPlan:
 
 
 class PlanResult:
-    """A plan, of whatever solver.
+    """The result of any solver: a plan with its problem and its report.
 
-    Arrays come in the framework, dtype and device of M or X_a, and on CUDA on the stream on which the problem was
-    solved.
+    Arrays have the framework, dtype and device of M or X_a. On CUDA they are ready on the stream of the solve.
     """
 
-    def __init__(
-        self, problem: Problem, options: dict[str, Any], report: Any, given: tuple[Any, ...] | None = None
-    ) -> None:
-        """`given`: costs, X_a, X_b, a and b as the caller has them, of which the value may have gradients."""
+    def __init__(self, problem: Problem, options: dict[str, Any], report: Any) -> None:
         self._problem = problem
         self._options = options
         self._report = report
-        self._followed = Followed.of(given)
 
     # The problem and how it went.
 
@@ -159,7 +129,7 @@ class PlanResult:
 
     @property
     def marginal_error(self) -> float:
-        """The L1 error of both marginals, in float64; with penalties, of the conditions in their place."""
+        """The L1 error of both marginals, in float64; with penalties, that of the optimality conditions instead."""
         return float(self._report.marginal_error)
 
     @property
@@ -204,7 +174,7 @@ class PlanResult:
 
     @property
     def plan(self) -> Array:
-        """P (n x m), all of it, made in the arithmetic of the solve, `report.precision`."""
+        """P (n x m), dense, computed in the precision of the solve, `report.precision`."""
         if self._followed is None:
             return self._dense_plan
         return self._with_gradients("plan", self._make_plan())[0]
@@ -216,12 +186,12 @@ class PlanResult:
 
     @property
     def lazy_plan(self) -> LazyPlan:
-        """The plan, its rows made when they are asked for."""
+        """The plan, whose rows are computed on demand."""
         return LazyPlan(self)
 
     @functools.cached_property
     def marginals(self) -> tuple[Array, Array]:
-        """P 1 (n) and P^T 1 (m), made in the arithmetic of the solve, `report.precision`."""
+        """P 1 (n) and P^T 1 (m), computed in the precision of the solve, `report.precision`."""
         row, column = self._place.empty(self.shape[0]), self._place.empty(self.shape[1])
         self._plan.marginals(row, column)
         return self._place.finish(row), self._place.finish(column)
@@ -241,29 +211,29 @@ class PlanResult:
         return self._product(self._plan.apply_transpose if transpose else self._plan.apply, v, int(not transpose))
 
     def push(self, mass: Any) -> Array:
-        """Where `mass` on the sources, (n,) or (n, p), goes: P^T diag(1 / P 1) mass. Totals stay."""
+        """`mass` on the sources, (n,) or (n, p), moved to the targets: P^T diag(1 / P 1) mass. Its total is kept."""
         return self.apply(self._shares(mass, 0), transpose=True)
 
     def pull(self, mass: Any) -> Array:
-        """Where `mass` on the targets, (m,) or (m, p), comes from: P diag(1 / P^T 1) mass."""
+        """`mass` on the targets, (m,) or (m, p), moved back to the sources: P diag(1 / P^T 1) mass."""
         return self.apply(self._shares(mass, 1))
 
     def average(self, values: Any, transpose: bool = False) -> Array:
-        """sum_j P_ij v_j / sum_j P_ij for `values` v (m,) or (m, p) of the targets; with `transpose` the same of the
-        columns, for values (n,) or (n, p) of the sources."""
+        """sum_j P_ij v_j / sum_j P_ij for `values` v (m,) or (m, p) of the targets. With `transpose` averages
+        over columns, for values (n,) or (n, p) of the sources."""
         raise NotImplementedError
 
     def _average_of_targets(self) -> Array:
-        """Where each source goes, on average."""
+        """The average target of each source."""
         if self._problem.y is None:
             raise NotImplementedError("transform: the problem is a cost matrix; average() takes values of the targets")
         return self.average(self._problem.y)
 
     def gradients(self) -> Gradients:
-        """Derivatives of the value by points and weights; by the costs it is the plan."""
+        """Derivatives of the value by points and weights. The derivative by the costs is the plan."""
         raise NotImplementedError
 
-    # What these are made of.
+    # The implementation.
 
     @property
     def _plan(self) -> Any:
@@ -273,12 +243,23 @@ class PlanResult:
         raise NotImplementedError
 
     _has_gradients: tuple[str, ...] = ("value",)
-    """The names of what autograd knows to depend on the tensors that were given."""
+    """The attributes that autograd knows to depend on the tensors of the problem."""
+
+    @property
+    def _followed(self) -> Followed | None:
+        return self._problem.followed
+
+    @property
+    def _solves(self) -> tuple[PlanResult, ...]:
+        """The results whose values make up the value: itself, or the three solves of a divergence."""
+        return (self,)
+
+    def _entropy_weight(self) -> float:
+        """eps where the value has eps sum P log P in the place of eps KL(P | a b^T), else 0."""
+        return 0.0
 
     def _with_gradients(self, name: str, *of: Array) -> tuple[Array, ...]:
-        if self._followed is None or name not in self._has_gradients:
-            return of
-        return self._followed.attach(self, name, of)
+        return attached(self, name, of) if name in self._has_gradients else of
 
     def _value_with_gradients(self) -> Array:
         return self._with_gradients("value", self._place.scalar(self._value()))[0]
@@ -290,7 +271,7 @@ class PlanResult:
 
     @functools.cached_property
     def _dense_plan(self) -> Array:
-        """The caller's, so that nothing else is made of it."""
+        """Kept for the caller, who may change it: nothing else reads it."""
         return self._make_plan()
 
     def _make_plan(self) -> Array:
@@ -321,7 +302,7 @@ class PlanResult:
         return to[:, 0] if given.ndim == 1 else to
 
     def _read_of_side(self, field: str, values: Any, side: int) -> Array:
-        """A number, or p, for each source (side 0) or target (side 1)."""
+        """Values (n,) or (n, p) of the sources (side 0), or (m,) or (m, p) of the targets (side 1)."""
         given, size = read(field, values), self.shape[side]
         shape = tuple(given.shape)
         if len(shape) not in (1, 2) or shape[0] != size:

@@ -1,4 +1,4 @@
-"""Problems as the library takes them, from what POT and the library's own names say."""
+"""Problems and options of the library, from arguments by POT's names and by its own."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ import numpy as np
 
 from . import _core
 from ._arrays import Array, Place, on_host, read, read_index, read_matrix, read_optional
+from ._followed import Followed
 from ._names import lower_name, number, refuse_gradient, rename, shown, truth
 
 DEFAULT_EPS_RELATIVE = 0.05
-"""eps where nobody gave one: this share of the mean cost."""
+"""The default of eps over the mean cost."""
 
 ProgressFunction = Callable[[Any], object]
 """Called with a Progress, or a RegularizedProgress, at each check."""
@@ -28,7 +29,7 @@ _Made = TypeVar("_Made")
 
 
 class ConvergenceWarning(UserWarning):
-    """A solve ended short of its tolerance; the message of its report says what would help."""
+    """A solve ended short of its tolerance. The message is that of its report, which says what would help."""
 
 
 METRICS: dict[str, tuple[str, float]] = {
@@ -41,13 +42,13 @@ METRICS: dict[str, tuple[str, float]] = {
     "cityblock": ("p-norm", 1.0),
     "chebyshev": ("p-norm", math.inf),
 }
-"""The cost function and its p of each metric: the library's names and SciPy's, which POT uses."""
+"""The cost function and the p of each metric, by the library's names and by SciPy's, which POT uses."""
 
 WITH_P = ("p-norm", "minkowski")
-"""Those whose p the caller says."""
+"""The metrics whose p is an argument."""
 
 WITH_POINT_DERIVATIVES = ("sqeuclidean", "dot")
-"""The cost functions whose derivatives by points, first and second, are the library's."""
+"""The cost functions for which the library has first and second derivatives by points."""
 
 _POT_METHODS = {
     "sinkhorn": "sinkhorn",
@@ -63,7 +64,7 @@ _POT_METHODS = {
 
 @dataclass(frozen=True)
 class Problem:
-    """What a solve was given: enough to solve it again."""
+    """The inputs of a solve, by which a result can solve again."""
 
     place: Place
     a: Array | None
@@ -78,6 +79,7 @@ class Problem:
     labels_y: Array | None = None
     label_cost: Array | None = None
     label_weight: float = 1.0
+    followed: Followed | None = None
 
     @functools.cached_property
     def geometry(self) -> _core.Geometry:
@@ -97,8 +99,8 @@ class Problem:
 
     @functools.cached_property
     def weights(self) -> tuple[Array, Array]:
-        """a and b, where one that is left out is uniform, as in the library: with the total of the other, or 1 if that
-        is left out, too. Where penalties let totals differ, :func:`with_weights` gives both."""
+        """a and b. Missing weights are uniform, as in the library: with the total of the other side, or 1 if both are
+        missing. Where penalties let totals differ, :func:`with_weights` has set both."""
         given = [side for side in (self.a, self.b) if side is not None]
         total = float(on_host(given[0]).sum(dtype=np.float64)) if len(given) == 1 else 1.0
         a, b = (
@@ -119,7 +121,18 @@ class Problem:
             labels_y=self.labels_x,
             cost=None if self.cost is None else self.cost.T,
             label_cost=None if self.label_cost is None else read("label_cost", self.label_cost.T),
+            followed=None if self.followed is None else self.followed.transposed(),
         )
+
+    def of_side(self, side: int) -> Problem:
+        """The problem of the sources (0), or of the targets (1), with themselves; they have no labels."""
+        points, weights = (self.x, self.y)[side], self.weights[side]
+        followed = None if self.followed is None else self.followed.of_side(side)
+        return replace(self, x=points, y=points, a=weights, b=weights, followed=followed)
+
+    def for_pickle(self) -> Problem:
+        """The problem without its geometry, which is a view of memory, and without tensors that require gradients."""
+        return replace(self, followed=None)
 
     @property
     def has_mean_cost(self) -> bool:
@@ -138,14 +151,14 @@ def costs(x: Array, y: Array, cost_function: str, norm_p: float = 2.0, scale: fl
     if cost_function in ("cosine", "dot"):
         return scale * ((cost_function == "cosine") - x @ y.T)
     if cost_function == "sqeuclidean":
-        x, y = x - y.mean(0), y - y.mean(0)  # Offsets would be what is rounded.
+        x, y = x - y.mean(0), y - y.mean(0)  # A common offset would take the digits of the differences.
         return scale * np.maximum((x**2).sum(1)[:, None] + (y**2).sum(1) - 2 * x @ y.T, 0)
     largest, total = np.zeros((2, len(x), len(y)))
     for u, v in zip(x.T, y.T):
         largest = np.maximum(largest, abs(u[:, None] - v))
     if math.isinf(norm_p):
         return scale * largest
-    unit = np.where(largest > 0, largest, 1)  # Powers of differences may be more, or less, than a number can be.
+    unit = np.where(largest > 0, largest, 1)  # Powers of differences may overflow or underflow.
     for u, v in zip(x.T, y.T):
         total += (abs(u[:, None] - v) / unit) ** norm_p
     return scale * largest * total ** (1 / norm_p)
@@ -153,11 +166,17 @@ def costs(x: Array, y: Array, cost_function: str, norm_p: float = 2.0, scale: fl
 
 def matrix_problem(M: Any, a: Any, b: Any, device: Any = None, *, field: str = "M") -> Problem:
     cost = read_matrix(field, M, "(n, m)", column_major=True)
-    return Problem(Place.of(M, cost, device=device), read_optional("a", a), read_optional("b", b), cost=cost)
+    return Problem(
+        Place.of(M, cost, device=device),
+        read_optional("a", a),
+        read_optional("b", b),
+        cost=cost,
+        followed=Followed.of(M, None, None, a, b),
+    )
 
 
 def cost_of_metric(metric: Any, norm_p: Any = None) -> tuple[str, float]:
-    """The cost function of a metric, and its p, which `norm_p` may say of one that has it."""
+    """The cost function of a metric, and its p, which is `norm_p` for the metric "p-norm"."""
     if not isinstance(metric, str) or metric not in METRICS:
         raise ValueError(f"metric: is {shown(metric)}; must be {', '.join(METRICS)}, or its costs go to solve()")
     cost_function, p = METRICS[metric]
@@ -174,7 +193,6 @@ def points_problem(
     a: Any,
     b: Any,
     metric: str,
-    *,
     norm_p: float | None = None,
     scale: float = 1.0,
     labels_x: Any = None,
@@ -207,17 +225,18 @@ def points_problem(
         labels_y=read_index("labels_y", labels_y),
         label_cost=read_optional("label_cost", label_cost),
         label_weight=label_weight,
+        followed=Followed.of(None, X_a, X_b, a, b),
     )
 
 
 def is_balanced(options: Mapping[str, Any]) -> bool:
-    """Whether both marginals hold, so that their totals are equal."""
+    """Whether both marginals are constraints, so that totals must be equal."""
     return all(options.get(name, math.inf) == math.inf for name in ("penalty_a", "penalty_b"))
 
 
 def with_weights(problem: Problem, options: Mapping[str, Any]) -> Problem:
-    """Uniform weights of total 1 for the side that is left out, where penalties let the totals differ: the library
-    would give it the total of the other side."""
+    """The problem, with uniform weights of total 1 for a missing side where penalties let the totals differ. The
+    library would give that side the total of the other."""
     if (problem.a is None) == (problem.b is None) or is_balanced(options):
         return problem
 
@@ -234,24 +253,24 @@ _OF_POT: dict[str, tuple[tuple[Any, ...], str]] = {
     "c": ((None,), "the reference is a b^T"),
     "plan_init": ((None,), "potentials_init takes a warm start"),
     "warmstart": ((None,), "each of the three solves starts by itself"),
-    "max_nz": ((None,), "is for reg_type 'sparsity_constrained'"),
-    "rank": ((100,), "is for plans of low rank; solve_sample() stores no costs and needs none"),
-    "scaling": ((0.95,), "is for method 'geomloss'; the option annealing is the factor of the ladder of reg"),
-    "X_init": ((None,), "is for plans of low rank; potentials_init takes a warm start"),
-    "random_state": ((None,), "is for methods that draw; solves draw nothing"),
+    "max_nz": ((None,), "belongs to reg_type 'sparsity_constrained', which is not supported"),
+    "rank": ((100,), "belongs to plans of low rank; plans here have full rank, and solve_sample() stores no costs"),
+    "scaling": ((0.95,), "belongs to method 'geomloss'; here the option annealing is the factor between values of reg"),
+    "X_init": ((None,), "belongs to plans of low rank; potentials_init takes a warm start"),
+    "random_state": ((None,), "belongs to random methods; solves are deterministic"),
     "debias": ((False,), "sinkhorn_divergence() is the debiased value"),
-    "n_projections": ((50,), "is for sliced transport; solve_sample() takes points as they are"),
-    "projections": ((None,), "is for sliced transport; solve_sample() takes points as they are"),
+    "n_projections": ((50,), "belongs to sliced transport; solve_sample() takes points as they are"),
+    "projections": ((None,), "belongs to sliced transport; solve_sample() takes points as they are"),
     "scaler": ((None,), "must be applied to the points before"),
-    "inner_iter": ((1,), "is for the proximal method; solve_regularized_batch() finds plans without entropy"),
-    "inner_reg": ((1e-3,), "is for the proximal method; solve_regularized_batch() finds plans without entropy"),
-    "grad": (("autodiff", "envelope"), "derivatives are those of the optimum; detach what is to have none"),
+    "inner_iter": ((1,), "belongs to the proximal method; solve_regularized_batch() finds plans without entropy"),
+    "inner_reg": ((1e-3,), "belongs to the proximal method; solve_regularized_batch() finds plans without entropy"),
+    "grad": (("autodiff", "envelope"), "derivatives are always those of the optimum; detach() removes them"),
 }
-"""POT's arguments that are not here: what they may be, POT's defaults, and what takes their place."""
+"""POT's arguments that have no effect here: the values that are allowed, POT's defaults, and a hint for others."""
 
 
 def refuse_unsupported(**given: Any) -> None:
-    """NotImplementedError for an argument of POT's that is here by name alone, and is not what it may be."""
+    """NotImplementedError for an argument of POT that has no effect here, unless its value is allowed."""
     for name, value in given.items():
         allowed, instead = _OF_POT[name]
         if value is not allowed[0] and not (isinstance(value, (str, int, float)) and value in allowed):
@@ -261,7 +280,7 @@ def refuse_unsupported(**given: Any) -> None:
 def one_each(
     field: str, given: Any, size: int, dimensions: int, reader: Callable[[str, Any], Any] = read
 ) -> Sequence[Any]:
-    """A batch of arrays: a list of them, an array with one more dimension, or one for all."""
+    """An array for each problem of a batch, from a list, an array with one more dimension, or one array for all."""
     if given is None:
         return [None] * size
     if isinstance(given, (list, tuple)) and not all(isinstance(v, (int, float)) for v in given):
@@ -282,7 +301,7 @@ def one_each(
 
 
 def all_of(field: str, given: Any, what: str) -> list[Any]:
-    """The parts of a batch, of which there is at least one."""
+    """The problems of a batch as a list, which must not be empty."""
     try:
         parts = list(given) if not isinstance(given, str) else None
     except TypeError:
@@ -298,7 +317,7 @@ _OF_ALL = ("device:", "metric:", "norm_p:", "scale:")
 
 
 def each_problem(make: Callable[..., _Made], *columns: Sequence[Any]) -> list[_Made]:
-    """make(*each) of the problems of a batch; errors say which problem they are about."""
+    """make(*each) for each problem of a batch; an error message begins with the number of its problem."""
     problems = []
     for k, each in enumerate(zip(*columns)):
         try:
@@ -311,21 +330,25 @@ def each_problem(make: Callable[..., _Made], *columns: Sequence[Any]) -> list[_M
 
 
 def _requires_gradient(given: Any) -> bool:
-    """Of an array, or of any of a list of them."""
+    """Whether an array, or any array of a list, requires a gradient."""
     parts = given if isinstance(given, (list, tuple)) else [given]
     return any(getattr(v, "requires_grad", False) for v in parts)
 
 
-def points_problems(
-    X_a: Any, X_b: Any, a: Any, b: Any, **costs: Any
-) -> tuple[list[Problem], list[tuple[Any, ...] | None]]:
-    """:func:`points_problem` for each of a batch, and what the caller gave of each: costs, X_a, X_b, a and b; None
-    where nothing requires a gradient."""
+def matrix_problems(M: Any, a: Any, b: Any, device: Any) -> list[Problem]:
+    """:func:`matrix_problem` for each of a batch."""
+    matrices = all_of("M", M, "costs (B, n, m), or a list of matrices")
+    weights_a, weights_b = one_each("a", a, len(matrices), 1), one_each("b", b, len(matrices), 1)
+    return each_problem(functools.partial(matrix_problem, device=device), matrices, weights_a, weights_b)
+
+
+def points_problems(X_a: Any, X_b: Any, a: Any, b: Any, **costs: Any) -> list[Problem]:
+    """:func:`points_problem` for each of a batch."""
     stacks = []
     if all(getattr(v, "ndim", 0) == 3 for v in (X_a, X_b)):
         stacks = [list(read(field, v)) for field, v in (("X_a", X_a), ("X_b", X_b))]
     follows = any(map(_requires_gradient, (X_a, X_b, a, b)))
-    x, y = stacks if stacks and not follows else (X_a, X_b)  # Taking one apart costs 1 us for each of its parts.
+    x, y = stacks if stacks and not follows else (X_a, X_b)  # Splitting a stack takes 1 us a part.
     clouds = all_of("X_a", x, "points (B, n, d), or a list of clouds")
     columns = [
         clouds,
@@ -333,22 +356,23 @@ def points_problems(
         one_each("a", a, len(clouds), 1),
         one_each("b", b, len(clouds), 1),
     ]
-    given = [(None, *each) if follows else None for each in zip(*columns)]
     make = functools.partial(points_problem, **costs)
     if not stacks:
-        return each_problem(make, *columns), given
-    # Clouds of a stack have one shape, dtype and place, so these are looked at once.
+        return each_problem(make, *columns)
+    # Clouds of a stack have one shape, dtype and place, so only the first are checked.
     (first,) = each_problem(make, *(column[:1] for column in columns))
 
-    def alike(x: Array, y: Array, p: Any, q: Any) -> Problem:
-        weights = read_optional("a", p), read_optional("b", q)
-        return Problem(first.place, *weights, None, x, y, first.cost_function, first.norm_p, first.scale)
+    def alike(x: Array, y: Array, *given: Any) -> Problem:
+        followed = Followed.of(None, *given) if follows else None
+        weights = read_optional("a", given[2]), read_optional("b", given[3])
+        place, cost_function = first.place, first.cost_function
+        return Problem(place, *weights, None, x, y, cost_function, first.norm_p, first.scale, followed=followed)
 
-    return each_problem(alike, *stacks, *columns[2:]), given
+    return each_problem(alike, *stacks, *columns)
 
 
 def pair_of_potentials(given: Any) -> tuple[Array | None, Array | None]:
-    """A warm start."""
+    """A warm start: a pair of arrays, or two times None."""
     if given is None:
         return None, None
     if not isinstance(given, (tuple, list)) or len(given) != 2:
@@ -357,7 +381,7 @@ def pair_of_potentials(given: Any) -> tuple[Array | None, Array | None]:
 
 
 def pairs_of_potentials(given: Any, size: int) -> list[tuple[Array | None, Array | None]]:
-    """Warm starts of a batch: a pair for each, or the pair of stacks, or of lists, that a BatchResult has."""
+    """Warm starts of a batch, from a pair for each problem, or a pair of stacks or lists as BatchResult has them."""
     if given is None:
         return [(None, None)] * size
     if (
@@ -380,7 +404,10 @@ def _penalties(value: Any) -> tuple[float, float]:
 
 
 def library_options(own: Mapping[str, Any], **given: tuple[str, Any]) -> dict[str, Any]:
-    """The library's options: `own`, given by its names, and ours=(theirs, value) where the value is not None."""
+    """The library's options: those of `own`, and `ours` for each ours=(theirs, value) whose value is not None.
+
+    The caller's name of an option is `theirs`.
+    """
     options = dict(own)
     for ours, (theirs, value) in given.items():
         if value is None:
@@ -397,7 +424,7 @@ def require_kl(unbalanced_type: Any) -> None:
 
 
 def solve_options(
-    *,
+    own: Mapping[str, Any],
     reg: float | None,
     reg_type: str = "KL",
     unbalanced: Any = None,
@@ -405,7 +432,6 @@ def solve_options(
     method: str | None = None,
     max_iter: int | None = None,
     tol: float | None = None,
-    own: Mapping[str, Any],
 ) -> dict[str, Any]:
     """The library's options from POT's arguments and from those given by the library's names (`own`)."""
     kind = lower_name("reg_type", reg_type, "'KL' or 'entropy'")
@@ -439,10 +465,10 @@ def solve_options(
 
 
 def mean_cost(session: _core.Session, problem: Problem) -> float:
-    """sum_ij a_i b_j C_ij / sum_ij a_i b_j of points, to some 1e-7 of itself.
+    """sum_ij a_i b_j C_ij / sum_ij a_i b_j of points, with a relative error of some 1e-7.
 
-    It is <C, P> of the plan without potentials at an eps that is 1e8 times as large as the cloud, where P is a b^T up
-    to 1e-8 and <C, P> is rounded to as much.
+    The value is <C, P> of the plan P with potentials 0 at an eps 1e8 times as large as the spread of the points. There
+    P is a b^T up to a relative error of 1e-8.
     """
     x, y = problem.x, problem.y
     assert x is not None and y is not None
@@ -459,17 +485,17 @@ def mean_cost(session: _core.Session, problem: Problem) -> float:
 def plan_of_potentials(
     session: _core.Session, problem: Problem, f: Array, g: Array, options: dict[str, Any]
 ) -> _core.Plan:
-    """The plan that has these potentials."""
+    """The plan of given potentials."""
     return _core.solve(session, problem.geometry, problem.a, problem.b, f, g, plan_options(options), None)
 
 
 def plan_options(options: dict[str, Any]) -> dict[str, Any]:
-    """Options by which a start is taken as it is: it is within any tolerance as large as this, and no sweep is made."""
+    """Options by which a solve returns the plan of its warm start: the tolerance is so large that no sweep is made."""
     return options | {"tolerance": 1e300, "criterion": "l1", "certificate": True}
 
 
 def with_eps(session: _core.Session, problem: Problem, options: dict[str, Any]) -> dict[str, Any]:
-    """The options with eps in the place of a share of a mean cost that the library does not know."""
+    """The options, with eps instead of eps_relative for costs whose mean the library does not know."""
     if "eps_relative" not in options or problem.has_mean_cost:
         return options
     options = dict(options)
@@ -490,7 +516,7 @@ def shows(progress: Any, verbose: Any) -> Any:
 def watching(
     progress: bool | ProgressFunction | None, total: int, unit: str = "sweep", text: Callable[[Any], str] = _of_sweeps
 ) -> Iterator[ProgressFunction | None]:
-    """A progress function: the caller's, or with True a bar of tqdm's."""
+    """A progress function: the caller's, or a bar of tqdm for True."""
     if progress is None or progress is False:
         yield None
     elif progress is True:
@@ -510,13 +536,13 @@ def watching(
 
 
 def warn_if_short(report: _core.Report | _core.RegularizedReport, solver: str = "Sinkhorn") -> None:
-    """A ConvergenceWarning where the solve ended short."""
+    """A ConvergenceWarning if the solve ended short of its tolerance."""
     if report.status in ("iteration_limit", "precision_limit"):
         warn(f"{solver} did not converge: {report.message}")
 
 
 def warn(message: str) -> None:
-    """A ConvergenceWarning at the line that called the package, or PyTorch that calls it for a derivative."""
+    """A ConvergenceWarning at the caller's line: the one that called this package, or PyTorch's autograd."""
     frame: FrameType | None = sys._getframe()
     depth = outermost = 0
     while frame is not None:

@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 def projection_options(
     preset: str | None, options: dict[str, Any], row_marginal: Any = None, column_marginal: Any = None
 ) -> _core.ProjectionOptions:
-    """The options of a call; those without marginals are made once."""
+    """The options of a call. Options without marginals are kept for the next call with the same ones."""
     known = preset_name(preset)
     if row_marginal is None and column_marginal is None:
         try:
             return _without_marginals(known, tuple(options.items()))
-        except TypeError:  # Of what cannot be hashed, too; the library says which option is wrong.
+        except TypeError:  # A value cannot be hashed, or has a wrong type; the library says which option is wrong.
             pass
     row, column = (
         read_optional(field, given)
@@ -34,7 +34,7 @@ def projection_options(
 
 
 def preset_name(preset: Any) -> str:
-    """The preset as the library takes it, empty where there is none."""
+    """The preset as the library takes it, where no preset is the empty string."""
     if preset is not None and not isinstance(preset, str):
         raise TypeError(f"preset: is {shown(preset)}; must be a name")
     return preset or ""
@@ -60,9 +60,9 @@ def project(
         logits: float16, bfloat16 (PyTorch) or float32; arithmetic is float32. n and m up to 1024 on the CPU.
         preset: A convention in use: "mhc_paper", "deepseek", "megatron", "blog", "gumbel_sinkhorn" or "superglue".
             Without one, 20 iterations of exp, rows first.
-        row_marginal, column_marginal: Sums, for all matrices, instead of `row_sum`.
-        n_threads: On the CPU; left out, all cores.
-        options: What differs from the preset: :class:`monge.ProjectionOptions`.
+        row_marginal, column_marginal: The sums of all matrices, instead of `row_sum`.
+        n_threads: Threads on the CPU, by default one for each core.
+        options: Options that differ from the preset: :class:`monge.ProjectionOptions`.
 
     Returns:
         The projections, of the shape and dtype of `logits`; with `dustbin` one row and column more.
@@ -93,7 +93,7 @@ def project_with(held: _core.ProjectionOptions, logits: Any, n_threads: int | No
 
 
 def _batch_of(logits: Any, field: str = "logits") -> tuple[Array, tuple[int, ...]]:
-    """The matrices as (B, n, m), their rows without gaps, and the shape that they had."""
+    """The matrices as (B, n, m) with contiguous rows, and their original shape."""
     framework = framework_of(logits)
     batch = framework.read_small(field, logits)
     shape = tuple(batch.shape)
@@ -111,7 +111,7 @@ def projection_marginals(
     column_marginal: Any = None,
     **options: Unpack[ProjectionOptions],
 ) -> tuple[list[float], list[float]]:
-    """The sums (rows) and (columns) that :func:`project` aims at for logits of `rows` x `columns`, from 1 to 1024.
+    """The row sums and the column sums of :func:`project` for logits of `rows` x `columns`, from 1 to 1024.
 
     All else, and errors, as for :func:`project`.
     """
@@ -133,8 +133,8 @@ def mhc_mapping(
 ) -> tuple[Array, Array, Array]:
     """The three maps of an mHC layer from `mixes` (..., 24), `scale` (3) and `base` (24).
 
-    Each is float16, bfloat16 (PyTorch) or float32, and the maps have the dtype of `mixes`. The library's mapping is
-    float32: half precision is copied before, and the maps are rounded after.
+    The inputs are float16, bfloat16 (PyTorch) or float32, and the maps have the dtype of `mixes`. The arithmetic is
+    float32: inputs in half precision are converted, and the maps are rounded.
 
     Returns pre (..., 4) = sigmoid + `pre_epsilon`, post (..., 4) = `post_factor` sigmoid, and res (..., 4, 4), the
     projection of the last 16 columns, whose `preset`, `n_threads` and `options` are as for :func:`project`. DeepSeek's

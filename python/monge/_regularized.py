@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,11 +17,11 @@ from ._plan_result import Gradients, PlanResult
 from ._problem import (
     Problem,
     ProgressFunction,
-    all_of,
     costs,
     each_problem,
     library_options,
     matrix_problem,
+    matrix_problems,
     one_each,
     pair_of_potentials,
     points_problem,
@@ -35,19 +36,21 @@ if TYPE_CHECKING:
     from ._options import RegularizedOptions
 
 _ALWAYS_ITERATIONS = 20000
-_BLOCK = 1 << 21  # Entries of rows that are made at a time.
+_BLOCK = 1 << 21  # The number of entries of a block of rows.
 _READ_BY = {
     "groups": "group_lasso",
     "group_weights": "group_lasso",
     "l1_weights": "l1",
     "hypentropy_width": "hypentropy",
 }
-"""The term that reads each of what is no term."""
+"""The weight without which a field has no meaning."""
+TERM_ARRAYS = ("groups", "group_weights", "l1_weights", "mask")
+"""The fields of a Regularizer that are arrays; the others are numbers."""
 
 
 @dataclass(frozen=True)
 class Regularizer:
-    """The terms of h, each of which counts where its weight is positive."""
+    """The terms of h. A term with weight 0 is not there."""
 
     quadratic: float = 0.0
     group_lasso: float = 0.0
@@ -60,13 +63,14 @@ class Regularizer:
     hypentropy_width: float = 1.0
 
     @staticmethod
-    def read(**terms: Any) -> Regularizer:
-        """From what the caller gave; None is what was left out."""
-        given = {field: value for field, value in terms.items() if value is not None}
+    def read(*terms: Any, **named: Any) -> Regularizer:
+        """Reads the caller's arguments, in the order of the fields or by their names; None is a missing one."""
+        named |= zip([field.name for field in fields(Regularizer)], terms)
+        given = {field: value for field, value in named.items() if value is not None}
         for field, value in given.items():
             if field == "groups":
                 given[field] = on_host(read_index(field, value))
-            elif field in ("group_weights", "l1_weights", "mask"):
+            elif field in TERM_ARRAYS:
                 given[field] = read_optional(field, value)
             else:
                 given[field] = number(field, value)
@@ -91,7 +95,7 @@ class Regularizer:
 
 
 def quadratic_term(reg: float | None) -> Regularizer:
-    """That of POT's reg_type "L2"."""
+    """The term of POT's reg_type "L2"."""
     if reg is None:
         raise ValueError("reg: is not given; must be given with reg_type 'L2'")
     weight = number("reg", reg)
@@ -101,17 +105,18 @@ def quadratic_term(reg: float | None) -> Regularizer:
 
 
 def regularized_options(own: Mapping[str, Any], max_iter: int | None, tol: float | None) -> dict[str, Any]:
-    """Options of a regularised solve, two of which go by the names of :func:`monge.solve`, too."""
+    """Options of a regularised solve; two have the names that they have in :func:`monge.solve`, too."""
     return library_options(own, iterations=("max_iter", max_iter), tolerance=("tol", tol))
 
 
 class RegularizedResult(PlanResult):
-    """What :func:`monge.solve_regularized` and its like return, with the attributes of POT's ``OTResult`` and more.
+    """The result of :func:`monge.solve_regularized` and its like, with the attributes of POT's ``OTResult`` and more.
 
-    X minimises <M, X> + h(X) over the plans. Potentials u and v are in units of the cost, feasible for the dual, and so
-    certify ``gap``, which is ``value`` less the dual value. ``value`` is <M, X> + h(X) and, for mass that X lacks, the
-    least cost of a pair. Arrays come in the framework, dtype and device of M or X_a, and on CUDA on the stream on which
-    the problem was solved. A pickle holds the problem, which is solved again where its plan is asked for.
+    X minimises <M, X> + h(X) over the plans. The potentials u and v, in units of the cost, are feasible for the dual
+    problem, so ``gap``, ``value`` minus the dual value, is a certificate. ``value`` is <M, X> + h(X), plus the least
+    cost of a pair for each unit of mass that X lacks. Arrays have the framework, dtype and device of M or X_a. On CUDA
+    they are ready on the stream of the solve. A pickle holds the problem; the plan of a pickled result is computed by
+    a new solve.
     """
 
     def __init__(
@@ -122,39 +127,38 @@ class RegularizedResult(PlanResult):
         potentials_init: tuple[Array | None, Array | None],
         plan: _core.RegularizedPlan | None,
         report: _core.RegularizedReport,
-        given: tuple[Any, ...] | None = None,
     ) -> None:
-        super().__init__(problem, options, report, given)
+        super().__init__(problem, options, report)
         self._regularizer = regularizer
         self._start = potentials_init
         self._made = plan
 
     @property
     def report(self) -> _core.RegularizedReport:
-        """All that is known of the solve: values, certificate, counts, times, history."""
+        """The report of the solve: values, certificate, counts, times, history."""
         return self._report  # type: ignore[no-any-return]
 
     @property
     def n_iter(self) -> int:
-        """Iterations of splitting, or passes of Newton's method over all pairs."""
+        """The number of iterations of splitting, or of passes of Newton's method over all pairs."""
         return int(self._report.iterations)
 
     @property
     def nonzeros(self) -> int:
-        """Entries X_ij > 0."""
+        """The number of entries X_ij > 0."""
         return int(self._report.nonzeros)
 
     @property
     def value(self) -> Array:
         """<M, X> + h(X).
 
-        Where tensors that require gradients were given, it has them: those at the optimum, of first order.
+        If tensors of PyTorch that require gradients were given, it has first derivatives, those of the optimum.
         """
         return self._value_with_gradients()
 
     @functools.cached_property
     def sparse_plan(self) -> Array:
-        """X as a CSR array (SciPy, PyTorch or CuPy): all its entries that are not 0."""
+        """X as a CSR array of its nonzero entries (SciPy, PyTorch or CuPy)."""
         place = self._place
         row_begin = place.empty_index(self.shape[0] + 1)
         count = self._plan.nonzeros(row_begin)
@@ -163,14 +167,14 @@ class RegularizedResult(PlanResult):
         return place.framework.csr(row_begin, columns, values, self.shape)
 
     def average(self, values: Any, transpose: bool = False) -> Array:
-        """sum_j X_ij v_j / sum_j X_ij for `values` v (m,) or (m, p) of the targets; with `transpose` the same of the
-        columns, for values (n,) or (n, p) of the sources. What has no mass gets 0."""
+        """sum_j X_ij v_j / sum_j X_ij for `values` v (m,) or (m, p) of the targets. With `transpose` averages
+        over columns, for values (n,) or (n, p) of the sources. The average is 0 for a point without mass."""
         multiply = self._plan.average_transpose if transpose else self._plan.average
         return self._product(multiply, values, int(not transpose), "values")
 
     def topk(self, k: int, axis: int = 1) -> tuple[Array, Array]:
         """(indices, values) of the `k` largest entries of each row (`axis` 1: n x k) or column (0: m x k), the largest
-        first, equal ones and those that are 0 by index."""
+        first; equal entries, those of 0 among them, are in order of their index."""
         axis = whole("axis", axis, 0, 1)
         size, most = self.shape if axis == 1 else self.shape[::-1]
         k = whole("k", k, 1, most)
@@ -182,7 +186,7 @@ class RegularizedResult(PlanResult):
         indices, largest = np.empty((size, k), np.int64), np.zeros((size, k))
         taken = np.zeros((size, k), bool)
         taken[rows[columns < k], columns[columns < k]] = True
-        # A row of c < k entries goes on with its k - c first zeros, which are among its first k columns.
+        # A row of c < k nonzero entries gets its first k - c zeros, which are among its first k columns.
         zeros, missing = np.argsort(taken, axis=1, kind="stable"), np.arange(k) >= count[:, None]
         begin = np.minimum(count, k)[:, None]
         indices[missing] = np.take_along_axis(zeros, np.maximum(np.arange(k) - begin, 0), 1)[missing]
@@ -193,7 +197,8 @@ class RegularizedResult(PlanResult):
     def sample(self, k: int, seed: int = 0) -> tuple[Array, Array]:
         """`k` pairs drawn independently from X / sum X: their i and their j.
 
-        The same `seed` gives the same pairs, on every device, and a larger k goes on with them: by NumPy's Philox.
+        The same `seed` gives the same pairs on every device, and a larger k begins with them. The generator is Philox
+        of NumPy.
         """
         k, seed = whole("k", k), whole("seed", seed)
         rows, columns, values = self._entries
@@ -203,20 +208,20 @@ class RegularizedResult(PlanResult):
         return self._place.index_array(rows[entries]), self._place.index_array(columns[entries])
 
     def transform(self, points: Any = None, weights: Any = None) -> Array:
-        """Where each of `points` (k x d) goes, on average; by default where each of the sources does.
+        """The average target of each of `points` (k x d), by default of the sources.
 
-        A point x of weight w gets the row that it would have beside the sources: [u(x) + v_j - c(x, y_j)]_+ /
-        quadratic, of total w. Without a term that is its nearest target by c(x, y_j) - v_j.
+        A new point x of weight w has the row [u(x) + v_j - c(x, y_j)]_+ / quadratic of a plan, where u(x) makes the
+        total w. Without a term the row is the nearest target by c(x, y_j) - v_j.
 
         Args:
-            points: (k x d), of the sources' kind.
-            weights: w (k), > 0, left out the mean weight of the sources. Only a quadratic term needs it.
+            points: Points (k x d), of the dimension of the sources.
+            weights: w (k), > 0; by default the mean weight of the sources. Only a quadratic term needs it.
 
         Raises:
-            ValueError: Points or weights are not of this kind.
-            NotImplementedError: For a cost matrix, which has no points, and for labels, which new points have not.
+            ValueError: Points or weights have a wrong shape or value.
+            NotImplementedError: For a cost matrix, which has no points, and for labels, which new points do not have.
 
-        New points are worked on by the host, in float64.
+        The host computes the rows of new points, in float64.
 
         Source: Blondel, Seguy, Rolet 2018, section 3.
         """
@@ -235,7 +240,7 @@ class RegularizedResult(PlanResult):
         return self._place.array(np.concatenate([u for u, _ in self._rows("potential", points, weights)]))
 
     def gradients(self) -> Gradients:
-        """Derivatives of the value by points ("sqeuclidean", "dot") and weights; by the costs it is the plan."""
+        """Derivatives of the value by points ("sqeuclidean", "dot") and weights. By the costs it is the plan."""
         u, v = self.potentials
         problem = self._problem
         if not self._has_point_derivatives:
@@ -251,12 +256,12 @@ class RegularizedResult(PlanResult):
     @property
     def inverse(self) -> RegularizedResult:
         """The same plan seen from the targets: a result for (X_b, X_a), or the transpose of M. Nothing is solved."""
-        # It keeps this result, which does not keep it: each would live as long as the other.
+        # The inverse keeps this result alive. The reverse would be a cycle of references.
         return _Inverse(self)
 
     @functools.cached_property
     def _entries(self) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-        """i, j and X_ij of all entries that are not 0, on the host, row by row."""
+        """i, j and X_ij of the nonzero entries, on the host, row by row."""
         row_begin = np.empty(self.shape[0] + 1, np.int64)
         count = self._plan.nonzeros(row_begin)
         columns, values = np.empty(count, np.int64), np.empty(count)
@@ -266,14 +271,14 @@ class RegularizedResult(PlanResult):
     def _rows(
         self, asked: str, points: Any, weights: Any
     ) -> Iterator[tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]]:
-        """u and the rows of the plan, of total 1, of points that have these weights: some at a time."""
+        """Blocks of u at `points` with these weights and of their rows of the plan, divided by their totals."""
         problem, m = self._problem, self.shape[1]
         for given, what in (
-            (problem.cost, "is a cost matrix, which says"),
-            (problem.labels_x, "has labels, which say"),
+            (problem.cost, "is a cost matrix, which has"),
+            (problem.labels_x, "has labels, and so has"),
         ):
             if given is not None:
-                raise NotImplementedError(f"{asked}: the problem {what} nothing of new points")
+                raise NotImplementedError(f"{asked}: the problem {what} no costs of new points")
         x = read("points", points)
         d = problem.x.shape[1]  # type: ignore[union-attr]
         if x.ndim != 2 or x.shape[1] != d:
@@ -305,7 +310,7 @@ class RegularizedResult(PlanResult):
         return float(self._report.primal)
 
     def __reduce__(self) -> Any:
-        problem, regularizer = replace(self._problem), replace(self._regularizer)  # Without what shows memory.
+        problem, regularizer = self._problem.for_pickle(), replace(self._regularizer)  # Without its core.
         return RegularizedResult, (problem, regularizer, self._options, self._start, None, self._report)
 
     def __repr__(self) -> str:
@@ -319,7 +324,7 @@ class RegularizedResult(PlanResult):
 
 
 class _FromTargets:
-    """The plan of a core, its sides swapped."""
+    """A plan of the library with its sides swapped."""
 
     def __init__(self, plan: _core.RegularizedPlan) -> None:
         self.apply, self.apply_transpose = plan.apply_transpose, plan.apply
@@ -330,14 +335,13 @@ class _FromTargets:
 
 
 class _Inverse(RegularizedResult):
-    """A result seen from the targets. The library has no problems whose groups are of columns, so it keeps the other
-    result, and takes from it what is asked for."""
+    """A result seen from the targets. The library has no problems with groups of columns, so all attributes are made of
+    those of the original result."""
 
     def __init__(self, result: RegularizedResult) -> None:
         problem, start = result._problem.transposed(), (None, None)
         super().__init__(problem, result._regularizer, result._options, start, None, result._report)
         self._result = result
-        self._followed = None if result._followed is None else result._followed.transposed()
 
     @property
     def inverse(self) -> RegularizedResult:
@@ -370,7 +374,7 @@ class _Inverse(RegularizedResult):
 def _smooth_transform(
     slack: np.ndarray[Any, Any], total: np.ndarray[Any, Any]
 ) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    """u with sum_j [u - slack_j]_+ = total of each row, and these terms over their sum: at total 0 the least slack."""
+    """u with sum_j [u - slack_j]_+ = total for each row, and the terms over their sum; for total 0 the least slack."""
     least = slack.min(1)
     ascending = np.sort(slack - least[:, None], 1)
     sums, count = np.cumsum(ascending, 1), np.arange(1, slack.shape[1] + 1)
@@ -394,32 +398,70 @@ def _solve(
     )
 
 
-def _text(state: _core.RegularizedProgress) -> str:
-    return f"weight {state.weight:.3g}, residual {state.primal_residual:.2e}"
+def _watching(
+    progress: bool | ProgressFunction | None, options: Mapping[str, Any]
+) -> AbstractContextManager[ProgressFunction | None]:
+    def text(state: _core.RegularizedProgress) -> str:
+        return f"weight {state.weight:.3g}, residual {state.primal_residual:.2e}"
+
+    return watching(progress, options.get("iterations", _ALWAYS_ITERATIONS), "iteration", text)
 
 
-def _warn(report: _core.RegularizedReport) -> None:
-    solver = "Newton's method" if report.method == "newton" else "splitting"
-    warn_if_short(report, solver)
+def _result(
+    problem: Problem,
+    regularizer: Regularizer,
+    options: dict[str, Any],
+    start: tuple[Array | None, Array | None],
+    plan: _core.RegularizedPlan,
+) -> RegularizedResult:
+    report = plan.report
+    warn_if_short(report, "Newton's method" if report.method == "newton" else "splitting")
+    return RegularizedResult(problem, regularizer, options, start, plan, report)
 
 
 def run(
     problem: Problem,
     regularizer: Regularizer,
     options: dict[str, Any],
-    *,
-    potentials_init: Any,
-    n_threads: int | None,
-    progress: bool | ProgressFunction | None,
-    given: tuple[Any, ...] | None,
+    potentials_init: Any = None,
+    n_threads: int | None = None,
+    progress: bool | ProgressFunction | None = None,
 ) -> RegularizedResult:
-    """Solves a problem with the library's options. `given`: costs, X_a, X_b, a and b as the caller has them."""
+    """Solves a problem with the library's options."""
     start = pair_of_potentials(potentials_init)
-    with watching(progress, options.get("iterations", _ALWAYS_ITERATIONS), "iteration", _text) as watch:
+    with _watching(progress, options) as watch:
         plan = _solve(problem, regularizer, options, start, n_threads, watch)
-    report = plan.report
-    _warn(report)
-    return RegularizedResult(problem, regularizer, options, start, plan, report, given)
+    return _result(problem, regularizer, options, start, plan)
+
+
+def run_batch(
+    problems: Sequence[Problem],
+    regularizers: Sequence[Regularizer],
+    options: dict[str, Any],
+    potentials_init: Any = None,
+    n_threads: int | None = None,
+    progress: bool | ProgressFunction | None = None,
+) -> BatchResult[RegularizedResult]:
+    """:func:`run` for many problems at once."""
+    if not problems:
+        raise ValueError("batch: has no problems; must have at least one")
+    if potentials_init is not None:
+        raise NotImplementedError("potentials_init: is given; must not be for a batch of regularised plans")
+    views = each_problem(lambda p, h: (p.geometry, p.a, p.b, h.core), problems, regularizers)
+    session = problems[0].place.session(n_threads)
+    with _watching(progress, options) as watch:
+        plans = _core.solve_regularized_batch(session, views, options, watch)
+    none = None, None
+    return BatchResult([_result(p, h, options, none, plan) for p, h, plan in zip(problems, regularizers, plans)])
+
+
+def run_each(
+    problems: Sequence[Problem], regularizers: Sequence[Regularizer], options: dict[str, Any]
+) -> BatchResult[RegularizedResult]:
+    """:func:`run_batch`, but messages about a single problem do not number it."""
+    if len(problems) == 1:
+        return BatchResult([run(problems[0], regularizers[0], options)])
+    return run_batch(problems, regularizers, options)
 
 
 @calls(**REGULARIZED)
@@ -453,34 +495,36 @@ def solve_regularized(
          + hypentropy sum X_ij asinh(X_ij / width) - sqrt(X_ij^2 + width^2) + width
 
     Args:
-        M: Costs (n x m); inf forbids a pair. Read in place, and not to be changed as long as the result is used.
-        a, b: p (n) and q (m), non-negative with equal totals. Uniform where left out, with total 1 or that
-            of the other.
+        M: Costs (n x m); inf forbids a pair. M is read in place, and must not change as long as the result is used.
+        a, b: p (n) and q (m), non-negative, with equal totals. By default uniform, with total 1 or that of the other
+            side.
         quadratic: Weight >= 0 of the quadratic term, in units of M over mass.
         group_lasso: Weight >= 0 of the group lasso, in units of M. It needs `groups`.
-        groups: The group of each row (n), whole numbers from 0 to n - 1. Not without `group_lasso`, which may be 0.
-        group_weights: w (groups), >= 0; left out, 1.
-        l1, l1_weights: Weight >= 0, in units of M, and W (n x m), >= 0; neither without the other.
+        groups: The group of each row (n), whole numbers from 0 to n - 1. They need `group_lasso`, which may be 0.
+        group_weights: w (groups), >= 0, by default 1.
+        l1, l1_weights: Weight >= 0, in units of M, and W (n x m), >= 0. Each needs the other.
         mask: (n x m); X_ij = 0 where it is 0 or False.
-        hypentropy, hypentropy_width: Weight >= 0, in units of M, and width > 0, of mass (1). Not with `group_lasso`.
+        hypentropy, hypentropy_width: Weight >= 0, in units of M, and width > 0, of mass, by default 1. `group_lasso`
+            excludes them.
         potentials_init: (u, v) in units of M, a warm start of Newton's method.
-        n_threads: On the CPU; left out, all cores.
+        n_threads: Threads on the CPU, by default one for each core.
         device: Where to solve, as for :func:`monge.solve`.
         progress: True shows a bar (tqdm). A function is called with a :class:`RegularizedProgress` at each check, and
             stops the solve by returning False.
-        max_iter, tol: Iterations at most (20000), and the relative residual and relative gap to stop at (1e-4). The
-            library's names for them, `iterations` and `tolerance`, are taken, too, but not both.
+        max_iter, tol: The largest number of iterations (20000), and the relative residual and relative gap at which to
+            stop (1e-4). The library's names, `iterations` and `tolerance`, may take their place.
         options: `method` ("auto", "splitting", "newton") and the others of :class:`monge.RegularizedOptions`.
 
-    Without any term it is optimal transport itself. "auto" is Newton's method for a quadratic term, or none, and
-    Douglas-Rachford splitting for the others.
+    Without a term the problem is optimal transport itself. Method "auto" is Newton's method for a quadratic term alone
+    or no term, and Douglas-Rachford splitting otherwise.
 
     Returns:
-        :class:`RegularizedResult`; not converging is a status and a :class:`ConvergenceWarning`.
+        :class:`RegularizedResult`. A solve that does not converge has a status and makes a
+        :class:`ConvergenceWarning`.
 
     Raises:
         ValueError, TypeError: An argument is wrong; the message begins with its name.
-        NotImplementedError: Terms that do not go together, or not with the method.
+        NotImplementedError: The terms exclude each other, or the method.
         MemoryError, RuntimeError: Memory ran out; the device failed.
 
     Source: Lindback, Wang, Johansson 2023.
@@ -492,25 +536,11 @@ def solve_regularized(
            [0. , 0.5]]), 2)
     """
     regularizer = Regularizer.read(
-        quadratic=quadratic,
-        group_lasso=group_lasso,
-        groups=groups,
-        group_weights=group_weights,
-        l1=l1,
-        l1_weights=l1_weights,
-        mask=mask,
-        hypentropy=hypentropy,
-        hypentropy_width=hypentropy_width,
+        quadratic, group_lasso, groups, group_weights, l1, l1_weights, mask, hypentropy, hypentropy_width
     )
-    return run(
-        matrix_problem(M, a, b, device),
-        regularizer,
-        regularized_options(options, max_iter, tol),
-        potentials_init=potentials_init,
-        n_threads=n_threads,
-        progress=progress,
-        given=(M, None, None, a, b),
-    )
+    problem = matrix_problem(M, a, b, device)
+    translated = regularized_options(options, max_iter, tol)
+    return run(problem, regularizer, translated, potentials_init, n_threads, progress)
 
 
 @calls(**{**REGULARIZED, **ROWS})
@@ -537,10 +567,10 @@ def solve_regularized_sample(
     progress: bool | ProgressFunction | None = None,
     **options: Unpack[RegularizedOptions],
 ) -> RegularizedResult:
-    """:func:`solve_regularized` with the costs of points, which are never stored: a quadratic term, or none.
+    """:func:`solve_regularized` with the costs of points, which are never stored, and a quadratic term or none.
 
-    It takes Newton's method; the other terms need the costs as a matrix. Points, metric, norm_p, scale and labels are
-    as for :func:`monge.solve_sample`, all else and errors as for :func:`solve_regularized`.
+    The method is Newton's; other terms need the costs as a matrix. Points, metric, norm_p, scale and labels are as for
+    :func:`monge.solve_sample`; other arguments and errors are as for :func:`solve_regularized`.
 
     >>> import monge, numpy as np
     >>> x = np.arange(4.0)[:, None]
@@ -548,28 +578,11 @@ def solve_regularized_sample(
     array([10., 11., 12., 13.])
     """
     problem = points_problem(
-        X_a,
-        X_b,
-        a,
-        b,
-        metric,
-        norm_p=norm_p,
-        scale=scale,
-        labels_x=labels_x,
-        labels_y=labels_y,
-        label_cost=label_cost,
-        label_weight=label_weight,
-        device=device,
+        X_a, X_b, a, b, metric, norm_p, scale, labels_x, labels_y, label_cost, label_weight, device
     )
-    return run(
-        problem,
-        Regularizer.read(quadratic=quadratic, mask=mask),
-        regularized_options(options, max_iter, tol),
-        potentials_init=potentials_init,
-        n_threads=n_threads,
-        progress=progress,
-        given=(None, X_a, X_b, a, b),
-    )
+    regularizer = Regularizer.read(quadratic=quadratic, mask=mask)
+    translated = regularized_options(options, max_iter, tol)
+    return run(problem, regularizer, translated, potentials_init, n_threads, progress)
 
 
 @calls(**REGULARIZED)
@@ -596,59 +609,27 @@ def solve_regularized_batch(
 ) -> BatchResult[RegularizedResult]:
     """:func:`solve_regularized` for many cost matrices at once: (B, n, m), or a list of matrices of any shapes.
 
-    a, b, groups, group_weights, l1_weights and mask are lists, arrays with one more dimension, or one for all; all else
-    is as for :func:`solve_regularized`, one for all. Each problem stops by itself and has the bits that
-    :func:`solve_regularized` gives. On CUDA the iterations of all are one launch. Errors are those of
-    :func:`solve_regularized`; a message begins with the problem: "problem 3: a: ...".
+    a, b, groups, group_weights, l1_weights and mask are lists, arrays with one more dimension, or one for all problems.
+    Other arguments are as for :func:`solve_regularized`, the same for all problems. Each problem stops by itself and
+    has the same bits as that of :func:`solve_regularized`.
+
+    On CUDA all problems share the launches of an iteration of splitting, but Newton's method solves one problem after
+    the other. On the CPU problems too small for two threads run in parallel, one thread each; Newton's method does so
+    only without `progress`.
+
+    Errors are those of :func:`solve_regularized`. A message begins with the number of its problem: "problem 3: a: ...".
     """
-    matrices = all_of("M", M, "costs (B, n, m), or a list of matrices")
-    size = len(matrices)
-    weights_a, weights_b = one_each("a", a, size, 1), one_each("b", b, size, 1)
-    problems = each_problem(functools.partial(matrix_problem, device=device), matrices, weights_a, weights_b)
-    each_has = {
-        "groups": one_each("groups", groups, size, 1, read_index),
-        "group_weights": one_each("group_weights", group_weights, size, 1),
-        "l1_weights": one_each("l1_weights", l1_weights, size, 2),
-        "mask": one_each("mask", mask, size, 2),
-    }
-    terms = {
-        "quadratic": quadratic,
-        "group_lasso": group_lasso,
-        "l1": l1,
-        "hypentropy": hypentropy,
-        "hypentropy_width": hypentropy_width,
-    }
-    regularizers = each_problem(
-        lambda *arrays: Regularizer.read(**terms, **dict(zip(each_has, arrays))), *each_has.values()
+    problems = matrix_problems(M, a, b, device)
+    size = len(problems)
+    arrays = (
+        one_each("groups", groups, size, 1, read_index),
+        one_each("group_weights", group_weights, size, 1),
+        one_each("l1_weights", l1_weights, size, 2),
+        one_each("mask", mask, size, 2),
     )
-    found = regularized_options(options, max_iter, tol)
-    given = [(each, None, None, p, q) for each, p, q in zip(matrices, weights_a, weights_b)]
-    return run_batch(problems, regularizers, found, n_threads=n_threads, progress=progress, given=given)
-
-
-def run_batch(
-    problems: Sequence[Problem],
-    regularizers: Sequence[Regularizer],
-    options: dict[str, Any],
-    *,
-    potentials_init: Any = None,
-    n_threads: int | None,
-    progress: bool | ProgressFunction | None,
-    given: Sequence[tuple[Any, ...] | None] | None = None,
-) -> BatchResult[RegularizedResult]:
-    """`given`: of each problem, as for :func:`run`."""
-    if not problems:
-        raise ValueError("batch: has no problems; must have at least one")
-    if potentials_init is not None:
-        raise NotImplementedError("potentials_init: is given; must not be for a batch of regularised plans")
-    views = each_problem(lambda p, h: (p.geometry, p.a, p.b, h.core), problems, regularizers)
-    session = problems[0].place.session(n_threads)
-    with watching(progress, options.get("iterations", _ALWAYS_ITERATIONS), "iteration", _text) as watch:
-        plans = _core.solve_regularized_batch(session, views, options, watch)
-    results = [
-        RegularizedResult(problem, h, options, (None, None), plan, plan.report, each)
-        for problem, h, plan, each in zip(problems, regularizers, plans, given or [None] * len(problems))
-    ]
-    for result in results:
-        _warn(result.report)
-    return BatchResult(results)
+    numbers = dict(
+        quadratic=quadratic, group_lasso=group_lasso, l1=l1, hypentropy=hypentropy, hypentropy_width=hypentropy_width
+    )
+    regularizers = each_problem(lambda *each: Regularizer.read(**numbers, **dict(zip(TERM_ARRAYS, each))), *arrays)
+    translated = regularized_options(options, max_iter, tol)
+    return run_batch(problems, regularizers, translated, None, n_threads, progress)

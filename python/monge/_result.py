@@ -1,4 +1,4 @@
-"""What a solve returns."""
+"""Results of entropic transport, and those of batches."""
 
 from __future__ import annotations
 
@@ -20,21 +20,22 @@ _OTHER_SIDE = {"penalty_a": "penalty_b", "penalty_b": "penalty_a"}
 
 
 class OTResult(PlanResult):
-    """What :func:`monge.solve` and its like return, with the attributes of POT's ``OTResult`` and more.
+    """The result of :func:`monge.solve` and its like, with the attributes of POT's ``OTResult`` and more.
 
-    P_ij = a_i b_j exp((f_i + g_j - C_ij) / eps) is never formed unless ``plan`` is asked for. Arrays come in the
-    framework, dtype and device of M or X_a, and on CUDA on the stream on which the problem was solved.
+    The plan is P_ij = a_i b_j exp((f_i + g_j - C_ij) / eps); only ``plan`` forms it. Arrays have the framework, dtype
+    and device of M or X_a. On CUDA they are ready on the stream of the solve.
 
-    Potentials are in units of the cost; ``log_scalings`` are what POT calls potentials.
+    Potentials are in units of the cost. The ``log_scalings`` are what POT calls potentials.
 
-    Potentials, ``value``, ``value_linear`` and what the report certifies are of float64. Plan, marginals and products
-    are made anew from the potentials in the arithmetic that the solve ended in, ``report.precision``. In float32, which
-    precision "auto" takes where it reaches the tolerance, an entry is good to some 1e-7 (1 + range of C / eps) of
-    itself, whatever the dtype of the inputs; precision="float64" makes them to float64's rounding.
+    Potentials, ``value``, ``value_linear`` and the certificate of the report are computed in float64. The plan, its
+    marginals and its products are computed from the potentials in the precision in which the solve ended,
+    ``report.precision``. With precision "auto" this is float32 where float32 reaches the tolerance, whatever the dtype
+    of the inputs. An entry in float32 has a relative error of some 1e-7 (1 + range of C / eps).
 
-    Where tensors that require gradients were given (PyTorch), `value`, `value_linear`, `plan` and `potentials` have
-    them, by M or the points and by the weights: those at the optimum, by implicit differentiation, of first order. One
-    whose linear system could not be solved is a RuntimeError, one of less than the usual digits a ConvergenceWarning.
+    If tensors of PyTorch that require gradients were given, `value`, `value_linear`, `plan` and `potentials` have first
+    derivatives by M or the points and by the weights. They are those of the optimum, by implicit differentiation. A
+    gradient whose linear system is not solved is a RuntimeError. One with fewer digits than usual makes a
+    ConvergenceWarning.
     """
 
     _has_gradients = ("value", "value_linear", "plan", "potentials")
@@ -47,9 +48,8 @@ class OTResult(PlanResult):
         plan: _core.Plan | None,
         report: _core.Report,
         saved: tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]] | None = None,
-        given: tuple[Any, ...] | None = None,
     ) -> None:
-        super().__init__(problem, options, report, given)
+        super().__init__(problem, options, report)
         self._reg_type = reg_type
         self._made = plan
         self._saved = saved
@@ -58,24 +58,24 @@ class OTResult(PlanResult):
 
     @property
     def report(self) -> _core.Report:
-        """All that is known of the solve: certificate, counts, times, history."""
+        """The report of the solve: certificate, counts, times, history."""
         return self._report  # type: ignore[no-any-return]
 
     @property
     def reg(self) -> float:
-        """eps, in units of the cost, however it was given. Left out, it is 5 % of the mean cost."""
+        """eps in units of the cost; by default 5 % of the mean cost."""
         return float(self._report.eps)
 
     @property
     def n_iter(self) -> int:
-        """Sweeps, each an update of f and g, and other passes over all pairs."""
+        """The number of sweeps, each an update of f and g, and of other passes over all pairs."""
         return int(self._report.iterations)
 
     # Values.
 
     @property
     def value(self) -> Array:
-        """<C, P> + eps KL(P | a b^T), and the penalties of an unbalanced problem, with KL(p | q) = sum p log(p / q) -
+        """<C, P> + eps KL(P | a b^T), plus the penalties of an unbalanced problem, with KL(p | q) = sum p log(p / q) -
         p + q. With reg_type "entropy", <C, P> + eps sum P log P.
         """
         return self._value_with_gradients()
@@ -95,12 +95,12 @@ class OTResult(PlanResult):
 
     @functools.cached_property
     def sparse_plan(self) -> Array:
-        """Entries above 1e-6 of the mean entry, so what is left out holds less than 1e-6 of the mass."""
+        """The entries above 1e-6 of the mean entry, as :meth:`sparse`; the others hold less than 1e-6 of the mass."""
         n, m = self.shape
         return self.sparse(1e-6 * self._report.transported_mass / (n * m))
 
     def sparse(self, threshold: float) -> Array:
-        """Entries P_ij > `threshold`, a mass, as a CSR array (SciPy, PyTorch or CuPy)."""
+        """The entries P_ij > `threshold` as a CSR array (SciPy, PyTorch or CuPy)."""
         n, m = self.shape
         place = self._place
         threshold = number("threshold", threshold)
@@ -111,12 +111,12 @@ class OTResult(PlanResult):
         return place.framework.csr(row_begin, columns, values, (n, m))
 
     def average(self, values: Any, transpose: bool = False) -> Array:
-        """sum_j P_ij v_j / sum_j P_ij for `values` v (m,) or (m, p) of the targets; with `transpose` the same of the
-        columns, for values (n,) or (n, p) of the sources. Defined without weight, too."""
+        """sum_j P_ij v_j / sum_j P_ij for `values` v (m,) or (m, p) of the targets. With `transpose` averages
+        over columns, for values (n,) or (n, p) of the sources. Points without weight have averages, too."""
         return self.inverse.average(values) if transpose else self._product(self._plan.average, values, 1, "values")
 
     def transform(self, points: Any = None) -> Array:
-        """The entropic map: where each of `points` (k x d) goes, by default where each of the sources does.
+        """The entropic map at `points` (k x d), by default at the sources.
 
         Raises NotImplementedError for a cost matrix, which has no points.
         """
@@ -130,7 +130,7 @@ class OTResult(PlanResult):
     def potential(self, points: Any) -> Array:
         """The potential f at `points` (k x d), in units of the cost: -eps log sum_j b_j exp((g_j - c(x, y_j)) / eps).
 
-        With a penalty on the sources f of ``potentials`` is penalty_a / (penalty_a + eps) of that.
+        With a penalty on the sources, f of ``potentials`` is this value times penalty_a / (penalty_a + eps).
         """
         given = read_matrix("points", points, "(k, d)")
         to = self._place.empty(given.shape[0])
@@ -160,16 +160,14 @@ class OTResult(PlanResult):
         """The same plan seen from the targets: a result for (X_b, X_a), or the transpose of M."""
         options = {_OTHER_SIDE.get(name, name): value for name, value in self._options.items()}
         f, g = self._float64_potentials()
-        inverse = OTResult(self._problem.transposed(), options, self._reg_type, None, self._report, (g, f))
-        inverse._followed = None if self._followed is None else self._followed.transposed()
-        return inverse
+        return OTResult(self._problem.transposed(), options, self._reg_type, None, self._report, (g, f))
 
     # Derivatives.
 
     def gradients(self, error_iterations: int = 0) -> Gradients:
-        """Derivatives of the dual value by points and weights; by the costs it is the plan.
+        """Derivatives of the dual value by points and weights. The derivative by the costs is the plan.
 
-        With `error_iterations` > 0, that many steps estimate how far they are from the optimum's (report.distance).
+        With `error_iterations` > 0, that many steps estimate their distance to those at the optimum (report.distance).
         """
         place, error_iterations = self._place, whole("error_iterations", error_iterations, 0, MOST)
         x, y = self._points_like() if self._has_point_derivatives else (None, None)
@@ -182,12 +180,12 @@ class OTResult(PlanResult):
     def hessian_product(
         self, x: Any = None, y: Any = None, *, damping: float = 0.0, tolerance: float = 1e-6, iterations: int = 1000
     ) -> tuple[Array, Array, _core.LinearReport]:
-        """The Hessian of the value in the points, times directions x (n x d) and y (m x d); left out, they are 0.
+        """The Hessian of the value in the points, times directions x (n x d) and y (m x d), by default 0.
 
-        The linear system is solved to a relative residual of `tolerance`, or as far as `iterations` steps come.
-        `damping` >= 0, of the mass, is added to its diagonal: 0 is the Hessian itself.
+        The linear system is solved to a relative residual of `tolerance`, or for `iterations` steps. `damping` >= 0,
+        relative to the mass, is added to its diagonal; 0 gives the Hessian itself.
 
-        Returns the product's rows for X_a and for X_b, and how the linear system was solved.
+        Returns the product's rows for X_a and for X_b, and a report of the linear system.
         """
         to_x, to_y = self._points_like()
         report = self._plan.hessian_product(
@@ -201,11 +199,11 @@ class OTResult(PlanResult):
         )
         return self._place.finish(to_x), self._place.finish(to_y), report
 
-    # What these are made of.
+    # The implementation.
 
     @property
     def _plan(self) -> _core.Plan:
-        if self._made is None:  # From a pickle, or seen from the other side: potentials are all that there is.
+        if self._made is None:  # A result from a pickle, or an inverse: it has potentials alone.
             assert self._saved is not None
             own = {"eps": self._report.eps, "precision": self._report.precision}
             options = {name: value for name, value in self._options.items() if name != "eps_relative"} | own
@@ -234,12 +232,15 @@ class OTResult(PlanResult):
         self._plan.marginals(row, column)
         return row, column
 
+    def _entropy_weight(self) -> float:
+        return self.reg if self._reg_type == "entropy" else 0.0
+
     def _penalties(self) -> tuple[float, float]:
         return self._options.get("penalty_a", math.inf), self._options.get("penalty_b", math.inf)
 
     def __reduce__(self) -> Any:
-        problem = replace(self._problem)  # A copy without the geometry, which shows memory.
-        return OTResult, (problem, self._options, self._reg_type, None, self._report, self._float64_potentials())
+        problem, potentials = self._problem.for_pickle(), self._float64_potentials()
+        return OTResult, (problem, self._options, self._reg_type, None, self._report, potentials)
 
     def __repr__(self) -> str:
         n, m = self.shape
@@ -255,10 +256,10 @@ Result = TypeVar("Result", bound=PlanResult)
 
 
 class BatchResult(Sequence[Result]):
-    """The results of a batch: one result a problem, and their numbers together.
+    """The results of a batch: a sequence of results, one for each problem, and their attributes together.
 
-    Arrays are stacked where all problems have one shape, and lists of arrays where they have not. They have the
-    gradients that those of the results have.
+    Arrays are stacked where all problems have one shape, and are lists of arrays where they have not. They have the
+    gradients of the single results.
     """
 
     def __init__(self, results: list[Result]) -> None:
@@ -284,12 +285,12 @@ class BatchResult(Sequence[Result]):
 
     @property
     def value_linear(self) -> Array:
-        """<C, P> of each (B)."""
+        """<C, P> of each problem (B)."""
         return self._either("value_linear", lambda: self._numbers([result._plan.transport_cost() for result in self]))
 
     @property
     def plan(self) -> Any:
-        """Plans (B, n, m), made in the arithmetic of the solves."""
+        """Plans (B, n, m), computed in the precision of the solves."""
         return self._either(
             "plan", lambda: self._matrices(lambda result: result.shape, lambda result, to: result._plan.dense(to))
         )
@@ -314,12 +315,12 @@ class BatchResult(Sequence[Result]):
 
     @property
     def lazy_plan(self) -> list[LazyPlan]:
-        """The plan of each, its rows made when they are asked for."""
+        """The plan of each problem, whose rows are computed on demand."""
         return [result.lazy_plan for result in self]
 
     @property
     def sparse_plan(self) -> list[Array]:
-        """The plan of each as a CSR array."""
+        """The plan of each problem as a CSR array."""
         return [result.sparse_plan for result in self]
 
     @property
@@ -339,32 +340,32 @@ class BatchResult(Sequence[Result]):
 
     @property
     def status(self) -> list[str]:
-        """The status of each."""
+        """The status of each problem."""
         return [result.status for result in self]
 
     @property
     def converged(self) -> bool:
-        """Whether all problems are."""
+        """Whether all problems converged."""
         return all(result.converged for result in self)
 
     @property
     def n_iter(self) -> list[int]:
-        """Iterations of each."""
+        """The iterations of each problem."""
         return [result.n_iter for result in self]
 
     @property
     def marginal_error(self) -> list[float]:
-        """The L1 error of the marginals of each."""
+        """The L1 error of the marginals of each problem."""
         return [result.marginal_error for result in self]
 
     @property
     def report(self) -> list[Any]:
-        """The report of each."""
+        """The report of each problem."""
         return [result.report for result in self]
 
     @property
     def log(self) -> list[dict[str, Any]]:
-        """The report of each as a dictionary."""
+        """The report of each problem as a dictionary."""
         return [result.log for result in self]
 
     def __repr__(self) -> str:
@@ -372,12 +373,12 @@ class BatchResult(Sequence[Result]):
 
     @property
     def _place(self) -> Place:
-        """That of the first, in float64 if any of them is."""
+        """The place of the first result, in float64 if any of the results is."""
         place = self._results[0]._place
         return replace(place, dtype="float64") if any(r._place.dtype == "float64" for r in self) else place
 
     def _either(self, name: str, make: Callable[[], Any]) -> Any:
-        """What `make` makes for all problems, or what each result calls `name` where that has gradients."""
+        """make(), or where the attribute `name` of a result has gradients, that of all results put together."""
         if all(result._followed is None or name not in result._has_gradients for result in self):
             return make()
         from .torch._result import together

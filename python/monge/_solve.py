@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -12,11 +11,9 @@ from ._problem import (
     WITH_P,
     Problem,
     ProgressFunction,
-    all_of,
     each_problem,
-    library_options,
     matrix_problem,
-    one_each,
+    matrix_problems,
     pair_of_potentials,
     pairs_of_potentials,
     points_problem,
@@ -30,7 +27,7 @@ from ._problem import (
     with_eps,
     with_weights,
 )
-from ._regularized import Regularizer, quadratic_term
+from ._regularized import Regularizer, quadratic_term, regularized_options
 from ._regularized import run as run_regularized
 from ._regularized import run_batch as run_regularized_batch
 from ._result import BatchResult, OTResult
@@ -46,51 +43,37 @@ _TOLERANCE = 1e-6
 
 def run(
     problem: Problem,
+    reg_type: str,
     options: dict[str, Any],
-    *,
-    reg_type: str = "KL",
     potentials_init: Any = None,
     n_threads: int | None = None,
-    device: Any = None,
     progress: bool | ProgressFunction | None = None,
     warn: bool = True,
-    given: tuple[Any, ...] | None = None,
 ) -> OTResult:
-    """Solves a problem with the library's options. `given`: costs, X_a, X_b, a and b as the caller has them."""
+    """Solves a problem with the library's options; `reg_type` is "kl" or "entropy"."""
     warns = truth("warn", warn)
     problem = with_weights(problem, options)
     session = problem.place.session(n_threads)
     options = with_eps(session, problem, options)
-    f, g = pair_of_potentials(potentials_init)
+    start = pair_of_potentials(potentials_init)
     with watching(progress, options.get("iterations", _ALWAYS_ITERATIONS)) as watch:
-        plan = _core.solve(
-            session,
-            problem.geometry,
-            problem.a,
-            problem.b,
-            f,
-            g,
-            options,
-            watch,
-        )
+        plan = _core.solve(session, problem.geometry, problem.a, problem.b, *start, options, watch)
     report = plan.report
     if warns:
         warn_if_short(report)
-    return OTResult(problem, options, reg_type.lower(), plan, report, given=given)
+    return OTResult(problem, options, reg_type, plan, report)
 
 
 def run_batch(
     problems: Sequence[Problem],
-    options: dict[str, Any],
-    *,
     reg_type: str,
-    potentials_init: Any,
-    n_threads: int | None,
-    progress: bool | ProgressFunction | None,
-    given: Sequence[tuple[Any, ...] | None],
+    options: dict[str, Any],
+    potentials_init: Any = None,
+    n_threads: int | None = None,
+    progress: bool | ProgressFunction | None = None,
     warn: bool = True,
 ) -> BatchResult[OTResult]:
-    """`given`: of each problem, as for :func:`run`."""
+    """:func:`run` for many problems at once."""
     warns = truth("warn", warn)
     problems = [with_weights(problem, options) for problem in problems]
     session = problems[0].place.session(n_threads)
@@ -100,21 +83,19 @@ def run_batch(
         raise ValueError("reg: is not given; must be given for a batch with the metric euclidean or p-norm")
     with watching(progress, options.get("iterations", _ALWAYS_ITERATIONS)) as watch:
         plans = _core.solve_batch(session, views, options, watch)
-    results = [
-        OTResult(problem, options, reg_type.lower(), plan, plan.report, given=each)
-        for problem, plan, each in zip(problems, plans, given)
-    ]
-    for result in results:
-        if warns:
+    results = [OTResult(problem, options, reg_type, plan, plan.report) for problem, plan in zip(problems, plans)]
+    if warns:
+        for result in results:
             warn_if_short(result.report)
     return BatchResult(results)
 
 
-Translated = tuple[Regularizer | None, dict[str, Any]]
+Term = str | Regularizer
+"""The term beside <C, P>: an entropy by the name of its reg_type, "kl" or "entropy", or that of reg_type "L2"."""
 
 
 def _translated(
-    *,
+    own: dict[str, Any],
     reg: float | None,
     reg_type: str,
     unbalanced: Any,
@@ -122,71 +103,30 @@ def _translated(
     method: str | None,
     max_iter: int | None,
     tol: float | None,
-    own: dict[str, Any],
-) -> Translated:
-    """The library's options; with reg_type "L2" those of a regularised solve, with its term."""
-    if lower_name("reg_type", reg_type, "'KL', 'entropy' or 'L2'") != "l2":
-        return None, solve_options(
-            reg=reg,
-            reg_type=reg_type,
-            unbalanced=unbalanced,
-            unbalanced_type=unbalanced_type,
-            method=method,
-            max_iter=max_iter,
-            tol=tol,
-            own=own,
-        )
+) -> tuple[Term, dict[str, Any]]:
+    """The term of a call of solve() and its like, and the library's options."""
+    kind = lower_name("reg_type", reg_type, "'KL', 'entropy' or 'L2'")
+    if kind != "l2":
+        return kind, solve_options(own, reg, reg_type, unbalanced, unbalanced_type, method, max_iter, tol)
     require_kl(unbalanced_type)
     if unbalanced is not None:
         raise NotImplementedError("unbalanced: is given; must not be with reg_type 'L2'")
-    options = library_options(own, tolerance=("tol", tol), iterations=("max_iter", max_iter))
+    options = regularized_options(own, max_iter, tol)
     options.setdefault("tolerance", _TOLERANCE)
     return quadratic_term(reg), options if method is None else options | {"method": method}
 
 
-def _solve(
-    problem: Problem,
-    given: tuple[Any, ...],
-    translated: Translated,
-    reg_type: str,
-    potentials_init: Any,
-    n_threads: int | None,
-    progress: bool | ProgressFunction | None,
-) -> Any:
-    """An OTResult; with a term a RegularizedResult, of which the type of solve() says nothing for the sake of all
-    other calls."""
-    term, options = translated
-    how: dict[str, Any] = {
-        "potentials_init": potentials_init,
-        "n_threads": n_threads,
-        "progress": progress,
-        "given": given,
-    }
-    if term is None:
-        return run(problem, options, reg_type=reg_type, **how)
-    return run_regularized(problem, term, options, **how)
+def _solve(problem: Problem, term: Term, *how: Any) -> Any:
+    """An OTResult, or with a Regularizer a RegularizedResult. The types of solve() name the first alone, which is right
+    for all other calls. `how`: the options, potentials_init, n_threads and progress."""
+    return run(problem, term, *how) if isinstance(term, str) else run_regularized(problem, term, *how)
 
 
-def _solve_batch(
-    problems: Sequence[Problem],
-    translated: Translated,
-    reg_type: str,
-    potentials_init: Any,
-    n_threads: int | None,
-    progress: bool | ProgressFunction | None,
-    given: Sequence[tuple[Any, ...] | None],
-) -> Any:
+def _solve_batch(problems: Sequence[Problem], term: Term, *how: Any) -> Any:
     """A BatchResult of the same."""
-    term, options = translated
-    how: dict[str, Any] = {
-        "potentials_init": potentials_init,
-        "n_threads": n_threads,
-        "progress": progress,
-        "given": given,
-    }
-    if term is None:
-        return run_batch(problems, options, reg_type=reg_type, **how)
-    return run_regularized_batch(problems, [term] * len(problems), options, **how)
+    if isinstance(term, str):
+        return run_batch(problems, term, *how)
+    return run_regularized_batch(problems, [term] * len(problems), *how)
 
 
 @calls(**MATRIX)
@@ -215,35 +155,36 @@ def solve(
     r"""Solves min_P <M, P> + reg KL(P | a b^T) over the plans with marginals a and b.
 
     Args:
-        M: Costs (n x m), any finite numbers; inf forbids a pair. Read in place, whether rows or columns are contiguous,
-            and not to be changed as long as the result is used.
-        a, b: Weights (n) and (m), non-negative with equal totals, but where they are `unbalanced`. Uniform where left
-            out, with total 1, or balanced with that of the other. Read in place, too.
-        reg: eps > 0, in units of M. Left out, 5 % of the mean cost; ``result.reg`` says how much that is.
-        c, plan_init: POT's; None alone: the reference is a b^T, and `potentials_init` takes a warm start.
-        reg_type: "KL" or "entropy". The plan is the same; ``result.value`` has the one or the other. "L2" is
-            reg / 2 sum P^2 in their place, for a sparse plan: :func:`solve_regularized` with its result.
-        unbalanced: rho, or (rho_a, rho_b), > 0: instead of a marginal, rho KL(P 1 | a). inf is a marginal. Left
-            out, both are.
+        M: Costs (n x m), any finite numbers; inf forbids a pair. M is read in place if its rows or columns are
+            contiguous, and must not change as long as the result is used.
+        a, b: Weights (n) and (m), non-negative; totals must be equal unless `unbalanced` is given. By default uniform,
+            with total 1 or, in a balanced problem, the total of the other side. They are read in place, too.
+        reg: eps > 0, in units of M. By default 5 % of the mean cost; ``result.reg`` is its value.
+        c, plan_init: Arguments of POT, which must be None. The reference measure is a b^T, and a warm start goes to
+            `potentials_init`.
+        reg_type: "KL" or "entropy", which have the same plan but differ in ``result.value``. "L2" replaces the entropy
+            by reg / 2 sum P^2, for a sparse plan: the call then is :func:`solve_regularized`, and so is its result.
+        unbalanced: rho > 0, or (rho_a, rho_b): penalties rho_a KL(P 1 | a) and rho_b KL(P^T 1 | b) replace the
+            marginal constraints. inf is a constraint. By default both marginals are constraints.
         unbalanced_type: "KL" alone.
         method: "auto" (the default), "sinkhorn", "newton" or "splr".
-        n_threads: On the CPU; left out, all cores.
-        device: "cpu", "cuda" or "cuda:1": where to solve, for arrays in host memory; results come back there. Left
-            out, it is where the arrays lie.
-        max_iter, tol: Sweeps at most (10000), and the error to stop at (1e-6), relative to the mass: by default the
-            1-norm of the errors of both marginals; the option `criterion` says of what.
-        potentials_init: (f, g) in units of M, a warm start.
-        grad: "autodiff" or "envelope", which are the same: derivatives are those of the optimum, of all that has them.
+        n_threads: Threads on the CPU, by default one for each core.
+        device: "cpu", "cuda" or "cuda:1": where to solve a problem whose arrays lie in host memory; results return
+            there. By default the device of the arrays.
+        max_iter, tol: The largest number of sweeps (10000), and the error at which to stop (1e-6), relative to the
+            mass. The error is the 1-norm of the errors of both marginals, or that of the option `criterion`.
+        potentials_init: A warm start (f, g), in units of M.
+        grad: "autodiff" or "envelope". Both mean the same: derivatives are those of the optimum.
         verbose, progress: True shows a bar (tqdm). A function is called with a :class:`Progress` at each check, and
             stops the solve by returning False.
-        options: Whatever the library has, by its names: :class:`monge.SolveOptions`.
+        options: The library's other options, :class:`monge.SolveOptions`.
 
     Returns:
-        :class:`OTResult`; not converging is a status and a :class:`ConvergenceWarning`.
+        :class:`OTResult`. A solve that does not converge has a status and makes a :class:`ConvergenceWarning`.
 
     Raises:
         ValueError, TypeError: An argument is wrong; the message begins with its name.
-        NotImplementedError: What POT has here and this library has not.
+        NotImplementedError: An argument has a meaning in POT that this library does not support.
         MemoryError, RuntimeError: Memory ran out; the device failed.
 
     Source: Cuturi 2013; Sejourne, Vialard, Peyre 2022.
@@ -257,24 +198,9 @@ def solve(
            [0. , 0.5]])
     """
     refuse_unsupported(c=c, plan_init=plan_init, grad=grad)
-    result: OTResult = _solve(
-        matrix_problem(M, a, b, device),
-        (M, None, None, a, b),
-        _translated(
-            reg=reg,
-            reg_type=reg_type,
-            unbalanced=unbalanced,
-            unbalanced_type=unbalanced_type,
-            method=method,
-            max_iter=max_iter,
-            tol=tol,
-            own=dict(options),
-        ),
-        reg_type,
-        potentials_init,
-        n_threads,
-        shows(progress, verbose),
-    )
+    problem = matrix_problem(M, a, b, device)
+    how = _translated(dict(options), reg, reg_type, unbalanced, unbalanced_type, method, max_iter, tol)
+    result: OTResult = _solve(problem, *how, potentials_init, n_threads, shows(progress, verbose))
     return result
 
 
@@ -322,18 +248,18 @@ def solve_sample(
     """:func:`solve` with the costs of points, C_ij = scale metric(x_i, y_j), which are never stored.
 
     Args:
-        X_a, X_b: Points (n x d) and (m x d); rows may be strided. Read in place, and not to be changed as long as the
-            result is used.
+        X_a, X_b: Points (n x d) and (m x d); rows may be strided. They are read in place, and must not change as long
+            as the result is used.
         metric: "sqeuclidean", "euclidean", "cosine", "dot" (-<x, y>), "cityblock", "chebyshev", or "p-norm" with
             `norm_p`.
-        reg: eps > 0, in units of C. Left out, 5 % of the mean cost.
-        lazy, batch_size: Taken and not needed: memory is O((n + m) d) always.
-        rank, scaling, X_init, random_state, debias, n_projections, projections, scaler: POT's, of other methods. What
-            is not POT's default is a NotImplementedError, which says what takes its place.
-        norm_p: The p >= 1 of the metric "p-norm", 2 where left out.
-        scale: Of the costs, by default 1; 0.5 makes "sqeuclidean" GeomLoss's cost.
-        labels_x, labels_y, label_cost, label_weight: Classes of the points, (n) and (m) whole numbers from 0, to whose
-            costs label_weight (1) times label_cost[l_i, l_j], a matrix of classes by classes, is added. Left out, none.
+        reg: eps > 0, in units of C. By default 5 % of the mean cost.
+        lazy, batch_size: Arguments of POT without effect: memory is always O((n + m) d).
+        rank, scaling, X_init, random_state, debias, n_projections, projections, scaler: Arguments of POT for other
+            methods. Any value but POT's default is a NotImplementedError that names an alternative.
+        norm_p: The p >= 1 of the metric "p-norm", by default 2.
+        scale: A factor of the costs, by default 1. The cost of GeomLoss is "sqeuclidean" with scale 0.5.
+        labels_x, labels_y, label_cost, label_weight: Classes l of the points, (n) and (m) whole numbers from 0, and a
+            cost matrix of classes by classes: label_weight (1) times label_cost[l_i, l_j] is added to C_ij.
 
     All else as for :func:`solve`.
 
@@ -343,51 +269,15 @@ def solve_sample(
     array([10., 11., 12., 13.])
     """
     del lazy, batch_size
+    refuse_unsupported(c=c, plan_init=plan_init, rank=rank, scaling=scaling, X_init=X_init, grad=grad)
     refuse_unsupported(
-        c=c,
-        plan_init=plan_init,
-        rank=rank,
-        scaling=scaling,
-        X_init=X_init,
-        grad=grad,
-        random_state=random_state,
-        debias=debias,
-        n_projections=n_projections,
-        projections=projections,
-        scaler=scaler,
+        random_state=random_state, debias=debias, n_projections=n_projections, projections=projections, scaler=scaler
     )
     problem = points_problem(
-        X_a,
-        X_b,
-        a,
-        b,
-        metric,
-        norm_p=norm_p,
-        scale=scale,
-        labels_x=labels_x,
-        labels_y=labels_y,
-        label_cost=label_cost,
-        label_weight=label_weight,
-        device=device,
+        X_a, X_b, a, b, metric, norm_p, scale, labels_x, labels_y, label_cost, label_weight, device
     )
-    result: OTResult = _solve(
-        problem,
-        (None, X_a, X_b, a, b),
-        _translated(
-            reg=reg,
-            reg_type=reg_type,
-            unbalanced=unbalanced,
-            unbalanced_type=unbalanced_type,
-            method=method,
-            max_iter=max_iter,
-            tol=tol,
-            own=dict(options),
-        ),
-        reg_type,
-        potentials_init,
-        n_threads,
-        shows(progress, verbose),
-    )
+    how = _translated(dict(options), reg, reg_type, unbalanced, unbalanced_type, method, max_iter, tol)
+    result: OTResult = _solve(problem, *how, potentials_init, n_threads, shows(progress, verbose))
     return result
 
 
@@ -417,46 +307,29 @@ def solve_batch(
 
     Args:
         M: Costs (B, n, m), or a list of (n x m), any finite numbers; inf forbids a pair.
-        a, b: Weights (B, n) and (B, m), lists of them, or (n) and (m) for all; uniform where left out.
-        reg: eps > 0 of all, in units of M. Left out, 5 % of the mean cost of each.
-        inner_iter, inner_reg: POT's, of its proximal method: 1 and 1e-3 alone.
-        reg_type: "entropy" (the default), "KL" or "L2".
-        potentials_init: A warm start, a list of (f, g), one for each problem, or a pair of stacks or lists, as
-            `potentials` of a result is.
+        a, b: Weights (B, n) and (B, m), lists of them, or (n) and (m) for all problems; by default uniform.
+        reg: eps > 0 of all problems, in units of M. By default 5 % of the mean cost of each problem.
+        inner_iter, inner_reg: Arguments of POT's proximal method, which must be 1 and 1e-3.
+        reg_type: "entropy" (the default), "KL" or "L2". With "L2" results are :class:`RegularizedResult`.
+        potentials_init: A warm start: a list of (f, g), one for each problem, or a pair of stacks or lists, as
+            `potentials` of a result.
 
-    All else as for :func:`solve`, the same of all problems.
+    All else as for :func:`solve`, the same for all problems.
 
-    Each problem stops by itself and has a report of its own; its plan has the bits that :func:`solve` gives. On CUDA
-    each step is one launch for all problems. With reg_type "L2" results are :class:`RegularizedResult`.
+    Each problem stops by itself and has its own report. Its plan has the same bits as that of :func:`solve`. On CUDA
+    all problems that use the same kernel share the launches of a sweep; steps of the methods "newton" and "splr" are
+    taken one problem after the other. Those with reg_type "L2" are solved as by :func:`solve_regularized_batch`.
 
-    Raises what :func:`solve` does, with messages that begin with the problem: "problem 3: a: ...".
+    Errors are those of :func:`solve`. A message begins with the number of its problem: "problem 3: a: ...".
 
     >>> import monge, numpy as np
     >>> monge.solve_batch(np.ones((2, 3, 4)), 0.1).value_linear.round(6)
     array([1., 1.])
     """
     refuse_unsupported(inner_iter=inner_iter, inner_reg=inner_reg, grad=grad)
-    matrices = all_of("M", M, "costs (B, n, m), or a list of matrices")
-    weights_a = one_each("a", a, len(matrices), 1)
-    weights_b = one_each("b", b, len(matrices), 1)
-    result: BatchResult[OTResult] = _solve_batch(
-        each_problem(functools.partial(matrix_problem, device=device), matrices, weights_a, weights_b),
-        _translated(
-            reg=reg,
-            reg_type=reg_type,
-            unbalanced=unbalanced,
-            unbalanced_type=unbalanced_type,
-            method=method,
-            max_iter=max_iter,
-            tol=tol,
-            own=dict(options),
-        ),
-        reg_type,
-        potentials_init,
-        n_threads,
-        progress,
-        [(each, None, None, p, q) for each, p, q in zip(matrices, weights_a, weights_b)],
-    )
+    problems = matrix_problems(M, a, b, device)
+    how = _translated(dict(options), reg, reg_type, unbalanced, unbalanced_type, method, max_iter, tol)
+    result: BatchResult[OTResult] = _solve_batch(problems, *how, potentials_init, n_threads, progress)
     return result
 
 
@@ -490,37 +363,21 @@ def solve_sample_batch(
 
     Args:
         X_a, X_b: Points (B, n, d) and (B, m, d), or lists of (n x d) and (m x d), any sizes.
-        a, b: Weights (B, n) and (B, m), lists of them, or (n) and (m) for all; uniform where left out.
-        reg: eps > 0 of all, in units of the cost. Left out, 5 % of the mean cost of each, but of the metrics
-            "euclidean" and "p-norm", which need it.
-        p: Of the metric "p-norm"; others take 2 alone, or None.
-        inner_iter, inner_reg: POT's, of its proximal method: 1 and 1e-3 alone.
+        a, b: Weights (B, n) and (B, m), lists of them, or (n) and (m) for all problems; by default uniform.
+        reg: eps > 0 of all problems, in units of the cost. By default 5 % of the mean cost of each problem; the metrics
+            "euclidean" and "p-norm" have no default.
+        p: The p of the metric "p-norm". Other metrics take 2 or None.
+        inner_iter, inner_reg: Arguments of POT's proximal method, which must be 1 and 1e-3.
         reg_type: "entropy" (the default), "KL" or "L2".
-        metric, scale: Of all problems, as for :func:`solve_sample`.
+        metric, scale: Those of all problems, as for :func:`solve_sample`.
         potentials_init: As for :func:`solve_batch`.
 
-    All else as for :func:`solve`, the same of all problems; results and errors are those of :func:`solve_batch`.
+    All else as for :func:`solve`, the same for all problems. Results and errors are those of :func:`solve_batch`.
     """
     refuse_unsupported(inner_iter=inner_iter, inner_reg=inner_reg, grad=grad)
     is_default = p is not None and number("p", p) == 2 and not (isinstance(metric, str) and metric in WITH_P)
     norm_p = None if is_default else p
-    problems, given = points_problems(X_a, X_b, a, b, metric=metric, norm_p=norm_p, scale=scale, device=device)
-    result: BatchResult[OTResult] = _solve_batch(
-        problems,
-        _translated(
-            reg=reg,
-            reg_type=reg_type,
-            unbalanced=unbalanced,
-            unbalanced_type=unbalanced_type,
-            method=method,
-            max_iter=max_iter,
-            tol=tol,
-            own=dict(options),
-        ),
-        reg_type,
-        potentials_init,
-        n_threads,
-        progress,
-        given,
-    )
+    problems = points_problems(X_a, X_b, a, b, metric=metric, norm_p=norm_p, scale=scale, device=device)
+    how = _translated(dict(options), reg, reg_type, unbalanced, unbalanced_type, method, max_iter, tol)
+    result: BatchResult[OTResult] = _solve_batch(problems, *how, potentials_init, n_threads, progress)
     return result

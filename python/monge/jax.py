@@ -1,8 +1,8 @@
 """Monge for JAX: transport, the Sinkhorn divergence, regularised transport and the projection, with derivatives for
 jax.grad, jax.jit and jax.vmap.
 
-Work is done in host memory by a callback, whatever JAX's device is; shapes and dtypes are those of the inputs. What can
-be known of a call while JAX traces it is checked then, so that its errors are Python's own.
+A callback works in host memory, for any device of JAX; shapes and dtypes are those of the inputs. Arguments that are
+known while JAX traces a call are checked then, so their errors are Python's own.
 """
 
 from __future__ import annotations
@@ -21,9 +21,7 @@ from ._divergence import sinkhorn_divergence as monge_divergence
 from ._names import CLOUDS, REGULARIZED, calls
 from ._problem import WITH_POINT_DERIVATIVES, cost_of_metric, matrix_problem, points_problem, solve_options
 from ._projection import project_with, projection_options
-from ._regularized import Regularizer, regularized_options, run_batch
-from ._regularized import run as run_regularized
-from ._result import BatchResult
+from ._regularized import TERM_ARRAYS, Regularizer, regularized_options, run_each
 from ._solve import run
 
 __all__ = ["project", "regularized_transport", "sinkhorn_divergence", "transport"]
@@ -34,10 +32,10 @@ def __dir__() -> list[str]:
 
 
 _Options = tuple[tuple[str, Any], ...]
-_Shape: Any = jax.ShapeDtypeStruct  # Which has no types.
+_Shape: Any = jax.ShapeDtypeStruct  # JAX has no type for it.
 
 
-# What JAX can know of a call while it traces it.
+# Checks while JAX traces a call.
 
 
 def _array(field: str, given: Any) -> Any:
@@ -51,7 +49,7 @@ def _array(field: str, given: Any) -> Any:
 
 
 def _floating(field: str, given: Any) -> Any:
-    """float32 and float64 as they are, half precision in float32, all else in JAX's default."""
+    """The array in float32 or float64: half precision in float32, whole numbers in JAX's default."""
     if given is None:
         return None
     array = _array(field, given)
@@ -61,7 +59,7 @@ def _floating(field: str, given: Any) -> Any:
 
 
 def _require_shape(field: str, array: Any, expected: tuple[Any, ...]) -> None:
-    """`expected` has the letters of what may be any number but 0."""
+    """ValueError unless the shape is as `expected`, in which a letter stands for any size but 0."""
     if array is None:
         return
     shape = array.shape
@@ -71,7 +69,7 @@ def _require_shape(field: str, array: Any, expected: tuple[Any, ...]) -> None:
 
 
 def _known(given: dict[str, Any]) -> dict[str, Any]:
-    """Numbers and names: an operator has one of each for all of its calls, so JAX must not trace them."""
+    """Numbers and names, which JAX must not trace: they are constants of a traced call."""
     known = {}
     for name, value in given.items():
         if isinstance(value, jax.core.Tracer):
@@ -84,7 +82,7 @@ def _known(given: dict[str, Any]) -> dict[str, Any]:
 
 @functools.lru_cache(maxsize=256)
 def _check(solve: Callable[..., Any], *given: Any) -> None:
-    """Solves a problem of one pair, whose options are those of the call: what is wrong with them is said here."""
+    """Solves a problem of one pair with the options of a call, so that wrong options are errors while JAX traces it."""
     solve(*given)
 
 
@@ -92,7 +90,7 @@ def _check(solve: Callable[..., Any], *given: Any) -> None:
 
 
 def _on_host(name: str, function: Callable[..., Any], shapes: Any, *given: Any, vmap_method: str) -> Any:
-    """jax.pure_callback; a derivative of it would be a second one of the operator."""
+    """jax.pure_callback, whose derivative is an error: it would be a second derivative of the operator."""
 
     def call(*given: Any) -> Any:
         return jax.pure_callback(function, shapes, *given, vmap_method=vmap_method)
@@ -106,7 +104,7 @@ def _on_host(name: str, function: Callable[..., Any], shapes: Any, *given: Any, 
 
 
 def _of_given(gradients: Sequence[Any], given: Sequence[Any]) -> list[Any]:
-    """What is left out has no gradient."""
+    """The gradients, None for arguments that are None."""
     return [None if v is None else g for g, v in zip(gradients, given)]
 
 
@@ -122,16 +120,16 @@ _is_zero = jax.custom_derivatives.SymbolicZero
 def _found(
     loss: str, x: Any, y: Any, a: Any, b: Any, costs: _Options, options: _Options
 ) -> tuple[float, Callable[[], Any]]:
-    """The value, and what makes its gradients, on the host."""
+    """The value, and a function that makes its gradients, on the host."""
     if loss == "sinkhorn_divergence":
         divergence = monge_divergence(x, y, a, b, **dict(costs), **dict(options))
         return divergence.value, divergence.gradients
-    result = run(points_problem(x, y, a, b, **dict(costs)), dict(options))
+    result = run(points_problem(x, y, a, b, **dict(costs)), "kl", dict(options))
     return result.report.dual, result.gradients
 
 
 def _solve(x: Any, y: Any, a: Any, b: Any, *, loss: str, costs: _Options, options: _Options, gradients: bool) -> Any:
-    """The value, and with `gradients` these by all four, each in the dtype of what it is by."""
+    """The value, and with `gradients` its gradients by x, y, a and b, each in the dtype of its argument."""
     x, y, a, b = (None if v is None else np.asarray(v) for v in (x, y, a, b))
     value, differentiate = _found(loss, x, y, a, b, costs, options)
     found: list[Any] = [value]
@@ -205,7 +203,7 @@ def _loss(
         raise ValueError("reg: is None; must be > 0")
     known_costs = tuple(_known(costs).items())
     cost_of_metric(costs["metric"], costs["norm_p"])
-    translated = solve_options(**known, unbalanced=unbalanced, own=_known(own))
+    translated = solve_options(_known(own), **known, unbalanced=unbalanced)
     options = tuple(translated.items())
     _check(_check_points, loss, known_costs, x.shape[1], options)
     return _transport(x, y, a, b, loss, known_costs, options)
@@ -231,14 +229,14 @@ def transport(
 
     Args:
         x, y: Points (n x d) and (m x d).
-        a, b: Weights (n) and (m); left out, uniform.
+        a, b: Weights (n) and (m), by default uniform.
         reg: eps > 0, in units of the cost.
         metric, scale, norm_p: As for :func:`monge.solve_sample`.
         unbalanced, max_iter, tol, options: As for :func:`monge.solve`.
 
-    Wrong shapes, dtypes and options are ValueError and TypeError, also under jax.jit; wrong numbers in arrays, NaN say,
-    are JAX's own error of a callback. Reverse mode only: forward mode is a TypeError. A second derivative, and one by
-    the points for metrics other than "sqeuclidean" and "dot", is a NotImplementedError.
+    Wrong shapes, dtypes and options are ValueError and TypeError, also under jax.jit. Wrong numbers in arrays, such as
+    NaN, are JAX's error of a callback. Derivatives are those of reverse mode; forward mode is a TypeError. A second
+    derivative is a NotImplementedError, and so is one by the points for metrics other than "sqeuclidean" and "dot".
 
     >>> import jax, monge.jax
     >>> jax.grad(lambda x: monge.jax.transport(x, jax.numpy.ones((1, 2)), reg=0.1))(jax.numpy.zeros((1, 2)))
@@ -265,8 +263,8 @@ def sinkhorn_divergence(
     tol: float | None = None,
     **options: Any,
 ) -> Any:
-    """:func:`monge.sinkhorn_divergence` of weighted clouds, with its first derivatives by points and weights: transport
-    without the bias of its entropy.
+    """:func:`monge.sinkhorn_divergence` of weighted clouds, with its first derivatives by points and weights. It is
+    transport without the bias of the entropy.
 
     Args:
         x, y, a, b, reg: Clouds and eps, as for :func:`transport`.
@@ -289,11 +287,9 @@ def sinkhorn_divergence(
 
 # Regularised transport.
 
-_FIELDS = ("groups", "group_weights", "l1_weights", "mask")
-
 
 def _solve_regularized(cost: Any, a: Any, b: Any, regularizer: Any, weights: _Options, options: _Options) -> Any:
-    """Values, plans and duals of problems (..., n, m), the duals in the dtypes of the weights."""
+    """Values, plans and dual potentials of problems (..., n, m); the potentials have the dtypes of the weights."""
     lead = cost.shape[:-2]
     size = math.prod(lead)
 
@@ -301,14 +297,9 @@ def _solve_regularized(cost: Any, a: Any, b: Any, regularizer: Any, weights: _Op
         return [None] * size if v is None else np.asarray(v).reshape((size, *v.shape[len(lead) :]))
 
     problems = [matrix_problem(*given) for given in zip(each(cost), each(a), each(b))]
-    terms = [
-        Regularizer.read(**dict(weights), **dict(zip(_FIELDS, given))) for given in zip(*(each(v) for v in regularizer))
-    ]
-    how: dict[str, Any] = {"potentials_init": None, "n_threads": None, "progress": None, "given": None}
-    if size == 1:  # Its messages name no problem.
-        batch = BatchResult([run_regularized(problems[0], terms[0], dict(options), **how)])
-    else:
-        batch = run_batch(problems, terms, dict(options), **how)
+    arrays = zip(*(each(v) for v in regularizer))
+    terms = [Regularizer.read(**dict(weights), **dict(zip(TERM_ARRAYS, given))) for given in arrays]
+    batch = run_each(problems, terms, dict(options))
     found = zip((batch.value, batch.plan, *batch.potentials), _regularized_shapes(cost, a, b))
     return tuple(np.asarray(v, shape.dtype).reshape((*lead, *np.shape(v)[1:])) for v, shape in found)
 
@@ -350,16 +341,13 @@ _regularized.defvjp(_regularized_forward, _regularized_backward, symbolic_zeros=
 
 def _check_regularized(weights: _Options, options: _Options, given: tuple[bool, ...]) -> None:
     pair = (np.zeros(1, np.int64), np.ones(1), np.ones((1, 1)), np.ones((1, 1)))
-    of_pair = {name: value if is_given else None for name, value, is_given in zip(_FIELDS, pair, given)}
+    of_pair = {name: value if is_given else None for name, value, is_given in zip(TERM_ARRAYS, pair, given)}
     regularizer = Regularizer.read(**dict(weights), **of_pair)
-    problem = matrix_problem(np.ones((1, 1)), None, None)
-    run_regularized(
-        problem, regularizer, dict(options), potentials_init=None, n_threads=None, progress=None, given=None
-    )
+    run_each([matrix_problem(np.ones((1, 1)), None, None)], [regularizer], dict(options))
 
 
 def _count(groups: Any, rows: int) -> Any:
-    """How many there are, where they are known."""
+    """The number of groups, or "groups" while JAX traces them."""
     if groups is None or isinstance(groups, jax.core.Tracer):
         return "groups"
     known = np.asarray(groups)
@@ -390,9 +378,9 @@ def regularized_transport(
 ) -> tuple[Any, Any]:
     """The value min_X <C, X> + h(X) of the costs C, `cost` (n x m), and the plan X.
 
-    Other arguments are those of :func:`monge.solve_regularized`. The value has first derivatives, by the costs (the
-    plan) and the weights (the duals), in reverse mode. The plan has none: a derivative of it, one by the regulariser,
-    and a second one is a NotImplementedError. jax.vmap solves a batch at once. Other errors are as for
+    Other arguments are those of :func:`monge.solve_regularized`. The value has first derivatives in reverse mode: by
+    the costs the plan, by the weights the dual potentials. A derivative of the plan, one by the regulariser and a
+    second derivative are a NotImplementedError. jax.vmap solves a batch at once. Other errors are as for
     :func:`transport`.
 
     Source: Lindback, Wang, Johansson 2023, section 3.3 and Appendix D.
@@ -401,22 +389,17 @@ def regularized_transport(
     _require_shape("cost", cost, ("n", "m"))
     _require_shape("a", a, cost.shape[:1])
     _require_shape("b", b, cost.shape[1:])
-    regularizer = tuple(
-        None if v is None else _array(name, v) for name, v in zip(_FIELDS, (groups, group_weights, l1_weights, mask))
-    )
+    arrays = zip(TERM_ARRAYS, (groups, group_weights, l1_weights, mask))
+    regularizer = tuple(None if v is None else _array(name, v) for name, v in arrays)
     if regularizer[0] is not None and not jnp.issubdtype(regularizer[0].dtype, jnp.integer):
         raise TypeError(f"groups: is of dtype {regularizer[0].dtype}; must be whole numbers")
     _require_shape("groups", regularizer[0], cost.shape[:1])
     shapes = ((_count(groups, cost.shape[0]),), cost.shape, cost.shape)
-    for name, array, shape in zip(_FIELDS[1:], regularizer[1:], shapes):
+    for name, array, shape in zip(TERM_ARRAYS[1:], regularizer[1:], shapes):
         _require_shape(name, array, shape)
-    weights = {
-        "quadratic": quadratic,
-        "group_lasso": group_lasso,
-        "l1": l1,
-        "hypentropy": hypentropy,
-        "hypentropy_width": hypentropy_width,
-    }
+    weights = dict(
+        quadratic=quadratic, group_lasso=group_lasso, l1=l1, hypentropy=hypentropy, hypentropy_width=hypentropy_width
+    )
     translated = regularized_options(_known(options), **_known({"max_iter": max_iter, "tol": tol}))
     terms, own = tuple(_known(weights).items()), tuple(translated.items())
     _check(_check_regularized, terms, own, tuple(v is not None for v in regularizer))
@@ -467,9 +450,9 @@ _project.defvjp(_project_forward, _project_backward)
 def project(logits: Any, preset: str | None = None, **options: Any) -> Any:
     """:func:`monge.project` of `logits` (..., n, m) with its gradient, in float16, bfloat16 and float32.
 
-    `preset` and `options` are as for :func:`monge.project`, which alone has marginals that are given.
-    Arithmetic is float32 whatever they are; float64 is a TypeError, since it would lose digits. Other errors are those
-    of :func:`monge.project`; forward mode is a TypeError, and a second derivative a NotImplementedError.
+    `preset` and `options` are as for :func:`monge.project`; only that function takes marginals. The arithmetic is
+    float32. float64 is a TypeError, since it would lose digits. Forward mode is a TypeError, too, and a second
+    derivative a NotImplementedError. Other errors are those of :func:`monge.project`.
 
     >>> import jax.numpy as jnp, monge.jax
     >>> monge.jax.project(jnp.zeros((2, 2)), "mhc_paper")

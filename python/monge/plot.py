@@ -30,15 +30,15 @@ def _axes(ax: Any) -> Any:
 def convergence(
     result: OTResult | RegularizedResult, ax: Any = None, *, by_time: bool = False, color: str = "C0"
 ) -> Any:
-    """The marginal error at each check, over sweeps or seconds; sweeps at an eps above the target are grey.
+    """The marginal error at each check, over sweeps or seconds; checks at an eps above the target are grey.
 
     Args:
         result: An :class:`monge.OTResult` or a :class:`monge.RegularizedResult`.
-        ax: Axes of matplotlib, which are returned; left out, the current ones.
-        by_time: Whether over seconds.
-        color: Of matplotlib.
+        ax: Axes of matplotlib, which are returned; by default the current ones.
+        by_time: Whether the axis is in seconds.
+        color: A colour of matplotlib.
 
-    Of a regularised result it is the relative residual, and what is grey was at a weight above the target.
+    A regularised result has the relative residual instead, and its checks at a weight above the target are grey.
     """
     _of_one_problem(result)
     ax = _axes(ax)
@@ -60,13 +60,13 @@ def convergence(
 
 
 def plan(result: OTResult | RegularizedResult, ax: Any = None, *, top: int | None = None, **keywords: Any) -> Any:
-    """The plan: all of it as an image, or with `top` the largest entries of each row as dots, where it is large.
+    """The plan as an image, or with `top`, for large plans, the largest entries of each row as dots.
 
     Args:
         result: An :class:`monge.OTResult` or a :class:`monge.RegularizedResult`.
-        ax: Axes of matplotlib, which are returned; left out, the current ones.
-        top: How many entries of each row, from 1 to m; left out, all, as an image.
-        keywords: Of matplotlib's imshow, or with `top` of scatter.
+        ax: Axes of matplotlib, which are returned; by default the current ones.
+        top: The number of entries of each row, from 1 to m; by default all, as an image.
+        keywords: Arguments of matplotlib's imshow, or with `top` of scatter.
     """
     _of_one_problem(result)
     n, m = result.shape
@@ -87,13 +87,13 @@ def plan(result: OTResult | RegularizedResult, ax: Any = None, *, top: int | Non
 
 
 def displacement(result: OTResult | RegularizedResult, ax: Any = None, *, most: int = 500, seed: int = 0) -> Any:
-    """Points of the plane, and where the map takes up to `most` of the sources.
+    """Points of the plane, and arrows by which the map moves up to `most` of the sources.
 
     Args:
         result: An :class:`monge.OTResult` or a :class:`monge.RegularizedResult` of points (n x 2) and (m x 2).
-        ax: Axes of matplotlib, which are returned; left out, the current ones.
-        most: Arrows at most.
-        seed: Of the draw of the sources that have them.
+        ax: Axes of matplotlib, which are returned; by default the current ones.
+        most: The largest number of arrows.
+        seed: The seed by which sources are drawn that have arrows.
     """
     _of_one_problem(result)
     problem = result._problem

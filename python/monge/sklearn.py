@@ -20,25 +20,26 @@ _REGULARIZED = ("group_lasso", "quadratic", "none")
 
 
 class OTTransport(TransformerMixin, BaseEstimator):
-    """Takes points of one domain to another by the map of optimal transport: each goes to the average of its targets.
+    """Maps points of one domain to another by optimal transport: the image of a point is the average of its targets.
 
     Args:
-        reg: eps in units of the cost, left out 5 % of the mean cost; of the regularised methods the weight of the term,
-            as in :func:`monge.solve_regularized`.
+        reg: eps in units of the cost, by default 5 % of the mean cost. With a regularised method the weight of its
+            term, as in :func:`monge.solve_regularized`.
         metric: As for :func:`monge.solve_sample`.
-        method: "auto", "sinkhorn", "newton" or "splr" for entropic plans. "group_lasso" lets each target take from few
-            of the classes of y; "quadratic" and "none" keep plans sparse.
-        unbalanced: Penalty of the marginals, or a pair, of entropic plans; left out, all mass travels.
-        precision: "auto" or "float32", by which maps are good to float32's rounding, or "float64".
-        tol, max_iter: When a solve stops; left out, as the solvers have it.
-        device: "cpu", "cuda" or "cuda:1"; left out, the CPU.
+        method: "auto", "sinkhorn", "newton" or "splr" for entropic plans. With "group_lasso" each target takes mass
+            from few classes of y. "quadratic" and "none" have sparse plans.
+        unbalanced: The penalty of the marginals of an entropic plan, or a pair. By default all mass is transported.
+        precision: "auto" or "float32", with which maps have float32's rounding, or "float64".
+        tol, max_iter: The tolerance and the iteration limit of the solve; by default those of the solver.
+        device: "cpu", "cuda" or "cuda:1"; by default the CPU.
 
-    The entropic map is defined everywhere; of the others, a point that was not seen moves as its nearest one does.
+    The entropic map is defined everywhere. With a regularised method, a point that was not in X moves by the same
+    vector as the nearest point of X.
 
     Attributes:
         result_: The :class:`monge.OTResult` or :class:`monge.RegularizedResult`, with its report.
-        n_iter_: Its sweeps or iterations.
-        n_features_in_: Dimensions of the points.
+        n_iter_: The number of its sweeps or iterations.
+        n_features_in_: The dimension of the points.
 
     >>> import numpy as np, monge
     >>> x = np.random.default_rng(0).normal(size=(40, 2))
@@ -72,9 +73,8 @@ class OTTransport(TransformerMixin, BaseEstimator):
     def fit(self, X: Any, y: Any = None, Xt: Any = None, yt: Any = None) -> OTTransport:
         """Solves the transport of X (n x d) to Xt (m x d), by default to X itself, which smooths it.
 
-        `y`, the labels (n) of X, make the groups of method "group_lasso", which requires them. Else `y` and `yt` are
-        taken where scikit-learn and POT pass them, and not used. X and y are what POT's estimators call Xs and ys:
-        scikit-learn calls them by these names.
+        Method "group_lasso" requires `y`, the labels (n) of X, for its groups. Otherwise `y` and `yt` have no effect:
+        scikit-learn and POT pass them. POT's estimators call X and y Xs and ys; the names here are scikit-learn's.
         """
         del yt
         methods = (*_ENTROPIC, *_REGULARIZED)
@@ -86,18 +86,8 @@ class OTTransport(TransformerMixin, BaseEstimator):
             self.result_ = self._fit_regularized(source, target, y)
             self._source, self._target = source, target
         else:
-            self.result_ = solve_sample(
-                source,
-                target,
-                metric=self.metric,
-                reg=self.reg,
-                unbalanced=self.unbalanced,
-                method=self.method,
-                precision=self.precision,
-                tol=self.tol,
-                max_iter=self.max_iter,
-                device=self.device,
-            )
+            own: Any = dict(reg=self.reg, unbalanced=self.unbalanced, method=self.method)
+            self.result_ = solve_sample(source, target, metric=self.metric, **own, **self._how)
         self.n_iter_ = self.result_.n_iter
         return self
 
@@ -105,6 +95,11 @@ class OTTransport(TransformerMixin, BaseEstimator):
         tags = super().__sklearn_tags__()
         tags.target_tags.required = isinstance(self.method, str) and self.method == "group_lasso"
         return tags
+
+    @property
+    def _how(self) -> Any:
+        """The arguments of all solvers."""
+        return {"tol": self.tol, "max_iter": self.max_iter, "precision": self.precision, "device": self.device}
 
     @property
     def _is_regularized(self) -> bool:
@@ -118,18 +113,17 @@ class OTTransport(TransformerMixin, BaseEstimator):
             raise ValueError(f"reg: is {shown(self.reg)}; {rule}")
         if self.unbalanced is not None:
             raise NotImplementedError(f"unbalanced: is given; must not be with method {self.method!r}")
-        options: Any = {"tol": self.tol, "max_iter": self.max_iter, "precision": self.precision, "device": self.device}
         weight = 0.0 if self.reg is None else number("reg", self.reg)
         if self.method != "group_lasso":
-            return solve_regularized_sample(source, target, metric=self.metric, quadratic=weight, **options)
+            return solve_regularized_sample(source, target, metric=self.metric, quadratic=weight, **self._how)
         if y is None:
             raise ValueError("y: is missing; method 'group_lasso' requires y to be passed, but the target y is None")
         groups = np.unique(as_numpy("y", y), return_inverse=True)[1]
         cost = costs(source, target, *cost_of_metric(self.metric))
-        return solve_regularized(cost, group_lasso=weight, groups=groups, **options)
+        return solve_regularized(cost, group_lasso=weight, groups=groups, **self._how)
 
     def transform(self, X: Any) -> Array:
-        """Where points X (k x d) of the source's domain go, seen before or not."""
+        """The images of points X (k x d) of the source domain, which need not be those of :meth:`fit`."""
         check_is_fitted(self)
         points = validate_data(self, X, reset=False, dtype=[np.float64, np.float32])
         if self._is_regularized:
@@ -137,11 +131,11 @@ class OTTransport(TransformerMixin, BaseEstimator):
         return self.result_.transform(points).astype(points.dtype, copy=False)
 
     def fit_transform(self, X: Any, y: Any = None, Xt: Any = None, yt: Any = None) -> Array:
-        """:meth:`fit`, and where the points X go. Arguments are those of :meth:`fit`."""
+        """:meth:`fit`, and the images of the points X. Arguments are those of :meth:`fit`."""
         return self.fit(X, y, Xt, yt).transform(X)
 
     def inverse_transform(self, X: Any) -> Array:
-        """Where points X (k x d) of the target's domain come from."""
+        """The images of points X (k x d) of the target domain under the inverse map."""
         check_is_fitted(self)
         points = validate_data(self, X, reset=False, dtype=[np.float64, np.float32])
         if self._is_regularized:
@@ -166,6 +160,6 @@ class OTTransport(TransformerMixin, BaseEstimator):
 
 
 def _carried(points: Array, seen: Array, images: Array) -> Array:
-    """Each point moved as the nearest one of those that were seen."""
+    """Each point, moved by the same vector as the nearest of the points `seen`."""
     nearest = pairwise_distances_argmin(points, seen)
     return (images[nearest] + (points - seen[nearest])).astype(points.dtype, copy=False)

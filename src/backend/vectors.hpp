@@ -3,6 +3,7 @@
 // several.
 #pragma once
 #include <cstdint>
+#include <initializer_list>
 #include <memory>
 #include <span>
 #include <utility>
@@ -15,7 +16,13 @@ namespace monge {
 
 class Vector {
  public:
+  Vector(std::int64_t rows, std::int64_t width) : rows_(rows), width_(width) {}
   virtual ~Vector() = default;
+  std::int64_t rows() const { return rows_; }
+  std::int64_t width() const { return width_; }
+
+ private:
+  std::int64_t rows_, width_;
 };
 
 /// factor * vector, or factor * vector * times element by element. `times` may have one number for each row of
@@ -26,38 +33,72 @@ struct Term {
   Vector const* times = nullptr;
 };
 
+/// Of the elements of a vector; the L1 norm is not finite if one of them is not.
+struct VectorNorms {
+  double l1 = 0, l2 = 0;
+  double least = 0, largest = 0;
+};
+
 /// What solvers may do with vectors. Vectors of one operator and of the plans and twins made of the same problem go
-/// together; those of one call belong to the same side. Nothing but dots() and write() to host memory waits.
+/// together; the vectors of one call belong to the same side. Only dots(), norms() and write() to host memory wait.
 class VectorOperations {
  public:
+  VectorOperations(std::int64_t n, std::int64_t m) : n_(n), m_(m) {}
   virtual ~VectorOperations() = default;
   /// Zeros, in rows of `width`.
-  virtual std::unique_ptr<Vector> make(Side side, std::int64_t width = 1) const = 0;
+  std::unique_ptr<Vector> make(Side side, std::int64_t width = 1) const {
+    return zeros(side == Side::rows ? n_ : m_, width);
+  }
   /// Zeros, of the same side and width.
-  virtual std::unique_ptr<Vector> make_like(Vector const& vector) const = 0;
+  std::unique_ptr<Vector> make_like(Vector const& vector) const { return zeros(vector.rows(), vector.width()); }
   virtual void read(MatrixView from, Vector& to) const = 0;
   void read(VectorView from, Vector& to) const { read(as_column<MatrixView>(from), to); }
   virtual void write(Vector const& from, MutableMatrixView to) const = 0;
   void write(Vector const& from, MutableVectorView to) const { write(from, as_column<MutableMatrixView>(to)); }
-  /// As products take it and give it: where it lies, with a row for each point.
-  virtual MatrixView view(Vector const& vector) const = 0;
-  virtual MutableMatrixView view(Vector& vector) const = 0;
   /// out = the sum of the terms, in their order, in one pass over memory; out may be one of their vectors. At most
   /// kMostTerms.
   virtual void combine(std::span<Term const> terms, Vector& out) const = 0;
+  void combine(std::initializer_list<Term> terms, Vector& out) const {
+    combine(std::span<Term const>(terms.begin(), terms.size()), out);
+  }
+  void copy(Vector const& from, Vector& to) const { combine({{1, &from}}, to); }
+  /// The terms side by side: each row of out has the rows of all their vectors, times their factors.
+  virtual void concatenate(std::span<Term const> terms, Vector& out) const = 0;
   /// out_i = 1 / in_i, or 0 where in_i is 0.
   virtual void reciprocal(Vector const& in, Vector& out) const = 0;
+  /// out_i = weight_i exp((first_i - second_i) / scale), or 0 where weight_i is 0.
+  virtual void exp_difference(Vector const& weight, Vector const& first, Vector const& second, double scale,
+                              Vector& out) const = 0;
   /// out_i = <first_i, second_i>, of rows of one width.
   virtual void row_dots(Vector const& first, Vector const& second, Vector& out) const = 0;
   /// out_k = <first_k, second_k>, summed in an order that depends on the size alone. Waits once for all; at most
   /// kMostDots.
   virtual void dots(std::span<std::pair<Vector const*, Vector const*> const> pairs, std::span<double> out) const = 0;
+  double dot(Vector const& first, Vector const& second) const {
+    std::pair<Vector const*, Vector const*> const pair{&first, &second};
+    double value = 0;
+    dots({&pair, 1}, {&value, 1});
+    return value;
+  }
+  /// Summed as dots() are. Waits.
+  virtual VectorNorms norms(Vector const& vector) const = 0;
 
  private:
+  virtual std::unique_ptr<Vector> zeros(std::int64_t rows, std::int64_t width) const = 0;
+
   template <class Matrix, class View>
   static Matrix as_column(View const& view) {
     return Matrix(view.data(), view.type(), view.size(), 1, view.stride(), view.device());
   }
+
+  std::int64_t n_, m_;
+};
+
+/// A vector of each side; one that is null is zero as input and not wanted as output.
+struct VectorPair {
+  std::unique_ptr<Vector> of_rows, of_columns;
+  std::unique_ptr<Vector>& operator[](Side side) { return side == Side::rows ? of_rows : of_columns; }
+  Vector* operator[](Side side) const { return (side == Side::rows ? of_rows : of_columns).get(); }
 };
 
 inline constexpr std::size_t kMostTerms = 4;

@@ -1,26 +1,15 @@
 #include "cpu/vectors.hpp"
 
+#include <algorithm>
+#include <cmath>
+
 #include "core/compensated_sum.hpp"
 #include "core/strided.hpp"
 
 namespace monge::cpu {
 
-std::unique_ptr<Vector> HostVectorOperations::make(Side side, std::int64_t width) const {
-  return std::make_unique<HostVector>(side == Side::rows ? n_ : m_, width);
-}
-
-std::unique_ptr<Vector> HostVectorOperations::make_like(Vector const& vector) const {
-  return std::make_unique<HostVector>(on_host(vector).rows(), on_host(vector).width());
-}
-
-MatrixView HostVectorOperations::view(Vector const& vector) const {
-  HostVector const& values = on_host(vector);
-  return {values.values().data(), values.rows(), values.width()};
-}
-
-MutableMatrixView HostVectorOperations::view(Vector& vector) const {
-  HostVector& values = on_host(vector);
-  return {values.values().data(), values.rows(), values.width()};
+std::unique_ptr<Vector> HostVectorOperations::zeros(std::int64_t rows, std::int64_t width) const {
+  return std::make_unique<HostVector>(rows, width);
 }
 
 void HostVectorOperations::read(MatrixView from, Vector& to) const {
@@ -57,10 +46,27 @@ void HostVectorOperations::combine(std::span<Term const> terms, Vector& out) con
   }
 }
 
+void HostVectorOperations::concatenate(std::span<Term const> terms, Vector& out) const {
+  HostVector& target = on_host(out);
+  for (std::int64_t i = 0, e = 0; i < target.rows(); ++i) {
+    for (Term const& term : terms) {
+      HostVector const& from = on_host(*term.vector);
+      for (std::int64_t p = 0; p < from.width(); ++p, ++e) target[e] = term.factor * from[i * from.width() + p];
+    }
+  }
+}
+
 void HostVectorOperations::reciprocal(Vector const& in, Vector& out) const {
   HostVector const& source = on_host(in);
   HostVector& target = on_host(out);
   for (std::int64_t i = 0; i < target.size(); ++i) target[i] = source[i] == 0 ? 0.0 : 1 / source[i];
+}
+
+void HostVectorOperations::exp_difference(Vector const& weight, Vector const& first, Vector const& second, double scale,
+                                          Vector& out) const {
+  HostVector const &w = on_host(weight), &x = on_host(first), &y = on_host(second);
+  HostVector& target = on_host(out);
+  for (std::int64_t i = 0; i < target.size(); ++i) target[i] = w[i] > 0 ? w[i] * std::exp((x[i] - y[i]) / scale) : 0.0;
 }
 
 void HostVectorOperations::row_dots(Vector const& first, Vector const& second, Vector& out) const {
@@ -83,6 +89,22 @@ void HostVectorOperations::dots(std::span<std::pair<Vector const*, Vector const*
     for (std::int64_t i = 0; i < first.size(); ++i) sum.add(first[i] * second[i]);
     out[k] = sum.value();
   }
+}
+
+VectorNorms HostVectorOperations::norms(Vector const& vector) const {
+  std::vector<double> const& values = on_host(vector).values();
+  if (values.empty()) return {};
+  CompensatedSum sum, squares;
+  VectorNorms norms{.least = values[0], .largest = values[0]};
+  for (double const value : values) {
+    sum.add(std::abs(value));
+    squares.add(value * value);
+    norms.least = std::min(norms.least, value);
+    norms.largest = std::max(norms.largest, value);
+  }
+  norms.l1 = sum.value();
+  norms.l2 = std::sqrt(squares.value());
+  return norms;
 }
 
 }  // namespace monge::cpu

@@ -13,7 +13,6 @@
 #include <cstdint>
 #include <limits>
 #include <memory>
-#include <span>
 
 #include <monge/array.hpp>
 
@@ -21,7 +20,6 @@
 #include "backend/vectors.hpp"
 #include "core/evaluation.hpp"
 #include "plan/plan_operator.hpp"
-#include "second_order/entry_solver.hpp"
 
 namespace monge {
 
@@ -56,6 +54,15 @@ struct SweepErrors {
   double gradient_norm = 0;
 };
 
+/// How large costs are.
+struct CostSize {
+  /// An upper bound of the centred cost C' (each cloud at its own mean): where the eps ladder starts. Translating a
+  /// cloud does not change it; 0 when each cloud is a single point.
+  double centred_bound;
+  /// sum_ij a_i b_j C_ij / sum_ij a_i b_j over the pairs that are allowed, for the user's cost.
+  double mean;
+};
+
 class EntropicOperator {
  public:
   EntropicOperator(std::int64_t n, std::int64_t m, bool is_self = false) : n_(n), m_(m), is_self_(is_self) {}
@@ -68,25 +75,17 @@ class EntropicOperator {
   /// same, and a sweep, which must be symmetric and keeps them so, does half of the work.
   bool is_self() const { return is_self_; }
 
-  /// An upper bound of the centred cost C' (each cloud at its own mean): where the eps ladder starts. Translating a
-  /// cloud does not change it; 0 when each cloud is a single point.
-  virtual double centred_cost_bound() const = 0;
-  /// sum_ij a_i b_j C_ij / sum_ij a_i b_j over the pairs that are allowed, for the user's cost.
-  virtual double mean_cost() const = 0;
+  virtual CostSize cost_size() const = 0;
 
   virtual VectorOperations const& vectors() const = 0;
-
-  /// For entries at these pairs, none twice.
-  virtual std::unique_ptr<EntrySolver> entry_solver(std::span<std::int64_t const> rows,
-                                                    std::span<std::int64_t const> columns) const = 0;
 
   /// Replaces (f, g); an empty view leaves zeros of the user's cost, whatever the internal gauge. Points of no weight
   /// take no part in sweeps: after one, get_potentials gives them what an update would: f* of the other potential.
   virtual void set_potentials(VectorView f, VectorView g) = 0;
   virtual void get_potentials(MutableVectorView f, MutableVectorView g) const = 0;
   /// The potential of one side in the operator's own gauge (f' or g'), which operators of one problem share whatever
-  /// their precision: combine() copies it from one to another, or searches along a line. Asking for it as writable
-  /// counts as setting it.
+  /// their precision: combine() copies it from one to another, or searches along a line. The overload that is not const
+  /// marks it as changed, even if the caller does not write.
   virtual Vector const& potential(Side side) const = 0;
   virtual Vector& potential(Side side) = 0;
 
@@ -110,8 +109,7 @@ class EntropicOperator {
 /// Between operators of one problem, whatever their precision.
 inline void copy_potentials(EntropicOperator const& from, EntropicOperator& to) {
   for (Side const side : kSides) {
-    Term const all{1, &from.potential(side)};
-    to.vectors().combine({&all, 1}, to.potential(side));
+    to.vectors().copy(from.potential(side), to.potential(side));
   }
 }
 

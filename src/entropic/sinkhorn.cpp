@@ -103,10 +103,10 @@ class SinkhornRun {
   SinkhornRun(Backend const& backend, SinkhornProblem& problem, int index)
       : problem_(problem),
         index_(index),
-        policy_(problem.options, problem.marginals.mass(), problem.entropic->centred_cost_bound(),
+        policy_(problem.options, problem.marginals.mass(), problem.entropic->cost_size().centred_bound,
                 level(problem.marginals, penalties_of(problem.options)), backend.float64_cost(),
                 first_precision(problem.options), !problem.start.f.empty()) {
-    double const mean_cost = problem.entropic->mean_cost();
+    double const mean_cost = problem.entropic->cost_size().mean;
     report().penalty_a = problem.options.penalty_a;
     report().penalty_b = problem.options.penalty_b;
     report().mass = problem.marginals.total_a;
@@ -323,7 +323,7 @@ SinkhornProblem checked_problem(Context const& context, BatchProblem const& prob
 }
 
 void begin(Backend const& backend, SinkhornProblem& problem) {
-  auto const overflows = [&] { return !std::isfinite(problem.entropic->centred_cost_bound()); };
+  auto const overflows = [&] { return !std::isfinite(problem.entropic->cost_size().centred_bound); };
   if (overflows() && problem.options.precision == Precision::automatic) {
     problem.options.precision = Precision::float64;
     problem.entropic = backend.entropic_operator(problem.geometry, problem.marginals, first_operator(problem.options));
@@ -336,7 +336,7 @@ void begin(Backend const& backend, SinkhornProblem& problem) {
               ? "x, y: the squared distances overflow; the points must lie closer together"
               : "x, y: the squared distances overflow float32; precision must be float64, or the points lie closer "
                 "together");
-  problem.options = with_eps(problem.options, problem.entropic->mean_cost());
+  problem.options = with_eps(problem.options, problem.entropic->cost_size().mean);
   if (!problem.start.f.empty()) problem.entropic->set_potentials(problem.start.f, problem.start.g);
 }
 

@@ -35,9 +35,9 @@ struct SinkhornStep {
 /// named there is told how it went. So the solves of a batch are a vector of policies, each of which ends by itself.
 class SinkhornPolicy {
  public:
-  /// `mass` is what errors are relative to, `cost_bound` is EntropicOperator::centred_cost_bound(), `level` the size of
-  /// what potentials have beside the costs, `float64_cost` is the backend's and `precision` that of the sweeps, not
-  /// `automatic`. `is_warm`: the potentials are given, and may be the solution. The options outlive the policy.
+  /// `mass` is what errors are relative to, `cost_bound` is EntropicOperator::cost_size().centred_bound, `level` the
+  /// size of what potentials have beside the costs, `float64_cost` is the backend's and `precision` that of the sweeps,
+  /// not `automatic`. `is_warm`: the potentials are given, and may be the solution. The options outlive the policy.
   SinkhornPolicy(SolveOptions const& options, double mass, double cost_bound, double level, double float64_cost,
                  Precision precision, bool is_warm = false);
 

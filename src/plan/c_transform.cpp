@@ -56,7 +56,7 @@ void transform_onto(Side side, Context const& context, Geometry const& geometry,
   for (double& value : potential) value -= top;
   vectors.read(potential, entropic->potential(opposite(side)));
 
-  double const unit = unit_of(entropic->centred_cost_bound() + range);
+  double const unit = unit_of(entropic->cost_size().centred_bound + range);
   std::vector<double> largest = filled(size, 0);
   entropic->plan(unit * std::numbers::log2e)->top_k(side, argmin, {largest.data(), size, 1});
   for (std::size_t i = 0; i < result.size(); ++i) result[i] -= top + unit * std::log2(largest[i]);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <utility>
+#include <vector>
 
 #include "core/require.hpp"
 #include "plan/conjugate_gradient.hpp"
@@ -14,11 +15,6 @@ namespace {
 double unit_of(double squares, std::int64_t count) {
   double const size = std::sqrt(squares / static_cast<double>(std::max<std::int64_t>(count, 1)));
   return size > 0 && std::isfinite(size) ? std::exp2(std::round(std::log2(size))) : 1.0;
-}
-
-/// Some columns of a matrix of float64.
-MutableMatrixView columns_of(MutableMatrixView view, std::int64_t first, std::int64_t count) {
-  return {view.as<double>() + first, view.rows(), count, view.row_stride(), view.device()};
 }
 
 }  // namespace
@@ -38,18 +34,10 @@ void PlanDerivatives::combine(std::initializer_list<Term> terms, Vector& out) co
   vectors_.combine(terms, out);
 }
 
-double PlanDerivatives::dot(Vector const& first, Vector const& second) const {
-  std::pair<Vector const*, Vector const*> const pair{&first, &second};
-  double value = 0;
-  vectors_.dots({&pair, 1}, {&value, 1});
-  return value;
-}
-
 /// P in or P^T in, of any width.
 std::unique_ptr<Vector> PlanDerivatives::product(Side side, Vector const& in) {
-  MatrixView const from = vectors_.view(in);
-  std::unique_ptr<Vector> out = vectors_.make(side, from.columns());
-  plan_.multiply(side, Scaling::plan, from, vectors_.view(*out));
+  std::unique_ptr<Vector> out = vectors_.make(side, in.width());
+  plan_.multiply(side, in, *out);
   return out;
 }
 
@@ -148,18 +136,18 @@ PlanDerivatives::Response PlanDerivatives::solve(VectorPair const& right, Linear
   std::unique_ptr<Vector> const inverse_diagonal = make(Side::columns);
   combine({{k_b + kLeastDiagonal, &c}, {-1 / k_a, &c, &overlap()}}, *inverse_diagonal);
   vectors_.reciprocal(*inverse_diagonal, *inverse_diagonal);
-  LinearSystem const system{.matrix =
-                                [&](Vector const& in, Vector& out) {
-                                  plan_.multiply_gram(Side::columns, inverse_r, in, out);
-                                  combine({{k_b, &in, &c}, {-1 / k_a, &out}}, out);
-                                },
-                            .preconditioner =
-                                [&](Vector const& in, Vector& out) {
-                                  combine({{1, &in, inverse_diagonal.get()}}, out);
-                                  if (delta > 0)
-                                    combine({{1, &out}, {-dot(out, c) / sums[1], &support(Side::columns)}}, out);
-                                },
-                            .null_vector = &support(Side::columns)};
+  LinearSystem const system{
+      .matrix =
+          [&](Vector const& in, Vector& out) {
+            plan_.multiply_gram(Side::columns, inverse_r, in, out);
+            combine({{k_b, &in, &c}, {-1 / k_a, &out}}, out);
+          },
+      .preconditioner =
+          [&](Vector const& in, Vector& out) {
+            combine({{1, &in, inverse_diagonal.get()}}, out);
+            if (delta > 0) combine({{1, &out}, {-vectors_.dot(out, c) / sums[1], &support(Side::columns)}}, out);
+          },
+      .null_vector = &support(Side::columns)};
   ConjugateGradientResult const end =
       conjugate_gradient(vectors_, system, *b, dg, {options.tolerance, options.iterations});
   // S is semidefinite for any P: where its curvature is not positive, rounding has the last word.
@@ -206,33 +194,27 @@ std::unique_ptr<Vector> PlanDerivatives::tilted(Side side, Response const& respo
   // All columns of the right factor have the size of the points, so that none is lost to the rounding of another.
   std::int64_t const d = dimension_, width = 2 + (own != nullptr ? d : 0) + (other != nullptr ? d : 0);
   std::unique_ptr<Vector> const left = vectors_.make(side, width), right = vectors_.make(far, width);
-  auto const unit = [&](Vector const& vector, std::int64_t count) { return unit_of(dot(vector, vector), count); };
-  auto const place = [&](Vector const& from, double scale, Vector& into, std::int64_t column) {
-    std::unique_ptr<Vector> const scaled = vectors_.make_like(from);
-    combine({{scale, &from}}, *scaled);
-    vectors_.write(*scaled, columns_of(vectors_.view(into), column, vectors_.view(from).columns()));
+  auto const unit = [&](Vector const& vector, std::int64_t count) {
+    return unit_of(vectors_.dot(vector, vector), count);
   };
   double& size = kept(far).size_of_points;
   if (size == 0) size = unit(points(far), d * plan_.size(far));
   double const ratio = unit(*response.change[far], plan_.size(far)) / std::abs(factor) / size;
-  place(*shift, 1 / size, *left, 0);
-  place(support(far), size, *right, 0);
-  place(support(side), ratio, *left, 1);
-  place(*response.change[far], 1 / (factor * ratio), *right, 1);
-  std::int64_t column = 2;
+  std::vector<Term> of_left{{1 / size, shift.get()}, {ratio, &support(side)}};
+  std::vector<Term> of_right{{size, &support(far)}, {1 / (factor * ratio), response.change[far]}};
   if (own != nullptr) {
-    place(*own, 1, *left, column);
-    place(points(far), 1, *right, column);
-    column += d;
+    of_left.push_back({1, own});
+    of_right.push_back({1, &points(far)});
   }
   if (other != nullptr) {
     double const scale = unit(*other, d * plan_.size(far)) / size;
-    place(points(side), scale, *left, column);
-    place(*other, 1 / scale, *right, column);
+    of_left.push_back({scale, &points(side)});
+    of_right.push_back({1 / scale, other});
   }
+  vectors_.concatenate(of_left, *left);
+  vectors_.concatenate(of_right, *right);
   std::unique_ptr<Vector> out = make(side, true);
-  plan_.multiply_hadamard(side, vectors_.view(std::as_const(*left)), vectors_.view(std::as_const(*right)),
-                          vectors_.view(points(far)), vectors_.view(*out));
+  plan_.multiply_hadamard(side, *left, *right, points(far), *out);
   return out;
 }
 
@@ -260,19 +242,19 @@ PlanDerivatives::Distance PlanDerivatives::distance(int iterations) {
       double const constant = side == Side::rows ? step.of_both : 0.0;
       combine({{1, step.change[side]}, {constant, &support(side)}}, *full);
       combine({{1, full.get(), &plan_.marginal(side)}}, *weighted);
-      change += dot(*full, *weighted);
+      change += vectors_.dot(*full, *weighted);
       if (side == Side::rows) {
-        change += 2 * dot(*full, *far);
-        all += dot(plan_.marginal(side), support(side));
+        change += 2 * vectors_.dot(*full, *far);
+        all += vectors_.dot(plan_.marginal(side), support(side));
       }
     }
   } else {
     for (Side const side : kSides) {
       std::unique_ptr<Vector> const own = make(side, true);
       tilted_gradient(side, *totals(side, *right[side], step), step, *own);
-      change += dot(*own, *own);
+      change += vectors_.dot(*own, *own);
       gradient(side, *own);
-      all += dot(*own, *own);
+      all += vectors_.dot(*own, *own);
     }
   }
   double const relative = change > 0 ? std::sqrt(change / all) / eps_ : 0.0;
@@ -287,9 +269,8 @@ double PlanDerivatives::normalise(VectorPair const& v) const {
     std::int64_t count = 0;
     for (Side const side : kSides) {
       if (!v[side]) continue;
-      MatrixView const shape = vectors_.view(std::as_const(*v[side]));
-      squares += dot(*v[side], *v[side]);
-      count += shape.rows() * shape.columns();
+      squares += vectors_.dot(*v[side], *v[side]);
+      count += v[side]->rows() * v[side]->width();
     }
     return squares / static_cast<double>(std::max<std::int64_t>(count, 1));
   };
@@ -420,7 +401,7 @@ LinearReport PlanDerivatives::potential_gradients(VectorPair right, VectorPair c
     if (weights[side] == nullptr) continue;
     std::unique_ptr<Vector> const ratio = make(side), mean = make(side);
     plan_.weight_terms(side, penalties_.of(side), {.ratio = ratio.get()});
-    plan_.multiply(side, Scaling::shares, vectors_.view(std::as_const(*response.change[far])), vectors_.view(*mean));
+    plan_.multiply(side, Scaling::shares, *response.change[far], *mean);
     combine({{-eps_ * size, ratio.get(), mean.get()}, {-eps_ * size * response.constant[side_index(far)], ratio.get()}},
             *weights[side]);
   }

@@ -12,13 +12,6 @@
 
 namespace monge {
 
-/// A vector of each side; one that is null is zero as input and not wanted as output.
-struct VectorPair {
-  std::unique_ptr<Vector> of_rows, of_columns;
-  std::unique_ptr<Vector>& operator[](Side side) { return side == Side::rows ? of_rows : of_columns; }
-  Vector* operator[](Side side) const { return (side == Side::rows ? of_rows : of_columns).get(); }
-};
-
 class PlanDerivatives {
  public:
   /// `plan` outlives this object. `dimension` of the points; 0 where there are no derivatives by them.
@@ -60,7 +53,6 @@ class PlanDerivatives {
   double penalty_ratio(Side side) const;  // eps / rho
   std::unique_ptr<Vector> make(Side side, bool wide = false) const;
   void combine(std::initializer_list<Term> terms, Vector& out) const;
-  double dot(Vector const& first, Vector const& second) const;
   std::unique_ptr<Vector> product(Side side, Vector const& in);
   /// What both sides keep once it was needed.
   Vector const& inverse_marginal(Side side);

@@ -25,4 +25,13 @@ void keep_largest(std::vector<LargeEntry>& entries, std::size_t count) {
   entries.resize(count);
 }
 
+Pairs pairs_of(std::vector<LargeEntry> const& entries) {
+  Pairs pairs;
+  for (LargeEntry const& entry : entries) {
+    pairs.rows.push_back(entry.i);
+    pairs.columns.push_back(entry.j);
+  }
+  return pairs;
+}
+
 }  // namespace monge

@@ -21,4 +21,10 @@ std::vector<LargeEntry> largest_of_rows(PlanOperator& plan, std::int64_t k);
 /// the whole plan.
 void keep_largest(std::vector<LargeEntry>& entries, std::size_t count);
 
+/// Pairs of points, k by k.
+struct Pairs {
+  std::vector<std::int64_t> rows, columns;
+};
+Pairs pairs_of(std::vector<LargeEntry> const& entries);
+
 }  // namespace monge

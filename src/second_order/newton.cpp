@@ -1,13 +1,11 @@
 #include "second_order/newton.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <numbers>
 #include <numeric>
 #include <utility>
 
-#include "core/compensated_sum.hpp"
 #include "plan/conjugate_gradient.hpp"
 #include "second_order/largest_entries.hpp"
 
@@ -36,51 +34,70 @@ constexpr double kMostPasses = 10;
 
 }  // namespace
 
+NewtonMethod::Point::Point(VectorOperations const& vectors)
+    : f(vectors.make(Side::rows)),
+      g(vectors.make(Side::columns)),
+      next(vectors.make(Side::columns)),
+      marginal(vectors.make(Side::columns)) {}
+
 NewtonMethod::NewtonMethod(EntropicOperator& entropic, Marginals const& marginals, Criterion criterion)
     : entropic_(entropic),
       vectors_(entropic.vectors()),
-      marginals_(marginals),
       criterion_(criterion),
       mass_(std::accumulate(marginals.a.begin(), marginals.a.end(), 0.0)),
+      a_(vectors_.make(Side::rows)),
+      b_(vectors_.make(Side::columns)),
+      inverse_a_(vectors_.make(Side::rows)),
+      support_a_(vectors_.make(Side::rows)),
+      support_b_(vectors_.make(Side::columns)),
+      point_(vectors_),
+      trial_(vectors_),
+      best_(vectors_),
+      step_(vectors_.make(Side::columns)),
       damping_(kFirstDamping),
       entries_per_row_(kEntriesPerRow),
-      inverse_a_(vectors_.make(Side::rows)) {
-  vectors_.read(VectorView(marginals.a), *inverse_a_);
-  vectors_.reciprocal(*inverse_a_, *inverse_a_);
+      on_rows_(vectors_.make(Side::rows)),
+      on_columns_(vectors_.make(Side::columns)),
+      diagonal_(vectors_.make(Side::columns)) {
+  vectors_.read(VectorView(marginals.a), *a_);
+  vectors_.read(VectorView(marginals.b), *b_);
+  vectors_.reciprocal(*a_, *inverse_a_);
+  vectors_.combine({{1, a_.get(), inverse_a_.get()}}, *support_a_);
+  vectors_.reciprocal(*b_, *support_b_);
+  vectors_.combine({{1, b_.get(), support_b_.get()}}, *support_b_);
 }
 
 NewtonMethod::~NewtonMethod() = default;
 
-void NewtonMethod::set(Side side, std::vector<double> const& values) {
-  vectors_.read(VectorView(values), entropic_.potential(side));
-}
-
-std::vector<double> NewtonMethod::get(Side side) const {
-  std::vector<double> values(static_cast<std::size_t>(entropic_.size(side)));
-  vectors_.write(std::as_const(entropic_).potential(side), MutableVectorView(values));
-  return values;
+void NewtonMethod::copy(Point const& from, Point& to) const {
+  vectors_.copy(*from.f, *to.f);
+  vectors_.copy(*from.g, *to.g);
+  vectors_.copy(*from.next, *to.next);
+  vectors_.copy(*from.marginal, *to.marginal);
+  to.error = from.error;
+  to.norm = from.norm;
 }
 
 NewtonProgress NewtonMethod::advance(double eps, int most_passes) {
   passes_ = 0;
   bool is_step = false;
-  if (eps_ != eps) {
+  bool const is_first = eps_ != eps;
+  if (is_first) {
     eps_ = eps;
     entries_are_old_ = true;
-    evaluate(get(Side::columns), point_);
-    best_ = point_;
+    evaluate(std::as_const(entropic_).potential(Side::columns), point_);
   } else if (most_passes < kFewestPasses || is_far()) {
     sweep();
   } else {
     is_step = true;
     double const before = point_.error;
-    std::vector<double> const step = direction(most_passes - kFewestPasses + 1);
-    std::vector<double> moved = point_.g;
-    for (std::size_t j = 0; j < moved.size(); ++j) moved[j] += step[j];
-    evaluate(std::move(moved), trial_);
-    double predicted = 0;
-    for (std::size_t j = 0; j < step.size(); ++j) predicted += 0.5 * (marginals_.b[j] - point_.marginal[j]) * step[j];
-    double const ratio = predicted > 0 ? gain(trial_, step) / predicted : -1;
+    find_direction(most_passes - kFewestPasses + 1);
+    // <b - c, d> / 2
+    vectors_.combine({{0.5, b_.get()}, {-0.5, point_.marginal.get()}}, *on_columns_);
+    double const predicted = vectors_.dot(*on_columns_, *step_);
+    vectors_.combine({{1, point_.g.get()}, {1, step_.get()}}, *on_columns_);
+    evaluate(*on_columns_, trial_);
+    double const ratio = predicted > 0 ? gain() / predicted : -1;
     // NaN is refused.
     bool const accepted = ratio > kRefused && std::isfinite(trial_.error);
     if (accepted) {
@@ -92,105 +109,89 @@ NewtonProgress NewtonMethod::advance(double eps, int most_passes) {
     }
     if (!accepted || point_.error > 0.5 * before) sweep();
   }
-  if (value(point_) < value(best_)) best_ = point_;
+  if (is_first || value(point_) < value(best_)) copy(point_, best_);
   return {point_.error, point_.norm, passes_, is_step};
 }
 
 double NewtonMethod::return_to_best() {
-  set(Side::rows, best_.f);
-  set(Side::columns, best_.next);
+  vectors_.copy(*best_.f, entropic_.potential(Side::rows));
+  vectors_.copy(*best_.next, entropic_.potential(Side::columns));
   return best_.error;
 }
 
 /// The pass of a plain sweep from g.
-void NewtonMethod::evaluate(std::vector<double> g, Point& out) {
-  out.g = std::move(g);
-  set(Side::columns, out.g);
+void NewtonMethod::evaluate(Vector const& g, Point& out) {
+  vectors_.copy(g, *out.g);
+  vectors_.copy(*out.g, entropic_.potential(Side::columns));
   entropic_.sweep({.eps = eps_}, 1);
   ++passes_;
   out.error = entropic_.errors().column;
-  out.f = get(Side::rows);
-  out.next = get(Side::columns);
-  out.marginal.resize(out.g.size());
-  CompensatedSum square;
-  for (std::size_t j = 0; j < out.g.size(); ++j) {
-    double const b = marginals_.b[j];
-    out.marginal[j] = b > 0 ? b * std::exp((out.g[j] - out.next[j]) / eps_) : 0.0;
-    double const excess = out.marginal[j] - b;
-    square.add(excess * excess);
-  }
-  out.norm = std::sqrt(square.value());
+  vectors_.copy(std::as_const(entropic_).potential(Side::rows), *out.f);
+  vectors_.copy(std::as_const(entropic_).potential(Side::columns), *out.next);
+  vectors_.exp_difference(*b_, *out.g, *out.next, eps_, *out.marginal);
+  vectors_.combine({{1, out.marginal.get()}, {-1, b_.get()}}, *on_columns_);
+  out.norm = vectors_.norms(*on_columns_).l2;
 }
 
 void NewtonMethod::sweep() {
-  evaluate(std::move(point_.next), point_);
+  evaluate(*point_.next, point_);
 }
 
 /// Whether a column has so little that its equation says nothing.
 bool NewtonMethod::is_far() const {
-  for (std::size_t j = 0; j < point_.marginal.size(); ++j) {
-    if (!(point_.marginal[j] >= 1e-8 * marginals_.b[j]) || !std::isfinite(point_.marginal[j])) return true;
-  }
-  return false;
+  vectors_.combine({{1, point_.marginal.get()}, {-1e-8, b_.get()}}, *on_columns_);
+  VectorNorms const norms = vectors_.norms(*on_columns_);
+  return !(norms.least >= 0) || !std::isfinite(norms.l1);
 }
 
-/// The rise of the dual from point_ to the trial. Where rounding of the potentials would drown the difference it is the
+double NewtonMethod::largest(Vector const& potential, Vector const& support) const {
+  Vector& masked = &support == support_a_.get() ? *on_rows_ : *on_columns_;
+  vectors_.combine({{1, &potential, &support}}, masked);
+  VectorNorms const norms = vectors_.norms(masked);
+  return std::max(-norms.least, norms.largest);
+}
+
+/// The rise of the dual from point_ to trial_. Where rounding of the potentials would drown the difference it is the
 /// integral of the slope by the trapezoidal rule, which is as good as the step is short.
-double NewtonMethod::gain(Point const& trial, std::vector<double> const& step) const {
-  CompensatedSum difference, integral;
-  double largest = 0;
-  for (std::size_t i = 0; i < trial.f.size(); ++i) {
-    if (marginals_.a[i] == 0) continue;
-    difference.add(marginals_.a[i] * (trial.f[i] - point_.f[i]));
-    largest = std::max(largest, std::abs(trial.f[i]));
-  }
-  for (std::size_t j = 0; j < step.size(); ++j) {
-    if (marginals_.b[j] == 0) continue;
-    difference.add(marginals_.b[j] * (trial.g[j] - point_.g[j]));
-    integral.add(0.5 * (2 * marginals_.b[j] - point_.marginal[j] - trial.marginal[j]) * step[j]);
-    largest = std::max(largest, std::abs(trial.g[j]));
-  }
-  double const rounding = 0x1p-48 * mass_ * largest;
-  return std::abs(difference.value()) > 16 * rounding ? difference.value() : integral.value();
+double NewtonMethod::gain() const {
+  double const size = std::max(largest(*trial_.f, *support_a_), largest(*trial_.g, *support_b_));
+  double const rounding = 0x1p-48 * mass_ * size;
+  vectors_.combine({{1, trial_.f.get(), support_a_.get()}, {-1, point_.f.get(), support_a_.get()}}, *on_rows_);
+  double const of_rows = vectors_.dot(*a_, *on_rows_);
+  vectors_.combine({{1, trial_.g.get(), support_b_.get()}, {-1, point_.g.get(), support_b_.get()}}, *on_columns_);
+  double const difference = of_rows + vectors_.dot(*b_, *on_columns_);
+  if (std::abs(difference) > 16 * rounding) return difference;
+  vectors_.combine({{1, b_.get()}, {-0.5, point_.marginal.get()}, {-0.5, trial_.marginal.get()}}, *on_columns_);
+  return vectors_.dot(*on_columns_, *step_);
 }
 
-/// d of the head of this class.
-std::vector<double> NewtonMethod::direction(int most_products) {
-  set(Side::rows, point_.f);
-  set(Side::columns, point_.g);
+/// Makes step_ the d of the head of this class.
+void NewtonMethod::find_direction(int most_products) {
+  vectors_.copy(*point_.f, entropic_.potential(Side::rows));
+  vectors_.copy(*point_.g, entropic_.potential(Side::columns));
   std::unique_ptr<PlanOperator> const plan = entropic_.plan(eps_);
-  std::unique_ptr<Vector> const next = vectors_.make(Side::columns);
-  vectors_.read(VectorView(point_.next), *next);
-  plan->set_transforms(std::as_const(entropic_).potential(Side::rows), *next);
-  set_entries(*plan);
+  plan->set_transforms(*point_.f, *point_.next);
+  if (entries_are_old_) choose_entries(*plan);
+  // Rounding of the entries may take as much from a matrix that is singular but for the damping.
+  vectors_.combine({{1 + damping_ + 1e-12, point_.marginal.get()}}, *diagonal_);
+  entries_->set(*plan, *a_, *diagonal_);
 
-  std::size_t const m = point_.g.size();
-  std::vector<double> right(m), damped(m);
-  for (std::size_t j = 0; j < m; ++j) {
-    right[j] = eps_ * (marginals_.b[j] - point_.marginal[j]);
-    damped[j] = (1 + damping_) * point_.marginal[j];
-  }
-  std::unique_ptr<Vector> const b = vectors_.make(Side::columns), x = vectors_.make(Side::columns),
-                                diagonal = vectors_.make(Side::columns);
-  vectors_.read(VectorView(right), *b);
-  vectors_.read(VectorView(damped), *diagonal);
-
+  vectors_.combine({{1 + damping_, point_.marginal.get()}}, *diagonal_);
+  vectors_.combine({{eps_, b_.get()}, {-eps_, point_.marginal.get()}}, *on_columns_);
+  vectors_.combine({{0, step_.get()}}, *step_);
   LinearSystem const system{
       .matrix =
           [&](Vector const& in, Vector& out) {
             plan->multiply_gram(Side::columns, *inverse_a_, in, out);
-            vectors_.combine(std::array{Term{1, &in, diagonal.get()}, Term{-1, &out}}, out);
+            vectors_.combine({{1, &in, diagonal_.get()}, {-1, &out}}, out);
           },
       .preconditioner = [&](Vector const& in, Vector& out) { entries_->solve(in, out); },
   };
   ConjugateGradientResult const result = conjugate_gradient(
-      vectors_, system, *b, *x,
+      vectors_, system, *on_columns_, *step_,
       {.tolerance = kResidual, .iterations = std::min(kMostProducts, most_products), .evaluates_residual = false});
   passes_ += result.iterations;
   entries_are_old_ = result.iterations >= kManyProducts;
-  std::vector<double> step(m);
-  vectors_.write(*x, MutableVectorView(step));
-  return step;
 }
 
 /// The largest entries of all, from the largest of each row: as many as their factor is worth.
@@ -200,26 +201,10 @@ void NewtonMethod::choose_entries(PlanOperator& plan) {
   ++passes_;
   for (entries_per_row_ = std::min(kEntriesPerRow, 2 * entries_per_row_);; entries_per_row_ /= std::numbers::sqrt2) {
     keep_largest(found, static_cast<std::size_t>(entries_per_row_ * n));
-    entry_rows_.clear();
-    entry_columns_.clear();
-    for (LargeEntry const& entry : found) {
-      entry_rows_.push_back(entry.i);
-      entry_columns_.push_back(entry.j);
-    }
-    entries_ = entropic_.entry_solver(entry_rows_, entry_columns_);
+    Pairs const pairs = pairs_of(found);
+    entries_ = plan.entry_solver(pairs.rows, pairs.columns);
     if (entries_->passes() <= kMostPasses || entries_per_row_ <= kFewestEntriesPerRow) return;
   }
-}
-
-/// Of point_.
-void NewtonMethod::set_entries(PlanOperator& plan) {
-  if (entries_are_old_) choose_entries(plan);
-  std::int64_t const count = std::ssize(entry_rows_);
-  std::vector<double> values(entry_rows_.size()), damped(point_.marginal);
-  plan.entries_at({entry_rows_.data(), count}, {entry_columns_.data(), count}, MutableVectorView(values));
-  // Rounding of the entries may take as much from a matrix that is singular but for the damping.
-  for (double& c : damped) c *= 1 + damping_ + 1e-12;
-  entries_->set(marginals_.a, damped, values);
 }
 
 }  // namespace monge

@@ -3,7 +3,6 @@
 #pragma once
 #include <cstdint>
 #include <memory>
-#include <vector>
 
 #include "backend/backend.hpp"
 
@@ -41,42 +40,43 @@ class NewtonMethod {
   double return_to_best();
 
  private:
-  /// A pair of potentials, in the gauge of the operator: f is the best for g. Vectors of the host.
+  /// A pair of potentials, in the gauge of the operator: f is the best for g.
   struct Point {
-    std::vector<double> f, g;
-    std::vector<double> next;      // g after a plain sweep
-    std::vector<double> marginal;  // c
-    double error = 0, norm = 0;    // Of c - b: L1, L2.
+    explicit Point(VectorOperations const& vectors);
+
+    std::unique_ptr<Vector> f, g;
+    std::unique_ptr<Vector> next;      // g after a plain sweep
+    std::unique_ptr<Vector> marginal;  // c
+    double error = 0, norm = 0;        // Of c - b: L1, L2.
   };
 
   double value(Point const& point) const { return criterion_ == Criterion::gradient ? point.norm : point.error; }
-  void evaluate(std::vector<double> g, Point& out);
+  void copy(Point const& from, Point& to) const;
+  void evaluate(Vector const& g, Point& out);
   bool is_far() const;
   void sweep();
-  std::vector<double> direction(int most_products);
-  double gain(Point const& trial, std::vector<double> const& step) const;
-  void set(Side side, std::vector<double> const& values);
-  std::vector<double> get(Side side) const;
+  void find_direction(int most_products);
+  double gain() const;
+  double largest(Vector const& potential, Vector const& support) const;
   void choose_entries(PlanOperator& plan);
-  void set_entries(PlanOperator& plan);
 
   EntropicOperator& entropic_;
   VectorOperations const& vectors_;
-  Marginals const& marginals_;
   Criterion criterion_;
   double mass_;
   double eps_ = 0;
+  std::unique_ptr<Vector> a_, b_, inverse_a_, support_a_, support_b_;  // A support is 1 where there is weight, else 0.
   Point point_, trial_;
-  Point best_;      // Of those at which the advances at eps_ ended.
-  double damping_;  // mu
+  Point best_;                    // Of those at which the advances at eps_ ended.
+  std::unique_ptr<Vector> step_;  // d
+  double damping_;                // mu
   int passes_ = 0;
 
   // The preconditioner: its entries stay until conjugate gradients take many steps, their values for one step.
-  std::vector<std::int64_t> entry_rows_, entry_columns_;
   std::unique_ptr<EntrySolver> entries_;
   double entries_per_row_;  // On average, and at most.
   bool entries_are_old_ = true;
-  std::unique_ptr<Vector> inverse_a_;
+  std::unique_ptr<Vector> on_rows_, on_columns_, diagonal_;  // For one expression at a time.
 };
 
 }  // namespace monge

@@ -1,22 +1,21 @@
 #include "second_order/splr.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstdint>
 #include <future>
+#include <initializer_list>
 #include <memory>
 #include <numeric>
 #include <optional>
-#include <span>
 #include <utility>
 #include <vector>
 
 #include "entropic/criterion.hpp"
-#include "second_order/largest_entries.hpp"
 #include "second_order/line_search.hpp"
 #include "second_order/secant.hpp"
-#include "second_order/sparse_factor.hpp"
+#include "second_order/sparse_hessian.hpp"
+#include "second_order/vector_pairs.hpp"
 
 namespace monge {
 namespace {
@@ -25,8 +24,6 @@ namespace {
 constexpr double kFirstDensity = 0.1, kLeastDensity = 0.01;
 /// The density grows where the gradient did, and falls elsewhere.
 constexpr double kGrowth = 1.1, kDecay = 0.99;
-/// How many times K / n entries of each row are looked at to find the K largest of all.
-constexpr double kRowShare = 4;
 /// <y, s> over <y, y> (in units of cost over mass) that a step must have to correct the matrix.
 constexpr double kLeastCurvature = 1e-6;
 /// A search begins at so many times the last step, or at 1.
@@ -36,66 +33,10 @@ constexpr double kCandidateGradient = 10;
 
 constexpr double kUnitRoundoff = 0x1p-53;
 
-using Values = std::vector<double>;
-
-/// What lies on both sides of a problem.
-struct Both {
-  Values rows, columns;
-};
-
-/// The unknowns of a step: the potentials of the points that have weight. A vector of them has the rows first.
-class Unknowns {
- public:
-  explicit Unknowns(Marginals const& marginals)
-      : rows_(with_weight(marginals.a)),
-        columns_(with_weight(marginals.b)),
-        row_places_(marginals.a.size(), -1),
-        column_places_(marginals.b.size(), -1) {
-    for (std::size_t k = 0; k < rows_.size(); ++k) row_places_[at(rows_, k)] = static_cast<std::int64_t>(k);
-    for (std::size_t k = 0; k < columns_.size(); ++k) column_places_[at(columns_, k)] = static_cast<std::int64_t>(k);
-  }
-
-  std::vector<std::int64_t> const& rows() const { return rows_; }
-  std::vector<std::int64_t> const& columns() const { return columns_; }
-  /// Among the rows or the columns of the unknowns; -1 for a point that is not among them.
-  std::int64_t row_place(std::int64_t i) const { return row_places_[static_cast<std::size_t>(i)]; }
-  std::int64_t column_place(std::int64_t j) const { return column_places_[static_cast<std::size_t>(j)]; }
-
-  Values gather(Both const& both) const {
-    Values all;
-    all.reserve(rows_.size() + columns_.size());
-    for (std::int64_t const i : rows_) all.push_back(both.rows[static_cast<std::size_t>(i)]);
-    for (std::int64_t const j : columns_) all.push_back(both.columns[static_cast<std::size_t>(j)]);
-    return all;
-  }
-  /// 0 for the points that are not among them.
-  Both scatter(Values const& values) const {
-    Both both{Values(row_places_.size()), Values(column_places_.size())};
-    for (std::size_t k = 0; k < rows_.size(); ++k) both.rows[at(rows_, k)] = values[k];
-    for (std::size_t k = 0; k < columns_.size(); ++k) both.columns[at(columns_, k)] = values[rows_.size() + k];
-    return both;
-  }
-
- private:
-  static std::size_t at(std::vector<std::int64_t> const& points, std::size_t k) {
-    return static_cast<std::size_t>(points[k]);
-  }
-  static std::vector<std::int64_t> with_weight(Values const& weights) {
-    std::vector<std::int64_t> points;
-    for (std::size_t i = 0; i < weights.size(); ++i) {
-      if (weights[i] > 0) points.push_back(static_cast<std::int64_t>(i));
-    }
-    return points;
-  }
-
-  std::vector<std::int64_t> rows_, columns_;
-  std::vector<std::int64_t> row_places_, column_places_;
-};
-
 /// The plan at some potentials.
 struct Point {
-  Both marginals;
-  Values gradient;  // Of minus the dual, by the unknowns: marginals less weights.
+  VectorPair marginals;
+  VectorPair gradient;  // Of minus the dual: marginals less weights.
   double mass = 0, dual = 0;
   double value = 0;         // What the criterion says.
   double l1 = 0, norm = 0;  // Of both marginals less the weights, in L1 and L2.
@@ -105,40 +46,9 @@ struct Point {
 /// A next iterate: where it is, how it differs from this one and by how much minus the dual is higher there.
 struct Move {
   Point point;
-  Values step;
+  VectorPair step;
   double rise;
 };
-
-/// Pairs of points and, in the same order, of unknowns.
-struct Pairs {
-  std::vector<std::int64_t> rows, columns, row_places, column_places;
-
-  void add(Unknowns const& unknowns, std::int64_t i, std::int64_t j) {
-    rows.push_back(i);
-    columns.push_back(j);
-    row_places.push_back(unknowns.row_place(i));
-    column_places.push_back(unknowns.column_place(j));
-  }
-};
-
-/// The first row, the first column and about `count` of the largest other entries: those of the kRowShare count / n
-/// largest of each row, which is all of them unless few rows have most.
-Pairs choose_pairs(PlanOperator& plan, Unknowns const& unknowns, std::int64_t count) {
-  std::int64_t const n = plan.size(Side::rows), m = plan.size(Side::columns);
-  double const share = std::ceil(kRowShare * static_cast<double>(count) / static_cast<double>(n));
-  std::int64_t const width = std::min(m, static_cast<std::int64_t>(share));
-  std::vector<LargeEntry> largest = largest_of_rows(plan, width);
-  std::erase_if(largest, [&](LargeEntry const& entry) {
-    return unknowns.row_place(entry.i) <= 0 || unknowns.column_place(entry.j) <= 0;
-  });
-  keep_largest(largest, static_cast<std::size_t>(count));
-  Pairs pairs;
-  for (std::int64_t const j : unknowns.columns()) pairs.add(unknowns, unknowns.rows().front(), j);
-  for (std::size_t k = 1; k < unknowns.rows().size(); ++k)
-    pairs.add(unknowns, unknowns.rows()[k], unknowns.columns().front());
-  for (LargeEntry const& entry : largest) pairs.add(unknowns, entry.i, entry.j);
-  return pairs;
-}
 
 class Splr {
  public:
@@ -146,24 +56,24 @@ class Splr {
        SplrLimits const& limits)
       : entropic_(entropic),
         vectors_(entropic.vectors()),
-        marginals_(marginals),
+        pairs_(vectors_),
         eps_(eps),
         options_(options),
         limits_(limits),
-        unknowns_(marginals),
-        weights_(unknowns_.gather({marginals.a, marginals.b})),
+        hessian_(vectors_, marginals),
+        weights_(pairs_.make()),
         mass_(std::accumulate(marginals.a.begin(), marginals.a.end(), 0.0)),
-        cost_(std::max(entropic.centred_cost_bound(), eps)),
-        rounding_(kUnitRoundoff * cost_) {
-    auto const n = static_cast<double>(unknowns_.rows().size());
-    auto const m = static_cast<double>(unknowns_.columns().size());
+        cost_(std::max(entropic.cost_size().centred_bound, eps)),
+        rounding_(kUnitRoundoff * cost_),
+        iterate_(pairs_.make()),
+        candidate_(pairs_.make()),
+        best_(pairs_.make()) {
+    vectors_.read(VectorView(marginals.a), *weights_.of_rows);
+    vectors_.read(VectorView(marginals.b), *weights_.of_columns);
+    auto const n = static_cast<double>(hessian_.rows()), m = static_cast<double>(hessian_.columns());
     double const density = options.density > 0 ? options.density : std::min(1.0, 10 / std::min(n, m));
     most_pairs_ = density * n * m;
     wanted_pairs_ = kFirstDensity * most_pairs_;
-    for (std::size_t k = 0; k < 2; ++k) {
-      for (Vectors* vectors : {&iterate_, &direction_, &candidate_, &marginal_, &best_})
-        (*vectors)[k] = vectors_.make(kSides[k]);
-    }
   }
 
   SplrResult run() {
@@ -173,8 +83,7 @@ class Splr {
     if (!end) {
       update_rows();  // Where P is far from both marginals the Hessian says little.
       keep_potentials(iterate_);
-      for (double const potential : unknowns_.gather(on_host(iterate_)))
-        rounding_ = std::max(rounding_, kUnitRoundoff * std::fabs(potential));
+      rounding_ = std::max(rounding_, kUnitRoundoff * largest_potential());
       point_ = evaluate();
       first_l2_ = point_.l2;
       end = observed();
@@ -185,15 +94,13 @@ class Splr {
     }
     // The dual has risen all the way, but not each of the errors has fallen: without a plan of these marginals they may
     // end anywhere.
-    set_potentials(best_, 0);
+    set_potentials({{1, &best_}});
     best_check_.iteration = check_.iteration;
     best_check_.passes = check_.passes;
     return {*end, best_check_};
   }
 
  private:
-  using Vectors = std::array<std::unique_ptr<Vector>, 2>;
-
   std::optional<Status> observed() {
     check_.l1_error = point_.l1 / mass_;
     check_.l2_error = point_.norm / mass_;
@@ -201,7 +108,7 @@ class Splr {
     check_.dual = point_.dual;
     if (!(best_check_.value <= check_.value)) {
       best_check_ = check_;
-      for (std::size_t k = 0; k < 2; ++k) vectors_.combine(std::array{Term{1, iterate_[k].get()}}, *best_[k]);
+      pairs_.combine({{1, &iterate_}}, best_);
     }
     bool const go_on = !limits_.observe || limits_.observe(check_);
     if (check_.value <= limits_.tolerance) return Status::converged;
@@ -214,20 +121,17 @@ class Splr {
 
   std::optional<Status> iterate() {
     ++check_.iteration;
-    set_potentials(iterate_, 0);
+    set_potentials({{1, &iterate_}});
     bool const fresh = age_ == 0;
     // Choosing pairs takes a pass.
     bool const offers = fresh && options_.candidate_sweeps > 0 && check_.passes + 1 < limits_.passes;
     age_ = (age_ + 1) % options_.pattern_reuse;
-    Values const entries = entries_at_iterate(fresh);
+    read_hessian(fresh);
     std::future<void> sweeps = offers ? start_candidate() : std::future<void>();
-    if (fresh) {
-      factor_.emplace(std::ssize(unknowns_.rows()), std::ssize(unknowns_.columns()), pairs_.row_places,
-                      pairs_.column_places);
-    }
-    if (!factor(entries)) return Status::precision_limit;
-    Values const direction = descent();
+    bool const has_factor = factor();
     if (offers) sweeps.get();
+    if (!has_factor) return Status::precision_limit;
+    VectorPair const direction = descent();
     std::optional<Move> candidate = offers ? std::optional(move_to_candidate()) : std::nullopt;
     std::optional<Move> move = search(direction);
     SplrEnd const step = move ? SplrEnd{move->rise, move->point.l2} : SplrEnd{0, point_.l2};
@@ -252,9 +156,8 @@ class Splr {
 
   /// The first half of a sweep: f becomes the best there is for g.
   void update_rows() {
-    Term const old{1, iterate_[1].get()};
     entropic_.sweep({.eps = eps_}, 1);
-    vectors_.combine({&old, 1}, entropic_.potential(Side::columns));
+    vectors_.copy(*iterate_.of_columns, entropic_.potential(Side::columns));
     ++check_.passes;
   }
 
@@ -266,61 +169,58 @@ class Splr {
     return std::async(std::launch::async, [this, sweeps] { entropic_.sweep({.eps = eps_}, sweeps); });
   }
 
-  void keep_potentials(Vectors const& to) const {
-    for (std::size_t k = 0; k < 2; ++k) {
-      Term const all{1, &std::as_const(entropic_).potential(kSides[k])};
-      vectors_.combine({&all, 1}, *to[k]);
+  void keep_potentials(VectorPair const& to) const {
+    for (Side const side : kSides) vectors_.copy(std::as_const(entropic_).potential(side), *to[side]);
+  }
+
+  void set_potentials(std::initializer_list<PairTerm> pairs) {
+    for (Side const side : kSides) {
+      std::vector<Term> terms;
+      for (PairTerm const& term : pairs) terms.push_back({term.factor, (*term.pair)[side]});
+      vectors_.combine(terms, entropic_.potential(side));
     }
   }
 
-  /// from + step * direction_.
-  void set_potentials(Vectors const& from, double step) {
-    for (std::size_t k = 0; k < 2; ++k) {
-      Term const terms[] = {{1, from[k].get()}, {step, direction_[k].get()}};
-      vectors_.combine(terms, entropic_.potential(kSides[k]));
+  /// Of a point of weight, in absolute value; at the iterate.
+  double largest_potential() const {
+    double largest = 0;
+    for (Side const side : kSides) {
+      std::unique_ptr<Vector> const support = vectors_.make(side);
+      vectors_.reciprocal(*weights_[side], *support);
+      vectors_.combine({{1, support.get(), weights_[side]}}, *support);
+      vectors_.combine({{1, support.get(), iterate_[side]}}, *support);
+      VectorNorms const norms = vectors_.norms(*support);
+      largest = std::max({largest, -norms.least, norms.largest});
     }
-  }
-
-  Both on_host(Vectors const& vectors) const {
-    Both both{Values(marginals_.a.size()), Values(marginals_.b.size())};
-    vectors_.write(*vectors[0], MutableVectorView(both.rows));
-    vectors_.write(*vectors[1], MutableVectorView(both.columns));
-    return both;
+    return largest;
   }
 
   Point evaluate() {
-    Evaluation const value = entropic_.evaluate(eps_, marginal_[0].get(), marginal_[1].get());
+    Point point{.marginals = pairs_.make(), .gradient = pairs_.make()};
+    Evaluation const value = entropic_.evaluate(eps_, point.marginals.of_rows.get(), point.marginals.of_columns.get());
     ++check_.passes;
-    Point point;
-    point.marginals = on_host(marginal_);
-    Both excess = point.marginals;
-    add(-1, marginals_.a, excess.rows);
-    add(-1, marginals_.b, excess.columns);
-    point.gradient = unknowns_.gather(excess);
+    pairs_.combine({{1, &point.marginals}, {-1, &weights_}}, point.gradient);
     point.mass = value.mass;
     point.dual = value.dual;
     point.value = criterion_value(limits_.criterion, value, eps_, mass_);
     point.l1 = value.row_error + value.column_error;
     point.norm = value.gradient_norm;
-    point.l2 = std::sqrt(dot(point.gradient, point.gradient));
+    point.l2 = std::sqrt(pairs_.dot(point.gradient, point.gradient));
     return point;
   }
 
   // The matrix and the direction.
 
-  /// Of the chosen pairs, which are chosen first where that is due.
-  Values entries_at_iterate(bool choose) {
+  /// At the iterate; the pairs are chosen first where that is due.
+  void read_hessian(bool choose) {
     std::unique_ptr<PlanOperator> const plan = entropic_.plan(eps_);
     if (choose) {
       adapt_density();
-      pairs_ = choose_pairs(*plan, unknowns_, std::max<std::int64_t>(1, std::llround(wanted_pairs_)));
-      check_.pairs = std::ssize(pairs_.rows);
+      hessian_.choose_pairs(*plan, std::max<std::int64_t>(1, std::llround(wanted_pairs_)));
+      check_.pairs = hessian_.pairs();
       ++check_.passes;
     }
-    Values entries(pairs_.rows.size());
-    plan->entries_at({pairs_.rows.data(), std::ssize(entries)}, {pairs_.columns.data(), std::ssize(entries)},
-                     MutableVectorView(entries));
-    return entries;
+    hessian_.set(*plan, point_.marginals);
   }
 
   void adapt_density() {
@@ -330,43 +230,34 @@ class Splr {
   }
 
   /// eps B. It is positive definite with any shift, but perhaps not in float64.
-  bool factor(Values const& entries) {
-    Values const sums = unknowns_.gather(point_.marginals);
+  bool factor() {
     double shift = std::min(point_.l2 / mass_, options_.shift) * mass_ * eps_ / cost_;
     for (;; shift = std::max(10 * shift, kUnitRoundoff * mass_)) {
-      Values diagonal = sums;
-      for (double& value : diagonal) value += shift;
-      std::span<double const> const all(diagonal);
-      std::size_t const rows = unknowns_.rows().size();
-      if (factor_->factor(all.first(rows), all.subspan(rows), entries)) return true;
+      if (hessian_.factor(shift)) return true;
       if (!(shift < mass_)) return false;
     }
   }
 
   /// Minus the inverse of the corrected matrix times the gradient.
-  Values descent() const {
-    Values z = point_.gradient;
-    auto const solve = [&](Values& values) {
-      std::span<double> const all(values);
-      factor_->solve(all.first(unknowns_.rows().size()), all.subspan(unknowns_.rows().size()));
-      for (double& value : values) value *= eps_;
+  VectorPair descent() {
+    VectorPair z = pairs_.copy(point_.gradient);
+    auto const solve = [&](VectorPair const& values) {
+      hessian_.solve(values);
+      pairs_.combine({{eps_, &values}}, values);
     };
     secant_ ? secant_->apply(solve, z) : solve(z);
-    for (double& value : z) value = -value;
+    pairs_.combine({{-1, &z}}, z);
     return z;
   }
 
   // The next iterate.
 
-  /// To the operator's potentials.
+  /// To the operator's potentials, which the sweeps have left there.
   Move move_to_candidate() {
     keep_potentials(candidate_);
-    Both change = on_host(candidate_);
-    Both const iterate = on_host(iterate_);
-    add(-1, iterate.rows, change.rows);
-    add(-1, iterate.columns, change.columns);
-    Move move{evaluate(), unknowns_.gather(change), 0};
-    move.rise = rise(move.point, dot(weights_, move.step));
+    Move move{evaluate(), pairs_.make(), 0};
+    pairs_.combine({{1, &candidate_}, {-1, &iterate_}}, move.step);
+    move.rise = rise(move.point, pairs_.dot(weights_, move.step));
     return move;
   }
 
@@ -376,57 +267,52 @@ class Splr {
   }
 
   /// Leaves the operator's potentials where it goes; none where the direction does not descend in float64.
-  std::optional<Move> search(Values const& direction) {
-    LinePoint const start{0, 0, dot(point_.gradient, direction)};
+  std::optional<Move> search(VectorPair const& direction) {
+    LinePoint const start{0, 0, pairs_.dot(point_.gradient, direction)};
     if (!(start.slope < 0)) return std::nullopt;
-    Both const both = unknowns_.scatter(direction);
-    vectors_.read(VectorView(both.rows), *direction_[0]);
-    vectors_.read(VectorView(both.columns), *direction_[1]);
-    double const weighted = dot(weights_, direction);
+    double const weighted = pairs_.dot(weights_, direction);
     double at = 0;
     Point trial;
     auto const phi = [&](double step) {
-      set_potentials(iterate_, step);
+      set_potentials({{1, &iterate_}, {step, &direction}});
       trial = evaluate();
       at = step;
-      return LinePoint{step, rise(trial, step * weighted), dot(trial.gradient, direction)};
+      return LinePoint{step, rise(trial, step * weighted), pairs_.dot(trial.gradient, direction)};
     };
     LinePoint const end =
         wolfe_search(start, std::min(1.0, kStepGrowth * last_step_), phi, {.resolution = rounding_ * mass_}).point;
     if (end.step == 0) return std::nullopt;
     if (end.step != at) phi(end.step);
     last_step_ = end.step;
-    Values step = direction;
-    for (double& value : step) value *= end.step;
+    VectorPair step = pairs_.make();
+    pairs_.combine({{end.step, &direction}}, step);
     return Move{std::move(trial), std::move(step), end.value};
   }
 
   void accept(Move&& move) {
-    Values change = move.point.gradient;
-    add(-1, point_.gradient, change);
-    secant_ = Secant::of(std::move(move.step), std::move(change), kLeastCurvature * cost_ / mass_);
+    VectorPair change = pairs_.make();
+    pairs_.combine({{1, &move.point.gradient}, {-1, &point_.gradient}}, change);
+    secant_ = Secant::of(pairs_, std::move(move.step), std::move(change), kLeastCurvature * cost_ / mass_);
     last_l2_ = point_.l2;
     point_ = std::move(move.point);
   }
 
   EntropicOperator& entropic_;
   VectorOperations const& vectors_;
-  Marginals const& marginals_;
+  PairOperations pairs_;
   double eps_;
   SplrOptions const& options_;
   SplrLimits const& limits_;
-  Unknowns unknowns_;
-  Values weights_;  // Of the unknowns.
+  SparseHessian hessian_;
+  VectorPair weights_;
   double mass_;
   double cost_;      // What shifts are relative to.
   double rounding_;  // Of the potentials: 2^-53 of the cost, or of the start if that is larger.
   double most_pairs_, wanted_pairs_;
 
-  Vectors iterate_, direction_, candidate_, marginal_;
-  Vectors best_;  // Of the iterates, by what the criterion says.
-  Point point_;   // At the iterate.
-  Pairs pairs_;
-  std::optional<SparseFactor> factor_;
+  VectorPair iterate_, candidate_;
+  VectorPair best_;  // Of the iterates, by what the criterion says.
+  Point point_;      // At the iterate.
   std::optional<Secant> secant_;
   SplrCheck check_;
   SplrCheck best_check_{.value = std::numeric_limits<double>::quiet_NaN()};

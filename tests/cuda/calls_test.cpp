@@ -60,7 +60,7 @@ class Calls {
     std::shared_ptr<monge::Vector> const zeros = vectors.make(Side::rows);  // Indices too.
     std::int64_t const n = plan.size(Side::rows);
     add("entries at pairs", n, 1, [=, &plan, &vectors](MutableMatrixView out) {
-      auto const* const data = static_cast<std::int64_t const*>(vectors.view(std::as_const(*zeros)).data());
+      auto const* const data = reinterpret_cast<std::int64_t const*>(cuda::on_device(std::as_const(*zeros)).data());
       IndexView const indices{data, n, 1, device()};
       plan.entries_at(indices, indices, as_vector(out));
     });

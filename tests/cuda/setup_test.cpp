@@ -58,7 +58,7 @@ TEST_P(DeviceSetup, finds_the_mean_cost) {
       // Each coordinate of x', y' and w is rounded once, and their squares and products add up in about log2(n d)
       // steps.
       Real const rounding = (4 + std::log2(Real(problem.n() * d))) * 0x1p-53L;
-      expect_close("mean_cost", make_operator(problem)->mean_cost(), sum / mass, rounding * dense.largest_cost());
+      expect_close("mean_cost", make_operator(problem)->cost_size().mean, sum / mass, rounding * dense.largest_cost());
     }
   }
 }
@@ -76,7 +76,7 @@ TEST_P(DeviceSetup, of_a_twin_gives_the_operator_that_packs_for_itself) {
       for (Precision const other : {Precision::float32, Precision::float64}) {
         auto const twin = backend.entropic_operator(problem.geometry(), marginals, {other, 0}, first.get());
         auto const alone = backend.entropic_operator(problem.geometry(), marginals, {other, 0});
-        EXPECT_EQ(twin->mean_cost(), alone->mean_cost());
+        EXPECT_EQ(twin->cost_size().mean, alone->cost_size().mean);
         for (EntropicOperator* entropic : {twin.get(), alone.get()}) entropic->sweep({eps}, 3);
         EXPECT_EQ(potentials_of(*twin).f, potentials_of(*alone).f);
         EXPECT_EQ(potentials_of(*twin).g, potentials_of(*alone).g);

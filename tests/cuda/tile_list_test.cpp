@@ -4,6 +4,7 @@
 
 #include "cuda/entropic/entropic_operator.hpp"
 #include "cuda/entropic/problem.hpp"
+#include "cuda/entropic/update.hpp"
 #include "cuda/vectors/kernels.hpp"
 #include "oracle/backend_test.hpp"
 

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <deque>
 #include <limits>
 #include <numeric>
 
@@ -49,9 +50,8 @@ class EntrySolverTest : public OperatorTest {
     return system;
   }
 
-  std::vector<double> solve(EntropicOperator const& entropic, EntrySolver& solver,
-                            std::vector<double> const& right) const {
-    VectorOperations const& vectors = entropic.vectors();
+  std::vector<double> solve(PlanOperator const& plan, EntrySolver& solver, std::vector<double> const& right) const {
+    VectorOperations const& vectors = plan.vectors();
     auto const in = vectors.make(Side::columns), out = vectors.make(Side::columns);
     vectors.read(VectorView(right), *in);
     solver.solve(*in, *out);
@@ -60,9 +60,28 @@ class EntrySolverTest : public OperatorTest {
     return result;
   }
 
-  std::unique_ptr<EntropicOperator> operator_of(std::int64_t n, std::int64_t m) const {
-    return make_operator(make_case({n, m, 2}));
+  /// The plan whose entries are those of the system, of eps 1 and weights of 1: exp(log E), to rounding.
+  std::unique_ptr<PlanOperator> plan_of(System const& system) {
+    std::vector<double>& costs = costs_.emplace_back(system.n * system.m, std::numeric_limits<double>::infinity());
+    Marginals marginals{std::vector<double>(system.n), std::vector<double>(system.m)};
+    for (std::size_t k = 0; k < system.entries.size(); ++k) {
+      costs[system.rows[k] * system.m + system.columns[k]] = -std::log(system.entries[k]);
+      marginals.a[system.rows[k]] = marginals.b[system.columns[k]] = 1;
+    }
+    auto const entropic = backend_of(context()).entropic_operator(
+        CostMatrix{MatrixView(costs.data(), system.n, system.m)}, marginals, {Precision::float64});
+    entropic->set_potentials({}, {});
+    return entropic->plan(1);
   }
+  static void set(EntrySolver& solver, PlanOperator& plan, System const& system) {
+    auto const a = plan.vectors().make(Side::rows), c = plan.vectors().make(Side::columns);
+    plan.vectors().read(VectorView(system.a), *a);
+    plan.vectors().read(VectorView(system.c), *c);
+    solver.set(plan, *a, *c);
+  }
+
+ private:
+  std::deque<std::vector<double>> costs_;  // Of the plans, which read them where they are.
 };
 MONGE_FOR_EACH_POINT_TARGET(EntrySolverTest);
 
@@ -89,12 +108,12 @@ TEST_P(EntrySolverTest, leaves_a_tenth_of_any_right_side_or_less) {
        {std::array<std::int64_t, 3>{1, 1, 1}, {1, 9, 3}, {40, 1, 1}, {70, 50, 3}, {300, 217, 20}, {5, 600, 2}}) {
     for (double const least : {0.5, 0.05, 0.002}) {
       SCOPED_TRACE(testing::Message() << n << " x " << m << ", " << per_row << " a row, least " << least);
-      auto const entropic = operator_of(n, m);
       System const system = make_system(n, m, per_row, least, 7);
-      auto const solver = entropic->entry_solver(system.rows, system.columns);
-      solver->set(system.a, system.c, system.entries);
+      auto const plan = plan_of(system);
+      auto const solver = plan->entry_solver(system.rows, system.columns);
+      set(*solver, *plan, system);
       std::vector<double> const right = random_vector(m, random);
-      std::vector<double> rest = system.apply(solve(*entropic, *solver, right));
+      std::vector<double> rest = system.apply(solve(*plan, *solver, right));
       for (std::int64_t j = 0; j < m; ++j) rest[j] = right[j] - rest[j];
       EXPECT_LE(norm(rest, system.c), 0.1 * norm(right, system.c));
     }
@@ -104,14 +123,14 @@ TEST_P(EntrySolverTest, leaves_a_tenth_of_any_right_side_or_less) {
 TEST_P(EntrySolverTest, is_symmetric_and_positive_even_where_the_matrix_is_singular) {
   Random random(2);
   std::int64_t const n = 60, m = 45;
-  auto const entropic = operator_of(n, m);
   for (double const least : {0.3, 1e-7, 0.0}) {
     SCOPED_TRACE(testing::Message() << "least " << least);
     System const system = make_system(n, m, 4, least, 9);
-    auto const solver = entropic->entry_solver(system.rows, system.columns);
-    solver->set(system.a, system.c, system.entries);
+    auto const plan = plan_of(system);
+    auto const solver = plan->entry_solver(system.rows, system.columns);
+    set(*solver, *plan, system);
     std::vector<double> const x = random_vector(m, random), y = random_vector(m, random);
-    std::vector<double> const of_x = solve(*entropic, *solver, x), of_y = solve(*entropic, *solver, y);
+    std::vector<double> const of_x = solve(*plan, *solver, x), of_y = solve(*plan, *solver, y);
     double const size = std::sqrt(dot(x, of_x) * dot(y, of_y));
     EXPECT_GT(dot(x, of_x), 0);
     // A factor of a matrix with condition 1 / least has lost as many digits.
@@ -121,41 +140,65 @@ TEST_P(EntrySolverTest, is_symmetric_and_positive_even_where_the_matrix_is_singu
 
 TEST_P(EntrySolverTest, takes_other_values_and_gives_the_same_bits_for_the_same) {
   std::int64_t const n = 130, m = 90;
-  auto const entropic = operator_of(n, m);
   System const first = make_system(n, m, 5, 0.2, 3);
   System second = first;
   for (double& entry : second.entries) entry *= 0.5;
-  auto const solver = entropic->entry_solver(first.rows, first.columns);
+  auto const plan = plan_of(first), other = plan_of(second);
+  auto const solver = plan->entry_solver(first.rows, first.columns);
   Random random(5);
   std::vector<double> const right = random_vector(m, random);
-  solver->set(first.a, first.c, first.entries);
-  std::vector<double> const before = solve(*entropic, *solver, right);
-  solver->set(second.a, second.c, second.entries);
-  EXPECT_NE(solve(*entropic, *solver, right), before);
-  solver->set(first.a, first.c, first.entries);
-  EXPECT_EQ(solve(*entropic, *solver, right), before);
+  set(*solver, *plan, first);
+  std::vector<double> const before = solve(*plan, *solver, right);
+  set(*solver, *other, second);
+  EXPECT_NE(solve(*plan, *solver, right), before);
+  set(*solver, *plan, first);
+  EXPECT_EQ(solve(*plan, *solver, right), before);
 }
 
 TEST_P(EntrySolverTest, without_entries_is_the_diagonal) {
   std::int64_t const n = 3, m = 5;
-  auto const entropic = operator_of(n, m);
-  auto const solver = entropic->entry_solver({}, {});
-  std::vector<double> const a(n, 0), c = {1, 2, 0, 4, 8}, right = {1, 1, 0, 1, 1};
-  solver->set(a, c, {});
-  std::vector<double> const actual = solve(*entropic, *solver, right), expected{1, 0.5, 0, 0.25, 0.125};
+  System const system{n, m, {}, {}, {}, std::vector<double>(n, 0), {1, 2, 0, 4, 8}};
+  std::vector<double> const right = {1, 1, 0, 1, 1};
+  auto const plan = make_operator(make_case({n, m, 2}))->plan(1);
+  auto const solver = plan->entry_solver({}, {});
+  set(*solver, *plan, system);
+  std::vector<double> const actual = solve(*plan, *solver, right), expected{1, 0.5, 0, 0.25, 0.125};
   for (std::size_t j = 0; j < expected.size(); ++j) EXPECT_NEAR(actual[j], expected[j], 0x1p-51 * expected[j]);
 }
+
+/// Entries that are given, in host memory; a solver asks for no others.
+class GivenEntries final : public PlanEntries {
+ public:
+  std::vector<double> given;
+  void entries_at(IndexView, IndexView, MutableVectorView values) override {
+    std::copy(given.begin(), given.end(), values.as<double>());
+  }
+  void entries(Side, MutableMatrixView) override { FAIL(); }
+  void top_k(Side, MutableIndexView, MutableMatrixView) override { FAIL(); }
+  std::int64_t count_above(double, MutableIndexView) override { return -1; }
+  std::int64_t entries_above(double, MutableIndexView, MutableIndexView, MutableVectorView) override { return -1; }
+  void sample(std::uint64_t, MutableIndexView) override { FAIL(); }
+  std::unique_ptr<EntrySolver> entry_solver(std::span<std::int64_t const>,
+                                            std::span<std::int64_t const>) const override {
+    return nullptr;
+  }
+};
 
 TEST(EntrySolverOnCpu, is_the_diagonal_where_there_is_no_factor) {
   cpu::EntrySolver solver(2, 3, std::vector<std::int64_t>{0, 1, 1}, std::vector<std::int64_t>{0, 0, 1});
   std::vector<double> const a{1, 1}, c{1, 2, 0}, good{0.5, 0.5, 1};
   cpu::HostVectorOperations const operations(2, 3);
   VectorOperations const& vectors = operations;
+  auto const of_rows = vectors.make(Side::rows), of_columns = vectors.make(Side::columns);
+  vectors.read(VectorView(a), *of_rows);
+  vectors.read(VectorView(c), *of_columns);
   auto const solve = [&](std::vector<double> const& entries) {
     std::vector<double> x{1, 1, 1};
     auto const vector = vectors.make(Side::columns);
     vectors.read(VectorView(x), *vector);
-    solver.set(a, c, entries);
+    GivenEntries plan;
+    plan.given = entries;
+    solver.set(plan, *of_rows, *of_columns);
     solver.solve(*vector, *vector);
     vectors.write(*vector, MutableVectorView(x));
     return x;

@@ -116,7 +116,7 @@ TEST_P(EvaluatePoints, the_mean_cost_is_that_of_all_pairs) {
     Real const s = problem.scale, w = std::sqrt(test.tolerance.magnitudes().offset() / s);
     Real const centres = (problem.n() + 2) * reach(problem.x) + (problem.m() + 2) * reach(problem.y);
     Real const allowed = 0x1p-53L * ((problem.d() + 8) * cost / mass + 2 * s * w * centres);
-    expect_close("mean_cost", make_operator(test)->mean_cost(), cost / mass, allowed);
+    expect_close("mean_cost", make_operator(test)->cost_size().mean, cost / mass, allowed);
   }
 }
 
@@ -141,7 +141,7 @@ TEST_P(EvaluateProducts, the_mean_cost_is_that_of_all_pairs) {
     Real const labels =
         problem.has_labels() ? (problem.n() + problem.m() + 8) * test.tolerance.magnitudes().offset() : 0;
     Real const allowed = 0x1p-53L * ((problem.d() + 8) * size / mass + 2 * centres + labels);
-    expect_close("mean_cost", make_operator(test)->mean_cost(), cost / mass, allowed);
+    expect_close("mean_cost", make_operator(test)->cost_size().mean, cost / mass, allowed);
   }
 }
 
@@ -155,7 +155,7 @@ TEST_P(EvaluateBounds, no_centred_cost_is_above_the_bound) {
     SCOPED_TRACE(testing::Message() << recipe);
     Case const test = make_case(recipe);
     Magnitudes const& magnitudes = test.tolerance.magnitudes();
-    double const bound = make_operator(test)->centred_cost_bound();
+    double const bound = make_operator(test)->cost_size().centred_bound;
     Real largest = 0, rounding = 0;
     for (std::int64_t i = 0; i < test.problem.n(); ++i) {
       for (std::int64_t j = 0; j < test.problem.m(); ++j) {

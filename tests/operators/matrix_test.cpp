@@ -138,8 +138,8 @@ TEST_P(Matrix, constant_has_the_product_of_the_weights) {
     std::vector<double> const a = weights(kRows, 1), b = weights(kColumns, 2);
     Problem const problem = make_matrix_problem(std::vector<double>(kRows * kColumns, cost), a, b);
     auto const entropic = make_operator(problem);
-    EXPECT_EQ(entropic->centred_cost_bound(), 0);
-    EXPECT_NEAR(entropic->mean_cost(), cost, 0x1p-50 * std::abs(cost));
+    EXPECT_EQ(entropic->cost_size().centred_bound, 0);
+    EXPECT_NEAR(entropic->cost_size().mean, cost, 0x1p-50 * std::abs(cost));
     expect_right(problem, 0.1);
   }
 }
@@ -291,7 +291,7 @@ TEST_P(Matrix, mean_is_that_of_the_pairs_that_are_allowed) {
         mass += weight;
       }
     }
-    EXPECT_NEAR(make_operator(problem)->mean_cost(), static_cast<double>(sum / mass), 1e-9);
+    EXPECT_NEAR(make_operator(problem)->cost_size().mean, static_cast<double>(sum / mass), 1e-9);
   }
 }
 

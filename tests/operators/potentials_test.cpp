@@ -46,7 +46,7 @@ TEST_P(PotentialsTest, bound_of_the_cost) {
   for (Recipe const& recipe : covering_recipes()) {
     SCOPED_TRACE(testing::Message() << recipe);
     Case const test = make_case(recipe);
-    double const bound = make_operator(test.problem)->centred_cost_bound();
+    double const bound = make_operator(test.problem)->cost_size().centred_bound;
     Magnitudes const& magnitudes = test.tolerance.magnitudes();
     double largest = magnitudes.spread();
     if (test.problem.has_points()) {  // points of no weight count
@@ -73,7 +73,7 @@ TEST_P(PotentialsOfPoints, bound_of_the_cost_of_coinciding_points) {
   Problem problem = make_problem({5, 7, 2});
   problem.x = Stored(std::vector<double>(10, 3.0), 5, 2);
   problem.y = Stored(std::vector<double>(14, 3.0), 7, 2);
-  EXPECT_GE(make_operator(problem)->centred_cost_bound(), 0);
+  EXPECT_GE(make_operator(problem)->cost_size().centred_bound, 0);
 }
 
 TEST_P(PotentialsTest, in_the_operators_gauge_are_the_twins) {

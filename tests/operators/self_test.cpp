@@ -152,8 +152,8 @@ TEST_P(SelfOperator, has_the_mean_cost_of_its_points) {
       Case const test = self_case(recipe, side);
       Operators const made = make_operators(recipe, side, test);
       auto const alone = make_operator(test.problem);
-      EXPECT_NEAR(made.self->mean_cost(), alone->mean_cost(), 1e-10 * alone->mean_cost());
-      EXPECT_EQ(made.self->centred_cost_bound(), alone->centred_cost_bound());
+      EXPECT_NEAR(made.self->cost_size().mean, alone->cost_size().mean, 1e-10 * alone->cost_size().mean);
+      EXPECT_EQ(made.self->cost_size().centred_bound, alone->cost_size().centred_bound);
       EXPECT_TRUE(made.self->is_self());
       EXPECT_FALSE(alone->is_self());
     }

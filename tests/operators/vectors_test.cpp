@@ -56,6 +56,59 @@ TEST_P(Vectors, come_back_as_they_were_read) {
   }
 }
 
+TEST_P(Vectors, lie_side_by_side_once_concatenated) {
+  std::vector<double> const a = random(1), b = random(2);
+  auto const narrow = of(a), wide = vectors().make(Side::rows, 2), out = vectors().make(Side::rows, 4);
+  std::vector<double> pairs(a);
+  pairs.insert(pairs.end(), b.begin(), b.end());
+  vectors().read(MatrixView(pairs.data(), kSize, 2), *wide);
+  Term const terms[] = {{2, narrow.get()}, {-1, wide.get()}, {0.5, narrow.get()}};
+  vectors().concatenate(terms, *out);
+  std::vector<double> actual(4 * kSize);
+  vectors().write(*out, MutableMatrixView(actual.data(), kSize, 4));
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    double const expected[] = {2 * a[i], -pairs[2 * i], -pairs[2 * i + 1], 0.5 * a[i]};
+    for (std::size_t p = 0; p < 4; ++p) ASSERT_EQ(actual[4 * i + p], expected[p]) << i << ", " << p;
+  }
+}
+
+TEST_P(Vectors, exponentials_of_differences_are_zero_where_there_is_no_weight) {
+  std::vector<double> const a = random(1), b = random(2);
+  std::vector<double> weight = random(3);
+  for (std::size_t i = 0; i < weight.size(); ++i) weight[i] = i % 7 == 0 ? 0 : std::abs(weight[i]);
+  auto const out = of(random(4));
+  vectors().exp_difference(*of(weight), *of(a), *of(b), 0.3, *out);
+  std::vector<double> const actual = values(*out);
+  for (std::size_t i = 0; i < actual.size(); ++i) {
+    Real const exponent = (Real(a[i]) - b[i]) / 0.3;
+    Real const expected = Real(weight[i]) * std::exp(exponent);
+    // Rounding of the exponent, of the exponential (2 units on a GPU) and of the product.
+    ASSERT_NEAR(actual[i], static_cast<double>(expected),
+                static_cast<double>(expected * (3 * std::abs(exponent) + 4)) * 0x1p-53)
+        << i;
+  }
+}
+
+TEST_P(Vectors, norms_are_those_of_all_elements_and_show_one_that_is_not_finite) {
+  std::vector<double> a = random(1);
+  a[kSize - 1] = -50;
+  a[1234] = 60;
+  VectorNorms const norms = vectors().norms(*of(a));
+  Real l1 = 0, squares = 0;
+  for (double const value : a) {
+    l1 += std::abs(Real(value));
+    squares += Real(value) * value;
+  }
+  EXPECT_NEAR(norms.l1, static_cast<double>(l1), static_cast<double>(l1) * kSize * 0x1p-53);
+  EXPECT_NEAR(norms.l2, static_cast<double>(std::sqrt(squares)), norms.l2 * kSize * 0x1p-53);
+  EXPECT_EQ(norms.least, -50);
+  EXPECT_EQ(norms.largest, 60);
+  for (double const bad : {std::nan(""), HUGE_VAL}) {
+    a[77] = bad;
+    EXPECT_FALSE(std::isfinite(vectors().norms(*of(a)).l1)) << bad;
+  }
+}
+
 TEST_P(Vectors, combine_up_to_four_terms) {
   std::vector<double> const a = random(1), b = random(2), c = random(3), d = random(4);
   auto const u = of(a), v = of(b), w = of(c), z = of(d);

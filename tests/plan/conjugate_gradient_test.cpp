@@ -19,7 +19,8 @@ constexpr double kUnit = 0x1p-53;
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
 struct HostVector final : Vector {
-  explicit HostVector(std::vector<double> numbers) : values(std::move(numbers)) {}
+  explicit HostVector(std::vector<double> numbers)
+      : Vector(static_cast<std::int64_t>(numbers.size()), 1), values(std::move(numbers)) {}
   std::vector<double> values;
 };
 
@@ -32,16 +33,10 @@ std::vector<double>& values(Vector& vector) {
 
 class HostVectors final : public VectorOperations {
  public:
-  explicit HostVectors(std::size_t size) : size_(size) {}
-  std::unique_ptr<Vector> make(Side, std::int64_t width) const override {
-    EXPECT_EQ(width, 1);
-    return std::make_unique<HostVector>(std::vector<double>(size_, 0.0));
-  }
-  std::unique_ptr<Vector> make_like(Vector const&) const override { return make(Side::rows, 1); }
+  explicit HostVectors(std::size_t size)
+      : VectorOperations(static_cast<std::int64_t>(size), static_cast<std::int64_t>(size)), size_(size) {}
   void read(MatrixView, Vector&) const override { FAIL() << "a solver has no memory of its own to read"; }
   void write(Vector const&, MutableMatrixView) const override { FAIL() << "a solver sees no element"; }
-  MatrixView view(Vector const&) const override { return unseen(); }
-  MutableMatrixView view(Vector&) const override { return unseen(); }
   void combine(std::span<Term const> terms, Vector& out) const override {
     ++combines;
     ASSERT_LE(terms.size(), kMostTerms);
@@ -54,7 +49,15 @@ class HostVectors final : public VectorOperations {
     }
     values(out) = sum;
   }
+  void concatenate(std::span<Term const>, Vector&) const override { FAIL() << "not for conjugate gradients"; }
   void reciprocal(Vector const&, Vector&) const override { FAIL() << "not for conjugate gradients"; }
+  void exp_difference(Vector const&, Vector const&, Vector const&, double, Vector&) const override {
+    FAIL() << "not for conjugate gradients";
+  }
+  VectorNorms norms(Vector const&) const override {
+    ADD_FAILURE() << "not for conjugate gradients";
+    return {};
+  }
   void row_dots(Vector const&, Vector const&, Vector&) const override { FAIL() << "not for conjugate gradients"; }
   void dots(std::span<std::pair<Vector const*, Vector const*> const> pairs, std::span<double> out) const override {
     ++waits;
@@ -69,9 +72,9 @@ class HostVectors final : public VectorOperations {
   mutable int combines = 0, waits = 0;
 
  private:
-  static MutableMatrixView unseen() {
-    ADD_FAILURE() << "a solver sees no element";
-    return {};
+  std::unique_ptr<Vector> zeros(std::int64_t, std::int64_t width) const override {
+    EXPECT_EQ(width, 1);
+    return std::make_unique<HostVector>(std::vector<double>(size_, 0.0));
   }
 
   std::size_t size_;

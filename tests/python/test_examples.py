@@ -1,13 +1,14 @@
 """The examples run, leave their pictures, and show what they say."""
 
+import re
 import runpy
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-matplotlib = pytest.importorskip("matplotlib")
-matplotlib.use("agg")
+pyplot = pytest.importorskip("matplotlib.pyplot")
+pyplot.switch_backend("agg")
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "python"
 SHOWS = {
@@ -77,7 +78,9 @@ SHOWS = {
     "semi_discrete": lambda v: abs(60 * v["served"][1] - 1).max() < 0.05 and abs(60 * v["served"][0] - 1).max() > 1,
     "shell_to_torus": lambda v: v["result"].converged and np.median(abs(v["off"])) < 0.05,
     "top_partners": lambda v: v["result"].converged and v["partners"].shape == (4000, 5),
+    "tutorial": lambda v: v["result"].converged and v["divergence"].value < 0.02,
 }
+LISTINGS = {"quickstart", "tutorial"}  # Of documents; they have no pictures.
 WITH_FRAMEWORKS = {"flow_matching_pairs", "learned_cost"}
 
 
@@ -89,10 +92,29 @@ def test_each_example_is_here():
 def test_example(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     values = runpy.run_path(str(EXAMPLES / f"{name}.py"), run_name="__main__")
-    matplotlib.pyplot.close("all")
-    assert name == "quickstart" or (tmp_path / f"{name}.png").stat().st_size > 5000
+    pyplot.close("all")
+    assert name in LISTINGS or (tmp_path / f"{name}.png").stat().st_size > 5000
     assert SHOWS[name](values)
 
 
 def test_the_readme_has_the_first():
     assert (EXAMPLES / "quickstart.py").read_text() in (EXAMPLES.parents[1] / "README.md").read_text()
+
+
+def listings(name):
+    """The Python of a document, and what it shows as printed."""
+    document = (EXAMPLES.parents[1] / "docs" / f"{name}.md").read_text()
+    return tuple(re.findall(f"```{kind}\n(.*?)```", document, re.DOTALL) for kind in ("python", "text"))
+
+
+def test_the_tutorial_is_its_program_and_what_that_prints(capsys):
+    programs, printed = listings("tutorial")
+    assert (EXAMPLES / "tutorial.py").read_text() == "\n".join(programs)
+    exec("\n".join(programs), {})
+    assert capsys.readouterr().out == "".join(printed)
+
+
+def test_the_python_page_begins_with_what_its_first_listing_prints(capsys):
+    programs, printed = listings("python")
+    exec(programs[0], {})
+    assert capsys.readouterr().out == printed[0]

@@ -284,6 +284,7 @@ WRONG = [
     (sinkhorn, {"method": np.ones(3)}, TypeError, "method: is array"),
     (sinkhorn, {"warmstart": 3}, TypeError, "warmstart: is 3; must be a pair"),
     (sinkhorn, {"warmstart": (A, A)}, ValueError, "warmstart: has shape (4,); must be (3,)"),
+    (sinkhorn, {"warmstart": (A, B), "reg": None}, ValueError, "warmstart: is given without reg"),
     (sinkhorn, {"warmstart": (A, NAN[0])}, ValueError, "warmstart: entry 0 is nan"),
     (sinkhorn, {"b": np.stack([B, 2 * B], 1)}, ValueError, "problem 1: b: the total is 2"),
     (sinkhorn, {"warn": "x"}, TypeError, "warn: is 'x'; must be True or False"),

@@ -1,5 +1,6 @@
 """The package as a whole: what importing it does, its types and its examples in docstrings."""
 
+import ast
 import doctest
 import importlib
 import importlib.util
@@ -39,6 +40,56 @@ def test_importing_brings_no_framework_along():
         assert loaded == "[]" and run.stderr == ""
         times.append(float(seconds))
     assert min(times) < 0.2
+
+
+def imported(path, module, known):
+    """The modules of the package that a file imports, at its top or within a function.
+
+    `from .torch._result import attach` counts as an import of that file. Python runs monge/torch/__init__.py first, but
+    an __init__.py of this package only names what is public.
+    """
+    package = module if path.name == "__init__.py" else module.rpartition(".")[0]
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            above = package.split(".")[: package.count(".") + 2 - node.level] if node.level else []
+            source = ".".join([*above, *([node.module] if node.module else [])])
+            names = [
+                name if (name := f"{source}.{alias.name}") in known or name == "monge._core" else source
+                for alias in node.names
+            ]
+        else:
+            continue
+        yield from (name for name in names if name in known)
+
+
+def cycle(graph):
+    """A path of the graph that ends where it begins, or None."""
+    done = set()
+
+    def from_here(name, path):
+        if name in path:
+            return [*path[path.index(name) :], name]
+        if name in done:
+            return None
+        found = next(filter(None, (from_here(other, [*path, name]) for other in sorted(graph[name]))), None)
+        done.add(name)
+        return found
+
+    return next(filter(None, (from_here(name, []) for name in sorted(graph))), None)
+
+
+def test_modules_do_not_import_each_other():
+    folder = Path(__file__).parents[2] / "python" / "monge"
+    files = {
+        ".".join(["monge", *path.relative_to(folder).with_suffix("").parts]).removesuffix(".__init__"): path
+        for path in folder.rglob("*.py")
+    }
+    graph = {name: set(imported(path, name, files)) for name, path in files.items()}
+    assert {"monge._names", "monge._solve"} <= graph["monge.torch._pairs"]  # Relative imports are understood,
+    assert "monge.torch._result" in graph["monge._plan_result"]  # and those within functions are found.
+    assert cycle(graph) is None
 
 
 def test_what_needs_a_framework_is_loaded_when_it_is_asked_for():

@@ -1,6 +1,6 @@
 """Monge for PyTorch: losses and projections that torch.autograd and torch.compile know.
 
-Functions of :mod:`monge` take and give tensors, too; what is here is differentiable.
+Functions of :mod:`monge` take and return tensors, too; those here are operators of PyTorch with derivatives.
 """
 
 from ._pairs import OTPairs

@@ -1,4 +1,4 @@
-"""What the functions of this package take, made ready for its operators."""
+"""Checks and conversions of the arguments of this package's functions."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from .._names import shown
 
 
 def require_tensors(optional: bool = False, /, **given: Any) -> None:
-    """TypeError unless each is a tensor of real numbers. None is what leaves an optional one out; empty is an error."""
+    """TypeError unless each is a tensor of real numbers. An optional tensor may be None, but not empty."""
     for name, value in given.items():
         if optional and value is None:
             continue
@@ -22,7 +22,7 @@ def require_tensors(optional: bool = False, /, **given: Any) -> None:
 
 
 def floating(tensor: Tensor) -> Tensor:
-    """float32 and float64 as they are; half precision in float32, whole numbers and bool in float64."""
+    """The tensor in float32 or float64: half precision in float32, whole numbers and bool in float64."""
     if not tensor.dtype.is_floating_point:
         return tensor.double()
     return tensor.float() if tensor.dtype.itemsize < 4 else tensor
@@ -40,7 +40,7 @@ def require_problems(size: int, dimensions: int, **tensors: Tensor | None) -> No
 
 
 def require_weights(**given: tuple[Tensor | None, Tensor]) -> None:
-    """ValueError unless weights have a number for each of their points, as GeomLoss takes them: also as columns."""
+    """ValueError unless there is a weight for each point. Weights may be columns, as in GeomLoss."""
     for name, (weights, points) in given.items():
         shape = tuple(points.shape[:-1])
         if weights is not None and tuple(weights.shape) not in (shape, (*shape, 1)):
@@ -59,7 +59,7 @@ class _First(torch.autograd.Function):
 
 
 def first_only(name: str, gradient: Tensor | None, *sources: Tensor | None) -> Tensor | None:
-    """A gradient whose own derivatives by what it was made of are a NotImplementedError, not zeros."""
+    """The gradient, whose own derivatives by `sources` are a NotImplementedError instead of zeros."""
     followed = [v for v in sources if v is not None and v.requires_grad]
     if gradient is None or not followed or not torch.is_grad_enabled():
         return gradient

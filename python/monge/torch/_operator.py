@@ -1,10 +1,10 @@
-"""What torch.library lacks: its operators under torch.func's transforms and in forward mode, and in a hurry.
+"""Operators of torch.library that also work under the transforms of torch.func, in forward mode, and quickly.
 
-PyTorch makes of `register_autograd` an autograd.Function that torch.func.grad refuses, and forward mode goes through an
-operator as if it were constant. So each operator has a Function of its own beside it, of the same rules, for calls
-under these. The operator itself is what torch.compile keeps in its graph, and what dispatch modes and subclasses of
-tensors see. Its dispatch takes longer than a small projection, so that plain tensors go to its kernel straight away, by
-another Function where autograd follows them.
+torch.func.grad refuses the autograd.Function that `register_autograd` makes, and forward mode takes an operator for a
+constant. So each operator has a second Function with the same rules, for calls under transforms and in forward mode.
+torch.compile keeps the operator itself in its graph; dispatch modes and subclasses of tensors see the operator, too.
+Its dispatch takes longer than a small projection, so plain tensors go directly to the kernel, by a third Function if
+they require gradients.
 """
 
 from collections.abc import Callable
@@ -19,12 +19,12 @@ Rule = Callable[..., Any]
 
 
 def under_transforms() -> bool:
-    """Whether torch.func or forward mode is at work, where tensors are wrapped or have tangents."""
+    """Whether torch.func or forward mode is active, so that tensors may be wrapped or have tangents."""
     return bool(torch._C._are_functorch_transforms_active()) or bool(forward_ad._current_level >= 0)
 
 
 def no_derivative(name: str, what: str) -> Rule:
-    """A rule of what has none: a NotImplementedError, since zeros would be a wrong number."""
+    """A rule for a missing derivative: a NotImplementedError, since zeros would be wrong."""
 
     def refuse(ctx: Any, *given: Any) -> Any:
         raise NotImplementedError(f"{name}: has no {what}")
@@ -33,9 +33,9 @@ def no_derivative(name: str, what: str) -> Rule:
 
 
 def without_derivatives(ctx: Any, *outputs: Tensor) -> None:
-    """Marks outputs of a Function that have none: by the rules, a derivative of them is an error.
+    """Marks outputs of a Function as not differentiable. The rules make a derivative by them an error.
 
-    torch.func takes what is marked for constant, with zeros for derivatives, so there the rules have to see it.
+    torch.func gives marked outputs zero derivatives. There they stay unmarked, so that the rules see them.
     """
     if not under_transforms():
         ctx.mark_non_differentiable(*outputs)
@@ -56,11 +56,11 @@ def differentiable(
     forward_mode: Rule | None = None,
     batched: Rule,
 ) -> Rule:
-    """`operator` as a function that autograd, torch.compile and torch.func know; errors begin with `name`.
+    """A function that calls `operator` and works with autograd, torch.compile and torch.func; errors begin with `name`.
 
-    `save` and `backward` are as for `register_autograd`, `forward_mode` is the jvp of an autograd.Function, or without
-    one an error. `batched` is the rule of vmap: (the function itself, size, dimensions, arguments) to what
-    autograd.Function's vmap returns.
+    `save` and `backward` are as for `register_autograd`. `forward_mode` is the jvp of an autograd.Function; without it
+    forward mode is an error. `batched` is the rule of vmap: it takes this function, the size, the dimensions and the
+    arguments, and returns as the vmap of an autograd.Function does.
     """
     operator.register_autograd(backward, setup_context=save)
     kernel, save = operator._init_fn, save or (lambda ctx, inputs, output: None)
@@ -112,24 +112,24 @@ def differentiable(
 
 
 def _is_plain(tensor: Tensor) -> bool:
-    """Whether PyTorch's dispatcher would do no more with it than call the kernel."""
-    is_batched = torch._C._functorch.is_legacy_batchedtensor(tensor)  # Those of is_grads_batched.
+    """Whether PyTorch's dispatcher would only call the kernel for this tensor."""
+    is_batched = torch._C._functorch.is_legacy_batchedtensor(tensor)  # is_grads_batched makes these.
     return type(tensor) in (Tensor, torch.nn.Parameter) and not is_batched
 
 
 def leading(tensor: Tensor, dimension: int | None, size: int) -> Tensor:
-    """The tensor with the dimension of vmap first."""
+    """The tensor with the dimension of vmap as its first."""
     return tensor.expand(size, *tensor.shape) if dimension is None else tensor.movedim(dimension, 0)
 
 
 def as_problems(call: Rule, size: int, dimensions: Any, given: Any) -> Any:
-    """The rule of an operator whose tensors all have their first dimension of problems: more of them."""
+    """The vmap rule of an operator whose tensors all have problems as their first dimension: more problems."""
     flat = [leading(v, at, size).flatten(0, 1) if isinstance(v, Tensor) else v for v, at in zip(given, dimensions)]
     found = [v.reshape(size, v.shape[0] // size, *v.shape[1:]) for v in call(*flat)]
     return tuple(found), (0,) * len(found)
 
 
 def one_by_one(call: Rule, size: int, dimensions: Any, given: Any) -> Any:
-    """The rule of an operator that has other tensors beside those of its problems: a call for each."""
+    """The vmap rule of an operator with other tensors, too: a call for each index of vmap's dimension."""
     found = [call(*(v if at is None else v.select(at, k) for v, at in zip(given, dimensions))) for k in range(size)]
     return tuple(torch.stack(each) for each in zip(*found)), (0,) * len(found[0])

@@ -10,7 +10,7 @@ from .._names import shown
 
 @torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
 def to_text(options: dict[str, Any]) -> str:
-    """As JSON; torch.compile takes it for a constant of the graph, as the options are."""
+    """The options in JSON, which torch.compile takes for a constant of the graph."""
     return "{}" if not options else json.dumps({name: _plain(name, value) for name, value in options.items()})
 
 

@@ -13,17 +13,17 @@ from ._operands import require_tensors
 class OTPairs:
     """Draws pairs of a mini-batch from its entropic plan: ``x0, x1 = pairs(x0, x1)``.
 
-    Batches of any shape are flattened for the cost, |x - y|^2; tensors stay on their device. Mini-batches are small and
-    their points long, so the n x m costs are made once, by one product in PyTorch's precision, and read by each sweep.
+    The cost is |x - y|^2 of flattened points; tensors stay on their device. Mini-batches are small and their points
+    long, so one product in PyTorch's precision makes the n x m costs, which all sweeps read.
 
     Args:
-        reg: eps in units of the cost; left out, 5 % of the mean cost.
-        seed: Of the first call; each call takes the next number, so runs repeat.
+        reg: eps in units of the cost; by default 5 % of the mean cost.
+        seed: The seed of the first call. Each call takes the next number, so runs can be repeated.
         tol, options: As for :func:`monge.solve`.
     """
 
     def __init__(self, reg: float | None = None, *, seed: int = 0, tol: float = 1e-3, **options: Any) -> None:
-        # Draws need no values, so none are certified.
+        # Draws need no certified values.
         self.reg, self.seed, self.tol, self.options = reg, seed, tol, {"certificate": False, **options}
 
     @calls(M="x0, x1: costs")
@@ -44,7 +44,7 @@ class OTPairs:
             except ValueError:
                 if self.reg is not None or costs.any():
                     raise
-                # All points are in one place. Equal costs have one plan, and these a mean for reg.
+                # All points are in one place, so reg has no mean cost. Any equal costs have the same plan.
                 result = solve(torch.ones_like(costs), tol=self.tol, **self.options)
             i, j = result.sample(len(x0), seed=self.seed)
         self.seed += 1
@@ -56,10 +56,10 @@ class OTPairs:
 
 
 def _squared_distances(x: Tensor, y: Tensor) -> Tensor:
-    """n x m, in float32 at least."""
+    """Squared distances (n x m), in float32 or float64."""
     dtype = torch.promote_types(torch.promote_types(x.dtype, y.dtype), torch.float32)
     x, y = x.to(dtype), y.to(dtype)
-    centre = y.mean(0)  # Norms far from the origin would take the digits of the distances.
+    centre = y.mean(0)  # A common offset would take the digits of the distances.
     x, y = x - centre, y - centre
     norms = torch.linalg.vecdot(x, x)[:, None] + torch.linalg.vecdot(y, y)
     return torch.addmm(norms, x, y.T, alpha=-2).clamp_(min=0)

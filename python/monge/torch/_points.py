@@ -1,7 +1,7 @@
 """Derivatives by points of sum_ij W_ij C_ij, for matrices W that a plan makes.
 
-Where costs are products of narrow matrices, C = l r^T, these are products by W: the library's, without W. Those of
-norms are made with a block of rows of W and C at a time.
+Where costs are products of narrow matrices, C = l r^T, the derivatives are products with W, which the library computes
+without forming W. For norms they are computed from one block of rows of W and C at a time.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _BLOCK = 1 << 22  # Entries.
 
 
 def with_ones(v: Tensor) -> Tensor:
-    """1, and the columns of v."""
+    """A column of ones, and the columns of v."""
     return torch.cat([torch.ones_like(v[:, :1]), v], 1)
 
 
@@ -31,7 +31,7 @@ def filled(problem: Problem, value: float) -> tuple[Tensor, Tensor]:
 
 
 def weights_of(problem: Problem) -> tuple[Tensor, Tensor]:
-    """In float64."""
+    """a and b in float64."""
     a, b = (torch.as_tensor(side, device=problem.place.device).double() for side in problem.weights)
     return a, b
 
@@ -64,7 +64,7 @@ class OfPlan:
 
     @property
     def entries(self) -> Tensor:
-        """All of them, without the factor's."""
+        """P o (l r^T), dense, without the term of the factor."""
         plan: Tensor = self._problem.place.empty(self._plan.rows, self._plan.columns)
         self._plan.dense(plan)
         return plan * (self._left @ self._right.T).to(plan.dtype)
@@ -90,7 +90,7 @@ class OfPlan:
 
 
 def cost_factors(problem: Problem) -> tuple[Tensor, Tensor] | None:
-    """l (n x k) and r (m x k) with C = l r^T, where the costs have them."""
+    """l (n x k) and r (m x k) with C = l r^T; None if there are none."""
     if problem.cost_function not in _PRODUCTS:
         return None
     x, y = _points(problem)
@@ -129,7 +129,7 @@ def cost_sums(problem: Problem, plan: _core.Plan) -> tuple[Tensor, Tensor]:
 
 
 def _points(problem: Problem) -> tuple[Tensor, Tensor]:
-    """In float64. Squared distances are of points near the origin: offsets would be what is rounded."""
+    """X_a and X_b in float64, for squared distances centred: a common offset would take digits."""
     x, y = (torch.as_tensor(v, device=problem.place.device).double() for v in (problem.x, problem.y))
     return (x - y.mean(0), y - y.mean(0)) if problem.cost_function == "sqeuclidean" else (x, y)
 
@@ -139,7 +139,7 @@ def _directions(x: Tensor) -> Tensor:
 
 
 def _plan_rows(problem: Problem, plan: _core.Plan) -> Callable[[slice, Tensor], Tensor]:
-    """Rows of P, given their numbers and their costs."""
+    """A function that makes rows of P from their indices and their costs."""
     (a, b), (f, g) = weights_of(problem), filled(problem, 0)
     plan.potentials(f, g)
     return lambda rows, cost: a[rows, None] * b * ((f[rows, None] + g - cost) / plan.report.eps).exp()
@@ -150,12 +150,12 @@ def _norm(problem: Problem) -> float:
 
 
 def _distance_blocks(problem: Problem) -> Iterator[tuple[slice, Tensor]]:
-    """Rows, and their distances."""
+    """Blocks of rows, and their distances."""
     x, y = _points(problem)
     step = max(1, _BLOCK // len(y))
     for begin in range(0, len(x), step):
         rows = slice(begin, begin + step)
-        # By products of matrices, small distances would be what is rounded.
+        # Distances by products of matrices would lose the digits of small ones.
         yield rows, torch.cdist(x[rows], y, _norm(problem), compute_mode="donot_use_mm_for_euclid_dist")
 
 
@@ -173,7 +173,7 @@ def _by_products(
         return -problem.scale * times(y), -problem.scale * transposed_times(x)
 
     def across(of_direction: Tensor, points: Tensor) -> Tensor:
-        """The part of a derivative by directions that turns them, over the length."""
+        """The part of a derivative by unit vectors that is orthogonal to them, over the norms of the points."""
         direction = _directions(points)
         turning = of_direction - (of_direction * direction).sum(1, keepdim=True) * direction
         return torch.div(turning, points.norm(dim=1, keepdim=True))
@@ -183,7 +183,7 @@ def _by_products(
 
 
 def _by_blocks(problem: Problem, rows_of: Callable[[slice, Tensor], Tensor]) -> tuple[Tensor, Tensor]:
-    """Of norms, given W's rows by their numbers and their costs. Where a distance is 0 its derivative counts as 0."""
+    """For norms: `rows_of` makes rows of W from indices and costs. The derivative of a distance 0 is taken as 0."""
     x, y = _points(problem)
     by_x, by_y = torch.zeros_like(x), torch.zeros_like(y)
 

@@ -15,7 +15,7 @@ from ._operands import require_tensors
 from ._operator import differentiable, leading, no_derivative, one_by_one
 from ._options import from_text, to_text
 
-# Annotations are read by torch.library, so they are no strings here.
+# torch.library reads the annotations, so they must not be strings.
 
 
 def _require_half_or_single(name: str, dtype: torch.dtype) -> None:
@@ -28,7 +28,7 @@ def _session(tensor: Tensor) -> _core.Session:
 
 
 def _batch(tensor: Tensor) -> Tensor:
-    """(B, n, m), its rows without gaps."""
+    """The matrices (B, n, m), with contiguous rows."""
     flat = tensor if tensor.ndim == 3 else tensor.reshape(math.prod(tensor.shape[:-2]), *tensor.shape[-2:])
     batch, row, column = flat.stride()
     gapped = column == 1 and row >= flat.shape[2] and batch >= row * flat.shape[1]
@@ -91,7 +91,7 @@ def _differentiate(ctx: Any, by_out: Tensor) -> Any:
 
 
 def _batched(call: Any, size: int, dimensions: Any, given: Any) -> Any:
-    """Matrices have any number of leading dimensions: one more."""
+    """The vmap rule: matrices may have any number of leading dimensions, so vmap's is one more."""
     return call(*(leading(v, at, size) if isinstance(v, Tensor) else v for v, at in zip(given, dimensions))), 0
 
 
@@ -102,11 +102,11 @@ _project_backward = differentiable(
 
 
 def project(logits: Tensor, preset: str | None = None, **options: Any) -> Tensor:
-    """:func:`monge.project` of `logits` (..., n, m) with its gradient: that of the iterations that were done, or with
-    gradient="implicit" of their limit. float16, bfloat16 and float32, in and out.
+    """:func:`monge.project` of `logits` (..., n, m), in float16, bfloat16 or float32, with its gradient. This is the
+    gradient of the iterations, or with gradient="implicit" that of their limit.
 
-    `preset` and `options` are as for :func:`monge.project`, which alone has marginals that are given. Errors are those
-    of :func:`monge.project`; a second derivative is a NotImplementedError.
+    `preset` and `options` are as for :func:`monge.project`; only that function takes marginals. Errors are those of
+    :func:`monge.project`; a second derivative is a NotImplementedError.
 
     >>> import monge.torch, torch
     >>> monge.torch.project(torch.zeros(2, 2), "mhc_paper")
@@ -125,7 +125,7 @@ class SinkhornProjection(torch.nn.Module):
 
     def __init__(self, preset: str | None = "mhc_paper", **options: Any) -> None:
         super().__init__()
-        project(torch.zeros(1, 1), preset, **options)  # Bad names and values are said here.
+        project(torch.zeros(1, 1), preset, **options)  # Wrong names and values are errors here.
         self.preset, self.options = preset, options
 
     def forward(self, logits: Tensor) -> Tensor:
@@ -138,9 +138,9 @@ class SinkhornProjection(torch.nn.Module):
 
 @calls(iterations="num_iterations", epsilon="eps")
 def fused_sinkhorn(logits: Tensor, num_iterations: int = 20, eps: float = 1e-6) -> Tensor:
-    """Megatron-LM's fused Sinkhorn, by its arguments: `logits` (..., n, m), in float32, float16 or bfloat16,
-    `num_iterations`, and `eps`, the least sum that it divides by. :func:`project` with the preset "megatron", and its
-    errors."""
+    """The fused Sinkhorn of Megatron-LM, with its arguments: `logits` (..., n, m), in float32, float16 or bfloat16,
+    `num_iterations`, and `eps`, a lower bound of the sums that it divides by. The function is :func:`project` with the
+    preset "megatron", and has its errors."""
     return project(logits, "megatron", iterations=num_iterations, epsilon=eps)
 
 
@@ -209,7 +209,7 @@ _mhc_backward = differentiable(
 
 
 def _require(name: str, tensor: Tensor, shape: tuple[int, ...], like: Tensor) -> None:
-    """Of this shape at the end, of at most float32, where the mixes are."""
+    """An error unless the tensor ends in this shape, has at most float32 and lies on the device of the mixes."""
     _require_half_or_single(name, tensor.dtype)
     if tensor.device != like.device:
         raise ValueError(f"{name}: lies on {tensor.device}; must be on {like.device}, where the mixes are")
@@ -222,7 +222,7 @@ def _require(name: str, tensor: Tensor, shape: tuple[int, ...], like: Tensor) ->
 def _mapping(
     given: dict[str, Tensor], preset: str, pre_epsilon: float, post_factor: float, options: dict[str, Any]
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The maps of mixes, scale and base, which `given` has by the caller's names."""
+    """The maps of mixes, scale and base; `given` has these in this order, by the caller's names."""
     require_tensors(**given)
     pre_epsilon, post_factor = number("pre_epsilon", pre_epsilon), number("post_factor", post_factor)
     mixes, scale, base = given.values()
@@ -247,33 +247,33 @@ def mhc_mapping(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """:func:`monge.mhc_mapping` with its gradients by `mixes` (..., 24), `scale` (3) and `base` (24).
 
-    Each is float32, float16 or bfloat16, and gets gradients of its own dtype; the maps have that of `mixes`. Arithmetic
-    is float32: PyTorch makes half precision float32 before, and rounds the maps after.
+    The inputs are float32, float16 or bfloat16. Their gradients have their dtypes, and the maps have that of `mixes`.
+    The arithmetic is float32: PyTorch converts inputs in half precision, and rounds the maps.
 
-    pre is a sigmoid + `pre_epsilon`, post `post_factor` times one, and res the projection, whose `preset` and `options`
-    are as for :func:`monge.project`.
+    pre is a sigmoid plus `pre_epsilon`, post is `post_factor` times a sigmoid, and res is the projection, whose
+    `preset` and `options` are as for :func:`monge.project`.
 
-    Errors are those of :func:`monge.mhc_mapping`; a second derivative, and one of forward mode, is a
-    NotImplementedError.
+    Errors are those of :func:`monge.mhc_mapping`. Second derivatives and forward mode are a NotImplementedError.
     """
     return _mapping({"mixes": mixes, "scale": scale, "base": base}, preset, pre_epsilon, post_factor, options)
 
 
 class MHCMapping(torch.nn.Module):
-    """The maps of an mHC layer with what it learns of them: ``pre, post, res = MHCMapping()(mixes)``.
+    """The maps of an mHC layer with their parameters: ``pre, post, res = MHCMapping()(mixes)``.
 
-    `mixes` (..., 24) is the projection of the layer's normalised streams, 4 + 4 + 16 columns; :func:`mhc_mapping` does
-    the rest.
+    `mixes` (..., 24) is the linear projection of the layer's normalised streams, with 4 + 4 + 16 columns.
+    :func:`mhc_mapping` makes the maps of it.
 
     Args:
         preset: "mhc_paper", or "deepseek" with pre_epsilon=1e-6 for DeepSeek's release.
         pre_epsilon, post_factor: As for :func:`mhc_mapping`.
         options: As for :func:`monge.project`.
-        device, dtype: Of the parameters.
+        device, dtype: The device and dtype of the parameters.
 
     Attributes:
-        scale: (3), the gating factors of pre, post and res; 0.01 at first, so that the maps hardly depend on the mixes.
-        base: (24), the static part of the three; 0 at first: pre 1 / 2, post 1, res 1 / 4.
+        scale: (3), the gating factors of pre, post and res. They start at 0.01, so that the maps depend little on the
+            mixes.
+        base: (24), the static part of the maps. It starts at 0, where pre is 1 / 2, post 1 and res 1 / 4.
 
     Source: mHC (arXiv 2512.24880), eq. 7-8.
 
@@ -300,12 +300,12 @@ class MHCMapping(torch.nn.Module):
         self.scale = torch.nn.Parameter(torch.empty(3, device=device, dtype=dtype))
         self.base = torch.nn.Parameter(torch.empty(24, device=device, dtype=dtype))
         self.reset_parameters()
-        # Bad names and values are said here.
+        # Wrong names and values are errors here.
         mixes, scale, base = (torch.zeros(size, dtype=dtype) for size in ((1, 24), (3,), (24,)))
         mhc_mapping(mixes, scale, base, preset, pre_epsilon=pre_epsilon, post_factor=post_factor, **options)
 
     def reset_parameters(self) -> None:
-        """The values of the beginning."""
+        """Sets the parameters to their initial values."""
         torch.nn.init.constant_(self.scale, 0.01)
         torch.nn.init.zeros_(self.base)
 
@@ -330,11 +330,12 @@ class MHCMapping(torch.nn.Module):
 def hc_split_sinkhorn(
     mixes: Tensor, hc_scale: Tensor, hc_base: Tensor, hc_mult: int = 4, sinkhorn_iters: int = 20, eps: float = 1e-6
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """SGLang's ``hc_split_sinkhorn``, by its arguments: mixes (..., 24), hc_scale (3) and hc_base (24).
+    """``hc_split_sinkhorn`` of SGLang, with its arguments: mixes (..., 24), hc_scale (3) and hc_base (24).
 
-    `sinkhorn_iters` and `eps` are the iterations and the epsilon of preset "deepseek", and `eps` the pre_epsilon, too.
-    Returns pre (..., 4), post (..., 4) and comb (..., 4, 4) in the dtype of mixes, with gradients; SGLang's takes
-    float32, this one half precision, too, as :func:`mhc_mapping` does. `hc_mult` is 4, else a NotImplementedError.
+    `sinkhorn_iters` and `eps` are the iterations and the epsilon of preset "deepseek"; `eps` is the pre_epsilon, too.
+    Returns pre (..., 4), post (..., 4) and comb (..., 4, 4) in the dtype of mixes, with gradients. SGLang's function
+    takes float32; this one also takes half precision, as :func:`mhc_mapping` does. `hc_mult` must be 4; another one is
+    a NotImplementedError.
 
     Source: DeepSeek's release of mHC, as SGLang has it.
     """

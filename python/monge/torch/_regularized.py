@@ -1,13 +1,12 @@
 """Regularised transport as an operator of PyTorch, and RDROT's two functions.
 
-``monge::regularized_transport`` gives values, plans and duals, and these are the derivatives of the values: by the
-costs the plan, by the weights the duals (Lindback, Wang, Johansson 2023, section 3.3). So the pass back only scales
-what the pass forth has found.
+``monge::regularized_transport`` gives values, plans and dual potentials. The derivative of a value by the costs is the
+plan, by the weights the dual potentials (Lindback, Wang, Johansson 2023, section 3.3). So the backward pass only scales
+outputs of the forward pass.
 """
 
-# Annotations are read by torch.library, so they are no strings here.
+# torch.library reads the annotations, so they must not be strings.
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -15,7 +14,7 @@ from torch import Tensor
 
 from .._names import REGULARIZED, calls, number, whole
 from .._problem import matrix_problem
-from .._regularized import RegularizedResult, Regularizer, regularized_options, run, run_batch, solve_regularized
+from .._regularized import Regularizer, regularized_options, run_each, solve_regularized
 from ._operands import floating, require_problems, require_tensors
 from ._operator import as_problems, differentiable, no_derivative, refuse_others, without_derivatives
 from ._options import from_text, to_text
@@ -41,12 +40,7 @@ def _transport_operator(
     regularizer = Regularizer.read(
         groups=groups, group_weights=group_weights, l1_weights=l1_weights, mask=mask, **from_text(weights)
     )
-    how: dict[str, Any] = {"potentials_init": None, "n_threads": None, "progress": None}
-    given = from_text(options)
-    if batch == 1:  # Its messages name no problem.
-        results: Sequence[RegularizedResult] = [run(problems[0], regularizer, given, given=None, **how)]
-    else:
-        results = run_batch(problems, [regularizer] * batch, given, **how)
+    results = run_each(problems, [regularizer] * batch, from_text(options))
     plan, u, v = cost.new_empty(batch, n, m), cost.new_empty(batch, n), cost.new_empty(batch, m)
     for k, result in enumerate(results):
         result._plan.dense(plan[k])
@@ -64,7 +58,7 @@ def _(cost, a, b, groups, group_weights, l1_weights, mask, weights, options):  #
 def _gradients_operator(
     by_value: Tensor, plan: Tensor, u: Tensor, v: Tensor, cost: Tensor, a: Tensor | None, b: Tensor | None
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """By the costs, a and b. It takes these for autograd to know that second derivatives would be by them."""
+    """Derivatives by the costs, a and b, which are inputs so that autograd sees second derivatives by them."""
     return plan * by_value[:, None, None], u * by_value[:, None], v * by_value[:, None]
 
 
@@ -151,24 +145,21 @@ def regularized_transport(
 
     Args:
         cost: (n, m), or a batch (B, n, m).
-        a, b: (n) and (m), or (B, n) and (B, m). Gradients count along directions that keep sum a = sum b.
+        a, b: (n) and (m), or (B, n) and (B, m). Only directions that keep sum a = sum b are feasible.
         All else: as for :func:`monge.solve_regularized`; a batch has one regulariser.
 
     Returns:
-        The value, or B of them, and the plan, which has no derivatives: it is one, that of the value by the costs.
+        The value, or B of them, and the plan, which is the derivative of the value by the costs. The plan itself has no
+        derivatives.
 
     Raises:
-        NotImplementedError: A second derivative, or one by the regulariser; ValueError: a bad argument.
+        NotImplementedError: A second derivative, or one by the regulariser. ValueError: An argument is wrong.
 
     Source: Lindback, Wang, Johansson 2023, section 3.3 and Appendix D.
     """
-    weights = {
-        "quadratic": quadratic,
-        "group_lasso": group_lasso,
-        "l1": l1,
-        "hypentropy": hypentropy,
-        "hypentropy_width": hypentropy_width,
-    }
+    weights = dict(
+        quadratic=quadratic, group_lasso=group_lasso, l1=l1, hypentropy=hypentropy, hypentropy_width=hypentropy_width
+    )
     weights = {name: number(name, weight) for name, weight in weights.items() if weight is not None}
     require_tensors(cost=cost)
     require_tensors(True, a=a, b=b, groups=groups, group_weights=group_weights, l1_weights=l1_weights, mask=mask)
@@ -217,7 +208,7 @@ def _drot(
     groups: Tensor | None = None,
     **weight: float,
 ) -> Tensor:
-    """RDROT's iterations and criterion, an absolute residual. Its costs have a row for each entry of q."""
+    """The iterations of RDROT with its criterion, an absolute residual. Its costs have a row for each entry of q."""
     size = float(torch.cat((p, q)).double().norm())
     result = solve_regularized(
         c.T,
@@ -248,11 +239,12 @@ def quadratic_drot(
     """RDROT's function of this name: the plan of h = (n + m) r_weight / 2 |X|^2, without derivatives.
 
     Args:
-        c: Costs (m, n), their largest 1.
-        p, q: (n) and (m), with total 1.
+        c: Costs (m, n) with largest entry 1.
+        p, q: Weights (n) and (m), with total 1.
         rho: The step is rho / (n + m).
         r_weight: Weight >= 0 of the term, in units of c over mass.
-        max_iter, eps: Iterations at most, and the absolute residual of the marginals, |.|_2, to stop at.
+        max_iter, eps: The largest number of iterations, and the absolute residual of the marginals, |.|_2, at which to
+            stop.
 
     Returns:
         X (m, n). :func:`regularized_transport` gives the value with its derivatives.
@@ -272,7 +264,8 @@ def group_lasso_drot(
     max_iter: int = 20000,
     eps: float = 1e-4,
 ) -> Tensor:
-    """RDROT's function of this name: the plan of a group lasso, its groups `n_class` equal runs of the n entries of p.
+    """RDROT's function of this name: the plan of a group lasso, whose groups are `n_class` equal runs of the n entries
+    of p.
 
     Its weight is `r_weight` (n + m) sqrt(n / n_class) / rho: in RDROT it depends on the step. All else is as in
     :func:`quadratic_drot`.

@@ -1,15 +1,15 @@
-"""Derivatives of what a result has, for tensors that were given to the functions of monge.
+"""Derivatives of attributes of results by tensors that were given to the functions of monge.
 
-Each is a matrix W with dL = sum_ij W_ij dC_ij at fixed weights, of which derivatives by points are products:
+Each derivative is a matrix W with dL = sum_ij W_ij dC_ij at fixed weights; derivatives by points are products with W:
 
   value          W = P
   potentials     W = P o (u + w)
   plan           W = P o (u + w - G / eps),        G = dL/dP
   value_linear   W = P o (u + w + 1 - C / eps)
 
-u (n) and w (m) solve the system of Plan::potential_gradients() for dL/df and dL/dg: of the plan the sums over rows and
-over columns of P o G / eps, of <C, P> those with G = C. For costs of points W is made in products or in blocks of rows
-(_points.py), not n x m of it.
+u (n) and w (m) solve the system of Plan::potential_gradients() for dL/df and dL/dg. For the plan these are the sums
+over rows and over columns of P o G / eps; for <C, P> they are the same with G = C. For costs of points W is not formed:
+products, or blocks of its rows, are enough (_points.py).
 """
 
 from __future__ import annotations
@@ -22,19 +22,18 @@ import torch
 from torch import Tensor
 from torch._C._functorch import is_legacy_batchedtensor
 
-from .._divergence import DivergenceResult
+from .. import _core
 from .._problem import warn
-from .._result import OTResult
 from ._operands import first_only
 from ._operator import under_transforms
 from ._points import Dense, OfPlan, cost_factors, cost_sums, weights_of, with_ones
 
 _UNSOLVED = 1e-3
-"""The residual, as a share of the right side, above which a gradient is none."""
+"""The relative residual above which a gradient is an error."""
 
 Wanted = tuple[bool, ...]
 Found = list[Tensor | None]
-"""By the costs, X_a, X_b, a and b."""
+"""Gradients by the costs, X_a, X_b, a and b."""
 
 
 class _Attached(torch.autograd.Function):
@@ -42,7 +41,7 @@ class _Attached(torch.autograd.Function):
     def forward(ctx: Any, result: Any, name: str, count: int, *tensors: Tensor | None) -> Any:  # type: ignore[override]
         ctx.result, ctx.name = result, name
         of, given = tensors[:count], tensors[count:]
-        # Not the inputs themselves: as outputs these could not be changed in place.
+        # Detached: a tensor that is an input and an output could not be changed in place.
         found = tuple(v.detach() for v in of if v is not None)
         ctx.save_for_backward(*given, *(found if name == "plan" else ()))
         return found
@@ -55,7 +54,7 @@ class _Attached(torch.autograd.Function):
         given, of = saved[:5], saved[5:]
         wanted = ctx.needs_input_grad[-5:]
         with torch.no_grad():
-            # What is not finite is passed on: by the values in the product with it, by the others here.
+            # Gradients that are not finite give NaN: those by values in a product, the others here.
             if ctx.name in ("value", "value_linear") or all(bool(v.isfinite().all()) for v in by):
                 found = _DERIVATIVES[ctx.name](ctx.result, wanted, of, by)
             else:
@@ -72,15 +71,15 @@ def _require_tensor(name: str, found: Any) -> None:
 
 
 def attach(result: Any, name: str, of: tuple[Tensor, ...], given: tuple[Any, ...]) -> tuple[Tensor, ...]:
-    """`of`, which autograd knows to depend on the tensors of `given`: costs, X_a, X_b, a and b."""
+    """`of` as outputs of an autograd function of `given`: costs, X_a, X_b, a and b."""
     _require_tensor(name, of[0])
     tensors = [v if isinstance(v, Tensor) else None for v in given]
     return _Attached.apply(result, name, len(of), *of, *tensors)  # type: ignore[no-any-return, no-untyped-call]
 
 
 def together(name: str, parts: list[Any]) -> Any:
-    """What the results of a batch call `name`: tensors of one dtype, stacked where they have one shape, else their
-    list; of tuples, one of each entry."""
+    """The attributes `name` of the results of a batch: a stack where all have one shape, else a list of tensors of one
+    dtype. Tuples give a tuple of these."""
     if isinstance(parts[0], tuple):
         return tuple(together(name, list(each)) for each in zip(*parts))
     _require_tensor(name, parts[0])
@@ -91,14 +90,14 @@ def together(name: str, parts: list[Any]) -> Any:
 
 
 class _Response:
-    """How a function of the potentials answers to costs and weights."""
+    """The derivatives of a function of the potentials by costs and weights."""
 
     def __init__(self, result: Any, by_f: Tensor, by_g: Tensor) -> None:
         self._result = result
         self._weights = weights_of(result._problem)
         self.by_weights = [torch.empty_like(by) for by in (by_f, by_g)]
         plan, eps = result._plan, result.reg
-        # Rounding of the products bounds what can be reached.
+        # The rounding of the products bounds the residual.
         tolerance = 1e-10 if result.report.precision == "float64" else 1e-5
         report = plan.potential_gradients(by_f, by_g, None, None, *self.by_weights, tolerance=tolerance)
         marginals = [torch.empty_like(by) for by in (by_f, by_g)]
@@ -109,7 +108,7 @@ class _Response:
             torch.where(diagonal > 0, (by + a * by_a / eps) / diagonal, 0)
             for diagonal, by, a, by_a in zip(diagonals, (by_f, by_g), self._weights, self.by_weights)
         )
-        # The report's residual is that of a system with one side eliminated, whose right side may be rounding alone.
+        # The report has the residual of the system with one side eliminated, whose right side may be rounding alone.
         product = torch.empty_like(by_g)[:, None]
         plan.apply_transpose(self.u[:, None], product)
         residual = (diagonals[1] * self.w + product[:, 0] - by_g * (diagonals[1] > 0)).norm()
@@ -147,21 +146,27 @@ def _of_value(result: Any, wanted: Wanted, of: Any, by: tuple[Tensor, ...]) -> F
     elif gradients is not None:
         found[1:] = gradients.x, gradients.y
     found += [getattr(gradients, name) if one else None for name, one in zip("ab", by_weights)]
-    if isinstance(result, OTResult) and result._reg_type == "entropy":
-        # The other reference measure: sum P log a = sum a log a.
+    if (entropy := result._entropy_weight()) > 0:
+        # The gradients are those of eps KL(P | a b^T). For eps sum P log P, sum_ij P_ij log a_i = sum_i a_i log a_i.
         for k, weights in enumerate(weights_of(result._problem), 3):
             if (gradient := found[k]) is not None:
-                found[k] = gradient + result.reg * weights.log()
+                found[k] = gradient + entropy * weights.log()
     return [None if gradient is None else gradient * by[0] for gradient in found]
 
 
 def _value_by_points(result: Any) -> tuple[Tensor, Tensor]:
-    if isinstance(result, DivergenceResult):
-        (by_x, by_y), of_a, of_b = (_value_by_points(part) for part in (result.ab, result.aa, result.bb))
-        return by_x - (of_a[0] + of_a[1]) / 2, by_y - (of_b[0] + of_b[1]) / 2
-    if isinstance(result, OTResult):
-        return OfPlan.itself(result._problem, result._plan).by_points()
-    return Dense(result._problem, result._make_plan()).by_points()
+    parts = [_plan_of(part).by_points() for part in result._solves]
+    if len(parts) == 1:
+        return parts[0]
+    (by_x, by_y), of_a, of_b = parts  # Of a divergence.
+    return by_x - (of_a[0] + of_a[1]) / 2, by_y - (of_b[0] + of_b[1]) / 2
+
+
+def _plan_of(result: Any) -> OfPlan | Dense:
+    """W = P; only plans of entropic transport have products with P o (l r^T)."""
+    if isinstance(result._plan, _core.Plan):
+        return OfPlan.itself(result._problem, result._plan)
+    return Dense(result._problem, result._make_plan())
 
 
 def _of_potentials(result: Any, wanted: Wanted, of: Any, by: tuple[Tensor, ...]) -> Found:
@@ -171,8 +176,8 @@ def _of_potentials(result: Any, wanted: Wanted, of: Any, by: tuple[Tensor, ...])
     if any(bool(((mass == 0) & (v != 0)).any()) for mass, v in zip(masses, (by_f, by_g))):
         raise NotImplementedError("potentials: have no derivatives at points whose mass is 0; leave these out")
     if min(result._penalties()) == math.inf:
-        # (f + t, g - t) is as good. Parts of a function that does not change with t may come one by one, so that of
-        # each is taken which keeps the mean of f + g.
+        # (f + t, g - t) are optimal, too. Autograd may split a function that does not depend on t into parts that do,
+        # so the part of each gradient that changes with t is removed.
         excess = (by_f.sum() - by_g.sum()) / 2
         a, b = weights_of(result._problem)
         by_f, by_g = by_f - excess * a / a.sum(), by_g + excess * b / b.sum()

@@ -1,11 +1,11 @@
-"""Entropic transport between clouds as operators of PyTorch, and GeomLoss's SamplesLoss made of them.
+"""Entropic transport between clouds as operators of PyTorch, and SamplesLoss of GeomLoss, which is made of them.
 
-Two operators: ``monge::transport`` gives values and float64 potentials, ``monge::transport_gradients`` the derivatives
-of the values at these potentials. The derivative of the first is the second, that of the second the Hessian product:
-both are exact at the optimum (docs/math.md, section 11), and nothing but potentials is kept between the passes.
+``monge::transport`` gives values and float64 potentials. Its derivative is ``monge::transport_gradients``, the
+derivatives of the values at these potentials, whose own derivative is ``monge::transport_hessian_product``. Both are
+exact at the optimum (docs/math.md, section 11). The passes share nothing but the potentials.
 """
 
-# Annotations are read by torch.library, so they are no strings here.
+# torch.library reads the annotations, so they must not be strings.
 import math
 from collections.abc import Callable
 from typing import Any
@@ -70,7 +70,7 @@ def _solve(problems: list[Problem], starts: list[tuple[Any, Any]], options: dict
     if not given:
         raise ValueError("x: has no problems; must have at least one")
     session = problems[0].place.session(None)
-    if len(given) == 1:  # Its messages name no problem.
+    if len(given) == 1:  # Messages then do not number the problem.
         return [_core.solve(session, *given[0], options, None)]
     return _core.solve_batch(session, given, options, None)
 
@@ -86,7 +86,7 @@ def _found(
     geometry: str,
     options: str,
 ) -> list[tuple[Problem, _core.Plan]]:
-    """Problems, and plans of potentials that a solve has found, for products in the precision that it ended in."""
+    """The problems, and the plans of potentials f and g, with products in the precision in which the solve ended."""
     own = plan_options(from_text(options))
     if bool(in_float64.any()):
         own["precision"] = "float64"
@@ -134,7 +134,7 @@ def _gradients_operator(
     by_points: bool,
     by_weights: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """By x, y, a and b; those that are not wanted are empty."""
+    """Derivatives by x, y, a and b. Those that are not wanted are empty."""
     by_x, by_y = (v.new_empty(v.shape if by_points else (len(x), 0)) for v in (x, y))
     by_a, by_b = (x.new_empty(v.shape[:2] if by_weights else (len(x), 0)) for v in (x, y))
     for k, (problem, plan) in enumerate(_found(x, y, a, b, f, g, in_float64, geometry, options)):
@@ -170,7 +170,7 @@ def _hessian_product_operator(
     v_y: Tensor,
 ) -> tuple[Tensor, Tensor]:
     to_x, to_y = torch.empty_like(x), torch.empty_like(y)
-    # Rounding of the products bounds what the linear system can reach.
+    # The rounding of the products bounds the residual.
     tolerance = 1e-10 if x.dtype == torch.float64 else 1e-5
     for k, (_, plan) in enumerate(_found(x, y, a, b, f, g, in_float64, geometry, options)):
         report = plan.hessian_product(read("v", v_x[k]), read("v", v_y[k]), to_x[k], to_y[k], tolerance=tolerance)
@@ -229,7 +229,7 @@ def _save_gradients(ctx: Any, inputs: Any, output: Any) -> None:
 
 
 def _second(ctx: Any, v_x: Any, v_y: Any, weights: bool) -> tuple[Tensor, Tensor]:
-    """The Hessian, which is symmetric, times a direction."""
+    """The product of the Hessian, which is symmetric, and a direction."""
     if weights:
         raise NotImplementedError("transport: second derivatives are by the points only; detach the weights")
     if from_text(ctx.geometry)["cost_function"] not in WITH_POINT_DERIVATIVES:
@@ -314,17 +314,17 @@ def transport(
 
     Args:
         x, y: (n, d) and (m, d), or batches (B, n, d) and (B, m, d).
-        a, b: (n) and (m), or (B, n) and (B, m). Gradients of a balanced problem count along directions that keep
-            sum a = sum b.
+        a, b: (n) and (m), or (B, n) and (B, m). In a balanced problem only directions that keep sum a = sum b are
+            feasible.
         reg: eps > 0, in units of the cost.
         metric, scale, norm_p: As for :func:`monge.solve_sample`.
         unbalanced, max_iter, tol, options: As for :func:`monge.solve`.
 
     Returns:
-        The value, or B of them: that of the dual, which is what the gradients differentiate.
+        The dual value, or B of them. The gradients are its derivatives.
 
     Raises:
-        NotImplementedError: A derivative that there is none of; ValueError: a bad argument.
+        NotImplementedError: A derivative that is not supported. ValueError: An argument is wrong.
 
     Source: Cuturi 2013; docs/math.md, section 11, for the second derivative.
 
@@ -334,7 +334,7 @@ def transport(
     >>> x.grad
     tensor([[-2., -2.]])
     """
-    translated = solve_options(reg=reg, unbalanced=unbalanced, max_iter=max_iter, tol=tol, own=options)
+    translated = solve_options(options, reg, unbalanced=unbalanced, max_iter=max_iter, tol=tol)
     require_tensors(x=x, y=y)
     require_tensors(True, a=a, b=b)
     batched = x.ndim == 3
@@ -358,25 +358,26 @@ def _power(name: str, length: Any, p: int) -> float:
 
 
 def _uniform(points: Tensor, other: Tensor) -> Tensor:
-    """The weights of a side that is left out where both marginals hold, with the total of the other's."""
+    """Weights of a missing side of a balanced problem: uniform, with the total of the other side."""
     return other.detach().sum(1, keepdim=True).expand(points.shape[:2]) / points.shape[1]
 
 
 class SamplesLoss(torch.nn.Module):
-    """GeomLoss's ``SamplesLoss("sinkhorn")``, with a tolerance: the Sinkhorn divergence of samples.
+    """``SamplesLoss("sinkhorn")`` of GeomLoss, solved to a tolerance: the Sinkhorn divergence of samples.
 
-    Costs are |x - y|^2 / 2 for p = 2 and |x - y| for p = 1, eps is blur^p and the penalty of unbalanced transport
-    reach^p. Values are those of GeomLoss in the limit of scaling to 1: here eps is reached, and sweeps go on to the
-    tolerance. Gradients are exact, twice for p = 2; for p = 1 points in one place do not pull.
+    Costs are |x - y|^2 / 2 for p = 2 and |x - y| for p = 1. eps is blur^p, and the penalty of unbalanced transport is
+    reach^p. Values are those of GeomLoss in the limit of scaling 1: here the last sweeps are at eps itself and go on to
+    the tolerance. First derivatives are exact, and for p = 2 second ones. For p = 1 the derivative of a distance 0 is
+    taken as 0.
 
     Args:
         loss: "sinkhorn" alone.
-        p, blur, reach, debias: As in GeomLoss. Without debias the value is OT_eps(a, b), its KL(P | a b^T) with
-            (m_a + m_b) / 2 in the place of m_a m_b, the product of the masses.
-        scaling: Factor of the ladder of blurs that hard problems come down.
-        potentials: Return (F, G), the dual potentials, not the value.
-        diameter, truncate, cluster_scale, kernel, backend, verbose: Taken and not needed.
-        cost: None alone: the costs are those of p.
+        p, blur, reach, debias: As in GeomLoss. Without debias the value is OT_eps(a, b), where (m_a + m_b) / 2 replaces
+            the product m_a m_b of the masses in KL(P | a b^T).
+        scaling: The factor between successive blurs, for problems that are solved at larger blurs first.
+        potentials: Whether to return the dual potentials (F, G) instead of the value.
+        diameter, truncate, cluster_scale, kernel, backend, verbose: Arguments of GeomLoss without effect.
+        cost: An argument of GeomLoss, which must be None.
         tol, max_iter, options: As for :func:`monge.solve`.
 
     Called as ``loss(x, y)`` or ``loss(a, x, b, y)`` with (n, d) or (B, n, d) points.
@@ -465,8 +466,9 @@ class SamplesLoss(torch.nn.Module):
         return value if batched else value[0]
 
     def _of_masses(self, a: Tensor | None, b: Tensor | None) -> Any:
-        """GeomLoss's value less ours. KL(P | a b^T) ends with m_a m_b less the mass of P, of which GeomLoss makes
-        (m_a + m_b) / 2 less that mass, so with debias (m_a - m_b)^2 / 2 is what the three solves leave."""
+        """GeomLoss's value minus that of the solves. KL(P | a b^T) has the term m_a m_b - mass of P, in the place of
+        which GeomLoss has (m_a + m_b) / 2 - mass of P. With debias the terms of three solves sum to (m_a - m_b)^2 / 2.
+        """
         mass_a, mass_b = (1 if v is None else v.sum(1) for v in (a, b))
         excess = (mass_a - mass_b) ** 2 / 2 if self.debias else (mass_a + mass_b) / 2 - mass_a * mass_b
         return self.options["eps"] * excess
@@ -474,7 +476,7 @@ class SamplesLoss(torch.nn.Module):
     def _solve(
         self, x: Tensor, y: Tensor, a: Tensor | None, b: Tensor | None, given: tuple[Tensor | None, ...] = ()
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """`given`: the weights as the caller has them."""
+        """`given`: the weights in the caller's dtype, for messages."""
         metric, scale = ("sqeuclidean", 0.5) if self.p == 2 else ("euclidean", 1.0)
         try:
             return _transport_batch(x, y, a, b, metric, scale, None, self.options)

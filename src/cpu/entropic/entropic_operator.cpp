@@ -10,7 +10,6 @@
 #include "core/evaluation.hpp"
 #include "core/strided.hpp"
 #include "cpu/plan/plan_operator.hpp"
-#include "cpu/second_order/entry_solver.hpp"
 
 namespace monge::cpu {
 namespace {
@@ -80,12 +79,6 @@ void EntropicOperator<T>::get_potentials(MutableVectorView f, MutableVectorView 
     write_vector(side == Side::rows ? f : g,
                  [&](std::int64_t i) { return potential[i] + shift[static_cast<std::size_t>(i)]; });
   }
-}
-
-template <class T>
-std::unique_ptr<monge::EntrySolver> EntropicOperator<T>::entry_solver(std::span<std::int64_t const> rows,
-                                                                      std::span<std::int64_t const> columns) const {
-  return std::make_unique<EntrySolver>(size(Side::rows), size(Side::columns), rows, columns);
 }
 
 template <class T>

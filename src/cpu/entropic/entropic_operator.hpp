@@ -17,11 +17,8 @@ class EntropicOperator final : public monge::EntropicOperator {
 
   PlanData<T> const& data() const { return data_; }
 
-  double centred_cost_bound() const override { return data_.costs->bound(); }
-  double mean_cost() const override { return data_.costs->mean(); }
+  CostSize cost_size() const override { return {data_.costs->bound(), data_.costs->mean()}; }
   VectorOperations const& vectors() const override { return vectors_; }
-  std::unique_ptr<monge::EntrySolver> entry_solver(std::span<std::int64_t const> rows,
-                                                   std::span<std::int64_t const> columns) const override;
   void set_potentials(VectorView f, VectorView g) override;
   void get_potentials(MutableVectorView f, MutableVectorView g) const override;
   Vector const& potential(Side side) const override { return data_.potential(side); }

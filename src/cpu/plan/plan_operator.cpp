@@ -11,6 +11,7 @@
 
 #include "core/compensated_sum.hpp"
 #include "core/strided.hpp"
+#include "cpu/second_order/entry_solver.hpp"
 #include "plan/weight_term.hpp"
 
 namespace monge::cpu {
@@ -409,7 +410,7 @@ double PlanOperator<T>::label_cost() {
   multiply_matrix(
       Side::rows, Scaling::plan, width,
       [&](std::int64_t j, std::int64_t p) -> double { return columns.packed->coordinate(j, columns.first + p); },
-      columns.centre.data(), nullptr, vectors_.view(sums));
+      columns.centre.data(), nullptr, sums.view());
   CompensatedSum cost;
   for (std::int64_t i = 0, e = 0; i < sums.rows(); ++i) {
     for (std::int64_t p = 0; p < width; ++p, ++e) {
@@ -429,6 +430,11 @@ void PlanOperator<T>::multiply_hadamard(Side side, MatrixView l, MatrixView r, M
         [&](std::int64_t j, std::int64_t p) -> double { return data[j * v.row_stride() + p]; }, nullptr, &hadamard_,
         out);
   });
+}
+
+template <class T>
+void PlanOperator<T>::multiply_hadamard(Side side, Vector const& l, Vector const& r, Vector const& v, Vector& out) {
+  multiply_hadamard(side, on_host(l).view(), on_host(r).view(), on_host(v).view(), on_host(out).view());
 }
 
 template <class T>
@@ -474,12 +480,8 @@ void PlanOperator<T>::weight_terms(Side side, double penalty, WeightTerms const&
 }
 
 template <class T>
-void PlanOperator<T>::multiply(Side side, Vector const& in, Vector& out) {
-  HostVector const& source = on_host(in);
-  HostVector& target = on_host(out);
-  multiply_vector(
-      side, Scaling::plan, [&](std::int64_t j) { return source[j]; },
-      [&](std::int64_t i, double value) { target[i] = value; });
+void PlanOperator<T>::multiply(Side side, Scaling scaling, Vector const& v, Vector& out) {
+  multiply(side, scaling, on_host(v).view(), on_host(out).view());
 }
 
 /// One pass over the rows of the other side: the stripe that gives (P in)_i has the entries P_ij still, so
@@ -520,7 +522,7 @@ void PlanOperator<T>::multiply_gram(Side side, Vector const& w, Vector const& in
   }
   if (lost && total > 0) {
     std::unique_ptr<Vector>& made = between_[static_cast<int>(over)];
-    if (!made) made = vectors_.make(over, 1);
+    if (!made) made = vectors_.make(over);
     HostVector& between = on_host(*made);
     multiply(over, in, between);
     for (std::int64_t i = 0; i < between.size(); ++i) between[i] *= weight[i];
@@ -529,6 +531,12 @@ void PlanOperator<T>::multiply_gram(Side side, Vector const& w, Vector const& in
   }
   for (std::int64_t j = 0; j < target.size(); ++j)
     target[j] = total > 0 ? unit * (static_cast<double>(onto.logits.beta[j]) * sums[j]) : 0.0;
+}
+
+template <class T>
+std::unique_ptr<monge::EntrySolver> PlanOperator<T>::entry_solver(std::span<std::int64_t const> rows,
+                                                                  std::span<std::int64_t const> columns) const {
+  return std::make_unique<EntrySolver>(size(Side::rows), size(Side::columns), rows, columns);
 }
 
 template <class T>

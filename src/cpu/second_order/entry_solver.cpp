@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <vector>
 
+#include "plan/plan_operator.hpp"
+
 namespace monge::cpu {
 namespace {
 
@@ -20,6 +22,9 @@ std::vector<double> positive(std::span<double const> diagonal) {
 EntrySolver::EntrySolver(std::int64_t n, std::int64_t m, std::span<std::int64_t const> rows,
                          std::span<std::int64_t const> columns)
     : pairs_(static_cast<double>(n) * static_cast<double>(m)),
+      rows_(rows.begin(), rows.end()),
+      columns_(columns.begin(), columns.end()),
+      entries_(rows.size()),
       factor_(n, m, rows, columns),
       of_rows_(static_cast<std::size_t>(n)) {}
 
@@ -27,9 +32,11 @@ double EntrySolver::passes() const {
   return factor_.operations() / (kOperationsPerPair * pairs_);
 }
 
-void EntrySolver::set(std::span<double const> a, std::span<double const> c, std::span<double const> entries) {
-  diagonal_ = positive(c);
-  has_factor_ = factor_.factor(positive(a), diagonal_, entries);
+void EntrySolver::set(PlanEntries& plan, Vector const& a, Vector const& c) {
+  std::int64_t const count = std::ssize(entries_);
+  plan.entries_at({rows_.data(), count}, {columns_.data(), count}, MutableVectorView(entries_));
+  diagonal_ = positive(on_host(c).values());
+  has_factor_ = factor_.factor(positive(on_host(a).values()), diagonal_, entries_);
 }
 
 void EntrySolver::solve(Vector const& in, Vector& out) {

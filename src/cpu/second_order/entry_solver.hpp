@@ -2,6 +2,7 @@
 #pragma once
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "cpu/vectors.hpp"
 #include "second_order/entry_solver.hpp"
@@ -10,17 +11,19 @@
 namespace monge::cpu {
 
 /// S is the Schur complement of [ diag(a) E ; E^T diag(c) ], which fills in less than S does: exact to rounding. Where
-/// rounding has made that singular, diag(c) takes its place.
+/// rounding has made that matrix singular, diag(c) takes its place.
 class EntrySolver final : public monge::EntrySolver {
  public:
   EntrySolver(std::int64_t n, std::int64_t m, std::span<std::int64_t const> rows,
               std::span<std::int64_t const> columns);
   double passes() const override;
-  void set(std::span<double const> a, std::span<double const> c, std::span<double const> entries) override;
+  void set(PlanEntries& plan, Vector const& a, Vector const& c) override;
   void solve(Vector const& in, Vector& out) override;
 
  private:
   double pairs_;  // n m
+  std::vector<std::int64_t> rows_, columns_;
+  std::vector<double> entries_;
   SparseFactor factor_;
   bool has_factor_ = false;
   std::vector<double> diagonal_;  // Of the columns.

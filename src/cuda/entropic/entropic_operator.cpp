@@ -8,7 +8,6 @@
 
 #include "cuda/launch/batch.hpp"
 #include "cuda/plan/plan_operator.hpp"
-#include "cuda/second_order/entry_solver.hpp"
 
 namespace monge::cuda {
 namespace {
@@ -93,12 +92,6 @@ std::array<Costs::Launch, 2> EntropicOperator::half_steps() const {
   bool const tf32 = problem_.precision == Precision::tf32;
   return {problem_.costs->launch(Side::rows, Pass::softmin, tf32),
           problem_.costs->launch(Side::columns, Pass::softmin, tf32)};
-}
-
-std::unique_ptr<monge::EntrySolver> EntropicOperator::entry_solver(std::span<std::int64_t const> rows,
-                                                                   std::span<std::int64_t const> columns) const {
-  return std::make_unique<EntrySolver>(problem_.runtime, problem_.size(Side::rows), problem_.size(Side::columns), rows,
-                                       columns);
 }
 
 void EntropicOperator::prepare_sweeps() {

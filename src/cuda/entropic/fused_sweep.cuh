@@ -22,10 +22,10 @@
 //   smallest number may count, update_across_kernel makes g+_j from the logits of its own line of pairs.
 #pragma once
 #include "cuda/device/cluster.cuh"
-#include "cuda/device/potential.cuh"
 #include "cuda/device/source.cuh"
 #include "cuda/device/stored.cuh"
 #include "cuda/entropic/fused_sweep.hpp"
+#include "cuda/entropic/potential.cuh"
 
 namespace monge::cuda {
 

@@ -4,7 +4,7 @@
 // in the pass. What the pass leaves are the sums of each line, from which update_potential() makes their potential, and
 // sums over the lines, from which update_across() makes the potential of the other side.
 #pragma once
-#include "cuda/vectors/kernels.hpp"
+#include "cuda/entropic/update.hpp"
 
 namespace monge::cuda {
 

@@ -5,6 +5,8 @@
 #include <span>
 #include <vector>
 
+#include "cuda/entropic/plan_sums.hpp"
+#include "cuda/entropic/update.hpp"
 #include "cuda/geometry/costs.hpp"
 #include "cuda/vectors/kernels.hpp"
 #include "cuda/vectors/vectors.hpp"

@@ -233,6 +233,16 @@ struct PassArguments {
   friend bool operator==(PassArguments const&, PassArguments const&) = default;
 };
 
+/// What a pass left for the rows `points`.
+struct SumArguments {
+  int side;
+  PackedSide points;
+  void const* partials;
+  double const* moments;
+  WorkPlan work;
+  SweepParameters const* parameters;
+};
+
 }  // namespace monge::cuda
 
 #undef MONGE_DEVICE_INLINE

@@ -5,6 +5,9 @@
 #include <cmath>
 
 #include "cuda/geometry/pack.hpp"
+#include "cuda/plan/frozen.hpp"
+#include "cuda/second_order/entry_solver.hpp"
+#include "cuda/vectors/kernels.hpp"
 
 namespace monge::cuda {
 namespace {
@@ -152,10 +155,11 @@ void PlanOperator::multiply_columns(Side side, Scaling scaling, StridedView cons
     multiply_one(side, scaling, column(v, p), origin ? origin + p : nullptr, column(out, p));
 }
 
-void PlanOperator::multiply(Side side, Vector const& in, Vector& out) {
+void PlanOperator::multiply(Side side, Scaling scaling, Vector const& v, Vector& out) {
   DeviceGuard const guard(problem_.runtime->index());
-  multiply_columns(side, Scaling::plan, {on_device(in).data(), 1, DataType::float64}, 1, nullptr,
-                   {on_device(out).data(), 1, DataType::float64});
+  multiply_columns(side, scaling, on_device(v).strided(), static_cast<int>(v.width()), nullptr,
+                   on_device(out).strided());
+  on_device(out).typical = 0;
 }
 
 void PlanOperator::multiply_gram(Side side, Vector const& w, Vector const& in, Vector& out) {
@@ -164,8 +168,7 @@ void PlanOperator::multiply_gram(Side side, Vector const& w, Vector const& in, V
   DeviceVector& between = workspace_.between[side_index(other)];
   if (!between.data()) between = DeviceVector(problem_.runtime, problem_.size(other));
   multiply(other, in, between);
-  Term const weighted{1, &between, &w};
-  vectors_.combine({&weighted, 1}, between);
+  vectors_.combine({{1, &between, &w}}, between);
   multiply(side, between, out);
 }
 
@@ -193,8 +196,7 @@ double PlanOperator::label_cost() {
   if (width == 0) return 0;
   DeviceGuard const guard(problem_.runtime->index());
   DeviceVector sums(problem_.runtime, size(Side::rows), width), labels(problem_.runtime, size(Side::rows), width);
-  StridedView const to_sums{sums.data(), width, DataType::float64};
-  multiply_columns(Side::rows, Scaling::plan, columns.points, width, columns.centre, to_sums);
+  multiply_columns(Side::rows, Scaling::plan, columns.points, width, columns.centre, sums.strided());
   cudaStream_t const stream = problem_.runtime->stream();
   // The features of the rows' labels, with their centre, one row like another, put back.
   std::vector<double> const centre = download(*problem_.runtime, rows.centre, width);
@@ -202,10 +204,7 @@ double PlanOperator::label_cost() {
   for (std::size_t e = 0; e < less_centre.size(); ++e) less_centre[e] = -centre[e % centre.size()];
   DeviceArray<double> const shift = uploaded(problem_.runtime, less_centre);
   load_vector(rows.points, labels.size(), width, shift.data(), labels.data(), stream);
-  std::pair<Vector const*, Vector const*> const pair{&labels, &sums};
-  double cost = 0;
-  vectors_.dots({&pair, 1}, {&cost, 1});
-  return problem_.costs->factor() * cost;
+  return problem_.costs->factor() * vectors_.dot(labels, sums);
 }
 
 void PlanOperator::points(Side side, Vector& out) const {
@@ -274,27 +273,39 @@ Operand PlanOperator::pack_rows(StridedView const& from, int rows, int padded_ro
   return result;
 }
 
+void PlanOperator::multiply_hadamard(Side side, Vector const& l, Vector const& r, Vector const& v, Vector& out) {
+  DeviceGuard const guard(problem_.runtime->index());
+  multiply_hadamard(side, on_device(l).strided(), on_device(r).strided(), static_cast<int>(l.width()),
+                    on_device(v).strided(), static_cast<int>(v.width()), on_device(out).strided());
+  on_device(out).typical = 0;
+}
+
 void PlanOperator::multiply_hadamard(Side side, MatrixView l, MatrixView r, MatrixView v, MutableMatrixView out) {
   SharedRuntime const& runtime = problem_.runtime;
   DeviceGuard const guard(runtime->index());
-  int const inner = checked_size("l", l.columns());
-  Side const other = opposite(side);
+  int const inner = checked_size("l", l.columns()), width = checked_size("v", v.columns());
   DeviceArray<unsigned char> l_staging, r_staging, v_staging;
+  Output output(runtime, out);
+  multiply_hadamard(side, upload(runtime, l, l_staging), upload(runtime, r, r_staging), inner,
+                    upload(runtime, v, v_staging), width, output.view());
+  output.finish();
+}
+
+void PlanOperator::multiply_hadamard(Side side, StridedView const& l, StridedView const& r, int inner,
+                                     StridedView const& v, int width, StridedView const& out) {
+  Side const other = opposite(side);
   HadamardFactors factors;
-  factors.left = pack_rows(upload(runtime, l, l_staging), problem_.size(side), problem_.costs->padded_size(side), inner,
-                           workspace_.left, workspace_.left_divisor);
-  factors.right = pack_rows(upload(runtime, r, r_staging), problem_.size(other), problem_.costs->padded_size(other),
-                            inner, workspace_.right, workspace_.right_divisor);
+  factors.left = pack_rows(l, problem_.size(side), problem_.costs->padded_size(side), inner, workspace_.left,
+                           workspace_.left_divisor);
+  factors.right = pack_rows(r, problem_.size(other), problem_.costs->padded_size(other), inner, workspace_.right,
+                            workspace_.right_divisor);
   if (problem_.costs->scalar() == DataType::float32) {
     // Coordinates are below 2^14, so products of `inner` of them are at most 2^28 bit_ceil(inner).
     factors.factor = std::ldexp(1.0, -28) / static_cast<double>(std::bit_ceil(static_cast<unsigned>(inner)));
     factors.left_divisor = workspace_.left_divisor.data();
     factors.right_divisor = workspace_.right_divisor.data();
   }
-  Output output(runtime, out);
-  multiply_many(side, Scaling::plan, upload(runtime, v, v_staging), checked_size("v", v.columns()), nullptr,
-                output.view(), &factors);
-  output.finish();
+  multiply_many(side, Scaling::plan, v, width, nullptr, out, &factors);
 }
 
 bool PlanOperator::keeps_entries(Side side) const {
@@ -456,6 +467,12 @@ void PlanOperator::multiply_many(Side side, Scaling scaling, StridedView const& 
     store_values(result, problem_.runtime->stream());
   }
   store.complete = &store != &passing_;
+}
+
+std::unique_ptr<monge::EntrySolver> PlanOperator::entry_solver(std::span<std::int64_t const> rows,
+                                                               std::span<std::int64_t const> columns) const {
+  return std::make_unique<EntrySolver>(problem_.runtime, problem_.size(Side::rows), problem_.size(Side::columns), rows,
+                                       columns);
 }
 
 std::unique_ptr<monge::PlanOperator> PlanOperator::at_eps(double eps) const {

@@ -33,14 +33,16 @@ class PlanOperator final : public monge::PlanOperator {
   Vector const& marginal(Side side) override { return frozen(side).marginal; }
   double transport_cost() override;
   double label_cost() override;
+  using PlanProducts::multiply;
+  void multiply(Side side, Scaling scaling, Vector const& v, Vector& out) override;
   void multiply(Side side, Scaling scaling, MatrixView v, MutableMatrixView out) override;
   void multiply_points(Side side, Scaling scaling, MutableMatrixView out) override;
+  void multiply_hadamard(Side side, Vector const& l, Vector const& r, Vector const& v, Vector& out) override;
   void multiply_hadamard(Side side, MatrixView l, MatrixView r, MatrixView v, MutableMatrixView out) override;
   PointForm point_form() const override { return problem_.costs->point_form(); }
   void points(Side side, Vector& out) const override;
   void slopes(Side side, Vector& out) const override;
   void weight_terms(Side side, double penalty, WeightTerms const& out) override;
-  void multiply(Side side, Vector const& in, Vector& out) override;
   void multiply_gram(Side side, Vector const& w, Vector const& in, Vector& out) override;
   void entries(Side side, MutableMatrixView out) override;
   void top_k(Side side, MutableIndexView indices, MutableMatrixView values) override;
@@ -49,6 +51,8 @@ class PlanOperator final : public monge::PlanOperator {
                              MutableVectorView values) override;
   void sample(std::uint64_t seed, MutableIndexView pairs) override;
   void entries_at(IndexView rows, IndexView columns, MutableVectorView values) override;
+  std::unique_ptr<monge::EntrySolver> entry_solver(std::span<std::int64_t const> rows,
+                                                   std::span<std::int64_t const> columns) const override;
   std::unique_ptr<monge::PlanOperator> at_eps(double eps) const override;
   std::unique_ptr<monge::PlanOperator> at(Side side, MatrixView points) const override;
 
@@ -97,6 +101,8 @@ class PlanOperator final : public monge::PlanOperator {
   void multiply_one(Side side, Scaling scaling, StridedView const& v, double const* origin, StridedView const& out);
   void multiply_columns(Side side, Scaling scaling, StridedView const& v, int width, double const* origin,
                         StridedView const& out);
+  void multiply_hadamard(Side side, StridedView const& l, StridedView const& r, int inner, StridedView const& v,
+                         int width, StridedView const& out);
   PackedValues packed_values(Side side, StridedView const& v, int width, double const* divisor);
   Operand entry_operand(int rows, void const* high, void const* low, int columns) const;
   void write_entries(Side side, int first, int rows, EntryStore& store);

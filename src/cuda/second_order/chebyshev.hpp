@@ -1,4 +1,4 @@
-// Steps of the iteration that solves with a plan's largest entries (cuda/second_order/chebyshev.cuh).
+// Steps of the iteration that solves with a plan's largest entries (cuda/second_order/chebyshev.cu).
 #pragma once
 #include <cuda_runtime_api.h>
 
@@ -9,8 +9,22 @@ struct SparseLines {
   int count = 0;
   int const* begin = nullptr;  // count + 1
   int const* index = nullptr;
-  double const* value = nullptr;
+  double* value = nullptr;
 };
+
+/// Makes rows = diag(1/a) E, columns = diag(1/c) E^T, shares = rows 1 and sums = columns shares; 1/0 counts as 1.
+/// `entries` are those of E row by row; order[k] says which of them is value k of `columns`.
+struct EntryScaling {
+  SparseLines rows, columns;
+  int const* order = nullptr;
+  double const* entries = nullptr;
+  double const* a = nullptr;
+  double const* c = nullptr;
+  double* inverse_diagonal = nullptr;  // 1/c
+  double* shares = nullptr;
+  double* sums = nullptr;
+};
+void scale_entries(EntryScaling const& scaling, cudaStream_t stream);
 
 /// right = inverse_diagonal in, direction = factor right, out = direction.
 struct FirstEntryStep {

@@ -15,27 +15,30 @@ namespace monge::cuda {
 /// Systems, section 12.3.2). Eigenvalues from `least_` on come out as 1 +- 0.1, those below as they are less reduced.
 class EntrySolver final : public monge::EntrySolver {
  public:
-  EntrySolver(SharedRuntime runtime, int n, int m, std::span<std::int64_t const> rows,
+  EntrySolver(SharedRuntime runtime, std::int64_t n, std::int64_t m, std::span<std::int64_t const> rows,
               std::span<std::int64_t const> columns);
   double passes() const override { return 0; }
-  void set(std::span<double const> a, std::span<double const> c, std::span<double const> entries) override;
+  void set(PlanEntries& plan, Vector const& a, Vector const& c) override;
   void solve(Vector const& in, Vector& out) override;
 
  private:
   /// The pairs sorted by one of their points.
   struct Lines {
-    std::vector<std::int64_t> order;  // Of the pairs.
+    int count = 0;
     DeviceArray<int> begin, index;
     DeviceArray<double> value;
+    SparseLines view() const { return {count, begin.data(), index.data(), value.data()}; }
   };
-  Lines sorted(int count, std::span<std::int64_t const> lines, std::span<std::int64_t const> others) const;
-  SparseLines view(Lines const& lines, int count) const;
+  Lines upload_lines(std::vector<int> const& begin, std::vector<int> const& index) const;
 
   SharedRuntime runtime_;
-  int n_, m_;
-  std::vector<std::int64_t> pair_rows_, pair_columns_;
+  DeviceVectorOperations vectors_;
+  DeviceArray<std::int64_t> pair_rows_, pair_columns_;  // Row by row.
+  DeviceArray<double> entries_;                         // In the same order.
   Lines by_rows_, by_columns_;
-  DeviceArray<double> inverse_diagonal_, between_, right_, direction_;
+  DeviceArray<int> order_;  // Of the pairs by columns, among those by rows.
+  DeviceArray<double> inverse_diagonal_, between_, direction_;
+  DeviceVector right_;
   double least_ = 1;
   int steps_ = 0;
 };

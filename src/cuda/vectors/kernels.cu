@@ -1,147 +1,130 @@
-#include "cuda/launch/divided_up.hpp"
 #include "cuda/vectors/kernels.hpp"
 
 #include <algorithm>
 
-#include "cuda/launch/chained.hpp"
-#include "cuda/launch/divided_up.hpp"
+#include "cuda/device/numerics.cuh"
+#include "cuda/device/source.cuh"
+#include "cuda/device/strided.cuh"
+#include "cuda/launch/points.cuh"
 #include "cuda/runtime/check.hpp"
-#include "cuda/vectors/kernels.cuh"
 
 namespace monge::cuda {
 namespace {
 
-int blocks_for(int size) {
-  return divided_up(size, kVectorThreads);
+/// out_i = the sum of the terms, in their order.
+template <class Source>
+__global__ void __launch_bounds__(kVectorThreads) combine_kernel(Source const source) {
+  auto const [arguments, block, count] = share_of(source);
+  int const i = block * kVectorThreads + static_cast<int>(threadIdx.x);
+  start_next_kernel();
+  wait_for_previous_kernel();
+  if (i >= arguments.size) return;
+  double sum = 0;
+  for (int k = 0; k < arguments.count; ++k) {
+    CombineArguments::Term const& term = arguments.terms[k];
+    double const value = term.times ? term.vector[i] * term.times[i / term.step] : term.vector[i];
+    sum += term.factor * value;
+  }
+  arguments.out[i] = sum;
+}
+
+/// A warp for each row.
+__global__ void __launch_bounds__(kVectorThreads)
+    row_dots_kernel(int rows, int width, double const* first, double const* second, double* out) {
+  int const warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
+  int const i = static_cast<int>(blockIdx.x) * (kVectorThreads / 32) + warp;
+  if (i >= rows) return;
+  std::int64_t const row = static_cast<std::int64_t>(i) * width;
+  double sum = 0;
+  for (int p = lane; p < width; p += 32) sum += first[row + p] * second[row + p];
+  for (int mask = 16; mask > 0; mask /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, mask);
+  if (lane == 0) out[i] = sum;
+}
+
+/// Partial sums of several inner products: partials[k * gridDim.x + block]. Grid reduction_parts(size).
+__global__ void __launch_bounds__(kVectorThreads) dots_kernel(DotArguments const arguments) {
+  for (int k = 0; k < arguments.count; ++k) {
+    double sum = 0;
+    for (int i = static_cast<int>(blockIdx.x) * kVectorThreads + static_cast<int>(threadIdx.x); i < arguments.size;
+         i += static_cast<int>(gridDim.x) * kVectorThreads)
+      sum += arguments.first[k][i] * arguments.second[k][i];
+    double const total = block_sum<kVectorThreads>(sum);
+    if (threadIdx.x == 0) arguments.partials[k * gridDim.x + blockIdx.x] = total;
+    __syncthreads();
+  }
+}
+
+/// Parts of VectorNorms: partials[4 block] has the sums of |v| and of v^2, the least v and the largest. Grid
+/// reduction_parts(size).
+__global__ void __launch_bounds__(kVectorThreads) norms_kernel(int size, double const* vector, double* partials) {
+  double absolute = 0, square = 0, least = vector[0], largest = vector[0];
+  for (int i = static_cast<int>(blockIdx.x) * kVectorThreads + static_cast<int>(threadIdx.x); i < size;
+       i += static_cast<int>(gridDim.x) * kVectorThreads) {
+    double const value = vector[i];
+    absolute += fabs(value);
+    square += value * value;
+    least = fmin(least, value);
+    largest = fmax(largest, value);
+  }
+  double* const out = partials + 4 * blockIdx.x;
+  absolute = block_sum<kVectorThreads>(absolute);
+  __syncthreads();  // The next sum writes where the first one read.
+  square = block_sum<kVectorThreads>(square);
+  __shared__ double of_warp[2][kVectorThreads / 32];
+  least = -warp_max(-least);
+  largest = warp_max(largest);
+  if (threadIdx.x % 32 == 0) {
+    of_warp[0][threadIdx.x / 32] = least;
+    of_warp[1][threadIdx.x / 32] = largest;
+  }
+  __syncthreads();
+  if (threadIdx.x > 0) return;
+  for (int w = 1; w < kVectorThreads / 32; ++w) {
+    least = fmin(least, of_warp[0][w]);
+    largest = fmax(largest, of_warp[1][w]);
+  }
+  out[0] = absolute;
+  out[1] = square;
+  out[2] = least;
+  out[3] = largest;
 }
 
 }  // namespace
 
-void log_weights(LogWeightArguments const& arguments, Queue const& queue) {
-  queue.launch(Kernel<LogWeightArguments>{log_weights_kernel, log_weights_kernel},
-               {blocks_for(arguments.size), kVectorThreads}, arguments);
-}
-
-void make_logits(LogitArguments const& arguments, Queue const& queue) {
-  auto const blocks = [](LogitArguments::OfSide const& side) {
-    return side.arrays.logits ? blocks_for(side.points.padded_size) : 0;
-  };
-  auto const& [rows, columns] = arguments.side;
-  DataType const scalar = (rows.arrays.logits ? rows : columns).points.scalar;
-  using Logit = Kernel<LogitArguments>;
-  queue.launch(scalar == DataType::float32 ? Logit{make_logits_kernel<float>, make_logits_kernel<float>}
-                                           : Logit{make_logits_kernel<double>, make_logits_kernel<double>},
-               {.blocks = std::max(blocks(rows), blocks(columns)), .threads = kVectorThreads, .rows = 2}, arguments);
-}
-
-int error_parts(int size) {
-  return blocks_for(size);
-}
-
-void update_potential(UpdateArguments const& arguments, Queue const& queue) {
-  using Update = Kernel<UpdateArguments>;
-  queue.launch(arguments.sums.points.scalar == DataType::float32
-                   ? Update{update_potential_kernel<float>, update_potential_kernel<float>}
-                   : Update{update_potential_kernel<double>, update_potential_kernel<double>},
-               {blocks_for(arguments.sums.points.size), kVectorThreads}, arguments);
-}
-
-void translate(TranslationArguments const& arguments, Queue const& queue) {
-  using Translation = Kernel<TranslationArguments>;
-  auto const& [rows, columns] = arguments.side;
-  LaunchShape const shape{
-      .blocks = blocks_for(std::max(rows.points.size, columns.points.size)), .threads = kVectorThreads, .rows = 2};
-  queue.launch(Translation{log_mean_parts_kernel, log_mean_parts_kernel}, shape, arguments);
-  queue.launch(Translation{translate_kernel, translate_kernel}, shape, arguments);
-}
-
-void softmin_values(SumArguments const& sums, SoftminValues const& out, cudaStream_t stream) {
-  int const blocks = blocks_for(sums.points.size);
-  if (sums.points.scalar == DataType::float32) {
-    softmin_values_kernel<float><<<blocks, kVectorThreads, 0, stream>>>(sums, out);
-  } else {
-    softmin_values_kernel<double><<<blocks, kVectorThreads, 0, stream>>>(sums, out);
-  }
-  MONGE_CUDA_TRY(cudaGetLastError());
-}
-
-int plan_sum_parts(int size) {
-  return sum_parts(size);
-}
-
-void sum_plan(PlanSumsArguments const& arguments, Queue const& queue) {
-  using Sum = Kernel<PlanSumsArguments>;
-  int const parts = sum_parts(arguments.sums[0].points.size) + sum_parts(arguments.sums[1].points.size);
-  queue.launch(arguments.sums[0].points.scalar == DataType::float32
-                   ? Sum{sum_plan_kernel<SoftminPoints<float>>, sum_plan_kernel<SoftminPoints<float>>}
-                   : Sum{sum_plan_kernel<SoftminPoints<double>>, sum_plan_kernel<SoftminPoints<double>>},
-               {parts, kSumThreads}, arguments);
-}
-
-void sum_plan(JoinedSumsArguments const& arguments, Queue const& queue) {
-  int const parts = sum_parts(arguments.points[0].size) + sum_parts(arguments.points[1].size);
-  queue.launch(Kernel<JoinedSumsArguments>{sum_plan_kernel<JoinedPoints>, sum_plan_kernel<JoinedPoints>},
-               {parts, kSumThreads}, arguments);
-}
-
 void load_vector(StridedView const& from, int size, int width, double const* shift, double* to, cudaStream_t stream) {
-  load_vector_kernel<<<blocks_for(size), kVectorThreads, 0, stream>>>(from, size, width, shift, to);
-  MONGE_CUDA_TRY(cudaGetLastError());
+  for_each_point(size, stream, [=] __device__(int i) {
+    double const value = from.data ? load_element(from, i / width * from.stride + i % width) : 0.0;
+    to[i] = value - (shift ? shift[i] : 0.0);
+  });
 }
 
 void store_vector(StridedView const& to, int size, int width, double const* value, double const* shift,
                   cudaStream_t stream) {
-  store_vector_kernel<<<blocks_for(size), kVectorThreads, 0, stream>>>(to, size, width, value, shift);
-  MONGE_CUDA_TRY(cudaGetLastError());
-}
-
-void choose_idle(PackedSide const& points, double const* potential, double const* plus,
-                 SweepParameters const* parameters, double* out, cudaStream_t stream) {
-  choose_idle_kernel<<<blocks_for(points.size), kVectorThreads, 0, stream>>>(points, potential, plus, parameters, out);
-  MONGE_CUDA_TRY(cudaGetLastError());
-}
-
-void freeze_rows(FreezeArguments const& arguments, cudaStream_t stream) {
-  int const blocks = blocks_for(arguments.points.padded_size);
-  if (arguments.points.scalar == DataType::float32) {
-    freeze_rows_kernel<float><<<blocks, kVectorThreads, 0, stream>>>(arguments);
-  } else {
-    freeze_rows_kernel<double><<<blocks, kVectorThreads, 0, stream>>>(arguments);
-  }
-  MONGE_CUDA_TRY(cudaGetLastError());
-}
-
-void scale_factors(PackedSide const& points, void const* beta, StridedView const& v, VectorScale const& scale,
-                   void* factors, cudaStream_t stream) {
-  constexpr int kMostBlocks = 128;
-  launch_chained(largest_kernel, std::min(blocks_for(points.size), kMostBlocks), kVectorThreads, 0, stream, points.size,
-                 v, scale.largest);
-  auto const launch = [&]<class T>(T*) {
-    launch_chained(scale_factors_kernel<T>, blocks_for(points.padded_size), kVectorThreads, 0, stream, points,
-                   static_cast<T const*>(beta), v, scale.largest, static_cast<T*>(factors));
-  };
-  points.scalar == DataType::float32 ? launch(static_cast<float*>(nullptr)) : launch(static_cast<double*>(nullptr));
-}
-
-void finish_product(FinishArguments const& arguments, cudaStream_t stream) {
-  PackedSide const& points = arguments.sums.points;
-  auto const kernel = points.scalar == DataType::float32 ? finish_product_kernel<float> : finish_product_kernel<double>;
-  launch_chained(kernel, blocks_for(points.size), kVectorThreads, 0, stream, arguments);
-}
-
-void row_sums(SumArguments const& sums, double* out, cudaStream_t stream) {
-  auto const kernel = sums.points.scalar == DataType::float32 ? row_sums_kernel<float> : row_sums_kernel<double>;
-  launch_chained(kernel, blocks_for(sums.points.size), kVectorThreads, 0, stream, sums, out);
+  for_each_point(size, stream, [=] __device__(int i) {
+    store_element(to, i / width * to.stride + i % width, shift ? value[i] + shift[i] : value[i]);
+  });
 }
 
 void combine(CombineArguments const& arguments, Queue const& queue) {
-  queue.launch(Kernel<CombineArguments>{combine_kernel, combine_kernel}, {blocks_for(arguments.size), kVectorThreads},
-               arguments);
+  queue.launch(Kernel<CombineArguments>{combine_kernel, combine_kernel},
+               {vector_blocks(arguments.size), kVectorThreads}, arguments);
 }
 
 void reciprocal(int size, double const* in, double* out, cudaStream_t stream) {
-  reciprocal_kernel<<<blocks_for(size), kVectorThreads, 0, stream>>>(size, in, out);
-  MONGE_CUDA_TRY(cudaGetLastError());
+  for_each_point(size, stream, [=] __device__(int i) { out[i] = in[i] == 0 ? 0.0 : 1 / in[i]; });
+}
+
+void exp_difference(int size, double const* weight, double const* first, double const* second, double scale,
+                    double* out, cudaStream_t stream) {
+  for_each_point(size, stream, [=] __device__(int i) {
+    out[i] = weight[i] > 0 ? weight[i] * exp((first[i] - second[i]) / scale) : 0.0;
+  });
+}
+
+void place_columns(int size, int width, double const* vector, double factor, double* out, int stride,
+                   cudaStream_t stream) {
+  for_each_point(size, stream,
+                 [=] __device__(int e) { out[std::int64_t{e / width} * stride + e % width] = factor * vector[e]; });
 }
 
 void row_dots(int rows, int width, double const* first, double const* second, double* out, cudaStream_t stream) {
@@ -150,23 +133,18 @@ void row_dots(int rows, int width, double const* first, double const* second, do
   MONGE_CUDA_TRY(cudaGetLastError());
 }
 
-void weight_terms(WeightTermArguments const& arguments, cudaStream_t stream) {
-  weight_terms_kernel<<<blocks_for(arguments.points.size), kVectorThreads, 0, stream>>>(arguments);
-  MONGE_CUDA_TRY(cudaGetLastError());
-}
-
-void slopes(SlopeArguments const& arguments, cudaStream_t stream) {
-  slopes_kernel<<<blocks_for(arguments.size), kVectorThreads, 0, stream>>>(arguments);
-  MONGE_CUDA_TRY(cudaGetLastError());
-}
-
-int dot_parts(int size) {
+int reduction_parts(int size) {
   constexpr int kMostParts = 256;
-  return std::min(blocks_for(size), kMostParts);
+  return std::min(vector_blocks(size), kMostParts);
 }
 
 void dots(DotArguments const& arguments, cudaStream_t stream) {
-  dots_kernel<<<dot_parts(arguments.size), kVectorThreads, 0, stream>>>(arguments);
+  dots_kernel<<<reduction_parts(arguments.size), kVectorThreads, 0, stream>>>(arguments);
+  MONGE_CUDA_TRY(cudaGetLastError());
+}
+
+void norms(int size, double const* vector, double* partials, cudaStream_t stream) {
+  norms_kernel<<<reduction_parts(size), kVectorThreads, 0, stream>>>(size, vector, partials);
   MONGE_CUDA_TRY(cudaGetLastError());
 }
 

@@ -1,6 +1,7 @@
 #include "cuda/vectors/vectors.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
 #include "cuda/geometry/costs.hpp"
@@ -9,40 +10,23 @@
 namespace monge::cuda {
 
 DeviceVectorOperations::DeviceVectorOperations(SharedRuntime runtime, std::int64_t n, std::int64_t m)
-    : runtime_(std::move(runtime)), sizes_{n, m} {}
+    : VectorOperations(n, m), runtime_(std::move(runtime)) {}
 
 std::unique_ptr<Vector> DeviceVectorOperations::zeros(std::int64_t rows, std::int64_t width) const {
   DeviceGuard const guard(runtime_->index());
   checked_size("points", rows * width);
-  auto result = std::make_unique<DeviceVector>(runtime_, rows, static_cast<int>(width));
+  auto result = std::make_unique<DeviceVector>(runtime_, rows, width);
   MONGE_CUDA_TRY(
       cudaMemsetAsync(result->data(), 0, static_cast<std::size_t>(result->values.bytes()), runtime_->stream()));
   return result;
-}
-
-std::unique_ptr<Vector> DeviceVectorOperations::make(Side side, std::int64_t width) const {
-  return zeros(sizes_[side == Side::rows ? 0 : 1], width);
-}
-
-std::unique_ptr<Vector> DeviceVectorOperations::make_like(Vector const& vector) const {
-  return zeros(on_device(vector).rows(), on_device(vector).width);
-}
-
-MatrixView DeviceVectorOperations::view(Vector const& vector) const {
-  DeviceVector const& of = on_device(vector);
-  return {of.data(), DataType::float64, of.rows(), of.width, of.width, {DeviceType::cuda, runtime_->index()}};
-}
-
-MutableMatrixView DeviceVectorOperations::view(Vector& vector) const {
-  DeviceVector const& of = on_device(vector);
-  return {of.data(), DataType::float64, of.rows(), of.width, of.width, {DeviceType::cuda, runtime_->index()}};
 }
 
 void DeviceVectorOperations::read(MatrixView from, Vector& to) const {
   DeviceGuard const guard(runtime_->index());
   DeviceArray<unsigned char> staging;
   DeviceVector& vector = on_device(to);
-  load_vector(upload(runtime_, from, staging), vector.size(), vector.width, nullptr, vector.data(), runtime_->stream());
+  load_vector(upload(runtime_, from, staging), vector.size(), static_cast<int>(vector.width()), nullptr, vector.data(),
+              runtime_->stream());
   vector.typical = 0;
 }
 
@@ -50,7 +34,7 @@ void DeviceVectorOperations::write(Vector const& from, MutableMatrixView to) con
   DeviceGuard const guard(runtime_->index());
   Output out(runtime_, to);
   DeviceVector const& vector = on_device(from);
-  store_vector(out.view(), vector.size(), vector.width, vector.data(), nullptr, runtime_->stream());
+  store_vector(out.view(), vector.size(), static_cast<int>(vector.width()), vector.data(), nullptr, runtime_->stream());
   out.finish();
 }
 
@@ -58,7 +42,7 @@ void DeviceVectorOperations::combine(std::span<Term const> terms, Vector& out) c
   DeviceGuard const guard(runtime_->index());
   DeviceVector& result = on_device(out);
   CombineArguments arguments{result.size(), static_cast<int>(terms.size()), {}, result.data()};
-  auto const step = [&](Vector const& times) { return result.width / on_device(times).width; };
+  auto const step = [&](Vector const& times) { return static_cast<int>(result.width() / times.width()); };
   double typical = 0;
   for (std::size_t k = 0; k < terms.size(); ++k) {
     Term const& term = terms[k];
@@ -72,6 +56,19 @@ void DeviceVectorOperations::combine(std::span<Term const> terms, Vector& out) c
   result.typical = typical;
 }
 
+void DeviceVectorOperations::concatenate(std::span<Term const> terms, Vector& out) const {
+  DeviceGuard const guard(runtime_->index());
+  DeviceVector& result = on_device(out);
+  std::int64_t first = 0;
+  for (Term const& term : terms) {
+    DeviceVector const& from = on_device(*term.vector);
+    place_columns(from.size(), static_cast<int>(from.width()), from.data(), term.factor, result.data() + first,
+                  static_cast<int>(result.width()), runtime_->stream());
+    first += from.width();
+  }
+  result.typical = 0;
+}
+
 void DeviceVectorOperations::reciprocal(Vector const& in, Vector& out) const {
   DeviceGuard const guard(runtime_->index());
   DeviceVector& result = on_device(out);
@@ -79,11 +76,19 @@ void DeviceVectorOperations::reciprocal(Vector const& in, Vector& out) const {
   result.typical = 0;
 }
 
+void DeviceVectorOperations::exp_difference(Vector const& weight, Vector const& first, Vector const& second,
+                                            double scale, Vector& out) const {
+  DeviceGuard const guard(runtime_->index());
+  cuda::exp_difference(on_device(out).size(), on_device(weight).data(), on_device(first).data(),
+                       on_device(second).data(), scale, written(&out), runtime_->stream());
+}
+
 void DeviceVectorOperations::row_dots(Vector const& first, Vector const& second, Vector& out) const {
   DeviceGuard const guard(runtime_->index());
   DeviceVector const& left = on_device(first);
   DeviceVector& result = on_device(out);
-  cuda::row_dots(left.rows(), left.width, left.data(), on_device(second).data(), result.data(), runtime_->stream());
+  cuda::row_dots(static_cast<int>(left.rows()), static_cast<int>(left.width()), left.data(), on_device(second).data(),
+                 result.data(), runtime_->stream());
   result.typical = 0;
 }
 
@@ -92,21 +97,41 @@ void DeviceVectorOperations::dots(std::span<std::pair<Vector const*, Vector cons
   if (pairs.empty()) return;
   DeviceGuard const guard(runtime_->index());
   int const size = on_device(*pairs[0].first).size();
-  int const parts = dot_parts(size);
-  if (partials_.size() < static_cast<std::int64_t>(kMostDots) * parts)
-    partials_ = DeviceArray<double>(runtime_, static_cast<std::int64_t>(kMostDots) * parts);
-  DotArguments arguments{size, static_cast<int>(pairs.size()), {}, {}, partials_.data()};
+  int const parts = reduction_parts(size);
+  DotArguments arguments{size, static_cast<int>(pairs.size()), {}, {}, partials(std::ssize(pairs) * parts)};
   for (std::size_t k = 0; k < pairs.size(); ++k) {
     arguments.first[k] = on_device(*pairs[k].first).data();
     arguments.second[k] = on_device(*pairs[k].second).data();
   }
   cuda::dots(arguments, runtime_->stream());
-  std::vector<double> const partials =
-      download(*runtime_, partials_.data(), static_cast<std::int64_t>(pairs.size()) * parts);
+  std::vector<double> const partials = download(*runtime_, partials_.data(), std::ssize(pairs) * parts);
   for (std::size_t k = 0; k < pairs.size(); ++k) {
     auto const first = partials.begin() + static_cast<std::ptrdiff_t>(k) * parts;
     out[k] = std::accumulate(first, first + parts, 0.0);
   }
+}
+
+double* DeviceVectorOperations::partials(std::int64_t count) const {
+  if (partials_.size() < count) partials_ = DeviceArray<double>(runtime_, count);
+  return partials_.data();
+}
+
+VectorNorms DeviceVectorOperations::norms(Vector const& vector) const {
+  DeviceGuard const guard(runtime_->index());
+  DeviceVector const& values = on_device(vector);
+  if (values.size() == 0) return {};
+  int const parts = reduction_parts(values.size());
+  cuda::norms(values.size(), values.data(), partials(4 * std::int64_t{parts}), runtime_->stream());
+  std::vector<double> const found = download(*runtime_, partials_.data(), 4 * std::int64_t{parts});
+  VectorNorms norms{.least = found[2], .largest = found[3]};
+  for (std::size_t k = 0; k < found.size(); k += 4) {
+    norms.l1 += found[k];
+    norms.l2 += found[k + 1];
+    norms.least = std::min(norms.least, found[k + 2]);
+    norms.largest = std::max(norms.largest, found[k + 3]);
+  }
+  norms.l2 = std::sqrt(norms.l2);
+  return norms;
 }
 
 }  // namespace monge::cuda

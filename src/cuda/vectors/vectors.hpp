@@ -9,16 +9,15 @@ namespace monge::cuda {
 /// `typical` is a number near the entries of a potential. It is taken from logits before they are rounded and put back
 /// afterwards: it changes digits, never the plan.
 struct DeviceVector final : Vector {
-  DeviceVector() = default;
-  DeviceVector(SharedRuntime const& runtime, std::int64_t rows, int width_of_rows = 1)
-      : values(runtime, rows * width_of_rows), width(width_of_rows) {}
+  DeviceVector() : Vector(0, 1) {}
+  DeviceVector(SharedRuntime const& runtime, std::int64_t rows, std::int64_t width = 1)
+      : Vector(rows, width), values(runtime, rows * width) {}
 
   int size() const { return static_cast<int>(values.size()); }
-  int rows() const { return size() / width; }
   double* data() const { return values.data(); }
+  StridedView strided() const { return {values.data(), width(), DataType::float64}; }
 
   DeviceArray<double> values;
-  int width = 1;
   double typical = 0;
 };
 
@@ -39,24 +38,25 @@ class DeviceVectorOperations final : public VectorOperations {
  public:
   DeviceVectorOperations(SharedRuntime runtime, std::int64_t n, std::int64_t m);
 
-  std::unique_ptr<Vector> make(Side side, std::int64_t width) const override;
-  std::unique_ptr<Vector> make_like(Vector const& vector) const override;
-  using VectorOperations::read, VectorOperations::write;
+  using VectorOperations::read, VectorOperations::write, VectorOperations::combine;
   void read(MatrixView from, Vector& to) const override;
   void write(Vector const& from, MutableMatrixView to) const override;
-  MatrixView view(Vector const& vector) const override;
-  MutableMatrixView view(Vector& vector) const override;
   void combine(std::span<Term const> terms, Vector& out) const override;
+  void concatenate(std::span<Term const> terms, Vector& out) const override;
   void reciprocal(Vector const& in, Vector& out) const override;
+  void exp_difference(Vector const& weight, Vector const& first, Vector const& second, double scale,
+                      Vector& out) const override;
   void row_dots(Vector const& first, Vector const& second, Vector& out) const override;
   void dots(std::span<std::pair<Vector const*, Vector const*> const> pairs, std::span<double> out) const override;
+  VectorNorms norms(Vector const& vector) const override;
 
  private:
-  std::unique_ptr<Vector> zeros(std::int64_t rows, std::int64_t width) const;
+  std::unique_ptr<Vector> zeros(std::int64_t rows, std::int64_t width) const override;
+  /// Room for `count` numbers of what reductions leave; kept.
+  double* partials(std::int64_t count) const;
 
   SharedRuntime runtime_;
-  std::int64_t sizes_[2];
-  mutable DeviceArray<double> partials_;  // Of dots(); made at the first.
+  mutable DeviceArray<double> partials_;
 };
 
 }  // namespace monge::cuda

@@ -1,7 +1,7 @@
 // The update of one potential and the logit that follows from it. __device__ only.
 #pragma once
 #include "cuda/device/numerics.cuh"
-#include "cuda/vectors/kernels.hpp"
+#include "cuda/entropic/update.hpp"
 #include "entropic/update_rule.hpp"
 
 namespace monge::cuda {

@@ -1,0 +1,48 @@
+// What passes left of a row, joined in the order of its slots. __device__ only.
+#pragma once
+#include "cuda/device/numerics.cuh"
+#include "cuda/launch/arguments.hpp"
+
+namespace monge::cuda {
+
+/// Joins the partial sums of a row, slot after slot, to one reference and sum. A few loads are under way at a time.
+template <class T>
+__device__ __forceinline__ void join_slots(SumArguments const& sums, int point, T& reference, double& sum) {
+  constexpr int kBatch = 8;
+  auto const* const partials = static_cast<PartialSum<T> const*>(sums.partials) + point;
+  std::int64_t const stride = sums.points.padded_size;
+  int const slots = sums.work.slots_of(point / sums.work.rows_per_block);
+  reference = kEmptyLogit<T>;
+  sum = 0;
+  for (int first = 0; first < slots; first += kBatch) {
+    PartialSum<T> part[kBatch];
+    T next = reference;
+#pragma unroll
+    for (int s = 0; s < kBatch; ++s) {
+      part[s] = first + s < slots ? partials[(first + s) * stride] : PartialSum<T>{kEmptyLogit<T>, T(0)};
+      next = part[s].reference > next ? part[s].reference : next;
+    }
+    sum *= static_cast<double>(power_of_two(reference - next));
+#pragma unroll
+    for (int s = 0; s < kBatch; ++s) {
+      sum += static_cast<double>(part[s].sum) * static_cast<double>(power_of_two(part[s].reference - next));
+    }
+    reference = next;
+  }
+}
+
+/// The moments of a row, relative to the reference of its joined sum.
+template <class T>
+__device__ __forceinline__ double join_moments(SumArguments const& sums, int point, T reference) {
+  auto const* const partials = static_cast<PartialSum<T> const*>(sums.partials) + point;
+  double moment = 0;
+  int const slots = sums.work.slots_of(point / sums.work.rows_per_block);
+  for (int s = 0; s < slots; ++s) {
+    std::int64_t const offset = static_cast<std::int64_t>(s) * sums.points.padded_size;
+    moment += sums.moments[offset + point] *
+              exp2(static_cast<double>(partials[offset].reference) - static_cast<double>(reference));
+  }
+  return moment;
+}
+
+}  // namespace monge::cuda
