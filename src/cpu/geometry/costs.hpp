@@ -89,7 +89,7 @@ class Costs {
   /// The same costs in the other precision: what was found out about them is copied, and points, which packing has
   /// rounded, are read from the same geometry again.
   virtual std::shared_ptr<Costs<Other<T>> const> twin(Geometry const& geometry) const = 0;
-  /// The costs of some points of `side` alone, in the order given.
+  /// The costs of some points of `side`, in the given order.
   virtual std::unique_ptr<Costs const> part(Side side, std::span<std::int64_t const> points) const = 0;
   /// The costs with other points on `side`. Both shifts may change. To keep the user's potential of a side, add the old
   /// shift to the operator's and subtract the new one. Throws unsupported if costs have no points.

@@ -1,5 +1,5 @@
-// The costs of two point clouds (geometry/point_cost.hpp), each centred at its own weighted mean; for distances, both
-// at that of x.
+// The costs of two point clouds (geometry/point_cost.hpp), each centred at its weighted mean; for distances, both at
+// the mean of x.
 #pragma once
 #include <memory>
 #include <vector>
@@ -36,7 +36,7 @@ class PointCosts final : public Costs<T> {
  private:
   template <class>
   friend class PointCosts;
-  /// Coordinates are features here.
+  /// A cloud whose coordinates are features.
   struct Cloud {
     PackedPoints<T> packed;
     std::vector<double> centre;

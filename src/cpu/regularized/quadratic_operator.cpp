@@ -32,7 +32,7 @@ QuadraticOperator::QuadraticOperator(std::shared_ptr<RegularizedCosts const> cos
       line_(costs_.of(costs_.by_columns() ? Side::columns : Side::rows)),
       place_(costs_.of(costs_.by_columns() ? Side::rows : Side::columns)) {}
 
-/// Of potentials that are set: everything else of a state.
+/// Computes all of the state except its potentials, which are set.
 void QuadraticOperator::pass(State& state) {
   std::size_t const team = static_cast<std::size_t>(team_);
   state.active.resize(team);

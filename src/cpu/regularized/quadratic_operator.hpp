@@ -28,10 +28,10 @@ class QuadraticOperator final : public ReadableOperator<monge::QuadraticOperator
   void potentials(MutableVectorView u, MutableVectorView v) const override;
 
  private:
-  /// Lines or places.
+  /// Data of the lines, or of the places.
   struct Points {
     std::vector<double> potential;  // Less the shift of the costs; -infinity without mass.
-    std::vector<double> sum;        // Of the positive scores.
+    std::vector<double> sum;        // Of the positive u + v - S.
     std::vector<std::int32_t> count;
   };
   /// Potentials, and the results of a pass.
@@ -52,7 +52,7 @@ class QuadraticOperator final : public ReadableOperator<monge::QuadraticOperator
   /// Returns the number of steps of conjugate gradients.
   int solve(QuadraticDamping damping);
 
-  int team_;  // Of the threads that are given, as many as the problem keeps busy.
+  int team_;  // The threads that the problem keeps busy.
   CostLines const& lines_;
   RegularizedCosts::Points const &line_, &place_;
   double weight_ = 0;

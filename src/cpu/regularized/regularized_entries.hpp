@@ -77,7 +77,7 @@ void write_potential(CostScale const& scale, std::span<double const> potential, 
 
 class RegularizedCosts;
 
-/// An operator of either method with what plans read of it, which is the same for all sources.
+/// An operator of either method. Plans read all sources in the same way.
 template <class Operator>
 class ReadableOperator : public Operator, protected EntrySource {
  public:

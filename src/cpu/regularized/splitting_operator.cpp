@@ -14,7 +14,7 @@
 namespace monge::cpu {
 namespace {
 
-/// Whole cache lines, an odd number of them: neighbouring columns lie in different sets of a cache.
+/// Whole cache lines, an odd number, so that neighbouring columns lie in different sets of a cache.
 template <class T>
 std::int64_t column_stride(std::int64_t rows) {
   constexpr std::int64_t kLine = padded_to_vectors<T>(1);

@@ -96,7 +96,7 @@ __device__ __forceinline__ void sum_and_raise(T const (&sum)[kCount], Make const
   }
 }
 
-/// sum += value with the rounding error carried along (Kahan).
+/// sum += value with a compensation of the rounding error (Kahan).
 __device__ __forceinline__ void compensated_add(float& sum, float& compensation, float value) {
   float const corrected = value - compensation;
   float const next = sum + corrected;

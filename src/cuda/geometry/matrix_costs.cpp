@@ -22,7 +22,7 @@ MatrixCosts::MatrixCosts(SharedRuntime runtime, CostMatrix const& geometry, Poin
   form_ = ScoreForm::stored;
   bool const fresh = memory_ == nullptr;
   if (fresh) memory_ = std::make_shared<Memory>();
-  // The old copy makes room for the new one.
+  // Frees the old copy before the new one is made.
   memory_->copy = {};
   stored_ = upload_costs(runtime_, geometry, memory_->copy);
   if (fresh) {

@@ -13,7 +13,7 @@ namespace monge::cuda {
 
 class MatrixCosts final : public Costs {
  public:
-  /// Starts to look through the matrix; finish() has to follow, with what is found at `found` (device memory).
+  /// Starts the survey of the matrix, which goes to `found` (device memory). finish() must follow.
   MatrixCosts(SharedRuntime runtime, CostMatrix const& geometry, PointWeights a, PointWeights b, DataType scalar,
               CostSurvey* found, Queue const& queue);
   /// Throws if a cost is neither finite nor +infinity, or if a point of positive weight has no partner.
@@ -38,7 +38,7 @@ class MatrixCosts final : public Costs {
               std::shared_ptr<Memory> memory, CostSurvey* found, Queue const& queue);
   void set_sides();
   void set_bound();
-  /// The number at a place of the problem, for a message.
+  /// C_ij, for a message.
   double cost(std::int64_t row, std::int64_t column) const;
 
   std::shared_ptr<Memory> memory_;

@@ -76,7 +76,7 @@ struct StoredCosts {
   MONGE_DEVICE_INLINE std::int64_t place(std::int64_t row, std::int64_t column) const {
     return transposed ? column * stride + row : row * stride + column;
   }
-  /// For a pass whose rows are the columns here.
+  /// The matrix for a pass whose rows are columns here.
   StoredCosts flipped() const;
   /// The matrix without the rows before `first_row`, a multiple of 4.
   StoredCosts from(int first_row) const;
@@ -173,17 +173,17 @@ struct WorkPlan {
   int row_blocks = 1;
   int column_tiles = 1;
   int rows_per_block = kRowPadding;
-  int slots = 1;           // At most so many blocks share a row block.
+  int slots = 1;           // The most blocks that share a row block.
   std::int64_t tiles = 1;  // Of all row blocks.
 
   MONGE_DEVICE_INLINE std::int64_t first_tile(std::int64_t block) const { return block * tiles / grid; }
-  /// Where the tiles of a row block begin in the sequence.
+  /// The first tile of a row block in the sequence.
   MONGE_DEVICE_INLINE std::int64_t begin(int row_block) const {
     return static_cast<std::int64_t>(row_block) * column_tiles;
   }
-  /// The row block that has tile number `tile` of the sequence.
+  /// The row block of tile number `tile` in the sequence.
   MONGE_DEVICE_INLINE int row_block(std::int64_t tile) const { return static_cast<int>(tile / column_tiles); }
-  /// The block of the grid that has tile number `tile` of the sequence.
+  /// The block of the grid that takes tile number `tile` of the sequence.
   MONGE_DEVICE_INLINE int owner(std::int64_t tile) const { return static_cast<int>(((tile + 1) * grid - 1) / tiles); }
   MONGE_DEVICE_INLINE int first_owner(int row_block) const { return owner(begin(row_block)); }
   MONGE_DEVICE_INLINE int slots_of(int row_block) const {

@@ -5,7 +5,7 @@ namespace monge::cuda {
 
 struct Occupancy {
   int resident_blocks = 0;    // At a time, on a multiprocessor.
-  int resident_clusters = 0;  // At a time, on the device; of blocks in clusters only.
+  int resident_clusters = 0;  // On the device at a time, with clusters only.
 };
 /// For the current device. CUDA needs some microseconds for an answer, so answers are kept. From the first call on, the
 /// kernel may use all shared memory of the device.

@@ -1,5 +1,5 @@
-// Where kernels are launched: at once in a stream, or by a batch (batch.hpp), which makes one launch of the same step
-// of many problems. A kernel that can be either takes one struct of arguments and is compiled for both sources.
+// The destination of launches: a stream, or a batch (batch.hpp), which joins equal steps of many problems in one
+// launch. A kernel for both takes one struct of arguments and is compiled for both sources.
 #pragma once
 #include <cstddef>
 #include <type_traits>
@@ -40,7 +40,7 @@ struct LaunchShape {
   int threads;
   int shared_bytes = 0;
   int rows = 1;    // Of the grid.
-  int merged = 1;  // Among many problems a block may take so many of these one after the other.
+  int merged = 1;  // In a launch for many problems one block may do the work of this many.
   /// Blocks that reach each other's shared memory, from Generation::sm_90 on; `blocks` is a multiple. 0 for a kernel
   /// without such instructions: those that have some need to be launched as a cluster, even of one block.
   int cluster = 0;

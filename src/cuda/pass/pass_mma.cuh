@@ -37,7 +37,7 @@ namespace monge::cuda {
 template <int kProducts, int kChunk, int kStages, RowPlace kRowPlace>
 using MmaShape = OperandShape<kProducts, kChunk, kStages, kRowPlace, kRowPlace == RowPlace::streamed ? 2 : kStages>;
 
-/// scores += rows columns^T over one chunk, for this warp's 32 x 64 scores.
+/// scores += rows columns^T over one chunk, for the 32 x 64 scores of this warp.
 template <class Shape>
 __device__ __forceinline__ void multiply_chunk(float (&score)[2][8][4], std::uint32_t rows, std::uint32_t columns,
                                                int warp_row, int warp_column) {

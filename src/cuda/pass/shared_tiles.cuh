@@ -124,9 +124,9 @@ class OperandStream {
     copy_async_commit();
   }
 
-  /// Of the segment's tile number `tile`.
+  /// The first column of tile number `tile` of the segment.
   __device__ __forceinline__ int first_column(int tile) const { return (segment_.first_tile + tile) * Shape::kColumns; }
-  /// Of the stage that is read; `chunk` is the one in it.
+  /// The columns of the stage to be read, and the rows; `chunk` is the chunk in it.
   __device__ __forceinline__ std::uint32_t columns() const { return stages_ + stage_ * Shape::kStageBytes; }
   __device__ __forceinline__ std::uint32_t rows(int chunk) const {
     return Shape::kResidentRows ? resident_ + chunk * Shape::kChunkBytes : columns() + Shape::kChunkBytes;

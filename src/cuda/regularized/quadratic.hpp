@@ -34,7 +34,7 @@ struct QuadraticPassArguments {
   double* chunk_sum;  // [quadratic_chunks(lines)][places], both arrays.
   int* chunk_count;
 };
-/// From the potentials of the state all of the rest. The kernels are compiled for what the costs come from.
+/// Computes the rest of the state from its potentials. The kernels are compiled for each source of costs.
 void quadratic_pass(QuadraticPassArguments const& arguments, cudaStream_t stream);
 
 /// *result = the values of the state for problem.weight.

@@ -64,7 +64,7 @@ __device__ __forceinline__ double entry_at(RegularizedEntries const& entries, in
   return entry_at(entries, place, j, entries.packed ? 0.0 : Pairs::score(entries.matrix, row, j));
 }
 
-/// A block for each tile.
+/// One block for each tile.
 template <class T, class Source>
 __global__ void __launch_bounds__(kEntryBlock) pack_costs_kernel(Source const source) {
   __shared__ ScoreTile tile;

@@ -1,4 +1,4 @@
-// What is read out of a regularised plan, whatever its entries are made of.
+// Reading of a regularised plan, for any source of entries.
 #pragma once
 #include <memory>
 

@@ -21,7 +21,7 @@ constexpr int kLeastColumns = 4, kMostColumns = 256;
 constexpr int kReservedBytes = 1024;
 static_assert(sizeof(SplittingArguments) + 512 <= kReservedBytes);
 
-/// Rows of a slab of small groups, in bytes: 256 threads with 4 vectors each.
+/// Bytes of a column in a slab of small groups: 256 threads with 4 vectors each.
 constexpr int kGroupedSlabBytes = 256 * 4 * 16;
 
 template <class Function>

@@ -85,7 +85,7 @@ struct SplittingPlan {
 SplittingPlan plan_splitting(DataType scalar, SplittingProx prox, int rows, int columns,
                              std::vector<int> const& group_begin, int multiprocessors);
 
-/// Two launches. Iterations take turns in running backwards.
+/// Two launches. Every other iteration runs backwards.
 void splitting_iteration(SplittingPlan const& plan, SplittingIteration iteration, SplittingArguments const& arguments,
                          Queue const& queue);
 

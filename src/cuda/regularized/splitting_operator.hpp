@@ -61,10 +61,10 @@ class SplittingOperator final : public ReadableOperator<monge::SplittingOperator
   SplittingArguments arguments_;
   ResidentArguments resident_;
   SplittingParameters* parameters_ = nullptr;
-  SplittingResidual* residual_ = nullptr;  // Behind all that belongs to X.
+  SplittingResidual* residual_ = nullptr;  // Follows all data that belong to X.
   std::array<SpareState, kSpares> spares_;
   RegularizedReadout readout_;
-  std::optional<Graph> graph_;  // Of kIterationsPerGraph.
+  std::optional<Graph> graph_;  // Holds kIterationsPerGraph iterations.
   double step_ = 0;
   std::int64_t iterations_ = 0;  // Since the start.
   bool evaluated_ = false;       // No iteration since the last evaluation.

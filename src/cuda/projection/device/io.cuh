@@ -193,7 +193,7 @@ struct ElementRows {
       }
     });
   }
-  /// To be called before the first get_row().
+  /// Call before the first get_row().
   __device__ __forceinline__ void load() const {
     for_each_element([&](int e, auto const* from, auto four) {
       if constexpr (decltype(four)::value) {
@@ -204,7 +204,7 @@ struct ElementRows {
     });
     sync_team<L>();
   }
-  /// To be called after the last put_row().
+  /// Call after the last put_row().
   __device__ __forceinline__ void store() const {
     sync_team<L>();
     for_each_element([&](int e, auto* to, auto four) {
