@@ -149,19 +149,19 @@ class CudaBackend final : public Backend {
   Runtime const& runtime() const { return *runtime_; }
 
  private:
-  /// Those that this backend has made.
+  /// Costs that this backend has made.
   static std::shared_ptr<RegularizedCosts const> own(std::shared_ptr<monge::RegularizedCosts const> const& costs) {
     return std::static_pointer_cast<RegularizedCosts const>(costs);
   }
 
-  /// Clouds that are being packed and matrices that are being looked through, null for other problems. The findings of
-  /// problem i go to place i of its kind, of clouds to 2 i and the next.
+  /// Costs under construction, by problem: point clouds to pack, matrices to survey; null if the problem has none.
+  /// Findings of the clouds of problem i are at 2 i and 2 i + 1, the survey of its matrix at i.
   struct NewCosts {
     std::vector<std::shared_ptr<PointCosts>> clouds;
     FindingsMemory findings;
     std::vector<std::shared_ptr<MatrixCosts>> matrices;
     std::optional<DeviceArray<CostSurvey>> surveys;
-    std::vector<std::shared_ptr<Weights>> usual;  // Those of the first problem.
+    std::vector<std::shared_ptr<Weights>> usual;  // Weights of the first problem.
   };
 
   /// Most batches have the same weights in all problems. The weights of the first problem are made at once, before all

@@ -21,7 +21,7 @@
 #ifndef MONGE_CPU_SURVEY_RUN
 #define MONGE_CPU_SURVEY_RUN
 namespace monge::cpu {
-/// Some places of one line; null where nothing is given. The sums of the places are those of one thread.
+/// Some places of one line; null if not given. The sums of places belong to one thread.
 struct SurveyRun {
   double const *costs, *mask, *l1_weights;
   double l1;
@@ -102,7 +102,7 @@ CostSurvey survey_costs(CostSurveyInput const& input, int threads) {
   std::vector<SurveyedLine> lines(static_cast<std::size_t>(costs.lines));
   std::vector<double> place_weight = costs.place_vector();
   std::ranges::copy(input.place_weight, place_weight.begin());
-  std::vector<SurveyedPoints> places(static_cast<std::size_t>(team));  // One a thread.
+  std::vector<SurveyedPoints> places(static_cast<std::size_t>(team));  // One for each thread.
 #pragma omp parallel for num_threads(team) schedule(static)
   for (int t = 0; t < team; ++t) {
     SurveyedPoints& sums = places[static_cast<std::size_t>(t)];

@@ -1,5 +1,4 @@
-// What one reading of costs finds before anything is done with them: their range and mean, who has a partner, and
-// whether all of them are costs.
+// The survey of costs before their first use: range and mean, points without a partner, and invalid numbers.
 #pragma once
 #include <limits>
 #include <span>
@@ -18,11 +17,11 @@ struct CostSurveyInput {
   CostLines const* mask = nullptr;  // Null: all pairs with a finite cost are allowed.
   CostLines const* l1_weights = nullptr;
   double l1 = 0;
-  /// The largest cost is that of a pair whose points both have weight, with l1 W; otherwise of any pair.
+  /// The largest cost is over pairs of two points of positive weight, with l1 W; otherwise over all pairs.
   bool of_weighted = false;
 };
 
-/// Sums over the allowed pairs of each point, w the weight of the other point of the pair.
+/// Sums over the allowed pairs of each point, w the weight of the other point.
 struct SurveyedPoints {
   std::vector<double> cost;    // sum w C
   std::vector<double> weight;  // sum w: positive if the point has a partner of weight.
@@ -32,15 +31,15 @@ struct SurveyedPoints {
 
 struct CostSurvey {
   double least = std::numeric_limits<double>::infinity(), most = -least;  // Of allowed pairs.
-  double mean = 0;       // Of allowed pairs, each with the product of its two weights.
-  bool is_valid = true;  // Every number is one that may be. Only then the others say something.
+  double mean = 0;       // Weighted by the product of both weights, over allowed pairs.
+  bool is_valid = true;  // Every number is valid; otherwise the rest is undefined.
   SurveyedPoints line, place;
 };
 
 CostSurvey survey_costs(CostSurveyInput const& input, int threads);
 
-/// Throws invalid_argument for the first pair, row by row, with a number that none may be: as
-/// regularized/regularized_costs.hpp has it. Matrices without rows are not given.
+/// Throws invalid_argument for the first pair, row by row, with an invalid number, as described in
+/// regularized/regularized_costs.hpp. Matrices without rows are not given.
 [[noreturn]] void throw_first_bad(CostMatrix const& costs, MatrixView l1_weights = {}, MatrixView mask = {});
 
 }  // namespace monge::cpu

@@ -58,7 +58,7 @@ ScoreSource<T> MatrixCosts<T>::scores(Side rows) const {
   return {.form = ScoreForm::stored, .stored = stored(rows)};
 }
 
-/// The same matrix, read in another arithmetic.
+/// The same matrix in the other precision.
 template <class T>
 std::shared_ptr<Costs<Other<T>> const> MatrixCosts<T>::twin(Geometry const&) const {
   using Twin = MatrixCosts<Other<T>>;

@@ -28,8 +28,8 @@ class PointCosts final : public Costs<T> {
   PointValues<T> points(Side side) const override;
   PointForm point_form() const override { return cost_.form(); }
   PointValues<T> labels(Side side) const override;
-  /// Of a cloud to itself, which `geometry` has twice: the two sides have one shift, and one packed cloud where their
-  /// features are the same. That may be the one which `like` has on `side`.
+  /// The costs of a cloud to itself, which `geometry` holds twice. Both sides have the same shift and, if their
+  /// features are the same, one packed cloud: that of `like` on `side` if possible.
   static std::shared_ptr<PointCosts const> self(PointCloud const& geometry, std::span<double const> a,
                                                 PointCosts const& like, Side side);
 
@@ -48,7 +48,7 @@ class PointCosts final : public Costs<T> {
   PointCosts(std::int64_t n, std::int64_t m, PointCost cost);
   PointCosts(PointCosts const& like, std::shared_ptr<Cloud const> rows, std::shared_ptr<Cloud const> columns);
   std::shared_ptr<Cloud const> packed(MatrixView features, std::vector<double> centre, double mean_square = 0) const;
-  /// Points as they are, for the cosine alone.
+  /// The points themselves, for the cosine only.
   std::shared_ptr<Cloud const> undirected(MatrixView points, std::vector<double> centre) const;
   std::shared_ptr<Cloud const> measured(Cloud cloud) const;
   std::vector<double> shift_of(Side side, MatrixView features) const;
@@ -60,7 +60,7 @@ class PointCosts final : public Costs<T> {
   ScoreForm form_;
   std::shared_ptr<Cloud const> clouds_[2];
   std::vector<double> shift_[2];
-  std::shared_ptr<Cloud const> undirected_[2];  // For the cosine, whose features are directions.
+  std::shared_ptr<Cloud const> undirected_[2];  // For the cosine only, whose features are directions.
 };
 
 }  // namespace monge::cpu

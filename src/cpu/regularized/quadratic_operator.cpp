@@ -49,7 +49,7 @@ void QuadraticOperator::pass(State& state) {
     std::vector<std::int32_t>& active = state.active[at];
     std::size_t size = 0;
     for_each_group(lines_, t, team_, [&](std::int64_t first_line, std::int64_t count, LineReader& reader) {
-      // Each line of the group has room for all of its places.
+      // Each line of the group needs room for all of its places.
       std::size_t const room = place_.share.size(), needed = size + kRowGroup * room;
       if (active.size() < needed) active.resize(needed + size);
       ActiveLine found[kRowGroup];
@@ -267,7 +267,7 @@ RegularizedValues QuadraticOperator::evaluate() {
                           terms.has_finite_conjugate() ? DualBound::of_conjugate : DualBound::without_slack, threads_);
 }
 
-/// Idle lines, or places, to the least S less the other potential, 0 where no pair is allowed.
+/// Sets potentials of idle lines, or places, to the least S minus the other potential, or 0 if no pair is allowed.
 void QuadraticOperator::set_idle(RegularizedCosts::Points const& given, std::vector<double>& line,
                                  std::vector<double>& place, bool of_lines) const {
   std::vector<double> least(given.share.size(), kInfinity);

@@ -1,4 +1,4 @@
-// The dual of a quadratically regularised plan on the CPU, in float64 whatever the costs are stored in.
+// The dual of a quadratically regularised plan on the CPU, in float64 for costs of any type.
 //
 // A pass reads the costs once, from the caller's matrix in place or computed from points. It leaves the sums of the
 // positive u + v - S and the list of active pairs, line by line, 4 bytes for each. All linear algebra runs on this

@@ -60,7 +60,7 @@ void RegularizedCosts::set_points(PointCloud const& clouds) {
   lines_.places = points_->size(Side::columns);
   lines_.source = points_->scores(Side::rows);
   lines_.factor = points_->factor();
-  // The user's costs, until these are known.
+  // Sets the user's costs; take() scales them after the survey.
   auto const add = [&](Side side, std::vector<double> base) {
     for (std::size_t i = 0; i < points_->norm(side).size(); ++i)
       base[i] = points_->norm(side)[i] + points_->shift(side)[i];
@@ -76,7 +76,7 @@ void RegularizedCosts::set_matrix(CostMatrix const& matrix) {
   lines_ = CostLines::of_matrix(cost_);
 }
 
-/// From the user's costs to those inside.
+/// Changes the user's costs to costs inside.
 void RegularizedCosts::take(CostSurvey const& found) {
   SurveyedPoints const* const sums[2] = {by_columns_ ? &found.place : &found.line,
                                          by_columns_ ? &found.line : &found.place};

@@ -1,4 +1,4 @@
-// The costs of a regularised problem on the CPU, read once: the caller's matrices where they lie, or packed points.
+// The costs of a regularised problem on the CPU, read once: the caller's matrices in place, or packed points.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -18,14 +18,14 @@ struct CostSurvey;
 
 class RegularizedCosts final : public monge::RegularizedCosts {
  public:
-  /// What is known of rows or columns.
+  /// Data of rows or columns.
   struct Points {
     std::vector<double> share;
-    std::vector<double> shift;  // Inside: the cost of a pair is that of lines() and the shifts of its points.
-    std::vector<double> mean;   // Of the costs inside of a point with mass, less half of the mean of all.
+    std::vector<double> shift;  // Costs inside are those of lines() plus the shifts of both points.
+    std::vector<double> mean;   // Means of the costs inside over points with mass, less half of the overall mean.
   };
 
-  /// Throws invalid_argument as regularized/regularized_costs.hpp has it.
+  /// Throws invalid_argument as described in regularized/regularized_costs.hpp.
   RegularizedCosts(RegularizedInput const& input, int threads);
 
   RegularizerTerms const& terms() const { return terms_; }
@@ -35,21 +35,21 @@ class RegularizedCosts final : public monge::RegularizedCosts {
   /// The groups of these rows, in units of `scale`; empty without group lasso.
   std::vector<RowGroup> groups() const;
 
-  /// Costs from 0 to 1, without l1 and, of points, without their shifts, which would cost digits.
+  /// Costs from 0 to 1, without l1 and, for points, without shifts, which would cost digits.
   CostLines const& lines() const { return lines_; }
-  /// The lines are columns of the problem.
+  /// Whether the lines are columns of the problem.
   bool by_columns() const { return by_columns_; }
-  /// The costs of lines(), column by column of the tile, whose rows count in order(); +infinity where a pair is
-  /// forbidden.
+  /// Reads the costs of lines() column by column of the tile, with rows numbered as in order(); +infinity for forbidden
+  /// pairs.
   void load(Tile const& tile, double* c) const;
-  /// lambda_1 W, 0 without that term.
+  /// lambda_1 W, or 0 without L1 weights.
   void load_l1(Tile const& tile, double* w) const;
 
  private:
   void set_points(PointCloud const& clouds);
   void set_matrix(CostMatrix const& matrix);
   void take(CostSurvey const& found);
-  /// out = value(the entry of the matrix) for the pairs of a tile.
+  /// out = value(out, entry of the matrix) for the pairs of a tile.
   template <class Value>
   void load_from(MatrixView matrix, bool transposed, Tile const& tile, double* out, Value&& value) const;
 

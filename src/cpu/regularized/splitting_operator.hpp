@@ -19,7 +19,7 @@ namespace monge::cpu {
 template <class T>
 class SplittingOperator final : public ReadableOperator<monge::SplittingOperator> {
  public:
-  /// Of the costs of a matrix.
+  /// `costs` must be those of a matrix.
   SplittingOperator(std::shared_ptr<RegularizedCosts const> costs, int threads);
 
   void start(double step) override;

@@ -75,9 +75,9 @@ __device__ __forceinline__ void store_vector_4(double* to, double const (&value)
   *reinterpret_cast<double2*>(to + 2) = make_double2(value[2], value[3]);
 }
 
-/// c += a b for a (16 x 16), b (16 x 8), c (16 x 8); each product is added with one rounding. With g = lane / 4 and t =
-/// lane % 4: c0 and c1 are row g, columns 2 t and 2 t + 1; c2 and c3 are the same columns of row g + 8; a[2 k] and a[2
-/// k + 1] are column 4 k + t of these rows; b[k] is row 4 k + t of column g.
+/// c += a b for a (16 x 16), b (16 x 8), c (16 x 8); each product is added with one rounding. Let g = lane / 4 and
+/// t = lane % 4. c0 and c1 are row g, columns 2 t and 2 t + 1; c2 and c3 are these columns of row g + 8; a[2 k] and
+/// a[2 k + 1] are column 4 k + t of these rows; b[k] is row 4 k + t of column g.
 __device__ __forceinline__ void mma_16x8x16_in_parts(double& c0, double& c1, double& c2, double& c3,
                                                      double const (&a)[8], double const (&b)[4]) {
   auto const multiply = [](double& first, double& second, double row, double column) {

@@ -1,12 +1,11 @@
-// The survey of costs: is every number one that may be, has every point of weight a partner, which costs are the
-// smallest and the largest, and what are their means.
+// The survey of costs: is every number valid, has every point of positive weight a partner, and what are the smallest
+// and the largest cost and the means?
 //
-// Costs are those of a matrix or of points (Costs below).
+// The costs are those of a matrix or of points (Costs below).
 //
 // Tiling: a block of 256 threads takes 64 lines and 1024 places, each thread 4 places. It leaves one partial survey
-// and,
-//   where they are wanted, partial sums of its lines and places; points that have a partner are marked, a byte a point.
-//   A block of its own joins the surveys.
+//   and, if wanted, partial sums of its lines and places. It marks points that have a partner, in a byte for each
+//   point. One more block joins the surveys.
 // Traffic: the costs once.
 // Numerics: float64, sums in a fixed order; only integer minima are atomic.
 #pragma once
@@ -23,12 +22,12 @@ inline constexpr int kSurveyWarps = kSurveyThreads / 32;
 inline constexpr int kSurveyLines = 64;
 inline constexpr int kSurveyPlaces = 4 * kSurveyThreads;
 
-/// What one block saw.
+/// Findings of one block.
 struct SurveyPart {
   double least, largest, cost_sum, weight_sum;
 };
 
-/// Lines of memory, rows or, where costs are transposed, columns, and their places.
+/// Lines of memory are rows or, if costs are transposed, columns; places are the points of the other side.
 struct CostSurveyArguments {
   RegularizedMatrix matrix;
   int lines, places;
@@ -36,17 +35,17 @@ struct CostSurveyArguments {
   bool of_support;
   double const* line_weight;
   double const* place_weight;
-  SurveyPart* parts;             // One a block.
+  SurveyPart* parts;             // One for each block.
   PointSums* line_sums;          // [blocks of places][lines], and
   PointSums* place_sums;         // [blocks of lines][places]; null: not wanted.
-  unsigned char* line_partner;   // Whether a line has one;
-  unsigned char* place_partner;  // a place; side by side.
+  unsigned char* line_partner;   // Whether each line has a partner,
+  unsigned char* place_partner;  // and each place, which follow the lines.
   PointSums* sums;
   double* shift;
   CostSurvey* result;
 };
 
-/// Costs of a matrix of S.
+/// Costs of a matrix of numbers S.
 template <class S>
 struct MatrixCostsOf {
   static __device__ __forceinline__ double at(RegularizedMatrix const& matrix, int line, int place) {
@@ -72,12 +71,12 @@ __global__ void __launch_bounds__(kSurveyThreads) start_survey_kernel(Source con
   arguments.result->first_lonely[0] = arguments.result->first_lonely[1] = CostSurvey::kNobody;
 }
 
-/// The survey of a warp's lanes, for all of them, in a fixed order.
+/// Joins the findings of a warp's lanes, for all of them, in a fixed order.
 __device__ __forceinline__ SurveyPart warp_survey(SurveyPart part) {
   return {-warp_max(-part.least), warp_max(part.largest), warp_sum(part.cost_sum), warp_sum(part.weight_sum)};
 }
 
-/// The survey of a block's threads, for thread 0.
+/// Joins the findings of a block's threads, for thread 0.
 template <int kThreads>
 __device__ __forceinline__ SurveyPart block_survey(SurveyPart part) {
   __shared__ SurveyPart parts[kThreads / 32];
@@ -95,7 +94,7 @@ __device__ __forceinline__ SurveyPart block_survey(SurveyPart part) {
   return part;
 }
 
-/// Blocks of places times blocks of lines.
+/// Grid: blocks of places times blocks of lines.
 template <class Costs, class Source>
 __global__ void __launch_bounds__(kSurveyThreads) survey_costs_kernel(Source const source) {
   __shared__ PointSums warp_sums[kSurveyWarps][kSurveyLines];
@@ -159,7 +158,7 @@ __global__ void __launch_bounds__(kSurveyThreads) survey_costs_kernel(Source con
     if (arguments.sums && place < arguments.places)
       arguments.place_sums[static_cast<std::int64_t>(line_block) * arguments.places + place] = of_place[k];
   }
-  part = block_survey<kSurveyThreads>(part);  // With a barrier.
+  part = block_survey<kSurveyThreads>(part);  // Ends with a barrier.
   if (thread == 0) arguments.parts[share.block] = part;
   if (!arguments.sums || thread >= end - first_line) return;
   PointSums of_line{};
@@ -170,7 +169,7 @@ __global__ void __launch_bounds__(kSurveyThreads) survey_costs_kernel(Source con
   arguments.line_sums[static_cast<std::int64_t>(place_block) * arguments.lines + first_line + thread] = of_line;
 }
 
-/// A thread for each line, then for each place.
+/// One thread for each line, then for each place.
 template <class Source>
 __global__ void __launch_bounds__(kSurveyThreads) join_point_sums_kernel(Source const source) {
   Share<CostSurveyArguments> const share = share_of(source);
@@ -190,7 +189,7 @@ __global__ void __launch_bounds__(kSurveyThreads) join_point_sums_kernel(Source 
   arguments.sums[i] = sum;
 }
 
-/// One block: joins the parts and looks for points of weight without a partner.
+/// One block: joins the parts and finds points of positive weight without a partner.
 template <class Source>
 __global__ void __launch_bounds__(kSurveyThreads) join_survey_kernel(Source const source) {
   Share<CostSurveyArguments> const share = share_of(source);

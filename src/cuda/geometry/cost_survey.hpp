@@ -1,4 +1,4 @@
-// What must be known of costs before they are used (cuda/geometry/cost_survey.cuh).
+// Findings about costs before their first use (cuda/geometry/cost_survey.cuh).
 #pragma once
 #include <climits>
 
@@ -11,41 +11,41 @@ struct CostSurvey {
   static constexpr unsigned long long kNone = ~0ull;
   static constexpr int kNobody = INT_MAX;
 
-  unsigned long long first_bad;  // row columns + column of the first pair with a number that none may be; kNone.
-  double least, largest;         // Of the pairs that are allowed.
-  double cost_sum, weight_sum;   // Of a_i b_j C_ij and a_i b_j over these.
-  int first_lonely[2];           // The first row and column of weight without an allowed pair with one of weight.
+  unsigned long long first_bad;  // row columns + column of the first pair with an invalid number; kNone.
+  double least, largest;         // Of the allowed pairs.
+  double cost_sum, weight_sum;   // Sums of a_i b_j C_ij and a_i b_j over the allowed pairs.
+  int first_lonely[2];           // The first row and column of positive weight without a partner; kNobody.
 
-  /// Of row columns + column.
+  /// The pair with number row columns + column.
   struct Place {
     std::int64_t row, column;
   };
   Place first_bad_place(int columns) const {
     return {static_cast<std::int64_t>(first_bad) / columns, static_cast<std::int64_t>(first_bad) % columns};
   }
-  /// Which points of a side have a partner, as far as the first that has none.
+  /// Whether each point of a side has a partner, correct up to the first that has none.
   std::vector<unsigned char> has_partner(Side side, std::size_t size) const;
 };
 
-/// Sums over the allowed pairs of a point, w the weight of the other point: w C and w.
+/// Sums of w C and w over the allowed pairs of a point, w the weight of the other point.
 struct PointSums {
   double cost, weight;
 };
 
 struct CostSurveyInput {
-  RegularizedMatrix matrix;  // Its costs as the user has them.
+  RegularizedMatrix matrix;  // With the user's costs.
   double const* a;           // Weights of rows and columns.
   double const* b;
-  /// Weights count as 1 where they are positive, and the largest cost is that of pairs of weight, with l1 W.
+  /// Positive weights count as 1, and the largest cost is over pairs of positive weight, with l1 W.
   bool of_support = false;
-  double* shift = nullptr;    // Becomes the least cost, one number a row; null: not wanted.
-  PointSums* sums = nullptr;  // Of lines, then of places; null: not wanted.
+  double* shift = nullptr;    // Becomes the least cost, one number for each row; null: not wanted.
+  PointSums* sums = nullptr;  // For lines, then for places; null: not wanted.
   unsigned char* scratch = nullptr;
   CostSurvey* result = nullptr;
 };
-/// Bytes of scratch memory; `sums`: these are wanted.
+/// Bytes of scratch memory, with or without `sums`.
 std::int64_t survey_bytes(RegularizedMatrix const& matrix, bool sums);
-/// One read of the costs.
+/// Reads the costs once.
 void survey_costs(CostSurveyInput const& input, Queue const& queue);
 
 }  // namespace monge::cuda

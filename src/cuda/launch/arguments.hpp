@@ -72,7 +72,7 @@ struct StoredCosts {
 
   MONGE_DEVICE_INLINE int lines() const { return transposed ? columns : rows; }
   MONGE_DEVICE_INLINE int line_size() const { return transposed ? rows : columns; }
-  /// Where the cost of a pair lies.
+  /// The index of a pair's cost in `data`.
   MONGE_DEVICE_INLINE std::int64_t place(std::int64_t row, std::int64_t column) const {
     return transposed ? column * stride + row : row * stride + column;
   }
@@ -165,9 +165,9 @@ MONGE_DEVICE_INLINE int logit_position(int j) {
   return j / 16 * 16 + j % 8 / 2 * 4 + j % 16 / 8 * 2 + j % 2;
 }
 
-/// Who does what in a pass. Each row block meets all column tiles. The tiles of all row blocks, row block by row block,
-/// are one sequence that is cut into equal parts, one for each block of the grid: no block waits for a last wave. The
-/// blocks that share a row block leave their sums in consecutive slots, in the order of the tiles.
+/// The distribution of a pass over blocks. Each row block meets all column tiles. The tiles of all row blocks, row
+/// block by row block, form one sequence, cut into equal parts, one for each block of the grid; no block waits for a
+/// last wave. Blocks that share a row block leave their sums in consecutive slots, in the order of the tiles.
 struct WorkPlan {
   int grid = 1;
   int row_blocks = 1;

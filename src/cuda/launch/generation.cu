@@ -16,7 +16,7 @@ namespace {
 #define MONGE_GENERATION_THREADS 32
 #endif
 
-/// Its launch bound tells the host for which generation the code was compiled that the device runs.
+/// Its launch bound tells the host the generation of the code that the device runs.
 __global__ void __launch_bounds__(MONGE_GENERATION_THREADS) generation_kernel() {}
 
 Generation generation_of_code() {
@@ -29,7 +29,7 @@ Generation generation_of_code() {
 }  // namespace
 
 Generation generation() {
-  thread_local std::map<int, Generation> known;  // Of each device.
+  thread_local std::map<int, Generation> known;  // For each device.
   int device = 0;
   MONGE_CUDA_TRY(cudaGetDevice(&device));
   auto found = known.find(device);

@@ -4,7 +4,7 @@
 namespace monge::cuda {
 
 struct Occupancy {
-  int resident_blocks = 0;    // At a time, on a multiprocessor.
+  int resident_blocks = 0;    // On a multiprocessor at a time.
   int resident_clusters = 0;  // On the device at a time, with clusters only.
 };
 /// For the current device. CUDA needs some microseconds for an answer, so answers are kept. From the first call on, the

@@ -42,11 +42,11 @@ struct LaunchShape {
   int rows = 1;    // Of the grid.
   int merged = 1;  // In a launch for many problems one block may do the work of this many.
   /// Blocks that reach each other's shared memory, from Generation::sm_90 on; `blocks` is a multiple. 0 for a kernel
-  /// without such instructions: those that have some need to be launched as a cluster, even of one block.
+  /// without cluster instructions. Other kernels must be launched as a cluster, even of one block.
   int cluster = 0;
 };
-/// A launch of `blocks` in this shape, of a kernel that calls wait_for_previous_kernel() (device/ptx.cuh): its start
-/// overlaps the end of the kernel before, from Generation::sm_90 on.
+/// Launches `blocks` blocks of a kernel that calls wait_for_previous_kernel() (device/ptx.cuh). From Generation::sm_90
+/// on its start overlaps the end of the previous kernel.
 void launch_shape(void const* kernel, LaunchShape const& shape, int blocks, cudaStream_t stream, void** parameters);
 template <class... Parameters>
 void launch_chained(void (*kernel)(Parameters...), int blocks, int threads, int shared_bytes, cudaStream_t stream,

@@ -17,17 +17,18 @@ struct PassChoice {
   int multiprocessors;
 };
 
-/// The kernel of a pass, and what a block of it takes.
+/// The kernel of a pass, and the size of its blocks and tiles.
 struct PassKernel {
   Kernel<PassArguments> kernel = {};
   int threads = 0;
   int shared_bytes = 0;
   int rows = 0;  // Of a tile.
   int columns = 0;
-  int chunks = 1;  // Of the coordinates, for the tensor cores.
+  int chunks = 1;  // Chunks of coordinates, for the tensor cores.
   int merged = 1;  // As in LaunchShape.
 };
-/// A launch for many problems has the arguments in shared memory too, before operands that are aligned to 1024 bytes.
+/// In a launch for many problems shared memory also holds the arguments, before operands, which are aligned to 1024
+/// bytes.
 inline constexpr int kArgumentBytes = 1024;
 static_assert(sizeof(PassArguments) <= kArgumentBytes);
 /// ScoreKernel::difference.
@@ -38,7 +39,7 @@ PassKernel tile_kernel(Pass pass, ScoreForm form, DataType scalar, int dimension
 /// `shared_limit` bytes of shared memory beside kArgumentBytes.
 PassKernel mma_kernel(Pass pass, ScoreKernel scores, Generation generation, int half_stride, int shared_limit);
 
-/// How a pass is launched.
+/// A kernel for a pass, and the distribution of its work.
 struct PassPlan {
   PassKernel kernel;
   WorkPlan work;

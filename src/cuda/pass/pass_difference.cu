@@ -20,7 +20,7 @@ PassKernel kernel_of(Pass pass) {
 
 }  // namespace
 
-/// Of the smallest instantiated dimension that holds `dimension`.
+/// The kernel with the smallest compiled dimension that is at least `dimension`.
 PassKernel difference_kernel(Pass pass, int dimension) {
   if (dimension <= 1) return kernel_of<1>(pass);
   if (dimension <= 2) return kernel_of<2>(pass);

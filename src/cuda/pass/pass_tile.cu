@@ -5,7 +5,7 @@
 namespace monge::cuda {
 namespace {
 
-/// Whether there is such a kernel: in float the faster ones make most passes over differences and products.
+/// Whether the kernel is compiled. In float, faster kernels take most passes over differences and products.
 template <class T, ScoreForm kForm>
 constexpr bool is_made(Pass pass) {
   if (pass == Pass::hadamard || pass == Pass::values) return sizeof(T) == 8 && kForm == ScoreForm::products;
@@ -13,7 +13,7 @@ constexpr bool is_made(Pass pass) {
   return kForm == ScoreForm::differences ? has_stores(pass) : kForm != ScoreForm::products;
 }
 
-/// Sets `kernel` if it is the one of `pass`. Passes of solves are made for many problems at once too.
+/// Sets `kernel` if `pass` is kPass. Passes of sweeps and evaluations are compiled for many problems, too.
 template <class T, ScoreForm kForm, Pass kPass>
 void offer(Pass pass, Kernel<PassArguments>& kernel) {
   if constexpr (is_made<T, kForm>(kPass)) {

@@ -12,7 +12,7 @@
 namespace monge::cuda {
 namespace {
 
-/// Kernels of one source of costs.
+/// Calls `function` for the kernels of the source of costs.
 template <class Function>
 void with_scores(RegularizedMatrix const& matrix, Function&& function) {
   if (!matrix.cost.data) {

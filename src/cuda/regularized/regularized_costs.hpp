@@ -12,10 +12,10 @@ namespace monge::cuda {
 
 class RegularizedCosts final : public monge::RegularizedCosts {
  public:
-  /// What is known of rows or columns.
+  /// Data of rows or columns.
   struct Points {
     std::vector<double> share;
-    std::vector<double> mean;  // Of the costs inside, less half of the mean of all; of problems without other terms.
+    std::vector<double> mean;  // Of the costs inside, less half of the overall mean; only without other terms.
   };
 
   /// Starts the survey of the costs; finish() must follow. Waits if there are points.
@@ -24,7 +24,7 @@ class RegularizedCosts final : public monge::RegularizedCosts {
   void finish();
 
   SharedRuntime const& runtime() const { return runtime_; }
-  /// With l1 and hypentropy, and without groups, which are in terms().
+  /// With l1 and hypentropy, without groups: terms() has those.
   RegularizerTerms const& given() const { return given_; }
   RegularizedMatrix const& matrix() const { return matrix_; }
   /// With groups, rows are sorted by group, and each group is padded to a multiple of kGroupRows.
@@ -45,7 +45,7 @@ class RegularizedCosts final : public monge::RegularizedCosts {
   void set_means(CostSurvey const& survey);
 
   SharedRuntime runtime_;
-  DeviceArray<unsigned char> cost_copy_, l1_copy_, mask_copy_;  // Of matrices in host memory.
+  DeviceArray<unsigned char> cost_copy_, l1_copy_, mask_copy_;  // Copies of matrices in host memory.
   DeviceArray<unsigned char> point_memory_;
   RegularizedMatrix matrix_;
   EntryTerms terms_;
@@ -54,7 +54,7 @@ class RegularizedCosts final : public monge::RegularizedCosts {
   std::vector<int> row_, group_begin_;
   DeviceArray<int> device_row_, device_group_, device_group_begin_;
   DeviceArray<double> group_weight_;
-  // Of the survey.
+  // Memory of the survey.
   DeviceArray<double> shares_;
   DeviceArray<unsigned char> scratch_;
   DeviceArray<PointSums> sums_;

@@ -1,16 +1,16 @@
-// The entries of a regularised plan: costs packed for iterations, values of a plan and its potentials, and what is read
-// out of a plan.
+// The entries of a regularised plan: costs packed for iterations, values of a plan and its potentials, and reading of
+// entries.
 //
-// Pairs are MatrixPairs or PointPairs, whose costs are made wherever they are read.
+// MatrixPairs read costs from the caller's matrices; PointPairs compute them wherever they are read.
 //
-// Tiling: 32 rows x 32 columns of costs at a time go through shared memory, read along the lines of the caller's memory
-//   and used with the rows on the lanes, as packed entries lie. Values take a block for 32 columns, whose warps have 4
-//   of them: potentials, norms of groups and their sums need no other block.
-// Traffic: the caller's matrices once, and the packed entries once; another time the matrices for potentials that must
-//   be made feasible, and once for each step of Newton's method where groups are.
-// Numerics: float64 in a fixed order. The potential of a column with groups is the
-//   lowest root t of |[u + t - S]_+|_2 = lambda w_g of any group g. The norm is convex in t: Newton's method, for all
-//   groups together, comes down to it from min S - u + lambda w_g.
+// Tiling: 32 rows x 32 columns of costs at a time pass through shared memory. They are read along the lines of the
+//   caller's memory and used with rows on the lanes, in the order of packed entries. For values a block takes 32
+//   columns, 4 for each warp: potentials, norms of groups and their sums need no other block.
+// Traffic: the caller's matrices once, and the packed entries once; the matrices once more if potentials must be made
+//   feasible, and with groups once for each step of Newton's method.
+// Numerics: float64 in a fixed order. With groups, the potential of a column is the lowest root t of |[u + t - S]_+|_2
+//   = lambda w_g over the groups g. The norm is convex in t: Newton's method, for all groups together, decreases to the
+//   root from min S - u + lambda w_g.
 #pragma once
 #include <cmath>
 

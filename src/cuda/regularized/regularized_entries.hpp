@@ -21,13 +21,13 @@ struct RegularizedPoints {
 /// out[k][i] = coordinate k of point i.
 void turn_points(Operand const& points, int size, double* out, cudaStream_t stream);
 
-/// The matrices of the caller's, and what makes costs inside of them: S_ij = (C_ij - least) / range + l1 W_ij,
-/// +infinity for a pair that is forbidden.
+/// The caller's matrices, and the numbers that turn costs into costs inside: S_ij = (C_ij - least) / range + l1 W_ij,
+/// +infinity for a forbidden pair.
 struct RegularizedMatrix {
   int rows = 0, columns = 0;
-  StoredCosts cost = {};                   // Null data: of points. Its least cost is 0 until it is known.
-  RegularizedPoints points = {};           // Where costs have no matrix.
-  StridedView l1_weights = {}, mask = {};  // Null data: none.
+  StoredCosts cost = {};                   // Null data: points instead. `least` is 0 until the survey.
+  RegularizedPoints points = {};           // Used without a cost matrix.
+  StridedView l1_weights = {}, mask = {};  // Null data: not given.
   double inverse_range = 1;
   double l1 = 0;
 };

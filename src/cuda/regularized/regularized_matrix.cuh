@@ -16,8 +16,8 @@ __device__ __forceinline__ double mask_at(RegularizedMatrix const& matrix, int i
   return load_element(matrix.mask, i * matrix.mask.stride + j);
 }
 
-/// S of a cost less the least one, but for l1. The product is rounded by itself: where a kernel fused it with the sum
-/// that follows, its plan [u + v - S]_+ / lambda would be another one than the next kernel's, by epsilon / lambda.
+/// S without l1, from a cost minus the least one. The product is rounded separately. If one kernel fused it with the
+/// next sum and another did not, their plans [u + v - S]_+ / lambda would differ by epsilon / lambda.
 __device__ __forceinline__ double score_of(RegularizedMatrix const& matrix, double difference) {
   return __dmul_rn(difference, matrix.inverse_range);
 }
@@ -60,7 +60,7 @@ __device__ __forceinline__ void read_points(RegularizedMatrix const& matrix, int
   }
 }
 
-/// Where a kernel has S_ij from.
+/// S_ij for a kernel, from matrices or from points.
 struct MatrixPairs {
   static __device__ __forceinline__ double score(RegularizedMatrix const& matrix, int i, int j) {
     if (matrix.mask.data && mask_at(matrix, i, j) == 0) return INFINITY;

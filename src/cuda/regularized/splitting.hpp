@@ -34,7 +34,7 @@ struct SplittingState {
 struct SplittingSide {
   int size = 0;
   int real = 0;                   // Points, without padding.
-  int const* point = nullptr;     // Its number in the problem, negative for padding; null: the order of the problem.
+  int const* point = nullptr;     // The problem's number of the point, negative for padding; null: in order.
   double const* share = nullptr;  // p or q
   double* sum = nullptr;          // a or b
   double* potential = nullptr;    // phi or psi
@@ -80,8 +80,8 @@ struct SplittingPlan {
   /// The number of sums of a column: one for each warp of its slabs.
   int column_parts() const { return slab_count() * cluster * (threads / 32); }
 };
-/// `group_begin`: the packed rows of each group and their end, a multiple of kSplittingRows; empty without groups.
-/// The blocks fill the device once. Throws unsupported for a group that no cluster can hold.
+/// `group_begin`: the first packed row of each group and the end, multiples of kSplittingRows; empty without groups.
+/// The blocks fill the device once. Throws unsupported if a group is too large for a cluster.
 SplittingPlan plan_splitting(DataType scalar, SplittingProx prox, int rows, int columns,
                              std::vector<int> const& group_begin, int multiprocessors);
 
