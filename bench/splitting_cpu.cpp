@@ -58,8 +58,8 @@ double seconds_of_copy(std::int64_t n, int count) {
 void report(oracle::RegularizedRecipe const& recipe, Precision precision) {
   oracle::RegularizedData const data(recipe);
   Context const context = Context::cpu();
-  RegularizedInput const input = data.input(precision);
-  auto const splitting = std::move(backend_of(context).splitting_operators({&input, 1})[0]);
+  RegularizedInput const input = data.input();
+  auto const splitting = std::move(oracle::make_splitting(backend_of(context), {&input, 1}, precision)[0]);
   splitting->start(2.0 / static_cast<double>(2 * recipe.n));
   splitting->iterate(20);
   int const count = static_cast<int>(std::max<std::int64_t>(10000000 / (recipe.n * recipe.n), 2)) / 2 * 2;

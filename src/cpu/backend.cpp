@@ -75,16 +75,7 @@ class CpuBackend final : public Backend {
 
   std::vector<std::unique_ptr<EntropicOperator>> entropic_operators(
       std::span<OperatorInput const> inputs) const override {
-    std::vector<std::unique_ptr<EntropicOperator>> operators(inputs.size());
-    side_by_side(useful_for(inputs.size()), inputs.size(), [&](std::size_t i) {
-      OperatorInput const& input = inputs[i];
-      try {
-        operators[i] = make(input);
-      } catch (Error const& error) {
-        throw ProblemError(i, error);
-      }
-    });
-    return operators;
+    return made_of<std::unique_ptr<EntropicOperator>>(inputs, [&](OperatorInput const& input) { return make(input); });
   }
 
   std::unique_ptr<Sweeper> sweeper() const override { return std::make_unique<CpuSweeper>(*this); }
@@ -102,17 +93,17 @@ class CpuBackend final : public Backend {
     return plans;
   }
 
-  std::vector<std::unique_ptr<SplittingOperator>> splitting_operators(
+  std::vector<std::shared_ptr<RegularizedCosts const>> regularized_costs(
       std::span<RegularizedInput const> inputs) const override {
-    std::vector<std::unique_ptr<SplittingOperator>> operators(inputs.size());
-    side_by_side(useful_for(inputs.size()), inputs.size(), [&](std::size_t i) {
-      try {
-        operators[i] = make(inputs[i]);
-      } catch (Error const& error) {
-        throw ProblemError(i, error);
-      }
+    return made_of<std::shared_ptr<RegularizedCosts const>>(inputs, [&](RegularizedInput const& input) {
+      return std::make_shared<cpu::RegularizedCosts const>(input, threads_);
     });
-    return operators;
+  }
+
+  std::vector<std::unique_ptr<SplittingOperator>> splitting_operators(
+      std::span<SplittingInput const> inputs) const override {
+    return made_of<std::unique_ptr<SplittingOperator>>(inputs,
+                                                       [&](SplittingInput const& input) { return make(input); });
   }
 
   void iterate(std::span<SplittingStep> steps) const override {
@@ -122,8 +113,8 @@ class CpuBackend final : public Backend {
     });
   }
 
-  std::unique_ptr<QuadraticOperator> quadratic_operator(RegularizedInput const& input) const override {
-    return std::make_unique<cpu::QuadraticOperator>(input, threads_);
+  std::unique_ptr<QuadraticOperator> quadratic_operator(std::shared_ptr<RegularizedCosts const> costs) const override {
+    return std::make_unique<cpu::QuadraticOperator>(own(costs), threads_);
   }
 
   void for_each_solve(std::span<RegularizedOperator* const> operators,
@@ -149,6 +140,25 @@ class CpuBackend final : public Backend {
     CpuBackend const& backend_;
   };
 
+  /// make(input) of each, side by side. Throws ProblemError.
+  template <class Result, class Input, class Make>
+  std::vector<Result> made_of(std::span<Input const> inputs, Make const& make) const {
+    std::vector<Result> results(inputs.size());
+    side_by_side(useful_for(inputs.size()), inputs.size(), [&](std::size_t i) {
+      try {
+        results[i] = make(inputs[i]);
+      } catch (Error const& error) {
+        throw ProblemError(i, error);
+      }
+    });
+    return results;
+  }
+
+  /// Those that this backend has made.
+  static std::shared_ptr<cpu::RegularizedCosts const> own(std::shared_ptr<RegularizedCosts const> const& costs) {
+    return std::static_pointer_cast<cpu::RegularizedCosts const>(costs);
+  }
+
   std::unique_ptr<EntropicOperator> make(OperatorInput const& input) const {
     Precision const precision = input.options.precision;
     if (precision == Precision::float32) return make<float>(input);
@@ -156,9 +166,11 @@ class CpuBackend final : public Backend {
     throw_bad_precision(precision);
   }
 
-  std::unique_ptr<SplittingOperator> make(RegularizedInput const& input) const {
-    if (input.precision == Precision::float32) return std::make_unique<cpu::SplittingOperator<float>>(input, threads_);
-    if (input.precision == Precision::float64) return std::make_unique<cpu::SplittingOperator<double>>(input, threads_);
+  std::unique_ptr<SplittingOperator> make(SplittingInput const& input) const {
+    if (input.precision == Precision::float32)
+      return std::make_unique<cpu::SplittingOperator<float>>(own(input.costs), threads_);
+    if (input.precision == Precision::float64)
+      return std::make_unique<cpu::SplittingOperator<double>>(own(input.costs), threads_);
     throw_bad_precision(input.precision);
   }
 
@@ -200,14 +212,23 @@ class CpuBackend final : public Backend {
   template <class T>
   std::unique_ptr<EntropicOperator> make(OperatorInput const& input) const {
     Marginals const& marginals = input.marginals;
+    auto const twin_of = [&](auto const& data, std::shared_ptr<cpu::Costs<T> const> costs) {
+      return std::make_unique<cpu::EntropicOperator<T>>(std::move(costs), data.weights[0], data.weights[1],
+                                                        input.options.penalties, data.is_self, threads_,
+                                                        input.options.cache_bytes);
+    };
+    if (auto const* const twin = dynamic_cast<cpu::EntropicOperator<T> const*>(input.twin))
+      return twin_of(twin->data(), twin->data().costs);
+    if (auto const* const twin = dynamic_cast<cpu::EntropicOperator<cpu::Other<T>> const*>(input.twin))
+      return twin_of(twin->data(), twin->data().costs->twin(input.geometry));
     auto const* const of = static_cast<cpu::EntropicOperator<T> const*>(input.self.of);
-    bool const is_self = of || (input.twin && input.twin->is_self());
+    bool const is_self = of != nullptr;
     auto costs = std::visit(
         Overloaded{[&](PointCloud const& clouds) -> std::shared_ptr<cpu::Costs<T> const> {
                      using Points = cpu::PointCosts<T>;
                      if (!is_self) return std::make_shared<Points>(clouds, marginals.a, marginals.b);
-                     Points const* const like = of ? static_cast<Points const*>(of->data().costs.get()) : nullptr;
-                     return Points::self(clouds, marginals.a, like, input.self.side);
+                     return Points::self(clouds, marginals.a, static_cast<Points const&>(*of->data().costs),
+                                         input.self.side);
                    },
                    [&](CostMatrix const& matrix) -> std::shared_ptr<cpu::Costs<T> const> {
                      return std::make_shared<cpu::MatrixCosts<T>>(matrix, marginals.a, marginals.b, threads_);

@@ -110,28 +110,38 @@ class CudaBackend final : public Backend {
     return plans;
   }
 
-  std::vector<std::unique_ptr<monge::SplittingOperator>> splitting_operators(
+  std::vector<std::shared_ptr<monge::RegularizedCosts const>> regularized_costs(
       std::span<RegularizedInput const> inputs) const override {
     DeviceGuard const guard(runtime_->index());
-    std::vector<std::unique_ptr<monge::SplittingOperator>> operators;
+    std::vector<std::shared_ptr<RegularizedCosts>> costs;
     Together surveys(runtime_, inputs.size());
     for_each_problem(inputs.size(), [&](std::size_t i) {
       surveys.next_problem();
-      operators.push_back(std::make_unique<SplittingOperator>(runtime_, inputs[i], surveys.queue()));
+      costs.push_back(std::make_shared<RegularizedCosts>(runtime_, inputs[i], surveys.queue()));
     });
     surveys.launch();
+    for_each_problem(costs.size(), [&](std::size_t i) { costs[i]->finish(); });
+    return {costs.begin(), costs.end()};
+  }
+
+  std::vector<std::unique_ptr<monge::SplittingOperator>> splitting_operators(
+      std::span<SplittingInput const> inputs) const override {
+    DeviceGuard const guard(runtime_->index());
+    std::vector<std::unique_ptr<monge::SplittingOperator>> operators;
     Together packs(runtime_, inputs.size());
     for_each_problem(inputs.size(), [&](std::size_t i) {
       packs.next_problem();
-      static_cast<SplittingOperator&>(*operators[i]).finish(packs.queue());
+      operators.push_back(
+          std::make_unique<SplittingOperator>(own(inputs[i].costs), inputs[i].precision, packs.queue()));
     });
     packs.launch();
     return operators;
   }
   void iterate(std::span<SplittingStep> steps) const override { SplittingOperator::iterate_together(runtime_, steps); }
-  std::unique_ptr<monge::QuadraticOperator> quadratic_operator(RegularizedInput const& input) const override {
+  std::unique_ptr<monge::QuadraticOperator> quadratic_operator(
+      std::shared_ptr<monge::RegularizedCosts const> costs) const override {
     DeviceGuard const guard(runtime_->index());
-    return std::make_unique<QuadraticOperator>(runtime_, input);
+    return std::make_unique<QuadraticOperator>(own(costs));
   }
 
   ProjectionOperator const& projection() const override { return projection_; }
@@ -139,13 +149,18 @@ class CudaBackend final : public Backend {
   Runtime const& runtime() const { return *runtime_; }
 
  private:
+  /// Those that this backend has made.
+  static std::shared_ptr<RegularizedCosts const> own(std::shared_ptr<monge::RegularizedCosts const> const& costs) {
+    return std::static_pointer_cast<RegularizedCosts const>(costs);
+  }
+
   /// Clouds that are being packed and matrices that are being looked through, null for other problems. The findings of
   /// problem i go to place i of its kind, of clouds to 2 i and the next.
   struct NewCosts {
     std::vector<std::shared_ptr<PointCosts>> clouds;
     FindingsMemory findings;
     std::vector<std::shared_ptr<MatrixCosts>> matrices;
-    std::optional<DeviceArray<MatrixSurvey>> surveys;
+    std::optional<DeviceArray<CostSurvey>> surveys;
     std::vector<std::shared_ptr<Weights>> usual;  // Those of the first problem.
   };
 
@@ -211,7 +226,7 @@ class CudaBackend final : public Backend {
   /// Waits where clouds were packed, and where matrices were looked through. Throws ProblemError.
   void finish(NewCosts const& fresh, std::span<OperatorInput const> inputs) const {
     std::vector<CloudFindings> clouds;
-    std::vector<MatrixSurvey> matrices;
+    std::vector<CostSurvey> matrices;
     if (fresh.findings) clouds = download(*runtime_, fresh.findings->data(), fresh.findings->size());
     if (fresh.surveys) matrices = download(*runtime_, fresh.surveys->data(), fresh.surveys->size());
     for_each_problem(inputs.size(), [&](std::size_t i) {

@@ -99,4 +99,10 @@ void Output::finish() {
   runtime_->wait();
 }
 
+double element(Runtime const& runtime, void const* data, DataType scalar, std::int64_t at) {
+  if (scalar == DataType::float32)
+    return static_cast<double>(download(runtime, static_cast<float const*>(data) + at, 1)[0]);
+  return download(runtime, static_cast<double const*>(data) + at, 1)[0];
+}
+
 }  // namespace monge::cuda

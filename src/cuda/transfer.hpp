@@ -64,6 +64,9 @@ std::vector<T> download(Runtime const& runtime, T const* data, std::int64_t size
   return values;
 }
 
+/// One number of an array on the device. Waits.
+double element(Runtime const& runtime, void const* data, DataType scalar, std::int64_t at);
+
 /// One of several arrays in one allocation: `data` is set to it.
 template <class T>
 struct Part {

@@ -207,8 +207,8 @@ QuadraticNewtonResult solve_quadratic(QuadraticOperator& quadratic, double weigh
   return Newton(quadratic, weight, settings).solve();
 }
 
-bool is_too_small(double weight, QuadraticOperator const& quadratic, double tolerance) {
-  return weight > 0 && weight * tolerance < rounded_residual(quadratic.rows(), quadratic.columns());
+bool is_too_small(double weight, RegularizedCosts const& costs, double tolerance) {
+  return weight > 0 && weight * tolerance < rounded_residual(costs.rows(), costs.columns());
 }
 
 namespace {
@@ -216,7 +216,7 @@ namespace {
 void run_one(RegularizedRun& run, int index, RegularizedOptions const& options) {
   Stopwatch const watch;
   auto& quadratic = static_cast<QuadraticOperator&>(*run.found);
-  CostScale const scale = quadratic.scale();
+  CostScale const& scale = quadratic.scale();
   // A warm start in the operator's units; the offset of the costs lies in both potentials by halves.
   auto const scaled = [&](std::vector<double> potential) {
     for (double& value : potential) value = (value - scale.offset / 2) / scale.range;

@@ -39,8 +39,8 @@ struct QuadraticNewtonResult {
 /// term certify the tolerance. Leaves the operator there. Throws invalid_argument where no plan has these marginals.
 QuadraticNewtonResult solve_quadratic(QuadraticOperator& quadratic, double weight, QuadraticSettings const& settings);
 
-/// Whether rounding may leave a larger residual than the tolerance with a weight of the operator's units.
-bool is_too_small(double weight, QuadraticOperator const& quadratic, double tolerance);
+/// Whether rounding may leave a larger residual than the tolerance with this weight, in the units of the costs inside.
+bool is_too_small(double weight, RegularizedCosts const& costs, double tolerance);
 
 /// Solves problems whose method is newton, each with its operator made, and fills in their reports but for the time of
 /// the set-up. `index[k]` is what progress and a ProblemError call problem k. With progress, one after the other.

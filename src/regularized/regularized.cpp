@@ -25,7 +25,7 @@ RegularizedErrors RegularizedRun::errors_of(RegularizedValues const& values) con
 }
 
 void RegularizedRun::report_values(RegularizedValues const& values) {
-  CostScale const scale = found->scale();
+  CostScale const& scale = costs->scale();
   double const unit = scale.mass * scale.range, offset = scale.mass * scale.offset;
   report.mass = scale.mass;
   report.transported_mass = scale.mass * values.transported_mass;
@@ -66,19 +66,14 @@ void require_moderate_weights(RegularizerTerms const& terms, CostScale const& sc
   }
 }
 
-/// Makes the operator of a problem whose method is newton. Where auto chose it, and the weight turns out too small for
-/// it, the problem is left to splitting instead.
-void prepare_newton(Backend const& backend, RegularizedRun& run, RegularizedOptions const& options) {
-  if (run.problem.method != RegularizedMethod::newton) return;
-  std::unique_ptr<QuadraticOperator> quadratic = backend.quadratic_operator(run.problem.input());
+/// Where auto chose Newton's method and the weight is too small for it, the method is splitting.
+void reconsider_method(RegularizedRun& run, RegularizedOptions const& options) {
   bool const may_split = options.method == RegularizedMethod::automatic && options.u.empty() &&
                          std::holds_alternative<CostMatrix>(run.problem.geometry);
-  double const weight = quadratic->scale().quadratic(run.problem.terms.quadratic);
-  if (may_split && is_too_small(weight, *quadratic, options.tolerance)) {
+  double const weight = run.costs->scale().quadratic(run.problem.terms.quadratic);
+  if (may_split && run.problem.method == RegularizedMethod::newton &&
+      is_too_small(weight, *run.costs, options.tolerance))
     run.problem.method = RegularizedMethod::splitting;
-  } else {
-    run.found = std::move(quadratic);
-  }
 }
 
 std::vector<RegularizedPlan> solve_all(Context const& context, std::span<RegularizedProblem const> problems,
@@ -89,31 +84,37 @@ std::vector<RegularizedPlan> solve_all(Context const& context, std::span<Regular
   for_each_problem(problems.size(),
                    [&](std::size_t i) { runs[i].problem = checked_problem(context, problems[i], options); });
 
-  for_each_problem(runs.size(), [&](std::size_t i) { prepare_newton(backend, runs[i], options); });
+  std::vector<RegularizedInput> inputs;
+  for (RegularizedRun const& run : runs) inputs.push_back(run.problem.input());
+  std::vector<std::shared_ptr<RegularizedCosts const>> costs = backend.regularized_costs(inputs);
   struct {
     std::vector<RegularizedRun*> runs;
     std::vector<int> index;
   } splitting, newton;
-  std::vector<RegularizedInput> inputs;
-  for (std::size_t i = 0; i < runs.size(); ++i) {
+  std::vector<SplittingInput> of_splitting;
+  for_each_problem(runs.size(), [&](std::size_t i) {
     RegularizedRun& run = runs[i];
+    run.costs = std::move(costs[i]);
+    reconsider_method(run, options);
+    require_moderate_weights(run.problem.terms, run.costs->scale(), run.problem.precision);
     run.report.method = run.problem.method;
     run.report.precision = run.problem.precision;
     run.report.weight = run.problem.terms.quadratic;
     bool const splits = run.problem.method == RegularizedMethod::splitting;
     (splits ? splitting : newton).runs.push_back(&run);
     (splits ? splitting : newton).index.push_back(static_cast<int>(i));
-    if (splits) inputs.push_back(run.problem.input());
-  }
+    if (splits) {
+      of_splitting.push_back({run.costs, run.problem.precision});
+    } else {
+      run.found = backend.quadratic_operator(run.costs);
+    }
+  });
   try {
-    std::vector<std::unique_ptr<SplittingOperator>> operators = backend.splitting_operators(inputs);
+    std::vector<std::unique_ptr<SplittingOperator>> operators = backend.splitting_operators(of_splitting);
     for (std::size_t k = 0; k < operators.size(); ++k) splitting.runs[k]->found = std::move(operators[k]);
   } catch (ProblemError const& error) {
     throw ProblemError(static_cast<std::size_t>(splitting.index[error.index()]), error);
   }
-  for_each_problem(runs.size(), [&](std::size_t i) {
-    require_moderate_weights(runs[i].problem.terms, runs[i].found->scale(), runs[i].problem.precision);
-  });
   double const setup = watch.seconds();
   run_splitting(backend, splitting.runs, splitting.index, options);
   run_newton(backend, newton.runs, newton.index, options);

@@ -28,7 +28,7 @@ struct CheckedRegularizedProblem {
   Precision precision = Precision::float32;                 ///< Not automatic.
   std::vector<double> u, v;                                 ///< Warm start in units of C; empty: none.
 
-  RegularizedInput input() const { return {geometry, p, q, mass, terms, precision}; }
+  RegularizedInput input() const { return {geometry, p, q, mass, terms, method == RegularizedMethod::newton}; }
 };
 
 /// Throws Error; unsupported where the method cannot have the terms or the geometry.

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include <monge/array.hpp>
@@ -28,9 +29,6 @@ struct RegularizerTerms {
   MatrixView l1_weights;
   double hypentropy = 0, hypentropy_width = 1;
   MatrixView mask;
-
-  /// The conjugate of h on the non-negative orthant is finite everywhere: any potentials are feasible.
-  bool has_finite_conjugate() const { return quadratic > 0 || hypentropy > 0; }
 };
 
 /// A cost c of the user's is (c - offset) / range inside. The offset is the least of a pair that is allowed; beyond it
@@ -52,7 +50,30 @@ struct RegularizedInput {
   std::vector<double> const& q;
   double mass;
   RegularizerTerms const& terms;
-  Precision precision;  // Of the iterations: float32 or float64.
+  bool means = true;  // Quadratic operators need the means of the costs; splitting does not.
+};
+
+/// The costs of a problem on a device, with the terms of h and the shares. They are read once when they are made; the
+/// operators of the problem share what was found then.
+class RegularizedCosts {
+ public:
+  virtual ~RegularizedCosts() = default;
+  RegularizedCosts(RegularizedCosts const&) = delete;
+  RegularizedCosts& operator=(RegularizedCosts const&) = delete;
+
+  std::int64_t rows() const { return n_; }
+  std::int64_t columns() const { return m_; }
+  CostScale const& scale() const { return scale_; }
+
+ protected:
+  explicit RegularizedCosts(RegularizedInput const& input) : n_(std::ssize(input.p)), m_(std::ssize(input.q)) {
+    scale_.mass = input.mass;
+  }
+
+  CostScale scale_;
+
+ private:
+  std::int64_t n_, m_;
 };
 
 /// Values of a plan and of potentials, float64 sums over the caller's own costs, in units of range and mass 1.
@@ -84,14 +105,14 @@ RegularizedValues with_useful_bound(bool has_finite_conjugate, Evaluate&& evalua
 /// X, and potentials (u, v) that are feasible.
 class RegularizedOperator {
  public:
-  RegularizedOperator(std::int64_t n, std::int64_t m) : n_(n), m_(m) {}
+  explicit RegularizedOperator(std::shared_ptr<RegularizedCosts const> costs) : costs_(std::move(costs)) {}
   virtual ~RegularizedOperator() = default;
   RegularizedOperator(RegularizedOperator const&) = delete;
   RegularizedOperator& operator=(RegularizedOperator const&) = delete;
 
-  std::int64_t rows() const { return n_; }
-  std::int64_t columns() const { return m_; }
-  virtual CostScale scale() const = 0;
+  std::int64_t rows() const { return costs_->rows(); }
+  std::int64_t columns() const { return costs_->columns(); }
+  CostScale const& scale() const { return costs_->scale(); }
 
   /// Of the current X and (u, v). Where the conjugate of h is not finite everywhere, and in splitting where the dual
   /// value would be negative, v first becomes the largest that is feasible with u (docs/math.md, section 17): with it
@@ -113,7 +134,7 @@ class RegularizedOperator {
   virtual void product(Side side, bool averaged, MatrixView values, MutableMatrixView out) const = 0;
 
  private:
-  std::int64_t n_, m_;
+  std::shared_ptr<RegularizedCosts const> costs_;
 };
 
 /// Residuals of X after the last iteration.
@@ -154,6 +175,12 @@ class SplittingOperator : public RegularizedOperator {
   virtual void approach(Spare spare, double share) = 0;
   /// Between the two, whose steps are the same. Waits.
   virtual SplittingDistance distance(Spare spare) = 0;
+};
+
+/// What an operator is made of. The costs are those of a matrix; the iterations are in float32 or float64.
+struct SplittingInput {
+  std::shared_ptr<RegularizedCosts const> costs;
+  Precision precision;
 };
 
 /// One operator's part of a step that many take together.

@@ -24,7 +24,8 @@ struct RegularizedErrors {
 
 struct RegularizedRun {
   CheckedRegularizedProblem problem;
-  std::unique_ptr<RegularizedOperator> found;
+  std::shared_ptr<RegularizedCosts const> costs{};
+  std::unique_ptr<RegularizedOperator> found{};
   RegularizedReport report{};
 
   /// |(p, q)|_2 of the shares.

@@ -63,31 +63,6 @@ TEST_P(DeviceSetup, finds_the_mean_cost) {
   }
 }
 
-TEST_P(DeviceSetup, of_a_twin_gives_the_operator_that_packs_for_itself) {
-  for (std::int64_t const d : {3, 40}) {
-    for (Place const place : {Place::origin, Place::apart}) {
-      SCOPED_TRACE(testing::Message() << "d " << d << ", place " << static_cast<int>(place));
-      Problem const problem = make_problem({150, 130, d, Weights::with_zeros, place});
-      Backend const& backend = backend_of(context());
-      monge::Marginals const marginals{problem.a, problem.b};
-      double const eps = 0.1 * Magnitudes(problem).spread();
-      auto const first = make_operator(problem);
-      first->sweep({eps}, 3);
-      for (Precision const other : {Precision::float32, Precision::float64}) {
-        auto const twin = backend.entropic_operator(problem.geometry(), marginals, {other, 0}, first.get());
-        auto const alone = backend.entropic_operator(problem.geometry(), marginals, {other, 0});
-        EXPECT_EQ(twin->cost_size().mean, alone->cost_size().mean);
-        for (EntropicOperator* entropic : {twin.get(), alone.get()}) entropic->sweep({eps}, 3);
-        EXPECT_EQ(potentials_of(*twin).f, potentials_of(*alone).f);
-        EXPECT_EQ(potentials_of(*twin).g, potentials_of(*alone).g);
-        Evaluation const value = twin->evaluate(eps), expected = alone->evaluate(eps);
-        EXPECT_EQ(value.primal, expected.primal);
-        EXPECT_EQ(value.gap, expected.gap);
-      }
-    }
-  }
-}
-
 // An operator that has swept a while launches graphs, a new one its kernels one by one.
 TEST_P(DeviceSetup, sweeps_from_graphs_and_without_agree) {
   for (bool const symmetric : {false, true}) {

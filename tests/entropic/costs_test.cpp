@@ -74,14 +74,6 @@ TEST_P(SolveCosts, by_a_solver_stay_what_they_are) {
 using SolvePNorm = BackendTest;
 MONGE_FOR_EACH_OF(SolvePNorm, with_point_costs({Costs::p_norm}));
 
-/// sum_k |x_k - y_k|^p to the power 1 / p, by way of the largest difference.
-Real p_norm(std::span<double const> x, std::span<double const> y, Real p) {
-  Real largest = 0, sum = 0;
-  for (std::size_t k = 0; k < x.size(); ++k) largest = std::max(largest, std::abs(Real(x[k]) - y[k]));
-  for (std::size_t k = 0; k < x.size() && largest > 0; ++k) sum += std::pow(std::abs(Real(x[k]) - y[k]) / largest, p);
-  return std::isinf(p) ? largest : largest * std::pow(sum, 1 / p);
-}
-
 // With one point of y, f is the cost less g, so f + g shows each distance as the kernel made it: 12 units for
 // coordinates, sum, root and logit, all of them at most the largest distance from the common centre.
 TEST_P(SolvePNorm, of_any_p_is_exact_to_rounding) {
@@ -103,7 +95,7 @@ TEST_P(SolvePNorm, of_any_p_is_exact_to_rounding) {
     std::vector<double> sums(kRows);
     Real largest = 0;
     for (std::int64_t i = 0; i < kRows; ++i) {
-      expected[i] = p_norm({&x[i * kDimension], kDimension}, y, p);
+      expected[i] = oracle::p_norm({&x[i * kDimension], kDimension}, y, p);
       sums[i] = f[i] + g[0];
       largest = std::max(largest, expected[i]);
     }

@@ -1,5 +1,7 @@
 // Operators of a measure against itself: one potential, and half of a symmetric sweep.
 #include <algorithm>
+#include <cmath>
+#include <limits>
 
 #include "operators/cases.hpp"
 
@@ -66,7 +68,8 @@ class SelfOperator : public OperatorTest {
     }
   }
 };
-MONGE_FOR_EACH_POINT_TARGET(SelfOperator);
+MONGE_FOR_EACH_OF(SelfOperator,
+                  (all_targets() + std::vector<Target>{{DeviceType::cuda, Precision::float32, Costs::points, true}}));
 
 TEST_P(SelfOperator, sweeps_once) {
   expect_sweeps(1);
@@ -192,6 +195,53 @@ TEST_P(SelfOperator, has_twins_that_are_self_too) {
   SweepResult const expected = sweep(test.dense, {test.eps, true}, 3, test.potentials);
   expect_iterates(test.dense, test.tolerance, test.eps, potentials_of(*twin), expected.potentials,
                   test.tolerance.sweeps({test.eps, true}, 3, expected));
+}
+
+using OperatorTwin = OperatorTest;
+MONGE_FOR_EACH_COST_TARGET(OperatorTwin);
+
+TEST_P(OperatorTwin, is_the_operator_that_packs_for_itself) {
+  for (std::int64_t const d : {3, 40}) {
+    for (Place const place : {Place::origin, Place::apart}) {
+      SCOPED_TRACE(testing::Message() << "d " << d << ", place " << static_cast<int>(place));
+      Case const test = make_case({150, 130, d, Weights::with_zeros, place});
+      Problem const& problem = test.problem;
+      Backend const& backend = backend_of(context());
+      Marginals const marginals{problem.a, problem.b};
+      auto const first = make_operator(problem);
+      first->sweep({test.eps}, 3);
+      for (Precision const other : {Precision::float32, Precision::float64}) {
+        auto const twin = backend.entropic_operator(problem.geometry(), marginals, {other, 0}, first.get());
+        auto const alone = backend.entropic_operator(problem.geometry(), marginals, {other, 0});
+        if (std::isfinite(alone->cost_size().mean)) {
+          EXPECT_EQ(twin->cost_size().mean, alone->cost_size().mean);
+        }
+        for (EntropicOperator* entropic : {twin.get(), alone.get()}) entropic->sweep({test.eps}, 3);
+        EXPECT_EQ(potentials_of(*twin).f, potentials_of(*alone).f);
+        EXPECT_EQ(potentials_of(*twin).g, potentials_of(*alone).g);
+        Evaluation const value = twin->evaluate(test.eps), expected = alone->evaluate(test.eps);
+        EXPECT_EQ(value.primal, expected.primal);
+        EXPECT_EQ(value.gap, expected.gap);
+      }
+    }
+  }
+}
+
+using TwinOfMatrix = BackendTest;
+MONGE_FOR_EACH_DEVICE(TwinOfMatrix);
+
+TEST_P(TwinOfMatrix, does_not_read_the_matrix) {
+  std::vector<double> cost{1, 2, 3, 4, 5, 6};
+  Geometry const geometry = CostMatrix{{cost.data(), 2, 3}};
+  Marginals const marginals{{0.5, 0.5}, {0.25, 0.25, 0.5}};
+  Backend const& backend = backend_of(context());
+  for (Precision const other : {Precision::float32, Precision::float64}) {
+    cost[4] = 5;
+    auto const first = backend.entropic_operator(geometry, marginals, {precision(), 0});
+    cost[4] = std::numeric_limits<double>::quiet_NaN();
+    EXPECT_THROW(backend.entropic_operator(geometry, marginals, {other, 0}), Error);
+    EXPECT_EQ(backend.entropic_operator(geometry, marginals, {other, 0}, first.get())->cost_size().mean, first->cost_size().mean);
+  }
 }
 
 }  // namespace

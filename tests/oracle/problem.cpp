@@ -156,11 +156,10 @@ namespace {
 
 /// c(x, y) of d coordinates.
 long double cost_of(CostFunction function, double p, double const* x, double const* y, std::int64_t d) {
-  long double square_x = 0, square_y = 0, product = 0, power = 0, square = 0;
+  long double square_x = 0, square_y = 0, product = 0, square = 0;
   for (std::int64_t k = 0; k < d; ++k) {
     long double const difference = static_cast<long double>(x[k]) - y[k];
     square += difference * difference;
-    power += std::pow(std::abs(difference), static_cast<long double>(p));
     square_x += static_cast<long double>(x[k]) * x[k];
     square_y += static_cast<long double>(y[k]) * y[k];
     product += static_cast<long double>(x[k]) * y[k];
@@ -175,7 +174,7 @@ long double cost_of(CostFunction function, double p, double const* x, double con
     case CostFunction::dot:
       return -product;
     default:
-      return std::pow(power, 1 / static_cast<long double>(p));
+      return p_norm({x, static_cast<std::size_t>(d)}, {y, static_cast<std::size_t>(d)}, p);
   }
 }
 
@@ -215,6 +214,14 @@ PointCloud Problem::clouds() const {
     clouds.labels = {view(labels_x), view(labels_y), label_cost.view(), label_weight};
   }
   return clouds;
+}
+
+long double p_norm(std::span<double const> x, std::span<double const> y, long double p) {
+  using Real = long double;
+  Real largest = 0, sum = 0;
+  for (std::size_t k = 0; k < x.size(); ++k) largest = std::max(largest, std::abs(Real(x[k]) - y[k]));
+  for (std::size_t k = 0; k < x.size() && largest > 0; ++k) sum += std::pow(std::abs(Real(x[k]) - y[k]) / largest, p);
+  return std::isinf(p) ? largest : largest * std::pow(sum, 1 / p);
 }
 
 std::vector<long double> dense_costs(Problem const& problem) {

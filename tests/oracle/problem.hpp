@@ -127,6 +127,8 @@ struct Problem {
   std::vector<double> costs() const;
 };
 
+/// sum_k |x_k - y_k|^p to the power 1 / p, by way of the largest difference; p may be infinite.
+long double p_norm(std::span<double const> x, std::span<double const> y, long double p);
 /// C (n x m, row-major) of the points or the matrix, as they are stored.
 std::vector<long double> dense_costs(Problem const& problem);
 /// Gaussian clouds: x standard, y at 0.7 of the size around 0.5. The distances of a matrix are those of the clouds;

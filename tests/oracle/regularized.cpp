@@ -114,6 +114,14 @@ RegularizedData::RegularizedData(RegularizedRecipe const& given) : recipe(given)
   }
 }
 
+std::vector<std::unique_ptr<SplittingOperator>> make_splitting(Backend const& backend,
+                                                               std::span<RegularizedInput const> inputs,
+                                                               Precision precision) {
+  std::vector<SplittingInput> of_splitting;
+  for (auto const& costs : backend.regularized_costs(inputs)) of_splitting.push_back({costs, precision});
+  return backend.splitting_operators(of_splitting);
+}
+
 RegularizedOracle::RegularizedOracle(RegularizedData const& data)
     : n_(data.recipe.n), m_(data.recipe.m), p_(widen(data.p)), q_(widen(data.q)) {
   std::vector<double> const weights = data.terms.l1 > 0 ? data.l1_weights.values() : std::vector<double>(at(n_ * m_));

@@ -2,9 +2,12 @@
 // wrong.
 #pragma once
 #include <cstdint>
+#include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "backend/backend.hpp"
 #include "oracle/dense.hpp"
 #include "oracle/problem.hpp"
 #include "regularized/regularized_operator.hpp"
@@ -37,7 +40,7 @@ struct RegularizedData {
   RegularizedData(RegularizedData const&) = delete;
   RegularizedData& operator=(RegularizedData const&) = delete;
 
-  RegularizedInput input(Precision precision) const { return {geometry, p, q, recipe.mass, terms, precision}; }
+  RegularizedInput input() const { return {geometry, p, q, recipe.mass, terms}; }
 
   RegularizedRecipe recipe;
   std::vector<double> p, q;  // Shares.
@@ -46,6 +49,11 @@ struct RegularizedData {
   RegularizerTerms terms;
   std::vector<double> costs;  // n x m, as stored; +infinity where a pair is forbidden.
 };
+
+/// The splitting operators of a backend for these problems.
+std::vector<std::unique_ptr<SplittingOperator>> make_splitting(Backend const& backend,
+                                                               std::span<RegularizedInput const> inputs,
+                                                               Precision precision);
 
 /// Values of a plan and potentials, with what their errors are measured by.
 struct OracleValues {

@@ -39,7 +39,9 @@ class QuadraticNewton : public oracle::BackendTest {
     return solve_regularized(context(), geometry, p, q, h, options(tolerance));
   }
 };
-MONGE_FOR_EACH_DEVICE(QuadraticNewton);
+MONGE_FOR_EACH_OF(QuadraticNewton,
+                  (oracle::all_devices() +
+                   std::vector<oracle::Target>{{DeviceType::cuda, Precision::float64, oracle::Costs::points, true}}));
 
 std::vector<double> dense(RegularizedPlan const& plan) {
   std::vector<double> values(static_cast<std::size_t>(plan.rows() * plan.columns()));
@@ -167,7 +169,9 @@ TEST_P(QuadraticNewton, EvaluatesAsTheOracleDoes) {
     if (recipe.name == "two_threads") continue;
     RegularizedData const data(recipe);
     RegularizedOracle const oracle(data);
-    auto const quadratic = backend_of(context()).quadratic_operator(data.input(Precision::float64));
+    Backend const& backend = backend_of(context());
+    RegularizedInput const input = data.input();
+    auto const quadratic = backend.quadratic_operator(backend.regularized_costs({&input, 1})[0]);
     double const weight = quadratic->scale().quadratic(data.terms.quadratic);
     EXPECT_EQ(quadratic->scale().offset, oracle.scale().offset);
     EXPECT_EQ(quadratic->scale().range, oracle.scale().range);
@@ -391,6 +395,117 @@ TEST_P(QuadraticNewton, PointsGiveThePlanOfTheirCosts) {
     h.quadratic = 0.3;
     h.mask = {cost.data(), n, m};
     EXPECT_THROW(solve_regularized(context(), clouds, p, q, h, options(tolerance)), Error);
+  }
+}
+
+/// Two clouds around `centre`, stored as told, as a problem of the oracle; uniform weights.
+oracle::Problem clouds_of(CostFunction function, double norm, double size, double centre, std::int64_t m,
+                          DataType storage = DataType::float64, bool has_labels = false) {
+  constexpr std::int64_t kRows = 41, kDimension = 11;
+  oracle::Random random(5);
+  oracle::Problem problem{
+      oracle::Stored(oracle::gaussian_points(kRows, kDimension, random, centre, size), kRows, kDimension, storage),
+      oracle::Stored(oracle::gaussian_points(m, kDimension, random, centre, 0.7 * size), m, kDimension, storage),
+      uniform(kRows), uniform(m)};
+  problem.cost_function = function;
+  problem.p = norm;
+  if (has_labels) {
+    for (std::int64_t i = 0; i < kRows; ++i) problem.labels_x.push_back(i % 3);
+    for (std::int64_t j = 0; j < m; ++j) problem.labels_y.push_back(j % 2);
+    problem.label_cost = oracle::Stored(std::vector<double>{0, 1, 0.25, 0.75, 2, 0.5}, 3, 2);
+    problem.label_weight = 0.5;
+  }
+  return problem;
+}
+
+struct SizedClouds {
+  CostFunction function;
+  double norm = 2, size = 1, centre = 0;
+  DataType storage = DataType::float64;
+  bool has_labels = false;
+};
+std::vector<SizedClouds> sized_clouds() {
+  using enum CostFunction;
+  std::vector<SizedClouds> result;
+  for (double const norm : {1.5, 100.0, 110.0, 1e300, std::numeric_limits<double>::infinity()}) {
+    for (double const size : {1e-150, 1e-4, 1e-3, 1.0, 1e4, 1e150}) result.push_back({p_norm, norm, size});
+    result.push_back({p_norm, norm, 1e-3, 1000});
+    result.push_back({p_norm, norm, 1e3, 0, DataType::float32});
+  }
+  for (double const size : {1e-60, 1e-4, 1e4, 1e60}) result.push_back({sqeuclidean, 2, size});
+  for (CostFunction const function : {sqeuclidean, euclidean, cosine, dot}) {
+    result.push_back({function, 2, 1, 1000, DataType::float32});
+    if (function != euclidean) result.push_back({function, 2, 1, 0.5, DataType::float32, true});
+  }
+  return result;
+}
+
+// Rows without mass get u_i = min_j C_ij - v_j: with one column this shows each cost as the kernel made it. Scores and
+// norms of d coordinates are off by up to 12 + 2 d units of the largest square or distance of centred points; shifts
+// by as many of the largest product of points where they are (docs/math.md, section 4).
+TEST_P(QuadraticNewton, CostsOfPointsOfAnySizeAreExactToRounding) {
+  for (SizedClouds const& of : sized_clouds()) {
+    SCOPED_TRACE(testing::Message() << name(of.function) << " p " << of.norm << " size " << of.size << " centre "
+                                    << of.centre << (of.has_labels ? " labels" : ""));
+    oracle::Problem problem = clouds_of(of.function, of.norm, of.size, of.centre, 1, of.storage, of.has_labels);
+    std::ranges::fill(problem.a, 0.0);
+    problem.a[3] = problem.a[5] = 0.5;
+    std::vector<double> const expected = oracle::narrow(oracle::dense_costs(problem)), x = problem.x.values();
+    auto const largest_of = [](std::vector<double> const& values) {
+      double largest = 0;
+      for (double const value : values) largest = std::max(largest, std::abs(value));
+      return largest;
+    };
+    // Centred points are as large as distances are. Directions of length 1 are rounded before they are subtracted.
+    double const d = 11, moved = of.function == CostFunction::sqeuclidean || of.function == CostFunction::dot;
+    double const rounded = of.function == CostFunction::cosine ? std::sqrt(2 * largest_of(expected)) : 0;
+    double const size = 4 * largest_of(expected) + moved * d * of.centre * largest_of(x) + rounded;
+    RegularizedPlan const plan = solve(problem.geometry(), problem.a, problem.b, size, 1e-6);
+    std::vector<double> const u = plan.u(), v = plan.v();
+    for (std::size_t i = 0; i < expected.size(); ++i) {
+      if (problem.a[i] > 0) continue;
+      ASSERT_NEAR(u[i] + v[0], expected[i], (12 + 2 * d) * kUnit * size) << i;
+    }
+  }
+}
+
+TEST_P(QuadraticNewton, PointsOfAnySizeGiveThePlanOfTheirCosts) {
+  double const tolerance = 1e-8;
+  for (SizedClouds const& of : sized_clouds()) {
+    SCOPED_TRACE(testing::Message() << name(of.function) << " p " << of.norm << " size " << of.size << " centre "
+                                    << of.centre << (of.has_labels ? " labels" : ""));
+    oracle::Problem const problem = clouds_of(of.function, of.norm, of.size, of.centre, 29, of.storage, of.has_labels);
+    std::vector<oracle::Real> const costs = oracle::dense_costs(problem);
+    std::vector<double> const cost = oracle::narrow(costs);
+    auto const [least, most] = std::ranges::minmax_element(cost);
+    double const range = *most - *least, weight = 0.3 * range;
+    RegularizedPlan const of_points = solve(problem.geometry(), problem.a, problem.b, weight, tolerance);
+    RegularizedPlan const of_matrix =
+        solve(CostMatrix{{cost.data(), problem.n(), problem.m()}}, problem.a, problem.b, weight, tolerance);
+    EXPECT_EQ(of_points.status(), Status::converged);
+    // Gaps are relative to the primal less the least cost, at most the range and the term. Costs of points lose digits
+    // to where they lie.
+    double const lost = of.function == CostFunction::dot || of.function == CostFunction::sqeuclidean
+                            ? 64 * kUnit * 11 * of.centre * of.centre
+                            : 0;
+    EXPECT_NEAR(of_points.report().primal, of_matrix.report().primal, 2 * tolerance * 1.3 * range + lost);
+    // Both minimise what is strongly convex: weight / 2 |X - X*|^2 is at most the gap.
+    std::vector<double> const actual = dense(of_points), expected = dense(of_matrix);
+    for (std::size_t k = 0; k < actual.size(); ++k)
+      ASSERT_NEAR(actual[k], expected[k], 2 * std::sqrt(2 * (1.3 * tolerance + lost / range) / 0.3));
+  }
+}
+
+TEST_P(QuadraticNewton, RefusesPointsWhoseSquaresOverflow) {
+  for (CostFunction const function : {CostFunction::sqeuclidean, CostFunction::p_norm}) {
+    oracle::Problem const problem = clouds_of(function, 100, 1e160, 0, 7);
+    try {
+      solve(problem.geometry(), problem.a, problem.b, 1, 1e-6);
+      FAIL();
+    } catch (Error const& error) {
+      EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
+      EXPECT_EQ(std::string(error.what()), "cost: ranges from -inf to inf; the difference must be finite");
+    }
   }
 }
 

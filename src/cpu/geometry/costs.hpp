@@ -9,9 +9,10 @@
 #include <limits>
 #include <memory>
 #include <span>
+#include <type_traits>
 #include <vector>
 
-#include <monge/array.hpp>
+#include <monge/geometry.hpp>
 
 #include "cpu/geometry/packed_points.hpp"
 #include "plan/plan_operator.hpp"
@@ -61,6 +62,10 @@ struct PointValues {
   std::int64_t first = 0;  // Of the packed coordinates.
 };
 
+/// The other precision.
+template <class T>
+using Other = std::conditional_t<std::is_same_v<T, float>, double, float>;
+
 template <class T>
 class Costs {
  public:
@@ -81,6 +86,9 @@ class Costs {
   /// For stripes whose rows are points of `rows`; valid as long as this object.
   virtual ScoreSource<T> scores(Side rows) const = 0;
 
+  /// The same costs in the other precision: what was found out about them is copied, and points, which packing has
+  /// rounded, are read from the same geometry again.
+  virtual std::shared_ptr<Costs<Other<T>> const> twin(Geometry const& geometry) const = 0;
   /// The costs of some points of `side` alone, in the order given.
   virtual std::unique_ptr<Costs const> part(Side side, std::span<std::int64_t const> points) const = 0;
   /// With other points on `side`. Both shifts may change, so a potential that is to stay what it is for the user moves

@@ -3,78 +3,15 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
-#include <limits>
 #include <type_traits>
 #include <utility>
 
-#include "core/compensated_sum.hpp"
 #include "core/strided.hpp"
-#include "cpu/threads.hpp"
+#include "cpu/geometry/cost_survey.hpp"
 #include "geometry/cost_matrix.hpp"
 
 namespace monge::cpu {
 namespace {
-
-/// What one reading finds of a line of memory, a row or a column of the problem.
-struct Line {
-  double least, most;   // Of the finite costs.
-  double cost, weight;  // Sums over them, each with the weight of its place.
-  bool is_finite, is_valid;
-};
-
-template <class S>
-Line survey_line(S const* line, std::span<double const> weights) {
-  constexpr S kMost = std::numeric_limits<S>::max();
-  S least = std::numeric_limits<S>::infinity(), most = -least;
-  double cost = 0, weight = 0;
-  std::int64_t finite = 0, valid = 0;
-  std::int64_t const size = std::ssize(weights);
-  double const* const w = weights.data();
-#pragma omp simd reduction(min : least) reduction(max : most) reduction(+ : cost, weight, finite, valid)
-  for (std::int64_t k = 0; k < size; ++k) {
-    S const value = line[k];
-    bool const is_valid = value >= -kMost, is_finite = is_valid && value <= kMost;
-    double const share = is_finite ? w[k] : 0.0;
-    least = value < least ? value : least;
-    most = is_finite && value > most ? value : most;
-    cost += share * static_cast<double>(is_finite ? value : S(0));
-    weight += share;
-    finite += is_finite;
-    valid += is_valid;
-  }
-  return {static_cast<double>(least), static_cast<double>(most), cost, weight, finite == size, valid == size};
-}
-
-/// Whether each place has a finite cost to a line of weight. A line or a few reach them all, as a rule.
-template <class S>
-std::vector<unsigned char> reached_places(S const* data, std::int64_t stride, std::span<double const> lines,
-                                          std::int64_t places) {
-  std::vector<unsigned char> reached(static_cast<std::size_t>(places), 0);
-  std::int64_t missing = places;
-  for (std::int64_t i = 0; i < std::ssize(lines) && missing > 0; ++i) {
-    if (lines[static_cast<std::size_t>(i)] == 0) continue;
-    for (std::int64_t k = 0; k < places; ++k) {
-      unsigned char& place = reached[static_cast<std::size_t>(k)];
-      if (place != 0 || std::isinf(data[i * stride + k])) continue;
-      place = 1;
-      missing -= 1;
-    }
-  }
-  return reached;
-}
-
-[[noreturn]] void throw_first_bad(MatrixView cost, bool transposed) {
-  with_data(cost, [&](auto const* data) {
-    std::int64_t const n = transposed ? cost.columns() : cost.rows(), m = transposed ? cost.rows() : cost.columns();
-    for (std::int64_t i = 0; i < n; ++i) {
-      for (std::int64_t j = 0; j < m; ++j) {
-        double const value = data[transposed ? j * cost.row_stride() + i : i * cost.row_stride() + j];
-        if (!(value >= std::numeric_limits<double>::lowest())) throw_bad_cost(i, j, value);
-      }
-    }
-  });
-  throw_bad_cost(0, 0, std::nan(""));
-}
 
 /// A power of two near `range`: differences of costs divided by it are at home in float.
 double unit_of(double range) {
@@ -87,44 +24,18 @@ template <class T>
 MatrixCosts<T>::MatrixCosts(CostMatrix const& geometry, std::span<double const> a, std::span<double const> b,
                             int threads)
     : MatrixCosts(std::ssize(a), std::ssize(b), geometry.cost, geometry.transposed) {
-  std::span<double const> const lines = transposed_ ? b : a, places = transposed_ ? a : b;
-  std::vector<Line> found(lines.size());
-  std::vector<unsigned char> reached;
-  int const team = useful_threads(threads, std::ssize(a), std::ssize(b));
-  with_data(cost_, [&](auto const* data) {
-#pragma omp parallel for num_threads(team) schedule(static)
-    for (std::int64_t i = 0; i < std::ssize(lines); ++i)
-      found[static_cast<std::size_t>(i)] = survey_line(data + i * cost_.row_stride(), places);
-  });
-
-  double least = std::numeric_limits<double>::infinity(), most = -least;
-  CompensatedSum cost, weight;
-  std::vector<unsigned char> has_partner;
-  bool is_valid = true, is_reached = false;
-  for (std::size_t i = 0; i < lines.size(); ++i) {
-    Line const& line = found[i];
-    is_valid &= line.is_valid;
-    is_reached |= lines[i] > 0 && line.is_finite;
-    has_partner.push_back(line.weight > 0);
-    least = std::min(least, line.least);
-    most = std::max(most, line.most);
-    cost.add(lines[i] * line.cost);
-    weight.add(lines[i] * line.weight);
-  }
-  if (!is_valid) throw_first_bad(cost_, transposed_);
-  require_partners(transposed_ ? Side::columns : Side::rows, lines, has_partner);
-  if (!is_reached) {
-    with_data(cost_, [&](auto const* data) {
-      require_partners(transposed_ ? Side::rows : Side::columns, places,
-                       reached_places(data, cost_.row_stride(), lines, std::ssize(places)));
-    });
-  }
-  require_finite_range(least, most);
-  this->mean_ = cost.value() / weight.value();
-  range_ = most - least;
-  origin_ = least;
+  CostSurvey const found = survey_costs(
+      {.costs = CostLines::of_matrix(cost_), .line_weight = transposed_ ? b : a, .place_weight = transposed_ ? a : b},
+      threads);
+  if (!found.is_valid) throw_first_bad(geometry);
+  require_partners(Side::rows, a, (transposed_ ? found.place : found.line).has_partner());
+  require_partners(Side::columns, b, (transposed_ ? found.line : found.place).has_partner());
+  require_finite_range(found.least, found.most);
+  this->mean_ = found.mean;
+  range_ = found.most - found.least;
+  origin_ = found.least;
   unit_ = stored_unit_ = unit_of(range_);
-  shift_[0].assign(a.size(), least);
+  shift_[0].assign(a.size(), found.least);
 }
 
 template <class T>
@@ -145,6 +56,20 @@ StoredCosts MatrixCosts<T>::stored(Side rows) const {
 template <class T>
 ScoreSource<T> MatrixCosts<T>::scores(Side rows) const {
   return {.form = ScoreForm::stored, .stored = stored(rows)};
+}
+
+/// The same matrix, read in another arithmetic.
+template <class T>
+std::shared_ptr<Costs<Other<T>> const> MatrixCosts<T>::twin(Geometry const&) const {
+  using Twin = MatrixCosts<Other<T>>;
+  std::shared_ptr<Twin> result(new Twin(this->size(Side::rows), this->size(Side::columns), cost_, transposed_));
+  result->mean_ = this->mean_;
+  result->origin_ = origin_;
+  result->stored_unit_ = stored_unit_;
+  result->unit_ = unit_;
+  result->range_ = range_;
+  for (Side const side : kSides) result->shift_[static_cast<int>(side)] = shift_[static_cast<int>(side)];
+  return result;
 }
 
 /// A copy of the scores of these points, line by line of memory, their points its rows.

@@ -21,6 +21,7 @@ class MatrixCosts final : public Costs<T> {
   std::span<double const> norm(Side side) const override { return norm_[static_cast<int>(side)]; }
   std::span<double const> shift(Side side) const override { return shift_[static_cast<int>(side)]; }
   ScoreSource<T> scores(Side rows) const override;
+  std::shared_ptr<Costs<Other<T>> const> twin(Geometry const& geometry) const override;
   /// Copies the scores of these points.
   std::unique_ptr<Costs<T> const> part(Side side, std::span<std::int64_t const> points) const override;
   std::shared_ptr<Costs<T> const> at(Side side, MatrixView points) const override;
@@ -28,6 +29,8 @@ class MatrixCosts final : public Costs<T> {
   PointForm point_form() const override;
 
  private:
+  template <class>
+  friend class MatrixCosts;
   MatrixCosts(std::int64_t n, std::int64_t m, MatrixView cost, bool transposed);
   StoredCosts stored(Side rows) const;
 

@@ -25,30 +25,36 @@ std::span<double const> classes_of(PointCost const& cost, Side side) {
   return side == Side::rows ? cost.labels->x : cost.labels->y;
 }
 
-/// The same points as they are, without labels.
-PointCloud undirected(PointCloud const& clouds) {
-  PointCloud result{clouds.x, clouds.y};
-  result.cost_function = CostFunction::dot;
-  return result;
-}
-
 }  // namespace
 
 template <class T>
+PointCosts<T>::PointCosts(std::int64_t n, std::int64_t m, PointCost cost)
+    : Costs<T>(n, m), cost_(std::move(cost)), form_(form_for(cost_)) {}
+
+template <class T>
 PointCosts<T>::PointCosts(PointCloud const& geometry, std::span<double const> a, std::span<double const> b)
-    : Costs<T>(geometry.x.rows(), geometry.y.rows()), cost_(geometry, geometry.labels.cost), form_(form_for(cost_)) {
+    : PointCosts(geometry.x.rows(), geometry.y.rows(), PointCost(geometry, geometry.labels.cost)) {
   Features const x(cost_, "x", geometry.x, geometry.labels.x, classes_of(cost_, Side::rows));
   Features const y(cost_, "y", geometry.y, geometry.labels.y, classes_of(cost_, Side::columns));
   std::vector<double> mu = centre_of("x", x.view(), a), nu = centre_of("y", y.view(), b);
   if (cost_.is_distance()) nu = mu;  // They have no shifts to take the difference.
-  clouds_[0] = packed(x.view(), std::move(mu), a);
-  clouds_[1] = packed(y.view(), std::move(nu), b);
+  auto const mean_square = [&](MatrixView features, std::vector<double> const& centre,
+                               std::span<double const> weights) {
+    std::span const coordinates = std::span(centre).first(static_cast<std::size_t>(cost_.dimension));
+    return cost_.square != 0 ? mean_squared_distance(features, coordinates, weights) : 0;
+  };
+  double const of_x = mean_square(x.view(), mu, a), of_y = mean_square(y.view(), nu, b);
+  clouds_[0] = packed(x.view(), std::move(mu), of_x);
+  clouds_[1] = packed(y.view(), std::move(nu), of_y);
   shift_[0] = shift_of(Side::rows, x.view());
   shift_[1] = shift_of(Side::columns, y.view());
-  if (cost_.function == CostFunction::cosine) undirected_ = std::make_shared<PointCosts>(undirected(geometry), a, b);
+  if (cost_.function == CostFunction::cosine) {
+    undirected_[0] = undirected(geometry.x, centre_of("x", geometry.x, a));
+    undirected_[1] = undirected(geometry.y, centre_of("y", geometry.y, b));
+  }
   if (cost_.is_distance()) return;
   // Centred points have the mean 0: what is left of the shifts is their constant.
-  this->mean_ = constant() + cost_.square * (cloud(Side::rows).mean_square + cloud(Side::columns).mean_square);
+  this->mean_ = constant() + cost_.square * (of_x + of_y);
 }
 
 template <class T>
@@ -58,7 +64,7 @@ PointCosts<T>::PointCosts(PointCosts const& like, std::shared_ptr<Cloud const> r
       cost_(like.cost_),
       form_(like.form_),
       clouds_{std::move(rows), std::move(columns)},
-      undirected_(like.undirected_) {}
+      undirected_{like.undirected_[0], like.undirected_[1]} {}
 
 /// The cloud with the norms of its packed points.
 template <class T>
@@ -78,28 +84,58 @@ auto PointCosts<T>::measured(Cloud cloud) const -> std::shared_ptr<Cloud const> 
 }
 
 template <class T>
-auto PointCosts<T>::packed(MatrixView features, std::vector<double> centre, std::span<double const> weights) const
+auto PointCosts<T>::packed(MatrixView features, std::vector<double> centre, double mean_square) const
     -> std::shared_ptr<Cloud const> {
   Cloud cloud;
   cloud.centre = std::move(centre);
-  if (cost_.square != 0 && !weights.empty()) {
-    std::span const coordinates = std::span(cloud.centre).first(static_cast<std::size_t>(cost_.dimension));
-    cloud.mean_square = mean_squared_distance(features, coordinates, weights);
-  }
+  cloud.mean_square = mean_square;
   pack(features, cloud.centre, 1.0, cloud.packed);
   return measured(std::move(cloud));
 }
 
 template <class T>
+auto PointCosts<T>::undirected(MatrixView points, std::vector<double> centre) const -> std::shared_ptr<Cloud const> {
+  auto cloud = std::make_shared<Cloud>();
+  cloud->centre = std::move(centre);
+  pack(points, cloud->centre, 1.0, cloud->packed);
+  return cloud;
+}
+
+template <class T>
+std::shared_ptr<Costs<Other<T>> const> PointCosts<T>::twin(Geometry const& geometry) const {
+  using Twin = PointCosts<Other<T>>;
+  PointCloud const& clouds = std::get<PointCloud>(geometry);
+  std::shared_ptr<Twin> result(new Twin(this->size(Side::rows), this->size(Side::columns), cost_));
+  bool const is_self = clouds_[0] == clouds_[1];
+  for (Side const side : kSides) {
+    int const s = static_cast<int>(side);
+    bool const of_rows = side == Side::rows;
+    MatrixView const points = of_rows ? clouds.x : clouds.y;
+    if (is_self && !of_rows) {
+      result->clouds_[1] = result->clouds_[0];
+    } else {
+      Features const features(cost_, of_rows ? "x" : "y", points, of_rows ? clouds.labels.x : clouds.labels.y,
+                              classes_of(cost_, side));
+      result->clouds_[s] = result->packed(features.view(), cloud(side).centre, cloud(side).mean_square);
+    }
+    if (undirected_[s]) result->undirected_[s] = result->undirected(points, undirected_[s]->centre);
+    result->shift_[s] = shift_[s];
+  }
+  result->mean_ = this->mean_;
+  return result;
+}
+
+template <class T>
 std::shared_ptr<PointCosts<T> const> PointCosts<T>::self(PointCloud const& geometry, std::span<double const> a,
-                                                         PointCosts const* like, Side side) {
+                                                         PointCosts const& like, Side side) {
   // Neither where the other cloud lies nor what its features are has a part in these.
-  if (like && like->cost_.is_invariant()) {
-    std::shared_ptr<Cloud const> const& cloud = like->clouds_[static_cast<int>(side)];
-    std::shared_ptr<PointCosts> result(new PointCosts(*like, cloud, cloud));
+  if (like.cost_.is_invariant()) {
+    std::shared_ptr<Cloud const> const& cloud = like.clouds_[static_cast<int>(side)];
+    std::shared_ptr<PointCosts> result(new PointCosts(like, cloud, cloud));
     for (std::vector<double>& shift : result->shift_) shift.assign(cloud->norm.size(), 0.0);
-    result->mean_ = 2 * like->cost_.square * cloud->mean_square;
-    if (like->undirected_) result->undirected_ = std::make_shared<PointCosts>(undirected(geometry), a, a);
+    result->mean_ = 2 * like.cost_.square * cloud->mean_square;
+    for (std::shared_ptr<Cloud const>& undirected : result->undirected_)
+      undirected = like.undirected_[static_cast<int>(side)];
     return result;
   }
   auto const result = std::make_shared<PointCosts>(geometry, a, a);
@@ -150,8 +186,9 @@ ScoreSource<T> PointCosts<T>::scores(Side rows) const {
 
 template <class T>
 PointValues<T> PointCosts<T>::points(Side side) const {
-  if (undirected_) return undirected_->points(side);
-  return {&cloud(side).packed, std::span(cloud(side).centre).first(static_cast<std::size_t>(cost_.dimension))};
+  std::shared_ptr<Cloud const> const& plain = undirected_[static_cast<int>(side)];
+  Cloud const& values = plain ? *plain : cloud(side);
+  return {&values.packed, std::span(values.centre).first(static_cast<std::size_t>(cost_.dimension))};
 }
 
 template <class T>
@@ -183,10 +220,11 @@ std::shared_ptr<Costs<T> const> PointCosts<T>::at(Side side, MatrixView points) 
   std::vector<double> centre = centre_of("points", features.view(), {});
   if (cost_.is_distance()) centre = cloud(other).centre;
   std::shared_ptr<Cloud const> clouds[2] = {clouds_[0], clouds_[1]};
-  clouds[static_cast<int>(side)] = packed(features.view(), std::move(centre), {});
+  clouds[static_cast<int>(side)] = packed(features.view(), std::move(centre));
   std::shared_ptr<PointCosts> result(new PointCosts(*this, clouds[0], clouds[1]));
   result->shift_[static_cast<int>(side)] = result->shift_of(side, features.view());
-  if (undirected_) result->undirected_ = undirected_->at(side, points);
+  if (cost_.function == CostFunction::cosine)
+    result->undirected_[static_cast<int>(side)] = undirected(points, centre_of("points", points, {}));
 
   // The centre of one side has moved, and what the other leans on follows it.
   PackedPoints<T> const& kept = cloud(other).packed;

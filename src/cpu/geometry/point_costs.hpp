@@ -22,17 +22,20 @@ class PointCosts final : public Costs<T> {
   std::span<double const> norm(Side side) const override { return cloud(side).norm; }
   std::span<double const> shift(Side side) const override { return shift_[static_cast<int>(side)]; }
   ScoreSource<T> scores(Side rows) const override;
+  std::shared_ptr<Costs<Other<T>> const> twin(Geometry const& geometry) const override;
   std::unique_ptr<Costs<T> const> part(Side side, std::span<std::int64_t const> points) const override;
   std::shared_ptr<Costs<T> const> at(Side side, MatrixView points) const override;
   PointValues<T> points(Side side) const override;
   PointForm point_form() const override { return cost_.form(); }
   PointValues<T> labels(Side side) const override;
   /// Of a cloud to itself, which `geometry` has twice: the two sides have one shift, and one packed cloud where their
-  /// features are the same. That may be the one which `like` has on `side`, unless it is null.
+  /// features are the same. That may be the one which `like` has on `side`.
   static std::shared_ptr<PointCosts const> self(PointCloud const& geometry, std::span<double const> a,
-                                                PointCosts const* like, Side side);
+                                                PointCosts const& like, Side side);
 
  private:
+  template <class>
+  friend class PointCosts;
   /// Coordinates are features here.
   struct Cloud {
     PackedPoints<T> packed;
@@ -42,9 +45,11 @@ class PointCosts final : public Costs<T> {
     std::vector<double> norm;  // square |x'_i|^2 of the packed points; 0 where the score holds it.
   };
 
+  PointCosts(std::int64_t n, std::int64_t m, PointCost cost);
   PointCosts(PointCosts const& like, std::shared_ptr<Cloud const> rows, std::shared_ptr<Cloud const> columns);
-  std::shared_ptr<Cloud const> packed(MatrixView features, std::vector<double> centre,
-                                      std::span<double const> weights) const;
+  std::shared_ptr<Cloud const> packed(MatrixView features, std::vector<double> centre, double mean_square = 0) const;
+  /// Points as they are, for the cosine alone.
+  std::shared_ptr<Cloud const> undirected(MatrixView points, std::vector<double> centre) const;
   std::shared_ptr<Cloud const> measured(Cloud cloud) const;
   std::vector<double> shift_of(Side side, MatrixView features) const;
   /// That of the rows' shift.
@@ -55,8 +60,7 @@ class PointCosts final : public Costs<T> {
   ScoreForm form_;
   std::shared_ptr<Cloud const> clouds_[2];
   std::vector<double> shift_[2];
-  /// For the cosine, whose features are directions: costs that have the points as they are.
-  std::shared_ptr<Costs<T> const> undirected_;
+  std::shared_ptr<Cloud const> undirected_[2];  // For the cosine, whose features are directions.
 };
 
 }  // namespace monge::cpu

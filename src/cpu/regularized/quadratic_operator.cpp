@@ -5,13 +5,8 @@
 #include <iterator>
 #include <limits>
 #include <utility>
-#include <variant>
 
-#include "core/overloaded.hpp"
-#include "core/strided.hpp"
-#include "cpu/regularized/regularized_costs.hpp"
 #include "cpu/threads.hpp"
-#include "geometry/cost_matrix.hpp"
 
 namespace monge::cpu {
 namespace {
@@ -30,140 +25,59 @@ double dot(std::vector<double> const& a, std::vector<double> const& b) {
 
 }  // namespace
 
-QuadraticOperator::QuadraticOperator(RegularizedInput const& input, int threads)
-    : ReadableOperator(std::ssize(input.p), std::ssize(input.q), threads),
+QuadraticOperator::QuadraticOperator(std::shared_ptr<RegularizedCosts const> costs, int threads)
+    : ReadableOperator(std::move(costs), threads),
       team_(useful_threads(threads, rows(), columns())),
-      terms_(input.terms) {
-  scale_.mass = input.mass;
-  costs_.mask = input.terms.mask;
-  line_.mass = input.p;
-  place_.mass = input.q;
-  line_.shift = zeros(rows());
-  place_.shift = zeros(columns());
-  std::visit(Overloaded{[&](PointCloud const& clouds) { set_points(clouds, input); },
-                        [&](CostMatrix const& matrix) { set_matrix(matrix, input); }},
-             input.geometry);
-  costs_.lines = std::ssize(line_.mass);
-  costs_.places = std::ssize(place_.mass);
-  survey();
-}
-
-void QuadraticOperator::set_points(PointCloud const& clouds, RegularizedInput const& input) {
-  points_ = std::make_shared<PointCosts<double> const>(clouds, input.p, input.q);
-  costs_.source = points_->scores(Side::rows);
-  costs_.line_norm = points_->norm(Side::rows).data();
-  costs_.place_norm = points_->norm(Side::columns).data();
-  costs_.factor = points_->factor();
-  std::ranges::copy(points_->shift(Side::rows), line_.shift.begin());
-  std::ranges::copy(points_->shift(Side::columns), place_.shift.begin());
-}
-
-void QuadraticOperator::set_matrix(CostMatrix const& matrix, RegularizedInput const& input) {
-  // Checks the matrices.
-  scale_ = RegularizedCosts(matrix, input.terms, input.p, input.q, input.mass, threads_).scale();
-  by_columns_ = matrix.transposed;
-  costs_.source.form = ScoreForm::stored;
-  costs_.source.stored = {matrix.cost.data(), matrix.cost.type(), matrix.cost.row_stride(), 0, false, 0, 1};
-  costs_.mask_by_places = by_columns_;
-  if (by_columns_) std::swap(line_, place_);
-}
-
-void QuadraticOperator::survey() {
-  CostLines raw = costs_;
-  std::vector<double> line_norm, place_norm;
-  if (points_) {
-    auto const whole = [](std::span<double const> norm, std::vector<double> const& shift) {
-      std::vector<double> sum(shift);
-      for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += norm[i];
-      return sum;
-    };
-    line_norm = whole(points_->norm(Side::rows), line_.shift);
-    place_norm = whole(points_->norm(Side::columns), place_.shift);
-    raw.line_norm = line_norm.data();
-    raw.place_norm = place_norm.data();
-  }
-  std::vector<double> taken;
-  for (double const mass : place_.mass) taken.push_back(mass > 0);
-  std::vector<LineSurvey> found(line_.mass.size());
-  std::vector<std::vector<double>> sums(static_cast<std::size_t>(team_)), counts = sums;
-#pragma omp parallel for num_threads(team_) schedule(static)
-  for (int t = 0; t < team_; ++t) {
-    std::vector<double>&sum = sums[static_cast<std::size_t>(t)], &count = counts[static_cast<std::size_t>(t)];
-    sum = count = zeros(costs_.places);
-    for (std::int64_t i = first_line(t); i < first_line(t + 1); ++i) {
-      std::size_t const at = static_cast<std::size_t>(i);
-      found[at] = survey_line(raw, i, line_.mass[at] > 0, taken.data(), sum.data(), count.data());
-    }
-  }
-  double least = kInfinity, most = -kInfinity, total = 0, pairs = 0;
-  for (std::size_t i = 0; i < found.size(); ++i) {
-    least = std::min(least, found[i].least);
-    most = std::max(most, found[i].most);
-    if (line_.mass[i] == 0) continue;
-    total += found[i].sum;
-    pairs += found[i].count;
-  }
-  if (points_) {
-    require_finite_range(least, most);
-    scale_.offset = least;
-    scale_.range = most > least ? most - least : 1;
-  }
-  double const offset = scale_.offset, mean = total / pairs;
-  auto const centred = [&](double sum, double count) {
-    return count > 0 ? (sum / count - mean / 2 - offset / 2) / scale_.range : 0.0;
-  };
-  for (LineSurvey const& line : found) line_.mean.push_back(centred(line.sum, line.count));
-  for (std::size_t j = 0; j < place_.mass.size(); ++j) {
-    double sum = 0, count = 0;
-    for (std::size_t t = 0; t < sums.size(); ++t) {
-      sum += sums[t][j];
-      count += counts[t][j];
-    }
-    place_.mean.push_back(centred(sum, count));
-  }
-  costs_.inverse_range = 1 / scale_.range;
-  if (!points_) {
-    costs_.origin = offset;
-    return;
-  }
-  for (double& shift : line_.shift) shift = (shift - offset) / scale_.range;
-  for (double& shift : place_.shift) shift /= scale_.range;
-}
+      lines_(costs_.lines()),
+      line_(costs_.of(costs_.by_columns() ? Side::columns : Side::rows)),
+      place_(costs_.of(costs_.by_columns() ? Side::rows : Side::columns)) {}
 
 /// Of potentials that are set: everything else of a state.
 void QuadraticOperator::pass(State& state) {
   std::size_t const team = static_cast<std::size_t>(team_);
   state.active.resize(team);
-  state.line.sum.assign(line_.mass.size(), 0.0);
-  state.line.count.assign(line_.mass.size(), 0);
+  state.line.sum.assign(line_.share.size(), 0.0);
+  state.line.count.assign(line_.share.size(), 0);
   std::vector<std::vector<double>> sums(team);
   std::vector<std::vector<std::int32_t>> counts(team);
   std::vector<double> squares(team);
 #pragma omp parallel for num_threads(team_) schedule(static)
   for (int t = 0; t < team_; ++t) {
     std::size_t const at = static_cast<std::size_t>(t);
-    sums[at] = zeros(costs_.places);
-    counts[at].assign(place_.mass.size(), 0);
+    sums[at] = zeros(lines_.places);
+    counts[at].assign(place_.share.size(), 0);
     std::vector<std::int32_t>& active = state.active[at];
     std::size_t size = 0;
-    for (std::int64_t l = first_line(t); l < first_line(t + 1); ++l) {
-      std::size_t const i = static_cast<std::size_t>(l);
-      if (line_.mass[i] == 0) continue;
-      if (active.size() < size + place_.mass.size()) active.resize(2 * size + place_.mass.size());
-      ActiveLine const line = scan_line(costs_, l, state.line.potential[i], state.place.potential.data(),
-                                        sums[at].data(), counts[at].data(), active.data() + size);
-      state.line.sum[i] = line.sum;
-      state.line.count[i] = static_cast<std::int32_t>(line.count);
-      squares[at] += line.squares;
-      size += static_cast<std::size_t>(line.count);
-    }
+    for_each_group(lines_, t, team_, [&](std::int64_t first_line, std::int64_t count, LineReader& reader) {
+      // Each line of the group has room for all of its places.
+      std::size_t const room = place_.share.size(), needed = size + kRowGroup * room;
+      if (active.size() < needed) active.resize(needed + size);
+      ActiveLine found[kRowGroup];
+      for_each_chunk(reader, lines_.places, first_line, [&](std::int64_t first, std::int64_t places, double const* c) {
+        for (std::int64_t r = 0; r < count; ++r) {
+          std::size_t const line = static_cast<std::size_t>(first_line + r), k = static_cast<std::size_t>(r);
+          if (line_.share[line] == 0) continue;
+          scan_costs(c + r * kLineChunk, first, places, state.line.potential[line], state.place.potential.data(),
+                     found[r], sums[at].data(), counts[at].data(), active.data() + size + k * room);
+        }
+      });
+      auto const begin = active.begin() + static_cast<std::ptrdiff_t>(size);
+      for (std::int64_t r = 0; r < count; ++r) {
+        std::size_t const line = static_cast<std::size_t>(first_line + r);
+        std::copy_n(begin + r * lines_.places, found[r].count, active.begin() + static_cast<std::ptrdiff_t>(size));
+        size += static_cast<std::size_t>(found[r].count);
+        state.line.sum[line] = found[r].sum;
+        state.line.count[line] = static_cast<std::int32_t>(found[r].count);
+        squares[at] += found[r].squares;
+      }
+    });
     active.resize(size);
   }
   state.place.sum = std::move(sums[0]);
   state.place.count = std::move(counts[0]);
   state.squares = squares[0];
   for (std::size_t t = 1; t < team; ++t) {
-    for (std::size_t j = 0; j < place_.mass.size(); ++j) {
+    for (std::size_t j = 0; j < place_.share.size(); ++j) {
       state.place.sum[j] += sums[t][j];
       state.place.count[j] += counts[t][j];
     }
@@ -173,11 +87,12 @@ void QuadraticOperator::pass(State& state) {
 
 QuadraticValues QuadraticOperator::values(State const& state) const {
   QuadraticValues result;
-  auto const add = [&](Given const& given, Points const& points) {
-    for (std::size_t i = 0; i < given.mass.size(); ++i) {
-      if (given.mass[i] == 0) continue;
-      double const potential = points.potential[i] + given.shift[i], residual = points.sum[i] / weight_ - given.mass[i];
-      result.dual += given.mass[i] * potential;
+  auto const add = [&](RegularizedCosts::Points const& given, Points const& points) {
+    for (std::size_t i = 0; i < given.share.size(); ++i) {
+      if (given.share[i] == 0) continue;
+      double const potential = points.potential[i] + given.shift[i],
+                   residual = points.sum[i] / weight_ - given.share[i];
+      result.dual += given.share[i] * potential;
       result.gap += residual * potential;
       result.residual_l1 += std::abs(residual);
       result.residual_squares += residual * residual;
@@ -193,20 +108,20 @@ QuadraticValues QuadraticOperator::values(State const& state) const {
 
 QuadraticValues QuadraticOperator::start(double weight, std::span<double const> u, std::span<double const> v) {
   weight_ = weight;
-  if (by_columns_) std::swap(u, v);
-  auto const set = [&](Given const& given, std::span<double const> potential, std::int64_t others, double half,
-                       Points& to) {
-    to.potential.assign(given.mass.size(), -kInfinity);
-    for (std::size_t i = 0; i < given.mass.size(); ++i) {
-      if (given.mass[i] == 0) continue;
-      to.potential[i] = potential.empty() ? given.mean[i] + weight * given.mass[i] / static_cast<double>(others) - half
+  if (costs_.by_columns()) std::swap(u, v);
+  auto const set = [&](RegularizedCosts::Points const& given, std::span<double const> potential, std::int64_t others,
+                       double half, Points& to) {
+    to.potential.assign(given.share.size(), -kInfinity);
+    for (std::size_t i = 0; i < given.share.size(); ++i) {
+      if (given.share[i] == 0) continue;
+      to.potential[i] = potential.empty() ? given.mean[i] + weight * given.share[i] / static_cast<double>(others) - half
                                           : potential[i];
       to.potential[i] -= given.shift[i];
     }
   };
   auto const is_positive = [](double mass) { return mass > 0; };
-  std::int64_t const lines = std::ranges::count_if(line_.mass, is_positive);
-  std::int64_t const places = std::ranges::count_if(place_.mass, is_positive);
+  std::int64_t const lines = std::ranges::count_if(line_.share, is_positive);
+  std::int64_t const places = std::ranges::count_if(place_.share, is_positive);
   double const half = weight / (2 * static_cast<double>(lines) * static_cast<double>(places));
   set(line_, u, places, half, now_.line);
   set(place_, v, lines, half, now_.place);
@@ -222,7 +137,8 @@ QuadraticValues QuadraticOperator::set_weight(double weight) {
 template <class Visit>
 void QuadraticOperator::for_each_line(State const& state, int thread, Visit&& visit) const {
   std::int32_t const* active = state.active[static_cast<std::size_t>(thread)].data();
-  for (std::int64_t l = first_line(thread); l < first_line(thread + 1); ++l) {
+  auto const [begin, end] = share_of_lines(lines_, thread, team_);
+  for (std::int64_t l = begin; l < end; ++l) {
     std::size_t const count = static_cast<std::size_t>(state.line.count[static_cast<std::size_t>(l)]);
     if (count == 0) continue;
     visit(static_cast<std::size_t>(l), std::span(active, count));
@@ -234,7 +150,7 @@ QuadraticStep QuadraticOperator::step(QuadraticDamping damping) {
   QuadraticStep result;
   result.linear_iterations = solve(damping);
   result.slope = (dot(of_lines_.right, of_lines_.solution) + dot(of_places_.right, of_places_.solution)) / weight_;
-  result.linear_rise = dot(line_.mass, of_lines_.solution) + dot(place_.mass, of_places_.solution);
+  result.linear_rise = dot(line_.share, of_lines_.solution) + dot(place_.share, of_places_.solution);
   result.trial = shorten(1);
   return result;
 }
@@ -258,18 +174,18 @@ void QuadraticOperator::accept() {
 /// Of the Schur complement of the places, with its diagonal as preconditioner:
 ///   S = D_p - M^T D_l^-1 M,   S x_p = b_p - M^T D_l^-1 b_l,   x_l = D_l^-1 (b_l - M x_p).
 int QuadraticOperator::solve(QuadraticDamping damping) {
-  auto const set = [&](Given const& given, Points const& points, System& system) {
-    system.diagonal.resize(given.mass.size());
-    system.right.resize(given.mass.size());
-    for (std::size_t i = 0; i < given.mass.size(); ++i) {
+  auto const set = [&](RegularizedCosts::Points const& given, Points const& points, System& system) {
+    system.diagonal.resize(given.share.size());
+    system.right.resize(given.share.size());
+    for (std::size_t i = 0; i < given.share.size(); ++i) {
       double const count = points.count[i];
       system.diagonal[i] = count + damping.mu * std::max(count, 1.0);
-      system.right[i] = weight_ * given.mass[i] - points.sum[i];
+      system.right[i] = weight_ * given.share[i] - points.sum[i];
     }
   };
   set(line_, now_.line, of_lines_);
   set(place_, now_.place, of_places_);
-  std::size_t const places = place_.mass.size();
+  std::size_t const places = place_.share.size();
   std::vector<std::vector<double>> partial(static_cast<std::size_t>(team_));
   std::int64_t active = 0;
   for (auto const& places_of : now_.active) active += std::ssize(places_of);
@@ -338,52 +254,63 @@ int QuadraticOperator::solve(QuadraticDamping damping) {
 /// Points without mass get the largest potentials with which none of their pairs is active, lines first.
 RegularizedValues QuadraticOperator::evaluate() {
   std::vector<double> line = now_.line.potential, place = now_.place.potential;
-  auto const finite = [](double potential) { return std::isfinite(potential) ? potential : 0.0; };
-  for (std::size_t l = 0; l < line.size(); ++l) {
-    if (line_.mass[l] == 0) line[l] = finite(line_minimum(costs_, static_cast<std::int64_t>(l), place.data()));
-  }
-  if (std::ranges::find(place_.mass, 0.0) != place_.mass.end()) {
-    std::vector<double> minima(place.size(), kInfinity);
-    for (std::size_t l = 0; l < line.size(); ++l)
-      lower_minima(costs_, static_cast<std::int64_t>(l), line[l], minima.data());
-    for (std::size_t j = 0; j < place.size(); ++j) {
-      if (place_.mass[j] == 0) place[j] = finite(minima[j]);
-    }
-  }
+  auto const is_idle = [](double share) { return share == 0; };
+  if (std::ranges::any_of(line_.share, is_idle)) set_idle(line_, line, place, true);
+  if (std::ranges::any_of(place_.share, is_idle)) set_idle(place_, line, place, false);
   for (std::size_t l = 0; l < line.size(); ++l) line[l] += line_.shift[l];
   for (std::size_t j = 0; j < place.size(); ++j) place[j] += place_.shift[j];
-  if (by_columns_) std::swap(line, place);
+  if (costs_.by_columns()) std::swap(line, place);
   u_ = std::move(line);
   v_ = std::move(place);
-  std::vector<double> const &p = by_columns_ ? place_.mass : line_.mass, &q = by_columns_ ? line_.mass : place_.mass;
-  EntryTerms const terms(terms_, scale_, {});
-  return evaluate_entries(*this, terms, {p, q, u_, v_},
+  EntryTerms const terms(costs_.terms(), scale(), {});
+  return evaluate_entries(*this, terms, {costs_.of(Side::rows).share, costs_.of(Side::columns).share, u_, v_},
                           terms.has_finite_conjugate() ? DualBound::of_conjugate : DualBound::without_slack, threads_);
 }
 
-void QuadraticOperator::load(Tile const& tile, double* x, double* c, double*) const {
-  double chunk[kLineChunk];
-  std::int64_t const first_line = by_columns_ ? tile.column : tile.row, lines = by_columns_ ? tile.columns : tile.rows;
-  std::int64_t const first = by_columns_ ? tile.row : tile.column, places = by_columns_ ? tile.rows : tile.columns;
-  for (std::int64_t k = 0; k < lines; ++k) {
-    std::size_t const l = static_cast<std::size_t>(first_line + k);
-    for (std::int64_t begin = 0; begin < places; begin += kLineChunk) {
-      std::int64_t const count = std::min(kLineChunk, places - begin);
-      read_costs(costs_, first_line + k, first + begin, count, chunk);
+/// Idle lines, or places, to the least S less the other potential, 0 where no pair is allowed.
+void QuadraticOperator::set_idle(RegularizedCosts::Points const& given, std::vector<double>& line,
+                                 std::vector<double>& place, bool of_lines) const {
+  std::vector<double> least(given.share.size(), kInfinity);
+  for_each_group(lines_, 0, 1, [&](std::int64_t first_line, std::int64_t count, LineReader& reader) {
+    for_each_chunk(reader, lines_.places, first_line, [&](std::int64_t first, std::int64_t places, double const* c) {
       for (std::int64_t r = 0; r < count; ++r) {
-        std::size_t const j = static_cast<std::size_t>(first + begin + r);
-        std::int64_t const at = by_columns_ ? k * tile.rows + begin + r : (begin + r) * tile.rows + k;
-        double const score = (now_.line.potential[l] + now_.place.potential[j]) - chunk[r];
-        x[at] = score > 0 ? score / weight_ : 0;
-        if (c != nullptr) c[at] = chunk[r] + (line_.shift[l] + place_.shift[j]);
+        std::size_t const l = static_cast<std::size_t>(first_line + r);
+        if (of_lines && given.share[l] > 0) continue;
+        for (std::int64_t k = 0; k < places; ++k) {
+          std::size_t const j = static_cast<std::size_t>(first + k);
+          double& to = of_lines ? least[l] : least[j];
+          to = std::min(to, c[r * kLineChunk + k] - (of_lines ? place[j] : line[l]));
+        }
       }
+    });
+  });
+  std::vector<double>& potential = of_lines ? line : place;
+  for (std::size_t i = 0; i < least.size(); ++i) {
+    if (given.share[i] == 0) potential[i] = std::isfinite(least[i]) ? least[i] : 0.0;
+  }
+}
+
+void QuadraticOperator::load(Tile const& tile, double* x, double* c, double*) const {
+  double* const costs = c != nullptr ? c : x;
+  costs_.load(tile, costs);
+  State const& now = now_;
+  Points const &row = costs_.by_columns() ? now.place : now.line, &column = costs_.by_columns() ? now.line : now.place;
+  RegularizedCosts::Points const &rows = costs_.of(Side::rows), &columns = costs_.of(Side::columns);
+  for (std::int64_t k = 0; k < tile.columns; ++k) {
+    std::size_t const j = static_cast<std::size_t>(tile.column + k);
+    for (std::int64_t r = 0; r < tile.rows; ++r) {
+      std::size_t const i = static_cast<std::size_t>(tile.row + r);
+      std::int64_t const at = k * tile.rows + r;
+      double const cost = costs[at], score = (row.potential[i] + column.potential[j]) - cost;
+      if (c != nullptr) c[at] = cost + (rows.shift[i] + columns.shift[j]);
+      x[at] = score > 0 ? score / weight_ : 0;
     }
   }
 }
 
 void QuadraticOperator::potentials(MutableVectorView u, MutableVectorView v) const {
-  write_potential(scale_, u_, u);
-  write_potential(scale_, v_, v);
+  write_potential(scale(), u_, u);
+  write_potential(scale(), v_, v);
 }
 
 }  // namespace monge::cpu

@@ -9,18 +9,15 @@
 #include <span>
 #include <vector>
 
-#include "cpu/geometry/point_costs.hpp"
-#include "cpu/regularized/cost_lines.hpp"
-#include "cpu/regularized/regularized_entries.hpp"
+#include "cpu/regularized/regularized_costs.hpp"
 #include "regularized/quadratic_operator.hpp"
 
 namespace monge::cpu {
 
 class QuadraticOperator final : public ReadableOperator<monge::QuadraticOperator> {
  public:
-  QuadraticOperator(RegularizedInput const& input, int threads);
+  QuadraticOperator(std::shared_ptr<RegularizedCosts const> costs, int threads);
 
-  CostScale scale() const override { return scale_; }
   QuadraticValues start(double weight, std::span<double const> u, std::span<double const> v) override;
   QuadraticValues set_weight(double weight) override;
   QuadraticStep step(QuadraticDamping damping) override;
@@ -33,7 +30,7 @@ class QuadraticOperator final : public ReadableOperator<monge::QuadraticOperator
  private:
   /// Lines or places.
   struct Points {
-    std::vector<double> potential;  // Less `shift`; -infinity without mass.
+    std::vector<double> potential;  // Less the shift of the costs; -infinity without mass.
     std::vector<double> sum;        // Of the positive scores.
     std::vector<std::int32_t> count;
   };
@@ -43,21 +40,11 @@ class QuadraticOperator final : public ReadableOperator<monge::QuadraticOperator
     std::vector<std::vector<std::int32_t>> active;  // The places of the lines of each thread, one line after the other.
     double squares = 0;
   };
-  /// What never changes of lines or places.
-  struct Given {
-    std::vector<double> mass;
-    std::vector<double> shift;  // S is that of the CostLines plus those of line and place.
-    std::vector<double> mean;   // Of the costs, less half of the mean of all.
-  };
-
   void load(Tile const& tile, double* x, double* c, double* w) const override;
 
-  std::int64_t first_line(int thread) const { return costs_.lines * thread / team_; }
-  void set_points(PointCloud const& clouds, RegularizedInput const& input);
-  void set_matrix(CostMatrix const& matrix, RegularizedInput const& input);
-  /// Sets offset and range, of points, and the means; reads the costs as they are, once.
-  void survey();
   void pass(State& state);
+  void set_idle(RegularizedCosts::Points const& given, std::vector<double>& line, std::vector<double>& place,
+                bool of_lines) const;
   QuadraticValues values(State const& state) const;
   /// Calls visit(line, places of the line) for each line of a thread.
   template <class Visit>
@@ -66,12 +53,8 @@ class QuadraticOperator final : public ReadableOperator<monge::QuadraticOperator
   int solve(QuadraticDamping damping);
 
   int team_;  // Of the threads that are given, as many as the problem keeps busy.
-  CostScale scale_;
-  RegularizerTerms terms_;
-  std::shared_ptr<PointCosts<double> const> points_;
-  CostLines costs_;
-  bool by_columns_ = false;  // The lines are columns of the problem.
-  Given line_, place_;
+  CostLines const& lines_;
+  RegularizedCosts::Points const &line_, &place_;
   double weight_ = 0;
   State now_, trial_;
   // The linear system at hand: diagonals, right-hand sides; solutions.

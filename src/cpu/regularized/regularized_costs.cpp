@@ -1,182 +1,176 @@
 #include "cpu/regularized/regularized_costs.hpp"
 
-#include <omp.h>
-
 #include <algorithm>
-#include <cmath>
 #include <limits>
 #include <numeric>
 #include <utility>
+#include <variant>
 
+#include "core/overloaded.hpp"
 #include "core/strided.hpp"
-#include "cpu/threads.hpp"
+#include "cpu/geometry/cost_survey.hpp"
 #include "regularized/regularized_costs.hpp"
 
 namespace monge::cpu {
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-
-/// function(at) with at(i, j) an entry of the problem as float64.
-template <class Function>
-void with_entries(MatrixView matrix, bool transposed, Function&& function) {
-  with_data(matrix, [&](auto const* data) {
-    std::int64_t const stride = matrix.row_stride();
-    if (transposed) {
-      function([=](std::int64_t i, std::int64_t j) { return static_cast<double>(data[j * stride + i]); });
-    } else {
-      function([=](std::int64_t i, std::int64_t j) { return static_cast<double>(data[i * stride + j]); });
-    }
-  });
-}
-
-/// The first entry that is not `good`, row by row, or n at the end.
-template <class Good>
-std::pair<std::int64_t, std::int64_t> first_bad(std::int64_t n, std::int64_t m, MatrixView matrix, bool transposed,
-                                                Good&& good) {
-  std::pair<std::int64_t, std::int64_t> found{n, 0};
-  with_entries(matrix, transposed, [&](auto const& at) {
-    for (std::int64_t i = 0; i < n && found.first == n; ++i) {
-      for (std::int64_t j = 0; j < m && found.first == n; ++j) {
-        if (!good(at(i, j))) found = {i, j};
-      }
-    }
-  });
-  return found;
-}
-
-bool is_given(MatrixView matrix) {
-  return matrix.rows() > 0;
+std::vector<double> indicator(std::vector<double> const& shares) {
+  std::vector<double> result;
+  for (double const share : shares) result.push_back(share > 0);
+  return result;
 }
 
 }  // namespace
 
-RegularizedCosts::RegularizedCosts(CostMatrix const& geometry, RegularizerTerms const& terms, std::span<double const> p,
-                                   std::span<double const> q, double mass, int threads)
-    : cost_(geometry.cost), transposed_(geometry.transposed), mask_(terms.mask), l1_(0), rows_(p.size()) {
-  if (terms.l1 > 0) l1_weights_ = terms.l1_weights;
-  scale_.mass = mass;
-  survey(p, q, terms.l1, threads);
-  l1_ = scale_.linear(terms.l1);
-  std::iota(rows_.begin(), rows_.end(), 0);
-  if (terms.group_lasso > 0) {
-    std::ranges::stable_sort(rows_, {}, [&](std::int64_t i) { return terms.groups[static_cast<std::size_t>(i)]; });
+RegularizedCosts::RegularizedCosts(RegularizedInput const& input, int threads)
+    : monge::RegularizedCosts(input),
+      terms_(input.terms),
+      of_{{input.p, {}, {}}, {input.q, {}, {}}},
+      order_(input.p.size()) {
+  std::iota(order_.begin(), order_.end(), 0);
+  if (terms_.group_lasso > 0) {
+    std::ranges::stable_sort(order_, {}, [&](std::int64_t i) { return terms_.groups[static_cast<std::size_t>(i)]; });
   }
-}
+  std::visit(Overloaded{[&](PointCloud const& clouds) { set_points(clouds); },
+                        [&](CostMatrix const& matrix) { set_matrix(matrix); }},
+             input.geometry);
 
-void RegularizedCosts::survey(std::span<double const> p, std::span<double const> q, double weight, int threads) {
-  std::int64_t const n = std::ssize(p), m = std::ssize(q);
-  constexpr std::int64_t kRows = 64;
-  double least = kInfinity, most = -kInfinity;
-  bool is_valid = true;
-  std::vector<unsigned char> row_has(p.size(), 0), column_has(q.size(), 0);
-  int const team = useful_threads(threads, n, m);
-  std::vector<std::vector<unsigned char>> columns_of(static_cast<std::size_t>(team), column_has);  // One a thread.
-  // What is not given is not read.
-  MatrixView const given_mask = is_given(mask_) ? mask_ : cost_, given_l1 = is_given(l1_weights_) ? l1_weights_ : cost_;
-  with_entries(cost_, transposed_, [&](auto const& cost) {
-    with_entries(given_mask, false, [&](auto const& mask) {
-      with_entries(given_l1, false, [&](auto const& l1) {
-#pragma omp parallel num_threads(team) reduction(min : least) reduction(max : most) reduction(&& : is_valid)
-        {
-          std::vector<unsigned char>& has = columns_of[static_cast<std::size_t>(omp_get_thread_num())];
-          auto const visit = [&](std::int64_t i, std::int64_t j) {
-            double const c = cost(i, j);
-            is_valid = is_valid && is_cost(c);
-            bool allowed = c < kInfinity;
-            if (is_given(mask_)) {
-              is_valid = is_valid && is_mask(mask(i, j));
-              allowed = allowed && mask(i, j) != 0;
-            }
-            double score = c;
-            if (is_given(l1_weights_)) {
-              is_valid = is_valid && is_l1_weight(l1(i, j));
-              score += weight * l1(i, j);
-            }
-            if (!allowed) return;
-            bool const row_counts = p[static_cast<std::size_t>(i)] > 0,
-                       column_counts = q[static_cast<std::size_t>(j)] > 0;
-            least = std::min(least, c);
-            if (row_counts && column_counts) most = std::max(most, score);
-            row_has[static_cast<std::size_t>(i)] |= column_counts;
-            has[static_cast<std::size_t>(j)] |= row_counts;
-          };
-#pragma omp for schedule(static)
-          for (std::int64_t begin = 0; begin < n; begin += kRows) {
-            std::int64_t const end = std::min(begin + kRows, n);
-            if (transposed_) {
-              for (std::int64_t j = 0; j < m; ++j) {
-                for (std::int64_t i = begin; i < end; ++i) visit(i, j);
-              }
-            } else {
-              for (std::int64_t i = begin; i < end; ++i) {
-                for (std::int64_t j = 0; j < m; ++j) visit(i, j);
-              }
-            }
-          }
-        }
-      });
-    });
-  });
-  for (std::vector<unsigned char> const& has : columns_of) {
-    for (std::size_t j = 0; j < has.size(); ++j) column_has[j] |= has[j];
-  }
-  if (!is_valid) {
-    auto const require_all = [&](MatrixView matrix, bool transposed, auto good, auto fail) {
-      if (!is_given(matrix)) return;
-      auto const [i, j] = first_bad(n, m, matrix, transposed, good);
-      if (i < n) with_entries(matrix, transposed, [&, i = i, j = j](auto const& at) { fail(i, j, at(i, j)); });
-    };
-    require_all(cost_, transposed_, is_cost, throw_bad_cost);
-    require_all(l1_weights_, false, is_l1_weight, throw_bad_l1_weight);
-    require_all(mask_, false, is_mask, throw_bad_mask);
-  }
-  require_allowed_partners(Side::rows, p, row_has);
-  require_allowed_partners(Side::columns, q, column_has);
-  require_finite_range(least, most);
-  scale_.offset = least;
-  scale_.range = most > least ? most - least : 1;
-}
-
-std::vector<RowGroup> RegularizedCosts::groups(RegularizerTerms const& terms) const {
-  std::vector<RowGroup> groups;
-  if (terms.group_lasso == 0) return groups;
-  auto const group_of = [&](std::int64_t r) {
-    return static_cast<std::size_t>(terms.groups[static_cast<std::size_t>(rows_[static_cast<std::size_t>(r)])]);
+  auto const given = [&](MatrixView matrix) {
+    return matrix.rows() > 0 ? std::make_shared<CostLines const>(CostLines::of_matrix(matrix, by_columns_)) : nullptr;
   };
-  double const weight = scale_.linear(terms.group_lasso);
-  for (std::int64_t begin = 0, end = 0; begin < std::ssize(rows_); begin = end) {
+  std::shared_ptr<CostLines const> const mask = given(terms_.mask), l1_weights = given(terms_.l1_weights);
+  std::vector<double> const rows = indicator(input.p), columns = indicator(input.q);
+  CostSurvey const found = survey_costs({.costs = lines_,
+                                         .line_weight = by_columns_ ? columns : rows,
+                                         .place_weight = by_columns_ ? rows : columns,
+                                         .mask = mask.get(),
+                                         .l1_weights = l1_weights.get(),
+                                         .l1 = terms_.l1,
+                                         .of_weighted = true},
+                                        threads);
+  if (!found.is_valid) throw_first_bad(std::get<CostMatrix>(input.geometry), terms_.l1_weights, terms_.mask);
+  take(found);
+  lines_.mask = mask;
+}
+
+void RegularizedCosts::set_points(PointCloud const& clouds) {
+  points_ = std::make_shared<PointCosts<double> const>(clouds, of(Side::rows).share, of(Side::columns).share);
+  require_finite_range(-points_->bound(), points_->bound());
+  lines_.lines = points_->size(Side::rows);
+  lines_.places = points_->size(Side::columns);
+  lines_.source = points_->scores(Side::rows);
+  lines_.factor = points_->factor();
+  // The user's costs, until these are known.
+  auto const add = [&](Side side, std::vector<double> base) {
+    for (std::size_t i = 0; i < points_->norm(side).size(); ++i)
+      base[i] = points_->norm(side)[i] + points_->shift(side)[i];
+    return base;
+  };
+  lines_.line_base = add(Side::rows, lines_.line_vector());
+  lines_.place_base = add(Side::columns, lines_.place_vector());
+}
+
+void RegularizedCosts::set_matrix(CostMatrix const& matrix) {
+  cost_ = matrix.cost;
+  by_columns_ = matrix.transposed;
+  lines_ = CostLines::of_matrix(cost_);
+}
+
+/// From the user's costs to those inside.
+void RegularizedCosts::take(CostSurvey const& found) {
+  SurveyedPoints const* const sums[2] = {by_columns_ ? &found.place : &found.line,
+                                         by_columns_ ? &found.line : &found.place};
+  for (Side const side : kSides)
+    require_allowed_partners(side, of(side).share, sums[static_cast<int>(side)]->has_partner());
+  require_finite_range(found.least, found.most);
+  scale_.offset = found.least;
+  if (found.most > found.least) scale_.range = found.most - found.least;
+  for (Side const side : kSides) {
+    Points& points = of_[static_cast<int>(side)];
+    SurveyedPoints const& sum = *sums[static_cast<int>(side)];
+    points.shift.assign(points.share.size(), 0.0);
+    for (std::size_t i = 0; i < points.share.size(); ++i) {
+      double const mean = sum.weight[i] > 0 ? sum.cost[i] / sum.weight[i] - found.mean / 2 - scale_.offset / 2 : 0;
+      points.mean.push_back(mean / scale_.range);
+    }
+    if (!points_) continue;
+    std::vector<double>& base = side == Side::rows ? lines_.line_base : lines_.place_base;
+    double const offset = side == Side::rows ? scale_.offset : 0;
+    for (std::size_t i = 0; i < points.share.size(); ++i) {
+      points.shift[i] = (points_->shift(side)[i] - offset) / scale_.range;
+      base[i] = points_->norm(side)[i] / scale_.range;
+    }
+  }
+  lines_.factor /= scale_.range;
+  if (!points_) lines_.source.stored.origin = scale_.offset;
+}
+
+std::vector<RowGroup> RegularizedCosts::groups() const {
+  std::vector<RowGroup> groups;
+  if (terms_.group_lasso == 0) return groups;
+  auto const group_of = [&](std::int64_t r) {
+    return static_cast<std::size_t>(terms_.groups[static_cast<std::size_t>(order_[static_cast<std::size_t>(r)])]);
+  };
+  double const weight = scale_.linear(terms_.group_lasso);
+  for (std::int64_t begin = 0, end = 0; begin < std::ssize(order_); begin = end) {
     std::size_t const group = group_of(begin);
-    while (end < std::ssize(rows_) && group_of(end) == group) ++end;
-    groups.push_back({begin, end, weight * terms.group_weights[group]});
+    while (end < std::ssize(order_) && group_of(end) == group) ++end;
+    groups.push_back({begin, end, weight * terms_.group_weights[group]});
   }
   return groups;
 }
 
-void RegularizedCosts::load(Tile const& tile, double* c, double* w) const {
+template <class Value>
+void RegularizedCosts::load_from(MatrixView matrix, bool transposed, Tile const& tile, double* out,
+                                 Value&& value) const {
   // A line of memory may be a row: some rows at a time fill whole cache lines on both sides.
   constexpr std::int64_t kRows = 8;
-  auto const fill = [&](MatrixView matrix, bool transposed, double* out, auto&& value) {
-    with_entries(matrix, transposed, [&](auto const& at) {
-      for (std::int64_t begin = 0; begin < tile.rows; begin += kRows) {
-        std::int64_t const count = std::min(kRows, tile.rows - begin);
-        std::int64_t const* const rows = rows_.data() + tile.row + begin;
-        for (std::int64_t k = 0; k < tile.columns; ++k) {
-          double* const line = out + k * tile.rows + begin;
-          for (std::int64_t r = 0; r < count; ++r) line[r] = value(line[r], at(rows[r], tile.column + k));
-        }
+  std::int64_t const row_step = transposed ? 1 : matrix.row_stride(),
+                     column_step = transposed ? matrix.row_stride() : 1;
+  with_data(matrix, [&](auto const* data) {
+    for (std::int64_t begin = 0; begin < tile.rows; begin += kRows) {
+      std::int64_t const count = std::min(kRows, tile.rows - begin);
+      std::int64_t const* const rows = order_.data() + tile.row + begin;
+      for (std::int64_t k = 0; k < tile.columns; ++k) {
+        double* const line = out + k * tile.rows + begin;
+        auto const* const column = data + (tile.column + k) * column_step;
+        for (std::int64_t r = 0; r < count; ++r)
+          line[r] = value(line[r], static_cast<double>(column[rows[r] * row_step]));
       }
+    }
+  });
+}
+
+void RegularizedCosts::load(Tile const& tile, double* c) const {
+  if (!points_) {
+    // Rounded as lines() are.
+    load_from(cost_, by_columns_, tile, c, [offset = scale_.offset, factor = lines_.factor](double, double cost) {
+      return (cost - offset) * factor;
     });
-  };
-  fill(cost_, transposed_, c,
-       [offset = scale_.offset, range = scale_.range](double, double cost) { return (cost - offset) / range; });
-  if (is_given(mask_)) fill(mask_, false, c, [](double cost, double mask) { return mask == 0 ? kInfinity : cost; });
-  if (w == nullptr) return;
-  if (is_given(l1_weights_)) {
-    fill(l1_weights_, false, w, [l1 = l1_](double, double weight) { return l1 * weight; });
-  } else {
-    std::fill_n(w, tile.size(), 0.0);
+    if (terms_.mask.rows() == 0) return;
+    load_from(terms_.mask, false, tile, c,
+              [](double cost, double mask) { return mask == 0 ? std::numeric_limits<double>::infinity() : cost; });
+    return;
   }
+  LineReader reader(lines_);
+  for (std::int64_t row = 0; row < tile.rows; row += kRowGroup) {
+    for (std::int64_t first = 0; first < tile.columns; first += kLineChunk) {
+      std::int64_t const count = std::min(kLineChunk, tile.columns - first);
+      double const* const costs = reader.read(tile.row + row, tile.column + first, count);
+      for (std::int64_t r = row; r < std::min(row + kRowGroup, tile.rows); ++r) {
+        for (std::int64_t k = 0; k < count; ++k) c[(first + k) * tile.rows + r] = costs[(r - row) * kLineChunk + k];
+      }
+    }
+  }
+}
+
+void RegularizedCosts::load_l1(Tile const& tile, double* w) const {
+  if (terms_.l1_weights.rows() == 0) {
+    std::fill_n(w, tile.size(), 0.0);
+    return;
+  }
+  load_from(terms_.l1_weights, false, tile, w,
+            [l1 = scale_.linear(terms_.l1)](double, double weight) { return l1 * weight; });
 }
 
 }  // namespace monge::cpu

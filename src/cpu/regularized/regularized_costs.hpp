@@ -1,41 +1,65 @@
-// The matrices of a regularised problem as the caller has them: surveyed once, then read tile by tile in float64.
+// The costs of a regularised problem on the CPU, read once: the caller's matrices where they lie, or packed points.
 #pragma once
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
 #include <monge/geometry.hpp>
 
+#include "cpu/geometry/point_costs.hpp"
+#include "cpu/pass/cost_lines.hpp"
 #include "cpu/regularized/regularized_entries.hpp"
 #include "regularized/regularized_operator.hpp"
 
 namespace monge::cpu {
 
-class RegularizedCosts {
+struct CostSurvey;
+
+class RegularizedCosts final : public monge::RegularizedCosts {
  public:
-  /// Throws invalid_argument as regularized/regularized_costs.hpp has it. `p` and `q` are shares of the mass.
-  RegularizedCosts(CostMatrix const& geometry, RegularizerTerms const& terms, std::span<double const> p,
-                   std::span<double const> q, double mass, int threads);
+  /// What is known of rows or columns.
+  struct Points {
+    std::vector<double> share;
+    std::vector<double> shift;  // Inside: the cost of a pair is that of lines() and the shifts of its points.
+    std::vector<double> mean;   // Of the costs inside of a point with mass, less half of the mean of all.
+  };
 
-  CostScale const& scale() const { return scale_; }
+  /// Throws invalid_argument as regularized/regularized_costs.hpp has it.
+  RegularizedCosts(RegularizedInput const& input, int threads);
+
+  RegularizerTerms const& terms() const { return terms_; }
+  Points const& of(Side side) const { return of_[static_cast<int>(side)]; }
   /// The rows sorted by group, those of a group in the order of the problem; all in order without groups.
-  std::vector<std::int64_t> const& rows() const { return rows_; }
+  std::vector<std::int64_t> const& order() const { return order_; }
   /// Where these rows have their groups, in units of `scale`; none without the term.
-  std::vector<RowGroup> groups(RegularizerTerms const& terms) const;
+  std::vector<RowGroup> groups() const;
 
-  /// Column by column of the tile, whose rows count in rows(): costs from 0 to 1, +infinity where a pair is forbidden,
-  /// and, unless `w` is null, lambda_1 W, 0 without that term.
-  void load(Tile const& tile, double* c, double* w) const;
+  /// Costs from 0 to 1, without l1 and, of points, without their shifts, which would cost digits.
+  CostLines const& lines() const { return lines_; }
+  /// The lines are columns of the problem.
+  bool by_columns() const { return by_columns_; }
+  /// The costs of lines(), column by column of the tile, whose rows count in order(); +infinity where a pair is
+  /// forbidden.
+  void load(Tile const& tile, double* c) const;
+  /// lambda_1 W, 0 without that term.
+  void load_l1(Tile const& tile, double* w) const;
 
  private:
-  void survey(std::span<double const> p, std::span<double const> q, double weight, int threads);
+  void set_points(PointCloud const& clouds);
+  void set_matrix(CostMatrix const& matrix);
+  void take(CostSurvey const& found);
+  /// out = value(the entry of the matrix) for the pairs of a tile.
+  template <class Value>
+  void load_from(MatrixView matrix, bool transposed, Tile const& tile, double* out, Value&& value) const;
 
+  RegularizerTerms terms_;
   MatrixView cost_;
-  bool transposed_;
-  MatrixView mask_, l1_weights_;
-  double l1_;  // Inside.
-  CostScale scale_;
-  std::vector<std::int64_t> rows_;
+  bool by_columns_ = false;
+  std::shared_ptr<PointCosts<double> const> points_;
+  CostLines lines_;
+  Points of_[2];
+  std::vector<std::int64_t> order_;
 };
 
 }  // namespace monge::cpu

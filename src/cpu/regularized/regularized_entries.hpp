@@ -2,6 +2,7 @@
 // its forms, products. Entries come tile by tile, so that no source needs n x m memory of its own.
 #pragma once
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -75,6 +76,8 @@ void multiply_entries(EntrySource const& source, double mass, Side side, bool av
 /// u or v to an output of the user's: potentials of costs of range 1, for costs as `scale` says.
 void write_potential(CostScale const& scale, std::span<double const> potential, MutableVectorView out);
 
+class RegularizedCosts;
+
 /// An operator of either method with what plans read of it, which is the same for all sources.
 template <class Operator>
 class ReadableOperator : public Operator, protected EntrySource {
@@ -90,10 +93,12 @@ class ReadableOperator : public Operator, protected EntrySource {
   }
 
  protected:
-  ReadableOperator(std::int64_t n, std::int64_t m, int threads) : Operator(n, m), threads_(threads) {}
+  ReadableOperator(std::shared_ptr<RegularizedCosts const> costs, int threads)
+      : Operator(costs), costs_(*costs), threads_(threads) {}
   std::int64_t source_rows() const final { return this->rows(); }
   std::int64_t source_columns() const final { return this->columns(); }
 
+  RegularizedCosts const& costs_;
   int threads_;
 
  private:

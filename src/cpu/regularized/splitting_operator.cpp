@@ -7,21 +7,12 @@
 #include <limits>
 #include <numeric>
 #include <utility>
-#include <variant>
-
-#include <monge/error.hpp>
 
 #include "core/compensated_sum.hpp"
-#include "core/strided.hpp"
 #include "cpu/threads.hpp"
 
 namespace monge::cpu {
 namespace {
-
-CostMatrix const& matrix_of(Geometry const& geometry) {
-  if (auto const* const matrix = std::get_if<CostMatrix>(&geometry)) return *matrix;
-  throw Error(ErrorCode::unsupported, "method: is splitting, of points; must have a cost matrix");
-}
 
 /// Whole cache lines, an odd number of them: neighbouring columns lie in different sets of a cache.
 template <class T>
@@ -89,15 +80,13 @@ SplittingOperator<T>::State::State(std::int64_t stride, std::vector<double> p, s
     : plan(array_of_columns<T>(stride, std::ssize(q))), rows(std::move(p)), columns(std::move(q)) {}
 
 template <class T>
-SplittingOperator<T>::SplittingOperator(RegularizedInput const& input, int threads)
-    : ReadableOperator(std::ssize(input.p), std::ssize(input.q),
-                       useful_threads(threads, std::ssize(input.p), std::ssize(input.q))),
-      costs_(matrix_of(input.geometry), input.terms, input.p, input.q, input.mass, threads_),
-      terms_(input.terms, costs_.scale(), costs_.groups(input.terms)),
+SplittingOperator<T>::SplittingOperator(std::shared_ptr<RegularizedCosts const> costs, int threads)
+    : ReadableOperator(costs, useful_threads(threads, costs->rows(), costs->columns())),
+      terms_(costs_.terms(), this->scale(), costs_.groups()),
       stride_(column_stride<T>(this->rows())),
       packed_costs_(array_of_columns<T>(stride_, this->columns())),
       row_sums_(aligned_array<T>(blocks_of(this->columns()) * stride_)),
-      now_(stride_, in_order(input.p, costs_.rows()), input.q) {
+      now_(stride_, in_order(costs_.of(Side::rows).share, costs_.order()), costs_.of(Side::columns).share) {
   pack_costs();
 }
 
@@ -112,7 +101,8 @@ void SplittingOperator<T>::pack_costs() {
     double* const w = c + kRows * kColumns;
     for (std::int64_t row = 0; row < n; row += kRows) {
       Tile const tile{row, std::min(kRows, n - row), column, std::min(kColumns, m - column)};
-      costs_.load(tile, c, w);
+      costs_.load(tile, c);
+      costs_.load_l1(tile, w);
       for (std::int64_t k = 0; k < tile.columns; ++k) {
         T* const packed = packed_costs_.get() + (column + k) * stride_ + row;
         for (std::int64_t r = 0; r < tile.rows; ++r)
@@ -327,13 +317,12 @@ RegularizedValues SplittingOperator<T>::evaluate() {
 
 template <class T>
 void SplittingOperator<T>::potentials(MutableVectorView u, MutableVectorView v) const {
-  CostScale const& scale = costs_.scale();
   std::vector<double> const rows = dual_rows(), columns = dual_columns();
   std::vector<double> of_problem(rows.size());
   for (std::size_t r = 0; r < rows.size(); ++r)
     of_problem[static_cast<std::size_t>(problem_row(static_cast<std::int64_t>(r)))] = rows[r];
-  write_potential(scale, of_problem, u);
-  write_potential(scale, columns, v);
+  write_potential(this->scale(), of_problem, u);
+  write_potential(this->scale(), columns, v);
 }
 
 template <class T>
@@ -342,7 +331,8 @@ void SplittingOperator<T>::load(Tile const& tile, double* x, double* c, double* 
     T const* const column = now_.plan.get() + (tile.column + k) * stride_ + tile.row;
     for (std::int64_t r = 0; r < tile.rows; ++r) x[k * tile.rows + r] = static_cast<double>(column[r]);
   }
-  if (c != nullptr) costs_.load(tile, c, w);
+  if (c != nullptr) costs_.load(tile, c);
+  if (w != nullptr) costs_.load_l1(tile, w);
 }
 
 template class SplittingOperator<float>;

@@ -2,6 +2,7 @@
 #pragma once
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <vector>
@@ -18,10 +19,9 @@ namespace monge::cpu {
 template <class T>
 class SplittingOperator final : public ReadableOperator<monge::SplittingOperator> {
  public:
-  /// Throws unsupported for points.
-  SplittingOperator(RegularizedInput const& input, int threads);
+  /// Of the costs of a matrix.
+  SplittingOperator(std::shared_ptr<RegularizedCosts const> costs, int threads);
 
-  CostScale scale() const override { return costs_.scale(); }
   void start(double step) override;
   void set_step(double step) override;
   void iterate(int count) override;
@@ -59,7 +59,7 @@ class SplittingOperator final : public ReadableOperator<monge::SplittingOperator
     State(std::int64_t stride, std::vector<double> p, std::vector<double> q);
   };
 
-  std::int64_t problem_row(std::int64_t r) const override { return costs_.rows()[static_cast<std::size_t>(r)]; }
+  std::int64_t problem_row(std::int64_t r) const override { return costs_.order()[static_cast<std::size_t>(r)]; }
   void load(Tile const& tile, double* x, double* c, double* w) const override;
 
   void pack_costs();
@@ -73,7 +73,6 @@ class SplittingOperator final : public ReadableOperator<monge::SplittingOperator
   std::vector<double> dual_rows() const;
   std::vector<double> dual_columns() const;
 
-  RegularizedCosts costs_;
   EntryTerms terms_;
   std::int64_t stride_;
   AlignedArray<T> packed_costs_;

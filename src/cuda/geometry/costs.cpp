@@ -49,6 +49,18 @@ Operand Operand::part(int first, int count) const {
   return result;
 }
 
+StoredCosts upload_costs(SharedRuntime const& runtime, CostMatrix const& matrix, DeviceArray<unsigned char>& staging) {
+  StridedView const view = upload(runtime, matrix.cost, staging);
+  StoredCosts const result{
+      .data = view.data,
+      .scalar = view.scalar,
+      .stride = view.stride,
+      .aligned = reinterpret_cast<std::uintptr_t>(view.data) % 16 == 0 && view.stride * size_of(view.scalar) % 16 == 0,
+      .rows = checked_size("cost", matrix.cost.rows()),
+      .columns = checked_size("cost", matrix.cost.columns())};
+  return matrix.transposed ? result.flipped() : result;
+}
+
 StoredCosts StoredCosts::flipped() const {
   StoredCosts result = *this;
   std::swap(result.rows, result.columns);

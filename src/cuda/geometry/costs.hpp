@@ -26,6 +26,9 @@ int half_stride_of(int dimension);
 /// As int; throws unsupported, naming `field`, where that is too small.
 int checked_size(char const* field, std::int64_t size);
 
+/// The matrix as kernels see it: in place on the device, or uploaded into `staging`.
+StoredCosts upload_costs(SharedRuntime const& runtime, CostMatrix const& matrix, DeviceArray<unsigned char>& staging);
+
 /// Weights of one side's points, in device memory, and their total; null for ones.
 struct PointWeights {
   double const* weight = nullptr;

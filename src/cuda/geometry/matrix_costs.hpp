@@ -6,8 +6,8 @@
 
 #include <monge/geometry.hpp>
 
+#include "cuda/geometry/cost_survey.hpp"
 #include "cuda/geometry/costs.hpp"
-#include "cuda/geometry/matrix_survey.hpp"
 
 namespace monge::cuda {
 
@@ -15,9 +15,9 @@ class MatrixCosts final : public Costs {
  public:
   /// Starts to look through the matrix; finish() has to follow, with what is found at `found` (device memory).
   MatrixCosts(SharedRuntime runtime, CostMatrix const& geometry, PointWeights a, PointWeights b, DataType scalar,
-              MatrixSurvey* found, Queue const& queue);
+              CostSurvey* found, Queue const& queue);
   /// Throws if a cost is neither finite nor +infinity, or if a point of positive weight has no partner.
-  void finish(MatrixSurvey const& found);
+  void finish(CostSurvey const& found);
 
   PointValues points(Side side) const override;
   PointForm point_form() const override;
@@ -35,11 +35,11 @@ class MatrixCosts final : public Costs {
   };
 
   MatrixCosts(SharedRuntime runtime, CostMatrix const& geometry, PointWeights a, PointWeights b, DataType scalar,
-              std::shared_ptr<Memory> memory, MatrixSurvey* found, Queue const& queue);
+              std::shared_ptr<Memory> memory, CostSurvey* found, Queue const& queue);
   void set_sides();
   void set_bound();
   /// The number at a place of the problem, for a message.
-  double cost(int row, int column) const;
+  double cost(std::int64_t row, std::int64_t column) const;
 
   std::shared_ptr<Memory> memory_;
   PointWeights weights_[2];

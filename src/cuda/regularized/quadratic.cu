@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "cuda/launch/divided_up.hpp"
+#include "cuda/launch/generation.hpp"
 #include "cuda/launch/occupancy.hpp"
 #include "cuda/regularized/quadratic.cuh"
 #include "cuda/runtime/check.hpp"
@@ -27,12 +28,6 @@ unsigned blocks_of(std::int64_t count, int each) {
   return static_cast<unsigned>(divided_up(count, each));
 }
 
-void join_chunks(QuadraticPassArguments const& arguments, cudaStream_t stream) {
-  join_chunks_kernel<<<blocks_of(arguments.problem.size[1], kQuadraticBlock), kQuadraticBlock, 0, stream>>>(
-      arguments, quadratic_chunks(arguments.problem.size[0]));
-  MONGE_CUDA_TRY(cudaGetLastError());
-}
-
 }  // namespace
 
 int quadratic_chunks(int lines) {
@@ -49,20 +44,9 @@ void quadratic_pass(QuadraticPassArguments const& arguments, cudaStream_t stream
     turn_mask_kernel<Scores><<<chunks, kQuadraticBlock, 0, stream>>>(arguments);
     MONGE_CUDA_TRY(cudaGetLastError());
   });
-  join_chunks(arguments, stream);
-}
-
-void sum_costs(QuadraticPassArguments const& arguments, cudaStream_t stream) {
-  QuadraticProblem const& problem = arguments.problem;
-  dim3 const chunks(static_cast<unsigned>(problem.words[0]), static_cast<unsigned>(quadratic_chunks(problem.size[0])));
-  with_scores(problem.matrix, [&]<class Scores>() {
-    sum_line_costs_kernel<Scores>
-        <<<blocks_of(problem.size[0], kQuadraticWarps), kQuadraticBlock, 0, stream>>>(arguments);
-    MONGE_CUDA_TRY(cudaGetLastError());
-    sum_place_costs_kernel<Scores><<<chunks, kQuadraticBlock, 0, stream>>>(arguments);
-    MONGE_CUDA_TRY(cudaGetLastError());
-  });
-  join_chunks(arguments, stream);
+  join_chunks_kernel<<<blocks_of(problem.size[1], kQuadraticBlock), kQuadraticBlock, 0, stream>>>(
+      arguments, quadratic_chunks(problem.size[0]));
+  MONGE_CUDA_TRY(cudaGetLastError());
 }
 
 void quadratic_values(QuadraticProblem const& problem, QuadraticState const& state, QuadraticValues* result,
@@ -114,7 +98,7 @@ class ListLaunch {
   static constexpr auto kAlone = quadratic_direction_kernel<BlockTeam>;
   static constexpr auto kCluster = quadratic_direction_kernel<ClusterTeam>;
   bool is_clustered() const {
-    return device_attribute(cudaDevAttrComputeCapabilityMajor) >= 9 &&
+    return generation() >= Generation::sm_90 &&
            occupancy_of(kCluster, kDirectionBlock, 0, cluster_).resident_clusters > 0;
   }
   int cluster_ = 1;

@@ -50,7 +50,7 @@ struct MatrixInLines {
 #pragma unroll
     for (int k = 0; k < kCount; ++k) cost[k] = place + 32 * k < problem.size[1] ? costs[place + 32 * k] : T(0);
 #pragma unroll
-    for (int k = 0; k < kCount; ++k) score[k] = score_of(matrix, static_cast<double>(cost[k]));
+    for (int k = 0; k < kCount; ++k) score[k] = score_of(matrix, stored_score<double>(cost[k], matrix.cost.least));
   }
 };
 struct PointsInLines {
@@ -71,7 +71,7 @@ __device__ __forceinline__ double score_in_line(QuadraticProblem const& problem,
 
 __device__ __forceinline__ bool is_allowed(RegularizedMatrix const& matrix, int line, int place) {
   if (!matrix.mask.data) return true;
-  return matrix.transposed ? mask_at(matrix, place, line) != 0 : mask_at(matrix, line, place) != 0;
+  return matrix.cost.transposed ? mask_at(matrix, place, line) != 0 : mask_at(matrix, line, place) != 0;
 }
 
 template <class Scores>
@@ -179,48 +179,6 @@ __global__ void __launch_bounds__(kQuadraticBlock)
   }
   arguments.state.sum[1][place] = sum;
   arguments.state.count[1][place] = count;
-}
-
-/// Of costs, for where annealing starts: a warp for each line.
-template <class Scores>
-__global__ void __launch_bounds__(kQuadraticBlock) sum_line_costs_kernel(QuadraticPassArguments const arguments) {
-  QuadraticProblem const& problem = arguments.problem;
-  int const lane = static_cast<int>(threadIdx.x) % 32;
-  int const line = static_cast<int>(blockIdx.x) * kQuadraticWarps + static_cast<int>(threadIdx.x) / 32;
-  if (line >= problem.size[0]) return;
-  double sum = 0;
-  int count = 0;
-  for (int place = lane; place < problem.size[1]; place += 32) {
-    double const score = score_in_line<Scores>(problem, line, place);
-    if (problem.share[1][place] == 0 || isinf(score) || !is_allowed(problem.matrix, line, place)) continue;
-    sum += score;
-    ++count;
-  }
-  sum = warp_sum(sum);
-  count = warp_sum(count);
-  if (lane > 0) return;
-  arguments.state.sum[0][line] = sum;
-  arguments.state.count[0][line] = count;
-}
-
-/// A block for 32 places and each chunk of lines.
-template <class Scores>
-__global__ void __launch_bounds__(kQuadraticBlock) sum_place_costs_kernel(QuadraticPassArguments const arguments) {
-  QuadraticProblem const& problem = arguments.problem;
-  int const lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
-  int const place = 32 * static_cast<int>(blockIdx.x) + lane;
-  int const first_line = static_cast<int>(blockIdx.y) * kChunkLines;
-  double sum = 0;
-  int count = 0;
-  for (int line = first_line + warp; line < min(first_line + kChunkLines, problem.size[0]); line += kQuadraticWarps) {
-    if (place >= problem.size[1] || problem.share[0][line] == 0) continue;
-    double const score = score_in_line<Scores>(problem, line, place);
-    if (isinf(score) || !is_allowed(problem.matrix, line, place)) continue;
-    sum += score;
-    ++count;
-  }
-  sum_warps(sum, count);
-  store_chunk(arguments, place, sum, count);
 }
 
 /// One block.

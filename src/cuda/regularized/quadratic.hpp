@@ -36,8 +36,6 @@ struct QuadraticPassArguments {
 };
 /// From the potentials of the state all of the rest. The kernels are compiled for what the costs come from.
 void quadratic_pass(QuadraticPassArguments const& arguments, cudaStream_t stream);
-/// Sums and numbers of the costs of allowed pairs of two points with mass, to where a pass has those of scores.
-void sum_costs(QuadraticPassArguments const& arguments, cudaStream_t stream);
 
 /// *result = the values of the state for problem.weight.
 void quadratic_values(QuadraticProblem const& problem, QuadraticState const& state, QuadraticValues* result,

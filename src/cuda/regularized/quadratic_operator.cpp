@@ -11,36 +11,27 @@
 namespace monge::cuda {
 namespace {
 
-RegularizedCosts finished(SharedRuntime runtime, RegularizedInput const& input) {
-  cudaStream_t const stream = runtime->stream();
-  RegularizedCosts costs(std::move(runtime), input, stream);
-  costs.finish();
-  return costs;
-}
-
 void copy_to_device(Runtime const& runtime, std::vector<double> const& from, double* to) {
   upload(runtime, from.data(), to, std::ssize(from) * static_cast<std::int64_t>(sizeof(double)));
 }
 
 }  // namespace
 
-QuadraticOperator::QuadraticOperator(SharedRuntime runtime, RegularizedInput const& input)
-    : ReadableOperator(finished(runtime, input)), runtime_(std::move(runtime)), readout_(costs_) {
+QuadraticOperator::QuadraticOperator(std::shared_ptr<RegularizedCosts const> costs)
+    : ReadableOperator(std::move(costs)), runtime_(costs_.runtime()), readout_(costs_) {
   RegularizedMatrix const& matrix = costs_.matrix();
-  int const rows = costs_.rows(), columns = costs_.columns();
-  int const lines = matrix.transposed ? columns : rows, places = matrix.transposed ? rows : columns;
-  problem_ = {
-      .matrix = matrix,
-      .size = {lines, places},
-      .words = {divided_up(places, 32), divided_up(lines, 32)},
-      .share = {matrix.transposed ? readout_.q() : readout_.p(), matrix.transposed ? readout_.p() : readout_.q()},
-      .weight = 1};
-  share_[0] = matrix.transposed ? input.q : input.p;
-  share_[1] = matrix.transposed ? input.p : input.q;
+  bool const transposed = matrix.cost.transposed;
+  int const lines = transposed ? matrix.columns : matrix.rows, places = transposed ? matrix.rows : matrix.columns;
+  problem_ = {.matrix = matrix,
+              .size = {lines, places},
+              .words = {divided_up(places, 32), divided_up(lines, 32)},
+              .share = {transposed ? readout_.q() : readout_.p(), transposed ? readout_.p() : readout_.q()},
+              .weight = 1};
+  points_[0] = &costs_.of(transposed ? Side::columns : Side::rows);
+  points_[1] = &costs_.of(transposed ? Side::rows : Side::columns);
   now_memory_ = allocate(now_);
   trial_memory_ = allocate(trial_);
   allocate_system();
-  find_means();
 }
 
 DeviceArray<unsigned char> QuadraticOperator::allocate(QuadraticState& state) const {
@@ -67,43 +58,24 @@ void QuadraticOperator::allocate_system() {
   d.result = &found_->search;
 }
 
-void QuadraticOperator::find_means() {
-  sum_costs({problem_, now_, chunk_sum_, chunk_count_}, runtime_->stream());
-  std::vector<double> sum[2];
-  std::vector<int> count[2];
-  for (int side : {0, 1}) {
-    sum[side] = download(*runtime_, now_.sum[side], problem_.size[side]);
-    count[side] = download(*runtime_, now_.count[side], problem_.size[side]);
-  }
-  double total = 0, pairs = 0;
-  for (std::size_t l = 0; l < sum[0].size(); ++l) {
-    if (share_[0][l] == 0) continue;
-    total += sum[0][l];
-    pairs += count[0][l];
-  }
-  double const half = total / pairs / 2;
-  for (int side : {0, 1}) {
-    for (std::size_t i = 0; i < sum[side].size(); ++i)
-      mean_[side].push_back(count[side][i] > 0 ? sum[side][i] / count[side][i] - half : 0);
-  }
-}
-
 QuadraticValues QuadraticOperator::start(double weight, std::span<double const> u, std::span<double const> v) {
   DeviceGuard const guard(runtime_->index());
   problem_.weight = weight;
-  if (problem_.matrix.transposed) std::swap(u, v);
+  if (problem_.matrix.cost.transposed) std::swap(u, v);
   double with_mass[2];
   for (int side : {0, 1})
-    with_mass[side] = static_cast<double>(std::ranges::count_if(share_[side], [](double share) { return share > 0; }));
+    with_mass[side] =
+        static_cast<double>(std::ranges::count_if(points_[side]->share, [](double share) { return share > 0; }));
   for (int side : {0, 1}) {
     std::span<double const> const given = side == 0 ? u : v;
-    std::vector<double> potential(share_[side].size(), -std::numeric_limits<double>::infinity());
+    auto const& [shares, mean] = *points_[side];
+    std::vector<double> potential(shares.size(), -std::numeric_limits<double>::infinity());
     for (std::size_t i = 0; i < potential.size(); ++i) {
-      double const share = share_[side][i];
+      double const share = shares[i];
       if (share == 0) continue;
-      potential[i] = given.empty() ? mean_[side][i] + weight * share / with_mass[1 - side] -
-                                         weight / (2 * with_mass[0] * with_mass[1])
-                                   : given[i];
+      potential[i] = given.empty()
+                         ? mean[i] + weight * share / with_mass[1 - side] - weight / (2 * with_mass[0] * with_mass[1])
+                         : given[i];
     }
     copy_to_device(*runtime_, potential, now_.potential[side]);
   }
@@ -172,7 +144,7 @@ void QuadraticOperator::accept() {
 }
 
 RegularizedEntries QuadraticOperator::plan() const {
-  bool const transposed = problem_.matrix.transposed;
+  bool const transposed = problem_.matrix.cost.transposed;
   return {.matrix = problem_.matrix,
           .order = costs_.order(),
           .inverse_weight = 1 / problem_.weight,
@@ -183,7 +155,7 @@ RegularizedEntries QuadraticOperator::plan() const {
 /// Points without mass get the largest potentials with which none of their pairs is active, lines first.
 RegularizedValues QuadraticOperator::evaluate() {
   DeviceGuard const guard(runtime_->index());
-  bool const transposed = problem_.matrix.transposed;
+  bool const transposed = problem_.matrix.cost.transposed;
   double* const lines = transposed ? readout_.v() : readout_.u();
   double* const places = transposed ? readout_.u() : readout_.v();
   idle_potentials(problem_, 0, now_.potential[0], now_.potential[1], lines, runtime_->stream());

@@ -10,7 +10,7 @@ namespace monge::cuda {
 
 class QuadraticOperator final : public ReadableOperator<monge::QuadraticOperator> {
  public:
-  QuadraticOperator(SharedRuntime runtime, RegularizedInput const& input);
+  explicit QuadraticOperator(std::shared_ptr<RegularizedCosts const> costs);
 
   QuadraticValues start(double weight, std::span<double const> u, std::span<double const> v) override;
   QuadraticValues set_weight(double weight) override;
@@ -28,7 +28,6 @@ class QuadraticOperator final : public ReadableOperator<monge::QuadraticOperator
   };
   DeviceArray<unsigned char> allocate(QuadraticState& state) const;
   void allocate_system();
-  void find_means();
   void pass(QuadraticState const& state);
   Found found() const;
   /// The same of a trial.
@@ -40,7 +39,7 @@ class QuadraticOperator final : public ReadableOperator<monge::QuadraticOperator
   SharedRuntime runtime_;
   RegularizedReadout readout_;
   QuadraticProblem problem_;
-  std::vector<double> share_[2], mean_[2];  // Of the costs, less half of the mean of all.
+  RegularizedCosts::Points const* points_[2];  // Of lines, of places.
   DeviceArray<unsigned char> now_memory_, trial_memory_, system_memory_;
   QuadraticState now_, trial_;
   std::int64_t now_active_ = 0, trial_active_ = 0;

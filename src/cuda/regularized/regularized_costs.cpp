@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <span>
 #include <variant>
 
@@ -12,44 +11,39 @@
 #include "regularized/regularized_costs.hpp"
 
 namespace monge::cuda {
-namespace {
-
-double element(Runtime const& runtime, StridedView const& view, std::int64_t at) {
-  if (view.scalar == DataType::float32)
-    return static_cast<double>(download(runtime, static_cast<float const*>(view.data) + at, 1)[0]);
-  return download(runtime, static_cast<double const*>(view.data) + at, 1)[0];
-}
-
-}  // namespace
-
 RegularizedCosts::RegularizedCosts(SharedRuntime runtime, RegularizedInput const& input, Queue const& queue)
-    : runtime_(std::move(runtime)), weights_(input.terms), p_(input.p), q_(input.q) {
-  weights_.groups.clear();
-  scale_.mass = input.mass;
-  matrix_.rows = checked_size("C", std::ssize(p_));
-  matrix_.columns = checked_size("C", std::ssize(q_));
-  if (weights_.l1 > 0) {
-    matrix_.l1_weights = upload(runtime_, weights_.l1_weights, l1_copy_);
-    matrix_.l1 = weights_.l1;  // Until the range is known.
+    : monge::RegularizedCosts(input),
+      runtime_(std::move(runtime)),
+      given_(input.terms),
+      of_{{input.p, {}}, {input.q, {}}},
+      survey_(runtime_, 1) {
+  given_.groups.clear();
+  matrix_.rows = checked_size("C", rows());
+  matrix_.columns = checked_size("C", columns());
+  if (given_.l1 > 0) {
+    matrix_.l1_weights = upload(runtime_, given_.l1_weights, l1_copy_);
+    matrix_.l1 = given_.l1;  // Until the range is known.
   }
-  if (weights_.mask.data()) matrix_.mask = upload(runtime_, weights_.mask, mask_copy_);
+  if (given_.mask.data()) matrix_.mask = upload(runtime_, given_.mask, mask_copy_);
   sort_rows(input.terms);
 
   std::int64_t const n = rows(), m = columns();
   shares_ = DeviceArray<double>(runtime_, n + m);
-  upload(*runtime_, p_.data(), shares_.data(), n * static_cast<std::int64_t>(sizeof(double)));
-  upload(*runtime_, q_.data(), shares_.data() + n, m * static_cast<std::int64_t>(sizeof(double)));
+  upload(*runtime_, input.p.data(), shares_.data(), n * static_cast<std::int64_t>(sizeof(double)));
+  upload(*runtime_, input.q.data(), shares_.data() + n, m * static_cast<std::int64_t>(sizeof(double)));
   std::visit(Overloaded{[&](PointCloud const& clouds) { set_points(clouds); },
-                        [&](CostMatrix const& matrix) {
-                          matrix_.transposed = matrix.transposed;
-                          matrix_.cost = upload(runtime_, matrix.cost, cost_copy_);
-                        }},
+                        [&](CostMatrix const& matrix) { matrix_.cost = upload_costs(runtime_, matrix, cost_copy_); }},
              input.geometry);
-  constexpr auto kResult = static_cast<std::int64_t>(sizeof(RegularizedSurvey));
-  survey_ = DeviceArray<unsigned char>(runtime_, kResult + n + m);
-  survey_regularized({matrix_, shares_.data(), shares_.data() + n, reinterpret_cast<RegularizedSurvey*>(survey_.data()),
-                      survey_.data() + kResult, survey_.data() + kResult + n},
-                     queue);
+  if (input.means) sums_ = DeviceArray<PointSums>(runtime_, n + m);
+  scratch_ = DeviceArray<unsigned char>(runtime_, survey_bytes(matrix_, input.means));
+  survey_costs({.matrix = matrix_,
+                .a = shares_.data(),
+                .b = shares_.data() + n,
+                .of_support = true,
+                .sums = sums_.data(),
+                .scratch = scratch_.data(),
+                .result = survey_.data()},
+               queue);
 }
 
 void RegularizedCosts::set_points(PointCloud const& clouds) {
@@ -113,48 +107,60 @@ void RegularizedCosts::sort_rows(RegularizerTerms const& terms) {
 }
 
 void RegularizedCosts::finish() {
-  std::vector<unsigned char> const found = download(*runtime_, survey_.data(), survey_.size());
-  RegularizedSurvey survey;
-  std::memcpy(&survey, found.data(), sizeof survey);
-  if (survey.first_bad != RegularizedSurvey::kNone) throw_bad_entry(survey.first_bad);
-  auto const partners = std::span(found).subspan(sizeof survey);
-  require_allowed_partners(Side::rows, p_, partners.first(p_.size()));
-  require_allowed_partners(Side::columns, q_, partners.subspan(p_.size()));
-  double const least = from_ordered_bits(survey.least), largest = from_ordered_bits(survey.largest);
-  require_finite_range(least, largest);
+  CostSurvey const survey = download(*runtime_, survey_.data(), 1)[0];
+  if (survey.first_bad != CostSurvey::kNone) throw_bad_entry(survey);
+  for (Side const side : kSides)
+    require_allowed_partners(side, of(side).share, survey.has_partner(side, of(side).share.size()));
+  require_finite_range(survey.least, survey.largest);
+  scale_.offset = survey.least;
+  if (survey.largest > survey.least) scale_.range = survey.largest - survey.least;
+  set_means(survey);
   survey_ = {};
+  scratch_ = {};
   shares_ = {};
-  scale_.offset = least;
-  if (largest > least) scale_.range = largest - least;
-  matrix_.offset = least;
+  matrix_.cost.least = survey.least;
   matrix_.inverse_range = 1 / scale_.range;
   if (!matrix_.cost.data) scale_points();
-  matrix_.l1 = scale_.linear(weights_.l1);
-  terms_.quadratic = scale_.quadratic(weights_.quadratic);
-  terms_.group_lasso = scale_.linear(weights_.group_lasso);
-  terms_.hypentropy = scale_.linear(weights_.hypentropy);
-  terms_.width = scale_.width(weights_.hypentropy_width);
+  matrix_.l1 = scale_.linear(given_.l1);
+  terms_.quadratic = scale_.quadratic(given_.quadratic);
+  terms_.group_lasso = scale_.linear(given_.group_lasso);
+  terms_.hypentropy = scale_.linear(given_.hypentropy);
+  terms_.width = scale_.width(given_.hypentropy_width);
   terms_.group = device_group_.data();
   terms_.group_begin = device_group_begin_.data();
   terms_.group_weight = group_weight_.data();
 }
 
-void RegularizedCosts::throw_bad_entry(unsigned long long place) const {
-  auto const row = static_cast<std::int64_t>(place) / columns(), column = static_cast<std::int64_t>(place) % columns();
-  auto const value = [&](StridedView const& view, bool transposed) {
-    return element(*runtime_, view, transposed ? column * view.stride + row : row * view.stride + column);
+void RegularizedCosts::set_means(CostSurvey const& survey) {
+  if (sums_.size() == 0) return;
+  std::vector<PointSums> const sums = download(*runtime_, sums_.data(), sums_.size());
+  sums_ = {};
+  double const half = survey.cost_sum / survey.weight_sum / 2 + scale_.offset / 2;
+  auto sum = sums.begin();
+  for (Side const line_or_place : kSides) {
+    Points& points = of_[side_index(matrix_.cost.transposed ? opposite(line_or_place) : line_or_place)];
+    for (std::size_t i = 0; i < points.share.size(); ++i, ++sum)
+      points.mean.push_back(sum->weight > 0 ? (sum->cost / sum->weight - half) / scale_.range : 0);
+  }
+}
+
+void RegularizedCosts::throw_bad_entry(CostSurvey const& survey) const {
+  auto const [row, column] = survey.first_bad_place(matrix_.columns);
+  auto const value = [&, row = row, column = column](StridedView const& view) {
+    return element(*runtime_, view.data, view.scalar, row * view.stride + column);
   };
-  double const cost = matrix_.cost.data ? value(matrix_.cost, matrix_.transposed) : NAN;
+  StoredCosts const& costs = matrix_.cost;
+  double const cost = costs.data ? element(*runtime_, costs.data, costs.scalar, costs.place(row, column)) : NAN;
   if (!is_cost(cost)) throw_bad_cost(row, column, cost);
   if (matrix_.l1_weights.data) {
-    double const weight = value(matrix_.l1_weights, false);
+    double const weight = value(matrix_.l1_weights);
     if (!is_l1_weight(weight)) throw_bad_l1_weight(row, column, weight);
   }
-  throw_bad_mask(row, column, value(matrix_.mask, false));
+  throw_bad_mask(row, column, value(matrix_.mask));
 }
 
 RowOrder RegularizedCosts::order() const {
-  if (row_.empty()) return {rows(), nullptr};
+  if (row_.empty()) return {matrix_.rows, nullptr};
   return {static_cast<int>(std::ssize(row_)), device_row_.data()};
 }
 

@@ -3,23 +3,29 @@
 #pragma once
 #include <vector>
 
+#include "cuda/geometry/cost_survey.hpp"
 #include "cuda/regularized/regularized_entries.hpp"
 #include "cuda/transfer.hpp"
 #include "regularized/regularized_operator.hpp"
 
 namespace monge::cuda {
 
-class RegularizedCosts {
+class RegularizedCosts final : public monge::RegularizedCosts {
  public:
+  /// What is known of rows or columns.
+  struct Points {
+    std::vector<double> share;
+    std::vector<double> mean;  // Of the costs inside, less half of the mean of all; of problems without other terms.
+  };
+
   /// Starts to look through the costs; finish() has to follow. Waits where there are points.
   RegularizedCosts(SharedRuntime runtime, RegularizedInput const& input, Queue const& queue);
   /// Waits. Throws invalid_argument as regularized/regularized_costs.hpp has it.
   void finish();
 
   SharedRuntime const& runtime() const { return runtime_; }
-  int rows() const { return matrix_.rows; }
-  int columns() const { return matrix_.columns; }
-  CostScale const& scale() const { return scale_; }
+  /// With l1 and hypentropy, and without groups, which are in terms().
+  RegularizerTerms const& given() const { return given_; }
   RegularizedMatrix const& matrix() const { return matrix_; }
   /// With groups rows are sorted by them, and each group is padded to a multiple of kGroupRows.
   RowOrder order() const;
@@ -27,8 +33,7 @@ class RegularizedCosts {
   EntryTerms const& terms() const { return terms_; }
   /// Where groups begin in that order, and their end; empty without groups.
   std::vector<int> const& group_begin() const { return group_begin_; }
-  std::vector<double> const& p() const { return p_; }
-  std::vector<double> const& q() const { return q_; }
+  Points const& of(Side side) const { return of_[side_index(side)]; }
   /// Numbers of the rows of the problem, in that order; padding gets 0.
   std::vector<double> in_order(std::span<double const> of_rows) const;
 
@@ -36,21 +41,24 @@ class RegularizedCosts {
   void set_points(PointCloud const& clouds);
   void scale_points();
   void sort_rows(RegularizerTerms const& terms);
-  [[noreturn]] void throw_bad_entry(unsigned long long place) const;
+  [[noreturn]] void throw_bad_entry(CostSurvey const& survey) const;
+  void set_means(CostSurvey const& survey);
 
   SharedRuntime runtime_;
   DeviceArray<unsigned char> cost_copy_, l1_copy_, mask_copy_;  // Of matrices in host memory.
   DeviceArray<unsigned char> point_memory_;
   RegularizedMatrix matrix_;
-  CostScale scale_;
   EntryTerms terms_;
-  RegularizerTerms weights_;  // Of the terms, as given; without groups.
-  std::vector<double> p_, q_;
+  RegularizerTerms given_;
+  Points of_[2];
   std::vector<int> row_, group_begin_;
   DeviceArray<int> device_row_, device_group_, device_group_begin_;
   DeviceArray<double> group_weight_;
-  DeviceArray<double> shares_;  // Of the survey, as what follows.
-  DeviceArray<unsigned char> survey_;
+  // Of the survey.
+  DeviceArray<double> shares_;
+  DeviceArray<unsigned char> scratch_;
+  DeviceArray<PointSums> sums_;
+  DeviceArray<CostSurvey> survey_;
 };
 
 }  // namespace monge::cuda

@@ -26,22 +26,6 @@ void with_pairs(RegularizedMatrix const& matrix, Function&& function) {
 
 }  // namespace
 
-double from_ordered_bits(unsigned long long bits) {
-  return std::bit_cast<double>(bits >> 63 ? bits & ~(1ull << 63) : ~bits);
-}
-
-void survey_regularized(RegularizedSurveyArguments const& arguments, Queue const& queue) {
-  using Survey = Kernel<RegularizedSurveyArguments>;
-  RegularizedMatrix const& matrix = arguments.matrix;
-  queue.launch(Survey{start_regularized_survey_kernel, start_regularized_survey_kernel},
-               {divided_up(std::max(matrix.rows, matrix.columns), kEntryBlock), kEntryBlock}, arguments);
-  with_pairs(matrix, [&]<class Pairs>() {
-    queue.launch(Survey{regularized_survey_kernel<Pairs>, regularized_survey_kernel<Pairs>},
-                 {divided_up(matrix.rows, kSurveyedTile) * divided_up(matrix.columns, kSurveyedTile), kEntryBlock},
-                 arguments);
-  });
-}
-
 void pack_costs(PackCostsArguments const& arguments, Queue const& queue) {
   using Pack = Kernel<PackCostsArguments>;
   queue.launch(arguments.scalar == DataType::float32 ? Pack{pack_costs_kernel<float>, pack_costs_kernel<float>}

@@ -1,5 +1,5 @@
-// The entries of a regularised plan from one end to the other: the survey of the caller's matrices, costs packed for
-// iterations, values of a plan and its potentials, and what is read out of a plan.
+// The entries of a regularised plan: costs packed for iterations, values of a plan and its potentials, and what is read
+// out of a plan.
 //
 // Pairs are MatrixPairs or PointPairs, whose costs are made wherever they are read.
 //
@@ -8,7 +8,7 @@
 //   of them: potentials, norms of groups and their sums need no other block.
 // Traffic: the caller's matrices once, and the packed entries once; another time the matrices for potentials that must
 //   be made feasible, and once for each step of Newton's method where groups are.
-// Numerics: float64 in a fixed order; only integer minima are atomic. The potential of a column with groups is the
+// Numerics: float64 in a fixed order. The potential of a column with groups is the
 //   lowest root t of |[u + t - S]_+|_2 = lambda w_g of any group g. The norm is convex in t: Newton's method, for all
 //   groups together, comes down to it from min S - u + lambda w_g.
 #pragma once
@@ -19,7 +19,6 @@
 #include "cuda/device/strided.cuh"
 #include "cuda/regularized/regularized_entries.hpp"
 #include "cuda/regularized/regularized_matrix.cuh"
-#include "regularized/regularized_costs.hpp"
 #include "regularized/splitting_rule.hpp"
 
 namespace monge::cuda {
@@ -44,7 +43,7 @@ __device__ __forceinline__ void load_scores(RegularizedMatrix const& matrix, Row
   int const lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
 #pragma unroll
   for (int k = warp; k < 32; k += kEntryWarps) {
-    int const r = matrix.transposed ? lane : k, c = matrix.transposed ? k : lane;
+    int const r = matrix.cost.transposed ? lane : k, c = matrix.cost.transposed ? k : lane;
     int const i = row_at(order, first_row + r), j = first_column + c;
     tile[r][c] = i >= 0 && j < matrix.columns ? Pairs::score(matrix, i, j) : INFINITY;
   }
@@ -63,66 +62,6 @@ __device__ __forceinline__ double entry_at(RegularizedEntries const& entries, in
 template <class Pairs>
 __device__ __forceinline__ double entry_at(RegularizedEntries const& entries, int place, int row, int j) {
   return entry_at(entries, place, j, entries.packed ? 0.0 : Pairs::score(entries.matrix, row, j));
-}
-
-__device__ __forceinline__ unsigned long long ordered_bits(double value) {
-  auto const bits = static_cast<unsigned long long>(__double_as_longlong(value));
-  return bits >> 63 ? ~bits : bits | 1ull << 63;
-}
-
-template <class Source>
-__global__ void __launch_bounds__(kEntryBlock) start_regularized_survey_kernel(Source const source) {
-  Share<RegularizedSurveyArguments> const share = share_of(source);
-  RegularizedSurveyArguments const& arguments = share.arguments;
-  start_next_kernel();
-  wait_for_previous_kernel();
-  int const i = share.block * kEntryBlock + static_cast<int>(threadIdx.x);
-  if (i < arguments.matrix.rows) arguments.row_partner[i] = 0;
-  if (i < arguments.matrix.columns) arguments.column_partner[i] = 0;
-  if (i == 0) *arguments.result = {RegularizedSurvey::kNone, ordered_bits(INFINITY), ordered_bits(-INFINITY)};
-}
-
-inline constexpr int kSurveyedTile = 64;
-
-/// A block for each 64 rows x 64 columns, threads along the lines of the costs.
-template <class Pairs, class Source>
-__global__ void __launch_bounds__(kEntryBlock) regularized_survey_kernel(Source const source) {
-  Share<RegularizedSurveyArguments> const share = share_of(source);
-  RegularizedSurveyArguments const& arguments = share.arguments;
-  RegularizedMatrix const& matrix = arguments.matrix;
-  start_next_kernel();
-  wait_for_previous_kernel();
-  int const column_tiles = (matrix.columns - 1) / kSurveyedTile + 1;
-  int const first_row = share.block / column_tiles * kSurveyedTile;
-  int const first_column = share.block % column_tiles * kSurveyedTile;
-  double least = INFINITY, largest = -INFINITY;
-  for (int e = static_cast<int>(threadIdx.x); e < kSurveyedTile * kSurveyedTile; e += kEntryBlock) {
-    int const along = e % kSurveyedTile, across = e / kSurveyedTile;
-    int const i = first_row + (matrix.transposed ? along : across);
-    int const j = first_column + (matrix.transposed ? across : along);
-    if (i >= matrix.rows || j >= matrix.columns) continue;
-    double const cost = Pairs::cost(matrix, i, j);
-    double const mask = matrix.mask.data ? mask_at(matrix, i, j) : 1.0;
-    double const weight = matrix.l1_weights.data ? l1_weight_at(matrix, i, j) : 0.0;
-    if (!is_cost(cost) || !is_l1_weight(weight) || !is_mask(mask)) {
-      atomicMin(&arguments.result->first_bad,
-                static_cast<unsigned long long>(i) * static_cast<unsigned long long>(matrix.columns) +
-                    static_cast<unsigned long long>(j));
-      continue;
-    }
-    if (mask == 0 || isinf(cost)) continue;
-    bool const row_counts = arguments.p[i] > 0, column_counts = arguments.q[j] > 0;
-    least = fmin(least, cost);
-    if (row_counts && column_counts) largest = fmax(largest, cost + matrix.l1 * weight);
-    if (column_counts) arguments.row_partner[i] = 1;
-    if (row_counts) arguments.column_partner[j] = 1;
-  }
-  least = -warp_max(-least);
-  largest = warp_max(largest);
-  if (threadIdx.x % 32 == 0) {
-    atomicMin(&arguments.result->least, ordered_bits(least));
-    atomicMax(&arguments.result->largest, ordered_bits(largest));
-  }
 }
 
 /// A block for each tile.

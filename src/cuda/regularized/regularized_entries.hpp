@@ -21,15 +21,14 @@ struct RegularizedPoints {
 /// out[k][i] = coordinate k of point i.
 void turn_points(Operand const& points, int size, double* out, cudaStream_t stream);
 
-/// The matrices of the caller's, and what makes costs inside of them: S_ij = (C_ij - offset) / range + l1 W_ij,
+/// The matrices of the caller's, and what makes costs inside of them: S_ij = (C_ij - least) / range + l1 W_ij,
 /// +infinity for a pair that is forbidden.
 struct RegularizedMatrix {
   int rows = 0, columns = 0;
-  StridedView cost;              // Null data: of points.
-  RegularizedPoints points;      // Where costs have no matrix.
-  bool transposed = false;       // The costs; the others never are.
-  StridedView l1_weights, mask;  // Null data: none.
-  double offset = 0, inverse_range = 1;
+  StoredCosts cost = {};                   // Null data: of points. Its least cost is 0 until it is known.
+  RegularizedPoints points = {};           // Where costs have no matrix.
+  StridedView l1_weights = {}, mask = {};  // Null data: none.
+  double inverse_range = 1;
   double l1 = 0;
 };
 
@@ -38,24 +37,6 @@ struct RowOrder {
   int size = 0;
   int const* row = nullptr;  // Null: all as in the problem.
 };
-
-struct RegularizedSurvey {
-  static constexpr unsigned long long kNone = ~0ull;
-
-  unsigned long long first_bad;       // row columns + column of the first pair with a number that none may be; kNone.
-  unsigned long long least, largest;  // Of the costs of allowed pairs, as ordered_bits().
-};
-/// The order of these is that of the numbers.
-double from_ordered_bits(unsigned long long bits);
-struct RegularizedSurveyArguments {
-  RegularizedMatrix matrix;
-  double const* p;
-  double const* q;
-  RegularizedSurvey* result;
-  unsigned char* row_partner;  // Whether a row has an allowed pair with a column that has mass;
-  unsigned char* column_partner;
-};
-void survey_regularized(RegularizedSurveyArguments const& arguments, Queue const& queue);
 
 struct PackCostsArguments {
   RegularizedMatrix matrix;

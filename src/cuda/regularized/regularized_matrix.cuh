@@ -3,15 +3,12 @@
 #include <cmath>
 
 #include "cuda/device/pair_cost.cuh"
+#include "cuda/device/stored.cuh"
 #include "cuda/device/strided.cuh"
 #include "cuda/regularized/regularized_entries.hpp"
 
 namespace monge::cuda {
 
-__device__ __forceinline__ double cost_at(RegularizedMatrix const& matrix, int i, int j) {
-  std::int64_t const line = matrix.transposed ? j : i, place = matrix.transposed ? i : j;
-  return load_element(matrix.cost, line * matrix.cost.stride + place);
-}
 __device__ __forceinline__ double l1_weight_at(RegularizedMatrix const& matrix, int i, int j) {
   return load_element(matrix.l1_weights, i * matrix.l1_weights.stride + j);
 }
@@ -19,10 +16,10 @@ __device__ __forceinline__ double mask_at(RegularizedMatrix const& matrix, int i
   return load_element(matrix.mask, i * matrix.mask.stride + j);
 }
 
-/// S of a cost but for l1. The product is rounded by itself: where a kernel fused it with the sum that follows, its
-/// plan [u + v - S]_+ / lambda would be another one than the next kernel's, by epsilon / lambda.
-__device__ __forceinline__ double score_of(RegularizedMatrix const& matrix, double cost) {
-  return __dmul_rn(cost - matrix.offset, matrix.inverse_range);
+/// S of a cost less the least one, but for l1. The product is rounded by itself: where a kernel fused it with the sum
+/// that follows, its plan [u + v - S]_+ / lambda would be another one than the next kernel's, by epsilon / lambda.
+__device__ __forceinline__ double score_of(RegularizedMatrix const& matrix, double difference) {
+  return __dmul_rn(difference, matrix.inverse_range);
 }
 
 /// S_ij of `row` and the columns column, column + 32, ... that there are.
@@ -63,22 +60,16 @@ __device__ __forceinline__ void read_points(RegularizedMatrix const& matrix, int
   }
 }
 
-/// Where a kernel has its costs from: those of the user and, inside, S_ij.
+/// Where a kernel has S_ij from.
 struct MatrixPairs {
-  static __device__ __forceinline__ double cost(RegularizedMatrix const& matrix, int i, int j) {
-    return cost_at(matrix, i, j);
-  }
   static __device__ __forceinline__ double score(RegularizedMatrix const& matrix, int i, int j) {
     if (matrix.mask.data && mask_at(matrix, i, j) == 0) return INFINITY;
-    double const score = score_of(matrix, cost_at(matrix, i, j));
+    bool const transposed = matrix.cost.transposed;
+    double const score = score_of(matrix, stored_score<double>(matrix.cost, transposed ? j : i, transposed ? i : j));
     return matrix.l1_weights.data ? fma(matrix.l1, l1_weight_at(matrix, i, j), score) : score;
   }
 };
 struct PointPairs {
-  /// Before the points have been scaled.
-  static __device__ __forceinline__ double cost(RegularizedMatrix const& matrix, int i, int j) {
-    return score(matrix, i, j);
-  }
   static __device__ __forceinline__ double score(RegularizedMatrix const& matrix, int i, int j) {
     double score[1];
     read_points(matrix, i, j, score);

@@ -26,10 +26,10 @@ RegularizedReadout::RegularizedReadout(RegularizedCosts const& costs) {
   std::int64_t const n = costs.order().size, m = costs.columns();
   memory_ = allocate_parts(costs.runtime(), Part{u_, n}, Part{v_, m}, Part{p_, n}, Part{q_, m},
                            Part{marginal_[0], costs.rows()}, Part{marginal_[1], m},
-                           Part{parts_, entry_value_parts(costs.columns())}, Part{result_, 1});
-  std::vector<double> const p = costs.in_order(costs.p());
+                           Part{parts_, entry_value_parts(costs.matrix().columns)}, Part{result_, 1});
+  std::vector<double> const p = costs.in_order(costs.of(Side::rows).share);
   upload(*costs.runtime(), p.data(), p_, n * static_cast<std::int64_t>(sizeof(double)));
-  upload(*costs.runtime(), costs.q().data(), q_, m * static_cast<std::int64_t>(sizeof(double)));
+  upload(*costs.runtime(), costs.of(Side::columns).share.data(), q_, m * static_cast<std::int64_t>(sizeof(double)));
 }
 
 RegularizedValues RegularizedReadout::evaluate(RegularizedCosts const& costs, RegularizedEntries const& entries,
@@ -64,7 +64,7 @@ void RegularizedReadout::potentials(RegularizedCosts const& costs, MutableVector
   cudaStream_t const stream = costs.runtime()->stream();
   Output u_output(costs.runtime(), u), v_output(costs.runtime(), v);
   store_rows(costs.order(), u_, scale.range, scale.offset / 2, u_output.view(), stream);
-  store_rows({costs.columns()}, v_, scale.range, scale.offset / 2, v_output.view(), stream);
+  store_rows({costs.matrix().columns}, v_, scale.range, scale.offset / 2, v_output.view(), stream);
   u_output.finish();
   v_output.finish();
 }

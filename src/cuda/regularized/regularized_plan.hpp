@@ -1,6 +1,6 @@
 // What is read out of a regularised plan, whatever its entries are made of.
 #pragma once
-#include <utility>
+#include <memory>
 
 #include "cuda/regularized/regularized_costs.hpp"
 
@@ -41,7 +41,6 @@ void product(RegularizedCosts const& costs, RegularizedEntries const& entries, S
 template <class Operator>
 class ReadableOperator : public Operator {
  public:
-  CostScale scale() const final { return costs_.scale(); }
   void dense(MutableMatrixView out) const final {
     DeviceGuard const guard(costs_.runtime()->index());
     cuda::dense(costs_, plan(), out);
@@ -64,10 +63,9 @@ class ReadableOperator : public Operator {
   }
 
  protected:
-  explicit ReadableOperator(RegularizedCosts costs)
-      : Operator(costs.rows(), costs.columns()), costs_(std::move(costs)) {}
+  explicit ReadableOperator(std::shared_ptr<RegularizedCosts const> costs) : Operator(costs), costs_(*costs) {}
 
-  RegularizedCosts costs_;
+  RegularizedCosts const& costs_;
 
  private:
   /// What X is made of now.

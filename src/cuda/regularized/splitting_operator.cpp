@@ -17,6 +17,10 @@ constexpr int kIterationsPerGraph = 20;
 /// Recording a graph takes as long as launching so many.
 constexpr int kIterationsBeforeGraph = 40;
 
+/// Entries of so many bytes stay in shared memory, if they fit. A smaller problem gains less than a batch of such
+/// loses, whose problems would be solved one after the other.
+constexpr std::int64_t kLeastResidentBytes = std::int64_t{3} << 20;
+
 constexpr std::size_t kAllSteps = std::numeric_limits<std::size_t>::max();
 
 /// Rows of a column begin at a multiple of 128 bytes.
@@ -33,37 +37,34 @@ SplittingProx prox_of(RegularizerTerms const& terms) {
 
 }  // namespace
 
-SplittingOperator::SplittingOperator(SharedRuntime runtime, RegularizedInput const& input, Queue const& queue,
-                                     SplittingLaunch const& launch)
-    : ReadableOperator(RegularizedCosts(runtime, input, queue)),
-      runtime_(std::move(runtime)),
-      scalar_(input.precision == Precision::float64 ? DataType::float64 : DataType::float32) {
-  SplittingProx const prox = prox_of(input.terms);
-  int const size = costs_.order().size, units = runtime_->multiprocessors();
-  if (rows() * columns() * size_of(scalar_) >= launch.least_resident_bytes)
-    resident_plan_ = plan_resident(scalar_, prox, size, costs_.columns(), units);
-  plan_ = plan_splitting(scalar_, prox, static_cast<int>(round_up(size, kSplittingRows)), costs_.columns(),
-                         costs_.group_begin(), units, launch.waves);
-}
-
-void SplittingOperator::finish(Queue const& queue) {
-  costs_.finish();
+SplittingOperator::SplittingOperator(std::shared_ptr<RegularizedCosts const> costs, Precision precision,
+                                     Queue const& queue)
+    : ReadableOperator(std::move(costs)),
+      runtime_(costs_.runtime()),
+      scalar_(precision == Precision::float64 ? DataType::float64 : DataType::float32),
+      readout_(costs_) {
+  SplittingProx const prox = prox_of(costs_.given());
+  int const size = costs_.order().size, m = costs_.matrix().columns, units = runtime_->multiprocessors();
+  if (rows() * m * size_of(scalar_) >= kLeastResidentBytes)
+    resident_plan_ = plan_resident(scalar_, prox, size, m, units);
+  plan_ = plan_splitting(scalar_, prox, static_cast<int>(round_up(size, kSplittingRows)), m, costs_.group_begin(),
+                         units);
   allocate();
   pack_costs({costs_.matrix(), costs_.order(), scalar_, pitch_, packed_costs_.data()}, queue);
 }
 
 void SplittingOperator::allocate() {
   RowOrder const order = costs_.order();
-  int const m = costs_.columns(), n = order.size;
+  int const m = costs_.matrix().columns, n = order.size;
   pitch_ = round_up(n, kPitch);
   std::int64_t const bytes = m * pitch_ * size_of(scalar_);
   entries_ = DeviceArray<unsigned char>(runtime_, bytes);
   packed_costs_ = DeviceArray<unsigned char>(runtime_, bytes);
-  readout_.emplace(costs_);
 
   SplittingSide& rows = arguments_.side[0];
   SplittingSide& columns = arguments_.side[1];
-  rows = {.size = n, .real = costs_.rows(), .point = order.row, .part_count = plan_.parts, .part_stride = pitch_};
+  rows = {
+      .size = n, .real = costs_.matrix().rows, .point = order.row, .part_count = plan_.parts, .part_stride = pitch_};
   columns = {.size = m, .real = m, .part_count = plan_.column_parts(), .part_stride = round_up(m, kPitch)};
   unsigned char* rounded[2];
   unsigned char* parts[2];
@@ -83,8 +84,8 @@ void SplittingOperator::allocate() {
     arguments_.side[s].rounded = rounded[s];
     arguments_.side[s].parts = parts[s];
   }
-  rows.share = readout_->p();
-  columns.share = readout_->q();
+  rows.share = readout_.p();
+  columns.share = readout_.q();
   arguments_.entries = entries_.data();
   arguments_.costs = packed_costs_.data();
   arguments_.pitch = pitch_;
@@ -312,7 +313,7 @@ RegularizedEntries SplittingOperator::plan() const {
 void SplittingOperator::make_potentials() const {
   for (int s : {0, 1}) {
     SplittingSide const& side = arguments_.side[s];
-    combine({side.size, 1, {{1 / step_, side.potential, nullptr}}, s == 0 ? readout_->u() : readout_->v()},
+    combine({side.size, 1, {{1 / step_, side.potential, nullptr}}, s == 0 ? readout_.u() : readout_.v()},
             runtime_->stream());
   }
 }
@@ -322,13 +323,13 @@ RegularizedValues SplittingOperator::evaluate() {
   make_potentials();
   evaluated_ = true;
   return with_useful_bound(costs_.terms().has_finite_conjugate(),
-                           [&](DualBound bound) { return readout_->evaluate(costs_, plan(), bound); });
+                           [&](DualBound bound) { return readout_.evaluate(costs_, plan(), bound); });
 }
 
 void SplittingOperator::potentials(MutableVectorView u, MutableVectorView v) const {
   DeviceGuard const guard(runtime_->index());
   if (!evaluated_) make_potentials();
-  readout_->potentials(costs_, u, v);
+  readout_.potentials(costs_, u, v);
 }
 
 }  // namespace monge::cuda

@@ -12,21 +12,10 @@
 
 namespace monge::cuda {
 
-/// How iterations are launched. A variant is for benchmarks; plans say what is best.
-struct SplittingLaunch {
-  int waves = 1;  // As of plan_splitting().
-  /// Entries of so many bytes stay in shared memory, if they fit. A smaller problem gains less than a batch of such
-  /// loses, whose problems would go one after the other.
-  std::int64_t least_resident_bytes = std::int64_t{3} << 20;
-};
-
 class SplittingOperator final : public ReadableOperator<monge::SplittingOperator> {
  public:
-  /// Starts to look through the matrices; finish() has to follow.
-  SplittingOperator(SharedRuntime runtime, RegularizedInput const& input, Queue const& queue,
-                    SplittingLaunch const& launch = {});
-  /// Waits for what was found, throws if that is no problem, and packs the costs.
-  void finish(Queue const& queue);
+  /// Packs the costs, which are those of a matrix.
+  SplittingOperator(std::shared_ptr<RegularizedCosts const> costs, Precision precision, Queue const& queue);
 
   void start(double step) override;
   void set_step(double step) override;
@@ -74,7 +63,7 @@ class SplittingOperator final : public ReadableOperator<monge::SplittingOperator
   SplittingParameters* parameters_ = nullptr;
   SplittingResidual* residual_ = nullptr;  // Behind all that belongs to X.
   std::array<SpareState, kSpares> spares_;
-  std::optional<RegularizedReadout> readout_;
+  RegularizedReadout readout_;
   std::optional<Graph> graph_;  // Of kIterationsPerGraph.
   double step_ = 0;
   std::int64_t iterations_ = 0;  // Since the start.

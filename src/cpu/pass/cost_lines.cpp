@@ -1,0 +1,146 @@
+#include "cpu/pass/cost_lines.hpp"
+
+// Highway compiles this file once for each instruction set (foreach_target.h) and picks one at run time.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "cpu/pass/cost_lines.cpp"
+#include "cpu/pass/simd_targets.hpp"
+// foreach_target.h must come first.
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "cpu/pass/score_tile-inl.hpp"
+
+HWY_BEFORE_NAMESPACE();
+namespace monge::cpu::HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+template <ScoreForm kForm>
+void ReadCostsFrom(StripeArgs<double> const& args, CostLines const& costs, std::int64_t first, std::int64_t count,
+                   double* HWY_RESTRICT out) {
+  Tag<double> const d;
+  constexpr std::int64_t kLanes = hn::MaxLanes(Tag<double>());
+  auto const factor = hn::Set(d, costs.factor);
+  ForEachTile<double, kForm>(args, first, first + count, [&](std::int64_t j, std::int64_t r0, auto const& acc) {
+    HWY_UNROLL(32)
+    for (int r = 0; r < kTileRows<double>; ++r) {
+      auto const base = hn::Set(d, costs.line_base[static_cast<std::size_t>(args.first_row + r0 + r)]);
+      double* HWY_RESTRICT row = out + (r0 + r) * kLineChunk + (j - first);
+      HWY_UNROLL(32)
+      for (int v = 0; v < kVectors<double>; ++v) {
+        auto const bases = hn::Add(base, hn::LoadU(d, costs.place_base.data() + j + v * kLanes));
+        hn::Store(hn::MulAdd(acc[r][v], factor, bases), d, row + v * kLanes);
+      }
+    }
+  });
+}
+
+void ReadCosts(StripeArgs<double> const& args, CostLines const& costs, std::int64_t first, std::int64_t count,
+               double* out) {
+  switch (args.source.form) {
+    case ScoreForm::stored:
+      return ReadCostsFrom<ScoreForm::stored>(args, costs, first, count, out);
+    case ScoreForm::differences:
+      return ReadCostsFrom<ScoreForm::differences>(args, costs, first, count, out);
+    case ScoreForm::distances:
+      return ReadCostsFrom<ScoreForm::distances>(args, costs, first, count, out);
+    default:
+      return ReadCostsFrom<ScoreForm::products>(args, costs, first, count, out);
+  }
+}
+
+void UnpackLines(StripeArgs<double> const& args) {
+  UnpackRows(args);
+}
+
+void ScanCosts(double const* HWY_RESTRICT costs, std::int64_t first, std::int64_t count, double u,
+               double const* HWY_RESTRICT v, ActiveLine& line, double* HWY_RESTRICT place_sums,
+               std::int32_t* HWY_RESTRICT place_counts, std::int32_t* HWY_RESTRICT active) {
+  hn::ScalableTag<double> const d;
+  std::int64_t const lanes = static_cast<std::int64_t>(hn::Lanes(d));
+  ActiveLine result = line;
+  auto const add = [&](std::int64_t j) {
+    double const z = (u + v[first + j]) - costs[j];
+    if (!(z > 0)) return;
+    result.sum += z;
+    result.squares += z * z;
+    place_sums[first + j] += z;
+    place_counts[first + j] += 1;
+    active[result.count++] = static_cast<std::int32_t>(first + j);
+  };
+  auto const own = hn::Set(d, u);
+  std::int64_t j = 0;
+  for (; j + lanes <= count; j += lanes) {
+    auto const score = hn::Add(own, hn::LoadU(d, v + first + j));
+    if (HWY_LIKELY(hn::AllFalse(d, hn::Gt(score, hn::Load(d, costs + j))))) continue;
+    for (std::int64_t k = j; k < j + lanes; ++k) add(k);
+  }
+  for (; j < count; ++j) add(j);
+  line = result;
+}
+
+}  // namespace monge::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace monge::cpu {
+
+HWY_EXPORT(ReadCosts);
+HWY_EXPORT(UnpackLines);
+HWY_EXPORT(ScanCosts);
+
+std::vector<double> CostLines::line_vector() const {
+  return std::vector<double>(static_cast<std::size_t>((lines + kRowGroup - 1) / kRowGroup * kRowGroup), 0.0);
+}
+
+std::vector<double> CostLines::place_vector() const {
+  return std::vector<double>(static_cast<std::size_t>(padded_to_panel<double>(places)), 0.0);
+}
+
+CostLines CostLines::of_matrix(MatrixView matrix, bool across) {
+  CostLines result;
+  result.lines = matrix.rows();
+  result.places = matrix.columns();
+  if (across) std::swap(result.lines, result.places);
+  result.source = {.form = ScoreForm::stored,
+                   .stored = {matrix.data(), matrix.type(), matrix.row_stride(), result.lines, across, 0, 1}};
+  result.line_base = result.line_vector();
+  result.place_base = result.place_vector();
+  return result;
+}
+
+LineReader::LineReader(CostLines const& costs) : costs_(costs) {
+  args_.source = costs.source;
+  args_.column_count = costs.places;
+  args_.first_row = -1;
+  args_.row_count = kRowGroup;
+  args_.row_scratch = scratch_.at_least(kRowGroup * costs.source.scratch());
+  if (costs.mask) mask_ = std::make_unique<LineReader>(*costs.mask);
+}
+
+double const* LineReader::read(std::int64_t line, std::int64_t first, std::int64_t count) {
+  if (args_.first_row != line) {
+    args_.first_row = line;
+    if (args_.source.form != ScoreForm::stored) HWY_DYNAMIC_DISPATCH(UnpackLines)(args_);
+  }
+  HWY_DYNAMIC_DISPATCH(ReadCosts)(args_, costs_, first, count, out_);
+  if (mask_) {
+    double const* const mask = mask_->read(line, first, count);
+    for (std::int64_t k = 0; k < kRowGroup * kLineChunk; ++k) {
+      if (mask[k] == 0) out_[k] = std::numeric_limits<double>::infinity();
+    }
+  }
+  return out_;
+}
+
+void scan_costs(double const* costs, std::int64_t first, std::int64_t count, double u, double const* v,
+                ActiveLine& line, double* place_sums, std::int32_t* place_counts, std::int32_t* active) {
+  HWY_DYNAMIC_DISPATCH(ScanCosts)(costs, first, count, u, v, line, place_sums, place_counts, active);
+}
+
+}  // namespace monge::cpu
+#endif

@@ -1,0 +1,91 @@
+// Costs in float64, eight lines at a time: from the caller's matrix where it lies, or from points as they are needed.
+//
+// A line is what lies side by side in memory, a row of the problem or, where the matrix is transposed, a column; its
+// places are the points of the other side. Costs are S_lk = base_l + base_k + factor score_lk, and infinity for a
+// forbidden pair. Scores are those of the register tile (score_tile-inl.hpp), so a cost has one formula on the CPU.
+#pragma once
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include <monge/array.hpp>
+
+#include "cpu/memory.hpp"
+#include "cpu/pass/stripe.hpp"
+
+namespace monge::cpu {
+
+/// Places of eight lines whose costs are in L1 together.
+inline constexpr std::int64_t kLineChunk = 256;
+
+struct CostLines {
+  std::int64_t lines = 0, places = 0;
+  ScoreSource<double> source{};  // Its rows are the lines.
+  double factor = 1;
+  std::vector<double> line_base, place_base;  // Padded as line_vector() and place_vector() have it.
+  std::shared_ptr<CostLines const> mask;      // A pair is forbidden where it is 0; null: none is.
+
+  /// Room for the lines of whole groups, and for the places of whole panels; filled with 0.
+  std::vector<double> line_vector() const;
+  std::vector<double> place_vector() const;
+
+  /// The numbers of a matrix; a line is a row or, if `across`, a column.
+  static CostLines of_matrix(MatrixView matrix, bool across = false);
+};
+
+/// Reads costs for one thread.
+class LineReader {
+ public:
+  /// `costs` must outlive this object.
+  explicit LineReader(CostLines const& costs);
+  /// The costs of lines [line, line + kRowGroup), the first a multiple of kRowGroup, at `count` <= kLineChunk places
+  /// from `first` on, a multiple of kPanel. Line after line, kLineChunk numbers each; those of lines beyond the last
+  /// are of no use. Valid until the next call.
+  double const* read(std::int64_t line, std::int64_t first, std::int64_t count);
+
+ private:
+  CostLines const& costs_;
+  std::unique_ptr<LineReader> mask_;
+  Buffer<double> scratch_;
+  StripeArgs<double> args_{};
+  alignas(128) double out_[kRowGroup * kLineChunk];
+};
+
+/// The lines of one thread of a team: whole groups of kRowGroup.
+struct LineShare {
+  std::int64_t begin, end;
+};
+inline LineShare share_of_lines(CostLines const& costs, int thread, int team) {
+  std::int64_t const groups = (costs.lines + kRowGroup - 1) / kRowGroup;
+  auto const edge = [&](int t) { return std::min(groups * t / team * kRowGroup, costs.lines); };
+  return {edge(thread), edge(thread + 1)};
+}
+
+/// Calls visit(line, count, reader) for each group of lines of a thread, of kRowGroup or what is left of them.
+template <class Visit>
+void for_each_group(CostLines const& costs, int thread, int team, Visit&& visit) {
+  LineReader reader(costs);
+  auto const [begin, end] = share_of_lines(costs, thread, team);
+  for (std::int64_t line = begin; line < end; line += kRowGroup) visit(line, std::min(kRowGroup, end - line), reader);
+}
+/// Calls visit(first, count, costs) for the chunks of a group's places, as LineReader::read() has them.
+template <class Visit>
+void for_each_chunk(LineReader& reader, std::int64_t places, std::int64_t line, Visit&& visit) {
+  for (std::int64_t first = 0; first < places; first += kLineChunk) {
+    std::int64_t const count = std::min(kLineChunk, places - first);
+    visit(first, count, reader.read(line, first, count));
+  }
+}
+
+/// Sums of a line's scores z = u + v - S that are positive.
+struct ActiveLine {
+  double sum = 0, squares = 0;  // sum z, sum z^2
+  std::int64_t count = 0;
+};
+/// Adds what `count` places from `first` on say of a line: to `line`; z and 1 to their own sums and counts, which
+/// begin at place 0, as v does; and the places whose z is positive to `active`, at line.count.
+void scan_costs(double const* costs, std::int64_t first, std::int64_t count, double u, double const* v,
+                ActiveLine& line, double* place_sums, std::int32_t* place_counts, std::int32_t* active);
+
+}  // namespace monge::cpu

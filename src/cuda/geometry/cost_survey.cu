@@ -1,0 +1,78 @@
+#include "cuda/geometry/cost_survey.hpp"
+
+#include "cuda/geometry/cost_survey.cuh"
+#include "cuda/launch/divided_up.hpp"
+
+namespace monge::cuda {
+namespace {
+
+struct Shape {
+  int lines, places;
+  int blocks[2];
+
+  explicit Shape(RegularizedMatrix const& matrix)
+      : lines(matrix.cost.transposed ? matrix.columns : matrix.rows),
+        places(matrix.cost.transposed ? matrix.rows : matrix.columns),
+        blocks{divided_up(lines, kSurveyLines), divided_up(places, kSurveyPlaces)} {}
+  int all_blocks() const { return blocks[0] * blocks[1]; }
+  std::int64_t line_sums() const { return static_cast<std::int64_t>(blocks[1]) * lines; }
+  std::int64_t place_sums() const { return static_cast<std::int64_t>(blocks[0]) * places; }
+};
+
+using Survey = Kernel<CostSurveyArguments>;
+
+template <class Costs>
+Survey survey_of() {
+  return {survey_costs_kernel<Costs>, survey_costs_kernel<Costs>};
+}
+
+}  // namespace
+
+std::vector<unsigned char> CostSurvey::has_partner(Side side, std::size_t size) const {
+  std::vector<unsigned char> result(size, 1);
+  int const lonely = first_lonely[side == Side::rows ? 0 : 1];
+  if (lonely != kNobody) result[static_cast<std::size_t>(lonely)] = 0;
+  return result;
+}
+
+std::int64_t survey_bytes(RegularizedMatrix const& matrix, bool sums) {
+  Shape const shape(matrix);
+  return shape.all_blocks() * static_cast<std::int64_t>(sizeof(SurveyPart)) +
+         (sums ? shape.line_sums() + shape.place_sums() : 0) * static_cast<std::int64_t>(sizeof(PointSums)) +
+         shape.lines + shape.places;
+}
+
+void survey_costs(CostSurveyInput const& input, Queue const& queue) {
+  Shape const shape(input.matrix);
+  bool const transposed = input.matrix.cost.transposed;
+  CostSurveyArguments arguments{};
+  arguments.matrix = input.matrix;
+  arguments.lines = shape.lines;
+  arguments.places = shape.places;
+  arguments.blocks[0] = shape.blocks[0];
+  arguments.blocks[1] = shape.blocks[1];
+  arguments.of_support = input.of_support;
+  arguments.line_weight = transposed ? input.b : input.a;
+  arguments.place_weight = transposed ? input.a : input.b;
+  arguments.parts = reinterpret_cast<SurveyPart*>(input.scratch);
+  arguments.line_sums = reinterpret_cast<PointSums*>(arguments.parts + shape.all_blocks());
+  arguments.place_sums = arguments.line_sums + (input.sums ? shape.line_sums() : 0);
+  arguments.line_partner =
+      reinterpret_cast<unsigned char*>(arguments.place_sums + (input.sums ? shape.place_sums() : 0));
+  arguments.place_partner = arguments.line_partner + shape.lines;
+  arguments.sums = input.sums;
+  arguments.shift = input.shift;
+  arguments.result = input.result;
+  int const points = divided_up(shape.lines + shape.places, kSurveyThreads);
+  StoredCosts const& costs = input.matrix.cost;
+  queue.launch(Survey{start_survey_kernel, start_survey_kernel}, {points, kSurveyThreads}, arguments);
+  queue.launch(!costs.data                         ? survey_of<PointCostsOf>()
+               : costs.scalar == DataType::float32 ? survey_of<MatrixCostsOf<float>>()
+                                                   : survey_of<MatrixCostsOf<double>>(),
+               {shape.all_blocks(), kSurveyThreads}, arguments);
+  if (input.sums)
+    queue.launch(Survey{join_point_sums_kernel, join_point_sums_kernel}, {points, kSurveyThreads}, arguments);
+  queue.launch(Survey{join_survey_kernel, join_survey_kernel}, {1, kSurveyThreads}, arguments);
+}
+
+}  // namespace monge::cuda

@@ -1,0 +1,234 @@
+// The survey of costs: is every number one that may be, has every point of weight a partner, which costs are the
+// smallest and the largest, and what are their means.
+//
+// Costs are those of a matrix or of points (Costs below).
+//
+// Tiling: a block of 256 threads takes 64 lines and 1024 places, each thread 4 places. It leaves one partial survey
+// and,
+//   where they are wanted, partial sums of its lines and places; points that have a partner are marked, a byte a point.
+//   A block of its own joins the surveys.
+// Traffic: the costs once.
+// Numerics: float64, sums in a fixed order; only integer minima are atomic.
+#pragma once
+#include "cuda/device/numerics.cuh"
+#include "cuda/device/source.cuh"
+#include "cuda/geometry/cost_survey.hpp"
+#include "cuda/regularized/regularized_matrix.cuh"
+#include "regularized/regularized_costs.hpp"
+
+namespace monge::cuda {
+
+inline constexpr int kSurveyThreads = 256;
+inline constexpr int kSurveyWarps = kSurveyThreads / 32;
+inline constexpr int kSurveyLines = 64;
+inline constexpr int kSurveyPlaces = 4 * kSurveyThreads;
+
+/// What one block saw.
+struct SurveyPart {
+  double least, largest, cost_sum, weight_sum;
+};
+
+/// Lines of memory, rows or, where costs are transposed, columns, and their places.
+struct CostSurveyArguments {
+  RegularizedMatrix matrix;
+  int lines, places;
+  int blocks[2];  // Of lines and of places.
+  bool of_support;
+  double const* line_weight;
+  double const* place_weight;
+  SurveyPart* parts;             // One a block.
+  PointSums* line_sums;          // [blocks of places][lines], and
+  PointSums* place_sums;         // [blocks of lines][places]; null: not wanted.
+  unsigned char* line_partner;   // Whether a line has one;
+  unsigned char* place_partner;  // a place; side by side.
+  PointSums* sums;
+  double* shift;
+  CostSurvey* result;
+};
+
+/// Costs of a matrix of S.
+template <class S>
+struct MatrixCostsOf {
+  static __device__ __forceinline__ double at(RegularizedMatrix const& matrix, int line, int place) {
+    return static_cast<double>(static_cast<S const*>(matrix.cost.data)[line * matrix.cost.stride + place]);
+  }
+};
+struct PointCostsOf {
+  static __device__ __forceinline__ double at(RegularizedMatrix const& matrix, int line, int place) {
+    return PointPairs::score(matrix, line, place);
+  }
+};
+
+template <class Source>
+__global__ void __launch_bounds__(kSurveyThreads) start_survey_kernel(Source const source) {
+  Share<CostSurveyArguments> const share = share_of(source);
+  CostSurveyArguments const& arguments = share.arguments;
+  start_next_kernel();
+  wait_for_previous_kernel();
+  int const i = share.block * kSurveyThreads + static_cast<int>(threadIdx.x);
+  if (i < arguments.lines + arguments.places) arguments.line_partner[i] = 0;
+  if (i > 0) return;
+  arguments.result->first_bad = CostSurvey::kNone;
+  arguments.result->first_lonely[0] = arguments.result->first_lonely[1] = CostSurvey::kNobody;
+}
+
+/// The survey of a warp's lanes, for all of them, in a fixed order.
+__device__ __forceinline__ SurveyPart warp_survey(SurveyPart part) {
+  return {-warp_max(-part.least), warp_max(part.largest), warp_sum(part.cost_sum), warp_sum(part.weight_sum)};
+}
+
+/// The survey of a block's threads, for thread 0.
+template <int kThreads>
+__device__ __forceinline__ SurveyPart block_survey(SurveyPart part) {
+  __shared__ SurveyPart parts[kThreads / 32];
+  part = warp_survey(part);
+  if (threadIdx.x % 32 == 0) parts[threadIdx.x / 32] = part;
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    for (int w = 1; w < kThreads / 32; ++w) {
+      part.least = fmin(part.least, parts[w].least);
+      part.largest = fmax(part.largest, parts[w].largest);
+      part.cost_sum += parts[w].cost_sum;
+      part.weight_sum += parts[w].weight_sum;
+    }
+  }
+  return part;
+}
+
+/// Blocks of places times blocks of lines.
+template <class Costs, class Source>
+__global__ void __launch_bounds__(kSurveyThreads) survey_costs_kernel(Source const source) {
+  __shared__ PointSums warp_sums[kSurveyWarps][kSurveyLines];
+  Share<CostSurveyArguments> const share = share_of(source);
+  CostSurveyArguments const& arguments = share.arguments;
+  RegularizedMatrix const& matrix = arguments.matrix;
+  int const thread = static_cast<int>(threadIdx.x), lane = thread % 32;
+  int const line_block = share.block / arguments.blocks[1], place_block = share.block % arguments.blocks[1];
+  int const first_place = place_block * kSurveyPlaces + thread;
+  int const first_line = line_block * kSurveyLines, end = min(first_line + kSurveyLines, arguments.lines);
+  bool const transposed = matrix.cost.transposed, of_support = arguments.of_support;
+  start_next_kernel();
+  wait_for_previous_kernel();
+  auto const counted = [&](double weight) { return of_support ? static_cast<double>(weight > 0) : weight; };
+  double weight[4];
+  PointSums of_place[4] = {};
+  bool partnered[4] = {};
+#pragma unroll
+  for (int k = 0; k < 4; ++k) {
+    int const place = first_place + k * kSurveyThreads;
+    weight[k] = place < arguments.places ? counted(arguments.place_weight[place]) : 0.0;
+  }
+  SurveyPart part{INFINITY, -INFINITY, 0, 0};
+  for (int line = first_line; line < end; ++line) {
+    double const mine = counted(arguments.line_weight[line]);
+    PointSums of_line{};
+#pragma unroll
+    for (int k = 0; k < 4; ++k) {
+      int const place = first_place + k * kSurveyThreads;
+      if (place >= arguments.places) continue;
+      int const row = transposed ? place : line, column = transposed ? line : place;
+      double const cost = Costs::at(matrix, line, place);
+      double const mask = matrix.mask.data ? mask_at(matrix, row, column) : 1.0;
+      double const l1_weight = matrix.l1_weights.data ? l1_weight_at(matrix, row, column) : 0.0;
+      if (!is_cost(cost) || !is_l1_weight(l1_weight) || !is_mask(mask)) {
+        atomicMin(&arguments.result->first_bad,
+                  static_cast<unsigned long long>(row) * static_cast<unsigned long long>(matrix.columns) +
+                      static_cast<unsigned long long>(column));
+        continue;
+      }
+      if (mask == 0 || isinf(cost)) continue;
+      part.least = fmin(part.least, cost);
+      if (!of_support || (mine > 0 && weight[k] > 0)) part.largest = fmax(part.largest, cost + matrix.l1 * l1_weight);
+      of_line.cost += weight[k] * cost;
+      of_line.weight += weight[k];
+      of_place[k].cost += mine * cost;
+      of_place[k].weight += mine;
+      partnered[k] |= mine > 0;
+    }
+    part.cost_sum += mine * of_line.cost;
+    part.weight_sum += mine * of_line.weight;
+    if (__any_sync(0xffffffffu, of_line.weight > 0) && lane == 0) arguments.line_partner[line] = 1;
+    if (!arguments.sums) continue;
+    of_line = {warp_sum(of_line.cost), warp_sum(of_line.weight)};
+    if (lane == 0) warp_sums[thread / 32][line - first_line] = of_line;
+  }
+#pragma unroll
+  for (int k = 0; k < 4; ++k) {
+    int const place = first_place + k * kSurveyThreads;
+    if (partnered[k]) arguments.place_partner[place] = 1;
+    if (arguments.sums && place < arguments.places)
+      arguments.place_sums[static_cast<std::int64_t>(line_block) * arguments.places + place] = of_place[k];
+  }
+  part = block_survey<kSurveyThreads>(part);  // With a barrier.
+  if (thread == 0) arguments.parts[share.block] = part;
+  if (!arguments.sums || thread >= end - first_line) return;
+  PointSums of_line{};
+  for (int w = 0; w < kSurveyWarps; ++w) {
+    of_line.cost += warp_sums[w][thread].cost;
+    of_line.weight += warp_sums[w][thread].weight;
+  }
+  arguments.line_sums[static_cast<std::int64_t>(place_block) * arguments.lines + first_line + thread] = of_line;
+}
+
+/// A thread for each line, then for each place.
+template <class Source>
+__global__ void __launch_bounds__(kSurveyThreads) join_point_sums_kernel(Source const source) {
+  Share<CostSurveyArguments> const share = share_of(source);
+  CostSurveyArguments const& arguments = share.arguments;
+  start_next_kernel();
+  wait_for_previous_kernel();
+  int const i = share.block * kSurveyThreads + static_cast<int>(threadIdx.x);
+  if (i >= arguments.lines + arguments.places) return;
+  bool const is_line = i < arguments.lines;
+  PointSums const* const parts = is_line ? arguments.line_sums + i : arguments.place_sums + (i - arguments.lines);
+  PointSums sum{};
+  for (int block = 0; block < arguments.blocks[is_line ? 1 : 0]; ++block) {
+    PointSums const part = parts[static_cast<std::int64_t>(block) * (is_line ? arguments.lines : arguments.places)];
+    sum.cost += part.cost;
+    sum.weight += part.weight;
+  }
+  arguments.sums[i] = sum;
+}
+
+/// One block: joins the parts and looks for points of weight without a partner.
+template <class Source>
+__global__ void __launch_bounds__(kSurveyThreads) join_survey_kernel(Source const source) {
+  Share<CostSurveyArguments> const share = share_of(source);
+  CostSurveyArguments const& arguments = share.arguments;
+  CostSurvey& result = *arguments.result;
+  __shared__ double least;
+  int const thread = static_cast<int>(threadIdx.x);
+  start_next_kernel();
+  wait_for_previous_kernel();
+  SurveyPart part{INFINITY, -INFINITY, 0, 0};
+  for (int block = thread; block < arguments.blocks[0] * arguments.blocks[1]; block += kSurveyThreads) {
+    SurveyPart const other = arguments.parts[block];
+    part.least = fmin(part.least, other.least);
+    part.largest = fmax(part.largest, other.largest);
+    part.cost_sum += other.cost_sum;
+    part.weight_sum += other.weight_sum;
+  }
+  part = block_survey<kSurveyThreads>(part);
+  if (thread == 0) {
+    result.least = least = part.least;
+    result.largest = part.largest;
+    result.cost_sum = part.cost_sum;
+    result.weight_sum = part.weight_sum;
+  }
+  auto const look = [&](int size, double const* weight, unsigned char const* partner, int& first) {
+    for (int i = thread; i < size; i += kSurveyThreads) {
+      if (weight[i] > 0 && !partner[i]) {
+        atomicMin(&first, i);
+        break;
+      }
+    }
+  };
+  int const line_side = arguments.matrix.cost.transposed ? 1 : 0;
+  look(arguments.lines, arguments.line_weight, arguments.line_partner, result.first_lonely[line_side]);
+  look(arguments.places, arguments.place_weight, arguments.place_partner, result.first_lonely[1 - line_side]);
+  __syncthreads();
+  if (!arguments.shift) return;
+  for (int i = thread; i < arguments.matrix.rows; i += kSurveyThreads) arguments.shift[i] = least;
+}
+
+}  // namespace monge::cuda
