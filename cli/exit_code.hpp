@@ -1,4 +1,4 @@
-// What the program tells the shell.
+// Exit codes of the program.
 #pragma once
 
 namespace monge::cli {
@@ -7,6 +7,6 @@ inline constexpr int kDone = 0;           ///< Converged, or ran the sweeps that
 inline constexpr int kFailed = 2;         ///< Wrong use, bad input or a failure; nothing was written.
 inline constexpr int kShort = 3;          ///< Ended short of the tolerance, or the plan has no such entries; the other
                                           ///< results were written.
-inline constexpr int kInterrupted = 130;  ///< Ctrl-C; what a solve had reached was written.
+inline constexpr int kInterrupted = 130;  ///< Ctrl-C; the state of the solve was written.
 
 }  // namespace monge::cli
