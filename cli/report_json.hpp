@@ -1,4 +1,4 @@
-// The reports: report.json, which is also what --json prints, and that of `monge project --json`.
+// The reports as JSON: report.json, which --json prints, too, and the report of `monge project --json`.
 #pragma once
 #include <optional>
 #include <string>

@@ -38,8 +38,8 @@ struct VectorNorms {
   double least = 0, largest = 0;
 };
 
-/// What solvers may do with vectors. A call may combine vectors of an operator, its twins and their plans; all belong
-/// to the same side. Only dots(), norms() and write() to host memory wait.
+/// The operations of solvers on vectors. A call may combine vectors of an operator, its twins and their plans; all
+/// belong to the same side. Only dots(), norms() and write() to host memory wait.
 class VectorOperations {
  public:
   VectorOperations(std::int64_t n, std::int64_t m) : n_(n), m_(m) {}

@@ -140,7 +140,7 @@ class SinkhornPolicy {
   int patience_;            // Sweeps without progress before rounding is suspected.
   double polish_below_;     // Relative error at which to try plain sweeps next.
   double target_;           // For the error that sweeps report; moved when a certificate disagrees.
-  double gradient_target_;  // The same for the gradient norm, if that is the criterion.
+  double gradient_target_;  // The same for the gradient norm, if it is the criterion.
   double best_error_ = std::numeric_limits<double>::infinity();
   double doubted_error_ = std::numeric_limits<double>::infinity();  // Error at which rounding was last suspected.
   int best_iteration_ = 0;

@@ -29,8 +29,8 @@ MONGE_HOST_DEVICE inline double safe_relaxation(double u, double v, double omega
   return relaxed >= 0.5 * omega * (2.0 - omega) * plain ? omega : 1.0;
 }
 
-/// How the points of one side move in a sweep. Potentials are those of the operator's gauge, f = f' + shift; `plus` is
-/// f'+, the soft c-transform of the other side's potential.
+/// The update of the points of one side in a sweep. Potentials are those of the operator's gauge, f = f' + shift;
+/// `plus` is f'+, the soft c-transform of the other side's potential.
 struct UpdateRule {
   double eps;
   double penalty;  // rho; infinity for a constraint.

@@ -30,14 +30,14 @@ struct LabelFeatures {
 
 /// How a cost depends on points that are given by coordinates:
 ///   d_1 c(x_i, y_j) = slope_i + product y'_j,   d slope_i / d x_i = curvature I,
-/// where slope_i is the derivative at the centre of the cloud y, and y'_j = y_j less this centre; d_2 c likewise. s
-/// |x - y|^2: product -2 s, curvature 2 s.
+/// where slope_i is the derivative with y at the centre of its cloud, and y'_j = y_j less this centre; d_2 c likewise.
+/// For s |x - y|^2, product = -2 s and curvature = 2 s.
 struct PointForm {
   double product, curvature;
 };
 
 struct PointCost {
-  /// `label_cost` is that of the clouds, in host memory. Throws invalid_argument where it is not finite.
+  /// `label_cost` is clouds.labels.cost in host memory. Throws invalid_argument where it is not finite.
   PointCost(PointCloud const& clouds, MatrixView label_cost);
 
   CostFunction function;
