@@ -46,8 +46,7 @@ class Array {
   void require_dimensions(std::size_t dimensions, char const* what) const;
   void require_index() const;
   std::int64_t vector_stride() const;
-  /// Whether dimension k has this stride. A dimension of at most one element, or of an empty array, may have any
-  /// stride.
+  /// Whether dimension k has this stride. A dimension of at most one element, or of an empty array, may have any.
   bool lies_at(std::size_t k, std::int64_t stride) const;
   std::int64_t row_stride(std::size_t row) const;
 

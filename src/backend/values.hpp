@@ -9,9 +9,8 @@
 
 namespace monge {
 
-/// The values of `view` as float64. Throws unless the view is valid, has `size` entries, and each lies within the
-/// bounds. `must` begins the requirement in messages, as in "weights must be". Waits for the device if the vector lies
-/// there.
+/// The values of `view` as float64. Throws unless the view is valid and has `size` entries, each within the bounds.
+/// `must` begins the requirement in messages: "weights must be". Waits for the device if the vector lies there.
 std::vector<double> read_values(char const* field, Backend const& backend, VectorView view, std::int64_t size,
                                 Bounds const& bounds, char const* must);
 

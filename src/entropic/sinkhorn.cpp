@@ -97,8 +97,7 @@ double level(ValidMarginals const& marginals, Penalties const& penalties) {
   return std::abs(std::log(marginals.total_a / marginals.total_b)) / (1 / penalties.a + 1 / penalties.b);
 }
 
-/// One problem during a solve: asks its policy for the next action, tells it the outcome, and keeps the report and the
-/// clock.
+/// One problem during a solve: asks its policy for actions, tells it the outcomes, and keeps report and clock.
 class SinkhornRun {
  public:
   SinkhornRun(Backend const& backend, SinkhornProblem& problem, int index)

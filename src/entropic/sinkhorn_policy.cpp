@@ -26,8 +26,7 @@ constexpr int kRungSweeps = 5;
 constexpr int kSweepsBeforeNewton = 2;
 /// Newton's method pays where more float64 sweeps than this are foreseen: it rarely takes fewer passes.
 constexpr double kSweepsLikeNewton = 40;
-/// If a float64 pass costs more than this many float32 passes, float32 sweeps come down the ladder without Newton's
-/// method.
+/// If a float64 pass costs more float32 passes than this, float32 sweeps come down the ladder without Newton steps.
 constexpr double kDearFloat64 = 2;
 /// A trial that Newton's method may follow ends at the first check with a larger relative error than this.
 constexpr double kHopelessError = 0.5;
@@ -186,8 +185,7 @@ void SinkhornPolicy::aim_lower(double value, double error) {
   }
 }
 
-/// Whether Newton's method may follow the first two sweeps of a rung. Otherwise sweeps come down the ladder alone until
-/// they get stuck.
+/// Whether Newton's method may follow the first two sweeps of a rung. Otherwise it follows only sweeps that are stuck.
 bool SinkhornPolicy::steps_on_ladder() const {
   return may_step_ && (precision_ == Precision::float64 || float64_cost_ <= kDearFloat64 || newton_steps_ > 0);
 }
@@ -198,8 +196,7 @@ double SinkhornPolicy::sweeps_like_newton() const {
 }
 
 /// Whether Newton's method is expected to end before sweeps do. Once a rung has needed it, it is used at every eps.
-/// Otherwise the rate of the sweeps decides; sweeps that have already cost as much as Newton's method are granted few
-/// more.
+/// Otherwise the rate of the sweeps decides; sweeps that have cost as much as Newton's method get few more.
 bool SinkhornPolicy::newton_pays() const {
   if (!may_step_ || on_trial_ || static_cast<int>(seen_.size()) < kSweepsBeforeNewton) return false;
   if (options_.method == Method::newton || newton_steps_ > 0) return true;

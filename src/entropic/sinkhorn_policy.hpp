@@ -47,8 +47,7 @@ class SinkhornPolicy {
   /// The sweeps are done; `errors` are those of the last.
   void swept(SweepErrors const& errors);
   void stepped(NewtonProgress const& progress);
-  /// Newton's method has returned to its best potentials, whose L1 error is `error`. It does so once the policy
-  /// is_short().
+  /// Newton's method, once the policy is_short(), has returned to its best potentials, whose L1 error is `error`.
   void returned(double error) { errors_ = {0, error}; }
   /// SPLR has ended; `error` is the L1 error.
   void ended(Status status, int steps, int passes, double error);

@@ -49,8 +49,7 @@ struct UpdateRule {
     double const factor = safe_relaxation(step / eps, is_constraint() ? 0 : step / penalty, relaxation);
     return factor == 1.0 ? target : old + factor * step;
   }
-  /// |r_i / a_i - exp(-f_i / rho)| of the old f_i: the distance of the marginal from its value at the dual's maximum in
-  /// f_i.
+  /// |r_i / a_i - exp(-f_i / rho)| of the old f_i: the marginal's distance from its value at the best f_i.
   MONGE_HOST_DEVICE double error(double old, double plus, double shift) const {
     double const marginal = (old - plus) / eps;  // log(r_i / a_i), beside the logarithm of its target.
     if (is_constraint()) return std::fabs(std::expm1(marginal));
@@ -71,8 +70,7 @@ struct ErrorSums {
 };
 
 /// log(sum_i a_i exp(-f_i / rho) / sum a) = -least / rho + logarithm, where least is the smallest f_i of a point of
-/// positive weight; both are 0 for a constraint. Neither part overflows where f / rho would, or loses a small f / rho
-/// beside a 1.
+/// positive weight; both are 0 for a constraint. No f / rho overflows, or is lost beside a 1.
 struct LogMean {
   double least, logarithm;
 };

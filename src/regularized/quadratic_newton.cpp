@@ -49,8 +49,7 @@ double rounded_residual(std::int64_t rows, std::int64_t columns) {
 class Damping {
  public:
   double value() const { return mu_; }
-  /// After a whole step whose rise was `ratio` of the model's. The first such step after a refusal does not lessen the
-  /// damping.
+  /// After a whole step whose rise was `ratio` of the model's. The first one after a refusal does not lessen it.
   void accepted(double ratio) {
     if (ratio > kGood && !was_refused_) mu_ = std::max(kLessDamping * mu_, kLeastDamping);
     if (ratio < kPoor) mu_ = std::min(kMoreDamping * mu_, kMostDamping);

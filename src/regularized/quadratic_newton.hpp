@@ -36,8 +36,7 @@ struct QuadraticNewtonResult {
 };
 
 /// Maximises the dual of `weight`, in inner units. If it is 0, weights fall until potentials that are feasible without
-/// the term certify the tolerance. The operator keeps the result. Throws invalid_argument if no plan has these
-/// marginals.
+/// the term certify the tolerance. The operator keeps the result. Throws invalid_argument if there is no plan.
 QuadraticNewtonResult solve_quadratic(QuadraticOperator& quadratic, double weight, QuadraticSettings const& settings);
 
 /// Whether rounding may leave a larger residual than the tolerance with this weight, in the units of the costs inside.
