@@ -39,10 +39,33 @@ void ReadCostsFrom(StripeArgs<double> const& args, CostLines const& costs, std::
   });
 }
 
+// The same along rows in memory, whose bases are 0: panels would take them through L1 once more.
+template <class S>
+void ReadRows(StripeArgs<double> const& args, CostLines const& costs, std::int64_t first, std::int64_t count,
+              double* HWY_RESTRICT out) {
+  using Reader = ScoreReader<double, S>;
+  typename Reader::Scores const d;
+  StoredCosts const& stored = args.source.stored;
+  Reader const read(stored);
+  auto const factor = hn::Set(d, costs.factor);
+  const std::int64_t rows = std::min(args.row_count, stored.rows - args.first_row);
+  for (std::int64_t r = 0; r < rows; ++r, out += kLineChunk) {
+    S const* HWY_RESTRICT row = static_cast<S const*>(stored.data) + (args.first_row + r) * stored.row_stride + first;
+    std::int64_t k = 0;
+    for (; k + Reader::kLanes <= count; k += Reader::kLanes) hn::Store(hn::Mul(read(row + k), factor), d, out + k);
+    for (; k < count; ++k) out[k] = read.One(row + k) * costs.factor;
+  }
+}
+
 void ReadCosts(StripeArgs<double> const& args, CostLines const& costs, std::int64_t first, std::int64_t count,
                double* out) {
+  StoredCosts const& stored = args.source.stored;
   switch (args.source.form) {
     case ScoreForm::stored:
+      if (!stored.transposed) {
+        return stored.type == DataType::float32 ? ReadRows<float>(args, costs, first, count, out)
+                                                : ReadRows<double>(args, costs, first, count, out);
+      }
       return ReadCostsFrom<ScoreForm::stored>(args, costs, first, count, out);
     case ScoreForm::differences:
       return ReadCostsFrom<ScoreForm::differences>(args, costs, first, count, out);

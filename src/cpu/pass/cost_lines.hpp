@@ -50,7 +50,7 @@ class LineReader {
   std::unique_ptr<LineReader> mask_;
   Buffer<double> scratch_;
   StripeArgs<double> args_{};
-  alignas(128) double out_[kRowGroup * kLineChunk];
+  alignas(128) double out_[kRowGroup * kLineChunk] = {};
 };
 
 /// The lines of one thread of a team: whole groups of kRowGroup.
