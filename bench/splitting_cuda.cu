@@ -3,9 +3,7 @@
 // ("single_us", 12 bytes an entry), and the share of the copy rate at 10 bytes an entry. What iterations leave is
 // checked against a float64 evaluation. Prints JSON, a line a case.
 //
-//   splitting_cuda [largest n] [waves ...]
-//
-// With waves, the streaming kernels at these; else streaming and, where X may fit there, with X in shared memory.
+//   splitting_cuda [largest n]
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -58,7 +56,7 @@ bool check(cuda::SplittingOperator& splitting, Precision precision) {
 }
 
 Timing run(std::shared_ptr<cuda::Runtime const> const& runtime, float const* costs, int n, Case const& one,
-           Precision precision, cuda::SplittingLaunch const& launch) {
+           Precision precision) {
   CostMatrix const matrix{MatrixView(costs, n, n, n, {DeviceType::cuda, runtime->index()})};
   Geometry const geometry = matrix;
   std::vector<double> const shares(static_cast<std::size_t>(n), 1.0 / n);
@@ -73,7 +71,7 @@ Timing run(std::shared_ptr<cuda::Runtime const> const& runtime, float const* cos
   RegularizedInput const input{geometry, shares, shares, 1, terms};
   auto const read = std::make_shared<cuda::RegularizedCosts>(runtime, input, stream);
   read->finish();
-  cuda::SplittingOperator splitting(read, precision, stream, launch);
+  cuda::SplittingOperator splitting(read, precision, stream);
   splitting.start(2.0 / (2 * n));
   constexpr int kCount = 40;
   splitting.iterate(2 * kCount);
@@ -90,10 +88,6 @@ Timing run(std::shared_ptr<cuda::Runtime const> const& runtime, float const* cos
 
 int main(int argc, char** argv) {
   int const largest = argc > 1 ? std::atoi(argv[1]) : 10240;
-  constexpr std::int64_t kNever = std::numeric_limits<std::int64_t>::max(), kMostResident = std::int64_t{28} << 20;
-  std::vector<cuda::SplittingLaunch> launches;
-  for (int k = 2; k < argc; ++k) launches.push_back({std::atoi(argv[k]), kNever});
-  if (launches.empty()) launches = {{1, kNever}, {1, 0}};
   auto const runtime = std::make_shared<cuda::Runtime const>(CudaOptions{});
   constexpr std::int64_t kCopied = std::int64_t{1} << 30;
   double rate = 0;
@@ -114,24 +108,17 @@ int main(int argc, char** argv) {
     for (Precision const precision : {Precision::float32, Precision::float64}) {
       for (Case const& one : {Case{"none", 0, 0, 0}, Case{"quadratic", 1e-3, 0, 0}, Case{"group_lasso", 0, 1e-3, 2},
                               Case{"group_lasso", 0, 1e-3, 16}, Case{"group_lasso", 0, 1e-3, 64}}) {
-        for (cuda::SplittingLaunch const& launch : launches) {
-          bool const resident = launch.least_resident_bytes == 0;
-          if (resident && (one.groups > 0 || entries * (precision == Precision::float32 ? 4 : 8) > kMostResident))
-            continue;
-          Timing const timing = run(runtime, costs.data(), n, one, precision, launch);
-          double const width = precision == Precision::float32 ? 1 : 2;
-          double const floor_us = 1e6 * 10 * width * static_cast<double>(entries) / rate;
-          std::printf(
-              "%s\n    {\"n\": %d, \"h\": \"%s\", \"groups\": %d, \"precision\": \"%s\", \"waves\": %d, \"resident\": "
-              "%s, \"us\": %.2f, "
-              "\"single_us\": %.2f, \"of_copy_rate\": %.3f, \"right\": %s}",
-              separator, n, one.name, one.groups, precision == Precision::float32 ? "float32" : "float64", launch.waves,
-              resident ? "true" : "false", timing.us, timing.single_us, floor_us / timing.us,
-              timing.right ? "true" : "false");
-          std::fflush(stdout);
-          separator = ",";
-          right = right && timing.right;
-        }
+        Timing const timing = run(runtime, costs.data(), n, one, precision);
+        double const width = precision == Precision::float32 ? 1 : 2;
+        double const floor_us = 1e6 * 10 * width * static_cast<double>(entries) / rate;
+        std::printf(
+            "%s\n    {\"n\": %d, \"h\": \"%s\", \"groups\": %d, \"precision\": \"%s\", \"us\": %.2f, "
+            "\"single_us\": %.2f, \"of_copy_rate\": %.3f, \"right\": %s}",
+            separator, n, one.name, one.groups, precision == Precision::float32 ? "float32" : "float64", timing.us,
+            timing.single_us, floor_us / timing.us, timing.right ? "true" : "false");
+        std::fflush(stdout);
+        separator = ",";
+        right = right && timing.right;
       }
     }
   }

@@ -78,17 +78,10 @@ struct PlanInput {
   double eps;
 };
 
-/// Calls on several operators take them all together, each of which gets the bits that it would get alone.
-class Backend {
+/// Makes entropic operators and works on many together. Each operator gets the bits that it would get alone.
+class EntropicBackend {
  public:
-  virtual ~Backend() = default;
-  virtual Device device() const = 0;
-  virtual DeviceInfo info() const = 0;
-  /// About how many times as long as in float32 a pass takes in float64.
-  virtual double float64_cost() const = 0;
-
-  /// The caller's vector as float64 on the host, waiting for the device if it lies there.
-  virtual std::vector<double> read(VectorView view) const = 0;
+  virtual ~EntropicBackend() = default;
 
   /// Packing finds and reports the first point that is not finite. Throws ProblemError, also unsupported for a
   /// precision that the device lacks.
@@ -111,6 +104,12 @@ class Backend {
   /// Waits.
   virtual void evaluate(std::span<EvaluationStep> steps) const = 0;
   virtual std::vector<std::unique_ptr<PlanOperator>> plans(std::span<PlanInput const> inputs) const = 0;
+};
+
+/// The same for regularised plans.
+class RegularizedBackend {
+ public:
+  virtual ~RegularizedBackend() = default;
 
   /// Reads the costs, once; of the inputs only the matrices are kept. Throws ProblemError.
   virtual std::vector<std::shared_ptr<RegularizedCosts const>> regularized_costs(
@@ -122,12 +121,23 @@ class Backend {
   /// Of a problem with a quadratic term alone, or with no term.
   virtual std::unique_ptr<QuadraticOperator> quadratic_operator(
       std::shared_ptr<RegularizedCosts const> costs) const = 0;
-  /// Calls work(k), which asks operators[k] for all of a solve, for each k: one after the other or, those that are
-  /// worth one thread of several, side by side.
+  /// Calls work(k), which asks operators[k] for all of a solve, for each k. Problems that are too small for two threads
+  /// may be solved in parallel, one thread each; the others are solved in turn.
   virtual void for_each_solve(std::span<RegularizedOperator* const> operators,
                               std::function<void(std::size_t)> const& work) const {
     for (std::size_t k = 0; k < operators.size(); ++k) work(k);
   }
+};
+
+class Backend : public EntropicBackend, public RegularizedBackend {
+ public:
+  virtual Device device() const = 0;
+  virtual DeviceInfo info() const = 0;
+  /// About how many times as long as in float32 a pass takes in float64.
+  virtual double float64_cost() const = 0;
+
+  /// The caller's vector as float64 on the host, waiting for the device if it lies there.
+  virtual std::vector<double> read(VectorView view) const = 0;
 
   /// Batches of small matrices; lives as long as the backend.
   virtual ProjectionOperator const& projection() const = 0;

@@ -1,4 +1,4 @@
-// The sparse Cholesky factor behind Newton-like directions, on the host.
+// The sparse factor L D L^T behind Newton-like directions, on the host.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -12,17 +12,17 @@ namespace monge {
 /// values come as often as they change. One thread at a time may use an object, its const members included.
 class SparseFactor {
  public:
-  /// Orders the n + m unknowns for little fill (AMD) and finds the pattern of the factor, of the pairs
-  /// (rows[k], columns[k]) of E, each within n and m and none twice. Throws Error (out_of_memory).
+  /// Orders the n + m unknowns for little fill (AMD) and counts the nonzeros of the factor, given the pairs
+  /// (rows[k], columns[k]) of E, each within n and m and none twice. The memory is that of E, not of the factor.
   SparseFactor(std::int64_t n, std::int64_t m, std::span<std::int64_t const> rows,
                std::span<std::int64_t const> columns);
   ~SparseFactor();
   SparseFactor(SparseFactor&&) noexcept;
   SparseFactor& operator=(SparseFactor&&) noexcept;
 
-  /// Factors the matrix of these values; entries[k] belongs to the pair k. The memory of the factor before is used
-  /// again. Returns false where the matrix is not positive definite in float64, or not finite: there is no factor then.
-  /// Throws Error (out_of_memory).
+  /// Factors the matrix of these values; entries[k] belongs to the pair k. The first call allocates the factor, the
+  /// next ones reuse its memory. Returns false where the matrix is not positive definite in float64, or not finite:
+  /// there is no factor then. Throws Error (out_of_memory).
   bool factor(std::span<double const> diagonal_rows, std::span<double const> diagonal_columns,
               std::span<double const> entries);
 

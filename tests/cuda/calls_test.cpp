@@ -1,5 +1,4 @@
 // What calls ask of the device: the caller's stream, memory, and the time of the host.
-#include <atomic>
 #include <chrono>
 #include <functional>
 #include <thread>
@@ -7,8 +6,10 @@
 
 #include "cuda/backend.hpp"
 #include "cuda/runtime/runtime.hpp"
+#include "cuda/vectors/vectors.hpp"
 #include "oracle/backend_test.hpp"
 #include "oracle/device_memory.hpp"
+#include "oracle/gate.hpp"
 
 namespace monge::oracle {
 namespace {
@@ -129,30 +130,6 @@ class Calls {
   std::unique_ptr<PlanOperator> plan_;
   std::vector<std::unique_ptr<OnDevice<double>>> inputs_;
   std::vector<Call> calls_;
-};
-
-/// Holds a stream up until it is opened; opens by itself where the host waits for the stream.
-class Gate {
- public:
-  explicit Gate(cudaStream_t stream) : stream_(stream) { check(cudaLaunchHostFunc(stream, wait, &open_)); }
-  Gate(Gate const&) = delete;
-  Gate& operator=(Gate const&) = delete;
-  ~Gate() {
-    open();
-    cudaStreamSynchronize(stream_);
-  }
-  void open() { open_ = true; }
-
- private:
-  static void wait(void* open) {
-    using namespace std::chrono_literals;
-    auto const deadline = std::chrono::steady_clock::now() + 20s;
-    while (!*static_cast<std::atomic<bool>*>(open) && std::chrono::steady_clock::now() < deadline)
-      std::this_thread::sleep_for(1ms);
-  }
-
-  cudaStream_t stream_;
-  std::atomic<bool> open_ = false;
 };
 
 class DeviceCalls : public BackendTest {

@@ -48,17 +48,20 @@ struct Layout {
   Precision precision;
   DataType storage;
   bool transposed;
+  bool portable;  // Without sweeps from one read.
 };
 std::string layout_name(testing::TestParamInfo<Layout> const& info) {
-  return "cuda_" + std::string(name(info.param.precision)) + "_of_" + std::string(name(info.param.storage)) +
-         (info.param.transposed ? "_transposed" : "");
+  return std::string("cuda_") + (info.param.portable ? "portable_" : "") + std::string(name(info.param.precision)) +
+         "_of_" + std::string(name(info.param.storage)) + (info.param.transposed ? "_transposed" : "");
 }
 
 class FusedSweep : public testing::TestWithParam<Layout> {
  protected:
   void SetUp() override {
     require_device(DeviceType::cuda);
-    if (!IsSkipped() && !HasFatalFailure()) context_ = make_context(DeviceType::cuda);
+    if (IsSkipped() || HasFatalFailure()) return;
+    if (GetParam().portable) portable_ = use_portable_kernels();
+    context_ = make_context(DeviceType::cuda);
   }
 
   void expect_sweeps(MatrixCase const& recipe, Sweep const& kind, int count) const {
@@ -99,6 +102,7 @@ class FusedSweep : public testing::TestWithParam<Layout> {
   }
 
  private:
+  std::shared_ptr<void> portable_;
   std::optional<Context> context_;
 };
 
@@ -133,7 +137,9 @@ std::vector<Layout> layouts() {
   std::vector<Layout> all;
   for (Precision const precision : {Precision::float32, Precision::float64})
     for (DataType const storage : {DataType::float32, DataType::float64})
-      for (bool const transposed : {false, true}) all.push_back({precision, storage, transposed});
+      for (bool const transposed : {false, true})
+        for (bool const portable : {false, true}) all.push_back({precision, storage, transposed, portable});
+  std::erase_if(all, [](Layout const& layout) { return layout.portable && layout.precision == Precision::float64; });
   return all;
 }
 INSTANTIATE_TEST_SUITE_P(, FusedSweep, testing::ValuesIn(layouts()), layout_name);

@@ -14,19 +14,27 @@ constexpr std::int64_t kWide = 64, kInner = 5;
 
 struct Size {
   std::int64_t n, m, d;
+  bool portable = false;
 };
 void PrintTo(Size const& size, std::ostream* out) {
-  *out << "cuda_d" << size.d;
+  *out << (size.portable ? "cuda_portable_d" : "cuda_d") << size.d;
 }
 
 class ManyTiles : public testing::TestWithParam<Size> {
  protected:
-  void SetUp() override { require_device(DeviceType::cuda); }
+  void SetUp() override {
+    require_device(DeviceType::cuda);
+    if (!IsSkipped() && !HasFatalFailure() && GetParam().portable) portable_ = use_portable_kernels();
+  }
+
+ private:
+  std::shared_ptr<void> portable_;
 };
 // The kernel of exact differences has the largest tiles and the most blocks; it needs the most points.
 INSTANTIATE_TEST_SUITE_P(, ManyTiles,
                          testing::Values(Size{20000, 19000, 3}, Size{9000, 8900, 20}, Size{9000, 8900, 64},
-                                         Size{9000, 8900, 200}),
+                                         Size{9000, 8900, 200}, Size{9000, 8900, 20, true}, Size{9000, 8900, 64, true},
+                                         Size{9000, 8900, 200, true}),
                          testing::PrintToStringParamName());
 
 /// Whether blocks take several row blocks, row blocks several blocks, and segments so many tiles that the sums of the

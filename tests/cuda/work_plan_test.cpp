@@ -12,19 +12,11 @@ namespace {
 
 using cuda::WorkPlan;
 
-/// tile_begin of row blocks with so many tiles each.
-std::vector<std::int64_t> begins(std::vector<int> const& tiles) {
-  std::vector<std::int64_t> result{0};
-  for (int const count : tiles) result.push_back(result.back() + count);
-  return result;
-}
-
 /// Against the definition: the tiles are one sequence, row block after row block, cut into equal parts.
-void expect_dealt_out(WorkPlan const& work, std::vector<int> const& tiles, int resident_blocks) {
-  std::vector<std::int64_t> const begin = begins(tiles);
-  ASSERT_EQ(work.row_blocks, static_cast<int>(tiles.size()));
-  ASSERT_EQ(work.tiles, begin.back());
-  EXPECT_EQ(work.grid, std::max<std::int64_t>(1, std::min<std::int64_t>(begin.back(), resident_blocks)));
+void expect_dealt_out(WorkPlan const& work, int row_blocks, int column_tiles, int resident_blocks) {
+  ASSERT_EQ(work.row_blocks, row_blocks);
+  ASSERT_EQ(work.tiles, row_blocks * column_tiles);
+  EXPECT_EQ(work.grid, std::min(row_blocks * column_tiles, resident_blocks));
 
   std::vector<int> owners(static_cast<std::size_t>(work.tiles), -1);
   EXPECT_EQ(work.first_tile(0), 0);
@@ -40,8 +32,7 @@ void expect_dealt_out(WorkPlan const& work, std::vector<int> const& tiles, int r
 
   int most = 1;
   for (int row_block = 0; row_block < work.row_blocks; ++row_block) {
-    std::int64_t const first = begin[static_cast<std::size_t>(row_block)],
-                       end = begin[static_cast<std::size_t>(row_block) + 1];
+    std::int64_t const first = row_block * column_tiles, end = first + column_tiles;
     EXPECT_EQ(work.begin(row_block), first);
     std::set<int> own;
     for (std::int64_t tile = first; tile < end; ++tile) {
@@ -51,16 +42,11 @@ void expect_dealt_out(WorkPlan const& work, std::vector<int> const& tiles, int r
     }
     // The segments' slots, owner - first_owner, are then 0, 1, ... in the order of the tiles.
     ASSERT_EQ(work.slots_of(row_block), static_cast<int>(own.size()));
-    if (own.empty()) continue;
     EXPECT_EQ(work.first_owner(row_block), *own.begin());
     EXPECT_EQ(*own.rbegin() - *own.begin() + 1, static_cast<int>(own.size()));
     most = std::max(most, static_cast<int>(own.size()));
   }
   EXPECT_EQ(work.slots, most);
-}
-
-WorkPlan listed(std::vector<std::int64_t> const& begin, int resident_blocks) {
-  return cuda::plan_listed_work(begin, 128, resident_blocks, begin.data(), nullptr);
 }
 
 /// One block; as many as tiles, more and fewer; several blocks a row block; several row blocks a block.
@@ -72,33 +58,7 @@ TEST(WorkPlan, deals_out_all_tiles_of_equal_row_blocks) {
       SCOPED_TRACE(testing::Message() << row_blocks << " x " << column_tiles << " tiles, " << resident << " blocks");
       WorkPlan const work = cuda::plan_work(row_blocks, 64, column_tiles, resident);
       EXPECT_EQ(work.rows_per_block, 64);
-      expect_dealt_out(work, std::vector<int>(static_cast<std::size_t>(row_blocks), column_tiles), resident);
-    }
-  }
-}
-
-TEST(WorkPlan, deals_out_lists_of_any_lengths) {
-  std::vector<int> const lists[] = {{4, 0, 3, 9, 0, 0, 1}, {0, 0, 5}, {35, 1, 0}, {1, 1, 1, 200, 1}, {0}, {0, 0, 0}};
-  for (std::vector<int> const& tiles : lists) {
-    for (int const resident : kResident) {
-      SCOPED_TRACE(testing::Message() << testing::PrintToString(tiles) << ", " << resident << " blocks");
-      std::vector<std::int64_t> const begin = begins(tiles);
-      expect_dealt_out(listed(begin, resident), tiles, resident);
-    }
-  }
-}
-
-TEST(WorkPlan, of_a_list_of_all_tiles_is_that_without_a_list) {
-  for (int const resident : kResident) {
-    WorkPlan const all = cuda::plan_work(5, 128, 7, resident);
-    std::vector<std::int64_t> const begin = begins(std::vector<int>(5, 7));
-    WorkPlan const list = listed(begin, resident);
-    EXPECT_EQ(list.grid, all.grid);
-    EXPECT_EQ(list.slots, all.slots);
-    EXPECT_EQ(list.rows_per_block, all.rows_per_block);
-    for (std::int64_t tile = 0; tile < all.tiles; ++tile) {
-      EXPECT_EQ(list.row_block(tile), all.row_block(tile));
-      EXPECT_EQ(list.owner(tile), all.owner(tile));
+      expect_dealt_out(work, row_blocks, column_tiles, resident);
     }
   }
 }

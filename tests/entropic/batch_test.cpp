@@ -16,7 +16,7 @@ class BatchTest : public BackendTest {
  protected:
   BatchTest() : BackendTest(3) {}
 };
-MONGE_FOR_EACH_TARGET(BatchTest);
+MONGE_FOR_EACH_OF(BatchTest, with_all_costs(all_targets()) + portable_targets());
 
 /// Across kernels, blocks and threads: tiny ones, odd ones, dimensions of all score forms, one that is worth several
 /// threads of a CPU, weights that are zero, and costs so large that it takes many sweeps.

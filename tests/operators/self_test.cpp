@@ -68,7 +68,8 @@ class SelfOperator : public OperatorTest {
     }
   }
 };
-MONGE_FOR_EACH_POINT_TARGET(SelfOperator);
+MONGE_FOR_EACH_OF(SelfOperator,
+                  (all_targets() + std::vector<Target>{{DeviceType::cuda, Precision::float32, Costs::points, true}}));
 
 TEST_P(SelfOperator, sweeps_once) {
   expect_sweeps(1);

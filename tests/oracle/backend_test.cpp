@@ -6,6 +6,10 @@
 #include <iostream>
 #include <string_view>
 
+#ifdef MONGE_HAVE_CUDA
+#include "cuda/launch/generation.hpp"
+#endif
+
 namespace monge::oracle {
 namespace {
 
@@ -47,12 +51,19 @@ std::vector<Target> all_devices() {
   return {{DeviceType::cpu, Precision::float64}, {DeviceType::cuda, Precision::float64}};
 }
 
+std::vector<Target> portable_targets() {
+  return {{DeviceType::cuda, Precision::float32, Costs::points, true},
+          {DeviceType::cuda, Precision::tf32, Costs::points, true},
+          {DeviceType::cuda, Precision::float64, Costs::points, true},
+          {DeviceType::cuda, Precision::float32, Costs::distances, true}};
+}
+
 std::vector<Target> with_all_costs(std::vector<Target> const& targets) {
   std::vector<Target> result;
   for (Costs const costs : {Costs::points, Costs::distances, Costs::random}) {
     for (Target target : targets) {
       target.costs = costs;
-      result.push_back(target);
+      if (target.precision != Precision::tf32 || has_points(costs)) result.push_back(target);
     }
   }
   return result;
@@ -77,8 +88,8 @@ std::vector<Target> operator+(std::vector<Target> targets, std::vector<Target> c
 void PrintTo(Target const& target, std::ostream* out) {
   static constexpr char const* kCosts[] = {"",        "_distances", "_random",    "_labels",
                                            "_cosine", "_dot",       "_euclidean", "_p_norm"};
-  *out << (target.device == DeviceType::cpu ? "cpu_" : "cuda_") << name(target.precision)
-       << kCosts[static_cast<int>(target.costs)];
+  *out << (target.device == DeviceType::cpu ? "cpu_" : "cuda_") << (target.portable ? "portable_" : "")
+       << name(target.precision) << kCosts[static_cast<int>(target.costs)];
 }
 
 std::string target_name(testing::TestParamInfo<Target> const& info) {
@@ -96,9 +107,20 @@ void require_device(DeviceType device) {
   if (!reason.empty()) GTEST_SKIP() << reason;
 }
 
+std::shared_ptr<void> use_portable_kernels() {
+#ifdef MONGE_HAVE_CUDA
+  cuda::newest_generation = cuda::Generation::sm_80;
+  EXPECT_EQ(cuda::generation(), cuda::Generation::sm_80);
+  return {&cuda::newest_generation, [](cuda::Generation* newest) { *newest = cuda::Generation::sm_90a; }};
+#else
+  return nullptr;
+#endif
+}
+
 void BackendTest::SetUp() {
   require_device(GetParam().device);
   if (IsSkipped() || HasFatalFailure()) return;
+  if (GetParam().portable) portable_ = use_portable_kernels();
   context_ = make_context(GetParam().device, threads_);
 }
 

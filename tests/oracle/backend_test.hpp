@@ -1,9 +1,11 @@
 // The one fixture: a test of a BackendTest runs once for each device, precision and geometry, named cpu_float32,
-// cuda_tf32_random and so on. Where CUDA is not usable its tests skip, or fail if the environment says
+// cuda_float64_random and so on. A name with cuda_portable is a test of the kernels that all CUDA devices can run, on
+// whatever device there is. Where CUDA is not usable its tests skip, or fail if the environment says
 // MONGE_REQUIRE_CUDA=1.
 #pragma once
 #include <gtest/gtest.h>
 
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -21,6 +23,7 @@ struct Target {
   DeviceType device;
   Precision precision;
   Costs costs = Costs::points;
+  bool portable = false;  // The kernels that all CUDA devices can run.
 };
 void PrintTo(Target const& target, std::ostream* out);
 std::vector<Target> all_targets();
@@ -28,7 +31,9 @@ std::vector<Target> all_targets();
 std::vector<Target> short_precisions();
 /// Float64 on each device: for what does not depend on the precision, and for what needs it.
 std::vector<Target> all_devices();
-/// Each of these, with squared distances of points and with matrices.
+/// The portable kernels, with points and with a matrix.
+std::vector<Target> portable_targets();
+/// Each of these, with squared distances of points and with matrices. Products, and so tf32, are of points alone.
 std::vector<Target> with_all_costs(std::vector<Target> const& targets);
 /// Float32 and float64 of each device, with each of these costs of points.
 std::vector<Target> with_point_costs(std::vector<Costs> const& costs);
@@ -38,6 +43,8 @@ std::string target_name(testing::TestParamInfo<Target> const& info);
 void require_device(DeviceType device);
 /// On the CPU with this many threads.
 Context make_context(DeviceType device, int threads = 1);
+/// While the result lives, this thread gets the portable CUDA kernels.
+std::shared_ptr<void> use_portable_kernels();
 
 class BackendTest : public testing::TestWithParam<Target> {
  protected:
@@ -65,6 +72,7 @@ class BackendTest : public testing::TestWithParam<Target> {
 
  private:
   int threads_;
+  std::shared_ptr<void> portable_;
   std::optional<Context> context_;
 };
 
@@ -73,10 +81,11 @@ class BackendTest : public testing::TestWithParam<Target> {
 #define MONGE_FOR_EACH_TARGET(Suite) \
   MONGE_FOR_EACH_OF(Suite, ::monge::oracle::with_all_costs(::monge::oracle::all_targets()))
 /// Of all costs; they suit tests that take recipes() only.
-#define MONGE_FOR_EACH_COST_TARGET(Suite)                                                    \
-  MONGE_FOR_EACH_OF(Suite, ::monge::oracle::with_all_costs(::monge::oracle::all_targets()) + \
-                               ::monge::oracle::with_point_costs(                            \
-                                   {Costs::labels, Costs::cosine, Costs::dot, Costs::euclidean, Costs::p_norm}))
+#define MONGE_FOR_EACH_COST_TARGET(Suite)                                                                         \
+  MONGE_FOR_EACH_OF(Suite, ::monge::oracle::with_all_costs(::monge::oracle::all_targets()) +                      \
+                               ::monge::oracle::with_point_costs(                                                 \
+                                   {Costs::labels, Costs::cosine, Costs::dot, Costs::euclidean, Costs::p_norm}) + \
+                               ::monge::oracle::portable_targets())
 #define MONGE_FOR_EACH_POINT_TARGET(Suite) MONGE_FOR_EACH_OF(Suite, ::monge::oracle::all_targets())
 #define MONGE_FOR_EACH_SHORT_PRECISION(Suite) MONGE_FOR_EACH_OF(Suite, ::monge::oracle::short_precisions())
 #define MONGE_FOR_EACH_DEVICE(Suite) MONGE_FOR_EACH_OF(Suite, ::monge::oracle::all_devices())

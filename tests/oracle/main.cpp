@@ -1,13 +1,30 @@
-// GoogleTest's main, with a last line that counts the CUDA tests that were skipped and says why.
+// GoogleTest's main. A last line counts the CUDA tests that were skipped and says why; the exit code is then 77, unless
+// a test failed. A crash names its test.
 #include <gtest/gtest.h>
 
+#include <csignal>
 #include <iostream>
 #include <string>
 
 #include <monge/context.hpp>
 
+namespace {
+
+extern "C" void name_test(int signal) {
+  std::signal(signal, SIG_DFL);
+  testing::TestInfo const* const test = testing::UnitTest::GetInstance()->current_test_info();
+  if (test != nullptr) std::cout << "[ CRASHED  ] " << test->test_suite_name() << "." << test->name() << std::endl;
+  std::raise(signal);
+}
+
+}  // namespace
+
 int main(int argc, char** argv) {
   testing::InitGoogleTest(&argc, argv);
+  std::signal(SIGABRT, name_test);
+#ifndef __SANITIZE_ADDRESS__  // It reports these itself.
+  for (int const signal : {SIGSEGV, SIGBUS, SIGFPE, SIGILL}) std::signal(signal, name_test);
+#endif
   int const result = RUN_ALL_TESTS();
   testing::UnitTest const& all = *testing::UnitTest::GetInstance();
   int skipped = 0;
@@ -18,8 +35,7 @@ int main(int argc, char** argv) {
       skipped += test.result()->Skipped() && std::string(test.name()).find("cuda") != std::string::npos;
     }
   }
-  if (skipped > 0) {
-    std::cout << "CUDA tests skipped: " << skipped << " (" << monge::cuda_unavailable_reason() << ")\n";
-  }
-  return result;
+  if (skipped == 0) return result;
+  std::cout << "CUDA tests skipped: " << skipped << " (" << monge::cuda_unavailable_reason() << ")\n";
+  return result == 0 ? 77 : result;
 }

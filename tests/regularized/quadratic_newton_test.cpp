@@ -39,7 +39,9 @@ class QuadraticNewton : public oracle::BackendTest {
     return solve_regularized(context(), geometry, p, q, h, options(tolerance));
   }
 };
-MONGE_FOR_EACH_DEVICE(QuadraticNewton);
+MONGE_FOR_EACH_OF(QuadraticNewton,
+                  (oracle::all_devices() +
+                   std::vector<oracle::Target>{{DeviceType::cuda, Precision::float64, oracle::Costs::points, true}}));
 
 std::vector<double> dense(RegularizedPlan const& plan) {
   std::vector<double> values(static_cast<std::size_t>(plan.rows() * plan.columns()));

@@ -1,6 +1,7 @@
 // The sparse factor, by the residuals of its solutions. Cholesky's factorisation and the two triangular solves give an
-// x with (A + D) x = b, |D_ij| <= gamma sqrt(A_ii A_jj) and gamma = (3 N + 1) u / (1 - (3 N + 1) u), N the unknowns:
-// Higham, Accuracy and Stability of Numerical Algorithms (2002), theorem 10.4 with (10.8).
+// x with (A + E) x = b, |E_ij| <= gamma sqrt(A_ii A_jj) and gamma = (3 N + 1) u / (1 - (3 N + 1) u), N the unknowns:
+// Higham, Accuracy and Stability of Numerical Algorithms (2002), theorem 10.4 with (10.8). The bound holds for L D L^T
+// with D > 0 too: L has no division by its diagonal in either solve, and D has one.
 #include "second_order/sparse_factor.hpp"
 
 #include <gtest/gtest.h>
@@ -147,6 +148,13 @@ TEST(SparseFactor, a_forest_does_not_fill_in) {
   Matrix star{{100}, std::vector<double>(50, 1.0)};
   for (std::int64_t j = 0; j < 50; ++j) star.add(0, j, -0.1);
   EXPECT_EQ(star.analysed().nonzeros(), 101);
+}
+
+// A minimum degree ordering begins with the larger side: each unknown of it has 9 neighbours, and these become dense.
+TEST(SparseFactor, counts_the_fill_of_a_complete_graph) {
+  SparseFactor const factor = random_matrix(12, 9, 1, 10).analysed();
+  EXPECT_EQ(factor.nonzeros(), 12 * 10 + 9 * 10 / 2);
+  EXPECT_EQ(factor.operations(), 0.5 * (12 * 10 * 10 + 9 * 10 * 19 / 6));
 }
 
 // Its diagonal is 3 and its neighbours are -1, so |x| <= |b| / 1 and a row of the factor, in any order without fill,

@@ -13,22 +13,21 @@ HWY_BEFORE_NAMESPACE();
 namespace monge::cpu::HWY_NAMESPACE {
 
 /// What the half-steps must be able to do. Plain: sums of 1 and no epsilon, no tolerance, no implicit gradient, so that
-/// all lanes do the same. Unclamped: plain steps for a problem with a clamp; after the first pair it is checked that
-/// nothing was to be clamped. Guarded: an epsilon that is added to the sums. General: everything; where nothing is
-/// clamped, the bits are those of the plain steps.
-enum class Steps { plain, unclamped, guarded, general };
+/// all lanes do the same; a clamp is allowed that can act in the first pair alone, after which clamps() looks. Guarded:
+/// an epsilon that is added to the sums. General: everything; where nothing is clamped, the bits are those of the plain
+/// steps.
+enum class Steps { plain, guarded, general };
 
 inline Steps steps_of(ProjectionProblem const& problem) {
   if (!problem.unit_marginals || problem.tolerance > 0 || problem.implicit) return Steps::general;
-  if (problem.epsilon == 0) return Steps::plain;
-  if (problem.epsilon_mode != EpsilonMode::clamp) return Steps::guarded;
-  return problem.clamps_in_first_pair_only() ? Steps::unclamped : Steps::general;
+  if (problem.epsilon == 0 || problem.clamps_in_first_pair_only()) return Steps::plain;
+  return problem.epsilon_mode == EpsilonMode::clamp ? Steps::general : Steps::guarded;
 }
 
 template <Steps kSteps>
 struct Linear {
   static constexpr bool kGuarded = kSteps == Steps::guarded, kGeneral = kSteps == Steps::general;
-  static constexpr bool uniform = !kGeneral, tentative = kSteps == Steps::unclamped, weighted = kGuarded || kGeneral;
+  static constexpr bool uniform = !kGeneral, tentative = kSteps == Steps::plain, weighted = kGuarded || kGeneral;
   static constexpr float neutral_scaling = 1;
 
   /// The scaling without its sign, which marks one whose sum was clamped.
@@ -106,6 +105,7 @@ struct Linear {
   /// After the first pair of steps: whether one of their sums was so small that the clamp may act on it.
   template <class G>
   HWY_INLINE static bool clamps(G const& g) {
+    if (g.problem.epsilon == 0) return false;
     Pack const most = Set(0.99999f / g.problem.epsilon);
     bool any = false;
     for (int i = 0; i < g.rows.size(); ++i) any = any || AnyLess(most, g.rows.scaling.get(i));

@@ -15,13 +15,12 @@ HWY_BEFORE_NAMESPACE();
 namespace monge::cpu::HWY_NAMESPACE {
 
 /// Does all half-steps of the group that begins at `first`. kRemember: keeps the scalings after each. False: the steps
-/// of this domain do not serve the group (Steps::unclamped).
+/// of this domain do not serve the group (Linear::clamps).
 template <class Domain, bool kRemember, class G>
 HWY_INLINE bool iterate(G& g, std::int64_t first) {
   ProjectionProblem const& problem = g.problem;
   g.load(first, Domain::neutral_scaling);
   Domain::start(g);
-
   bool const checks = !Domain::uniform && problem.tolerance > 0;
   auto const row_step = [&](int entry, bool check) {
     Domain::step(g, g.rows, g.columns, check);
@@ -53,32 +52,34 @@ HWY_INLINE bool iterate(G& g, std::int64_t first) {
   return true;
 }
 
-/// Calls Pass::run<Domain>(group, first) for each group of the range, and again with general steps where that returns
-/// false.
+/// Calls Pass::run<Domain>(group, first) for each group of [first, last), and again with general steps where that
+/// returns false. The group is local, so that its numbers can lie in registers.
+template <class Pass, class Domain, int kSize>
+HWY_NOINLINE void run_groups(ProjectionRange const& range, std::int64_t first, std::int64_t last) {
+  Group<kSize> group(range, Pass::backward);
+  for (; first < last; first += kLanes) {
+    [[maybe_unused]] bool const done = Pass::template run<Domain>(group, first);
+    if constexpr (Domain::tentative) {
+      if (!done) run_groups<Pass, Linear<Steps::general>, kSize>(range, first, first + 1);
+    }
+  }
+}
+
 template <class Pass>
 void for_each_group(ProjectionRange const& range) {
   ProjectionProblem const& problem = *range.problem;
-  auto const run = [&](auto domain, auto group) {
-    for (std::int64_t first = range.first; first < range.last; first += kLanes) {
-      [[maybe_unused]] bool const done = Pass::template run<decltype(domain)>(group, first);
-      if constexpr (decltype(domain)::tentative) {
-        if (!done) Pass::template run<Linear<Steps::general>>(group, first);
-      }
-    }
-  };
   auto const linear = [&](auto domain) {
+    using Domain = decltype(domain);
 #if HWY_TARGET <= HWY_AVX2 || HWY_ARCH_ARM  // Where there are enough registers.
     if (problem.rows == 4 && problem.columns == 4 && !problem.dustbin())
-      return run(domain, Group<4>(range, Pass::backward));
+      return run_groups<Pass, Domain, 4>(range, range.first, range.last);
 #endif
-    run(domain, Group<0>(range, Pass::backward));
+    run_groups<Pass, Domain, 0>(range, range.first, range.last);
   };
-  if (problem.log_domain) return run(Logarithmic(), Group<0>(range, Pass::backward));
+  if (problem.log_domain) return run_groups<Pass, Logarithmic, 0>(range, range.first, range.last);
   switch (steps_of(problem)) {
     case Steps::plain:
       return linear(Linear<Steps::plain>());
-    case Steps::unclamped:
-      return linear(Linear<Steps::unclamped>());
     case Steps::guarded:
       return linear(Linear<Steps::guarded>());
     case Steps::general:

@@ -78,6 +78,24 @@ __device__ __forceinline__ double power_of_two(double x) {
 /// it.
 inline constexpr float kLargestTileSum = 1099511627776.0f;  // 2^40
 
+/// make() makes sums of exponentials relative to references. No maximum is taken first: where the references are not
+/// given and a sum shows that one is too low, raise() moves it to the largest term, and the sums are made again. All
+/// lanes of a warp together.
+template <bool kGiven, class T, int kCount, class Make, class Raise>
+__device__ __forceinline__ void sum_and_raise(T const (&sum)[kCount], Make const& make, Raise const& raise) {
+#pragma unroll 1
+  for (int attempt = 0;; ++attempt) {
+    make();
+    if constexpr (kGiven) return;
+    bool low = false;
+#pragma unroll
+    for (int r = 0; r < kCount; ++r) low |= !(sum[r] < T(kLargestTileSum));
+    // After the references moved, only logits that are not numbers could bring it here again.
+    if (attempt == 1 || !__any_sync(0xffffffffu, low)) break;
+    raise();
+  }
+}
+
 /// sum += value with the rounding error carried along (Kahan).
 __device__ __forceinline__ void compensated_add(float& sum, float& compensation, float value) {
   float const corrected = value - compensation;

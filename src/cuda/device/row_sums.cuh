@@ -88,34 +88,24 @@ template <Pass kPass, int kBetaOffset, int kRowTiles, int kColumnTiles>
 __device__ __forceinline__ void add_tile(RowSums<2 * kRowTiles>& rows, float const (&score)[kRowTiles][kColumnTiles][4],
                                          float const* logits, float multiplier) {
   float sum[2 * kRowTiles];
-  if constexpr (kPass == Pass::product) {
-    sum_tile<kBetaOffset>(sum, rows, score, logits, multiplier);
-  } else {
-#pragma unroll 1
-    for (int attempt = 0;; ++attempt) {
-      sum_tile<kBetaOffset>(sum, rows, score, logits, multiplier);
-      bool low = false;
+  auto const make = [&] { sum_tile<kBetaOffset>(sum, rows, score, logits, multiplier); };
+  sum_and_raise<has_references(kPass)>(sum, make, [&] {
+    int const pair = static_cast<int>(threadIdx.x) % 4 * 2;
+    float largest[2 * kRowTiles];
 #pragma unroll
-      for (int r = 0; r < 2 * kRowTiles; ++r) low |= !(sum[r] < kLargestTileSum);
-      // After the references moved, only logits that are not numbers could bring it here again.
-      if (attempt == 1 || !__any_sync(0xffffffffu, low)) break;
-      int const pair = static_cast<int>(threadIdx.x) % 4 * 2;
-      float largest[2 * kRowTiles];
+    for (int r = 0; r < 2 * kRowTiles; ++r) largest[r] = kEmptyLogit<float>;
 #pragma unroll
-      for (int r = 0; r < 2 * kRowTiles; ++r) largest[r] = kEmptyLogit<float>;
+    for (int n = 0; n < kColumnTiles; ++n) {
+      float2 const logit = *reinterpret_cast<float2 const*>(logits + 8 * n + pair);
 #pragma unroll
-      for (int n = 0; n < kColumnTiles; ++n) {
-        float2 const logit = *reinterpret_cast<float2 const*>(logits + 8 * n + pair);
-#pragma unroll
-        for (int r = 0; r < 2 * kRowTiles; ++r) {
-          largest[r] = fmaxf(largest[r], fmaf(multiplier, score[r / 2][n][r % 2 * 2], logit.x));
-          largest[r] = fmaxf(largest[r], fmaf(multiplier, score[r / 2][n][r % 2 * 2 + 1], logit.y));
-        }
+      for (int r = 0; r < 2 * kRowTiles; ++r) {
+        largest[r] = fmaxf(largest[r], fmaf(multiplier, score[r / 2][n][r % 2 * 2], logit.x));
+        largest[r] = fmaxf(largest[r], fmaf(multiplier, score[r / 2][n][r % 2 * 2 + 1], logit.y));
       }
-#pragma unroll
-      for (int r = 0; r < 2 * kRowTiles; ++r) rows.raise(r, largest[r]);
     }
-  }
+#pragma unroll
+    for (int r = 0; r < 2 * kRowTiles; ++r) rows.raise(r, largest[r]);
+  });
 #pragma unroll
   for (int r = 0; r < 2 * kRowTiles; ++r) rows.sum[r] += sum[r];
 }

@@ -79,16 +79,8 @@ __device__ __forceinline__ void store_vector_4(double* to, double const (&value)
 /// c += a b for a (16 x 16), b (16 x 8), c (16 x 8), each product added with one rounding. With g = lane / 4 and
 /// t = lane % 4, c0 and c1 are row g, columns 2 t and 2 t + 1, c2 and c3 the same of row g + 8; a[2 k] and a[2 k + 1]
 /// are column 4 k + t of these rows, and b[k] is row 4 k + t of column g.
-__device__ __forceinline__ void mma_16x8x16(double& c0, double& c1, double& c2, double& c3, double const (&a)[8],
-                                            double const (&b)[4]) {
-#if __CUDA_ARCH__ >= 900
-  asm volatile(
-      "mma.sync.aligned.m16n8k16.row.col.f64.f64.f64.f64 {%0, %1, %2, %3}, {%4, %5, %6, %7, %8, %9, %10, %11}, "
-      "{%12, %13, %14, %15}, {%0, %1, %2, %3};"
-      : "+d"(c0), "+d"(c1), "+d"(c2), "+d"(c3)
-      : "d"(a[0]), "d"(a[1]), "d"(a[2]), "d"(a[3]), "d"(a[4]), "d"(a[5]), "d"(a[6]), "d"(a[7]), "d"(b[0]), "d"(b[1]),
-        "d"(b[2]), "d"(b[3]));
-#else
+__device__ __forceinline__ void mma_16x8x16_in_parts(double& c0, double& c1, double& c2, double& c3,
+                                                     double const (&a)[8], double const (&b)[4]) {
   auto const multiply = [](double& first, double& second, double row, double column) {
     asm volatile("mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64 {%0, %1}, {%2}, {%3}, {%0, %1};"
                  : "+d"(first), "+d"(second)
@@ -99,6 +91,20 @@ __device__ __forceinline__ void mma_16x8x16(double& c0, double& c1, double& c2, 
     multiply(c0, c1, a[2 * k], b[k]);
     multiply(c2, c3, a[2 * k + 1], b[k]);
   }
+}
+
+/// The same by the largest product that the device has.
+__device__ __forceinline__ void mma_16x8x16(double& c0, double& c1, double& c2, double& c3, double const (&a)[8],
+                                            double const (&b)[4]) {
+#if __CUDA_ARCH__ >= 900
+  asm volatile(
+      "mma.sync.aligned.m16n8k16.row.col.f64.f64.f64.f64 {%0, %1, %2, %3}, {%4, %5, %6, %7, %8, %9, %10, %11}, "
+      "{%12, %13, %14, %15}, {%0, %1, %2, %3};"
+      : "+d"(c0), "+d"(c1), "+d"(c2), "+d"(c3)
+      : "d"(a[0]), "d"(a[1]), "d"(a[2]), "d"(a[3]), "d"(a[4]), "d"(a[5]), "d"(a[6]), "d"(a[7]), "d"(b[0]), "d"(b[1]),
+        "d"(b[2]), "d"(b[3]));
+#else
+  mma_16x8x16_in_parts(c0, c1, c2, c3, a, b);
 #endif
 }
 
@@ -164,7 +170,7 @@ class TileScores {
   __device__ __forceinline__ void copy_next() {
     if (next_tile_ == segment_.tiles) return;
     int const dimension = arguments_.rows.dimension;
-    int const first_column = segment_.column_tile(arguments_.work, next_tile_) * kTileColumns;
+    int const first_column = (segment_.first_tile + next_tile_) * kTileColumns;
     if (next_tile_ == 0 || !has_resident_rows(dimension))
       copy(rows_[row_stage(next_coordinate_)], arguments_.rows, segment_.first_row);
     copy(columns_[stage_], arguments_.columns, first_column);
@@ -251,7 +257,7 @@ class TileScores<T, ScoreForm::stored> {
 
   __device__ __forceinline__ void next(ThreadScores<T>& score) {
     int const row = segment_.first_row + thread_row();
-    int const column = segment_.column_tile(arguments_.work, next_tile_++) * kTileColumns + thread_column();
+    int const column = (segment_.first_tile + next_tile_++) * kTileColumns + thread_column();
     void const* const data = arguments_.stored.data;
     if (arguments_.stored.scalar == DataType::float32) {
       load(score, static_cast<float const*>(data), row, column);

@@ -4,6 +4,7 @@
 
 #include "cuda/entropic/fused_sweep.cuh"
 #include "cuda/launch/divided_up.hpp"
+#include "cuda/launch/generation.hpp"
 #include "cuda/launch/occupancy.hpp"
 
 namespace monge::cuda {
@@ -31,7 +32,7 @@ FusedSweepPlan plan_fused_sweep(StoredCosts const& costs, int multiprocessors) {
     using Policy = FusedSweepPolicy<S, kVectors>;
     FusedSweepPlan plan;
     int const most_places = 32 * kMostWarps * Policy::kPlaces;
-    if (costs.line_size() > kMostCluster * most_places) return plan;
+    if (generation() < Generation::sm_90 || costs.line_size() > kMostCluster * most_places) return plan;
     plan.cluster = divided_up(costs.line_size(), most_places);
     int const working = 32 * divided_up(costs.line_size(), plan.cluster * Policy::kPlaces * 32);
     plan.threads = working + 32;
@@ -39,7 +40,6 @@ FusedSweepPlan plan_fused_sweep(StoredCosts const& costs, int multiprocessors) {
     Kernel<FusedSweepArguments> const kernel = kernel_of<S, kVectors>();
     occupancy_of(kernel.many, plan.threads, plan.shared_bytes);
     Occupancy const occupancy = occupancy_of(kernel.one, plan.threads, plan.shared_bytes, plan.cluster);
-    if (!occupancy.can_run) return plan;
     int const resident = plan.cluster == 1 ? multiprocessors * occupancy.resident_blocks : occupancy.resident_clusters;
     if (resident == 0) return plan;
     int const most = std::clamp(costs.lines() / kLeastLines, 1, resident);

@@ -275,15 +275,12 @@ __device__ __forceinline__ void sum_lines(FusedSweepArguments const& arguments, 
   }
 }
 
-#define MONGE_FUSED_SWEEP_THREADS 32 * (kMostWarps + 1)
-#else
-#define MONGE_FUSED_SWEEP_THREADS 32
 #endif
 
-/// Grid: clusters of blocks, at most one a line. A multiple of 32 threads and as many more; only code for sm_90 and
-/// newer has a body; elsewhere the launch bound says so.
+/// Grid: clusters of blocks, at most one a line. A multiple of 32 threads and as many more. From Generation::sm_90
+/// on; empty before.
 template <class S, int kVectors, class Source>
-__global__ void __launch_bounds__(MONGE_FUSED_SWEEP_THREADS) fused_sweep_kernel(Source const source) {
+__global__ void __launch_bounds__(32 * (kMostWarps + 1)) fused_sweep_kernel(Source const source) {
 #if __CUDA_ARCH__ >= 900
   extern __shared__ __align__(16) unsigned char ring[];
   __shared__ __align__(16) LineMessages messages;
@@ -312,7 +309,6 @@ __global__ void __launch_bounds__(MONGE_FUSED_SWEEP_THREADS) fused_sweep_kernel(
   cluster_barrier();
 #endif
 }
-#undef MONGE_FUSED_SWEEP_THREADS
 
 inline constexpr int kAcrossColumns = 128;
 inline constexpr int kAcrossGroups = 8;

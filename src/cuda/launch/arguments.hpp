@@ -166,53 +166,32 @@ MONGE_DEVICE_INLINE int logit_position(int j) {
   return j / 16 * 16 + j % 8 / 2 * 4 + j % 16 / 8 * 2 + j % 2;
 }
 
-/// Who does what in a pass. Each row block meets a list of column tiles: all of them, or those that `tile_list` names.
-/// The tiles of all row blocks, row block by row block, are one sequence that is cut into equal parts, one for each
-/// block of the grid: no block waits for a last wave, whatever the sizes. The blocks that share a row block leave their
-/// sums in consecutive slots, in the order of the list.
+/// Who does what in a pass. Each row block meets all column tiles. The tiles of all row blocks, row block by row block,
+/// are one sequence that is cut into equal parts, one for each block of the grid: no block waits for a last wave. The
+/// blocks that share a row block leave their sums in consecutive slots, in the order of the tiles.
 struct WorkPlan {
   int grid = 1;
   int row_blocks = 1;
-  int column_tiles = 1;  // Of each row block, where there is no list.
+  int column_tiles = 1;
   int rows_per_block = kRowPadding;
-  int slots = 1;                             // At most so many blocks share a row block.
-  std::int64_t tiles = 1;                    // Of all row blocks.
-  std::int64_t const* tile_begin = nullptr;  // row_blocks + 1 positions in tile_list; null: all column tiles.
-  int const* tile_list = nullptr;            // Column tiles, less than 2^31 in all.
+  int slots = 1;           // At most so many blocks share a row block.
+  std::int64_t tiles = 1;  // Of all row blocks.
 
   MONGE_DEVICE_INLINE std::int64_t first_tile(std::int64_t block) const { return block * tiles / grid; }
   /// Where the tiles of a row block begin in the sequence.
   MONGE_DEVICE_INLINE std::int64_t begin(int row_block) const {
-    return tile_begin ? tile_begin[row_block] : static_cast<std::int64_t>(row_block) * column_tiles;
+    return static_cast<std::int64_t>(row_block) * column_tiles;
   }
   /// The row block that has tile number `tile` of the sequence.
-  MONGE_DEVICE_INLINE int row_block(std::int64_t tile) const {
-    if (!tile_begin) return static_cast<int>(tile / column_tiles);
-    int low = 0, high = row_blocks;  // begin(low) <= tile < begin(high)
-    while (high - low > 1) {
-      int const middle = (low + high) / 2;
-      (tile_begin[middle] <= tile ? low : high) = middle;
-    }
-    return low;
-  }
+  MONGE_DEVICE_INLINE int row_block(std::int64_t tile) const { return static_cast<int>(tile / column_tiles); }
   /// The block of the grid that has tile number `tile` of the sequence.
   MONGE_DEVICE_INLINE int owner(std::int64_t tile) const { return static_cast<int>(((tile + 1) * grid - 1) / tiles); }
   MONGE_DEVICE_INLINE int first_owner(int row_block) const { return owner(begin(row_block)); }
   MONGE_DEVICE_INLINE int slots_of(int row_block) const {
-    std::int64_t const first = begin(row_block), end = begin(row_block + 1);
-    return end == first ? 0 : owner(end - 1) - owner(first) + 1;
+    return owner(begin(row_block + 1) - 1) - first_owner(row_block) + 1;
   }
 
   friend bool operator==(WorkPlan const&, WorkPlan const&) = default;
-};
-
-/// How a pass is launched.
-struct PassPlan {
-  Pass pass = Pass::softmin;
-  ScoreKernel kernel = ScoreKernel::tile;
-  WorkPlan work;
-  int variant = 0;       // The launcher's own affair.
-  int shared_limit = 0;  // Bytes that a block may have, where that decides the variant.
 };
 
 struct PassArguments {

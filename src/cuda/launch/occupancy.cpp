@@ -11,11 +11,10 @@ namespace {
 Occupancy ask(void const* kernel, int threads, int shared_bytes, int cluster) {
   cudaFuncAttributes attributes;
   MONGE_CUDA_TRY(cudaFuncGetAttributes(&attributes, kernel));
-  if (attributes.maxThreadsPerBlock < threads) return {};
   int const most = device_attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin);
   MONGE_CUDA_TRY(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                       most - static_cast<int>(attributes.sharedSizeBytes)));
-  Occupancy result{true};
+  Occupancy result;
   MONGE_CUDA_TRY(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&result.resident_blocks, kernel, threads,
                                                                static_cast<std::size_t>(shared_bytes)));
   if (cluster == 1) return result;

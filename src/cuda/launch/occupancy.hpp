@@ -4,8 +4,7 @@
 namespace monge::cuda {
 
 struct Occupancy {
-  bool can_run = false;       // The code that this device runs has a body for so many threads: the launch bound tells.
-  int resident_blocks = 1;    // At a time, on a multiprocessor.
+  int resident_blocks = 0;    // At a time, on a multiprocessor.
   int resident_clusters = 0;  // At a time, on the device; of blocks in clusters only.
 };
 /// On the current device. Asking CUDA takes the host some microseconds, so answers are kept, and a kernel that is asked

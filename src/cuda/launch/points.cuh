@@ -3,8 +3,8 @@
 #include <monge/array.hpp>
 
 #include "cuda/device/ptx.cuh"
-#include "cuda/launch/chained.hpp"
 #include "cuda/launch/divided_up.hpp"
+#include "cuda/launch/queue.hpp"
 
 namespace monge::cuda {
 

@@ -1,39 +1,30 @@
 #include "cuda/launch/queue.hpp"
 
 #include "cuda/launch/batch.hpp"
-#include "cuda/launch/chained.hpp"
+#include "cuda/launch/generation.hpp"
+#include "cuda/runtime/check.hpp"
 
 namespace monge::cuda {
 
-namespace {
-
-void launch_chained_clusters(void const* kernel, dim3 grid, int threads, int shared_bytes, int cluster,
-                             cudaStream_t stream, void** parameters) {
+void launch_shape(void const* kernel, LaunchShape const& shape, int blocks, cudaStream_t stream, void** parameters) {
   cudaLaunchAttribute attributes[2] = {};
-  attributes[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  attributes[0].val.programmaticStreamSerializationAllowed = 1;
-  attributes[1].id = cudaLaunchAttributeClusterDimension;
-  attributes[1].val.clusterDim = {static_cast<unsigned>(cluster), 1, 1};
+  unsigned count = 0;
+  if (generation() >= Generation::sm_90) {
+    attributes[count].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attributes[count++].val.programmaticStreamSerializationAllowed = 1;
+  }
+  if (shape.cluster > 0 && device_attribute(cudaDevAttrComputeCapabilityMajor) >= 9) {
+    attributes[count].id = cudaLaunchAttributeClusterDimension;
+    attributes[count++].val.clusterDim = {static_cast<unsigned>(shape.cluster), 1, 1};
+  }
   cudaLaunchConfig_t config = {};
-  config.gridDim = grid;
-  config.blockDim = dim3(static_cast<unsigned>(threads));
-  config.dynamicSmemBytes = static_cast<std::size_t>(shared_bytes);
+  config.gridDim = dim3(static_cast<unsigned>(blocks), static_cast<unsigned>(shape.rows));
+  config.blockDim = dim3(static_cast<unsigned>(shape.threads));
+  config.dynamicSmemBytes = static_cast<std::size_t>(shape.shared_bytes);
   config.stream = stream;
   config.attrs = attributes;
-  config.numAttrs = device_attribute(cudaDevAttrComputeCapabilityMajor) < 9 ? 0 : cluster > 0 ? 2 : 1;
+  config.numAttrs = count;
   MONGE_CUDA_TRY(cudaLaunchKernelExC(&config, kernel, parameters));
-}
-
-}  // namespace
-
-void launch_chained(void const* kernel, dim3 grid, int threads, int shared_bytes, cudaStream_t stream,
-                    void** parameters) {
-  launch_chained_clusters(kernel, grid, threads, shared_bytes, 0, stream, parameters);
-}
-
-void launch_shape(void const* kernel, LaunchShape const& shape, int blocks, cudaStream_t stream, void** parameters) {
-  dim3 const grid(static_cast<unsigned>(blocks), static_cast<unsigned>(shape.rows));
-  launch_chained_clusters(kernel, grid, shape.threads, shape.shared_bytes, shape.cluster, stream, parameters);
 }
 
 void Queue::launch(void const* one, void const* many, LaunchShape const& shape, void const* arguments,

@@ -2,6 +2,7 @@
 // of many problems. A kernel that can be either takes one struct of arguments and is compiled for both sources.
 #pragma once
 #include <cstddef>
+#include <type_traits>
 
 #include <driver_types.h>
 
@@ -40,20 +41,26 @@ struct LaunchShape {
   int shared_bytes = 0;
   int rows = 1;    // Of the grid.
   int merged = 1;  // Among many problems a block may take so many of these one after the other.
-  /// Blocks that reach each other's shared memory, of sm_90 or newer; `blocks` is a multiple. 0 for a kernel without
-  /// such instructions: those that have some need to be launched as a cluster, even of one block.
+  /// Blocks that reach each other's shared memory, from Generation::sm_90 on; `blocks` is a multiple. 0 for a kernel
+  /// without such instructions: those that have some need to be launched as a cluster, even of one block.
   int cluster = 0;
 };
-/// launch_chained() of `blocks` in this shape.
+/// A launch of `blocks` in this shape, of a kernel that calls wait_for_previous_kernel() (device/ptx.cuh): its start
+/// overlaps the end of the kernel before, from Generation::sm_90 on.
 void launch_shape(void const* kernel, LaunchShape const& shape, int blocks, cudaStream_t stream, void** parameters);
+template <class... Parameters>
+void launch_chained(void (*kernel)(Parameters...), int blocks, int threads, int shared_bytes, cudaStream_t stream,
+                    std::type_identity_t<Parameters>... arguments) {
+  void* parameters[] = {const_cast<void*>(static_cast<void const*>(&arguments))...};
+  launch_shape(reinterpret_cast<void const*>(kernel), {blocks, threads, shared_bytes}, blocks, stream, parameters);
+}
 
 class Queue {
  public:
   Queue(cudaStream_t stream) : stream_(stream) {}  // NOLINT(google-explicit-constructor): what most callers have
   Queue(Batch& batch) : batch_(&batch) {}          // NOLINT(google-explicit-constructor)
 
-  /// The kernel must come to wait_for_previous_kernel() (device/ptx.cuh), for its launch may overlap the end of the one
-  /// before (launch_chained()).
+  /// As launch_shape().
   template <class Arguments>
   void launch(Kernel<Arguments> const& kernel, LaunchShape const& shape, Arguments const& arguments) const {
     launch(reinterpret_cast<void const*>(kernel.one), reinterpret_cast<void const*>(kernel.many), shape, &arguments,

@@ -7,41 +7,47 @@
 namespace monge::cuda {
 namespace {
 
+/// A block that goes from tile to tile overlaps the exponentials of one with the products of the next: wgmma kernels
+/// may merge so many blocks of a plan into one of a batch, by when starting it costs little.
+constexpr int kMostMerged = 8;
+
 template <class Shape>
-MmaChoice choice_of(Kernel<PassArguments> const& kernel, int chunks) {
-  return {kernel, Shape::kThreads, Shape::shared_bytes(chunks), chunks, Shape::kRows, Shape::kColumns};
+PassKernel kernel_of(Kernel<PassArguments> const& kernel, int chunks, int merged) {
+  return {kernel, Shape::kThreads, Shape::shared_bytes(chunks), Shape::kRows, Shape::kColumns, chunks, merged};
 }
 
 template <Pass kPass, int kProducts, int kChunk, int kStages, RowPlace kRowPlace>
-MmaChoice mma(int chunks) {
+PassKernel mma(int chunks) {
   using Shape = MmaShape<kProducts, kChunk, kStages, kRowPlace>;
   Kernel<PassArguments> kernel{pass_mma<Shape, kPass, One<PassArguments>>, nullptr};
   if constexpr (kPass == Pass::softmin) kernel.many = pass_mma<Shape, kPass, Many<PassArguments>>;
-  return choice_of<Shape>(kernel, chunks);
+  return kernel_of<Shape>(kernel, chunks, 1);
 }
 
 template <Pass kPass, int kProducts, int kChunk, int kStages, RowPlace kRowPlace, int kBlocks>
-MmaChoice wgmma(int chunks) {
+PassKernel wgmma(int chunks) {
   using Shape = WgmmaShape<kProducts, kChunk, kStages, kRowPlace, kBlocks>;
   Kernel<PassArguments> kernel{pass_wgmma<Shape, kPass, One<PassArguments>>, nullptr};
   if constexpr (kPass == Pass::softmin) kernel.many = pass_wgmma<Shape, kPass, Many<PassArguments>>;
-  return choice_of<Shape>(kernel, chunks);
+  return kernel_of<Shape>(kernel, chunks, kMostMerged);
 }
 
 template <Pass kPass, int kProducts>
-MmaChoice choose_mma_sync(int stride, int shared_limit) {
+PassKernel choose_mma_sync(int stride, int shared_limit) {
   constexpr int kChunk = kProducts == 1 ? 64 : 32;
   constexpr int kStages = kProducts == 1 ? 3 : 2;
   if (stride == 16) return mma<kPass, kProducts, 16, 3, RowPlace::single_chunk>(1);
   if (stride == 32) return mma<kPass, kProducts, 32, 3, RowPlace::single_chunk>(1);
   if (stride == 64) return mma<kPass, kProducts, 64, kStages, RowPlace::single_chunk>(1);
-  MmaChoice const resident = mma<kPass, kProducts, kChunk, kStages, RowPlace::resident>(stride / kChunk);
+  PassKernel const resident = mma<kPass, kProducts, kChunk, kStages, RowPlace::resident>(stride / kChunk);
   if (resident.shared_bytes <= shared_limit) return resident;
+  static_assert(MmaShape<kProducts, kChunk, 3, RowPlace::streamed>::shared_bytes(1) + kArgumentBytes <=
+                kLeastSharedBytes);
   return mma<kPass, kProducts, kChunk, 3, RowPlace::streamed>(stride / kChunk);
 }
 
 template <Pass kPass, int kProducts>
-MmaChoice choose_wgmma(int stride, int shared_limit) {
+PassKernel choose_wgmma(int stride, int shared_limit) {
   constexpr int kChunk = kProducts == 1 ? 64 : 32;
   // Sums leave registers for two blocks on a multiprocessor where the rows are one short chunk; the tiles that entries
   // hold while they are stored do not. Three products of 64 coordinates keep the tensor cores busy enough for one.
@@ -52,7 +58,7 @@ MmaChoice choose_wgmma(int stride, int shared_limit) {
   if (stride == 16) return wgmma<kPass, kProducts, 16, kShortStages, RowPlace::single_chunk, kShort>(1);
   if (stride == 32) return wgmma<kPass, kProducts, 32, kShortStages, RowPlace::single_chunk, kShort>(1);
   if (stride == 64) return wgmma<kPass, kProducts, 64, kLongStages, RowPlace::single_chunk, kLong>(1);
-  MmaChoice const resident = wgmma<kPass, kProducts, kChunk, 4, RowPlace::resident, 1>(stride / kChunk);
+  PassKernel const resident = wgmma<kPass, kProducts, kChunk, 4, RowPlace::resident, 1>(stride / kChunk);
   if (resident.shared_bytes <= shared_limit) return resident;
   return wgmma<kPass, kProducts, kChunk, 5, RowPlace::streamed, 1>(stride / kChunk);
 }
@@ -60,9 +66,9 @@ MmaChoice choose_wgmma(int stride, int shared_limit) {
 }  // namespace
 
 template <Pass kPass, int kProducts>
-MmaChoice choose_mma(TensorCores cores, int half_stride, int shared_limit) {
-  return cores == kWgmma ? choose_wgmma<kPass, kProducts>(half_stride, shared_limit)
-                         : choose_mma_sync<kPass, kProducts>(half_stride, shared_limit);
+PassKernel choose_mma(Generation generation, int half_stride, int shared_limit) {
+  return generation == Generation::sm_90a ? choose_wgmma<kPass, kProducts>(half_stride, shared_limit)
+                                          : choose_mma_sync<kPass, kProducts>(half_stride, shared_limit);
 }
 
 }  // namespace monge::cuda

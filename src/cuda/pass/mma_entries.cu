@@ -2,6 +2,6 @@
 
 namespace monge::cuda {
 
-template MmaChoice choose_mma<Pass::entries, 3>(TensorCores, int, int);
+template PassKernel choose_mma<Pass::entries, 3>(Generation, int, int);
 
 }  // namespace monge::cuda

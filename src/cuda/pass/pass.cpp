@@ -2,13 +2,22 @@
 
 #include <algorithm>
 
+#include "cuda/launch/divided_up.hpp"
+#include "cuda/launch/occupancy.hpp"
+
 namespace monge::cuda {
 namespace {
 
-void count_slots(WorkPlan& work, int resident_blocks) {
-  work.grid = static_cast<int>(std::clamp<std::int64_t>(work.tiles, 1, resident_blocks));
-  work.slots = 1;
-  for (int block = 0; block < work.row_blocks; ++block) work.slots = std::max(work.slots, work.slots_of(block));
+PassKernel kernel_of(PassChoice const& choice, Operand const& rows) {
+  switch (choice.kernel) {
+    case ScoreKernel::difference:
+      return difference_kernel(choice.pass, rows.dimension);
+    case ScoreKernel::tile:
+      return tile_kernel(choice.pass, choice.form, rows.scalar, rows.dimension);
+    default:
+      return mma_kernel(choice.pass, choice.kernel, generation(), rows.half_stride,
+                        most_shared_bytes() - kArgumentBytes);
+  }
 }
 
 }  // namespace
@@ -19,43 +28,31 @@ WorkPlan plan_work(int row_blocks, int rows_per_block, int column_tiles, int res
   work.rows_per_block = rows_per_block;
   work.column_tiles = column_tiles;
   work.tiles = static_cast<std::int64_t>(row_blocks) * column_tiles;
-  count_slots(work, resident_blocks);
-  return work;
-}
-
-WorkPlan plan_listed_work(std::span<std::int64_t const> tile_begin, int rows_per_block, int resident_blocks,
-                          std::int64_t const* device_begin, int const* device_list) {
-  WorkPlan work;
-  work.row_blocks = static_cast<int>(tile_begin.size()) - 1;
-  work.rows_per_block = rows_per_block;
-  work.tiles = tile_begin.back();
-  work.tile_begin = tile_begin.data();
-  count_slots(work, resident_blocks);
-  work.tile_begin = device_begin;
-  work.tile_list = device_list;
+  work.grid = static_cast<int>(std::clamp<std::int64_t>(work.tiles, 1, resident_blocks));
+  for (int block = 0; block < row_blocks; ++block) work.slots = std::max(work.slots, work.slots_of(block));
   return work;
 }
 
 PassPlan plan_pass(PassChoice const& choice, Operand const& rows, Operand const& columns) {
-  switch (choice.kernel) {
-    case ScoreKernel::difference:
-      return plan_difference(choice, rows, columns);
-    case ScoreKernel::tile:
-      return plan_tile(choice, rows, columns);
-    default:
-      return plan_mma(choice, rows, columns);
-  }
+  PassPlan plan{kernel_of(choice, rows), {}};
+  PassKernel const& kernel = plan.kernel;
+  if (kernel.kernel.many) occupancy_of(kernel.kernel.many, kernel.threads, kernel.shared_bytes);
+  Occupancy const occupancy = occupancy_of(kernel.kernel.one, kernel.threads, kernel.shared_bytes);
+  plan.work = plan_work(divided_up(rows.padded_size, kernel.rows), kernel.rows, columns.padded_size / kernel.columns,
+                        choice.multiprocessors * occupancy.resident_blocks);
+  return plan;
 }
 
 void launch_pass(PassPlan const& plan, PassArguments const& arguments, Queue const& queue) {
-  switch (plan.kernel) {
-    case ScoreKernel::difference:
-      return launch_difference(plan, arguments, queue);
-    case ScoreKernel::tile:
-      return launch_tile(plan, arguments, queue);
-    default:
-      return launch_mma(plan, arguments, queue);
-  }
+  PassKernel const& kernel = plan.kernel;
+  PassArguments filled = arguments;
+  filled.chunks = kernel.chunks;
+  queue.launch(kernel.kernel,
+               {.blocks = plan.work.grid,
+                .threads = kernel.threads,
+                .shared_bytes = kernel.shared_bytes,
+                .merged = kernel.merged},
+               filled);
 }
 
 }  // namespace monge::cuda

@@ -1,19 +1,13 @@
 // Passes over all pairs: scores by one of several kernels, and what a Pass makes of them.
 #pragma once
-#include <span>
-#include <vector>
-
 #include "cuda/launch/arguments.hpp"
+#include "cuda/launch/generation.hpp"
 #include "cuda/launch/queue.hpp"
 
 namespace monge::cuda {
 
 /// Deals the tiles out to as many blocks as the device runs at once.
 WorkPlan plan_work(int row_blocks, int rows_per_block, int column_tiles, int resident_blocks);
-/// The same where each row block has a list of column tiles of its own: tile_begin (row_blocks + 1) and tile_list say
-/// which, here on the host; the result points to `device_begin` and `device_list`, their copies.
-WorkPlan plan_listed_work(std::span<std::int64_t const> tile_begin, int rows_per_block, int resident_blocks,
-                          std::int64_t const* device_begin, int const* device_list);
 
 /// What decides how a pass is launched, beside the operands.
 struct PassChoice {
@@ -22,14 +16,34 @@ struct PassChoice {
   ScoreForm form;
   int multiprocessors;
 };
+
+/// The kernel of a pass, and what a block of it takes.
+struct PassKernel {
+  Kernel<PassArguments> kernel = {};
+  int threads = 0;
+  int shared_bytes = 0;
+  int rows = 0;  // Of a tile.
+  int columns = 0;
+  int chunks = 1;  // Of the coordinates, for the tensor cores.
+  int merged = 1;  // As in LaunchShape.
+};
+/// A launch for many problems has the arguments in shared memory too, before operands that are aligned to 1024 bytes.
+inline constexpr int kArgumentBytes = 1024;
+static_assert(sizeof(PassArguments) <= kArgumentBytes);
+/// ScoreKernel::difference.
+PassKernel difference_kernel(Pass pass, int dimension);
+/// ScoreKernel::tile.
+PassKernel tile_kernel(Pass pass, ScoreForm form, DataType scalar, int dimension);
+/// ScoreKernel::one_product and three_products, for operands of `half_stride` coordinates. A block may have
+/// `shared_limit` bytes of shared memory beside kArgumentBytes.
+PassKernel mma_kernel(Pass pass, ScoreKernel scores, Generation generation, int half_stride, int shared_limit);
+
+/// How a pass is launched.
+struct PassPlan {
+  PassKernel kernel;
+  WorkPlan work;
+};
 PassPlan plan_pass(PassChoice const& choice, Operand const& rows, Operand const& columns);
 void launch_pass(PassPlan const& plan, PassArguments const& arguments, Queue const& queue);
-
-PassPlan plan_difference(PassChoice const& choice, Operand const& rows, Operand const& columns);
-void launch_difference(PassPlan const& plan, PassArguments const& arguments, Queue const& queue);
-PassPlan plan_mma(PassChoice const& choice, Operand const& rows, Operand const& columns);
-void launch_mma(PassPlan const& plan, PassArguments const& arguments, Queue const& queue);
-PassPlan plan_tile(PassChoice const& choice, Operand const& rows, Operand const& columns);
-void launch_tile(PassPlan const& plan, PassArguments const& arguments, Queue const& queue);
 
 }  // namespace monge::cuda

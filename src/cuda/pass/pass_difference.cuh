@@ -87,8 +87,7 @@ __global__ void __launch_bounds__(DifferencePolicy<kDimension>::kThreads, Differ
     bool const loads = thread < Policy::kColumns;
     auto const fetch = [&](int tile) {
       if (!loads) return;
-      int const column_tile = segment.column_tile(arguments.work, tile);
-      int const column = column_tile * Policy::kColumns + thread;
+      int const column = (segment.first_tile + tile) * Policy::kColumns + thread;
       load_point<kStride>(next_point, column_points + static_cast<std::int64_t>(column) * kStride);
       next_logit = make_float2(logits[column], factors[column]);
     };
@@ -128,19 +127,14 @@ __global__ void __launch_bounds__(DifferencePolicy<kDimension>::kThreads, Differ
       float sum[kPerThread] = {};
       for (int group = 0; group < Policy::kColumns; group += Policy::kGroup) {
         float group_sum[kPerThread];
-#pragma unroll 1
-        for (int attempt = 0;; ++attempt) {
+        auto const make = [&] {
 #pragma unroll
           for (int r = 0; r < kPerThread; ++r) group_sum[r] = 0;
           for_pairs(group, [&](int r, float t, float beta) {
             group_sum[r] = fmaf(beta, fast_exp2(t - reference[r]), group_sum[r]);
           });
-          if constexpr (kPass == Pass::product) break;
-          bool low = false;
-#pragma unroll
-          for (int r = 0; r < kPerThread; ++r) low |= !(group_sum[r] < kLargestTileSum);
-          // After the references moved, only logits that are not numbers could bring it here again.
-          if (attempt == 1 || !__any_sync(0xffffffffu, low)) break;
+        };
+        auto const raise = [&] {
           float largest[kPerThread];
 #pragma unroll
           for (int r = 0; r < kPerThread; ++r) largest[r] = reference[r];
@@ -153,7 +147,8 @@ __global__ void __launch_bounds__(DifferencePolicy<kDimension>::kThreads, Differ
             compensation[r] *= shrink;
             reference[r] = largest[r];
           }
-        }
+        };
+        sum_and_raise<has_references(kPass)>(group_sum, make, raise);
 #pragma unroll
         for (int r = 0; r < kPerThread; ++r) sum[r] += group_sum[r];
       }

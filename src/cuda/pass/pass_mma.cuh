@@ -35,9 +35,10 @@
 
 namespace monge::cuda {
 
-/// As many buffers of logits as stages: a tile's are not overwritten before its last stage has been read.
+/// As many buffers of logits as stages: a tile's are not overwritten before its last stage has been read. Streamed rows
+/// have more chunks than there are stages, so that copies are at most one tile ahead.
 template <int kProducts, int kChunk, int kStages, RowPlace kRowPlace>
-using MmaShape = OperandShape<kProducts, kChunk, kStages, kRowPlace, kStages>;
+using MmaShape = OperandShape<kProducts, kChunk, kStages, kRowPlace, kRowPlace == RowPlace::streamed ? 2 : kStages>;
 
 /// scores += rows columns^T over one chunk, for this warp's 32 x 64 scores.
 template <class Shape>

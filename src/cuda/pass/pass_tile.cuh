@@ -63,17 +63,9 @@ struct TileSums {
   __device__ __forceinline__ void add(PassArguments const& arguments, int column, ThreadScores<T> const& score,
                                       T factor) {
     T tile_sum[kThreadRows], tile_moment[kThreadRows];
-#pragma unroll 1
-    for (int attempt = 0;; ++attempt) {
-      sum_tile<kForm, kPass>(tile_sum, tile_moment, arguments, column, score, factor);
-      if constexpr (kPass == Pass::product) break;
-      bool low = false;
-#pragma unroll
-      for (int r = 0; r < kThreadRows; ++r) low |= !(tile_sum[r] < T(kLargestTileSum));
-      // After the references moved, only logits that are not numbers could bring it here again.
-      if (attempt == 1 || !__any_sync(0xffffffffu, low)) break;
-      raise<kPass>(arguments, column, score, factor);
-    }
+    sum_and_raise<has_references(kPass)>(
+        tile_sum, [&] { sum_tile<kForm, kPass>(tile_sum, tile_moment, arguments, column, score, factor); },
+        [&] { raise<kPass>(arguments, column, score, factor); });
 #pragma unroll
     for (int r = 0; r < kThreadRows; ++r) {
       sum[r] += tile_sum[r];
@@ -274,7 +266,7 @@ __global__ void __launch_bounds__(kTileThreads, kTileBlocks<T, kForm>) pass_tile
     }
     TileScores<T, kForm> scores(shared, arguments, segment);
     for (int tile = 0; tile < segment.tiles; ++tile) {
-      int const column = segment.column_tile(arguments.work, tile) * kTileColumns + thread_column();
+      int const column = (segment.first_tile + tile) * kTileColumns + thread_column();
       ThreadScores<T> score;
       scores.next(score);
       if constexpr (kPass == Pass::logits) {

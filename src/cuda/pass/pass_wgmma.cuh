@@ -9,7 +9,7 @@
 // Per pair: kProducts 2 d flop on the tensor cores; FFMA, FADD, MUFU, FFMA. From L2, per 128 x 128 tile: 256 d bytes of
 //   columns for each fp16 part, twice that without resident rows.
 //
-// Only code for sm_90a has a body; elsewhere the launch bound says so (launch/occupancy.hpp).
+// Generation::sm_90a alone; the kernel is empty before.
 #pragma once
 #include "cuda/device/row_sums.cuh"
 #include "cuda/device/source.cuh"
@@ -27,15 +27,9 @@ struct WgmmaShape : OperandShape<kProducts, kChunk, kStages, kRowPlace, 4> {
   static constexpr int kAhead = kBlocks == 1 ? 2 : 1;
 };
 
-#ifdef __CUDA_ARCH_FEAT_SM90_ALL
-#define MONGE_WGMMA_THREADS 256
-#else
-#define MONGE_WGMMA_THREADS 32
-#endif
-
 /// Grid arguments.work.grid, Shape::kThreads threads, Shape::shared_bytes(arguments.chunks) of shared memory.
 template <class Shape, Pass kPass, class Source>
-__global__ void __launch_bounds__(MONGE_WGMMA_THREADS, Shape::kBlocks) pass_wgmma(Source const source) {
+__global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocks) pass_wgmma(Source const source) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   extern __shared__ __align__(1024) unsigned char shared[];
   Share<PassArguments> const share = share_of(source);
@@ -155,7 +149,5 @@ __global__ void __launch_bounds__(MONGE_WGMMA_THREADS, Shape::kBlocks) pass_wgmm
   });
 #endif
 }
-
-#undef MONGE_WGMMA_THREADS
 
 }  // namespace monge::cuda

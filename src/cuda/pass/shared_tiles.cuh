@@ -117,9 +117,7 @@ class OperandStream {
                              arguments_, next_column_);
         next_chunk_ = 0;
         ++next_tile_;
-        // Without a look at the list where there is none: the kernels of short chunks feel it.
         next_column_ += Shape::kColumns;
-        if (arguments_.work.tile_list && next_tile_ < segment_.tiles) next_column_ = first_column(next_tile_);
       }
       next_stage_ = after(next_stage_);
     }
@@ -127,9 +125,7 @@ class OperandStream {
   }
 
   /// Of the segment's tile number `tile`.
-  __device__ __forceinline__ int first_column(int tile) const {
-    return segment_.column_tile(arguments_.work, tile) * Shape::kColumns;
-  }
+  __device__ __forceinline__ int first_column(int tile) const { return (segment_.first_tile + tile) * Shape::kColumns; }
   /// Of the stage that is read; `chunk` is the one in it.
   __device__ __forceinline__ std::uint32_t columns() const { return stages_ + stage_ * Shape::kStageBytes; }
   __device__ __forceinline__ std::uint32_t rows(int chunk) const {

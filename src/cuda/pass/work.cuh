@@ -5,18 +5,14 @@
 
 namespace monge::cuda {
 
-/// Consecutive column tiles, or places in a list of them, that one row block meets in one block of the grid.
+/// Consecutive column tiles that one row block meets in one block of the grid.
 struct Segment {
   int first_row;
-  int first_tile;  // A column tile, or its place in the list.
+  int first_tile;  // Of the columns.
   int tiles;
   std::int64_t offset;  // Where the partial sum of `first_row` goes.
   std::int64_t tile;    // Number of the first in the sequence of the plan,
   int owner;            // and the plan's block that has it.
-
-  __device__ __forceinline__ int column_tile(WorkPlan const& work, int tile) const {
-    return work.tile_list ? work.tile_list[first_tile + tile] : first_tile + tile;
-  }
 };
 
 /// Calls visit(segment) for each row block that `count` blocks of the plan, from number `block` on, have a part in.
@@ -32,7 +28,7 @@ __device__ __forceinline__ void for_each_segment(WorkPlan const& work, int padde
     int const first_owner = work.first_owner(row_block);
     int const owner = max(block, first_owner);
     int const first_row = row_block * work.rows_per_block;
-    int const first_tile = static_cast<int>(work.tile_list ? tile : tile - work.begin(row_block));
+    int const first_tile = static_cast<int>(tile - work.begin(row_block));
     std::int64_t const slot = owner - first_owner;
     visit(Segment{first_row, first_tile, tiles, slot * padded_rows + first_row, tile, owner});
     tile += tiles;

@@ -3,9 +3,9 @@
 #include <algorithm>
 
 #include "cuda/device/score_tile.cuh"
-#include "cuda/launch/chained.hpp"
 #include "cuda/launch/divided_up.hpp"
 #include "cuda/launch/occupancy.hpp"
+#include "cuda/launch/queue.hpp"
 #include "cuda/pass/pass.hpp"
 #include "cuda/plan/entry_product.cuh"
 #include "cuda/plan/values.cuh"
@@ -17,7 +17,8 @@ namespace {
 // kTile, kChunk, kStages, kAhead.
 using Narrow = EntryProductShape<64, 64, 4, 2>;
 using Wide = EntryProductShape<128, 64, 3, 2>;
-using Mma = EntryProductShape<128, 32, 4, 1>;
+using Mma = EntryProductShape<128, 32, 3, 1>;
+static_assert(Mma::kSharedBytes <= kLeastSharedBytes);
 
 /// function.operator()<Shape>(kernel).
 template <class Function>
@@ -32,7 +33,7 @@ void with_shape(EntryProductPlan const& plan, Function&& function) {
 }
 
 bool have_wgmma() {
-  return occupancy_of(entry_product_wgmma<Narrow>, Narrow::kThreads, Narrow::kSharedBytes).can_run;
+  return generation() == Generation::sm_90a;
 }
 
 unsigned blocks_of(std::int64_t threads) {

@@ -157,15 +157,9 @@ __global__ void __launch_bounds__(Shape::kThreads, 1) entry_product_mma(EntryPro
   });
 }
 
-#ifdef __CUDA_ARCH_FEAT_SM90_ALL
-#define MONGE_WGMMA_THREADS 256
-#else
-#define MONGE_WGMMA_THREADS 32
-#endif
-
-/// The same with wgmma.
+/// The same with wgmma, of Generation::sm_90a; empty before.
 template <class Shape>
-__global__ void __launch_bounds__(MONGE_WGMMA_THREADS, 1) entry_product_wgmma(EntryProductArguments const arguments) {
+__global__ void __launch_bounds__(Shape::kThreads, 1) entry_product_wgmma(EntryProductArguments const arguments) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   static_assert(Shape::kAhead == 2);
   extern __shared__ __align__(1024) unsigned char shared[];
@@ -203,7 +197,5 @@ __global__ void __launch_bounds__(MONGE_WGMMA_THREADS, 1) entry_product_wgmma(En
   });
 #endif
 }
-
-#undef MONGE_WGMMA_THREADS
 
 }  // namespace monge::cuda

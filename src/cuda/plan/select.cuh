@@ -16,6 +16,8 @@
 // Numerics: the order is that of (logarithm, column), so results do not depend on the order in which threads find them.
 //   Integer atomics alone; sums of a tile in T, of tiles in float64, in a fixed order.
 #pragma once
+#include <type_traits>
+
 #include "cuda/device/numerics.cuh"
 #include "cuda/device/scan.cuh"
 #include "cuda/device/score_tile.cuh"
@@ -56,7 +58,8 @@ __host__ __device__ constexpr std::int64_t sorted_size(std::int64_t count) {
 template <class T>
 struct Ranked {
   T logarithm;
-  int column;
+  /// As wide as the logarithm: padding would be read, with the whole, before anything wrote it.
+  std::conditional_t<sizeof(T) == 8, std::int64_t, int> column;
 
   __device__ __forceinline__ bool before(Ranked const& other) const {
     return logarithm != other.logarithm ? logarithm > other.logarithm : column < other.column;

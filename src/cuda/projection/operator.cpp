@@ -118,25 +118,10 @@ ProjectionMode mode_of(ProjectionProblem const& problem, bool backward) {
   return problem.epsilon > 0 || scaled ? ProjectionMode::guarded : ProjectionMode::plain;
 }
 
-struct TileFunctions {
-  int size;
-  decltype(&project_tiles_4) forward;
-  decltype(&project_backward_tiles_4) backward;
-  decltype(&backward_history_4) history;
-};
-constexpr TileFunctions kTiles[] = {
-    {4, project_tiles_4, project_backward_tiles_4, backward_history_4},
-    {8, project_tiles_8, project_backward_tiles_8, backward_history_8},
-    {16, project_tiles_16, project_backward_tiles_16, backward_history_16},
-    {32, project_tiles_32, project_backward_tiles_32, backward_history_32},
-    {64, project_tiles_64, project_backward_tiles_64, backward_history_64},
-    {128, project_tiles_128, project_backward_tiles_128, backward_history_128},
-};
-
 TileFunctions const* tile_of(ProjectionProblem const& problem) {
   int const larger = std::max(problem.rows, problem.columns);
-  for (TileFunctions const& tile : kTiles) {
-    if (larger <= tile.size) return &tile;
+  for (TileFunctions const* const tile : {&kTile4, &kTile8, &kTile16, &kTile32, &kTile64, &kTile128}) {
+    if (larger <= tile->size) return tile;
   }
   return nullptr;
 }
@@ -233,11 +218,11 @@ void Projection::backward(ProjectionProblem const& problem, BatchView const& log
   SumTargets const marginals = marginals_of(problem);
   int const multiprocessors = runtime_->multiprocessors();
   if (tile != nullptr) {
-    bool const aligned = fills(problem, *tile) && in_pieces(arguments.logits) && in_pieces(arguments.result) &&
-                         in_pieces(arguments.gradient);
     ProjectionMode const mode = mode_of(problem, true);
     std::int64_t const floats = tile->history(arguments, mode, multiprocessors);
     if (floats > 0) arguments.history = workspace(floats) + kCounter;
+    bool const aligned = floats == 0 && fills(problem, *tile) && in_pieces(arguments.logits) &&
+                         in_pieces(arguments.result) && in_pieces(arguments.gradient);
     tile->backward(arguments, marginals, mode, aligned, multiprocessors, runtime_->stream());
   } else {
     std::int64_t const floats =

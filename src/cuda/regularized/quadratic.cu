@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "cuda/launch/divided_up.hpp"
+#include "cuda/launch/generation.hpp"
 #include "cuda/launch/occupancy.hpp"
 #include "cuda/regularized/quadratic.cuh"
 #include "cuda/runtime/check.hpp"
@@ -97,7 +98,7 @@ class ListLaunch {
   static constexpr auto kAlone = quadratic_direction_kernel<BlockTeam>;
   static constexpr auto kCluster = quadratic_direction_kernel<ClusterTeam>;
   bool is_clustered() const {
-    return device_attribute(cudaDevAttrComputeCapabilityMajor) >= 9 &&
+    return generation() >= Generation::sm_90 &&
            occupancy_of(kCluster, kDirectionBlock, 0, cluster_).resident_clusters > 0;
   }
   int cluster_ = 1;

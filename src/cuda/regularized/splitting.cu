@@ -6,6 +6,7 @@
 #include <monge/error.hpp>
 
 #include "cuda/launch/divided_up.hpp"
+#include "cuda/launch/generation.hpp"
 #include "cuda/launch/occupancy.hpp"
 #include "cuda/regularized/splitting.cuh"
 #include "cuda/runtime/check.hpp"
@@ -16,6 +17,10 @@ namespace {
 /// A part of the columns has at least so many where there are as many, for sums of rows go to memory once a part; and
 /// at most so many, which bounds the rounding of these.
 constexpr int kLeastColumns = 4, kMostColumns = 256;
+
+/// Of shared memory: what split_kernel declares, and the arguments of a launch for many problems.
+constexpr int kReservedBytes = 1024;
+static_assert(sizeof(SplittingArguments) + 512 <= kReservedBytes);
 
 /// Rows of a slab of small groups, in bytes: 256 threads with 4 vectors each.
 constexpr int kGroupedSlabBytes = 256 * 4 * 16;
@@ -61,6 +66,13 @@ int shared_bytes(int threads) {
   return threads * (SplittingRing<kProx, kIteration>::kThreadBytes + sums);
 }
 
+/// Threads of a block that find room in shared memory, whole warps.
+template <class T, SplittingProx kProx>
+int most_threads() {
+  int const per_warp = shared_bytes<T, kProx, SplittingIteration::single>(32);
+  return std::min(SplittingTile<T, kProx>::kMostThreads, 32 * ((most_shared_bytes() - kReservedBytes) / per_warp));
+}
+
 int update_blocks(SplittingSide const (&side)[2]) {
   return divided_up(side[0].size, kUpdatePoints) + divided_up(side[1].size, kUpdatePoints);
 }
@@ -97,15 +109,15 @@ void with_entries(DataType scalar, Action&& action) {
 }  // namespace
 
 SplittingPlan plan_splitting(DataType scalar, SplittingProx prox, int rows, int columns,
-                             std::vector<int> const& group_begin, int multiprocessors, int waves) {
+                             std::vector<int> const& group_begin, int multiprocessors) {
   return with_prox(scalar, prox, [&]<class T, SplittingProx kProx>() {
     using Tile = SplittingTile<T, kProx>;
     SplittingPlan plan{scalar, prox};
-    constexpr int kMostRows = Tile::kMostThreads * Tile::kThreadRows;
+    int const most_rows = most_threads<T, kProx>() * Tile::kThreadRows;
     if (kProx == SplittingProx::group) {
       plan.slabs = grouped_slabs(group_begin, kGroupedSlabBytes / static_cast<int>(sizeof(T)));
     } else {
-      for (int row = 0; row < rows; row += kMostRows) plan.slabs.push_back(row);
+      for (int row = 0; row < rows; row += most_rows) plan.slabs.push_back(row);
       plan.slabs.push_back(rows);
     }
     int most = 0;
@@ -113,12 +125,12 @@ SplittingPlan plan_splitting(DataType scalar, SplittingProx prox, int rows, int 
       auto const slab = static_cast<std::size_t>(k);
       most = std::max(most, plan.slabs[slab + 1] - plan.slabs[slab]);
     }
-    plan.cluster = divided_up(most, kMostRows);
-    int const most_clustered = device_attribute(cudaDevAttrComputeCapabilityMajor) < 9 ? 1 : kMostSplittingCluster;
+    plan.cluster = divided_up(most, most_rows);
+    int const most_clustered = generation() < Generation::sm_90 ? 1 : kMostSplittingCluster;
     if (plan.cluster > most_clustered)
       throw Error(ErrorCode::unsupported, "groups: one has " + std::to_string(most) +
                                               " rows; this device supports at most " +
-                                              std::to_string(most_clustered * kMostRows));
+                                              std::to_string(most_clustered * most_rows));
     plan.threads = 32 * divided_up(most, plan.cluster * 32 * Tile::kThreadRows);
     int resident = 1;
     for (SplittingIteration const iteration :
@@ -134,7 +146,7 @@ SplittingPlan plan_splitting(DataType scalar, SplittingProx prox, int rows, int 
     int const most_parts = std::max(columns / kLeastColumns, 1);
     int const needed = divided_up(columns, kMostColumns);
     int const in_a_wave = std::max(resident / plan.cluster / plan.slab_count(), 1);
-    plan.parts = std::min(most_parts, in_a_wave * std::max(waves, divided_up(needed, in_a_wave)));
+    plan.parts = std::min(most_parts, in_a_wave * divided_up(needed, in_a_wave));
     return plan;
   });
 }

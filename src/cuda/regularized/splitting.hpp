@@ -81,9 +81,9 @@ struct SplittingPlan {
   int column_parts() const { return slab_count() * cluster * (threads / 32); }
 };
 /// `group_begin`: the packed rows of each group and their end, a multiple of kSplittingRows; empty without groups.
-/// `waves`: how often the blocks fill the device. Throws unsupported for a group that no cluster can hold.
+/// The blocks fill the device once. Throws unsupported for a group that no cluster can hold.
 SplittingPlan plan_splitting(DataType scalar, SplittingProx prox, int rows, int columns,
-                             std::vector<int> const& group_begin, int multiprocessors, int waves = 1);
+                             std::vector<int> const& group_begin, int multiprocessors);
 
 /// Two launches. Iterations take turns in running backwards.
 void splitting_iteration(SplittingPlan const& plan, SplittingIteration iteration, SplittingArguments const& arguments,

@@ -17,6 +17,10 @@ constexpr int kIterationsPerGraph = 20;
 /// Recording a graph takes as long as launching so many.
 constexpr int kIterationsBeforeGraph = 40;
 
+/// Entries of so many bytes stay in shared memory, if they fit. A smaller problem gains less than a batch of such
+/// loses, whose problems would be solved one after the other.
+constexpr std::int64_t kLeastResidentBytes = std::int64_t{3} << 20;
+
 constexpr std::size_t kAllSteps = std::numeric_limits<std::size_t>::max();
 
 /// Rows of a column begin at a multiple of 128 bytes.
@@ -34,17 +38,17 @@ SplittingProx prox_of(RegularizerTerms const& terms) {
 }  // namespace
 
 SplittingOperator::SplittingOperator(std::shared_ptr<RegularizedCosts const> costs, Precision precision,
-                                     Queue const& queue, SplittingLaunch const& launch)
+                                     Queue const& queue)
     : ReadableOperator(std::move(costs)),
       runtime_(costs_.runtime()),
       scalar_(precision == Precision::float64 ? DataType::float64 : DataType::float32),
       readout_(costs_) {
   SplittingProx const prox = prox_of(costs_.given());
   int const size = costs_.order().size, m = costs_.matrix().columns, units = runtime_->multiprocessors();
-  if (rows() * m * size_of(scalar_) >= launch.least_resident_bytes)
+  if (rows() * m * size_of(scalar_) >= kLeastResidentBytes)
     resident_plan_ = plan_resident(scalar_, prox, size, m, units);
   plan_ = plan_splitting(scalar_, prox, static_cast<int>(round_up(size, kSplittingRows)), m, costs_.group_begin(),
-                         units, launch.waves);
+                         units);
   allocate();
   pack_costs({costs_.matrix(), costs_.order(), scalar_, pitch_, packed_costs_.data()}, queue);
 }

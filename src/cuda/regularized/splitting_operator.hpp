@@ -12,19 +12,10 @@
 
 namespace monge::cuda {
 
-/// How iterations are launched. A variant is for benchmarks; plans say what is best.
-struct SplittingLaunch {
-  int waves = 1;  // As of plan_splitting().
-  /// Entries of so many bytes stay in shared memory, if they fit. A smaller problem gains less than a batch of such
-  /// loses, whose problems would go one after the other.
-  std::int64_t least_resident_bytes = std::int64_t{3} << 20;
-};
-
 class SplittingOperator final : public ReadableOperator<monge::SplittingOperator> {
  public:
   /// Packs the costs, which are those of a matrix.
-  SplittingOperator(std::shared_ptr<RegularizedCosts const> costs, Precision precision, Queue const& queue,
-                    SplittingLaunch const& launch = {});
+  SplittingOperator(std::shared_ptr<RegularizedCosts const> costs, Precision precision, Queue const& queue);
 
   void start(double step) override;
   void set_step(double step) override;

@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "cuda/launch/divided_up.hpp"
+#include "cuda/launch/generation.hpp"
 #include "cuda/launch/occupancy.hpp"
 #include "cuda/regularized/splitting.hpp"
 #include "cuda/regularized/splitting_resident.cuh"
@@ -31,7 +32,7 @@ std::optional<ResidentPlan> plan_resident(DataType scalar, SplittingProx prox, i
   if (prox == SplittingProx::group) return std::nullopt;
   return with_type(scalar, [&]<class T>() -> std::optional<ResidentPlan> {
     constexpr int kWarpRows = ResidentTile<T>::kWarpRows;
-    int const most_bytes = device_attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin) - kReservedBytes;
+    int const most_bytes = most_shared_bytes() - kReservedBytes;
     std::optional<ResidentPlan> best;
     for (int chunks = 1; chunks <= kResidentWarps; chunks *= 2) {
       ResidentPlan plan{scalar, prox, chunks * kWarpRows};
@@ -46,7 +47,7 @@ std::optional<ResidentPlan> plan_resident(DataType scalar, SplittingProx prox, i
     }
     if (!best) return best;
     Occupancy const occupancy = occupancy_of(kernel_of<T>(prox), kResidentThreads, best->shared_bytes);
-    return occupancy.can_run && occupancy.resident_blocks > 0 ? best : std::nullopt;
+    return occupancy.resident_blocks > 0 ? best : std::nullopt;
   });
 }
 

@@ -104,8 +104,8 @@ __global__ void __launch_bounds__(kSolverThreads) gather_entries_kernel(EntrySte
   step.out[j] += direction;
 }
 
-dim3 line_blocks(int lines) {
-  return dim3(divided_up(lines, kSolverThreads / kSolverLanes));
+int line_blocks(int lines) {
+  return divided_up(lines, kSolverThreads / kSolverLanes);
 }
 
 }  // namespace
@@ -116,7 +116,7 @@ void scale_entries(EntryScaling const& scaling, cudaStream_t stream) {
 }
 
 void first_entry_step(FirstEntryStep const& step, cudaStream_t stream) {
-  launch_chained(first_entry_step_kernel, dim3(divided_up(step.size, kSolverThreads)), kSolverThreads, 0, stream, step);
+  launch_chained(first_entry_step_kernel, divided_up(step.size, kSolverThreads), kSolverThreads, 0, stream, step);
 }
 
 void entry_step(EntryStep const& step, cudaStream_t stream) {

@@ -12,14 +12,14 @@ namespace monge::cuda {
 /// The scalings that the half-steps made, kept for the way back. A pair of half-steps has one slot. It holds the v that
 /// the pair began with and, if kBoth, the u that its row step made; without kBoth that u is computed again. Each lane
 /// writes its own share in chunks of 16 bytes: the first chunks of all lanes of the team come first, then the second
-/// ones. The history is in shared or in global memory. memory() names the shared array itself, so that the compiler
-/// knows which of the two it accesses.
+/// ones. The history is in shared memory if kShared: memory() then names the array itself, for the compiler to know
+/// that. Otherwise it is in global memory, or in shared memory where there is no global one.
 template <class L, bool kShared, bool kBoth_ = true>
 struct TileHistory {
   static constexpr bool kBoth = kBoth_;
   static constexpr int kSlot = (L::kOwnColumns + (kBoth ? L::kOwnRows : 0) + 3) / 4 * 4;  // Floats of a lane in a slot.
   int offset = 0;  // Where this lane's part of shared memory begins, in floats.
-  float* global = nullptr;
+  float* any = nullptr;
 
   /// Chunks of 16 bytes that a team needs: for the steps of Tile and, at 4 x 4, for those of CrossRatioGradient, which
   /// uses the same memory.
@@ -31,20 +31,18 @@ struct TileHistory {
   __device__ __forceinline__ void place(float* global_memory, int shared_chunk, std::int64_t team_of_grid,
                                         std::int64_t history_chunks) {
     int const lane = static_cast<int>(threadIdx.x) % L::kThreads;
-    if constexpr (kShared) {
-      offset = 4 * (shared_chunk + lane);
-    } else {
-      global = global_memory + 4 * (team_of_grid * history_chunks + lane);
+    offset = 4 * (shared_chunk + lane);
+    if constexpr (!kShared) {
+      bool const is_global = global_memory != nullptr;
+      any = is_global ? global_memory + 4 * (team_of_grid * history_chunks + lane) : shared();
     }
+  }
+  __device__ __forceinline__ float* shared() const {
+    extern __shared__ float4 shared_memory[];
+    return reinterpret_cast<float*>(shared_memory) + offset;
   }
   /// This lane's first chunk.
-  __device__ __forceinline__ float* memory() const {
-    if constexpr (kShared) {
-      extern __shared__ float4 shared_memory[];
-      return reinterpret_cast<float*>(shared_memory) + offset;
-    }
-    return global;
-  }
+  __device__ __forceinline__ float* memory() const { return kShared ? shared() : any; }
   template <int kCount>
   static __device__ __forceinline__ void write(float* at, float const (&x)[kCount]) {
     static_assert(kCount % 4 == 0);

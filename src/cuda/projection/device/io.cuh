@@ -1,7 +1,6 @@
-// The way of matrices between memory and the lanes that hold them. TileStaging is for matrices of a tile's full size
-// whose address and strides allow four elements an access: a team moves them in chunks of four, in the order of memory,
-// and sorts them in shared memory. ElementRows is for all others: contiguous ones pass through the same shared memory
-// in one piece, the rest is read and written element by element. The shared memory is R C floats a lane.
+// The way of matrices between memory and the lanes that hold them, through shared memory of R C floats a lane.
+// TileStaging is for matrices of a tile's full size whose address and strides allow four elements an access: a team
+// moves them in chunks of four, in the order of memory, and sorts them in shared memory. ElementRows is for all others.
 #pragma once
 #include "cuda/projection/device/elements.cuh"
 #include "cuda/projection/device/tile.cuh"
@@ -163,9 +162,8 @@ class TileStaging {
   int linear_, tile_;  // This lane's chunk in memory order; the first float that it holds.
 };
 
-/// A team's matrices of any shape, strides and address. Entries outside of rows x columns are read as `other`.
-/// Contiguous matrices pass through the staging memory, where they lie as they do in memory; others are read and
-/// written element by element.
+/// A team's matrices of any shape, strides and address. They pass through the staging memory, one after the other
+/// without gaps. Entries outside of rows x columns are read as `other`.
 template <class L>
 struct ElementRows {
   BatchArguments const& view;
@@ -183,17 +181,20 @@ struct ElementRows {
     with_type(view, [&](auto* data) {
       int const lane = static_cast<int>(threadIdx.x) % L::kThreads, cells = rows * columns;
       int const count = (batch - first < L::kPerTeam ? static_cast<int>(batch - first) : L::kPerTeam) * cells;
-      auto* const from = data + first * cells;
-      bool const four = reinterpret_cast<std::uintptr_t>(from) % (4 * sizeof(*from)) == 0;
+      auto* const from = data + first * view.batch_stride;
+      bool const four = view.contiguous && reinterpret_cast<std::uintptr_t>(from) % (4 * sizeof(*from)) == 0;
       int const fours = four ? count / 4 * 4 : 0;
 #pragma unroll 4
       for (int e = 4 * lane; e < fours; e += 4 * L::kThreads) visit(e, from + e, std::true_type{});
-      for (int e = fours + lane; e < count; e += L::kThreads) visit(e, from + e, std::false_type{});
+#pragma unroll 1
+      for (int e = fours + lane; e < count; e += L::kThreads) {
+        int const row = e / columns;
+        visit(e, from + row / rows * view.batch_stride + row % rows * view.row_stride + e % columns, std::false_type{});
+      }
     });
   }
   /// To be called before the first get_row().
   __device__ __forceinline__ void load() const {
-    if (!view.contiguous) return;
     for_each_element([&](int e, auto const* from, auto four) {
       if constexpr (decltype(four)::value) {
         *reinterpret_cast<float4*>(staging + e) = load_four(from);
@@ -205,7 +206,6 @@ struct ElementRows {
   }
   /// To be called after the last put_row().
   __device__ __forceinline__ void store() const {
-    if (!view.contiguous) return;
     sync_team<L>();
     for_each_element([&](int e, auto* to, auto four) {
       if constexpr (decltype(four)::value) {
@@ -216,31 +216,24 @@ struct ElementRows {
     });
     sync_team<L>();
   }
-  __device__ __forceinline__ void get_row(int r, float (&to)[L::C]) const {
-    int const i = place.row_of(r);
-    float const* const row = staging + (place.matrix * rows + i) * columns;
-    std::int64_t const at = matrix() * view.batch_stride + i * view.row_stride;
-#pragma unroll
-    for (int c = 0; c < L::C; ++c) {
-      int const j = place.column_of(c);
-      bool const there = inside() && i < rows && j < columns;
-      to[c] = !there ? other : view.contiguous ? row[j] : load_element(view, at + j);
-    }
-  }
-  __device__ __forceinline__ void put_row(int r, float const (&from)[L::C]) const {
+  /// Calls visit(c, entry, there) for each entry of row r of this lane's registers.
+  template <class Visit>
+  __device__ __forceinline__ void for_each_of_row(int r, Visit&& visit) const {
     int const i = place.row_of(r);
     float* const row = staging + (place.matrix * rows + i) * columns;
-    std::int64_t const at = matrix() * view.batch_stride + i * view.row_stride;
 #pragma unroll
     for (int c = 0; c < L::C; ++c) {
       int const j = place.column_of(c);
-      if (!(inside() && i < rows && j < columns)) continue;
-      if (view.contiguous) {
-        row[j] = from[c];
-      } else {
-        store_element(view, at + j, from[c]);
-      }
+      visit(c, row[j], inside() && i < rows && j < columns);
     }
+  }
+  __device__ __forceinline__ void get_row(int r, float (&to)[L::C]) const {
+    for_each_of_row(r, [&](int c, float const& entry, bool there) { to[c] = there ? entry : other; });
+  }
+  __device__ __forceinline__ void put_row(int r, float const (&from)[L::C]) const {
+    for_each_of_row(r, [&](int c, float& entry, bool there) {
+      if (there) entry = from[c];
+    });
   }
 };
 

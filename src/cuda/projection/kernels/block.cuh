@@ -17,42 +17,15 @@ struct BlockSide {
   bool warp_per_sum;
 };
 
-/// For each i, one thread calls finish(i, sum over j of term(i, j)).
-template <class Term, class Finish>
+/// For each i, one thread calls finish(i, sum over j of term(i, j)); or the largest term, with Op Maximum.
+template <class Op = Sum, class Term, class Finish>
 __device__ __forceinline__ void block_sums(BlockSide const& side, Term&& term, Finish&& finish) {
-  if (side.warp_per_sum) {
-    int const lane = static_cast<int>(threadIdx.x) % 32;
-    for (int i = static_cast<int>(threadIdx.x) / 32; i < side.size; i += kBlockThreads / 32) {
-      float sum = 0;
-      for (int j = lane; j < side.other_size; j += 32) sum += term(i, j);
-      for (int mask = 16; mask > 0; mask >>= 1) sum += __shfl_xor_sync(0xffffffffu, sum, mask);
-      if (lane == 0) finish(i, sum);
-    }
-  } else {
-    for (int i = static_cast<int>(threadIdx.x); i < side.size; i += kBlockThreads) {
-      float sum = 0;
-      for (int j = 0; j < side.other_size; ++j) sum += term(i, j);
-      finish(i, sum);
-    }
-  }
-}
-/// The same with the largest term instead of the sum.
-template <class Term, class Finish>
-__device__ __forceinline__ void block_maxima(BlockSide const& side, Term&& term, Finish&& finish) {
-  if (side.warp_per_sum) {
-    int const lane = static_cast<int>(threadIdx.x) % 32;
-    for (int i = static_cast<int>(threadIdx.x) / 32; i < side.size; i += kBlockThreads / 32) {
-      float largest = -INFINITY;
-      for (int j = lane; j < side.other_size; j += 32) largest = fmaxf(largest, term(i, j));
-      for (int mask = 16; mask > 0; mask >>= 1) largest = fmaxf(largest, __shfl_xor_sync(0xffffffffu, largest, mask));
-      if (lane == 0) finish(i, largest);
-    }
-  } else {
-    for (int i = static_cast<int>(threadIdx.x); i < side.size; i += kBlockThreads) {
-      float largest = -INFINITY;
-      for (int j = 0; j < side.other_size; ++j) largest = fmaxf(largest, term(i, j));
-      finish(i, largest);
-    }
+  int const lanes = side.warp_per_sum ? 32 : 1, lane = static_cast<int>(threadIdx.x) % lanes;
+  for (int i = static_cast<int>(threadIdx.x) / lanes; i < side.size; i += kBlockThreads / lanes) {
+    float sum = std::is_same_v<Op, Sum> ? 0.0f : -INFINITY;
+    for (int j = lane; j < side.other_size; j += lanes) sum = Op::apply(sum, term(i, j));
+    for (int mask = lanes / 2; mask > 0; mask >>= 1) sum = Op::apply(sum, __shfl_xor_sync(0xffffffffu, sum, mask));
+    if (lane == 0) finish(i, sum);
   }
 }
 
@@ -79,7 +52,7 @@ struct BlockProjection {
     if (threadIdx.x == 0) *flag = true;
     __syncthreads();
     if (a.log_domain) {
-      block_maxima(
+      block_sums<Maximum>(
           own, [&](int i, int j) { return k[at(i, j)] + other.scaling[j]; },
           [&](int i, float largest) { own.next_weight[i] = fmaxf(largest, kLeastShift); });
       __syncthreads();
@@ -195,7 +168,7 @@ struct BlockProjection {
     if (!a.start_positive && !(a.log_domain && !a.start_softmax)) {
       BlockSide const& side = exact && a.columns_first ? columns : rows;
       auto const at = [&](int i, int j) { return i * side.stride + j * side.other_stride; };
-      block_maxima(
+      block_sums<Maximum>(
           side, [&](int i, int j) { return k[at(i, j)]; },
           [&](int i, float largest) { side.next[i] = fmaxf(largest, keeps ? kKeptShift : kLeastShift); });
       __syncthreads();
@@ -308,7 +281,7 @@ struct BlockProjection {
       block_sums(
           rows, [&](int i, int j) { return gradient_product(d[i * ld + j], a.log_domain ? 1.0f : pure(i, j)); },
           [&](int i, float sum) { rows.next[i] = sum; });
-      block_maxima(
+      block_sums<Maximum>(
           rows, [&](int i, int j) { return pure(i, j); },
           [&](int i, float largest) {
             int at = 0;

@@ -86,8 +86,9 @@ __device__ __forceinline__ void write_dustbin(ProjectionArguments const& argumen
 }
 
 /// The grid is persistent: each team walks through the batch. A team's staging memory and its history are the same
-/// memory, because the history is empty whenever matrices are moved.
-template <class L, ProjectionMode kMode, bool kAligned, bool kShared>
+/// memory, because the history is empty whenever matrices are moved. Aligned matrices have their history in shared
+/// memory.
+template <class L, ProjectionMode kMode, bool kAligned>
 __global__ void __launch_bounds__(kBackwardThreads<L>)
     project_backward_tile_kernel(__grid_constant__ ProjectionArguments const arguments,
                                  __grid_constant__ MarginalsOf<kMode> const marginals) {
@@ -95,7 +96,7 @@ __global__ void __launch_bounds__(kBackwardThreads<L>)
   int const team = static_cast<int>(threadIdx.x) / L::kThreads, teams = static_cast<int>(blockDim.x) / L::kThreads;
   std::int64_t const team_of_grid = static_cast<std::int64_t>(blockIdx.x) * teams + team;
   int const shared = team * arguments.team_chunks;
-  TileHistory<L, kShared, kKeepsBoth<L, kMode>> history;
+  TileHistory<L, kAligned, kKeepsBoth<L, kMode>> history;
   history.place(arguments.history, shared, team_of_grid, arguments.history_chunks);
   TilePlace<L> const place;
   std::int64_t const stride = static_cast<std::int64_t>(gridDim.x) * teams * L::kPerTeam;

@@ -8,6 +8,21 @@ namespace {
 
 using History = TileHistory<MhcLayout, true>;
 
+template <class Launch>
+void with_mode(ProjectionMode mode, Launch&& launch) {
+  using enum ProjectionMode;
+  switch (mode) {
+    case plain:
+      return launch.template operator()<plain>();
+    case guarded:
+      return launch.template operator()<guarded>();
+    case general:
+      return launch.template operator()<general>();
+    case log_domain:
+      return launch.template operator()<log_domain>();
+  }
+}
+
 template <ProjectionMode kMode>
 void forward(MhcArguments const& arguments, SumTargets const& marginals, cudaStream_t stream) {
   std::int64_t const blocks = (arguments.projection.batch + 63) / 64;
@@ -23,14 +38,17 @@ void backward(MhcArguments arguments, SumTargets const& marginals, int multiproc
   projection.history_chunks = History::chunks(projection);
   projection.team_chunks = shared ? static_cast<int>(projection.history_chunks) : 0;
   int const bytes = shape.threads / 32 * projection.team_chunks * 16;
-  auto const launch = [&](auto kernel) {
+  auto const launch = [&]<ProjectionMode kSteps, bool kShared>() {
+    auto const kernel = mhc_backward_kernel<kSteps, kShared>;
     allow_shared(kernel, bytes);
-    launch_chained(kernel, shape.blocks, shape.threads, bytes, stream, arguments, MarginalsOf<kMode>(marginals));
+    launch_chained(kernel, shape.blocks, shape.threads, bytes, stream, arguments, MarginalsOf<kSteps>(marginals));
   };
-  if (shared) {
-    launch(mhc_backward_kernel<kMode, true>);
+  if constexpr (kMode == ProjectionMode::log_domain) {
+    launch.template operator()<kMode, false>();
+  } else if (shared) {
+    launch.template operator()<kMode, true>();
   } else {
-    launch(mhc_backward_kernel<kMode, false>);
+    launch.template operator()<ProjectionMode::general, false>();
   }
 }
 
@@ -57,30 +75,12 @@ MhcShape mhc_shape(ProjectionArguments const& arguments, int multiprocessors) {
 }
 
 void mhc_forward(MhcArguments const& arguments, SumTargets const& marginals, ProjectionMode mode, cudaStream_t stream) {
-  switch (mode) {
-    case ProjectionMode::plain:
-      return forward<ProjectionMode::plain>(arguments, marginals, stream);
-    case ProjectionMode::guarded:
-      return forward<ProjectionMode::guarded>(arguments, marginals, stream);
-    case ProjectionMode::general:
-      return forward<ProjectionMode::general>(arguments, marginals, stream);
-    case ProjectionMode::log_domain:
-      return forward<ProjectionMode::log_domain>(arguments, marginals, stream);
-  }
+  with_mode(mode, [&]<ProjectionMode kMode>() { forward<kMode>(arguments, marginals, stream); });
 }
 
 void mhc_backward(MhcArguments const& arguments, SumTargets const& marginals, ProjectionMode mode, int multiprocessors,
                   cudaStream_t stream) {
-  switch (mode) {
-    case ProjectionMode::plain:
-      return backward<ProjectionMode::plain>(arguments, marginals, multiprocessors, stream);
-    case ProjectionMode::guarded:
-      return backward<ProjectionMode::guarded>(arguments, marginals, multiprocessors, stream);
-    case ProjectionMode::general:
-      return backward<ProjectionMode::general>(arguments, marginals, multiprocessors, stream);
-    case ProjectionMode::log_domain:
-      return backward<ProjectionMode::log_domain>(arguments, marginals, multiprocessors, stream);
-  }
+  with_mode(mode, [&]<ProjectionMode kMode>() { backward<kMode>(arguments, marginals, multiprocessors, stream); });
 }
 
 }  // namespace monge::cuda

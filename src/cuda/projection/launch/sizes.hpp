@@ -1,21 +1,18 @@
-// The functions of each tile size, for matrices of up to Size x Size; each size is a translation unit of its own.
+// The functions of each tile size, for matrices of up to size x size; each size is a translation unit of its own.
 #pragma once
 #include "cuda/projection/launch/launch.hpp"
 
 namespace monge::cuda {
 
-#define MONGE_DECLARE_SIZE(Size)                                                                                  \
-  void project_tiles_##Size(ProjectionArguments const&, SumTargets const&, ProjectionMode, bool aligned,          \
-                            cudaStream_t);                                                                        \
-  void project_backward_tiles_##Size(ProjectionArguments const&, SumTargets const&, ProjectionMode, bool aligned, \
-                                     int multiprocessors, cudaStream_t);                                          \
-  std::int64_t backward_history_##Size(ProjectionArguments const&, ProjectionMode, int multiprocessors);
-MONGE_DECLARE_SIZE(4)
-MONGE_DECLARE_SIZE(8)
-MONGE_DECLARE_SIZE(16)
-MONGE_DECLARE_SIZE(32)
-MONGE_DECLARE_SIZE(64)
-MONGE_DECLARE_SIZE(128)
-#undef MONGE_DECLARE_SIZE
+struct TileFunctions {
+  int size;
+  void (*forward)(ProjectionArguments const&, SumTargets const&, ProjectionMode, bool aligned, cudaStream_t);
+  /// Aligned matrices have their history in shared memory.
+  void (*backward)(ProjectionArguments const&, SumTargets const&, ProjectionMode, bool aligned, int multiprocessors,
+                   cudaStream_t);
+  /// Floats of global memory that the history takes; 0: it is in shared memory.
+  std::int64_t (*history)(ProjectionArguments const&, ProjectionMode, int multiprocessors);
+};
+extern TileFunctions const kTile4, kTile8, kTile16, kTile32, kTile64, kTile128;
 
 }  // namespace monge::cuda

@@ -2,9 +2,10 @@
 #pragma once
 #include <algorithm>
 
-#include "cuda/launch/chained.hpp"
+#include "cuda/launch/queue.hpp"
 #include "cuda/projection/kernels/ratio_backward.cuh"
 #include "cuda/projection/kernels/tile.cuh"
+#include "cuda/projection/launch/sizes.hpp"
 #include "cuda/runtime/check.hpp"
 
 namespace monge::cuda {
@@ -80,7 +81,7 @@ BackwardShape backward_shape(ProjectionArguments const& arguments, int multiproc
 template <class L>
 bool is_ratio_backward(ProjectionArguments const& arguments, BackwardShape const& shape) {
   auto const direct = [](BatchArguments const& view) { return view.contiguous && view.type == DataType::float32; };
-  return arguments.reducible && arguments.pairs >= 2 && !shape.global_history &&
+  return arguments.reducible && arguments.pairs >= 2 &&
          arguments.batch > std::int64_t{shape.blocks} * shape.teams * L::kPerTeam && direct(arguments.logits) &&
          direct(arguments.gradient) && direct(arguments.result);
 }
@@ -100,12 +101,7 @@ void launch_backward(ProjectionArguments arguments, SumTargets const& marginals,
       return arguments.columns_first ? launch(project_backward_ratio_kernel<L, true>)
                                      : launch(project_backward_ratio_kernel<L, false>);
   }
-  MarginalsOf<kMode> const more(marginals);
-  if (shape.global_history) {
-    launch(project_backward_tile_kernel<L, kMode, kAligned, false>, more);
-  } else {
-    launch(project_backward_tile_kernel<L, kMode, kAligned, true>, more);
-  }
+  launch(project_backward_tile_kernel<L, kMode, kAligned>, MarginalsOf<kMode>(marginals));
 }
 
 template <class L, ProjectionMode kMode>
@@ -134,25 +130,26 @@ void with_kernel(ProjectionMode mode, bool aligned, Launch&& launch) {
   launch.template operator()<general, false>();
 }
 
-/// Defines the functions of one size that launch/sizes.hpp declares.
-#define MONGE_PROJECTION_SIZE(Size, Forward, Backward, All)                                                         \
-  void project_tiles_##Size(ProjectionArguments const& arguments, SumTargets const& marginals, ProjectionMode mode, \
-                            bool aligned, cudaStream_t stream) {                                                    \
-    with_kernel<Forward, All>(mode, aligned, [&]<ProjectionMode kMode, bool kAligned>() {                           \
-      launch_forward<Forward, kMode, kAligned>(arguments, marginals, stream);                                       \
-    });                                                                                                             \
-  }                                                                                                                 \
-  void project_backward_tiles_##Size(ProjectionArguments const& arguments, SumTargets const& marginals,             \
-                                     ProjectionMode mode, bool aligned, int multiprocessors, cudaStream_t stream) { \
-    with_kernel<Backward, All>(mode, aligned, [&]<ProjectionMode kMode, bool kAligned>() {                          \
-      launch_backward<Backward, kMode, kAligned>(arguments, marginals, multiprocessors, stream);                    \
-    });                                                                                                             \
-  }                                                                                                                 \
-  std::int64_t backward_history_##Size(ProjectionArguments const& arguments, ProjectionMode mode,                   \
-                                       int multiprocessors) {                                                       \
-    return mode == ProjectionMode::plain                                                                            \
-               ? history_floats<Backward, ProjectionMode::plain>(arguments, multiprocessors)                        \
-               : history_floats<Backward, ProjectionMode::general>(arguments, multiprocessors);                     \
-  }
+template <class Forward, class Backward, bool kAll = false>
+constexpr TileFunctions tile_functions() {
+  return {Forward::N,
+          [](ProjectionArguments const& arguments, SumTargets const& marginals, ProjectionMode mode, bool aligned,
+             cudaStream_t stream) {
+            with_kernel<Forward, kAll>(mode, aligned, [&]<ProjectionMode kMode, bool kAligned>() {
+              launch_forward<Forward, kMode, kAligned>(arguments, marginals, stream);
+            });
+          },
+          [](ProjectionArguments const& arguments, SumTargets const& marginals, ProjectionMode mode, bool aligned,
+             int multiprocessors, cudaStream_t stream) {
+            with_kernel<Backward, kAll>(mode, aligned, [&]<ProjectionMode kMode, bool kAligned>() {
+              launch_backward<Backward, kMode, kAligned>(arguments, marginals, multiprocessors, stream);
+            });
+          },
+          [](ProjectionArguments const& arguments, ProjectionMode mode, int multiprocessors) {
+            return mode == ProjectionMode::plain
+                       ? history_floats<Backward, ProjectionMode::plain>(arguments, multiprocessors)
+                       : history_floats<Backward, ProjectionMode::general>(arguments, multiprocessors);
+          }};
+}
 
 }  // namespace monge::cuda

@@ -1,10 +1,7 @@
-#include "cuda/projection/launch/sizes.hpp"
 #include "cuda/projection/launch/tile.cuh"
 
 namespace monge::cuda {
 
-using Forward16 = TileLayout<8, 8, 2, 2>;
-using Backward16 = TileLayout<8, 8, 2, 2>;
-MONGE_PROJECTION_SIZE(16, Forward16, Backward16, false)
+TileFunctions const kTile16 = tile_functions<TileLayout<8, 8, 2, 2>, TileLayout<8, 8, 2, 2>>();
 
 }  // namespace monge::cuda
