@@ -23,9 +23,9 @@ MONGE_HOST_DEVICE inline bool is_mask(double value) {
   return std::isfinite(value);
 }
 
-/// Throw invalid_argument, as throw_bad_cost() does: "mask: row 3, column 5 is nan; must be finite".
-[[noreturn]] void throw_bad_l1_weight(std::int64_t row, std::int64_t column, double value);
-[[noreturn]] void throw_bad_mask(std::int64_t row, std::int64_t column, double value);
+/// Throws invalid_argument for the first of these that fails: "mask: row 3, column 5 is nan; must be finite". Numbers
+/// that are not given are 0.
+[[noreturn]] void throw_bad_entry(std::int64_t row, std::int64_t column, double cost, double l1_weight, double mask);
 
 /// Throws invalid_argument for the first point of `side` that has mass but no allowed pair with a point of mass on the
 /// other side; `has_partner` tells which points have one.
