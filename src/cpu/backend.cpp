@@ -35,7 +35,7 @@ std::string processor_name() {
   return "CPU";
 }
 
-/// Calls work(i) for each i < count, on up to `threads` threads; then throws what the first that failed threw.
+/// Calls work(i) for each i < count on up to `threads` threads; then rethrows the first exception in order of i.
 template <class Work>
 void side_by_side(int threads, std::size_t count, Work&& work) {
   std::vector<std::exception_ptr> failures(count);
@@ -179,8 +179,8 @@ class CpuBackend final : public Backend {
                 "precision: is " + std::string(name(precision)) + "; the CPU offers float32 and float64");
   }
 
-  /// Operators that are worth one thread side by side, the others one after the other with all of theirs: as each would
-  /// run alone.
+  /// Problems too small for two threads run in parallel, one thread each. Larger ones run in turn with all threads.
+  /// Either way each gets the threads that it would have alone.
   template <class Step, class Work>
   void for_each_operator(std::span<Step> steps, Work const& work) const {
     auto const of_one_thread = [&](Step const& step) {

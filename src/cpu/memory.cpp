@@ -12,8 +12,8 @@
 namespace monge::cpu {
 namespace {
 
-/// Asks for pages of 2 MiB where an array has room for them: kept scores stream from memory, and a page walk every 4
-/// KiB costs a fifth of their time (docs/tuning.md). Only advice, so there is nothing to do where it is refused.
+/// Asks for pages of 2 MiB if the array is large enough. Kept scores stream from memory, and a page walk every 4 KiB
+/// costs a fifth of their time (docs/tuning.md). The request is only advice, so a refusal is no error.
 void advise_large_pages([[maybe_unused]] void* data, [[maybe_unused]] std::size_t bytes) {
 #ifdef MADV_HUGEPAGE
   constexpr std::uintptr_t kPage = 1 << 21;

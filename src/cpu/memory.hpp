@@ -1,4 +1,4 @@
-// Memory of the CPU kernels: aligned for any vector, not initialised.
+// Memory of the CPU kernels: aligned for any vector, uninitialised.
 #pragma once
 #include <cstdint>
 
@@ -13,11 +13,11 @@ using AlignedArray = hwy::AlignedFreeUniquePtr<T[]>;
 template <class T>
 AlignedArray<T> aligned_array(std::int64_t size);
 
-/// Kept from call to call: it only grows, so a call like an earlier one allocates nothing.
+/// Memory that is kept from call to call and only grows, so a repeated call allocates nothing.
 template <class T>
 class Buffer {
  public:
-  /// Room for `size` values; what was there is lost where it grows.
+  /// Room for `size` values; growing discards the contents.
   T* at_least(std::int64_t size) {
     if (size > capacity_) {
       array_ = aligned_array<T>(size);

@@ -24,7 +24,7 @@ class HostVector final : public Vector {
   std::vector<double> values_;
 };
 
-/// What every vector is that meets an operator of the CPU.
+/// Every vector of a CPU operator is a HostVector.
 inline HostVector const& on_host(Vector const& vector) {
   return static_cast<HostVector const&>(vector);
 }
@@ -32,7 +32,7 @@ inline HostVector& on_host(Vector& vector) {
   return static_cast<HostVector&>(vector);
 }
 
-/// Serial: O(n + m) beside passes over all pairs.
+/// Serial: O(n + m) is small beside passes over all pairs.
 class HostVectorOperations final : public VectorOperations {
  public:
   using VectorOperations::VectorOperations;

@@ -1,4 +1,4 @@
-// Which devices there are, and operators on one of them.
+// The CUDA backend: finds usable devices and makes operators on one of them.
 #include "cuda/backend.hpp"
 
 #include <iterator>
@@ -22,10 +22,10 @@
 namespace monge::cuda {
 namespace {
 
-/// Oldest compute capability that this build has code for: asynchronous copies and fp16 products of 16 x 8 x 16.
+/// The oldest compute capability with code in this build: it has asynchronous copies and fp16 products of 16 x 8 x 16.
 constexpr int kOldestMajor = 8;
 
-/// The number of devices, and why there is none that can be used.
+/// The number of usable devices, or the reason why there is none.
 struct Survey {
   int usable = 0;
   std::string reason;
@@ -38,7 +38,7 @@ Survey survey() {
     (void)cudaGetLastError();
     return {0, std::string("no CUDA device: ") + (code == cudaSuccess ? "none found" : cudaGetErrorString(code))};
   }
-  // CUDA lists the most capable devices first, so the usable ones lead.
+  // CUDA lists the most capable devices first, so the usable devices come first.
   Survey result;
   for (; result.usable < count; ++result.usable) {
     int major = 0;
@@ -164,8 +164,8 @@ class CudaBackend final : public Backend {
     std::vector<std::shared_ptr<Weights>> usual;  // Those of the first problem.
   };
 
-  /// Most batches have the same weights everywhere. Those of the first problem are made at once, before any step that
-  /// is `queue`'s, so the others may share them.
+  /// Most batches have the same weights in all problems. The weights of the first problem are made at once, before all
+  /// steps of `queue`, so that the others can share them.
   std::shared_ptr<Weights> make_weights(std::vector<double> const& values, NewCosts& fresh, Queue const& queue) const {
     for (std::shared_ptr<Weights> const& known : fresh.usual) {
       if (known->host() == values) return known;
@@ -223,7 +223,7 @@ class CudaBackend final : public Backend {
     return problem;
   }
 
-  /// Waits where clouds were packed, and where matrices were looked through. Throws ProblemError.
+  /// Waits for the packing of clouds and the surveys of matrices. Throws ProblemError.
   void finish(NewCosts const& fresh, std::span<OperatorInput const> inputs) const {
     std::vector<CloudFindings> clouds;
     std::vector<CostSurvey> matrices;

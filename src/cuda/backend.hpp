@@ -1,4 +1,4 @@
-// The CUDA backend as the registry makes it.
+// The functions through which the registry reaches the CUDA backend.
 #pragma once
 #include <memory>
 #include <string>
@@ -10,11 +10,11 @@ namespace monge::cuda {
 class Runtime;
 
 std::shared_ptr<Backend> make_backend(CudaOptions const& options);
-/// Devices that this build's kernels run on; 0 without a driver.
+/// The number of devices that this build's kernels run on; 0 without a driver.
 int device_count();
 std::string unavailable_reason();
 
-/// That of a context of this backend.
+/// The runtime of a context of this backend.
 Runtime const& runtime_of(Context const& context);
 
 }  // namespace monge::cuda

@@ -9,7 +9,7 @@
 namespace monge::cuda {
 namespace {
 
-/// A column of a matrix that has the vector's stride.
+/// The vector as a matrix of one column.
 template <class Matrix, class Vector>
 Matrix as_column(Vector const& vector) {
   return with_data(vector,
@@ -40,7 +40,7 @@ StridedView upload(SharedRuntime const& runtime, VectorView vector, DeviceArray<
 
 void upload(Runtime const& runtime, void const* from, void* to, std::int64_t bytes, Queue const& queue) {
   if (queue.batch()) return queue.batch()->upload(from, to, static_cast<std::size_t>(bytes));
-  // From page-locked memory the copy takes place while the host goes on; from other memory it may wait for the stream.
+  // A copy from page-locked memory overlaps the host's work; a copy from other memory may wait for the stream.
   if (bytes > 0 && bytes <= Runtime::kMostStaged)
     from = std::memcpy(runtime.staging(bytes), from, static_cast<std::size_t>(bytes));
   MONGE_CUDA_TRY(cudaMemcpyAsync(to, from, static_cast<std::size_t>(bytes), cudaMemcpyHostToDevice, runtime.stream()));

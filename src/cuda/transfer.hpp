@@ -1,4 +1,4 @@
-// Between the caller's memory, wherever it lies, and arrays on the device.
+// Copies between the caller's memory, on host or device, and arrays on the device.
 #pragma once
 #include <memory>
 #include <vector>
@@ -13,7 +13,7 @@ namespace monge::cuda {
 
 using SharedRuntime = std::shared_ptr<Runtime const>;
 
-/// The matrix as kernels see it: in place on the device, or uploaded into `staging`.
+/// The matrix for kernels: in place if it lies on the device, else uploaded into `staging`.
 StridedView upload(SharedRuntime const& runtime, MatrixView matrix, DeviceArray<unsigned char>& staging);
 StridedView upload(SharedRuntime const& runtime, VectorView vector, DeviceArray<unsigned char>& staging);
 
@@ -22,16 +22,16 @@ std::vector<double> read(SharedRuntime const& runtime, VectorView view);
 /// The matrix as float64 on the host, contiguous. Waits.
 std::vector<double> host_copy(Runtime const& runtime, MatrixView matrix);
 
-/// Where kernels write a result for the caller: in place on the device, else in memory of its own that finish() copies
-/// to the host.
+/// Memory for a kernel's result: the caller's if it lies on the device, else a staging array that finish() copies to
+/// the host.
 class Output {
  public:
   Output(SharedRuntime const& runtime, MutableMatrixView out);
   Output(SharedRuntime const& runtime, MutableVectorView out);
-  /// Indices are as wide as float64, and here they are only copied.
+  /// Indices are as wide as float64. They are only copied, so float64 stands for them.
   Output(SharedRuntime const& runtime, MutableIndexView out);
   StridedView const& view() const { return view_; }
-  /// Waits if the result lies on the host, and only then.
+  /// Waits, but only if the result lies on the host.
   void finish();
 
  private:
@@ -41,8 +41,8 @@ class Output {
   StridedView view_;
 };
 
-/// Copies to the device. Does not wait where the values are few; the source may be reused at once. In a batch `bytes`
-/// is a multiple of 8.
+/// Copies to the device. Few values do not wait; the source may be reused at once. In a batch `bytes` must be a
+/// multiple of 8.
 void upload(Runtime const& runtime, void const* from, void* to, std::int64_t bytes, Queue const& queue);
 inline void upload(Runtime const& runtime, void const* from, void* to, std::int64_t bytes) {
   upload(runtime, from, to, bytes, runtime.stream());

@@ -17,7 +17,7 @@ namespace {
 constexpr double kLog2e = std::numbers::log2e;
 constexpr double kLn2 = std::numbers::ln2;
 
-/// How many powers of two the bounds of a sweep may be above what they bound: far from the 126 of float.
+/// The most powers of two between the bounds of a sweep and the logits; float exponents reach 126.
 constexpr double kLoosestBound = 32;
 
 }  // namespace
@@ -86,9 +86,9 @@ void EntropicOperator<T>::sweep(Sweep const& sweep, int count) {
   for (int k = 0; k < count; ++k) one_sweep(sweep);
 }
 
-/// A number for each row that its logits stay below: none was above the row's sum in the last sweep, and none has risen
-/// by more than the bias of its column has. Null where there was no such sweep, or the bounds would be too loose or the
-/// logits too large for it; the pass then finds the maxima itself.
+/// An upper bound of the logits of each row: in the last sweep none exceeded the log-sum-exp of its row, and since then
+/// each changed by as much as the bias of its column. Null if the last sweep had another eps, if the bounds would be
+/// too loose, or if the logits are too large; the pass then finds the maxima itself.
 template <class T>
 double const* EntropicOperator<T>::bound_rows(double eps) {
   if (last_.eps != eps) return nullptr;
@@ -113,7 +113,7 @@ UpdateRule EntropicOperator<T>::rule(Side side, Sweep const& sweep) const {
   return {sweep.eps, data_.penalties.of(side), sweep.relaxation, sweep.symmetric};
 }
 
-/// Moves the constant of the potentials to where the dual is largest.
+/// Translates the potentials to (f + t, g - t) with the t that raises the dual most.
 template <class T>
 void EntropicOperator<T>::translate() {
   auto const log_mean = [&](Side side) -> LogMean {
@@ -138,9 +138,9 @@ void EntropicOperator<T>::translate() {
   for (double& g : data_.potential(Side::columns).values()) g -= t;
 }
 
-/// One pass: a stripe's rows give f, and its exponentials, weighted with the new f (alternating) or the old one
-/// (symmetric), add to the columns. Of a self problem the pass is over the upper triangle, and a row's sum is one more
-/// part of its column's: the columns are all that is updated.
+/// One pass. The rows of a stripe give f, and its exponentials, weighted with the new f (alternating) or the old one
+/// (symmetric), add to the column sums. The pass of a self problem is over the upper triangle and updates the columns
+/// only; the sum of a row is then one more term of its column.
 template <class T>
 void EntropicOperator<T>::one_sweep(Sweep const& sweep) {
   double const eps = sweep.eps;
@@ -149,7 +149,7 @@ void EntropicOperator<T>::one_sweep(Sweep const& sweep) {
   std::vector<double>& f = data_.potential(Side::rows).values();
   std::span<double const> const norms = data_.costs->norm(Side::rows), shifts = data_.costs->shift(Side::rows);
   double const mass = data_.mass();
-  if (!data_.penalties.balanced() && !is_self()) translate();  // The sides of a self problem are alike: t = 0.
+  if (!data_.penalties.balanced() && !is_self()) translate();  // A self problem keeps f = g, so t = 0.
   logits_.set(data_, Side::columns, data_.potential(Side::columns), eps);
   double const* const bounds = bound_rows(eps);
   std::fill(row_errors_.begin(), row_errors_.end(), ErrorSums{});
@@ -165,7 +165,7 @@ void EntropicOperator<T>::one_sweep(Sweep const& sweep) {
                       double column_weight[kMaxStripeRows];
                       for (std::int64_t r = 0; r < count; ++r) {
                         std::size_t const i = static_cast<std::size_t>(first + r);
-                        if (weight[i] == 0) {  // It takes no part, and if all its pairs are forbidden any bound is one.
+                        if (weight[i] == 0) {  // f_i stays. If all its pairs are forbidden, any bound holds.
                           last_.row_lse[i] = work.is_empty(r) ? 0.0 : work.lse(r);
                           f_next_[first + r] = f[i];
                           column_weight[r] = 0;
@@ -177,7 +177,8 @@ void EntropicOperator<T>::one_sweep(Sweep const& sweep) {
                         double& next = f_next_[first + r];
                         next = rule.next(f[i], plus, shifts[i]);
                         double const f_used = sweep.symmetric ? f[i] : next;
-                        // A stray potential must not put an infinity into the sums: with such a row no sum is trusted.
+                        // A poor warm start must not put infinity into the sums. An infinite total weight makes all
+                        // sums untrusted.
                         double const exponent = work.exponent(r) + (f_used - norms[i]) * (kLog2e / eps);
                         double const factor = weight[i] / mass * std::exp2(exponent);
                         column_weight[r] = exponent < 100 ? factor : 0.0;
@@ -205,8 +206,7 @@ void EntropicOperator<T>::one_sweep(Sweep const& sweep) {
   last_.eps = eps;
 }
 
-/// g+ = g - eps log(c_j / b_j) from the column sums of the plan; c_j = mass beta_j column_sums_j. Returns the errors of
-/// the old g.
+/// g+ = g - eps log(c_j / b_j) from the column sums, c_j = mass beta_j column_sums_j. Returns the errors of the old g.
 template <class T>
 ErrorSums EntropicOperator<T>::update_columns(Sweep const& sweep, HostVector const& f_used, double const* column_sums,
                                               double smallest_trusted) {

@@ -1,4 +1,4 @@
-// The entropic operator on the CPU, whatever the costs: one pass over stripes of rows a sweep.
+// The entropic operator on the CPU, for any costs: a sweep is one pass over stripes of rows.
 #pragma once
 #include <vector>
 
@@ -30,9 +30,9 @@ class EntropicOperator final : public monge::EntropicOperator {
   std::unique_ptr<monge::PlanOperator> plan(double eps) const override;
 
  private:
-  /// What bounds the logits of the next sweep: see bound_rows().
+  /// Data from which bound_rows() bounds the logits of the next sweep.
   struct LastSweep {
-    double eps = 0;  // 0: none since the potentials were set
+    double eps = 0;  // 0 if the potentials were set after the last sweep
     std::vector<double> column_bias, row_lse;
   };
 
@@ -45,18 +45,18 @@ class EntropicOperator final : public monge::EntropicOperator {
 
   PlanData<T> data_;
   HostVectorOperations vectors_;
-  int most_threads_;    // What the context allows.
-  double cache_bytes_;  // The same, for each plan.
+  int most_threads_;    // Allowed by the context.
+  double cache_bytes_;  // For each plan.
   Stripes<T> stripes_;
   Logits<T> logits_;
   ColumnSums<T> column_sums_;
-  double log_mass_ratio_;  // Of the weights.
+  double log_mass_ratio_;  // log_mass_ratio() of the weights.
   LastSweep last_;
   SweepErrors errors_;
-  /// Of the sweep at hand: kept, so that a sweep allocates nothing.
+  /// Memory of one sweep, kept so that sweeps allocate nothing.
   HostVector f_next_;
   std::vector<double> g_plus_, bounds_;
-  std::vector<ErrorSums> row_errors_;  // Of each thread.
+  std::vector<ErrorSums> row_errors_;  // One for each thread.
   std::vector<double> total_weights_;
   std::vector<std::int64_t> lost_;
 };

@@ -1,9 +1,9 @@
-// All that the operators know of a geometry on the CPU:
+// A geometry, as operators on the CPU use it:
 //
 //   C_ij = C'_ij + shift_i + shift_j,   C'_ij = norm_i + norm_j + factor score_ij.
 //
-// Norms and shifts are float64, one a point; the n m scores are in T, and the kernels make them as they go, or read
-// them (stripe.hpp). Costs do not change, so an operator and its plans share them.
+// Norms and shifts are float64, one for each point. The n m scores are in T; kernels compute or read them in each pass
+// (stripe.hpp). Costs do not change, so an operator and its plans share them.
 #pragma once
 #include <cstdint>
 #include <limits>
@@ -19,7 +19,7 @@
 
 namespace monge::cpu {
 
-/// How the scores of a stripe come about.
+/// The source of the scores of a stripe.
 enum class ScoreForm {
   products,     // <x'_r, y'_j>
   differences,  // |x'_r - y'_j|^2
@@ -28,38 +28,38 @@ enum class ScoreForm {
   kept,         // made by an earlier pass and read from memory
 };
 
-/// A cost matrix where the caller has it. The score is rounded once to the wider of its type and T, once to T.
+/// The caller's cost matrix. A score is rounded once to the wider of its type and T, and once to T.
 struct StoredCosts {
   void const* data;
   DataType type;
-  std::int64_t row_stride;  // In elements.
-  std::int64_t rows;        // Of the stripes, all together.
-  bool transposed;          // They are columns in memory.
-  double origin, unit;      // The unit is a power of two near the range of the costs: scores fit in T whatever it is.
+  std::int64_t row_stride;  // Elements between rows.
+  std::int64_t rows;        // Of all stripes together.
+  bool transposed;          // Rows are columns in memory.
+  double origin, unit;      // The unit is a power of two near the range of the costs, so that scores fit in T.
 };
 
-/// The scores of stripes: the points of one side as rows against those of the other.
+/// The scores of stripes, whose rows are the points of one side and whose columns are those of the other.
 template <class T>
 struct ScoreSource {
-  ScoreForm form;                         // Not kept.
-  PackedPoints<T> const* rows = nullptr;  // Of all forms that are not stored.
+  ScoreForm form;                         // Never `kept`.
+  PackedPoints<T> const* rows = nullptr;  // Null for stored scores.
   PackedPoints<T> const* columns = nullptr;
-  double p = 2;  // Of distances.
+  double p = 2;  // For distances.
   StoredCosts stored = {};
 
-  /// Coordinates that a score is made of.
+  /// Coordinates of a score.
   std::int64_t dimension() const { return rows == nullptr ? 0 : rows->dimension; }
-  /// What a row takes of StripeArgs::row_scratch: its coordinates, or its scores in one panel of columns.
+  /// Values of StripeArgs::row_scratch for each row: its coordinates, or its scores in one panel of columns.
   std::int64_t scratch() const { return rows == nullptr ? kPanel<T> : rows->dimension; }
 };
 
-/// Points as values of a product: x_i = centre + x'_i. Packed ones may have coordinates beyond those of the centre,
-/// which are not the points'.
+/// Points as values of a product: x_i = centre + x'_i. Packed coordinates outside first, ..., first + size of centre -
+/// 1 belong to other features.
 template <class T>
 struct PointValues {
   PackedPoints<T> const* packed;
   std::span<double const> centre;
-  std::int64_t first = 0;  // Of the packed coordinates.
+  std::int64_t first = 0;  // First packed coordinate.
 };
 
 /// The other precision.
@@ -76,7 +76,7 @@ class Costs {
 
   std::int64_t size(Side side) const { return side == Side::rows ? n_ : m_; }
 
-  /// No C' is larger, and no two are further apart.
+  /// A bound of C', and of the difference of any two C'.
   virtual double bound() const = 0;
   virtual double factor() const = 0;
   /// sum_ij a_i b_j C_ij / sum_ij a_i b_j of the user's cost; NaN for costs that at() and part() made.
@@ -89,15 +89,15 @@ class Costs {
   /// The same costs in the other precision: what was found out about them is copied, and points, which packing has
   /// rounded, are read from the same geometry again.
   virtual std::shared_ptr<Costs<Other<T>> const> twin(Geometry const& geometry) const = 0;
-  /// The costs of some points of `side` alone, in the order given.
+  /// The costs of some points of `side`, in the given order.
   virtual std::unique_ptr<Costs const> part(Side side, std::span<std::int64_t const> points) const = 0;
-  /// With other points on `side`. Both shifts may change, so a potential that is to stay what it is for the user moves
-  /// in the operator's gauge by the old shift less the new. Throws unsupported where costs have no points.
+  /// The costs with other points on `side`. Both shifts may change. To keep the user's potential of a side, add the old
+  /// shift to the operator's and subtract the new one. Throws unsupported if costs have no points.
   virtual std::shared_ptr<Costs const> at(Side side, MatrixView points) const = 0;
-  /// Throws unsupported where costs have no points.
+  /// Throws unsupported if costs have no points.
   virtual PointValues<T> points(Side side) const = 0;
   virtual PointForm point_form() const = 0;
-  /// The coordinates of labels, whose products times factor() are what they cost; none where there are no labels.
+  /// The coordinates of labels, whose products times factor() are their costs; empty without labels.
   virtual PointValues<T> labels(Side) const { return {}; }
 
  protected:

@@ -9,7 +9,7 @@
 namespace monge::cpu {
 namespace {
 
-/// |x|, which neither overflows nor underflows before the result does.
+/// x| without overflow or underflow of its terms.
 double length(std::span<double const> x) {
   double largest = 0, square = 0;
   for (double const value : x) largest = std::max(largest, std::abs(value));

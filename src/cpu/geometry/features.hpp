@@ -1,4 +1,4 @@
-// What the CPU reads of points: their features (geometry/point_cost.hpp).
+// The features of points (geometry/point_cost.hpp) for the CPU.
 #pragma once
 #include <span>
 #include <string>
@@ -8,11 +8,11 @@
 
 namespace monge::cpu {
 
-/// The features of some points as a matrix: the caller's own memory where there is nothing to add, else a copy.
+/// The features of points as a matrix: the caller's memory if they are plain coordinates, else a copy.
 class Features {
  public:
-  /// `classes` has the coordinates of the labels; nothing, if the cost has none. Errors call the points `field`, and
-  /// the labels labels_`field`. Throws invalid_argument naming a coordinate that is not finite, a point without a
+  /// `classes` has the coordinates of the labels; empty if the cost has none. Error messages call the points `field`
+  /// and the labels labels_`field`. Throws invalid_argument for a coordinate that is not finite, a point without a
   /// direction or a label without a class.
   Features(PointCost const& cost, std::string const& field, MatrixView points, IndexView labels,
            std::span<double const> classes);

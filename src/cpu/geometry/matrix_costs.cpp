@@ -13,7 +13,7 @@
 namespace monge::cpu {
 namespace {
 
-/// A power of two near `range`: differences of costs divided by it are at home in float.
+/// A power of two near `range`; differences of costs divided by it fit in float.
 double unit_of(double range) {
   return range > 0 ? std::ldexp(1.0, std::clamp(std::ilogb(range) + 1, -100, 1000)) : 1.0;
 }
@@ -72,7 +72,7 @@ std::shared_ptr<Costs<Other<T>> const> MatrixCosts<T>::twin(Geometry const&) con
   return result;
 }
 
-/// A copy of the scores of these points, line by line of memory, their points its rows.
+/// The costs of some points, with a copy of their scores, line by line of memory.
 template <class T>
 std::unique_ptr<Costs<T> const> MatrixCosts<T>::part(Side side, std::span<std::int64_t const> points) const {
   std::int64_t const size = std::ssize(points), others = this->size(opposite(side));
@@ -86,7 +86,7 @@ std::unique_ptr<Costs<T> const> MatrixCosts<T>::part(Side side, std::span<std::i
       Wide const cost = data[from.transposed ? j * from.row_stride + i : i * from.row_stride + j];
       scores[static_cast<std::size_t>(r * others + j)] = static_cast<T>(cost * factor + term);
     };
-    // Memory line by line, whichever way it lies.
+    // Copies memory line by line in either layout.
     for (std::int64_t line = 0; line < (from.transposed ? others : size); ++line) {
       for (std::int64_t place = 0; place < (from.transposed ? size : others); ++place)
         from.transposed ? copy(place, line) : copy(line, place);

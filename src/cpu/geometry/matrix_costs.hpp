@@ -1,4 +1,4 @@
-// A given cost matrix, read in place: C' = C - c0 with c0 its smallest finite cost, so no offset costs digits.
+// A given cost matrix, read in place: C' = C - c0, where c0 is its smallest finite cost, so an offset costs no digits.
 #pragma once
 #include <memory>
 #include <vector>
@@ -12,8 +12,8 @@ namespace monge::cpu {
 template <class T>
 class MatrixCosts final : public Costs<T> {
  public:
-  /// Reads the matrix once, to survey it. Throws invalid_argument naming a cost that is neither finite nor +infinity,
-  /// or a point of weight without a finite cost to any other.
+  /// Surveys the matrix in one read. Throws invalid_argument for a cost that is neither finite nor +infinity, or for a
+  /// point of positive weight without a finite cost to another one.
   MatrixCosts(CostMatrix const& geometry, std::span<double const> a, std::span<double const> b, int threads);
 
   double bound() const override { return range_; }
@@ -34,13 +34,13 @@ class MatrixCosts final : public Costs<T> {
   MatrixCosts(std::int64_t n, std::int64_t m, MatrixView cost, bool transposed);
   StoredCosts stored(Side rows) const;
 
-  MatrixView cost_;  // The caller's, or of `scores_`.
+  MatrixView cost_;  // The caller's matrix, or scores_.
   bool transposed_;
   double origin_ = 0, stored_unit_ = 1;  // score = (cost - origin) / stored_unit
   double unit_ = 1;                      // C' = unit score
   double range_ = 0;
   std::vector<double> norm_[2], shift_[2];
-  std::unique_ptr<T[]> scores_;  // Of a part.
+  std::unique_ptr<T[]> scores_;  // Owned by a part.
 };
 
 }  // namespace monge::cpu

@@ -1,4 +1,4 @@
-// Points as the CPU kernels read them: in the arithmetic of the solve, in panels of 32 or 16 points.
+// Points for the CPU kernels: in the precision of the solve, in panels of 32 or 16 points.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -10,7 +10,7 @@
 
 namespace monge::cpu {
 
-/// Points a panel holds: 128 bytes of each coordinate, a whole number of vectors on every instruction set.
+/// Points of a panel: 128 bytes of each coordinate, a whole number of vectors on every instruction set.
 template <class T>
 inline constexpr std::int64_t kPanel = 128 / sizeof(T);
 
@@ -30,8 +30,8 @@ struct PackedPoints {
   T coordinate(std::int64_t i, std::int64_t k) const { return panel(i / kPanel<T>)[k * kPanel<T> + i % kPanel<T>]; }
 };
 
-/// factor (points - centre), subtracted and multiplied in float64 before rounding to T; an empty centre is the origin.
-/// Uses the memory that `packed` has where it suffices.
+/// Packs factor (points - centre), computed in float64 and rounded to T; an empty centre is the origin. Uses the memory
+/// of `packed` if it suffices.
 template <class T>
 void pack(MatrixView points, std::span<double const> centre, double factor, PackedPoints<T>& packed);
 

@@ -11,7 +11,7 @@
 namespace monge::cpu {
 namespace {
 
-/// Up to this dimension exact differences cost no more than the exponential does and lose no digits to cancellation.
+/// Up to this dimension exact differences cost no more than the exponential, and no digits cancel.
 constexpr std::int64_t kLargestDifferenceDimension = 8;
 
 ScoreForm form_for(PointCost const& cost) {
@@ -37,7 +37,7 @@ PointCosts<T>::PointCosts(PointCloud const& geometry, std::span<double const> a,
   Features const x(cost_, "x", geometry.x, geometry.labels.x, classes_of(cost_, Side::rows));
   Features const y(cost_, "y", geometry.y, geometry.labels.y, classes_of(cost_, Side::columns));
   std::vector<double> mu = centre_of("x", x.view(), a), nu = centre_of("y", y.view(), b);
-  if (cost_.is_distance()) nu = mu;  // They have no shifts to take the difference.
+  if (cost_.is_distance()) nu = mu;  // Distances have no shifts that could hold the difference of the centres.
   auto const mean_square = [&](MatrixView features, std::vector<double> const& centre,
                                std::span<double const> weights) {
     std::span const coordinates = std::span(centre).first(static_cast<std::size_t>(cost_.dimension));
@@ -53,7 +53,7 @@ PointCosts<T>::PointCosts(PointCloud const& geometry, std::span<double const> a,
     undirected_[1] = undirected(geometry.y, centre_of("y", geometry.y, b));
   }
   if (cost_.is_distance()) return;
-  // Centred points have the mean 0: what is left of the shifts is their constant.
+  // Centred points have mean 0, so only the constant of the shifts contributes to the mean.
   this->mean_ = constant() + cost_.square * (of_x + of_y);
 }
 
@@ -66,7 +66,7 @@ PointCosts<T>::PointCosts(PointCosts const& like, std::shared_ptr<Cloud const> r
       clouds_{std::move(rows), std::move(columns)},
       undirected_{like.undirected_[0], like.undirected_[1]} {}
 
-/// The cloud with the norms of its packed points.
+/// Adds the norms of the packed points to a cloud.
 template <class T>
 auto PointCosts<T>::measured(Cloud cloud) const -> std::shared_ptr<Cloud const> {
   PackedPoints<T> const& points = cloud.packed;
@@ -128,7 +128,7 @@ std::shared_ptr<Costs<Other<T>> const> PointCosts<T>::twin(Geometry const& geome
 template <class T>
 std::shared_ptr<PointCosts<T> const> PointCosts<T>::self(PointCloud const& geometry, std::span<double const> a,
                                                          PointCosts const& like, Side side) {
-  // Neither where the other cloud lies nor what its features are has a part in these.
+  // These costs depend neither on the other cloud's centre nor on its features.
   if (like.cost_.is_invariant()) {
     std::shared_ptr<Cloud const> const& cloud = like.clouds_[static_cast<int>(side)];
     std::shared_ptr<PointCosts> result(new PointCosts(like, cloud, cloud));
@@ -139,7 +139,7 @@ std::shared_ptr<PointCosts<T> const> PointCosts<T>::self(PointCloud const& geome
     return result;
   }
   auto const result = std::make_shared<PointCosts>(geometry, a, a);
-  auto& [rows, columns] = result->shift_;  // A constant apart, since the cost is symmetric.
+  auto& [rows, columns] = result->shift_;  // Equal up to a constant: the cost is symmetric.
   for (std::size_t i = 0; i < rows.size(); ++i) rows[i] = columns[i] = (rows[i] + columns[i]) / 2;
   if (!result->cost_.labels) result->clouds_[1] = result->clouds_[0];
   return result;
@@ -226,7 +226,7 @@ std::shared_ptr<Costs<T> const> PointCosts<T>::at(Side side, MatrixView points) 
   if (cost_.function == CostFunction::cosine)
     result->undirected_[static_cast<int>(side)] = undirected(points, centre_of("points", points, {}));
 
-  // The centre of one side has moved, and what the other leans on follows it.
+  // The new points have another centre, so the kept side's shift, which depends on it, changes too.
   PackedPoints<T> const& kept = cloud(other).packed;
   std::vector<double> const& own = cloud(other).centre;
   std::vector<double> change(own.size());

@@ -1,5 +1,5 @@
-// The costs of two point clouds (geometry/point_cost.hpp), each centred at its own weighted mean; for distances, both
-// at that of x.
+// The costs of two point clouds (geometry/point_cost.hpp), each centred at its weighted mean; for distances, both at
+// the mean of x.
 #pragma once
 #include <memory>
 #include <vector>
@@ -14,7 +14,7 @@ namespace monge::cpu {
 template <class T>
 class PointCosts final : public Costs<T> {
  public:
-  /// The centres are means under the weights a and b. Throws invalid_argument naming what is no point, label or cost.
+  /// Centres are means with weights a and b. Throws invalid_argument for an invalid point, label or cost.
   PointCosts(PointCloud const& geometry, std::span<double const> a, std::span<double const> b);
 
   double bound() const override;
@@ -36,13 +36,13 @@ class PointCosts final : public Costs<T> {
  private:
   template <class>
   friend class PointCosts;
-  /// Coordinates are features here.
+  /// A cloud whose coordinates are features.
   struct Cloud {
     PackedPoints<T> packed;
     std::vector<double> centre;
-    double mean_square = 0;  // Of the length of the points from it, under their weights; costs with `square` only.
+    double mean_square = 0;  // Of the squared distances to the centre; only for costs with `square`.
     double largest_squared_norm = 0;
-    std::vector<double> norm;  // square |x'_i|^2 of the packed points; 0 where the score holds it.
+    std::vector<double> norm;  // square |x'_i|^2 of the packed points; 0 if the score contains it.
   };
 
   PointCosts(std::int64_t n, std::int64_t m, PointCost cost);
@@ -52,7 +52,7 @@ class PointCosts final : public Costs<T> {
   std::shared_ptr<Cloud const> undirected(MatrixView points, std::vector<double> centre) const;
   std::shared_ptr<Cloud const> measured(Cloud cloud) const;
   std::vector<double> shift_of(Side side, MatrixView features) const;
-  /// That of the rows' shift.
+  /// The constant in the rows' shift.
   double constant() const;
   Cloud const& cloud(Side side) const { return *clouds_[static_cast<int>(side)]; }
 

@@ -1,4 +1,4 @@
-// The register tile of scores: part of every kernel of stripe.hpp, for each instruction set.
+// The register tile of scores: part of every kernel in stripe.hpp, compiled for each instruction set.
 #if defined(MONGE_CPU_SCORE_TILE) == defined(HWY_TARGET_TOGGLE)
 #ifdef MONGE_CPU_SCORE_TILE
 #undef MONGE_CPU_SCORE_TILE
@@ -23,8 +23,8 @@ namespace monge::cpu::HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-// At most one panel row of vectors: 128 bytes. The register tile is kTileRows rows x kVectors vectors: 16 accumulators
-// where there are 32 registers (AVX-512, NEON), 8 where there are 16.
+// Vectors of at most one panel row: 128 bytes. The register tile is kTileRows rows x kVectors vectors: 16 accumulators
+// with 32 registers (AVX-512, NEON), 8 with 16 registers.
 template <class T>
 using Tag = hn::CappedTag<T, kPanel<T>>;
 template <class T>
@@ -37,14 +37,14 @@ inline constexpr int kAccumulators = 8;
 template <class T>
 inline constexpr int kTileRows = kAccumulators / kVectors<T> < 1 ? 1 : kAccumulators / kVectors<T>;
 
-// Where element 0 of row r of the panel that column j begins stands in the stripe and in the kept scores.
+// The index, in the stripe and in the kept scores, of row r of the panel that begins at column j.
 template <class T>
 HWY_INLINE std::int64_t StripeIndex(StripeArgs<T> const& args, std::int64_t j, std::int64_t r) {
   return j * args.row_count + r * kPanel<T>;
 }
 
-// Copies the coordinates of the stripe's rows to where the register tile reads them: coordinate k of its row r is
-// x[k * kTileRows + r], one tile after the other.
+// Copies the coordinates of the stripe's rows to row_scratch, one register tile after the other: coordinate k of row r
+// of a tile goes to x[k * kTileRows + r].
 template <class T>
 void UnpackRows(StripeArgs<T> const& args) {
   const std::int64_t dimension = args.source.rows->dimension;
@@ -55,8 +55,8 @@ void UnpackRows(StripeArgs<T> const& args) {
   }
 }
 
-// The panels and the kept scores come from beyond L2. The processor's own prefetching stops at every page, so they are
-// asked for this many bytes ahead.
+// Panels and kept scores come from beyond L2. The processor's prefetcher stops at page boundaries, so the kernels
+// prefetch this many bytes ahead.
 inline constexpr std::int64_t kAheadInPanels = 8 << 10;
 inline constexpr std::int64_t kAheadInScores = 16 << 10;
 
@@ -70,7 +70,7 @@ HWY_INLINE void PrefetchPanelRow(T const* at, std::int64_t bytes_ahead) {
 template <class T, int kRows, int kVecs>
 using TileVectors = hn::Vec<Tag<T>>[kRows][kVecs];
 
-// acc = combine(acc, x_rk, y_jk, r, v) for each coordinate k in turn.
+// acc = combine(acc, x_rk, y_jk, r, v) for each coordinate k in order.
 template <class T, int kRows, int kVecs, class Combine>
 HWY_INLINE void ForEachCoordinate(StripeArgs<T> const& args, std::int64_t j, std::int64_t r0,
                                   TileVectors<T, kRows, kVecs>& acc, Combine const& combine) {
@@ -112,9 +112,9 @@ struct AddSquare {
   }
 };
 
-// From zeros to (sum_k |x_rk - y_jk|^p)^(1/p). Where p is not 1, 2 or infinity, the differences are divided by their
-// largest first: then no power overflows, and those that underflow do not count. The logarithm of a ratio t is off by
-// 2 units of itself, so a power is by p |ln t| t^p of them, at most 1 / e, and the sum is at least 1.
+// From zeros to (sum_k |x_rk - y_jk|^p)^(1/p). Unless p is 1, 2 or infinity, the differences are first divided by the
+// largest: no power overflows, and powers that underflow do not count. The logarithm of a ratio t has a relative error
+// of 2 units, so t^p has an error of at most 2 p |ln t| t^p <= 2 / e units, and the sum is at least 1.
 template <class T, int kRows, int kVecs>
 HWY_INLINE void TileDistances(StripeArgs<T> const& args, std::int64_t j, std::int64_t r0,
                               TileVectors<T, kRows, kVecs>& acc) {
@@ -134,7 +134,7 @@ HWY_INLINE void TileDistances(StripeArgs<T> const& args, std::int64_t j, std::in
   ForEachCoordinate<T, kRows, kVecs>(
       args, j, r0, acc, [](V largest, V x, V y, int, int) { return hn::Max(largest, hn::Abs(hn::Sub(x, y))); });
   if (std::isinf(p)) return;
-  constexpr double kLargestPower = 1e30;  // Beyond, every ratio below 1 has the power 0 all the same.
+  constexpr double kLargestPower = 1e30;  // For larger p, too, the power of every ratio below 1 is 0.
   auto const least = hn::Set(d, std::numeric_limits<T>::min()), one = hn::Set(d, T(1));
   auto const power = hn::Set(d, static_cast<T>(std::min(p, kLargestPower) * std::numbers::ln2));
   auto const root = hn::Set(d, static_cast<T>(std::numbers::ln2 / p));
@@ -179,7 +179,7 @@ HWY_INLINE void TileScores(StripeArgs<T> const& args, std::int64_t j, std::int64
   if constexpr (kForm == ScoreForm::distances) TileDistances<T, kRows, kVecs>(args, j, r0, acc);
 }
 
-// Calls visit(j, r0, acc) with the scores of every register tile of columns [begin, end), panel by panel.
+// Calls visit(j, r0, acc) with the scores of every register tile in columns [begin, end), panel by panel.
 template <class T, ScoreForm kForm, class Visit>
 HWY_INLINE void ForEachTile(StripeArgs<T> const& args, std::int64_t begin, std::int64_t end, Visit const& visit) {
   for (std::int64_t j = begin; j < end; j += kPanel<T>) {

@@ -1,8 +1,8 @@
-// Scores of a cost matrix, panel by panel from the caller's memory into cache, for each instruction set.
+// Copies scores of a cost matrix from the caller's memory into cache, panel by panel, for each instruction set.
 //
-// Where the rows of the stripe are rows in memory, a panel is a few short runs, one a row. Where they are columns, a
-// panel is kPanel lines of memory, each with the stripe's rows side by side; sixteen at a time they are transposed in
-// registers. Either way a pass reads each line of the matrix once.
+// If the rows of the stripe are rows in memory, a panel is one short run for each row. If they are columns in memory, a
+// panel is kPanel lines of memory, each with the stripe's rows side by side; registers transpose sixteen lines at a
+// time. Either way a pass reads each line of the matrix once.
 #if defined(MONGE_CPU_STORED_COSTS) == defined(HWY_TARGET_TOGGLE)
 #ifdef MONGE_CPU_STORED_COSTS
 #undef MONGE_CPU_STORED_COSTS
@@ -23,7 +23,7 @@ namespace monge::cpu::HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-// (C - origin) / unit. The unit is a power of two, so the multiply-add rounds as a subtraction does.
+// Computes (C - origin) / unit. The unit is a power of two, so the multiply-add rounds like a subtraction.
 template <class T, class S>
 class ScoreReader {
   using Wide = std::conditional_t<(sizeof(S) > sizeof(T)), S, T>;
@@ -53,12 +53,12 @@ class ScoreReader {
   Wide factor_, term_;
 };
 
-// How far ahead of its use a line is asked for: in bytes along a row, and in lines down a column.
+// Prefetch distances: bytes along a row, and lines down a column.
 inline constexpr std::int64_t kAheadInRow = 512;
 inline constexpr std::int64_t kAheadInColumn = 32;
 
-// Scores of rows [0, row_count) and one panel of columns to args.row_scratch, kPanel numbers a row. Rows of padding
-// repeat the last; columns of padding are 0.
+// Writes the scores of rows [0, row_count) and one panel of columns to args.row_scratch, kPanel numbers for each row.
+// Padding rows repeat the last row; padding columns are 0.
 template <class T, class S>
 HWY_NOINLINE void LoadRows(StripeArgs<T> const& args, std::int64_t j) {
   using Reader = ScoreReader<T, S>;
@@ -78,7 +78,7 @@ HWY_NOINLINE void LoadRows(StripeArgs<T> const& args, std::int64_t j) {
   }
 }
 
-// 16 vectors of a column's rows each, to 16 numbers a row: interleaving four by four, twice.
+// Transposes 16 vectors, each from one column, to 16 numbers for each row: interleaves four by four, twice.
 template <class D, class T>
 HWY_INLINE void Transpose16(D d, hn::Vec<D> const (&column)[16], T* HWY_RESTRICT rows) {
   constexpr std::int64_t kLanes = hn::MaxLanes(D());
@@ -93,7 +93,7 @@ HWY_INLINE void Transpose16(D d, hn::Vec<D> const (&column)[16], T* HWY_RESTRICT
                           rows + 4 * p * kLanes);
 }
 
-// The same where the rows are columns in memory; rows of padding are those of zeros in memory.
+// LoadRows() for rows that are columns in memory; padding rows are the scores of zero costs.
 template <class T, class S>
 HWY_NOINLINE void LoadColumns(StripeArgs<T> const& args, std::int64_t j) {
   using Reader = ScoreReader<T, S>;

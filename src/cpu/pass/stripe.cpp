@@ -40,14 +40,14 @@ HWY_INLINE hn::Vec<D> Exp2Fraction(D d, hn::Vec<D> r) {
   }
 }
 
-// Sums of exponentials start from here, and the exponentials are at least twice this: a result below it would cost the
-// processor a hundred cycles (a denormal number), and no sum can see it.
+// Sums of exponentials start from this number, and exponentials are at least twice as large. A smaller result would be
+// a denormal number, which costs the processor a hundred cycles and changes no sum.
 template <class T>
 inline constexpr T kLeast = std::numeric_limits<T>::min();
 
-// 2^(t - shift), shift an integer: twice the smallest normal number where t is below shift - 125 (float), and of no use
-// where it is above shift + 127. Adding 1.5 * 2^(mantissa bits) rounds to an integer that then sits in the low bits,
-// from where a left shift moves it to the exponent. With `shift` in the same constant no subtraction is needed, and t -
+// 2^(t - shift) for an integer shift. The result is twice the smallest normal number if t is below shift - 125 (float)
+// and undefined if t is above shift + 127. Adding 1.5 * 2^(mantissa bits) rounds t to an integer in the low bits; a
+// left shift moves it to the exponent. `shift` is part of the same constant, so it needs no subtraction, and t -
 // round(t) is exact.
 template <class T>
 struct ShiftedExp2 {
@@ -71,7 +71,7 @@ struct ShiftedExp2 {
   }
 };
 
-// What a stripe's rows have in one block of columns, lane by lane.
+// One vector of partial results for each row of a stripe, in one block of columns.
 template <class T>
 struct alignas(128) LaneSums {
   static constexpr std::int64_t kLanes = hn::MaxLanes(Tag<T>());
@@ -88,12 +88,11 @@ struct alignas(128) LaneSums {
   HWY_INLINE T Max(std::int64_t r) const { return hn::GetLane(hn::MaxOfLanes(Tag<T>(), Get(r))); }
 };
 
-// Scores that are read may be those of a cost matrix, in which some pairs are forbidden.
+// Scores that are read may come from a cost matrix, which may forbid pairs.
 template <ScoreForm kForm>
 inline constexpr bool kMayForbid = kForm == ScoreForm::stored || kForm == ScoreForm::kept;
 
-// Where bounds of the rows are known: scores, logits and, unless they are stored, exponentials never leave the
-// registers.
+// With bounds of the rows: scores, logits and, unless stored, exponentials stay in registers.
 template <class T, ScoreForm kForm, bool kStore>
 HWY_NOINLINE void ExponentiateBelow(StripeArgs<T> const& args, ShiftedExp2<T> const* exps, std::int64_t begin,
                                     std::int64_t end, LaneSums<T>& sums) {
@@ -121,7 +120,7 @@ HWY_NOINLINE void ExponentiateBelow(StripeArgs<T> const& args, ShiftedExp2<T> co
   });
 }
 
-// Where they are not, in two goes. The first: logits and their maxima.
+// Without bounds, first step: logits and their maxima.
 template <class T, ScoreForm kForm>
 HWY_NOINLINE void ComputeLogits(StripeArgs<T> const& args, std::int64_t begin, std::int64_t end, LaneSums<T>& largest) {
   Tag<T> const d;
@@ -147,7 +146,7 @@ HWY_NOINLINE void ComputeLogits(StripeArgs<T> const& args, std::int64_t begin, s
   });
 }
 
-// The second: exponentials below the block's own maxima.
+// Without bounds, second step: exponentials relative to the maxima of the block.
 template <class T, ScoreForm kForm, bool kMoment>
 HWY_NOINLINE void ExponentiateLogits(StripeArgs<T> const& args, T const* largest, std::int64_t begin, std::int64_t end,
                                      LaneSums<T>& sums, LaneSums<T>& moments) {
@@ -158,7 +157,7 @@ HWY_NOINLINE void ExponentiateLogits(StripeArgs<T> const& args, T const* largest
   for (std::int64_t j = begin; j < end; j += kPanel<T>) {
     for (std::int64_t r = 0; r < args.row_count; ++r) {
       T* HWY_RESTRICT row = args.stripe + StripeIndex(args, j, r);
-      // Logits too large to share a constant with the rounding (tiny eps, stray potentials) are brought near 0 first.
+      // Very large logits (tiny eps, poor warm starts) cannot share a constant with the rounding: shift them to 0.
       bool const huge = !(std::abs(largest[r]) < kLargestBound<T>);
       ShiftedExp2<T> const exp2(huge ? T(0) : largest[r]);
       auto const far = hn::Set(d, huge ? largest[r] : T(0));
@@ -181,7 +180,7 @@ HWY_NOINLINE void ExponentiateLogits(StripeArgs<T> const& args, T const* largest
   }
 }
 
-// Adds a block to the row: row_max is the largest exponent so far, the sums are relative to it.
+// Adds a block to the sums of a row, which are relative to row_max, the largest exponent so far.
 HWY_INLINE void Accumulate(double largest, double sum, double moment, double& row_max, double& row_sum,
                            double* row_moment) {
   double const next = std::max(row_max, largest);
@@ -260,7 +259,7 @@ void ExponentiateRows(StripeArgs<T> const& args, double* row_max, double* row_su
   }
 }
 
-// Rows in T (a stripe has few), stripes in float64.
+// Sums over the few rows of a stripe are in T, sums over stripes in float64.
 template <class T>
 void AddToColumns(StripeArgs<T> const& args, std::int64_t count, double const* weight, double unit,
                   double* HWY_RESTRICT column_sums) {
@@ -292,7 +291,7 @@ void AddToColumns(StripeArgs<T> const& args, std::int64_t count, double const* w
   }
 }
 
-// HWY_EXPORT takes plain functions.
+// HWY_EXPORT needs plain functions, not templates.
 #define MONGE_STRIPE_FUNCTIONS(T, Suffix)                                                                          \
   void ExponentiateRows##Suffix(StripeArgs<T> const& args, double* row_max, double* row_sum, double* row_moment) { \
     ExponentiateRows(args, row_max, row_sum, row_moment);                                                          \
@@ -336,7 +335,7 @@ void add_to_columns(StripeArgs<double> const& args, std::int64_t count, double c
 }
 
 std::string instruction_set() {
-  // Of the targets compiled above, the best that this processor has: the lowest bit.
+  // The best target of this processor is the lowest bit.
   std::int64_t const targets = hwy::SupportedTargets() & HWY_TARGETS;
   return hwy::TargetName(targets & -targets);
 }

@@ -1,4 +1,4 @@
-// The CPU kernels. All of them work on a stripe: a few rows of the n x m matrix of logits, kept in a thread's L2 cache.
+// The CPU kernels. All work on a stripe: a few rows of the n x m matrix of logits, kept in a thread's L2 cache.
 //
 //   t_rj = h_j + multiplier * score_rj          base-2 logits; score: one of ScoreForm
 //   E_rj = 2^(t_rj - M_rb)                      in the stripe; M_rb bounds block b of the row's logits
@@ -7,26 +7,23 @@
 //   out_r = sum_j 2^(...) E_rj V_j              averages of V under the row's softmax
 //   E_rj <- E_rj <l_r, r_j>                     for averages weighted by a product entry by entry
 //
-// So one product and one exponential per pair give a whole alternating, overrelaxed or symmetric sweep: the new f_r is
-// known once sum_r is, and the weights w_r carry it into the columns. With beta_j v_j in the place of beta_j the sum of
-// a row is an average of v, and the exponentials need not be stored.
+// One product and one exponential for each pair therefore give a whole alternating, overrelaxed or symmetric sweep:
+// sum_r gives the new f_r, and the weights w_r carry it into the columns. If beta_j v_j replaces beta_j, the sum of a
+// row is an average of v, and the exponentials need not be stored.
 //
-// Bounds    Between sweeps the caller knows an M_r without looking (`bound`): a logit never exceeded its row's sum, and
-//           moves with h_j; for a plan at rest the row's sum itself bounds them. Then a pair goes from score to
-//           exponential in registers. Elsewhere M_rb is found first, a block of kColumnBlock columns at a time, and
-//           logits and exponentials meet in L1.
-// Layout    The stripe holds panel after panel, kPanel columns of all its rows each: written, read and, for kept
-//           scores, streamed in order.
-// Tiling    Scores are a register tile of 8 rows x 128 bytes (AVX-512).
+// Bounds    M_r (`bound`) is often known before the pass. In sweeps a logit never exceeds the sum of its row, and it
+//           changes with h_j; for frozen potentials the sum is a bound. Scores then become exponentials in registers.
+//           Without bounds M_rb is found first, a block of kColumnBlock columns at a time, with the logits in L1.
+// Layout    The stripe holds panel after panel, kPanel columns of all its rows each, and is read and written in order.
+// Tiling    A register tile of scores is 8 rows x 128 bytes (AVX-512).
 // Cost      per pair: d FMAs (2 d operations with differences) + 13 operations (15 without bounds); 4 bytes written to
-//           and read from L2 (float). The panels of y stream by once a stripe: 4 d / rows bytes a pair.
-// Numerics  h_j is the float64 bias rounded to T; beta_j = 2^(remainder) puts back what the rounding took, so a
-//           column's rounding does not end up in its marginal. Columns of no weight have h = kNoWeight (finite: no
-//           infinity ever meets another) and beta = 0. Sums run in T within a block, then in float64.
-//           A forbidden pair has the score infinity, the logit -infinity (stored: the lowest number, so that no two
-//           infinities meet) and E = 0.
-//           E is else at least 2^-125 (float) or 2^-1021 (double) where it should be 0, and sums start from half of
-//           that: they cannot see it, and no number is denormal.
+//           and read from L2 (float). Each stripe reads the panels of y once: 4 d / rows bytes a pair.
+// Numerics  h_j is the float64 bias rounded to T. beta_j = 2^(remainder) undoes the rounding, so it does not affect the
+//           marginal of the column. Columns of zero weight have beta = 0 and h = kNoWeight, which is finite so that
+//           infinities never meet. Sums run in T within a block, then in float64.
+//           A forbidden pair has the score infinity, the logit -infinity (stored as the lowest finite number, so that
+//           no two infinities meet) and E = 0. Every other E is at least 2^-125 (float) or 2^-1021 (double), and sums
+//           start from half of that. Such numbers do not change a sum, and no number is denormal.
 #pragma once
 #include <cmath>
 #include <cstdint>
@@ -37,49 +34,49 @@
 
 namespace monge::cpu {
 
-/// The logit of a forbidden pair, as it is stored.
+/// The stored logit of a forbidden pair.
 template <class T>
 inline constexpr T kForbidden = std::numeric_limits<T>::lowest();
 
 template <class T>
 inline constexpr T kNoWeight = sizeof(T) == 4 ? T(-1e30) : T(-1e300);
 
-/// What the logits of a stripe are made of. All arrays of columns are padded to whole panels.
+/// The data that determine the logits of a stripe. All arrays of columns are padded to whole panels.
 template <class T>
 struct StripeArgs {
   ScoreSource<T> source;
   std::int64_t column_count;
-  std::int64_t first_column = 0;  // A multiple of kPanel: those before it take no part.
+  std::int64_t first_column = 0;  // A multiple of kPanel; columns before it are left out.
   T const* h;
   T const* beta;
-  T const* log2_weight;  // Of the columns; read only when `row_moment` is wanted.
+  T const* log2_weight;  // Of the columns; read only if `row_moment` is not null.
   T multiplier;
   std::int64_t first_row;  // A multiple of kRowGroup.
   std::int64_t row_count;  // Rows beyond the last point are padding: computed, never read.
-  double const* bound;     // Null, or per row an upper bound of t, to a few powers of two, below kLargestBound.
+  double const* bound;     // Null, or for each row an upper bound of t within a few powers of two, below kLargestBound.
   T* scores;               // Null, or the kept scores of these rows.
-  bool scores_ready;       // Read `scores` instead of computing them (else they are written there).
-  T* stripe;               // Out: E; row_count x padded columns in panels, as the scores.
-  bool store;              // With a bound only: false leaves the stripe alone, and the sums are all there is.
-  bool logits;             // Without a bound only: the stripe is left with t, and no sums are made.
+  bool scores_ready;       // Read `scores` instead of computing and storing them.
+  T* stripe;               // Out: E; row_count x padded columns in panels, like the scores.
+  bool store;              // With a bound only: if false, only sums are computed and the stripe is not written.
+  bool logits;             // Without a bound only: if true, the stripe receives t and no sums are computed.
   double* block_scale;     // Out: row_count x blocks, 2^(M_rb - row_max).
-  T* row_scratch;          // ScoreSource::scratch() values a row, of the source or of what multiplies E.
+  T* row_scratch;          // ScoreSource::scratch() values for each row, of the source or of the factors of E.
 };
 
-/// Bounds below this share a constant with the rounding of the exponential: magic - bound is exact.
+/// For bounds below this, magic - bound is exact, so bound and rounding of the exponential share a constant.
 template <class T>
 inline constexpr T kLargestBound = sizeof(T) == 4 ? T(2097152.0) : T(1125899906842624.0);
 
-/// What exponentials are made relative to where no logit is above x. It is even: with an odd one halves would round the
-/// other way, and a pass with bounds would differ in last digits from one without.
+/// A reference for exponentials whose logits are at most x. It is even: an odd one would round halves the other way,
+/// and a pass with bounds would differ in the last digits from one without.
 inline double reference_above(double x) {
   return 2 * std::ceil(x / 2);
 }
 
-/// Rows are handled in groups of this many; a stripe holds a multiple of it.
+/// A stripe holds a multiple of this many rows.
 inline constexpr std::int64_t kRowGroup = 8;
 inline constexpr std::int64_t kMaxStripeRows = 64;
-/// Columns between two returns to float64.
+/// Columns that are summed in T before sums go to float64.
 inline constexpr std::int64_t kColumnBlock = 1024;
 
 template <class T>
@@ -87,19 +84,19 @@ constexpr std::int64_t column_blocks(std::int64_t columns) {
   return (padded_to_panel<T>(columns) + kColumnBlock - 1) / kColumnBlock;
 }
 
-/// Leaves E (or t) in the stripe with its block_scale, and per row row_max = max_b M_rb, row_sum and, unless null,
-/// row_moment_r = sum_j beta_j 2^(t_rj - row_max) (t_rj - log2_weight_j).
+/// Writes E (or t) to the stripe and its block_scale. For each row writes row_max = max_b M_rb, row_sum and, unless
+/// null, row_moment_r = sum_j beta_j 2^(t_rj - row_max) (t_rj - log2_weight_j).
 template <class T>
 void exponentiate_rows(StripeArgs<T> const& args, double* row_max, double* row_sum, double* row_moment);
 
-/// column_sums_j += unit sum_r weight_r 2^(t_rj - row_max_r) over the first `count` rows; the products are of type T.
+/// column_sums_j += unit sum_r weight_r 2^(t_rj - row_max_r) over the first `count` rows; products are in T.
 template <class T>
 void add_to_columns(StripeArgs<T> const& args, std::int64_t count, double const* weight, double unit,
                     double* column_sums);
 
-/// How average_rows() reads V (columns x width), and what it writes. Up to half a panel of columns it runs along the
-/// rows of the stripe, and V lies in panels as points do; beyond, the columns of V fill the vectors, and its rows are
-/// padded to whole panels. Padding is zero.
+/// The layout of V (columns x width) for average_rows(), and of its result. Up to half a panel of columns, sums run
+/// along the rows of the stripe, and V lies in panels like points. For wider V, vectors hold columns of V, and rows of
+/// V are padded to whole panels. Padding is zero.
 template <class T>
 struct ValueLayout {
   std::int64_t width;
@@ -109,7 +106,7 @@ struct ValueLayout {
   std::int64_t index(std::int64_t j, std::int64_t p) const {
     return is_narrow() ? (j / kPanel<T> * width + p) * kPanel<T> + j % kPanel<T> : j * stride() + p;
   }
-  /// From one row of the result to the next.
+  /// Numbers from one row of the result to the next.
   std::int64_t stride() const { return is_narrow() ? width : padded_to_panel<T>(width); }
 };
 
@@ -117,7 +114,7 @@ struct ValueLayout {
 template <class T>
 void average_rows(StripeArgs<T> const& args, ValueLayout<T> layout, T const* values, double* out);
 
-/// E_rj <- E_rj <left_r, right_j>, `left` a point for each row of all stripes, `right` one for each column.
+/// E_rj <- E_rj <left_r, right_j>; `left` has a point for each row of all stripes, `right` one for each column.
 template <class T>
 void multiply_by_products(StripeArgs<T> const& args, PackedPoints<T> const& left, PackedPoints<T> const& right);
 

@@ -15,7 +15,7 @@ namespace monge::cpu::HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-// The same register tile as the scores, with the columns as the inner dimension: one block in T, blocks in float64.
+// The register tile of the scores, with columns as the inner dimension: one block in T, blocks in float64.
 template <class T>
 void AverageRowsWide(StripeArgs<T> const& args, T const* HWY_RESTRICT values, std::int64_t width,
                      double* HWY_RESTRICT out) {
@@ -58,7 +58,7 @@ void AverageRowsWide(StripeArgs<T> const& args, T const* HWY_RESTRICT values, st
   }
 }
 
-// One column of V after the other: a vector of exponentials meets a vector of its values.
+// One column of V after the other: vectors of exponentials times vectors of values.
 template <class T>
 void AverageRowsNarrow(StripeArgs<T> const& args, T const* HWY_RESTRICT values, std::int64_t width,
                        double* HWY_RESTRICT out) {
@@ -129,7 +129,7 @@ void MultiplyByProducts(StripeArgs<T> const& args, PackedPoints<T> const& left, 
   });
 }
 
-// HWY_EXPORT takes plain functions.
+// HWY_EXPORT needs plain functions, not templates.
 #define MONGE_STRIPE_FUNCTIONS(T, Suffix)                                                                    \
   void AverageRows##Suffix(StripeArgs<T> const& args, ValueLayout<T> layout, T const* values, double* out) { \
     AverageRows(args, layout, values, out);                                                                  \

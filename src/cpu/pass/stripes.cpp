@@ -12,15 +12,15 @@ namespace monge::cpu {
 namespace {
 
 /// From this dimension on, reading a kept score is cheaper than computing it, in sweeps and in products
-/// (docs/tuning.md). Exponentials are made anew: keeping them instead would spare a product a quarter of its time.
+/// (docs/tuning.md). Exponentials are not kept, which would save a quarter of a product.
 constexpr std::int64_t kSmallestCachedDimension = 32;
-/// A stripe should stay in L2 with room for the panels that stream past it; more rows mean fewer passes over the
-/// panels, which matters where their coordinates outweigh the logits.
+/// A stripe should fit in L2 beside the panels that stream past it. Taller stripes need fewer passes over the panels,
+/// which matters if their coordinates outweigh the logits.
 constexpr std::int64_t kStripeBytes = 1 << 20;
 constexpr std::int64_t kSmallestTallDimension = 32;
 constexpr std::int64_t kShortStripe = 16;
 
-/// Scores that lie across memory, a line for each column, cost a page walk for each line too.
+/// If the rows of stripes are columns in memory, each line also costs a page walk.
 template <class T>
 bool lie_across(ScoreSource<T> const& source) {
   return source.form == ScoreForm::stored && source.stored.transposed;
@@ -81,7 +81,7 @@ void Stripes<T>::reserve_scratch(std::int64_t dimension) {
 template <class T>
 void Stripes<T>::exponentiate(Logits<T> const& logits, PassOptions<T> const& options, std::int64_t first,
                               std::int64_t count, Workspace<T>& work) const {
-  bool const makes_scores = keeps(options) && !scores_ready_;  // Kernels keep them on the way to maxima.
+  bool const makes_scores = keeps(options) && !scores_ready_;  // Kernels store scores only in passes without bounds.
   work.args = {
       .source = source_,
       .column_count = columns_,
@@ -145,7 +145,7 @@ PlanSums plan_sums(PlanData<T> const& data, double eps, Stripes<T>& rows, Logits
           double const factor =
               weight[i] > 0 ? weight[i] * std::exp2(work.exponent(k) + (f.values()[i] - norm) * (kLog2e / eps)) : 0.0;
           result.row[i] = factor * work.row_sum[r];
-          // C'_ij = norm_i + g'_j - eps ln2 (t_ij - log2 b_j); the sum over g'_j follows from the columns
+          // C'_ij = norm_i + g'_j - eps ln2 (t_ij - log2 b_j); the columns give the sum over g'_j.
           row_cost[i] = norm * result.row[i] - eps * kLn2 * factor * work.row_moment[r];
           column_weight[r] = factor / mass;
         }
@@ -166,7 +166,7 @@ std::vector<double> softmin_at(PlanData<T> const& data, Side side, std::span<std
   Logits<T> logits(data.costs->size(opposite(side)));
   logits.set(data, opposite(side), potential, eps);
   std::vector<double> result(points.size());
-  // A part may be a copy: it takes no more than the stripes of the threads do.
+  // A copy of some of the points takes no more memory than the stripes of the threads.
   std::size_t const most = static_cast<std::size_t>(kMaxStripeRows * threads);
   for (std::size_t begin = 0; begin < points.size(); begin += most) {
     std::span<std::int64_t const> const some = points.subspan(begin, std::min(most, points.size() - begin));

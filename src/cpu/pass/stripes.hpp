@@ -1,4 +1,4 @@
-// Passes over all pairs: stripes of rows (stripe.hpp), threads over stripes, and the memory that they need.
+// Passes over all pairs: stripes of rows (stripe.hpp), the threads that share them, and their memory.
 #pragma once
 #include <omp.h>
 
@@ -13,14 +13,14 @@
 
 namespace monge::cpu {
 
-/// What a thread needs; the results of the stripe at hand.
+/// The memory of a thread, with the results of the present stripe.
 template <class T>
 struct Workspace {
   Workspace(std::int64_t rows, std::int64_t columns, std::int64_t scratch);
 
-  /// What the exponentials of the row, its sum and its moment are relative to, in base-2 logits.
+  /// The exponent, in base-2 logits, that exponentials, sum and moment of the row are relative to.
   double exponent(std::int64_t r) const { return row_max[static_cast<std::size_t>(r)] + offset; }
-  /// No column has weight and, in this row, a cost. Only a pass without bounds can tell.
+  /// Whether the row has no allowed pair with a column of positive weight. Known only after a pass without bounds.
   bool is_empty(std::int64_t r) const { return row_max[static_cast<std::size_t>(r)] <= kNoWeight<T>; }
   /// Base-2 logarithm of the row's sum over all columns, b_j included.
   double lse(std::int64_t r) const { return exponent(r) + std::log2(row_sum[static_cast<std::size_t>(r)]); }
@@ -28,49 +28,49 @@ struct Workspace {
   AlignedArray<T> stripe;
   Buffer<T> row_scratch;
   std::vector<double> block_scale, row_max, row_sum, row_moment;
-  double offset = 0;  // Of the logits; not in row_max.
+  double offset = 0;  // Of the logits; not part of row_max.
   StripeArgs<T> args{};
 };
 
-/// What a pass does besides its logits.
+/// Options of a pass.
 template <class T>
 struct PassOptions {
-  T const* beta = nullptr;         // In the place of the logits' own.
-  double const* bounds = nullptr;  // Of each row, padded to whole panels; the offset of the logits taken off.
+  T const* beta = nullptr;         // Replaces the beta of the logits, unless null.
+  double const* bounds = nullptr;  // For each row, padded to whole panels, without the offset of the logits.
   bool moments = false;
   bool store = true;
-  bool logits = false;  // These alone, in the stripe; without bounds.
-  bool upper = false;   // Columns from Stripes::first_column() on; for stripes that were made for it.
+  bool logits = false;  // Only logits, in the stripe; without bounds.
+  bool upper = false;   // Only columns from Stripes::first_column() on; the stripes must be made for it.
 };
 
 /// The stripes whose rows are the points of one side.
 template <class T>
 class Stripes {
  public:
-  /// `costs` must outlive this object. From the first pass on, which makes no use of bounds then, scores are kept if
-  /// they fit in so many bytes and reading them is cheaper. `upper`: passes may be of the upper triangle, and the
-  /// scores that are kept are those of such passes.
+  /// `costs` must outlive this object. The first pass, which then ignores bounds, stores the scores if they fit in
+  /// `cache_bytes` and reading them is cheaper. With `upper`, passes may be over the upper triangle, and scores are
+  /// kept for these passes only.
   Stripes(Costs<T> const& costs, Side rows, int threads, double cache_bytes, bool upper = false);
 
-  /// Taken for scores.
+  /// Bytes of kept scores.
   double kept_bytes() const { return kept_bytes_; }
   int threads() const { return threads_; }
   std::int64_t height() const { return height_; }
-  /// A group of rows meets the columns from its own first on. So in a pass over the upper triangle of a symmetric
-  /// matrix each pair of groups is met once, and what a row takes of the groups before it are their sums of its column.
+  /// A group of rows meets the columns from its own first one on. A pass over the upper triangle of a symmetric matrix
+  /// meets each pair of groups once; the column sums give a row its sums over earlier groups.
   std::int64_t first_column(std::int64_t row) const { return row / group() * group(); }
   std::int64_t group() const { return std::max(height_, kPanel<T>); }
-  /// Room for rows of other points in the workspaces: for multiply_by_products().
+  /// Makes room in the workspaces for rows of points of another dimension, for multiply_by_products().
   void reserve_scratch(std::int64_t dimension);
 
-  /// Calls consume(thread, workspace, first_row, row_count) after exponentiate_rows(), rows in order within a thread, a
-  /// contiguous share of the rows to each: sums grouped by thread come out the same on every run.
+  /// Calls consume(thread, workspace, first_row, row_count) after exponentiate_rows(). Each thread takes a contiguous
+  /// share of the rows, in order, so sums grouped by thread are the same in every run.
   template <class Consume>
   void for_each(Logits<T> const& logits, PassOptions<T> const& options, Consume&& consume) {
     std::int64_t const stripes = (rows_ + height_ - 1) / height_;
     auto const edge = [&](int thread, int team) {
       if (!options.upper) return stripes * thread / team;
-      double const share = 1 - std::sqrt(1 - static_cast<double>(thread) / team);  // Of the rows, from above.
+      double const share = 1 - std::sqrt(1 - static_cast<double>(thread) / team);  // Of rows, for equal work.
       return static_cast<std::int64_t>(share * static_cast<double>(stripes));
     };
 #pragma omp parallel num_threads(threads_)
@@ -106,7 +106,7 @@ class Stripes {
   bool scores_ready_ = false;
 };
 
-/// Sums of the columns over stripes: a row of numbers for each thread, joined in their order.
+/// Sums of columns over stripes: a row of sums for each thread, joined in order.
 template <class T>
 class ColumnSums {
  public:
@@ -121,15 +121,14 @@ class ColumnSums {
   AlignedArray<double> sums_;
 };
 
-/// Below this a column sum may owe its digits to exponentials that should have been smaller than T holds: each of its
-/// terms w E is off by at most the smallest normal number, times w where E was held up at it. `total_weight` is that of
-/// all |w| and of what the sums of each stripe start from.
+/// A column sum below this may be wrong because of exponentials that T cannot hold: each term w E has an error of at
+/// most w times the smallest normal number. `total_weight` is the sum of all |w| and of the sums' starts.
 template <class T>
 double smallest_trusted_sum(double total_weight) {
   return std::numeric_limits<T>::min() / std::numeric_limits<T>::epsilon() * total_weight;
 }
 
-/// Marginals of the plan and <C', P>, by a pass over the rows; `logits` are set to those of the columns.
+/// Marginals of the plan and <C', P> from a pass over the rows. `logits` become the logits of the columns.
 struct PlanSums {
   std::vector<double> row, column;
   double centred_cost;
@@ -137,13 +136,13 @@ struct PlanSums {
 template <class T>
 PlanSums plan_sums(PlanData<T> const& data, double eps, Stripes<T>& rows, Logits<T>& logits, ColumnSums<T>& sums);
 
-/// -eps log sum_j weight_j exp((potential_j - C'_ij) / eps) for some points i of `side`, the potential being the other
-/// side's: infinity for a point of no weight whose pairs are all forbidden.
+/// -eps log sum_j weight_j exp((potential_j - C'_ij) / eps) for some points i of `side`, with the potential of the
+/// other side. Infinity for a point whose pairs are all forbidden.
 template <class T>
 std::vector<double> softmin_at(PlanData<T> const& data, Side side, std::span<std::int64_t const> points,
                                HostVector const& potential, double eps, int threads);
 
-/// The potential of `side`, with what an update would give those points of no weight.
+/// The potential of `side`; points of zero weight get the value that an update would give them.
 template <class T>
 HostVector completed_potential(PlanData<T> const& data, Side side, double eps, int threads);
 

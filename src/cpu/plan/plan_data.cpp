@@ -12,7 +12,7 @@
 namespace monge::cpu {
 namespace {
 
-constexpr double kHuge = 1e30;  // Potentials of a stray warm start can exceed what float holds.
+constexpr double kHuge = 1e30;  // A poor warm start may exceed the range of float.
 
 }  // namespace
 
@@ -40,7 +40,7 @@ template <class T>
 void Logits<T>::set(PlanData<T> const& data, Side columns, HostVector const& potential, double eps) {
   SideWeights const& weights = *data.weights[static_cast<int>(columns)];
   std::span<double const> const norm = data.costs->norm(columns);
-  // Neither infinite nor 0, whatever eps is: a score may be 0, and that of a forbidden pair is infinite.
+  // Finite and not 0, whatever eps is: scores may be 0, and those of forbidden pairs are infinite.
   using Limits = std::numeric_limits<T>;
   double const exact = -data.costs->factor() * std::numbers::log2e / eps;
   double const size =
@@ -65,7 +65,7 @@ void Logits<T>::set(PlanData<T> const& data, Side columns, HostVector const& pot
     double const shown = bias[j] - offset;
     largest = std::max(largest, std::abs(shown));
     h[j] = static_cast<T>(shown);
-    // Where a unit of T exceeds 2 the logits are noise already; beta must not overflow on top of it.
+    // Where numbers of T are more than 2 apart, logits are noise already. The clamp only keeps beta finite.
     double const remainder = std::clamp(shown - static_cast<double>(h[j]), -1.0, 1.0);
     beta[j] = std::exp2(static_cast<T>(remainder));
     log2_weight[j] = static_cast<T>(weights.log2[j]);

@@ -1,4 +1,4 @@
-// What defines a plan up to eps: costs, weights and potentials; and what a pass over the pairs reads of its columns.
+// The data that define a plan up to eps: costs, weights and potentials; and the logits of the columns of a pass.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -18,12 +18,12 @@ struct SideWeights {
   double total;
 };
 
-/// Costs and weights are shared between an operator and its plans, potentials are each one's own.
+/// An operator and its plans share costs and weights; each has its own potentials.
 template <class T>
 struct PlanData {
   std::shared_ptr<Costs<T> const> costs;
   std::shared_ptr<SideWeights const> weights[2];
-  HostVector potentials[2];  // f' and g', for the cost C'; of a self problem the first stands for both.
+  HostVector potentials[2];  // f' and g', for the cost C'; a self problem uses the first for both sides.
   Penalties penalties;
   bool is_self = false;
 
@@ -31,7 +31,7 @@ struct PlanData {
   HostVector const& potential(Side side) const { return potentials[is_self ? 0 : static_cast<int>(side)]; }
   HostVector& potential(Side side) { return potentials[is_self ? 0 : static_cast<int>(side)]; }
   double mass() const { return weights[0]->total; }
-  /// The same with a potential for each side.
+  /// A copy with a separate potential for each side.
   PlanData with_both_potentials() const {
     PlanData result = *this;
     result.is_self = false;
@@ -40,10 +40,10 @@ struct PlanData {
   }
 };
 
-/// The points of no weight.
+/// The points of zero weight.
 std::vector<std::int64_t> idle_points(std::vector<double> const& weight);
 
-/// The logits of a pass but for the scores: t_ij = h_j + multiplier score_ij, with
+/// The logits of a pass without the scores: t_ij = h_j + multiplier score_ij, with
 /// h_j = log2 b_j + (g'_j - norm_j) log2(e) / eps - offset.
 template <class T>
 struct Logits {
@@ -51,10 +51,10 @@ struct Logits {
   void set(PlanData<T> const& data, Side columns, HostVector const& potential, double eps);
 
   AlignedArray<T> h, beta, log2_weight;  // Padded to whole panels.
-  std::vector<double> bias;              // What h and beta hold, and offset, in float64.
+  std::vector<double> bias;              // h + log2 beta + offset, in float64.
   T multiplier = 0;
-  double offset = 0;   // Taken from every h before rounding: a constant of the potential must not cost digits.
-  double largest = 0;  // The largest |h_j| of a point that has weight.
+  double offset = 0;   // Subtracted from every h before rounding, so that a constant of the potential costs no digits.
+  double largest = 0;  // The largest |h_j| over points of positive weight.
 };
 
 }  // namespace monge::cpu

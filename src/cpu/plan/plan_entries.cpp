@@ -1,4 +1,4 @@
-// Entries of a plan one by one: each thread takes rows of w_ij, or of their logarithms, from its stripes.
+// Entries of a plan. Each thread takes rows of w_ij, or of their logarithms, from its stripes.
 #include <algorithm>
 #include <cmath>
 #include <functional>
@@ -13,10 +13,10 @@
 namespace monge::cpu {
 namespace {
 
-/// Columns that are looked at together: of most groups nothing is of interest.
+/// Columns that are tested together; most groups have no column of interest.
 constexpr std::size_t kGroup = 32;
 
-/// The largest of up to kGroup numbers; in lanes, so that compilers find vectors in it.
+/// The largest of up to kGroup numbers, in lanes that compilers vectorise.
 template <class T>
 T largest_of(std::span<T const> group) {
   constexpr std::size_t kLanes = 8;
@@ -31,7 +31,7 @@ T largest_of(std::span<T const> group) {
   return *std::max_element(most, most + kLanes);
 }
 
-/// visit(first column, group) for each group of a row.
+/// Calls visit(first column, group) for each group of a row.
 template <class T, class Visit>
 void for_each_group(std::span<T const> row, Visit const& visit) {
   for (std::size_t first = 0; first < row.size(); first += kGroup)
@@ -48,8 +48,8 @@ struct Ranked {
   }
 };
 
-/// The first k of a row in their order. Of the largest numbers of the groups, k are at least the k-th: so only what is
-/// not below that can be among the first k of the row, which is little more.
+/// The first k of a row, in order. The k-th largest of the group maxima is a lower bound of the first k, so only
+/// columns that reach it are sorted, few more than k.
 template <class T>
 class RowRanking {
  public:
@@ -72,7 +72,7 @@ class RowRanking {
     std::partial_sort(found_.begin(), at(found_, k), found_.end());
     return std::span(found_).first(k);
   }
-  /// That of a row without entries.
+  /// The first k of a row without entries.
   std::span<Ranked<T> const> none(std::size_t k) {
     found_.clear();
     for (std::size_t j = 0; j < k; ++j)
@@ -89,7 +89,7 @@ class RowRanking {
   std::vector<Ranked<T>> found_;
 };
 
-/// visit(j, P_ij) for the entries of a row above the threshold. Only near it or above it is an exponential taken.
+/// Calls visit(j, P_ij) for the entries of a row above the threshold. Exponentials are taken only near or above it.
 template <class T, class Visit>
 void visit_entries(double threshold, double marginal, std::span<T const> row, double reference, Visit const& visit) {
   if (!(marginal > 0)) return;
@@ -105,7 +105,7 @@ void visit_entries(double threshold, double marginal, std::span<T const> row, do
   });
 }
 
-/// The powers are of differences relative to the largest: none overflows.
+/// Takes powers of differences relative to the largest one, so no power overflows.
 template <class T>
 double distance(ScoreSource<T> const& source, std::int64_t i, std::int64_t j) {
   auto const difference = [&](std::int64_t k) {
@@ -118,7 +118,7 @@ double distance(ScoreSource<T> const& source, std::int64_t i, std::int64_t j) {
   return largest * std::pow(sum, 1 / source.p);
 }
 
-/// The score of one pair in float64, of what the passes read.
+/// The score of one pair in float64, from the data that passes read.
 template <class T>
 double score_of(ScoreSource<T> const& source, std::int64_t i, std::int64_t j) {
   if (source.form == ScoreForm::stored) {
@@ -226,7 +226,7 @@ void PlanOperator<T>::sample(std::uint64_t seed, MutableIndexView pairs) {
   for (std::int64_t k = 0; k < count; ++k)
     row_of(k) = first_above(rows.data(), n, sample_target(draw(seed, static_cast<std::uint64_t>(k)).row, rows.back()));
 
-  // Draws by their rows: those of row i are order[begin[i]] to order[begin[i + 1]].
+  // Draws sorted by row: row i has order[begin[i]] to order[begin[i + 1]].
   std::vector<std::int64_t> begin(static_cast<std::size_t>(n) + 2), order(static_cast<std::size_t>(count));
   for (std::int64_t k = 0; k < count; ++k) ++begin[static_cast<std::size_t>(row_of(k)) + 2];
   std::partial_sum(begin.begin(), begin.end(), begin.begin());
@@ -238,7 +238,7 @@ void PlanOperator<T>::sample(std::uint64_t seed, MutableIndexView pairs) {
     std::size_t const first = static_cast<std::size_t>(begin[static_cast<std::size_t>(i)]);
     std::size_t const end = static_cast<std::size_t>(begin[static_cast<std::size_t>(i) + 1]);
     if (first == end) return;
-    // A row with a marginal has a finite log-sum-exp. Its shares are relative to that, so their sum is near 1.
+    // A row with positive marginal has a finite log-sum-exp. The sum of its shares, relative to it, is near 1.
     std::vector<double>& tiles = sums[static_cast<std::size_t>(thread)];
     tiles.clear();
     double sum = 0;
@@ -265,7 +265,7 @@ void PlanOperator<T>::entries_at(IndexView rows, IndexView columns, MutableVecto
   Costs<T> const& costs = *data_.costs;
   ScoreSource<T> const source = costs.scores(Side::rows);
   double const log2e_over_eps = std::numbers::log2e / eps_;
-  // What a point brings. Potentials are finite, so -infinity for a weight of 0 stays.
+  // The logarithm of a point's factor in P_ij. Potentials are finite, so zero weight gives -infinity.
   auto const log2_weight = [&](Side side, std::int64_t i) {
     return data_.weights[static_cast<int>(side)]->log2[static_cast<std::size_t>(i)];
   };

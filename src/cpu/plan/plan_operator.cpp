@@ -20,13 +20,13 @@ namespace {
 constexpr double kLog2e = std::numbers::log2e;
 constexpr double kLn2 = std::numbers::ln2;
 
-/// A power of two near `largest`: numbers divided by it are at home in float, whatever their size. For 0 it is so small
-/// that nothing is left of what the sums of the kernels start from.
+/// A power of two near `largest`; numbers divided by it fit in float. For 0 the unit is so small that the starting
+/// values of sums in the kernels vanish.
 double unit_near(double largest) {
   return std::ldexp(1.0, std::clamp(std::ilogb(largest), -1000, 1000));
 }
 
-/// Returns the unit that the points were divided by.
+/// Packs the points, divided by the unit that it returns.
 template <class T>
 double pack_in_units(MatrixView points, PackedPoints<T>& packed) {
   double largest = 0;
@@ -41,7 +41,7 @@ double pack_in_units(MatrixView points, PackedPoints<T>& packed) {
   return unit;
 }
 
-/// row_j = value(what row r of the stripe has there, factor_j, scale of j's block), whole panels of it.
+/// row_j = value(number of stripe row r at j, factor_j, scale of j's block), for whole panels.
 template <class T, class Scale, class Value>
 void read_row(StripeArgs<T> const& args, std::int64_t r, T const* factor, Scale const& scale, T* row,
               Value const& value) {
@@ -70,12 +70,12 @@ struct PlanOperator<T>::Products {
     logits.set(data, opposite(side), data.potential(opposite(side)), eps);
   }
 
-  /// What a sum relative to 2^row_max is multiplied by, to be relative to the sum of row i. The power of two is exact,
-  /// so a product comes out the same whether its pass had bounds or not.
+  /// The factor that turns a sum relative to 2^row_max into one relative to the sum of row i. The power of two is
+  /// exact, so a product has the same bits with and without bounds.
   double scale(std::int64_t i, double row_max) const {
     return share_unit[i] * std::exp2(row_max - reference_above(bounds[static_cast<std::size_t>(i)]));
   }
-  /// What is known of all rows may be used.
+  /// Marks the data of all rows as complete.
   void finish() {
     double largest = logits.largest;
     for (double const bound : bounds) largest = std::max(largest, std::abs(bound));
@@ -87,11 +87,11 @@ struct PlanOperator<T>::Products {
   Logits<T> logits;  // Of the other side.
   bool is_measured = false;
   HostVector lse, share_unit,
-      marginal;  // share_unit_i = 2^M_i / sum_j 2^t_ij, M_i that of the bound: no rounding of a logarithm.
-  std::vector<double> bounds;  // lse as the kernels want it.
-  bool is_bounded = false;     // The bounds are of use to the kernels.
+      marginal;  // share_unit_i = 2^M_i / sum_j 2^t_ij, without a rounded logarithm; M_i = reference_above(bounds_i).
+  std::vector<double> bounds;  // lse without the offset of the logits, padded.
+  bool is_bounded = false;     // Whether the kernels can use the bounds.
   ColumnSums<T> column_sums;
-  std::vector<double> total_weights;  // Of the column sums, by thread.
+  std::vector<double> total_weights;  // Of each thread's column sums.
 };
 
 template <class T>
@@ -118,7 +118,7 @@ auto PlanOperator<T>::products(Side side) -> Products& {
   return *products;
 }
 
-/// The same, with what the first pass finds.
+/// products(side) after its first pass.
 template <class T>
 auto PlanOperator<T>::measured(Side side) -> Products& {
   Products& onto = products(side);
@@ -133,20 +133,20 @@ double PlanOperator<T>::marginal_from(Side side, std::int64_t i, double lse) con
   return weight > 0 ? weight * std::exp2(lse + slope * (kLog2e / eps_)) : 0;
 }
 
-/// What record() finds, from the transform: lse_i = (norm_i - f+_i) log2(e) / eps.
+/// Computes the results of record() from the transform: lse_i = (norm_i - f+_i) log2(e) / eps.
 template <class T>
 void PlanOperator<T>::take_transform(Side side, Products& onto) const {
   HostVector const& plus = *transforms_[static_cast<int>(side)];
   std::vector<double> const& weight = data_.weight(side);
   std::span<double const> const norm = data_.costs->norm(side), others = data_.costs->norm(opposite(side));
-  // C' has the mean 0 or more, and no two are further apart than the bound: none is below minus that. No logit of row i
-  // is above norm_i + reach then, in units of C.
+  // The mean of C' is at least 0 and its range at most bound(), so C' >= -bound(). No logit of row i therefore exceeds
+  // norm_i + reach, in units of C.
   double const reach = *std::max_element(others.begin(), others.end()) + data_.costs->bound();
   for (std::int64_t i = 0; i < size(side); ++i) {
     std::size_t const k = static_cast<std::size_t>(i);
     onto.lse[i] = (norm[k] - plus[i]) * (kLog2e / eps_);
     onto.marginal[i] = marginal_from(side, i, onto.lse[i]);
-    if (weight[k] == 0) {  // It is not known, but its exponentials must be numbers.
+    if (weight[k] == 0) {  // lse is unknown here, but exponentials must be finite.
       onto.bounds[k] = (norm[k] + reach) * (kLog2e / eps_);
       onto.share_unit[i] = 0;
       continue;
@@ -164,7 +164,7 @@ void PlanOperator<T>::record(Side side, Products& onto, Workspace<T> const& work
   for (std::int64_t r = 0; r < count; ++r) {
     std::int64_t const i = first + r;
     std::size_t const k = static_cast<std::size_t>(i);
-    if (weight[k] == 0 && work.is_empty(r)) {  // All its pairs are forbidden: any bound is one, and shares are 0.
+    if (weight[k] == 0 && work.is_empty(r)) {  // All its pairs are forbidden: any bound holds, and shares are 0.
       onto.lse[i] = -std::numeric_limits<double>::infinity();
       onto.bounds[k] = onto.share_unit[i] = onto.marginal[i] = 0;
       continue;
@@ -177,8 +177,8 @@ void PlanOperator<T>::record(Side side, Products& onto, Workspace<T> const& work
   }
 }
 
-/// A pass whose rows are those of `side`, with `beta` in the place of the logits' own unless null. The first pass finds
-/// the log-sum-exps before `consume` sees its rows, or is preceded by one that does where it has another beta.
+/// A pass over the rows of `side` with `beta`, or with the beta of the logits if null. The log-sum-exps are known when
+/// `consume` sees a row: the first pass finds them, a separate one if `beta` is given.
 template <class T>
 template <class Consume>
 void PlanOperator<T>::for_each_stripe(Side side, T const* beta, bool store, Consume&& consume) {
@@ -198,7 +198,7 @@ void PlanOperator<T>::for_each_row(Side side, RowOf what, RowConsumer const& con
   Products& onto = measured(side);
   std::int64_t const columns = size(opposite(side)), padded = padded_to_panel<T>(columns);
   bool const logarithms = what == RowOf::logarithms;
-  // beta_j or its logarithm, then a row for each thread.
+  // beta_j or its logarithm; then one row for each thread.
   T* const factors = values_.at_least((1 + onto.stripes.threads()) * padded);
   std::copy_n(onto.logits.beta.get(), padded, factors);
   if (logarithms) std::transform(factors, factors + padded, factors, [](T beta) { return std::log2(beta); });
@@ -274,7 +274,7 @@ double PlanOperator<T>::transport_cost() {
   return cost.value();
 }
 
-/// weighed_j = beta_j v_j / unit; returns the unit. What v has at points of no weight does not count.
+/// weighed_j = beta_j v_j / unit; returns the unit. Values of v at points of zero weight are ignored.
 template <class T>
 template <class Read>
 double PlanOperator<T>::weigh(Logits<T> const& logits, Read const& read) {
@@ -292,7 +292,7 @@ double PlanOperator<T>::weigh(Logits<T> const& logits, Read const& read) {
   return unit;
 }
 
-/// write(i, sum_j P_ij read(j)), or the shares: the sums of a pass that weighs its columns with beta_j v_j.
+/// Calls write(i, sum_j P_ij read(j)), or the same with shares, from the row sums of a pass with columns beta_j v_j.
 template <class T>
 template <class Read, class Write>
 void PlanOperator<T>::multiply_vector(Side side, Scaling scaling, Read const& read, Write const& write) {
@@ -309,8 +309,7 @@ void PlanOperator<T>::multiply_vector(Side side, Scaling scaling, Read const& re
                   });
 }
 
-/// values_ = beta_j V_jp / unit_p with V_jp = read(j, p), and units_ = unit_p. What V has at points of no weight does
-/// not count.
+/// values_ = beta_j V_jp / unit_p with V_jp = read(j, p), and units_ = unit_p. Ignores V at points of zero weight.
 template <class T>
 template <class Read>
 void PlanOperator<T>::weigh_matrix(Products const& onto, ValueLayout<T> layout, Read const& read) {
@@ -338,8 +337,8 @@ void PlanOperator<T>::weigh_matrix(Products const& onto, ValueLayout<T> layout, 
   }
 }
 
-/// out = P V or shares of it, V_jp = read(j, p): averages of beta_j V_j under the softmax of the rows. `origin` is
-/// added to averages of V; the entries of P are multiplied by those of L R^T where there is `hadamard`.
+/// out = P V or shares of it, V_jp = read(j, p), as averages of beta_j V_j under the softmax of the rows. Adds `origin`
+/// to the averages; with `hadamard`, multiplies the entries of P by those of L R^T.
 template <class T>
 template <class Read>
 void PlanOperator<T>::multiply_matrix(Side side, Scaling scaling, std::int64_t width, Read const& read,
@@ -455,7 +454,7 @@ void PlanOperator<T>::slopes(Side side, Vector& out) const {
   HostVector& target = on_host(out);
   for (std::int64_t i = 0, e = 0; i < size(side); ++i) {
     for (std::size_t k = 0; k < far.size(); ++k, ++e) {
-      // The difference first: it is what distances are made of, wherever the clouds lie.
+      // The difference of the centres first: a common offset of the clouds then costs no digits.
       double const at_centre = curvature * (points.centre[k] - far[k]) + (curvature + product) * far[k];
       target[e] = curvature * points.packed->coordinate(i, static_cast<std::int64_t>(k)) + at_centre;
     }
@@ -484,9 +483,9 @@ void PlanOperator<T>::multiply(Side side, Scaling scaling, Vector const& v, Vect
   multiply(side, scaling, on_host(v).view(), on_host(out).view());
 }
 
-/// One pass over the rows of the other side: the stripe that gives (P in)_i has the entries P_ij still, so
-/// out_j = beta_j sum_i w_i (P in)_i r_i E_ij follows as the column sums of a sweep do. Where a sum is smaller than T
-/// can hold beside the others, two passes take its place.
+/// One pass over the rows of the other side. The stripe that gives (P in)_i still holds the entries P_ij, so out_j =
+/// beta_j sum_i w_i (P in)_i r_i E_ij follows from column sums, as in a sweep. If a sum is too small to trust, two
+/// passes replace it.
 template <class T>
 void PlanOperator<T>::multiply_gram(Side side, Vector const& w, Vector const& in, Vector& out) {
   Side const over = opposite(side);
@@ -552,8 +551,8 @@ std::unique_ptr<monge::PlanOperator> PlanOperator<T>::at(Side side, MatrixView p
   moved.weights[static_cast<int>(side)] =
       std::make_shared<SideWeights>(std::vector<double>(static_cast<std::size_t>(points.rows()), 1.0));
   moved.potential(side) = HostVector(points.rows());
-  // For the user the other side's potential stays what it is. Nothing is kept between products: there is seldom a
-  // second at the same points.
+  // The user's potential of the other side is unchanged. The new plan keeps no entries: a second product at the same
+  // points is rare.
   std::span<double const> const before = data_.costs->shift(other), after = moved.costs->shift(other);
   for (std::size_t j = 0; j < before.size(); ++j) moved.potential(other).values()[j] += before[j] - after[j];
   return std::make_unique<PlanOperator>(std::move(moved), eps_, most_threads_, 0);

@@ -1,6 +1,6 @@
-// A plan at rest on the CPU. With t_ij the logits of row i and lse_i their log-sum-exp, base 2,
+// A plan with frozen potentials on the CPU. With t_ij the logits of row i and lse_i their log-sum-exp, base 2,
 //   w_ij = 2^(t_ij - lse_i),   r_i = a_i 2^(lse_i + (f'_i - norm_i) log2(e) / eps),   P_ij = r_i w_ij.
-// lse_i also bounds the logits of the row, so a product goes from score to exponential in registers.
+// lse_i also bounds the logits of the row, so a product turns scores into exponentials in registers.
 #pragma once
 #include <functional>
 #include <memory>
@@ -49,8 +49,8 @@ class PlanOperator final : public monge::PlanOperator {
   std::unique_ptr<monge::PlanOperator> at(Side side, MatrixView points) const override;
 
  private:
-  struct Products;   // what the products onto one side read
-  struct Hadamard {  // L and R of (P o L R^T) V; what they are divided by is a power of two
+  struct Products;   // data for products onto one side
+  struct Hadamard {  // L and R of (P o L R^T) V, divided by powers of two
     PackedPoints<T> left, right;
     double unit = 1;
   };
@@ -62,9 +62,9 @@ class PlanOperator final : public monge::PlanOperator {
   void record(Side side, Products& onto, Workspace<T> const& work, std::int64_t first, std::int64_t count) const;
   template <class Consume>
   void for_each_stripe(Side side, T const* beta, bool store, Consume&& consume);
-  /// What stands in row i at column j: w_ij; or log2 w_ij + reference, minus infinity where there is no pair.
+  /// A row holds w_ij; or log2 w_ij + reference, with minus infinity at forbidden pairs.
   enum class RowOf { shares, logarithms };
-  /// Rows in order within a thread; the row lives as long as the call.
+  /// Each thread calls it with its rows in order. A row is valid during the call only.
   using RowConsumer = std::function<void(int thread, std::int64_t i, std::span<T const> row, double reference)>;
   void for_each_row(Side side, RowOf what, RowConsumer const& consume);
   template <class Read>
@@ -81,14 +81,14 @@ class PlanOperator final : public monge::PlanOperator {
   HostVectorOperations vectors_;
   double eps_;
   int most_threads_;
-  double cache_bytes_;  // That the sides have not taken.
+  double cache_bytes_;  // Not yet taken by a side.
   std::unique_ptr<Products> products_[2];
-  std::unique_ptr<HostVector> transforms_[2];  // That were given.
-  /// Kept from product to product.
+  std::unique_ptr<HostVector> transforms_[2];  // From set_transforms().
+  /// Kept between products.
   Buffer<T> weighed_, values_;
   Buffer<double> units_, sums_;
   Hadamard hadamard_;
-  std::unique_ptr<Vector> between_[2];  // Of a Gram product that takes two passes.
+  std::unique_ptr<Vector> between_[2];  // For a Gram product in two passes.
 };
 
 }  // namespace monge::cpu

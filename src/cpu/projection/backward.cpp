@@ -1,5 +1,5 @@
-// The backward pass over a range of matrices. The half-steps are done again and their scalings kept; then they are
-// undone in reverse.
+// The backward pass over a range of matrices. It repeats the half-steps, keeps the scalings, and undoes them in
+// reverse.
 #include "cpu/pass/simd_targets.hpp"
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "cpu/projection/backward.cpp"
@@ -43,7 +43,7 @@ struct Backward {
     clear(g.columns.chain, g.columns.size());
   }
 
-  /// Undoes the half-steps that each matrix did, in the lanes where wanted < 0.
+  /// Undoes the half-steps of each matrix, in the lanes where wanted < 0.
   template <class Domain, class G>
   MONGE_STEP static void unrolled(G& g, Pack const& wanted) {
     auto const row_back = [&](int entry, Pack const& active) {
@@ -62,7 +62,7 @@ struct Backward {
     if (g.problem.lead) column_back(1, wanted);
   }
 
-  /// -1 in the lanes where the sums of the first side are right to the implicit tolerance, 1 in the others.
+  /// -1 in the lanes where the sums of the first side are within the implicit tolerance, 1 in the others.
   template <class Domain, class G>
   MONGE_STEP static Pack converged(G const& g) {
     bool const by_rows = !g.problem.columns_first;
@@ -77,7 +77,7 @@ struct Backward {
     return SelectLess(error, above(g.problem.implicit_tolerance), Set(-1), Set(1));
   }
 
-  /// The gradient of the limit: the last pair of half-steps is undone until what it passes on has died out.
+  /// The gradient of the limit: undoes the last pair of half-steps until the gradient that it passes on vanishes.
   template <class Domain, class G>
   MONGE_STEP static void implicit(G& g, Pack active) {
     int const u = g.problem.trail ? 2 * g.pairs + 2 : 2 * g.pairs, v = 2 * g.pairs + 1;

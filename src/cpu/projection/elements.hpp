@@ -22,7 +22,7 @@ inline float from_float16(std::uint16_t half) {
   std::uint32_t const sign = std::uint32_t{half & 0x8000u} << 16;
   std::uint32_t const rest = half & 0x7fffu;
   if (rest >= 0x7c00) return std::bit_cast<float>(sign | 0x7f800000u | (rest & 0x3ff) << 13);
-  // Moving the exponent by a product makes subnormals right too.
+  // Moving the exponent by a product is right for subnormals, too.
   float const magnitude = std::bit_cast<float>(rest << 13) * 0x1p112f;
   return std::bit_cast<float>(std::bit_cast<std::uint32_t>(magnitude) | sign);
 }

@@ -1,5 +1,5 @@
-// A group is the matrices that a thread works on together, one in each lane of a Pack. This file says where its numbers
-// lie and moves them between lanes and memory; linear-inl.hpp and log-inl.hpp have the arithmetic.
+// A group is the set of matrices that a thread works on together, one in each lane of a Pack. This file lays out its
+// numbers and moves them between lanes and memory. linear-inl.hpp and log-inl.hpp have the arithmetic.
 #if defined(MONGE_CPU_PROJECTION_GROUP) == defined(HWY_TARGET_TOGGLE)
 #ifdef MONGE_CPU_PROJECTION_GROUP
 #undef MONGE_CPU_PROJECTION_GROUP
@@ -17,14 +17,14 @@
 HWY_BEFORE_NAMESPACE();
 namespace monge::cpu::HWY_NAMESPACE {
 
-/// A number of Packs in scratch memory.
+/// An array of Packs in scratch memory.
 struct Row {
   float* values = nullptr;
   HWY_INLINE Pack get(int i) const { return Load(values + i * kLanes); }
   HWY_INLINE void set(int i, Pack const& to) const { Store(to, values + i * kLanes); }
 };
 
-/// kSize Packs, in registers or on the stack; or a number that only the run knows (kSize 0), in scratch memory.
+/// kSize Packs, in registers or on the stack; or, with kSize 0, a number known at run time, in scratch memory.
 template <int kSize>
 struct Packs {
   Pack value[kSize];
@@ -40,16 +40,16 @@ struct Packs<0> : Row {
   }
 };
 
-/// The rows or the columns. Entry (i, j), i of one axis and j of the other, is at
+/// The rows or the columns. Entry (i, j), with i of one axis and j of the other, is at
 ///   i * one.stride() + j * other.stride(),
-/// so that a half-step is written once for both. kSize and kStride are 0 where the compiler does not know them.
+/// so that one half-step serves both. kSize and kStride are 0 if the compiler does not know them.
 template <int kSize, int kStride>
 struct Axis {
   std::vector<float> const* marginals;
   Packs<kSize> scaling;  // u or v; in the log domain f or g.
-  Packs<kSize> weight;   // What epsilon is multiplied by when it is added to the sums.
+  Packs<kSize> weight;   // Factor of the epsilon that is added to the sums.
   Packs<kSize> bar;      // Backward: gradient in the scaling.
-  Packs<kSize> chain;    // Backward: gradient in the sum, by way of the weight that it makes.
+  Packs<kSize> chain;    // Backward: gradient in the sum, through the weight that it makes.
 
   Axis(std::vector<float> const& given, int stride)
       : marginals(&given), size_(static_cast<int>(given.size())), stride_(stride) {}
@@ -68,8 +68,8 @@ struct Group {
   ProjectionProblem const& problem;
   Axis<kSize, kSize> rows;
   Axis<kSize, kSize == 0 ? 0 : 1> columns;
-  Packs<kSize * kSize> k;  // K; in the log domain the logits.
-  Row staging;             // A matrix on its way between lanes and memory; in a half-step, what is not yet accepted.
+  Packs<kSize * kSize> k;  // K, or the logits in the log domain.
+  Row staging;             // A matrix between lanes and memory; in a half-step, results not yet accepted.
   Row shift;               // e^{-s}, s the shift of each row or column of the side that was shifted.
   Row d_k, d_out;          // Backward: gradients in k and in P.
   Row history;             // Backward: the scalings after every half-step.
@@ -104,9 +104,9 @@ struct Group {
 
   HWY_INLINE int entries() const { return rows.size() * columns.size(); }
 
-  // The history holds the scalings in the order in which half-steps make them, so that the half-step that makes entry e
-  // reads entry e - 1. Entry 0 is that of the rows at the start. Entry 1 is that of the columns at the start or, if
-  // there is one, after the leading column step. Pair p makes entry 2 p + 2 (rows) and entry 2 p + 3 (columns).
+  // The history holds the scalings in the order of the half-steps; the half-step that makes entry e reads entry e - 1.
+  // Entry 0 holds the first scalings of the rows. Entry 1 holds those of the columns, after the leading column step if
+  // there is one. Pair p makes entry 2 p + 2 (rows) and entry 2 p + 3 (columns).
   HWY_INLINE Row scalings(int entry) const {
     std::ptrdiff_t const packs = std::ptrdiff_t{entry / 2} * (rows.size() + columns.size());
     return {history.values + (packs + (entry % 2 == 0 ? 0 : rows.size())) * kLanes};
@@ -191,10 +191,10 @@ struct Group {
     }
   }
 
-  /// How many matrices of the range are in the group that begins at `first`.
+  /// The number of matrices of the range in the group that begins at `first`.
   HWY_INLINE std::int64_t lanes(std::int64_t first) const { return std::min<std::int64_t>(kLanes, range.last - first); }
 
-  /// k = logits / temperature, or the given matrix plus epsilon. Scalings start without effect.
+  /// Sets k = logits / temperature, or the given matrix plus epsilon. The first scalings are neutral.
   MONGE_STEP void load(std::int64_t first, float neutral_scaling) {
     read(range.logits, first, k);
     int const n = rows.size(), m = columns.size();

@@ -87,7 +87,7 @@ struct Linear {
         Pack scaling = Mul(Set(marginal), Reciprocal(guarded));
         if (clamp) scaling = SelectLess(sum, guard, Sub(zero, scaling), scaling);
         Pack const next_weight = constant_weight ? weight : Mul(guarded, Set(inverse));
-        if (check) {  // All sums must be known before anything changes.
+        if (check) {  // All sums must be known before a scaling changes.
           g.staging.set(i, scaling);
           g.staging.set(size + i, next_weight);
         } else {
@@ -102,7 +102,7 @@ struct Linear {
     }
   }
 
-  /// After the first pair of steps: whether one of their sums was so small that the clamp may act on it.
+  /// After the first pair of steps: whether the clamp may act on one of its sums.
   template <class G>
   HWY_INLINE static bool clamps(G const& g) {
     if (g.problem.epsilon == 0) return false;
@@ -131,7 +131,7 @@ struct Linear {
     }
   }
 
-  /// Undoes a half-step of `own` that made the scalings `made` of `read`, in the lanes where active < 0. The gradient
+  /// In the lanes where active < 0, undoes a half-step of `own` that made the scalings `made` from `read`. The gradient
   /// in `made` becomes gradients in K and in `read`.
   template <class G, class Own, class Other>
   MONGE_STEP static void back(G& g, Own& own, Other& other, Row made, Row read, Pack const& active) {
@@ -172,7 +172,7 @@ struct Linear {
     }
   }
 
-  /// The gradient in x, from that in K, to the staging memory.
+  /// Writes the gradient in x, from the gradient in K, to the staging memory.
   template <class G>
   MONGE_STEP static void finish_back(G& g) {
     ProjectionProblem const& problem = g.problem;
@@ -180,14 +180,14 @@ struct Linear {
     bool const softmax = problem.start == ProjectionStart::softmax;
     bool const shift_counts = problem.start == ProjectionStart::exp_shifted;
     bool const scaled = problem.start == ProjectionStart::exp, by_columns = shifts_columns(problem);
-    // d K / d x is K without the epsilon that was added to it.
+    // d K / d x is K without the added epsilon.
     auto const without_epsilon = [&](int i, int j) {
       Pack const value = g.k.get(i * m + j);
       if (problem.matrix_epsilon <= 0) return value;
       Pack const scale = scaled ? g.shift.get(by_columns ? j : i) : Set(1);
       return Larger(NegMulAdd(Set(problem.matrix_epsilon), scale, value), Set(0));
     };
-    // Where K is 0 the gradient is 0: the scalings of a row without mass may have made x infinite.
+    // If K is 0, the gradient is 0: the scalings of a row without mass may have made x infinite.
     auto const product = [](Pack const& x, Pack const& value) {
       return SelectLess(Set(0), Abs(value), Mul(x, value), value);
     };
@@ -201,7 +201,7 @@ struct Linear {
           largest = Larger(largest, value);
         }
       }
-      Pack left = Set(1);  // The share of the shift's gradient that is left. The first of the row's largest takes it.
+      Pack left = Set(1);  // The remaining share of the shift's gradient. The first of the largest entries takes it.
       MONGE_UNROLL(4)
       for (int j = 0; j < m; ++j) {
         int const e = i * m + j;
@@ -227,9 +227,8 @@ struct Linear {
     return problem.start == ProjectionStart::exp && problem.columns_first;
   }
 
-  /// K = exp(x - s) + epsilon, s the largest of each line of `own`; or the softmax of the line, + epsilon. Where an
-  /// epsilon is relative to e^{-s}, the weights start as e^{-s}, and s is held above -40 so that this does not
-  /// overflow.
+  /// K = exp(x - s) + epsilon, with s the largest of each line of `own`; or the softmax of the line, + epsilon. If an
+  /// epsilon is relative to e^{-s}, the weights start as e^{-s}, and s is at least -40, so that they do not overflow.
   template <class G, class Own, class Other>
   MONGE_STEP static void exponentiate(G& g, Own& own, Other const& other) {
     ProjectionProblem const& problem = g.problem;

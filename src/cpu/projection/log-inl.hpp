@@ -29,7 +29,7 @@ struct Logarithmic {
     int const n = g.rows.size(), m = g.columns.size();
     if (g.problem.start == ProjectionStart::positive) {
       for (int e = 0; e < n * m; ++e) {
-        Pack const value = g.k.get(e);  // The logarithm of 0 becomes a very small number, that of NaN becomes NaN.
+        Pack const value = g.k.get(e);  // log 0 becomes a very small number, log NaN becomes NaN.
         g.k.set(e, SelectLess(Set(0), value, Log(value), Add(value, Set(-1e38f))));
       }
     } else if (g.problem.start == ProjectionStart::softmax) {
@@ -43,7 +43,7 @@ struct Logarithmic {
     }
   }
 
-  /// As Linear's.
+  /// As Linear::step().
   template <class G, class Own, class Other>
   MONGE_STEP static void step(G& g, Own& own, Other const& other, bool check) {
     Pack const zero = Set(0);
@@ -80,7 +80,7 @@ struct Logarithmic {
     }
   }
 
-  /// As Linear's. The derivatives of a logsumexp are its softmax: exp(k + read + made) over the marginal.
+  /// As Linear::back(). The derivatives of a logsumexp are its softmax: exp(k + read + made) over the marginal.
   template <class G, class Own, class Other>
   MONGE_STEP static void back(G& g, Own& own, Other& other, Row made, Row read, Pack const& active) {
     Pack const zero = Set(0);
@@ -99,8 +99,8 @@ struct Logarithmic {
     }
   }
 
-  /// The gradient in x, from that in the logits, to the staging memory. A row's shift has no gradient here: it changes
-  /// nothing.
+  /// Writes the gradient in x, from the gradient in the logits, to the staging memory. A row's shift has no gradient
+  /// here, since it changes nothing.
   template <class G>
   MONGE_STEP static void finish_back(G& g) {
     int const n = g.rows.size(), m = g.columns.size();

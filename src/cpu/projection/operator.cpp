@@ -48,7 +48,7 @@ void run(ProjectionProblem const& problem, int threads, bool backward, Projectio
   });
 }
 
-constexpr std::int64_t kTokens = 256;  // Of a part. Sums over tokens add up parts in their order, whatever the threads.
+constexpr std::int64_t kTokens = 256;  // Of a part. Sums over tokens add parts in order, for any number of threads.
 
 float sigmoid(float x) {
   return 1 / (1 + std::exp(-x));

@@ -19,8 +19,8 @@ namespace monge::cpu::HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-// A pass over a group is inlined into one function and unrolled, so that a 4 x 4 matrix stays in registers. Under a
-// sanitizer that function would take minutes to compile, so there a pass calls its steps and they keep their loops.
+// A pass over a group is inlined in one function and unrolled, so that a 4 x 4 matrix stays in registers. With a
+// sanitizer this function would take minutes to compile: there a pass calls its steps, and they keep their loops.
 #undef MONGE_STEP
 #undef MONGE_UNROLL
 #if HWY_IS_ASAN || defined(__SANITIZE_ADDRESS__)
@@ -83,7 +83,7 @@ HWY_INLINE Pack NegMulAdd(Pack const& a, Pack const& b, Pack const& c) {
   MONGE_EACH r.x[p] = hn::NegMulAdd(a.x[p], b.x[p], c.x[p]);
   return r;
 }
-/// The larger of the two; NaN only if `a` is. hn::Max does not serve: what it makes of NaN differs between machines.
+/// The larger of the two; NaN only if `a` is NaN. hn::Max treats NaN differently on different machines.
 HWY_INLINE Pack Larger(Pack const& a, Pack const& b) {
   Pack r;
   MONGE_EACH r.x[p] = hn::IfThenElse(hn::Lt(a.x[p], b.x[p]), b.x[p], a.x[p]);
@@ -113,7 +113,7 @@ HWY_INLINE Pack SelectLess(Pack const& a, Pack const& b, Pack const& x, Pack con
   MONGE_EACH r.x[p] = hn::IfThenElse(hn::Lt(a.x[p], b.x[p]), x.x[p], y.x[p]);
   return r;
 }
-/// For x < above(tolerance), which is x <= tolerance.
+/// The bound with which x < above(tolerance) means x <= tolerance.
 HWY_INLINE Pack above(float tolerance) {
   return Set(std::nextafter(tolerance, std::numeric_limits<float>::infinity()));
 }

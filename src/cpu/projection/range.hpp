@@ -22,7 +22,7 @@ struct ProjectionRange {
   float* scratch;  ///< projection_scratch() floats, 64-byte aligned.
 };
 
-/// The most matrices of a group. Ranges start at its multiples.
+/// The largest number of matrices in a group. Ranges start at multiples of it.
 inline constexpr std::int64_t kProjectionLanes = 32;
 
 /// Floats that a Group (group-inl.hpp) places in `scratch`.

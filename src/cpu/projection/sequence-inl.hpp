@@ -1,5 +1,4 @@
-// What the two passes share: the sequence of half-steps (projection/problem.hpp), and the choice of the code that
-// a problem runs on.
+// Code of both passes: the sequence of half-steps (projection/problem.hpp), and the choice of the code for a problem.
 #if defined(MONGE_CPU_PROJECTION_SEQUENCE) == defined(HWY_TARGET_TOGGLE)
 #ifdef MONGE_CPU_PROJECTION_SEQUENCE
 #undef MONGE_CPU_PROJECTION_SEQUENCE

@@ -1,14 +1,14 @@
-// The prox of hypentropy, of whole vectors: part of the splitting pass, for each instruction set.
+// The prox of hypentropy on whole vectors: part of the splitting pass, for each instruction set.
 //
 //   x / shrink + h asinh(x / beta) = v,  v >= 0:  with x = beta sinh(y)  f(y) = kappa sinh(y) + h y = v
 //
-// Start     The smaller of two bounds from above, v / (kappa + h) and ln(1 + 2 v / kappa), the latter from the bits of
-//           2 v + kappa, whose whole number is within 0.09 of a logarithm.
-// Steps     The inverse of f's Taylor polynomial of degree 4 (Schroeder): an error d becomes about d^5 / 5, and from
-//           above a large one falls by up to 2. Two as a rule.
+// Start     The smaller of two upper bounds, v / (kappa + h) and ln(1 + 2 v / kappa). The bits of 2 v + kappa, read as
+//           an integer, give the logarithm up to 0.09.
+// Steps     The inverse of f's Taylor polynomial of degree 4 (Schroeder): an error d becomes about d^5 / 5; a large
+//           positive one falls by up to 2. Two steps as a rule.
 // Numerics  y = k ln 2 + r, |r| <= ln 2 / 2, so sinh(y) = S cosh(r) + C sinh(r) with S and C sums of powers of 2.
-//           S is 0 at k = 0: small entries are exact to rounding, relatively. The last step goes into sinh(y + d) by a
-//           Taylor polynomial, not by another sinh. A vector that is all 0 costs a comparison.
+//           S is 0 at k = 0, so small entries are exact to rounding, relatively. After the last step d, sinh(y + d)
+//           comes from a Taylor polynomial. A vector of zeros costs one comparison.
 #if defined(MONGE_CPU_HYPENTROPY) == defined(HWY_TARGET_TOGGLE)
 #ifdef MONGE_CPU_HYPENTROPY
 #undef MONGE_CPU_HYPENTROPY
@@ -78,9 +78,9 @@ class HypentropyProx {
   static constexpr bool kFloat = sizeof(T) == 4;
   static constexpr int kMantissaBits = kFloat ? 23 : 52, kBias = kFloat ? 127 : 1023;
   static constexpr int kMostSteps = 30;
-  /// Where 2^k is near the largest number. Entries of up to 1 stay below it at all widths that solves take.
+  /// At this y, 2^k is near the largest number. Entries up to 1 stay below it for all widths that solves use.
   static constexpr T kMost = kFloat ? T(87) : T(708);
-  /// What a step of this size leaves is rounding.
+  /// After a step of at most this size, only rounding errors remain.
   static constexpr T kLastStep = kFloat ? T(0.02) : T(1e-4);
 
   /// ln(w / kappa), or up to 0.063 more.
@@ -94,7 +94,7 @@ class HypentropyProx {
   static HWY_INLINE void Evaluate(V y, V& sinh, V& cosh) {
     D const d;
     DI const di;
-    // The low bits of `shifted` are k and the exponent of 2^(k - 1), and a shift moves them to where that belongs.
+    // The low bits of `shifted` are k and the exponent of 2^(k - 1); a shift moves them to the exponent's place.
     V const magic = hn::Set(d, (kFloat ? T(12582912) : T(6755399441055744)) + (kBias - 1));
     V const shifted = hn::MulAdd(y, hn::Set(d, std::numbers::log2e_v<T>), magic);
     V const r = hn::NegMulAdd(hn::Sub(shifted, magic), hn::Set(d, std::numbers::ln2_v<T>), y);

@@ -32,7 +32,7 @@ QuadraticOperator::QuadraticOperator(std::shared_ptr<RegularizedCosts const> cos
       line_(costs_.of(costs_.by_columns() ? Side::columns : Side::rows)),
       place_(costs_.of(costs_.by_columns() ? Side::rows : Side::columns)) {}
 
-/// Of potentials that are set: everything else of a state.
+/// Computes all of the state except its potentials, which are set.
 void QuadraticOperator::pass(State& state) {
   std::size_t const team = static_cast<std::size_t>(team_);
   state.active.resize(team);
@@ -171,7 +171,7 @@ void QuadraticOperator::accept() {
   std::swap(now_, trial_);
 }
 
-/// Of the Schur complement of the places, with its diagonal as preconditioner:
+/// Solves the Schur complement of the places, with its diagonal as preconditioner:
 ///   S = D_p - M^T D_l^-1 M,   S x_p = b_p - M^T D_l^-1 b_l,   x_l = D_l^-1 (b_l - M x_p).
 int QuadraticOperator::solve(QuadraticDamping damping) {
   auto const set = [&](RegularizedCosts::Points const& given, Points const& points, System& system) {
@@ -251,7 +251,7 @@ int QuadraticOperator::solve(QuadraticDamping damping) {
   return k;
 }
 
-/// Points without mass get the largest potentials with which none of their pairs is active, lines first.
+/// Points of zero mass get the largest potentials for which none of their pairs is active, lines first.
 RegularizedValues QuadraticOperator::evaluate() {
   std::vector<double> line = now_.line.potential, place = now_.place.potential;
   auto const is_idle = [](double share) { return share == 0; };

@@ -1,8 +1,8 @@
 // The dual of a quadratically regularised plan on the CPU, in float64 whatever the costs are stored in.
 //
-// A pass reads the costs once, from the caller's matrix in place or made from points, and leaves the sums of the
-// positive scores and the list of active pairs, line by line, on which all of the linear algebra runs. It is memory of
-// 4 bytes an active pair, and a step of conjugate gradients, on the Schur complement of the places, reads them once.
+// A pass reads the costs once, from the caller's matrix in place or computed from points. It leaves the sums of the
+// positive u + v - S and the list of active pairs, line by line, 4 bytes for each. All linear algebra runs on this
+// list: a step of conjugate gradients, on the Schur complement of the places, reads it once.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -28,16 +28,16 @@ class QuadraticOperator final : public ReadableOperator<monge::QuadraticOperator
   void potentials(MutableVectorView u, MutableVectorView v) const override;
 
  private:
-  /// Lines or places.
+  /// Data of the lines, or of the places.
   struct Points {
     std::vector<double> potential;  // Less the shift of the costs; -infinity without mass.
-    std::vector<double> sum;        // Of the positive scores.
+    std::vector<double> sum;        // Of the positive u + v - S.
     std::vector<std::int32_t> count;
   };
-  /// Potentials, and what a pass has found of them.
+  /// Potentials, and the results of a pass.
   struct State {
     Points line, place;
-    std::vector<std::vector<std::int32_t>> active;  // The places of the lines of each thread, one line after the other.
+    std::vector<std::vector<std::int32_t>> active;  // For each thread, the places of its lines.
     double squares = 0;
   };
   void load(Tile const& tile, double* x, double* c, double* w) const override;
@@ -49,19 +49,19 @@ class QuadraticOperator final : public ReadableOperator<monge::QuadraticOperator
   /// Calls visit(line, places of the line) for each line of a thread.
   template <class Visit>
   void for_each_line(State const& state, int thread, Visit&& visit) const;
-  /// Returns the steps of conjugate gradients.
+  /// Returns the number of steps of conjugate gradients.
   int solve(QuadraticDamping damping);
 
-  int team_;  // Of the threads that are given, as many as the problem keeps busy.
+  int team_;  // The threads that the problem keeps busy.
   CostLines const& lines_;
   RegularizedCosts::Points const &line_, &place_;
   double weight_ = 0;
   State now_, trial_;
-  // The linear system at hand: diagonals, right-hand sides; solutions.
+  // The present linear system: diagonals, right-hand sides, solutions.
   struct System {
     std::vector<double> diagonal, right, solution;
   } of_lines_, of_places_;
-  std::vector<double> u_, v_;  // Finite and feasible: what the last evaluation was of.
+  std::vector<double> u_, v_;  // Finite and feasible potentials of the last evaluation.
 };
 
 }  // namespace monge::cpu

@@ -123,7 +123,7 @@ std::vector<RowGroup> RegularizedCosts::groups() const {
 template <class Value>
 void RegularizedCosts::load_from(MatrixView matrix, bool transposed, Tile const& tile, double* out,
                                  Value&& value) const {
-  // A line of memory may be a row: some rows at a time fill whole cache lines on both sides.
+  // A line of memory may be a row. Several rows at a time fill whole cache lines on both sides.
   constexpr std::int64_t kRows = 8;
   std::int64_t const row_step = transposed ? 1 : matrix.row_stride(),
                      column_step = transposed ? matrix.row_stride() : 1;

@@ -30,9 +30,9 @@ class RegularizedCosts final : public monge::RegularizedCosts {
 
   RegularizerTerms const& terms() const { return terms_; }
   Points const& of(Side side) const { return of_[static_cast<int>(side)]; }
-  /// The rows sorted by group, those of a group in the order of the problem; all in order without groups.
+  /// The rows sorted by group, in the order of the problem within each; without groups, in the order of the problem.
   std::vector<std::int64_t> const& order() const { return order_; }
-  /// Where these rows have their groups, in units of `scale`; none without the term.
+  /// The groups of these rows, in units of `scale`; empty without group lasso.
   std::vector<RowGroup> groups() const;
 
   /// Costs from 0 to 1, without l1 and, of points, without their shifts, which would cost digits.

@@ -19,11 +19,11 @@ namespace monge::cpu {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-// Columns whose entries are in memory at once when all their rows are: a cache line of float32 costs.
+// Columns in memory at once when all their rows are: a cache line of float32 costs.
 constexpr std::int64_t kWholeColumns = 16;
-// Columns between two sums of their rows; what they leave does not depend on the number of threads.
+// Columns for each partial sum of rows, so that sums do not depend on the number of threads.
 constexpr std::int64_t kColumnsOfSum = 64;
-// Sides of the tiles of read-outs.
+// Sides of the tiles of other reads.
 constexpr std::int64_t kTile = 64;
 
 struct ColumnValues {
@@ -40,7 +40,7 @@ double sum_rows(std::int64_t rows, Value&& value) {
   return sum;
 }
 
-/// One column in the units of a source: X, and S = C + lambda_1 W, with the potentials of its rows.
+/// One column in units of a source: X, S = C + lambda_1 W, and the potentials of its rows.
 struct Column {
   std::int64_t rows;
   double const* x;
@@ -55,7 +55,7 @@ struct Column {
       return z * z;
     });
   }
-  /// min S_r - u_r, +infinity where no pair is allowed.
+  /// min (S_r - u_r), +infinity if no pair is allowed.
   double least_reduced_cost(RowGroup const& group) const {
     double least = kInfinity;
     for (std::int64_t r = group.begin; r < group.end; ++r) least = std::min(least, s[r] - u[r]);
@@ -63,9 +63,9 @@ struct Column {
   }
 };
 
-/// The largest v <= `most` for which the slacks of a group have a norm of at most its weight. The norm is convex in v,
-/// so Newton's method comes down from any v above: the weight over the least reduced cost is one, as a single pair has
-/// that norm there.
+/// The largest v <= `most` for which the norm of a group's slacks is at most its weight. The norm is convex in v, so
+/// Newton's method decreases from any larger v. One is the least reduced cost plus the weight: there a single pair has
+/// that norm.
 double largest_feasible(Column const& column, RowGroup const& group, double most) {
   double const least = column.least_reduced_cost(group);
   if (group.weight == 0 || least == kInfinity) return std::min(most, least);
@@ -115,7 +115,7 @@ double regularization(Column const& column, EntryTerms const& terms) {
   return sum;
 }
 
-/// h*(u + v - C) of the column, of a quadratic term or hypentropy.
+/// h*(u + v - C) of the column, for a quadratic term or hypentropy.
 double conjugate(Column const& column, EntryTerms const& terms, double v) {
   if (terms.hypentropy == 0) {
     double sum = 0;
@@ -143,13 +143,13 @@ double conjugate(Column const& column, EntryTerms const& terms, double v) {
   return sum;
 }
 
-/// Of a column with entries x, costs c, to which the weights w are added unless they are null, and potentials u and v,
-/// which is replaced by the largest feasible one where the bound is without slack.
+/// Values of a column with entries x, costs c, and potentials u and v. Adds the weights w to c unless they are null.
+/// Replaces v by the largest feasible one if the bound allows no slack.
 ColumnValues values_of(std::int64_t rows, double const* x, double* c, double const* w, double const* u, double& v,
                        EntryTerms const& terms, DualBound bound) {
   ColumnValues values;
   for (std::int64_t r = 0; r < rows; ++r) {
-    if (x[r] == 0) continue;  // A forbidden pair costs infinity.
+    if (x[r] == 0) continue;  // A forbidden pair has infinite cost.
     ++values.nonzeros;
     values.mass += x[r];
     values.cost += x[r] * c[r];
@@ -172,8 +172,8 @@ std::int64_t count_of(std::int64_t size, std::int64_t step) {
   return (size + step - 1) / step;
 }
 
-/// visit(tile, x) for all tiles: those of some points of `side` are one thread's, from the first of the other side to
-/// the last.
+/// Calls visit(tile, x) for all tiles. One thread gets all tiles of its points of `side`, from the first point of the
+/// other side to the last.
 template <class Visit>
 void for_each_tile(EntrySource const& source, Side side, int threads, Visit&& visit) {
   std::int64_t const n = source.source_rows(), m = source.source_columns();
@@ -192,7 +192,7 @@ void for_each_tile(EntrySource const& source, Side side, int threads, Visit&& vi
   }
 }
 
-/// visit(r, k, entry) for the entries of a tile that are not 0, row by row.
+/// Calls visit(r, k, entry) for the nonzero entries of a tile, row by row.
 template <class Visit>
 void for_each_nonzero(Tile const& tile, double const* x, Visit&& visit) {
   for (std::int64_t r = 0; r < tile.rows; ++r) {
@@ -335,7 +335,7 @@ void multiply_entries(EntrySource const& source, double mass, Side side, bool av
                       MutableMatrixView out, int threads) {
   std::int64_t const width = values.columns();
   bool const by_rows = side == Side::rows;
-  // Tiles of a point of `side`, and of all of the others, are one thread's, which sums its row of `out` here.
+  // One thread has all tiles of a point of `side`, and sums its row of `out` here.
   std::int64_t const points = by_rows ? source.source_rows() : source.source_columns();
   std::vector<double> sums(static_cast<std::size_t>(points * width)), masses(static_cast<std::size_t>(points));
   with_data(values, [&](auto const* data) {

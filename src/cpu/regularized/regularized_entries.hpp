@@ -1,5 +1,5 @@
-// What is read out of a regularised plan, whatever its entries X_ij are made of: float64 values, the matrix in any of
-// its forms, products. Entries come tile by tile, so that no source needs n x m memory of its own.
+// Reading of a regularised plan, for any source of its entries X_ij: float64 values, the matrix in several forms,
+// products. Entries come tile by tile, so no source needs n x m memory of its own.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -12,15 +12,14 @@
 
 namespace monge::cpu {
 
-/// A rectangle of the plan. Rows count in the order of the source.
+/// A rectangle of the plan, with rows in the order of the source.
 struct Tile {
   std::int64_t row, rows, column, columns;
 
   std::int64_t size() const { return rows * columns; }
 };
 
-/// The entries of a plan, for masses of 1 and costs of range 1 that begin at 0. A source may have the rows in an order
-/// of its own.
+/// The entries of a plan, for masses of 1 and costs with least 0 and range 1. A source may have its own order of rows.
 class EntrySource {
  public:
   virtual ~EntrySource() = default;
@@ -28,12 +27,12 @@ class EntrySource {
   virtual std::int64_t source_columns() const = 0;
   /// The row of the problem that is row r of the source.
   virtual std::int64_t problem_row(std::int64_t r) const { return r; }
-  /// Column by column of the tile: X to x and, where they are not null, costs to c, +infinity for forbidden pairs, and
-  /// lambda_1 W to w. Called from many threads.
+  /// For each column of the tile: writes X to x; unless null, costs to c, +infinity for forbidden pairs, and lambda_1 W
+  /// to w. Called from many threads.
   virtual void load(Tile const& tile, double* x, double* c, double* w) const = 0;
 };
 
-/// Rows [begin, end) of a source that group_lasso takes together.
+/// Rows [begin, end) of a source that form a group of group lasso.
 struct RowGroup {
   std::int64_t begin, end;
   double weight;  // lambda w_g
@@ -43,10 +42,10 @@ struct RowGroup {
 struct EntryTerms {
   double quadratic = 0;
   double hypentropy = 0, width = 1;
-  bool has_l1 = false;           // Its weights come with the entries.
-  std::vector<RowGroup> groups;  // All rows in order, or none without that term.
+  bool has_l1 = false;           // L1 weights come with the entries.
+  std::vector<RowGroup> groups;  // All rows in order; empty without group lasso.
 
-  /// `groups` as RowGroup, in order of the rows.
+  /// `groups` are in the order of rows.
   EntryTerms(RegularizerTerms const& terms, CostScale const& scale, std::vector<RowGroup> groups);
   bool has_finite_conjugate() const { return quadratic > 0 || hypentropy > 0; }
 };
@@ -57,28 +56,28 @@ struct EntryDuals {
   std::span<double> v;
 };
 
-/// Values as RegularizedOperator::evaluate() has them; v is replaced where the bound is without slack.
+/// Values as in RegularizedOperator::evaluate(); replaces v if the bound allows no slack.
 RegularizedValues evaluate_entries(EntrySource const& source, EntryTerms const& terms, EntryDuals const& duals,
                                    DualBound bound, int threads);
 
 /// out = mass X
 void dense_entries(EntrySource const& source, double mass, MutableMatrixView out, int threads);
 std::int64_t count_nonzeros(EntrySource const& source, MutableIndexView row_begin, int threads);
-/// Throws invalid_argument where row_begin is not that of count_nonzeros().
+/// Throws invalid_argument if row_begin differs from the result of count_nonzeros().
 void nonzero_entries(EntrySource const& source, double mass, MutableIndexView row_begin, MutableIndexView columns,
                      MutableVectorView values, int threads);
-/// out = mass X 1 or, of columns, mass X^T 1.
+/// out = mass X 1 or, for columns, mass X^T 1.
 void sum_entries(EntrySource const& source, double mass, Side side, MutableVectorView out, int threads);
 /// RegularizedOperator::product() with mass X.
 void multiply_entries(EntrySource const& source, double mass, Side side, bool averaged, MatrixView values,
                       MutableMatrixView out, int threads);
 
-/// u or v to an output of the user's: potentials of costs of range 1, for costs as `scale` says.
+/// Writes u or v, potentials for costs of range 1, to the caller's memory in the units of `scale`.
 void write_potential(CostScale const& scale, std::span<double const> potential, MutableVectorView out);
 
 class RegularizedCosts;
 
-/// An operator of either method with what plans read of it, which is the same for all sources.
+/// An operator of either method. Plans read all sources in the same way.
 template <class Operator>
 class ReadableOperator : public Operator, protected EntrySource {
  public:

@@ -14,14 +14,14 @@
 namespace monge::cpu {
 namespace {
 
-/// Whole cache lines, an odd number of them: neighbouring columns lie in different sets of a cache.
+/// Whole cache lines, an odd number, so that neighbouring columns lie in different sets of a cache.
 template <class T>
 std::int64_t column_stride(std::int64_t rows) {
   constexpr std::int64_t kLine = padded_to_vectors<T>(1);
   return (padded_to_vectors<T>(rows) / kLine | 1) * kLine;
 }
 
-/// Room for columns, and for a vector that begins within the last one.
+/// Room for columns, and for a vector that begins at the end of the last one.
 template <class T>
 AlignedArray<T> array_of_columns(std::int64_t stride, std::int64_t columns) {
   return aligned_array<T>(stride * columns + padded_to_vectors<T>(1));
@@ -140,7 +140,7 @@ void SplittingOperator<T>::set_step(double step) {
   sum_terms();
 }
 
-/// a, b and alpha, sums of Y = X + phi 1^T + 1 psi^T, of what X and the potentials are.
+/// Computes a, b and alpha, the sums of Y = X + phi 1^T + 1 psi^T, from X and the potentials.
 template <class T>
 void SplittingOperator<T>::sum_terms() {
   double const n = static_cast<double>(this->rows()), m = static_cast<double>(this->columns());
@@ -184,7 +184,7 @@ void SplittingOperator<T>::iterate(int count) {
   double next_alpha = now_.alpha;
 #pragma omp parallel num_threads(threads_) firstprivate(pass)
   {
-    double alpha = now_.alpha;  // Each thread has the same.
+    double alpha = now_.alpha;  // The same in each thread.
     for (int k = 0; k < count; ++k) {
       pass.kind = k % 2 == 1 ? PassKind::from_difference : k == count - 1 ? PassKind::plain : PassKind::keep_difference;
 #pragma omp for schedule(static)

@@ -15,7 +15,7 @@
 
 namespace monge::cpu {
 
-/// Rows lie in the order of RegularizedCosts, sorted by group, in everything but what is read out.
+/// Rows are in the order of RegularizedCosts, sorted by group, except in results.
 template <class T>
 class SplittingOperator final : public ReadableOperator<monge::SplittingOperator> {
  public:
@@ -35,22 +35,22 @@ class SplittingOperator final : public ReadableOperator<monge::SplittingOperator
   void potentials(MutableVectorView u, MutableVectorView v) const override;
 
  private:
-  /// What the recursion keeps of one side.
+  /// The recursion's data of one side.
   struct Points {
     std::vector<double> share;      // p or q
     std::vector<double> marginal;   // X 1 or X^T 1
     std::vector<double> sum;        // a or b
     std::vector<double> potential;  // phi or psi
-    AlignedArray<T> packed;         // The same in T.
+    AlignedArray<T> packed;         // `potential` in T.
 
     explicit Points(std::vector<double> shares);
     std::int64_t size() const { return std::ssize(share); }
     void copy(Points const& from);
     void set_potential(std::int64_t i, double value);
-    /// `sum` and `potential` after an iteration has left `marginal`.
+    /// Updates `sum` and `potential` from the `marginal` of an iteration.
     void update(std::int64_t i, SplittingUpdate const& rule);
   };
-  /// X and what the recursion keeps with it.
+  /// X and the data of the recursion.
   struct State {
     AlignedArray<T> plan;
     Points rows, columns;
@@ -64,7 +64,7 @@ class SplittingOperator final : public ReadableOperator<monge::SplittingOperator
 
   void pack_costs();
   void sum_terms();
-  /// visit(begin) for where each column begins, on all threads.
+  /// Calls visit(begin) with the first index of each column, on all threads.
   template <class Visit>
   void for_each_column(Visit&& visit) const {
 #pragma omp parallel for num_threads(threads_) schedule(static)
@@ -76,11 +76,11 @@ class SplittingOperator final : public ReadableOperator<monge::SplittingOperator
   EntryTerms terms_;
   std::int64_t stride_;
   AlignedArray<T> packed_costs_;
-  AlignedArray<T> row_sums_;  // Of kColumnsOfRowSum columns each.
-  Buffer<T> scratch_;         // Of passes, a thread's after the other's.
+  AlignedArray<T> row_sums_;  // One for each kColumnsOfRowSum columns.
+  Buffer<T> scratch_;         // Of passes, one part for each thread.
   State now_;
   std::array<std::optional<State>, monge::SplittingOperator::kSpares> spares_;
-  std::vector<double> feasible_;  // v after an evaluation that replaced it.
+  std::vector<double> feasible_;  // v, if the last evaluation replaced it.
 };
 
 }  // namespace monge::cpu

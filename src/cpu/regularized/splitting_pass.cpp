@@ -17,14 +17,14 @@ namespace monge::cpu::HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-// What V goes through.
+// The proximal step of V.
 enum class Prox { scaled, grouped, hypentropy };
 
-// What an entry's own prox keeps for a whole pass.
+// The constants of an entry's prox in a pass.
 template <class T, Prox kProx>
 using EntryRule = std::conditional_t<kProx == Prox::hypentropy, HypentropyProx<T>, EntryProx<T>>;
 
-// Some neighbouring columns of a pass.
+// Neighbouring columns of a pass.
 template <class T, int kColumns, PassKind kKind, Prox kProx>
 class Columns {
   using D = hn::ScalableTag<T>;
@@ -50,12 +50,12 @@ class Columns {
  private:
   static constexpr std::int64_t kLanes = hn::MaxLanes(D());
 
-  // S of column k, where this kind of pass reads it.
+  // S of column k, if this kind of pass reads it.
   HWY_INLINE V Costs(int k, std::int64_t r) const {
     if constexpr (kKind == PassKind::from_difference) return hn::Zero(D());
     return hn::LoadU(D(), costs_ + k * pass_.stride + r);
   }
-  // x - s S, rounded alike wherever it is made.
+  // x - s S, with the same rounding everywhere.
   HWY_INLINE V Difference(V x, V costs) const { return hn::NegMulAdd(hn::Set(D(), pass_.step), costs, x); }
   // [X - s S + phi + psi]_+
   HWY_INLINE V Positive(int k, std::int64_t r, V costs, V phi) const {
@@ -64,7 +64,7 @@ class Columns {
     return hn::Max(hn::Add(hn::Add(difference, phi), hn::Set(D(), psi_[k])), hn::Zero(D()));
   }
 
-  // Leaves what each V is multiplied by in factors_: group_factor() and the quadratic term's part.
+  // Computes in factors_ the factor of each V: group_factor() times that of the quadratic term.
   HWY_INLINE void FindFactors() const {
     D const d;
     std::int64_t const stride = pass_.scratch_stride(), groups = std::ssize(pass_.group_begin) - 1;
@@ -91,7 +91,7 @@ class Columns {
         V const factor = hn::IfThenElseZero(hn::Gt(norm, threshold), hn::Mul(hn::Set(d, pass_.prox.shrink), kept));
         hn::StoreU(factor, d, norms + g);
       }
-      // Whole vectors: what goes too far is the next group's, or padding, where no factor may be infinite.
+      // Writes whole vectors. Excess lanes belong to the next group, or to padding, where no factor may be infinite.
       for (std::int64_t g = 0; g < groups; ++g) {
         V const factor = hn::Set(d, norms[g]);
         for (std::int64_t r = GroupBegin(g); r < GroupBegin(g + 1); r += kLanes)
@@ -133,8 +133,8 @@ class Columns {
   T* const x_;
   T const* const costs_;
   T const* const psi_;
-  T* const factors_;  // Column by column, a factor a row.
-  T* const norms_;    // The same of groups.
+  T* const factors_;  // Column by column, one for each row.
+  T* const norms_;    // Column by column, one for each group.
 };
 
 template <class T, PassKind kKind, Prox kProx>

@@ -3,15 +3,14 @@
 //   V_ij = [Z_ij + phi_i + psi_j]_+,  Z = X - s S;   X_ij <- prox(factor_gj V_ij),  factor: of a group g of rows
 //
 // Layout    Column by column, the rows of a group next to each other; columns begin at cache lines of different sets.
-// Tiling    kPassColumns columns at once, so that phi and the row sums are read once for all of them. With groups, a
-//           first look finds their norms, and the pass makes the entries again, from L1 or L2, with a factor for each
-//           that waits in memory: so the pass goes over whole vectors whatever the groups are.
-// Traffic   An iteration reads X and S and leaves X - s S, the next reads that and leaves X: 12 and 8 bytes (float).
+// Tiling    kPassColumns columns at once share the reads of phi and the row sums. With groups, a first step finds their
+//           norms and stores a factor for each row. The second step computes the entries again, from L1 or L2, so it
+//           works on whole vectors for any groups.
+// Traffic   One iteration reads X and S and leaves X - s S; the next reads this and leaves X: 12 and 8 bytes (float).
 //           Hypentropy: hypentropy-inl.hpp.
-// Numerics  Z is rounded once whether or not it goes through memory, so any split of a number of iterations has the
-//           same bits. Column sums go to float64 every kRowsOfSum rows, row sums every kColumnsOfRowSum columns: with
-//           entries of one size a sum of float32 is off by some 1e-7 of itself. A forbidden pair has S = infinity,
-//           Z = -infinity and X = 0.
+// Numerics  Z is rounded once, in memory or not, so any split of a number of iterations has the same bits. Column sums
+//           go to float64 every kRowsOfSum rows, row sums every kColumnsOfRowSum columns: for entries of equal size, a
+//           float32 sum has a relative error of about 1e-7. A forbidden pair has S = infinity, Z = -infinity and X = 0.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -21,8 +20,8 @@
 namespace monge::cpu {
 
 inline constexpr std::int64_t kPassColumns = 4;
-/// Arrays of rows, columns of X among them, have room for whole vectors, of 64 bytes at most. There costs are infinite,
-/// so X is 0.
+/// Room for whole vectors, of at most 64 bytes, in arrays of rows and in columns of X. Costs are infinite in the
+/// padding, so X is 0 there.
 template <class T>
 constexpr std::int64_t padded_to_vectors(std::int64_t rows) {
   constexpr std::int64_t kLanes = 64 / sizeof(T);
@@ -33,7 +32,7 @@ inline constexpr std::int64_t kColumnsOfRowSum = 32;
 /// Rows whose column sums stay in T.
 inline constexpr std::int64_t kRowsOfSum = 1024;
 
-/// What one pass reads, beside X, and how it leaves it.
+/// Input and output of a pass, beside X.
 enum class PassKind {
   keep_difference,  // Reads S, leaves X - s S.
   from_difference,  // Reads X - s S, leaves X.
@@ -45,24 +44,24 @@ struct SplittingPass {
   PassKind kind;
   T* x;  // X or X - s S
   T const* costs;
-  std::int64_t stride;  // From column to column of both.
+  std::int64_t stride;  // Elements between columns of x and costs.
   std::int64_t rows;
   T step;
   T const* phi;
   T const* psi;  // Not padded.
   EntryProx<T> prox;
-  // Where groups of rows begin, with `rows` at the end, and the thresholds s lambda w_g of their norms, padded as rows
-  // are; empty without the term.
+  // The first row of each group with `rows` at the end, and the thresholds s lambda w_g of the group norms, padded like
+  // rows; empty without group lasso.
   std::span<std::int64_t const> group_begin;
   std::span<T const> thresholds;
 
-  /// Values of T that a call needs besides: a factor a row and one a group, of each column.
+  /// Values of T for scratch memory: for each column, a factor for each row and one for each group.
   std::int64_t scratch_size() const { return thresholds.empty() ? 0 : kPassColumns * 2 * scratch_stride(); }
   std::int64_t scratch_stride() const { return padded_to_vectors<T>(rows) + padded_to_vectors<T>(1); }
 };
 
-/// Passes over `columns` columns from `first` on; writes their sums of the rows, padded, and each one's sum.
-/// `scratch` is the thread's own.
+/// Updates `columns` columns from `first` on. Writes their row sums, padded, and the sum of each column. Each thread
+/// has its own `scratch`.
 template <class T>
 void pass_over_columns(SplittingPass<T> const& pass, std::int64_t first, std::int64_t columns, T* row_sums,
                        double* column_sums, T* scratch);

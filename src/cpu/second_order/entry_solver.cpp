@@ -8,7 +8,7 @@
 namespace monge::cpu {
 namespace {
 
-/// Of a factorisation, in the time that a pass takes for a pair: two nanoseconds.
+/// Operations of a factorisation in the time that a pass takes for one pair (two nanoseconds).
 constexpr double kOperationsPerPair = 2;
 
 std::vector<double> positive(std::span<double const> diagonal) {

@@ -1,4 +1,4 @@
-// Solving with a plan's largest entries by their Cholesky factor.
+// Solves a system with the largest entries of a plan by a Cholesky factorisation.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -10,8 +10,8 @@
 
 namespace monge::cpu {
 
-/// S is the Schur complement of [ diag(a) E ; E^T diag(c) ], which fills in less than S does: exact to rounding. Where
-/// rounding has made that matrix singular, diag(c) takes its place.
+/// S is the Schur complement of [ diag(a) E ; E^T diag(c) ]. Factorising this matrix causes less fill-in than S and is
+/// exact up to rounding. If rounding makes the matrix singular, diag(c) replaces S.
 class EntrySolver final : public monge::EntrySolver {
  public:
   EntrySolver(std::int64_t n, std::int64_t m, std::span<std::int64_t const> rows,

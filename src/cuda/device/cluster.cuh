@@ -20,7 +20,7 @@ __device__ __forceinline__ int cluster_rank() {
   return static_cast<int>(rank);
 }
 
-/// All threads of all blocks of the cluster; what they wrote to shared memory is visible to all.
+/// A barrier of all threads in the cluster; their earlier writes to shared memory become visible to all.
 __device__ __forceinline__ void cluster_barrier() {
   asm volatile(
       "barrier.cluster.arrive.release.aligned;\n"
@@ -28,36 +28,36 @@ __device__ __forceinline__ void cluster_barrier() {
           : "memory");
 }
 
-/// The address in the block of this rank that `shared` is in this one.
+/// The address of this block's `shared` in the block of rank `rank`.
 __device__ __forceinline__ std::uint32_t in_block(std::uint32_t shared, int rank) {
   std::uint32_t address;
   asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(address) : "r"(shared), "r"(rank));
   return address;
 }
 
-/// A phase of the barrier ends after `arrivals` of arrive() or expect_bytes(), and the bytes that these expect.
+/// A phase of the barrier ends after `arrivals` calls of arrive() or expect_bytes() and after all expected bytes.
 __device__ __forceinline__ void start_barrier(std::uint32_t barrier, int arrivals) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
 }
 
-/// What this thread wrote to shared memory before is seen by those who wait.
+/// Threads that wait see this thread's earlier writes to shared memory.
 __device__ __forceinline__ void arrive(std::uint32_t barrier) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
 
-/// Arrives, and keeps the phase from ending before so many bytes more have come by send_to_cluster().
+/// Arrives, and delays the end of the phase until `bytes` more bytes have come by send_to_cluster().
 __device__ __forceinline__ void expect_bytes(std::uint32_t barrier, int bytes) {
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
 }
 
-/// Stores two numbers at an address of in_block() and tells a barrier of that block when they are there: no fence,
-/// which for a whole cluster would wait for everything that this thread has written.
+/// Stores two numbers at an address from in_block(), and tells a barrier of that block when they have arrived. No fence
+/// is needed; one for a whole cluster would wait for all earlier writes of this thread.
 __device__ __forceinline__ void send_to_cluster(std::uint32_t address, float x, float y, std::uint32_t barrier) {
   asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v2.f32 [%0], {%1, %2}, [%3];" ::"r"(address),
                "f"(x), "f"(y), "r"(barrier)
                : "memory");
 }
-/// Stores a number at an address of in_block(); seen after cluster_barrier().
+/// Stores a number at an address from in_block(); visible after cluster_barrier().
 __device__ __forceinline__ void store_in_cluster(std::uint32_t address, float value) {
   asm volatile("st.shared::cluster.f32 [%0], %1;" ::"r"(address), "f"(value) : "memory");
 }
@@ -65,7 +65,7 @@ __device__ __forceinline__ void store_in_cluster(std::uint32_t address, double v
   asm volatile("st.shared::cluster.f64 [%0], %1;" ::"r"(address), "d"(value) : "memory");
 }
 
-/// Waits for the end of the phase of this parity: 0 for a barrier's first phase, 1 for its second, and so on.
+/// Waits for the end of the phase with this parity: 0 for the first phase of a barrier, 1 for the second, and so on.
 __device__ __forceinline__ void wait_at_barrier(std::uint32_t barrier, int parity) {
   asm volatile(
       "{\n"

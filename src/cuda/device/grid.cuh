@@ -1,10 +1,10 @@
-// A barrier of all blocks of a grid, which must be on the device all at once (a cooperative launch). __device__ only.
+// A barrier of all blocks of a grid. They must be on the device at once (a cooperative launch). __device__ only.
 #pragma once
 
 namespace monge::cuda {
 
-/// All threads of all blocks come here; what they wrote to memory is visible to all, past L1. `arrived` is 0 at first,
-/// and this is barrier number `count` of the launch, from 1 on.
+/// All threads of all blocks call this. Their earlier writes to memory become visible to all, past L1. `arrived` starts
+/// at 0; this is barrier number `count` of the launch, from 1 on.
 __device__ __forceinline__ void grid_barrier(unsigned* arrived, int count) {
   __syncthreads();
   if (threadIdx.x == 0) {

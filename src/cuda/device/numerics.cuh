@@ -6,27 +6,27 @@
 
 namespace monge::cuda {
 
-/// Stands for log2(0): finite, so that differences of two of them are 0 and not NaN, and below every real logit.
+/// Stands for log2(0): below every real logit, and finite, so that the difference of two is 0 and not NaN.
 template <class T>
 inline constexpr T kEmptyLogit = T(-1e30);
 template <>
 inline constexpr double kEmptyLogit<double> = -1e300;
 
-/// Where the reference of a row starts. In double, where columns of no weight have no factor of 0, it is far above
-/// their logits, so that they add nothing.
+/// The first reference of a row. In double, columns of zero weight have no factor of 0; the reference is far above
+/// their logits, so they add nothing.
 template <class T>
 inline constexpr T kLowestReference = kEmptyLogit<T>;
 template <>
 inline constexpr double kLowestReference<double> = kEmptyLogit<double> / 2;
 
-/// log2 of the share beta 2^(t - reference); minus infinity where beta or the logit says that there is no pair.
+/// log2 of the share beta 2^(t - reference); minus infinity if beta is 0 or the logit is empty.
 template <class T>
 __device__ __forceinline__ T log_share(T t, T reference, T log2_beta) {
   return t > kEmptyLogit<T> / 2 ? t - reference + log2_beta : -std::numeric_limits<T>::infinity();
 }
 
-/// x y + z with one rounding. Written x * y + z it might have one or two: whether a compiler joins a product with a sum
-/// may differ between two kernels of the same source, and with it their bits.
+/// x y + z with one rounding. For x * y + z compilers may round once or twice, differently in two kernels of the same
+/// source, whose bits would then differ.
 __device__ __forceinline__ float fused(float x, float y, float z) {
   return __fmaf_rn(x, y, z);
 }
@@ -34,7 +34,7 @@ __device__ __forceinline__ double fused(double x, double y, double z) {
   return __fma_rn(x, y, z);
 }
 
-/// condition ? first : second, both of which are computed: a compiler might skip the work for one by a branch.
+/// condition ? first : second, without a branch: both are computed.
 __device__ __forceinline__ int select(bool condition, int first, int second) {
   int result;
   asm("{\n.reg .pred p;\nsetp.ne.s32 p, %3, 0;\nselp.b32 %0, %1, %2, p;\n}"
@@ -47,24 +47,24 @@ __device__ __forceinline__ float power_of_two(float x) {
   return fast_exp2(x);
 }
 
-/// Of a polynomial of degree 10 that is 1 at 0; its largest error relative to 2^x on [-1/2, 1/2], 2^-52, is the least
-/// that there is. In constant memory an operand of the multiply-add is a coefficient; immediate ones take two
-/// instructions each.
+/// Coefficients of the polynomial of degree 10, equal to 1 at 0, with the least largest relative error against 2^x on
+/// [-1/2, 1/2]: 2^-52. From constant memory a coefficient is an operand of the multiply-add; an immediate one would
+/// take two more instructions.
 static __constant__ double kPowerOfTwo[10] = {
     0.69314718055994918,    0.24022650695909102,   0.055504108664481815, 0.0096181291079831221, 0.001333355822580089,
     0.00015403529994264858, 1.5252659427347007e-5, 1.321565358416668e-6, 1.0208323063676579e-7, 7.0381816886271402e-9};
 
-/// 2^x to 2^-51 of itself, and 1 for 0; zero from -1021 down and infinity from 1021 up. 13 operations in double, and
-/// integer ones that fit between them; no branch, so that several are under way at once.
+/// 2^x with a relative error of 2^-51, exact at 0; zero from -1021 down and infinity from 1021 up. 13 operations in
+/// double, with integer operations in between. Without branches several powers are in flight at once.
 __device__ __forceinline__ double power_of_two(double x) {
-  constexpr double kRounding = 6755399441055744.0;  // 1.5 2^52: in a sum with it all but the integer is lost.
+  constexpr double kRounding = 6755399441055744.0;  // 1.5 2^52: added to x, it leaves the rounded integer.
   double const shifted = x + kRounding;
   double const rest = x - (shifted - kRounding);
   double power = kPowerOfTwo[9];
 #pragma unroll
   for (int k = 8; k >= 0; --k) power = __fma_rn(power, rest, kPowerOfTwo[k]);
   power = __fma_rn(power, rest, 1.0);
-  // The lower half of the rounded sum is the integer, which goes to the exponent.
+  // The lower half of the rounded sum is the integer exponent.
   constexpr int kInfinity = 0x7ff00000, kLimit = 0x408fe800;  // The upper halves of infinity and 1021.
   int const upper = __double2hiint(x);
   bool const in_range = (upper & 0x7fffffff) < kLimit;
@@ -73,9 +73,9 @@ __device__ __forceinline__ double power_of_two(double x) {
                           select(in_range, __double2loint(power), 0));
 }
 
-/// A sum of 2^(t - reference) over one tile that reaches this says that the reference is too low and must move. Up to
-/// it float loses nothing, and even 2^40 tiles more would not overflow; so hardly any tile but a block's first moves
-/// it.
+/// If the sum of 2^(t - reference) over one tile reaches this, the reference is too low and must move. Smaller sums
+/// lose no digits in float, and 2^40 tiles of them do not overflow. Hardly any tile but the first of a block moves the
+/// reference.
 inline constexpr float kLargestTileSum = 1099511627776.0f;  // 2^40
 
 /// make() makes sums of exponentials relative to references. No maximum is taken first: where the references are not
@@ -96,7 +96,7 @@ __device__ __forceinline__ void sum_and_raise(T const (&sum)[kCount], Make const
   }
 }
 
-/// sum += value with the rounding error carried along (Kahan).
+/// sum += value with a compensation of the rounding error (Kahan).
 __device__ __forceinline__ void compensated_add(float& sum, float& compensation, float value) {
   float const corrected = value - compensation;
   float const next = sum + corrected;
@@ -104,7 +104,7 @@ __device__ __forceinline__ void compensated_add(float& sum, float& compensation,
   sum = next;
 }
 
-/// (reference, sum) <- the pair for the union of two sets of terms.
+/// Merges the sums of two sets of terms, with their references.
 template <class T>
 __device__ __forceinline__ void merge_sums(T& reference, T& sum, T other_reference, T other_sum) {
   T const next = reference > other_reference ? reference : other_reference;
@@ -112,7 +112,7 @@ __device__ __forceinline__ void merge_sums(T& reference, T& sum, T other_referen
   reference = next;
 }
 
-/// Sum over the lanes of a warp, the same on each; the order is fixed.
+/// The sum over the lanes of a warp, for each of them, in a fixed order.
 template <class T>
 __device__ __forceinline__ T warp_sum(T value) {
   for (int mask = 16; mask > 0; mask >>= 1) value += __shfl_xor_sync(0xffffffffu, value, mask);
@@ -125,7 +125,7 @@ __device__ __forceinline__ T warp_max(T value) {
   return value;
 }
 
-/// Sum over a block of kThreads threads, for thread 0.
+/// The sum over a block of kThreads threads, for thread 0.
 template <int kThreads>
 __device__ __forceinline__ double block_sum(double value) {
   __shared__ double partial[kThreads / 32];

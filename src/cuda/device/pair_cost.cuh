@@ -1,20 +1,20 @@
-// How the score of a pair follows from its coordinates, one after the other, on the FMA pipes: __device__ only.
+// The score of a pair from its coordinates, one after the other, on the FMA pipes: __device__ only.
 //
 //   products      score += x y
 //   differences   score += (x - y)^2
 //   distances     score = (sum_k |x_k - y_k|^p)^(1/p)
 //
-// Distances of other p than 1, 2 and infinity are sums of powers relative to the largest difference so far, so that
-// none overflows and those that underflow do not count: a larger difference scales the sum down. A power of a ratio t
-// is off by p |ln t| t^p units of 1, at most 1 / e, and the sum is at least 1.
+// For p other than 1, 2 and infinity, the powers are relative to the largest difference so far; a larger difference
+// scales the sum down. No power overflows, and powers that underflow do not count. A power of a ratio t has an error of
+// p |ln t| t^p <= 1 / e units of 1, and the sum is at least 1.
 #pragma once
 #include "cuda/device/numerics.cuh"
 #include "cuda/launch/arguments.hpp"
 
 namespace monge::cuda {
 
-/// Of distances of this p. visit(add), add(score, x, y, r, c) for the coordinates of pair (r, c) of a thread;
-/// finish(score) after the last.
+/// The score of one form; `p` is for distances. visit(add) calls add(score, x, y, r, c) for the coordinates of pair (r,
+/// c) of a thread; finish(score) follows the last coordinate.
 template <class T, ScoreForm kForm, int kRows, int kColumns>
 struct PairCost {
   __device__ __forceinline__ explicit PairCost(double) {}
@@ -35,7 +35,7 @@ struct PairCost {
 
 template <class T, int kRows, int kColumns>
 struct PairCost<T, ScoreForm::distances, kRows, kColumns> {
-  /// From this p on, ratios below 1 have the power 0 all the same, and float holds it.
+  /// For larger p, too, the power of every ratio below 1 is 0. float can hold this number.
   static constexpr double kLargestPower = 1e30;
 
   __device__ __forceinline__ explicit PairCost(double p)

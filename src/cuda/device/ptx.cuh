@@ -1,4 +1,4 @@
-// PTX instructions that CUDA C++ has no word for.
+// PTX instructions without a CUDA C++ function.
 #pragma once
 #include <cstdint>
 
@@ -11,9 +11,8 @@ __device__ __forceinline__ float fast_exp2(float x) {
   return y;
 }
 
-/// Instructions are not scheduled across this. Sums of products, left alone, are reordered for the first of them to be
-/// ready early; in the order of the source, neighbours share a factor, which saves a read of the register file. (The
-/// event itself counts nothing unless a profiler asks for it.)
+/// Keeps the compiler from moving instructions across. It would reorder sums of products to finish the first one early;
+/// in source order, neighbours share a factor, which saves a register read. (Only profilers count the event.)
 __device__ __forceinline__ void schedule_fence() {
   asm volatile("pmevent 0;");
 }
@@ -36,22 +35,21 @@ __device__ __forceinline__ void copy_async_commit() {
   asm volatile("cp.async.commit_group;" ::: "memory");
 }
 
-/// Waits until at most `kPending` of this thread's groups are still under way.
+/// Waits until at most `kPending` of this thread's groups are in flight.
 template <int kPending>
 __device__ __forceinline__ void copy_async_wait() {
   asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
 }
 
-/// In a kernel of launch_chained(): lets the next kernel of the stream start its blocks as this one's leave room for
-/// them.
+/// In a kernel of launch_chained(): lets the next kernel of the stream start blocks where this one leaves room.
 __device__ __forceinline__ void start_next_kernel() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 #endif
 }
 
-/// Waits until the kernel before has finished and its writes are visible. Every kernel of a chain must come here before
-/// it touches what an earlier one writes or reads; what never changes it may load before.
+/// Waits until the previous kernel has finished and its writes are visible. Every kernel of a chain must call this
+/// before it touches data that an earlier kernel writes or reads. It may load constant data before.
 __device__ __forceinline__ void wait_for_previous_kernel() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;" ::: "memory");

@@ -1,4 +1,4 @@
-// What the tensor-core kernels do with a tile of scores in registers: sums of exponentials, or entries of a plan.
+// Work of the tensor-core kernels on a tile of scores in registers: sums of exponentials, or entries of a plan.
 //
 // A thread holds kRowTiles x kColumnTiles accumulators of the m16n8 kind: rows 16 m + 8 h + lane / 4 (entry 2 m + h of
 // its sums), columns 8 n + lane % 4 * 2 and the next.
@@ -13,8 +13,8 @@ namespace monge::cuda {
 template <int kCount>
 struct RowSums {
   float reference[kCount];
-  float sum[kCount];    // Of the last few tiles.
-  float total[kCount];  // Of the tiles before.
+  float sum[kCount];    // Of recent tiles, not yet in total.
+  float total[kCount];  // Of earlier tiles.
   float compensation[kCount];
 
   __device__ __forceinline__ RowSums() {
@@ -39,7 +39,7 @@ struct RowSums {
       sum[r] = 0;
     }
   }
-  /// Over the four lanes that share a row.
+  /// Joins the sums over the four lanes that share a row.
   __device__ __forceinline__ void merge_lanes() {
 #pragma unroll
     for (int mask = 1; mask <= 2; mask *= 2) {
@@ -60,7 +60,7 @@ __device__ __forceinline__ void load_references(float (&reference)[kCount], void
   for (int r = 0; r < kCount; ++r) reference[r] = static_cast<float const*>(references)[row + 8 * r];
 }
 
-/// sum_j beta_j 2^(multiplier score_j + h_j - reference) of each row; h in shared memory, beta kBetaOffset floats on.
+/// sum_j beta_j 2^(multiplier score_j + h_j - reference) of each row. h in shared memory, beta kBetaOffset floats on.
 template <int kBetaOffset, int kRowTiles, int kColumnTiles>
 __device__ __forceinline__ void sum_tile(float (&sum)[2 * kRowTiles], RowSums<2 * kRowTiles> const& rows,
                                          float const (&score)[kRowTiles][kColumnTiles][4], float const* logits,
@@ -82,8 +82,8 @@ __device__ __forceinline__ void sum_tile(float (&sum)[2 * kRowTiles], RowSums<2 
   }
 }
 
-/// Adds a tile of scores to the sums. With references that are not given (kPass softmin) no maximum is taken: if they
-/// prove too low, the tile is summed again.
+/// Adds a tile of scores to the sums. Softmin takes no maximum: if its references prove too low, they move and the tile
+/// is summed again.
 template <Pass kPass, int kBetaOffset, int kRowTiles, int kColumnTiles>
 __device__ __forceinline__ void add_tile(RowSums<2 * kRowTiles>& rows, float const (&score)[kRowTiles][kColumnTiles][4],
                                          float const* logits, float multiplier) {
@@ -110,12 +110,12 @@ __device__ __forceinline__ void add_tile(RowSums<2 * kRowTiles>& rows, float con
   for (int r = 0; r < 2 * kRowTiles; ++r) rows.sum[r] += sum[r];
 }
 
-/// Where logits are so large that they are noise, a share can come out above 1; as fp16 it must stay finite.
+/// Logits so large that they are noise can give a share above 1; its fp16 number must stay finite.
 __device__ __forceinline__ float limited_entry(float entry) {
   return fminf(entry, 65504.0f);
 }
 
-/// Two numbers as the sum of fp16 pairs; the first in the lower half of a word.
+/// Two numbers, each as the sum of two fp16 numbers; the first is in the lower half of each word.
 struct HalfPairs {
   std::uint32_t high, low;
 };
@@ -131,8 +131,8 @@ __device__ __forceinline__ float2 join_pair(std::uint32_t high, std::uint32_t lo
   return make_float2(h.x + l.x, h.y + l.y);
 }
 
-/// log2 of the shares of a tile to memory, and the largest of each group; log2 beta stands in the place of beta, and is
-/// minus infinity where a column has no weight. The four lanes of a row write 64 bytes at a time.
+/// Writes log2 of the shares of a tile, and the largest of each group, to memory. The factors are log2 beta, minus
+/// infinity for columns of zero weight. The four lanes of a row write 64 bytes at a time.
 template <int kBetaOffset, int kRowTiles, int kColumnTiles>
 __device__ __forceinline__ void store_logits(Entries const& entries, int row, int column,
                                              RowSums<2 * kRowTiles> const& rows,
@@ -167,8 +167,8 @@ __device__ __forceinline__ void store_logits(Entries const& entries, int row, in
   }
 }
 
-/// Stores a tile as entries and adds them to the sums (kPass entries), or multiplies the entries there by the scores
-/// (kPass hadamard), or stores logits. `row` and `column` are those of this thread's warp, `column` a multiple of 32.
+/// Writes a tile as entries and adds them to the sums (kPass entries), multiplies entries in memory by the scores
+/// (kPass hadamard), or writes logits. `row` and `column` belong to this thread's warp; `column` is a multiple of 32.
 template <Pass kPass, int kBetaOffset, int kRowTiles, int kColumnTiles>
 __device__ __forceinline__ void store_tile(Entries const& entries, int row, int column, RowSums<2 * kRowTiles>& rows,
                                            float const (&score)[kRowTiles][kColumnTiles][4], float const* logits,

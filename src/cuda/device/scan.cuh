@@ -5,9 +5,9 @@
 
 namespace monge::cuda {
 
-/// store(i, the sum of `in` up to and with i), by one block. Terms are >= 0. Rounded sums ascend too, and stay the same
-/// where nothing is added: sums within the right half of a group of threads are rounded before the sum of its left half
-/// is added to all of them, groups of 2, then of 4, and so on.
+/// Calls store(i, in_0 + ... + in_i), by one block; terms are >= 0. Rounded sums never decrease, and zero terms leave
+/// them unchanged. To this end, sums within the right half of a group of threads are rounded before the sum of the left
+/// half is added to them; groups have 2, 4, 8, ... threads.
 template <int kThreads, class T, class Store>
 __device__ void scan_block(T const* in, std::int64_t size, Store const& store) {
   constexpr int kLevels = std::bit_width(static_cast<unsigned>(kThreads)) - 1;

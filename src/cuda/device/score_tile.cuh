@@ -1,13 +1,12 @@
 // Scores of 64 rows and 64 columns in float or double: __device__ only.
 //
-//   score_ij = <x'_i, y'_j> (products), |x'_i - y'_j|^2 (differences), its p-norm (distances) or C_ij - least
-//   (stored).
+//   score_ij = <x'_i, y'_j> (products), |x'_i - y'_j|^2 (differences), the p-norm of x'_i - y'_j (distances) or
+//   C_ij - least (stored).
 //
-// 128 threads. A warp has 16 rows, and a thread the 2 x 16 scores that tensor cores leave it: rows g and g + 8,
-// g = lane / 4, columns 8 n + 2 (lane % 4) and the next, n = 0 to 7. Products in double are the tensor cores'; all else
-// is done on the FMA pipes. Coordinates pass through shared memory in chunks of 16, copied asynchronously one chunk
-// ahead, over the end of a tile too. Stored scores come straight from memory, 2 of a line at once where they are
-// aligned.
+// 128 threads. A warp takes 16 rows. A thread has 2 x 16 scores, as tensor cores leave them: rows g and g + 8, g = lane
+// / 4, columns 8 n + 2 (lane % 4) and the next, n = 0 to 7. Tensor cores compute products in double, FMA pipes all
+// other scores. Coordinates pass through shared memory in chunks of 16, copied asynchronously one chunk ahead, across
+// tiles too. Stored scores come straight from memory, 2 of a line at once if aligned.
 #pragma once
 #include "cuda/device/numerics.cuh"
 #include "cuda/device/pair_cost.cuh"
@@ -28,7 +27,7 @@ inline constexpr int kThreadColumns = 16;
 template <class T>
 using ThreadScores = T[kThreadRows][kThreadColumns];
 
-/// A thread's first row and column in the tile, and how far from them its others are.
+/// A thread's first row and column in the tile, and the offsets of its other ones.
 __device__ __forceinline__ int thread_row() {
   return static_cast<int>(threadIdx.x) / 32 * 16 + static_cast<int>(threadIdx.x) % 32 / 4;
 }
@@ -76,9 +75,9 @@ __device__ __forceinline__ void store_vector_4(double* to, double const (&value)
   *reinterpret_cast<double2*>(to + 2) = make_double2(value[2], value[3]);
 }
 
-/// c += a b for a (16 x 16), b (16 x 8), c (16 x 8), each product added with one rounding. With g = lane / 4 and
-/// t = lane % 4, c0 and c1 are row g, columns 2 t and 2 t + 1, c2 and c3 the same of row g + 8; a[2 k] and a[2 k + 1]
-/// are column 4 k + t of these rows, and b[k] is row 4 k + t of column g.
+/// c += a b for a (16 x 16), b (16 x 8), c (16 x 8); each product is added with one rounding. With g = lane / 4 and t =
+/// lane % 4: c0 and c1 are row g, columns 2 t and 2 t + 1; c2 and c3 are the same columns of row g + 8; a[2 k] and a[2
+/// k + 1] are column 4 k + t of these rows; b[k] is row 4 k + t of column g.
 __device__ __forceinline__ void mma_16x8x16_in_parts(double& c0, double& c1, double& c2, double& c3,
                                                      double const (&a)[8], double const (&b)[4]) {
   auto const multiply = [](double& first, double& second, double row, double column) {
@@ -108,16 +107,17 @@ __device__ __forceinline__ void mma_16x8x16(double& c0, double& c1, double& c2, 
 #endif
 }
 
-/// The scores of the tiles of a segment, one tile after the other, from points.
+/// The scores of a segment from points, tile after tile.
 template <class T, ScoreForm kForm>
 class TileScores {
   static constexpr bool kMma = sizeof(T) == 8 && kForm == ScoreForm::products;
-  // The padding keeps fragments of the tensor cores, or the coordinates of a thread's points, in different banks.
+  // Padding keeps fragments of the tensor cores, or coordinates of a thread's points, in different banks.
   static constexpr int kStride = kTileChunk + (sizeof(T) == 8 && !kMma ? 2 : 4);
   static_assert(kTileRows == kTileColumns);
-  using Points = T[kTileRows][kStride];  // A chunk of one side.
+  using Points = T[kTileRows][kStride];  // A chunk of one operand.
 
-  /// All chunks of the rows stay where two blocks more find room; else two pass through, as those of the columns do.
+  /// Up to this dimension all chunks of the rows stay in shared memory, which leaves room for two more blocks.
+  /// Otherwise two stages alternate, as for columns.
   static constexpr bool has_resident_rows(int dimension) { return dimension <= 4 * kTileChunk; }
   static constexpr int row_stages(int dimension) {
     return has_resident_rows(dimension) ? (dimension + kTileChunk - 1) / kTileChunk : 2;
@@ -137,7 +137,7 @@ class TileScores {
     copy_next();
   }
 
-  /// All threads of the block.
+  /// Computes the scores of the next tile; all threads of the block call it.
   __device__ __forceinline__ void next(ThreadScores<T>& score) {
 #pragma unroll
     for (int r = 0; r < kThreadRows; ++r) {
@@ -149,7 +149,7 @@ class TileScores {
       Points const& rows = rows_[row_stage(k)];
       Points const& columns = columns_[stage_];
       copy_async_wait<0>();
-      __syncthreads();  // The chunk is here for all, and nobody still reads the other stage.
+      __syncthreads();  // All threads see the chunk, and none still reads the other stage.
       stage_ ^= 1;
       copy_next();
       if constexpr (kMma) {
@@ -186,7 +186,7 @@ class TileScores {
     static_assert(kTileRows * kVectors % kTileThreads == 0);
     T const* const points = static_cast<T const*>(operand.points) + next_coordinate_;
     int const coordinates = operand.stride - next_coordinate_;
-    // Vectors of which products are made are padded to whole chunks.
+    // Vectors for products are padded to whole chunks.
     bool const padded = kForm == ScoreForm::products, aligned = padded || operand.stride % kVector == 0;
 #pragma unroll
     for (int v = 0; v < kTileRows * kVectors / kTileThreads; ++v) {
@@ -242,11 +242,11 @@ class TileScores {
   PassArguments const& arguments_;
   Segment const& segment_;
   PairCost<T, kForm, kThreadRows, kThreadColumns> pair_;
-  int stage_ = 0;  // The chunk that `next()` needs next is there or on its way to it.
+  int stage_ = 0;  // The stage that next() reads next.
   int next_tile_ = 0, next_coordinate_ = 0;
 };
 
-/// The same from a cost matrix in memory; past its ends costs are infinite.
+/// The scores of a segment from a cost matrix in memory; costs past its ends are infinite.
 template <class T>
 class TileScores<T, ScoreForm::stored> {
  public:

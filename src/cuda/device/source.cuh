@@ -1,4 +1,4 @@
-// What a block works on, whether it was launched for one problem or among many. __device__ only.
+// The arguments and the work of a block in a launch for one problem or for many. __device__ only.
 #pragma once
 #include <cstdint>
 
@@ -7,7 +7,7 @@
 
 namespace monge::cuda {
 
-/// The arguments of the block's problem, and which of the problem's blocks it is, or from which one on how many.
+/// The arguments of the block's problem, and the blocks of that problem that it stands for: `count` from `block` on.
 template <class Arguments>
 struct Share {
   Arguments const& arguments;
@@ -24,8 +24,8 @@ __device__ __forceinline__ Share<Arguments> share_of(One<Arguments> const& sourc
   return {source.arguments, static_cast<int>(blockIdx.x), 1};
 }
 
-/// The arguments pass to shared memory, from which they cost about what kernel parameters do. The table was there
-/// before the chain of kernels began, so this need not wait for the kernel before.
+/// Copies the arguments to shared memory, which is about as fast as kernel parameters. The table is older than the
+/// chain of kernels, so this need not wait for the previous kernel.
 template <class Arguments>
 __device__ __forceinline__ Share<Arguments> share_of(Many<Arguments> const& source) {
   static_assert(sizeof(Arguments) % sizeof(std::uint32_t) == 0);

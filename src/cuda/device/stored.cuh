@@ -6,15 +6,14 @@
 
 namespace monge::cuda {
 
-/// C_ij - least. The difference is taken in double unless all is float: float64 costs keep their digits beside a common
-/// offset, whatever the arithmetic.
+/// C_ij - least, in double unless all is float, so that float64 costs keep their digits beside a common offset.
 template <class T, class S>
 __device__ __forceinline__ T stored_score(S cost, double least) {
   using Difference = std::conditional_t<sizeof(T) == 4 && sizeof(S) == 4, float, double>;
   return static_cast<T>(static_cast<Difference>(cost) - static_cast<Difference>(least));
 }
 
-/// One pair.
+/// The score of one pair.
 template <class T>
 __device__ __forceinline__ T stored_score(StoredCosts const& costs, int line, int place) {
   std::int64_t const at = line * costs.stride + place;
@@ -28,7 +27,7 @@ __device__ __forceinline__ void copy_async(std::uint32_t shared, void const* glo
   asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(shared), "l"(global), "n"(kBytes) : "memory");
 }
 
-/// 16 bytes at once.
+/// Loads 16 bytes at once.
 __device__ __forceinline__ void load_16_bytes(float (&value)[4], float const* from) {
   float4 const v = *reinterpret_cast<float4 const*>(from);
   value[0] = v.x, value[1] = v.y, value[2] = v.z, value[3] = v.w;

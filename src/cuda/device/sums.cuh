@@ -1,11 +1,11 @@
-// What passes left of a row, joined in the order of its slots. __device__ only.
+// Joins the partial results of a row, in the order of its slots. __device__ only.
 #pragma once
 #include "cuda/device/numerics.cuh"
 #include "cuda/launch/arguments.hpp"
 
 namespace monge::cuda {
 
-/// Joins the partial sums of a row, slot after slot, to one reference and sum. A few loads are under way at a time.
+/// Joins the partial sums of a row to one reference and sum. Several loads are in flight at a time.
 template <class T>
 __device__ __forceinline__ void join_slots(SumArguments const& sums, int point, T& reference, double& sum) {
   constexpr int kBatch = 8;

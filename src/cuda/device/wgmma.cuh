@@ -1,4 +1,4 @@
-// Asynchronous products of Hopper (sm_90a only). A warpgroup is four consecutive warps; all execute each of these.
+// Asynchronous products of Hopper (sm_90a only). A warpgroup is four consecutive warps, which all call each function.
 #pragma once
 #include <cstdint>
 
@@ -14,7 +14,7 @@ __device__ __forceinline__ std::uint64_t matrix_descriptor(std::uint32_t shared)
   return (shared & 0x3ffff) >> 4 | std::uint64_t{1} << 16 | (kEightRows >> 4) << 32 | kSwizzle << 62;
 }
 
-/// Makes ordinary writes to shared memory, asynchronous copies included, visible to wgmma.
+/// Makes ordinary writes to shared memory, and asynchronous copies, visible to wgmma.
 __device__ __forceinline__ void fence_async_proxy() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
@@ -27,7 +27,7 @@ __device__ __forceinline__ void wgmma_commit() {
   asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
 
-/// Waits until at most kPending groups are under way. `score` is read afterwards: naming it keeps such reads behind.
+/// Waits until at most kPending groups are in flight. Naming `score` keeps later reads of it behind the wait.
 template <int kPending, int kColumnTiles>
 __device__ __forceinline__ void wgmma_wait(float (&score)[1][kColumnTiles][4]) {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kPending) : "memory");
@@ -63,7 +63,7 @@ __device__ __forceinline__ void wgmma_multiply(float (&score)[1][16][4], std::ui
       : "memory");
 }
 
-/// The same for b (64 x 16).
+/// wgmma_multiply() for b (64 x 16).
 __device__ __forceinline__ void wgmma_multiply(float (&score)[1][8][4], std::uint64_t a, std::uint64_t b,
                                                int accumulate) {
   asm volatile(
@@ -82,7 +82,7 @@ __device__ __forceinline__ void wgmma_multiply(float (&score)[1][8][4], std::uin
 // clang-format on
 
 /// Starts score = rows columns^T + (accumulate ? score : 0) over one chunk of Shape::kChunk coordinates, from the fp16
-/// parts in shared memory: high high, and with three products high low and low high. One group.
+/// parts in shared memory: high high; with three products also high low and low high. They form one group.
 template <class Shape, int kColumnTiles>
 __device__ __forceinline__ void start_products(float (&score)[1][kColumnTiles][4], std::uint32_t rows,
                                                std::uint32_t columns, bool accumulate) {

@@ -12,12 +12,11 @@
 namespace monge::cuda {
 namespace {
 
-/// Sweeps are launched in groups of at most this many. A graph holds a whole group: enough to hide what launching it
-/// costs, few enough to be recorded quickly.
+/// Sweeps in one graph: enough to hide the cost of its launch, few enough to record it quickly.
 constexpr int kSweepsPerGraph = 10;
 
-/// A graph saves the host's launches, which mostly overlap the kernels anyway. Recording one costs what it saves in
-/// more than 100 sweeps (bench/notes/cuda_small.md), so there is none before so many were done without.
+/// A graph saves launches by the host, which mostly overlap the kernels anyway. Recording a graph takes as long as it
+/// saves in 100 sweeps (bench/notes/cuda_small.md). The first 100 sweeps are therefore launched one by one.
 constexpr int kSweepsBeforeGraph = 100;
 
 }  // namespace
@@ -44,7 +43,7 @@ EntropicOperator::~EntropicOperator() {
 }
 
 void EntropicOperator::drop_graphs() noexcept {
-  // They may still run.
+  // The graphs may still run.
   if (graphs_[0] || graphs_[1]) cudaStreamSynchronize(problem_.runtime->stream());
   for (std::optional<Graph>& graph : graphs_) graph.reset();
 }
@@ -71,7 +70,7 @@ void EntropicOperator::get_potentials(MutableVectorView f, MutableVectorView g) 
   for (Side const side : kSides) {
     MutableVectorView const view = side == Side::rows ? f : g;
     if (view.empty()) continue;
-    // Points of no weight do not see relaxed or averaged steps: theirs is the soft c-transform of the other side.
+    // Sweeps do not move potentials at points of zero weight. The caller gets the soft c-transform there.
     bool const fill = swept_eps_ > 0 && problem_.weights[side_index(side)]->has_idle_points();
     std::optional<Transform> idle;
     if (fill) idle = transform(problem_, side, potentials_, swept_eps_);
@@ -199,7 +198,7 @@ void EntropicOperator::renew(Geometry const& geometry, Marginals const& marginal
   if (parameters_) connect_sweeps(half_steps());
 }
 
-/// They depend on eps, which may have changed since the last update left some; updates leave the padding alone.
+/// All logits: eps may differ from that of the last update. Updates do not write the padding.
 void EntropicOperator::make_logits(Sweep const& sweep, Queue const& queue) const {
   LogitArguments logits{parameters_for(potentials_, sweep.eps, sweep.relaxation), parameters_, {}};
   for (Side side : swept_sides()) {
@@ -230,15 +229,15 @@ void EntropicOperator::enqueue_update(Side side, bool symmetric, Queue const& qu
   update_potential(update_arguments(side, target.partials, target.half_step.plan.work, symmetric), queue);
 }
 
-/// One read of the costs; both sides are updated. Sums that cannot be trusted are made again from the logits of the
-/// lines, so these must be those of the potentials that the pass has used: the new ones, or the old ones of a symmetric
-/// sweep.
+/// One read of the costs updates both sides. Sums across the lines that cannot be trusted are computed again from the
+/// logits of the lines. These logits must come from the potentials that the pass used: the new ones, or in a symmetric
+/// sweep the old ones.
 void EntropicOperator::enqueue_fused_sweep(bool symmetric, Queue const& queue) const {
   Costs::FusedSweep const& sweep = fused_->sweep;
   FusedSweepArguments arguments = sweep.arguments;
   arguments.symmetric = symmetric;
   auto const update_lines = [&] {
-    // One sum a line: a plan with one slot.
+    // Each line has one sum: a plan with one slot.
     update_potential(update_arguments(sweep.lines, fused_->line_sums.data(), WorkPlan{}, symmetric), queue);
   };
   launch_fused_sweep(sweep.plan, arguments, queue);
@@ -256,7 +255,7 @@ void EntropicOperator::enqueue_fused_sweep(bool symmetric, Queue const& queue) c
   if (symmetric) update_lines();
 }
 
-/// A fused sweep updates the lines and then the other side: rows and then columns, unless the matrix lies transposed.
+/// A fused sweep updates the lines first, so an alternating sweep is fused only if the lines are rows.
 void EntropicOperator::enqueue_sweep(bool symmetric, Queue const& queue) const {
   if (is_self()) {
     enqueue_half_step(Side::rows, queue);
@@ -295,12 +294,12 @@ void EntropicOperator::launch_sweeps(Sweep const& sweep, int count) {
   }
 }
 
-/// A symmetric sweep averages the potentials, typical values included: the first runs at the old ones.
+/// A symmetric sweep also averages the typical values. The first one runs at the old ones.
 bool EntropicOperator::starts_apart(Sweep const& sweep) const {
   return sweep.symmetric && potentials_[0].typical != -potentials_[1].typical;
 }
 
-/// An alternating sweep makes f from g, so f's typical value becomes minus g's.
+/// An alternating sweep computes f from g, so the typical value of f becomes minus that of g.
 void EntropicOperator::settle(Sweep const& sweep) {
   double& f = potentials_[0].typical;
   double& g = potentials_[1].typical;
@@ -325,7 +324,7 @@ std::int64_t EntropicOperator::error_count(Side side) const {
   return 2 * cuda::error_parts(problem_.size(side));
 }
 
-/// With a penalty the constants that the last translation left stand behind the errors.
+/// With a penalty the two constants of the last translation follow the errors.
 std::int64_t EntropicOperator::error_count() const {
   std::int64_t count = translates() ? 2 : 0;
   for (Side side : swept_sides()) count += error_count(side);
@@ -354,7 +353,7 @@ SweepErrors EntropicOperator::errors() {
 void EntropicOperator::evaluate_together(SharedRuntime const& runtime, std::span<EvaluationStep> steps) {
   DeviceGuard const guard(runtime->index());
   Together together(runtime, steps.size());
-  std::vector<std::int64_t> begin{0};  // Of the parts of each step.
+  std::vector<std::int64_t> begin{0};  // Where the parts of each step begin.
   for (EvaluationStep const& step : steps)
     begin.push_back(begin.back() + plan_sum_count(static_cast<EntropicOperator const*>(step.entropic)->problem_));
   DeviceArray<PlanSums> const parts(runtime, begin.back());

@@ -1,4 +1,4 @@
-// The entropic operator on a CUDA device: what to launch, in which order, on which memory. It knows no geometry.
+// The entropic operator on a CUDA device: kernels, their order and their memory. It does not know the geometry.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -13,7 +13,7 @@ namespace monge::cuda {
 
 class EntropicOperator final : public monge::EntropicOperator {
  public:
-  /// `cache_bytes` is for the plans.
+  /// Plans may keep `cache_bytes` of entries.
   EntropicOperator(Problem problem, double cache_bytes, Queue const& queue);
   ~EntropicOperator() override;
 
@@ -36,60 +36,60 @@ class EntropicOperator final : public monge::EntropicOperator {
   /// Backend::evaluate().
   static void evaluate_together(SharedRuntime const& runtime, std::span<EvaluationStep> steps);
 
-  /// What sweeps are made of, for those who launch those of many operators together: prepare_sweeps(); then for each
-  /// group of sweeps settle(), make_logits() and enqueue_sweep() as often as wanted. A group of which the first sweep
-  /// starts_apart() is two, the first of one sweep and without settle().
+  /// For launching sweeps of many operators together: call prepare_sweeps() once; then for each group of sweeps
+  /// settle() and make_logits() once and enqueue_sweep() for each sweep. If starts_apart(), launch the first sweep
+  /// alone, without settle(), then the rest as a group.
   void prepare_sweeps();
   bool starts_apart(Sweep const& sweep) const;
   void settle(Sweep const& sweep);
   void make_logits(Sweep const& sweep, Queue const& queue) const;
   void enqueue_sweep(bool symmetric, Queue const& queue) const;
-  /// The errors of the last sweep in parts: where they are on the device, how many, and what they come to.
+  /// Parts of the errors of the last sweep, in device memory; their number; and the errors from a host copy of them.
   double const* error_parts() const { return state(Side::rows).errors; }
   std::int64_t error_count() const;
   SweepErrors errors_from(double const* parts);
-  /// That of no other operator, before or after.
+  /// A number that no other operator of this process has, before or after.
   std::uint64_t number() const { return number_; }
 
  private:
-  /// What the sweeps need of one side.
+  /// Data of one side for the sweeps.
   struct SweepState {
     Costs::Launch half_step;
-    Logits logits;                      // Of this side, for the half-step of the other.
+    Logits logits;                      // Of this side, for the half-step of the other side.
     unsigned char* partials = nullptr;  // Of the half-step of this side.
     double* errors = nullptr;
-    LogMeanSums* log_mean_parts = nullptr;  // Where there is a penalty.
-    PackedSide points;                      // As the sweeps know them.
+    LogMeanSums* log_mean_parts = nullptr;  // Null without a penalty.
+    PackedSide points;                      // The side at the last connect_sweeps().
   };
 
-  /// What a sweep from one read of the costs needs, where these have one.
+  /// Data of fused sweeps, if the costs have them.
   struct FusedState {
     Costs::FusedSweep sweep;
     DeviceArray<unsigned char> line_sums, across_sums;
   };
 
-  /// Numbers that are the errors of a side.
+  /// The length of one side's errors.
   std::int64_t error_count(Side side) const;
   SweepState& state(Side side) { return states_[side_index(side)]; }
   SweepState const& state(Side side) const { return states_[side_index(side)]; }
-  /// As the costs plan them: rows, columns.
+  /// Of the rows and of the columns.
   std::array<Costs::Launch, 2> half_steps() const;
-  /// What the sweeps know of the problem. Graphs of another are dropped.
+  /// Sets the arguments of all kernels of a sweep. Drops the graphs if an argument changed.
   void connect_sweeps(std::array<Costs::Launch, 2> const& steps);
   void connect_fused_sweep();
   void connect_translation();
   void launch_sweeps(Sweep const& sweep, int count);
   void drop_graphs() noexcept;
-  /// Whose logits are the columns of a half-step of `side`: of a self problem, its own.
+  /// The side whose logits a half-step of `side` reads; for a self problem `side` itself.
   Side columns_of(Side side) const { return is_self() ? side : opposite(side); }
-  /// Those that sweeps update.
+  /// The sides that a sweep updates.
   std::span<Side const> swept_sides() const;
-  /// Whether sweeps move the constant of the potentials; that of a self problem's, whose sides are alike, stays.
+  /// Whether sweeps translate the potentials. A self problem keeps f = g, so it has no translation.
   bool translates() const { return !problem_.penalties.balanced() && !is_self(); }
   void enqueue_half_step(Side side, Queue const& queue) const;
   void enqueue_update(Side side, bool symmetric, Queue const& queue) const;
   void enqueue_fused_sweep(bool symmetric, Queue const& queue) const;
-  /// Of `side`, from what lies in `partials`.
+  /// The update of `side` from the sums in `partials`.
   UpdateArguments update_arguments(Side side, void const* partials, WorkPlan const& work, bool symmetric) const;
   static std::uint64_t next_number();
 
@@ -100,12 +100,12 @@ class EntropicOperator final : public monge::EntropicOperator {
   Potentials potentials_;
   SweepState states_[2];
   std::optional<FusedState> fused_;
-  std::optional<TranslationArguments> translation_;  // If translates().
+  std::optional<TranslationArguments> translation_;  // Null unless translates().
   SweepParameters* parameters_ = nullptr;
   DeviceArray<unsigned char> sweep_memory_;  // Parameters, partial sums and errors.
-  std::optional<Graph> graphs_[2];           // Of kSweepsPerGraph sweeps; the symmetric ones second.
-  int sweeps_ = 0;                           // So far.
-  double swept_eps_ = 0;                     // Of the last sweep; 0 if the potentials were set since.
+  std::optional<Graph> graphs_[2];           // [symmetric]; each holds kSweepsPerGraph sweeps.
+  int sweeps_ = 0;                           // Launched so far.
+  double swept_eps_ = 0;                     // eps of the last sweep; 0 if the potentials were set after it.
 };
 
 }  // namespace monge::cuda

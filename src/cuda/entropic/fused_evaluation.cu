@@ -9,7 +9,7 @@
 namespace monge::cuda {
 namespace {
 
-/// A warp takes at least so many lines: its places' sums go to memory once for all of them.
+/// A warp takes at least 4 batches of lines, since it writes sums of its places once for all its lines.
 constexpr int kLeastBatches = 4;
 
 Kernel<FusedEvaluationArguments> kernel_of(DataType stored) {
@@ -20,7 +20,7 @@ Kernel<FusedEvaluationArguments> kernel_of(DataType stored) {
 
 }  // namespace
 
-/// One warp for each strip of each group, so that all of them run at once.
+/// One warp for each strip of each group. All warps are resident at once.
 FusedEvaluationPlan plan_fused_evaluation(StoredCosts const& costs, int multiprocessors) {
   int const warps = multiprocessors * kEvaluationWarps *
                     occupancy_of(kernel_of(costs.scalar).one, 32 * kEvaluationWarps, 0).resident_blocks;

@@ -1,21 +1,21 @@
-// What the values of a plan are sums of, in double, from one read of a cost matrix.
+// Sums of the entries of a plan, and of entries times costs, in double, from one read of a cost matrix.
 //
 //   P_ij = 2^(h_i + h_j + c (C_ij - least))     h_i + h_j with the constants that logits leave out
 //   r_i = sum_j P_ij,   c_j = sum_i P_ij,   sum_i P_ij (C_ij - least) for each place j of the lines i in memory
 //
-// The potentials are those of the plan, so no exponential needs a reference: one that overflows is an infinite entry.
+// The potentials are those of the plan, so the exponentials need no reference: an overflow is an infinite entry.
 //
-// Tiling: a warp takes a strip of 128 places and a group of lines, each lane the same four places of all of them. Sums
-//   over the lines stay in registers. Those over the places are joined in the warp for eight lines at a time: halves of
-//   the lanes exchange halves of the lines, so that each addition is of use. Nothing is joined among warps; each leaves
-//   its sums in memory, to be added in their order (sum_plan_kernel). Costs come through a ring in shared memory,
-//   copied by the lane that reads them, eight lines ahead: no barrier waits for memory.
+// Tiling: a warp takes a strip of 128 places and a group of lines. Each lane takes the same four places of all lines.
+//   Sums over the lines stay in registers. Sums over the places are joined in the warp, eight lines at a time: halves
+//   of the lanes exchange halves of the lines, so no addition is wasted. Each warp leaves its sums in memory, and
+//   sum_plan_kernel adds them in order. Each lane copies its own costs to a ring in shared memory, eight lines ahead,
+//   so no barrier waits for memory.
 //
 // Per pair: 13 double operations of the exponential and 6 more (difference, two for the exponent, three sums); 4 or 8
 //   bytes of memory; a hundredth of that for the sums.
 //
-// Numerics: all in double. A sum over lines has as many terms in turn as a group has lines, all others are shorter. The
-//   terms of <C', P> are not negative: none cancel.
+// Numerics: all in double. The longest sequential sums run over the lines of a group. The terms of <C', P> are not
+//   negative, so they do not cancel.
 #pragma once
 #include "cuda/device/numerics.cuh"
 #include "cuda/device/source.cuh"
@@ -24,13 +24,13 @@
 
 namespace monge::cuda {
 
-inline constexpr int kEvaluationWarps = 4;  // Of a block.
+inline constexpr int kEvaluationWarps = 4;  // Warps of a block.
 inline constexpr int kLanePlaces = 4;
 inline constexpr int kStripPlaces = 32 * kLanePlaces;
 inline constexpr int kBatchLines = 8;
 static_assert(kRowPadding % kStripPlaces == 0 && kRowPadding % kBatchLines == 0, "Logits are padded to whole strips.");
 
-/// C_ij - least, or 2^1023 for infinity: its exponential is 0, and 0 times it is 0 too.
+/// C_ij - least, or 2^1023 if C_ij is infinite: the exponential and its product with 2^1023 are then 0.
 template <class S>
 __device__ __forceinline__ double finite_score(S cost, double least) {
   constexpr int kLargest = 0x7fe00000;  // The upper half of 2^1023. Scores are not negative.
@@ -38,7 +38,7 @@ __device__ __forceinline__ double finite_score(S cost, double least) {
   return __hiloint2double(min(__double2hiint(score), kLargest), __double2loint(score));
 }
 
-/// Sums over the lanes of a warp: lane k has that of value[k / 4].
+/// Sums over the lanes of a warp: lane k returns the sum of value[k / 4].
 __device__ __forceinline__ double lane_sums(double (&value)[kBatchLines]) {
   static_assert(kBatchLines == 8);
   int const lane = static_cast<int>(threadIdx.x) % 32;
@@ -76,7 +76,7 @@ __global__ void __launch_bounds__(32 * kEvaluationWarps, 4) fused_evaluation_ker
   auto const place_of = [&](int c) {
     return strip * kStripPlaces + c / kPerVector * 32 * kPerVector + lane * kPerVector + c % kPerVector;
   };
-  // A stage of the ring is a line's number in its batch, and what is in it a lane's own.
+  // A stage of the ring holds one line of a batch. Each lane reads only its own part.
   auto const staged = [&](int stage, int c) { return &ring[warp][stage][place_of(c) - strip * kStripPlaces]; };
   auto const fetch = [&](int stage, int line) {
     S const* const from = static_cast<S const*>(costs.data) + line * costs.stride;
@@ -95,7 +95,7 @@ __global__ void __launch_bounds__(32 * kEvaluationWarps, 4) fused_evaluation_ker
     }
     copy_async_commit();
   };
-  // The matrix never changes; logits and parameters may be the work of the kernel before.
+  // The matrix is constant. Logits and parameters may come from the previous kernel.
 #pragma unroll
   for (int stage = 0; stage < kBatchLines; ++stage) {
 #pragma unroll
@@ -112,7 +112,7 @@ __global__ void __launch_bounds__(32 * kEvaluationWarps, 4) fused_evaluation_ker
   double logit[kLanePlaces], sum[kLanePlaces] = {}, cost_sum[kLanePlaces] = {};
 #pragma unroll
   for (int c = 0; c < kLanePlaces; ++c) logit[c] = arguments.place_logits[place_of(c)];
-  // A lane's line of a batch. Lines are padded with such as have no weight, so a batch is whole.
+  // Each lane holds the logit of one line of a batch. Padding completes the last batch with lines of zero weight.
   auto const line_logit = [&](int line) { return arguments.line_logits[line + lane % kBatchLines] + constant; };
   double next = line_logit(first);
 #pragma unroll 1

@@ -6,20 +6,20 @@
 namespace monge::cuda {
 
 struct FusedEvaluationPlan {
-  int strips = 1;       // Of the places of a line.
-  int groups = 1;       // Of lines.
-  int group_lines = 1;  // At most.
+  int strips = 1;       // Parts of a line, of 128 places each.
+  int groups = 1;       // Groups of lines.
+  int group_lines = 1;  // Lines of a group, at most.
 };
 
 struct FusedEvaluationArguments {
   StoredCosts costs;
-  double factor = 1;  // Of a score, times log2(e) / eps.
+  double factor = 1;  // For scores, beside log2(e) / eps.
   SweepParameters const* parameters = nullptr;
-  double const* line_logits = nullptr;   // Padded, of the lines of the matrix in memory
-  double const* place_logits = nullptr;  // and of the places of each.
+  double const* line_logits = nullptr;   // Logits of the lines in memory, padded.
+  double const* place_logits = nullptr;  // Logits of the places of a line, padded.
   double* line_sums = nullptr;           // [strips][line_stride]
   double* place_sums = nullptr;          // [groups][place_stride]
-  double* place_costs = nullptr;         // The same: the entries times -factor score.
+  double* place_costs = nullptr;         // [groups][place_stride], sums of entries times -factor score
   int line_stride = 0, place_stride = 0;
   FusedEvaluationPlan plan;
 };

@@ -10,10 +10,10 @@
 namespace monge::cuda {
 namespace {
 
-/// A cluster takes at least so many lines: its places' sums go to memory once for all of them.
+/// A cluster takes at least 4 lines, since it writes sums of its places once for all its lines.
 constexpr int kLeastLines = 4;
 
-/// function.operator()<S, kVectors>(), with 12 places a thread: more spill.
+/// Calls function.operator()<S, kVectors>() with 12 places a thread; with more, registers spill.
 template <class Function>
 auto with_type(DataType stored, Function&& function) {
   return stored == DataType::float32 ? function.template operator()<float, 3>()

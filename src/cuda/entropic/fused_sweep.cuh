@@ -7,19 +7,19 @@
 //   with the new f_i (the old one if symmetric), so that c_j = M beta_j q_j is the plan's marginal after the line's
 //   update: g+_j = g_j - eps log(c_j / b_j) costs no second exponential (docs/math.md, section 3).
 //
-// Tiling: a cluster of blocks has every clusters-th line, each of its threads the same 12 places of all of them, whose
-//   q_j stay in registers, h_j and beta_j in shared memory. Lines come through a ring in shared memory, copied by the
-//   thread that reads them, so no barrier waits for memory. A thread's exponentials are relative to its own largest
-//   logit and wait in registers for w_i. One warp of each block joins the sums of a line and makes w_i while the others
-//   work at the next line; the two meet at barriers in shared memory, and blocks of a cluster write each other's.
+// Tiling: a cluster of blocks takes every clusters-th line. Each thread takes the same 12 places of all its lines, with
+//   q_j in registers and h_j and beta_j in shared memory. Each thread copies its own costs to a ring in shared memory,
+//   so no barrier waits for memory. The exponentials of a thread are relative to its largest logit and stay in
+//   registers until w_i is known. One warp of each block joins the sums of a line and computes w_i while the other
+//   warps work on the next line. They meet at barriers in shared memory, where blocks of a cluster write to each other.
 //
 // Per pair: one exponential, FADD, FFMA, FMNMX, FADD, FFMA, FFMA. Device memory: the matrix once. L2: one number for
 //   each place and cluster, written and read.
 //
-// Numerics: q_j runs in float over the lines of a cluster, in double over the clusters. With the new potential of a
-//   plain step the terms of q_j are at most a_i / M, so it does not overflow; a w_i that is too large (a stray
-//   potential) makes the q_j infinite. Where q_j is that, or so small that the terms which are lost below float's
-//   smallest number may count, update_across_kernel makes g+_j from the logits of its own line of pairs.
+// Numerics: q_j is summed in float over the lines of a cluster and in double over the clusters. After a plain step the
+//   terms of q_j are at most a_i / M, so q_j does not overflow. If w_i is too large, as with a poor warm start, q_j
+//   becomes infinite. If q_j is infinite, or so small that terms below float's smallest number may count,
+//   update_across_kernel computes g+_j from all pairs of place j.
 #pragma once
 #include "cuda/device/cluster.cuh"
 #include "cuda/device/source.cuh"
@@ -29,27 +29,27 @@
 
 namespace monge::cuda {
 
-inline constexpr int kMostWarps = 16;  // Of a block; and one that joins.
+inline constexpr int kMostWarps = 16;  // Warps of a block that compute exponentials; one more joins.
 inline constexpr int kMostCluster = 8;
 inline constexpr int kMostThreadBytes = 400;  // 200 KiB a block.
 
-/// kVectors: of 16 bytes of a line, a thread.
+/// kVectors: groups of 16 bytes that a thread takes of each line.
 template <class S, int kVectors>
 struct FusedSweepPolicy {
   static constexpr int kPerVector = 16 / sizeof(S);
-  static constexpr int kPlaces = kVectors * kPerVector;  // Of a thread.
-  /// In shared memory: a stage of the ring; the logits and factors of the places; and all of it.
+  static constexpr int kPlaces = kVectors * kPerVector;  // Of a line, for each thread.
+  /// Bytes of a thread in shared memory: a stage of the ring, logits and factors, and all together.
   static constexpr int kStageBytes = kVectors * 16;
   static constexpr int kLogitBytes = kPlaces * 2 * static_cast<int>(sizeof(float));
   static constexpr int kStages = kLogitBytes + 4 * kStageBytes <= kMostThreadBytes ? 4 : 3;
   static constexpr int kThreadBytes = kLogitBytes + kStages * kStageBytes;
 };
 
-/// Lines under way between the warps. Three would do for what a warp may write for line k + 3 while another still
-/// reads that of line k (each waits for the weight of line k + 1 before); four make the place of a line cheap.
+/// Lines in flight between the warps. Three suffice: a warp writes for line k + 3 only after all warps have read line
+/// k, because each first waits for the weight of line k + 1. Four make k % kLineSlots cheap.
 inline constexpr int kLineSlots = 4;
 
-/// w_i above this is taken for infinite: it bounds what the terms that are lost to underflow may be.
+/// A larger w_i becomes infinite. This bounds the terms that are lost to underflow.
 inline constexpr double kLargestLineWeight = 65536;
 
 struct LineWeight {
@@ -58,20 +58,20 @@ struct LineWeight {
 };
 
 struct LineMessages {
-  PartialSum<float> parts[kLineSlots][kMostCluster * kMostWarps];  // Of the warps of a cluster.
+  PartialSum<float> parts[kLineSlots][kMostCluster * kMostWarps];  // From each warp of the cluster.
   LineWeight weight[kLineSlots];
-  std::uint64_t summed[kLineSlots];   // Barriers: the parts are there;
-  std::uint64_t weighed[kLineSlots];  // the weight is.
+  std::uint64_t summed[kLineSlots];   // Barriers: all parts have arrived.
+  std::uint64_t weighed[kLineSlots];  // Barriers: the weight has arrived.
 };
 
 #if __CUDA_ARCH__ >= 900
 
-/// Whether a cluster is one block. Its warps then meet as those of any block do.
+/// Whether the cluster is one block, whose warps can use ordinary barriers.
 __device__ __forceinline__ bool is_alone() {
   return cluster_size() == 1;
 }
 
-/// What a line's weight follows from, beside its sum.
+/// The data of a line that, with its sum, determine its weight.
 struct LineConstants {
   double norm, weight, shift, old;
   __device__ __forceinline__ LineConstants(FusedSweepArguments const& arguments, int line)
@@ -81,12 +81,12 @@ struct LineConstants {
         old(arguments.potential[line]) {}
 };
 
-/// w_i: what the exponentials of line i, relative to its reference, count in the sums across.
+/// w_i: the factor of the exponentials of line i, relative to its reference, in the sums across the lines.
 __device__ __forceinline__ double line_weight(FusedSweepArguments const& arguments, SweepParameters const& parameters,
                                               LineConstants const& constants, float reference, double sum) {
   if (constants.weight == 0) return 0;
   double weight = constants.weight * arguments.inverse_mass / sum;
-  // A plain step to a constraint leaves f = f+.
+  // A plain step to a constraint gives f = f+.
   if (arguments.symmetric || parameters.relaxation != 1 || !isinf(arguments.lines.penalty)) {
     double const plus = softmin_value(constants.norm, parameters, arguments.side, reference, sum);
     UpdateRule const rule{parameters.eps, arguments.lines.penalty, parameters.relaxation};
@@ -96,7 +96,7 @@ __device__ __forceinline__ double line_weight(FusedSweepArguments const& argumen
   return weight < kLargestLineWeight ? weight : static_cast<double>(INFINITY);
 }
 
-/// The warp that joins: sums of all warps of the cluster to a weight, line after line.
+/// Work of the joining warp: for each line, joins the sums of all warps of the cluster and computes the weight.
 __device__ __forceinline__ void weigh_lines(FusedSweepArguments const& arguments, LineMessages& messages,
                                             int first_line, int line_step, int count, int parts) {
   int const lane = static_cast<int>(threadIdx.x) % 32;
@@ -118,7 +118,7 @@ __device__ __forceinline__ void weigh_lines(FusedSweepArguments const& arguments
       PartialSum<float> const part = messages.parts[slot][p];
       sum += static_cast<double>(part.sum) * static_cast<double>(fast_exp2(part.reference - reference));
     }
-    // As update_potential() will see it.
+    // The precision that update_potential() reads.
     float const rounded = static_cast<float>(warp_sum(sum));
     float const weight =
         static_cast<float>(line_weight(arguments, parameters, constants, reference, static_cast<double>(rounded)));
@@ -130,7 +130,7 @@ __device__ __forceinline__ void weigh_lines(FusedSweepArguments const& arguments
   }
 }
 
-/// A thread's places of the lines of its cluster.
+/// Work of the other warps: each thread sums its places over the lines of its cluster.
 template <class S, int kVectors>
 __device__ __forceinline__ void sum_lines(FusedSweepArguments const& arguments, LineMessages& messages,
                                           unsigned char* ring, int first_line, int line_step, int count) {
@@ -144,7 +144,7 @@ __device__ __forceinline__ void sum_lines(FusedSweepArguments const& arguments, 
   auto const* const data = static_cast<S const*>(costs.data);
   auto const place_of = [&](int c) { return first_place + c / kPerVector * vector_step + c % kPerVector; };
 
-  // All of it is a thread's own, 16 bytes of each thread side by side.
+  // Each thread reads only its own part; the 16 bytes of all threads lie side by side.
   auto* const mine = reinterpret_cast<S*>(ring) + thread * kPerVector;
   auto* const logits = reinterpret_cast<float*>(ring + kStages * Policy::kStageBytes * threads) + thread * 4;
   float* const factors = logits + kPlaces * threads;
@@ -170,12 +170,12 @@ __device__ __forceinline__ void sum_lines(FusedSweepArguments const& arguments, 
   };
 #pragma unroll
   for (int c = 0; c < kPlaces; ++c) {
-    if (place_of(c) >= size) {  // Nothing is ever copied there.
+    if (place_of(c) >= size) {  // No copy ever writes these.
       for (int s = 0; s < kStages; ++s)
         mine[(s * kVectors + c / kPerVector) * vector_step + c % kPerVector] = static_cast<S>(INFINITY);
     }
   }
-  // The matrix never changes; logits and parameters may be the work of the kernel before.
+  // The matrix is constant. Logits and parameters may come from the previous kernel.
 #pragma unroll
   for (int k = 0; k < kStages - 1; ++k) fetch(k);
   wait_for_previous_kernel();
@@ -191,7 +191,7 @@ __device__ __forceinline__ void sum_lines(FusedSweepArguments const& arguments, 
     across[c] = 0;
   }
 
-  // Exponentials of line k relative to `reference`, and their sum to those who join.
+  // Computes the exponentials of line k relative to `reference` and sends their sum to the joining warps.
   auto const make = [&](int k, float(&term)[kPlaces], float& reference) {
     fetch(k + kStages - 1);
     copy_async_wait<kStages - 1>();
@@ -305,7 +305,7 @@ __global__ void __launch_bounds__(32 * (kMostWarps + 1)) fused_sweep_kernel(Sour
   } else {
     sum_lines<S, kVectors>(arguments, messages, ring, first_line, clusters, count);
   }
-  // No block goes while another may still write to it.
+  // A block must not exit while another may still write to its shared memory.
   cluster_barrier();
 #endif
 }
@@ -313,13 +313,13 @@ __global__ void __launch_bounds__(32 * (kMostWarps + 1)) fused_sweep_kernel(Sour
 inline constexpr int kAcrossColumns = 128;
 inline constexpr int kAcrossGroups = 8;
 
-/// Below this a sum across `lines` lines may have lost terms that count. Each line loses less than its weight, or 1,
-/// times float's smallest number.
+/// A smaller sum across `lines` lines may have lost terms that count: each line may lose max(1, w_i) times float's
+/// smallest number.
 __device__ __forceinline__ double smallest_across(int lines) {
   return lines * 0x1p-85;
 }
 
-/// The logarithm of the sum of a place's terms over the lines of a group, in two parts, pair by pair.
+/// The logarithm of the sum of a place's terms over the lines of a group, as reference and sum, from the costs.
 __device__ __forceinline__ void softmin_across(AcrossArguments const& arguments, SweepParameters const& parameters,
                                                int place, int group, float& reference, double& sum) {
   constexpr int kBatch = 8;
@@ -349,8 +349,8 @@ __device__ __forceinline__ void softmin_across(AcrossArguments const& arguments,
   }
 }
 
-/// The potential of the side across the lines, from the sums of the clusters, 128 places a block. 8 threads a place
-/// share its clusters; where the sum is not to be trusted, its lines.
+/// The potential of the side across the lines, from the sums of the clusters. A block takes 128 places. The 8 threads
+/// of a place share the clusters, and share the lines if the sum cannot be trusted.
 template <class Source>
 __global__ void __launch_bounds__(kAcrossColumns* kAcrossGroups) update_across_kernel(Source const source) {
   Share<AcrossArguments> const share = share_of(source);
@@ -383,7 +383,7 @@ __global__ void __launch_bounds__(kAcrossColumns* kAcrossGroups) update_across_k
     for (int g = 1; g < kAcrossGroups; ++g) sum += sums[g][column];
     lost[column] = false;
     if (real && points.weight[place] > 0) {
-      // c_j / b_j, were it not for the rounding of h_j.
+      // c_j / b_j up to the rounding of h_j, which `factor` corrects.
       double const ratio = sum * arguments.mass / points.weight[place];
       double const factor = static_cast<double>(update.arrays.factors[place]);
       lost[column] = !(sum > smallest_across(arguments.costs.lines()) && sum < INFINITY);

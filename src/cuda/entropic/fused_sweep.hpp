@@ -1,8 +1,8 @@
 // A sweep in float from one read of a cost matrix (cuda/entropic/fused_sweep.cuh).
 //
-// The lines of the matrix in memory are rows of the problem, or its columns if it is transposed; their side is updated
-// in the pass. What the pass leaves are the sums of each line, from which update_potential() makes their potential, and
-// sums over the lines, from which update_across() makes the potential of the other side.
+// A line of the matrix in memory is a row of the problem, or a column if the matrix is transposed. The pass leaves the
+// sum of each line, from which update_potential() computes the potentials of the lines, and sums over the lines, from
+// which update_across() computes the potential of the other side.
 #pragma once
 #include "cuda/entropic/update.hpp"
 
@@ -10,7 +10,7 @@ namespace monge::cuda {
 
 struct FusedSweepPlan {
   int cluster = 1;   // Blocks that share a line.
-  int clusters = 0;  // 0: there is no such kernel for this matrix or device.
+  int clusters = 0;  // 0: no kernel fits this matrix or device.
   int threads = 0;
   int shared_bytes = 0;
   friend bool operator==(FusedSweepPlan const&, FusedSweepPlan const&) = default;
@@ -18,9 +18,9 @@ struct FusedSweepPlan {
 
 struct FusedSweepArguments {
   StoredCosts costs;
-  double factor = 1;  // Of a score, times log2(e) / eps.
+  double factor = 1;  // For scores, beside log2(e) / eps.
   SweepParameters const* parameters = nullptr;
-  int side = 0;  // Of the lines.
+  int side = 0;  // The side of the lines.
   PackedSide lines;
   double const* potential = nullptr;  // Of the lines.
   LogitArrays logits;                 // Of the other side.
@@ -37,10 +37,10 @@ FusedSweepPlan plan_fused_sweep(StoredCosts const& costs, int multiprocessors);
 void launch_fused_sweep(FusedSweepPlan const& plan, FusedSweepArguments const& arguments, Queue const& queue);
 
 struct AcrossArguments {
-  UpdateArguments update;  // sums.partials: across_sums.
+  UpdateArguments update;  // sums.partials is across_sums.
   StoredCosts costs;
   double factor;
-  LogitArrays lines;  // Of the lines, from the potentials that the sums were made with.
+  LogitArrays lines;  // Logits of the lines, from the potentials that the pass used.
   int clusters;
   double mass;
 };

@@ -1,4 +1,4 @@
-// Sums over points that the values of a plan are made of: a block for each part of a side.
+// Sums over points for the values of a plan. Each block sums one part of a side.
 #include "cuda/entropic/plan_sums.hpp"
 
 #include <array>
@@ -14,12 +14,12 @@ namespace {
 inline constexpr int kSumThreads = 256;
 inline constexpr int kMostSumParts = 64;
 
-/// A point's part in the values of a plan.
+/// One point's terms.
 struct PlanPoint {
   double marginal, cost;
 };
 
-/// From what passes left: a softmin of either side, that of the rows with moments.
+/// From a softmin pass for each side; the pass over the rows also has moments.
 template <class T>
 struct SoftminPoints {
   using Arguments = PlanSumsArguments;
@@ -42,7 +42,7 @@ struct SoftminPoints {
   }
 };
 
-/// From sums that lie in parts.
+/// From partial sums of a fused evaluation.
 struct JoinedPoints {
   using Arguments = JoinedSumsArguments;
   static __device__ __forceinline__ PackedSide const& points(Arguments const& arguments, int side) {
@@ -64,7 +64,7 @@ __host__ __device__ constexpr int sum_parts(int size) {
   return full < kMostSumParts ? full : kMostSumParts;
 }
 
-/// A block sums a part of a side: each thread sums some points, and the threads are joined in their order.
+/// A block sums a part of a side. Each thread sums some points; the sums of the threads are joined in a fixed order.
 template <class Points, class Source>
 __global__ void __launch_bounds__(kSumThreads) sum_plan_kernel(Source const source) {
   using Numbers = std::array<double, sizeof(PlanSums) / sizeof(double)>;

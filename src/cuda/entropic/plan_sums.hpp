@@ -1,4 +1,4 @@
-// Sums over points that the values of a plan are made of.
+// Sums over points for the values of a plan.
 #pragma once
 #include "core/evaluation.hpp"
 #include "cuda/launch/arguments.hpp"
@@ -6,10 +6,10 @@
 
 namespace monge::cuda {
 
-/// What the values of a plan are made of: sums over some points of a side.
+/// Sums over some points of a side from which the values of a plan follow.
 struct PlanSums {
   SideSums side;
-  /// What <C', P> is the sum of.
+  /// Terms of <C', P>.
   CompensatedSum costs;
 
   MONGE_HOST_DEVICE void add(PlanSums const& other) {
@@ -17,20 +17,20 @@ struct PlanSums {
     costs.add(other.costs);
   }
 };
-/// In how many parts the points of a side are summed.
+/// The number of parts in which the points of a side are summed.
 int plan_sum_parts(int size);
 
-/// P 1 and P^T 1; null: not wanted.
+/// Outputs for P 1 and P^T 1; null if not wanted.
 struct PlanMarginals {
   double* side[2] = {};
 };
 struct PlanSumsOutput {
-  PlanSums* parts;  // Of the rows, then of the columns.
+  PlanSums* parts;  // Parts of the rows, then of the columns.
   PlanMarginals marginals;
 };
 
-/// After a pass for each side, that of the rows with moments. With h the constant of g, which is large beside C' where
-/// masses differ much, and t without h, <C', P> is the sum of
+/// After a softmin pass for each side; the pass over the rows also has moments. Let h be the constant of g and t_ij the
+/// logit without h, which would be large beside C' if the masses differ much. <C', P> is the sum of
 /// r_i (norm_i - eps ln2 sum_j w_ij (t_ij - log2 b_j)), w the softmax of the row, and of c_j (g_j - h).
 struct PlanSumsArguments {
   SumArguments sums[2];
@@ -39,13 +39,13 @@ struct PlanSumsArguments {
 };
 void sum_plan(PlanSumsArguments const& arguments, Queue const& queue);
 
-/// Numbers of the points of a side in parts, one after the other.
+/// Partial sums of the points of a side.
 struct PointParts {
   double const* data;
-  std::int64_t stride;  // From part to part.
+  std::int64_t stride;  // Between parts.
   int count;
 };
-/// After a fused evaluation, whose sums of entries and costs these are; costs may be no parts.
+/// After a fused evaluation: partial sums of entries, and of costs on one side; costs of the other side have count 0.
 struct JoinedSumsArguments {
   PackedSide points[2];
   PointParts marginals[2], costs[2];

@@ -10,11 +10,11 @@ template <class T>
 __device__ __forceinline__ void store_logit(LogitArrays const& arrays, int point, bool counts, double logit) {
   T* const out = static_cast<T*>(arrays.logits);
   if constexpr (sizeof(T) == 4) {
-    // Potentials of a stray warm start can exceed what float holds.
+    // A poor warm start may exceed the range of float.
     double const h = counts ? fmin(fmax(logit, -1e30), 1e30) : -1e30;
     float const rounded = counts ? static_cast<float>(h) : kEmptyLogit<float>;
     out[point] = rounded;
-    // Where float numbers are more than 2 apart the logits are noise already; at least the factor must not overflow.
+    // Where float numbers are more than 2 apart, logits are noise already. The clamp only keeps the factor finite.
     arrays.factors[point] =
         counts ? static_cast<float>(exp2(fmin(fmax(h - static_cast<double>(rounded), -1.0), 1.0))) : 0.0f;
   } else {
@@ -29,7 +29,7 @@ __device__ __forceinline__ double softmin_value(double norm, SweepParameters con
   return norm - parameters.constant[1 - side] - parameters.eps_ln2 * (static_cast<double>(reference) + log2(sum));
 }
 
-/// What a point brings that no sweep changes.
+/// The data of a point that no sweep changes.
 struct PointConstants {
   double norm, weight, log_weight;
   double shift;  // 0 where the update does not read it.
@@ -40,8 +40,8 @@ struct PointConstants {
         shift(isinf(points.penalty) ? 0.0 : points.shift[i]) {}
 };
 
-/// Moves a potential and stores the point's logit; returns what it adds to the errors. A point of no weight
-/// stays where it is: its f+ may be infinite.
+/// Moves a potential, stores the point's logit and returns the point's error. A point of zero weight does not move: its
+/// f+ may be infinite.
 template <class T>
 __device__ __forceinline__ ErrorSums update_point(UpdateArguments const& arguments, SweepParameters const& parameters,
                                                   PointConstants const& constants, int point, double old, double plus) {
@@ -58,11 +58,11 @@ __device__ __forceinline__ ErrorSums update_point(UpdateArguments const& argumen
   return error;
 }
 
-/// The sums over a block of kThreads threads, as UpdateArguments::errors has them.
+/// Sums the errors of a block of kThreads threads, as UpdateArguments::errors holds them.
 template <int kThreads>
 __device__ __forceinline__ void store_errors(ErrorSums const& error, double* out) {
   double const absolute = block_sum<kThreads>(error.absolute);
-  __syncthreads();  // It has one place for its parts.
+  __syncthreads();  // block_sum() uses the same memory again.
   double const square = block_sum<kThreads>(error.square);
   if (threadIdx.x == 0) {
     out[0] = absolute;

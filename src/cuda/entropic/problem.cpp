@@ -76,7 +76,7 @@ Transform transform(Problem const& problem, Side side, Potentials const& potenti
 
 namespace {
 
-/// The same from one read of the scores.
+/// The same sums from one read of the scores.
 void sum_plan(Problem const& problem, Costs::FusedEvaluation evaluation, Potentials const& potentials, double eps,
               PlanSumsOutput const& out, Queue const& queue) {
   FusedEvaluationArguments& pass = evaluation.arguments;
@@ -118,7 +118,7 @@ void sum_plan(Problem const& problem, Potentials const& potentials, double eps, 
   std::int64_t const scalar = size_of(problem.costs->scalar());
   Costs::Launch passes[2] = {problem.costs->launch(Side::rows, Pass::moments),
                              problem.costs->launch(Side::columns, Pass::softmin)};
-  bool const is_self = problem.is_self;  // The columns have the sums of the rows.
+  bool const is_self = problem.is_self;  // The columns then have the sums of the rows.
   auto const parts = [&](int s) {
     return is_self && s == 1 ? 0 : static_cast<std::int64_t>(points[s].padded_size) * passes[s].plan.work.slots;
   };

@@ -1,5 +1,5 @@
-// One entropic problem on a CUDA device: costs, weights and what a half-step outside the sweeps gives. Shared by the
-// operator that sweeps and the plans it makes.
+// One entropic problem on a CUDA device: costs and weights, shared by the operator that sweeps and by its plans;
+// half-steps and evaluations outside the sweeps.
 #pragma once
 #include <memory>
 #include <span>
@@ -14,11 +14,11 @@
 
 namespace monge::cuda {
 
-/// Of one side: on the host, and on the device with log2.
+/// The weights of one side, on the host and on the device, there also as log2.
 class Weights {
  public:
   Weights(SharedRuntime const& runtime, std::vector<double> weight, Queue const& queue);
-  /// As many others.
+  /// `weight` must have the same size as before.
   void set(Runtime const& runtime, std::vector<double> weight, Queue const& queue);
 
   std::vector<double> const& host() const { return host_; }
@@ -35,7 +35,7 @@ class Weights {
   bool has_idle_points_ = false;
 };
 
-/// Logits of one side, for passes whose columns it is.
+/// Logits of one side, for passes whose columns are that side.
 struct Logits {
   Logits() = default;
   Logits(SharedRuntime const& runtime, int padded_size, DataType scalar);
@@ -53,38 +53,38 @@ struct Problem {
   std::shared_ptr<Costs const> costs;
   std::shared_ptr<Weights> weights[2];
   Precision precision = Precision::float32;
-  bool is_self = false;  // EntropicOperator::is_self(): one Weights, and potentials of both sides that are equal.
+  bool is_self = false;  // EntropicOperator::is_self(): f = g, and both sides share one Weights.
   Penalties penalties;
 
   int size(Side side) const { return costs->size(side); }
   PackedSide side(Side side) const;
 };
 
-/// The result of a half-step outside the sweeps, and what it was computed with.
+/// The result of a half-step outside the sweeps, with its parameters and logits.
 struct Transform {
   DeviceArray<SweepParameters> parameters;
   Logits logits;                       // Of the other side.
   DeviceArray<double> plus;            // f+
-  DeviceArray<double> reference, sum;  // As SoftminValues.
+  DeviceArray<double> reference, sum;  // SoftminValues of the rows.
 };
-/// The logits and the parameters; the rest is still to come.
+/// Only the parameters and logits of a Transform.
 Transform transform_logits(Problem const& problem, Side side, Potentials const& potentials, double eps);
 Transform transform(Problem const& problem, Side side, Potentials const& potentials, double eps);
 
 SweepParameters parameters_for(Potentials const& potentials, double eps, double relaxation);
 
-/// How many PlanSums there are of the sides together.
+/// The number of PlanSums for both sides.
 std::int64_t plan_sum_count(Problem const& problem);
-/// What the values of the plan are made of, to device memory.
+/// Writes the PlanSums to device memory.
 void sum_plan(Problem const& problem, Potentials const& potentials, double eps, PlanSumsOutput const& out,
               Queue const& queue);
-/// From those parts, on the host.
+/// The values of the plan from a host copy of its PlanSums.
 Evaluation evaluation_of(Problem const& problem, std::span<PlanSums const> parts, double eps);
 /// Waits.
 Evaluation evaluate(Problem const& problem, Potentials const& potentials, double eps, PlanMarginals const& marginals);
 
-/// The user's potential, f' + shift, to wherever the caller wants it; points of no weight get what an update from
-/// `idle`, the side's transform, would give them. Null leaves them as they are.
+/// Writes the user's potential f' + shift to the caller's memory. Points of zero weight get the value that an update
+/// from `idle`, the side's transform, would give them; without `idle` they keep their own.
 void store_potential(Problem const& problem, Side side, DeviceVector const& potential, Transform const* idle,
                      MutableVectorView out);
 

@@ -8,14 +8,15 @@
 namespace monge::cuda {
 namespace {
 
-/// The recorded steps: one that collects the errors, and those of one sweep, of which problems have different numbers.
+/// Recorded steps: kErrors collects the errors; the steps from kSweep on are a sweep. Its length depends on the
+/// problem.
 constexpr std::size_t kErrors = 0, kSweep = 1, kAll = std::numeric_limits<std::size_t>::max();
 
 EntropicOperator& operator_of(SweepStep const& step) {
   return static_cast<EntropicOperator&>(*step.entropic);
 }
 
-/// Of what is recorded for it. An operator that is gone leaves its number to no other.
+/// The key of a recorded sweep. Numbers of destroyed operators are not used again.
 std::uint64_t key_of(SweepStep const& step) {
   return 2 * operator_of(step).number() + (step.sweep.symmetric ? 1 : 0);
 }
@@ -43,7 +44,7 @@ void Sweeper::record(std::span<SweepStep const> steps) {
   }
 }
 
-/// The longest turns come first, so that those that still sweep are always the first ones.
+/// The longest turns come first, so the operators that still sweep are always the first ones.
 void Sweeper::launch(std::vector<Turn> turns) {
   std::stable_sort(turns.begin(), turns.end(), [](Turn const& p, Turn const& q) { return p.count > q.count; });
   std::vector<std::size_t> order;

@@ -12,8 +12,8 @@
 
 namespace monge::cuda {
 
-/// The launches of a sweep are recorded once for each operator; what changes from call to call are the parameters and
-/// which operators take part.
+/// The launches of a sweep are recorded once for each operator. Calls differ in the parameters and in the operators
+/// that take part.
 class Sweeper final : public monge::Sweeper {
  public:
   explicit Sweeper(SharedRuntime runtime) : runtime_(std::move(runtime)) {}
@@ -27,18 +27,18 @@ class Sweeper final : public monge::Sweeper {
     Sweep sweep;
     int count;
   };
-  /// What is recorded of an operator.
+  /// Where the recording of an operator lies.
   struct Recorded {
     std::size_t problem;       // Its number in the batch.
-    std::int64_t first_error;  // Of its parts, in errors_.
+    std::int64_t first_error;  // Of the operator's errors, in errors_.
   };
   void record(std::span<SweepStep const> steps);
   void launch(std::vector<Turn> turns);
 
   SharedRuntime runtime_;
   std::optional<Batch> sweeps_;
-  std::unordered_map<std::uint64_t, Recorded> recorded_;  // By key_of() of the step.
-  std::vector<std::size_t> order_;                        // As sweeps_ is arranged.
+  std::unordered_map<std::uint64_t, Recorded> recorded_;  // By key_of() the step.
+  std::vector<std::size_t> order_;                        // The present order of the problems in sweeps_.
   DeviceArray<double> errors_;
 };
 

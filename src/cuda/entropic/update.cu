@@ -1,17 +1,17 @@
 // Work on points before and after the passes of a sweep. O(n) each; all in float64.
 //
 //   Logits   h_j = log2 b_j + (g'_j - norm_j) log2(e) / eps
-//            In float h_j is a rounded part and a factor beta_j = 2^(h_j - float(h_j)). So its rounding, which is the
-//            same for a whole column, stays out of the marginals.
+//            In float h_j is rounded, with a factor beta_j = 2^(h_j - float(h_j)) beside it. The rounding error, which
+//            a whole column shares, then stays out of the marginals.
 //   Softmin  f+_i = norm_i - eps ln2 (M + log2 sum)
-//            The blocks that shared the row left partial sums; they are joined in their order.
-//   Update   f_i + omega_i (f*_i - f_i), or the mean of f_i and f*_i when symmetric (entropic/update_rule.hpp), f* the
-//            best value under the penalty of the side, f+ where there is none.
+//            The blocks that share a row leave partial sums, which are joined in order.
+//   Update   f_i + omega_i (f*_i - f_i), or the mean of f_i and f*_i when symmetric (entropic/update_rule.hpp). f* is
+//            the best value under the penalty of the side; without a penalty f* = f+.
 //   Translation  f + t and g - t before a sweep with a penalty (entropic/update_rule.hpp)
-//            One kernel leaves sums of 128 points, the next joins them, in every block anew, and moves the potentials.
+//            One kernel leaves sums of 128 points each. The next joins them in every block and moves the potentials.
 //
-// The constants of the potentials (SweepParameters) are left out of the logits, because float could not hold them
-// beside the rest; f+ subtracts them.
+// The logits leave out the constants of the potentials (SweepParameters), because float could not hold them beside the
+// rest; f+ subtracts them.
 #include "cuda/entropic/update.hpp"
 
 #include <algorithm>
@@ -45,8 +45,8 @@ __global__ void __launch_bounds__(kVectorThreads) make_logits_kernel(Source cons
   LogitArguments::OfSide const& of = arguments.side[side];
   SweepParameters const& parameters = arguments.value;
   wait_for_previous_kernel();
-  // Only now: passes and updates load points, norms and weights before their wait, and these may have been packed just
-  // before.
+  // Not earlier: passes and updates load points, norms and weights before their own wait, and the kernel before this
+  // one may still pack them.
   start_next_kernel();
   if (i == 0 && side == 0) *arguments.parameters = parameters;
   if (!of.arrays.logits || i >= of.points.padded_size) return;
@@ -80,7 +80,7 @@ __global__ void __launch_bounds__(kVectorThreads) update_potential_kernel(Source
   store_errors<kVectorThreads>(error, arguments.errors + 2 * block);
 }
 
-/// The smallest value of a block's threads, for each of them.
+/// The smallest value of the threads of a block, returned to all of them.
 __device__ __forceinline__ double block_min(double value) {
   __shared__ double of_warp[kVectorThreads / 32];
   value = -warp_max(-value);
@@ -92,15 +92,15 @@ __device__ __forceinline__ double block_min(double value) {
   return least;
 }
 
-/// The sums of a block's threads, which have the same `least`, for thread 0.
+/// The sums of the threads of a block, which share `least`; only thread 0 gets the totals.
 __device__ __forceinline__ LogMeanSums block_total(LogMeanSums sums) {
   sums.excess = block_sum<kVectorThreads>(sums.excess);
-  __syncthreads();  // It has one place for its parts.
+  __syncthreads();  // block_sum() uses the same memory again.
   sums.sum = block_sum<kVectorThreads>(sums.sum);
   return sums;
 }
 
-/// See TranslationArguments. Grid: (blocks of points, sides); each block leaves the sums of its points.
+/// Sums for the translation (TranslationArguments), one LogMeanSums for each block. Grid: (blocks of points, sides).
 template <class Source>
 __global__ void __launch_bounds__(kVectorThreads) log_mean_parts_kernel(Source const source) {
   Share<TranslationArguments> const share = share_of(source);
@@ -117,7 +117,7 @@ __global__ void __launch_bounds__(kVectorThreads) log_mean_parts_kernel(Source c
   if (threadIdx.x == 0) of.parts[share.block] = sums;
 }
 
-/// The parts of a side joined, for all threads of the block.
+/// Joins the parts of a side, for all threads of the block.
 __device__ __forceinline__ LogMean log_mean(TranslationArguments::OfSide const& of) {
   if (isinf(of.points.penalty)) return {};
   __shared__ LogMean result;
@@ -130,12 +130,12 @@ __device__ __forceinline__ LogMean log_mean(TranslationArguments::OfSide const& 
   if (thread == 0) result = sums.over(of.total);
   __syncthreads();
   LogMean const found = result;
-  __syncthreads();  // The next call may write.
+  __syncthreads();  // The next call may write `result`.
   return found;
 }
 
-/// See TranslationArguments. The same grid; each block joins all parts by itself, in the same order, and moves its
-/// points.
+/// Translates both potentials. Each block joins all parts itself, in the same order, then moves its points. Grid:
+/// (blocks of points, sides).
 template <class Source>
 __global__ void __launch_bounds__(kVectorThreads) translate_kernel(Source const source) {
   Share<TranslationArguments> const share = share_of(source);

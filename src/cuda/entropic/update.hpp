@@ -1,5 +1,4 @@
-// Work on points before and after the passes of a sweep (cuda/entropic/update.cu). All vectors are float64 on the
-// device.
+// Kernels on points before and after the passes of a sweep (cuda/entropic/update.cu). All vectors are float64.
 #pragma once
 #include "cuda/launch/arguments.hpp"
 #include "cuda/launch/queue.hpp"
@@ -7,7 +6,7 @@
 
 namespace monge::cuda {
 
-/// log_weight_i = log2 weight_i, or 0 where that is zero.
+/// log_weight_i = log2 weight_i, or 0 if weight_i = 0.
 struct LogWeightArguments {
   int size;
   double const* weight;
@@ -15,44 +14,44 @@ struct LogWeightArguments {
 };
 void log_weights(LogWeightArguments const& arguments, Queue const& queue);
 
-/// Logits of one side, padded: h in the type of the side, and for float the factors beside them.
+/// Logits of one side, padded, in the type of the side; in float with factors.
 struct LogitArrays {
   void* logits = nullptr;
   float* factors = nullptr;  // Null in double.
   friend bool operator==(LogitArrays const&, LogitArrays const&) = default;
 };
 
-/// Logits of one side or both, and the parameters that they and what follows are made with.
+/// Logits of one or both sides, and the parameters of the sweep.
 struct LogitArguments {
   SweepParameters value;
-  SweepParameters* parameters;  // Becomes `value`.
+  SweepParameters* parameters;  // Receives `value`.
   struct OfSide {
     PackedSide points;
     double const* potential;
     LogitArrays arrays;
-    double* slopes;  // Null unless moments are wanted.
+    double* slopes;  // Null if no pass needs moments.
   };
-  OfSide side[2];  // Rows, columns; without arrays one is left out.
+  OfSide side[2];  // Rows, columns; a side without arrays is left out.
 };
 void make_logits(LogitArguments const& arguments, Queue const& queue);
 
 struct UpdateArguments {
   SumArguments sums;
   double* potential;
-  double* copy;        // Null, or becomes the potential too.
+  double* copy;        // Null, or a second output.
   LogitArrays arrays;  // Of this side, for the next half-step.
-  double* errors;      // Of each of error_parts(size) parts the sums of the errors with the old f and of their squares.
+  double* errors;      // In error_parts(size) parts: sums of the errors before the update and of the squares.
   bool symmetric;
 };
 int error_parts(int size);
 void update_potential(UpdateArguments const& arguments, Queue const& queue);
 
-/// f + t and g - t with the t that raises the dual most (entropic/update_rule.hpp). The constants of the potentials
-/// move along, so the logits stay what they are.
+/// Moves the potentials to f + t and g - t with the t that raises the dual most (entropic/update_rule.hpp). Their
+/// constants move too, so the logits do not change.
 struct TranslationArguments {
   struct OfSide {
     PackedSide points;
-    double total;  // Of the weights.
+    double total;  // The sum of the weights.
     double* potential;
     LogMeanSums* parts;  // error_parts(size)
     friend bool operator==(OfSide const&, OfSide const&) = default;
@@ -60,12 +59,12 @@ struct TranslationArguments {
   OfSide side[2];  // Rows, columns.
   double log_mass_ratio;
   SweepParameters* parameters;
-  double* constants;  // Becomes parameters->constant: two numbers beside the errors, for the host.
+  double* constants;  // Receives parameters->constant: two numbers after the errors, for the host.
   friend bool operator==(TranslationArguments const&, TranslationArguments const&) = default;
 };
 void translate(TranslationArguments const& arguments, Queue const& queue);
 
-/// Of each row: f+, and the logarithm, base 2, of the sum in two parts, a reference that float holds exactly and the
+/// For each row: f+, and the base-2 logarithm of the sum as two parts: a reference that float holds exactly, and the
 /// sum relative to it.
 struct SoftminValues {
   double* plus;
@@ -74,7 +73,7 @@ struct SoftminValues {
 };
 void softmin_values(SumArguments const& sums, SoftminValues const& out, cudaStream_t stream);
 
-/// out_i = potential_i, or the best potential for plus_i where the weight is zero.
+/// out_i = potential_i, or the best potential for plus_i if the weight is zero.
 void choose_idle(PackedSide const& points, double const* potential, double const* plus,
                  SweepParameters const* parameters, double* out, cudaStream_t stream);
 

@@ -10,7 +10,7 @@
 namespace monge::cuda {
 namespace {
 
-/// The one place that says which kernel makes the scores of a pass.
+/// The only function that chooses the kernel of a pass.
 ScoreKernel kernel_for(ScoreForm form, DataType scalar, Pass pass, bool tf32) {
   bool const tile_only = form == ScoreForm::stored || form == ScoreForm::distances;
   if (tile_only || scalar == DataType::float64 || pass == Pass::moments) return ScoreKernel::tile;
@@ -99,8 +99,8 @@ Costs::Launch Costs::launch(Side rows, int first_row, int row_count, Pass pass, 
   return result;
 }
 
-/// Only of scores in memory: to make a score is to make the exponential too, and a half-step of tensor cores keeps no
-/// exponentials. In float64 two passes over them are as fast (docs/tuning.md).
+/// Only for scores in memory. Scores of points would be computed together with exponentials, which a half-step on
+/// tensor cores does not keep. In float64 two passes are as fast (docs/tuning.md).
 std::optional<Costs::FusedSweep> Costs::fused_sweep() const {
   if (form_ != ScoreForm::stored || scalar_ != DataType::float32) return std::nullopt;
   FusedSweepPlan const plan = plan_fused_sweep(stored_, runtime_->multiprocessors());
@@ -116,7 +116,7 @@ std::optional<Costs::FusedSweep> Costs::fused_sweep() const {
   return result;
 }
 
-/// In float a plan's entries need references, which two passes find.
+/// In float, entries of a plan need references, which take two passes.
 std::optional<Costs::FusedEvaluation> Costs::fused_evaluation() const {
   if (form_ != ScoreForm::stored || scalar_ != DataType::float64) return std::nullopt;
   FusedEvaluation result;

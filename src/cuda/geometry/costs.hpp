@@ -1,9 +1,9 @@
-// Where scores come from on a CUDA device: all that operators know of a geometry.
+// The costs of a geometry on a CUDA device, as operators use them.
 //
 //   C_ij = C'_ij + shift_i + shift_j,   C'_ij = norm_i + norm_j + factor score_ij,
 //
-// the score of a pair being made by a kernel from two operands. A geometry derives from Costs, fills in the two sides
-// and says what its points are; everything else is written once, for all of them.
+// A kernel computes the score of a pair from two operands. A geometry derives from Costs, fills in the two sides and
+// provides its points. Everything else is written once, for all geometries.
 #pragma once
 #include <limits>
 #include <memory>
@@ -21,9 +21,9 @@
 namespace monge::cuda {
 
 std::int64_t round_up(std::int64_t value, std::int64_t multiple);
-/// Elements between the fp16 parts of vectors of so many coordinates: whole chunks of the tensor-core kernels.
+/// Elements between fp16 parts of vectors with `dimension` coordinates: whole chunks of the tensor-core kernels.
 int half_stride_of(int dimension);
-/// As int; throws unsupported, naming `field`, where that is too small.
+/// `size` as int; throws unsupported, naming `field`, if it is too large.
 int checked_size(char const* field, std::int64_t size);
 
 /// The matrix as kernels see it: in place on the device, or uploaded into `staging`.
@@ -35,15 +35,15 @@ struct PointWeights {
   double total = 0;
 };
 
-/// Coordinates of one side as values of a product: centred, so that no digits are lost to where the cloud lies.
+/// Coordinates of one side as values of a product. They are centred, so the position of the cloud costs no digits.
 struct PointValues {
   StridedView points;
   int dimension = 0;
   double const* centre = nullptr;  // Device memory.
 };
 
-/// Nanoseconds that 1000 pairs take on an H200 (docs/tuning.md). Only their ratios count: they choose between passes
-/// and entries. They hold where passes are long; elsewhere the choice matters little.
+/// Nanoseconds for 1000 pairs on an H200 (docs/tuning.md). Only their ratios matter: they choose between passes and
+/// entries. They hold for long passes; for short ones the choice matters little.
 struct PairTimes {
   double pass;     // One column, nothing in memory.
   double entries;  // Writing entries, over a pass.
@@ -57,7 +57,7 @@ class Costs {
   int size(Side side) const { return side_[side_index(side)].size; }
   int padded_size(Side side) const { return side_[side_index(side)].operand.padded_size; }
   DataType scalar() const { return scalar_; }
-  /// Of C'.
+  /// A bound of C'.
   double bound() const { return bound_; }
   double factor() const { return factor_; }
   /// sum_ij a_i b_j C_ij / sum_ij a_i b_j of the user's cost; NaN for costs that at() made.
@@ -67,11 +67,11 @@ class Costs {
   /// The weighted mean of the shift.
   double mean_shift(Side side) const { return side_[side_index(side)].mean_shift; }
 
-  /// What makes the scores of pairs whose rows are points of `rows`, and no more, in the arguments of a pass.
+  /// Only the arguments of a pass that determine scores; rows are points of `rows`.
   PassArguments scores(Side rows) const;
 
-  /// How a pass runs, whose rows are points of `rows`: the kernel that its arguments say, with references, logits and
-  /// outputs still to be filled in. `tf32`: products of 11 bits will do.
+  /// A pass whose rows are points of `rows`: its kernel and arguments, without references, logits and outputs. `tf32`:
+  /// products of 11 bits suffice.
   struct Launch {
     PassPlan plan;
     PassArguments arguments;
@@ -79,11 +79,10 @@ class Costs {
   Launch launch(Side rows, Pass pass, bool tf32 = false) const {
     return launch(rows, 0, padded_size(rows), pass, tf32);
   }
-  /// The same for some of the rows, whose vectors then count from 0.
+  /// A pass over some of the rows, whose vectors are numbered from 0.
   Launch launch(Side rows, int first_row, int row_count, Pass pass, bool tf32 = false) const;
 
-  /// A sweep that reads each score once, where these costs have one: its kernel, with logits, potentials and outputs
-  /// still to be filled in.
+  /// A sweep that reads each score once, if these costs have one: its kernel, without logits, potentials and outputs.
   struct FusedSweep {
     Side lines;  // The side that is updated within the pass.
     FusedSweepPlan plan;
@@ -91,8 +90,8 @@ class Costs {
   };
   std::optional<FusedSweep> fused_sweep() const;
 
-  /// The sums that evaluate a plan in double from one read of each score, where these costs have that: its kernel, with
-  /// logits and outputs still to be filled in.
+  /// Sums that evaluate a plan in double from one read of each score, if these costs have them: the kernel, without
+  /// logits and outputs.
   struct FusedEvaluation {
     Side lines;
     FusedEvaluationArguments arguments;
@@ -101,19 +100,19 @@ class Costs {
 
   PairTimes pair_times() const;
 
-  /// Throws unsupported where the costs have no points.
+  /// Throws unsupported if the costs have no points.
   virtual PointValues points(Side side) const = 0;
   virtual PointForm point_form() const = 0;
-  /// The coordinates of labels, whose products times factor() are what they cost; none where there are no labels.
+  /// The coordinates of labels, whose products times factor() are their costs; empty without labels.
   virtual PointValues labels(Side) const { return {}; }
-  /// The same costs in another precision: what was found out about them is shared, and the caller's numbers, which
-  /// packing has rounded, are read from the same geometry again. Does not wait where they lie on the device.
+  /// The same costs in another precision. The findings of the survey are shared. Points are packed again from the same
+  /// geometry, since packing rounds them. Does not wait for inputs on the device.
   virtual std::shared_ptr<Costs const> twin(Geometry const& geometry, DataType scalar, Queue const& queue) const = 0;
-  /// The costs of another geometry of the same kind and shape. They take the memory of these where nothing else needs
-  /// it: `unshared` says that only the caller, who drops these, has them. Waits.
+  /// The costs of another geometry of the same kind and shape. They reuse memory that nothing else holds. `unshared`:
+  /// only the caller, who drops these costs, holds them. Waits.
   virtual std::shared_ptr<Costs const> renewed(Geometry const& geometry, PointWeights a, PointWeights b,
                                                bool unshared) const = 0;
-  /// The same costs with this side's points replaced; the other side is shared, but for its shift.
+  /// The same costs with other points on this side. The other side is shared, except for its shift.
   virtual std::shared_ptr<Costs const> at(Side side, MatrixView points) const = 0;
 
  protected:

@@ -22,7 +22,7 @@ MatrixCosts::MatrixCosts(SharedRuntime runtime, CostMatrix const& geometry, Poin
   form_ = ScoreForm::stored;
   bool const fresh = memory_ == nullptr;
   if (fresh) memory_ = std::make_shared<Memory>();
-  // The old copy makes room for the new one.
+  // Frees the old copy before the new one is made.
   memory_->copy = {};
   stored_ = upload_costs(runtime_, geometry, memory_->copy);
   if (fresh) {
@@ -73,7 +73,7 @@ void MatrixCosts::finish(CostSurvey const& found) {
   set_bound();
 }
 
-/// Scores that float cannot hold have none.
+/// Scores must fit in float.
 void MatrixCosts::set_bound() {
   bool const fits = scalar_ == DataType::float64 || range_ <= std::numeric_limits<float>::max();
   bound_ = fits ? range_ : std::numeric_limits<double>::infinity();
@@ -105,7 +105,7 @@ std::shared_ptr<Costs const> MatrixCosts::renewed(Geometry const& geometry, Poin
   return result;
 }
 
-/// The same matrix, read in another arithmetic.
+/// The same matrix in another precision.
 std::shared_ptr<Costs const> MatrixCosts::twin(Geometry const&, DataType scalar, Queue const&) const {
   auto result = std::make_shared<MatrixCosts>(*this);
   result->scalar_ = scalar;

@@ -1,6 +1,6 @@
-// The costs of a matrix in memory: read in place on the device, or copied there once, as it is.
+// The costs of a matrix in memory: read in place on the device, or from an unchanged copy there.
 //
-// Gauge: shift_i is the smallest finite cost for all rows, 0 for columns; norms are 0.
+// Gauge: shift_i is the smallest finite cost for all rows and 0 for columns; norms are 0.
 #pragma once
 #include <memory>
 
@@ -13,7 +13,7 @@ namespace monge::cuda {
 
 class MatrixCosts final : public Costs {
  public:
-  /// Starts to look through the matrix; finish() has to follow, with what is found at `found` (device memory).
+  /// Starts the survey of the matrix, which goes to `found` (device memory). finish() must follow.
   MatrixCosts(SharedRuntime runtime, CostMatrix const& geometry, PointWeights a, PointWeights b, DataType scalar,
               CostSurvey* found, Queue const& queue);
   /// Throws if a cost is neither finite nor +infinity, or if a point of positive weight has no partner.
@@ -27,7 +27,7 @@ class MatrixCosts final : public Costs {
   std::shared_ptr<Costs const> twin(Geometry const& geometry, DataType scalar, Queue const& queue) const override;
 
  private:
-  /// Shared by twins.
+  /// Memory that twins share.
   struct Memory {
     DeviceArray<unsigned char> copy;  // Of a matrix in host memory.
     DeviceArray<double> zeros, shift;
@@ -38,7 +38,7 @@ class MatrixCosts final : public Costs {
               std::shared_ptr<Memory> memory, CostSurvey* found, Queue const& queue);
   void set_sides();
   void set_bound();
-  /// The number at a place of the problem, for a message.
+  /// C_ij, for a message.
   double cost(std::int64_t row, std::int64_t column) const;
 
   std::shared_ptr<Memory> memory_;

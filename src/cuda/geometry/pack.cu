@@ -9,7 +9,7 @@
 namespace monge::cuda {
 namespace {
 
-/// The blocks that either cloud wants.
+/// The larger number of blocks of the two clouds.
 template <class Blocks>
 LaunchShape shape_of(CloudPair const& clouds, Blocks const& blocks) {
   LaunchShape shape{.blocks = 0, .threads = kPackThreads, .rows = clouds.count};
@@ -17,7 +17,7 @@ LaunchShape shape_of(CloudPair const& clouds, Blocks const& blocks) {
   return shape;
 }
 
-/// A block for each.
+/// One block for each cloud.
 LaunchShape shape_of(CloudPair const& clouds) {
   return shape_of(clouds, [](CloudArguments const&) { return 1; });
 }

@@ -1,18 +1,18 @@
-// Packing of clouds: centred, rounded, padded with zeros; squared norms; the gauge; fp16 parts; and what the host wants
-// to know of the costs, in one small struct a cloud (CloudFindings).
+// Packing of clouds: centres, rounding, padding with zeros, squared norms, the gauge and fp16 parts. The host gets its
+// findings in one small struct for each cloud (CloudFindings).
 //
-//   features       where they are more than coordinates: x / |x|, and the row of the label's class
-//   survey, join   mu = sum_i (a_i / A) x_i in float64: a mean of finite numbers, so nothing overflows on the way
-//   pack           x'_i = x_i - mu in float64, then rounded to T; shift_i = <x_i - mu, lean> + constant (rows alone),
-//                  lean and constant of PointCost, of the points before rounding, since the centres may be far apart
+//   features       only if they are more than coordinates: x / |x|, and the row of the label's class
+//   survey, join   mu = sum_i (a_i / A) x_i in float64: a mean of finite numbers, so no term overflows
+//   pack           x'_i = x_i - mu in float64, then rounded to T; shift_i = <x_i - mu, lean> + constant (rows only) of
+//                  unrounded points, since the centres may be far apart; lean and constant of PointCost
 //   measure        largest norm and feature, and the means of square |x_i - mu|^2 and of <x_i - mu, lean>, which is 0
-//                  but for the rounding of mu. Those of the two sides and constant add up to the mean cost.
+//                  up to the rounding of mu. The means of both sides and constant add up to the mean cost.
 //   split          high = fp16(v), low = fp16(v - high) for v = half_scale x'; the norms of high + low, as products see
 //                  them
 //
-// Both clouds go in one launch (grid y). Survey: a block takes some rows, its threads rows and coordinates; features,
-// pack and split: a warp a row; each coordinate is read once by survey, pack and split. join and measure: one block.
-// Sums run in an order that depends on the sizes alone.
+// Both clouds go in one launch (grid y). In survey a block takes some rows, and its threads take rows and coordinates;
+// in features, pack and split a warp takes a row; join and measure have one block. Survey, pack and split read each
+// coordinate once. The order of sums depends on the sizes only.
 #pragma once
 #include <cuda_fp16.h>
 
@@ -28,7 +28,7 @@ inline constexpr int kPackThreads = 256;
 inline constexpr int kPackRows = kPackThreads / 32;
 inline constexpr int kWordsPerBlock = 4 * kPackThreads;
 
-/// out[k] = the sum of value(row, k) over the rows from `begin` to `end`, for each k below `dimension`, by a block.
+/// out[k] = the sum of value(row, k) over rows `begin` to `end`, for each k below `dimension`; by one block.
 template <class Value>
 __device__ __forceinline__ void sum_rows(int dimension, int begin, int end, double* out, Value const& value) {
   __shared__ double sums[kPackThreads];
@@ -70,7 +70,7 @@ __global__ void __launch_bounds__(kPackThreads) make_features_kernel(Source cons
     largest = warp_max(largest);
     for (int k = lane; k < arguments.dimension; k += 32) square += coordinate(k) / largest * (coordinate(k) / largest);
     length = largest * sqrt(warp_sum(square));
-    // A coordinate that is not finite stays where it is.
+    // Coordinates that are not finite stay unchanged, so that the survey finds them.
     if (!isfinite(length) && largest > 0) length = 1;
   }
   double* const out = arguments.out + static_cast<std::int64_t>(row) * (arguments.dimension + arguments.width);
@@ -207,7 +207,7 @@ __global__ void __launch_bounds__(kPackThreads) measure_points_kernel(Source con
     coordinates[threadIdx.x / 32] = largest;
   }
   mean_square = block_sum<kPackThreads>(mean_square);
-  __syncthreads();  // block_sum() has one place for its parts.
+  __syncthreads();  // block_sum() uses the same memory again.
   mean_lean = block_sum<kPackThreads>(mean_lean);
   if (threadIdx.x > 0) return;
   for (int w = 1; w < kPackRows; ++w) {
@@ -249,7 +249,7 @@ __global__ void __launch_bounds__(kPackThreads) split_points_kernel(Source const
   if (lane == 0 && row < cloud.size) cloud.norm[row] = cloud.norm_factor * (square / scale / scale);
 }
 
-/// What the lean and, for rows, the constant change by when the other centre moves.
+/// Changes lean and, for rows, constant for a new centre of the other side.
 template <class T>
 __global__ void __launch_bounds__(kPackThreads) move_gauge_kernel(GaugeArguments const arguments) {
   int const row = static_cast<int>(blockIdx.x) * kPackRows + static_cast<int>(threadIdx.x) / 32;
@@ -262,7 +262,7 @@ __global__ void __launch_bounds__(kPackThreads) move_gauge_kernel(GaugeArguments
     double const own = arguments.centre[k], before = arguments.before[k], after = arguments.after[k];
     sum += (after - before) * arguments.product * static_cast<double>(from[k]);
     if (!arguments.is_rows) continue;
-    // Differences of centres keep their digits however far from the origin the clouds lie.
+    // Differences of centres keep their digits even if the clouds are far from the origin.
     sum += (after - before) *
            (arguments.square != 0 ? arguments.square * ((before - own) + (after - own)) : arguments.product * own);
   }

@@ -16,7 +16,7 @@
 namespace monge::cuda {
 namespace {
 
-/// Up to this dimension costs come from exact differences, above it from inner products.
+/// Up to this dimension scores are exact differences, above it inner products.
 constexpr int kLargestDifferenceDimension = 8;
 
 ScoreForm form_for(PointCost const& cost) {
@@ -25,7 +25,7 @@ ScoreForm form_for(PointCost const& cost) {
                                                                               : ScoreForm::products;
 }
 
-/// Elements between the packed rows: small dimensions as the difference kernel wants them, others in whole chunks.
+/// Elements between packed points: as the difference kernel reads them for small dimensions, else whole chunks.
 int point_stride(ScoreForm form, int dimension) {
   if (form == ScoreForm::products || dimension > 8) return static_cast<int>(round_up(dimension, 16));
   if (dimension <= 2) return dimension;
@@ -39,7 +39,7 @@ PointCost cost_of(Runtime const& runtime, PointCloud const& clouds) {
   return PointCost(clouds, {copy.data(), label_cost.rows(), label_cost.columns()});
 }
 
-/// The same points as they are, without labels.
+/// The points themselves, without directions and labels.
 PointCloud undirected(PointCloud const& clouds) {
   PointCloud result{clouds.x, clouds.y};
   result.cost_function = CostFunction::dot;
@@ -90,7 +90,7 @@ void PointCosts::finish(PointCloud const& clouds, CloudFindings const* found) {
   for (int s : {0, 1}) mean_ += found[s].mean_square + found[s].mean_lean;
 }
 
-/// Distances have no shifts to take the difference of two centres.
+/// Copies a centre: distances have no shifts that could hold the difference of two centres.
 void PointCosts::move_centre(double const* from, double* to, Queue const& queue) const {
   copy_words(from, to, cost_.dimension * static_cast<std::int64_t>(sizeof(double)), queue);
 }

@@ -1,5 +1,5 @@
-// The costs of two point clouds (geometry/point_cost.hpp), packed: each centred at its own mean, in float or double
-// and, for the tensor cores, as two fp16 parts.
+// The costs of two point clouds (geometry/point_cost.hpp), packed: each centred at its mean, in float or double and,
+// for the tensor cores, as two fp16 parts.
 #pragma once
 #include <memory>
 
@@ -11,15 +11,15 @@
 
 namespace monge::cuda {
 
-/// Where packing leaves what it finds out about the clouds of some problems, two after the other for each.
+/// Device memory for the findings about the clouds of several problems, two for each problem.
 using FindingsMemory = std::shared_ptr<DeviceArray<CloudFindings> const>;
 
 class PointCosts final : public Costs {
  public:
-  /// Starts to pack; finish() has to follow. The weights centre the clouds. The findings go to `first` and the next.
+  /// Starts packing; finish() must follow. The weights determine the centres. Findings go to `first` and `first` + 1.
   PointCosts(SharedRuntime runtime, PointCloud const& clouds, PointWeights a, PointWeights b, DataType scalar,
              FindingsMemory const& findings, std::int64_t first, Queue const& queue);
-  /// With the findings of x and y, on the host. Throws if a coordinate is not finite.
+  /// Takes the findings of x and y from the host. Throws if a coordinate is not finite.
   void finish(PointCloud const& clouds, CloudFindings const* found);
 
   PointValues points(Side side) const override;
@@ -29,14 +29,14 @@ class PointCosts final : public Costs {
   std::shared_ptr<Costs const> renewed(Geometry const& geometry, PointWeights a, PointWeights b,
                                        bool unshared) const override;
   std::shared_ptr<Costs const> twin(Geometry const& geometry, DataType scalar, Queue const& queue) const override;
-  /// Whether a cloud to itself is what is packed of it already: neither where the other cloud lies nor what its
-  /// features are has a part in it.
+  /// Whether a packed cloud also serves for the costs of the cloud to itself: it must depend neither on the other
+  /// cloud's centre nor on its features.
   bool shares_clouds() const { return cost_.is_invariant(); }
-  /// The cloud of one side to itself, packed as it is: its costs if shares_clouds(), otherwise only its points.
+  /// The cloud of one side to itself, without packing: its costs if shares_clouds(), otherwise only its points.
   std::shared_ptr<Costs const> self(Side side, Queue const& queue) const;
 
  private:
-  /// What was found out about a cloud, whatever its points are packed in.
+  /// Findings about a cloud, in any precision.
   struct Survey {
     DeviceArray<unsigned char> memory;
     FindingsMemory findings_memory;
@@ -45,9 +45,9 @@ class PointCosts final : public Costs {
     double* partial_centres = nullptr;
     unsigned long long* first_not_finite = nullptr;
     RowFindings* row_findings = nullptr;
-    CloudFindings found{};  // On the host.
+    CloudFindings found{};  // A copy on the host.
   };
-  /// A packed cloud, shared with what at() makes; twins share the survey.
+  /// A packed cloud. The costs from at() share it; twins share the survey.
   struct Cloud {
     std::shared_ptr<Survey> survey;
     DeviceArray<unsigned char> memory;
@@ -57,7 +57,7 @@ class PointCosts final : public Costs {
   };
   using Shift = DeviceArray<double>;
 
-  /// A side of the caller's clouds.
+  /// One side of the caller's clouds.
   struct Points {
     char const* field;
     MatrixView points;
@@ -71,7 +71,7 @@ class PointCosts final : public Costs {
   void make_side(Side side, Points const& points, FindingsMemory const& findings, std::int64_t at);
   void pack(PointCloud const& clouds, PointWeights a, PointWeights b, Queue const& queue);
   void move_centre(double const* from, double* to, Queue const& queue) const;
-  /// What the features of a side are made of, until the kernels that read them have been enqueued.
+  /// Inputs of the features of a side, kept until the kernels that read them are enqueued.
   struct Staging {
     DeviceArray<unsigned char> points;
     DeviceArray<std::int64_t> labels;
@@ -81,13 +81,13 @@ class PointCosts final : public Costs {
   CloudArguments arguments(Side side, Points const& points, PointWeights weights, Staging& staging,
                            Queue const& queue) const;
   void take_findings(Side side, Points const& points, CloudFindings const& found);
-  /// `constant`: of the rows' shift.
+  /// `constant` is part of the rows' shift.
   void set_sides(double constant);
 
   PointCost cost_;
   std::shared_ptr<Cloud> clouds_[2];
   std::shared_ptr<Shift> shifts_[2];
-  /// For the cosine, whose features are directions: costs that have the points as they are.
+  /// Costs on the points themselves; for the cosine only, whose features are directions.
   std::shared_ptr<Costs const> undirected_;
 };
 

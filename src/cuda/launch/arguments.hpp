@@ -1,4 +1,4 @@
-// Plain data that host code hands to the launchers. All pointers but those that say otherwise are device memory.
+// Plain data that host code passes to the launchers. Pointers are to device memory unless a comment says otherwise.
 #pragma once
 #include <cstdint>
 #include <limits>
@@ -15,30 +15,30 @@
 
 namespace monge::cuda {
 
-/// Points and vectors are padded to a multiple of this many, so that no tile load needs a bound.
+/// Points and vectors are padded to a multiple of this number, so that no tile load needs a bound.
 inline constexpr int kRowPadding = 128;
 
-/// One side of a problem, as the work between passes reads it.
+/// One side of a problem, as kernels between passes read it.
 struct PackedSide {
   int size = 0;
   int padded_size = 0;
-  DataType scalar = DataType::float32;  // Of logits, references and partial sums.
+  DataType scalar = DataType::float32;  // Type of logits, references and partial sums.
   double const* weight = nullptr;
   double const* log_weight = nullptr;  // log2 a, or kEmptyLogit<double>.
-  double const* norm = nullptr;        // What the cost of a pair has beside its score: s |x'|^2 with products.
+  double const* norm = nullptr;        // The cost of a pair beside its score: s |x'|^2 with products.
   double const* shift = nullptr;       // f - f'
   double penalty = std::numeric_limits<double>::infinity();  // rho of the side; infinity for a constraint.
 
   friend bool operator==(PackedSide const&, PackedSide const&) = default;
 };
 
-/// One factor of the scores: vectors, one a row or column. Those past the last and coordinates past `dimension` are
+/// One factor of the scores: a vector for each row or column. Padding vectors, and coordinates from `dimension` on, are
 /// zero.
 struct Operand {
   int padded_size = 0;
   int dimension = 0;
   int stride = 0;       // Elements between vectors of `points`.
-  int half_stride = 0;  // The same of `high` and `low`; 0 where there are none.
+  int half_stride = 0;  // Elements between vectors of `high` and `low`; 0 without them.
   DataType scalar = DataType::float32;
   void const* points = nullptr;  // float or double.
   void const* high = nullptr;    // fp16(half_scale x).
@@ -51,7 +51,7 @@ struct Operand {
   friend bool operator==(Operand const&, Operand const&) = default;
 };
 
-/// How the score of a pair comes from its two vectors.
+/// The score of a pair of vectors.
 enum class ScoreForm {
   differences,  // |x - y|^2
   distances,    // (sum_k |x_k - y_k|^p)^(1/p)
@@ -59,11 +59,11 @@ enum class ScoreForm {
   stored,       // C_ij - least, from a cost matrix in memory.
 };
 
-/// The cost matrix of ScoreForm::stored, as a pass sees it; +infinity forbids a pair.
+/// The cost matrix of ScoreForm::stored for a pass; +infinity forbids a pair.
 struct StoredCosts {
   void const* data = nullptr;  // float or double.
   DataType scalar = DataType::float32;
-  std::int64_t stride = 0;  // Elements between lines, which are rows, or columns if transposed.
+  std::int64_t stride = 0;  // Elements between lines: rows, or columns if transposed.
   bool transposed = false;
   bool aligned = false;  // Every fourth element of a line lies at a multiple of 16 bytes.
   int rows = 0;
@@ -76,48 +76,48 @@ struct StoredCosts {
   MONGE_DEVICE_INLINE std::int64_t place(std::int64_t row, std::int64_t column) const {
     return transposed ? column * stride + row : row * stride + column;
   }
-  /// For a pass whose rows are the columns here.
+  /// The matrix for a pass whose rows are columns here.
   StoredCosts flipped() const;
-  /// Without the rows before `first_row`, a multiple of 4.
+  /// The matrix without the rows before `first_row`, a multiple of 4.
   StoredCosts from(int first_row) const;
   friend bool operator==(StoredCosts const&, StoredCosts const&) = default;
 };
 
-/// In device memory, so that recorded graphs serve every eps and relaxation.
+/// Parameters in device memory, so that recorded graphs serve every eps and relaxation.
 struct SweepParameters {
   double eps;
   double eps_ln2;
   double log2e_over_eps;
   double relaxation;
-  double constant[2];  // Of f' (0) and g' (1): taken from the logits before rounding, where it would cost digits.
+  double constant[2];  // Of f' (0) and g' (1): subtracted from logits before rounding, to save digits.
 };
 
-/// A vector or matrix of the caller's that a kernel reads or writes in place.
+/// A vector or matrix of the caller that a kernel reads or writes in place.
 struct StridedView {
   void* data = nullptr;
   std::int64_t stride = 1;
   DataType scalar = DataType::float64;
 };
 
-/// Sum of 2^(t - reference) over some columns.
+/// A sum of 2^(t - reference) over some columns.
 template <class T>
 struct alignas(2 * sizeof(T)) PartialSum {
   T reference;
   T sum;
 };
 
-/// What a pass over all pairs makes of the logits t_ij = h_j + score_ij.
+/// The result of a pass over all pairs, from the logits t_ij = h_j + score_ij.
 enum class Pass {
-  softmin,   // Partial sums of beta_j 2^(t_ij - reference_i); the references are found on the way.
-  moments,   // The same, and sums of beta_j 2^(t_ij - reference_i) (t_ij - log2 b_j). `tile` only.
-  product,   // Partial sums of factor_j 2^(t_ij - reference_i), the references being given.
-  entries,   // The terms of such sums, times kEntryScale, to memory; and their sums.
+  softmin,   // Partial sums of beta_j 2^(t_ij - reference_i); the pass finds the references.
+  moments,   // Softmin, and sums of beta_j 2^(t_ij - reference_i) (t_ij - log2 b_j). `tile` only.
+  product,   // Partial sums of factor_j 2^(t_ij - reference_i) for given references.
+  entries,   // The terms of product, times kEntryScale, to memory; and their sums.
   hadamard,  // Multiplies entries in memory by the scores.
   values,    // The scores themselves, to memory. `tile` only.
-  logits,    // log2 of the share beta_j 2^(t_ij - reference_i) to memory, the references being given.
+  logits,    // log2 of the share beta_j 2^(t_ij - reference_i), to memory, for given references.
 };
 
-/// Which kernel makes the scores.
+/// The kernel that computes the scores.
 enum class ScoreKernel {
   difference,      // float, few coordinates, exact differences on the FMA pipes.
   one_product,     // Tensor cores, high x high: 11-bit products.
@@ -125,22 +125,22 @@ enum class ScoreKernel {
   tile,            // float or double, any form; tensor cores for products in double.
 };
 
-/// Whether the references of the rows are given, or found on the way.
+/// Whether the references of the rows are given; otherwise the pass finds them.
 MONGE_DEVICE_INLINE constexpr bool has_references(Pass pass) {
   return pass == Pass::product || pass == Pass::entries || pass == Pass::logits;
 }
-/// Whether there are sums.
+/// Whether the pass leaves sums.
 MONGE_DEVICE_INLINE constexpr bool has_sums(Pass pass) {
   return pass != Pass::logits && pass != Pass::hadamard && pass != Pass::values;
 }
-/// Whether something of each pair goes to memory.
+/// Whether the pass writes a number for each pair.
 MONGE_DEVICE_INLINE constexpr bool has_stores(Pass pass) {
   return pass == Pass::entries || !has_sums(pass);
 }
 
-/// Entries of some rows of a plan, kEntryScale times their share of the row's sum. In float two fp16 numbers whose sum
-/// they are, in the column order of entry_position(). Logits are of the arithmetic's type, in `high`, in the order of
-/// logit_position(), and `low` has the largest of each kLogitGroup columns of a row.
+/// Entries of some rows of a plan: kEntryScale times shares of the row sums. In float an entry is the sum of two fp16
+/// numbers, high and low, in the column order of entry_position(). Logits are in the type of the arithmetic, in `high`,
+/// in the order of logit_position(); `low` then has the largest of each kLogitGroup columns of a row.
 struct Entries {
   DataType scalar = DataType::float32;
   std::int64_t stride = 0;  // Elements between rows.
@@ -152,16 +152,15 @@ struct Entries {
 
 inline constexpr int kLogitGroup = 32;
 
-/// A share of 1 is then half of what fp16 holds, and one of 2^-29 is a normal number.
+/// With this scale a share of 1 is half of fp16's largest number, and 2^-29 is still a normal number.
 inline constexpr double kEntryScale = 32768;
 
-/// Where column j stands in a row of fp16 entries: the tensor cores leave eight of each 32 columns with a thread, which
-/// stores them as one vector. The order of a sum over the columns does not matter to its factors, so values have it
-/// too.
+/// The position of column j in a row of fp16 entries. Tensor cores leave a thread eight of each 32 columns, which it
+/// stores as one vector. Values that multiply entries have the same order.
 MONGE_DEVICE_INLINE int entry_position(int j) {
   return j / 32 * 32 + j % 8 / 2 * 8 + j % 32 / 8 * 2 + j % 2;
 }
-/// The same for logits: of the eight, a vector of four and another one.
+/// The position of a logit: the eight columns of a thread are two vectors of four.
 MONGE_DEVICE_INLINE int logit_position(int j) {
   return j / 16 * 16 + j % 8 / 2 * 4 + j % 16 / 8 * 2 + j % 2;
 }
@@ -174,17 +173,17 @@ struct WorkPlan {
   int row_blocks = 1;
   int column_tiles = 1;
   int rows_per_block = kRowPadding;
-  int slots = 1;           // At most so many blocks share a row block.
+  int slots = 1;           // The most blocks that share a row block.
   std::int64_t tiles = 1;  // Of all row blocks.
 
   MONGE_DEVICE_INLINE std::int64_t first_tile(std::int64_t block) const { return block * tiles / grid; }
-  /// Where the tiles of a row block begin in the sequence.
+  /// The first tile of a row block in the sequence.
   MONGE_DEVICE_INLINE std::int64_t begin(int row_block) const {
     return static_cast<std::int64_t>(row_block) * column_tiles;
   }
-  /// The row block that has tile number `tile` of the sequence.
+  /// The row block of tile number `tile` in the sequence.
   MONGE_DEVICE_INLINE int row_block(std::int64_t tile) const { return static_cast<int>(tile / column_tiles); }
-  /// The block of the grid that has tile number `tile` of the sequence.
+  /// The block of the grid that takes tile number `tile` of the sequence.
   MONGE_DEVICE_INLINE int owner(std::int64_t tile) const { return static_cast<int>(((tile + 1) * grid - 1) / tiles); }
   MONGE_DEVICE_INLINE int first_owner(int row_block) const { return owner(begin(row_block)); }
   MONGE_DEVICE_INLINE int slots_of(int row_block) const {
@@ -200,23 +199,23 @@ struct PassArguments {
   Operand columns;
   StoredCosts stored;
   double p = 2;  // Of distances; infinity: the largest difference.
-  // A score counts this much: times log2(e) / eps of `parameters`, or itself where there are none (hadamard, values).
+  // The factor of a score, beside log2(e) / eps of `parameters` if they are given (not for hadamard, values).
   double factor = 1;
   SweepParameters const* parameters = nullptr;
   void const* logits = nullptr;      // h of the columns, float or double.
   void const* factors = nullptr;     // beta_j, beta_j v_j of a product, or log2 beta_j of logits; null for ones.
   double const* slopes = nullptr;    // h_j - log2 b_j, for moments.
-  void const* references = nullptr;  // Of the rows, where they are given; float or double.
+  void const* references = nullptr;  // Given references of the rows, float or double.
   WorkPlan work;
-  int chunks = 1;             // Of coordinates, for the tensor cores.
+  int chunks = 1;             // Chunks of coordinates, for the tensor cores.
   void* partials = nullptr;   // PartialSum [work.slots][rows.padded_size].
-  double* moments = nullptr;  // Laid out as partials.
+  double* moments = nullptr;  // The same layout as partials.
   Entries entries;            // Of all rows.
 
   friend bool operator==(PassArguments const&, PassArguments const&) = default;
 };
 
-/// What a pass left for the rows `points`.
+/// Partial sums of a pass for the rows `points`.
 struct SumArguments {
   int side;
   PackedSide points;

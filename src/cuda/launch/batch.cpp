@@ -13,10 +13,10 @@ namespace {
 constexpr std::size_t kSegmentBytes = std::size_t{1} << 20;
 constexpr std::size_t kAlignment = 16;
 
-/// Blocks are merged as long as so many are left for each multiprocessor.
+/// Blocks are merged while at least this many are left for each multiprocessor.
 constexpr int kWaves = 3;
 
-/// Whether blocks of both can be those of one grid.
+/// Whether the blocks of both launches can share one grid.
 bool go_together(LaunchShape const& a, LaunchShape const& b) {
   return a.threads == b.threads && a.shared_bytes == b.shared_bytes && a.rows == b.rows && a.cluster == b.cluster;
 }
@@ -119,7 +119,7 @@ void Batch::launch() {
   launch(0, steps_.size(), all.size());
 }
 
-/// The part of the group's launch that belongs to the first problems.
+/// Launches the part of the group that belongs to the first `problems` problems.
 void Batch::launch(Group const& group, std::size_t problems) const {
   auto const count = std::lower_bound(group.places.begin(), group.places.end(), problems) - group.places.begin();
   if (count == 0) return;

@@ -1,4 +1,4 @@
-// Launches of many problems, recorded problem by problem and carried out together.
+// Records launches problem by problem, and launches them for many problems together.
 #pragma once
 #include <cstddef>
 #include <memory>
@@ -11,7 +11,7 @@
 
 namespace monge::cuda {
 
-/// Bytes on their way to the device: written on the host, in page-locked memory, and copied in large pieces.
+/// Data for the device: written to page-locked host memory and copied in large pieces.
 class Uploads {
  public:
   explicit Uploads(std::shared_ptr<Runtime const> runtime) : runtime_(std::move(runtime)) {}
@@ -28,7 +28,7 @@ class Uploads {
     void const* device;
   };
   Place reserve(std::size_t bytes);
-  /// What has been reserved since the last time.
+  /// Copies the data reserved after the last send().
   void send();
 
  private:
@@ -41,9 +41,9 @@ class Uploads {
   std::vector<Segment> segments_;
 };
 
-/// The launches of a problem are its steps, in their order. Step k of all problems is one launch, or one for each
-/// kernel that it has among them: problems that are alike take as many launches together as one of them takes alone.
-/// What a recorded launch works on must stay as it is until it has been launched; an ArenaScope sees to that.
+/// The launches of a problem are its steps, in order. Step k of all problems becomes one launch for each distinct
+/// kernel. A batch of similar problems takes as many launches as one problem. Memory of recorded launches must stay
+/// allocated until they are launched; an ArenaScope takes care of it.
 class Batch {
  public:
   explicit Batch(std::shared_ptr<Runtime const> runtime)
@@ -51,18 +51,18 @@ class Batch {
   Batch(Batch const&) = delete;
   Batch& operator=(Batch const&) = delete;
 
-  /// What is launched from now on are the first steps of another problem.
+  /// Starts the steps of another problem.
   void next_problem() { begins_.push_back(launches_.size()); }
-  /// One more step of this problem; called by Queue.
+  /// Adds a step to this problem; called by Queue.
   void record(void const* one, void const* many, LaunchShape const& shape, void const* arguments, std::size_t bytes);
-  /// A step that copies a few numbers of the host's, `bytes` a multiple of 8; the source may be reused at once.
+  /// Adds a step that copies a few numbers from the host, `bytes` a multiple of 8. The source may be reused at once.
   void upload(void const* from, void* to, std::size_t bytes);
 
-  /// All steps of all problems.
+  /// Launches all steps of all problems.
   void launch();
 
-  /// For steps that are launched again and again: the problems that take part, in an order that holds for the launches
-  /// to come; and the steps from `first` to `last` (excluded) of the first `problems` of them.
+  /// For repeated steps: arrange() sets the problems that take part and their order; launch() launches the steps from
+  /// `first` to `last` (excluded) of the first `problems` of them.
   void arrange(std::span<std::size_t const> order);
   void launch(std::size_t first, std::size_t last, std::size_t problems) const;
 
@@ -76,23 +76,23 @@ class Batch {
   };
   /// The launches of one step with one kernel.
   struct Group {
-    std::vector<std::size_t> places;      // Of the problems in the order.
-    std::vector<Launch const*> launches;  // Theirs.
-    std::vector<int> blocks;              // Of the grid, for each; fewer than its own where some are merged.
-    BlockOfMany const* table = nullptr;   // Of all blocks; null where the kernel has no form for many.
+    std::vector<std::size_t> places;      // Positions of the problems in the order.
+    std::vector<Launch const*> launches;  // Of these problems.
+    std::vector<int> blocks;              // Blocks of the grid for each problem, after merging.
+    BlockOfMany const* table = nullptr;   // One entry for each block; null if the kernel has no `many`.
   };
   void make_table(Group& group);
   void launch(Group const& group, std::size_t problems) const;
   void launch(LaunchShape const& shape, int blocks, void const* kernel, void** parameters) const;
 
   std::shared_ptr<Runtime const> runtime_;
-  std::vector<Launch> launches_;     // Of one problem after the other.
-  std::vector<std::size_t> begins_;  // Of the problems' launches.
+  std::vector<Launch> launches_;     // Problem by problem.
+  std::vector<std::size_t> begins_;  // The first launch of each problem.
   Uploads arguments_, tables_;
-  std::vector<std::vector<Group>> steps_;  // As arranged.
+  std::vector<std::vector<Group>> steps_;  // In the order of arrange().
 };
 
-/// Launches of several problems together, or those of one as they come.
+/// Launches of several problems together; launches of one problem at once.
 class Together {
  public:
   Together(std::shared_ptr<Runtime const> const& runtime, std::size_t problems) : runtime_(*runtime) {

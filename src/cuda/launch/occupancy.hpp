@@ -1,14 +1,14 @@
-// What planning a launch has to know of a kernel.
+// Properties of a kernel for planning its launch.
 #pragma once
 
 namespace monge::cuda {
 
 struct Occupancy {
   int resident_blocks = 0;    // At a time, on a multiprocessor.
-  int resident_clusters = 0;  // At a time, on the device; of blocks in clusters only.
+  int resident_clusters = 0;  // On the device at a time, with clusters only.
 };
-/// On the current device. Asking CUDA takes the host some microseconds, so answers are kept, and a kernel that is asked
-/// about may have all the shared memory of the device from then on.
+/// For the current device. CUDA needs some microseconds for an answer, so answers are kept. From the first call on, the
+/// kernel may use all shared memory of the device.
 Occupancy occupancy_of(void const* kernel, int threads, int shared_bytes, int cluster = 1);
 template <class... Parameters>
 Occupancy occupancy_of(void (*kernel)(Parameters...), int threads, int shared_bytes, int cluster = 1) {

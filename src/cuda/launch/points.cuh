@@ -1,4 +1,4 @@
-// Work on the points of a side, or on the elements of a vector: a thread for each. For .cu files.
+// Kernels with one thread for each point of a side or element of a vector. For .cu files.
 #pragma once
 #include <monge/array.hpp>
 
@@ -22,7 +22,7 @@ void for_each_point(int size, cudaStream_t stream, Work const& work) {
   launch_chained(for_each_point_kernel<Work>, vector_blocks(size), kVectorThreads, 0, stream, size, work);
 }
 
-/// The same with Work<float> or Work<double>, made of `arguments`.
+/// The same with Work<float> or Work<double>, constructed from `arguments`.
 template <template <class> class Work, class Arguments>
 void for_each_point(DataType scalar, int size, cudaStream_t stream, Arguments const& arguments) {
   if (scalar == DataType::float32) {

@@ -1,5 +1,5 @@
-// Where kernels are launched: at once in a stream, or by a batch (batch.hpp), which makes one launch of the same step
-// of many problems. A kernel that can be either takes one struct of arguments and is compiled for both sources.
+// The destination of launches: a stream, or a batch (batch.hpp), which joins equal steps of many problems in one
+// launch. A kernel for both takes one struct of arguments and is compiled for both sources.
 #pragma once
 #include <cstddef>
 #include <type_traits>
@@ -10,19 +10,19 @@ namespace monge::cuda {
 
 class Batch;
 
-/// The source of the arguments in a launch for one problem: the parameters of the kernel.
+/// The source of the arguments in a launch for one problem: the kernel's parameters.
 template <class Arguments>
 struct One {
   Arguments arguments;
 };
 
-/// In a launch for many problems, what a block of the grid does: `count` blocks, from number `block` on, of the launch
-/// that the problem with these arguments (device memory) would make alone.
+/// The work of a block in a launch for many problems: `count` blocks, from number `block` on, of the launch for the one
+/// problem with these arguments (device memory).
 struct BlockOfMany {
   void const* arguments;
   int block, count;
 };
-/// The source of the arguments in such a launch: a table, one entry for each block of the grid.
+/// The source of the arguments in a launch for many problems: a table with one entry for each block of the grid.
 template <class Arguments>
 struct Many {
   BlockOfMany const* blocks;
@@ -40,7 +40,7 @@ struct LaunchShape {
   int threads;
   int shared_bytes = 0;
   int rows = 1;    // Of the grid.
-  int merged = 1;  // Among many problems a block may take so many of these one after the other.
+  int merged = 1;  // In a launch for many problems one block may do the work of this many.
   /// Blocks that reach each other's shared memory, from Generation::sm_90 on; `blocks` is a multiple. 0 for a kernel
   /// without such instructions: those that have some need to be launched as a cluster, even of one block.
   int cluster = 0;

@@ -49,8 +49,8 @@ PassKernel choose_mma_sync(int stride, int shared_limit) {
 template <Pass kPass, int kProducts>
 PassKernel choose_wgmma(int stride, int shared_limit) {
   constexpr int kChunk = kProducts == 1 ? 64 : 32;
-  // Sums leave registers for two blocks on a multiprocessor where the rows are one short chunk; the tiles that entries
-  // hold while they are stored do not. Three products of 64 coordinates keep the tensor cores busy enough for one.
+  // If the rows are one short chunk, sums leave registers for two blocks on a multiprocessor; tiles that are stored as
+  // entries do not. With three products of 64 coordinates, one block keeps the tensor cores busy.
   constexpr int kShort = has_stores(kPass) ? 1 : 2;
   constexpr int kLong = !has_stores(kPass) && kProducts == 1 ? 2 : 1;
   constexpr int kShortStages = kShort == 2 ? 3 : 4;

@@ -1,4 +1,4 @@
-// Passes over all pairs: scores by one of several kernels, and what a Pass makes of them.
+// Passes over all pairs, each by one of several kernels.
 #pragma once
 #include "cuda/launch/arguments.hpp"
 #include "cuda/launch/generation.hpp"
@@ -6,10 +6,10 @@
 
 namespace monge::cuda {
 
-/// Deals the tiles out to as many blocks as the device runs at once.
+/// Deals the tiles out to as many blocks as run on the device at once.
 WorkPlan plan_work(int row_blocks, int rows_per_block, int column_tiles, int resident_blocks);
 
-/// What decides how a pass is launched, beside the operands.
+/// All that decides the launch of a pass, besides the operands.
 struct PassChoice {
   Pass pass;
   ScoreKernel kernel;

@@ -1,17 +1,17 @@
 // Sums over the columns for points of few coordinates, on the FMA pipes.
 //
 //   For each row i: (reference, sum) with sum = sum_j beta_j 2^(t_ij - reference),  t_ij = h_j + c |x'_i - y'_j|^2,
-//   c = -s log2(e) / eps, over the columns of this block's part. The differences are exact to rounding, so near points
-//   lose nothing to cancellation. Pass::product is given the references, and beta_j v_j in place of beta_j.
+//   c = -s log2(e) / eps, over the block's part of the columns. Differences are exact to rounding, so near points lose
+//   nothing to cancellation. Pass::product takes given references, and beta_j v_j in place of beta_j.
 //
 // Tiling: a thread owns kRowsPerThread rows, in registers; a block of 128 threads walks over tiles of 64 columns in
 //   shared memory (two buffers), which all its threads read at the same address.
 //
 // Per pair: d FADD, d FFMA, then FFMA, FADD, MUFU, FFMA. Device memory: the two clouds once; everything else is L2.
 //
-// Numerics: sums of one tile in float, then compensated. No maximum is taken for Pass::softmin: if the sum of a group
-//   of columns shows that a reference is too low, it moves and the group is summed again. kEmptyLogit columns have
-//   beta = 0.
+// Numerics: sums of one tile in float, then compensated. Pass::softmin takes no maximum: if the sum of a group of
+//   columns shows that a reference is too low, the reference moves and the group is summed again. kEmptyLogit columns
+//   have beta = 0.
 #pragma once
 #include "cuda/device/numerics.cuh"
 #include "cuda/device/source.cuh"
@@ -26,7 +26,7 @@ struct DifferencePolicy {
   static constexpr int kRowsPerThread = 4;
   static constexpr int kRows = kThreads * kRowsPerThread;
   static constexpr int kColumns = 64;                      // One for each of the first 64 threads to load.
-  static constexpr int kGroup = 8;                         // Columns between looks at the references.
+  static constexpr int kGroup = 8;                         // Columns between checks of the references.
   static constexpr int kBlocks = kDimension <= 4 ? 6 : 4;  // On a multiprocessor, at least.
   static constexpr int kStride = kDimension <= 2 ? kDimension : kDimension <= 4 ? 4 : 8;  // Of the packed points.
 };
@@ -70,7 +70,7 @@ __global__ void __launch_bounds__(DifferencePolicy<kDimension>::kThreads, Differ
   float const factor = static_cast<float>(arguments.factor * arguments.parameters->log2e_over_eps);
 
   for_each_segment(arguments.work, padded_rows, share.block, 1, [&](Segment const& segment) {
-    // Rows past the end repeat the last one and are not stored.
+    // Rows past the end repeat the last row and are not stored.
     auto const row_of = [&](int r) { return min(segment.first_row + thread + r * Policy::kThreads, padded_rows - 1); };
     float x[kPerThread][kStride];
     float reference[kPerThread], total[kPerThread], compensation[kPerThread];
@@ -99,13 +99,13 @@ __global__ void __launch_bounds__(DifferencePolicy<kDimension>::kThreads, Differ
         for (int k = 0; k < kStride; ++k) shared_points[buffer][thread * kStride + k] = next_point[k];
         shared_logits[buffer][thread] = next_logit;
       }
-      // Threads that are behind may still read the other buffer; this one has been free since the last barrier.
+      // Slower threads may still read the other buffer. This one has been free since the last barrier.
       __syncthreads();
       if (tile + 1 < segment.tiles) fetch(tile + 1);
 
       float const* const points = shared_points[buffer];
       float2 const* const tile_logits = shared_logits[buffer];
-      // visit(r, t, beta) for each row and each column of the group from `begin` on.
+      // Calls visit(r, t, beta) for each row and each column of the group that starts at `begin`.
       auto const for_pairs = [&](int begin, auto&& visit) {
 #pragma unroll
         for (int c = 0; c < Policy::kGroup; ++c) {

@@ -1,9 +1,7 @@
-// A pass over all pairs on tensor cores: scores t_ij = h_j + c <x'_i, y'_j>, c = 2 s log2(e) / eps, and what becomes of
-// them:
+// A pass over all pairs on tensor cores: scores t_ij = h_j + c <x'_i, y'_j>, c = 2 s log2(e) / eps, and their results:
 //
-//   softmin    for each row (reference, sum) with sum = sum_j beta_j 2^(t_ij - reference), over the columns of this
-//              block's part
-//   product    the same with references that are given and beta_j v_j in place of beta_j
+//   softmin    for each row (reference, sum) with sum = sum_j beta_j 2^(t_ij - reference), in the block's columns
+//   product    the same sum with given references and beta_j v_j in place of beta_j
 //   entries    kEntryScale beta_j 2^(t_ij - reference_i) to memory, as two fp16 numbers, and their sums
 //   logits     t_ij + log2 beta_j - reference_i to memory
 //   hadamard   entries in memory times c <x'_i, y'_j>
@@ -14,18 +12,17 @@
 //
 // Tiling: a block takes 128 rows and walks over tiles of 128 columns; 8 warps, each with 32 x 64 scores in registers.
 //   Operands pass through shared memory in chunks of kChunk coordinates, copied asynchronously kStages - 1 chunks ahead
-//   and swizzled so that ldmatrix meets no bank conflict. The row chunks stay in shared memory for the whole block
-//   (kResidentRows) where they fit. Two blocks share a multiprocessor, so that products of one overlap exponentials of
-//   the other.
+//   and swizzled so that ldmatrix meets no bank conflict. With kResidentRows the row chunks stay in shared memory for
+//   the whole block. Two blocks share a multiprocessor, so that products of one overlap exponentials of the other.
 //
 // Per pair: kProducts 2 d flop on the tensor cores; FFMA, FADD, MUFU, FFMA. From L2, per 128 x 128 tile:
 //   256 d bytes of columns for each fp16 part, twice that without resident rows. Entries and logits: 4 bytes written a
 //   pair, for hadamard 4 read too.
 //
 // Numerics: sums of 128 terms in float, then compensated. A thread's reference moves only when the sum of a tile shows
-//   that it is too low (device/row_sums.cuh); rows are combined over lanes and warps in a fixed order. kEmptyLogit
-//   columns have beta = 0. Two fp16 numbers hold an entry to 2^-22 of itself or 2^-40 of its
-//   row's sum, whichever is larger.
+//   that it is too low (device/row_sums.cuh). Sums of a row are combined over lanes and warps in a fixed order.
+//   kEmptyLogit columns have beta = 0. Two fp16 numbers hold an entry with an error of 2^-22 of the entry or 2^-40 of
+//   its row's sum, whichever is larger.
 #pragma once
 #include "cuda/device/row_sums.cuh"
 #include "cuda/device/source.cuh"
@@ -40,7 +37,7 @@ namespace monge::cuda {
 template <int kProducts, int kChunk, int kStages, RowPlace kRowPlace>
 using MmaShape = OperandShape<kProducts, kChunk, kStages, kRowPlace, kRowPlace == RowPlace::streamed ? 2 : kStages>;
 
-/// scores += rows columns^T over one chunk, for this warp's 32 x 64 scores.
+/// scores += rows columns^T over one chunk, for the 32 x 64 scores of this warp.
 template <class Shape>
 __device__ __forceinline__ void multiply_chunk(float (&score)[2][8][4], std::uint32_t rows, std::uint32_t columns,
                                                int warp_row, int warp_column) {
@@ -105,7 +102,7 @@ __global__ void __launch_bounds__(Shape::kThreads, 2) pass_mma(Source const sour
   for_each_segment(arguments.work, arguments.rows.padded_size, share.block, 1, [&](Segment const& segment) {
     OperandStream<Shape, kPass != Pass::hadamard> stream(shared, arguments, segment);
     stream.copy_resident_rows();
-    // The rows never change; logits and parameters may be the work of the kernel before.
+    // The rows are constant. Logits and parameters may come from the previous kernel.
     start_next_kernel();
     wait_for_previous_kernel();
     float const multiplier = static_cast<float>(
@@ -120,7 +117,7 @@ __global__ void __launch_bounds__(Shape::kThreads, 2) pass_mma(Source const sour
       float score[2][8][4] = {};
       for (int chunk = 0; chunk < stream.chunks(); ++chunk) {
         copy_async_wait<Shape::kStages - 2>();
-        __syncthreads();  // The chunk is here for all, and nobody still reads the stage that is filled next.
+        __syncthreads();  // All threads see the chunk, and none still reads the next stage.
         stream.copy_next();
         multiply_chunk<Shape>(score, stream.rows(chunk), stream.columns(), warp_row, warp_column);
         stream.advance();
@@ -137,7 +134,7 @@ __global__ void __launch_bounds__(Shape::kThreads, 2) pass_mma(Source const sour
     copy_async_wait<0>();
     if constexpr (kSums) {
       sums.flush();
-      // Over the four lanes of a row, then over its two warps.
+      // Joins the sums over the four lanes of a row, then over its two warps.
       sums.merge_lanes();
       __syncthreads();
       auto* const exchange = reinterpret_cast<PartialSum<float>*>(shared);

@@ -1,11 +1,9 @@
-// A pass over all pairs in float or double, for any dimension and any form of score: t_ij = h_j + c score_ij, and what
-// becomes of it:
+// A pass over all pairs in float or double, for any dimension and any form of score: t_ij = h_j + c score_ij, and one
+// of these results:
 //
-//   softmin    for each row (reference, sum) with sum = sum_j beta_j 2^(t_ij - reference), over the columns of this
-//              block's part
-//   moments    the same and sum_j beta_j 2^(t_ij - reference) (k_j + c score_ij), k_j = h_j - log2 b_j: the pass that
-//              evaluates a plan
-//   product    the sum with references that are given and beta_j v_j in place of beta_j
+//   softmin    for each row (reference, sum) with sum = sum_j beta_j 2^(t_ij - reference), in the block's columns
+//   moments    softmin, and sum_j beta_j 2^(t_ij - reference) (k_j + c score_ij), k_j = h_j - log2 b_j, for evaluations
+//   product    the sum with given references and beta_j v_j in place of beta_j
 //   entries    kEntryScale beta_j 2^(t_ij - reference_i) to memory, and their sums
 //   logits     t_ij + log2 beta_j - reference_i to memory
 //   hadamard   entries in memory times c score_ij (double)
@@ -14,14 +12,15 @@
 // Tiling: a block of 128 threads takes 64 rows and walks over tiles of 64 columns (device/score_tile.cuh). Several
 //   blocks share a multiprocessor, so that products of one overlap exponentials of the others.
 //
-// Per pair: d multiply-adds, of products in double on tensor cores, which are twice as fast on sm_90 (2 d operations
-//   with differences; two functions more for each coordinate of a p-norm other than 1, 2 and infinity); for softmin in
-//   double 16 operations more, 13 of them the exponential. From L2: 512 d bytes in double for a tile, half as many in
-//   float, and twice as many where d > 64. Stored scores: each is read once, and no barrier holds the warps together.
+// Per pair: d multiply-adds. Products in double are on tensor cores, which on sm_90 are twice as fast. Differences take
+//   2 d operations; a p-norm other than 1, 2 and infinity takes two functions more for each coordinate. Softmin in
+//   double takes 16 operations more, 13 of them for the exponential. From L2: 512 d bytes for a tile in double, half of
+//   that in float, and twice as much if d > 64. Each stored score is read once, without barriers among the warps.
 //
-// Numerics: sums over the 16 columns that a thread has of a tile in T, over tiles in double. No maximum is taken for
-//   softmin and moments: if the sum of a tile shows that a reference is too low, it moves and the tile is summed again.
-//   k_j is finite where b_j = 0, so such columns add 0 to both sums. Forbidden pairs have t_ij = -infinity and add 0
+// Numerics: a thread sums its 16 columns of a tile in T, and tiles in double. Softmin and moments take no maximum: if
+//   the sum of a tile shows that a reference is too low, the reference moves and the tile is summed again. k_j is
+//   finite if b_j = 0, so such columns add 0 to both sums. Forbidden pairs have t_ij = -infinity and add 0, too; a row
+//   with forbidden pairs only has the sum 0.
 //   too; a row that has no other pairs ends with the sum 0.
 #pragma once
 #include "cuda/device/row_sums.cuh"
@@ -31,7 +30,7 @@
 
 namespace monge::cuda {
 
-/// Four of a thread's columns, column + column_offset(c): what stands beside their scores.
+/// Loads numbers of four of a thread's columns, column + column_offset(c).
 template <class T>
 __device__ __forceinline__ void load_columns(T (&value)[4], void const* from, int column) {
   T const* const first = static_cast<T const*>(from) + column;
@@ -39,7 +38,7 @@ __device__ __forceinline__ void load_columns(T (&value)[4], void const* from, in
   load_vector_2(value[2], value[3], first + column_offset(2));
 }
 
-/// Logits and factors of four columns. In double the passes of a solve have no factors: they are ones.
+/// Logits and factors of four columns. In double, passes of sweeps have no factors: they are 1.
 template <class T, Pass kPass>
 struct TileColumns {
   static constexpr bool kFactors = sizeof(T) == 4 || has_references(kPass);
@@ -52,13 +51,14 @@ struct TileColumns {
   }
 };
 
-/// What a thread knows of its rows.
+/// References and sums of a thread's rows.
 template <class T>
 struct TileSums {
   T reference[kThreadRows];
   double sum[kThreadRows] = {}, moment[kThreadRows] = {};
 
-  /// Adds the terms of a tile. If references that are not given prove too low, they move and the terms are made again.
+  /// Adds the terms of a tile. If the pass finds the references and they prove too low, they move and the tile is
+  /// summed again.
   template <ScoreForm kForm, Pass kPass>
   __device__ __forceinline__ void add(PassArguments const& arguments, int column, ThreadScores<T> const& score,
                                       T factor) {
@@ -73,7 +73,7 @@ struct TileSums {
     }
   }
 
-  /// Over the 4 lanes of a row.
+  /// Joins the sums over the 4 lanes of a row.
   __device__ __forceinline__ void merge_lanes() {
 #pragma unroll
     for (int mask = 1; mask <= 2; mask *= 2) {
@@ -123,7 +123,7 @@ struct TileSums {
     }
   }
 
-  /// To the largest logit of a tile.
+  /// Moves the references to the largest logits of a tile.
   template <Pass kPass>
   __device__ __forceinline__ void raise(PassArguments const& arguments, int column, ThreadScores<T> const& score,
                                         T factor) {
@@ -152,7 +152,7 @@ struct TileSums {
   }
 };
 
-/// log2 of the shares of a tile to memory, and the largest of each group; log2 beta stands in the place of beta.
+/// Writes log2 of the shares of a tile, and the largest of each group, to memory; the factors are log2 beta.
 template <class T>
 __device__ __forceinline__ void store_logits(PassArguments const& arguments, int row, int column,
                                              TileSums<T> const& sums, ThreadScores<T> const& score, T factor) {
@@ -239,7 +239,7 @@ __device__ __forceinline__ void store_entries(PassArguments const& arguments, in
   }
 }
 
-/// Blocks of a multiprocessor. A distance may need two numbers, so twice the registers.
+/// Blocks on a multiprocessor. A distance may need two numbers, and so twice the registers.
 template <class T, ScoreForm kForm>
 inline constexpr int kTileBlocks = sizeof(T) == 4                  ? 4
                                    : kForm == ScoreForm::distances ? 2

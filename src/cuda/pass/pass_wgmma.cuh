@@ -2,9 +2,9 @@
 //
 // Tiling: a block of two warpgroups takes 128 rows, 64 each, and walks over tiles of 128 columns. Both operands (wgmma
 //   m64n128k16) come from shared memory, columns through a ring of kStages chunks.
-//   kBlocks = 1: a thread has two sets of 64 accumulators; while the tensor cores fill one with the next tile, the
-//     thread makes the exponentials of the other, so products and exponentials overlap within each warp.
-//   kBlocks = 2: one set; two blocks share a multiprocessor and overlap with each other.
+//   kBlocks = 1: a thread has two sets of 64 accumulators. While the tensor cores fill one with the next tile, the
+//     thread takes the exponentials of the other, so products and exponentials overlap within each warp.
+//   kBlocks = 2: one set; two blocks on a multiprocessor overlap with each other.
 //
 // Per pair: kProducts 2 d flop on the tensor cores; FFMA, FADD, MUFU, FFMA. From L2, per 128 x 128 tile: 256 d bytes of
 //   columns for each fp16 part, twice that without resident rows.
@@ -22,8 +22,8 @@ namespace monge::cuda {
 template <int kProducts, int kChunk, int kStages, RowPlace kRowPlace, int kBlocksValue>
 struct WgmmaShape : OperandShape<kProducts, kChunk, kStages, kRowPlace, 4> {
   static constexpr int kBlocks = kBlocksValue;  // On a multiprocessor.
-  // A stage is filled again after the barrier of the first or, with two sets, the second chunk after its own. With two
-  // a thread may still sum one tile while the columns of the second after the next arrive: hence 4 buffers of logits.
+  // The stage of a chunk is refilled at the barrier of the chunk kAhead later. If kAhead is 2, a thread may still sum
+  // one tile while logits of the third tile after it arrive: hence 4 buffers of logits.
   static constexpr int kAhead = kBlocks == 1 ? 2 : 1;
 };
 
@@ -44,7 +44,7 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocks) pass_wgmma(So
   for_each_segment(arguments.work, arguments.rows.padded_size, share.block, share.count, [&](Segment const& segment) {
     OperandStream<Shape, kPass != Pass::hadamard> stream(shared, arguments, segment);
     stream.copy_resident_rows();
-    // The rows never change; logits and parameters may be the work of the kernel before.
+    // The rows are constant. Logits and parameters may come from the previous kernel.
     start_next_kernel();
     wait_for_previous_kernel();
     float const multiplier = static_cast<float>(
@@ -52,8 +52,8 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocks) pass_wgmma(So
 #pragma unroll
     for (int s = 0; s < Shape::kStages - Shape::kAhead; ++s) stream.copy_next();
 
-    // Starts the products of one chunk. The stage that is filled meanwhile was read kAhead chunks ago: each thread has
-    // waited for those products before it came to the barrier.
+    // Starts the products of one chunk. The stage that is filled meanwhile was read kAhead chunks ago: before the
+    // barrier each thread has waited for those products.
     auto const start_chunk = [&](float(&score)[1][16][4], int chunk) {
       copy_async_wait<Shape::kStages - 1 - Shape::kAhead>();
       fence_async_proxy();
@@ -64,7 +64,7 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocks) pass_wgmma(So
       stream.advance();
     };
 
-    // Blocks of the plan that are taken together leave their sums one after the other: what each would leave alone.
+    // Blocks of the plan that one block takes together leave the same sums as alone, one after the other.
     WorkPlan const& work = arguments.work;
     auto const end_of = [&](int owner) {
       return static_cast<int>(min(work.first_tile(owner + 1) - segment.tile, static_cast<std::int64_t>(segment.tiles)));
@@ -101,11 +101,11 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocks) pass_wgmma(So
         part_end = end_of(++owner);
       }
     };
-    // The products of one tile, and meanwhile the exponentials of the one before.
+    // Products of one tile, with the exponentials of the previous one meanwhile.
     auto const step = [&](float(&next)[1][16][4], float(&previous)[1][16][4]) {
       start_chunk(next, 0);
       wgmma_wait<1>(previous);
-      // One chunk alone would keep the tensor cores busy for only a part of the time that the exponentials take.
+      // One chunk would keep the tensor cores busy for only a part of the time of the exponentials.
       if constexpr (!Shape::kSingleChunk) start_chunk(next, 1);
       take(previous);
       if constexpr (!Shape::kSingleChunk) wgmma_wait<1>(previous);

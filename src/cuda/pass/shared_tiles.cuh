@@ -9,13 +9,12 @@
 
 namespace monge::cuda {
 
-/// Where a block keeps its rows: one chunk holds all coordinates; all chunks stay in shared memory; they pass through
-/// it.
+/// The rows of a block: one chunk with all coordinates; all chunks in shared memory; or chunks streamed through it.
 enum class RowPlace { single_chunk, resident, streamed };
 
-/// What a block of the tensor-core kernels holds: 128 rows against tiles of 128 columns. kProducts says how many
-/// products of fp16 parts make a score (cuda/pass/pass_mma.cuh); kChunk: 16, 32 or 64 coordinates; kLogitBuffers:
-/// tiles whose logits are there at a time, from the one that is summed to the one that arrives.
+/// Operands of a block of the tensor-core kernels: 128 rows and tiles of 128 columns. kProducts: products of fp16 parts
+/// for a score (cuda/pass/pass_mma.cuh). kChunk: 16, 32 or 64 coordinates. kLogitBuffers: tiles whose logits are in
+/// shared memory, from the one being summed to the one that arrives.
 template <int kProductsValue, int kChunkValue, int kStagesValue, RowPlace kRowPlace, int kLogitBuffersValue>
 struct OperandShape {
   static constexpr int kProducts = kProductsValue;
@@ -38,15 +37,15 @@ struct OperandShape {
   }
 };
 
-/// Byte offset of 16-byte vector `vector` of row `row` in a chunk: any 8 rows of one vector lie in different banks.
-/// These are also the hardware's swizzles for rows of 32, 64 and 128 bytes.
+/// Byte offset of 16-byte vector `vector` of row `row` in a chunk. The same vector of any 8 rows lies in different
+/// banks. The hardware swizzles rows of 32, 64 and 128 bytes in the same way.
 template <int kChunk>
 __device__ __forceinline__ int swizzled_offset(int row, int vector) {
-  constexpr int kRowsPerLine = 64 / kChunk;  // Of 128 bytes, which span all banks.
+  constexpr int kRowsPerLine = 64 / kChunk;  // Rows of 128 bytes, which span all banks.
   return row * (2 * kChunk) + 16 * (vector ^ ((row / kRowsPerLine) % (kChunk / 8)));
 }
 
-/// kPoints points of kChunk coordinates each, by kThreads threads.
+/// Copies kPoints points of kChunk coordinates each with kThreads threads.
 template <int kPoints, int kChunk, int kThreads>
 __device__ __forceinline__ void copy_part(std::uint32_t shared, __half const* global, int stride) {
   constexpr int kVectors = kChunk / 8;
@@ -71,7 +70,7 @@ __device__ __forceinline__ void copy_chunk(std::uint32_t shared, Operand const& 
   if constexpr (Shape::kParts == 2) copy(shared + Shape::kPartBytes, operand.low);
 }
 
-/// 128 logits and then as many factors of the columns from `column` on, by the block's first 64 threads.
+/// Copies 128 logits of the columns from `column` on, then their factors, with the first 64 threads of the block.
 template <class Shape>
 __device__ __forceinline__ void copy_logits(std::uint32_t shared, PassArguments const& arguments, int column) {
   int const vector = static_cast<int>(threadIdx.x);
@@ -80,9 +79,10 @@ __device__ __forceinline__ void copy_logits(std::uint32_t shared, PassArguments 
   copy_async_16(shared + 16 * vector, static_cast<float const*>(from) + column + vector % (Shape::kColumns / 4) * 4);
 }
 
-/// The chunks of one segment of work, in the order in which the kernels read them: for each tile of columns its chunks,
-/// with those of the rows beside them unless they are resident, and with the last the tile's logits, if the pass has
-/// any. Shared memory: logits and factors of kLogitBuffers tiles, resident row chunks, the stages (columns, then rows).
+/// Streams the chunks of one segment of work, in the order in which kernels read them: the chunks of each tile of
+/// columns, each with the chunk of the rows unless rows are resident. The last chunk of a tile brings its logits, if
+/// the pass has any. Shared memory: logits and factors of kLogitBuffers tiles, resident row chunks, the stages
+/// (columns, then rows).
 template <class Shape, bool kLogits>
 class OperandStream {
  public:
@@ -104,7 +104,7 @@ class OperandStream {
                           chunk * Shape::kChunk);
     }
   }
-  /// Starts to fill the next stage. One group of copies, empty after the last chunk, so that waits can count them.
+  /// Starts one group of copies to the next stage. It is empty after the last chunk, so that waits can count groups.
   __device__ __forceinline__ void copy_next() {
     if (next_tile_ < segment_.tiles) {
       std::uint32_t const stage = stages_ + next_stage_ * Shape::kStageBytes;
@@ -124,15 +124,15 @@ class OperandStream {
     copy_async_commit();
   }
 
-  /// Of the segment's tile number `tile`.
+  /// The first column of tile number `tile` of the segment.
   __device__ __forceinline__ int first_column(int tile) const { return (segment_.first_tile + tile) * Shape::kColumns; }
-  /// Of the stage that is read; `chunk` is the one in it.
+  /// The columns of the stage to be read, and the rows; `chunk` is the chunk in it.
   __device__ __forceinline__ std::uint32_t columns() const { return stages_ + stage_ * Shape::kStageBytes; }
   __device__ __forceinline__ std::uint32_t rows(int chunk) const {
     return Shape::kResidentRows ? resident_ + chunk * Shape::kChunkBytes : columns() + Shape::kChunkBytes;
   }
   __device__ __forceinline__ void advance() { stage_ = after(stage_); }
-  /// The logits of the segment's tile number `tile`, then the factors.
+  /// The logits of tile number `tile` of the segment, then the factors.
   __device__ __forceinline__ float const* logits(int tile) const {
     return reinterpret_cast<float const*>(logits_ + tile % Shape::kLogitBuffers * Shape::kLogitBytes);
   }
@@ -144,9 +144,9 @@ class OperandStream {
   Segment segment_;
   unsigned char* logits_;
   std::uint32_t resident_, stages_;
-  int next_column_;  // Of the tile that is filled.
+  int next_column_;  // Of the tile being filled.
   int next_tile_ = 0, next_chunk_ = 0, next_stage_ = 0;
-  int stage_ = 0;  // To be read.
+  int stage_ = 0;  // The stage to be read.
 };
 
 }  // namespace monge::cuda

@@ -1,4 +1,4 @@
-// A block's share of a pass: some tiles of one row block, or of several one after the other. __device__ only.
+// A block's part of a pass: tiles of one row block, or of several in turn. __device__ only.
 #pragma once
 #include "cuda/device/ptx.cuh"
 #include "cuda/launch/arguments.hpp"
@@ -15,8 +15,8 @@ struct Segment {
   int owner;            // and the plan's block that has it.
 };
 
-/// Calls visit(segment) for each row block that `count` blocks of the plan, from number `block` on, have a part in.
-/// Shared memory is free for other use when it is called.
+/// Calls visit(segment) for each row block in which `count` blocks of the plan, from number `block` on, have a part.
+/// Between calls there is a barrier, so visit() may use all shared memory.
 template <class Visit>
 __device__ __forceinline__ void for_each_segment(WorkPlan const& work, int padded_rows, int block, int count,
                                                  Visit&& visit) {

@@ -7,7 +7,7 @@
 namespace monge::cuda {
 namespace {
 
-/// From this dimension on a warp shares the coordinates of a pair.
+/// At lower dimensions one thread takes all coordinates of a pair; from this one on, a warp shares them.
 constexpr int kSmallestSharedDimension = 16;
 
 }  // namespace

@@ -1,10 +1,10 @@
-// Entries of a plan at pairs that are given, from their costs and the potentials:
+// Entries of a plan at given pairs, from their costs and the potentials:
 //
 //   P_ij = 2^(log2 a_i + log2 b_j + (f'_i + g'_j - C'_ij) log2(e) / eps),   C'_ij = norm_i + norm_j + factor score_ij
 //
-// Tiling: one thread a pair, or one warp, whose lanes take its coordinates in turn. Traffic: two points, or one cost,
-// and ten numbers a pair, wherever they lie. Numerics: points and costs as the passes read them, all else in double;
-// nothing but the result can overflow.
+// Tiling: one thread or one warp for each pair; the lanes of a warp share its coordinates. Traffic: two points or one
+// cost, and ten numbers for each pair, at scattered addresses. Numerics: points and costs as the passes read them, all
+// else in double. Only the result can overflow.
 #pragma once
 #include "cuda/device/numerics.cuh"
 #include "cuda/device/stored.cuh"
@@ -15,7 +15,7 @@ namespace monge::cuda {
 
 inline constexpr int kEntryThreads = 128;
 
-/// Over the lanes that share a pair.
+/// Reductions over the lanes that share a pair.
 template <int kLanes>
 __device__ __forceinline__ double lanes_sum(double value) {
   return kLanes == 1 ? value : warp_sum(value);
@@ -25,7 +25,7 @@ __device__ __forceinline__ double lanes_max(double value) {
   return kLanes == 1 ? value : warp_max(value);
 }
 
-/// visit(x_k, y_k) for the coordinates of this lane.
+/// Calls visit(x_k, y_k) for the coordinates of this lane.
 template <int kLanes, class Visit>
 __device__ __forceinline__ void for_coordinates(PassArguments const& scores, int i, int j, Visit const& visit) {
   auto const coordinate = [](Operand const& operand, int point, int k) {
@@ -36,7 +36,7 @@ __device__ __forceinline__ void for_coordinates(PassArguments const& scores, int
     visit(coordinate(scores.rows, i, k), coordinate(scores.columns, j, k));
 }
 
-/// The powers are of differences relative to the largest: none overflows.
+/// Takes powers of differences relative to the largest one, so no power overflows.
 template <int kLanes>
 __device__ __forceinline__ double pair_distance(PassArguments const& scores, int i, int j) {
   double largest = 0, sum = 0;

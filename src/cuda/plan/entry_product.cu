@@ -20,7 +20,7 @@ using Wide = EntryProductShape<128, 64, 3, 2>;
 using Mma = EntryProductShape<128, 32, 3, 1>;
 static_assert(Mma::kSharedBytes <= kLeastSharedBytes);
 
-/// function.operator()<Shape>(kernel).
+/// Calls function.operator()<Shape>(kernel).
 template <class Function>
 void with_shape(EntryProductPlan const& plan, Function&& function) {
   if (!plan.wgmma) {

@@ -1,17 +1,16 @@
-// Entries of a plan times values, on tensor cores: S = E V for E (rows x points) and V^T (width x points), both as two
-// fp16 numbers whose sum they are.
+// Products of entries of a plan with values, on tensor cores: S = E V for E (rows x points) and V^T (width x points).
+// Each number is the sum of two fp16 numbers, high and low.
 //
 // Products: high high + high low + low high, about 22 bits, as for the scores (cuda/pass/pass_mma.cuh).
 //
 // Tiling: a block takes 128 rows and kTile columns of V and walks over chunks of points, which arrive in a ring of
-//   stages. The chunks of all (row block, column tile) pairs are one sequence that is dealt out in equal parts
-//   (WorkPlan, with chunks in place of column tiles); blocks that share a pair leave partial sums, which store_values()
-//   joins in their order.
+//   stages. The chunks of all (row block, column tile) pairs form one sequence, dealt out in equal parts (WorkPlan,
+//   with chunks in place of column tiles). Blocks that share a pair leave partial sums; store_values() joins them.
 //
-// Traffic: each entry is read once for each kTile columns of V, 4 bytes; V from L2.
+// Traffic: 4 bytes for each entry and each kTile columns of V; V comes from L2.
 //
-// Numerics: tensor cores truncate when they add, so one chunk's products are added to the sums of those before in
-//   ordinary float arithmetic.
+// Numerics: tensor cores truncate when they add. Each chunk's products are therefore added to the sums of earlier
+//   chunks by ordinary float additions.
 #pragma once
 #include "cuda/device/wgmma.cuh"
 #include "cuda/pass/pass_mma.cuh"
@@ -20,7 +19,7 @@
 
 namespace monge::cuda {
 
-/// kAhead: a stage is filled again after the barrier of so many chunks after its own.
+/// kAhead: the stage of a chunk is refilled at the barrier of the chunk kAhead later.
 template <int kTileValue, int kChunkValue, int kStagesValue, int kAheadValue>
 struct EntryProductShape {
   static constexpr int kProducts = 3;
@@ -37,7 +36,7 @@ struct EntryProductShape {
   static constexpr int kSharedBytes = kStages * kStageBytes;
 };
 
-/// The chunks of one segment of work: rows high and low, then columns high and low.
+/// The chunks of one segment of work. A stage holds rows high and low, then columns high and low.
 template <class Shape>
 class EntryStream {
  public:
@@ -53,7 +52,7 @@ class EntryStream {
     for (int s = 0; s < Shape::kStages - Shape::kAhead; ++s) copy_next();
   }
 
-  /// Waits for the next chunk, and then for all threads: nobody still reads the stage that is filled meanwhile.
+  /// Waits for the next chunk, then for all threads: none may still read the stage that copy_next() fills.
   __device__ __forceinline__ void arrive() {
     copy_async_wait<Shape::kStages - 1 - Shape::kAhead>();
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
@@ -77,7 +76,7 @@ class EntryStream {
     return stage + 1 == Shape::kStages ? 0 : stage + 1;
   }
 
-  /// One group of copies, empty after the last chunk, so that waits can count them.
+  /// Starts one group of copies. The group is empty after the last chunk, so that waits can count groups.
   __device__ __forceinline__ void copy_next() {
     if (next_ < end_) {
       std::uint32_t const to = stages_ + next_stage_ * Shape::kStageBytes;
@@ -118,7 +117,7 @@ __device__ __forceinline__ void add_part(float (&total)[kRowTiles][kColumnTiles]
   }
 }
 
-/// The sums of a warp whose rows and columns begin at `row` and `column` of the block's.
+/// Stores the sums of a warp whose part of the block's sums begins at (`row`, `column`).
 template <class Shape, int kRowTiles, int kColumnTiles>
 __device__ __forceinline__ void store_part(float* partials, Segment const& segment, int row, int column,
                                            float const (&total)[kRowTiles][kColumnTiles][4]) {
@@ -176,8 +175,8 @@ __global__ void __launch_bounds__(Shape::kThreads, 1) entry_product_wgmma(EntryP
       start_products<Shape>(part, stream.rows() + warp / 4 * (Shape::kPartBytes / 2), stream.columns(), false);
       stream.advance();
     };
-    // Chunks in pairs: the first is added while the tensor cores multiply the second. None is under way from one
-    // iteration to the next, which would make the compiler copy its registers.
+    // Chunks in pairs: the first is added while the tensor cores multiply the second. No product is in flight between
+    // iterations; otherwise the compiler would copy its registers.
     int chunk = 0;
     for (; chunk + 1 < segment.tiles; chunk += 2) {
       start(even);

@@ -1,23 +1,23 @@
-// Entries of a plan times values (cuda/plan/entry_product.cuh), and what goes before and after it
+// Products of entries of a plan with values (cuda/plan/entry_product.cuh), with the kernels before and after them
 // (cuda/plan/values.cuh).
 #pragma once
 #include "cuda/launch/arguments.hpp"
 
 namespace monge::cuda {
 
-/// Values V (points x width) as the products read them: transposed, one row a column of V.
+/// Values V (points x width) as the products read them: transposed, so each column of V is a row.
 struct PackedValues {
   int width = 0;
-  Operand operand;                // padded_size: of the width; stride or half_stride: padded points.
-  double const* scale = nullptr;  // width; V is this times what the operand holds. Null in double.
+  Operand operand;                // padded_size: padded width; stride or half_stride: padded points.
+  double const* scale = nullptr;  // width; V is the operand times this. Null in double.
 };
 
-/// Columns of the values that a block takes at a time; the width is padded to a multiple.
+/// Columns of the values in one tile of a block. The width is padded to a multiple of it.
 int value_tile(int width, DataType scalar);
 
 struct PackValuesArguments {
   StridedView from;       // count x width; stride between rows.
-  double const* divisor;  // count, or null: row j of V is divided by it.
+  double const* divisor;  // count; row j of V is divided by divisor[j]. Null for ones.
   int count;
   int padded_count;
   int width;
@@ -26,15 +26,15 @@ struct PackValuesArguments {
   unsigned long long* largest;  // width of scratch; float only.
   double* scale;                // width; float only.
   void* high;                   // padded_width x padded_count, fp16 in the order of entry_position(), or double.
-  void* low;                    // The same; float only.
+  void* low;                    // As high; float only.
 };
 void pack_values(PackValuesArguments const& arguments, cudaStream_t stream);
 
 struct EntryProductPlan {
   bool wgmma = false;
-  int tile = 64;         // Columns of the values a block takes at a time.
-  int column_tiles = 1;  // Of the values.
-  WorkPlan work;         // Row blocks times column tiles of the values, against chunks of points.
+  int tile = 64;         // Columns of the values in one tile of a block.
+  int column_tiles = 1;  // Tiles of the values.
+  WorkPlan work;         // Its row blocks are (row block, column tile) pairs, its tiles chunks of points.
   std::int64_t partial_size() const { return static_cast<std::int64_t>(work.slots) * work.row_blocks * 128 * tile; }
 };
 EntryProductPlan plan_entry_product(int padded_rows, int padded_count, int padded_width, int multiprocessors);
@@ -48,18 +48,18 @@ struct EntryProductArguments {
 };
 void launch_entry_product(EntryProductPlan const& plan, EntryProductArguments const& arguments, cudaStream_t stream);
 
-/// out_ip = row_factor_i (value_factor scale_p sum_ip / (entry_sum_i row_divisor_i) + origin_p). Dividing by the sum of
-/// the very entries that were used takes out what rounding did to all of them alike.
+/// out_ip = row_factor_i (value_factor scale_p sum_ip / (entry_sum_i row_divisor_i) + origin_p). entry_sum_i is the sum
+/// of the rounded entries of row i, so rounding errors that all of them share cancel.
 struct StoreValuesArguments {
   int rows;
   int width;
   DataType scalar;
-  // Of sums in float, from launch_entry_product:
+  // Sums in float, from launch_entry_product:
   float const* partials;
   int tile;
   int column_tiles;
   WorkPlan work;
-  // Of sums in double: rows x padded width.
+  // Sums in double: rows x padded width.
   double const* sums;
   int sum_stride;
   double const* entry_sum;    // rows
@@ -72,7 +72,7 @@ struct StoreValuesArguments {
 };
 void store_values(StoreValuesArguments const& arguments, cudaStream_t stream);
 
-/// Rows of the caller's matrix as fp16 parts: divisor_i x_i = high + low, divisor_i a power of two.
+/// Splits rows of the caller's matrix into fp16 parts: divisor_i x_i = high + low, divisor_i a power of two.
 struct SplitRowsArguments {
   StridedView from;  // rows x columns; stride between rows.
   int rows;

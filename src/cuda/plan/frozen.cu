@@ -1,8 +1,8 @@
-// Work on points for a plan at rest. O(n) each; all in float64.
+// Kernels on points for a plan with frozen potentials. O(n) each; all in float64.
 //
-//   Frozen   L_i = lse_i, the log-sum-exp of a row from its f+
-//            In float it is rounded, and a factor 2^(L_i - lse_i) stands beside it. A share of the row is then
-//            2^(t_ij - L_i) beta_j times that factor.
+//   Frozen   L_i = lse_i, the log-sum-exp of a row, from its f+
+//            In float L_i is rounded, with a factor 2^(L_i - lse_i) beside it. A share of the row is this factor times
+//            2^(t_ij - L_i) beta_j.
 #include "cuda/plan/frozen.hpp"
 
 #include <algorithm>
@@ -26,8 +26,8 @@ struct FreezeRow {
       references[i] = -kEmptyLogit<T>;  // Padding has no entries.
       return;
     }
-    // The sum's logarithm is never rounded to double: 2^(L_i - lse_i) comes from its parts. As for logits, where a unit
-    // of float exceeds 2 the references are noise already.
+    // 2^(L_i - lse_i) comes from reference and sum, so lse_i is never rounded to double. Where float numbers are more
+    // than 2 apart, the references are noise already.
     double const weight = points.weight[i], plus = arguments.softmin.plus[i];
     double found, sum;
     if (arguments.softmin.sum) {
@@ -50,7 +50,7 @@ struct FreezeRow {
   }
 };
 
-/// The power of two by which a vector is scaled, from the bits of its largest magnitude: products with float terms then
+/// The power of two that scales a vector, from the bits of its largest magnitude. Products with float terms then
 /// neither overflow nor vanish.
 __device__ __forceinline__ double vector_scale(unsigned long long largest) {
   double const value = __longlong_as_double(static_cast<long long>(largest));
@@ -76,7 +76,7 @@ struct FactorArguments {
   unsigned long long const* largest;
   void* factors;
 };
-/// factors_j = beta_j v_j, scaled: what a product is given in place of beta.
+/// factors_j = beta_j v_j, scaled. A product reads them in place of beta.
 template <class T>
 struct ScaleFactor {
   FactorArguments arguments;
@@ -90,7 +90,7 @@ struct ScaleFactor {
   }
 };
 
-/// The sum of a product, times the factor of its row.
+/// Multiplies the sum of a product by the factor of its row.
 template <class T>
 struct FinishRow {
   FinishArguments arguments;
@@ -158,7 +158,7 @@ void weight_terms(WeightTermArguments const& arguments, cudaStream_t stream) {
 void slopes(SlopeArguments const& arguments, cudaStream_t stream) {
   for_each_point(arguments.size, stream, [arguments] __device__(int k) {
     int const p = k % arguments.width;
-    // The difference first: it is what distances are made of, wherever the clouds lie.
+    // The difference of the centres first: a common offset of the clouds then costs no digits.
     double const far = arguments.other_centre[p], apart = arguments.centre[p] - far;
     double const own = load_element(arguments.points, k / arguments.width * arguments.points.stride + p);
     arguments.out[k] =

@@ -1,12 +1,12 @@
-// Work on points for a plan at rest: before and after its products, and for derivatives by weights and points.
+// Kernels on points for a plan with frozen potentials: for products, and for derivatives by weights and points.
 #pragma once
 #include "cuda/entropic/update.hpp"
 #include "cuda/launch/arguments.hpp"
 
 namespace monge::cuda {
 
-/// From a softmin of the rows: what products of a plan with frozen potentials need. Without its reference and sum they
-/// follow from f+, and points of no weight, whose f+ is not known then, have shares of 0.
+/// Prepares products with frozen potentials from a softmin of the rows. If `softmin` has no reference and sum, they
+/// follow from f+. f+ is then unknown at points of zero weight, whose shares become 0.
 struct FreezeArguments {
   int side;
   PackedSide points;
@@ -15,21 +15,21 @@ struct FreezeArguments {
   SweepParameters const* parameters;
   void* references;      // L_i, padded, in the type of the side.
   double* share_factor;  // 2^(L_i - lse_i)
-  double* plan_factor;   // The same times r_i.
+  double* plan_factor;   // share_factor_i r_i
   double* marginal;      // r_i = a_i exp((f_i - f+_i) / eps)
 };
 void freeze_rows(FreezeArguments const& arguments, cudaStream_t stream);
 
-/// A vector's largest magnitude, by which it is scaled to fit in float. Two numbers in device memory take turns, both 0
-/// at first: each call clears the other's.
+/// The largest magnitude of a vector, which scales it to the range of float. Two numbers in device memory, both 0 at
+/// first, take turns: each call clears the other one.
 struct VectorScale {
-  unsigned long long* largest;  // The bits of the largest magnitude, whose order is that of the numbers.
+  unsigned long long* largest;  // The bits of the largest magnitude; their order is that of the magnitudes.
   unsigned long long* next;     // For the next call.
 };
 /// factors = beta o v, scaled and padded with zeros; beta null for ones.
 void scale_factors(PackedSide const& points, void const* beta, StridedView const& v, VectorScale const& scale,
                    void* factors, cudaStream_t stream);
-/// out_i = row_factor_i times the sum of row i, without the scale, + weight_i origin.
+/// out_i = row_factor_i (sum of row i) / (scale of the vector) + weight_i origin.
 struct FinishArguments {
   SumArguments sums;
   double const* row_factor;
@@ -42,7 +42,7 @@ void finish_product(FinishArguments const& arguments, cudaStream_t stream);
 /// out_i = the sum of row i.
 void row_sums(SumArguments const& sums, double* out, cudaStream_t stream);
 
-/// As PlanOperator::weight_terms(); null: not wanted.
+/// PlanOperator::weight_terms(); null outputs are not wanted.
 struct WeightTermArguments {
   PackedSide points;
   double const* potential;
@@ -56,10 +56,10 @@ struct WeightTermArguments {
 };
 void weight_terms(WeightTermArguments const& arguments, cudaStream_t stream);
 
-/// out_i = curvature x'_i + the derivative that x = 0 has, with both centres.
+/// out_i = curvature (x'_i + centre - other_centre) + (curvature + product) other_centre.
 struct SlopeArguments {
   StridedView points;
-  int size, width;  // Numbers in all, and of each point.
+  int size, width;  // All numbers, and numbers of each point.
   double const* centre;
   double const* other_centre;
   double curvature, product;

@@ -1,4 +1,4 @@
-// Entries of a plan one by one: some rows at a time go to memory as logarithms of shares, to be selected there.
+// Selected entries of a plan. Logarithms of shares go to memory for a block of rows at a time and are selected there.
 #include <algorithm>
 #include <numbers>
 
@@ -9,15 +9,15 @@
 namespace monge::cuda {
 namespace {
 
-/// Rows of logits in memory take at most this much, with what is selected from them, or 128 rows; what is selected from
-/// these as much again, or one row.
+/// Logits are made for a block of rows at a time: 256 MiB of them, but at least 128 rows. The selected entries get as
+/// much again, but at least one row.
 constexpr std::int64_t kLogRowBytes = std::int64_t{256} << 20;
 
 StridedIndices in_place(Output const& output) {
   return {static_cast<std::int64_t*>(output.view().data), output.view().stride};
 }
 
-/// Some of the rows.
+/// Rows `begin` to `begin + count - 1` of these.
 LogRows part(LogRows rows, int begin, int count) {
   std::int64_t const values = begin * rows.stride * size_of(rows.scalar);
   rows.values = static_cast<unsigned char const*>(rows.values) + values;
@@ -27,7 +27,7 @@ LogRows part(LogRows rows, int begin, int count) {
   return rows;
 }
 
-/// Indices of the caller's where kernels can read them; `staging` holds those of host memory.
+/// The caller's indices where kernels can read them; `staging` receives a copy if they lie on the host.
 StridedIndices upload(SharedRuntime const& runtime, IndexView from, DeviceArray<unsigned char>& staging) {
   VectorView const bits(from.data, DataType::float64, from.size, from.stride, from.device);
   StridedView const view = cuda::upload(runtime, bits, staging);
@@ -153,7 +153,7 @@ void PlanOperator::sample(std::uint64_t seed, MutableIndexView pairs) {
   cudaStream_t const stream = runtime->stream();
   int const n = problem_.size(Side::rows);
   Output output(runtime, pairs);
-  DeviceArray<double> const sums(runtime, n + 1);  // And the number of lost rows.
+  DeviceArray<double> const sums(runtime, n + 1);  // Running sums, then the number of lost rows.
   DeviceArray<std::int64_t> const draws(runtime, n), begin(runtime, n + 1), order(runtime, pairs.rows);
   running_sums(frozen(Side::rows).marginal.data(), n, sums.data(), stream);
   MONGE_CUDA_TRY(cudaMemsetAsync(sums.data() + n, 0, sizeof(double), stream));

@@ -12,7 +12,7 @@
 namespace monge::cuda {
 namespace {
 
-/// Entries that are not kept take at most this much memory, or 128 rows.
+/// Memory for entries that are not kept: 256 MiB, but at least 128 rows.
 constexpr std::int64_t kPassingBytes = std::int64_t{256} << 20;
 
 }  // namespace
@@ -99,7 +99,7 @@ void PlanOperator::potentials(MutableVectorView f, MutableVectorView g) {
     std::optional<Transform> found;
     if (problem_.weights[side_index(side)]->has_idle_points()) {
       idle = &frozen(side).transform;
-      // One that was given does not know these points.
+      // A transform set by set_transforms() is undefined at points of zero weight: compute it.
       if (!idle->sum.data()) idle = &found.emplace(cuda::transform(problem_, side, potentials_, eps_));
     }
     store_potential(problem_, side, potentials_[side_index(side)], idle, view);
@@ -119,7 +119,7 @@ double PlanOperator::transport_cost() {
   return evaluate(problem_, potentials_, eps_, {}).transport_cost;
 }
 
-/// out = r (w v + origin) or w v + origin, w the shares.
+/// out = r (w v + origin) or w v + origin, where w are the shares.
 void PlanOperator::multiply_one(Side side, Scaling scaling, StridedView const& v, double const* origin,
                                 StridedView const& out) {
   Frozen& rows = frozen(side);
@@ -143,7 +143,7 @@ void PlanOperator::multiply_one(Side side, Scaling scaling, StridedView const& v
       stream);
 }
 
-/// The same for each column of V, by whichever way is faster.
+/// The same for each column of V, one by one or through entries in memory, whichever is faster.
 void PlanOperator::multiply_columns(Side side, Scaling scaling, StridedView const& v, int width, double const* origin,
                                     StridedView const& out) {
   if (by_entries(side, width)) return multiply_many(side, scaling, v, width, origin, out, nullptr);
@@ -198,7 +198,7 @@ double PlanOperator::label_cost() {
   DeviceVector sums(problem_.runtime, size(Side::rows), width), labels(problem_.runtime, size(Side::rows), width);
   multiply_columns(Side::rows, Scaling::plan, columns.points, width, columns.centre, sums.strided());
   cudaStream_t const stream = problem_.runtime->stream();
-  // The features of the rows' labels, with their centre, one row like another, put back.
+  // The features of the labels of the rows. The points are centred; adding the centre restores them.
   std::vector<double> const centre = download(*problem_.runtime, rows.centre, width);
   std::vector<double> less_centre(static_cast<std::size_t>(labels.size()));
   for (std::size_t e = 0; e < less_centre.size(); ++e) less_centre[e] = -centre[e % centre.size()];
@@ -309,7 +309,7 @@ void PlanOperator::multiply_hadamard(Side side, StridedView const& l, StridedVie
 }
 
 bool PlanOperator::keeps_entries(Side side) const {
-  // Both sides may come to keep theirs.
+  // Both sides may keep their entries, so each gets half of the cache.
   Costs const& costs = *problem_.costs;
   double const pairs = static_cast<double>(costs.padded_size(side)) * costs.padded_size(opposite(side));
   return 2 * pairs * static_cast<double>(size_of(costs.scalar())) <= cache_bytes_;
@@ -318,8 +318,8 @@ bool PlanOperator::keeps_entries(Side side) const {
 bool PlanOperator::by_entries(Side side, int width) const {
   PairTimes const times = problem_.costs->pair_times();
   double const read = times.read * static_cast<double>((width - 1) / 64 + 1);
-  // Entries that stay must save enough to be worth making even if few products follow. The choice does not depend on
-  // what was multiplied before, so the same product always has the same bits.
+  // Kept entries must save enough even if few products follow. The choice does not depend on earlier products, so the
+  // same product always has the same bits.
   return width * times.pass > (keeps_entries(side) ? 2 * read : read + times.pass + times.entries);
 }
 
@@ -364,7 +364,7 @@ PackedValues PlanOperator::packed_values(Side side, StridedView const& v, int wi
   return values;
 }
 
-/// Rows of entries, or of values that are multiplied with them.
+/// An operand of rows of entries, or of packed values.
 Operand PlanOperator::entry_operand(int rows, void const* high, void const* low, int columns) const {
   Operand operand;
   operand.padded_size = rows;
@@ -375,7 +375,7 @@ Operand PlanOperator::entry_operand(int rows, void const* high, void const* low,
   return operand;
 }
 
-/// `rows` rows of entries from `first` on, and their sums, into the store.
+/// Writes `rows` rows of entries from `first` on, and their sums, to the store.
 void PlanOperator::write_entries(Side side, int first, int rows, EntryStore& store) {
   Frozen& from = frozen(side);
   Costs::Launch pass = problem_.costs->launch(side, first, rows, Pass::entries);
@@ -395,7 +395,7 @@ void PlanOperator::write_entries(Side side, int first, int rows, EntryStore& sto
            store.sums.data(), problem_.runtime->stream());
 }
 
-/// Entries times the products of L and R, in place.
+/// Multiplies entries by the products of L and R, in place.
 void PlanOperator::weight_entries(HadamardFactors const& hadamard, int first, int rows, Entries const& entries) {
   bool const halves = problem_.costs->scalar() == DataType::float32;
   PassArguments arguments;
@@ -410,7 +410,7 @@ void PlanOperator::weight_entries(HadamardFactors const& hadamard, int first, in
   launch_pass(plan, arguments, problem_.runtime->stream());
 }
 
-/// Sums of `rows` rows of entries times values, for store_values().
+/// Sums of `rows` rows of entries times values, as arguments of store_values().
 StoreValuesArguments PlanOperator::multiply_entries(Operand const& rows, PackedValues const& values) {
   SharedRuntime const& runtime = problem_.runtime;
   StoreValuesArguments result{};
@@ -444,7 +444,7 @@ StoreValuesArguments PlanOperator::multiply_entries(Operand const& rows, PackedV
   return result;
 }
 
-/// out = r (E V + origin) or E V + origin, E the shares, by way of entries in memory.
+/// out = r (E V + origin) or E V + origin, where E are the shares, through entries in memory.
 void PlanOperator::multiply_many(Side side, Scaling scaling, StridedView const& v, int width, double const* origin,
                                  StridedView const& out, HadamardFactors const* hadamard) {
   PackedValues const values = packed_values(side, v, width, hadamard ? hadamard->right_divisor : nullptr);
@@ -490,8 +490,8 @@ std::unique_ptr<monge::PlanOperator> PlanOperator::at(Side side, MatrixView poin
   problem.weights[side_index(side)] = std::make_shared<Weights>(
       runtime, std::vector<double>(static_cast<std::size_t>(points.rows()), 1.0), runtime->stream());
 
-  // Nothing is kept between products: there is seldom a second at the same points. The kept side has the user's
-  // potential as before; its shift has changed, and so its own.
+  // The new plan keeps no entries: a second product at the same points is rare. The user's potential of the kept side
+  // is unchanged; the internal one changes with the shift.
   Potentials potentials;
   potentials[side_index(side)] = DeviceVector(runtime, points.rows());
   load_vector({}, static_cast<int>(points.rows()), 1, problem.costs->shift(side), potentials[side_index(side)].data(),

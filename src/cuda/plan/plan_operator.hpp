@@ -1,9 +1,9 @@
 // A plan with frozen potentials on a CUDA device.
 //
-// The shares of a row, 2^(t_ij - lse_i) beta_j, need one number a row beside what sweeps need: its log-sum-exp. With
-// it, a product with one vector is a pass like a half-step, which finds no references but is given them. Products with
-// many columns go by entries: some rows of shares are written to memory, as many as fit a limit, and multiplied there.
-// The entries of all rows stay for the next product where `cache_bytes` allows.
+// The shares of a row, 2^(t_ij - lse_i) beta_j, need the log-sum-exp of the row besides the data of sweeps. With it, a
+// product with one vector is a pass like a half-step, with given references. Products with many columns write shares to
+// memory, as many rows at a time as fit, and multiply them there. If `cache_bytes` allows, the entries of all rows stay
+// for the next product.
 #pragma once
 #include <memory>
 #include <optional>
@@ -15,7 +15,7 @@
 
 namespace monge::cuda {
 
-/// At least `size` elements; what was there is lost when it grows.
+/// Makes room for `size` elements; growing discards the contents.
 template <class T>
 void grow(SharedRuntime const& runtime, DeviceArray<T>& array, std::int64_t size) {
   if (array.size() < size) array = DeviceArray<T>(runtime, size);
@@ -57,38 +57,38 @@ class PlanOperator final : public monge::PlanOperator {
   std::unique_ptr<monge::PlanOperator> at(Side side, MatrixView points) const override;
 
  private:
-  /// What passes over the rows of one side need, from one half-step or from a transform that was given.
+  /// Data for passes over the rows of one side, from one half-step or from a given transform.
   struct Frozen {
-    Transform transform;                            // With the logits of the other side; without sums if given.
+    Transform transform;                            // With the logits of the other side; no sums if given.
     DeviceArray<unsigned char> references;          // Of this side's points, padded.
-    DeviceArray<double> share_factor, plan_factor;  // What sums of a row are multiplied by, for either Scaling.
+    DeviceArray<double> share_factor, plan_factor;  // Factors of the row sums, for either Scaling.
     DeviceVector marginal;
-    Costs::Launch product;                         // Of one vector.
-    DeviceArray<unsigned char> factors, partials;  // For it.
-    DeviceArray<unsigned long long> scales;        // Two, of the vectors: VectorScale.
-    int products = 0;                              // So far; says whose turn of the scales it is.
+    Costs::Launch product;                         // For one vector.
+    DeviceArray<unsigned char> factors, partials;  // Of `product`.
+    DeviceArray<unsigned long long> scales;        // The two numbers of VectorScale.
+    int products = 0;                              // Launched so far; its parity selects the scale.
   };
-  /// Entries of some rows of one side, and how many fit.
+  /// Entries of some rows of one side, and the number of rows that fit.
   struct EntryStore {
     DeviceArray<unsigned char> high, low;
-    DeviceArray<double> sums;  // Of each row.
+    DeviceArray<double> sums;  // One for each row.
     int rows = 0;
-    bool complete = false;  // All rows are there, and stay.
+    bool complete = false;  // All rows are present, and stay.
 
     Entries entries(DataType scalar, int columns) const { return {scalar, columns, high.data(), low.data()}; }
   };
-  /// Memory of products with many columns, kept between them; it only grows.
+  /// Memory of products with many columns. It is kept between products and only grows.
   struct Workspace {
     DeviceArray<unsigned char> values_high, values_low, partials, sum_partials, left, right;
-    DeviceArray<unsigned char> log_rows, log_factors, selection;  // Entries one by one.
+    DeviceArray<unsigned char> log_rows, log_factors, selection;  // Of selections.
     DeviceArray<double> scale, left_divisor, right_divisor;
     DeviceArray<unsigned long long> largest;
-    DeviceVector between[2];  // Of a Gram product.
+    DeviceVector between[2];  // Of Gram products.
   };
   /// The factors L and R of the Hadamard product, packed.
   struct HadamardFactors {
     Operand left, right;
-    double factor = 1;  // Of the products of their fp16 parts, so that these are at most 1.
+    double factor = 1;  // Scales the products of the fp16 parts to at most 1.
     double const* left_divisor = nullptr;
     double const* right_divisor = nullptr;
   };
@@ -96,7 +96,7 @@ class PlanOperator final : public monge::PlanOperator {
   Frozen& frozen(Side side);
   EntryStore& entry_store(Side side, bool may_keep);
   bool keeps_entries(Side side) const;
-  /// Whether a product with so many columns goes by entries in memory.
+  /// Whether a product with `width` columns goes through entries in memory.
   bool by_entries(Side side, int width) const;
   void multiply_one(Side side, Scaling scaling, StridedView const& v, double const* origin, StridedView const& out);
   void multiply_columns(Side side, Scaling scaling, StridedView const& v, int width, double const* origin,
@@ -110,7 +110,7 @@ class PlanOperator final : public monge::PlanOperator {
   StoreValuesArguments multiply_entries(Operand const& rows, PackedValues const& values);
   void multiply_many(Side side, Scaling scaling, StridedView const& v, int width, double const* origin,
                      StridedView const& out, HadamardFactors const* hadamard);
-  /// Calls visit(rows) for all rows of `side`, as many at a time as fit with `scratch_bytes` each beside them.
+  /// Calls visit(rows) for all rows of `side`, as many at a time as fit, with `scratch_bytes` for each beside them.
   template <class Visit>
   void for_log_rows(Side side, std::int64_t scratch_bytes, Visit const& visit);
   Operand pack_rows(StridedView const& from, int rows, int padded_rows, int columns, DeviceArray<unsigned char>& memory,
@@ -122,7 +122,7 @@ class PlanOperator final : public monge::PlanOperator {
   double eps_;
   double cache_bytes_;
   std::optional<Frozen> frozen_[2];
-  DeviceArray<double> transforms_[2];  // That were given, until a side is frozen.
+  DeviceArray<double> transforms_[2];  // From set_transforms(), until a side is frozen.
   EntryStore kept_[2], passing_;
   Workspace workspace_;
 };

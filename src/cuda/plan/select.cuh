@@ -1,20 +1,20 @@
-// Entries of a plan selected from rows of log2 w_ij (Pass::logits), one block a row.
+// Selects entries of a plan from rows of log2 w_ij (Pass::logits), one block for each row.
 //
-//   top_k    Each thread takes the largest of some groups of columns, or of some columns of a short row. k columns are
-//            at least the k-th of these numbers, so the k largest of the row are among what is not below it, or below
-//            its first few bits: little more than k, in few groups, which the block reads and ranks. Where k is large,
-//            or too many columns are alike, the k-th largest is found bit by bit, each bit by counting in the groups
-//            that still matter.
-//   above    Each warp counts what is above the threshold in a part of the row, and walks along it once more to write
-//            that in order. It compares logarithms first and, near the threshold or above it, P_ij in float64.
-//   draws    plan/sampling.hpp. A counting sort deals the draws to rows. The block of a row sums tiles of its
-//            columns, and each draw finds its tile, then its column.
+//   top_k    Each thread finds the largest of some groups of columns, or of some columns of a short row. At least k
+//            columns reach the k-th largest of these numbers, so it bounds the k largest of the row from below. The
+//            block reads all columns above the bound's first bits, few more than k in few groups, and ranks them. If k
+//            is large, or too many columns are alike, the k-th largest is found bit by bit: each bit takes a count in
+//            the groups that still matter.
+//   above    Each warp counts the entries above the threshold in a part of the row, then writes them in order in a
+//            second walk. It compares logarithms first and, near or above the threshold, P_ij in float64.
+//   draws    plan/sampling.hpp. A counting sort deals the draws to rows. The block of a row sums tiles of its columns;
+//            each draw finds its tile, then its column.
 //
-// Traffic: draws read 4 or 8 bytes a pair; the others the largest of each kLogitGroup columns, and the groups where
-//   that is large enough.
+// Traffic: draws read 4 or 8 bytes for each pair. The others read the largest of each kLogitGroup columns, and the
+//   groups whose largest is large enough.
 //
-// Numerics: the order is that of (logarithm, column), so results do not depend on the order in which threads find them.
-//   Integer atomics alone; sums of a tile in T, of tiles in float64, in a fixed order.
+// Numerics: entries are ordered by (logarithm, column), so results do not depend on the order in which threads find
+//   them. Atomics are on integers only. Sums of a tile are in T, sums of tiles in float64, in a fixed order.
 #pragma once
 #include <type_traits>
 
@@ -30,14 +30,14 @@ namespace monge::cuda {
 inline constexpr int kSelectThreads = 128;
 inline constexpr int kSelectWarps = kSelectThreads / 32;
 inline constexpr int kScanThreads = 1024;
-/// Up to this k a thread's largest columns say enough.
+/// Up to this k, the largest columns of the threads give a good bound.
 inline constexpr int kFewest = kSelectThreads / 2;
-/// So many a block ranks in shared memory, each by counting those before it.
+/// Candidates that a block ranks in shared memory, each by counting the better ones.
 inline constexpr int kCandidates = 4 * kSelectThreads;
-/// Leading bits that tell the largest columns of the threads apart well enough: with 8 of the mantissa or more.
+/// Leading bits of the bound, at least 8 of them of the mantissa: enough to tell most columns apart.
 inline constexpr int kBoundBits = 20;
 
-/// Numbers whose unsigned order is that of the floating-point numbers.
+/// Unsigned numbers in the order of the floating-point numbers.
 __device__ __forceinline__ std::uint32_t ordered_bits(float value) {
   std::uint32_t const bits = __float_as_uint(value);
   return bits & 0x80000000u ? ~bits : bits | 0x80000000u;
@@ -48,7 +48,7 @@ __device__ __forceinline__ std::uint64_t ordered_bits(double value) {
   return bits & kSign ? ~bits : bits | kSign;
 }
 
-/// What a list of `count` is padded to for the sort: the next power of two.
+/// Room for sorting `count` elements: the next power of two.
 __host__ __device__ constexpr std::int64_t sorted_size(std::int64_t count) {
   std::int64_t size = 1;
   while (size < count) size *= 2;
@@ -66,7 +66,7 @@ struct Ranked {
   }
 };
 
-/// Sum over the block, for all threads. Shared memory is free for other use when the next barrier is passed.
+/// The sum over the block, for all threads.
 __device__ __forceinline__ int block_count(int mine) {
   __shared__ int partial[kSelectWarps];
   for (int mask = 16; mask > 0; mask >>= 1) mine += __shfl_xor_sync(0xffffffffu, mine, mask);
@@ -79,7 +79,7 @@ __device__ __forceinline__ int block_count(int mine) {
   return total;
 }
 
-/// Bitonic, in place; `size` is a power of two.
+/// Bitonic sort in place; `size` is a power of two.
 template <class T>
 __device__ void sort_ranked(Ranked<T>* list, int size) {
   for (int length = 2; length <= size; length *= 2) {
@@ -98,12 +98,12 @@ __device__ void sort_ranked(Ranked<T>* list, int size) {
   __syncthreads();
 }
 
-/// This block's row.
+/// The row of this block.
 template <class T>
 struct RowReader {
   using Bits = decltype(ordered_bits(T()));
   T const* row;
-  T const* largest;  // Of each group.
+  T const* largest;  // Of each group of columns.
   int groups;
 
   __device__ explicit RowReader(LogRows const& rows) : groups(static_cast<int>(rows.stride / kLogitGroup)) {
@@ -111,8 +111,8 @@ struct RowReader {
     row = static_cast<T const*>(rows.values) + index * rows.stride;
     largest = static_cast<T const*>(rows.largest) + index * groups;
   }
-  /// All lanes of a warp visit(logarithm, column) together: the columns of each group that has one of at least `least`,
-  /// group by group in a part of the row for each warp.
+  /// Calls visit(logarithm, column), all lanes of a warp together, for the columns of each group whose largest is at
+  /// least `least`. Each warp walks a part of the row, group by group.
   template <class Visit>
   __device__ __forceinline__ void for_columns(Bits least, Visit const& visit) const {
     constexpr int kBatch = 4;
@@ -122,7 +122,7 @@ struct RowReader {
          first += 32) {
       bool const wanted = first + lane < end && ordered_bits(largest[first + lane]) >= least;
       for (unsigned left = __ballot_sync(0xffffffffu, wanted); left != 0;) {
-        // A few loads are under way at a time.
+        // kBatch loads are in flight at a time.
         bool there[kBatch];
         int column[kBatch];
         T value[kBatch];
@@ -140,7 +140,7 @@ struct RowReader {
       }
     }
   }
-  /// How many columns have at least `least`, and fulfil the predicate.
+  /// The number of columns that are at least `least` and satisfy the predicate.
   template <class Predicate>
   __device__ __forceinline__ int count(Bits least, Predicate const& predicate) const {
     int mine = 0;
@@ -152,16 +152,16 @@ struct RowReader {
   }
 };
 
-/// The k largest of a row, whatever it holds, to `list` in any order.
+/// Writes exactly the k largest of a row to `list`, in any order.
 template <class T>
 __device__ void find_exactly(RowReader<T> const& reader, int k, Ranked<T>* list, int* found) {
   using Bits = typename RowReader<T>::Bits;
   auto const any = [](Bits, int) { return true; };
-  Bits least = 0;  // Of the k-th.
+  Bits least = 0;  // Becomes the k-th largest.
   for (Bits bit = Bits{1} << (8 * sizeof(T) - 1); bit != 0; bit >>= 1) {
     if (reader.count(least | bit, any) >= k) least |= bit;
   }
-  // The last of the columns that tie with the k-th and are among the k.
+  // Several columns may equal the k-th largest; `last` is the last of them that is selected.
   int const ties = reader.count(least, [&](Bits bits, int) { return bits == least; });
   int const spare = reader.count(least, any) - k;
   int last = 0;
@@ -183,15 +183,14 @@ __device__ void find_exactly(RowReader<T> const& reader, int k, Ranked<T>* list,
   __syncthreads();
 }
 
-/// At least the k largest of a row, k <= kFewest; `found` says how many there are, more than kCandidates if there was
-/// no room.
+/// At least the k largest of a row, k <= kFewest. `found` is their number; above kCandidates, some found no room.
 template <class T>
 __device__ void find_candidates(RowReader<T> const& reader, int k, Ranked<T>* candidates, int* found) {
   using Bits = typename RowReader<T>::Bits;
   constexpr int kBits = 8 * sizeof(T);
   __shared__ Bits largest[kSelectThreads], least;
   int const thread = static_cast<int>(threadIdx.x);
-  // Rows of few groups have no columns to spare.
+  // Rows of few groups have too few group maxima for a bound.
   bool const by_groups = reader.groups >= kSelectThreads;
   T const* const from = by_groups ? reader.largest : reader.row;
   int const size = by_groups ? reader.groups : reader.groups * kLogitGroup;
@@ -282,7 +281,7 @@ __global__ void __launch_bounds__(kSelectThreads) entries_above_kernel(AboveArgu
   RowReader<T> const reader(rows);
   double const factor = rows.factor[i];
   T const near = static_cast<T>(log2(arguments.threshold / factor) - 1);
-  // visit(column, entry, how many of this warp's come before it); returns how many there are.
+  // Calls visit(column, entry, number of earlier entries of this warp); returns the number of entries of this warp.
   auto const walk = [&](auto const& visit) {
     int found = 0;
     if (!(factor > 0)) return found;
@@ -344,7 +343,7 @@ __global__ void __launch_bounds__(kSelectThreads) draw_rows_kernel(SampleArgumen
   pair[1] = static_cast<std::int64_t>(atomicAdd(reinterpret_cast<unsigned long long*>(arguments.row_draws + i), 1ull));
 }
 
-/// Which draw of its row each is was left to chance, and does not matter.
+/// The order of draws within a row is arbitrary and has no effect.
 __global__ void __launch_bounds__(kSelectThreads) order_draws_kernel(SampleArguments const arguments) {
   std::int64_t const k = static_cast<std::int64_t>(blockIdx.x) * kSelectThreads + threadIdx.x;
   if (k >= arguments.count || !can_be_drawn_from(arguments.row_sums[arguments.rows - 1])) return;
@@ -364,7 +363,7 @@ __global__ void __launch_bounds__(kSelectThreads)
   T const* const row = static_cast<T const*>(rows.values) + index * rows.stride;
   int const tiles = static_cast<int>(rows.stride / kSampleTile);
   double* const sums = tile_sums + index * tiles;
-  // Eight lanes share a tile. Rows are padded to 128 columns: the lanes of a warp stay together.
+  // Eight lanes share a tile. Rows are padded to 128 columns, so the lanes of a warp stay together.
   constexpr int kLanes = kSampleTile / 4;
   for (int j = thread * 4; j < rows.stride; j += kSelectThreads * 4) {
     T value[4];
@@ -378,7 +377,7 @@ __global__ void __launch_bounds__(kSelectThreads)
   scan_block<kSelectThreads>(sums, tiles, [&](std::int64_t tile, double sum) { sums[tile] = sum; });
   __syncthreads();
   double const total = sums[tiles - 1];
-  // Where a unit of T is many powers of two, no share of the row need be near 1.
+  // If rounding in T changes the logits by many powers of two, all shares of a row may vanish.
   if (!can_be_drawn_from(total)) {
     if (thread == 0) atomicAdd(arguments.lost_rows, 1.0);
     return;
@@ -404,7 +403,7 @@ __global__ void __launch_bounds__(kSelectThreads)
   out[j] = counts ? value : -std::numeric_limits<T>::infinity();
 }
 
-/// A block for each row.
+/// One block for each row.
 template <class T>
 __global__ void __launch_bounds__(kSelectThreads)
     all_entries_kernel(LogRows const rows, int columns, StridedView const out) {

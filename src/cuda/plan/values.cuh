@@ -1,5 +1,5 @@
-// What goes before and after a product of entries with values V: V^T in the form of an operand, and the caller's result
-// from the sums. Each element is read and written once or twice; O((n + m) width).
+// Kernels before and after a product of entries with values V: packing V^T as an operand, and storing the result from
+// the sums. Each element is read and written once or twice; O((n + m) width).
 #pragma once
 #include <cuda_fp16.h>
 
@@ -11,7 +11,7 @@
 namespace monge::cuda {
 
 inline constexpr int kValueThreads = 256;
-inline constexpr int kValueColumns = 32;  // Of V that a block packs.
+inline constexpr int kValueColumns = 32;  // Columns of V that a block packs.
 inline constexpr int kValueRows = 64;
 
 __device__ __forceinline__ double value_at(PackValuesArguments const& arguments, int j, int p) {
@@ -19,8 +19,8 @@ __device__ __forceinline__ double value_at(PackValuesArguments const& arguments,
   return arguments.divisor ? value / arguments.divisor[j] : value;
 }
 
-/// The bits of the largest |V_jp| of each column, whose order is that of the numbers. Grid: (blocks of
-/// kValueColumns columns, shares of the rows).
+/// The bits of the largest |V_jp| of each column; their order is that of the numbers. Grid: (blocks of kValueColumns
+/// columns, shares of the rows).
 __global__ void __launch_bounds__(kValueThreads) largest_values_kernel(PackValuesArguments const arguments) {
   int const p = static_cast<int>(blockIdx.x) * kValueColumns + static_cast<int>(threadIdx.x) % kValueColumns;
   if (p >= arguments.width) return;
@@ -64,7 +64,7 @@ __global__ void __launch_bounds__(kValueThreads) pack_values_kernel(PackValuesAr
   }
 }
 
-/// One warp a row.
+/// One warp for each row.
 __global__ void __launch_bounds__(kValueThreads) split_rows_kernel(SplitRowsArguments const arguments) {
   int const row = static_cast<int>((static_cast<std::int64_t>(blockIdx.x) * kValueThreads + threadIdx.x) / 32);
   int const lane = static_cast<int>(threadIdx.x) % 32;
@@ -107,7 +107,7 @@ __global__ void __launch_bounds__(kValueThreads) store_values_kernel(StoreValues
   double const divisor = arguments.entry_sum[i] * (arguments.row_divisor ? arguments.row_divisor[i] : 1.0);
   double const factor = arguments.row_factor ? arguments.row_factor[i] : 1.0;
   double const origin = arguments.origin ? arguments.origin[p] : 0.0;
-  // A row that may go nowhere has no entries, and no share of anything.
+  // A row without allowed pairs has no entries. Its shares are 0.
   double const share = divisor > 0 ? scale * sum / divisor + origin : 0.0;
   store_element(arguments.out, i * arguments.out.stride + p, factor * share);
 }

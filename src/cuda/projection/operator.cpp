@@ -16,7 +16,7 @@ std::int64_t extent(BatchView const& view) {
   return (view.batch() - 1) * view.batch_stride() + (view.rows() - 1) * view.row_stride() + view.columns();
 }
 
-/// A range of the caller's memory where kernels reach it: itself on the device, a copy of host memory otherwise.
+/// A range of the caller's memory for kernels: the range itself if on the device, else a copy.
 class Reachable {
  public:
   Reachable(std::shared_ptr<Runtime const> const& runtime, Device device, void const* data, std::int64_t bytes)
@@ -30,7 +30,7 @@ class Reachable {
   }
   void* data() const { return data_; }
   bool is_copy() const { return host_ != nullptr; }
-  /// Copies back to host memory, and waits. Gaps between rows get the bytes that they had.
+  /// Copies back to host memory, and waits. Gaps between rows keep their bytes.
   void back() const {
     if (host_ == nullptr) return;
     MONGE_CUDA_TRY(
@@ -61,8 +61,8 @@ bool in_pieces(BatchArguments const& view) {
          view.batch_stride % 4 == 0;
 }
 
-/// Whether device/ratio.cuh can do the problem: K of exponentials, sums of 1, no tolerance, and no eps but one that is
-/// added to sums, or one of a clamp that can act in the first pair of steps alone, which it checks.
+/// Whether device/ratio.cuh can do the problem: K of exponentials, sums of 1 and no tolerance. An eps must be added to
+/// the sums, or clamp them in the first pair of steps only, which the kernel checks.
 bool reducible(ProjectionProblem const& problem) {
   bool const shifted = problem.start == ProjectionStart::exp_shifted;
   if (!problem.unit_marginals || problem.tolerance > 0) return false;
@@ -144,8 +144,8 @@ void require_block(ProjectionProblem const& problem, bool backward) {
 /// Floats at the front of the workspace that hold the counter of finished blocks. Kernels leave it at 0.
 constexpr std::int64_t kCounter = 16;
 
-/// While a stream records a graph, CUDA refuses calls such as cudaMalloc in the threads that it could concern. Between
-/// construction and destruction this thread may make them: they do not belong to the graph.
+/// While a stream records a graph, CUDA refuses calls such as cudaMalloc in threads that may take part. During the
+/// lifetime of this object its thread may make them: they do not belong to the graph.
 class CaptureRelaxed {
  public:
   CaptureRelaxed() { MONGE_CUDA_TRY(cudaThreadExchangeStreamCaptureMode(&mode_)); }
@@ -154,13 +154,13 @@ class CaptureRelaxed {
   CaptureRelaxed& operator=(CaptureRelaxed const&) = delete;
 
  private:
-  cudaStreamCaptureMode mode_ = cudaStreamCaptureModeRelaxed;  // After the exchange, the mode to go back to.
+  cudaStreamCaptureMode mode_ = cudaStreamCaptureModeRelaxed;  // After the exchange: the mode to restore.
 };
 
 }  // namespace
 
 Projection::~Projection() {
-  // They are given back for a stream that does not know of the work that uses them.
+  // The stream that gets the workspaces back does not know the work that uses them.
   if (!workspaces_.empty()) cudaStreamSynchronize(runtime_->stream());
 }
 
@@ -237,7 +237,7 @@ void Projection::backward(ProjectionProblem const& problem, BatchView const& log
 
 namespace {
 
-/// The arrays of an mHC call, where kernels reach them: device and managed memory as it is, host memory as a copy.
+/// The arrays of an mHC call for kernels: device and managed memory in place, host memory as a copy.
 class MhcMemory {
  public:
   explicit MhcMemory(std::shared_ptr<Runtime const> runtime) : runtime_(std::move(runtime)) {}

@@ -21,8 +21,8 @@ class Projection final : public ProjectionOperator {
                     MhcGradients const& gradients) const override;
 
  private:
-  /// For histories that do not fit on chip and sums over tokens. Allocated on another stream than the one that uses it:
-  /// what a stream allocates while it records a graph is the graph's.
+  /// Memory for histories that do not fit on chip and for sums over tokens. It is allocated on another stream than its
+  /// user's: memory that a stream allocates while it records a graph belongs to the graph.
   float* workspace(std::int64_t floats) const;
 
   std::shared_ptr<Runtime const> runtime_;

@@ -65,7 +65,7 @@ std::int64_t quadratic_list_size(int lines, int places) {
 
 namespace {
 
-/// On lists: a block for each 1024 points of the larger side, up to 8 in a cluster where the device has them.
+/// Launches on lists: one block for each 1024 points of the larger side, up to 8 in a cluster, if the device has them.
 class ListLaunch {
  public:
   ListLaunch(int lines, int places) {

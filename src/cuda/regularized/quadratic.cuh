@@ -4,16 +4,16 @@
 //   sums of z, z^2 and M over lines and places
 //   ( [D_l M; M^T D_k] ) d = b,  D = count + mu max(count, 1)
 //
-// Tiling: a pass gives a warp a line, 32 places at a time, whose votes are the words of its mask. The mask is then
-//   turned over, 32 x 32 bits in a warp: a lane gets the word of a place, and sums that place's scores, in chunks of
-//   lines. In the system a warp takes a line, or a place, and a lane words of its mask. Where few pairs are active they
-//   are listed first, and one block or a cluster of up to 8 solves the system, a thread for a point.
-// Traffic: a pass reads the costs once, and again where pairs are active, or makes them from points as often; it
-//   writes 1/8 byte a pair twice. A step of conjugate gradients reads both masks, from L2 up to n = 15,000, or the
-//   lists, and three vectors; nothing goes to the host.
-// Numerics: float64 in a fixed order. Conjugate gradients are those of the Schur complement of the places, Jacobi
-//   preconditioned, in the form with one reduction a step (Chronopoulos, Gear 1989), whose three barriers are most of
-//   its time: those of a block cost a tenth of those of the grid, those of a cluster a third.
+// Tiling: in a pass a warp takes a line, 32 places at a time; its votes are the words of the line's mask. The mask is
+//   then transposed, 32 x 32 bits in a warp: each lane gets a word of one place, and sums z of that place, in chunks of
+//   lines. In the system a warp takes a line or a place, and each lane takes words of its mask. If few pairs are
+//   active, they are listed first; one block, or a cluster of up to 8, then solves the system, a thread for a point.
+// Traffic: a pass reads the costs once, and again where pairs are active, or computes them from points as often; it
+//   writes 1/8 byte for each pair twice. A step of conjugate gradients reads both masks, from L2 up to n = 15,000, or
+//   the lists, and three vectors. No data go to the host.
+// Numerics: float64 in a fixed order. Conjugate gradients solve the Schur complement of the places, with Jacobi
+//   preconditioning, in the form with one reduction for each step (Chronopoulos, Gear 1989). Three barriers for each
+//   step dominate its time: those of a block cost a tenth of those of the grid, those of a cluster a third.
 #pragma once
 #include <cooperative_groups.h>
 
@@ -36,12 +36,12 @@ inline constexpr int kDirectionBlock = 1024;
 inline constexpr int kDirectionWarps = kDirectionBlock / 32;
 inline constexpr int kMostDirectionCluster = 8;
 
-/// Where S comes from, but for the mask: a matrix of elements T, or points.
+/// The source of S without the mask: a matrix of elements T, or points.
 template <class T>
 struct MatrixInLines {
   QuadraticProblem const& problem;
 
-  /// Of the places place, place + 32, ... of a line that there are.
+  /// Reads S of the places place, place + 32, ... of a line, as far as they exist.
   template <int kCount>
   __device__ __forceinline__ void read(int line, int place, double (&score)[kCount]) const {
     RegularizedMatrix const& matrix = problem.matrix;
@@ -113,7 +113,7 @@ __global__ void __launch_bounds__(kQuadraticBlock) quadratic_pass_kernel(Quadrat
   state.count[0][line] = count;
 }
 
-/// Sums over the warps of a block, for its first: `sum` and `count` of each lane.
+/// Sums `sum` and `count` of each lane over the warps of a block, for the first warp.
 __device__ __forceinline__ void sum_warps(double& sum, int& count) {
   __shared__ double sums[kQuadraticWarps][32];
   __shared__ int counts[kQuadraticWarps][32];
@@ -134,7 +134,7 @@ __device__ __forceinline__ void store_chunk(QuadraticPassArguments const& argume
   arguments.chunk_count[at] = count;
 }
 
-/// A block for each word of the lines and each chunk of lines.
+/// One block for each word of the lines and each chunk of lines.
 template <class Scores>
 __global__ void __launch_bounds__(kQuadraticBlock) turn_mask_kernel(QuadraticPassArguments const arguments) {
   QuadraticProblem const& problem = arguments.problem;
@@ -165,7 +165,7 @@ __global__ void __launch_bounds__(kQuadraticBlock) turn_mask_kernel(QuadraticPas
   store_chunk(arguments, place, sum, count);
 }
 
-/// The last part of the sums of places.
+/// Joins the sums of places over the chunks.
 __global__ void __launch_bounds__(kQuadraticBlock)
     join_chunks_kernel(QuadraticPassArguments const arguments, int const chunks) {
   int const places = arguments.problem.size[1];
@@ -224,7 +224,7 @@ __device__ __forceinline__ double gather(unsigned const* mask, int words, double
   return warp_sum(sum);
 }
 
-/// The sum of a number of each block, the same on all threads of the grid.
+/// The sum of one number for each block, the same on all threads of the grid.
 __device__ __forceinline__ double sum_blocks(double const* partial) {
   __shared__ double total;
   __syncthreads();
@@ -238,14 +238,14 @@ __device__ __forceinline__ double sum_blocks(double const* partial) {
   return total;
 }
 
-/// partial[block] = the sum over its threads.
+/// partial[block] = the sum of `value` over the threads of the block.
 __device__ __forceinline__ void store_block_sum(double* partial, double value) {
   __syncthreads();
   double const sum = block_sum<kDirectionBlock>(value);
   if (threadIdx.x == 0) partial[blockIdx.x] = sum;
 }
 
-/// Where the lists of active pairs begin: a block for each side.
+/// Where the list of each point begins: one block for each side.
 __global__ void __launch_bounds__(kDirectionBlock) list_begins_kernel(QuadraticDirectionArguments const arguments) {
   int const side = static_cast<int>(blockIdx.x);
   int* const begin = arguments.begin[side];
@@ -254,7 +254,7 @@ __global__ void __launch_bounds__(kDirectionBlock) list_begins_kernel(QuadraticD
   if (threadIdx.x == 0) begin[0] = 0;
 }
 
-/// The lists, from the masks: a warp for each point, blockIdx.y its side.
+/// The lists, from the masks: one warp for each point; blockIdx.y is its side.
 __global__ void __launch_bounds__(kQuadraticBlock) list_active_kernel(QuadraticDirectionArguments const arguments) {
   QuadraticProblem const& problem = arguments.problem;
   int const lane = static_cast<int>(threadIdx.x) % 32, side = static_cast<int>(blockIdx.y);
@@ -278,20 +278,20 @@ __global__ void __launch_bounds__(kQuadraticBlock) list_active_kernel(QuadraticD
   }
 }
 
-/// All blocks of a cooperative launch, on masks.
+/// A team of all blocks of a cooperative launch, on masks.
 class GridTeam {
  public:
   __device__ explicit GridTeam(QuadraticDirectionArguments const& arguments) : arguments_(arguments) {}
   __device__ int thread() const { return static_cast<int>(blockIdx.x * kDirectionBlock + threadIdx.x); }
   __device__ int threads() const { return static_cast<int>(gridDim.x) * kDirectionBlock; }
   __device__ void sync() const { cooperative_groups::this_grid().sync(); }
-  /// Number k, 0 to 2, is the sum of what all threads store, after a barrier.
+  /// After a barrier, total(k), k from 0 to 2, is the sum of `value` over all threads.
   __device__ void store(int k, double value) const { store_block_sum(arguments_.partial[k], value); }
   __device__ double total(int k) const { return sum_blocks(arguments_.partial[k]); }
-  /// What lines gather of places in each step, and the other way about.
+  /// Vectors on places that lines gather in each step, and the reverse.
   __device__ double* of_places() const { return arguments_.of_places; }
   __device__ double* of_lines() const { return arguments_.of_lines; }
-  /// visit(i, the sum of a vector of the other side over the active pairs of i) for the points of a side.
+  /// Calls visit(i, the sum of `vector` on the other side over the active pairs of i) for the points of a side.
   template <class Visit>
   __device__ __forceinline__ void for_sums(int side, double const* vector, Visit const& visit) const {
     int const words = arguments_.problem.words[side];
@@ -305,12 +305,12 @@ class GridTeam {
   QuadraticDirectionArguments const& arguments_;
 };
 
-/// One block, or a cluster of them, on lists. What one block gathers lies in its shared memory.
+/// A team of one block, or a cluster, on lists. A single block gathers from its shared memory.
 template <bool kAlone>
 class ListTeam {
  public:
   __device__ explicit ListTeam(QuadraticDirectionArguments const& arguments) : arguments_(arguments) {
-    sync();  // A block stores only in others that have begun.
+    sync();  // A block stores only in blocks that have begun.
   }
   __device__ int thread() const { return rank() * kDirectionBlock + static_cast<int>(threadIdx.x); }
   __device__ int threads() const { return size() * kDirectionBlock; }
@@ -320,7 +320,7 @@ class ListTeam {
 #endif
     __syncthreads();
   }
-  /// A number of each warp, in all blocks.
+  /// Stores the sum of each warp in all blocks.
   __device__ void store(int k, double value) const {
     value = warp_sum(value);
     int const lane = static_cast<int>(threadIdx.x) % 32, warp = thread() / 32;
@@ -394,7 +394,7 @@ __global__ void __launch_bounds__(kDirectionBlock, 1)
     return arguments.right[side][i] = problem.weight * problem.share[side][i] - state.sum[side][i];
   };
 
-  // Right-hand sides, and what they are relative to.
+  // Right-hand sides, and the squared norm that the tolerance is relative to.
   double size = 0;
   for (int l = thread; l < lines; l += threads) {
     double diagonal;
@@ -410,7 +410,7 @@ __global__ void __launch_bounds__(kDirectionBlock, 1)
   team.store(2, size);
   team.sync();
   double gamma = 0, squares = 0;
-  // The same thread meets a place in both.
+  // One thread handles a place in both sums.
   team.for_sums(1, arguments.inverse[0],
                 [&](int k, double sum) { arguments.inverse[1][k] = 1 / (arguments.diagonal[k] - sum); });
   team.for_sums(1, of_lines, [&](int k, double sum) {
@@ -465,7 +465,7 @@ __global__ void __launch_bounds__(kDirectionBlock, 1)
     team.sync();
   }
 
-  // The lines, the slope, and p'du + q'dv.
+  // Solution of the lines, the slope, and p'du + q'dv.
   double slope = 0, linear_rise = 0;
   team.for_sums(0, arguments.solution[1], [&](int l, double sum) {
     double const right = arguments.right[0][l], solution = (right - sum) * arguments.inverse[0][l];
@@ -478,7 +478,7 @@ __global__ void __launch_bounds__(kDirectionBlock, 1)
     slope += arguments.right[1][k] * solution;
     linear_rise += problem.share[1][k] * solution;
   }
-  team.sync();  // All have read the numbers.
+  team.sync();  // All threads have read the totals.
   team.store(0, slope);
   team.store(1, linear_rise);
   team.sync();
@@ -487,7 +487,7 @@ __global__ void __launch_bounds__(kDirectionBlock, 1)
   if (thread == 0) *arguments.result = {slope / problem.weight, linear_rise, iteration};
 }
 
-/// A warp for each point of `side`.
+/// One warp for each point of `side`.
 template <class Scores>
 __global__ void __launch_bounds__(kQuadraticBlock)
     idle_potentials_kernel(QuadraticProblem const problem, int const side, double const* const potential,

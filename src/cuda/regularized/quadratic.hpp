@@ -6,42 +6,42 @@
 
 namespace monge::cuda {
 
-/// Lines of the caller's memory and their places: 0 and 1 below. A line is a row of the problem or, where costs are
-/// transposed, a column.
+/// Lines of the caller's memory, and places in a line: indices 0 and 1 below. A line is a row of the problem or, if
+/// costs are transposed, a column.
 struct QuadraticProblem {
   RegularizedMatrix matrix;
-  int size[2];             // Of lines, of places.
-  int words[2];            // Of 32 bits: what a line's mask of its places takes, and a place's of its lines.
+  int size[2];             // Number of lines, of places.
+  int words[2];            // Words of 32 bits: a line's mask of places, a place's mask of lines.
   double const* share[2];  // p or q
   double weight;           // lambda
 };
 
-/// Potentials, -infinity without mass, and what a pass finds of them.
+/// Potentials, -infinity at points of zero mass, and results of a pass.
 struct QuadraticState {
   double* potential[2];
-  double* sum[2];   // Of the positive scores z = u + v - S,
+  double* sum[2];   // Of the positive z = u + v - S,
   int* count[2];    // and their number.
-  double* squares;  // Of each line: sum z^2
+  double* squares;  // Sum of z^2 over each line.
   unsigned* mask[2];
 };
 
-/// In how many parts the sums over lines are made.
+/// The number of chunks of lines.
 int quadratic_chunks(int lines);
 
 struct QuadraticPassArguments {
   QuadraticProblem problem;
   QuadraticState state;
-  double* chunk_sum;  // [quadratic_chunks(lines)][places], as what follows.
+  double* chunk_sum;  // [quadratic_chunks(lines)][places], both arrays.
   int* chunk_count;
 };
-/// From the potentials of the state all of the rest. The kernels are compiled for what the costs come from.
+/// Computes the rest of the state from its potentials. The kernels are compiled for each source of costs.
 void quadratic_pass(QuadraticPassArguments const& arguments, cudaStream_t stream);
 
 /// *result = the values of the state for problem.weight.
 void quadratic_values(QuadraticProblem const& problem, QuadraticState const& state, QuadraticValues* result,
                       cudaStream_t stream);
 
-/// What a direction's search has found.
+/// The result of the search for a direction.
 struct QuadraticSearch {
   double slope, linear_rise;
   int iterations;
@@ -52,25 +52,25 @@ struct QuadraticDirectionArguments {
   double mu, tolerance;
   int most;
   double* solution[2];
-  double* inverse[2];  // Of the diagonal of lines; of the preconditioner of places.
+  double* inverse[2];  // Inverse of the diagonal of lines, and of the preconditioner of places.
   double* right[2];
-  double *of_places, *of_lines;  // What the other side gathers.
-  double* diagonal;              // Of places, as what follows.
+  double *of_places, *of_lines;  // Vectors that the other side gathers.
+  double* diagonal;              // Vectors on places:
   double *residual, *direction, *image, *product;
   double* partial[3];  // quadratic_direction_blocks() each.
-  int* list[2];        // The active pairs of each point of both sides, where these are few,
-  int* begin[2];       // and where those of a point begin, and their end.
+  int* list[2];        // Active pairs of each point of both sides, if they are few,
+  int* begin[2];       // and where the pairs of each point begin, with the end.
   QuadraticSearch* result;
 };
 int quadratic_direction_blocks(int multiprocessors);
-/// Up to so many active pairs are listed.
+/// The largest number of active pairs that are listed.
 std::int64_t quadratic_list_size(int lines, int places);
 /// Solves the system by conjugate gradients, in one launch.
 void quadratic_direction(QuadraticDirectionArguments const& arguments, std::int64_t active, int blocks,
                          cudaStream_t stream);
 
-/// For points of `side` without mass: out_i = min over the other side of S - other, 0 where that is infinite; for
-/// others, out_i = potential_i.
+/// For points of `side` without mass: out_i = min of S - other over the other side, or 0 if it is infinite. For other
+/// points out_i = potential_i.
 void idle_potentials(QuadraticProblem const& problem, int side, double const* potential, double const* other,
                      double* out, cudaStream_t stream);
 

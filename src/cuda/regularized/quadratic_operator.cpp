@@ -152,7 +152,7 @@ RegularizedEntries QuadraticOperator::plan() const {
           .v = now_.potential[transposed ? 0 : 1]};
 }
 
-/// Points without mass get the largest potentials with which none of their pairs is active, lines first.
+/// Points of zero mass get the largest potentials for which none of their pairs is active, lines first.
 RegularizedValues QuadraticOperator::evaluate() {
   DeviceGuard const guard(runtime_->index());
   bool const transposed = problem_.matrix.cost.transposed;

@@ -1,5 +1,5 @@
-// The dual of a quadratically regularised plan on a CUDA device. A step is one direction, found without the host, and
-// one pass; the host waits for a few numbers.
+// The dual of a quadratically regularised plan on a CUDA device. A step is one direction, found on the device, and one
+// pass; the host waits for a few numbers only.
 #pragma once
 #include <span>
 
@@ -30,9 +30,9 @@ class QuadraticOperator final : public ReadableOperator<monge::QuadraticOperator
   void allocate_system();
   void pass(QuadraticState const& state);
   Found found() const;
-  /// The same of a trial.
+  /// The results of the trial's pass.
   Found found_trial();
-  /// The trial at a fraction of the direction.
+  /// Makes the trial: the state at `fraction` of the direction.
   void try_fraction(double fraction);
   RegularizedEntries plan() const override;
 

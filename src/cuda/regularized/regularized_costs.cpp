@@ -71,7 +71,7 @@ void RegularizedCosts::set_points(PointCloud const& clouds) {
   }
 }
 
-/// From the user's costs to those inside, on the points: scores would cancel against an offset pair by pair.
+/// Scales the points to the costs inside. Scaling the costs of pairs would cancel digits against the offset.
 void RegularizedCosts::scale_points() {
   RegularizedPoints& points = matrix_.points;
   points.factor /= scale_.range;

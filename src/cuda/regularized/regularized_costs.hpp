@@ -18,23 +18,23 @@ class RegularizedCosts final : public monge::RegularizedCosts {
     std::vector<double> mean;  // Of the costs inside, less half of the mean of all; of problems without other terms.
   };
 
-  /// Starts to look through the costs; finish() has to follow. Waits where there are points.
+  /// Starts the survey of the costs; finish() must follow. Waits if there are points.
   RegularizedCosts(SharedRuntime runtime, RegularizedInput const& input, Queue const& queue);
-  /// Waits. Throws invalid_argument as regularized/regularized_costs.hpp has it.
+  /// Waits. Throws invalid_argument as described in regularized/regularized_costs.hpp.
   void finish();
 
   SharedRuntime const& runtime() const { return runtime_; }
   /// With l1 and hypentropy, and without groups, which are in terms().
   RegularizerTerms const& given() const { return given_; }
   RegularizedMatrix const& matrix() const { return matrix_; }
-  /// With groups rows are sorted by them, and each group is padded to a multiple of kGroupRows.
+  /// With groups, rows are sorted by group, and each group is padded to a multiple of kGroupRows.
   RowOrder order() const;
-  /// Of h, inside.
+  /// The terms of h, in units of the costs inside.
   EntryTerms const& terms() const { return terms_; }
-  /// Where groups begin in that order, and their end; empty without groups.
+  /// Where groups begin in the order of rows, and the end; empty without groups.
   std::vector<int> const& group_begin() const { return group_begin_; }
   Points const& of(Side side) const { return of_[side_index(side)]; }
-  /// Numbers of the rows of the problem, in that order; padding gets 0.
+  /// Numbers of the rows in the order of order(); padding gets 0.
   std::vector<double> in_order(std::span<double const> of_rows) const;
 
  private:

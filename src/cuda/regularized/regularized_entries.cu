@@ -14,7 +14,7 @@ int tiles(int rows, int columns) {
   return divided_up(rows, kEntryRows) * divided_up(columns, kEntryColumns);
 }
 
-/// Kernels of one kind of pairs.
+/// Calls `function` for the kind of pairs.
 template <class Function>
 void with_pairs(RegularizedMatrix const& matrix, Function&& function) {
   if (matrix.cost.data) {

@@ -36,7 +36,7 @@ __device__ __forceinline__ int row_at(RowOrder const& order, int place) {
   return order.row ? order.row[place] : place;
 }
 
-/// Costs of a tile, +infinity where there is no pair. Between two barriers.
+/// Loads the costs of a tile, +infinity where there is no allowed pair. Between two barriers.
 template <class Pairs>
 __device__ __forceinline__ void load_scores(RegularizedMatrix const& matrix, RowOrder const& order, int first_row,
                                             int first_column, ScoreTile& tile) {
@@ -58,13 +58,13 @@ __device__ __forceinline__ double entry_at(RegularizedEntries const& entries, in
   }
   return fmax(entries.u[place] + entries.v[j] - score, 0.0) * entries.inverse_weight;
 }
-/// The same where S is not at hand. The place is a row of the problem.
+/// X where S is not known. The place is a row of the problem.
 template <class Pairs>
 __device__ __forceinline__ double entry_at(RegularizedEntries const& entries, int place, int row, int j) {
   return entry_at(entries, place, j, entries.packed ? 0.0 : Pairs::score(entries.matrix, row, j));
 }
 
-/// A block for each tile.
+/// One block for each tile.
 template <class T, class Source>
 __global__ void __launch_bounds__(kEntryBlock) pack_costs_kernel(Source const source) {
   __shared__ ScoreTile tile;
@@ -84,7 +84,7 @@ __global__ void __launch_bounds__(kEntryBlock) pack_costs_kernel(Source const so
   }
 }
 
-/// visit(first_row) for each tile of some columns, with its costs in `tile`; all threads of the block.
+/// Calls visit(first_row) for each tile of some columns, with its costs in `tile`; for all threads of the block.
 template <class Pairs, class Visit>
 __device__ __forceinline__ void for_score_tiles(RegularizedEntries const& entries, int first_column, ScoreTile& tile,
                                                 Visit const& visit) {
@@ -96,8 +96,7 @@ __device__ __forceinline__ void for_score_tiles(RegularizedEntries const& entrie
   }
 }
 
-/// visit(begin, end, group, whether the group ends here) for the groups of the rows of a tile; one group if there are
-/// none.
+/// Calls visit(begin, end, group, whether the group ends here) for the groups in the rows of a tile, or for all rows.
 template <class Visit>
 __device__ __forceinline__ void for_groups(EntryTerms const& terms, int size, int first_row, Visit const& visit) {
   int const tile_end = min(first_row + kEntryRows, size);
@@ -169,7 +168,7 @@ __device__ __forceinline__ void make_feasible(EvaluateEntriesArguments const& ar
   }
 }
 
-/// What an entry adds to h, but for the norm of its group.
+/// The contribution of an entry to h, without the norm of its group.
 __device__ __forceinline__ double entry_term(EntryTerms const& terms, double x) {
   double value = terms.quadratic / 2 * x * x;
   if (terms.hypentropy > 0)
@@ -178,7 +177,7 @@ __device__ __forceinline__ double entry_term(EntryTerms const& terms, double x) 
   return value;
 }
 
-/// sup_x >= 0 of z x less that, z > 0.
+/// sup over x >= 0 of z x - entry_term(x), for z > 0.
 __device__ __forceinline__ double entry_conjugate(EntryTerms const& terms, double z) {
   if (terms.hypentropy == 0) return z * z / (2 * terms.quadratic);
   if (terms.quadratic == 0) {
@@ -190,7 +189,7 @@ __device__ __forceinline__ double entry_conjugate(EntryTerms const& terms, doubl
   return z * x - entry_term(terms, x);
 }
 
-/// A block for each 32 columns.
+/// One block for each 32 columns.
 template <class Pairs>
 __global__ void __launch_bounds__(kEntryBlock) entry_values_kernel(EvaluateEntriesArguments const arguments) {
   __shared__ ScoreTile tile;
@@ -209,12 +208,12 @@ __global__ void __launch_bounds__(kEntryBlock) entry_values_kernel(EvaluateEntri
     make_feasible<Pairs>(arguments, first_column, tile, v);
 #pragma unroll
     for (int c = 0; c < kWarpColumns; ++c) {
-      if (isinf(v[c])) v[c] = 0;  // A column without pairs.
+      if (isinf(v[c])) v[c] = 0;  // A column without allowed pairs.
       if (lane == 0 && first_mine + c < matrix.columns) arguments.v[first_mine + c] = v[c];
     }
   }
   EntryValues found{};
-  double plan_squares[kWarpColumns] = {}, slack_squares[kWarpColumns] = {};  // Of a group.
+  double plan_squares[kWarpColumns] = {}, slack_squares[kWarpColumns] = {};  // Of the present group.
   for_score_tiles<Pairs>(entries, first_column, tile, [&](int first_row) {
     int const place = first_row + lane;
     int const row = row_at(entries.order, place);
@@ -258,7 +257,7 @@ __global__ void __launch_bounds__(kEntryBlock) entry_values_kernel(EvaluateEntri
   });
   double* const numbers[] = {&found.transport_cost, &found.regularization, &found.conjugate, &found.nonzeros};
   for (double* number : numbers) {
-    __syncthreads();  // A sum has one place for its parts.
+    __syncthreads();  // block_sum() uses the same memory again.
     *number = block_sum<kEntryBlock>(*number);
   }
   if (threadIdx.x == 0) arguments.parts[blockIdx.x] = found;
@@ -309,7 +308,7 @@ __global__ void __launch_bounds__(kEntryBlock)
   if (thread == 0) *arguments.result = sums;
 }
 
-/// A block for each tile.
+/// One block for each tile.
 template <class Pairs>
 __global__ void __launch_bounds__(kEntryBlock)
     dense_entries_kernel(RegularizedEntries const entries, double factor, StridedView const out) {
@@ -332,7 +331,7 @@ __global__ void __launch_bounds__(kEntryBlock)
   }
 }
 
-/// A block for each 32 rows; a warp has an eighth of the columns of all of them, in order.
+/// One block for each 32 rows. Each warp takes an eighth of the columns of all of these rows, in order.
 template <class Pairs>
 __global__ void __launch_bounds__(kEntryBlock) nonzero_entries_kernel(NonzeroArguments const arguments) {
   __shared__ std::int64_t counts[kEntryWarps][kEntryRows];
@@ -375,9 +374,9 @@ __global__ void __launch_bounds__(kEntryBlock) nonzero_entries_kernel(NonzeroArg
   }
 }
 
-inline constexpr int kProductWidth = 8;  // Columns of the values that a block takes.
+inline constexpr int kProductWidth = 8;  // Columns of the values in one block.
 
-/// The products of a point with the values from `first` on, and its marginal behind them.
+/// The products of a point with the values from `first` on, followed by its marginal.
 struct PointProduct {
   double sum[kProductWidth + 1];
 
@@ -400,7 +399,7 @@ struct PointProduct {
   }
 };
 
-/// Grid: (blocks of 32 rows, columns of the values). A warp has every eighth column of X.
+/// Grid: (blocks of 32 rows, columns of the values). Each warp takes every eighth column of X.
 template <class Pairs>
 __global__ void __launch_bounds__(kEntryBlock) row_products_kernel(EntryProductOf const product) {
   __shared__ double sums[kEntryWarps][kProductWidth + 1][kEntryRows];
@@ -424,7 +423,7 @@ __global__ void __launch_bounds__(kEntryBlock) row_products_kernel(EntryProductO
   mine.store(product, i, first);
 }
 
-/// Grid: (columns of X, a warp each, columns of the values).
+/// Grid: (columns of X, one warp each; columns of the values).
 template <class Pairs>
 __global__ void __launch_bounds__(kEntryBlock) column_products_kernel(EntryProductOf const product) {
   RegularizedEntries const& entries = product.entries;

@@ -1,4 +1,4 @@
-// The entries of a regularised plan: from the caller's costs, and to whatever is read out of them
+// The entries of a regularised plan: from the caller's costs, and to everything that is read from a plan
 // (cuda/regularized/regularized_entries.cuh).
 #pragma once
 #include "core/host_device.hpp"
@@ -9,13 +9,13 @@
 
 namespace monge::cuda {
 
-/// Points in the place of a cost matrix: S_ij = base_i + base_j + factor score_ij, that of the form.
+/// Points in place of a cost matrix: S_ij = base_i + base_j + factor score_ij.
 struct RegularizedPoints {
-  double* coordinates[2] = {};  // Of rows and columns: each coordinate of all points lies side by side.
+  double* coordinates[2] = {};  // Of rows and columns, [coordinate][point].
   double* base[2] = {};
   int dimension = 0;
   ScoreForm form = ScoreForm::products;
-  double p = 2;  // Of distances.
+  double p = 2;  // For distances.
   double factor = 1;
 };
 /// out[k][i] = coordinate k of point i.
@@ -32,10 +32,10 @@ struct RegularizedMatrix {
   double l1 = 0;
 };
 
-/// Rows as something has them: place k is row row[k] of the problem, or none where that is negative.
+/// An order of rows: place k holds row row[k] of the problem, or padding if row[k] is negative.
 struct RowOrder {
   int size = 0;
-  int const* row = nullptr;  // Null: all as in the problem.
+  int const* row = nullptr;  // Null: the order of the problem.
 };
 
 struct PackCostsArguments {
@@ -47,22 +47,22 @@ struct PackCostsArguments {
 };
 void pack_costs(PackCostsArguments const& arguments, Queue const& queue);
 
-/// X: in memory, or [u_i + v_j - S_ij]_+ / weight.
+/// The plan X: entries in memory, or [u_i + v_j - S_ij]_+ / weight.
 struct RegularizedEntries {
   RegularizedMatrix matrix;
   RowOrder order;
-  void const* packed = nullptr;  // [columns][pitch] in the order of the rows.
+  void const* packed = nullptr;  // [columns][pitch] in the order of rows.
   DataType scalar = DataType::float64;
   std::int64_t pitch = 0;
   double inverse_weight = 0;
-  double const* u = nullptr;  // In the order of the rows.
+  double const* u = nullptr;  // In the order of rows.
   double const* v = nullptr;
 };
 
-/// The terms of h inside, and the groups of rows in their order.
+/// The terms of h in units of the costs inside, and the groups of rows.
 struct EntryTerms {
   double quadratic = 0, group_lasso = 0, hypentropy = 0, width = 1;
-  int const* group = nullptr;  // Of each kGroupRows rows; null without that term.
+  int const* group = nullptr;  // Of each kGroupRows rows; null without group lasso.
   int const* group_begin = nullptr;
   double const* group_weight = nullptr;
 
@@ -70,18 +70,18 @@ struct EntryTerms {
 };
 inline constexpr int kGroupRows = 4;
 
-/// What a block finds of its columns.
+/// Sums over the columns of a block.
 struct EntryValues {
   double transport_cost, regularization, conjugate, nonzeros;
 };
 struct EvaluateEntriesArguments {
   RegularizedEntries entries;
   EntryTerms terms;
-  double const* p;  // In the order of the rows.
+  double const* p;  // In the order of rows.
   double const* q;
   double const* u;
   DualBound bound;
-  double* v;                  // Replaced where the bound is without slack.
+  double* v;                  // Replaced if the bound allows no slack.
   double const* marginal[2];  // Of X, in the order of the problem.
   EntryValues* parts;         // entry_value_parts(columns)
   RegularizedValues* result;
@@ -95,21 +95,21 @@ void dense_entries(RegularizedEntries const& entries, double factor, StridedView
 struct NonzeroArguments {
   RegularizedEntries entries;
   double factor = 1;
-  std::int64_t* counts = nullptr;  // Of each row; or null, and the entries are written:
-  StridedIndices row_begin;        // of all rows and their end
+  std::int64_t* counts = nullptr;  // For each row; or null, and the entries are written:
+  StridedIndices row_begin;        // one number for each row, and the end
   StridedIndices columns;
   StridedView values;
-  std::int64_t size = 0;                // Of columns and values.
-  std::int64_t* first_wrong = nullptr;  // The lowest row that does not have as many as row_begin says.
+  std::int64_t size = 0;                // Length of columns and values.
+  std::int64_t* first_wrong = nullptr;  // The lowest row whose count differs from row_begin.
 };
 void nonzero_entries(NonzeroArguments const& arguments, cudaStream_t stream);
 
-/// out = factor X values, or factor X^T values where `side` is columns; the marginal where there are no values.
+/// out = factor X values, or factor X^T values if `side` is columns; without values, the marginal.
 struct EntryProductOf {
   RegularizedEntries entries;
   Side side;
   double factor;
-  bool averaged;       // Over the marginals, without the factor; 0 where these are 0.
+  bool averaged;       // Divided by the marginals, without the factor; 0 where a marginal is 0.
   StridedView values;  // Null data: ones.
   int width;
   StridedView out;

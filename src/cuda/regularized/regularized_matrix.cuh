@@ -1,4 +1,4 @@
-// Entry by entry: what the matrices, or the points, of a regularised problem say of a pair.
+// The costs of one pair of a regularised problem, from matrices or points.
 #pragma once
 #include <cmath>
 
@@ -22,7 +22,7 @@ __device__ __forceinline__ double score_of(RegularizedMatrix const& matrix, doub
   return __dmul_rn(difference, matrix.inverse_range);
 }
 
-/// S_ij of `row` and the columns column, column + 32, ... that there are.
+/// S_ij of `row` and of the columns column, column + 32, ..., as far as they exist.
 template <ScoreForm kForm, int kCount>
 __device__ __forceinline__ void read_points(RegularizedMatrix const& matrix, int row, int column,
                                             double (&result)[kCount]) {

@@ -15,7 +15,7 @@ MatrixView readable(MutableIndexView const& view) {
   return {view.data, DataType::float64, view.rows, view.columns, view.row_stride, view.device};
 }
 
-/// A matrix or a vector of float64 that lies on the device.
+/// A matrix or a vector of float64 on the device.
 StridedView on_device(double* data) {
   return {data, 1, DataType::float64};
 }

@@ -1,4 +1,4 @@
-// What is read out of a regularised plan, whatever its entries are made of.
+// Reading of a regularised plan, for any source of entries.
 #pragma once
 #include <memory>
 
@@ -16,7 +16,7 @@ class RegularizedReadout {
   double const* p() const { return p_; }
   double const* q() const { return q_; }
 
-  /// Of u() and v(), of which v() is replaced unless the conjugate of h is finite. Waits.
+  /// Evaluates u() and v(). Replaces v() unless the conjugate of h is finite. Waits.
   RegularizedValues evaluate(RegularizedCosts const& costs, RegularizedEntries const& entries, DualBound bound) const;
   void potentials(RegularizedCosts const& costs, MutableVectorView u, MutableVectorView v) const;
 
@@ -30,14 +30,14 @@ class RegularizedReadout {
 
 void dense(RegularizedCosts const& costs, RegularizedEntries const& entries, MutableMatrixView out);
 std::int64_t nonzeros(RegularizedCosts const& costs, RegularizedEntries const& entries, MutableIndexView row_begin);
-/// Throws invalid_argument where row_begin is not that of nonzeros().
+/// Throws invalid_argument if row_begin differs from the result of nonzeros().
 void nonzero_entries(RegularizedCosts const& costs, RegularizedEntries const& entries, MutableIndexView row_begin,
                      MutableIndexView columns, MutableVectorView values);
 void marginal(RegularizedCosts const& costs, RegularizedEntries const& entries, Side side, MutableVectorView out);
 void product(RegularizedCosts const& costs, RegularizedEntries const& entries, Side side, bool averaged,
              MatrixView values, MutableMatrixView out);
 
-/// An operator of either method with what plans read of it, which is the same whatever X is made of.
+/// An operator of either method. Plans read all of them in the same way.
 template <class Operator>
 class ReadableOperator : public Operator {
  public:
@@ -68,7 +68,7 @@ class ReadableOperator : public Operator {
   RegularizedCosts const& costs_;
 
  private:
-  /// What X is made of now.
+  /// The present source of X.
   virtual RegularizedEntries plan() const = 0;
 };
 

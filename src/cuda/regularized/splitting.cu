@@ -14,15 +14,14 @@
 namespace monge::cuda {
 namespace {
 
-/// A part of the columns has at least so many where there are as many, for sums of rows go to memory once a part; and
-/// at most so many, which bounds the rounding of these.
+/// Columns of a part. Fewer than 4 would write row sums too often; more than 256 would let sums in T lose digits.
 constexpr int kLeastColumns = 4, kMostColumns = 256;
 
 /// Of shared memory: what split_kernel declares, and the arguments of a launch for many problems.
 constexpr int kReservedBytes = 1024;
 static_assert(sizeof(SplittingArguments) + 512 <= kReservedBytes);
 
-/// Rows of a slab of small groups, in bytes: 256 threads with 4 vectors each.
+/// Bytes of a column in a slab of small groups: 256 threads with 4 vectors each.
 constexpr int kGroupedSlabBytes = 256 * 4 * 16;
 
 template <class Function>
@@ -38,7 +37,7 @@ auto with_iteration(SplittingIteration iteration, Function&& function) {
   }
 }
 
-/// function.operator()<T, kProx>()
+/// Calls function.operator()<T, kProx>().
 template <class Function>
 auto with_prox(DataType scalar, SplittingProx prox, Function&& function) {
   auto const with_type = [&]<class T>() {
@@ -77,7 +76,7 @@ int update_blocks(SplittingSide const (&side)[2]) {
   return divided_up(side[0].size, kUpdatePoints) + divided_up(side[1].size, kUpdatePoints);
 }
 
-/// Rows from slab to slab, and their end: whole groups, together of at most so many rows, or one.
+/// The first row of each slab, and the end. A slab holds whole groups: at most `most` rows, or one group.
 std::vector<int> grouped_slabs(std::vector<int> const& group_begin, int most) {
   int const rows = group_begin.back();
   int const target = divided_up(rows, divided_up(rows, most));
@@ -95,7 +94,7 @@ int spare_blocks(std::int64_t size) {
   return static_cast<int>(std::clamp<std::int64_t>(size / (kSpareThreads * kPerThread), 1, kMost));
 }
 
-/// action(T()) with the type of the entries.
+/// Calls action(T()) with the type of the entries.
 template <class Action>
 void with_entries(DataType scalar, Action&& action) {
   if (scalar == DataType::float32) {

@@ -2,22 +2,22 @@
 //
 //   V = [X + phi 1^T + 1 psi^T - s S]_+,   X <- prox(V),   and the sums of X's rows and columns
 //
-// X and S are stored column by column, rows side by side. Of two iterations the first leaves X - s S in the place of X,
-// so that the second need not read S.
+// X and S are stored column by column, with rows side by side. The first of two iterations leaves X - s S in place of
+// X, so the second need not read S.
 //
-// Tiling: a block has a slab of rows and a range of columns, and takes these one after the other: a thread has 1 or 4
-//   vectors of 16 bytes of each. Columns come through a ring in shared memory, copied there by the thread that reads
-//   them, so that no barrier waits for memory. Sums of rows stay in registers; those of a column are joined by the warp
-//   and go to memory for 32 columns at a time. With groups a slab holds whole ones: the squares of a group are summed
-//   by the lanes of a warp, its warps' sums through shared memory, at one barrier a column. A group that is too large
-//   for a block is alone in its slab, whose rows the blocks of a cluster divide.
+// Tiling: a block takes a slab of rows and a range of columns, one column after the other. A thread takes 1 or 4
+//   vectors of 16 bytes of each column. Each thread copies its own vectors to a ring in shared memory, so no barrier
+//   waits for memory. Row sums stay in registers; each warp joins the sums of its columns and writes them for 32
+//   columns at a time. With groups, a slab holds whole groups: lanes of a warp sum the squares of a group, and shared
+//   memory joins the sums of the warps, with one barrier for each column. A group that is too large for a block has a
+//   slab of its own, whose rows the blocks of a cluster divide.
 //
-// Traffic: 12 or 8 bytes an entry in float, 10 on average; sums of rows 8 bytes for each part of the columns, those of
-//   columns 8 bytes for each 128 rows. Every other iteration runs backwards, through what the one before left in the L2
-//   cache.
+// Traffic: 12 or 8 bytes for each entry in float, 10 on average; 8 bytes of row sums for each part of the columns, and
+//   8 bytes of column sums for each 128 rows. Every other iteration runs backwards, through entries that the previous
+//   one left in the L2 cache.
 //
-// Numerics: an entry, and the sums of up to some hundreds of them, are in T; they are joined in double, as are the
-//   recursion and the potentials, which are rounded to T for the entries. All orders are fixed.
+// Numerics: entries, and sums of up to some hundreds of them, are in T. Further sums, the recursion and the potentials
+//   are in double; for the entries, potentials are rounded to T. All orders are fixed.
 #pragma once
 #include <type_traits>
 
@@ -33,12 +33,12 @@ namespace monge::cuda {
 template <class T, SplittingProx kProx>
 struct SplittingTile {
   static constexpr int kPerVector = 16 / sizeof(T);
-  static constexpr int kVectors = kProx == SplittingProx::group ? 4 : 1;  // Of a column, a thread.
+  static constexpr int kVectors = kProx == SplittingProx::group ? 4 : 1;  // Of a column, for each thread.
   static constexpr int kMostThreads = kProx == SplittingProx::group ? 512 : 256;
   static constexpr int kThreadRows = kVectors * kPerVector;
 };
 
-/// Columns on their way, each of X and, where it is read, S.
+/// Columns in flight, each with X and, if the iteration reads it, S.
 template <SplittingProx kProx, SplittingIteration kIteration>
 struct SplittingRing {
   static constexpr int kArrays = kIteration == SplittingIteration::closing ? 1 : 2;
@@ -54,8 +54,8 @@ __device__ __forceinline__ void store_16_bytes(double* to, double const (&value)
   *reinterpret_cast<double2*>(to) = make_double2(value[0], value[1]);
 }
 
-/// x y, rounded on its own: joined with a sum or not, as a compiler likes, it might differ between the iterations that
-/// a call is made of.
+/// x y with a rounding of its own. A compiler might fuse it with a sum in one kind of iteration and not in another;
+/// results would then depend on how a call is split.
 __device__ __forceinline__ float rounded_product(float x, float y) {
   return __fmul_rn(x, y);
 }
@@ -72,15 +72,15 @@ __device__ __forceinline__ T entry_sum(T const (&value)[16 / sizeof(T)]) {
   }
 }
 
-/// The vectors of one thread among the groups of its block's rows. A warp has 32 kVectors of them in a row, its lanes
-/// side by side in each 32; places count from the first row of the block. The squares of a group in some 32 vectors, or
-/// of a warp that lies in one group altogether, are a sum that stands at the place of its first vector.
+/// The groups of one thread's vectors. A warp takes 32 kVectors vectors in a row; the lanes lie side by side in each
+/// 32. Places count vectors from the first row of the block. Squares of a group are summed over 32 vectors, or over a
+/// whole warp if it lies in one group. A sum is stored at the place of its first vector.
 template <class T, int kVectors>
 struct GroupedVectors {
-  int begin[kVectors], end[kVectors];  // Of the group of each vector.
+  int begin[kVectors], end[kVectors];  // The group of each vector, as places.
   T threshold[kVectors];
   int place;      // Of the first vector.
-  bool is_whole;  // The warp lies in one group.
+  bool is_whole;  // Whether the warp lies in one group.
 
   __device__ __forceinline__ GroupedVectors(SplittingArguments const& arguments, int block_begin, int block_end,
                                             int first_row, T scale) {
@@ -106,7 +106,7 @@ struct GroupedVectors {
     is_whole = __all_sync(0xffffffffu, whole);
   }
 
-  /// The squares of this thread's vectors become sums at their places.
+  /// Sums the squares of the vectors and stores the sums at their places.
   __device__ __forceinline__ void leave(T const (&square)[kVectors], T* sums) const {
     int const lane = static_cast<int>(threadIdx.x) % 32;
     if (is_whole) {
@@ -144,8 +144,8 @@ struct GroupedVectors {
 
 inline constexpr int kMostSplittingCluster = 8;
 
-/// The sum of one number of each block of the cluster, which its first thread has. `parts` is room for one of each;
-/// rooms take turns.
+/// The sum over the blocks of the cluster of a number that the first thread of each holds. `parts` holds one number for
+/// each block; two such arrays take turns.
 template <class T>
 __device__ __forceinline__ T cluster_sum(T value, T* parts) {
 #if __CUDA_ARCH__ >= 900
@@ -272,7 +272,7 @@ __global__ void __launch_bounds__(SplittingTile<T, kProx>::kMostThreads) split_k
     for (int e = 0; e < kPerVector; ++e) phi[v][e] = row_sum[v][e] = 0;
     if (has(v)) load_16_bytes(phi[v], static_cast<T const*>(rows.rounded) + row + v * 32 * kPerVector);
   }
-  // Two sets of sums, each for every other column: those of one are read while the other is written.
+  // Two sets of sums for alternate columns: threads read one set while they write the other.
   T* const group_sums = reinterpret_cast<T*>(dynamic + Ring::kThreadBytes * threads);
   using Groups = std::conditional_t<kProx == SplittingProx::group, GroupedVectors<T, kVectors>, int>;
   Groups const groups = [&]() -> Groups {
@@ -284,14 +284,14 @@ __global__ void __launch_bounds__(SplittingTile<T, kProx>::kMostThreads) split_k
   }();
   __shared__ T cluster_parts[2][kMostSplittingCluster];
 #if __CUDA_ARCH__ >= 900
-  if (block.cluster > 1) cluster_barrier();  // All blocks are there.
+  if (block.cluster > 1) cluster_barrier();  // All blocks have begun.
 #endif
   T* const column_parts =
       static_cast<T*>(columns.parts) +
       static_cast<std::int64_t>((block.slab * block.cluster + block.rank) * warps + warp) * columns.part_stride;
   auto const* const all_psi = static_cast<T const*>(columns.rounded);
 
-  T psi_of_lane = 0, sum_of_lane = 0;  // Of the column of this lane, among 32.
+  T psi_of_lane = 0, sum_of_lane = 0;  // Of one of 32 columns.
   for (int k = 0; k < count; ++k) {
     if (k % 32 == 0) psi_of_lane = k + lane < count ? all_psi[column_of(k + lane)] : T(0);
     T const psi = __shfl_sync(kAll, psi_of_lane, k % 32);
@@ -304,7 +304,7 @@ __global__ void __launch_bounds__(SplittingTile<T, kProx>::kMostThreads) split_k
       if constexpr (kReadsCosts) load_16_bytes(cost, place(k, 1, v));
 #pragma unroll
       for (int e = 0; e < kPerVector; ++e) {
-        // In this order an iteration that subtracts s S gives the bits of one that finds X - s S.
+        // In this order, subtracting s S here gives the same bits as reading X - s S.
         T sum = value[v][e];
         if constexpr (kReadsCosts) sum = fused(-step, cost[e], sum);
         sum += phi[v][e] + psi;
@@ -364,7 +364,7 @@ __global__ void __launch_bounds__(SplittingTile<T, kProx>::kMostThreads) split_k
 inline constexpr int kUpdatePoints = 32, kUpdateGroups = 8;
 inline constexpr int kUpdateThreads = kUpdatePoints * kUpdateGroups;
 
-/// 32 rows or columns a block: the parts of a sum go to 8 threads, and every block sums the totals by itself.
+/// A block takes 32 rows or columns. 8 threads share the parts of a sum; every block sums the totals itself.
 template <class T, class Source>
 __global__ void __launch_bounds__(kUpdateThreads) update_splitting_kernel(Source const source) {
   Share<SplittingArguments> const share = share_of(source);
@@ -419,7 +419,7 @@ __global__ void __launch_bounds__(kRestartThreads) restart_splitting_kernel(Sour
   SplittingRestart const& restart = share.arguments;
   __shared__ double totals[2];
   wait_for_previous_kernel();
-  // Only now: iterations fetch costs before their wait, and these may have been packed just before.
+  // Not earlier: iterations fetch costs before their wait, and the kernel before this one may still pack them.
   start_next_kernel();
   int const thread = static_cast<int>(threadIdx.x);
   double mass = 0;
@@ -467,12 +467,12 @@ __global__ void __launch_bounds__(kRestartThreads) splitting_residual_kernel(Sou
   };
   double rows = squares(problem.side[0]), columns = squares(problem.side[1]);
   rows = block_sum<kRestartThreads>(rows);
-  __syncthreads();  // It has one place for its parts.
+  __syncthreads();  // block_sum() uses the same memory again.
   columns = block_sum<kRestartThreads>(columns);
   if (thread == 0) *arguments.result = {rows, columns};
 }
 
-// What a spare plan takes: element by element, as fast as memory is.
+// Kernels for spare plans work element by element, at the speed of memory.
 inline constexpr int kSpareThreads = 256;
 
 template <class T>
@@ -483,7 +483,7 @@ __global__ void __launch_bounds__(kSpareThreads)
     to[i] = fused(share, from[i] - to[i], to[i]);
 }
 
-/// Of whole double-words.
+/// Exchanges whole double-words.
 __global__ inline void __launch_bounds__(kSpareThreads)
     exchange_kernel(std::int64_t size, double* __restrict__ one, double* __restrict__ other) {
   for (std::int64_t i = blockIdx.x * std::int64_t{kSpareThreads} + threadIdx.x; i < size;
@@ -494,7 +494,7 @@ __global__ inline void __launch_bounds__(kSpareThreads)
   }
 }
 
-/// kSpareBlocks blocks; sums in double, in an order that depends on nothing else.
+/// Grid: kSpareBlocks. Sums in double, in an order that depends on the size only.
 template <class T>
 __global__ void __launch_bounds__(kSpareThreads)
     distance_kernel(std::int64_t size, T const* __restrict__ one, T const* __restrict__ other, double* partials) {

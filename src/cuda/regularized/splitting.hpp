@@ -11,14 +11,14 @@
 
 namespace monge::cuda {
 
-/// What becomes of an entry, as far as kernels differ in it.
+/// The proximal step of an entry, as far as kernels differ in it.
 enum class SplittingProx { shrink, group, hypentropy };
 
-/// What an iteration reads and leaves: costs are subtracted in two of three, and X - s S stays for the one that does
-/// without them.
+/// Data of an iteration: opening reads X and S and leaves X - s S; closing reads X - s S and leaves X; single reads X
+/// and S and leaves X.
 enum class SplittingIteration { opening, closing, single };
 
-/// In device memory, so that recorded graphs serve every step.
+/// Parameters in device memory, so that recorded graphs serve every step.
 struct SplittingParameters {
   double step;                      // s
   double shrink;                    // 1 / (1 + s lambda_quadratic)
@@ -27,57 +27,57 @@ struct SplittingParameters {
 
 struct SplittingState {
   double alpha;
-  double before;  // alpha as this iteration began.
+  double before;  // alpha at the start of this iteration.
 };
 
 /// One side, in the order and with the padding of the packed entries.
 struct SplittingSide {
   int size = 0;
-  int real = 0;                   // Of them points.
-  int const* point = nullptr;     // Which one of the problem's, negative for padding; null: all as in the problem.
+  int real = 0;                   // Points, without padding.
+  int const* point = nullptr;     // Its number in the problem, negative for padding; null: the order of the problem.
   double const* share = nullptr;  // p or q
   double* sum = nullptr;          // a or b
   double* potential = nullptr;    // phi or psi
-  void* rounded = nullptr;        // The same in the type of the entries.
+  void* rounded = nullptr;        // `potential` in the type of the entries.
   double* residual = nullptr;     // X 1 - p or X^T 1 - q
   void* parts = nullptr;          // [count][stride]: sums of the entries, in their type.
   int part_count = 0;
   std::int64_t part_stride = 0;
 };
 
-/// Blocks of rows times parts of the columns; the rows of a block lie from slabs[k] to slabs[k + 1].
+/// A block takes a slab of rows, from slabs[k] to slabs[k + 1], and a part of the columns.
 struct SplittingArguments {
-  void* entries = nullptr;      // X or X - s S: [columns][pitch]
-  void const* costs = nullptr;  // S, the same; +infinity in padding.
+  void* entries = nullptr;      // [columns][pitch]: X or X - s S
+  void const* costs = nullptr;  // [columns][pitch]: S; +infinity in padding.
   std::int64_t pitch = 0;
   int const* slabs = nullptr;
   int slab_count = 0;
   int parts = 0;
   int cluster = 1;    // Blocks that divide the rows of a slab.
-  int backwards = 0;  // Whether columns are taken from the last to the first.
+  int backwards = 0;  // Whether columns run from the last to the first.
   SplittingSide side[2];
   SplittingParameters const* parameters = nullptr;
   SplittingState* state = nullptr;
   int const* group = nullptr;            // Of each 4 rows.
-  int const* group_begin = nullptr;      // The rows of each group, and the end.
+  int const* group_begin = nullptr;      // The first row of each group, and the end.
   double const* group_weight = nullptr;  // w_g
-  double* totals = nullptr;              // Of each block: the sum of its entries.
+  double* totals = nullptr;              // For each block: the sum of its entries.
 };
 
-/// Groups of rows are padded to a multiple of this.
+/// Groups of rows are padded to a multiple of this number.
 inline constexpr int kSplittingRows = 4;
 
 struct SplittingPlan {
   DataType scalar = DataType::float32;
   SplittingProx prox = SplittingProx::shrink;
   int threads = 0;
-  std::vector<int> slabs;  // First rows, and the end.
+  std::vector<int> slabs;  // First rows of the slabs, and the end.
   int parts = 0;
   int cluster = 1;
 
   int slab_count() const { return static_cast<int>(slabs.size()) - 1; }
   int blocks() const { return slab_count() * parts * cluster; }
-  /// Sums over a column, one for each warp of its slabs.
+  /// The number of sums of a column: one for each warp of its slabs.
   int column_parts() const { return slab_count() * cluster * (threads / 32); }
 };
 /// `group_begin`: the packed rows of each group and their end, a multiple of kSplittingRows; empty without groups.
@@ -85,7 +85,7 @@ struct SplittingPlan {
 SplittingPlan plan_splitting(DataType scalar, SplittingProx prox, int rows, int columns,
                              std::vector<int> const& group_begin, int multiprocessors);
 
-/// Two launches. Iterations take turns in running backwards.
+/// Two launches. Every other iteration runs backwards.
 void splitting_iteration(SplittingPlan const& plan, SplittingIteration iteration, SplittingArguments const& arguments,
                          Queue const& queue);
 
@@ -94,12 +94,12 @@ struct ResidentPlan {
   DataType scalar = DataType::float32;
   SplittingProx prox = SplittingProx::shrink;
   int tile_rows = 0, tile_columns = 0;
-  int tiles[2] = {};  // Along rows and columns.
+  int tiles[2] = {};  // Numbers of tiles along rows and columns.
   int shared_bytes = 0;
 
   int blocks() const { return tiles[0] * tiles[1]; }
 };
-/// None where X does not fit on the device, and with groups.
+/// Empty if X does not fit on the device, or with groups.
 std::optional<ResidentPlan> plan_resident(DataType scalar, SplittingProx prox, int rows, int columns,
                                           int multiprocessors);
 
@@ -107,22 +107,22 @@ struct ResidentArguments {
   SplittingArguments problem;
   int tile_rows = 0, tile_columns = 0;
   int tiles[2] = {};
-  double* parts[2] = {};  // Of a turn and a tile across: sums of the rows, and of the columns; 2 turns.
+  double* parts[2] = {};  // For each of 2 turns and each tile across: row sums, column sums.
   std::int64_t stride[2] = {};
   double* totals = nullptr;  // [2][blocks]
   unsigned* arrived = nullptr;
 
   MONGE_HOST_DEVICE int blocks() const { return tiles[0] * tiles[1]; }
-  /// The sums of side s that tiles number `other` of the other direction left.
+  /// The sums of side s from the tiles with number `other` along the other side.
   MONGE_HOST_DEVICE double* sums(int s, int turn, int other) const {
     return parts[s] + (turn * tiles[1 - s] + other) * stride[s];
   }
 };
-/// `count` iterations >= 1 in one launch; X is in memory before and after.
+/// `count` >= 1 iterations in one launch. X is in memory before and after.
 void resident_iterations(ResidentPlan const& plan, ResidentArguments const& arguments, int count, cudaStream_t stream);
 
-/// phi <- factor phi and psi <- factor psi; a, b and alpha as they follow from these and X, whose residuals stand from
-/// the last iteration; X = 0 if `empty`.
+/// Multiplies phi and psi by `factor` and computes a, b and alpha from them and X, with the residuals of the last
+/// iteration. If `empty`, sets X = 0.
 struct SplittingRestart {
   SplittingArguments problem;
   DataType scalar;
@@ -137,8 +137,8 @@ struct SplittingResidualArguments {
 };
 void splitting_residual(SplittingResidualArguments const& arguments, Queue const& queue);
 
-/// X and X' of a plan and a spare one, `size` entries of type `scalar` with their padding, and `count` numbers of the
-/// recursion beside each.
+/// X of a plan and X' of a spare one, `size` entries of type `scalar` with padding, and `count` numbers of the
+/// recursion of each.
 struct SplittingSpareArguments {
   DataType scalar;
   std::int64_t size;
@@ -148,11 +148,11 @@ struct SplittingSpareArguments {
   double* numbers;
   double* spare_numbers;
 };
-/// Spare entries and numbers go by `share` of the way to the others.
+/// Moves spare entries and numbers by `share` of the way to the plan's.
 void approach_spare(SplittingSpareArguments const& arguments, double share, cudaStream_t stream);
-/// Entries and numbers, bit by bit.
+/// Exchanges entries and numbers, bit by bit.
 void exchange_spare(SplittingSpareArguments const& arguments, cudaStream_t stream);
-/// partials: kSpareBlocks parts of |X - X'|_F^2.
+/// partials: the parts of |X - X'|_F^2 from kSpareBlocks blocks.
 inline constexpr int kSpareBlocks = 256;
 void spare_distance(SplittingSpareArguments const& arguments, double* partials, cudaStream_t stream);
 

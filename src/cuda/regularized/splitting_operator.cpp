@@ -14,7 +14,7 @@ namespace {
 
 constexpr int kIterationsPerGraph = 20;
 
-/// Recording a graph takes as long as launching so many.
+/// Recording a graph takes as long as launching this many iterations.
 constexpr int kIterationsBeforeGraph = 40;
 
 /// Entries of so many bytes stay in shared memory, if they fit. A smaller problem gains less than a batch of such
@@ -23,7 +23,7 @@ constexpr std::int64_t kLeastResidentBytes = std::int64_t{3} << 20;
 
 constexpr std::size_t kAllSteps = std::numeric_limits<std::size_t>::max();
 
-/// Rows of a column begin at a multiple of 128 bytes.
+/// Columns begin at multiples of 128 bytes.
 constexpr int kPitch = 32;
 
 SplittingOperator& operator_of(SplittingStep const& step) {
@@ -250,7 +250,7 @@ SplittingDistance SplittingOperator::distance(Spare spare) {
                        static_cast<double>(columns()))};
 }
 
-/// Problems that have launches of their own take these; of the others those with more pairs of iterations come first.
+/// Problems in shared memory have launches of their own. Of the others, those with more pairs of iterations come first.
 void SplittingOperator::iterate_together(SharedRuntime const& runtime, std::span<SplittingStep> steps) {
   DeviceGuard const guard(runtime->index());
   if (steps.size() == 1) {

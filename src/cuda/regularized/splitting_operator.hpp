@@ -1,5 +1,5 @@
-// Douglas-Rachford splitting on a CUDA device: X and the costs in memory, an iteration in two launches; or, where X
-// fits in the shared memory of the device and that pays, many in one.
+// Douglas-Rachford splitting on a CUDA device. X and the costs are in memory, and an iteration is two launches; or X is
+// in the shared memory of the device, if it fits and gains, and many iterations are one launch.
 #pragma once
 #include <array>
 #include <optional>
@@ -36,38 +36,38 @@ class SplittingOperator final : public ReadableOperator<monge::SplittingOperator
   void allocate_resident();
   void set_parameters(double step);
   void restart(double factor, bool empty);
-  /// `number`: how many iterations came before, which says where this one begins.
+  /// `number`: earlier iterations, which decide the direction of this one.
   void enqueue(SplittingIteration iteration, std::int64_t number, Queue const& queue) const;
   void make_potentials() const;
   void enqueue_residual(SplittingResidual* result, Queue const& queue) const;
   RegularizedEntries plan() const override;
 
-  /// X and what the recursion keeps with it, as in entries_ and at the head of vectors_.
+  /// X and the recursion's numbers, as in entries_ and at the head of vectors_.
   struct SpareState {
     DeviceArray<unsigned char> entries, vectors;
     double step = 0;
     std::int64_t iterations = 0;
   };
   SpareState& kept(Spare spare) { return spares_[static_cast<std::size_t>(spare)]; }
-  /// With the numbers up to `end`, which lies in vectors_.
+  /// The numbers end at `end`, which lies in vectors_.
   SplittingSpareArguments spare_arguments(SpareState const& spare, void const* end);
 
   SharedRuntime runtime_;
   DataType scalar_;
   SplittingPlan plan_;
-  std::optional<ResidentPlan> resident_plan_;  // Instead.
+  std::optional<ResidentPlan> resident_plan_;  // Replaces plan_, if given.
   std::int64_t pitch_ = 0;
   DeviceArray<unsigned char> entries_, packed_costs_, vectors_, resident_memory_;
   SplittingArguments arguments_;
   ResidentArguments resident_;
   SplittingParameters* parameters_ = nullptr;
-  SplittingResidual* residual_ = nullptr;  // Behind all that belongs to X.
+  SplittingResidual* residual_ = nullptr;  // Follows all data that belong to X.
   std::array<SpareState, kSpares> spares_;
   RegularizedReadout readout_;
-  std::optional<Graph> graph_;  // Of kIterationsPerGraph.
+  std::optional<Graph> graph_;  // Holds kIterationsPerGraph iterations.
   double step_ = 0;
   std::int64_t iterations_ = 0;  // Since the start.
-  bool evaluated_ = false;       // And not gone on since.
+  bool evaluated_ = false;       // No iteration since the last evaluation.
 };
 
 }  // namespace monge::cuda

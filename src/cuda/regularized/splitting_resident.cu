@@ -10,7 +10,7 @@
 namespace monge::cuda {
 namespace {
 
-/// Static shared memory, and what CUDA takes of each block's.
+/// Bytes of static shared memory, with CUDA's own part of each block's.
 constexpr int kReservedBytes = 2048;
 
 template <class T>
@@ -19,7 +19,7 @@ void (*kernel_of(SplittingProx prox))(ResidentArguments, int) {
                                            : resident_splitting_kernel<T, SplittingProx::shrink>;
 }
 
-/// function.operator()<T>()
+/// Calls function.operator()<T>().
 template <class Function>
 auto with_type(DataType scalar, Function&& function) {
   return scalar == DataType::float32 ? function.template operator()<float>() : function.template operator()<double>();

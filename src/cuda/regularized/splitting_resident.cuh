@@ -1,14 +1,14 @@
-// Many iterations of Douglas-Rachford splitting in one launch, X in shared memory from the first to the last.
+// Many iterations of Douglas-Rachford splitting in one launch, with X in shared memory throughout.
 //
-// The formulas are those of split_kernel (cuda/regularized/splitting.cuh), opening and closing iterations in turn, and
-// so is what remains in memory.
+// Formulas and results are those of split_kernel (cuda/regularized/splitting.cuh), with opening and closing iterations
+// in turn.
 //
-// Tiling: the grid, which is on the device all at once, divides X in tiles of rows times columns, one a block. A warp
-//   has 32 vectors of 16 bytes of rows and every few columns of the tile. An iteration ends at a barrier of the grid,
-//   before which a block leaves the sums of its rows, of its columns and of all of it, and after which it joins those
-//   of its own rows and columns from all blocks, by itself: so potentials need no second barrier. The sums of two
-//   iterations lie in turns in memory, as a block may still read while another is at the next.
-// Traffic: the costs, 4 or 8 bytes an entry for every second iteration, from the L2 cache where they stay; X once.
+// Tiling: the grid is on the device at once and divides X in tiles of rows times columns, one for each block. A warp
+//   takes 32 vectors of 16 bytes of rows, and every few columns of the tile. An iteration ends at a barrier of the
+//   grid. Before it, a block leaves the sums of its rows, of its columns and of all its entries. After it, a block
+//   joins the sums of its own rows and columns from all blocks itself, so potentials need no second barrier. Two sets
+//   of sums take turns in memory, since a block may still read one while another writes the next.
+// Traffic: costs, 4 or 8 bytes for each entry in every second iteration, from the L2 cache if they fit; X once.
 // Numerics: sums of a warp's rows and columns in T, all others in double, in a fixed order.
 #pragma once
 #include "cuda/device/grid.cuh"
@@ -20,15 +20,15 @@ namespace monge::cuda {
 inline constexpr int kResidentThreads = 512;
 inline constexpr int kResidentWarps = kResidentThreads / 32;
 
-/// A tile's shared memory, in this order.
+/// The arrays of a tile in shared memory.
 template <class T>
 struct ResidentTile {
   static constexpr int kPerVector = 16 / sizeof(T);
   static constexpr int kWarpRows = 32 * kPerVector;
 
   T* entries;       // [columns][rows]
-  T* warp_rows;     // [warps][kWarpRows]: sums of the rows of each warp,
-  T* warp_columns;  // [rows / kWarpRows][columns]: and of its columns.
+  T* warp_rows;     // [warps][kWarpRows]: row sums of each warp,
+  T* warp_columns;  // [rows / kWarpRows][columns]: column sums.
   T* potential[2];  // phi of the rows, psi of the columns
   double* sum[2];   // a, b
   double* share[2];
@@ -57,11 +57,11 @@ struct ResidentTile {
   }
 };
 
-/// The place of a block in the grid, and of its tile in X.
+/// The position of a block's tile in the grid and in X.
 struct ResidentPlace {
-  int tile[2];   // Which one along rows and columns.
-  int first[2];  // Row and column.
-  int size[2];   // Rows and columns that are there.
+  int tile[2];   // Number of the tile along rows and columns.
+  int first[2];  // First row and column.
+  int size[2];   // Rows and columns of the tile that exist.
 };
 
 template <class U>
@@ -69,15 +69,14 @@ __device__ __forceinline__ U of_side(U const (&both)[2], int s) {
   return s == 0 ? both[0] : both[1];
 }
 
-/// Prox of the tile, and what its warps sum; ends with a barrier of the block. Returns how many entries of this thread
-/// are not zero where the plan stays.
+/// Prox of the tile, and the sums of its warps; ends with a barrier of the block.
 template <class T, SplittingProx kProx, SplittingIteration kIteration>
 __device__ __forceinline__ void iterate_tile(ResidentArguments const& arguments, ResidentPlace const& place,
                                              ResidentTile<T> const& tile, T step, EntryProx<T> const& prox) {
   constexpr bool kReadsCosts = kIteration != SplittingIteration::closing;
   constexpr bool kLeavesPlan = kIteration != SplittingIteration::opening;
   constexpr int kPerVector = ResidentTile<T>::kPerVector, kWarpRows = ResidentTile<T>::kWarpRows;
-  constexpr int kColumns = 4;  // At a time.
+  constexpr int kColumns = 4;  // Columns at a time.
   SplittingArguments const& problem = arguments.problem;
   int const lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
   int const chunks = arguments.tile_rows / kWarpRows, stride = kResidentWarps / chunks;
@@ -97,7 +96,7 @@ __device__ __forceinline__ void iterate_tile(ResidentArguments const& arguments,
   read_costs(next, warp / chunks);
   for (int first = warp / chunks; first < place.size[1]; first += kColumns * stride) {
     T column_sum[kColumns] = {};
-    // The next costs are on their way while these are used.
+    // The next costs load while these are used.
 #pragma unroll
     for (int k = 0; k < kColumns; ++k) {
 #pragma unroll
@@ -139,7 +138,7 @@ __device__ __forceinline__ void iterate_tile(ResidentArguments const& arguments,
   __syncthreads();
 }
 
-/// The sums of the tile from those of its warps, to memory; `total` is written by thread 0.
+/// Writes the sums of the tile to memory, from those of its warps; thread 0 writes the total.
 template <class T>
 __device__ __forceinline__ void leave_sums(ResidentArguments const& arguments, ResidentPlace const& place,
                                            ResidentTile<T> const& tile, int turn) {
@@ -163,7 +162,7 @@ __device__ __forceinline__ void leave_sums(ResidentArguments const& arguments, R
   if (threadIdx.x == 0) arguments.totals[turn * arguments.blocks() + static_cast<int>(blockIdx.x)] = total;
 }
 
-/// phi, psi, a, b and alpha of the tile from the sums of all blocks.
+/// Updates phi, psi, a, b and alpha of the tile from the sums of all blocks.
 template <class T>
 __device__ __forceinline__ void update_tile(ResidentArguments const& arguments, ResidentPlace const& place,
                                             ResidentTile<T> const& tile, int turn, bool is_last, double& alpha) {
@@ -176,14 +175,14 @@ __device__ __forceinline__ void update_tile(ResidentArguments const& arguments, 
     total += __ldcg(arguments.totals + turn * arguments.blocks() + k);
   double const n = problem.side[0].real, m = problem.side[1].real;
   int const points = place.size[0] + place.size[1];
-  // The sums of most points are on their way before the total is known.
+  // The sums of most points load before the total is known.
   double sums[2] = {};
 #pragma unroll
   for (int k = 0; k < 2; ++k) {
     int const point = thread + k * kResidentThreads;
     if (point >= points) break;
     int const s = point < place.size[0] ? 0 : 1, i = of_side(place.first, s) + point - s * place.size[0];
-    // As many loads at a time as there mostly are: one after the other each would take the latency of the L2 cache.
+    // Most points need no more than kLoads loads: together they take the latency of the L2 cache once.
     for (int first = 0; first < arguments.tiles[1 - s]; first += kLoads) {
       double part[kLoads];
 #pragma unroll
@@ -242,7 +241,7 @@ __global__ void __launch_bounds__(kResidentThreads, 1)
     }
   }
   int const vectors = arguments.tile_rows / kPerVector;
-  // Padding of the rows lies in memory, up to the pitch.
+  // In memory, padding of the rows reaches up to the pitch.
   auto const for_vectors = [&](auto const& visit) {
     for (int k = thread; k < vectors * place.size[1]; k += kResidentThreads) {
       int const row = k % vectors * kPerVector, column = k / vectors;

@@ -8,7 +8,7 @@ namespace monge::cuda {
 
 void check(cudaError_t code, char const* call) {
   if (code == cudaSuccess) return;
-  (void)cudaGetLastError();  // So that the next call does not report this one's error again.
+  (void)cudaGetLastError();  // Clears the error, so that the next call does not report it again.
   std::string name = call;
   name = name.substr(0, name.find('('));
   ErrorCode const kind = code == cudaErrorMemoryAllocation ? ErrorCode::out_of_memory : ErrorCode::device_failure;

@@ -1,13 +1,13 @@
-// CUDA return codes as monge::Error, and what a launch has to ask.
+// CUDA return codes as monge::Error, and attributes of the device.
 #pragma once
 #include <cuda_runtime_api.h>
 
 namespace monge::cuda {
 
-/// Throws out_of_memory or device_failure, naming the function that `call` starts with.
+/// Throws out_of_memory or device_failure with the name of the function at the start of `call`.
 void check(cudaError_t code, char const* call);
 
-/// Of the current device.
+/// An attribute of the current device.
 int device_attribute(cudaDeviceAttr attribute);
 
 }  // namespace monge::cuda

@@ -31,16 +31,16 @@ Runtime::Runtime(CudaOptions const& options) : index_(options.index), allocator_
   multiprocessors_ = properties.multiProcessorCount;
   capability_ = 10 * properties.major + properties.minor;
   memory_bytes_ = static_cast<std::int64_t>(properties.totalGlobalMem);
-  // Inputs in device memory are often still being written by the default stream: even cudaMemcpy may return before its
-  // last bytes have arrived.
+  // The default stream may still be writing inputs in device memory: even cudaMemcpy may return before its last bytes
+  // have arrived.
   stream_ = options.stream ? std::make_unique<Stream>(static_cast<cudaStream_t>(options.stream))
                            : std::make_unique<Stream>(cudaStreamDefault);
   capture_stream_ = std::make_unique<Stream>(cudaStreamNonBlocking);
   staging_ = PinnedArray<unsigned char>(4 * kMostStaged);
   if (allocator_.allocate) return;
 
-  // A pool of our own that keeps what it once got: allocations after the first of a size cost no driver call, and the
-  // device's default pool, which the application may tune, stays as it is.
+  // A separate pool keeps freed memory, so a size that was allocated before needs no driver call. The device's default
+  // pool, which the application may tune, stays unchanged.
   cudaMemPoolProps pool = {};
   pool.allocType = cudaMemAllocationTypePinned;
   pool.location.type = cudaMemLocationTypeDevice;

@@ -1,4 +1,4 @@
-// One device as a backend uses it: its stream, memory pool and properties; and the owners of what they hand out.
+// A CUDA device as a backend uses it: its stream, memory pool and properties, and classes that own memory and graphs.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -15,7 +15,7 @@
 
 namespace monge::cuda {
 
-/// Makes `index` the current device of this thread, and the one before it again at the end.
+/// Makes `index` the current device of this thread; the destructor restores the previous one.
 class DeviceGuard {
  public:
   explicit DeviceGuard(int index);
@@ -30,8 +30,8 @@ class DeviceGuard {
 
 class Stream {
  public:
-  /// A new one on the current device. `flags`: cudaStreamDefault, in order with what the application does on the legacy
-  /// default stream, or cudaStreamNonBlocking.
+  /// Creates a stream on the current device. `flags`: cudaStreamDefault, ordered after work of the application on the
+  /// legacy default stream, or cudaStreamNonBlocking.
   explicit Stream(unsigned flags) { MONGE_CUDA_TRY(cudaStreamCreateWithFlags(&stream_, flags)); }
   explicit Stream(cudaStream_t borrowed) : stream_(borrowed), owned_(false) {}
   ~Stream();
@@ -56,7 +56,7 @@ class Event {
   cudaEvent_t event_ = nullptr;
 };
 
-/// Page-locked host memory, which copies to and from the device without a detour.
+/// Page-locked host memory: copies to and from the device need no intermediate buffer.
 template <class T>
 class PinnedArray {
  public:
@@ -87,18 +87,18 @@ class PinnedArray {
   std::int64_t size_ = 0;
 };
 
-/// What has been asked of a runtime so far.
+/// Requests to a runtime so far.
 struct RuntimeCounters {
   std::int64_t allocations = 0, waits = 0;
-  std::int64_t batch_launches = 0;  // Of kernels, each for many problems.
+  std::int64_t batch_launches = 0;  // Kernel launches for many problems.
 };
 
 class Staging;
 
-/// Shared by a backend and all operators it made, so an operator may outlive its context.
+/// A backend and its operators share a Runtime, so an operator may outlive its context.
 class Runtime {
  public:
-  /// Of a device that exists.
+  /// The device must exist.
   explicit Runtime(CudaOptions const& options);
   ~Runtime();
   Runtime(Runtime const&) = delete;
@@ -110,20 +110,20 @@ class Runtime {
   std::string instruction_set() const;
   std::int64_t memory_bytes() const { return memory_bytes_; }
   cudaStream_t stream() const { return stream_->get(); }
-  /// Only for recording graphs: a capture must not catch what the caller does on his own stream.
+  /// Only for recording graphs: a capture must not catch work that the caller puts on his own stream.
   cudaStream_t capture_stream() const { return capture_stream_->get(); }
 
   void wait() const;
   void count_batch_launch() const { ++counters_.batch_launches; }
   /// Page-locked memory for one copy in the stream, at most kMostStaged bytes, aligned to 16. wait() takes all of it
-  /// back, and this waits where there is none left.
+  /// back; staging() calls wait() if too little is left.
   void* staging(std::int64_t bytes) const;
   static constexpr std::int64_t kMostStaged = std::int64_t{1} << 18;
-  /// Device memory for work in `stream`, from the caller's allocator if there is one. Given back for the same stream.
+  /// Device memory for work in `stream`, from the caller's allocator if there is one. Release it for the same stream.
   void* allocate(std::size_t bytes, cudaStream_t stream) const;
   void release(void* memory, std::size_t bytes, cudaStream_t stream) const noexcept;
 
-  /// Page-locked memory of at least so many bytes for a batch, which gives it back for the next to use.
+  /// Page-locked memory of at least `bytes` for a batch. give_back() makes it available to the next batch.
   std::unique_ptr<Staging> batch_staging(std::size_t bytes) const;
   void give_back(std::unique_ptr<Staging> staging) const;
 
@@ -131,13 +131,13 @@ class Runtime {
 
  private:
   friend class ArenaScope;
-  /// A large allocation that small ones are cut from, one after the other; it goes with the last of them.
+  /// A large allocation that is cut into small ones, one after the other. It is freed with the last of them.
   struct ArenaPiece {
     unsigned char* data;
     std::size_t bytes;
     std::size_t used = 0;
     int in_use = 0;
-    bool open = true;  // More may be cut from it.
+    bool open = true;  // Allows further cuts.
   };
   void* allocate_alone(std::size_t bytes, cudaStream_t stream) const;
   void release_alone(void* memory, std::size_t bytes, cudaStream_t stream) const noexcept;
@@ -150,19 +150,19 @@ class Runtime {
   std::int64_t memory_bytes_ = 0;
   std::string name_;
   DeviceAllocator allocator_;
-  cudaMemPool_t pool_ = nullptr;  // Where there is no allocator.
+  cudaMemPool_t pool_ = nullptr;  // Null if there is an allocator.
   mutable RuntimeCounters counters_;
   mutable std::vector<ArenaPiece> arena_;
   mutable int arena_scopes_ = 0;
   mutable std::vector<std::unique_ptr<Staging>> stagings_;
   PinnedArray<unsigned char> staging_;
-  mutable std::int64_t staged_ = 0;  // Bytes of it that are out.
+  mutable std::int64_t staged_ = 0;  // Bytes of staging_ in use.
   std::unique_ptr<Stream> stream_;
   std::unique_ptr<Stream> capture_stream_;
 };
 
-/// While one lives, device memory for the runtime's stream is cut from a few large pieces, and what is given back is
-/// not handed out again: work that is enqueued within the scope may use it.
+/// While a scope lives, device memory for the runtime's stream is cut from a few large pieces. Released memory is not
+/// handed out again within the scope, since enqueued work may still use it.
 class ArenaScope {
  public:
   explicit ArenaScope(Runtime const& runtime) : runtime_(runtime) { ++runtime_.arena_scopes_; }
@@ -176,12 +176,12 @@ class ArenaScope {
   Runtime const& runtime_;
 };
 
-/// Device memory, allocated and freed in the order of a stream. Its contents start undefined.
+/// Device memory, allocated and freed in stream order. Its contents are uninitialised.
 template <class T>
 class DeviceArray {
  public:
   DeviceArray() = default;
-  /// In the runtime's stream.
+  /// Memory in the order of the runtime's stream.
   DeviceArray(std::shared_ptr<Runtime const> const& runtime, std::int64_t size)
       : DeviceArray(runtime, size, runtime->stream()) {}
   DeviceArray(std::shared_ptr<Runtime const> runtime, std::int64_t size, cudaStream_t stream)
@@ -214,13 +214,13 @@ class DeviceArray {
   std::int64_t size_ = 0;
 };
 
-/// Page-locked memory on its way to the device.
+/// Page-locked memory for copies to the device.
 class Staging {
  public:
   explicit Staging(std::size_t bytes) : memory_(static_cast<std::int64_t>(bytes)) {}
   unsigned char* data() const { return memory_.data(); }
   std::size_t bytes() const { return static_cast<std::size_t>(memory_.size()); }
-  /// Its bytes from `begin` to `end` to the same places from `device` on.
+  /// Copies bytes `begin` to `end` to the same offsets from `device`.
   void copy_to(unsigned char* device, std::size_t begin, std::size_t end, cudaStream_t stream) {
     MONGE_CUDA_TRY(cudaMemcpyAsync(device + begin, data() + begin, end - begin, cudaMemcpyHostToDevice, stream));
     MONGE_CUDA_TRY(cudaEventRecord(copied_.get(), stream));
@@ -228,7 +228,7 @@ class Staging {
   /// Whether the last copy is done.
   bool idle() const {
     if (cudaEventQuery(copied_.get()) == cudaSuccess) return true;
-    (void)cudaGetLastError();  // "Not ready" is none.
+    (void)cudaGetLastError();  // "Not ready" is not an error.
     return false;
   }
 
@@ -240,7 +240,7 @@ class Staging {
 /// A recorded sequence of launches.
 class Graph {
  public:
-  /// Records what `enqueue(stream)` launches.
+  /// Records the launches of `enqueue(stream)`.
   template <class Enqueue>
   Graph(Runtime const& runtime, Enqueue&& enqueue) {
     cudaStream_t const stream = runtime.capture_stream();

@@ -1,10 +1,10 @@
-// One step of Chebyshev's iteration on diag(1/c) S, S = diag(c) - E^T diag(1/a) E, E sparse:
+// One step of Chebyshev's iteration on diag(1/c) S, where S = diag(c) - E^T diag(1/a) E and E is sparse:
 //
-//   spread   u = diag(1/a) E d                        the lines of E are its rows
-//   gather   r -= d - diag(1/c) E^T u;  d = kept d + taken r;  x += d      its columns
+//   spread   u = diag(1/a) E d                        lines: the rows of E
+//   gather   r -= d - diag(1/c) E^T u;  d = kept d + taken r;  x += d      lines: the columns of E
 //
-// A group of kSolverLanes threads takes a line, of 8 entries or so, and adds its products in an order that depends on
-// the line alone. Everything lies in L2: 24 bytes an entry and step, so the two launches are what it takes.
+// A group of kSolverLanes threads takes a line, of about 8 entries, and adds its products in an order that depends on
+// the line alone. All data lie in L2, 24 bytes for each entry and step, so the launches dominate the time.
 #include "cuda/second_order/chebyshev.hpp"
 
 #include "cuda/launch/points.cuh"

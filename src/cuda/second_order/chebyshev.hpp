@@ -1,10 +1,10 @@
-// Steps of the iteration that solves with a plan's largest entries (cuda/second_order/chebyshev.cu).
+// Steps of the iteration that solves a system with the largest entries of a plan (cuda/second_order/chebyshev.cu).
 #pragma once
 #include <cuda_runtime_api.h>
 
 namespace monge::cuda {
 
-/// A sparse matrix by its lines.
+/// A sparse matrix, stored by its lines: rows or columns.
 struct SparseLines {
   int count = 0;
   int const* begin = nullptr;  // count + 1
@@ -12,8 +12,8 @@ struct SparseLines {
   double* value = nullptr;
 };
 
-/// Makes rows = diag(1/a) E, columns = diag(1/c) E^T, shares = rows 1 and sums = columns shares; 1/0 counts as 1.
-/// `entries` are those of E row by row; order[k] says which of them is value k of `columns`.
+/// Computes rows = diag(1/a) E, columns = diag(1/c) E^T, shares = rows 1 and sums = columns shares; 1/0 counts as 1.
+/// `entries` holds E row by row; value k of `columns` comes from entries[order[k]].
 struct EntryScaling {
   SparseLines rows, columns;
   int const* order = nullptr;
@@ -38,8 +38,8 @@ struct FirstEntryStep {
 };
 void first_entry_step(FirstEntryStep const& step, cudaStream_t stream);
 
-/// right -= (I - columns rows) direction; direction = kept direction + taken right; out += direction. `rows` is
-/// diag(1/a) E, `columns` diag(1/c) E^T; `between` has room for rows.count numbers.
+/// right -= (I - columns rows) direction; direction = kept direction + taken right; out += direction. `rows` and
+/// `columns` come from EntryScaling; `between` has room for rows.count numbers.
 struct EntryStep {
   SparseLines rows, columns;
   double* between = nullptr;

@@ -9,11 +9,11 @@
 namespace monge::cuda {
 namespace {
 
-/// What the iteration leaves of an eigenvector, and the least eigenvalue that it does so for: the steps grow with the
-/// root of its inverse.
+/// The number of steps leaves at most kReduction of an eigenvector whose eigenvalue is at least kLeastEigenvalue. It
+/// grows as 1 / sqrt(kLeastEigenvalue).
 constexpr double kReduction = 0.1, kLeastEigenvalue = 1e-3;
 
-/// Pairs sorted by one of their points, in the order that they have for it.
+/// Pairs sorted by one of their points; pairs with the same point keep their order.
 struct Sorted {
   std::vector<int> begin, order;
 };
@@ -73,9 +73,9 @@ void EntrySolver::set(PlanEntries& plan, Vector const& a, Vector const& c) {
   scale_entries({by_rows_.view(), by_columns_.view(), order_.data(), entries_.data(), on_device(a).data(),
                  on_device(c).data(), inverse_diagonal_.data(), between_.data(), right_.data()},
                 runtime_->stream());
-  // diag(1/c) E^T diag(1/a) E has no row sum, and so no eigenvalue, above 1 - least.
+  // No row sum of diag(1/c) E^T diag(1/a) E, and so no eigenvalue, exceeds 1 - least.
   least_ = std::clamp(1 - vectors_.norms(right_).largest, kLeastEigenvalue, 1.0);
-  // Chebyshev's polynomial falls by exp(-2 sqrt(least)) a step, from 2.
+  // Chebyshev's polynomial starts at 2 and falls by a factor exp(-2 sqrt(least)) in each step.
   steps_ = least_ < 1 ? static_cast<int>(std::ceil(std::log(2 / kReduction) / (2 * std::sqrt(least_)))) : 0;
 }
 

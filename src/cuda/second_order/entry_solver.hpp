@@ -1,4 +1,4 @@
-// Solving with a plan's largest entries by an iteration that needs no factor.
+// Solves a system with the largest entries of a plan by an iteration, without a factorisation.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -10,9 +10,10 @@
 
 namespace monge::cuda {
 
-/// A fixed number of steps of Chebyshev's iteration on diag(1/c) S, whose eigenvalues lie in (0, 1]: a polynomial, so
-/// the map is linear and symmetric, and it is positive on all of (0, 1] (Saad, Iterative Methods for Sparse Linear
-/// Systems, section 12.3.2). Eigenvalues from `least_` on come out as 1 +- 0.1, those below as they are less reduced.
+/// A fixed number of steps of Chebyshev's iteration on diag(1/c) S, whose eigenvalues lie in (0, 1]. The result is a
+/// polynomial of the matrix that is positive on (0, 1], so the map is linear and symmetric positive definite (Saad,
+/// Iterative Methods for Sparse Linear Systems, section 12.3.2). It inverts eigenvalues from `least_` on to a relative
+/// error of 0.1, smaller ones less accurately.
 class EntrySolver final : public monge::EntrySolver {
  public:
   EntrySolver(SharedRuntime runtime, std::int64_t n, std::int64_t m, std::span<std::int64_t const> rows,
@@ -36,7 +37,7 @@ class EntrySolver final : public monge::EntrySolver {
   DeviceArray<std::int64_t> pair_rows_, pair_columns_;  // Row by row.
   DeviceArray<double> entries_;                         // In the same order.
   Lines by_rows_, by_columns_;
-  DeviceArray<int> order_;  // Of the pairs by columns, among those by rows.
+  DeviceArray<int> order_;  // For each pair by columns, its position by rows.
   DeviceArray<double> inverse_diagonal_, between_, direction_;
   DeviceVector right_;
   double least_ = 1;

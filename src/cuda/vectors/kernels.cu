@@ -11,7 +11,7 @@
 namespace monge::cuda {
 namespace {
 
-/// out_i = the sum of the terms, in their order.
+/// out_i = the sum of the terms, in order.
 template <class Source>
 __global__ void __launch_bounds__(kVectorThreads) combine_kernel(Source const source) {
   auto const [arguments, block, count] = share_of(source);
@@ -28,7 +28,7 @@ __global__ void __launch_bounds__(kVectorThreads) combine_kernel(Source const so
   arguments.out[i] = sum;
 }
 
-/// A warp for each row.
+/// One warp for each row.
 __global__ void __launch_bounds__(kVectorThreads)
     row_dots_kernel(int rows, int width, double const* first, double const* second, double* out) {
   int const warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
@@ -54,7 +54,7 @@ __global__ void __launch_bounds__(kVectorThreads) dots_kernel(DotArguments const
   }
 }
 
-/// Parts of VectorNorms: partials[4 block] has the sums of |v| and of v^2, the least v and the largest. Grid
+/// Partial VectorNorms of block k at partials[4 k]: the sums of |v| and of v^2, the least v and the largest. Grid:
 /// reduction_parts(size).
 __global__ void __launch_bounds__(kVectorThreads) norms_kernel(int size, double const* vector, double* partials) {
   double absolute = 0, square = 0, least = vector[0], largest = vector[0];
@@ -68,7 +68,7 @@ __global__ void __launch_bounds__(kVectorThreads) norms_kernel(int size, double 
   }
   double* const out = partials + 4 * blockIdx.x;
   absolute = block_sum<kVectorThreads>(absolute);
-  __syncthreads();  // The next sum writes where the first one read.
+  __syncthreads();  // block_sum() uses the same memory again.
   square = block_sum<kVectorThreads>(square);
   __shared__ double of_warp[2][kVectorThreads / 32];
   least = -warp_max(-least);

@@ -1,4 +1,4 @@
-// Kernels on vectors (cuda/vectors/kernels.cu): float64 on the device.
+// Kernels on float64 vectors (cuda/vectors/kernels.cu).
 #pragma once
 #include "backend/vectors.hpp"
 #include "cuda/launch/arguments.hpp"
@@ -6,7 +6,7 @@
 
 namespace monge::cuda {
 
-/// to = from - shift, `size` numbers in rows of `width`; zeros for a view without data; shift may be null.
+/// to = from - shift: `size` numbers in rows of `width`. A view without data stands for zeros; shift may be null.
 void load_vector(StridedView const& from, int size, int width, double const* shift, double* to, cudaStream_t stream);
 /// to = value + shift; shift may be null.
 void store_vector(StridedView const& to, int size, int width, double const* value, double const* shift,
@@ -17,7 +17,7 @@ struct CombineArguments {
     double factor;
     double const* vector;
     double const* times;  // Null for ones.
-    int step = 1;         // Numbers of the vector that each of `times` is for.
+    int step = 1;         // Numbers of the vector for each number of `times`.
   };
   int size;
   int count;
@@ -33,11 +33,11 @@ void row_dots(int rows, int width, double const* first, double const* second, do
 /// out_i = weight_i exp((first_i - second_i) / scale), or 0 where weight_i is 0.
 void exp_difference(int size, double const* weight, double const* first, double const* second, double scale,
                     double* out, cudaStream_t stream);
-/// factor * vector, in rows of `width`, to the first columns of `out`, in rows of `stride`.
+/// Writes factor * vector, in rows of `width`, to the first columns of `out`, in rows of `stride`.
 void place_columns(int size, int width, double const* vector, double factor, double* out, int stride,
                    cudaStream_t stream);
 
-/// Blocks of a sum over a vector.
+/// The number of blocks that reduce a vector.
 int reduction_parts(int size);
 
 struct DotArguments {
@@ -49,7 +49,7 @@ struct DotArguments {
 };
 void dots(DotArguments const& arguments, cudaStream_t stream);
 
-/// VectorNorms of some elements for each of reduction_parts(size): sums of |v| and v^2, least, largest; size >= 1.
+/// Partial VectorNorms, 4 numbers in each of reduction_parts(size): sums of |v| and v^2, least, largest; size >= 1.
 void norms(int size, double const* vector, double* partials, cudaStream_t stream);
 
 }  // namespace monge::cuda

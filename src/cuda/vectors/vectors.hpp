@@ -6,8 +6,8 @@
 
 namespace monge::cuda {
 
-/// `typical` is a number near the entries of a potential. It is taken from logits before they are rounded and put back
-/// afterwards: it changes digits, never the plan.
+/// `typical` is a number near the entries of a potential. Logits subtract it before rounding, and it is added back
+/// afterwards: it affects rounding errors, never the plan.
 struct DeviceVector final : Vector {
   DeviceVector() : Vector(0, 1) {}
   DeviceVector(SharedRuntime const& runtime, std::int64_t rows, std::int64_t width = 1)
@@ -27,7 +27,7 @@ inline DeviceVector const& on_device(Vector const& vector) {
 inline DeviceVector& on_device(Vector& vector) {
   return static_cast<DeviceVector&>(vector);
 }
-/// Where a kernel writes it; null for null.
+/// Where a kernel writes `vector`; null if `vector` is null.
 inline double* written(Vector* vector) {
   if (vector == nullptr) return nullptr;
   on_device(*vector).typical = 0;
@@ -52,7 +52,7 @@ class DeviceVectorOperations final : public VectorOperations {
 
  private:
   std::unique_ptr<Vector> zeros(std::int64_t rows, std::int64_t width) const override;
-  /// Room for `count` numbers of what reductions leave; kept.
+  /// Memory for `count` partial results, kept between calls.
   double* partials(std::int64_t count) const;
 
   SharedRuntime runtime_;

@@ -1,7 +1,7 @@
 // The half-steps of Tile undone, in registers. D, ub and vb are the gradients in K, u and v. Undoing a row step is
 //   r_i = -ub_i u_i^2 / a_i + c_i;   D += r v';   vb += K' r;   c_i = eps r_i / a_i
-// r_i is the gradient in the sum of row i, and the new c_i what it passes on to that sum one row step earlier. For a
-// column step rows and columns are exchanged. A lane holds the gradients in the scalings of its own share.
+// r_i is the gradient in the sum of row i. The new c_i is the gradient that it passes on to the same sum one row step
+// earlier. For a column step rows and columns are exchanged. A lane holds the gradients in its own share.
 #pragma once
 #include <algorithm>
 
@@ -195,8 +195,8 @@ struct TileAdjoint {
     for (int j = 0; j < Other::kOwn; ++j) bar[j] = Other::kLanes == 1 ? sum[j] : bar[j] + sum[j];
   }
 
-  /// Undoes all half-steps. Lanes that are `fixed` undo one pair at the last scalings instead, again and again until
-  /// the terms have died out, which gives the gradient of the limit.
+  /// Undoes all half-steps. Lanes that are `fixed` instead undo one pair at the last scalings again and again until the
+  /// terms vanish, which gives the gradient of the limit.
   template <class History>
   __device__ __forceinline__ void unwind(History const& history, bool fixed) {
     ProjectionArguments const& arguments = tile.arguments;
@@ -253,8 +253,7 @@ struct TileAdjoint {
     }
   }
 
-  /// Whether the sums of the side that goes first are right to the implicit tolerance. All lanes of a matrix get the
-  /// same answer.
+  /// Whether the sums of the side that goes first are within the implicit tolerance; all lanes of a matrix agree.
   __device__ __forceinline__ bool converged() const {
     return tile.arguments.columns_first ? converged<false>() : converged<true>();
   }
@@ -291,7 +290,7 @@ struct TileAdjoint {
       });
       return;
     }
-    // K without the eps that was added to it.
+    // K without the added eps.
     auto const pure = [&](int r, int c) {
       if constexpr (kLog) return softmax ? fast_exp2(tile.k[r][c]) : 1.0f;
       if (!(arguments.matrix_epsilon > 0) || !tile.valid(r, c)) return tile.k[r][c];

@@ -56,7 +56,7 @@ __device__ __forceinline__ void store_four(__half* to, float4 value) {
          make_uint2(*reinterpret_cast<unsigned const*>(&low), *reinterpret_cast<unsigned const*>(&high)));
 }
 
-/// function(pointer) with the view's data in its type.
+/// Calls function(pointer) with the view's data in its type.
 template <class Function>
 __device__ __forceinline__ void with_type(BatchArguments const& view, Function&& function) {
   if (view.type == DataType::float32) {

@@ -46,12 +46,12 @@ __device__ __forceinline__ void fetch(BatchArguments const& view, std::int64_t f
   });
 }
 
-/// Asks for a team's contiguous matrices to be brought to the L2 cache.
+/// Prefetches a team's contiguous matrices to the L2 cache.
 template <class L>
 __device__ __forceinline__ void fetch_to_cache(BatchArguments const& view, std::int64_t first, std::int64_t batch) {
   if (!view.contiguous || first + L::kPerTeam > batch) return;
   with_type(view, [&](auto const* data) {
-    constexpr int kPiece = 64 / static_cast<int>(sizeof(*data));  // Elements that one prefetch asks for.
+    constexpr int kPiece = 64 / static_cast<int>(sizeof(*data));  // Elements of one prefetch.
     auto const* const at = data + first * (L::N * L::M) + kPiece * (threadIdx.x % L::kThreads);
 #pragma unroll
     for (int i = 0; i < L::kThreads * L::R * L::C; i += L::kThreads * kPiece) prefetch(at + i);
@@ -111,7 +111,7 @@ class TileStaging {
       }
     }
   }
-  /// From chunks in the order of memory to the entries that each lane holds.
+  /// Exchanges chunks in the order of memory for the entries of each lane.
   __device__ __forceinline__ void exchange(float4 const (&from)[L::kChunks], float (&to)[L::R][L::C]) const {
     put(from);
     sync_team<L>();
@@ -119,7 +119,7 @@ class TileStaging {
     for (int r = 0; r < L::R; ++r) get_row(r, to[r]);
     sync_team<L>();
   }
-  /// Writes what the lanes put here to the team's matrices in memory.
+  /// Writes the matrices that the lanes have put here to memory.
   __device__ __forceinline__ void send(BatchArguments const& view, std::int64_t first, std::int64_t batch) const {
     sync_team<L>();
     with_type(view, [&](auto* data) {
@@ -193,7 +193,7 @@ struct ElementRows {
       }
     });
   }
-  /// To be called before the first get_row().
+  /// Call before the first get_row().
   __device__ __forceinline__ void load() const {
     for_each_element([&](int e, auto const* from, auto four) {
       if constexpr (decltype(four)::value) {
@@ -204,7 +204,7 @@ struct ElementRows {
     });
     sync_team<L>();
   }
-  /// To be called after the last put_row().
+  /// Call after the last put_row().
   __device__ __forceinline__ void store() const {
     sync_team<L>();
     for_each_element([&](int e, auto* to, auto four) {

@@ -1,19 +1,19 @@
 // A matrix in the registers of one lane, in the form with the fewest operations. K is written as
 //   K_ij = r_i k_ij c_j,   k_i0 = k_0j = 1.
-// The scalings take r and c in: in this file u_i stands for u_i r_i and v_j for v_j c_j, so what would start as 1
-// starts as r_i or c_j. The half-steps are then
+// The scalings absorb r and c: in this file u_i stands for u_i r_i and v_j for v_j c_j, so scalings that would start as
+// 1 start as r_i or c_j. The half-steps are then
 //   q_i = sum_j k_ij v_j,   u_i = 1 / q_i
-// in (N - 1) N additions or multiply-adds instead of N^2, and the iterates are the same matrices. No row maximum is
-// needed, because only differences of logits enter.
+// in (N - 1) N additions or multiply-adds instead of N^2, and the iterates are the same matrices. Only differences of
+// logits enter, so no row maximum is needed.
 //
-// This form is for narrow matrices: sums, and products of two sums, must not leave float32. start() returns false where
-// |log2| of a ratio of entries is above kLargest or not a number; what start() made is not to be used then.
+// This form is for narrow matrices: sums, and products of two sums, must not leave float32. start() returns false if
+// |log2| of a ratio of entries is above kLargest or NaN; its results must then not be used.
 #pragma once
 #include "cuda/projection/device/tile.cuh"
 
 namespace monge::cuda {
 
-/// What is added to the sums: nothing, eps times the sum of the step before, or constants.
+/// The term that is added to the sums: none, eps times the sum of the step before, or constants.
 enum class Guard { none, denominator, scaling };
 
 template <int N, Guard kGuard>
@@ -32,7 +32,7 @@ struct CrossRatio {
 
   float k[N - 1][N - 1];
   float u[N], v[N];
-  float w[N], z[N];  // What eps is multiplied by (denominator), or what is added to the sums (scaling).
+  float w[N], z[N];  // Factors of eps (denominator), or terms added to the sums (scaling).
 
   template <bool kRows>
   __device__ __forceinline__ float at(int own, int other) const {
@@ -153,7 +153,7 @@ struct CrossRatio {
     if constexpr (kGuard == Guard::none) u[0] = v[0] = 1;  // They are; this tells the compiler.
     return narrow;
   }
-  /// The same for K = softmax + eps, whose entries are computed before their ratios.
+  /// start() for K = softmax + eps, whose entries are computed before their ratios.
   template <class Get>
   __device__ __forceinline__ bool start_softmax(Get const& from, ProjectionArguments const& arguments) {
     float const scale = arguments.inverse_temperature * kLog2E;
@@ -270,7 +270,7 @@ struct CrossRatioGradient {
   float gradient[N - 1];     // A or X, without entry 0.
   float after[N];            // The v that the next pair to be undone ended with.
 
-  /// What is kept of a row step and the column step after it: the v that the row step read and the u that it made.
+  /// The history of a row step and the column step after it: the v that the row step read and the u that it made.
   struct Pair {
     float v[N], u[N];
   };

@@ -41,7 +41,7 @@ __device__ __forceinline__ float gradient_product(float d, float k) {
 inline constexpr float kLog2E = 1.44269504f;
 inline constexpr float kLeastSum = 1e-37f;  // The scaling of a row without mass is finite: its products with 0 are 0.
 inline constexpr float kLeastShift = -1e30f;
-inline constexpr float kKeptShift = -40 * kLog2E;  // Where eps is relative to e^{-s}, which must not overflow.
+inline constexpr float kKeptShift = -40 * kLog2E;  // For eps relative to e^{-s}, which must not overflow.
 
 template <int kR, int kC, int kRowLanes_, int kColumnLanes_>
 struct TileLayout {
@@ -55,7 +55,7 @@ struct TileLayout {
   static constexpr int kOwnColumns = C / kWarpRowLanes;
   static constexpr int kPiece = kOwnColumns < 4 ? kOwnColumns : 4;  // Columns side by side in memory and in registers.
   static_assert(kOwnColumns >= 1 && kPiece >= 2 && 32 % kColumnLanes == 0);
-  static_assert(kWarps == 1 || kWarpRowLanes > 1);  // Else every warp would add what a sum starts with.
+  static_assert(kWarps == 1 || kWarpRowLanes > 1);  // Else every warp would add the first term.
   // Register r of lane q holds row r ^ row_twist(q), register c of lane p column c ^ column_twist(p). In general these
   // are q R / kColumnLanes and (p % kWarpRowLanes) kOwnColumns. Layouts that need no division or remainder leave it
   // out, because the compiler, which does not know the ranges of q and p, would not.
@@ -244,7 +244,7 @@ struct Tile {
   TilePlace<L> place;
   float k[R][C];                            // In the log domain: logits, base 2.
   float u[R], v[C];                         // In the log domain: potentials, base 2.
-  float w[L::kOwnRows], z[L::kOwnColumns];  // What eps is multiplied by, of this lane's share.
+  float w[L::kOwnRows], z[L::kOwnColumns];  // Factors of eps, for this lane's share.
   bool done = false;
   int count = 0;
 
@@ -279,7 +279,7 @@ struct Tile {
     }
   }
 
-  /// Turns k from logits into K. What padding held does not matter.
+  /// Turns k from logits into K. The contents of padding do not matter.
   __device__ __forceinline__ void start() {
     bool const positive = arguments.start_positive, softmax = arguments.start_softmax;
 #pragma unroll
@@ -493,8 +493,7 @@ struct Tile {
     for (int r = 0; r < R; ++r) to[r] = u[r];
   }
 
-  /// Does all half-steps. between(pair) is called after the row step of a pair, when u is new and v is what it was made
-  /// of.
+  /// Does all half-steps. Calls between(pair) after the row step of a pair, with the new u and its v.
   template <class Between>
   __device__ __forceinline__ void iterate(Between&& between) {
     bool const checks = kGeneral && arguments.tolerance > 0;

@@ -9,7 +9,7 @@ namespace monge::cuda {
 
 inline constexpr int kBlockThreads = 256;
 
-/// What the half-step of one side works on: `size` sums of `other_size` terms.
+/// Data of the half-step of one side: `size` sums of `other_size` terms.
 struct BlockSide {
   int size, other_size, stride, other_stride;  // Entry (i, j), j of the other side, is at i stride + j other_stride.
   float const* marginal;
@@ -42,7 +42,7 @@ template <bool kBackward>
 struct BlockProjection {
   ProjectionArguments const& arguments;
   float *k, *d, *row_kept, *column_kept;
-  float* history;  // This block's. A slot of n + m floats a pair: the v it began with, the u it made.
+  float* history;  // Of this block. A slot of n + m floats for each pair: its first v, and its u.
   BlockSide rows, columns;
   bool* flag;
 
@@ -91,7 +91,7 @@ struct BlockProjection {
     stopped = stop;
   }
 
-  /// Undoes a half-step that made `own_scaling` of `other_scaling`; null: of the scalings of the start.
+  /// Undoes a half-step that made `own_scaling` from `other_scaling`; null means the first scalings.
   __device__ __forceinline__ void back(BlockSide const& own, BlockSide const& other, float const* own_scaling,
                                        float const* other_scaling) {
     ProjectionArguments const& a = arguments;
@@ -112,7 +112,7 @@ struct BlockProjection {
       }
     }
     __syncthreads();
-    // The sums are those of the other side: its bar_j grows by a sum over the own i.
+    // The sums belong to the other side: its bar_j grows by a sum over i of this side.
     block_sums(
         other,
         [&](int j, int i) {
@@ -200,7 +200,7 @@ struct BlockProjection {
     __syncthreads();
   }
 
-  /// Does all half-steps. Returns how many pairs were done.
+  /// Does all half-steps. Returns the number of pairs.
   __device__ __forceinline__ int iterate() {
     ProjectionArguments const& a = arguments;
     int const n = rows.size, m = columns.size;

@@ -1,13 +1,13 @@
 // Gradient of the projection of contiguous float32 matrices of 4 x 4, one matrix a lane, as cross ratios
 // (device/ratio.cuh). A lane works on two matrices at once: it makes the steps of one, `ahead`, while it undoes those
-// of the one before it, `behind`. So the special function unit and the multipliers are busy at the same time. An
-// iteration takes 93 instructions, a matrix moves 192 bytes.
+// of the previous one, `behind`. The special function unit and the multipliers are then busy at the same time. An
+// iteration takes 93 instructions; a matrix moves 192 bytes.
 //
 // Both matrices share one history. When a pair of steps is undone its slot becomes free, and the pair that is made
 // takes it. So the next matrix lies in the slots in reverse order, and the direction changes from matrix to matrix.
 //
-// The matrices that come next are asked for in the L2 cache, not loaded to registers: loads under way slow the
-// iterations down (docs/tuning.md).
+// The next matrices are prefetched to the L2 cache, not loaded to registers: loads in flight slow the iterations down
+// (docs/tuning.md).
 #pragma once
 #include "cuda/projection/kernels/tile_backward.cuh"
 
@@ -32,7 +32,7 @@ __global__ void __maxnreg__(65536 / kBackwardThreads<L> / 8 * 8)
   if (warp_first >= batch) return;
   // A lane that has no matrix left repeats its own last one, or the last of the batch, and stores nothing.
   std::int64_t const first = thread < batch ? thread : batch - 1;
-  int const rounds = static_cast<int>((batch - 1 - warp_first) / threads) + 1;  // Of the warp: those of its first lane.
+  int const rounds = static_cast<int>((batch - 1 - warp_first) / threads) + 1;  // Of the warp, set by its first lane.
   int const own_rounds = thread < batch ? static_cast<int>((batch - 1 - thread) / threads) + 1 : 0;
   std::int64_t const step = kMatrix * threads;
   float4 const* logits = static_cast<float4 const*>(arguments.logits.data) + kMatrix * first;

@@ -65,9 +65,8 @@ inline constexpr int kForwardThreads = L::kChunks < 16 ? 128 : L::kThreads;
 template <class L, ProjectionMode kMode>
 inline constexpr int kForwardBlocks = L::N == 8 && L::kLanes == 1 && kMode == ProjectionMode::plain ? 20 : 1;
 
-/// A team asks for the matrices of the tile this far ahead of its own to be brought to the L2 cache. Few warps of large
-/// tiles fit a multiprocessor and hide little of a load; what half a wave asks for is still in the cache when its turn
-/// comes.
+/// A team prefetches the matrices of the tile this far ahead of its own to the L2 cache. Few warps of large tiles fit a
+/// multiprocessor and hide little of a load. Matrices prefetched by half a wave are still in the cache when needed.
 template <class L>
 inline constexpr std::int64_t kTilesAhead = 1024 / L::kWarps;
 

@@ -1,6 +1,6 @@
-// Gradient of the projection with a matrix in the registers of one lane or of a few. The half-steps are done again and
-// their scalings kept: 4 (R / kColumnLanes + C / kRowLanes) bytes a lane and iteration, in shared memory or, where they
-// do not fit, in global memory. Then the half-steps are undone, 4 n m multiply-adds an iteration more. A float32 matrix
+// Gradient of the projection with a matrix in the registers of one lane or of a few. The half-steps are repeated and
+// their scalings kept: 4 (R / kColumnLanes + C / kRowLanes) bytes for each lane and iteration, in shared memory if they
+// fit, else in global memory. Undoing the half-steps takes 4 n m multiply-adds an iteration more. A float32 matrix
 // moves 12 n m bytes.
 #pragma once
 #include "cuda/projection/device/adjoint.cuh"
@@ -13,7 +13,7 @@ namespace monge::cuda {
 template <class L, ProjectionMode kMode>
 inline constexpr bool kKeepsBoth = L::N > 4 || kMode != ProjectionMode::plain;
 
-/// Threads of a multiprocessor: as many as can have the registers that they need.
+/// Threads of a multiprocessor: the most that the registers allow.
 template <class L>
 inline constexpr int kBackwardThreads = L::kChunks > 4  ? 256
                                         : L::kLanes > 1 ? 512
@@ -48,7 +48,7 @@ __device__ __forceinline__ void differentiate_tile(float (&x)[L::R][L::C], float
   tile.each([&](int r, int c) { x[r][c] = g[r][c]; });
 }
 
-/// The same, as cross ratios where the problem and the matrix allow it.
+/// differentiate_tile(), or cross ratios if the problem and the matrix allow them.
 template <class L, ProjectionMode kMode, bool kPadded, class History>
 __device__ __forceinline__ void differentiate(float (&x)[L::R][L::C], float (&g)[L::R][L::C],
                                               ProjectionArguments const& arguments, SumTargets const* marginals,
@@ -102,7 +102,7 @@ __global__ void __launch_bounds__(kBackwardThreads<L>)
   std::int64_t const stride = static_cast<std::int64_t>(gridDim.x) * teams * L::kPerTeam;
   std::int64_t const start = team_of_grid * L::kPerTeam;
   wait_for_previous_kernel();
-  // Few warps fit beside the histories, so small tiles load their next matrices while they work on these.
+  // Few warps fit beside the histories, so small tiles load their next matrices during the work on these.
   constexpr bool kPrefetch = kAligned && L::kChunks <= 4;
   float4 chunk[kPrefetch ? L::kChunks : 1], gradient_chunk[kPrefetch ? L::kChunks : 1];
   if constexpr (kPrefetch) {

@@ -21,8 +21,8 @@ struct ProjectionArguments {
   std::int64_t batch = 0;
   float* d_dustbin_score = nullptr;
   float* history = nullptr;         ///< In global memory; null: the history is in shared memory.
-  std::int64_t history_chunks = 0;  ///< Chunks of 16 bytes that the history takes, a team.
-  int team_chunks = 0;              ///< The same, of shared memory: for staging and history.
+  std::int64_t history_chunks = 0;  ///< Chunks of 16 bytes in a team's history.
+  int team_chunks = 0;              ///< Chunks of 16 bytes of a team's shared memory: for staging and history.
   int rows = 0, columns = 0, logit_rows = 0, logit_columns = 0;
   int pairs = 0;
   float epsilon = 0, matrix_epsilon = 0, inverse_temperature = 1, tolerance = 0, dustbin_score = 0;
@@ -31,7 +31,7 @@ struct ProjectionArguments {
   bool clamp = false, scaling = false;
   bool columns_first = false, lead = false, trail = false;
   bool log_domain = false, implicit = false;
-  bool reducible = false;  ///< device/ratio.cuh can do the narrow matrices.
+  bool reducible = false;  ///< device/ratio.cuh can do narrow matrices of the problem.
 };
 
 inline constexpr int kLargestMarginal = 257;
@@ -57,9 +57,9 @@ struct MhcArguments {
 
 inline constexpr int kMhcSums = 27;  ///< Sums over tokens: 3 of scale, 24 of base.
 
-/// What the steps must be able to do; each mode can do all that the ones before it can. Plain: sums of exponentials.
-/// Guarded: an eps that is added to them. General: marginals, clamps, the tolerance, the implicit gradient. The log
-/// domain is general steps on potentials.
+/// Abilities of the steps; each mode includes the modes before it. Plain: sums of exponentials. Guarded: an eps added
+/// to the sums. General: marginals, clamps, the tolerance, the implicit gradient. The log domain is general steps on
+/// potentials.
 enum class ProjectionMode { plain, guarded, general, log_domain };
 
 /// Matrices larger than a tile: each in the shared memory of one block, which takes block_bytes().

@@ -10,8 +10,8 @@
 
 namespace monge::cuda {
 
-/// Bytes of shared memory that one block may have. The blocks of one multiprocessor share as much and kSharedOfBlock
-/// more, and each of them takes kSharedOfBlock beside its own.
+/// Bytes of shared memory that one block may have. The blocks of a multiprocessor share kSharedOfBlock bytes more, and
+/// each of them takes kSharedOfBlock beside its own.
 inline int shared_of_processor() {
   return device_attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin);
 }
@@ -77,7 +77,7 @@ BackwardShape backward_shape(ProjectionArguments const& arguments, int multiproc
   return shape;
 }
 
-/// Whether project_backward_ratio_kernel does the call. It pays where warps have several tiles each.
+/// Whether project_backward_ratio_kernel does the call. It is faster if each warp has several tiles.
 template <class L>
 bool is_ratio_backward(ProjectionArguments const& arguments, BackwardShape const& shape) {
   auto const direct = [](BatchArguments const& view) { return view.contiguous && view.type == DataType::float32; };
