@@ -29,7 +29,7 @@ struct Array {
   void* data();
   std::int64_t rows() const { return shape.front(); }
   std::int64_t columns() const { return shape.size() == 1 ? 1 : shape.back(); }
-  /// Of the same element type, all zero.
+  /// Zeros of the same element type.
   Array zeros(std::vector<std::int64_t> const& shape) const;
 };
 
@@ -41,7 +41,7 @@ struct IndexArray {
   std::int64_t columns() const { return shape.size() == 1 ? 1 : shape.back(); }
 };
 
-// These throw Error, naming `field`, for any other shape. All but costs() are for values in rows.
+// These functions throw Error, naming `field`, for any other shape. All but costs() take row-major values.
 /// A cloud of points: n x d, or 1-D of n entries, which is read as n x 1.
 MatrixView points(std::string const& field, Array const& array);
 MutableMatrixView points(std::string const& field, Array& array);
@@ -56,7 +56,7 @@ IndexView labels(std::string const& field, std::optional<IndexArray> const& arra
 
 /// Zeros.
 IndexArray zero_indices(std::vector<std::int64_t> shape);
-/// To be written: a matrix, or a vector as one of one column.
+/// A view to write to; a vector is a matrix of one column.
 MutableIndexView indices(IndexArray& array);
 
 /// "3 x 4", as messages write shapes.

@@ -40,7 +40,7 @@ void write_numbers(std::filesystem::path const& path, Numbers const& numbers) {
   close(out, path);
 }
 
-/// As `read` has them from .npy, `parse` from text. `name` in their messages is "field: path".
+/// Reads .npy by `read` and text by `parse`. Both get the name "field: path" for their messages.
 template <class Read, class Parse>
 auto read_numbers(std::string const& field, std::filesystem::path const& path, Read const& read, Parse const& parse) {
   std::string const name = fmt::format("{}: {}", field, path.string());
@@ -68,7 +68,7 @@ auto read_numbers(std::string const& field, std::filesystem::path const& path, R
   }
 }
 
-/// Of a table of float64, which holds every whole number up to 2^53.
+/// The whole numbers of a float64 table, which holds them exactly up to 2^53.
 IndexArray whole_numbers(Array const& table, std::string const& name) {
   constexpr double kMost = 9007199254740992.0;
   IndexArray result{table.shape, {}};

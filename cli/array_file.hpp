@@ -1,4 +1,4 @@
-// Arrays in files, the format told by the extension.
+// Arrays in files; the extension tells the format.
 #pragma once
 #include <filesystem>
 #include <string>
@@ -10,7 +10,7 @@ namespace monge::cli {
 
 /// Reads .npy, or text (.csv, .tsv, .txt). Messages name `field` ("x") and the file. Throws Error.
 Array read_array(std::string const& field, std::filesystem::path const& path, Order order = Order::rows);
-/// The same of whole numbers: int32, int64 and bool in .npy, digits in text.
+/// The same for whole numbers: int32, int64 and bool in .npy, digits in text.
 IndexArray read_index_array(std::string const& field, std::filesystem::path const& path);
 
 /// Writes .npy. Throws Error (input_output).

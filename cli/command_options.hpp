@@ -1,4 +1,4 @@
-// The options that commands share, and the way from an option of the library's lists to one of the command line.
+// Options of the command line: those that commands share, and any option of a list of the library.
 #pragma once
 #include <limits>
 #include <optional>
@@ -20,7 +20,7 @@ template <class... Args>
   throw Error(ErrorCode::invalid_argument, fmt::format(format, std::forward<Args>(args)...));
 }
 
-/// What a text must spell, before what its value must be.
+/// The kind of value that a text must spell, for messages: the allowed values follow.
 template <class Value>
 std::string kind_of(Value const&) {
   if constexpr (std::is_integral_v<Value> && !std::is_same_v<Value, bool>)
@@ -32,7 +32,7 @@ std::string kind_of(std::optional<Value> const&) {
   return kind_of(Value());
 }
 
-/// --name VALUE sets `value`. The help shows `standard` as its default; by itself, what `value` holds now.
+/// --name VALUE sets `value`. The help shows `standard` as the default, or else the present `value`.
 template <class Constraint, class Value>
 CLI::Option* add_option(CLI::App& command, Field<Constraint> const& field, Value& value, std::string const& standard) {
   auto const store = [&value, field](std::string const& text) {

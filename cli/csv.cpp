@@ -46,7 +46,7 @@ void split(std::string_view line, char separator, std::vector<std::string_view>&
   }
 }
 
-/// The number that makes up all of `field`; infinite where it is too large for float64.
+/// The number that `field` spells, if it spells one; infinite if it is too large for float64.
 std::optional<double> number(std::string_view field) {
   if (field.size() > 1 && field[0] == '+' && field[1] != '-') field.remove_prefix(1);  // from_chars knows no plus sign
   double value = 0;

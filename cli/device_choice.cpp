@@ -40,7 +40,7 @@ DeviceChoice choose_device(std::string const& text, int threads) {
   } else {
     device = device_named(text);
   }
-  // Makes the error for a device that does not exist, too.
+  // Throws for a device that does not exist.
   Context context = device.type == DeviceType::cpu ? Context::cpu(threads) : Context::cuda({.index = device.index});
   auto const found = info_of(device);
   DeviceInfo info;

@@ -1,12 +1,12 @@
-// What the program tells the shell.
+// Exit codes of the program.
 #pragma once
 
 namespace monge::cli {
 
 inline constexpr int kDone = 0;           ///< Converged, or ran the sweeps that were asked for.
 inline constexpr int kFailed = 2;         ///< Wrong use, bad input or a failure; nothing was written.
-inline constexpr int kShort = 3;          ///< Ended short of the tolerance, or the plan has no such entries; the other
+inline constexpr int kShort = 3;          ///< Ended short of the tolerance, or lacks requested entries; the other
                                           ///< results were written.
-inline constexpr int kInterrupted = 130;  ///< Ctrl-C; what a solve had reached was written.
+inline constexpr int kInterrupted = 130;  ///< Ctrl-C; the state of the solve was written.
 
 }  // namespace monge::cli

@@ -19,7 +19,7 @@ void visit_values(Arguments& arguments, Visit const& visit) {
   visit(kLabelWeight, arguments.label_weight);
 }
 
-/// Those of the points that lie in files.
+/// Calls visit(field, path, description) for each file of labels.
 template <class Arguments, class Visit>
 void visit_label_files(Arguments& arguments, Visit const& visit) {
   visit("labels_x", arguments.labels_x, "classes of the sources (n whole numbers from 0), with label_cost");

@@ -1,4 +1,4 @@
-// `monge info`: what this build can run on.
+// `monge info`: the devices of this build.
 #pragma once
 #include <CLI/App.hpp>
 

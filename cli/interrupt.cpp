@@ -15,7 +15,7 @@ std::sig_atomic_t volatile at_terminal = 0;
 
 extern "C" void leave(int) {
   std::string_view line = "\nmonge: interrupted; nothing was written\n";
-  if (at_terminal == 0) line.remove_prefix(1);  // There is no line of progress to leave.
+  if (at_terminal == 0) line.remove_prefix(1);  // Without a terminal there is no progress line to end.
   [[maybe_unused]] auto const ignored = ::write(STDERR_FILENO, line.data(), line.size());
   ::_exit(kInterrupted);
 }

@@ -1,5 +1,5 @@
-// Ctrl-C. While there is nothing to keep it ends the program; once a solve runs, the first asks it to stop and keeps
-// what it has, and the second ends the program all the same.
+// Ctrl-C. Before a solve runs, Ctrl-C ends the program. Then the first one asks the solve to stop, and its results are
+// kept; the second one ends the program.
 #pragma once
 
 namespace monge::cli {
@@ -8,7 +8,7 @@ namespace monge::cli {
 void leave_on_interrupt();
 /// From here on the first Ctrl-C is only noted, and the next has its usual effect.
 void note_interrupt();
-/// Whether one was noted.
+/// Whether a Ctrl-C was noted.
 bool interrupted();
 
 }  // namespace monge::cli

@@ -173,7 +173,7 @@ std::vector<T> read_values(std::istream& in, std::string const& name, Header con
       if (!in) fail(name, "could not be read to its end");
     };
     if (header.fortran_order && header.shape.size() > 1 && !by_columns) {
-      // The file holds lines along the first dimension, those that differ in the second one after another.
+      // The file holds lines along the first dimension. From one line to the next the second index runs fastest.
       std::vector<std::int64_t> const& shape = header.shape;
       std::int64_t const stride = count > 0 ? count / shape[0] : 0;
       std::vector<T> line(static_cast<std::size_t>(count > 0 ? shape[0] : 0));
@@ -199,10 +199,10 @@ std::vector<T> read_values(std::istream& in, std::string const& name, Header con
 
 namespace {
 
-/// What stands before the values.
+/// The part of a file before its values.
 struct Preamble {
   Header header;
-  std::int64_t length, header_end;  // Of the file, in bytes.
+  std::int64_t length, header_end;  // Of the file and of this part, in bytes.
 
   /// "f8" of '<f8'.
   std::string_view type() const {
@@ -244,7 +244,7 @@ Preamble read_preamble(std::istream& in, std::string const& name) {
   return {HeaderParser(text, name).parse(), length, header_begin + header_length};
 }
 
-/// The values of `item` bytes each that follow, exactly as many as the shape says.
+/// The number of values, of `item` bytes each. Throws Error unless the file holds exactly the values of its shape.
 std::int64_t count_values(Preamble const& preamble, std::string const& name, std::int64_t item) {
   Header const& header = preamble.header;
   if (header.shape.empty() || header.shape.size() > 3) {

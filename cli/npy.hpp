@@ -18,12 +18,12 @@ enum class Order {
 /// Reads the whole of a seekable stream. `name` opens every message. Throws Error (input_output); memory is reserved
 /// only after the header has been checked against the length of the stream.
 Array read_npy(std::istream& in, std::string const& name, Order order = Order::rows);
-/// The same of whole numbers; true and false are 1 and 0.
+/// The same for whole numbers; true and false are 1 and 0.
 IndexArray read_index_npy(std::istream& in, std::string const& name);
 
 /// Writes version 1.0 in C order; the array is row-major.
 void write_npy(std::ostream& out, Array const& array);
-/// The same of int64.
+/// The same for int64.
 void write_npy(std::ostream& out, IndexArray const& array);
 
 }  // namespace monge::cli

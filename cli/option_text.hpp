@@ -16,7 +16,7 @@ namespace monge::cli {
 /// "check_every" as a flag: "--check-every".
 std::string flag(std::string_view option);
 
-/// Sets the value from all of `text`; false where it spells no value of that type. Ranges are the library's to check.
+/// Sets the value from all of `text`; false if it spells no value of that type. The library checks ranges.
 bool parse(std::string_view text, double& value);
 bool parse(std::string_view text, int& value);
 bool parse(std::string_view text, std::uint64_t& value);
@@ -27,7 +27,7 @@ bool parse(std::string_view text, Choice& value) {
   return choice.has_value();
 }
 
-/// Of an option without a default, which has no value where it is not given.
+/// For an option without a default, which has no value if it is not given.
 template <class Value>
 bool parse(std::string_view text, std::optional<Value>& value) {
   Value given{};

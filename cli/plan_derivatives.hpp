@@ -22,7 +22,7 @@ struct DerivativeOptions {
   std::optional<int> hvp_iterations;
 };
 
-/// The list of those of hvp, as visit_solve_options is one.
+/// Visits the options of hvp, as visit_solve_options() does those of a solve.
 template <class Options, class Visitor>
 void visit_hvp_options(Options& options, Visitor&& visit) {
   visit(Field{"hvp_damping", kNotNegative, "added to the diagonal of the system, relative to it"}, options.hvp_damping);
@@ -36,10 +36,10 @@ void validate(DerivativeOptions const& options, GeometryArguments const& costs);
 /// Throws Error for a direction that the points `x` cannot move along.
 void check_direction(Array const& direction, Array const& x);
 
-/// What gradient_files() may give.
+/// All files that gradient_files() may return.
 inline constexpr char const* kGradientFiles[] = {"grad_x.npy", "grad_y.npy", "grad_a.npy", "grad_b.npy"};
 /// grad_a.npy, grad_b.npy and, where there are derivatives by points, grad_x.npy and grad_y.npy with the shapes and
-/// element types of x and y, as `differentiate` leaves them.
+/// element types of x and y. `differentiate` fills them.
 std::vector<ResultFile> gradient_files(GeometryInput const& in,
                                        std::function<void(GradientViews const&)> const& differentiate);
 
@@ -48,7 +48,7 @@ struct DerivativeFiles {
   std::optional<GradientReport> gradients;
   std::optional<LinearReport> hvp;
 };
-/// Takes products of the plan; `direction` is what options.hvp names.
+/// Takes products of the plan; `direction` is the array in the file options.hvp.
 DerivativeFiles derivative_files(Plan const& plan, DerivativeOptions const& options, GeometryInput const& in,
                                  std::optional<Array> const& direction);
 

@@ -14,14 +14,14 @@
 namespace monge::cli {
 
 struct EntryOptions {
-  bool plan = false;  ///< All of them.
+  bool plan = false;  ///< All entries.
   std::optional<int> top_k;
   std::optional<double> threshold;
   std::optional<int> sample;
   std::optional<std::uint64_t> seed;  ///< 0 if not given.
 };
 
-/// The list of them, as visit_solve_options is one.
+/// Visits the options, as visit_solve_options() does those of a solve.
 template <class Options, class Visitor>
 void visit_entry_options(Options& options, Visitor&& visit) {
   visit(Field{"top_k", at_least(1), "the largest entries of each row: topk_indices.npy, topk_values.npy (n x K)"},
@@ -33,7 +33,7 @@ void visit_entry_options(Options& options, Visitor&& visit) {
   visit(Field{"seed", at_least(0), "seed of the pairs"}, options.seed);
 }
 
-/// Throws Error for what no plan of m columns has.
+/// Throws Error for entries that no plan of m columns has.
 void validate(EntryOptions const& options, std::int64_t m);
 
 /// Takes passes over the plan.
@@ -42,9 +42,9 @@ std::vector<ResultFile> entry_files(Plan const& plan, EntryOptions const& option
 /// Throws Error unless --values, if given, are for a plan of m columns.
 void check_values(std::optional<Array> const& values, std::int64_t m);
 
-// Of a Plan and of a RegularizedPlan alike.
+// For a Plan and a RegularizedPlan alike.
 
-/// plan.npy: all of it.
+/// plan.npy: all entries.
 template <class AnyPlan>
 ResultFile dense_plan_file(AnyPlan const& plan) {
   std::int64_t const n = plan.rows(), m = plan.columns();

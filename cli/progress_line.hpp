@@ -1,4 +1,4 @@
-// One line that tells how a run is getting on; shown on a terminal only, and erased at the end.
+// One line about the progress of a run: shown on a terminal only, and erased at the end.
 #pragma once
 #include <string>
 #include <string_view>
@@ -10,7 +10,7 @@ namespace monge::cli {
 
 class ProgressLine {
  public:
-  /// `wanted` and standard error being a terminal decide together.
+  /// The line is shown if it is `wanted` and standard error is a terminal.
   explicit ProgressLine(bool wanted);
   ~ProgressLine() { erase(); }
   ProgressLine(ProgressLine const&) = delete;
@@ -18,12 +18,12 @@ class ProgressLine {
 
   void show(Progress const& progress);
   void show(RegularizedProgress const& progress);
-  /// What the program does meanwhile, such as "map".
+  /// Shows the present work, such as "map".
   void show(std::string_view work);
   void erase();
 
  private:
-  /// Whether enough time has passed since the last of these.
+  /// Whether enough time has passed since the last line.
   bool is_due(double seconds);
   void print(std::string const& text);
 

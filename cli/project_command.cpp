@@ -41,7 +41,7 @@ struct Arguments {
   RunArguments run;
 };
 
-/// Where the array's last two dimensions, or its stacks of `rows_given` rows (0: all), are matrices.
+/// An array as a batch of matrices: its last two dimensions or, if it is 2-D, stacks of `rows_given` rows (0: all).
 struct Batch {
   std::int64_t size;
   int rows, columns;
@@ -66,7 +66,7 @@ Batch batch_of(Array const& logits, int rows_given) {
   return {lines / rows_given, rows_given, static_cast<int>(columns)};
 }
 
-/// A NaN stays in its matrix, but nobody wants it in a file; -inf is how entries are masked.
+/// Throws Error for a NaN in a file, which the library would pass on to one matrix. -inf masks an entry.
 void check_values(Array const& logits, ProjectionStart start) {
   bool const positive = start == ProjectionStart::positive;
   constexpr double largest = std::numeric_limits<float>::max();
@@ -198,13 +198,13 @@ int project_file(Arguments arguments) {
   run.check_seconds = watch.lap();
 
   if (options.tolerance > 0) {
-    // A matrix stops by the sums of its first side; those that it checks are sums of float32 terms, one after another.
+    // A matrix stops by the sums of its first side, which it adds in float32, one term after another.
     bool const rows_first = options.order == ProjectionOrder::rows_first;
     double const rounding = ((rows_first ? m : n) + 8) * (0.5 * std::numeric_limits<float>::epsilon());
     bool const within = (rows_first ? run.row_error : run.column_error) <= options.tolerance + rounding;
     run.status = within ? Status::converged : Status::iteration_limit;
   }
-  note_interrupt();  // The result is there; a half-written one must not stay behind.
+  note_interrupt();  // The result is complete; a half-written file must not stay behind.
   std::vector<std::int64_t> shape{batch.size, n, m};
   if (logits.shape.size() == 2) shape = {batch.size * n, m};
   folder.fill([&](fs::path const& into) { write_array(into / out.filename(), {shape, std::move(projections)}); });
@@ -231,7 +231,7 @@ void add_project_command(CLI::App& app, int& exit_code) {
       ->required();
   command.add_option("--rows", arguments->rows, "2-D logits are matrices of so many rows, one below the other")
       ->type_name("VALUE");
-  // Options take effect in the order in which they are added here: first the preset, then what changes it.
+  // Options take effect in the order in which they are added here: first the preset, then the options that change it.
   auto const take_preset = [arguments](std::string const& text) {
     arguments->options = projection_preset(text);
     arguments->preset = text;

@@ -27,7 +27,7 @@
 namespace monge::cli {
 namespace {
 
-/// What --regularizer may name.
+/// The terms that --regularizer may name.
 enum class Term { none, quadratic, group_lasso, l1, mask, hypentropy };
 constexpr auto names_of(Term) {
   using enum Term;
@@ -53,7 +53,7 @@ struct Arguments {
   RunArguments run;
 };
 
-/// What the files hold; empty where none is given.
+/// The contents of the files; empty where no file is given.
 struct Inputs {
   GeometryInput geometry;
   std::optional<Array> p, q, group_weights, l1_weights, mask, u, v, values;
@@ -86,7 +86,7 @@ std::vector<std::pair<Term, double>> read_terms(Arguments const& given) {
   return terms;
 }
 
-/// That each file is of a term, and each term has its file. Before a file is read.
+/// Throws Error, before a file is read, unless each file belongs to a term and each term has its file.
 void check_files(Arguments const& given, std::vector<std::pair<Term, double>> const& terms) {
   auto const has = [&](Term term) {
     return std::any_of(terms.begin(), terms.end(), [&](auto const& entry) { return entry.first == term; });

@@ -35,7 +35,7 @@ Json problem_json(CostRun const& run) {
   return {{"n", run.n}, {"m", run.m}, {"d", to_json(run.d)}, {"files", run.files}};
 }
 
-/// Where it ran, as asked for and as it came: what all reports have.
+/// The part of all reports: the device as requested and as chosen, and the versions.
 void add_run(Json& json, Run const& run) {
   json["options"]["device"] = run.arguments.device;
   json["options"]["threads"] = run.arguments.threads;
@@ -46,7 +46,7 @@ void add_run(Json& json, Run const& run) {
   json["versions"] = versions_json();
 }
 
-/// How a solve ended and what it reached.
+/// The end of a solve and the values that it reached.
 void add_values(Json& json, Report const& report) {
   json["status"] = name(report.status);
   json["message"] = report.message;

@@ -1,4 +1,4 @@
-// The reports: report.json, which is also what --json prints, and that of `monge project --json`.
+// The reports as JSON: report.json, which --json prints, too, and the report of `monge project --json`.
 #pragma once
 #include <optional>
 #include <string>
@@ -17,13 +17,13 @@
 
 namespace monge::cli {
 
-/// Of a command that has costs.
+/// The run of a command that has costs.
 struct CostRun : Run {
   std::int64_t n = 0, m = 0;
-  std::optional<std::int64_t> d;                                           ///< Of the points, if the costs are theirs.
+  std::optional<std::int64_t> d;  ///< The dimension of points, if there are points.
   nlohmann::ordered_json cost_options = nlohmann::ordered_json::object();  ///< GeometryInput::options()
 
-  /// What a report says of the costs.
+  /// Takes the shape and the options of the costs.
   void note(GeometryInput const& geometry);
 };
 
@@ -31,7 +31,7 @@ struct SolveRun : CostRun {
   EntryOptions entries;
   DerivativeOptions derivatives;
   std::optional<GradientReport> gradients;  ///< If they were asked for.
-  std::optional<LinearReport> hvp;          ///< The same.
+  std::optional<LinearReport> hvp;          ///< If it was asked for.
   double map_seconds = 0, derivatives_seconds = 0, entries_seconds = 0;
 };
 
@@ -57,7 +57,7 @@ struct ProjectRun : Run {
   int rows = 0, columns = 0;  ///< Of the logits.
   std::string preset;
   Status status = Status::completed;
-  std::string message;  ///< What the user should know of the result; often empty.
+  std::string message;  ///< A note for the user about the result; often empty.
   double row_error = 0, column_error = 0;
   double project_seconds = 0, check_seconds = 0;
 };

@@ -16,7 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// A folder of a name of its own, removed with all that is in it at the end of its life.
+/// A folder with a unique name; the destructor removes it with its contents.
 class TemporaryFolder {
  public:
   explicit TemporaryFolder(fs::path const& parent) {
@@ -94,7 +94,7 @@ std::string ResultFolder::fill(std::vector<ResultFile> const& files, std::string
     write_text(into / "report.json", report);
     written += "report.json";
   };
-  // What is there without a report is not of an earlier run.
+  // Without a report the files are not those of an earlier run.
   bool const ran_before = fs::exists(path_ / "report.json");
   fill(write, ran_before ? optional : std::vector<std::string>());
   return written;

@@ -1,4 +1,4 @@
-// The folder that a command leaves its results in: all of them or, after an error, none.
+// The folder for the results of a command: all of them or, after an error, none.
 #pragma once
 #include <filesystem>
 #include <functional>
@@ -23,12 +23,12 @@ class ResultFolder {
   std::filesystem::path const& path() const { return path_; }
 
   /// Calls `write` with an empty folder on the same file system. When it returns, that folder becomes the result folder
-  /// or, if there is one already, each of its files replaces the one of its name there, and the files named in
-  /// `earlier` that are not among them go. When it throws, nothing is left or changed.
+  /// or, if there is one already, each new file replaces the one of its name there, and the files named in `earlier`
+  /// that are not new are removed. When `write` throws, nothing is left or changed.
   void fill(std::function<void(std::filesystem::path const&)> const& write,
             std::vector<std::string> const& earlier = {}) const;
-  /// The same with arrays and the report.json that goes with them; `optional`: what other runs of the command leave,
-  /// which goes where there is a report.json of one. Returns what there is to say of it: "result: f.npy, report.json".
+  /// The same with arrays and their report.json. `optional`: files that an earlier run of the command may have left,
+  /// which a report.json there shows; they are removed. Returns a summary: "result: f.npy, report.json".
   std::string fill(std::vector<ResultFile> const& files, std::string const& report,
                    std::vector<std::string> const& optional = {}) const;
 

@@ -1,4 +1,4 @@
-// A run of a command: what it was asked for, what it reads, and what it tells.
+// A run of a command: its arguments, its inputs and its summary.
 #pragma once
 #include <optional>
 #include <string>
@@ -13,14 +13,14 @@
 
 namespace monge::cli {
 
-/// How and where a command runs, as the command line says it.
+/// The arguments about the device and the output of a command.
 struct RunArguments {
   std::string device = "auto";
   int threads = 0;
   bool json = false, quiet = false;
 };
 
-/// What every command knows of its run beyond the library's results.
+/// The part of every command's report that is not a result of the library.
 struct Run {
   RunArguments arguments;
   DeviceInfo device;             ///< The one that was chosen.
@@ -37,7 +37,7 @@ std::optional<Array> read_optional_input(Run& run, char const* field, std::strin
 
 /// "1 sweep", "12 passes".
 std::string passes_text(Report const& report);
-/// A number that the certificate finds, as summaries say it.
+/// A number of the certificate, as summaries print it.
 std::string value_text(double value);
 /// One line of a summary.
 void print_line(std::string_view label, std::string_view text);

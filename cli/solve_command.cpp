@@ -41,7 +41,7 @@ struct Arguments {
   RunArguments run;
 };
 
-/// What the files hold; empty where none is given.
+/// The contents of the files; empty where no file is given.
 struct Inputs {
   GeometryInput geometry;
   std::optional<Array> a, b, f, g, values, hvp;
@@ -123,7 +123,7 @@ void print_summary(SolveRun const& run, SolveOptions const& options, Report cons
   print_line("written", written);
 }
 
-/// What a solve writes only if it is asked to.
+/// The files that a solve writes only on request.
 std::vector<std::string> optional_files() {
   std::vector<std::string> files{"plan.npy",        "map.npy",         "topk_indices.npy",
                                  "topk_values.npy", "plan_indptr.npy", "plan_indices.npy",
@@ -167,7 +167,7 @@ int solve_files(Arguments arguments) {
   Plan const plan = solve(device.context, geometry, vector("a", in.a), vector("b", in.b), options);
   Report const& report = plan.report();
 
-  // What is left takes few passes: a stopped solve gets all of its files.
+  // The rest takes few passes: a stopped solve gets all of its files, too.
   std::vector<ResultFile> files{{"f.npy", Array{{run.n}, plan.f()}}, {"g.npy", Array{{run.m}, plan.g()}}};
   progress.show("map");
   watch.lap();
@@ -184,7 +184,7 @@ int solve_files(Arguments arguments) {
     run.derivatives_seconds = watch.lap();
   }
   progress.show("entries");
-  std::string lacking;  // Why there are no entries: what was solved is kept all the same.
+  std::string lacking;  // Why there are no entries; the other results are kept.
   try {
     if (auto entries = entry_files(plan, run.entries); !entries.empty()) {
       std::move(entries.begin(), entries.end(), std::back_inserter(files));

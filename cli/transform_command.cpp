@@ -73,7 +73,7 @@ int transform_files(Arguments const& given) {
       semi_dual_value(device.context, vector("a", a), vector("b", b), to_rows ? onto : from, to_rows ? from : onto);
   run.transform_seconds = watch.lap();
 
-  note_interrupt();  // The result is there; a half-written one must not stay behind.
+  note_interrupt();  // The result is complete; a half-written file must not stay behind.
   std::string const name = to_rows ? "f.npy" : "g.npy", json = json_text(report_json(run));
   std::string const written =
       folder.fill({{name, Array{{size}, std::move(result)}}, {"argmin.npy", std::move(argmin)}}, json);

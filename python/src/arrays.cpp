@@ -44,7 +44,8 @@ std::string type_name(int code, int bits) {
 
 constexpr char const* kIndexType = "int64";
 
-/// DLPackExchangeAPI of DLPack 1.3: PyTorch's type carries one. It shows a tensor without a capsule, in 0.1 us.
+/// DLPackExchangeAPI of DLPack 1.3: PyTorch's tensor type has one. It makes a view of a tensor without a capsule, in
+/// 0.1 us.
 struct ExchangeApi {
   std::uint32_t major, minor;
   ExchangeApi const* previous;
@@ -55,7 +56,7 @@ struct ExchangeApi {
   void* current_stream;
 };
 
-/// What it shows, as nb::ndarray says it.
+/// A view made by ExchangeApi, with the interface of nb::ndarray.
 struct Exchanged {
   nb::dlpack::dltensor view{};
 

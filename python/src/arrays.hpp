@@ -12,8 +12,8 @@ namespace monge::python {
 
 namespace nb = nanobind;
 
-/// One argument of a call. Keeps the memory alive that its views show; None is the empty view. `field` names the
-/// argument in every message; TypeError says that it is no array, ValueError that it is none of the right kind.
+/// One argument of a call. Keeps the memory of its views alive; None is the empty view. `field` names the argument in
+/// every message. Throws TypeError for a value that is no array, ValueError for an array of the wrong kind.
 class Array {
  public:
   enum class Access { read, write };
@@ -22,7 +22,7 @@ class Array {
 
   bool given() const { return !shape_.empty() || data_ != nullptr; }
   Device device() const { return device_; }
-  /// Whether the elements of a column lie side by side and those of a row do not: the transpose is row-major.
+  /// Whether the transpose is row-major and the array is not.
   bool is_column_major() const;
 
   VectorView vector() const;
@@ -46,12 +46,12 @@ class Array {
   void require_dimensions(std::size_t dimensions, char const* what) const;
   void require_index() const;
   std::int64_t vector_stride() const;
-  /// Of dimension k; one that holds at most one element, or is in an array of none, may have any.
+  /// Whether dimension k has this stride. A dimension of at most one element, or of an empty array, may have any.
   bool lies_at(std::size_t k, std::int64_t stride) const;
   std::int64_t row_stride(std::size_t row) const;
 
   std::string field_;
-  nb::ndarray<nb::ro> dlpack_;  // This or the next keeps the memory.
+  nb::ndarray<nb::ro> dlpack_;  // dlpack_ or owner_ keeps the memory alive.
   nb::object owner_;
   void* data_ = nullptr;
   std::string type_;

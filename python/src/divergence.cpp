@@ -26,7 +26,7 @@ CostMatrix matrix_of(char const* field, GeometryPointer const& geometry) {
   return *matrix;
 }
 
-/// Of points, which are all in `xy`, or of three cost matrices.
+/// The divergence of points, both clouds in `xy`, or of three cost matrices.
 std::shared_ptr<HeldDivergence> divergence(SessionPointer const& session, GeometryPointer const& xy,
                                            GeometryPointer const& xx, GeometryPointer const& yy, nb::handle a,
                                            nb::handle b, OptionDict const& given, nb::object progress) {

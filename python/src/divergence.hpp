@@ -1,4 +1,4 @@
-// The Sinkhorn divergence, and transport without entropy seen from one potential.
+// The Sinkhorn divergence, and the hard c-transform of a potential.
 #pragma once
 #include <nanobind/nanobind.h>
 

@@ -14,7 +14,7 @@ namespace monge::python {
 
 using HeldPlan = OnSession<Plan>;
 
-/// The options that a dictionary gives, with what looks after the solve.
+/// The options of a dictionary, with the callback of `watch`.
 SolveOptions solve_options(OptionDict const& given, Watch& watch);
 
 void bind_entropic(nb::module_& module);

@@ -13,7 +13,7 @@
 namespace monge::python {
 namespace {
 
-// As the command line calls them.
+// Named as on the command line.
 constexpr Field kCostFunction{"cost_function", OneOf<CostFunction>(), "of two points"};
 
 std::shared_ptr<HeldGeometry> point_cloud(nb::handle x, nb::handle y, nb::handle cost_function, double scale,
@@ -41,7 +41,7 @@ std::shared_ptr<HeldGeometry> cost_matrix(nb::handle cost) {
   return std::make_shared<HeldGeometry>(matrix, std::move(arrays));
 }
 
-/// The sides of a problem: points, or rows and columns of a matrix.
+/// The sizes n and m of a problem of points or of a cost matrix.
 std::pair<std::int64_t, std::int64_t> sides(Geometry const& geometry) {
   if (auto const* const clouds = std::get_if<PointCloud>(&geometry)) return {clouds->x.rows(), clouds->y.rows()};
   CostMatrix const& matrix = std::get<CostMatrix>(geometry);

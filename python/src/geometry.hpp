@@ -1,4 +1,4 @@
-// Where costs come from, with the arrays of Python that they are read from.
+// Geometries, with the Python arrays that hold their costs.
 #pragma once
 #include <nanobind/nanobind.h>
 

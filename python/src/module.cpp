@@ -14,7 +14,7 @@
 
 namespace {
 
-/// The exception of Python that says what an ErrorCode says.
+/// The Python exception for an ErrorCode.
 PyObject* exception_for(monge::ErrorCode code) {
   switch (code) {
     case monge::ErrorCode::invalid_argument:
@@ -34,7 +34,7 @@ PyObject* exception_for(monge::ErrorCode code) {
 }  // namespace
 
 NB_MODULE(_core, module) {
-  nanobind::set_leak_warnings(false);  // What caches still hold at the end is no matter of the user's.
+  nanobind::set_leak_warnings(false);  // Objects that caches hold at exit are no leaks of the user's.
   nanobind::register_exception_translator([](std::exception_ptr const& thrown, void*) {
     try {
       std::rethrow_exception(thrown);

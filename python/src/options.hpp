@@ -28,7 +28,7 @@ std::string kind_of() {
     return std::is_integral_v<Value> ? "int" : "float";
 }
 
-/// A wrong value in a message: itself where it is short, else its type.
+/// A wrong value for a message: its repr if that is short, else its type.
 inline std::string shown(nb::handle given) {
   constexpr std::size_t kMost = 60;
   std::string const text = nb::cast<std::string>(nb::repr(given));
@@ -36,7 +36,7 @@ inline std::string shown(nb::handle given) {
   return "of type " + nb::cast<std::string>(given.type().attr("__name__"));
 }
 
-/// Sets `value` from an object of Python, or throws TypeError. What range it must be in is the library's to say.
+/// Sets `value` from an object of Python, or throws TypeError. The library checks its range.
 template <class Constraint, class Value>
 void set_option(Field<Constraint> const& field, nb::handle given, Value& value) {
   if constexpr (std::is_enum_v<Value>) {
@@ -67,7 +67,7 @@ void set_option(Field<Constraint> const& field, nb::handle given, Value& value) 
                            .c_str());
 }
 
-/// Sets what `given` names of the options that `visit_list` lists; TypeError for a name that is on no list.
+/// Sets the options of `visit_list` that `given` names; throws TypeError for a name that is not on the list.
 template <class Options, class VisitList>
 void set_options(Options& options, OptionDict const& given, VisitList const& visit_list) {
   std::size_t used = 0;
@@ -87,7 +87,7 @@ void set_options(Options& options, OptionDict const& given, VisitList const& vis
   }
 }
 
-/// (name, type, default, what it may be, what it does) of each option, in the order of the list.
+/// (name, type, default, allowed values, description) of each option, in the order of the list.
 template <class Options, class VisitList>
 OptionList option_list(VisitList const& visit_list) {
   OptionList list;

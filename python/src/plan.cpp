@@ -9,7 +9,7 @@
 #include "arrays.hpp"
 #include "entropic.hpp"
 
-// Methods of a plan, with outputs that the caller has made. Names of the fields in messages are those of Python's side.
+// Methods of a plan; the caller makes the outputs. Messages name fields as Python's arguments.
 namespace monge::python {
 namespace {
 

@@ -21,7 +21,7 @@ namespace nb = nanobind;
 
 using Members = nb::typed<nb::dict, nb::str, nb::any>;
 
-// The lists of what a report has: attributes, repr and pickles are made of them.
+// The lists of the members of reports: attributes, repr and pickles are made from them.
 
 template <class Visit>
 void visit_members(Progress const*, Visit const& visit) {

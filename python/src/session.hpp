@@ -1,4 +1,4 @@
-// Where calls from Python run: without the interpreter's lock, and one at a time for each context.
+// Calls from Python run in a Session: without the interpreter's lock, and one at a time for each context.
 #pragma once
 #include <nanobind/nanobind.h>
 
@@ -18,8 +18,8 @@ class Session {
 
   Device device() const { return context_.device(); }
 
-  /// work(context), while other threads run Python. The interpreter's lock goes first and comes back last, so a thread
-  /// that waits for the context never holds it.
+  /// Runs work(context) while other threads run Python. The interpreter's lock is released first and taken again last,
+  /// so a thread that waits for the context never holds it.
   template <class Work>
   auto run(Work const& work) {
     nb::gil_scoped_release const released;
@@ -29,11 +29,11 @@ class Session {
 
  private:
   Context context_;
-  std::recursive_mutex mutex_;  // A progress function may use, or drop, what lives on the session that is solving.
+  std::recursive_mutex mutex_;  // A progress function may use, or drop, objects of the session that is solving.
 };
 
-/// What the library made on a session's context, with the caller's memory that it may read. It is used and destroyed as
-/// calls are run.
+/// An object that the library made on a session's context, with the caller's memory that it may read. It is used and
+/// destroyed in Session::run().
 template <class Made>
 class OnSession {
  public:
@@ -49,7 +49,7 @@ class OnSession {
   std::shared_ptr<void const> const& memory() const { return memory_; }
   std::shared_ptr<Made> const& made() const { return made_; }
 
-  /// work(made) on the session.
+  /// Runs work(made) on the session.
   template <class Work>
   auto run(Work const& work) const {
     return session_->run([&](Context const&) { return work(*made_); });

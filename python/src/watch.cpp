@@ -3,7 +3,7 @@
 namespace monge::python {
 
 bool Watch::goes_on(std::function<nb::object()> const& state) {
-  if (error_) return false;  // Of a batch, the problems that were not asked about stop, too.
+  if (error_) return false;  // The other problems of a batch stop, too.
   Clock::time_point const now = Clock::now();
   if (progress_.is_none() && now < next_) return true;
   next_ = now + kBetweenSignals;

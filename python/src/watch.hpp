@@ -1,4 +1,4 @@
-// What looks after a solve from Python: signals, and the caller's progress function.
+// The watch over a solve from Python: signals, and the caller's progress function.
 #pragma once
 #include <nanobind/nanobind.h>
 
@@ -11,19 +11,19 @@ namespace monge::python {
 
 namespace nb = nanobind;
 
-/// Made and ended with the interpreter's lock; its callback takes the lock when there is something to do.
+/// Constructed and destroyed with the interpreter's lock; its callback takes the lock when it needs it.
 class Watch {
  public:
-  /// `progress` is None or is called with what the library says at each check; False stops the solve.
+  /// `progress` is None or is called with the library's progress at each check; if it returns False, the solve stops.
   explicit Watch(nb::object progress) : progress_(std::move(progress)) {}
 
-  /// For the `progress` of options, State being a Progress or a RegularizedProgress.
+  /// For the `progress` of options; State is Progress or RegularizedProgress.
   template <class State>
   std::function<bool(State const&)> callback() {
     return [this](State const& state) { return goes_on([&] { return nb::cast(state); }); };
   }
 
-  /// Raises what a signal or the progress function raised.
+  /// Throws the exception of a signal or of the progress function.
   void rethrow() {
     if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
   }

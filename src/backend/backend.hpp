@@ -29,17 +29,17 @@ struct OperatorOptions {
   Penalties penalties{};
 };
 
-/// One side of an operator's problem, which is to be transported to itself.
+/// One side of another operator's problem, to be transported to itself.
 struct SelfInput {
   EntropicOperator const* of = nullptr;
   Side side = Side::rows;
 };
 
-/// What an operator is made of; nothing of it is kept. `geometry` has been checked for shape (geometry/validation.hpp)
-/// but not for values, the marginals are valid. `twin`, if given, is an operator of the same geometry and marginals in
-/// any precision: what it knows of them is not found out again. `self`, if given, makes
-/// EntropicOperator::is_self(): geometry and marginals have that side twice, and points and weights are those that the
-/// other operator, of the same precision, has packed. The twin of such an operator is one too.
+/// The input of an operator, which keeps none of it. `geometry` has been checked for shape (geometry/validation.hpp)
+/// but not for values; the marginals are valid. `twin`, if given, is an operator of the same geometry and marginals in
+/// any precision, whose findings about them are reused. `self`, if given, makes EntropicOperator::is_self(): geometry
+/// and marginals have this side twice, and the points and weights are those that self.of, of the same precision, has
+/// packed. The twin of such an operator is_self(), too.
 struct OperatorInput {
   Geometry const& geometry;
   Marginals const& marginals;
@@ -55,7 +55,7 @@ struct SweepStep {
   int count;
   SweepErrors errors{};
 };
-/// Sweeps many operators of one backend again and again, and keeps what it prepares for that. Each stands in one step.
+/// Sweeps many operators of one backend again and again, and keeps its preparations. Each operator stands in one step.
 class Sweeper {
  public:
   virtual ~Sweeper() = default;
@@ -93,13 +93,13 @@ class EntropicBackend {
     OperatorInput const input{geometry, marginals, options, twin};
     return std::move(entropic_operators({&input, 1})[0]);
   }
-  /// Makes an operator that of another input, but of the same kind of geometry, shape and options; as if it were new,
-  /// but memory that no plan shares is used again. Where this throws, the operator is fit for nothing but another try.
+  /// Gives an operator another input, with the same kind of geometry, shape and options. The result is that of a new
+  /// operator, but memory that no plan shares is reused. If this throws, the operator may only be renewed again.
   virtual void renew(std::unique_ptr<EntropicOperator>& entropic, OperatorInput const& input) const {
     entropic.reset();
     entropic = entropic_operator(input.geometry, input.marginals, input.options);
   }
-  /// Lives no longer than the backend.
+  /// The sweeper lives no longer than the backend.
   virtual std::unique_ptr<Sweeper> sweeper() const = 0;
   /// Waits.
   virtual void evaluate(std::span<EvaluationStep> steps) const = 0;
@@ -111,18 +111,18 @@ class RegularizedBackend {
  public:
   virtual ~RegularizedBackend() = default;
 
-  /// Reads the costs, once; of the inputs only the matrices are kept. Throws ProblemError.
+  /// Reads the costs once; keeps only the matrices of the inputs. Throws ProblemError.
   virtual std::vector<std::shared_ptr<RegularizedCosts const>> regularized_costs(
       std::span<RegularizedInput const> inputs) const = 0;
   virtual std::vector<std::unique_ptr<SplittingOperator>> splitting_operators(
       std::span<SplittingInput const> inputs) const = 0;
   /// Enqueues the iterations, then waits for the residuals.
   virtual void iterate(std::span<SplittingStep> steps) const = 0;
-  /// Of a problem with a quadratic term alone, or with no term.
+  /// For a problem with a quadratic term alone, or with no term.
   virtual std::unique_ptr<QuadraticOperator> quadratic_operator(
       std::shared_ptr<RegularizedCosts const> costs) const = 0;
-  /// Calls work(k), which asks operators[k] for all of a solve, for each k. Problems that are too small for two threads
-  /// may be solved in parallel, one thread each; the others are solved in turn.
+  /// Calls work(k), a whole solve by operators[k], for each k. Problems that are too small for two threads may be
+  /// solved in parallel, one thread each; the others are solved in turn.
   virtual void for_each_solve(std::span<RegularizedOperator* const> operators,
                               std::function<void(std::size_t)> const& work) const {
     for (std::size_t k = 0; k < operators.size(); ++k) work(k);
@@ -133,7 +133,7 @@ class Backend : public EntropicBackend, public RegularizedBackend {
  public:
   virtual Device device() const = 0;
   virtual DeviceInfo info() const = 0;
-  /// About how many times as long as in float32 a pass takes in float64.
+  /// The approximate time of a pass in float64 over that in float32.
   virtual double float64_cost() const = 0;
 
   /// The caller's vector as float64 on the host, waiting for the device if it lies there.

@@ -1,4 +1,4 @@
-// Which backends this build has. The only file with an #ifdef on it.
+// The backends of this build. No other file tests MONGE_HAVE_CUDA.
 #include "backend/registry.hpp"
 
 #include <hwy/highway.h>

@@ -9,8 +9,8 @@
 
 namespace monge {
 
-/// All of `view`, as float64: the view is valid and of this size, and each entry within the bounds. `must` begins what
-/// messages say of an entry: "weights must be". Waits for the device if the vector lies there.
+/// The values of `view` as float64. Throws unless the view is valid and has `size` entries, each within the bounds.
+/// `must` begins the requirement in messages: "weights must be". Waits for the device if the vector lies there.
 std::vector<double> read_values(char const* field, Backend const& backend, VectorView view, std::int64_t size,
                                 Bounds const& bounds, char const* must);
 

@@ -1,6 +1,5 @@
-// Vectors of a backend: float64 numbers, one a point of one side or a row of some for each, where the backend keeps
-// them. Solvers hold them by reference and never see an element, so a vector may lie on a device or in parts on
-// several.
+// Vectors of a backend: float64 in the backend's memory, one number or one row of numbers for each point of a side.
+// Solvers hold them by reference and never see an element, so a vector may lie on a device or in parts on several.
 #pragma once
 #include <cstdint>
 #include <initializer_list>
@@ -33,14 +32,14 @@ struct Term {
   Vector const* times = nullptr;
 };
 
-/// Of the elements of a vector; the L1 norm is not finite if one of them is not.
+/// Norms and extremes of the elements of a vector. The L1 norm is finite only if all elements are.
 struct VectorNorms {
   double l1 = 0, l2 = 0;
   double least = 0, largest = 0;
 };
 
-/// What solvers may do with vectors. Vectors of one operator and of the plans and twins made of the same problem go
-/// together; the vectors of one call belong to the same side. Only dots(), norms() and write() to host memory wait.
+/// The operations of solvers on vectors. A call may combine vectors of an operator, its twins and their plans; all
+/// belong to the same side. Only dots(), norms() and write() to host memory wait.
 class VectorOperations {
  public:
   VectorOperations(std::int64_t n, std::int64_t m) : n_(n), m_(m) {}
@@ -56,13 +55,13 @@ class VectorOperations {
   virtual void write(Vector const& from, MutableMatrixView to) const = 0;
   void write(Vector const& from, MutableVectorView to) const { write(from, as_column<MutableMatrixView>(to)); }
   /// out = the sum of the terms, in their order, in one pass over memory; out may be one of their vectors. At most
-  /// kMostTerms.
+  /// kMostTerms terms.
   virtual void combine(std::span<Term const> terms, Vector& out) const = 0;
   void combine(std::initializer_list<Term> terms, Vector& out) const {
     combine(std::span<Term const>(terms.begin(), terms.size()), out);
   }
   void copy(Vector const& from, Vector& to) const { combine({{1, &from}}, to); }
-  /// The terms side by side: each row of out has the rows of all their vectors, times their factors.
+  /// Row i of out is the concatenation of the rows i of all terms' vectors, each times its factor.
   virtual void concatenate(std::span<Term const> terms, Vector& out) const = 0;
   /// out_i = 1 / in_i, or 0 where in_i is 0.
   virtual void reciprocal(Vector const& in, Vector& out) const = 0;
@@ -71,8 +70,8 @@ class VectorOperations {
                               Vector& out) const = 0;
   /// out_i = <first_i, second_i>, of rows of one width.
   virtual void row_dots(Vector const& first, Vector const& second, Vector& out) const = 0;
-  /// out_k = <first_k, second_k>, summed in an order that depends on the size alone. Waits once for all; at most
-  /// kMostDots.
+  /// out_k = <first_k, second_k>, summed in an order that depends on the size alone. Waits once; at most kMostDots
+  /// pairs.
   virtual void dots(std::span<std::pair<Vector const*, Vector const*> const> pairs, std::span<double> out) const = 0;
   double dot(Vector const& first, Vector const& second) const {
     std::pair<Vector const*, Vector const*> const pair{&first, &second};
@@ -94,7 +93,7 @@ class VectorOperations {
   std::int64_t n_, m_;
 };
 
-/// A vector of each side; one that is null is zero as input and not wanted as output.
+/// A vector of each side. As input a null vector means zeros, as output that none is wanted.
 struct VectorPair {
   std::unique_ptr<Vector> of_rows, of_columns;
   std::unique_ptr<Vector>& operator[](Side side) { return side == Side::rows ? of_rows : of_columns; }

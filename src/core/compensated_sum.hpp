@@ -1,5 +1,5 @@
-// Neumaier's compensated sum: for differences of close numbers, and for sums that must not depend on how many terms
-// there are.
+// Neumaier's compensated sum: for differences of close numbers, and for sums whose rounding must not grow with the
+// number of terms.
 #pragma once
 #include <cmath>
 

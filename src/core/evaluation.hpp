@@ -13,7 +13,7 @@ struct Evaluation {
   double mass;            // sum P
   double row_error;       // |P 1 - a exp(-f / rho_a)|_1, which is |P 1 - a|_1 for a constraint
   double column_error;    // |P^T 1 - b exp(-g / rho_b)|_1
-  double gradient_norm;   // The same of both sides together in the 2-norm
+  double gradient_norm;   // The 2-norm of both sides' errors
   double transport_cost;  // <C, P>
   double primal;
   double dual;
@@ -31,7 +31,7 @@ struct SideValues {
   double penalty = std::numeric_limits<double>::infinity();
 };
 
-/// r log(r / target) - r + target with log_ratio = log(r / target), without cancellation where that is small.
+/// r log(r / target) - r + target with log_ratio = log(r / target), without cancellation where log_ratio is small.
 MONGE_HOST_DEVICE inline double relative_entropy(double r, double target, double log_ratio) {
   double const x = log_ratio;
   if (r == 0) return target;
@@ -40,7 +40,7 @@ MONGE_HOST_DEVICE inline double relative_entropy(double r, double target, double
   return target * x * x * (1.0 / 2 + x * (1.0 / 3 + x * (1.0 / 8 + x * (1.0 / 30 + x / 144))));
 }
 
-/// What the values take of one side: sums over its points.
+/// Sums over the points of one side, from which the values of an Evaluation are made.
 struct SideSums {
   CompensatedSum weight, marginal, error, square;
   CompensatedSum penalty;  // rho KL(r | a); 0 for a constraint.
@@ -49,7 +49,7 @@ struct SideSums {
   CompensatedSum potential_marginal, shift_marginal;
 
   MONGE_HOST_DEVICE void add(double a, double r, double f, double shift, double rho) {
-    if (a == 0) return;  // There is no mass at such a point, and its potential may be infinite.
+    if (a == 0) return;  // A point of weight 0 has no mass, and its potential may be infinite.
     weight.add(a);
     marginal.add(r);
     potential_marginal.add(f * r);
@@ -71,7 +71,7 @@ struct SideSums {
     square.add((r - target) * (r - target));
     penalty.add(rho * relative_entropy(r, a, log_ratio));
     dual.add(-rho * a * std::expm1(-slope));
-    // Far off, where slope may overflow, the same times rho.
+    // Far from the target slope may overflow: the same formula with rho multiplied out.
     gap.add(r > 0 && std::fabs(off) <= 1 ? rho * relative_entropy(r, target, off)
                                          : r * (rho * (log_ratio - 1) + potential) + rho * target);
   }

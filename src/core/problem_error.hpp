@@ -1,4 +1,4 @@
-// Which of many problems an error is about.
+// Errors that name one problem of many.
 #pragma once
 #include <cstddef>
 
@@ -16,7 +16,7 @@ class ProblemError : public Error {
   std::size_t index_;
 };
 
-/// Calls work(i) for each i < count; an Error that it throws becomes that problem's.
+/// Calls work(i) for each i < count. An Error from work(i) is thrown on as a ProblemError with index i.
 template <class Work>
 void for_each_problem(std::size_t count, Work&& work) {
   for (std::size_t i = 0; i < count; ++i) {

@@ -1,4 +1,4 @@
-// What a call must fulfil.
+// Checks of arguments.
 #pragma once
 #include <utility>
 

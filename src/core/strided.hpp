@@ -13,7 +13,7 @@ decltype(auto) with_data(View const& view, Function&& function) {
   return std::forward<Function>(function)(view.template as<double>());
 }
 
-/// store(i, value) for each element.
+/// Calls store(i, value) for each element.
 template <class Store>
 void read_vector(VectorView from, Store&& store) {
   with_data(from, [&](auto const* data) {

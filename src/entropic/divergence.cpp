@@ -24,7 +24,7 @@ bool has_points(Geometry const& geometry) {
   return std::holds_alternative<PointCloud>(geometry);
 }
 
-/// Each cloud is compared to itself: both of its orders must cost the same.
+/// Each cloud is compared to itself, so the cost of its labels must be symmetric.
 void require_symmetric(Backend const& backend, MatrixView w) {
   require(w.rows() == w.columns(), "label_cost: is {} x {}; must be square, as each cloud meets itself", w.rows(),
           w.columns());
@@ -43,7 +43,7 @@ void require_symmetric(Backend const& backend, MatrixView w) {
   }
 }
 
-/// One side of `ab` to itself, at the same eps.
+/// The problem of one side of `ab` and itself, at the same eps.
 SinkhornProblem self_problem(SinkhornProblem const& ab, Side side, Geometry const& geometry, Device device) {
   validate(geometry, device);
   ValidMarginals const& marginals = ab.marginals;
@@ -83,7 +83,8 @@ std::vector<SinkhornProblem> prepared_problems(Context const& context, Geometrie
   return problems;
 }
 
-/// In the gauge of the operators, where each cloud is centred: if one is the other, translated, this is the solution.
+/// Starts `ab` from the potentials of the two self problems. Operators centre each cloud: if one cloud is a translation
+/// of the other, the start is the solution.
 void start_from(SinkhornProblem const& aa, SinkhornProblem const& bb, EntropicOperator& ab) {
   for (Side const side : kSides) {
     EntropicOperator const& self = side == Side::rows ? *aa.entropic : *bb.entropic;
@@ -102,7 +103,7 @@ Divergence solve(Context const& context, Geometries const& geometries, VectorVie
           options.penalty_a);
   require(options.method != Method::splr, "method: is splr; must be auto, sinkhorn or newton for a divergence");
   std::vector<SinkhornProblem> problems = prepared_problems(context, geometries, a, b, options);
-  bool stopped = false;  // Whoever stops one problem stops those that follow.
+  bool stopped = false;  // A caller who stops one problem stops the following ones.
   for (std::size_t k = 0; options.progress && k < problems.size(); ++k) {
     problems[k].options.progress = [&options, &stopped, k](Progress progress) {
       progress.problem = static_cast<int>(k);
@@ -147,8 +148,8 @@ DivergenceGradient Divergence::gradients(GradientViews const& out) const {
   for (Side const side : kSides) {
     bool const rows = side == Side::rows;
     Plan::State& self = rows ? *aa.state_ : *bb.state_;
-    // By symmetry both arguments of OT(a, a) have the same derivative, and half of their sum is one of them. Costs that
-    // were given may be symmetric to rounding only.
+    // OT(a, a) is symmetric: its derivatives by both arguments are equal, and half of their sum is either of them. A
+    // given cost matrix may be symmetric to rounding only.
     bool const is_symmetric = self.dimension > 0;
     MutableVectorView const weights = rows ? out.a : out.b;
     GradientVectors const own = gradient_vectors(

@@ -1,12 +1,12 @@
-// The seam: what a solver may ask of an entropic problem, whatever its geometry and backend.
+// The seam: the operations of an entropic problem for solvers, whatever its geometry and backend.
 //
-// An operator has packed costs and weights, which it shares with its plans, and the pair of potentials (f, g), all
-// where its backend keeps them. Solvers see only this class, the vectors and the plan that it makes: no loop over data
-// above it, no decision about stopping below it. Calls are fused passes over the pairs (i, j); the virtual call sits
-// above whole sweeps, so a CUDA graph or a persistent kernel fits behind it. Nothing here promises that a pass touches
-// all pairs or that a vector sits in one place.
+// An operator holds packed costs and weights, which it shares with its plans, and the pair of potentials (f, g), all in
+// its backend's memory. Solvers see only this class, the vectors and the plan that it makes: no loop over data above
+// it, no decision about stopping below it. Calls are fused passes over the pairs (i, j); the virtual call sits above
+// whole sweeps, so a CUDA graph or a persistent kernel fits behind it. Nothing here promises that a pass touches all
+// pairs or that a vector sits in one place.
 //
-// Potentials cross the seam in units of C, for the cost of the user's geometry (centring is the operator's own affair:
+// Potentials cross the seam in units of C, for the cost of the user's geometry (only the operator knows the centring:
 // C_ij = C'_ij + s_i + t_j, and inside f' = f - s, g' = g - t). A new operator starts at f' = g' = 0.
 #pragma once
 #include <cmath>
@@ -35,26 +35,26 @@ struct Penalties {
 };
 
 /// One kind of sweep. Alternating: f from g, then g from the new f; symmetric: both from the old pair, then averaged.
-/// With relaxation omega != 1 (alternating only) each update moves by omega (f* - f), f* being its best value, unless
-/// that would raise the dual of its row by less than half of what theory promises near the optimum; such a row takes
-/// the plain step (docs/math.md, section 5). So the dual never decreases, whatever omega in (0, 2) is. With a finite
-/// penalty a sweep begins with the translation (f + t, g - t) that raises the dual most (section 10).
+/// With relaxation omega != 1 (alternating only) each update moves by omega (f* - f), where f* is the best value. A row
+/// takes the plain step instead if its dual would rise by less than half of the gain that theory promises near the
+/// optimum (docs/math.md, section 5). So the dual never decreases, for any omega in (0, 2). With a finite penalty a
+/// sweep begins with the translation (f + t, g - t) that raises the dual most (section 10).
 struct Sweep {
   double eps;
   bool symmetric = false;
   double relaxation = 1.0;
 };
 
-/// L1 errors as the updates of the last sweep saw them: row |P 1 - a exp(-f / rho_a)|_1 before f moved, column
-/// |P^T 1 - b exp(-g / rho_b)|_1 before g moved (for symmetric sweeps both of the old pair). After a plain alternating
-/// sweep the columns are exact and the row error is at most `column`. `gradient_norm` is the 2-norm of both together.
+/// L1 errors that the updates of the last sweep saw: row |P 1 - a exp(-f / rho_a)|_1 before f moved, column |P^T 1 - b
+/// exp(-g / rho_b)|_1 before g moved (for symmetric sweeps both of the old pair). After a plain alternating sweep the
+/// columns are exact and the row error is at most `column`. `gradient_norm` is the 2-norm of both errors together.
 struct SweepErrors {
   double row = 0;
   double column = 0;
   double gradient_norm = 0;
 };
 
-/// How large costs are.
+/// The size of the costs.
 struct CostSize {
   /// An upper bound of the centred cost C' (each cloud at its own mean): where the eps ladder starts. Translating a
   /// cloud does not change it; 0 when each cloud is a single point.
@@ -71,21 +71,21 @@ class EntropicOperator {
   EntropicOperator& operator=(EntropicOperator const&) = delete;
 
   std::int64_t size(Side side) const { return side == Side::rows ? n_ : m_; }
-  /// A measure to itself: the columns are the rows, with their weights and a symmetric cost. Who sets f sets g to the
-  /// same, and a sweep, which must be symmetric and keeps them so, does half of the work.
+  /// Whether a measure is transported to itself: the columns are the rows, with the same weights and a symmetric cost.
+  /// Callers set f = g and sweep symmetrically, which keeps f = g; a sweep then does half of the work.
   bool is_self() const { return is_self_; }
 
   virtual CostSize cost_size() const = 0;
 
   virtual VectorOperations const& vectors() const = 0;
 
-  /// Replaces (f, g); an empty view leaves zeros of the user's cost, whatever the internal gauge. Points of no weight
-  /// take no part in sweeps: after one, get_potentials gives them what an update would: f* of the other potential.
+  /// Replaces (f, g); an empty view means zeros for the user's cost, whatever the internal gauge. Points of zero weight
+  /// take no part in sweeps: get_potentials() then gives them the value of an update, f* of the other potential.
   virtual void set_potentials(VectorView f, VectorView g) = 0;
   virtual void get_potentials(MutableVectorView f, MutableVectorView g) const = 0;
   /// The potential of one side in the operator's own gauge (f' or g'), which operators of one problem share whatever
-  /// their precision: combine() copies it from one to another, or searches along a line. The overload that is not const
-  /// marks it as changed, even if the caller does not write.
+  /// their precision: combine() copies it from one to another or moves it along a line. The non-const overload marks it
+  /// as changed, even if the caller does not write.
   virtual Vector const& potential(Side side) const = 0;
   virtual Vector& potential(Side side) = 0;
 
@@ -94,11 +94,11 @@ class EntropicOperator {
   /// Waits; the errors of the last sweep.
   virtual SweepErrors errors() = 0;
 
-  /// With P 1 and P^T 1, which are found on the way, where they are wanted: not null.
+  /// Also writes P 1 and P^T 1, which it finds on the way, to the vectors that are not null.
   virtual Evaluation evaluate(double eps, Vector* row_marginal, Vector* column_marginal) = 0;
   Evaluation evaluate(double eps) { return evaluate(eps, nullptr, nullptr); }
 
-  /// The plan of the current potentials. It has none of what only sweeps need.
+  /// The plan of the current potentials. It shares no memory that only sweeps need.
   virtual std::unique_ptr<PlanOperator> plan(double eps) const = 0;
 
  private:

@@ -20,7 +20,7 @@ std::vector<double> read_weights(char const* field, Backend const& backend, Vect
 }
 
 double compensated_sum(std::vector<double> const& weights) {
-  double total = 0, carry = 0;  // Kahan: totals are compared to 1e-6, and there may be 1e8 of them
+  double total = 0, carry = 0;  // Kahan: totals are compared to 1e-6, and there may be 1e8 weights
   for (double const weight : weights) {
     double const term = weight - carry;
     double const next = total + term;
@@ -37,7 +37,7 @@ double total_of(char const* field, std::vector<double> const& weights) {
   return total;
 }
 
-/// What the method does not read keeps its default.
+/// Options that the method does not read must keep their defaults.
 void require_used(SolveOptions const& options) {
   SolveOptions const usual;
   std::string_view const method = name(options.method);
@@ -116,9 +116,9 @@ WarmStart validated_warm_start(Backend const& backend, VectorView f, VectorView 
 
 void require_equal_totals(WeightNames names, ValidMarginals const& marginals, double tolerance, char const* advice) {
   double const total_a = marginals.total_a, total_b = marginals.total_b;
-  // One side is scaled to the other's total, so the difference is how far the plan's marginals stay from the weights as
-  // given: it has to be well below the tolerance. What rounding explains is no mistake of the caller's: a float32 sum
-  // of n weights, formed in pairs as NumPy and PyTorch do, is off by a few times 2^-24, and by at most some log2(n).
+  // b is scaled to the total of a, so the plan's marginals miss the given weights by the difference: it must be well
+  // below the tolerance. Rounding of the caller's weights is allowed: a float32 sum of n weights, formed in pairs as
+  // NumPy and PyTorch do, is off by a few times 2^-24 and at most by about log2(n) 2^-24.
   constexpr double kMost = 1e-6;
   double const allowed = marginals.from_float32 || tolerance == 0 ? kMost : std::min(kMost, tolerance / 2);
   require(std::abs(total_a - total_b) <= allowed * total_a,

@@ -1,4 +1,4 @@
-// What a solve is given besides its costs: options, weights and a warm start.
+// The input of a solve besides its costs: options, weights and a warm start.
 #pragma once
 #include <algorithm>
 #include <vector>
@@ -10,42 +10,42 @@
 namespace monge {
 
 void validate(SolveOptions const& options);
-/// The options with eps in the units of the cost, whose mean this is. Throws where that mean gives no positive eps.
+/// The options with eps in the units of the cost. Throws if eps_relative * mean_cost is not positive and finite.
 SolveOptions with_eps(SolveOptions options, double mean_cost);
 
 inline Penalties penalties_of(SolveOptions const& options) {
   return {options.penalty_a, options.penalty_b};
 }
 
-/// With their totals.
+/// Marginals with their totals.
 struct ValidMarginals : Marginals {
   double total_a = 1, total_b = 1;
-  bool from_float32 = false;  ///< Either side was given in it.
-  /// What errors and tolerances are relative to.
+  bool from_float32 = false;  ///< Whether either side was given in float32.
+  /// Errors and tolerances are relative to this mass.
   double mass() const { return std::max(total_a, total_b); }
 };
 
-/// Potentials to start from; empty where there are none.
+/// Potentials to start from; empty for a cold start.
 struct WarmStart {
   std::vector<double> f, g;
 };
-/// Both potentials or neither, their shapes, and that every entry is finite. A point of no weight takes no part in
-/// sweeps: its potential may be +infinity, as plans have it where all its pairs are forbidden, and starts from 0 then.
+/// Requires both potentials or neither, of the right sizes, with finite entries. A point of zero weight takes no part
+/// in sweeps and starts from 0: its potential may be +infinity, as in a plan where all its pairs are forbidden.
 WarmStart validated_warm_start(Backend const& backend, VectorView f, VectorView g, Marginals const& marginals);
 
-/// What messages call the weights of the two sides.
+/// The names of the weights in messages.
 struct WeightNames {
   char const* a = "a";
   char const* b = "b";
 };
-/// Reads, checks and completes the weights: an empty one is uniform, with the total of the other. The totals may
+/// Reads and checks the weights. An empty vector means uniform weights with the total of the other side. The totals may
 /// differ.
 ValidMarginals read_marginals(Backend const& backend, WeightNames names, VectorView a, VectorView b, std::int64_t n,
                               std::int64_t m);
-/// To what a tolerance (0: none) on the marginals needs, or rounding of float32 weights leaves. `advice` ends the
-/// message.
+/// Requires equal totals, up to the difference that `tolerance` (0: none) on the marginals allows or the rounding of
+/// float32 weights explains. `advice` ends the message.
 void require_equal_totals(WeightNames names, ValidMarginals const& marginals, double tolerance, char const* advice);
-/// Where both marginals are constraints: requires equal totals, and scales b by what is left between them.
+/// If both marginals are constraints, requires equal totals and scales b to remove the remaining difference.
 ValidMarginals with_equal_totals(ValidMarginals marginals, SolveOptions const& options);
 
 }  // namespace monge

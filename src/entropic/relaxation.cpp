@@ -7,8 +7,8 @@ namespace monge {
 namespace {
 
 constexpr int kWindow = 10;  // Sweeps; longer where omega is close to 2.
-/// Slower rates than this count as this one. So omega stays below 1 + kSlowest, where it forgets in 1 / (1 - kSlowest)
-/// sweeps, and an error that does not fall at all raises omega step by step up to there.
+/// Slower rates count as this one. An error that does not fall thus raises omega step by step, up to a limit below
+/// 1 + kSlowest, where transients last 1 / (1 - kSlowest) sweeps.
 constexpr double kSlowest = 0.98;
 
 }  // namespace
@@ -47,7 +47,7 @@ void AdaptiveRelaxation::observe(double error, int sweeps) {
 void AdaptiveRelaxation::judge(double rho) {
   rho = std::min(rho, kSlowest);
   if (omega_ == 1) {
-    // Early rates are too optimistic, which is safe: omega then starts low. Wait only until they stop jumping.
+    // Early rates are too optimistic, which is safe: omega starts low. Wait only until they are steady.
     bool const steady = last_rho_ > 0 && std::abs(rho - last_rho_) < 0.5 * (1 - rho);
     last_rho_ = rho;
     if (steady && best_relaxation(rho) > 1.05) change(best_relaxation(rho));

@@ -28,7 +28,7 @@ namespace {
 
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
-/// Whether the second half of the last checks, those at eps, has not even halved the error.
+/// Whether the second half of the checks at the final eps has not even halved the error.
 bool hardly_falls(Report const& report) {
   std::vector<Check> const& all = report.history;
   auto const first =
@@ -44,7 +44,7 @@ std::string passes_text(Report const& report) {
                      report.newton_steps > 0 ? (one ? "pass" : "passes") : (one ? "sweep" : "sweeps"));
 }
 
-/// What the tolerance is on.
+/// The criterion and its value.
 std::string value_text(Criterion criterion, double value) {
   switch (criterion) {
     case Criterion::l1:
@@ -57,8 +57,8 @@ std::string value_text(Criterion criterion, double value) {
   return fmt::format("marginal error {:.2e} of the mass", value);
 }
 
-/// One sentence about a report that is otherwise complete. `value`: what the criterion says; `annealing`: it was, when
-/// the caller stopped it.
+/// One sentence about a report that is otherwise complete. `value`: the criterion's; `annealing`: whether the caller
+/// stopped the solve above its final eps.
 std::string message(Report const& report, SolveOptions const& options, Geometry const& geometry, double value,
                     bool annealing) {
   std::string const passes = passes_text(report), reached = value_text(options.criterion, value);
@@ -90,14 +90,14 @@ std::string message(Report const& report, SolveOptions const& options, Geometry 
   return {};
 }
 
-/// How large potentials are where penalties let one total become the other: rho_a rho_b / (rho_a + rho_b) times the
-/// logarithm of their ratio (docs/math.md, section 10).
+/// The size of potentials that turn one total into the other: rho_a rho_b / (rho_a + rho_b) times the logarithm of the
+/// totals' ratio (docs/math.md, section 10).
 double level(ValidMarginals const& marginals, Penalties const& penalties) {
   if (penalties.balanced()) return 0;
   return std::abs(std::log(marginals.total_a / marginals.total_b)) / (1 / penalties.a + 1 / penalties.b);
 }
 
-/// One problem on its way: asks its policy what to do next, is told how that went, and keeps the report and the clock.
+/// One problem during a solve: asks its policy for actions, tells it the outcomes, and keeps report and clock.
 class SinkhornRun {
  public:
   SinkhornRun(Backend const& backend, SinkhornProblem& problem, int index)
@@ -122,7 +122,7 @@ class SinkhornRun {
   SinkhornStep const& next() const { return policy_.next(); }
   EntropicOperator& entropic() const { return *problem_.entropic; }
   SolveOptions const& options() const { return problem_.options; }
-  /// In float64.
+  /// The input of a float64 twin.
   OperatorInput twin(double cache_bytes) const {
     return {
         problem_.geometry, problem_.marginals, {Precision::float64, cache_bytes, penalties_of(options())}, &entropic()};
@@ -134,7 +134,7 @@ class SinkhornRun {
     record(kind, errors.row + errors.column, errors.gradient_norm);
   }
 
-  /// To the end.
+  /// Runs SPLR to its end.
   void splr() {
     SinkhornStep const taken = next();
     double const mass = problem_.marginals.mass();
@@ -159,7 +159,7 @@ class SinkhornRun {
     if (policy_.is_short()) policy_.returned(newton_->return_to_best());
   }
 
-  /// Whether certificates need a float64 twin that is not there yet.
+  /// Whether certificates need a float64 twin that does not exist yet.
   bool lacks_judge() const { return policy_.precision() != Precision::float64 && !judge_; }
   void set_judge(std::unique_ptr<EntropicOperator> judge) { judge_ = std::move(judge); }
   EvaluationStep evaluation() const { return {judge_ ? judge_.get() : &entropic(), &entropic(), options().eps}; }
@@ -204,7 +204,7 @@ class SinkhornRun {
  private:
   Report& report() const { return problem_.report; }
 
-  /// False: the caller wants no more.
+  /// Returns false if the caller wants to stop.
   bool record(Check const& check) {
     report().history.push_back(check);
     if (!options().progress || stopped_at_) return true;
@@ -222,10 +222,10 @@ class SinkhornRun {
 
   SinkhornProblem& problem_;
   int index_;
-  std::unique_ptr<EntropicOperator> judge_;  // The float64 twin of a problem of less precision.
+  std::unique_ptr<EntropicOperator> judge_;  // Float64 twin that evaluates certificates of less precise sweeps.
   std::unique_ptr<NewtonMethod> newton_;
   SinkhornPolicy policy_;
-  std::optional<double> stopped_at_;  // eps of the check at which the caller wanted no more.
+  std::optional<double> stopped_at_;  // eps of the check at which the caller stopped the solve.
   Stopwatch watch_;
 };
 

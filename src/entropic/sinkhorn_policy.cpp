@@ -8,30 +8,30 @@
 namespace monge {
 namespace {
 
-/// After so many sweeps the first check, which says how many more may be enough: to this share of the tolerance, since
-/// rounding has its part in what the certificate finds.
+/// Sweeps before the first check, which foresees how many more are enough to reach this share of the tolerance. The
+/// rest of the tolerance is left to rounding, which the certificate sees.
 constexpr int kFirstSweeps = 3;
 constexpr double kForeseenShare = 0.5;
-/// A cold start is tried for so many sweeps; an error above this share of the mass then calls for the ladder.
+/// Sweeps without the ladder are tried for kTrialSweeps; a relative error above kTrialError then calls for the ladder.
 constexpr int kTrialSweeps = 10;
 constexpr double kTrialError = 0.1;
-/// What a rung brings the error to, as a share of the mass. Mass in the wrong place crosses a gap of many eps by about
-/// its own share of an eps a sweep, so little of it may come down the ladder.
+/// Relative error at which a rung ends. A misplaced share s of the mass moves across a gap of many eps by about s eps
+/// per sweep, so little of it may come down the ladder.
 constexpr double kRungError = 1e-4;
-/// The same where Newton's method may follow, which crosses gaps in a few steps.
+/// The same where Newton's method may follow: it crosses gaps in a few steps.
 constexpr double kNewtonRungError = 3e-2;
 /// Sweeps between the checks of a rung: most rungs end at their first.
 constexpr int kRungSweeps = 5;
 /// Plain sweeps at a new eps before Newton's method, which show whether it is needed.
 constexpr int kSweepsBeforeNewton = 2;
-/// Newton's method pays where more sweeps in float64 than this are foreseen: it rarely takes fewer passes.
+/// Newton's method pays where more float64 sweeps than this are foreseen: it rarely takes fewer passes.
 constexpr double kSweepsLikeNewton = 40;
-/// Where float64 costs more times float32 than this, sweeps in float32 are given the ladder.
+/// If a float64 pass costs more float32 passes than this, float32 sweeps come down the ladder without Newton steps.
 constexpr double kDearFloat64 = 2;
-/// A trial with Newton's method to follow is given up at the first check where most of the mass is out of place.
+/// A trial that Newton's method may follow ends at the first check with a larger relative error than this.
 constexpr double kHopelessError = 0.5;
-/// Sweeps without progress after which float64 is asked whether rounding is the limit, and after which rounding is
-/// taken for it where float64 cannot tell.
+/// Sweeps without progress before a float64 evaluation decides whether rounding is the limit, and before rounding is
+/// assumed where no evaluation can decide.
 constexpr int kPatience = 30;
 constexpr int kBlindPatience = 100;
 
@@ -49,7 +49,7 @@ double unit_roundoff(Precision precision) {
   return 0;
 }
 
-/// How many rungs lead from `start` down to the one above eps.
+/// The number of rungs from `start` down to the last one above eps.
 double ladder_length(SolveOptions const& options, double start) {
   if (start <= options.eps) return 0;
   return std::ceil(std::log(start / options.eps) / -std::log(options.annealing));
@@ -62,7 +62,7 @@ bool allows_newton(SolveOptions const& options) {
          options.schedule == Schedule::overrelaxed && std::isinf(options.penalty_a) && std::isinf(options.penalty_b);
 }
 
-/// How many sweeps before the cap are not overrelaxed.
+/// The number of plain sweeps just before the cap.
 int plain_tail(SolveOptions const& options) {
   return std::min(20, options.iterations / 5);
 }
@@ -103,7 +103,7 @@ void SinkhornPolicy::swept(SweepErrors const& errors) {
   gradient_norm_ = std::numeric_limits<double>::quiet_NaN();
   iterations_ += step_.count;
   seen_.push_back({iterations_, seen_error(), last_sweep_.relaxation == 1});
-  if (options_.schedule == Schedule::overrelaxed && iterations_ >= kTrialSweeps) {  // Before, rates are too good.
+  if (options_.schedule == Schedule::overrelaxed && iterations_ >= kTrialSweeps) {  // Earlier rates are too good.
     // Plain sweeps among overrelaxed ones say nothing about the rate at omega.
     if (last_sweep_.relaxation == relaxation_.omega()) {
       relaxation_.observe(seen_error(), step_.count);
@@ -112,7 +112,7 @@ void SinkhornPolicy::swept(SweepErrors const& errors) {
     }
   }
   if (shortfall_) return end(*shortfall_);
-  // Nothing comes of sweeps after these.
+  // Sweeps cannot recover from NaN.
   if (options_.tolerance > 0 && std::isnan(seen_error())) return go_no_further();
   if (rungs_ > 0) return swept_on_ladder();
   if (in_doubt_ || has_reached_target()) return ask_certificate();
@@ -161,7 +161,7 @@ void SinkhornPolicy::ended(Status status, int steps, int passes, double error) {
   end(status);
 }
 
-/// As far as sweeps and steps can tell.
+/// As far as sweeps and steps can tell; a certificate may disagree.
 bool SinkhornPolicy::has_reached_target() const {
   if (options_.tolerance == 0) return false;
   if (options_.criterion == Criterion::gradient && !std::isnan(gradient_norm_))
@@ -169,13 +169,13 @@ bool SinkhornPolicy::has_reached_target() const {
   return bound() <= target_ * mass_;
 }
 
-/// About potentials that may do; without certificates they do.
+/// The potentials seem to reach the target; without certificates the solve ends here.
 void SinkhornPolicy::ask_certificate() {
   if (!options_.certificate) return end(Status::converged);
   step_ = {.action = SinkhornAction::certify};
 }
 
-/// After a certificate that found `value`, above the tolerance, and `error` in L1.
+/// A certificate found `value` above the tolerance, with the L1 error `error`: lowers the targets of the sweeps.
 void SinkhornPolicy::aim_lower(double value, double error) {
   gradient_target_ /= 2;
   if (options_.criterion == Criterion::l1) {
@@ -185,26 +185,25 @@ void SinkhornPolicy::aim_lower(double value, double error) {
   }
 }
 
-/// Whether Newton's method may follow two sweeps of a rung, which then ends early. Else sweeps come down by themselves,
-/// until they are stuck.
+/// Whether Newton's method may follow the first two sweeps of a rung. Otherwise it follows only sweeps that are stuck.
 bool SinkhornPolicy::steps_on_ladder() const {
   return may_step_ && (precision_ == Precision::float64 || float64_cost_ <= kDearFloat64 || newton_steps_ > 0);
 }
 
-/// In the precision of the sweeps.
+/// kSweepsLikeNewton in sweeps of the present precision.
 double SinkhornPolicy::sweeps_like_newton() const {
   return precision_ == Precision::float64 ? kSweepsLikeNewton : kSweepsLikeNewton * float64_cost_;
 }
 
-/// Whether Newton's method is expected to end before sweeps do. Above eps it has shown what is needed here; at eps the
-/// rate of the sweeps tells, and sweeps that have taken as many passes as it would are not given many more.
+/// Whether Newton's method is expected to end before sweeps do. Once a rung has needed it, it is used at every eps.
+/// Otherwise the rate of the sweeps decides; sweeps that have cost as much as Newton's method get few more.
 bool SinkhornPolicy::newton_pays() const {
   if (!may_step_ || on_trial_ || static_cast<int>(seen_.size()) < kSweepsBeforeNewton) return false;
   if (options_.method == Method::newton || newton_steps_ > 0) return true;
   Seen const& last = seen_.back();
   double const newton = sweeps_like_newton();
   bool const had_chance = last.iteration - seen_.front().iteration > newton;
-  // The first rates are no reason to leave float32 where float64 is dear.
+  // Where float64 is expensive, the first rates are no reason to leave float32.
   if (!steps_on_ladder() && !had_chance) return false;
   // Overrelaxed sweeps show their rate once the transient of a new omega is over.
   int const window = last.is_plain ? 1 : 20;
@@ -238,15 +237,15 @@ void SinkhornPolicy::certified(Evaluation const& evaluation) {
   if (iterations_ == 0) return go_on();  // The start is not the solution.
   if (in_doubt_) {
     in_doubt_ = false;
-    // A plain sweep leaves the columns exact but for its rounding. Where that is little of the error, sweeps are slow,
-    // unless nothing has come of those since the last doubt.
+    // A plain sweep leaves the columns exact up to rounding. A small column error therefore means slow convergence,
+    // unless the sweeps since the last doubt have gained nothing.
     if (column_error >= 0.1 * error || error >= 0.999 * doubted_error_) return stalled();
     doubted_error_ = error;
     patience_ *= 2;
     best_error_ = std::numeric_limits<double>::infinity();
     return go_on();
   }
-  // The sweeps solve a problem whose costs are rounded; when they see far less error than there is, that is why.
+  // The sweeps solve a problem with rounded costs. If they see far less error than there is, rounding is the limit.
   if (bound() < 0.1 * error) return go_no_further();
   aim_lower(*certified_value_, error);
   go_on();
@@ -257,20 +256,20 @@ void SinkhornPolicy::refined() {
   refined_at_ = iterations_;
   doubted_error_ = std::numeric_limits<double>::infinity();
   relaxation_.interrupt();
-  seen_.clear();  // Rounding has slowed what was seen.
+  seen_.clear();  // Rounding has slowed these rates.
   if (options_.criterion == Criterion::l1) target_ = options_.tolerance;
   best_error_ = std::numeric_limits<double>::infinity();
   go_on();
 }
 
-/// Potentials of a rung make a plan at eps that may overflow. One plain sweep gives it the columns' marginals.
+/// The potentials of a rung may give a plan at eps that overflows. One plain sweep at eps makes its columns exact.
 void SinkhornPolicy::stop() {
   if (last_sweep_.eps == options_.eps) return end(Status::stopped);
   shortfall_ = Status::stopped;
   step_ = {.action = SinkhornAction::sweep, .sweep = {.eps = options_.eps}, .count = 1};
 }
 
-/// To the next sweeps, or to the end at the cap.
+/// Continues with the next sweeps or step, or ends at the cap.
 void SinkhornPolicy::go_on() {
   if (remaining() <= 0) return end(Status::iteration_limit);
   if (mode_ == Mode::newton) {
@@ -280,8 +279,8 @@ void SinkhornPolicy::go_on() {
   step_ = sweeps();
 }
 
-/// To the top of the ladder, if the cap has room for one. The ladder takes at most half of the sweeps that are left and
-/// is shortened from above to that.
+/// Starts at the top of the ladder. The ladder takes at most half of the sweeps that are left: it loses its upper rungs
+/// where the cap is too low.
 void SinkhornPolicy::start_ladder() {
   int const most = remaining() / 2;
   rungs_ = static_cast<int>(std::min<double>(ladder_length(options_, cost_bound_), most));
@@ -289,7 +288,7 @@ void SinkhornPolicy::start_ladder() {
   start_rung();
 }
 
-/// To the sweeps at rung_eps(). A rung may take an equal share of what the ones before have left of the ladder.
+/// Starts the sweeps at rung_eps(). The rungs that are left share the sweeps of the ladder that are left equally.
 void SinkhornPolicy::start_rung() {
   if (rungs_ > 0) rung_end_ = iterations_ + (ladder_end_ - iterations_) / rungs_;
   relaxation_.interrupt();
@@ -314,14 +313,14 @@ void SinkhornPolicy::swept_on_ladder() {
   start_rung();
 }
 
-/// At the limit of the precision: goes on in float64 if the precision was left to us.
+/// At the limit of the precision: goes on in float64 if the precision is automatic.
 void SinkhornPolicy::go_no_further() {
   if (!may_refine()) return end(Status::precision_limit);
   step_ = {.action = SinkhornAction::refine};
 }
 
-/// Rounding keeps the error from falling. Overrelaxation amplifies it: where that is all there is to give up, it goes
-/// first.
+/// Rounding keeps the error from falling. Overrelaxation amplifies rounding: without a higher precision to go to, it is
+/// turned off before the solve gives up.
 void SinkhornPolicy::stalled() {
   if (may_refine() || relaxation_.omega() == 1) return go_no_further();
   relaxation_.disable();
@@ -329,7 +328,7 @@ void SinkhornPolicy::stalled() {
   go_on();
 }
 
-/// No more sweeps. What the status is, an error within the tolerance decides before `shortfall` does.
+/// Ends the sweeps. An error within the tolerance overrides `shortfall`, unless the caller stopped the solve.
 void SinkhornPolicy::end(Status shortfall) {
   shortfall_ = shortfall;
   if (options_.certificate && !certified_error_) {
@@ -347,13 +346,13 @@ void SinkhornPolicy::end(Status shortfall) {
   step_ = {.action = SinkhornAction::finish, .status = status};
 }
 
-/// The eps of the sweeps to come; that of the first rung is at most the cost bound.
+/// The eps of the next sweeps. The first rung starts no higher than the cost bound.
 double SinkhornPolicy::rung_eps() const {
   if (rungs_ == 0) return options_.eps;
   return std::min(cost_bound_, options_.eps * std::pow(options_.annealing, -rungs_));
 }
 
-/// The first sweeps at an eps, one by one, where their rate decides about Newton's method.
+/// Whether to check after every sweep: the first rates at an eps decide about Newton's method.
 bool SinkhornPolicy::judges_rate() const {
   return steps_on_ladder() && !on_trial_ && static_cast<int>(seen_.size()) < kSweepsBeforeNewton;
 }
@@ -382,9 +381,9 @@ SinkhornStep SinkhornPolicy::sweeps() {
   return {.action = SinkhornAction::sweep, .sweep = sweep, .count = stays_plain ? until_check(usual) : usual};
 }
 
-/// At most `usual` plain sweeps. Each is foreseen to gain what the second half of the last one has gained over the
-/// first, squared. Slow modes come out later, so it may take more; and as the host waits at a check, one before the
-/// usual place has to promise to save half of the way there.
+/// The number of plain sweeps up to the next check, at most `usual`. The second half of the last sweep multiplied the
+/// error by column / row; a sweep is foreseen to multiply it by the square. Slow modes emerge later, so more sweeps may
+/// be needed. The host waits at a check: an early one must promise to save half of the sweeps.
 int SinkhornPolicy::until_check(int usual) const {
   if (options_.tolerance == 0 || certified_value_ || !was_plain() || last_sweep_.eps != options_.eps) return usual;
   double const rate = std::pow(errors_.column / errors_.row, 2);
@@ -398,7 +397,7 @@ int SinkhornPolicy::until_check(int usual) const {
 /// times over. So sweeps are plain close to the cap, and from time to time where that might reach the tolerance.
 bool SinkhornPolicy::relaxes_next() {
   if (options_.schedule != Schedule::overrelaxed) return false;
-  // Plain sweeps tell the rate by which Newton's method is judged.
+  // The rate of plain sweeps decides about Newton's method.
   if (judges_rate() || (rungs_ > 0 && steps_on_ladder())) return false;
   if (rungs_ > 0) return true;
   if (in_doubt_ || remaining() <= plain_tail(options_)) return false;
@@ -408,8 +407,8 @@ bool SinkhornPolicy::relaxes_next() {
   return false;
 }
 
-/// The L1 error of the current potentials as far as the last sweep can tell. A plain alternating sweep leaves the
-/// columns exact and |P 1 - a|_1 at most the column error that it found; the others are taken at their old pair.
+/// The L1 error of the current potentials, as far as the last sweep can tell. A plain alternating sweep leaves the
+/// columns exact and |P 1 - a|_1 at most the column error that it found. For other sweeps it is the error before them.
 double SinkhornPolicy::bound() const {
   return was_plain() ? errors_.column : seen_error();
 }
@@ -422,12 +421,12 @@ bool SinkhornPolicy::has_stopped_falling(int patience) {
     best_iteration_ = iterations_;
     return false;
   }
-  // With a penalty exp(-f / rho) is part of the marginals that the plan is held to.
+  // With a penalty the target marginals have the factor exp(-f / rho).
   double const least_penalty = std::min(options_.penalty_a, options_.penalty_b);
   double const logit_size = 1 + (cost_bound_ + level_) / last_sweep_.eps + cost_bound_ / least_penalty;
-  // Errors of overrelaxed sweeps shrink by omega - 1, so what each adds is there 1 / (2 - omega) times over.
+  // Overrelaxed sweeps shrink errors by omega - 1, so rounding errors of all sweeps sum to 1 / (2 - omega) times one.
   double const logit_error = 8 * unit_roundoff(precision_) * logit_size / (2 - last_sweep_.relaxation);
-  // Entries are off by the exponential of what their logits are off by.
+  // An error e of a logit multiplies its entry by exp(e).
   bool const rounding = std::isinf(error) || std::log1p(error / mass_) <= logit_error;
   return rounding && iterations_ - best_iteration_ >= patience;
 }

@@ -12,13 +12,13 @@
 
 namespace monge {
 
-/// What to do next with one problem, and which member of the policy the outcome goes to.
+/// The next action on one problem, and the member of the policy that is told its outcome.
 enum class SinkhornAction {
   sweep,    ///< `count` sweeps of the kind `sweep`; then swept().
   newton,   ///< NewtonMethod::advance() at the eps of `sweep`, of at most `count` passes; then stepped().
-  splr,     ///< run_splr() at the eps of `sweep`, of some `count` passes, to its end; then ended().
+  splr,     ///< run_splr() at the eps of `sweep` with SplrLimits::passes = `count`; then ended().
   certify,  ///< A float64 evaluation of the potentials; then certified().
-  refine,   ///< Float64 sweeps take over from the potentials that are there; then refined().
+  refine,   ///< A float64 operator takes over the potentials; then refined().
   finish,   ///< Nothing: the solve has ended with `status`.
 };
 
@@ -31,43 +31,44 @@ struct SinkhornStep {
 
 /// Decides about one problem: whether it needs the eps ladder and when a rung is done, omega, when a sweep is plain,
 /// where Newton's method pays, when to evaluate a certificate, whether to believe it, when the precision can go no
-/// further, when to end and with which status. A state machine over numbers alone: next() says what to do, the member
-/// named there is told how it went. So the solves of a batch are a vector of policies, each of which ends by itself.
+/// further, when to end and with which status. A state machine over numbers alone: next() gives the action, the member
+/// named there is told its outcome. A batch is therefore a vector of policies, each of which ends by itself.
 class SinkhornPolicy {
  public:
-  /// `mass` is what errors are relative to, `cost_bound` is EntropicOperator::cost_size().centred_bound, `level` the
-  /// size of what potentials have beside the costs, `float64_cost` is the backend's and `precision` that of the sweeps,
-  /// not `automatic`. `is_warm`: the potentials are given, and may be the solution. The options outlive the policy.
+  /// `mass`: errors are relative to it. `cost_bound`: EntropicOperator::cost_size().centred_bound. `level`: the size of
+  /// the part of the potentials that penalties add to the costs'. `float64_cost`: the backend's. `precision`: of the
+  /// first sweeps, not `automatic`. `is_warm`: the potentials are given, and may be the solution. The options outlive
+  /// the policy.
   SinkhornPolicy(SolveOptions const& options, double mass, double cost_bound, double level, double float64_cost,
                  Precision precision, bool is_warm = false);
 
   SinkhornStep const& next() const { return step_; }
 
-  /// The errors of the last of the sweeps.
+  /// The sweeps are done; `errors` are those of the last.
   void swept(SweepErrors const& errors);
   void stepped(NewtonProgress const& progress);
-  /// Newton's method has gone back to where the L1 error is this, as it does once the policy is_short().
+  /// Newton's method, once the policy is_short(), has returned to its best potentials, whose L1 error is `error`.
   void returned(double error) { errors_ = {0, error}; }
-  /// `error` in L1.
+  /// SPLR has ended; `error` is the L1 error.
   void ended(Status status, int steps, int passes, double error);
-  /// In float64.
+  /// The evaluation is in float64.
   void certified(Evaluation const& evaluation);
   void refined();
-  /// The caller wants no more sweeps; one at eps and a certificate may still be due.
+  /// The caller wants to stop. One sweep at eps and a certificate may still be due.
   void stop();
 
-  /// It ends: all that may still come is a sweep at eps and a certificate.
+  /// Whether the solve is ending: at most one sweep at eps and a certificate are left.
   bool is_short() const { return shortfall_.has_value(); }
   int iterations() const { return iterations_; }
   int annealing_iterations() const { return annealing_iterations_; }
   int newton_steps() const { return newton_steps_; }
   int newton_iterations() const { return newton_iterations_; }
   int refinement_iterations() const { return iterations_ - refined_at_.value_or(iterations_); }
-  /// Of the sweeps so far; after refined(), of those to come.
+  /// The precision of the sweeps so far; after refined(), of the next sweeps.
   Precision precision() const { return precision_; }
-  /// The marginal error of the current potentials: the certified one, or what the last sweep can tell.
+  /// The marginal error of the current potentials: certified, or else the last sweep's estimate.
   double marginal_error() const { return certified_error_.value_or(bound()); }
-  /// The same of what the criterion says, relative as the tolerance is; others than l1 have certificates.
+  /// The same for the criterion's value, relative as the tolerance is. Criteria other than l1 always have certificates.
   double value() const { return certified_value_.value_or(bound() / mass_); }
 
  private:
@@ -81,8 +82,8 @@ class SinkhornPolicy {
   double bound() const;
   bool may_refine() const { return options_.precision == Precision::automatic && precision_ != Precision::float64; }
 
-  /// Whether a float64 evaluation tells rounding from slowness. Where the level is what is rounded, rows and columns
-  /// are off alike.
+  /// Whether a float64 evaluation tells rounding from slow convergence. Where the level exceeds the costs it does not:
+  /// rounding of the level gives rows and columns equal errors.
   bool rounding_shows() const { return options_.certificate && !symmetric() && level_ <= cost_bound_; }
 
   bool has_reached_target() const;
@@ -118,34 +119,34 @@ class SinkhornPolicy {
   SweepErrors errors_;  // Of last_sweep_.
   int iterations_ = 0;
   int annealing_iterations_ = 0;
-  bool may_step_;               // Newton's method is a choice,
-  Mode mode_ = Mode::sinkhorn;  // and this is what has been chosen on this rung.
+  bool may_step_;               // Whether Newton's method is allowed.
+  Mode mode_ = Mode::sinkhorn;  // The method on this rung.
   int newton_steps_ = 0;
   int newton_iterations_ = 0;
-  double gradient_norm_ = std::numeric_limits<double>::quiet_NaN();  // If Newton's method came last.
+  double gradient_norm_ = std::numeric_limits<double>::quiet_NaN();  // Of a Newton step; NaN after sweeps.
   struct Seen {
     int iteration;
     double error;
     bool is_plain;
   };
-  std::vector<Seen> seen_;  // At the eps of the last sweep.
-  bool on_trial_;           // Of a cold start without the ladder.
-  int rungs_ = 0;           // From the eps of the sweeps down to the one that was asked for.
+  std::vector<Seen> seen_;  // Checks at the eps of the last sweep.
+  bool on_trial_;           // Whether sweeps without the ladder are on trial.
+  int rungs_ = 0;           // Rungs from the current eps down to options_.eps.
   int rung_end_ = 0;        // Iteration at which the rung ends, whatever its error.
-  int ladder_end_ = 0;      // Iteration.
+  int ladder_end_ = 0;      // Iteration at which the ladder ends.
   AdaptiveRelaxation relaxation_;
-  bool in_doubt_ = false;   // Whether rounding or a slow rate keeps the error from falling: float64 will tell.
-  int patience_;            // Sweeps without progress before it is asked.
+  bool in_doubt_ = false;   // Whether rounding may keep the error from falling: a certificate will tell.
+  int patience_;            // Sweeps without progress before rounding is suspected.
   double polish_below_;     // Relative error at which to try plain sweeps next.
-  double target_;           // For the sweeps' own error; moved where a certificate has disagreed.
-  double gradient_target_;  // The same for the gradient norm, if that is the criterion.
+  double target_;           // For the error that sweeps report; moved when a certificate disagrees.
+  double gradient_target_;  // The same for the gradient norm, if it is the criterion.
   double best_error_ = std::numeric_limits<double>::infinity();
-  double doubted_error_ = std::numeric_limits<double>::infinity();  // Where rounding was last suspected.
+  double doubted_error_ = std::numeric_limits<double>::infinity();  // Error at which rounding was last suspected.
   int best_iteration_ = 0;
   std::optional<int> refined_at_;          // Iteration.
   std::optional<double> certified_error_;  // Of the current potentials.
-  std::optional<double> certified_value_;  // The same, of what the criterion says, relative as the tolerance is.
-  std::optional<Status> shortfall_;        // Once there are no more sweeps: the status if they are short of the target.
+  std::optional<double> certified_value_;  // The criterion's value, relative as the tolerance is.
+  std::optional<Status> shortfall_;        // Set when the solve is ending: its status if the target is missed.
 };
 
 }  // namespace monge

@@ -11,9 +11,9 @@ struct Solver::State {
   Context context;
   SolveOptions options;
   SinkhornProblem problem;
-  ValidMarginals given;   // Those of the problem have one total where its options need that.
-  bool prepared = false;  // There is an operator for problem.options,
-  bool current = false;   // and it is that of the geometry and the weights.
+  ValidMarginals given;   // As given; those of the problem have equal totals where its options need it.
+  bool prepared = false;  // The operator is made for problem.options.
+  bool current = false;   // The operator has the present geometry and weights.
 };
 
 Solver::Solver(Context const& context, Geometry const& geometry, VectorView a, VectorView b,
@@ -76,8 +76,8 @@ Plan Solver::solve(SolveOptions const& options) {
                         options.cache_bytes == problem.options.cache_bytes &&
                         penalties_of(options) == penalties_of(problem.options);
   bool const current = prepared && state_->current;
-  state_->prepared = state_->current = false;  // Until the end: a solve may throw half-way,
-  problem.first.reset();                       // and leave this behind.
+  state_->prepared = state_->current = false;  // Until the end: a solve may throw half-way.
+  problem.first.reset();                       // A solve that threw may have left it.
   problem.options = options;
   problem.start = std::move(start);
   problem.report = {};

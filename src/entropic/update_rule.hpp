@@ -1,5 +1,5 @@
-// How potentials move: to their best value under the penalty of their side, further where that is safe, and both by a
-// constant. Shared by the CPU code and the CUDA kernels (docs/math.md, sections 5 and 10).
+// Updates of potentials: to the best value under the penalty of their side, beyond it where overrelaxation is safe, and
+// by a translation (f + t, g - t). Shared by the CPU code and the CUDA kernels (docs/math.md, sections 5 and 10).
 #pragma once
 #include <cmath>
 
@@ -7,19 +7,19 @@
 
 namespace monge {
 
-/// The factor by which the step from f to f*, the best value of one row, is stretched: omega, or 1 where that is not
-/// safe. u = (f* - f) / eps, and v = (f* - f) / rho, which is 0 for a constraint.
+/// The factor of the step from f to f*, the best value of one row: omega, or 1 where omega is not safe.
+/// u = (f* - f) / eps, and v = (f* - f) / rho, which is 0 for a constraint.
 ///
 /// Moving a row's potential by omega (f* - f) raises the dual by eps a exp(-f* / rho) q(omega),
 ///   q(omega) = rho / eps (exp(v) - exp((1 - omega) v)) - exp((omega - 1) u) + exp(-u),
-/// whose first term is omega u for a constraint; the plain step is the maximum. Near the optimum
-/// q(omega) = omega (2 - omega) q(1). A row is stretched only if it gains at least half of that, so every sweep ascends
-/// in the dual, and by a fixed share of what a plain sweep would: convergence does not depend on omega. The rows are
+/// whose first term is omega u for a constraint; the plain step is the maximum. Near the optimum q(omega) = omega
+/// (2 - omega) q(1). A row takes the factor omega only if it gains at least half of that. Every sweep therefore raises
+/// the dual, by at least a fixed share of a plain sweep's gain: convergence does not depend on omega. The rows are
 /// independent given the other potential, so the test needs no sum over rows. After Thibault et al. (2021), who take
 /// one omega for all rows and a global test, for constraints.
 MONGE_HOST_DEVICE inline double safe_relaxation(double u, double v, double omega) {
   if (omega == 1.0) return 1.0;
-  // Below this the quadratic expansion holds to 1e-4 and the two sides would cancel.
+  // For so small a step the quadratic expansion holds to 1e-4, and the two sides would cancel.
   if (std::fabs(u + v) < 1e-4) return omega;
   double const rho_over_eps = v == 0 ? 0 : u / v;
   double const decay = std::expm1(-u);
@@ -29,8 +29,8 @@ MONGE_HOST_DEVICE inline double safe_relaxation(double u, double v, double omega
   return relaxed >= 0.5 * omega * (2.0 - omega) * plain ? omega : 1.0;
 }
 
-/// How the points of one side move in a sweep. Potentials are those of the operator's gauge, f = f' + shift; `plus` is
-/// f'+, the soft c-transform of the other side's potential.
+/// The update of the points of one side in a sweep. Potentials are those of the operator's gauge, f = f' + shift;
+/// `plus` is f'+, the soft c-transform of the other side's potential.
 struct UpdateRule {
   double eps;
   double penalty;  // rho; infinity for a constraint.
@@ -49,16 +49,16 @@ struct UpdateRule {
     double const factor = safe_relaxation(step / eps, is_constraint() ? 0 : step / penalty, relaxation);
     return factor == 1.0 ? target : old + factor * step;
   }
-  /// |r_i / a_i - exp(-f_i / rho)| of the old f_i: what the marginal is off from where the dual has its maximum in f_i.
+  /// |r_i / a_i - exp(-f_i / rho)| of the old f_i: the marginal's distance from its value at the best f_i.
   MONGE_HOST_DEVICE double error(double old, double plus, double shift) const {
-    double const marginal = (old - plus) / eps;  // Its logarithm, as the next.
+    double const marginal = (old - plus) / eps;  // log(r_i / a_i), beside the logarithm of its target.
     if (is_constraint()) return std::fabs(std::expm1(marginal));
     double const wanted = -(old + shift) / penalty;
     return -std::exp(std::fmax(marginal, wanted)) * std::expm1(-std::fabs(marginal - wanted));
   }
 };
 
-/// Sums over points of what their marginals are off by, and of its squares.
+/// Sums over points of the errors of their marginals, and of the squares.
 struct ErrorSums {
   double absolute = 0, square = 0;
 
@@ -69,12 +69,12 @@ struct ErrorSums {
   }
 };
 
-/// log(sum_i a_i exp(-f_i / rho) / sum a) = -least / rho + logarithm, least being the smallest f_i of a point of
-/// weight; zeros for a constraint. In these two parts no f / rho overflows, and none drowns in a 1 where rho is large.
+/// log(sum_i a_i exp(-f_i / rho) / sum a) = -least / rho + logarithm, where least is the smallest f_i of a point of
+/// positive weight; both are 0 for a constraint. No f / rho overflows, or is lost beside a 1.
 struct LogMean {
   double least, logarithm;
 };
-/// Makes one, of points none of which has a potential below `least`; all of them together, or parts that are joined.
+/// Sums over points, or over parts that are joined, from which a LogMean is made. No potential may lie below `least`.
 struct LogMeanSums {
   double least;
   double excess = 0;  // sum_i a_i (exp((least - f_i) / rho) - 1)
@@ -93,7 +93,7 @@ struct LogMeanSums {
   }
 };
 
-/// The t that raises the dual most when f becomes f + t and g becomes g - t, which leaves the plan alone,
+/// The t for which the dual at (f + t, g - t) is largest; the plan is the same for all t:
 ///   t = rho_a rho_b / (rho_a + rho_b) log(sum_i a_i exp(-f_i / rho_a) / sum_j b_j exp(-g_j / rho_b)).
 /// At least one penalty is finite. `log_mass_ratio` is log(sum a / sum b). Source: Sejourne, Vialard, Peyre, *Faster
 /// Unbalanced Optimal Transport: Translation invariant Sinkhorn and 1-D Frank-Wolfe* (2022).
@@ -104,7 +104,7 @@ MONGE_HOST_DEVICE inline double best_translation(double penalty_a, double penalt
          of_b * b.least;
 }
 
-/// For best_translation(). Totals that agree to rounding count as equal: a large rho would multiply what is left.
+/// For best_translation(). Totals that agree to rounding count as equal: a large rho would amplify the difference.
 inline double log_mass_ratio(double total_a, double total_b) {
   return std::fabs(total_a - total_b) <= 1e-12 * total_a ? 0.0 : std::log(total_a / total_b);
 }

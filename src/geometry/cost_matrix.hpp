@@ -1,4 +1,4 @@
-// What a cost matrix must be, in the same words for every backend. Rows and columns are those of the problem, however
+// Errors about cost matrices, in the same words for every backend. Rows and columns are those of the problem, however
 // the matrix lies in memory.
 #pragma once
 #include <cstdint>

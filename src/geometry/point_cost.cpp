@@ -33,8 +33,8 @@ std::shared_ptr<LabelFeatures const> label_features(MatrixView cost, double weig
   features.range = most - least;
   require(std::isfinite(features.range), "label_cost: ranges from {} to {}; the difference must be finite", least,
           most);
-  // The coordinates of both sides are of one size, and that of the points' where points and labels cost alike. A power
-  // of two, so that the division is exact.
+  // The label coordinates of both sides have one size: that of the points' coordinates where points and labels cost
+  // alike. The size is a power of two, so the division is exact.
   double const size = features.range > 0 ? std::exp2(std::round(std::log2(features.range / std::abs(product)) / 2)) : 1;
   bool const across = columns <= rows;  // The columns have unit vectors.
   auto& table = across ? features.x : features.y;
@@ -71,7 +71,7 @@ PointForm PointCost::form() const {
 
 double PointCost::bound(double largest_square_x, double largest_square_y, double most) const {
   double const x = std::sqrt(largest_square_x), y = std::sqrt(largest_square_y);
-  // Squares and twice the products, each with room for the other.
+  // Leaves room for the sum of squares and twice the products.
   if (!((x + y) * (x + y) <= most / 4)) return std::numeric_limits<double>::infinity();
   if (is_distance()) {
     // Below p = 2 the p-norm exceeds |x|, most of all where all coordinates are the same.
@@ -79,7 +79,7 @@ double PointCost::bound(double largest_square_x, double largest_square_y, double
     return scale * excess * (x + y);
   }
   double const points = square != 0 ? square * (x + y) * (x + y) : 2 * std::abs(product) * x * y;
-  // Taking the mean over its row and that over its column from an entry moves it by a range each.
+  // Centring subtracts a row mean and a column mean from an entry; each moves it by at most the range.
   return points + (labels ? 2 * labels->range : 0);
 }
 

@@ -1,12 +1,12 @@
 // The cost of two points, as both backends make it (docs/math.md, section 12).
 //
-// What a kernel reads of a point are its features: its coordinates, divided by their length for the cosine, and those
-// of its label. On them a cost function with inner products is
+// A kernel reads the features of a point: its coordinates, divided by their length for the cosine, and the coordinates
+// of its label. In features, a cost function with inner products is
 //
 //   C_ij = square (|x_i|^2 + |y_j|^2) + product <x_i, y_j> + product <u_i, v_j>
 //
-// with x, y the coordinates and u, v those of the labels. With square = -product / 2 a translation of all points
-// changes nothing; with square = 0, and for labels, centring leaves terms of one point in the shifts.
+// with coordinates x, y of the points and u, v of the labels. With square = -product / 2 a translation of all points
+// changes no cost; with square = 0, and for labels, centring leaves terms of one point in the shifts.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -30,14 +30,14 @@ struct LabelFeatures {
 
 /// How a cost depends on points that are given by coordinates:
 ///   d_1 c(x_i, y_j) = slope_i + product y'_j,   d slope_i / d x_i = curvature I,
-/// slope_i the derivative where y is the centre of its cloud, y'_j = y_j less that centre; d_2 c likewise.
-/// s |x - y|^2: product -2 s, curvature 2 s.
+/// where slope_i is the derivative with y at the centre of its cloud, and y'_j = y_j less this centre; d_2 c likewise.
+/// For s |x - y|^2, product = -2 s and curvature = 2 s.
 struct PointForm {
   double product, curvature;
 };
 
 struct PointCost {
-  /// `label_cost` is that of the clouds, in host memory. Throws invalid_argument where it is not finite.
+  /// `label_cost` is clouds.labels.cost in host memory. Throws invalid_argument where it is not finite.
   PointCost(PointCloud const& clouds, MatrixView label_cost);
 
   CostFunction function;
@@ -50,21 +50,20 @@ struct PointCost {
 
   std::int64_t features() const { return dimension + (labels ? labels->width : 0); }
   bool is_distance() const { return !has_products(function); }
-  /// Whether translating both clouds changes no cost, so that where the other cloud lies has no part in how one is
-  /// packed.
+  /// Whether translating both clouds changes no cost. The packing of a cloud is then independent of the other's place.
   bool is_invariant() const { return square != 0 && !labels; }
-  /// What a feature of one side's points is multiplied by in their shift, given the centres of that feature.
+  /// The factor of a feature in the shifts of one side's points, given this feature's centres on both sides.
   double lean(std::int64_t feature, double own, double other) const {
     return product * (is_invariant(feature) ? other - own : other);
   }
-  /// One feature's part of the constant of the shifts, which the rows have.
+  /// One feature's part of the constant in the shifts of the rows.
   double constant(std::int64_t feature, double mu, double nu) const {
     return is_invariant(feature) ? square * (mu - nu) * (mu - nu) : product * mu * nu;
   }
   /// Throws unsupported for costs that have none: the cosine, and distances.
   PointForm form() const;
-  /// No two centred costs are further apart, and none is larger, if no centred point has a larger |x|^2 than these.
-  /// Infinite where an arithmetic whose largest number is `most` does not hold what the costs are made of.
+  /// A bound on centred costs and on their differences, given the largest |x|^2 of each side's centred points. Infinite
+  /// if squares or products may exceed `most`, the largest number of the arithmetic.
   double bound(double largest_square_x, double largest_square_y, double most) const;
 
  private:

@@ -18,8 +18,8 @@ std::vector<double> centre_of(char const* field, MatrixView points, std::span<do
 /// The mean of |x_i - centre|^2 under `weights`, in float64 from the caller's coordinates.
 double mean_squared_distance(MatrixView points, std::span<double const> centre, std::span<double const> weights);
 
-/// <x_i - centre, w> for each point, in float64 from the caller's coordinates: rounded ones would put |w| times their
-/// rounding into the potentials.
+/// <x_i - centre, w> for each point, in float64 from the caller's coordinates: rounded coordinates would add |w| times
+/// their rounding to the potentials.
 std::vector<double> centred_products(MatrixView points, std::span<double const> centre, std::span<double const> w);
 
 }  // namespace monge

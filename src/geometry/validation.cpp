@@ -14,7 +14,7 @@ void require_real(char const* field, DataType type) {
           name(type));
 }
 
-/// Of a matrix of any type.
+/// The layout of a matrix of any type.
 struct Layout {
   void const* data;
   std::int64_t rows, columns, row_stride;

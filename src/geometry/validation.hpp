@@ -1,4 +1,4 @@
-// What a call may say. Every message is one line with the field, its value and what is allowed.
+// Checks of the arguments of a call. Every message is one line with the field, its value and what is allowed.
 #pragma once
 #include <string>
 
@@ -15,7 +15,7 @@ template <class Choice>
 void check(char const* field, OneOf<Choice> choices, Choice value) {
   require(choices.contains(value), "{}: is {}; must be {}", field, static_cast<int>(value), choices.text());
 }
-/// For the lists of fields: each member is what its field allows.
+/// For the lists of fields: checks each member against its field.
 inline constexpr auto kCheckField = [](auto const& field, auto const& value) {
   check(field.name, field.constraint, value);
 };
@@ -28,8 +28,8 @@ struct Shape {
   friend bool operator==(Shape, Shape) = default;
 };
 Shape shape_of(Geometry const& geometry);
-/// A view that a caller wants written or read: shape, pointer, stride, and that `context` can reach it. Host memory is
-/// within reach of every context, device memory only of a context on that device.
+/// Checks of a view: its shape, pointer and stride, and that `context` can reach it. Host memory is within reach of
+/// every context, device memory only of a context on that device.
 void validate_matrix(char const* field, MatrixView view, std::int64_t rows, std::int64_t columns, Device context);
 void validate_vector(char const* field, VectorView view, std::int64_t size, Device context);
 void validate_indices(char const* field, MutableIndexView view, std::int64_t rows, std::int64_t columns,

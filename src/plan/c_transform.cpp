@@ -3,9 +3,9 @@
 //
 //   log2 P_ij = (g'_j - C'_ij) / unit      and      C_ij - g_j = s_i - G - unit log2 P_ij.
 //
-// |C'_ij - g'_j| is at most the bound of C' and the range of g' together. The unit is 2^-8 to 2^-7 of that, so
-// entries stay within 2^-256 and 2^256, and what the normalisation of rows adds to their logarithms before they are
-// compared, log2 m, costs no digits beside them. It is a power of two: the logits are the costs themselves.
+// |C'_ij - g'_j| is at most the bound of C' and the range of g' together. The unit is 2^-8 to 2^-7 of that, so entries
+// stay within 2^-256 and 2^256, and the normalisation of rows, which adds log2 m to their logarithms before these are
+// compared, costs no digits. The unit is a power of two, so dividing costs by it does not round.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -47,7 +47,7 @@ void transform_onto(Side side, Context const& context, Geometry const& geometry,
   auto const entropic = backend.entropic_operator(geometry, ones, {.precision = Precision::float64});
   VectorOperations const& vectors = entropic->vectors();
 
-  // A new operator stands at f' = g' = 0, which is (s, t) for the user.
+  // A new operator starts at f' = g' = 0, which is (s, t) for the user.
   std::vector<double> result = filled(size, 0), shift = filled(others, 0);
   entropic->get_potentials(by_rows ? result : shift, by_rows ? shift : result);
   std::transform(potential.begin(), potential.end(), shift.begin(), potential.begin(), std::minus<>());

@@ -10,11 +10,11 @@
 namespace monge {
 namespace {
 
-/// The residual of conjugate gradients may rise for a while, so it counts as stuck only after this many steps without a
-/// new minimum, and after as many as led to the last one.
+/// The residual of conjugate gradients may rise for a while, so it counts as stuck only if the steps since its last
+/// minimum outnumber both kPatience and the steps before.
 constexpr int kPatience = 100;
 
-/// No evaluation of a residual resolves less of |b|.
+/// The resolution of an evaluated residual, relative to |b|.
 constexpr double kUnitRoundoff = 0x1p-53;
 
 class ConjugateGradient {
@@ -44,8 +44,8 @@ class ConjugateGradient {
     int best_step = 0;
     for (int step = 0;; ++step) {
       if (norm_ <= std::max(goal_, kUnitRoundoff * scale_) && !exact_ && evaluates_) {
-        // The updated residual has drifted from that of x if the latter is still above the goal. Starting again from it
-        // helps as long as it keeps falling.
+        // If the residual of x is still above the goal, the updated residual has drifted from it. A restart from the
+        // evaluated residual helps as long as it keeps falling.
         evaluate();
         if (norm_ > goal_ && norm_ > 0.5 * evaluated) return end(Status::stagnation, step);
         evaluated = norm_;
@@ -81,7 +81,7 @@ class ConjugateGradient {
 
   void start() {
     if (system_.null_vector) null_square_ = dots({{system_.null_vector, system_.null_vector}})[0];
-    if (null_square_ == 0) null_square_ = 1;  // Along zeros there is nothing.
+    if (null_square_ == 0) null_square_ = 1;  // The null vector is zero: its projection is 0.
     combine({Term{1, &b_}}, *r_);
     project_and_measure();
     scale_ = norm_;
@@ -112,9 +112,9 @@ class ConjugateGradient {
     rz_ = rz;
   }
 
-  /// One step along the next direction; the reason if it was not taken.
+  /// Takes one step along the next direction, or returns the reason why not.
   std::optional<Status> advance() {
-    // An exact residual is where a sequence of conjugate directions begins.
+    // A sequence of conjugate directions begins at an evaluated residual.
     double const beta = exact_ ? 0 : rz_ / last_rz_;
     combine({Term{1, &z()}, Term{beta, p_.get()}}, *p_);
     system_.matrix(*p_, *q_);
@@ -145,7 +145,7 @@ class ConjugateGradient {
     return std::nullopt;
   }
 
-  /// What counts in the end is the residual of x.
+  /// Reports the evaluated residual of x if the options ask for it.
   ConjugateGradientResult end(Status status, int steps) {
     if (!exact_ && evaluates_) evaluate();
     return {norm_ <= goal_ ? Status::converged : status, steps, norm_ / scale_, curvature_};
@@ -162,7 +162,7 @@ class ConjugateGradient {
   double scale_ = 0;             // |b|
   double goal_ = 0;              // For |r|.
   double norm_ = 0;              // |r|
-  double rz_ = 0, last_rz_ = 0;  // <r, z>, and of the step before.
+  double rz_ = 0, last_rz_ = 0;  // <r, z>, now and one step before.
   double curvature_ = 0;
   bool evaluates_ = true;
   bool exact_ = false;  // r is b - A x as evaluated, not as updated.

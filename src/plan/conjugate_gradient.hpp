@@ -22,7 +22,7 @@ struct LinearSystem {
 };
 
 struct ConjugateGradientOptions {
-  double tolerance;  ///< On |b - A x| / |b| (2-norms, of what projection leaves), >= 0.
+  double tolerance;  ///< On |b - A x| / |b| (2-norms after projection), >= 0.
   int iterations;    ///< At most this many steps, each with one product by A, >= 0.
   /// Whether the residual of x is evaluated at the end, which takes one more product by A; else it is that of the
   /// recurrence.
@@ -37,10 +37,10 @@ struct ConjugateGradientResult {
   double curvature = 0;  ///< <p, A p> / <p, p> <= 0 of the direction that ended it, with negative_curvature.
 };
 
-/// Solves A x = b from the x that is given; b = 0, or so small that its squared length is 0 in float64, gives x = 0.
-/// `b` and `x` have one shape. A step costs one product by A, one by M, three passes over vectors and two waits;
-/// the end (and a start at x != 0) one more product. Hestenes and Stiefel (1952), section 3; with M as in Saad,
-/// Iterative Methods for Sparse Linear Systems (2003), Algorithm 9.1; singular systems after Kaasschieter (1988).
+/// Solves A x = b from the given x; b = 0, or so small that its squared length is 0 in float64, gives x = 0. `b` and
+/// `x` have one shape. A step costs one product by A, one by M, three passes over vectors and two waits; the end (and a
+/// start at x != 0) one more product. Hestenes and Stiefel (1952), section 3; with M as in Saad, Iterative Methods for
+/// Sparse Linear Systems (2003), Algorithm 9.1; singular systems after Kaasschieter (1988).
 ConjugateGradientResult conjugate_gradient(VectorOperations const& vectors, LinearSystem const& system, Vector const& b,
                                            Vector& x, ConjugateGradientOptions const& options);
 

@@ -1,4 +1,4 @@
-// Derivatives as methods of Plan: what a call must be, and vectors of its views.
+// Derivatives as methods of Plan: checks of the arguments, and vectors for their views.
 #include <cmath>
 #include <utility>
 
@@ -28,7 +28,7 @@ void validate_points(Plan::State const& state, char const* field, Side side, Mat
   validate_matrix(field, view, state.plan->size(side), state.dimension, state.context.device());
 }
 
-/// Vectors for the views that are given, with what these hold where they are read.
+/// Vectors for the views that are given; points() also reads the values of its view.
 class Views {
  public:
   explicit Views(Plan::State& state) : state_(state), vectors_(state.plan->vectors()) {}

@@ -56,7 +56,7 @@ void Plan::marginals(MutableVectorView row, MutableVectorView column) const {
 
 namespace {
 
-/// out = P v for rows, P^T v for columns, or of the shares. `field` is v's name.
+/// out = P v for rows, P^T v for columns, with the shares in place of P if `scaling` says so. `field` is v's name.
 void apply_onto(Plan::State& state, Side side, Scaling scaling, char const* field, MatrixView v,
                 MutableMatrixView out) {
   Device const device = state.context.device();

@@ -55,7 +55,7 @@ Vector const& PlanDerivatives::support(Side side) {
   if (!slot) {
     slot = make(side);
     combine({{1, &plan_.marginal(side), &inverse_marginal(side)}}, *slot);
-    // To exactly 1, so that projections along it leave nothing where there is nothing else.
+    // Rounds to exactly 1: projecting a multiple of the support away then leaves exact zeros.
     combine({{2, slot.get()}, {-1, slot.get(), slot.get()}}, *slot);
   }
   return *slot;
@@ -106,10 +106,10 @@ void PlanDerivatives::gradient(Side side, Vector& out) {
 
 /// Eliminating df leaves (S + damping diag(c)) dg = b with
 ///   S = k_b diag(c) - P^T diag(1 / r) P / k_a,   b = right of columns - P^T (right of rows / r) / k_a.
-/// S 1 = delta c with delta = k_b - 1 / k_a, so the constant in dg is sum b / (delta sum c), and what is left is the
-/// solution for b less its part along c. Where delta > 0 it is orthogonal to c: S takes such vectors to those of sum 0,
-/// and the preconditioner, the diagonal of S, is made to take these back. Then conjugate gradients never meet the
-/// constants, however small delta is. Where delta = 0 constants make no difference.
+/// S 1 = delta c with delta = k_b - 1 / k_a, so the constant in dg is sum b / (delta sum c), and the rest of dg is the
+/// solution for b less its part along c. Where delta > 0 the rest is orthogonal to c: S maps such vectors to vectors of
+/// sum 0, and the preconditioner, the inverse diagonal of S with a projection, maps these back. Conjugate gradients
+/// then never meet the constants, however small delta is. Where delta = 0 constants have no effect.
 PlanDerivatives::Response PlanDerivatives::solve(VectorPair const& right, LinearOptions const& options) {
   double const k_a = 1 + penalty_ratio(Side::rows), k_b = 1 + penalty_ratio(Side::columns) + options.damping;
   double const of_rows = penalty_ratio(Side::rows) / k_a;  // 1 - 1 / k_a
@@ -131,7 +131,7 @@ PlanDerivatives::Response PlanDerivatives::solve(VectorPair const& right, Linear
   Response result;
   Vector& dg = *(result.change[Side::columns] = make(Side::columns));
   Vector& df = *(result.change[Side::rows] = make(Side::rows));
-  // What P nearly keeps to itself has next to no diagonal, and less than rounding leaves of it.
+  // Where P nearly matches points one to one, the diagonal of S is smaller than its rounding.
   constexpr double kLeastDiagonal = 0x1p-10;
   std::unique_ptr<Vector> const inverse_diagonal = make(Side::columns);
   combine({{k_b + kLeastDiagonal, &c}, {-1 / k_a, &c, &overlap()}}, *inverse_diagonal);
@@ -150,13 +150,13 @@ PlanDerivatives::Response PlanDerivatives::solve(VectorPair const& right, Linear
       .null_vector = &support(Side::columns)};
   ConjugateGradientResult const end =
       conjugate_gradient(vectors_, system, *b, dg, {options.tolerance, options.iterations});
-  // S is semidefinite for any P: where its curvature is not positive, rounding has the last word.
+  // S is semidefinite for any P: a curvature that is not positive comes from rounding.
   LinearStatus const status = end.status == LinearStatus::negative_curvature ? LinearStatus::stagnation : end.status;
   result.report = {status, end.iterations, end.residual};
 
   plan_.multiply(Side::rows, dg, *on_rows);
   combine({{1 / k_a, right[Side::rows], &inverse_r}, {-1 / k_a, on_rows.get(), &inverse_r}}, df);
-  // Below the rounding of the sums the constant is nothing but rounding, and without effect.
+  // With delta below the rounding of the sums, the constant would be rounding alone, and has no effect.
   double const constant = delta > 0x1p-52 ? mean / delta : 0.0;
   result.constant[side_index(Side::rows)] = -constant / k_a;
   result.constant[side_index(Side::columns)] = constant;
@@ -176,8 +176,8 @@ std::unique_ptr<Vector> PlanDerivatives::totals(Side side, Vector const& right, 
   return total;
 }
 
-/// sum_j P_ij ((df_i + dg_j) / factor + <own_i, y'_j> + <x'_i, other_j>) y'_j, by a product with inner width 2 + d (2 d
-/// with `other`), or as two products without own and other.
+/// sum_j P_ij ((df_i + dg_j) / factor + <own_i, y'_j> + <x'_i, other_j>) y'_j, by a product with inner width 2, plus d
+/// for `own` and d for `other`; two plain products without both.
 std::unique_ptr<Vector> PlanDerivatives::tilted(Side side, Response const& response, double factor, Vector const* own,
                                                 Vector const* other) {
   Side const far = opposite(side);
@@ -191,7 +191,7 @@ std::unique_ptr<Vector> PlanDerivatives::tilted(Side side, Response const& respo
     return out;
   }
 
-  // All columns of the right factor have the size of the points, so that none is lost to the rounding of another.
+  // All columns of the right factor are scaled to the size of the points, so that none is lost in another's rounding.
   std::int64_t const d = dimension_, width = 2 + (own != nullptr ? d : 0) + (other != nullptr ? d : 0);
   std::unique_ptr<Vector> const left = vectors_.make(side, width), right = vectors_.make(far, width);
   auto const unit = [&](Vector const& vector, std::int64_t count) {
@@ -225,7 +225,7 @@ void PlanDerivatives::tilted_gradient(Side side, Vector const& total, Response c
 }
 
 PlanDerivatives::Distance PlanDerivatives::distance(int iterations) {
-  // A Newton step for the potentials: the right side is eps times what the marginals lack.
+  // A Newton step for the potentials: the right side is eps times (wanted less present marginals).
   VectorPair right;
   for (Side const side : kSides) {
     Vector& lack = *(right[side] = make(side));
@@ -261,8 +261,8 @@ PlanDerivatives::Distance PlanDerivatives::distance(int iterations) {
   return {relative, step.report.iterations};
 }
 
-/// Scales v to a root mean square near 1 and returns the power of two that it is times that. Squares of numbers that
-/// are within the range of float64 may not be: then a first step brings them there.
+/// Divides v by a power of two, which it returns, to a root mean square near 1. If the squares leave the range of
+/// float64, a first scaling brings them back.
 double PlanDerivatives::normalise(VectorPair const& v) const {
   auto const mean_square = [&] {
     double squares = 0;
@@ -290,8 +290,8 @@ double PlanDerivatives::normalise(VectorPair const& v) const {
   return size / step;
 }
 
-/// With dC_ij = dC'_ij + ds_i + dt_j along v, where dC'_ij = product (<x'_i, vy_j> + <vx_i, y'_j>) and ds, dt are what
-/// the slopes say of v, the system is solved for df - ds and dg - dt: no digits are lost to where the clouds lie.
+/// With dC_ij = dC'_ij + ds_i + dt_j along v, where dC'_ij = product (<x'_i, vy_j> + <vx_i, y'_j>), ds_i = <slope_i,
+/// vx_i> and dt_j likewise, the system is solved for df - ds and dg - dt: the offsets of the clouds cost no digits.
 LinearReport PlanDerivatives::hessian_product(VectorPair v, VectorPair const& out, LinearOptions const& options) {
   PointForm const form = plan_.point_form();
   double const size = normalise(v);
@@ -322,7 +322,7 @@ LinearReport PlanDerivatives::hessian_product(VectorPair v, VectorPair const& ou
     Vector& to = *out[side];
     Vector const& marginal = plan_.marginal(side);
     std::unique_ptr<Vector> const tilt = tilted(side, response, -form.product, v[side].get(), v[opposite(side)].get());
-    // The sum of P_ij (df_i + dg_j - dC_ij) / eps over j is what the penalty leaves of it.
+    // sum_j P_ij (df_i + dg_j - dC_ij) / eps = -r_i df_i / rho, which is 0 for a constraint.
     combine({{size * form.product * factor, tilt.get()}}, to);
     if (v[side]) combine({{1, &to}, {size * form.curvature, v[side].get(), &marginal}}, to);
     if (products[side]) combine({{1, &to}, {size * form.product, products[side].get()}}, to);
@@ -373,20 +373,20 @@ void PlanDerivatives::require_solvable(VectorPair const& right, double size) {
     sums[side_index(side)] = values[0];
     sizes += std::sqrt(values[1] * static_cast<double>(plan_.size(side)));
   }
-  // As much as float32 leaves of sums that are equal.
+  // Equal sums may differ by this much in float32.
   require(std::abs(sums[0] - sums[1]) <= 1e-5 * sizes,
           "of_f, of_g: sum to {} and {} over the points of weight; must be equal, for f and g are unique up to a "
           "constant",
           size * sums[0], size * sums[1]);
 }
 
-/// With K the matrix of solve(): dL = <right, (df, dg)> and K (df, dg) = what costs and weights change, so the solution
-/// (u, w) for `right` gives dL/dC_ij = P_ij (u_i + w_j), dL/da_i = -eps (P w)_i / a_i and dL/db_j = -eps (P^T u)_j /
-/// b_j.
+/// With K the matrix of solve(), K (df, dg) is linear in the changes of costs and weights, and dL = <right, (df, dg)>.
+/// The solution (u, w) for `right` therefore gives dL/dC_ij = P_ij (u_i + w_j), dL/da_i = -eps (P w)_i / a_i and
+/// dL/db_j = -eps (P^T u)_j / b_j.
 LinearReport PlanDerivatives::potential_gradients(VectorPair right, VectorPair const& points, VectorPair const& weights,
                                                   LinearOptions const& options) {
   for (Side const side : kSides) {
-    // f_i of a point of no weight follows from g; L is to say so itself.
+    // f_i of a point of zero weight is a function of g: the caller's derivatives by g have to account for it.
     combine({{1, right[side].get(), &support(side)}}, *right[side]);
   }
   double const size = normalise(right);

@@ -14,7 +14,7 @@ namespace monge {
 
 class PlanDerivatives {
  public:
-  /// `plan` outlives this object. `dimension` of the points; 0 where there are no derivatives by them.
+  /// `plan` outlives this object. `dimension` is that of the points, or 0 if there are no derivatives by them.
   PlanDerivatives(PlanOperator& plan, double eps, Penalties penalties, std::int64_t dimension);
 
   /// sum_j P_ij dc(x_i, y_j)/dx_i, size(side) x d.
@@ -26,26 +26,26 @@ class PlanDerivatives {
   };
   Distance distance(int iterations);
 
-  /// Of the Hessian in the points; `v`, of width d, is lost.
+  /// out = H v with the Hessian H in the points; `v`, of width d, is overwritten.
   LinearReport hessian_product(VectorPair v, VectorPair const& out, LinearOptions const& options);
   LinearReport inverse_hessian_product(Vector const& v, Vector& out, double shift, LinearOptions const& options);
 
-  /// Of L(f, g) by points and weights, given its derivatives by the potentials; `right` is lost. Throws
-  /// invalid_argument where both marginals are constraints and L changes with (f + t, g - t).
+  /// The gradients of L(f, g) by points and weights. `right` holds the derivatives of L by the potentials and is
+  /// overwritten. Throws invalid_argument if both marginals are constraints and L changes with (f + t, g - t).
   LinearReport potential_gradients(VectorPair right, VectorPair const& points, VectorPair const& weights,
                                    LinearOptions const& options);
 
  private:
   /// The solution of
   ///   k_a r df + P dg = right of rows,   P^T df + k_b c dg = right of columns,   k = 1 + eps / rho,
-  /// is `change` + `constant` on each side. Apart from each other they keep their digits: where a penalty is large the
-  /// constants are too, but cancel in df_i + dg_j.
+  /// is `change` + `constant` on each side. The two are kept apart: for a large penalty the constants are large, cancel
+  /// in df_i + dg_j, and would cost the digits of the changes.
   struct Response {
     VectorPair change;
     double constant[2];
     LinearReport report;
 
-    /// What the constants add to df_i + dg_j.
+    /// The sum of both constants, without their cancellation.
     double of_both = 0;
   };
   Response solve(VectorPair const& right, LinearOptions const& options);
@@ -54,7 +54,7 @@ class PlanDerivatives {
   std::unique_ptr<Vector> make(Side side, bool wide = false) const;
   void combine(std::initializer_list<Term> terms, Vector& out) const;
   std::unique_ptr<Vector> product(Side side, Vector const& in);
-  /// What both sides keep once it was needed.
+  /// Vectors that are made when first needed, then kept.
   Vector const& inverse_marginal(Side side);
   Vector const& support(Side side);  // 1 where there is weight, else 0
   Vector const& points(Side side);

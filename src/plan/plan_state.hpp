@@ -1,4 +1,4 @@
-// What a Plan keeps.
+// The state of a Plan.
 #pragma once
 #include <memory>
 
@@ -14,7 +14,7 @@ struct Plan::State {
   std::unique_ptr<PlanOperator> plan;
   std::int64_t dimension;      // Of the points; 0 where the costs have none.
   bool has_point_derivatives;  // PlanOperator::point_form() does not throw.
-  double scale;                // Of the points; NaN where there are none.
+  double scale;                // PointCloud::scale; NaN where there are no points.
   double label_weight;         // NaN where there are no labels.
   Penalties penalties;
   Report report;
@@ -29,11 +29,11 @@ struct Plan::State {
   PlanDerivatives& derivatives();
 };
 
-/// What Plan::gradients() gives: a vector for each view that is given.
+/// The results of Plan::gradients(): a vector for each view that is given.
 struct GradientVectors {
   VectorPair points, weights;
 };
-/// Throws Error where a view is not one of the plan's.
+/// Throws Error where a view does not fit the plan.
 GradientVectors gradient_vectors(Plan::State& state, GradientViews const& out);
 void write_gradients(VectorOperations const& vectors, GradientVectors const& gradients, GradientViews const& out);
 

@@ -47,7 +47,7 @@ MONGE_HOST_DEVICE inline Draw draw(std::uint64_t seed, std::uint64_t number) {
   return {uniform(block.word[0], block.word[1]), uniform(block.word[2], block.word[3])};
 }
 
-/// Columns whose shares are summed one after the other; sums of tiles are searched before the columns of one are.
+/// Columns of a tile. A search goes through the sums of tiles first, then through the columns of one tile.
 inline constexpr int kSampleTile = 32;
 
 /// Whether a sum of weights is finite and > 0.
@@ -57,10 +57,10 @@ MONGE_HOST_DEVICE inline bool can_be_drawn_from(double total) {
 
 /// Throws unless pairs can be drawn. `total` is sum P.
 void require_mass(double total);
-/// Throws unless it is 0: the number of rows that have mass, and draws, but no shares in the precision of the plan.
+/// Throws unless lost_rows is 0. A lost row has mass and draws, but no shares in the precision of the plan.
 void require_shares(double lost_rows);
 
-/// share * the last of `sums`, which ascend from 0 on, but below it even after rounding.
+/// share * total, but below `total` even after rounding.
 MONGE_HOST_DEVICE inline double sample_target(double share, double total) {
   return std::fmin(share * total, std::nextafter(total, 0.0));
 }
@@ -79,8 +79,8 @@ MONGE_HOST_DEVICE inline std::int64_t first_above(double const* sums, std::int64
   return low;
 }
 
-/// The first of `count` columns at which the sum, which starts from `before`, exceeds the target; where rounding leaves
-/// it short of that, the last one that has a share.
+/// The first of `count` columns at which the sum, which starts from `before`, exceeds the target. If rounding keeps the
+/// sum from it, the last column that has a share.
 template <class Share>
 MONGE_HOST_DEVICE int column_above(int count, double before, double target, Share const& share) {
   int last = 0;

@@ -1,4 +1,4 @@
-// What derivatives by a weight need of one point. Shared by the CPU code and the CUDA kernels.
+// The terms of one point in derivatives by its weight. Shared by the CPU code and the CUDA kernels.
 #pragma once
 #include <cmath>
 
@@ -6,7 +6,7 @@
 
 namespace monge {
 
-/// As WeightTerms, of one point, whose soft c-transform is that of the other side's potential.
+/// WeightTerms of one point; `transform` is the soft c-transform of the other side's potential.
 struct WeightTerm {
   double ratio, wanted, gradient;
 };

@@ -1,4 +1,4 @@
-// From ProjectionOptions and views to what the backends compute: every convention as one sequence of half-steps.
+// A projection as backends compute it: every convention is one sequence of half-steps.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -35,9 +35,9 @@ struct ProjectionProblem {
   std::vector<float> a, b;  ///< Always filled: rows, columns.
 
   bool dustbin() const { return rows != logit_rows; }
-  /// Whether sums can be clamped in the first pair of steps alone. If none is there, the rows sum to 1 after each row
-  /// step, so that no column sums to more than n and every later row sum is at least 1 / n of the one before; and the
-  /// same with columns.
+  /// Whether sums can be clamped in the first pair of steps alone. If none is clamped there, the rows sum to 1 after
+  /// each row step: no column sum exceeds n, and each later row sum is at least 1 / n of the one before. The same holds
+  /// with rows and columns exchanged.
   bool clamps_in_first_pair_only() const {
     return epsilon_mode == EpsilonMode::clamp && start == ProjectionStart::exp_shifted && !columns_first &&
            unit_marginals && 2 * std::max(rows, columns) * epsilon <= 1;

@@ -1,4 +1,4 @@
-// Views of batches and of what goes with them: what a call may be given.
+// Checks of the views that a projection is given.
 #pragma once
 #include <cstdint>
 #include <initializer_list>
@@ -16,13 +16,13 @@ Memory memory_of(char const* field, BatchView const& view);
 Memory memory_of(char const* field, MatrixView const& view);
 Memory memory_of(char const* field, VectorView const& view);
 
-/// Nothing that is written may overlap what is read or written beside it.
+/// Throws Error if memory that is written overlaps other memory of the call.
 void require_apart(std::initializer_list<Memory> written, std::initializer_list<Memory> read);
 
 void require_float32(char const* field, DataType type);
-/// As validate_vector(), float32 and contiguous.
+/// As validate_vector(), and the vector must be float32 and contiguous.
 void validate_floats(char const* field, VectorView view, std::int64_t size, Device context);
-/// Shape, type, pointer and strides, and that `context` can reach it; an empty batch may lie anywhere.
+/// Checks shape, type, pointer and strides, and that `context` can reach the batch; an empty one may lie anywhere.
 void validate_batch(char const* field, BatchView const& view, std::int64_t batch, int rows, int columns,
                     Device context);
 

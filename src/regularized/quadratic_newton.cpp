@@ -19,43 +19,44 @@ constexpr double kEpsilon = std::numeric_limits<double>::epsilon();
 
 /// The first weight, over sqrt(n m): some percent of the pairs are active.
 constexpr double kFirstWeight = 0.1;
-/// The L1 residual at which the weight falls. The next weight starts better from where the last has converged.
+/// The L1 residual at which the weight falls: the next weight starts better from a converged point.
 constexpr double kRungResidual = 0.1;
-/// The L1 residual up to which a warm start is one.
+/// The largest L1 residual of a useful warm start.
 constexpr double kNearResidual = 0.1;
-/// What the weight falls by: as a rule one step then follows the solution. Where it falls by more the active pairs come
-/// apart into components, and from there the way takes many.
+/// The factor by which the weight falls: one step then usually follows the solution. After a larger fall the active
+/// pairs separate into components, and many steps are needed.
 constexpr double kFall = 0.7;
-/// Of the dual's rise to what the quadratic model says: a trial below the first is refused, one above the second may
-/// lessen the damping.
+/// Ratios of the dual's rise to that of the quadratic model: a trial below kRefused is refused, one above kGood may
+/// lessen the damping, and one below kPoor raises it.
 constexpr double kRefused = 0.05, kGood = 0.6, kPoor = 0.25;
 constexpr double kLessDamping = 1.0 / 5, kMoreDamping = 3;
-/// The system of pairs in many components is singular but for the least damping, which conjugate gradients have to see.
+/// With pairs in many components the system is singular but for the damping. The least damping must be large enough for
+/// conjugate gradients to notice it.
 constexpr double kLeastDamping = 1e-7, kMostDamping = 1e4;
-/// Of linear systems; more only where the last step is to meet the tolerance.
+/// Tolerances of linear systems: the usual one, and the least, for a last step that has to meet the tolerance.
 constexpr double kLinearTolerance = 1e-3, kLeastLinearTolerance = 1e-10;
 constexpr int kMostGradients = 300;
-/// So many directions in a row that led to no better point: rounding is all there is.
+/// After this many directions in a row without a better point, rounding is the limit.
 constexpr int kMostRefusals = 12;
 
 /// The relative residual, times lambda, that rounding leaves: scores are rounded by epsilon, and entries of X by
-/// epsilon / lambda. It is a third of this for n = 100 to 1000.
+/// epsilon / lambda. The measured residual is a third of this for n = 100 to 1000.
 double rounded_residual(std::int64_t rows, std::int64_t columns) {
   return 0.1 * kEpsilon * static_cast<double>(std::max(rows, columns));
 }
 
-/// Damping as Levenberg and Marquardt have it.
+/// The damping of Levenberg and Marquardt.
 class Damping {
  public:
   double value() const { return mu_; }
-  /// After a whole step whose rise was `ratio` of the model's. The first after a refusal does not lessen it.
+  /// After a whole step whose rise was `ratio` of the model's. The first one after a refusal does not lessen it.
   void accepted(double ratio) {
     if (ratio > kGood && !was_refused_) mu_ = std::max(kLessDamping * mu_, kLeastDamping);
     if (ratio < kPoor) mu_ = std::min(kMoreDamping * mu_, kMostDamping);
     was_refused_ = false;
   }
-  /// After a whole step that was refused and a part of it that was not: pairs became active that curve the dual as 2 -
-  /// ratio times the model does.
+  /// After a whole step that was refused and a part of it that was accepted: newly active pairs make the curvature of
+  /// the dual 2 - ratio times that of the model.
   void shortened(double ratio) {
     mu_ = std::min(std::sqrt(2 - ratio) * mu_, kMostDamping);
     was_refused_ = true;
@@ -89,7 +90,7 @@ class Newton {
       now_.passes = 1;
       set(quadratic_.start(target_, settings_.u, settings_.v));
     }
-    // From potentials that are not near the way down the ladder is the shorter one.
+    // From far potentials the way down the ladder is shorter.
     if (now_.passes == 0 || !(now_.values.residual_l1 <= kNearResidual)) {
       now_.weight = target_ > 0 ? std::max(target_, first) : first;
       ++now_.passes;
@@ -108,7 +109,7 @@ class Newton {
       if (is_last && is_converged()) return {now_, Status::converged};
       if (now_.passes >= settings_.passes) return {now_, Status::iteration_limit};
       if (refusals >= kMostRefusals) return {now_, Status::precision_limit};
-      // Where rounding may hide the rise the residual has to tell.
+      // Where rounding may hide the rise, the residual decides.
       double const slope = step(is_last);
       if (slope > 100 * rounding() || (slope > 0 && now_.residual < 0.9 * least)) {
         refusals = 0;
@@ -126,19 +127,20 @@ class Newton {
     now_.residual = std::sqrt(values.residual_squares / marginal_squares_);
   }
 
-  /// What gaps are relative to.
+  /// Gaps are relative to this value.
   double size() const { return std::max(std::abs(now_.values.dual), least_gap_unit(Precision::float64)); }
 
   bool is_converged() const {
     double const tolerance = settings_.tolerance;
     if (now_.residual > tolerance) return false;
-    // Without a quadratic term goal_weight() sees to the gap.
+    // Without a quadratic term goal_weight() keeps the gap small.
     double const allowed = target_ > 0 ? tolerance : tolerance / 2;
     return settings_.criterion == RegularizedCriterion::residual || std::abs(now_.values.gap) <= allowed * size();
   }
 
-  /// Of a problem without a quadratic term, that of an optimal plan is at most lambda sum_j q_j max_i X_ij from its
-  /// certificate: half of the tolerance. No weight is so small that rounding leaves a residual of as much.
+  /// The last weight lambda. Without a quadratic term, the value of an optimal plan for lambda is at most lambda sum_j
+  /// q_j max_i X_ij above its certificate: lambda makes this half of the tolerance, but stays so large that rounding
+  /// leaves a smaller residual.
   double goal_weight() const {
     if (target_ > 0) return target_;
     double const rounding = 40 * rounded_residual(quadratic_.rows(), quadratic_.columns());
@@ -146,7 +148,7 @@ class Newton {
     return std::max(settings_.tolerance, least) * size() / (2 * concentration_);
   }
 
-  /// The slope of the direction that was taken, 0 if none was.
+  /// Takes a step and returns the slope of its direction; 0 if no step was taken.
   double step(bool is_last) {
     double tolerance = kLinearTolerance;
     if (is_last) tolerance = std::clamp(0.3 * settings_.tolerance / now_.residual, kLeastLinearTolerance, tolerance);
@@ -161,7 +163,7 @@ class Newton {
       damping_.refused(0);
       return 0;
     } else {
-      // Where the parabola through the two values, with the slope, is highest.
+      // The maximum of the parabola through both values with this slope.
       double const fraction = 1 / (2 - ratio);
       step.trial = quadratic_.shorten(fraction);
       now_.passes += 1;
@@ -176,12 +178,12 @@ class Newton {
     return step.slope;
   }
 
-  /// What rounding may take from the dual's rise: potentials are about 1, and each is off on its own.
+  /// The rounding error of the dual's rise: potentials are about 1, with independent errors.
   double rounding() const {
     return 4 * kEpsilon / std::sqrt(static_cast<double>(quadratic_.rows() + quadratic_.columns()));
   }
 
-  /// The dual's rise over that of the model, and at least what rounding would make of it.
+  /// The ratio of the dual's rise, plus its rounding error, to the rise of the model.
   double ratio_of(QuadraticStep const& step, double fraction) const {
     double const predicted = (1 - fraction / 2) * fraction * step.slope;
     double const rise = fraction * step.linear_rise - (step.trial.penalty - now_.values.penalty);
@@ -217,7 +219,7 @@ void run_one(RegularizedRun& run, int index, RegularizedOptions const& options) 
   Stopwatch const watch;
   auto& quadratic = static_cast<QuadraticOperator&>(*run.found);
   CostScale const& scale = quadratic.scale();
-  // A warm start in the operator's units; the offset of the costs lies in both potentials by halves.
+  // A warm start in the operator's units; each potential has half of the costs' offset.
   auto const scaled = [&](std::vector<double> potential) {
     for (double& value : potential) value = (value - scale.offset / 2) / scale.range;
     return potential;
@@ -248,7 +250,7 @@ void run_one(RegularizedRun& run, int index, RegularizedOptions const& options) 
   report.weight = user_weight * result.last.weight;
   RegularizedErrors const errors = run.errors_of(values);
   report.status = result.status;
-  // Without a quadratic term the certificate is that of feasible potentials, which only the evaluation makes.
+  // Without a quadratic term only the evaluation makes feasible potentials, and with them the certificate.
   if (target == 0 && result.status == Status::converged && !RegularizedRun::is_within(errors, options))
     report.status = Status::precision_limit;
   std::string const reached =

@@ -11,7 +11,7 @@
 
 namespace monge {
 
-/// What a solve has reached, in the units of the operator.
+/// The state of a solve, in the units of the operator.
 struct QuadraticProgress {
   int passes = 0;             ///< Over all pairs.
   int steps = 0;              ///< Directions.
@@ -24,10 +24,10 @@ struct QuadraticProgress {
 struct QuadraticSettings {
   double tolerance = 0;  ///< > 0, as RegularizedOptions has it.
   RegularizedCriterion criterion = RegularizedCriterion::gap;
-  int passes = 0;  ///< No step begins after so many.
+  int passes = 0;  ///< No step begins after this many.
   std::span<double const> p, q;
   std::span<double const> u{}, v{};                         ///< Warm start, or empty.
-  std::function<bool(QuadraticProgress const&)> observe{};  ///< After the start and each step; false: no more.
+  std::function<bool(QuadraticProgress const&)> observe{};  ///< After the start and each step; false stops.
 };
 
 struct QuadraticNewtonResult {
@@ -35,15 +35,16 @@ struct QuadraticNewtonResult {
   Status status;  ///< converged, iteration_limit, precision_limit or stopped.
 };
 
-/// Maximises the dual of this weight inside; of 0, of weights that fall until potentials that are feasible without the
-/// term certify the tolerance. Leaves the operator there. Throws invalid_argument where no plan has these marginals.
+/// Maximises the dual of `weight`, in inner units. If it is 0, weights fall until potentials that are feasible without
+/// the term certify the tolerance. The operator keeps the result. Throws invalid_argument if there is no plan.
 QuadraticNewtonResult solve_quadratic(QuadraticOperator& quadratic, double weight, QuadraticSettings const& settings);
 
 /// Whether rounding may leave a larger residual than the tolerance with this weight, in the units of the costs inside.
 bool is_too_small(double weight, RegularizedCosts const& costs, double tolerance);
 
-/// Solves problems whose method is newton, each with its operator made, and fills in their reports but for the time of
-/// the set-up. `index[k]` is what progress and a ProblemError call problem k. With progress, one after the other.
+/// Solves problems whose method is newton, each with its operator made, and fills in their reports except for the
+/// set-up time. `index[k]` is the number of problem k for progress and ProblemError. With progress the problems are
+/// solved in turn.
 void run_newton(Backend const& backend, std::span<RegularizedRun* const> runs, std::span<int const> index,
                 RegularizedOptions const& options);
 

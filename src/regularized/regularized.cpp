@@ -43,7 +43,7 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-/// Squares of slacks, as large as what a weight makes of an entry, and what they are divided by stay finite.
+/// Rejects weights so large that squared slacks, or their divisors, would overflow.
 void require_moderate_weights(RegularizerTerms const& terms, CostScale const& scale, Precision precision) {
   constexpr double kMost = 1e100;
   auto const require_at_most = [](char const* field, double weight, double most, char const* unit) {
@@ -66,7 +66,7 @@ void require_moderate_weights(RegularizerTerms const& terms, CostScale const& sc
   }
 }
 
-/// Where auto chose Newton's method and the weight is too small for it, the method is splitting.
+/// If auto chose Newton's method and the weight is too small for it, the method becomes splitting.
 void reconsider_method(RegularizedRun& run, RegularizedOptions const& options) {
   bool const may_split = options.method == RegularizedMethod::automatic && options.u.empty() &&
                          std::holds_alternative<CostMatrix>(run.problem.geometry);

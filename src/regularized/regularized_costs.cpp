@@ -5,22 +5,15 @@
 #include "core/require.hpp"
 
 namespace monge {
-namespace {
 
-[[noreturn]] void throw_bad_entry(char const* field, std::int64_t row, std::int64_t column, double value,
-                                  char const* must) {
-  throw Error(ErrorCode::invalid_argument, fmt::format("{}: row {}, column {} is {}; must be {}", field, row, column,
-                                                       std::isnan(value) ? std::abs(value) : value, must));
-}
-
-}  // namespace
-
-void throw_bad_l1_weight(std::int64_t row, std::int64_t column, double value) {
-  throw_bad_entry("l1_weights", row, column, value, kNotNegative.text_in_full().c_str());
-}
-
-void throw_bad_mask(std::int64_t row, std::int64_t column, double value) {
-  throw_bad_entry("mask", row, column, value, kFinite.text_in_full().c_str());
+void throw_bad_entry(std::int64_t row, std::int64_t column, double cost, double l1_weight, double mask) {
+  if (!is_cost(cost)) throw_bad_cost(row, column, cost);
+  bool const of_l1 = !is_l1_weight(l1_weight);
+  double const value = of_l1 ? l1_weight : mask;
+  throw Error(
+      ErrorCode::invalid_argument,
+      fmt::format("{}: row {}, column {} is {}; must be {}", of_l1 ? "l1_weights" : "mask", row, column,
+                  std::isnan(value) ? std::abs(value) : value, (of_l1 ? kNotNegative : kFinite).text_in_full()));
 }
 
 void require_allowed_partners(Side side, std::span<double const> shares, std::span<unsigned char const> has_partner) {

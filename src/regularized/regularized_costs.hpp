@@ -1,5 +1,5 @@
-// What the matrices of a regularised problem must hold, in the same words for every backend. Rows and columns are those
-// of the problem, however a matrix lies in memory.
+// Checks of the matrices of a regularised problem, in the same words for every backend. Rows and columns are those of
+// the problem, however a matrix lies in memory.
 #pragma once
 #include <cmath>
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace monge {
 
-/// The first of these that fails, entry by entry and row by row, is what a constructor throws.
+/// A constructor throws for the first entry, row by row, that fails one of these checks.
 MONGE_HOST_DEVICE inline bool is_cost(double value) {
   return value >= std::numeric_limits<double>::lowest();
 }
@@ -23,12 +23,12 @@ MONGE_HOST_DEVICE inline bool is_mask(double value) {
   return std::isfinite(value);
 }
 
-/// Throw invalid_argument, as throw_bad_cost() does: "mask: row 3, column 5 is nan; must be finite".
-[[noreturn]] void throw_bad_l1_weight(std::int64_t row, std::int64_t column, double value);
-[[noreturn]] void throw_bad_mask(std::int64_t row, std::int64_t column, double value);
+/// Throws invalid_argument for the first of these that fails: "mask: row 3, column 5 is nan; must be finite". Numbers
+/// that are not given are 0.
+[[noreturn]] void throw_bad_entry(std::int64_t row, std::int64_t column, double cost, double l1_weight, double mask);
 
-/// Throws invalid_argument for the first point of `side` that has a share of the mass and no allowed pair with one of
-/// the other side that has; `has_partner` tells which points have one.
+/// Throws invalid_argument for the first point of `side` that has mass but no allowed pair with a point of mass on the
+/// other side; `has_partner` tells which points have one.
 void require_allowed_partners(Side side, std::span<double const> shares, std::span<unsigned char const> has_partner);
 
 /// Throws invalid_argument: pairs are allowed, but no plan of them has these marginals.

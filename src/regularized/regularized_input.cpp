@@ -35,7 +35,7 @@ std::vector<std::int32_t> read_groups(IndexView groups, std::int64_t n) {
   return values;
 }
 
-/// Those of the terms that have a weight. What is given of the others is checked with them: a weight may go to 0.
+/// The terms with a positive weight. The arguments of the other terms are checked, too.
 RegularizerTerms checked_terms(Backend const& backend, Regularizer const& given, Shape shape) {
   for (auto const& [field, weight] : {std::pair{"quadratic", given.quadratic},
                                       {"group_lasso", given.group_lasso},
@@ -84,7 +84,7 @@ RegularizerTerms checked_terms(Backend const& backend, Regularizer const& given,
   return terms;
 }
 
-/// What keeps Newton's method from these terms; empty: nothing.
+/// The reason why Newton's method does not take these terms; empty if it does.
 std::string obstacle_to_newton(RegularizerTerms const& terms) {
   for (auto const& [field, weight] :
        {std::pair{"group_lasso", terms.group_lasso}, {"l1", terms.l1}, {"hypentropy", terms.hypentropy}}) {

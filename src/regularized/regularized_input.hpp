@@ -1,4 +1,4 @@
-// What a regularised solve is given: options, regulariser and marginals, checked.
+// The checked input of a regularised solve: options, regulariser and marginals.
 #pragma once
 #include <vector>
 
@@ -10,15 +10,14 @@ namespace monge {
 
 void validate(RegularizedOptions const& options);
 
-/// Widths of hypentropy, of mass 1, that iterations hold: x = beta sinh(y), where y of an entry of 1e-10 is above the
-/// smallest number and sinh(y) of one of 1 below the largest.
+/// The widths beta of hypentropy, at mass 1, that iterations can use. With x = beta sinh(y), y does not underflow for
+/// an entry x = 1e-10, and sinh(y) does not overflow for x = 1.
 constexpr Bounds widths_of(Precision precision) {
   if (precision == Precision::float32) return {.least = 1e-30, .most = 1e20, .least_open = false, .most_open = false};
   return {.least = 1e-100, .most = 1e100, .least_open = false, .most_open = false};
 }
 
-/// A problem whose input has been checked but for the values of matrices and points, which operators check. Shares sum
-/// to 1.
+/// A problem with checked input, except for the values of matrices and points, which operators check. Shares sum to 1.
 struct CheckedRegularizedProblem {
   Geometry geometry;
   std::vector<double> p, q;
@@ -31,7 +30,7 @@ struct CheckedRegularizedProblem {
   RegularizedInput input() const { return {geometry, p, q, mass, terms, method == RegularizedMethod::newton}; }
 };
 
-/// Throws Error; unsupported where the method cannot have the terms or the geometry.
+/// Throws Error; unsupported if the method cannot take the terms or the geometry.
 CheckedRegularizedProblem checked_problem(Context const& context, RegularizedProblem const& problem,
                                           RegularizedOptions const& options);
 

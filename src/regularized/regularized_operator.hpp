@@ -1,9 +1,9 @@
-// The seam of regularised plans: what their solvers may ask of a problem, whatever its backend.
+// The seam of regularised plans: the operations of a problem for solvers, whatever its backend.
 //
 //   min_X <C, X> + h(X),  X 1 = p,  X^T 1 = q,  X >= 0
 //
 // Inside, costs begin at 0 and have range 1, and masses sum to 1; potentials, steps and values cross the seam in these
-// units (CostScale says of what), and only what a plan needs is in the user's.
+// units (CostScale). Only functions for plans use the user's units.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -31,8 +31,8 @@ struct RegularizerTerms {
   MatrixView mask;
 };
 
-/// A cost c of the user's is (c - offset) / range inside. The offset is the least of a pair that is allowed; beyond it
-/// the range is the largest, with lambda_1 W, of those whose points both have mass, 1 where that is 0. Masses are in
+/// The user's cost c is (c - offset) / range inside. The offset is the least cost of an allowed pair. The range is the
+/// largest c - offset + lambda_1 W of the allowed pairs whose points both have mass, or 1 if that is 0. Masses are in
 /// units of `mass`.
 struct CostScale {
   double offset = 0, range = 1, mass = 1;
@@ -43,7 +43,7 @@ struct CostScale {
   double width(double beta) const { return beta / mass; }
 };
 
-/// A problem that has been checked but for the values of matrices and points. p and q are shares of the mass.
+/// A checked problem, except for the values of matrices and points. p and q are shares of the mass.
 struct RegularizedInput {
   Geometry const& geometry;
   std::vector<double> const& p;
@@ -53,8 +53,8 @@ struct RegularizedInput {
   bool means = true;  // Quadratic operators need the means of the costs; splitting does not.
 };
 
-/// The costs of a problem on a device, with the terms of h and the shares. They are read once when they are made; the
-/// operators of the problem share what was found then.
+/// The costs of a problem on a device, with the terms of h and the shares. The constructor reads them once; the
+/// operators of the problem share its findings.
 class RegularizedCosts {
  public:
   virtual ~RegularizedCosts() = default;
@@ -87,12 +87,12 @@ struct RegularizedValues {
   std::int64_t nonzeros = 0;
 };
 
-/// What h* is taken at. Potentials without slack, u_i + v_j <= C_ij or, with groups, slacks whose norm the group lasso
-/// bears, have h* = 0 whatever other terms there are.
+/// The kind of potentials at which h* is evaluated. Potentials without slack have h* = 0 for any other terms: they meet
+/// u_i + v_j <= C_ij or, with groups, the group lasso bounds the norm of their slacks.
 enum class DualBound { of_conjugate, without_slack };
 
-/// Values of evaluate(bound), which replaces v where `bound` is without_slack. Slacks that a small weight divides may
-/// leave a bound below that of u = v = 0, which is 0: it says nothing, and one without slack says more.
+/// Values of evaluate(bound), which replaces v where `bound` is without_slack. Divided by a small weight, slacks may
+/// make the bound negative. It is then useless, as u = v = 0 has the bound 0, and the bound without slack is better.
 template <class Evaluate>
 RegularizedValues with_useful_bound(bool has_finite_conjugate, Evaluate&& evaluate) {
   if (has_finite_conjugate) {
@@ -114,23 +114,23 @@ class RegularizedOperator {
   std::int64_t columns() const { return costs_->columns(); }
   CostScale const& scale() const { return costs_->scale(); }
 
-  /// Of the current X and (u, v). Where the conjugate of h is not finite everywhere, and in splitting where the dual
-  /// value would be negative, v first becomes the largest that is feasible with u (docs/math.md, section 17): with it
-  /// the dual value only rises. Waits.
+  /// The values of the current X and (u, v). Where the conjugate of h is not finite everywhere, and in splitting where
+  /// the dual value would be negative, v first becomes the largest that is feasible with u (docs/math.md, section 17):
+  /// with it the dual value only rises. Waits.
   virtual RegularizedValues evaluate() = 0;
 
-  // What follows is for plans: X in the user's mass, u and v in the user's costs. Outputs may lie on the host or on the
-  // device.
+  // The functions below are for plans: X in the user's mass, u and v in the user's costs. Outputs may lie on the host
+  // or on the device.
 
-  /// The offset of the costs goes to u and v by halves.
+  /// Half of the costs' offset is added to u, and half to v.
   virtual void potentials(MutableVectorView u, MutableVectorView v) const = 0;
   virtual void dense(MutableMatrixView out) const = 0;
   virtual std::int64_t nonzeros(MutableIndexView row_begin) const = 0;
   virtual void entries(MutableIndexView row_begin, MutableIndexView columns, MutableVectorView values) const = 0;
-  /// X 1 or, of columns, X^T 1.
+  /// X 1 for rows, X^T 1 for columns.
   virtual void marginal(Side side, MutableVectorView out) const = 0;
-  /// out = X values, or X^T values where `side`, whose points out has, is columns; if `averaged`, each row of out over
-  /// the marginal of its point, 0 where that is 0.
+  /// out = X values for rows, X^T values for columns. If `averaged`, each row of out is divided by the marginal of its
+  /// point, or 0 if that is 0.
   virtual void product(Side side, bool averaged, MatrixView values, MutableMatrixView out) const = 0;
 
  private:
@@ -142,7 +142,7 @@ struct SplittingResidual {
   double row_squares, column_squares;  ///< |X 1 - p|_2^2 and |X^T 1 - q|_2^2.
 };
 
-/// From one plan with its potentials to another, in the Frobenius norm.
+/// The distance of two plans, and of their potentials, in the Frobenius norm.
 struct SplittingDistance {
   double plan;        ///< |X - X'|
   double potentials;  ///< |(u - u') 1^T + 1 (v - v')^T|
@@ -162,22 +162,22 @@ class SplittingOperator : public RegularizedOperator {
   /// Waits.
   virtual SplittingResidual residual() = 0;
 
-  /// Beside the current X, with all that the recursion has of it, there may be two more, each with memory of its own
-  /// from its first keep() on.
+  /// Beside the current state of the recursion there may be two spare ones, each with memory of its own from its first
+  /// keep() on.
   enum class Spare { run, mean };
   static constexpr std::size_t kSpares = 2;
-  /// The spare one becomes a copy of the current one.
+  /// The spare state becomes a copy of the current one.
   virtual void keep(Spare spare) = 0;
-  /// Swaps the two, bits, step and all.
+  /// Swaps the spare state and the current one, steps included.
   virtual void exchange(Spare spare) = 0;
-  /// Moves X, its marginals and the potentials of the spare one by `share` of the way to the current one, which has the
-  /// same step. Once exchanged it needs a set_step() before it goes on.
+  /// Moves X, its marginals and the potentials of the spare state by `share` of the way to the current one, which has
+  /// the same step. After an exchange() it needs a set_step() before it iterates.
   virtual void approach(Spare spare, double share) = 0;
-  /// Between the two, whose steps are the same. Waits.
+  /// The distance of both states, which have the same step. Waits.
   virtual SplittingDistance distance(Spare spare) = 0;
 };
 
-/// What an operator is made of. The costs are those of a matrix; the iterations are in float32 or float64.
+/// The input of an operator. The costs are those of a matrix; the iterations are in float32 or float64.
 struct SplittingInput {
   std::shared_ptr<RegularizedCosts const> costs;
   Precision precision;

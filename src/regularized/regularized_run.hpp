@@ -10,13 +10,13 @@
 
 namespace monge {
 
-/// What gaps are relative to is at least this, of costs of range 1: a value of 0 can be certified. Float32 knows costs
-/// to 6e-8 of their range.
+/// Gaps are relative to at least this value, for costs of range 1, so that a value of 0 can be certified. Float32
+/// rounds costs by 6e-8 of their range.
 constexpr double least_gap_unit(Precision precision) {
   return precision == Precision::float32 ? 1e-3 : 1e-6;
 }
 
-/// How far values are from optimal, relative as tolerances are.
+/// The errors of values, relative as tolerances are.
 struct RegularizedErrors {
   double residual;  ///< |(X 1 - p, X^T 1 - q)|_2 over |(p, q)|_2
   double gap;       ///< |primal - dual| over |primal|, of costs that begin at 0
@@ -37,9 +37,9 @@ struct RegularizedRun {
     return std::sqrt(squares);
   }
   RegularizedErrors errors_of(RegularizedValues const& values) const;
-  /// What the report says of values.
+  /// Fills in the values of the report.
   void report_values(RegularizedValues const& values);
-  /// Whether what the criterion says is within the tolerance.
+  /// Whether the errors of the criterion are within the tolerance.
   static bool is_within(RegularizedErrors const& errors, RegularizedOptions const& options) {
     return errors.residual <= options.tolerance &&
            (options.criterion == RegularizedCriterion::residual || errors.gap <= options.tolerance);

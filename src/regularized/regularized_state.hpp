@@ -1,4 +1,4 @@
-// What a RegularizedPlan keeps.
+// The state of a RegularizedPlan.
 #pragma once
 #include <memory>
 

@@ -17,12 +17,12 @@ namespace {
 
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
-/// Where the accelerated run goes back to the mean of its last iterates, and with which step it goes on. Near a
-/// solution iterates turn around it, ever closer; their mean is inside. Plan and potentials come along at one rate
-/// where the step is the ratio of their ways.
+/// Restarts the accelerated run from the mean of its last iterates, with a new step. Near a solution iterates circle
+/// around it, and their mean is closer. Plan and potentials converge at one rate if the step is the ratio of the
+/// distances that they move.
 class Restarts {
  public:
-  /// After iterations of the run, which stand at `residual`, as |(X 1 - p, X^T 1 - q)|_2. Returns how many it took.
+  /// Called after iterations of the run; `residual` is |(X 1 - p, X^T 1 - q)|_2. Returns the iterations of its own.
   int check(SplittingOperator& splitting, double& step, int iterations, double residual, int allowed) {
     using enum SplittingOperator::Spare;
     ++kept_;
@@ -50,15 +50,14 @@ class Restarts {
  private:
   static constexpr int kTrial = 2;  // Iterations; even, as CUDA takes them in pairs.
   static constexpr double kMostGrowth = 4;
-  int kept_ = 0;   // Iterates that the mean is of.
-  int next_ = 60;  // Iterations.
+  int kept_ = 0;   // Iterates in the mean.
+  int next_ = 60;  // Iterations of the run at the next restart.
 };
 
-/// rho at the start: that of the options, but no larger than the regulariser lets X follow. A prox that pulls with s
-/// times the slope of h moves an entry by a share of itself where that is of the entry's size, and by next to nothing
-/// where it is far more: until the potentials, which move by as little, have come to the size of the slope. So s times
-/// the slope at a plan of even entries is at most 1 for the quadratic term, of which that is the largest rate, and 10
-/// entries, each all that its line has, for the others.
+/// rho at the start: that of the options, with a limit from the regulariser. A prox pulls an entry by s times the slope
+/// of h. If this pull is far larger than the entry, X hardly moves until the potentials, which then move as little,
+/// have grown to the size of the slope. So s times the slope is at most 1 for the quadratic term, which gives its
+/// largest rate. For the other terms it is at most 10 entries, each with all mass of its line.
 double first_step(RegularizedOptions const& options, RegularizerTerms const& terms, CostScale const& scale,
                   std::int64_t n, std::int64_t m) {
   double most = std::numeric_limits<double>::infinity();
@@ -117,7 +116,7 @@ class SplittingRun {
   RegularizedReport& report() const { return run_.report; }
   double points() const { return static_cast<double>(splitting_.rows() + splitting_.columns()); }
 
-  /// One of the two runs: of the recursion with its fixed step, and accelerated.
+  /// One of the two runs: plain, with a fixed step, or accelerated.
   struct Run {
     double step = 0;
     int iterations = 0, next_evaluation = 0;
@@ -146,7 +145,7 @@ class SplittingRun {
         // The gap falls about as the residual does; looking again after a tenth more iterations costs a few percent.
         now().next_evaluation = now().iterations + now().iterations / 10;
       }
-      // Where there is no plan the dual rises without end, and nothing else tells. Another look at each doubling.
+      // If no plan exists, the dual rises without limit; nothing else shows it. It is evaluated at each doubling.
       if (report().iterations >= next_look_) {
         next_look_ = 2 * report().iterations;
         evaluate();
@@ -176,9 +175,9 @@ class SplittingRun {
                        options_.step == usual_step ? "" : fmt::format("the default step of {}, ", usual_step)));
   }
 
-  /// The accelerated run may end earlier or later than the other, and nobody knows which. So it has no more iterations
-  /// than the plain one, which has its first alone, as many as many solves need, and all that it would have without: a
-  /// solve ends where the plain run does, or better.
+  /// The accelerated run may end earlier or later than the plain one. The first kAlone iterations, enough for many
+  /// solves, are plain. Then the two runs alternate, and the accelerated one never has more iterations than the plain
+  /// one. The plain run keeps its whole budget, so no solve ends worse than it.
   void take_turns() {
     using enum SplittingOperator::Spare;
     constexpr int kAlone = 300;
@@ -199,7 +198,7 @@ class SplittingRun {
     }
   }
 
-  /// Of both runs the one that is nearer to what the criterion asks for.
+  /// Makes the run with the smaller error the current one.
   void choose() {
     if (accelerated_.iterations == 0) return;
     evaluated_at_ = -1;
@@ -231,7 +230,8 @@ class SplittingRun {
     return RegularizedRun::is_within(errors, options_);
   }
 
-  /// Float32 near its end goes up and down: no better residual in a long while, which slow progress would bring.
+  /// Whether float32 is at its limit: its residual goes up and down without a new minimum, which slow progress would
+  /// find.
   bool is_stalled() {
     if (residual_ < 0.999 * now().least_residual) {
       now().least_residual = residual_;
@@ -242,8 +242,8 @@ class SplittingRun {
            plain_.iterations - plain_.least_at >= std::max(1000, plain_.iterations / 2);
   }
 
-  /// With all mass in one pair each term is at most what it is there, and S, of l1 too, is at most 1: no plan with
-  /// these marginals has a larger value. A dual value beyond that says that there is none.
+  /// Each term of h is largest with all mass in one pair, and S, with l1, is at most 1: no plan with these marginals
+  /// has a larger value than `most`. A larger dual value shows that there is no plan.
   void require_plan(RegularizedValues const& values) const {
     CostScale const scale = splitting_.scale();
     RegularizerTerms const& terms = run_.problem.terms;
@@ -270,7 +270,7 @@ class SplittingRun {
   SplittingOperator& splitting_;
   double norm_;
   Run plain_, accelerated_;
-  bool is_accelerated_ = false;  // The current one of the two.
+  bool is_accelerated_ = false;  // Whether the accelerated run is the current one.
   Restarts restarts_;
   Stopwatch watch_;
   bool finished_ = false;

@@ -9,8 +9,8 @@
 
 namespace monge {
 
-/// Solves problems whose method is splitting, each with its operator made, and fills in their reports but for the time
-/// of the set-up. `index[k]` is what progress calls problem k.
+/// Solves problems whose method is splitting, each with its operator made, and fills in their reports except for the
+/// set-up time. `index[k]` is the number of problem k for progress.
 void run_splitting(Backend const& backend, std::span<RegularizedRun* const> runs, std::span<int const> index,
                    RegularizedOptions const& options);
 

@@ -16,18 +16,18 @@
 
 namespace monge {
 
-/// What an entry becomes, but for the norm of its group.
+/// The prox of an entry, without the group lasso.
 template <class T>
 struct EntryProx {
   T shrink = 1;      // 1 / (1 + s lambda_quadratic)
   T hypentropy = 0;  // s lambda; 0: no such term.
   T width = 1;       // beta
 
-  /// Of v >= 0.
+  /// For v >= 0.
   MONGE_HOST_DEVICE T operator()(T v) const {
     if (hypentropy == 0 || v == 0) return v * shrink;
     // x / shrink + h asinh(x / beta) = v. With x = beta sinh(y) the left side is convex in y >= 0, so Newton's method
-    // comes down from any bound above, and each of the two terms alone gives one.
+    // descends from any upper bound, and each of the two terms alone gives one.
     T const slope = width / shrink;
     T y = std::fmin(v / hypentropy, std::asinh(v / slope));
     for (int k = 0; k < 30; ++k) {
@@ -40,7 +40,7 @@ struct EntryProx {
 };
 
 /// The factor of a group of norm `norm` whose threshold is s lambda w_g, before EntryProx: the prox of a norm plus a
-/// quadratic term is the one after the other.
+/// quadratic term is the composition of both.
 template <class T>
 MONGE_HOST_DEVICE T group_factor(T norm, T threshold) {
   return norm > threshold ? 1 - threshold / norm : T(0);
@@ -52,7 +52,7 @@ struct SplittingPoint {
   double potential;  // phi_i or psi_j
 };
 
-/// What an iteration does to one side, whose points have `other` partners each.
+/// The update of one side, whose points have `other` partners each.
 struct SplittingUpdate {
   double shift;  // t
   double other;  // m for rows, n for columns.
@@ -66,7 +66,7 @@ MONGE_HOST_DEVICE inline double splitting_shift(double excess, double alpha, dou
   return (2 * excess - alpha) / (n + m);
 }
 
-/// |f 1^T + 1 g^T|_F for vectors of n and m numbers, which may have zeros behind.
+/// |f 1^T + 1 g^T|_F for vectors of n and m numbers, which may end in zeros as padding.
 inline double norm_of_sums(std::span<double const> f, std::span<double const> g, double n, double m) {
   double squares[2] = {}, means[2] = {};
   auto const look_through = [&](int s, std::span<double const> values, double size) {

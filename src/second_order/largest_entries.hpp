@@ -1,4 +1,4 @@
-// The largest entries of all of a plan: what the sparse matrices of Newton-like methods are made of.
+// The largest entries of a whole plan, for the sparse matrices of Newton-like methods.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -11,17 +11,17 @@ namespace monge {
 struct LargeEntry {
   std::int64_t i, j;
   double value;      ///< > 0
-  std::size_t rank;  ///< Row by row, and in a row from the largest on.
+  std::size_t rank;  ///< By row, and within a row from the largest down.
 };
 
-/// Of each row the k largest, less those that are 0, by rank. One pass.
+/// The k largest entries of each row, without zeros, by rank. One pass.
 std::vector<LargeEntry> largest_of_rows(PlanOperator& plan, std::int64_t k);
 
-/// Keeps the `count` largest, of equal ones those of lower rank, in no order. If k was enough, these are the largest of
-/// the whole plan.
+/// Keeps the `count` largest, in no order; of equal entries those of lower rank. If the k of largest_of_rows() was
+/// large enough, they are the largest of the whole plan.
 void keep_largest(std::vector<LargeEntry>& entries, std::size_t count);
 
-/// Pairs of points, k by k.
+/// Pairs of points (rows[k], columns[k]).
 struct Pairs {
   std::vector<std::int64_t> rows, columns;
 };

@@ -7,31 +7,31 @@
 namespace monge {
 namespace {
 
-/// An interval must shrink by this factor in two steps, and an extrapolated step stay within this share of it.
+/// An interval must shrink by this factor in two steps; an extrapolated step stays within this share of it.
 constexpr double kShrink = 0.66;
-/// Without an upper end the next step goes between these factors of the last advance beyond it.
+/// Without an upper end, the next advance is between these multiples of the last one.
 constexpr double kLeastAdvance = 1.1, kMostAdvance = 4.0;
 
-/// The minimiser of the cubic through both; NaN where it has none. Nocedal and Wright, Numerical Optimization (2006),
-/// eq. 3.59.
+/// The minimiser of the cubic with the values and slopes of both points; NaN if it has none. Nocedal and Wright,
+/// Numerical Optimization (2006), eq. 3.59.
 double cubic_step(LinePoint const& a, LinePoint const& b) {
   double const first = a.slope + b.slope - 3 * (a.value - b.value) / (a.step - b.step);
   double const second = std::copysign(std::sqrt(first * first - a.slope * b.slope), b.step - a.step);
   return b.step - (b.step - a.step) * (b.slope + second - first) / (b.slope - a.slope + 2 * second);
 }
 
-/// Of the parabola with the value and slope of `a` and the value of `b`.
+/// The minimiser of the parabola with the value and slope of `a` and the value of `b`.
 double quadratic_step(LinePoint const& a, LinePoint const& b) {
   double const width = b.step - a.step;
   return a.step + width * a.slope / (2 * (a.slope - (b.value - a.value) / width));
 }
 
-/// Of the parabola with both slopes.
+/// The minimiser of the parabola with both slopes.
 double secant_step(LinePoint const& a, LinePoint const& b) {
   return b.step - b.slope * (b.step - a.step) / (b.slope - a.slope);
 }
 
-/// Where psi may have its minimum: between the lowest point so far and, once there is one, an end beyond it.
+/// An interval with a minimum of psi: from the lowest point so far to an end beyond it, once one is known.
 class Bracket {
  public:
   Bracket(LinePoint const& start, double resolution) : low_(start), high_(start), resolution_(resolution) {}
@@ -40,7 +40,7 @@ class Bracket {
   bool closed() const { return closed_; }
   double width() const { return closed_ ? std::fabs(high_.step - low_.step) : kInfinity; }
 
-  /// Takes in a new point and says where to go next.
+  /// Takes a new point and returns the next step.
   double next_step(LinePoint const& trial) {
     double const advance = trial.step - low_.step;
     bool const was_closed = closed_, higher = !(trial.value <= low_.value + resolution_);
@@ -80,7 +80,7 @@ class Bracket {
 
   bool flattens(LinePoint const& trial) const { return std::fabs(trial.slope) < std::fabs(low_.slope); }
 
-  /// Past `trial` towards the end, which is not passed.
+  /// A step past `trial` towards the end of the interval, but not beyond it.
   double inner_step(LinePoint const& trial) const {
     if (!flattens(trial)) return cubic_step(trial, high_);
     double const cubic = cubic_step(low_, trial), secant = secant_step(low_, trial);
@@ -90,7 +90,7 @@ class Bracket {
     return high_.step > trial.step ? std::min(step, most) : std::max(step, most);
   }
 
-  /// Beyond `trial`, by more than interpolation is good for.
+  /// A step beyond `trial`, by extrapolation.
   double outer_step(LinePoint const& trial, double advance) const {
     if (!flattens(trial)) return trial.step + kMostAdvance * advance;
     double const cubic = cubic_step(low_, trial), secant = secant_step(low_, trial);

@@ -4,7 +4,7 @@
 
 namespace monge {
 
-/// A function phi of one variable at one place.
+/// Value and slope of the function phi at one step.
 struct LinePoint {
   double step, value, slope;
 };
@@ -14,7 +14,7 @@ struct WolfeOptions {
   double curvature = 0.9;  ///< c2 > c1: |phi'(t)| <= c2 |phi'(0)|.
   double least_step = 1e-10, most_step = 2;
   int evaluations = 20;   ///< At most.
-  double resolution = 0;  ///< Values that differ by no more are equal to rounding: then the slopes decide.
+  double resolution = 0;  ///< Values that differ by no more count as equal: then slopes decide.
 };
 
 struct LineSearchResult {

@@ -12,24 +12,25 @@
 namespace monge {
 namespace {
 
-/// mu at first, and its range. Far below 1 a step is Newton's; far above it is a short one along the gradient.
+/// The first mu, and its range. With mu far below 1 a step is Newton's; with mu far above 1 it is a short step uphill.
 constexpr double kFirstDamping = 1e-2, kLeastDamping = 1e-11, kMostDamping = 1e3;
 /// Ratios of the actual to the predicted gain: below the first a step is refused, below the second and above the third
 /// the damping changes.
 constexpr double kRefused = 0.05, kPoor = 0.25, kGood = 0.6;
 
-/// Of conjugate gradients, relative. What damping leaves of the error, some fifth, makes more digits of a step useless.
+/// Relative residual of conjugate gradients. Damping leaves about a fifth of the error, so more digits of a step are
+/// useless.
 constexpr double kResidual = 0.1;
 constexpr int kMostProducts = 30;
-/// Entries, a product, the trial and a sweep.
+/// The passes of the shortest step: entries, one product, the trial and a sweep.
 constexpr int kFewestPasses = 4;
-/// As many steps of conjugate gradients call for other entries.
+/// If conjugate gradients take this many steps, entries are chosen anew.
 constexpr int kManyProducts = 6;
 
-/// Entries of the preconditioner: at most so many a row on average, chosen among the largest kCandidates of each.
+/// Entries of the preconditioner: at most kEntriesPerRow per row on average, among the kCandidates largest of each row.
 constexpr double kEntriesPerRow = 8, kFewestEntriesPerRow = 1;
 constexpr std::int64_t kCandidates = 32;
-/// Making ready to solve with them may take as long as so many passes.
+/// Limit of EntrySolver::passes().
 constexpr double kMostPasses = 10;
 
 }  // namespace
@@ -119,7 +120,7 @@ double NewtonMethod::return_to_best() {
   return best_.error;
 }
 
-/// The pass of a plain sweep from g.
+/// Evaluates g by the pass of a plain sweep.
 void NewtonMethod::evaluate(Vector const& g, Point& out) {
   vectors_.copy(g, *out.g);
   vectors_.copy(*out.g, entropic_.potential(Side::columns));
@@ -137,7 +138,7 @@ void NewtonMethod::sweep() {
   evaluate(*point_.next, point_);
 }
 
-/// Whether a column has so little that its equation says nothing.
+/// Whether a column has so little mass that its equation is useless.
 bool NewtonMethod::is_far() const {
   vectors_.combine({{1, point_.marginal.get()}, {-1e-8, b_.get()}}, *on_columns_);
   VectorNorms const norms = vectors_.norms(*on_columns_);
@@ -151,8 +152,8 @@ double NewtonMethod::largest(Vector const& potential, Vector const& support) con
   return std::max(-norms.least, norms.largest);
 }
 
-/// The rise of the dual from point_ to trial_. Where rounding of the potentials would drown the difference it is the
-/// integral of the slope by the trapezoidal rule, which is as good as the step is short.
+/// The rise of the dual from point_ to trial_. If the difference is lost in the rounding of the potentials, it is the
+/// integral of the slope by the trapezoidal rule, which is accurate for short steps.
 double NewtonMethod::gain() const {
   double const size = std::max(largest(*trial_.f, *support_a_), largest(*trial_.g, *support_b_));
   double const rounding = 0x1p-48 * mass_ * size;
@@ -165,14 +166,14 @@ double NewtonMethod::gain() const {
   return vectors_.dot(*on_columns_, *step_);
 }
 
-/// Makes step_ the d of the head of this class.
+/// Makes step_ the step d of newton.hpp.
 void NewtonMethod::find_direction(int most_products) {
   vectors_.copy(*point_.f, entropic_.potential(Side::rows));
   vectors_.copy(*point_.g, entropic_.potential(Side::columns));
   std::unique_ptr<PlanOperator> const plan = entropic_.plan(eps_);
   plan->set_transforms(*point_.f, *point_.next);
   if (entries_are_old_) choose_entries(*plan);
-  // Rounding of the entries may take as much from a matrix that is singular but for the damping.
+  // 1e-12 makes up for the rounding of the entries: without damping the exact matrix is singular.
   vectors_.combine({{1 + damping_ + 1e-12, point_.marginal.get()}}, *diagonal_);
   entries_->set(*plan, *a_, *diagonal_);
 
@@ -194,7 +195,7 @@ void NewtonMethod::find_direction(int most_products) {
   entries_are_old_ = result.iterations >= kManyProducts;
 }
 
-/// The largest entries of all, from the largest of each row: as many as their factor is worth.
+/// Chooses the largest entries of the plan, among the largest of each row; fewer if their solver would cost too much.
 void NewtonMethod::choose_entries(PlanOperator& plan) {
   double const n = static_cast<double>(entropic_.size(Side::rows));
   std::vector<LargeEntry> found = largest_of_rows(plan, std::min(entropic_.size(Side::columns), kCandidates));

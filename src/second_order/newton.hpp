@@ -8,35 +8,35 @@
 
 namespace monge {
 
-/// Where the method is, rows exact: P 1 = a.
+/// The state after an advance. Rows are exact: P 1 = a.
 struct NewtonProgress {
   double error;          ///< |P^T 1 - b|_1 before the sweep that ended this advance
   double gradient_norm;  ///< |P^T 1 - b|_2
-  int passes;            ///< Over all pairs, that this advance took.
-  bool is_step;          ///< It was a step, not a sweep.
+  int passes;            ///< Passes of this advance over all pairs
+  bool is_step;          ///< Whether this advance was a step, not a sweep
 };
 
-/// Maximises the dual as a function of g alone, f being the best for it: its gradient is b - c, c = P^T 1, and its
+/// Maximises the dual as a function of g alone, with the best f for each g: its gradient is b - c, c = P^T 1, and its
 /// Hessian -(diag(c) - P^T diag(1/a) P) / eps. A step d solves
 ///   (diag((1 + mu) c) - P^T diag(1/a) P) d = eps (b - c)
 /// by conjugate gradients. Clusters that no mass leaves give the matrix one nearly null vector each, along which plain
-/// steps overshoot; mu, which is relative to c, bounds them (Levenberg, Marquardt). The preconditioner is the same
-/// matrix with the largest P_ij alone in the product: diag(c) is full, so it is positive definite whatever is left out.
-/// A plain sweep from g is an evaluation: it finds f, and c from what it would do to g.
+/// steps overshoot; mu, relative to c, bounds these steps (Levenberg, Marquardt). The preconditioner is the same matrix
+/// with only the largest P_ij in the product. It keeps the full c, so it is positive definite for any choice of
+/// entries. A plain sweep from g is an evaluation: it finds f, and c from the update of g.
 class NewtonMethod {
  public:
-  /// `entropic`, in float64, outlives this object and is nobody else's between two advances at one eps. Both marginals
+  /// `entropic`, in float64, outlives this object and has no other user between two advances at one eps. Both marginals
   /// are constraints.
   NewtonMethod(EntropicOperator& entropic, Marginals const& marginals, Criterion criterion);
   ~NewtonMethod();
 
-  /// The first at an eps evaluates the potentials that are there; each other one takes a step, of at most `most_passes`
-  /// (>= 1) passes, or a plain sweep where a column has next to nothing or few passes are left. Leaves the potentials
-  /// as the last plain sweep does: columns exact, rows off by at most `error`.
+  /// The first advance at an eps evaluates the present potentials. Each other one takes a step of at most `most_passes`
+  /// (>= 1) passes, or a plain sweep where a column has almost no mass or few passes are left. The potentials are then
+  /// those after a plain sweep: columns exact, rows off by at most `error`.
   NewtonProgress advance(double eps, int most_passes);
-  /// To where what the criterion says (the L1 error, unless it is the gradient) has been least since the first advance
-  /// at this eps; returns the error there. Steps climb in the dual, which has no end where no plan has the marginals:
-  /// the error may then rise to anything.
+  /// Goes back to the potentials with the least L1 error, or gradient norm if that is the criterion, since the first
+  /// advance at this eps. Returns their L1 error. Steps raise the dual, which is unbounded if no plan has the
+  /// marginals: the error may then grow without limit.
   double return_to_best();
 
  private:
@@ -65,9 +65,9 @@ class NewtonMethod {
   Criterion criterion_;
   double mass_;
   double eps_ = 0;
-  std::unique_ptr<Vector> a_, b_, inverse_a_, support_a_, support_b_;  // A support is 1 where there is weight, else 0.
+  std::unique_ptr<Vector> a_, b_, inverse_a_, support_a_, support_b_;  // A support is 1 at positive weight, else 0.
   Point point_, trial_;
-  Point best_;                    // Of those at which the advances at eps_ ended.
+  Point best_;                    // The best end of an advance at eps_
   std::unique_ptr<Vector> step_;  // d
   double damping_;                // mu
   int passes_ = 0;
@@ -76,7 +76,7 @@ class NewtonMethod {
   std::unique_ptr<EntrySolver> entries_;
   double entries_per_row_;  // On average, and at most.
   bool entries_are_old_ = true;
-  std::unique_ptr<Vector> on_rows_, on_columns_, diagonal_;  // For one expression at a time.
+  std::unique_ptr<Vector> on_rows_, on_columns_, diagonal_;  // Scratch, for one expression at a time
 };
 
 }  // namespace monge

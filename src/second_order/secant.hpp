@@ -1,4 +1,4 @@
-// The rank-two correction of a matrix by one step and the change of the gradient that it made.
+// The rank-two correction of a matrix from one step and the change of the gradient along it.
 #pragma once
 #include <optional>
 #include <utility>
@@ -12,14 +12,14 @@ namespace monge {
 /// which is positive definite too and has B+^-1 y = s.
 class Secant {
  public:
-  /// None unless <y, s> > least <y, y>: a step of less curvature than rounding says nothing of the matrix.
+  /// None unless <y, s> > least <y, y>: a smaller curvature may be rounding.
   static std::optional<Secant> of(PairOperations const& pairs, VectorPair s, VectorPair y, double least) {
     double const ys = pairs.dot(y, s);
     if (!(ys > least * pairs.dot(y, y))) return std::nullopt;
     return Secant(pairs, std::move(s), std::move(y), ys);
   }
 
-  /// z becomes B+^-1 z; solve(z) makes it B^-1 z.
+  /// Replaces z by B+^-1 z; solve(z) replaces it by B^-1 z.
   template <class Solve>
   void apply(Solve const& solve, VectorPair const& z) const {
     double const along = pairs_.dot(s_, z) / ys_;

@@ -6,7 +6,7 @@
 namespace monge {
 namespace {
 
-/// How many times K / n entries of each row are looked at to find the K largest of all.
+/// The K largest entries of a plan are searched among the kRowShare K / n largest of each row.
 constexpr double kRowShare = 4;
 
 }  // namespace
@@ -30,7 +30,7 @@ void SparseHessian::add_pair(std::int64_t i, std::int64_t j) {
   of_unknowns_.columns.push_back(place(Side::columns, j));
 }
 
-/// Looks at the kRowShare count / n largest of each row, which has all of the largest unless few rows have most.
+/// Finds all of the largest entries unless a few rows hold most of them.
 void SparseHessian::choose_pairs(PlanOperator& plan, std::int64_t count) {
   double const share = std::ceil(kRowShare * static_cast<double>(count) / static_cast<double>(plan.size(Side::rows)));
   std::vector<LargeEntry> largest =

@@ -20,15 +20,15 @@
 namespace monge {
 namespace {
 
-/// Of the largest density: where a solve begins, and the least.
+/// Density at the start of a solve, and the least, as shares of the largest.
 constexpr double kFirstDensity = 0.1, kLeastDensity = 0.01;
-/// The density grows where the gradient did, and falls elsewhere.
+/// Factors of the density: where the gradient has grown, and elsewhere.
 constexpr double kGrowth = 1.1, kDecay = 0.99;
-/// <y, s> over <y, y> (in units of cost over mass) that a step must have to correct the matrix.
+/// The least <y, s> / <y, y> (in units of cost / mass) with which a step corrects the matrix.
 constexpr double kLeastCurvature = 1e-6;
-/// A search begins at so many times the last step, or at 1.
+/// A search begins at this multiple of the last step, at most at 1.
 constexpr double kStepGrowth = 1.5;
-/// A candidate may have so many times the gradient of the step that it replaces.
+/// A candidate's gradient may be larger by this factor than that of the step that it replaces.
 constexpr double kCandidateGradient = 10;
 
 constexpr double kUnitRoundoff = 0x1p-53;
@@ -38,12 +38,12 @@ struct Point {
   VectorPair marginals;
   VectorPair gradient;  // Of minus the dual: marginals less weights.
   double mass = 0, dual = 0;
-  double value = 0;         // What the criterion says.
-  double l1 = 0, norm = 0;  // Of both marginals less the weights, in L1 and L2.
-  double l2 = 0;            // Of the gradient.
+  double value = 0;         // The criterion's value.
+  double l1 = 0, norm = 0;  // Errors of both marginals, in L1 and L2.
+  double l2 = 0;            // 2-norm of `gradient`.
 };
 
-/// A next iterate: where it is, how it differs from this one and by how much minus the dual is higher there.
+/// A possible next iterate: the plan there, the step to it and the rise of minus the dual.
 struct Move {
   Point point;
   VectorPair step;
@@ -81,7 +81,7 @@ class Splr {
     point_ = evaluate();
     std::optional<Status> end = observed();
     if (!end) {
-      update_rows();  // Where P is far from both marginals the Hessian says little.
+      update_rows();  // Where P is far from both marginals the Hessian is of little use.
       keep_potentials(iterate_);
       rounding_ = std::max(rounding_, kUnitRoundoff * largest_potential());
       point_ = evaluate();
@@ -92,8 +92,7 @@ class Splr {
       end = iterate();
       if (!end) end = observed();
     }
-    // The dual has risen all the way, but not each of the errors has fallen: without a plan of these marginals they may
-    // end anywhere.
+    // The dual has risen throughout, but the errors may have risen, too: without limit if no plan has these marginals.
     set_potentials({{1, &best_}});
     best_check_.iteration = check_.iteration;
     best_check_.passes = check_.passes;
@@ -113,7 +112,7 @@ class Splr {
     bool const go_on = !limits_.observe || limits_.observe(check_);
     if (check_.value <= limits_.tolerance) return Status::converged;
     if (!go_on) return Status::stopped;
-    // P is as good as the potentials over eps, and its sums to a few units.
+    // The relative error of P is that of the potentials over eps; its sums add a few roundoffs.
     if (check_.l1_error <= rounding_ / eps_ + 10 * kUnitRoundoff) return Status::precision_limit;
     if (check_.passes >= limits_.passes) return Status::iteration_limit;
     return std::nullopt;
@@ -154,7 +153,7 @@ class Splr {
 
   // The operator and its potentials.
 
-  /// The first half of a sweep: f becomes the best there is for g.
+  /// The first half of a sweep: f becomes the best for g.
   void update_rows() {
     entropic_.sweep({.eps = eps_}, 1);
     vectors_.copy(*iterate_.of_columns, entropic_.potential(Side::columns));
@@ -162,7 +161,7 @@ class Splr {
   }
 
   /// Sweeps from the iterate on another thread, for backends that do not enqueue them. Until get() nothing else may use
-  /// the operator or what else is of its context.
+  /// the operator or its context.
   std::future<void> start_candidate() {
     int const sweeps = std::min(options_.candidate_sweeps, limits_.passes - check_.passes);
     check_.passes += sweeps;
@@ -181,7 +180,7 @@ class Splr {
     }
   }
 
-  /// Of a point of weight, in absolute value; at the iterate.
+  /// The largest absolute potential of the iterate at a point of positive weight.
   double largest_potential() const {
     double largest = 0;
     for (Side const side : kSides) {
@@ -211,7 +210,7 @@ class Splr {
 
   // The matrix and the direction.
 
-  /// At the iterate; the pairs are chosen first where that is due.
+  /// Reads the matrix at the iterate, for new pairs if `choose`.
   void read_hessian(bool choose) {
     std::unique_ptr<PlanOperator> const plan = entropic_.plan(eps_);
     if (choose) {
@@ -229,7 +228,7 @@ class Splr {
     wanted_pairs_ = std::clamp(wanted_pairs_ * (worse ? kGrowth : kDecay), kLeastDensity * most_pairs_, most_pairs_);
   }
 
-  /// eps B. It is positive definite with any shift, but perhaps not in float64.
+  /// Factors eps B, which is positive definite for any shift; the shift grows until float64 finds it so.
   bool factor() {
     double shift = std::min(point_.l2 / mass_, options_.shift) * mass_ * eps_ / cost_;
     for (;; shift = std::max(10 * shift, kUnitRoundoff * mass_)) {
@@ -252,7 +251,7 @@ class Splr {
 
   // The next iterate.
 
-  /// To the operator's potentials, which the sweeps have left there.
+  /// The move to the potentials that the sweeps have left in the operator.
   Move move_to_candidate() {
     keep_potentials(candidate_);
     Move move{evaluate(), pairs_.make(), 0};
@@ -261,12 +260,12 @@ class Splr {
     return move;
   }
 
-  /// A difference of small terms: its rounding is that of P, not that of the dual.
+  /// The rise of minus the dual from small terms: its rounding is that of P, not that of the dual.
   double rise(Point const& point, double weighted_step) const {
     return eps_ * (point.mass - point_.mass) - weighted_step;
   }
 
-  /// Leaves the operator's potentials where it goes; none where the direction does not descend in float64.
+  /// Leaves the operator's potentials at the end of the step; none if the direction does not descend in float64.
   std::optional<Move> search(VectorPair const& direction) {
     LinePoint const start{0, 0, pairs_.dot(point_.gradient, direction)};
     if (!(start.slope < 0)) return std::nullopt;
@@ -306,17 +305,17 @@ class Splr {
   SparseHessian hessian_;
   VectorPair weights_;
   double mass_;
-  double cost_;      // What shifts are relative to.
-  double rounding_;  // Of the potentials: 2^-53 of the cost, or of the start if that is larger.
+  double cost_;      // The scale of the costs.
+  double rounding_;  // Of the potentials: 2^-53 times cost_, or times those at the start if larger.
   double most_pairs_, wanted_pairs_;
 
   VectorPair iterate_, candidate_;
-  VectorPair best_;  // Of the iterates, by what the criterion says.
+  VectorPair best_;  // The iterate with the least criterion value.
   Point point_;      // At the iterate.
   std::optional<Secant> secant_;
   SplrCheck check_;
   SplrCheck best_check_{.value = std::numeric_limits<double>::quiet_NaN()};
-  int age_ = 0;           // Iterations since the pairs were chosen; 0: they are due.
+  int age_ = 0;           // Iterations since the pairs were chosen; 0: new ones are due.
   double last_step_ = 1;  // Of the search.
   double first_l2_ = 0, last_l2_ = 0;
 };

@@ -240,7 +240,8 @@ TEST_P(TwinOfMatrix, does_not_read_the_matrix) {
     auto const first = backend.entropic_operator(geometry, marginals, {precision(), 0});
     cost[4] = std::numeric_limits<double>::quiet_NaN();
     EXPECT_THROW(backend.entropic_operator(geometry, marginals, {other, 0}), Error);
-    EXPECT_EQ(backend.entropic_operator(geometry, marginals, {other, 0}, first.get())->cost_size().mean, first->cost_size().mean);
+    EXPECT_EQ(backend.entropic_operator(geometry, marginals, {other, 0}, first.get())->cost_size().mean,
+              first->cost_size().mean);
   }
 }
 

@@ -39,10 +39,33 @@ void ReadCostsFrom(StripeArgs<double> const& args, CostLines const& costs, std::
   });
 }
 
+// The same along rows in memory, whose bases are 0: panels would take them through L1 once more.
+template <class S>
+void ReadRows(StripeArgs<double> const& args, CostLines const& costs, std::int64_t first, std::int64_t count,
+              double* HWY_RESTRICT out) {
+  using Reader = ScoreReader<double, S>;
+  typename Reader::Scores const d;
+  StoredCosts const& stored = args.source.stored;
+  Reader const read(stored);
+  auto const factor = hn::Set(d, costs.factor);
+  const std::int64_t rows = std::min(args.row_count, stored.rows - args.first_row);
+  for (std::int64_t r = 0; r < rows; ++r, out += kLineChunk) {
+    S const* HWY_RESTRICT row = static_cast<S const*>(stored.data) + (args.first_row + r) * stored.row_stride + first;
+    std::int64_t k = 0;
+    for (; k + Reader::kLanes <= count; k += Reader::kLanes) hn::Store(hn::Mul(read(row + k), factor), d, out + k);
+    for (; k < count; ++k) out[k] = read.One(row + k) * costs.factor;
+  }
+}
+
 void ReadCosts(StripeArgs<double> const& args, CostLines const& costs, std::int64_t first, std::int64_t count,
                double* out) {
+  StoredCosts const& stored = args.source.stored;
   switch (args.source.form) {
     case ScoreForm::stored:
+      if (!stored.transposed) {
+        return stored.type == DataType::float32 ? ReadRows<float>(args, costs, first, count, out)
+                                                : ReadRows<double>(args, costs, first, count, out);
+      }
       return ReadCostsFrom<ScoreForm::stored>(args, costs, first, count, out);
     case ScoreForm::differences:
       return ReadCostsFrom<ScoreForm::differences>(args, costs, first, count, out);
@@ -83,6 +106,46 @@ void ScanCosts(double const* HWY_RESTRICT costs, std::int64_t first, std::int64_
   line = result;
 }
 
+void SurveyCosts(LineRun const& run, SurveyedLine& line) {
+  using D = hn::CappedTag<double, kPanel<double>>;
+  D const d;
+  constexpr std::int64_t kLanes = hn::MaxLanes(D());
+  auto const infinity = hn::Inf(d), largest = hn::Set(d, std::numeric_limits<double>::max()), zero = hn::Zero(d);
+  auto const own = hn::Set(d, run.line_weight), l1 = hn::Set(d, run.l1);
+  bool const line_counts = !run.of_weighted || run.line_weight > 0;
+  auto least = infinity, most = hn::Neg(infinity), cost_sum = zero, weight_sum = zero;
+  for (std::int64_t j = 0; j < run.count; j += kLanes) {
+    auto const inside = hn::FirstN(d, static_cast<std::size_t>(std::min(kLanes, run.count - j)));
+    auto const cost = hn::Load(d, run.costs + j);
+    auto valid = hn::Ge(cost, hn::Neg(largest)), allowed = hn::And(inside, hn::And(valid, hn::Le(cost, largest)));
+    auto score = cost;
+    if (run.mask != nullptr) {
+      auto const mask = hn::Load(d, run.mask + j);
+      valid = hn::And(valid, hn::Le(hn::Abs(mask), largest));
+      allowed = hn::AndNot(hn::Eq(mask, zero), allowed);
+    }
+    if (run.l1_weights != nullptr) {
+      auto const weight = hn::Load(d, run.l1_weights + j);
+      valid = hn::And(valid, hn::And(hn::Ge(weight, zero), hn::Le(weight, largest)));
+      score = hn::MulAdd(l1, weight, cost);
+    }
+    line.is_valid = line.is_valid && hn::AllTrue(d, hn::Or(valid, hn::Not(inside)));
+    auto const weight = hn::IfThenElseZero(allowed, hn::LoadU(d, run.place_weight + j));
+    auto const finite = hn::IfThenElseZero(allowed, cost), share = hn::IfThenElseZero(allowed, own);
+    auto const counts = run.of_weighted ? hn::And(allowed, hn::Gt(weight, zero)) : allowed;
+    least = hn::Min(least, hn::IfThenElse(allowed, cost, infinity));
+    if (line_counts) most = hn::Max(most, hn::IfThenElse(counts, score, hn::Neg(infinity)));
+    cost_sum = hn::MulAdd(weight, finite, cost_sum);
+    weight_sum = hn::Add(weight_sum, weight);
+    hn::StoreU(hn::MulAdd(share, finite, hn::LoadU(d, run.place_cost_sum + j)), d, run.place_cost_sum + j);
+    hn::StoreU(hn::Add(share, hn::LoadU(d, run.place_weight_sum + j)), d, run.place_weight_sum + j);
+  }
+  line.least = std::min(line.least, hn::GetLane(hn::MinOfLanes(d, least)));
+  line.most = std::max(line.most, hn::GetLane(hn::MaxOfLanes(d, most)));
+  line.cost += hn::GetLane(hn::SumOfLanes(d, cost_sum));
+  line.weight += hn::GetLane(hn::SumOfLanes(d, weight_sum));
+}
+
 }  // namespace monge::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
@@ -92,6 +155,7 @@ namespace monge::cpu {
 HWY_EXPORT(ReadCosts);
 HWY_EXPORT(UnpackLines);
 HWY_EXPORT(ScanCosts);
+HWY_EXPORT(SurveyCosts);
 
 std::vector<double> CostLines::line_vector() const {
   return std::vector<double>(static_cast<std::size_t>((lines + kRowGroup - 1) / kRowGroup * kRowGroup), 0.0);
@@ -140,6 +204,10 @@ double const* LineReader::read(std::int64_t line, std::int64_t first, std::int64
 void scan_costs(double const* costs, std::int64_t first, std::int64_t count, double u, double const* v,
                 ActiveLine& line, double* place_sums, std::int32_t* place_counts, std::int32_t* active) {
   HWY_DYNAMIC_DISPATCH(ScanCosts)(costs, first, count, u, v, line, place_sums, place_counts, active);
+}
+
+void survey_costs(LineRun const& run, SurveyedLine& line) {
+  HWY_DYNAMIC_DISPATCH(SurveyCosts)(run, line);
 }
 
 }  // namespace monge::cpu

@@ -6,6 +6,7 @@
 #pragma once
 #include <algorithm>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <vector>
 
@@ -49,7 +50,7 @@ class LineReader {
   std::unique_ptr<LineReader> mask_;
   Buffer<double> scratch_;
   StripeArgs<double> args_{};
-  alignas(128) double out_[kRowGroup * kLineChunk];
+  alignas(128) double out_[kRowGroup * kLineChunk] = {};
 };
 
 /// The lines of one thread of a team: whole groups of kRowGroup.
@@ -87,5 +88,22 @@ struct ActiveLine {
 /// like v, begin at place 0; and appends places with z > 0 to `active`, at line.count.
 void scan_costs(double const* costs, std::int64_t first, std::int64_t count, double u, double const* v,
                 ActiveLine& line, double* place_sums, std::int32_t* place_counts, std::int32_t* active);
+
+/// Some places of one line for a survey; null where nothing is given.
+struct LineRun {
+  double const *costs, *mask, *l1_weights;
+  std::int64_t count;
+  double l1, line_weight;
+  double const* place_weight;
+  bool of_weighted;                           // As CostSurveyInput has it.
+  double *place_cost_sum, *place_weight_sum;  // The line adds to these.
+};
+struct SurveyedLine {
+  double least = std::numeric_limits<double>::infinity(), most = -least;
+  double cost = 0, weight = 0;  // Sums, as those of SurveyedPoints.
+  bool is_valid = true;
+};
+/// Adds what these places say of a line to `line`.
+void survey_costs(LineRun const& run, SurveyedLine& line);
 
 }  // namespace monge::cpu

@@ -108,7 +108,7 @@ void RegularizedCosts::sort_rows(RegularizerTerms const& terms) {
 
 void RegularizedCosts::finish() {
   CostSurvey const survey = download(*runtime_, survey_.data(), 1)[0];
-  if (survey.first_bad != CostSurvey::kNone) throw_bad_entry(survey);
+  if (survey.first_bad != CostSurvey::kNone) throw_first_bad(survey);
   for (Side const side : kSides)
     require_allowed_partners(side, of(side).share, survey.has_partner(side, of(side).share.size()));
   require_finite_range(survey.least, survey.largest);
@@ -144,19 +144,14 @@ void RegularizedCosts::set_means(CostSurvey const& survey) {
   }
 }
 
-void RegularizedCosts::throw_bad_entry(CostSurvey const& survey) const {
+void RegularizedCosts::throw_first_bad(CostSurvey const& survey) const {
   auto const [row, column] = survey.first_bad_place(matrix_.columns);
   auto const value = [&, row = row, column = column](StridedView const& view) {
-    return element(*runtime_, view.data, view.scalar, row * view.stride + column);
+    return view.data ? element(*runtime_, view.data, view.scalar, row * view.stride + column) : 0;
   };
   StoredCosts const& costs = matrix_.cost;
   double const cost = costs.data ? element(*runtime_, costs.data, costs.scalar, costs.place(row, column)) : NAN;
-  if (!is_cost(cost)) throw_bad_cost(row, column, cost);
-  if (matrix_.l1_weights.data) {
-    double const weight = value(matrix_.l1_weights);
-    if (!is_l1_weight(weight)) throw_bad_l1_weight(row, column, weight);
-  }
-  throw_bad_mask(row, column, value(matrix_.mask));
+  throw_bad_entry(row, column, cost, value(matrix_.l1_weights), value(matrix_.mask));
 }
 
 RowOrder RegularizedCosts::order() const {

@@ -41,7 +41,7 @@ class RegularizedCosts final : public monge::RegularizedCosts {
   void set_points(PointCloud const& clouds);
   void scale_points();
   void sort_rows(RegularizerTerms const& terms);
-  [[noreturn]] void throw_bad_entry(CostSurvey const& survey) const;
+  [[noreturn]] void throw_first_bad(CostSurvey const& survey) const;
   void set_means(CostSurvey const& survey);
 
   SharedRuntime runtime_;

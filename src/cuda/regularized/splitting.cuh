@@ -160,6 +160,63 @@ __device__ __forceinline__ T cluster_sum(T value, T* parts) {
   return value;
 }
 
+/// The rows and columns of a block of split_kernel, and the first row of its thread.
+template <class T, SplittingProx kProx>
+struct SplittingBlock {
+  using Tile = SplittingTile<T, kProx>;
+
+  int cluster, rank, slab, part;
+  int first, end;          // Columns.
+  int row_begin, row_end;  // Rows of the block.
+  int row;                 // Of the thread.
+  bool is_divided;         // The slab is one group, some of it in each block of the cluster.
+
+  __device__ __forceinline__ SplittingBlock(SplittingArguments const& arguments, int block) {
+    int const thread = static_cast<int>(threadIdx.x), rows = static_cast<int>(blockDim.x) * Tile::kThreadRows;
+    // Only groups need clusters.
+    cluster = kProx == SplittingProx::group ? arguments.cluster : 1;
+    rank = block % cluster;
+    slab = block / cluster % arguments.slab_count;
+    part = block / cluster / arguments.slab_count;
+    std::int64_t const columns = arguments.side[1].size;
+    first = static_cast<int>(columns * part / arguments.parts);
+    end = static_cast<int>(columns * (part + 1) / arguments.parts);
+    int const slab_begin = arguments.slabs[slab], slab_end = arguments.slabs[slab + 1];
+    row_begin = min(slab_begin + rank * rows, slab_end);
+    row_end = min(row_begin + rows, slab_end);
+    row = row_begin + (thread / 32 * Tile::kVectors * 32 + thread % 32) * Tile::kPerVector;
+    is_divided = slab_end - slab_begin > rows;
+  }
+};
+
+/// Multiplies the entries of each group in a column by shrink (1 - threshold / norm)_+. `sums` and `parts` are shared
+/// memory of this column; threads without rows need no sum of a divided group.
+template <class T, int kVectors, int kPerVector>
+__device__ __forceinline__ void shrink_groups(T (&value)[kVectors][kPerVector],
+                                              GroupedVectors<T, kVectors> const& groups, bool is_divided, T shrink,
+                                              T* sums, T* parts) {
+  T square[kVectors];
+#pragma unroll
+  for (int v = 0; v < kVectors; ++v) {
+    square[v] = 0;
+#pragma unroll
+    for (int e = 0; e < kPerVector; ++e) square[v] = fused(value[v][e], value[v][e], square[v]);
+  }
+  groups.leave(square, sums);
+  __syncthreads();
+  T factor = 0;
+#pragma unroll
+  for (int v = 0; v < kVectors; ++v) {
+    if (v == 0 || groups.begin[v] != groups.begin[v - 1]) {
+      T squares = groups.squares(v, sums);
+      if (v == 0 && is_divided) squares = cluster_sum(squares, parts);
+      factor = group_factor(sqrt(squares), groups.threshold[v]) * shrink;
+    }
+#pragma unroll
+    for (int e = 0; e < kPerVector; ++e) value[v][e] = rounded_product(value[v][e], factor);
+  }
+}
+
 template <class T, SplittingProx kProx, SplittingIteration kIteration, class Source>
 __global__ void __launch_bounds__(SplittingTile<T, kProx>::kMostThreads) split_kernel(Source const source) {
   using Tile = SplittingTile<T, kProx>;
@@ -175,20 +232,10 @@ __global__ void __launch_bounds__(SplittingTile<T, kProx>::kMostThreads) split_k
   SplittingSide const& columns = arguments.side[1];
   int const thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
   int const lane = thread % 32, warp = thread / 32, warps = threads / 32;
-  // Only groups need clusters.
-  int const cluster = kProx == SplittingProx::group ? arguments.cluster : 1;
-  int const rank = share.block % cluster;
-  int const slab = share.block / cluster % arguments.slab_count;
-  int const part = share.block / cluster / arguments.slab_count;
-  int const first = static_cast<int>(static_cast<std::int64_t>(columns.size) * part / arguments.parts);
-  int const end = static_cast<int>(static_cast<std::int64_t>(columns.size) * (part + 1) / arguments.parts);
-  int const count = end - first;
-  int const slab_end = arguments.slabs[slab + 1];
-  int const block_begin = min(arguments.slabs[slab] + rank * threads * Tile::kThreadRows, slab_end);
-  int const block_end = min(block_begin + threads * Tile::kThreadRows, slab_end);
-  int const row = block_begin + (warp * kVectors * 32 + lane) * kPerVector;
-  auto const has = [&](int v) { return row + v * 32 * kPerVector < block_end; };
-  auto const column_of = [&](int k) { return arguments.backwards ? end - 1 - k : first + k; };
+  SplittingBlock<T, kProx> const block(arguments, share.block);
+  int const row = block.row, count = block.end - block.first;
+  auto const has = [&](int v) { return row + v * 32 * kPerVector < block.row_end; };
+  auto const column_of = [&](int k) { return arguments.backwards ? block.end - 1 - k : block.first + k; };
   T* const entries = static_cast<T*>(arguments.entries) + row;
   T const* const costs = static_cast<T const*>(arguments.costs) + row;
   std::int64_t const pitch = arguments.pitch;
@@ -230,19 +277,18 @@ __global__ void __launch_bounds__(SplittingTile<T, kProx>::kMostThreads) split_k
   using Groups = std::conditional_t<kProx == SplittingProx::group, GroupedVectors<T, kVectors>, int>;
   Groups const groups = [&]() -> Groups {
     if constexpr (kProx == SplittingProx::group) {
-      return {arguments, block_begin, block_end, row, static_cast<T>(parameters.group)};
+      return {arguments, block.row_begin, block.row_end, row, static_cast<T>(parameters.group)};
     } else {
       return 0;
     }
   }();
-  // Whether the slab is a single group, divided among blocks. Threads without rows ignore its sum.
-  bool const is_divided = slab_end - arguments.slabs[slab] > threads * Tile::kThreadRows;
   __shared__ T cluster_parts[2][kMostSplittingCluster];
 #if __CUDA_ARCH__ >= 900
-  if (cluster > 1) cluster_barrier();  // All blocks have begun.
+  if (block.cluster > 1) cluster_barrier();  // All blocks have begun.
 #endif
-  T* const column_parts = static_cast<T*>(columns.parts) +
-                          static_cast<std::int64_t>((slab * cluster + rank) * warps + warp) * columns.part_stride;
+  T* const column_parts =
+      static_cast<T*>(columns.parts) +
+      static_cast<std::int64_t>((block.slab * block.cluster + block.rank) * warps + warp) * columns.part_stride;
   auto const* const all_psi = static_cast<T const*>(columns.rounded);
 
   T psi_of_lane = 0, sum_of_lane = 0;  // Of one of 32 columns.
@@ -266,27 +312,8 @@ __global__ void __launch_bounds__(SplittingTile<T, kProx>::kMostThreads) split_k
       }
     }
     if constexpr (kProx == SplittingProx::group) {
-      T square[kVectors];
-#pragma unroll
-      for (int v = 0; v < kVectors; ++v) {
-        square[v] = 0;
-#pragma unroll
-        for (int e = 0; e < kPerVector; ++e) square[v] = fused(value[v][e], value[v][e], square[v]);
-      }
-      T* const sums = group_sums + k % 2 * threads * kVectors;
-      groups.leave(square, sums);
-      __syncthreads();
-      T factor = 0;
-#pragma unroll
-      for (int v = 0; v < kVectors; ++v) {
-        if (v == 0 || groups.begin[v] != groups.begin[v - 1]) {
-          T squares = groups.squares(v, sums);
-          if (v == 0 && is_divided) squares = cluster_sum(squares, cluster_parts[k % 2]);
-          factor = group_factor(sqrt(squares), groups.threshold[v]) * shrink;
-        }
-#pragma unroll
-        for (int e = 0; e < kPerVector; ++e) value[v][e] = rounded_product(value[v][e], factor);
-      }
+      shrink_groups(value, groups, block.is_divided, shrink, group_sums + k % 2 * threads * kVectors,
+                    cluster_parts[k % 2]);
     }
     T column_sum = 0;
 #pragma unroll
@@ -317,7 +344,7 @@ __global__ void __launch_bounds__(SplittingTile<T, kProx>::kMostThreads) split_k
     copy_async_commit();
   }
 
-  T* const row_parts = static_cast<T*>(rows.parts) + part * rows.part_stride + row;
+  T* const row_parts = static_cast<T*>(rows.parts) + block.part * rows.part_stride + row;
   double total = 0;
 #pragma unroll
   for (int v = 0; v < kVectors; ++v) {

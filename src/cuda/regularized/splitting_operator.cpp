@@ -47,8 +47,8 @@ SplittingOperator::SplittingOperator(std::shared_ptr<RegularizedCosts const> cos
   int const size = costs_.order().size, m = costs_.matrix().columns, units = runtime_->multiprocessors();
   if (rows() * m * size_of(scalar_) >= kLeastResidentBytes)
     resident_plan_ = plan_resident(scalar_, prox, size, m, units);
-  plan_ = plan_splitting(scalar_, prox, static_cast<int>(round_up(size, kSplittingRows)), m, costs_.group_begin(),
-                         units);
+  plan_ =
+      plan_splitting(scalar_, prox, static_cast<int>(round_up(size, kSplittingRows)), m, costs_.group_begin(), units);
   allocate();
   pack_costs({costs_.matrix(), costs_.order(), scalar_, pitch_, packed_costs_.data()}, queue);
 }
