@@ -23,7 +23,7 @@ CostSurvey survey_costs(CostSurveyInput const& input, int threads) {
   std::vector<SurveyedLine> lines(static_cast<std::size_t>(costs.lines));
   std::vector<double> place_weight = costs.place_vector();
   std::ranges::copy(input.place_weight, place_weight.begin());
-  std::vector<SurveyedPoints> places(static_cast<std::size_t>(team));  // One a thread.
+  std::vector<SurveyedPoints> places(static_cast<std::size_t>(team));  // One for each thread.
 #pragma omp parallel for num_threads(team) schedule(static)
   for (int t = 0; t < team; ++t) {
     SurveyedPoints& sums = places[static_cast<std::size_t>(t)];
