@@ -277,8 +277,8 @@ __device__ __forceinline__ void sum_lines(FusedSweepArguments const& arguments, 
 
 #endif
 
-/// Grid: clusters of blocks, at most one a line. A multiple of 32 threads and as many more. From Generation::sm_90
-/// on; empty before.
+/// Grid: clusters of blocks, at most one cluster for each line. Threads: a multiple of 32, and 32 more. For
+/// Generation::sm_90 and newer; empty for older ones.
 template <class S, int kVectors, class Source>
 __global__ void __launch_bounds__(32 * (kMostWarps + 1)) fused_sweep_kernel(Source const source) {
 #if __CUDA_ARCH__ >= 900

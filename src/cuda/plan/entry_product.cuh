@@ -156,7 +156,7 @@ __global__ void __launch_bounds__(Shape::kThreads, 1) entry_product_mma(EntryPro
   });
 }
 
-/// The same with wgmma, of Generation::sm_90a; empty before.
+/// The same product with wgmma, for Generation::sm_90a; empty for older ones.
 template <class Shape>
 __global__ void __launch_bounds__(Shape::kThreads, 1) entry_product_wgmma(EntryProductArguments const arguments) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
