@@ -1,5 +1,5 @@
-// GoogleTest's main. A last line counts the CUDA tests that were skipped and says why; the exit code is then 77, unless
-// a test failed. A crash names its test.
+// GoogleTest's main. Without a usable GPU a last line counts the CUDA tests that were skipped and says why; the exit
+// code is then 77, unless a test failed. A crash names its test.
 #include <gtest/gtest.h>
 
 #include <csignal>
@@ -35,7 +35,8 @@ int main(int argc, char** argv) {
       skipped += test.result()->Skipped() && std::string(test.name()).find("cuda") != std::string::npos;
     }
   }
-  if (skipped == 0) return result;
-  std::cout << "CUDA tests skipped: " << skipped << " (" << monge::cuda_unavailable_reason() << ")\n";
+  std::string const reason = monge::cuda_unavailable_reason();
+  if (skipped == 0 || reason.empty()) return result;
+  std::cout << "CUDA tests skipped: " << skipped << " (" << reason << ")\n";
   return result == 0 ? 77 : result;
 }

@@ -98,8 +98,8 @@ void ScanCosts(double const* HWY_RESTRICT costs, std::int64_t first, std::int64_
   auto const own = hn::Set(d, u);
   std::int64_t j = 0;
   for (; j + lanes <= count; j += lanes) {
-    auto const score = hn::Add(own, hn::LoadU(d, v + first + j));
-    if (HWY_LIKELY(hn::AllFalse(d, hn::Gt(score, hn::Load(d, costs + j))))) continue;
+    auto const sum = hn::Add(own, hn::LoadU(d, v + first + j));
+    if (HWY_LIKELY(hn::AllFalse(d, hn::Gt(sum, hn::Load(d, costs + j))))) continue;
     for (std::int64_t k = j; k < j + lanes; ++k) add(k);
   }
   for (; j < count; ++j) add(j);
@@ -118,7 +118,7 @@ void SurveyCosts(LineRun const& run, SurveyedLine& line) {
     auto const inside = hn::FirstN(d, static_cast<std::size_t>(std::min(kLanes, run.count - j)));
     auto const cost = hn::Load(d, run.costs + j);
     auto valid = hn::Ge(cost, hn::Neg(largest)), allowed = hn::And(inside, hn::And(valid, hn::Le(cost, largest)));
-    auto score = cost;
+    auto penalised = cost;
     if (run.mask != nullptr) {
       auto const mask = hn::Load(d, run.mask + j);
       valid = hn::And(valid, hn::Le(hn::Abs(mask), largest));
@@ -127,14 +127,14 @@ void SurveyCosts(LineRun const& run, SurveyedLine& line) {
     if (run.l1_weights != nullptr) {
       auto const weight = hn::Load(d, run.l1_weights + j);
       valid = hn::And(valid, hn::And(hn::Ge(weight, zero), hn::Le(weight, largest)));
-      score = hn::MulAdd(l1, weight, cost);
+      penalised = hn::MulAdd(l1, weight, cost);
     }
     line.is_valid = line.is_valid && hn::AllTrue(d, hn::Or(valid, hn::Not(inside)));
     auto const weight = hn::IfThenElseZero(allowed, hn::LoadU(d, run.place_weight + j));
     auto const finite = hn::IfThenElseZero(allowed, cost), share = hn::IfThenElseZero(allowed, own);
     auto const counts = run.of_weighted ? hn::And(allowed, hn::Gt(weight, zero)) : allowed;
     least = hn::Min(least, hn::IfThenElse(allowed, cost, infinity));
-    if (line_counts) most = hn::Max(most, hn::IfThenElse(counts, score, hn::Neg(infinity)));
+    if (line_counts) most = hn::Max(most, hn::IfThenElse(counts, penalised, hn::Neg(infinity)));
     cost_sum = hn::MulAdd(weight, finite, cost_sum);
     weight_sum = hn::Add(weight_sum, weight);
     hn::StoreU(hn::MulAdd(share, finite, hn::LoadU(d, run.place_cost_sum + j)), d, run.place_cost_sum + j);

@@ -301,9 +301,9 @@ void QuadraticOperator::load(Tile const& tile, double* x, double* c, double*) co
     for (std::int64_t r = 0; r < tile.rows; ++r) {
       std::size_t const i = static_cast<std::size_t>(tile.row + r);
       std::int64_t const at = k * tile.rows + r;
-      double const cost = costs[at], score = (row.potential[i] + column.potential[j]) - cost;
+      double const cost = costs[at], z = (row.potential[i] + column.potential[j]) - cost;
       if (c != nullptr) c[at] = cost + (rows.shift[i] + columns.shift[j]);
-      x[at] = score > 0 ? score / weight_ : 0;
+      x[at] = z > 0 ? z / weight_ : 0;
     }
   }
 }

@@ -90,7 +90,7 @@ __device__ __forceinline__ void sum_and_raise(T const (&sum)[kCount], Make const
     bool low = false;
 #pragma unroll
     for (int r = 0; r < kCount; ++r) low |= !(sum[r] < T(kLargestTileSum));
-    // After the references moved, only logits that are not numbers could bring it here again.
+    // After the references moved, only NaN logits could fail the check again.
     if (attempt == 1 || !__any_sync(0xffffffffu, low)) break;
     raise();
   }

@@ -14,7 +14,7 @@ namespace {
 
 /// Calls `function` for the kernels of the source of costs.
 template <class Function>
-void with_scores(RegularizedMatrix const& matrix, Function&& function) {
+void with_costs(RegularizedMatrix const& matrix, Function&& function) {
   if (!matrix.cost.data) {
     function.template operator()<PointsInLines>();
   } else if (matrix.cost.scalar == DataType::float32) {
@@ -37,11 +37,11 @@ int quadratic_chunks(int lines) {
 void quadratic_pass(QuadraticPassArguments const& arguments, cudaStream_t stream) {
   QuadraticProblem const& problem = arguments.problem;
   dim3 const chunks(static_cast<unsigned>(problem.words[0]), static_cast<unsigned>(quadratic_chunks(problem.size[0])));
-  with_scores(problem.matrix, [&]<class Scores>() {
-    quadratic_pass_kernel<Scores>
+  with_costs(problem.matrix, [&]<class LineCosts>() {
+    quadratic_pass_kernel<LineCosts>
         <<<blocks_of(problem.size[0], kQuadraticWarps), kQuadraticBlock, 0, stream>>>(arguments);
     MONGE_CUDA_TRY(cudaGetLastError());
-    turn_mask_kernel<Scores><<<chunks, kQuadraticBlock, 0, stream>>>(arguments);
+    turn_mask_kernel<LineCosts><<<chunks, kQuadraticBlock, 0, stream>>>(arguments);
     MONGE_CUDA_TRY(cudaGetLastError());
   });
   join_chunks_kernel<<<blocks_of(problem.size[1], kQuadraticBlock), kQuadraticBlock, 0, stream>>>(
@@ -130,8 +130,8 @@ void quadratic_direction(QuadraticDirectionArguments const& arguments, std::int6
 
 void idle_potentials(QuadraticProblem const& problem, int side, double const* potential, double const* other,
                      double* out, cudaStream_t stream) {
-  with_scores(problem.matrix, [&]<class Scores>() {
-    idle_potentials_kernel<Scores><<<blocks_of(problem.size[side], kQuadraticWarps), kQuadraticBlock, 0, stream>>>(
+  with_costs(problem.matrix, [&]<class LineCosts>() {
+    idle_potentials_kernel<LineCosts><<<blocks_of(problem.size[side], kQuadraticWarps), kQuadraticBlock, 0, stream>>>(
         problem, side, potential, other, out);
   });
   MONGE_CUDA_TRY(cudaGetLastError());

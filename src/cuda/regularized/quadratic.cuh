@@ -43,30 +43,30 @@ struct MatrixInLines {
 
   /// Reads S of the places place, place + 32, ... of a line, as far as they exist.
   template <int kCount>
-  __device__ __forceinline__ void read(int line, int place, double (&score)[kCount]) const {
+  __device__ __forceinline__ void read(int line, int place, double (&scaled)[kCount]) const {
     RegularizedMatrix const& matrix = problem.matrix;
     T const* const costs = static_cast<T const*>(matrix.cost.data) + line * matrix.cost.stride;
     T cost[kCount];
 #pragma unroll
     for (int k = 0; k < kCount; ++k) cost[k] = place + 32 * k < problem.size[1] ? costs[place + 32 * k] : T(0);
 #pragma unroll
-    for (int k = 0; k < kCount; ++k) score[k] = score_of(matrix, stored_score<double>(cost[k], matrix.cost.least));
+    for (int k = 0; k < kCount; ++k) scaled[k] = scaled_cost(matrix, stored_score<double>(cost[k], matrix.cost.least));
   }
 };
 struct PointsInLines {
   QuadraticProblem const& problem;
 
   template <int kCount>
-  __device__ __forceinline__ void read(int line, int place, double (&score)[kCount]) const {
-    read_points(problem.matrix, line, place, score);
+  __device__ __forceinline__ void read(int line, int place, double (&scaled)[kCount]) const {
+    read_scaled_costs(problem.matrix, line, place, scaled);
   }
 };
 
-template <class Scores>
-__device__ __forceinline__ double score_in_line(QuadraticProblem const& problem, int line, int place) {
-  double score[1];
-  Scores{problem}.read(line, place, score);
-  return score[0];
+template <class LineCosts>
+__device__ __forceinline__ double cost_in_line(QuadraticProblem const& problem, int line, int place) {
+  double cost[1];
+  LineCosts{problem}.read(line, place, cost);
+  return cost[0];
 }
 
 __device__ __forceinline__ bool is_allowed(RegularizedMatrix const& matrix, int line, int place) {
@@ -74,7 +74,7 @@ __device__ __forceinline__ bool is_allowed(RegularizedMatrix const& matrix, int 
   return matrix.cost.transposed ? mask_at(matrix, place, line) != 0 : mask_at(matrix, line, place) != 0;
 }
 
-template <class Scores>
+template <class LineCosts>
 __global__ void __launch_bounds__(kQuadraticBlock) quadratic_pass_kernel(QuadraticPassArguments const arguments) {
   QuadraticProblem const& problem = arguments.problem;
   QuadraticState const& state = arguments.state;
@@ -85,13 +85,13 @@ __global__ void __launch_bounds__(kQuadraticBlock) quadratic_pass_kernel(Quadrat
   double sum = 0, squares = 0;
   int count = 0;
   for (int first = 0; first < problem.size[1]; first += 32 * kWordsInFlight) {
-    double score[kWordsInFlight];
-    Scores{problem}.read(line, first + lane, score);
+    double cost[kWordsInFlight];
+    LineCosts{problem}.read(line, first + lane, cost);
     unsigned mine = 0;
 #pragma unroll
     for (int k = 0; k < kWordsInFlight; ++k) {
       int const place = first + 32 * k + lane;
-      double const z = place < problem.size[1] ? (u + state.potential[1][place]) - score[k] : -INFINITY;
+      double const z = place < problem.size[1] ? (u + state.potential[1][place]) - cost[k] : -INFINITY;
       bool const active = z > 0 && is_allowed(problem.matrix, line, place);
       if (active) {
         sum += z;
@@ -135,7 +135,7 @@ __device__ __forceinline__ void store_chunk(QuadraticPassArguments const& argume
 }
 
 /// One block for each word of the lines and each chunk of lines.
-template <class Scores>
+template <class LineCosts>
 __global__ void __launch_bounds__(kQuadraticBlock) turn_mask_kernel(QuadraticPassArguments const arguments) {
   QuadraticProblem const& problem = arguments.problem;
   QuadraticState const& state = arguments.state;
@@ -158,7 +158,7 @@ __global__ void __launch_bounds__(kQuadraticBlock) turn_mask_kernel(QuadraticPas
     double const v = state.potential[1][place];
     for (unsigned bits = of_place; bits != 0; bits &= bits - 1) {
       int const l = first_line + __ffs(static_cast<int>(bits)) - 1;
-      sum += (state.potential[0][l] + v) - score_in_line<Scores>(problem, l, place);
+      sum += (state.potential[0][l] + v) - cost_in_line<LineCosts>(problem, l, place);
     }
   }
   sum_warps(sum, count);
@@ -488,7 +488,7 @@ __global__ void __launch_bounds__(kDirectionBlock, 1)
 }
 
 /// One warp for each point of `side`.
-template <class Scores>
+template <class LineCosts>
 __global__ void __launch_bounds__(kQuadraticBlock)
     idle_potentials_kernel(QuadraticProblem const problem, int const side, double const* const potential,
                            double const* const other, double* const out) {
@@ -503,7 +503,7 @@ __global__ void __launch_bounds__(kQuadraticBlock)
   for (int k = lane; k < problem.size[1 - side]; k += 32) {
     int const line = side == 0 ? i : k, place = side == 0 ? k : i;
     if (is_allowed(problem.matrix, line, place))
-      least = fmin(least, score_in_line<Scores>(problem, line, place) - other[k]);
+      least = fmin(least, cost_in_line<LineCosts>(problem, line, place) - other[k]);
   }
   least = -warp_max(-least);
   if (lane == 0) out[i] = isinf(least) ? 0.0 : least;

@@ -28,7 +28,7 @@ inline constexpr int kEntryBlock = 256;
 inline constexpr int kEntryWarps = kEntryBlock / 32;
 inline constexpr int kWarpColumns = kEntryColumns / kEntryWarps;
 
-using ScoreTile = double[kEntryRows][kEntryColumns + 1];
+using CostTile = double[kEntryRows][kEntryColumns + 1];
 
 /// The row of the problem at a place; negative for padding.
 __device__ __forceinline__ int row_at(RowOrder const& order, int place) {
@@ -38,43 +38,43 @@ __device__ __forceinline__ int row_at(RowOrder const& order, int place) {
 
 /// Loads the costs of a tile, +infinity where there is no allowed pair. Between two barriers.
 template <class Pairs>
-__device__ __forceinline__ void load_scores(RegularizedMatrix const& matrix, RowOrder const& order, int first_row,
-                                            int first_column, ScoreTile& tile) {
+__device__ __forceinline__ void load_costs(RegularizedMatrix const& matrix, RowOrder const& order, int first_row,
+                                           int first_column, CostTile& tile) {
   int const lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
 #pragma unroll
   for (int k = warp; k < 32; k += kEntryWarps) {
     int const r = matrix.cost.transposed ? lane : k, c = matrix.cost.transposed ? k : lane;
     int const i = row_at(order, first_row + r), j = first_column + c;
-    tile[r][c] = i >= 0 && j < matrix.columns ? Pairs::score(matrix, i, j) : INFINITY;
+    tile[r][c] = i >= 0 && j < matrix.columns ? Pairs::cost(matrix, i, j) : INFINITY;
   }
 }
 
 /// X at a place of the order, given S there.
-__device__ __forceinline__ double entry_at(RegularizedEntries const& entries, int place, int j, double score) {
+__device__ __forceinline__ double entry_at(RegularizedEntries const& entries, int place, int j, double cost) {
   if (entries.packed) {
     std::int64_t const at = j * entries.pitch + place;
     return entries.scalar == DataType::float32 ? static_cast<double>(static_cast<float const*>(entries.packed)[at])
                                                : static_cast<double const*>(entries.packed)[at];
   }
-  return fmax(entries.u[place] + entries.v[j] - score, 0.0) * entries.inverse_weight;
+  return fmax(entries.u[place] + entries.v[j] - cost, 0.0) * entries.inverse_weight;
 }
 /// X where S is not known. The place is a row of the problem.
 template <class Pairs>
 __device__ __forceinline__ double entry_at(RegularizedEntries const& entries, int place, int row, int j) {
-  return entry_at(entries, place, j, entries.packed ? 0.0 : Pairs::score(entries.matrix, row, j));
+  return entry_at(entries, place, j, entries.packed ? 0.0 : Pairs::cost(entries.matrix, row, j));
 }
 
 /// One block for each tile.
 template <class T, class Source>
 __global__ void __launch_bounds__(kEntryBlock) pack_costs_kernel(Source const source) {
-  __shared__ ScoreTile tile;
+  __shared__ CostTile tile;
   Share<PackCostsArguments> const share = share_of(source);
   PackCostsArguments const& arguments = share.arguments;
   start_next_kernel();
   wait_for_previous_kernel();
   int const row_tiles = (static_cast<int>(arguments.pitch) - 1) / kEntryRows + 1;
   int const first_row = share.block % row_tiles * kEntryRows, first_column = share.block / row_tiles * kEntryColumns;
-  load_scores<MatrixPairs>(arguments.matrix, arguments.order, first_row, first_column, tile);
+  load_costs<MatrixPairs>(arguments.matrix, arguments.order, first_row, first_column, tile);
   __syncthreads();
   int const lane = static_cast<int>(threadIdx.x) % 32;
   for (int c = static_cast<int>(threadIdx.x) / 32; c < kEntryColumns; c += kEntryWarps) {
@@ -86,11 +86,11 @@ __global__ void __launch_bounds__(kEntryBlock) pack_costs_kernel(Source const so
 
 /// Calls visit(first_row) for each tile of some columns, with its costs in `tile`; for all threads of the block.
 template <class Pairs, class Visit>
-__device__ __forceinline__ void for_score_tiles(RegularizedEntries const& entries, int first_column, ScoreTile& tile,
-                                                Visit const& visit) {
+__device__ __forceinline__ void for_cost_tiles(RegularizedEntries const& entries, int first_column, CostTile& tile,
+                                               Visit const& visit) {
   for (int first_row = 0; first_row < entries.order.size; first_row += kEntryRows) {
     __syncthreads();
-    load_scores<Pairs>(entries.matrix, entries.order, first_row, first_column, tile);
+    load_costs<Pairs>(entries.matrix, entries.order, first_row, first_column, tile);
     __syncthreads();
     visit(first_row);
   }
@@ -112,7 +112,7 @@ __device__ __forceinline__ void for_groups(EntryTerms const& terms, int size, in
 /// The largest t_j for which u and t are feasible, for the columns of this warp, on all of its lanes.
 template <class Pairs>
 __device__ __forceinline__ void make_feasible(EvaluateEntriesArguments const& arguments, int first_column,
-                                              ScoreTile& tile, double (&t)[kWarpColumns]) {
+                                              CostTile& tile, double (&t)[kWarpColumns]) {
   constexpr int kMostSteps = 60;
   constexpr double kLeastStep = 4e-16;
   RegularizedEntries const& entries = arguments.entries;
@@ -122,7 +122,7 @@ __device__ __forceinline__ void make_feasible(EvaluateEntriesArguments const& ar
   double least[kWarpColumns];
 #pragma unroll
   for (int c = 0; c < kWarpColumns; ++c) t[c] = least[c] = INFINITY;
-  for_score_tiles<Pairs>(entries, first_column, tile, [&](int first_row) {
+  for_cost_tiles<Pairs>(entries, first_column, tile, [&](int first_row) {
     int const place = first_row + lane;
     double const u = place < entries.order.size ? arguments.u[place] : 0.0;
     for_groups(terms, entries.order.size, first_row, [&](int begin, int end, int group, bool ends) {
@@ -140,7 +140,7 @@ __device__ __forceinline__ void make_feasible(EvaluateEntriesArguments const& ar
     double next[kWarpColumns], sum[kWarpColumns] = {}, squares[kWarpColumns] = {};
 #pragma unroll
     for (int c = 0; c < kWarpColumns; ++c) next[c] = t[c];
-    for_score_tiles<Pairs>(entries, first_column, tile, [&](int first_row) {
+    for_cost_tiles<Pairs>(entries, first_column, tile, [&](int first_row) {
       int const place = first_row + lane;
       double const u = place < entries.order.size ? arguments.u[place] : 0.0;
       for_groups(terms, entries.order.size, first_row, [&](int begin, int end, int group, bool ends) {
@@ -192,7 +192,7 @@ __device__ __forceinline__ double entry_conjugate(EntryTerms const& terms, doubl
 /// One block for each 32 columns.
 template <class Pairs>
 __global__ void __launch_bounds__(kEntryBlock) entry_values_kernel(EvaluateEntriesArguments const arguments) {
-  __shared__ ScoreTile tile;
+  __shared__ CostTile tile;
   RegularizedEntries const& entries = arguments.entries;
   RegularizedMatrix const& matrix = entries.matrix;
   EntryTerms const& terms = arguments.terms;
@@ -214,7 +214,7 @@ __global__ void __launch_bounds__(kEntryBlock) entry_values_kernel(EvaluateEntri
   }
   EntryValues found{};
   double plan_squares[kWarpColumns] = {}, slack_squares[kWarpColumns] = {};  // Of the present group.
-  for_score_tiles<Pairs>(entries, first_column, tile, [&](int first_row) {
+  for_cost_tiles<Pairs>(entries, first_column, tile, [&](int first_row) {
     int const place = first_row + lane;
     int const row = row_at(entries.order, place);
     double const u = row >= 0 ? arguments.u[place] : 0.0;
@@ -222,11 +222,11 @@ __global__ void __launch_bounds__(kEntryBlock) entry_values_kernel(EvaluateEntri
     for (int c = 0; c < kWarpColumns; ++c) {
       int const j = first_mine + c;
       if (row < 0 || j >= matrix.columns) continue;
-      double const score = tile[lane][warp * kWarpColumns + c];
-      double const x = entry_at(entries, place, j, score), slack = u + v[c] - score;
+      double const cost = tile[lane][warp * kWarpColumns + c];
+      double const x = entry_at(entries, place, j, cost), slack = u + v[c] - cost;
       if (x > 0) {
         double const l1 = matrix.l1_weights.data ? matrix.l1 * l1_weight_at(matrix, row, j) : 0.0;
-        found.transport_cost += x * (score - l1);
+        found.transport_cost += x * (cost - l1);
         found.regularization += x * l1 + entry_term(terms, x);
         found.nonzeros += 1;
       }
@@ -238,8 +238,8 @@ __global__ void __launch_bounds__(kEntryBlock) entry_values_kernel(EvaluateEntri
       for (int c = 0; c < kWarpColumns; ++c) {
         int const j = first_mine + c;
         if (place >= begin && place < end && row >= 0 && j < matrix.columns) {
-          double const score = tile[lane][warp * kWarpColumns + c];
-          double const x = entry_at(entries, place, j, score), slack = fmax(u + v[c] - score, 0.0);
+          double const cost = tile[lane][warp * kWarpColumns + c];
+          double const x = entry_at(entries, place, j, cost), slack = fmax(u + v[c] - cost, 0.0);
           plan_squares[c] += x * x;
           slack_squares[c] += slack * slack;
         }
@@ -312,12 +312,12 @@ __global__ void __launch_bounds__(kEntryBlock)
 template <class Pairs>
 __global__ void __launch_bounds__(kEntryBlock)
     dense_entries_kernel(RegularizedEntries const entries, double factor, StridedView const out) {
-  __shared__ ScoreTile tile;
+  __shared__ CostTile tile;
   int const row_tiles = (entries.order.size - 1) / kEntryRows + 1;
   int const lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
   int const block = static_cast<int>(blockIdx.x);
   int const first_row = block % row_tiles * kEntryRows, first_column = block / row_tiles * kEntryColumns;
-  if (!entries.packed) load_scores<Pairs>(entries.matrix, entries.order, first_row, first_column, tile);
+  if (!entries.packed) load_costs<Pairs>(entries.matrix, entries.order, first_row, first_column, tile);
   __syncthreads();
   for (int c = warp; c < kEntryColumns; c += kEntryWarps) {
     int const j = first_column + c;

@@ -18,14 +18,14 @@ __device__ __forceinline__ double mask_at(RegularizedMatrix const& matrix, int i
 
 /// S without l1, from a cost minus the least one. The product is rounded separately. If one kernel fused it with the
 /// next sum and another did not, their plans [u + v - S]_+ / lambda would differ by epsilon / lambda.
-__device__ __forceinline__ double score_of(RegularizedMatrix const& matrix, double difference) {
+__device__ __forceinline__ double scaled_cost(RegularizedMatrix const& matrix, double difference) {
   return __dmul_rn(difference, matrix.inverse_range);
 }
 
 /// S_ij of `row` and of the columns column, column + 32, ..., as far as they exist.
 template <ScoreForm kForm, int kCount>
-__device__ __forceinline__ void read_points(RegularizedMatrix const& matrix, int row, int column,
-                                            double (&result)[kCount]) {
+__device__ __forceinline__ void read_scaled_costs(RegularizedMatrix const& matrix, int row, int column,
+                                                  double (&result)[kCount]) {
   RegularizedPoints const& points = matrix.points;
   PairCost<double, kForm, 1, kCount> pair(points.p);
   double score[1][kCount] = {};
@@ -49,31 +49,31 @@ __device__ __forceinline__ void read_points(RegularizedMatrix const& matrix, int
   }
 }
 template <int kCount>
-__device__ __forceinline__ void read_points(RegularizedMatrix const& matrix, int row, int column,
-                                            double (&result)[kCount]) {
+__device__ __forceinline__ void read_scaled_costs(RegularizedMatrix const& matrix, int row, int column,
+                                                  double (&result)[kCount]) {
   if (matrix.points.form == ScoreForm::differences) {
-    read_points<ScoreForm::differences>(matrix, row, column, result);
+    read_scaled_costs<ScoreForm::differences>(matrix, row, column, result);
   } else if (matrix.points.form == ScoreForm::products) {
-    read_points<ScoreForm::products>(matrix, row, column, result);
+    read_scaled_costs<ScoreForm::products>(matrix, row, column, result);
   } else {
-    read_points<ScoreForm::distances>(matrix, row, column, result);
+    read_scaled_costs<ScoreForm::distances>(matrix, row, column, result);
   }
 }
 
 /// S_ij for a kernel, from matrices or from points.
 struct MatrixPairs {
-  static __device__ __forceinline__ double score(RegularizedMatrix const& matrix, int i, int j) {
+  static __device__ __forceinline__ double cost(RegularizedMatrix const& matrix, int i, int j) {
     if (matrix.mask.data && mask_at(matrix, i, j) == 0) return INFINITY;
     bool const transposed = matrix.cost.transposed;
-    double const score = score_of(matrix, stored_score<double>(matrix.cost, transposed ? j : i, transposed ? i : j));
-    return matrix.l1_weights.data ? fma(matrix.l1, l1_weight_at(matrix, i, j), score) : score;
+    double const cost = scaled_cost(matrix, stored_score<double>(matrix.cost, transposed ? j : i, transposed ? i : j));
+    return matrix.l1_weights.data ? fma(matrix.l1, l1_weight_at(matrix, i, j), cost) : cost;
   }
 };
 struct PointPairs {
-  static __device__ __forceinline__ double score(RegularizedMatrix const& matrix, int i, int j) {
-    double score[1];
-    read_points(matrix, i, j, score);
-    return score[0];
+  static __device__ __forceinline__ double cost(RegularizedMatrix const& matrix, int i, int j) {
+    double cost[1];
+    read_scaled_costs(matrix, i, j, cost);
+    return cost[0];
   }
 };
 
