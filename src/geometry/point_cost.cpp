@@ -88,6 +88,10 @@ void throw_no_class(char const* field, std::int64_t point, std::int64_t label, s
               fmt::format("{}: point {} has label {}; must be in [0, {})", field, point, label, classes));
 }
 
+void require_no_overflow(double bound) {
+  require(std::isfinite(bound), "x, y: the squared distances overflow; the points must lie closer together");
+}
+
 void throw_no_direction(char const* field, std::int64_t row) {
   throw Error(ErrorCode::invalid_argument,
               fmt::format("{}: row {} has length 0; must be positive for the cost function cosine", field, row));

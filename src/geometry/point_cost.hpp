@@ -74,6 +74,8 @@ struct PointCost {
 /// Throws invalid_argument "labels_x: point 7 has label 12; must be in [0, 10)".
 [[noreturn]] void throw_no_class(char const* field, std::int64_t point, std::int64_t label, std::int64_t classes);
 /// Throws invalid_argument "x: row 3 has length 0; must be positive for the cost function cosine".
+/// Throws invalid_argument unless a PointCost::bound() is finite.
+void require_no_overflow(double bound);
 [[noreturn]] void throw_no_direction(char const* field, std::int64_t row);
 /// Throws unsupported where new points would need labels.
 void require_no_labels(PointCost const& cost);

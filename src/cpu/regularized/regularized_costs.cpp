@@ -55,7 +55,7 @@ RegularizedCosts::RegularizedCosts(RegularizedInput const& input, int threads)
 
 void RegularizedCosts::set_points(PointCloud const& clouds) {
   points_ = std::make_shared<PointCosts<double> const>(clouds, of(Side::rows).share, of(Side::columns).share);
-  require_finite_range(-points_->bound(), points_->bound());
+  require_no_overflow(points_->bound());
   lines_.lines = points_->size(Side::rows);
   lines_.places = points_->size(Side::columns);
   lines_.source = points_->scores(Side::rows);

@@ -71,7 +71,7 @@ struct CloudPair {
 };
 /// Finds the centres and the first coordinate that is not finite.
 void survey_points(CloudPair const& clouds, Queue const& queue);
-/// Does the rest, after all centres are known. Calls split_points() if packed.high is set.
+/// Does the rest, after all centres are known. Makes the fp16 parts if packed.high is set.
 void pack_points(CloudPair const& clouds, Queue const& queue);
 
 /// Updates the shift of points that stay, for a new centre of the other side.

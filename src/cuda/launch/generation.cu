@@ -1,7 +1,6 @@
 #include "cuda/launch/generation.hpp"
 
 #include <algorithm>
-#include <map>
 
 #include "cuda/runtime/check.hpp"
 
@@ -29,12 +28,15 @@ Generation generation_of_code() {
 }  // namespace
 
 Generation generation() {
-  thread_local std::map<int, Generation> known;  // For each device.
+  thread_local int known_device = -1;  // The device of the last call, which most calls ask about again.
+  thread_local Generation known{};
   int device = 0;
   MONGE_CUDA_TRY(cudaGetDevice(&device));
-  auto found = known.find(device);
-  if (found == known.end()) found = known.emplace(device, generation_of_code()).first;
-  return std::min(found->second, newest_generation);
+  if (device != known_device) {
+    known = generation_of_code();
+    known_device = device;
+  }
+  return std::min(known, newest_generation);
 }
 
 int most_shared_bytes() {

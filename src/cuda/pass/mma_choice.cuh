@@ -7,8 +7,8 @@
 namespace monge::cuda {
 namespace {
 
-/// A block that goes from tile to tile overlaps the exponentials of one with the products of the next: wgmma kernels
-/// may merge so many blocks of a plan into one of a batch, by when starting it costs little.
+/// In a batch one block may do the work of so many blocks of the plan. It overlaps the exponentials of a tile with the
+/// products of the next tile, and starts once.
 constexpr int kMostMerged = 8;
 
 template <class Shape>

@@ -56,6 +56,8 @@ void QuadraticOperator::allocate_system() {
       Part{d.partial[2], blocks}, Part{d.list[0], listed}, Part{d.list[1], listed}, Part{d.begin[0], lines + 1},
       Part{d.begin[1], places + 1}, Part{chunk_sum_, chunks}, Part{chunk_count_, chunks}, Part{found_, 1});
   d.result = &found_->search;
+  // The search is copied to the host with the values of the first pass, before any direction.
+  MONGE_CUDA_TRY(cudaMemsetAsync(found_, 0, sizeof(Found), runtime_->stream()));
 }
 
 QuadraticValues QuadraticOperator::start(double weight, std::span<double const> u, std::span<double const> v) {

@@ -53,7 +53,7 @@ void RegularizedCosts::set_points(PointCloud const& clouds) {
   PointCosts costs(runtime_, clouds, {shares_.data(), 1}, {shares_.data() + n, 1}, DataType::float64, findings, 0,
                    stream);
   costs.finish(clouds, download(*runtime_, findings->data(), 2).data());
-  require_finite_range(-costs.bound(), costs.bound());
+  require_no_overflow(costs.bound());
   PassArguments const scores = costs.scores(Side::rows);
   RegularizedPoints& points = matrix_.points;
   points.dimension = scores.rows.dimension;
