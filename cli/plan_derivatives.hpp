@@ -22,7 +22,7 @@ struct DerivativeOptions {
   std::optional<int> hvp_iterations;
 };
 
-/// Visits the options of hvp, as visit_solve_options() does those of a solve.
+/// Visits the options of hvp, as visit_solve_options() visits the options of a solve.
 template <class Options, class Visitor>
 void visit_hvp_options(Options& options, Visitor&& visit) {
   visit(Field{"hvp_damping", kNotNegative, "added to the diagonal of the system, relative to it"}, options.hvp_damping);

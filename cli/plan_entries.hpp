@@ -21,7 +21,7 @@ struct EntryOptions {
   std::optional<std::uint64_t> seed;  ///< 0 if not given.
 };
 
-/// Visits the options, as visit_solve_options() does those of a solve.
+/// Visits the options, as visit_solve_options() visits the options of a solve.
 template <class Options, class Visitor>
 void visit_entry_options(Options& options, Visitor&& visit) {
   visit(Field{"top_k", at_least(1), "the largest entries of each row: topk_indices.npy, topk_values.npy (n x K)"},

@@ -1,6 +1,7 @@
 // Vectors of a backend: float64 in the backend's memory, one number or one row of numbers for each point of a side.
 // Solvers hold them by reference and never see an element, so a vector may lie on a device or in parts on several.
 #pragma once
+#include <algorithm>
 #include <cstdint>
 #include <initializer_list>
 #include <memory>
@@ -36,6 +37,7 @@ struct Term {
 struct VectorNorms {
   double l1 = 0, l2 = 0;
   double least = 0, largest = 0;
+  double linf() const { return std::max(-least, largest); }
 };
 
 /// The operations of solvers on vectors. A call may combine vectors of an operator, its twins and their plans; all
@@ -65,6 +67,11 @@ class VectorOperations {
   virtual void concatenate(std::span<Term const> terms, Vector& out) const = 0;
   /// out_i = 1 / in_i, or 0 where in_i is 0.
   virtual void reciprocal(Vector const& in, Vector& out) const = 0;
+  /// out_i = 1 to rounding where weight_i is positive, or 0 where it is 0.
+  void support(Vector const& weight, Vector& out) const {
+    reciprocal(weight, out);
+    combine({{1, &weight, &out}}, out);
+  }
   /// out_i = weight_i exp((first_i - second_i) / scale), or 0 where weight_i is 0.
   virtual void exp_difference(Vector const& weight, Vector const& first, Vector const& second, double scale,
                               Vector& out) const = 0;

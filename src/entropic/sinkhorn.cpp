@@ -17,6 +17,7 @@
 #include "core/problem_error.hpp"
 #include "core/stopwatch.hpp"
 #include "entropic/sinkhorn_policy.hpp"
+#include "geometry/point_cost.hpp"
 #include "geometry/validation.hpp"
 #include "plan/plan_state.hpp"
 #include "second_order/newton.hpp"
@@ -333,7 +334,7 @@ void begin(Backend const& backend, SinkhornProblem& problem) {
               ? "cost: the finite costs range over more than float32 arithmetic holds here; precision must be float64, "
                 "or the costs and eps smaller by a common factor"
           : problem.options.precision == Precision::float64
-              ? "x, y: the squared distances overflow; the points must lie closer together"
+              ? kSquaresOverflow
               : "x, y: the squared distances overflow float32; precision must be float64, or the points lie closer "
                 "together");
   problem.options = with_eps(problem.options, problem.entropic->cost_size().mean);

@@ -89,7 +89,7 @@ void throw_no_class(char const* field, std::int64_t point, std::int64_t label, s
 }
 
 void require_no_overflow(double bound) {
-  require(std::isfinite(bound), "x, y: the squared distances overflow; the points must lie closer together");
+  require(std::isfinite(bound), "{}", kSquaresOverflow);
 }
 
 void throw_no_direction(char const* field, std::int64_t row) {

@@ -76,6 +76,7 @@ struct PointCost {
 /// Throws invalid_argument "x: row 3 has length 0; must be positive for the cost function cosine".
 /// Throws invalid_argument unless a PointCost::bound() is finite.
 void require_no_overflow(double bound);
+inline constexpr char kSquaresOverflow[] = "x, y: the squared distances overflow; the points must lie closer together";
 [[noreturn]] void throw_no_direction(char const* field, std::int64_t row);
 /// Throws unsupported where new points would need labels.
 void require_no_labels(PointCost const& cost);

@@ -56,7 +56,7 @@ class Damping {
     was_refused_ = false;
   }
   /// After a whole step that was refused and a part of it that was accepted: newly active pairs make the curvature of
-  /// the dual 2 - ratio times that of the model.
+  /// the dual 2 - ratio times the curvature of the model.
   void shortened(double ratio) {
     mu_ = std::min(std::sqrt(2 - ratio) * mu_, kMostDamping);
     was_refused_ = true;

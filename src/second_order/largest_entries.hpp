@@ -17,7 +17,7 @@ struct LargeEntry {
 /// The k largest entries of each row, without zeros, by rank. One pass.
 std::vector<LargeEntry> largest_of_rows(PlanOperator& plan, std::int64_t k);
 
-/// Keeps the `count` largest, in no order; of equal entries those of lower rank. If the k of largest_of_rows() was
+/// Keeps the `count` largest, in no order. Of equal entries the lower ranks are kept. If the k of largest_of_rows() was
 /// large enough, they are the largest of the whole plan.
 void keep_largest(std::vector<LargeEntry>& entries, std::size_t count);
 

@@ -63,9 +63,8 @@ NewtonMethod::NewtonMethod(EntropicOperator& entropic, Marginals const& marginal
   vectors_.read(VectorView(marginals.a), *a_);
   vectors_.read(VectorView(marginals.b), *b_);
   vectors_.reciprocal(*a_, *inverse_a_);
-  vectors_.combine({{1, a_.get(), inverse_a_.get()}}, *support_a_);
-  vectors_.reciprocal(*b_, *support_b_);
-  vectors_.combine({{1, b_.get(), support_b_.get()}}, *support_b_);
+  vectors_.support(*a_, *support_a_);
+  vectors_.support(*b_, *support_b_);
 }
 
 NewtonMethod::~NewtonMethod() = default;
@@ -148,8 +147,7 @@ bool NewtonMethod::is_far() const {
 double NewtonMethod::largest(Vector const& potential, Vector const& support) const {
   Vector& masked = &support == support_a_.get() ? *on_rows_ : *on_columns_;
   vectors_.combine({{1, &potential, &support}}, masked);
-  VectorNorms const norms = vectors_.norms(masked);
-  return std::max(-norms.least, norms.largest);
+  return vectors_.norms(masked).linf();
 }
 
 /// The rise of the dual from point_ to trial_. If the difference is lost in the rounding of the potentials, it is the

@@ -112,7 +112,7 @@ class Splr {
     bool const go_on = !limits_.observe || limits_.observe(check_);
     if (check_.value <= limits_.tolerance) return Status::converged;
     if (!go_on) return Status::stopped;
-    // The relative error of P is that of the potentials over eps; its sums add a few roundoffs.
+    // The relative error of P is the error of the potentials divided by eps. Sums of P add a few roundoffs.
     if (check_.l1_error <= rounding_ / eps_ + 10 * kUnitRoundoff) return Status::precision_limit;
     if (check_.passes >= limits_.passes) return Status::iteration_limit;
     return std::nullopt;
@@ -173,11 +173,7 @@ class Splr {
   }
 
   void set_potentials(std::initializer_list<PairTerm> pairs) {
-    for (Side const side : kSides) {
-      std::vector<Term> terms;
-      for (PairTerm const& term : pairs) terms.push_back({term.factor, (*term.pair)[side]});
-      vectors_.combine(terms, entropic_.potential(side));
-    }
+    for (Side const side : kSides) vectors_.combine(PairOperations::terms(pairs, side), entropic_.potential(side));
   }
 
   /// The largest absolute potential of the iterate at a point of positive weight.
@@ -185,11 +181,9 @@ class Splr {
     double largest = 0;
     for (Side const side : kSides) {
       std::unique_ptr<Vector> const support = vectors_.make(side);
-      vectors_.reciprocal(*weights_[side], *support);
-      vectors_.combine({{1, support.get(), weights_[side]}}, *support);
+      vectors_.support(*weights_[side], *support);
       vectors_.combine({{1, support.get(), iterate_[side]}}, *support);
-      VectorNorms const norms = vectors_.norms(*support);
-      largest = std::max({largest, -norms.least, norms.largest});
+      largest = std::max(largest, vectors_.norms(*support).linf());
     }
     return largest;
   }

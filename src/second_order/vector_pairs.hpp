@@ -19,11 +19,13 @@ class PairOperations {
 
   VectorPair make() const { return {vectors_->make(Side::rows), vectors_->make(Side::columns)}; }
   void combine(std::initializer_list<PairTerm> pairs, VectorPair const& out) const {
-    for (Side const side : kSides) {
-      std::vector<Term> terms;
-      for (PairTerm const& term : pairs) terms.push_back({term.factor, (*term.pair)[side]});
-      vectors_->combine(terms, *out[side]);
-    }
+    for (Side const side : kSides) vectors_->combine(terms(pairs, side), *out[side]);
+  }
+  /// The terms of one side.
+  static std::vector<Term> terms(std::initializer_list<PairTerm> pairs, Side side) {
+    std::vector<Term> result;
+    for (PairTerm const& term : pairs) result.push_back({term.factor, (*term.pair)[side]});
+    return result;
   }
   VectorPair copy(VectorPair const& pair) const {
     VectorPair result = make();

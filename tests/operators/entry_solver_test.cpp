@@ -60,7 +60,7 @@ class EntrySolverTest : public OperatorTest {
     return result;
   }
 
-  /// The plan whose entries are those of the system, of eps 1 and weights of 1: exp(log E), to rounding.
+  /// A plan with the entries of the system to rounding: costs -log E, eps 1, weights 1.
   std::unique_ptr<PlanOperator> plan_of(System const& system) {
     std::vector<double>& costs = costs_.emplace_back(system.n * system.m, std::numeric_limits<double>::infinity());
     Marginals marginals{std::vector<double>(system.n), std::vector<double>(system.m)};

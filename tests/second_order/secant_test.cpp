@@ -36,7 +36,7 @@ void solve(std::vector<double>& z) {
   for (std::size_t k = 0; k < z.size(); ++k) z[k] *= 1 + static_cast<double>(k) / static_cast<double>(z.size());
 }
 
-/// Numbers as a pair of vectors, of which the rows have the first half, and back.
+/// Converts numbers to a pair of vectors and back. The rows have the first half of the numbers.
 class Space {
  public:
   explicit Space(std::size_t size)

@@ -147,7 +147,7 @@ def _of_value(result: Any, wanted: Wanted, of: Any, by: tuple[Tensor, ...]) -> F
         found[1:] = gradients.x, gradients.y
     found += [getattr(gradients, name) if one else None for name, one in zip("ab", by_weights)]
     if (entropy := result._entropy_weight()) > 0:
-        # The gradients are those of eps KL(P | a b^T). For eps sum P log P, sum_ij P_ij log a_i = sum_i a_i log a_i.
+        # These gradients belong to eps KL(P | a b^T). For eps sum P log P, sum_ij P_ij log a_i = sum_i a_i log a_i.
         for k, weights in enumerate(weights_of(result._problem), 3):
             if (gradient := found[k]) is not None:
                 found[k] = gradient + entropy * weights.log()

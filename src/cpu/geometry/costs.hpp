@@ -86,8 +86,8 @@ class Costs {
   /// For stripes whose rows are points of `rows`; valid as long as this object.
   virtual ScoreSource<T> scores(Side rows) const = 0;
 
-  /// The same costs in the other precision: what was found out about them is copied, and points, which packing has
-  /// rounded, are read from the same geometry again.
+  /// The same costs in the other precision. The findings of the survey are copied. Points are read from the same
+  /// geometry again, because packing has rounded them.
   virtual std::shared_ptr<Costs<Other<T>> const> twin(Geometry const& geometry) const = 0;
   /// The costs of some points of `side`, in the given order.
   virtual std::unique_ptr<Costs const> part(Side side, std::span<std::int64_t const> points) const = 0;

@@ -299,7 +299,7 @@ bool EntropicOperator::starts_apart(Sweep const& sweep) const {
   return sweep.symmetric && potentials_[0].typical != -potentials_[1].typical;
 }
 
-/// An alternating sweep computes f from g, so the typical value of f becomes minus that of g.
+/// An alternating sweep computes f from g, so the typical value of f becomes minus the typical value of g.
 void EntropicOperator::settle(Sweep const& sweep) {
   double& f = potentials_[0].typical;
   double& g = potentials_[1].typical;

@@ -3,7 +3,7 @@
 //   P_ij = 2^(h_i + h_j + c (C_ij - least))     h_i + h_j with the constants that logits leave out
 //   r_i = sum_j P_ij,   c_j = sum_i P_ij,   sum_i P_ij (C_ij - least) for each place j of the lines i in memory
 //
-// The potentials are those of the plan, so the exponentials need no reference: an overflow is an infinite entry.
+// The potentials belong to the plan. The exponentials need no reference: an overflow is an infinite entry of P.
 //
 // Tiling: a warp takes a strip of 128 places and a group of lines. Each lane takes the same four places of all lines.
 //   Sums over the lines stay in registers. Sums over the places are joined in the warp, eight lines at a time: halves

@@ -14,7 +14,7 @@ namespace monge::cuda {
 
 class SplittingOperator final : public ReadableOperator<monge::SplittingOperator> {
  public:
-  /// Packs the costs, which must be those of a matrix.
+  /// Packs the costs of a matrix. Costs of points are not allowed.
   SplittingOperator(std::shared_ptr<RegularizedCosts const> costs, Precision precision, Queue const& queue);
 
   void start(double step) override;

@@ -1,7 +1,7 @@
 // Many iterations of Douglas-Rachford splitting in one launch, with X in shared memory throughout.
 //
-// Formulas and results are those of split_kernel (cuda/regularized/splitting.cuh), with opening and closing iterations
-// in turn.
+// The kernel has the formulas and results of split_kernel (cuda/regularized/splitting.cuh). Opening and closing
+// iterations alternate.
 //
 // Tiling: the grid is on the device at once and divides X in tiles of rows times columns, one for each block. A warp
 //   takes 32 vectors of 16 bytes of rows, and every few columns of the tile. An iteration ends at a barrier of the
