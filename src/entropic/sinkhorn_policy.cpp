@@ -32,8 +32,16 @@ constexpr double kDearFloat64 = 2;
 constexpr double kHopelessError = 0.5;
 /// Sweeps without progress before a float64 evaluation decides whether rounding is the limit, and before rounding is
 /// assumed where no evaluation can decide.
-constexpr int kPatience = 30;
+constexpr int kPatience = 10;
 constexpr int kBlindPatience = 100;
+/// The same for symmetric sweeps that may go on in float64. A sweep of a measure to itself at least halves the error
+/// (docs/math.md, section 14), so a fall by less than kSymmetricFall is rounding.
+constexpr int kSymmetricPatience = 3;
+constexpr double kSymmetricFall = 0.9;
+/// A fall of the error by less than this factor is no progress.
+constexpr double kFall = 0.999;
+/// Float64 sweeps before the first check: they show the rate that rounding has hidden.
+constexpr int kSweepsAfterRefining = 2;
 
 /// Half a unit in the last place of the products.
 double unit_roundoff(Precision precision) {
@@ -79,7 +87,7 @@ SinkhornPolicy::SinkhornPolicy(SolveOptions const& options, double mass, double 
       precision_(precision),
       may_step_(allows_newton(options)),
       on_trial_(options.annealing < 1),
-      patience_(rounding_shows() ? kPatience : kBlindPatience),
+      patience_(first_patience()),
       polish_below_(10 * options.tolerance),
       // The gradient norm is below the error, and the gap far below eps times the error.
       target_(options.criterion == Criterion::l1 ? options.tolerance : std::min(0.1, 100 * options.tolerance)),
@@ -93,6 +101,11 @@ SinkhornPolicy::SinkhornPolicy(SolveOptions const& options, double mass, double 
     return;
   }
   go_on();
+}
+
+int SinkhornPolicy::first_patience() const {
+  if (rounding_shows()) return kPatience;
+  return symmetric() && may_refine() ? kSymmetricPatience : kBlindPatience;
 }
 
 void SinkhornPolicy::swept(SweepErrors const& errors) {
@@ -258,6 +271,7 @@ void SinkhornPolicy::refined() {
   relaxation_.interrupt();
   seen_.clear();  // Rounding has slowed these rates.
   if (options_.criterion == Criterion::l1) target_ = options_.tolerance;
+  patience_ = first_patience();
   best_error_ = std::numeric_limits<double>::infinity();
   go_on();
 }
@@ -371,6 +385,8 @@ SinkhornStep SinkhornPolicy::sweeps() {
     int const first = options_.method == Method::newton ? kSweepsBeforeNewton : kFirstSweeps;
     if (options_.tolerance > 0 && iterations_ < first) {
       most = std::min(most, first - iterations_);
+    } else if (refined_at_ == iterations_) {
+      most = std::min(most, kSweepsAfterRefining);
     } else if (on_trial_ && iterations_ < kTrialSweeps) {
       most = std::min(most, kTrialSweeps - iterations_);
     }
@@ -381,12 +397,22 @@ SinkhornStep SinkhornPolicy::sweeps() {
   return {.action = SinkhornAction::sweep, .sweep = sweep, .count = stays_plain ? until_check(usual) : usual};
 }
 
-/// The number of plain sweeps up to the next check, at most `usual`. The second half of the last sweep multiplied the
-/// error by column / row; a sweep is foreseen to multiply it by the square. Slow modes emerge later, so more sweeps may
-/// be needed. The host waits at a check: an early one must promise to save half of the sweeps.
+/// The factor by which the next sweep is foreseen to multiply the error. The second half of a plain alternating sweep
+/// multiplied it by column / row; a sweep has two halves. Symmetric sweeps show their rate from check to check.
+double SinkhornPolicy::seen_rate() const {
+  if (was_plain()) return std::pow(errors_.column / errors_.row, 2);
+  if (!symmetric() || seen_.size() < 2) return 1;
+  Seen const &last = seen_.back(), &before = seen_[seen_.size() - 2];
+  return std::pow(last.error / before.error, 1.0 / (last.iteration - before.iteration));
+}
+
+/// The number of plain sweeps up to the next check, at most `usual`. Slow modes emerge later, so more sweeps may be
+/// needed than are foreseen. The host waits at a check: an early one must promise to save half of the sweeps.
 int SinkhornPolicy::until_check(int usual) const {
-  if (options_.tolerance == 0 || certified_value_ || !was_plain() || last_sweep_.eps != options_.eps) return usual;
-  double const rate = std::pow(errors_.column / errors_.row, 2);
+  if (options_.tolerance == 0 || last_sweep_.eps != options_.eps) return usual;
+  if (symmetric() && (may_refine() || seen_.size() < 2)) return std::min(usual, kSymmetricPatience);
+  if (certified_value_) return usual;
+  double const rate = seen_rate();
   if (!(rate < 1)) return usual;
   double const wanted = kForeseenShare * target_ * mass_;
   double const foreseen = std::max(1.0, std::ceil(std::log(bound() / wanted) / -std::log(rate)));
@@ -416,7 +442,7 @@ double SinkhornPolicy::bound() const {
 /// True when the error has stopped falling at a level that rounding explains.
 bool SinkhornPolicy::has_stopped_falling(int patience) {
   double const error = seen_error();
-  if (error < 0.999 * best_error_) {
+  if (error < (symmetric() && may_refine() ? kSymmetricFall : kFall) * best_error_) {
     best_error_ = error;
     best_iteration_ = iterations_;
     return false;

@@ -103,8 +103,10 @@ class SinkhornPolicy {
   void swept_on_ladder();
   double rung_eps() const;
   SinkhornStep sweeps();
+  double seen_rate() const;
   int until_check(int usual) const;
   bool relaxes_next();
+  int first_patience() const;
   bool has_stopped_falling(int patience);
 
   SolveOptions const& options_;

@@ -215,6 +215,25 @@ TEST_P(DivergenceTest, is_symmetric) {
   expect_close("S", one.value, other.value, error_of(one, problem) + error_of(other, flipped));
 }
 
+// Sweeps of a cloud to itself at least halve their error. In float32 they may take as many checks as it needs to see
+// that the error has stopped, then two sweeps in float64.
+TEST(DivergenceSweeps, of_self_terms_end_at_the_rounding_of_float32) {
+  for (std::int64_t const d : {8, 64}) {
+    for (double const tolerance : {1e-6, 1e-8}) {
+      SCOPED_TRACE(testing::Message() << "d = " << d << ", tolerance " << tolerance);
+      Problem const problem = oracle::make_problem({300, 280, d});
+      auto const sweeps = [&](Precision precision) {
+        Divergence const result =
+            sinkhorn_divergence(Context::cpu(1), problem.clouds(), problem.a, problem.b,
+                                {.eps = 0.05 * spread_of(problem), .tolerance = tolerance, .precision = precision});
+        EXPECT_EQ(result.status(), Status::converged);
+        return std::max(result.aa.report().iterations, result.bb.report().iterations);
+      };
+      EXPECT_LE(sweeps(Precision::automatic), sweeps(Precision::float64) + 15);
+    }
+  }
+}
+
 // No digits are lost to where the clouds are or how far apart: S moves by what the means do.
 TEST_P(DivergenceTest, does_not_lose_digits_to_a_distance) {
   Problem const near = oracle::make_problem({48, 40, 2, Weights::uniform, Place::origin, 1, DataType::float32});

@@ -255,8 +255,8 @@ Real largest(Vector const& values) {
 
 class HessianTest : public PlanDerivativesTest {
  protected:
-  /// Of the systems: products in float32 leave a residual of some 1e-7.
-  double system_tolerance() const { return is_float64() ? 1e-10 : 1e-6; }
+  /// Of the systems: products in float32 leave a residual of some 1e-7, and of 2e-6 where the clouds lie apart.
+  double system_tolerance() const { return is_float64() ? 1e-10 : 5e-6; }
 
   ResponseError response_error(Problem const& given, Pair const& pair) const {
     std::int64_t const d = pair.problem.d();
