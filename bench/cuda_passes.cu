@@ -7,7 +7,8 @@
 // timed from its graphs. Products of the plan: P v (one vector), the Gram product P^T (w o (P v)), P V and the Hadamard
 // product with 64 columns and inner width 64, with nothing kept between products, and P V with the entries kept.
 // Entries of the plan: the k largest of each row, those above a threshold counted, draws. Evaluations of a plan on a
-// cost matrix, in float64 with both marginals, are whole calls: the host has the values when one ends. The ceilings are
+// cost matrix or on points, in float64 with both marginals, are whole calls: the host has the values when one ends. The
+// ceilings are
 // measured in the same run: exponentials (ex2.approx), fp16 products (mma.sync m16n8k16 from registers), copies.
 #include <algorithm>
 #include <cstdio>
@@ -242,12 +243,28 @@ void print_evaluation(Machine const& machine, int n, int m) {
       n, m, static_cast<int>(8 * sizeof(T)), read_us, exp_us, us, std::max(read_us, exp_us) / us);
 }
 
+/// An evaluation of a plan of points beside the time of its exponentials.
+void print_point_evaluation(Machine const& machine, int n, int d) {
+  Clouds const clouds(n, d);
+  std::vector<double> const weight(static_cast<std::size_t>(n), 1.0 / n);
+  auto const problem = machine.backend.entropic_operator(clouds.geometry(), {weight, weight}, {Precision::float64, 0});
+  problem->sweep({.eps = clouds.eps}, 3);
+  auto const row = problem->vectors().make(Side::rows), column = problem->vectors().make(Side::columns);
+  double const us = median_us(machine.stream, [&] { problem->evaluate(clouds.eps, row.get(), column.get()); });
+  std::printf("{\"n\": %d, \"d\": %d, \"exp_us\": %.1f, \"evaluate_us\": %.1f}", n, d,
+              1e6 * n * n / machine.double_exp_rate, us);
+}
+
 void evaluations(Machine const& machine, Section& section) {
   for (auto const& [n, m] : {std::pair{6400, 4800}, std::pair{10000, 10000}}) {
     section.next_record();
     print_evaluation<double>(machine, n, m);
     section.next_record();
     print_evaluation<float>(machine, n, m);
+  }
+  for (int d : {3, 16, 64, 512}) {
+    section.next_record();
+    print_point_evaluation(machine, 10000, d);
   }
 }
 

@@ -286,6 +286,41 @@ TEST_P(ManyTiles, sweep_as_on_the_cpu) {
   }
 }
 
+// The rectangles of an evaluation have several rows of tiles and several strips.
+TEST_P(ManyTiles, evaluate_as_on_the_cpu) {
+  Trial const trial(GetParam());
+  Tolerance const tolerance = trial.tolerance(Precision::float64);
+  struct Found {
+    Evaluation values;
+    std::vector<double> marginal[2];
+  };
+  auto const found_on = [&](Context const& context) {
+    auto const entropic = trial.operator_of(context, Precision::float64);
+    VectorOperations const& vectors = entropic->vectors();
+    auto const row = vectors.make(Side::rows), column = vectors.make(Side::columns);
+    Found found{entropic->evaluate(trial.eps, row.get(), column.get()), {}};
+    for (Side const side : {Side::rows, Side::columns}) {
+      std::vector<double>& values = found.marginal[side == Side::rows ? 0 : 1];
+      values.resize(static_cast<std::size_t>(side == Side::rows ? GetParam().n : GetParam().m));
+      vectors.write(side == Side::rows ? *row : *column, values);
+    }
+    return found;
+  };
+  Found const expected = found_on(Context::cpu()), actual = found_on(Context::cuda());
+  Real largest = 0;
+  for (Side const side : {Side::rows, Side::columns}) {
+    SCOPED_TRACE(side == Side::rows ? "rows" : "columns");
+    std::vector<double> const& marginal = expected.marginal[side == Side::rows ? 0 : 1];
+    Vector const relative = tolerance.plan(side, trial.potentials);
+    expect_close("marginal", actual.marginal[side == Side::rows ? 0 : 1], widen(marginal),
+                 share_of(marginal, relative, 0));
+    largest = std::max(largest, *std::max_element(relative.begin(), relative.end()));
+  }
+  // Errors of entries, relative to them, count as often as their costs; those of scores are eps times as large.
+  expect_close("transport cost", actual.values.transport_cost, expected.values.transport_cost,
+               largest * (Magnitudes(trial.problem).spread() + trial.eps) * expected.values.mass);
+}
+
 /// check(plan, precision) of the trial's plan on CUDA. Its rows pass through memory in several chunks: all at once they
 /// would take this many bytes a pair in float32, 8 in float64.
 template <class Check>

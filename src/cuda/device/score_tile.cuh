@@ -111,8 +111,8 @@ __device__ __forceinline__ void mma_16x8x16(double& c0, double& c1, double& c2, 
 template <class T, ScoreForm kForm>
 class TileScores {
   static constexpr bool kMma = sizeof(T) == 8 && kForm == ScoreForm::products;
-  // Padding keeps fragments of the tensor cores, or coordinates of a thread's points, in different banks.
-  static constexpr int kStride = kTileChunk + (sizeof(T) == 8 && !kMma ? 2 : 4);
+  // Padding keeps the coordinates of a thread's points in different banks.
+  static constexpr int kStride = kTileChunk + (kMma ? 0 : sizeof(T) == 8 ? 2 : 4);
   static_assert(kTileRows == kTileColumns);
   using Points = T[kTileRows][kStride];  // A chunk of one operand.
 
@@ -194,27 +194,37 @@ class TileScores {
       int const point = index / kVectors, k = index % kVectors * kVector;
       T const* const from = points + static_cast<std::int64_t>(first_point + point) * operand.stride + k;
       if (aligned) {
-        if (padded || k < coordinates) copy_async_16(shared_address(&to[point][k]), from);
+        if (padded || k < coordinates) copy_async_16(shared_address(&to[point][place(point, k)]), from);
       } else {
         for (int e = 0; e < kVector && k + e < coordinates; ++e) to[point][k + e] = from[e];
       }
     }
   }
 
+  /// The place of an even coordinate of a point in a chunk. Points of odd number exchange the halves of a chunk, so
+  /// that the fragments of the tensor cores lie in different banks.
+  static __device__ __forceinline__ int place(int point, int k) {
+    return kMma ? k ^ point % 2 * 8 : k;
+  }
+
+  /// A lane loads two neighbouring coordinates at once. The order of coordinates in a product is free if both factors
+  /// have the same: columns 4 k + t of the fragments are coordinates 8 (k / 2) + 2 t + k % 2.
   static __device__ __forceinline__ void multiply(ThreadScores<double>& score, Points const& rows,
                                                   Points const& columns) {
-    int const lane = static_cast<int>(threadIdx.x) % 32, k0 = lane % 4;
+    int const lane = static_cast<int>(threadIdx.x) % 32, first = place(lane / 4, lane % 4 * 2);
     double a[kTileChunk / 2];
 #pragma unroll
-    for (int k = 0; k < kTileChunk / 4; ++k) {
+    for (int k = 0; k < kTileChunk / 4; k += 2) {
 #pragma unroll
-      for (int r = 0; r < kThreadRows; ++r) a[2 * k + r] = rows[thread_row() + row_offset(r)][k0 + 4 * k];
+      for (int r = 0; r < kThreadRows; ++r)
+        load_vector_2(a[2 * k + r], a[2 * k + 2 + r], &rows[thread_row() + row_offset(r)][first ^ 4 * k]);
     }
 #pragma unroll
     for (int n = 0; n < kTileColumns / 8; ++n) {
       double b[kTileChunk / 4];
 #pragma unroll
-      for (int k = 0; k < kTileChunk / 4; ++k) b[k] = columns[8 * n + lane / 4][k0 + 4 * k];
+      for (int k = 0; k < kTileChunk / 4; k += 2)
+        load_vector_2(b[k], b[k + 1], &columns[8 * n + lane / 4][first ^ 4 * k]);
       mma_16x8x16(score[0][2 * n], score[0][2 * n + 1], score[1][2 * n], score[1][2 * n + 1], a, b);
     }
   }

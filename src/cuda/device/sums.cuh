@@ -32,9 +32,8 @@ __device__ __forceinline__ void join_slots(SumArguments const& sums, int point, 
 }
 
 /// The moments of a row, relative to the reference of its joined sum.
-template <class T>
-__device__ __forceinline__ double join_moments(SumArguments const& sums, int point, T reference) {
-  auto const* const partials = static_cast<PartialSum<T> const*>(sums.partials) + point;
+__device__ __forceinline__ double join_moments(SumArguments const& sums, int point, float reference) {
+  auto const* const partials = static_cast<PartialSum<float> const*>(sums.partials) + point;
   double moment = 0;
   int const slots = sums.work.slots_of(point / sums.work.rows_per_block);
   for (int s = 0; s < slots; ++s) {

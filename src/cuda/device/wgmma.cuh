@@ -50,6 +50,12 @@ __device__ __forceinline__ void wgmma_wait(float (&score)[1][kColumnTiles][4]) {
 #define MONGE_SECOND_32 \
   "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, " \
   "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
+#define MONGE_THIRD_32 \
+  "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, " \
+  "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95"
+#define MONGE_FOURTH_32 \
+  "%96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, " \
+  "%112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127"
 
 /// score (64 x 128, fp32) = a b^T + (accumulate ? score : 0) for fp16 a (64 x 16) and b (128 x 16), both by descriptor.
 __device__ __forceinline__ void wgmma_multiply(float (&score)[1][16][4], std::uint64_t a, std::uint64_t b,
@@ -75,11 +81,32 @@ __device__ __forceinline__ void wgmma_multiply(float (&score)[1][8][4], std::uin
       : "memory");
 }
 
+/// wgmma_multiply() for b (256 x 16).
+__device__ __forceinline__ void wgmma_multiply(float (&score)[1][32][4], std::uint64_t a, std::uint64_t b,
+                                               int accumulate) {
+  asm volatile(
+      "{\n.reg .pred p;\nsetp.ne.b32 p, %130, 0;\n"
+      "wgmma.mma_async.sync.aligned.m64n256k16.f32.f16.f16 {" MONGE_FIRST_32 ", " MONGE_SECOND_32 ", "
+      MONGE_THIRD_32 ", " MONGE_FOURTH_32 "}, "
+      "%128, %129, p, 1, 1, 0, 0;\n}\n"
+      : MONGE_EIGHT_TILES(0), MONGE_EIGHT_TILES(8), MONGE_EIGHT_TILES(16), MONGE_EIGHT_TILES(24)
+      : "l"(a), "l"(b), "r"(accumulate)
+      : "memory");
+}
+
 #undef MONGE_FOUR
 #undef MONGE_EIGHT_TILES
 #undef MONGE_FIRST_32
 #undef MONGE_SECOND_32
+#undef MONGE_THIRD_32
+#undef MONGE_FOURTH_32
 // clang-format on
+
+/// Waits as above, while no score may be read yet.
+template <int kPending>
+__device__ __forceinline__ void wgmma_wait() {
+  asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kPending) : "memory");
+}
 
 /// Starts score = rows columns^T + (accumulate ? score : 0) over one chunk of Shape::kChunk coordinates, from the fp16
 /// parts in shared memory: high high; with three products also high low and low high. They form one group.

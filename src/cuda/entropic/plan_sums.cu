@@ -19,8 +19,7 @@ struct PlanPoint {
   double marginal, cost;
 };
 
-/// From a softmin pass for each side; the pass over the rows also has moments.
-template <class T>
+/// From a softmin pass in float for each side; the pass over the rows also has moments.
 struct SoftminPoints {
   using Arguments = PlanSumsArguments;
   static __device__ __forceinline__ PackedSide const& points(Arguments const& arguments, int side) {
@@ -30,19 +29,19 @@ struct SoftminPoints {
     SumArguments const& sums = arguments.sums[side];
     SweepParameters const& parameters = *sums.parameters;
     double const weight = sums.points.weight[i], potential = arguments.potential[side][i];
-    T reference;
+    float reference;
     double sum;
-    join_slots<T>(sums, i, reference, sum);
+    join_slots<float>(sums, i, reference, sum);
     double const plus = softmin_value(sums.points.norm[i], parameters, sums.side, reference, sum);
     double const marginal = weight > 0 ? weight * exp((potential - plus) / parameters.eps) : 0.0;
     if (marginal == 0) return {0, 0};
     if (!sums.moments) return {marginal, marginal * (potential - parameters.constant[side])};
-    double const mean = join_moments<T>(sums, i, reference) / sum;
+    double const mean = join_moments(sums, i, reference) / sum;
     return {marginal, marginal * (sums.points.norm[i] - parameters.eps_ln2 * mean)};
   }
 };
 
-/// From partial sums of a fused evaluation.
+/// From partial sums of entries in double.
 struct JoinedPoints {
   using Arguments = JoinedSumsArguments;
   static __device__ __forceinline__ PackedSide const& points(Arguments const& arguments, int side) {
@@ -55,7 +54,9 @@ struct JoinedPoints {
     return sum;
   }
   static __device__ __forceinline__ PlanPoint point(Arguments const& arguments, int side, int i) {
-    return {total(arguments.marginals[side], i), total(arguments.costs[side], i)};
+    double const marginal = total(arguments.marginals[side], i), norm = arguments.points[side].norm[i];
+    // An infinite marginal must not meet a norm of 0.
+    return {marginal, total(arguments.costs[side], i) + (norm == 0 ? 0.0 : norm * marginal)};
   }
 };
 
@@ -105,10 +106,7 @@ int plan_sum_parts(int size) {
 void sum_plan(PlanSumsArguments const& arguments, Queue const& queue) {
   using Sum = Kernel<PlanSumsArguments>;
   int const parts = sum_parts(arguments.sums[0].points.size) + sum_parts(arguments.sums[1].points.size);
-  queue.launch(arguments.sums[0].points.scalar == DataType::float32
-                   ? Sum{sum_plan_kernel<SoftminPoints<float>>, sum_plan_kernel<SoftminPoints<float>>}
-                   : Sum{sum_plan_kernel<SoftminPoints<double>>, sum_plan_kernel<SoftminPoints<double>>},
-               {parts, kSumThreads}, arguments);
+  queue.launch(Sum{sum_plan_kernel<SoftminPoints>, sum_plan_kernel<SoftminPoints>}, {parts, kSumThreads}, arguments);
 }
 
 void sum_plan(JoinedSumsArguments const& arguments, Queue const& queue) {

@@ -29,9 +29,9 @@ struct PlanSumsOutput {
   PlanMarginals marginals;
 };
 
-/// After a softmin pass for each side; the pass over the rows also has moments. Let h be the constant of g and t_ij the
-/// logit without h, which would be large beside C' if the masses differ much. <C', P> is the sum of
-/// r_i (norm_i - eps ln2 sum_j w_ij (t_ij - log2 b_j)), w the softmax of the row, and of c_j (g_j - h).
+/// After a softmin pass in float for each side; the pass over the rows also has moments. Let h be the constant of g and
+/// t_ij the logit without h, which would be large beside C' if the masses differ much. <C', P> is the sum of r_i
+/// (norm_i - eps ln2 sum_j w_ij (t_ij - log2 b_j)), w the softmax of the row, and of c_j (g_j - h).
 struct PlanSumsArguments {
   SumArguments sums[2];
   double const* potential[2];
@@ -45,7 +45,8 @@ struct PointParts {
   std::int64_t stride;  // Between parts.
   int count;
 };
-/// After a fused evaluation: partial sums of entries, and of costs on one side; costs of the other side have count 0.
+/// After a kernel that takes each entry once: partial sums of entries on both sides, and of entries times scores on one
+/// side, as parts of C'; the other side has count 0. The norms, the other parts of C', are added here.
 struct JoinedSumsArguments {
   PackedSide points[2];
   PointParts marginals[2], costs[2];

@@ -76,28 +76,40 @@ Transform transform(Problem const& problem, Side side, Potentials const& potenti
 
 namespace {
 
-/// The same sums from one read of the scores.
+/// Parameters and logits of both sides in double, for kernels that take each entry once.
+struct EntryLogits {
+  SweepParameters* parameters = nullptr;
+  double* of[2] = {};
+
+  void make(PackedSide const (&points)[2], Potentials const& potentials, double eps, Queue const& queue) const {
+    make_logits(
+        {parameters_for(potentials, eps, 1.0),
+         parameters,
+         {{points[0], potentials[0].data(), {of[0]}, nullptr}, {points[1], potentials[1].data(), {of[1]}, nullptr}}},
+        queue);
+  }
+};
+
+std::int64_t product(int count, int stride) {
+  return static_cast<std::int64_t>(count) * stride;
+}
+
+/// From one read of a cost matrix.
 void sum_plan(Problem const& problem, Costs::FusedEvaluation evaluation, Potentials const& potentials, double eps,
               PlanSumsOutput const& out, Queue const& queue) {
   FusedEvaluationArguments& pass = evaluation.arguments;
   PackedSide const points[2] = {problem.side(Side::rows), problem.side(Side::columns)};
   int const lines = side_index(evaluation.lines), places = 1 - lines;
-  auto const parts = [](int count, int stride) { return static_cast<std::int64_t>(count) * stride; };
-  SweepParameters* parameters = nullptr;
-  double* logits[2] = {};
+  EntryLogits logits;
   DeviceArray<unsigned char> const memory = allocate_parts(
-      problem.runtime, Part{parameters, 1}, Part{logits[0], points[0].padded_size},
-      Part{logits[1], points[1].padded_size}, Part{pass.line_sums, parts(pass.plan.strips, pass.line_stride)},
-      Part{pass.place_sums, parts(pass.plan.groups, pass.place_stride)},
-      Part{pass.place_costs, parts(pass.plan.groups, pass.place_stride)});
-  make_logits({parameters_for(potentials, eps, 1.0),
-               parameters,
-               {{points[0], potentials[0].data(), {logits[0]}, nullptr},
-                {points[1], potentials[1].data(), {logits[1]}, nullptr}}},
-              queue);
-  pass.parameters = parameters;
-  pass.line_logits = logits[lines];
-  pass.place_logits = logits[places];
+      problem.runtime, Part{logits.parameters, 1}, Part{logits.of[0], points[0].padded_size},
+      Part{logits.of[1], points[1].padded_size}, Part{pass.line_sums, product(pass.plan.strips, pass.line_stride)},
+      Part{pass.place_sums, product(pass.plan.groups, pass.place_stride)},
+      Part{pass.place_costs, product(pass.plan.groups, pass.place_stride)});
+  logits.make(points, potentials, eps, queue);
+  pass.parameters = logits.parameters;
+  pass.line_logits = logits.of[lines];
+  pass.place_logits = logits.of[places];
   launch_fused_evaluation(pass, queue);
 
   JoinedSumsArguments sums{{points[0], points[1]}, {}, {}, {potentials[0].data(), potentials[1].data()}, out};
@@ -107,12 +119,34 @@ void sum_plan(Problem const& problem, Costs::FusedEvaluation evaluation, Potenti
   sum_plan(sums, queue);
 }
 
-}  // namespace
+/// From one computation of the scores of points.
+void sum_plan(Problem const& problem, TileEvaluationArguments pass, Potentials const& potentials, double eps,
+              PlanSumsOutput const& out, Queue const& queue) {
+  PackedSide const points[2] = {problem.side(Side::rows), problem.side(Side::columns)};
+  int const strides[2] = {points[0].padded_size, points[1].padded_size};
+  int const row_parts = pass.plan.column_groups, column_parts = pass.plan.row_groups;
+  EntryLogits logits;
+  DeviceArray<unsigned char> const memory = allocate_parts(
+      problem.runtime, Part{logits.parameters, 1}, Part{logits.of[0], strides[0]}, Part{logits.of[1], strides[1]},
+      Part{pass.row_sums, product(row_parts, strides[0])}, Part{pass.row_costs, product(row_parts, strides[0])},
+      Part{pass.column_sums, product(column_parts, strides[1])});
+  logits.make(points, potentials, eps, queue);
+  pass.parameters = logits.parameters;
+  pass.row_logits = logits.of[0];
+  pass.column_logits = logits.of[1];
+  launch_tile_evaluation(pass, queue);
 
-void sum_plan(Problem const& problem, Potentials const& potentials, double eps, PlanSumsOutput const& out,
-              Queue const& queue) {
-  if (auto const fused = problem.costs->fused_evaluation())
-    return sum_plan(problem, *fused, potentials, eps, out, queue);
+  JoinedSumsArguments sums{{points[0], points[1]}, {}, {}, {potentials[0].data(), potentials[1].data()}, out};
+  sums.marginals[0] = {pass.row_sums, strides[0], row_parts};
+  // The columns of a self problem have the sums of the rows, to the last bit.
+  sums.marginals[1] = problem.is_self ? sums.marginals[0] : PointParts{pass.column_sums, strides[1], column_parts};
+  sums.costs[0] = {pass.row_costs, strides[0], row_parts};
+  sum_plan(sums, queue);
+}
+
+/// In float, from a softmin pass for each side: entries need references.
+void sum_plan_in_passes(Problem const& problem, Potentials const& potentials, double eps, PlanSumsOutput const& out,
+                        Queue const& queue) {
   SharedRuntime const& runtime = problem.runtime;
   PackedSide const points[2] = {problem.side(Side::rows), problem.side(Side::columns)};
   std::int64_t const scalar = size_of(problem.costs->scalar());
@@ -157,6 +191,17 @@ void sum_plan(Problem const& problem, Potentials const& potentials, double eps, 
     arguments.sums[s] = {s, points[s], partials[s], pass.moments, passes[s].plan.work, parameters};
   }
   sum_plan(arguments, queue);
+}
+
+}  // namespace
+
+void sum_plan(Problem const& problem, Potentials const& potentials, double eps, PlanSumsOutput const& out,
+              Queue const& queue) {
+  if (auto const matrix = problem.costs->fused_evaluation())
+    return sum_plan(problem, *matrix, potentials, eps, out, queue);
+  if (auto const points = problem.costs->tile_evaluation())
+    return sum_plan(problem, *points, potentials, eps, out, queue);
+  sum_plan_in_passes(problem, potentials, eps, out, queue);
 }
 
 std::int64_t plan_sum_count(Problem const& problem) {

@@ -129,6 +129,14 @@ std::optional<Costs::FusedEvaluation> Costs::fused_evaluation() const {
   return result;
 }
 
+std::optional<TileEvaluationArguments> Costs::tile_evaluation() const {
+  if (form_ == ScoreForm::stored || scalar_ != DataType::float64) return std::nullopt;
+  TileEvaluationArguments result;
+  result.scores = scores(Side::rows);
+  result.plan = plan_tile_evaluation(result.scores, runtime_->multiprocessors());
+  return result;
+}
+
 // Fitted to bench/notes/plan_products.md.
 PairTimes Costs::pair_times() const {
   if (form_ == ScoreForm::stored)

@@ -14,6 +14,7 @@
 
 #include "cuda/entropic/fused_evaluation.hpp"
 #include "cuda/entropic/fused_sweep.hpp"
+#include "cuda/entropic/tile_evaluation.hpp"
 #include "cuda/pass/pass.hpp"
 #include "cuda/transfer.hpp"
 #include "plan/plan_operator.hpp"
@@ -90,13 +91,14 @@ class Costs {
   };
   std::optional<FusedSweep> fused_sweep() const;
 
-  /// Sums that evaluate a plan in double from one read of each score, if these costs have them: the kernel, without
-  /// logits and outputs.
+  /// Sums that evaluate a plan in double from one read of each score (costs in memory) or one computation of it (all
+  /// other costs), if these costs have them: the kernel, without logits and outputs.
   struct FusedEvaluation {
     Side lines;
     FusedEvaluationArguments arguments;
   };
   std::optional<FusedEvaluation> fused_evaluation() const;
+  std::optional<TileEvaluationArguments> tile_evaluation() const;
 
   PairTimes pair_times() const;
 

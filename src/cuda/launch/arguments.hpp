@@ -109,7 +109,7 @@ struct alignas(2 * sizeof(T)) PartialSum {
 /// The result of a pass over all pairs, from the logits t_ij = h_j + score_ij.
 enum class Pass {
   softmin,   // Partial sums of beta_j 2^(t_ij - reference_i); the pass finds the references.
-  moments,   // Softmin, and sums of beta_j 2^(t_ij - reference_i) (t_ij - log2 b_j). `tile` only.
+  moments,   // Softmin, and sums of beta_j 2^(t_ij - reference_i) (t_ij - log2 b_j). `tile` and float only.
   product,   // Partial sums of factor_j 2^(t_ij - reference_i) for given references.
   entries,   // The terms of product, times kEntryScale, to memory; and their sums.
   hadamard,  // Multiplies entries in memory by the scores.

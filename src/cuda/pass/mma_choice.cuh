@@ -24,9 +24,9 @@ PassKernel mma(int chunks) {
   return kernel_of<Shape>(kernel, chunks, 1);
 }
 
-template <Pass kPass, int kProducts, int kChunk, int kStages, RowPlace kRowPlace, int kBlocks>
+template <Pass kPass, int kProducts, int kChunk, int kStages, RowPlace kRowPlace, int kBlocks, int kColumns = 128>
 PassKernel wgmma(int chunks) {
-  using Shape = WgmmaShape<kProducts, kChunk, kStages, kRowPlace, kBlocks>;
+  using Shape = WgmmaShape<kProducts, kChunk, kStages, kRowPlace, kBlocks, kColumns>;
   Kernel<PassArguments> kernel{pass_wgmma<Shape, kPass, One<PassArguments>>, nullptr};
   if constexpr (kPass == Pass::softmin) kernel.many = pass_wgmma<Shape, kPass, Many<PassArguments>>;
   return kernel_of<Shape>(kernel, chunks, kMostMerged);
@@ -60,7 +60,13 @@ PassKernel choose_wgmma(int stride, int shared_limit) {
   if (stride == 64) return wgmma<kPass, kProducts, 64, kLongStages, RowPlace::single_chunk, kLong>(1);
   PassKernel const resident = wgmma<kPass, kProducts, kChunk, 4, RowPlace::resident, 1>(stride / kChunk);
   if (resident.shared_bytes <= shared_limit) return resident;
-  return wgmma<kPass, kProducts, kChunk, 5, RowPlace::streamed, 1>(stride / kChunk);
+  // Stored entries have no columns past the padding, so their tiles must not be wider than it. One product is no faster
+  // with wide tiles.
+  if constexpr (has_stores(kPass) || kProducts == 1) {
+    return wgmma<kPass, kProducts, kChunk, 5, RowPlace::streamed, 1>(stride / kChunk);
+  } else {
+    return wgmma<kPass, kProducts, kChunk, 4, RowPlace::streamed, 1, 256>(stride / kChunk);
+  }
 }
 
 }  // namespace

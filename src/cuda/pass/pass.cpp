@@ -38,8 +38,9 @@ PassPlan plan_pass(PassChoice const& choice, Operand const& rows, Operand const&
   PassKernel const& kernel = plan.kernel;
   if (kernel.kernel.many) occupancy_of(kernel.kernel.many, kernel.threads, kernel.shared_bytes);
   Occupancy const occupancy = occupancy_of(kernel.kernel.one, kernel.threads, kernel.shared_bytes);
-  plan.work = plan_work(divided_up(rows.padded_size, kernel.rows), kernel.rows, columns.padded_size / kernel.columns,
-                        choice.multiprocessors * occupancy.resident_blocks);
+  plan.work =
+      plan_work(divided_up(rows.padded_size, kernel.rows), kernel.rows, divided_up(columns.padded_size, kernel.columns),
+                choice.multiprocessors * occupancy.resident_blocks);
   return plan;
 }
 

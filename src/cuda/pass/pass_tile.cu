@@ -9,7 +9,8 @@ namespace {
 template <class T, ScoreForm kForm>
 constexpr bool is_made(Pass pass) {
   if (pass == Pass::hadamard || pass == Pass::values) return sizeof(T) == 8 && kForm == ScoreForm::products;
-  if (sizeof(T) == 8 || pass == Pass::moments) return true;
+  if (pass == Pass::moments) return sizeof(T) == 4;
+  if (sizeof(T) == 8) return true;
   return kForm == ScoreForm::differences ? has_stores(pass) : kForm != ScoreForm::products;
 }
 

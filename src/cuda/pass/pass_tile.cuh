@@ -2,7 +2,7 @@
 // of these results:
 //
 //   softmin    for each row (reference, sum) with sum = sum_j beta_j 2^(t_ij - reference), in the block's columns
-//   moments    softmin, and sum_j beta_j 2^(t_ij - reference) (k_j + c score_ij), k_j = h_j - log2 b_j, for evaluations
+//   moments    softmin, and sum_j beta_j 2^(t_ij - reference) (k_j + c score_ij), k_j = h_j - log2 b_j (float)
 //   product    the sum with given references and beta_j v_j in place of beta_j
 //   entries    kEntryScale beta_j 2^(t_ij - reference_i) to memory, and their sums
 //   logits     t_ij + log2 beta_j - reference_i to memory

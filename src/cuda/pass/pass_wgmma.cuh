@@ -5,6 +5,8 @@
 //   kBlocks = 1: a thread has two sets of 64 accumulators. While the tensor cores fill one with the next tile, the
 //     thread takes the exponentials of the other, so products and exponentials overlap within each warp.
 //   kBlocks = 2: one set; two blocks on a multiprocessor overlap with each other.
+//   Tiles of 256 columns, for long vectors: one set of 128. Per product they take 3/4 of the copies to shared memory
+//   and 5/6 of its reads, which take about as long as the products; the exponentials do not overlap.
 //
 // Per pair: kProducts 2 d flop on the tensor cores; FFMA, FADD, MUFU, FFMA. From L2, per 128 x 128 tile: 256 d bytes of
 //   columns for each fp16 part, twice that without resident rows.
@@ -19,9 +21,10 @@
 
 namespace monge::cuda {
 
-template <int kProducts, int kChunk, int kStages, RowPlace kRowPlace, int kBlocksValue>
-struct WgmmaShape : OperandShape<kProducts, kChunk, kStages, kRowPlace, 4> {
+template <int kProducts, int kChunk, int kStages, RowPlace kRowPlace, int kBlocksValue, int kColumns>
+struct WgmmaShape : OperandShape<kProducts, kChunk, kStages, kRowPlace, 4, kColumns> {
   static constexpr int kBlocks = kBlocksValue;  // On a multiprocessor.
+  static constexpr bool kWide = kColumns > 128;
   // The stage of a chunk is refilled at the barrier of the chunk kAhead later. If kAhead is 2, a thread may still sum
   // one tile while logits of the third tile after it arrive: hence 4 buffers of logits.
   static constexpr int kAhead = kBlocks == 1 ? 2 : 1;
@@ -54,7 +57,7 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocks) pass_wgmma(So
 
     // Starts the products of one chunk. The stage that is filled meanwhile was read kAhead chunks ago: before the
     // barrier each thread has waited for those products.
-    auto const start_chunk = [&](float(&score)[1][16][4], int chunk) {
+    auto const start_chunk = [&](auto& score, int chunk) {
       copy_async_wait<Shape::kStages - 1 - Shape::kAhead>();
       fence_async_proxy();
       __syncthreads();
@@ -83,7 +86,7 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocks) pass_wgmma(So
     if constexpr (has_references(kPass))
       load_references(sums.reference, arguments.references, segment.first_row + 16 * warp + lane / 4);
     int taken = 0;
-    auto const take = [&](float const(&score)[1][16][4]) {
+    auto const take = [&](auto const& score) {
       if constexpr (kStores) {
         store_tile<kPass, Shape::kColumns>(arguments.entries, segment.first_row + 16 * warp, stream.first_column(taken),
                                            sums, score, stream.logits(taken), multiplier);
@@ -115,7 +118,17 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kBlocks) pass_wgmma(So
       }
     };
 
-    if constexpr (Shape::kBlocks == 2) {
+    if constexpr (Shape::kWide) {
+      float score[1][32][4] = {};
+      for (int tile = 0; tile < segment.tiles; ++tile) {
+        for (int chunk = 0; chunk < stream.chunks(); ++chunk) {
+          start_chunk(score, chunk);
+          wgmma_wait<1>();
+        }
+        wgmma_wait<0>(score);
+        take(score);
+      }
+    } else if constexpr (Shape::kBlocks == 2) {
       float score[1][16][4] = {};
       for (int tile = 0; tile < segment.tiles; ++tile) {
         for (int chunk = 0; chunk < stream.chunks(); ++chunk) {

@@ -1,9 +1,9 @@
-// Operands of the tensor-core kernels in shared memory: chunks of 64 or 128 points x kChunk fp16 coordinates, swizzled,
+// Operands of the tensor-core kernels in shared memory: chunks of 64 to 256 points x kChunk fp16 coordinates, swizzled,
 // which arrive asynchronously through a ring of stages.
 #pragma once
 #include <cuda_fp16.h>
 
-#include "cuda/device/ptx.cuh"
+#include "cuda/device/numerics.cuh"
 #include "cuda/launch/arguments.hpp"
 #include "cuda/pass/work.cuh"
 
@@ -12,10 +12,11 @@ namespace monge::cuda {
 /// The rows of a block: one chunk with all coordinates; all chunks in shared memory; or chunks streamed through it.
 enum class RowPlace { single_chunk, resident, streamed };
 
-/// Operands of a block of the tensor-core kernels: 128 rows and tiles of 128 columns. kProducts: products of fp16 parts
-/// for a score (cuda/pass/pass_mma.cuh). kChunk: 16, 32 or 64 coordinates. kLogitBuffers: tiles whose logits are in
-/// shared memory, from the one being summed to the one that arrives.
-template <int kProductsValue, int kChunkValue, int kStagesValue, RowPlace kRowPlace, int kLogitBuffersValue>
+/// Operands of a block of the tensor-core kernels: 128 rows and tiles of 128 or 256 columns. kProducts: products of
+/// fp16 parts for a score (cuda/pass/pass_mma.cuh). kChunk: 16, 32 or 64 coordinates. kLogitBuffers: tiles whose logits
+/// are in shared memory, from the one being summed to the one that arrives.
+template <int kProductsValue, int kChunkValue, int kStagesValue, RowPlace kRowPlace, int kLogitBuffersValue,
+          int kColumnsValue = 128>
 struct OperandShape {
   static constexpr int kProducts = kProductsValue;
   static constexpr int kChunk = kChunkValue;
@@ -24,14 +25,15 @@ struct OperandShape {
   static constexpr bool kResidentRows = kRowPlace != RowPlace::streamed;
   static constexpr int kLogitBuffers = kLogitBuffersValue;
   static constexpr int kRows = 128;
-  static constexpr int kColumns = 128;
+  static constexpr int kColumns = kColumnsValue;
   static constexpr int kThreads = 256;
   static constexpr int kParts = kProducts == 1 ? 1 : 2;
   static constexpr int kPartBytes = kRows * kChunk * 2;
   static constexpr int kColumnPartBytes = kColumns * kChunk * 2;
   static constexpr int kChunkBytes = kParts * kPartBytes;
+  static constexpr int kColumnChunkBytes = kParts * kColumnPartBytes;
   static constexpr int kLogitBytes = 2 * kColumns * 4;
-  static constexpr int kStageBytes = (kResidentRows ? 1 : 2) * kChunkBytes;
+  static constexpr int kStageBytes = kColumnChunkBytes + (kResidentRows ? 0 : kChunkBytes);
   static constexpr int shared_bytes(int chunks) {
     return kLogitBuffers * kLogitBytes + (kResidentRows ? chunks * kChunkBytes : 0) + kStages * kStageBytes;
   }
@@ -59,24 +61,39 @@ __device__ __forceinline__ void copy_part(std::uint32_t shared, __half const* gl
   }
 }
 
-template <class Shape>
-__device__ __forceinline__ void copy_chunk(std::uint32_t shared, Operand const& operand, int row, int coordinate) {
-  std::int64_t const offset = static_cast<std::int64_t>(row) * operand.half_stride + coordinate;
-  auto const copy = [&](std::uint32_t to, void const* part) {
-    copy_part<Shape::kColumns, Shape::kChunk, Shape::kThreads>(to, static_cast<__half const*>(part) + offset,
-                                                               operand.half_stride);
-  };
-  copy(shared, operand.high);
-  if constexpr (Shape::kParts == 2) copy(shared + Shape::kPartBytes, operand.low);
+/// Copies a chunk of kPoints points from `point` on. Groups of 128 points past the end repeat the last group: their
+/// logits are empty.
+template <class Shape, int kPoints>
+__device__ __forceinline__ void copy_chunk(std::uint32_t shared, Operand const& operand, int point, int coordinate) {
+  constexpr int kPartBytes = kPoints * Shape::kChunk * 2, kGroups = kPoints / kRowPadding;
+#pragma unroll
+  for (int group = 0; group < kGroups; ++group) {
+    int const first = group == 0 ? point : min(point + group * kRowPadding, operand.padded_size - kRowPadding);
+    std::int64_t const offset = static_cast<std::int64_t>(first) * operand.half_stride + coordinate;
+    auto const copy = [&](std::uint32_t to, void const* part) {
+      copy_part<kRowPadding, Shape::kChunk, Shape::kThreads>(
+          to + group * (kPartBytes / kGroups), static_cast<__half const*>(part) + offset, operand.half_stride);
+    };
+    copy(shared, operand.high);
+    if constexpr (Shape::kParts == 2) copy(shared + kPartBytes, operand.low);
+  }
 }
 
-/// Copies 128 logits of the columns from `column` on, then their factors, with the first 64 threads of the block.
+/// Copies the logits of a tile of columns from `column` on, then their factors, with the first threads of the block.
+/// Columns past the end have empty logits and factors of 0.
 template <class Shape>
-__device__ __forceinline__ void copy_logits(std::uint32_t shared, PassArguments const& arguments, int column) {
+__device__ __forceinline__ void copy_logits(float* shared, PassArguments const& arguments, int column) {
+  constexpr int kVectors = Shape::kColumns / 4;
   int const vector = static_cast<int>(threadIdx.x);
-  if (vector >= 2 * Shape::kColumns / 4) return;
-  void const* const from = vector < Shape::kColumns / 4 ? arguments.logits : arguments.factors;
-  copy_async_16(shared + 16 * vector, static_cast<float const*>(from) + column + vector % (Shape::kColumns / 4) * 4);
+  if (vector >= 2 * kVectors) return;
+  void const* const from = vector < kVectors ? arguments.logits : arguments.factors;
+  int const first = column + vector % kVectors * 4;
+  if (Shape::kColumns == kRowPadding || first < arguments.columns.padded_size) {
+    copy_async_16(shared_address(shared + 4 * vector), static_cast<float const*>(from) + first);
+  } else {
+    float const value = vector < kVectors ? kEmptyLogit<float> : 0.0f;
+    *reinterpret_cast<float4*>(shared + 4 * vector) = make_float4(value, value, value, value);
+  }
 }
 
 /// Streams the chunks of one segment of work, in the order in which kernels read them: the chunks of each tile of
@@ -100,21 +117,21 @@ class OperandStream {
   __device__ __forceinline__ void copy_resident_rows() const {
     if constexpr (Shape::kResidentRows) {
       for (int chunk = 0; chunk < chunks(); ++chunk)
-        copy_chunk<Shape>(resident_ + chunk * Shape::kChunkBytes, arguments_.rows, segment_.first_row,
-                          chunk * Shape::kChunk);
+        copy_chunk<Shape, Shape::kRows>(resident_ + chunk * Shape::kChunkBytes, arguments_.rows, segment_.first_row,
+                                        chunk * Shape::kChunk);
     }
   }
   /// Starts one group of copies to the next stage. It is empty after the last chunk, so that waits can count groups.
   __device__ __forceinline__ void copy_next() {
     if (next_tile_ < segment_.tiles) {
       std::uint32_t const stage = stages_ + next_stage_ * Shape::kStageBytes;
-      copy_chunk<Shape>(stage, arguments_.columns, next_column_, next_chunk_ * Shape::kChunk);
+      int const coordinate = next_chunk_ * Shape::kChunk;
+      copy_chunk<Shape, Shape::kColumns>(stage, arguments_.columns, next_column_, coordinate);
       if constexpr (!Shape::kResidentRows)
-        copy_chunk<Shape>(stage + Shape::kChunkBytes, arguments_.rows, segment_.first_row, next_chunk_ * Shape::kChunk);
+        copy_chunk<Shape, Shape::kRows>(stage + Shape::kColumnChunkBytes, arguments_.rows, segment_.first_row,
+                                        coordinate);
       if (++next_chunk_ == chunks()) {
-        if constexpr (kLogits)
-          copy_logits<Shape>(shared_address(logits_) + next_tile_ % Shape::kLogitBuffers * Shape::kLogitBytes,
-                             arguments_, next_column_);
+        if constexpr (kLogits) copy_logits<Shape>(buffer_of(next_tile_), arguments_, next_column_);
         next_chunk_ = 0;
         ++next_tile_;
         next_column_ += Shape::kColumns;
@@ -129,15 +146,16 @@ class OperandStream {
   /// The columns of the stage to be read, and the rows; `chunk` is the chunk in it.
   __device__ __forceinline__ std::uint32_t columns() const { return stages_ + stage_ * Shape::kStageBytes; }
   __device__ __forceinline__ std::uint32_t rows(int chunk) const {
-    return Shape::kResidentRows ? resident_ + chunk * Shape::kChunkBytes : columns() + Shape::kChunkBytes;
+    return Shape::kResidentRows ? resident_ + chunk * Shape::kChunkBytes : columns() + Shape::kColumnChunkBytes;
   }
   __device__ __forceinline__ void advance() { stage_ = after(stage_); }
   /// The logits of tile number `tile` of the segment, then the factors.
-  __device__ __forceinline__ float const* logits(int tile) const {
-    return reinterpret_cast<float const*>(logits_ + tile % Shape::kLogitBuffers * Shape::kLogitBytes);
-  }
+  __device__ __forceinline__ float const* logits(int tile) const { return buffer_of(tile); }
 
  private:
+  __device__ __forceinline__ float* buffer_of(int tile) const {
+    return reinterpret_cast<float*>(logits_ + tile % Shape::kLogitBuffers * Shape::kLogitBytes);
+  }
   static __device__ __forceinline__ int after(int stage) { return stage + 1 == Shape::kStages ? 0 : stage + 1; }
 
   PassArguments const& arguments_;
