@@ -4,7 +4,7 @@
 // not given. JSON on stdout, a line each solve: median seconds of up to kRuns calls, passes, the certified errors and,
 // for the last tolerance, the history at eps of one call, thinned to steps of 2 %: [seconds, passes, L1, L2]. All
 // seconds count from the call, the survey of the matrix included.
-#include "convergence.hpp"
+#include "machine.hpp"
 
 #include <monge/monge.hpp>
 
@@ -12,7 +12,6 @@
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
-#include <ctime>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -61,21 +60,6 @@ constexpr NamedProblem kProblems[] = {
     {"Synthetic II", [](Size size) { return oracle::mixture_problem(size.n, size.m); }},
     {"features", [](Size size) { return oracle::feature_problem(size.n, size.m, 1); }},
 };
-
-Machine cpu_machine() {
-  DeviceInfo const processor = devices().front();
-  std::time_t const now = std::time(nullptr);
-  char date[16];
-  std::strftime(date, sizeof date, "%Y-%m-%d", std::gmtime(&now));
-  return {.context = Context::cpu(),
-          .provenance = "\"device\": \"" + processor.name + "\", \"instruction_set\": \"" + processor.instruction_set +
-                        "\", \"threads\": " + std::to_string(processor.units) + ", \"date\": \"" + date +
-                        "\", \"monge\": \"" + version() + "\"",
-          .copy = [](std::vector<double> const& values) {
-            auto const copy = std::make_shared<std::vector<double> const>(values);
-            return std::shared_ptr<double const>(copy, copy->data());
-          }};
-}
 
 std::string number(double value) {
   if (!std::isfinite(value)) return "null";

@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "convergence.hpp"
+#include "machine.hpp"
 #include "oracle/synthetic.hpp"
 
 namespace monge::bench {

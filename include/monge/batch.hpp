@@ -16,9 +16,10 @@ struct BatchProblem {
   VectorView g = {};  ///< Warm start (m).
 };
 
-/// Solves each problem as solve() does, to the same bits. The problems take their steps together: on CUDA a step is one
-/// launch for all of them; on the CPU problems too small for two threads run in parallel, one thread each. Sizes,
-/// dimensions and kinds of geometry may differ. Each problem stops by itself, and has its own status, certificate and,
+/// Solves each problem as solve() does, to the same bits. The problems take their sweeps together: on CUDA a half-step
+/// is one launch for all of them; on the CPU problems too small for two threads run in parallel, one thread each, in
+/// sweeps and in Newton's method. Steps of Newton's method on CUDA, and of SPLR, run in turn. Sizes, dimensions and
+/// kinds of geometry may differ. Each problem stops by itself, and has its own status, certificate and,
 /// with precision auto, refinement. Plans are returned in the order of the problems. On CUDA the plans of a batch share
 /// memory, which is freed with the last of them.
 ///
@@ -30,5 +31,8 @@ struct BatchProblem {
 /// "problem 3: x: ...".
 std::vector<Plan> solve_batch(Context const& context, std::span<BatchProblem const> problems,
                               SolveOptions const& options);
+
+/// plan_of() of each problem, with the potentials of the problem.
+std::vector<Plan> plans_of(Context const& context, std::span<BatchProblem const> problems, SolveOptions const& options);
 
 }  // namespace monge

@@ -15,8 +15,8 @@ class Backend;  // src/backend/backend.hpp
 /// Allocates device memory in the order of a stream (cudaStream_t). Set both functions or neither. They are called on
 /// the threads that use the context or its plans and solvers, as long as any of these lives.
 struct DeviceAllocator {
-  /// Returns `bytes` > 0 bytes on the context's device, aligned to 256, for work enqueued in `stream` after this call,
-  /// or null if there is not enough memory. Its exceptions reach the caller of the library.
+  /// Returns `bytes` > 0 bytes on the context's device, the current one, aligned to 256, for work enqueued in `stream`
+  /// after this call, or null if there is not enough memory. Its exceptions reach the caller of the library.
   std::function<void*(std::size_t bytes, void* stream)> allocate = {};
   /// Takes back memory of allocate() with the same bytes and stream. Work enqueued in the stream before may still use
   /// it. Another device may be current. Must not throw.

@@ -31,6 +31,8 @@ struct GradientViews {
 
 struct GradientOptions {
   int error_iterations = 20;  ///< Limit of steps for GradientReport::distance, >= 0; 0: no estimate.
+  /// Evaluate scale and label_weight. Without a certificate, and for labels, this takes a pass. Else both are NaN.
+  bool scale = true;
 };
 
 struct GradientReport {

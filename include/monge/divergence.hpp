@@ -4,6 +4,10 @@
 // in b. Sources: Feydy et al., "Interpolating between optimal transport and MMD using Sinkhorn divergences" (2019);
 // Sejourne et al., "Sinkhorn divergences for unbalanced optimal transport" (2019).
 #pragma once
+#include <span>
+#include <variant>
+#include <vector>
+
 #include <monge/context.hpp>
 #include <monge/derivatives.hpp>
 #include <monge/entropic.hpp>
@@ -35,7 +39,8 @@ struct Divergence {
 
   /// Derivatives of `value` by points and weights, as in Plan::gradients(): one or two passes over the pairs of ab, aa
   /// and bb for each output. In balanced problems derivatives by weights are defined along directions of zero sum.
-  DivergenceGradient gradients(GradientViews const& out) const;
+  /// `scale`: as in GradientOptions.
+  DivergenceGradient gradients(GradientViews const& out, bool scale = true) const;
 };
 
 /// The costs of a divergence without points.
@@ -43,6 +48,20 @@ struct DivergenceCosts {
   CostMatrix xy;  ///< n x m.
   CostMatrix xx;  ///< n x n, symmetric. Symmetry is not checked: OT(a, a) uses the matrix as given.
   CostMatrix yy;  ///< m x m, likewise.
+};
+
+/// Two potentials in units of C, or none.
+struct PotentialViews {
+  VectorView f = {}, g = {};
+  Precision precision = Precision::automatic;  ///< Of their plan in divergence_of(); automatic: that of the options.
+};
+
+/// Two measures, and potentials of OT(a, b), OT(a, a) and OT(b, b), each as SolveOptions::f and g. A self term of
+/// points takes the mean of its two potentials.
+struct DivergenceProblem {
+  std::variant<PointCloud, DivergenceCosts> costs;
+  VectorView a = {}, b = {};
+  PotentialViews ab = {}, aa = {}, bb = {};
 };
 
 /// S of two weighted clouds, a (n) and b (m) as in solve(). OT(a, a) and OT(b, b) have one potential each, and their
@@ -58,5 +77,15 @@ Divergence sinkhorn_divergence(Context const& context, PointCloud const& clouds,
 /// The same from cost matrices. The self terms are solved like any other.
 Divergence sinkhorn_divergence(Context const& context, DivergenceCosts const& costs, VectorView a, VectorView b,
                                SolveOptions const& options);
+/// The same with a warm start of each of the three solves. f and g of the options must be empty.
+Divergence sinkhorn_divergence(Context const& context, DivergenceProblem const& problem, SolveOptions const& options);
+/// The same for many problems at once, as solve_batch(): to the same bits. Progress::problem of problem k is 3 k, 3 k +
+/// 1 or 3 k + 2.
+std::vector<Divergence> sinkhorn_divergence_batch(Context const& context, std::span<DivergenceProblem const> problems,
+                                                  SolveOptions const& options);
+/// The three plans of given potentials, all of which are required, as plan_of() makes them. `value` and `gap` are NaN.
+Divergence divergence_of(Context const& context, DivergenceProblem const& problem, SolveOptions const& options);
+std::vector<Divergence> divergences_of(Context const& context, std::span<DivergenceProblem const> problems,
+                                       SolveOptions const& options);
 
 }  // namespace monge

@@ -154,4 +154,10 @@ inline Plan solve(Context const& context, Geometry const& geometry, SolveOptions
   return solve(context, geometry, {}, {}, options);
 }
 
+/// The plan of the potentials f and g of the options, which are required: no sweep, no certificate. A point of zero
+/// weight gets the potential of an update. Of the other options eps or eps_relative, penalties, precision (`automatic`:
+/// that of the first sweeps of solve()) and cache_bytes matter. The report has status completed, and NaN for all that a
+/// certificate evaluates. Throws Error as solve() does.
+Plan plan_of(Context const& context, Geometry const& geometry, VectorView a, VectorView b, SolveOptions const& options);
+
 }  // namespace monge

@@ -54,7 +54,8 @@ from ._regularized import (
     solve_regularized_sample,
 )
 from ._result import BatchResult, OTResult
-from ._solve import solve, solve_batch, solve_sample, solve_sample_batch
+from ._solve import plan_of, plan_of_sample, solve, solve_batch, solve_sample, solve_sample_batch
+from ._solver import Solver
 
 if TYPE_CHECKING:
     from . import jax as jax
@@ -85,6 +86,7 @@ __all__ = [
     "RegularizedResult",
     "Report",
     "SolveOptions",
+    "Solver",
     "c_transform",
     "component_versions",
     "cuda_unavailable_reason",
@@ -93,6 +95,8 @@ __all__ = [
     "empirical_sinkhorn2",
     "empirical_sinkhorn_divergence",
     "mhc_mapping",
+    "plan_of",
+    "plan_of_sample",
     "project",
     "projection_marginals",
     "semi_dual_value",

@@ -90,6 +90,11 @@ class NumPy:
     def stream(self, index: int) -> int:
         return 0
 
+    def allocator(self) -> tuple[Any, Any]:
+        """The framework's functions for device memory: allocate(bytes, stream) returns an address on the current device,
+        or 0 where there is not enough, and release(address) takes it back. None: the library has a pool of its own."""
+        return None, None
+
     def empty(self, shape: tuple[int, ...], dtype: str, device: Any) -> Array:
         return np.empty(shape, dtype)
 
@@ -243,6 +248,20 @@ class PyTorch(NumPy):
     def stream(self, index: int) -> int:
         cuda = self.module.cuda  # Not initialised where only host tensors are solved on a GPU.
         return int(cuda.current_stream(index).cuda_stream) if cuda.is_initialized() else 0
+
+    def allocator(self) -> tuple[Any, Any]:
+        return (self._allocate, self._release) if self.module.cuda.is_initialized() else (None, None)
+
+    def _allocate(self, size: int, stream: int) -> int:
+        try:
+            # caching_allocator_alloc() makes its device the current one first, as the library has done.
+            return int(self.module._C._cuda_cudaCachingAllocator_raw_alloc(size, stream))
+        except self.module.cuda.OutOfMemoryError:
+            return 0
+
+    def _release(self, memory: int) -> None:
+        if not sys.is_finalizing():  # The process then gives all memory back.
+            self.module.cuda.caching_allocator_delete(memory)
 
     def empty(self, shape: tuple[int, ...], dtype: str, device: Any) -> Array:
         return self.module.empty(shape, dtype=getattr(self.module, dtype), device=device)
@@ -451,7 +470,7 @@ class Place:
         """A context of the library on this device; on CUDA it uses the framework's current stream."""
         if self.cuda_index is None:
             return _core.cpu_session(0 if threads is None else whole("n_threads", threads, 0, MOST))
-        return _cuda_session(self.cuda_index, self.framework.stream(self.cuda_index))
+        return _cuda_session(self.cuda_index, self.framework.stream(self.cuda_index), *self.framework.allocator())
 
     def empty(self, *shape: int) -> Array:
         """A buffer for the library to write."""
@@ -487,8 +506,8 @@ def _asked_device(device: Any, on_cuda: int | None) -> int | None:
 
 
 @functools.lru_cache(maxsize=64)
-def _cuda_session(index: int, stream: int) -> _core.Session:
-    return _core.cuda_session(index, stream)
+def _cuda_session(index: int, stream: int, allocate: Any, release: Any) -> _core.Session:
+    return _core.cuda_session(index, stream, allocate, release)
 
 
 def _strides_fit(strides: Any, shape: Any) -> bool:

@@ -366,7 +366,7 @@ def empirical_sinkhorn_divergence(
         **options,
     )
     parts = {"ab": result.ab, "a": result.aa, "b": result.bb}
-    costs = {name: part._plan.transport_cost() for name, part in parts.items()}
+    costs = {name: part._transport_cost() for name, part in parts.items()}
     difference = costs["ab"] - (costs["a"] + costs["b"]) / 2
     value = result.ab._place.scalar(max(0.0, difference))
     if result._followed is not None:  # In float32 the difference of three tensors would have few digits.

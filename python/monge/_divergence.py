@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from . import _core
 from ._arrays import Array, read, read_optional
 from ._followed import Followed
-from ._names import MATRIX, POINTS, calls, refuse_gradient, truth
+from ._names import MATRIX, POINTS, calls, refuse_gradient, shown, truth
 from ._plan_result import Gradients, attached
 from ._problem import (
     Problem,
     ProgressFunction,
+    at_the_end,
     matrix_problem,
     points_problem,
     solve_options,
@@ -32,7 +34,7 @@ if TYPE_CHECKING:
 class DivergenceResult:
     """S(a, b) = OT(a, b) - OT(a, a) / 2 - OT(b, b) / 2 + eps / 2 (sum a - sum b)^2, and the results of its solves.
 
-    A pickle holds these results; after it, :meth:`gradients` solves the three problems again.
+    A pickle holds these results; after it, :meth:`gradients` makes their plans from the potentials.
 
     Attributes:
         ab: The :class:`OTResult` of a and b.
@@ -69,14 +71,18 @@ class DivergenceResult:
 
     def gradients(self) -> Gradients:
         """Derivatives of the value by points and weights."""
-        place = self.ab._place
-        x, y = self.ab._points_like() if self.ab._has_point_derivatives else (None, None)
-        a, b = place.empty(self.ab.shape[0]), place.empty(self.ab.shape[1])
+        return self._gradients("xyab")
+
+    def _gradients(self, wanted: str, scale: bool = True) -> Gradients:
         if self._made is None:  # From a pickle.
-            self._made = _solve([part._problem for part in self._solves], self.ab._options, None, None)
-        report = self._made.gradients(x, y, a, b)
-        x, y = (None if array is None else place.finish(array) for array in (x, y))
-        return Gradients(x, y, place.finish(a), place.finish(b), report)
+            views = views_of_divergence(
+                [part._problem for part in self._solves],
+                [potential for part in self._solves for potential in part._float64_potentials()],
+                [part.report.precision for part in self._solves],
+            )
+            options = at_the_end(self.ab._options, self.ab.report)
+            (self._made,) = _core.divergences_of(self.ab._place.session(None), [views], options)
+        return self.ab._gradients_by(wanted, functools.partial(self._made.gradients, scale=scale))
 
     @property
     def _followed(self) -> Followed | None:
@@ -100,18 +106,32 @@ class DivergenceResult:
         return f"<DivergenceResult: {self.status}, value {self._value:.6g}, gap {self.gap:.2e}>"
 
 
-def _solve(
-    problems: Sequence[Problem],
-    options: dict[str, Any],
-    n_threads: int | None,
-    progress: bool | ProgressFunction | None,
-) -> _core.Divergence:
-    """For points the library makes the self terms itself; for costs they have their own matrices."""
-    ab, aa, bb = problems
-    xx, yy = (None, None) if ab.cost is None else (aa.geometry, bb.geometry)
-    session = ab.place.session(n_threads)
-    with watching(progress, options.get("iterations", 10000)) as watch:
-        return _core.sinkhorn_divergence(session, ab.geometry, xx, yy, ab.a, ab.b, options, watch)
+def views_of_divergence(
+    problems: Sequence[Problem], potentials: Sequence[Any] | None = None, precisions: Sequence[str] | None = None
+) -> Any:
+    """A problem of the library: of cost matrices all three, of points that of a and b, which makes the self terms.
+
+    `potentials` are f and g of the three parts; `precisions` those of their plans.
+    """
+    ab = problems[0]
+    geometries = (ab.geometry, None, None) if ab.cost is None else tuple(problem.geometry for problem in problems)
+    return geometries, (ab.a, ab.b), tuple(potentials or (None,) * 6), tuple(precisions or ("auto",) * 3)
+
+
+def _start(given: Any) -> Sequence[Array | None] | None:
+    """A warm start: f and g of the three parts."""
+    if given is None:
+        return None
+    if isinstance(given, DivergenceResult):
+        return [potential for part in given._solves for potential in part._float64_potentials()]
+    if not isinstance(given, (tuple, list)) or len(given) not in (2, 4):
+        raise TypeError(
+            f"potentials_init: is {shown(given)}; must be a DivergenceResult, or arrays (f, g) or (f, g, f_aa, f_bb)"
+        )
+    names = ("f", "g", "f_aa", "f_bb")
+    f, g, *own = (read_optional(f"potentials_init: {name}", v) for name, v in zip(names, given))
+    f_aa, f_bb = own or (None, None)
+    return f, g, f_aa, f_aa, f_bb, f_bb
 
 
 @calls(**POINTS)
@@ -130,6 +150,11 @@ def sinkhorn_divergence(
     *,
     scale: float = 1.0,
     norm_p: float | None = None,
+    labels_x: Any = None,
+    labels_y: Any = None,
+    label_cost: Any = None,
+    label_weight: float = 1.0,
+    potentials_init: Any = None,
     device: Any = None,
     progress: bool | ProgressFunction | None = None,
     warn: bool = True,
@@ -140,6 +165,10 @@ def sinkhorn_divergence(
 
     Args:
         X_a, X_b, metric, norm_p, scale: Points (n x d) and (m x d) and their cost, as for :func:`monge.solve_sample`.
+        labels_x, labels_y, label_cost, label_weight: Classes and their costs, as for :func:`monge.solve_sample`. The
+            costs are square and symmetric, as each cloud meets itself.
+        potentials_init: A warm start, in units of the cost: a :class:`DivergenceResult` of the same sizes, or (f, g) or
+            (f, g, f_aa, f_bb), potentials of OT(a, b), OT(a, a) and OT(b, b).
         warn: Whether a solve that ends short makes a :class:`monge.ConvergenceWarning`.
 
     The other arguments, and errors, are as for :func:`monge.solve`: a, b, reg, unbalanced, method, max_iter, tol,
@@ -153,10 +182,12 @@ def sinkhorn_divergence(
     >>> abs(monge.sinkhorn_divergence(x, x, reg=0.1).value) < 1e-9
     True
     """
-    problem = points_problem(X_a, X_b, a, b, metric, norm_p=norm_p, scale=scale, device=device)
+    labels = (labels_x, labels_y, label_cost, label_weight)
+    problem = points_problem(X_a, X_b, a, b, metric, norm_p, scale, *labels, device)
     translated = solve_options(dict(options), reg, "KL", unbalanced, "KL", method, max_iter, tol)
     ab = with_weights(problem, translated)
-    return _divergence([ab, ab.of_side(0), ab.of_side(1)], translated, n_threads, progress, warn)
+    parts = [ab, ab.of_side(0), ab.of_side(1)]
+    return _divergence(parts, translated, potentials_init, n_threads, progress, warn)
 
 
 @calls(**{**MATRIX, "C": "M_ab", "xy: cost": "M_ab", "xx: cost": "M_aa", "yy: cost": "M_bb"})
@@ -173,6 +204,7 @@ def sinkhorn_divergence_of_costs(
     max_iter: int | None = None,
     tol: float | None = None,
     *,
+    potentials_init: Any = None,
     device: Any = None,
     progress: bool | ProgressFunction | None = None,
     warn: bool = True,
@@ -182,6 +214,7 @@ def sinkhorn_divergence_of_costs(
 
     Args:
         M_ab, M_aa, M_bb: Costs (n x m), (n x n) and (m x m), the last two symmetric.
+        potentials_init: As for :func:`sinkhorn_divergence`.
         warn: Whether a solve that ends short makes a :class:`monge.ConvergenceWarning`.
 
     The other arguments, for all three solves, and errors are as for :func:`monge.solve`. By default reg is 5 % of the
@@ -193,19 +226,23 @@ def sinkhorn_divergence_of_costs(
     ab = with_weights(matrix_problem(M_ab, a, b, device, field="M_ab"), translated)
     p, q = ab.weights
     aa, bb = matrix_problem(M_aa, p, p, device, field="M_aa"), matrix_problem(M_bb, q, q, device, field="M_bb")
-    return _divergence([ab, aa, bb], translated, n_threads, progress, warn)
+    return _divergence([ab, aa, bb], translated, potentials_init, n_threads, progress, warn)
 
 
 def _divergence(
     problems: Sequence[Problem],
     options: dict[str, Any],
+    potentials_init: Any,
     n_threads: int | None,
     progress: bool | ProgressFunction | None,
     warn: bool,
 ) -> DivergenceResult:
     warns, ab = truth("warn", warn), problems[0]
-    options = with_eps(ab.place.session(n_threads), ab, options)
-    made = _solve(problems, options, n_threads, progress)
+    session = ab.place.session(n_threads)
+    options = with_eps(session, ab, options)
+    views = views_of_divergence(problems, _start(potentials_init))
+    with watching(progress, options.get("iterations", 10000)) as watch:
+        (made,) = _core.sinkhorn_divergences(session, [views], options, watch)
     of_ab, of_aa, of_bb = (
         OTResult(problem, options, "kl", plan, plan.report)
         for problem, plan in zip(problems, (made.ab, made.aa, made.bb))

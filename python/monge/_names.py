@@ -31,6 +31,7 @@ _SOLVE = {
     _UNEQUAL_PENALTIES: "on both sides",
     "f": "potentials_init: f",
     "g": "potentials_init: g",
+    **{name: f"potentials_init: {name}" for name in ("f_aa", "g_aa", "f_bb", "g_bb")},
     "u": "potentials_init: f",
     "v": "potentials_init: g",
 }

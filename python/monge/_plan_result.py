@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,8 +28,8 @@ class Gradients:
 
     x: Array | None
     y: Array | None
-    a: Array
-    b: Array
+    a: Array | None
+    b: Array | None
     report: _core.GradientReport | _core.DivergenceGradient | _core.RegularizedReport
 
 
@@ -147,7 +148,7 @@ class PlanResult:
     @property
     def value_linear(self) -> Array:
         """<C, P>."""
-        return self._with_gradients("value_linear", self._place.scalar(self._plan.transport_cost()))[0]
+        return self._with_gradients("value_linear", self._place.scalar(self._transport_cost()))[0]
 
     @property
     def value_quad(self) -> None:
@@ -235,9 +236,16 @@ class PlanResult:
 
     # The implementation.
 
+    def _gradients(self, wanted: str) -> Gradients:
+        """At least the derivatives by these of "xyab"."""
+        return self.gradients()
+
     @property
     def _plan(self) -> Any:
         raise NotImplementedError
+
+    def _transport_cost(self) -> float:
+        return float(self._plan.transport_cost())
 
     def _value(self) -> float:
         raise NotImplementedError
@@ -292,6 +300,19 @@ class PlanResult:
         if problem.x is None or problem.y is None:
             raise NotImplementedError("gradients: the problem is a cost matrix, which has no points; must be points")
         return self._place.empty(*problem.x.shape), self._place.empty(*problem.y.shape)
+
+    def _gradients_by(self, wanted: str, differentiate: Callable[..., Any]) -> Gradients:
+        """differentiate(x, y, a, b) writes the derivatives that are wanted, as far as the library has them, and returns
+        a report."""
+        letters = wanted if self._has_point_derivatives else wanted.translate({ord("x"): None, ord("y"): None})
+        shapes = zip("xyab", (self._problem.x, self._problem.y, *self.shape))
+        x, y, a, b = (
+            self._place.empty(*(getattr(like, "shape", None) or (like,))) if letter in letters else None
+            for letter, like in shapes
+        )
+        report = differentiate(x, y, a, b)
+        x, y, a, b = (None if v is None else self._place.finish(v) for v in (x, y, a, b))
+        return Gradients(x, y, a, b, report)
 
     def _product(self, multiply: Any, v: Any, side: int, field: str = "v") -> Array:
         given = self._read_of_side(field, v, side)

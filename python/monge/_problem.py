@@ -125,10 +125,13 @@ class Problem:
         )
 
     def of_side(self, side: int) -> Problem:
-        """The problem of the sources (0), or of the targets (1), with themselves; they have no labels."""
-        points, weights = (self.x, self.y)[side], self.weights[side]
+        """The problem of the sources (0), or of the targets (1), with themselves."""
+        points, labels = (self.x, self.y)[side], (self.labels_x, self.labels_y)[side]
+        weights = self.weights[side]
         followed = None if self.followed is None else self.followed.of_side(side)
-        return replace(self, x=points, y=points, a=weights, b=weights, followed=followed)
+        return replace(
+            self, x=points, y=points, a=weights, b=weights, labels_x=labels, labels_y=labels, followed=followed
+        )
 
     def for_pickle(self) -> Problem:
         """The problem without its geometry, which is a view of memory, and without tensors that require gradients."""
@@ -187,6 +190,19 @@ def cost_of_metric(metric: Any, norm_p: Any = None) -> tuple[str, float]:
     return cost_function, number("norm_p", norm_p)
 
 
+def weight_of_labels(labels_x: Any, labels_y: Any, label_cost: Any, label_weight: Any) -> float:
+    """`label_weight` as a number. An error unless labels and their costs are all given, or all left out."""
+    refuse_gradient("label_cost", label_cost)
+    weight = number("label_weight", label_weight)
+    parts = (("labels_x", labels_x), ("labels_y", labels_y), ("label_cost", label_cost))
+    missing = [field for field, given in parts if given is None]
+    if len(missing) == len(parts) and weight != 1:
+        raise ValueError(f"label_weight: is {weight}; must be 1 without labels")
+    if 0 < len(missing) < len(parts):
+        raise ValueError(f"{missing[0]}: is missing; labels_x, labels_y and label_cost go together")
+    return weight
+
+
 def points_problem(
     X_a: Any,
     X_b: Any,
@@ -203,15 +219,7 @@ def points_problem(
 ) -> Problem:
     cost_function, p = cost_of_metric(metric, norm_p)
     x, y = read_matrix("X_a", X_a, "(n, d)"), read_matrix("X_b", X_b, "(m, d)")
-    refuse_gradient("label_cost", label_cost)
-    label_weight = number("label_weight", label_weight)
-    if labels_x is None and labels_y is None and label_cost is None:
-        if label_weight != 1:
-            raise ValueError(f"label_weight: is {label_weight}; must be 1 without labels")
-    else:
-        for field, given in (("labels_x", labels_x), ("labels_y", labels_y), ("label_cost", label_cost)):
-            if given is None:
-                raise ValueError(f"{field}: is missing; labels_x, labels_y and label_cost go together")
+    label_weight = weight_of_labels(labels_x, labels_y, label_cost, label_weight)
     return Problem(
         Place.of(X_a, x, y, device=device),
         read_optional("a", a),
@@ -468,7 +476,7 @@ def mean_cost(session: _core.Session, problem: Problem) -> float:
     """sum_ij a_i b_j C_ij / sum_ij a_i b_j of points, with a relative error of some 1e-7.
 
     The value is <C, P> of the plan P with potentials 0 at an eps 1e8 times as large as the spread of the points. There
-    P is a b^T up to a relative error of 1e-8.
+    P is a b^T up to a relative error of 1e-8, so its mass is that of a b^T.
     """
     x, y = problem.x, problem.y
     assert x is not None and y is not None
@@ -478,20 +486,15 @@ def mean_cost(session: _core.Session, problem: Problem) -> float:
     if spread == 0:
         raise ValueError("reg: is not given, and all costs are 0; must be given")
     zeros = (np.zeros(problem.geometry.rows), np.zeros(problem.geometry.columns))
-    plan = plan_of_potentials(session, problem, *zeros, {"eps": 1e8 * spread * problem.scale})
-    return plan.transport_cost() / plan.report.transported_mass
+    options = {"eps": 1e8 * spread * problem.scale, "precision": "float64"}
+    plan = _core.plan_of(session, problem.geometry, problem.a, problem.b, *zeros, options)
+    return plan.transport_cost() / (plan.report.mass * plan.report.mass_b)
 
 
-def plan_of_potentials(
-    session: _core.Session, problem: Problem, f: Array, g: Array, options: dict[str, Any]
-) -> _core.Plan:
-    """The plan of given potentials."""
-    return _core.solve(session, problem.geometry, problem.a, problem.b, f, g, plan_options(options), None)
-
-
-def plan_options(options: dict[str, Any]) -> dict[str, Any]:
-    """Options by which a solve returns the plan of its warm start: the tolerance is so large that no sweep is made."""
-    return options | {"tolerance": 1e300, "criterion": "l1", "certificate": True}
+def at_the_end(options: dict[str, Any], report: _core.Report) -> dict[str, Any]:
+    """The options of a solve with the eps and the precision in which it ended."""
+    own = {"eps": report.eps, "precision": report.precision}
+    return {name: value for name, value in options.items() if name != "eps_relative"} | own
 
 
 def with_eps(session: _core.Session, problem: Problem, options: dict[str, Any]) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from . import _core
 from ._arrays import Array, Place, on_host, read, read_matrix
 from ._names import MOST, calls, number, whole
 from ._plan_result import Gradients, LazyPlan, PlanResult
-from ._problem import Problem, plan_of_potentials
+from ._problem import Problem, at_the_end
 
 _OTHER_SIDE = {"penalty_a": "penalty_b", "penalty_b": "penalty_a"}
 
@@ -169,12 +169,7 @@ class OTResult(PlanResult):
 
         With `error_iterations` > 0, that many steps estimate their distance to those at the optimum (report.distance).
         """
-        place, error_iterations = self._place, whole("error_iterations", error_iterations, 0, MOST)
-        x, y = self._points_like() if self._has_point_derivatives else (None, None)
-        a, b = place.empty(self.shape[0]), place.empty(self.shape[1])
-        report = self._plan.gradients(x, y, a, b, error_iterations)
-        x, y = (None if points is None else place.finish(points) for points in (x, y))
-        return Gradients(x, y, place.finish(a), place.finish(b), report)
+        return self._gradients("xyab", whole("error_iterations", error_iterations, 0, MOST))
 
     @calls(**{"v.x": "x", "v.y": "y"})
     def hessian_product(
@@ -201,15 +196,21 @@ class OTResult(PlanResult):
 
     # The implementation.
 
+    def _gradients(self, wanted: str, error_iterations: int = 0, scale: bool = True) -> Gradients:
+        differentiate = functools.partial(self._plan.gradients, error_iterations=error_iterations, scale=scale)
+        return self._gradients_by(wanted, differentiate)
+
     @property
     def _plan(self) -> _core.Plan:
         if self._made is None:  # A result from a pickle, or an inverse: it has potentials alone.
             assert self._saved is not None
-            own = {"eps": self._report.eps, "precision": self._report.precision}
-            options = {name: value for name, value in self._options.items() if name != "eps_relative"} | own
-            session = self._place.session(None)
-            self._made = plan_of_potentials(session, self._problem, *self._saved, options)
+            problem, options = self._problem, at_the_end(self._options, self._report)
+            views = (problem.geometry, problem.a, problem.b, *self._saved)
+            self._made = _core.plan_of(self._place.session(None), *views, options)
         return self._made
+
+    def _transport_cost(self) -> float:
+        return self._report.transport_cost if self._report.certified else self._plan.transport_cost()
 
     def _value(self) -> float:
         if self._reg_type != "entropy":
@@ -286,7 +287,7 @@ class BatchResult(Sequence[Result]):
     @property
     def value_linear(self) -> Array:
         """<C, P> of each problem (B)."""
-        return self._either("value_linear", lambda: self._numbers([result._plan.transport_cost() for result in self]))
+        return self._either("value_linear", lambda: self._numbers([result._transport_cost() for result in self]))
 
     @property
     def plan(self) -> Any:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from . import _core
-from ._names import MATRIX, POINTS, calls, lower_name, number, truth
+from ._arrays import read_optional
+from ._names import MATRIX, POINTS, calls, lower_name, number, refuse_gradient, truth
 from ._problem import (
     WITH_P,
     Problem,
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 
     from ._options import KeywordOptions
 
+_OF_POTENTIALS = {"f": "f", "g": "g"}
 _ALWAYS_ITERATIONS = 10000
 _TOLERANCE = 1e-6
 
@@ -279,6 +281,102 @@ def solve_sample(
     how = _translated(dict(options), reg, reg_type, unbalanced, unbalanced_type, method, max_iter, tol)
     result: OTResult = _solve(problem, *how, potentials_init, n_threads, shows(progress, verbose))
     return result
+
+
+def _plan_of(
+    problem: Problem, f: Any, g: Any, reg: float, unbalanced: Any, n_threads: int | None, own: Mapping[str, Any]
+) -> OTResult:
+    for field, given in (("f", f), ("g", g), ("reg", reg)):
+        refuse_gradient(field, given)
+    for name in own:
+        if name not in ("precision", "cache_bytes"):
+            raise TypeError(f"{name}: is no option of a plan of potentials; options are precision and cache_bytes")
+    if problem.followed is not None:
+        raise NotImplementedError("plan_of: a tensor requires a gradient; plans of given potentials have none: detach")
+    options = solve_options(own, number("reg", reg), unbalanced=unbalanced)
+    problem = with_weights(problem, options)
+    views = (problem.geometry, problem.a, problem.b, read_optional("f", f), read_optional("g", g))
+    plan = _core.plan_of(problem.place.session(n_threads), *views, options)
+    return OTResult(problem, options, "kl", plan, plan.report)
+
+
+@calls(**{**MATRIX, **_OF_POTENTIALS})
+def plan_of(
+    f: Any,
+    g: Any,
+    M: Any,
+    a: Any = None,
+    b: Any = None,
+    *,
+    reg: float,
+    unbalanced: float | Sequence[float] | None = None,
+    n_threads: int | None = None,
+    device: Any = None,
+    **options: Unpack[KeywordOptions],
+) -> OTResult:
+    """The plan P_ij = a_i b_j exp((f_i + g_j - M_ij) / reg) of given potentials, without a solve.
+
+    Args:
+        f, g: Potentials (n) and (m), in units of M. A point of zero weight has the potential of an update instead
+            (docs/math.md, section 7).
+        M, a, b, unbalanced, n_threads, device: As for :func:`solve`.
+        reg: eps > 0, in units of M.
+        options: `precision`, whose "auto" is float32, and `cache_bytes`; no others.
+
+    Returns:
+        :class:`OTResult` with the status "completed". It has no certificate: values and errors are NaN, except for
+        ``value_linear``, which takes a pass over the entries.
+
+    Raises:
+        As for :func:`solve`. NotImplementedError: A tensor requires a gradient.
+
+    >>> import monge
+    >>> M = [[0.0, 1.0], [1.0, 0.0]]
+    >>> f, g = monge.solve(M, reg=0.1).potentials
+    >>> monge.plan_of(f, g, M, reg=0.1).plan.round(4)
+    array([[0.5, 0. ],
+           [0. , 0.5]])
+    """
+    return _plan_of(matrix_problem(M, a, b, device), f, g, reg, unbalanced, n_threads, dict(options))
+
+
+@calls(**{**POINTS, **_OF_POTENTIALS})
+def plan_of_sample(
+    f: Any,
+    g: Any,
+    X_a: Any,
+    X_b: Any,
+    a: Any = None,
+    b: Any = None,
+    metric: str = "sqeuclidean",
+    *,
+    reg: float,
+    unbalanced: float | Sequence[float] | None = None,
+    n_threads: int | None = None,
+    norm_p: float | None = None,
+    scale: float = 1.0,
+    labels_x: Any = None,
+    labels_y: Any = None,
+    label_cost: Any = None,
+    label_weight: float = 1.0,
+    device: Any = None,
+    **options: Unpack[KeywordOptions],
+) -> OTResult:
+    """:func:`plan_of` with the costs of points.
+
+    Args:
+        f, g: Potentials (n) and (m), in units of the cost, as for :func:`plan_of`.
+        reg: eps > 0, in units of the cost.
+        X_a, X_b, metric, norm_p, scale, labels_x, labels_y, label_cost, label_weight: As for :func:`solve_sample`.
+        a, b, unbalanced, n_threads, device: As for :func:`solve`.
+        options: `precision`, whose "auto" is float32, and `cache_bytes`; no others.
+
+    Results and errors are those of :func:`plan_of`.
+    """
+    problem = points_problem(
+        X_a, X_b, a, b, metric, norm_p, scale, labels_x, labels_y, label_cost, label_weight, device
+    )
+    return _plan_of(problem, f, g, reg, unbalanced, n_threads, dict(options))
 
 
 @calls(**MATRIX)

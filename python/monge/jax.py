@@ -119,59 +119,55 @@ _is_zero = jax.custom_derivatives.SymbolicZero
 
 def _found(
     loss: str, x: Any, y: Any, a: Any, b: Any, costs: _Options, options: _Options
-) -> tuple[float, Callable[[], Any]]:
-    """The value, and a function that makes its gradients, on the host."""
+) -> tuple[float, Callable[[str], Any]]:
+    """The value, and a function that makes its gradients by arguments of these letters, on the host."""
     if loss == "sinkhorn_divergence":
         divergence = monge_divergence(x, y, a, b, **dict(costs), **dict(options))
-        return divergence.value, divergence.gradients
+        return divergence.value, lambda wanted: divergence._gradients(wanted, scale=False)
     result = run(points_problem(x, y, a, b, **dict(costs)), "kl", dict(options))
-    return result.report.dual, result.gradients
+    return result.report.dual, lambda wanted: result._gradients(wanted, scale=False)
 
 
-def _solve(x: Any, y: Any, a: Any, b: Any, *, loss: str, costs: _Options, options: _Options, gradients: bool) -> Any:
-    """The value, and with `gradients` its gradients by x, y, a and b, each in the dtype of its argument."""
+def _solve(x: Any, y: Any, a: Any, b: Any, *, loss: str, costs: _Options, options: _Options, wanted: str) -> Any:
+    """The value, and its gradients by the arguments that are `wanted`, each in the dtype of its argument."""
     x, y, a, b = (None if v is None else np.asarray(v) for v in (x, y, a, b))
     value, differentiate = _found(loss, x, y, a, b, costs, options)
-    found: list[Any] = [value]
-    if gradients:
-        by = differentiate()
-        found += [np.full_like(v, np.nan) if g is None else g for v, g in ((x, by.x), (y, by.y))]
-        found += [by.a, by.b]
-    return tuple(np.asarray(v, shape.dtype) for v, shape in zip(found, _shapes(x, y, a, b)))
+    by = differentiate(wanted) if wanted else None
+    found = [value, *(getattr(by, letter) for letter in wanted)]
+    return tuple(np.asarray(v, shape.dtype) for v, shape in zip(found, _shapes((x, y, a, b), wanted)))
 
 
-def _shapes(x: Any, y: Any, a: Any, b: Any) -> list[Any]:
-    value = np.result_type(x.dtype, y.dtype)
-    weights = (_Shape(v.shape[:1], v.dtype if w is None else w.dtype) for v, w in ((x, a), (y, b)))
-    return [_Shape((), value), *(_Shape(v.shape, v.dtype) for v in (x, y)), *weights]
+def _shapes(given: Any, wanted: str) -> list[Any]:
+    of_letters = dict(zip("xyab", given))
+    value = np.result_type(of_letters["x"].dtype, of_letters["y"].dtype)
+    return [_Shape((), value), *(_Shape(of_letters[letter].shape, of_letters[letter].dtype) for letter in wanted)]
 
 
-def _call(given: Any, loss: str, costs: _Options, options: _Options, gradients: bool) -> Any:
-    solve = functools.partial(_solve, loss=loss, costs=costs, options=options, gradients=gradients)
-    shapes = _shapes(*given) if gradients else _shapes(*given)[:1]
-    return _on_host(loss, solve, shapes, *given, vmap_method="sequential")
+def _call(given: Any, loss: str, costs: _Options, options: _Options, wanted: str) -> Any:
+    solve = functools.partial(_solve, loss=loss, costs=costs, options=options, wanted=wanted)
+    return _on_host(loss, solve, _shapes(given, wanted), *given, vmap_method="sequential")
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(4, 5, 6))
 def _transport(x: Any, y: Any, a: Any, b: Any, loss: str, costs: _Options, options: _Options) -> Any:
-    return _call((x, y, a, b), loss, costs, options, gradients=False)[0]
+    return _call((x, y, a, b), loss, costs, options, "")[0]
 
 
 def _forward(x: Any, y: Any, a: Any, b: Any, loss: str, costs: _Options, options: _Options) -> Any:
     metric = dict(costs)["metric"]
     if (x.perturbed or y.perturbed) and metric not in WITH_POINT_DERIVATIVES:
         raise NotImplementedError(f"{loss}: has derivatives by the points for sqeuclidean and dot, not for {metric}")
+    wanted = "".join(letter for letter, v in zip("xyab", (x, y, a, b)) if v is not None and v.perturbed)
     given = jax.tree.map(lambda leaf: leaf.value, (x, y, a, b))
-    value, *gradients = _call(given, loss, costs, options, gradients=True)
-    return value, _of_given(gradients, given)
+    value, *gradients = _call(given, loss, costs, options, wanted)
+    by = dict(zip(wanted, gradients))
+    return value, [by.get(letter) for letter in "xyab"]
 
 
 def _backward(loss: str, costs: _Options, options: _Options, gradients: Any, by_value: Any) -> Any:
     if isinstance(by_value, _is_zero):
         return (None,) * 4
-    by_x, by_y, *by_weights = _scaled(gradients, by_value)
-    points = (by_x, by_y) if dict(costs)["metric"] in WITH_POINT_DERIVATIVES else (None, None)
-    return *points, *by_weights
+    return _scaled(gradients, by_value)
 
 
 _transport.defvjp(_forward, _backward, symbolic_zeros=True)

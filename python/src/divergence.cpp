@@ -1,12 +1,17 @@
 #include "divergence.hpp"
 
+#include <nanobind/stl/array.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
 
 #include <array>
 #include <memory>
 #include <monge/divergence.hpp>
 #include <string>
+#include <tuple>
+#include <vector>
 
 #include "arrays.hpp"
 #include "entropic.hpp"
@@ -26,26 +31,58 @@ CostMatrix matrix_of(char const* field, GeometryPointer const& geometry) {
   return *matrix;
 }
 
-/// The divergence of points, both clouds in `xy`, or of three cost matrices.
-std::shared_ptr<HeldDivergence> divergence(SessionPointer const& session, GeometryPointer const& xy,
-                                           GeometryPointer const& xx, GeometryPointer const& yy, nb::handle a,
-                                           nb::handle b, OptionDict const& given, nb::object progress) {
+/// xy, and xx and yy of cost matrices; a and b; f, g, f_aa, g_aa, f_bb and g_bb; and the precisions of plans.
+using Problem = std::tuple<std::array<GeometryPointer, 3>, std::array<nb::object, 2>, std::array<nb::object, 6>,
+                           std::array<std::string, 3>>;
+
+Precision precision_named(std::string const& name) {
+  return from_name<Precision>(name).value_or(Precision::automatic);
+}
+
+/// The work of sinkhorn_divergence_batch() and divergences_of(); one problem has no number in messages.
+template <auto make, auto make_batch>
+std::vector<std::shared_ptr<HeldDivergence>> divergences(SessionPointer const& session,
+                                                         std::vector<Problem> const& given_problems,
+                                                         OptionDict const& given, nb::object progress) {
   Watch watch(std::move(progress));
   SolveOptions const options = solve_options(given, watch);
-  Array const row("a", a), column("b", b);
-  VectorView const weights_a = row.vector(), weights_b = column.vector();
-  auto const* const clouds = std::get_if<PointCloud>(&xy->geometry());
-  DivergenceCosts const costs =
-      clouds ? DivergenceCosts{} : DivergenceCosts{matrix_of("xy", xy), matrix_of("xx", xx), matrix_of("yy", yy)};
+  std::vector<Array> arrays;
+  arrays.reserve(8 * given_problems.size());
+  std::vector<DivergenceProblem> problems;
+  for (auto const& [costs, weights, potentials, precisions] : given_problems) {
+    std::string const number = given_problems.size() == 1 ? "" : "problem " + std::to_string(problems.size()) + ": ";
+    auto const vector = [&](char const* field, nb::handle value) {
+      return arrays.emplace_back(number + field, value).vector();
+    };
+    auto const& [xy, xx, yy] = costs;
+    DivergenceProblem& problem = problems.emplace_back();
+    if (auto const* const clouds = std::get_if<PointCloud>(&xy->geometry()))
+      problem.costs = *clouds;
+    else
+      problem.costs = DivergenceCosts{matrix_of("xy", xy), matrix_of("xx", xx), matrix_of("yy", yy)};
+    problem.a = vector("a", weights[0]);
+    problem.b = vector("b", weights[1]);
+    problem.ab = {vector("f", potentials[0]), vector("g", potentials[1]), precision_named(precisions[0])};
+    problem.aa = {vector("f_aa", potentials[2]), vector("g_aa", potentials[3]), precision_named(precisions[1])};
+    problem.bb = {vector("f_bb", potentials[4]), vector("g_bb", potentials[5]), precision_named(precisions[2])};
+  }
   auto made = session->run([&](Context const& context) {
-    return std::make_shared<Divergence>(clouds ? sinkhorn_divergence(context, *clouds, weights_a, weights_b, options)
-                                               : sinkhorn_divergence(context, costs, weights_a, weights_b, options));
+    std::vector<std::shared_ptr<Divergence>> held;
+    if (problems.size() == 1) {
+      held.push_back(std::make_shared<Divergence>(make(context, problems[0], options)));
+    } else {
+      for (Divergence& one : make_batch(context, problems, options))
+        held.push_back(std::make_shared<Divergence>(std::move(one)));
+    }
+    return held;
   });
-  using Geometries = std::array<GeometryPointer, 3>;
-  auto held =
-      std::make_shared<HeldDivergence>(session, std::move(made), std::make_shared<Geometries>(Geometries{xy, xx, yy}));
+  std::vector<std::shared_ptr<HeldDivergence>> results;
+  for (std::size_t k = 0; k < made.size(); ++k) {
+    auto memory = std::make_shared<std::array<GeometryPointer, 3>>(std::get<0>(given_problems[k]));
+    results.push_back(std::make_shared<HeldDivergence>(session, std::move(made[k]), std::move(memory)));
+  }
   watch.rethrow();
-  return held;
+  return results;
 }
 
 /// One of the three plans, which lives as long as the divergence.
@@ -55,10 +92,11 @@ std::shared_ptr<HeldPlan> part(HeldDivergence const& divergence, Plan Divergence
                                     divergence.memory());
 }
 
-DivergenceGradient gradients(HeldDivergence const& divergence, nb::handle x, nb::handle y, nb::handle a, nb::handle b) {
+DivergenceGradient gradients(HeldDivergence const& divergence, nb::handle x, nb::handle y, nb::handle a, nb::handle b,
+                             bool scale) {
   Array const by_x = out("x", x), by_y = out("y", y), by_a = out("a", a), by_b = out("b", b);
   GradientViews const views{by_x.out_matrix(), by_y.out_matrix(), by_a.out_vector(), by_b.out_vector()};
-  return divergence.run([&](Divergence const& d) { return d.gradients(views); });
+  return divergence.run([&](Divergence const& d) { return d.gradients(views, scale); });
 }
 
 }  // namespace
@@ -71,10 +109,15 @@ void bind_divergence(nb::module_& module) {
       .def_prop_ro("ab", [](HeldDivergence const& d) { return part(d, &Divergence::ab); })
       .def_prop_ro("aa", [](HeldDivergence const& d) { return part(d, &Divergence::aa); })
       .def_prop_ro("bb", [](HeldDivergence const& d) { return part(d, &Divergence::bb); })
-      .def("gradients", &gradients, nb::arg("x").none(), nb::arg("y").none(), nb::arg("a").none(), nb::arg("b").none());
-  module.def("sinkhorn_divergence", &divergence, nb::arg("session"), nb::arg("xy"), nb::arg("xx").none(),
-             nb::arg("yy").none(), nb::arg("a").none(), nb::arg("b").none(), nb::arg("options"),
-             nb::arg("progress").none());
+      .def("gradients", &gradients, nb::arg("x").none(), nb::arg("y").none(), nb::arg("a").none(), nb::arg("b").none(),
+           nb::arg("scale") = true);
+  using Make = Divergence(Context const&, DivergenceProblem const&, SolveOptions const&);
+  auto const def = [&](char const* name, auto const& function) {
+    module.def(name, function, nb::arg("session"), nb::arg("problems"), nb::arg("options"),
+               nb::arg("progress") = nb::none());
+  };
+  def("sinkhorn_divergences", &divergences<static_cast<Make*>(&sinkhorn_divergence), &sinkhorn_divergence_batch>);
+  def("divergences_of", &divergences<&divergence_of, &divergences_of>);
 }
 
 }  // namespace monge::python

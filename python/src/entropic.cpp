@@ -26,25 +26,27 @@ std::shared_ptr<HeldPlan> hold(SessionPointer const& session, Plan&& plan, Geome
   return std::make_shared<HeldPlan>(session, std::make_shared<Plan>(std::move(plan)), geometry);
 }
 
-std::shared_ptr<HeldPlan> solve_one(SessionPointer const& session, GeometryPointer const& geometry, nb::handle a,
-                                    nb::handle b, nb::handle f, nb::handle g, OptionDict const& given,
-                                    nb::object progress) {
+/// The work of solve() and plan_of().
+template <auto make>
+std::shared_ptr<HeldPlan> one(SessionPointer const& session, GeometryPointer const& geometry, nb::handle a,
+                              nb::handle b, nb::handle f, nb::handle g, OptionDict const& given, nb::object progress) {
   Watch watch(std::move(progress));
   SolveOptions options = solve_options(given, watch);
   Array const row("a", a), column("b", b), start_f("f", f), start_g("g", g);
   VectorView const weights_a = row.vector(), weights_b = column.vector();
   options.f = start_f.vector();
   options.g = start_g.vector();
-  Plan solved = session->run(
-      [&](Context const& context) { return solve(context, geometry->geometry(), weights_a, weights_b, options); });
-  auto plan = hold(session, std::move(solved), geometry);
+  Plan made = session->run(
+      [&](Context const& context) { return make(context, geometry->geometry(), weights_a, weights_b, options); });
+  auto plan = hold(session, std::move(made), geometry);
   watch.rethrow();
   return plan;
 }
 
-std::vector<std::shared_ptr<HeldPlan>> solve_many(SessionPointer const& session,
-                                                  std::vector<Problem> const& given_problems, OptionDict const& given,
-                                                  nb::object progress) {
+/// The work of solve_batch() and plans_of().
+template <auto make>
+std::vector<std::shared_ptr<HeldPlan>> many(SessionPointer const& session, std::vector<Problem> const& given_problems,
+                                            OptionDict const& given, nb::object progress) {
   Watch watch(std::move(progress));
   SolveOptions const options = solve_options(given, watch);
   std::vector<Array> arrays;
@@ -58,10 +60,10 @@ std::vector<std::shared_ptr<HeldPlan>> solve_many(SessionPointer const& session,
     problems.push_back(
         {geometry->geometry(), vector(k, "a", a), vector(k, "b", b), vector(k, "f", f), vector(k, "g", g)});
   }
-  auto solved = session->run([&](Context const& context) { return solve_batch(context, problems, options); });
+  auto made = session->run([&](Context const& context) { return make(context, problems, options); });
   std::vector<std::shared_ptr<HeldPlan>> plans;
-  for (std::size_t k = 0; k < solved.size(); ++k)
-    plans.push_back(hold(session, std::move(solved[k]), std::get<0>(given_problems[k])));
+  for (std::size_t k = 0; k < made.size(); ++k)
+    plans.push_back(hold(session, std::move(made[k]), std::get<0>(given_problems[k])));
   watch.rethrow();
   return plans;
 }
@@ -77,10 +79,19 @@ SolveOptions solve_options(OptionDict const& given, Watch& watch) {
 
 void bind_entropic(nb::module_& module) {
   module.def("solve_option_list", [] { return option_list<SolveOptions>(kSolveOptions); });
-  module.def("solve", &solve_one, nb::arg("session"), nb::arg("geometry"), nb::arg("a").none(), nb::arg("b").none(),
-             nb::arg("f").none(), nb::arg("g").none(), nb::arg("options"), nb::arg("progress").none());
-  module.def("solve_batch", &solve_many, nb::arg("session"), nb::arg("problems"), nb::arg("options"),
-             nb::arg("progress").none());
+  using Solve = Plan(Context const&, Geometry const&, VectorView, VectorView, SolveOptions const&);
+  auto const def_one = [&](char const* name, auto const& function) {
+    module.def(name, function, nb::arg("session"), nb::arg("geometry"), nb::arg("a").none(), nb::arg("b").none(),
+               nb::arg("f").none(), nb::arg("g").none(), nb::arg("options"), nb::arg("progress") = nb::none());
+  };
+  auto const def_many = [&](char const* name, auto const& function) {
+    module.def(name, function, nb::arg("session"), nb::arg("problems"), nb::arg("options"),
+               nb::arg("progress") = nb::none());
+  };
+  def_one("solve", &one<static_cast<Solve*>(&solve)>);
+  def_one("plan_of", &one<&plan_of>);
+  def_many("solve_batch", &many<&solve_batch>);
+  def_many("plans_of", &many<&plans_of>);
 }
 
 }  // namespace monge::python

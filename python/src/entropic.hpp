@@ -1,4 +1,4 @@
-// solve(), solve_batch() and plans.
+// solve(), solve_batch(), plans and solvers.
 #pragma once
 #include <nanobind/nanobind.h>
 
@@ -19,5 +19,6 @@ SolveOptions solve_options(OptionDict const& given, Watch& watch);
 
 void bind_entropic(nb::module_& module);
 void bind_plan(nb::module_& module);
+void bind_solver(nb::module_& module);
 
 }  // namespace monge::python

@@ -46,6 +46,7 @@ NB_MODULE(_core, module) {
   monge::python::bind_geometry(module);
   monge::python::bind_reports(module);
   monge::python::bind_plan(module);
+  monge::python::bind_solver(module);
   monge::python::bind_entropic(module);
   monge::python::bind_regularized(module);
   monge::python::bind_divergence(module);

@@ -85,10 +85,12 @@ void sample(Held plan, std::uint64_t seed, nb::handle pairs) {
   plan.run([&](Plan const& p) { p.sample(seed, view); });
 }
 
-GradientReport gradients(Held plan, nb::handle x, nb::handle y, nb::handle a, nb::handle b, int error_iterations) {
+GradientReport gradients(Held plan, nb::handle x, nb::handle y, nb::handle a, nb::handle b, int error_iterations,
+                         bool scale) {
   Array const by_x = out("x", x), by_y = out("y", y), by_a = out("a", a), by_b = out("b", b);
   GradientViews const views{by_x.out_matrix(), by_y.out_matrix(), by_a.out_vector(), by_b.out_vector()};
-  return plan.run([&](Plan const& p) { return p.gradients(views, {.error_iterations = error_iterations}); });
+  GradientOptions const options{.error_iterations = error_iterations, .scale = scale};
+  return plan.run([&](Plan const& p) { return p.gradients(views, options); });
 }
 
 LinearReport hessian_product(Held plan, nb::handle x, nb::handle y, nb::handle to_x, nb::handle to_y, double damping,
@@ -140,7 +142,7 @@ void bind_plan(nb::module_& module) {
            nb::arg("values"))
       .def("sample", &sample, nb::arg("seed"), nb::arg("pairs"))
       .def("gradients", &gradients, nb::arg("x").none(), nb::arg("y").none(), nb::arg("a").none(), nb::arg("b").none(),
-           nb::arg("error_iterations") = 0)
+           nb::arg("error_iterations") = 0, nb::arg("scale") = true)
       .def("hessian_product", &hessian_product, nb::arg("x").none(), nb::arg("y").none(), nb::arg("out_x").none(),
            nb::arg("out_y").none(), nb::arg("damping") = linear.damping, nb::arg("tolerance") = linear.tolerance,
            nb::arg("iterations") = linear.iterations)

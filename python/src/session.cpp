@@ -5,12 +5,57 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <monge/error.hpp>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace monge::python {
+namespace {
+
+/// Two functions of Python as a DeviceAllocator. They are called with the interpreter's lock, which a thread that uses
+/// a context may wait for.
+class PythonAllocator {
+ public:
+  PythonAllocator(nb::object allocate, nb::object release)
+      : allocate_(std::move(allocate)), release_(std::move(release)) {}
+  PythonAllocator(PythonAllocator const&) = delete;
+  ~PythonAllocator() {
+    nb::gil_scoped_acquire const lock;
+    allocate_.reset();
+    release_.reset();
+  }
+
+  /// allocate(bytes, stream) returns an address, or 0 if there is not enough memory.
+  void* allocate(std::size_t bytes, void* stream) const {
+    nb::gil_scoped_acquire const lock;
+    nb::object const address = allocate_(bytes, reinterpret_cast<std::uintptr_t>(stream));
+    return reinterpret_cast<void*>(nb::cast<std::uintptr_t>(address));
+  }
+  void release(void* memory) const noexcept {
+    nb::gil_scoped_acquire const lock;
+    try {
+      release_(reinterpret_cast<std::uintptr_t>(memory));
+    } catch (nb::python_error& error) {
+      error.discard_as_unraisable("release of device memory");
+    }
+  }
+
+ private:
+  nb::object allocate_, release_;
+};
+
+DeviceAllocator allocator_of(nb::object allocate, nb::object release) {
+  if (allocate.is_none()) return {};
+  auto const functions = std::make_shared<PythonAllocator>(std::move(allocate), std::move(release));
+  return {[functions](std::size_t bytes, void* stream) { return functions->allocate(bytes, stream); },
+          [functions](void* memory, std::size_t, void*) { functions->release(memory); }};
+}
+
+}  // namespace
 
 void bind_session(nb::module_& module) {
   nb::class_<Session>(module, "Session", "A context of the library: a device and, on CUDA, a stream.")
@@ -19,10 +64,13 @@ void bind_session(nb::module_& module) {
       "cpu_session", [](int threads) { return std::make_shared<Session>(Context::cpu(threads)); }, nb::arg("threads"));
   module.def(
       "cuda_session",
-      [](int index, std::uintptr_t stream) {
-        return std::make_shared<Session>(Context::cuda({.index = index, .stream = reinterpret_cast<void*>(stream)}));
+      [](int index, std::uintptr_t stream, nb::object allocate, nb::object release) {
+        return std::make_shared<Session>(
+            Context::cuda({.index = index,
+                           .stream = reinterpret_cast<void*>(stream),
+                           .allocator = allocator_of(std::move(allocate), std::move(release))}));
       },
-      nb::arg("index"), nb::arg("stream"));
+      nb::arg("index"), nb::arg("stream"), nb::arg("allocate") = nb::none(), nb::arg("release") = nb::none());
 
   nb::class_<DeviceInfo>(module, "DeviceInfo", "One device that a solve can run on.")
       .def_prop_ro("device", [](DeviceInfo const& info) { return to_string(info.device); })

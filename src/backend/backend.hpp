@@ -121,20 +121,29 @@ class RegularizedBackend {
   /// For a problem with a quadratic term alone, or with no term.
   virtual std::unique_ptr<QuadraticOperator> quadratic_operator(
       std::shared_ptr<RegularizedCosts const> costs) const = 0;
-  /// Calls work(k), a whole solve by operators[k], for each k. Problems that are too small for two threads may be
-  /// solved in parallel, one thread each; the others are solved in turn.
-  virtual void for_each_solve(std::span<RegularizedOperator* const> operators,
-                              std::function<void(std::size_t)> const& work) const {
-    for (std::size_t k = 0; k < operators.size(); ++k) work(k);
-  }
+};
+
+/// Approximate times of passes over all pairs of one problem, in units of a float32 sweep.
+struct PassTimes {
+  double float64 = 1;  ///< A float64 sweep.
+  double newton = 1;   ///< A pass of Newton's method, with its share of the work between passes.
+};
+
+/// The points of each side of a problem.
+struct ProblemSize {
+  std::int64_t rows, columns;
 };
 
 class Backend : public EntropicBackend, public RegularizedBackend {
  public:
   virtual Device device() const = 0;
   virtual DeviceInfo info() const = 0;
-  /// The approximate time of a pass in float64 over that in float32.
-  virtual double float64_cost() const = 0;
+  virtual PassTimes pass_times(Geometry const& geometry) const = 0;
+  /// Calls work(k) for each of the problems, where it uses the operator of problem k alone. Problems that are too small
+  /// for two threads may run in parallel, one thread each; the others run in turn.
+  virtual void for_each_step(std::span<ProblemSize const> sizes, std::function<void(std::size_t)> const& work) const {
+    for (std::size_t k = 0; k < sizes.size(); ++k) work(k);
+  }
 
   /// The caller's vector as float64 on the host, waiting for the device if it lies there.
   virtual std::vector<double> read(VectorView view) const = 0;

@@ -23,6 +23,7 @@
 #include "cpu/regularized/quadratic_operator.hpp"
 #include "cpu/regularized/splitting_operator.hpp"
 #include "cpu/threads.hpp"
+#include "geometry/validation.hpp"
 
 namespace monge {
 namespace {
@@ -57,7 +58,9 @@ class CpuBackend final : public Backend {
   explicit CpuBackend(int threads) : threads_(threads), projection_(threads) {}
 
   Device device() const override { return {}; }
-  double float64_cost() const override { return 2; }
+  PassTimes pass_times(Geometry const& geometry) const override {
+    return {.float64 = 2, .newton = 8 + static_cast<double>(shape_of(geometry).dimension) / 32};
+  }
 
   DeviceInfo info() const override {
     return {.device = device(),
@@ -117,10 +120,8 @@ class CpuBackend final : public Backend {
     return std::make_unique<cpu::QuadraticOperator>(own(costs), threads_);
   }
 
-  void for_each_solve(std::span<RegularizedOperator* const> operators,
-                      std::function<void(std::size_t)> const& work) const override {
-    for_each_operator(
-        operators, [&](RegularizedOperator* const& one) { work(static_cast<std::size_t>(&one - operators.data())); });
+  void for_each_step(std::span<ProblemSize const> sizes, std::function<void(std::size_t)> const& work) const override {
+    for_each_operator(sizes, [&](ProblemSize const& size) { work(static_cast<std::size_t>(&size - sizes.data())); });
   }
 
   ProjectionOperator const& projection() const override { return projection_; }
@@ -202,8 +203,8 @@ class CpuBackend final : public Backend {
   static std::int64_t size_of(SplittingStep const& step, Side side) {
     return side == Side::rows ? step.splitting->rows() : step.splitting->columns();
   }
-  static std::int64_t size_of(RegularizedOperator* regularized, Side side) {
-    return side == Side::rows ? regularized->rows() : regularized->columns();
+  static std::int64_t size_of(ProblemSize const& size, Side side) {
+    return side == Side::rows ? size.rows : size.columns;
   }
   int useful_for(std::size_t count) const {
     return static_cast<int>(std::clamp<std::size_t>(count, 1, static_cast<std::size_t>(threads_)));

@@ -3,9 +3,15 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
+#include <cstdlib>
+#include <iterator>
 #include <limits>
+#include <mutex>
+#include <new>
 #include <string>
+#include <vector>
 
 #include <monge/error.hpp>
 
@@ -23,13 +29,75 @@ void advise_large_pages([[maybe_unused]] void* data, [[maybe_unused]] std::size_
 #endif
 }
 
+/// Large blocks that are free, of at most kMost bytes together, the latest last. The C library gives the memory of such
+/// blocks back to the system, and each page of new memory costs a fault: for the kept scores of 1000 x 1000 pairs these
+/// take longer than several sweeps.
+class FreeBlocks {
+ public:
+  static FreeBlocks& instance() {
+    static FreeBlocks& blocks = *new FreeBlocks;  // Arrays may outlive objects of static storage.
+    return blocks;
+  }
+
+  void* take(std::size_t bytes) {
+    if (bytes >= kLeast) {
+      std::lock_guard const lock(mutex_);
+      auto const fits = [&](Block const* block) { return block->bytes >= bytes && block->bytes <= bytes + bytes / 4; };
+      auto const found = std::find_if(free_.rbegin(), free_.rend(), fits);
+      if (found != free_.rend()) {
+        Block* const block = *found;
+        free_.erase(std::next(found).base());
+        idle_ -= block->bytes;
+        return block + 1;
+      }
+    }
+    if (bytes >= kLeast) bytes += kSlack;
+    void* const memory = std::malloc(sizeof(Block) + bytes);
+    return memory == nullptr ? nullptr : new (memory) Block{bytes} + 1;
+  }
+
+  void give(void* memory) {
+    Block* const block = static_cast<Block*>(memory) - 1;
+    if (block->bytes < kLeast || block->bytes > kMost) return std::free(block);
+    std::lock_guard const lock(mutex_);
+    free_.push_back(block);
+    idle_ += block->bytes;
+    while (idle_ > kMost) {
+      idle_ -= free_.front()->bytes;
+      std::free(free_.front());
+      free_.erase(free_.begin());
+    }
+  }
+
+ private:
+  static constexpr std::size_t kLeast = 1 << 17, kMost = 1 << 26;
+  FreeBlocks() { free_.reserve(kMost / kLeast + 1); }  // give() is called by destructors and must not throw.
+
+  static constexpr std::size_t kSlack = 1 << 14;  // Highway asks for an offset of some KiB, another one each time.
+  struct alignas(std::max_align_t) Block {        // Before the memory.
+    std::size_t bytes;
+  };
+
+  std::mutex mutex_;
+  std::vector<Block*> free_;
+  std::size_t idle_ = 0;
+};
+
+void* take(void* blocks, std::size_t bytes) {
+  return static_cast<FreeBlocks*>(blocks)->take(bytes);
+}
+void give(void* blocks, void* memory) {
+  static_cast<FreeBlocks*>(blocks)->give(memory);
+}
+
 }  // namespace
 
 template <class T>
 AlignedArray<T> aligned_array(std::int64_t size) {
   if (size > std::numeric_limits<std::int64_t>::max() / static_cast<std::int64_t>(2 * sizeof(T)))
     throw Error(ErrorCode::out_of_memory, "memory: " + std::to_string(size) + " values do not fit in an address space");
-  auto array = hwy::AllocateAligned<T>(static_cast<std::size_t>(std::max<std::int64_t>(size, 1)));
+  auto array = hwy::AllocateAligned<T>(static_cast<std::size_t>(std::max<std::int64_t>(size, 1)), take, give,
+                                       &FreeBlocks::instance());
   if (!array)
     throw Error(ErrorCode::out_of_memory,
                 "memory: " + std::to_string(size * static_cast<std::int64_t>(sizeof(T))) + " bytes are not available");

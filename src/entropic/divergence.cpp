@@ -17,7 +17,7 @@
 namespace monge {
 namespace {
 
-/// Of OT(a, b), OT(a, a) and OT(b, b), in this order everywhere.
+/// Of OT(a, b), OT(a, a) and OT(b, b), in this order.
 using Geometries = std::array<Geometry, 3>;
 
 bool has_points(Geometry const& geometry) {
@@ -43,9 +43,30 @@ void require_symmetric(Backend const& backend, MatrixView w) {
   }
 }
 
+constexpr char const* kParts[] = {"xy", "xx", "yy"};  // In messages about cost matrices.
+constexpr PotentialNames kPotentials[] = {{"f", "g"}, {"f_aa", "g_aa"}, {"f_bb", "g_bb"}};
+
+PotentialViews const& potentials_of(DivergenceProblem const& problem, std::size_t part) {
+  return part == 0 ? problem.ab : part == 1 ? problem.aa : problem.bb;
+}
+
+Geometries geometries_of(Context const& context, DivergenceProblem const& problem) {
+  if (auto const* const costs = std::get_if<DivergenceCosts>(&problem.costs)) return {costs->xy, costs->xx, costs->yy};
+  PointCloud const& clouds = std::get<PointCloud>(problem.costs);
+  validate(clouds, context.device());
+  if (!clouds.labels.empty()) require_symmetric(backend_of(context), clouds.labels.cost);
+  PointCloud xx = clouds, yy = clouds;
+  xx.y = clouds.x;
+  xx.labels.y = clouds.labels.x;
+  yy.x = clouds.y;
+  yy.labels.x = clouds.labels.y;
+  return {clouds, xx, yy};
+}
+
 /// The problem of one side of `ab` and itself, at the same eps.
-SinkhornProblem self_problem(SinkhornProblem const& ab, Side side, Geometry const& geometry, Device device) {
-  validate(geometry, device);
+SinkhornProblem self_problem(Context const& context, SinkhornProblem const& ab, Side side, Geometry const& geometry,
+                             PotentialViews const& start) {
+  validate(geometry, context.device());
   ValidMarginals const& marginals = ab.marginals;
   bool const rows = side == Side::rows;
   std::vector<double> const& weight = rows ? marginals.a : marginals.b;
@@ -58,6 +79,8 @@ SinkhornProblem self_problem(SinkhornProblem const& ab, Side side, Geometry cons
   problem.geometry = geometry;
   problem.marginals = {{weight, weight}, total, total};
   problem.options = ab.options;
+  problem.start =
+      validated_warm_start(backend_of(context), start.f, start.g, problem.marginals, kPotentials[rows ? 1 : 2]);
   if (has_points(geometry)) {
     problem.options.schedule = Schedule::symmetric;
     problem.options.method = Method::sinkhorn;
@@ -65,21 +88,69 @@ SinkhornProblem self_problem(SinkhornProblem const& ab, Side side, Geometry cons
   return problem;
 }
 
+/// A solve has three parts, OT(a, b), OT(a, a) and OT(b, b). Those of divergence k of `count` are the problems k, count
+/// + 2 k and count + 2 k + 1, so that what is solved together stands together.
+struct Part {
+  std::size_t divergence, part;
+};
+Part part_of(std::size_t problem, std::size_t count) {
+  return problem < count ? Part{problem, 0} : Part{(problem - count) / 2, 1 + (problem - count) % 2};
+}
+
 /// Throws ProblemError.
-std::vector<SinkhornProblem> prepared_problems(Context const& context, Geometries const& geometries, VectorView a,
-                                               VectorView b, SolveOptions const& options) {
+std::vector<SinkhornProblem> prepared_problems(Context const& context, std::span<DivergenceProblem const> given,
+                                               SolveOptions const& options, bool solves) {
+  Backend const& backend = backend_of(context);
+  std::size_t const count = given.size();
+  std::vector<Geometries> geometries;
   std::vector<SinkhornProblem> problems;
-  problems.reserve(geometries.size());
-  for_each_problem(geometries.size(), [&](std::size_t k) {
-    Side const side = k == 1 ? Side::rows : Side::columns;
-    SinkhornProblem& problem =
-        problems.emplace_back(k == 0 ? checked_problem(context, {geometries[0], a, b, options.f, options.g}, options)
-                                     : self_problem(problems[0], side, geometries[k], context.device()));
-    OperatorInput input{problem.geometry, problem.marginals, first_operator(problem.options)};
-    if (k > 0 && has_points(problem.geometry)) input.self = {problems[0].entropic.get(), side};
-    problem.entropic = std::move(backend_of(context).entropic_operators({&input, 1})[0]);
-    begin(backend_of(context), problem);
-  });
+  problems.reserve(3 * count);
+  auto const add = [&](std::size_t k) {
+    auto const [divergence, part] = part_of(k, count);
+    DivergenceProblem const& problem = given[divergence];
+    PotentialViews const& start = potentials_of(problem, part);
+    require(solves || !(start.f.empty() || start.g.empty()),
+            "{}: is missing; a plan of potentials needs both {} and {}",
+            start.f.empty() ? kPotentials[part].f : kPotentials[part].g, kPotentials[part].f, kPotentials[part].g);
+    if (part == 0) geometries.push_back(geometries_of(context, problem));
+    Geometry const& geometry = geometries[divergence][part];
+    problems.push_back(part == 0 ? checked_problem(context, {geometry, problem.a, problem.b, start.f, start.g}, options)
+                                 : self_problem(context, problems[divergence], part == 1 ? Side::rows : Side::columns,
+                                                geometry, start));
+    if (!solves)
+      problems.back().options.precision = start.precision == Precision::automatic ? options.precision : start.precision;
+  };
+  // Self terms share what the operators of OT(a, b) have packed.
+  for (auto const& [first, end] : {std::pair{std::size_t{0}, count}, std::pair{count, 3 * count}}) {
+    std::vector<OperatorInput> inputs;
+    auto const for_each = [&, first = first, end = end](auto const& work) {
+      try {
+        for_each_problem(end - first, [&, first](std::size_t i) { work(first + i); });
+      } catch (ProblemError const& error) {
+        throw ProblemError(first + error.index(), error);
+      }
+    };
+    for_each(add);
+    for (std::size_t k = first; k < end; ++k) {
+      SinkhornProblem const& problem = problems[k];
+      inputs.push_back({problem.geometry, problem.marginals, first_operator(problem.options)});
+      auto const [divergence, part] = part_of(k, count);
+      SinkhornProblem const& ab = problems[divergence];
+      // By method newton OT(a, b) begins in float64, the self terms in float32. Plans alone may differ in any way.
+      if (part > 0 && has_points(problem.geometry) && first_precision(problem.options) == first_precision(ab.options))
+        inputs.back().self = {ab.entropic.get(), part == 1 ? Side::rows : Side::columns};
+    }
+    std::vector<std::unique_ptr<EntropicOperator>> operators;
+    try {
+      operators = backend.entropic_operators(inputs);
+    } catch (ProblemError const& error) {
+      throw ProblemError(first + error.index(), error);
+    }
+    for_each([&, first = first](std::size_t k) {
+      problems[k].entropic = std::move(operators[k - first]);
+      begin(backend, problems[k]);
+    });
+  }
   return problems;
 }
 
@@ -93,40 +164,91 @@ void start_from(SinkhornProblem const& aa, SinkhornProblem const& bb, EntropicOp
   }
 }
 
-/// Throws ProblemError.
-Divergence solve(Context const& context, Geometries const& geometries, VectorView a, VectorView b,
-                 SolveOptions const& options) {
+/// The divergences, solved if `solves`, else of the given potentials. Throws ProblemError, whose index is that of
+/// part_of().
+std::vector<Divergence> divergences(Context const& context, std::span<DivergenceProblem const> given,
+                                    SolveOptions const& options, bool solves) {
   Stopwatch const watch;
   validate(options);
   require(options.penalty_a == options.penalty_b,
           "penalty_b: is {}; must be {} as penalty_a is, as each measure meets itself", options.penalty_b,
           options.penalty_a);
   require(options.method != Method::splr, "method: is splr; must be auto, sinkhorn or newton for a divergence");
-  std::vector<SinkhornProblem> problems = prepared_problems(context, geometries, a, b, options);
-  bool stopped = false;  // A caller who stops one problem stops the following ones.
+  require(options.f.empty() && options.g.empty(), "{}: is given in the options; must be given with the problem",
+          options.f.empty() ? "g" : "f");
+  std::size_t const count = given.size();
+  std::vector<SinkhornProblem> problems = prepared_problems(context, given, options, solves);
+  std::vector<char> stopped(count);  // A caller who stops one part stops the following ones.
   for (std::size_t k = 0; options.progress && k < problems.size(); ++k) {
-    problems[k].options.progress = [&options, &stopped, k](Progress progress) {
-      progress.problem = static_cast<int>(k);
-      stopped = stopped || !options.progress(progress);
-      return !stopped;
+    auto const [divergence, part] = part_of(k, count);
+    problems[k].options.progress = [&options, &stop = stopped[divergence],
+                                    index = static_cast<int>(3 * divergence + part)](Progress progress) {
+      progress.problem = index;
+      stop = stop || !options.progress(progress);
+      return !stop;
     };
   }
   double const setup = watch.seconds();
   Backend const& backend = backend_of(context);
-  SinkhornProblem& ab = problems[0];
-  run_sinkhorn(backend, std::span(problems).subspan(1));
-  if (ab.start.f.empty()) start_from(problems[1], problems[2], *ab.entropic);
-  run_sinkhorn(backend, {&ab, 1});
+  std::span const all(problems);
+  if (solves) {
+    run_sinkhorn(backend, all.subspan(count));
+    for (std::size_t k = 0; k < count; ++k) {
+      if (all[k].start.f.empty()) start_from(all[count + 2 * k], all[count + 2 * k + 1], *all[k].entropic);
+    }
+    run_sinkhorn(backend, all.first(count));
+  } else {
+    keep_potentials(all);
+  }
 
-  double const excess = ab.marginals.total_a - ab.marginals.total_b;
-  double const mass_term = ab.options.eps / 2 * excess * excess;
   std::vector<Plan> plans = finished_plans(context, problems, setup);
-  Report const &cross = plans[0].report(), &first = plans[1].report(), &second = plans[2].report();
-  return {.value = cross.dual - first.dual / 2 - second.dual / 2 + mass_term,
-          .gap = std::abs(cross.gap) + (std::abs(first.gap) + std::abs(second.gap)) / 2,
-          .ab = std::move(plans[0]),
-          .aa = std::move(plans[1]),
-          .bb = std::move(plans[2])};
+  std::vector<Divergence> results;
+  results.reserve(count);
+  for (std::size_t k = 0; k < count; ++k) {
+    Plan &ab = plans[k], &aa = plans[count + 2 * k], &bb = plans[count + 2 * k + 1];
+    Report const &cross = ab.report(), &first = aa.report(), &second = bb.report();
+    double const excess = cross.mass - cross.mass_b;
+    results.push_back({.value = cross.dual - first.dual / 2 - second.dual / 2 + cross.eps / 2 * excess * excess,
+                       .gap = std::abs(cross.gap) + (std::abs(first.gap) + std::abs(second.gap)) / 2,
+                       .ab = std::move(ab),
+                       .aa = std::move(aa),
+                       .bb = std::move(bb)});
+  }
+  return results;
+}
+
+/// An error's message with the number of the problem, if `numbered`, and with the name of a cost matrix.
+[[noreturn]] void throw_named(ProblemError const& error, std::span<DivergenceProblem const> given, bool numbered) {
+  auto const [divergence, part] = part_of(error.index(), given.size());
+  bool const of_points = std::holds_alternative<PointCloud>(given[divergence].costs);
+  throw Error(error.code(), fmt::format("{}{}{}", numbered ? fmt::format("problem {}: ", divergence) : "",
+                                        of_points ? "" : fmt::format("{}: ", kParts[part]), error.what()));
+}
+
+Divergence single(Context const& context, DivergenceProblem const& problem, SolveOptions const& options, bool solves) {
+  std::span const given(&problem, 1);
+  try {
+    return std::move(divergences(context, given, options, solves)[0]);
+  } catch (ProblemError const& error) {
+    throw_named(error, given, false);
+  }
+}
+
+std::vector<Divergence> batch(Context const& context, std::span<DivergenceProblem const> given,
+                              SolveOptions const& options, bool solves) {
+  try {
+    return divergences(context, given, options, solves);
+  } catch (ProblemError const& error) {
+    throw_named(error, given, true);
+  }
+}
+
+/// The problem of a call whose options have the warm start of OT(a, b), and its options without it.
+Divergence single(Context const& context, std::variant<PointCloud, DivergenceCosts> costs, VectorView a, VectorView b,
+                  SolveOptions options) {
+  DivergenceProblem const problem{std::move(costs), a, b, {options.f, options.g}};
+  options.f = options.g = {};
+  return single(context, problem, options, true);
 }
 
 }  // namespace
@@ -140,7 +262,7 @@ Status Divergence::status() const {
   return Status::converged;
 }
 
-DivergenceGradient Divergence::gradients(GradientViews const& out) const {
+DivergenceGradient Divergence::gradients(GradientViews const& out, bool scale) const {
   Plan::State& state = *ab.state_;
   VectorOperations const& vectors = state.plan->vectors();
   GradientVectors sum = gradient_vectors(state, out);
@@ -167,9 +289,9 @@ DivergenceGradient Divergence::gradients(GradientViews const& out) const {
     }
   }
   write_gradients(vectors, sum, out);
-  GradientReport const of_ab = ab.gradients({}, {.error_iterations = 0});
-  GradientReport const of_aa = aa.gradients({}, {.error_iterations = 0});
-  GradientReport const of_bb = bb.gradients({}, {.error_iterations = 0});
+  GradientReport const of_ab = ab.gradients({}, {.error_iterations = 0, .scale = scale});
+  GradientReport const of_aa = aa.gradients({}, {.error_iterations = 0, .scale = scale});
+  GradientReport const of_bb = bb.gradients({}, {.error_iterations = 0, .scale = scale});
   return {.scale = of_ab.scale - (of_aa.scale + of_bb.scale) / 2,
           .label_weight = of_ab.label_weight - (of_aa.label_weight + of_bb.label_weight) / 2,
           .marginal_error = of_ab.marginal_error + (of_aa.marginal_error + of_bb.marginal_error) / 2};
@@ -177,24 +299,30 @@ DivergenceGradient Divergence::gradients(GradientViews const& out) const {
 
 Divergence sinkhorn_divergence(Context const& context, PointCloud const& clouds, VectorView a, VectorView b,
                                SolveOptions const& options) {
-  validate(clouds, context.device());
-  if (!clouds.labels.empty()) require_symmetric(backend_of(context), clouds.labels.cost);
-  PointCloud xx = clouds, yy = clouds;
-  xx.y = clouds.x;
-  xx.labels.y = clouds.labels.x;
-  yy.x = clouds.y;
-  yy.labels.x = clouds.labels.y;
-  return solve(context, {clouds, xx, yy}, a, b, options);
+  return single(context, clouds, a, b, options);
 }
 
 Divergence sinkhorn_divergence(Context const& context, DivergenceCosts const& costs, VectorView a, VectorView b,
                                SolveOptions const& options) {
-  try {
-    return solve(context, {costs.xy, costs.xx, costs.yy}, a, b, options);
-  } catch (ProblemError const& error) {
-    constexpr char const* kNames[] = {"xy", "xx", "yy"};
-    throw Error(error.code(), fmt::format("{}: {}", kNames[error.index()], error.what()));
-  }
+  return single(context, costs, a, b, options);
+}
+
+Divergence sinkhorn_divergence(Context const& context, DivergenceProblem const& problem, SolveOptions const& options) {
+  return single(context, problem, options, true);
+}
+
+std::vector<Divergence> sinkhorn_divergence_batch(Context const& context, std::span<DivergenceProblem const> problems,
+                                                  SolveOptions const& options) {
+  return batch(context, problems, options, true);
+}
+
+Divergence divergence_of(Context const& context, DivergenceProblem const& problem, SolveOptions const& options) {
+  return single(context, problem, options, false);
+}
+
+std::vector<Divergence> divergences_of(Context const& context, std::span<DivergenceProblem const> problems,
+                                       SolveOptions const& options) {
+  return batch(context, problems, options, false);
 }
 
 }  // namespace monge

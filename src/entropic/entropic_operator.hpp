@@ -80,7 +80,8 @@ class EntropicOperator {
   virtual VectorOperations const& vectors() const = 0;
 
   /// Replaces (f, g); an empty view means zeros for the user's cost, whatever the internal gauge. Points of zero weight
-  /// take no part in sweeps: get_potentials() then gives them the value of an update, f* of the other potential.
+  /// take no part in sweeps: get_potentials() then gives them the value of an update, f* of the other potential. A self
+  /// problem takes the mean of (f', g').
   virtual void set_potentials(VectorView f, VectorView g) = 0;
   virtual void get_potentials(MutableVectorView f, MutableVectorView g) const = 0;
   /// The potential of one side in the operator's own gauge (f' or g'), which operators of one problem share whatever

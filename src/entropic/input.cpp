@@ -98,8 +98,10 @@ SolveOptions with_eps(SolveOptions options, double mean_cost) {
   return options;
 }
 
-WarmStart validated_warm_start(Backend const& backend, VectorView f, VectorView g, Marginals const& marginals) {
-  require(f.empty() == g.empty(), "{}: is missing; a warm start needs both f and g", f.empty() ? "f" : "g");
+WarmStart validated_warm_start(Backend const& backend, VectorView f, VectorView g, Marginals const& marginals,
+                               PotentialNames names) {
+  require(f.empty() == g.empty(), "{}: is missing; a warm start needs both {} and {}", f.empty() ? names.f : names.g,
+          names.f, names.g);
   if (f.empty()) return {};
   auto const read = [&](char const* field, VectorView view, std::vector<double> const& weight) {
     validate_vector(field, view, static_cast<std::int64_t>(weight.size()), backend.device());
@@ -111,7 +113,7 @@ WarmStart validated_warm_start(Backend const& backend, VectorView f, VectorView 
     }
     return values;
   };
-  return {read("f", f, marginals.a), read("g", g, marginals.b)};
+  return {read(names.f, f, marginals.a), read(names.g, g, marginals.b)};
 }
 
 void require_equal_totals(WeightNames names, ValidMarginals const& marginals, double tolerance, char const* advice) {

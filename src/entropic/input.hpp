@@ -29,9 +29,15 @@ struct ValidMarginals : Marginals {
 struct WarmStart {
   std::vector<double> f, g;
 };
+/// The names of potentials in messages.
+struct PotentialNames {
+  char const* f = "f";
+  char const* g = "g";
+};
 /// Requires both potentials or neither, of the right sizes, with finite entries. A point of zero weight takes no part
 /// in sweeps and starts from 0: its potential may be +infinity, as in a plan where all its pairs are forbidden.
-WarmStart validated_warm_start(Backend const& backend, VectorView f, VectorView g, Marginals const& marginals);
+WarmStart validated_warm_start(Backend const& backend, VectorView f, VectorView g, Marginals const& marginals,
+                               PotentialNames names = {});
 
 /// The names of the weights in messages.
 struct WeightNames {

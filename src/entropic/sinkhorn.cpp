@@ -105,20 +105,8 @@ class SinkhornRun {
       : problem_(problem),
         index_(index),
         policy_(problem.options, problem.marginals.mass(), problem.entropic->cost_size().centred_bound,
-                level(problem.marginals, penalties_of(problem.options)), backend.float64_cost(),
-                first_precision(problem.options), !problem.start.f.empty()) {
-    double const mean_cost = problem.entropic->cost_size().mean;
-    report().penalty_a = problem.options.penalty_a;
-    report().penalty_b = problem.options.penalty_b;
-    report().mass = problem.marginals.total_a;
-    report().mass_b = problem.marginals.total_b;
-    report().eps = problem.options.eps;
-    report().mean_cost = mean_cost;
-    report().eps_relative = mean_cost > 0 ? problem.options.eps / mean_cost : kNaN;
-    if (problem.options.certificate) return;
-    report().transported_mass = report().transport_cost = kNaN;
-    report().gradient_norm = report().primal = report().dual = report().gap = kNaN;
-  }
+                level(problem.marginals, penalties_of(problem.options)), backend.pass_times(problem.geometry),
+                first_precision(problem.options), !problem.start.f.empty()) {}
 
   SinkhornStep const& next() const { return policy_.next(); }
   EntropicOperator& entropic() const { return *problem_.entropic; }
@@ -151,12 +139,15 @@ class SinkhornRun {
     policy_.ended(result.status, result.last.iteration, result.last.passes, result.last.l1_error * mass);
   }
 
-  void newton_step() {
-    SinkhornStep const taken = next();
+  /// Uses the operator alone; stepped() follows.
+  NewtonProgress newton_step() {
     if (!newton_) newton_ = std::make_unique<NewtonMethod>(entropic(), problem_.marginals, options().criterion);
-    NewtonProgress const progress = newton_->advance(taken.sweep.eps, taken.count);
+    return newton_->advance(next().sweep.eps, next().count);
+  }
+  void stepped(NewtonProgress const& progress) {
+    Sweep const kind = next().sweep;
     policy_.stepped(progress);
-    record(taken.sweep, progress.error, progress.gradient_norm);
+    record(kind, progress.error, progress.gradient_norm);
     if (policy_.is_short()) policy_.returned(newton_->return_to_best());
   }
 
@@ -247,6 +238,16 @@ void sweep(Sweeper& sweeper, Runs const& runs) {
   for (std::size_t k = 0; k < runs.size(); ++k) runs[k]->swept(steps[k].errors);
 }
 
+void step(Backend const& backend, Runs const& runs) {
+  if (runs.empty()) return;
+  std::vector<ProblemSize> sizes;
+  for (SinkhornRun const* run : runs)
+    sizes.push_back({run->entropic().size(Side::rows), run->entropic().size(Side::columns)});
+  std::vector<NewtonProgress> progress(runs.size());
+  backend.for_each_step(sizes, [&](std::size_t k) { progress[k] = runs[k]->newton_step(); });
+  for (std::size_t k = 0; k < runs.size(); ++k) runs[k]->stepped(progress[k]);
+}
+
 void certify(Backend const& backend, Runs const& runs) {
   if (runs.empty()) return;
   Stopwatch const watch;
@@ -274,13 +275,16 @@ void refine(Backend const& backend, Runs const& runs) {
   for (std::size_t k = 0; k < runs.size(); ++k) runs[k]->refined(std::move(twins[k]));
 }
 
-/// Throws ProblemError.
-std::vector<Plan> solve_all(Context const& context, std::span<BatchProblem const> given, SolveOptions const& options) {
+/// The plans of `given`, solved if `solves`, else those of the given potentials. Throws ProblemError.
+std::vector<Plan> plans_of_all(Context const& context, std::span<BatchProblem const> given, SolveOptions const& options,
+                               bool solves) {
   Stopwatch const watch;
   std::vector<SinkhornProblem> problems;
   std::vector<OperatorInput> inputs;
   problems.reserve(given.size());
   for_each_problem(given.size(), [&](std::size_t i) {
+    require(solves || !(given[i].f.empty() || given[i].g.empty()),
+            "{}: is missing; a plan of potentials needs both f and g", given[i].f.empty() ? "f" : "g");
     problems.push_back(checked_problem(context, given[i], options));
     inputs.push_back({problems[i].geometry, problems[i].marginals, first_operator(options)});
   });
@@ -291,8 +295,27 @@ std::vector<Plan> solve_all(Context const& context, std::span<BatchProblem const
     begin(backend, problems[i]);
   });
   double const setup = watch.seconds();
-  run_sinkhorn(backend, problems);
+  solves ? run_sinkhorn(backend, problems) : keep_potentials(problems);
   return finished_plans(context, problems, setup);
+}
+
+std::vector<Plan> batch_of_plans(Context const& context, std::span<BatchProblem const> problems,
+                                 SolveOptions const& options, bool solves) {
+  validate(options);
+  require(options.f.empty() && options.g.empty(),
+          "{}: is given in the options; must be given with the problems of a batch", options.f.empty() ? "g" : "f");
+  try {
+    return plans_of_all(context, problems, options, solves);
+  } catch (ProblemError const& error) {
+    throw Error(error.code(), fmt::format("problem {}: {}", error.index(), error.what()));
+  }
+}
+
+Plan single_plan(Context const& context, Geometry const& geometry, VectorView a, VectorView b,
+                 SolveOptions const& options, bool solves) {
+  validate(options);
+  BatchProblem const problem{geometry, a, b, options.f, options.g};
+  return std::move(plans_of_all(context, {&problem, 1}, options, solves)[0]);
 }
 
 }  // namespace
@@ -337,8 +360,21 @@ void begin(Backend const& backend, SinkhornProblem& problem) {
               ? kSquaresOverflow
               : "x, y: the squared distances overflow float32; precision must be float64, or the points lie closer "
                 "together");
-  problem.options = with_eps(problem.options, problem.entropic->cost_size().mean);
+  double const mean_cost = problem.entropic->cost_size().mean;
+  problem.options = with_eps(problem.options, mean_cost);
   if (!problem.start.f.empty()) problem.entropic->set_potentials(problem.start.f, problem.start.g);
+
+  Report& report = problem.report;
+  report.eps = problem.options.eps;
+  report.mean_cost = mean_cost;
+  report.eps_relative = mean_cost > 0 ? report.eps / mean_cost : kNaN;
+  report.precision = first_precision(problem.options);
+  report.penalty_a = problem.options.penalty_a;
+  report.penalty_b = problem.options.penalty_b;
+  report.mass = problem.marginals.total_a;
+  report.mass_b = problem.marginals.total_b;
+  report.transported_mass = report.transport_cost = report.marginal_error = kNaN;
+  report.gradient_norm = report.primal = report.dual = report.gap = kNaN;
 }
 
 void run_sinkhorn(Backend const& backend, std::span<SinkhornProblem> problems) {
@@ -350,12 +386,19 @@ void run_sinkhorn(Backend const& backend, std::span<SinkhornProblem> problems) {
   std::unique_ptr<Sweeper> const sweeper = backend.sweeper();
   while (!active.empty()) {
     sweep(*sweeper, waiting_for(SinkhornAction::sweep, active));
-    for (SinkhornRun* run : waiting_for(SinkhornAction::newton, active)) run->newton_step();
+    step(backend, waiting_for(SinkhornAction::newton, active));
     for (SinkhornRun* run : waiting_for(SinkhornAction::splr, active)) run->splr();
     certify(backend, waiting_for(SinkhornAction::certify, active));
     refine(backend, waiting_for(SinkhornAction::refine, active));
     for (SinkhornRun* run : waiting_for(SinkhornAction::finish, active)) run->finish();
     std::erase_if(active, [](SinkhornRun const* run) { return run->next().action == SinkhornAction::finish; });
+  }
+}
+
+void keep_potentials(std::span<SinkhornProblem> problems) {
+  for (SinkhornProblem& problem : problems) {
+    problem.report.status = Status::completed;
+    problem.report.message = "the plan of given potentials";
   }
 }
 
@@ -380,21 +423,22 @@ std::vector<Plan> finished_plans(Context const& context, std::span<SinkhornProbl
 }
 
 Plan solve(Context const& context, Geometry const& geometry, VectorView a, VectorView b, SolveOptions const& options) {
-  validate(options);
-  BatchProblem const problem{geometry, a, b, options.f, options.g};
-  return std::move(solve_all(context, {&problem, 1}, options)[0]);
+  return single_plan(context, geometry, a, b, options, true);
 }
 
 std::vector<Plan> solve_batch(Context const& context, std::span<BatchProblem const> problems,
                               SolveOptions const& options) {
-  validate(options);
-  require(options.f.empty() && options.g.empty(),
-          "{}: is given in the options; must be given with the problems of a batch", options.f.empty() ? "g" : "f");
-  try {
-    return solve_all(context, problems, options);
-  } catch (ProblemError const& error) {
-    throw Error(error.code(), fmt::format("problem {}: {}", error.index(), error.what()));
-  }
+  return batch_of_plans(context, problems, options, true);
+}
+
+Plan plan_of(Context const& context, Geometry const& geometry, VectorView a, VectorView b,
+             SolveOptions const& options) {
+  return single_plan(context, geometry, a, b, options, false);
+}
+
+std::vector<Plan> plans_of(Context const& context, std::span<BatchProblem const> problems,
+                           SolveOptions const& options) {
+  return batch_of_plans(context, problems, options, false);
 }
 
 }  // namespace monge

@@ -34,14 +34,17 @@ Precision first_precision(SolveOptions const& options);
 /// The options of a solve's first operator.
 OperatorOptions first_operator(SolveOptions const& options);
 
-/// Completes the set-up that needs the operator: eps, if it is relative to the mean cost, and the potentials of a warm
-/// start. With automatic precision, costs that overflow float32 get a new operator in float64. Throws if they overflow
-/// there, too.
+/// Completes the set-up that needs the operator: eps, if it is relative to the mean cost, the potentials of a warm
+/// start, and the report, without values. With automatic precision, costs that overflow float32 get a new operator in
+/// float64. Throws if they overflow there, too.
 void begin(Backend const& backend, SinkhornProblem& problem);
 
 /// Solves the problems from the potentials that their operators have, and fills in their reports except for the set-up
 /// time. The problems advance together; each ends by itself.
 void run_sinkhorn(Backend const& backend, std::span<SinkhornProblem> problems);
+
+/// Completes the reports of problems whose potentials stay as they were given.
+void keep_potentials(std::span<SinkhornProblem> problems);
 
 /// The plans of the problems' operators; moves the reports into them. `setup`: seconds of the set-up.
 std::vector<Plan> finished_plans(Context const& context, std::span<SinkhornProblem> problems, double setup);

@@ -24,10 +24,10 @@ constexpr double kNewtonRungError = 3e-2;
 constexpr int kRungSweeps = 5;
 /// Plain sweeps at a new eps before Newton's method, which show whether it is needed.
 constexpr int kSweepsBeforeNewton = 2;
-/// Newton's method pays where more float64 sweeps than this are foreseen: it rarely takes fewer passes.
-constexpr double kSweepsLikeNewton = 40;
-/// If a float64 pass costs more float32 passes than this, float32 sweeps come down the ladder without Newton steps.
-constexpr double kDearFloat64 = 2;
+/// Newton's method is expected to take this number of passes from where sweeps have come.
+constexpr double kNewtonPasses = 15;
+/// If a pass of Newton's method takes longer than this number of sweeps, sweeps come down the ladder without it.
+constexpr double kDearNewton = 3;
 /// A trial that Newton's method may follow ends at the first check with a larger relative error than this.
 constexpr double kHopelessError = 0.5;
 /// Sweeps without progress before a float64 evaluation decides whether rounding is the limit, and before rounding is
@@ -78,12 +78,12 @@ int plain_tail(SolveOptions const& options) {
 }  // namespace
 
 SinkhornPolicy::SinkhornPolicy(SolveOptions const& options, double mass, double cost_bound, double level,
-                               double float64_cost, Precision precision, bool is_warm)
+                               PassTimes times, Precision precision, bool is_warm)
     : options_(options),
       mass_(mass),
       cost_bound_(cost_bound),
       level_(level),
-      float64_cost_(float64_cost),
+      times_(times),
       precision_(precision),
       may_step_(allows_newton(options)),
       on_trial_(options.annealing < 1),
@@ -200,12 +200,13 @@ void SinkhornPolicy::aim_lower(double value, double error) {
 
 /// Whether Newton's method may follow the first two sweeps of a rung. Otherwise it follows only sweeps that are stuck.
 bool SinkhornPolicy::steps_on_ladder() const {
-  return may_step_ && (precision_ == Precision::float64 || float64_cost_ <= kDearFloat64 || newton_steps_ > 0);
+  return may_step_ &&
+         (options_.method == Method::newton || newton_steps_ > 0 || sweeps_of_newton_pass() <= kDearNewton);
 }
 
-/// kSweepsLikeNewton in sweeps of the present precision.
-double SinkhornPolicy::sweeps_like_newton() const {
-  return precision_ == Precision::float64 ? kSweepsLikeNewton : kSweepsLikeNewton * float64_cost_;
+/// Sweeps in the present precision that take as long as a pass of Newton's method.
+double SinkhornPolicy::sweeps_of_newton_pass() const {
+  return times_.newton / (precision_ == Precision::float64 ? times_.float64 : 1);
 }
 
 /// Whether Newton's method is expected to end before sweeps do. Once a rung has needed it, it is used at every eps.
@@ -214,21 +215,27 @@ bool SinkhornPolicy::newton_pays() const {
   if (!may_step_ || on_trial_ || static_cast<int>(seen_.size()) < kSweepsBeforeNewton) return false;
   if (options_.method == Method::newton || newton_steps_ > 0) return true;
   Seen const& last = seen_.back();
-  double const newton = sweeps_like_newton();
+  double const newton = kNewtonPasses * sweeps_of_newton_pass();
   bool const had_chance = last.iteration - seen_.front().iteration > newton;
-  // Where float64 is expensive, the first rates are no reason to leave float32.
+  // Where steps are expensive, the first rates are no reason to take one.
   if (!steps_on_ladder() && !had_chance) return false;
+  return foreseen_sweeps(target_ * mass_) > (had_chance && steps_on_ladder() ? newton / 4 : newton);
+}
+
+/// The number of sweeps to `error`, by the rate of the last ones or, of plain sweeps, by that of the best omega; 0
+/// where it is not known yet.
+double SinkhornPolicy::foreseen_sweeps(double error) const {
+  Seen const& last = seen_.back();
   // Overrelaxed sweeps show their rate once the transient of a new omega is over.
   int const window = last.is_plain ? 1 : 20;
   auto const first = std::find_if(seen_.rbegin(), seen_.rend(), [&](Seen const& seen) {
     return seen.iteration <= last.iteration - window && seen.is_plain == last.is_plain;
   });
-  if (first == seen_.rend()) return false;
+  if (first == seen_.rend()) return 0;
   double rate = std::pow(last.error / first->error, 1.0 / (last.iteration - first->iteration));
-  if (!(rate < 1)) return true;
+  if (!(rate < 1)) return std::numeric_limits<double>::infinity();
   if (last.is_plain) rate = best_relaxation(rate) - 1;
-  double const foreseen = std::log(std::max(last.error / (target_ * mass_), 1.0)) / -std::log(rate);
-  return foreseen > (had_chance && steps_on_ladder() ? newton / 4 : newton);
+  return std::log(std::max(last.error / error, 1.0)) / -std::log(rate);
 }
 
 void SinkhornPolicy::take_newton() {
@@ -316,8 +323,10 @@ void SinkhornPolicy::swept_on_ladder() {
   annealing_iterations_ += step_.count;
   double const enough = std::max(steps_on_ladder() ? kNewtonRungError : kRungError, options_.tolerance) * mass_;
   if (seen_error() > enough && iterations_ < rung_end_) {
-    bool const is_due = steps_on_ladder() ? static_cast<int>(seen_.size()) >= kSweepsBeforeNewton
-                                          : iterations_ - seen_.front().iteration > sweeps_like_newton();
+    double const newton = kNewtonPasses * sweeps_of_newton_pass();
+    bool const is_due = steps_on_ladder()
+                            ? static_cast<int>(seen_.size()) >= kSweepsBeforeNewton
+                            : iterations_ - seen_.front().iteration > newton && foreseen_sweeps(enough) > newton;
     if (may_step_ && is_due) return take_newton();
     if (!has_stopped_falling(kBlindPatience)) return go_on();
     // Rounding gets worse down the ladder.

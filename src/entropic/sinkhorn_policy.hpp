@@ -36,10 +36,10 @@ struct SinkhornStep {
 class SinkhornPolicy {
  public:
   /// `mass`: errors are relative to it. `cost_bound`: EntropicOperator::cost_size().centred_bound. `level`: the size of
-  /// the part of the potentials that penalties add to the costs'. `float64_cost`: the backend's. `precision`: of the
-  /// first sweeps, not `automatic`. `is_warm`: the potentials are given, and may be the solution. The options outlive
-  /// the policy.
-  SinkhornPolicy(SolveOptions const& options, double mass, double cost_bound, double level, double float64_cost,
+  /// the part of the potentials that penalties add to the costs'. `times`: of passes of this problem. `precision`: of
+  /// the first sweeps, not `automatic`. `is_warm`: the potentials are given, and may be the solution. The options
+  /// outlive the policy.
+  SinkhornPolicy(SolveOptions const& options, double mass, double cost_bound, double level, PassTimes times,
                  Precision precision, bool is_warm = false);
 
   SinkhornStep const& next() const { return step_; }
@@ -90,9 +90,10 @@ class SinkhornPolicy {
   void ask_certificate();
   void aim_lower(double value, double error);
   bool steps_on_ladder() const;
-  double sweeps_like_newton() const;
+  double sweeps_of_newton_pass() const;
   bool judges_rate() const;
   bool newton_pays() const;
+  double foreseen_sweeps(double error) const;
   void take_newton();
   void go_on();
   void go_no_further();
@@ -113,7 +114,7 @@ class SinkhornPolicy {
   double mass_;
   double cost_bound_;
   double level_;
-  double float64_cost_;
+  PassTimes times_;
   Precision precision_;
   SinkhornStep step_{};
 

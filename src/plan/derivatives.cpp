@@ -1,5 +1,6 @@
 // Derivatives as methods of Plan: checks of the arguments, and vectors for their views.
 #include <cmath>
+#include <limits>
 #include <utility>
 
 #include <monge/plan.hpp>
@@ -102,9 +103,12 @@ GradientReport Plan::gradients(GradientViews const& out, GradientOptions const& 
   write_gradients(state_->plan->vectors(), gradient_vectors(*state_, out), out);
 
   GradientReport report;
-  double const of_labels = std::isnan(state_->label_weight) ? 0 : state_->plan->label_cost();
-  report.scale = (transport_cost() - of_labels) / state_->scale;
-  report.label_weight = of_labels / state_->label_weight;
+  report.scale = std::numeric_limits<double>::quiet_NaN();
+  if (options.scale) {
+    double const of_labels = std::isnan(state_->label_weight) ? 0 : state_->plan->label_cost();
+    report.scale = (transport_cost() - of_labels) / state_->scale;
+    report.label_weight = of_labels / state_->label_weight;
+  }
   report.marginal_error = state_->report.marginal_error;
   if (options.error_iterations > 0) {
     auto const [value, iterations] = state_->derivatives().distance(options.error_iterations);

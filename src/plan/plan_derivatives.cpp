@@ -101,7 +101,8 @@ Vector const& PlanDerivatives::overlap() {
 
 void PlanDerivatives::gradient(Side side, Vector& out) {
   PointForm const form = plan_.point_form();
-  combine({{1, &slopes(side), &plan_.marginal(side)}, {form.product, &far_points(side)}}, out);
+  Vector const& far = far_points(side);  // First: on the CPU this product finds the marginal, too.
+  combine({{1, &slopes(side), &plan_.marginal(side)}, {form.product, &far}}, out);
 }
 
 /// Eliminating df leaves (S + damping diag(c)) dg = b with

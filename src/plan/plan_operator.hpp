@@ -11,7 +11,6 @@
 #pragma once
 #include <cstdint>
 #include <memory>
-#include <span>
 
 #include <monge/array.hpp>
 
@@ -88,9 +87,10 @@ class PlanEntries {
   /// values_k = P_ij of the pair (rows_k, columns_k), from its cost and the potentials alone, with sums in float64; 0
   /// for a pair of zero weight or infinite cost. O(d) per pair.
   virtual void entries_at(IndexView rows, IndexView columns, MutableVectorView values) = 0;
-  /// A solver for the entries at these pairs, none twice, of this plan or others of the same problem.
-  virtual std::unique_ptr<EntrySolver> entry_solver(std::span<std::int64_t const> rows,
-                                                    std::span<std::int64_t const> columns) const = 0;
+  /// A solver for the entries, of this plan or others of the same problem, at the pairs of this plan's largest entries
+  /// among the kEntryCandidates largest of each row. They are at most `per_row` a row on average, fewer where set()
+  /// would take long. One pass.
+  virtual std::unique_ptr<EntrySolver> entry_solver(double per_row) = 0;
 };
 
 /// The points of a plan, and derivatives by them. All functions throw unsupported if the costs have no points.

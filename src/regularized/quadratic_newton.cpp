@@ -280,9 +280,9 @@ void run_newton(Backend const& backend, std::span<RegularizedRun* const> runs, s
     for (std::size_t k = 0; k < runs.size(); ++k) run(k);
     return;
   }
-  std::vector<RegularizedOperator*> operators;
-  for (RegularizedRun* const one : runs) operators.push_back(one->found.get());
-  backend.for_each_solve(operators, run);
+  std::vector<ProblemSize> sizes;
+  for (RegularizedRun* const one : runs) sizes.push_back({one->found->rows(), one->found->columns()});
+  backend.for_each_step(sizes, run);
 }
 
 }  // namespace monge

@@ -1,20 +1,25 @@
 // A preconditioner made of the largest entries of a plan.
 #pragma once
+#include <cstdint>
+
 #include "backend/vectors.hpp"
 
 namespace monge {
 
 class PlanEntries;
 
+/// The entries are chosen among this number of the largest of each row.
+inline constexpr std::int64_t kEntryCandidates = 32;
+
 /// An approximate inverse of
 ///   S = diag(c) - E^T diag(1/a) E,
-/// where E (n x m) has the entries of a plan at pairs that were given once. It preconditions the Schur complement of
+/// where E (n x m) has the entries of a plan at pairs that were chosen once. It preconditions the Schur complement of
 /// the whole plan. Made by PlanEntries::entry_solver().
 class EntrySolver {
  public:
   virtual ~EntrySolver() = default;
-  /// The approximate cost of set() in passes over all pairs, by which callers choose the number of entries.
-  virtual double passes() const = 0;
+  /// The number of pairs a row, on average, that was allowed.
+  virtual double per_row() const = 0;
   /// E has the entries of `plan`; a (rows) and c (columns) are >= 0. S is positive definite up to rounding. A point
   /// whose a or c is 0 has no entries. Waits.
   virtual void set(PlanEntries& plan, Vector const& a, Vector const& c) = 0;

@@ -2,12 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numbers>
 #include <numeric>
 #include <utility>
 
 #include "plan/conjugate_gradient.hpp"
-#include "second_order/largest_entries.hpp"
 
 namespace monge {
 namespace {
@@ -27,11 +25,8 @@ constexpr int kFewestPasses = 4;
 /// If conjugate gradients take this many steps, entries are chosen anew.
 constexpr int kManyProducts = 6;
 
-/// Entries of the preconditioner: at most kEntriesPerRow per row on average, among the kCandidates largest of each row.
-constexpr double kEntriesPerRow = 8, kFewestEntriesPerRow = 1;
-constexpr std::int64_t kCandidates = 32;
-/// Limit of EntrySolver::passes().
-constexpr double kMostPasses = 10;
+/// Entries of the preconditioner a row, on average.
+constexpr double kEntriesPerRow = 8;
 
 }  // namespace
 
@@ -56,7 +51,6 @@ NewtonMethod::NewtonMethod(EntropicOperator& entropic, Marginals const& marginal
       best_(vectors_),
       step_(vectors_.make(Side::columns)),
       damping_(kFirstDamping),
-      entries_per_row_(kEntriesPerRow),
       on_rows_(vectors_.make(Side::rows)),
       on_columns_(vectors_.make(Side::columns)),
       diagonal_(vectors_.make(Side::columns)) {
@@ -170,7 +164,10 @@ void NewtonMethod::find_direction(int most_products) {
   vectors_.copy(*point_.g, entropic_.potential(Side::columns));
   std::unique_ptr<PlanOperator> const plan = entropic_.plan(eps_);
   plan->set_transforms(*point_.f, *point_.next);
-  if (entries_are_old_) choose_entries(*plan);
+  if (entries_are_old_) {
+    entries_ = plan->entry_solver(entries_ ? std::min(kEntriesPerRow, 2 * entries_->per_row()) : kEntriesPerRow);
+    ++passes_;
+  }
   // 1e-12 makes up for the rounding of the entries: without damping the exact matrix is singular.
   vectors_.combine({{1 + damping_ + 1e-12, point_.marginal.get()}}, *diagonal_);
   entries_->set(*plan, *a_, *diagonal_);
@@ -191,19 +188,6 @@ void NewtonMethod::find_direction(int most_products) {
       {.tolerance = kResidual, .iterations = std::min(kMostProducts, most_products), .evaluates_residual = false});
   passes_ += result.iterations;
   entries_are_old_ = result.iterations >= kManyProducts;
-}
-
-/// Chooses the largest entries of the plan, among the largest of each row; fewer if their solver would cost too much.
-void NewtonMethod::choose_entries(PlanOperator& plan) {
-  double const n = static_cast<double>(entropic_.size(Side::rows));
-  std::vector<LargeEntry> found = largest_of_rows(plan, std::min(entropic_.size(Side::columns), kCandidates));
-  ++passes_;
-  for (entries_per_row_ = std::min(kEntriesPerRow, 2 * entries_per_row_);; entries_per_row_ /= std::numbers::sqrt2) {
-    keep_largest(found, static_cast<std::size_t>(entries_per_row_ * n));
-    Pairs const pairs = pairs_of(found);
-    entries_ = plan.entry_solver(pairs.rows, pairs.columns);
-    if (entries_->passes() <= kMostPasses || entries_per_row_ <= kFewestEntriesPerRow) return;
-  }
 }
 
 }  // namespace monge

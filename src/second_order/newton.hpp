@@ -58,7 +58,6 @@ class NewtonMethod {
   void find_direction(int most_products);
   double gain() const;
   double largest(Vector const& potential, Vector const& support) const;
-  void choose_entries(PlanOperator& plan);
 
   EntropicOperator& entropic_;
   VectorOperations const& vectors_;
@@ -74,7 +73,6 @@ class NewtonMethod {
 
   // The preconditioner: its entries stay until conjugate gradients take many steps, their values for one step.
   std::unique_ptr<EntrySolver> entries_;
-  double entries_per_row_;  // On average, and at most.
   bool entries_are_old_ = true;
   std::unique_ptr<Vector> on_rows_, on_columns_, diagonal_;  // Scratch, for one expression at a time
 };

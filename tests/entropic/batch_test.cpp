@@ -140,13 +140,13 @@ TEST_P(BatchInFloat64, of_other_methods) {
   std::vector<Problem> const problems = ragged_problems();
   for (Method const method : {Method::newton, Method::splr, Method::automatic}) {
     SCOPED_TRACE(name(method));
-    SolveOptions const options{.eps = 0.2, .method = method, .tolerance = 1e-7, .iterations = 100};
+    bool const chooses = method == Method::automatic;
+    SolveOptions const options{
+        .eps = chooses ? 0.01 : 0.2, .method = method, .tolerance = 1e-7, .iterations = chooses ? 2000 : 100};
     std::vector<Plan> const plans = expect_as_alone(context(), batch_of(problems), options);
     EXPECT_TRUE(has_status(plans, Status::converged));
-    // Where float64 is dear, sweeps have these.
-    bool const takes_steps = method != Method::automatic || context().device().type == DeviceType::cpu;
-    EXPECT_EQ(std::any_of(plans.begin(), plans.end(), [](Plan const& plan) { return plan.report().newton_steps > 0; }),
-              takes_steps);
+    EXPECT_TRUE(
+        std::any_of(plans.begin(), plans.end(), [](Plan const& plan) { return plan.report().newton_steps > 0; }));
   }
 }
 

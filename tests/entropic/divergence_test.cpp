@@ -540,6 +540,17 @@ TEST_P(DivergenceCalls, say_what_is_wrong) {
   EXPECT_EQ(matrices(xy, xx), "xx: cost: is 6 x 8; must be 6 x 6");
 }
 
+// Newton's method begins in float64, sweeps of the self terms in float32: they cannot share packed points.
+TEST_P(DivergenceCalls, by_newton_are_those_by_sweeps) {
+  Problem const problem = oracle::make_problem({40, 50, 3, Weights::with_zeros, Place::shifted});
+  SolveOptions options{.eps = 0.3, .method = Method::newton};
+  Divergence const newton = sinkhorn_divergence(context(), problem.clouds(), problem.a, problem.b, options);
+  options.method = Method::sinkhorn;
+  Divergence const sweeps = sinkhorn_divergence(context(), problem.clouds(), problem.a, problem.b, options);
+  EXPECT_EQ(newton.status(), Status::converged);
+  EXPECT_NEAR(newton.value, sweeps.value, newton.gap + sweeps.gap + 1e-13 * std::abs(sweeps.ab.report().dual));
+}
+
 // One eps for the three: that of OT(a, b).
 TEST_P(DivergenceCalls, share_eps_and_the_wish_to_stop) {
   Problem const problem = oracle::make_problem({40, 50, 3});

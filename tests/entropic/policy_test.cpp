@@ -39,9 +39,9 @@ Evaluation evaluation(double row_error, double column_error) {
 }
 
 SinkhornPolicy make_policy(SolveOptions const& options, double cost_bound = 10, double level = 0,
-                           double float64_cost = 2) {
+                           PassTimes times = {.float64 = 2, .newton = 2}) {
   Precision const first = options.precision == Precision::automatic ? Precision::float32 : options.precision;
-  return {options, kMass, cost_bound, level, float64_cost, first};
+  return {options, kMass, cost_bound, level, times, first};
 }
 
 void expect_finish(SinkhornPolicy const& policy, Status status) {
@@ -248,7 +248,7 @@ TEST(SinkhornPolicyTest, rung_that_rounding_holds_up_goes_to_float64_or_ends) {
   options.eps = bound / 2048;
   for (bool const automatic : {true, false}) {
     options.precision = automatic ? Precision::automatic : Precision::float32;
-    SinkhornPolicy policy(options, kMass, bound, 0, 2, Precision::float32);
+    SinkhornPolicy policy(options, kMass, bound, 0, {.float64 = 2, .newton = 2}, Precision::float32);
     fail_trial(policy);
     while (policy.next().sweep.eps > 4 * options.eps) policy.swept({0, 0});
     double const eps = policy.next().sweep.eps;
@@ -909,7 +909,7 @@ TEST(NewtonPolicyTest, rungs_belong_to_sweeps_in_float32_where_float64_is_dear) 
   SolveOptions const options = newton_options(Method::automatic);
   for (double const cost : {2.0, 4.0}) {
     SCOPED_TRACE(testing::Message() << "float64 costs " << cost);
-    SinkhornPolicy policy = make_policy(options, 10, 0, cost);
+    SinkhornPolicy policy = make_policy(options, 10, 0, {.float64 = cost, .newton = cost});
     while (policy.next().action == SinkhornAction::sweep && policy.next().sweep.eps == options.eps)
       policy.swept({kMass, kMass});
     int const trial = policy.iterations();

@@ -73,6 +73,12 @@ class EntrySolverTest : public OperatorTest {
     entropic->set_potentials({}, {});
     return entropic->plan(1);
   }
+  /// A solver for the pairs of the system, which have the only entries of `plan`. On the CPU fewer might be chosen.
+  std::unique_ptr<EntrySolver> solver_of(PlanOperator& plan, System const& system) const {
+    double const per_row = static_cast<double>(system.entries.size()) / static_cast<double>(system.n);
+    if (context().device().type == DeviceType::cuda) return plan.entry_solver(per_row);
+    return std::make_unique<cpu::EntrySolver>(system.n, system.m, system.rows, system.columns, per_row);
+  }
   static void set(EntrySolver& solver, PlanOperator& plan, System const& system) {
     auto const a = plan.vectors().make(Side::rows), c = plan.vectors().make(Side::columns);
     plan.vectors().read(VectorView(system.a), *a);
@@ -110,7 +116,7 @@ TEST_P(EntrySolverTest, leaves_a_tenth_of_any_right_side_or_less) {
       SCOPED_TRACE(testing::Message() << n << " x " << m << ", " << per_row << " a row, least " << least);
       System const system = make_system(n, m, per_row, least, 7);
       auto const plan = plan_of(system);
-      auto const solver = plan->entry_solver(system.rows, system.columns);
+      auto const solver = solver_of(*plan, system);
       set(*solver, *plan, system);
       std::vector<double> const right = random_vector(m, random);
       std::vector<double> rest = system.apply(solve(*plan, *solver, right));
@@ -127,7 +133,7 @@ TEST_P(EntrySolverTest, is_symmetric_and_positive_even_where_the_matrix_is_singu
     SCOPED_TRACE(testing::Message() << "least " << least);
     System const system = make_system(n, m, 4, least, 9);
     auto const plan = plan_of(system);
-    auto const solver = plan->entry_solver(system.rows, system.columns);
+    auto const solver = solver_of(*plan, system);
     set(*solver, *plan, system);
     std::vector<double> const x = random_vector(m, random), y = random_vector(m, random);
     std::vector<double> const of_x = solve(*plan, *solver, x), of_y = solve(*plan, *solver, y);
@@ -144,7 +150,7 @@ TEST_P(EntrySolverTest, takes_other_values_and_gives_the_same_bits_for_the_same)
   System second = first;
   for (double& entry : second.entries) entry *= 0.5;
   auto const plan = plan_of(first), other = plan_of(second);
-  auto const solver = plan->entry_solver(first.rows, first.columns);
+  auto const solver = solver_of(*plan, first);
   Random random(5);
   std::vector<double> const right = random_vector(m, random);
   set(*solver, *plan, first);
@@ -160,7 +166,7 @@ TEST_P(EntrySolverTest, without_entries_is_the_diagonal) {
   System const system{n, m, {}, {}, {}, std::vector<double>(n, 0), {1, 2, 0, 4, 8}};
   std::vector<double> const right = {1, 1, 0, 1, 1};
   auto const plan = make_operator(make_case({n, m, 2}))->plan(1);
-  auto const solver = plan->entry_solver({}, {});
+  auto const solver = solver_of(*plan, system);
   set(*solver, *plan, system);
   std::vector<double> const actual = solve(*plan, *solver, right), expected{1, 0.5, 0, 0.25, 0.125};
   for (std::size_t j = 0; j < expected.size(); ++j) EXPECT_NEAR(actual[j], expected[j], 0x1p-51 * expected[j]);
@@ -178,14 +184,11 @@ class GivenEntries final : public PlanEntries {
   std::int64_t count_above(double, MutableIndexView) override { return -1; }
   std::int64_t entries_above(double, MutableIndexView, MutableIndexView, MutableVectorView) override { return -1; }
   void sample(std::uint64_t, MutableIndexView) override { FAIL(); }
-  std::unique_ptr<EntrySolver> entry_solver(std::span<std::int64_t const>,
-                                            std::span<std::int64_t const>) const override {
-    return nullptr;
-  }
+  std::unique_ptr<EntrySolver> entry_solver(double) override { return nullptr; }
 };
 
 TEST(EntrySolverOnCpu, is_the_diagonal_where_there_is_no_factor) {
-  cpu::EntrySolver solver(2, 3, std::vector<std::int64_t>{0, 1, 1}, std::vector<std::int64_t>{0, 0, 1});
+  cpu::EntrySolver solver(2, 3, std::vector<std::int64_t>{0, 1, 1}, std::vector<std::int64_t>{0, 0, 1}, 2);
   std::vector<double> const a{1, 1}, c{1, 2, 0}, good{0.5, 0.5, 1};
   cpu::HostVectorOperations const operations(2, 3);
   VectorOperations const& vectors = operations;

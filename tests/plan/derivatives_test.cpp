@@ -324,6 +324,25 @@ class HessianTest : public PlanDerivativesTest {
     }
     return result;
   }
+  static Real norm(Vector const& v) {
+    Real square = 0;
+    for (Real const value : v) square += value * value;
+    return std::sqrt(square);
+  }
+  /// The L2 norm of |A| |x|, A = [diag(r) P; P^T diag(c)].
+  static Real size_of_terms(PointProblem const& problem, ResponseError const& error, Vector const& x) {
+    Vector sums;
+    for (Side const side : kSides) {
+      std::int64_t const n = problem.size(Side::rows), own = side == Side::rows ? 0 : n, far = n - own;
+      for (std::int64_t i = 0; i < problem.size(side); ++i) {
+        Real sum = error.marginal(side, i) * std::abs(x[own + i]);
+        for (std::int64_t j = 0; j < problem.size(other(side)); ++j)
+          sum += error.plan(side, i, j) * std::abs(x[far + j]);
+        sums.push_back(sum);
+      }
+    }
+    return norm(sums);
+  }
   static VectorPair split(Pair const& pair, std::span<double const> v) {
     std::int64_t const n = pair.problem.size(Side::rows), d = pair.problem.d();
     VectorPair result;
@@ -536,10 +555,13 @@ TEST_P(HessianTest, implicit_gradients_equal_the_oracle) {
     for (Side const side : kSides) weights[side] = pair.plan->vectors().make(side);
     LinearReport const report =
         pair.derivatives->potential_gradients(std::move(input), points, weights, {.tolerance = system_tolerance()});
-    EXPECT_EQ(name(report.status), "converged") << report.residual;
-
     ResponseError const error = response_error(given, pair);
-    Vector const off = error.solution(solution, sizes, system_tolerance());
+    // A residual below the rounding of the terms of A x is out of reach. Skewed weights make these terms 1e4 |b|.
+    Real const tolerance =
+        std::max<Real>(system_tolerance(), products(d).unit * size_of_terms(problem, error, solution) / norm(right));
+    EXPECT_LE(report.residual, tolerance);
+    EXPECT_EQ(report.status == LinearStatus::converged, report.residual <= system_tolerance()) << report.residual;
+    Vector const off = error.solution(solution, sizes, std::max(system_tolerance(), report.residual));
     Dense const dense = problem.dense();
     // Products of factors on tensor cores are held to a part of the largest of them.
     Real largest = 0;

@@ -59,8 +59,12 @@ def test_pickles(rng, costs):
         result.status,
         repr(result),
     )
-    for name in "xyab":
-        np.testing.assert_array_equal(getattr(again.gradients(), name), getattr(result.gradients(), name))
+    found, expected = again.gradients(), result.gradients()
+    for name in "xyab"[2 if costs else 0 :]:
+        # Potentials are rounded on the way. An entry in float32 may change by 1e-7 (1 + range of C / eps), here 4e-6.
+        size = abs(getattr(expected, name)).max()
+        np.testing.assert_allclose(getattr(found, name), getattr(expected, name), rtol=0, atol=1e-5 * size)
+    assert (found.x is None) == costs and found.report.scale == pytest.approx(expected.report.scale, nan_ok=True)
 
 
 def test_c_transform(rng):

@@ -417,7 +417,7 @@ def test_flags_are_read_before_the_solve(function, field):
         raise AssertionError("was solved")
 
     with pytest.MonkeyPatch.context() as patch:
-        for name in ("solve", "solve_batch", "sinkhorn_divergence", "solve_regularized"):
+        for name in ("solve", "solve_batch", "sinkhorn_divergences", "solve_regularized"):
             patch.setattr(monge._core, name, fail)
         for wrong in (np.ones(3), "x", None):
             with pytest.raises(TypeError, match=f"^{field}: is .*; must be True or False"):

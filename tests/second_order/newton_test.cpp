@@ -1,6 +1,7 @@
 // Newton's method, and auto, which takes it where it pays: where a solve ends, what it costs, how it may end before.
 #include <cmath>
 #include <limits>
+#include <map>
 #include <numeric>
 #include <string>
 #include <tuple>
@@ -415,8 +416,8 @@ TEST_P(Auto, takes_newton_where_that_pays_and_only_there) {
       EXPECT_GT(easy.iterations, 20) << "beyond the trial it was a choice";
     }
   }
-  // In float64 from the start: where that is dear, float32 would have more sweeps to try.
-  Report const hard = solve(problem, {.eps = 5e-4 * spread, .precision = Precision::float64}).report();
+  Report const hard =
+      solve(problem, {.eps = 1e-4 * spread, .tolerance = 1e-9, .precision = Precision::float64}).report();
   EXPECT_EQ(hard.status, Status::converged) << hard.message;
   EXPECT_GT(hard.newton_steps, 0);
   EXPECT_GT(hard.newton_iterations, hard.newton_steps);
@@ -437,8 +438,9 @@ TEST_P(Auto, is_sinkhorn_where_newton_cannot_be) {
 }
 
 // The problems of the papers, to an L2 gradient of 1e-8. The bounds are what the method promises, a tenth above what it
-// takes; four entries a row in place of its choice, or a pattern that is kept along the ladder, break them.
-TEST_P(Auto, and_newton_take_few_passes_over_the_problems_of_the_papers) {
+// takes; four entries a row in place of its choice, or a pattern that is kept along the ladder, break them. Sweeps that
+// have taken as long as Newton's method give way to it, so the default takes at most twice as long as the better one.
+TEST_P(Auto, and_newton_are_fast_on_the_problems_of_the_papers) {
   for (auto const& [what, problem, eps, most] : {std::tuple{"iid", gaussian_problem(1000, 750, 0, 1), 1e-3, 63},
                                                  std::tuple{"iid", gaussian_problem(1000, 750, 0, 1), 5e-4, 72},
                                                  std::tuple{"diff", gaussian_problem(1000, 750, 2, 1), 1e-3, 58},
@@ -446,7 +448,9 @@ TEST_P(Auto, and_newton_take_few_passes_over_the_problems_of_the_papers) {
                                                  std::tuple{"mixture", mixture_problem(1000, 1000), 1e-3, 105},
                                                  std::tuple{"mixture", mixture_problem(1000, 1000), 5e-4, 150}}) {
     Problem const matrix = as_matrix(problem);
-    for (Method const method : {Method::newton, Method::automatic}) {
+    PassTimes const times = backend_of(context()).pass_times(matrix.geometry());
+    std::map<Method, double> sweeps;  // That take as long.
+    for (Method const method : {Method::newton, Method::sinkhorn, Method::automatic}) {
       SCOPED_TRACE(testing::Message() << what << ", eps " << eps << ", " << name(method));
       Report const report = solve(matrix, {.eps = eps,
                                            .method = method,
@@ -456,9 +460,13 @@ TEST_P(Auto, and_newton_take_few_passes_over_the_problems_of_the_papers) {
                                 .report();
       EXPECT_EQ(report.status, Status::converged) << report.message;
       EXPECT_LE(report.gradient_norm, 1e-8);
+      sweeps[method] = report.iterations + (times.newton / times.float64 - 1) * report.newton_iterations;
       // A fixed iteration solves with the entries on CUDA, where the CPU has a factor.
-      EXPECT_LE(report.iterations, context().device().type == DeviceType::cpu ? most : 1.1 * most);
+      if (method == Method::newton) {
+        EXPECT_LE(report.iterations, context().device().type == DeviceType::cpu ? most : 1.1 * most);
+      }
     }
+    EXPECT_LE(sweeps[Method::automatic], 2.1 * std::min(sweeps[Method::newton], sweeps[Method::sinkhorn])) << what;
   }
 }
 

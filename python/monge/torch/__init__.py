@@ -3,10 +3,11 @@
 Functions of :mod:`monge` take and return tensors, too; those here are operators of PyTorch with derivatives.
 """
 
+from ._losses import sinkhorn_divergence, transport
 from ._pairs import OTPairs
 from ._projection import MHCMapping, SinkhornProjection, fused_sinkhorn, hc_split_sinkhorn, mhc_mapping, project
 from ._regularized import group_lasso_drot, quadratic_drot, regularized_transport
-from ._transport import SamplesLoss, transport
+from ._samples_loss import SamplesLoss
 
 __all__ = [
     "MHCMapping",
@@ -20,5 +21,6 @@ __all__ = [
     "project",
     "quadratic_drot",
     "regularized_transport",
+    "sinkhorn_divergence",
     "transport",
 ]

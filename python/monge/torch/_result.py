@@ -139,7 +139,8 @@ class _Response:
 def _of_value(result: Any, wanted: Wanted, of: Any, by: tuple[Tensor, ...]) -> Found:
     by_cost, by_x, by_y, *by_weights = wanted
     by_points, of_library = by_x or by_y, result._has_point_derivatives
-    gradients = result.gradients() if any(by_weights) or by_points and of_library else None
+    letters = "".join(letter for letter, one in zip("xyab", wanted[1:]) if one)
+    gradients = result._gradients(letters) if any(by_weights) or by_points and of_library else None
     found: Found = [result._make_plan() if by_cost else None, None, None]
     if by_points and not of_library:
         found[1:] = _value_by_points(result)

@@ -55,10 +55,13 @@ void EntropicOperator<T>::set_potentials(VectorView f, VectorView g) {
     VectorView const view = side == Side::rows ? f : g;
     std::span<double const> const shift = data_.costs->shift(side);
     std::vector<double>& potential = data_.potential(side).values();
-    for (std::size_t i = 0; i < potential.size(); ++i) potential[i] = -shift[i];
+    double const share = is_self() ? 0.5 : 1;  // Both sides are one vector.
+    for (std::size_t i = 0; i < potential.size(); ++i)
+      potential[i] = (is_self() && side == Side::columns ? potential[i] : 0) - share * shift[i];
     if (view.empty()) continue;
     with_data(view, [&](auto const* data) {
-      for (std::int64_t i = 0; i < view.size(); ++i) potential[static_cast<std::size_t>(i)] += data[i * view.stride()];
+      for (std::int64_t i = 0; i < view.size(); ++i)
+        potential[static_cast<std::size_t>(i)] += share * data[i * view.stride()];
     });
   }
   last_.eps = 0;

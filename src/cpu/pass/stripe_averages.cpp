@@ -7,6 +7,7 @@
 #include <hwy/highway.h>
 
 #include <algorithm>
+#include <limits>
 
 #include "cpu/pass/score_tile-inl.hpp"
 
@@ -14,6 +15,12 @@ HWY_BEFORE_NAMESPACE();
 namespace monge::cpu::HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
+
+// Sums start from this number, which is taken away at their end. Exponentials of the least size, 2^-125 in float, times
+// values would else make sums of denormal numbers, each of which costs the processor a hundred cycles. The number is no
+// larger than a block of such exponentials.
+template <class T>
+inline constexpr T kOrigin = 64 * std::numeric_limits<T>::min();
 
 // The register tile of the scores, with columns as the inner dimension: one block in T, blocks in float64.
 template <class T>
@@ -33,7 +40,7 @@ void AverageRowsWide(StripeArgs<T> const& args, T const* HWY_RESTRICT values, st
         HWY_UNROLL(32)
         for (int r = 0; r < kRows; ++r) {
           HWY_UNROLL(32)
-          for (int v = 0; v < kVecs; ++v) acc[r][v] = hn::Zero(d);
+          for (int v = 0; v < kVecs; ++v) acc[r][v] = hn::Set(d, kOrigin<T>);
         }
         for (std::int64_t j = begin; j < end; ++j) {
           T const* HWY_RESTRICT e = args.stripe + StripeIndex(args, j / kPanel<T> * kPanel<T>, r0) + j % kPanel<T>;
@@ -48,7 +55,7 @@ void AverageRowsWide(StripeArgs<T> const& args, T const* HWY_RESTRICT values, st
         for (int r = 0; r < kRows; ++r) {
           HWY_ALIGN T buffer[kPanel<T>];
           HWY_UNROLL(32)
-          for (int v = 0; v < kVecs; ++v) hn::Store(acc[r][v], d, buffer + v * kLanes);
+          for (int v = 0; v < kVecs; ++v) hn::Store(hn::Sub(acc[r][v], hn::Set(d, kOrigin<T>)), d, buffer + v * kLanes);
           double const scale = args.block_scale[(r0 + r) * blocks + b];
           double* HWY_RESTRICT row = out + (r0 + r) * width + p;
           for (std::int64_t lane = 0; lane < kPanel<T>; ++lane) row[lane] += scale * static_cast<double>(buffer[lane]);
@@ -76,7 +83,7 @@ void AverageRowsNarrow(StripeArgs<T> const& args, T const* HWY_RESTRICT values, 
         HWY_UNROLL(32)
         for (int r = 0; r < kRows; ++r) {
           HWY_UNROLL(32)
-          for (int v = 0; v < kVecs; ++v) acc[r][v] = hn::Zero(d);
+          for (int v = 0; v < kVecs; ++v) acc[r][v] = hn::Set(d, kOrigin<T>);
         }
         for (std::int64_t j = b * kColumnBlock; j < end; j += kPanel<T>) {
           T const* HWY_RESTRICT e = args.stripe + StripeIndex(args, j, r0);
@@ -89,9 +96,9 @@ void AverageRowsNarrow(StripeArgs<T> const& args, T const* HWY_RESTRICT values, 
           }
         }
         for (int r = 0; r < kRows; ++r) {
-          auto sum = acc[r][0];
+          auto sum = hn::Sub(acc[r][0], hn::Set(d, kOrigin<T>));
           HWY_UNROLL(32)
-          for (int v = 1; v < kVecs; ++v) sum = hn::Add(sum, acc[r][v]);
+          for (int v = 1; v < kVecs; ++v) sum = hn::Add(sum, hn::Sub(acc[r][v], hn::Set(d, kOrigin<T>)));
           out[(r0 + r) * width + p] +=
               args.block_scale[(r0 + r) * blocks + b] * static_cast<double>(hn::GetLane(hn::SumOfLanes(d, sum)));
         }

@@ -533,9 +533,8 @@ void PlanOperator<T>::multiply_gram(Side side, Vector const& w, Vector const& in
 }
 
 template <class T>
-std::unique_ptr<monge::EntrySolver> PlanOperator<T>::entry_solver(std::span<std::int64_t const> rows,
-                                                                  std::span<std::int64_t const> columns) const {
-  return std::make_unique<EntrySolver>(size(Side::rows), size(Side::columns), rows, columns);
+std::unique_ptr<monge::EntrySolver> PlanOperator<T>::entry_solver(double per_row) {
+  return largest_entry_solver(*this, per_row);
 }
 
 template <class T>

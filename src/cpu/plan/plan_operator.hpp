@@ -43,8 +43,7 @@ class PlanOperator final : public monge::PlanOperator {
                              MutableVectorView values) override;
   void sample(std::uint64_t seed, MutableIndexView pairs) override;
   void entries_at(IndexView rows, IndexView columns, MutableVectorView values) override;
-  std::unique_ptr<monge::EntrySolver> entry_solver(std::span<std::int64_t const> rows,
-                                                   std::span<std::int64_t const> columns) const override;
+  std::unique_ptr<monge::EntrySolver> entry_solver(double per_row) override;
   std::unique_ptr<monge::PlanOperator> at_eps(double eps) const override;
   std::unique_ptr<monge::PlanOperator> at(Side side, MatrixView points) const override;
 

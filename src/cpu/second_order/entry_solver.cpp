@@ -1,15 +1,18 @@
 #include "cpu/second_order/entry_solver.hpp"
 
 #include <algorithm>
+#include <numbers>
 #include <vector>
 
-#include "plan/plan_operator.hpp"
+#include "second_order/largest_entries.hpp"
 
 namespace monge::cpu {
 namespace {
 
 /// Operations of a factorisation in the time that a pass takes for one pair (two nanoseconds).
 constexpr double kOperationsPerPair = 2;
+/// The limit of EntrySolver::passes(), kept wherever more than kFewestPerRow pairs a row are chosen.
+constexpr double kMostPasses = 10, kFewestPerRow = 1;
 
 std::vector<double> positive(std::span<double const> diagonal) {
   std::vector<double> result(diagonal.begin(), diagonal.end());
@@ -20,8 +23,9 @@ std::vector<double> positive(std::span<double const> diagonal) {
 }  // namespace
 
 EntrySolver::EntrySolver(std::int64_t n, std::int64_t m, std::span<std::int64_t const> rows,
-                         std::span<std::int64_t const> columns)
+                         std::span<std::int64_t const> columns, double per_row)
     : pairs_(static_cast<double>(n) * static_cast<double>(m)),
+      per_row_(per_row),
       rows_(rows.begin(), rows.end()),
       columns_(columns.begin(), columns.end()),
       entries_(rows.size()),
@@ -47,6 +51,17 @@ void EntrySolver::solve(Vector const& in, Vector& out) {
     factor_.solve(of_rows_, of_columns);
   } else {
     for (std::size_t j = 0; j < of_columns.size(); ++j) of_columns[j] /= diagonal_[j];
+  }
+}
+
+std::unique_ptr<EntrySolver> largest_entry_solver(monge::PlanOperator& plan, double per_row) {
+  std::int64_t const n = plan.size(Side::rows), m = plan.size(Side::columns);
+  std::vector<LargeEntry> found = largest_of_rows(plan, std::min(m, kEntryCandidates));
+  for (;; per_row /= std::numbers::sqrt2) {
+    keep_largest(found, static_cast<std::size_t>(per_row * static_cast<double>(n)));
+    Pairs const pairs = pairs_of(found);
+    auto solver = std::make_unique<EntrySolver>(n, m, pairs.rows, pairs.columns, per_row);
+    if (solver->passes() <= kMostPasses || per_row <= kFewestPerRow) return solver;
   }
 }
 

@@ -1,10 +1,12 @@
 // Solves a system with the largest entries of a plan by a Cholesky factorisation.
 #pragma once
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
 #include "cpu/vectors.hpp"
+#include "plan/plan_operator.hpp"
 #include "second_order/entry_solver.hpp"
 #include "second_order/sparse_factor.hpp"
 
@@ -14,14 +16,18 @@ namespace monge::cpu {
 /// exact up to rounding. If rounding makes the matrix singular, diag(c) replaces S.
 class EntrySolver final : public monge::EntrySolver {
  public:
-  EntrySolver(std::int64_t n, std::int64_t m, std::span<std::int64_t const> rows,
-              std::span<std::int64_t const> columns);
-  double passes() const override;
+  /// Pairs (rows[k], columns[k]), none twice.
+  EntrySolver(std::int64_t n, std::int64_t m, std::span<std::int64_t const> rows, std::span<std::int64_t const> columns,
+              double per_row);
+  double per_row() const override { return per_row_; }
+  /// The approximate cost of set() in passes over all pairs.
+  double passes() const;
   void set(PlanEntries& plan, Vector const& a, Vector const& c) override;
   void solve(Vector const& in, Vector& out) override;
 
  private:
   double pairs_;  // n m
+  double per_row_;
   std::vector<std::int64_t> rows_, columns_;
   std::vector<double> entries_;
   SparseFactor factor_;
@@ -29,5 +35,8 @@ class EntrySolver final : public monge::EntrySolver {
   std::vector<double> diagonal_;  // Of the columns.
   std::vector<double> of_rows_;
 };
+
+/// PlanEntries::entry_solver() for a plan of any backend.
+std::unique_ptr<EntrySolver> largest_entry_solver(monge::PlanOperator& plan, double per_row);
 
 }  // namespace monge::cpu

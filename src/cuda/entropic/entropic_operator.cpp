@@ -63,6 +63,9 @@ void EntropicOperator::set_potentials(VectorView f, VectorView g) {
     double const mean = std::inner_product(values.begin(), values.end(), weights.host().begin(), 0.0) / weights.total();
     target.typical = mean - problem_.costs->mean_shift(side);
   }
+  if (!is_self()) return;
+  vectors_.combine(std::array<Term, 2>{Term{0.5, &potentials_[0]}, Term{0.5, &potentials_[1]}}, potentials_[0]);
+  vectors_.copy(potentials_[0], potentials_[1]);
 }
 
 void EntropicOperator::get_potentials(MutableVectorView f, MutableVectorView g) const {

@@ -469,10 +469,8 @@ void PlanOperator::multiply_many(Side side, Scaling scaling, StridedView const& 
   store.complete = &store != &passing_;
 }
 
-std::unique_ptr<monge::EntrySolver> PlanOperator::entry_solver(std::span<std::int64_t const> rows,
-                                                               std::span<std::int64_t const> columns) const {
-  return std::make_unique<EntrySolver>(problem_.runtime, problem_.size(Side::rows), problem_.size(Side::columns), rows,
-                                       columns);
+std::unique_ptr<monge::EntrySolver> PlanOperator::entry_solver(double per_row) {
+  return std::make_unique<EntrySolver>(problem_.runtime, *this, per_row);
 }
 
 std::unique_ptr<monge::PlanOperator> PlanOperator::at_eps(double eps) const {

@@ -94,6 +94,7 @@ void* Runtime::allocate_alone(std::size_t bytes, cudaStream_t stream) const {
   if (!allocator_.allocate) {
     MONGE_CUDA_TRY(cudaMallocFromPoolAsync(&memory, bytes, pool_, stream));
   } else {
+    DeviceGuard const guard(index_);
     memory = allocator_.allocate(bytes, stream);
     if (memory == nullptr)
       throw Error(ErrorCode::out_of_memory,

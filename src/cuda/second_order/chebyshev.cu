@@ -1,19 +1,26 @@
-// One step of Chebyshev's iteration on diag(1/c) S, where S = diag(c) - E^T diag(1/a) E and E is sparse:
+// Chebyshev's iteration on diag(1/c) S, where S = diag(c) - E^T diag(1/a) E and E is sparse. With centre and radius of
+// [least, 1] it begins with r = diag(1/c) v, d = r / centre, x = d. A step is
 //
-//   spread   u = diag(1/a) E d                        lines: the rows of E
+//   spread   u = diag(1/a) E d                                             lines: the rows of E
 //   gather   r -= d - diag(1/c) E^T u;  d = kept d + taken r;  x += d      lines: the columns of E
 //
 // A group of kSolverLanes threads takes a line, of about 8 entries, and adds its products in an order that depends on
-// the line alone. All data lie in L2, 24 bytes for each entry and step, so the launches dominate the time.
+// the line alone. All data lie in L2, 24 bytes for each entry and step. One launch takes all steps, with two barriers
+// of the grid each, which dominate the time.
 #include "cuda/second_order/chebyshev.hpp"
 
+#include <algorithm>
+
+#include "cuda/device/grid.cuh"
 #include "cuda/launch/points.cuh"
+#include "cuda/runtime/check.hpp"
 
 namespace monge::cuda {
 namespace {
 
-inline constexpr int kSolverThreads = 256;
+inline constexpr int kSolverThreads = 512;
 inline constexpr int kSolverLanes = 8;
+inline constexpr int kLinesOfWarp = 32 / kSolverLanes;
 
 /// The sum of `value` over the lanes of a group, for all of them.
 __device__ __forceinline__ double group_sum(double value) {
@@ -72,36 +79,43 @@ __global__ void __launch_bounds__(kSolverThreads) scale_columns_kernel(EntryScal
   scaling.inverse_diagonal[j] = factor;
 }
 
-__global__ void __launch_bounds__(kSolverThreads) first_entry_step_kernel(FirstEntryStep const step) {
-  int const j = static_cast<int>(blockIdx.x) * kSolverThreads + static_cast<int>(threadIdx.x);
-  start_next_kernel();
-  wait_for_previous_kernel();
-  if (j >= step.size) return;
-  double const right = step.inverse_diagonal[j] * step.in[j], direction = step.factor * right;
-  step.right[j] = right;
-  step.direction[j] = direction;
-  step.out[j] = direction;
+/// Calls work(line) with all lanes of a group, for each line of this block.
+template <class Work>
+__device__ __forceinline__ void for_each_line(int lines, Work const& work) {
+  int const groups = static_cast<int>(gridDim.x) * (kSolverThreads / kSolverLanes);
+  // The lanes of a warp stay together.
+  for (int first = line_of_group() / kLinesOfWarp * kLinesOfWarp; first < lines; first += groups)
+    work(first + line_of_group() % kLinesOfWarp);
 }
 
-__global__ void __launch_bounds__(kSolverThreads) spread_entries_kernel(EntryStep const step) {
-  int const i = line_of_group();
-  start_next_kernel();
-  wait_for_previous_kernel();
-  double const sum = line_product(step.rows, i, step.direction);
-  if (i < step.rows.count && threadIdx.x % kSolverLanes == 0) step.between[i] = sum;
-}
-
-__global__ void __launch_bounds__(kSolverThreads) gather_entries_kernel(EntryStep const step) {
-  int const j = line_of_group();
-  start_next_kernel();
-  wait_for_previous_kernel();
-  double const sum = line_product(step.columns, j, step.between);
-  if (j >= step.columns.count || threadIdx.x % kSolverLanes != 0) return;
-  double const right = step.right[j] - (step.direction[j] - sum);
-  double const direction = step.kept * step.direction[j] + step.taken * right;
-  step.right[j] = right;
-  step.direction[j] = direction;
-  step.out[j] += direction;
+__global__ void __launch_bounds__(kSolverThreads) iterate_entries_kernel(EntryIteration const iteration) {
+  auto const& [rows, columns, inverse_diagonal, in, between, right, direction, out, least, steps, arrived] = iteration;
+  double const centre = (1 + least) / 2, radius = (1 - least) / 2, ratio = centre / radius;
+  bool const is_first = threadIdx.x % kSolverLanes == 0;
+  int barriers = 0;
+  for_each_line(columns.count, [&](int j) {
+    if (j >= columns.count || !is_first) return;
+    right[j] = inverse_diagonal[j] * in[j];
+    direction[j] = out[j] = right[j] / centre;
+  });
+  double last = 1 / ratio;
+  for (int k = 0; k < steps; ++k) {
+    double const next = 1 / (2 * ratio - last), kept = next * last, taken = 2 * next / radius;
+    last = next;
+    grid_barrier(arrived, ++barriers);
+    for_each_line(rows.count, [&](int i) {
+      double const sum = line_product(rows, i, direction);
+      if (i < rows.count && is_first) between[i] = sum;
+    });
+    grid_barrier(arrived, ++barriers);
+    for_each_line(columns.count, [&](int j) {
+      double const sum = line_product(columns, j, between);
+      if (j >= columns.count || !is_first) return;
+      right[j] -= direction[j] - sum;
+      direction[j] = kept * direction[j] + taken * right[j];
+      out[j] += direction[j];
+    });
+  }
 }
 
 int line_blocks(int lines) {
@@ -115,13 +129,13 @@ void scale_entries(EntryScaling const& scaling, cudaStream_t stream) {
   launch_chained(scale_columns_kernel, line_blocks(scaling.columns.count), kSolverThreads, 0, stream, scaling);
 }
 
-void first_entry_step(FirstEntryStep const& step, cudaStream_t stream) {
-  launch_chained(first_entry_step_kernel, divided_up(step.size, kSolverThreads), kSolverThreads, 0, stream, step);
-}
-
-void entry_step(EntryStep const& step, cudaStream_t stream) {
-  launch_chained(spread_entries_kernel, line_blocks(step.rows.count), kSolverThreads, 0, stream, step);
-  launch_chained(gather_entries_kernel, line_blocks(step.columns.count), kSolverThreads, 0, stream, step);
+void iterate_entries(EntryIteration const& iteration, int multiprocessors, cudaStream_t stream) {
+  MONGE_CUDA_TRY(cudaMemsetAsync(iteration.arrived, 0, sizeof(unsigned), stream));
+  int const blocks = std::min(multiprocessors, line_blocks(std::max(iteration.rows.count, iteration.columns.count)));
+  void* parameters[] = {const_cast<EntryIteration*>(&iteration)};
+  MONGE_CUDA_TRY(cudaLaunchCooperativeKernel(reinterpret_cast<void const*>(iterate_entries_kernel),
+                                             dim3(static_cast<unsigned>(blocks)), dim3(kSolverThreads), parameters, 0,
+                                             stream));
 }
 
 }  // namespace monge::cuda

@@ -1,4 +1,4 @@
-// Steps of the iteration that solves a system with the largest entries of a plan (cuda/second_order/chebyshev.cu).
+// The iteration that solves a system with the largest entries of a plan (cuda/second_order/chebyshev.cu).
 #pragma once
 #include <cuda_runtime_api.h>
 
@@ -26,28 +26,21 @@ struct EntryScaling {
 };
 void scale_entries(EntryScaling const& scaling, cudaStream_t stream);
 
-/// right = inverse_diagonal in, direction = factor right, out = direction.
-struct FirstEntryStep {
-  int size = 0;
+/// `steps` steps of the iteration for the right side `in`, from 0. Eigenvalues lie in [least, 1]. `rows`, `columns` and
+/// `inverse_diagonal` come from EntryScaling; `between` has room for a number each row, `right` and `direction` for one
+/// each column.
+struct EntryIteration {
+  SparseLines rows, columns;
   double const* inverse_diagonal = nullptr;
   double const* in = nullptr;
-  double factor = 0;
-  double* right = nullptr;
-  double* direction = nullptr;
-  double* out = nullptr;
-};
-void first_entry_step(FirstEntryStep const& step, cudaStream_t stream);
-
-/// right -= (I - columns rows) direction; direction = kept direction + taken right; out += direction. `rows` and
-/// `columns` come from EntryScaling; `between` has room for rows.count numbers.
-struct EntryStep {
-  SparseLines rows, columns;
   double* between = nullptr;
-  double kept = 0, taken = 0;
   double* right = nullptr;
   double* direction = nullptr;
   double* out = nullptr;
+  double least = 1;
+  int steps = 0;
+  unsigned* arrived = nullptr;  // For grid_barrier().
 };
-void entry_step(EntryStep const& step, cudaStream_t stream);
+void iterate_entries(EntryIteration const& iteration, int multiprocessors, cudaStream_t stream);
 
 }  // namespace monge::cuda

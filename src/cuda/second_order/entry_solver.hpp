@@ -1,11 +1,9 @@
 // Solves a system with the largest entries of a plan by an iteration, without a factorisation.
 #pragma once
-#include <cstdint>
-#include <span>
-#include <vector>
-
 #include "cuda/second_order/chebyshev.hpp"
+#include "cuda/second_order/chosen_entries.hpp"
 #include "cuda/vectors/vectors.hpp"
+#include "plan/plan_operator.hpp"
 #include "second_order/entry_solver.hpp"
 
 namespace monge::cuda {
@@ -16,30 +14,25 @@ namespace monge::cuda {
 /// error of 0.1, smaller ones less accurately.
 class EntrySolver final : public monge::EntrySolver {
  public:
-  EntrySolver(SharedRuntime runtime, std::int64_t n, std::int64_t m, std::span<std::int64_t const> rows,
-              std::span<std::int64_t const> columns);
-  double passes() const override { return 0; }
+  /// Chooses the pairs as PlanEntries::entry_solver() does.
+  EntrySolver(SharedRuntime runtime, monge::PlanOperator& plan, double per_row);
+  double per_row() const override { return per_row_; }
   void set(PlanEntries& plan, Vector const& a, Vector const& c) override;
   void solve(Vector const& in, Vector& out) override;
 
  private:
-  /// The pairs sorted by one of their points.
-  struct Lines {
-    int count = 0;
-    DeviceArray<int> begin, index;
-    DeviceArray<double> value;
-    SparseLines view() const { return {count, begin.data(), index.data(), value.data()}; }
-  };
-  Lines upload_lines(std::vector<int> const& begin, std::vector<int> const& index) const;
+  SparseLines by_rows() const;
+  SparseLines by_columns() const;
 
   SharedRuntime runtime_;
   DeviceVectorOperations vectors_;
-  DeviceArray<std::int64_t> pair_rows_, pair_columns_;  // Row by row.
-  DeviceArray<double> entries_;                         // In the same order.
-  Lines by_rows_, by_columns_;
-  DeviceArray<int> order_;  // For each pair by columns, its position by rows.
+  double per_row_;
+  ChosenEntries pairs_;
+  DeviceArray<double> entries_;                     // Row by row.
+  DeviceArray<double> row_values_, column_values_;  // Of by_rows() and by_columns().
   DeviceArray<double> inverse_diagonal_, between_, direction_;
   DeviceVector right_;
+  DeviceArray<unsigned> arrived_;
   double least_ = 1;
   int steps_ = 0;
 };

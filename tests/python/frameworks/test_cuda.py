@@ -99,6 +99,17 @@ def test_host_arrays_are_solved_where_the_caller_says(clouds):
         monge.solve_sample(*cuda(clouds), reg=1.0, device="cpu")
 
 
+def test_device_memory_is_that_of_pytorch(clouds):
+    x, y = cuda(clouds)
+    monge.solve_sample(x, y, reg=1.0)  # What a session keeps is allocated.
+    before = torch.cuda.memory_allocated()
+    result = monge.solve_sample(x, y, reg=1.0)
+    held = torch.cuda.memory_allocated()
+    assert held - before >= 4 * (x.numel() + y.numel())  # The packed points of the plan.
+    del result
+    assert torch.cuda.memory_allocated() < held
+
+
 @pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two GPUs")
 def test_two_gpus_do_not_go_together(clouds):
     x, y = torch.tensor(clouds[0], device="cuda:0"), torch.tensor(clouds[1], device="cuda:1")

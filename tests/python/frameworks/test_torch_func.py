@@ -18,6 +18,7 @@ LOSSES = {
     "transport": lambda x: monge.torch.transport(x, Y, reg=0.5, tol=1e-13),
     "samples_loss": lambda x: monge.torch.SamplesLoss(blur=0.7, tol=1e-13)(x, Y),
     "unbalanced": lambda x: monge.torch.transport(x, Y, reg=0.5, unbalanced=2.0, tol=1e-13),
+    "divergence": lambda x: monge.torch.sinkhorn_divergence(x, Y, reg=0.5, unbalanced=2.0, tol=1e-13),
     "euclidean": lambda x: monge.torch.SamplesLoss(p=1, blur=0.7, tol=1e-13)(x, Y),
     "regularized": lambda x: monge.torch.regularized_transport((x[:, None] - Y).square().sum(2), quadratic=1.0)[0],
     "project": lambda x: monge.torch.project((x @ Y.T).float().expand(2, 6, 5), "mhc_paper").square().sum(),
@@ -25,7 +26,7 @@ LOSSES = {
         monge.torch.hc_split_sinkhorn((x @ MIXING).float(), torch.ones(3), torch.zeros(24))[2].square().sum()
     ),
 }
-TWICE = ("transport", "samples_loss", "unbalanced")
+TWICE = ("transport", "samples_loss", "unbalanced", "divergence")
 
 
 def gradient(loss, x):
@@ -62,7 +63,8 @@ def test_second_derivatives(name):
         torch.func.vmap(torch.func.hessian(loss))(x[None])[0],
     ):
         torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-11)
-    with pytest.raises(NotImplementedError, match="^transport: has no forward mode in forward mode"):
+    operator = "sinkhorn_divergence" if name in ("samples_loss", "divergence") else "transport"
+    with pytest.raises(NotImplementedError, match=f"^{operator}: has no forward mode in forward mode"):
         torch.func.jacfwd(torch.func.jacfwd(loss))(x)
 
 
@@ -184,7 +186,7 @@ def of_plan(x):
     return monge.torch.regularized_transport((x[:, None] - Y).square().sum(2), quadratic=1.0)[1].square().sum()
 
 
-@pytest.mark.parametrize(("function", "name"), [(of_potentials, "transport"), (of_plan, "regularized_transport")])
+@pytest.mark.parametrize(("function", "name"), [(of_potentials, "sinkhorn_divergence"), (of_plan, "regularized_transport")])
 def test_what_has_no_derivatives_is_no_constant(function, name):
     x = random(6, 2)
     for transform in (lambda f: f, lambda f: torch.compile(f, backend="aot_eager")):

@@ -25,9 +25,9 @@ def transport_arguments():
     return x, y, None, None, GEOMETRY, OPTIONS
 
 
-def at_the_solution():
+def at_the_solution(name="transport"):
     x, y, a, b, geometry, options = transport_arguments()
-    found = [v.detach() for v in torch.ops.monge.transport(x, y, a, b, geometry, options)[1:]]
+    found = [v.detach() for v in getattr(torch.ops.monge, name)(x, y, a, b, geometry, options)[1:]]
     return x, y, a, b, *found, geometry, options
 
 
@@ -61,8 +61,13 @@ ARGUMENTS = {
         *(v.requires_grad_() for v in (random(2, 5, 4), random(2, 5).softmax(1), random(2, 4).softmax(1))),
         *(torch.arange(5) % 3, None, None, None, '{"group_lasso": 0.05}', '{"tolerance": 1e-6}'),
     ),
+    "sinkhorn_divergence": transport_arguments,
+    "sinkhorn_divergence_gradients": lambda: (*at_the_solution("sinkhorn_divergence"), "xb"),
+    "sinkhorn_divergence_hessian_product": lambda: (
+        *(*at_the_solution("sinkhorn_divergence"), random(2, 5, 3, seed=2), random(2, 4, 3, seed=3)),
+    ),
     "transport": transport_arguments,
-    "transport_gradients": lambda: (*at_the_solution(), True, True),
+    "transport_gradients": lambda: (*at_the_solution(), "xyab"),
     "transport_hessian_product": lambda: (*at_the_solution(), random(2, 5, 3, seed=2), random(2, 4, 3, seed=3)),
 }
 # These refuse some derivative or other, which the last test of opcheck asks for.
@@ -70,6 +75,8 @@ ONCE = {
     "mhc_mapping_backward",
     "project_backward",
     "regularized_gradients",
+    "sinkhorn_divergence_gradients",
+    "sinkhorn_divergence_hessian_product",
     "transport_gradients",
     "transport_hessian_product",
 }

@@ -1,4 +1,4 @@
-// What the studies of solves need of a device.
+// The device of a study of whole solves.
 #pragma once
 #include <functional>
 #include <memory>
@@ -18,6 +18,7 @@ struct Machine {
   double exp_rate = 0;   ///< float64 exponentials a second; 0: not measured.
 };
 
+Machine cpu_machine();
 /// The first GPU.
 Machine cuda_machine();
 

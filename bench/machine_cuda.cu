@@ -1,5 +1,5 @@
-#include "convergence.hpp"
 #include "cuda_limits.cuh"
+#include "machine.hpp"
 
 namespace monge::bench {
 

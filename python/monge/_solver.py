@@ -1,0 +1,136 @@
+"""A solver that keeps its memory from one problem to the next."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from . import _core
+from ._names import MATRIX, POINTS, calls
+from ._problem import (
+    Problem,
+    ProgressFunction,
+    matrix_problem,
+    pair_of_potentials,
+    points_problem,
+    solve_options,
+    warn_if_short,
+    watching,
+    with_eps,
+    with_weights,
+)
+from ._result import OTResult
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from ._options import KeywordOptions
+
+
+class Solver:
+    """Solves problems of one shape again and again, as in a training loop, with the same options.
+
+    The first call prepares the problem, and so does each call with another shape, kind of costs or device. All other
+    calls use the memory of the last one, unless its result is still in use, and on CUDA its recorded launches. Results
+    have the same bits as those of :func:`monge.solve` and :func:`monge.solve_sample`.
+
+    Args:
+        reg, unbalanced, method, max_iter, tol, n_threads, device, options: As for :func:`monge.solve`.
+        metric, norm_p, scale: As for :func:`monge.solve_sample`; for points alone.
+
+    >>> import monge, numpy as np
+    >>> solver, x = monge.Solver(reg=0.1, tol=1e-3), np.random.default_rng(0).normal(size=(30, 2))
+    >>> potentials = None
+    >>> for step in range(3):
+    ...     result = solver.solve_sample(x, x + step, potentials_init=potentials)
+    ...     potentials = result.potentials
+    >>> result.converged
+    True
+    """
+
+    def __init__(
+        self,
+        reg: float | None = None,
+        *,
+        unbalanced: float | Sequence[float] | None = None,
+        method: str | None = None,
+        max_iter: int | None = None,
+        tol: float | None = None,
+        metric: str = "sqeuclidean",
+        norm_p: float | None = None,
+        scale: float = 1.0,
+        n_threads: int | None = None,
+        device: Any = None,
+        **options: Unpack[KeywordOptions],
+    ) -> None:
+        self._options = solve_options(
+            dict(options), reg, unbalanced=unbalanced, method=method, max_iter=max_iter, tol=tol
+        )
+        self._metric, self._norm_p, self._scale = metric, norm_p, scale
+        self._n_threads, self._device = n_threads, device
+        self._key: tuple[Any, ...] | None = None
+        self._made: _core.Solver | None = None
+        self._session: _core.Session | None = None
+
+    @calls(**MATRIX)
+    def solve(
+        self,
+        M: Any,
+        a: Any = None,
+        b: Any = None,
+        *,
+        potentials_init: tuple[Any, Any] | None = None,
+        progress: bool | ProgressFunction | None = None,
+    ) -> OTResult:
+        """:func:`monge.solve` of M (n x m), a (n) and b (m) with the options of this solver.
+
+        `potentials_init`, `progress`, results and errors are as for :func:`monge.solve`.
+        """
+        return self._run(matrix_problem(M, a, b, self._device), potentials_init, progress)
+
+    @calls(**POINTS)
+    def solve_sample(
+        self,
+        X_a: Any,
+        X_b: Any,
+        a: Any = None,
+        b: Any = None,
+        *,
+        labels_x: Any = None,
+        labels_y: Any = None,
+        label_cost: Any = None,
+        label_weight: float = 1.0,
+        potentials_init: tuple[Any, Any] | None = None,
+        progress: bool | ProgressFunction | None = None,
+    ) -> OTResult:
+        """:func:`monge.solve_sample` of X_a (n x d), X_b (m x d), a (n) and b (m) with the options of this solver.
+
+        `labels_x`, `labels_y`, `label_cost`, `label_weight`, `potentials_init`, `progress`, results and errors are as
+        for :func:`monge.solve_sample`.
+        """
+        costs = (self._metric, self._norm_p, self._scale, labels_x, labels_y, label_cost, label_weight)
+        problem = points_problem(X_a, X_b, a, b, *costs, self._device)
+        return self._run(problem, potentials_init, progress)
+
+    def _run(self, problem: Problem, potentials_init: Any, progress: Any) -> OTResult:
+        problem = with_weights(problem, self._options)
+        place, start = problem.place, pair_of_potentials(potentials_init)
+        stream = None if place.cuda_index is None else place.framework.stream(place.cuda_index)
+        where = (place.cuda_index, stream)
+        if self._session is None or self._key is None or self._key[0] != where:
+            self._session = place.session(self._n_threads)
+        options = with_eps(self._session, problem, self._options)
+        geometry = problem.geometry
+        dimension = None if problem.x is None else problem.x.shape[1]
+        table = None if problem.label_cost is None else tuple(problem.label_cost.shape)
+        key = (where, geometry.rows, geometry.columns, dimension, problem.cost_function, problem.norm_p, table)
+        if self._made is not None and key == self._key:
+            self._made.set(geometry, problem.a, problem.b)
+        else:
+            self._made = None  # Its memory is free before the next is made.
+            self._made = _core.Solver(self._session, geometry, problem.a, problem.b, options)
+            self._key = key
+        with watching(progress, options.get("iterations", 10000)) as watch:
+            plan = self._made.solve(*start, options, watch)
+        warn_if_short(plan.report)
+        return OTResult(problem, options, "kl", plan, plan.report)

@@ -1,0 +1,550 @@
+"""Transport between clouds and its Sinkhorn divergence as operators of PyTorch.
+
+``monge::transport`` gives values and float64 potentials. Its derivative is ``monge::transport_gradients``, the
+derivatives of the values at these potentials, whose own derivative is ``monge::transport_hessian_product``. Both are
+exact at the optimum (docs/math.md, section 11). They make the plans of the potentials; nothing is solved again.
+``monge::sinkhorn_divergence`` and its derivatives are the same. Their potentials f and g (B, 2, n) and (B, 2, m) are
+those of OT(a, b), then those of the self terms.
+"""
+
+# torch.library reads the annotations, so they must not be strings.
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .. import _core
+from .._arrays import Place, read, read_index, read_optional
+from .._divergence import views_of_divergence
+from .._names import CLOUDS, calls, number
+from .._problem import (
+    WITH_POINT_DERIVATIVES,
+    Problem,
+    cost_of_metric,
+    solve_options,
+    warn_if_short,
+    weight_of_labels,
+    with_weights,
+)
+from ._operands import floating, require_problems, require_tensors
+from ._operator import as_problems, differentiable, no_derivative, refuse_others, without_derivatives
+from ._options import from_text, to_text
+from ._points import OfPlan
+
+_Options = dict[str, Any]
+
+
+def _problems(
+    x: Tensor,
+    y: Tensor,
+    a: Tensor | None,
+    b: Tensor | None,
+    labels_x: Tensor | None,
+    labels_y: Tensor | None,
+    label_cost: Tensor | None,
+    geometry: str,
+    options: _Options,
+) -> list[Problem]:
+    if not len(x):
+        raise ValueError("x: has no problems; must have at least one")
+    place = Place.of(x, x, y)
+    costs = from_text(geometry)
+
+    def problem(k: int) -> Problem:
+        w, v, of_x, of_y, table = (None if t is None else t[k] for t in (a, b, labels_x, labels_y, label_cost))
+        return Problem(
+            place,
+            read_optional("a", w),
+            read_optional("b", v),
+            x=read("x", x[k]),
+            y=read("y", y[k]),
+            labels_x=read_index("labels_x", of_x),
+            labels_y=read_index("labels_y", of_y),
+            label_cost=read_optional("label_cost", table),
+            **costs,
+        )
+
+    return [with_weights(problem(k), options) for k in range(len(x))]
+
+
+def _row(potentials: Tensor | None, k: int) -> Any:
+    return None if potentials is None else potentials[k]
+
+
+class _Transport:
+    """OT(a, b)."""
+
+    name = "transport"
+    parts = ()
+    """The dimensions of the parts of a solve."""
+
+    @staticmethod
+    def solve(problems: list[Problem], f: Tensor | None, g: Tensor | None, options: _Options) -> list[_core.Plan]:
+        given = [(p.geometry, p.a, p.b, _row(f, k), _row(g, k)) for k, p in enumerate(problems)]
+        session = problems[0].place.session(None)
+        if len(given) == 1:  # Messages then do not number the problem.
+            return [_core.solve(session, *given[0], options)]
+        return _core.solve_batch(session, given, options)
+
+    @staticmethod
+    def of_potentials(
+        problems: list[Problem], f: Tensor, g: Tensor, in_float64: Tensor, options: _Options
+    ) -> list[_core.Plan]:
+        given = [(p.geometry, p.a, p.b, f[k], g[k]) for k, p in enumerate(problems)]
+        own = options | {"precision": "float64"} if bool(in_float64.any()) else options
+        return _core.plans_of(problems[0].place.session(None), given, own)
+
+    @staticmethod
+    def value(plan: _core.Plan) -> float:
+        return plan.report.dual
+
+    @staticmethod
+    def plans(plan: _core.Plan) -> list[_core.Plan]:
+        return [plan]
+
+    @staticmethod
+    def potentials(plan: _core.Plan, f: Tensor, g: Tensor) -> None:
+        plan.potentials(f, g)
+
+    @staticmethod
+    def by_points(problem: Problem, plan: _core.Plan) -> tuple[Tensor, Tensor]:
+        return OfPlan.itself(problem, plan).by_points()
+
+    @staticmethod
+    def hessian_product(
+        plan: _core.Plan, v_x: Tensor, v_y: Tensor, to_x: Tensor, to_y: Tensor, tolerance: float
+    ) -> list[_core.LinearReport]:
+        return [plan.hessian_product(v_x, v_y, to_x, to_y, tolerance=tolerance)]
+
+
+class _Divergence:
+    """S(a, b) = OT(a, b) - OT(a, a) / 2 - OT(b, b) / 2 + eps / 2 (sum a - sum b)^2."""
+
+    name = "sinkhorn_divergence"
+    parts = (3,)
+
+    @staticmethod
+    def _views(problems: list[Problem], f: Tensor | None, g: Tensor | None, in_float64: Tensor | None) -> list[Any]:
+        precisions = None if in_float64 is None else in_float64.tolist()
+        views = []
+        for k, problem in enumerate(problems):
+            potentials = None
+            if f is not None and g is not None:
+                potentials = f[k, 0], g[k, 0], f[k, 1], f[k, 1], g[k, 1], g[k, 1]
+            of_parts = None if precisions is None else ["float64" if wide else "auto" for wide in precisions[k]]
+            views.append(views_of_divergence([problem], potentials, of_parts))
+        return views
+
+    @staticmethod
+    def solve(problems: list[Problem], f: Tensor | None, g: Tensor | None, options: _Options) -> list[_core.Divergence]:
+        views = _Divergence._views(problems, f, g, None)
+        return _core.sinkhorn_divergences(problems[0].place.session(None), views, options)
+
+    @staticmethod
+    def of_potentials(
+        problems: list[Problem], f: Tensor, g: Tensor, in_float64: Tensor, options: _Options
+    ) -> list[_core.Divergence]:
+        views = _Divergence._views(problems, f, g, in_float64)
+        return _core.divergences_of(problems[0].place.session(None), views, options)
+
+    @staticmethod
+    def value(divergence: _core.Divergence) -> float:
+        return divergence.value
+
+    @staticmethod
+    def plans(divergence: _core.Divergence) -> list[_core.Plan]:
+        return [divergence.ab, divergence.aa, divergence.bb]
+
+    @staticmethod
+    def potentials(divergence: _core.Divergence, f: Tensor, g: Tensor) -> None:
+        divergence.ab.potentials(f[0], g[0])
+        for plan, to in ((divergence.aa, f[1]), (divergence.bb, g[1])):
+            other = torch.empty_like(to)
+            plan.potentials(to, other)
+            to.add_(other).mul_(0.5)  # They differ by a constant of their gauge, of which this is the symmetric one.
+
+    @staticmethod
+    def by_points(problem: Problem, divergence: _core.Divergence) -> tuple[Tensor, Tensor]:
+        (by_x, by_y), of_a, of_b = (
+            OfPlan.itself(p, plan).by_points()
+            for p, plan in zip(
+                (problem, problem.of_side(0), problem.of_side(1)),
+                _Divergence.plans(divergence),
+            )
+        )
+        return by_x - (of_a[0] + of_a[1]) / 2, by_y - (of_b[0] + of_b[1]) / 2
+
+    @staticmethod
+    def hessian_product(
+        divergence: _core.Divergence, v_x: Tensor, v_y: Tensor, to_x: Tensor, to_y: Tensor, tolerance: float
+    ) -> list[_core.LinearReport]:
+        """Both arguments of OT(a, a) move alike, and half of its derivative is that by one of them."""
+        reports = [divergence.ab.hessian_product(v_x, v_y, to_x, to_y, tolerance=tolerance)]
+        for plan, v, to in ((divergence.aa, v_x, to_x), (divergence.bb, v_y, to_y)):
+            own = torch.empty_like(to)
+            reports.append(plan.hessian_product(v, v, own, None, tolerance=tolerance))
+            to -= own
+        return reports
+
+
+_LABELS = 3
+"""The number of arguments about labels: of x, of y, and their costs."""
+
+
+def _operators(of: Any) -> Callable[..., Any]:
+    """The operators of a loss, which follow each other as derivatives. Returns the first as a function."""
+    name = of.name
+
+    @torch.library.custom_op(f"monge::{name}", mutates_args=())
+    def value_operator(
+        x: Tensor,
+        y: Tensor,
+        a: Tensor | None,
+        b: Tensor | None,
+        geometry: str,
+        options: str,
+        labels_x: Tensor | None = None,
+        labels_y: Tensor | None = None,
+        label_cost: Tensor | None = None,
+        start_f: Tensor | None = None,
+        start_g: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Values, f, g, and whether the solves ended in float64. `start_f` and `start_g`: a warm start."""
+        own = from_text(options)
+        solved = of.solve(_problems(x, y, a, b, labels_x, labels_y, label_cost, geometry, own), start_f, start_g, own)
+        f, g = potentials_like(x), potentials_like(y)
+        for k, made in enumerate(solved):
+            of.potentials(made, f[k], g[k])
+            for plan in of.plans(made):
+                warn_if_short(plan.report)
+        values = torch.tensor([of.value(made) for made in solved], dtype=x.dtype, device=x.device)
+        wide = [[plan.report.precision == "float64" for plan in of.plans(made)] for made in solved]
+        return values, f, g, torch.tensor(wide).reshape(len(solved), *of.parts)
+
+    def potentials_like(points: Tensor) -> Tensor:
+        lead = (points.shape[0], *((2,) if of.parts else ()))
+        return points.new_empty((*lead, points.shape[1]), dtype=torch.float64)
+
+    @value_operator.register_fake
+    def _(x, y, a, b, geometry, options, *others):  # type: ignore[no-untyped-def]
+        wide = torch.empty((x.shape[0], *of.parts), dtype=torch.bool)
+        return x.new_empty(x.shape[0]), potentials_like(x), potentials_like(y), wide
+
+    @torch.library.custom_op(f"monge::{name}_gradients", mutates_args=())
+    def gradients_operator(
+        x: Tensor,
+        y: Tensor,
+        a: Tensor | None,
+        b: Tensor | None,
+        f: Tensor,
+        g: Tensor,
+        in_float64: Tensor,
+        geometry: str,
+        options: str,
+        wanted: str,
+        labels_x: Tensor | None = None,
+        labels_y: Tensor | None = None,
+        label_cost: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Derivatives by x, y, a and b. Those that are not `wanted`, by their letters, are empty."""
+        by = gradients_like(x, y, wanted)
+        by_x, by_y, _, _ = by
+        own = from_text(options) | {"cache_bytes": 0.0}  # Each plan makes one product a side.
+        problems = _problems(x, y, a, b, labels_x, labels_y, label_cost, geometry, own)
+        of_library = problems[0].cost_function in WITH_POINT_DERIVATIVES
+        letters = "xyab" if of_library else "ab"
+        for k, (problem, made) in enumerate(zip(problems, of.of_potentials(problems, f, g, in_float64, own))):
+            views = [v[k] if letter in wanted and letter in letters else None for letter, v in zip("xyab", by)]
+            if any(v is not None for v in views):
+                made.gradients(*views, scale=False)
+            if not of_library and ("x" in wanted or "y" in wanted):
+                for letter, to, found in zip("xy", (by_x, by_y), of.by_points(problem, made)):
+                    if letter in wanted:
+                        to[k] = found
+        return by
+
+    def gradients_like(x: Tensor, y: Tensor, wanted: str) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        by_x, by_y = (v.new_empty(v.shape if c in wanted else (v.shape[0], 0)) for c, v in (("x", x), ("y", y)))
+        by_a, by_b = (x.new_empty(v.shape[:2] if c in wanted else (v.shape[0], 0)) for c, v in (("a", x), ("b", y)))
+        return by_x, by_y, by_a, by_b
+
+    @gradients_operator.register_fake
+    def _(x, y, a, b, f, g, in_float64, geometry, options, wanted, *labels):  # type: ignore[no-untyped-def]
+        return gradients_like(x, y, wanted)
+
+    @torch.library.custom_op(f"monge::{name}_hessian_product", mutates_args=())
+    def hessian_product_operator(
+        x: Tensor,
+        y: Tensor,
+        a: Tensor | None,
+        b: Tensor | None,
+        f: Tensor,
+        g: Tensor,
+        in_float64: Tensor,
+        geometry: str,
+        options: str,
+        v_x: Tensor,
+        v_y: Tensor,
+        labels_x: Tensor | None = None,
+        labels_y: Tensor | None = None,
+        label_cost: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor]:
+        to_x, to_y = torch.empty_like(x), torch.empty_like(y)
+        # The rounding of the products bounds the residual.
+        tolerance = 1e-10 if x.dtype == torch.float64 else 1e-5
+        own = from_text(options)
+        problems = _problems(x, y, a, b, labels_x, labels_y, label_cost, geometry, own)
+        for k, made in enumerate(of.of_potentials(problems, f, g, in_float64, own)):
+            directions = read("v", v_x[k]), read("v", v_y[k])
+            for report in of.hessian_product(made, *directions, to_x[k], to_y[k], tolerance):
+                if report.status not in ("converged", "stagnation"):
+                    raise RuntimeError(
+                        f"hessian_product: {report.status} after {report.iterations} steps, "
+                        f"residual {report.residual:.2e}"
+                    )
+        return to_x, to_y
+
+    @hessian_product_operator.register_fake
+    def _(x, y, a, b, f, g, in_float64, geometry, options, v_x, v_y, *labels):  # type: ignore[no-untyped-def]
+        return torch.empty_like(x), torch.empty_like(y)
+
+    def save_value(ctx: Any, inputs: Any, output: Any) -> None:
+        x, y, a, b, ctx.geometry, ctx.options, *labels = inputs
+        _, f, g, in_float64 = output
+        saved = (x, y, a, b, f, g, in_float64, *labels[:_LABELS])
+        ctx.save_for_backward(*saved)
+        ctx.save_for_forward(*saved)
+        without_derivatives(ctx, f, g, in_float64)
+        ctx.set_materialize_grads(False)
+
+    def value_backward(ctx: Any, by_value: Any, *by_others: Any) -> Any:
+        refuse_others(name, "potentials have", by_others)
+        none = (None,) * (2 + _LABELS + 2)
+        if by_value is None:
+            return (None,) * 4 + none
+        *given, labels_x, labels_y, label_cost = ctx.saved_tensors
+        needed = [
+            bool(need) and v is not None
+            for need, v in zip(ctx.needs_input_grad[:4], (given[0], given[1], given[2], given[3]))
+        ]
+        wanted = "".join(letter for letter, need in zip("xyab", needed) if need)
+        by = gradients(*given, ctx.geometry, ctx.options, wanted, labels_x, labels_y, label_cost)
+        each, row = by_value[:, None, None], by_value[:, None]
+        return *(v * t if need else None for v, t, need in zip(by, (each, each, row, row), needed)), *none
+
+    def value_forward_mode(ctx: Any, v_x: Any, v_y: Any, v_a: Any, v_b: Any, *others: Any) -> Any:
+        directions = (v_x, v_y, v_a, v_b)
+        wanted = "".join(letter for letter, v in zip("xyab", directions) if v is not None)
+        *given, labels_x, labels_y, label_cost = ctx.saved_tensors
+        by = gradients(*given, ctx.geometry, ctx.options, wanted, labels_x, labels_y, label_cost)
+        parts = [(g * v).flatten(1).sum(1) for g, v in zip(by, directions) if v is not None]
+        f, g = given[4:6]
+        return sum(parts), torch.full_like(f, math.nan), torch.full_like(g, math.nan), None
+
+    def save_gradients(ctx: Any, inputs: Any, output: Any) -> None:
+        *tensors, ctx.geometry, ctx.options, ctx.wanted, labels_x, labels_y, label_cost = inputs
+        tensors += [labels_x, labels_y, label_cost]
+        ctx.save_for_backward(*tensors)
+        ctx.save_for_forward(*tensors)
+        ctx.set_materialize_grads(False)
+
+    def second(ctx: Any, v_x: Any, v_y: Any, weights: bool) -> tuple[Tensor, Tensor]:
+        """The product of the Hessian, which is symmetric, and a direction."""
+        if weights:
+            raise NotImplementedError(f"{name}: second derivatives are by the points only; detach the weights")
+        if from_text(ctx.geometry)["cost_function"] not in WITH_POINT_DERIVATIVES:
+            raise NotImplementedError(f"{name}: has second derivatives for the metrics sqeuclidean and dot alone")
+        x, y, a, b, *found, labels_x, labels_y, label_cost = ctx.saved_tensors
+        v_x, v_y = (torch.zeros_like(p) if v is None or v.shape != p.shape else v for v, p in ((v_x, x), (v_y, y)))
+        given = (x, y, a, b, *found, ctx.geometry, ctx.options, v_x, v_y, labels_x, labels_y, label_cost)
+        return hessian_product(*given)  # type: ignore[no-any-return]
+
+    def gradients_backward(ctx: Any, v_x: Any, v_y: Any, v_a: Any, v_b: Any) -> Any:
+        weights = any(ctx.needs_input_grad[2:4]) or v_a is not None or v_b is not None
+        return *second(ctx, v_x, v_y, weights), *[None] * (8 + _LABELS)
+
+    def gradients_forward_mode(ctx: Any, v_x: Any, v_y: Any, v_a: Any, v_b: Any, *others: Any) -> Any:
+        weights = "a" in ctx.wanted or "b" in ctx.wanted or v_a is not None or v_b is not None
+        by_x, by_y = second(ctx, v_x, v_y, weights)
+        none = by_x.new_zeros(by_x.shape[0], 0)
+        return by_x if "x" in ctx.wanted else none, by_y if "y" in ctx.wanted else none, none, none
+
+    value = differentiable(
+        name,
+        value_operator,
+        save=save_value,
+        backward=value_backward,
+        forward_mode=value_forward_mode,
+        batched=as_problems,
+    )
+    gradients = differentiable(
+        name,
+        gradients_operator,
+        save=save_gradients,
+        backward=gradients_backward,
+        forward_mode=gradients_forward_mode,
+        batched=as_problems,
+    )
+    hessian_product = differentiable(
+        name,
+        hessian_product_operator,
+        backward=no_derivative(name, "third derivatives"),
+        forward_mode=no_derivative(name, "third derivatives"),
+        batched=as_problems,
+    )
+    return value
+
+
+transport_operator = _operators(_Transport)
+divergence_operator = _operators(_Divergence)
+
+
+def evaluate(
+    operator: Callable[..., Any],
+    x: Tensor,
+    y: Tensor,
+    a: Tensor | None,
+    b: Tensor | None,
+    costs: dict[str, Any],
+    options: dict[str, Any],
+    labels: tuple[Tensor | None, Tensor | None, Tensor | None],
+    start: tuple[Tensor | None, Tensor | None] = (None, None),
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Values and potentials of a batch. `costs`: metric, scale, norm_p and label_weight. `labels`: of x, of y, and one
+    matrix of their costs."""
+    cost_function, p = cost_of_metric(costs["metric"], costs["norm_p"])
+    labels_x, labels_y, label_cost = labels
+    label_weight = weight_of_labels(labels_x, labels_y, label_cost, costs["label_weight"])
+    geometry = {"cost_function": cost_function, "norm_p": p, "scale": number("scale", costs["scale"])}
+    require_problems(x.shape[0], 2, x=x, y=y)
+    require_problems(x.shape[0], 1, a=a, b=b)
+    if label_cost is not None:
+        geometry["label_weight"] = label_weight
+        require_problems(x.shape[0], 1, labels_x=labels_x, labels_y=labels_y)
+        label_cost = floating(label_cost).expand(x.shape[0], *label_cost.shape)
+    views = (x, y, a, b, to_text(geometry), to_text(options), labels_x, labels_y, label_cost, *start)
+    value, f, g, _ = operator(*views)
+    return value, f, g
+
+
+def _loss(
+    operator: Callable[..., Any],
+    x: Tensor,
+    y: Tensor,
+    a: Tensor | None,
+    b: Tensor | None,
+    costs: dict[str, Any],
+    labels: tuple[Any, Any, Any],
+    options: dict[str, Any],
+) -> Tensor:
+    labels_x, labels_y, label_cost = labels
+    require_tensors(x=x, y=y)
+    require_tensors(True, a=a, b=b, labels_x=labels_x, labels_y=labels_y, label_cost=label_cost)
+    batched = x.ndim == 3
+    x, y = floating(x), floating(y)
+    x, y = (v if batched else v.unsqueeze(0) for v in (x, y))
+    a, b, labels_x, labels_y = (v if v is None or batched else v.unsqueeze(0) for v in (a, b, labels_x, labels_y))
+    value, _, _ = evaluate(operator, x, y, a, b, costs, options, (labels_x, labels_y, label_cost))
+    return value if batched else value[0]
+
+
+@calls(**CLOUDS)
+def transport(
+    x: Tensor,
+    y: Tensor,
+    a: Tensor | None = None,
+    b: Tensor | None = None,
+    *,
+    reg: float,
+    metric: str = "sqeuclidean",
+    scale: float = 1.0,
+    norm_p: float | None = None,
+    labels_x: Tensor | None = None,
+    labels_y: Tensor | None = None,
+    label_cost: Tensor | None = None,
+    label_weight: float = 1.0,
+    unbalanced: Any = None,
+    max_iter: int | None = None,
+    tol: float | None = None,
+    **options: Any,
+) -> Tensor:
+    """OT_reg of weighted clouds, differentiable: by x and y twice ("sqeuclidean", "dot"), by a and b once.
+
+    Args:
+        x, y: (n, d) and (m, d), or batches (B, n, d) and (B, m, d).
+        a, b: (n) and (m), or (B, n) and (B, m). In a balanced problem only directions that keep sum a = sum b are
+            feasible.
+        reg: eps > 0, in units of the cost.
+        metric, scale, norm_p, label_weight: As for :func:`monge.solve_sample`.
+        labels_x, labels_y, label_cost: Classes (n) and (m), or (B, n) and (B, m), and one matrix of their costs, as for
+            :func:`monge.solve_sample`. Values have no derivatives by them.
+        unbalanced, max_iter, tol, options: As for :func:`monge.solve`.
+
+    Returns:
+        The dual value, or B of them. The gradients are its derivatives.
+
+    Raises:
+        NotImplementedError: A derivative that is not supported. ValueError: An argument is wrong.
+
+    Source: Cuturi 2013; docs/math.md, section 11, for the second derivative.
+
+    >>> import monge.torch, torch
+    >>> x = torch.zeros(1, 2, requires_grad=True)
+    >>> monge.torch.transport(x, torch.ones(1, 2), reg=0.1).backward()
+    >>> x.grad
+    tensor([[-2., -2.]])
+    """
+    translated = solve_options(options, reg, unbalanced=unbalanced, max_iter=max_iter, tol=tol)
+    costs = {"metric": metric, "scale": scale, "norm_p": norm_p, "label_weight": label_weight}
+    return _loss(transport_operator, x, y, a, b, costs, (labels_x, labels_y, label_cost), translated)
+
+
+@calls(**CLOUDS)
+def sinkhorn_divergence(
+    x: Tensor,
+    y: Tensor,
+    a: Tensor | None = None,
+    b: Tensor | None = None,
+    *,
+    reg: float,
+    metric: str = "sqeuclidean",
+    scale: float = 1.0,
+    norm_p: float | None = None,
+    labels_x: Tensor | None = None,
+    labels_y: Tensor | None = None,
+    label_cost: Tensor | None = None,
+    label_weight: float = 1.0,
+    unbalanced: Any = None,
+    max_iter: int | None = None,
+    tol: float | None = None,
+    **options: Any,
+) -> Tensor:
+    """:func:`monge.sinkhorn_divergence` of weighted clouds: transport without the bias of the entropy.
+
+    Args:
+        x, y, a, b, labels_x, labels_y, label_cost: Clouds, weights and classes, as for :func:`transport`.
+        reg: eps > 0, in units of the cost, for all three parts.
+        metric, scale, norm_p, label_weight: As for :func:`monge.solve_sample`.
+        unbalanced: A penalty, the same on both sides.
+        max_iter, tol, options: As for :func:`monge.solve`, for each of the three solves.
+
+    Derivatives and errors are those of :func:`transport`. ``SamplesLoss`` of p = 2 is reg=blur**2, scale=0.5 and
+    unbalanced=reach**2.
+
+    Returns:
+        The value, or B of them, of the three dual values. Backward makes the three plans of the potentials, without a
+        solve.
+
+    Source: Feydy et al. 2019; Sejourne et al. 2019.
+
+    >>> import monge.torch, torch
+    >>> x = torch.zeros(1, 2, requires_grad=True)
+    >>> monge.torch.sinkhorn_divergence(x, torch.ones(1, 2), reg=0.1).backward()
+    >>> x.grad
+    tensor([[-2., -2.]])
+    """
+    translated = solve_options(options, reg, unbalanced=unbalanced, max_iter=max_iter, tol=tol)
+    costs = {"metric": metric, "scale": scale, "norm_p": norm_p, "label_weight": label_weight}
+    return _loss(divergence_operator, x, y, a, b, costs, (labels_x, labels_y, label_cost), translated)

@@ -1,0 +1,29 @@
+// The pairs of a plan's largest entries, as a sparse matrix by rows and by columns
+// (cuda/second_order/chosen_entries.cu).
+#pragma once
+#include <cstdint>
+
+#include "cuda/runtime/runtime.hpp"
+#include "cuda/transfer.hpp"
+
+namespace monge::cuda {
+
+/// The k largest entries of each of n rows, side by side; NaN counts as 0. Ranks number them row by row.
+struct RowEntries {
+  int rows = 0, columns = 0, k = 0;
+  std::int64_t const* index = nullptr;
+  double* value = nullptr;  // Overwritten.
+};
+
+/// `count` pairs, sorted by row and then by rank, and the places of these in the order of columns and then rows.
+struct ChosenEntries {
+  DeviceArray<std::int64_t> rows, columns;
+  DeviceArray<int> row_begin, row_index;        // The columns of each row.
+  DeviceArray<int> column_begin, column_index;  // The rows of each column.
+  DeviceArray<int> order;                       // For each pair by columns, its place by rows.
+};
+
+/// The `count` largest of all, of equal ones those of lower rank. 0 <= count <= rows * k.
+ChosenEntries choose_entries(SharedRuntime const& runtime, RowEntries const& entries, std::int64_t count);
+
+}  // namespace monge::cuda

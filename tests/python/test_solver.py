@@ -1,0 +1,71 @@
+"""A solver of one problem after the other: the bits of single solves, whatever came before."""
+
+import numpy as np
+import pytest
+
+import monge
+from conftest import squared_distances, weights
+
+
+def same(found, expected):
+    assert (found.n_iter, found.status, found.report.primal) == (
+        expected.n_iter,
+        expected.status,
+        expected.report.primal,
+    )
+    for one, other in zip(found.potentials, expected.potentials):
+        np.testing.assert_array_equal(one, other)
+    np.testing.assert_array_equal(found.plan, expected.plan)
+
+
+@pytest.mark.parametrize("given", [{}, {"reg": 0.3, "unbalanced": 0.7}, {"metric": "euclidean", "scale": 2.0}])
+def test_results_are_those_of_single_solves(rng, given):
+    solver = monge.Solver(**given)
+    kept = []
+    for n, m, d in ((20, 25, 3), (20, 25, 3), (30, 25, 2), (20, 25, 3)):
+        x, y, a = rng.normal(size=(n, d)), rng.normal(size=(m, d)), weights(rng, n)
+        kept.append((solver.solve_sample(x, y, a), monge.solve_sample(x, y, a, **given)))
+        same(*kept[-1])
+        labels = {"labels_x": np.arange(n) % 2, "labels_y": np.arange(m) % 2, "label_cost": 1 - np.eye(2)}
+        if "metric" not in given:
+            same(solver.solve_sample(x, y, **labels), monge.solve_sample(x, y, **labels, **given))
+            cost = squared_distances(x, y)
+            same(solver.solve(cost, a), monge.solve(cost, a, **given))
+    for found, expected in kept:  # Earlier results stay what they are.
+        same(found, expected)
+
+
+def test_a_loop_starts_from_its_last_potentials(rng):
+    x, y = rng.normal(size=(200, 2)), rng.normal(size=(200, 2))
+    solver = monge.Solver(reg=0.05)
+    cold = solver.solve_sample(x, y)
+    warm = solver.solve_sample(x, y, potentials_init=cold.potentials)
+    assert warm.converged and warm.n_iter <= 3 < cold.n_iter
+    seen = []
+    solver.solve_sample(x, y, progress=seen.append)
+    assert seen and seen[-1].iteration <= cold.n_iter
+
+
+@pytest.mark.parametrize(
+    "given, call, error, message",
+    [
+        ({"reg": -1}, {}, ValueError, "reg: is -1"),
+        ({"speed": 2}, {}, TypeError, "'speed' is no option"),
+        ({}, {"a": np.ones(3)}, ValueError, "a: has 3 entries; must have 4"),
+        ({}, {"X_b": np.ones((5, 3))}, ValueError, "X_b: has 3 coordinates|X_a, X_b|X_b: "),
+        ({"tol": 0.0, "max_iter": 0}, {}, ValueError, "max_iter: is 0"),
+        ({}, {"potentials_init": (np.ones(4),)}, TypeError, "potentials_init: is of type tuple|potentials_init: is "),
+        ({}, {"X_a": np.full((4, 2), np.nan)}, ValueError, "X_a: row 0, column 0 is nan"),
+    ],
+)
+def test_messages(rng, given, call, error, message):
+    x, y = rng.normal(size=(4, 2)), rng.normal(size=(5, 2))
+    with pytest.raises(error, match=f"^({message})"):
+        solver = monge.Solver(**{"reg": 0.5, **given})
+        solver.solve_sample(**{"X_a": x, "X_b": y, **call})
+    solver = monge.Solver(reg=0.5)
+    expected = solver.solve_sample(x, y)
+    if not given:  # A solver is as it was after an error.
+        with pytest.raises(error):
+            solver.solve_sample(**{"X_a": x, "X_b": y, **call})
+        same(solver.solve_sample(x, y), expected)
