@@ -54,7 +54,10 @@ def test_numbers_are_those_of_monge(dtype):
     batch = monge.torch.sinkhorn_divergence(*(torch.stack([v, v]) for v in given), reg=0.3)
     assert batch.shape == (2,) and (batch == value).all()
     as_solved = monge.torch.transport(x, y, a, b, reg=0.3)
-    assert as_solved == torch.tensor(expected.ab.report.dual, dtype=dtype) or dtype == torch.float32
+    # Two solves to a marginal error of 1e-6: each dual value is below the optimum by at most that times the range of
+    # the potentials, which the largest cost bounds.
+    bound = 1e-6 * torch.cdist(x, y).square().max().item()
+    assert abs(as_solved.item() - expected.ab.report.dual) < bound
 
 
 def test_backward_solves_nothing(monkeypatch):
