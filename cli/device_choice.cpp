@@ -14,9 +14,10 @@ namespace {
 Device device_named(std::string const& text) {
   constexpr std::string_view kCuda = "cuda:";
   if (text == "cpu") return {};
+  if (text == "cuda") return {DeviceType::cuda, 0};
   int index = 0;
   if (!text.starts_with(kCuda) || !parse(std::string_view(text).substr(kCuda.size()), index) || index < 0) {
-    throw Error(ErrorCode::invalid_argument, fmt::format("device: is '{}'; must be auto, cpu or cuda:0", text));
+    throw Error(ErrorCode::invalid_argument, fmt::format("device: is '{}'; must be auto, cpu, cuda or cuda:0", text));
   }
   return {DeviceType::cuda, index};
 }

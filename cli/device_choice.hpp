@@ -12,7 +12,7 @@ struct DeviceChoice {
   std::string reason;  ///< For "auto": why it is this device. Empty otherwise.
 };
 
-/// `text` is auto, cpu or cuda:N. `threads` is for the CPU; 0 takes all cores. Throws Error.
+/// `text` is auto, cpu, cuda (the first device) or cuda:N. `threads` is for the CPU; 0 takes all cores. Throws Error.
 DeviceChoice choose_device(std::string const& text, int threads);
 
 /// "cpu: AVX3, 2 threads (auto: no CUDA device)", for summaries.

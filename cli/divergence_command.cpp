@@ -31,7 +31,7 @@ namespace {
 
 struct Arguments {
   GeometryArguments geometry;
-  std::string a, b, out;
+  std::string cost_xx, cost_yy, a, b, out;
   bool gradients = false;
   SolveOptions options;
   RunArguments run;
@@ -39,8 +39,10 @@ struct Arguments {
 
 void print_summary(DivergenceRun const& run, Divergence const& divergence, DeviceChoice const& device,
                    std::string const& written) {
-  print_line("problem", fmt::format("{} and {} points in {} dimension{}, eps {:.6g}", run.n, run.m, *run.d,
-                                    *run.d == 1 ? "" : "s", divergence.ab.report().eps));
+  std::string const costs =
+      run.d ? fmt::format("{} and {} points in {} dimension{}", run.n, run.m, *run.d, *run.d == 1 ? "" : "s")
+            : fmt::format("{} x {} costs", run.n, run.m);
+  print_line("problem", fmt::format("{}, eps {:.6g}", costs, divergence.ab.report().eps));
   print_line("device", device_text(device));
   for (auto const& [label, plan] :
        {std::pair("OT(a, b)", &divergence.ab), {"OT(a, a)", &divergence.aa}, {"OT(b, b)", &divergence.bb}}) {
@@ -58,8 +60,18 @@ void print_summary(DivergenceRun const& run, Divergence const& divergence, Devic
   print_line("written", written);
 }
 
+/// A divergence of cost matrices also needs the costs of each measure with itself. Throws Error.
+void check_self_costs(Arguments const& arguments) {
+  bool const matrices = !arguments.geometry.cost.empty();
+  for (auto const& [field, path] : {std::pair("cost_xx", &arguments.cost_xx), {"cost_yy", &arguments.cost_yy}}) {
+    if (matrices && path->empty()) refuse("{}: is missing; must be given with cost", field);
+    if (!matrices && !path->empty()) refuse("{}: is {}; is for cost, which is not given", field, *path);
+  }
+}
+
 int diverge_files(Arguments arguments) {
   check_geometry(arguments.geometry);
+  check_self_costs(arguments);
   SolveOptions& options = arguments.options;
   ResultFolder const folder(arguments.out);
   leave_on_interrupt();
@@ -72,9 +84,17 @@ int diverge_files(Arguments arguments) {
   progress.show("reading");
   Stopwatch watch;
   GeometryInput const in = read_geometry(run, arguments.geometry);
+  std::optional<Array> const xx = read_optional_input(run, "cost_xx", arguments.cost_xx, Order::as_stored);
+  std::optional<Array> const yy = read_optional_input(run, "cost_yy", arguments.cost_yy, Order::as_stored);
   std::optional<Array> const a = read_optional_input(run, "a", arguments.a);
   std::optional<Array> const b = read_optional_input(run, "b", arguments.b);
-  PointCloud const clouds = std::get<PointCloud>(in.geometry());
+  DivergenceProblem problem;
+  problem.a = vector("a", a);
+  problem.b = vector("b", b);
+  if (in.cost)
+    problem.costs = DivergenceCosts{costs("cost", *in.cost), costs("cost_xx", *xx), costs("cost_yy", *yy)};
+  else
+    problem.costs = std::get<PointCloud>(in.geometry());
   run.note(in);
   run.read_seconds = watch.lap();
 
@@ -84,7 +104,7 @@ int diverge_files(Arguments arguments) {
   };
   note_interrupt();
   progress.show("solving");
-  Divergence const divergence = sinkhorn_divergence(device.context, clouds, vector("a", a), vector("b", b), options);
+  Divergence const divergence = sinkhorn_divergence(device.context, problem, options);
   run.solve_seconds = watch.lap();
 
   std::vector<ResultFile> files;
@@ -114,9 +134,14 @@ int diverge_files(Arguments arguments) {
 
 void add_divergence_command(CLI::App& app, int& exit_code) {
   CLI::App& command = *app.add_subcommand(
-      "divergence", "Sinkhorn divergence of two point clouds: OT without the bias of its entropy, and its gradients");
+      "divergence", "Sinkhorn divergence of two measures: OT without the bias of its entropy, and its gradients");
   auto const arguments = std::make_shared<Arguments>();
   add_point_options(command, arguments->geometry);
+  add_cost_option(command, arguments->geometry);
+  command.add_option("--cost-xx", arguments->cost_xx, "with --cost: costs between the rows of it, n x n, symmetric")
+      ->type_name("FILE");
+  command.add_option("--cost-yy", arguments->cost_yy, "with --cost: costs between the columns of it, m x m, symmetric")
+      ->type_name("FILE");
   command.add_option("--out", arguments->out, "folder for report.json and, with --gradients, grad_x.npy and others")
       ->type_name("FOLDER")
       ->required();

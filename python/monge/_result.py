@@ -162,6 +162,24 @@ class OTResult(PlanResult):
         f, g = self._float64_potentials()
         return OTResult(self._problem.transposed(), options, self._reg_type, None, self._report, (g, f))
 
+    # Products with a changed plan. P is not formed.
+
+    @calls(l="left", r="right")
+    def apply_hadamard(self, left: Any, right: Any, v: Any, transpose: bool = False) -> Array:
+        """(P o left right^T) v, o the product entry by entry, for `left` (n, k), `right` (m, k) and `v` (m,) or (m, p);
+        with `transpose` (P o left right^T)^T v for `v` (n,) or (n, p). FlashSinkhorn, Algorithm 5."""
+        multiply = self._plan.apply_hadamard_transpose if transpose else self._plan.apply_hadamard
+        factors = read_matrix("left", left, "(n, k)"), read_matrix("right", right, "(m, k)")
+        return self._product(functools.partial(multiply, *factors), v, int(not transpose))
+
+    @calls(u="v")
+    def apply_gram(self, w: Any, v: Any, transpose: bool = False) -> Array:
+        """P^T diag(w) P v (m) for `w` (n) and `v` (m); with `transpose` P diag(w) P^T v (n) for `w` (m) and `v` (n)."""
+        to = self._place.empty(self.shape[0 if transpose else 1])
+        multiply = self._plan.apply_gram_transpose if transpose else self._plan.apply_gram
+        multiply(read("w", w), read("v", v), to)
+        return self._place.finish(to)
+
     # Derivatives.
 
     def gradients(self, error_iterations: int = 0) -> Gradients:
@@ -193,6 +211,28 @@ class OTResult(PlanResult):
             whole("iterations", iterations, 1, MOST),
         )
         return self._place.finish(to_x), self._place.finish(to_y), report
+
+    def inverse_hessian_product(
+        self, v: Any, shift: float = 0.0, *, damping: float = 0.0, tolerance: float = 1e-6, iterations: int = 1000
+    ) -> tuple[Array, _core.LinearReport]:
+        """The solution s (n x d) of (H + `shift`) s = `v` (n x d), by conjugate gradients: a step of Newton's method.
+
+        H is the Hessian of the value in X_a. `shift`, in units of the cost over squared units of the points, makes
+        H + shift positive where H is not; else the status of the report is "negative_curvature". `damping` is that of
+        :meth:`hessian_product`. The residual is at most `tolerance` of v, or `iterations` steps are done.
+
+        Returns s and a report of the linear system.
+        """
+        to, _ = self._points_like()
+        report = self._plan.inverse_hessian_product(
+            read("v", v),
+            to,
+            number("shift", shift),
+            number("damping", damping),
+            number("tolerance", tolerance),
+            whole("iterations", iterations, 1, MOST),
+        )
+        return self._place.finish(to), report
 
     # The implementation.
 

@@ -44,6 +44,14 @@ void apply_hadamard(Held plan, nb::handle l, nb::handle r, nb::handle v, nb::han
   plan.run([&](Plan const& p) { (p.*method)(rows, columns, in, view); });
 }
 
+template <auto method>
+void apply_gram(Held plan, nb::handle w, nb::handle v, nb::handle to) {
+  Array const middle("w", w), from("v", v), result = out("out", to);
+  VectorView const weights = middle.vector(), in = from.vector();
+  MutableVectorView const view = result.out_vector();
+  plan.run([&](Plan const& p) { (p.*method)(weights, in, view); });
+}
+
 void potential(Held plan, nb::handle points, nb::handle to) {
   Array const from("points", points), result = out("out", to);
   MatrixView const in = from.matrix();
@@ -102,6 +110,15 @@ LinearReport hessian_product(Held plan, nb::handle x, nb::handle y, nb::handle t
   return plan.run([&](Plan const& p) { return p.hessian_product(v, views, options); });
 }
 
+LinearReport inverse_hessian_product(Held plan, nb::handle v, nb::handle to, double shift, double damping,
+                                     double tolerance, int iterations) {
+  Array const from("v", v), result = out("out", to);
+  MatrixView const in = from.matrix();
+  MutableMatrixView const view = result.out_matrix();
+  LinearOptions const options{.damping = damping, .tolerance = tolerance, .iterations = iterations};
+  return plan.run([&](Plan const& p) { return p.inverse_hessian_product(in, view, shift, options); });
+}
+
 LinearReport potential_gradients(Held plan, nb::handle of_f, nb::handle of_g, nb::handle x, nb::handle y, nb::handle a,
                                  nb::handle b, double damping, double tolerance, int iterations) {
   Array const from_f("of_f", of_f), from_g("of_g", of_g);
@@ -130,6 +147,8 @@ void bind_plan(nb::module_& module) {
            nb::arg("out"))
       .def("apply_hadamard_transpose", &apply_hadamard<&Plan::apply_hadamard_transpose>, nb::arg("l"), nb::arg("r"),
            nb::arg("v"), nb::arg("out"))
+      .def("apply_gram", &apply_gram<&Plan::apply_gram>, nb::arg("w"), nb::arg("v"), nb::arg("out"))
+      .def("apply_gram_transpose", &apply_gram<&Plan::apply_gram_transpose>, nb::arg("w"), nb::arg("u"), nb::arg("out"))
       .def("average", &apply<static_cast<Multiply>(&Plan::barycentric_projection)>, nb::arg("v"), nb::arg("out"))
       .def("map", &apply<&Plan::map>, nb::arg("points"), nb::arg("out"))
       .def("potential", &potential, nb::arg("points"), nb::arg("out"))
@@ -145,6 +164,9 @@ void bind_plan(nb::module_& module) {
            nb::arg("error_iterations") = 0, nb::arg("scale") = true)
       .def("hessian_product", &hessian_product, nb::arg("x").none(), nb::arg("y").none(), nb::arg("out_x").none(),
            nb::arg("out_y").none(), nb::arg("damping") = linear.damping, nb::arg("tolerance") = linear.tolerance,
+           nb::arg("iterations") = linear.iterations)
+      .def("inverse_hessian_product", &inverse_hessian_product, nb::arg("v"), nb::arg("out"), nb::arg("shift") = 0.0,
+           nb::arg("damping") = linear.damping, nb::arg("tolerance") = linear.tolerance,
            nb::arg("iterations") = linear.iterations)
       .def("potential_gradients", &potential_gradients, nb::arg("of_f").none(), nb::arg("of_g").none(),
            nb::arg("x").none(), nb::arg("y").none(), nb::arg("a").none(), nb::arg("b").none(),

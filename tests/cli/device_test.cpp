@@ -69,6 +69,13 @@ TEST_P(DeviceProgram, Projects) {
   }
 }
 
+TEST_P(DeviceProgram, TheTypeAloneIsItsFirstDevice) {
+  Outcome const outcome = run({"solve", points("x.npy", 9, 3, 1), points("y.npy", 8, 3, 2), "--eps", "0.5", "--json",
+                               "--out", path("result"), "--device", GetParam() == DeviceType::cpu ? "cpu" : "cuda"});
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_EQ(nlohmann::json::parse(outcome.out)["device"], device());
+}
+
 INSTANTIATE_TEST_SUITE_P(, DeviceProgram, testing::Values(DeviceType::cpu, DeviceType::cuda), device_name);
 
 }  // namespace

@@ -66,6 +66,47 @@ TEST_F(DivergenceProgram, CostsWithoutDerivativesByPointsHaveThoseByWeights) {
   EXPECT_FALSE(fs::exists(path("result/grad_x.npy")));
 }
 
+TEST_F(DivergenceProgram, OfCostMatricesIsThatOfTheirPoints) {
+  auto const cloud = [&](std::string const& name) {
+    return std::get<std::vector<double>>(read_array("points", path(name)).values);
+  };
+  auto const costs = [&](std::string const& name, std::string const& of, std::string const& to) {
+    std::vector<double> const x = cloud(of), y = cloud(to);
+    std::vector<double> values;
+    for (std::size_t i = 0; i < x.size(); i += 3)
+      for (std::size_t j = 0; j < y.size(); j += 3) {
+        double sum = 0;
+        for (std::size_t k = 0; k < 3; ++k) sum += (x[i + k] - y[j + k]) * (x[i + k] - y[j + k]);
+        values.push_back(sum);
+      }
+    write_array(path(name),
+                {{static_cast<std::int64_t>(x.size() / 3), static_cast<std::int64_t>(y.size() / 3)}, values});
+    return path(name);
+  };
+  std::vector<std::string> const tight{"--eps", "0.5", "--precision", "float64", "--tolerance", "1e-9"};
+  ASSERT_EQ(diverge("y.npy", tight).code, 0);
+  double const expected = report()["divergence"];
+  std::vector<std::string> arguments{"divergence",   "--out",
+                                     path("result"), "--device",
+                                     "cpu",          "--gradients",
+                                     "--cost",       costs("xy.npy", "x.npy", "y.npy"),
+                                     "--cost-xx",    costs("xx.npy", "x.npy", "x.npy")};
+  arguments.insert(arguments.end(), tight.begin(), tight.end());
+  EXPECT_THAT(run(arguments).err, HasSubstr("cost_yy: is missing; must be given with cost"));
+  arguments.insert(arguments.end(), {"--cost-yy", costs("yy.npy", "y.npy", "y.npy")});
+  Outcome const outcome = run(arguments);
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("40 x 30 costs"));
+  // A dual value is below the optimum by at most its marginal error times the range of the potentials, some 3 here.
+  EXPECT_NEAR(report()["divergence"], expected, 6e-9);
+  EXPECT_EQ(numbers("result/grad_a.npy").size(), 40u);
+  EXPECT_FALSE(fs::exists(path("result/grad_x.npy")));
+  arguments.back() = path("xx.npy");
+  EXPECT_THAT(run(arguments).err, HasSubstr("yy: cost: is 40 x 40; must be 30 x 30"));
+  EXPECT_THAT(diverge("y.npy", {"--eps", "0.5", "--cost-xx", path("xx.npy")}).err,
+              HasSubstr("is for cost, which is not given"));
+}
+
 TEST_F(DivergenceProgram, WithoutCertificatesSaysThatThereIsNoValue) {
   Outcome const outcome = diverge("y.npy", {"--eps", "0.5", "--certificate", "false"});
   EXPECT_EQ(outcome.code, 0);

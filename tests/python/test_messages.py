@@ -403,6 +403,14 @@ OF_ENTROPIC_RESULTS = [
     (lambda r: r.hessian_product(x=Y), "x: is 3 x 2; must be 4 x 2"),
     (lambda r: r.hessian_product(x=X, damping="a"), "damping: is 'a'; must be a number"),
     (lambda r: r.hessian_product(x=X, iterations=0), "iterations: is 0"),
+    (lambda r: r.inverse_hessian_product(Y), "v: is 3 x 2; must be 4 x 2"),
+    (lambda r: r.inverse_hessian_product(X, shift="a"), "shift: is 'a'; must be a number"),
+    (lambda r: r.apply_hadamard(X, Y[:2], B), "right: is 2 x 2; must be 3 x "),
+    (lambda r: r.apply_hadamard(X[0], Y, B), "left: has shape (2,)"),
+    (lambda r: r.apply_hadamard(X, Y, A), "v: has shape (4,)"),
+    (lambda r: r.apply_gram(B, B), "w: has 3 entries; must have 4"),
+    (lambda r: r.apply_gram(A, A), "v: has 4 entries; must have 3"),
+    (lambda r: r.apply_gram(B, B, transpose=True), "v: has 3 entries; must have 4"),
 ]
 
 

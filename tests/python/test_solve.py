@@ -1,5 +1,6 @@
 """One solve: its result, options, progress, interruption, threads, memory."""
 
+import functools
 import gc
 import os
 import pickle
@@ -170,6 +171,31 @@ def test_hessian_product(rng):
     step = 1e-5
     plus, minus = (monge.solve_sample(x + s * v, y, a, b, reg=0.5, tol=1e-13).gradients().x for s in (step, -step))
     np.testing.assert_allclose(product, (plus - minus) / (2 * step), atol=1e-6)
+
+
+def test_inverse_hessian_product(rng):
+    x, y, a, b = problem(rng, 9, 8)
+    v = rng.normal(size=x.shape)
+    result = monge.solve_sample(x, y, a, b, reg=0.5, tol=1e-13)
+    step, report = result.inverse_hessian_product(v, 1.0, tolerance=1e-9)
+    assert report.status == "converged" and step.shape == x.shape
+    back, _, _ = result.hessian_product(step, tolerance=1e-12)
+    # The residual is relative to v. Products within the solve have a tenth of its tolerance.
+    assert np.linalg.norm(back + step - v) <= 2e-9 * np.linalg.norm(v)
+
+
+def test_hadamard_and_gram_products(rng):
+    x, y, a, b = problem(rng, 9, 8)
+    result = monge.solve_sample(x, y, a, b, reg=0.5, precision="float64")
+    plan = result.plan
+    left, right = rng.normal(size=(9, 3)), rng.normal(size=(8, 3))
+    v, u, w = rng.normal(size=(8, 2)), rng.normal(size=9), rng.random(9)
+    # Sums of at most 9 terms of size 1, each rounded a few times.
+    close = functools.partial(np.testing.assert_allclose, rtol=0, atol=1e-13)
+    close(result.apply_hadamard(left, right, v), (plan * (left @ right.T)) @ v)
+    close(result.apply_hadamard(left, right, u, transpose=True), (plan * (left @ right.T)).T @ u)
+    close(result.apply_gram(w, v[:, 0]), plan.T @ (w * (plan @ v[:, 0])))
+    close(result.apply_gram(v[:, 1], u, transpose=True), plan @ (v[:, 1] * (plan.T @ u)))
 
 
 def test_every_option_of_the_library_is_an_argument(rng):
