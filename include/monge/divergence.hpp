@@ -83,7 +83,7 @@ Divergence sinkhorn_divergence(Context const& context, DivergenceProblem const& 
 /// 1 or 3 k + 2.
 std::vector<Divergence> sinkhorn_divergence_batch(Context const& context, std::span<DivergenceProblem const> problems,
                                                   SolveOptions const& options);
-/// The three plans of given potentials, all of which are required, as plan_of() makes them. `value` and `gap` are NaN.
+/// The three plans of given potentials, all six required, as plan_of() makes them. `value` and `gap` are NaN.
 Divergence divergence_of(Context const& context, DivergenceProblem const& problem, SolveOptions const& options);
 std::vector<Divergence> divergences_of(Context const& context, std::span<DivergenceProblem const> problems,
                                        SolveOptions const& options);

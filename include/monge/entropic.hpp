@@ -154,10 +154,10 @@ inline Plan solve(Context const& context, Geometry const& geometry, SolveOptions
   return solve(context, geometry, {}, {}, options);
 }
 
-/// The plan of the potentials f and g of the options, which are required: no sweep, no certificate. A point of zero
-/// weight gets the potential of an update. Of the other options eps or eps_relative, penalties, precision (`automatic`:
-/// that of the first sweeps of solve()) and cache_bytes matter. The report has status completed, and NaN for all that a
-/// certificate evaluates. Throws Error as solve() does.
+/// The plan of given potentials, f and g of the options, which are required. There is no sweep and no certificate. A
+/// point of zero weight gets the potential of an update. The other options that matter are eps or eps_relative,
+/// penalties, cache_bytes and precision. The precision `automatic` is that of the first sweeps of solve(). The report
+/// has status completed, and NaN for each value of a certificate. Throws Error as solve() does.
 Plan plan_of(Context const& context, Geometry const& geometry, VectorView a, VectorView b, SolveOptions const& options);
 
 }  // namespace monge

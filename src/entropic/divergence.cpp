@@ -88,8 +88,8 @@ SinkhornProblem self_problem(Context const& context, SinkhornProblem const& ab, 
   return problem;
 }
 
-/// A solve has three parts, OT(a, b), OT(a, a) and OT(b, b). Those of divergence k of `count` are the problems k, count
-/// + 2 k and count + 2 k + 1, so that what is solved together stands together.
+/// A divergence has three parts, OT(a, b), OT(a, a) and OT(b, b). The parts of divergence k of `count` are the problems
+/// k, count + 2 k and count + 2 k + 1. The self terms, which are solved first, are contiguous.
 struct Part {
   std::size_t divergence, part;
 };
@@ -120,7 +120,7 @@ std::vector<SinkhornProblem> prepared_problems(Context const& context, std::span
     if (!solves)
       problems.back().options.precision = start.precision == Precision::automatic ? options.precision : start.precision;
   };
-  // Self terms share what the operators of OT(a, b) have packed.
+  // The operators of the self terms share the packed points of OT(a, b).
   for (auto const& [first, end] : {std::pair{std::size_t{0}, count}, std::pair{count, 3 * count}}) {
     std::vector<OperatorInput> inputs;
     auto const for_each = [&, first = first, end = end](auto const& work) {

@@ -275,7 +275,7 @@ void refine(Backend const& backend, Runs const& runs) {
   for (std::size_t k = 0; k < runs.size(); ++k) runs[k]->refined(std::move(twins[k]));
 }
 
-/// The plans of `given`, solved if `solves`, else those of the given potentials. Throws ProblemError.
+/// The plans of `given`: by a solve each if `solves`, otherwise of the potentials in `given`. Throws ProblemError.
 std::vector<Plan> plans_of_all(Context const& context, std::span<BatchProblem const> given, SolveOptions const& options,
                                bool solves) {
   Stopwatch const watch;

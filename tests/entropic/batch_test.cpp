@@ -5,6 +5,7 @@
 #include <string>
 
 #include "oracle/backend_test.hpp"
+#include "oracle/refusal.hpp"
 
 namespace monge::oracle {
 namespace {
@@ -232,13 +233,7 @@ TEST_P(BatchTest, plans_outlive_each_other) {
 
 /// The message of solve_batch().
 std::string error_of(Context const& context, std::span<BatchProblem const> batch, SolveOptions const& options) {
-  try {
-    solve_batch(context, batch, options);
-  } catch (Error const& error) {
-    EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
-    return error.what();
-  }
-  return "no error";
+  return oracle::refusal_of([&] { solve_batch(context, batch, options); });
 }
 
 class BatchOfPoints : public BatchTest {};

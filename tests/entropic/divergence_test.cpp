@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "oracle/backend_test.hpp"
+#include "oracle/refusal.hpp"
 
 namespace monge::oracle {
 namespace {
@@ -504,21 +505,11 @@ TEST_P(DivergenceGradients, of_cost_matrices_are_those_of_their_points) {
 class DivergenceCalls : public BackendTest {};
 MONGE_FOR_EACH_DEVICE(DivergenceCalls);
 
-std::string error_of_call(std::function<void()> const& call) {
-  try {
-    call();
-  } catch (Error const& error) {
-    EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
-    return error.what();
-  }
-  return "no error";
-}
-
 TEST_P(DivergenceCalls, say_what_is_wrong) {
   Problem const problem = oracle::make_problem({6, 8, 2});
   SolveOptions const good{.eps = 0.1};
   auto const call = [&](PointCloud const& clouds, SolveOptions const& options) {
-    return error_of_call([&] { sinkhorn_divergence(context(), clouds, {}, {}, options); });
+    return oracle::refusal_of([&] { sinkhorn_divergence(context(), clouds, {}, {}, options); });
   };
   EXPECT_EQ(call(problem.clouds(), good), "no error");
   EXPECT_EQ(call(problem.clouds(), {}), "eps: is 0; must be > 0, or eps_relative in its place");
@@ -532,7 +523,7 @@ TEST_P(DivergenceCalls, say_what_is_wrong) {
 
   Stored const xy(std::vector<double>(48, 1.0), 6, 8), xx(std::vector<double>(36, 1.0), 6, 6);
   auto const matrices = [&](Stored const& first, Stored const& second) {
-    return error_of_call([&] {
+    return oracle::refusal_of([&] {
       sinkhorn_divergence(context(), DivergenceCosts{{xy.view()}, {first.view()}, {second.view()}}, {}, {}, good);
     });
   };

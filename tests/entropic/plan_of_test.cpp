@@ -1,10 +1,10 @@
-// Plans of given potentials: what a plan of a solve gives, without a sweep.
+// Plans of given potentials: their results are those of a solve's plan, without a sweep.
 #include <algorithm>
 #include <cmath>
-#include <functional>
 #include <limits>
 
 #include "operators/cases.hpp"
+#include "oracle/refusal.hpp"
 
 namespace monge::oracle {
 namespace {
@@ -46,21 +46,11 @@ TEST_P(PlanOf, has_the_marginals_of_its_potentials) {
 class PlanOfCalls : public OperatorTest {};
 MONGE_FOR_EACH_DEVICE(PlanOfCalls);
 
-std::string error_of(std::function<void()> const& call) {
-  try {
-    call();
-  } catch (Error const& error) {
-    EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
-    return error.what();
-  }
-  return "no error";
-}
-
 TEST_P(PlanOfCalls, say_what_is_missing) {
   Problem const problem = make_problem({6, 8, 2});
   std::vector<double> const f(6), g(8);
   auto const call = [&](VectorView rows, VectorView columns, double eps = 1) {
-    return error_of(
+    return oracle::refusal_of(
         [&] { plan_of(context(), problem.geometry(), problem.a, problem.b, {.eps = eps, .f = rows, .g = columns}); });
   };
   EXPECT_EQ(call(f, g), "no error");
@@ -68,21 +58,22 @@ TEST_P(PlanOfCalls, say_what_is_missing) {
   EXPECT_EQ(call(f, {}), "g: is missing; a plan of potentials needs both f and g");
   EXPECT_EQ(call(g, g), "f: has 8 entries; must have 6");
   EXPECT_EQ(call(f, g, 0), "eps: is 0; must be > 0, or eps_relative in its place");
-  EXPECT_EQ(error_of([&] {
+  EXPECT_EQ(oracle::refusal_of([&] {
               plans_of(context(), std::vector<BatchProblem>{{problem.geometry(), {}, {}, f, g}, {problem.geometry()}},
                        {.eps = 1});
             }),
             "problem 1: f: is missing; a plan of potentials needs both f and g");
   DivergenceProblem divergence{problem.clouds(), problem.a, problem.b, {f, g}, {f, f}};
-  EXPECT_EQ(error_of([&] { divergence_of(context(), divergence, {.eps = 1}); }),
+  EXPECT_EQ(oracle::refusal_of([&] { divergence_of(context(), divergence, {.eps = 1}); }),
             "f_bb: is missing; a plan of potentials needs both f_bb and g_bb");
   divergence.bb = {g, f};
-  EXPECT_EQ(error_of([&] { divergence_of(context(), divergence, {.eps = 1}); }), "g_bb: has 6 entries; must have 8");
-  EXPECT_EQ(error_of([&] { divergence_of(context(), divergence, {.eps = 1, .f = f, .g = g}); }),
+  EXPECT_EQ(oracle::refusal_of([&] { divergence_of(context(), divergence, {.eps = 1}); }),
+            "g_bb: has 6 entries; must have 8");
+  EXPECT_EQ(oracle::refusal_of([&] { divergence_of(context(), divergence, {.eps = 1, .f = f, .g = g}); }),
             "f: is given in the options; must be given with the problem");
 }
 
-// The relative precision of a plan of given potentials is that of one that was solved for.
+// A plan of given potentials has the same relative precision as the plan of a solve.
 TEST_P(PlanOfCalls, has_the_derivatives_of_a_solve) {
   for (double const penalty : {std::numeric_limits<double>::infinity(), 0.7}) {
     Problem const problem = make_problem({30, 40, 3, Weights::with_zeros, Place::shifted});
@@ -141,7 +132,7 @@ TEST_P(DivergenceOf, has_the_gradients_of_the_divergence) {
     return all;
   };
   std::vector<double> const expected = gradients(solved), found = gradients(made);
-  // Both plans are those of the same potentials, up to their rounding in float64, and to that of logits of size 40.
+  // Both plans have the same potentials, up to rounding in float64. Their logits are of size 40 and are rounded, too.
   double const unit = is_float64() ? 0x1p-53 : precision() == Precision::tf32 ? 0x1p-11 : 0x1p-24;
   for (std::size_t k = 0; k < found.size(); ++k) EXPECT_NEAR(found[k], expected[k], 100 * unit) << k;
 }
@@ -181,7 +172,7 @@ TEST_P(DivergenceOf, of_a_batch_has_the_bits_of_single_ones) {
   }
   for (int index = 0; index < 9; ++index) EXPECT_NE(std::find(seen.begin(), seen.end(), index), seen.end());
   given[1].bb = {problems[0].a, problems[0].a};
-  EXPECT_EQ(error_of([&] { sinkhorn_divergence_batch(context(), given, options()); }),
+  EXPECT_EQ(oracle::refusal_of([&] { sinkhorn_divergence_batch(context(), given, options()); }),
             "problem 1: f_bb: has 20 entries; must have 79");
 }
 

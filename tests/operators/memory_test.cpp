@@ -80,7 +80,7 @@ TEST_P(Memory, products_like_earlier_ones_allocate_nothing) {
   }
 }
 
-/// A free block as large as all that are kept takes the place of the others, of which a solve would take some.
+/// Frees a block as large as the pool of free blocks: the pool then drops all its other blocks.
 void forget_free_blocks() {
   cpu::aligned_array<double>((1 << 23) - (1 << 12));
 }
@@ -104,8 +104,8 @@ std::int64_t bytes_of_a_solve(Context const& context, Precision precision, Probl
   return bytes - before;
 }
 
-// Twice the points: a part that is quadratic would grow four times. One that is linear may grow three times, where the
-// smaller solve finds more free blocks of its own that fit.
+// The points are doubled. Quadratic memory would grow four times. Linear memory may grow three times, because the
+// smaller solve takes more of its blocks from the pool of free blocks.
 TEST_P(Memory, of_a_solve_is_linear_in_the_number_of_points) {
   Context const context = make_context(DeviceType::cpu, 1);
   for (std::uint64_t const seed : {1, 2}) {  // A matrix as it is, and transposed.
@@ -123,7 +123,7 @@ TEST_P(Memory, of_a_solve_is_linear_in_the_number_of_points) {
   }
 }
 
-// Scores are kept here, and are most of what a solve asks for.
+// The kept scores are most of the memory of this solve.
 TEST_P(Memory, of_kept_scores_is_taken_again) {
   Context const context = make_context(DeviceType::cpu, 1);
   Problem const problem = oracle::make_problem({1000, 1000, 40});

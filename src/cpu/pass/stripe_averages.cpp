@@ -16,9 +16,9 @@ namespace monge::cpu::HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Sums start from this number, which is taken away at their end. Exponentials of the least size, 2^-125 in float, times
-// values would else make sums of denormal numbers, each of which costs the processor a hundred cycles. The number is no
-// larger than a block of such exponentials.
+// Sums start from this number, which is subtracted at their end. Without it, products of values and the smallest
+// exponentials, 2^-125 in float, would make denormal sums, and each operation on one takes a hundred cycles. The number
+// is no larger than a block of such exponentials.
 template <class T>
 inline constexpr T kOrigin = 64 * std::numeric_limits<T>::min();
 

@@ -23,7 +23,7 @@ struct ChosenEntries {
   DeviceArray<int> order;                       // For each pair by columns, its place by rows.
 };
 
-/// The `count` largest of all, of equal ones those of lower rank. 0 <= count <= rows * k.
+/// The `count` largest entries. Equal entries are taken in the order of their ranks. 0 <= count <= rows * k.
 ChosenEntries choose_entries(SharedRuntime const& runtime, RowEntries const& entries, std::int64_t count);
 
 }  // namespace monge::cuda

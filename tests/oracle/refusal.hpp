@@ -1,0 +1,22 @@
+// The message by which the library refuses an argument.
+#pragma once
+#include <functional>
+#include <string>
+
+#include <gtest/gtest.h>
+#include <monge/error.hpp>
+
+namespace monge::oracle {
+
+/// The message of the invalid_argument that `call` throws, or "no error".
+inline std::string refusal_of(std::function<void()> const& call) {
+  try {
+    call();
+  } catch (Error const& error) {
+    EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
+    return error.what();
+  }
+  return "no error";
+}
+
+}  // namespace monge::oracle
