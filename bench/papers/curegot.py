@@ -64,13 +64,13 @@ def features(sheet, n, m):
 
 
 def problems(sheet):
-    n, m = (400, 300) if sheet.small else (6400, 4800)
+    n, m = (160, 120) if sheet.small else (6400, 4800)
     return {
         "Synthetic I iid": gaussians(n, m, 0.0),
         "Synthetic I diff": gaussians(n, m, 2.0),
         "Synthetic II": mixture(n, m),
         "features" if sheet.read("features_x", "features_y") else "features, synthetic": features(
-            sheet, *((400, 300) if sheet.small else (5000, 5000))
+            sheet, *((160, 120) if sheet.small else (5000, 5000))
         ),
     }
 
@@ -167,7 +167,7 @@ def history(result):
 
 def convergence(sheet):
     """Figures 3 and 4."""
-    eps, counts = 1e-3, (10, 50, 200) if sheet.small else (10, 20, 50, 100, 200, 500)
+    eps, counts = 1e-3, (10, 50, 100) if sheet.small else (10, 20, 50, 100, 200, 500)
     rows, curves = [], {}
     for name, problem in problems(sheet).items():
         lines = {}

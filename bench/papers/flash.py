@@ -380,7 +380,7 @@ def dense_divergence(x, y, labels, table):
 
 def data_sets(sheet):
     """Table 18 and figure 3: a divergence of labelled data sets, and a step of its gradient flow."""
-    sizes = (500, 1000) if sheet.small else (5000, 10_000, 20_000, 40_000, 60_000)
+    sizes = (200, 400) if sheet.small else (5000, 10_000, 20_000, 40_000, 60_000)
     loss = {with_labels: monge.torch.SamplesLoss(blur=EPS**0.5, tol=1e-3) for with_labels in (True, False)}
     rows = []
     for n in sizes:
@@ -443,7 +443,7 @@ def data_sets(sheet):
 
 def saddle_escape(sheet):
     """Figure 7: shuffled regression by Adam, and by Newton's method where the least eigenvalue is positive."""
-    n, eps = (200, 0.25) if sheet.small else (40_000, 0.25)
+    n, eps = (100, 0.25) if sheet.small else (40_000, 0.25)
     given = sheet.read("cytometry")
     random = np.random.default_rng(0)
     features = random.normal(size=(n, 5)) @ random.normal(size=(5, 5)) / 2 if given is None else given[0][:n]
@@ -464,7 +464,7 @@ def saddle_escape(sheet):
 
     adam = torch.optim.Adam([weights], lr=0.03)
     history, newton = [], False
-    for step in range(30 if sheet.small else 200):
+    for step in range(15 if sheet.small else 200):
         loss = float(value(weights.detach()))
         if step % 5 == 0 or newton:
             gradient, matrix = hessian()

@@ -63,7 +63,6 @@ def test_the_support_settles(tmp_path):
     [
         (["flush"], "no paper 'flush'"),
         (["flash", "--only", "table_3"], "no experiment 'table_3'"),
-        (["flash", "--data", "nowhere"], "'nowhere' is no folder"),
     ],
 )
 def test_wrong_arguments(tmp_path, arguments, message):
