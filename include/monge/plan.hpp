@@ -89,6 +89,12 @@ class Plan {
   LinearReport potential_gradients(VectorView of_f, VectorView of_g, GradientViews const& out,
                                    LinearOptions const& options = {}) const;
 
+  /// The derivatives of <u, P v> by the points and the weights, u (n x p), v (m x p): those of any function L of P v
+  /// with dL/d(P v) = u. Its derivative by v is P^T u: apply_transpose(). Implicit differentiation, by one linear
+  /// system; the derivative by points takes a product with an inner width of p + 2. For L of P^T v exchange u and v.
+  LinearReport product_gradients(MatrixView u, MatrixView v, GradientViews const& out,
+                                 LinearOptions const& options = {}) const;
+
   // Single entries, in the precision of products, without n x m of memory. Logarithms of entries are compared, so the
   // order is right even where P_ij underflows to 0. Pairs of no weight or of infinite cost have P_ij = 0 and come after
   // all others, by index.

@@ -166,6 +166,27 @@ LinearReport Plan::potential_gradients(VectorView of_f, VectorView of_g, Gradien
   return report;
 }
 
+LinearReport Plan::product_gradients(MatrixView u, MatrixView v, GradientViews const& out,
+                                     LinearOptions const& options) const {
+  validate_linear_options(options);
+  Views const views(*state_);
+  PlanOperator& plan = *state_->plan;
+  Device const device = state_->context.device();
+  require(u.columns() > 0, "u: has 0 columns; must have at least 1, and v as many");
+  validate_matrix("u", u, rows(), u.columns(), device);
+  validate_matrix("v", v, columns(), u.columns(), device);
+  VectorPair factors;
+  for (Side const side : kSides) {
+    factors[side] = plan.vectors().make(side, u.columns());
+    plan.vectors().read(side == Side::rows ? u : v, *factors[side]);
+  }
+  GradientVectors const result = views.for_gradients(out);
+  LinearReport const report =
+      state_->derivatives().product_gradients(std::move(factors), result.points, result.weights, options);
+  write_gradients(plan.vectors(), result, out);
+  return report;
+}
+
 void Plan::dense(MutableMatrixView out) const {
   validate_matrix("out", out, rows(), columns(), state_->context.device());
   state_->plan->entries(Side::rows, out);

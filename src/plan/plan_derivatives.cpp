@@ -177,14 +177,14 @@ std::unique_ptr<Vector> PlanDerivatives::totals(Side side, Vector const& right, 
   return total;
 }
 
-/// sum_j P_ij ((df_i + dg_j) / factor + <own_i, y'_j> + <x'_i, other_j>) y'_j, by a product with inner width 2, plus d
-/// for `own` and d for `other`; two plain products without both.
-std::unique_ptr<Vector> PlanDerivatives::tilted(Side side, Response const& response, double factor, Vector const* own,
-                                                Vector const* other) {
+/// sum_j P_ij ((df_i + dg_j) / factor + t_ij) y'_j, t the sum of the tilts, by a product with inner width 2 plus the
+/// widths of the tilts; by two plain products without tilts.
+std::unique_ptr<Vector> PlanDerivatives::tilted(Side side, Response const& response, double factor,
+                                                std::span<Tilt const> tilts) {
   Side const far = opposite(side);
   std::unique_ptr<Vector> const shift = make(side);
   combine({{1 / factor, response.change[side]}, {response.of_both / factor, &support(side)}}, *shift);
-  if (own == nullptr && other == nullptr) {
+  if (tilts.empty()) {
     std::unique_ptr<Vector> const weighted = make(far, true);
     combine({{1 / factor, &points(far), response.change[far]}}, *weighted);
     std::unique_ptr<Vector> out = product(side, *weighted);
@@ -193,24 +193,21 @@ std::unique_ptr<Vector> PlanDerivatives::tilted(Side side, Response const& respo
   }
 
   // All columns of the right factor are scaled to the size of the points, so that none is lost in another's rounding.
-  std::int64_t const d = dimension_, width = 2 + (own != nullptr ? d : 0) + (other != nullptr ? d : 0);
+  std::int64_t width = 2;
+  for (Tilt const& tilt : tilts) width += tilt.left->width();
   std::unique_ptr<Vector> const left = vectors_.make(side, width), right = vectors_.make(far, width);
   auto const unit = [&](Vector const& vector, std::int64_t count) {
     return unit_of(vectors_.dot(vector, vector), count);
   };
   double& size = kept(far).size_of_points;
-  if (size == 0) size = unit(points(far), d * plan_.size(far));
+  if (size == 0) size = unit(points(far), dimension_ * plan_.size(far));
   double const ratio = unit(*response.change[far], plan_.size(far)) / std::abs(factor) / size;
   std::vector<Term> of_left{{1 / size, shift.get()}, {ratio, &support(side)}};
   std::vector<Term> of_right{{size, &support(far)}, {1 / (factor * ratio), response.change[far]}};
-  if (own != nullptr) {
-    of_left.push_back({1, own});
-    of_right.push_back({1, &points(far)});
-  }
-  if (other != nullptr) {
-    double const scale = unit(*other, d * plan_.size(far)) / size;
-    of_left.push_back({scale, &points(side)});
-    of_right.push_back({1 / scale, other});
+  for (Tilt const& tilt : tilts) {
+    double const scale = unit(*tilt.right, tilt.right->width() * plan_.size(far)) / size;
+    of_left.push_back({tilt.factor * scale, tilt.left});
+    of_right.push_back({1 / scale, tilt.right});
   }
   vectors_.concatenate(of_left, *left);
   vectors_.concatenate(of_right, *right);
@@ -221,7 +218,7 @@ std::unique_ptr<Vector> PlanDerivatives::tilted(Side side, Response const& respo
 
 /// sum_j P_ij (df_i + dg_j) dc(x_i, y_j)/dx_i.
 void PlanDerivatives::tilted_gradient(Side side, Vector const& total, Response const& response, Vector& out) {
-  std::unique_ptr<Vector> const tilt = tilted(side, response, 1, nullptr, nullptr);
+  std::unique_ptr<Vector> const tilt = tilted(side, response, 1, {});
   combine({{1, &slopes(side), &total}, {plan_.point_form().product, tilt.get()}}, out);
 }
 
@@ -322,7 +319,10 @@ LinearReport PlanDerivatives::hessian_product(VectorPair v, VectorPair const& ou
     if (out[side] == nullptr) continue;
     Vector& to = *out[side];
     Vector const& marginal = plan_.marginal(side);
-    std::unique_ptr<Vector> const tilt = tilted(side, response, -form.product, v[side].get(), v[opposite(side)].get());
+    std::vector<Tilt> tilts;
+    if (v[side]) tilts.push_back({1, v[side].get(), &points(opposite(side))});
+    if (v[opposite(side)]) tilts.push_back({1, &points(side), v[opposite(side)].get()});
+    std::unique_ptr<Vector> const tilt = tilted(side, response, -form.product, tilts);
     // sum_j P_ij (df_i + dg_j - dC_ij) / eps = -r_i df_i / rho, which is 0 for a constraint.
     combine({{size * form.product * factor, tilt.get()}}, to);
     if (v[side]) combine({{1, &to}, {size * form.curvature, v[side].get(), &marginal}}, to);
@@ -404,6 +404,50 @@ LinearReport PlanDerivatives::potential_gradients(VectorPair right, VectorPair c
     plan_.weight_terms(side, penalties_.of(side), {.ratio = ratio.get()});
     plan_.multiply(side, Scaling::shares, *response.change[far], *mean);
     combine({{-eps_ * size, ratio.get(), mean.get()}, {-eps_ * size * response.constant[side_index(far)], ratio.get()}},
+            *weights[side]);
+  }
+  return response.report;
+}
+
+/// With K as above, d<u, P v> = <G, dP> for G = u v^T, and eps dP = P o (df + dg - dC) at fixed weights. The solution
+/// (s, t) for the sums over rows and over columns of P o G / eps therefore gives the derivatives by costs
+/// W = P o (s + t - G / eps). dP_ij / da_i = P_ij / a_i at fixed potentials adds (P v)_i u_i / a_i to those by weights.
+LinearReport PlanDerivatives::product_gradients(VectorPair factors, VectorPair const& points, VectorPair const& weights,
+                                                LinearOptions const& options) {
+  double size = 1;
+  for (Side const side : kSides) {
+    VectorPair one;
+    one[side] = std::move(factors[side]);
+    size *= normalise(one);
+    factors[side] = std::move(one[side]);
+  }
+  VectorPair right;
+  for (Side const side : kSides) {
+    right[side] = make(side);
+    vectors_.row_dots(*factors[side], *product(side, *factors[opposite(side)]), *right[side]);
+  }
+  double const size_of_right = normalise(right);  // In units of eps.
+  Response const response = solve(right, options);
+  for (Side const side : kSides) {
+    Side const far = opposite(side);
+    if (points[side] != nullptr) {
+      Tilt const tilt{-1 / size_of_right, factors[side].get(), factors[far].get()};
+      std::unique_ptr<Vector> const sum = tilted(side, response, 1, {&tilt, 1}),
+                                    total = totals(side, *right[side], response);
+      combine({{1, total.get()}, {-1, right[side].get()}}, *total);
+      combine({{1, &slopes(side), total.get()}, {plan_.point_form().product, sum.get()}}, *points[side]);
+      combine({{size * size_of_right / eps_, points[side]}}, *points[side]);
+    }
+    if (weights[side] == nullptr) continue;
+    std::unique_ptr<Vector> const ratio = make(side), mean = make(side), direct = make(side),
+                                  average = vectors_.make(side, factors[far]->width());
+    plan_.weight_terms(side, penalties_.of(side), {.ratio = ratio.get()});
+    plan_.multiply(side, Scaling::shares, *response.change[far], *mean);
+    plan_.multiply(side, Scaling::shares, *factors[far], *average);
+    vectors_.row_dots(*factors[side], *average, *direct);
+    combine({{size, ratio.get(), direct.get()},
+             {-size * size_of_right, ratio.get(), mean.get()},
+             {-size * size_of_right * response.constant[side_index(far)], ratio.get()}},
             *weights[side]);
   }
   return response.report;

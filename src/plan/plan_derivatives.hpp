@@ -34,6 +34,9 @@ class PlanDerivatives {
   /// overwritten. Throws invalid_argument if both marginals are constraints and L changes with (f + t, g - t).
   LinearReport potential_gradients(VectorPair right, VectorPair const& points, VectorPair const& weights,
                                    LinearOptions const& options);
+  /// The gradients of <u, P v> by points and weights: `factors` are u and v, of one width, and are overwritten.
+  LinearReport product_gradients(VectorPair factors, VectorPair const& points, VectorPair const& weights,
+                                 LinearOptions const& options);
 
  private:
   /// The solution of
@@ -65,8 +68,13 @@ class PlanDerivatives {
   double normalise(VectorPair const& v) const;
   void require_solvable(VectorPair const& right, double size);
   std::unique_ptr<Vector> totals(Side side, Vector const& right, Response const& response);
-  std::unique_ptr<Vector> tilted(Side side, Response const& response, double factor, Vector const* own,
-                                 Vector const* other);
+  /// factor <left_i, right_j>, of points i of one side and j of the other.
+  struct Tilt {
+    double factor;
+    Vector const* left;
+    Vector const* right;
+  };
+  std::unique_ptr<Vector> tilted(Side side, Response const& response, double factor, std::span<Tilt const> tilts);
   void tilted_gradient(Side side, Vector const& total, Response const& response, Vector& out);
 
   struct Kept {

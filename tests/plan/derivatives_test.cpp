@@ -415,7 +415,7 @@ TEST_P(HessianTest, products_are_linear_over_any_scale) {
   EXPECT_EQ(joined(pair, out), zeros);
 }
 
-TEST_P(HessianTest, inverse_products_and_implicit_gradients_are_linear_over_any_scale) {
+TEST_P(HessianTest, inverse_products_and_gradients_are_linear_over_any_scale) {
   Problem const given = make_problem({20, 30, 3});
   double const eps = 0.3 * Magnitudes(given).spread();
   auto const entropic = make_operator(given);
@@ -424,7 +424,7 @@ TEST_P(HessianTest, inverse_products_and_implicit_gradients_are_linear_over_any_
   std::vector<double> const v = gaussian_points(20, 3, random), of_f = gaussian_points(20, 1, random);
   double sum = 0;
   for (double const value : of_f) sum += value;
-  std::vector<double> const of_g(30, sum / 30);
+  std::vector<double> const of_g(30, sum / 30), of_values = gaussian_points(30, 1, random);
   auto const derive = [&](double scale) {
     auto const times = [&](std::vector<double> values) {
       for (double& value : values) value *= scale;
@@ -443,6 +443,15 @@ TEST_P(HessianTest, inverse_products_and_implicit_gradients_are_linear_over_any_
             .status,
         LinearStatus::converged);
     std::vector<std::vector<double>> results{values(*pair.plan, Side::rows, *inverse), joined(pair, points)};
+    for (Side const side : kSides) results.push_back(values(*pair.plan, side, *weights[side]));
+    VectorPair factors;
+    factors[Side::columns] = vector(*pair.plan, Side::columns, 1, of_values);
+    factors[Side::rows] = vector(*pair.plan, Side::rows, 1, times(of_f));
+    EXPECT_EQ(
+        pair.derivatives->product_gradients(std::move(factors), points, weights, {.tolerance = system_tolerance()})
+            .status,
+        LinearStatus::converged);
+    results.push_back(joined(pair, points));
     for (Side const side : kSides) results.push_back(values(*pair.plan, side, *weights[side]));
     return results;
   };

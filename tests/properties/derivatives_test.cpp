@@ -151,6 +151,7 @@ TEST_P(CostDerivativesTest, are_those_of_the_dual_value_that_is_returned) {
       expect_unsupported([&] { plan.hessian_product({.x = view}, {.x = view}); });
       expect_unsupported([&] { plan.inverse_hessian_product(view, view); });
       expect_unsupported([&] { plan.potential_gradients(std::vector<double>(kN), {}, {.x = view}); });
+      expect_unsupported([&] { plan.product_gradients({x.data(), kN, 1}, {x.data(), kM, 1}, {.x = view}); });
       continue;
     }
 
@@ -212,6 +213,106 @@ TEST_P(CostDerivativesTest, of_functions_of_the_potentials_are_those_of_their_va
     std::vector<double> const v = gaussian_points(kN + kM, kD, random);
     EXPECT_NEAR(slope(given, kStep, value, [&](Case& at, double h) { at.problem = moved(at.problem, v, h); }),
                 dot(points, v), 1e-6 * norm(points) * norm(v));
+  }
+}
+
+TEST_P(CostDerivativesTest, of_functions_of_products_are_those_of_their_values) {
+  constexpr std::int64_t kWidth = 4;
+  for (Case const& given : cases()) {
+    SCOPED_TRACE(testing::Message() << "scale " << given.problem.scale << ", penalties " << given.penalties.a << " "
+                                    << given.penalties.b);
+    Random random(7);
+    std::vector<double> const u = gaussian_points(kN, kWidth, random), v = gaussian_points(kM, kWidth, random);
+    MatrixView const of_rows(u.data(), kN, kWidth), of_columns(v.data(), kM, kWidth);
+    auto const value = [&](Case const& at) {
+      std::vector<double> product(u.size());
+      solution(at).apply(of_columns, {product.data(), kN, kWidth});
+      return dot(u, product);
+    };
+    bool const by_points = has_point_derivatives(given.problem.cost_function);
+    std::vector<double> points((kN + kM) * kD), a(kN), b(kM);
+    GradientViews out{.a = a, .b = b};
+    if (by_points) {
+      out.x = {points.data(), kN, kD};
+      out.y = {points.data() + kN * kD, kM, kD};
+    }
+    LinearReport const report = solution(given).product_gradients(of_rows, of_columns, out, {.tolerance = 1e-12});
+    EXPECT_EQ(report.status, LinearStatus::converged) << report.residual;
+    // A marginal error of 1e-13 over the step, and third derivatives.
+    for (Side const side : kSides) {
+      std::vector<double> const& gradient = side == Side::rows ? a : b;
+      EXPECT_NEAR(slope(given, kStep / 15, value, shift_weight(side)), gradient[1] - gradient[4],
+                  1e-7 * norm(gradient));
+    }
+    if (!by_points) continue;
+    std::vector<double> const direction = gaussian_points(kN + kM, kD, random);
+    EXPECT_NEAR(slope(given, kStep, value, [&](Case& at, double h) { at.problem = moved(at.problem, direction, h); }),
+                dot(points, direction), 1e-8 * norm(points) * norm(direction));
+  }
+}
+
+// W = P o (s + t - u v^T / eps), and by weights the sums of shares; points of no weight included.
+TEST_P(DerivativesTest, of_products_equal_the_oracle) {
+  constexpr std::int64_t kN = 60, kM = 50, kD = 3, kWidth = 5;
+  Problem const problem = make_problem({kN, kM, kD, Weights::with_zeros});
+  double const eps = 0.1 * Magnitudes(problem).spread(), infinity = std::numeric_limits<double>::infinity();
+  double const allowed = is_float64() ? 1e-8 : 1e-5;
+  Random random(17);
+  std::vector<double> const u = gaussian_points(kN, kWidth, random), v = gaussian_points(kM, kWidth, random);
+  for (Penalties const& penalties : {Penalties{}, Penalties{2 * eps, 5 * eps}, Penalties{infinity, 3 * eps}}) {
+    SCOPED_TRACE(testing::Message() << "penalties " << penalties.a << " " << penalties.b);
+    Plan const plan = solve(problem, eps, 1e-5, 20000, penalties);
+    std::vector<double> x(kN * kD), y(kM * kD), a(kN), b(kM);
+    plan.product_gradients({u.data(), kN, kWidth}, {v.data(), kM, kWidth},
+                           {.x = {x.data(), kN, kD}, .y = {y.data(), kM, kD}, .a = a, .b = b},
+                           {.tolerance = is_float64() ? 1e-11 : 1e-6});
+    PointProblem const exact(problem, eps, penalties);
+    Dense const dense = exact.dense();
+    Potentials const potentials = potentials_of(plan);
+    Vector const entries = dense.plan(eps, potentials);
+    auto const of_pair = [&](std::int64_t i, std::int64_t j) {
+      Real sum = 0;
+      for (std::int64_t k = 0; k < kWidth; ++k) sum += Real(u[i * kWidth + k]) * v[j * kWidth + k];
+      return sum;
+    };
+    Vector right(kN + kM, 0);
+    for (std::int64_t i = 0; i < kN; ++i) {
+      for (std::int64_t j = 0; j < kM; ++j) {
+        Real const term = entries[i * kM + j] * of_pair(i, j) / eps;
+        right[i] += term;
+        right[kN + j] += term;
+      }
+    }
+    Vector const solution = exact.solve(potentials, right);
+    for (Side const side : kSides) {
+      bool const by_rows = side == Side::rows;
+      std::int64_t const own = by_rows ? 0 : kN, far = kN - own;
+      auto const pair = [&](std::int64_t i, std::int64_t j) { return by_rows ? of_pair(i, j) : of_pair(j, i); };
+      auto const tilt = [&](std::int64_t i, std::int64_t j) {
+        return solution[own + i] + solution[far + j] - pair(i, j) / eps;
+      };
+      std::vector<double> const expected = narrow(exact.gradient(side, potentials, tilt));
+      EXPECT_LE(distance(by_rows ? x : y, expected), allowed * norm(expected));
+
+      Vector const softmins = dense.softmin(side, eps, potentials.of(other(side)));
+      std::vector<double> const& found = by_rows ? a : b;
+      std::vector<double> by_weights, ratios;
+      double constant = 0;  // Of (s + t, t' - t), which is free in a balanced problem.
+      for (std::int64_t i = 0; i < exact.size(side); ++i) {
+        Real f = potentials.of(side)[i], sum = 0;
+        if (exact.weights(side)[i] == 0) f = softmins[i] / (1 + eps / penalties.of(side));
+        for (std::int64_t j = 0; j < exact.size(other(side)); ++j) {
+          Real const share = exact.weights(other(side))[j] *
+                             std::exp((softmins[i] + potentials.of(other(side))[j] - dense.cost(side, i, j)) / eps);
+          sum += share * (pair(i, j) - eps * solution[far + j]);
+        }
+        ratios.push_back(static_cast<double>(std::exp((f - softmins[i]) / eps)));
+        by_weights.push_back(static_cast<double>(ratios.back() * sum));
+        if (exact.is_balanced()) constant += (found[i] - by_weights[i]) / ratios[i] / exact.size(side);
+      }
+      for (std::size_t i = 0; i < ratios.size(); ++i) by_weights[i] += ratios[i] * constant;
+      EXPECT_LE(distance(found, by_weights), allowed * norm(by_weights));
+    }
   }
 }
 
@@ -392,6 +493,12 @@ TEST_P(DerivativesTest, bad_calls_are_refused) {
   expect_refused([&] { plan.potential_gradients(std::span(some).first(5), {}, {}); }, "of_f: ");
   std::fill(some.begin(), some.end(), 1.0);
   expect_refused([&] { plan.potential_gradients(std::span(some).first(6), {}, {.x = out}); }, "of_f, of_g: ");
+  MatrixView const of_columns(some.data(), 5, 2), none(some.data(), 6, 0);
+  expect_refused([&] { plan.product_gradients(none, of_columns, {}); }, "u: has 0 columns");
+  expect_refused([&] { plan.product_gradients(of_columns, v, {}); }, "u: ");
+  expect_refused([&] { plan.product_gradients(v, v, {}); }, "v: ");
+  expect_refused([&] { plan.product_gradients(v, of_columns, {.x = wide}); }, "x: ");
+  expect_refused([&] { plan.product_gradients(v, of_columns, {}, {.iterations = -1}); }, "iterations: is -1");
 }
 
 class MatrixDerivativesTest : public BackendTest {};
