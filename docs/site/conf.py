@@ -61,7 +61,8 @@ programs = re.findall(r"^\| (\w+\.py) \|", Path("docs/python.md").read_text(), r
 sphinx_gallery_conf = {
     "examples_dirs": "examples/python",
     "gallery_dirs": "gallery",
-    "filename_pattern": r"/(?!flow_matching|learned_cost)\w+\.py$",  # These need PyTorch; their pictures are in docs/images.
+    # These need PyTorch; their pictures are in docs/images.
+    "filename_pattern": r"/(?!entropic_map|flow_matching|learned_cost|sinkhorn_attention)\w+\.py$",
     "ignore_pattern": "quickstart|tutorial",  # The README and docs/tutorial.md show them.
     "within_subsection_order": programs.index,
     "backreferences_dir": "gallery/uses",

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from . import _core
 from ._arrays import Array, read, read_optional
-from ._followed import Followed
+from ._followed import Followed, requires_gradient
 from ._names import MATRIX, POINTS, calls, refuse_gradient, shown, truth
-from ._plan_result import Gradients, attached
+from ._plan_result import Gradients, attached, without_second
 from ._problem import (
     Problem,
     ProgressFunction,
@@ -44,6 +44,8 @@ class DivergenceResult:
         status: The worst status of the three solves.
     """
 
+    _has_gradients = ("value",)
+
     def __init__(
         self,
         ab: OTResult,
@@ -71,7 +73,7 @@ class DivergenceResult:
 
     def gradients(self) -> Gradients:
         """Derivatives of the value by points and weights."""
-        return self._gradients("xyab")
+        return without_second(self, self._gradients("xyab"))
 
     def _gradients(self, wanted: str, scale: bool = True) -> Gradients:
         if self._made is None:  # From a pickle.
@@ -262,30 +264,43 @@ def c_transform(
     *,
     scale: float = 1.0,
     norm_p: float | None = None,
+    labels_x: Any = None,
+    labels_y: Any = None,
+    label_cost: Any = None,
+    label_weight: float = 1.0,
     n_threads: int | None = None,
     device: Any = None,
 ) -> tuple[Array, Array]:
     """f_i = min_j C_ij - g_j, and the j of each minimum: with g = 0 the nearest neighbours of X_a in X_b.
 
-    g (m) is in units of the cost. X_a, X_b, `metric`, `scale`, `norm_p`, `n_threads` and `device` are as for
-    :func:`monge.solve_sample`. The arithmetic is float64. A ValueError names the argument that is wrong.
+    g (m) is in units of the cost. X_a, X_b, `metric`, `scale`, `norm_p`, labels, `n_threads` and `device` are as for
+    :func:`monge.solve_sample`. The arithmetic is float64. Tensors of PyTorch that require gradients give f first
+    derivatives by the points and by g, those at the minimising pairs. A ValueError names the argument that is wrong.
 
     >>> import monge
     >>> monge.c_transform([[0.0], [2.0]], [[0.5], [1.9]], [0.0, 0.0])[1]
     array([0, 1])
     """
-    problem = points_problem(X_a, X_b, None, None, metric, norm_p=norm_p, scale=scale, device=device)
+    labels = (labels_x, labels_y, label_cost, label_weight)
+    problem = points_problem(X_a, X_b, None, None, metric, norm_p, scale, *labels, device)
     place = problem.place
     f, argmin = place.empty(problem.geometry.rows), place.empty_index(problem.geometry.rows)
     _core.c_transform(place.session(n_threads), problem.geometry, read("g", g), f, argmin)
-    return place.finish(f), place.finish(argmin)
+    f, argmin = place.finish(f), place.finish(argmin)
+    if any(map(requires_gradient, (X_a, X_b, g))):
+        from .torch._points import of_nearest
+
+        f = of_nearest(problem, f, argmin, X_a, X_b, g)
+    return f, argmin
 
 
 def semi_dual_value(f: Any, g: Any, a: Any = None, b: Any = None) -> float:
     """<a, f> + <b, g>: a lower bound of the transport cost where f is the c-transform of g.
 
     f (n) and g (m) are in units of the cost. Weights a (n) and b (m) are uniform by default. A ValueError names the
-    argument that is wrong.
+    argument that is wrong. A number has no gradients: tensors that require them are a NotImplementedError.
     """
+    for field, given in (("f", f), ("g", g), ("a", a), ("b", b)):
+        refuse_gradient(field, given)
     session = _core.cpu_session(0)
     return _core.semi_dual_value(session, read_optional("a", a), read_optional("b", b), read("f", f), read("g", g))

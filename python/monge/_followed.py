@@ -6,6 +6,11 @@ import sys
 from typing import Any
 
 
+def requires_gradient(given: Any) -> bool:
+    """Whether an array is a tensor that requires a gradient, and autograd is on."""
+    return bool(getattr(given, "requires_grad", False)) and bool(sys.modules["torch"].is_grad_enabled())
+
+
 class Followed:
     """Costs, X_a, X_b, a and b as the caller has them, at least one of which requires a gradient."""
 
@@ -17,7 +22,7 @@ class Followed:
     def of(cost: Any, x: Any, y: Any, a: Any, b: Any) -> Followed | None:
         """None where nothing requires a gradient, as under torch.no_grad."""
         given = (cost, x, y, a, b)
-        if not any(getattr(v, "requires_grad", False) for v in given) or not sys.modules["torch"].is_grad_enabled():
+        if not any(map(requires_gradient, given)):
             return None
         return Followed(
             [(field, v, getattr(v, "_version", None)) for field, v in zip(("M", "X_a", "X_b", "a", "b"), given)]

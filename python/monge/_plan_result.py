@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from . import _core
 from ._arrays import Array, Place, framework_of, on_host, read
-from ._followed import Followed
+from ._followed import Followed, requires_gradient
 from ._problem import WITH_POINT_DERIVATIVES, Problem
 
 
@@ -33,13 +33,24 @@ class Gradients:
     report: _core.GradientReport | _core.DivergenceGradient | _core.RegularizedReport
 
 
-def attached(result: Any, name: str, of: tuple[Array, ...]) -> tuple[Array, ...]:
-    """`of`, the value of the attribute `name` of a result, with gradients by the tensors that its problem follows."""
-    if result._followed is None:
+def attached(
+    result: Any, name: str, of: tuple[Array, ...], others: tuple[Any, ...] = (), how: tuple[Any, ...] = ()
+) -> tuple[Array, ...]:
+    """`of`, which the attribute or method `name` of a result gives, with gradients by the tensors that its problem
+    follows and by `others`, the arrays that the method was given; `how` are its other arguments. A gradient that there
+    is not is an error where it is asked for."""
+    if result._followed is None and not any(map(requires_gradient, others)):
         return of
     from .torch._result import attach
 
-    return attach(result, name, of, result._followed.unchanged(name))
+    given = (None,) * 5 if result._followed is None else result._followed.unchanged(name)
+    return attach(result, name, of, given, others, how)
+
+
+def without_second(result: Any, found: Gradients) -> Gradients:
+    """The same gradients, of which a second derivative is an error."""
+    given = {name: v for name in "xyab" if (v := getattr(found, name)) is not None}
+    return replace(found, **dict(zip(given, attached(result, "gradients", tuple(given.values())))))
 
 
 class LazyPlan:
@@ -67,7 +78,7 @@ class LazyPlan:
         return self._result.apply(v, transpose=self._transposed)
 
     def __rmatmul__(self, u: Array) -> Array:
-        given = read("u", u)
+        given = u if requires_gradient(u) else read("u", u)
         return self.T @ given if given.ndim == 1 else (self.T @ given.T).T
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
@@ -148,7 +159,7 @@ class PlanResult:
     @property
     def value_linear(self) -> Array:
         """<C, P>."""
-        return self._with_gradients("value_linear", self._place.scalar(self._transport_cost()))[0]
+        return attached(self, "value_linear", (self._place.scalar(self._transport_cost()),))[0]
 
     @property
     def value_quad(self) -> None:
@@ -160,7 +171,7 @@ class PlanResult:
     @property
     def potentials(self) -> tuple[Array, Array]:
         """The dual potentials (n) and (m), in units of the cost."""
-        f, g = self._with_gradients("potentials", *self._make_potentials())
+        f, g = attached(self, "potentials", self._make_potentials())
         return f, g
 
     @property
@@ -178,7 +189,7 @@ class PlanResult:
         """P (n x m), dense, computed in the precision of the solve, `report.precision`."""
         if self._followed is None:
             return self._dense_plan
-        return self._with_gradients("plan", self._make_plan())[0]
+        return attached(self, "plan", (self._make_plan(),))[0]
 
     @functools.cached_property
     def sparse_plan(self) -> Array:
@@ -190,12 +201,13 @@ class PlanResult:
         """The plan, whose rows are computed on demand."""
         return LazyPlan(self)
 
-    @functools.cached_property
+    @property
     def marginals(self) -> tuple[Array, Array]:
         """P 1 (n) and P^T 1 (m), computed in the precision of the solve, `report.precision`."""
-        row, column = self._place.empty(self.shape[0]), self._place.empty(self.shape[1])
-        self._plan.marginals(row, column)
-        return self._place.finish(row), self._place.finish(column)
+        if self._followed is None:
+            return self._kept_marginals
+        row, column = attached(self, "marginals", self._make_marginals())
+        return row, column
 
     @property
     def marginal_a(self) -> Array:
@@ -209,7 +221,8 @@ class PlanResult:
 
     def apply(self, v: Any, transpose: bool = False) -> Array:
         """P v for `v` of shape (m,) or (m, p); with `transpose` P^T v for (n,) or (n, p). P is not formed."""
-        return self._product(self._plan.apply_transpose if transpose else self._plan.apply, v, int(not transpose))
+        multiply = self._plan.apply_transpose if transpose else self._plan.apply
+        return self._product("apply", multiply, v, int(not transpose), how=(transpose,))
 
     def push(self, mass: Any) -> Array:
         """`mass` on the sources, (n,) or (n, p), moved to the targets: P^T diag(1 / P 1) mass. Its total is kept."""
@@ -228,7 +241,8 @@ class PlanResult:
         """The average target of each source."""
         if self._problem.y is None:
             raise NotImplementedError("transform: the problem is a cost matrix; average() takes values of the targets")
-        return self.average(self._problem.y)
+        y = None if self._followed is None else self._followed.unchanged("transform")[2]
+        return self.average(self._problem.y if y is None else y)
 
     def gradients(self) -> Gradients:
         """Derivatives of the value by points and weights. The derivative by the costs is the plan."""
@@ -251,7 +265,7 @@ class PlanResult:
         raise NotImplementedError
 
     _has_gradients: tuple[str, ...] = ("value",)
-    """The attributes that autograd knows to depend on the tensors of the problem."""
+    """The attributes and methods that have derivatives by the tensors of the problem."""
 
     @property
     def _followed(self) -> Followed | None:
@@ -266,16 +280,22 @@ class PlanResult:
         """eps where the value has eps sum P log P in the place of eps KL(P | a b^T), else 0."""
         return 0.0
 
-    def _with_gradients(self, name: str, *of: Array) -> tuple[Array, ...]:
-        return attached(self, name, of) if name in self._has_gradients else of
-
     def _value_with_gradients(self) -> Array:
-        return self._with_gradients("value", self._place.scalar(self._value()))[0]
+        return attached(self, "value", (self._place.scalar(self._value()),))[0]
 
     def _make_potentials(self) -> tuple[Array, Array]:
         f, g = self._place.empty(self.shape[0]), self._place.empty(self.shape[1])
         self._plan.potentials(f, g)
         return self._place.finish(f), self._place.finish(g)
+
+    @functools.cached_property
+    def _kept_marginals(self) -> tuple[Array, Array]:
+        return self._make_marginals()
+
+    def _make_marginals(self) -> tuple[Array, Array]:
+        row, column = self._place.empty(self.shape[0]), self._place.empty(self.shape[1])
+        self._plan.marginals(row, column)
+        return self._place.finish(row), self._place.finish(column)
 
     @functools.cached_property
     def _dense_plan(self) -> Array:
@@ -314,13 +334,25 @@ class PlanResult:
         x, y, a, b = (None if v is None else self._place.finish(v) for v in (x, y, a, b))
         return Gradients(x, y, a, b, report)
 
-    def _product(self, multiply: Any, v: Any, side: int, field: str = "v") -> Array:
+    def _product(
+        self,
+        name: str,
+        multiply: Any,
+        v: Any,
+        side: int,
+        field: str = "v",
+        others: tuple[Any, ...] = (),
+        how: tuple[Any, ...] = (),
+    ) -> Array:
+        """The product of the method `name` with v, of the sources (side 0) or of the targets (1). `others` and `how`
+        are the method's other arguments."""
         given = self._read_of_side(field, v, side)
         columns = given[:, None] if given.ndim == 1 else given
         to = self._place.empty(self.shape[1 - side], columns.shape[1] if columns.ndim == 2 else 1)
         multiply(columns, to)
         to = self._place.finish(to)
-        return to[:, 0] if given.ndim == 1 else to
+        given_v = v if requires_gradient(v) else given
+        return attached(self, name, (to[:, 0] if given.ndim == 1 else to,), (*others, given_v), how)[0]
 
     def _read_of_side(self, field: str, values: Any, side: int) -> Array:
         """Values (n,) or (n, p) of the sources (side 0), or (m,) or (m, p) of the targets (side 1)."""
@@ -333,7 +365,9 @@ class PlanResult:
     def _shares(self, mass: Any, side: int) -> Array:
         given, marginal, place = self._read_of_side("mass", mass, side), self.marginals[side], self._place
         framework = framework_of(given)
-        if framework is not place.framework or framework.device(given) != place.device:
+        if requires_gradient(mass):
+            given = mass
+        elif framework is not place.framework or framework.device(given) != place.device:
             given = place.array(on_host(given))
         reciprocal = (marginal > 0) / (marginal + (marginal == 0))
         return given * (reciprocal if given.ndim == 1 else reciprocal[:, None])

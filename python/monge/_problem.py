@@ -350,8 +350,18 @@ def matrix_problems(M: Any, a: Any, b: Any, device: Any) -> list[Problem]:
     return each_problem(functools.partial(matrix_problem, device=device), matrices, weights_a, weights_b)
 
 
-def points_problems(X_a: Any, X_b: Any, a: Any, b: Any, **costs: Any) -> list[Problem]:
-    """:func:`points_problem` for each of a batch."""
+def points_problems(
+    X_a: Any,
+    X_b: Any,
+    a: Any,
+    b: Any,
+    labels_x: Any = None,
+    labels_y: Any = None,
+    label_cost: Any = None,
+    **costs: Any,
+) -> list[Problem]:
+    """:func:`points_problem` for each of a batch. `costs` are those of all problems."""
+    weight_of_labels(labels_x, labels_y, label_cost, costs["label_weight"])
     stacks = []
     if all(getattr(v, "ndim", 0) == 3 for v in (X_a, X_b)):
         stacks = [list(read(field, v)) for field, v in (("X_a", X_a), ("X_b", X_b))]
@@ -363,18 +373,37 @@ def points_problems(X_a: Any, X_b: Any, a: Any, b: Any, **costs: Any) -> list[Pr
         list(one_each("X_b", y, len(clouds), 2)),
         one_each("a", a, len(clouds), 1),
         one_each("b", b, len(clouds), 1),
+        one_each("labels_x", labels_x, len(clouds), 1, read_index),
+        one_each("labels_y", labels_y, len(clouds), 1, read_index),
+        one_each("label_cost", label_cost, len(clouds), 2),
     ]
-    make = functools.partial(points_problem, **costs)
+
+    def make(x: Any, y: Any, a: Any, b: Any, *labels: Any) -> Problem:
+        names = ("labels_x", "labels_y", "label_cost")
+        return points_problem(x, y, a, b, **costs, **dict(zip(names, labels)))
+
     if not stacks:
         return each_problem(make, *columns)
     # Clouds of a stack have one shape, dtype and place, so only the first are checked.
     (first,) = each_problem(make, *(column[:1] for column in columns))
 
     def alike(x: Array, y: Array, *given: Any) -> Problem:
-        followed = Followed.of(None, *given) if follows else None
+        followed = Followed.of(None, *given[:4]) if follows else None
         weights = read_optional("a", given[2]), read_optional("b", given[3])
-        place, cost_function = first.place, first.cost_function
-        return Problem(place, *weights, None, x, y, cost_function, first.norm_p, first.scale, followed=followed)
+        return Problem(
+            first.place,
+            *weights,
+            x=x,
+            y=y,
+            cost_function=first.cost_function,
+            norm_p=first.norm_p,
+            scale=first.scale,
+            labels_x=read_index("labels_x", given[4]),
+            labels_y=read_index("labels_y", given[5]),
+            label_cost=read_optional("label_cost", given[6]),
+            label_weight=first.label_weight,
+            followed=followed,
+        )
 
     return each_problem(alike, *stacks, *columns)
 

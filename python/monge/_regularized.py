@@ -13,7 +13,7 @@ import numpy as np
 from . import _core
 from ._arrays import Array, on_host, read, read_index, read_optional
 from ._names import REGULARIZED, ROWS, calls, number, whole
-from ._plan_result import Gradients, PlanResult
+from ._plan_result import Gradients, PlanResult, attached, without_second
 from ._problem import (
     Problem,
     ProgressFunction,
@@ -164,13 +164,14 @@ class RegularizedResult(PlanResult):
         count = self._plan.nonzeros(row_begin)
         columns, values = place.empty_index(count), place.empty(count)
         self._plan.entries(row_begin, columns, values)
+        (values,) = attached(self, "sparse_plan", (values,))
         return place.framework.csr(row_begin, columns, values, self.shape)
 
     def average(self, values: Any, transpose: bool = False) -> Array:
         """sum_j X_ij v_j / sum_j X_ij for `values` v (m,) or (m, p) of the targets. With `transpose` averages
         over columns, for values (n,) or (n, p) of the sources. The average is 0 for a point without mass."""
         multiply = self._plan.average_transpose if transpose else self._plan.average
-        return self._product(multiply, values, int(not transpose), "values")
+        return self._product("average", multiply, values, int(not transpose), "values", how=(transpose,))
 
     def topk(self, k: int, axis: int = 1) -> tuple[Array, Array]:
         """(indices, values) of the `k` largest entries of each row (`axis` 1: n x k) or column (0: m x k), the largest
@@ -192,7 +193,7 @@ class RegularizedResult(PlanResult):
         indices[missing] = np.take_along_axis(zeros, np.maximum(np.arange(k) - begin, 0), 1)[missing]
         kept = rank < k
         indices[rows[kept], rank[kept]], largest[rows[kept], rank[kept]] = columns[kept], values[kept]
-        return self._place.index_array(indices), self._place.array(largest)
+        return self._place.index_array(indices), attached(self, "topk", (self._place.array(largest),))[0]
 
     def sample(self, k: int, seed: int = 0) -> tuple[Array, Array]:
         """`k` pairs drawn independently from X / sum X: their i and their j.
@@ -228,20 +229,23 @@ class RegularizedResult(PlanResult):
         if points is None:
             return self._average_of_targets()
         to = on_host(self._problem.y).astype(np.float64) if self._problem.y is not None else None
-        return self._place.array(
-            np.concatenate([shares @ to for _, shares in self._rows("transform", points, weights)])
-        )
+        found = np.concatenate([shares @ to for _, shares in self._rows("transform", points, weights)])
+        return self._at_points("transform", found, points, weights)
 
     def potential(self, points: Any, weights: Any = None) -> Array:
         """u at `points` (k x d) of these weights, in units of the cost: the smooth c-transform of v.
 
         Arguments and errors are those of :meth:`transform`.
         """
-        return self._place.array(np.concatenate([u for u, _ in self._rows("potential", points, weights)]))
+        found = np.concatenate([u for u, _ in self._rows("potential", points, weights)])
+        return self._at_points("potential", found, points, weights)
 
     def gradients(self) -> Gradients:
         """Derivatives of the value by points ("sqeuclidean", "dot") and weights. By the costs it is the plan."""
-        u, v = self.potentials
+        return without_second(self, self._gradients("xyab"))
+
+    def _gradients(self, wanted: str) -> Gradients:
+        u, v = self._make_potentials()
         problem = self._problem
         if not self._has_point_derivatives:
             return Gradients(None, None, u, v, self._report)
@@ -249,7 +253,7 @@ class RegularizedResult(PlanResult):
         from_y, from_x = self.apply(y), self.apply(x, transpose=True)
         if problem.cost_function == "dot":
             return Gradients(-problem.scale * from_y, -problem.scale * from_x, u, v, self._report)
-        row, column = self.marginals
+        row, column = self._make_marginals()
         by_x, by_y = row[:, None] * x - from_y, column[:, None] * y - from_x
         return Gradients(2 * problem.scale * by_x, 2 * problem.scale * by_y, u, v, self._report)
 
@@ -267,6 +271,9 @@ class RegularizedResult(PlanResult):
         columns, values = np.empty(count, np.int64), np.empty(count)
         self._plan.entries(row_begin, columns, values)
         return np.repeat(np.arange(self.shape[0]), np.diff(row_begin)), columns, values
+
+    def _at_points(self, name: str, found: np.ndarray[Any, Any], *others: Any) -> Array:
+        return attached(self, name, (self._place.array(found),), tuple(v for v in others if v is not None))[0]
 
     def _rows(
         self, asked: str, points: Any, weights: Any
@@ -355,7 +362,8 @@ class _Inverse(RegularizedResult):
         rows, columns, values = self._entries
         row_begin = np.concatenate(([0], np.cumsum(np.bincount(rows, minlength=self.shape[0]))))
         index, place = self._place.index_array, self._place
-        return place.framework.csr(index(row_begin), index(columns), place.array(values), self.shape)
+        (entries,) = attached(self, "sparse_plan", (place.array(values),))
+        return place.framework.csr(index(row_begin), index(columns), entries, self.shape)
 
     @functools.cached_property
     def _entries(self) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any], np.ndarray[Any, Any]]:

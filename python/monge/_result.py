@@ -13,7 +13,8 @@ import numpy as np
 from . import _core
 from ._arrays import Array, Place, on_host, read, read_matrix
 from ._names import MOST, calls, number, whole
-from ._plan_result import Gradients, LazyPlan, PlanResult
+from ._followed import requires_gradient
+from ._plan_result import Gradients, LazyPlan, PlanResult, attached, without_second
 from ._problem import Problem, at_the_end
 
 _OTHER_SIDE = {"penalty_a": "penalty_b", "penalty_b": "penalty_a"}
@@ -32,13 +33,27 @@ class OTResult(PlanResult):
     ``report.precision``. With precision "auto" this is float32 where float32 reaches the tolerance, whatever the dtype
     of the inputs. An entry in float32 has a relative error of some 1e-7 (1 + range of C / eps).
 
-    If tensors of PyTorch that require gradients were given, `value`, `value_linear`, `plan` and `potentials` have first
-    derivatives by M or the points and by the weights. They are those of the optimum, by implicit differentiation. A
-    gradient whose linear system is not solved is a RuntimeError. One with fewer digits than usual makes a
-    ConvergenceWarning.
+    If tensors of PyTorch that require gradients were given, values, `plan`, potentials, `log_scalings`, marginals,
+    products with the plan, averages and maps have first derivatives by M or the points and by the weights, and methods
+    also by their arguments. They are those of the optimum, by implicit differentiation. A gradient whose linear system
+    is not solved is a RuntimeError. One with fewer digits than usual makes a ConvergenceWarning. Entries (`topk`,
+    `sparse`, `sparse_plan`), :meth:`gradients` and products of the Hessian have no derivatives: a backward pass through
+    them is a NotImplementedError.
     """
 
-    _has_gradients = ("value", "value_linear", "plan", "potentials")
+    _has_gradients = (
+        "value",
+        "value_linear",
+        "plan",
+        "potentials",
+        "marginals",
+        "apply",
+        "average",
+        "apply_hadamard",
+        "apply_gram",
+        "transform",
+        "potential",
+    )
 
     def __init__(
         self,
@@ -86,11 +101,18 @@ class OTResult(PlanResult):
     def log_scalings(self) -> tuple[Array, Array]:
         """f / eps + log a and g / eps + log b, so that P = exp(u_i + v_j - C_ij / eps): what POT calls potentials of a
         balanced problem. -inf where there is no weight."""
-        with np.errstate(divide="ignore"):
-            u, v = (
-                potential / self.reg + self._place.array(np.log(on_host(weights), dtype=np.float64))
-                for potential, weights in zip(self._make_potentials(), self._problem.weights)
-            )
+        followed = (None, None) if self._followed is None else self._followed.unchanged("log_scalings")[3:]
+
+        def log(weights: Array, given: Any) -> Array:
+            if requires_gradient(given):
+                return given.log()
+            with np.errstate(divide="ignore"):
+                return self._place.array(np.log(on_host(weights), dtype=np.float64))
+
+        u, v = (
+            potential / self.reg + log(weights, given)
+            for potential, weights, given in zip(self.potentials, self._problem.weights, followed)
+        )
         return u, v
 
     @functools.cached_property
@@ -108,12 +130,15 @@ class OTResult(PlanResult):
         count = self._plan.count_above(threshold, row_begin)
         columns, values = place.empty_index(count), place.empty(count)
         self._plan.entries_above(threshold, row_begin, columns, values)
+        (values,) = attached(self, "sparse", (values,))
         return place.framework.csr(row_begin, columns, values, (n, m))
 
     def average(self, values: Any, transpose: bool = False) -> Array:
         """sum_j P_ij v_j / sum_j P_ij for `values` v (m,) or (m, p) of the targets. With `transpose` averages
         over columns, for values (n,) or (n, p) of the sources. Points without weight have averages, too."""
-        return self.inverse.average(values) if transpose else self._product(self._plan.average, values, 1, "values")
+        if transpose:
+            return self.inverse.average(values)
+        return self._product("average", self._plan.average, values, 1, "values")
 
     def transform(self, points: Any = None) -> Array:
         """The entropic map at `points` (k x d), by default at the sources.
@@ -125,7 +150,7 @@ class OTResult(PlanResult):
         given = read_matrix("points", points, "(k, d)")
         to = self._place.empty(*given.shape)
         self._plan.map(given, to)
-        return self._place.finish(to)
+        return attached(self, "transform", (self._place.finish(to),), (points,))[0]
 
     def potential(self, points: Any) -> Array:
         """The potential f at `points` (k x d), in units of the cost: -eps log sum_j b_j exp((g_j - c(x, y_j)) / eps).
@@ -135,7 +160,7 @@ class OTResult(PlanResult):
         given = read_matrix("points", points, "(k, d)")
         to = self._place.empty(given.shape[0])
         self._plan.potential(given, to)
-        return self._place.finish(to)
+        return attached(self, "potential", (self._place.finish(to),), (points,))[0]
 
     def topk(self, k: int, axis: int = 1) -> tuple[Array, Array]:
         """(indices, values) of the `k` largest entries of each row (`axis` 1: n x k) or column (0: m x k), the largest
@@ -145,7 +170,7 @@ class OTResult(PlanResult):
         size = self.shape[1 - axis]
         indices, values = self._place.empty_index(size, k), self._place.empty(size, k)
         (self._plan.top_k if axis == 1 else self._plan.top_k_transpose)(indices, values)
-        return self._place.finish(indices), self._place.finish(values)
+        return self._place.finish(indices), attached(self, "topk", (self._place.finish(values),))[0]
 
     def sample(self, k: int, seed: int = 0) -> tuple[Array, Array]:
         """`k` pairs drawn independently from P / sum P: their i and their j. The same `seed` gives the same pairs."""
@@ -170,7 +195,9 @@ class OTResult(PlanResult):
         with `transpose` (P o left right^T)^T v for `v` (n,) or (n, p). FlashSinkhorn, Algorithm 5."""
         multiply = self._plan.apply_hadamard_transpose if transpose else self._plan.apply_hadamard
         factors = read_matrix("left", left, "(n, k)"), read_matrix("right", right, "(m, k)")
-        return self._product(functools.partial(multiply, *factors), v, int(not transpose))
+        product = functools.partial(multiply, *factors)
+        others = (left, right)
+        return self._product("apply_hadamard", product, v, int(not transpose), others=others, how=(transpose,))
 
     @calls(u="v")
     def apply_gram(self, w: Any, v: Any, transpose: bool = False) -> Array:
@@ -178,7 +205,7 @@ class OTResult(PlanResult):
         to = self._place.empty(self.shape[0 if transpose else 1])
         multiply = self._plan.apply_gram_transpose if transpose else self._plan.apply_gram
         multiply(read("w", w), read("v", v), to)
-        return self._place.finish(to)
+        return attached(self, "apply_gram", (self._place.finish(to),), (w, v), (transpose,))[0]
 
     # Derivatives.
 
@@ -187,7 +214,8 @@ class OTResult(PlanResult):
 
         With `error_iterations` > 0, that many steps estimate their distance to those at the optimum (report.distance).
         """
-        return self._gradients("xyab", whole("error_iterations", error_iterations, 0, MOST))
+        found = self._gradients("xyab", whole("error_iterations", error_iterations, 0, MOST))
+        return without_second(self, found)
 
     @calls(**{"v.x": "x", "v.y": "y"})
     def hessian_product(
@@ -210,7 +238,9 @@ class OTResult(PlanResult):
             number("tolerance", tolerance),
             whole("iterations", iterations, 1, MOST),
         )
-        return self._place.finish(to_x), self._place.finish(to_y), report
+        products = self._place.finish(to_x), self._place.finish(to_y)
+        products = attached(self, "hessian_product", products, tuple(v for v in (x, y) if v is not None))
+        return *products, report
 
     def inverse_hessian_product(
         self, v: Any, shift: float = 0.0, *, damping: float = 0.0, tolerance: float = 1e-6, iterations: int = 1000
@@ -232,7 +262,7 @@ class OTResult(PlanResult):
             number("tolerance", tolerance),
             whole("iterations", iterations, 1, MOST),
         )
-        return self._place.finish(to), report
+        return attached(self, "inverse_hessian_product", (self._place.finish(to),), (v,))[0], report
 
     # The implementation.
 
@@ -367,7 +397,10 @@ class BatchResult(Sequence[Result]):
     @property
     def marginals(self) -> tuple[Any, Any]:
         """P 1 (B, n) and P^T 1 (B, m)."""
-        return self._pairs(lambda result, row, column: result._plan.marginals(row, column))
+        found: tuple[Any, Any] = self._either(
+            "marginals", lambda: self._pairs(lambda result, row, column: result._plan.marginals(row, column))
+        )
+        return found
 
     @property
     def marginal_a(self) -> Any:
@@ -419,8 +452,8 @@ class BatchResult(Sequence[Result]):
         return replace(place, dtype="float64") if any(r._place.dtype == "float64" for r in self) else place
 
     def _either(self, name: str, make: Callable[[], Any]) -> Any:
-        """make(), or where the attribute `name` of a result has gradients, that of all results put together."""
-        if all(result._followed is None or name not in result._has_gradients for result in self):
+        """make(), or where tensors of a result are followed, the attributes `name` of all results put together."""
+        if all(result._followed is None for result in self):
             return make()
         from .torch._result import together
 

@@ -449,6 +449,10 @@ def solve_sample_batch(
     grad: str = "envelope",
     *,
     scale: float = 1.0,
+    labels_x: Any = None,
+    labels_y: Any = None,
+    label_cost: Any = None,
+    label_weight: float = 1.0,
     unbalanced: float | Sequence[float] | None = None,
     unbalanced_type: str = "KL",
     potentials_init: Sequence[tuple[Any, Any]] | tuple[Any, Any] | None = None,
@@ -467,7 +471,9 @@ def solve_sample_batch(
         p: The p of the metric "p-norm". Other metrics take 2 or None.
         inner_iter, inner_reg: Arguments of POT's proximal method, which must be 1 and 1e-3.
         reg_type: "entropy" (the default), "KL" or "L2".
-        metric, scale: Those of all problems, as for :func:`solve_sample`.
+        metric, scale, label_weight: Those of all problems, as for :func:`solve_sample`.
+        labels_x, labels_y: Classes (B, n) and (B, m), lists of them, or (n) and (m) for all problems.
+        label_cost: Costs of the classes for all problems, or a stack or list with one matrix for each.
         potentials_init: As for :func:`solve_batch`.
 
     All else as for :func:`solve`, the same for all problems. Results and errors are those of :func:`solve_batch`.
@@ -475,7 +481,8 @@ def solve_sample_batch(
     refuse_unsupported(inner_iter=inner_iter, inner_reg=inner_reg, grad=grad)
     is_default = p is not None and number("p", p) == 2 and not (isinstance(metric, str) and metric in WITH_P)
     norm_p = None if is_default else p
-    problems = points_problems(X_a, X_b, a, b, metric=metric, norm_p=norm_p, scale=scale, device=device)
+    costs = dict(metric=metric, norm_p=norm_p, scale=scale, label_weight=label_weight, device=device)
+    problems = points_problems(X_a, X_b, a, b, labels_x, labels_y, label_cost, **costs)
     how = _translated(dict(options), reg, reg_type, unbalanced, unbalanced_type, method, max_iter, tol)
     result: BatchResult[OTResult] = _solve_batch(problems, *how, potentials_init, n_threads, progress)
     return result

@@ -19,7 +19,14 @@ import numpy as np
 from . import _core
 from ._divergence import sinkhorn_divergence as monge_divergence
 from ._names import CLOUDS, REGULARIZED, calls
-from ._problem import WITH_POINT_DERIVATIVES, cost_of_metric, matrix_problem, points_problem, solve_options
+from ._problem import (
+    WITH_POINT_DERIVATIVES,
+    cost_of_metric,
+    matrix_problem,
+    points_problem,
+    solve_options,
+    weight_of_labels,
+)
 from ._projection import project_with, projection_options
 from ._regularized import TERM_ARRAYS, Regularizer, regularized_options, run_each
 from ._solve import run
@@ -117,21 +124,27 @@ _is_zero = jax.custom_derivatives.SymbolicZero
 # Entropic transport and its divergence.
 
 
+_LABELS = ("labels_x", "labels_y", "label_cost")
+
+
 def _found(
-    loss: str, x: Any, y: Any, a: Any, b: Any, costs: _Options, options: _Options
+    loss: str, x: Any, y: Any, a: Any, b: Any, labels: Sequence[Any], costs: _Options, options: _Options
 ) -> tuple[float, Callable[[str], Any]]:
     """The value, and a function that makes its gradients by arguments of these letters, on the host."""
+    of_cost = dict(costs) | dict(zip(_LABELS, labels))
     if loss == "sinkhorn_divergence":
-        divergence = monge_divergence(x, y, a, b, **dict(costs), **dict(options))
+        divergence = monge_divergence(x, y, a, b, **of_cost, **dict(options))
         return divergence.value, lambda wanted: divergence._gradients(wanted, scale=False)
-    result = run(points_problem(x, y, a, b, **dict(costs)), "kl", dict(options))
+    result = run(points_problem(x, y, a, b, **of_cost), "kl", dict(options))
     return result.report.dual, lambda wanted: result._gradients(wanted, scale=False)
 
 
-def _solve(x: Any, y: Any, a: Any, b: Any, *, loss: str, costs: _Options, options: _Options, wanted: str) -> Any:
+def _solve(
+    x: Any, y: Any, a: Any, b: Any, labels: Any, *, loss: str, costs: _Options, options: _Options, wanted: str
+) -> Any:
     """The value, and its gradients by the arguments that are `wanted`, each in the dtype of its argument."""
-    x, y, a, b = (None if v is None else np.asarray(v) for v in (x, y, a, b))
-    value, differentiate = _found(loss, x, y, a, b, costs, options)
+    x, y, a, b, *labels = (None if v is None else np.asarray(v) for v in (x, y, a, b, *labels))
+    value, differentiate = _found(loss, x, y, a, b, labels, costs, options)
     by = differentiate(wanted) if wanted else None
     found = [value, *(getattr(by, letter) for letter in wanted)]
     return tuple(np.asarray(v, shape.dtype) for v, shape in zip(found, _shapes((x, y, a, b), wanted)))
@@ -145,20 +158,22 @@ def _shapes(given: Any, wanted: str) -> list[Any]:
 
 def _call(given: Any, loss: str, costs: _Options, options: _Options, wanted: str) -> Any:
     solve = functools.partial(_solve, loss=loss, costs=costs, options=options, wanted=wanted)
-    return _on_host(loss, solve, _shapes(given, wanted), *given, vmap_method="sequential")
+    return _on_host(loss, solve, _shapes(given[:4], wanted), *given, vmap_method="sequential")
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(4, 5, 6))
-def _transport(x: Any, y: Any, a: Any, b: Any, loss: str, costs: _Options, options: _Options) -> Any:
-    return _call((x, y, a, b), loss, costs, options, "")[0]
+@functools.partial(jax.custom_vjp, nondiff_argnums=(5, 6, 7))
+def _transport(x: Any, y: Any, a: Any, b: Any, labels: Any, loss: str, costs: _Options, options: _Options) -> Any:
+    return _call((x, y, a, b, labels), loss, costs, options, "")[0]
 
 
-def _forward(x: Any, y: Any, a: Any, b: Any, loss: str, costs: _Options, options: _Options) -> Any:
+def _forward(x: Any, y: Any, a: Any, b: Any, labels: Any, loss: str, costs: _Options, options: _Options) -> Any:
+    if labels[2] is not None and labels[2].perturbed:
+        raise NotImplementedError(f"{loss}: has derivatives by points and weights, not by label_cost")
     metric = dict(costs)["metric"]
     if (x.perturbed or y.perturbed) and metric not in WITH_POINT_DERIVATIVES:
         raise NotImplementedError(f"{loss}: has derivatives by the points for sqeuclidean and dot, not for {metric}")
     wanted = "".join(letter for letter, v in zip("xyab", (x, y, a, b)) if v is not None and v.perturbed)
-    given = jax.tree.map(lambda leaf: leaf.value, (x, y, a, b))
+    given = jax.tree.map(lambda leaf: leaf.value, (x, y, a, b, labels))
     value, *gradients = _call(given, loss, costs, options, wanted)
     by = dict(zip(wanted, gradients))
     return value, [by.get(letter) for letter in "xyab"]
@@ -166,16 +181,31 @@ def _forward(x: Any, y: Any, a: Any, b: Any, loss: str, costs: _Options, options
 
 def _backward(loss: str, costs: _Options, options: _Options, gradients: Any, by_value: Any) -> Any:
     if isinstance(by_value, _is_zero):
-        return (None,) * 4
-    return _scaled(gradients, by_value)
+        return (None,) * 5
+    return *_scaled(gradients, by_value), None
 
 
 _transport.defvjp(_forward, _backward, symbolic_zeros=True)
 
 
-def _check_points(loss: str, costs: _Options, dimensions: int, options: _Options) -> None:
+def _check_points(loss: str, costs: _Options, dimensions: int, with_labels: bool, options: _Options) -> None:
     pair = (np.ones((1, dimensions)), np.ones((1, dimensions)), np.ones(1), np.ones(1))
-    _found(loss, *pair, costs, options)
+    labels = (np.zeros(1, np.int64), np.zeros(1, np.int64), np.zeros((1, 1))) if with_labels else (None,) * 3
+    _found(loss, *pair, labels, costs, options)
+
+
+def _labels(x: Any, y: Any, given: Sequence[Any], label_weight: Any) -> tuple[Any, ...]:
+    """labels_x, labels_y and label_cost as arrays, or three times None."""
+    labels_x, labels_y, label_cost = given
+    weight_of_labels(labels_x, labels_y, label_cost, label_weight)
+    labels = [None if v is None else _array(name, v) for name, v in zip(_LABELS, given)]
+    for name, of_points, points in zip(_LABELS, labels, (x, y)):
+        if of_points is not None and not jnp.issubdtype(of_points.dtype, jnp.integer):
+            raise TypeError(f"{name}: is of dtype {of_points.dtype}; must be whole numbers")
+        _require_shape(name, of_points, points.shape[:1])
+    labels[2] = _floating("label_cost", labels[2])
+    _require_shape("label_cost", labels[2], ("K", "L"))
+    return tuple(labels)
 
 
 def _loss(
@@ -185,6 +215,7 @@ def _loss(
     a: Any,
     b: Any,
     costs: dict[str, Any],
+    labels: Sequence[Any],
     unbalanced: Any,
     numbers: dict[str, Any],
     own: dict[str, Any],
@@ -199,10 +230,11 @@ def _loss(
         raise ValueError("reg: is None; must be > 0")
     known_costs = tuple(_known(costs).items())
     cost_of_metric(costs["metric"], costs["norm_p"])
+    of_classes = _labels(x, y, labels, dict(known_costs)["label_weight"])
     translated = solve_options(_known(own), **known, unbalanced=unbalanced)
     options = tuple(translated.items())
-    _check(_check_points, loss, known_costs, x.shape[1], options)
-    return _transport(x, y, a, b, loss, known_costs, options)
+    _check(_check_points, loss, known_costs, x.shape[1], of_classes[0] is not None, options)
+    return _transport(x, y, a, b, of_classes, loss, known_costs, options)
 
 
 @calls(**CLOUDS)
@@ -216,6 +248,10 @@ def transport(
     metric: str = "sqeuclidean",
     scale: float = 1.0,
     norm_p: float | None = None,
+    labels_x: Any = None,
+    labels_y: Any = None,
+    label_cost: Any = None,
+    label_weight: float = 1.0,
     unbalanced: Any = None,
     max_iter: int | None = None,
     tol: float | None = None,
@@ -227,7 +263,9 @@ def transport(
         x, y: Points (n x d) and (m x d).
         a, b: Weights (n) and (m), by default uniform.
         reg: eps > 0, in units of the cost.
-        metric, scale, norm_p: As for :func:`monge.solve_sample`.
+        metric, scale, norm_p, label_weight: As for :func:`monge.solve_sample`.
+        labels_x, labels_y, label_cost: Classes (n) and (m) and their costs, as for :func:`monge.solve_sample`. Values
+            have no derivatives by them.
         unbalanced, max_iter, tol, options: As for :func:`monge.solve`.
 
     Wrong shapes, dtypes and options are ValueError and TypeError, also under jax.jit. Wrong numbers in arrays, such as
@@ -238,9 +276,10 @@ def transport(
     >>> jax.grad(lambda x: monge.jax.transport(x, jax.numpy.ones((1, 2)), reg=0.1))(jax.numpy.zeros((1, 2)))
     Array([[-2., -2.]], dtype=float32)
     """
-    costs = {"metric": metric, "scale": scale, "norm_p": norm_p}
+    costs = {"metric": metric, "scale": scale, "norm_p": norm_p, "label_weight": label_weight}
+    labels = (labels_x, labels_y, label_cost)
     numbers = {"reg": reg, "max_iter": max_iter, "tol": tol}
-    return _loss("transport", x, y, a, b, costs, unbalanced, numbers, options)
+    return _loss("transport", x, y, a, b, costs, labels, unbalanced, numbers, options)
 
 
 @calls(**CLOUDS)
@@ -254,6 +293,10 @@ def sinkhorn_divergence(
     metric: str = "sqeuclidean",
     scale: float = 1.0,
     norm_p: float | None = None,
+    labels_x: Any = None,
+    labels_y: Any = None,
+    label_cost: Any = None,
+    label_weight: float = 1.0,
     unbalanced: Any = None,
     max_iter: int | None = None,
     tol: float | None = None,
@@ -263,8 +306,8 @@ def sinkhorn_divergence(
     transport without the bias of the entropy.
 
     Args:
-        x, y, a, b, reg: Clouds and eps, as for :func:`transport`.
-        metric, scale, norm_p: As for :func:`monge.solve_sample`.
+        x, y, a, b, reg, labels_x, labels_y, label_cost: Clouds, eps and classes, as for :func:`transport`.
+        metric, scale, norm_p, label_weight: As for :func:`monge.solve_sample`.
         unbalanced, max_iter, tol, options: As for :func:`monge.solve`.
 
     GeomLoss's SamplesLoss, and :class:`monge.torch.SamplesLoss`, of p = 2 are reg=blur**2, scale=0.5 and
@@ -276,9 +319,10 @@ def sinkhorn_divergence(
     >>> jax.grad(lambda x: monge.jax.sinkhorn_divergence(x, jax.numpy.ones((1, 2)), reg=0.1))(jax.numpy.zeros((1, 2)))
     Array([[-2., -2.]], dtype=float32)
     """
-    costs = {"metric": metric, "scale": scale, "norm_p": norm_p}
+    costs = {"metric": metric, "scale": scale, "norm_p": norm_p, "label_weight": label_weight}
+    labels = (labels_x, labels_y, label_cost)
     numbers = {"reg": reg, "max_iter": max_iter, "tol": tol}
-    return _loss("sinkhorn_divergence", x, y, a, b, costs, unbalanced, numbers, options)
+    return _loss("sinkhorn_divergence", x, y, a, b, costs, labels, unbalanced, numbers, options)
 
 
 # Regularised transport.

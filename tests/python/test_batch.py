@@ -61,6 +61,39 @@ def test_a_batch_starts_from_the_potentials_of_another(rng, sizes):
         assert again.n_iter == [0, 0, 0] < first.n_iter
 
 
+@pytest.mark.parametrize("stacked", [True, False])
+@pytest.mark.parametrize("metric", ["sqeuclidean", "dot"])
+def test_labels(rng, stacked, metric):
+    """Of each problem or of all, with one table or one each: as each problem alone."""
+    x, y = rng.normal(size=(3, 12, 2)), rng.normal(size=(3, 9, 2))
+    of_x, of_y = rng.integers(3, size=(3, 12)), rng.integers(3, size=(3, 9))
+    tables = rng.random((3, 3, 3))
+    given = {"metric": metric, "reg": 0.3}
+    clouds = (x, y) if stacked else (list(x), list(y))
+    for labels_x, labels_y, table in (
+        (of_x, of_y, tables[0]),
+        (list(of_x), list(of_y), list(tables)),
+        (of_x[0], of_y[0], tables),
+    ):
+        labels = {"labels_x": labels_x, "labels_y": labels_y, "label_cost": table, "label_weight": 0.7}
+        batch = monge.solve_sample_batch(*clouds, **labels, **given, reg_type="KL")
+        for k, result in enumerate(batch):
+            own = {
+                "labels_x": of_x[k] if np.ndim(labels_x) == 2 else of_x[0],
+                "labels_y": of_y[k] if np.ndim(labels_y) == 2 else of_y[0],
+                "label_cost": table if np.ndim(table) == 2 else tables[k],
+            }
+            alone = monge.solve_sample(x[k], y[k], **own, label_weight=0.7, **given)
+            np.testing.assert_array_equal(result.plan, alone.plan)
+            assert result.value == alone.value != monge.solve_sample(x[k], y[k], **given).value
+    sparse = monge.solve_sample_batch(*clouds, **labels, **given, reg_type="L2", tol=1e-8)
+    alone = monge.solve_regularized_sample(
+        x[1], y[1], metric=metric, quadratic=0.3, tol=1e-8,
+        labels_x=of_x[0], labels_y=of_y[0], label_cost=tables[1], label_weight=0.7,
+    )  # fmt: skip
+    np.testing.assert_allclose(sparse.value[1], alone.value, rtol=1e-7)
+
+
 def test_messages_name_the_problem(rng):
     cost = rng.random((3, 6, 5))
     with pytest.raises(ValueError, match="^problem 1: a: "):

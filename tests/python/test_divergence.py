@@ -7,6 +7,7 @@ import pytest
 
 import monge
 from conftest import squared_distances, weights
+from monge._problem import cost_of_metric, costs
 
 
 def test_it_is_made_of_three_duals(rng):
@@ -75,3 +76,14 @@ def test_c_transform(rng):
     np.testing.assert_array_equal(argmin, (cost - g).argmin(1))
     assert monge.semi_dual_value(f, g) == pytest.approx(f.mean() + g.mean(), rel=1e-14)
     assert monge.semi_dual_value(f, g) <= monge.solve_sample(x, y, reg=0.01).value_linear + 1e-6
+
+
+@pytest.mark.parametrize("metric", ["sqeuclidean", "cosine", "dot"])
+def test_c_transform_of_labels(rng, metric):
+    x, y, g = rng.normal(size=(15, 3)), rng.normal(size=(12, 3)), rng.random(12)
+    of_x, of_y, table = rng.integers(4, size=15), rng.integers(3, size=12), rng.random((4, 3))
+    labels = {"labels_x": of_x, "labels_y": of_y, "label_cost": table, "label_weight": 0.7}
+    f, argmin = monge.c_transform(x, y, g, metric, scale=1.3, **labels)
+    slack = costs(x, y, *cost_of_metric(metric), scale=1.3) + 0.7 * table[of_x][:, of_y] - g
+    np.testing.assert_allclose(f, slack.min(1), atol=1e-12)
+    np.testing.assert_array_equal(argmin, slack.argmin(1))

@@ -44,6 +44,14 @@ SHOWS = {
     "labelled_distance": lambda v: (
         np.allclose(v["table"], v["table"].T, rtol=1e-2) and (v["table"].argmin(1) == range(4)).all()
     ),
+    # With classes each blob ends on the blob of its own spread; without, on the nearest one.
+    "labelled_flow": lambda v: all(
+        (
+            np.allclose(path[-1].reshape(3, 40, 2).mean(1), v["y"].reshape(3, 40, 2).mean(1), atol=0.3)
+            == (title == "points and classes")
+        )
+        for title, path in v["paths"].items()
+    ),
     # The same bits, and a ring: all of its points about as far from its middle.
     "many_problems": lambda v: (
         all(v["same"])
@@ -81,7 +89,7 @@ SHOWS = {
     "tutorial": lambda v: v["result"].converged and v["divergence"].value < 0.02,
 }
 LISTINGS = {"quickstart", "tutorial"}  # Of documents; they have no pictures.
-WITH_FRAMEWORKS = {"flow_matching_pairs", "learned_cost"}
+WITH_FRAMEWORKS = {"entropic_map_loss", "flow_matching_pairs", "learned_cost", "sinkhorn_attention"}
 
 
 def test_each_example_is_here():

@@ -95,6 +95,7 @@ def fit(X=X, Xt=Y, y=None, **given):
     return monge.OTTransport(**{"reg": 0.1, **given}).fit(X, y, Xt=Xt)
 
 
+LABELS = {"labels_x": [0, 1, 0, 1], "labels_y": [0, 1, 0], "label_cost": np.eye(2)}
 UNEQUAL = "b: the total is 2; must equal the total of a, 1, to 5.0e-07 relative"
 FUNCTIONS = {
     sinkhorn: "sinkhorn",
@@ -275,6 +276,12 @@ WRONG = [
     (sample_batch, {"p": "x"}, TypeError, "p: is 'x'; must be a number"),
     (sample_batch, {"p": 3}, ValueError, "p: is 3; is for the metric p-norm"),
     (sample_batch, {"metric": "euclidean", "reg": None}, ValueError, "reg: is not given"),
+    (sample_batch, {"labels_x": [0, 1, 0, 1]}, ValueError, "labels_y: is missing; labels_x, labels_y and"),
+    (sample_batch, {"label_weight": 2.0}, ValueError, "label_weight: is 2.0; must be 1 without labels"),
+    (sample_batch, {**LABELS, "labels_x": [[0, 1, 0, 1]]}, ValueError, "labels_x: has 1 entries; must have 2"),
+    (sample_batch, {**LABELS, "labels_y": [[0, 1, 0], [0, 1, 2]]}, ValueError, "problem 1: labels_y: point 2 has label 2"),
+    (sample_batch, {**LABELS, "label_cost": [np.eye(2), np.eye(3)[0]]}, ValueError, "problem 1: label_cost: "),
+    (sample_batch, {**LABELS, "label_weight": "x"}, TypeError, "label_weight: is 'x'; must be a number"),
     # POT's functions of arrays.
     (sinkhorn, {"stopThr": -1}, ValueError, "stopThr: is -1"),
     (sinkhorn, {"stopThr": 1e-3, "tolerance": 1e-3}, ValueError, "stopThr: is given with tolerance"),
@@ -348,6 +355,9 @@ WRONG = [
     (divergence_of_costs, {"M_bb": B}, ValueError, "M_bb: has shape (3,)"),
     (divergence_of_costs, {"a": BAD_WEIGHTS}, ValueError, "a: entry 0 is -1"),
     (c_transform, {"X_a": X[0]}, ValueError, "X_a: has shape (2,)"),
+    (c_transform, {"labels_x": [0, 1, 0, 1]}, ValueError, "labels_y: is missing"),
+    (c_transform, {**LABELS, "labels_x": [0, 1, 0]}, ValueError, "labels_x: has 3 entries; must have 4"),
+    (c_transform, {"label_weight": 2.0}, ValueError, "label_weight: is 2.0; must be 1 without labels"),
     # Projections.
     (project, {"preset": 3}, TypeError, "preset: is 3; must be a name"),
     (project, {"preset": "mine"}, ValueError, "preset: is 'mine'"),

@@ -7,6 +7,7 @@ without forming W. For norms they are computed from one block of rows of W and C
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -203,3 +204,21 @@ def _by_blocks(problem: Problem, rows_of: Callable[[slice, Tensor], Tensor]) -> 
         by_x[rows] = backward(by_distance, x[rows], y, distance)
         by_y += backward(by_distance.T, y, x[rows], distance.T)
     return by_x, by_y
+
+
+def of_nearest(problem: Problem, f: Tensor, nearest: Tensor, x: Any, y: Any, g: Any) -> Tensor:
+    """f_i = c(x_i, y_j) - g_j for the j = `nearest` of each i, with its derivatives by tensors x, y and g."""
+    if not isinstance(f, Tensor):
+        raise TypeError("c_transform: depends on a tensor that requires a gradient; X_a must be one, too")
+    x, y, g = (torch.as_tensor(v).to(f.device, torch.float64) for v in (x, y, g))
+    y, g = y[nearest], g[nearest]
+    if problem.cost_function == "sqeuclidean":
+        cost = (x - y).square().sum(1)
+    elif problem.cost_function in ("dot", "cosine"):
+        x, y = (x, y) if problem.cost_function == "dot" else (_directions(x), _directions(y))
+        cost = -(x * y).sum(1)
+    else:
+        cost = torch.linalg.vector_norm(x - y, _norm(problem), dim=1)
+    changing = problem.scale * cost - g
+    found: Tensor = f + (changing - changing.detach()).to(f.dtype)
+    return found

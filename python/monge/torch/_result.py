@@ -1,15 +1,13 @@
-"""Derivatives of attributes of results by tensors that were given to the functions of monge.
+"""Derivatives of what results have by the tensors that were given to the functions of monge.
 
-Each derivative is a matrix W with dL = sum_ij W_ij dC_ij at fixed weights; derivatives by points are products with W:
+The matrix W of _response.py for the attributes:
 
   value          W = P
   potentials     W = P o (u + w)
   plan           W = P o (u + w - G / eps),        G = dL/dP
-  value_linear   W = P o (u + w + 1 - C / eps)
+  value_linear   W = P o (u + w + 1 - C / eps),    u and w as for G = C
 
-u (n) and w (m) solve the system of Plan::potential_gradients() for dL/df and dL/dg. For the plan these are the sums
-over rows and over columns of P o G / eps; for <C, P> they are the same with G = C. For costs of points W is not formed:
-products, or blocks of its rows, are enough (_points.py).
+Those of products, averages and maps are in _products.py. All else has none, and raises where a gradient is asked for.
 """
 
 from __future__ import annotations
@@ -23,46 +21,49 @@ from torch import Tensor
 from torch._C._functorch import is_legacy_batchedtensor
 
 from .. import _core
-from .._problem import warn
+from .._arrays import on_host
 from ._operands import first_only
 from ._operator import under_transforms
 from ._points import Dense, OfPlan, cost_factors, cost_sums, weights_of, with_ones
-
-_UNSOLVED = 1e-3
-"""The relative residual above which a gradient is an error."""
-
-Wanted = tuple[bool, ...]
-Found = list[Tensor | None]
-"""Gradients by the costs, X_a, X_b, a and b."""
+from ._products import of_apply, of_average, of_gram, of_hadamard, of_marginals, of_potential, of_transform
+from ._response import Found, Response, Wanted, in_gauge
 
 
 class _Attached(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, result: Any, name: str, count: int, *tensors: Tensor | None) -> Any:  # type: ignore[override]
-        ctx.result, ctx.name = result, name
+    def forward(  # type: ignore[override]
+        ctx: Any, result: Any, name: str, how: tuple[Any, ...], count: int, *tensors: Tensor | None
+    ) -> Any:
+        ctx.result, ctx.name, ctx.how = result, name, how
         of, given = tensors[:count], tensors[count:]
         # Detached: a tensor that is an input and an output could not be changed in place.
         found = tuple(v.detach() for v in of if v is not None)
-        ctx.save_for_backward(*given, *(found if name == "plan" else ()))
+        ctx.count = len(given)
+        ctx.save_for_backward(*given, *(found if name in _OF_THEIR_VALUES else ()))
         return found
 
     @staticmethod
     def backward(ctx: Any, *by: Tensor) -> Any:  # type: ignore[override]
+        name = ctx.name
         if under_transforms() or any(is_legacy_batchedtensor(v) for v in by):
-            raise NotImplementedError(f"{ctx.name}: has no derivatives under vmap; monge.torch.transport has")
-        saved = ctx.saved_tensors
-        given, of = saved[:5], saved[5:]
-        wanted = ctx.needs_input_grad[-5:]
+            raise NotImplementedError(f"{name}: has no derivatives under vmap; monge.torch.transport has")
+        saved = ctx.saved_tensors  # Once: under a checkpoint a second time is an error.
+        given, of = saved[: ctx.count], saved[ctx.count :]
+        wanted = ctx.needs_input_grad[-ctx.count :]
+        others = given[_FOLLOWED:]
+        if name not in ctx.result._has_gradients and name not in _OF_VALUES:
+            raise NotImplementedError(f"{name}: has no derivatives here; must be detached")
         with torch.no_grad():
             # Gradients that are not finite give NaN: those by values in a product, the others here.
-            if ctx.name in ("value", "value_linear") or all(bool(v.isfinite().all()) for v in by):
-                found = _DERIVATIVES[ctx.name](ctx.result, wanted, of, by)
+            if name in ("value", "value_linear") or all(bool(v.isfinite().all()) for v in by):
+                arguments = (others, *ctx.how) if name in _OF_OTHERS else ()
+                found = (_DERIVATIVES | _OF_OTHERS)[name](ctx.result, wanted[:_FOLLOWED], of, by, *arguments)
             else:
                 found = [None if v is None else torch.full_like(v, math.nan) for v in given]
             # Weights may lie in host memory.
             found = [v.to(to.device) if one and v is not None else None for v, to, one in zip(found, given, wanted)]
-        none = [None] * (len(ctx.needs_input_grad) - 5)
-        return *none, *(first_only(ctx.name, v, *by, *given) for v in found)
+        none = [None] * (len(ctx.needs_input_grad) - ctx.count)
+        return *none, *(first_only(name, v, *by, *given) for v in found)
 
 
 def _require_tensor(name: str, found: Any) -> None:
@@ -70,11 +71,15 @@ def _require_tensor(name: str, found: Any) -> None:
         raise TypeError(f"{name}: depends on a tensor that requires a gradient; M, or X_a, must be one, too")
 
 
-def attach(result: Any, name: str, of: tuple[Tensor, ...], given: tuple[Any, ...]) -> tuple[Tensor, ...]:
-    """`of` as outputs of an autograd function of `given`: costs, X_a, X_b, a and b."""
+def attach(
+    result: Any, name: str, of: tuple[Any, ...], given: tuple[Any, ...], others: tuple[Any, ...], how: tuple[Any, ...]
+) -> tuple[Tensor, ...]:
+    """`of` as outputs of an autograd function of `given`, costs, X_a, X_b, a and b, and of `others`, arguments of the
+    method `name`. `how` are those that are no arrays."""
     _require_tensor(name, of[0])
     tensors = [v if isinstance(v, Tensor) else None for v in given]
-    return _Attached.apply(result, name, len(of), *of, *tensors)  # type: ignore[no-any-return, no-untyped-call]
+    tensors += [v if isinstance(v, Tensor) else torch.as_tensor(on_host(v)) for v in others]
+    return _Attached.apply(result, name, how, len(of), *of, *tensors)  # type: ignore[no-any-return, no-untyped-call]
 
 
 def together(name: str, parts: list[Any]) -> Any:
@@ -87,53 +92,6 @@ def together(name: str, parts: list[Any]) -> Any:
     dtype = torch.float32 if in_float32 else torch.float64
     tensors = [torch.as_tensor(part, dtype=dtype) for part in parts]
     return torch.stack(tensors) if len({tensor.shape for tensor in tensors}) == 1 else tensors
-
-
-class _Response:
-    """The derivatives of a function of the potentials by costs and weights."""
-
-    def __init__(self, result: Any, by_f: Tensor, by_g: Tensor) -> None:
-        self._result = result
-        self._weights = weights_of(result._problem)
-        self.by_weights = [torch.empty_like(by) for by in (by_f, by_g)]
-        plan, eps = result._plan, result.reg
-        # The rounding of the products bounds the residual.
-        tolerance = 1e-10 if result.report.precision == "float64" else 1e-5
-        report = plan.potential_gradients(by_f, by_g, None, None, *self.by_weights, tolerance=tolerance)
-        marginals = [torch.empty_like(by) for by in (by_f, by_g)]
-        plan.marginals(*marginals)
-        # dL/da = -eps (P w) / a, and k (P 1) u + P w = dL/df with k = 1 + eps / rho.
-        diagonals = [(1 + eps / rho) * mass for mass, rho in zip(marginals, result._penalties())]
-        self.u, self.w = (
-            torch.where(diagonal > 0, (by + a * by_a / eps) / diagonal, 0)
-            for diagonal, by, a, by_a in zip(diagonals, (by_f, by_g), self._weights, self.by_weights)
-        )
-        # The report has the residual of the system with one side eliminated, whose right side may be rounding alone.
-        product = torch.empty_like(by_g)[:, None]
-        plan.apply_transpose(self.u[:, None], product)
-        residual = (diagonals[1] * self.w + product[:, 0] - by_g * (diagonals[1] > 0)).norm()
-        size = by_f.norm() + by_g.norm()
-        if not residual <= _UNSOLVED * size:
-            raise RuntimeError(
-                f"gradient: its linear system is not solved: the residual is {residual / size:.1e} of the right side "
-                f"after {report.iterations} steps; a larger reg, or precision='float64', makes it easier"
-            )
-        if residual > 100 * tolerance * size:
-            warn(f"gradient: has an error: its linear system has the residual {residual / size:.1e}")
-
-    def found(self, wanted: Wanted, tilted: Dense | OfPlan, linear: tuple[Tensor, Tensor] | None = None) -> Found:
-        """`tilted` is W. `linear` are dL/dlog a and dL/dlog b at fixed potentials."""
-        by_cost, by_x, by_y, *by_weights = wanted
-        found: Found = [tilted.entries if by_cost else None]
-        found += tilted.by_points() if by_x or by_y else [None, None]
-        for side, one in enumerate(by_weights):
-            if one and linear is not None and not self._weights[side].all():
-                raise NotImplementedError(
-                    f"{'ab'[side]}: has entries of 0, by which there are no derivatives; detach it"
-                )
-            direct = 0 if linear is None else linear[side] / self._weights[side]
-            found.append(self.by_weights[side] + direct if one else None)
-        return found
 
 
 def _of_value(result: Any, wanted: Wanted, of: Any, by: tuple[Tensor, ...]) -> Found:
@@ -176,17 +134,8 @@ def _of_potentials(result: Any, wanted: Wanted, of: Any, by: tuple[Tensor, ...])
     result._plan.marginals(*masses)
     if any(bool(((mass == 0) & (v != 0)).any()) for mass, v in zip(masses, (by_f, by_g))):
         raise NotImplementedError("potentials: have no derivatives at points whose mass is 0; leave these out")
-    if min(result._penalties()) == math.inf:
-        # (f + t, g - t) are optimal, too. Autograd may split a function that does not depend on t into parts that do,
-        # so the part of each gradient that changes with t is removed.
-        excess = (by_f.sum() - by_g.sum()) / 2
-        a, b = weights_of(result._problem)
-        by_f, by_g = by_f - excess * a / a.sum(), by_g + excess * b / b.sum()
-    response = _Response(result, by_f, by_g)
-    tilted = OfPlan(
-        result._problem, result._plan, with_ones(response.u[:, None]), with_ones(response.w[:, None]).flip(1)
-    )
-    return response.found(wanted, tilted)
+    response = Response(result, *in_gauge(result, by_f, by_g))
+    return response.found(wanted, OfPlan(result._problem, result._plan, *response.factors))
 
 
 def _of_plan(result: Any, wanted: Wanted, of: tuple[Tensor, ...], by: tuple[Tensor, ...]) -> Found:
@@ -196,7 +145,7 @@ def _of_plan(result: Any, wanted: Wanted, of: tuple[Tensor, ...], by: tuple[Tens
 def _of_entries(result: Any, wanted: Wanted, plan: Tensor, weighted: Tensor, direct: float) -> Found:
     """`weighted` is P o G, and W = P o (u + w + direct - G / eps)."""
     rows, columns = weighted.sum(1, dtype=torch.float64), weighted.sum(0, dtype=torch.float64)
-    response = _Response(result, rows / result.reg, columns / result.reg)
+    response = Response(result, rows / result.reg, columns / result.reg)
     tilt = (response.u + direct)[:, None] + response.w
     return response.found(wanted, Dense(result._problem, plan * tilt - weighted / result.reg), (rows, columns))
 
@@ -208,7 +157,7 @@ def _of_value_linear(result: Any, wanted: Wanted, of: Any, by: tuple[Tensor, ...
         found = _of_entries(result, wanted, plan, torch.where(plan > 0, plan * problem.cost, 0), 1)
     else:
         rows, columns = cost_sums(problem, result._plan)
-        response = _Response(result, rows / result.reg, columns / result.reg)
+        response = Response(result, rows / result.reg, columns / result.reg)
         left, right = with_ones(response.u[:, None] + 1).flip(1), with_ones(response.w[:, None])
         factor, factors = -1 / result.reg, cost_factors(problem)
         if factors is not None:
@@ -218,9 +167,25 @@ def _of_value_linear(result: Any, wanted: Wanted, of: Any, by: tuple[Tensor, ...
     return [None if gradient is None else gradient * by[0] for gradient in found]
 
 
+_FOLLOWED = 5
+"""The number of tensors of a problem that have gradients: costs, X_a, X_b, a and b."""
+
 _DERIVATIVES: dict[str, Callable[..., Found]] = {
     "value": _of_value,
     "value_linear": _of_value_linear,
     "plan": _of_plan,
     "potentials": _of_potentials,
 }
+_OF_OTHERS: dict[str, Callable[..., Found]] = {
+    "apply": of_apply,
+    "marginals": of_marginals,
+    "average": of_average,
+    "apply_hadamard": of_hadamard,
+    "apply_gram": of_gram,
+    "transform": of_transform,
+    "potential": of_potential,
+}
+_OF_VALUES = ("apply", "average")
+"""Linear maps, which have derivatives by their argument for any plan."""
+_OF_THEIR_VALUES = ("plan", "average", "transform")
+"""What has derivatives in which its values occur."""

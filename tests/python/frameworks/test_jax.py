@@ -96,6 +96,39 @@ def test_derivatives(name, unbalanced):
             np.testing.assert_allclose(found[1], expected, rtol=1e-12, atol=1e-15)
 
 
+@pytest.mark.parametrize("name", LOSSES)
+def test_labels(name):
+    x, y = clouds()
+    labels = {"labels_x": jnp.arange(9) % 3, "labels_y": jnp.arange(8) % 3, "label_cost": 1 - jnp.eye(3)}
+
+    def loss(x, y, labels, weight=0.7, **given):
+        return LOSSES[name](x, y, reg=0.5, tol=1e-13, label_weight=weight, **labels, **given)
+
+    check_grads(lambda x, y: loss(x, y, labels), (x, y), order=1, modes=["rev"], atol=1e-6, rtol=1e-6, eps=1e-5)
+    value = loss(x, y, labels)
+    np.testing.assert_allclose(jax.jit(loss, static_argnames="weight")(x, y, labels), value, rtol=1e-12)
+    np.testing.assert_allclose(jax.vmap(loss, (0, None, None))(jnp.stack([x, x]), y, labels)[1], value, rtol=1e-12)
+    if name == "sinkhorn_divergence":
+        own = monge.sinkhorn_divergence(x, y, reg=0.5, tol=1e-13, label_weight=0.7, **labels)
+        np.testing.assert_allclose(own.value, value, rtol=1e-12)
+    else:
+        result = monge.solve_sample(x, y, reg=0.5, tol=1e-13, label_weight=0.7, **labels)
+        np.testing.assert_allclose(result.report.dual, value, rtol=1e-12)
+    assert abs(value - LOSSES[name](x, y, reg=0.5)) > 1e-2
+    with pytest.raises(NotImplementedError, match=f"^{name}: has derivatives by points and weights, not by label_cost"):
+        jax.grad(lambda table: loss(x, y, labels | {"label_cost": table}))(labels["label_cost"])
+    for wrong, error, message in (
+        ({"labels_x": None}, ValueError, "labels_x: is missing"),
+        ({"labels_x": jnp.zeros(9)}, TypeError, "labels_x: is of dtype float64; must be whole numbers"),
+        ({"labels_y": jnp.arange(9)}, ValueError, "labels_y: has shape \\(9,\\); must be \\(8,\\)"),
+        ({"label_cost": jnp.ones(3)}, ValueError, "label_cost: has shape \\(3,\\); must be \\(K, L\\)"),
+    ):
+        with pytest.raises(error, match=f"^{message}"):
+            jax.jit(lambda x: loss(x, y, labels | wrong))(x)  # noqa: B023
+    with pytest.raises(ValueError, match="^label_weight: is 2.0; must be 1 without labels"):
+        loss(x, y, {}, 2.0)
+
+
 def test_the_divergence_is_that_of_the_others():
     x, y = clouds()
     value = monge.jax.sinkhorn_divergence(x, y, reg=0.3**2, scale=0.5, tol=1e-12)

@@ -22,3 +22,19 @@ def test_learned_cost(tmp_path, monkeypatch):
     values = runpy.run_path(str(EXAMPLES / "learned_cost.py"), run_name="__main__")
     assert (values["learned"] / values["truth"] - 1).abs().max() < 0.05
     assert (tmp_path / "learned_cost.png").stat().st_size > 5000
+
+
+def test_sinkhorn_attention(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    values = runpy.run_path(str(EXAMPLES / "sinkhorn_attention.py"), run_name="__main__")
+    assert values["losses"]["plan"][-1] < 0.8 * values["losses"]["softmax"][-1] < 0.5 * values["losses"]["plan"][0]
+    assert (values["seen"]["plan"].sum(0) - 1).abs().max() < 1e-2 < (values["seen"]["softmax"].sum(0) - 1).abs().max()
+    assert (tmp_path / "sinkhorn_attention.png").stat().st_size > 5000
+
+
+def test_entropic_map_loss(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    values = runpy.run_path(str(EXAMPLES / "entropic_map_loss.py"), run_name="__main__")
+    assert values["losses"][-1] < 0.1 * values["losses"][0]
+    assert values["path"][-1][0] > 3 * values["path"][-1][1]
+    assert (tmp_path / "entropic_map_loss.png").stat().st_size > 5000

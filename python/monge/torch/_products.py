@@ -1,0 +1,162 @@
+"""Derivatives of products with a plan, of averages and of maps: functions L with dL = <l r^T, dP> for narrow l and r.
+
+  P v              l = dL/d(P v),                    r = v
+  P 1              l = dL/d(P 1),                    r = 1
+  averages         l = (U, -<U, average>) / (P 1),   r = (v, 1),    U = dL/d(average)
+  (P o L R^T) v    l = products of L and U,          r = products of R and v
+  P^T diag(w) P v  l = w o (P v, P U),               r = (U, v)
+
+Each function takes a result, whether gradients by the costs, X_a, X_b, a and b are wanted, the outputs of the operator,
+dL by them, and the operator's other arguments. It returns the gradients of the five and of these arguments.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .. import _core
+from .._arrays import read_matrix
+from .._problem import Problem, at_the_end
+from ._points import filled, weights_of
+from ._response import Found, Wanted, of_factors, of_shares, product
+
+_NONE: Found = [None] * 5
+
+
+def _columns(v: Tensor, like: Tensor | None = None) -> Tensor:
+    """v in float64 as a matrix, on the device of `like`."""
+    v = v.double() if like is None else v.to(like.device, torch.float64)
+    return v[:, None] if v.ndim == 1 else v
+
+
+def _multiply(result: Any, side: int, v: Tensor) -> Tensor:
+    """P v for side 0, P^T v for side 1."""
+    plan = result._plan
+    return product(plan.apply_transpose if side else plan.apply, v, result.shape[side])
+
+
+def _through_plan(name: str, result: Any, wanted: Wanted, left: Tensor, right: Tensor) -> Found:
+    if not any(wanted):
+        return _NONE
+    if name not in result._has_gradients:
+        raise NotImplementedError(f"{name}: has no derivatives by the problem here; must be detached")
+    return of_factors(result, wanted, left, right)
+
+
+def of_apply(result: Any, wanted: Wanted, of: Any, by: Any, others: Any, transpose: bool) -> Found:
+    u, v = _columns(by[0]), _columns(others[0], by[0])
+    left, right = (v, u) if transpose else (u, v)
+    by_v = _multiply(result, 0 if transpose else 1, u)
+    return [*_through_plan("apply", result, wanted, left, right), by_v.reshape(others[0].shape)]
+
+
+def of_marginals(result: Any, wanted: Wanted, of: Any, by: Any, others: Any) -> Found:
+    rows, columns = (v.double()[:, None] for v in by)
+    left, right = torch.cat([rows, torch.ones_like(rows)], 1), torch.cat([torch.ones_like(columns), columns], 1)
+    return _through_plan("marginals", result, wanted, left, right)
+
+
+def _of_deviations(u: Tensor, average: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+    """<u_i, v_j - average_i> as a product l r^T."""
+    centre = v.mean(0)  # A common offset would take digits.
+    left = torch.cat([u, -(u * (average - centre)).sum(1, keepdim=True)], 1)
+    return left, torch.cat([v - centre, torch.ones_like(v[:, :1])], 1)
+
+
+def of_average(result: Any, wanted: Wanted, of: Any, by: Any, others: Any, transpose: bool = False) -> Found:
+    u, average, v = _columns(by[0]), _columns(of[0]), _columns(others[0], by[0])
+    side = 1 if transpose else 0
+    plan, problem = result._plan, result._problem
+    mass = _marginals(problem, plan)[side][:, None]
+    empty = bool(((mass == 0) & (u != 0)).any())
+    if empty and "average" in result._has_gradients:
+        # Points without mass have averages, too: rows of the plan of equal weights.
+        assert not transpose
+        problem, plan = _plan_of_sources(result, problem, result._float64_potentials()[0])
+        mass = _marginals(problem, plan)[0][:, None]
+    u = torch.where(mass > 0, u / mass, 0)
+    by_v = product(plan.apply if transpose else plan.apply_transpose, u, result.shape[1 - side])
+    left, right = _of_deviations(u, average, v)
+    if not empty or not any(wanted) or "average" not in result._has_gradients:
+        left, right = (right, left) if transpose else (left, right)
+        found = _through_plan("average", result, wanted, left, right)
+    else:
+        found, direct = of_shares(result, wanted, problem, plan, left, right)
+        parts: Found = [direct.entries if wanted[0] else None]
+        parts += direct.by_points() if wanted[1] or wanted[2] else [None, None]
+        found[:3] = [v if v is None or part is None else v + part for v, part in zip(found, parts)]
+    return [*found, by_v.reshape(others[0].shape)]
+
+
+def of_hadamard(result: Any, wanted: Wanted, of: Any, by: Any, others: Any, transpose: bool) -> Found:
+    l, r, v = (_columns(w, by[0]) for w in others)
+    own, far, u = (r, l, _columns(by[0])) if transpose else (l, r, _columns(by[0]))
+    k, p = own.shape[1], v.shape[1]
+    of_own, of_far = ((w[:, :, None] * t[:, None, :]).flatten(1) for w, t in ((own, u), (far, v)))
+    side = 1 if transpose else 0
+    on_own = _multiply(result, side, of_far).reshape(-1, k, p)
+    on_far = _multiply(result, 1 - side, of_own).reshape(-1, k, p)
+    by_own, by_far = (on_own * u[:, None, :]).sum(2), (on_far * v[:, None, :]).sum(2)
+    by_v = (on_far * far[:, :, None]).sum(1).reshape(others[2].shape)
+    left, right, by_l, by_r = (of_far, of_own, by_far, by_own) if transpose else (of_own, of_far, by_own, by_far)
+    return [*_through_plan("apply_hadamard", result, wanted, left, right), by_l, by_r, by_v]
+
+
+def of_gram(result: Any, wanted: Wanted, of: Any, by: Any, others: Any, transpose: bool) -> Found:
+    u, w, v = _columns(by[0]), _columns(others[0], by[0]), _columns(others[1], by[0])
+    side = 1 if transpose else 0
+    of_v, of_u = _multiply(result, side, torch.cat([v, u], 1)).chunk(2, 1)
+    own, far = torch.cat([w * of_v, w * of_u], 1), torch.cat([u, v], 1)
+    by_v = _multiply(result, 1 - side, w * of_u)
+    left, right = (far, own) if transpose else (own, far)
+    return [*_through_plan("apply_gram", result, wanted, left, right), (of_v * of_u)[:, 0], by_v[:, 0]]
+
+
+def of_transform(result: Any, wanted: Wanted, of: Any, by: Any, others: Any) -> Found:
+    """Of the average target of new points, which is an average of P' = plan of the new points."""
+    problem, plan = _plan_at(result, others[0])
+    u = by[0].double() / _marginals(problem, plan)[0][:, None]
+    y = torch.as_tensor(problem.y, device=u.device).double()
+    found, direct = of_shares(result, wanted, problem, plan, *_of_deviations(u, of[0].double(), y))
+    by_points, by_y = direct.by_points()
+    if found[2] is not None:
+        found[2] = found[2] + by_y + product(plan.apply_transpose, u, len(y))
+    return [*found, by_points]
+
+
+def of_potential(result: Any, wanted: Wanted, of: Any, by: Any, others: Any) -> Found:
+    """f' keeps the sums over the rows of P': df'_i = -eps (P' 1)_i^-1 sum_j dP'_ij at fixed f'."""
+    problem, plan = _plan_at(result, others[0])
+    left = -result.reg * by[0].double()[:, None] / _marginals(problem, plan)[0][:, None]
+    found, direct = of_shares(result, wanted, problem, plan, left, filled(problem, 1)[1][:, None])
+    by_points, by_y = direct.by_points()
+    if found[2] is not None:
+        found[2] = found[2] + by_y
+    return [*found, by_points]
+
+
+def _marginals(problem: Problem, plan: Any) -> tuple[Tensor, Tensor]:
+    masses = filled(problem, 0)
+    plan.marginals(*masses)
+    return masses
+
+
+def _plan_of_sources(result: Any, problem: Problem, f: Any) -> tuple[Problem, _core.Plan]:
+    """The plan of these sources with equal weights and potentials f, to the targets with their g."""
+    total, size = weights_of(result._problem)[1].sum(), len(f)
+    a = torch.full((size,), float(total) / size, dtype=torch.float64, device=problem.place.device)
+    problem = replace(problem, a=a, followed=None)
+    views = (problem.geometry, a, problem.b, f, result._float64_potentials()[1])
+    return problem, _core.plan_of(problem.place.session(None), *views, at_the_end(result._options, result._report))
+
+
+def _plan_at(result: Any, points: Tensor) -> tuple[Problem, _core.Plan]:
+    """The same of new points, with the potentials that give each the mass of its weight."""
+    given = read_matrix("points", points, "(k, d)")
+    f = torch.empty(len(given), dtype=torch.float64, device=result._place.device)
+    result._plan.potential(given, f)
+    return _plan_of_sources(result, replace(result._problem, x=given), f)

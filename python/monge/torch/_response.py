@@ -1,0 +1,138 @@
+"""Derivatives of functions of the plan and of the potentials, by implicit differentiation.
+
+Each derivative by the costs is a matrix W with dL = sum_ij W_ij dC_ij at fixed weights; derivatives by points are
+products with W. For costs of points W is not formed: products, or blocks of its rows, are enough (_points.py). u (n)
+and w (m) solve the system of Plan::potential_gradients() for dL/df and dL/dg:
+
+  L of the potentials    W = P o (u + w)
+  dL = <G, dP>           W = P o (u + w - G / eps),  dL/df and dL/dg the sums over rows and over columns of P o G / eps
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .._problem import Problem, warn
+from ._points import Dense, OfPlan, weights_of, with_ones
+
+_UNSOLVED = 1e-3
+"""The relative residual above which a gradient is an error."""
+
+Wanted = tuple[bool, ...]
+Found = list[Tensor | None]
+"""Gradients by the costs, X_a, X_b, a and b."""
+
+
+class Response:
+    """The derivatives of a function of the potentials by costs and weights. `size` is that of the terms whose sums by_f
+    and by_g are: a residual as small as their rounding is none."""
+
+    def __init__(self, result: Any, by_f: Tensor, by_g: Tensor, size: Tensor | float = 0.0) -> None:
+        self._result = result
+        self._weights = weights_of(result._problem)
+        self.by_weights = [torch.empty_like(by) for by in (by_f, by_g)]
+        plan, eps = result._plan, result.reg
+        # The rounding of the products bounds the residual.
+        tolerance, rounding = (1e-10, 1e-14) if result.report.precision == "float64" else (1e-5, 1e-6)
+        report = plan.potential_gradients(by_f, by_g, None, None, *self.by_weights, tolerance=tolerance)
+        marginals = [torch.empty_like(by) for by in (by_f, by_g)]
+        plan.marginals(*marginals)
+        # dL/da = -eps (P w) / a, and k (P 1) u + P w = dL/df with k = 1 + eps / rho.
+        diagonals = [(1 + eps / rho) * mass for mass, rho in zip(marginals, result._penalties())]
+        self.u, self.w = (
+            torch.where(diagonal > 0, (by + a * by_a / eps) / diagonal, 0)
+            for diagonal, by, a, by_a in zip(diagonals, (by_f, by_g), self._weights, self.by_weights)
+        )
+        # The report has the residual of the system with one side eliminated, whose right side may be rounding alone.
+        product = torch.empty_like(by_g)[:, None]
+        plan.apply_transpose(self.u[:, None], product)
+        residual = (diagonals[1] * self.w + product[:, 0] - by_g * (diagonals[1] > 0)).norm() - rounding * size
+        norm = by_f.norm() + by_g.norm()
+        if not residual <= _UNSOLVED * norm:
+            raise RuntimeError(
+                f"gradient: its linear system is not solved: the residual is {residual / norm:.1e} of the right side "
+                f"after {report.iterations} steps; a larger reg, or precision='float64', makes it easier"
+            )
+        if residual > 100 * tolerance * norm:
+            warn(f"gradient: has an error: its linear system has the residual {residual / norm:.1e}")
+
+    @property
+    def factors(self) -> tuple[Tensor, Tensor]:
+        """u + w as a product l r^T."""
+        return with_ones(self.u[:, None]).flip(1), with_ones(self.w[:, None])
+
+    def found(self, wanted: Wanted, tilted: Dense | OfPlan, linear: tuple[Tensor, Tensor] | None = None) -> Found:
+        """`tilted` is W. `linear` are dL/dlog a and dL/dlog b at fixed potentials."""
+        by_cost, by_x, by_y, *by_weights = wanted
+        found: Found = [tilted.entries if by_cost else None]
+        found += tilted.by_points() if by_x or by_y else [None, None]
+        for side, one in enumerate(by_weights):
+            if one and linear is not None and not self._weights[side].all():
+                raise NotImplementedError(
+                    f"{'ab'[side]}: has entries of 0, by which there are no derivatives; detach it"
+                )
+            direct = 0 if linear is None else linear[side] / self._weights[side]
+            found.append(self.by_weights[side] + direct if one else None)
+        return found
+
+
+def in_gauge(result: Any, by_f: Tensor, by_g: Tensor) -> tuple[Tensor, Tensor]:
+    """dL/df and dL/dg without the part that changes with t at (f + t, g - t), where both marginals are constraints.
+
+    These are potentials, too. Autograd may split an L that does not depend on t into parts that do, and rounding may
+    make it depend on t.
+    """
+    if min(result._penalties()) < math.inf:
+        return by_f, by_g
+    excess = (by_f.sum() - by_g.sum()) / 2
+    a, b = weights_of(result._problem)
+    return by_f - excess * a / a.sum(), by_g + excess * b / b.sum()
+
+
+def product(multiply: Callable[[Tensor, Tensor], None], v: Tensor, size: int) -> Tensor:
+    """The product of a method of a plan, of `size` rows, with v."""
+    to = v.new_empty(size, v.shape[1])
+    multiply(v.contiguous(), to)
+    return to
+
+
+def _column_sums(plan: Any, left: Tensor, right: Tensor) -> tuple[Tensor, Tensor]:
+    """The sums over the columns of P o (left right^T), and the norm of the sums of their terms."""
+    sums = product(plan.apply_transpose, torch.cat([left, left.abs()], 1), plan.columns)
+    of_terms, of_sizes = sums.chunk(2, 1)
+    return (of_terms * right).sum(1), (of_sizes * right.abs()).sum(1).norm()
+
+
+def of_factors(result: Any, wanted: Wanted, left: Tensor, right: Tensor) -> Found:
+    """The gradients of L with dL = <left right^T, dP>, for left (n x k) and right (m x k) in float64."""
+    plan, eps = result._plan, result.reg
+    rows = (left * product(plan.apply, right, plan.rows)).sum(1)
+    columns, size = _column_sums(plan, left, right)
+    response = Response(result, *in_gauge(result, rows / eps, columns / eps), size / eps)
+    of_rows, of_columns = response.factors
+    factors = torch.cat([of_rows, -left / eps], 1), torch.cat([of_columns, right], 1)
+    tilted = OfPlan(result._problem, plan, *factors)
+    return response.found(wanted, tilted, (rows, columns))
+
+
+def of_shares(
+    result: Any, wanted: Wanted, problem: Problem, plan: Any, left: Tensor, right: Tensor
+) -> tuple[Found, OfPlan]:
+    """The gradients of L with dL = <left right^T, dP'> at fixed f', through g and the weights of the targets.
+
+    P' is a plan of other sources and the same targets, with the potential g; L depends on its f' through g alone, or
+    not at all. Returns the gradients through g, and dL/dC', the direct derivative by the costs of P'.
+    """
+    eps = result.reg
+    direct = OfPlan(problem, plan, -left / eps, right)
+    if not any(wanted):
+        return [None] * len(wanted), direct
+    columns, size = _column_sums(plan, left, right)
+    none = columns.new_zeros(result.shape[0])
+    response = Response(result, *in_gauge(result, none, columns / eps), size / eps)
+    return response.found(wanted, OfPlan(result._problem, result._plan, *response.factors), (none, columns)), direct
