@@ -9,6 +9,7 @@
 #include <new>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -17,6 +18,7 @@
 #include <monge/monge.hpp>
 
 #include "array_file.hpp"
+#include "batch_folder.hpp"
 #include "command_options.hpp"
 #include "device_choice.hpp"
 #include "exit_code.hpp"
@@ -34,12 +36,27 @@ namespace {
 
 struct Arguments {
   GeometryArguments geometry;
-  std::string a, b, f, g, values, out;
+  std::string a, b, f, g, values, out, batch;
   EntryOptions entries;
   DerivativeOptions derivatives;
   SolveOptions options;
   RunArguments run;
 };
+
+/// Calls visit(field, path) for each file of one problem of a batch.
+template <class Given, class Visit>
+void visit_files(Given& given, Visit const& visit) {
+  visit("x", given.geometry.x);
+  visit("y", given.geometry.y);
+  visit("cost", given.geometry.cost);
+  visit("labels_x", given.geometry.labels_x);
+  visit("labels_y", given.geometry.labels_y);
+  visit("a", given.a);
+  visit("b", given.b);
+  visit("f", given.f);
+  visit("g", given.g);
+  visit("values", given.values);
+}
 
 /// The contents of the files; empty where no file is given.
 struct Inputs {
@@ -132,6 +149,86 @@ std::vector<std::string> optional_files() {
   return files;
 }
 
+/// A problem that was read, and the part of its report that is known.
+struct Problem {
+  Inputs in;
+  Geometry geometry;  // Views of `in`.
+  SolveRun run;
+
+  BatchProblem views() const {
+    return {geometry, vector("a", in.a), vector("b", in.b), vector("f", in.f), vector("g", in.g)};
+  }
+};
+
+Problem read_problem(Arguments const& arguments, DeviceChoice const& device) {
+  SolveRun run;
+  run.entries = arguments.entries;
+  run.derivatives = arguments.derivatives;
+  run.arguments = arguments.run;
+  run.device = device.info;
+  Stopwatch watch;
+  Inputs in = read_inputs(run, arguments);
+  Geometry geometry = in.geometry.geometry();
+  run.note(in.geometry);
+  check_values(in.values, run.m);
+  validate(run.entries, run.m);
+  if (in.hvp) check_direction(*in.hvp, *in.geometry.x);
+  run.read_seconds = watch.lap();
+  return {std::move(in), std::move(geometry), std::move(run)};
+}
+
+struct Results {
+  std::vector<ResultFile> files;
+  std::string lacking;  // Why there are no entries of the plan; the other results are kept.
+};
+
+/// What is written of a plan. It takes few passes: a stopped solve gets all of its files, too.
+Results results_of(Plan const& plan, Problem& problem, ProgressLine& progress) {
+  Inputs const& in = problem.in;
+  SolveRun& run = problem.run;
+  Results results;
+  std::vector<ResultFile>& files = results.files;
+  files = {{"f.npy", Array{{run.n}, plan.f()}}, {"g.npy", Array{{run.m}, plan.g()}}};
+  progress.show("map");
+  Stopwatch watch;
+  if (auto map = map_of(plan, in)) {
+    files.push_back({"map.npy", std::move(*map)});
+    run.map_seconds = watch.lap();
+  }
+  if (run.derivatives.gradients || in.hvp) {
+    progress.show("derivatives");
+    DerivativeFiles derivatives = derivative_files(plan, run.derivatives, in.geometry, in.hvp);
+    std::move(derivatives.files.begin(), derivatives.files.end(), std::back_inserter(files));
+    run.gradients = derivatives.gradients;
+    run.hvp = derivatives.hvp;
+    run.derivatives_seconds = watch.lap();
+  }
+  progress.show("entries");
+  try {
+    if (auto entries = entry_files(plan, run.entries); !entries.empty()) {
+      std::move(entries.begin(), entries.end(), std::back_inserter(files));
+      run.entries_seconds = watch.lap();
+    }
+  } catch (Error const& error) {
+    results.lacking = error.what();
+  } catch (std::bad_alloc const&) {
+    results.lacking = "memory: ran out for the entries of the plan";
+  }
+  return results;
+}
+
+int exit_code_of(SolveRun const& run, Results const& results, Report const& report) {
+  if (!results.lacking.empty() || (run.hvp && run.hvp->status != LinearStatus::converged)) return kShort;
+  return report.status == Status::converged || report.status == Status::completed ? kDone : kShort;
+}
+
+auto progress_to(ProgressLine& progress) {
+  return [&progress](Progress const& state) {
+    progress.show(state);
+    return !interrupted();
+  };
+}
+
 int solve_files(Arguments arguments) {
   check_geometry(arguments.geometry);
   validate(arguments.derivatives, arguments.geometry);
@@ -139,85 +236,136 @@ int solve_files(Arguments arguments) {
   ResultFolder const folder(arguments.out);
   leave_on_interrupt();
   DeviceChoice device = choose_device(arguments.run.device, arguments.run.threads);
-  SolveRun run;
-  run.entries = arguments.entries;
-  run.derivatives = arguments.derivatives;
-  run.arguments = arguments.run;
-  run.device = device.info;
-
   ProgressLine progress(!arguments.run.quiet);
   progress.show("reading");
-  Stopwatch watch;
-  Inputs const in = read_inputs(run, arguments);
-  Geometry const geometry = in.geometry.geometry();
-  run.note(in.geometry);
-  check_values(in.values, run.m);
-  validate(run.entries, run.m);
-  if (in.hvp) check_direction(*in.hvp, *in.geometry.x);
-  options.f = vector("f", in.f);
-  options.g = vector("g", in.g);
-  run.read_seconds = watch.lap();
-
-  options.progress = [&](Progress const& state) {
-    progress.show(state);
-    return !interrupted();
-  };
+  Problem problem = read_problem(arguments, device);
+  BatchProblem const views = problem.views();
+  options.f = views.f;
+  options.g = views.g;
+  options.progress = progress_to(progress);
   note_interrupt();
   progress.show("solving");
-  Plan const plan = solve(device.context, geometry, vector("a", in.a), vector("b", in.b), options);
+  Plan const plan = solve(device.context, views.geometry, views.a, views.b, options);
   Report const& report = plan.report();
-
-  // The rest takes few passes: a stopped solve gets all of its files, too.
-  std::vector<ResultFile> files{{"f.npy", Array{{run.n}, plan.f()}}, {"g.npy", Array{{run.m}, plan.g()}}};
-  progress.show("map");
-  watch.lap();
-  if (auto map = map_of(plan, in)) {
-    files.push_back({"map.npy", std::move(*map)});
-    run.map_seconds = watch.lap();
-  }
-  if (arguments.derivatives.gradients || in.hvp) {
-    progress.show("derivatives");
-    DerivativeFiles derivatives = derivative_files(plan, arguments.derivatives, in.geometry, in.hvp);
-    std::move(derivatives.files.begin(), derivatives.files.end(), std::back_inserter(files));
-    run.gradients = derivatives.gradients;
-    run.hvp = derivatives.hvp;
-    run.derivatives_seconds = watch.lap();
-  }
-  progress.show("entries");
-  std::string lacking;  // Why there are no entries; the other results are kept.
-  try {
-    if (auto entries = entry_files(plan, run.entries); !entries.empty()) {
-      std::move(entries.begin(), entries.end(), std::back_inserter(files));
-      run.entries_seconds = watch.lap();
-    }
-  } catch (Error const& error) {
-    lacking = error.what();
-  } catch (std::bad_alloc const&) {
-    lacking = "memory: ran out for the entries of the plan";
-  }
+  Results const results = results_of(plan, problem, progress);
   progress.erase();
 
-  std::string const json = json_text(report_json(run, options, report));
-  std::string const written = folder.fill(files, json, optional_files());
+  std::string const json = json_text(report_json(problem.run, options, report));
+  std::string const written = folder.fill(results.files, json, optional_files());
   if (arguments.run.json) {
     fmt::print("{}", json);
   } else if (!arguments.run.quiet) {
-    print_summary(run, options, report, device, written);
+    print_summary(problem.run, options, report, device, written);
   }
-  if (!lacking.empty()) fmt::print(stderr, "monge: error: {}; all other results were written\n", lacking);
+  if (!results.lacking.empty())
+    fmt::print(stderr, "monge: error: {}; all other results were written\n", results.lacking);
   if (interrupted()) {
     fmt::print(stderr, "monge: interrupted after {}; the results were written\n", passes_text(report));
     return kInterrupted;
   }
-  if (!lacking.empty() || (run.hvp && run.hvp->status != LinearStatus::converged)) return kShort;
-  return report.status == Status::converged || report.status == Status::completed ? kDone : kShort;
+  return exit_code_of(problem.run, results, report);
+}
+
+/// call(), whose errors begin with the name of the problem. The library numbers the problems of a batch.
+template <class Call>
+auto naming(std::vector<BatchProblemFiles> const& files, std::size_t index, Call const& call) {
+  try {
+    return call();
+  } catch (Error const& error) {
+    std::string message = error.what();
+    constexpr std::string_view kNumber = "problem ";
+    if (message.starts_with(kNumber)) {
+      std::size_t const end = message.find(": ");
+      if (end == std::string::npos ||
+          !parse(std::string_view(message).substr(kNumber.size(), end - kNumber.size()), index))
+        throw;
+      message.erase(0, end + 2);
+    } else if (index == files.size()) {
+      throw;
+    }
+    throw Error(error.code(), fmt::format("problem {}: {}", files[index].name, message));
+  }
+}
+
+int solve_folder(Arguments const& arguments) {
+  std::vector<std::string> fields;
+  visit_files(arguments, [&](char const* field, std::string const& path) {
+    if (!path.empty())
+      refuse("{}: is {}; must not be given with batch, whose folder has a file {}_NAME for it", field, path, field);
+    fields.push_back(field);
+  });
+  if (!arguments.derivatives.hvp.empty()) refuse("hvp: is given with batch; must be given with x and y");
+  std::vector<BatchProblemFiles> const files = problems_in(arguments.batch, fields);
+  std::vector<Arguments> each;
+  for (std::size_t k = 0; k < files.size(); ++k) {
+    Arguments own = arguments;
+    visit_files(own, [&](char const* field, std::string& path) { path = files[k].path(field); });
+    naming(files, k, [&] {
+      check_geometry(own.geometry);
+      validate(own.derivatives, own.geometry);
+    });
+    each.push_back(std::move(own));
+  }
+  std::vector<ResultFolder> folders;
+  for (BatchProblemFiles const& problem : files)
+    folders.emplace_back(std::filesystem::path(arguments.out) / problem.name);
+  leave_on_interrupt();
+  DeviceChoice device = choose_device(arguments.run.device, arguments.run.threads);
+  ProgressLine progress(!arguments.run.quiet);
+  progress.show("reading");
+  std::vector<Problem> problems;
+  problems.reserve(files.size());  // Views are of arrays that stay where they are.
+  std::vector<BatchProblem> views;
+  for (std::size_t k = 0; k < files.size(); ++k) {
+    naming(files, k, [&] {
+      problems.push_back(read_problem(each[k], device));
+      views.push_back(problems.back().views());
+    });
+  }
+  SolveOptions options = arguments.options;
+  options.progress = progress_to(progress);
+  note_interrupt();
+  progress.show("solving");
+  std::vector<Plan> const plans =
+      naming(files, files.size(), [&] { return solve_batch(device.context, views, options); });
+
+  int code = kDone;
+  auto reports = nlohmann::ordered_json::object();
+  for (std::size_t k = 0; k < files.size(); ++k) {
+    Report const& report = plans[k].report();
+    SolveRun& run = problems[k].run;
+    Results const results = results_of(plans[k], problems[k], progress);
+    progress.erase();
+    auto json = report_json(run, options, report);
+    folders[k].fill(results.files, json_text(json), optional_files());
+    if (!results.lacking.empty())
+      fmt::print(stderr, "monge: error: problem {}: {}; all other results were written\n", files[k].name,
+                 results.lacking);
+    code = std::max(code, exit_code_of(run, results, report));
+    if (!arguments.run.json && !arguments.run.quiet)
+      print_line(files[k].name,
+                 fmt::format("{}, {} after {}, transport cost {}", problem_text(run, report), name(report.status),
+                             passes_text(report), value_text(report.transport_cost)));
+    reports[files[k].name] = std::move(json);
+  }
+  if (arguments.run.json) {
+    fmt::print("{}", json_text(reports));
+  } else if (!arguments.run.quiet) {
+    print_line("device", device_text(device));
+    print_line("written", fmt::format("{}: {} folders", arguments.out, files.size()));
+  }
+  if (interrupted()) {
+    fmt::print(stderr, "monge: interrupted; the results were written\n");
+    return kInterrupted;
+  }
+  return code;
 }
 
 }  // namespace
 
 void add_solve_command(CLI::App& app, int& exit_code) {
   CLI::App& command = *app.add_subcommand(
-      "solve", "Transport one point cloud to another, or by a cost matrix; leave the result in a folder");
+      "solve", "Transport one point cloud to another, by a cost matrix, or many of them; leave the result in a folder");
   auto const arguments = std::make_shared<Arguments>();
   auto const add_file = [&](char const* name, std::string& path, char const* description) {
     return command.add_option(name, path, description)->type_name("FILE");
@@ -225,6 +373,11 @@ void add_solve_command(CLI::App& app, int& exit_code) {
 
   add_point_options(command, arguments->geometry);
   add_cost_option(command, arguments->geometry);
+  command
+      .add_option("--batch", arguments->batch,
+                  "a folder of problems in place of the files: x_NAME.npy and y_NAME.npy, or cost_NAME.npy; their "
+                  "results go to out/NAME")
+      ->type_name("FOLDER");
   command.add_option("--out", arguments->out, "folder for f.npy, g.npy, report.json and further results")
       ->type_name("FOLDER")
       ->required();
@@ -248,7 +401,9 @@ void add_solve_command(CLI::App& app, int& exit_code) {
     add_option(command, field, value)->group("How hvp.npy is found");
   });
   add_run_options(command, arguments->run);
-  command.callback([arguments, &exit_code] { exit_code = solve_files(std::move(*arguments)); });
+  command.callback([arguments, &exit_code] {
+    exit_code = arguments->batch.empty() ? solve_files(std::move(*arguments)) : solve_folder(*arguments);
+  });
 }
 
 }  // namespace monge::cli
