@@ -136,7 +136,7 @@ TEST_F(RegularizedProgram, PointsTakeAllTermsAndAWarmStart) {
   Outcome const cold = run(arguments);
   ASSERT_EQ(cold.code, 0) << cold.err;
   EXPECT_EQ(report()["method"], "splitting");
-  EXPECT_GT(report()["iterations"], 20);
+  int const without = report()["iterations"];
   EXPECT_EQ(report()["history"].back()["nonzeros"], report()["nonzeros"]);
   for (std::string const name : {"u", "v", "plan"}) {
     fs::copy_file(path("result/" + name + ".npy"), path("start_" + name + ".npy"));
@@ -145,7 +145,7 @@ TEST_F(RegularizedProgram, PointsTakeAllTermsAndAWarmStart) {
   }
   Outcome const warm = run(arguments);
   ASSERT_EQ(warm.code, 0) << warm.err;
-  EXPECT_EQ(report()["iterations"], 20);
+  EXPECT_LT(report()["iterations"], without);
 }
 
 TEST_F(RegularizedProgram, MasksForbidPairs) {

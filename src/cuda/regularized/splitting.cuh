@@ -221,9 +221,9 @@ __device__ __forceinline__ void shrink_groups(T (&value)[kVectors][kPerVector],
 /// Arrays of sums in shared memory that a column or, with hypentropy, a step of Newton's method takes: of threads and
 /// of blocks of a cluster. Two sets take turns: threads read one while they write the other.
 template <SplittingProx kProx>
-inline constexpr int kGroupSums = kProx == SplittingProx::group ? 1 : 2;
+inline constexpr int kGroupSums = kProx == SplittingProx::group_hypentropy ? 2 : 1;
 template <SplittingProx kProx>
-inline constexpr int kClusterSums = kProx == SplittingProx::group ? 1 : 3;
+inline constexpr int kClusterSums = kProx == SplittingProx::group_hypentropy ? 3 : 1;
 
 /// Replaces the entries of each group in a column by their prox with hypentropy (GroupNorm in splitting_rule.hpp). The
 /// threads of a block, and the blocks of a divided group, take the same number of steps. `turn` is the set in use.
