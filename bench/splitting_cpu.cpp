@@ -96,6 +96,11 @@ int main(int argc, char** argv) {
       });
     }
     with("hypentropy", [](auto& recipe) { recipe.hypentropy = 0.05; });
+    with("hypentropy_group_lasso_16", [](auto& recipe) {
+      recipe.hypentropy = 0.05;
+      recipe.group_lasso = 0.01;
+      recipe.groups = 16;
+    });
     with("hypentropy_dense", [](auto& recipe) {  // Few entries are 0.
       recipe.hypentropy = 1;
       recipe.hypentropy_width = 1e-6;

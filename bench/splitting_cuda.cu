@@ -32,6 +32,7 @@ struct Case {
   char const* name;
   double quadratic, group_lasso;
   int groups;
+  double hypentropy = 0;
 };
 
 struct Timing {
@@ -63,6 +64,8 @@ Timing run(std::shared_ptr<cuda::Runtime const> const& runtime, float const* cos
   RegularizerTerms terms;
   terms.quadratic = one.quadratic * 2 * n;
   terms.group_lasso = one.group_lasso;
+  terms.hypentropy = one.hypentropy;
+  terms.hypentropy_width = 1e-3 / n;
   if (one.group_lasso > 0) {
     for (int i = 0; i < n; ++i) terms.groups.push_back(static_cast<std::int64_t>(i) * one.groups / n);
     terms.group_weights.assign(static_cast<std::size_t>(one.groups), 1.0);
@@ -107,7 +110,8 @@ int main(int argc, char** argv) {
     MONGE_CUDA_TRY(cudaGetLastError());
     for (Precision const precision : {Precision::float32, Precision::float64}) {
       for (Case const& one : {Case{"none", 0, 0, 0}, Case{"quadratic", 1e-3, 0, 0}, Case{"group_lasso", 0, 1e-3, 2},
-                              Case{"group_lasso", 0, 1e-3, 16}, Case{"group_lasso", 0, 1e-3, 64}}) {
+                              Case{"group_lasso", 0, 1e-3, 16}, Case{"group_lasso", 0, 1e-3, 64},
+                              Case{"hypentropy", 0, 0, 0, 0.01}, Case{"group_lasso_hypentropy", 0, 1e-3, 16, 0.01}}) {
         Timing const timing = run(runtime, costs.data(), n, one, precision);
         double const width = precision == Precision::float32 ? 1 : 2;
         double const floor_us = 1e6 * 10 * width * static_cast<double>(entries) / rate;

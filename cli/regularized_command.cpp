@@ -47,7 +47,7 @@ struct Arguments {
   GeometryArguments geometry;
   std::vector<std::string> terms, weights;
   std::optional<double> width;
-  std::string p, q, groups, group_weights, l1_weights, mask, u, v, values, out;
+  std::string p, q, groups, group_weights, l1_weights, mask, u, v, plan, values, out;
   bool sparse = false;
   RegularizedOptions options;
   RunArguments run;
@@ -56,7 +56,7 @@ struct Arguments {
 /// The contents of the files; empty where no file is given.
 struct Inputs {
   GeometryInput geometry;
-  std::optional<Array> p, q, group_weights, l1_weights, mask, u, v, values;
+  std::optional<Array> p, q, group_weights, l1_weights, mask, u, v, plan, values;
   std::optional<IndexArray> groups;
 };
 
@@ -121,6 +121,7 @@ Inputs read_inputs(Run& run, Arguments const& given) {
             .mask = std::nullopt,
             .u = read("u", given.u),
             .v = read("v", given.v),
+            .plan = read("plan", given.plan),
             .values = read("values", given.values),
             .groups = read_index("groups", given.groups)};
   if (auto const mask = read_index("mask", given.mask)) in.mask = mask_array(*mask);
@@ -236,6 +237,7 @@ int regularize_files(Arguments arguments) {
   check_values(in.values, run.m);
   options.u = vector("u", in.u);
   options.v = vector("v", in.v);
+  if (in.plan) options.plan = costs("plan", *in.plan).cost;
   run.read_seconds = watch.lap();
 
   options.progress = [&](RegularizedProgress const& state) {
@@ -278,7 +280,7 @@ void add_regularized_command(CLI::App& app, int& exit_code) {
     command.add_option(name, path, description)->type_name("FILE");
   };
   add_point_options(command, arguments->geometry);
-  command.get_option("x")->description("costs C, n x m, inf forbids a pair; or, with y, source points for newton");
+  command.get_option("x")->description("costs C, n x m, inf forbids a pair; or, with y, source points");
   add_cost_option(command, arguments->geometry);
   command.add_option("--out", arguments->out, "folder for the plan, u.npy, v.npy and report.json")
       ->type_name("FOLDER")
@@ -298,8 +300,9 @@ void add_regularized_command(CLI::App& app, int& exit_code) {
   add_file("--group-weights", arguments->group_weights, "a weight for each group; 1 if not given");
   add_file("--weights", arguments->l1_weights, "of l1: a weight for each pair (n x m)");
   add_file("--mask", arguments->mask, "0 where a pair must have no mass (n x m, bool or whole numbers)");
-  add_file("--u", arguments->u, "start newton from this potential (n), with --v");
-  add_file("--v", arguments->v, "start newton from this potential (m), with --u");
+  add_file("--u", arguments->u, "start from this potential (n), with --v");
+  add_file("--v", arguments->v, "start from this potential (m), with --u");
+  add_file("--plan", arguments->plan, "start splitting from this plan (n x m)");
   add_file("--values", arguments->values, "m x k; map.npy has their averages over each row of the plan");
   command.add_flag("--sparse", arguments->sparse,
                    "the plan as CSR, plan_indptr.npy, plan_indices.npy and plan_data.npy, instead of plan.npy");

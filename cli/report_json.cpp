@@ -200,6 +200,7 @@ Json report_json(RegularizedRun const& run, RegularizedOptions const& options, R
                        {"primal_residual", check.primal_residual},
                        {"gap", check.gap},
                        {"step", check.step},
+                       {"nonzeros", check.nonzeros},
                        {"seconds", check.seconds}});
   }
   return json;

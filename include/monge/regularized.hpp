@@ -17,9 +17,20 @@
 
 namespace monge {
 
+/// A term of one's own: sum_ij phi(X_ij), with phi convex, phi(0) = 0 and phi >= 0 on x >= 0. Each function writes a
+/// result for each number of its argument: x and v are masses, z has the units of C, phi those of C times mass. One
+/// thread at a time calls them, but not always the same one. A solve ends with an exception that they throw.
+struct SeparableTerm {
+  /// x = argmin_{x >= 0} (x - v)^2 / 2 + step phi(x), for v > 0.
+  std::function<void(double step, std::span<double const> v, std::span<double> x)> prox = {};
+  std::function<void(std::span<double const> x, std::span<double> phi)> value = {};
+  /// phi*(z) = sup_{x >= 0} z x - phi(x), for z >= 0; may be +infinity. Without it there is no certificate: dual and
+  /// gap are NaN, and the criterion must be `residual`.
+  std::function<void(std::span<double const> z, std::span<double> conjugate)> conjugate = {};
+};
+
 /// h: the sum of all terms with a positive weight. The other members of a term are checked at weight 0 too. Weights
-/// have the units of C; the weight of `quadratic` has the units of C over mass. hypentropy together with group_lasso
-/// throws unsupported.
+/// have the units of C; the weight of `quadratic` has the units of C over mass.
 struct Regularizer {
   double quadratic = 0;           ///< lambda / 2 sum_ij X_ij^2
   double group_lasso = 0;         ///< lambda sum_j sum_g w_g |(X_ij), i in group g|_2
@@ -30,13 +41,15 @@ struct Regularizer {
   double hypentropy = 0;          ///< lambda sum_ij (X_ij asinh(X_ij / beta) - sqrt(X_ij^2 + beta^2) + beta)
   double hypentropy_width = 1;    ///< beta, in units of mass: 1e-100 to 1e100 times the mass, in float32 1e-30 to 1e20.
   MatrixView mask = {};           ///< (n x m) 0 forbids the pair, like C_ij = +infinity; empty: no mask.
+  SeparableTerm separable = {};   ///< With l1 and mask alone, on the CPU; a CUDA context throws unsupported.
 };
 
 /// How a regularised plan is found.
 enum class RegularizedMethod {
   automatic,  ///< "auto": newton if `quadratic` is the only term or there is none (a mask is allowed), the precision is
               ///< not float32 and the tolerance is not 0; otherwise splitting.
-  splitting,  ///< Douglas-Rachford splitting (RDROT, eq. 6, 8-10; docs/math.md, section 17). Costs are a matrix.
+  splitting,  ///< Douglas-Rachford splitting (RDROT, eq. 6, 8-10; docs/math.md, section 17). It stores X and the costs,
+              ///< n x m numbers each, also for points.
   newton,     ///< Annealed, damped semismooth Newton on the dual of a quadratic term (section 18). Without any term the
               ///< weight goes to 0.
 };
@@ -85,8 +98,10 @@ struct RegularizedOptions {
                                                ///< of 1e-5, and float64 below or if hypentropy_width needs it. Newton's
                                                ///< method is always float64. Not tf32.
   int check_every = 20;                        ///< Iterations of splitting between checks of the residual. >= 1.
-  VectorView u = {};                           ///< Warm start of Newton's method (n) in units of C, with v. Finite.
+  VectorView u = {};                           ///< Warm start (n) in units of C, with v. Finite.
   VectorView v = {};                           ///< Warm start (m).
+  MatrixView plan = {};  ///< Warm start of splitting (n x m) in units of mass, with or without u and v. Finite. With
+                         ///< method auto it is ignored when Newton's method is chosen; newton refuses it.
   std::function<bool(RegularizedProgress const&)> progress = {};  ///< Called at each check; return false to stop.
 };
 
@@ -123,6 +138,7 @@ struct RegularizedCheck {
   double primal_residual;                                 ///< Relative, like the tolerance.
   double gap = std::numeric_limits<double>::quiet_NaN();  ///< Relative; NaN where it was not evaluated.
   double step;                                            ///< rho of splitting; NaN for Newton's method.
+  std::int64_t nonzeros;                                  ///< Of X.
   double seconds;                                         ///< Since the solve began.
 };
 
@@ -205,9 +221,9 @@ class RegularizedPlan {
 
 /// Solves the problem at the head of this file; p (n) and q (m) are non-negative with equal, positive totals: equal to
 /// 1e-6 relative and to half of the tolerance, or to 1e-6 alone where p or q is float32. q is scaled to the total of p.
-/// An empty p or q is uniform with total 1, or with the total of the other if that one is given. Costs are a matrix;
-/// Newton's method also takes points. They may have any offset and scale. Throws Error (invalid_argument, unsupported,
-/// out_of_memory, device_failure). Not converging is a Status.
+/// An empty p or q is uniform with total 1, or with the total of the other if that one is given. Costs are a matrix or
+/// those of points, and may have any offset and scale. Newton's method stores no n x m array for points; splitting
+/// does. Throws Error (invalid_argument, unsupported, out_of_memory, device_failure). Not converging is a Status.
 RegularizedPlan solve_regularized(Context const& context, Geometry const& geometry, VectorView p, VectorView q,
                                   Regularizer const& regularizer, RegularizedOptions const& options);
 
@@ -222,8 +238,8 @@ struct RegularizedProblem {
 /// Solves each problem as solve_regularized() does, to the same bits; sizes may differ. Splitting iterates all problems
 /// together: on CUDA by one launch for all, on the CPU in parallel where each takes one thread. Newton's method solves
 /// one problem after the other; on the CPU problems that take one thread each run in parallel, unless progress is set.
-/// Seconds in a report are those of the steps in which the problem took part, with or without others. Of the options, u
-/// and v must be empty. progress gets the index of the problem, and false stops that one. Throws Error as
+/// Seconds in a report are those of the steps in which the problem took part, with or without others. Of the options,
+/// u, v and plan must be empty. progress gets the index of the problem, and false stops that one. Throws Error as
 /// solve_regularized() does, before any iteration where an argument is wrong. The message begins with the problem:
 /// "problem 3: p: ...".
 std::vector<RegularizedPlan> solve_regularized_batch(Context const& context,

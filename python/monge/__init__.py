@@ -49,6 +49,7 @@ from ._problem import ConvergenceWarning
 from ._projection import mhc_mapping, project, projection_marginals
 from ._regularized import (
     RegularizedResult,
+    SeparableTerm,
     solve_regularized,
     solve_regularized_batch,
     solve_regularized_sample,
@@ -85,6 +86,7 @@ __all__ = [
     "RegularizedReport",
     "RegularizedResult",
     "Report",
+    "SeparableTerm",
     "SolveOptions",
     "Solver",
     "c_transform",

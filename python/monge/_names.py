@@ -48,6 +48,7 @@ REGULARIZED = {
     **_EVERYWHERE,
     "u": "potentials_init: u",
     "v": "potentials_init: v",
+    "plan": "plan_init",
     "x": "X_a",
     "y": "X_b",
     "cost": "M",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
@@ -12,7 +12,7 @@ import numpy as np
 
 from . import _core
 from ._arrays import Array, on_host, read, read_index, read_optional
-from ._names import REGULARIZED, ROWS, calls, number, whole
+from ._names import REGULARIZED, ROWS, calls, number, shown, whole
 from ._plan_result import Gradients, PlanResult, attached, without_second
 from ._problem import (
     Problem,
@@ -35,6 +35,9 @@ if TYPE_CHECKING:
 
     from ._options import RegularizedOptions
 
+Start = tuple[Array | None, Array | None, Array | None]
+"""A warm start: u, v and a plan."""
+_COLD: Start = (None, None, None)
 _ALWAYS_ITERATIONS = 20000
 _BLOCK = 1 << 21  # The number of entries of a block of rows.
 _READ_BY = {
@@ -46,6 +49,41 @@ _READ_BY = {
 """The weight without which a field has no meaning."""
 TERM_ARRAYS = ("groups", "group_weights", "l1_weights", "mask")
 """The fields of a Regularizer that are arrays; the others are numbers."""
+
+
+@dataclass(frozen=True)
+class SeparableTerm:
+    """A term of one's own for :func:`solve_regularized`: sum_ij phi(X_ij), with phi convex, phi(0) = 0 and phi >= 0 on
+    x >= 0.
+
+    Each function takes a float64 vector and returns a vector of its length. One thread at a time calls them, but not
+    always the same one. An exception ends the solve.
+
+    Args:
+        prox: ``prox(v, step)`` is argmin_{x >= 0} (x - v)^2 / 2 + step phi(x), for masses v > 0.
+        value: ``value(x)`` is phi, in units of M times mass, of masses x >= 0.
+        conjugate: ``conjugate(z)`` is sup_{x >= 0} z x - phi(x), for z >= 0 in units of M; it may be inf. Without it
+            there is no certificate: the dual value and the gap are nan, and `criterion` must be "residual".
+
+    >>> import monge, numpy as np
+    >>> most = 0.3  # No pair may have more mass.
+    >>> term = monge.SeparableTerm(
+    ...     prox=lambda v, step: np.minimum(v, most), value=lambda x: 0 * x, conjugate=lambda z: most * z
+    ... )
+    >>> monge.solve_regularized([[0.0, 1.0], [1.0, 0.0]], separable=term, tol=1e-6).plan.round(3)
+    array([[0.3, 0.2],
+           [0.2, 0.3]])
+    """
+
+    prox: Callable[[np.ndarray[Any, Any], float], Any]
+    value: Callable[[np.ndarray[Any, Any]], Any]
+    conjugate: Callable[[np.ndarray[Any, Any]], Any] | None = None
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            given = getattr(self, field.name)
+            if not callable(given) and (field.name != "conjugate" or given is not None):
+                raise TypeError(f"{field.name}: is {shown(given)}; must be a function")
 
 
 @dataclass(frozen=True)
@@ -61,6 +99,7 @@ class Regularizer:
     mask: Array | None = None
     hypentropy: float = 0.0
     hypentropy_width: float = 1.0
+    separable: SeparableTerm | None = None
 
     @staticmethod
     def read(*terms: Any, **named: Any) -> Regularizer:
@@ -72,6 +111,9 @@ class Regularizer:
                 given[field] = on_host(read_index(field, value))
             elif field in TERM_ARRAYS:
                 given[field] = read_optional(field, value)
+            elif field == "separable":
+                if not isinstance(value, SeparableTerm):
+                    raise TypeError(f"separable: is {shown(value)}; must be a SeparableTerm")
             else:
                 given[field] = number(field, value)
         for field, term in _READ_BY.items():
@@ -91,7 +133,15 @@ class Regularizer:
             self.mask,
             self.hypentropy,
             self.hypentropy_width,
+            self.separable,
         )
+
+    @property
+    def beyond_quadratic(self) -> str:
+        """The name of a term that is not the quadratic one; empty if there is none."""
+        weights = {name: getattr(self, name) for name in ("group_lasso", "l1", "hypentropy")}
+        given = [name for name, weight in weights.items() if weight > 0]
+        return "separable" if self.separable is not None else given[0] if given else ""
 
 
 def quadratic_term(reg: float | None) -> Regularizer:
@@ -124,13 +174,13 @@ class RegularizedResult(PlanResult):
         problem: Problem,
         regularizer: Regularizer,
         options: dict[str, Any],
-        potentials_init: tuple[Array | None, Array | None],
+        start: Start,
         plan: _core.RegularizedPlan | None,
         report: _core.RegularizedReport,
     ) -> None:
         super().__init__(problem, options, report)
         self._regularizer = regularizer
-        self._start = potentials_init
+        self._start = start
         self._made = plan
 
     @property
@@ -220,7 +270,8 @@ class RegularizedResult(PlanResult):
 
         Raises:
             ValueError: Points or weights have a wrong shape or value.
-            NotImplementedError: For a cost matrix, which has no points, and for labels, which new points do not have.
+            NotImplementedError: For a cost matrix, which has no points, for labels, which new points do not have, and
+                for terms other than a quadratic one.
 
         The host computes the rows of new points, in float64.
 
@@ -281,10 +332,11 @@ class RegularizedResult(PlanResult):
         """Blocks of u at `points` with these weights and of their rows of the plan, divided by their totals."""
         problem, m = self._problem, self.shape[1]
         for given, what in (
-            (problem.cost, "is a cost matrix, which has"),
-            (problem.labels_x, "has labels, and so has"),
+            (problem.cost is not None, "is a cost matrix, which has"),
+            (problem.labels_x is not None, "has labels, and so has"),
+            (term := self._regularizer.beyond_quadratic, f"has the term {term}, and so has"),
         ):
-            if given is not None:
+            if given:
                 raise NotImplementedError(f"{asked}: the problem {what} no costs of new points")
         x = read("points", points)
         d = problem.x.shape[1]  # type: ignore[union-attr]
@@ -346,8 +398,8 @@ class _Inverse(RegularizedResult):
     those of the original result."""
 
     def __init__(self, result: RegularizedResult) -> None:
-        problem, start = result._problem.transposed(), (None, None)
-        super().__init__(problem, result._regularizer, result._options, start, None, result._report)
+        problem = result._problem.transposed()
+        super().__init__(problem, result._regularizer, result._options, _COLD, None, result._report)
         self._result = result
 
     @property
@@ -396,7 +448,7 @@ def _solve(
     problem: Problem,
     regularizer: Regularizer,
     options: dict[str, Any],
-    start: tuple[Array | None, Array | None],
+    start: Start,
     n_threads: int | None,
     watch: ProgressFunction | None,
 ) -> _core.RegularizedPlan:
@@ -419,7 +471,7 @@ def _result(
     problem: Problem,
     regularizer: Regularizer,
     options: dict[str, Any],
-    start: tuple[Array | None, Array | None],
+    start: Start,
     plan: _core.RegularizedPlan,
 ) -> RegularizedResult:
     report = plan.report
@@ -434,9 +486,10 @@ def run(
     potentials_init: Any = None,
     n_threads: int | None = None,
     progress: bool | ProgressFunction | None = None,
+    plan_init: Any = None,
 ) -> RegularizedResult:
     """Solves a problem with the library's options."""
-    start = pair_of_potentials(potentials_init)
+    start = (*pair_of_potentials(potentials_init), read_optional("plan_init", plan_init))
     with _watching(progress, options) as watch:
         plan = _solve(problem, regularizer, options, start, n_threads, watch)
     return _result(problem, regularizer, options, start, plan)
@@ -459,8 +512,7 @@ def run_batch(
     session = problems[0].place.session(n_threads)
     with _watching(progress, options) as watch:
         plans = _core.solve_regularized_batch(session, views, options, watch)
-    none = None, None
-    return BatchResult([_result(p, h, options, none, plan) for p, h, plan in zip(problems, regularizers, plans)])
+    return BatchResult([_result(p, h, options, _COLD, plan) for p, h, plan in zip(problems, regularizers, plans)])
 
 
 def run_each(
@@ -487,7 +539,9 @@ def solve_regularized(
     mask: Any = None,
     hypentropy: float | None = None,
     hypentropy_width: float | None = None,
+    separable: SeparableTerm | None = None,
     potentials_init: tuple[Any, Any] | None = None,
+    plan_init: Any = None,
     n_threads: int | None = None,
     max_iter: int | None = None,
     tol: float | None = None,
@@ -501,6 +555,7 @@ def solve_regularized(
          + group_lasso sum_j sum_g w_g |(X_ij), i in group g|_2
          + l1 sum W_ij X_ij
          + hypentropy sum X_ij asinh(X_ij / width) - sqrt(X_ij^2 + width^2) + width
+         + sum phi(X_ij)
 
     Args:
         M: Costs (n x m); inf forbids a pair. M is read in place, and must not change as long as the result is used.
@@ -512,9 +567,11 @@ def solve_regularized(
         group_weights: w (groups), >= 0, by default 1.
         l1, l1_weights: Weight >= 0, in units of M, and W (n x m), >= 0. Each needs the other.
         mask: (n x m); X_ij = 0 where it is 0 or False.
-        hypentropy, hypentropy_width: Weight >= 0, in units of M, and width > 0, of mass, by default 1. `group_lasso`
-            excludes them.
-        potentials_init: (u, v) in units of M, a warm start of Newton's method.
+        hypentropy, hypentropy_width: Weight >= 0, in units of M, and width > 0, of mass, by default 1.
+        separable: phi, a :class:`SeparableTerm` of one's own, with l1 and a mask alone, on the CPU.
+        potentials_init: (u, v) in units of M, a warm start.
+        plan_init: X (n x m) in units of mass, a warm start of splitting. Newton's method begins with potentials alone:
+            method "newton" refuses a plan, and "auto" ignores it where it takes that method.
         n_threads: Threads on the CPU, by default one for each core.
         device: Where to solve, as for :func:`monge.solve`.
         progress: True shows a bar (tqdm). A function is called with a :class:`RegularizedProgress` at each check, and
@@ -544,11 +601,11 @@ def solve_regularized(
            [0. , 0.5]]), 2)
     """
     regularizer = Regularizer.read(
-        quadratic, group_lasso, groups, group_weights, l1, l1_weights, mask, hypentropy, hypentropy_width
+        quadratic, group_lasso, groups, group_weights, l1, l1_weights, mask, hypentropy, hypentropy_width, separable
     )
     problem = matrix_problem(M, a, b, device)
     translated = regularized_options(options, max_iter, tol)
-    return run(problem, regularizer, translated, potentials_init, n_threads, progress)
+    return run(problem, regularizer, translated, potentials_init, n_threads, progress, plan_init)
 
 
 @calls(**{**REGULARIZED, **ROWS})
@@ -560,7 +617,15 @@ def solve_regularized_sample(
     metric: str = "sqeuclidean",
     *,
     quadratic: float | None = None,
+    group_lasso: float | None = None,
+    groups: Any = None,
+    group_weights: Any = None,
+    l1: float | None = None,
+    l1_weights: Any = None,
     mask: Any = None,
+    hypentropy: float | None = None,
+    hypentropy_width: float | None = None,
+    separable: SeparableTerm | None = None,
     norm_p: float | None = None,
     scale: float = 1.0,
     labels_x: Any = None,
@@ -568,6 +633,7 @@ def solve_regularized_sample(
     label_cost: Any = None,
     label_weight: float = 1.0,
     potentials_init: tuple[Any, Any] | None = None,
+    plan_init: Any = None,
     n_threads: int | None = None,
     max_iter: int | None = None,
     tol: float | None = None,
@@ -575,10 +641,11 @@ def solve_regularized_sample(
     progress: bool | ProgressFunction | None = None,
     **options: Unpack[RegularizedOptions],
 ) -> RegularizedResult:
-    """:func:`solve_regularized` with the costs of points, which are never stored, and a quadratic term or none.
+    """:func:`solve_regularized` with the costs of points.
 
-    The method is Newton's; other terms need the costs as a matrix. Points, metric, norm_p, scale and labels are as for
-    :func:`monge.solve_sample`; other arguments and errors are as for :func:`solve_regularized`.
+    Newton's method, for a quadratic term or none, stores no array of n x m. Splitting, for all terms, stores the plan
+    and the costs. Points have no mask. Points, metric, norm_p, scale and labels are as for :func:`monge.solve_sample`;
+    other arguments and errors are as for :func:`solve_regularized`.
 
     >>> import monge, numpy as np
     >>> x = np.arange(4.0)[:, None]
@@ -588,9 +655,11 @@ def solve_regularized_sample(
     problem = points_problem(
         X_a, X_b, a, b, metric, norm_p, scale, labels_x, labels_y, label_cost, label_weight, device
     )
-    regularizer = Regularizer.read(quadratic=quadratic, mask=mask)
+    regularizer = Regularizer.read(
+        quadratic, group_lasso, groups, group_weights, l1, l1_weights, mask, hypentropy, hypentropy_width, separable
+    )
     translated = regularized_options(options, max_iter, tol)
-    return run(problem, regularizer, translated, potentials_init, n_threads, progress)
+    return run(problem, regularizer, translated, potentials_init, n_threads, progress, plan_init)
 
 
 @calls(**REGULARIZED)
@@ -608,6 +677,7 @@ def solve_regularized_batch(
     mask: Any = None,
     hypentropy: float | None = None,
     hypentropy_width: float | None = None,
+    separable: SeparableTerm | None = None,
     n_threads: int | None = None,
     max_iter: int | None = None,
     tol: float | None = None,
@@ -635,9 +705,14 @@ def solve_regularized_batch(
         one_each("l1_weights", l1_weights, size, 2),
         one_each("mask", mask, size, 2),
     )
-    numbers = dict(
-        quadratic=quadratic, group_lasso=group_lasso, l1=l1, hypentropy=hypentropy, hypentropy_width=hypentropy_width
+    of_all = dict(
+        quadratic=quadratic,
+        group_lasso=group_lasso,
+        l1=l1,
+        hypentropy=hypentropy,
+        hypentropy_width=hypentropy_width,
+        separable=separable,
     )
-    regularizers = each_problem(lambda *each: Regularizer.read(**numbers, **dict(zip(TERM_ARRAYS, each))), *arrays)
+    regularizers = each_problem(lambda *each: Regularizer.read(**of_all, **dict(zip(TERM_ARRAYS, each))), *arrays)
     translated = regularized_options(options, max_iter, tol)
     return run_batch(problems, regularizers, translated, None, n_threads, progress)

@@ -1,5 +1,6 @@
 #include "regularized.hpp"
 
+#include <nanobind/ndarray.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
@@ -8,6 +9,7 @@
 #include <cstdint>
 #include <memory>
 #include <monge/regularized.hpp>
+#include <span>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -37,9 +39,61 @@ using Problem = std::tuple<GeometryPointer, nb::object, nb::object, RegularizerP
 
 constexpr auto kOptions = [](auto& options, auto&& visit) { visit_regularized_options(options, visit); };
 
+/// A function of the user's on vectors. It may be copied, called and destroyed without the interpreter's lock.
+class VectorFunction {
+ public:
+  VectorFunction(char const* field, nb::object function)
+      : field_(field), function_(new nb::object(std::move(function)), [](nb::object* object) {
+          nb::gil_scoped_acquire const lock;
+          delete object;
+        }) {}
+
+  /// The function gets a copy of `from`, which it may keep, and then `numbers`.
+  template <class... Numbers>
+  void operator()(std::span<double const> from, std::span<double> to, Numbers... numbers) const {
+    nb::gil_scoped_acquire const lock;
+    auto* const copy = new std::vector<double>(from.begin(), from.end());
+    nb::capsule const owner(copy, [](void* values) noexcept { delete static_cast<std::vector<double>*>(values); });
+    nb::object const argument = nb::cast(nb::ndarray<nb::numpy, double>(copy->data(), {copy->size()}, owner));
+    nb::object const result = (*function_)(argument, numbers...);
+    Array const array(field_, result);
+    VectorView const values = array.vector();
+    if (values.size() != std::ssize(to) || values.device().type != DeviceType::cpu)
+      throw nb::value_error((std::string(field_) + ": returned " + std::to_string(values.size()) + " numbers on " +
+                             to_string(values.device()) + "; must return one on the host for each of " +
+                             std::to_string(to.size()))
+                                .c_str());
+    auto const read = [&](auto const* data) {
+      for (std::size_t k = 0; k < to.size(); ++k)
+        to[k] = static_cast<double>(data[static_cast<std::int64_t>(k) * values.stride()]);
+    };
+    if (values.type() == DataType::float32) {
+      read(static_cast<float const*>(values.data()));
+    } else {
+      read(static_cast<double const*>(values.data()));
+    }
+  }
+
+ private:
+  char const* field_;
+  std::shared_ptr<nb::object> function_;
+};
+
+/// The functions prox, value and conjugate; the last may be None.
+SeparableTerm separable_term(nb::handle functions) {
+  if (functions.is_none()) return {};
+  SeparableTerm term;
+  VectorFunction const prox("separable: prox", functions.attr("prox"));
+  term.prox = [prox](double step, std::span<double const> v, std::span<double> x) { prox(v, x, step); };
+  term.value = VectorFunction("separable: value", functions.attr("value"));
+  nb::object const conjugate = functions.attr("conjugate");
+  if (!conjugate.is_none()) term.conjugate = VectorFunction("separable: conjugate", conjugate);
+  return term;
+}
+
 RegularizerPointer regularizer(double quadratic, double group_lasso, nb::handle groups, nb::handle group_weights,
                                double l1, nb::handle l1_weights, nb::handle mask, double hypentropy,
-                               double hypentropy_width) {
+                               double hypentropy_width, nb::handle separable) {
   std::vector<Array> arrays;
   arrays.reserve(4);
   auto const add = [&](char const* field, nb::handle value) -> Array const& {
@@ -53,7 +107,8 @@ RegularizerPointer regularizer(double quadratic, double group_lasso, nb::handle 
                           .l1_weights = add("l1_weights", l1_weights).matrix(),
                           .hypentropy = hypentropy,
                           .hypentropy_width = hypentropy_width,
-                          .mask = add("mask", mask).matrix()};
+                          .mask = add("mask", mask).matrix(),
+                          .separable = separable_term(separable)};
   return std::make_shared<HeldRegularizer>(terms, std::move(arrays));
 }
 
@@ -70,13 +125,14 @@ std::shared_ptr<HeldPlan> hold(SessionPointer const& session, RegularizedPlan&& 
 
 std::shared_ptr<HeldPlan> solve_one(SessionPointer const& session, GeometryPointer const& geometry, nb::handle a,
                                     nb::handle b, RegularizerPointer const& regularizer, nb::handle u, nb::handle v,
-                                    OptionDict const& given, nb::object progress) {
+                                    nb::handle start, OptionDict const& given, nb::object progress) {
   Watch watch(std::move(progress));
   RegularizedOptions options = options_of(given, watch);
-  Array const row("a", a), column("b", b), start_u("u", u), start_v("v", v);
+  Array const row("a", a), column("b", b), start_u("u", u), start_v("v", v), start_plan("plan", start);
   VectorView const weights_a = row.vector(), weights_b = column.vector();
   options.u = start_u.vector();
   options.v = start_v.vector();
+  options.plan = start_plan.matrix();
   RegularizedPlan solved = session->run([&](Context const& context) {
     return solve_regularized(context, geometry->geometry(), weights_a, weights_b, regularizer->terms, options);
   });
@@ -155,7 +211,7 @@ void bind_regularized(nb::module_& module) {
              nb::arg("group_lasso") = none.group_lasso, nb::arg("groups") = nb::none(),
              nb::arg("group_weights") = nb::none(), nb::arg("l1") = none.l1, nb::arg("l1_weights") = nb::none(),
              nb::arg("mask") = nb::none(), nb::arg("hypentropy") = none.hypentropy,
-             nb::arg("hypentropy_width") = none.hypentropy_width);
+             nb::arg("hypentropy_width") = none.hypentropy_width, nb::arg("separable") = nb::none());
   nb::class_<HeldPlan>(module, "RegularizedPlan",
                        "A plan and its duals; results go to arrays that the caller has made.")
       .def_prop_ro("session", [](Held plan) { return plan.session(); })
@@ -175,8 +231,8 @@ void bind_regularized(nb::module_& module) {
       .def("entries", &entries, nb::arg("row_begin"), nb::arg("columns"), nb::arg("values"));
   module.def("regularized_option_list", [] { return option_list<RegularizedOptions>(kOptions); });
   module.def("solve_regularized", &solve_one, nb::arg("session"), nb::arg("geometry"), nb::arg("a").none(),
-             nb::arg("b").none(), nb::arg("regularizer"), nb::arg("u").none(), nb::arg("v").none(), nb::arg("options"),
-             nb::arg("progress").none());
+             nb::arg("b").none(), nb::arg("regularizer"), nb::arg("u").none(), nb::arg("v").none(),
+             nb::arg("plan").none(), nb::arg("options"), nb::arg("progress").none());
   module.def("solve_regularized_batch", &solve_many, nb::arg("session"), nb::arg("problems"), nb::arg("options"),
              nb::arg("progress").none());
 }

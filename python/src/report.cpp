@@ -118,6 +118,7 @@ void visit_members(RegularizedCheck const*, Visit const& visit) {
   visit("primal_residual", &RegularizedCheck::primal_residual);
   visit("gap", &RegularizedCheck::gap);
   visit("step", &RegularizedCheck::step);
+  visit("nonzeros", &RegularizedCheck::nonzeros);
   visit("seconds", &RegularizedCheck::seconds);
 }
 

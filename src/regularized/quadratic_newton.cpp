@@ -233,7 +233,7 @@ void run_one(RegularizedRun& run, int index, RegularizedOptions const& options) 
     double const weight = user_weight * now.weight, seconds = watch.seconds();
     double const size = std::max(std::abs(now.values.dual + now.values.gap), least_gap_unit(Precision::float64));
     report.history.push_back({now.passes, weight, now.residual, std::abs(now.values.gap) / size,
-                              std::numeric_limits<double>::quiet_NaN(), seconds});
+                              std::numeric_limits<double>::quiet_NaN(), now.values.active, seconds});
     return !options.progress || options.progress({now.passes, weight, now.residual, seconds, index});
   };
   double const target = scale.quadratic(run.problem.terms.quadratic);

@@ -2,6 +2,7 @@
 #include <cmath>
 #include <limits>
 #include <memory>
+#include <mutex>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -68,8 +69,8 @@ void require_moderate_weights(RegularizerTerms const& terms, CostScale const& sc
 
 /// If auto chose Newton's method and the weight is too small for it, the method becomes splitting.
 void reconsider_method(RegularizedRun& run, RegularizedOptions const& options) {
-  bool const may_split = options.method == RegularizedMethod::automatic && options.u.empty() &&
-                         std::holds_alternative<CostMatrix>(run.problem.geometry);
+  bool const may_split =
+      options.method == RegularizedMethod::automatic && std::holds_alternative<CostMatrix>(run.problem.geometry);
   double const weight = run.costs->scale().quadratic(run.problem.terms.quadratic);
   if (may_split && run.problem.method == RegularizedMethod::newton &&
       is_too_small(weight, *run.costs, options.tolerance))
@@ -81,8 +82,9 @@ std::vector<RegularizedPlan> solve_all(Context const& context, std::span<Regular
   Stopwatch const watch;
   Backend const& backend = backend_of(context);
   std::vector<RegularizedRun> runs(problems.size());
+  auto const turn = std::make_shared<std::mutex>();
   for_each_problem(problems.size(),
-                   [&](std::size_t i) { runs[i].problem = checked_problem(context, problems[i], options); });
+                   [&](std::size_t i) { runs[i].problem = checked_problem(context, problems[i], options, turn); });
 
   std::vector<RegularizedInput> inputs;
   for (RegularizedRun const& run : runs) inputs.push_back(run.problem.input());
@@ -95,6 +97,7 @@ std::vector<RegularizedPlan> solve_all(Context const& context, std::span<Regular
   for_each_problem(runs.size(), [&](std::size_t i) {
     RegularizedRun& run = runs[i];
     run.costs = std::move(costs[i]);
+    if (run.problem.terms.separable) run.problem.terms.separable->set_range(run.costs->scale().range);
     reconsider_method(run, options);
     require_moderate_weights(run.problem.terms, run.costs->scale(), run.problem.precision);
     run.report.method = run.problem.method;
@@ -144,6 +147,7 @@ std::vector<RegularizedPlan> solve_regularized_batch(Context const& context,
                                                      RegularizedOptions const& options) {
   validate(options);
   require(options.u.empty(), "u: is given in the options; a batch has no warm start");
+  require(options.plan.rows() == 0, "plan: is given in the options; a batch has no warm start");
   try {
     return solve_all(context, problems, options);
   } catch (ProblemError const& error) {

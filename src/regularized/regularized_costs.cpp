@@ -1,5 +1,7 @@
 #include "regularized/regularized_costs.hpp"
 
+#include <utility>
+
 #include <monge/options.hpp>
 
 #include "core/require.hpp"
@@ -22,6 +24,13 @@ void require_allowed_partners(Side side, std::span<double const> shares, std::sp
   for (std::size_t i = 0; i < shares.size(); ++i) {
     require(shares[i] == 0 || has_partner[i] != 0,
             "cost: {} {} has mass and no allowed pair with a {} that has; must have at least one", own, i, other);
+  }
+}
+
+void require_finite_start(std::span<double const> rows, std::span<double const> columns) {
+  for (auto const& [side, sums] : {std::pair{"row", rows}, {"column", columns}}) {
+    for (std::size_t i = 0; i < sums.size(); ++i)
+      require(std::isfinite(sums[i]), "plan: {} {} has the sum {}; must be finite", side, i, sums[i]);
   }
 }
 

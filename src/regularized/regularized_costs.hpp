@@ -31,6 +31,9 @@ MONGE_HOST_DEVICE inline bool is_mask(double value) {
 /// other side; `has_partner` tells which points have one.
 void require_allowed_partners(Side side, std::span<double const> shares, std::span<unsigned char const> has_partner);
 
+/// Throws invalid_argument for the first sum of a start's rows or columns that is not finite.
+void require_finite_start(std::span<double const> rows, std::span<double const> columns);
+
 /// Throws invalid_argument: pairs are allowed, but no plan of them has these marginals.
 [[noreturn]] void throw_no_plan();
 

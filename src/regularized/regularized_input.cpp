@@ -19,6 +19,10 @@ namespace {
   throw Error(ErrorCode::unsupported, message);
 }
 
+bool is_given(MatrixView view) {
+  return view.rows() != 0 || view.columns() != 0;
+}
+
 std::vector<std::int32_t> read_groups(IndexView groups, std::int64_t n) {
   require(groups.size == n, "groups: has {} entries; must have {}, one for each row of C", groups.size, n);
   require(groups.device.type == DeviceType::cpu, "groups: lies on {}; must be in host memory",
@@ -48,9 +52,6 @@ RegularizerTerms checked_terms(Backend const& backend, Regularizer const& given,
   terms.hypentropy = given.hypentropy;
   check("hypentropy_width", kPositive, given.hypentropy_width);
   if (given.hypentropy > 0) terms.hypentropy_width = given.hypentropy_width;
-  if (given.hypentropy > 0 && given.group_lasso > 0)
-    throw_unsupported(
-        fmt::format("hypentropy: is {}; must be 0 with group_lasso, which is {}", given.hypentropy, given.group_lasso));
   require(given.group_lasso == 0 || !given.groups.empty(),
           "groups: is missing; group_lasso, which is {}, needs the group of each row", given.group_lasso);
   require(given.group_weights.empty() || !given.groups.empty(), "groups: is missing; group_weights needs it");
@@ -73,7 +74,6 @@ RegularizerTerms checked_terms(Backend const& backend, Regularizer const& given,
     validate_matrix(field, view, shape.rows, shape.columns, backend.device());
     return view;
   };
-  auto const is_given = [](MatrixView view) { return view.rows() != 0 || view.columns() != 0; };
   require(given.l1 == 0 || is_given(given.l1_weights),
           "l1_weights: is missing; l1, which is {}, needs a weight for each pair", given.l1);
   if (is_given(given.l1_weights)) {
@@ -84,6 +84,23 @@ RegularizerTerms checked_terms(Backend const& backend, Regularizer const& given,
   return terms;
 }
 
+/// Throws unless the term may be with the others, on this device.
+void check_separable(Backend const& backend, Regularizer const& given, RegularizedOptions const& options) {
+  SeparableTerm const& term = given.separable;
+  require(term.prox && term.value, "separable: has no {}; must have prox and value", term.prox ? "value" : "prox");
+  for (auto const& [field, weight] : {std::pair{"quadratic", given.quadratic},
+                                      {"group_lasso", given.group_lasso},
+                                      {"hypentropy", given.hypentropy}}) {
+    if (weight > 0)
+      throw_unsupported(
+          fmt::format("separable: is given with {}, which is {}; must be alone or with l1 and mask", field, weight));
+  }
+  if (backend.device().type != DeviceType::cpu)
+    throw_unsupported("separable: is given; must be solved on the CPU, since a GPU cannot call its functions");
+  require(term.conjugate || options.tolerance == 0 || options.criterion == RegularizedCriterion::residual,
+          "criterion: is gap; must be residual with a separable term that has no conjugate, and so no dual value");
+}
+
 /// The reason why Newton's method does not take these terms; empty if it does.
 std::string obstacle_to_newton(RegularizerTerms const& terms) {
   for (auto const& [field, weight] :
@@ -91,6 +108,7 @@ std::string obstacle_to_newton(RegularizerTerms const& terms) {
     if (weight > 0)
       return fmt::format("{}: is {}; must be 0 with method newton, which knows a quadratic term", field, weight);
   }
+  if (terms.separable) return "separable: is given; must not be with method newton, which knows a quadratic term";
   return {};
 }
 
@@ -108,14 +126,10 @@ RegularizedMethod method_of(RegularizedProblem const& problem, RegularizerTerms 
   RegularizedMethod method = options.method;
   if (method == automatic) {
     bool const newton_may = obstacle.empty() && options.tolerance > 0 && options.precision != Precision::float32;
-    method = newton_may || has_points ? newton : splitting;
+    method = newton_may ? newton : splitting;
   }
   if (method == newton && !obstacle.empty()) throw_unsupported(obstacle);
   if (method == newton) validate_for_newton(options);
-  if (method == splitting && has_points)
-    throw_unsupported("method: is splitting, which reads costs from memory; must have a cost matrix, not points");
-  if (method == splitting && !options.u.empty())
-    throw_unsupported("u: is given; must not be with method splitting, whose iterations begin with a plan");
   return method;
 }
 
@@ -141,10 +155,11 @@ void validate(RegularizedOptions const& options) {
   keep("step", options.step, usual.step);
   keep("accelerate", options.accelerate, usual.accelerate);
   keep("check_every", options.check_every, usual.check_every);
+  require(!is_given(options.plan), "plan: is given; must not be with method newton, which begins with u and v");
 }
 
 CheckedRegularizedProblem checked_problem(Context const& context, RegularizedProblem const& problem,
-                                          RegularizedOptions const& options) {
+                                          RegularizedOptions const& options, std::shared_ptr<std::mutex> turn) {
   Backend const& backend = backend_of(context);
   validate(problem.geometry, context.device());
   Shape const shape = shape_of(problem.geometry);
@@ -159,6 +174,11 @@ CheckedRegularizedProblem checked_problem(Context const& context, RegularizedPro
   result.q = std::move(marginals.b);
   result.mass = marginals.total_a;
   result.terms = checked_terms(backend, problem.regularizer, shape);
+  SeparableTerm const& separable = problem.regularizer.separable;
+  if (separable.prox || separable.value || separable.conjugate) {
+    check_separable(backend, problem.regularizer, options);
+    result.terms.separable = std::make_shared<SeparableFunctions>(separable, result.mass, std::move(turn));
+  }
   result.method = method_of(problem, result.terms, options);
   // In float32 the residual stalls at about 1e-6 of |(p, q)|_2.
   bool const suffices = (options.tolerance == 0 || options.tolerance >= 1e-5) &&
@@ -169,6 +189,10 @@ CheckedRegularizedProblem checked_problem(Context const& context, RegularizedPro
   result.precision = result.method == RegularizedMethod::newton || !single ? Precision::float64 : Precision::float32;
   result.u = read_start("u", backend, options.u, shape.rows);
   result.v = read_start("v", backend, options.v, shape.columns);
+  if (is_given(options.plan)) {
+    validate_matrix("plan", options.plan, shape.rows, shape.columns, context.device());
+    result.plan = options.plan;
+  }
   return result;
 }
 

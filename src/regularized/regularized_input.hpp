@@ -1,5 +1,7 @@
 // The checked input of a regularised solve: options, regulariser and marginals.
 #pragma once
+#include <memory>
+#include <mutex>
 #include <vector>
 
 #include <monge/regularized.hpp>
@@ -26,12 +28,14 @@ struct CheckedRegularizedProblem {
   RegularizedMethod method = RegularizedMethod::splitting;  ///< Not automatic.
   Precision precision = Precision::float32;                 ///< Not automatic.
   std::vector<double> u, v;                                 ///< Warm start in units of C; empty: none.
+  MatrixView plan;                                          ///< Warm start of splitting; empty: none.
 
   RegularizedInput input() const { return {geometry, p, q, mass, terms, method == RegularizedMethod::newton}; }
 };
 
-/// Throws Error; unsupported if the method cannot take the terms or the geometry.
+/// Throws Error; unsupported if the method or the device cannot take the terms. Problems of one solve share `turn`, by
+/// which their separable terms are called one at a time.
 CheckedRegularizedProblem checked_problem(Context const& context, RegularizedProblem const& problem,
-                                          RegularizedOptions const& options);
+                                          RegularizedOptions const& options, std::shared_ptr<std::mutex> turn);
 
 }  // namespace monge

@@ -15,6 +15,7 @@
 #include <monge/regularized.hpp>
 
 #include "backend/side.hpp"
+#include "regularized/separable.hpp"
 
 namespace monge {
 
@@ -29,6 +30,7 @@ struct RegularizerTerms {
   MatrixView l1_weights;
   double hypentropy = 0, hypentropy_width = 1;
   MatrixView mask;
+  std::shared_ptr<SeparableFunctions> separable;  // Null without that term.
 };
 
 /// The user's cost c is (c - offset) / range inside. The offset is the least cost of an allowed pair. The range is the
@@ -140,6 +142,13 @@ class RegularizedOperator {
 /// Residuals of X after the last iteration.
 struct SplittingResidual {
   double row_squares, column_squares;  ///< |X 1 - p|_2^2 and |X^T 1 - q|_2^2.
+  std::int64_t nonzeros;               ///< Of X.
+};
+
+/// A state to begin from. Empty parts are those of a cold start.
+struct SplittingStart {
+  std::span<double const> u, v;  ///< Potentials of the costs inside.
+  MatrixView plan;               ///< X in the user's mass; on the host or on the device.
 };
 
 /// The distance of two plans, and of their potentials, in the Frobenius norm.
@@ -154,6 +163,9 @@ class SplittingOperator : public RegularizedOperator {
   using RegularizedOperator::RegularizedOperator;
   /// X = 0 and, with step = rho / (n + m), potentials phi_i = step m / (n + m), psi_j = step n / (n + m).
   virtual void start(double step) = 0;
+  /// After start(): replaces the parts of its state that are given. Waits. Throws invalid_argument if a row or a column
+  /// of the plan has a total that is not finite.
+  virtual void begin_from(SplittingStart const& from) = 0;
   /// Goes on with another step from the current X and u, v: phi and psi are scaled, and the sums that the recursion
   /// keeps are made anew.
   virtual void set_step(double step) = 0;
@@ -177,7 +189,7 @@ class SplittingOperator : public RegularizedOperator {
   virtual SplittingDistance distance(Spare spare) = 0;
 };
 
-/// The input of an operator. The costs are those of a matrix; the iterations are in float32 or float64.
+/// The input of an operator, whose iterations are in float32 or float64.
 struct SplittingInput {
   std::shared_ptr<RegularizedCosts const> costs;
   Precision precision;

@@ -71,6 +71,10 @@ double first_step(RegularizedOptions const& options, RegularizerTerms const& ter
     double const slope = scale.linear(terms.hypentropy) * std::asinh(entry / scale.width(terms.hypentropy_width));
     most = std::min(most, 10 * entry / slope);
   }
+  if (terms.separable) {
+    double const slope = terms.separable->slope(entry);
+    if (slope > 0 && std::isfinite(slope)) most = std::min(most, 10 * entry / slope);
+  }
   return std::min(options.step, most * static_cast<double>(n + m));
 }
 
@@ -86,6 +90,7 @@ class SplittingRun {
     plain_.step =
         first_step(options, run.problem.terms, splitting_.scale(), splitting_.rows(), splitting_.columns()) / points();
     splitting_.start(plain_.step);
+    begin();
   }
 
   bool is_finished() const { return finished_; }
@@ -95,14 +100,17 @@ class SplittingRun {
   }
 
   void check(SplittingStep const& done, double seconds) {
+    rethrow();
     took(done.count);
+    nonzeros_ = done.residual.nonzeros;
     residual_ = std::sqrt(done.residual.row_squares + done.residual.column_squares) / norm_;
     gap_ = kNaN;
     double const step = points() * now().step;
     decide();
     double const time = watch_.seconds();
     report().seconds.iterations += seconds;
-    report().history.push_back({report().iterations, run_.problem.terms.quadratic, residual_, gap_, step, time});
+    report().history.push_back(
+        {report().iterations, run_.problem.terms.quadratic, residual_, gap_, step, nonzeros_, time});
     if (!finished_ && options_.progress &&
         !options_.progress({report().iterations, run_.problem.terms.quadratic, residual_, time, index_})) {
       choose();
@@ -115,6 +123,21 @@ class SplittingRun {
  private:
   RegularizedReport& report() const { return run_.report; }
   double points() const { return static_cast<double>(splitting_.rows() + splitting_.columns()); }
+
+  /// Takes the warm start, if there is one. u and v are shifted to equal means: the iterations know their sums alone,
+  /// and the shift costs float32 no digits.
+  void begin() {
+    CheckedRegularizedProblem const& problem = run_.problem;
+    if (problem.u.empty() && problem.plan.rows() == 0) return;
+    CostScale const& scale = splitting_.scale();
+    std::vector<double> u = problem.u, v = problem.v;
+    double excess = 0;
+    for (std::size_t i = 0; i < u.size(); ++i) excess += problem.p[i] * u[i] / 2;
+    for (std::size_t j = 0; j < v.size(); ++j) excess -= problem.q[j] * v[j] / 2;
+    for (double& value : u) value = (value - excess - scale.offset / 2) / scale.range;
+    for (double& value : v) value = (value + excess - scale.offset / 2) / scale.range;
+    splitting_.begin_from({u, v, problem.plan});
+  }
 
   /// One of the two runs: plain, with a fixed step, or accelerated.
   struct Run {
@@ -251,6 +274,7 @@ class SplittingRun {
     if (terms.group_lasso > 0) most += scale.linear(terms.group_lasso) * *std::ranges::max_element(terms.group_weights);
     if (terms.hypentropy > 0)
       most += scale.linear(terms.hypentropy) * std::asinh(1 / scale.width(terms.hypentropy_width));
+    if (terms.separable) most += terms.separable->value(1);
     if (values.dual > most * (1 + 1e-6)) throw_no_plan();
   }
 
@@ -258,10 +282,16 @@ class SplittingRun {
     if (evaluated_at_ == report().iterations) return;
     Stopwatch const watch;
     values_ = splitting_.evaluate();
+    rethrow();
     require_plan(*values_);
     evaluated_at_ = report().iterations;
     report().seconds.evaluation += watch.seconds();
     run_.report_values(*values_);
+  }
+
+  /// Ends the solve if a function of the user's has failed.
+  void rethrow() const {
+    if (run_.problem.terms.separable) run_.problem.terms.separable->rethrow();
   }
 
   RegularizedRun& run_;
@@ -275,6 +305,7 @@ class SplittingRun {
   Stopwatch watch_;
   bool finished_ = false;
   double residual_ = kNaN, gap_ = kNaN;
+  std::int64_t nonzeros_ = 0;
   int next_look_ = 640, evaluated_at_ = -1;
   std::optional<RegularizedValues> values_;
 };

@@ -1,4 +1,4 @@
-// The formulas of Douglas-Rachford splitting, shared by the CPU code and the CUDA kernels (docs/math.md, section 17).
+// The formulas of Douglas-Rachford splitting, for the CPU code and the CUDA kernels (docs/math.md, section 17).
 //
 // An iteration, of costs S = (C - offset) / range + lambda_1 W, with a step s (RDROT, eq. 6 and 8; Lemma 3.1):
 //   V = [X + phi 1^T + 1 psi^T - s S]_+,   X <- prox_{s h}(V)
@@ -16,12 +16,19 @@
 
 namespace monge {
 
-/// The prox of an entry, without the group lasso.
+/// The prox of an entry, without the group lasso. The conjugate of h has the same equation, with infinite `shrink`
+/// where there is no quadratic term.
 template <class T>
 struct EntryProx {
   T shrink = 1;      // 1 / (1 + s lambda_quadratic)
   T hypentropy = 0;  // s lambda; 0: no such term.
   T width = 1;       // beta
+
+  /// The prox of an entry whose group has the threshold s lambda w_g and, after the prox, the norm `norm` > 0: the
+  /// derivative of the group lasso is threshold x / norm.
+  MONGE_HOST_DEVICE EntryProx within_group(T threshold, T norm) const {
+    return {norm / (norm / shrink + threshold), hypentropy, width};
+  }
 
   /// For v >= 0.
   MONGE_HOST_DEVICE T operator()(T v) const {
@@ -45,6 +52,58 @@ template <class T>
 MONGE_HOST_DEVICE T group_factor(T norm, T threshold) {
   return norm > threshold ? 1 - threshold / norm : T(0);
 }
+
+/// The norm N of a group after the prox of hypentropy and group lasso: N = |x(N)|_2 where x(N) is
+/// EntryProx::within_group(threshold, N) of each entry. N / |x(N)|_2 is concave in N and rises through 1, so Newton's
+/// method rises to the root from any lower bound, here from least(). A group whose norm before the prox is at most the
+/// threshold becomes 0.
+template <class T>
+struct GroupNorm {
+  EntryProx<T> prox;
+  T threshold;
+
+  /// Sums over the entries of a group at x(N).
+  struct Sums {
+    T squares = 0;  // x^2
+    T slopes = 0;   // x^2 times the derivative of x by v, at constant N.
+
+    MONGE_HOST_DEVICE void add(EntryProx<T> const& prox, T x) {
+      T const square = x * x;
+      squares += square;
+      slopes += square / (1 / prox.shrink + prox.hypentropy / std::sqrt(square + prox.width * prox.width));
+    }
+  };
+
+  /// A lower bound, exact if the positive entries, `count` of them with the norm `norm` before the prox, are equal:
+  /// asinh(sqrt(t))^2 is concave in t, so |asinh(x / beta)|_2 is at most that of equal entries.
+  MONGE_HOST_DEVICE T least(T norm, T count) const {
+    T const root = std::sqrt(count);
+    return EntryProx<T>{prox.shrink, root * prox.hypentropy, root * prox.width}(norm - threshold);
+  }
+  /// Newton's step from N; not above N where rounding ends the rise.
+  MONGE_HOST_DEVICE T next(T norm, Sums const& sums) const {
+    T const x = std::sqrt(sums.squares);
+    return norm + (x - norm) / (1 - threshold / norm * sums.slopes / sums.squares);
+  }
+  /// Whether a step from `norm` to `next` was the last one: Newton's error is about its square.
+  static MONGE_HOST_DEVICE bool is_last(T norm, T next) {
+    constexpr T kLast = sizeof(T) == 4 ? T(1e-4) : T(1e-8);
+    return !(next > norm * (1 + kLast));
+  }
+  static constexpr int kMostSteps = 60;
+
+  /// N of a group of which sums_of(prox) returns the sums for a prox of its entries.
+  template <class SumsOf>
+  T solve(T norm, T count, SumsOf&& sums_of) const {
+    T root = least(norm, count);
+    for (int k = 0; k < kMostSteps; ++k) {
+      T const rise = next(root, sums_of(prox.within_group(threshold, root))), before = root;
+      if (rise > root) root = rise;
+      if (is_last(before, rise)) break;
+    }
+    return root;
+  }
+};
 
 /// a or b, and phi or psi, of one point after an iteration.
 struct SplittingPoint {

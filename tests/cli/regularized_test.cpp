@@ -127,6 +127,27 @@ TEST_F(RegularizedProgram, TwoFilesArePoints) {
   EXPECT_NEAR(report()["transport_cost"], cost, 1e-12);
 }
 
+TEST_F(RegularizedProgram, PointsTakeAllTermsAndAWarmStart) {
+  points("x.npy", kRows, 2, 5);
+  points("y.npy", kColumns, 2, 6);
+  std::vector<std::string> arguments{"regularized", path("x.npy"), path("y.npy"), "--out",  path("result"),
+                                     "--device",    "cpu",         "--groups",    groups(), "--regularizer",
+                                     "group_lasso", "hypentropy",  "--weight",    "0.05",   "0.02"};
+  Outcome const cold = run(arguments);
+  ASSERT_EQ(cold.code, 0) << cold.err;
+  EXPECT_EQ(report()["method"], "splitting");
+  int const without = report()["iterations"];
+  EXPECT_EQ(report()["history"].back()["nonzeros"], report()["nonzeros"]);
+  for (std::string const name : {"u", "v", "plan"}) {
+    fs::copy_file(path("result/" + name + ".npy"), path("start_" + name + ".npy"));
+    arguments.push_back("--" + name);
+    arguments.push_back(path("start_" + name + ".npy"));
+  }
+  Outcome const warm = run(arguments);
+  ASSERT_EQ(warm.code, 0) << warm.err;
+  EXPECT_LT(report()["iterations"], without);
+}
+
 TEST_F(RegularizedProgram, MasksForbidPairs) {
   ASSERT_EQ(regularize({"--regularizer", "mask", "--mask", mask(4), "--method", "splitting"}).code, 0);
   std::vector<double> const plan = numbers("result/plan.npy");
@@ -165,8 +186,8 @@ TEST_F(RegularizedProgram, WhatIsWrongIsOneLineAndNothingIsWritten) {
            {{"--regularizer", "l1", "--weight", "1", "--weights", path("flat.npy")}, "l1_weights: is 12 x 2; must be"},
            {{"--regularizer", "mask"}, "mask: is missing"},
            {{"--regularizer", "mask", "--mask", mask(1)}, "cost: row 0 has mass"},
-           {{"--regularizer", "hypentropy", "group_lasso", "--weight", "1", "1", "--groups", ones},
-            "hypentropy: is 1; must be 0 with group_lasso"},
+           {{"--plan", path("flat.npy"), "--method", "splitting"}, "plan: is 12 x 2; must be"},
+           {{"--plan", path("C.npy"), "--method", "newton"}, "plan: is given; must not be with method newton"},
            {{"--regularizer", "l1", "--weight", "1", "--weights", path("C.npy"), "--method", "newton"},
             "l1: is 1; must be 0 with method newton"},
            {{"--p", path("short.npy")}, "p: has 11 entries; must have 12"},

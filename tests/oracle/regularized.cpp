@@ -23,6 +23,26 @@ Real bisect(Real low, Real high, Function&& function) {
   return low;
 }
 
+/// The same by regula falsi (Illinois), in fewer steps.
+template <class Function>
+Real root_of(Real low, Real high, Function&& function) {
+  Real at_low = function(low), at_high = function(high);
+  for (int k = 0; k < 300 && at_low < 0 && at_high > 0; ++k) {
+    Real const middle = (low * at_high - high * at_low) / (at_high - at_low), value = function(middle);
+    if (!(middle > low && middle < high)) break;
+    if (value <= 0) {
+      low = middle;
+      at_low = value;
+      at_high /= 2;
+    } else {
+      high = middle;
+      at_high = value;
+      at_low /= 2;
+    }
+  }
+  return at_high > 0 && at_low < 0 ? (low + high) / 2 : at_low >= 0 ? low : high;
+}
+
 std::vector<double> transpose(std::vector<double> const& values, std::int64_t n, std::int64_t m) {
   std::vector<double> result(values.size());
   for (std::int64_t i = 0; i < n; ++i) {
@@ -45,24 +65,24 @@ std::vector<double> random_shares(std::int64_t size, bool has_zeros, Random& ran
 }  // namespace
 
 RegularizedData::RegularizedData(RegularizedRecipe const& given) : recipe(given) {
+  if (recipe.has_points) recipe.offset = 0;
   std::int64_t const n = recipe.n, m = recipe.m;
   Random random(recipe.seed);
   p = random_shares(n, recipe.has_zero_shares, random);
   q = random_shares(m, recipe.has_zero_shares, random);
 
   // Squared distances of two clouds in the plane.
-  std::vector<double> const x = [&] {
-    std::vector<double> points(at(2 * (n + m)));
-    for (double& value : points) value = random.normal();
-    return points;
-  }();
+  std::vector<double> points(at(2 * (n + m)));
+  for (double& value : points) value = random.normal();
+  for (std::int64_t k = 2 * n; k < 2 * (n + m); ++k) points[at(k)] += 1;
   costs.resize(at(n * m));
   std::vector<double> masks(at(n * m), 1), weights(at(n * m));
   double most = 0;
   for (std::int64_t i = 0; i < n; ++i) {
     for (std::int64_t j = 0; j < m; ++j) {
-      double const d0 = x[at(2 * i)] - x[at(2 * (n + j))] - 1, d1 = x[at(2 * i + 1)] - x[at(2 * (n + j) + 1)];
-      most = std::max(most, costs[at(i * m + j)] = d0 * d0 + d1 * d1 + 0.01);
+      double const d0 = points[at(2 * i)] - points[at(2 * (n + j))];
+      double const d1 = points[at(2 * i + 1)] - points[at(2 * (n + j) + 1)];
+      most = std::max(most, costs[at(i * m + j)] = d0 * d0 + d1 * d1 + (recipe.has_points ? 0 : 0.01));
     }
   }
   for (std::int64_t i = 0; i < n; ++i) {
@@ -81,6 +101,12 @@ RegularizedData::RegularizedData(RegularizedRecipe const& given) : recipe(given)
                            : Stored(costs, n, m, recipe.storage, 3);
   costs = recipe.transposed ? transpose(cost.values(), m, n) : cost.values();
   geometry = CostMatrix{cost.view(), recipe.transposed};
+  if (recipe.has_points) {
+    auto const middle = points.begin() + static_cast<std::ptrdiff_t>(2 * n);
+    x = Stored(std::vector<double>(points.begin(), middle), n, 2, recipe.storage, 1);
+    y = Stored(std::vector<double>(middle, points.end()), m, 2, recipe.storage, 2);
+    geometry = PointCloud{x.view(), y.view(), recipe.range / most};
+  }
 
   terms.quadratic = recipe.quadratic * recipe.range / recipe.mass;
   terms.group_lasso = recipe.group_lasso * recipe.range;
@@ -206,8 +232,45 @@ Vector RegularizedOracle::prox(Vector const& v, Real step) const {
             h == 0 ? value / slope
                    : bisect(0, value, [&](Real t) { return t * slope + h * std::asinh(t / width_) - value; });
       }
+      if (h == 0 || threshold == 0) continue;
+      Vector group;
+      for (std::int64_t const i : group_rows_[g]) group.push_back(v[at(i * m_ + j)]);
+      group = group_solution(group, threshold, slope, h);
+      for (std::size_t k = 0; k < group.size(); ++k) x[at(group_rows_[g][k] * m_ + j)] = group[k];
     }
   }
+  return x;
+}
+
+Vector RegularizedOracle::group_solution(Vector const& v, Real threshold, Real slope, Real h) const {
+  Vector x(v.size(), 0);
+  auto const norm_of = [](Vector const& values) {
+    Real squares = 0;
+    for (Real const value : values) squares += value * value;
+    return std::sqrt(squares);
+  };
+  Real const norm = norm_of(v);
+  if (norm <= threshold) return x;
+  // factor width sinh(y) + h y = v is convex in y, so Newton's method decreases from an upper bound.
+  auto const solve_entry = [&](Real value, Real factor) {
+    Real y = std::min(value / h, std::asinh(value / (factor * width_)));
+    for (int k = 0; k < 100; ++k) {
+      Real const next = y - (factor * width_ * std::sinh(y) + h * y - value) / (factor * width_ * std::cosh(y) + h);
+      if (!(next < y)) break;
+      y = next;
+    }
+    return width_ * std::sinh(y);
+  };
+  auto const solve = [&](Real of_group) {
+    for (std::size_t k = 0; k < v.size(); ++k) x[k] = v[k] == 0 ? 0 : solve_entry(v[k], slope + threshold / of_group);
+  };
+  // asinh(t) is at most t. The whole v, spent on one of the terms, gives a larger norm than the solution.
+  Real const low = (norm - threshold) / (slope + h / width_);
+  Real const high = slope > 0 ? norm / slope : width_ * std::sinh(norm / h) * std::sqrt(Real(v.size()));
+  solve(root_of(low, high, [&](Real of_group) {
+    solve(of_group);
+    return of_group / norm_of(x) - 1;
+  }));
   return x;
 }
 
@@ -316,7 +379,7 @@ OracleValues RegularizedOracle::evaluate(Vector const& x, Vector const& u, Vecto
         Real const z = std::max<Real>(u[at(i)] + v[at(j)] - s_[e], 0);
         z_squares += z * z;
         z_sum += z;
-        if (hypentropy_ == 0 || z == 0) continue;
+        if (hypentropy_ == 0 || z == 0 || group_weights_[g] > 0) continue;
         // sup z t - h(t) is where h'(t) = z.
         Real const t =
             bisect(0, std::min(width_ * std::sinh(z / hypentropy_), quadratic_ > 0 ? z / quadratic_ : Real(1e30)),
@@ -324,6 +387,17 @@ OracleValues RegularizedOracle::evaluate(Vector const& x, Vector const& u, Vecto
         add_conjugate(z * t - quadratic_ / 2 * t * t - hypentropy_ * hypentropy(t), t);
       }
       values.regularization += group_weights_[g] * std::sqrt(x_squares);
+      if (hypentropy_ > 0 && group_weights_[g] > 0) {
+        Vector z;
+        for (std::int64_t const i : group_rows_[g])
+          z.push_back(allows(i, j) ? std::max<Real>(u[at(i)] + v[at(j)] - s_[at(i * m_ + j)], 0) : 0);
+        Vector const t = group_solution(z, group_weights_[g], quadratic_, hypentropy_);
+        Real squares = 0;
+        for (Real const entry : t) squares += entry * entry;
+        for (std::size_t k = 0; k < t.size(); ++k)
+          add_conjugate(z[k] * t[k] - quadratic_ / 2 * t[k] * t[k] - hypentropy_ * hypentropy(t[k]), t[k]);
+        add_conjugate(-group_weights_[g] * std::sqrt(squares), 0);
+      }
       Real const norm = std::sqrt(z_squares), excess = norm - group_weights_[g];
       if (hypentropy_ == 0 && quadratic_ > 0 && excess > 0)
         add_conjugate(excess * excess / (2 * quadratic_), excess / quadratic_ * z_sum / norm);

@@ -24,6 +24,7 @@ struct RegularizedRecipe {
   bool has_group_weights = false;  // The weight of the first is 0.
   double l1 = 0;
   double hypentropy = 0, hypentropy_width = 0.01;
+  bool has_points = false;  // Squared distances of the plane times a factor, for which the offset is 0.
   bool has_mask = false;
   bool has_infinite_costs = false;
   bool has_zero_shares = false;  // With an infinite row and an infinite column among them.
@@ -44,7 +45,7 @@ struct RegularizedData {
 
   RegularizedRecipe recipe;
   std::vector<double> p, q;  // Shares.
-  Stored cost, l1_weights, mask;
+  Stored cost, x, y, l1_weights, mask;
   Geometry geometry;
   RegularizerTerms terms;
   std::vector<double> costs;  // n x m, as stored; +infinity where a pair is forbidden.
@@ -85,6 +86,8 @@ class RegularizedOracle {
 
   /// prox of step h, l1 apart, for a non-negative V (n x m).
   Vector prox(Vector const& v, Real step) const;
+  /// The entries x >= 0 of a group with slope x_i + h asinh(x_i / width) + threshold x_i / |x|_2 = v_i, v_i >= 0.
+  Vector group_solution(Vector const& v, Real threshold, Real slope, Real h) const;
   /// v, or the largest v that is feasible with u where the conjugate is not finite everywhere or leaves a negative dual
   /// value.
   Vector feasible(Vector const& u, Vector const& v) const;

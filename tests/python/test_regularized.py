@@ -8,11 +8,13 @@ import threading
 import time
 import warnings
 import weakref
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.optimize import brentq, linprog
 
 import monge
 from conftest import EPSILON, squared_distances, weights
@@ -37,11 +39,12 @@ def terms(name, rng):
         "l1": {"l1": 0.5, "l1_weights": rng.random(SHAPE)},
         "mask": {"mask": rng.random(SHAPE) > 0.2, "quadratic": 2.0},
         "hypentropy": {"hypentropy": 0.05, "hypentropy_width": 0.01},
+        "hypentropy_groups": {"hypentropy": 0.05, "hypentropy_width": 0.01, "group_lasso": 0.05, "groups": GROUPS},
         "sum": {"group_lasso": 0.02, "groups": GROUPS, "l1": 0.5, "l1_weights": rng.random(SHAPE), "quadratic": 1.0},
     }[name]
 
 
-NAMES = ["none", "quadratic", "group_lasso", "l1", "mask", "hypentropy", "sum"]
+NAMES = ["none", "quadratic", "group_lasso", "l1", "mask", "hypentropy", "hypentropy_groups", "sum"]
 
 
 def group_norms(matrix, h):
@@ -61,6 +64,28 @@ def regularization(x, h):
     return value
 
 
+def grouped_conjugate(z, limit, h):
+    """sup over x >= 0 of <x, z> - limit |x| - the hypentropy of x: where its derivatives by x are 0."""
+    z = z[z > 0]
+    norm = np.linalg.norm(z)
+    if norm <= limit:
+        return 0.0
+    weight, width = h["hypentropy"], h["hypentropy_width"]
+    exact = {"xtol": 1e-18, "rtol": 4 * EPSILON}
+
+    def equation(x, slope, v):
+        return x * slope + weight * np.arcsinh(x / width) - v
+
+    def entries(root):
+        slope = limit / root
+        return np.array([brentq(equation, 0, v / slope, args=(slope, v), **exact) for v in z])
+
+    most = width * np.sinh(norm / weight) * np.sqrt(len(z))
+    least = (norm - limit) * width / weight
+    root = brentq(lambda n: n / np.linalg.norm(entries(n)) - 1, least * (1 - 1e-12), most * (1 + 1e-12), **exact)
+    return weight * (np.hypot(entries(root), width) - width).sum()
+
+
 def conjugate(y, h):
     """sup over x >= 0 of <x, y> - h(x); infinite by more than rounding fails here."""
     y = np.maximum(np.where(h.get("mask", True), y - h.get("l1", 0) * h.get("l1_weights", 0), 0), 0)
@@ -70,6 +95,8 @@ def conjugate(y, h):
         excess = np.maximum(norms - limits[:, None], 0)
         if "quadratic" in h:
             return (excess**2).sum() / (2 * h["quadratic"])
+        if "hypentropy" in h:
+            return sum(grouped_conjugate(y[GROUPS == g, j], limits[g], h) for g in range(3) for j in range(y.shape[1]))
         assert excess.max() < 64 * EPSILON
         return 0.0
     if "quadratic" in h:
@@ -182,8 +209,23 @@ def test_points_have_the_plan_of_their_costs(rng):
     )
     # Central differences: the third derivative is of the order of the costs, values are good to 1e-12 of themselves.
     assert (result.gradients().x * direction).sum() == pytest.approx((ahead - behind) / (2 * step), abs=1e-6)
-    with pytest.raises(NotImplementedError, match="method: is splitting"):
-        monge.solve_regularized_sample(x, y, method="splitting")
+
+
+@pytest.mark.parametrize("name", ["quadratic", "group_lasso", "l1", "hypentropy", "hypentropy_groups"])
+def test_points_have_the_plan_of_their_costs(rng, name):
+    x, y = rng.random((SHAPE[0], 2)), rng.random((SHAPE[1], 2))
+    a, b = weights(rng, SHAPE[0], 1), weights(rng, SHAPE[1], 1)
+    how = dict(terms(name, rng), method="splitting", tolerance=1e-6)
+    result = monge.solve_regularized_sample(x, y, a, b, scale=0.5, **how)
+    expected = monge.solve_regularized(costs(x, y, "sqeuclidean", None, 0.5), a, b, **how)
+    assert result.converged and result.report.method == "splitting"
+    assert result.value == pytest.approx(expected.value, rel=3e-6)
+    assert result.report.dual <= expected.value * (1 + 2e-6)
+    assert result.nonzeros == np.count_nonzero(result.plan)
+    if name != "quadratic":
+        term = "group_lasso" if name == "hypentropy_groups" else name
+        with pytest.raises(NotImplementedError, match=f"^transform: the problem has the term {term}, and so has"):
+            result.transform(x)
 
 
 @pytest.mark.parametrize("name", ["quadratic", "group_lasso"])
@@ -507,6 +549,96 @@ def test_warm_starts_need_fewer_passes(rng):
     assert warm.n_iter < cold.n_iter
 
 
+@pytest.mark.parametrize("name", ["group_lasso", "hypentropy"])
+def test_splitting_starts_from_a_result(rng, name):
+    cost, a, b = problem(rng)
+    h = terms(name, rng)
+    cold = monge.solve_regularized(cost, a, b, tolerance=1e-6, **h)
+    warm = monge.solve_regularized(
+        cost, a, b, tolerance=1e-6, potentials_init=cold.potentials, plan_init=cold.plan, **h
+    )
+    assert warm.converged and warm.n_iter <= 20 < cold.n_iter
+    again = pickle.loads(pickle.dumps(warm))
+    np.testing.assert_array_equal(again.plan, warm.plan)
+
+
+def test_the_history_has_the_number_of_entries(rng):
+    cost, a, b = problem(rng)
+    for h in (terms("group_lasso", rng), {"quadratic": 0.1}):
+        result = monge.solve_regularized(cost, a, b, **h)
+        assert result.report.history[-1].nonzeros == result.nonzeros == np.count_nonzero(result.plan)
+        assert all(0 < check.nonzeros <= cost.size for check in result.report.history)
+
+
+def test_terms_in_disguise_have_the_values_of_the_docs(rng):
+    cost, a, b = problem(rng)
+    near, weight, gamma = np.outer(a, b), 0.8, 0.3
+    result = monge.solve_regularized(cost - weight * near, a, b, quadratic=weight, tol=1e-9)
+    expected = (cost * result.plan).sum() + weight / 2 * ((result.plan - near) ** 2).sum()
+    assert result.value + weight / 2 * (near**2).sum() == pytest.approx(expected, abs=1e-8)
+    result = monge.solve_regularized(cost, a, b, quadratic=2 * gamma, tol=1e-9)
+    expected = (cost * result.plan).sum() + gamma * (result.plan * (result.plan - 1)).sum()
+    assert result.value - gamma * a.sum() == pytest.approx(expected, abs=1e-8)
+
+
+MOST = 0.03
+CAPACITY = monge.SeparableTerm(
+    prox=lambda v, step: np.minimum(v, MOST), value=lambda x: np.zeros_like(x), conjugate=lambda z: MOST * z
+)
+
+
+def test_a_term_of_ones_own_has_a_certificate(rng):
+    n, m = 12, 10
+    cost = rng.random((n, m))
+    result = monge.solve_regularized(cost, separable=CAPACITY, tol=1e-5)
+    assert result.converged and result.plan.max() <= MOST * (1 + 1e-6)
+    # The same linear program by SciPy.
+    rows = np.kron(np.eye(n), np.ones(m))
+    columns = np.kron(np.ones(n), np.eye(m))
+    totals = np.concatenate((np.full(n, 1 / n), np.full(m, 1 / m)))
+    program = linprog(cost.ravel(), A_eq=np.vstack((rows, columns)), b_eq=totals, bounds=(0, MOST))
+    assert result.value == pytest.approx(program.fun, rel=3e-5)
+    assert result.report.dual <= program.fun * (1 + 1e-9)
+    # float32 results and strided ones are read as they are.
+    other = monge.SeparableTerm(
+        prox=lambda v, step: np.minimum(v, MOST).astype(np.float32),
+        value=lambda x: np.zeros((len(x), 2))[:, 0],
+        conjugate=lambda z: MOST * z,
+    )
+    assert monge.solve_regularized(cost, separable=other, tol=1e-5).value == pytest.approx(result.value, rel=3e-5)
+    batch = monge.solve_regularized_batch([cost, cost[:, ::-1]], separable=CAPACITY, tol=1e-5)
+    np.testing.assert_array_equal(batch[0].plan, result.plan)
+
+
+def test_functions_of_ones_own_may_fail(rng):
+    cost = rng.random((12, 10))
+
+    def solve(**functions):
+        return monge.solve_regularized(cost, separable=replace(CAPACITY, **functions), tol=1e-5)
+
+    def divide(z):
+        return 1 / 0
+
+    with pytest.raises(ZeroDivisionError):
+        solve(conjugate=divide)
+    with pytest.raises(ZeroDivisionError):
+        solve(prox=lambda v, step: divide(v))
+    with pytest.raises(ValueError, match=r"^separable: prox: returned 1 numbers on cpu; must return one on the host"):
+        solve(prox=lambda v, step: np.zeros(1))
+    with pytest.raises(ValueError, match=r"^separable: conjugate is 0 at z = .*; must be at least z x - value"):
+        solve(conjugate=lambda z: 0 * z)
+    with pytest.raises(TypeError, match=r"^separable: prox: "):
+        solve(prox=lambda v, step: None)
+    with pytest.raises(ValueError, match=r"^criterion: is gap; must be residual"):
+        solve(conjugate=None)
+    with pytest.raises(TypeError, match=r"^value: is 3; must be a function"):
+        solve(value=3)
+    loose = monge.solve_regularized(
+        cost, separable=replace(CAPACITY, conjugate=None), criterion="residual", tol=1e-5
+    )
+    assert np.isnan(loose.gap) and np.isnan(loose.report.dual)
+
+
 def test_bad_arguments_say_what_they_may_be(rng):
     cost, a, b = problem(rng)
     for keywords, error, match in (
@@ -519,7 +651,11 @@ def test_bad_arguments_say_what_they_may_be(rng):
         ({"l1": 1.0}, ValueError, r"^l1_weights: is missing"),
         ({"mask": np.ones((2, 2))}, ValueError, r"^mask: "),
         ({"mask": np.zeros(SHAPE)}, ValueError, r"."),
-        ({"hypentropy": 1.0, "group_lasso": 1.0, "groups": GROUPS}, NotImplementedError, r"^hypentropy: is 1"),
+        ({"separable": np.sqrt}, TypeError, r"^separable: is .*; must be a SeparableTerm"),
+        ({"separable": CAPACITY, "quadratic": 1.0}, NotImplementedError, r"^separable: is given with quadratic"),
+        ({"plan_init": np.ones((2, 2))}, ValueError, r"^plan_init: is 2 x 2; must be 11 x 9"),
+        ({"plan_init": np.full(SHAPE, np.nan), "method": "splitting"}, ValueError, r"^plan_init: row 0 has the sum"),
+        ({"plan_init": np.ones(SHAPE), "method": "newton"}, ValueError, r"^plan_init: is given; must not be"),
         ({"group_lasso": 1.0, "groups": GROUPS, "method": "newton"}, NotImplementedError, r"^group_lasso: is 1"),
         ({"method": "magic"}, ValueError, r"^method: is 'magic'; must be auto, splitting or newton"),
         ({"nonsense": 1}, TypeError, r"^'nonsense' is no option; options are method, "),

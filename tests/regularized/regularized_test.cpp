@@ -82,7 +82,7 @@ struct Terms {
       weights.push_back(static_cast<double>(k % 7) / 7);
       mask.push_back(k % 13 == 3 ? 0 : 1);
     }
-    Regularizer none, quadratic, group, l1, hypentropy, masked, sum;
+    Regularizer none, quadratic, group, l1, hypentropy, masked, sum, entropic_groups;
     quadratic.quadratic = 3;
     group.group_lasso = 0.02;
     group.groups = {groups.data(), problem.n};
@@ -96,7 +96,10 @@ struct Terms {
     sum.l1 = l1.l1;
     sum.l1_weights = l1.l1_weights;
     sum.mask = masked.mask;
-    all = {none, quadratic, group, l1, hypentropy, masked, sum};
+    entropic_groups = group;
+    entropic_groups.hypentropy = hypentropy.hypentropy;
+    entropic_groups.hypentropy_width = hypentropy.hypentropy_width;
+    all = {none, quadratic, group, l1, hypentropy, masked, sum, entropic_groups};
   }
 };
 
@@ -134,6 +137,7 @@ TEST_P(Splitting, EveryTermConvergesToItsCertificate) {
     for (std::int64_t j = 0; j < problem.m; ++j) EXPECT_LE(x[static_cast<std::size_t>(j)], tolerance);
     ASSERT_FALSE(report.history.empty());
     EXPECT_EQ(report.history.back().iteration, report.iterations);
+    EXPECT_EQ(report.history.back().nonzeros, report.nonzeros);
   }
 }
 
@@ -417,7 +421,7 @@ TEST_P(Splitting, WhatNewtonDoesNotReadKeepsItsDefault) {
             "check_every: is 10; must be 20, the default, with method newton, which has no use for it");
 }
 
-TEST_P(Splitting, PointsAreNewtonsWhoseErrorsTheyHave) {
+TEST_P(Splitting, PointsTakeEitherMethod) {
   std::vector<double> const x{0, 1, 2}, weights(3, 1.0 / 3);
   Regularizer h;
   h.quadratic = 1;
@@ -426,20 +430,103 @@ TEST_P(Splitting, PointsAreNewtonsWhoseErrorsTheyHave) {
     change(given);
     try {
       PointCloud const clouds{{x.data(), 3, 1}, {x.data(), 3, 1}};
-      EXPECT_EQ(solve_regularized(context(), clouds, weights, weights, h, given).report().method,
-                RegularizedMethod::newton);
+      RegularizedReport const report = solve_regularized(context(), clouds, weights, weights, h, given).report();
+      return std::string(name(report.method));
     } catch (Error const& error) {
       return std::string(error.what());
     }
     return std::string();
   };
-  EXPECT_EQ(message_of([](RegularizedOptions&) {}), "");
-  EXPECT_EQ(message_of([](RegularizedOptions& given) { given.tolerance = 0; }),
-            "tolerance: is 0; must be > 0 with method newton");
-  EXPECT_EQ(message_of([](RegularizedOptions& given) { given.precision = Precision::float32; }),
-            "precision: is float32; must be auto or float64 with method newton");
-  EXPECT_EQ(message_of([](RegularizedOptions& given) { given.method = RegularizedMethod::splitting; }),
-            "method: is splitting, which reads costs from memory; must have a cost matrix, not points");
+  EXPECT_EQ(message_of([](RegularizedOptions&) {}), "newton");
+  EXPECT_EQ(message_of([](RegularizedOptions& given) { given.tolerance = 0; }), "splitting");
+  EXPECT_EQ(message_of([](RegularizedOptions& given) { given.precision = Precision::float32; }), "splitting");
+  EXPECT_EQ(message_of([](RegularizedOptions& given) { given.method = RegularizedMethod::splitting; }), "splitting");
+}
+
+/// Points have the plan and the certificate of their matrix of costs, whatever the terms.
+TEST_P(Splitting, PointsHaveThePlanOfTheirCosts) {
+  std::int64_t const n = 40, m = 31, d = 3;
+  std::mt19937_64 random(61);
+  std::normal_distribution<double> normal;
+  std::vector<double> x(static_cast<std::size_t>(n * d)), y(static_cast<std::size_t>(m * d));
+  for (double& value : x) value = 1000 + normal(random);  // Far from the origin.
+  for (double& value : y) value = 1000.5 + normal(random);
+  Case problem = make_case(n, m, 62);
+  for (std::int64_t i = 0; i < n; ++i) {
+    for (std::int64_t j = 0; j < m; ++j) {
+      double sum = 0;
+      for (std::int64_t k = 0; k < d; ++k) {
+        double const by = x[static_cast<std::size_t>(i * d + k)] - y[static_cast<std::size_t>(j * d + k)];
+        sum += by * by;
+      }
+      problem.cost[static_cast<std::size_t>(i * m + j)] = sum / 10;
+    }
+  }
+  Terms const terms(problem);
+  RegularizedOptions given = options(kTolerance);
+  PointCloud const clouds{{x.data(), n, d}, {y.data(), m, d}, 0.1};
+  for (std::size_t k = 0; k < terms.all.size(); ++k) {
+    if (terms.all[k].mask.data()) continue;
+    SCOPED_TRACE(k);
+    given.tolerance = k == 3 ? 10 * kTolerance : kTolerance;
+    RegularizedReport const of_points =
+        solve_regularized(context(), clouds, problem.p, problem.q, terms.all[k], given).report();
+    RegularizedReport const of_matrix =
+        solve_regularized(context(), problem.matrix(), problem.p, problem.q, terms.all[k], given).report();
+    EXPECT_EQ(of_points.status, Status::converged) << of_points.message;
+    EXPECT_EQ(of_points.method, RegularizedMethod::splitting);
+    EXPECT_LE(std::abs(of_points.gap), given.tolerance * of_points.primal);
+    EXPECT_NEAR(of_points.primal, of_matrix.primal, 3 * given.tolerance * of_matrix.primal);
+    EXPECT_LE(of_points.dual, of_matrix.primal + 2 * given.tolerance * of_matrix.primal);
+  }
+}
+
+/// From its own solution a solve is at its end with the first check; from a near problem's it takes fewer iterations.
+TEST_P(Splitting, StartsFromAPlanAndPotentials) {
+  Case const problem = make_case(45, 38, 71);
+  Case other = problem;
+  for (std::size_t k = 0; k < other.cost.size(); ++k) other.cost[k] *= 1 + 1e-3 * std::sin(static_cast<double>(k));
+  Terms const terms(problem);
+  for (std::size_t const k : {1, 2, 4, 7}) {
+    SCOPED_TRACE(k);
+    RegularizedOptions given = options(kTolerance);
+    RegularizedPlan const cold =
+        solve_regularized(context(), problem.matrix(), problem.p, problem.q, terms.all[k], given);
+    int const without =
+        solve_regularized(context(), other.matrix(), other.p, other.q, terms.all[k], given).report().iterations;
+    std::vector<double> const x = dense(cold), u = cold.u(), v = cold.v();
+    given.u = u;
+    given.v = v;
+    given.plan = {x.data(), problem.n, problem.m};
+    RegularizedReport const again =
+        solve_regularized(context(), problem.matrix(), problem.p, problem.q, terms.all[k], given).report();
+    EXPECT_EQ(again.status, Status::converged) << again.message;
+    EXPECT_EQ(again.iterations, given.check_every);
+    RegularizedReport const warm =
+        solve_regularized(context(), other.matrix(), other.p, other.q, terms.all[k], given).report();
+    EXPECT_EQ(warm.status, Status::converged) << warm.message;
+    EXPECT_LT(warm.iterations, without);
+  }
+  RegularizedOptions given;
+  std::vector<double> const x(problem.cost.size(), 0.1);
+  given.plan = {x.data(), problem.n, problem.m};
+  Regularizer h;
+  h.quadratic = 1;
+  EXPECT_EQ(solve_regularized(context(), problem.matrix(), problem.p, problem.q, h, given).report().method,
+            RegularizedMethod::newton);
+  auto const message_of = [&] {
+    try {
+      solve_regularized(context(), problem.matrix(), problem.p, problem.q, h, given);
+    } catch (Error const& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  given.method = RegularizedMethod::newton;
+  EXPECT_EQ(message_of(), "plan: is given; must not be with method newton, which begins with u and v");
+  given.method = RegularizedMethod::splitting;
+  given.plan = {x.data(), problem.m, problem.n};
+  EXPECT_EQ(message_of(), "plan: is 38 x 45; must be 45 x 38");
 }
 
 TEST_P(Splitting, RunsAsManyIterationsAsAskedFor) {

@@ -152,14 +152,27 @@ void RegularizedCosts::load(Tile const& tile, double* c) const {
               [](double cost, double mask) { return mask == 0 ? std::numeric_limits<double>::infinity() : cost; });
     return;
   }
+  // Rows of a group that do not follow each other read their eight lines again.
   LineReader reader(lines_);
-  for (std::int64_t row = 0; row < tile.rows; row += kRowGroup) {
-    for (std::int64_t first = 0; first < tile.columns; first += kLineChunk) {
-      std::int64_t const count = std::min(kLineChunk, tile.columns - first);
-      double const* const costs = reader.read(tile.row + row, tile.column + first, count);
-      for (std::int64_t r = row; r < std::min(row + kRowGroup, tile.rows); ++r) {
-        for (std::int64_t k = 0; k < count; ++k) c[(first + k) * tile.rows + r] = costs[(r - row) * kLineChunk + k];
-      }
+  for (std::int64_t first = 0; first < tile.columns; first += kLineChunk) {
+    std::int64_t const count = std::min(kLineChunk, tile.columns - first);
+    double const* costs = nullptr;
+    for (std::int64_t r = 0, in_reader = -1; r < tile.rows; ++r) {
+      std::int64_t const line = order_[static_cast<std::size_t>(tile.row + r)], begin = line / kRowGroup * kRowGroup;
+      if (begin != std::exchange(in_reader, begin)) costs = reader.read(begin, tile.column + first, count);
+      for (std::int64_t k = 0; k < count; ++k) c[(first + k) * tile.rows + r] = costs[(line - begin) * kLineChunk + k];
+    }
+  }
+}
+
+void RegularizedCosts::load_whole(Tile const& tile, double* c) const {
+  load(tile, c);
+  if (!points_) return;
+  std::vector<double> const &rows = of(Side::rows).shift, &columns = of(Side::columns).shift;
+  for (std::int64_t k = 0; k < tile.columns; ++k) {
+    for (std::int64_t r = 0; r < tile.rows; ++r) {
+      std::int64_t const i = order_[static_cast<std::size_t>(tile.row + r)];
+      c[k * tile.rows + r] += rows[static_cast<std::size_t>(i)] + columns[static_cast<std::size_t>(tile.column + k)];
     }
   }
 }
@@ -171,6 +184,17 @@ void RegularizedCosts::load_l1(Tile const& tile, double* w) const {
   }
   load_from(terms_.l1_weights, false, tile, w,
             [l1 = scale_.linear(terms_.l1)](double, double weight) { return l1 * weight; });
+}
+
+void RegularizedCosts::load_sum(Tile const& tile, double* s) const {
+  load_whole(tile, s);
+  if (terms_.l1_weights.rows() == 0) return;
+  load_from(terms_.l1_weights, false, tile, s,
+            [l1 = scale_.linear(terms_.l1)](double cost, double weight) { return cost + l1 * weight; });
+}
+
+void RegularizedCosts::load_plan(MatrixView plan, Tile const& tile, double* x) const {
+  load_from(plan, false, tile, x, [mass = scale_.mass](double, double value) { return value / mass; });
 }
 
 }  // namespace monge::cpu

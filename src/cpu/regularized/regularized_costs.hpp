@@ -42,8 +42,14 @@ class RegularizedCosts final : public monge::RegularizedCosts {
   /// Reads the costs of lines() column by column of the tile, with rows numbered as in order(); +infinity for forbidden
   /// pairs.
   void load(Tile const& tile, double* c) const;
+  /// The same with the shifts of points.
+  void load_whole(Tile const& tile, double* c) const;
   /// lambda_1 W, or 0 without L1 weights.
   void load_l1(Tile const& tile, double* w) const;
+  /// S = C + lambda_1 W, with the shifts of points.
+  void load_sum(Tile const& tile, double* s) const;
+  /// An n x m matrix of masses in units of the mass.
+  void load_plan(MatrixView plan, Tile const& tile, double* x) const;
 
  private:
   void set_points(PointCloud const& clouds);

@@ -115,32 +115,64 @@ double regularization(Column const& column, EntryTerms const& terms) {
   return sum;
 }
 
-/// h*(u + v - C) of the column, for a quadratic term or hypentropy.
-double conjugate(Column const& column, EntryTerms const& terms, double v) {
-  if (terms.hypentropy == 0) {
-    double sum = 0;
-    if (terms.groups.empty()) sum = column.slack_squares({0, column.rows, 0}, v);
-    for (RowGroup const& group : terms.groups) {
-      double const excess = std::max(std::sqrt(column.slack_squares(group, v)) - group.weight, 0.0);
-      sum += excess * excess;
-    }
-    return sum / (2 * terms.quadratic);
+/// h* of the slacks of a group, or of a column without groups, with hypentropy: the sum over entries of the conjugate
+/// of the other terms at z - weight x / |x|_2, where x maximises z x - h(x).
+double hypentropy_conjugate(Column const& column, RowGroup const& group, EntryTerms const& terms, double v) {
+  EntryProx<double> rule{1 / terms.quadratic, terms.hypentropy, terms.width};
+  double const norm = std::sqrt(column.slack_squares(group, v));
+  if (norm <= group.weight) return 0;
+  if (group.weight > 0) {
+    std::int64_t count = 0;
+    for (std::int64_t r = group.begin; r < group.end; ++r) count += column.slack(r, v) > 0;
+    GroupNorm<double> const of_group{rule, group.weight};
+    double const root = of_group.solve(norm, static_cast<double>(count), [&](EntryProx<double> const& of_root) {
+      GroupNorm<double>::Sums sums;
+      for (std::int64_t r = group.begin; r < group.end; ++r) {
+        double const z = column.slack(r, v);
+        if (z > 0) sums.add(of_root, of_root(z));
+      }
+      return sums;
+    });
+    rule = rule.within_group(group.weight, root);
   }
-  double const lambda = terms.hypentropy, beta = terms.width;
   double sum = 0;
-  for (std::int64_t r = 0; r < column.rows; ++r) {
+  for (std::int64_t r = group.begin; r < group.end; ++r) {
     double const z = column.slack(r, v);
     if (z == 0) continue;
-    if (terms.quadratic == 0) {
-      double const root = std::sinh(z / (2 * lambda));
-      sum += 2 * lambda * beta * root * root;
-      continue;
-    }
-    // z x - h(x) where z = h'(x) = quadratic x + lambda asinh(x / beta).
-    double const x = EntryProx<double>{1 / terms.quadratic, lambda, beta}(z);
-    sum += terms.quadratic / 2 * x * x + lambda * root_above(x, beta);
+    double const x = rule(z);
+    sum += terms.quadratic / 2 * x * x + terms.hypentropy * root_above(x, terms.width);
   }
   return sum;
+}
+
+/// h*(u + v - C) of the column, for a quadratic term or hypentropy.
+double conjugate(Column const& column, EntryTerms const& terms, double v) {
+  RowGroup const all{0, column.rows, 0};
+  std::span<RowGroup const> const groups = terms.groups.empty() ? std::span(&all, 1) : std::span(terms.groups);
+  double sum = 0;
+  for (RowGroup const& group : groups) {
+    if (terms.hypentropy > 0) {
+      sum += hypentropy_conjugate(column, group, terms, v);
+    } else {
+      double const excess = std::max(std::sqrt(column.slack_squares(group, v)) - group.weight, 0.0);
+      sum += excess * excess / (2 * terms.quadratic);
+    }
+  }
+  return sum;
+}
+
+/// Adds the values of the user's term and of its conjugate.
+void add_separable(Column const& column, EntryTerms const& terms, double v, ColumnValues& values) {
+  std::vector<double> x, z;
+  for (std::int64_t r = 0; r < column.rows; ++r) {
+    double const slack = column.slack(r, v);
+    if (column.x[r] == 0 && slack == 0) continue;
+    x.push_back(column.x[r]);
+    z.push_back(slack);
+  }
+  SeparableFunctions::Sums const sums = terms.separable->sums(x, z);
+  values.regularization += sums.value;
+  values.conjugate += sums.conjugate;
 }
 
 /// Values of a column with entries x, costs c, and potentials u and v. Adds the weights w to c unless they are null.
@@ -160,9 +192,11 @@ ColumnValues values_of(std::int64_t rows, double const* x, double* c, double con
   }
   Column const column{rows, x, c, u};
   values.regularization += regularization(column, terms);
+  if (terms.separable) add_separable(column, terms, v, values);
   if (bound == DualBound::without_slack) {
+    values.conjugate = 0;
     v = largest_feasible(column, terms);
-  } else {
+  } else if (!terms.separable) {
     values.conjugate = conjugate(column, terms, v);
   }
   return values;
@@ -210,7 +244,8 @@ EntryTerms::EntryTerms(RegularizerTerms const& terms, CostScale const& scale, st
       hypentropy(scale.linear(terms.hypentropy)),
       width(scale.width(terms.hypentropy_width)),
       has_l1(terms.l1 > 0),
-      groups(std::move(row_groups)) {}
+      groups(std::move(row_groups)),
+      separable(terms.separable) {}
 
 RegularizedValues evaluate_entries(EntrySource const& source, EntryTerms const& terms, EntryDuals const& duals,
                                    DualBound bound, int threads) {

@@ -44,10 +44,11 @@ struct EntryTerms {
   double hypentropy = 0, width = 1;
   bool has_l1 = false;           // L1 weights come with the entries.
   std::vector<RowGroup> groups;  // All rows in order; empty without group lasso.
+  std::shared_ptr<SeparableFunctions> separable;
 
   /// `groups` are in the order of rows.
   EntryTerms(RegularizerTerms const& terms, CostScale const& scale, std::vector<RowGroup> groups);
-  bool has_finite_conjugate() const { return quadratic > 0 || hypentropy > 0; }
+  bool has_finite_conjugate() const { return quadratic > 0 || hypentropy > 0 || separable; }
 };
 
 /// Marginals and potentials, p and u in the order of the source.

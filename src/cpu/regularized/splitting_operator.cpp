@@ -9,7 +9,9 @@
 #include <utility>
 
 #include "core/compensated_sum.hpp"
+#include "cpu/regularized/separable_pass.hpp"
 #include "cpu/threads.hpp"
+#include "regularized/regularized_costs.hpp"
 
 namespace monge::cpu {
 namespace {
@@ -87,31 +89,29 @@ SplittingOperator<T>::SplittingOperator(std::shared_ptr<RegularizedCosts const> 
       packed_costs_(array_of_columns<T>(stride_, this->columns())),
       row_sums_(aligned_array<T>(blocks_of(this->columns()) * stride_)),
       now_(stride_, in_order(costs_.of(Side::rows).share, costs_.order()), costs_.of(Side::columns).share) {
-  pack_costs();
+  pack(packed_costs_.get(), std::numeric_limits<T>::infinity(),
+       [this](Tile const& tile, double* s) { costs_.load_sum(tile, s); });
 }
 
 template <class T>
-void SplittingOperator<T>::pack_costs() {
+template <class Load>
+void SplittingOperator<T>::pack(T* to, T padding, Load&& load) const {
   std::int64_t const n = this->rows(), m = this->columns();
   constexpr std::int64_t kRows = 64, kColumns = 16;
-  AlignedArray<double> const buffer = aligned_array<double>(2 * kRows * kColumns * threads_);
+  AlignedArray<double> const buffers = aligned_array<double>(kRows * kColumns * threads_);
 #pragma omp parallel for num_threads(threads_) schedule(static)
   for (std::int64_t column = 0; column < m; column += kColumns) {
-    double* const c = buffer.get() + 2 * kRows * kColumns * omp_get_thread_num();
-    double* const w = c + kRows * kColumns;
+    double* const buffer = buffers.get() + kRows * kColumns * omp_get_thread_num();
     for (std::int64_t row = 0; row < n; row += kRows) {
       Tile const tile{row, std::min(kRows, n - row), column, std::min(kColumns, m - column)};
-      costs_.load(tile, c);
-      costs_.load_l1(tile, w);
+      load(tile, buffer);
       for (std::int64_t k = 0; k < tile.columns; ++k) {
-        T* const packed = packed_costs_.get() + (column + k) * stride_ + row;
-        for (std::int64_t r = 0; r < tile.rows; ++r)
-          packed[r] = static_cast<T>(c[k * tile.rows + r] + w[k * tile.rows + r]);
+        T* const packed = to + (column + k) * stride_ + row;
+        for (std::int64_t r = 0; r < tile.rows; ++r) packed[r] = static_cast<T>(buffer[k * tile.rows + r]);
       }
     }
     for (std::int64_t j = column; j < std::min(column + kColumns, m); ++j)
-      std::fill(packed_costs_.get() + j * stride_ + n, packed_costs_.get() + (j + 1) * stride_,
-                std::numeric_limits<T>::infinity());
+      std::fill(to + j * stride_ + n, to + (j + 1) * stride_, padding);
   }
 }
 
@@ -126,6 +126,28 @@ void SplittingOperator<T>::start(double step) {
   std::ranges::fill(now_.columns.marginal, 0.0);
   for (std::int64_t r = 0; r < n; ++r) now_.rows.set_potential(r, step * static_cast<double>(m) / total);
   for (std::int64_t j = 0; j < m; ++j) now_.columns.set_potential(j, step * static_cast<double>(n) / total);
+  sum_terms();
+}
+
+template <class T>
+void SplittingOperator<T>::begin_from(SplittingStart const& from) {
+  feasible_.clear();
+  std::int64_t const n = this->rows(), m = this->columns();
+  auto const at = [](auto& values, std::int64_t i) -> auto& {
+    return values[static_cast<std::size_t>(i)];
+  };
+  if (!from.u.empty()) {
+    for (std::int64_t r = 0; r < n; ++r) now_.rows.set_potential(r, now_.step * at(from.u, problem_row(r)));
+    for (std::int64_t j = 0; j < m; ++j) now_.columns.set_potential(j, now_.step * at(from.v, j));
+  }
+  if (from.plan.rows() > 0) {
+    pack(now_.plan.get(), T(0), [&](Tile const& tile, double* x) { costs_.load_plan(from.plan, tile, x); });
+    std::vector<double> sums(static_cast<std::size_t>(n));
+    sum_entries(*this, 1, Side::rows, sums, threads_);
+    sum_entries(*this, 1, Side::columns, now_.columns.marginal, threads_);
+    require_finite_start(sums, now_.columns.marginal);
+    for (std::int64_t r = 0; r < n; ++r) at(now_.rows.marginal, r) = at(sums, problem_row(r));
+  }
   sum_terms();
 }
 
@@ -186,12 +208,21 @@ void SplittingOperator<T>::iterate(int count) {
   {
     double alpha = now_.alpha;  // The same in each thread.
     for (int k = 0; k < count; ++k) {
-      pass.kind = k % 2 == 1 ? PassKind::from_difference : k == count - 1 ? PassKind::plain : PassKind::keep_difference;
+      if (!terms_.separable)
+        pass.kind = k % 2 == 1       ? PassKind::from_difference
+                    : k == count - 1 ? PassKind::plain
+                                     : PassKind::keep_difference;
 #pragma omp for schedule(static)
       for (std::int64_t block = 0; block < blocks; ++block) {
         std::int64_t const first = block * kColumnsOfRowSum;
-        pass_over_columns(pass, first, std::min(kColumnsOfRowSum, m - first), row_sums_.get() + block * stride_,
-                          now_.columns.marginal.data() + first, scratch + scratch_size * omp_get_thread_num());
+        std::int64_t const columns = std::min(kColumnsOfRowSum, m - first);
+        T* const row_sums = row_sums_.get() + block * stride_;
+        double* const column_sums = now_.columns.marginal.data() + first;
+        if (terms_.separable) {
+          separable_pass(pass, *terms_.separable, first, columns, row_sums, column_sums);
+        } else {
+          pass_over_columns(pass, first, columns, row_sums, column_sums, scratch + scratch_size * omp_get_thread_num());
+        }
       }
 
       double const excess = sum_of(now_.columns.marginal) - 1;
@@ -228,7 +259,16 @@ SplittingResidual SplittingOperator<T>::residual() {
     }
     return sum.value();
   };
-  return {squares(now_.rows), squares(now_.columns)};
+  std::vector<std::int64_t> nonzeros(static_cast<std::size_t>(this->columns()));
+  for_each_column([&](std::int64_t begin) {
+    T const* const x = now_.plan.get() + begin;
+    std::int64_t count = 0;
+#pragma omp simd reduction(+ : count)
+    for (std::int64_t r = 0; r < stride_; ++r) count += x[r] != T(0);
+    nonzeros[static_cast<std::size_t>(begin / stride_)] = count;
+  });
+  return {squares(now_.rows), squares(now_.columns),
+          std::accumulate(nonzeros.begin(), nonzeros.end(), std::int64_t{0})};
 }
 
 template <class T>
@@ -306,13 +346,16 @@ std::vector<double> SplittingOperator<T>::dual_columns() const {
 template <class T>
 RegularizedValues SplittingOperator<T>::evaluate() {
   std::vector<double> const u = dual_rows();
-  return with_useful_bound(terms_.has_finite_conjugate(), [&](DualBound bound) {
+  auto const evaluate_at = [&](DualBound bound) {
     std::vector<double> v = dual_columns();
     RegularizedValues const values =
         evaluate_entries(*this, terms_, {now_.rows.share, now_.columns.share, u, v}, bound, threads_);
     if (bound == DualBound::without_slack) feasible_ = std::move(v);
     return values;
-  });
+  };
+  // The user's term may have no conjugate, and so no dual value.
+  if (terms_.separable && !terms_.separable->has_conjugate()) return evaluate_at(DualBound::of_conjugate);
+  return with_useful_bound(terms_.has_finite_conjugate(), evaluate_at);
 }
 
 template <class T>
@@ -331,7 +374,7 @@ void SplittingOperator<T>::load(Tile const& tile, double* x, double* c, double* 
     T const* const column = now_.plan.get() + (tile.column + k) * stride_ + tile.row;
     for (std::int64_t r = 0; r < tile.rows; ++r) x[k * tile.rows + r] = static_cast<double>(column[r]);
   }
-  if (c != nullptr) costs_.load(tile, c);
+  if (c != nullptr) costs_.load_whole(tile, c);
   if (w != nullptr) costs_.load_l1(tile, w);
 }
 

@@ -19,10 +19,10 @@ namespace monge::cpu {
 template <class T>
 class SplittingOperator final : public ReadableOperator<monge::SplittingOperator> {
  public:
-  /// `costs` must be those of a matrix.
   SplittingOperator(std::shared_ptr<RegularizedCosts const> costs, int threads);
 
   void start(double step) override;
+  void begin_from(SplittingStart const& from) override;
   void set_step(double step) override;
   void iterate(int count) override;
   SplittingResidual residual() override;
@@ -62,7 +62,9 @@ class SplittingOperator final : public ReadableOperator<monge::SplittingOperator
   std::int64_t problem_row(std::int64_t r) const override { return costs_.order()[static_cast<std::size_t>(r)]; }
   void load(Tile const& tile, double* x, double* c, double* w) const override;
 
-  void pack_costs();
+  /// Writes `to` in the layout of X: load(tile, buffer) reads tiles, and `padding` follows the rows of each column.
+  template <class Load>
+  void pack(T* to, T padding, Load&& load) const;
   void sum_terms();
   /// Calls visit(begin) with the first index of each column, on all threads.
   template <class Visit>

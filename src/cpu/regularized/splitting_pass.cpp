@@ -18,11 +18,52 @@ namespace monge::cpu::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
 // The proximal step of V.
-enum class Prox { scaled, grouped, hypentropy };
+enum class Prox { scaled, grouped, hypentropy, grouped_hypentropy };
 
 // The constants of an entry's prox in a pass.
 template <class T, Prox kProx>
 using EntryRule = std::conditional_t<kProx == Prox::hypentropy, HypentropyProx<T>, EntryProx<T>>;
+
+// The prox of a group with hypentropy, of a column's entries V, which it replaces.
+template <class T>
+class GroupProx {
+  using D = hn::ScalableTag<T>;
+  using V = hn::Vec<D>;
+
+ public:
+  // `values` has room for whole vectors, with zeros after its `size` entries. `norm` is |V|_2, `count` the number of
+  // positive entries.
+  GroupProx(EntryProx<T> const& prox, T threshold, T* values, std::int64_t size, T norm, std::int64_t count)
+      : values_(values), size_(size) {
+    GroupNorm<T> const rule{prox, threshold};
+    T root = 0;
+    if (norm > threshold)
+      root = rule.solve(norm, static_cast<T>(count), [this](EntryProx<T> const& of_group) { return Sums(of_group); });
+    HypentropyProx<T> const last(prox.within_group(threshold, root));
+    D const d;
+    for (std::int64_t r = 0; r < size; r += hn::MaxLanes(d))
+      hn::StoreU(root > 0 ? last(hn::LoadU(d, values + r)) : hn::Zero(d), d, values + r);
+  }
+
+ private:
+  HWY_INLINE typename GroupNorm<T>::Sums Sums(EntryProx<T> const& of_group) const {
+    D const d;
+    HypentropyProx<T> const entry(of_group);
+    V const inverse = hn::Set(d, 1 / of_group.shrink), h = hn::Set(d, of_group.hypentropy);
+    V const width = hn::Set(d, of_group.width * of_group.width);
+    V squares = hn::Zero(d), slopes = hn::Zero(d);
+    for (std::int64_t r = 0; r < size_; r += hn::MaxLanes(d)) {
+      V const x = entry(hn::LoadU(d, values_ + r)), square = hn::Mul(x, x);
+      squares = hn::Add(squares, square);
+      V const slope = hn::Add(inverse, hn::Div(h, hn::Sqrt(hn::Add(square, width))));
+      slopes = hn::Add(slopes, hn::Div(square, slope));
+    }
+    return {hn::GetLane(hn::SumOfLanes(d, squares)), hn::GetLane(hn::SumOfLanes(d, slopes))};
+  }
+
+  T* values_;
+  std::int64_t size_;
+};
 
 // Neighbouring columns of a pass.
 template <class T, int kColumns, PassKind kKind, Prox kProx>
@@ -42,6 +83,7 @@ class Columns {
 
   HWY_INLINE void Run(T* row_sums, double* column_sums) const {
     if constexpr (kProx == Prox::grouped) FindFactors();
+    if constexpr (kProx == Prox::grouped_hypentropy) FindEntries();
     std::fill_n(column_sums, kColumns, 0.0);
     for (std::int64_t begin = 0; begin < pass_.rows; begin += kRowsOfSum)
       Update(begin, std::min(begin + kRowsOfSum, pass_.rows), row_sums, column_sums);
@@ -100,12 +142,38 @@ class Columns {
       std::fill(factors_ + k * stride + pass_.rows, factors_ + (k + 1) * stride, T(0));
     }
   }
+  // Computes in factors_ the entries themselves.
+  HWY_INLINE void FindEntries() const {
+    D const d;
+    std::int64_t const stride = pass_.scratch_stride(), groups = std::ssize(pass_.group_begin) - 1;
+    for (int k = 0; k < kColumns; ++k) {
+      T* const column = factors_ + k * stride;
+      // Writes whole vectors. Excess lanes belong to the next group, which comes later, or to padding.
+      for (std::int64_t g = 0; g < groups; ++g) {
+        std::int64_t const begin = GroupBegin(g), end = GroupBegin(g + 1);
+        V squares = hn::Zero(d);
+        std::int64_t count = 0;
+        for (std::int64_t r = begin; r < end; r += kLanes) {
+          auto const is_inside = hn::FirstN(d, static_cast<std::size_t>(end - r));
+          V const v = hn::IfThenElseZero(is_inside, Positive(k, r, Costs(k, r), hn::LoadU(d, pass_.phi + r)));
+          squares = hn::MulAdd(v, v, squares);
+          count += static_cast<std::int64_t>(hn::CountTrue(d, hn::Gt(v, hn::Zero(d))));
+          hn::StoreU(v, d, column + r);
+        }
+        T const norm = std::sqrt(hn::GetLane(hn::SumOfLanes(d, squares)));
+        GroupProx<T>(pass_.prox, pass_.thresholds[static_cast<std::size_t>(g)], column + begin, end - begin, norm,
+                     count);
+      }
+      std::fill(column + pass_.rows, column + stride, T(0));
+    }
+  }
   HWY_INLINE std::int64_t GroupBegin(std::int64_t g) const { return pass_.group_begin[static_cast<std::size_t>(g)]; }
 
   HWY_INLINE V Apply(int k, std::int64_t r, V v) const {
     if constexpr (kProx == Prox::scaled) return hn::Mul(v, hn::Set(D(), pass_.prox.shrink));
     if constexpr (kProx == Prox::grouped) return hn::Mul(v, hn::LoadU(D(), factors_ + k * pass_.scratch_stride() + r));
     if constexpr (kProx == Prox::hypentropy) return rule_(v);
+    if constexpr (kProx == Prox::grouped_hypentropy) return hn::LoadU(D(), factors_ + k * pass_.scratch_stride() + r);
   }
 
   HWY_INLINE void Update(std::int64_t begin, std::int64_t end, T* row_sums, double* column_sums) const {
@@ -133,7 +201,7 @@ class Columns {
   T* const x_;
   T const* const costs_;
   T const* const psi_;
-  T* const factors_;  // Column by column, one for each row.
+  T* const factors_;  // Column by column, one for each row; with grouped_hypentropy the entries.
   T* const norms_;    // Column by column, one for each group.
 };
 
@@ -164,9 +232,12 @@ template <class T>
 void Pass(SplittingPass<T> const& pass, std::int64_t first, std::int64_t columns, T* row_sums, double* column_sums,
           T* scratch) {
   std::fill_n(row_sums, padded_to_vectors<T>(pass.rows), T(0));
-  if (pass.prox.hypentropy > 0) {
+  bool const grouped = !pass.thresholds.empty();
+  if (pass.prox.hypentropy > 0 && grouped) {
+    PassOfKind<T, Prox::grouped_hypentropy>(pass, first, columns, row_sums, column_sums, scratch);
+  } else if (pass.prox.hypentropy > 0) {
     PassOfKind<T, Prox::hypentropy>(pass, first, columns, row_sums, column_sums, scratch);
-  } else if (!pass.thresholds.empty()) {
+  } else if (grouped) {
     PassOfKind<T, Prox::grouped>(pass, first, columns, row_sums, column_sums, scratch);
   } else {
     PassOfKind<T, Prox::scaled>(pass, first, columns, row_sums, column_sums, scratch);

@@ -5,7 +5,7 @@
 // Layout    Column by column, the rows of a group next to each other; columns begin at cache lines of different sets.
 // Tiling    kPassColumns columns at once share the reads of phi and the row sums. With groups, a first step finds their
 //           norms and stores a factor for each row. The second step computes the entries again, from L1 or L2, so it
-//           works on whole vectors for any groups.
+//           works on whole vectors for any groups. With hypentropy too, the first step finds the entries themselves.
 // Traffic   One iteration reads X and S and leaves X - s S; the next reads this and leaves X: 12 and 8 bytes (float).
 //           Hypentropy: hypentropy-inl.hpp.
 // Numerics  Z is rounded once, in memory or not, so any split of a number of iterations has the same bits. Column sums
@@ -55,7 +55,7 @@ struct SplittingPass {
   std::span<std::int64_t const> group_begin;
   std::span<T const> thresholds;
 
-  /// Values of T for scratch memory: for each column, a factor for each row and one for each group.
+  /// Values of T for scratch memory: for each column, a factor or an entry for each row and one for each group.
   std::int64_t scratch_size() const { return thresholds.empty() ? 0 : kPassColumns * 2 * scratch_stride(); }
   std::int64_t scratch_stride() const { return padded_to_vectors<T>(rows) + padded_to_vectors<T>(1); }
 };

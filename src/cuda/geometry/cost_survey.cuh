@@ -54,7 +54,7 @@ struct MatrixCostsOf {
 };
 struct PointCostsOf {
   static __device__ __forceinline__ double at(RegularizedMatrix const& matrix, int line, int place) {
-    return PointPairs::cost(matrix, line, place);
+    return PointPairs::of_points(matrix, line, place);
   }
 };
 

@@ -28,9 +28,12 @@ void with_pairs(RegularizedMatrix const& matrix, Function&& function) {
 
 void pack_costs(PackCostsArguments const& arguments, Queue const& queue) {
   using Pack = Kernel<PackCostsArguments>;
-  queue.launch(arguments.scalar == DataType::float32 ? Pack{pack_costs_kernel<float>, pack_costs_kernel<float>}
-                                                     : Pack{pack_costs_kernel<double>, pack_costs_kernel<double>},
-               {tiles(static_cast<int>(arguments.pitch), arguments.matrix.columns), kEntryBlock}, arguments);
+  with_pairs(arguments.matrix, [&]<class Pairs>() {
+    queue.launch(arguments.scalar == DataType::float32
+                     ? Pack{pack_costs_kernel<float, Pairs>, pack_costs_kernel<float, Pairs>}
+                     : Pack{pack_costs_kernel<double, Pairs>, pack_costs_kernel<double, Pairs>},
+                 {tiles(static_cast<int>(arguments.pitch), arguments.matrix.columns), kEntryBlock}, arguments);
+  });
 }
 
 int entry_value_parts(int columns) {

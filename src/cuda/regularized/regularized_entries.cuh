@@ -65,7 +65,7 @@ __device__ __forceinline__ double entry_at(RegularizedEntries const& entries, in
 }
 
 /// One block for each tile.
-template <class T, class Source>
+template <class T, class Pairs, class Source>
 __global__ void __launch_bounds__(kEntryBlock) pack_costs_kernel(Source const source) {
   __shared__ CostTile tile;
   Share<PackCostsArguments> const share = share_of(source);
@@ -74,26 +74,34 @@ __global__ void __launch_bounds__(kEntryBlock) pack_costs_kernel(Source const so
   wait_for_previous_kernel();
   int const row_tiles = (static_cast<int>(arguments.pitch) - 1) / kEntryRows + 1;
   int const first_row = share.block % row_tiles * kEntryRows, first_column = share.block / row_tiles * kEntryColumns;
-  load_costs<MatrixPairs>(arguments.matrix, arguments.order, first_row, first_column, tile);
+  load_costs<Pairs>(arguments.matrix, arguments.order, first_row, first_column, tile);
   __syncthreads();
   int const lane = static_cast<int>(threadIdx.x) % 32;
+  bool const has_row = row_at(arguments.order, first_row + lane) >= 0;
   for (int c = static_cast<int>(threadIdx.x) / 32; c < kEntryColumns; c += kEntryWarps) {
     int const j = first_column + c;
     if (j < arguments.matrix.columns && first_row + lane < arguments.pitch)
-      static_cast<T*>(arguments.out)[j * arguments.pitch + first_row + lane] = static_cast<T>(tile[lane][c]);
+      static_cast<T*>(arguments.out)[j * arguments.pitch + first_row + lane] =
+          static_cast<T>(has_row ? tile[lane][c] : arguments.padding);
   }
 }
 
-/// Calls visit(first_row) for each tile of some columns, with its costs in `tile`; for all threads of the block.
+/// Calls visit(first_row) for each tile of some columns and of the places [begin, end), with its costs in `tile`; for
+/// all threads of the block.
 template <class Pairs, class Visit>
 __device__ __forceinline__ void for_cost_tiles(RegularizedEntries const& entries, int first_column, CostTile& tile,
-                                               Visit const& visit) {
-  for (int first_row = 0; first_row < entries.order.size; first_row += kEntryRows) {
+                                               int begin, int end, Visit const& visit) {
+  for (int first_row = begin; first_row < end; first_row += kEntryRows) {
     __syncthreads();
     load_costs<Pairs>(entries.matrix, entries.order, first_row, first_column, tile);
     __syncthreads();
     visit(first_row);
   }
+}
+template <class Pairs, class Visit>
+__device__ __forceinline__ void for_cost_tiles(RegularizedEntries const& entries, int first_column, CostTile& tile,
+                                               Visit const& visit) {
+  for_cost_tiles<Pairs>(entries, first_column, tile, 0, entries.order.size, visit);
 }
 
 /// Calls visit(begin, end, group, whether the group ends here) for the groups in the rows of a tile, or for all rows.
@@ -189,6 +197,73 @@ __device__ __forceinline__ double entry_conjugate(EntryTerms const& terms, doubl
   return z * x - entry_term(terms, x);
 }
 
+/// The sum of a lane's entries of h* for group lasso with hypentropy, at potentials u and v, as in the CPU's
+/// hypentropy_conjugate(). Each group is read once for its norm, once for each step of Newton's method, and once more.
+template <class Pairs>
+__device__ __forceinline__ double grouped_conjugate(EvaluateEntriesArguments const& arguments, int first_column,
+                                                    CostTile& tile, double const (&v)[kWarpColumns]) {
+  using Norm = GroupNorm<double>;
+  RegularizedEntries const& entries = arguments.entries;
+  EntryTerms const& terms = arguments.terms;
+  EntryProx<double> const prox{1 / terms.quadratic, terms.hypentropy, terms.width};
+  int const lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
+  double conjugate = 0;
+  for (int group = 0, begin = 0; begin < entries.order.size; ++group) {
+    int const end = terms.group_begin[group + 1];
+    double const threshold = terms.group_lasso * terms.group_weight[group];
+    // Calls visit(c, slack) for the positive slacks of the group in this lane's places.
+    auto const for_slacks = [&](auto const& visit) {
+      for_cost_tiles<Pairs>(entries, first_column, tile, begin, end, [&](int first_row) {
+        int const place = first_row + lane;
+        if (place >= end) return;
+        double const u = arguments.u[place];
+#pragma unroll
+        for (int c = 0; c < kWarpColumns; ++c) {
+          double const slack = u + v[c] - tile[lane][warp * kWarpColumns + c];
+          if (slack > 0) visit(c, slack);
+        }
+      });
+    };
+    double root[kWarpColumns] = {}, count[kWarpColumns] = {};
+    for_slacks([&](int c, double slack) {
+      root[c] += slack * slack;
+      count[c] += 1;
+    });
+    bool goes_on = false;
+#pragma unroll
+    for (int c = 0; c < kWarpColumns; ++c) {
+      double const norm = sqrt(warp_sum(root[c]));
+      count[c] = warp_sum(count[c]);
+      root[c] = norm > threshold ? Norm{prox, threshold}.least(norm, count[c]) : 0.0;
+      goes_on |= root[c] > 0 && threshold > 0;
+    }
+    for (int k = 0; k < Norm::kMostSteps && __syncthreads_or(goes_on); ++k) {
+      Norm::Sums sums[kWarpColumns];
+      for_slacks([&](int c, double slack) {
+        if (!(root[c] > 0)) return;
+        EntryProx<double> const of_group = prox.within_group(threshold, root[c]);
+        sums[c].add(of_group, of_group(slack));
+      });
+      goes_on = false;
+#pragma unroll
+      for (int c = 0; c < kWarpColumns; ++c) {
+        Norm::Sums const all{warp_sum(sums[c].squares), warp_sum(sums[c].slopes)};
+        if (!(root[c] > 0)) continue;
+        double const next = Norm{prox, threshold}.next(root[c], all);
+        goes_on |= !Norm::is_last(root[c], next);
+        if (next > root[c]) root[c] = next;
+      }
+    }
+    for_slacks([&](int c, double slack) {
+      if (!(root[c] > 0)) return;
+      double const x = (threshold > 0 ? prox.within_group(threshold, root[c]) : prox)(slack);
+      conjugate += terms.quadratic / 2 * x * x + terms.hypentropy * (x * (x / (hypot(x, terms.width) + terms.width)));
+    });
+    begin = end;
+  }
+  return conjugate;
+}
+
 /// One block for each 32 columns.
 template <class Pairs>
 __global__ void __launch_bounds__(kEntryBlock) entry_values_kernel(EvaluateEntriesArguments const arguments) {
@@ -213,6 +288,8 @@ __global__ void __launch_bounds__(kEntryBlock) entry_values_kernel(EvaluateEntri
     }
   }
   EntryValues found{};
+  if (has_conjugate && terms.group && terms.hypentropy > 0)
+    found.conjugate = grouped_conjugate<Pairs>(arguments, first_column, tile, v);
   double plan_squares[kWarpColumns] = {}, slack_squares[kWarpColumns] = {};  // Of the present group.
   for_cost_tiles<Pairs>(entries, first_column, tile, [&](int first_row) {
     int const place = first_row + lane;
@@ -248,7 +325,7 @@ __global__ void __launch_bounds__(kEntryBlock) entry_values_kernel(EvaluateEntri
         double const norm = sqrt(warp_sum(plan_squares[c])), slack_norm = sqrt(warp_sum(slack_squares[c]));
         if (lane == 0) {
           found.regularization += threshold * norm;
-          if (has_conjugate && slack_norm > threshold)
+          if (has_conjugate && terms.hypentropy == 0 && slack_norm > threshold)
             found.conjugate += (slack_norm - threshold) * (slack_norm - threshold) / (2 * terms.quadratic);
         }
         plan_squares[c] = slack_squares[c] = 0;

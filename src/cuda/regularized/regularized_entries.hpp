@@ -43,7 +43,8 @@ struct PackCostsArguments {
   RowOrder order;
   DataType scalar;
   std::int64_t pitch;
-  void* out;  // [columns][pitch], +infinity in padding.
+  void* out;  // [columns][pitch]
+  double padding;
 };
 void pack_costs(PackCostsArguments const& arguments, Queue const& queue);
 

@@ -70,10 +70,15 @@ struct MatrixPairs {
   }
 };
 struct PointPairs {
-  static __device__ __forceinline__ double cost(RegularizedMatrix const& matrix, int i, int j) {
+  /// Without l1.
+  static __device__ __forceinline__ double of_points(RegularizedMatrix const& matrix, int i, int j) {
     double cost[1];
     read_scaled_costs(matrix, i, j, cost);
     return cost[0];
+  }
+  static __device__ __forceinline__ double cost(RegularizedMatrix const& matrix, int i, int j) {
+    double const cost = of_points(matrix, i, j);
+    return matrix.l1_weights.data ? fma(matrix.l1, l1_weight_at(matrix, i, j), cost) : cost;
   }
 };
 

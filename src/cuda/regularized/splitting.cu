@@ -47,6 +47,8 @@ auto with_prox(DataType scalar, SplittingProx prox, Function&& function) {
         return function.template operator()<T, shrink>();
       case group:
         return function.template operator()<T, group>();
+      case group_hypentropy:
+        return function.template operator()<T, group_hypentropy>();
       default:
         return function.template operator()<T, hypentropy>();
     }
@@ -61,7 +63,7 @@ Kernel<SplittingArguments> kernel_of() {
 
 template <class T, SplittingProx kProx, SplittingIteration kIteration>
 int shared_bytes(int threads) {
-  int const sums = kProx == SplittingProx::group ? 2 * SplittingTile<T, kProx>::kVectors * sizeof(T) : 0;
+  int const sums = has_groups(kProx) ? 2 * kGroupSums<kProx> * SplittingTile<T, kProx>::kVectors * sizeof(T) : 0;
   return threads * (SplittingRing<kProx, kIteration>::kThreadBytes + sums);
 }
 
@@ -113,7 +115,7 @@ SplittingPlan plan_splitting(DataType scalar, SplittingProx prox, int rows, int 
     using Tile = SplittingTile<T, kProx>;
     SplittingPlan plan{scalar, prox};
     int const most_rows = most_threads<T, kProx>() * Tile::kThreadRows;
-    if (kProx == SplittingProx::group) {
+    if (has_groups(kProx)) {
       plan.slabs = grouped_slabs(group_begin, kGroupedSlabBytes / static_cast<int>(sizeof(T)));
     } else {
       for (int row = 0; row < rows; row += most_rows) plan.slabs.push_back(row);
@@ -158,7 +160,7 @@ void splitting_iteration(SplittingPlan const& plan, SplittingIteration iteration
                    {.blocks = plan.blocks(),
                     .threads = plan.threads,
                     .shared_bytes = shared_bytes<T, kProx, kIteration>(plan.threads),
-                    .cluster = kProx == SplittingProx::group ? plan.cluster : 0},
+                    .cluster = has_groups(kProx) ? plan.cluster : 0},
                    arguments);
     });
     queue.launch(Kernel<SplittingArguments>{update_splitting_kernel<T>, update_splitting_kernel<T>},
@@ -177,6 +179,13 @@ void restart_splitting(SplittingRestart const& restart, Queue const& queue) {
 void splitting_residual(SplittingResidualArguments const& arguments, Queue const& queue) {
   queue.launch(Kernel<SplittingResidualArguments>{splitting_residual_kernel, splitting_residual_kernel},
                {1, kRestartThreads}, arguments);
+  using Count = Kernel<SplittingResidualArguments>;
+  SplittingArguments const& problem = arguments.problem;
+  std::int64_t const vectors = problem.pitch * problem.side[1].size * size_of(arguments.scalar) / 16;
+  queue.launch(arguments.scalar == DataType::float32
+                   ? Count{count_entries_kernel<float>, count_entries_kernel<float>}
+                   : Count{count_entries_kernel<double>, count_entries_kernel<double>},
+               {static_cast<int>((vectors - 1) / kCountVectors + 1), kSpareThreads}, arguments);
 }
 
 void approach_spare(SplittingSpareArguments const& arguments, double share, cudaStream_t stream) {

@@ -10,7 +10,8 @@
 //   waits for memory. Row sums stay in registers; each warp joins the sums of its columns and writes them for 32
 //   columns at a time. With groups, a slab holds whole groups: lanes of a warp sum the squares of a group, and shared
 //   memory joins the sums of the warps, with one barrier for each column. A group that is too large for a block has a
-//   slab of its own, whose rows the blocks of a cluster divide.
+//   slab of its own, whose rows the blocks of a cluster divide. With hypentropy too, each step of Newton's method for
+//   the norms takes two such sums and two barriers.
 //
 // Traffic: 12 or 8 bytes for each entry in float, 10 on average; 8 bytes of row sums for each part of the columns, and
 //   8 bytes of column sums for each 128 rows. Every other iteration runs backwards, through entries that the previous
@@ -33,8 +34,8 @@ namespace monge::cuda {
 template <class T, SplittingProx kProx>
 struct SplittingTile {
   static constexpr int kPerVector = 16 / sizeof(T);
-  static constexpr int kVectors = kProx == SplittingProx::group ? 4 : 1;  // Of a column, for each thread.
-  static constexpr int kMostThreads = kProx == SplittingProx::group ? 512 : 256;
+  static constexpr int kVectors = has_groups(kProx) ? 4 : 1;  // Of a column, for each thread.
+  static constexpr int kMostThreads = has_groups(kProx) ? 512 : 256;
   static constexpr int kThreadRows = kVectors * kPerVector;
 };
 
@@ -43,7 +44,7 @@ template <SplittingProx kProx, SplittingIteration kIteration>
 struct SplittingRing {
   static constexpr int kArrays = kIteration == SplittingIteration::closing ? 1 : 2;
   static constexpr int kVectors = SplittingTile<float, kProx>::kVectors;
-  static constexpr int kStages = (kProx == SplittingProx::group ? 4 : 8) / kArrays;
+  static constexpr int kStages = (has_groups(kProx) ? 4 : 8) / kArrays;
   static constexpr int kThreadBytes = kStages * kArrays * kVectors * 16;
 };
 
@@ -73,8 +74,8 @@ __device__ __forceinline__ T entry_sum(T const (&value)[16 / sizeof(T)]) {
 }
 
 /// The groups of one thread's vectors. A warp takes 32 kVectors vectors in a row; the lanes lie side by side in each
-/// 32. Places count vectors from the first row of the block. Squares of a group are summed over 32 vectors, or over a
-/// whole warp if it lies in one group. A sum is stored at the place of its first vector.
+/// 32. Places count vectors from the first row of the block. Numbers of a group's vectors are summed over 32 vectors,
+/// or over a whole warp if it lies in one group. A sum is stored at the place of its first vector.
 template <class T, int kVectors>
 struct GroupedVectors {
   int begin[kVectors], end[kVectors];  // The group of each vector, as places.
@@ -106,13 +107,13 @@ struct GroupedVectors {
     is_whole = __all_sync(0xffffffffu, whole);
   }
 
-  /// Sums the squares of the vectors and stores the sums at their places.
-  __device__ __forceinline__ void leave(T const (&square)[kVectors], T* sums) const {
+  /// Sums a number of each vector and stores the sums at their places.
+  __device__ __forceinline__ void leave(T const (&number)[kVectors], T* sums) const {
     int const lane = static_cast<int>(threadIdx.x) % 32;
     if (is_whole) {
-      T sum = square[0];
+      T sum = number[0];
 #pragma unroll
-      for (int v = 1; v < kVectors; ++v) sum += square[v];
+      for (int v = 1; v < kVectors; ++v) sum += number[v];
       sum = warp_sum(sum);
       if (lane == 0) sums[place] = sum;
       return;
@@ -120,7 +121,7 @@ struct GroupedVectors {
 #pragma unroll
     for (int v = 0; v < kVectors; ++v) {
       int const mine = place + v * 32;
-      T sum = square[v];
+      T sum = number[v];
 #pragma unroll
       for (int distance = 1; distance < 32; distance *= 2) {
         T const other = __shfl_down_sync(0xffffffffu, sum, static_cast<unsigned>(distance));
@@ -130,8 +131,8 @@ struct GroupedVectors {
     }
   }
 
-  /// The squares of a vector's group in this block, from all sums.
-  __device__ __forceinline__ T squares(int v, T const* sums) const {
+  /// The sum over a vector's group in this block, from all sums.
+  __device__ __forceinline__ T total(int v, T const* sums) const {
     T sum = 0;
     for (int k = begin[v]; k < end[v];) {
       sum += sums[k];
@@ -174,7 +175,7 @@ struct SplittingBlock {
   __device__ __forceinline__ SplittingBlock(SplittingArguments const& arguments, int block) {
     int const thread = static_cast<int>(threadIdx.x), rows = static_cast<int>(blockDim.x) * Tile::kThreadRows;
     // Only groups need clusters.
-    cluster = kProx == SplittingProx::group ? arguments.cluster : 1;
+    cluster = has_groups(kProx) ? arguments.cluster : 1;
     rank = block % cluster;
     slab = block / cluster % arguments.slab_count;
     part = block / cluster / arguments.slab_count;
@@ -208,12 +209,98 @@ __device__ __forceinline__ void shrink_groups(T (&value)[kVectors][kPerVector],
 #pragma unroll
   for (int v = 0; v < kVectors; ++v) {
     if (v == 0 || groups.begin[v] != groups.begin[v - 1]) {
-      T squares = groups.squares(v, sums);
+      T squares = groups.total(v, sums);
       if (v == 0 && is_divided) squares = cluster_sum(squares, parts);
       factor = group_factor(sqrt(squares), groups.threshold[v]) * shrink;
     }
 #pragma unroll
     for (int e = 0; e < kPerVector; ++e) value[v][e] = rounded_product(value[v][e], factor);
+  }
+}
+
+/// Arrays of sums in shared memory that a column or, with hypentropy, a step of Newton's method takes: of threads and
+/// of blocks of a cluster. Two sets take turns: threads read one while they write the other.
+template <SplittingProx kProx>
+inline constexpr int kGroupSums = kProx == SplittingProx::group_hypentropy ? 2 : 1;
+template <SplittingProx kProx>
+inline constexpr int kClusterSums = kProx == SplittingProx::group_hypentropy ? 3 : 1;
+
+/// Replaces the entries of each group in a column by their prox with hypentropy (GroupNorm in splitting_rule.hpp). The
+/// threads of a block, and the blocks of a divided group, take the same number of steps. `turn` is the set in use.
+template <class T, int kVectors, int kPerVector, class HasRows>
+__device__ __forceinline__ void solve_groups(T (&value)[kVectors][kPerVector],
+                                             GroupedVectors<T, kVectors> const& groups, HasRows const& has,
+                                             bool is_divided, EntryProx<T> const& prox, T* sums,
+                                             T (*parts)[kMostSplittingCluster], int& turn) {
+  int const stride = static_cast<int>(blockDim.x) * kVectors;
+  // Replaces two numbers of each vector by their totals over the group.
+  auto const join = [&](T(&first)[kVectors], T(&second)[kVectors]) {
+    turn ^= 1;
+    T* const own = sums + turn * 2 * stride;
+    groups.leave(first, own);
+    groups.leave(second, own + stride);
+    __syncthreads();
+#pragma unroll
+    for (int v = 0; v < kVectors; ++v) {
+      if (v > 0 && groups.begin[v] == groups.begin[v - 1]) {
+        first[v] = first[v - 1];
+        second[v] = second[v - 1];
+        continue;
+      }
+      first[v] = groups.total(v, own);
+      second[v] = groups.total(v, own + stride);
+      if (v == 0 && is_divided) {
+        first[v] = cluster_sum(first[v], parts[turn * 3]);
+        second[v] = cluster_sum(second[v], parts[turn * 3 + 1]);
+      }
+    }
+  };
+  T first[kVectors] = {}, second[kVectors] = {}, root[kVectors];
+#pragma unroll
+  for (int v = 0; v < kVectors; ++v) {
+#pragma unroll
+    for (int e = 0; e < kPerVector; ++e) {
+      first[v] = fused(value[v][e], value[v][e], first[v]);
+      second[v] += value[v][e] > 0 ? T(1) : T(0);
+    }
+  }
+  join(first, second);
+#pragma unroll
+  for (int v = 0; v < kVectors; ++v) {
+    T const norm = sqrt(first[v]);
+    bool const remains = has(v) && norm > groups.threshold[v];
+    root[v] = remains ? GroupNorm<T>{prox, groups.threshold[v]}.least(norm, second[v]) : T(0);
+  }
+  for (int k = 0; k < GroupNorm<T>::kMostSteps; ++k) {
+#pragma unroll
+    for (int v = 0; v < kVectors; ++v) {
+      typename GroupNorm<T>::Sums found;
+      if (root[v] > 0) {
+        EntryProx<T> const of_group = prox.within_group(groups.threshold[v], root[v]);
+        for (int e = 0; e < kPerVector; ++e) {
+          if (value[v][e] > 0) found.add(of_group, of_group(value[v][e]));
+        }
+      }
+      first[v] = found.squares;
+      second[v] = found.slopes;
+    }
+    join(first, second);
+    bool goes_on = false;
+#pragma unroll
+    for (int v = 0; v < kVectors; ++v) {
+      if (!(root[v] > 0)) continue;
+      T const next = GroupNorm<T>{prox, groups.threshold[v]}.next(root[v], {first[v], second[v]});
+      goes_on |= !GroupNorm<T>::is_last(root[v], next);
+      if (next > root[v]) root[v] = next;
+    }
+    goes_on = __syncthreads_or(goes_on);
+    if (is_divided) goes_on = cluster_sum(goes_on ? T(1) : T(0), parts[turn * 3 + 2]) > 0;
+    if (!goes_on) break;
+  }
+#pragma unroll
+  for (int v = 0; v < kVectors; ++v) {
+    EntryProx<T> const of_group = prox.within_group(groups.threshold[v], root[v]);
+    for (int e = 0; e < kPerVector; ++e) value[v][e] = root[v] > 0 ? of_group(value[v][e]) : T(0);
   }
 }
 
@@ -272,17 +359,17 @@ __global__ void __launch_bounds__(SplittingTile<T, kProx>::kMostThreads) split_k
     for (int e = 0; e < kPerVector; ++e) phi[v][e] = row_sum[v][e] = 0;
     if (has(v)) load_16_bytes(phi[v], static_cast<T const*>(rows.rounded) + row + v * 32 * kPerVector);
   }
-  // Two sets of sums for alternate columns: threads read one set while they write the other.
   T* const group_sums = reinterpret_cast<T*>(dynamic + Ring::kThreadBytes * threads);
-  using Groups = std::conditional_t<kProx == SplittingProx::group, GroupedVectors<T, kVectors>, int>;
+  using Groups = std::conditional_t<has_groups(kProx), GroupedVectors<T, kVectors>, int>;
   Groups const groups = [&]() -> Groups {
-    if constexpr (kProx == SplittingProx::group) {
+    if constexpr (has_groups(kProx)) {
       return {arguments, block.row_begin, block.row_end, row, static_cast<T>(parameters.group)};
     } else {
       return 0;
     }
   }();
-  __shared__ T cluster_parts[2][kMostSplittingCluster];
+  __shared__ T cluster_parts[2 * kClusterSums<kProx>][kMostSplittingCluster];
+  int turn = 0;
 #if __CUDA_ARCH__ >= 900
   if (block.cluster > 1) cluster_barrier();  // All blocks have begun.
 #endif
@@ -315,6 +402,8 @@ __global__ void __launch_bounds__(SplittingTile<T, kProx>::kMostThreads) split_k
       shrink_groups(value, groups, block.is_divided, shrink, group_sums + k % 2 * threads * kVectors,
                     cluster_parts[k % 2]);
     }
+    if constexpr (kProx == SplittingProx::group_hypentropy)
+      solve_groups(value, groups, has, block.is_divided, prox, group_sums, cluster_parts, turn);
     T column_sum = 0;
 #pragma unroll
     for (int v = 0; v < kVectors; ++v) {
@@ -469,11 +558,37 @@ __global__ void __launch_bounds__(kRestartThreads) splitting_residual_kernel(Sou
   rows = block_sum<kRestartThreads>(rows);
   __syncthreads();  // block_sum() uses the same memory again.
   columns = block_sum<kRestartThreads>(columns);
-  if (thread == 0) *arguments.result = {rows, columns};
+  if (thread == 0) *arguments.result = {rows, columns, 0};
 }
 
-// Kernels for spare plans work element by element, at the speed of memory.
+// Kernels for whole plans work element by element, at the speed of memory.
 inline constexpr int kSpareThreads = 256;
+inline constexpr int kCountVectors = 32 * kSpareThreads;  // Of a block.
+
+/// Adds the number of entries that are not 0 to the result.
+template <class T, class Source>
+__global__ void __launch_bounds__(kSpareThreads) count_entries_kernel(Source const source) {
+  constexpr int kPerVector = 16 / sizeof(T);
+  Share<SplittingResidualArguments> const share = share_of(source);
+  SplittingArguments const& problem = share.arguments.problem;
+  start_next_kernel();
+  wait_for_previous_kernel();
+  std::int64_t const vectors = problem.pitch * problem.side[1].size / kPerVector;
+  std::int64_t const first = std::int64_t{share.block} * kCountVectors + threadIdx.x;
+  int count = 0;
+#pragma unroll 8
+  for (int k = 0; k < kCountVectors; k += kSpareThreads) {
+    if (first + k >= vectors) break;
+    T value[kPerVector];
+    load_16_bytes(value, static_cast<T const*>(problem.entries) + (first + k) * kPerVector);
+#pragma unroll
+    for (int e = 0; e < kPerVector; ++e) count += value[e] != 0;
+  }
+  count = __reduce_add_sync(0xffffffffu, count);
+  if (threadIdx.x % 32 == 0 && count > 0)
+    atomicAdd(reinterpret_cast<unsigned long long*>(&share.arguments.result->nonzeros),
+              static_cast<unsigned long long>(count));
+}
 
 template <class T>
 __global__ void __launch_bounds__(kSpareThreads)

@@ -12,7 +12,10 @@
 namespace monge::cuda {
 
 /// The proximal step of an entry, as far as kernels differ in it.
-enum class SplittingProx { shrink, group, hypentropy };
+enum class SplittingProx { shrink, group, hypentropy, group_hypentropy };
+constexpr bool has_groups(SplittingProx prox) {
+  return prox == SplittingProx::group || prox == SplittingProx::group_hypentropy;
+}
 
 /// Data of an iteration: opening reads X and S and leaves X - s S; closing reads X - s S and leaves X; single reads X
 /// and S and leaves X.
@@ -133,8 +136,10 @@ void restart_splitting(SplittingRestart const& restart, Queue const& queue);
 
 struct SplittingResidualArguments {
   SplittingArguments problem;
+  DataType scalar;
   SplittingResidual* result;
 };
+/// Two launches: the residuals, and the number of entries that are not 0.
 void splitting_residual(SplittingResidualArguments const& arguments, Queue const& queue);
 
 /// X of a plan and X' of a spare one, `size` entries of type `scalar` with padding, and `count` numbers of the

@@ -7,6 +7,7 @@
 
 #include "cuda/geometry/costs.hpp"
 #include "cuda/vectors/kernels.hpp"
+#include "regularized/regularized_costs.hpp"
 #include "regularized/splitting_rule.hpp"
 
 namespace monge::cuda {
@@ -21,6 +22,7 @@ constexpr int kIterationsBeforeGraph = 40;
 /// loses, whose problems would be solved one after the other.
 constexpr std::int64_t kLeastResidentBytes = std::int64_t{3} << 20;
 
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr std::size_t kAllSteps = std::numeric_limits<std::size_t>::max();
 
 /// Columns begin at multiples of 128 bytes.
@@ -31,7 +33,7 @@ SplittingOperator& operator_of(SplittingStep const& step) {
 }
 
 SplittingProx prox_of(RegularizerTerms const& terms) {
-  if (terms.hypentropy > 0) return SplittingProx::hypentropy;
+  if (terms.hypentropy > 0) return terms.group_lasso > 0 ? SplittingProx::group_hypentropy : SplittingProx::hypentropy;
   return terms.group_lasso > 0 ? SplittingProx::group : SplittingProx::shrink;
 }
 
@@ -50,7 +52,7 @@ SplittingOperator::SplittingOperator(std::shared_ptr<RegularizedCosts const> cos
   plan_ =
       plan_splitting(scalar_, prox, static_cast<int>(round_up(size, kSplittingRows)), m, costs_.group_begin(), units);
   allocate();
-  pack_costs({costs_.matrix(), costs_.order(), scalar_, pitch_, packed_costs_.data()}, queue);
+  pack_costs({costs_.matrix(), costs_.order(), scalar_, pitch_, packed_costs_.data(), kInfinity}, queue);
 }
 
 void SplittingOperator::allocate() {
@@ -130,17 +132,48 @@ void SplittingOperator::restart(double factor, bool empty) {
 void SplittingOperator::start(double step) {
   DeviceGuard const guard(runtime_->index());
   double const n = static_cast<double>(rows()), m = static_cast<double>(columns());
-  std::vector<double> const phi(static_cast<std::size_t>(rows()), step * m / (n + m));
-  std::vector<double> const psi(static_cast<std::size_t>(columns()), step * n / (n + m));
-  auto const upload_side = [&](std::vector<double> const& from, SplittingSide const& to) {
-    upload(*runtime_, from.data(), to.potential, std::ssize(from) * static_cast<std::int64_t>(sizeof(double)));
-  };
-  upload_side(costs_.in_order(phi), arguments_.side[0]);
-  upload_side(psi, arguments_.side[1]);
+  upload_side(Side::rows, std::vector<double>(static_cast<std::size_t>(rows()), step * m / (n + m)),
+              arguments_.side[0].potential);
+  upload_side(Side::columns, std::vector<double>(static_cast<std::size_t>(columns()), step * n / (n + m)),
+              arguments_.side[1].potential);
   MONGE_CUDA_TRY(cudaMemsetAsync(entries_.data(), 0, static_cast<std::size_t>(entries_.bytes()), runtime_->stream()));
   set_parameters(step);
   restart(1, true);
   iterations_ = 0;
+}
+
+void SplittingOperator::upload_side(Side side, std::vector<double> const& values, double* to) const {
+  std::vector<double> const packed = side == Side::rows ? costs_.in_order(values) : values;
+  upload(*runtime_, packed.data(), to, std::ssize(packed) * static_cast<std::int64_t>(sizeof(double)));
+}
+
+void SplittingOperator::begin_from(SplittingStart const& from) {
+  DeviceGuard const guard(runtime_->index());
+  if (!from.u.empty()) {
+    for (Side const side : kSides) {
+      std::span<double const> const given = side == Side::rows ? from.u : from.v;
+      std::vector<double> potential(given.begin(), given.end());
+      for (double& value : potential) value *= step_;
+      upload_side(side, potential, arguments_.side[side_index(side)].potential);
+    }
+  }
+  if (from.plan.rows() > 0) {
+    DeviceArray<unsigned char> copy;
+    RegularizedMatrix matrix{.rows = costs_.matrix().rows, .columns = costs_.matrix().columns};
+    matrix.cost = upload_costs(runtime_, CostMatrix{from.plan}, copy);
+    matrix.inverse_range = 1 / scale().mass;
+    pack_costs({matrix, costs_.order(), scalar_, pitch_, entries_.data(), 0}, runtime_->stream());
+    std::vector<double> sums[2] = {costs_.of(Side::rows).share, costs_.of(Side::columns).share};
+    for (Side const side : kSides) marginal(side, sums[side_index(side)]);
+    require_finite_start(sums[0], sums[1]);
+    for (Side const side : kSides) {
+      std::vector<double>& residual = sums[side_index(side)];
+      for (std::size_t i = 0; i < residual.size(); ++i)
+        residual[i] = residual[i] / scale().mass - costs_.of(side).share[i];
+      upload_side(side, residual, arguments_.side[side_index(side)].residual);
+    }
+  }
+  restart(1, false);
 }
 
 void SplittingOperator::set_step(double step) {
@@ -157,7 +190,7 @@ void SplittingOperator::enqueue(SplittingIteration iteration, std::int64_t numbe
 }
 
 void SplittingOperator::enqueue_residual(SplittingResidual* result, Queue const& queue) const {
-  splitting_residual({arguments_, result}, queue);
+  splitting_residual({arguments_, scalar_, result}, queue);
 }
 
 void SplittingOperator::iterate(int count) {

@@ -14,10 +14,11 @@ namespace monge::cuda {
 
 class SplittingOperator final : public ReadableOperator<monge::SplittingOperator> {
  public:
-  /// Packs the costs of a matrix. Costs of points are not allowed.
+  /// Packs the costs.
   SplittingOperator(std::shared_ptr<RegularizedCosts const> costs, Precision precision, Queue const& queue);
 
   void start(double step) override;
+  void begin_from(SplittingStart const& from) override;
   void set_step(double step) override;
   void iterate(int count) override;
   SplittingResidual residual() override;
@@ -35,6 +36,8 @@ class SplittingOperator final : public ReadableOperator<monge::SplittingOperator
   void allocate();
   void allocate_resident();
   void set_parameters(double step);
+  /// Writes numbers of a side to device memory, rows in the order of the entries.
+  void upload_side(Side side, std::vector<double> const& values, double* to) const;
   void restart(double factor, bool empty);
   /// `number`: earlier iterations, which decide the direction of this one.
   void enqueue(SplittingIteration iteration, std::int64_t number, Queue const& queue) const;

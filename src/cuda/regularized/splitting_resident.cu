@@ -29,7 +29,7 @@ auto with_type(DataType scalar, Function&& function) {
 
 std::optional<ResidentPlan> plan_resident(DataType scalar, SplittingProx prox, int rows, int columns,
                                           int multiprocessors) {
-  if (prox == SplittingProx::group) return std::nullopt;
+  if (has_groups(prox)) return std::nullopt;
   return with_type(scalar, [&]<class T>() -> std::optional<ResidentPlan> {
     constexpr int kWarpRows = ResidentTile<T>::kWarpRows;
     int const most_bytes = most_shared_bytes() - kReservedBytes;
