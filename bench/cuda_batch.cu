@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <random>
 #include <vector>
 
 #include <monge/monge.hpp>
@@ -86,6 +87,37 @@ int main(int argc, char** argv) {
     std::fflush(stdout);
     separator = ",";
   }
+  // Newton's method on cost matrices: of the entropic problem and of quadratic plans.
+  constexpr int kProblems = 64;
+  constexpr std::int64_t kSize = 200;
+  std::vector<std::vector<double>> costs;
+  std::vector<BatchProblem> entropic;
+  std::vector<RegularizedProblem> quadratic;
+  std::mt19937_64 random(1);
+  std::uniform_real_distribution<double> uniform;
+  for (int p = 0; p < kProblems; ++p) {
+    std::vector<double>& cost = costs.emplace_back(kSize * kSize);
+    for (double& value : cost) value = uniform(random);
+  }
+  for (std::vector<double> const& cost : costs) {
+    CostMatrix const matrix{MatrixView(cost.data(), kSize, kSize)};
+    entropic.push_back({matrix});
+    quadratic.push_back({.geometry = matrix, .regularizer = {.quadratic = 1}});
+  }
+  SolveOptions const options{.eps = 1e-3, .method = Method::newton, .tolerance = 1e-9};
+  RegularizedOptions const of_quadratic{.method = RegularizedMethod::newton, .tolerance = 1e-6};
+  auto const print = [&](char const* method, double together, double alone) {
+    std::printf(",\n    {\"method\": \"%s\", \"problems\": %d, \"n\": %lld, \"ms\": %.2f, \"alone_ms\": %.2f}", method,
+                kProblems, static_cast<long long>(kSize), together, alone);
+  };
+  int const times = std::max(1, repeats / 4);
+  print("newton", milliseconds(times, [&] { solve_batch(context, entropic, options); }), milliseconds(times, [&] {
+          for (BatchProblem const& one : entropic) solve(context, one.geometry, options);
+        }));
+  print("quadratic", milliseconds(times, [&] { solve_regularized_batch(context, quadratic, of_quadratic); }),
+        milliseconds(times, [&] {
+          for (RegularizedProblem const& one : quadratic) solve_regularized_batch(context, {&one, 1}, of_quadratic);
+        }));
   std::printf("\n  ]\n}\n");
   return 0;
 }

@@ -17,9 +17,9 @@ struct BatchProblem {
 };
 
 /// Solves each problem as solve() does, to the same bits. The problems take their sweeps together: on CUDA a half-step
-/// is one launch for all of them; on the CPU problems too small for two threads run in parallel, one thread each, in
-/// sweeps and in Newton's method. Steps of Newton's method on CUDA, and of SPLR, run in turn. Sizes, dimensions and
-/// kinds of geometry may differ. Each problem stops by itself, and has its own status, certificate and,
+/// is one launch for all of them, and steps of Newton's method on problems of up to 2^22 pairs run in eight streams. On
+/// the CPU problems too small for two threads run in parallel, one thread each. Steps of SPLR run in turn. Sizes,
+/// dimensions and kinds of geometry may differ. Each problem stops by itself, and has its own status, certificate and,
 /// with precision auto, refinement. Plans are returned in the order of the problems. On CUDA the plans of a batch share
 /// memory, which is freed with the last of them.
 ///

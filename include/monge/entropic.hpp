@@ -30,11 +30,11 @@ constexpr auto names_of(Schedule) {
 /// How potentials are found.
 enum class Method {
   automatic,  ///< "auto": Sinkhorn, then Newton's method where the observed rate predicts that it needs fewer passes.
-              ///< Newton's method needs both marginals as constraints, schedule overrelaxed, and precision auto or
-              ///< float64; otherwise Sinkhorn alone.
+              ///< Newton's method needs schedule overrelaxed and precision auto or float64; otherwise Sinkhorn alone.
   sinkhorn,   ///< Sweeps alone, by `schedule`.
   newton,     ///< Annealed, damped Newton on the potential g, in float64 (docs/math.md, section 15).
-  splr,       ///< The sparse-plus-low-rank quasi-Newton method, in float64 (cuRegOT; docs/math.md, section 16).
+  splr,       ///< The sparse-plus-low-rank quasi-Newton method, in float64 (cuRegOT; docs/math.md, section 16). Both
+              ///< marginals are constraints.
 };
 constexpr auto names_of(Method) {
   using enum Method;
@@ -70,10 +70,12 @@ struct SolveOptions {
   double eps = 0;           ///< Regularisation, in the units of C. Set one of eps and eps_relative, > 0; 0: not set.
   double eps_relative = 0;  ///< eps as a share of the mean cost (Report::mean_cost), which must be positive.
   Method method = Method::automatic;
-  double tolerance = 1e-6;              ///< Bound of the quantity of `criterion`. 0: run `iterations` sweeps.
+  /// Bound of the quantity of `criterion`. 0: run `iterations` sweeps, iterations of splr, or steps of Newton's method
+  /// at eps, and return the last potentials.
+  double tolerance = 1e-6;
   Criterion criterion = Criterion::l1;  ///< Others than l1 need the certificate.
   /// Limit of the sweeps, annealing included, >= 1; one sweep updates f and g. In Newton's method each pass over all
-  /// pairs counts as one. splr completes an iteration that it has begun.
+  /// pairs counts as one. splr completes an iteration that it has begun. With tolerance 0 see there.
   int iterations = 10000;
   Schedule schedule = Schedule::overrelaxed;
   /// rho_a and rho_b > 0, in the units of C; infinity: P 1 = a, P^T 1 = b. Penalties far below eps lose digits: f is
@@ -105,12 +107,13 @@ struct SolveOptions {
 template <class Options, class Visitor>
 void visit_solve_options(Options& options, Visitor&& visit) {
   visit(Field{"eps", kPositive, "regularisation, in the units of the cost"}, options.eps);
-  visit(Field{"eps_relative", kPositive, "instead of eps: a share of the mean cost; not for euclidean and p-norm"},
+  visit(Field{"eps_relative", kPositive,
+              "instead of eps: a share of the mean cost, which takes one pass for euclidean and p-norm"},
         options.eps_relative);
   visit(Field{"method", OneOf<Method>(), "how potentials are found; auto is sinkhorn, and newton where that pays"},
         options.method);
   visit(Field{"tolerance", kNotNegative,
-              "stop when the quantity of the criterion is at most this; 0 runs all iterations"},
+              "stop when the quantity of the criterion is at most this; 0 runs all iterations of the method"},
         options.tolerance);
   visit(
       Field{
@@ -118,7 +121,8 @@ void visit_solve_options(Options& options, Visitor&& visit) {
           "quantity that the tolerance bounds: the L1 marginal error or the L2 gradient of the dual, as shares of the "
           "mass, or the gap, as a share of the primal value (or of eps times the mass, if that is more)"},
       options.criterion);
-  visit(Field{"iterations", at_least(1), "at most this many sweeps, annealing included"}, options.iterations);
+  visit(Field{"iterations", at_least(1), "at most this many sweeps or other passes, annealing included"},
+        options.iterations);
   visit(Field{"schedule", OneOf<Schedule>(), "order of the updates in a sweep"}, options.schedule);
   visit(Field{"penalty_a", kPositiveOrInfinite, "weight of KL(P 1 | a), in the units of the cost; inf: P 1 is a"},
         options.penalty_a);

@@ -32,7 +32,9 @@ class Plan {
   std::int64_t rows() const;     ///< n
   std::int64_t columns() const;  ///< m
 
-  /// Potentials in units of C: f (n), g (m).
+  /// Potentials in units of C: f (n), g (m). Those of a balanced problem are unique up to (f + t, g - t). solve() with
+  /// a certificate and a tolerance above 0 returns the pair with <a, f> = <b, g>: it does not depend on the order of
+  /// the sides.
   std::vector<double> f() const;
   std::vector<double> g() const;
   void potentials(MutableVectorView f, MutableVectorView g) const;

@@ -237,9 +237,10 @@ struct RegularizedProblem {
 
 /// Solves each problem as solve_regularized() does, to the same bits; sizes may differ. Splitting iterates all problems
 /// together: on CUDA by one launch for all, on the CPU in parallel where each takes one thread. Newton's method solves
-/// one problem after the other; on the CPU problems that take one thread each run in parallel, unless progress is set.
-/// Seconds in a report are those of the steps in which the problem took part, with or without others. Of the options,
-/// u, v and plan must be empty. progress gets the index of the problem, and false stops that one. Throws Error as
+/// one problem after the other; problems that take one thread each (CPU) or have at most 2^22 pairs (CUDA, in eight
+/// streams) run in parallel, unless progress is set. Seconds in a report are those of the steps in which the problem
+/// took part, with or without others. Of the options, u, v and plan must be empty. progress gets the index of the
+/// problem, and false stops that one. Throws Error as
 /// solve_regularized() does, before any iteration where an argument is wrong. The message begins with the problem:
 /// "problem 3: p: ...".
 std::vector<RegularizedPlan> solve_regularized_batch(Context const& context,

@@ -20,7 +20,6 @@ from ._problem import (
     solve_options,
     warn_if_short,
     watching,
-    with_eps,
     with_weights,
 )
 from ._result import OTResult
@@ -241,7 +240,6 @@ def _divergence(
 ) -> DivergenceResult:
     warns, ab = truth("warn", warn), problems[0]
     session = ab.place.session(n_threads)
-    options = with_eps(session, ab, options)
     views = views_of_divergence(problems, _start(potentials_init))
     with watching(progress, options.get("iterations", 10000)) as watch:
         (made,) = _core.sinkhorn_divergences(session, [views], options, watch)

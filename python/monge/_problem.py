@@ -137,11 +137,6 @@ class Problem:
         """The problem without its geometry, which is a view of memory, and without tensors that require gradients."""
         return replace(self, followed=None)
 
-    @property
-    def has_mean_cost(self) -> bool:
-        """Whether the library knows the mean cost without a pass over all pairs."""
-        return self.cost is not None or self.cost_function in ("sqeuclidean", "cosine", "dot")
-
 
 def costs(x: Array, y: Array, cost_function: str, norm_p: float = 2.0, scale: float = 1.0) -> Array:
     """scale c(x_i, y_j) (n x m) on the host, in float64."""
@@ -501,37 +496,10 @@ def solve_options(
     return options
 
 
-def mean_cost(session: _core.Session, problem: Problem) -> float:
-    """sum_ij a_i b_j C_ij / sum_ij a_i b_j of points, with a relative error of some 1e-7.
-
-    The value is <C, P> of the plan P with potentials 0 at an eps 1e8 times as large as the spread of the points. There
-    P is a b^T up to a relative error of 1e-8, so its mass is that of a b^T.
-    """
-    x, y = problem.x, problem.y
-    assert x is not None and y is not None
-    if not 0 < problem.scale < math.inf:
-        raise ValueError(f"scale: is {problem.scale:g}; must be finite and > 0")
-    spread = max(float(x.max()), float(y.max())) - min(float(x.min()), float(y.min()))
-    if spread == 0:
-        raise ValueError("reg: is not given, and all costs are 0; must be given")
-    zeros = (np.zeros(problem.geometry.rows), np.zeros(problem.geometry.columns))
-    options = {"eps": 1e8 * spread * problem.scale, "precision": "float64"}
-    plan = _core.plan_of(session, problem.geometry, problem.a, problem.b, *zeros, options)
-    return plan.transport_cost() / (plan.report.mass * plan.report.mass_b)
-
-
 def at_the_end(options: dict[str, Any], report: _core.Report) -> dict[str, Any]:
     """The options of a solve with the eps and the precision in which it ended."""
     own = {"eps": report.eps, "precision": report.precision}
     return {name: value for name, value in options.items() if name != "eps_relative"} | own
-
-
-def with_eps(session: _core.Session, problem: Problem, options: dict[str, Any]) -> dict[str, Any]:
-    """The options, with eps instead of eps_relative for costs whose mean the library does not know."""
-    if "eps_relative" not in options or problem.has_mean_cost:
-        return options
-    options = dict(options)
-    return options | {"eps": options.pop("eps_relative") * mean_cost(session, problem)}
 
 
 def _of_sweeps(state: _core.Progress) -> str:

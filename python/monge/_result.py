@@ -26,7 +26,8 @@ class OTResult(PlanResult):
     The plan is P_ij = a_i b_j exp((f_i + g_j - C_ij) / eps); only ``plan`` forms it. Arrays have the framework, dtype
     and device of M or X_a. On CUDA they are ready on the stream of the solve.
 
-    Potentials are in units of the cost. The ``log_scalings`` are what POT calls potentials.
+    Potentials are in units of the cost. Those of a balanced problem have <a, f> = <b, g>, unless `tol` is 0, there
+    is no certificate, or :func:`plan_of` was given others. The ``log_scalings`` are what POT calls potentials.
 
     Potentials, ``value``, ``value_linear`` and the certificate of the report are computed in float64. The plan, its
     marginals and its products are computed from the potentials in the precision in which the solve ended,
@@ -100,7 +101,7 @@ class OTResult(PlanResult):
     @property
     def log_scalings(self) -> tuple[Array, Array]:
         """f / eps + log a and g / eps + log b, so that P = exp(u_i + v_j - C_ij / eps): what POT calls potentials of a
-        balanced problem. -inf where there is no weight."""
+        balanced problem. POT has another constant, which goes from u to v. -inf where there is no weight."""
         followed = (None, None) if self._followed is None else self._followed.unchanged("log_scalings")[3:]
 
         def log(weights: Array, given: Any) -> Array:

@@ -25,7 +25,6 @@ from ._problem import (
     solve_options,
     warn_if_short,
     watching,
-    with_eps,
     with_weights,
 )
 from ._regularized import Regularizer, quadratic_term, regularized_options
@@ -56,7 +55,6 @@ def run(
     warns = truth("warn", warn)
     problem = with_weights(problem, options)
     session = problem.place.session(n_threads)
-    options = with_eps(session, problem, options)
     start = pair_of_potentials(potentials_init)
     with watching(progress, options.get("iterations", _ALWAYS_ITERATIONS)) as watch:
         plan = _core.solve(session, problem.geometry, problem.a, problem.b, *start, options, watch)
@@ -81,8 +79,6 @@ def run_batch(
     session = problems[0].place.session(n_threads)
     starts = pairs_of_potentials(potentials_init, len(problems))
     views = each_problem(lambda p, start: (p.geometry, p.a, p.b, *start), problems, starts)
-    if "eps_relative" in options and not problems[0].has_mean_cost:
-        raise ValueError("reg: is not given; must be given for a batch with the metric euclidean or p-norm")
     with watching(progress, options.get("iterations", _ALWAYS_ITERATIONS)) as watch:
         plans = _core.solve_batch(session, views, options, watch)
     results = [OTResult(problem, options, reg_type, plan, plan.report) for problem, plan in zip(problems, plans)]
@@ -466,8 +462,7 @@ def solve_sample_batch(
     Args:
         X_a, X_b: Points (B, n, d) and (B, m, d), or lists of (n x d) and (m x d), any sizes.
         a, b: Weights (B, n) and (B, m), lists of them, or (n) and (m) for all problems; by default uniform.
-        reg: eps > 0 of all problems, in units of the cost. By default 5 % of the mean cost of each problem; the metrics
-            "euclidean" and "p-norm" have no default.
+        reg: eps > 0 of all problems, in units of the cost. By default 5 % of the mean cost of each problem.
         p: The p of the metric "p-norm". Other metrics take 2 or None.
         inner_iter, inner_reg: Arguments of POT's proximal method, which must be 1 and 1e-3.
         reg_type: "entropy" (the default), "KL" or "L2".

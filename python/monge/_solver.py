@@ -16,7 +16,6 @@ from ._problem import (
     solve_options,
     warn_if_short,
     watching,
-    with_eps,
     with_weights,
 )
 from ._result import OTResult
@@ -119,7 +118,7 @@ class Solver:
         where = (place.cuda_index, stream)
         if self._session is None or self._key is None or self._key[0] != where:
             self._session = place.session(self._n_threads)
-        options = with_eps(self._session, problem, self._options)
+        options = self._options
         geometry = problem.geometry
         dimension = None if problem.x is None else problem.x.shape[1]
         table = None if problem.label_cost is None else tuple(problem.label_cost.shape)

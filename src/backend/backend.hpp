@@ -72,10 +72,11 @@ struct EvaluationStep {
   Evaluation value{};
 };
 
-/// The plan of the operator's potentials at eps.
+/// The plan of the operator's potentials at eps, which it has as (f + t, g - t).
 struct PlanInput {
   EntropicOperator const* entropic;
   double eps;
+  double t = 0;
 };
 
 /// Makes entropic operators and works on many together. Each operator gets the bits that it would get alone.
@@ -99,6 +100,8 @@ class EntropicBackend {
     entropic.reset();
     entropic = entropic_operator(input.geometry, input.marginals, input.options);
   }
+  /// sum_ij a_i b_j C_ij / sum_ij a_i b_j of costs whose operators do not know it. One pass in float64; waits.
+  virtual double mean_cost(PointCloud const& clouds, Marginals const& marginals) const = 0;
   /// The sweeper lives no longer than the backend.
   virtual std::unique_ptr<Sweeper> sweeper() const = 0;
   /// Waits.
@@ -139,8 +142,8 @@ class Backend : public EntropicBackend, public RegularizedBackend {
   virtual Device device() const = 0;
   virtual DeviceInfo info() const = 0;
   virtual PassTimes pass_times(Geometry const& geometry) const = 0;
-  /// Calls work(k) for each of the problems, where it uses the operator of problem k alone. Problems that are too small
-  /// for two threads may run in parallel, one thread each; the others run in turn.
+  /// Calls work(k) for each of the problems, where it uses the operator of problem k alone. Small problems may run in
+  /// parallel, one thread each; the others run in turn.
   virtual void for_each_step(std::span<ProblemSize const> sizes, std::function<void(std::size_t)> const& work) const {
     for (std::size_t k = 0; k < sizes.size(); ++k) work(k);
   }

@@ -27,7 +27,9 @@ Evaluation evaluate_plan(double eps, SideSums const& a, SideSums const& b, doubl
   double const entropy = (a.potential_marginal.value() + b.potential_marginal.value() - centred_cost) / eps;
   double const mass_terms = a.weight.value() * b.weight.value() - result.mass;
   result.primal = result.transport_cost + eps * (entropy + mass_terms) + a.penalty.value() + b.penalty.value();
-  result.dual = a.dual.value() + b.dual.value() + eps * mass_terms;
+  result.dual_of_rows = a.dual.value();
+  result.dual_of_columns = b.dual.value();
+  result.dual = result.dual_of_rows + result.dual_of_columns + eps * mass_terms;
   result.gap = a.gap.value() + b.gap.value();
   return result;
 }

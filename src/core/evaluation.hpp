@@ -17,7 +17,9 @@ struct Evaluation {
   double transport_cost;  // <C, P>
   double primal;
   double dual;
-  double gap;  // primal - dual, from sums of small terms: SideSums::gap of both sides
+  double dual_of_rows;     // <a, f>, or <a, rho_a (1 - exp(-f / rho_a))>
+  double dual_of_columns;  // The same of b and g
+  double gap;              // primal - dual, from sums of small terms: SideSums::gap of both sides
 };
 
 /// Per point of one side, all float64 on the host, potentials and shifts in units of C:

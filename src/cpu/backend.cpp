@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <exception>
 #include <fstream>
 #include <string>
 #include <utility>
@@ -15,8 +14,10 @@
 #include "backend/registry.hpp"
 #include "core/overloaded.hpp"
 #include "core/problem_error.hpp"
+#include "core/side_by_side.hpp"
 #include "core/strided.hpp"
 #include "cpu/entropic/entropic_operator.hpp"
+#include "cpu/geometry/cost_survey.hpp"
 #include "cpu/geometry/matrix_costs.hpp"
 #include "cpu/geometry/point_costs.hpp"
 #include "cpu/projection/operator.hpp"
@@ -36,30 +37,15 @@ std::string processor_name() {
   return "CPU";
 }
 
-/// Calls work(i) for each i < count on up to `threads` threads; then rethrows the first exception in order of i.
-template <class Work>
-void side_by_side(int threads, std::size_t count, Work&& work) {
-  std::vector<std::exception_ptr> failures(count);
-#pragma omp parallel for schedule(dynamic) num_threads(threads)
-  for (std::size_t i = 0; i < count; ++i) {
-    try {
-      work(i);
-    } catch (...) {
-      failures[i] = std::current_exception();
-    }
-  }
-  for (std::exception_ptr const& failure : failures) {
-    if (failure) std::rethrow_exception(failure);
-  }
-}
-
 class CpuBackend final : public Backend {
  public:
   explicit CpuBackend(int threads) : threads_(threads), projection_(threads) {}
 
   Device device() const override { return {}; }
   PassTimes pass_times(Geometry const& geometry) const override {
-    return {.float64 = 2, .newton = 8 + static_cast<double>(shape_of(geometry).dimension) / 32};
+    std::int64_t const d = shape_of(geometry).dimension;
+    if (d == 0) return {.float64 = 2, .newton = 8};  // A matrix.
+    return {.float64 = 2.7, .newton = 6 + static_cast<double>(d) / 32};
   }
 
   DeviceInfo info() const override {
@@ -81,6 +67,12 @@ class CpuBackend final : public Backend {
     return made_of<std::unique_ptr<EntropicOperator>>(inputs, [&](OperatorInput const& input) { return make(input); });
   }
 
+  double mean_cost(PointCloud const& clouds, Marginals const& marginals) const override {
+    cpu::PointCosts<double> const points(clouds, marginals.a, marginals.b);
+    cpu::CostLines const costs = cpu::lines_of(points);
+    return cpu::survey_costs({.costs = costs, .line_weight = marginals.a, .place_weight = marginals.b}, threads_).mean;
+  }
+
   std::unique_ptr<Sweeper> sweeper() const override { return std::make_unique<CpuSweeper>(*this); }
 
   void evaluate(std::span<EvaluationStep> steps) const override {
@@ -92,7 +84,7 @@ class CpuBackend final : public Backend {
 
   std::vector<std::unique_ptr<PlanOperator>> plans(std::span<PlanInput const> inputs) const override {
     std::vector<std::unique_ptr<PlanOperator>> plans;
-    for (PlanInput const& input : inputs) plans.push_back(input.entropic->plan(input.eps));
+    for (PlanInput const& input : inputs) plans.push_back(input.entropic->plan(input.eps, input.t));
     return plans;
   }
 

@@ -1,6 +1,8 @@
 // The CUDA backend: finds usable devices and makes operators on one of them.
 #include "cuda/backend.hpp"
 
+#include <omp.h>
+
 #include <algorithm>
 #include <iterator>
 #include <optional>
@@ -11,6 +13,7 @@
 #include "core/overloaded.hpp"
 #include "core/problem_error.hpp"
 #include "core/require.hpp"
+#include "core/side_by_side.hpp"
 #include "cuda/entropic/entropic_operator.hpp"
 #include "cuda/entropic/sweeper.hpp"
 #include "cuda/geometry/matrix_costs.hpp"
@@ -26,6 +29,10 @@ namespace {
 
 /// The oldest compute capability with code in this build: it has asynchronous copies and fp16 products of 16 x 8 x 16.
 constexpr int kOldestMajor = 8;
+
+/// Streams of small problems, and the largest of these: a pass over so many pairs fills the device.
+constexpr std::size_t kLanes = 8;
+constexpr std::int64_t kMostPairsOfLane = std::int64_t{1} << 22;
 
 /// The number of usable devices, or the reason why there is none.
 struct Survey {
@@ -98,6 +105,22 @@ class CudaBackend final : public Backend {
     return operators;
   }
 
+  double mean_cost(PointCloud const& clouds, Marginals const& marginals) const override {
+    DeviceGuard const guard(runtime_->index());
+    cudaStream_t const stream = runtime_->stream();
+    Weights const a(runtime_, marginals.a, stream), b(runtime_, marginals.b, stream);
+    RegularizedMatrix matrix{.rows = static_cast<int>(clouds.x.rows()), .columns = static_cast<int>(clouds.y.rows())};
+    DeviceArray<unsigned char> const points =
+        load_points(runtime_, clouds, a.of_points(), b.of_points(), matrix.points);
+    DeviceArray<unsigned char> const scratch(runtime_, survey_bytes(matrix, false));
+    DeviceArray<CostSurvey> const found(runtime_, 1);
+    survey_costs(
+        {.matrix = matrix, .a = a.weight(), .b = b.weight(), .scratch = scratch.data(), .result = found.data()},
+        stream);
+    CostSurvey const survey = download(*runtime_, found.data(), 1)[0];
+    return survey.cost_sum / survey.weight_sum;
+  }
+
   std::unique_ptr<monge::Sweeper> sweeper() const override { return std::make_unique<Sweeper>(runtime_); }
 
   void renew(std::unique_ptr<monge::EntropicOperator>& entropic, OperatorInput const& input) const override {
@@ -114,7 +137,7 @@ class CudaBackend final : public Backend {
     std::vector<std::unique_ptr<monge::PlanOperator>> plans;
     for (PlanInput const& input : inputs) {
       together.next_problem();
-      plans.push_back(static_cast<EntropicOperator const*>(input.entropic)->plan(input.eps, together.queue()));
+      plans.push_back(static_cast<EntropicOperator const*>(input.entropic)->plan(input.eps, input.t, together.queue()));
     }
     together.launch();
     return plans;
@@ -152,6 +175,28 @@ class CudaBackend final : public Backend {
       std::shared_ptr<monge::RegularizedCosts const> costs) const override {
     DeviceGuard const guard(runtime_->index());
     return std::make_unique<QuadraticOperator>(own(costs));
+  }
+
+  /// Small problems leave most of the device idle, and their host waits for each pass: threads with a stream each work
+  /// on them.
+  void for_each_step(std::span<ProblemSize const> sizes, std::function<void(std::size_t)> const& work) const override {
+    std::vector<std::size_t> small;
+    for (std::size_t k = 0; k < sizes.size(); ++k) {
+      if (sizes[k].rows * sizes[k].columns <= kMostPairsOfLane) {
+        small.push_back(k);
+      } else {
+        work(k);
+      }
+    }
+    if (small.size() == 1) work(small[0]);
+    if (small.size() < 2) return;
+    DeviceGuard const guard(runtime_->index());
+    runtime_->wait();
+    side_by_side(static_cast<int>(std::min(kLanes, small.size())), small.size(), [&](std::size_t i) {
+      DeviceGuard const guard_of_thread(runtime_->index());
+      LaneScope const lane(*runtime_, omp_get_thread_num());
+      work(small[i]);
+    });
   }
 
   ProjectionOperator const& projection() const override { return projection_; }

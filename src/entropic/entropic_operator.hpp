@@ -38,11 +38,12 @@ struct Penalties {
 /// With relaxation omega != 1 (alternating only) each update moves by omega (f* - f), where f* is the best value. A row
 /// takes the plain step instead if its dual would rise by less than half of the gain that theory promises near the
 /// optimum (docs/math.md, section 5). So the dual never decreases, for any omega in (0, 2). With a finite penalty a
-/// sweep begins with the translation (f + t, g - t) that raises the dual most (section 10).
+/// sweep begins with the translation (f + t, g - t) that raises the dual most (section 10), unless `translates` is off.
 struct Sweep {
   double eps;
   bool symmetric = false;
   double relaxation = 1.0;
+  bool translates = true;  // A Sweeper takes no other sweeps.
 };
 
 /// L1 errors that the updates of the last sweep saw: row |P 1 - a exp(-f / rho_a)|_1 before f moved, column |P^T 1 - b
@@ -99,8 +100,9 @@ class EntropicOperator {
   virtual Evaluation evaluate(double eps, Vector* row_marginal, Vector* column_marginal) = 0;
   Evaluation evaluate(double eps) { return evaluate(eps, nullptr, nullptr); }
 
-  /// The plan of the current potentials. It shares no memory that only sweeps need.
-  virtual std::unique_ptr<PlanOperator> plan(double eps) const = 0;
+  /// The plan of the current potentials, which it has as (f + t, g - t). It shares no memory that only sweeps need.
+  virtual std::unique_ptr<PlanOperator> plan(double eps, double t) const = 0;
+  std::unique_ptr<PlanOperator> plan(double eps) const { return plan(eps, 0); }
 
  private:
   std::int64_t n_, m_;

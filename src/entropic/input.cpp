@@ -76,21 +76,17 @@ void validate(SolveOptions const& options) {
   std::string_view const method = name(options.method);
   require(options.precision == Precision::automatic || options.precision == Precision::float64,
           "precision: is {}; must be auto or float64 with method {}", name(options.precision), method);
+  if (options.method != Method::splr) return;
   for (auto const& [field, penalty] : {std::pair{"penalty_a", options.penalty_a}, {"penalty_b", options.penalty_b}}) {
     if (std::isfinite(penalty))
       throw Error(ErrorCode::unsupported,
                   fmt::format("{}: is {}; must be inf with method {}, whose marginals are constraints", field, penalty,
                               method));
   }
-  require(options.tolerance > 0, "tolerance: is 0; must be > 0 with method {}", method);
 }
 
 SolveOptions with_eps(SolveOptions options, double mean_cost) {
   if (options.eps != 0) return options;
-  if (std::isnan(mean_cost))
-    throw Error(ErrorCode::unsupported,
-                fmt::format("eps_relative: is {}; the mean of distances takes all pairs, so give eps in their units",
-                            options.eps_relative));
   options.eps = options.eps_relative * mean_cost;
   require(kPositive.contains(options.eps),
           "eps_relative: is {}, of a mean cost of {}; the product must be {}, so give eps in the units of the cost",

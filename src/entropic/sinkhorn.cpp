@@ -67,6 +67,9 @@ std::string message(Report const& report, SolveOptions const& options, Geometry 
     case Status::stopped:
       return fmt::format("stopped by the caller after {}{}", passes, annealing ? ", while annealing" : "");
     case Status::completed:
+      if (options.method == Method::newton || options.method == Method::splr)
+        return fmt::format("ran {} {}, in {}; {}", report.newton_steps, report.newton_steps == 1 ? "step" : "steps",
+                           passes, reached);
       return fmt::format("ran {} as asked; {}", passes, reached);
     case Status::converged:
       return fmt::format(
@@ -127,28 +130,33 @@ class SinkhornRun {
   void splr() {
     SinkhornStep const taken = next();
     double const mass = problem_.marginals.mass();
+    bool const runs_all = options().tolerance == 0;
+    constexpr int kAny = std::numeric_limits<int>::max();
     SplrLimits const limits{.tolerance = options().tolerance,
-                            .passes = taken.count,
+                            .passes = runs_all ? kAny : taken.count,
                             .observe =
                                 [&](SplrCheck const& check) {
                                   return record({check.passes, taken.sweep.eps, check.l1_error, 1, Precision::float64,
                                                  check.l2_error, watch_.seconds()});
                                 },
-                            .criterion = options().criterion};
+                            .criterion = options().criterion,
+                            .iterations = runs_all ? taken.count : kAny};
     SplrResult const result = run_splr(entropic(), problem_.marginals, taken.sweep.eps, options().splr, limits);
     policy_.ended(result.status, result.last.iteration, result.last.passes, result.last.l1_error * mass);
   }
 
   /// Uses the operator alone; stepped() follows.
   NewtonProgress newton_step() {
-    if (!newton_) newton_ = std::make_unique<NewtonMethod>(entropic(), problem_.marginals, options().criterion);
+    if (!newton_)
+      newton_ =
+          std::make_unique<NewtonMethod>(entropic(), problem_.marginals, penalties_of(options()), options().criterion);
     return newton_->advance(next().sweep.eps, next().count);
   }
   void stepped(NewtonProgress const& progress) {
     Sweep const kind = next().sweep;
     policy_.stepped(progress);
     record(kind, progress.error, progress.gradient_norm);
-    if (policy_.is_short()) policy_.returned(newton_->return_to_best());
+    if (policy_.is_short() && options().tolerance > 0) policy_.returned(newton_->return_to_best());
   }
 
   /// Whether certificates need a float64 twin that does not exist yet.
@@ -165,6 +173,9 @@ class SinkhornRun {
     report().dual = value.dual;
     report().gap = value.gap;
     report().seconds.certificate += seconds;
+    // A self problem has f = g.
+    if (options().tolerance > 0 && penalties_of(options()).balanced() && !entropic().is_self())
+      problem_.translation = (value.dual_of_columns - value.dual_of_rows) / (2 * problem_.marginals.total_a);
   }
 
   /// The sweeps go on with `twin`, in float64.
@@ -360,7 +371,9 @@ void begin(Backend const& backend, SinkhornProblem& problem) {
               ? kSquaresOverflow
               : "x, y: the squared distances overflow float32; precision must be float64, or the points lie closer "
                 "together");
-  double const mean_cost = problem.entropic->cost_size().mean;
+  double mean_cost = problem.entropic->cost_size().mean;
+  if (std::isnan(mean_cost) && problem.options.eps == 0)
+    mean_cost = backend.mean_cost(std::get<PointCloud>(problem.geometry), problem.marginals);
   problem.options = with_eps(problem.options, mean_cost);
   if (!problem.start.f.empty()) problem.entropic->set_potentials(problem.start.f, problem.start.g);
 
@@ -404,7 +417,9 @@ void keep_potentials(std::span<SinkhornProblem> problems) {
 
 std::vector<Plan> finished_plans(Context const& context, std::span<SinkhornProblem> problems, double setup) {
   std::vector<PlanInput> ends;
-  for (SinkhornProblem const& problem : problems) ends.push_back({problem.entropic.get(), problem.options.eps});
+  for (SinkhornProblem const& problem : problems)
+    ends.push_back(
+        {problem.entropic.get(), problem.options.eps, std::isfinite(problem.translation) ? problem.translation : 0});
   std::vector<std::unique_ptr<PlanOperator>> operators_of_plans = backend_of(context).plans(ends);
   std::vector<Plan> plans;
   plans.reserve(problems.size());

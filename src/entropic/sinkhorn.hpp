@@ -19,6 +19,7 @@ struct SinkhornProblem {
   WarmStart start;                             // The f and g that were given.
   std::unique_ptr<EntropicOperator> entropic;  // In first_precision(); after the solve in the precision of the report.
   Report report{};
+  double translation = 0;                     // t of the (f + t, g - t) with <a, f> = <b, g>, for the plan.
   bool keeps_first = false;                   // Whether to keep the operator that a float64 twin replaces,
   std::unique_ptr<EntropicOperator> first{};  // and that operator.
 };

@@ -67,7 +67,7 @@ bool allows_newton(SolveOptions const& options) {
   if (options.method == Method::newton) return true;
   bool const float64_is_allowed = options.precision == Precision::automatic || options.precision == Precision::float64;
   return options.method == Method::automatic && options.tolerance > 0 && float64_is_allowed &&
-         options.schedule == Schedule::overrelaxed && std::isinf(options.penalty_a) && std::isinf(options.penalty_b);
+         options.schedule == Schedule::overrelaxed;
 }
 
 /// The number of plain sweeps just before the cap.
@@ -162,7 +162,9 @@ void SinkhornPolicy::stepped(NewtonProgress const& progress) {
     return start_rung();
   }
   if (has_reached_target()) return ask_certificate();
-  if (has_stopped_falling(kBlindPatience)) return end(Status::precision_limit);
+  if (options_.tolerance > 0 && has_stopped_falling(kBlindPatience)) return end(Status::precision_limit);
+  // The first advance evaluates the start.
+  if (runs_steps() && ++advances_ > options_.iterations) return end(Status::iteration_limit);
   go_on();
 }
 
@@ -361,7 +363,7 @@ void SinkhornPolicy::end(Status shortfall) {
   Status status = shortfall;
   if (shortfall != Status::stopped) {
     if (options_.tolerance == 0) {
-      status = Status::completed;
+      if (shortfall != Status::precision_limit) status = Status::completed;
     } else if (certified_value_ ? *certified_value_ <= options_.tolerance : bound() <= options_.tolerance * mass_) {
       status = Status::converged;
     }

@@ -73,9 +73,12 @@ class SinkhornPolicy {
 
  private:
   enum class Mode { sinkhorn, newton };
+  static constexpr int kManyPasses = 1 << 20;
 
   bool symmetric() const { return options_.schedule == Schedule::symmetric; }
-  int remaining() const { return options_.iterations - iterations_; }
+  /// Whether options_.iterations is the number of Newton's steps at eps, whatever passes they and the ladder take.
+  bool runs_steps() const { return options_.method == Method::newton && options_.tolerance == 0; }
+  int remaining() const { return runs_steps() ? kManyPasses : options_.iterations - iterations_; }
   double seen_error() const { return errors_.row + errors_.column; }
   /// Whether the last sweep was an alternating one without overrelaxation.
   bool was_plain() const { return !last_sweep_.symmetric && last_sweep_.relaxation == 1; }
@@ -126,6 +129,7 @@ class SinkhornPolicy {
   Mode mode_ = Mode::sinkhorn;  // The method on this rung.
   int newton_steps_ = 0;
   int newton_iterations_ = 0;
+  int advances_ = 0;  // Of Newton's method at options_.eps, if runs_steps().
   double gradient_norm_ = std::numeric_limits<double>::quiet_NaN();  // Of a Newton step; NaN after sweeps.
   struct Seen {
     int iteration;

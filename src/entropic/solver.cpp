@@ -81,6 +81,7 @@ Plan Solver::solve(SolveOptions const& options) {
   problem.options = options;
   problem.start = std::move(start);
   problem.report = {};
+  problem.translation = 0;
   OperatorInput const input{problem.geometry, problem.marginals, first_operator(options)};
   if (!prepared) {
     problem.entropic.reset();

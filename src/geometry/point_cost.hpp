@@ -56,7 +56,7 @@ struct PointCost {
   double lean(std::int64_t feature, double own, double other) const {
     return product * (is_invariant(feature) ? other - own : other);
   }
-  /// One feature's part of the constant in the shifts of the rows.
+  /// One feature's part of the constant of the shifts. Each side has half of it, so their weighted means are equal.
   double constant(std::int64_t feature, double mu, double nu) const {
     return is_invariant(feature) ? square * (mu - nu) * (mu - nu) : product * mu * nu;
   }

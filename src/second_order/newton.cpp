@@ -34,31 +34,38 @@ NewtonMethod::Point::Point(VectorOperations const& vectors)
     : f(vectors.make(Side::rows)),
       g(vectors.make(Side::columns)),
       next(vectors.make(Side::columns)),
-      marginal(vectors.make(Side::columns)) {}
+      marginal(vectors.make(Side::columns)),
+      wanted(vectors.make(Side::columns)) {}
 
-NewtonMethod::NewtonMethod(EntropicOperator& entropic, Marginals const& marginals, Criterion criterion)
+NewtonMethod::NewtonMethod(EntropicOperator& entropic, Marginals const& marginals, Penalties const& penalties,
+                           Criterion criterion)
     : entropic_(entropic),
       vectors_(entropic.vectors()),
+      penalties_(penalties),
       criterion_(criterion),
-      mass_(std::accumulate(marginals.a.begin(), marginals.a.end(), 0.0)),
-      a_(vectors_.make(Side::rows)),
-      b_(vectors_.make(Side::columns)),
-      inverse_a_(vectors_.make(Side::rows)),
-      support_a_(vectors_.make(Side::rows)),
-      support_b_(vectors_.make(Side::columns)),
+      mass_(std::max(std::accumulate(marginals.a.begin(), marginals.a.end(), 0.0),
+                     std::accumulate(marginals.b.begin(), marginals.b.end(), 0.0))),
       point_(vectors_),
       trial_(vectors_),
       best_(vectors_),
       step_(vectors_.make(Side::columns)),
       damping_(kFirstDamping),
-      on_rows_(vectors_.make(Side::rows)),
-      on_columns_(vectors_.make(Side::columns)),
+      rows_(vectors_.make(Side::rows)),
+      inverse_rows_(vectors_.make(Side::rows)),
       diagonal_(vectors_.make(Side::columns)) {
-  vectors_.read(VectorView(marginals.a), *a_);
-  vectors_.read(VectorView(marginals.b), *b_);
-  vectors_.reciprocal(*a_, *inverse_a_);
-  vectors_.support(*a_, *support_a_);
-  vectors_.support(*b_, *support_b_);
+  for (Side const side : kSides) {
+    for (VectorPair* pair : {&weight_, &support_, &scratch_, &masses_}) (*pair)[side] = vectors_.make(side);
+    vectors_.read(VectorView(side == Side::rows ? marginals.a : marginals.b), *weight_[side]);
+    vectors_.support(*weight_[side], *support_[side]);
+  }
+  if (penalties_.balanced()) return;
+  for (Side const side : kSides) vectors_.copy(std::as_const(entropic_).potential(side), *scratch_[side]);
+  entropic_.set_potentials({}, {});
+  for (Side const side : kSides) {
+    zero_[side] = vectors_.make(side);
+    vectors_.copy(std::as_const(entropic_).potential(side), *zero_[side]);
+    vectors_.copy(*scratch_[side], entropic_.potential(side));
+  }
 }
 
 NewtonMethod::~NewtonMethod() = default;
@@ -68,6 +75,7 @@ void NewtonMethod::copy(Point const& from, Point& to) const {
   vectors_.copy(*from.g, *to.g);
   vectors_.copy(*from.next, *to.next);
   vectors_.copy(*from.marginal, *to.marginal);
+  vectors_.copy(*from.wanted, *to.wanted);
   to.error = from.error;
   to.norm = from.norm;
 }
@@ -86,11 +94,12 @@ NewtonProgress NewtonMethod::advance(double eps, int most_passes) {
     is_step = true;
     double const before = point_.error;
     find_direction(most_passes - kFewestPasses + 1);
-    // <b - c, d> / 2
-    vectors_.combine({{0.5, b_.get()}, {-0.5, point_.marginal.get()}}, *on_columns_);
-    double const predicted = vectors_.dot(*on_columns_, *step_);
-    vectors_.combine({{1, point_.g.get()}, {1, step_.get()}}, *on_columns_);
-    evaluate(*on_columns_, trial_);
+    // <b' - c, d> / 2
+    Vector& scratch = *scratch_[Side::columns];
+    vectors_.combine({{0.5, point_.wanted.get()}, {-0.5, point_.marginal.get()}}, scratch);
+    double const predicted = vectors_.dot(scratch, *step_);
+    vectors_.combine({{1, point_.g.get()}, {1, step_.get()}}, scratch);
+    evaluate(scratch, trial_);
     double const ratio = predicted > 0 ? gain() / predicted : -1;
     // NaN is refused.
     bool const accepted = ratio > kRefused && std::isfinite(trial_.error);
@@ -113,18 +122,35 @@ double NewtonMethod::return_to_best() {
   return best_.error;
 }
 
+/// out = a exp(-f / rho_a), or the same of the columns.
+void NewtonMethod::find_wanted(Side side, Vector const& potential, Vector& out) const {
+  double const penalty = penalties_.of(side);
+  if (std::isinf(penalty)) return vectors_.copy(*weight_[side], out);
+  vectors_.exp_difference(*weight_[side], *zero_[side], potential, penalty, out);
+}
+
+/// out = the soft c-transform f+ (f'+ in the operator's gauge) for which `best` is f* = f+ rho / (rho + eps).
+void NewtonMethod::find_transform(Side side, Vector const& best, Vector& out) const {
+  double const excess = eps_ / penalties_.of(side);
+  if (excess == 0) return vectors_.copy(best, out);
+  vectors_.combine({{1 + excess, &best}, {-excess, zero_[side]}}, out);
+}
+
 /// Evaluates g by the pass of a plain sweep.
 void NewtonMethod::evaluate(Vector const& g, Point& out) {
   vectors_.copy(g, *out.g);
   vectors_.copy(*out.g, entropic_.potential(Side::columns));
-  entropic_.sweep({.eps = eps_}, 1);
+  entropic_.sweep({.eps = eps_, .translates = false}, 1);
   ++passes_;
   out.error = entropic_.errors().column;
   vectors_.copy(std::as_const(entropic_).potential(Side::rows), *out.f);
   vectors_.copy(std::as_const(entropic_).potential(Side::columns), *out.next);
-  vectors_.exp_difference(*b_, *out.g, *out.next, eps_, *out.marginal);
-  vectors_.combine({{1, out.marginal.get()}, {-1, b_.get()}}, *on_columns_);
-  out.norm = vectors_.norms(*on_columns_).l2;
+  Vector& scratch = *scratch_[Side::columns];
+  find_transform(Side::columns, *out.next, scratch);
+  vectors_.exp_difference(*weight_[Side::columns], *out.g, scratch, eps_, *out.marginal);
+  find_wanted(Side::columns, *out.g, *out.wanted);
+  vectors_.combine({{1, out.marginal.get()}, {-1, out.wanted.get()}}, scratch);
+  out.norm = vectors_.norms(scratch).l2;
 }
 
 void NewtonMethod::sweep() {
@@ -133,29 +159,57 @@ void NewtonMethod::sweep() {
 
 /// Whether a column has so little mass that its equation is useless.
 bool NewtonMethod::is_far() const {
-  vectors_.combine({{1, point_.marginal.get()}, {-1e-8, b_.get()}}, *on_columns_);
-  VectorNorms const norms = vectors_.norms(*on_columns_);
+  Vector& scratch = *scratch_[Side::columns];
+  vectors_.combine({{1, point_.marginal.get()}, {-1e-8, point_.wanted.get()}}, scratch);
+  VectorNorms const norms = vectors_.norms(scratch);
   return !(norms.least >= 0) || !std::isfinite(norms.l1);
 }
 
-double NewtonMethod::largest(Vector const& potential, Vector const& support) const {
-  Vector& masked = &support == support_a_.get() ? *on_rows_ : *on_columns_;
-  vectors_.combine({{1, &potential, &support}}, masked);
-  return vectors_.norms(masked).linf();
+double NewtonMethod::largest(Side side, Vector const& potential) const {
+  vectors_.combine({{1, &potential, support_[side]}}, *scratch_[side]);
+  return vectors_.norms(*scratch_[side]).linf();
 }
 
 /// The rise of the dual from point_ to trial_. If the difference is lost in the rounding of the potentials, it is the
 /// integral of the slope by the trapezoidal rule, which is accurate for short steps.
 double NewtonMethod::gain() const {
-  double const size = std::max(largest(*trial_.f, *support_a_), largest(*trial_.g, *support_b_));
+  double const size = std::max(largest(Side::rows, *trial_.f), largest(Side::columns, *trial_.g));
   double const rounding = 0x1p-48 * mass_ * size;
-  vectors_.combine({{1, trial_.f.get(), support_a_.get()}, {-1, point_.f.get(), support_a_.get()}}, *on_rows_);
-  double const of_rows = vectors_.dot(*a_, *on_rows_);
-  vectors_.combine({{1, trial_.g.get(), support_b_.get()}, {-1, point_.g.get(), support_b_.get()}}, *on_columns_);
-  double const difference = of_rows + vectors_.dot(*b_, *on_columns_);
+  double const of_rows = gain_of(Side::rows, *point_.f, *trial_.f);
+  double const difference = of_rows + gain_of(Side::columns, *point_.g, *trial_.g);
   if (std::abs(difference) > 16 * rounding) return difference;
-  vectors_.combine({{1, b_.get()}, {-0.5, point_.marginal.get()}, {-0.5, trial_.marginal.get()}}, *on_columns_);
-  return vectors_.dot(*on_columns_, *step_);
+  Vector& scratch = *scratch_[Side::columns];
+  vectors_.combine({{0.5, point_.wanted.get()},
+                    {0.5, trial_.wanted.get()},
+                    {-0.5, point_.marginal.get()},
+                    {-0.5, trial_.marginal.get()}},
+                   scratch);
+  return vectors_.dot(scratch, *step_);
+}
+
+/// One side's part of the rise. Rows are exact at both ends, so sum P = sum_i a_i exp(-f_i / rho_a) there, and the rows
+/// have the part of the dual that depends on sum P.
+double NewtonMethod::gain_of(Side side, Vector const& from, Vector const& to) const {
+  Vector &change = *scratch_[side], &masses = *masses_[side];
+  vectors_.combine({{1, &to, support_[side]}, {-1, &from, support_[side]}}, change);
+  double const penalty = penalties_.of(side);
+  if (std::isinf(penalty)) return vectors_.dot(*weight_[side], change);
+  // sum_i a'_i rho (1 - exp(-x_i / rho)) for the change x, times (rho + eps) / rho for the rows.
+  double const factor = side == Side::rows ? 1 + eps_ / penalty : 1;
+  find_wanted(side, from, masses);
+  if (vectors_.norms(change).linf() > 1e-2 * penalty) {
+    double const before = vectors_.norms(masses).l1;
+    find_wanted(side, to, masses);
+    return factor * penalty * (before - vectors_.norms(masses).l1);
+  }
+  // Its series up to x^3 is right to 1e-7 and does not cancel.
+  double value = 0, coefficient = factor;
+  for (int power = 1; power <= 3; ++power) {
+    value += coefficient * vectors_.dot(masses, change);
+    coefficient /= -penalty * (power + 1);
+    vectors_.combine({{1, &masses, &change}}, masses);
+  }
+  return value;
 }
 
 /// Makes step_ the step d of newton.hpp.
@@ -163,28 +217,36 @@ void NewtonMethod::find_direction(int most_products) {
   vectors_.copy(*point_.f, entropic_.potential(Side::rows));
   vectors_.copy(*point_.g, entropic_.potential(Side::columns));
   std::unique_ptr<PlanOperator> const plan = entropic_.plan(eps_);
-  plan->set_transforms(*point_.f, *point_.next);
+  for (Side const side : kSides) find_transform(side, side == Side::rows ? *point_.f : *point_.next, *scratch_[side]);
+  plan->set_transforms(*scratch_[Side::rows], *scratch_[Side::columns]);
+  find_wanted(Side::rows, *point_.f, *rows_);
+  vectors_.combine({{1 + eps_ / penalties_.a, rows_.get()}}, *rows_);
+  vectors_.reciprocal(*rows_, *inverse_rows_);
   if (entries_are_old_) {
     entries_ = plan->entry_solver(entries_ ? std::min(kEntriesPerRow, 2 * entries_->per_row()) : kEntriesPerRow);
     ++passes_;
   }
+  auto const set_diagonal = [&](double factor) {
+    vectors_.combine({{factor, point_.marginal.get()}, {eps_ / penalties_.b, point_.wanted.get()}}, *diagonal_);
+  };
   // 1e-12 makes up for the rounding of the entries: without damping the exact matrix is singular.
-  vectors_.combine({{1 + damping_ + 1e-12, point_.marginal.get()}}, *diagonal_);
-  entries_->set(*plan, *a_, *diagonal_);
+  set_diagonal(1 + damping_ + 1e-12);
+  entries_->set(*plan, *rows_, *diagonal_);
 
-  vectors_.combine({{1 + damping_, point_.marginal.get()}}, *diagonal_);
-  vectors_.combine({{eps_, b_.get()}, {-eps_, point_.marginal.get()}}, *on_columns_);
+  set_diagonal(1 + damping_);
+  Vector& right = *scratch_[Side::columns];
+  vectors_.combine({{eps_, point_.wanted.get()}, {-eps_, point_.marginal.get()}}, right);
   vectors_.combine({{0, step_.get()}}, *step_);
   LinearSystem const system{
       .matrix =
           [&](Vector const& in, Vector& out) {
-            plan->multiply_gram(Side::columns, *inverse_a_, in, out);
+            plan->multiply_gram(Side::columns, *inverse_rows_, in, out);
             vectors_.combine({{1, &in, diagonal_.get()}, {-1, &out}}, out);
           },
       .preconditioner = [&](Vector const& in, Vector& out) { entries_->solve(in, out); },
   };
   ConjugateGradientResult const result = conjugate_gradient(
-      vectors_, system, *on_columns_, *step_,
+      vectors_, system, right, *step_,
       {.tolerance = kResidual, .iterations = std::min(kMostProducts, most_products), .evaluates_residual = false});
   passes_ += result.iterations;
   entries_are_old_ = result.iterations >= kManyProducts;

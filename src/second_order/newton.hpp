@@ -8,26 +8,27 @@
 
 namespace monge {
 
-/// The state after an advance. Rows are exact: P 1 = a.
+/// The state after an advance. Rows are exact: P 1 = a exp(-f / rho_a), which is a for a constraint.
 struct NewtonProgress {
-  double error;          ///< |P^T 1 - b|_1 before the sweep that ended this advance
-  double gradient_norm;  ///< |P^T 1 - b|_2
+  double error;          ///< |P^T 1 - b exp(-g / rho_b)|_1 before the sweep that ended this advance
+  double gradient_norm;  ///< The 2-norm of the same
   int passes;            ///< Passes of this advance over all pairs
   bool is_step;          ///< Whether this advance was a step, not a sweep
 };
 
-/// Maximises the dual as a function of g alone, with the best f for each g: its gradient is b - c, c = P^T 1, and its
-/// Hessian -(diag(c) - P^T diag(1/a) P) / eps. A step d solves
-///   (diag((1 + mu) c) - P^T diag(1/a) P) d = eps (b - c)
-/// by conjugate gradients. Clusters that no mass leaves give the matrix one nearly null vector each, along which plain
-/// steps overshoot; mu, relative to c, bounds these steps (Levenberg, Marquardt). The preconditioner is the same matrix
-/// with only the largest P_ij in the product. It keeps the full c, so it is positive definite for any choice of
-/// entries. A plain sweep from g is an evaluation: it finds f, and c from the update of g.
+/// Maximises the dual as a function of g alone, with the best f for each g. With c = P^T 1, a' = a exp(-f / rho_a),
+/// b' = b exp(-g / rho_b), and k_a = 1 + eps / rho_a, its gradient is b' - c, and a step d solves
+///   (diag((1 + mu) c + eps / rho_b b') - P^T diag(1 / (k_a a')) P) d = eps (b' - c)
+/// by conjugate gradients. For constraints a' = a, b' = b and k_a = 1. Clusters that no mass leaves give the matrix one
+/// nearly null vector each, along which plain steps overshoot; mu, relative to c, bounds these steps (Levenberg,
+/// Marquardt). The preconditioner is the same matrix with only the largest P_ij in the product. It keeps the full c, so
+/// it is positive definite for any choice of entries. A plain sweep from g is an evaluation: it finds f, and c from the
+/// update of g.
 class NewtonMethod {
  public:
-  /// `entropic`, in float64, outlives this object and has no other user between two advances at one eps. Both marginals
-  /// are constraints.
-  NewtonMethod(EntropicOperator& entropic, Marginals const& marginals, Criterion criterion);
+  /// `entropic`, in float64 and with these marginals and penalties, outlives this object and has no other user between
+  /// two advances at one eps.
+  NewtonMethod(EntropicOperator& entropic, Marginals const& marginals, Penalties const& penalties, Criterion criterion);
   ~NewtonMethod();
 
   /// The first advance at an eps evaluates the present potentials. Each other one takes a step of at most `most_passes`
@@ -47,7 +48,8 @@ class NewtonMethod {
     std::unique_ptr<Vector> f, g;
     std::unique_ptr<Vector> next;      // g after a plain sweep
     std::unique_ptr<Vector> marginal;  // c
-    double error = 0, norm = 0;        // Of c - b: L1, L2.
+    std::unique_ptr<Vector> wanted;    // b'
+    double error = 0, norm = 0;        // Of c - b': L1, L2.
   };
 
   double value(Point const& point) const { return criterion_ == Criterion::gradient ? point.norm : point.error; }
@@ -56,15 +58,20 @@ class NewtonMethod {
   bool is_far() const;
   void sweep();
   void find_direction(int most_products);
+  void find_wanted(Side side, Vector const& potential, Vector& out) const;
+  void find_transform(Side side, Vector const& best, Vector& out) const;
   double gain() const;
-  double largest(Vector const& potential, Vector const& support) const;
+  double gain_of(Side side, Vector const& from, Vector const& to) const;
+  double largest(Side side, Vector const& potential) const;
 
   EntropicOperator& entropic_;
   VectorOperations const& vectors_;
+  Penalties penalties_;
   Criterion criterion_;
   double mass_;
   double eps_ = 0;
-  std::unique_ptr<Vector> a_, b_, inverse_a_, support_a_, support_b_;  // A support is 1 at positive weight, else 0.
+  VectorPair weight_, support_;  // A support is 1 at positive weight, else 0.
+  VectorPair zero_;              // f = 0 and g = 0 in the operator's gauge; null if both marginals are constraints.
   Point point_, trial_;
   Point best_;                    // The best end of an advance at eps_
   std::unique_ptr<Vector> step_;  // d
@@ -74,7 +81,8 @@ class NewtonMethod {
   // The preconditioner: its entries stay until conjugate gradients take many steps, their values for one step.
   std::unique_ptr<EntrySolver> entries_;
   bool entries_are_old_ = true;
-  std::unique_ptr<Vector> on_rows_, on_columns_, diagonal_;  // Scratch, for one expression at a time
+  std::unique_ptr<Vector> rows_, inverse_rows_, diagonal_;  // Of the system: k_a a', its inverse, and the diagonal
+  VectorPair scratch_, masses_;                             // For one expression at a time
 };
 
 }  // namespace monge

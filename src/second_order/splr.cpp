@@ -105,7 +105,7 @@ class Splr {
     check_.l2_error = point_.norm / mass_;
     check_.value = point_.value;
     check_.dual = point_.dual;
-    if (!(best_check_.value <= check_.value)) {
+    if (limits_.tolerance == 0 || !(best_check_.value <= check_.value)) {
       best_check_ = check_;
       pairs_.combine({{1, &iterate_}}, best_);
     }
@@ -114,7 +114,7 @@ class Splr {
     if (!go_on) return Status::stopped;
     // The relative error of P is the error of the potentials divided by eps. Sums of P add a few roundoffs.
     if (check_.l1_error <= rounding_ / eps_ + 10 * kUnitRoundoff) return Status::precision_limit;
-    if (check_.passes >= limits_.passes) return Status::iteration_limit;
+    if (check_.passes >= limits_.passes || check_.iteration >= limits_.iterations) return Status::iteration_limit;
     return std::nullopt;
   }
 

@@ -2,6 +2,7 @@
 #pragma once
 #include <cstdint>
 #include <functional>
+#include <limits>
 
 #include <monge/entropic.hpp>
 
@@ -26,6 +27,7 @@ struct SplrLimits {
   /// Called at the start and after each iteration; false stops the solve.
   std::function<bool(SplrCheck const&)> observe = {};
   Criterion criterion = Criterion::l1;
+  int iterations = std::numeric_limits<int>::max();  ///< At most this many.
 };
 
 struct SplrResult {
@@ -41,7 +43,8 @@ struct SplrEnd {
 /// many times as large.
 bool takes_candidate(SplrEnd const& candidate, SplrEnd const& step);
 
-/// Maximises the dual of the balanced problem from the operator's potentials, and leaves the best ones there. The
+/// Maximises the dual of the balanced problem from the operator's potentials, and leaves the best ones there, or with
+/// tolerance 0 the last ones. The
 /// operator is float64, has no penalties and is of two measures (not is_self()); `marginals` are its weights.
 ///
 /// An iteration solves with a sparse matrix, made of some large entries of P and its full marginals and corrected by

@@ -183,9 +183,8 @@ TEST_F(SolveProgram, MethodsThatCannotBeHadAreRefused) {
   for (auto const& [options, text] : std::vector<std::pair<std::vector<std::string>, std::string>>{
            {{"--method", "simplex"}, "method: is 'simplex'; must be auto, sinkhorn, newton or splr"},
            {{"--criterion", "linf"}, "criterion: is 'linf'; must be l1, gradient or gap"},
-           {{"--method", "newton", "--penalty-a", "2"}, "penalty_a: is 2; must be inf with method newton"},
+           {{"--method", "splr", "--penalty-a", "2"}, "penalty_a: is 2; must be inf with method splr"},
            {{"--method", "splr", "--precision", "float32"}, "precision: is float32; must be auto or float64"},
-           {{"--method", "newton", "--tolerance", "0"}, "tolerance: is 0; must be > 0 with method newton"},
            {{"--criterion", "gap", "--certificate", "false"}, "criterion: is gap; must be l1 without the certificate"},
            {{"--method", "splr", "--splr-density", "2"}, "splr_density: is 2; must be"},
            {{"--method", "splr", "--splr-reuse", "0"}, "splr_reuse: is 0; must be"},

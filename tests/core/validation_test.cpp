@@ -137,14 +137,6 @@ std::vector<BadCall> const& bad_calls() {
          c.x = {1, 0, 1, 0, 0, kNan, 1, 1};
        },
        {"x", "row 2", "column 1", "nan", "finite"}},
-      {"mean_of_distances",
-       [](Call& c) {
-         c.cost_function = CostFunction::euclidean;
-         c.options.eps = 0;
-         c.options.eps_relative = 0.1;
-       },
-       {"eps_relative", "0.1", "distances", "give eps"},
-       ErrorCode::unsupported},
       {"labels_of_distances",
        [](Call& c) {
          c.add_labels();

@@ -16,7 +16,7 @@ class BatchLaunches : public BackendTest {
     std::vector<BatchProblem> const batch(count, {problem.geometry(), problem.a, problem.b});
     std::vector<Plan> const plans = solve_batch(context(), batch, options);
     return {counters.allocations - before.allocations, counters.waits - before.waits,
-            counters.batch_launches - before.batch_launches};
+            counters.batch_launches - before.batch_launches, counters.lanes - before.lanes};
   }
 };
 INSTANTIATE_TEST_SUITE_P(, BatchLaunches,
@@ -35,6 +35,35 @@ TEST_P(BatchLaunches, are_those_of_two_problems_whatever_their_number) {
       EXPECT_GE(two.batch_launches, 4 * 25);
       EXPECT_EQ(many.batch_launches, two.batch_launches);
     }
+  }
+}
+
+TEST_P(BatchLaunches, of_newtons_method_have_streams_of_their_own) {
+  if (precision() != Precision::float64) GTEST_SKIP() << "Newton's method is in float64";
+  Problem const problem = make_problem({60, 50, 3});
+  SolveOptions const options{.eps = 0.1, .method = Method::newton, .tolerance = 1e-9};
+  EXPECT_EQ(counts_of(problem, 1, options).lanes, 0);
+  Report const report = solve(context(), problem.geometry(), problem.a, problem.b, options).report();
+  EXPECT_GE(counts_of(problem, 20, options).lanes, 20 * report.newton_steps);
+  EXPECT_GT(report.newton_steps, 0);
+}
+
+// Memory that one lane frees may have been allocated in the stream of another, and may be what a third needs next.
+TEST_P(BatchLaunches, of_newtons_method_repeat_to_the_bit) {
+  if (precision() != Precision::float64) GTEST_SKIP() << "Newton's method is in float64";
+  std::vector<Problem> problems;
+  for (std::uint64_t k = 0; k < 40; ++k)
+    problems.push_back(make_problem({40 + static_cast<std::int64_t>(37 * k % 90), 70, 3, Weights::skewed, Place::origin,
+                                     0.01, DataType::float64, 0, 1, 1, k + 1}));
+  std::vector<BatchProblem> batch;
+  for (Problem const& problem : problems) batch.push_back({problem.geometry(), problem.a, problem.b});
+  SolveOptions const options{.eps = 0.02, .method = Method::newton, .tolerance = 1e-9};
+  std::vector<std::vector<double>> alone;
+  for (Problem const& problem : problems)
+    alone.push_back(solve(context(), problem.geometry(), problem.a, problem.b, options).f());
+  for (int repeat = 0; repeat < 3; ++repeat) {
+    std::vector<Plan> const plans = solve_batch(context(), batch, options);
+    for (std::size_t k = 0; k < plans.size(); ++k) EXPECT_EQ(plans[k].f(), alone[k]) << k;
   }
 }
 

@@ -43,6 +43,31 @@ TEST_P(SolveCosts, converges_at_a_tiny_eps) {
   expect_solved({.n = 40, .m = 40, .d = 12}, 1e-4, 1e-4);
 }
 
+TEST_P(SolveCosts, eps_may_be_relative_to_the_mean_cost) {
+  for (Recipe const& recipe : {Recipe{.n = 50, .m = 41, .d = 3, .weights = Weights::with_zeros, .mass = 3},
+                               Recipe{.n = 37, .m = 500, .d = 20, .weights = Weights::skewed, .scale = 2}}) {
+    SCOPED_TRACE(recipe);
+    Problem const problem = make_problem(recipe);
+    Dense const dense(problem);
+    Real mean = 0, total = 0;
+    for (std::int64_t i = 0; i < recipe.n; ++i) {
+      for (std::int64_t j = 0; j < recipe.m; ++j) {
+        Real const weight = Real(problem.a[i]) * Real(problem.b[j]);
+        mean += weight * dense.cost(Side::rows, i, j);
+        total += weight;
+      }
+    }
+    mean /= total;
+    if (!(mean > 0)) continue;  // The dot product, or labels.
+    Plan const plan = solve(context(), problem.geometry(), problem.a, problem.b,
+                            {.eps_relative = 0.2, .tolerance = 1e-3, .precision = precision()});
+    // Sums of n + m terms, and costs off by the roundings of d terms.
+    EXPECT_NEAR(plan.report().mean_cost, mean,
+                (recipe.n + recipe.m + recipe.d) * 0x1p-53 * Magnitudes(problem).spread());
+    EXPECT_DOUBLE_EQ(plan.report().eps, 0.2 * plan.report().mean_cost);
+  }
+}
+
 TEST_P(SolveCosts, in_a_batch_and_by_a_solver_has_the_same_bits) {
   std::vector<Problem> const problems = {make_problem({.n = 50, .m = 41, .d = 3}),
                                          make_problem({.n = 50, .m = 41, .d = 3, .seed = 2}),

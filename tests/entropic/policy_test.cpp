@@ -862,11 +862,11 @@ TEST(NewtonPolicyTest, automatic_stays_with_sweeps_that_are_fast_and_leaves_slow
 }
 
 TEST(NewtonPolicyTest, automatic_is_sinkhorn_where_newton_is_not_to_be_had) {
-  for (auto const& change : std::vector<void (*)(SolveOptions&)>{
-           [](SolveOptions& options) { options.precision = Precision::float32; },
-           [](SolveOptions& options) { options.schedule = Schedule::alternating; },
-           [](SolveOptions& options) { options.penalty_a = 5; }, [](SolveOptions& options) { options.tolerance = 0; },
-           [](SolveOptions& options) { options.method = Method::sinkhorn; }}) {
+  for (auto const& change :
+       std::vector<void (*)(SolveOptions&)>{[](SolveOptions& options) { options.precision = Precision::float32; },
+                                            [](SolveOptions& options) { options.schedule = Schedule::alternating; },
+                                            [](SolveOptions& options) { options.tolerance = 0; },
+                                            [](SolveOptions& options) { options.method = Method::sinkhorn; }}) {
     SolveOptions options = newton_options(Method::automatic);
     change(options);
     SinkhornPolicy policy = make_policy(options);

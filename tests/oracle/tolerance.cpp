@@ -90,8 +90,8 @@ void Magnitudes::measure_matrix(Problem const& problem) {
   spread_ = most - least;
   origin_ = std::abs(least);
   std::size_t const n = problem.a.size(), m = problem.b.size();
-  row_.shift.assign(n, least);
-  column_.shift.assign(m, 0.0);
+  row_.shift.assign(n, least / 2);
+  column_.shift.assign(m, least / 2);
   row_.square = row_.score = std::vector<double>(n, 0.0);
   column_.square = column_.score = std::vector<double>(m, 0.0);
   for (std::size_t i = 0; i < n; ++i) {
@@ -133,7 +133,7 @@ void Magnitudes::measure_points(Problem const& problem) {
   }
   std::vector<double> const mu = centre(x, problem.a, d);
   std::vector<double> const nu = distances ? mu : centre(y, problem.b, d);
-  double mean_x = 0, mean_y = 0, constant = 0;  // |mu|^2, |nu|^2, and what the rows' shift has in common
+  double mean_x = 0, mean_y = 0, constant = 0;  // |mu|^2, |nu|^2, and the sum of the shifts' means
   for (std::int64_t k = 0; k < d; ++k) {
     mean_x += mu[k] * mu[k];
     mean_y += nu[k] * nu[k];
@@ -152,8 +152,8 @@ void Magnitudes::measure_points(Problem const& problem) {
       if (weights[i] > 0) result.longest = std::max(result.longest, result.length[i]);
     }
   };
-  half(row_, x, problem.a, mu, nu, constant);
-  half(column_, y, problem.b, nu, mu, 0);
+  half(row_, x, problem.a, mu, nu, constant / 2);
+  half(column_, y, problem.b, nu, mu, constant / 2);
   double const own_radii = row_.radius + column_.radius;
   if (distances) row_.radius = column_.radius = row_.longest + column_.longest;
   double const reach = row_.longest + column_.longest;
@@ -185,7 +185,7 @@ void Magnitudes::measure_points(Problem const& problem) {
   score(column_, row_);
 }
 
-/// With the weights of the classes p and q: shifts W q, and W^T p less the mean, which the rows have.
+/// With the weights of the classes p and q: shifts W q and W^T p, each less half of the mean.
 void Magnitudes::measure_labels(Problem const& problem, double& score) {
   std::vector<double> const cost = problem.label_cost.values();
   std::int64_t const rows = problem.label_cost.rows(), columns = problem.label_cost.columns();
@@ -209,8 +209,8 @@ void Magnitudes::measure_labels(Problem const& problem, double& score) {
       mean += w * cost[k * columns + l] * p[k] * q[l];
     }
   }
-  for (std::size_t i = 0; i < row_.shift.size(); ++i) row_.shift[i] += of_row[problem.labels_x[i]];
-  for (std::size_t j = 0; j < column_.shift.size(); ++j) column_.shift[j] += of_column[problem.labels_y[j]] - mean;
+  for (std::size_t i = 0; i < row_.shift.size(); ++i) row_.shift[i] += of_row[problem.labels_x[i]] - mean / 2;
+  for (std::size_t j = 0; j < column_.shift.size(); ++j) column_.shift[j] += of_column[problem.labels_y[j]] - mean / 2;
   auto const [least, most] = std::minmax_element(cost.begin(), cost.end());
   double const range = w * (*most - *least);
   offset_ += w * std::max(std::abs(*least), std::abs(*most));

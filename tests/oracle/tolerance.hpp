@@ -2,8 +2,8 @@
 //
 // Gauge. Let mu and nu be the weighted means of the clouds, x = mu + x', y = nu + y', w = mu - nu. Then with s the cost
 // scale
-//   C_ij = C'_ij + shift_i + shift_j,   C'_ij = s |x'_i - y'_j|^2,  shift_i = 2 s <x'_i, w> + s |w|^2,
-//   shift_j = -2 s <y'_j, w>,
+//   C_ij = C'_ij + shift_i + shift_j,   C'_ij = s |x'_i - y'_j|^2,  shift_i = 2 s <x'_i, w> + s |w|^2 / 2,
+//   shift_j = -2 s <y'_j, w> + s |w|^2 / 2,
 // and f' = f - shift_i, g' = g - shift_j give the same plan. A good operator works with primed quantities, so its
 // errors scale with them and not with the distance of the clouds from the origin or from each other.
 //
@@ -11,14 +11,14 @@
 // cloud 1000 away with eps = 1 that is 1e-10 in the logits, and no implementation that is handed float64 potentials can
 // avoid it.
 //
-// A cost matrix has C' = C - c0, c0 its smallest finite cost: shift_i = c0, shift_j = 0. The oracle itself takes costs
+// A cost matrix has C' = C - c0, c0 its smallest finite cost: shift_i = shift_j = c0 / 2. The oracle itself takes costs
 // as they are: in long double that is 2^-64 of c0.
 //
 // Other costs of points (docs/math.md, section 12) are C'_ij = q (|x'_i|^2 + |y'_j|^2) + phi <x'_i, y'_j>. The cosine
 // has the points divided by their lengths, q = s / 2 and phi = -s; each is off by 2^-53 of its length, 1, so C by 2 s
-// 2^-53 |x - y|. The dot product has q = 0, phi = -s and shifts phi (<x'_i, nu> + <mu, nu>) and phi <mu, y'_j>. Labels
-// add their W'_ij, its weighted means taken from it, as a further part of the product: with any factors whose product
-// is W' and which are of one size, |u_i| |v_j| is at most the range of W times sqrt(2 classes).
+// 2^-53 |x - y|. The dot product has q = 0, phi = -s and shifts phi (<x'_i, nu> + <mu, nu> / 2) and phi (<mu, y'_j> +
+// <mu, nu> / 2). Labels add their W'_ij, its weighted means taken from it, as a further part of the product: with any
+// factors whose product is W' and which are of one size, |u_i| |v_j| is at most the range of W times sqrt(2 classes).
 //
 // Distances have no shifts, and both clouds are centred at the mean of x. Rounding the coordinates moves one by at most
 // u (|x'_i| + |y'_j|), which also bounds it. A sum of d powers and its root add (sqrt(d) + 8) u of it.

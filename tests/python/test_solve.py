@@ -65,9 +65,33 @@ def test_norms(rng, metric, p):
     x, y, a, b = problem(rng)
     cost = np.linalg.norm(x[:, None] - y[None], ord=p, axis=-1)
     result = monge.solve_sample(x, y, a, b, metric, norm_p=3.0 if metric == "p-norm" else None, tol=1e-9)
-    # The mean cost is exact to 1e-7 of itself; the potentials are those of the reg that came of it.
-    assert result.reg == pytest.approx(0.05 * a @ cost @ b, rel=1e-6)
+    assert result.reg == pytest.approx(0.05 * a @ cost @ b, rel=1e-14 * len(x))
     assert_optimal(result, cost, a, b, 1e-9)
+    if metric != "p-norm":
+        (of_batch,) = monge.solve_sample_batch([x], [y], a=[a], b=[b], metric=metric, tol=1e-9)
+        assert of_batch.reg == result.reg
+
+
+@pytest.mark.parametrize("method", ["auto", "newton", "splr"])
+def test_exchanging_the_sides_exchanges_the_potentials(rng, method):
+    x, y, a, b = problem(rng)
+    y = y + 100.0
+    result = monge.solve_sample(x, y, a, b, reg=0.3, tol=1e-11, method=method)
+    f, g = result.potentials
+    assert a @ f == pytest.approx(b @ g, abs=1e-12 * abs(f).max())
+    other = monge.solve_sample(y, x, b, a, reg=0.3, tol=1e-11, method=method)
+    np.testing.assert_allclose(other.potential_b, f, atol=1e-8)
+    np.testing.assert_allclose(other.potential_a, g, atol=1e-8)
+    # Given potentials stay as they are, and so do iterates.
+    kept = monge.plan_of_sample(f + 1, g - 1, x, y, a, b, reg=0.3)
+    np.testing.assert_allclose(kept.potential_a, f + 1, rtol=1e-14)
+
+
+@pytest.mark.parametrize("method", ["newton", "splr"])
+def test_a_tolerance_of_0_runs_the_iterations_of_the_method(rng, method):
+    x, y, a, b = problem(rng)
+    result = monge.solve_sample(x, y, a, b, reg=0.3, tol=0, max_iter=3, method=method)
+    assert result.report.status == "completed" and result.report.newton_steps == 3
 
 
 def test_operators_are_those_of_the_plan(rng):

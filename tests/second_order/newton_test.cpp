@@ -99,6 +99,95 @@ TEST_P(Newton, ends_at_the_plan_of_sinkhorn) {
   }
 }
 
+// The same with penalties, which leave no constant free: from far below eps to 1e8 times the costs.
+TEST_P(Newton, with_penalties_ends_at_the_plan_of_sinkhorn) {
+  int steps = 0;
+  for (Recipe const& recipe : {recipes()[0], recipes()[5], recipes()[8]}) {
+    Problem const equal = make_problem(recipe);
+    Problem twice = equal;
+    for (double& weight : twice.b) weight *= 2;
+    double const eps = eps_of(recipe, equal), cost = eps / recipe.eps_over_spread;
+    for (Penalties const& penalties :
+         {Penalties{cost, kInfinity}, Penalties{kInfinity, cost / 10}, Penalties{cost, cost},
+          Penalties{100 * cost, eps / 10}, Penalties{1e8 * cost, 1e8 * cost}}) {
+      SCOPED_TRACE(testing::Message() << recipe << ", penalties " << penalties.a << " and " << penalties.b);
+      // Huge penalties on unequal totals make huge potentials, whose rounding is the limit. The oracle's own values of
+      // them cancel: rho (1 - exp(-f / rho)) has 2^-64 rho.
+      bool const are_huge = penalties.b > 1e6 * cost && std::isfinite(penalties.b);
+      Problem const& problem = are_huge ? equal : twice;
+      Plan const plan =
+          solve(problem, {.eps = eps, .tolerance = 1e-10, .penalty_a = penalties.a, .penalty_b = penalties.b});
+      ASSERT_EQ(plan.status(), Status::converged) << plan.report().message;
+      steps += plan.report().newton_steps;
+      Potentials const potentials = potentials_of(plan);
+      if (!are_huge) expect_report_matches(plan.report(), problem, eps, potentials);
+      Dense const dense(problem);
+      Vector const actual = dense.plan(eps, potentials),
+                   truth = dense.plan(eps, oracle::solve(dense, eps, 1e-11, 100000, penalties));
+      Real difference = 0, total = 0;
+      for (std::size_t k = 0; k < actual.size(); ++k) {
+        difference += std::fabs(actual[k] - truth[k]);
+        total += truth[k];
+      }
+      EXPECT_LE(difference, 1e-6 * total);
+    }
+  }
+  EXPECT_GE(steps, 15);
+}
+
+TEST_P(NewtonOnPoints, auto_takes_it_with_penalties_where_sweeps_are_slow) {
+  Recipe const recipe{200, 180, 2, Weights::uniform, Place::origin, 5e-4};
+  Problem const problem = make_problem(recipe);
+  double const eps = eps_of(recipe, problem);
+  SolveOptions options{.eps = eps, .tolerance = 1e-10, .penalty_a = 1000 * eps, .penalty_b = 2000 * eps};
+  options.precision = Precision::float64;
+  Plan const best = monge::solve(context(), problem.geometry(), problem.a, problem.b, options);
+  options.method = Method::sinkhorn;
+  Plan const sweeps = monge::solve(context(), problem.geometry(), problem.a, problem.b, options);
+  EXPECT_EQ(best.status(), Status::converged) << best.report().message;
+  EXPECT_EQ(sweeps.status(), Status::converged) << sweeps.report().message;
+  EXPECT_GT(best.report().newton_steps, 0);
+  EXPECT_LT(best.report().iterations, sweeps.report().iterations);
+  EXPECT_NEAR(best.report().dual, sweeps.report().dual, 1e-8 * Magnitudes(problem).spread());
+}
+
+TEST_P(Newton, with_tolerance_0_runs_the_iterations_of_the_method) {
+  for (Recipe const& recipe : {recipes()[0], recipes()[8]}) {
+    Problem const problem = make_problem(recipe);
+    double const eps = eps_of(recipe, problem);
+    for (Method const method : {Method::newton, Method::splr}) {
+      for (bool const anneals : {false, true}) {
+        if (anneals && method == Method::splr) continue;
+        std::vector<double> last;
+        for (int const iterations : {1, 2, 5}) {
+          SCOPED_TRACE(testing::Message() << recipe << ", " << name(method) << ", " << iterations);
+          SolveOptions options{.eps = eps, .method = method, .tolerance = 0, .iterations = iterations};
+          if (method == Method::newton) options.annealing = anneals ? 0.25 : 1;
+          Report const report = solve(problem, options).report();
+          EXPECT_EQ(report.status, Status::completed) << report.message;
+          // The ladder may take steps, too.
+          EXPECT_GE(report.newton_steps, iterations) << report.message;
+          if (!anneals) {
+            EXPECT_EQ(report.newton_steps, iterations) << report.message;
+          }
+          std::vector<double> errors;
+          for (Check const& check : report.history) {
+            if (check.eps == eps) errors.push_back(check.marginal_error);
+          }
+          // More iterations go on where fewer ended.
+          ASSERT_GT(errors.size(), last.size());
+          for (std::size_t k = 0; k < last.size(); ++k) EXPECT_EQ(errors[k], last[k]);
+          last = errors;
+          // The potentials are the last ones.
+          if (method == Method::splr) {
+            EXPECT_NEAR(report.marginal_error, errors.back(), 1e-12);
+          }
+        }
+      }
+    }
+  }
+}
+
 TEST_P(Newton, meets_the_tolerance_of_each_criterion) {
   for (Recipe const& recipe : {recipes()[0], recipes()[7], recipes()[8]}) {
     for (auto const& [criterion, tolerance] :
@@ -322,11 +411,12 @@ TEST_P(NewtonOnPoints, what_it_cannot_do_is_refused) {
         EXPECT_EQ(std::string(error.what()).find('\n'), std::string::npos) << error.what();
       }
     };
-    expect_refused({.penalty_a = 2}, problem.b, "penalty_a: is 2; must be inf with method");
-    expect_refused({.penalty_b = 0.5}, problem.b, "penalty_b: is 0.5; must be inf with method");
+    if (method == Method::splr) {
+      expect_refused({.penalty_a = 2}, problem.b, "penalty_a: is 2; must be inf with method");
+      expect_refused({.penalty_b = 0.5}, problem.b, "penalty_b: is 0.5; must be inf with method");
+    }
     expect_refused({.precision = Precision::float32}, problem.b, "precision: is float32; must be");
     expect_refused({.precision = Precision::tf32}, problem.b, "precision: is tf32; must be");
-    expect_refused({.tolerance = 0}, problem.b, "tolerance: is 0; must be > 0 with method");
     expect_refused({.criterion = Criterion::gradient, .certificate = false}, problem.b, "criterion: is gradient; must");
     std::vector<double> twice = problem.b;
     for (double& weight : twice) weight *= 2;

@@ -163,7 +163,7 @@ class _Divergence:
         for plan, to in ((divergence.aa, f[1]), (divergence.bb, g[1])):
             other = torch.empty_like(to)
             plan.potentials(to, other)
-            to.add_(other).mul_(0.5)  # They differ by a constant of their gauge, of which this is the symmetric one.
+            to.add_(other).mul_(0.5)  # Those of a cost matrix may differ by the tolerance.
 
     @staticmethod
     def by_points(problem: Problem, divergence: _core.Divergence) -> tuple[Tensor, Tensor]:

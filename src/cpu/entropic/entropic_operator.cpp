@@ -152,7 +152,8 @@ void EntropicOperator<T>::one_sweep(Sweep const& sweep) {
   std::vector<double>& f = data_.potential(Side::rows).values();
   std::span<double const> const norms = data_.costs->norm(Side::rows), shifts = data_.costs->shift(Side::rows);
   double const mass = data_.mass();
-  if (!data_.penalties.balanced() && !is_self()) translate();  // A self problem keeps f = g, so t = 0.
+  // A self problem keeps f = g, so t = 0.
+  if (sweep.translates && !data_.penalties.balanced() && !is_self()) translate();
   logits_.set(data_, Side::columns, data_.potential(Side::columns), eps);
   double const* const bounds = bound_rows(eps);
   std::fill(row_errors_.begin(), row_errors_.end(), ErrorSums{});
@@ -254,8 +255,11 @@ Evaluation EntropicOperator<T>::evaluate(double eps, Vector* row_marginal, Vecto
 }
 
 template <class T>
-std::unique_ptr<monge::PlanOperator> EntropicOperator<T>::plan(double eps) const {
-  return std::make_unique<PlanOperator<T>>(data_.with_both_potentials(), eps, most_threads_, cache_bytes_);
+std::unique_ptr<monge::PlanOperator> EntropicOperator<T>::plan(double eps, double t) const {
+  PlanData<T> data = data_.with_both_potentials();
+  for (double& f : data.potential(Side::rows).values()) f += t;
+  for (double& g : data.potential(Side::columns).values()) g -= t;
+  return std::make_unique<PlanOperator<T>>(std::move(data), eps, most_threads_, cache_bytes_);
 }
 
 template class EntropicOperator<float>;

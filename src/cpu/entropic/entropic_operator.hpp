@@ -27,7 +27,8 @@ class EntropicOperator final : public monge::EntropicOperator {
   SweepErrors errors() override { return errors_; }
   using monge::EntropicOperator::evaluate;
   Evaluation evaluate(double eps, Vector* row_marginal, Vector* column_marginal) override;
-  std::unique_ptr<monge::PlanOperator> plan(double eps) const override;
+  using monge::EntropicOperator::plan;
+  std::unique_ptr<monge::PlanOperator> plan(double eps, double t) const override;
 
  private:
   /// Data from which bound_rows() bounds the logits of the next sweep.

@@ -17,6 +17,21 @@ std::vector<unsigned char> SurveyedPoints::has_partner() const {
   return result;
 }
 
+CostLines lines_of(PointCosts<double> const& points) {
+  CostLines costs;
+  costs.lines = points.size(Side::rows);
+  costs.places = points.size(Side::columns);
+  costs.source = points.scores(Side::rows);
+  costs.factor = points.factor();
+  auto const bases = [&](Side side, std::vector<double> base) {
+    for (std::size_t i = 0; i < points.norm(side).size(); ++i) base[i] = points.norm(side)[i] + points.shift(side)[i];
+    return base;
+  };
+  costs.line_base = bases(Side::rows, costs.line_vector());
+  costs.place_base = bases(Side::columns, costs.place_vector());
+  return costs;
+}
+
 CostSurvey survey_costs(CostSurveyInput const& input, int threads) {
   CostLines const& costs = input.costs;
   int const team = useful_threads(threads, costs.lines, costs.places);

@@ -7,6 +7,7 @@
 #include <monge/array.hpp>
 #include <monge/geometry.hpp>
 
+#include "cpu/geometry/point_costs.hpp"
 #include "cpu/pass/cost_lines.hpp"
 
 namespace monge::cpu {
@@ -35,6 +36,9 @@ struct CostSurvey {
   bool is_valid = true;  // Every number is valid; otherwise the rest is undefined.
   SurveyedPoints line, place;
 };
+
+/// The user's costs; a line is a row. The points must outlive them.
+CostLines lines_of(PointCosts<double> const& points);
 
 CostSurvey survey_costs(CostSurveyInput const& input, int threads);
 

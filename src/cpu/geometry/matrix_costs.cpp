@@ -35,7 +35,7 @@ MatrixCosts<T>::MatrixCosts(CostMatrix const& geometry, std::span<double const> 
   range_ = found.most - found.least;
   origin_ = found.least;
   unit_ = stored_unit_ = unit_of(range_);
-  shift_[0].assign(a.size(), found.least);
+  for (std::vector<double>& shift : shift_) shift.assign(shift.size(), found.least / 2);
 }
 
 template <class T>
@@ -98,7 +98,7 @@ std::unique_ptr<Costs<T> const> MatrixCosts<T>::part(Side side, std::span<std::i
   result->scores_ = std::move(scores);
   result->unit_ = unit_;
   result->range_ = range_;
-  result->shift_[0].assign(result->shift_[0].size(), origin_);
+  for (std::vector<double>& shift : result->shift_) shift.assign(shift.size(), origin_ / 2);
   return result;
 }
 

@@ -139,7 +139,7 @@ std::shared_ptr<PointCosts<T> const> PointCosts<T>::self(PointCloud const& geome
     return result;
   }
   auto const result = std::make_shared<PointCosts>(geometry, a, a);
-  auto& [rows, columns] = result->shift_;  // Equal up to a constant: the cost is symmetric.
+  auto& [rows, columns] = result->shift_;  // Equal up to rounding: the cost is symmetric.
   for (std::size_t i = 0; i < rows.size(); ++i) rows[i] = columns[i] = (rows[i] + columns[i]) / 2;
   if (!result->cost_.labels) result->clouds_[1] = result->clouds_[0];
   return result;
@@ -162,8 +162,8 @@ std::vector<double> PointCosts<T>::shift_of(Side side, MatrixView features) cons
   for (std::size_t k = 0; k < own.size(); ++k)
     lean[k] = cost_.lean(static_cast<std::int64_t>(k), own[k], cloud(opposite(side)).centre[k]);
   std::vector<double> shift = centred_products(features, own, lean);
-  double const offset = side == Side::rows ? constant() : 0.0;
-  for (double& value : shift) value += offset;
+  double const half = constant() / 2;
+  for (double& value : shift) value += half;
   return shift;
 }
 
@@ -232,7 +232,7 @@ std::shared_ptr<Costs<T> const> PointCosts<T>::at(Side side, MatrixView points) 
   std::vector<double> change(own.size());
   for (std::size_t k = 0; k < own.size(); ++k)
     change[k] = cost_.product * (result->cloud(side).centre[k] - cloud(side).centre[k]);
-  double const offset = other == Side::rows ? result->constant() - constant() : 0.0;
+  double const offset = (result->constant() - constant()) / 2;
   std::vector<double>& moved = result->shift_[static_cast<int>(other)];
   moved = shift_[static_cast<int>(other)];
   for (std::int64_t j = 0; j < kept.size; ++j) {

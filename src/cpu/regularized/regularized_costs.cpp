@@ -56,18 +56,7 @@ RegularizedCosts::RegularizedCosts(RegularizedInput const& input, int threads)
 void RegularizedCosts::set_points(PointCloud const& clouds) {
   points_ = std::make_shared<PointCosts<double> const>(clouds, of(Side::rows).share, of(Side::columns).share);
   require_no_overflow(points_->bound());
-  lines_.lines = points_->size(Side::rows);
-  lines_.places = points_->size(Side::columns);
-  lines_.source = points_->scores(Side::rows);
-  lines_.factor = points_->factor();
-  // Sets the user's costs; take() scales them after the survey.
-  auto const add = [&](Side side, std::vector<double> base) {
-    for (std::size_t i = 0; i < points_->norm(side).size(); ++i)
-      base[i] = points_->norm(side)[i] + points_->shift(side)[i];
-    return base;
-  };
-  lines_.line_base = add(Side::rows, lines_.line_vector());
-  lines_.place_base = add(Side::columns, lines_.place_vector());
+  lines_ = lines_of(*points_);  // take() scales them after the survey.
 }
 
 void RegularizedCosts::set_matrix(CostMatrix const& matrix) {
@@ -95,7 +84,7 @@ void RegularizedCosts::take(CostSurvey const& found) {
     }
     if (!points_) continue;
     std::vector<double>& base = side == Side::rows ? lines_.line_base : lines_.place_base;
-    double const offset = side == Side::rows ? scale_.offset : 0;
+    double const offset = scale_.offset / 2;
     for (std::size_t i = 0; i < points.share.size(); ++i) {
       points.shift[i] = (points_->shift(side)[i] - offset) / scale_.range;
       base[i] = points_->norm(side)[i] / scale_.range;

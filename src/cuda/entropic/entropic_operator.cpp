@@ -259,12 +259,13 @@ void EntropicOperator::enqueue_fused_sweep(bool symmetric, Queue const& queue) c
 }
 
 /// A fused sweep updates the lines first, so an alternating sweep is fused only if the lines are rows.
-void EntropicOperator::enqueue_sweep(bool symmetric, Queue const& queue) const {
+void EntropicOperator::enqueue_sweep(Sweep const& sweep, Queue const& queue) const {
+  bool const symmetric = sweep.symmetric;
   if (is_self()) {
     enqueue_half_step(Side::rows, queue);
     return enqueue_update(Side::rows, symmetric, queue);
   }
-  if (translation_) translate(*translation_, queue);
+  if (translation_ && sweep.translates) translate(*translation_, queue);
   if (fused_ && (symmetric || fused_->sweep.lines == Side::rows)) return enqueue_fused_sweep(symmetric, queue);
   enqueue_half_step(Side::rows, queue);
   if (symmetric) {
@@ -283,10 +284,11 @@ void EntropicOperator::launch_sweeps(Sweep const& sweep, int count) {
   for (int left = count; left > 0;) {
     int const now = std::min(left, kSweepsPerGraph);
     auto const enqueue = [&](cudaStream_t stream) {
-      for (int k = 0; k < now; ++k) enqueue_sweep(sweep.symmetric, stream);
+      for (int k = 0; k < now; ++k) enqueue_sweep(sweep, stream);
     };
     std::optional<Graph>& graph = graphs_[sweep.symmetric];
-    if (now < kSweepsPerGraph || sweeps_ < kSweepsBeforeGraph) {
+    bool const is_recorded = sweep.translates || !translates();
+    if (!is_recorded || now < kSweepsPerGraph || sweeps_ < kSweepsBeforeGraph) {
       enqueue(runtime.stream());
     } else {
       if (!graph) graph.emplace(runtime, enqueue);
@@ -309,6 +311,7 @@ void EntropicOperator::settle(Sweep const& sweep) {
   f = sweep.symmetric ? (f - g) / 2 : -g;
   g = -f;
   swept_eps_ = sweep.eps;
+  translated_ = translates() && sweep.translates;
 }
 
 void EntropicOperator::sweep(Sweep const& sweep, int count) {
@@ -341,7 +344,7 @@ SweepErrors EntropicOperator::errors_from(double const* parts) {
     return sums;
   };
   ErrorSums const rows = of_side(Side::rows), columns = is_self() ? rows : of_side(Side::columns);
-  if (translates() && swept_eps_ > 0) {
+  if (translated_ && swept_eps_ > 0) {
     for (int s : {0, 1}) potentials_[s].typical = parts[s];
   }
   return {rows.absolute, columns.absolute, std::sqrt(rows.square + columns.square)};
@@ -380,9 +383,9 @@ Evaluation EntropicOperator::evaluate(double eps, Vector* row_marginal, Vector* 
   return cuda::evaluate(problem_, potentials_, eps, {written(row_marginal), written(column_marginal)});
 }
 
-std::unique_ptr<monge::PlanOperator> EntropicOperator::plan(double eps, Queue const& queue) const {
+std::unique_ptr<monge::PlanOperator> EntropicOperator::plan(double eps, double t, Queue const& queue) const {
   DeviceGuard const guard(problem_.runtime->index());
-  return std::make_unique<PlanOperator>(problem_, potentials_, eps, cache_bytes_, queue);
+  return std::make_unique<PlanOperator>(problem_, potentials_, eps, t, cache_bytes_, queue);
 }
 
 }  // namespace monge::cuda

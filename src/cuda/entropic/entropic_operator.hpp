@@ -28,8 +28,11 @@ class EntropicOperator final : public monge::EntropicOperator {
   SweepErrors errors() override;
   using monge::EntropicOperator::evaluate;
   Evaluation evaluate(double eps, Vector* row_marginal, Vector* column_marginal) override;
-  std::unique_ptr<monge::PlanOperator> plan(double eps) const override { return plan(eps, problem_.runtime->stream()); }
-  std::unique_ptr<monge::PlanOperator> plan(double eps, Queue const& queue) const;
+  using monge::EntropicOperator::plan;
+  std::unique_ptr<monge::PlanOperator> plan(double eps, double t) const override {
+    return plan(eps, t, problem_.runtime->stream());
+  }
+  std::unique_ptr<monge::PlanOperator> plan(double eps, double t, Queue const& queue) const;
 
   /// Backend::renew().
   void renew(Geometry const& geometry, Marginals const& marginals);
@@ -43,7 +46,7 @@ class EntropicOperator final : public monge::EntropicOperator {
   bool starts_apart(Sweep const& sweep) const;
   void settle(Sweep const& sweep);
   void make_logits(Sweep const& sweep, Queue const& queue) const;
-  void enqueue_sweep(bool symmetric, Queue const& queue) const;
+  void enqueue_sweep(Sweep const& sweep, Queue const& queue) const;
   /// Parts of the errors of the last sweep, in device memory; their number; and the errors from a host copy of them.
   double const* error_parts() const { return state(Side::rows).errors; }
   std::int64_t error_count() const;
@@ -106,6 +109,7 @@ class EntropicOperator final : public monge::EntropicOperator {
   std::optional<Graph> graphs_[2];           // [symmetric]; each holds kSweepsPerGraph sweeps.
   int sweeps_ = 0;                           // Launched so far.
   double swept_eps_ = 0;                     // eps of the last sweep; 0 if the potentials were set after it.
+  bool translated_ = false;                  // Whether the last sweep began with a translation.
 };
 
 }  // namespace monge::cuda

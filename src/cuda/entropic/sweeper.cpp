@@ -40,7 +40,7 @@ void Sweeper::record(std::span<SweepStep const> steps) {
     entropic.prepare_sweeps();
     copy_words(entropic.error_parts(), errors_.data() + recorded_[key_of(step)].first_error,
                entropic.error_count() * static_cast<std::int64_t>(sizeof(double)), *sweeps_);
-    entropic.enqueue_sweep(step.sweep.symmetric, *sweeps_);
+    entropic.enqueue_sweep(step.sweep, *sweeps_);
   }
 }
 

@@ -227,7 +227,8 @@ __global__ void __launch_bounds__(kSurveyThreads) join_survey_kernel(Source cons
   look(arguments.places, arguments.place_weight, arguments.place_partner, result.first_lonely[1 - line_side]);
   __syncthreads();
   if (!arguments.shift) return;
-  for (int i = thread; i < arguments.matrix.rows; i += kSurveyThreads) arguments.shift[i] = least;
+  int const longest = max(arguments.lines, arguments.places);
+  for (int i = thread; i < longest; i += kSurveyThreads) arguments.shift[i] = least / 2;
 }
 
 }  // namespace monge::cuda

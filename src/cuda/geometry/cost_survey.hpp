@@ -38,7 +38,8 @@ struct CostSurveyInput {
   double const* b;
   /// Positive weights count as 1, and the largest cost is over pairs of positive weight, with l1 W.
   bool of_support = false;
-  double* shift = nullptr;    // Becomes the least cost, one number for each row; null: not wanted.
+  double* shift =
+      nullptr;  // Becomes half of the least cost, one number for each point of the longer side; null: not wanted.
   PointSums* sums = nullptr;  // For lines, then for places; null: not wanted.
   unsigned char* scratch = nullptr;
   CostSurvey* result = nullptr;

@@ -28,7 +28,7 @@ MatrixCosts::MatrixCosts(SharedRuntime runtime, CostMatrix const& geometry, Poin
   if (fresh) {
     int const longest = static_cast<int>(round_up(std::max(stored_.rows, stored_.columns), kRowPadding));
     memory_->zeros = DeviceArray<double>(runtime_, longest);
-    memory_->shift = DeviceArray<double>(runtime_, stored_.rows);
+    memory_->shift = DeviceArray<double>(runtime_, longest);
     combine({longest, 0, {}, memory_->zeros.data()}, queue);
   }
   RegularizedMatrix const matrix{.rows = stored_.rows, .columns = stored_.columns, .cost = stored_};
@@ -49,8 +49,7 @@ void MatrixCosts::set_sides() {
     operand.scalar = scalar_;
     int const size = s == 0 ? stored_.rows : stored_.columns;
     operand.padded_size = static_cast<int>(round_up(size, kRowPadding));
-    side_[s] = {size, operand, memory_->zeros.data(), s == 0 ? memory_->shift.data() : memory_->zeros.data(),
-                s == 0 ? stored_.least : 0.0};
+    side_[s] = {size, operand, memory_->zeros.data(), memory_->shift.data(), stored_.least / 2};
   }
 }
 

@@ -1,6 +1,6 @@
 // The costs of a matrix in memory: read in place on the device, or from an unchanged copy there.
 //
-// Gauge: shift_i is the smallest finite cost for all rows and 0 for columns; norms are 0.
+// Gauge: all shifts are half of the smallest finite cost; norms are 0.
 #pragma once
 #include <memory>
 

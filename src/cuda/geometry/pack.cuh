@@ -3,7 +3,7 @@
 //
 //   features       only if they are more than coordinates: x / |x|, and the row of the label's class
 //   survey, join   mu = sum_i (a_i / A) x_i in float64: a mean of finite numbers, so no term overflows
-//   pack           x'_i = x_i - mu in float64, then rounded to T; shift_i = <x_i - mu, lean> + constant (rows only) of
+//   pack           x'_i = x_i - mu in float64, then rounded to T; shift_i = <x_i - mu, lean> + constant / 2 of
 //                  unrounded points, since the centres may be far apart; lean and constant of PointCost
 //   measure        largest norm and feature, and the means of square |x_i - mu|^2 and of <x_i - mu, lean>, which is 0
 //                  up to the rounding of mu. The means of both sides and constant add up to the mean cost.
@@ -165,7 +165,7 @@ __global__ void __launch_bounds__(kPackThreads) pack_points_kernel(Source const 
   if (lane == 0) {
     double weight = 0;
     if (row < cloud.size) {
-      cloud.shift[row] = leaning + (cloud.is_rows ? constant : 0.0);
+      cloud.shift[row] = leaning + constant / 2;
       weight = (cloud.weight ? cloud.weight[row] : 1.0) / cloud.total;
     }
     found[warp] = {rounded_square, largest, weight * (cloud.square * square), weight * leaning};
@@ -249,7 +249,7 @@ __global__ void __launch_bounds__(kPackThreads) split_points_kernel(Source const
   if (lane == 0 && row < cloud.size) cloud.norm[row] = cloud.norm_factor * (square / scale / scale);
 }
 
-/// Changes lean and, for rows, constant for a new centre of the other side.
+/// Changes lean and constant for a new centre of the other side.
 template <class T>
 __global__ void __launch_bounds__(kPackThreads) move_gauge_kernel(GaugeArguments const arguments) {
   int const row = static_cast<int>(blockIdx.x) * kPackRows + static_cast<int>(threadIdx.x) / 32;
@@ -261,9 +261,8 @@ __global__ void __launch_bounds__(kPackThreads) move_gauge_kernel(GaugeArguments
   for (int k = lane; k < arguments.points.dimension; k += 32) {
     double const own = arguments.centre[k], before = arguments.before[k], after = arguments.after[k];
     sum += (after - before) * arguments.product * static_cast<double>(from[k]);
-    if (!arguments.is_rows) continue;
     // Differences of centres keep their digits even if the clouds are far from the origin.
-    sum += (after - before) *
+    sum += (after - before) / 2 *
            (arguments.square != 0 ? arguments.square * ((before - own) + (after - own)) : arguments.product * own);
   }
   sum = warp_sum(sum);

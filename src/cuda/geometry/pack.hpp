@@ -25,7 +25,6 @@ struct RowFindings {
 /// One cloud: inputs and outputs of packing.
 struct CloudArguments {
   StridedView input;  // The features, size x packed.dimension; stride between rows.
-  bool is_rows;       // Whether the cloud is the rows.
   int dimension;      // Number of features that are coordinates of points; the others belong to labels.
   double square;      // From PointCost.
   double product;
@@ -78,7 +77,6 @@ void pack_points(CloudPair const& clouds, Queue const& queue);
 struct GaugeArguments {
   Operand points;
   int size;
-  bool is_rows;   // Whether the points are the rows.
   double square;  // From PointCost.
   double product;
   double const* centre;  // Centre of the points; dimension.

@@ -177,7 +177,6 @@ CloudArguments PointCosts::arguments(Side side, Points const& points, PointWeigh
   Survey const& survey = *cloud.survey;
   return {
       .input = features(side, points, staging, queue),
-      .is_rows = side == Side::rows,
       .dimension = static_cast<int>(cost_.dimension),
       .square = cost_.square,
       .product = cost_.product,
@@ -230,7 +229,7 @@ void PointCosts::set_sides(double constant) {
     CloudFindings const& found = cloud.survey->found;
     cloud.operand.half_scale = found.half_scale;
     largest_square[s] = found.largest_squared_norm;
-    side_[s] = {cloud.size, cloud.operand, cloud.norm, shifts_[s]->data(), s == 0 ? constant : 0.0};
+    side_[s] = {cloud.size, cloud.operand, cloud.norm, shifts_[s]->data(), constant / 2};
   }
   bool const is_double = scalar_ == DataType::float64;
   bound_ = cost_.bound(largest_square[0], largest_square[1],
@@ -339,7 +338,6 @@ std::shared_ptr<Costs const> PointCosts::at(Side side, MatrixView points) const 
       {
           .points = kept->operand,
           .size = kept->size,
-          .is_rows = other == Side::rows,
           .square = cost_.square,
           .product = cost_.product,
           .centre = kept->survey->centre,

@@ -17,7 +17,7 @@ constexpr std::int64_t kPassingBytes = std::int64_t{256} << 20;
 
 }  // namespace
 
-PlanOperator::PlanOperator(Problem problem, Potentials const& potentials, double eps, double cache_bytes,
+PlanOperator::PlanOperator(Problem problem, Potentials const& potentials, double eps, double t, double cache_bytes,
                            Queue const& queue)
     : monge::PlanOperator(problem.size(Side::rows), problem.size(Side::columns)),
       problem_(std::move(problem)),
@@ -28,8 +28,9 @@ PlanOperator::PlanOperator(Problem problem, Potentials const& potentials, double
     DeviceVector const& from = potentials[side_index(side)];
     DeviceVector& copy = potentials_[side_index(side)];
     copy = DeviceVector(problem_.runtime, size(side));
-    copy.typical = from.typical;
-    combine({copy.size(), 1, {{1, from.data(), nullptr}}, copy.data()}, queue);
+    double const change = side == Side::rows ? t : -t;
+    copy.typical = from.typical + change;
+    combine({copy.size(), 2, {{1, from.data(), nullptr}, {change, nullptr, nullptr}}, copy.data()}, queue);
   }
 }
 
@@ -475,7 +476,7 @@ std::unique_ptr<monge::EntrySolver> PlanOperator::entry_solver(double per_row) {
 
 std::unique_ptr<monge::PlanOperator> PlanOperator::at_eps(double eps) const {
   DeviceGuard const guard(problem_.runtime->index());
-  return std::make_unique<PlanOperator>(problem_, potentials_, eps, 0, problem_.runtime->stream());
+  return std::make_unique<PlanOperator>(problem_, potentials_, eps, 0, 0, problem_.runtime->stream());
 }
 
 std::unique_ptr<monge::PlanOperator> PlanOperator::at(Side side, MatrixView points) const {
@@ -506,7 +507,7 @@ std::unique_ptr<monge::PlanOperator> PlanOperator::at(Side side, MatrixView poin
            kept.data()},
           runtime->stream());
   kept.typical = before.typical + problem_.costs->mean_shift(other) - problem.costs->mean_shift(other);
-  return std::make_unique<PlanOperator>(std::move(problem), potentials, eps_, 0, runtime->stream());
+  return std::make_unique<PlanOperator>(std::move(problem), potentials, eps_, 0, 0, runtime->stream());
 }
 
 }  // namespace monge::cuda

@@ -24,7 +24,9 @@ void grow(SharedRuntime const& runtime, DeviceArray<T>& array, std::int64_t size
 class PlanOperator final : public monge::PlanOperator {
  public:
   /// Copies the potentials.
-  PlanOperator(Problem problem, Potentials const& potentials, double eps, double cache_bytes, Queue const& queue);
+  /// Of the potentials (f + t, g - t).
+  PlanOperator(Problem problem, Potentials const& potentials, double eps, double t, double cache_bytes,
+               Queue const& queue);
 
   VectorOperations const& vectors() const override { return vectors_; }
   void potentials(MutableVectorView f, MutableVectorView g) override;

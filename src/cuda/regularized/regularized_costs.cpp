@@ -11,6 +11,32 @@
 #include "regularized/regularized_costs.hpp"
 
 namespace monge::cuda {
+
+DeviceArray<unsigned char> load_points(SharedRuntime const& runtime, PointCloud const& clouds, PointWeights a,
+                                       PointWeights b, RegularizedPoints& points) {
+  auto const findings = std::make_shared<DeviceArray<CloudFindings> const>(runtime, 2);
+  cudaStream_t const stream = runtime->stream();
+  PointCosts costs(runtime, clouds, a, b, DataType::float64, findings, 0, stream);
+  costs.finish(clouds, download(*runtime, findings->data(), 2).data());
+  require_no_overflow(costs.bound());
+  PassArguments const scores = costs.scores(Side::rows);
+  points.dimension = scores.rows.dimension;
+  points.form = scores.form;
+  points.p = scores.p;
+  points.factor = costs.factor();
+  std::int64_t const n = costs.size(Side::rows), m = costs.size(Side::columns);
+  DeviceArray<unsigned char> memory = allocate_parts(runtime, Part{points.coordinates[0], n * points.dimension},
+                                                     Part{points.coordinates[1], m * points.dimension},
+                                                     Part{points.base[0], n}, Part{points.base[1], m});
+  for (Side const side : kSides) {
+    int const s = side_index(side);
+    turn_points(side == Side::rows ? scores.rows : scores.columns, costs.size(side), points.coordinates[s], stream);
+    combine({costs.size(side), 2, {{1, costs.norm(side), nullptr}, {1, costs.shift(side), nullptr}}, points.base[s]},
+            stream);
+  }
+  return memory;
+}
+
 RegularizedCosts::RegularizedCosts(SharedRuntime runtime, RegularizedInput const& input, Queue const& queue)
     : monge::RegularizedCosts(input),
       runtime_(std::move(runtime)),
@@ -31,9 +57,13 @@ RegularizedCosts::RegularizedCosts(SharedRuntime runtime, RegularizedInput const
   shares_ = DeviceArray<double>(runtime_, n + m);
   upload(*runtime_, input.p.data(), shares_.data(), n * static_cast<std::int64_t>(sizeof(double)));
   upload(*runtime_, input.q.data(), shares_.data() + n, m * static_cast<std::int64_t>(sizeof(double)));
-  std::visit(Overloaded{[&](PointCloud const& clouds) { set_points(clouds); },
-                        [&](CostMatrix const& matrix) { matrix_.cost = upload_costs(runtime_, matrix, cost_copy_); }},
-             input.geometry);
+  std::visit(
+      Overloaded{
+          [&](PointCloud const& clouds) {
+            point_memory_ = load_points(runtime_, clouds, {shares_.data(), 1}, {shares_.data() + n, 1}, matrix_.points);
+          },
+          [&](CostMatrix const& matrix) { matrix_.cost = upload_costs(runtime_, matrix, cost_copy_); }},
+      input.geometry);
   if (input.means) sums_ = DeviceArray<PointSums>(runtime_, n + m);
   scratch_ = DeviceArray<unsigned char>(runtime_, survey_bytes(matrix_, input.means));
   survey_costs({.matrix = matrix_,
@@ -46,38 +76,13 @@ RegularizedCosts::RegularizedCosts(SharedRuntime runtime, RegularizedInput const
                queue);
 }
 
-void RegularizedCosts::set_points(PointCloud const& clouds) {
-  std::int64_t const n = rows(), m = columns();
-  auto const findings = std::make_shared<DeviceArray<CloudFindings> const>(runtime_, 2);
-  cudaStream_t const stream = runtime_->stream();
-  PointCosts costs(runtime_, clouds, {shares_.data(), 1}, {shares_.data() + n, 1}, DataType::float64, findings, 0,
-                   stream);
-  costs.finish(clouds, download(*runtime_, findings->data(), 2).data());
-  require_no_overflow(costs.bound());
-  PassArguments const scores = costs.scores(Side::rows);
-  RegularizedPoints& points = matrix_.points;
-  points.dimension = scores.rows.dimension;
-  points.form = scores.form;
-  points.p = scores.p;
-  points.factor = costs.factor();
-  point_memory_ = allocate_parts(runtime_, Part{points.coordinates[0], n * points.dimension},
-                                 Part{points.coordinates[1], m * points.dimension}, Part{points.base[0], n},
-                                 Part{points.base[1], m});
-  for (Side const side : kSides) {
-    int const s = side_index(side);
-    turn_points(side == Side::rows ? scores.rows : scores.columns, costs.size(side), points.coordinates[s], stream);
-    combine({costs.size(side), 2, {{1, costs.norm(side), nullptr}, {1, costs.shift(side), nullptr}}, points.base[s]},
-            stream);
-  }
-}
-
 /// Scales the points to the costs inside. Scaling the costs of pairs would cancel digits against the offset.
 void RegularizedCosts::scale_points() {
   RegularizedPoints& points = matrix_.points;
   points.factor /= scale_.range;
   for (Side const side : kSides) {
     double* const base = points.base[side_index(side)];
-    double const offset = side == Side::rows ? scale_.offset : 0;
+    double const offset = scale_.offset / 2;
     std::vector<double> values = download(*runtime_, base, side == Side::rows ? rows() : columns());
     for (double& value : values) value = (value - offset) / scale_.range;
     upload(*runtime_, values.data(), base, std::ssize(values) * static_cast<std::int64_t>(sizeof(double)));

@@ -4,11 +4,16 @@
 #include <vector>
 
 #include "cuda/geometry/cost_survey.hpp"
+#include "cuda/geometry/costs.hpp"
 #include "cuda/regularized/regularized_entries.hpp"
 #include "cuda/transfer.hpp"
 #include "regularized/regularized_operator.hpp"
 
 namespace monge::cuda {
+
+/// Makes `points` the user's costs, with coordinates in the memory that it returns. Waits.
+DeviceArray<unsigned char> load_points(SharedRuntime const& runtime, PointCloud const& clouds, PointWeights a,
+                                       PointWeights b, RegularizedPoints& points);
 
 class RegularizedCosts final : public monge::RegularizedCosts {
  public:
@@ -38,7 +43,6 @@ class RegularizedCosts final : public monge::RegularizedCosts {
   std::vector<double> in_order(std::span<double const> of_rows) const;
 
  private:
-  void set_points(PointCloud const& clouds);
   void scale_points();
   void sort_rows(RegularizerTerms const& terms);
   [[noreturn]] void throw_first_bad(CostSurvey const& survey) const;

@@ -6,6 +6,13 @@
 #include <monge/error.hpp>
 
 namespace monge::cuda {
+namespace {
+
+/// The lane of this thread and its runtime; null outside of a LaneScope.
+thread_local Runtime const* lane_runtime = nullptr;
+thread_local void* lane_of_thread = nullptr;
+
+}  // namespace
 
 DeviceGuard::DeviceGuard(int index) {
   MONGE_CUDA_TRY(cudaGetDevice(&previous_));
@@ -33,10 +40,10 @@ Runtime::Runtime(CudaOptions const& options) : index_(options.index), allocator_
   memory_bytes_ = static_cast<std::int64_t>(properties.totalGlobalMem);
   // The default stream may still be writing inputs in device memory: even cudaMemcpy may return before its last bytes
   // have arrived.
-  stream_ = options.stream ? std::make_unique<Stream>(static_cast<cudaStream_t>(options.stream))
-                           : std::make_unique<Stream>(cudaStreamDefault);
+  lane_ = std::make_unique<Lane>(
+      options.stream ? Stream(static_cast<cudaStream_t>(options.stream)) : Stream(unsigned{cudaStreamDefault}),
+      4 * kMostStaged);
   capture_stream_ = std::make_unique<Stream>(cudaStreamNonBlocking);
-  staging_ = PinnedArray<unsigned char>(4 * kMostStaged);
   if (allocator_.allocate) return;
 
   // A separate pool keeps freed memory, so a size that was allocated before needs no driver call. The device's default
@@ -47,7 +54,10 @@ Runtime::Runtime(CudaOptions const& options) : index_(options.index), allocator_
   pool.location.id = index_;
   MONGE_CUDA_TRY(cudaMemPoolCreate(&pool_, &pool));
   std::uint64_t keep = UINT64_MAX;
-  cudaError_t const code = cudaMemPoolSetAttribute(pool_, cudaMemPoolAttrReleaseThreshold, &keep);
+  cudaError_t code = cudaMemPoolSetAttribute(pool_, cudaMemPoolAttrReleaseThreshold, &keep);
+  // No lane shall wait for another to reuse its memory.
+  int no = 0;
+  if (code == cudaSuccess) code = cudaMemPoolSetAttribute(pool_, cudaMemPoolReuseAllowInternalDependencies, &no);
   if (code != cudaSuccess) {
     cudaMemPoolDestroy(pool_);
     check(code, "cudaMemPoolSetAttribute");
@@ -58,10 +68,11 @@ Runtime::~Runtime() {
   int previous = index_;
   cudaGetDevice(&previous);
   cudaSetDevice(index_);
-  cudaStreamSynchronize(stream_->get());
+  cudaStreamSynchronize(stream());
   stagings_.clear();
   if (pool_) cudaMemPoolDestroy(pool_);
-  stream_.reset();
+  lanes_.clear();
+  lane_.reset();
   capture_stream_.reset();
   cudaSetDevice(previous);
 }
@@ -70,26 +81,58 @@ std::string Runtime::instruction_set() const {
   return "sm_" + std::to_string(capability_);
 }
 
+Runtime::Lane& Runtime::lane() const {
+  return lane_runtime == this ? *static_cast<Lane*>(lane_of_thread) : *lane_;
+}
+
+LaneScope::LaneScope(Runtime const& runtime, int number) : runtime_(runtime) {
+  std::scoped_lock const lock(runtime_.mutex_);
+  auto const index = static_cast<std::size_t>(number);
+  while (runtime_.lanes_.size() <= index)
+    runtime_.lanes_.push_back(
+        std::make_unique<Runtime::Lane>(Stream(unsigned{cudaStreamNonBlocking}), Runtime::kMostStaged));
+  lane_runtime = &runtime_;
+  lane_of_thread = runtime_.lanes_[index].get();
+  ++runtime_.counters_.lanes;
+}
+
+LaneScope::~LaneScope() {
+  Runtime::Lane& lane = runtime_.lane();
+  cudaStreamSynchronize(lane.stream.get());  // The next call reports an error.
+  lane.staged = 0;
+  lane_runtime = nullptr;
+  for (Runtime::Lane::Released const& released : std::exchange(lane.released, {}))
+    runtime_.release(released.memory, released.bytes, released.stream);
+}
+
 void Runtime::wait() const {
-  ++counters_.waits;
+  {
+    std::scoped_lock const lock(mutex_);
+    ++counters_.waits;
+  }
   MONGE_CUDA_TRY(cudaStreamSynchronize(stream()));
-  staged_ = 0;
+  lane().staged = 0;
 }
 
 void* Runtime::staging(std::int64_t bytes) const {
+  Lane& lane = this->lane();
   std::int64_t const aligned = (bytes + 15) / 16 * 16;
-  if (staged_ + aligned > staging_.size()) wait();
-  void* const result = staging_.data() + staged_;
-  staged_ += aligned;
+  if (lane.staged + aligned > lane.staging.size()) wait();
+  void* const result = lane.staging.data() + lane.staged;
+  lane.staged += aligned;
   return result;
 }
 
 void* Runtime::allocate(std::size_t bytes, cudaStream_t stream) const {
-  return arena_scopes_ > 0 && stream == this->stream() ? cut_from_arena(bytes) : allocate_alone(bytes, stream);
+  bool const cuts = arena_scopes_ > 0 && stream == lane_->stream.get();
+  return cuts ? cut_from_arena(bytes) : allocate_alone(bytes, stream);
 }
 
 void* Runtime::allocate_alone(std::size_t bytes, cudaStream_t stream) const {
-  ++counters_.allocations;
+  {
+    std::scoped_lock const lock(mutex_);
+    ++counters_.allocations;
+  }
   void* memory = nullptr;
   if (!allocator_.allocate) {
     MONGE_CUDA_TRY(cudaMallocFromPoolAsync(&memory, bytes, pool_, stream));
@@ -104,6 +147,8 @@ void* Runtime::allocate_alone(std::size_t bytes, cudaStream_t stream) const {
 }
 
 void Runtime::release(void* memory, std::size_t bytes, cudaStream_t stream) const noexcept {
+  if (lane_runtime == this) return lane().released.push_back({memory, bytes, stream});
+  std::scoped_lock const lock(mutex_);
   auto const* const address = static_cast<unsigned char const*>(memory);
   auto const piece = std::find_if(arena_.begin(), arena_.end(), [&](ArenaPiece const& candidate) {
     return std::greater_equal<>()(address, candidate.data) && std::less<>()(address, candidate.data + candidate.bytes);

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
@@ -35,8 +36,8 @@ class Stream {
   explicit Stream(unsigned flags) { MONGE_CUDA_TRY(cudaStreamCreateWithFlags(&stream_, flags)); }
   explicit Stream(cudaStream_t borrowed) : stream_(borrowed), owned_(false) {}
   ~Stream();
-  Stream(Stream const&) = delete;
-  Stream& operator=(Stream const&) = delete;
+  Stream(Stream&& other) noexcept : stream_(other.stream_), owned_(std::exchange(other.owned_, false)) {}
+  Stream& operator=(Stream&&) = delete;
   cudaStream_t get() const { return stream_; }
 
  private:
@@ -91,11 +92,15 @@ class PinnedArray {
 struct RuntimeCounters {
   std::int64_t allocations = 0, waits = 0;
   std::int64_t batch_launches = 0;  // Kernel launches for many problems.
+  std::int64_t lanes = 0;           // LaneScopes.
 };
 
 class Staging;
 
 /// A backend and its operators share a Runtime, so an operator may outlive its context.
+///
+/// One thread works at a time, in the stream, except between wait() and the end of the last LaneScope: there each
+/// thread that has a scope works in a stream of its own.
 class Runtime {
  public:
   /// The device must exist.
@@ -109,7 +114,8 @@ class Runtime {
   int multiprocessors() const { return multiprocessors_; }
   std::string instruction_set() const;
   std::int64_t memory_bytes() const { return memory_bytes_; }
-  cudaStream_t stream() const { return stream_->get(); }
+  /// Of this thread's lane, if it has one.
+  cudaStream_t stream() const { return lane().stream.get(); }
   /// Only for recording graphs: a capture must not catch work that the caller puts on his own stream.
   cudaStream_t capture_stream() const { return capture_stream_->get(); }
 
@@ -131,6 +137,22 @@ class Runtime {
 
  private:
   friend class ArenaScope;
+  friend class LaneScope;
+  /// A stream with page-locked memory for its copies.
+  struct Lane {
+    Lane(Stream&& own, std::int64_t bytes) : stream(std::move(own)), staging(bytes) {}
+    Stream stream;
+    PinnedArray<unsigned char> staging;
+    std::int64_t staged = 0;  // Bytes of `staging` in use.
+    /// Memory to be released after the work of this lane. Its stream may be that of another lane.
+    struct Released {
+      void* memory;
+      std::size_t bytes;
+      cudaStream_t stream;
+    };
+    std::vector<Released> released;
+  };
+  Lane& lane() const;
   /// A large allocation that is cut into small ones, one after the other. It is freed with the last of them.
   struct ArenaPiece {
     unsigned char* data;
@@ -155,9 +177,9 @@ class Runtime {
   mutable std::vector<ArenaPiece> arena_;
   mutable int arena_scopes_ = 0;
   mutable std::vector<std::unique_ptr<Staging>> stagings_;
-  PinnedArray<unsigned char> staging_;
-  mutable std::int64_t staged_ = 0;  // Bytes of staging_ in use.
-  std::unique_ptr<Stream> stream_;
+  mutable std::mutex mutex_;  // For counters_, arena_ and lanes_ while threads have lanes.
+  std::unique_ptr<Lane> lane_;
+  mutable std::vector<std::unique_ptr<Lane>> lanes_;
   std::unique_ptr<Stream> capture_stream_;
 };
 
@@ -171,6 +193,20 @@ class ArenaScope {
   }
   ArenaScope(ArenaScope const&) = delete;
   ArenaScope& operator=(ArenaScope const&) = delete;
+
+ private:
+  Runtime const& runtime_;
+};
+
+/// While a scope lives, this thread works in a stream of its own, beside threads with scopes of other numbers. Inputs
+/// must be complete. The destructor waits for the work, and then releases the memory that it has freed: other streams
+/// may have used it before, so there is no stream in whose order it is free.
+class LaneScope {
+ public:
+  LaneScope(Runtime const& runtime, int number);
+  ~LaneScope();
+  LaneScope(LaneScope const&) = delete;
+  LaneScope& operator=(LaneScope const&) = delete;
 
  private:
   Runtime const& runtime_;

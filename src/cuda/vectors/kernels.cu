@@ -22,8 +22,8 @@ __global__ void __launch_bounds__(kVectorThreads) combine_kernel(Source const so
   double sum = 0;
   for (int k = 0; k < arguments.count; ++k) {
     CombineArguments::Term const& term = arguments.terms[k];
-    double const value = term.times ? term.vector[i] * term.times[i / term.step] : term.vector[i];
-    sum += term.factor * value;
+    double const of_vector = term.vector ? term.vector[i] : 1.0;
+    sum += term.factor * (term.times ? of_vector * term.times[i / term.step] : of_vector);
   }
   arguments.out[i] = sum;
 }

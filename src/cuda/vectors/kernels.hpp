@@ -15,9 +15,9 @@ void store_vector(StridedView const& to, int size, int width, double const* valu
 struct CombineArguments {
   struct Term {
     double factor;
-    double const* vector;
-    double const* times;  // Null for ones.
-    int step = 1;         // Numbers of the vector for each number of `times`.
+    double const* vector;  // Null for ones.
+    double const* times;   // Null for ones.
+    int step = 1;          // Numbers of the vector for each number of `times`.
   };
   int size;
   int count;
