@@ -499,8 +499,9 @@ def library_options(own: Mapping[str, Any], **given: tuple[str, Any]) -> dict[st
     return options
 
 
-def require_kl(unbalanced_type: Any) -> None:
-    if lower_name("unbalanced_type", unbalanced_type, "'KL'") != "kl":
+def require_kl(unbalanced_type: Any, has_penalties: bool) -> None:
+    """POT's other penalties are an error only where there are any."""
+    if lower_name("unbalanced_type", unbalanced_type, "'KL'") not in ("kl", *([] if has_penalties else ["l2", "tv"])):
         raise NotImplementedError(f"unbalanced_type: is {unbalanced_type!r}; must be 'KL'")
 
 
@@ -530,7 +531,7 @@ def solve_options(
             raise NotImplementedError(f"method: is {method!r}, POT's for {_OTHER_METHODS[method.lower()]}")
         method = _POT_METHODS.get(method.lower(), method)
     penalty_a, penalty_b = (None, None) if unbalanced is None else _penalties(unbalanced)
-    require_kl(unbalanced_type)
+    require_kl(unbalanced_type, unbalanced is not None or not is_balanced(own))
     options = library_options(
         own,
         eps=("reg", eps),

@@ -130,7 +130,7 @@ def _translated(
     kind = lower_name("reg_type", reg_type, "'KL', 'entropy' or 'L2'")
     if kind != "l2":
         return kind, solve_options(own, reg, reg_type, unbalanced, unbalanced_type, method, max_iter, tol)
-    require_kl(unbalanced_type)
+    require_kl(unbalanced_type, unbalanced is not None)
     if unbalanced is not None:
         raise NotImplementedError("unbalanced: is given; must not be with reg_type 'L2'")
     options = regularized_options(own, max_iter, tol)

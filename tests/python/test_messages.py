@@ -230,6 +230,7 @@ WRONG = [
     (solve, {"device": "gpu"}, ValueError, "device: is 'gpu'"),
     (solve, {"device": np.zeros((99, 99))}, ValueError, "device: is an array of shape (99, 99); must be"),
     (solve, {"unbalanced_type": "x"}, NotImplementedError, "unbalanced_type: is 'x'; must be 'KL'"),
+    (solve, {"unbalanced_type": "TV", "penalty_a": 1.0}, NotImplementedError, "unbalanced_type: is 'TV'"),
     (solve, {"unbalanced_type": "x", "reg_type": "L2"}, NotImplementedError, "unbalanced_type: is 'x'"),
     (solve, {"precision": "half"}, ValueError, "precision: is 'half'"),
     # reg_type "L2".

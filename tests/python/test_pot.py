@@ -449,3 +449,10 @@ def test_smooth_with_the_kl_term(rng):
     np.testing.assert_allclose(own, theirs, atol=1e-6)  # L-BFGS stops where its steps do.
     duals = log["alpha"][:, None] + log["beta"]
     np.testing.assert_allclose(duals, cost + 0.2 * (np.log(own) + 1), rtol=1e-9)
+
+
+@pytest.mark.parametrize("reg_type", ["KL", "L2"])
+def test_penalties_of_other_types_have_no_effect_on_balanced_problems(rng, reg_type):
+    cost = rng.random((5, 6))
+    plain = monge.solve(cost, reg=0.1, reg_type=reg_type)
+    np.testing.assert_array_equal(monge.solve(cost, reg=0.1, reg_type=reg_type, unbalanced_type="TV").plan, plain.plan)
