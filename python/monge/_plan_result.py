@@ -319,7 +319,7 @@ class PlanResult:
     def _backend(self) -> Any:
         """POT's backend of the arrays, as its own results have it; None where POT is not imported."""
         backend = sys.modules.get("ot.backend")
-        return None if backend is None else backend.get_backend(self._place.empty(0))
+        return None if backend is None else backend.get_backend(self._place.array([0.0]))
 
     @property
     def _has_point_derivatives(self) -> bool:
