@@ -102,7 +102,7 @@ class NumPy:
         return buffer
 
     def scalar(self, value: float, dtype: str, device: Any) -> Array:
-        return float(value)
+        return np.dtype(dtype).type(value)
 
     def array(self, values: Any, dtype: str, device: Any) -> Array:
         """Numbers, or an array of NumPy's, as an array of this framework."""
@@ -119,6 +119,9 @@ class NumPy:
 
     def exp(self, array: Array) -> Array:
         return np.exp(array)
+
+    def log(self, array: Array) -> Array:
+        return np.log(array)
 
     def csr(self, row_begin: Array, columns: Array, values: Array, shape: tuple[int, int]) -> Array:
         try:
@@ -179,6 +182,9 @@ class CuPy(NumPy):
 
     def exp(self, array: Array) -> Array:
         return self.module.exp(array)
+
+    def log(self, array: Array) -> Array:
+        return self.module.log(array)
 
     def csr(self, row_begin: Array, columns: Array, values: Array, shape: tuple[int, int]) -> Array:
         from cupyx.scipy.sparse import csr_matrix
@@ -281,6 +287,9 @@ class PyTorch(NumPy):
     def exp(self, array: Array) -> Array:
         return array.exp()
 
+    def log(self, array: Array) -> Array:
+        return array.log()
+
     def csr(self, row_begin: Array, columns: Array, values: Array, shape: tuple[int, int]) -> Array:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # PyTorch warns that sparse tensors are in beta state.
@@ -341,6 +350,9 @@ class Jax(NumPy):
 
     def exp(self, array: Array) -> Array:
         return self.module.numpy.exp(array)
+
+    def log(self, array: Array) -> Array:
+        return self.module.numpy.log(array)
 
 
 class Foreign(NumPy):

@@ -9,8 +9,18 @@ import numpy as np
 
 from ._arrays import Array, on_host, read, read_optional
 from ._divergence import sinkhorn_divergence
-from ._names import MATRIX, POINTS, UNEQUAL_TOTALS, calls, lower_name, shown, truth
-from ._problem import Problem, matrix_problem, points_problem, refuse_unsupported, shows, solve_options, with_weights
+from ._names import MATRIX, POINTS, UNEQUAL_TOTALS, calls, lower_name, number, shown, truth
+from ._plan_result import PlanResult
+from ._problem import (
+    Problem,
+    matrix_problem,
+    points_problem,
+    refuse_unsupported,
+    shows,
+    solve_options,
+    warn_if_short,
+    with_weights,
+)
 from ._regularized import quadratic_term
 from ._regularized import run as run_regularized
 from ._result import BatchResult, OTResult
@@ -51,6 +61,17 @@ _POINTS = {
 }
 
 
+_OF_ONE_METHOD = ("tau", "epsilon0", "numInnerItermax", "print_period", "translation_invariant")
+"""Further options of POT's methods, which have no effect here: the solver is one, in the log domain."""
+_OF_PLANS = ("greenkhorn", "sinkhorn_epsilon_scaling")
+"""POT's methods of :func:`sinkhorn` that :func:`sinkhorn2` has not."""
+_SMOOTH = {
+    **dict.fromkeys(("l2", "squaredl2"), "l2"),
+    **dict.fromkeys(("kl", "entropic", "negentropy"), "kl"),
+}
+"""POT's names of the terms of :func:`smooth_ot_dual`."""
+
+
 def _weights(given: Any) -> Any:
     """Weights by POT's convention: None and empty are uniform."""
     empty = getattr(given, "shape", None) == (0,) or (isinstance(given, (list, tuple)) and not given)
@@ -65,10 +86,9 @@ def _errors(result: OTResult) -> list[float]:
     return [*(getattr(check, name) for check in report.history), last]
 
 
-def _log_of_columns(result: BatchResult[OTResult]) -> Log:
-    """The log of a batch: arrays have a column, and `niter` a number, for each problem. `err` has the largest error at
-    each check, where a problem that has ended counts with its last."""
-    logs = [_log(each) for each in result]
+def _log_of_columns(logs: list[Log], result: BatchResult[OTResult]) -> Log:
+    """The log of a batch: arrays have a column for each problem. `err` has the largest error at each check, where a
+    problem that has ended counts with its last."""
     errors = [log["err"] for log in logs]
 
     def columns(name: str) -> Array:
@@ -79,8 +99,7 @@ def _log_of_columns(result: BatchResult[OTResult]) -> Log:
 
     return {
         "err": [max(each[min(k, len(each) - 1)] for each in errors) for k in range(max(map(len, errors)))],
-        "niter": result.n_iter,
-        **{name: columns(name) for name in ("log_u", "log_v", "u", "v")},
+        **{name: columns(name) for name, value in logs[0].items() if getattr(value, "ndim", 0) == 1},
         "result": result,
     }
 
@@ -88,7 +107,7 @@ def _log_of_columns(result: BatchResult[OTResult]) -> Log:
 def _log(result: OTResult | BatchResult[OTResult]) -> Log:
     """The log of POT's functions."""
     if isinstance(result, BatchResult):
-        return _log_of_columns(result)
+        return {"niter": result.n_iter, **_log_of_columns([_log(each) for each in result], result)}
     framework = result._place.framework
     u, v = result.log_scalings
     exp = framework.exp
@@ -101,6 +120,10 @@ def _log(result: OTResult | BatchResult[OTResult]) -> Log:
         "v": exp(v),
         "result": result,
     }
+
+
+def _lazy_log(result: OTResult) -> Log:
+    return _log(result) | {"lazy_plan": result.lazy_plan}
 
 
 def _start(
@@ -126,37 +149,71 @@ def _start(
     return sides[0], sides[1]
 
 
+def _warn(*results: OTResult) -> None:
+    """POT's warning of solves that end short of stopThr, which may be 0."""
+    for result in results:
+        warn_if_short(result.report, of_zero=True)
+
+
 def _options(
     own: dict[str, Any], reg: float, method: str, iterations: int, tolerance: float, criterion: str, reg_m: Any = None
 ) -> tuple[dict[str, Any], Any]:
     """The library's options, and the device, which POT's functions here take as an option."""
-    own = {"criterion": criterion, **own}
+    own = {"criterion": criterion, **{name: value for name, value in own.items() if name not in _OF_ONE_METHOD}}
     device = own.pop("device", None)
     method = "auto" if isinstance(method, str) and method == "sinkhorn" else method
     return solve_options(own, reg, "KL", reg_m, "KL", method, iterations, tolerance), device
 
 
 def _run(
-    problem: Problem, options: dict[str, Any], warmstart: Any, has_weights: bool, verbose: bool, warn: bool = True
+    problem: Problem,
+    options: dict[str, Any],
+    warmstart: Any,
+    has_weights: bool,
+    verbose: bool,
+    warn: bool = True,
+    reg_type: str = "kl",
+    c: Any = None,
 ) -> OTResult:
     """`has_weights`: whether the scalings of the warm start contain the weights."""
     problem = with_weights(problem, options)
     start = _start(warmstart, problem, options, has_weights)
-    return run(problem, "kl", options, start, None, shows(None, verbose), warn)
+    warns = truth("warn", warn)
+    result = run(problem, reg_type, options, start, None, shows(None, verbose), False, c)
+    if warns:
+        _warn(result)
+    return result
 
 
-def _sinkhorn(
-    a: Any, b: Any, M: Any, how: tuple[dict[str, Any], Any], verbose: bool, warn: bool, warmstart: Any
+def _of_matrix(
+    a: Any,
+    b: Any,
+    M: Any,
+    how: tuple[dict[str, Any], Any],
+    verbose: bool,
+    warn: bool,
+    warmstart: Any,
+    has_weights: bool = True,
+    reg_type: str = "kl",
+    c: Any = None,
 ) -> OTResult | BatchResult[OTResult]:
     """One problem, or one for each column of b."""
     options, device = how
     a, b = _weights(a), _weights(b)
     columns = read_optional("b", b)
     if columns is None or columns.ndim != 2:
-        return _run(matrix_problem(M, a, b, device), options, warmstart, True, verbose, warn)
+        problem = matrix_problem(M, a, b, device)
+        return _run(problem, options, warmstart, has_weights, verbose, warn, reg_type, c)
+    for field, given in (("c", c), ("warmstart", warmstart)):
+        if given is not None:
+            raise NotImplementedError(f"{field}: is given with several b; must be None")
     source = b if hasattr(b, "requires_grad") else columns
     problems = [matrix_problem(M, a, source[:, k], device) for k in range(columns.shape[1])]
-    return run_batch(problems, "kl", options, None, None, shows(None, verbose), warn)
+    warns = truth("warn", warn)
+    result = run_batch(problems, reg_type, options, None, None, shows(None, verbose), False)
+    if warns:
+        _warn(*result)
+    return result
 
 
 @calls(**_MATRIX)
@@ -203,7 +260,7 @@ def sinkhorn(
     """
     log = truth("log", log)
     how = _options(options, reg, method, numItermax, stopThr, "gradient")
-    result = _sinkhorn(a, b, M, how, verbose, warn, warmstart)
+    result = _of_matrix(a, b, M, how, verbose, warn, warmstart)
     found = result.plan if isinstance(result, OTResult) else result.value_linear
     return (found, _log(result)) if log else found
 
@@ -228,12 +285,14 @@ def sinkhorn2(
     Arguments and errors are those of :func:`sinkhorn`, but `warn` is False by default.
 
     >>> import monge, numpy as np
-    >>> round(monge.sinkhorn2([], [], np.array([[0.0, 1.0], [1.0, 0.0]]), 0.5), 4)
+    >>> print(monge.sinkhorn2([], [], np.array([[0.0, 1.0], [1.0, 0.0]]), 0.5).round(4))
     0.1192
     """
     log = truth("log", log)
+    if isinstance(method, str) and method.lower() in _OF_PLANS:
+        raise ValueError(f"method: is {method!r}, which is one of sinkhorn(); must be another of POT's")
     how = _options(options, reg, method, numItermax, stopThr, "gradient")
-    result = _sinkhorn(a, b, M, how, verbose, warn, warmstart)
+    result = _of_matrix(a, b, M, how, verbose, warn, warmstart)
     found = result.value_linear
     return (found, _log(result)) if log else found
 
@@ -279,7 +338,7 @@ def empirical_sinkhorn(
     if not isLazy:
         return (result.plan, _log(result)) if log else result.plan
     u, v = result.log_scalings
-    return (u, v, _log(result) | {"lazy_plan": result.lazy_plan}) if log else (u, v)
+    return (u, v, _lazy_log(result)) if log else (u, v)
 
 
 @calls(**_POINTS)
@@ -304,7 +363,7 @@ def empirical_sinkhorn2(
 
     Args:
         X_s, X_t, reg, a, b, metric, numIterMax, stopThr: As for :func:`empirical_sinkhorn`.
-        isLazy: Whether stopThr bounds the 1-norm, as there; the value is the same.
+        isLazy: Whether stopThr bounds the 1-norm, as there, and the log has a `lazy_plan`; the value is the same.
         batchSize: An argument of POT without effect.
 
     All else, and errors, as for :func:`sinkhorn`.
@@ -315,7 +374,8 @@ def empirical_sinkhorn2(
     translated, device = _options(options, reg, method, numIterMax, stopThr, criterion)
     problem = points_problem(X_s, X_t, _weights(a), _weights(b), metric, device=device)
     result = _run(problem, translated, warmstart, True, verbose, warn)
-    return (result.value_linear, _log(result)) if log else result.value_linear
+    made = _lazy_log if isLazy else _log
+    return (result.value_linear, made(result)) if log else result.value_linear
 
 
 @calls(**_POINTS)
@@ -345,12 +405,19 @@ def empirical_sinkhorn_divergence(
             both marginals, relative to the mass, at which to stop.
         log: Return a dictionary, too: `sinkhorn_loss_ab`, `_a` and `_b`, the three costs; `log_sinkhorn_ab`, `_a` and
             `_b`, their logs; and the :class:`DivergenceResult` as `result`.
-        warmstart: An argument of POT, which must be None.
+        warmstart: (log u, log v) of the solve between a and b, as in its log.
+        options: As there, and `isLazy`: as for :func:`empirical_sinkhorn2`.
 
     All else, and errors, as for :func:`sinkhorn`.
     """
-    log = truth("log", log)
-    refuse_unsupported(warmstart=warmstart)
+    log, warns = truth("log", log), truth("warn", warn)
+    isLazy = truth("isLazy", options.pop("isLazy", False))
+    for name in ("batchSize", *_OF_ONE_METHOD):
+        options.pop(name, None)
+    start = None
+    if warmstart is not None:
+        problem = points_problem(X_s, X_t, _weights(a), _weights(b), metric, device=options.get("device"))
+        start = _start(warmstart, problem, {} if reg is None else {"eps": number("reg", reg)}, True)
     result = sinkhorn_divergence(
         X_s,
         X_t,
@@ -360,11 +427,13 @@ def empirical_sinkhorn_divergence(
         reg=reg,
         max_iter=numIterMax,
         tol=stopThr,
-        criterion="gradient",
+        potentials_init=start,
         progress=shows(None, verbose),
-        warn=warn,
-        **options,
+        warn=False,
+        **{"criterion": "l1" if isLazy else "gradient", **options},
     )
+    if warns:
+        _warn(*result._solves)
     parts = {"ab": result.ab, "a": result.aa, "b": result.bb}
     costs = {name: part._transport_cost() for name, part in parts.items()}
     difference = costs["ab"] - (costs["a"] + costs["b"]) / 2
@@ -376,8 +445,8 @@ def empirical_sinkhorn_divergence(
     if not log:
         return value
     return value, {
-        **{f"sinkhorn_loss_{name}": cost for name, cost in costs.items()},
-        **{f"log_sinkhorn_{name}": _log(part) for name, part in parts.items()},
+        **{f"sinkhorn_loss_{name}": result.ab._place.scalar(cost) for name, cost in costs.items()},
+        **{f"log_sinkhorn_{name}": (_lazy_log if isLazy else _log)(part) for name, part in parts.items()},
         "result": result,
     }
 
@@ -399,34 +468,38 @@ def sinkhorn_unbalanced(
     log: bool = False,
     **options: Any,
 ) -> Any:
-    """The plan that minimises <M, P> + reg KL(P | a b^T) + reg_m KL(P 1 | a) + reg_m KL(P^T 1 | b).
+    """The plan that minimises <M, P> + reg KL(P | c) + reg_m KL(P 1 | a) + reg_m KL(P^T 1 | b).
 
     Args:
-        a, b: Weights (n) and (m), with any totals; None and empty are uniform.
+        a, b: Weights (n) and (m), with any totals; None and empty are uniform. If b is (m x K), the K numbers <M, P>
+            are returned, as in POT.
         M, reg: Costs (n x m), and eps > 0 in their units.
         reg_m: A penalty > 0 in units of M, or a pair; inf is a marginal constraint.
         method: A method of POT. All are one solver here.
-        reg_type: "kl" alone, relative to a b^T.
-        c: An argument of POT, which must be None: the reference measure is a b^T.
+        reg_type: "kl", or "entropy" for reg sum P (log P - 1) in the place of reg KL(P | c).
+        c: The reference measure (n x m) of "kl", by default a b^T. For "entropy", and with several b, it must be left
+            out.
         numItermax, stopThr: The largest number of sweeps, and the 1-norm of the errors of the optimality conditions,
             relative to the mass, at which to stop.
-        warmstart: (log u, log v), which in this function of POT are potentials over reg.
-        verbose: Show a bar (tqdm).
-        log: Return a dictionary, too: `err` as in :func:`sinkhorn`, `cost`, `total_cost`, `logu`, `logv`, and the
-            :class:`OTResult` as `result`.
+        warmstart: (log u, log v), as in the log.
+        verbose: Show a bar (tqdm), or print where tqdm is not installed.
+        log: Return a dictionary, too: `err` as in :func:`sinkhorn`, `cost`, `total_cost`, the :class:`OTResult` as
+            `result`, and `logu` and `logv`, of which P_ij = c_ij exp(logu_i + logv_j - M_ij / reg), with "entropy"
+            without c_ij. With several b, arrays have a column for each, and `result` is a :class:`BatchResult`.
         options: `device`, as for :func:`monge.solve`, and the library's options, :class:`monge.SolveOptions`.
 
     Raises:
-        NotImplementedError: Another reg_type, or a reference c. Others are those of :func:`monge.solve`.
+        NotImplementedError: Another reg_type; c or a warm start with several b. Others are those of
+            :func:`monge.solve`.
 
     Source: Chizat et al. 2018; Sejourne, Vialard, Peyre 2022.
     """
     log = truth("log", log)
-    _require_product_reference(reg_type, c)
-    translated, device = _options(options, reg, method, numItermax, stopThr, "l1", reg_m)
-    problem = matrix_problem(M, _weights(a), _weights(b), device)
-    result = _run(problem, translated, warmstart, False, verbose)
-    return (result.plan, _unbalanced_log(result)) if log else result.plan
+    how = _options(options, reg, method, numItermax, stopThr, "l1", reg_m)
+    kind = lower_name("reg_type", reg_type, "'kl' or 'entropy'")
+    result = _unbalanced(a, b, M, how, kind, c, warmstart, verbose)
+    found = result.plan if isinstance(result, OTResult) else result.value_linear
+    return (found, _unbalanced_log(result, kind)) if log else found
 
 
 @calls(**_UNBALANCED)
@@ -454,30 +527,27 @@ def sinkhorn_unbalanced2(
     if not isinstance(returnCost, str) or returnCost not in ("linear", "total"):
         raise ValueError(f"returnCost: is {shown(returnCost)}; must be 'linear' or 'total'")
     log = truth("log", log)
-    _require_product_reference(reg_type, c)
-    translated, device = _options(options, reg, method, numItermax, stopThr, "l1", reg_m)
-    problem = matrix_problem(M, _weights(a), _weights(b), device)
-    result = _run(problem, translated, warmstart, False, verbose)
+    how = _options(options, reg, method, numItermax, stopThr, "l1", reg_m)
+    kind = lower_name("reg_type", reg_type, "'kl' or 'entropy'")
+    result = _unbalanced(a, b, M, how, kind, c, warmstart, verbose)
     cost = result.value_linear if returnCost == "linear" else result.value
-    return (cost, _unbalanced_log(result)) if log else cost
+    return (cost, _unbalanced_log(result, kind)) if log else cost
 
 
-def _require_product_reference(reg_type: Any, c: Any) -> None:
-    refuse_unsupported(c=c)
-    if lower_name("reg_type", reg_type, "'kl'") != "kl":
-        raise NotImplementedError(f"reg_type: is {reg_type!r}; must be 'kl', relative to a b^T")
+def _unbalanced(
+    a: Any, b: Any, M: Any, how: tuple[dict[str, Any], Any], kind: str, c: Any, warmstart: Any, verbose: bool
+) -> OTResult | BatchResult[OTResult]:
+    if kind not in ("kl", "entropy"):
+        raise NotImplementedError(f"reg_type: is {kind!r}; must be 'kl' or 'entropy'")
+    return _of_matrix(a, b, M, how, verbose, True, warmstart, kind == "entropy", kind, c)
 
 
-def _unbalanced_log(result: OTResult) -> Log:
-    f, g = result.potentials
-    return {
-        "err": _errors(result),
-        "cost": result.value_linear,
-        "total_cost": result.value,
-        "logu": f / result.reg,
-        "logv": g / result.reg,
-        "result": result,
-    }
+def _unbalanced_log(result: OTResult | BatchResult[OTResult], kind: str) -> Log:
+    costs = {"cost": result.value_linear, "total_cost": result.value}
+    if isinstance(result, BatchResult):
+        return costs | _log_of_columns([_unbalanced_log(each, kind) for each in result], result)
+    u, v = result.log_scalings if kind == "entropy" else (potential / result.reg for potential in result.potentials)
+    return {"err": _errors(result), **costs, "logu": u, "logv": v, "result": result}
 
 
 @calls(**_MATRIX)
@@ -495,19 +565,21 @@ def smooth_ot_dual(
     max_nz: int | None = None,
     **options: Any,
 ) -> Any:
-    """The plan P (n x m) that minimises <M, P> + reg / 2 sum P^2, and with `log` a dictionary beside it.
+    """The plan P (n x m) that minimises <M, P> + reg / 2 sum P^2, or with "kl" <M, P> + reg sum P log P.
 
     Args:
         a, b: Weights (n) and (m), with equal totals; None and empty are uniform.
         M, reg: Costs (n x m), and the weight >= 0 of the term, in units of M over mass.
-        reg_type: "l2" alone: "kl" is :func:`sinkhorn`.
-        method: An argument of POT without effect. The method is Newton's.
+        reg_type: "l2", or "kl" for the plan of :func:`sinkhorn`.
+        method: An argument of POT without effect. The method of "l2" is Newton's.
         numItermax, stopThr: The largest number of passes, and the 2-norm of the errors of both marginals, relative to
-            that of (a, b), at which to stop.
+            that of (a, b), at which to stop; with "kl" as for :func:`sinkhorn`.
         verbose: Show a bar (tqdm).
         max_nz: An argument of POT, which must be None.
-        options: `device`, as for :func:`monge.solve`, and those of :class:`monge.RegularizedOptions`.
-        log: Return POT's `alpha` and `beta`, too, and the :class:`RegularizedResult` as `res`.
+        options: `device`, as for :func:`monge.solve`, and those of :class:`monge.RegularizedOptions`, with "kl" of
+            :class:`monge.SolveOptions`.
+        log: Return POT's `alpha` and `beta`, too, and the :class:`RegularizedResult`, with "kl" the :class:`OTResult`,
+            as `res`.
 
     Raises:
         NotImplementedError: Another reg_type, or max_nz. Others are those of :func:`monge.solve_regularized`.
@@ -515,15 +587,21 @@ def smooth_ot_dual(
     Source: Blondel, Seguy, Rolet 2018.
     """
     del method
-    log = truth("log", log)
-    if lower_name("reg_type", reg_type, "'l2'") not in ("l2", "squaredl2"):
-        raise NotImplementedError(f"reg_type: is {reg_type!r}; must be 'l2'; sinkhorn() has 'kl'")
+    log, kind = truth("log", log), lower_name("reg_type", reg_type, "'l2' or 'kl'")
+    if kind not in _SMOOTH:
+        raise NotImplementedError(f"reg_type: is {reg_type!r}; must be 'l2' or 'kl'")
     refuse_unsupported(max_nz=max_nz)
-    device = options.pop("device", None)
-    own = {"method": "newton", "criterion": "residual", "tolerance": stopThr, "iterations": numItermax, **options}
-    problem = matrix_problem(M, _weights(a), _weights(b), device)
-    result = run_regularized(problem, quadratic_term(reg), own, None, None, shows(None, verbose))
-    if not log:
-        return result.plan
-    alpha, beta = result.potentials
-    return result.plan, {"alpha": alpha, "beta": beta, "res": result}
+    if _SMOOTH[kind] == "kl":
+        translated, device = _options(options, reg, "auto", numItermax, stopThr, "gradient")
+        problem = matrix_problem(M, _weights(a), _weights(b), device)
+        entropic = _run(problem, translated, None, True, verbose, reg_type="entropy")
+        result: PlanResult = entropic
+        # At the optimum alpha_i + beta_j = M_ij + reg (log P_ij + 1).
+        alpha, beta = (entropic.reg * (scaling + 0.5) for scaling in entropic.log_scalings)
+    else:
+        device = options.pop("device", None)
+        own = {"method": "newton", "criterion": "residual", "tolerance": stopThr, "iterations": numItermax, **options}
+        problem = matrix_problem(M, _weights(a), _weights(b), device)
+        result = run_regularized(problem, quadratic_term(reg), own, None, None, shows(None, verbose))
+        alpha, beta = result.potentials
+    return (result.plan, {"alpha": alpha, "beta": beta, "res": result}) if log else result.plan

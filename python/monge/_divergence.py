@@ -180,7 +180,7 @@ def sinkhorn_divergence(
 
     >>> import monge, numpy as np
     >>> x = np.random.default_rng(0).normal(size=(50, 2))
-    >>> abs(monge.sinkhorn_divergence(x, x, reg=0.1).value) < 1e-9
+    >>> bool(abs(monge.sinkhorn_divergence(x, x, reg=0.1).value) < 1e-9)
     True
     """
     labels = (labels_x, labels_y, label_cost, label_weight)

@@ -176,7 +176,7 @@ def truth(field: str, value: Any) -> bool:
 
 def lower_name(field: str, value: Any, what: str = "a name") -> str:
     """A name in lower case."""
-    if callable(value):
+    if callable(value) or isinstance(value, (tuple, list)) and value and all(map(callable, value)):
         raise NotImplementedError(f"{field}: is a function; must be {what}")
     if not isinstance(value, str):
         raise TypeError(f"{field}: is {shown(value)}; must be {what}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -285,8 +286,11 @@ class PlanResult:
 
     def _make_potentials(self) -> tuple[Array, Array]:
         f, g = self._place.empty(self.shape[0]), self._place.empty(self.shape[1])
-        self._plan.potentials(f, g)
+        self._write_potentials(f, g)
         return self._place.finish(f), self._place.finish(g)
+
+    def _write_potentials(self, f: Array, g: Array) -> None:
+        self._plan.potentials(f, g)
 
     @functools.cached_property
     def _kept_marginals(self) -> tuple[Array, Array]:
@@ -310,6 +314,12 @@ class PlanResult:
     @property
     def _place(self) -> Place:
         return self._problem.place
+
+    @property
+    def _backend(self) -> Any:
+        """POT's backend of the arrays, as its own results have it; None where POT is not imported."""
+        backend = sys.modules.get("ot.backend")
+        return None if backend is None else backend.get_backend(self._place.array([0.0]))
 
     @property
     def _has_point_derivatives(self) -> bool:

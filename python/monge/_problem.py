@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from . import _core
-from ._arrays import Array, Place, on_host, read, read_index, read_matrix, read_optional
+from ._arrays import Array, Place, framework_of, on_host, read, read_index, read_matrix, read_optional
 from ._followed import Followed
 from ._names import lower_name, number, refuse_gradient, rename, shown, truth
 
@@ -59,6 +59,7 @@ _POT_METHODS = {
     "sinkhorn_reg_scaling": "auto",
     "greenkhorn": "auto",
     "log_sinkhorn": "auto",
+    **{f"geomloss{kind}": "auto" for kind in ("", "_auto", "_tensorized", "_online", "_multiscale")},
 }
 
 
@@ -232,6 +233,19 @@ def points_problem(
     )
 
 
+def kl_costs(X_a: Any, X_b: Any) -> Array:
+    """KL(y_j | x_i) = sum_d y_jd log(y_jd / x_id) (n x m), with 1e-10 added under each logarithm, as in POT."""
+    sides = []
+    for field, given, shape in (("X_a", X_a, "(n, d)"), ("X_b", X_b, "(m, d)")):
+        points = read_matrix(field, given, shape)
+        if (points < 0).any():
+            raise ValueError(f"{field}: has a negative coordinate; must be >= 0 for the metric kl")
+        sides.append(given if getattr(given, "requires_grad", False) else points)
+    x, y = sides
+    log = framework_of(x).log
+    return (y * log(y + 1e-10)).sum(1) - log(x + 1e-10) @ y.T
+
+
 def is_balanced(options: Mapping[str, Any]) -> bool:
     """Whether both marginals are constraints, so that totals must be equal."""
     return all(options.get(name, math.inf) == math.inf for name in ("penalty_a", "penalty_b"))
@@ -253,9 +267,8 @@ def with_weights(problem: Problem, options: Mapping[str, Any]) -> Problem:
 
 
 _OF_POT: dict[str, tuple[tuple[Any, ...], str]] = {
-    "c": ((None,), "the reference is a b^T"),
+    "c": ((None,), "only solve() with an entropy has a reference measure; other functions get its costs"),
     "plan_init": ((None,), "potentials_init takes a warm start"),
-    "warmstart": ((None,), "each of the three solves starts by itself"),
     "max_nz": ((None,), "belongs to reg_type 'sparsity_constrained', which is not supported"),
     "rank": ((100,), "belongs to plans of low rank; plans here have full rank, and solve_sample() stores no costs"),
     "scaling": ((0.95,), "belongs to method 'geomloss'; here the option annealing is the factor between values of reg"),
@@ -264,12 +277,36 @@ _OF_POT: dict[str, tuple[tuple[Any, ...], str]] = {
     "debias": ((False,), "sinkhorn_divergence() is the debiased value"),
     "n_projections": ((50,), "belongs to sliced transport; solve_sample() takes points as they are"),
     "projections": ((None,), "belongs to sliced transport; solve_sample() takes points as they are"),
-    "scaler": ((None,), "must be applied to the points before"),
     "inner_iter": ((1,), "belongs to the proximal method; solve_regularized_batch() finds plans without entropy"),
     "inner_reg": ((1e-3,), "belongs to the proximal method; solve_regularized_batch() finds plans without entropy"),
-    "grad": (("autodiff", "envelope"), "derivatives are always those of the optimum; detach() removes them"),
 }
 """POT's arguments that have no effect here: the values that are allowed, POT's defaults, and a hint for others."""
+
+
+_OTHER_METHODS = {
+    **dict.fromkeys(("1d", "bsp", "mm", "lbfgsb", "proximal"), "another algorithm"),
+    **dict.fromkeys(("gaussian", "gaussian_hd"), "transport of normal distributions"),
+    **dict.fromkeys(("lowrank", "nystroem", "factored"), "plans of low rank"),
+    **dict.fromkeys(("sliced", "max_sliced"), "sliced transport"),
+}
+"""POT's methods that solve another problem, or in another way that has its own arguments."""
+
+_GRADS = ("autodiff", "envelope", "last_step", "detach")
+
+
+def with_grad(problem: Problem, grad: Any) -> Problem:
+    """The problem, whose results have no gradients if `grad` is "detach"."""
+    if not isinstance(grad, str) or grad not in _GRADS:
+        raise ValueError(f"grad: is {shown(grad)}; must be {', '.join(_GRADS)}")
+    return replace(problem, followed=None) if grad == "detach" else problem
+
+
+def scaled(scaler: Any, *points: Any) -> tuple[Any, ...]:
+    """Points by POT's `scaler`: a function, or an object with transform()."""
+    scale = getattr(scaler, "transform", scaler)
+    if scale is not None and not callable(scale):
+        raise ValueError(f"scaler: is {shown(scaler)}; must be a function, or have transform()")
+    return points if scale is None else tuple(map(scale, points))
 
 
 def refuse_unsupported(**given: Any) -> None:
@@ -343,6 +380,13 @@ def matrix_problems(M: Any, a: Any, b: Any, device: Any) -> list[Problem]:
     matrices = all_of("M", M, "costs (B, n, m), or a list of matrices")
     weights_a, weights_b = one_each("a", a, len(matrices), 1), one_each("b", b, len(matrices), 1)
     return each_problem(functools.partial(matrix_problem, device=device), matrices, weights_a, weights_b)
+
+
+def kl_problems(X_a: Any, X_b: Any, a: Any, b: Any, scale: float, device: Any) -> list[Problem]:
+    """Problems of a batch with the costs :func:`kl_costs`, which are stored."""
+    clouds = all_of("X_a", X_a, "points (B, n, d), or a list of clouds")
+    costs = each_problem(kl_costs, clouds, list(one_each("X_b", X_b, len(clouds), 2)))
+    return matrix_problems([number("scale", scale) * cost for cost in costs], a, b, device)
 
 
 def points_problems(
@@ -450,8 +494,9 @@ def library_options(own: Mapping[str, Any], **given: tuple[str, Any]) -> dict[st
     return options
 
 
-def require_kl(unbalanced_type: Any) -> None:
-    if lower_name("unbalanced_type", unbalanced_type, "'KL'") != "kl":
+def require_kl(unbalanced_type: Any, has_penalties: bool) -> None:
+    """POT's other penalties are an error only where there are any."""
+    if lower_name("unbalanced_type", unbalanced_type, "'KL'") not in ("kl", *([] if has_penalties else ["l2", "tv"])):
         raise NotImplementedError(f"unbalanced_type: is {unbalanced_type!r}; must be 'KL'")
 
 
@@ -477,9 +522,11 @@ def solve_options(
     if eps is not None and not eps > 0:
         raise ValueError(f"reg: is {eps}; must be > 0")
     if isinstance(method, str):
+        if method.lower() in _OTHER_METHODS:
+            raise NotImplementedError(f"method: is {method!r}, POT's for {_OTHER_METHODS[method.lower()]}")
         method = _POT_METHODS.get(method.lower(), method)
     penalty_a, penalty_b = (None, None) if unbalanced is None else _penalties(unbalanced)
-    require_kl(unbalanced_type)
+    require_kl(unbalanced_type, unbalanced is not None or not is_balanced(own))
     options = library_options(
         own,
         eps=("reg", eps),
@@ -489,8 +536,6 @@ def solve_options(
         penalty_a=("unbalanced", penalty_a),
         penalty_b=("unbalanced", penalty_b),
     )
-    if kind == "entropy" and not options.keys().isdisjoint(("penalty_a", "penalty_b")):
-        raise NotImplementedError("reg_type: is 'entropy' with penalties; must be 'KL', relative to a b^T")
     if "eps" not in options and "eps_relative" not in options:
         options["eps_relative"] = DEFAULT_EPS_RELATIVE
     return options
@@ -513,21 +558,33 @@ def shows(progress: Any, verbose: Any) -> Any:
 
 
 @contextmanager
+def _shown(total: int, unit: str, text: Callable[[Any], str]) -> Iterator[ProgressFunction]:
+    """A progress function that shows a bar, or prints a line where tqdm is not installed."""
+    try:
+        from tqdm.auto import tqdm
+    except ModuleNotFoundError:
+        tqdm = None
+    if tqdm is None:
+        yield lambda state: print(f"{unit} {state.iteration} of {total}: {text(state)}", file=sys.stderr)
+        return
+    with tqdm(total=total, unit=unit, leave=False) as bar:
+
+        def show(state: Any) -> None:
+            bar.set_postfix_str(text(state), refresh=False)
+            bar.update(state.iteration - bar.n)
+
+        yield show
+
+
+@contextmanager
 def watching(
     progress: bool | ProgressFunction | None, total: int, unit: str = "sweep", text: Callable[[Any], str] = _of_sweeps
 ) -> Iterator[ProgressFunction | None]:
-    """A progress function: the caller's, or a bar of tqdm for True."""
+    """A progress function: the caller's, or for True one that shows a bar."""
     if progress is None or progress is False:
         yield None
     elif progress is True:
-        from tqdm.auto import tqdm
-
-        with tqdm(total=total, unit=unit, leave=False) as bar:
-
-            def show(state: Any) -> None:
-                bar.set_postfix_str(text(state), refresh=False)
-                bar.update(state.iteration - bar.n)
-
+        with _shown(total, unit, text) as show:
             yield show
     elif callable(progress):
         yield progress
@@ -535,9 +592,12 @@ def watching(
         raise TypeError(f"progress: is {shown(progress)}; must be True, False or a function")
 
 
-def warn_if_short(report: _core.Report | _core.RegularizedReport, solver: str = "Sinkhorn") -> None:
-    """A ConvergenceWarning if the solve ended short of its tolerance."""
-    if report.status in ("iteration_limit", "precision_limit"):
+def warn_if_short(
+    report: _core.Report | _core.RegularizedReport, solver: str = "Sinkhorn", of_zero: bool = False
+) -> None:
+    """A ConvergenceWarning if the solve ended short of its tolerance. `of_zero`: also of a tolerance of 0, which asks
+    for a number of iterations."""
+    if report.status in ("iteration_limit", "precision_limit", *(["completed"] if of_zero else [])):
         warn(f"{solver} did not converge: {report.message}")
 
 

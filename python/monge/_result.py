@@ -102,7 +102,7 @@ class OTResult(PlanResult):
     def log_scalings(self) -> tuple[Array, Array]:
         """f / eps + log a and g / eps + log b, so that P = exp(u_i + v_j - C_ij / eps): what POT calls potentials of a
         balanced problem. POT has another constant, which goes from u to v. -inf where there is no weight."""
-        followed = (None, None) if self._followed is None else self._followed.unchanged("log_scalings")[3:]
+        followed = self._followed_weights("log_scalings")
 
         def log(weights: Array, given: Any) -> Array:
             if requires_gradient(given):
@@ -112,7 +112,7 @@ class OTResult(PlanResult):
 
         u, v = (
             potential / self.reg + log(weights, given)
-            for potential, weights, given in zip(self.potentials, self._problem.weights, followed)
+            for potential, weights, given in zip(self.potentials, self._weights, followed)
         )
         return u, v
 
@@ -186,7 +186,7 @@ class OTResult(PlanResult):
         """The same plan seen from the targets: a result for (X_b, X_a), or the transpose of M."""
         options = {_OTHER_SIDE.get(name, name): value for name, value in self._options.items()}
         f, g = self._float64_potentials()
-        return OTResult(self._problem.transposed(), options, self._reg_type, None, self._report, (g, f))
+        return self._transposed(self._problem.transposed(), options, self._reg_type, None, self._report, (g, f))
 
     # Products with a changed plan. P is not formed.
 
@@ -266,6 +266,21 @@ class OTResult(PlanResult):
         return attached(self, "inverse_hessian_product", (self._place.finish(to),), (v,))[0], report
 
     # The implementation.
+
+    @property
+    def _weights(self) -> tuple[Array, Array]:
+        """a and b of the caller."""
+        return self._problem.weights
+
+    def _followed_weights(self, name: str) -> tuple[Any, Any]:
+        """The same as autograd follows them, for the attribute `name`; None for those that it does not."""
+        if self._followed is None:
+            return None, None
+        a, b = self._followed.unchanged(name)[3:]
+        return a, b
+
+    def _transposed(self, *of: Any) -> OTResult:
+        return OTResult(*of)
 
     def _gradients(self, wanted: str, error_iterations: int = 0, scale: bool = True) -> Gradients:
         differentiate = functools.partial(self._plan.gradients, error_iterations=error_iterations, scale=scale)
@@ -371,7 +386,7 @@ class BatchResult(Sequence[Result]):
     def potentials(self) -> tuple[Any, Any]:
         """Potentials (B, n) and (B, m), in units of the cost."""
         found: tuple[Any, Any] = self._either(
-            "potentials", lambda: self._pairs(lambda result, f, g: result._plan.potentials(f, g))
+            "potentials", lambda: self._pairs(lambda result, f, g: result._write_potentials(f, g))
         )
         return found
 
@@ -445,6 +460,11 @@ class BatchResult(Sequence[Result]):
 
     def __repr__(self) -> str:
         return f"<BatchResult of {len(self)}: {sum(result.converged for result in self)} converged>"
+
+    @property
+    def _backend(self) -> Any:
+        """POT's backend of the arrays; None where POT is not imported."""
+        return self._results[0]._backend
 
     @property
     def _place(self) -> Place:

@@ -13,6 +13,7 @@ from ._problem import (
     Problem,
     ProgressFunction,
     each_problem,
+    kl_problems,
     matrix_problem,
     matrix_problems,
     pair_of_potentials,
@@ -21,12 +22,15 @@ from ._problem import (
     points_problems,
     refuse_unsupported,
     require_kl,
+    scaled,
     shows,
     solve_options,
     warn_if_short,
     watching,
+    with_grad,
     with_weights,
 )
+from ._reference import Reference, ReferencedResult, with_reference
 from ._regularized import Regularizer, quadratic_term, regularized_options
 from ._regularized import run as run_regularized
 from ._regularized import run_batch as run_regularized_batch
@@ -50,18 +54,28 @@ def run(
     n_threads: int | None = None,
     progress: bool | ProgressFunction | None = None,
     warn: bool = True,
+    c: Any = None,
 ) -> OTResult:
-    """Solves a problem with the library's options; `reg_type` is "kl" or "entropy"."""
+    """Solves a problem with the library's options; `reg_type` is "kl", relative to `c` or a b^T, or "entropy"."""
     warns = truth("warn", warn)
     problem = with_weights(problem, options)
     session = problem.place.session(n_threads)
+    problem, reference = with_reference(problem, reg_type, c, options)
     start = pair_of_potentials(potentials_init)
+    start = start if reference is None else reference.start(start)
     with watching(progress, options.get("iterations", _ALWAYS_ITERATIONS)) as watch:
         plan = _core.solve(session, problem.geometry, problem.a, problem.b, *start, options, watch)
-    report = plan.report
     if warns:
-        warn_if_short(report)
-    return OTResult(problem, options, reg_type, plan, report)
+        warn_if_short(plan.report)
+    return _result(problem, options, reg_type, plan, reference)
+
+
+def _result(
+    problem: Problem, options: dict[str, Any], reg_type: str, plan: _core.Plan, reference: Reference | None
+) -> OTResult:
+    if reference is None:
+        return OTResult(problem, options, reg_type, plan, plan.report)
+    return ReferencedResult(reference, problem, options, "kl", plan, plan.report)
 
 
 def run_batch(
@@ -73,15 +87,21 @@ def run_batch(
     progress: bool | ProgressFunction | None = None,
     warn: bool = True,
 ) -> BatchResult[OTResult]:
-    """:func:`run` for many problems at once."""
+    """:func:`run` for many problems at once, each relative to its a b^T."""
     warns = truth("warn", warn)
     problems = [with_weights(problem, options) for problem in problems]
     session = problems[0].place.session(n_threads)
     starts = pairs_of_potentials(potentials_init, len(problems))
+    posed = [with_reference(problem, reg_type, None, options) for problem in problems]
+    problems, references = [problem for problem, _ in posed], [reference for _, reference in posed]
+    starts = [start if one is None else one.start(start) for start, one in zip(starts, references)]
     views = each_problem(lambda p, start: (p.geometry, p.a, p.b, *start), problems, starts)
     with watching(progress, options.get("iterations", _ALWAYS_ITERATIONS)) as watch:
         plans = _core.solve_batch(session, views, options, watch)
-    results = [OTResult(problem, options, reg_type, plan, plan.report) for problem, plan in zip(problems, plans)]
+    results = [
+        _result(problem, options, reg_type, plan, reference)
+        for problem, plan, reference in zip(problems, plans, references)
+    ]
     if warns:
         for result in results:
             warn_if_short(result.report)
@@ -106,7 +126,7 @@ def _translated(
     kind = lower_name("reg_type", reg_type, "'KL', 'entropy' or 'L2'")
     if kind != "l2":
         return kind, solve_options(own, reg, reg_type, unbalanced, unbalanced_type, method, max_iter, tol)
-    require_kl(unbalanced_type)
+    require_kl(unbalanced_type, unbalanced is not None)
     if unbalanced is not None:
         raise NotImplementedError("unbalanced: is given; must not be with reg_type 'L2'")
     options = regularized_options(own, max_iter, tol)
@@ -114,10 +134,21 @@ def _translated(
     return quadratic_term(reg), options if method is None else options | {"method": method}
 
 
-def _solve(problem: Problem, term: Term, *how: Any) -> Any:
+def _solve(
+    problem: Problem,
+    term: Term,
+    options: dict[str, Any],
+    potentials_init: Any,
+    n_threads: int | None,
+    progress: Any,
+    c: Any = None,
+) -> Any:
     """An OTResult, or with a Regularizer a RegularizedResult. The types of solve() name the first alone, which is right
-    for all other calls. `how`: the options, potentials_init, n_threads and progress."""
-    return run(problem, term, *how) if isinstance(term, str) else run_regularized(problem, term, *how)
+    for all other calls."""
+    if isinstance(term, str):
+        return run(problem, term, options, potentials_init, n_threads, progress, c=c)
+    refuse_unsupported(c=c)
+    return run_regularized(problem, term, options, potentials_init, n_threads, progress)
 
 
 def _solve_batch(problems: Sequence[Problem], term: Term, *how: Any) -> Any:
@@ -158,10 +189,13 @@ def solve(
         a, b: Weights (n) and (m), non-negative; totals must be equal unless `unbalanced` is given. By default uniform,
             with total 1 or, in a balanced problem, the total of the other side. They are read in place, too.
         reg: eps > 0, in units of M. By default 5 % of the mean cost; ``result.reg`` is its value.
-        c, plan_init: Arguments of POT, which must be None. The reference measure is a b^T, and a warm start goes to
-            `potentials_init`.
-        reg_type: "KL" or "entropy", which have the same plan but differ in ``result.value``. "L2" replaces the entropy
-            by reg / 2 sum P^2, for a sparse plan: the call then is :func:`solve_regularized`, and so is its result.
+        c: A reference measure (n x m), non-negative: the entropy is reg KL(P | c). By default c = a b^T. The result
+            keeps a matrix of the size of M.
+        plan_init: An argument of POT, which must be None: a warm start goes to `potentials_init`.
+        reg_type: "KL", or "entropy" for reg sum P log P. Without `unbalanced` both have the same plan but differ in
+            ``result.value``. With it "entropy" is reg sum P (log P - 1), whose plan is another. "L2" replaces the
+            entropy by reg / 2 sum P^2, for a sparse plan: the call then is :func:`solve_regularized`, and so is its
+            result.
         unbalanced: rho > 0, or (rho_a, rho_b): penalties rho_a KL(P 1 | a) and rho_b KL(P^T 1 | b) replace the
             marginal constraints. inf is a constraint. By default both marginals are constraints.
         unbalanced_type: "KL" alone.
@@ -172,7 +206,8 @@ def solve(
         max_iter, tol: The largest number of sweeps (10000), and the error at which to stop (1e-6), relative to the
             mass. The error is the 1-norm of the errors of both marginals, or that of the option `criterion`.
         potentials_init: A warm start (f, g), in units of M.
-        grad: "autodiff" or "envelope". Both mean the same: derivatives are those of the optimum.
+        grad: "detach" leaves out all derivatives. "autodiff", "envelope" and "last_step" mean the same: derivatives
+            are those of the optimum.
         verbose, progress: True shows a bar (tqdm). A function is called with a :class:`Progress` at each check, and
             stops the solve by returning False.
         options: The library's other options, :class:`monge.SolveOptions`.
@@ -195,10 +230,10 @@ def solve(
     array([[0.5, 0. ],
            [0. , 0.5]])
     """
-    refuse_unsupported(c=c, plan_init=plan_init, grad=grad)
-    problem = matrix_problem(M, a, b, device)
+    refuse_unsupported(plan_init=plan_init)
+    problem = with_grad(matrix_problem(M, a, b, device), grad)
     how = _translated(dict(options), reg, reg_type, unbalanced, unbalanced_type, method, max_iter, tol)
-    result: OTResult = _solve(problem, *how, potentials_init, n_threads, shows(progress, verbose))
+    result: OTResult = _solve(problem, *how, potentials_init, n_threads, shows(progress, verbose), c=c)
     return result
 
 
@@ -252,8 +287,9 @@ def solve_sample(
             `norm_p`.
         reg: eps > 0, in units of C. By default 5 % of the mean cost.
         lazy, batch_size: Arguments of POT without effect: memory is always O((n + m) d).
-        rank, scaling, X_init, random_state, debias, n_projections, projections, scaler: Arguments of POT for other
-            methods. Any value but POT's default is a NotImplementedError that names an alternative.
+        c, plan_init, rank, scaling, X_init, random_state, debias, n_projections, projections: Arguments of POT for
+            other methods. Any value but POT's default is a NotImplementedError that names an alternative.
+        scaler: A function of points, or an object with transform(), by which both clouds are replaced first.
         norm_p: The p >= 1 of the metric "p-norm", by default 2.
         scale: A factor of the costs, by default 1. The cost of GeomLoss is "sqeuclidean" with scale 0.5.
         labels_x, labels_y, label_cost, label_weight: Classes l of the points, (n) and (m) whole numbers from 0, and a
@@ -267,14 +303,16 @@ def solve_sample(
     array([10., 11., 12., 13.])
     """
     del lazy, batch_size
-    refuse_unsupported(c=c, plan_init=plan_init, rank=rank, scaling=scaling, X_init=X_init, grad=grad)
+    refuse_unsupported(c=c, plan_init=plan_init, rank=rank, scaling=scaling, X_init=X_init)
     refuse_unsupported(
-        random_state=random_state, debias=debias, n_projections=n_projections, projections=projections, scaler=scaler
+        random_state=random_state, debias=debias, n_projections=n_projections, projections=projections
     )
+    how = _translated(dict(options), reg, reg_type, unbalanced, unbalanced_type, method, max_iter, tol)
+    X_a, X_b = scaled(scaler, X_a, X_b)
     problem = points_problem(
         X_a, X_b, a, b, metric, norm_p, scale, labels_x, labels_y, label_cost, label_weight, device
     )
-    how = _translated(dict(options), reg, reg_type, unbalanced, unbalanced_type, method, max_iter, tol)
+    problem = with_grad(problem, grad)
     result: OTResult = _solve(problem, *how, potentials_init, n_threads, shows(progress, verbose))
     return result
 
@@ -420,8 +458,8 @@ def solve_batch(
     >>> monge.solve_batch(np.ones((2, 3, 4)), 0.1).value_linear.round(6)
     array([1., 1.])
     """
-    refuse_unsupported(inner_iter=inner_iter, inner_reg=inner_reg, grad=grad)
-    problems = matrix_problems(M, a, b, device)
+    refuse_unsupported(inner_iter=inner_iter, inner_reg=inner_reg)
+    problems = [with_grad(problem, grad) for problem in matrix_problems(M, a, b, device)]
     how = _translated(dict(options), reg, reg_type, unbalanced, unbalanced_type, method, max_iter, tol)
     result: BatchResult[OTResult] = _solve_batch(problems, *how, potentials_init, n_threads, progress)
     return result
@@ -466,18 +504,25 @@ def solve_sample_batch(
         p: The p of the metric "p-norm". Other metrics take 2 or None.
         inner_iter, inner_reg: Arguments of POT's proximal method, which must be 1 and 1e-3.
         reg_type: "entropy" (the default), "KL" or "L2".
-        metric, scale, label_weight: Those of all problems, as for :func:`solve_sample`.
+        metric, scale, label_weight: Those of all problems, as for :func:`solve_sample`. `metric`
+            may also be "kl", KL(y_j | x_i), whose costs are stored, without labels.
         labels_x, labels_y: Classes (B, n) and (B, m), lists of them, or (n) and (m) for all problems.
         label_cost: Costs of the classes for all problems, or a stack or list with one matrix for each.
         potentials_init: As for :func:`solve_batch`.
 
     All else as for :func:`solve`, the same for all problems. Results and errors are those of :func:`solve_batch`.
     """
-    refuse_unsupported(inner_iter=inner_iter, inner_reg=inner_reg, grad=grad)
+    refuse_unsupported(inner_iter=inner_iter, inner_reg=inner_reg)
     is_default = p is not None and number("p", p) == 2 and not (isinstance(metric, str) and metric in WITH_P)
     norm_p = None if is_default else p
-    costs = dict(metric=metric, norm_p=norm_p, scale=scale, label_weight=label_weight, device=device)
-    problems = points_problems(X_a, X_b, a, b, labels_x, labels_y, label_cost, **costs)
+    if isinstance(metric, str) and metric == "kl" and norm_p is None:
+        if labels_x is not None or labels_y is not None or label_cost is not None:
+            raise NotImplementedError("metric: is 'kl', which has no labels; must be another")
+        problems = kl_problems(X_a, X_b, a, b, scale, device)
+    else:
+        costs = dict(metric=metric, norm_p=norm_p, scale=scale, label_weight=label_weight, device=device)
+        problems = points_problems(X_a, X_b, a, b, labels_x, labels_y, label_cost, **costs)
+    problems = [with_grad(problem, grad) for problem in problems]
     how = _translated(dict(options), reg, reg_type, unbalanced, unbalanced_type, method, max_iter, tol)
     result: BatchResult[OTResult] = _solve_batch(problems, *how, potentials_init, n_threads, progress)
     return result

@@ -45,6 +45,10 @@ def sinkhorn(**given):
     return monge.sinkhorn(**{"a": A, "b": B, "M": M, "reg": 0.1, **given})
 
 
+def sinkhorn2(**given):
+    return monge.sinkhorn2(**{"a": A, "b": B, "M": M, "reg": 0.1, **given})
+
+
 def unbalanced(**given):
     return monge.sinkhorn_unbalanced(**{"a": A, "b": B, "M": M, "reg": 0.1, "reg_m": 1.0, **given})
 
@@ -113,15 +117,13 @@ FLAGS = [
 ]
 
 OF_POT_ALONE = {
-    solve: {"c": M, "plan_init": M, "grad": "detach"},
+    solve: {"plan_init": M},
     sample: {
-        **{"c": M, "plan_init": M, "grad": "last_step", "rank": 5, "scaling": 0.5, "X_init": X, "random_state": 0},
-        **{"debias": True, "n_projections": 5, "projections": X, "scaler": abs},
+        **{"c": M, "plan_init": M, "rank": 5, "scaling": 0.5, "X_init": X, "random_state": 0},
+        **{"debias": True, "n_projections": 5, "projections": X},
     },
-    batch: {"inner_iter": 2, "inner_reg": 1e-2, "grad": "detach"},
-    sample_batch: {"inner_iter": 2, "inner_reg": 1e-2, "grad": "detach"},
-    empirical_divergence: {"warmstart": (A, B)},
-    unbalanced: {"c": M},
+    batch: {"inner_iter": 2, "inner_reg": 1e-2},
+    sample_batch: {"inner_iter": 2, "inner_reg": 1e-2},
     smooth: {"max_nz": 2},
 }
 
@@ -170,8 +172,19 @@ WRONG = [
     (solve, {"unbalanced": "x"}, TypeError, "unbalanced: is 'x'; must be a number"),
     (solve, {"unbalanced": (1, "x")}, TypeError, "unbalanced: is 'x'; must be a number"),
     (solve, {"unbalanced": (1, 2, 3)}, ValueError, "unbalanced: has 3 numbers"),
-    (solve, {"unbalanced": 1.0, "reg_type": "entropy"}, NotImplementedError, "reg_type: is 'entropy' with penalties"),
-    (solve, {"penalty_b": 1.0, "reg_type": "entropy"}, NotImplementedError, "reg_type: is 'entropy' with penalties"),
+    (solve, {"unbalanced": 1.0, "reg_type": "entropy", "reg": None}, NotImplementedError, "reg: is left out; must be"),
+    (solve, {"c": M, "reg": None}, NotImplementedError, "reg: is left out; must be"),
+    (solve, {"c": M, "reg_type": "L2"}, NotImplementedError, "c: is given; "),
+    (solve, {"c": M.T}, ValueError, "c: has shape (3, 4); must be (4, 3), the shape of M"),
+    (solve, {"c": -1 - M}, ValueError, "c: has an entry that is negative or not finite"),
+    (solve, {"c": NAN[:3]}, ValueError, "c: "),
+    (solve, {"c": 2 + M, "reg_type": "entropy"}, ValueError, "c: is given with reg_type 'entropy'"),
+    (solve, {"reg_type": (len, len)}, NotImplementedError, "reg_type: is a function"),
+    (solve, {"grad": "none"}, ValueError, "grad: is 'none'; must be autodiff, envelope, last_step, detach"),
+    (batch, {"grad": M}, ValueError, "grad: is an array of shape (4, 3)"),
+    (sample, {"method": "gaussian", "metric": "x"}, NotImplementedError, "method: is 'gaussian', POT's for transport"),
+    (sample, {"scaler": 3}, ValueError, "scaler: is 3; must be a function"),
+    (sample_batch, {"metric": "kl", "X_a": [-1 - abs(X), X]}, ValueError, "problem 0: X_a: has a negative coordinate"),
     (solve, {"unbalanced": 1.0, "method": "splr"}, NotImplementedError, "unbalanced: is 1; must be inf with"),
     (solve, {"penalty_a": -1.0}, ValueError, "penalty_a: is -1"),
     (solve, {"unbalanced": 1.0, "unbalanced_type": None}, TypeError, "unbalanced_type: is None"),
@@ -217,6 +230,7 @@ WRONG = [
     (solve, {"device": "gpu"}, ValueError, "device: is 'gpu'"),
     (solve, {"device": np.zeros((99, 99))}, ValueError, "device: is an array of shape (99, 99); must be"),
     (solve, {"unbalanced_type": "x"}, NotImplementedError, "unbalanced_type: is 'x'; must be 'KL'"),
+    (solve, {"unbalanced_type": "TV", "penalty_a": 1.0}, NotImplementedError, "unbalanced_type: is 'TV'"),
     (solve, {"unbalanced_type": "x", "reg_type": "L2"}, NotImplementedError, "unbalanced_type: is 'x'"),
     (solve, {"precision": "half"}, ValueError, "precision: is 'half'"),
     # reg_type "L2".
@@ -255,7 +269,7 @@ WRONG = [
     (batch, {"device": "gpu"}, ValueError, "device: is 'gpu'"),
     (batch, {"method": np.ones(3)}, TypeError, "method: is array"),
     (batch, {"potentials_init": 3}, TypeError, "potentials_init: is 3; must be a list of pairs, or the pair"),
-    (batch, {"penalty_a": 1.0, "penalty_b": 1.0}, NotImplementedError, "reg_type: is 'entropy' with penalties"),
+    (batch, {"penalty_a": 1.0, "reg": None}, NotImplementedError, "reg: is left out; must be given with penalties"),
     (batch, {"potentials_init": (M, M)}, ValueError, "potentials_init: f: has 4 entries; must have 2, one for each"),
     (batch, {"potentials_init": ([A, A], [B])}, ValueError, "potentials_init: g: has 1 entries; must have 2"),
     (batch, {"potentials_init": (M[:2], M[:2])}, ValueError, "problem 0: potentials_init: f: has 3 entries; must"),
@@ -302,6 +316,11 @@ WRONG = [
     (unbalanced, {"reg_m": -1}, ValueError, "reg_m: is -1"),
     (unbalanced, {"reg_m": "x"}, TypeError, "reg_m: is 'x'"),
     (unbalanced, {"reg_type": None}, TypeError, "reg_type: is None"),
+    (unbalanced, {"reg_type": "l2"}, NotImplementedError, "reg_type: is 'l2'; must be 'kl' or 'entropy'"),
+    (unbalanced, {"b": np.stack([B, B], 1), "c": M}, NotImplementedError, "c: is given with several b"),
+    (unbalanced, {"b": np.stack([B, B], 1), "warmstart": (A, B)}, NotImplementedError, "warmstart: is given with"),
+    (sinkhorn2, {"method": "greenkhorn"}, ValueError, "method: is 'greenkhorn', which is one of sinkhorn()"),
+    (empirical_divergence, {"warmstart": (A, A)}, ValueError, "warmstart: has shape (4,); must be (3,)"),
     (empirical, {"X_s": X[0]}, ValueError, "X_s: has shape (2,)"),
     (empirical, {"X_t": NAN}, ValueError, "X_t: has 3 columns; must have 2, the dimension of X_s"),
     (empirical, {"numIterMax": 0}, ValueError, "numIterMax: is 0"),

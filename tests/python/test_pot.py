@@ -1,6 +1,8 @@
 """Parity with POT: values, plans and potentials. Bounds follow from the marginal errors that both report."""
 
 import inspect
+import pickle
+import sys
 import warnings
 from pathlib import Path
 
@@ -262,3 +264,195 @@ def test_batches(rng, reg_type):
         np.testing.assert_allclose(ours.plan, theirs.plan, atol=1e-7)
         np.testing.assert_allclose(ours.value, theirs.value, atol=1e-6)
         np.testing.assert_allclose(ours.value_linear, theirs.value_linear, atol=1e-6)
+
+
+def objective(plan, cost, a, b, reg, reg_m, c, reg_type):
+    """<C, P> + reg KL(P | c), or reg sum P (log P - 1), plus the penalties: the formula, in float64."""
+
+    def kl(p, q):
+        held = p > 0
+        return (p[held] * np.log(p[held] / q[held])).sum() - p.sum() + q.sum()
+
+    entropy = kl(plan, c) if reg_type == "kl" else (plan * np.log(plan)).sum() - plan.sum()
+    penalties = sum(rho * kl(p, w) for rho, p, w in zip(reg_m, (plan.sum(1), plan.sum(0)), (a, b)) if np.isfinite(rho))
+    return (cost * plan).sum() + reg * entropy + penalties
+
+
+REFERENCES = [("kl", False), ("kl", True), ("entropy", False)]
+
+
+@pytest.mark.parametrize("reg_m", [(0.5, 0.5), (1.0, 0.3), (np.inf, 0.7), (0.7, np.inf)])
+@pytest.mark.parametrize("reg_type, with_c", REFERENCES)
+def test_reference_measures(rng, reg_m, reg_type, with_c):
+    x, y = rng.random((12, 2)), rng.random((15, 2))
+    cost, a, b, reg = squared_distances(x, y), weights(rng, 12), 1.4 * weights(rng, 15), 0.2
+    c = rng.random(cost.shape) if with_c else None
+    if with_c:
+        c[0, :3] = 0
+    reference = np.outer(a, b) if c is None else c
+    how = {"reg_type": reg_type, "c": c, "log": True}
+    theirs, their_log = quietly(
+        ot.unbalanced.sinkhorn_unbalanced, a, b, cost, reg, reg_m, stopThr=1e-15, numItermax=100000, **how
+    )
+    own, log = monge.sinkhorn_unbalanced(a, b, cost, reg, reg_m, stopThr=1e-12, **how)
+    # As in test_unbalanced: the conditions hold to 1e-12, which moves the plan by some (1 + rho / eps) of that.
+    np.testing.assert_allclose(own, theirs, rtol=1e-8)
+    assert log["cost"] == pytest.approx(their_log["cost"], rel=1e-8)
+    expected = objective(theirs, cost, a, b, reg, reg_m, reference, reg_type)
+    assert log["total_cost"] == pytest.approx(expected, rel=1e-10)
+    for total in (False, True):
+        given = {"returnCost": "total" if total else "linear", "stopThr": 1e-12, "reg_type": reg_type, "c": c}
+        number = monge.sinkhorn_unbalanced2(a, b, cost, reg, reg_m, **given)
+        assert number == log["total_cost" if total else "cost"]
+    # Of P alone logu and logv are determined up to a constant; a finite penalty determines that, too.
+    for name in ("logu", "logv"):
+        np.testing.assert_allclose(log[name], their_log[name], atol=1e-7)
+    scalings = np.exp(log["logu"][:, None] + log["logv"] - cost / reg)
+    np.testing.assert_allclose(scalings * (1 if reg_type == "entropy" else reference), own, rtol=1e-10)
+    _, again = monge.sinkhorn_unbalanced(a, b, cost, reg, reg_m, warmstart=(log["logu"], log["logv"]), **how)
+    assert again["result"].n_iter <= 1 < log["result"].n_iter
+
+    options = {"reg_type": reg_type, "unbalanced": reg_m, "tol": 1e-12}
+    result = monge.solve(cost, a, b, reg, c=c, **options)
+    f, g = result.potentials
+    plan = (reference if with_c else np.outer(a, b)) * np.exp((f[:, None] + g - cost) / reg)
+    np.testing.assert_allclose(plan, own, rtol=1e-9)
+    for other in (result.inverse.inverse, pickle.loads(pickle.dumps(result))):
+        assert type(other) is type(result) and other.value == pytest.approx(expected, rel=1e-10)
+        assert other.value_linear == pytest.approx(log["cost"], rel=1e-9)
+        np.testing.assert_allclose(other.potentials[0], f, atol=1e-12)
+    np.testing.assert_allclose(result.inverse.plan, own.T, rtol=1e-9)
+    if with_c:
+        return
+    points = monge.solve_sample(x, y, a, b, reg=reg, **options)
+    assert points.value == pytest.approx(expected, rel=1e-9)
+    np.testing.assert_allclose(points.plan, own, rtol=1e-8)
+    batch = monge.solve_batch([cost, cost.T], reg, [a, b], [b, a], **options)
+    assert batch.value[0] == pytest.approx(expected, rel=1e-10)
+    if reg_m[0] == reg_m[1]:
+        np.testing.assert_allclose(batch.potentials[1][1], f, atol=1e-9)
+
+
+def test_a_reference_of_a_balanced_problem(rng):
+    cost, a, b = rng.random((8, 9)), weights(rng, 8, zeros=1), weights(rng, 9)
+    c = rng.random(cost.shape) + 0.1
+    result = monge.solve(cost, a, b, 0.2, c=c, tol=1e-12)
+    # KL(P | c) = KL(P | a b^T) + <P, log(a b^T / c)> + constants.
+    held = a > 0
+    shifted = cost[held] - 0.2 * np.log(c[held] / np.outer(a, b)[held])
+    theirs = quietly(ot.solve, shifted, a[held], b, 0.2, tol=1e-13, max_iter=20000).plan
+    np.testing.assert_allclose(result.plan[held], theirs, rtol=1e-7)
+    assert not result.plan[0].any()
+    assert result.value == pytest.approx(objective(result.plan, cost, a, b, 0.2, (np.inf, np.inf), c, "kl"), rel=1e-9)
+    plain = monge.solve(cost, a, b, 0.2, tol=1e-12)
+    given = monge.solve(cost, a, b, 0.2, c=np.outer(a, b) + (np.outer(a, b) == 0), tol=1e-12)
+    np.testing.assert_allclose(given.plan, plain.plan, rtol=1e-9)
+
+
+@pytest.mark.parametrize("reg_type", ["kl", "entropy"])
+def test_many_histograms_with_penalties(rng, reg_type):
+    cost, a = rng.random((12, 15)), weights(rng, 12)
+    b = np.stack([scale * weights(rng, 15) for scale in (1, 2, 0.5)], 1)
+    how = {"reg": 0.3, "reg_m": 0.8, "reg_type": reg_type, "log": True}
+    found, log = monge.sinkhorn_unbalanced(a, b, cost, stopThr=1e-11, **how)
+    each = [monge.sinkhorn_unbalanced2(a, q, cost, stopThr=1e-11, **how) for q in b.T]
+    np.testing.assert_allclose(found, [value for value, _ in each], rtol=1e-9)
+    for name in ("logu", "logv"):
+        np.testing.assert_allclose(log[name], np.stack([one[name] for _, one in each], 1), atol=1e-9)
+    totals = monge.sinkhorn_unbalanced2(a, b, cost, stopThr=1e-11, returnCost="total", **how)[0]
+    np.testing.assert_allclose(totals, [one["total_cost"] for _, one in each], rtol=1e-9)
+    if reg_type == "entropy":  # With several b POT solves this one for "kl", too, and says so in a warning.
+        theirs = quietly(ot.unbalanced.sinkhorn_unbalanced, a, b, cost, stopThr=1e-14, numItermax=20000, **how)[0]
+        np.testing.assert_allclose(found, theirs, rtol=1e-7)
+
+
+@pytest.mark.parametrize("function", [monge.sinkhorn, monge.sinkhorn2])
+def test_a_solve_that_reaches_numitermax_warns(rng, function):
+    cost, a, b = rng.random((5, 6)), weights(rng, 5), weights(rng, 6)
+    for targets in (b, np.stack([b, b], 1)):
+        for stopThr in (0, 1e-9):
+            with pytest.warns(monge.ConvergenceWarning, match="after 1 sweep|ran 1 sweep"):
+                function(a, targets, cost, 0.1, stopThr=stopThr, numItermax=1, warn=True)
+            with warnings.catch_warnings():
+                warnings.simplefilter("error")
+                function(a, targets, cost, 0.1, stopThr=stopThr, numItermax=1, warn=False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        function(a, b, cost, 0.1, warn=True)
+
+
+@pytest.mark.parametrize("with_tqdm", [True, False])
+def test_verbose(rng, monkeypatch, capsys, with_tqdm):
+    if not with_tqdm:
+        monkeypatch.setitem(sys.modules, "tqdm.auto", None)
+    monge.sinkhorn([], [], rng.random((5, 6)), 0.1, verbose=True)
+    shown = capsys.readouterr()
+    assert not shown.out and "sweep" in shown.err
+    assert with_tqdm or shown.err.startswith("sweep ")
+
+
+def test_options_of_single_methods_are_taken(rng):
+    cost = rng.random((5, 6))
+    plain = monge.sinkhorn([], [], cost, 0.1)
+    given = monge.sinkhorn([], [], cost, 0.1, method="sinkhorn_stabilized", tau=1e3, print_period=20)
+    np.testing.assert_array_equal(plain, given)
+
+
+def test_lazy_plans_in_logs(rng):
+    x, y = rng.random((10, 2)), rng.random((12, 2))
+    plan = monge.empirical_sinkhorn(x, y, 0.3)
+    _, log = monge.empirical_sinkhorn2(x, y, 0.3, isLazy=True, log=True)
+    np.testing.assert_allclose(log["lazy_plan"][:], plan, rtol=1e-5)
+    plain, own = (monge.empirical_sinkhorn_divergence(x, y, 0.3, isLazy=lazy, log=True) for lazy in (False, True))
+    assert own[0] == pytest.approx(plain[0], abs=1e-7)
+    np.testing.assert_allclose(own[1]["log_sinkhorn_ab"]["lazy_plan"][:], plan, rtol=1e-5)
+    log = own[1]["log_sinkhorn_ab"]
+    warm, again = monge.empirical_sinkhorn_divergence(x, y, 0.3, warmstart=(log["log_u"], log["log_v"]), log=True)
+    assert warm == pytest.approx(plain[0], abs=1e-7)
+    assert again["log_sinkhorn_ab"]["niter"] < log["niter"]
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_numbers_and_backend_are_those_of_the_arrays(rng, dtype):
+    cost, x = rng.random((5, 6)).astype(dtype), rng.random((7, 2)).astype(dtype)
+    result, regularized = monge.solve(cost, reg=0.1), monge.solve_regularized(cost, quadratic=0.1)
+    numbers = (result.value, regularized.value_linear, monge.sinkhorn2([], [], cost, 0.1))
+    for number in (*numbers, monge.empirical_sinkhorn_divergence(x, x + 1, 0.1), monge.sinkhorn_divergence(x, x).value):
+        assert type(number) is dtype
+    for made in (result, regularized, monge.solve_batch([cost], 0.1)):
+        assert made._backend is ot.backend.get_backend(cost)
+
+
+def test_scalers(rng):
+    x, y = 100 * rng.random((9, 2)), 100 * rng.random((8, 2))
+    scaler = ot.utils.DataScaler(norm="minmax").fit(x)
+    for given in (scaler, scaler.transform):
+        ours = monge.solve_sample(x, y, reg=0.1, scaler=given)
+        np.testing.assert_array_equal(ours.plan, monge.solve_sample(*map(scaler.transform, (x, y)), reg=0.1).plan)
+
+
+def test_the_kl_metric_of_batches(rng):
+    x, y = rng.random((3, 6, 4)), rng.random((3, 5, 4))
+    x[0, 0, 0] = 0
+    cost = ot.batch.dist_batch(x, y, metric="kl")
+    theirs = quietly(ot.solve_batch, cost, 0.5, tol=1e-13, max_iter=50000)
+    for clouds in ((x, y), (list(x), list(y))):
+        ours = monge.solve_sample_batch(*clouds, 0.5, metric="kl", tol=1e-12)
+        np.testing.assert_allclose(ours.plan, theirs.plan, atol=1e-9)
+        np.testing.assert_allclose(ours.value, theirs.value, atol=1e-9)
+
+
+def test_smooth_with_the_kl_term(rng):
+    cost, a, b = rng.random((8, 9)), weights(rng, 8), weights(rng, 9)
+    theirs = quietly(ot.smooth.smooth_ot_dual, a, b, cost, 0.2, reg_type="kl", stopThr=1e-14, numItermax=5000)
+    own, log = monge.smooth_ot_dual(a, b, cost, 0.2, reg_type="kl", stopThr=1e-12, log=True)
+    np.testing.assert_allclose(own, theirs, atol=1e-6)  # L-BFGS stops where its steps do.
+    duals = log["alpha"][:, None] + log["beta"]
+    np.testing.assert_allclose(duals, cost + 0.2 * (np.log(own) + 1), rtol=1e-9)
+
+
+@pytest.mark.parametrize("reg_type", ["KL", "L2"])
+def test_penalties_of_other_types_have_no_effect_on_balanced_problems(rng, reg_type):
+    cost = rng.random((5, 6))
+    plain = monge.solve(cost, reg=0.1, reg_type=reg_type)
+    np.testing.assert_array_equal(monge.solve(cost, reg=0.1, reg_type=reg_type, unbalanced_type="TV").plan, plain.plan)

@@ -670,7 +670,7 @@ def test_bad_arguments_say_what_they_may_be(rng):
     ):
         with pytest.raises(error, match=match):
             monge.solve(cost, a, b, reg_type="L2", **keywords)
-    for keywords in ({"reg_type": "kl"}, {"max_nz": 2}):
+    for keywords in ({"reg_type": "sparsity_constrained"}, {"max_nz": 2}):
         with pytest.raises(NotImplementedError, match=f"^{next(iter(keywords))}: is"):
             monge.smooth_ot_dual(a, b, cost, 1.0, **keywords)
 

@@ -251,7 +251,7 @@ def test_bad_options_say_what_they_may_be(rng):
         ({"iterations": "many"}, TypeError, r"^iterations: is 'many'; must be int, >= 1"),
         ({"reg_type": "L1"}, NotImplementedError, r"^reg_type: is 'L1'"),
         ({"unbalanced": 1.0, "unbalanced_type": "TV"}, NotImplementedError, r"^unbalanced_type"),
-        ({"c": cost}, NotImplementedError, r"^c: "),
+        ({"plan_init": cost}, NotImplementedError, r"^plan_init: "),
     ):
         with pytest.raises(error, match=match):
             monge.solve(cost, **keywords)

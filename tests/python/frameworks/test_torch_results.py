@@ -457,3 +457,42 @@ def test_the_inverse_of_a_regularised_result_follows_what_it_follows():
         cost.add_(1.0)
     with pytest.raises(RuntimeError, match="^M: was changed in place"):
         inverse.value
+
+
+REFERENCE = rand(N, M) + 0.1
+REFERENCE[0, 0] = 0
+REFERENCES = {"c": {"c": REFERENCE}, "entropy": {"reg_type": "entropy"}}
+
+
+@pytest.mark.parametrize("name", OUTPUTS)
+@pytest.mark.parametrize("unbalanced", [0.8, (0.7, math.inf)], ids=["unbalanced", "semi"])
+@pytest.mark.parametrize("reference", REFERENCES)
+def test_reference_measures(reference, unbalanced, name):
+    how = {"unbalanced": unbalanced, **REFERENCES[reference], **TIGHT}
+    assert right(lambda cost, p, q: OUTPUTS[name](monge.solve(cost, p.exp(), q.exp(), **how)), COST, LOGS_A, LOGS_B)
+    if reference == "entropy":
+        assert right(lambda x, y, p: OUTPUTS[name](monge.solve_sample(x, y, p.exp(), **how)), X, Y, LOGS_A)
+        batch = monge.solve_batch([COST.clone().requires_grad_()] * 2, **how)
+        assert getattr(batch, name)[0].requires_grad
+
+
+def test_the_value_with_a_reference_of_a_balanced_problem():
+    assert right(lambda cost, p: monge.solve(cost, p.softmax(0), c=REFERENCE, **TIGHT).value, COST, LOGS_A)
+
+
+@pytest.mark.parametrize("grad", ["detach", "autodiff", "envelope", "last_step"])
+def test_grad(grad):
+    given = COST.clone().requires_grad_()
+    results = [
+        monge.solve(given, reg=0.3, grad=grad),
+        monge.solve_sample(X.clone().requires_grad_(), Y, reg=0.3, grad=grad),
+        monge.solve_batch(given[None], 0.3, grad=grad),
+        monge.solve_sample_batch(X.clone().requires_grad_()[None], Y[None], 0.3, grad=grad),
+        monge.solve_sample_batch(X.clone().requires_grad_()[None], Y[None], 0.3, metric="kl", grad=grad),
+    ]
+    for result in results:
+        assert all(v.requires_grad == (grad != "detach") for v in (result.value, result.plan))
+    (other,) = torch.autograd.grad(monge.solve(given, reg=0.3).value, given)
+    if grad != "detach":
+        (own,) = torch.autograd.grad(results[0].value, given)
+        torch.testing.assert_close(own, other, rtol=0, atol=0)
