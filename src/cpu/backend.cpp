@@ -19,6 +19,7 @@
 #include "cpu/entropic/entropic_operator.hpp"
 #include "cpu/geometry/matrix_costs.hpp"
 #include "cpu/geometry/point_costs.hpp"
+#include "cpu/memory.hpp"
 #include "cpu/projection/operator.hpp"
 #include "cpu/regularized/quadratic_operator.hpp"
 #include "cpu/regularized/splitting_operator.hpp"
@@ -61,6 +62,8 @@ class CpuBackend final : public Backend {
   PassTimes pass_times(Geometry const& geometry) const override {
     return {.float64 = 2, .newton = 8 + static_cast<double>(shape_of(geometry).dimension) / 32};
   }
+
+  MemoryCount& memory() const override { return cpu::memory(); }
 
   DeviceInfo info() const override {
     return {.device = device(),
