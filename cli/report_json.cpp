@@ -71,6 +71,7 @@ void add_values(Json& json, Report const& report) {
   json["primal"] = report.primal;
   json["dual"] = report.dual;
   json["gap"] = report.gap;
+  json["peak_bytes"] = report.peak_bytes;
 }
 
 Json seconds_json(Report const& report) {

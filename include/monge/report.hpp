@@ -1,5 +1,6 @@
 // Reports of solves: arithmetic, progress, end and values.
 #pragma once
+#include <cstdint>
 #include <limits>
 #include <string>
 #include <vector>
@@ -89,6 +90,10 @@ struct Report {
   struct {
     double setup = 0, sweeps = 0, certificate = 0, total = 0;
   } seconds;
+  /// The most bytes that the library's arrays took at one time during the call, in the memory of the device: those of
+  /// the call, and of plans and solvers that are alive. On a GPU these are the arrays of the context; on the CPU those
+  /// of the process, without vectors of a number a point.
+  std::int64_t peak_bytes = 0;
   std::vector<Check> history;
 };
 

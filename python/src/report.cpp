@@ -77,6 +77,7 @@ void visit_members(Report const*, Visit const& visit) {
       "seconds_certificate", [](auto& report) -> auto& { return report.seconds.certificate; });
   visit(
       "seconds", [](auto& report) -> auto& { return report.seconds.total; });
+  visit("peak_bytes", &Report::peak_bytes);
 }
 
 template <class Visit>

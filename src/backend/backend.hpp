@@ -11,6 +11,7 @@
 #include <monge/context.hpp>
 #include <monge/entropic.hpp>
 
+#include "core/memory_count.hpp"
 #include "entropic/entropic_operator.hpp"
 #include "projection/projection_operator.hpp"
 #include "regularized/quadratic_operator.hpp"
@@ -142,6 +143,8 @@ class Backend : public EntropicBackend, public RegularizedBackend {
   virtual Device device() const = 0;
   virtual DeviceInfo info() const = 0;
   virtual PassTimes pass_times(Geometry const& geometry) const = 0;
+  /// Of the arrays in the memory of the device.
+  virtual MemoryCount& memory() const = 0;
   /// Calls work(k) for each of the problems, where it uses the operator of problem k alone. Small problems may run in
   /// parallel, one thread each; the others run in turn.
   virtual void for_each_step(std::span<ProblemSize const> sizes, std::function<void(std::size_t)> const& work) const {

@@ -20,6 +20,7 @@
 #include "cpu/geometry/cost_survey.hpp"
 #include "cpu/geometry/matrix_costs.hpp"
 #include "cpu/geometry/point_costs.hpp"
+#include "cpu/memory.hpp"
 #include "cpu/projection/operator.hpp"
 #include "cpu/regularized/quadratic_operator.hpp"
 #include "cpu/regularized/splitting_operator.hpp"
@@ -47,6 +48,8 @@ class CpuBackend final : public Backend {
     if (d == 0) return {.float64 = 2, .newton = 8};  // A matrix.
     return {.float64 = 2.7, .newton = 6 + static_cast<double>(d) / 32};
   }
+
+  MemoryCount& memory() const override { return cpu::memory(); }
 
   DeviceInfo info() const override {
     return {.device = device(),

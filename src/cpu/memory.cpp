@@ -16,6 +16,12 @@
 #include <monge/error.hpp>
 
 namespace monge::cpu {
+
+MemoryCount& memory() {
+  static MemoryCount& count = *new MemoryCount;  // Arrays may outlive objects of static storage.
+  return count;
+}
+
 namespace {
 
 /// Asks for pages of 2 MiB if the array is large enough. Kept scores stream from memory, and a page walk every 4 KiB
@@ -40,24 +46,15 @@ class FreeBlocks {
   }
 
   void* take(std::size_t bytes) {
-    if (bytes >= kLeast) {
-      std::lock_guard const lock(mutex_);
-      auto const fits = [&](Block const* block) { return block->bytes >= bytes && block->bytes <= bytes + bytes / 4; };
-      auto const found = std::find_if(free_.rbegin(), free_.rend(), fits);
-      if (found != free_.rend()) {
-        Block* const block = *found;
-        free_.erase(std::next(found).base());
-        idle_ -= block->bytes;
-        return block + 1;
-      }
-    }
-    if (bytes >= kLeast) bytes += kSlack;
-    void* const memory = std::malloc(sizeof(Block) + bytes);
-    return memory == nullptr ? nullptr : new (memory) Block{bytes} + 1;
+    Block* const block = found(bytes);
+    if (block == nullptr) return nullptr;
+    memory().add(static_cast<std::int64_t>(block->bytes));
+    return block + 1;
   }
 
-  void give(void* memory) {
-    Block* const block = static_cast<Block*>(memory) - 1;
+  void give(void* taken) {
+    Block* const block = static_cast<Block*>(taken) - 1;
+    memory().subtract(static_cast<std::int64_t>(block->bytes));
     if (block->bytes < kLeast || block->bytes > kMost) return std::free(block);
     std::lock_guard const lock(mutex_);
     free_.push_back(block);
@@ -77,6 +74,24 @@ class FreeBlocks {
   struct alignas(std::max_align_t) Block {        // Before the memory.
     std::size_t bytes;
   };
+
+  /// A free block that fits, or a new one; null without memory.
+  Block* found(std::size_t bytes) {
+    if (bytes >= kLeast) {
+      std::lock_guard const lock(mutex_);
+      auto const fits = [&](Block const* block) { return block->bytes >= bytes && block->bytes <= bytes + bytes / 4; };
+      auto const found = std::find_if(free_.rbegin(), free_.rend(), fits);
+      if (found != free_.rend()) {
+        Block* const block = *found;
+        free_.erase(std::next(found).base());
+        idle_ -= block->bytes;
+        return block;
+      }
+    }
+    if (bytes >= kLeast) bytes += kSlack;
+    void* const fresh = std::malloc(sizeof(Block) + bytes);
+    return fresh == nullptr ? nullptr : new (fresh) Block{bytes};
+  }
 
   std::mutex mutex_;
   std::vector<Block*> free_;

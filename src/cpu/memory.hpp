@@ -4,10 +4,15 @@
 
 #include <hwy/aligned_allocator.h>
 
+#include "core/memory_count.hpp"
+
 namespace monge::cpu {
 
 template <class T>
 using AlignedArray = hwy::AlignedFreeUniquePtr<T[]>;
+
+/// Of all arrays of the process.
+MemoryCount& memory();
 
 /// Throws out_of_memory.
 template <class T>

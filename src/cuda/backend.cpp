@@ -75,6 +75,8 @@ class CudaBackend final : public Backend {
     return {.float64 = in_float64 / in_float32, .newton = (200 + in_float64) / in_float32};
   }
 
+  MemoryCount& memory() const override { return runtime_->memory(); }
+
   DeviceInfo info() const override {
     return {.device = device(),
             .name = runtime_->name(),

@@ -169,6 +169,8 @@ void start_from(SinkhornProblem const& aa, SinkhornProblem const& bb, EntropicOp
 std::vector<Divergence> divergences(Context const& context, std::span<DivergenceProblem const> given,
                                     SolveOptions const& options, bool solves) {
   Stopwatch const watch;
+  Backend const& backend = backend_of(context);
+  MemoryPeak const memory(backend.memory());
   validate(options);
   require(options.penalty_a == options.penalty_b,
           "penalty_b: is {}; must be {} as penalty_a is, as each measure meets itself", options.penalty_b,
@@ -189,7 +191,6 @@ std::vector<Divergence> divergences(Context const& context, std::span<Divergence
     };
   }
   double const setup = watch.seconds();
-  Backend const& backend = backend_of(context);
   std::span const all(problems);
   if (solves) {
     run_sinkhorn(backend, all.subspan(count));
@@ -201,7 +202,7 @@ std::vector<Divergence> divergences(Context const& context, std::span<Divergence
     keep_potentials(all);
   }
 
-  std::vector<Plan> plans = finished_plans(context, problems, setup);
+  std::vector<Plan> plans = finished_plans(context, problems, setup, memory);
   std::vector<Divergence> results;
   results.reserve(count);
   for (std::size_t k = 0; k < count; ++k) {

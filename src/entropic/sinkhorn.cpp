@@ -290,6 +290,8 @@ void refine(Backend const& backend, Runs const& runs) {
 std::vector<Plan> plans_of_all(Context const& context, std::span<BatchProblem const> given, SolveOptions const& options,
                                bool solves) {
   Stopwatch const watch;
+  Backend const& backend = backend_of(context);
+  MemoryPeak const memory(backend.memory());
   std::vector<SinkhornProblem> problems;
   std::vector<OperatorInput> inputs;
   problems.reserve(given.size());
@@ -299,7 +301,6 @@ std::vector<Plan> plans_of_all(Context const& context, std::span<BatchProblem co
     problems.push_back(checked_problem(context, given[i], options));
     inputs.push_back({problems[i].geometry, problems[i].marginals, first_operator(options)});
   });
-  Backend const& backend = backend_of(context);
   std::vector<std::unique_ptr<EntropicOperator>> operators = backend.entropic_operators(inputs);
   for_each_problem(given.size(), [&](std::size_t i) {
     problems[i].entropic = std::move(operators[i]);
@@ -307,7 +308,7 @@ std::vector<Plan> plans_of_all(Context const& context, std::span<BatchProblem co
   });
   double const setup = watch.seconds();
   solves ? run_sinkhorn(backend, problems) : keep_potentials(problems);
-  return finished_plans(context, problems, setup);
+  return finished_plans(context, problems, setup, memory);
 }
 
 std::vector<Plan> batch_of_plans(Context const& context, std::span<BatchProblem const> problems,
@@ -415,7 +416,8 @@ void keep_potentials(std::span<SinkhornProblem> problems) {
   }
 }
 
-std::vector<Plan> finished_plans(Context const& context, std::span<SinkhornProblem> problems, double setup) {
+std::vector<Plan> finished_plans(Context const& context, std::span<SinkhornProblem> problems, double setup,
+                                 MemoryPeak const& memory) {
   std::vector<PlanInput> ends;
   for (SinkhornProblem const& problem : problems)
     ends.push_back(
@@ -427,6 +429,7 @@ std::vector<Plan> finished_plans(Context const& context, std::span<SinkhornProbl
     Report& report = problems[i].report;
     report.seconds.setup = setup;
     report.seconds.total += setup;
+    report.peak_bytes = memory.bytes();
     auto const* const points = std::get_if<PointCloud>(&problems[i].geometry);
     plans.emplace_back(std::make_unique<Plan::State>(Plan::State{
         context, std::move(operators_of_plans[i]), shape_of(problems[i].geometry).dimension,

@@ -47,7 +47,9 @@ void run_sinkhorn(Backend const& backend, std::span<SinkhornProblem> problems);
 /// Completes the reports of problems whose potentials stay as they were given.
 void keep_potentials(std::span<SinkhornProblem> problems);
 
-/// The plans of the problems' operators; moves the reports into them. `setup`: seconds of the set-up.
-std::vector<Plan> finished_plans(Context const& context, std::span<SinkhornProblem> problems, double setup);
+/// The plans of the problems' operators; moves the reports into them. `setup`: seconds of the set-up. `memory`: since
+/// the call began.
+std::vector<Plan> finished_plans(Context const& context, std::span<SinkhornProblem> problems, double setup,
+                                 MemoryPeak const& memory);
 
 }  // namespace monge

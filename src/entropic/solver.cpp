@@ -68,6 +68,7 @@ Plan Solver::solve(SolveOptions const& options) {
   Stopwatch const watch;
   SinkhornProblem& problem = state_->problem;
   Backend const& backend = backend_of(state_->context);
+  MemoryPeak const memory(backend.memory());
   validate(options);
   WarmStart start = validated_warm_start(backend, options.f, options.g, problem.marginals);
   problem.marginals = with_equal_totals(state_->given, options);
@@ -94,7 +95,7 @@ Plan Solver::solve(SolveOptions const& options) {
   begin(backend, problem);
   double const setup = watch.seconds();
   run_sinkhorn(backend, {&problem, 1});
-  Plan plan = std::move(finished_plans(state_->context, {&problem, 1}, setup)[0]);
+  Plan plan = std::move(finished_plans(state_->context, {&problem, 1}, setup, memory)[0]);
   if (problem.first) problem.entropic = std::move(problem.first);
   state_->prepared = state_->current = true;
   return plan;

@@ -81,7 +81,10 @@ Vector const& PlanDerivatives::slopes(Side side) {
 
 Vector const& PlanDerivatives::far_points(Side side) {
   std::unique_ptr<Vector>& slot = kept(side).far_points;
-  if (!slot) slot = product(side, points(opposite(side)));
+  if (!slot) {
+    slot = make(side, true);
+    plan_.multiply_points(side, *slot);
+  }
   return *slot;
 }
 

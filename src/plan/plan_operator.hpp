@@ -106,6 +106,9 @@ class PlanPoints {
   virtual void slopes(Side side, Vector& out) const = 0;
   /// PlanProducts::multiply() with the points of the other side as V. The offset of the cloud costs no digits.
   virtual void multiply_points(Side side, Scaling scaling, MutableMatrixView out) = 0;
+  /// out = P Y or P^T X, with the points less their centre. The caller keeps the result, so the plan keeps nothing for
+  /// it.
+  virtual void multiply_points(Side side, Vector& out) = 0;
   /// The same plan with this side's points replaced by others, of unit weight and without a potential: only shares and
   /// transforms are defined for them. The other side is shared.
   virtual std::unique_ptr<PlanOperator> at(Side side, MatrixView points) const = 0;

@@ -30,7 +30,8 @@ TEST_P(BatchLaunches, are_those_of_two_problems_whatever_their_number) {
     for (Schedule const schedule : {Schedule::overrelaxed, Schedule::symmetric}) {
       SCOPED_TRACE(testing::Message() << "d " << d << ", " << name(schedule));
       Problem const problem = make_problem({140, 150, d, Weights::with_zeros});
-      SolveOptions const options{.eps = 1, .tolerance = 1e-9, .iterations = 25, .schedule = schedule};
+      SolveOptions options{.eps = 1, .tolerance = 1e-9, .iterations = 25, .schedule = schedule};
+      if (precision() != Precision::tf32) options.penalty_a = 5;  // Otherwise the sweeps are resident.
       cuda::RuntimeCounters const two = counts_of(problem, 2, options), many = counts_of(problem, 300, options);
       EXPECT_GE(two.batch_launches, 4 * 25);
       EXPECT_EQ(many.batch_launches, two.batch_launches);
@@ -65,6 +66,16 @@ TEST_P(BatchLaunches, of_newtons_method_repeat_to_the_bit) {
     std::vector<Plan> const plans = solve_batch(context(), batch, options);
     for (std::size_t k = 0; k < plans.size(); ++k) EXPECT_EQ(plans[k].f(), alone[k]) << k;
   }
+}
+
+// 300 problems have 4800 tiles of 64 x 64, of which the device holds a few hundred at once.
+TEST_P(BatchLaunches, of_resident_sweeps_are_few) {
+  if (precision() == Precision::tf32) return;
+  Problem const problem = make_problem({140, 150, 20, Weights::with_zeros});
+  SolveOptions const options{.eps = 1, .tolerance = 1e-9, .iterations = 25};
+  cuda::RuntimeCounters const two = counts_of(problem, 2, options), many = counts_of(problem, 300, options);
+  EXPECT_GT(two.batch_launches, 0);
+  EXPECT_LT(many.batch_launches, 300);
 }
 
 }  // namespace

@@ -65,6 +65,7 @@ TEST_P(DeviceSetup, finds_the_mean_cost) {
 
 // An operator that has swept a while launches graphs, a new one its kernels one by one.
 TEST_P(DeviceSetup, sweeps_from_graphs_and_without_agree) {
+  auto const portable = use_portable_kernels();  // Other sweeps of so small a problem are resident.
   for (bool const symmetric : {false, true}) {
     Problem const problem = make_problem({150, 130, 5});
     double const eps = 0.1 * Magnitudes(problem).spread();

@@ -2,7 +2,8 @@
 
 ``monge::transport`` gives values and float64 potentials. Its derivative is ``monge::transport_gradients``, the
 derivatives of the values at these potentials, whose own derivative is ``monge::transport_hessian_product``. Both are
-exact at the optimum (docs/math.md, section 11). They make the plans of the potentials; nothing is solved again.
+exact at the optimum (docs/math.md, section 11). They make the plans of the potentials; nothing is solved again. A plain
+backward takes the plans that the forward has made.
 ``monge::sinkhorn_divergence`` and its derivatives are the same. Their potentials f and g (B, 2, n) and (B, 2, m) are
 those of OT(a, b), then those of the self terms.
 """
@@ -197,6 +198,32 @@ def _operators(of: Any) -> Callable[..., Any]:
     """The operators of a loss, which follow each other as derivatives. Returns the first as a function."""
     name = of.name
 
+    def solve(
+        x: Tensor,
+        y: Tensor,
+        a: Tensor | None,
+        b: Tensor | None,
+        geometry: str,
+        options: str,
+        labels_x: Tensor | None = None,
+        labels_y: Tensor | None = None,
+        label_cost: Tensor | None = None,
+        start_f: Tensor | None = None,
+        start_g: Tensor | None = None,
+    ) -> tuple[tuple[Tensor, Tensor, Tensor, Tensor], Any]:
+        """The outputs of the operator, and what their derivatives can start from."""
+        own = from_text(options)
+        problems = _problems(x, y, a, b, labels_x, labels_y, label_cost, geometry, own)
+        solved = of.solve(problems, start_f, start_g, own)
+        f, g = potentials_like(x), potentials_like(y)
+        for k, made in enumerate(solved):
+            of.potentials(made, f[k], g[k])
+            for plan in of.plans(made):
+                warn_if_short(plan.report)
+        values = torch.tensor([of.value(made) for made in solved], dtype=x.dtype, device=x.device)
+        wide = [[plan.report.precision == "float64" for plan in of.plans(made)] for made in solved]
+        return (values, f, g, torch.tensor(wide).reshape(len(solved), *of.parts)), (problems, solved)
+
     @torch.library.custom_op(f"monge::{name}", mutates_args=())
     def value_operator(
         x: Tensor,
@@ -212,16 +239,8 @@ def _operators(of: Any) -> Callable[..., Any]:
         start_g: Tensor | None = None,
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Values, f, g, and whether the solves ended in float64. `start_f` and `start_g`: a warm start."""
-        own = from_text(options)
-        solved = of.solve(_problems(x, y, a, b, labels_x, labels_y, label_cost, geometry, own), start_f, start_g, own)
-        f, g = potentials_like(x), potentials_like(y)
-        for k, made in enumerate(solved):
-            of.potentials(made, f[k], g[k])
-            for plan in of.plans(made):
-                warn_if_short(plan.report)
-        values = torch.tensor([of.value(made) for made in solved], dtype=x.dtype, device=x.device)
-        wide = [[plan.report.precision == "float64" for plan in of.plans(made)] for made in solved]
-        return values, f, g, torch.tensor(wide).reshape(len(solved), *of.parts)
+        found, _ = solve(x, y, a, b, geometry, options, labels_x, labels_y, label_cost, start_f, start_g)
+        return found
 
     def potentials_like(points: Tensor) -> Tensor:
         lead = (points.shape[0], *((2,) if of.parts else ()))
@@ -249,13 +268,18 @@ def _operators(of: Any) -> Callable[..., Any]:
         label_cost: Tensor | None = None,
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Derivatives by x, y, a and b. Those that are not `wanted`, by their letters, are empty."""
+        own = from_text(options)
+        problems = _problems(x, y, a, b, labels_x, labels_y, label_cost, geometry, own)
+        return gradients_of(problems, of.of_potentials(problems, f, g, in_float64, own), x, y, wanted)
+
+    def gradients_of(
+        problems: list[Problem], solved: list[Any], x: Tensor, y: Tensor, wanted: str
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         by = gradients_like(x, y, wanted)
         by_x, by_y, _, _ = by
-        own = from_text(options) | {"cache_bytes": 0.0}  # Each plan makes one product a side.
-        problems = _problems(x, y, a, b, labels_x, labels_y, label_cost, geometry, own)
         of_library = problems[0].cost_function in WITH_POINT_DERIVATIVES
         letters = "xyab" if of_library else "ab"
-        for k, (problem, made) in enumerate(zip(problems, of.of_potentials(problems, f, g, in_float64, own))):
+        for k, (problem, made) in enumerate(zip(problems, solved)):
             views = [v[k] if letter in wanted and letter in letters else None for letter, v in zip("xyab", by)]
             if any(v is not None for v in views):
                 made.gradients(*views, scale=False)
@@ -330,7 +354,15 @@ def _operators(of: Any) -> Callable[..., Any]:
             for need, v in zip(ctx.needs_input_grad[:4], (given[0], given[1], given[2], given[3]))
         ]
         wanted = "".join(letter for letter, need in zip("xyab", needed) if need)
-        by = gradients(*given, ctx.geometry, ctx.options, wanted, labels_x, labels_y, label_cost)
+        if hasattr(ctx, "solved") and not torch.is_grad_enabled():
+            # The forward's plans serve one backward and are then released; its results, which are smaller, stay for
+            # another one. `saved_tensors` has refused changed inputs.
+            ctx.found = gradients_of(*ctx.solved, given[0], given[1], wanted)
+            del ctx.solved
+        if hasattr(ctx, "found") and not torch.is_grad_enabled():
+            by = ctx.found
+        else:
+            by = gradients(*given, ctx.geometry, ctx.options, wanted, labels_x, labels_y, label_cost)
         each, row = by_value[:, None, None], by_value[:, None]
         return *(v * t if need else None for v, t, need in zip(by, (each, each, row, row), needed)), *none
 
@@ -374,6 +406,7 @@ def _operators(of: Any) -> Callable[..., Any]:
     value = differentiable(
         name,
         value_operator,
+        solve=solve,
         save=save_value,
         backward=value_backward,
         forward_mode=value_forward_mode,
@@ -534,8 +567,7 @@ def sinkhorn_divergence(
     unbalanced=reach**2.
 
     Returns:
-        The value, or B of them, of the three dual values. Backward makes the three plans of the potentials, without a
-        solve.
+        The value, or B of them, of the three dual values. Backward solves nothing.
 
     Source: Feydy et al. 2019; Sejourne et al. 2019.
 

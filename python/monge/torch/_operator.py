@@ -53,14 +53,16 @@ def differentiable(
     *,
     backward: Rule,
     save: Rule | None = None,
+    solve: Rule | None = None,
     forward_mode: Rule | None = None,
     batched: Rule,
 ) -> Rule:
     """A function that calls `operator` and works with autograd, torch.compile and torch.func; errors begin with `name`.
 
-    `save` and `backward` are as for `register_autograd`. `forward_mode` is the jvp of an autograd.Function; without it
-    forward mode is an error. `batched` is the rule of vmap: it takes this function, the size, the dimensions and the
-    arguments, and returns as the vmap of an autograd.Function does.
+    `save` and `backward` are as for `register_autograd`. `solve`, if given, returns the outputs of `operator` and an
+    object that the context of a plain backward has as its attribute `solved`. `forward_mode` is the jvp of an
+    autograd.Function; without it forward mode is an error. `batched` is the rule of vmap: it takes this function, the
+    size, the dimensions and the arguments, and returns as the vmap of an autograd.Function does.
     """
     operator.register_autograd(backward, setup_context=save)
     kernel, save = operator._init_fn, save or (lambda ctx, inputs, output: None)
@@ -87,7 +89,10 @@ def differentiable(
     )
 
     def forward(ctx: Any, *given: Any) -> Any:
-        found = kernel(*given)
+        if solve is None:
+            found = kernel(*given)
+        else:
+            found, ctx.solved = solve(*given)
         save(ctx, given, found)
         return found
 

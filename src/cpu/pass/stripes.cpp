@@ -68,7 +68,6 @@ Stripes<T>::Stripes(Costs<T> const& costs, Side rows, int threads, double cache_
       height_(stripe_height(source_, rows_, columns_, threads_, kept_bytes_ > 0)) {
   if (upper_)
     height_ = static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(height_)));  // Fills groups.
-  if (kept_bytes_ > 0) scores_ = aligned_array<T>(padded_to_panel<T>(rows_) * padded_to_panel<T>(columns_));
   workspaces_.reserve(static_cast<std::size_t>(threads_));
   for (int thread = 0; thread < threads_; ++thread) workspaces_.emplace_back(height_, columns_, source_.scratch());
 }

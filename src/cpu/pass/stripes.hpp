@@ -41,18 +41,19 @@ struct PassOptions {
   bool store = true;
   bool logits = false;  // Only logits, in the stripe; without bounds.
   bool upper = false;   // Only columns from Stripes::first_column() on; the stripes must be made for it.
+  bool keep = true;     // Scores, if the stripes keep any.
 };
 
 /// The stripes whose rows are the points of one side.
 template <class T>
 class Stripes {
  public:
-  /// `costs` must outlive this object. The first pass, which then ignores bounds, stores the scores if they fit in
-  /// `cache_bytes` and reading them is cheaper. With `upper`, passes may be over the upper triangle, and scores are
-  /// kept for these passes only.
+  /// `costs` must outlive this object. If the scores fit in `cache_bytes` and reading them is cheaper, the first pass
+  /// with PassOptions::keep, which then ignores bounds, stores them. With `upper`, passes may be over the upper
+  /// triangle, and scores are kept for these passes only.
   Stripes(Costs<T> const& costs, Side rows, int threads, double cache_bytes, bool upper = false);
 
-  /// Bytes of kept scores.
+  /// Bytes of kept scores, stored or not yet.
   double kept_bytes() const { return kept_bytes_; }
   int threads() const { return threads_; }
   std::int64_t height() const { return height_; }
@@ -67,6 +68,8 @@ class Stripes {
   /// share of the rows, in order, so sums grouped by thread are the same in every run.
   template <class Consume>
   void for_each(Logits<T> const& logits, PassOptions<T> const& options, Consume&& consume) {
+    if (keeps(options) && !scores_)
+      scores_ = aligned_array<T>(padded_to_panel<T>(rows_) * padded_to_panel<T>(columns_));
     std::int64_t const stripes = (rows_ + height_ - 1) / height_;
     auto const edge = [&](int thread, int team) {
       if (!options.upper) return stripes * thread / team;
@@ -90,7 +93,7 @@ class Stripes {
 
  private:
   bool keeps(PassOptions<T> const& options) const {
-    return scores_ && options.upper == upper_;
+    return kept_bytes_ > 0 && options.keep && options.upper == upper_;
   }
   void exponentiate(Logits<T> const& logits, PassOptions<T> const& options, std::int64_t first, std::int64_t count,
                     Workspace<T>& work) const;

@@ -178,13 +178,15 @@ void PlanOperator<T>::record(Side side, Products& onto, Workspace<T> const& work
 }
 
 /// A pass over the rows of `side` with `beta`, or with the beta of the logits if null. The log-sum-exps are known when
-/// `consume` sees a row: the first pass finds them, a separate one if `beta` is given.
+/// `consume` sees a row: the first pass finds them, a separate one if `beta` is given. Scores are kept from the second
+/// pass on: a plan that is there for a gradient makes only one.
 template <class T>
 template <class Consume>
 void PlanOperator<T>::for_each_stripe(Side side, T const* beta, bool store, Consume&& consume) {
   Products& onto = beta == nullptr ? products(side) : measured(side);
   bool const measure = !onto.is_measured;
-  PassOptions<T> const options{.beta = beta, .bounds = onto.is_bounded ? onto.bounds.data() : nullptr, .store = store};
+  PassOptions<T> const options{
+      .beta = beta, .bounds = onto.is_bounded ? onto.bounds.data() : nullptr, .store = store, .keep = !measure};
   onto.stripes.for_each(onto.logits, options,
                         [&](int thread, Workspace<T> const& work, std::int64_t first, std::int64_t count) {
                           if (measure) record(side, onto, work, first, count);
@@ -398,6 +400,15 @@ void PlanOperator<T>::multiply_points(Side side, Scaling scaling, MutableMatrixV
       side, scaling, static_cast<std::int64_t>(points.centre.size()),
       [&](std::int64_t j, std::int64_t p) -> double { return points.packed->coordinate(j, p); }, points.centre.data(),
       nullptr, out);
+}
+
+template <class T>
+void PlanOperator<T>::multiply_points(Side side, Vector& out) {
+  PointValues<T> const points = data_.costs->points(opposite(side));
+  multiply_matrix(
+      side, Scaling::plan, static_cast<std::int64_t>(points.centre.size()),
+      [&](std::int64_t j, std::int64_t p) -> double { return points.packed->coordinate(j, p); }, nullptr, nullptr,
+      on_host(out).view());
 }
 
 template <class T>

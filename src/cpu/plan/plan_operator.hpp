@@ -29,6 +29,7 @@ class PlanOperator final : public monge::PlanOperator {
   void multiply(Side side, Scaling scaling, Vector const& v, Vector& out) override;
   void multiply(Side side, Scaling scaling, MatrixView v, MutableMatrixView out) override;
   void multiply_points(Side side, Scaling scaling, MutableMatrixView out) override;
+  void multiply_points(Side side, Vector& out) override;
   void multiply_hadamard(Side side, Vector const& l, Vector const& r, Vector const& v, Vector& out) override;
   void multiply_hadamard(Side side, MatrixView l, MatrixView r, MatrixView v, MutableMatrixView out) override;
   PointForm point_form() const override { return data_.costs->point_form(); }

@@ -96,8 +96,49 @@ std::array<Costs::Launch, 2> EntropicOperator::half_steps() const {
           problem_.costs->launch(Side::columns, Pass::softmin, tf32)};
 }
 
+/// Not with a translation, which joins sums of all points before a sweep, and not in tf32, which is an order.
+void EntropicOperator::prepare_resident_sweeps() {
+  if (translates() || problem_.precision == Precision::tf32) return;
+  SharedRuntime const& runtime = problem_.runtime;
+  resident_ = plan_resident_sweep(problem_.costs->scores(Side::rows), runtime->multiprocessors());
+  if (!resident_) return;
+  auto const partial_bytes = [&](Side side) -> std::int64_t {
+    if (is_self() && side == Side::columns) return 0;
+    PackedSide const points = problem_.side(side);
+    return std::int64_t{2} * resident_->tiles[side_index(opposite(side))] * points.padded_size * 2 *
+           size_of(points.scalar);
+  };
+  double* errors = nullptr;
+  sweep_memory_ = allocate_parts(runtime, Part{arrived_, 1}, Part{errors, error_count()},
+                                 Part{states_[0].partials, partial_bytes(Side::rows)},
+                                 Part{states_[1].partials, partial_bytes(Side::columns)});
+  states_[0].errors = errors;
+  MONGE_CUDA_TRY(cudaMemsetAsync(arrived_, 0, sizeof(unsigned), runtime->stream()));
+}
+
+ResidentSweepArguments EntropicOperator::resident_arguments(Sweep const& sweep, int count, double* errors) {
+  auto const of_side = [&](Side side) -> ResidentSweepArguments::OfSide {
+    return {problem_.side(side), potentials_[side_index(side)].data(), state(side).partials,
+            errors + (side == Side::rows ? 0 : error_count(Side::rows))};
+  };
+  ResidentSweepArguments const arguments{.scores = problem_.costs->scores(Side::rows),
+                                         .parameters = parameters_for(potentials_, sweep.eps, sweep.relaxation),
+                                         .side = {of_side(Side::rows), of_side(Side::columns)},
+                                         .tile = {resident_->tile[0], resident_->tile[1]},
+                                         .tiles = {resident_->tiles[0], resident_->tiles[1]},
+                                         .is_self = is_self(),
+                                         .symmetric = sweep.symmetric,
+                                         .count = count,
+                                         .arrived = arrived_,
+                                         .arrivals = arrivals_};
+  arrivals_ += arguments.new_arrivals();
+  return arguments;
+}
+
 void EntropicOperator::prepare_sweeps() {
-  if (parameters_) return;
+  if (parameters_ || resident_) return;
+  prepare_resident_sweeps();
+  if (resident_) return;
   SharedRuntime const& runtime = problem_.runtime;
   for (Side side : swept_sides()) {
     SweepState& target = state(side);
@@ -279,7 +320,10 @@ void EntropicOperator::enqueue_sweep(Sweep const& sweep, Queue const& queue) con
 }
 
 void EntropicOperator::launch_sweeps(Sweep const& sweep, int count) {
+  if (count == 0) return;
   Runtime const& runtime = *problem_.runtime;
+  if (resident_)
+    return launch_resident_sweeps(*resident_, resident_arguments(sweep, count, states_[0].errors), runtime.stream());
   make_logits(sweep, runtime.stream());
   for (int left = count; left > 0;) {
     int const now = std::min(left, kSweepsPerGraph);
@@ -327,6 +371,8 @@ void EntropicOperator::sweep(Sweep const& sweep, int count) {
 }
 
 std::int64_t EntropicOperator::error_count(Side side) const {
+  // Resident sweeps of a self problem move the points of the tiles' columns.
+  if (resident_) return 2 * resident_->tiles[is_self() ? 1 : side_index(side)];
   return 2 * cuda::error_parts(problem_.size(side));
 }
 
@@ -351,7 +397,7 @@ SweepErrors EntropicOperator::errors_from(double const* parts) {
 }
 
 SweepErrors EntropicOperator::errors() {
-  if (!parameters_) return {};
+  if (!error_parts()) return {};
   DeviceGuard const guard(problem_.runtime->index());
   return errors_from(download(*problem_.runtime, error_parts(), error_count()).data());
 }

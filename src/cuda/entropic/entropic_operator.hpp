@@ -8,6 +8,7 @@
 
 #include "backend/backend.hpp"
 #include "cuda/entropic/problem.hpp"
+#include "cuda/entropic/resident_sweep.hpp"
 
 namespace monge::cuda {
 
@@ -41,8 +42,12 @@ class EntropicOperator final : public monge::EntropicOperator {
 
   /// For launching sweeps of many operators together: call prepare_sweeps() once; then for each group of sweeps
   /// settle() and make_logits() once and enqueue_sweep() for each sweep. If starts_apart(), launch the first sweep
-  /// alone, without settle(), then the rest as a group.
+  /// alone, without settle(), then the rest as a group. If there are resident_sweeps(), a group is one launch with
+  /// resident_arguments(), after settle() alone.
   void prepare_sweeps();
+  std::optional<ResidentSweepPlan> const& resident_sweeps() const { return resident_; }
+  /// For the next launch, which must follow; the errors of the last sweep go to `errors`, as error_parts().
+  ResidentSweepArguments resident_arguments(Sweep const& sweep, int count, double* errors);
   bool starts_apart(Sweep const& sweep) const;
   void settle(Sweep const& sweep);
   void make_logits(Sweep const& sweep, Queue const& queue) const;
@@ -77,6 +82,7 @@ class EntropicOperator final : public monge::EntropicOperator {
   SweepState const& state(Side side) const { return states_[side_index(side)]; }
   /// Of the rows and of the columns.
   std::array<Costs::Launch, 2> half_steps() const;
+  void prepare_resident_sweeps();
   /// Sets the arguments of all kernels of a sweep. Drops the graphs if an argument changed.
   void connect_sweeps(std::array<Costs::Launch, 2> const& steps);
   void connect_fused_sweep();
@@ -103,6 +109,9 @@ class EntropicOperator final : public monge::EntropicOperator {
   Potentials potentials_;
   SweepState states_[2];
   std::optional<FusedState> fused_;
+  std::optional<ResidentSweepPlan> resident_;        // These sweeps have no graphs and no logits in memory.
+  unsigned* arrived_ = nullptr;                      // Of the barriers of resident sweeps;
+  unsigned arrivals_ = 0;                            // its value when all launches are done.
   std::optional<TranslationArguments> translation_;  // Null unless translates().
   SweepParameters* parameters_ = nullptr;
   DeviceArray<unsigned char> sweep_memory_;  // Parameters, partial sums and errors.

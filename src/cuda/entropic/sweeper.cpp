@@ -1,6 +1,7 @@
 #include "cuda/entropic/sweeper.hpp"
 
 #include <algorithm>
+#include <cstring>
 #include <limits>
 
 #include "cuda/geometry/pack.hpp"
@@ -23,24 +24,23 @@ std::uint64_t key_of(SweepStep const& step) {
 
 }  // namespace
 
-void Sweeper::record(std::span<SweepStep const> steps) {
+void Sweeper::record(std::span<SweepStep*> steps) {
   ArenaScope const scope(*runtime_);
   recorded_.clear();
   order_.clear();
   sweeps_.emplace(runtime_);
   std::int64_t errors = 0;
-  for (SweepStep const& step : steps) {
-    recorded_.try_emplace(key_of(step), Recorded{recorded_.size(), errors});
-    errors += operator_of(step).error_count();
+  for (SweepStep const* step : steps) {
+    recorded_.try_emplace(key_of(*step), Recorded{recorded_.size(), errors});
+    errors += operator_of(*step).error_count();
   }
   errors_ = DeviceArray<double>(runtime_, errors);
-  for (SweepStep const& step : steps) {
-    EntropicOperator& entropic = operator_of(step);
+  for (SweepStep const* step : steps) {
+    EntropicOperator& entropic = operator_of(*step);
     sweeps_->next_problem();
-    entropic.prepare_sweeps();
-    copy_words(entropic.error_parts(), errors_.data() + recorded_[key_of(step)].first_error,
+    copy_words(entropic.error_parts(), errors_.data() + recorded_[key_of(*step)].first_error,
                entropic.error_count() * static_cast<std::int64_t>(sizeof(double)), *sweeps_);
-    entropic.enqueue_sweep(step.sweep, *sweeps_);
+    entropic.enqueue_sweep(step->sweep, *sweeps_);
   }
 }
 
@@ -64,6 +64,86 @@ void Sweeper::launch(std::vector<Turn> turns) {
   }
 }
 
+void Sweeper::sweep_recorded(std::span<SweepStep*> steps) {
+  bool const known =
+      std::all_of(steps.begin(), steps.end(), [&](SweepStep* step) { return recorded_.contains(key_of(*step)); });
+  if (!known) record(steps);
+  std::vector<Turn> apart, turns;
+  for (SweepStep const* step : steps) {
+    EntropicOperator& entropic = operator_of(*step);
+    std::size_t const problem = recorded_[key_of(*step)].problem;
+    bool const starts_apart = step->count > 0 && entropic.starts_apart(step->sweep);
+    if (starts_apart) apart.push_back({problem, &entropic, step->sweep, 1});
+    turns.push_back({problem, &entropic, step->sweep, step->count - (starts_apart ? 1 : 0)});
+  }
+  if (!apart.empty()) launch(std::move(apart));
+  for (Turn const& turn : turns) turn.entropic->settle(turn.sweep);
+  launch(std::move(turns));
+  sweeps_->launch(kErrors, kSweep, steps.size());
+  std::vector<double> const parts = download(*runtime_, errors_.data(), errors_.size());
+  for (SweepStep* step : steps)
+    step->errors = operator_of(*step).errors_from(parts.data() + recorded_[key_of(*step)].first_error);
+}
+
+/// Operators go together in their order, as many as the device holds at once.
+void Sweeper::launch_resident(std::vector<Turn> const& turns) {
+  Uploads uploads(runtime_);
+  struct Group {
+    ResidentSweepPlan plan;
+    std::vector<Uploads::Place> arguments = {};
+    std::vector<int> blocks = {};
+    int sum = 0;
+    BlockOfMany const* table = nullptr;
+  };
+  std::vector<Group> groups;
+  for (Turn const& turn : turns) {
+    if (turn.count == 0) continue;
+    ResidentSweepPlan const& plan = *turn.entropic->resident_sweeps();
+    if (groups.empty() || !groups.back().plan.goes_with(plan) || groups.back().sum + plan.blocks() > plan.most_blocks)
+      groups.push_back({plan});
+    Group& group = groups.back();
+    ResidentSweepArguments const arguments = turn.entropic->resident_arguments(turn.sweep, turn.count, turn.errors);
+    group.arguments.push_back(uploads.reserve(sizeof arguments));
+    std::memcpy(group.arguments.back().host, &arguments, sizeof arguments);
+    group.blocks.push_back(plan.blocks());
+    group.sum += plan.blocks();
+  }
+  for (Group& group : groups) {
+    Uploads::Place const place = uploads.reserve(static_cast<std::size_t>(group.sum) * sizeof(BlockOfMany));
+    group.table = static_cast<BlockOfMany const*>(place.device);
+    auto* next = static_cast<BlockOfMany*>(place.host);
+    for (std::size_t k = 0; k < group.blocks.size(); ++k) {
+      for (int block = 0; block < group.blocks[k]; ++block) *next++ = {group.arguments[k].device, block, 1};
+    }
+  }
+  uploads.send();
+  for (Group const& group : groups) {
+    launch_resident_sweeps(group.plan, group.table, group.sum, runtime_->stream());
+    runtime_->count_batch_launch();
+  }
+}
+
+void Sweeper::sweep_resident(std::span<SweepStep*> steps) {
+  std::vector<std::int64_t> first_error{0};
+  for (SweepStep const* step : steps) first_error.push_back(first_error.back() + operator_of(*step).error_count());
+  DeviceArray<double> const errors(runtime_, first_error.back());
+  std::vector<Turn> apart, turns;
+  for (std::size_t k = 0; k < steps.size(); ++k) {
+    SweepStep const& step = *steps[k];
+    EntropicOperator& entropic = operator_of(step);
+    int const alone = step.count > 0 && entropic.starts_apart(step.sweep) ? 1 : 0;
+    double* const to = errors.data() + first_error[k];
+    if (alone > 0) apart.push_back({k, &entropic, step.sweep, alone, to});
+    turns.push_back({k, &entropic, step.sweep, step.count - alone, to});
+  }
+  if (!apart.empty()) launch_resident(apart);
+  for (Turn const& turn : turns) turn.entropic->settle(turn.sweep);
+  launch_resident(turns);
+  std::vector<double> const parts = download(*runtime_, errors.data(), errors.size());
+  for (std::size_t k = 0; k < steps.size(); ++k)
+    steps[k]->errors = operator_of(*steps[k]).errors_from(parts.data() + first_error[k]);
+}
+
 void Sweeper::sweep(std::span<SweepStep> steps) {
   DeviceGuard const guard(runtime_->index());
   if (steps.size() == 1) {
@@ -71,24 +151,17 @@ void Sweeper::sweep(std::span<SweepStep> steps) {
     steps[0].errors = steps[0].entropic->errors();
     return;
   }
-  bool const known =
-      std::all_of(steps.begin(), steps.end(), [&](SweepStep const& step) { return recorded_.contains(key_of(step)); });
-  if (!known) record(steps);
-  std::vector<Turn> apart, turns;
-  for (SweepStep const& step : steps) {
-    EntropicOperator& entropic = operator_of(step);
-    std::size_t const problem = recorded_[key_of(step)].problem;
-    bool const starts_apart = step.count > 0 && entropic.starts_apart(step.sweep);
-    if (starts_apart) apart.push_back({problem, &entropic, step.sweep, 1});
-    turns.push_back({problem, &entropic, step.sweep, step.count - (starts_apart ? 1 : 0)});
+  std::vector<SweepStep*> recorded, resident;
+  {
+    ArenaScope const scope(*runtime_);
+    for (SweepStep& step : steps) {
+      EntropicOperator& entropic = operator_of(step);
+      entropic.prepare_sweeps();
+      (entropic.resident_sweeps() ? resident : recorded).push_back(&step);
+    }
   }
-  if (!apart.empty()) launch(std::move(apart));
-  for (Turn const& turn : turns) turn.entropic->settle(turn.sweep);
-  launch(std::move(turns));
-  sweeps_->launch(kErrors, kSweep, steps.size());
-  std::vector<double> const parts = download(*runtime_, errors_.data(), errors_.size());
-  for (SweepStep& step : steps)
-    step.errors = operator_of(step).errors_from(parts.data() + recorded_[key_of(step)].first_error);
+  if (!resident.empty()) sweep_resident(resident);
+  if (!recorded.empty()) sweep_recorded(recorded);
 }
 
 }  // namespace monge::cuda

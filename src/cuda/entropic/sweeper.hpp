@@ -1,4 +1,5 @@
-// Sweeps of many operators on a CUDA device: each half-step and each update of all of them is one launch.
+// Sweeps of many operators on a CUDA device: each half-step and each update of all of them is one launch. All resident
+// sweeps of as many operators as fit on the device are one launch, too.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -26,14 +27,18 @@ class Sweeper final : public monge::Sweeper {
     EntropicOperator* entropic;
     Sweep sweep;
     int count;
+    double* errors = nullptr;  // Of resident sweeps.
   };
   /// Where the recording of an operator lies.
   struct Recorded {
     std::size_t problem;       // Its number in the batch.
     std::int64_t first_error;  // Of the operator's errors, in errors_.
   };
-  void record(std::span<SweepStep const> steps);
+  void sweep_recorded(std::span<SweepStep*> steps);
+  void record(std::span<SweepStep*> steps);
   void launch(std::vector<Turn> turns);
+  void sweep_resident(std::span<SweepStep*> steps);
+  void launch_resident(std::vector<Turn> const& turns);
 
   SharedRuntime runtime_;
   std::optional<Batch> sweeps_;

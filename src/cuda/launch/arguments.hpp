@@ -113,7 +113,6 @@ enum class Pass {
   product,   // Partial sums of factor_j 2^(t_ij - reference_i) for given references.
   entries,   // The terms of product, times kEntryScale, to memory; and their sums.
   hadamard,  // Multiplies entries in memory by the scores.
-  values,    // The scores themselves, to memory. `tile` only.
   logits,    // log2 of the share beta_j 2^(t_ij - reference_i), to memory, for given references.
 };
 
@@ -131,7 +130,7 @@ MONGE_DEVICE_INLINE constexpr bool has_references(Pass pass) {
 }
 /// Whether the pass leaves sums.
 MONGE_DEVICE_INLINE constexpr bool has_sums(Pass pass) {
-  return pass != Pass::logits && pass != Pass::hadamard && pass != Pass::values;
+  return pass != Pass::logits && pass != Pass::hadamard;
 }
 /// Whether the pass writes a number for each pair.
 MONGE_DEVICE_INLINE constexpr bool has_stores(Pass pass) {
@@ -199,7 +198,7 @@ struct PassArguments {
   Operand columns;
   StoredCosts stored;
   double p = 2;  // Of distances; infinity: the largest difference.
-  // The factor of a score, beside log2(e) / eps of `parameters` if they are given (not for hadamard, values).
+  // The factor of a score, beside log2(e) / eps of `parameters` if they are given (not for hadamard).
   double factor = 1;
   SweepParameters const* parameters = nullptr;
   void const* logits = nullptr;      // h of the columns, float or double.

@@ -8,7 +8,7 @@ namespace {
 /// Whether the kernel is compiled. In float, faster kernels take most passes over differences and products.
 template <class T, ScoreForm kForm>
 constexpr bool is_made(Pass pass) {
-  if (pass == Pass::hadamard || pass == Pass::values) return sizeof(T) == 8 && kForm == ScoreForm::products;
+  if (pass == Pass::hadamard) return sizeof(T) == 8 && kForm == ScoreForm::products;
   if (pass == Pass::moments) return sizeof(T) == 4;
   if (sizeof(T) == 8) return true;
   return kForm == ScoreForm::differences ? has_stores(pass) : kForm != ScoreForm::products;
@@ -38,7 +38,7 @@ PassKernel kernel_among(Pass pass, int dimension) {
 template <class T, ScoreForm kForm>
 PassKernel kernel_of(Pass pass, int dimension) {
   return kernel_among<T, kForm, Pass::softmin, Pass::moments, Pass::product, Pass::entries, Pass::logits,
-                      Pass::hadamard, Pass::values>(pass, dimension);
+                      Pass::hadamard>(pass, dimension);
 }
 
 template <class T>

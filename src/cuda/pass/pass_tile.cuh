@@ -7,7 +7,6 @@
 //   entries    kEntryScale beta_j 2^(t_ij - reference_i) to memory, and their sums
 //   logits     t_ij + log2 beta_j - reference_i to memory
 //   hadamard   entries in memory times c score_ij (double)
-//   values     c score_ij to memory (double): a matrix product
 //
 // Tiling: a block of 128 threads takes 64 rows and walks over tiles of 64 columns (device/score_tile.cuh). Several
 //   blocks share a multiprocessor, so that products of one overlap exponentials of the others.
@@ -187,7 +186,7 @@ __device__ __forceinline__ void store_logits(PassArguments const& arguments, int
 }
 
 /// Stores a tile as entries and adds them to the sums (entries), or multiplies entries in memory by the scores
-/// (hadamard), or stores the scores (values).
+/// (hadamard).
 template <Pass kPass, class T>
 __device__ __forceinline__ void store_entries(PassArguments const& arguments, int row, int column, TileSums<T>& sums,
                                               ThreadScores<T> const& score, T factor) {

@@ -7,6 +7,7 @@
 #include "cuda/launch/occupancy.hpp"
 #include "cuda/launch/queue.hpp"
 #include "cuda/pass/pass.hpp"
+#include "cuda/plan/double_product.cuh"
 #include "cuda/plan/entry_product.cuh"
 #include "cuda/plan/values.cuh"
 #include "cuda/runtime/check.hpp"
@@ -60,6 +61,24 @@ void pack_values(PackValuesArguments const& arguments, cudaStream_t stream) {
   } else {
     pack_values_kernel<double><<<grid, kValueThreads, 0, stream>>>(arguments);
   }
+  MONGE_CUDA_TRY(cudaGetLastError());
+}
+
+int double_product_parts(Operand const& rows, Operand const& columns, int multiprocessors) {
+  constexpr int kLeastPoints = 512;  // The store of a tile then takes a small part of the time.
+  int const blocks =
+      multiprocessors * occupancy_of(double_product_kernel, kTileThreads, kDoubleProductBytes).resident_blocks;
+  int const tiles = rows.padded_size / kTileRows * (columns.padded_size / kTileColumns);
+  int const wanted = std::clamp(blocks / tiles, 1, std::max(rows.dimension / kLeastPoints, 1));
+  int const chunks = rows.dimension / kTileChunk;
+  return divided_up(chunks, divided_up(chunks, wanted));  // None is empty.
+}
+
+void launch_double_product(DoubleProductArguments const& arguments, cudaStream_t stream) {
+  auto const& [rows, columns, parts, sums] = arguments;
+  dim3 const grid(static_cast<unsigned>(columns.padded_size / kTileColumns),
+                  static_cast<unsigned>(rows.padded_size / kTileRows), static_cast<unsigned>(parts));
+  double_product_kernel<<<grid, kTileThreads, kDoubleProductBytes, stream>>>(arguments);
   MONGE_CUDA_TRY(cudaGetLastError());
 }
 

@@ -48,6 +48,17 @@ struct EntryProductArguments {
 };
 void launch_entry_product(EntryProductPlan const& plan, EntryProductArguments const& arguments, cudaStream_t stream);
 
+/// The same in double: `parts` matrices of sums, rows x padded width, each of a part of the points.
+struct DoubleProductArguments {
+  Operand rows;     // The entries.
+  Operand columns;  // The values.
+  int parts;
+  double* sums;
+};
+/// As many parts as keep the device busy: few rows and columns alone are few blocks.
+int double_product_parts(Operand const& rows, Operand const& columns, int multiprocessors);
+void launch_double_product(DoubleProductArguments const& arguments, cudaStream_t stream);
+
 /// out_ip = row_factor_i (value_factor scale_p sum_ip / (entry_sum_i row_divisor_i) + origin_p). entry_sum_i is the sum
 /// of the rounded entries of row i, so rounding errors that all of them share cancel.
 struct StoreValuesArguments {
@@ -59,9 +70,11 @@ struct StoreValuesArguments {
   int tile;
   int column_tiles;
   WorkPlan work;
-  // Sums in double: rows x padded width.
+  // Sums in double, from launch_double_product(): matrices of sum_size numbers.
   double const* sums;
   int sum_stride;
+  std::int64_t sum_size;
+  int parts;
   double const* entry_sum;    // rows
   double const* row_divisor;  // rows; null for ones.
   double const* row_factor;   // rows; null for ones.

@@ -146,8 +146,8 @@ void PlanOperator::multiply_one(Side side, Scaling scaling, StridedView const& v
 
 /// The same for each column of V, one by one or through entries in memory, whichever is faster.
 void PlanOperator::multiply_columns(Side side, Scaling scaling, StridedView const& v, int width, double const* origin,
-                                    StridedView const& out) {
-  if (by_entries(side, width)) return multiply_many(side, scaling, v, width, origin, out, nullptr);
+                                    StridedView const& out, bool keep) {
+  if (by_entries(width, keep)) return multiply_many(side, scaling, v, width, origin, out, keep, nullptr);
   auto const column = [](StridedView view, int p) {
     view.data = static_cast<unsigned char*>(view.data) + p * size_of(view.scalar);
     return view;
@@ -159,7 +159,7 @@ void PlanOperator::multiply_columns(Side side, Scaling scaling, StridedView cons
 void PlanOperator::multiply(Side side, Scaling scaling, Vector const& v, Vector& out) {
   DeviceGuard const guard(problem_.runtime->index());
   multiply_columns(side, scaling, on_device(v).strided(), static_cast<int>(v.width()), nullptr,
-                   on_device(out).strided());
+                   on_device(out).strided(), keeps_entries(side));
   on_device(out).typical = 0;
 }
 
@@ -179,7 +179,7 @@ void PlanOperator::multiply(Side side, Scaling scaling, MatrixView v, MutableMat
   DeviceArray<unsigned char> staging;
   StridedView const in = upload(problem_.runtime, v, staging);
   Output output(problem_.runtime, out);
-  multiply_columns(side, scaling, in, width, nullptr, output.view());
+  multiply_columns(side, scaling, in, width, nullptr, output.view(), keeps_entries(side));
   output.finish();
 }
 
@@ -187,8 +187,16 @@ void PlanOperator::multiply_points(Side side, Scaling scaling, MutableMatrixView
   DeviceGuard const guard(problem_.runtime->index());
   PointValues const points = problem_.costs->points(opposite(side));
   Output output(problem_.runtime, out);
-  multiply_columns(side, scaling, points.points, points.dimension, points.centre, output.view());
+  multiply_columns(side, scaling, points.points, points.dimension, points.centre, output.view(), keeps_entries(side));
   output.finish();
+}
+
+void PlanOperator::multiply_points(Side side, Vector& out) {
+  DeviceGuard const guard(problem_.runtime->index());
+  PointValues const points = problem_.costs->points(opposite(side));
+  DeviceVector& result = on_device(out);
+  multiply_columns(side, Scaling::plan, points.points, points.dimension, nullptr, result.strided(), false);
+  result.typical = 0;
 }
 
 double PlanOperator::label_cost() {
@@ -197,7 +205,7 @@ double PlanOperator::label_cost() {
   if (width == 0) return 0;
   DeviceGuard const guard(problem_.runtime->index());
   DeviceVector sums(problem_.runtime, size(Side::rows), width), labels(problem_.runtime, size(Side::rows), width);
-  multiply_columns(Side::rows, Scaling::plan, columns.points, width, columns.centre, sums.strided());
+  multiply_columns(Side::rows, Scaling::plan, columns.points, width, columns.centre, sums.strided(), false);
   cudaStream_t const stream = problem_.runtime->stream();
   // The features of the labels of the rows. The points are centred; adding the centre restores them.
   std::vector<double> const centre = download(*problem_.runtime, rows.centre, width);
@@ -306,7 +314,7 @@ void PlanOperator::multiply_hadamard(Side side, StridedView const& l, StridedVie
     factors.left_divisor = workspace_.left_divisor.data();
     factors.right_divisor = workspace_.right_divisor.data();
   }
-  multiply_many(side, Scaling::plan, v, width, nullptr, out, &factors);
+  multiply_many(side, Scaling::plan, v, width, nullptr, out, false, &factors);
 }
 
 bool PlanOperator::keeps_entries(Side side) const {
@@ -316,16 +324,15 @@ bool PlanOperator::keeps_entries(Side side) const {
   return 2 * pairs * static_cast<double>(size_of(costs.scalar())) <= cache_bytes_;
 }
 
-bool PlanOperator::by_entries(Side side, int width) const {
+bool PlanOperator::by_entries(int width, bool keep) const {
   PairTimes const times = problem_.costs->pair_times();
   double const read = times.read * static_cast<double>((width - 1) / 64 + 1);
   // Kept entries must save enough even if few products follow. The choice does not depend on earlier products, so the
   // same product always has the same bits.
-  return width * times.pass > (keeps_entries(side) ? 2 * read : read + times.pass + times.entries);
+  return width * times.pass > (keep ? 2 * read : read + times.pass + times.entries);
 }
 
-PlanOperator::EntryStore& PlanOperator::entry_store(Side side, bool may_keep) {
-  bool const keep = may_keep && keeps_entries(side);
+PlanOperator::EntryStore& PlanOperator::entry_store(Side side, bool keep) {
   EntryStore& store = keep ? kept_[side_index(side)] : passing_;
   std::int64_t const columns = problem_.costs->padded_size(opposite(side));
   int const padded = problem_.costs->padded_size(side);
@@ -431,25 +438,22 @@ StoreValuesArguments PlanOperator::multiply_entries(Operand const& rows, PackedV
     result.work = plan.work;
     return result;
   }
-  grow(runtime, workspace_.partials, static_cast<std::int64_t>(rows.padded_size) * padded_width * 8);
-  PassArguments arguments;
-  arguments.rows = rows;
-  arguments.columns = values.operand;
-  arguments.entries = {rows.scalar, padded_width, workspace_.partials.data(), nullptr};
-  PassPlan const plan = plan_pass({Pass::values, ScoreKernel::tile, ScoreForm::products, runtime->multiprocessors()},
-                                  rows, values.operand);
-  arguments.work = plan.work;
-  launch_pass(plan, arguments, runtime->stream());
-  result.sums = reinterpret_cast<double const*>(workspace_.partials.data());
+  int const parts = double_product_parts(rows, values.operand, runtime->multiprocessors());
+  result.sum_size = static_cast<std::int64_t>(rows.padded_size) * padded_width;
+  result.parts = parts;
+  grow(runtime, workspace_.partials, parts * result.sum_size * 8);
+  auto* const sums = reinterpret_cast<double*>(workspace_.partials.data());
+  launch_double_product({rows, values.operand, parts, sums}, runtime->stream());
+  result.sums = sums;
   result.sum_stride = padded_width;
   return result;
 }
 
 /// out = r (E V + origin) or E V + origin, where E are the shares, through entries in memory.
 void PlanOperator::multiply_many(Side side, Scaling scaling, StridedView const& v, int width, double const* origin,
-                                 StridedView const& out, HadamardFactors const* hadamard) {
+                                 StridedView const& out, bool keep, HadamardFactors const* hadamard) {
   PackedValues const values = packed_values(side, v, width, hadamard ? hadamard->right_divisor : nullptr);
-  EntryStore& store = entry_store(side, hadamard == nullptr);
+  EntryStore& store = entry_store(side, keep);
   int const padded = problem_.costs->padded_size(side), columns = problem_.costs->padded_size(opposite(side));
   Entries const entries = store.entries(problem_.costs->scalar(), columns);
   for (int first = 0; first < padded; first += store.rows) {

@@ -39,6 +39,7 @@ class PlanOperator final : public monge::PlanOperator {
   void multiply(Side side, Scaling scaling, Vector const& v, Vector& out) override;
   void multiply(Side side, Scaling scaling, MatrixView v, MutableMatrixView out) override;
   void multiply_points(Side side, Scaling scaling, MutableMatrixView out) override;
+  void multiply_points(Side side, Vector& out) override;
   void multiply_hadamard(Side side, Vector const& l, Vector const& r, Vector const& v, Vector& out) override;
   void multiply_hadamard(Side side, MatrixView l, MatrixView r, MatrixView v, MutableMatrixView out) override;
   PointForm point_form() const override { return problem_.costs->point_form(); }
@@ -95,13 +96,14 @@ class PlanOperator final : public monge::PlanOperator {
   };
 
   Frozen& frozen(Side side);
-  EntryStore& entry_store(Side side, bool may_keep);
+  EntryStore& entry_store(Side side, bool keep);
+  /// Whether the cache has room for the entries of a side.
   bool keeps_entries(Side side) const;
-  /// Whether a product with `width` columns goes through entries in memory.
-  bool by_entries(Side side, int width) const;
+  /// Whether a product with `width` columns goes through entries in memory, which are kept or not.
+  bool by_entries(int width, bool keep) const;
   void multiply_one(Side side, Scaling scaling, StridedView const& v, double const* origin, StridedView const& out);
   void multiply_columns(Side side, Scaling scaling, StridedView const& v, int width, double const* origin,
-                        StridedView const& out);
+                        StridedView const& out, bool keep);
   void multiply_hadamard(Side side, StridedView const& l, StridedView const& r, int inner, StridedView const& v,
                          int width, StridedView const& out);
   PackedValues packed_values(Side side, StridedView const& v, int width, double const* divisor);
@@ -110,7 +112,7 @@ class PlanOperator final : public monge::PlanOperator {
   void weight_entries(HadamardFactors const& hadamard, int first, int rows, Entries const& entries);
   StoreValuesArguments multiply_entries(Operand const& rows, PackedValues const& values);
   void multiply_many(Side side, Scaling scaling, StridedView const& v, int width, double const* origin,
-                     StridedView const& out, HadamardFactors const* hadamard);
+                     StridedView const& out, bool keep, HadamardFactors const* hadamard);
   /// Calls visit(rows) for all rows of `side`, as many at a time as fit, with `scratch_bytes` for each beside them.
   template <class Visit>
   void for_log_rows(Side side, std::int64_t scratch_bytes, Visit const& visit);

@@ -93,7 +93,8 @@ __global__ void __launch_bounds__(kValueThreads) store_values_kernel(StoreValues
   if (i >= arguments.rows) return;
   double sum = 0;
   if constexpr (sizeof(T) == 8) {
-    sum = arguments.sums[static_cast<std::int64_t>(i) * arguments.sum_stride + p];
+    for (int part = 0; part < arguments.parts; ++part)
+      sum += arguments.sums[part * arguments.sum_size + static_cast<std::int64_t>(i) * arguments.sum_stride + p];
   } else {
     int const row_block = i / 128 * arguments.column_tiles + p / arguments.tile;
     int const slots = arguments.work.slots_of(row_block);

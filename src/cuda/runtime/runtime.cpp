@@ -143,6 +143,7 @@ void* Runtime::allocate_alone(std::size_t bytes, cudaStream_t stream) const {
       throw Error(ErrorCode::out_of_memory,
                   "allocator: returned null; must return " + std::to_string(bytes) + " bytes of device memory");
   }
+  memory_.add(static_cast<std::int64_t>(bytes));
   return memory;
 }
 
@@ -198,6 +199,7 @@ void Runtime::give_back(std::unique_ptr<Staging> staging) const {
 }
 
 void Runtime::release_alone(void* memory, std::size_t bytes, cudaStream_t stream) const noexcept {
+  memory_.subtract(static_cast<std::int64_t>(bytes));
   if (allocator_.release) {
     allocator_.release(memory, bytes, stream);
   } else {

@@ -12,6 +12,7 @@
 
 #include <monge/context.hpp>
 
+#include "core/memory_count.hpp"
 #include "cuda/runtime/check.hpp"
 
 namespace monge::cuda {
@@ -134,6 +135,7 @@ class Runtime {
   void give_back(std::unique_ptr<Staging> staging) const;
 
   RuntimeCounters const& counters() const { return counters_; }
+  MemoryCount& memory() const { return memory_; }
 
  private:
   friend class ArenaScope;
@@ -174,6 +176,7 @@ class Runtime {
   DeviceAllocator allocator_;
   cudaMemPool_t pool_ = nullptr;  // Null if there is an allocator.
   mutable RuntimeCounters counters_;
+  mutable MemoryCount memory_;
   mutable std::vector<ArenaPiece> arena_;
   mutable int arena_scopes_ = 0;
   mutable std::vector<std::unique_ptr<Staging>> stagings_;

@@ -108,6 +108,12 @@ def test_device_memory_is_that_of_pytorch(clouds):
     assert held - before >= 4 * (x.numel() + y.numel())  # The packed points of the plan.
     del result
     assert torch.cuda.memory_allocated() < held
+    torch.cuda.reset_peak_memory_stats()
+    before = torch.cuda.memory_allocated()
+    peak = monge.solve_sample(x, y, reg=1.0).report.peak_bytes
+    assert peak >= 4 * (x.numel() + y.numel())
+    # PyTorch rounds up to 512 bytes, and a session has a little before.
+    assert abs(torch.cuda.max_memory_allocated() - before - peak) <= 0.1 * peak + 65536
 
 
 @pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two GPUs")

@@ -74,6 +74,30 @@ def test_backward_solves_nothing(monkeypatch):
         assert by_x.abs().max() > 0.01
 
 
+@pytest.mark.parametrize("metric", ["sqeuclidean", "cosine"])
+def test_a_backward_takes_the_plans_of_its_forward(monkeypatch, metric):
+    """Once; a second backward takes its results."""
+    made = []
+    for name in ("plans_of", "divergences_of"):
+        own = getattr(monge._core, name)
+        monkeypatch.setattr(monge._core, name, lambda *given, own=own: made.append(1) or own(*given))
+    for function in (monge.torch.sinkhorn_divergence, monge.torch.transport):
+        given = [v.requires_grad_() for v in (*clouds(), weights(9), weights(8, 2))]
+        value = function(*given, reg=0.5, metric=metric)
+        first, second = (torch.autograd.grad(value, given, retain_graph=True) for _ in range(2))
+        assert not made and all(torch.equal(v, w) for v, w in zip(first, second))
+        if metric == "sqeuclidean":
+            (by,) = torch.autograd.grad(value, given[0], create_graph=True)
+            assert len(made) == 1 and by.requires_grad
+            torch.testing.assert_close(by, first[0], rtol=0, atol=1e-12 * first[0].abs().max().item())
+        made.clear()
+        value = function(*given, reg=0.5, metric=metric)
+        with torch.no_grad():
+            given[0] += 1
+        with pytest.raises(RuntimeError, match="inplace"):
+            value.backward()
+
+
 def test_only_wanted_derivatives_are_made():
     x, y = clouds()
     seen = []
