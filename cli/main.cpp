@@ -10,6 +10,7 @@
 #include <monge/context.hpp>
 
 #include "divergence_command.hpp"
+#include "exact_command.hpp"
 #include "exit_code.hpp"
 #include "info_command.hpp"
 #include "project_command.hpp"
@@ -30,10 +31,12 @@ int fail(std::string message) {
 int main(int argc, char** argv) {
   int exit_code = monge::cli::kDone;
   CLI::App app("Optimal transport.", "monge");
-  app.footer("Exit codes: 0 converged or completed, 3 ended short of the tolerance, 2 error, 130 interrupted.");
+  app.footer(
+      "Exit codes: 0 converged, completed or optimal, 3 ended short of the tolerance, 2 error, 130 interrupted.");
   app.set_version_flag("--version", "monge " + monge::version());
   app.require_subcommand(1);
   monge::cli::add_solve_command(app, exit_code);
+  monge::cli::add_exact_command(app, exit_code);
   monge::cli::add_regularized_command(app, exit_code);
   monge::cli::add_divergence_command(app, exit_code);
   monge::cli::add_transform_command(app, exit_code);

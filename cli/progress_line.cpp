@@ -41,6 +41,12 @@ void ProgressLine::show(RegularizedProgress const& progress) {
                     progress.primal_residual, progress.seconds));
 }
 
+void ProgressLine::show(ExactProgress const& progress) {
+  if (!is_due(progress.seconds)) return;
+  print(fmt::format("pass {:3}   {} candidates   {:.2e} of the mass left   {:.1f} s", progress.iteration,
+                    progress.candidates, progress.missing, progress.seconds));
+}
+
 void ProgressLine::show(std::string_view work) {
   if (enabled_) print(fmt::format("{} ...", work));
 }

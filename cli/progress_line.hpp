@@ -3,6 +3,7 @@
 #include <string>
 #include <string_view>
 
+#include <monge/exact.hpp>
 #include <monge/regularized.hpp>
 #include <monge/report.hpp>
 
@@ -18,6 +19,7 @@ class ProgressLine {
 
   void show(Progress const& progress);
   void show(RegularizedProgress const& progress);
+  void show(ExactProgress const& progress);
   /// Shows the present work, such as "map".
   void show(std::string_view work);
   void erase();

@@ -207,6 +207,31 @@ Json report_json(RegularizedRun const& run, RegularizedOptions const& options, R
   return json;
 }
 
+Json report_json(CostRun const& run, ExactOptions const& options, ExactReport const& report) {
+  Json json;
+  json["status"] = name(report.status);
+  json["message"] = report.message;
+  json["rounds"] = report.rounds;
+  json["candidates"] = report.candidates;
+  json["pivots"] = report.pivots;
+  json["nonzeros"] = report.nonzeros;
+  json["mass"] = report.mass;
+  json["transported_mass"] = report.transported_mass;
+  json["transport_cost"] = report.transport_cost;
+  json["dual"] = report.dual;
+  json["gap"] = report.gap;
+  json["worst_reduced_cost"] = report.worst_reduced_cost;
+  json["cost_scale"] = report.cost_scale;
+  json["seconds"] = {{"read", run.read_seconds},        {"start", report.seconds.start},
+                     {"search", report.seconds.search}, {"pricing", report.seconds.pricing},
+                     {"solve", report.seconds.total},   {"total", run.read_seconds + report.seconds.total}};
+  json["problem"] = problem_json(run);
+  Json& given = json["options"] = run.cost_options;
+  visit_exact_options(options, [&](auto const& field, auto const& value) { given[field.name] = to_json(value); });
+  add_run(json, run);
+  return json;
+}
+
 Json report_json(TransformRun const& run) {
   Json json;
   json["transform_of"] = run.given;

@@ -6,6 +6,7 @@
 #include <monge/context.hpp>
 #include <monge/divergence.hpp>
 #include <monge/entropic.hpp>
+#include <monge/exact.hpp>
 #include <monge/projection.hpp>
 #include <monge/regularized.hpp>
 #include <nlohmann/json.hpp>
@@ -65,6 +66,7 @@ struct ProjectRun : Run {
 /// Numbers that are not finite come out as null.
 nlohmann::ordered_json report_json(SolveRun const& run, SolveOptions const& options, Report const& report);
 nlohmann::ordered_json report_json(DivergenceRun const& run, SolveOptions const& options, Divergence const& divergence);
+nlohmann::ordered_json report_json(CostRun const& run, ExactOptions const& options, ExactReport const& report);
 nlohmann::ordered_json report_json(RegularizedRun const& run, RegularizedOptions const& options,
                                    RegularizedReport const& report);
 nlohmann::ordered_json report_json(TransformRun const& run);

@@ -32,5 +32,6 @@ Path(output).write_text(
     + typed_dict("KeywordOptions", "Options of a solve that are no arguments of POT's.", others)
     + typed_dict("SolveOptions", "Options of a solve, in units of the cost.", method, "KeywordOptions")
     + typed_dict("RegularizedOptions", "Options of a regularised solve.", _core.regularized_option_list())
+    + typed_dict("ExactOptions", "Options of an exact solve.", _core.exact_option_list())
     + typed_dict("ProjectionOptions", "Options of a projection.", _core.projection_option_list())
 )

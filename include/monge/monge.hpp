@@ -8,6 +8,7 @@
 #include <monge/divergence.hpp>
 #include <monge/entropic.hpp>
 #include <monge/error.hpp>
+#include <monge/exact.hpp>
 #include <monge/geometry.hpp>
 #include <monge/names.hpp>
 #include <monge/options.hpp>

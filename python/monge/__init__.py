@@ -24,6 +24,8 @@ from ._classic import (
 from ._core import (
     Check,
     DeviceInfo,
+    ExactProgress,
+    ExactReport,
     GradientReport,
     LinearReport,
     Progress,
@@ -43,7 +45,8 @@ from ._divergence import (
     sinkhorn_divergence,
     sinkhorn_divergence_of_costs,
 )
-from ._options import ProjectionOptions, RegularizedOptions, SolveOptions
+from ._exact import ExactResult, emd, emd2, solve_exact, solve_exact_sample
+from ._options import ExactOptions, ProjectionOptions, RegularizedOptions, SolveOptions
 from ._plan_result import Gradients, LazyPlan
 from ._problem import ConvergenceWarning
 from ._projection import mhc_mapping, project, projection_marginals
@@ -72,6 +75,10 @@ __all__ = [
     "ConvergenceWarning",
     "DeviceInfo",
     "DivergenceResult",
+    "ExactOptions",
+    "ExactProgress",
+    "ExactReport",
+    "ExactResult",
     "GradientReport",
     "Gradients",
     "LazyPlan",
@@ -93,6 +100,8 @@ __all__ = [
     "component_versions",
     "cuda_unavailable_reason",
     "devices",
+    "emd",
+    "emd2",
     "empirical_sinkhorn",
     "empirical_sinkhorn2",
     "empirical_sinkhorn_divergence",
@@ -111,6 +120,8 @@ __all__ = [
     "smooth_ot_dual",
     "solve",
     "solve_batch",
+    "solve_exact",
+    "solve_exact_sample",
     "solve_regularized",
     "solve_regularized_batch",
     "solve_regularized_sample",

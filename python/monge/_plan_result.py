@@ -31,7 +31,7 @@ class Gradients:
     y: Array | None
     a: Array | None
     b: Array | None
-    report: _core.GradientReport | _core.DivergenceGradient | _core.RegularizedReport
+    report: _core.GradientReport | _core.DivergenceGradient | _core.RegularizedReport | _core.ExactReport
 
 
 def attached(
@@ -250,6 +250,20 @@ class PlanResult:
         raise NotImplementedError
 
     # The implementation.
+
+    def _gradients_at_fixed_plan(self) -> Gradients:
+        """Derivatives of an optimum by points, with the plan as it is, and by weights: the potentials."""
+        u, v = self._make_potentials()
+        problem = self._problem
+        if not self._has_point_derivatives:
+            return Gradients(None, None, u, v, self._report)
+        x, y = problem.x, problem.y
+        from_y, from_x = self.apply(y), self.apply(x, transpose=True)
+        if problem.cost_function == "dot":
+            return Gradients(-problem.scale * from_y, -problem.scale * from_x, u, v, self._report)
+        row, column = self._make_marginals()
+        by_x, by_y = row[:, None] * x - from_y, column[:, None] * y - from_x
+        return Gradients(2 * problem.scale * by_x, 2 * problem.scale * by_y, u, v, self._report)
 
     def _gradients(self, wanted: str) -> Gradients:
         """At least the derivatives by these of "xyab"."""

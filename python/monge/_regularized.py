@@ -296,17 +296,7 @@ class RegularizedResult(PlanResult):
         return without_second(self, self._gradients("xyab"))
 
     def _gradients(self, wanted: str) -> Gradients:
-        u, v = self._make_potentials()
-        problem = self._problem
-        if not self._has_point_derivatives:
-            return Gradients(None, None, u, v, self._report)
-        x, y = problem.x, problem.y
-        from_y, from_x = self.apply(y), self.apply(x, transpose=True)
-        if problem.cost_function == "dot":
-            return Gradients(-problem.scale * from_y, -problem.scale * from_x, u, v, self._report)
-        row, column = self._make_marginals()
-        by_x, by_y = row[:, None] * x - from_y, column[:, None] * y - from_x
-        return Gradients(2 * problem.scale * by_x, 2 * problem.scale * by_y, u, v, self._report)
+        return self._gradients_at_fixed_plan()
 
     @property
     def inverse(self) -> RegularizedResult:

@@ -6,6 +6,7 @@
 
 #include "divergence.hpp"
 #include "entropic.hpp"
+#include "exact.hpp"
 #include "geometry.hpp"
 #include "projection.hpp"
 #include "regularized.hpp"
@@ -49,6 +50,7 @@ NB_MODULE(_core, module) {
   monge::python::bind_solver(module);
   monge::python::bind_entropic(module);
   monge::python::bind_regularized(module);
+  monge::python::bind_exact(module);
   monge::python::bind_divergence(module);
   monge::python::bind_c_transform(module);
   monge::python::bind_projection(module);

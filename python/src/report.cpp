@@ -7,6 +7,7 @@
 #include <functional>
 #include <monge/derivatives.hpp>
 #include <monge/divergence.hpp>
+#include <monge/exact.hpp>
 #include <monge/regularized.hpp>
 #include <monge/report.hpp>
 #include <string>
@@ -154,6 +155,40 @@ void visit_members(RegularizedReport const*, Visit const& visit) {
       "seconds", [](auto& report) -> auto& { return report.seconds.total; });
 }
 
+template <class Visit>
+void visit_members(ExactProgress const*, Visit const& visit) {
+  visit("iteration", &ExactProgress::iteration);
+  visit("candidates", &ExactProgress::candidates);
+  visit("missing", &ExactProgress::missing);
+  visit("dual", &ExactProgress::dual);
+  visit("seconds", &ExactProgress::seconds);
+}
+
+template <class Visit>
+void visit_members(ExactReport const*, Visit const& visit) {
+  visit("status", &ExactReport::status);
+  visit("message", &ExactReport::message);
+  visit("rounds", &ExactReport::rounds);
+  visit("candidates", &ExactReport::candidates);
+  visit("pivots", &ExactReport::pivots);
+  visit("nonzeros", &ExactReport::nonzeros);
+  visit("mass", &ExactReport::mass);
+  visit("transported_mass", &ExactReport::transported_mass);
+  visit("transport_cost", &ExactReport::transport_cost);
+  visit("dual", &ExactReport::dual);
+  visit("gap", &ExactReport::gap);
+  visit("worst_reduced_cost", &ExactReport::worst_reduced_cost);
+  visit("cost_scale", &ExactReport::cost_scale);
+  visit(
+      "seconds_start", [](auto& report) -> auto& { return report.seconds.start; });
+  visit(
+      "seconds_search", [](auto& report) -> auto& { return report.seconds.search; });
+  visit(
+      "seconds_pricing", [](auto& report) -> auto& { return report.seconds.pricing; });
+  visit(
+      "seconds", [](auto& report) -> auto& { return report.seconds.total; });
+}
+
 /// Calls visit(name, member) for each; std::invoke(member, record) is the member's value.
 template <class Record, class Visit>
 void visit_members(Visit const& visit) {
@@ -236,6 +271,11 @@ void bind_reports(nb::module_& module) {
   bind_record<RegularizedProgress>(module, "RegularizedProgress", "What a progress function sees at each check.");
   bind_solve<RegularizedReport, RegularizedCheck>(module, "RegularizedCheck", "RegularizedReport",
                                                   "What a regularised solve reached, in units of the cost.");
+  bind_record<ExactProgress>(module, "ExactProgress", "What a progress function sees in each round.");
+  bind_record<ExactReport>(module, "ExactReport", "What an exact solve reached, in units of the cost.")
+      .def("__getstate__", &to_dict<ExactReport>)
+      .def("__setstate__",
+           [](ExactReport& report, Members const& state) { new (&report) ExactReport(from_dict<ExactReport>(state)); });
   bind_record<GradientReport>(module, "GradientReport", "How far derivatives are from those at the optimum.");
   bind_record<DivergenceGradient>(module, "DivergenceGradient", "Derivatives of a divergence that are numbers.");
   bind_record<LinearReport>(module, "LinearReport", "How a linear system was solved.");

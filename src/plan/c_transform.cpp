@@ -10,6 +10,7 @@
 #include <cmath>
 #include <limits>
 #include <numbers>
+#include <utility>
 
 #include <monge/c_transform.hpp>
 
@@ -17,6 +18,7 @@
 #include "core/compensated_sum.hpp"
 #include "entropic/input.hpp"
 #include "geometry/validation.hpp"
+#include "plan/hard_transform.hpp"
 
 namespace monge {
 namespace {
@@ -31,6 +33,40 @@ double unit_of(double range) {
   return range > kLeast ? std::exp2(std::ceil(std::log2(range)) - 8) : 1.0;
 }
 
+}  // namespace
+
+HardTransform::HardTransform(Backend const& backend, Geometry const& geometry, Marginals const& weights)
+    : entropic_(backend.entropic_operator(geometry, weights, {.precision = Precision::float64})) {
+  // A new operator starts at f' = g' = 0, which is (s, t) for the user.
+  shift_of_rows_ = filled(entropic_->size(Side::rows), 0);
+  shift_of_columns_ = filled(entropic_->size(Side::columns), 0);
+  entropic_->get_potentials(shift_of_rows_, shift_of_columns_);
+}
+
+std::vector<double> HardTransform::nearest(Side side, std::vector<double> potential, MutableIndexView indices) {
+  VectorOperations const& vectors = entropic_->vectors();
+  bool const by_rows = side == Side::rows;
+  std::vector<double> const& own = by_rows ? shift_of_rows_ : shift_of_columns_;
+  std::vector<double> const& others = by_rows ? shift_of_columns_ : shift_of_rows_;
+  std::transform(potential.begin(), potential.end(), others.begin(), potential.begin(), std::minus<>());
+  auto const [lowest, highest] = std::minmax_element(potential.begin(), potential.end());
+  double const range = *highest - *lowest, top = *highest;
+  for (double& value : potential) value -= top;
+  vectors.read(potential, entropic_->potential(opposite(side)));
+  vectors.read(filled(entropic_->size(side), 0), entropic_->potential(side));
+
+  double const unit = unit_of(entropic_->cost_size().centred_bound + range);
+  std::int64_t const size = entropic_->size(side), k = indices.columns;
+  std::vector<double> largest = filled(size * k, 0);
+  entropic_->plan(unit * std::numbers::log2e)->top_k(side, indices, {largest.data(), size, k});
+  std::vector<double> result(static_cast<std::size_t>(size));
+  for (std::size_t i = 0; i < result.size(); ++i)
+    result[i] = own[i] - top - unit * std::log2(largest[i * static_cast<std::size_t>(k)]);
+  return result;
+}
+
+namespace {
+
 /// Onto `side`: out_i = min_j C_ij - given_j.
 void transform_onto(Side side, Context const& context, Geometry const& geometry, char const* given_name,
                     VectorView given, char const* out_name, MutableVectorView out, MutableIndexView argmin) {
@@ -42,27 +78,11 @@ void transform_onto(Side side, Context const& context, Geometry const& geometry,
   std::vector<double> potential = read_values(given_name, backend, given, others, kFinite, "potentials must be");
   validate_vector(out_name, out, size, context.device());
   validate_indices("argmin", argmin, size, 1, context.device());
-
-  Marginals const ones{filled(shape.rows, 1), filled(shape.columns, 1)};
-  auto const entropic = backend.entropic_operator(geometry, ones, {.precision = Precision::float64});
-  VectorOperations const& vectors = entropic->vectors();
-
-  // A new operator starts at f' = g' = 0, which is (s, t) for the user.
-  std::vector<double> result = filled(size, 0), shift = filled(others, 0);
-  entropic->get_potentials(by_rows ? result : shift, by_rows ? shift : result);
-  std::transform(potential.begin(), potential.end(), shift.begin(), potential.begin(), std::minus<>());
-  auto const [lowest, highest] = std::minmax_element(potential.begin(), potential.end());
-  double const range = *highest - *lowest, top = *highest;
-  for (double& value : potential) value -= top;
-  vectors.read(potential, entropic->potential(opposite(side)));
-
-  double const unit = unit_of(entropic->cost_size().centred_bound + range);
-  std::vector<double> largest = filled(size, 0);
-  entropic->plan(unit * std::numbers::log2e)->top_k(side, argmin, {largest.data(), size, 1});
-  for (std::size_t i = 0; i < result.size(); ++i) result[i] -= top + unit * std::log2(largest[i]);
-  std::unique_ptr<Vector> const vector = vectors.make(side);
-  vectors.read(result, *vector);
-  vectors.write(*vector, out);
+  HardTransform transform(backend, geometry, {filled(shape.rows, 1), filled(shape.columns, 1)});
+  std::vector<double> const result = transform.nearest(side, std::move(potential), argmin);
+  std::unique_ptr<Vector> const vector = transform.vectors().make(side);
+  transform.vectors().read(result, *vector);
+  transform.vectors().write(*vector, out);
 }
 
 }  // namespace

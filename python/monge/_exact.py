@@ -1,0 +1,394 @@
+"""Optimal transport without regularisation: ``solve_exact`` and its like."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from . import _core
+from ._arrays import Array, framework_of, on_host
+from ._names import MATRIX, POINTS, UNEQUAL_TOTALS, calls, truth
+from ._plan_result import Gradients, PlanResult, attached, without_second
+from ._problem import (
+    Problem,
+    ProgressFunction,
+    library_options,
+    matrix_problem,
+    pair_of_potentials,
+    points_problem,
+    warn,
+    watching,
+)
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from ._options import ExactOptions
+
+_ALWAYS_ROUNDS = 100
+_TOTALS = {UNEQUAL_TOTALS: "solve() with unbalanced"}
+
+
+@dataclass(frozen=True)
+class _Made:
+    """What the library has made, in host memory; unlike the library's object it can be pickled."""
+
+    report: _core.ExactReport
+    row_begin: np.ndarray[Any, Any]
+    column_indices: np.ndarray[Any, Any]
+    values: np.ndarray[Any, Any]
+    f: np.ndarray[Any, Any]
+    g: np.ndarray[Any, Any]
+
+    @functools.cached_property
+    def rows(self) -> np.ndarray[Any, Any]:
+        return np.repeat(np.arange(len(self.f)), np.diff(self.row_begin))
+
+    def transport_cost(self) -> float:
+        return float(self.report.transport_cost)
+
+    # Results go to buffers, as from the library's plans.
+
+    def potentials(self, f: Array, g: Array) -> None:
+        _write(f, self.f)
+        _write(g, self.g)
+
+    def marginals(self, row: Array, column: Array) -> None:
+        _write(row, np.bincount(self.rows, self.values, len(self.f)))
+        _write(column, np.bincount(self.column_indices, self.values, len(self.g)))
+
+    def dense(self, to: Array) -> None:
+        plan = np.zeros((len(self.f), len(self.g)))
+        plan[self.rows, self.column_indices] = self.values
+        _write(to, plan)
+
+    def apply(self, v: Array, to: Array) -> None:
+        _write(to, self._sums(self.rows, self.column_indices, v, len(self.f)))
+
+    def apply_transpose(self, v: Array, to: Array) -> None:
+        _write(to, self._sums(self.column_indices, self.rows, v, len(self.g)))
+
+    def average(self, v: Array, to: Array) -> None:
+        mass = np.bincount(self.rows, self.values, len(self.f))[:, None]
+        _write(to, self._sums(self.rows, self.column_indices, v, len(self.f)) / (mass + (mass == 0)))
+
+    def average_transpose(self, v: Array, to: Array) -> None:
+        mass = np.bincount(self.column_indices, self.values, len(self.g))[:, None]
+        _write(to, self._sums(self.column_indices, self.rows, v, len(self.g)) / (mass + (mass == 0)))
+
+    def _sums(self, onto: Any, of: Any, v: Array, size: int) -> np.ndarray[Any, Any]:
+        values = on_host(v).astype(np.float64)
+        sums = np.zeros((size, values.shape[1]))
+        np.add.at(sums, onto, self.values[:, None] * values[of])
+        return sums
+
+
+def _write(to: Array, values: np.ndarray[Any, Any]) -> None:
+    framework = framework_of(to)
+    to[...] = framework.array(values, framework.dtype_name(to), framework.device(to))
+
+
+class ExactResult(PlanResult):
+    """The result of :func:`monge.solve_exact` and its like, with the attributes of POT's ``OTResult`` and more.
+
+    P minimises <M, P> over the plans and has at most n + m - 1 entries. Status "optimal" is a proof: no pair of points
+    has a cost below the sum of its potentials. Arrays have the framework, dtype and device of M or X_a. A pickle holds
+    the result; nothing is solved again.
+    """
+
+    def __init__(self, problem: Problem, options: dict[str, Any], made: _Made) -> None:
+        super().__init__(problem, options, made.report)
+        self._made = made
+
+    @property
+    def report(self) -> _core.ExactReport:
+        """The report of the solve: values, proof, counts, times."""
+        return self._report  # type: ignore[no-any-return]
+
+    @property
+    def n_iter(self) -> int:
+        """The number of passes over all pairs that looked for better ones."""
+        return int(self._report.rounds)
+
+    @property
+    def status(self) -> str:
+        """ "optimal", "round_limit" or "stopped"."""
+        return str(self._report.status)
+
+    @property
+    def converged(self) -> bool:
+        """Whether the plan is proved optimal."""
+        return self.status == "optimal"
+
+    @property
+    def marginal_error(self) -> float:
+        """The mass that the plan lacks on both sides: 0 unless the solve was stopped."""
+        return float(2 * (self._report.mass - self._report.transported_mass))
+
+    @property
+    def nonzeros(self) -> int:
+        """The number of entries P_ij > 0."""
+        return int(self._report.nonzeros)
+
+    @property
+    def value(self) -> Array:
+        """<M, P>.
+
+        If tensors of PyTorch that require gradients were given, it has first derivatives, those of the optimum.
+        """
+        return self._value_with_gradients()
+
+    @property
+    def value_linear(self) -> Array:
+        """<M, P>, as :attr:`value`."""
+        return self.value
+
+    @functools.cached_property
+    def pairs(self) -> tuple[Array, Array, Array]:
+        """i, j and P_ij of the entries, row by row. Equal sizes with uniform weights have one j for each i."""
+        index, made = self._place.index_array, self._made
+        (values,) = attached(self, "pairs", (self._place.array(made.values),))
+        return index(made.rows), index(made.column_indices), values
+
+    @functools.cached_property
+    def sparse_plan(self) -> Array:
+        """P as a CSR array of its entries (SciPy, PyTorch or CuPy)."""
+        index, place, made = self._place.index_array, self._place, self._made
+        (values,) = attached(self, "sparse_plan", (place.array(made.values),))
+        return place.framework.csr(index(made.row_begin), index(made.column_indices), values, self.shape)
+
+    def average(self, values: Any, transpose: bool = False) -> Array:
+        """sum_j P_ij v_j / sum_j P_ij for `values` v (m,) or (m, p) of the targets. With `transpose` averages
+        over columns, for values (n,) or (n, p) of the sources. The average is 0 for a point without mass."""
+        multiply = self._plan.average_transpose if transpose else self._plan.average
+        return self._product("average", multiply, values, int(not transpose), "values", how=(transpose,))
+
+    def transform(self) -> Array:
+        """The average target of each of the sources."""
+        return self._average_of_targets()
+
+    def gradients(self) -> Gradients:
+        """Derivatives of the value by points ("sqeuclidean", "dot") and weights. By the costs it is the plan."""
+        return without_second(self, self._gradients("xyab"))
+
+    def _gradients(self, wanted: str) -> Gradients:
+        return self._gradients_at_fixed_plan()
+
+    @property
+    def _plan(self) -> _Made:
+        return self._made
+
+    def _value(self) -> float:
+        return float(self._report.transport_cost)
+
+    def __reduce__(self) -> Any:
+        return ExactResult, (self._problem.for_pickle(), self._options, self._made)
+
+    def __repr__(self) -> str:
+        n, m = self.shape
+        report = self._report
+        return (
+            f"<ExactResult {n} x {m}: {report.status} after {report.rounds} passes, value {report.transport_cost:.6g}, "
+            f"gap {report.gap:.1e}, {report.nonzeros} entries>"
+        )
+
+
+def run(
+    problem: Problem,
+    options: dict[str, Any],
+    potentials_init: Any = None,
+    n_threads: int | None = None,
+    progress: bool | ProgressFunction | None = None,
+) -> ExactResult:
+    """Solves a problem with the library's options."""
+
+    def text(state: _core.ExactProgress) -> str:
+        return f"{state.missing:.1e} of the mass left"
+
+    start = pair_of_potentials(potentials_init)
+    with watching(progress, options.get("rounds", _ALWAYS_ROUNDS), "pass", text) as watch:
+        plan = _core.solve_exact(
+            problem.place.session(n_threads), problem.geometry, problem.a, problem.b, *start, options, watch
+        )
+    if plan.report.status == "round_limit":
+        warn(f"the exact solver has no proof: {plan.report.message}")
+    arrays = (np.array(getattr(plan, field.name)) for field in fields(_Made)[1:])
+    return ExactResult(problem, options, _Made(plan.report, *arrays))
+
+
+@calls(**{**MATRIX, **_TOTALS})
+def solve_exact(
+    M: Any,
+    a: Any = None,
+    b: Any = None,
+    *,
+    potentials_init: tuple[Any, Any] | None = None,
+    n_threads: int | None = None,
+    tol: float | None = None,
+    device: Any = None,
+    progress: bool | ProgressFunction | None = None,
+    **options: Unpack[ExactOptions],
+) -> ExactResult:
+    """Solves min_P <M, P> over P >= 0 with P 1 = a and P^T 1 = b, and proves that the plan is optimal.
+
+    Args:
+        M: Costs (n x m); inf forbids a pair. M is read in place, and must not change as long as the result is used.
+        a, b: Weights (n) and (m), non-negative, with equal totals. By default uniform, with total 1 or that of the
+            other side. Whole weights give whole entries. n = m with uniform weights gives a permutation.
+        potentials_init: (f, g) in units of M, a warm start: the potentials of this problem or of one like it.
+        n_threads: Threads on the CPU, by default one for each core.
+        tol: The largest violation of a reduced cost that counts as rounding, as a share of the largest cost (1e-12).
+            The library's name, `tolerance`, may take its place.
+        device: Where passes over all pairs run, as for :func:`monge.solve`. The rest runs on the host.
+        progress: True shows a bar (tqdm). A function is called with an :class:`ExactProgress` in each round and now and
+            then within it, and stops the solve by returning False.
+        options: Those of :class:`monge.ExactOptions`.
+
+    Returns:
+        :class:`ExactResult`. Without a proof after `rounds` passes it makes a :class:`ConvergenceWarning`.
+
+    Raises:
+        ValueError, TypeError: An argument is wrong, or forbidden pairs leave no plan.
+        NotImplementedError: The device does not offer what was asked.
+        MemoryError, RuntimeError: Memory ran out; the device failed.
+
+    >>> import monge
+    >>> result = monge.solve_exact([[0.0, 3.0, 1.0], [2.0, 1.0, 2.0]], a=[2, 2], b=[1, 1, 2])
+    >>> result.plan, float(result.value), result.status
+    (array([[1., 0., 1.],
+           [0., 1., 1.]]), 4.0, 'optimal')
+    """
+    translated = library_options(options, tolerance=("tol", tol))
+    return run(matrix_problem(M, a, b, device), translated, potentials_init, n_threads, progress)
+
+
+@calls(**{**POINTS, **_TOTALS})
+def solve_exact_sample(
+    X_a: Any,
+    X_b: Any,
+    a: Any = None,
+    b: Any = None,
+    metric: str = "sqeuclidean",
+    *,
+    norm_p: float | None = None,
+    scale: float = 1.0,
+    labels_x: Any = None,
+    labels_y: Any = None,
+    label_cost: Any = None,
+    label_weight: float = 1.0,
+    potentials_init: tuple[Any, Any] | None = None,
+    n_threads: int | None = None,
+    tol: float | None = None,
+    device: Any = None,
+    progress: bool | ProgressFunction | None = None,
+    **options: Unpack[ExactOptions],
+) -> ExactResult:
+    """:func:`solve_exact` with the costs of points, which are never stored: memory is O((n + m) d).
+
+    Points, metric, norm_p, scale and labels are as for :func:`monge.solve_sample`; other arguments and errors are as
+    for :func:`solve_exact`.
+
+    >>> import monge, numpy as np
+    >>> x = np.arange(4.0)[:, None]
+    >>> monge.solve_exact_sample(x, x[::-1] + 10).pairs[1]
+    array([3, 2, 1, 0])
+    """
+    problem = points_problem(
+        X_a, X_b, a, b, metric, norm_p, scale, labels_x, labels_y, label_cost, label_weight, device
+    )
+    translated = library_options(options, tolerance=("tol", tol))
+    return run(problem, translated, potentials_init, n_threads, progress)
+
+
+Log = dict[str, Any]
+
+_EMD = {**MATRIX, UNEQUAL_TOTALS: "check_marginals=False, which scales b"}
+
+
+def _weights(given: Any) -> Any:
+    """Weights by POT's convention: None and empty are uniform."""
+    return None if given is None or len(given) == 0 else given
+
+
+def _emd(a: Any, b: Any, M: Any, check_marginals: Any, potentials_init: Any) -> ExactResult:
+    problem = matrix_problem(M, _weights(a), _weights(b))
+    if not truth("check_marginals", check_marginals) and problem.a is not None and problem.b is not None:
+        totals = (float(on_host(side).sum(dtype=np.float64)) for side in (problem.a, problem.b))
+        problem = replace(problem, b=problem.b * (next(totals) / next(totals)))
+    return run(problem, {}, potentials_init)
+
+
+def _log(result: ExactResult, center_dual: Any) -> Log:
+    """POT's log: `u` and `v` are the potentials, by `center_dual` with equal means under the weights."""
+    u, v = result.potentials
+    if truth("center_dual", center_dual):
+        made, (row, column) = result._made, result.marginals
+        finite = [np.where(np.isfinite(side), side, 0) for side in (made.f, made.g)]
+        shift = (finite[0] @ on_host(row) - finite[1] @ on_host(column)) / (2 * made.values.sum())
+        u, v = u - shift, v + shift
+    warning = None if result.converged else result.report.message
+    return {"cost": result.value, "u": u, "v": v, "warning": warning, "result_code": int(result.converged)}
+
+
+@calls(**_EMD)
+def emd(
+    a: Any,
+    b: Any,
+    M: Any,
+    numItermax: int = 100000,
+    log: bool = False,
+    center_dual: bool = True,
+    numThreads: int | str = 1,
+    check_marginals: bool = True,
+    potentials_init: tuple[Any, Any] | None = None,
+) -> Any:
+    """POT's ``ot.emd``: the optimal plan (n x m) for the costs `M`, and with `log` also (plan, log).
+
+    Args:
+        a, b, M: Weights and costs, as for :func:`solve_exact`; empty weights are uniform.
+        log: Adds a dictionary of `cost`, the potentials `u` and `v`, `warning` and `result_code`, 1 for a proved
+            optimum.
+        center_dual: Whether u and v get equal sums under the weights.
+        check_marginals: False scales b to the total of a, whatever its total is.
+        potentials_init: (u, v), a warm start.
+        numItermax, numThreads: Have no effect: the solve ends with a proof, on all cores.
+
+    Errors are those of :func:`solve_exact`.
+    """
+    result = _emd(a, b, M, check_marginals, potentials_init)
+    return (result.plan, _log(result, center_dual)) if truth("log", log) else result.plan
+
+
+@calls(**_EMD)
+def emd2(
+    a: Any,
+    b: Any,
+    M: Any,
+    processes: int = 1,
+    numItermax: int = 100000,
+    log: bool = False,
+    return_matrix: bool = False,
+    center_dual: bool = True,
+    numThreads: int | str = 1,
+    check_marginals: bool = True,
+    potentials_init: tuple[Any, Any] | None = None,
+) -> Any:
+    """POT's ``ot.emd2``: the optimal cost, which tensors of PyTorch differentiate, and with `log` also (cost, log).
+
+    A matrix b (m, k) has k problems in its columns, and a list of results. With `return_matrix` the log has the plan,
+    too, as `G`. Other arguments are those of :func:`emd`; `processes` has no effect.
+    """
+    columns = [b] if getattr(b, "ndim", 1) == 1 else [b[:, k] for k in range(b.shape[1])]
+
+    def of(column: Any) -> Any:
+        result = _emd(a, column, M, check_marginals, potentials_init)
+        if not truth("log", log) and not truth("return_matrix", return_matrix):
+            return result.value
+        entries = _log(result, center_dual)
+        return result.value, {**entries, "G": result.plan} if return_matrix else entries
+
+    found = [of(column) for column in columns]
+    return found[0] if getattr(b, "ndim", 1) == 1 else found

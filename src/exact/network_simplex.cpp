@@ -1,0 +1,268 @@
+#include "exact/network_simplex.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <utility>
+
+namespace monge {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+std::size_t at(std::int64_t i) {
+  return static_cast<std::size_t>(i);
+}
+
+std::int32_t index(std::size_t i) {
+  return static_cast<std::int32_t>(i);
+}
+
+}  // namespace
+
+NetworkSimplex::NetworkSimplex(std::vector<Mass> supply, std::vector<Mass> demand)
+    : rows_(index(supply.size())),
+      root_(index(supply.size() + demand.size())),
+      supply_(std::move(supply)),
+      demand_(std::move(demand)),
+      nodes_(at(root_) + 1),
+      potential_(at(root_) + 1, 0),
+      base_(at(root_) + 1, 0) {}
+
+void NetworkSimplex::add(std::vector<Arc> const& arcs) {
+  std::vector<Arc> all;
+  all.reserve(arcs.size() + cost_.size());
+  for (std::size_t k = 0; k < cost_.size(); ++k) all.push_back({arc_row_[k], arc_column_[k] - rows_, cost_[k]});
+  all.insert(all.end(), arcs.begin(), arcs.end());
+  auto const added = all.begin() + static_cast<std::ptrdiff_t>(cost_.size());
+  if (!std::is_sorted(added, all.end())) std::sort(added, all.end());
+  std::inplace_merge(all.begin(), added, all.end());
+  all.erase(std::unique(all.begin(), all.end(), std::mem_fn(&Arc::is_same_pair)), all.end());
+
+  std::vector<std::int32_t> new_place(cost_.size());  // Of the arcs that were there.
+  for (std::size_t k = 0, known = 0; known < cost_.size(); ++k) {
+    if (all[k].row == arc_row_[known] && all[k].column + rows_ == arc_column_[known]) new_place[known++] = index(k);
+  }
+  for (Node& node : nodes_) {
+    if (node.arc != kNone) node.arc = new_place[at(node.arc)];
+  }
+  arc_row_.resize(all.size());
+  arc_column_.resize(all.size());
+  cost_.resize(all.size());
+  for (std::size_t k = 0; k < all.size(); ++k) {
+    arc_row_[k] = all[k].row;
+    arc_column_[k] = all[k].column + rows_;
+    cost_[k] = all[k].cost;
+    largest_ = std::max(largest_, std::abs(all[k].cost));
+  }
+  block_ = std::max<std::size_t>(32, static_cast<std::size_t>(std::sqrt(static_cast<double>(all.size()))));
+  next_arc_ = 0;
+}
+
+void NetworkSimplex::start(std::vector<double> const& v) {
+  std::fill(base_.begin(), base_.begin() + rows_, kInfinity);
+  std::copy(v.begin(), v.end(), base_.begin() + rows_);
+  for (double const value : v) largest_ = std::max(largest_, std::abs(value));
+  for (std::size_t k = 0; k < cost_.size(); ++k)
+    base_[at(arc_row_[k])] = std::min(base_[at(arc_row_[k])], cost_[k] - base_[at(arc_column_[k])]);
+  std::vector<double> least(base_.size(), kInfinity);
+  for (std::size_t k = 0; k < cost_.size(); ++k)
+    least[at(arc_column_[k])] = std::min(least[at(arc_column_[k])], cost_[k] - base_[at(arc_row_[k])]);
+  for (std::size_t j = 0; j < base_.size(); ++j) {
+    if (!std::isfinite(base_[j])) base_[j] = 0;
+    if (std::isfinite(least[j])) base_[j] = std::max(base_[j], least[j]);
+  }
+  plant();
+}
+
+/// The first tree: mass on arcs of reduced cost 0, as much as goes in their order, and what is left at the root.
+void NetworkSimplex::plant() {
+  double const least = 0x1p-51 * largest_;
+  double sum = 0;
+  std::vector<Mass> left(supply_);
+  left.insert(left.end(), demand_.begin(), demand_.end());
+  struct Edge {
+    std::int32_t arc;
+    Mass flow;
+  };
+  std::vector<std::vector<Edge>> edges(at(root_));
+  for (std::size_t k = 0; k < cost_.size(); ++k) {
+    std::size_t const i = at(arc_row_[k]), j = at(arc_column_[k]);
+    double const reduced = cost_[k] - base_[i] - base_[j];
+    sum += reduced;
+    if (left[i] == 0 || left[j] == 0 || reduced > least) continue;
+    Mass const flow = std::min(left[i], left[j]);
+    left[i] -= flow;
+    left[j] -= flow;
+    edges[i].push_back({index(k), flow});
+    edges[j].push_back({index(k), flow});
+  }
+  // A component hangs by the point that has mass or room left, or else by a row.
+  std::vector<char> known(at(root_), 0);
+  auto const grow = [&](std::int32_t top) {
+    known[at(top)] = 1;
+    link(top, root_, kNone, left[at(top)]);
+    stack_.assign(1, top);
+    while (!stack_.empty()) {
+      std::int32_t const node = stack_.back();
+      stack_.pop_back();
+      for (Edge const& edge : edges[at(node)]) {
+        std::int32_t const other = is_row(node) ? arc_column_[at(edge.arc)] : arc_row_[at(edge.arc)];
+        if (known[at(other)]) continue;
+        known[at(other)] = 1;
+        link(other, node, edge.arc, edge.flow);
+        stack_.push_back(other);
+      }
+    }
+  };
+  for (std::int32_t node = 0; node < root_; ++node) {
+    if (left[at(node)] > 0) grow(node);
+  }
+  for (std::int32_t node = 0; node < root_; ++node) {
+    if (!known[at(node)]) grow(node);
+  }
+  price_ = 0;
+  find_potentials();
+  price_ = std::max(sum / static_cast<double>(std::max<std::size_t>(cost_.size(), 1)) / 4, 16 * least);
+}
+
+void NetworkSimplex::link(std::int32_t node, std::int32_t parent, std::int32_t arc, Mass flow) {
+  Node& own = nodes_[at(node)];
+  own.parent = parent;
+  own.arc = arc;
+  own.flow = flow;
+  own.previous = kNone;
+  own.next = nodes_[at(parent)].first_child;
+  if (own.next != kNone) nodes_[at(own.next)].previous = node;
+  nodes_[at(parent)].first_child = node;
+}
+
+void NetworkSimplex::unlink(std::int32_t node) {
+  Node const& own = nodes_[at(node)];
+  (own.previous != kNone ? nodes_[at(own.previous)].next : nodes_[at(own.parent)].first_child) = own.next;
+  if (own.next != kNone) nodes_[at(own.next)].previous = own.previous;
+}
+
+/// The arc of least reduced cost in the next block that has a negative one, or kNone.
+std::int32_t NetworkSimplex::entering() {
+  double const most = -0x1p-46 * largest_;
+  double least = most;
+  std::int32_t best = kNone;
+  std::size_t in_block = block_;
+  std::size_t k = next_arc_;
+  for (std::size_t seen = 0; seen < cost_.size(); ++seen) {
+    double const reduced = cost_[k] - potential_[at(arc_row_[k])] - potential_[at(arc_column_[k])];
+    if (reduced < least) {
+      least = reduced;
+      best = index(k);
+    }
+    if (++k == cost_.size()) k = 0;
+    if (--in_block == 0) {
+      if (best != kNone) break;
+      in_block = block_;
+    }
+  }
+  next_arc_ = k;
+  return best;
+}
+
+void NetworkSimplex::pivot(std::int32_t arc) {
+  std::int32_t const i = arc_row_[at(arc)], j = arc_column_[at(arc)];
+  // Mass goes from i to j, and back along the tree. On the way from i up to the join, rows send less; from j up,
+  // columns get less. Of equal flows the last along the cycle from the join leaves, which keeps the basis strongly
+  // feasible.
+  std::int32_t join = i;
+  for (std::int32_t other = j; join != other;) {
+    std::int32_t& deeper = nodes_[at(join)].depth >= nodes_[at(other)].depth ? join : other;
+    deeper = nodes_[at(deeper)].parent;
+  }
+  Mass flow = 0;
+  std::int32_t out = kNone;
+  for (std::int32_t node = i; node != join; node = nodes_[at(node)].parent) {
+    if (is_row(node) && (out == kNone || nodes_[at(node)].flow < flow)) flow = nodes_[at(out = node)].flow;
+  }
+  bool below_i = true;
+  for (std::int32_t node = j; node != join; node = nodes_[at(node)].parent) {
+    if (is_row(node) || (out != kNone && nodes_[at(node)].flow > flow)) continue;
+    flow = nodes_[at(out = node)].flow;
+    below_i = false;
+  }
+  if (flow > 0) {
+    for (std::int32_t node = i; node != join; node = nodes_[at(node)].parent)
+      nodes_[at(node)].flow += is_row(node) ? -flow : flow;
+    for (std::int32_t node = j; node != join; node = nodes_[at(node)].parent)
+      nodes_[at(node)].flow += is_row(node) ? flow : -flow;
+  }
+  // The part of the tree below `out` hangs by the arc now.
+  double const reduced = cost_[at(arc)] - potential_[at(i)] - potential_[at(j)];
+  std::int32_t const top = below_i ? i : j;
+  std::int32_t parent = below_i ? j : i, own_arc = arc;
+  for (std::int32_t node = top;;) {
+    Node const before = nodes_[at(node)];
+    unlink(node);
+    link(node, parent, own_arc, flow);
+    if (node == out) break;
+    parent = node;
+    own_arc = before.arc;
+    flow = before.flow;
+    node = before.parent;
+  }
+  double const of_rows = below_i ? reduced : -reduced;
+  stack_.assign(1, top);
+  while (!stack_.empty()) {
+    std::int32_t const node = stack_.back();
+    stack_.pop_back();
+    nodes_[at(node)].depth = nodes_[at(nodes_[at(node)].parent)].depth + 1;
+    potential_[at(node)] += is_row(node) ? of_rows : -of_rows;
+    for (std::int32_t child = nodes_[at(node)].first_child; child != kNone; child = nodes_[at(child)].next)
+      stack_.push_back(child);
+  }
+  ++pivots_;
+}
+
+/// Potentials and depths of the whole tree.
+void NetworkSimplex::find_potentials() {
+  stack_.assign(1, root_);
+  while (!stack_.empty()) {
+    std::int32_t const parent = stack_.back();
+    stack_.pop_back();
+    for (std::int32_t child = nodes_[at(parent)].first_child; child != kNone; child = nodes_[at(child)].next) {
+      Node& node = nodes_[at(child)];
+      node.depth = nodes_[at(parent)].depth + 1;
+      node.closed = parent == root_ ? is_row(child) : nodes_[at(parent)].closed;
+      potential_[at(child)] = node.arc != kNone ? cost_[at(node.arc)] - potential_[at(parent)]
+                                                : base_[at(child)] + (is_row(child) ? 0 : price_);
+      stack_.push_back(child);
+    }
+  }
+}
+
+void NetworkSimplex::run(std::function<bool()> const& keep_going) {
+  double const most = 4 * static_cast<double>(root_) * largest_;
+  for (;; price_ *= 4) {
+    find_potentials();
+    for (std::int32_t arc = entering(); arc != kNone; arc = entering()) {
+      pivot(arc);
+      if (pivots_ % 1024 == 0 && !keep_going()) return;
+    }
+    if (left() == 0 || price_ > most) return find_potentials();
+  }
+}
+
+Mass NetworkSimplex::left() const {
+  Mass sum = 0;
+  for (std::int32_t child = nodes_[at(root_)].first_child; child != kNone; child = nodes_[at(child)].next)
+    sum += is_row(child) ? nodes_[at(child)].flow : 0;
+  return sum;
+}
+
+std::vector<PlanEntry> NetworkSimplex::entries() const {
+  std::vector<PlanEntry> found;
+  for (Node const& node : nodes_) {
+    if (node.flow > 0 && node.arc != kNone)
+      found.push_back({{arc_row_[at(node.arc)], arc_column_[at(node.arc)] - rows_, cost_[at(node.arc)]}, node.flow});
+  }
+  return found;
+}
+
+}  // namespace monge

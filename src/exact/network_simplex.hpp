@@ -1,0 +1,90 @@
+// Optimal transport on some pairs of a bipartite graph, by the network simplex method.
+//
+//   min sum_ij P_ij C_ij,   sum_j P_ij = supply_i,   sum_i P_ij = demand_j,   P_ij >= 0,   over the arcs (i, j)
+//
+// The basis is a tree of all points and a root. Mass that has no place yet goes to the root, and room that is left is
+// filled from the root. Filling the room of column j from the root costs more than the potential v_j of the start, by a
+// price that grows in steps until no room is left. Mass therefore finds near columns before far ones, and good
+// potentials at the start leave few pivots. Masses are whole numbers, and each basis is strongly feasible, so the
+// method ends.
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <vector>
+
+namespace monge {
+
+/// Mass in units of a quantum.
+__extension__ typedef __int128 Mass;
+
+/// A pair of points.
+struct Arc {
+  std::int32_t row, column;
+  double cost;
+
+  bool operator<(Arc const& other) const { return row != other.row ? row < other.row : column < other.column; }
+  bool is_same_pair(Arc const& other) const { return row == other.row && column == other.column; }
+};
+
+/// A positive entry of the plan.
+struct PlanEntry : Arc {
+  Mass mass;
+};
+
+class NetworkSimplex {
+ public:
+  /// Supply and demand are >= 0.
+  NetworkSimplex(std::vector<Mass> supply, std::vector<Mass> demand);
+
+  /// Adds arcs of finite cost; those that are there stay.
+  void add(std::vector<Arc> const& arcs);
+  /// Begins with potentials v. Each row gets the largest u that its arcs allow, then each column the largest v.
+  void start(std::vector<double> const& v);
+  /// Finds the optimum on the arcs. `keep_going` is called now and then; if it returns false, the work ends there.
+  void run(std::function<bool()> const& keep_going);
+  /// Mass that has no place.
+  Mass left() const;
+  /// After a run that was not interrupted and left mass, the mass is that of closed rows, and no arc leads from these
+  /// to columns that are not closed.
+  bool is_closed(std::int32_t row) const { return nodes_[static_cast<std::size_t>(row)].closed; }
+  bool is_closed_column(std::int32_t column) const { return nodes_[static_cast<std::size_t>(rows_ + column)].closed; }
+
+  double u(std::int32_t row) const { return potential_[static_cast<std::size_t>(row)]; }
+  std::vector<double> v() const { return {potential_.begin() + rows_, potential_.end() - 1}; }
+  std::int64_t arcs() const { return static_cast<std::int64_t>(cost_.size()); }
+  std::int64_t pivots() const { return pivots_; }
+  /// The positive entries, at most one less than points.
+  std::vector<PlanEntry> entries() const;
+
+ private:
+  static constexpr std::int32_t kNone = -1;
+  struct Node {
+    std::int32_t parent = kNone, first_child = kNone, next = kNone, previous = kNone;  // Next and previous child.
+    std::int32_t arc = kNone;  // To the parent; kNone if it is the root.
+    std::int32_t depth = 0;
+    bool closed = false;  // In a part of the tree that hangs by a row.
+    Mass flow = 0;        // On that arc.
+  };
+  bool is_row(std::int32_t node) const { return node < rows_; }
+  void plant();
+  void link(std::int32_t node, std::int32_t parent, std::int32_t arc, Mass flow);
+  void unlink(std::int32_t node);
+  std::int32_t entering();
+  void pivot(std::int32_t arc);
+  void place(std::int32_t top);
+  void find_potentials();
+
+  std::int32_t rows_, root_;
+  std::vector<Mass> supply_, demand_;
+  std::vector<Node> nodes_;  // Rows, columns, root.
+  std::vector<double> potential_, base_;
+  std::vector<std::int32_t> arc_row_, arc_column_;  // Sorted by row; columns count from rows_.
+  std::vector<double> cost_;
+  std::vector<std::int32_t> stack_;
+  double largest_ = 0, price_ = 0;
+  std::size_t next_arc_ = 0, block_ = 0;
+  std::int64_t pivots_ = 0;
+};
+
+}  // namespace monge

@@ -1,0 +1,38 @@
+// Costs of single pairs, in float64 on the host from the caller's points or matrix.
+#pragma once
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "backend/backend.hpp"
+#include "exact/network_simplex.hpp"
+
+namespace monge {
+
+class PairCosts {
+ public:
+  /// Copies points; a matrix must stay. Throws Error for points that are not finite, lengths of 0 and bad labels.
+  PairCosts(Backend const& backend, Geometry const& geometry);
+
+  /// Sets the costs of arcs, which are +infinity for forbidden pairs. Arcs of one row that follow each other take one
+  /// copy of a matrix row from a device. Throws Error for costs that are NaN or -infinity, or overflow.
+  void set(std::span<Arc> arcs) const;
+
+ private:
+  /// Points, in rows of width d; for the cosine they have length 1.
+  struct Side {
+    std::vector<double> points;
+    std::vector<std::int64_t> labels;
+  };
+  double of_points(std::int64_t i, std::int64_t j) const;
+
+  Backend const& backend_;
+  PointCloud clouds_ = {};
+  MatrixView matrix_ = {};
+  bool transposed_ = false;
+  std::size_t d_ = 0;  // 0 for a matrix.
+  Side x_, y_;
+  std::vector<double> label_cost_;
+};
+
+}  // namespace monge

@@ -1,0 +1,264 @@
+// solve_exact(): each plan is proved optimal against dense costs: it has the marginals, its potentials allow all pairs,
+// and its gap is rounding.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include <gtest/gtest.h>
+#include <monge/exact.hpp>
+
+#include "oracle/problem.hpp"
+#include "oracle/refusal.hpp"
+
+namespace monge::oracle {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+double largest_finite(std::vector<long double> const& costs) {
+  double most = 0;
+  for (long double const cost : costs) {
+    if (std::isfinite(cost)) most = std::max(most, static_cast<double>(std::abs(cost)));
+  }
+  return most;
+}
+
+/// `allowed` is a share of the largest cost: the default tolerance, and the rounding of costs.
+void expect_proof(Problem const& problem, ExactPlan const& plan, double allowed = 2e-12) {
+  std::int64_t const n = problem.n(), m = problem.m();
+  std::vector<long double> const costs = dense_costs(problem);
+  ASSERT_EQ(plan.report.status, ExactStatus::optimal) << plan.report.message;
+  ASSERT_EQ(plan.rows(), n);
+  ASSERT_EQ(plan.columns(), m);
+  double const total = std::accumulate(problem.a.begin(), problem.a.end(), 0.0);
+  double const slack = allowed * largest_finite(costs), mass_slack = 1e-14 * total;
+
+  std::vector<double> row(n, 0), column(m, 0);
+  long double gap = 0, cost = 0;
+  ASSERT_EQ(plan.row_begin.size(), n + 1);
+  for (std::int64_t i = 0; i < n; ++i) {
+    for (std::int64_t k = plan.row_begin[i]; k < plan.row_begin[i + 1]; ++k) {
+      std::int64_t const j = plan.column_indices[k];
+      ASSERT_TRUE(k == plan.row_begin[i] || j > plan.column_indices[k - 1]);
+      ASSERT_GT(plan.values[k], 0);
+      row[i] += plan.values[k];
+      column[j] += plan.values[k];
+      cost += plan.values[k] * costs[i * m + j];
+      gap += plan.values[k] * (costs[i * m + j] - plan.f[i] - plan.g[j]);
+    }
+  }
+  EXPECT_EQ(plan.report.nonzeros, std::ssize(plan.values));
+  EXPECT_LE(plan.report.nonzeros, n + m - 1);
+  for (std::int64_t i = 0; i < n; ++i) EXPECT_NEAR(row[i], problem.a[i], mass_slack);
+  double const scale = total / std::accumulate(problem.b.begin(), problem.b.end(), 0.0);
+  for (std::int64_t j = 0; j < m; ++j) EXPECT_NEAR(column[j], problem.b[j] * scale, mass_slack);
+  for (std::int64_t i = 0; i < n; ++i) {
+    for (std::int64_t j = 0; j < m; ++j) {
+      if (std::isinf(plan.f[i]) || std::isinf(plan.g[j])) continue;
+      ASSERT_GE(costs[i * m + j] - plan.f[i] - plan.g[j], -slack) << i << ' ' << j;
+    }
+  }
+  EXPECT_LE(std::abs(static_cast<double>(gap)), slack * total);
+  EXPECT_NEAR(plan.report.gap, static_cast<double>(gap), slack * total);
+  EXPECT_NEAR(plan.report.transport_cost, static_cast<double>(cost), slack * total);
+  EXPECT_NEAR(plan.report.dual, static_cast<double>(cost), 2 * slack * total);
+  EXPECT_NEAR(plan.report.transported_mass, total, mass_slack);
+}
+
+ExactPlan solve(Problem const& problem, ExactOptions const& options = {}) {
+  return solve_exact(Context::cpu(2), problem.geometry(), problem.a, problem.b, options);
+}
+
+class ExactOfCosts : public testing::TestWithParam<Costs> {};
+
+// The smaller sizes take all pairs at once, the larger ones candidates and passes.
+TEST_P(ExactOfCosts, IsProved) {
+  for (Weights const weights : {Weights::uniform, Weights::skewed, Weights::with_zeros}) {
+    for (auto const& [n, m] : {std::pair{1, 1}, {1, 7}, {6, 1}, {12, 12}, {17, 30}, {200, 200}, {310, 120}}) {
+      for (DataType const storage : {DataType::float64, DataType::float32}) {
+        Recipe const recipe{
+            .n = n, .m = m, .d = 3, .weights = weights, .storage = storage, .padding = 2, .costs = GetParam()};
+        SCOPED_TRACE(testing::PrintToString(recipe));
+        Problem const problem = make_problem(recipe);
+        expect_proof(problem, solve(problem));
+      }
+    }
+  }
+}
+
+TEST_P(ExactOfCosts, OffsetsCostNoDigitsOfTheirOwn) {
+  for (Place const place : {Place::shifted, Place::apart}) {
+    Recipe const recipe{.n = 230, .m = 200, .d = 2, .place = place, .seed = 2, .costs = GetParam()};
+    SCOPED_TRACE(testing::PrintToString(recipe));
+    Problem const problem = make_problem(recipe);
+    expect_proof(problem, solve(problem));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, ExactOfCosts,
+                         testing::Values(Costs::points, Costs::distances, Costs::random, Costs::labels, Costs::cosine,
+                                         Costs::dot, Costs::euclidean, Costs::p_norm));
+
+/// Weights are whole numbers from 0 to `most`, with equal totals.
+Problem whole_problem(Random& random, std::int64_t n, std::int64_t m, double most, double costs, double forbidden = 0) {
+  std::vector<double> a(n), b(m), cost(n * m);
+  for (double& weight : a) weight = std::floor(random.uniform(0, most + 1));
+  for (double& weight : b) weight = std::floor(random.uniform(0, most + 1));
+  ++a[0];
+  ++b[0];
+  double const lack = std::accumulate(a.begin(), a.end(), 0.0) - std::accumulate(b.begin(), b.end(), 0.0);
+  (lack > 0 ? b[0] : a[0]) += std::abs(lack);
+  for (double& entry : cost) entry = random.uniform() < forbidden ? kInfinity : std::floor(random.uniform(0, costs));
+  for (std::int64_t i = 0; i < n; ++i) cost[i * m] = costs;  // The first column is allowed, the first row, too:
+  for (std::int64_t j = 0; j < m; ++j) cost[j] = costs;      // each plan may go through them.
+  a[0] += 1000;
+  b[0] += 1000;
+  return make_matrix_problem(cost, a, b);
+}
+
+TEST(Exact, SolvesWholeProblemsWithTiesExactly) {
+  Random random(5);
+  for (int trial = 0; trial < 300; ++trial) {
+    std::int64_t const n = 1 + trial % 13, m = 1 + trial / 13 % 11;
+    Problem const problem = whole_problem(random, n, m, trial % 5, 1 + trial % 4, trial % 3 * 0.3);
+    ExactPlan const plan = solve(problem);
+    expect_proof(problem, plan, 0);  // Whole numbers are not rounded.
+    for (double const value : plan.values) EXPECT_EQ(value, std::floor(value));
+    EXPECT_EQ(plan.report.gap, 0);
+  }
+}
+
+TEST(Exact, SolvesLatticesAndDuplicates) {
+  std::vector<double> lattice, copies;
+  for (int i = 0; i < 20; ++i) {
+    for (int j = 0; j < 15; ++j) lattice.insert(lattice.end(), {1.0 * i, 1.0 * j});
+  }
+  for (int i = 0; i < 250; ++i) copies.insert(copies.end(), {1.0 * (i % 3), 0.0});
+  for (auto const& [x, y] : {std::pair{lattice, copies}, {copies, lattice}, {lattice, lattice}, {copies, copies}}) {
+    std::int64_t const n = std::ssize(x) / 2, m = std::ssize(y) / 2;
+    Problem problem;
+    problem.x = Stored(x, n, 2);
+    problem.y = Stored(y, m, 2);
+    problem.a.assign(n, 1.0 / static_cast<double>(n));
+    problem.b.assign(m, 1.0 / static_cast<double>(m));
+    ExactPlan const plan = solve(problem);
+    expect_proof(problem, plan);
+    if (n != m) continue;
+    EXPECT_EQ(plan.report.nonzeros, n);  // A permutation, although the optimum is not unique.
+  }
+}
+
+TEST(Exact, EqualSizesWithUniformWeightsGiveAPermutation) {
+  for (std::int64_t const n : {2, 60, 333}) {
+    Problem const problem = make_problem({.n = n, .m = n, .d = 2});
+    ExactPlan const plan = solve_exact(Context::cpu(), problem.geometry(), {}, {});
+    ASSERT_EQ(plan.report.nonzeros, n);
+    std::vector<std::int64_t> to = plan.column_indices;
+    std::sort(to.begin(), to.end());
+    for (std::int64_t i = 0; i < n; ++i) {
+      EXPECT_EQ(to[i], i);
+      EXPECT_EQ(plan.values[i], 1.0 / static_cast<double>(n));
+    }
+  }
+}
+
+TEST(Exact, FewCandidatesTakeMoreRounds) {
+  Problem const problem = make_problem({.n = 300, .m = 250, .d = 2, .weights = Weights::skewed});
+  ExactPlan const plan = solve(problem, {.candidates = 1});
+  expect_proof(problem, plan);
+  EXPECT_GT(plan.report.rounds, 1);
+  EXPECT_LT(plan.report.candidates, 20 * 550);
+}
+
+TEST(Exact, MassLeavesClustersWithoutCandidatesBetweenThem) {
+  // Two pairs of clusters far apart, of which one has a little more mass on the left than on the right.
+  Random random(3);
+  std::int64_t const n = 240;
+  std::vector<double> x, y;
+  for (std::int64_t i = 0; i < n; ++i) {
+    double const place = i < n / 2 ? 0 : 1e3;
+    x.insert(x.end(), {place + random.normal(), random.normal()});
+    y.insert(y.end(), {place + random.normal(), random.normal()});
+  }
+  Problem problem;
+  problem.x = Stored(x, n, 2);
+  problem.y = Stored(y, n, 2);
+  problem.a.assign(n, 1);
+  problem.b.assign(n, 1);
+  problem.a[0] += 1e-7;
+  problem.b[n - 1] += 1e-7;
+  expect_proof(problem, solve(problem, {.candidates = 2}));
+}
+
+TEST(Exact, WarmStartsNeedNoMoreRounds) {
+  Problem const problem = make_problem({.n = 400, .m = 350, .d = 3, .weights = Weights::skewed});
+  ExactPlan const cold = solve(problem), warm = solve(problem, {.f = cold.f, .g = cold.g});
+  expect_proof(problem, warm);
+  EXPECT_EQ(warm.report.rounds, 1);
+  EXPECT_LT(warm.report.pivots, cold.report.pivots);
+}
+
+TEST(Exact, IsolatedPointsWithoutMassHaveInfinitePotentials) {
+  std::vector<double> cost(200 * 180, 1.0);
+  for (std::int64_t j = 0; j < 180; ++j) cost[3 * 180 + j] = kInfinity;
+  for (std::int64_t i = 0; i < 200; ++i) cost[i * 180 + 5] = kInfinity;
+  std::vector<double> a(200, 1), b(180, 1);
+  a[3] = b[5] = 0;
+  b[0] += 20;
+  Problem const problem = make_matrix_problem(cost, a, b);
+  ExactPlan const plan = solve(problem);
+  expect_proof(problem, plan);
+  EXPECT_EQ(plan.f[3], kInfinity);
+  EXPECT_EQ(plan.g[5], kInfinity);
+}
+
+TEST(Exact, RefusesProblemsWithoutAPlan) {
+  for (std::int64_t const size : {4, 240}) {  // All pairs at once, and candidates.
+    std::vector<double> cost(size * size, 1.0);
+    // The first half of the rows and one more may go to the first half of the columns alone.
+    for (std::int64_t i = 0; i <= size / 2; ++i) {
+      for (std::int64_t j = size / 2; j < size; ++j) cost[i * size + j] = kInfinity;
+    }
+    Problem const problem = make_matrix_problem(cost, std::vector<double>(size, 1), std::vector<double>(size, 1));
+    std::string const refusal = refusal_of([&] { solve(problem); });
+    EXPECT_NE(refusal.find("cost: forbids too many pairs"), std::string::npos) << refusal;
+  }
+}
+
+TEST(Exact, RefusesBadArguments) {
+  Problem const problem = make_problem({.n = 5, .m = 4, .d = 2});
+  EXPECT_NE(refusal_of([&] { solve(problem, {.tolerance = 0}); }).find("tolerance: is 0"), std::string::npos);
+  EXPECT_NE(refusal_of([&] { solve(problem, {.f = problem.a}); }).find("g: is missing"), std::string::npos);
+  std::vector<double> const more(4, 1.0);
+  EXPECT_NE(refusal_of([&] { solve_exact(Context::cpu(), problem.geometry(), problem.a, more); }).find("b: the total"),
+            std::string::npos);
+  std::vector<double> const bad{1, std::nan(""), 2, 3};
+  CostMatrix const costs{{bad.data(), 2, 2}};
+  EXPECT_NE(refusal_of([&] { solve_exact(Context::cpu(), costs, {}, {}); }).find("cost: row 0, column 1 is nan"),
+            std::string::npos);
+}
+
+TEST(Exact, StoppedSolvesHaveALowerBound) {
+  Problem const problem = make_problem({.n = 300, .m = 300, .d = 3, .weights = Weights::skewed});
+  double const optimum = solve(problem).report.transport_cost;
+  int calls = 0;
+  ExactPlan const plan = solve(problem, {.progress = [&](ExactProgress const&) { return ++calls < 2; }});
+  EXPECT_EQ(plan.report.status, ExactStatus::stopped);
+  EXPECT_LT(plan.report.transported_mass, plan.report.mass);
+  EXPECT_LE(plan.report.dual, optimum * (1 + 1e-12));
+  EXPECT_GT(plan.report.dual, 0.5 * optimum);
+  EXPECT_TRUE(std::isnan(plan.report.gap));
+}
+
+TEST(Exact, TheLimitOfRoundsIsNoProof) {
+  Problem const problem = make_problem({.n = 300, .m = 250, .d = 2, .weights = Weights::skewed});
+  ExactPlan const plan = solve(problem, {.candidates = 1, .rounds = 1});
+  EXPECT_EQ(plan.report.status, ExactStatus::round_limit);
+  EXPECT_NEAR(plan.report.transported_mass, plan.report.mass, 1e-14);
+  EXPECT_GT(plan.report.gap, 0);
+  EXPECT_NEAR(plan.report.gap, plan.report.transport_cost - plan.report.dual, 1e-12);
+}
+
+}  // namespace
+}  // namespace monge::oracle

@@ -1,0 +1,163 @@
+"""Exact transport beside POT's network simplex and SciPy's linear programs and assignments."""
+
+import pickle
+
+import numpy as np
+import ot
+import pytest
+from scipy.optimize import linear_sum_assignment
+from scipy.spatial.distance import cdist
+
+import monge
+
+KINDS = ["normal", "lattice", "whole", "clusters", "copies"]
+
+
+def points(kind: str, n: int, d: int, seed: int) -> np.ndarray:
+    random = np.random.default_rng(seed)
+    if kind == "lattice":
+        side = int(np.ceil(n ** (1 / d)))
+        return np.stack(np.meshgrid(*[np.arange(side)] * d), -1).reshape(-1, d)[:n] + 0.5 * (seed % 2)
+    if kind == "whole":
+        return random.integers(0, 5, (n, d)).astype(float)
+    if kind == "clusters":
+        return random.normal(size=(n, d)) * 0.1 + 10 * random.integers(0, 3, (n, 1))
+    if kind == "copies":
+        return random.normal(size=(max(n // 3, 1), d))[random.integers(0, max(n // 3, 1), n)]
+    return random.normal(size=(n, d))
+
+
+def weights(kind: str, n: int, seed: int) -> np.ndarray:
+    random = np.random.default_rng(seed)
+    if kind == "decades":
+        w = 10 ** random.uniform(-12, 0, n)
+    else:
+        w = random.integers(0, 4, n).astype(float) if kind == "whole" else np.ones(n)
+    w[0] += 1
+    return w / w.sum()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("of", ["uniform", "decades", "whole"])
+@pytest.mark.parametrize("n, m", [(1, 9), (8, 1), (40, 40), (60, 25), (230, 190)])
+def test_the_value_is_pots(kind: str, of: str, n: int, m: int) -> None:
+    x, y = points(kind, n, 2, 0), points(kind, m, 2, 1) + 0.1
+    a, b = weights(of, n, 2), weights(of, m, 3)
+    M = cdist(x, y, "sqeuclidean")
+    expected = ot.emd2(a, b, M, numItermax=10**7)
+    for result in (monge.solve_exact(M, a, b), monge.solve_exact_sample(x, y, a, b)):
+        assert result.status == "optimal" and result.converged
+        assert float(result.value) == pytest.approx(expected, rel=1e-12, abs=1e-14 * M.max())
+        assert result.nonzeros <= n + m - 1
+        f, g = result.potentials
+        assert (M - f[:, None] - g >= -1e-12 * M.max()).all()
+        np.testing.assert_allclose(result.marginals[0], a, atol=1e-15)
+        np.testing.assert_allclose(result.marginals[1], b, atol=1e-15)
+        assert a @ f + b @ g == pytest.approx(expected, rel=1e-11, abs=1e-13 * M.max())
+
+
+@pytest.mark.parametrize("n", [2, 50, 300])
+def test_equal_sizes_are_an_assignment(n: int) -> None:
+    M = np.random.default_rng(n).random((n, n))
+    row, column = linear_sum_assignment(M)
+    i, j, mass = monge.solve_exact(M).pairs
+    np.testing.assert_array_equal(i, row)
+    np.testing.assert_array_equal(j, column)
+    assert (mass == 1 / n).all()
+
+
+@pytest.mark.parametrize("metric", ["sqeuclidean", "euclidean", "cosine", "cityblock", "chebyshev"])
+def test_points_have_the_costs_of_their_metric(metric: str) -> None:
+    x, y = points("normal", 220, 4, 0), points("normal", 200, 4, 1) + 0.5
+    M = cdist(x, y, metric)
+    assert float(monge.solve_exact_sample(x, y, metric=metric).value) == pytest.approx(
+        ot.emd2([], [], M, numItermax=10**7), rel=1e-12
+    )
+
+
+def test_random_whole_problems_with_ties_and_forbidden_pairs() -> None:
+    random = np.random.default_rng(7)
+    for _ in range(200):
+        n, m = random.integers(1, 9, 2)
+        a, b = random.integers(0, 4, n) + 0.0, random.integers(0, 4, m) + 0.0
+        a[0] += 100 + max(b.sum() - a.sum(), 0)
+        b[0] += a.sum() - b.sum()
+        M = random.integers(0, 3, (n, m)) + 0.0
+        M[random.random((n, m)) < 0.3] = np.inf
+        M[0], M[:, 0] = 2, 2
+        result = monge.solve_exact(M, a, b)
+        finite = np.where(np.isinf(M), 1e4, M)
+        assert float(result.value) == pytest.approx(ot.emd2(a, b, finite), rel=1e-12)
+        assert result.report.gap == 0
+        assert (result.plan == np.floor(result.plan)).all() and np.isfinite(M[result.plan > 0]).all()
+
+
+def test_attributes_of_a_result() -> None:
+    x, y = points("normal", 30, 2, 0), points("normal", 20, 2, 1)
+    result = monge.solve_exact_sample(x, y)
+    plan = result.plan
+    np.testing.assert_array_equal(result.sparse_plan.toarray(), plan)
+    v = np.random.default_rng(0).random((20, 3))
+    np.testing.assert_allclose(result.apply(v), plan @ v)
+    np.testing.assert_allclose(result.apply(x, transpose=True), plan.T @ x)
+    np.testing.assert_allclose(result.lazy_plan @ v, plan @ v)
+    np.testing.assert_allclose(result.transform(), plan @ y / plan.sum(1, keepdims=True))
+    np.testing.assert_allclose(result.average(x, transpose=True), plan.T @ x / plan.sum(0)[:, None])
+    assert result.value_linear == result.value and result.marginal_error == pytest.approx(0, abs=1e-15)
+    assert result.log["status"] == "optimal" and "optimal" in repr(result)
+    again = pickle.loads(pickle.dumps(result))
+    np.testing.assert_array_equal(again.plan, plan)
+    assert again.report.gap == result.report.gap
+
+
+def test_gradients_are_differences() -> None:
+    x, y = points("normal", 12, 3, 0), points("normal", 9, 3, 1)
+    a = weights("uniform", 12, 0)
+    result = monge.solve_exact_sample(x, y, a)
+    step, h = np.random.default_rng(2).normal(size=x.shape), 1e-5
+    values = [float(monge.solve_exact_sample(x + s * h * step, y, a).value) for s in (1, -1)]
+    assert (result.gradients().x * step).sum() == pytest.approx((values[0] - values[1]) / (2 * h), rel=1e-6)
+
+
+def test_a_warm_start_and_progress() -> None:
+    x, y = points("normal", 400, 3, 0), points("normal", 380, 3, 1)
+    cold = monge.solve_exact_sample(x, y)
+    warm = monge.solve_exact_sample(x + 1e-3, y, potentials_init=cold.potentials)
+    assert warm.status == "optimal" and warm.report.pivots <= cold.report.pivots
+    seen = []
+    stopped = monge.solve_exact_sample(x, y, progress=lambda state: seen.append(state) or False)
+    assert stopped.status == "stopped" and seen[0].iteration == 0 and seen[0].missing == 1
+    assert stopped.report.dual <= float(cold.value) and stopped.marginal_error > 0
+
+
+def test_messages_name_the_argument() -> None:
+    with pytest.raises(ValueError, match="^M: forbids too many pairs"):
+        monge.solve_exact(np.array([[1, np.inf], [1, np.inf]]) * np.ones((2, 2)), [1, 1], [1, 1])
+    with pytest.raises(ValueError, match="^tol: is 0"):
+        monge.solve_exact(np.ones((2, 2)), tol=0)
+    with pytest.raises(ValueError, match="^b: the total is 3"):
+        monge.solve_exact(np.ones((2, 2)), [1, 1], [1, 2])
+    with pytest.raises(ValueError, match="^X_a: row 1, column 0 is nan"):
+        monge.solve_exact_sample([[0.0], [np.nan]], [[0.0]])
+    with pytest.raises(TypeError, match="steps"):
+        monge.solve_exact(np.ones((2, 2)), steps=3)
+
+
+def test_emd_is_pots() -> None:
+    random = np.random.default_rng(0)
+    M = random.random((30, 20))
+    a, b = weights("whole", 30, 0), weights("decades", 20, 1)
+    plan, log = monge.emd(a, b, M, log=True)
+    expected, of_pot = ot.emd(a, b, M, log=True)
+    np.testing.assert_allclose(plan, expected, atol=1e-14)
+    assert log["cost"] == pytest.approx(of_pot["cost"], rel=1e-12) and log["warning"] is None
+    assert a @ log["u"] == pytest.approx(b @ log["v"], abs=1e-12)
+    assert monge.emd2(a, b, M) == pytest.approx(of_pot["cost"], rel=1e-12)
+    assert monge.emd2([], [], M) == pytest.approx(ot.emd2([], [], M), rel=1e-12)
+    cost, log = monge.emd2(a, b, M, log=True, return_matrix=True)
+    np.testing.assert_allclose(log["G"], plan)
+    assert monge.emd2(a, 2 * b, M, check_marginals=False) == pytest.approx(cost, rel=1e-12)
+    many = np.stack([b, np.full(20, 1 / 20)], 1)
+    np.testing.assert_allclose(monge.emd2(a, many, M), ot.emd2(a, many, M), rtol=1e-12)
+    with pytest.raises(ValueError, match="check_marginals"):
+        monge.emd(a, 2 * b, M)
