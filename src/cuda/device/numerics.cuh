@@ -54,6 +54,25 @@ static __constant__ double kPowerOfTwo[10] = {
     0.69314718055994918,    0.24022650695909102,   0.055504108664481815, 0.0096181291079831221, 0.001333355822580089,
     0.00015403529994264858, 1.5252659427347007e-5, 1.321565358416668e-6, 1.0208323063676579e-7, 7.0381816886271402e-9};
 
+/// 2^exponent power, for normal numbers.
+__device__ __forceinline__ double scaled(double power, int exponent) {
+  return __hiloint2double(__double2hiint(power) + (exponent << 20), __double2loint(power));
+}
+
+/// 2^x is a normal number if upper_half_of_size(x) is below this, the upper half of 1021.
+inline constexpr int kExponentLimit = 0x408fe800;
+__device__ __forceinline__ int upper_half_of_size(double x) {
+  return __double2hiint(x) & 0x7fffffff;
+}
+/// `power` if |x| < 1021; otherwise 0 for negative x, infinity for positive x.
+__device__ __forceinline__ double in_range(double x, double power) {
+  constexpr int kInfinity = 0x7ff00000;
+  int const upper = __double2hiint(x);
+  bool const inside = upper_half_of_size(x) < kExponentLimit;
+  int const outside = select(upper < 0, 0, max(upper, kInfinity));
+  return __hiloint2double(select(inside, __double2hiint(power), outside), select(inside, __double2loint(power), 0));
+}
+
 /// 2^x with a relative error of 2^-51, exact at 0; zero from -1021 down and infinity from 1021 up. 13 operations in
 /// double, with integer operations in between. Without branches several powers are in flight at once.
 __device__ __forceinline__ double power_of_two(double x) {
@@ -65,13 +84,64 @@ __device__ __forceinline__ double power_of_two(double x) {
   for (int k = 8; k >= 0; --k) power = __fma_rn(power, rest, kPowerOfTwo[k]);
   power = __fma_rn(power, rest, 1.0);
   // The lower half of the rounded sum is the integer exponent.
-  constexpr int kInfinity = 0x7ff00000, kLimit = 0x408fe800;  // The upper halves of infinity and 1021.
-  int const upper = __double2hiint(x);
-  bool const in_range = (upper & 0x7fffffff) < kLimit;
-  int const outside = select(upper < 0, 0, max(upper, kInfinity));
-  return __hiloint2double(select(in_range, __double2hiint(power) + (__double2loint(shifted) << 20), outside),
-                          select(in_range, __double2loint(power), 0));
+  return in_range(x, scaled(power, __double2loint(shifted)));
 }
+
+/// 2^(k / 32).
+static __constant__ double kPowersOfTwo[32] = {
+    1.0000000000000000, 1.0218971486541166, 1.0442737824274138, 1.0671404006768237, 1.0905077326652577,
+    1.1143867425958924, 1.1387886347566916, 1.1637248587775775, 1.1892071150027210, 1.2152473599804690,
+    1.2418578120734840, 1.2690509571917332, 1.2968395546510096, 1.3252366431597413, 1.3542555469368927,
+    1.3839098819638320, 1.4142135623730951, 1.4451808069770467, 1.4768261459394993, 1.5091644275934228,
+    1.5422108254079407, 1.5759808451078865, 1.6104903319492543, 1.6457554781539649, 1.6817928305074290,
+    1.7186192981224779, 1.7562521603732995, 1.7947090750031072, 1.8340080864093424, 1.8741676341103000,
+    1.9152065613971474, 1.9571441241754002};
+
+/// Coefficients of the polynomial of degree 5, equal to 1 at 0, with the least largest relative error against 2^x on
+/// [-1/64, 1/64]: 2^-53.
+static __constant__ double kPowerOfRest[5] = {0.6931471805599451, 0.2402265069551457, 0.05550410866792694,
+                                              0.009618181466807905, 0.0013333490246872277};
+
+/// 2^x for all threads of a block, in the arithmetic of T.
+template <class T>
+class Powers {
+ public:
+  struct Table {};
+  __device__ __forceinline__ explicit Powers(Table&) {}
+  __device__ __forceinline__ T operator()(T x) const { return power_of_two(x); }
+};
+
+/// As power_of_two(), in 9 operations in double, with a table of 32 powers in shared memory. Each lane of half a warp
+/// has a copy of the table, so that no two of them meet in a bank.
+template <>
+class Powers<double> {
+  static constexpr int kEntries = 32, kCopies = 16;
+
+ public:
+  using Table = double[kEntries][kCopies];
+  /// All threads of the block call it. A barrier must follow before the first power.
+  __device__ __forceinline__ explicit Powers(Table& table) : mine_(&table[0][threadIdx.x % kCopies]) {
+    for (int k = static_cast<int>(threadIdx.x); k < kEntries * kCopies; k += static_cast<int>(blockDim.x))
+      table[k / kCopies][k % kCopies] = kPowersOfTwo[k / kCopies];
+  }
+  __device__ __forceinline__ double operator()(double x) const { return in_range(x, normal(x)); }
+  /// The same for |x| < 1021.
+  __device__ __forceinline__ double normal(double x) const {
+    constexpr double kRounding = 6755399441055744.0 / kEntries;  // 1.5 2^47: its sum with x is a multiple of 1 / 32.
+    double const shifted = x + kRounding;
+    double const rest = x - (shifted - kRounding);
+    // The lower half of the rounded sum is an integer: 32 times the exponent, and the index of the table.
+    int const parts = __double2loint(shifted);
+    double const power = mine_[(parts & (kEntries - 1)) * kCopies];
+    double part = kPowerOfRest[4];
+#pragma unroll
+    for (int k = 3; k >= 0; --k) part = __fma_rn(part, rest, kPowerOfRest[k]);
+    return scaled(__fma_rn(power, part * rest, power), parts >> 5);
+  }
+
+ private:
+  double const* mine_;
+};
 
 /// If the sum of 2^(t - reference) over one tile reaches this, the reference is too low and must move. Smaller sums
 /// lose no digits in float, and 2^40 tiles of them do not overflow. Hardly any tile but the first of a block moves the

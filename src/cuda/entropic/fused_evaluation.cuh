@@ -11,7 +11,7 @@
 //   sum_plan_kernel adds them in order. Each lane copies its own costs to a ring in shared memory, eight lines ahead,
 //   so no barrier waits for memory.
 //
-// Per pair: 13 double operations of the exponential and 6 more (difference, two for the exponent, three sums); 4 or 8
+// Per pair: 9 double operations of the exponential and 6 more (difference, two for the exponent, three sums); 4 or 8
 //   bytes of memory; a hundredth of that for the sums.
 //
 // Numerics: all in double. The longest sequential sums run over the lines of a group. The terms of <C', P> are not
@@ -30,11 +30,9 @@ inline constexpr int kStripPlaces = 32 * kLanePlaces;
 inline constexpr int kBatchLines = 8;
 static_assert(kRowPadding % kStripPlaces == 0 && kRowPadding % kBatchLines == 0, "Logits are padded to whole strips.");
 
-/// C_ij - least, or 2^1023 if C_ij is infinite: the exponential and its product with 2^1023 are then 0.
-template <class S>
-__device__ __forceinline__ double finite_score(S cost, double least) {
-  constexpr int kLargest = 0x7fe00000;  // The upper half of 2^1023. Scores are not negative.
-  double const score = stored_score<double>(cost, least);
+/// A score, or 2^1023 if it is infinite: its exponential and the product of both are then 0. Scores are not negative.
+__device__ __forceinline__ double finite_score(double score) {
+  constexpr int kLargest = 0x7fe00000;  // The upper half of 2^1023.
   return __hiloint2double(min(__double2hiint(score), kLargest), __double2loint(score));
 }
 
@@ -61,6 +59,7 @@ template <class S, class Source>
 __global__ void __launch_bounds__(32 * kEvaluationWarps, 4) fused_evaluation_kernel(Source const source) {
   constexpr int kPerVector = 16 / sizeof(S), kVectors = kLanePlaces / kPerVector;
   __shared__ alignas(16) S ring[kEvaluationWarps][kBatchLines][kStripPlaces];
+  __shared__ Powers<double>::Table table;
   Share<FusedEvaluationArguments> const share = share_of(source);
   FusedEvaluationArguments const& arguments = share.arguments;
   StoredCosts const& costs = arguments.costs;
@@ -68,6 +67,8 @@ __global__ void __launch_bounds__(32 * kEvaluationWarps, 4) fused_evaluation_ker
   int const part = share.block * kEvaluationWarps + warp;
   int const group = part / arguments.plan.strips, strip = part % arguments.plan.strips;
   start_next_kernel();
+  Powers<double> const powers(table);
+  __syncthreads();
   if (group >= arguments.plan.groups) return;
 
   int const first = group * arguments.plan.group_lines;
@@ -78,20 +79,22 @@ __global__ void __launch_bounds__(32 * kEvaluationWarps, 4) fused_evaluation_ker
   };
   // A stage of the ring holds one line of a batch. Each lane reads only its own part.
   auto const staged = [&](int stage, int c) { return &ring[warp][stage][place_of(c) - strip * kStripPlaces]; };
+  // Copies the lane's costs of the next line.
+  S const* next_cost = static_cast<S const*>(costs.data) + first * costs.stride + place_of(0);
+  bool const whole = costs.aligned && place_of(kLanePlaces - 1) < size;
   auto const fetch = [&](int stage, int line) {
-    S const* const from = static_cast<S const*>(costs.data) + line * costs.stride;
+    if (line < end) {
+      std::uint32_t const to = shared_address(staged(stage, 0));
 #pragma unroll
-    for (int v = 0; v < kVectors && line < end; ++v) {
-      int const place = place_of(v * kPerVector);
-      std::uint32_t const to = shared_address(staged(stage, v * kPerVector));
-      if (costs.aligned && place + kPerVector <= size) {
-        copy_async_16(to, from + place);
-      } else {
-#pragma unroll
-        for (int e = 0; e < kPerVector; ++e) {
-          if (place + e < size) copy_async<sizeof(S)>(to + e * static_cast<int>(sizeof(S)), from + place + e);
+      for (int c = 0; c < kLanePlaces; ++c) {
+        int const from = place_of(c) - place_of(0);
+        if (whole) {
+          if (c % kPerVector == 0) copy_async_16(to + from * static_cast<int>(sizeof(S)), next_cost + from);
+        } else if (place_of(c) < size) {
+          copy_async<sizeof(S)>(to + from * static_cast<int>(sizeof(S)), next_cost + from);
         }
       }
+      next_cost += costs.stride;
     }
     copy_async_commit();
   };
@@ -128,13 +131,27 @@ __global__ void __launch_bounds__(32 * kEvaluationWarps, 4) fused_evaluation_ker
       for (int v = 0; v < kVectors; ++v) load_16_bytes(cost[v], staged(stage, v * kPerVector));
       double const of_line = __shfl_sync(0xffffffffu, logits, stage);
       line_sum[stage] = 0;
+      double score[kLanePlaces], exponent[kLanePlaces], entry[kLanePlaces];
+      int largest = 0;
 #pragma unroll
       for (int c = 0; c < kLanePlaces; ++c) {
-        double const score = finite_score(cost[c / kPerVector][c % kPerVector], costs.least);
-        double const entry = power_of_two(fused(factor, score, of_line + logit[c]));
-        line_sum[stage] += entry;
-        sum[c] += entry;
-        cost_sum[c] = fused(entry, score, cost_sum[c]);
+        score[c] = stored_score<double>(cost[c / kPerVector][c % kPerVector], costs.least);
+        exponent[c] = fused(factor, score[c], of_line + logit[c]);
+        largest = max(largest, upper_half_of_size(exponent[c]));
+        entry[c] = powers.normal(exponent[c]);
+      }
+      if (largest >= kExponentLimit) {  // Rare.
+#pragma unroll
+        for (int c = 0; c < kLanePlaces; ++c) {
+          score[c] = finite_score(score[c]);
+          entry[c] = in_range(exponent[c], entry[c]);
+        }
+      }
+#pragma unroll
+      for (int c = 0; c < kLanePlaces; ++c) {
+        line_sum[stage] += entry[c];
+        sum[c] += entry[c];
+        cost_sum[c] = fused(entry[c], score[c], cost_sum[c]);
       }
       fetch(stage, line + kBatchLines + stage);
     }

@@ -10,7 +10,7 @@
 //   warp after each tile and stay in shared memory down the strip, apart for each warp, so they need no barrier. Each
 //   block leaves its sums in memory, and sum_plan_kernel adds them in order.
 //
-// Per pair: d multiply-adds, as in a pass; 13 double operations of the exponential and 5 more (two for the exponent,
+// Per pair: d multiply-adds, as in a pass; 9 double operations of the exponential and 5 more (two for the exponent,
 //   three sums); a shuffle. From L2: 640 d bytes a tile, 1024 d if d > 64.
 //
 // Numerics: all in double. Sequential sums have at most 64 terms within a strip, then as many terms as the rectangle
@@ -46,6 +46,7 @@ __global__ void __launch_bounds__(kTileThreads, kForm == ScoreForm::distances ? 
   constexpr int kWarps = kTileThreads / 32, kStripColumns = kStripTiles * kTileColumns;
   extern __shared__ __align__(16) unsigned char shared[];
   __shared__ __align__(16) double column_sums[kWarps][kStripColumns];
+  __shared__ Powers<double>::Table table;
   Share<TileEvaluationArguments> const share = share_of(source);
   TileEvaluationArguments const& arguments = share.arguments;
   PassArguments const& scores = arguments.scores;
@@ -57,6 +58,8 @@ __global__ void __launch_bounds__(kTileThreads, kForm == ScoreForm::distances ? 
   int const end_tile = min(first_tile + plan.column_tiles, scores.columns.padded_size / kTileColumns);
   start_next_kernel();
   wait_for_previous_kernel();
+  Powers<double> const powers(table);
+  __syncthreads();
   SweepParameters const& parameters = *arguments.parameters;
   double const factor = scores.factor * parameters.log2e_over_eps;
   double const constant = (parameters.constant[0] + parameters.constant[1]) * parameters.log2e_over_eps;
@@ -89,7 +92,7 @@ __global__ void __launch_bounds__(kTileThreads, kForm == ScoreForm::distances ? 
             double entry[kThreadRows];
 #pragma unroll
             for (int r = 0; r < kThreadRows; ++r) {
-              entry[r] = power_of_two(fused(factor, score[r][c + k], row_logit[r] + logit[k]));
+              entry[r] = powers(fused(factor, score[r][c + k], row_logit[r] + logit[k]));
               sum[r] += entry[r];
               cost[r] = fused(entry[r], score[r][c + k], cost[r]);
             }

@@ -13,7 +13,7 @@
 //
 // Per pair: d multiply-adds. Products in double are on tensor cores, which on sm_90 are twice as fast. Differences take
 //   2 d operations; a p-norm other than 1, 2 and infinity takes two functions more for each coordinate. Softmin in
-//   double takes 16 operations more, 13 of them for the exponential. From L2: 512 d bytes for a tile in double, half of
+//   double takes 12 operations more, 9 of them for the exponential. From L2: 512 d bytes for a tile in double, half of
 //   that in float, and twice as much if d > 64. Each stored score is read once, without barriers among the warps.
 //
 // Numerics: a thread sums its 16 columns of a tile in T, and tiles in double. Softmin and moments take no maximum: if
@@ -59,11 +59,11 @@ struct TileSums {
   /// Adds the terms of a tile. If the pass finds the references and they prove too low, they move and the tile is
   /// summed again.
   template <ScoreForm kForm, Pass kPass>
-  __device__ __forceinline__ void add(PassArguments const& arguments, int column, ThreadScores<T> const& score,
-                                      T factor) {
+  __device__ __forceinline__ void add(PassArguments const& arguments, Powers<T> const& powers, int column,
+                                      ThreadScores<T> const& score, T factor) {
     T tile_sum[kThreadRows], tile_moment[kThreadRows];
     sum_and_raise<has_references(kPass)>(
-        tile_sum, [&] { sum_tile<kForm, kPass>(tile_sum, tile_moment, arguments, column, score, factor); },
+        tile_sum, [&] { sum_tile<kForm, kPass>(tile_sum, tile_moment, arguments, powers, column, score, factor); },
         [&] { raise<kPass>(arguments, column, score, factor); });
 #pragma unroll
     for (int r = 0; r < kThreadRows; ++r) {
@@ -94,8 +94,8 @@ struct TileSums {
  private:
   template <ScoreForm kForm, Pass kPass>
   __device__ __forceinline__ void sum_tile(T (&tile_sum)[kThreadRows], T (&tile_moment)[kThreadRows],
-                                           PassArguments const& arguments, int column, ThreadScores<T> const& score,
-                                           T factor) const {
+                                           PassArguments const& arguments, Powers<T> const& powers, int column,
+                                           ThreadScores<T> const& score, T factor) const {
 #pragma unroll
     for (int r = 0; r < kThreadRows; ++r) tile_sum[r] = tile_moment[r] = 0;
 #pragma unroll
@@ -109,7 +109,7 @@ struct TileSums {
 #pragma unroll
         for (int c = 0; c < 4; ++c) {
           T const value = score[r][quad + c];
-          T const power = power_of_two(fused(factor, value, columns.logit[c]) - reference[r]);
+          T const power = powers(fused(factor, value, columns.logit[c]) - reference[r]);
           tile_sum[r] = columns.kFactors ? fused(columns.factor[c], power, tile_sum[r]) : tile_sum[r] + power;
           if constexpr (kPass == Pass::moments) {
             // A forbidden pair must not multiply its 0 by infinity.
@@ -188,8 +188,8 @@ __device__ __forceinline__ void store_logits(PassArguments const& arguments, int
 /// Stores a tile as entries and adds them to the sums (entries), or multiplies entries in memory by the scores
 /// (hadamard).
 template <Pass kPass, class T>
-__device__ __forceinline__ void store_entries(PassArguments const& arguments, int row, int column, TileSums<T>& sums,
-                                              ThreadScores<T> const& score, T factor) {
+__device__ __forceinline__ void store_entries(PassArguments const& arguments, Powers<T> const& powers, int row,
+                                              int column, TileSums<T>& sums, ThreadScores<T> const& score, T factor) {
 #pragma unroll
   for (int quad = 0; quad < kThreadColumns; quad += 4) {
     int const first = column + column_offset(quad);
@@ -201,7 +201,7 @@ __device__ __forceinline__ void store_entries(PassArguments const& arguments, in
 #pragma unroll
         for (int c = 0; c < 4; ++c) {
           T const t = fused(factor, score[r][quad + c], columns.logit[c]);
-          entry[r][c] = T(kEntryScale) * columns.factor[c] * power_of_two(t - sums.reference[r]);
+          entry[r][c] = T(kEntryScale) * columns.factor[c] * powers(t - sums.reference[r]);
           if constexpr (sizeof(T) == 4) entry[r][c] = limited_entry(entry[r][c]);
           sums.sum[r] += entry[r][c];
         }
@@ -248,9 +248,12 @@ inline constexpr int kTileBlocks = sizeof(T) == 4                  ? 4
 template <class T, ScoreForm kForm, Pass kPass, class Source>
 __global__ void __launch_bounds__(kTileThreads, kTileBlocks<T, kForm>) pass_tile(Source const source) {
   extern __shared__ __align__(16) unsigned char shared[];
+  __shared__ typename Powers<T>::Table table;
   Share<PassArguments> const share = share_of(source);
   PassArguments const& arguments = share.arguments;
   start_next_kernel();
+  Powers<T> const powers(table);
+  if constexpr (has_sums(kPass)) __syncthreads();
   wait_for_previous_kernel();
   T const factor =
       static_cast<T>(arguments.parameters ? arguments.factor * arguments.parameters->log2e_over_eps : arguments.factor);
@@ -271,9 +274,9 @@ __global__ void __launch_bounds__(kTileThreads, kTileBlocks<T, kForm>) pass_tile
       if constexpr (kPass == Pass::logits) {
         store_logits(arguments, row, column, sums, score, factor);
       } else if constexpr (has_stores(kPass)) {
-        store_entries<kPass>(arguments, row, column, sums, score, factor);
+        store_entries<kPass>(arguments, powers, row, column, sums, score, factor);
       } else {
-        sums.template add<kForm, kPass>(arguments, column, score, factor);
+        sums.template add<kForm, kPass>(arguments, powers, column, score, factor);
       }
     }
     if constexpr (has_sums(kPass)) {
