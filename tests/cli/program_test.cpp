@@ -529,13 +529,14 @@ TEST_F(SolveProgram, TakesOtherCostFunctions) {
     EXPECT_EQ(report()["options"]["norm_p"].is_null(), name != "p-norm");
   }
   EXPECT_EQ(solve({"--eps", "0.1", "--cost-function", "p-norm", "--norm-p", "inf"}).code, 0);
+  EXPECT_EQ(solve({"--eps-relative", "0.1", "--cost-function", "euclidean"}).code, 0);
+  EXPECT_DOUBLE_EQ(report()["eps_relative"].get<double>(), 0.1);
   fs::remove_all(path("result"));
   expect_refused(solve({"--eps", "0.1", "--cost-function", "manhattan"}),
                  "cost_function: is 'manhattan'; must be sqeuclidean, euclidean, cosine, dot or p-norm");
   expect_refused(solve({"--eps", "0.1", "--norm-p", "3"}), "norm_p: is 3; is for the cost function p-norm");
   expect_refused(solve({"--eps", "0.1", "--cost-function", "p-norm", "--norm-p", "0.9"}),
                  "norm_p: is 0.9; must be >= 1");
-  expect_refused(solve({"--eps-relative", "0.1", "--cost-function", "euclidean"}), "eps_relative: is 0.1; the mean of");
   file("zero.csv", "0 0 0\n1 2 3\n");
   expect_refused(run({"solve", path("zero.csv"), path("y.npy"), "--out", path("result"), "--device", "cpu", "--eps",
                       "1", "--cost-function", "cosine"}),

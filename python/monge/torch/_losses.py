@@ -356,12 +356,12 @@ def _operators(of: Any) -> Callable[..., Any]:
         wanted = "".join(letter for letter, need in zip("xyab", needed) if need)
         if hasattr(ctx, "solved") and not torch.is_grad_enabled():
             # The forward's plans serve one backward and are then released; its results, which are smaller, stay for
-            # another one. `saved_tensors` has refused changed inputs.
-            ctx.found = gradients_of(*ctx.solved, given[0], given[1], wanted)
+            # another one by the same inputs. `saved_tensors` has refused changed inputs.
+            problems, plans = ctx.solved
+            ctx.found = wanted, gradients_of(problems, plans, given[0], given[1], wanted)
             del ctx.solved
-        if hasattr(ctx, "found") and not torch.is_grad_enabled():
-            by = ctx.found
-        else:
+        found, by = getattr(ctx, "found", (None, None))
+        if found is None or not set(wanted) <= set(found) or torch.is_grad_enabled():
             by = gradients(*given, ctx.geometry, ctx.options, wanted, labels_x, labels_y, label_cost)
         each, row = by_value[:, None, None], by_value[:, None]
         return *(v * t if need else None for v, t, need in zip(by, (each, each, row, row), needed)), *none
