@@ -360,8 +360,8 @@ def _operators(of: Any) -> Callable[..., Any]:
             problems, plans = ctx.solved
             ctx.found = wanted, gradients_of(problems, plans, given[0], given[1], wanted)
             del ctx.solved
-        found, by = getattr(ctx, "found", (None, None))
-        if found is None or not set(wanted) <= set(found) or torch.is_grad_enabled():
+        found, by = getattr(ctx, "found", ("", ()))
+        if torch.is_grad_enabled() or not found or not set(wanted) <= set(found):
             by = gradients(*given, ctx.geometry, ctx.options, wanted, labels_x, labels_y, label_cost)
         each, row = by_value[:, None, None], by_value[:, None]
         return *(v * t if need else None for v, t, need in zip(by, (each, each, row, row), needed)), *none

@@ -168,3 +168,14 @@ def test_labels_of_samples_loss():
         monge.torch.sinkhorn_divergence(x, y, reg=0.5, unbalanced=(1.0, 2.0))
     with pytest.raises(TypeError, match="^warm_start: is 'a'; must be True or False"):
         monge.torch.SamplesLoss(warm_start="a")
+
+
+def test_backwards_by_one_cloud_after_the_other():
+    generator = torch.Generator().manual_seed(0)
+    x, y = (torch.randn(n, 2, generator=generator, dtype=torch.float64).requires_grad_() for n in (9, 8))
+    loss = monge.torch.SamplesLoss(blur=0.5)
+    both = torch.autograd.grad(loss(x, y), (x, y))
+    value = loss(x, y)
+    for cloud, expected in zip((x, y), both):
+        (found,) = torch.autograd.grad(value, cloud, retain_graph=True)
+        torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-12)
