@@ -145,7 +145,7 @@ struct SplittingResidual {
   std::int64_t nonzeros;               ///< Of X.
 };
 
-/// A state to begin from. Empty parts are those of a cold start.
+/// A state to begin from. An empty part keeps the value of a cold start.
 struct SplittingStart {
   std::span<double const> u, v;  ///< Potentials of the costs inside.
   MatrixView plan;               ///< X in the user's mass; on the host or on the device.

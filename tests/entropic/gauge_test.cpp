@@ -109,7 +109,7 @@ TEST_P(Gauge, a_constant_of_the_start_is_taken_back) {
   Plan const moved = solve(problem, options);
   ASSERT_EQ(moved.status(), Status::converged) << moved.report().message;
   EXPECT_LE(std::abs(inner(problem.a, moved.f()) - inner(problem.b, moved.g())), 100 * 0x1p-53 * constant);
-  // Products are as good as those of the other plan: no digits are left in the constant.
+  // The constant costs products no digits: both plans agree to rounding.
   std::vector<double> const ones(41, 1.0);
   std::vector<double> product(50);
   moved.apply(MatrixView(ones.data(), 41, 1), MutableMatrixView(product.data(), 50, 1));

@@ -146,7 +146,7 @@ class Runtime {
     Stream stream;
     PinnedArray<unsigned char> staging;
     std::int64_t staged = 0;  // Bytes of `staging` in use.
-    /// Memory to be released after the work of this lane. Its stream may be that of another lane.
+    /// Memory to be released after the work of this lane. Its stream may belong to another lane.
     struct Released {
       void* memory;
       std::size_t bytes;
