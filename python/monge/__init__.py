@@ -12,6 +12,8 @@ import importlib.util
 from typing import TYPE_CHECKING, Any
 
 from ._classic import (
+    emd,
+    emd2,
     empirical_sinkhorn,
     empirical_sinkhorn2,
     empirical_sinkhorn_divergence,
@@ -45,7 +47,7 @@ from ._divergence import (
     sinkhorn_divergence,
     sinkhorn_divergence_of_costs,
 )
-from ._exact import ExactResult, emd, emd2, solve_exact, solve_exact_sample
+from ._exact import ExactResult, solve_exact, solve_exact_sample
 from ._options import ExactOptions, ProjectionOptions, RegularizedOptions, SolveOptions
 from ._plan_result import Gradients, LazyPlan
 from ._problem import ConvergenceWarning

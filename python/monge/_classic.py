@@ -9,6 +9,9 @@ import numpy as np
 
 from ._arrays import Array, on_host, read, read_optional
 from ._divergence import sinkhorn_divergence
+from ._exact import ExactResult
+from ._exact import run as run_exact
+from ._followed import requires_gradient
 from ._names import MATRIX, POINTS, UNEQUAL_TOTALS, calls, lower_name, number, shown, truth
 from ._plan_result import PlanResult
 from ._problem import (
@@ -60,6 +63,7 @@ _POINTS = {
     "column of C": "row of X_t",
 }
 
+_EMD = {**MATRIX, UNEQUAL_TOTALS: "check_marginals=False, which scales b"}
 
 _OF_ONE_METHOD = ("tau", "epsilon0", "numInnerItermax", "print_period", "translation_invariant")
 """Further options of POT's methods, which have no effect here: the solver is one, in the log domain."""
@@ -605,3 +609,88 @@ def smooth_ot_dual(
         result = run_regularized(problem, quadratic_term(reg), own, None, None, shows(None, verbose))
         alpha, beta = result.potentials
     return (result.plan, {"alpha": alpha, "beta": beta, "res": result}) if log else result.plan
+
+
+def _emd(a: Any, b: Any, M: Any, check_marginals: Any, potentials_init: Any) -> ExactResult:
+    a, b = _weights(a), _weights(b)
+    if not truth("check_marginals", check_marginals) and a is not None and b is not None:
+        if any(map(requires_gradient, (a, b))):
+            b = b * (a.sum() / b.sum())
+        else:
+            row, column = read("a", a), read("b", b)
+            totals = (float(on_host(side).sum(dtype=np.float64)) for side in (row, column))
+            b = column * (next(totals) / next(totals))
+    return run_exact(matrix_problem(M, a, b), {}, potentials_init)
+
+
+def _emd_log(result: ExactResult, center_dual: Any) -> Log:
+    """POT's log: `u` and `v` are the potentials, by `center_dual` with equal means under the weights."""
+    u, v = result.potentials
+    if truth("center_dual", center_dual):
+        made, (row, column) = result._made, result.marginals
+        finite = [np.where(np.isfinite(side), side, 0) for side in (made.f, made.g)]
+        shift = (finite[0] @ on_host(row) - finite[1] @ on_host(column)) / (2 * made.values.sum())
+        u, v = u - shift, v + shift
+    warning = None if result.converged else result.report.message
+    return {"cost": result.value, "u": u, "v": v, "warning": warning, "result_code": int(result.converged)}
+
+
+@calls(**_EMD)
+def emd(
+    a: Any,
+    b: Any,
+    M: Any,
+    numItermax: int = 100000,
+    log: bool = False,
+    center_dual: bool = True,
+    numThreads: int | str = 1,
+    check_marginals: bool = True,
+    potentials_init: tuple[Any, Any] | None = None,
+) -> Any:
+    """POT's ``ot.emd``: the optimal plan (n x m) for the costs `M`, and with `log` also (plan, log).
+
+    Args:
+        a, b, M: Weights and costs, as for :func:`solve_exact`; empty weights are uniform.
+        log: Adds a dictionary of `cost`, the potentials `u` and `v`, `warning` and `result_code`, 1 for a proved
+            optimum.
+        center_dual: Whether u and v get equal sums under the weights.
+        check_marginals: False scales b to the total of a, whatever its total is.
+        potentials_init: (u, v), a warm start.
+        numItermax, numThreads: Have no effect: the solve ends with a proof, on all cores.
+
+    Errors are those of :func:`solve_exact`.
+    """
+    result = _emd(a, b, M, check_marginals, potentials_init)
+    return (result.plan, _emd_log(result, center_dual)) if truth("log", log) else result.plan
+
+
+@calls(**_EMD)
+def emd2(
+    a: Any,
+    b: Any,
+    M: Any,
+    processes: int = 1,
+    numItermax: int = 100000,
+    log: bool = False,
+    return_matrix: bool = False,
+    center_dual: bool = True,
+    numThreads: int | str = 1,
+    check_marginals: bool = True,
+    potentials_init: tuple[Any, Any] | None = None,
+) -> Any:
+    """POT's ``ot.emd2``: the optimal cost, which tensors of PyTorch differentiate, and with `log` also (cost, log).
+
+    A matrix b (m, k) has k problems in its columns, and a list of results. With `return_matrix` the log has the plan,
+    too, as `G`. Other arguments are those of :func:`emd`; `processes` has no effect.
+    """
+    columns = [b] if getattr(b, "ndim", 1) == 1 else [b[:, k] for k in range(b.shape[1])]
+
+    def of(column: Any) -> Any:
+        result = _emd(a, column, M, check_marginals, potentials_init)
+        if not truth("log", log) and not truth("return_matrix", return_matrix):
+            return result.value
+        entries = _emd_log(result, center_dual)
+        return result.value, {**entries, "G": result.plan} if return_matrix else entries
+
+    found = [of(column) for column in columns]
+    return found[0] if getattr(b, "ndim", 1) == 1 else found

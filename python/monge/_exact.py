@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from . import _core
 from ._arrays import Array, framework_of, on_host
-from ._names import MATRIX, POINTS, UNEQUAL_TOTALS, calls, truth
-from ._plan_result import Gradients, PlanResult, attached, without_second
+from ._names import MATRIX, POINTS, UNEQUAL_TOTALS, calls
+from ._plan_result import SparsePlanResult, attached
 from ._problem import (
     Problem,
     ProgressFunction,
@@ -91,13 +91,21 @@ def _write(to: Array, values: np.ndarray[Any, Any]) -> None:
     to[...] = framework.array(values, framework.dtype_name(to), framework.device(to))
 
 
-class ExactResult(PlanResult):
+class ExactResult(SparsePlanResult):
     """The result of :func:`monge.solve_exact` and its like, with the attributes of POT's ``OTResult`` and more.
 
     P minimises <M, P> over the plans and has at most n + m - 1 entries. Status "optimal" is a proof: no pair of points
     has a cost below the sum of its potentials. Arrays have the framework, dtype and device of M or X_a. A pickle holds
     the result; nothing is solved again.
+
+    If tensors of PyTorch that require gradients were given, ``value`` has the derivatives of the optimum. The plan is
+    locally constant in costs and points: what is made of it (plan, entries, marginals, products, averages, maps) has
+    derivatives 0 by them, products and averages have derivatives by their arguments, and maps by X_b as the values that
+    they average. Derivatives of plan and potentials by weights, and of potentials by costs, are a NotImplementedError
+    where a backward pass asks for them.
     """
+
+    _is_constant = ("plan", "pairs", "sparse_plan", "marginals", "apply", "average")
 
     def __init__(self, problem: Problem, options: dict[str, Any], made: _Made) -> None:
         super().__init__(problem, options, made.report)
@@ -114,24 +122,9 @@ class ExactResult(PlanResult):
         return int(self._report.rounds)
 
     @property
-    def status(self) -> str:
-        """ "optimal", "round_limit" or "stopped"."""
-        return str(self._report.status)
-
-    @property
-    def converged(self) -> bool:
-        """Whether the plan is proved optimal."""
-        return self.status == "optimal"
-
-    @property
     def marginal_error(self) -> float:
         """The mass that the plan lacks on both sides: 0 unless the solve was stopped."""
         return float(2 * (self._report.mass - self._report.transported_mass))
-
-    @property
-    def nonzeros(self) -> int:
-        """The number of entries P_ij > 0."""
-        return int(self._report.nonzeros)
 
     @property
     def value(self) -> Array:
@@ -160,22 +153,9 @@ class ExactResult(PlanResult):
         (values,) = attached(self, "sparse_plan", (place.array(made.values),))
         return place.framework.csr(index(made.row_begin), index(made.column_indices), values, self.shape)
 
-    def average(self, values: Any, transpose: bool = False) -> Array:
-        """sum_j P_ij v_j / sum_j P_ij for `values` v (m,) or (m, p) of the targets. With `transpose` averages
-        over columns, for values (n,) or (n, p) of the sources. The average is 0 for a point without mass."""
-        multiply = self._plan.average_transpose if transpose else self._plan.average
-        return self._product("average", multiply, values, int(not transpose), "values", how=(transpose,))
-
     def transform(self) -> Array:
         """The average target of each of the sources."""
         return self._average_of_targets()
-
-    def gradients(self) -> Gradients:
-        """Derivatives of the value by points ("sqeuclidean", "dot") and weights. By the costs it is the plan."""
-        return without_second(self, self._gradients("xyab"))
-
-    def _gradients(self, wanted: str) -> Gradients:
-        return self._gradients_at_fixed_plan()
 
     @property
     def _plan(self) -> _Made:
@@ -301,94 +281,3 @@ def solve_exact_sample(
     )
     translated = library_options(options, tolerance=("tol", tol))
     return run(problem, translated, potentials_init, n_threads, progress)
-
-
-Log = dict[str, Any]
-
-_EMD = {**MATRIX, UNEQUAL_TOTALS: "check_marginals=False, which scales b"}
-
-
-def _weights(given: Any) -> Any:
-    """Weights by POT's convention: None and empty are uniform."""
-    return None if given is None or len(given) == 0 else given
-
-
-def _emd(a: Any, b: Any, M: Any, check_marginals: Any, potentials_init: Any) -> ExactResult:
-    problem = matrix_problem(M, _weights(a), _weights(b))
-    if not truth("check_marginals", check_marginals) and problem.a is not None and problem.b is not None:
-        totals = (float(on_host(side).sum(dtype=np.float64)) for side in (problem.a, problem.b))
-        problem = replace(problem, b=problem.b * (next(totals) / next(totals)))
-    return run(problem, {}, potentials_init)
-
-
-def _log(result: ExactResult, center_dual: Any) -> Log:
-    """POT's log: `u` and `v` are the potentials, by `center_dual` with equal means under the weights."""
-    u, v = result.potentials
-    if truth("center_dual", center_dual):
-        made, (row, column) = result._made, result.marginals
-        finite = [np.where(np.isfinite(side), side, 0) for side in (made.f, made.g)]
-        shift = (finite[0] @ on_host(row) - finite[1] @ on_host(column)) / (2 * made.values.sum())
-        u, v = u - shift, v + shift
-    warning = None if result.converged else result.report.message
-    return {"cost": result.value, "u": u, "v": v, "warning": warning, "result_code": int(result.converged)}
-
-
-@calls(**_EMD)
-def emd(
-    a: Any,
-    b: Any,
-    M: Any,
-    numItermax: int = 100000,
-    log: bool = False,
-    center_dual: bool = True,
-    numThreads: int | str = 1,
-    check_marginals: bool = True,
-    potentials_init: tuple[Any, Any] | None = None,
-) -> Any:
-    """POT's ``ot.emd``: the optimal plan (n x m) for the costs `M`, and with `log` also (plan, log).
-
-    Args:
-        a, b, M: Weights and costs, as for :func:`solve_exact`; empty weights are uniform.
-        log: Adds a dictionary of `cost`, the potentials `u` and `v`, `warning` and `result_code`, 1 for a proved
-            optimum.
-        center_dual: Whether u and v get equal sums under the weights.
-        check_marginals: False scales b to the total of a, whatever its total is.
-        potentials_init: (u, v), a warm start.
-        numItermax, numThreads: Have no effect: the solve ends with a proof, on all cores.
-
-    Errors are those of :func:`solve_exact`.
-    """
-    result = _emd(a, b, M, check_marginals, potentials_init)
-    return (result.plan, _log(result, center_dual)) if truth("log", log) else result.plan
-
-
-@calls(**_EMD)
-def emd2(
-    a: Any,
-    b: Any,
-    M: Any,
-    processes: int = 1,
-    numItermax: int = 100000,
-    log: bool = False,
-    return_matrix: bool = False,
-    center_dual: bool = True,
-    numThreads: int | str = 1,
-    check_marginals: bool = True,
-    potentials_init: tuple[Any, Any] | None = None,
-) -> Any:
-    """POT's ``ot.emd2``: the optimal cost, which tensors of PyTorch differentiate, and with `log` also (cost, log).
-
-    A matrix b (m, k) has k problems in its columns, and a list of results. With `return_matrix` the log has the plan,
-    too, as `G`. Other arguments are those of :func:`emd`; `processes` has no effect.
-    """
-    columns = [b] if getattr(b, "ndim", 1) == 1 else [b[:, k] for k in range(b.shape[1])]
-
-    def of(column: Any) -> Any:
-        result = _emd(a, column, M, check_marginals, potentials_init)
-        if not truth("log", log) and not truth("return_matrix", return_matrix):
-            return result.value
-        entries = _log(result, center_dual)
-        return result.value, {**entries, "G": result.plan} if return_matrix else entries
-
-    found = [of(column) for column in columns]
-    return found[0] if getattr(b, "ndim", 1) == 1 else found

@@ -132,13 +132,14 @@ class PlanResult:
 
     @property
     def status(self) -> str:
-        """ "converged", "completed" (a tolerance of 0), "iteration_limit", "precision_limit" or "stopped"."""
+        """ "converged", "completed" (a tolerance of 0), "iteration_limit", "precision_limit" or "stopped"; of exact
+        transport "optimal", "round_limit" or "stopped"."""
         return str(self._report.status)
 
     @property
     def converged(self) -> bool:
-        """Whether the solve reached its tolerance."""
-        return bool(self._report.status == "converged")
+        """Whether the solve reached its tolerance, or its proof."""
+        return self.status in ("converged", "optimal")
 
     @property
     def marginal_error(self) -> float:
@@ -281,6 +282,8 @@ class PlanResult:
 
     _has_gradients: tuple[str, ...] = ("value",)
     """The attributes and methods that have derivatives by the tensors of the problem."""
+    _is_constant: tuple[str, ...] = ()
+    """Those whose derivatives by costs and points are 0."""
 
     @property
     def _followed(self) -> Followed | None:
@@ -395,3 +398,25 @@ class PlanResult:
             given = place.array(on_host(given))
         reciprocal = (marginal > 0) / (marginal + (marginal == 0))
         return given * (reciprocal if given.ndim == 1 else reciprocal[:, None])
+
+
+class SparsePlanResult(PlanResult):
+    """The common part of results whose plans have few entries."""
+
+    @property
+    def nonzeros(self) -> int:
+        """The number of positive entries of the plan."""
+        return int(self._report.nonzeros)
+
+    def average(self, values: Any, transpose: bool = False) -> Array:
+        """sum_j P_ij v_j / sum_j P_ij for `values` v (m,) or (m, p) of the targets. With `transpose` averages
+        over columns, for values (n,) or (n, p) of the sources. The average is 0 for a point without mass."""
+        multiply = self._plan.average_transpose if transpose else self._plan.average
+        return self._product("average", multiply, values, int(not transpose), "values", how=(transpose,))
+
+    def gradients(self) -> Gradients:
+        """Derivatives of the value by points ("sqeuclidean", "dot") and weights. By the costs it is the plan."""
+        return without_second(self, self._gradients("xyab"))
+
+    def _gradients(self, wanted: str) -> Gradients:
+        return self._gradients_at_fixed_plan()

@@ -13,7 +13,7 @@ import numpy as np
 from . import _core
 from ._arrays import Array, on_host, read, read_index, read_optional
 from ._names import REGULARIZED, ROWS, calls, number, shown, whole
-from ._plan_result import Gradients, PlanResult, attached, without_second
+from ._plan_result import SparsePlanResult, attached
 from ._problem import (
     Problem,
     ProgressFunction,
@@ -159,7 +159,7 @@ def regularized_options(own: Mapping[str, Any], max_iter: int | None, tol: float
     return library_options(own, iterations=("max_iter", max_iter), tolerance=("tol", tol))
 
 
-class RegularizedResult(PlanResult):
+class RegularizedResult(SparsePlanResult):
     """The result of :func:`monge.solve_regularized` and its like, with the attributes of POT's ``OTResult`` and more.
 
     X minimises <M, X> + h(X) over the plans. The potentials u and v, in units of the cost, are feasible for the dual
@@ -194,11 +194,6 @@ class RegularizedResult(PlanResult):
         return int(self._report.iterations)
 
     @property
-    def nonzeros(self) -> int:
-        """The number of entries X_ij > 0."""
-        return int(self._report.nonzeros)
-
-    @property
     def value(self) -> Array:
         """<M, X> + h(X).
 
@@ -216,12 +211,6 @@ class RegularizedResult(PlanResult):
         self._plan.entries(row_begin, columns, values)
         (values,) = attached(self, "sparse_plan", (values,))
         return place.framework.csr(row_begin, columns, values, self.shape)
-
-    def average(self, values: Any, transpose: bool = False) -> Array:
-        """sum_j X_ij v_j / sum_j X_ij for `values` v (m,) or (m, p) of the targets. With `transpose` averages
-        over columns, for values (n,) or (n, p) of the sources. The average is 0 for a point without mass."""
-        multiply = self._plan.average_transpose if transpose else self._plan.average
-        return self._product("average", multiply, values, int(not transpose), "values", how=(transpose,))
 
     def topk(self, k: int, axis: int = 1) -> tuple[Array, Array]:
         """(indices, values) of the `k` largest entries of each row (`axis` 1: n x k) or column (0: m x k), the largest
@@ -290,13 +279,6 @@ class RegularizedResult(PlanResult):
         """
         found = np.concatenate([u for u, _ in self._rows("potential", points, weights)])
         return self._at_points("potential", found, points, weights)
-
-    def gradients(self) -> Gradients:
-        """Derivatives of the value by points ("sqeuclidean", "dot") and weights. By the costs it is the plan."""
-        return without_second(self, self._gradients("xyab"))
-
-    def _gradients(self, wanted: str) -> Gradients:
-        return self._gradients_at_fixed_plan()
 
     @property
     def inverse(self) -> RegularizedResult:

@@ -7,7 +7,8 @@ The matrix W of _response.py for the attributes:
   plan           W = P o (u + w - G / eps),        G = dL/dP
   value_linear   W = P o (u + w + 1 - C / eps),    u and w as for G = C
 
-Those of products, averages and maps are in _products.py. All else has none, and raises where a gradient is asked for.
+Those of products, averages and maps are in _products.py. An exact plan does not change with costs and points, except
+where two plans are optimal, so its derivatives by them are 0 (`_is_constant`). All else has none, and raises where a gradient is asked for.
 """
 
 from __future__ import annotations
@@ -51,15 +52,24 @@ class _Attached(torch.autograd.Function):
         given, of = saved[: ctx.count], saved[ctx.count :]
         wanted = ctx.needs_input_grad[-ctx.count :]
         others = given[_FOLLOWED:]
-        if name not in ctx.result._has_gradients and name not in _OF_VALUES:
+        is_constant, by_problem = name in ctx.result._is_constant, wanted[:_FOLLOWED]
+        if is_constant:
+            if any(wanted[3:_FOLLOWED]):
+                raise NotImplementedError(f"{name}: has no derivatives by weights here; must be detached")
+            by_problem = (False,) * _FOLLOWED
+        elif name not in ctx.result._has_gradients and name not in _OF_VALUES:
             raise NotImplementedError(f"{name}: has no derivatives here; must be detached")
         with torch.no_grad():
             # Gradients that are not finite give NaN: those by values in a product, the others here.
-            if name in ("value", "value_linear") or all(bool(v.isfinite().all()) for v in by):
+            if is_constant and name not in _OF_OTHERS:
+                found: Found = [None] * _FOLLOWED
+            elif name in ("value", "value_linear") or all(bool(v.isfinite().all()) for v in by):
                 arguments = (others, *ctx.how) if name in _OF_OTHERS else ()
-                found = (_DERIVATIVES | _OF_OTHERS)[name](ctx.result, wanted[:_FOLLOWED], of, by, *arguments)
+                found = (_DERIVATIVES | _OF_OTHERS)[name](ctx.result, by_problem, of, by, *arguments)
             else:
                 found = [None if v is None else torch.full_like(v, math.nan) for v in given]
+            if is_constant:
+                found = [torch.zeros_like(to) if one and v is None else v for v, to, one in zip(found, given, wanted)]
             # Weights may lie in host memory.
             found = [v.to(to.device) if one and v is not None else None for v, to, one in zip(found, given, wanted)]
         none = [None] * (len(ctx.needs_input_grad) - ctx.count)
