@@ -5,7 +5,15 @@ Functions of :mod:`monge` take and return tensors, too; those here are operators
 
 from ._losses import sinkhorn_divergence, transport
 from ._pairs import OTPairs
-from ._projection import MHCMapping, SinkhornProjection, fused_sinkhorn, hc_split_sinkhorn, mhc_mapping, project
+from ._projection import (
+    MHCMapping,
+    SinkhornProjection,
+    fused_sinkhorn,
+    gumbel_sinkhorn,
+    hc_split_sinkhorn,
+    mhc_mapping,
+    project,
+)
 from ._regularized import group_lasso_drot, quadratic_drot, regularized_transport
 from ._samples_loss import SamplesLoss
 
@@ -16,6 +24,7 @@ __all__ = [
     "SinkhornProjection",
     "fused_sinkhorn",
     "group_lasso_drot",
+    "gumbel_sinkhorn",
     "hc_split_sinkhorn",
     "mhc_mapping",
     "project",

@@ -136,6 +136,45 @@ class SinkhornProjection(torch.nn.Module):
         return ", ".join([repr(self.preset), *(f"{name}={value!r}" for name, value in self.options.items())])
 
 
+def gumbel_sinkhorn(
+    logits: Tensor,
+    temperature: float = 1.0,
+    *,
+    noise: float = 1.0,
+    generator: torch.Generator | None = None,
+    **options: Any,
+) -> Tensor:
+    """Random doubly stochastic matrices near permutations: :func:`project` of (`logits` + `noise` G) / `temperature`,
+    with independent G of the standard Gumbel distribution, and its gradient by `logits` at that G.
+
+    Args:
+        logits: (..., n, m), in float16, bfloat16 or float32. Noise, sum and projection are in float32; the result is
+            rounded. For k samples of each matrix: ``logits.expand(k, *logits.shape)``.
+        temperature: > 0; the lower, the nearer the matrices are to permutations.
+        noise: Factor of G; 0 for the projection alone, such as in evaluation.
+        generator: Of PyTorch, on the device of the logits; by default that device's own (torch.manual_seed). The same
+            seed gives the same matrices on one device; PyTorch's numbers on a CPU and on a GPU differ.
+        options: As for :func:`monge.project`, with preset "gumbel_sinkhorn".
+
+    Errors are those of :func:`project`.
+
+    Source: Mena et al. 2018, Learning Latent Permutations with Gumbel-Sinkhorn Networks.
+
+    >>> import monge.torch, torch
+    >>> monge.torch.gumbel_sinkhorn(torch.zeros(3, 3), 0.1, noise=0)[0]
+    tensor([0.3333, 0.3333, 0.3333])
+    """
+    require_tensors(logits=logits)
+    _require_half_or_single("logits", logits.dtype)
+    noise = number("noise", noise)
+    if not 0 <= noise < math.inf:
+        raise ValueError(f"noise: is {noise}; must be finite and >= 0")
+    moved = logits.float()
+    if noise > 0:  # An exponential number is positive, so that its logarithm is finite.
+        moved = moved - noise * torch.empty_like(moved).exponential_(generator=generator).log()
+    return project(moved, "gumbel_sinkhorn", temperature=temperature, **options).to(logits.dtype)
+
+
 @calls(iterations="num_iterations", epsilon="eps")
 def fused_sinkhorn(logits: Tensor, num_iterations: int = 20, eps: float = 1e-6) -> Tensor:
     """The fused Sinkhorn of Megatron-LM, with its arguments: `logits` (..., n, m), in float32, float16 or bfloat16,

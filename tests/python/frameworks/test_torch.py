@@ -1,5 +1,6 @@
 """PyTorch on the CPU: tensors in and out, derivatives, torch.compile, GeomLoss's loss, projections."""
 
+import math
 import pickle
 
 import numpy as np
@@ -303,6 +304,44 @@ def test_projection_modules(dtype):
     with pytest.raises((NotImplementedError, RuntimeError)):
         (gradient,) = torch.autograd.grad(module(logits).square().sum(), logits, create_graph=True)
         gradient.sum().backward()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_gumbel_sinkhorn(dtype):
+    logits = torch.randn(300, 5, 5, generator=torch.Generator().manual_seed(0)).to(dtype).requires_grad_()
+
+    def sample(seed, **given):
+        return monge.torch.gumbel_sinkhorn(logits, 0.7, generator=torch.Generator().manual_seed(seed), **given)
+
+    found = sample(1)
+    assert found.dtype == dtype
+    torch.testing.assert_close(found, sample(1), rtol=0, atol=0)
+    assert (found - sample(2)).abs().max() > 0.1
+    wide = logits.detach().float()
+    gumbel = -torch.empty_like(wide).exponential_(generator=torch.Generator().manual_seed(1)).log()
+    # 7500 standard Gumbel numbers: mean 0.5772, variance pi^2 / 6, within four deviations of their estimates.
+    assert abs(gumbel.mean() - 0.5772) < 4 * 1.283 / 7500**0.5
+    assert abs(gumbel.var() - math.pi**2 / 6) < 4 * 1.645 * (4.4 / 7500) ** 0.5
+    double = wide.double().requires_grad_()
+    matrix = ((double + gumbel) / 0.7).exp()
+    for _ in range(20):
+        for axis in (-1, -2):
+            matrix = matrix / matrix.sum(axis, keepdim=True)
+    rounding = torch.finfo(dtype).eps
+    torch.testing.assert_close(found.double(), matrix.detach(), rtol=max(rounding, 1e-5), atol=1e-6)
+    direction = torch.randn(logits.shape, generator=torch.Generator().manual_seed(3)).to(dtype)
+    (own,) = torch.autograd.grad(found, logits, direction)
+    (other,) = torch.autograd.grad(matrix, double, direction.double())
+    torch.testing.assert_close(own.double(), other, rtol=rounding, atol=max(16 * rounding * 0.1, 1e-5))
+    torch.testing.assert_close(
+        sample(1, noise=0), monge.torch.project(logits.float(), "gumbel_sinkhorn", temperature=0.7).to(dtype)
+    )
+    with pytest.raises(ValueError, match="^noise: is -1.0; must be finite and >= 0"):
+        sample(1, noise=-1)
+    with pytest.raises(ValueError, match="^temperature: is 0; must be finite and > 0"):
+        monge.torch.gumbel_sinkhorn(logits, 0)
+    with pytest.raises(TypeError, match="^logits: is of dtype torch.float64"):
+        monge.torch.gumbel_sinkhorn(logits.double())
 
 
 def deepseek(mixes, scale, base, iterations, eps):
