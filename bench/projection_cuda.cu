@@ -152,28 +152,33 @@ int main(int argc, char** argv) {
     projection("mhc_paper", 128, 4096, preset("mhc_paper", 5), false);
     projection("mhc_paper", 128, 4096, preset("mhc_paper", 5), true);
     projection("mhc_paper padded", 6, std::int64_t{1} << 20, preset("mhc_paper", 20), false);
-    for (std::int64_t const tokens : {std::int64_t{4096}, std::int64_t{32768}, std::int64_t{1} << 20}) {
-      for (bool const backward : {false, true}) {
-        int const buffers = static_cast<int>(std::clamp<std::int64_t>(floats / 32 / tokens, 1, 64));
-        monge::MhcOptions options;
-        float* const parameters = gradient + floats - 64;  // scale, base; their gradients after them
-        double const bytes = (backward ? 288.0 : 192.0) * static_cast<double>(tokens);
-        report(backward ? "mhc mapping backward" : "mhc mapping", tokens, bytes, buffers, [&](int i) {
-          float* const mixes = logits + i * tokens * 24;
-          float* const g = gradient + i * tokens * 24;
-          float* const to = out + i * tokens * 24;
-          monge::VectorView const scale(parameters, 3, 1, device), base(parameters + 4, 24, 1, device);
-          if (backward) {
-            monge::mhc_mapping_backward(context, {mixes, tokens, 24, -1, device}, scale, base,
-                                        {g, tokens, 4, -1, device}, {g + 4 * tokens, tokens, 4, -1, device},
-                                        {g + 8 * tokens, tokens, 4, 4, -1, -1, device}, {to, tokens, 24, -1, device},
-                                        {parameters + 32, 3, 1, device}, {parameters + 36, 24, 1, device}, options);
-          } else {
-            monge::mhc_mapping(context, {mixes, tokens, 24, -1, device}, scale, base, {to, tokens, 4, -1, device},
-                               {to + 4 * tokens, tokens, 4, -1, device},
-                               {to + 8 * tokens, tokens, 4, 4, -1, -1, device}, options);
-          }
-        });
+    for (int const n : {4, 2, 8}) {
+      int const columns = n * (n + 2);
+      for (std::int64_t const tokens : {std::int64_t{4096}, std::int64_t{32768}, std::int64_t{1} << 20}) {
+        for (bool const backward : {false, true}) {
+          int const buffers = static_cast<int>(std::clamp<std::int64_t>((floats - 512) / columns / tokens, 1, 64));
+          monge::MhcOptions options;
+          float* const parameters = gradient + floats - 512;  // scale, base; their gradients after them
+          double const bytes = (backward ? 12.0 : 8.0) * columns * static_cast<double>(tokens);
+          std::string const label = n == 4 ? "mhc mapping" : "mhc mapping " + std::to_string(n) + " streams";
+          report(label + (backward ? " backward" : ""), tokens, bytes, buffers, [&](int i) {
+            float* const mixes = logits + i * tokens * columns;
+            float* const g = gradient + i * tokens * columns;
+            float* const to = out + i * tokens * columns;
+            monge::VectorView const scale(parameters, 3, 1, device), base(parameters + 4, columns, 1, device);
+            if (backward) {
+              monge::mhc_mapping_backward(context, {mixes, tokens, columns, -1, device}, scale, base,
+                                          {g, tokens, n, -1, device}, {g + n * tokens, tokens, n, -1, device},
+                                          {g + 2 * n * tokens, tokens, n, n, -1, -1, device},
+                                          {to, tokens, columns, -1, device}, {parameters + 256, 3, 1, device},
+                                          {parameters + 260, columns, 1, device}, options);
+            } else {
+              monge::mhc_mapping(context, {mixes, tokens, columns, -1, device}, scale, base,
+                                 {to, tokens, n, -1, device}, {to + n * tokens, tokens, n, -1, device},
+                                 {to + 2 * n * tokens, tokens, n, n, -1, -1, device}, options);
+            }
+          });
+        }
       }
     }
   }

@@ -1,4 +1,4 @@
-// Batches of small matrices projected onto the couplings with given row and column sums, by Sinkhorn's iteration, and
+// Batches of matrices projected onto the couplings with given row and column sums, by Sinkhorn's iteration, and
 // the gradient of this projection. The doubly stochastic projection of mHC layers, Gumbel-Sinkhorn, SuperGlue's
 // matching and Sinkhorn routing are presets of one iteration; docs/projection.md defines it.
 //   P = diag(u) K diag(v),   K_ij from the logits,   u_i = a_i / (sum_j K_ij v_j + ...),   v_j = b_j / (sum_i K_ij u_i
@@ -128,8 +128,8 @@ constexpr auto names_of(ProjectionPreset) {
                                                  {superglue, "superglue"}});
 }
 
-/// Largest n and m on any backend. Larger matrices are problems for solve().
-inline constexpr int kLargestProjection = 1024;
+/// Largest n and m of the output: 2048 x 2048 logits and a dustbin. Larger matrices are problems for solve().
+inline constexpr int kLargestProjection = 2049;
 
 /// Options of project() and project_backward(). Both calls must get the same.
 struct ProjectionOptions {
@@ -196,8 +196,8 @@ ProjectionOptions projection_preset(std::string_view preset);
 /// out (B, n, m) = the projection of each matrix of logits (B, n, m); with a dustbin out is (B, n + 1, m + 1). On CUDA
 /// the call returns when its work is enqueued in the context's stream; on the CPU, when it is done. A row or column
 /// without mass, such as one of -inf logits, stays zero. A NaN stays within its matrix. The bits of a matrix do not
-/// depend on its place in the batch. On the CPU n and m may be up to kLargestProjection. On CUDA a matrix must fit in
-/// the shared memory of a block (230 x 230; in the backward pass 160 x 160), otherwise throws unsupported. A CUDA
+/// depend on its place in the batch. n and m may be up to kLargestProjection. Matrices larger than 128 x 128 on CUDA
+/// take memory of the context, about 256 MiB at most or that of one matrix, and their gradient must be unrolled. A CUDA
 /// context copies matrices in host memory, and waits. Throws Error (invalid_argument: shapes, options, out overlapping
 /// logits; unsupported; device_failure).
 void project(Context const& context, BatchView logits, MutableBatchView out, ProjectionOptions const& options);
@@ -215,22 +215,22 @@ struct ProjectionMarginals {
 ProjectionMarginals projection_marginals(Context const& context, int rows, int columns,
                                          ProjectionOptions const& options);
 
-/// The three maps of an mHC layer from one row of mixes per token (mHC, eq. 7 and 8), S = 4 streams:
-///   pre  = sigmoid(scale_0 mixes[0:4] + base[0:4]) + pre_epsilon
-///   post = post_factor sigmoid(scale_1 mixes[4:8] + base[4:8])
-///   res  = projection(scale_2 mixes[8:24] + base[8:24])
+/// The three maps of an mHC layer with S streams from one row of mixes per token (mHC, eq. 7 and 8):
+///   pre  = sigmoid(scale_0 mixes[0:S] + base[0:S]) + pre_epsilon
+///   post = post_factor sigmoid(scale_1 mixes[S:2S] + base[S:2S])
+///   res  = projection(scale_2 mixes[2S:] + base[2S:]), S x S
 struct MhcOptions {
   ProjectionOptions projection = projection_preset(ProjectionPreset::mhc_paper);  ///< No dustbin, start not positive.
   double pre_epsilon = 0;  ///< >= 0; DeepSeek's release has 1e-6.
   double post_factor = 2;  ///< > 0
 };
 
-/// mixes (T x 24, rows may be strided), scale (3), base (24) -> pre (T x 4), post (T x 4), res (T, 4, 4). All float32,
-/// on the context's device. One launch.
+/// mixes (T x S (S + 2), rows may be strided), scale (3), base (S (S + 2)) -> pre (T x S), post (T x S), res (T, S, S).
+/// All float32, on the context's device. On CUDA 4 streams take one launch, others two.
 void mhc_mapping(Context const& context, MatrixView mixes, VectorView scale, VectorView base, MutableMatrixView pre,
                  MutableMatrixView post, MutableBatchView res, MhcOptions const& options = {});
 
-/// Gradients in mixes (T x 24), scale (3) and base (24) from those in pre, post and res. The sums over tokens are taken
+/// Gradients in mixes, scale and base from those in pre, post and res. The sums over tokens are taken
 /// in a fixed order.
 void mhc_mapping_backward(Context const& context, MatrixView mixes, VectorView scale, VectorView base, MatrixView d_pre,
                           MatrixView d_post, BatchView d_res, MutableMatrixView d_mixes, MutableVectorView d_scale,

@@ -57,7 +57,7 @@ def project(
     """Each matrix of `logits` (..., n, m), scaled to given row and column sums by Sinkhorn's iteration.
 
     Args:
-        logits: float16, bfloat16 (PyTorch) or float32; arithmetic is float32. n and m up to 1024 on the CPU.
+        logits: float16, bfloat16 (PyTorch) or float32; arithmetic is float32. n and m up to 2049, with the dustbin.
         preset: A convention in use: "mhc_paper", "deepseek", "megatron", "blog", "gumbel_sinkhorn" or "superglue".
             Without one, 20 iterations of exp, rows first.
         row_marginal, column_marginal: The sums of all matrices, instead of `row_sum`.
@@ -68,7 +68,7 @@ def project(
         The projections, of the shape and dtype of `logits`; with `dustbin` one row and column more.
 
     Raises:
-        ValueError, TypeError: An argument is wrong. NotImplementedError: a matrix too large for the GPU.
+        ValueError, TypeError: An argument is wrong.
 
     Source: mHC (arXiv 2512.24880), eq. 8-9; docs/projection.md.
 
@@ -111,13 +111,22 @@ def projection_marginals(
     column_marginal: Any = None,
     **options: Unpack[ProjectionOptions],
 ) -> tuple[list[float], list[float]]:
-    """The row sums and the column sums of :func:`project` for logits of `rows` x `columns`, from 1 to 1024.
+    """The row sums and the column sums of :func:`project` for logits of `rows` x `columns`, from 1 to 2049.
 
     All else, and errors, as for :func:`project`.
     """
     held = projection_options(preset, dict(options), row_marginal, column_marginal)
-    rows, columns = (whole(field, size, 1, 1024) for field, size in (("rows", rows), ("columns", columns)))
+    rows, columns = (whole(field, size, 1, 2049) for field, size in (("rows", rows), ("columns", columns)))
     return _core.projection_marginals(_core.cpu_session(0), rows, columns, held)
+
+
+def streams_of(field: str, shape: tuple[int, ...]) -> int:
+    """The streams of an mHC layer from the shape of its mixes."""
+    columns = shape[-1] if shape else 0
+    streams = math.isqrt(columns + 1) - 1
+    if columns == 0 or streams * (streams + 2) != columns:
+        raise ValueError(f"{field}: has shape {shape}; must be (..., n (n + 2)) for n streams, (..., 24) for 4")
+    return streams
 
 
 def mhc_mapping(
@@ -131,13 +140,13 @@ def mhc_mapping(
     n_threads: int | None = None,
     **options: Unpack[ProjectionOptions],
 ) -> tuple[Array, Array, Array]:
-    """The three maps of an mHC layer from `mixes` (..., 24), `scale` (3) and `base` (24).
+    """The three maps of an mHC layer with n streams from `mixes` (..., n (n + 2)), `scale` (3) and `base` (n (n + 2)).
 
-    The inputs are float16, bfloat16 (PyTorch) or float32, and the maps have the dtype of `mixes`. The arithmetic is
+    4 streams have 24 mixes, 2 have 8 and 8 have 80; on a GPU 4 are the fastest for their size. The inputs are float16, bfloat16 (PyTorch) or float32, and the maps have the dtype of `mixes`. The arithmetic is
     float32: inputs in half precision are converted, and the maps are rounded.
 
-    Returns pre (..., 4) = sigmoid + `pre_epsilon`, post (..., 4) = `post_factor` sigmoid, and res (..., 4, 4), the
-    projection of the last 16 columns, whose `preset`, `n_threads` and `options` are as for :func:`project`. DeepSeek's
+    Returns pre (..., n) = sigmoid + `pre_epsilon`, post (..., n) = `post_factor` sigmoid, and res (..., n, n), the
+    projection of the last n n columns, whose `preset`, `n_threads` and `options` are as for :func:`project`. DeepSeek's
     release has preset "deepseek" and pre_epsilon 1e-6.
 
     Raises:
@@ -150,12 +159,11 @@ def mhc_mapping(
     small = framework.read_small("mixes", mixes)
     place = Place(framework, "float32", framework.device(small), framework.cuda_index(small))
     shape = tuple(small.shape)
-    if shape[-1:] != (24,):
-        raise ValueError(f"mixes: has shape {shape}; must be (..., 24)")
-    tokens = read("mixes", small.reshape(-1, 24))
+    n = streams_of("mixes", shape)
+    tokens = read("mixes", small.reshape(math.prod(shape[:-1]), shape[-1]))
     scale, base = (read(name, framework_of(v).read_small(name, v)) for name, v in (("scale", scale), ("base", base)))
     count = tokens.shape[0]
-    pre, post, res = place.empty(count, 4), place.empty(count, 4), place.empty(count, 4, 4)
+    pre, post, res = place.empty(count, n), place.empty(count, n), place.empty(count, n, n)
     pre_epsilon, post_factor = number("pre_epsilon", pre_epsilon), number("post_factor", post_factor)
     session = place.session(n_threads)
     _core.mhc_mapping(session, tokens, scale, base, pre, post, res, held, pre_epsilon, post_factor)

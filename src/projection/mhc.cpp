@@ -16,31 +16,37 @@ struct MhcCall {
 
 MhcCall mhc_call(Backend const& backend, Device device, MatrixView mixes, VectorView scale, VectorView base,
                  MhcOptions const& options) {
-  require(mixes.columns() == 24, "mixes: has {} columns; must have 24", mixes.columns());
+  auto const columns = static_cast<int>(mixes.columns());
+  int streams = 1;
+  while (streams * (streams + 2) < columns) ++streams;
+  require(streams * (streams + 2) == columns,
+          "mixes: has {} columns; must have n (n + 2) for n streams: 8, 24 or 80 for 2, 4 or 8", columns);
   require_float32("mixes", mixes.type());
-  validate_matrix("mixes", mixes, mixes.rows(), 24, device);
+  validate_matrix("mixes", mixes, mixes.rows(), columns, device);
   validate_floats("scale", scale, 3, device);
-  validate_floats("base", base, 24, device);
+  validate_floats("base", base, columns, device);
   require(!options.projection.dustbin, "dustbin: is true; an mHC mapping has none");
   require(options.projection.start != ProjectionStart::positive, "start: is positive; an mHC mapping takes logits");
   check("pre_epsilon", kNotNegative, options.pre_epsilon);
   check("post_factor", kPositive, options.post_factor);
-  return {projection_problem(backend, 4, 4, mixes.rows(), options.projection),
-          {mixes.rows(), mixes.as<float>(), mixes.row_stride(), scale.as<float>(), base.as<float>(),
+  return {projection_problem(backend, streams, streams, mixes.rows(), options.projection),
+          {mixes.rows(), streams, mixes.as<float>(), mixes.row_stride(), scale.as<float>(), base.as<float>(),
            static_cast<float>(options.pre_epsilon), static_cast<float>(options.post_factor)}};
 }
 
-void validate_stream_map(char const* field, MatrixView view, std::int64_t tokens, Device device) {
+void validate_stream_map(char const* field, MatrixView view, MhcArrays const& arrays, Device device) {
   require_float32(field, view.type());
-  validate_matrix(field, view, tokens, 4, device);
-  require(view.row_stride() == 4 || tokens == 0, "{}: has row stride {}; must be contiguous", field, view.row_stride());
+  validate_matrix(field, view, arrays.tokens, arrays.streams, device);
+  require(view.row_stride() == arrays.streams || arrays.tokens == 0, "{}: has row stride {}; must be contiguous", field,
+          view.row_stride());
 }
 
-void validate_res(char const* field, BatchView const& view, std::int64_t tokens, Device device) {
-  validate_batch(field, view, tokens, 4, 4, device);
+void validate_res(char const* field, BatchView const& view, MhcArrays const& arrays, Device device) {
+  int const n = arrays.streams;
+  validate_batch(field, view, arrays.tokens, n, n, device);
   require_float32(field, view.type());
-  require(view.row_stride() == 4 && (view.batch_stride() == 16 || tokens <= 1), "{}: is strided; must be contiguous",
-          field);
+  require(view.row_stride() == n && (view.batch_stride() == n * n || arrays.tokens <= 1),
+          "{}: is strided; must be contiguous", field);
 }
 
 }  // namespace
@@ -51,9 +57,9 @@ void mhc_mapping(Context const& context, MatrixView mixes, VectorView scale, Vec
   Device const device = backend.projection().device();
   MhcCall const call = mhc_call(backend, device, mixes, scale, base, options);
   std::int64_t const tokens = call.arrays.tokens;
-  validate_stream_map("pre", pre, tokens, device);
-  validate_stream_map("post", post, tokens, device);
-  validate_res("res", res, tokens, device);
+  validate_stream_map("pre", pre, call.arrays, device);
+  validate_stream_map("post", post, call.arrays, device);
+  validate_res("res", res, call.arrays, device);
   require_apart({memory_of("pre", pre), memory_of("post", post), memory_of("res", res)},
                 {memory_of("mixes", mixes), memory_of("scale", scale), memory_of("base", base)});
   if (tokens > 0)
@@ -68,13 +74,13 @@ void mhc_mapping_backward(Context const& context, MatrixView mixes, VectorView s
   Device const device = backend.projection().device();
   MhcCall const call = mhc_call(backend, device, mixes, scale, base, options);
   std::int64_t const tokens = call.arrays.tokens;
-  validate_stream_map("d_pre", d_pre, tokens, device);
-  validate_stream_map("d_post", d_post, tokens, device);
-  validate_res("d_res", d_res, tokens, device);
+  validate_stream_map("d_pre", d_pre, call.arrays, device);
+  validate_stream_map("d_post", d_post, call.arrays, device);
+  validate_res("d_res", d_res, call.arrays, device);
   require_float32("d_mixes", d_mixes.type());
-  validate_matrix("d_mixes", d_mixes, tokens, 24, device);
+  validate_matrix("d_mixes", d_mixes, tokens, call.arrays.columns(), device);
   validate_floats("d_scale", d_scale, 3, device);
-  validate_floats("d_base", d_base, 24, device);
+  validate_floats("d_base", d_base, call.arrays.columns(), device);
   require_apart({memory_of("d_mixes", d_mixes), memory_of("d_scale", d_scale), memory_of("d_base", d_base)},
                 {memory_of("mixes", mixes), memory_of("scale", scale), memory_of("base", base),
                  memory_of("d_pre", d_pre), memory_of("d_post", d_post), memory_of("d_res", d_res)});

@@ -9,11 +9,14 @@ struct ProjectionProblem;  // projection/problem.hpp
 /// float32, on the operator's device.
 struct MhcArrays {
   std::int64_t tokens = 0;
+  int streams = 4;
   float const* mixes = nullptr;
   std::int64_t mixes_stride = 0;
   float const* scale = nullptr;
   float const* base = nullptr;
   float pre_epsilon = 0, post_factor = 2;
+
+  int columns() const { return streams * (streams + 2); }  ///< Of mixes; entries of base.
 };
 
 struct MhcOutputs {

@@ -290,13 +290,13 @@ TEST_F(ProjectProgram, BadInputIsCode2) {
   expect_refused(with(path("bad.npy"), {"--start", "positive"}), "logits: entry [0, 0] is -1; must be a float32");
   write_array(path("bad.npy"), {{4}, std::vector<float>{1, 2, 3, 4}});
   expect_refused(with(path("bad.npy")), "logits: has shape 4; must be 2-D or 3-D");
-  write_array(path("bad.npy"), {{1, 1025}, std::vector<float>(1025)});
-  expect_refused(with(path("bad.npy")), "logits: has shape 1 x 1025; a matrix must be at most 1024 x 1024");
-  write_array(path("bad.npy"), {{1026, 1}, std::vector<float>(1026)});
+  write_array(path("bad.npy"), {{1, 2050}, std::vector<float>(2050)});
+  expect_refused(with(path("bad.npy")), "logits: has shape 1 x 2050; a matrix must be at most 2049 x 2049");
+  write_array(path("bad.npy"), {{2051, 1}, std::vector<float>(2051)});
   expect_refused(with(path("bad.npy")), "; of a stack of them, rows says how many one has");
-  expect_refused(with(path("bad.npy"), {"--rows", "1026"}), "logits: is 1026 x 1; must be at most 1024 x 1024");
-  write_array(path("bad.npy"), {{1, 1024, 1024}, std::vector<float>(1024 * 1024)});
-  expect_refused(with(path("bad.npy"), {"--preset", "superglue"}), "logits: is 1024 x 1024 and a dustbin; must be");
+  expect_refused(with(path("bad.npy"), {"--rows", "2051"}), "logits: is 2051 x 1; must be at most 2049 x 2049");
+  write_array(path("bad.npy"), {{1, 2049, 1}, std::vector<float>(2049)});
+  expect_refused(with(path("bad.npy"), {"--preset", "superglue"}), "logits: is 2049 x 1 and a dustbin; must be");
   file("bad.npy", numpy_integers());
   expect_refused(with(path("bad.npy")),
                  "has dtype '<i4'; must be float32 ('<f4') or float64 ('<f8'); logits of project also float16 ('<f2')");

@@ -67,7 +67,7 @@ TEST_P(ProjectionBatch, HardInputsStayInTheirMatrix) {
 }
 
 TEST_P(ProjectionBatch, BitsDoNotDependOnThePlaceInTheBatchOrTheRun) {
-  for (int const size : {4, 8, 16, 30, 100}) {
+  for (int const size : {4, 8, 16, 30, 100, 140}) {
     ProjectionCase const test{"bits", projection_preset(ProjectionPreset::mhc_paper), size, size, 131, 3};
     Data const data(test);
     std::size_t const cells = static_cast<std::size_t>(size * size);

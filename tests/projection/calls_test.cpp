@@ -80,10 +80,10 @@ TEST_P(ProjectionCalls, BadArraysSayWhatIsWrong) {
   expect("out: is float16; must be float32 or the type of the logits, bfloat16",
          {in.data(), DataType::bfloat16, 4, 4, 4}, {half.data(), DataType::float16, 4, 4, 4});
   expect("out: is a null pointer; must point to 4 matrices", logits, {static_cast<float*>(nullptr), 4, 4, 4});
-  expect("logits: is 2000 x 2000; must be at most 1024 x 1024", {in.data(), 1, 2000, 2000},
-         {out.data(), 1, 2000, 2000});
-  expect("logits: is 1024 x 3 and a dustbin; must be at most 1024 x 1024", {in.data(), 1, 1024, 3},
-         {out.data(), 1, 1025, 4}, {.dustbin = true});
+  expect("logits: is 3000 x 3000; must be at most 2049 x 2049", {in.data(), 1, 3000, 3000},
+         {out.data(), 1, 3000, 3000});
+  expect("logits: is 2049 x 3 and a dustbin; must be at most 2049 x 2049", {in.data(), 1, 2049, 3},
+         {out.data(), 1, 2050, 4}, {.dustbin = true});
   expect("logits: is 0 x 4; must be at least 1 x 1", {in.data(), 4, 0, 4}, {out.data(), 4, 0, 4});
   expect("logits: has -1 matrices; must be >= 0", {in.data(), -1, 4, 4}, {out.data(), -1, 4, 4});
   expect("logits: has batch stride 8; must be at least 16", {in.data(), 4, 4, 4, 8}, to);

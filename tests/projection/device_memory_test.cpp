@@ -113,7 +113,7 @@ class OddMemory {
 
 TEST_P(ProjectionDeviceMemory, OddSizesAtOddAddresses) {
   for (DataType const type : {DataType::float32, DataType::bfloat16, DataType::float16}) {
-    for (int const size : {3, 4, 6, 7, 16, 30, 33, 71, 128, 131}) {
+    for (int const size : {3, 4, 6, 7, 16, 30, 33, 71, 128, 131, 300}) {
       SCOPED_TRACE(std::string(name(type)) + " " + std::to_string(size));
       ProjectionCase const test{"odd", projection_preset(ProjectionPreset::mhc_paper), size, size, 37, 1, type};
       Data const data(test);

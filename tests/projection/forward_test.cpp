@@ -59,6 +59,23 @@ TEST_P(ProjectionForward, MhcLogitsAreRightToAMillionth) {
   }
 }
 
+/// Two iterations, so that the reference stays quick: the sizes of this test are those of two sets of keypoints.
+TEST_P(ProjectionForward, SizesUpToTheLargest) {
+  auto const large = [](ProjectionPreset preset, int rows, int columns, int batch) {
+    return ProjectionCase{std::string(name(preset)), with(preset, 2, [](auto&) {}), rows, columns, batch, 3};
+  };
+  using enum ProjectionPreset;
+  for (ProjectionCase const& test :
+       {large(superglue, 2048, 2048, 1), large(superglue, 300, 1024, 2), large(deepseek, 1025, 260, 2),
+        large(mhc_paper, 513, 514, 2), large(megatron, 2049, 1, 3), large(blog, 1, 2049, 3)}) {
+    SCOPED_TRACE(test.name + " " + std::to_string(test.rows));
+    Data const data(test);
+    std::vector<float> out(static_cast<std::size_t>(data.n * data.m * test.batch), NAN);
+    project(context(), data.logit_view(), {out.data(), test.batch, data.n, data.m}, test.options);
+    for (int t = 0; t < test.batch; ++t) EXPECT_LE(worst_error(data, t, out, entry_tolerance(test), 1e-9), 1);
+  }
+}
+
 /// Matrices of two blocks that exchange little mass, e^-c a row and iteration, until they are in balance. Code that
 /// stops early must not stop on these. The tolerance is in units of 2^-24. A half-step adds the rounding of sums of n
 /// terms, which is four standard deviations of sqrt(n) / 3 (uniform errors, growing partial sums), and that of a

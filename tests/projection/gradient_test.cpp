@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <random>
 
 #include "projection/cases.hpp"
 
@@ -62,6 +63,46 @@ TEST_P(ProjectionBackward, GradientMatchesFiniteDifferences) {
         double const d = slope(reference(x, score + h), reference(x, score - h), 2 * h);
         EXPECT_NEAR(d_score[static_cast<std::size_t>(t)], d, 3e-5 * std::abs(d) + 2e-5 * largest);
       }
+    }
+  }
+}
+
+/// The derivative of large matrices in a random direction of signs. Its terms are independent in sign, so that their
+/// errors add up like the square root of their number.
+TEST_P(ProjectionBackward, LargeMatricesByDirections) {
+  auto const large = [](ProjectionPreset preset, int rows, int columns, int batch) {
+    return ProjectionCase{std::string(name(preset)), with(preset, 3, [](auto&) {}), rows, columns, batch};
+  };
+  using enum ProjectionPreset;
+  for (ProjectionCase const& test :
+       {large(superglue, 1024, 1024, 1), large(mhc_paper, 300, 257, 2), large(deepseek, 257, 300, 2),
+        large(megatron, 1030, 7, 3), large(blog, 7, 1030, 3), large(gumbel_sinkhorn, 140, 290, 3)}) {
+    SCOPED_TRACE(test.name);
+    Data const data(test);
+    auto const size = static_cast<std::size_t>(test.rows) * static_cast<std::size_t>(test.columns);
+    std::vector<float> d_logits(size * static_cast<std::size_t>(test.batch), NAN);
+    project_backward(context(), data.logit_view(), data.gradient_view(),
+                     {d_logits.data(), test.batch, test.rows, test.columns}, test.options);
+    for (int t = 0; t < test.batch; ++t) {
+      std::vector<double> const x = data.matrix(t);
+      std::vector<double> up = x, down = x;
+      double const h = 1e-5;
+      double slope = 0, squares = 0, largest = 0;
+      std::mt19937 random(5);
+      for (std::size_t e = 0; e < size; ++e) {
+        double const sign = random() % 2 == 0 ? 1 : -1, d = d_logits[static_cast<std::size_t>(t) * size + e];
+        up[e] += sign * h, down[e] -= sign * h;
+        slope += sign * d;
+        squares += d * d;
+        largest = std::max(largest, std::abs(d));
+      }
+      double const score = test.options.dustbin_score;
+      std::vector<double> const above = data.reference()(up, score), below = data.reference()(down, score);
+      double expected = 0;
+      for (std::size_t e = 0; e < above.size(); ++e)
+        expected += data.gradient[static_cast<std::size_t>(t) * above.size() + e] * (above[e] - below[e]) / (2 * h);
+      EXPECT_NEAR(slope, expected, 2e-5 * std::sqrt(squares) + 1e-5 * largest) << t;
+      EXPECT_GT(squares, 0);
     }
   }
 }

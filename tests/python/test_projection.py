@@ -60,13 +60,15 @@ def test_bad_arguments(rng):
     assert {name for name, *_ in _core.projection_option_list()} == set(monge.ProjectionOptions.__annotations__)
 
 
-def test_mhc_mapping(rng):
-    mixes, scale, base = (rng.normal(size=s).astype("f4") for s in ((2, 5, 24), 3, 24))
+@pytest.mark.parametrize("n", [2, 4, 8])
+def test_mhc_mapping(rng, n):
+    columns = n * (n + 2)
+    mixes, scale, base = (rng.normal(size=s).astype("f4") for s in ((2, 5, columns), 3, columns))
     pre, post, res = monge.mhc_mapping(mixes, scale, base, pre_epsilon=1e-6)
-    gates = np.repeat(scale, (4, 4, 16)) * mixes.astype(float) + base
-    np.testing.assert_allclose(pre, 1 / (1 + np.exp(-gates[..., :4])) + 1e-6, rtol=1e-5)
-    np.testing.assert_allclose(post, 2 / (1 + np.exp(-gates[..., 4:8])), rtol=1e-5)
-    np.testing.assert_allclose(res, sinkhorn(gates[..., 8:].reshape(2, 5, 4, 4)), rtol=1e-4)
+    gates = np.repeat(scale, (n, n, n * n)) * mixes.astype(float) + base
+    np.testing.assert_allclose(pre, 1 / (1 + np.exp(-gates[..., :n])) + 1e-6, rtol=1e-5)
+    np.testing.assert_allclose(post, 2 / (1 + np.exp(-gates[..., n : 2 * n])), rtol=1e-5)
+    np.testing.assert_allclose(res, sinkhorn(gates[..., 2 * n :].reshape(2, 5, n, n)), rtol=1e-4)
 
 
 def test_mhc_mapping_in_half_precision(rng):
@@ -76,8 +78,8 @@ def test_mhc_mapping_in_half_precision(rng):
         assert own.dtype == np.float16
     mixes, scale, base = (np.zeros(s, np.float32) for s in ((5, 24), 3, 24))
     for wrong, error, message in (
-        ((mixes[:, :23], scale, base), ValueError, r"^mixes: has shape \(5, 23\); must be \(..., 24\)"),
-        ((np.float32(1), scale, base), ValueError, r"^mixes: has shape \(\); must be \(..., 24\)"),
+        ((mixes[:, :23], scale, base), ValueError, r"^mixes: has shape \(5, 23\); must be \(..., n \(n \+ 2\)\) for n streams"),
+        ((np.float32(1), scale, base), ValueError, r"^mixes: has shape \(\); must be \(..., n \(n \+ 2\)\) for n streams"),
         ((mixes.astype(float), scale, base), TypeError, "^mixes: is of dtype float64; must be float16 or float32"),
         ((mixes, scale.astype(float), base), TypeError, "^scale: is of dtype float64"),
         ((mixes, scale, base[1:]), ValueError, "^base: has"),

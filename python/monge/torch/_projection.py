@@ -10,7 +10,7 @@ from torch import Tensor
 from .. import _core
 from .._arrays import Place, read
 from .._names import calls, number, whole
-from .._projection import preset_name, projection_options
+from .._projection import preset_name, projection_options, streams_of
 from ._operands import require_tensors
 from ._operator import differentiable, leading, no_derivative, one_by_one
 from ._options import from_text, to_text
@@ -183,12 +183,16 @@ def fused_sinkhorn(logits: Tensor, num_iterations: int = 20, eps: float = 1e-6) 
     return project(logits, "megatron", iterations=num_iterations, epsilon=eps)
 
 
+def _empty_maps(mixes: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    tokens, n = mixes.shape[0], math.isqrt(mixes.shape[1] + 1) - 1
+    return mixes.new_empty(tokens, n), mixes.new_empty(tokens, n), mixes.new_empty(tokens, n, n)
+
+
 @torch.library.custom_op("monge::mhc_mapping", mutates_args=())
 def _mhc_operator(
     mixes: Tensor, scale: Tensor, base: Tensor, preset: str, options: str, pre_epsilon: float, post_factor: float
 ) -> tuple[Tensor, Tensor, Tensor]:
-    tokens = mixes.shape[0]
-    pre, post, res = mixes.new_empty(tokens, 4), mixes.new_empty(tokens, 4), mixes.new_empty(tokens, 4, 4)
+    pre, post, res = _empty_maps(mixes)
     given = (read("mixes", mixes), read("scale", scale), read("base", base))
     _core.mhc_mapping(_session(mixes), *given, pre, post, res, _held(preset, options), pre_epsilon, post_factor)
     return pre, post, res
@@ -196,8 +200,7 @@ def _mhc_operator(
 
 @_mhc_operator.register_fake
 def _(mixes, scale, base, preset, options, pre_epsilon, post_factor):  # type: ignore[no-untyped-def]
-    tokens = mixes.shape[0]
-    return mixes.new_empty(tokens, 4), mixes.new_empty(tokens, 4), mixes.new_empty(tokens, 4, 4)
+    return _empty_maps(mixes)
 
 
 @torch.library.custom_op("monge::mhc_mapping_backward", mutates_args=())
@@ -252,10 +255,8 @@ def _require(name: str, tensor: Tensor, shape: tuple[int, ...], like: Tensor) ->
     _require_half_or_single(name, tensor.dtype)
     if tensor.device != like.device:
         raise ValueError(f"{name}: lies on {tensor.device}; must be on {like.device}, where the mixes are")
-    fits = tensor.shape == shape if tensor is not like else tensor.shape[-1:] == shape
-    if not fits:
-        expected = "(..., 24)" if tensor is like else str(shape)
-        raise ValueError(f"{name}: has shape {tuple(tensor.shape)}; must be {expected}")
+    if tensor.shape[tensor.ndim - len(shape) if tensor is like else 0 :] != shape:
+        raise ValueError(f"{name}: has shape {tuple(tensor.shape)}; must be {shape}")
 
 
 def _mapping(
@@ -265,9 +266,11 @@ def _mapping(
     require_tensors(**given)
     pre_epsilon, post_factor = number("pre_epsilon", pre_epsilon), number("post_factor", post_factor)
     mixes, scale, base = given.values()
-    for (name, tensor), shape in zip(given.items(), ((24,), (3,), (24,))):
+    streams_of(next(iter(given)), tuple(mixes.shape))
+    columns = mixes.shape[-1]
+    for (name, tensor), shape in zip(given.items(), ((columns,), (3,), (columns,))):
         _require(name, tensor, shape, mixes)
-    flat = mixes.reshape(-1, 24).float()
+    flat = mixes.reshape(math.prod(mixes.shape[:-1]), columns).float()
     maps = _mhc(flat, scale.float(), base.float(), preset_name(preset), to_text(options), pre_epsilon, post_factor)
     lead = mixes.shape[:-1]
     pre, post, res = (v.to(mixes.dtype).view(*lead, *v.shape[1:]) for v in maps)
@@ -284,7 +287,8 @@ def mhc_mapping(
     post_factor: float = 2.0,
     **options: Any,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """:func:`monge.mhc_mapping` with its gradients by `mixes` (..., 24), `scale` (3) and `base` (24).
+    """:func:`monge.mhc_mapping` with its gradients by `mixes` (..., n (n + 2)), `scale` (3) and `base` (n (n + 2)), for
+    n streams.
 
     The inputs are float32, float16 or bfloat16. Their gradients have their dtypes, and the maps have that of `mixes`.
     The arithmetic is float32: PyTorch converts inputs in half precision, and rounds the maps.
@@ -300,19 +304,20 @@ def mhc_mapping(
 class MHCMapping(torch.nn.Module):
     """The maps of an mHC layer with their parameters: ``pre, post, res = MHCMapping()(mixes)``.
 
-    `mixes` (..., 24) is the linear projection of the layer's normalised streams, with 4 + 4 + 16 columns.
-    :func:`mhc_mapping` makes the maps of it.
+    `mixes` (..., 24) is the linear projection of the layer's normalised streams, with 4 + 4 + 16 columns; for n streams
+    n + n + n n. :func:`mhc_mapping` makes the maps of it.
 
     Args:
         preset: "mhc_paper", or "deepseek" with pre_epsilon=1e-6 for DeepSeek's release.
         pre_epsilon, post_factor: As for :func:`mhc_mapping`.
+        streams: n, 4 in the paper.
         options: As for :func:`monge.project`.
         device, dtype: The device and dtype of the parameters.
 
     Attributes:
         scale: (3), the gating factors of pre, post and res. They start at 0.01, so that the maps depend little on the
             mixes.
-        base: (24), the static part of the maps. It starts at 0, where pre is 1 / 2, post 1 and res 1 / 4.
+        base: (n (n + 2)), the static part of the maps. It starts at 0, where pre is 1 / 2, post 1 and res 1 / n.
 
     Source: mHC (arXiv 2512.24880), eq. 7-8.
 
@@ -327,6 +332,7 @@ class MHCMapping(torch.nn.Module):
         *,
         pre_epsilon: float = 0.0,
         post_factor: float = 2.0,
+        streams: int = 4,
         device: Any = None,
         dtype: torch.dtype | None = None,
         **options: Any,
@@ -337,10 +343,11 @@ class MHCMapping(torch.nn.Module):
         self.preset, self.options = preset, options
         self.pre_epsilon, self.post_factor = pre_epsilon, post_factor
         self.scale = torch.nn.Parameter(torch.empty(3, device=device, dtype=dtype))
-        self.base = torch.nn.Parameter(torch.empty(24, device=device, dtype=dtype))
+        columns = whole("streams", streams, 1, 2049) * (streams + 2)
+        self.base = torch.nn.Parameter(torch.empty(columns, device=device, dtype=dtype))
         self.reset_parameters()
         # Wrong names and values are errors here.
-        mixes, scale, base = (torch.zeros(size, dtype=dtype) for size in ((1, 24), (3,), (24,)))
+        mixes, scale, base = (torch.zeros(size, dtype=dtype) for size in ((1, columns), (3,), (columns,)))
         mhc_mapping(mixes, scale, base, preset, pre_epsilon=pre_epsilon, post_factor=post_factor, **options)
 
     def reset_parameters(self) -> None:
@@ -349,7 +356,7 @@ class MHCMapping(torch.nn.Module):
         torch.nn.init.zeros_(self.base)
 
     def forward(self, mixes: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """pre (..., 4), post (..., 4) and res (..., 4, 4) of `mixes` (..., 24)."""
+        """pre (..., n), post (..., n) and res (..., n, n) of `mixes` (..., n (n + 2))."""
         return mhc_mapping(
             mixes,
             self.scale,
@@ -369,16 +376,18 @@ class MHCMapping(torch.nn.Module):
 def hc_split_sinkhorn(
     mixes: Tensor, hc_scale: Tensor, hc_base: Tensor, hc_mult: int = 4, sinkhorn_iters: int = 20, eps: float = 1e-6
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """``hc_split_sinkhorn`` of SGLang, with its arguments: mixes (..., 24), hc_scale (3) and hc_base (24).
+    """``hc_split_sinkhorn`` of SGLang, with its arguments: mixes (..., n (n + 2)), hc_scale (3) and
+    hc_base (n (n + 2)) for n = `hc_mult` streams.
 
     `sinkhorn_iters` and `eps` are the iterations and the epsilon of preset "deepseek"; `eps` is the pre_epsilon, too.
-    Returns pre (..., 4), post (..., 4) and comb (..., 4, 4) in the dtype of mixes, with gradients. SGLang's function
-    takes float32; this one also takes half precision, as :func:`mhc_mapping` does. `hc_mult` must be 4; another one is
-    a NotImplementedError.
+    Returns pre (..., n), post (..., n) and comb (..., n, n) in the dtype of mixes, with gradients. SGLang's function
+    takes float32; this one also takes half precision, as :func:`mhc_mapping` does.
 
     Source: DeepSeek's release of mHC, as SGLang has it.
     """
-    if whole("hc_mult", hc_mult) != 4:
-        raise NotImplementedError(f"hc_mult: is {hc_mult}; must be 4")
     given = {"mixes": mixes, "hc_scale": hc_scale, "hc_base": hc_base}
+    require_tensors(**given)
+    columns = whole("hc_mult", hc_mult, 1, 2049) * (hc_mult + 2)
+    if mixes.shape[-1:] != (columns,):
+        raise ValueError(f"mixes: has shape {tuple(mixes.shape)}; must be (..., {columns}) with hc_mult {hc_mult}")
     return _mapping(given, "deepseek", eps, 2.0, {"iterations": sinkhorn_iters, "epsilon": eps})

@@ -3,7 +3,6 @@
 #include <omp.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <memory>
 #include <new>
@@ -23,12 +22,15 @@ AlignedFloats aligned_floats(std::size_t count) {
   return AlignedFloats(static_cast<float*>(::operator new[](count * sizeof(float), std::align_val_t{64})));
 }
 
+std::int64_t groups_of(std::int64_t size) {
+  return (size + kProjectionLanes - 1) / kProjectionLanes;
+}
+
 /// Calls function(first, last, thread) for parts of [0, size) that start at multiples of kProjectionLanes.
 template <class Function>
 void for_each_range(std::int64_t size, int threads, Function&& function) {
-  std::int64_t const groups = (size + kProjectionLanes - 1) / kProjectionLanes;
-  int const used = static_cast<int>(std::min<std::int64_t>(threads, groups));
-#pragma omp parallel num_threads(used) if (used > 1)
+  std::int64_t const groups = groups_of(size);
+#pragma omp parallel num_threads(threads) if (threads > 1)
   {
     int const thread = omp_get_thread_num(), count = omp_get_num_threads();
     std::int64_t const begin = groups * thread / count, end = groups * (thread + 1) / count;
@@ -36,7 +38,8 @@ void for_each_range(std::int64_t size, int threads, Function&& function) {
   }
 }
 
-void run(ProjectionProblem const& problem, int threads, bool backward, ProjectionRange const& whole) {
+void run(ProjectionProblem const& problem, int most, bool backward, ProjectionRange const& whole) {
+  int const threads = static_cast<int>(std::min<std::int64_t>(most, groups_of(problem.batch)));
   std::size_t const floats = projection_scratch(problem, backward);
   AlignedFloats const scratch = aligned_floats(floats * static_cast<std::size_t>(threads));
   for_each_range(problem.batch, threads, [&](std::int64_t first, std::int64_t last, int thread) {
@@ -53,18 +56,30 @@ constexpr std::int64_t kTokens = 256;  // Of a part. Sums over tokens add parts 
 float sigmoid(float x) {
   return 1 / (1 + std::exp(-x));
 }
-int scale_of(int k) {
-  return k < 4 ? 0 : k < 8 ? 1 : 2;
+/// The map of column k of the mixes: 0 is pre, 1 is post, 2 is res.
+int map_of(int k, int streams) {
+  return std::min(k / streams, 2);
 }
 
-/// scale * mixes + base of one token.
-std::array<float, 24> mapped(MhcArrays const& arrays, std::int64_t token) {
-  std::array<float, 24> z;
-  float const* const mix = arrays.mixes + token * arrays.mixes_stride;
-  for (int k = 0; k < 24; ++k)
-    z[static_cast<std::size_t>(k)] = std::fma(arrays.scale[scale_of(k)], mix[k], arrays.base[k]);
-  return z;
-}
+/// Tokens [first, first + count) of mixes: scale * mixes + base, and the logits of res apart.
+struct MhcPart {
+  std::int64_t first, count;
+  std::vector<float> z, logits;
+
+  MhcPart(MhcArrays const& arrays, std::int64_t part)
+      : first(part * kTokens),
+        count(std::min(kTokens, arrays.tokens - first)),
+        z(static_cast<std::size_t>(count * arrays.columns())),
+        logits(static_cast<std::size_t>(count * arrays.streams * arrays.streams)) {
+    int const streams = arrays.streams, columns = arrays.columns();
+    for (std::int64_t t = 0; t < count; ++t) {
+      float const* const mix = arrays.mixes + (first + t) * arrays.mixes_stride;
+      float* const own = z.data() + t * columns;
+      for (int k = 0; k < columns; ++k) own[k] = std::fma(arrays.scale[map_of(k, streams)], mix[k], arrays.base[k]);
+      std::copy(own + 2 * streams, own + columns, logits.data() + t * streams * streams);
+    }
+  }
+};
 
 }  // namespace
 
@@ -79,29 +94,27 @@ void Projection::backward(ProjectionProblem const& problem, BatchView const& log
 
 void Projection::mhc_forward(ProjectionProblem const& problem, MhcArrays const& arrays, MhcOutputs const& out) const {
   std::int64_t const parts = (arrays.tokens + kTokens - 1) / kTokens;
+  int const streams = arrays.streams, columns = arrays.columns();
   std::size_t const floats = projection_scratch(problem, false);
 #pragma omp parallel num_threads(threads_) if (parts > 1)
   {
     AlignedFloats const scratch = aligned_floats(floats);
-    std::vector<float> logits(kTokens * 16);
 #pragma omp for schedule(static)
-    for (std::int64_t part = 0; part < parts; ++part) {
-      std::int64_t const first = part * kTokens, count = std::min(kTokens, arrays.tokens - first);
-      for (std::int64_t t = 0; t < count; ++t) {
-        auto const z = mapped(arrays, first + t);
-        for (int k = 0; k < 4; ++k)
-          out.pre[(first + t) * 4 + k] = sigmoid(z[static_cast<std::size_t>(k)]) + arrays.pre_epsilon;
-        for (int k = 0; k < 4; ++k)
-          out.post[(first + t) * 4 + k] = arrays.post_factor * sigmoid(z[static_cast<std::size_t>(4 + k)]);
-        std::copy(z.begin() + 8, z.end(), logits.begin() + t * 16);
+    for (std::int64_t index = 0; index < parts; ++index) {
+      MhcPart const part(arrays, index);
+      for (std::int64_t t = 0; t < part.count; ++t) {
+        float const* const z = part.z.data() + t * columns;
+        std::int64_t const to = (part.first + t) * streams;
+        for (int k = 0; k < streams; ++k) out.pre[to + k] = sigmoid(z[k]) + arrays.pre_epsilon;
+        for (int k = 0; k < streams; ++k) out.post[to + k] = arrays.post_factor * sigmoid(z[streams + k]);
       }
       project_range({&problem,
-                     BatchView(logits.data(), count, 4, 4),
+                     BatchView(part.logits.data(), part.count, streams, streams),
                      {},
-                     MutableBatchView(out.res + first * 16, count, 4, 4),
+                     MutableBatchView(out.res + part.first * streams * streams, part.count, streams, streams),
                      nullptr,
                      0,
-                     count,
+                     part.count,
                      scratch.get()});
     }
   }
@@ -110,49 +123,48 @@ void Projection::mhc_forward(ProjectionProblem const& problem, MhcArrays const& 
 void Projection::mhc_backward(ProjectionProblem const& problem, MhcArrays const& arrays,
                               MhcGradients const& gradients) const {
   std::int64_t const parts = (arrays.tokens + kTokens - 1) / kTokens;
-  std::size_t const floats = projection_scratch(problem, true);
-  std::vector<std::array<double, 27>> sums(static_cast<std::size_t>(parts), std::array<double, 27>{});
+  int const streams = arrays.streams, columns = arrays.columns(), cells = streams * streams;
+  std::size_t const floats = projection_scratch(problem, true), entries = static_cast<std::size_t>(3 + columns);
+  std::vector<double> sums(static_cast<std::size_t>(parts) * entries);
 #pragma omp parallel num_threads(threads_) if (parts > 1)
   {
     AlignedFloats const scratch = aligned_floats(floats);
-    std::vector<float> logits(kTokens * 16), d_logits(kTokens * 16);
+    std::vector<float> d_logits(static_cast<std::size_t>(kTokens * cells));
 #pragma omp for schedule(static)
-    for (std::int64_t part = 0; part < parts; ++part) {
-      std::int64_t const first = part * kTokens, count = std::min(kTokens, arrays.tokens - first);
-      for (std::int64_t t = 0; t < count; ++t) {
-        auto const z = mapped(arrays, first + t);
-        std::copy(z.begin() + 8, z.end(), logits.begin() + t * 16);
-      }
-      project_backward_range({&problem, BatchView(logits.data(), count, 4, 4),
-                              BatchView(gradients.d_res + first * 16, count, 4, 4),
-                              MutableBatchView(d_logits.data(), count, 4, 4), nullptr, 0, count, scratch.get()});
-      auto& sum = sums[static_cast<std::size_t>(part)];
-      for (std::int64_t t = 0; t < count; ++t) {
-        auto const z = mapped(arrays, first + t);
-        float const* const mix = arrays.mixes + (first + t) * arrays.mixes_stride;
-        float* const d_mix = gradients.d_mixes + (first + t) * gradients.d_mixes_stride;
-        for (int k = 0; k < 24; ++k) {
+    for (std::int64_t index = 0; index < parts; ++index) {
+      MhcPart const part(arrays, index);
+      project_backward_range({&problem, BatchView(part.logits.data(), part.count, streams, streams),
+                              BatchView(gradients.d_res + part.first * cells, part.count, streams, streams),
+                              MutableBatchView(d_logits.data(), part.count, streams, streams), nullptr, 0, part.count,
+                              scratch.get()});
+      double* const sum = sums.data() + static_cast<std::size_t>(index) * entries;
+      for (std::int64_t t = 0; t < part.count; ++t) {
+        std::int64_t const token = part.first + t;
+        float const* const mix = arrays.mixes + token * arrays.mixes_stride;
+        float* const d_mix = gradients.d_mixes + token * gradients.d_mixes_stride;
+        for (int k = 0; k < columns; ++k) {
+          int const map = map_of(k, streams);
           float d;
-          if (k < 8) {
-            float const s = sigmoid(z[static_cast<std::size_t>(k)]);
-            float const g = k < 4 ? gradients.d_pre[(first + t) * 4 + k]
-                                  : arrays.post_factor * gradients.d_post[(first + t) * 4 + k - 4];
+          if (map < 2) {
+            float const s = sigmoid(part.z[static_cast<std::size_t>(t * columns + k)]);
+            float const g = map == 0 ? gradients.d_pre[token * streams + k]
+                                     : arrays.post_factor * gradients.d_post[token * streams + k - streams];
             d = g * s * (1 - s);
           } else {
-            d = d_logits[static_cast<std::size_t>(t * 16 + k - 8)];
+            d = d_logits[static_cast<std::size_t>(t * cells + k - 2 * streams)];
           }
-          sum[static_cast<std::size_t>(scale_of(k))] += static_cast<double>(d) * mix[k];
-          sum[static_cast<std::size_t>(3 + k)] += d;
-          d_mix[k] = arrays.scale[scale_of(k)] * d;
+          sum[map] += static_cast<double>(d) * mix[k];
+          sum[3 + k] += d;
+          d_mix[k] = arrays.scale[map] * d;
         }
       }
     }
   }
-  std::array<double, 27> total{};
-  for (auto const& sum : sums)
-    for (std::size_t k = 0; k < total.size(); ++k) total[k] += sum[k];
-  for (std::size_t k = 0; k < 3; ++k) gradients.d_scale[k] = static_cast<float>(total[k]);
-  for (std::size_t k = 0; k < 24; ++k) gradients.d_base[k] = static_cast<float>(total[3 + k]);
+  for (std::size_t k = 0; k < entries; ++k) {
+    double total = 0;
+    for (std::size_t part = 0; part < static_cast<std::size_t>(parts); ++part) total += sums[part * entries + k];
+    (k < 3 ? gradients.d_scale[k] : gradients.d_base[k - 3]) = static_cast<float>(total);
+  }
 }
 
 }  // namespace monge::cpu

@@ -130,17 +130,6 @@ bool fills(ProjectionProblem const& problem, TileFunctions const& tile) {
   return problem.rows == tile.size && problem.columns == tile.size && !problem.dustbin();
 }
 
-void require_block(ProjectionProblem const& problem, bool backward) {
-  constexpr std::int64_t kMost = 226 * 1024;
-  std::int64_t const bytes = block_bytes(problem.rows, problem.columns, backward);
-  if (bytes > kMost || std::max(problem.rows, problem.columns) > kLargestMarginal)
-    throw Error(ErrorCode::unsupported, "logits: is " + std::to_string(problem.rows) + " x " +
-                                            std::to_string(problem.columns) + (backward ? " in project_backward" : "") +
-                                            "; a matrix must fit in a block's shared memory, at most " +
-                                            (backward ? "160 x 160" : "230 x 230") +
-                                            " on CUDA; the CPU takes up to 1024 x 1024");
-}
-
 /// Floats at the front of the workspace that hold the counter of finished blocks. Kernels leave it at 0.
 constexpr std::int64_t kCounter = 16;
 
@@ -176,20 +165,24 @@ float* Projection::workspace(std::int64_t floats) const {
   return workspaces_.back().data();
 }
 
+void Projection::project_large(ProjectionProblem const& problem, ProjectionArguments const& arguments,
+                               bool backward) const {
+  float* const memory = workspace(large_shape(arguments, backward).floats()) + kCounter;
+  cuda::project_large(arguments, problem.a, problem.b, memory, backward, runtime_->stream());
+}
+
 void Projection::forward(ProjectionProblem const& problem, BatchView const& logits, MutableBatchView const& out) const {
   DeviceGuard const guard(runtime_->index());
   TileFunctions const* const tile = tile_of(problem);
-  if (tile == nullptr) require_block(problem, false);
   Reachable const in = reachable(runtime_, logits), result = reachable(runtime_, out);
   ProjectionArguments arguments = arguments_of(problem, false);
   arguments.logits = arguments_of(logits, in);
   arguments.result = arguments_of(BatchView(out), result);
-  SumTargets const marginals = marginals_of(problem);
   if (tile != nullptr) {
     bool const aligned = fills(problem, *tile) && in_pieces(arguments.logits) && in_pieces(arguments.result);
-    tile->forward(arguments, marginals, mode_of(problem, false), aligned, runtime_->stream());
+    tile->forward(arguments, marginals_of(problem), mode_of(problem, false), aligned, runtime_->stream());
   } else {
-    project_blocks(arguments, marginals, runtime_->multiprocessors(), runtime_->stream());
+    project_large(problem, arguments, false);
   }
   result.back();
   if (in.is_copy()) runtime_->wait();
@@ -199,7 +192,6 @@ void Projection::backward(ProjectionProblem const& problem, BatchView const& log
                           MutableBatchView const& d_logits, float* d_dustbin_score) const {
   DeviceGuard const guard(runtime_->index());
   TileFunctions const* const tile = tile_of(problem);
-  if (tile == nullptr) require_block(problem, true);
   if (tile == nullptr && problem.implicit)
     throw Error(ErrorCode::unsupported, "gradient: is implicit; matrices larger than 128 x 128 have unrolled on CUDA");
   Reachable const in = reachable(runtime_, logits), gradient = reachable(runtime_, d_out);
@@ -215,7 +207,6 @@ void Projection::backward(ProjectionProblem const& problem, BatchView const& log
   Reachable const score(runtime_, on_device ? device() : Device{}, d_dustbin_score,
                         d_dustbin_score == nullptr ? 0 : 4 * problem.batch);
   arguments.d_dustbin_score = static_cast<float*>(score.data());
-  SumTargets const marginals = marginals_of(problem);
   int const multiprocessors = runtime_->multiprocessors();
   if (tile != nullptr) {
     ProjectionMode const mode = mode_of(problem, true);
@@ -223,12 +214,9 @@ void Projection::backward(ProjectionProblem const& problem, BatchView const& log
     if (floats > 0) arguments.history = workspace(floats) + kCounter;
     bool const aligned = floats == 0 && fills(problem, *tile) && in_pieces(arguments.logits) &&
                          in_pieces(arguments.result) && in_pieces(arguments.gradient);
-    tile->backward(arguments, marginals, mode, aligned, multiprocessors, runtime_->stream());
+    tile->backward(arguments, marginals_of(problem), mode, aligned, multiprocessors, runtime_->stream());
   } else {
-    std::int64_t const floats =
-        block_count(problem.batch, multiprocessors) * problem.pairs * (problem.rows + problem.columns);
-    arguments.history = workspace(floats) + kCounter;
-    project_backward_blocks(arguments, marginals, multiprocessors, runtime_->stream());
+    project_large(problem, arguments, true);
   }
   score.back();
   result.back();
@@ -268,11 +256,12 @@ MhcArguments mhc_arguments(ProjectionProblem const& problem, MhcArrays const& ar
                            bool backward) {
   MhcArguments arguments{};
   arguments.projection = arguments_of(problem, backward);
-  std::int64_t const mixes = arrays.tokens > 0 ? (arrays.tokens - 1) * arrays.mixes_stride + 24 : 0;
+  std::int64_t const mixes = arrays.tokens > 0 ? (arrays.tokens - 1) * arrays.mixes_stride + arrays.columns() : 0;
+  arguments.streams = arrays.streams;
   arguments.mixes = memory.reach(arrays.mixes, mixes);
   arguments.mixes_stride = arrays.mixes_stride;
   arguments.scale = memory.reach(arrays.scale, 3);
-  arguments.base = memory.reach(arrays.base, 24);
+  arguments.base = memory.reach(arrays.base, arrays.columns());
   arguments.pre_epsilon = arrays.pre_epsilon;
   arguments.post_factor = arrays.post_factor;
   return arguments;
@@ -289,9 +278,16 @@ void Projection::mhc_forward(ProjectionProblem const& problem, MhcArrays const& 
   DeviceGuard const guard(runtime_->index());
   MhcMemory memory(runtime_);
   MhcArguments arguments = mhc_arguments(problem, arrays, memory, false);
-  arguments.pre = memory.reach(out.pre, 4 * arrays.tokens, true);
-  arguments.post = memory.reach(out.post, 4 * arrays.tokens, true);
-  arguments.res = memory.reach(out.res, 16 * arrays.tokens, true);
+  int const streams = arrays.streams;
+  arguments.pre = memory.reach(out.pre, streams * arrays.tokens, true);
+  arguments.post = memory.reach(out.post, streams * arrays.tokens, true);
+  arguments.res = memory.reach(out.res, streams * streams * arrays.tokens, true);
+  if (streams != 4) {
+    mhc_split(arguments, arguments.res, streams * streams, runtime_->multiprocessors(), runtime_->stream());
+    MutableBatchView const res(arguments.res, arrays.tokens, streams, streams, -1, -1, device());
+    forward(problem, res, res);  // Every kernel has read a matrix before it writes the matrix.
+    return memory.back();
+  }
   arguments.vector =
       arrays.mixes_stride % 4 == 0 && all_in_pieces({arguments.mixes, arguments.pre, arguments.post, arguments.res});
   cuda::mhc_forward(arguments, marginals_of(problem), mode_of(problem, false), runtime_->stream());
@@ -304,20 +300,32 @@ void Projection::mhc_backward(ProjectionProblem const& problem, MhcArrays const&
   MhcMemory memory(runtime_);
   if (arrays.tokens == 0) {
     float* const d_scale = memory.reach(gradients.d_scale, 3, true);
-    float* const d_base = memory.reach(gradients.d_base, 24, true);
+    float* const d_base = memory.reach(gradients.d_base, arrays.columns(), true);
     MONGE_CUDA_TRY(cudaMemsetAsync(d_scale, 0, 3 * sizeof(float), runtime_->stream()));
-    MONGE_CUDA_TRY(cudaMemsetAsync(d_base, 0, 24 * sizeof(float), runtime_->stream()));
+    MONGE_CUDA_TRY(
+        cudaMemsetAsync(d_base, 0, static_cast<std::size_t>(arrays.columns()) * sizeof(float), runtime_->stream()));
     memory.back();
     return;
   }
   MhcArguments arguments = mhc_arguments(problem, arrays, memory, true);
-  arguments.d_pre = memory.reach(gradients.d_pre, 4 * arrays.tokens);
-  arguments.d_post = memory.reach(gradients.d_post, 4 * arrays.tokens);
-  arguments.d_res = memory.reach(gradients.d_res, 16 * arrays.tokens);
+  int const streams = arrays.streams, columns = arrays.columns();
+  arguments.d_pre = memory.reach(gradients.d_pre, streams * arrays.tokens);
+  arguments.d_post = memory.reach(gradients.d_post, streams * arrays.tokens);
+  arguments.d_res = memory.reach(gradients.d_res, streams * streams * arrays.tokens);
   arguments.d_mixes_stride = gradients.d_mixes_stride;
-  arguments.d_mixes = memory.reach(gradients.d_mixes, (arrays.tokens - 1) * gradients.d_mixes_stride + 24, true);
+  arguments.d_mixes = memory.reach(gradients.d_mixes, (arrays.tokens - 1) * gradients.d_mixes_stride + columns, true);
   arguments.d_scale = memory.reach(gradients.d_scale, 3, true);
-  arguments.d_base = memory.reach(gradients.d_base, 24, true);
+  arguments.d_base = memory.reach(gradients.d_base, columns, true);
+  if (streams != 4) {
+    float* const logits = arguments.d_mixes + 2 * streams;
+    mhc_split(arguments, logits, gradients.d_mixes_stride, runtime_->multiprocessors(), runtime_->stream());
+    MutableBatchView const place(logits, arrays.tokens, streams, streams, gradients.d_mixes_stride, streams, device());
+    BatchView const d_res(arguments.d_res, arrays.tokens, streams, streams, -1, -1, device());
+    backward(problem, place, d_res, place, nullptr);  // As in mhc_forward().
+    arguments.partial = workspace(std::int64_t{2} * mhc_rows(arrays.tokens) * columns) + kCounter;
+    mhc_join(arguments, runtime_->stream());
+    return memory.back();
+  }
   arguments.vector =
       arrays.mixes_stride % 4 == 0 && gradients.d_mixes_stride % 4 == 0 &&
       all_in_pieces({arguments.mixes, arguments.d_pre, arguments.d_post, arguments.d_res, arguments.d_mixes});

@@ -8,6 +8,8 @@
 
 namespace monge::cuda {
 
+struct ProjectionArguments;
+
 class Projection final : public ProjectionOperator {
  public:
   explicit Projection(std::shared_ptr<Runtime const> runtime) : runtime_(std::move(runtime)) {}
@@ -21,9 +23,10 @@ class Projection final : public ProjectionOperator {
                     MhcGradients const& gradients) const override;
 
  private:
-  /// Memory for histories that do not fit on chip and for sums over tokens. It is allocated on another stream than its
-  /// user's: memory that a stream allocates while it records a graph belongs to the graph.
+  /// Memory for large matrices, histories that do not fit on chip and sums over tokens. It is allocated on another
+  /// stream than its user's: memory that a stream allocates while it records a graph belongs to the graph.
   float* workspace(std::int64_t floats) const;
+  void project_large(ProjectionProblem const& problem, ProjectionArguments const& arguments, bool backward) const;
 
   std::shared_ptr<Runtime const> runtime_;
   mutable std::vector<DeviceArray<float>> workspaces_;  ///< The last is in use; graphs may use the others.

@@ -346,9 +346,10 @@ def test_gumbel_sinkhorn(dtype):
 
 def deepseek(mixes, scale, base, iterations, eps):
     """DeepSeek's release, as its kernels define it: softmax + eps, then rows and columns by turns."""
-    gates = mixes * scale.repeat_interleave(torch.tensor([4, 4, 16])) + base
-    pre, post = gates[..., :4].sigmoid() + eps, 2 * gates[..., 4:8].sigmoid()
-    matrix = gates[..., 8:].unflatten(-1, (4, 4)).softmax(-1) + eps
+    n = math.isqrt(len(base) + 1) - 1
+    gates = mixes * scale.repeat_interleave(torch.tensor([n, n, n * n])) + base
+    pre, post = gates[..., :n].sigmoid() + eps, 2 * gates[..., n : 2 * n].sigmoid()
+    matrix = gates[..., 2 * n :].unflatten(-1, (n, n)).softmax(-1) + eps
     matrix = matrix / (matrix.sum(-2, keepdim=True) + eps)
     for _ in range(iterations - 1):
         for axis in (-1, -2):
@@ -356,12 +357,13 @@ def deepseek(mixes, scale, base, iterations, eps):
     return pre, post, matrix
 
 
-@pytest.mark.parametrize("iterations", [2, 20])
-def test_mhc_mapping_and_its_gradients(iterations):
-    generator = torch.Generator().manual_seed(0)
-    given = [torch.randn(*shape, generator=generator, requires_grad=True) for shape in ((2, 5, 24), (3,), (24,))]
+@pytest.mark.parametrize("iterations, streams", [(2, 4), (20, 4), (20, 2), (20, 8), (3, 1)])
+def test_mhc_mapping_and_its_gradients(iterations, streams):
+    generator, columns = torch.Generator().manual_seed(0), streams * (streams + 2)
+    shapes = (2, 5, columns), (3,), (columns,)
+    given = [torch.randn(*shape, generator=generator, requires_grad=True) for shape in shapes]
     double = [v.detach().double().requires_grad_() for v in given]
-    found = monge.torch.hc_split_sinkhorn(*given, sinkhorn_iters=iterations, eps=1e-6)
+    found = monge.torch.hc_split_sinkhorn(*given, hc_mult=streams, sinkhorn_iters=iterations, eps=1e-6)
     expected = deepseek(*double, iterations, 1e-6)
     for own, other in zip(found, expected):
         torch.testing.assert_close(own.double(), other, rtol=1e-4, atol=1e-5)
@@ -421,6 +423,8 @@ def test_a_mapping_learns():
         errors.append(error.item())
     assert errors[-1] < 1e-3 * errors[0]
     assert "iterations=3" in repr(monge.torch.MHCMapping(iterations=3))
+    pre, post, res = monge.torch.MHCMapping(streams=8)(torch.zeros(0, 80))
+    assert pre.shape == post.shape == (0, 8) and res.shape == (0, 8, 8)
     with pytest.raises(TypeError, match="'speed' is no option"):
         monge.torch.MHCMapping(speed=2)
 

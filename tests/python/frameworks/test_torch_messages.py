@@ -138,6 +138,7 @@ WRONG = [
     (mapping, {"preset": 3}, TypeError, "preset: is 3; must be a name"),
     (split, {"hc_scale": None}, TypeError, "hc_scale: is None; must be a tensor"),
     (split, {"hc_mult": "a"}, TypeError, "hc_mult: is 'a'; must be a whole number"),
+    (split, {"hc_mult": 2}, ValueError, "mixes: has shape (5, 24); must be (..., 8) with hc_mult 2"),
     (split, {"sinkhorn_iters": 0}, ValueError, "sinkhorn_iters: is 0"),
     (split, {"eps": -1.0}, ValueError, "eps: is -1"),
     (drot, {"c": COST}, ValueError, "p: has 4 entries; must have 3, one for each column of c"),

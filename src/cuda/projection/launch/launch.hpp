@@ -1,6 +1,7 @@
 // Launches of the batched projection. Host and device code share these structs.
 #pragma once
 #include <cstdint>
+#include <vector>
 
 #include <cuda_runtime_api.h>
 
@@ -34,15 +35,15 @@ struct ProjectionArguments {
   bool reducible = false;  ///< device/ratio.cuh can do narrow matrices of the problem.
 };
 
-inline constexpr int kLargestMarginal = 257;
-
-/// Passed to the general kernels by value: this needs no copy to the device, and a graph can record it.
+/// Of the largest tile. Passed to the general kernels by value: this needs no copy to the device, and a graph can
+/// record it.
 struct SumTargets {
-  float a[kLargestMarginal], b[kLargestMarginal];
+  float a[128], b[128];
 };
 
 struct MhcArguments {
   ProjectionArguments projection;
+  int streams;
   float const *mixes, *scale, *base;
   std::int64_t mixes_stride;
   float pre_epsilon, post_factor;
@@ -55,23 +56,36 @@ struct MhcArguments {
   bool vector;            ///< All arrays allow accesses of 16 bytes.
 };
 
-inline constexpr int kMhcSums = 27;  ///< Sums over tokens: 3 of scale, 24 of base.
+inline constexpr int kMhcSums = 27;  ///< Sums over tokens with 4 streams: 3 of scale, 24 of base.
 
 /// Abilities of the steps; each mode includes the modes before it. Plain: sums of exponentials. Guarded: an eps added
 /// to the sums. General: marginals, clamps, the tolerance, the implicit gradient. The log domain is general steps on
 /// potentials.
 enum class ProjectionMode { plain, guarded, general, log_domain };
 
-/// Matrices larger than a tile: each in the shared memory of one block, which takes block_bytes().
-std::int64_t block_bytes(int rows, int columns, bool backward);
-std::int64_t block_count(std::int64_t batch, int multiprocessors);
-void project_blocks(ProjectionArguments const& arguments, SumTargets const& marginals, int multiprocessors,
-                    cudaStream_t stream);
-/// arguments.history must have block_count() * pairs * (rows + columns) floats.
-void project_backward_blocks(ProjectionArguments const& arguments, SumTargets const& marginals, int multiprocessors,
-                             cudaStream_t stream);
+/// Matrices larger than a tile (large.cu) share device memory.
+struct LargeShape {
+  int rows = 0, columns = 0;  ///< Floats of a column and of a row, padded.
+  int strips = 0;             ///< Groups of rows with column sums of their own.
+  int slots = 0;              ///< Pairs of scalings that are kept.
+  int marks = 0;              ///< Pairs for which it is noted whether they were done.
+  std::int64_t matrix = 0;    ///< Floats of memory for a matrix.
+  int matrices = 0;           ///< That are worked on together.
+  std::int64_t floats() const { return rows + columns + matrices * matrix; }
+};
+LargeShape large_shape(ProjectionArguments const& arguments, bool backward);
+/// `memory` has large_shape().floats() floats and the alignment of four.
+void project_large(ProjectionArguments const& arguments, std::vector<float> const& a, std::vector<float> const& b,
+                   float* memory, bool backward, cudaStream_t stream);
 
-/// The grid of the backward launch and the history that it needs.
+/// Any number of streams: the gates, and the logits of token t at logits + t stride.
+void mhc_split(MhcArguments const& arguments, float* logits, std::int64_t stride, int multiprocessors,
+               cudaStream_t stream);
+/// d_mixes holds the gradient in the logits of res. `partial` has 2 mhc_rows() rows as long as those of `mixes`.
+void mhc_join(MhcArguments const& arguments, cudaStream_t stream);
+int mhc_rows(std::int64_t tokens);
+
+/// Four streams, one launch. The grid of the backward launch and the history that it needs.
 struct MhcShape {
   int blocks, threads;
   std::int64_t history_floats;  ///< 0: in shared memory.
