@@ -9,6 +9,7 @@
 #include <CLI/CLI.hpp>
 #include <monge/context.hpp>
 
+#include "assign_command.hpp"
 #include "divergence_command.hpp"
 #include "exact_command.hpp"
 #include "exit_code.hpp"
@@ -37,6 +38,7 @@ int main(int argc, char** argv) {
   app.require_subcommand(1);
   monge::cli::add_solve_command(app, exit_code);
   monge::cli::add_exact_command(app, exit_code);
+  monge::cli::add_assign_command(app, exit_code);
   monge::cli::add_regularized_command(app, exit_code);
   monge::cli::add_divergence_command(app, exit_code);
   monge::cli::add_transform_command(app, exit_code);

@@ -245,6 +245,20 @@ Json report_json(TransformRun const& run) {
   return json;
 }
 
+Json report_json(AssignRun const& run) {
+  Json json;
+  json["status"] = run.status();
+  json["infeasible"] = run.infeasible;
+  json["invalid"] = run.invalid;
+  json["value"] = run.value;
+  json["seconds"] = {
+      {"read", run.read_seconds}, {"assign", run.assign_seconds}, {"total", run.read_seconds + run.assign_seconds}};
+  json["problem"] = {{"batch", run.problems}, {"rows", run.rows}, {"columns", run.columns}, {"files", run.files}};
+  json["options"] = {{"maximize", run.maximize}};
+  add_run(json, run);
+  return json;
+}
+
 Json report_json(ProjectRun const& run, ProjectionOptions const& options) {
   Json json;
   json["status"] = name(run.status);

@@ -2,7 +2,9 @@
 #pragma once
 #include <optional>
 #include <string>
+#include <string_view>
 
+#include <monge/assignment.hpp>
 #include <monge/context.hpp>
 #include <monge/divergence.hpp>
 #include <monge/entropic.hpp>
@@ -63,6 +65,21 @@ struct ProjectRun : Run {
   double project_seconds = 0, check_seconds = 0;
 };
 
+struct AssignRun : Run {
+  std::int64_t problems = 0, rows = 0, columns = 0;
+  bool maximize = false;
+  std::int64_t infeasible = 0, invalid = 0;  ///< Problems that ended so.
+  double value = 0;                          ///< The sum over all pairs.
+  double assign_seconds = 0;
+
+  /// "optimal", or the worst status of a problem.
+  std::string_view status() const {
+    return name(invalid > 0      ? AssignmentStatus::invalid
+                : infeasible > 0 ? AssignmentStatus::infeasible
+                                 : AssignmentStatus::optimal);
+  }
+};
+
 /// Numbers that are not finite come out as null.
 nlohmann::ordered_json report_json(SolveRun const& run, SolveOptions const& options, Report const& report);
 nlohmann::ordered_json report_json(DivergenceRun const& run, SolveOptions const& options, Divergence const& divergence);
@@ -71,6 +88,7 @@ nlohmann::ordered_json report_json(RegularizedRun const& run, RegularizedOptions
                                    RegularizedReport const& report);
 nlohmann::ordered_json report_json(TransformRun const& run);
 nlohmann::ordered_json report_json(ProjectRun const& run, ProjectionOptions const& options);
+nlohmann::ordered_json report_json(AssignRun const& run);
 
 nlohmann::ordered_json device_json(DeviceInfo const& device);
 nlohmann::ordered_json versions_json();

@@ -1,6 +1,7 @@
 // Everything a user of Monge needs.
 #pragma once
 #include <monge/array.hpp>
+#include <monge/assignment.hpp>
 #include <monge/batch.hpp>
 #include <monge/c_transform.hpp>
 #include <monge/context.hpp>

@@ -11,6 +11,7 @@ import importlib
 import importlib.util
 from typing import TYPE_CHECKING, Any
 
+from ._assignment import linear_sum_assignment
 from ._classic import (
     emd,
     emd2,
@@ -107,6 +108,7 @@ __all__ = [
     "empirical_sinkhorn",
     "empirical_sinkhorn2",
     "empirical_sinkhorn_divergence",
+    "linear_sum_assignment",
     "mhc_mapping",
     "plan_of",
     "plan_of_sample",

@@ -216,15 +216,14 @@ MatrixView Array::transposed_matrix() const {
   return {data_, real_type(), shape_[1], shape_[0], lies_at(1, shape_[0]) ? shape_[0] : strides_[1], device_};
 }
 
-BatchView Array::batch() const {
+BatchView Array::batch(int most) const {
   if (!given()) return {};
   require_dimensions(3, "a batch of matrices (B, n, m)");
   std::int64_t const rows = row_stride(1);
   std::int64_t const matrix = lies_at(0, shape_[1] * rows) ? shape_[1] * rows : strides_[0];
-  constexpr std::int64_t kMost = kLargestProjection;
-  if (shape_[1] > kMost || shape_[2] > kMost)
+  if (shape_[1] > most || shape_[2] > most)
     refuse(field_, ": has matrices of ", std::to_string(shape_[1]), " x ", std::to_string(shape_[2]),
-           "; must be at most ", std::to_string(kMost), " x ", std::to_string(kMost));
+           "; must be at most ", std::to_string(most), " x ", std::to_string(most));
   return {data_,  real_type(), shape_[0], static_cast<int>(shape_[1]), static_cast<int>(shape_[2]),
           matrix, rows,        device_};
 }

@@ -27,7 +27,8 @@ class Array {
 
   VectorView vector() const;
   MatrixView matrix() const;
-  BatchView batch() const;
+  /// Of matrices with at most so many rows and columns.
+  BatchView batch(int most = kLargestProjection) const;
   IndexView indices() const;
   MatrixView transposed_matrix() const;
 

@@ -4,6 +4,7 @@
 #include <exception>
 #include <monge/error.hpp>
 
+#include "assignment.hpp"
 #include "divergence.hpp"
 #include "entropic.hpp"
 #include "exact.hpp"
@@ -54,4 +55,5 @@ NB_MODULE(_core, module) {
   monge::python::bind_divergence(module);
   monge::python::bind_c_transform(module);
   monge::python::bind_projection(module);
+  monge::python::bind_assignment(module);
 }

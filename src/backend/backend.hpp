@@ -11,6 +11,7 @@
 #include <monge/context.hpp>
 #include <monge/entropic.hpp>
 
+#include "assignment/assignment_operator.hpp"
 #include "core/memory_count.hpp"
 #include "entropic/entropic_operator.hpp"
 #include "projection/projection_operator.hpp"
@@ -156,6 +157,8 @@ class Backend : public EntropicBackend, public RegularizedBackend {
 
   /// Batches of small matrices; lives as long as the backend.
   virtual ProjectionOperator const& projection() const = 0;
+  /// Linear sum assignments; lives as long as the backend.
+  virtual AssignmentOperator const& assignment() const = 0;
 };
 
 Backend const& backend_of(Context const& context);

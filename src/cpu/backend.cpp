@@ -16,6 +16,7 @@
 #include "core/problem_error.hpp"
 #include "core/side_by_side.hpp"
 #include "core/strided.hpp"
+#include "cpu/assignment/operator.hpp"
 #include "cpu/entropic/entropic_operator.hpp"
 #include "cpu/geometry/cost_survey.hpp"
 #include "cpu/geometry/matrix_costs.hpp"
@@ -40,7 +41,7 @@ std::string processor_name() {
 
 class CpuBackend final : public Backend {
  public:
-  explicit CpuBackend(int threads) : threads_(threads), projection_(threads) {}
+  explicit CpuBackend(int threads) : threads_(threads), projection_(threads), assigner_(threads) {}
 
   Device device() const override { return {}; }
   PassTimes pass_times(Geometry const& geometry) const override {
@@ -120,6 +121,7 @@ class CpuBackend final : public Backend {
   }
 
   ProjectionOperator const& projection() const override { return projection_; }
+  AssignmentOperator const& assignment() const override { return assigner_; }
 
  private:
   class CpuSweeper final : public Sweeper {
@@ -239,6 +241,7 @@ class CpuBackend final : public Backend {
 
   int threads_;
   cpu::Projection projection_;
+  cpu::Assigner assigner_;
 };
 
 }  // namespace

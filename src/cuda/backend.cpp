@@ -202,6 +202,9 @@ class CudaBackend final : public Backend {
   }
 
   ProjectionOperator const& projection() const override { return projection_; }
+  AssignmentOperator const& assignment() const override {
+    throw Error(ErrorCode::unsupported, "device: is cuda; linear_sum_assignment needs a CPU context");
+  }
 
   Runtime const& runtime() const { return *runtime_; }
 

@@ -3,6 +3,7 @@
 Functions of :mod:`monge` take and return tensors, too; those here are operators of PyTorch with derivatives.
 """
 
+from ._assignment import linear_sum_assignment
 from ._losses import sinkhorn_divergence, transport
 from ._pairs import OTPairs
 from ._projection import (
@@ -26,6 +27,7 @@ __all__ = [
     "group_lasso_drot",
     "gumbel_sinkhorn",
     "hc_split_sinkhorn",
+    "linear_sum_assignment",
     "mhc_mapping",
     "project",
     "quadratic_drot",

@@ -1,0 +1,62 @@
+// Linear sum assignment: min sum_i C[i, s(i)] over the ways to pair the rows of a matrix with its columns, each used at
+// most once and min(n, m) pairs in all. One matrix or many of any shapes, on the CPU.
+//
+// The method is that of SciPy's linear_sum_assignment, in the same float64 arithmetic and with the same order of ties,
+// so the pairs are SciPy's even where several assignments are optimal.
+// Source: D. F. Crouse, On implementing 2D rectangular assignment algorithms, 2016, doi 10.1109/TAES.2016.140952.
+#pragma once
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include <monge/context.hpp>
+#include <monge/projection.hpp>
+
+namespace monge {
+
+/// How a problem ended; the values are those of AssignmentOutput::status.
+enum class AssignmentStatus : std::int64_t {
+  optimal = 0,
+  infeasible = 1,  ///< Too few finite costs: each way to pair rows and columns has a forbidden pair.
+  invalid = 2,     ///< A cost is NaN or -inf (with maximize: inf), or a size of AssignmentOptions is out of range.
+};
+constexpr auto names_of(AssignmentStatus) {
+  using enum AssignmentStatus;
+  return std::to_array<Named<AssignmentStatus>>(
+      {{optimal, "optimal"}, {infeasible, "infeasible"}, {invalid, "invalid"}});
+}
+
+struct AssignmentOptions {
+  bool maximize = false;  ///< The largest sum; forbidden pairs then have cost -inf instead of inf.
+  /// Of a batch: problem t has the first rows[t] rows and columns[t] columns of its matrix (B each); empty: all of
+  /// them.
+  IndexView rows = {};
+  IndexView columns = {};
+};
+
+/// Where the pairs of B problems go. Row t of both matrices (B x K) has the pairs of problem t, sorted by row, then -1.
+/// K is at least min(n, m) of each problem. A problem that is not optimal has -1 alone.
+struct AssignmentOutput {
+  MutableIndexView row_indices;
+  MutableIndexView column_indices;
+  MutableIndexView status;  ///< B x 1, as AssignmentStatus.
+};
+
+/// Solves each matrix of `costs` (B, n, m), float32 or float64, to the same pairs whatever the device, the batch and
+/// the number of threads. inf forbids a pair. Problems run side by side, one thread each. Throws Error
+/// (invalid_argument: shapes, types, sizes in host memory; unsupported: a CUDA context).
+void linear_sum_assignment(Context const& context, BatchView costs, AssignmentOutput const& out,
+                           AssignmentOptions const& options = {});
+/// The same for matrices of any shapes and one type, on one device. The options have no sizes.
+void linear_sum_assignment(Context const& context, std::span<MatrixView const> costs, AssignmentOutput const& out,
+                           AssignmentOptions const& options = {});
+
+/// Pairs (row_indices[k], column_indices[k]), sorted by row.
+struct Assignment {
+  std::vector<std::int64_t> row_indices, column_indices;
+};
+/// One matrix. Throws invalid_argument where SciPy raises: "matrix contains invalid numeric entries", "cost matrix is
+/// infeasible".
+Assignment linear_sum_assignment(Context const& context, MatrixView cost, AssignmentOptions const& options = {});
+
+}  // namespace monge

@@ -1,0 +1,133 @@
+"""Linear sum assignment: ``linear_sum_assignment``, with SciPy's arguments and results."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from . import _core
+from ._arrays import Array, Place, framework_of, on_host, read, read_index
+from ._names import shown, truth
+
+_INFEASIBLE, _INVALID = 1, 2
+
+
+def linear_sum_assignment(
+    cost_matrix: Any,
+    maximize: bool = False,
+    *,
+    rows: Any = None,
+    columns: Any = None,
+    check: bool = True,
+    n_threads: int | None = None,
+) -> Any:
+    """Pairs of rows and columns with the least sum of costs: ``scipy.optimize.linear_sum_assignment``, for one matrix or
+    many.
+
+    The pairs are SciPy's, also where several assignments are optimal: the method, its float64 arithmetic and its order
+    of ties are the same. On the CPU the matrices of a call are solved side by side, on CUDA one a thread block.
+
+    Args:
+        cost_matrix: One matrix (n, m), a batch (..., n, m), or a list of matrices of any shapes, one dtype and one
+            device. inf forbids a pair; with `maximize` -inf does.
+        maximize: Whether the sum is to be the largest.
+        rows, columns: For a batch: whole numbers of its shape (...). Only the first `rows` rows and `columns` columns
+            of each matrix are used. Sizes on a GPU stay there; one that is out of range makes its problem invalid.
+        check: Whether to raise an error for a problem without an assignment. On a GPU this waits for the result; a
+            CUDA graph can only record ``check=False``. Such a problem then has -1 for all its indices.
+        n_threads: Threads on the CPU, by default one for each core.
+
+    Returns:
+        row_ind and column_ind, int64, sorted by row. For one matrix each has min(n, m) entries; for a batch each has
+        the shape (..., min(n, m)), with -1 after the last pair of a smaller problem. For a list, the list of both for
+        each matrix. Arrays of the framework and on the device of `cost_matrix`.
+
+    Raises:
+        ValueError: A problem has no assignment of finite cost ("cost matrix is infeasible"), or a cost is NaN or -inf
+            (with `maximize` inf; "matrix contains invalid numeric entries"); another argument is wrong.
+        NotImplementedError: A matrix is too large for a GPU, from about 5000 x 5000 on.
+
+    Source: Crouse 2016, doi 10.1109/TAES.2016.140952.
+
+    >>> import monge, numpy as np
+    >>> monge.linear_sum_assignment(np.array([[4.0, 1, 3], [2, 0, 5], [3, 2, 2]]))
+    (array([0, 1, 2]), array([1, 0, 2]))
+    """
+    maximize, check = truth("maximize", maximize), truth("check", check)
+    if _is_list(cost_matrix):
+        return assign_list(cost_matrix, maximize, rows, columns, check, n_threads)
+    costs = read("cost_matrix", cost_matrix)
+    shape = tuple(costs.shape)
+    if len(shape) < 2:
+        raise ValueError(f"cost_matrix: has shape {shape}; must be a matrix (n, m) or a batch (..., n, m)")
+    place = Place.of(cost_matrix, costs)
+    batch = costs.reshape(math.prod(shape[:-2]), *shape[-2:])
+    sizes = (_sizes("rows", rows, shape[:-2]), _sizes("columns", columns, shape[:-2]))
+    found = assign(batch, place, batch.shape[0], min(shape[-2:]), maximize, n_threads, *sizes)
+    if check:
+        _check(found[2], single=len(shape) == 2, maximize=maximize)
+    return tuple(place.finish(pairs).reshape(*shape[:-2], pairs.shape[1]) for pairs in found[:2])
+
+
+def _is_list(costs: Any) -> bool:
+    """Whether this is a list of matrices, not a matrix or a batch as nested lists of numbers."""
+    return isinstance(costs, (list, tuple)) and all(getattr(cost, "ndim", None) == 2 for cost in costs)
+
+
+def assign_list(
+    costs: Sequence[Any], maximize: bool, rows: Any, columns: Any, check: bool, n_threads: int | None = None
+) -> list[tuple[Array, Array]]:
+    """:func:`linear_sum_assignment` of a list of matrices."""
+    if rows is not None or columns is not None:
+        raise ValueError("rows, columns: are given with a list of matrices; each matrix of a list has its own shape")
+    matrices = [read(f"cost_matrix[{t}]", cost) for t, cost in enumerate(costs)]
+    for t, matrix in enumerate(matrices):
+        if len(matrix.shape) != 2:
+            raise ValueError(f"cost_matrix[{t}]: has shape {tuple(matrix.shape)}; must be a matrix (n, m)")
+    if not matrices:
+        return []
+    place = Place.of(costs[0], *matrices)
+    if any(framework_of(m).dtype_name(m) != place.dtype for m in matrices):
+        matrices = [framework_of(m).cast(m, "float64") for m in matrices]
+    pairs = [min(matrix.shape) for matrix in matrices]
+    found = assign(matrices, place, len(matrices), max(pairs), maximize, n_threads)
+    if check:
+        _check(found[2], single=False, maximize=maximize)
+    row, column = (place.finish(indices) for indices in found[:2])
+    return [(row[t, :count], column[t, :count]) for t, count in enumerate(pairs)]
+
+
+def _sizes(field: str, value: Any, shape: tuple[int, ...]) -> Array | None:
+    sizes = read_index(field, value)
+    if sizes is None:
+        return None
+    if tuple(sizes.shape) not in (shape, shape or (1,)):
+        raise ValueError(f"{field}: has shape {tuple(sizes.shape)}; must be {shape}, one size for each matrix")
+    return sizes.reshape(-1)
+
+
+def assign(
+    costs: Any, place: Place, count: int, pairs: int, maximize: bool, n_threads: int | None, *sizes: Array | None
+) -> tuple[Array, Array, Array]:
+    """Row indices, column indices and status in new buffers."""
+    row, column, status = place.empty_index(count, pairs), place.empty_index(count, pairs), place.empty_index(count)
+    rows, columns = sizes or (None, None)
+    _core.linear_sum_assignment(place.session(n_threads), costs, row, column, status, maximize, rows, columns)
+    return row, column, status
+
+
+def _check(status: Array, single: bool, maximize: bool) -> None:
+    """ValueError for the first problem without an assignment. Waits for a device."""
+    codes = on_host(status)
+    failed = codes.nonzero()[0]
+    if not len(failed):
+        return
+    first = int(failed[0])
+    where = "" if single else f"problem {first}: "
+    if codes[first] == _INVALID:
+        infinity = "inf" if maximize else "-inf"
+        sizes = "" if single else ", or its size is larger than its matrix"
+        raise ValueError(f"{where}cost_matrix: matrix contains invalid numeric entries, NaN or {infinity}{sizes}")
+    assert codes[first] == _INFEASIBLE, shown(codes[first])
+    raise ValueError(f"{where}cost_matrix: cost matrix is infeasible; each way to pair its rows has a forbidden pair")
