@@ -44,6 +44,7 @@ class DivergenceResult:
     """
 
     _has_gradients = ("value",)
+    _is_constant = ()
 
     def __init__(
         self,

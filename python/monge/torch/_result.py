@@ -8,7 +8,8 @@ The matrix W of _response.py for the attributes:
   value_linear   W = P o (u + w + 1 - C / eps),    u and w as for G = C
 
 Those of products, averages and maps are in _products.py. An exact plan does not change with costs and points, except
-where two plans are optimal, so its derivatives by them are 0 (`_is_constant`). All else has none, and raises where a gradient is asked for.
+where two plans are optimal, so its derivatives by them are 0 (`_is_constant`). All else has none, and raises where a
+gradient is asked for.
 """
 
 from __future__ import annotations
