@@ -80,11 +80,8 @@ void print_summary(AssignRun const& run, DeviceChoice const& device, std::string
 
 int assign_file(Arguments const& arguments) {
   ResultFolder const folder(arguments.out);
-  leave_on_interrupt();
-  DeviceChoice const device = choose_device(arguments.run.device, arguments.run.threads);
   AssignRun run;
-  run.arguments = arguments.run;
-  run.device = device.info;
+  DeviceChoice const device = begin_run(run, arguments.run);
   run.maximize = arguments.maximize;
 
   Stopwatch watch;

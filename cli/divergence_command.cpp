@@ -74,11 +74,8 @@ int diverge_files(Arguments arguments) {
   check_self_costs(arguments);
   SolveOptions& options = arguments.options;
   ResultFolder const folder(arguments.out);
-  leave_on_interrupt();
-  DeviceChoice device = choose_device(arguments.run.device, arguments.run.threads);
   DivergenceRun run;
-  run.arguments = arguments.run;
-  run.device = device.info;
+  DeviceChoice device = begin_run(run, arguments.run);
 
   ProgressLine progress(!arguments.run.quiet);
   progress.show("reading");

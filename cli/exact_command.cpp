@@ -61,11 +61,8 @@ void print_summary(CostRun const& run, ExactReport const& report, DeviceChoice c
 int solve_files(Arguments arguments) {
   check_geometry(arguments.geometry);
   ResultFolder const folder(arguments.out);
-  leave_on_interrupt();
-  DeviceChoice const device = choose_device(arguments.run.device, arguments.run.threads);
   CostRun run;
-  run.arguments = arguments.run;
-  run.device = device.info;
+  DeviceChoice const device = begin_run(run, arguments.run);
 
   ProgressLine progress(!arguments.run.quiet);
   progress.show("reading");

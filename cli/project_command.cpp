@@ -156,12 +156,9 @@ int project_file(Arguments arguments) {
   if (out.extension() != ".npy") refuse("out: {}: must be a file with the extension .npy", out.string());
   if (fs::is_directory(out)) refuse("out: {}: is a folder; must be a file", out.string());
   ResultFolder const folder(out.has_parent_path() ? out.parent_path() : ".");
-  leave_on_interrupt();
-  DeviceChoice const device = choose_device(arguments.run.device, arguments.run.threads);
   ProjectRun run;
+  DeviceChoice const device = begin_run(run, arguments.run);
   run.preset = arguments.preset;
-  run.arguments = arguments.run;
-  run.device = device.info;
 
   Stopwatch watch;
   Array logits = read_input(run, "logits", arguments.logits);

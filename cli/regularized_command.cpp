@@ -220,11 +220,8 @@ int regularize_files(Arguments arguments) {
   check_files(arguments, terms);
   RegularizedOptions& options = arguments.options;
   ResultFolder const folder(arguments.out);
-  leave_on_interrupt();
-  DeviceChoice device = choose_device(arguments.run.device, arguments.run.threads);
   RegularizedRun run;
-  run.arguments = arguments.run;
-  run.device = device.info;
+  DeviceChoice device = begin_run(run, arguments.run);
   run.regularizer = regularizer_json(arguments, terms);
   run.sparse = arguments.sparse;
 

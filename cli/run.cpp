@@ -5,8 +5,17 @@
 #include <fmt/format.h>
 
 #include "array_file.hpp"
+#include "interrupt.hpp"
 
 namespace monge::cli {
+
+DeviceChoice begin_run(Run& run, RunArguments const& arguments) {
+  leave_on_interrupt();
+  DeviceChoice const device = choose_device(arguments.device, arguments.threads);
+  run.arguments = arguments;
+  run.device = device.info;
+  return device;
+}
 
 Array read_input(Run& run, char const* field, std::string const& path, Order order) {
   run.files[field] = path;

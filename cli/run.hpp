@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "array.hpp"
+#include "device_choice.hpp"
 #include "npy.hpp"
 
 namespace monge::cli {
@@ -28,6 +29,8 @@ struct Run {
   double read_seconds = 0;
 };
 
+/// Chooses the device, and notes it and the arguments. From here on Ctrl-C ends the program. Throws Error.
+DeviceChoice begin_run(Run& run, RunArguments const& arguments);
 /// Reads an input and notes its file. Throws Error.
 Array read_input(Run& run, char const* field, std::string const& path, Order order = Order::rows);
 IndexArray read_index_input(Run& run, char const* field, std::string const& path);

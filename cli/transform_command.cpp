@@ -48,11 +48,8 @@ int transform_files(Arguments const& given) {
            given.f.empty() ? "" : ", which is " + given.f);
   bool const to_rows = given.f.empty();
   ResultFolder const folder(given.out);
-  leave_on_interrupt();
-  DeviceChoice const device = choose_device(given.run.device, given.run.threads);
   TransformRun run;
-  run.arguments = given.run;
-  run.device = device.info;
+  DeviceChoice const device = begin_run(run, given.run);
   run.given = to_rows ? "g" : "f";
 
   Stopwatch watch;
