@@ -8,6 +8,7 @@
 // vectors are kept, and the last launch makes the sum: 4 n m multiply-adds or exponentials a pair.
 #include <algorithm>
 
+#include "cuda/device/numerics.cuh"
 #include "cuda/projection/device/elements.cuh"
 #include "cuda/projection/device/tile.cuh"
 #include "cuda/projection/launch/tile.cuh"
@@ -90,12 +91,6 @@ __device__ __forceinline__ int pairs_done(LargeArguments const& a, LargeMatrix c
   return count;
 }
 
-template <class Op = Sum>
-__device__ __forceinline__ float over_warp(float value) {
-  for (int mask = 16; mask > 0; mask >>= 1) value = Op::apply(value, __shfl_xor_sync(0xffffffffu, value, mask));
-  return value;
-}
-
 /// Calls visit(k, j) with each entry of a row of K, padding included, and its column, by all lanes of a warp.
 template <class Visit>
 __device__ __forceinline__ void along(float const* row, int columns, Visit&& visit) {
@@ -155,13 +150,13 @@ __global__ void __launch_bounds__(kThreads) start_rows(__grid_constant__ LargeAr
     row[j] = value;
   }
   bool const keeps = keeps_shifts(a) && !shifts_columns(a);
-  float const shift = fmaxf(over_warp<Maximum>(largest), keeps ? kKeptShift : kLeastShift);
+  float const shift = fmaxf(warp_max(largest), keeps ? kKeptShift : kLeastShift);
   if (a.start_softmax || !(a.start_positive || a.log_domain || shifts_columns(a))) {
     float inverse = 1, log_sum = 0;
     if (a.start_softmax) {
       float sum = 0;
       for (int j = lane; j < m; j += 32) sum += fast_exp2(row[j] - shift);
-      sum = over_warp(sum) + kLeastSum;
+      sum = warp_sum(sum) + kLeastSum;
       inverse = fast_reciprocal(sum);
       log_sum = fast_log2(sum);
     }
@@ -206,9 +201,9 @@ __global__ void __launch_bounds__(kThreads) start_columns(__grid_constant__ Larg
   if (warp == 0) matrix.column_weight[j] = matrix.column_kept[j] = kept;
 }
 
-/// The scaling of a row or column from its sum; the largest term where the sum is in the log domain. `old` and `weight`
-/// are those of the step before; `weight` becomes that of this step. Clears `within` if the sum is not within the
-/// tolerance.
+/// The new scaling of a row or column from its sum. In the log domain the sum is 2^largest `sum`. `old` is the scaling
+/// of the previous step. `weight`, the factor of epsilon, is read as the previous step left it and then updated.
+/// `within` becomes whether the sum is within the tolerance of its target.
 template <bool kLog>
 __device__ __forceinline__ float scaling_of(ProjectionArguments const& a, float target, float sum, float largest,
                                             float old, float& weight, bool& within) {
@@ -226,8 +221,9 @@ __device__ __forceinline__ float scaling_of(ProjectionArguments const& a, float 
   }
 }
 
-/// A row step from state `pair` and the column sums of the next state. Without `rows` the sums are those of the leading
-/// column step; without `columns` the step is the trailing row step.
+/// Makes the row scalings of state pair + 1 from the column scalings of state `pair`, then the column sums that these
+/// row scalings give. The leading column step needs column sums alone: `rows` is false. The trailing row step needs row
+/// scalings alone: `columns` is false.
 template <bool kLog>
 __global__ void __launch_bounds__(kThreads)
     sweep(__grid_constant__ LargeArguments const arguments, int pair, bool rows, bool columns) {
@@ -258,12 +254,12 @@ __global__ void __launch_bounds__(kThreads)
         float sum = 0, largest = -INFINITY;
         if constexpr (kLog) {
           along(row, m, [&](float k, int j) { largest = fmaxf(largest, k + v[j]); });
-          largest = fmaxf(over_warp<Maximum>(largest), kLeastShift);
+          largest = fmaxf(warp_max(largest), kLeastShift);
           along(row, m, [&](float k, int j) { sum += fast_exp2((k + v[j]) - largest); });
         } else {
           along(row, m, [&](float k, int j) { sum = fmaf(k, fabsf(v[j]), sum); });
         }
-        sum = over_warp(sum);
+        sum = warp_sum(sum);
         float weight = matrix.row_weight[i];
         bool within = true;
         next = scaling_of<kLog>(a, marginals_of(arguments, true)[i], sum, largest, old, weight, within);
@@ -370,8 +366,9 @@ __device__ __forceinline__ float sum_gradient(ProjectionArguments const& a, floa
   return clamped ? 0.0f : q;
 }
 
-/// Undoes the row step of a pair: finds the gradients in its row sums and what they add to those in v. With `seeds`
-/// the gradients in u and v come from that in P, and the row step is the trailing one, if any.
+/// Undoes the row step of a pair. The kernel computes the gradients in the row sums of this step, and from them their
+/// contribution to the gradients in v. With `seeds` the kernel starts from the gradient in P: this gives the gradients
+/// in the last u and v, and the row step to undo is the trailing one, if there is one.
 template <bool kLog>
 __global__ void __launch_bounds__(kThreads)
     unsweep(__grid_constant__ LargeArguments const arguments, int pair, bool seeds) {
@@ -410,7 +407,7 @@ __global__ void __launch_bounds__(kThreads)
       } else {
         along(row, m, [&](float k, int j) { sum = fmaf(q[j], k, sum); });
       }
-      sum = over_warp(sum);
+      sum = warp_sum(sum);
       if (thread % 32 == 0) {
         if (!seeds && pair == pairs - 1 && !a.trail) sum += matrix.row_bar[i];
         float r = 0;
@@ -537,11 +534,11 @@ __global__ void __launch_bounds__(kThreads) gather(__grid_constant__ LargeArgume
       sum += gradient_product(of_row[j], kLog ? 1.0f : pure(j));
       largest = fmaxf(largest, pure(j));
     }
-    sum = over_warp(sum);
-    largest = over_warp<Maximum>(largest);
+    sum = warp_sum(sum);
+    largest = warp_max(largest);
     for (int j = lane; j < a.columns; j += 32)
       if (pure(j) == largest) at = fminf(at, static_cast<float>(j));
-    at = over_warp<Minimum>(at);
+    at = -warp_max(-at);
   }
   bool const dustbin = a.d_dustbin_score != nullptr;
   float of_dustbin = 0;
@@ -564,7 +561,7 @@ __global__ void __launch_bounds__(kThreads) gather(__grid_constant__ LargeArgume
     }
   }
   if (!dustbin) return;
-  of_dustbin = over_warp(of_dustbin);
+  of_dustbin = warp_sum(of_dustbin);
   if (lane == 0) matrix.row_bar[i] = of_dustbin;
 }
 
@@ -574,7 +571,7 @@ __global__ void gather_dustbin(__grid_constant__ LargeArguments const arguments)
   wait_for_previous_kernel();
   float sum = 0;
   for (int i = static_cast<int>(threadIdx.x); i < arguments.problem.rows; i += 32) sum += matrix.row_bar[i];
-  sum = over_warp(sum);
+  sum = warp_sum(sum);
   if (threadIdx.x == 0) arguments.problem.d_dustbin_score[arguments.first + arguments.matrix()] = sum;
 }
 

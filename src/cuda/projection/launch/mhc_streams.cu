@@ -2,6 +2,7 @@
 // before it makes the gates and the logits, in the place of the result, and for gradients a kernel after it the rest.
 #include <algorithm>
 
+#include "cuda/device/numerics.cuh"
 #include "cuda/projection/device/tile.cuh"
 #include "cuda/projection/launch/tile.cuh"
 
@@ -83,9 +84,7 @@ __global__ void add_rows(__grid_constant__ MhcArguments const a, int rows) {
     for (int row = lane; row < rows; row += 32) {
       for (int part = 0; part < 2; ++part) sum[part] += a.partial[(std::int64_t{2} * row + part) * columns + k];
     }
-    for (int mask = 16; mask > 0; mask >>= 1) {
-      for (float& x : sum) x += __shfl_xor_sync(0xffffffffu, x, mask);
-    }
+    for (float& x : sum) x = warp_sum(x);
     if (lane == 0) a.d_base[k] = sum[0];
     for (int map = 0; map < 3; ++map) of_scale[map] += map_of(k, a.streams) == map ? sum[1] : 0;
   }
