@@ -1,9 +1,9 @@
 // Linear sum assignment: min sum_i C[i, s(i)] over the ways to pair the rows of a matrix with its columns, each used at
 // most once and min(n, m) pairs in all. One matrix or many of any shapes, on the CPU.
 //
-// The method is that of SciPy's linear_sum_assignment, in the same float64 arithmetic and with the same order of ties,
-// so the pairs are SciPy's even where several assignments are optimal.
-// Source: D. F. Crouse, On implementing 2D rectangular assignment algorithms, 2016, doi 10.1109/TAES.2016.140952.
+// The pairs equal those of SciPy's linear_sum_assignment, even where several assignments are optimal. The algorithm,
+// its float64 arithmetic and its order of ties are the same. Source: D. F. Crouse, On implementing 2D rectangular
+// assignment algorithms, 2016, doi 10.1109/TAES.2016.140952.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -14,7 +14,7 @@
 
 namespace monge {
 
-/// How a problem ended; the values are those of AssignmentOutput::status.
+/// The outcome of one problem. AssignmentOutput::status holds these values.
 enum class AssignmentStatus : std::int64_t {
   optimal = 0,
   infeasible = 1,  ///< Too few finite costs: each way to pair rows and columns has a forbidden pair.
@@ -42,8 +42,8 @@ struct AssignmentOutput {
   MutableIndexView status;  ///< B x 1, as AssignmentStatus.
 };
 
-/// Solves each matrix of `costs` (B, n, m), float32 or float64, to the same pairs whatever the device, the batch and
-/// the number of threads. inf forbids a pair. Problems run side by side, one thread each. Throws Error
+/// Solves each matrix of `costs` (B, n, m), float32 or float64. The pairs of a matrix depend neither on the rest of the
+/// batch nor on the number of threads. inf forbids a pair. Problems run side by side, one thread each. Throws Error
 /// (invalid_argument: shapes, types, sizes in host memory; unsupported: a CUDA context).
 void linear_sum_assignment(Context const& context, BatchView costs, AssignmentOutput const& out,
                            AssignmentOptions const& options = {});

@@ -1,5 +1,5 @@
-// Batches of matrices projected onto the couplings with given row and column sums, by Sinkhorn's iteration, and
-// the gradient of this projection. The doubly stochastic projection of mHC layers, Gumbel-Sinkhorn, SuperGlue's
+// Batches of matrices projected onto the couplings with given row and column sums, by Sinkhorn's iteration, and the
+// gradient of this projection. The doubly stochastic projection of mHC layers, Gumbel-Sinkhorn, SuperGlue's
 // matching and Sinkhorn routing are presets of one iteration; docs/projection.md defines it.
 //   P = diag(u) K diag(v),   K_ij from the logits,   u_i = a_i / (sum_j K_ij v_j + ...),   v_j = b_j / (sum_i K_ij u_i
 //   + ...)
@@ -196,10 +196,10 @@ ProjectionOptions projection_preset(std::string_view preset);
 /// out (B, n, m) = the projection of each matrix of logits (B, n, m); with a dustbin out is (B, n + 1, m + 1). On CUDA
 /// the call returns when its work is enqueued in the context's stream; on the CPU, when it is done. A row or column
 /// without mass, such as one of -inf logits, stays zero. A NaN stays within its matrix. The bits of a matrix do not
-/// depend on its place in the batch. n and m may be up to kLargestProjection. Matrices larger than 128 x 128 on CUDA
-/// take memory of the context, about 256 MiB at most or that of one matrix, and their gradient must be unrolled. A CUDA
-/// context copies matrices in host memory, and waits. Throws Error (invalid_argument: shapes, options, out overlapping
-/// logits; unsupported; device_failure).
+/// depend on its place in the batch. n and m may be up to kLargestProjection. On CUDA, matrices larger than 128 x 128
+/// need a buffer: the context keeps about 256 MiB, or as much as one matrix needs if this is more. Their gradient must
+/// be unrolled. A CUDA context copies matrices in host memory, and waits. Throws Error (invalid_argument: shapes,
+/// options, out overlapping logits; unsupported; device_failure).
 void project(Context const& context, BatchView logits, MutableBatchView out, ProjectionOptions const& options);
 
 /// d_logits (B, n, m) = gradient of sum <d_out, out> in the logits, with out the result of project(). With a dustbin,
@@ -230,8 +230,7 @@ struct MhcOptions {
 void mhc_mapping(Context const& context, MatrixView mixes, VectorView scale, VectorView base, MutableMatrixView pre,
                  MutableMatrixView post, MutableBatchView res, MhcOptions const& options = {});
 
-/// Gradients in mixes, scale and base from those in pre, post and res. The sums over tokens are taken
-/// in a fixed order.
+/// Gradients in mixes, scale and base from those in pre, post and res. The sums over tokens are taken in a fixed order.
 void mhc_mapping_backward(Context const& context, MatrixView mixes, VectorView scale, VectorView base, MatrixView d_pre,
                           MatrixView d_post, BatchView d_res, MutableMatrixView d_mixes, MutableVectorView d_scale,
                           MutableVectorView d_base, MhcOptions const& options = {});

@@ -22,20 +22,19 @@ def linear_sum_assignment(
     check: bool = True,
     n_threads: int | None = None,
 ) -> Any:
-    """Pairs of rows and columns with the least sum of costs: ``scipy.optimize.linear_sum_assignment``, for one matrix or
-    many.
+    """Pairs of rows and columns with the least sum of costs, for one matrix or many, with the arguments and results of
+    ``scipy.optimize.linear_sum_assignment``.
 
-    The pairs are SciPy's, also where several assignments are optimal: the method, its float64 arithmetic and its order
-    of ties are the same. On the CPU the matrices of a call are solved side by side, on CUDA one a thread block.
+    The pairs equal SciPy's, even where several assignments are optimal: the algorithm, its float64 arithmetic and its
+    order of ties are the same. The matrices of a call are solved side by side, on the CPU.
 
     Args:
         cost_matrix: One matrix (n, m), a batch (..., n, m), or a list of matrices of any shapes, one dtype and one
             device. inf forbids a pair; with `maximize` -inf does.
         maximize: Whether the sum is to be the largest.
         rows, columns: For a batch: whole numbers of its shape (...). Only the first `rows` rows and `columns` columns
-            of each matrix are used. Sizes on a GPU stay there; one that is out of range makes its problem invalid.
-        check: Whether to raise an error for a problem without an assignment. On a GPU this waits for the result; a
-            CUDA graph can only record ``check=False``. Such a problem then has -1 for all its indices.
+            of each matrix are used.
+        check: Whether to raise an error for a problem without an assignment. If not, all its indices are -1.
         n_threads: Threads on the CPU, by default one for each core.
 
     Returns:
@@ -46,7 +45,7 @@ def linear_sum_assignment(
     Raises:
         ValueError: A problem has no assignment of finite cost ("cost matrix is infeasible"), or a cost is NaN or -inf
             (with `maximize` inf; "matrix contains invalid numeric entries"); another argument is wrong.
-        NotImplementedError: A matrix is too large for a GPU, from about 5000 x 5000 on.
+        NotImplementedError: The arrays lie on a GPU.
 
     Source: Crouse 2016, doi 10.1109/TAES.2016.140952.
 
@@ -118,7 +117,7 @@ def assign(
 
 
 def _check(status: Array, single: bool, maximize: bool) -> None:
-    """ValueError for the first problem without an assignment. Waits for a device."""
+    """ValueError for the first problem without an assignment."""
     codes = on_host(status)
     failed = codes.nonzero()[0]
     if not len(failed):

@@ -142,8 +142,9 @@ def mhc_mapping(
 ) -> tuple[Array, Array, Array]:
     """The three maps of an mHC layer with n streams from `mixes` (..., n (n + 2)), `scale` (3) and `base` (n (n + 2)).
 
-    4 streams have 24 mixes, 2 have 8 and 8 have 80; on a GPU 4 are the fastest for their size. The inputs are float16, bfloat16 (PyTorch) or float32, and the maps have the dtype of `mixes`. The arithmetic is
-    float32: inputs in half precision are converted, and the maps are rounded.
+    The layer has 8 mixes for 2 streams, 24 for 4 and 80 for 8; on a GPU 4 streams take one launch, others two. The
+    inputs are float16, bfloat16 (PyTorch) or float32, and the maps have the dtype of `mixes`. The arithmetic is float32:
+    inputs in half precision are converted, and the maps are rounded.
 
     Returns pre (..., n) = sigmoid + `pre_epsilon`, post (..., n) = `post_factor` sigmoid, and res (..., n, n), the
     projection of the last n n columns, whose `preset`, `n_threads` and `options` are as for :func:`project`. DeepSeek's

@@ -59,7 +59,7 @@ TEST_P(ProjectionForward, MhcLogitsAreRightToAMillionth) {
   }
 }
 
-/// Two iterations, so that the reference stays quick: the sizes of this test are those of two sets of keypoints.
+/// Sizes as in the matching of two sets of keypoints. The float64 reference is slow, so there are two iterations.
 TEST_P(ProjectionForward, SizesUpToTheLargest) {
   auto const large = [](ProjectionPreset preset, int rows, int columns, int batch) {
     return ProjectionCase{std::string(name(preset)), with(preset, 2, [](auto&) {}), rows, columns, batch, 3};

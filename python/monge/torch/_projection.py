@@ -184,7 +184,7 @@ def fused_sinkhorn(logits: Tensor, num_iterations: int = 20, eps: float = 1e-6) 
 
 
 def _empty_maps(mixes: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    tokens, n = mixes.shape[0], math.isqrt(mixes.shape[1] + 1) - 1
+    tokens, n = mixes.shape[0], streams_of("mixes", tuple(mixes.shape))
     return mixes.new_empty(tokens, n), mixes.new_empty(tokens, n), mixes.new_empty(tokens, n, n)
 
 

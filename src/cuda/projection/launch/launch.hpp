@@ -81,7 +81,8 @@ void project_large(ProjectionArguments const& arguments, std::vector<float> cons
 /// Any number of streams: the gates, and the logits of token t at logits + t stride.
 void mhc_split(MhcArguments const& arguments, float* logits, std::int64_t stride, int multiprocessors,
                cudaStream_t stream);
-/// d_mixes holds the gradient in the logits of res. `partial` has 2 mhc_rows() rows as long as those of `mixes`.
+/// Completes the gradients. Before the call, the last streams^2 columns of d_mixes hold the gradient in the logits of
+/// res. `partial` is memory for 2 mhc_rows() rows; a row has as many floats as a row of `mixes`.
 void mhc_join(MhcArguments const& arguments, cudaStream_t stream);
 int mhc_rows(std::int64_t tokens);
 
