@@ -1,6 +1,5 @@
 """linear_sum_assignment against SciPy's, pair by pair: with ties, too, the assignments are the same."""
 
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy.optimize import linear_sum_assignment as reference
@@ -110,13 +109,6 @@ def test_empty():
     for shape in [(0, 3, 4), (2, 0, 4), (2, 3, 0)]:
         row, column = monge.linear_sum_assignment(np.zeros(shape))
         assert row.shape == column.shape == (shape[0], min(shape[1:]))
-
-
-def test_jax(rng):
-    costs = rng.integers(0, 9, (5, 6)).astype("f4")
-    row, column = monge.linear_sum_assignment(jnp.asarray(costs))
-    assert type(row) is type(jnp.asarray(costs))
-    np.testing.assert_array_equal(np.stack([row, column]), reference(costs))
 
 
 @pytest.mark.parametrize(("maximize", "bad"), [(False, np.nan), (True, np.nan), (False, -np.inf), (True, np.inf)])

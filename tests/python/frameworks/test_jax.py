@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax.test_util import check_grads
+from scipy.optimize import linear_sum_assignment
 
 import monge
 import monge.jax
@@ -430,3 +431,10 @@ def test_other_dtypes_keep_the_value(dtype):
     costs = jnp.asarray([[0, 1], [1, 0]], dtype)
     value = monge.jax.regularized_transport(costs, quadratic=0.3)[0]
     assert abs(value - 0.075) < 1e-4 * 0.075  # The tolerance of the gap.
+
+
+def test_assignments_are_arrays_of_jax(rng):
+    costs = rng.integers(0, 9, (5, 6)).astype("f4")
+    row, column = monge.linear_sum_assignment(jnp.asarray(costs))
+    assert isinstance(row, jax.Array) and isinstance(column, jax.Array)
+    np.testing.assert_array_equal(np.stack([row, column]), linear_sum_assignment(costs))
