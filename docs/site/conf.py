@@ -58,11 +58,12 @@ breathe_show_include = False
 
 # In the order of the table.
 programs = re.findall(r"^\| (\w+\.py) \|", Path("docs/python.md").read_text(), re.MULTILINE)
+# The pictures of programs that need PyTorch are in docs/images.
+with_torch = [p.stem for p in Path("examples/python").glob("*.py") if "\nimport torch\n" in p.read_text()]
 sphinx_gallery_conf = {
     "examples_dirs": "examples/python",
     "gallery_dirs": "gallery",
-    # These need PyTorch; their pictures are in docs/images.
-    "filename_pattern": r"/(?!entropic_map|flow_matching|learned_cost|sinkhorn_attention)\w+\.py$",
+    "filename_pattern": rf"/(?!{'|'.join(with_torch)})\w+\.py$",
     "ignore_pattern": "quickstart|tutorial",  # The README and docs/tutorial.md show them.
     "within_subsection_order": programs.index,
     "backreferences_dir": "gallery/uses",

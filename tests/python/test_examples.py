@@ -39,6 +39,11 @@ SHOWS = {
     "embeddings": lambda v: (
         v["stay"][0] > 0.99 and v["copies"][0] > 0.99 and v["copies"][-1] < 0.1 and 0.5 < v["stay"][-1] < 0.9
     ),
+    # A permutation, whose colours are nearer to the temple's than those of the flower where they were.
+    "every_pixel_once": lambda v: (
+        (np.sort(v["goal"]) == range(54 * 80)).all()
+        and abs(v["painted"] - v["china"].reshape(-1, 3)).mean() < 0.8 * abs(v["flower"] - v["china"]).mean()
+    ),
     # The gradient by the shift is linear, so twelve steps leave 0.4^12 = 2e-5 of the way of 4.
     "first_steps": lambda v: v["error"] < 1e-3 and v["result"].converged,
     "labelled_distance": lambda v: (
@@ -71,6 +76,13 @@ SHOWS = {
         and v["results"]["both relaxed"].report.transported_mass < 0.95
         and np.isclose(v["results"]["targets relaxed"].report.transported_mass, 1, atol=1e-5)
     ),
+    # SciPy's distance, up to the rounding of 1000 costs; the long intervals of the noisy function are all found.
+    "persistence_diagrams": lambda v: (
+        np.isclose(v["distance"], v["by_assignment"], rtol=1e-10)
+        and (v["plan"][:-1, :-1].sum(1) == 1).all()
+        and (np.diff(v["distances"]) < 0).all()
+        and v["distances"][-1] < v["bound"]
+    ),
     "quickstart": lambda v: v["result"].converged,
     # Without debias the curve ends inside of the star.
     "registration": lambda v: (
@@ -89,7 +101,14 @@ SHOWS = {
     "tutorial": lambda v: v["result"].converged and v["divergence"].value < 0.02,
 }
 LISTINGS = {"quickstart", "tutorial"}  # Of documents; they have no pictures.
-WITH_FRAMEWORKS = {"entropic_map_loss", "flow_matching_pairs", "learned_cost", "sinkhorn_attention"}
+WITH_FRAMEWORKS = {
+    "detector_matcher",
+    "entropic_map_loss",
+    "flow_matching_pairs",
+    "learned_cost",
+    "sinkhorn_attention",
+    "straighter_paths",
+}
 
 
 def test_each_example_is_here():

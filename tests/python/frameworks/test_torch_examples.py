@@ -4,6 +4,7 @@ import runpy
 from pathlib import Path
 
 import matplotlib
+import torch
 
 matplotlib.use("agg")
 
@@ -38,3 +39,21 @@ def test_entropic_map_loss(tmp_path, monkeypatch):
     assert values["losses"][-1] < 0.1 * values["losses"][0]
     assert values["path"][-1][0] > 3 * values["path"][-1][1]
     assert (tmp_path / "entropic_map_loss.png").stat().st_size > 5000
+
+
+def test_detector_matcher(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    values = runpy.run_path(str(EXAMPLES / "detector_matcher.py"), run_name="__main__")
+    for matrix, *both in zip(values["matrices"], *values["pairs"].values()):
+        assert all(len(query) == matrix.shape[1] for query, _ in both)
+        assert all(torch.equal(scipy, monge) for scipy, monge in zip(*both))
+    assert (tmp_path / "detector_matcher.png").stat().st_size > 5000
+
+
+def test_straighter_paths(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    values = runpy.run_path(str(EXAMPLES / "straighter_paths.py"), run_name="__main__")
+    bends, errors = values["bends"], values["error"]
+    assert bends["exact pairs"] < 0.1 * bends["independent pairs"]
+    assert errors["exact pairs"][0] < errors["independent pairs"][2]  # One step is better than four.
+    assert (tmp_path / "straighter_paths.png").stat().st_size > 5000
