@@ -57,6 +57,11 @@ MONGE_HOST_DEVICE T group_factor(T norm, T threshold) {
 /// EntryProx::within_group(threshold, N) of each entry. N / |x(N)|_2 is concave in N and rises through 1, so Newton's
 /// method rises to the root from any lower bound, here from least(). A group whose norm before the prox is at most the
 /// threshold becomes 0.
+///
+/// Rounding. Where the norm V before the prox is hardly above the threshold, N / threshold is below the unit roundoff
+/// u, and so is the slope of ln(N / |x(N)|_2) by ln N. A difference of numbers near 1 would lose it, or make it 0; Sums
+/// adds positive numbers. The slope is at least 1 / (1 + shrink threshold / N). A rounding error u of |x| / N therefore
+/// moves a step by at most u (N + shrink threshold), which is at most u shrink V.
 template <class T>
 struct GroupNorm {
   EntryProx<T> prox;
@@ -65,12 +70,13 @@ struct GroupNorm {
   /// Sums over the entries of a group at x(N).
   struct Sums {
     T squares = 0;  // x^2
-    T slopes = 0;   // x^2 times the derivative of x by v, at constant N.
+    T rises = 0;    // x^2 times the derivative of ln(N / x) by ln N.
 
-    MONGE_HOST_DEVICE void add(EntryProx<T> const& prox, T x) {
-      T const square = x * x;
+    /// `prox` is that of the GroupNorm, `of_group` the one within the group.
+    MONGE_HOST_DEVICE void add(EntryProx<T> const& prox, EntryProx<T> const& of_group, T x) {
+      T const square = x * x, root = std::sqrt(square + prox.width * prox.width);
       squares += square;
-      slopes += square / (1 / prox.shrink + prox.hypentropy / std::sqrt(square + prox.width * prox.width));
+      rises += square * ((1 / prox.shrink * root + prox.hypentropy) / (1 / of_group.shrink * root + prox.hypentropy));
     }
   };
 
@@ -80,10 +86,10 @@ struct GroupNorm {
     T const root = std::sqrt(count);
     return EntryProx<T>{prox.shrink, root * prox.hypentropy, root * prox.width}(norm - threshold);
   }
-  /// Newton's step from N; not above N where rounding ends the rise.
+  /// Newton's step from N; not above N where rounding ends the rise, or where squares of tiny entries underflow.
   MONGE_HOST_DEVICE T next(T norm, Sums const& sums) const {
-    T const x = std::sqrt(sums.squares);
-    return norm + (x - norm) / (1 - threshold / norm * sums.slopes / sums.squares);
+    if (!(sums.rises > 0)) return norm;
+    return norm + (std::sqrt(sums.squares) - norm) * (sums.squares / sums.rises);
   }
   /// Whether a step from `norm` to `next` was the last one: Newton's error is about its square.
   static MONGE_HOST_DEVICE bool is_last(T norm, T next) {

@@ -282,6 +282,42 @@ TEST_P(SplittingOperators, groups_of_thousands_of_rows) {
   }
 }
 
+/// Groups whose norms before the prox are within some roundings of their thresholds: after it, a norm is far below one
+/// rounding of the threshold. A rounding error of a Newton step must not become a norm that is large, or infinite.
+TEST_P(SplittingOperators, groups_at_their_thresholds) {
+  constexpr std::int64_t kGroups = 1000;
+  for (std::int64_t const rows : {1, 4, 9}) {
+    SCOPED_TRACE(testing::Message() << "about " << rows << " rows");
+    std::int64_t const n = kGroups * rows;
+    double const step = 2.0 / static_cast<double>(n + 1);
+    // Half of an entry before the prox is a few widths, and the weight takes the other half.
+    RegularizedRecipe recipe{.n = n, .m = 1, .group_lasso = 1, .groups = kGroups, .hypentropy = 0.5};
+    recipe.hypentropy_width = 0.1 * step;
+    RegularizedData data(recipe);
+    RegularizedOracle const without_weights(data);
+    auto const start = without_weights.start(step);
+    Vector squares(kGroups, 0);
+    for (std::size_t i = 0; i < data.terms.groups.size(); ++i) {
+      Real const v = std::max<Real>(start.phi[i] + start.psi[0] - step * without_weights.costs()[i], 0);
+      squares[static_cast<std::size_t>(data.terms.groups[i])] += v * v;
+    }
+    double const lambda = data.terms.group_lasso / without_weights.scale().range;
+    for (std::size_t g = 0; g < squares.size(); ++g) {
+      Real const roundings = Real(g % 40) - 8;
+      data.terms.group_weights[g] =
+          static_cast<double>(std::sqrt(squares[g]) * (1 - roundings * unit())) / (step * lambda);
+    }
+    RegularizedOracle const oracle(data);
+    auto const splitting = make(data);
+    splitting->start(step);
+    auto state = oracle.start(step);
+    iterate(*splitting, 1);
+    Real const error = local_error(oracle, state, recipe);
+    oracle.iterate(state);
+    expect_outcome(*splitting, oracle, state, error);
+  }
+}
+
 /// So many entries stay in the shared memory of a GPU that is large enough.
 TEST_P(SplittingOperators, recursion_of_a_million_entries) {
   expect_same_recursion({.n = 1109, .m = 1013, .name = "quadratic", .quadratic = 1}, {3, 2});

@@ -129,7 +129,7 @@ double hypentropy_conjugate(Column const& column, RowGroup const& group, EntryTe
       GroupNorm<double>::Sums sums;
       for (std::int64_t r = group.begin; r < group.end; ++r) {
         double const z = column.slack(r, v);
-        if (z > 0) sums.add(of_root, of_root(z));
+        if (z > 0) sums.add(rule, of_root, of_root(z));
       }
       return sums;
     });

@@ -34,11 +34,10 @@ class GroupProx {
   // `values` has room for whole vectors, with zeros after its `size` entries. `norm` is |V|_2, `count` the number of
   // positive entries.
   GroupProx(EntryProx<T> const& prox, T threshold, T* values, std::int64_t size, T norm, std::int64_t count)
-      : values_(values), size_(size) {
-    GroupNorm<T> const rule{prox, threshold};
+      : rule_{prox, threshold}, values_(values), size_(size) {
     T root = 0;
     if (norm > threshold)
-      root = rule.solve(norm, static_cast<T>(count), [this](EntryProx<T> const& of_group) { return Sums(of_group); });
+      root = rule_.solve(norm, static_cast<T>(count), [this](EntryProx<T> const& of_group) { return Sums(of_group); });
     HypentropyProx<T> const last(prox.within_group(threshold, root));
     D const d;
     for (std::int64_t r = 0; r < size; r += hn::MaxLanes(d))
@@ -49,18 +48,19 @@ class GroupProx {
   HWY_INLINE typename GroupNorm<T>::Sums Sums(EntryProx<T> const& of_group) const {
     D const d;
     HypentropyProx<T> const entry(of_group);
-    V const inverse = hn::Set(d, 1 / of_group.shrink), h = hn::Set(d, of_group.hypentropy);
-    V const width = hn::Set(d, of_group.width * of_group.width);
-    V squares = hn::Zero(d), slopes = hn::Zero(d);
+    V const alone = hn::Set(d, 1 / rule_.prox.shrink), inverse = hn::Set(d, 1 / of_group.shrink);
+    V const h = hn::Set(d, of_group.hypentropy), width = hn::Set(d, of_group.width * of_group.width);
+    V squares = hn::Zero(d), rises = hn::Zero(d);
     for (std::int64_t r = 0; r < size_; r += hn::MaxLanes(d)) {
-      V const x = entry(hn::LoadU(d, values_ + r)), square = hn::Mul(x, x);
+      V const x = entry(hn::LoadU(d, values_ + r)), square = hn::Mul(x, x), root = hn::Sqrt(hn::Add(square, width));
       squares = hn::Add(squares, square);
-      V const slope = hn::Add(inverse, hn::Div(h, hn::Sqrt(hn::Add(square, width))));
-      slopes = hn::Add(slopes, hn::Div(square, slope));
+      V const rise = hn::Div(hn::MulAdd(root, alone, h), hn::MulAdd(root, inverse, h));
+      rises = hn::MulAdd(square, rise, rises);
     }
-    return {hn::GetLane(hn::SumOfLanes(d, squares)), hn::GetLane(hn::SumOfLanes(d, slopes))};
+    return {hn::GetLane(hn::SumOfLanes(d, squares)), hn::GetLane(hn::SumOfLanes(d, rises))};
   }
 
+  GroupNorm<T> rule_;
   T* values_;
   std::int64_t size_;
 };

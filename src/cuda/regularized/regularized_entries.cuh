@@ -242,12 +242,12 @@ __device__ __forceinline__ double grouped_conjugate(EvaluateEntriesArguments con
       for_slacks([&](int c, double slack) {
         if (!(root[c] > 0)) return;
         EntryProx<double> const of_group = prox.within_group(threshold, root[c]);
-        sums[c].add(of_group, of_group(slack));
+        sums[c].add(prox, of_group, of_group(slack));
       });
       goes_on = false;
 #pragma unroll
       for (int c = 0; c < kWarpColumns; ++c) {
-        Norm::Sums const all{warp_sum(sums[c].squares), warp_sum(sums[c].slopes)};
+        Norm::Sums const all{warp_sum(sums[c].squares), warp_sum(sums[c].rises)};
         if (!(root[c] > 0)) continue;
         double const next = Norm{prox, threshold}.next(root[c], all);
         goes_on |= !Norm::is_last(root[c], next);

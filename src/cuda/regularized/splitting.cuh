@@ -278,11 +278,11 @@ __device__ __forceinline__ void solve_groups(T (&value)[kVectors][kPerVector],
       if (root[v] > 0) {
         EntryProx<T> const of_group = prox.within_group(groups.threshold[v], root[v]);
         for (int e = 0; e < kPerVector; ++e) {
-          if (value[v][e] > 0) found.add(of_group, of_group(value[v][e]));
+          if (value[v][e] > 0) found.add(prox, of_group, of_group(value[v][e]));
         }
       }
       first[v] = found.squares;
-      second[v] = found.slopes;
+      second[v] = found.rises;
     }
     join(first, second);
     bool goes_on = false;
