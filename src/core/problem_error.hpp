@@ -16,16 +16,20 @@ class ProblemError : public Error {
   std::size_t index_;
 };
 
-/// Calls work(i) for each i < count. An Error from work(i) is thrown on as a ProblemError with index i.
+/// Calls work(). An Error from it is thrown on as a ProblemError with this index.
+template <class Work>
+void for_problem(std::size_t index, Work&& work) {
+  try {
+    work();
+  } catch (Error const& error) {
+    throw ProblemError(index, error);
+  }
+}
+
+/// Calls work(i) for each i < count, as for_problem() does.
 template <class Work>
 void for_each_problem(std::size_t count, Work&& work) {
-  for (std::size_t i = 0; i < count; ++i) {
-    try {
-      work(i);
-    } catch (Error const& error) {
-      throw ProblemError(i, error);
-    }
-  }
+  for (std::size_t i = 0; i < count; ++i) for_problem(i, [&] { work(i); });
 }
 
 }  // namespace monge

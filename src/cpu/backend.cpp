@@ -142,13 +142,8 @@ class CpuBackend final : public Backend {
   template <class Result, class Input, class Make>
   std::vector<Result> made_of(std::span<Input const> inputs, Make const& make) const {
     std::vector<Result> results(inputs.size());
-    side_by_side(useful_for(inputs.size()), inputs.size(), [&](std::size_t i) {
-      try {
-        results[i] = make(inputs[i]);
-      } catch (Error const& error) {
-        throw ProblemError(i, error);
-      }
-    });
+    side_by_side(useful_for(inputs.size()), inputs.size(),
+                 [&](std::size_t i) { for_problem(i, [&] { results[i] = make(inputs[i]); }); });
     return results;
   }
 

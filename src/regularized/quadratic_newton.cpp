@@ -270,11 +270,7 @@ void run_one(RegularizedRun& run, int index, RegularizedOptions const& options) 
 void run_newton(Backend const& backend, std::span<RegularizedRun* const> runs, std::span<int const> index,
                 RegularizedOptions const& options) {
   auto const run = [&](std::size_t k) {
-    try {
-      run_one(*runs[k], index[k], options);
-    } catch (Error const& error) {
-      throw ProblemError(static_cast<std::size_t>(index[k]), error);
-    }
+    for_problem(static_cast<std::size_t>(index[k]), [&] { run_one(*runs[k], index[k], options); });
   };
   if (options.progress) {
     for (std::size_t k = 0; k < runs.size(); ++k) run(k);

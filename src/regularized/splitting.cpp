@@ -9,6 +9,7 @@
 
 #include <fmt/format.h>
 
+#include "core/problem_error.hpp"
 #include "core/stopwatch.hpp"
 #include "regularized/regularized_costs.hpp"
 
@@ -93,6 +94,7 @@ class SplittingRun {
     begin();
   }
 
+  int index() const { return index_; }
   bool is_finished() const { return finished_; }
   /// Iterations until the next check.
   SplittingStep next() const {
@@ -317,14 +319,18 @@ void run_splitting(Backend const& backend, std::span<RegularizedRun* const> runs
   std::vector<SplittingRun> all;
   all.reserve(runs.size());
   std::vector<SplittingRun*> active;
-  for (std::size_t k = 0; k < runs.size(); ++k) active.push_back(&all.emplace_back(*runs[k], index[k], options));
+  for (std::size_t k = 0; k < runs.size(); ++k) {
+    for_problem(static_cast<std::size_t>(index[k]),
+                [&] { active.push_back(&all.emplace_back(*runs[k], index[k], options)); });
+  }
   while (!active.empty()) {
     std::vector<SplittingStep> steps;
     for (SplittingRun const* run : active) steps.push_back(run->next());
     Stopwatch const watch;
     backend.iterate(steps);
     double const seconds = watch.seconds();
-    for (std::size_t k = 0; k < active.size(); ++k) active[k]->check(steps[k], seconds);
+    for (std::size_t k = 0; k < active.size(); ++k)
+      for_problem(static_cast<std::size_t>(active[k]->index()), [&] { active[k]->check(steps[k], seconds); });
     std::erase_if(active, [](SplittingRun const* run) { return run->is_finished(); });
   }
 }

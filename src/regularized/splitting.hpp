@@ -10,7 +10,7 @@
 namespace monge {
 
 /// Solves problems whose method is splitting, each with its operator made, and fills in their reports except for the
-/// set-up time. `index[k]` is the number of problem k for progress.
+/// set-up time. `index[k]` is the number of problem k for progress and ProblemError.
 void run_splitting(Backend const& backend, std::span<RegularizedRun* const> runs, std::span<int const> index,
                    RegularizedOptions const& options);
 

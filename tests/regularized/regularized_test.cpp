@@ -113,6 +113,15 @@ double least_cost(Case const& problem, Regularizer const& h) {
   return least;
 }
 
+// Each row has a partner, but six rows have the same one, whose mass is less than theirs.
+std::vector<double> mask_without_plan(Case const& problem) {
+  std::vector<double> mask(problem.cost.size(), 1.0);
+  for (std::int64_t i = 1; i < 7; ++i) {
+    for (std::int64_t j = 0; j + 1 < problem.m; ++j) mask[static_cast<std::size_t>(i * problem.m + j)] = 0;
+  }
+  return mask;
+}
+
 TEST_P(Splitting, EveryTermConvergesToItsCertificate) {
   Case const problem = make_case(61, 47, 3);
   Terms const terms(problem);
@@ -601,14 +610,9 @@ TEST_P(Splitting, BatchesOfNewtonsMethodGiveTheBitsOfSingleSolves) {
       EXPECT_EQ(plan->v(), alone.v());
     }
   }
-  // Six rows of problems 2 and 7 share a column of less mass than theirs.
-  std::vector<double> mask(cases[2].cost.size(), 1.0), other(cases[7].cost.size(), 1.0);
-  for (auto const& [k, forbidden] : {std::pair{std::size_t{2}, &mask}, {std::size_t{7}, &other}}) {
-    for (std::int64_t i = 1; i < 7; ++i) {
-      for (std::int64_t j = 0; j + 1 < cases[k].m; ++j) (*forbidden)[static_cast<std::size_t>(i * cases[k].m + j)] = 0;
-    }
+  std::vector<double> const mask = mask_without_plan(cases[2]), other = mask_without_plan(cases[7]);
+  for (auto const& [k, forbidden] : {std::pair{std::size_t{2}, &mask}, {std::size_t{7}, &other}})
     problems[k].regularizer.mask = {forbidden->data(), cases[k].n, cases[k].m};
-  }
   try {
     solve_regularized_batch(context(), problems, given);
     FAIL();
@@ -631,14 +635,32 @@ TEST_P(Splitting, BatchesNameTheProblemThatIsWrong) {
   }
 }
 
-// Each row has a partner, but six rows have the same one, whose mass is less than theirs.
+// Iterations find this error, after problems of both methods have begun.
+TEST_P(Splitting, BatchesNameTheProblemWhoseMaskLeavesNoPlan) {
+  Case const problem = make_case(8, 5, 23);
+  std::vector<double> const mask = mask_without_plan(problem);
+  Regularizer newton, splits, bad;
+  newton.quadratic = 1;
+  splits.hypentropy = bad.hypentropy = 0.1;
+  splits.hypentropy_width = bad.hypentropy_width = 0.1;
+  bad.mask = {mask.data(), 8, 5};
+  std::vector<RegularizedProblem> problems;
+  for (Regularizer const& h : {newton, splits, bad}) problems.push_back({problem.matrix(), problem.p, problem.q, h});
+  RegularizedOptions given = options(1e-4);
+  given.method = RegularizedMethod::automatic;
+  try {
+    solve_regularized_batch(context(), problems, given);
+    FAIL();
+  } catch (Error const& error) {
+    EXPECT_EQ(std::string(error.what()),
+              "problem 2: cost: forbids too many pairs, with the mask; must leave a plan with these marginals");
+  }
+}
+
 TEST_P(Splitting, MasksThatLeaveNoPlanAreErrors) {
   Case const problem = make_case(8, 5, 23);
   Terms const terms(problem);
-  std::vector<double> mask(problem.cost.size(), 1.0);
-  for (std::int64_t i = 1; i < 7; ++i) {
-    for (std::int64_t j = 0; j < 4; ++j) mask[static_cast<std::size_t>(i * 5 + j)] = 0;
-  }
+  std::vector<double> const mask = mask_without_plan(problem);
   for (RegularizedMethod const method : {RegularizedMethod::splitting, RegularizedMethod::automatic}) {
     for (Regularizer h : terms.all) {
       h.mask = {mask.data(), problem.n, problem.m};
