@@ -1,11 +1,13 @@
 """The headline tables and figures of the four papers, measured on this machine beside the published numbers.
 
 usage: python bench/papers [flash] [mhc] [curegot] [rdrot] [--device cpu|cuda] [--size small|paper] [--only NAME...]
-                           [--data FOLDER] [--out FOLDER]
+                           [--seconds N] [--data FOLDER] [--out FOLDER]
 
-Without a name all four papers run. Each experiment prints a table in Markdown; tables and pictures go to the folder of
---out, with the numbers as JSON. A peer that is not installed, or fails, leaves a dash. Published numbers are of the
-papers' own hardware, which every table names: compare ratios, not times.
+Without a name all four papers run. Each experiment prints a table in Markdown, row by row; the numbers go to the folder
+of --out as JSON with each row, pictures at the end of the experiment. With --seconds a table ends after so many
+seconds, and each peer has a fifth of them. A peer that is not installed, fails or is out of time leaves a dash. Cheap
+rows and experiments come first. Published numbers are of the papers' own hardware, which the head of each file names:
+compare ratios, not times.
 
 Real data are read from --data where the paper used them, and replaced by synthetic data of the same shape elsewhere:
   flash    otdd_x.npy, otdd_y.npy (n x d embeddings), otdd_labels_x.npy, otdd_labels_y.npy (classes from 0);
@@ -35,6 +37,7 @@ def main():
     parser.add_argument(
         "--only", nargs="+", default=[], metavar="NAME", help="experiments to run, by the names of the functions"
     )
+    parser.add_argument("--seconds", type=float, metavar="N", help="of a table; without it each runs to its end")
     parser.add_argument("--data", type=Path, help="folder of the data sets above")
     parser.add_argument("--out", type=Path, default=Path("result/papers"))
     arguments = parser.parse_args()
@@ -47,12 +50,13 @@ def main():
             parser.error(f"--only: no experiment '{name}'; the experiments are {', '.join(sorted(known))}")
     if arguments.data is not None and not arguments.data.is_dir():
         parser.error(f"--data: '{arguments.data}' is no folder")
+    if arguments.seconds is not None and not arguments.seconds > 0:
+        parser.error(f"--seconds: is {arguments.seconds:g}; must be > 0")
     for paper in arguments.papers or PAPERS:
-        sheet = Sheet(paper, arguments.device, arguments.size, arguments.data, arguments.out)
+        sheet = Sheet(paper, arguments.device, arguments.size, arguments.data, arguments.out, arguments.seconds)
         for experiment in PAPERS[paper].EXPERIMENTS:
             if not arguments.only or experiment.__name__ in arguments.only:
-                experiment(sheet)
-        sheet.close()
+                sheet.run(experiment)
 
 
 main()

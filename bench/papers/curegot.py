@@ -3,6 +3,7 @@
 The published curves are of an RTX 6000 Ada. bench/convergence.cpp measures the library's methods alone, from C++.
 """
 
+import functools
 import time
 import warnings
 
@@ -12,11 +13,11 @@ from sheet import finish
 import monge
 
 METHODS = {
-    "Sinkhorn": {"method": "sinkhorn", "schedule": "alternating", "annealing": 1.0},
-    "overrelaxed": {"method": "sinkhorn"},
-    "SPLR": {"method": "splr"},
-    "Newton": {"method": "newton"},
     "auto": {"method": "auto"},
+    "Newton": {"method": "newton"},
+    "SPLR": {"method": "splr"},
+    "overrelaxed": {"method": "sinkhorn"},
+    "Sinkhorn": {"method": "sinkhorn", "schedule": "alternating", "annealing": 1.0},
 }
 ABLATION = {
     "SPLR": {},
@@ -47,8 +48,7 @@ def mixture(n, m):
     return ((x[:, None] - y) / 5) ** 2, a / a.sum(), b / b.sum()
 
 
-def features(sheet, n, m):
-    given = sheet.read("features_x", "features_y")
+def features(given, n, m):
     if given is None:
         random = np.random.default_rng(7)
         directions = 0.5 * random.standard_normal((24, 512)) * (0.85 ** np.arange(24))[:, None]
@@ -64,86 +64,85 @@ def features(sheet, n, m):
 
 
 def problems(sheet):
+    """Name, costs and weights of one problem after the other, on the device."""
     n, m = (160, 120) if sheet.small else (6400, 4800)
-    return {
-        "Synthetic I iid": gaussians(n, m, 0.0),
-        "Synthetic I diff": gaussians(n, m, 2.0),
-        "Synthetic II": mixture(n, m),
-        "features" if sheet.read("features_x", "features_y") else "features, synthetic": features(
-            sheet, *((160, 120) if sheet.small else (5000, 5000))
+    given = sheet.read("features_x", "features_y")
+    makers = {
+        "Synthetic I iid": lambda: gaussians(n, m, 0.0),
+        "Synthetic I diff": lambda: gaussians(n, m, 2.0),
+        "Synthetic II": lambda: mixture(n, m),
+        "features" if given else "features, synthetic": lambda: features(
+            given, *((160, 120) if sheet.small else (5000, 5000))
         ),
     }
+    for name, make in makers.items():
+        yield name, [sheet.tensor(v, dtype=None) for v in make()]
 
 
-def solve(sheet, problem, eps, **options):
-    cost, a, b = (sheet.tensor(v, dtype=None) for v in problem)
+def solve(problem, eps, **options):
     given = {"reg": eps, "tol": 1e-9, "criterion": "gradient", "precision": "float64", "max_iter": 3000}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", monge.ConvergenceWarning)  # The table has the error that was reached.
-        return monge.solve(cost, a, b, **(given | options))
+        return monge.solve(*problem, **(given | options))
 
 
-def reach(result, errors=(1e-2, 1e-4, 1e-6, 1e-8)):
+def history(result):
+    """Seconds and L1 error of each check at the last eps."""
+    return [(c.seconds, c.marginal_error) for c in result.report.history if c.eps <= result.reg * (1 + 1e-9)]
+
+
+def reach(line):
     """Milliseconds at which the L1 error first was at most each; None where it never was."""
-    found = []
-    for error in errors:
-        at = [
-            check.seconds
-            for check in result.report.history
-            if check.marginal_error <= error and check.eps <= result.reg * (1 + 1e-9)
-        ]
-        found.append(1e3 * at[0] if at else None)
-    return found
+    return [next((1e3 * s for s, e in line if e <= error), None) for error in (1e-2, 1e-4, 1e-6, 1e-8)]
 
 
-def peer_curves(problem, eps, counts):
-    """Seconds and L1 error of POT's and OTT's solvers after fixed numbers of iterations."""
+def l1_error(problem, eps, f, g):
     cost, a, b = problem
+    plan = ((f[:, None] + g - cost) / eps).exp()
+    return float((plan.sum(1) - a).abs().sum() + (plan.sum(0) - b).abs().sum())
 
-    def error(f, g):
-        plan = np.exp((f[:, None] + g - cost) / eps)
-        return float(abs(plan.sum(1) - a).sum() + abs(plan.sum(0) - b).sum())
 
-    curves = {}
-    try:
-        import ot
+def pot_curve(sheet, problem, eps, counts):
+    """Seconds and L1 error of POT's sweeps after fixed numbers of them, on the device of the sheet."""
+    import ot
 
-        points = []
-        for count in counts:
-            begin = time.perf_counter()
-            _, log = ot.bregman.sinkhorn_log(a, b, cost, eps, numItermax=count, stopThr=0, warn=False, log=True)
-            seconds = time.perf_counter() - begin
-            points.append((seconds, error(eps * log["log_u"], eps * log["log_v"])))
-        curves["POT sinkhorn_log"] = points
-    except ImportError:
-        pass
-    try:
-        import jax
+    cost, a, b = problem
+    for count in counts:
+        log = {}
 
-        jax.config.update("jax_enable_x64", True)
-        from ott.geometry import geometry
-        from ott.problems.linear import linear_problem
-        from ott.solvers.linear import acceleration, sinkhorn
+        def call(count=count, log=log):
+            options = {"numItermax": count, "stopThr": 0, "warn": False, "log": True}
+            log.update(ot.bregman.sinkhorn_log(a, b, cost, eps, **options)[1])
 
-        given = geometry.Geometry(cost_matrix=jax.numpy.asarray(cost), epsilon=eps)
-        for name, anderson in (
-            ("OTT", None),
-            ("OTT, Anderson", acceleration.AndersonAcceleration(memory=5, refresh_every=10)),
-        ):
-            points = []
-            for count in counts:
-                solver = jax.jit(
-                    sinkhorn.Sinkhorn(min_iterations=count, max_iterations=count, threshold=0, anderson=anderson)
-                )
-                held = linear_problem.LinearProblem(given, a=jax.numpy.asarray(a), b=jax.numpy.asarray(b))
-                jax.block_until_ready(solver(held))
-                begin = time.perf_counter()
-                out = jax.block_until_ready(solver(held))
-                points.append((time.perf_counter() - begin, error(np.asarray(out.f), np.asarray(out.g))))
-            curves[name] = points
-    except ImportError:
-        pass
-    return curves
+        seconds = sheet.milliseconds(call, seconds=0, least=1) / 1e3
+        yield seconds, l1_error(problem, eps, eps * log["log_u"], eps * log["log_v"])
+
+
+def ott_curve(sheet, problem, eps, counts, memory=0):
+    """The same of OTT's solver, with Anderson's acceleration if it has a memory."""
+    jax = sheet.jax()
+    from ott.geometry import geometry
+    from ott.problems.linear import linear_problem
+    from ott.solvers.linear import acceleration, sinkhorn
+
+    cost, a, b = (jax.numpy.asarray(v.cpu().numpy()) for v in problem)
+    held = linear_problem.LinearProblem(geometry.Geometry(cost_matrix=cost, epsilon=eps), a=a, b=b)
+    anderson = acceleration.AndersonAcceleration(memory=memory, refresh_every=10) if memory else None
+    for count in counts:
+        options = {"min_iterations": count, "max_iterations": count, "threshold": 0}
+        solver = jax.jit(sinkhorn.Sinkhorn(anderson=anderson, **options))
+        jax.block_until_ready(solver(held))  # compiles
+        begin = time.perf_counter()
+        out = jax.block_until_ready(solver(held))
+        seconds = time.perf_counter() - begin
+        yield seconds, l1_error(problem, eps, *(sheet.tensor(np.asarray(v), dtype=None) for v in (out.f, out.g)))
+
+
+PEERS = {
+    "POT sinkhorn_log": pot_curve,
+    "OTT": ott_curve,
+    "OTT, Anderson": functools.partial(ott_curve, memory=5),
+}
 
 
 def show(sheet, name, title, curves):
@@ -161,96 +160,75 @@ def show(sheet, name, title, curves):
     sheet.picture(name, title, draw, panels=len(curves))
 
 
-def history(result):
-    return [(c.seconds, c.marginal_error) for c in result.report.history if c.eps <= result.reg * (1 + 1e-9)]
+REACHED = ["ms to 1e-2", "1e-4", "1e-6", "1e-8"]
 
 
 def convergence(sheet):
     """Figures 3 and 4."""
-    eps, counts = 1e-3, (10, 50, 100) if sheet.small else (10, 20, 50, 100, 200, 500)
-    rows, curves = [], {}
-    for name, problem in problems(sheet).items():
-        lines = {}
-        for label, options in METHODS.items():
-            solve(sheet, problem, eps, **options)
-            result = solve(sheet, problem, eps, **options)
-            rows.append([name, label, *reach(result), result.n_iter, float(result.marginal_error)])
-            lines[label] = history(result)
-        for label, points in peer_curves(problem, eps, counts).items():
-            at = [next((1e3 * s for s, e in points if e <= error), None) for error in (1e-2, 1e-4, 1e-6, 1e-8)]
-            rows.append([name, label, *at, counts[-1], points[-1][1]])
-            lines[label] = points
-        curves[name] = lines
-    columns = ["problem", "method", "ms to 1e-2", "1e-4", "1e-6", "1e-8", "passes", "last error"]
-    sheet.table(
+    eps, counts = 1e-3, (10, 100, 1000) if sheet.small else (10, 20, 50, 100, 200, 500)
+    table = sheet.table(
         "convergence",
         f"Figures 3 and 4: L1 error against time, eps = {eps:g}",
-        columns,
-        rows,
+        ["problem", "method", *REACHED, "passes", "last error"],
         "Published as curves alone: cuRegOT is the fastest in almost all of them, Greenkhorn the slowest.",
     )
+    curves = {}
+    for name, problem in problems(sheet):
+        lines = curves[name] = {}
+        for label, options in METHODS.items():
+            solve(problem, eps, **options, max_iter=20)  # loads what a first call loads
+            result = solve(problem, eps, **options)
+            table.row(name, label, *reach(history(result)), result.n_iter, float(result.marginal_error))
+            lines[label] = history(result)
+        for label, peer in PEERS.items():
+            lines[label] = []
+            sheet.peer(label, lambda: lines[label].extend(peer(sheet, problem, eps, counts)))
+            if lines[label]:
+                table.row(name, label, *reach(lines[label]), counts[len(lines[label]) - 1], lines[label][-1][1])
     show(sheet, "convergence", "Figures 3 and 4: error against time", curves)
 
 
 def ablation(sheet):
     """Figure 5."""
-    rows, curves = [], {}
-    for name, problem in problems(sheet).items():
-        lines = {}
-        for label, options in ABLATION.items():
-            result = solve(sheet, problem, 1e-3, method="splr", **options)
-            rows.append([name, label, *reach(result), result.report.newton_steps])
-            lines[label] = history(result)
-        curves[name] = lines
-    sheet.table(
+    table = sheet.table(
         "ablation",
         "Figure 5: SPLR without amortised analysis (A) and without candidates (S)",
-        ["problem", "variant", "ms to 1e-2", "1e-4", "1e-6", "1e-8", "steps"],
-        rows,
+        ["problem", "variant", *REACHED, "steps"],
     )
+    curves = {}
+    for name, problem in problems(sheet):
+        lines = curves[name] = {}
+        for label, options in ABLATION.items():
+            result = solve(problem, 1e-3, method="splr", **options)
+            table.row(name, label, *reach(history(result)), result.report.newton_steps)
+            lines[label] = history(result)
     show(sheet, "ablation", "Figure 5: ablation of SPLR", curves)
 
 
 def gap_and_small_eps(sheet):
     """Figure 8 and Appendix A.6: the relative duality gap at the end, and smaller eps."""
-    rows = []
-    for name, problem in problems(sheet).items():
-        for eps in (1e-2, 1e-3, 5e-4):
-            for label in ("overrelaxed", "SPLR", "auto"):
-                result = solve(sheet, problem, eps, **METHODS[label])
-                report = result.report
-                rows.append(
-                    [
-                        name,
-                        f"{eps:g}",
-                        label,
-                        1e3 * report.seconds,
-                        report.iterations,
-                        float(report.marginal_error),
-                        abs(report.gap) / max(abs(report.primal), 1e-300),
-                    ]
-                )
-    sheet.table(
+    table = sheet.table(
         "gap_and_small_eps",
         "Figure 8 and Appendix A.6: to a gradient of 1e-9",
         ["problem", "eps", "method", "ms", "passes", "L1 error", "relative gap"],
-        rows,
     )
+    for name, problem in problems(sheet):
+        for eps in (1e-2, 1e-3, 5e-4):
+            for label in ("overrelaxed", "SPLR", "auto"):
+                report = solve(problem, eps, **METHODS[label]).report
+                row = table.row(name, f"{eps:g}", label, 1e3 * report.seconds, report.iterations)
+                row += [float(report.marginal_error), abs(report.gap) / max(abs(report.primal), 1e-300)]
 
 
 def reuse(sheet):
     """Figure 11: iterations that share one choice of pairs."""
-    rows = []
-    for name, problem in problems(sheet).items():
-        for k in (1, 10, 30, 50, 100):
-            result = solve(sheet, problem, 1e-3, method="splr", splr_reuse=k)
-            rows.append([name, k, *reach(result), result.report.newton_steps])
-    sheet.table(
-        "reuse",
-        "Figure 11: SPLR by the iterations K that share a pattern",
-        ["problem", "K", "ms to 1e-2", "1e-4", "1e-6", "1e-8", "steps"],
-        rows,
+    table = sheet.table(
+        "reuse", "Figure 11: SPLR by the iterations K that share a pattern", ["problem", "K", *REACHED, "steps"]
     )
+    for name, problem in problems(sheet):
+        for k in (1, 10, 30, 50, 100):
+            result = solve(problem, 1e-3, method="splr", splr_reuse=k)
+            table.row(name, k, *reach(history(result)), result.report.newton_steps)
 
 
 EXPERIMENTS = (convergence, ablation, gap_and_small_eps, reuse)

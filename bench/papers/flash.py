@@ -60,8 +60,8 @@ def flash_value(x, y):
     return loss(x, y)
 
 
-def ott_call(x, y, backward):
-    import jax
+def ott_call(sheet, x, y, backward):
+    jax = sheet.jax()
     from ott.geometry import pointcloud
     from ott.problems.linear import linear_problem
     from ott.solvers.linear import sinkhorn
@@ -91,70 +91,41 @@ def ten_iterations(sheet):
         if sheet.small
         else [(n, d) for d in (4, 64, 128, 512) for n in (5000, 10_000, 20_000, 40_000)]
     )
+    sizes.sort(key=lambda size: size[0] ** 2 * size[1])
 
     def ours(schedule):
         return lambda x, y: monge.torch.transport(x, y, reg=EPS, schedule=schedule, **FIXED)
 
-    values = {
-        "symmetric": ours("symmetric"),
-        "alternating": ours("alternating"),
-        "dense": dense_value,
-        "KeOps": keops_value,
-        "flash-sinkhorn": flash_value,
-    }
-    rows = []
-    for n, d in sizes:
-        x, y = clouds(sheet, n, d)
-        for backward in (False, True):
-            found = {}
-            for name, value in values.items():
-                call = with_backward(value) if backward else value
-                run = sheet.milliseconds if name in ("symmetric", "alternating") else sheet.peer
-                found[name] = run(lambda: call(x, y))
-            try:
-                found["OTT"] = sheet.peer(ott_call(x, y, backward))
-            except ImportError:
-                found["OTT"] = None
-            best = found["symmetric"]
-            rows.append(
-                [
-                    n,
-                    d,
-                    "forward + backward" if backward else "forward",
-                    *found.values(),
-                    *(ratio(found[peer], best) for peer in ("dense", "KeOps", "flash-sinkhorn", "OTT")),
-                ]
-            )
-    columns = [
-        "n = m",
-        "d",
-        "pass",
-        "Monge symmetric",
-        "Monge alternating",
-        "dense tensors",
-        "KeOps",
-        "flash-sinkhorn",
-        "OTT-JAX",
-        "dense / Monge",
-        "KeOps / Monge",
-        "flash / Monge",
-        "OTT / Monge",
-    ]
-    published = "Published, KeOps / dense / OTT over FlashSinkhorn, forward; with backward: " + "; ".join(
-        f"{n} x {d}: {text}" for (n, d), text in TABLE_3.items()
-    )
-    sheet.table(
+    peers = {"dense tensors": dense_value, "KeOps": keops_value, "flash-sinkhorn": flash_value}
+    columns = ["n = m", "d", "pass", "Monge symmetric", "Monge alternating", *peers, "OTT-JAX"]
+    columns += ["dense / Monge", "KeOps / Monge", "flash / Monge", "OTT / Monge"]
+    table = sheet.table(
         "ten_iterations",
         "Tables 3, 7 to 12: ten iterations, milliseconds of a call with its certificate",
         columns,
-        rows,
-        published,
+        "Published, KeOps / dense / OTT over FlashSinkhorn, forward; with backward: "
+        + "; ".join(f"{n} x {d}: {text}" for (n, d), text in TABLE_3.items()),
     )
+    for n, d in sizes:
+        x, y = clouds(sheet, n, d)
+        for backward in (False, True):
+
+            def call(value):
+                return lambda: (with_backward(value) if backward else value)(x, y)
+
+            row = table.row(n, d, "forward + backward" if backward else "forward")
+            for schedule in ("symmetric", "alternating"):
+                row.append(sheet.milliseconds(call(ours(schedule))))
+            best = row[-2]
+            found = [sheet.peer_milliseconds(name, call(value)) for name, value in peers.items()]
+            found.append(sheet.peer("OTT-JAX", lambda: sheet.milliseconds(ott_call(sheet, x, y, backward))))
+            row += [*found, *(ratio(milliseconds, best) for milliseconds in found)]
 
     def draw(axes):
         for panel, kind in zip(axes, ("forward", "forward + backward")):
             largest = max(d for _, d in sizes)
-            here = [row for row in rows if row[2] == kind and row[1] == largest]
+            here = [row for row in table.rows if row[2] == kind and row[1] == largest]
+            here.sort(key=lambda row: row[0])
             for k, name in enumerate(columns[3:9]):
                 curve(panel, [row[0] for row in here], [row[3 + k] for row in here], name)
             panel.set_title(f"{kind}, d = {largest}", fontsize=9)
@@ -187,39 +158,32 @@ def hessian_parity(sheet):
     a, b = (v / v.sum() for v in random.uniform(size=(2, n)))
     direction = random.normal(size=(n, d))
     published = {0.1: (1.20e-5, 5.02e-5, 4.59e-3), 0.25: (8.33e-6, 4.39e-5, 4.24e-3), 0.5: (6.74e-6, 5.08e-5, 4.89e-3)}
-    rows = []
+    settings = {  # damping and tolerance
+        "no damping, 1e-7": (0, 1e-7),
+        "damping 1e-7, 1e-7": (1e-7, 1e-7),
+        "damping 1e-5, 1e-6": (1e-5, 1e-6),
+    }
+    table = sheet.table(
+        "hessian_parity",
+        f"Table 13: relative error of a Hessian product beside a dense pseudo-inverse, n = {n}",
+        ["eps", "precision", *settings, *(f"published: {name}" for name in settings)],
+        "Damping is relative to the mass in Monge, absolute in the paper.",
+    )
     for eps, theirs in published.items():
         exact = dense_hessian_product(x, y, a, b, eps, direction)
         for precision in ("float32", "float64"):
+            row = table.row(eps, precision)
             dtype = torch.float32 if precision == "float32" else torch.float64
             tensors = [sheet.tensor(v, dtype) for v in (x, y, a, b)]
             result = monge.solve_sample(
                 *tensors, reg=eps, tol=1e-5 if precision == "float32" else 1e-10, precision=precision
             )
-            errors = []
-            for damping, tolerance in ((0, 1e-7), (1e-7, 1e-7), (1e-5, 1e-6)):
+            for damping, tolerance in settings.values():
                 product, _, _ = result.hessian_product(
                     sheet.tensor(direction, dtype), damping=damping, tolerance=tolerance
                 )
-                errors.append(float(np.linalg.norm(product.cpu().double().numpy() - exact) / np.linalg.norm(exact)))
-            rows.append([eps, precision, *errors, *(theirs if precision == "float32" else (None,) * 3)])
-    columns = [
-        "eps",
-        "precision",
-        "no damping, 1e-7",
-        "damping 1e-7, 1e-7",
-        "damping 1e-5, 1e-6",
-        "published",
-        "published",
-        "published",
-    ]
-    sheet.table(
-        "hessian_parity",
-        f"Table 13: relative error of a Hessian product beside a dense pseudo-inverse, n = {n}",
-        columns,
-        rows,
-        "Damping is relative to the mass in Monge, absolute in the paper.",
-    )
+                row.append(float(np.linalg.norm(product.cpu().double().numpy() - exact) / np.linalg.norm(exact)))
+            row += theirs if precision == "float32" else ()
 
 
 def dense_hessian_call(x, y, steps):
@@ -264,8 +228,23 @@ def hessian_products(sheet):
         (5000, 128): "5.7 / 25.3",
         (5000, 256): "10.3 / 45.4",
     }
-    rows = []
+    sizes.sort(key=lambda size: size[0] ** 2 * size[1])
+    table = sheet.table(
+        "hessian_products",
+        f"Tables 14 and 15, figure 5: a Hessian product of {steps} steps",
+        [
+            "n = m",
+            "d",
+            "Monge, ms",
+            "Monge, MiB beyond the inputs",
+            "published: OTT / KeOps over FlashSinkhorn",
+            "dense tensors and a solve, ms",
+            "ratio",
+        ],
+        "Published memory at d = 64: 30 MB at n = 5000, 219 MB at n = 50,000.",
+    )
     for n, d in sizes:
+        row = table.row(n, d)
         x, y = clouds(sheet, n, d)
         v = torch.ones_like(x)
         result = monge.solve_sample(x, y, reg=EPS, tol=1e-4)
@@ -274,26 +253,10 @@ def hessian_products(sheet):
             return result.hessian_product(v, tolerance=0, iterations=steps)
 
         mine = sheet.milliseconds(product)
-        peak = sheet.peak_bytes(product)
-        dense = sheet.peer(lambda: dense_hessian_call(x, y, steps)()) if n <= 20_000 else None
-        rows.append(
-            [n, d, mine, dense, ratio(dense, mine), None if peak is None else peak / 2**20, published.get((n, d))]
-        )
-    sheet.table(
-        "hessian_products",
-        f"Tables 14 and 15, figure 5: a Hessian product of {steps} steps",
-        [
-            "n = m",
-            "d",
-            "Monge, ms",
-            "dense tensors and a solve, ms",
-            "ratio",
-            "Monge, MiB beyond the inputs",
-            "published: OTT / KeOps over FlashSinkhorn",
-        ],
-        rows,
-        "Published memory at d = 64: 30 MB at n = 5000, 219 MB at n = 50,000.",
-    )
+        row += [mine, sheet.peak_mib(product), published.get((n, d))]
+        if n <= 20_000:
+            dense = sheet.peer_milliseconds("dense tensors", lambda: dense_hessian_call(x, y, steps)())
+            row += [dense, ratio(dense, mine)]
 
 
 def schedules(sheet):
@@ -307,28 +270,22 @@ def schedules(sheet):
         (50_000, 1024): "2248 / 1647",
     }
     sizes = [(1000, 64), (1000, 256)] if sheet.small else list(published)
-    rows = []
-    for n, d in sizes:
-        x, y = clouds(sheet, n, d)
-        found = [
-            sheet.milliseconds(lambda: monge.solve_sample(x, y, reg=EPS, schedule=schedule, certificate=False, **FIXED))
-            for schedule in ("symmetric", "alternating", "overrelaxed")
-        ]
-        rows.append([n, d, *found, found[0] / found[1], published.get((n, d))])
-    sheet.table(
+    names = ("symmetric", "alternating", "overrelaxed")
+    table = sheet.table(
         "schedules",
         "Table 17: ten iterations by schedule, milliseconds to potentials",
-        [
-            "n = m",
-            "d",
-            "symmetric",
-            "alternating",
-            "overrelaxed",
-            "symmetric / alternating",
-            "published: symmetric / alternating",
-        ],
-        rows,
+        ["n = m", "d", *names, "symmetric / alternating", "published: symmetric / alternating"],
     )
+    for n, d in sizes:
+        x, y = clouds(sheet, n, d)
+        row = table.row(n, d)
+        for schedule in names:
+            row.append(
+                sheet.milliseconds(
+                    lambda: monge.solve_sample(x, y, reg=EPS, schedule=schedule, certificate=False, **FIXED)
+                )
+            )
+        row += [row[2] / row[3], published.get((n, d))]
 
 
 def labelled(sheet, n, d=512, classes=10):
@@ -381,36 +338,7 @@ def dense_divergence(x, y, labels, table):
 def data_sets(sheet):
     """Table 18 and figure 3: a divergence of labelled data sets, and a step of its gradient flow."""
     sizes = (200, 400) if sheet.small else (5000, 10_000, 20_000, 40_000, 60_000)
-    loss = {with_labels: monge.torch.SamplesLoss(blur=EPS**0.5, tol=1e-3) for with_labels in (True, False)}
-    rows = []
-    for n in sizes:
-        (x, y), labels, table = labelled(sheet, n, d=64 if sheet.small else 512)
-        if len(x) < n:
-            continue
-        named = {"labels_x": labels[0], "labels_y": labels[1], "label_cost": table, "label_weight": 0.5}
-
-        def value(x, y):
-            return loss[True](x, y, **named)
-
-        def plain(x, y):
-            return loss[False](x, y)
-
-        def dense(x, y):
-            return dense_divergence(x, y, labels, table)
-
-        row = [
-            n,
-            sheet.milliseconds(lambda: value(x, y)),
-            sheet.milliseconds(lambda: plain(x, y)),
-            sheet.milliseconds(lambda: with_backward(value)(x, y)),
-        ]
-        peak = sheet.peak_bytes(lambda: with_backward(value)(x, y))
-        row += [
-            None if peak is None else peak / 2**20,
-            sheet.peer(lambda: dense(x, y)),
-            sheet.peer(lambda: with_backward(dense)(x, y)),
-        ]
-        rows.append(row)
+    loss = monge.torch.SamplesLoss(blur=EPS**0.5, tol=1e-3)
     columns = [
         "n",
         "distance, ms",
@@ -420,22 +348,41 @@ def data_sets(sheet):
         "dense tensors, distance, ms",
         "dense tensors, step, ms",
     ]
-    source = (
-        "data of --data" if sheet.read("otdd_x", "otdd_y", "otdd_labels_x", "otdd_labels_y") else "synthetic classes"
-    )
-    sheet.table(
+    given = sheet.read("otdd_x", "otdd_y", "otdd_labels_x", "otdd_labels_y")
+    source = "data of --data" if given else "synthetic classes"
+    table = sheet.table(
         "data_sets",
         f"Table 18, figure 3: divergence of labelled data sets to 1e-3 ({source})",
         columns,
-        rows,
         "Published: below 1 GB at n = 60,000; dense tensors run out of 40 GB beyond n = 20,000; labels add at"
         " most 30 %.",
     )
+    for n in sizes:
+        (x, y), labels, between = labelled(sheet, n, d=64 if sheet.small else 512)
+        if len(x) < n:
+            continue
+        named = {"labels_x": labels[0], "labels_y": labels[1], "label_cost": between, "label_weight": 0.5}
+
+        def value(x, y):
+            return loss(x, y, **named)
+
+        def dense(x, y):
+            return dense_divergence(x, y, labels, between)
+
+        def step():
+            with_backward(value)(x, y)
+
+        row = table.row(n)
+        for call in (lambda: value(x, y), lambda: loss(x, y), step):
+            row.append(sheet.milliseconds(call))
+        row.append(sheet.peak_mib(step))
+        for call in (dense, with_backward(dense)):
+            row.append(sheet.peer_milliseconds("dense tensors", lambda: call(x, y)))
 
     def draw(axes):
         for panel, columns_of in zip(axes, ((1, 5), (3, 6))):
             for k in columns_of:
-                curve(panel, [row[0] for row in rows], [row[k] for row in rows], columns[k])
+                curve(panel, [row[0] for row in table.rows], [row[k] for row in table.rows], columns[k])
             finish(panel, "n", "milliseconds")
 
     sheet.picture("data_sets", "Figure 3: labelled data sets", draw, panels=2)
@@ -443,7 +390,7 @@ def data_sets(sheet):
 
 def saddle_escape(sheet):
     """Figure 7: shuffled regression by Adam, and by Newton's method where the least eigenvalue is positive."""
-    n, eps = (100, 0.25) if sheet.small else (40_000, 0.25)
+    n, eps = (100 if sheet.small else 10_000), 0.25
     given = sheet.read("cytometry")
     random = np.random.default_rng(0)
     features = random.normal(size=(n, 5)) @ random.normal(size=(5, 5)) / 2 if given is None else given[0][:n]
@@ -462,17 +409,25 @@ def saddle_escape(sheet):
         matrix = torch.stack(rows).double()
         return gradient.detach(), (matrix + matrix.T) / 2
 
+    table = sheet.table(
+        "saddle_escape",
+        f"Figure 7: shuffled regression, n = {n}, eps = {eps}" + ("" if given else ", synthetic cells"),
+        ["step", "loss", "norm of the gradient", "least eigenvalue", "next steps"],
+        "Published, 40,000 real cells: loss 3.76 to 1.77 in 164 steps, three escapes, nine steps of Newton's "
+        "method at the end.",
+    )
     adam = torch.optim.Adam([weights], lr=0.03)
-    history, newton = [], False
+    newton = False
     for step in range(15 if sheet.small else 200):
-        loss = float(value(weights.detach()))
         if step % 5 == 0 or newton:
+            loss = float(value(weights.detach()))
             gradient, matrix = hessian()
             least = float(torch.linalg.eigvalsh(matrix)[0])
             newton = least > 0.001
-        history.append([step, loss, float(gradient.norm()), least, "Newton" if newton else "Adam"])
-        if newton and history[-1][2] < 5e-3:
-            break
+            size = float(gradient.norm())
+            table.row(step, loss, size, least, "Newton" if newton else "Adam")
+            if newton and size < 5e-3:
+                break
         if newton:
             direction = torch.linalg.solve(matrix, gradient.double().flatten()).reshape(5, 5).to(weights.dtype)
             length, slope = 1.0, float((gradient * direction).sum())
@@ -484,21 +439,13 @@ def saddle_escape(sheet):
             adam.zero_grad()
             value(weights).backward()
             adam.step()
-    sheet.table(
-        "saddle_escape",
-        f"Figure 7: shuffled regression, n = {n}, eps = {eps}" + ("" if given else ", synthetic cells"),
-        ["step", "loss", "|gradient|", "least eigenvalue", "method"],
-        history[:: max(1, len(history) // 12)] + history[-1:],
-        "Published, 40,000 real cells: loss 3.76 to 1.77 in 164 steps, three escapes, nine steps of Newton's "
-        "method at the end.",
-    )
 
     def draw(axes):
-        for panel, k, name in zip(axes, (1, 2, 3), ("loss", "|gradient|", "least eigenvalue")):
-            panel.plot([row[0] for row in history], [row[k] for row in history], label=name)
+        for panel, k, name in zip(axes, (1, 2, 3), ("loss", "norm of the gradient", "least eigenvalue")):
+            panel.plot([row[0] for row in table.rows], [row[k] for row in table.rows], label=name)
             finish(panel, "step", name)
 
     sheet.picture("saddle_escape", "Figure 7: a saddle escaped", draw, panels=3)
 
 
-EXPERIMENTS = (ten_iterations, hessian_parity, hessian_products, schedules, data_sets, saddle_escape)
+EXPERIMENTS = (hessian_parity, schedules, ten_iterations, hessian_products, data_sets, saddle_escape)

@@ -1,9 +1,16 @@
 """Where experiments write their tables and pictures, and how they measure time."""
 
 import json
+import math
+import os
 import platform
+import signal
+import sys
 import time
+from contextlib import contextmanager
 from importlib import metadata
+
+os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # JAX would take most of the GPU's memory.
 
 import matplotlib
 
@@ -15,6 +22,7 @@ import torch
 import monge
 
 PACKAGES = ("numpy", "torch", "POT", "ott-jax", "jax", "geomloss", "pykeops", "flash-sinkhorn", "regot")
+PEER_SHARE = 0.2  # of the seconds of a table, for each peer
 
 
 def installed(name):
@@ -24,19 +32,59 @@ def installed(name):
         return None
 
 
-class Sheet:
-    """The tables of one paper."""
+class OutOfTime(BaseException):
+    """The seconds of a table, or a peer's share of them, are over. No Exception, lest a library handles it."""
 
-    def __init__(self, paper, device, size, data, out):
+
+def ring(*_):
+    raise OutOfTime
+
+
+class Sheet:
+    """The tables of one paper. Each ends after `seconds`, if these are given, with the rows that it has by then."""
+
+    def __init__(self, paper, device, size, data, out, seconds=None):
         self.paper, self.device, self.small, self.data, self.out = paper, device, size == "small", data, out
-        self.tables = []
+        self.seconds, self.end = math.inf if seconds is None else seconds, math.inf
+        self.tables, self.spent = [], {}
         out.mkdir(parents=True, exist_ok=True)
         self.machine = (
             torch.cuda.get_device_name()
             if device == "cuda"
             else f"{platform.processor() or platform.machine()}, {torch.get_num_threads()} threads"
         )
-        print(f"\n# {paper} on {self.machine}\n")
+        signal.signal(signal.SIGALRM, ring)
+        print(f"\n# {paper} on {self.machine}", flush=True)
+
+    def run(self, experiment):
+        self.spent = {}
+        begun = len(self.tables)
+        try:
+            with self.limit(self.seconds):
+                experiment(self)
+        except OutOfTime:
+            print(f"(cut after {self.seconds:g} s: {experiment.__name__})", file=sys.stderr)
+            for table in self.tables[begun:]:
+                table.held["cut_after_seconds"] = self.seconds
+        for table in self.tables[begun:]:
+            table.finish_row()
+        self.save()
+
+    @contextmanager
+    def limit(self, seconds):
+        """OutOfTime in what takes longer than this, or than a limit around it."""
+        around, self.end = self.end, min(self.end, time.monotonic() + seconds)
+        try:
+            self.set_alarm()
+            yield
+        finally:
+            self.end = around
+            self.set_alarm()
+
+    def set_alarm(self):
+        left = max(self.end - time.monotonic(), 1e-6)
+        # It rings again each second, because a library may lose the exception.
+        signal.setitimer(signal.ITIMER_REAL, 0 if math.isinf(left) else left, 1)
 
     def tensor(self, array, dtype=torch.float32):
         return torch.as_tensor(np.ascontiguousarray(array), dtype=dtype, device=self.device)
@@ -47,7 +95,7 @@ class Sheet:
             return None
         return [np.load(self.data / f"{name}.npy", allow_pickle=False) for name in names]
 
-    def times(self, call, seconds=1.0, least=3):
+    def times(self, call, seconds=0.5, least=3):
         """Milliseconds of calls that end with the device idle, after one that is not counted."""
 
         def once():
@@ -68,16 +116,47 @@ class Sheet:
     def milliseconds(self, call, **limits):
         return float(np.median(self.times(call, **limits)))
 
-    def peer(self, call, **limits):
-        """Milliseconds of a peer's call, or None where it is not installed, does not fit the memory or fails."""
-        try:
-            return self.milliseconds(call, **limits)
-        except Exception as error:
-            print(f"  (a peer left out: {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''})")
-            return None
+    def peer(self, name, call):
+        """What a peer's call returns; None where it fails or does not fit the memory.
 
-    def peak_bytes(self, call):
-        """Bytes of the device that a call takes beyond its inputs; None on a CPU, where no allocator counts them."""
+        A peer that is not installed, or has used up its share of the time, is left out of the rest of the table.
+        """
+        begin, share, spent = time.monotonic(), PEER_SHARE * self.seconds, self.spent.get(name, 0)
+        if spent >= share:
+            return None
+        try:
+            with self.limit(share - spent):
+                return call()
+        except ImportError as error:
+            reason, spent = str(error), math.inf
+        except OutOfTime:
+            if time.monotonic() >= self.end:
+                raise
+            reason, spent = f"its share of the time, {share:g} s, is over", math.inf
+        except Exception as error:
+            reason = f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
+            if self.device == "cuda":
+                torch.cuda.empty_cache()
+        finally:
+            self.spent[name] = spent + time.monotonic() - begin
+        print(f"({name} left out: {reason})", file=sys.stderr)
+        return None
+
+    def jax(self):
+        """JAX on the device of the sheet, with float64; ImportError where it is not there."""
+        import jax
+
+        jax.config.update("jax_enable_x64", True)
+        platform = {"cpu": "cpu", "gpu": "cuda"}[jax.default_backend()]
+        if platform != self.device:
+            raise ImportError(f"JAX runs on {platform}, Monge on {self.device}")
+        return jax
+
+    def peer_milliseconds(self, name, call, **limits):
+        return self.peer(name, lambda: self.milliseconds(call, **limits))
+
+    def peak_mib(self, call):
+        """MiB of the device that a call takes beyond its inputs; None on a CPU, where no allocator counts them."""
         if self.device == "cpu":
             return None
         torch.cuda.synchronize()
@@ -86,16 +165,11 @@ class Sheet:
         held = torch.cuda.memory_allocated()
         call()
         torch.cuda.synchronize()
-        return torch.cuda.max_memory_allocated() - held
+        return (torch.cuda.max_memory_allocated() - held) / 2**20
 
-    def table(self, name, title, columns, rows, published=""):
-        print(f"## {title}\n")
-        print("| " + " | ".join(columns) + " |")
-        print("|" + "---|" * len(columns))
-        for row in rows:
-            print("| " + " | ".join(shown(cell) for cell in row) + " |")
-        print(f"\n{published}\n" if published else "", flush=True)
-        self.tables.append({"name": name, "title": title, "columns": columns, "rows": rows, "published": published})
+    def table(self, name, title, columns, published=""):
+        self.tables.append(Table(self, name, title, columns, published))
+        return self.tables[-1]
 
     def picture(self, name, title, draw, panels=1):
         """`draw` takes a list of axes."""
@@ -105,21 +179,47 @@ class Sheet:
         path = self.out / f"{self.paper}_{name}.png"
         figure.savefig(path, dpi=110)
         plt.close(figure)
-        print(f"picture: {path}\n")
+        print(f"picture: {path}", file=sys.stderr)
 
-    def close(self):
-        versions = {name: version for name in PACKAGES if (version := installed(name))}
-        path = self.out / f"{self.paper}_{self.device}.json"
+    def save(self):
         held = {
             "paper": self.paper,
             "machine": self.machine,
             "date": time.strftime("%Y-%m-%d"),
             "monge": monge.__version__,
-            "packages": versions,
-            "tables": self.tables,
+            "packages": {name: version for name in PACKAGES if (version := installed(name))},
+            "tables": [table.held for table in self.tables],
         }
-        path.write_text(json.dumps(held, indent=1, default=float) + "\n")
-        print(f"numbers: {path}")
+        path = self.out / f"{self.paper}_{self.device}.json"
+        part = path.with_suffix(".part")
+        part.write_text(json.dumps(held, indent=1, default=float) + "\n")
+        part.replace(path)  # A run that is killed leaves a whole file.
+
+
+class Table:
+    """A table that is printed and saved row by row. Cells that are missing at the end of a row are dashes."""
+
+    def __init__(self, sheet, name, title, columns, published):
+        self.sheet, self.rows, self.finished = sheet, [], 0
+        self.held = {"name": name, "title": title, "columns": columns, "rows": self.rows, "published": published}
+        print(f"\n## {title}\n" + (f"\n{published}\n" if published else ""))
+        print("| " + " | ".join(columns) + " |")
+        print("|" + "---|" * len(columns), flush=True)
+
+    def row(self, *cells):
+        """Begins a row; more cells may be appended until the next one begins."""
+        self.finish_row()
+        self.rows.append(list(cells))
+        return self.rows[-1]
+
+    def finish_row(self):
+        if self.finished == len(self.rows):
+            return
+        row = self.rows[-1]
+        row += [None] * (len(self.held["columns"]) - len(row))
+        self.finished = len(self.rows)
+        print("| " + " | ".join(shown(cell) for cell in row) + " |", flush=True)
+        self.sheet.save()
 
 
 def shown(cell):

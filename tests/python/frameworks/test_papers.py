@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -11,16 +12,26 @@ import pytest
 PROGRAM = Path(__file__).parents[3] / "bench" / "papers"
 
 
-def run(folder, *arguments):
+def start(folder, *arguments):
     environment = os.environ | {"OMP_NUM_THREADS": "2"}
     call = [sys.executable, str(PROGRAM), *arguments, "--out", str(folder)]
-    return subprocess.run(call, capture_output=True, text=True, env=environment)
+    return subprocess.Popen(call, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
+
+
+def run(folder, *arguments):
+    process = start(folder, *arguments)
+    _, errors = process.communicate()
+    return process.returncode, errors
+
+
+def read(folder, paper):
+    return json.loads((folder / f"{paper}_cpu.json").read_text())
 
 
 def tables(folder, paper, *only):
-    done = run(folder, paper, "--only", *only)
-    assert done.returncode == 0, done.stderr
-    held = json.loads((folder / f"{paper}_cpu.json").read_text())
+    code, errors = run(folder, paper, "--only", *only)
+    assert code == 0, errors
+    held = read(folder, paper)
     assert [table["name"] for table in held["tables"]] == list(only)
     return {table["name"]: table["rows"] for table in held["tables"]}
 
@@ -58,14 +69,41 @@ def test_the_support_settles(tmp_path):
     assert rows[-1][2] == rows[-2][2]
 
 
+def test_terms_by_splitting_and_newton(tmp_path):
+    found = tables(tmp_path, "rdrot", "group_lasso", "quadratic")
+    assert {row[0] for row in found["group_lasso"]} == {"Monge", "POT sinkhorn_lpl1_mm"}
+    assert all(time > 0 for row in found["quadratic"] for time in row[3:5])
+
+
+def test_a_table_ends_in_time(tmp_path):
+    code, errors = run(tmp_path, "flash", "--size", "paper", "--only", "ten_iterations", "--seconds", "2")
+    assert code == 0, errors
+    (table,) = read(tmp_path, "flash")["tables"]
+    assert table["cut_after_seconds"] == 2
+    assert all(len(row) == len(table["columns"]) for row in table["rows"])
+    assert "cut after 2 s: ten_iterations" in errors
+
+
+def test_a_run_that_is_killed_keeps_its_rows(tmp_path):
+    process = start(tmp_path, "rdrot", "--size", "paper", "--only", "iterations")
+    while not (tmp_path / "rdrot_cpu.json").exists():
+        assert process.poll() is None
+        time.sleep(0.05)
+    process.kill()
+    process.communicate()
+    (table,) = read(tmp_path, "rdrot")["tables"]
+    assert table["rows"][0][0] == 100 and all(milliseconds is not None for milliseconds in table["rows"][0][2:])
+
+
 @pytest.mark.parametrize(
     "arguments, message",
     [
         (["flush"], "no paper 'flush'"),
         (["flash", "--only", "table_3"], "no experiment 'table_3'"),
+        (["flash", "--seconds", "0"], "--seconds: is 0; must be > 0"),
     ],
 )
 def test_wrong_arguments(tmp_path, arguments, message):
-    done = run(tmp_path, *arguments)
-    assert done.returncode == 2
-    assert message in done.stderr
+    code, errors = run(tmp_path, *arguments)
+    assert code == 2
+    assert message in errors
