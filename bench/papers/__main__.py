@@ -6,8 +6,8 @@ usage: python bench/papers [flash] [mhc] [curegot] [rdrot] [--device cpu|cuda] [
 Without a name all four papers run. Each experiment prints a table in Markdown, row by row; the numbers go to the folder
 of --out as JSON with each row, pictures at the end of the experiment. With --seconds a table ends after so many
 seconds, and each peer has a fifth of them. A peer that is not installed, fails or is out of time leaves a dash. Cheap
-rows and experiments come first. Published numbers are of the papers' own hardware, which the head of each file names:
-compare ratios, not times.
+rows and experiments come first; where one fails the others still run, and the exit status is 1. Published numbers are
+of the papers' own hardware, which the head of each file names: compare ratios, not times.
 
 Real data are read from --data where the paper used them, and replaced by synthetic data of the same shape elsewhere:
   flash    otdd_x.npy, otdd_y.npy (n x d embeddings), otdd_labels_x.npy, otdd_labels_y.npy (classes from 0);
@@ -16,6 +16,7 @@ Real data are read from --data where the paper used them, and replaced by synthe
 """
 
 import argparse
+import sys
 from pathlib import Path
 
 import curegot
@@ -52,11 +53,13 @@ def main():
         parser.error(f"--data: '{arguments.data}' is no folder")
     if arguments.seconds is not None and not arguments.seconds > 0:
         parser.error(f"--seconds: is {arguments.seconds:g}; must be > 0")
+    done = True
     for paper in arguments.papers or PAPERS:
         sheet = Sheet(paper, arguments.device, arguments.size, arguments.data, arguments.out, arguments.seconds)
         for experiment in PAPERS[paper].EXPERIMENTS:
             if not arguments.only or experiment.__name__ in arguments.only:
-                sheet.run(experiment)
+                done &= sheet.run(experiment)
+    return 0 if done else 1
 
 
-main()
+sys.exit(main())

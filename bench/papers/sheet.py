@@ -7,6 +7,7 @@ import platform
 import signal
 import sys
 import time
+import traceback
 from contextlib import contextmanager
 from importlib import metadata
 
@@ -57,8 +58,9 @@ class Sheet:
         print(f"\n# {paper} on {self.machine}", flush=True)
 
     def run(self, experiment):
+        """Whether an experiment came to its end or to that of its time; a failure is printed, and its rows stay."""
         self.spent = {}
-        begun = len(self.tables)
+        begun, done = len(self.tables), True
         try:
             with self.limit(self.seconds):
                 experiment(self)
@@ -66,9 +68,13 @@ class Sheet:
             print(f"(cut after {self.seconds:g} s: {experiment.__name__})", file=sys.stderr)
             for table in self.tables[begun:]:
                 table.held["cut_after_seconds"] = self.seconds
+        except Exception:
+            traceback.print_exc()
+            done = False
         for table in self.tables[begun:]:
             table.finish_row()
         self.save()
+        return done
 
     @contextmanager
     def limit(self, seconds):
