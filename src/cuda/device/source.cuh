@@ -19,19 +19,20 @@ inline constexpr bool kOfMany = false;
 template <class Arguments>
 inline constexpr bool kOfMany<Many<Arguments>> = true;
 
+/// Share number `at`, by default that of the block's own number.
 template <class Arguments>
-__device__ __forceinline__ Share<Arguments> share_of(One<Arguments> const& source) {
-  return {source.arguments, static_cast<int>(blockIdx.x), 1};
+__device__ __forceinline__ Share<Arguments> share_of(One<Arguments> const& source, unsigned at = blockIdx.x) {
+  return {source.arguments, static_cast<int>(at), 1};
 }
 
 /// Copies the arguments to shared memory, which is about as fast as kernel parameters. The table is older than the
-/// chain of kernels, so this need not wait for the previous kernel.
+/// chain of kernels, so this need not wait for the previous kernel. The next call of a block uses the same memory.
 template <class Arguments>
-__device__ __forceinline__ Share<Arguments> share_of(Many<Arguments> const& source) {
+__device__ __forceinline__ Share<Arguments> share_of(Many<Arguments> const& source, unsigned at = blockIdx.x) {
   static_assert(sizeof(Arguments) % sizeof(std::uint32_t) == 0);
   constexpr int kWords = static_cast<int>(sizeof(Arguments) / sizeof(std::uint32_t));
   __shared__ alignas(Arguments) std::uint32_t words[kWords];
-  BlockOfMany const mine = source.blocks[blockIdx.x];
+  BlockOfMany const mine = source.blocks[at];
   for (int k = static_cast<int>(threadIdx.x); k < kWords; k += static_cast<int>(blockDim.x))
     words[k] = static_cast<std::uint32_t const*>(mine.arguments)[k];
   __syncthreads();

@@ -15,14 +15,14 @@ namespace {
 constexpr int kReservedBytes = 3072;
 
 struct Choice {
-  Kernel<ResidentSweepArguments> kernel;
+  void const *one, *many;  // The kernel for one problem and for many.
   int coordinate_bytes;
 };
 
 template <class T, ScoreForm kForm>
 Choice choice_of(int dimension) {
-  return {{resident_sweep_kernel<T, kForm, One<ResidentSweepArguments>>,
-           resident_sweep_kernel<T, kForm, Many<ResidentSweepArguments>>},
+  return {reinterpret_cast<void const*>(resident_sweep_kernel<T, kForm, One<ResidentSweepArguments>>),
+          reinterpret_cast<void const*>(resident_sweep_kernel<T, kForm, Many<ResidentSweepArguments>>),
           TileScores<T, kForm>::shared_bytes(dimension)};
 }
 
@@ -51,13 +51,17 @@ int tile_bytes(DataType scalar, int rows, int columns, int coordinate_bytes) {
   bool const is_single = scalar == DataType::float32;
   int const scores = is_single ? Single::score_bytes(rows, columns) : Double::score_bytes(rows, columns);
   int const rest = is_single ? Single::rest_bytes(rows, columns) : Double::rest_bytes(rows, columns);
+  if (has_overlaid_coordinates(rows, columns)) return std::max(scores + rest, coordinate_bytes);
   return scores + std::max(rest, coordinate_bytes);
 }
 
-void launch(void const* kernel, ResidentSweepPlan const& plan, int blocks, void* argument, cudaStream_t stream) {
-  void* parameters[] = {argument};
-  MONGE_CUDA_TRY(cudaLaunchCooperativeKernel(kernel, dim3(static_cast<unsigned>(blocks)), dim3(kTileThreads),
-                                             parameters, static_cast<std::size_t>(plan.shared_bytes), stream));
+/// `source`: where the kernel finds the arguments of `tiles` tiles.
+void launch(void const* kernel, ResidentSweepPlan const& plan, int tiles, void* source, cudaStream_t stream) {
+  unsigned shares = static_cast<unsigned>(tiles);
+  unsigned const blocks = std::min(shares, static_cast<unsigned>(plan.most_blocks));
+  void* parameters[] = {source, &shares};
+  MONGE_CUDA_TRY(cudaLaunchCooperativeKernel(kernel, dim3(blocks), dim3(kTileThreads), parameters,
+                                             static_cast<std::size_t>(plan.shared_bytes), stream));
 }
 
 }  // namespace
@@ -74,10 +78,11 @@ std::optional<ResidentSweepPlan> plan_resident_sweep(PassArguments const& scores
     ResidentSweepPlan plan{scalar, scores.form, {rows, columns}, {sizes[0] / rows, sizes[1] / columns}};
     plan.shared_bytes = tile_bytes(scalar, rows, columns, choice.coordinate_bytes);
     if (plan.shared_bytes > most_bytes || plan.blocks() > 4 * multiprocessors) continue;
-    int resident = occupancy_of(choice.kernel.one, kTileThreads, plan.shared_bytes).resident_blocks;
-    resident = std::min(resident, occupancy_of(choice.kernel.many, kTileThreads, plan.shared_bytes).resident_blocks);
-    plan.most_blocks = resident * multiprocessors;
-    if (plan.blocks() <= plan.most_blocks) return plan;
+    auto const most_blocks = [&](void const* kernel) {
+      return multiprocessors * occupancy_of(kernel, kTileThreads, plan.shared_bytes).resident_blocks;
+    };
+    plan.most_blocks = most_blocks(choice.many);
+    if (plan.blocks() <= std::min(most_blocks(choice.one), plan.most_blocks)) return plan;
   }
   return std::nullopt;
 }
@@ -85,13 +90,12 @@ std::optional<ResidentSweepPlan> plan_resident_sweep(PassArguments const& scores
 void launch_resident_sweeps(ResidentSweepPlan const& plan, ResidentSweepArguments const& arguments,
                             cudaStream_t stream) {
   One<ResidentSweepArguments> source{arguments};
-  launch(reinterpret_cast<void const*>(choice_of(plan.scalar, plan.form).kernel.one), plan, plan.blocks(), &source,
-         stream);
+  launch(choice_of(plan.scalar, plan.form).one, plan, plan.blocks(), &source, stream);
 }
 
-void launch_resident_sweeps(ResidentSweepPlan const& plan, BlockOfMany const* table, int blocks, cudaStream_t stream) {
+void launch_resident_sweeps(ResidentSweepPlan const& plan, BlockOfMany const* table, int tiles, cudaStream_t stream) {
   Many<ResidentSweepArguments> source{table};
-  launch(reinterpret_cast<void const*>(choice_of(plan.scalar, plan.form).kernel.many), plan, blocks, &source, stream);
+  launch(choice_of(plan.scalar, plan.form).many, plan, tiles, &source, stream);
 }
 
 }  // namespace monge::cuda

@@ -4,8 +4,9 @@
 //   half-step  f+_i = norm_i - eps ln2 (M_i + log2 sum_j beta_j 2^(t_ij - M_i)),   t_ij = h_j + c score_ij
 //   update     f_i from f+_i, and the logit h_i that follows
 //
-// Tiling: the grid is on the device at once and divides the scores in tiles, one for each block of 128 threads. A block
-//   computes its scores once a launch. For a half-step a thread takes a row of the tile, or half of one (for the other
+// Tiling: the scores of a problem are divided in tiles, one for each block of 128 threads. The grid is on the device at
+//   once; in a launch for many problems a block takes tiles of several problems one after the other. A block computes
+//   the scores of a tile once. For a half-step a thread takes a row of the tile, or half of one (for the other
 //   side a column), first for the largest logit and then for the sum. A half-step ends at a barrier of the problem's
 //   blocks. Before it a block leaves the sums of its points. After it a block joins the sums of its own points from all
 //   blocks and updates them itself, so potentials need no second barrier: blocks with the same points compute the same
@@ -24,9 +25,16 @@
 
 namespace monge::cuda {
 
+/// Whether the coordinates of a tile lie where its scores will be. Threads hold the scores of the smallest tile until
+/// all coordinates are read.
+MONGE_HOST_DEVICE inline bool has_overlaid_coordinates(int rows, int columns) {
+  return rows == kTileRows && columns == kTileColumns;
+}
+
 /// The arrays of a tile in shared memory: the scores, and behind them first the coordinates, then logits and sums.
 template <class T>
 struct ResidentSweepTile {
+  unsigned char* memory;
   T* scores;  // [rows][columns + 1]: neither rows nor columns meet in a bank.
   unsigned char* rest;
   T* logits[2];  // Of the rows and of the columns.
@@ -41,13 +49,13 @@ struct ResidentSweepTile {
     return (rows + columns) * static_cast<int>(sizeof(T) + sizeof(float)) +
            kTileThreads * static_cast<int>(sizeof(double) + sizeof(T));
   }
-  __device__ __forceinline__ ResidentSweepTile(unsigned char* memory, int rows, int columns) {
+  __device__ __forceinline__ ResidentSweepTile(unsigned char* shared, int rows, int columns) : memory(shared) {
     auto const take = [&]<class U>(U*& pointer, int count) {
-      pointer = reinterpret_cast<U*>(memory);
-      memory += count * sizeof(U);
+      pointer = reinterpret_cast<U*>(shared);
+      shared += count * sizeof(U);
     };
     take(scores, rows * (columns + 1));
-    rest = memory;
+    rest = shared;
     take(sums, kTileThreads);
     take(logits[0], rows);
     take(logits[1], columns);
@@ -73,13 +81,15 @@ template <class T, ScoreForm kForm>
 __device__ __forceinline__ void make_scores(ResidentSweepArguments const& arguments, ResidentSweepPlace const& place,
                                             ResidentSweepTile<T> const& tile) {
   int const stride = arguments.tile[1] + 1;
+  bool const overlaid = has_overlaid_coordinates(arguments.tile[0], arguments.tile[1]);
   for (int row = 0; row < arguments.tile[0]; row += kTileRows) {
     Segment const segment{
         place.first[0] + row, place.first[1] / kTileColumns, arguments.tile[1] / kTileColumns, 0, 0, 0};
-    TileScores<T, kForm> scores(tile.rest, arguments.scores, segment);
+    TileScores<T, kForm> scores(overlaid ? tile.memory : tile.rest, arguments.scores, segment);
     for (int t = 0; t < segment.tiles; ++t) {
       ThreadScores<T> score;
       scores.next(score);
+      if (overlaid) __syncthreads();  // All threads have read the coordinates.
       T* const to = tile.scores + (row + thread_row()) * stride + t * kTileColumns + thread_column();
 #pragma unroll
       for (int r = 0; r < kThreadRows; ++r) {
@@ -242,14 +252,10 @@ class ResidentPoint {
   double norm_ = 0, weight_ = 0, log_weight_ = 0, shift_ = 0, potential_ = 0;
 };
 
-/// A cooperative launch of kTileThreads threads. Tiles are 64 or 128 points high and wide.
-template <class T, ScoreForm kForm, class Source>
-__global__ void __launch_bounds__(kTileThreads) resident_sweep_kernel(Source const source) {
-#if __CUDA_ARCH__ >= 900
-  extern __shared__ __align__(16) unsigned char shared[];
-  Share<ResidentSweepArguments> const share = share_of(source);
-  ResidentSweepArguments const& arguments = share.arguments;
-  ResidentSweepPlace const place(arguments, share.block);
+/// All sweeps of one tile. All blocks of its problem are at work until each of them has ended.
+template <class T, ScoreForm kForm>
+__device__ __forceinline__ void sweep_tile(ResidentSweepArguments const& arguments, int block, unsigned char* shared) {
+  ResidentSweepPlace const place(arguments, block);
   ResidentSweepTile<T> const tile(shared, arguments.tile[0], arguments.tile[1]);
   make_scores<T, kForm>(arguments, place, tile);
   T const multiplier = static_cast<T>(arguments.scores.factor * arguments.parameters.log2e_over_eps);
@@ -282,6 +288,26 @@ __global__ void __launch_bounds__(kTileThreads) resident_sweep_kernel(Source con
   if (leaves[0]) rows.store(arguments.side[0].potential);
   if (leaves[1]) columns.store(arguments.side[1].potential);
   if (leaves[1] && arguments.is_self) columns.store(arguments.side[0].potential);
+}
+
+/// Blocks on a multiprocessor for which registers must do: of many problems some wait at a barrier while others work.
+/// Distances take too many registers for that.
+template <class T, ScoreForm kForm, class Source>
+inline constexpr int kResidentSweepBlocks = kForm == ScoreForm::distances ? 1 : (kOfMany<Source> ? 24 : 16) / sizeof(T);
+
+/// A cooperative launch of kTileThreads threads. Tiles are 64 or 128 points high and wide. A block takes every
+/// gridDim.x-th of the `shares` tiles of all problems, which stand problem after problem. No problem has more tiles
+/// than the grid has blocks, so a block that waits for others waits for tiles that come before its own next one.
+template <class T, ScoreForm kForm, class Source>
+__global__ void __launch_bounds__(kTileThreads, (kResidentSweepBlocks<T, kForm, Source>))
+    resident_sweep_kernel(Source const source, unsigned const shares) {
+#if __CUDA_ARCH__ >= 900
+  extern __shared__ __align__(16) unsigned char shared[];
+  for (unsigned at = blockIdx.x; at < shares; at += gridDim.x) {
+    Share<ResidentSweepArguments> const share = share_of(source, at);
+    sweep_tile<T, kForm>(share.arguments, share.block, shared);
+    __syncthreads();  // The next tile uses the same memory.
+  }
 #endif
 }
 

@@ -14,7 +14,7 @@ struct ResidentSweepPlan {
   int tile[2] = {};   // Of a tile.
   int tiles[2] = {};  // Tiles below each other and side by side.
   int shared_bytes = 0;
-  int most_blocks = 0;  // Blocks of such tiles that the device holds at once.
+  int most_blocks = 0;  // Of a launch for many problems: as many as the device holds at once.
 
   int blocks() const { return tiles[0] * tiles[1]; }
   /// Whether the blocks of both can share one grid.
@@ -52,7 +52,7 @@ std::optional<ResidentSweepPlan> plan_resident_sweep(PassArguments const& scores
 void launch_resident_sweeps(ResidentSweepPlan const& plan, ResidentSweepArguments const& arguments,
                             cudaStream_t stream);
 /// The sweeps of many problems, whose plans differ in the number of tiles alone. `table` has an entry for each of their
-/// `blocks` blocks, at most plan.most_blocks.
-void launch_resident_sweeps(ResidentSweepPlan const& plan, BlockOfMany const* table, int blocks, cudaStream_t stream);
+/// `tiles` tiles, problem after problem. As many problems are at work as the device holds.
+void launch_resident_sweeps(ResidentSweepPlan const& plan, BlockOfMany const* table, int tiles, cudaStream_t stream);
 
 }  // namespace monge::cuda

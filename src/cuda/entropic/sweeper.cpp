@@ -85,7 +85,7 @@ void Sweeper::sweep_recorded(std::span<SweepStep*> steps) {
     step->errors = operator_of(*step).errors_from(parts.data() + recorded_[key_of(*step)].first_error);
 }
 
-/// Operators go together in their order, as many as the device holds at once.
+/// Operators whose plans go together, in their order, are one launch.
 void Sweeper::launch_resident(std::vector<Turn> const& turns) {
   Uploads uploads(runtime_);
   struct Group {
@@ -99,8 +99,7 @@ void Sweeper::launch_resident(std::vector<Turn> const& turns) {
   for (Turn const& turn : turns) {
     if (turn.count == 0) continue;
     ResidentSweepPlan const& plan = *turn.entropic->resident_sweeps();
-    if (groups.empty() || !groups.back().plan.goes_with(plan) || groups.back().sum + plan.blocks() > plan.most_blocks)
-      groups.push_back({plan});
+    if (groups.empty() || !groups.back().plan.goes_with(plan)) groups.push_back({plan});
     Group& group = groups.back();
     ResidentSweepArguments const arguments = turn.entropic->resident_arguments(turn.sweep, turn.count, turn.errors);
     group.arguments.push_back(uploads.reserve(sizeof arguments));

@@ -1,5 +1,5 @@
 // Sweeps of many operators on a CUDA device: each half-step and each update of all of them is one launch. All resident
-// sweeps of as many operators as fit on the device are one launch, too.
+// sweeps of operators with tiles of one kind are one launch, too.
 #pragma once
 #include <cstdint>
 #include <optional>
