@@ -100,6 +100,12 @@ IndexView labels(std::string const& field, std::optional<IndexArray> const& arra
   return {array->values.data(), static_cast<std::int64_t>(array->values.size())};
 }
 
+IndexMatrixView label_matrix(std::string const& field, std::optional<IndexArray> const& array) {
+  if (!array) return {};
+  require_dimensions(field, *array, array->shape.size() == 2, "2-D");
+  return {array->values.data(), array->shape[0], array->shape[1], array->shape[1]};
+}
+
 IndexArray zero_indices(std::vector<std::int64_t> shape) {
   std::int64_t count = 1;
   for (std::int64_t const entries : shape) count *= entries;

@@ -53,6 +53,8 @@ CostMatrix costs(std::string const& field, Array const& array);
 VectorView vector(std::string const& field, std::optional<Array> const& array);
 /// Labels: 1-D, or n x 1; empty where there is no array.
 IndexView labels(std::string const& field, std::optional<IndexArray> const& array);
+/// Labels of pairs: 2-D; empty where there is no array.
+IndexMatrixView label_matrix(std::string const& field, std::optional<IndexArray> const& array);
 
 /// Zeros.
 IndexArray zero_indices(std::vector<std::int64_t> shape);

@@ -47,7 +47,7 @@ struct Arguments {
   GeometryArguments geometry;
   std::vector<std::string> terms, weights;
   std::optional<double> width;
-  std::string p, q, groups, group_weights, l1_weights, mask, u, v, plan, values, out;
+  std::string p, q, groups, pair_groups, group_weights, l1_weights, mask, u, v, plan, values, out;
   bool sparse = false;
   RegularizedOptions options;
   RunArguments run;
@@ -57,7 +57,7 @@ struct Arguments {
 struct Inputs {
   GeometryInput geometry;
   std::optional<Array> p, q, group_weights, l1_weights, mask, u, v, plan, values;
-  std::optional<IndexArray> groups;
+  std::optional<IndexArray> groups, pair_groups;
 };
 
 /// Each term that was named, with its weight; the mask has none.
@@ -95,7 +95,8 @@ void check_files(Arguments const& given, std::vector<std::pair<Term, double>> co
     if (!path.empty() && !has(term)) refuse("{}: is {}; is for the regularizer {}", field, path, name(term));
     if (path.empty() && needed && has(term)) refuse("{}: is missing; the regularizer {} needs it", field, name(term));
   };
-  check("groups", given.groups, Term::group_lasso, true);
+  check("groups", given.groups, Term::group_lasso, given.pair_groups.empty());
+  check("pair_groups", given.pair_groups, Term::group_lasso, false);
   check("group_weights", given.group_weights, Term::group_lasso, false);
   check("weights", given.l1_weights, Term::l1, true);
   check("mask", given.mask, Term::mask, true);
@@ -123,7 +124,8 @@ Inputs read_inputs(Run& run, Arguments const& given) {
             .v = read("v", given.v),
             .plan = read("plan", given.plan),
             .values = read("values", given.values),
-            .groups = read_index("groups", given.groups)};
+            .groups = read_index("groups", given.groups),
+            .pair_groups = read_index("pair_groups", given.pair_groups)};
   if (auto const mask = read_index("mask", given.mask)) in.mask = mask_array(*mask);
   return in;
 }
@@ -138,6 +140,7 @@ Regularizer regularizer_of(Arguments const& given, Inputs const& in,
     if (term == Term::hypentropy) h.hypentropy = weight;
   }
   h.groups = labels("groups", in.groups);
+  h.pair_groups = label_matrix("pair_groups", in.pair_groups);
   h.group_weights = vector("group_weights", in.group_weights);
   if (in.l1_weights) h.l1_weights = costs("weights", *in.l1_weights).cost;
   if (in.mask) h.mask = costs("mask", *in.mask).cost;
@@ -294,6 +297,8 @@ void add_regularized_command(CLI::App& app, int& exit_code) {
   add_file("--p", arguments->p, "masses of the rows (n); uniform if not given");
   add_file("--q", arguments->q, "masses of the columns (m); uniform if not given");
   add_file("--groups", arguments->groups, "of group_lasso: the group of each row (n whole numbers from 0)");
+  add_file("--pair-groups", arguments->pair_groups,
+           "of group_lasso, instead of --groups: the group of each pair (n x m whole numbers from 0, or -1: none)");
   add_file("--group-weights", arguments->group_weights, "a weight for each group; 1 if not given");
   add_file("--weights", arguments->l1_weights, "of l1: a weight for each pair (n x m)");
   add_file("--mask", arguments->mask, "0 where a pair must have no mass (n x m, bool or whole numbers)");

@@ -159,6 +159,17 @@ struct IndexView {
   bool empty() const { return size == 0; }
 };
 
+/// A matrix of indices to be read, row-major.
+struct IndexMatrixView {
+  std::int64_t const* data = nullptr;
+  std::int64_t rows = 0;  ///< 0: "not given".
+  std::int64_t columns = 0;
+  std::int64_t row_stride = 0;  ///< In elements; >= columns.
+  Device device = {};
+
+  bool empty() const { return rows == 0 && columns == 0; }
+};
+
 /// Indices to be written, row-major; a vector is a matrix of one column.
 struct MutableIndexView {
   std::int64_t* data = nullptr;

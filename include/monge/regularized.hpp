@@ -32,9 +32,13 @@ struct SeparableTerm {
 /// h: the sum of all terms with a positive weight. The other members of a term are checked at weight 0 too. Weights
 /// have the units of C; the weight of `quadratic` has the units of C over mass.
 struct Regularizer {
-  double quadratic = 0;           ///< lambda / 2 sum_ij X_ij^2
-  double group_lasso = 0;         ///< lambda sum_j sum_g w_g |(X_ij), i in group g|_2
-  IndexView groups = {};          ///< (n) the group of each row, from 0 to n - 1; in host memory.
+  double quadratic = 0;    ///< lambda / 2 sum_ij X_ij^2
+  double group_lasso = 0;  ///< lambda sum_j sum_g w_g |(X_ij), i in group g|_2
+  IndexView groups = {};   ///< (n) the group of each row, from 0 to n - 1; in host memory.
+  /// (n x m) the group of each pair, instead of `groups`: from 0 to n m - 1, or -1 for a pair in none; in host memory.
+  /// The term is then lambda sum_g w_g |(X_ij), (i, j) in group g|_2: a group may have pairs of many columns. Without
+  /// hypentropy, on the CPU; a CUDA context throws unsupported.
+  IndexMatrixView pair_groups = {};
   VectorView group_weights = {};  ///< w_g >= 0; empty: 1 for each.
   double l1 = 0;                  ///< lambda sum_ij W_ij X_ij
   MatrixView l1_weights = {};     ///< W (n x m), finite and >= 0.

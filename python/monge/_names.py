@@ -49,6 +49,7 @@ REGULARIZED = {
     "u": "potentials_init: u",
     "v": "potentials_init: v",
     "plan": "plan_init",
+    "pair_groups": "groups",
     "x": "X_a",
     "y": "X_b",
     "cost": "M",

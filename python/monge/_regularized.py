@@ -535,7 +535,9 @@ def solve_regularized(
             side.
         quadratic: Weight >= 0 of the quadratic term, in units of M over mass.
         group_lasso: Weight >= 0 of the group lasso, in units of M. It needs `groups`.
-        groups: The group of each row (n), whole numbers from 0 to n - 1. They need `group_lasso`, which may be 0.
+        groups: The group of each row (n), whole numbers from 0 to n - 1. Or, on the CPU and without hypentropy, the
+            group of each pair (n x m), whole numbers from 0 to n m - 1, or -1 for a pair in none. The term is then
+            group_lasso sum_g w_g |(X_ij), (i, j) in group g|. Groups need `group_lasso`, which may be 0.
         group_weights: w (groups), >= 0, by default 1.
         l1, l1_weights: Weight >= 0, in units of M, and W (n x m), >= 0. Each needs the other.
         mask: (n x m); X_ij = 0 where it is 0 or False.
@@ -660,6 +662,7 @@ def solve_regularized_batch(
     """:func:`solve_regularized` for many cost matrices at once: (B, n, m), or a list of matrices of any shapes.
 
     a, b, groups, group_weights, l1_weights and mask are lists, arrays with one more dimension, or one for all problems.
+    Groups of pairs are a list or an array (B, n, m).
     Other arguments are as for :func:`solve_regularized`, the same for all problems. Each problem stops by itself and
     has the same bits as that of :func:`solve_regularized`.
 
@@ -672,7 +675,7 @@ def solve_regularized_batch(
     problems = matrix_problems(M, a, b, device)
     size = len(problems)
     arrays = (
-        one_each("groups", groups, size, 1, read_index),
+        one_each("groups", groups, size, 2 if getattr(groups, "ndim", 1) == 3 else 1, read_index),
         one_each("group_weights", group_weights, size, 1),
         one_each("l1_weights", l1_weights, size, 2),
         one_each("mask", mask, size, 2),

@@ -418,10 +418,10 @@ def regularized_transport(
 ) -> tuple[Any, Any]:
     """The value min_X <C, X> + h(X) of the costs C, `cost` (n x m), and the plan X.
 
-    Other arguments are those of :func:`monge.solve_regularized`. The value has first derivatives in reverse mode: by
-    the costs the plan, by the weights the dual potentials. A derivative of the plan, one by the regulariser and a
-    second derivative are a NotImplementedError. jax.vmap solves a batch at once. Other errors are as for
-    :func:`transport`.
+    Other arguments are those of :func:`monge.solve_regularized`, with groups of rows alone. The value has first
+    derivatives in reverse mode: by the costs the plan, by the weights the dual potentials. A derivative of the plan,
+    one by the regulariser and a second derivative are a NotImplementedError. jax.vmap solves a batch at once. Other
+    errors are as for :func:`transport`.
 
     Source: Lindback, Wang, Johansson 2023, section 3.3 and Appendix D.
     """

@@ -235,6 +235,13 @@ IndexView Array::indices() const {
   return {static_cast<std::int64_t const*>(data_), shape_[0], vector_stride(), device_};
 }
 
+IndexMatrixView Array::index_matrix() const {
+  if (!given()) return {};
+  require_dimensions(2, "a matrix");
+  require_index();
+  return {static_cast<std::int64_t const*>(data_), shape_[0], shape_[1], row_stride(0), device_};
+}
+
 MutableVectorView Array::out_vector() const {
   VectorView const view = vector();
   return {const_cast<void*>(view.data()), view.type(), view.size(), view.stride(), view.device()};

@@ -22,6 +22,7 @@ class Array {
 
   bool given() const { return !shape_.empty() || data_ != nullptr; }
   Device device() const { return device_; }
+  bool is_matrix() const { return shape_.size() == 2; }
   /// Whether the transpose is row-major and the array is not.
   bool is_column_major() const;
 
@@ -30,6 +31,7 @@ class Array {
   /// Of matrices with at most so many rows and columns.
   BatchView batch(int most = kLargestProjection) const;
   IndexView indices() const;
+  IndexMatrixView index_matrix() const;
   MatrixView transposed_matrix() const;
 
   MutableVectorView out_vector() const;

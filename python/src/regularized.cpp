@@ -99,9 +99,12 @@ RegularizerPointer regularizer(double quadratic, double group_lasso, nb::handle 
   auto const add = [&](char const* field, nb::handle value) -> Array const& {
     return arrays.emplace_back(field, value);
   };
+  Array const& labels = add("groups", groups);
+  bool const of_pairs = labels.is_matrix();
   Regularizer const terms{.quadratic = quadratic,
                           .group_lasso = group_lasso,
-                          .groups = add("groups", groups).indices(),
+                          .groups = of_pairs ? IndexView() : labels.indices(),
+                          .pair_groups = of_pairs ? labels.index_matrix() : IndexMatrixView(),
                           .group_weights = add("group_weights", group_weights).vector(),
                           .l1 = l1,
                           .l1_weights = add("l1_weights", l1_weights).matrix(),

@@ -39,6 +39,28 @@ std::vector<std::int32_t> read_groups(IndexView groups, std::int64_t n) {
   return values;
 }
 
+/// The number of groups: the largest label plus 1.
+std::int64_t count_pair_groups(IndexMatrixView labels, Shape shape) {
+  std::int64_t const n = shape.rows, m = shape.columns;
+  require(labels.rows == n && labels.columns == m, "pair_groups: is {} x {}; must be {} x {}, as C", labels.rows,
+          labels.columns, n, m);
+  require(labels.device.type == DeviceType::cpu, "pair_groups: lies on {}; must be in host memory",
+          to_string(labels.device));
+  require(labels.data != nullptr, "pair_groups: is a null pointer; must point to {} x {} numbers", n, m);
+  require(labels.row_stride >= m, "pair_groups: has row stride {}; must be >= {}", labels.row_stride, m);
+  std::int64_t largest = -1;
+  for (std::int64_t i = 0; i < n; ++i) {
+    for (std::int64_t j = 0; j < m; ++j) {
+      std::int64_t const group = labels.data[i * labels.row_stride + j];
+      require(group >= -1 && group < n * m,
+              "pair_groups: row {}, column {} is {}; must be from -1 to {}, the number of pairs less one", i, j, group,
+              n * m - 1);
+      largest = std::max(largest, group);
+    }
+  }
+  return largest + 1;
+}
+
 /// The terms with a positive weight. The arguments of the other terms are checked, too.
 RegularizerTerms checked_terms(Backend const& backend, Regularizer const& given, Shape shape) {
   for (auto const& [field, weight] : {std::pair{"quadratic", given.quadratic},
@@ -52,21 +74,32 @@ RegularizerTerms checked_terms(Backend const& backend, Regularizer const& given,
   terms.hypentropy = given.hypentropy;
   check("hypentropy_width", kPositive, given.hypentropy_width);
   if (given.hypentropy > 0) terms.hypentropy_width = given.hypentropy_width;
-  require(given.group_lasso == 0 || !given.groups.empty(),
+  bool const of_pairs = !given.pair_groups.empty();
+  require(given.groups.empty() || !of_pairs, "pair_groups: is given with groups; must be given without");
+  require(given.group_lasso == 0 || of_pairs || !given.groups.empty(),
           "groups: is missing; group_lasso, which is {}, needs the group of each row", given.group_lasso);
-  require(given.group_weights.empty() || !given.groups.empty(), "groups: is missing; group_weights needs it");
-  if (!given.groups.empty()) {
-    std::vector<std::int32_t> groups = read_groups(given.groups, shape.rows);
-    std::int64_t const count = *std::ranges::max_element(groups) + std::int64_t{1};
+  require(given.group_weights.empty() || of_pairs || !given.groups.empty(),
+          "groups: is missing; group_weights needs it");
+  if (of_pairs || !given.groups.empty()) {
+    std::vector<std::int32_t> groups;
+    if (!of_pairs) groups = read_groups(given.groups, shape.rows);
+    std::int64_t const count =
+        of_pairs ? count_pair_groups(given.pair_groups, shape) : *std::ranges::max_element(groups) + std::int64_t{1};
     std::vector<double> weights(static_cast<std::size_t>(count), 1.0);
     if (!given.group_weights.empty()) {
       require(given.group_weights.size() == count, "group_weights: has {} entries; must have {}, one for each group",
               given.group_weights.size(), count);
       weights = read_values("group_weights", backend, given.group_weights, count, kNotNegative, "weights must be");
     }
-    if (given.group_lasso > 0) {
+    if (of_pairs && backend.device().type != DeviceType::cpu)
+      throw_unsupported("pair_groups: is given; must be solved on the CPU, a GPU takes groups of rows");
+    if (of_pairs && given.hypentropy > 0)
+      throw_unsupported(fmt::format("hypentropy: is {}; must be 0 with groups of pairs", given.hypentropy));
+    // Pairs may all be in no group.
+    if (given.group_lasso > 0 && count > 0) {
       terms.group_lasso = given.group_lasso;
       terms.groups = std::move(groups);
+      terms.pair_groups = given.pair_groups;
       terms.group_weights = std::move(weights);
     }
   }

@@ -20,11 +20,13 @@
 namespace monge {
 
 /// The terms of h as the user gave them, checked for shape and sign, with groups and their weights on the host.
-/// `groups` is empty without that term; W and the mask are read, and checked, with the costs.
+/// Group lasso has groups of rows or of pairs; both are empty without the term. W and the mask are read, and checked,
+/// with the costs, and so are valid labels of pairs.
 struct RegularizerTerms {
   double quadratic = 0;
   double group_lasso = 0;
   std::vector<std::int32_t> groups;   // (n)
+  IndexMatrixView pair_groups;        // (n x m)
   std::vector<double> group_weights;  // One for each group.
   double l1 = 0;
   MatrixView l1_weights;

@@ -148,6 +148,23 @@ TEST_F(RegularizedProgram, PointsTakeAllTermsAndAWarmStart) {
   EXPECT_LT(report()["iterations"], without);
 }
 
+// Each column has groups of its own: those of the rows.
+TEST_F(RegularizedProgram, GroupsOfPairsMayBeThoseOfRows) {
+  std::string text;
+  for (std::int64_t i = 0; i < kRows; ++i) {
+    for (std::int64_t j = 0; j < kColumns; ++j) text += std::to_string(j * 3 + i % 3) + (j + 1 < kColumns ? "," : "\n");
+  }
+  std::vector<std::string> arguments{"--regularizer", "group_lasso", "quadratic", "--weight", "0.05",
+                                     "0.1",           "--tolerance", "1e-7",      "--groups", groups()};
+  ASSERT_EQ(regularize(arguments).code, 0);
+  std::vector<double> const of_rows = numbers("result/plan.npy");
+  arguments[8] = "--pair-groups";
+  arguments[9] = file("pairs.csv", text);
+  ASSERT_EQ(regularize(arguments).code, 0);
+  std::vector<double> const of_pairs = numbers("result/plan.npy");
+  for (std::size_t k = 0; k < of_rows.size(); ++k) EXPECT_NEAR(of_pairs[k], of_rows[k], 1e-6);
+}
+
 TEST_F(RegularizedProgram, MasksForbidPairs) {
   ASSERT_EQ(regularize({"--regularizer", "mask", "--mask", mask(4), "--method", "splitting"}).code, 0);
   std::vector<double> const plan = numbers("result/plan.npy");
@@ -177,6 +194,9 @@ TEST_F(RegularizedProgram, WhatIsWrongIsOneLineAndNothingIsWritten) {
            {{"--regularizer", "quadratic", "quadratic", "--weight", "1", "2"}, "names quadratic twice"},
            {{"--regularizer", "group_lasso", "--weight", "1"}, "groups: is missing"},
            {{"--regularizer", "group_lasso", "--weight", "1", "--groups", negative}, "groups: entry 2 is -1; must be"},
+           {{"--pair-groups", ones}, "pair_groups: is " + ones + "; is for the regularizer group_lasso"},
+           {{"--regularizer", "group_lasso", "--weight", "1", "--pair-groups", ones},
+            "pair_groups: is 12 x 1; must be 12 x 9"},
            {{"--groups", ones}, "groups: is " + ones + "; is for the regularizer group_lasso"},
            {{"--group-weights", ones}, "group_weights: is " + ones + "; is for the regularizer group_lasso"},
            {{"--weights", ones}, "weights: is " + ones + "; is for the regularizer l1"},

@@ -113,7 +113,18 @@ RegularizedData::RegularizedData(RegularizedRecipe const& given) : recipe(given)
   terms.l1 = recipe.l1 * recipe.range;
   terms.hypentropy = recipe.hypentropy * recipe.range;
   terms.hypentropy_width = recipe.hypentropy_width * recipe.mass;
-  if (recipe.group_lasso > 0) {
+  if (recipe.group_lasso > 0 && recipe.has_pair_groups) {
+    constexpr std::int64_t kPadding = 3;
+    pair_groups.assign(at(n * (m + kPadding)), -7);
+    for (std::int64_t i = 0; i < n; ++i) {
+      for (std::int64_t j = 0; j < m; ++j) {
+        double const place = random.uniform();
+        std::int64_t const group = static_cast<std::int64_t>(place * place * static_cast<double>(recipe.groups));
+        pair_groups[at(i * (m + kPadding) + j)] = random.uniform() < 0.2 ? -1 : group;
+      }
+    }
+    terms.pair_groups = {pair_groups.data(), n, m, m + kPadding};
+  } else if (recipe.group_lasso > 0) {
     for (std::int64_t i = 0; i < n; ++i) {
       double const place = random.uniform();
       // Each group has a row of its own.
@@ -122,6 +133,8 @@ RegularizedData::RegularizedData(RegularizedRecipe const& given) : recipe(given)
                                      : static_cast<std::int64_t>(place * place * static_cast<double>(recipe.groups));
       terms.groups.push_back(static_cast<std::int32_t>(group));
     }
+  }
+  if (recipe.group_lasso > 0) {
     for (std::int64_t g = 0; g < recipe.groups; ++g) {
       double const weight = g == 0 ? 0 : random.uniform(0.5, 1.5);
       terms.group_weights.push_back(recipe.has_group_weights ? weight : 1);
@@ -163,22 +176,44 @@ RegularizedOracle::RegularizedOracle(RegularizedData const& data)
   quadratic_ = data.terms.quadratic * mass / range;
   hypentropy_ = data.terms.hypentropy / range;
   width_ = data.terms.hypentropy_width / mass;
-  has_groups_ = data.terms.group_lasso > 0;
   for (std::int64_t e = 0; e < n_ * m_; ++e) {
     c_.push_back((Real(data.costs[at(e)]) - Real(least)) / range);
     w_.push_back(Real(data.terms.l1) / range * weights[at(e)]);
     s_.push_back(c_.back() + w_.back());
   }
-  if (has_groups_) {
-    group_rows_.resize(data.terms.group_weights.size());
-    for (std::int64_t i = 0; i < n_; ++i) group_rows_[at(data.terms.groups[at(i)])].push_back(i);
-    for (double const weight : data.terms.group_weights)
-      group_weights_.push_back(Real(data.terms.group_lasso) / range * weight);
-  } else {
-    group_rows_.resize(1);
-    for (std::int64_t i = 0; i < n_; ++i) group_rows_[0].push_back(i);
-    group_weights_.push_back(0);
+  RegularizerTerms const& terms = data.terms;
+  auto const weight = [&](std::size_t g) { return Real(terms.group_lasso) / range * terms.group_weights[g]; };
+  std::size_t const count = terms.group_weights.size();
+  shares_weights_ = !terms.pair_groups.empty();
+  if (shares_weights_) {
+    for (std::size_t g = 0; g < count; ++g) groups_.push_back({{}, weight(g)});
+    groups_.push_back({{}, 0});
+    for (std::int64_t e = 0; e < n_ * m_; ++e) {
+      std::int64_t const label = data.pair_groups[at(e / m_ * terms.pair_groups.row_stride + e % m_)];
+      groups_[label < 0 ? count : at(label)].pairs.push_back(e);
+    }
+    return;
   }
+  for (std::int64_t j = 0; j < m_; ++j) {
+    std::size_t const first = groups_.size();
+    for (std::size_t g = 0; g < count; ++g) groups_.push_back({{}, weight(g)});
+    if (count == 0) groups_.push_back({{}, 0});
+    for (std::int64_t i = 0; i < n_; ++i)
+      groups_[first + (count == 0 ? 0 : at(terms.groups[at(i)]))].pairs.push_back(i * m_ + j);
+  }
+}
+
+Real RegularizedOracle::slack(std::int64_t pair, Vector const& u, Real v) const {
+  return allows(pair / m_, pair % m_) ? std::max<Real>(u[at(pair / m_)] + v - s_[at(pair)], 0) : 0;
+}
+
+Real RegularizedOracle::norm_of_slacks(std::vector<std::int64_t> const& pairs, Vector const& u, Vector const& v) const {
+  Real squares = 0;
+  for (std::int64_t const e : pairs) {
+    Real const z = slack(e, u, v[at(e % m_)]);
+    squares += z * z;
+  }
+  return std::sqrt(squares);
 }
 
 bool RegularizedOracle::allows(std::int64_t i, std::int64_t j) const {
@@ -219,25 +254,22 @@ void RegularizedOracle::set_step(Splitting& state, Real step) const {
 Vector RegularizedOracle::prox(Vector const& v, Real step) const {
   Vector x(v.size(), 0);
   Real const slope = 1 + step * quadratic_, h = step * hypentropy_;
-  for (std::int64_t j = 0; j < m_; ++j) {
-    for (std::size_t g = 0; g < group_rows_.size(); ++g) {
-      Real norm = 0;
-      for (std::int64_t const i : group_rows_[g]) norm += v[at(i * m_ + j)] * v[at(i * m_ + j)];
-      norm = std::sqrt(norm);
-      Real const threshold = step * group_weights_[g];
-      Real const factor = threshold == 0 ? 1 : norm > threshold ? 1 - threshold / norm : 0;
-      for (std::int64_t const i : group_rows_[g]) {
-        Real const value = factor * v[at(i * m_ + j)];
-        x[at(i * m_ + j)] =
-            h == 0 ? value / slope
-                   : bisect(0, value, [&](Real t) { return t * slope + h * std::asinh(t / width_) - value; });
-      }
-      if (h == 0 || threshold == 0) continue;
-      Vector group;
-      for (std::int64_t const i : group_rows_[g]) group.push_back(v[at(i * m_ + j)]);
-      group = group_solution(group, threshold, slope, h);
-      for (std::size_t k = 0; k < group.size(); ++k) x[at(group_rows_[g][k] * m_ + j)] = group[k];
+  for (Group const& group : groups_) {
+    Real norm = 0;
+    for (std::int64_t const e : group.pairs) norm += v[at(e)] * v[at(e)];
+    norm = std::sqrt(norm);
+    Real const threshold = step * group.weight;
+    Real const factor = threshold == 0 ? 1 : norm > threshold ? 1 - threshold / norm : 0;
+    for (std::int64_t const e : group.pairs) {
+      Real const value = factor * v[at(e)];
+      x[at(e)] = h == 0 ? value / slope
+                        : bisect(0, value, [&](Real t) { return t * slope + h * std::asinh(t / width_) - value; });
     }
+    if (h == 0 || threshold == 0) continue;
+    Vector values;
+    for (std::int64_t const e : group.pairs) values.push_back(v[at(e)]);
+    values = group_solution(values, threshold, slope, h);
+    for (std::size_t k = 0; k < values.size(); ++k) x[at(group.pairs[k])] = values[k];
   }
   return x;
 }
@@ -309,20 +341,29 @@ void RegularizedOracle::iterate(Splitting& state) const {
 
 Vector RegularizedOracle::feasible(Vector const& u, Vector const& v) const {
   if ((quadratic_ > 0 || hypentropy_ > 0) && evaluate(Vector(at(n_ * m_), 0), u, v).dual >= 0) return v;
+  // The pairs of each group in each column, with a share of its weight.
+  std::vector<std::vector<Group>> parts(at(m_));
+  Real most = 1;
+  for (Group const& group : groups_) {
+    std::vector<Group> of_columns(at(m_));
+    for (std::int64_t const e : group.pairs) of_columns[at(e % m_)].pairs.push_back(e);
+    Real const norm = norm_of_slacks(group.pairs, u, v);
+    most += group.weight;
+    for (std::int64_t j = 0; j < m_; ++j) {
+      Group& part = of_columns[at(j)];
+      if (part.pairs.empty()) continue;
+      bool const is_whole = part.pairs.size() == group.pairs.size() && !shares_weights_;
+      part.weight = is_whole ? group.weight : norm > 0 ? group.weight * norm_of_slacks(part.pairs, u, v) / norm : 0;
+      parts[at(j)].push_back(part);
+    }
+  }
   Vector result(at(m_), 0);
   for (std::int64_t j = 0; j < m_; ++j) {
-    // The slacks of each group have a norm of at most its weight.
+    // The slacks of each part have a norm of at most its weight.
     auto const excess = [&](Real t) {
       Real largest = -1;
-      for (std::size_t g = 0; g < group_rows_.size(); ++g) {
-        Real squares = 0;
-        for (std::int64_t const i : group_rows_[g]) {
-          if (!allows(i, j)) continue;
-          Real const z = std::max<Real>(u[at(i)] + t - s_[at(i * m_ + j)], 0);
-          squares += z * z;
-        }
-        largest = std::max(largest, std::sqrt(squares) - group_weights_[g]);
-      }
+      for (Group const& part : parts[at(j)])
+        largest = std::max(largest, norm_of_slacks(part.pairs, u, Vector(at(m_), t)) - part.weight);
       return largest;
     };
     bool has_partner = false;
@@ -331,7 +372,7 @@ Vector RegularizedOracle::feasible(Vector const& u, Vector const& v) const {
       has_partner = has_partner || allows(i, j);
       if (allows(i, j)) high = std::max(high, s_[at(i * m_ + j)] + std::abs(u[at(i)]));
     }
-    for (Real const weight : group_weights_) high += weight;
+    high += most;
     if (has_partner) result[at(j)] = bisect(-high - 1, high + 1, excess);
   }
   return result;
@@ -369,39 +410,33 @@ OracleValues RegularizedOracle::evaluate(Vector const& x, Vector const& u, Vecto
     values.dual_size += std::abs(value);
     values.conjugate_slope += slope;
   };
-  for (std::int64_t j = 0; j < m_; ++j) {
-    for (std::size_t g = 0; g < group_rows_.size(); ++g) {
-      Real x_squares = 0, z_squares = 0, z_sum = 0;
-      for (std::int64_t const i : group_rows_[g]) {
-        std::size_t const e = at(i * m_ + j);
-        x_squares += x[e] * x[e];
-        if (!allows(i, j)) continue;
-        Real const z = std::max<Real>(u[at(i)] + v[at(j)] - s_[e], 0);
-        z_squares += z * z;
-        z_sum += z;
-        if (hypentropy_ == 0 || z == 0 || group_weights_[g] > 0) continue;
-        // sup z t - h(t) is where h'(t) = z.
-        Real const t =
-            bisect(0, std::min(width_ * std::sinh(z / hypentropy_), quadratic_ > 0 ? z / quadratic_ : Real(1e30)),
-                   [&](Real y) { return quadratic_ * y + hypentropy_ * std::asinh(y / width_) - z; });
-        add_conjugate(z * t - quadratic_ / 2 * t * t - hypentropy_ * hypentropy(t), t);
-      }
-      values.regularization += group_weights_[g] * std::sqrt(x_squares);
-      if (hypentropy_ > 0 && group_weights_[g] > 0) {
-        Vector z;
-        for (std::int64_t const i : group_rows_[g])
-          z.push_back(allows(i, j) ? std::max<Real>(u[at(i)] + v[at(j)] - s_[at(i * m_ + j)], 0) : 0);
-        Vector const t = group_solution(z, group_weights_[g], quadratic_, hypentropy_);
-        Real squares = 0;
-        for (Real const entry : t) squares += entry * entry;
-        for (std::size_t k = 0; k < t.size(); ++k)
-          add_conjugate(z[k] * t[k] - quadratic_ / 2 * t[k] * t[k] - hypentropy_ * hypentropy(t[k]), t[k]);
-        add_conjugate(-group_weights_[g] * std::sqrt(squares), 0);
-      }
-      Real const norm = std::sqrt(z_squares), excess = norm - group_weights_[g];
-      if (hypentropy_ == 0 && quadratic_ > 0 && excess > 0)
-        add_conjugate(excess * excess / (2 * quadratic_), excess / quadratic_ * z_sum / norm);
+  for (Group const& group : groups_) {
+    Real x_squares = 0, z_sum = 0;
+    for (std::int64_t const e : group.pairs) {
+      x_squares += x[at(e)] * x[at(e)];
+      Real const z = slack(e, u, v[at(e % m_)]);
+      z_sum += z;
+      if (hypentropy_ == 0 || z == 0 || group.weight > 0) continue;
+      // sup z t - h(t) is where h'(t) = z.
+      Real const t =
+          bisect(0, std::min(width_ * std::sinh(z / hypentropy_), quadratic_ > 0 ? z / quadratic_ : Real(1e30)),
+                 [&](Real y) { return quadratic_ * y + hypentropy_ * std::asinh(y / width_) - z; });
+      add_conjugate(z * t - quadratic_ / 2 * t * t - hypentropy_ * hypentropy(t), t);
     }
+    values.regularization += group.weight * std::sqrt(x_squares);
+    if (hypentropy_ > 0 && group.weight > 0) {
+      Vector z;
+      for (std::int64_t const e : group.pairs) z.push_back(slack(e, u, v[at(e % m_)]));
+      Vector const t = group_solution(z, group.weight, quadratic_, hypentropy_);
+      Real squares = 0;
+      for (Real const entry : t) squares += entry * entry;
+      for (std::size_t k = 0; k < t.size(); ++k)
+        add_conjugate(z[k] * t[k] - quadratic_ / 2 * t[k] * t[k] - hypentropy_ * hypentropy(t[k]), t[k]);
+      add_conjugate(-group.weight * std::sqrt(squares), 0);
+    }
+    Real const norm = norm_of_slacks(group.pairs, u, v), excess = norm - group.weight;
+    if (hypentropy_ == 0 && quadratic_ > 0 && excess > 0)
+      add_conjugate(excess * excess / (2 * quadratic_), excess / quadratic_ * z_sum / norm);
   }
   return values;
 }

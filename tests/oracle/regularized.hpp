@@ -22,6 +22,7 @@ struct RegularizedRecipe {
   double group_lasso = 0;
   std::int64_t groups = 3;         // Their rows are anywhere, and their sizes unequal.
   bool has_group_weights = false;  // The weight of the first is 0.
+  bool has_pair_groups = false;    // Their pairs are anywhere, and a fifth of all pairs is in none.
   double l1 = 0;
   double hypentropy = 0, hypentropy_width = 0.01;
   bool has_points = false;  // Squared distances of the plane times a factor, for which the offset is 0.
@@ -47,6 +48,7 @@ struct RegularizedData {
   std::vector<double> p, q;  // Shares.
   Stored cost, x, y, l1_weights, mask;
   Geometry geometry;
+  std::vector<std::int64_t> pair_groups;  // n x m with padding, which holds no valid label.
   RegularizerTerms terms;
   std::vector<double> costs;  // n x m, as stored; +infinity where a pair is forbidden.
 };
@@ -89,22 +91,27 @@ class RegularizedOracle {
   /// The entries x >= 0 of a group with slope x_i + h asinh(x_i / width) + threshold x_i / |x|_2 = v_i, v_i >= 0.
   Vector group_solution(Vector const& v, Real threshold, Real slope, Real h) const;
   /// v, or the largest v that is feasible with u where the conjugate is not finite everywhere or leaves a negative dual
-  /// value.
+  /// value. Of a group of many columns, each column takes a share of the weight in proportion to its norm at u and v.
   Vector feasible(Vector const& u, Vector const& v) const;
   OracleValues evaluate(Vector const& x, Vector const& u, Vector const& v) const;
 
  private:
   bool allows(std::int64_t i, std::int64_t j) const;
-  /// Rows of each group; all rows in one without the term.
-  std::vector<std::vector<std::int64_t>> group_rows_;
-  Vector group_weights_;  // lambda w_g
+  struct Group {
+    std::vector<std::int64_t> pairs;  // i m + j
+    Real weight;                      // lambda w_g
+  };
+  Real slack(std::int64_t pair, Vector const& u, Real v) const;
+  Real norm_of_slacks(std::vector<std::int64_t> const& pairs, Vector const& u, Vector const& v) const;
+  /// Groups of rows are one group for each column. Pairs in no group, and columns without the term, have weight 0.
+  std::vector<Group> groups_;
+  bool shares_weights_ = false;  // Groups are of pairs.
   void sum_terms(Splitting& state) const;
 
   std::int64_t n_, m_;
   CostScale scale_;
   Vector p_, q_, c_, w_, s_;
   Real quadratic_, hypentropy_, width_;
-  bool has_groups_;
 };
 
 }  // namespace monge::oracle

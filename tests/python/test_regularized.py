@@ -24,6 +24,7 @@ from monge._problem import costs
 
 GROUPS = np.array([0, 2, 1, 1, 0, 2, 2, 1, 0, 0, 1])
 SHAPE = (len(GROUPS), 9)
+PAIR_GROUPS = np.arange(99).reshape(SHAPE) * 7 % 11 % 4 - 1
 
 
 def problem(rng, zeros=1):
@@ -41,21 +42,40 @@ def terms(name, rng):
         "hypentropy": {"hypentropy": 0.05, "hypentropy_width": 0.01},
         "hypentropy_groups": {"hypentropy": 0.05, "hypentropy_width": 0.01, "group_lasso": 0.05, "groups": GROUPS},
         "sum": {"group_lasso": 0.02, "groups": GROUPS, "l1": 0.5, "l1_weights": rng.random(SHAPE), "quadratic": 1.0},
+        "pair_groups": {"group_lasso": 0.1, "groups": PAIR_GROUPS, "group_weights": [1.0, 0.5, 2.0]},
+        "pair_groups_sum": {
+            "group_lasso": 0.2,
+            "groups": PAIR_GROUPS,
+            "l1": 0.5,
+            "l1_weights": rng.random(SHAPE),
+            "mask": rng.random(SHAPE) > 0.2,
+            "quadratic": 1.0,
+        },
     }[name]
 
 
 NAMES = ["none", "quadratic", "group_lasso", "l1", "mask", "hypentropy", "hypentropy_groups", "sum"]
+NAMES += ["pair_groups", "pair_groups_sum"]
 
 
-def group_norms(matrix, h):
-    each = np.stack([np.sqrt((matrix[GROUPS == g] ** 2).sum(0)) for g in range(3)])
-    return each * np.asarray(h.get("group_weights", np.ones(3)))[:, None]
+def pair_groups(h):
+    """The group of each pair, and lambda w of each group. A group of rows is one for each column; pairs in none are the
+    last group, of weight 0."""
+    labels, weights = np.asarray(h["groups"]), np.asarray(h.get("group_weights", np.ones(3)))
+    if labels.ndim == 1:
+        labels, weights = labels[:, None] + 3 * np.arange(SHAPE[1]), np.tile(weights, SHAPE[1])
+    return np.where(labels < 0, len(weights), labels), h["group_lasso"] * np.append(weights, 0)
+
+
+def group_norms(matrix, labels, limits):
+    return np.sqrt(np.bincount(labels.ravel(), (matrix**2).ravel(), len(limits)))
 
 
 def regularization(x, h):
     value = h.get("quadratic", 0) / 2 * (x**2).sum()
     if "group_lasso" in h:
-        value += h["group_lasso"] * group_norms(x, h).sum()
+        labels, limits = pair_groups(h)
+        value += limits @ group_norms(x, labels, limits)
     if "l1" in h:
         value += h["l1"] * (h["l1_weights"] * x).sum()
     if "hypentropy" in h:
@@ -90,13 +110,12 @@ def conjugate(y, h):
     """sup over x >= 0 of <x, y> - h(x); infinite by more than rounding fails here."""
     y = np.maximum(np.where(h.get("mask", True), y - h.get("l1", 0) * h.get("l1_weights", 0), 0), 0)
     if "group_lasso" in h:
-        limits = h["group_lasso"] * np.asarray(h.get("group_weights", np.ones(3)))
-        norms = np.stack([np.sqrt((y[GROUPS == g] ** 2).sum(0)) for g in range(3)])
-        excess = np.maximum(norms - limits[:, None], 0)
+        labels, limits = pair_groups(h)
+        excess = np.maximum(group_norms(y, labels, limits) - limits, 0)
         if "quadratic" in h:
             return (excess**2).sum() / (2 * h["quadratic"])
         if "hypentropy" in h:
-            return sum(grouped_conjugate(y[GROUPS == g, j], limits[g], h) for g in range(3) for j in range(y.shape[1]))
+            return sum(grouped_conjugate(y[labels == g], limit, h) for g, limit in enumerate(limits))
         assert excess.max() < 64 * EPSILON
         return 0.0
     if "quadratic" in h:
@@ -639,6 +658,22 @@ def test_functions_of_ones_own_may_fail(rng):
     assert np.isnan(loose.gap) and np.isnan(loose.report.dual)
 
 
+def test_a_group_of_pairs_has_the_optimum_of_its_formula():
+    """A plan of 2 x 2 has one number t = X_00 = X_11, and the diagonal is a group."""
+    c, weight, quadratic = 0.5, 0.3, 2.0
+    t = 1 / 4 + (2 * c - np.sqrt(2) * weight) / (4 * quadratic)  # The derivative of the objective by t is 0.
+    h = {"group_lasso": weight, "groups": [[0, -1], [-1, 0]], "quadratic": quadratic, "tol": 1e-9, "max_iter": 10**5}
+    result = monge.solve_regularized([[0, c], [c, 0]], **h)
+    # The objective is strongly convex: a gap d moves t by at most sqrt(d / (2 quadratic)).
+    assert result.plan[0, 0] == pytest.approx(t, abs=np.sqrt(1e-9))
+    batch = monge.solve_regularized_batch(
+        np.array([[[0, c], [c, 0]]] * 2), **dict(h, groups=np.array([[[0, -1], [-1, 0]], [[-1, -1], [-1, -1]]]))
+    )
+    np.testing.assert_array_equal(batch[0].plan, result.plan)
+    without = 1 / 4 + 2 * c / (4 * quadratic)
+    assert batch[1].plan[0, 0] == pytest.approx(without, abs=np.sqrt(1e-9))
+
+
 def test_bad_arguments_say_what_they_may_be(rng):
     cost, a, b = problem(rng)
     for keywords, error, match in (
@@ -646,6 +681,13 @@ def test_bad_arguments_say_what_they_may_be(rng):
         ({"group_lasso": 1.0}, ValueError, r"^groups: is missing"),
         ({"group_lasso": 1.0, "groups": GROUPS[1:]}, ValueError, r"^groups: has 10 entries; must have 11"),
         ({"group_lasso": 1.0, "groups": GROUPS - 1}, ValueError, r"^groups: entry 0 is -1"),
+        ({"group_lasso": 1.0, "groups": PAIR_GROUPS.T}, ValueError, r"^groups: is 9 x 11; must be 11 x 9"),
+        ({"group_lasso": 1.0, "groups": PAIR_GROUPS - 1}, ValueError, r"^groups: row 0, column 0 is -2; must be from"),
+        (
+            {"group_lasso": 1.0, "groups": PAIR_GROUPS, "hypentropy": 0.1},
+            NotImplementedError,
+            r"^hypentropy: is 0.1; must be 0 with groups of pairs",
+        ),
         ({"group_lasso": 1.0, "groups": GROUPS / 2}, TypeError, r"^groups: is of dtype float64; must be whole numbers"),
         ({"group_lasso": 1.0, "groups": GROUPS, "group_weights": [1.0]}, ValueError, r"^group_weights: has 1 entries"),
         ({"l1": 1.0}, ValueError, r"^l1_weights: is missing"),

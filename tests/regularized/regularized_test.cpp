@@ -402,6 +402,91 @@ TEST_P(Splitting, DataOfTermsIsCheckedWhateverTheirWeights) {
               h.group_lasso = 0;
             }),
             "groups: is missing; group_weights needs it");
+  if (GetParam().device != DeviceType::cpu) return;
+  std::vector<std::int64_t> labels(30, 3);
+  auto const takes_pairs = [&](Regularizer& h) {
+    h.groups = {};
+    h.pair_groups = {labels.data(), 6, 5, 5};
+  };
+  EXPECT_EQ(message_of(takes_pairs), "");
+  labels[13] = 30;
+  EXPECT_EQ(message_of(takes_pairs),
+            "pair_groups: row 2, column 3 is 30; must be from -1 to 29, the number of pairs less one");
+  labels[13] = -2;
+  EXPECT_EQ(message_of(takes_pairs),
+            "pair_groups: row 2, column 3 is -2; must be from -1 to 29, the number of pairs less one");
+  labels[13] = -1;
+  EXPECT_EQ(message_of([&](Regularizer& h) {
+              takes_pairs(h);
+              h.group_weights = {terms.weights.data(), 3};
+            }),
+            "group_weights: has 3 entries; must have 4, one for each group");
+  EXPECT_EQ(message_of([&](Regularizer& h) {
+              h.pair_groups = {labels.data(), 6, 5, 5};
+            }),
+            "pair_groups: is given with groups; must be given without");
+  EXPECT_EQ(message_of([&](Regularizer& h) {
+              h.groups = {};
+              h.pair_groups = {labels.data(), 5, 6, 6};
+            }),
+            "pair_groups: is 5 x 6; must be 6 x 5, as C");
+  EXPECT_EQ(message_of([&](Regularizer& h) {
+              takes_pairs(h);
+              h.hypentropy = 0.1;
+            }),
+            "hypentropy: is 0.1; must be 0 with groups of pairs");
+}
+
+/// Groups of rows are groups of pairs, each of one column. A group that no pair is in changes nothing.
+TEST_P(Splitting, GroupsOfPairsMayBeThoseOfRows) {
+  Case const problem = make_case(23, 17, 5);
+  Terms const terms(problem);
+  Regularizer rows = terms.all[2], pairs = rows;
+  std::vector<std::int64_t> labels;
+  std::vector<double> weights(static_cast<std::size_t>(17 * 6), 1.0), of_rows{1, 0.5, 0, 2, 1};
+  for (std::int64_t i = 0; i < 23; ++i) {
+    for (std::int64_t j = 0; j < 17; ++j) {
+      std::int64_t const group = terms.groups[static_cast<std::size_t>(i)];
+      labels.push_back(j * 6 + group);
+      weights[static_cast<std::size_t>(j * 6 + group)] = of_rows[static_cast<std::size_t>(group)];
+    }
+  }
+  rows.group_weights = {of_rows.data(), 5};
+  pairs.groups = {};
+  pairs.pair_groups = {labels.data(), 23, 17, 17};
+  pairs.group_weights = {weights.data(), 16 * 6 + 5};
+  if (GetParam().device != DeviceType::cpu) {
+    try {
+      solve_regularized(context(), problem.matrix(), problem.p, problem.q, pairs, options(kTolerance));
+      FAIL();
+    } catch (Error const& error) {
+      EXPECT_EQ(error.code(), ErrorCode::unsupported);
+      EXPECT_EQ(std::string(error.what()),
+                "pair_groups: is given; must be solved on the CPU, a GPU takes groups of rows");
+    }
+    return;
+  }
+  std::vector<RegularizedProblem> problems;
+  for (Regularizer const& h : {rows, pairs}) problems.push_back({problem.matrix(), problem.p, problem.q, h});
+  std::vector<RegularizedPlan> const plans = solve_regularized_batch(context(), problems, options(kTolerance));
+  for (RegularizedPlan const& plan : plans) EXPECT_EQ(plan.status(), Status::converged);
+  double const value = plans[0].report().primal;
+  EXPECT_NEAR(plans[1].report().primal, value, 2 * kTolerance * value);
+  EXPECT_NEAR(plans[1].report().dual, plans[0].report().dual, 2 * kTolerance * value);
+}
+
+/// All pairs in none: no term.
+TEST_P(Splitting, GroupsOfNoPairAreNoTerm) {
+  if (GetParam().device != DeviceType::cpu) return;
+  Case const problem = make_case(7, 9, 5);
+  std::vector<std::int64_t> const labels(63, -1);
+  Regularizer h;
+  h.group_lasso = 1;
+  h.pair_groups = {labels.data(), 7, 9, 9};
+  RegularizedPlan const plan =
+      solve_regularized(context(), problem.matrix(), problem.p, problem.q, h, options(kTolerance));
+  EXPECT_EQ(plan.status(), Status::converged);
+  EXPECT_EQ(plan.report().regularization, 0);
 }
 
 TEST_P(Splitting, WhatNewtonDoesNotReadKeepsItsDefault) {

@@ -155,7 +155,7 @@ MONGE_FOR_EACH_OF(SplittingOperators,
                       {.device = DeviceType::cuda, .precision = Precision::float64, .portable = true}}));
 
 /// Each term alone and the sums that are allowed.
-std::vector<RegularizedRecipe> regularizers(std::int64_t n, std::int64_t m) {
+std::vector<RegularizedRecipe> regularizers(std::int64_t n, std::int64_t m, DeviceType device) {
   std::vector<RegularizedRecipe> recipes;
   auto const add = [&](char const* name, auto&& change) {
     RegularizedRecipe recipe{n, m, name};
@@ -223,11 +223,32 @@ std::vector<RegularizedRecipe> regularizers(std::int64_t n, std::int64_t m) {
     r.has_zero_shares = true;
     r.has_mask = true;
   });
+  if (device != DeviceType::cpu) return recipes;
+  add("pair_groups", [](R& r) {
+    r.group_lasso = 0.1;
+    r.has_pair_groups = true;
+  });
+  add("pair_groups_weights_quadratic_l1_mask", [](R& r) {
+    r.group_lasso = 0.1;
+    r.groups = 7;
+    r.has_pair_groups = r.has_group_weights = r.has_mask = true;
+    r.quadratic = 1;
+    r.l1 = 0.3;
+  });
+  add("points_pair_groups", [](R& r) {
+    r.group_lasso = 0.05;
+    r.groups = 40;
+    r.has_points = r.has_pair_groups = true;
+  });
+  add("zero_shares_pair_groups", [](R& r) {
+    r.group_lasso = 0.05;
+    r.has_zero_shares = r.has_pair_groups = r.has_infinite_costs = true;
+  });
   return recipes;
 }
 
 TEST_P(SplittingOperators, recursion_is_the_oracles) {
-  for (RegularizedRecipe const& recipe : regularizers(37, 53)) {
+  for (RegularizedRecipe const& recipe : regularizers(37, 53, GetParam().device)) {
     for (std::vector<int> const& counts : {std::vector<int>{1, 1, 1}, {2, 2}, {3, 4}, {7}})
       expect_same_recursion(recipe, counts);
   }
@@ -235,7 +256,7 @@ TEST_P(SplittingOperators, recursion_is_the_oracles) {
 
 TEST_P(SplittingOperators, recursion_of_one_row_or_column) {
   for (auto const& [n, m] : {std::pair{1, 1}, {1, 7}, {7, 1}, {2, 3}, {130, 2}, {3, 130}}) {
-    for (RegularizedRecipe recipe : regularizers(n, m)) {
+    for (RegularizedRecipe recipe : regularizers(n, m, GetParam().device)) {
       recipe.groups = std::min<std::int64_t>(recipe.groups, n);
       expect_same_recursion(recipe, {1, 2, 3});
     }
@@ -244,7 +265,7 @@ TEST_P(SplittingOperators, recursion_of_one_row_or_column) {
 
 TEST_P(SplittingOperators, recursion_of_many_blocks) {
   for (auto const& [n, m] : {std::pair{2503, 137}, {131, 2503}}) {
-    for (RegularizedRecipe const& recipe : regularizers(n, m)) {
+    for (RegularizedRecipe const& recipe : regularizers(n, m, GetParam().device)) {
       if (recipe.name != "quadratic" && recipe.name != "l1_group_lasso_mask") continue;
       expect_same_recursion(recipe, {3, 2});
     }
@@ -324,12 +345,13 @@ TEST_P(SplittingOperators, recursion_of_a_million_entries) {
 }
 
 TEST_P(SplittingOperators, step_changes_keep_plan_and_potentials) {
-  for (RegularizedRecipe const& recipe : regularizers(41, 29)) expect_same_recursion(recipe, {2, 3, 2}, true);
+  for (RegularizedRecipe const& recipe : regularizers(41, 29, GetParam().device))
+    expect_same_recursion(recipe, {2, 3, 2}, true);
 }
 
 /// A warm start replaces X, or the potentials, or both; sums of its plan are float64, of entries in the type of X.
 TEST_P(SplittingOperators, recursion_goes_on_from_a_start) {
-  for (RegularizedRecipe recipe : regularizers(41, 29)) {
+  for (RegularizedRecipe recipe : regularizers(41, 29, GetParam().device)) {
     recipe.mass = 3;
     for (int const parts : {1, 2, 3}) {
       SCOPED_TRACE(recipe.name + " " + std::to_string(parts));
@@ -406,7 +428,7 @@ TEST_P(SplittingOperators, costs_may_lie_anywhere_and_have_any_scale) {
 
 /// Splitting calls take the same iterations however they are cut, to the bit.
 TEST_P(SplittingOperators, iterations_do_not_depend_on_calls) {
-  for (RegularizedRecipe const& recipe : regularizers(67, 45)) {
+  for (RegularizedRecipe const& recipe : regularizers(67, 45, GetParam().device)) {
     RegularizedData const data(recipe);
     auto const whole = make(data), cut = make(data);
     for (auto* const splitting : {whole.get(), cut.get()}) splitting->start(0.02);
@@ -420,7 +442,7 @@ TEST_P(SplittingOperators, iterations_do_not_depend_on_calls) {
 /// Iterations of another plan, with another step, leave no trace in one that was kept, to the bit.
 TEST_P(SplittingOperators, spares_keep_all_that_iterations_need) {
   for (SplittingOperator::Spare const spare : {SplittingOperator::Spare::run, SplittingOperator::Spare::mean}) {
-    for (RegularizedRecipe const& recipe : regularizers(67, 45)) {
+    for (RegularizedRecipe const& recipe : regularizers(67, 45, GetParam().device)) {
       RegularizedData const data(recipe);
       auto const alone = make(data), interrupted = make(data);
       for (auto* const splitting : {alone.get(), interrupted.get()}) {
@@ -451,7 +473,7 @@ TEST_P(SplittingOperators, spares_keep_all_that_iterations_need) {
 /// roundings.
 TEST_P(SplittingOperators, means_are_what_iterations_go_on_from) {
   constexpr auto kMean = SplittingOperator::Spare::mean;
-  for (RegularizedRecipe const& recipe : regularizers(41, 58)) {
+  for (RegularizedRecipe const& recipe : regularizers(41, 58, GetParam().device)) {
     SCOPED_TRACE(recipe.name);
     RegularizedData const data(recipe);
     RegularizedOracle const oracle(data);
@@ -503,7 +525,7 @@ TEST_P(SplittingOperators, means_are_what_iterations_go_on_from) {
 }
 
 TEST_P(SplittingOperators, values_are_the_oracles) {
-  for (RegularizedRecipe recipe : regularizers(45, 71)) {
+  for (RegularizedRecipe recipe : regularizers(45, 71, GetParam().device)) {
     for (double const offset : {0.0, 1e5}) {
       SCOPED_TRACE(recipe.name);
       recipe.offset = offset;
@@ -539,7 +561,7 @@ TEST_P(SplittingOperators, values_are_the_oracles) {
 
 /// The potentials of an evaluation are not those that iterations go on from.
 TEST_P(SplittingOperators, evaluations_leave_the_recursion_alone) {
-  for (RegularizedRecipe const& recipe : regularizers(31, 26)) {
+  for (RegularizedRecipe const& recipe : regularizers(31, 26, GetParam().device)) {
     RegularizedData const data(recipe);
     auto const evaluated = make(data), plain = make(data);
     for (auto* const splitting : {evaluated.get(), plain.get()}) {
@@ -556,7 +578,7 @@ TEST_P(SplittingOperators, evaluations_leave_the_recursion_alone) {
 
 /// Weak duality holds for what is returned, and the gap closes.
 TEST_P(SplittingOperators, gap_closes) {
-  for (RegularizedRecipe const& recipe : regularizers(19, 23)) {
+  for (RegularizedRecipe const& recipe : regularizers(19, 23, GetParam().device)) {
     SCOPED_TRACE(recipe.name);
     RegularizedData const data(recipe);
     auto const splitting = make(data);
@@ -704,8 +726,15 @@ TEST_P(SplittingPlan, averages_of_points_without_mass_are_zero) {
 
 /// Threads share the work, and change no bit of what comes out.
 TEST_P(SplittingOperators, results_do_not_depend_on_threads) {
-  for (double const group_lasso : {0.0, 0.05}) {
-    RegularizedData const data({.n = 1203, .m = 437, .quadratic = 1, .group_lasso = group_lasso, .groups = 40});
+  RegularizedRecipe const plain{.n = 1203, .m = 437, .quadratic = 1, .groups = 40};
+  std::vector<RegularizedRecipe> recipes(2, plain);
+  recipes[1].group_lasso = 0.05;
+  if (GetParam().device == DeviceType::cpu) {
+    recipes.push_back(recipes[1]);
+    recipes[2].has_pair_groups = true;
+  }
+  for (RegularizedRecipe const& recipe : recipes) {
+    RegularizedData const data(recipe);
     RegularizedInput const input = data.input();
     std::vector<Outcome> outcomes;
     std::vector<RegularizedValues> values;
@@ -730,7 +759,7 @@ TEST_P(SplittingOperators, results_do_not_depend_on_threads) {
 TEST_P(SplittingOperators, batches_are_as_problems_alone) {
   std::vector<std::unique_ptr<RegularizedData>> data;
   std::vector<RegularizedInput> inputs;
-  for (RegularizedRecipe const& recipe : regularizers(29, 38)) {
+  for (RegularizedRecipe const& recipe : regularizers(29, 38, GetParam().device)) {
     data.push_back(std::make_unique<RegularizedData>(recipe));
     data.push_back(
         std::make_unique<RegularizedData>(RegularizedRecipe{.n = 17 + 40 * std::ssize(data), .m = 53, .quadratic = 1}));

@@ -262,7 +262,7 @@ RegularizedValues QuadraticOperator::evaluate() {
   if (costs_.by_columns()) std::swap(line, place);
   u_ = std::move(line);
   v_ = std::move(place);
-  EntryTerms const terms(costs_.terms(), scale(), {});
+  EntryTerms const terms(costs_.terms(), scale(), {}, nullptr);
   return evaluate_entries(*this, terms, {costs_.of(Side::rows).share, costs_.of(Side::columns).share, u_, v_},
                           terms.has_finite_conjugate() ? DualBound::of_conjugate : DualBound::without_slack, threads_);
 }

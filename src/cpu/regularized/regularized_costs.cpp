@@ -28,7 +28,7 @@ RegularizedCosts::RegularizedCosts(RegularizedInput const& input, int threads)
       of_{{input.p, {}, {}}, {input.q, {}, {}}},
       order_(input.p.size()) {
   std::iota(order_.begin(), order_.end(), 0);
-  if (terms_.group_lasso > 0) {
+  if (!terms_.groups.empty()) {
     std::ranges::stable_sort(order_, {}, [&](std::int64_t i) { return terms_.groups[static_cast<std::size_t>(i)]; });
   }
   std::visit(Overloaded{[&](PointCloud const& clouds) { set_points(clouds); },
@@ -51,6 +51,11 @@ RegularizedCosts::RegularizedCosts(RegularizedInput const& input, int threads)
   if (!found.is_valid) throw_first_bad(std::get<CostMatrix>(input.geometry), terms_.l1_weights, terms_.mask);
   take(found);
   lines_.mask = mask;
+  if (!terms_.pair_groups.empty()) {
+    std::vector<double> weights = terms_.group_weights;
+    for (double& weight : weights) weight *= scale_.linear(terms_.group_lasso);
+    pair_groups_ = std::make_shared<PairGroups const>(terms_.pair_groups, std::move(weights), threads);
+  }
 }
 
 void RegularizedCosts::set_points(PointCloud const& clouds) {
@@ -96,7 +101,7 @@ void RegularizedCosts::take(CostSurvey const& found) {
 
 std::vector<RowGroup> RegularizedCosts::groups() const {
   std::vector<RowGroup> groups;
-  if (terms_.group_lasso == 0) return groups;
+  if (terms_.groups.empty()) return groups;
   auto const group_of = [&](std::int64_t r) {
     return static_cast<std::size_t>(terms_.groups[static_cast<std::size_t>(order_[static_cast<std::size_t>(r)])]);
   };

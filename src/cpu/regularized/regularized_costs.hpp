@@ -9,6 +9,7 @@
 
 #include "cpu/geometry/point_costs.hpp"
 #include "cpu/pass/cost_lines.hpp"
+#include "cpu/regularized/pair_groups.hpp"
 #include "cpu/regularized/regularized_entries.hpp"
 #include "regularized/regularized_operator.hpp"
 
@@ -30,10 +31,13 @@ class RegularizedCosts final : public monge::RegularizedCosts {
 
   RegularizerTerms const& terms() const { return terms_; }
   Points const& of(Side side) const { return of_[static_cast<int>(side)]; }
-  /// The rows sorted by group, in the order of the problem within each; without groups, in the order of the problem.
+  /// The rows sorted by group, in the order of the problem within each; without groups of rows, in the order of the
+  /// problem.
   std::vector<std::int64_t> const& order() const { return order_; }
-  /// The groups of these rows, in units of `scale`; empty without group lasso.
+  /// The groups of these rows, in units of `scale`; empty without groups of rows.
   std::vector<RowGroup> groups() const;
+  /// In the same units; null without groups of pairs.
+  std::shared_ptr<PairGroups const> const& pair_groups() const { return pair_groups_; }
 
   /// Costs from 0 to 1, without l1 and, for points, without shifts, which would cost digits.
   CostLines const& lines() const { return lines_; }
@@ -66,6 +70,7 @@ class RegularizedCosts final : public monge::RegularizedCosts {
   CostLines lines_;
   Points of_[2];
   std::vector<std::int64_t> order_;
+  std::shared_ptr<PairGroups const> pair_groups_;
 };
 
 }  // namespace monge::cpu

@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -12,6 +14,7 @@
 #include "core/require.hpp"
 #include "core/strided.hpp"
 #include "cpu/memory.hpp"
+#include "cpu/regularized/pair_groups.hpp"
 #include "cpu/threads.hpp"
 #include "regularized/splitting_rule.hpp"
 
@@ -94,7 +97,7 @@ double root_above(double x, double beta) {
   return x * (x / (std::hypot(x, beta) + beta));
 }
 
-/// h of the column, without l1.
+/// h of the column, without l1 and groups of pairs.
 double regularization(Column const& column, EntryTerms const& terms) {
   double const* const x = column.x;
   double sum = 0;
@@ -176,7 +179,8 @@ void add_separable(Column const& column, EntryTerms const& terms, double v, Colu
 }
 
 /// Values of a column with entries x, costs c, and potentials u and v. Adds the weights w to c unless they are null.
-/// Replaces v by the largest feasible one if the bound allows no slack.
+/// Replaces v by the largest feasible one if the bound allows no slack. With groups of pairs, which columns share, h of
+/// the group lasso is missing, and the bound is left to PairEvaluation.
 ColumnValues values_of(std::int64_t rows, double const* x, double* c, double const* w, double const* u, double& v,
                        EntryTerms const& terms, DualBound bound) {
   ColumnValues values;
@@ -192,6 +196,7 @@ ColumnValues values_of(std::int64_t rows, double const* x, double* c, double con
   }
   Column const column{rows, x, c, u};
   values.regularization += regularization(column, terms);
+  if (terms.pair_groups) return values;
   if (terms.separable) add_separable(column, terms, v, values);
   if (bound == DualBound::without_slack) {
     values.conjugate = 0;
@@ -202,8 +207,113 @@ ColumnValues values_of(std::int64_t rows, double const* x, double* c, double con
   return values;
 }
 
+/// The values of groups of pairs. Each column first leaves the squares of its parts.
+class PairEvaluation {
+ public:
+  explicit PairEvaluation(PairGroups const& groups) : groups_(groups), plan_(size()), slack_(size()) {}
+
+  /// `sorted` is column j with its rows as in rows_of(j).
+  void add(std::int64_t j, Column const& sorted, double v) {
+    for_parts(j, [&](std::size_t p, RowGroup const& part) {
+      plan_[p] = sum_rows(part.end - part.begin, [&](std::int64_t k) {
+        double const x = sorted.x[part.begin + k];
+        return x * x;
+      });
+      slack_[p] = sorted.slack_squares(part, v);
+    });
+  }
+  double regularization() const {
+    double sum = 0;
+    for (std::int64_t g = 0; g < groups_.groups(); ++g) sum += groups_.weight(g) * std::sqrt(groups_.total(g, plan_));
+    return sum;
+  }
+  /// h* with a quadratic term.
+  double conjugate(double quadratic) const {
+    double sum = 0;
+    for (std::int64_t g = 0; g < groups_.groups(); ++g) {
+      double const excess = std::max(std::sqrt(groups_.total(g, slack_)) - groups_.weight(g), 0.0);
+      sum += excess * excess / (2 * quadratic);
+    }
+    return sum;
+  }
+  /// Gives each part a share of its group's weight, in proportion to the norm of its slacks: norms of parts that are at
+  /// most their shares make a norm of the group that is at most its weight.
+  void share_weights() {
+    share_.resize(size());
+    std::vector<double> factors;
+    for (std::int64_t g = 0; g < groups_.groups(); ++g) {
+      double const squares = groups_.total(g, slack_);
+      factors.push_back(squares > 0 ? groups_.weight(g) / std::sqrt(squares) : 0);
+    }
+    for (std::int64_t j = 0; groups_.first_part(j) < groups_.parts(); ++j) {
+      std::size_t p = static_cast<std::size_t>(groups_.first_part(j));
+      for (PairGroups::Part const& part : groups_.parts_of(j)) {
+        share_[p] = factors[static_cast<std::size_t>(part.group)] * std::sqrt(slack_[p]);
+        ++p;
+      }
+    }
+  }
+  /// The largest v with which the slacks of column j keep to the shares; 0 if no pair is allowed.
+  double largest_feasible(std::int64_t j, Column const& sorted) const {
+    double v = kInfinity;
+    for_parts(j, [&](std::size_t p, RowGroup part) {
+      part.weight = share_[p];
+      v = cpu::largest_feasible(sorted, part, v);
+    });
+    return v == kInfinity ? 0 : v;
+  }
+
+ private:
+  std::size_t size() const { return static_cast<std::size_t>(groups_.parts()); }
+  /// Calls visit(number, places) for the parts of a column.
+  template <class Visit>
+  void for_parts(std::int64_t j, Visit&& visit) const {
+    std::size_t p = static_cast<std::size_t>(groups_.first_part(j));
+    for (PairGroups::Part const& part : groups_.parts_of(j)) visit(p++, RowGroup{part.begin, part.end, 0});
+  }
+
+  PairGroups const& groups_;
+  std::vector<double> plan_, slack_, share_;
+};
+
+/// Column j with its rows sorted by part. `room` has place for 3 numbers of each row.
+Column sorted_column(PairGroups const& groups, std::int64_t j, Column const& column, double* room) {
+  double *const x = room, *const s = x + column.rows, *const u = s + column.rows;
+  std::int32_t const* const rows = groups.rows_of(j);
+  for (std::int64_t k = 0; k < column.rows; ++k) {
+    x[k] = column.x[rows[k]];
+    s[k] = column.s[rows[k]];
+    u[k] = column.u[rows[k]];
+  }
+  return {column.rows, x, s, u};
+}
+
 std::int64_t count_of(std::int64_t size, std::int64_t step) {
   return (size + step - 1) / step;
+}
+
+/// Calls visit(j, x, c, w, room) for each column, with w null without l1 and room for 3 numbers of each row. One thread
+/// gets each kColumnsOfSum columns, in their order.
+template <class Visit>
+void for_each_column(EntrySource const& source, EntryTerms const& terms, int threads, Visit&& visit) {
+  std::int64_t const n = source.source_rows(), m = source.source_columns();
+  int const team = useful_threads(threads, n, m);
+  std::int64_t const size = n * kWholeColumns;
+  AlignedArray<double> const buffer = aligned_array<double>(3 * (size + n) * team);
+#pragma omp parallel for num_threads(team) schedule(dynamic)
+  for (std::int64_t block = 0; block < count_of(m, kColumnsOfSum); ++block) {
+    double* const x = buffer.get() + 3 * (size + n) * omp_get_thread_num();
+    double* const c = x + size;
+    double* const w = terms.has_l1 ? c + size : nullptr;
+    double* const room = c + 2 * size;
+    std::int64_t const end = std::min((block + 1) * kColumnsOfSum, m);
+    for (std::int64_t first = block * kColumnsOfSum; first < end; first += kWholeColumns) {
+      Tile const tile{0, n, first, std::min(kWholeColumns, end - first)};
+      source.load(tile, x, c, w);
+      for (std::int64_t k = 0; k < tile.columns; ++k)
+        visit(first + k, x + k * n, c + k * n, w ? w + k * n : nullptr, room);
+    }
+  }
 }
 
 /// Calls visit(tile, x) for all tiles. One thread gets all tiles of its points of `side`, from the first point of the
@@ -239,42 +349,42 @@ void for_each_nonzero(Tile const& tile, double const* x, Visit&& visit) {
 
 }  // namespace
 
-EntryTerms::EntryTerms(RegularizerTerms const& terms, CostScale const& scale, std::vector<RowGroup> row_groups)
+EntryTerms::EntryTerms(RegularizerTerms const& terms, CostScale const& scale, std::vector<RowGroup> row_groups,
+                       std::shared_ptr<PairGroups const> groups_of_pairs)
     : quadratic(scale.quadratic(terms.quadratic)),
       hypentropy(scale.linear(terms.hypentropy)),
       width(scale.width(terms.hypentropy_width)),
       has_l1(terms.l1 > 0),
       groups(std::move(row_groups)),
+      pair_groups(std::move(groups_of_pairs)),
       separable(terms.separable) {}
 
 RegularizedValues evaluate_entries(EntrySource const& source, EntryTerms const& terms, EntryDuals const& duals,
                                    DualBound bound, int threads) {
   std::int64_t const n = source.source_rows(), m = source.source_columns();
   std::int64_t const blocks = count_of(m, kColumnsOfSum);
-  int const team = useful_threads(threads, n, m);
-  std::int64_t const room = n * kWholeColumns;
-  AlignedArray<double> const buffer = aligned_array<double>(3 * room * team);
   AlignedArray<double> const row_sums = aligned_array<double>(blocks * n);
+  std::fill_n(row_sums.get(), blocks * n, 0.0);
   std::vector<ColumnValues> values(static_cast<std::size_t>(m));
+  std::optional<PairEvaluation> pairs;
+  if (terms.pair_groups) pairs.emplace(*terms.pair_groups);
 
-#pragma omp parallel for num_threads(team) schedule(dynamic)
-  for (std::int64_t block = 0; block < blocks; ++block) {
-    double* const x = buffer.get() + 3 * room * omp_get_thread_num();
-    double* const c = x + room;
-    double* const w = terms.has_l1 ? c + room : nullptr;
-    double* const sums = row_sums.get() + block * n;
-    std::fill_n(sums, n, 0.0);
-    std::int64_t const end = std::min((block + 1) * kColumnsOfSum, m);
-    for (std::int64_t first = block * kColumnsOfSum; first < end; first += kWholeColumns) {
-      Tile const tile{0, n, first, std::min(kWholeColumns, end - first)};
-      source.load(tile, x, c, w);
-      for (std::int64_t k = 0; k < tile.columns; ++k) {
-        double const* const entries = x + k * n;
-        for (std::int64_t r = 0; r < n; ++r) sums[r] += entries[r];
-        std::size_t const j = static_cast<std::size_t>(first + k);
-        values[j] = values_of(n, entries, c + k * n, w ? w + k * n : nullptr, duals.u.data(), duals.v[j], terms, bound);
-      }
-    }
+  for_each_column(source, terms, threads,
+                  [&](std::int64_t j, double const* x, double* c, double const* w, double* room) {
+                    double* const sums = row_sums.get() + j / kColumnsOfSum * n;
+                    for (std::int64_t r = 0; r < n; ++r) sums[r] += x[r];
+                    double& v = duals.v[static_cast<std::size_t>(j)];
+                    values[static_cast<std::size_t>(j)] = values_of(n, x, c, w, duals.u.data(), v, terms, bound);
+                    if (pairs) pairs->add(j, sorted_column(*terms.pair_groups, j, {n, x, c, duals.u.data()}, room), v);
+                  });
+  if (pairs && bound == DualBound::without_slack) {
+    pairs->share_weights();
+    for_each_column(source, terms, threads,
+                    [&](std::int64_t j, double const* x, double* c, double const* w, double* room) {
+                      if (w) std::transform(c, c + n, w, c, std::plus());
+                      Column const sorted = sorted_column(*terms.pair_groups, j, {n, x, c, duals.u.data()}, room);
+                      duals.v[static_cast<std::size_t>(j)] = pairs->largest_feasible(j, sorted);
+                    });
   }
 
   RegularizedValues result;
@@ -298,6 +408,10 @@ RegularizedValues evaluate_entries(EntrySource const& source, EntryTerms const& 
     double sum = 0;
     for (std::int64_t block = 0; block < blocks; ++block) sum += row_sums[static_cast<std::size_t>(block * n + r)];
     add_point(sum, duals.p[static_cast<std::size_t>(r)], duals.u[static_cast<std::size_t>(r)]);
+  }
+  if (pairs) {
+    regularization.add(pairs->regularization());
+    if (bound == DualBound::of_conjugate) dual.add(-pairs->conjugate(terms.quadratic));
   }
   result.transported_mass = mass.value();
   result.residual_squares = squares.value();

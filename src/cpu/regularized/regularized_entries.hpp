@@ -32,6 +32,8 @@ class EntrySource {
   virtual void load(Tile const& tile, double* x, double* c, double* w) const = 0;
 };
 
+class PairGroups;
+
 /// Rows [begin, end) of a source that form a group of group lasso.
 struct RowGroup {
   std::int64_t begin, end;
@@ -42,12 +44,14 @@ struct RowGroup {
 struct EntryTerms {
   double quadratic = 0;
   double hypentropy = 0, width = 1;
-  bool has_l1 = false;           // L1 weights come with the entries.
-  std::vector<RowGroup> groups;  // All rows in order; empty without group lasso.
+  bool has_l1 = false;                            // L1 weights come with the entries.
+  std::vector<RowGroup> groups;                   // All rows in order; empty without groups of rows.
+  std::shared_ptr<PairGroups const> pair_groups;  // Null without groups of pairs.
   std::shared_ptr<SeparableFunctions> separable;
 
   /// `groups` are in the order of rows.
-  EntryTerms(RegularizerTerms const& terms, CostScale const& scale, std::vector<RowGroup> groups);
+  EntryTerms(RegularizerTerms const& terms, CostScale const& scale, std::vector<RowGroup> groups,
+             std::shared_ptr<PairGroups const> pair_groups);
   bool has_finite_conjugate() const { return quadratic > 0 || hypentropy > 0 || separable; }
 };
 

@@ -84,7 +84,7 @@ SplittingOperator<T>::State::State(std::int64_t stride, std::vector<double> p, s
 template <class T>
 SplittingOperator<T>::SplittingOperator(std::shared_ptr<RegularizedCosts const> costs, int threads)
     : ReadableOperator(costs, useful_threads(threads, costs->rows(), costs->columns())),
-      terms_(costs_.terms(), this->scale(), costs_.groups()),
+      terms_(costs_.terms(), this->scale(), costs_.groups(), costs_.pair_groups()),
       stride_(column_stride<T>(this->rows())),
       packed_costs_(array_of_columns<T>(stride_, this->columns())),
       row_sums_(aligned_array<T>(blocks_of(this->columns()) * stride_)),
@@ -203,15 +203,30 @@ void SplittingOperator<T>::iterate(int count) {
                         thresholds};
   std::int64_t const scratch_size = pass.scratch_size();
   T* const scratch = scratch_.at_least(scratch_size * threads_);
+  PairGroups const* const pairs = terms_.pair_groups.get();
+  std::vector<double> squares(static_cast<std::size_t>(pairs ? pairs->parts() : 0)),
+      factors(static_cast<std::size_t>(pairs ? pairs->groups() : 0));
   double next_alpha = now_.alpha;
 #pragma omp parallel num_threads(threads_) firstprivate(pass)
   {
     double alpha = now_.alpha;  // The same in each thread.
     for (int k = 0; k < count; ++k) {
-      if (!terms_.separable)
+      if (!terms_.separable && !pairs)
         pass.kind = k % 2 == 1       ? PassKind::from_difference
                     : k == count - 1 ? PassKind::plain
                                      : PassKind::keep_difference;
+      if (pairs) {
+#pragma omp for schedule(static)
+        for (std::int64_t block = 0; block < blocks; ++block) {
+          std::int64_t const first = block * kColumnsOfRowSum;
+          leave_parts(pass, *pairs, first, std::min(kColumnsOfRowSum, m - first), squares);
+        }
+#pragma omp for schedule(static)
+        for (std::int64_t g = 0; g < pairs->groups(); ++g) {
+          double const norm = std::sqrt(pairs->total(g, squares)), threshold = now_.step * pairs->weight(g);
+          factors[static_cast<std::size_t>(g)] = group_factor(norm, threshold) / (1 + now_.step * terms_.quadratic);
+        }
+      }
 #pragma omp for schedule(static)
       for (std::int64_t block = 0; block < blocks; ++block) {
         std::int64_t const first = block * kColumnsOfRowSum;
@@ -220,6 +235,8 @@ void SplittingOperator<T>::iterate(int count) {
         double* const column_sums = now_.columns.marginal.data() + first;
         if (terms_.separable) {
           separable_pass(pass, *terms_.separable, first, columns, row_sums, column_sums);
+        } else if (pairs) {
+          shrink_parts(pass, *pairs, factors, first, columns, row_sums, column_sums);
         } else {
           pass_over_columns(pass, first, columns, row_sums, column_sums, scratch + scratch_size * omp_get_thread_num());
         }
