@@ -9,8 +9,9 @@ from torch import Tensor
 
 from .. import _core
 from .._arrays import Place, read
-from .._names import calls, number, whole
+from .._names import calls, number, truth, whole
 from .._projection import preset_name, projection_options, streams_of
+from ._assignment import linear_sum_assignment
 from ._operands import require_tensors
 from ._operator import differentiable, leading, no_derivative, one_by_one
 from ._options import from_text, to_text
@@ -142,6 +143,7 @@ def gumbel_sinkhorn(
     *,
     noise: float = 1.0,
     generator: torch.Generator | None = None,
+    hard: bool = False,
     **options: Any,
 ) -> Tensor:
     """Random doubly stochastic matrices near permutations: :func:`project` of (`logits` + `noise` G) / `temperature`,
@@ -154,25 +156,45 @@ def gumbel_sinkhorn(
         noise: Factor of G; 0 for the projection alone, such as in evaluation.
         generator: Of PyTorch, on the device of the logits; by default that device's own (torch.manual_seed). The same
             seed gives the same matrices on one device; PyTorch's numbers on a CPU and on a GPU differ.
+        hard: Whether the result has the entries 0 and 1 of the permutation with the largest sum of `logits` + `noise`
+            G, with the gradient of the doubly stochastic matrix (straight-through). Where n and m differ, min(n, m)
+            entries are 1. -inf forbids an entry; a matrix without a permutation is NaN.
         options: As for :func:`monge.project`, with preset "gumbel_sinkhorn".
 
-    Errors are those of :func:`project`.
+    Errors are those of :func:`project`, and of :func:`linear_sum_assignment` with `hard`, which takes no dustbin.
 
     Source: Mena et al. 2018, Learning Latent Permutations with Gumbel-Sinkhorn Networks.
 
     >>> import monge.torch, torch
     >>> monge.torch.gumbel_sinkhorn(torch.zeros(3, 3), 0.1, noise=0)[0]
     tensor([0.3333, 0.3333, 0.3333])
+    >>> monge.torch.gumbel_sinkhorn(torch.tensor([[1.0, 2], [3, 5]]), noise=0, hard=True)
+    tensor([[1., 0.],
+            [0., 1.]])
     """
     require_tensors(logits=logits)
     _require_half_or_single("logits", logits.dtype)
-    noise = number("noise", noise)
+    noise, hard = number("noise", noise), truth("hard", hard)
     if not 0 <= noise < math.inf:
         raise ValueError(f"noise: is {noise}; must be finite and >= 0")
     moved = logits.float()
     if noise > 0:  # An exponential number is positive, so that its logarithm is finite.
         moved = moved - noise * torch.empty_like(moved).exponential_(generator=generator).log()
-    return project(moved, "gumbel_sinkhorn", temperature=temperature, **options).to(logits.dtype)
+    soft = project(moved, "gumbel_sinkhorn", temperature=temperature, **options)
+    if hard:
+        if soft.shape != moved.shape:
+            raise ValueError("hard: is True with a dustbin; must be False, a dustbin is in no permutation")
+        soft = _permutation(moved) + (soft - soft.detach())
+    return soft.to(logits.dtype)
+
+
+def _permutation(scores: Tensor) -> Tensor:
+    """1 at the pairs with the largest sum of scores (..., n, m), 0 elsewhere; NaN for a matrix without such pairs."""
+    row, column = linear_sum_assignment(scores, maximize=True)
+    paired = row >= 0
+    at = torch.where(paired, row * scores.shape[-1] + column, 0)
+    matrices = torch.zeros_like(scores).flatten(-2).scatter(-1, at, paired.to(scores.dtype)).view(scores.shape)
+    return matrices.masked_fill(~paired.all(-1)[..., None, None], math.nan)
 
 
 @calls(iterations="num_iterations", epsilon="eps")

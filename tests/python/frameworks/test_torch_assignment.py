@@ -1,4 +1,4 @@
-"""monge.torch.linear_sum_assignment against SciPy's."""
+"""monge.torch.linear_sum_assignment and the permutations of gumbel_sinkhorn against SciPy's."""
 
 import numpy as np
 import pytest
@@ -76,6 +76,42 @@ def test_transforms(costs):
     for found in (compiled(costs), mapped(costs), torch.func.vmap(mapped)(costs[None])):
         for indices, wanted in zip(found, expected):
             assert torch.equal(indices.reshape(wanted.shape), wanted)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("shape", [(2, 30, 5, 5), (40, 4, 7), (40, 7, 4), (1, 1)])
+def test_hard_gumbel_sinkhorn(device, shape):
+    """The permutation of the noisy logits, and the gradient of the soft matrices."""
+    logits = torch.randn(shape, generator=torch.Generator().manual_seed(0)).to(device).requires_grad_()
+
+    def sample(given, hard):
+        generator = torch.Generator(device).manual_seed(1)
+        return monge.torch.gumbel_sinkhorn(given, 0.7, generator=generator, hard=hard, noise=2.0)
+
+    found, soft = sample(logits, True), sample(logits, False)
+    noise = torch.empty_like(logits).exponential_(generator=torch.Generator(device).manual_seed(1)).log()
+    flat = (logits - 2 * noise).detach().double().cpu().reshape(-1, *shape[-2:])
+    for matrix, scores in zip(found.detach().cpu().reshape(flat.shape), flat):
+        expected = torch.zeros_like(matrix)
+        expected[reference(scores, maximize=True)] = 1
+        assert torch.equal(matrix, expected)
+    direction = torch.randn(shape, generator=torch.Generator().manual_seed(3)).to(device)
+    for own, other in zip(*(torch.autograd.grad(v, logits, direction) for v in (found, soft))):
+        assert torch.equal(own, other)
+    half = sample(logits.detach().bfloat16(), True)
+    assert half.dtype == torch.bfloat16 and ((half == 0) | (half == 1)).all()
+
+
+def test_hard_gumbel_sinkhorn_without_a_permutation():
+    logits = torch.zeros(3, 2, 2)
+    logits[1, 0] = -torch.inf  # A row that nothing may take.
+    logits[2, 0, 1] = torch.nan
+    found = monge.torch.gumbel_sinkhorn(logits, noise=0, hard=True)
+    assert torch.equal(found[0].sum(0), torch.ones(2)) and found[1:].isnan().all()
+    with pytest.raises(ValueError, match="^hard: is True with a dustbin"):
+        monge.torch.gumbel_sinkhorn(logits, hard=True, dustbin=True)
+    with pytest.raises(TypeError, match="^hard: is 'yes'"):
+        monge.torch.gumbel_sinkhorn(logits, hard="yes")
 
 
 def test_wrong_arguments(costs):
