@@ -1,5 +1,5 @@
 // Linear sum assignment: min sum_i C[i, s(i)] over the ways to pair the rows of a matrix with its columns, each used at
-// most once and min(n, m) pairs in all. One matrix or many of any shapes, on the CPU.
+// most once and min(n, m) pairs in all. One matrix or many of any shapes.
 //
 // The pairs equal those of SciPy's linear_sum_assignment, even where several assignments are optimal. The algorithm,
 // its float64 arithmetic and its order of ties are the same. Source: D. F. Crouse, On implementing 2D rectangular
@@ -43,8 +43,11 @@ struct AssignmentOutput {
 };
 
 /// Solves each matrix of `costs` (B, n, m), float32 or float64. The pairs of a matrix depend neither on the rest of the
-/// batch nor on the number of threads. inf forbids a pair. Problems run side by side, one thread each. Throws Error
-/// (invalid_argument: shapes, types, sizes in host memory; unsupported: a CUDA context).
+/// batch nor on the device. inf forbids a pair. Problems run side by side: one thread each on the CPU, one block each
+/// on CUDA, where a matrix has at most 2048 rows and columns. A CUDA context waits only for results in host memory;
+/// with all arrays in device memory, sizes in host memory aside, a CUDA graph can record the call. A size in device
+/// memory that is out of range makes its problem invalid. Throws Error (invalid_argument: shapes, types, sizes in host
+/// memory; unsupported: a matrix too large for CUDA).
 void linear_sum_assignment(Context const& context, BatchView costs, AssignmentOutput const& out,
                            AssignmentOptions const& options = {});
 /// The same for matrices of any shapes and one type, on one device. The options have no sizes.

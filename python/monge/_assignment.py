@@ -26,7 +26,7 @@ def linear_sum_assignment(
     ``scipy.optimize.linear_sum_assignment``.
 
     The pairs equal SciPy's, even where several assignments are optimal: the algorithm, its float64 arithmetic and its
-    order of ties are the same. The matrices of a call are solved side by side, on the CPU.
+    order of ties are the same. The matrices of a call are solved side by side, on the CPU or the GPU where they lie.
 
     Args:
         cost_matrix: One matrix (n, m), a batch (..., n, m), or a list of matrices of any shapes, one dtype and one
@@ -34,7 +34,8 @@ def linear_sum_assignment(
         maximize: Whether the sum is to be the largest.
         rows, columns: For a batch: whole numbers of its shape (...). Only the first `rows` rows and `columns` columns
             of each matrix are used.
-        check: Whether to raise an error for a problem without an assignment. If not, all its indices are -1.
+        check: Whether to raise an error for a problem without an assignment. If not, all its indices are -1, and the
+            call does not wait for a GPU.
         n_threads: Threads on the CPU, by default one for each core.
 
     Returns:
@@ -45,7 +46,7 @@ def linear_sum_assignment(
     Raises:
         ValueError: A problem has no assignment of finite cost ("cost matrix is infeasible"), or a cost is NaN or -inf
             (with `maximize` inf; "matrix contains invalid numeric entries"); another argument is wrong.
-        NotImplementedError: The arrays lie on a GPU.
+        NotImplementedError: A matrix on a GPU has more than 2048 rows or columns.
 
     Source: Crouse 2016, doi 10.1109/TAES.2016.140952.
 

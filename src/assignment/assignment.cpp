@@ -39,12 +39,6 @@ void validate_costs(MatrixView const& cost, Device device) {
           cost.columns(), kMost, kMost);
 }
 
-/// The first rows and columns of matrix t.
-MatrixView matrix_at(BatchView const& batch, std::int64_t t, std::int64_t rows, std::int64_t columns) {
-  auto const* const bytes = static_cast<char const*>(batch.data()) + t * batch.batch_stride() * size_of(batch.type());
-  return {bytes, batch.type(), rows, columns, batch.row_stride(), batch.device()};
-}
-
 }  // namespace
 
 void linear_sum_assignment(Context const& context, BatchView costs, AssignmentOutput const& out,
@@ -53,7 +47,7 @@ void linear_sum_assignment(Context const& context, BatchView costs, AssignmentOu
   Device const device = backend.device();
   std::int64_t const problems = costs.batch();
   require(problems >= 0, "cost: has {} matrices; must be >= 0", problems);
-  validate_costs(matrix_at(costs, 0, costs.rows(), costs.columns()), device);
+  validate_costs(matrix_at(costs, 0), device);
   std::int64_t const extent = costs.rows() == 0 ? 0 : (costs.rows() - 1) * costs.row_stride() + costs.columns();
   require(problems <= 1 || costs.batch_stride() >= extent, "cost: has batch stride {}; must be at least {}",
           costs.batch_stride(), extent);
@@ -61,16 +55,22 @@ void linear_sum_assignment(Context const& context, BatchView costs, AssignmentOu
   validate_size("columns", options.columns, problems, costs.columns(), device);
   validate_output(out, problems, std::min(costs.rows(), costs.columns()), device);
   if (problems == 0) return;
-  AssignmentOperator const& assignment = backend.assignment();
+  auto const on_device = [](IndexView const& sizes) { return sizes.empty() || sizes.device.type != DeviceType::cpu; };
+  if (on_device(options.rows) && on_device(options.columns))
+    return backend.assignment().assign(SizedBatch{costs, options.rows, options.columns}, out, options.maximize);
+  require(options.rows.empty() || options.columns.empty() || options.rows.device == options.columns.device,
+          "columns: lies on {}; must be on {}, as rows", to_string(options.columns.device),
+          to_string(options.rows.device));
   std::vector<MatrixView> matrices;
-  matrices.reserve(static_cast<std::size_t>(problems));
   for (std::int64_t t = 0; t < problems; ++t) {
     auto const size = [&](IndexView const& sizes, std::int64_t all) {
       return sizes.empty() ? all : sizes.data[t * sizes.stride];
     };
-    matrices.push_back(matrix_at(costs, t, size(options.rows, costs.rows()), size(options.columns, costs.columns())));
+    MatrixView const whole = matrix_at(costs, t);
+    matrices.emplace_back(whole.data(), whole.type(), size(options.rows, whole.rows()),
+                          size(options.columns, whole.columns()), whole.row_stride(), whole.device());
   }
-  assignment.assign(matrices, out, options.maximize);
+  backend.assignment().assign(std::span<MatrixView const>(matrices), out, options.maximize);
 }
 
 void linear_sum_assignment(Context const& context, std::span<MatrixView const> costs, AssignmentOutput const& out,

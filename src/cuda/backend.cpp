@@ -14,6 +14,7 @@
 #include "core/problem_error.hpp"
 #include "core/require.hpp"
 #include "core/side_by_side.hpp"
+#include "cuda/assignment/operator.hpp"
 #include "cuda/entropic/entropic_operator.hpp"
 #include "cuda/entropic/sweeper.hpp"
 #include "cuda/geometry/matrix_costs.hpp"
@@ -62,7 +63,7 @@ Survey survey() {
 class CudaBackend final : public Backend {
  public:
   explicit CudaBackend(CudaOptions const& options)
-      : runtime_(std::make_shared<Runtime const>(options)), projection_(runtime_) {}
+      : runtime_(std::make_shared<Runtime const>(options)), projection_(runtime_), assignment_(runtime_) {}
 
   Device device() const override { return {DeviceType::cuda, runtime_->index()}; }
   /// Of an H200, from microseconds for a launch of each half-step and for a million pairs.
@@ -202,9 +203,7 @@ class CudaBackend final : public Backend {
   }
 
   ProjectionOperator const& projection() const override { return projection_; }
-  AssignmentOperator const& assignment() const override {
-    throw Error(ErrorCode::unsupported, "device: is cuda; linear_sum_assignment needs a CPU context");
-  }
+  AssignmentOperator const& assignment() const override { return assignment_; }
 
   Runtime const& runtime() const { return *runtime_; }
 
@@ -297,6 +296,7 @@ class CudaBackend final : public Backend {
 
   std::shared_ptr<Runtime const> runtime_;
   Projection projection_;
+  Assigner assignment_;
 };
 
 }  // namespace

@@ -90,7 +90,7 @@ Output::Output(SharedRuntime const& runtime, MutableIndexView out)
              MutableMatrixView(out.data, DataType::float64, out.rows, out.columns, out.row_stride, out.device)) {}
 
 void Output::finish() {
-  if (out_.device().type == DeviceType::cuda) return;
+  if (staging_.size() == 0) return;
   std::int64_t const bytes = size_of(out_.type());
   auto const width = static_cast<std::size_t>(out_.columns() * bytes);
   MONGE_CUDA_TRY(cudaMemcpy2DAsync(out_.data(), static_cast<std::size_t>(out_.row_stride() * bytes), staging_.data(),

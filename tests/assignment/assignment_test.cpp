@@ -174,7 +174,7 @@ class Assignments : public BackendTest {
 };
 
 TEST_P(Assignments, are_those_of_the_textbook) {
-  // One warp, several warps, several columns a thread, and matrices that do not fit in shared memory.
+  // On CUDA one warp and several, whole and with columns to spare.
   constexpr std::int64_t kSizes[][2] = {{1, 1},   {1, 40},  {40, 1},   {5, 5},     {32, 33},   {33, 32},
                                         {64, 64}, {65, 65}, {64, 130}, {200, 128}, {150, 300}, {257, 257}};
   for (bool const maximize : {false, true}) {
@@ -266,8 +266,10 @@ TEST_P(Assignments, refuse_wrong_arguments) {
             "cost: has batch stride 5; must be at least 6");
 }
 
-MONGE_FOR_EACH_OF(Assignments,
-                  std::vector<Target>({{DeviceType::cpu, Precision::float32}, {DeviceType::cpu, Precision::float64}}));
+MONGE_FOR_EACH_OF(Assignments, std::vector<Target>({{DeviceType::cpu, Precision::float32},
+                                                    {DeviceType::cpu, Precision::float64},
+                                                    {DeviceType::cuda, Precision::float32},
+                                                    {DeviceType::cuda, Precision::float64}}));
 
 }  // namespace
 }  // namespace monge::oracle

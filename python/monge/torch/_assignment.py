@@ -57,7 +57,8 @@ def linear_sum_assignment(
     rows: Tensor | None = None,
     columns: Tensor | None = None,
 ) -> Any:
-    """:func:`monge.linear_sum_assignment` for matchers, as an operator that torch.compile records. On the CPU.
+    """:func:`monge.linear_sum_assignment` for matchers, as an operator that torch.compile and CUDA graphs record.
+    The call does not wait for a GPU.
 
     Args:
         cost_matrix: A tensor (..., n, m), or a list of matrices of any shapes, such as ``cost.split(sizes, -1)``.
@@ -71,7 +72,8 @@ def linear_sum_assignment(
         finite cost, a cost of NaN or -inf (with `maximize` inf), or a size out of range. Indices have no derivatives.
 
     Raises:
-        TypeError, ValueError: A type or a shape is wrong. NotImplementedError: the tensors lie on a GPU.
+        TypeError, ValueError: A type or a shape is wrong. NotImplementedError: a matrix on a GPU has more than 2048
+            rows or columns.
 
     >>> import monge.torch, torch
     >>> cost = torch.tensor([[4.0, 1, 3], [2, 0, 5], [3, 2, 2]])

@@ -69,14 +69,17 @@ AssignmentStatus assign_one(MatrixView const& cost, bool maximize, Pairs const& 
 
 }  // namespace
 
-void Assigner::assign(std::span<MatrixView const> costs, AssignmentOutput const& out, bool maximize) const {
+void Assigner::assign(AssignmentCosts const& costs, AssignmentOutput const& out, bool maximize) const {
+  auto const* const batch = std::get_if<SizedBatch>(&costs);
+  auto const count = static_cast<std::size_t>(out.status.rows);
   side_by_side(
-      static_cast<int>(std::clamp<std::size_t>(costs.size(), 1, static_cast<std::size_t>(threads_))), costs.size(),
+      static_cast<int>(std::clamp<std::size_t>(count, 1, static_cast<std::size_t>(threads_))), count,
       [&](std::size_t t) {
         auto const at = static_cast<std::int64_t>(t);
+        MatrixView const cost = batch ? matrix_at(batch->costs, at) : std::get<std::span<MatrixView const>>(costs)[t];
         Pairs const pairs{out.row_indices.data + at * out.row_indices.row_stride,
                           out.column_indices.data + at * out.column_indices.row_stride, out.row_indices.columns};
-        out.status.data[at * out.status.row_stride] = static_cast<std::int64_t>(assign_one(costs[t], maximize, pairs));
+        out.status.data[at * out.status.row_stride] = static_cast<std::int64_t>(assign_one(cost, maximize, pairs));
       });
 }
 

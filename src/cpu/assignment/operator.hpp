@@ -7,7 +7,7 @@ namespace monge::cpu {
 class Assigner final : public AssignmentOperator {
  public:
   explicit Assigner(int threads) : threads_(threads) {}
-  void assign(std::span<MatrixView const> costs, AssignmentOutput const& out, bool maximize) const override;
+  void assign(AssignmentCosts const& costs, AssignmentOutput const& out, bool maximize) const override;
 
  private:
   int threads_;
