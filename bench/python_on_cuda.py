@@ -42,8 +42,8 @@ def main():
 
     one, batch, images, pairs = clouds(1000, 64), clouds(64, 1000, 64), clouds(256, 784), OTPairs()
     calls = {
-        "solve_sample, 1000 x 64": lambda: monge.solve_sample(*one, tol=1e-3),
-        "solve_sample_batch, 64 of 1000 x 64": lambda: monge.solve_sample_batch(*batch, tol=1e-3),
+        "solve_sample, 1000 x 64": lambda: monge.solve_sample(*one, reg="auto", tol=1e-3),
+        "solve_sample_batch, 64 of 1000 x 64": lambda: monge.solve_sample_batch(*batch, reg="auto", tol=1e-3),
         "OTPairs, 256 x 784": lambda: pairs(*images),
     }
     rounds = [{name: times(call, repeats) for name, call in calls.items()} for _ in range(3)]

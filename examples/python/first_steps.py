@@ -15,7 +15,7 @@ random = np.random.default_rng(0)
 shape = np.array([[1.0, 0.3], [0.0, 0.5]])
 x, y = random.normal(size=(600, 2)) @ shape, random.normal(size=(500, 2)) @ shape + [4.0, 2.0]
 
-result = monge.solve_sample(x, y)  # eps is 5 % of the mean cost where reg is left out
+result = monge.solve_sample(x, y, reg="auto")  # eps is 5 % of the mean cost
 f, g = result.potentials
 rows, columns = result.marginals
 moved = result.transform()

@@ -16,7 +16,7 @@ centres = 3 * random.normal(size=(6, 20))
 early = (centres[types] + random.normal(size=(4000, 20))).astype(np.float32)
 late = (centres[types] + random.normal(size=(4000, 20)) + 0.5).astype(np.float32)[random.permutation(4000)]
 
-result = monge.solve_sample(early, late, tol=1e-3)
+result = monge.solve_sample(early, late, reg="auto", tol=1e-3)
 partners, shares = result.topk(5)
 i, j = result.sample(1000, seed=0)
 

@@ -6,7 +6,7 @@ random = np.random.default_rng(0)
 x = random.normal(size=(300, 2))  # sources, a point a row
 y = 0.5 * random.normal(size=(400, 2)) + [3.0, 1.0]  # targets
 
-result = monge.solve_sample(x, y)
+result = monge.solve_sample(x, y, reg="auto")
 print(result.status, f"eps = {result.reg:.3f}", f"<C, P> = {result.value_linear:.3f}")
 
 plan = result.plan

@@ -61,6 +61,7 @@ from ._regularized import (
     solve_regularized_sample,
 )
 from ._result import BatchResult, OTResult
+from ._sampler import OTPlanSampler
 from ._solve import plan_of, plan_of_sample, solve, solve_batch, solve_sample, solve_sample_batch
 from ._solver import Solver
 
@@ -86,6 +87,7 @@ __all__ = [
     "Gradients",
     "LazyPlan",
     "LinearReport",
+    "OTPlanSampler",
     "OTResult",
     "OTTransport",
     "Progress",

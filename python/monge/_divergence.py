@@ -14,6 +14,7 @@ from ._plan_result import Gradients, attached, without_second
 from ._problem import (
     Problem,
     ProgressFunction,
+    Reg,
     at_the_end,
     matrix_problem,
     points_problem,
@@ -143,7 +144,7 @@ def sinkhorn_divergence(
     a: Any = None,
     b: Any = None,
     metric: str = "sqeuclidean",
-    reg: float | None = None,
+    reg: Reg = "auto",
     unbalanced: float | Sequence[float] | None = None,
     method: str | None = None,
     n_threads: int | None = None,
@@ -174,8 +175,8 @@ def sinkhorn_divergence(
         warn: Whether a solve that ends short makes a :class:`monge.ConvergenceWarning`.
 
     The other arguments, and errors, are as for :func:`monge.solve`: a, b, reg, unbalanced, method, max_iter, tol,
-    n_threads, device, progress and options, each for all three solves. By default reg is 5 % of the mean cost between
-    X_a and X_b.
+    n_threads, device, progress and options, each for all three solves. reg "auto", the default, is 5 % of the mean cost
+    between X_a and X_b.
 
     Source: Feydy et al. 2019; Sejourne et al. 2019.
 
@@ -199,7 +200,7 @@ def sinkhorn_divergence_of_costs(
     M_bb: Any,
     a: Any = None,
     b: Any = None,
-    reg: float | None = None,
+    reg: Reg = "auto",
     unbalanced: float | Sequence[float] | None = None,
     method: str | None = None,
     n_threads: int | None = None,
@@ -219,8 +220,8 @@ def sinkhorn_divergence_of_costs(
         potentials_init: As for :func:`sinkhorn_divergence`.
         warn: Whether a solve that ends short makes a :class:`monge.ConvergenceWarning`.
 
-    The other arguments, for all three solves, and errors are as for :func:`monge.solve`. By default reg is 5 % of the
-    mean of M_ab. The value has no gradients: tensors that require them are a NotImplementedError.
+    The other arguments, for all three solves, and errors are as for :func:`monge.solve`. reg "auto", the default, is 5 %
+    of the mean of M_ab. The value has no gradients: tensors that require them are a NotImplementedError.
     """
     translated = solve_options(dict(options), reg, "KL", unbalanced, "KL", method, max_iter, tol)
     for field, given in (("M_ab", M_ab), ("M_aa", M_aa), ("M_bb", M_bb), ("a", a), ("b", b)):

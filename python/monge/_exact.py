@@ -47,6 +47,12 @@ class _Made:
     def rows(self) -> np.ndarray[Any, Any]:
         return np.repeat(np.arange(len(self.f)), np.diff(self.row_begin))
 
+    def transposed(self) -> _Made:
+        """The same plan seen from the targets."""
+        order = np.argsort(self.column_indices, kind="stable")
+        begin = np.concatenate(([0], np.cumsum(np.bincount(self.column_indices, minlength=len(self.g)))))
+        return _Made(self.report, begin, self.rows[order], self.values[order], self.g, self.f)
+
     def transport_cost(self) -> float:
         return float(self.report.transport_cost)
 
@@ -105,7 +111,7 @@ class ExactResult(SparsePlanResult):
     where a backward pass asks for them.
     """
 
-    _is_constant = ("plan", "pairs", "sparse_plan", "marginals", "apply", "average")
+    _is_constant = ("plan", "pairs", "sparse_plan", "topk", "marginals", "apply", "average")
 
     def __init__(self, problem: Problem, options: dict[str, Any], made: _Made) -> None:
         super().__init__(problem, options, made.report)
@@ -147,6 +153,11 @@ class ExactResult(SparsePlanResult):
         return index(made.rows), index(made.column_indices), values
 
     @functools.cached_property
+    def inverse(self) -> ExactResult:
+        """The same plan seen from the targets: a result for (X_b, X_a), or the transpose of M. Nothing is solved."""
+        return ExactResult(self._problem.transposed(), self._options, self._made.transposed())
+
+    @functools.cached_property
     def sparse_plan(self) -> Array:
         """P as a CSR array of its entries (SciPy, PyTorch or CuPy)."""
         index, place, made = self._place.index_array, self._place, self._made
@@ -156,6 +167,10 @@ class ExactResult(SparsePlanResult):
     def transform(self) -> Array:
         """The average target of each of the sources."""
         return self._average_of_targets()
+
+    @property
+    def _entries(self) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+        return self._made.rows, self._made.column_indices, self._made.values
 
     @property
     def _plan(self) -> _Made:

@@ -19,12 +19,19 @@ UNEQUAL_TOTALS = "a solve with penalty_a or penalty_b"
 """The library's words for a solve that takes unequal totals."""
 _UNEQUAL_PENALTIES = "as penalty_a is"
 
-_EVERYWHERE = {"threads": "n_threads", "tolerance": "tol", "iterations": "max_iter", "p": "a", "q": "b"}
+_EVERYWHERE = {
+    "threads": "n_threads",
+    "tolerance": "tol",
+    "iterations": "max_iter",
+    "rounds": "max_iter",
+    "p": "a",
+    "q": "b",
+}
 _SOLVE = {
     **_EVERYWHERE,
     "eps": "reg",
     "quadratic": "reg",
-    "eps_relative": "reg: left out, eps_relative",
+    "eps_relative": "reg: 'auto', eps_relative",
     "penalty_a": "unbalanced",
     "penalty_b": "unbalanced",
     UNEQUAL_TOTALS: "unbalanced",

@@ -13,6 +13,7 @@ import numpy as np
 from . import _core
 from ._arrays import Array, Place, framework_of, on_host, read
 from ._followed import Followed, requires_gradient
+from ._names import whole
 from ._problem import WITH_POINT_DERIVATIVES, Problem
 
 
@@ -414,9 +415,49 @@ class SparsePlanResult(PlanResult):
         multiply = self._plan.average_transpose if transpose else self._plan.average
         return self._product("average", multiply, values, int(not transpose), "values", how=(transpose,))
 
+    def topk(self, k: int, axis: int = 1) -> tuple[Array, Array]:
+        """(indices, values) of the `k` largest entries of each row (`axis` 1: n x k) or column (0: m x k), the largest
+        first; equal entries, those of 0 among them, are in order of their index."""
+        axis = whole("axis", axis, 0, 1)
+        size, most = self.shape if axis == 1 else self.shape[::-1]
+        k = whole("k", k, 1, most)
+        rows, columns, values = self._entries if axis == 1 else (self._entries[i] for i in (1, 0, 2))
+        order = np.lexsort((columns, -values, rows))
+        rows, columns, values = rows[order], columns[order], values[order]
+        count = np.bincount(rows, minlength=size)
+        rank = np.arange(len(rows)) - np.repeat(np.cumsum(count) - count, count)
+        indices, largest = np.empty((size, k), np.int64), np.zeros((size, k))
+        taken = np.zeros((size, k), bool)
+        taken[rows[columns < k], columns[columns < k]] = True
+        # A row of c < k nonzero entries gets its first k - c zeros, which are among its first k columns.
+        zeros, missing = np.argsort(taken, axis=1, kind="stable"), np.arange(k) >= count[:, None]
+        begin = np.minimum(count, k)[:, None]
+        indices[missing] = np.take_along_axis(zeros, np.maximum(np.arange(k) - begin, 0), 1)[missing]
+        kept = rank < k
+        indices[rows[kept], rank[kept]], largest[rows[kept], rank[kept]] = columns[kept], values[kept]
+        return self._place.index_array(indices), attached(self, "topk", (self._place.array(largest),))[0]
+
+    def sample(self, k: int, seed: int = 0) -> tuple[Array, Array]:
+        """`k` pairs drawn independently from P / sum P: their i and their j.
+
+        The same `seed` gives the same pairs on every device, and a larger k begins with them. The generator is Philox
+        of NumPy.
+        """
+        k, seed = whole("k", k), whole("seed", seed)
+        rows, columns, values = self._entries
+        total = np.cumsum(values)
+        drawn = np.random.Generator(np.random.Philox(seed)).random(k) * total[-1]
+        entries = np.minimum(np.searchsorted(total, drawn, side="right"), len(total) - 1)
+        return self._place.index_array(rows[entries]), self._place.index_array(columns[entries])
+
     def gradients(self) -> Gradients:
         """Derivatives of the value by points ("sqeuclidean", "dot") and weights. By the costs it is the plan."""
         return without_second(self, self._gradients("xyab"))
 
     def _gradients(self, wanted: str) -> Gradients:
         return self._gradients_at_fixed_plan()
+
+    @property
+    def _entries(self) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+        """i, j and P_ij of the nonzero entries, on the host, row by row."""
+        raise NotImplementedError

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from types import FrameType
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 
@@ -19,8 +19,8 @@ from ._arrays import Array, Place, framework_of, on_host, read, read_index, read
 from ._followed import Followed
 from ._names import lower_name, number, refuse_gradient, rename, shown, truth
 
-DEFAULT_EPS_RELATIVE = 0.05
-"""The default of eps over the mean cost."""
+AUTO_EPS_RELATIVE = 0.05
+"""eps over the mean cost where `reg` is "auto"."""
 
 ProgressFunction = Callable[[Any], object]
 """Called with a Progress, or a RegularizedProgress, at each check."""
@@ -277,8 +277,8 @@ _OF_POT: dict[str, tuple[tuple[Any, ...], str]] = {
     "debias": ((False,), "sinkhorn_divergence() is the debiased value"),
     "n_projections": ((50,), "belongs to sliced transport; solve_sample() takes points as they are"),
     "projections": ((None,), "belongs to sliced transport; solve_sample() takes points as they are"),
-    "inner_iter": ((1,), "belongs to the proximal method; solve_regularized_batch() finds plans without entropy"),
-    "inner_reg": ((1e-3,), "belongs to the proximal method; solve_regularized_batch() finds plans without entropy"),
+    "inner_iter": ((1,), "belongs to the proximal method; without reg plans are exact"),
+    "inner_reg": ((1e-3,), "belongs to the proximal method; without reg plans are exact"),
 }
 """POT's arguments that have no effect here: the values that are allowed, POT's defaults, and a hint for others."""
 
@@ -500,9 +500,27 @@ def require_kl(unbalanced_type: Any, has_penalties: bool) -> None:
         raise NotImplementedError(f"unbalanced_type: is {unbalanced_type!r}; must be 'KL'")
 
 
+Reg = float | Literal["auto"]
+"""eps, or "auto" for 5 % of the mean cost."""
+
+
+def method_of_pot(method: Any) -> Any:
+    """The library's name of a method by POT's; other names, and other things, are as they were."""
+    if not isinstance(method, str):
+        return method
+    if method.lower() in _OTHER_METHODS:
+        raise NotImplementedError(f"method: is {method!r}, POT's for {_OTHER_METHODS[method.lower()]}")
+    return _POT_METHODS.get(method.lower(), method)
+
+
+def names_eps(own: Mapping[str, Any]) -> bool:
+    """Whether options by the library's names have eps in the place of `reg`."""
+    return "eps" in own or "eps_relative" in own
+
+
 def solve_options(
     own: Mapping[str, Any],
-    reg: float | None,
+    reg: Reg | None,
     reg_type: str = "KL",
     unbalanced: Any = None,
     unbalanced_type: str = "KL",
@@ -510,21 +528,21 @@ def solve_options(
     max_iter: int | None = None,
     tol: float | None = None,
 ) -> dict[str, Any]:
-    """The library's options from POT's arguments and from those given by the library's names (`own`)."""
+    """The library's options of an entropic solve, from POT's arguments and those by the library's names (`own`)."""
     kind = lower_name("reg_type", reg_type, "'KL' or 'entropy'")
     if kind not in ("kl", "entropy"):
         raise NotImplementedError(
             f"reg_type: is {reg_type!r}; must be 'KL' or 'entropy'; 'L2' is solve()'s and solve_sample()'s"
         )
-    eps = None if reg is None else number("reg", reg)
+    if isinstance(reg, str) and reg != "auto":
+        raise TypeError(f"reg: is {reg!r}; must be a number or 'auto'")
+    if reg is None and not names_eps(own):
+        raise ValueError("reg: is None; must be > 0, or 'auto' for 5 % of the mean cost")
+    eps = None if reg is None or isinstance(reg, str) else number("reg", reg)
     if eps == 0:
-        raise NotImplementedError("reg: is 0; must be > 0; solve_regularized() finds a plan without entropy")
+        raise NotImplementedError("reg: is 0; must be > 0; solve_exact() finds a plan without entropy")
     if eps is not None and not eps > 0:
         raise ValueError(f"reg: is {eps}; must be > 0")
-    if isinstance(method, str):
-        if method.lower() in _OTHER_METHODS:
-            raise NotImplementedError(f"method: is {method!r}, POT's for {_OTHER_METHODS[method.lower()]}")
-        method = _POT_METHODS.get(method.lower(), method)
     penalty_a, penalty_b = (None, None) if unbalanced is None else _penalties(unbalanced)
     require_kl(unbalanced_type, unbalanced is not None or not is_balanced(own))
     options = library_options(
@@ -532,12 +550,12 @@ def solve_options(
         eps=("reg", eps),
         iterations=("max_iter", max_iter),
         tolerance=("tol", tol),
-        method=("method", method),
+        method=("method", method_of_pot(method)),
         penalty_a=("unbalanced", penalty_a),
         penalty_b=("unbalanced", penalty_b),
     )
-    if "eps" not in options and "eps_relative" not in options:
-        options["eps_relative"] = DEFAULT_EPS_RELATIVE
+    if not names_eps(options):
+        options["eps_relative"] = AUTO_EPS_RELATIVE
     return options
 
 

@@ -146,7 +146,7 @@ def with_reference(
         return problem, None
     if "eps" not in options:
         given = "c" if measure is not None else "penalties and reg_type 'entropy'"
-        raise NotImplementedError(f"reg: is left out; must be given with {given}")
+        raise NotImplementedError(f"reg: is 'auto'; must be a number with {given}")
     if measure is None or reg_type == "entropy":
         solved, reference = _of_entropy(problem, options)
     else:

@@ -12,7 +12,7 @@ import numpy as np
 
 from . import _core
 from ._arrays import Array, on_host, read, read_index, read_optional
-from ._names import REGULARIZED, ROWS, calls, number, shown, whole
+from ._names import REGULARIZED, ROWS, calls, number, shown
 from ._plan_result import SparsePlanResult, attached
 from ._problem import (
     Problem,
@@ -144,10 +144,8 @@ class Regularizer:
         return "separable" if self.separable is not None else given[0] if given else ""
 
 
-def quadratic_term(reg: float | None) -> Regularizer:
+def quadratic_term(reg: Any) -> Regularizer:
     """The term of POT's reg_type "L2"."""
-    if reg is None:
-        raise ValueError("reg: is not given; must be given with reg_type 'L2'")
     weight = number("reg", reg)
     if not weight >= 0:
         raise ValueError(f"reg: is {weight}; must be >= 0")
@@ -211,41 +209,6 @@ class RegularizedResult(SparsePlanResult):
         self._plan.entries(row_begin, columns, values)
         (values,) = attached(self, "sparse_plan", (values,))
         return place.framework.csr(row_begin, columns, values, self.shape)
-
-    def topk(self, k: int, axis: int = 1) -> tuple[Array, Array]:
-        """(indices, values) of the `k` largest entries of each row (`axis` 1: n x k) or column (0: m x k), the largest
-        first; equal entries, those of 0 among them, are in order of their index."""
-        axis = whole("axis", axis, 0, 1)
-        size, most = self.shape if axis == 1 else self.shape[::-1]
-        k = whole("k", k, 1, most)
-        rows, columns, values = self._entries if axis == 1 else (self._entries[i] for i in (1, 0, 2))
-        order = np.lexsort((columns, -values, rows))
-        rows, columns, values = rows[order], columns[order], values[order]
-        count = np.bincount(rows, minlength=size)
-        rank = np.arange(len(rows)) - np.repeat(np.cumsum(count) - count, count)
-        indices, largest = np.empty((size, k), np.int64), np.zeros((size, k))
-        taken = np.zeros((size, k), bool)
-        taken[rows[columns < k], columns[columns < k]] = True
-        # A row of c < k nonzero entries gets its first k - c zeros, which are among its first k columns.
-        zeros, missing = np.argsort(taken, axis=1, kind="stable"), np.arange(k) >= count[:, None]
-        begin = np.minimum(count, k)[:, None]
-        indices[missing] = np.take_along_axis(zeros, np.maximum(np.arange(k) - begin, 0), 1)[missing]
-        kept = rank < k
-        indices[rows[kept], rank[kept]], largest[rows[kept], rank[kept]] = columns[kept], values[kept]
-        return self._place.index_array(indices), attached(self, "topk", (self._place.array(largest),))[0]
-
-    def sample(self, k: int, seed: int = 0) -> tuple[Array, Array]:
-        """`k` pairs drawn independently from X / sum X: their i and their j.
-
-        The same `seed` gives the same pairs on every device, and a larger k begins with them. The generator is Philox
-        of NumPy.
-        """
-        k, seed = whole("k", k), whole("seed", seed)
-        rows, columns, values = self._entries
-        total = np.cumsum(values)
-        drawn = np.random.Generator(np.random.Philox(seed)).random(k) * total[-1]
-        entries = np.minimum(np.searchsorted(total, drawn, side="right"), len(total) - 1)
-        return self._place.index_array(rows[entries]), self._place.index_array(columns[entries])
 
     def transform(self, points: Any = None, weights: Any = None) -> Array:
         """The average target of each of `points` (k x d), by default of the sources.

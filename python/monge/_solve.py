@@ -1,4 +1,4 @@
-"""Entropic optimal transport by POT's names: ``solve``, ``solve_sample`` and their batches."""
+"""Optimal transport by POT's names: ``solve``, ``solve_sample`` and their batches."""
 
 from __future__ import annotations
 
@@ -7,15 +7,22 @@ from typing import TYPE_CHECKING, Any
 
 from . import _core
 from ._arrays import read_optional
-from ._names import MATRIX, POINTS, calls, lower_name, number, refuse_gradient, truth
+from ._exact import run as run_exact
+from ._names import MATRIX, POINTS, calls, lower_name, number, refuse_gradient, shown, truth
+from ._options import ExactOptions
 from ._problem import (
     WITH_P,
     Problem,
     ProgressFunction,
+    Reg,
     each_problem,
+    is_balanced,
     kl_problems,
+    library_options,
     matrix_problem,
     matrix_problems,
+    method_of_pot,
+    names_eps,
     pair_of_potentials,
     pairs_of_potentials,
     points_problem,
@@ -108,13 +115,15 @@ def run_batch(
     return BatchResult(results)
 
 
+_EXACT = "exact"
 Term = str | Regularizer
-"""The term beside <C, P>: an entropy by the name of its reg_type, "kl" or "entropy", or that of reg_type "L2"."""
+"""The term beside <C, P>: an entropy by the name of its reg_type, "kl" or "entropy", that of reg_type "L2", or none,
+_EXACT."""
 
 
 def _translated(
     own: dict[str, Any],
-    reg: float | None,
+    reg: Reg | None,
     reg_type: str,
     unbalanced: Any,
     unbalanced_type: str,
@@ -123,6 +132,8 @@ def _translated(
     tol: float | None,
 ) -> tuple[Term, dict[str, Any]]:
     """The term of a call of solve() and its like, and the library's options."""
+    if reg is None and not names_eps(own) or reg is not None and not isinstance(reg, str) and number("reg", reg) == 0:
+        return _EXACT, _exact_options(own, unbalanced, method, max_iter, tol)
     kind = lower_name("reg_type", reg_type, "'KL', 'entropy' or 'L2'")
     if kind != "l2":
         return kind, solve_options(own, reg, reg_type, unbalanced, unbalanced_type, method, max_iter, tol)
@@ -134,6 +145,20 @@ def _translated(
     return quadratic_term(reg), options if method is None else options | {"method": method}
 
 
+def _exact_options(
+    own: dict[str, Any], unbalanced: Any, method: Any, max_iter: int | None, tol: float | None
+) -> dict[str, Any]:
+    if unbalanced is not None or not is_balanced(own):
+        raise NotImplementedError("unbalanced: is given without reg; reg must be > 0, or 'auto' for 5 % of the mean cost")
+    if method_of_pot(method) not in (None, "auto"):
+        raise ValueError(f"method: is {shown(method)}, of transport with reg; must be left out without reg")
+    for name in own:
+        if name not in ExactOptions.__annotations__:
+            options = ", ".join(ExactOptions.__annotations__)
+            raise TypeError(f"{name}: is no option without reg, where options are {options}; reg may be 'auto'")
+    return library_options(own, rounds=("max_iter", max_iter), tolerance=("tol", tol))
+
+
 def _solve(
     problem: Problem,
     term: Term,
@@ -143,19 +168,24 @@ def _solve(
     progress: Any,
     c: Any = None,
 ) -> Any:
-    """An OTResult, or with a Regularizer a RegularizedResult. The types of solve() name the first alone, which is right
-    for all other calls."""
-    if isinstance(term, str):
+    """The result of the solver of the term."""
+    if isinstance(term, str) and term != _EXACT:
         return run(problem, term, options, potentials_init, n_threads, progress, c=c)
     refuse_unsupported(c=c)
+    if isinstance(term, str):
+        return run_exact(problem, options, potentials_init, n_threads, progress)
     return run_regularized(problem, term, options, potentials_init, n_threads, progress)
 
 
-def _solve_batch(problems: Sequence[Problem], term: Term, *how: Any) -> Any:
-    """A BatchResult of the same."""
-    if isinstance(term, str):
-        return run_batch(problems, term, *how)
-    return run_regularized_batch(problems, [term] * len(problems), *how)
+def _solve_batch(
+    problems: Sequence[Problem], term: Term, options: dict[str, Any], potentials_init: Any, *how: Any
+) -> BatchResult[Any]:
+    if isinstance(term, Regularizer):
+        return run_regularized_batch(problems, [term] * len(problems), options, potentials_init, *how)
+    if term != _EXACT:
+        return run_batch(problems, term, options, potentials_init, *how)
+    starts = pairs_of_potentials(potentials_init, len(problems))
+    return BatchResult(each_problem(lambda p, start: run_exact(p, options, start, *how), problems, starts))
 
 
 @calls(**MATRIX)
@@ -163,7 +193,7 @@ def solve(
     M: Any,
     a: Any = None,
     b: Any = None,
-    reg: float | None = None,
+    reg: Reg | None = None,
     c: Any = None,
     reg_type: str = "KL",
     unbalanced: float | Sequence[float] | None = None,
@@ -180,40 +210,42 @@ def solve(
     device: Any = None,
     progress: bool | ProgressFunction | None = None,
     **options: Unpack[KeywordOptions],
-) -> OTResult:
-    r"""Solves min_P <M, P> + reg KL(P | a b^T) over the plans with marginals a and b.
+) -> Any:
+    r"""Solves min_P <M, P> + reg KL(P | a b^T) over the plans with marginals a and b; without reg min_P <M, P>.
 
     Args:
         M: Costs (n x m), any finite numbers; inf forbids a pair. M is read in place if its rows or columns are
             contiguous, and must not change as long as the result is used.
         a, b: Weights (n) and (m), non-negative; totals must be equal unless `unbalanced` is given. By default uniform,
             with total 1 or, in a balanced problem, the total of the other side. They are read in place, too.
-        reg: eps > 0, in units of M. By default 5 % of the mean cost; ``result.reg`` is its value.
+        reg: eps > 0, in units of M, or "auto" for 5 % of the mean cost; ``result.reg`` is its value. Left out, None or
+            0: the plan is exact, and the call is :func:`solve_exact`, where `reg_type` has no effect.
         c: A reference measure (n x m), non-negative: the entropy is reg KL(P | c). By default c = a b^T. The result
             keeps a matrix of the size of M.
         plan_init: An argument of POT, which must be None: a warm start goes to `potentials_init`.
         reg_type: "KL", or "entropy" for reg sum P log P. Without `unbalanced` both have the same plan but differ in
             ``result.value``. With it "entropy" is reg sum P (log P - 1), whose plan is another. "L2" replaces the
-            entropy by reg / 2 sum P^2, for a sparse plan: the call then is :func:`solve_regularized`, and so is its
-            result.
+            entropy by reg / 2 sum P^2, for a sparse plan: the call then is :func:`solve_regularized`.
         unbalanced: rho > 0, or (rho_a, rho_b): penalties rho_a KL(P 1 | a) and rho_b KL(P^T 1 | b) replace the
-            marginal constraints. inf is a constraint. By default both marginals are constraints.
+            marginal constraints, which needs `reg`. inf is a constraint. By default both marginals are constraints.
         unbalanced_type: "KL" alone.
-        method: "auto" (the default), "sinkhorn", "newton" or "splr".
+        method: "auto" (the default), "sinkhorn", "newton" or "splr"; without `reg` left out.
         n_threads: Threads on the CPU, by default one for each core.
         device: "cpu", "cuda" or "cuda:1": where to solve a problem whose arrays lie in host memory; results return
             there. By default the device of the arrays.
         max_iter, tol: The largest number of sweeps (10000), and the error at which to stop (1e-6), relative to the
-            mass. The error is the 1-norm of the errors of both marginals, or that of the option `criterion`.
+            mass. The error is the 1-norm of the errors of both marginals, or that of the option `criterion`. Without
+            `reg` they are `rounds` and `tol` of :func:`solve_exact`.
         potentials_init: A warm start (f, g), in units of M.
         grad: "detach" leaves out all derivatives. "autodiff", "envelope" and "last_step" mean the same: derivatives
             are those of the optimum.
         verbose, progress: True shows a bar (tqdm). A function is called with a :class:`Progress` at each check, and
             stops the solve by returning False.
-        options: The library's other options, :class:`monge.SolveOptions`.
+        options: The library's other options, :class:`monge.SolveOptions`, or those of the function that the call is.
 
     Returns:
-        :class:`OTResult`. A solve that does not converge has a status and makes a :class:`ConvergenceWarning`.
+        :class:`OTResult`, without reg :class:`ExactResult`, with reg_type "L2" :class:`RegularizedResult`. A solve that
+        does not converge has a status and makes a :class:`ConvergenceWarning`.
 
     Raises:
         ValueError, TypeError: An argument is wrong; the message begins with its name.
@@ -229,12 +261,13 @@ def solve(
     >>> result.plan.round(4)
     array([[0.5, 0. ],
            [0. , 0.5]])
+    >>> monge.solve([[0.0, 1.0], [1.0, 0.0]]).status
+    'optimal'
     """
     refuse_unsupported(plan_init=plan_init)
     problem = with_grad(matrix_problem(M, a, b, device), grad)
     how = _translated(dict(options), reg, reg_type, unbalanced, unbalanced_type, method, max_iter, tol)
-    result: OTResult = _solve(problem, *how, potentials_init, n_threads, shows(progress, verbose), c=c)
-    return result
+    return _solve(problem, *how, potentials_init, n_threads, shows(progress, verbose), c=c)
 
 
 @calls(**POINTS)
@@ -244,7 +277,7 @@ def solve_sample(
     a: Any = None,
     b: Any = None,
     metric: str = "sqeuclidean",
-    reg: float | None = None,
+    reg: Reg | None = None,
     c: Any = None,
     reg_type: str = "KL",
     unbalanced: float | Sequence[float] | None = None,
@@ -277,7 +310,7 @@ def solve_sample(
     device: Any = None,
     progress: bool | ProgressFunction | None = None,
     **options: Unpack[KeywordOptions],
-) -> OTResult:
+) -> Any:
     """:func:`solve` with the costs of points, C_ij = scale metric(x_i, y_j), which are never stored.
 
     Args:
@@ -285,7 +318,8 @@ def solve_sample(
             as the result is used.
         metric: "sqeuclidean", "euclidean", "cosine", "dot" (-<x, y>), "cityblock", "chebyshev", or "p-norm" with
             `norm_p`.
-        reg: eps > 0, in units of C. By default 5 % of the mean cost.
+        reg: eps > 0, in units of C, or "auto" for 5 % of the mean cost. Left out, None or 0: the plan is exact, and the
+            call is :func:`solve_exact_sample`.
         lazy, batch_size: Arguments of POT without effect: memory is always O((n + m) d).
         c, plan_init, rank, scaling, X_init, random_state, debias, n_projections, projections: Arguments of POT for
             other methods. Any value but POT's default is a NotImplementedError that names an alternative.
@@ -313,8 +347,7 @@ def solve_sample(
         X_a, X_b, a, b, metric, norm_p, scale, labels_x, labels_y, label_cost, label_weight, device
     )
     problem = with_grad(problem, grad)
-    result: OTResult = _solve(problem, *how, potentials_init, n_threads, shows(progress, verbose))
-    return result
+    return _solve(problem, *how, potentials_init, n_threads, shows(progress, verbose))
 
 
 def _plan_of(
@@ -416,7 +449,7 @@ def plan_of_sample(
 @calls(**MATRIX)
 def solve_batch(
     M: Any,
-    reg: float | None = None,
+    reg: Reg | None = None,
     a: Any = None,
     b: Any = None,
     max_iter: int | None = None,
@@ -434,15 +467,16 @@ def solve_batch(
     device: Any = None,
     progress: bool | ProgressFunction | None = None,
     **options: Unpack[KeywordOptions],
-) -> BatchResult[OTResult]:
+) -> BatchResult[Any]:
     """:func:`solve` for many cost matrices at once: (B, n, m), or a list of matrices of any shapes.
 
     Args:
         M: Costs (B, n, m), or a list of (n x m), any finite numbers; inf forbids a pair.
         a, b: Weights (B, n) and (B, m), lists of them, or (n) and (m) for all problems; by default uniform.
-        reg: eps > 0 of all problems, in units of M. By default 5 % of the mean cost of each problem.
+        reg: eps > 0 of all problems, in units of M, or "auto" for 5 % of the mean cost of each. Left out, None or 0:
+            plans are exact, solved one after the other.
         inner_iter, inner_reg: Arguments of POT's proximal method, which must be 1 and 1e-3.
-        reg_type: "entropy" (the default), "KL" or "L2". With "L2" results are :class:`RegularizedResult`.
+        reg_type: "entropy" (the default), "KL" or "L2".
         potentials_init: A warm start: a list of (f, g), one for each problem, or a pair of stacks or lists, as
             `potentials` of a result.
 
@@ -461,15 +495,14 @@ def solve_batch(
     refuse_unsupported(inner_iter=inner_iter, inner_reg=inner_reg)
     problems = [with_grad(problem, grad) for problem in matrix_problems(M, a, b, device)]
     how = _translated(dict(options), reg, reg_type, unbalanced, unbalanced_type, method, max_iter, tol)
-    result: BatchResult[OTResult] = _solve_batch(problems, *how, potentials_init, n_threads, progress)
-    return result
+    return _solve_batch(problems, *how, potentials_init, n_threads, progress)
 
 
 @calls(**POINTS, norm_p="p")
 def solve_sample_batch(
     X_a: Any,
     X_b: Any,
-    reg: float | None = None,
+    reg: Reg | None = None,
     a: Any = None,
     b: Any = None,
     metric: str = "sqeuclidean",
@@ -494,13 +527,13 @@ def solve_sample_batch(
     device: Any = None,
     progress: bool | ProgressFunction | None = None,
     **options: Unpack[KeywordOptions],
-) -> BatchResult[OTResult]:
+) -> BatchResult[Any]:
     """:func:`solve_sample` for many pairs of clouds at once: (B, n, d) and (B, m, d), or lists of any sizes.
 
     Args:
         X_a, X_b: Points (B, n, d) and (B, m, d), or lists of (n x d) and (m x d), any sizes.
         a, b: Weights (B, n) and (B, m), lists of them, or (n) and (m) for all problems; by default uniform.
-        reg: eps > 0 of all problems, in units of the cost. By default 5 % of the mean cost of each problem.
+        reg: eps > 0 of all problems, in units of the cost, "auto" or left out, as for :func:`solve_batch`.
         p: The p of the metric "p-norm". Other metrics take 2 or None.
         inner_iter, inner_reg: Arguments of POT's proximal method, which must be 1 and 1e-3.
         reg_type: "entropy" (the default), "KL" or "L2".
@@ -524,5 +557,4 @@ def solve_sample_batch(
         problems = points_problems(X_a, X_b, a, b, labels_x, labels_y, label_cost, **costs)
     problems = [with_grad(problem, grad) for problem in problems]
     how = _translated(dict(options), reg, reg_type, unbalanced, unbalanced_type, method, max_iter, tol)
-    result: BatchResult[OTResult] = _solve_batch(problems, *how, potentials_init, n_threads, progress)
-    return result
+    return _solve_batch(problems, *how, potentials_init, n_threads, progress)

@@ -10,6 +10,7 @@ from ._names import MATRIX, POINTS, calls
 from ._problem import (
     Problem,
     ProgressFunction,
+    Reg,
     matrix_problem,
     pair_of_potentials,
     points_problem,
@@ -34,7 +35,8 @@ class Solver:
     have the same bits as those of :func:`monge.solve` and :func:`monge.solve_sample`.
 
     Args:
-        reg, unbalanced, method, max_iter, tol, n_threads, device, options: As for :func:`monge.solve`.
+        reg: eps > 0, in units of the cost. By default "auto", 5 % of the mean cost of each problem.
+        unbalanced, method, max_iter, tol, n_threads, device, options: As for :func:`monge.solve`.
         metric, norm_p, scale: As for :func:`monge.solve_sample`; for points alone.
 
     >>> import monge, numpy as np
@@ -49,7 +51,7 @@ class Solver:
 
     def __init__(
         self,
-        reg: float | None = None,
+        reg: Reg = "auto",
         *,
         unbalanced: float | Sequence[float] | None = None,
         method: str | None = None,

@@ -11,7 +11,8 @@ from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from ._arrays import Array, as_numpy
 from ._names import calls, number, shown
-from ._problem import cost_of_metric, costs
+from ._plan_result import SparsePlanResult
+from ._problem import Reg, cost_of_metric, costs
 from ._regularized import solve_regularized, solve_regularized_sample
 from ._solve import solve_sample
 
@@ -23,22 +24,23 @@ class OTTransport(TransformerMixin, BaseEstimator):
     """Maps points of one domain to another by optimal transport: the image of a point is the average of its targets.
 
     Args:
-        reg: eps in units of the cost, by default 5 % of the mean cost. With a regularised method the weight of its
-            term, as in :func:`monge.solve_regularized`.
+        reg: eps > 0 in units of the cost, or "auto", the default, for 5 % of the mean cost. With a regularised method
+            the weight of its term, as in :func:`monge.solve_regularized`. 0 or None: the plan is exact.
         metric: As for :func:`monge.solve_sample`.
-        method: "auto", "sinkhorn", "newton" or "splr" for entropic plans. With "group_lasso" each target takes mass
-            from few classes of y. "quadratic" and "none" have sparse plans.
+        method: "auto", "sinkhorn", "newton" or "splr" for entropic plans, "auto" for exact ones. With "group_lasso"
+            each target takes mass from few classes of y. "quadratic" and "none" have sparse plans.
         unbalanced: The penalty of the marginals of an entropic plan, or a pair. By default all mass is transported.
         precision: "auto" or "float32", with which maps have float32's rounding, or "float64".
         tol, max_iter: The tolerance and the iteration limit of the solve; by default those of the solver.
         device: "cpu", "cuda" or "cuda:1"; by default the CPU.
 
-    The entropic map is defined everywhere. With a regularised method, a point that was not in X moves by the same
-    vector as the nearest point of X.
+    The entropic map is defined everywhere. With an exact plan or a regularised method, a point that was not in X moves
+    by the same vector as the nearest point of X.
 
     Attributes:
-        result_: The :class:`monge.OTResult` or :class:`monge.RegularizedResult`, with its report.
-        n_iter_: The number of its sweeps or iterations.
+        result_: The :class:`monge.OTResult`, :class:`monge.ExactResult` or :class:`monge.RegularizedResult`, with its
+            report.
+        n_iter_: The number of its sweeps, passes or iterations.
         n_features_in_: The dimension of the points.
 
     >>> import numpy as np, monge
@@ -50,7 +52,7 @@ class OTTransport(TransformerMixin, BaseEstimator):
 
     def __init__(
         self,
-        reg: float | None = None,
+        reg: Reg | None = "auto",
         *,
         metric: str = "sqeuclidean",
         method: str = "auto",
@@ -82,12 +84,12 @@ class OTTransport(TransformerMixin, BaseEstimator):
             raise ValueError(f"method: is {self.method!r}; must be {', '.join(methods)}")
         source = validate_data(self, X, dtype=[np.float64, np.float32], ensure_min_samples=2)
         target = source if Xt is None else check_array(Xt, dtype=[np.float64, np.float32], input_name="Xt")
-        if self._is_regularized:
+        self._source, self._target = source, target
+        if isinstance(self.method, str) and self.method in _REGULARIZED:
             self.result_ = self._fit_regularized(source, target, y)
-            self._source, self._target = source, target
         else:
-            own: Any = dict(reg=self.reg, unbalanced=self.unbalanced, method=self.method)
-            self.result_ = solve_sample(source, target, metric=self.metric, **own, **self._how)
+            own: Any = dict(metric=self.metric, reg=self.reg, unbalanced=self.unbalanced, method=self.method)
+            self.result_ = solve_sample(source, target, **own, **self._how)
         self.n_iter_ = self.result_.n_iter
         return self
 
@@ -98,22 +100,18 @@ class OTTransport(TransformerMixin, BaseEstimator):
 
     @property
     def _how(self) -> Any:
-        """The arguments of all solvers."""
-        return {"tol": self.tol, "max_iter": self.max_iter, "precision": self.precision, "device": self.device}
-
-    @property
-    def _is_regularized(self) -> bool:
-        return isinstance(self.method, str) and self.method in _REGULARIZED
+        """The arguments of all solvers; "auto" is the precision of a solver that has one."""
+        how = {"tol": self.tol, "max_iter": self.max_iter, "precision": self.precision, "device": self.device}
+        return {name: value for name, value in how.items() if (name, value) != ("precision", "auto")}
 
     def _fit_regularized(self, source: Array, target: Array, y: Any) -> Any:
-        if (self.reg is None) != (self.method == "none"):
-            rule = (
-                "must not be given with method 'none'" if self.method == "none" else "must be, the weight of the term"
-            )
+        has_weight = self.reg is not None and self.reg != "auto"
+        if has_weight == (self.method == "none"):
+            rule = "must not be given with method 'none'" if has_weight else "must be a number, the weight of the term"
             raise ValueError(f"reg: is {shown(self.reg)}; {rule}")
         if self.unbalanced is not None:
             raise NotImplementedError(f"unbalanced: is given; must not be with method {self.method!r}")
-        weight = 0.0 if self.reg is None else number("reg", self.reg)
+        weight = number("reg", self.reg) if has_weight else 0.0
         if self.method != "group_lasso":
             return solve_regularized_sample(source, target, metric=self.metric, quadratic=weight, **self._how)
         if y is None:
@@ -126,7 +124,7 @@ class OTTransport(TransformerMixin, BaseEstimator):
         """The images of points X (k x d) of the source domain, which need not be those of :meth:`fit`."""
         check_is_fitted(self)
         points = validate_data(self, X, reset=False, dtype=[np.float64, np.float32])
-        if self._is_regularized:
+        if isinstance(self.result_, SparsePlanResult):
             return _carried(points, self._source, self.result_.average(self._target))
         return self.result_.transform(points).astype(points.dtype, copy=False)
 
@@ -138,7 +136,7 @@ class OTTransport(TransformerMixin, BaseEstimator):
         """The images of points X (k x d) of the target domain under the inverse map."""
         check_is_fitted(self)
         points = validate_data(self, X, reset=False, dtype=[np.float64, np.float32])
-        if self._is_regularized:
+        if isinstance(self.result_, SparsePlanResult):
             return _carried(points, self._target, self.result_.average(self._source, transpose=True))
         return self.result_.inverse.transform(points).astype(points.dtype, copy=False)
 

@@ -130,6 +130,76 @@ def test_a_warm_start_and_progress() -> None:
     assert stopped.report.dual <= float(cold.value) and stopped.marginal_error > 0
 
 
+@pytest.mark.parametrize("reg", [{}, {"reg": None}, {"reg": 0}, {"reg": 0.0, "reg_type": "L2"}])
+def test_solve_without_reg_is_exact(reg: dict) -> None:
+    x, y = points("normal", 30, 2, 0), points("normal", 20, 2, 1)
+    a, b = weights("whole", 30, 2), weights("uniform", 20, 3)
+    M = cdist(x, y, "sqeuclidean")
+    expected = ot.solve(M, a, b, **reg)
+    for result in (
+        monge.solve(M, a, b, **reg),
+        monge.solve_sample(x, y, a, b, **reg, lazy=True, n_threads=1),
+        *monge.solve_batch([M, M], a=a, b=b, **reg),
+        *monge.solve_sample_batch([x], [y], a=a, b=b, **reg),
+    ):
+        assert isinstance(result, monge.ExactResult) and result.status == "optimal"
+        assert float(result.value) == pytest.approx(expected.value, rel=1e-12)
+        np.testing.assert_allclose(result.plan, expected.plan, atol=1e-15)  # Costs in general position: one optimum.
+    batch = monge.solve_batch(np.stack([M, 2 * M]))
+    np.testing.assert_allclose(batch.value, float(monge.solve(M).value) * np.array([1, 2]), rtol=1e-12)
+    assert batch.plan.shape == (2, 30, 20) and batch.converged
+    warm = monge.solve_batch(np.stack([M, 2 * M]), potentials_init=batch.potentials)
+    np.testing.assert_array_equal(warm.value, batch.value)
+
+
+def test_max_iter_is_the_number_of_passes_without_reg() -> None:
+    x, y = points("normal", 400, 16, 0), points("normal", 400, 16, 1)
+    assert monge.solve_sample(x, y, candidates=1).n_iter > 1
+    with pytest.warns(monge.ConvergenceWarning, match="^the exact solver has no proof") as caught:
+        assert monge.solve_sample(x, y, candidates=1, max_iter=1).n_iter == 1
+    assert caught[0].filename == __file__
+
+
+def test_arguments_of_entropies_are_errors_without_reg() -> None:
+    M = np.ones((2, 3))
+    for given, error, match in (
+        ({"unbalanced": 1.0}, NotImplementedError, "^unbalanced: is given without reg; reg must be > 0, or 'auto'"),
+        ({"penalty_a": 1.0}, NotImplementedError, "^penalty_a: is given without reg|^unbalanced: is given without reg"),
+        ({"unbalanced": 1.0, "unbalanced_type": "L2"}, NotImplementedError, "^unbalanced: is given without reg"),
+        ({"c": M}, NotImplementedError, "^c: is given; only solve"),
+        ({"method": "newton"}, ValueError, "^method: is 'newton', of transport with reg; must be left out"),
+        ({"method": "lowrank"}, NotImplementedError, "^method: is 'lowrank', POT's for plans of low rank"),
+        ({"precision": "float64"}, TypeError, "^precision: is no option without reg, where options are tolerance"),
+        ({"max_iter": 0}, ValueError, "^max_iter: is 0; must be >= 1"),
+        ({"tol": 0}, ValueError, "^tol: is 0"),
+        ({"a": [1, 1], "b": [1, 1, 1]}, ValueError, "^b: the total is 3; must equal"),
+        ({"plan_init": M}, NotImplementedError, "^plan_init: "),
+        ({"reg": "exact"}, TypeError, "^reg: is 'exact'; must be a number or 'auto'"),
+    ):
+        with pytest.raises(error, match=match):
+            monge.solve(M, **given)
+
+
+def test_largest_entries_draws_and_the_inverse() -> None:
+    x, y = points("normal", 30, 2, 0), points("normal", 20, 2, 1)
+    result = monge.solve_sample(x, y, weights("whole", 30, 2))
+    plan = result.plan
+    for axis in (0, 1):
+        indices, values = result.topk(3, axis)
+        largest = -np.sort(-plan, axis=axis).take(range(3), axis=axis)
+        np.testing.assert_array_equal(values, largest.T if axis == 0 else largest)
+        at = plan.T if axis == 0 else plan
+        np.testing.assert_array_equal(np.take_along_axis(at, indices, 1), values)
+    i, j = result.sample(1000, seed=3)
+    assert (plan[i, j] > 0).all() and len(set(zip(i, j))) > 15
+    inverse = result.inverse
+    np.testing.assert_array_equal(inverse.plan, plan.T)
+    np.testing.assert_array_equal(inverse.sparse_plan.toarray(), plan.T)
+    np.testing.assert_allclose(inverse.transform(), plan.T @ x / plan.sum(0)[:, None])
+    np.testing.assert_array_equal(inverse.potentials[0], result.potentials[1])
+    np.testing.assert_array_equal(inverse.inverse.plan, plan)
+
+
 def test_messages_name_the_argument() -> None:
     with pytest.raises(ValueError, match="^M: forbids too many pairs"):
         monge.solve_exact(np.array([[1, np.inf], [1, np.inf]]) * np.ones((2, 2)), [1, 1], [1, 1])

@@ -526,7 +526,7 @@ def test_batches_of_reg_type_l2(rng):
         np.testing.assert_array_equal(result.plan, alone.plan)
         assert result.value == alone.value
     for keywords, error, match in (
-        ({}, ValueError, "^reg: is not given"),
+        ({"reg": "auto"}, TypeError, "^reg: is 'auto'; must be a number"),
         ({"reg": 1.0, "potentials_init": [None] * 3}, NotImplementedError, "^potentials_init: is given; must not be"),
         ({"reg": 1.0, "tol": 1e-3, "tolerance": 1e-3}, ValueError, "^tol: is given with tolerance"),
     ):
@@ -705,7 +705,7 @@ def test_bad_arguments_say_what_they_may_be(rng):
         with pytest.raises(error, match=match):
             monge.solve_regularized(cost, a, b, **keywords)
     for keywords, error, match in (
-        ({}, ValueError, r"^reg: is not given; must be given with reg_type 'L2'"),
+        ({"reg": "auto"}, TypeError, r"^reg: is 'auto'; must be a number"),
         ({"reg": -1.0}, ValueError, r"^reg: is -1.0; must be >= 0"),
         ({"reg": 1.0, "tol": 1e-3, "tolerance": 1e-3}, ValueError, r"^tol: is given with tolerance"),
         ({"reg": 1.0, "unbalanced": 1.0}, NotImplementedError, r"^unbalanced: is given"),

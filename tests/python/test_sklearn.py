@@ -12,6 +12,7 @@ estimator_checks = pytest.importorskip("sklearn.utils.estimator_checks")
     [
         monge.OTTransport(reg=1.0, precision="float64"),
         monge.OTTransport(reg=1.0, method="quadratic"),
+        monge.OTTransport(reg=0),
         monge.OTTransport(method="none"),
         monge.OTTransport(reg=0.1, method="group_lasso", tol=1e-3),
     ]
@@ -45,7 +46,7 @@ def test_inverse_of_an_unbalanced_matrix(rng):
     np.testing.assert_allclose(result.inverse.inverse.plan, result.plan, rtol=1e-10)
 
 
-@pytest.mark.parametrize("method, reg", [("quadratic", 5.0), ("none", None), ("group_lasso", 0.1)])
+@pytest.mark.parametrize("method, reg", [("quadratic", 5.0), ("none", None), ("group_lasso", 0.1), ("auto", 0)])
 def test_regularised_plans(rng, method, reg):
     x = np.concatenate([rng.normal(scale=0.3, size=(20, 2)) + centre for centre in ((0, 0), (3, 0), (0, 3))])
     labels = np.repeat(["a", "c", "b"], 20)
@@ -55,6 +56,8 @@ def test_regularised_plans(rng, method, reg):
     plan = transport.coupling_
     # Some sums of 60 terms.
     close = {"rtol": 1e-12, "atol": 1e-12}
+    if method == "auto":
+        assert transport.result_.status == "optimal"
     np.testing.assert_allclose(moved, plan @ xt / plan.sum(1)[:, None], **close)
     np.testing.assert_allclose(transport.inverse_transform(xt), plan.T @ x / plan.sum(0)[:, None], **close)
     classes = np.stack([labels == name for name in "abc"], 1)
@@ -62,7 +65,7 @@ def test_regularised_plans(rng, method, reg):
     np.testing.assert_allclose(transport.transform(x[:3] + 1e-6), moved[:3] + 1e-6, **close)
     cost = ((x[:, None] - xt) ** 2).sum(-1)
     groups = np.repeat([0, 2, 1], 20)
-    terms = {"quadratic": {"quadratic": 5.0}, "none": {}, "group_lasso": {"group_lasso": 0.1, "groups": groups}}
+    terms = {"quadratic": {"quadratic": 5.0}, "none": {}, "auto": {}, "group_lasso": {"group_lasso": 0.1, "groups": groups}}
     other = monge.solve_regularized(cost, **terms[method])
     assert transport.result_.value == pytest.approx(other.value, rel=2e-4)  # Each is good to 1e-4.
 
@@ -77,7 +80,7 @@ def test_the_device_is_the_solvers(rng, method):
 
 def test_regularised_estimators():
     for name, keywords, match in (
-        ("quadratic", {}, "^reg: is None; must be, the weight of the term"),
+        ("quadratic", {}, "^reg: is 'auto'; must be a number, the weight of the term"),
         ("none", {"reg": 1.0}, "^reg: is 1.0; must not be given with method 'none'"),
         ("group_lasso", {"reg": 1.0}, "^y: is missing; method 'group_lasso' requires y to be passed"),
         ("quadratic", {"reg": 1.0, "unbalanced": 1.0}, "^unbalanced: is given; must not be"),

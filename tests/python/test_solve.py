@@ -51,10 +51,10 @@ def test_values(rng):
     assert result.gap == pytest.approx(0, abs=1e-10)
 
 
-def test_without_reg_it_is_five_percent_of_the_mean_cost(rng):
+def test_reg_auto_is_five_percent_of_the_mean_cost(rng):
     x, y, a, b = problem(rng)
     cost = squared_distances(x, y)
-    for result in (monge.solve(cost, a, b), monge.solve_sample(x, y, a, b)):
+    for result in (monge.solve(cost, a, b, "auto"), monge.solve_sample(x, y, a, b, reg="auto")):
         assert result.report.eps_relative == pytest.approx(0.05, rel=1e-12)
         assert result.reg == pytest.approx(0.05 * a @ cost @ b, rel=1e-6)
     assert "0.05 of the mean cost" in repr(result)
@@ -64,11 +64,11 @@ def test_without_reg_it_is_five_percent_of_the_mean_cost(rng):
 def test_norms(rng, metric, p):
     x, y, a, b = problem(rng)
     cost = np.linalg.norm(x[:, None] - y[None], ord=p, axis=-1)
-    result = monge.solve_sample(x, y, a, b, metric, norm_p=3.0 if metric == "p-norm" else None, tol=1e-9)
+    result = monge.solve_sample(x, y, a, b, metric, "auto", norm_p=3.0 if metric == "p-norm" else None, tol=1e-9)
     assert result.reg == pytest.approx(0.05 * a @ cost @ b, rel=1e-14 * len(x))
     assert_optimal(result, cost, a, b, 1e-9)
     if metric != "p-norm":
-        (of_batch,) = monge.solve_sample_batch([x], [y], a=[a], b=[b], metric=metric, tol=1e-9)
+        (of_batch,) = monge.solve_sample_batch([x], [y], "auto", a=[a], b=[b], metric=metric, tol=1e-9)
         assert of_batch.reg == result.reg
 
 
@@ -244,7 +244,7 @@ def test_bad_options_say_what_they_may_be(rng):
     cost = rng.random((6, 7))
     for keywords, error, match in (
         ({"reg": -1.0}, ValueError, r"^reg: is -1.0; must be > 0"),
-        ({"reg": 0}, NotImplementedError, r"^reg: is 0"),
+        ({"reg": None}, TypeError, r"^criterion: is no option without reg, where options are tol"),
         ({"reg": 1.0, "eps": 1.0}, ValueError, r"^reg: is given with eps"),
         ({"tolerance": -1.0}, ValueError, r"^tolerance: is -1; must be"),
         ({"method": "magic"}, ValueError, r"^method: is 'magic'; must be auto, sinkhorn, newton or splr"),
@@ -255,7 +255,7 @@ def test_bad_options_say_what_they_may_be(rng):
         ({"plan_init": cost}, NotImplementedError, r"^plan_init: "),
     ):
         with pytest.raises(error, match=match):
-            monge.solve(cost, **keywords)
+            monge.solve(cost, **{"reg": "auto", "criterion": "l1", **keywords})
 
 
 def test_ending_short_is_a_warning_and_a_status(rng):

@@ -18,7 +18,7 @@ def same(found, expected):
     np.testing.assert_array_equal(found.plan, expected.plan)
 
 
-@pytest.mark.parametrize("given", [{}, {"reg": 0.3, "unbalanced": 0.7}, {"metric": "euclidean", "scale": 2.0}])
+@pytest.mark.parametrize("given", [{"reg": "auto"}, {"reg": 0.3, "unbalanced": 0.7}, {"reg": "auto", "metric": "euclidean", "scale": 2.0}])
 def test_results_are_those_of_single_solves(rng, given):
     solver = monge.Solver(**given)
     kept = []

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from .._names import calls
+from .._problem import Reg
 from .._solve import solve
 from ._operands import require_tensors
 
@@ -17,12 +18,14 @@ class OTPairs:
     long, so one product in PyTorch's precision makes the n x m costs, which all sweeps read.
 
     Args:
-        reg: eps in units of the cost; by default 5 % of the mean cost.
+        reg: eps > 0 in units of the cost, or "auto", 5 % of the mean cost. :class:`monge.OTPlanSampler` has exact plans.
         seed: The seed of the first call. Each call takes the next number, so runs can be repeated.
         tol, options: As for :func:`monge.solve`.
     """
 
-    def __init__(self, reg: float | None = None, *, seed: int = 0, tol: float = 1e-3, **options: Any) -> None:
+    def __init__(self, reg: Reg = "auto", *, seed: int = 0, tol: float = 1e-3, **options: Any) -> None:
+        if not reg:
+            raise ValueError(f"reg: is {reg}; must be > 0 or 'auto'; OTPlanSampler draws from exact plans")
         # Draws need no certified values.
         self.reg, self.seed, self.tol, self.options = reg, seed, tol, {"certificate": False, **options}
 
@@ -38,14 +41,14 @@ class OTPairs:
         if x0.device != x1.device:
             raise ValueError(f"x1: lies on {x1.device}; must be on {x0.device}, as x0 is")
         with torch.no_grad():
-            costs = _squared_distances(x0.flatten(1), x1.flatten(1))
+            costs = squared_distances(x0.flatten(1), x1.flatten(1))
             try:
                 result = solve(costs, reg=self.reg, tol=self.tol, **self.options)
             except ValueError:
-                if self.reg is not None or costs.any():
+                if self.reg != "auto" or costs.any():
                     raise
                 # All points are in one place, so reg has no mean cost. Any equal costs have the same plan.
-                result = solve(torch.ones_like(costs), tol=self.tol, **self.options)
+                result = solve(torch.ones_like(costs), reg="auto", tol=self.tol, **self.options)
             i, j = result.sample(len(x0), seed=self.seed)
         self.seed += 1
         return i, j
@@ -55,7 +58,7 @@ class OTPairs:
         return x0[i], x1[j]
 
 
-def _squared_distances(x: Tensor, y: Tensor) -> Tensor:
+def squared_distances(x: Tensor, y: Tensor) -> Tensor:
     """Squared distances (n x m), in float32 or float64."""
     dtype = torch.promote_types(torch.promote_types(x.dtype, y.dtype), torch.float32)
     x, y = x.to(dtype), y.to(dtype)

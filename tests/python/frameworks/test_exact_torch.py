@@ -34,6 +34,42 @@ def test_other_metrics_differentiate_too() -> None:
     torch.testing.assert_close(x.grad, mass[:, None] * to / to.norm(dim=1, keepdim=True))
 
 
+def test_solve_without_reg_differentiates() -> None:
+    random = np.random.default_rng(6)
+    x, y = (torch.tensor(random.normal(size=(n, 3)), requires_grad=True) for n in (7, 5))
+    p = torch.tensor(random.normal(size=7), requires_grad=True)
+    M = torch.tensor(random.random((7, 5)), requires_grad=True)
+    assert torch.autograd.gradcheck(lambda x, y, p: monge.solve_sample(x, y, p.softmax(0)).value, (x, y, p))
+    assert torch.autograd.gradcheck(lambda M, p: monge.solve(M, p.softmax(0), reg=0).value, (M, p))
+    assert torch.autograd.gradcheck(lambda M: monge.solve_batch(torch.stack([M, 2 * M])).value, M)
+    assert not monge.solve(M, grad="detach").value.requires_grad
+    assert (torch.autograd.grad(monge.solve(M).topk(2)[1].sum(), M)[0] == 0).all()
+    (gradient,) = torch.autograd.grad(monge.solve(M).inverse.value, M)
+    torch.testing.assert_close(gradient, monge.solve(M).plan.detach())
+
+
+def test_pairs_of_tensors() -> None:
+    random = np.random.default_rng(7)
+    x0, x1 = (torch.tensor(random.normal(size=(n, 2, 3)), dtype=torch.float32) for n in (9, 9))
+    for dtype in (torch.float32, torch.float64, torch.bfloat16):
+        p, q, i, j = monge.OTPlanSampler("exact").sample_plan_with_labels(
+            x0.to(dtype, copy=True).requires_grad_(), x1.to(dtype), torch.arange(9), np.arange(9), replace=False
+        )
+        assert p.dtype == q.dtype == dtype and p.requires_grad and torch.equal(i.sort()[0], torch.arange(9))
+        assert torch.equal(p, x0.to(dtype)[i]) and torch.equal(q, x1.to(dtype)[j])
+    for method in ("sinkhorn", "unbalanced"):
+        sampler = monge.OTPlanSampler(method, reg=1.0)
+        np.random.seed(0)
+        p, q = sampler.sample_plan(x0, x1)
+        np.random.seed(0)
+        r, s = sampler.sample_plan(x0.numpy(), x1.numpy())
+        assert isinstance(p, torch.Tensor) and p.shape == q.shape == x0.shape and isinstance(r, np.ndarray)
+        assert sampler.sample_plan(x0, x1, replace=False)[1].shape == x1.shape
+        paths = sampler.sample_trajectory(torch.stack([x0, x1, x0], 1))
+        assert isinstance(paths, torch.Tensor) and paths.shape == (9, 3, 2, 3)
+        assert torch.equal(paths[:, 0], x0)
+
+
 def test_a_plan_is_constant_in_costs_and_points() -> None:
     random = np.random.default_rng(3)
     x, y, v = (torch.tensor(random.normal(size=(n, 2)), requires_grad=True) for n in (12, 9, 9))

@@ -484,7 +484,7 @@ def test_pairs_of_points_in_one_place(n, given):
 def test_costs_of_pairs(dtype):
     generator = torch.Generator().manual_seed(0)
     x, y = (((8 * torch.randn(n, 48, generator=generator)).round() + 4096).to(dtype) for n in (30, 40))
-    costs = monge.torch._pairs._squared_distances(x, y)
+    costs = monge.torch._pairs.squared_distances(x, y)
     exact = (x.double()[:, None] - y.double()).square().sum(2)
     assert costs.dtype == (torch.float64 if dtype == torch.float64 else torch.float32)
     # Sums of 48 products of each pair, whose terms are at most (|x - c| + |y - c|)^2, c the mean of y.
