@@ -84,8 +84,10 @@ struct OrientedCosts {
     row_step = transposed ? 1 : matrix.row_stride;
     column_step = transposed ? matrix.row_stride : 1;
   }
-  __device__ __forceinline__ double operator()(int i, int j) const {
-    double const cost = static_cast<double>(data[i * row_step + j * column_step]);
+  __device__ __forceinline__ T const* column(int j) const { return data + j * column_step; }
+  /// In a row of this column.
+  __device__ __forceinline__ T at(T const* column, int i) const {
+    T const cost = column[i * row_step];
     return maximize ? -cost : cost;
   }
 };
@@ -100,6 +102,7 @@ class BlockPathSearch {
     for (int k = 0; k < kColumns; ++k) {
       v_[k] = 0;
       row_of_[k] = -1;
+      costs_of_[k] = costs.column(min(column(k), max(costs.columns - 1, 0)));
       if (column(k) < costs_.columns) memory_.row_of[column(k)] = -1;
     }
     for (int i = static_cast<int>(threadIdx.x); i < costs_.rows; i += threads_) {
@@ -131,7 +134,7 @@ class BlockPathSearch {
     bool invalid = false;
     for (int i = first; i < costs_.rows; ++i) {
       for (int j = static_cast<int>(threadIdx.x); j < costs_.columns; j += threads_)
-        invalid |= !(costs_(i, j) > -kInfinity);
+        invalid |= !(costs_.at(costs_.column(j), i) > -std::numeric_limits<T>::infinity());
     }
     return __syncthreads_or(invalid) != 0;
   }
@@ -167,24 +170,23 @@ class BlockPathSearch {
     double const u = memory_.u[i];
     double least = kInfinity;
     bool invalid = false;
-    double cost[kColumns];
+    T cost[kColumns];
+    double open[kColumns];  // Distances, inf where a column is not open.
 #pragma unroll
-    for (int k = 0; k < kColumns; ++k) cost[k] = column(k) < costs_.columns ? costs_(i, column(k)) : kInfinity;
+    for (int k = 0; k < kColumns; ++k) cost[k] = costs_.at(costs_of_[k], i);
 #pragma unroll
     for (int k = 0; k < kColumns; ++k) {
-      invalid |= !(cost[k] > -kInfinity);
-      double const through = distance + cost[k] - u - v_[k];
-      if (place_[k] < 0) continue;
-      if (through < distance_[k]) {
-        distance_[k] = through;
-        parent_[k] = i;
-      }
-      if (distance_[k] < least) least = distance_[k];
+      invalid |= !(cost[k] > -std::numeric_limits<T>::infinity());
+      double const through = distance + static_cast<double>(cost[k]) - u - v_[k];
+      bool const is_open = place_[k] >= 0, shorter = is_open & (through < distance_[k]);
+      distance_[k] = shorter ? through : distance_[k];
+      parent_[k] = shorter ? i : parent_[k];
+      open[k] = is_open ? distance_[k] : kInfinity;
+      least = open[k] < least ? open[k] : least;
     }
     unsigned tie = 0;
 #pragma unroll
-    for (int k = 0; k < kColumns; ++k)
-      if (place_[k] >= 0 && distance_[k] == least) tie = max(tie, tie_of(place_[k], row_of_[k]));
+    for (int k = 0; k < kColumns; ++k) tie = max(tie, open[k] == least ? tie_of(place_[k], row_of_[k]) : 0u);
     return nearest_of_block(nearest_column(invalid ? -kInfinity : least, tie));
   }
 
@@ -249,6 +251,7 @@ class BlockPathSearch {
   OrientedCosts<T> const& costs_;
   AssignmentMemory const& memory_;
   int threads_, turn_ = 0;
+  T const* costs_of_[kColumns];  // The last column again where a thread has none.
   double distance_[kColumns], v_[kColumns];
   int parent_[kColumns], row_of_[kColumns];
   int place_[kColumns];  // In the list of open columns, by which ties are broken.
