@@ -20,9 +20,9 @@ from torch import Tensor
 
 from .. import _core
 from .._arrays import read_matrix
-from .._problem import Problem, at_the_end
+from .._problem import Problem
 from ._points import filled, weights_of
-from ._response import Found, Wanted, of_factors, of_shares, product
+from ._response import Found, Wanted, of_factors, of_shares, product, with_equal_weights
 
 _NONE: Found = [None] * 5
 
@@ -147,11 +147,7 @@ def _marginals(problem: Problem, plan: Any) -> tuple[Tensor, Tensor]:
 
 def _plan_of_sources(result: Any, problem: Problem, f: Any) -> tuple[Problem, _core.Plan]:
     """The plan of these sources with equal weights and potentials f, to the targets with their g."""
-    total, size = weights_of(result._problem)[1].sum(), len(f)
-    a = torch.full((size,), float(total) / size, dtype=torch.float64, device=problem.place.device)
-    problem = replace(problem, a=a, followed=None)
-    views = (problem.geometry, a, problem.b, f, result._float64_potentials()[1])
-    return problem, _core.plan_of(problem.place.session(None), *views, at_the_end(result._options, result._report))
+    return with_equal_weights(result, problem, 0, (f, result._float64_potentials()[1]))
 
 
 def _plan_at(result: Any, points: Tensor) -> tuple[Problem, _core.Plan]:

@@ -12,13 +12,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from .._problem import Problem, warn
-from ._points import Dense, OfPlan, weights_of, with_ones
+from .. import _core
+from .._problem import Problem, at_the_end, warn
+from ._points import Dense, OfPlan, filled, weights_of, with_ones
 
 _UNSOLVED = 1e-3
 """The relative residual above which a gradient is an error."""
@@ -26,6 +28,8 @@ _UNSOLVED = 1e-3
 Wanted = tuple[bool, ...]
 Found = list[Tensor | None]
 """Gradients by the costs, X_a, X_b, a and b."""
+SumsOf = Callable[[Problem, _core.Plan, int], Tensor]
+"""dL/dlog a at fixed potentials, the sums over the rows of P o G, or for side 1 dL/dlog b, those over the columns."""
 
 
 class Response:
@@ -66,19 +70,47 @@ class Response:
         """u + w as a product l r^T."""
         return with_ones(self.u[:, None]).flip(1), with_ones(self.w[:, None])
 
-    def found(self, wanted: Wanted, tilted: Dense | OfPlan, linear: tuple[Tensor, Tensor] | None = None) -> Found:
-        """`tilted` is W. `linear` are dL/dlog a and dL/dlog b at fixed potentials."""
+    def found(self, wanted: Wanted, tilted: Dense | OfPlan, direct: Callable[[int], Tensor] | None = None) -> Found:
+        """`tilted` is W. `direct(side)` is dL/da, or dL/db for side 1, at fixed potentials."""
         by_cost, by_x, by_y, *by_weights = wanted
         found: Found = [tilted.entries if by_cost else None]
         found += tilted.by_points() if by_x or by_y else [None, None]
         for side, one in enumerate(by_weights):
-            if one and linear is not None and not self._weights[side].all():
-                raise NotImplementedError(
-                    f"{'ab'[side]}: has entries of 0, by which there are no derivatives; detach it"
-                )
-            direct = 0 if linear is None else linear[side] / self._weights[side]
-            found.append(self.by_weights[side] + direct if one else None)
+            own = self.by_weights[side]
+            found.append(None if not one else own if direct is None else own + direct(side))
         return found
+
+
+def with_equal_weights(
+    result: Any, problem: Problem, side: int, potentials: tuple[Any, Any]
+) -> tuple[Problem, _core.Plan]:
+    """A problem with equal weights on one side, and its plan of these potentials."""
+    size = len(potentials[side])
+    weight = float(weights_of(result._problem)[1 - side].sum()) / size
+    weights = torch.full((size,), weight, dtype=torch.float64, device=problem.place.device)
+    problem = replace(problem, a=problem.a if side else weights, b=weights if side else problem.b, followed=None)
+    views = (problem.geometry, problem.a, problem.b, *potentials)
+    return problem, _core.plan_of(problem.place.session(None), *views, at_the_end(result._options, result._report))
+
+
+def by_weights(
+    result: Any, problem: Problem, plan: _core.Plan, sums: tuple[Tensor, Tensor], sums_of: SumsOf
+) -> Callable[[int], Tensor]:
+    """dL/da, or dL/db for side 1, at fixed potentials, from the `sums` of a plan P or P'. The plan of equal weights has
+    entries for points of weight 0, too."""
+
+    def of_side(side: int) -> Tensor:
+        weights = weights_of(problem)[side]
+        if weights.all():
+            return sums[side] / weights
+        f, g = filled(problem, 0)
+        plan.potentials(f, g)
+        # Where b_j is 0, P' has a g_j that follows from its own sources.
+        g = torch.as_tensor(result._float64_potentials()[1], device=g.device)
+        other, of_equal = with_equal_weights(result, problem, side, (f, g))
+        return sums_of(other, of_equal, side) / weights_of(other)[side]
+
+    return of_side
 
 
 def in_gauge(result: Any, by_f: Tensor, by_g: Tensor) -> tuple[Tensor, Tensor]:
@@ -110,14 +142,18 @@ def _column_sums(plan: Any, left: Tensor, right: Tensor) -> tuple[Tensor, Tensor
 
 def of_factors(result: Any, wanted: Wanted, left: Tensor, right: Tensor) -> Found:
     """The gradients of L with dL = <left right^T, dP>, for left (n x k) and right (m x k) in float64."""
-    plan, eps = result._plan, result.reg
-    rows = (left * product(plan.apply, right, plan.rows)).sum(1)
+    problem, plan, eps = result._problem, result._plan, result.reg
+
+    def sums_of(problem: Problem, plan: _core.Plan, side: int) -> Tensor:
+        return _column_sums(plan, left, right)[0] if side else (left * product(plan.apply, right, plan.rows)).sum(1)
+
+    rows = sums_of(problem, plan, 0)
     columns, size = _column_sums(plan, left, right)
     response = Response(result, *in_gauge(result, rows / eps, columns / eps), size / eps)
     of_rows, of_columns = response.factors
     factors = torch.cat([of_rows, -left / eps], 1), torch.cat([of_columns, right], 1)
-    tilted = OfPlan(result._problem, plan, *factors)
-    return response.found(wanted, tilted, (rows, columns))
+    direct = by_weights(result, problem, plan, (rows, columns), sums_of)
+    return response.found(wanted, OfPlan(problem, plan, *factors), direct)
 
 
 def of_shares(
@@ -135,4 +171,9 @@ def of_shares(
     columns, size = _column_sums(plan, left, right)
     none = columns.new_zeros(result.shape[0])
     response = Response(result, *in_gauge(result, none, columns / eps), size / eps)
-    return response.found(wanted, OfPlan(result._problem, result._plan, *response.factors), (none, columns)), direct
+
+    of_targets = by_weights(
+        result, problem, plan, (none, columns), lambda _, plan, side: _column_sums(plan, left, right)[0]
+    )
+    tilted = OfPlan(result._problem, result._plan, *response.factors)
+    return response.found(wanted, tilted, lambda side: of_targets(1) if side else none), direct

@@ -24,11 +24,12 @@ from torch._C._functorch import is_legacy_batchedtensor
 
 from .. import _core
 from .._arrays import on_host
+from .._problem import Problem
 from ._operands import first_only
 from ._operator import under_transforms
 from ._points import Dense, OfPlan, cost_factors, cost_sums, weights_of, with_ones
 from ._products import of_apply, of_average, of_gram, of_hadamard, of_marginals, of_potential, of_transform
-from ._response import Found, Response, Wanted, in_gauge
+from ._response import Found, Response, Wanted, by_weights, in_gauge
 
 
 class _Attached(torch.autograd.Function):
@@ -150,22 +151,31 @@ def _of_potentials(result: Any, wanted: Wanted, of: Any, by: tuple[Tensor, ...])
 
 
 def _of_plan(result: Any, wanted: Wanted, of: tuple[Tensor, ...], by: tuple[Tensor, ...]) -> Found:
-    return _of_entries(result, wanted, of[0], of[0] * by[0], 0)
+    return _of_entries(result, wanted, of[0], by[0], 0)
 
 
-def _of_entries(result: Any, wanted: Wanted, plan: Tensor, weighted: Tensor, direct: float) -> Found:
-    """`weighted` is P o G, and W = P o (u + w + direct - G / eps)."""
+def _of_entries(result: Any, wanted: Wanted, plan: Tensor, by_plan: Tensor, direct: float) -> Found:
+    """`by_plan` is G, and W = P o (u + w + direct - G / eps)."""
+
+    def weigh(plan: Tensor) -> Tensor:
+        return torch.where(plan > 0, plan * by_plan, 0)  # An infinite cost has no mass.
+
+    def sums_of(problem: Problem, plan: _core.Plan, side: int) -> Tensor:
+        return weigh(OfPlan.itself(problem, plan).entries).sum(1 - side, dtype=torch.float64)
+
+    weighted = weigh(plan)
     rows, columns = weighted.sum(1, dtype=torch.float64), weighted.sum(0, dtype=torch.float64)
     response = Response(result, rows / result.reg, columns / result.reg)
     tilt = (response.u + direct)[:, None] + response.w
-    return response.found(wanted, Dense(result._problem, plan * tilt - weighted / result.reg), (rows, columns))
+    of_weights = by_weights(result, result._problem, result._plan, (rows, columns), sums_of)
+    return response.found(wanted, Dense(result._problem, plan * tilt - weighted / result.reg), of_weights)
 
 
 def _of_value_linear(result: Any, wanted: Wanted, of: Any, by: tuple[Tensor, ...]) -> Found:
     problem = result._problem
     if problem.cost is not None:
         plan = result._make_plan()
-        found = _of_entries(result, wanted, plan, torch.where(plan > 0, plan * problem.cost, 0), 1)
+        found = _of_entries(result, wanted, plan, problem.cost, 1)
     else:
         rows, columns = cost_sums(problem, result._plan)
         response = Response(result, rows / result.reg, columns / result.reg)
@@ -174,7 +184,10 @@ def _of_value_linear(result: Any, wanted: Wanted, of: Any, by: tuple[Tensor, ...
         if factors is not None:
             left, right = torch.cat([left, factor * factors[0]], 1), torch.cat([right, factors[1]], 1)
         tilted = OfPlan(problem, result._plan, left, right, factor if factors is None else 0)
-        found = response.found(wanted, tilted, (rows, columns))
+        of_weights = by_weights(
+            result, problem, result._plan, (rows, columns), lambda other, plan, side: cost_sums(other, plan)[side]
+        )
+        found = response.found(wanted, tilted, of_weights)
     return [None if gradient is None else gradient * by[0] for gradient in found]
 
 
