@@ -48,6 +48,9 @@ void print_summary(CostRun const& run, ExactReport const& report, DeviceChoice c
   print_line("status", fmt::format("{} after {} passes over all pairs", name(report.status), report.rounds));
   if (report.status != ExactStatus::optimal) print_line("", report.message);
   print_line("transport cost", value_text(report.transport_cost));
+  if (report.value != report.transport_cost) print_line("with penalties", value_text(report.value));
+  if (report.transported_mass != report.mass)
+    print_line("mass", fmt::format("{:.9g} transported", report.transported_mass));
   print_line("dual", value_text(report.dual));
   print_line("gap", fmt::format("{:.3g} (worst reduced cost {:.3g}, costs up to {:.3g})", report.gap,
                                 report.worst_reduced_cost, report.cost_scale));
@@ -95,8 +98,8 @@ int solve_files(Arguments arguments) {
     print_summary(run, report, device, written);
   }
   if (interrupted()) {
-    fmt::print(stderr, "monge: interrupted with {:.3g} of the mass {:.3g} in the plan; the results were written\n",
-               report.transported_mass, report.mass);
+    fmt::print(stderr, "monge: interrupted with {:.3g} of the mass {:.3g} without a place; the results were written\n",
+               report.missing_mass, report.mass);
     return kInterrupted;
   }
   return report.status == ExactStatus::optimal ? kDone : kShort;

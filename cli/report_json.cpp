@@ -217,7 +217,10 @@ Json report_json(CostRun const& run, ExactOptions const& options, ExactReport co
   json["nonzeros"] = report.nonzeros;
   json["mass"] = report.mass;
   json["transported_mass"] = report.transported_mass;
+  json["missing_mass"] = report.missing_mass;
   json["transport_cost"] = report.transport_cost;
+  json["value"] = report.value;
+  json["mass_price"] = report.mass_price;
   json["dual"] = report.dual;
   json["gap"] = report.gap;
   json["worst_reduced_cost"] = report.worst_reduced_cost;

@@ -1,5 +1,8 @@
 // Exact optimal transport, without regularisation:
-//   min <C, P>   subject to  P 1 = a,  P^T 1 = b,  P >= 0.
+//   min <C, P>   subject to  P 1 = a,  P^T 1 = b,  P >= 0,
+// or a problem that leaves some of the mass where it is, by penalties or by the mass to transport:
+//   min <C, P> + penalty_a |P 1 - a|_1 + penalty_b |P^T 1 - b|_1              (unbalanced, of total variation)
+//   min <C, P>   subject to  P 1 <= a,  P^T 1 <= b,  sum P = mass              (partial)
 // Potentials of an entropic solve choose candidate pairs, the network simplex method finds the optimum on these, and a
 // pass over all pairs in float64 finds pairs that would lower it. They join the candidates until there are none.
 #pragma once
@@ -45,6 +48,14 @@ struct ExactOptions {
   /// Limit of the passes over all pairs, >= 1.
   int rounds = 100;
 
+  /// Unbalanced transport: the penalties of |P 1 - a|_1 and |P^T 1 - b|_1, in units of C for each unit of mass. > 0;
+  /// infinity makes the side a constraint. With equal penalties and costs >= 0 a unit of mass either moves or stays at
+  /// penalty_a + penalty_b: P 1 <= a, P^T 1 <= b, and no pair of more cost has mass. The totals may differ.
+  double penalty_a = std::numeric_limits<double>::infinity();
+  double penalty_b = std::numeric_limits<double>::infinity();
+  /// Partial transport: the mass of the plan, > 0 and at most the smaller total. Infinity: all of it.
+  double mass = std::numeric_limits<double>::infinity();
+
   VectorView f = {};  ///< Warm start (n), with g: potentials of this problem or of one like it. Finite where a_i > 0.
   VectorView g = {};  ///< Warm start (m).
   std::function<bool(ExactProgress const&)> progress = {};  ///< Return false to stop.
@@ -58,6 +69,10 @@ void visit_exact_options(Options& options, Visitor&& visit) {
   visit(Field{"candidates", at_least(1), "pairs of each row and of each column that the first round takes"},
         options.candidates);
   visit(Field{"rounds", at_least(1), "at most this many passes over all pairs"}, options.rounds);
+  visit(Field{"penalty_a", kPositiveOrInfinite, "penalty of |P 1 - a|_1; infinity: a constraint"}, options.penalty_a);
+  visit(Field{"penalty_b", kPositiveOrInfinite, "penalty of |P^T 1 - b|_1; infinity: a constraint"}, options.penalty_b);
+  visit(Field{"mass", kPositiveOrInfinite, "mass to transport, at most the smaller total; infinity: all"},
+        options.mass);
 }
 
 /// The result of a solve. Values are float64, for the costs as given and in their units.
@@ -69,10 +84,14 @@ struct ExactReport {
   std::int64_t pivots = 0;        ///< Of the network simplex method.
   std::int64_t nonzeros = 0;      ///< Of the plan.
   double mass = 0;                ///< sum a.
-  double transported_mass = 0;    ///< sum P: less than the mass only if the solve was stopped.
+  double transported_mass = 0;    ///< sum P
+  double missing_mass = 0;        ///< Mass that has no place: 0 unless the solve was stopped.
   double transport_cost = 0;      ///< <C, P>
-  double dual = 0;                ///< <a, f> + <b, g>, a lower bound of the optimum.
-  double gap = 0;                 ///< sum_ij P_ij (C_ij - f_i - g_j): transport_cost - dual without cancellation.
+  double value = 0;               ///< The objective: the transport cost and the penalties.
+  double mass_price = 0;          ///< Of partial transport: the derivative of the optimum by the mass.
+  double dual = 0;                ///< A lower bound of the optimum: <a, f> + <b, g>, less (sum a + sum b - 2 mass) / 2
+                                  ///< times mass_price for partial transport.
+  double gap = 0;                 ///< value - dual, from reduced costs, without cancellation.
   double worst_reduced_cost = 0;  ///< The least C_ij - f_i - g_j that the last pass met, or 0 if none was negative.
   double cost_scale = 0;          ///< The largest |C_ij| of a candidate.
   struct {
@@ -88,8 +107,10 @@ struct ExactPlan {
   std::vector<std::int64_t> row_begin;       ///< n + 1: the entries in the rows before each.
   std::vector<std::int64_t> column_indices;  ///< j of each entry, ascending within a row.
   std::vector<double> values;                ///< P_ij of each entry.
-  /// Potentials in units of C: f (n), g (m). They are derivatives of the optimum by a and b, up to the constant t of
-  /// (f + t, g - t). The derivative by C_ij is P_ij.
+  /// Potentials in units of C: f (n), g (m), with f_i + g_j <= C_ij. They are derivatives of the optimum by a and b,
+  /// for a balanced problem up to the constant t of (f + t, g - t). With penalties f <= penalty_a and g <= penalty_b,
+  /// in absolute value. For partial transport both are at most mass_price / 2, and the derivatives are f and g less
+  /// this. The derivative by C_ij is P_ij.
   std::vector<double> f, g;
 
   std::int64_t rows() const { return static_cast<std::int64_t>(f.size()); }
@@ -97,11 +118,11 @@ struct ExactPlan {
 };
 
 /// Solves the problem at the head of this file. a (n) and b (m) are non-negative with positive totals, equal to 1e-6
-/// relative; b is scaled to the total of a. An empty a or b is uniform with total 1, or with the total of the other if
-/// that one is given. Masses are exact: whole weights give whole entries. Pairs of infinite cost have no mass. Memory
-/// is O((n + m) (d + candidates)) beside a cost matrix; the passes over all pairs run on the device of the context, the
-/// rest on one thread of the host. Throws Error (invalid_argument: also if forbidden pairs leave no plan; unsupported;
-/// out_of_memory; device_failure).
+/// relative, and b is scaled to the total of a, unless there are penalties or a mass. An empty a or b is uniform with
+/// total 1, or with the total of the other if that one is given. Masses are exact: whole weights give whole entries.
+/// Pairs of infinite cost have no mass. Memory is O((n + m) (d + candidates)) beside a cost matrix; the passes over all
+/// pairs run on the device of the context, the rest on one thread of the host. Throws Error (invalid_argument: also if
+/// forbidden pairs leave no plan; unsupported; out_of_memory; device_failure).
 ExactPlan solve_exact(Context const& context, Geometry const& geometry, VectorView a, VectorView b,
                       ExactOptions const& options = {});
 

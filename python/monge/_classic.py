@@ -65,6 +65,8 @@ _POINTS = {
 
 _EMD = {**MATRIX, UNEQUAL_TOTALS: "check_marginals=False, which scales b"}
 
+_PARTIAL = {**MATRIX, "mass": "m"}
+
 _OF_ONE_METHOD = ("tau", "epsilon0", "numInnerItermax", "print_period", "translation_invariant")
 """Further options of POT's methods, which have no effect here: the solver is one, in the log domain."""
 _OF_PLANS = ("greenkhorn", "sinkhorn_epsilon_scaling")
@@ -662,6 +664,48 @@ def emd(
     """
     result = _emd(a, b, M, check_marginals, potentials_init)
     return (result.plan, _emd_log(result, center_dual)) if truth("log", log) else result.plan
+
+
+def _partial(a: Any, b: Any, M: Any, m: Any) -> ExactResult:
+    problem = matrix_problem(M, _weights(a), _weights(b))
+    if m is None:
+        sides = (problem.a, problem.b)
+        m = min(1.0 if side is None else float(on_host(side).sum(dtype=np.float64)) for side in sides)
+    return run_exact(problem, {"mass": m})
+
+
+def _partial_log(result: ExactResult) -> Log:
+    u, v = result.potentials
+    warning = None if result.converged else result.report.message
+    log = {"cost": result.value, "partial_w_dist": result.value, "u": u, "v": v, "warning": warning}
+    return log | {"result_code": int(result.converged)}
+
+
+@calls(**_PARTIAL)
+def partial_wasserstein(a: Any, b: Any, M: Any, m: float | None = None, nb_dummies: int = 1, log: bool = False) -> Any:
+    """POT's ``ot.partial.partial_wasserstein``: the plan (n x m) of least cost with mass `m`, P 1 <= a and P^T 1 <= b.
+
+    Args:
+        a, b, M: Weights and costs, as for :func:`solve_exact`; totals may differ, and empty weights are uniform.
+        m: The mass, > 0, by default the smaller total.
+        nb_dummies: Has no effect: the dustbin is one point.
+        log: Adds a dictionary of `cost` (also as `partial_w_dist`), the potentials `u` and `v`, `warning` and
+            `result_code`, 1 for a proved optimum.
+
+    Errors are those of :func:`solve_exact`.
+    """
+    result = _partial(a, b, M, m)
+    return (result.plan, _partial_log(result)) if truth("log", log) else result.plan
+
+
+@calls(**_PARTIAL)
+def partial_wasserstein2(
+    a: Any, b: Any, M: Any, m: float | None = None, nb_dummies: int = 1, log: bool = False
+) -> Any:
+    """POT's ``ot.partial.partial_wasserstein2``: the cost of the plan of :func:`partial_wasserstein`, which tensors of
+    PyTorch differentiate, and with `log` also (cost, log). The log has the plan, too, as `T`."""
+    result = _partial(a, b, M, m)
+    return (result.value, _partial_log(result) | {"T": result.plan}) if truth("log", log) else result.value
 
 
 @calls(**_EMD)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,12 +12,13 @@ import numpy as np
 from . import _core
 from ._arrays import Array, framework_of, on_host
 from ._names import MATRIX, POINTS, UNEQUAL_TOTALS, calls
-from ._plan_result import SparsePlanResult, attached
+from ._plan_result import Gradients, SparsePlanResult, attached
 from ._problem import (
     Problem,
     ProgressFunction,
     library_options,
     matrix_problem,
+    pair_of_penalties,
     pair_of_potentials,
     points_problem,
     warn,
@@ -29,7 +31,7 @@ if TYPE_CHECKING:
     from ._options import ExactOptions
 
 _ALWAYS_ROUNDS = 100
-_TOTALS = {UNEQUAL_TOTALS: "solve() with unbalanced"}
+_TOTALS = {UNEQUAL_TOTALS: "unbalanced or mass"}
 
 
 @dataclass(frozen=True)
@@ -100,9 +102,9 @@ def _write(to: Array, values: np.ndarray[Any, Any]) -> None:
 class ExactResult(SparsePlanResult):
     """The result of :func:`monge.solve_exact` and its like, with the attributes of POT's ``OTResult`` and more.
 
-    P minimises <M, P> over the plans and has at most n + m - 1 entries. Status "optimal" is a proof: no pair of points
-    has a cost below the sum of its potentials. Arrays have the framework, dtype and device of M or X_a. A pickle holds
-    the result; nothing is solved again.
+    P minimises <M, P>, or the objective with penalties, and has at most n + m - 1 entries (n + m with penalties).
+    Status "optimal" is a proof: no pair of points has a cost below the sum of its potentials. Arrays have the
+    framework, dtype and device of M or X_a. A pickle holds the result; nothing is solved again.
 
     If tensors of PyTorch that require gradients were given, ``value`` has the derivatives of the optimum. The plan is
     locally constant in costs and points: what is made of it (plan, entries, marginals, products, averages, maps) has
@@ -129,12 +131,12 @@ class ExactResult(SparsePlanResult):
 
     @property
     def marginal_error(self) -> float:
-        """The mass that the plan lacks on both sides: 0 unless the solve was stopped."""
-        return float(2 * (self._report.mass - self._report.transported_mass))
+        """The mass that has no place, on both sides: 0 unless the solve was stopped."""
+        return float(2 * self._report.missing_mass)
 
     @property
     def value(self) -> Array:
-        """<M, P>.
+        """<M, P>, plus the penalties of unbalanced transport.
 
         If tensors of PyTorch that require gradients were given, it has first derivatives, those of the optimum.
         """
@@ -142,8 +144,8 @@ class ExactResult(SparsePlanResult):
 
     @property
     def value_linear(self) -> Array:
-        """<M, P>, as :attr:`value`."""
-        return self.value
+        """<M, P>, which has the derivatives of :attr:`value` unless there are penalties."""
+        return super().value_linear if self._has_penalties else self.value
 
     @functools.cached_property
     def pairs(self) -> tuple[Array, Array, Array]:
@@ -177,7 +179,17 @@ class ExactResult(SparsePlanResult):
         return self._made
 
     def _value(self) -> float:
-        return float(self._report.transport_cost)
+        return float(self._report.value)
+
+    @property
+    def _has_penalties(self) -> bool:
+        return "penalty_a" in self._options or "penalty_b" in self._options
+
+    def _gradients(self, wanted: str) -> Gradients:
+        found, of_mass = super()._gradients(wanted), self._report.mass_price / 2
+        if of_mass == 0 or found.a is None or found.b is None:
+            return found
+        return replace(found, a=found.a - of_mass, b=found.b - of_mass)
 
     def __reduce__(self) -> Any:
         return ExactResult, (self._problem.for_pickle(), self._options, self._made)
@@ -186,7 +198,7 @@ class ExactResult(SparsePlanResult):
         n, m = self.shape
         report = self._report
         return (
-            f"<ExactResult {n} x {m}: {report.status} after {report.rounds} passes, value {report.transport_cost:.6g}, "
+            f"<ExactResult {n} x {m}: {report.status} after {report.rounds} passes, value {report.value:.6g}, "
             f"gap {report.gap:.1e}, {report.nonzeros} entries>"
         )
 
@@ -214,12 +226,20 @@ def run(
     return ExactResult(problem, options, _Made(plan.report, *arrays))
 
 
+def _translated(options: Mapping[str, Any], unbalanced: Any, tol: float | None) -> dict[str, Any]:
+    penalty_a, penalty_b = (None, None) if unbalanced is None else pair_of_penalties(unbalanced)
+    return library_options(
+        options, tolerance=("tol", tol), penalty_a=("unbalanced", penalty_a), penalty_b=("unbalanced", penalty_b)
+    )
+
+
 @calls(**{**MATRIX, **_TOTALS})
 def solve_exact(
     M: Any,
     a: Any = None,
     b: Any = None,
     *,
+    unbalanced: float | Sequence[float] | None = None,
     potentials_init: tuple[Any, Any] | None = None,
     n_threads: int | None = None,
     tol: float | None = None,
@@ -227,12 +247,19 @@ def solve_exact(
     progress: bool | ProgressFunction | None = None,
     **options: Unpack[ExactOptions],
 ) -> ExactResult:
-    """Solves min_P <M, P> over P >= 0 with P 1 = a and P^T 1 = b, and proves that the plan is optimal.
+    """Solves min_P <M, P> over P >= 0 with P 1 = a and P^T 1 = b, and proves that the plan is optimal. With
+    `unbalanced` or `mass` some of the mass stays where it is.
 
     Args:
         M: Costs (n x m); inf forbids a pair. M is read in place, and must not change as long as the result is used.
-        a, b: Weights (n) and (m), non-negative, with equal totals. By default uniform, with total 1 or that of the
-            other side. Whole weights give whole entries. n = m with uniform weights gives a permutation.
+        a, b: Weights (n) and (m), non-negative, with equal totals unless `unbalanced` or `mass` is given. By default
+            uniform, with total 1 or that of the other side. Whole weights give whole entries. n = m with uniform
+            weights gives a permutation.
+        unbalanced: rho > 0, or (rho_a, rho_b), in units of M: penalties rho_a |P 1 - a|_1 and rho_b |P^T 1 - b|_1
+            (total variation) replace the constraints; inf keeps one. With one rho and M >= 0 mass moves only over pairs
+            of cost 2 rho or less, P 1 <= a and P^T 1 <= b. The library's names are `penalty_a` and `penalty_b`.
+        mass: Partial transport: the total of P, at most the smaller total, with P 1 <= a and P^T 1 <= b.
+            The report's `mass_price` is the derivative of the value by it.
         potentials_init: (f, g) in units of M, a warm start: the potentials of this problem or of one like it.
         n_threads: Threads on the CPU, by default one for each core.
         tol: The largest violation of a reduced cost that counts as rounding, as a share of the largest cost (1e-12).
@@ -255,8 +282,11 @@ def solve_exact(
     >>> result.plan, float(result.value), result.status
     (array([[1., 0., 1.],
            [0., 1., 1.]]), 4.0, 'optimal')
+    >>> monge.solve_exact([[0.0, 3.0, 1.0], [2.0, 1.0, 2.0]], a=[2, 2], b=[1, 1, 2], mass=2).plan
+    array([[1., 0., 1.],
+           [0., 0., 0.]])
     """
-    translated = library_options(options, tolerance=("tol", tol))
+    translated = _translated(options, unbalanced, tol)
     return run(matrix_problem(M, a, b, device), translated, potentials_init, n_threads, progress)
 
 
@@ -274,6 +304,7 @@ def solve_exact_sample(
     labels_y: Any = None,
     label_cost: Any = None,
     label_weight: float = 1.0,
+    unbalanced: float | Sequence[float] | None = None,
     potentials_init: tuple[Any, Any] | None = None,
     n_threads: int | None = None,
     tol: float | None = None,
@@ -294,5 +325,5 @@ def solve_exact_sample(
     problem = points_problem(
         X_a, X_b, a, b, metric, norm_p, scale, labels_x, labels_y, label_cost, label_weight, device
     )
-    translated = library_options(options, tolerance=("tol", tol))
+    translated = _translated(options, unbalanced, tol)
     return run(problem, translated, potentials_init, n_threads, progress)

@@ -472,7 +472,8 @@ def pairs_of_potentials(given: Any, size: int) -> list[tuple[Array | None, Array
     return each_problem(pair_of_potentials, starts)
 
 
-def _penalties(value: Any) -> tuple[float, float]:
+def pair_of_penalties(value: Any) -> tuple[float, float]:
+    """`unbalanced` as one penalty for each side."""
     values = list(value) if isinstance(value, (list, tuple)) or getattr(value, "ndim", 0) == 1 else [value]
     if len(values) not in (1, 2):
         raise ValueError(f"unbalanced: has {len(values)} numbers; must be one, or one for each side")
@@ -543,7 +544,7 @@ def solve_options(
         raise NotImplementedError("reg: is 0; must be > 0; solve_exact() finds a plan without entropy")
     if eps is not None and not eps > 0:
         raise ValueError(f"reg: is {eps}; must be > 0")
-    penalty_a, penalty_b = (None, None) if unbalanced is None else _penalties(unbalanced)
+    penalty_a, penalty_b = (None, None) if unbalanced is None else pair_of_penalties(unbalanced)
     require_kl(unbalanced_type, unbalanced is not None or not is_balanced(own))
     options = library_options(
         own,

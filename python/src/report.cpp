@@ -174,7 +174,10 @@ void visit_members(ExactReport const*, Visit const& visit) {
   visit("nonzeros", &ExactReport::nonzeros);
   visit("mass", &ExactReport::mass);
   visit("transported_mass", &ExactReport::transported_mass);
+  visit("missing_mass", &ExactReport::missing_mass);
   visit("transport_cost", &ExactReport::transport_cost);
+  visit("value", &ExactReport::value);
+  visit("mass_price", &ExactReport::mass_price);
   visit("dual", &ExactReport::dual);
   visit("gap", &ExactReport::gap);
   visit("worst_reduced_cost", &ExactReport::worst_reduced_cost);

@@ -34,11 +34,19 @@ constexpr double kStartCache = 1 << 27;
 constexpr double kStartEps = 0.3;
 constexpr int kMostStarts = 6;
 
+/// A mass may exceed the smaller total by this share of it: the rounding of weights.
+constexpr double kSameTotals = 1e-6;
+
 std::size_t at(std::int64_t i) {
   return static_cast<std::size_t>(i);
 }
 
-/// Weights as whole numbers of quanta; both sides have one total.
+Mass total_of(std::vector<Mass> const& masses) {
+  return std::accumulate(masses.begin(), masses.end(), Mass{0});
+}
+
+/// Weights as whole numbers of quanta; both sides have one total. In a relaxed problem the last column is a dustbin
+/// that takes what rows leave, and the last row gives what columns lack.
 struct Masses {
   std::vector<Mass> a, b;
   double quantum;  // Times 2^exponent.
@@ -47,20 +55,39 @@ struct Masses {
   double weight(Mass mass) const { return std::ldexp(static_cast<double>(mass) * quantum, exponent); }
 };
 
+bool is_partial(ExactOptions const& options) {
+  return std::isfinite(options.mass);
+}
+bool is_relaxed(ExactOptions const& options) {
+  return is_partial(options) || std::isfinite(std::min(options.penalty_a, options.penalty_b));
+}
+
 bool is_uniform(std::vector<double> const& weights) {
   return std::all_of(weights.begin(), weights.end(), [&](double weight) { return weight == weights[0]; });
 }
 
-Masses masses_of(ValidMarginals const& marginals) {
+/// The smallest numbers that fit uniform weights, so that equal ones give a permutation, or part of one.
+std::optional<Masses> masses_of_uniform(ValidMarginals const& marginals, ExactOptions const& options) {
+  if (!is_uniform(marginals.a) || !is_uniform(marginals.b)) return {};
   std::size_t const n = marginals.a.size(), m = marginals.b.size();
-  // The smallest numbers that fit uniform weights, so that equal sizes give a permutation.
-  if (is_uniform(marginals.a) && is_uniform(marginals.b)) {
+  std::size_t in_a = 1, in_b = 1;  // Quanta of a weight.
+  if (marginals.total_a == marginals.total_b) {
     std::size_t const common = std::gcd(n, m);
-    return {std::vector<Mass>(n, static_cast<Mass>(m / common)), std::vector<Mass>(m, static_cast<Mass>(n / common)),
-            marginals.a[0] / static_cast<double>(m / common), 0};
+    in_a = m / common;
+    in_b = n / common;
+  } else if (marginals.a[0] != marginals.b[0]) {
+    return {};
   }
+  Masses const masses{std::vector<Mass>(n, static_cast<Mass>(in_a)), std::vector<Mass>(m, static_cast<Mass>(in_b)),
+                      marginals.a[0] / static_cast<double>(in_a), 0};
+  double const quanta = options.mass / masses.quantum;
+  if (is_partial(options) && std::abs(quanta - std::nearbyint(quanta)) > 1e-9) return {};
+  return masses;
+}
+
+Masses masses_of_any(ValidMarginals const& marginals, ExactOptions const& options) {
   // A power of two with 100 binary digits for the total: weights down to 2^-47 of it are exact, whole ones always.
-  int const exponent = std::ilogb(marginals.total_a) - 100;
+  int const exponent = std::ilogb(marginals.mass()) - 100;
   Masses masses{{}, {}, 1, exponent};
   auto const rounded = [&](double weight) {
     double const quanta = std::ldexp(weight, -exponent);
@@ -68,10 +95,38 @@ Masses masses_of(ValidMarginals const& marginals) {
   };
   for (double const weight : marginals.a) masses.a.push_back(rounded(weight));
   for (double const weight : marginals.b) masses.b.push_back(rounded(weight));
-  // The totals differ by rounding alone, far less than the largest weight.
-  *std::max_element(masses.b.begin(), masses.b.end()) += std::accumulate(masses.a.begin(), masses.a.end(), Mass{0}) -
-                                                         std::accumulate(masses.b.begin(), masses.b.end(), Mass{0});
+  // The totals of a balanced problem differ by rounding alone, far less than the largest weight.
+  if (!is_relaxed(options))
+    *std::max_element(masses.b.begin(), masses.b.end()) += total_of(masses.a) - total_of(masses.b);
   return masses;
+}
+
+Masses masses_of(ValidMarginals const& marginals, ExactOptions const& options) {
+  std::optional<Masses> const uniform = masses_of_uniform(marginals, options);
+  Masses masses = uniform ? *uniform : masses_of_any(marginals, options);
+  if (!is_relaxed(options)) return masses;
+  Mass const of_a = total_of(masses.a), of_b = total_of(masses.b);
+  Mass kept = 0;  // Mass that neither row nor column of the dustbin takes.
+  if (is_partial(options)) {
+    double const quanta = std::ldexp(options.mass / masses.quantum, -masses.exponent);
+    kept = std::min({static_cast<Mass>(uniform ? std::nearbyint(quanta) : quanta), of_a, of_b});
+  }
+  masses.a.push_back(of_b - kept);
+  masses.b.push_back(of_a - kept);
+  return masses;
+}
+
+ValidMarginals marginals_of(Backend const& backend, VectorView a, VectorView b, Shape shape,
+                            ExactOptions const& options) {
+  ValidMarginals marginals = read_marginals(backend, {}, a, b, shape.rows, shape.columns);
+  if (!is_relaxed(options)) return with_equal_totals(std::move(marginals), {.tolerance = 0});
+  if (!is_partial(options)) return marginals;
+  require(std::isinf(std::min(options.penalty_a, options.penalty_b)),
+          "mass: is given with a penalty; must be alone, since the mass decides what is left");
+  double const most = std::min(marginals.total_a, marginals.total_b);
+  require(options.mass <= most * (1 + kSameTotals), "mass: is {}; must be at most {}, the smaller total of a and b",
+          options.mass, most);
+  return marginals;
 }
 
 class ExactSolve {
@@ -82,10 +137,12 @@ class ExactSolve {
         options_(options),
         n_(shape_of(geometry).rows),
         m_(shape_of(geometry).columns),
-        marginals_(with_equal_totals(read_marginals(backend_of(context), {}, a, b, n_, m_), {.tolerance = 0})),
-        masses_(masses_of(marginals_)),
+        marginals_(marginals_of(backend_of(context), a, b, shape_of(geometry), options)),
+        reachable_(marginals_),
+        masses_(masses_of(marginals_, options)),
         costs_(backend_of(context), geometry),
         simplex_(masses_.a, masses_.b) {
+    if (is_relaxed(options_)) open_dustbin();
     WarmStart const warm = validated_warm_start(backend_of(context), options.f, options.g, marginals_);
     if (n_ * m_ <= kAllPairs) {
       take_all_pairs(warm.g);
@@ -112,6 +169,7 @@ class ExactSolve {
     report_.seconds.search += search.seconds();
     Stopwatch pricing;
     bool const stuck = !stopped_ && simplex_.left() > 0;
+    if (!stuck) read_potentials();
     std::vector<Arc> offered = stuck ? ways_out() : best_pairs();
     if (stuck) {
       simplex_.add(offered);
@@ -133,7 +191,9 @@ class ExactSolve {
 
   double tolerance() const { return options_.tolerance * report_.cost_scale; }
   /// The share of the mass that has no place; all of it before the first candidates.
-  double left() const { return simplex_.arcs() > 0 ? masses_.weight(simplex_.left()) / marginals_.total_a : 1; }
+  double left() const {
+    return simplex_.arcs() > 0 ? masses_.weight(simplex_.left()) / masses_.weight(total_of(masses_.a)) : 1;
+  }
 
   bool goes_on() {
     if (!stopped_ && options_.progress)
@@ -152,6 +212,107 @@ class ExactSolve {
     return arcs;
   }
 
+  /// Finds the prices of the dustbin, and adds its arcs. With penalties a row may also get rid of mass by a pair to a
+  /// column that has enough, and a column may get mass from a row that has none left, at the cost of the pair and of
+  /// the other side's penalty.
+  void open_dustbin() {
+    leaving_ = prices_of(Side::rows);
+    lacking_ = prices_of(Side::columns);
+    std::vector<Arc> arcs;
+    std::int32_t const row = static_cast<std::int32_t>(n_), column = static_cast<std::int32_t>(m_);
+    for (std::int32_t i = 0; i < row; ++i) arcs.push_back({i, column, leaving_.price[at(i)]});
+    for (std::int32_t j = 0; j < column; ++j) arcs.push_back({row, j, lacking_.price[at(j)]});
+    if (!is_partial(options_)) arcs.push_back({row, column, 0});
+    std::erase_if(arcs, [&](Arc const& arc) { return !has_mass(arc.row, arc.column) || std::isinf(arc.cost); });
+    for (Arc const& arc : arcs) report_.cost_scale = std::max(report_.cost_scale, std::abs(arc.cost));
+    simplex_.add(arcs);
+  }
+
+  /// The price of a unit of mass between each point and the dustbin: the penalty, or less by way of a partner, the
+  /// point of the other side at the least cost.
+  struct Prices {
+    std::vector<double> price;
+    std::vector<std::int32_t> partner;  // -1 for the penalty itself.
+  };
+
+  /// Takes points of which all pairs are forbidden out of reachable_.
+  Prices prices_of(Side side) {
+    bool const by_rows = side == Side::rows, partial = is_partial(options_);
+    std::int64_t const size = by_rows ? n_ : m_;
+    double const penalty = by_rows ? options_.penalty_a : options_.penalty_b;
+    double const other = by_rows ? options_.penalty_b : options_.penalty_a;
+    bool const no_dustbin = partial && (by_rows ? masses_.b.back() : masses_.a.back()) == 0;
+    Prices found{std::vector<double>(at(size), partial ? (no_dustbin ? kInfinity : 0) : penalty),
+                 std::vector<std::int32_t>(at(size), -1)};
+    if (partial && has_all_pairs()) return found;
+    std::vector<Arc> const nearest = cheapest_pairs(side);
+    for (std::size_t i = 0; i < nearest.size(); ++i) {
+      Arc const& pair = nearest[i];
+      if (std::isinf(pair.cost)) (by_rows ? reachable_.a : reachable_.b)[i] = 0;
+      if (partial) continue;
+      require(pair.cost >= -penalty - other,
+              "penalty_a: penalty_a + penalty_b is {}; must be at least {}, minus the least cost: mass would be made "
+              "without end",
+              penalty + other, -pair.cost);
+      if (pair.cost + other < penalty) {
+        found.price[i] = pair.cost + other;
+        found.partner[i] = by_rows ? pair.column : pair.row;
+      }
+      require(std::isfinite(found.price[i]), "cost: forbids all pairs of {} {}, whose mass must not stay",
+              by_rows ? "row" : "column", i);
+    }
+    return found;
+  }
+
+  /// Whether no pair can be forbidden.
+  bool has_all_pairs() const {
+    auto const* const clouds = std::get_if<PointCloud>(&geometry_);
+    return clouds && clouds->labels.empty();
+  }
+
+  /// The pair of least cost of each point, whatever the weights.
+  std::vector<Arc> cheapest_pairs(Side side) {
+    bool const by_rows = side == Side::rows;
+    std::int32_t const size = static_cast<std::int32_t>(by_rows ? n_ : m_);
+    std::int32_t const other_size = static_cast<std::int32_t>(by_rows ? m_ : n_);
+    auto const pair = [&](std::int32_t own, std::int32_t other) {
+      return by_rows ? Arc{own, other, 0} : Arc{other, own, 0};
+    };
+    std::vector<Arc> cheapest;
+    if (has_all_pairs()) {
+      HardTransform all(backend_of(context_), geometry_,
+                        {std::vector<double>(at(n_), 1.0), std::vector<double>(at(m_), 1.0)});
+      std::vector<std::int64_t> nearest(at(size));
+      all.nearest(side, std::vector<double>(at(other_size), 0), {nearest.data(), size, 1, 1});
+      for (std::int32_t i = 0; i < size; ++i) cheapest.push_back(pair(i, static_cast<std::int32_t>(nearest[at(i)])));
+      costs_.set(cheapest);
+      return cheapest;
+    }
+    std::vector<Arc> line(at(other_size));
+    for (std::int32_t i = 0; i < size; ++i) {
+      for (std::int32_t j = 0; j < other_size; ++j) line[at(j)] = pair(i, j);
+      costs_.set(line);
+      auto const by_cost = [](Arc const& x, Arc const& y) { return x.cost < y.cost; };
+      cheapest.push_back(*std::min_element(line.begin(), line.end(), by_cost));
+    }
+    return cheapest;
+  }
+
+  bool is_dustbin(Arc const& arc) const { return arc.row == n_ || arc.column == m_; }
+
+  /// Potentials of the simplex method, translated: with penalties to 0 at the dustbin, with a given mass to the same
+  /// number on both sides of it. No column is above what its price allows.
+  void read_potentials() {
+    v_ = simplex_.v();
+    if (!is_relaxed(options_)) return;
+    bool const takes = masses_.b[at(m_)] > 0, gives = masses_.a[at(n_)] > 0;
+    double const v = v_[at(m_)], u = simplex_.u(static_cast<std::int32_t>(n_));
+    v_.pop_back();
+    shift_ = !is_partial(options_) ? v : takes && gives ? (v - u) / 2 : takes ? v : gives ? -u : 0;
+    dustbin_ = is_partial(options_) && takes && gives ? (v + u) / 2 : 0;
+    for (std::size_t j = 0; j < v_.size(); ++j) v_[j] = std::min(v_[j] - shift_, lacking_.price[j] - dustbin_);
+  }
+
   void take_all_pairs(std::vector<double> const& g) {
     std::vector<Arc> arcs;
     for (std::int64_t i = 0; i < n_; ++i) {
@@ -161,8 +322,20 @@ class ExactSolve {
     costs_.set(arcs);
     all_pairs_ = arcs;
     simplex_.add(priced(std::move(arcs)));
-    simplex_.start(g.empty() ? std::vector<double>(at(m_), 0) : g);
+    start(g.empty() ? std::vector<double>(at(m_), 0) : g);
   }
+
+  void start(std::vector<double> g) {
+    for (std::size_t j = 0; j < g.size(); ++j) {
+      if (masses_.b[j] == 0) g[j] = 0;
+      if (is_relaxed(options_)) g[j] = std::min(g[j], lacking_.price[j]);
+    }
+    if (is_relaxed(options_)) g.push_back(0);
+    simplex_.start(g);
+  }
+
+  /// Penalties of entropic problems near this one.
+  double entropic_penalty(double penalty, double eps) const { return is_partial(options_) ? 4 * eps : penalty; }
 
   /// Potentials near the optimum, of entropic problems whose eps falls until it is near the differences of the reduced
   /// costs of a row's candidates.
@@ -175,9 +348,11 @@ class ExactSolve {
                          .certificate = false,
                          .cache_bytes = kStartCache,
                          .progress = [&](Progress const&) { return goes_on(); }};
+    options.penalty_a = entropic_penalty(options_.penalty_a, options.eps);
+    options.penalty_b = entropic_penalty(options_.penalty_b, options.eps);
     std::vector<double> f, g;
     for (int k = 0;; ++k) {
-      Plan const plan = monge::solve(context_, geometry_, marginals_.a, marginals_.b, options);
+      Plan const plan = monge::solve(context_, geometry_, reachable_.a, reachable_.b, options);
       std::vector<Arc> arcs;
       double const spread = candidates_of(plan, options.eps, arcs);
       f = plan.f();
@@ -195,7 +370,7 @@ class ExactSolve {
   void take_candidates_near(WarmStart const& warm) {
     double const eps = first_eps() / 256;
     std::vector<Arc> arcs;
-    Plan const plan = plan_of(context_, geometry_, marginals_.a, marginals_.b,
+    Plan const plan = plan_of(context_, geometry_, reachable_.a, reachable_.b,
                               {.eps = eps, .cache_bytes = kStartCache, .f = warm.f, .g = warm.g});
     candidates_of(plan, eps, arcs);
     take(std::move(arcs), plan.g());
@@ -204,16 +379,16 @@ class ExactSolve {
   /// A fifth of the mean size of what a sample of the costs has besides terms of one point.
   double first_eps() {
     constexpr std::int64_t kRows = 32, kColumns = 256;
-    auto const some = [](std::vector<Mass> const& masses, std::int64_t most) {
+    auto const some = [](std::vector<double> const& weights, std::int64_t most) {
       std::vector<std::int32_t> with_mass, chosen;
-      for (std::size_t i = 0; i < masses.size(); ++i) {
-        if (masses[i] > 0) with_mass.push_back(static_cast<std::int32_t>(i));
+      for (std::size_t i = 0; i < weights.size(); ++i) {
+        if (weights[i] > 0) with_mass.push_back(static_cast<std::int32_t>(i));
       }
       std::size_t const count = std::min(with_mass.size(), at(most));
       for (std::size_t k = 0; k < count; ++k) chosen.push_back(with_mass[k * with_mass.size() / count]);
       return chosen;
     };
-    std::vector<std::int32_t> const rows = some(masses_.a, kRows), columns = some(masses_.b, kColumns);
+    std::vector<std::int32_t> const rows = some(reachable_.a, kRows), columns = some(reachable_.b, kColumns);
     std::vector<Arc> sample;
     for (std::int32_t const i : rows) {
       for (std::int32_t const j : columns) sample.push_back({i, j, 0});
@@ -262,10 +437,7 @@ class ExactSolve {
   void take(std::vector<Arc> arcs, std::vector<double> g) {
     std::sort(arcs.begin(), arcs.end());
     simplex_.add(priced(std::move(arcs)));
-    for (std::size_t j = 0; j < g.size(); ++j) {
-      if (masses_.b[j] == 0) g[j] = 0;
-    }
-    simplex_.start(g);
+    start(std::move(g));
   }
 
   /// For each row some pairs of least reduced cost, the least among them.
@@ -273,14 +445,13 @@ class ExactSolve {
     if (!all_pairs_.empty()) return priced(all_pairs_);
     if (!hard_) {
       Marginals weights;
-      for (Mass const mass : masses_.a) weights.a.push_back(mass > 0 ? 1 : 0);
-      for (Mass const mass : masses_.b) weights.b.push_back(mass > 0 ? 1 : 0);
+      for (std::int64_t i = 0; i < n_; ++i) weights.a.push_back(masses_.a[at(i)] > 0 && reachable_.a[at(i)] > 0);
+      for (std::int64_t j = 0; j < m_; ++j) weights.b.push_back(masses_.b[at(j)] > 0 && reachable_.b[at(j)] > 0);
       hard_.emplace(backend_of(context_), geometry_, weights);
     }
-    std::vector<double> v = simplex_.v();
     std::int64_t const k = std::min(kOffered, m_);
     std::vector<std::int64_t> nearest(at(n_ * k));
-    hard_->nearest(Side::rows, v, {nearest.data(), n_, k, k});
+    hard_->nearest(Side::rows, v_, {nearest.data(), n_, k, k});
     std::vector<Arc> arcs;
     for (std::int64_t i = 0; i < n_; ++i) {
       for (std::int64_t q = 0; q < k; ++q)
@@ -312,6 +483,9 @@ class ExactSolve {
       ways.insert(ways.end(), line.begin(), line.begin() + static_cast<std::ptrdiff_t>(count));
     }
     for (std::int32_t j = 0; j < m_; ++j) demand += simplex_.is_closed_column(j) ? marginals_.b[at(j)] : 0;
+    require(!is_partial(options_) || !ways.empty(),
+            "mass: is {}; must be at most {}, all that pairs of finite cost can take", options_.mass,
+            options_.mass - masses_.weight(simplex_.left()));
     require(
         !ways.empty(),
         "cost: forbids too many pairs; row {} and others have the mass {}, and all columns that they may send it to "
@@ -323,25 +497,31 @@ class ExactSolve {
   /// Finds the largest f that the offered pairs allow, keeps the pairs of negative reduced cost, and evaluates the
   /// dual.
   void price(std::vector<Arc>& offered) {
-    std::vector<double> const v = simplex_.v();
-    std::vector<double> f(at(n_), kInfinity);
-    for (Arc const& arc : offered) f[at(arc.row)] = std::min(f[at(arc.row)], arc.cost - v[at(arc.column)]);
+    std::vector<double> f = leaving_.price;
+    f.resize(at(n_), kInfinity);
+    for (double& potential : f) potential -= dustbin_;
+    for (Arc const& arc : offered) f[at(arc.row)] = std::min(f[at(arc.row)], arc.cost - v_[at(arc.column)]);
     double worst = 0;
     CompensatedSum dual;
     for (std::int64_t i = 0; i < n_; ++i) {
       if (masses_.a[at(i)] == 0) continue;
-      worst = std::min(worst, f[at(i)] - simplex_.u(static_cast<std::int32_t>(i)));
+      worst = std::min(worst, f[at(i)] - u(i));
       dual.add(marginals_.a[at(i)] * f[at(i)]);
     }
-    for (std::int64_t j = 0; j < m_; ++j) dual.add(masses_.b[at(j)] > 0 ? marginals_.b[at(j)] * v[at(j)] : 0);
+    for (std::int64_t j = 0; j < m_; ++j) dual.add(masses_.b[at(j)] > 0 ? marginals_.b[at(j)] * v_[at(j)] : 0);
+    if (is_relaxed(options_))
+      dual.add(dustbin_ * (masses_.weight(masses_.a[at(n_)]) + masses_.weight(masses_.b[at(m_)])));
     report_.worst_reduced_cost = worst;
-    std::erase_if(offered,
-                  [&](Arc const& arc) { return arc.cost - simplex_.u(arc.row) - v[at(arc.column)] >= -tolerance(); });
+    std::erase_if(offered, [&](Arc const& arc) { return arc.cost - u(arc.row) - v_[at(arc.column)] >= -tolerance(); });
     if (dual.value() < best_dual_) return;
     best_dual_ = dual.value();
     f_ = std::move(f);
-    g_ = v;
+    g_ = v_;
+    f_.push_back(dustbin_);
+    g_.push_back(dustbin_);
   }
+
+  double u(std::int64_t row) const { return simplex_.u(static_cast<std::int32_t>(row)) + shift_; }
 
   /// Potentials of points without mass: first of columns, from rows with mass, then of rows, from all columns.
   void complete_potentials() {
@@ -356,14 +536,16 @@ class ExactSolve {
     if (std::find(mass.begin(), mass.end(), Mass{0}) == mass.end()) return;
     // Columns have their potentials before rows do.
     auto const counts = [&](std::size_t j) { return other_mass[j] > 0 || (by_rows && std::isfinite(others[j])); };
-    for (std::size_t i = 0; i < own.size(); ++i) {
-      if (mass[i] == 0) own[i] = kInfinity;
+    std::vector<double> const& price = by_rows ? leaving_.price : lacking_.price;
+    std::size_t const size = at(by_rows ? n_ : m_), other_size = at(by_rows ? m_ : n_);
+    for (std::size_t i = 0; i < size; ++i) {
+      if (mass[i] == 0) own[i] = price.empty() ? kInfinity : price[i] - others.back();
     }
     std::vector<Arc> line;
-    for (std::size_t i = 0; i < own.size(); ++i) {
+    for (std::size_t i = 0; i < size; ++i) {
       if (mass[i] > 0) continue;
       line.clear();
-      for (std::size_t j = 0; j < others.size(); ++j) {
+      for (std::size_t j = 0; j < other_size; ++j) {
         std::int32_t const own_index = static_cast<std::int32_t>(i), other = static_cast<std::int32_t>(j);
         if (counts(j)) line.push_back(by_rows ? Arc{own_index, other, 0} : Arc{other, own_index, 0});
       }
@@ -372,14 +554,41 @@ class ExactSolve {
     }
   }
 
+  /// Entries of the plan, in order. Those of the dustbin become entries of pairs or penalties.
+  std::vector<PlanEntry> plan_entries(CompensatedSum& penalties, CompensatedSum& gap) const {
+    std::vector<PlanEntry> entries = simplex_.entries();
+    for (PlanEntry& entry : entries) {
+      double const value = masses_.weight(entry.mass);
+      gap.add(value * (entry.cost - f_[at(entry.row)] - g_[at(entry.column)]));
+      if (!is_dustbin(entry)) continue;
+      bool const leaves = entry.row < n_, lacks = entry.column < m_;
+      Prices const& prices = leaves ? leaving_ : lacking_;
+      std::int32_t const partner = leaves == lacks ? -1 : prices.partner[at(leaves ? entry.row : entry.column)];
+      double const penalty = partner < 0 ? entry.cost : leaves ? options_.penalty_b : options_.penalty_a;
+      penalties.add(value * penalty);
+      if (partner < 0) continue;
+      (leaves ? entry.column : entry.row) = partner;
+      costs_.set({static_cast<Arc*>(&entry), 1});
+    }
+    std::erase_if(entries, [&](PlanEntry const& entry) { return is_dustbin(entry); });
+    std::sort(entries.begin(), entries.end());
+    for (std::size_t k = entries.size(); k-- > 1;) {
+      if (entries[k].is_same_pair(entries[k - 1])) entries[k - 1].mass += std::exchange(entries[k].mass, 0);
+    }
+    std::erase_if(entries, [](PlanEntry const& entry) { return entry.mass == 0; });
+    return entries;
+  }
+
   ExactPlan result() {
     ExactPlan plan;
+    CompensatedSum cost, penalties, gap;
+    std::vector<PlanEntry> const entries = plan_entries(penalties, gap);
+    report_.mass_price = g_.empty() ? 0 : -2 * g_.back();
+    f_.resize(at(n_));
+    g_.resize(at(m_));
     plan.f = std::move(f_);
     plan.g = std::move(g_);
-    std::vector<PlanEntry> entries = simplex_.entries();
-    std::sort(entries.begin(), entries.end());
     plan.row_begin.assign(at(n_ + 1), 0);
-    CompensatedSum cost, gap;
     Mass sum = 0;
     for (PlanEntry const& entry : entries) {
       double const value = masses_.weight(entry.mass);
@@ -387,7 +596,6 @@ class ExactSolve {
       plan.column_indices.push_back(entry.column);
       plan.values.push_back(value);
       cost.add(value * entry.cost);
-      gap.add(value * (entry.cost - plan.f[at(entry.row)] - plan.g[at(entry.column)]));
       sum += entry.mass;
     }
     std::partial_sum(plan.row_begin.begin(), plan.row_begin.end(), plan.row_begin.begin());
@@ -396,7 +604,9 @@ class ExactSolve {
     report_.nonzeros = static_cast<std::int64_t>(entries.size());
     report_.mass = marginals_.total_a;
     report_.transported_mass = masses_.weight(sum);
+    report_.missing_mass = masses_.weight(simplex_.left());
     report_.transport_cost = cost.value();
+    report_.value = cost.value() + penalties.value();
     report_.dual = best_dual_;
     report_.gap = simplex_.left() == 0 ? gap.value() : std::numeric_limits<double>::quiet_NaN();
     report_.message = report_.status == ExactStatus::optimal   ? "The plan is optimal."
@@ -413,6 +623,7 @@ class ExactSolve {
   ExactOptions const& options_;
   std::int64_t n_, m_;
   ValidMarginals marginals_;
+  Marginals reachable_;  // The same without points of which all pairs are forbidden.
   Masses masses_;
   PairCosts costs_;
   NetworkSimplex simplex_;
@@ -421,7 +632,10 @@ class ExactSolve {
   ExactReport report_;
   double best_dual_ = -kInfinity;
   bool stopped_ = false;
-  std::vector<double> f_, g_;  // Of the best dual value.
+  Prices leaving_, lacking_;        // Of rows and columns, in a relaxed problem.
+  std::vector<double> v_;           // Potentials of the last round, the simplex method's less shift_ ...
+  double shift_ = 0, dustbin_ = 0;  // ... and that of both sides of the dustbin.
+  std::vector<double> f_, g_;       // Of the best dual value; the last is the dustbin's.
 };
 
 }  // namespace

@@ -52,6 +52,29 @@ TEST_F(ExactProgram, TakesCostsWeightsAndAStart) {
   EXPECT_EQ(report()["transport_cost"], 4.0);
 }
 
+TEST_F(ExactProgram, LeavesMassByPenaltiesOrByTheMassToTransport) {
+  write_array(path("c.npy"), {{2, 3}, std::vector<double>{0, 3, 1, 2, 1, 2}});
+  write_array(path("a.npy"), {{2}, std::vector<double>{2, 2}});
+  write_array(path("b.npy"), {{3}, std::vector<double>{1, 1, 1}});
+  std::vector<std::string> const files{"--cost", path("c.npy"), "--a", path("a.npy"), "--b", path("b.npy")};
+  auto const with = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), files.begin(), files.end());
+    return more;
+  };
+  ASSERT_EQ(exact(with({"--mass", "2"})).code, 0);
+  EXPECT_THAT(indices("result/plan_indptr.npy"), ElementsAre(0, 2, 2));
+  EXPECT_THAT(indices("result/plan_indices.npy"), ElementsAre(0, 2));
+  EXPECT_EQ(report()["mass_price"], 1.0);
+  // Only the pair of cost 0 is worth less than two penalties of 0.4, and 5 units stay.
+  Outcome const outcome = exact(with({"--penalty-a", "0.4", "--penalty-b", "0.4"}));
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("with penalties"));
+  EXPECT_THAT(numbers("result/plan_data.npy"), ElementsAre(1));
+  EXPECT_EQ(report()["transport_cost"], 0.0);
+  EXPECT_NEAR(report()["value"], 5 * 0.4, 1e-15);
+  EXPECT_THAT(exact(files).err, HasSubstr("b: the total is 3"));
+}
+
 TEST_F(ExactProgram, NamesWhatIsWrong) {
   write_array(path("c.npy"), {{2, 3}, std::vector<double>{0, 3, 1, 2, 1, 2}});
   Outcome const outcome = exact({"--cost", path("c.npy"), "--tolerance", "0"});

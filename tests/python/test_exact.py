@@ -5,7 +5,8 @@ import pickle
 import numpy as np
 import ot
 import pytest
-from scipy.optimize import linear_sum_assignment
+from scipy import sparse
+from scipy.optimize import linear_sum_assignment, linprog
 from scipy.spatial.distance import cdist
 
 import monge
@@ -90,6 +91,154 @@ def test_random_whole_problems_with_ties_and_forbidden_pairs() -> None:
         assert float(result.value) == pytest.approx(ot.emd2(a, b, finite), rel=1e-12)
         assert result.report.gap == 0
         assert (result.plan == np.floor(result.plan)).all() and np.isfinite(M[result.plan > 0]).all()
+
+
+def linear_program(
+    M: np.ndarray, a: np.ndarray, b: np.ndarray, penalties: tuple[float, float] | None = None, mass: float | None = None
+) -> float:
+    """The optimum by SciPy, with what each side lacks and has too much of, or with the mass, as further unknowns."""
+    n, m = M.shape
+    allowed = np.isfinite(M.ravel())
+    of_plan = sparse.vstack([sparse.kron(sparse.eye(n), np.ones((1, m))), sparse.kron(np.ones((1, n)), sparse.eye(m))])
+    of_plan = of_plan.tocsc()[:, allowed]
+    costs, sides = M.ravel()[allowed], np.concatenate([a, b])
+    if penalties is None:
+        total = {"A_eq": np.ones((1, len(costs))), "b_eq": [mass]}
+        return float(linprog(costs, A_ub=of_plan, b_ub=sides, **total).fun)
+    prices = np.repeat(penalties, [n, m])
+    keep = np.isfinite(prices)
+    slack = sparse.eye(n + m).tocsc()[:, keep]
+    every = sparse.hstack([of_plan, slack, -slack])
+    return float(linprog(np.concatenate([costs, prices[keep], prices[keep]]), A_eq=every, b_eq=sides).fun)
+
+
+def relaxed_problem(trial: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Costs and weights of any totals: whole numbers with ties and zeros, or random numbers; some pairs forbidden."""
+    random = np.random.default_rng(trial)
+    n, m = random.integers(1, 9, 2) if trial % 10 else (1, 1)
+    if trial % 2:
+        M, a, b = random.integers(0, 4, (n, m)) + 0.0, random.integers(0, 4, n) + 0.0, random.integers(0, 4, m) + 0.0
+    else:
+        M, a, b = random.random((n, m)), random.random(n), random.random(m)
+    a[random.integers(n)] += 1
+    b[random.integers(m)] += 1
+    if trial % 3 == 0:
+        M[random.random((n, m)) < 0.3] = np.inf
+        M[0], M[:, 0] = 3, 3
+    return M, a, b
+
+
+@pytest.mark.parametrize("rho", [0.3, 1.0, (0.2, 2.0), (3.0, 0.5), (np.inf, 1.0), (0.7, np.inf)])
+def test_penalties_beside_linear_programs(rho: float | tuple[float, float]) -> None:
+    pair = rho if isinstance(rho, tuple) else (rho, rho)
+    for trial in range(60):
+        M, a, b = relaxed_problem(trial)
+        result = monge.solve_exact(M, a, b, unbalanced=rho)
+        scale = np.max(M[np.isfinite(M)]) * (a.sum() + b.sum())
+        assert result.status == "optimal"
+        assert float(result.value) == pytest.approx(linear_program(M, a, b, pair), rel=1e-9, abs=1e-9 * scale)
+        # The value is that of the plan, and the potentials, which obey all constraints of the dual, prove it.
+        plan, (f, g) = result.plan, result.potentials
+        off = np.abs(plan.sum(1) - a).sum(), np.abs(plan.sum(0) - b).sum()
+        penalties = sum(price * left for price, left in zip(pair, off) if left > 1e-12)
+        linear = (plan[plan > 0] * M[plan > 0]).sum()
+        assert float(result.value_linear) == pytest.approx(linear, abs=1e-13 * scale)
+        assert float(result.value) == pytest.approx(linear + penalties, abs=1e-12 * scale)
+        slack = 1e-12 * result.report.cost_scale
+        assert (np.abs(f) <= pair[0] + slack).all() and (np.abs(g) <= pair[1] + slack).all()
+        assert (f[:, None] + g <= M + slack).all()
+        assert a @ f + b @ g == pytest.approx(float(result.value), abs=1e-12 * scale)
+        assert result.report.gap == pytest.approx(0, abs=1e-12 * scale) and result.marginal_error == 0
+        if trial % 2:
+            assert (plan == np.floor(plan)).all()
+
+
+@pytest.mark.parametrize("share", [0.1, 0.5, 1.0])
+def test_partial_transport_beside_linear_programs(share: float) -> None:
+    for trial in range(60):
+        M, a, b = relaxed_problem(trial)
+        if trial % 3 == 0:  # The row and column without forbidden pairs have room for any mass.
+            a[0] += 10
+            b[0] += 10
+        most = min(a.sum(), b.sum())
+        mass = np.ceil(share * most) if trial % 2 else share * most
+        result = monge.solve_exact(M, a, b, mass=mass)
+        scale = np.max(M[np.isfinite(M)]) * (a.sum() + b.sum())
+        expected = linear_program(M, a, b, mass=mass)
+        assert result.status == "optimal"
+        assert float(result.value) == pytest.approx(expected, rel=1e-9, abs=1e-9 * scale)
+        plan, (f, g), price = result.plan, result.potentials, result.report.mass_price
+        assert plan.sum() == pytest.approx(mass, rel=1e-14)
+        assert (plan.sum(1) <= a * (1 + 1e-15)).all() and (plan.sum(0) <= b * (1 + 1e-15)).all()
+        slack = 1e-12 * result.report.cost_scale
+        assert (f[:, None] + g <= M + slack).all()
+        if mass < most:
+            assert (f <= price / 2 + slack).all() and (g <= price / 2 + slack).all()
+        dual = a @ f + b @ g - price / 2 * (a.sum() + b.sum() - 2 * mass)
+        assert dual == pytest.approx(float(result.value), abs=1e-12 * scale)
+        assert result.report.dual == pytest.approx(dual, abs=1e-12 * scale)
+        if trial % 2:
+            assert (plan == np.floor(plan)).all()
+        if trial % 3 and trial % 2 == 0:  # POT's large cost stands for a forbidden pair of its dustbin.
+            np.testing.assert_allclose(monge.partial_wasserstein(a, b, M, mass), plan)
+            assert ot.partial.partial_wasserstein2(a, b, M, mass) == pytest.approx(expected, rel=1e-9, abs=1e-12)
+
+
+def test_part_of_a_permutation() -> None:
+    M = np.random.default_rng(0).random((40, 40))
+    for mass in (0.3, 12 / 40, 1.0):
+        plan = monge.solve_exact(M, mass=mass).plan
+        assert set(np.unique(plan)) == {0, 1 / 40} and (plan > 0).sum() == 40 * mass
+    wide = monge.solve_exact(M[:10], np.ones(10), np.ones(40), mass=10).plan
+    row, column = linear_sum_assignment(M[:10])
+    assert (wide[row, column] == 1).all()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("how", [{"unbalanced": 0.4}, {"unbalanced": (0.1, 3.0)}, {"mass": 0.35}, {"mass": 0.97}])
+def test_relaxed_problems_of_points(kind: str, how: dict[str, float]) -> None:
+    # Costs of points beside those of a matrix: candidates and passes, beside all pairs with a dustbin given to POT.
+    x, y = points(kind, 260, 2, 0), points(kind, 230, 2, 1) + 0.3
+    a, b = weights("whole", 260, 2), weights("uniform", 230, 3)
+    M = cdist(x, y, "sqeuclidean")
+    result = monge.solve_exact_sample(x, y, a, b, **how)
+    assert result.status == "optimal"
+    if "mass" in how:
+        left = 1 - how["mass"]
+        dustbin = np.pad(M, (0, 1))
+        dustbin[-1, -1] = 1e4 * M.max()
+        a, b = np.append(a, left), np.append(b, left)
+    else:
+        rho_a, rho_b = np.broadcast_to(how["unbalanced"], 2)
+        leave = np.minimum(rho_a, rho_b + M.min(1))
+        lack = np.minimum(rho_b, rho_a + M.min(0))
+        dustbin = np.block([[M, leave[:, None]], [lack, 0]])
+        a, b = np.append(a, 1), np.append(b, 1)
+    expected = ot.emd2(a, b, dustbin, numItermax=10**7)
+    assert float(result.value) == pytest.approx(expected, rel=1e-10, abs=1e-12)
+
+
+@pytest.mark.parametrize("n", [4, 240])
+def test_points_without_a_partner_stay(n: int) -> None:
+    M = np.random.default_rng(0).random((n, n))
+    M[1], M[:, 2] = np.inf, np.inf
+    for how in ({"unbalanced": 2.0}, {"mass": 1 - 1 / n}, {"unbalanced": (2.0, 3.0)}):
+        plan = monge.solve_exact(M, **how).plan
+        assert plan[1].sum() == 0 and plan[:, 2].sum() == 0
+        np.testing.assert_allclose(np.delete(plan.sum(1), 1), 1 / n, rtol=1e-14)
+
+
+def test_gradients_of_relaxed_problems_are_differences() -> None:
+    M, random = np.random.default_rng(0).random((7, 5)), np.random.default_rng(1)
+    a, b, h = random.random(7) + 0.1, random.random(5) + 0.2, 1e-6
+    steps = random.normal(size=7), random.normal(size=5)
+    for how in ({"unbalanced": 0.2}, {"mass": 0.7}):
+        found = monge.solve_exact(M, a, b, **how).gradients()
+        up, down = (float(monge.solve_exact(M, a + s * steps[0], b + s * steps[1], **how).value) for s in (h, -h))
+        assert found.a @ steps[0] + found.b @ steps[1] == pytest.approx((up - down) / (2 * h), rel=1e-6)
+    price = monge.solve_exact(M, a, b, mass=0.7).report.mass_price
+    up, down = (float(monge.solve_exact(M, a, b, mass=0.7 + s).value) for s in (h, -h))
+    assert price == pytest.approx((up - down) / (2 * h), rel=1e-6)
 
 
 def test_attributes_of_a_result() -> None:
@@ -209,6 +358,20 @@ def test_messages_name_the_argument() -> None:
         monge.solve_exact(np.ones((2, 2)), [1, 1], [1, 2])
     with pytest.raises(ValueError, match="^X_a: row 1, column 0 is nan"):
         monge.solve_exact_sample([[0.0], [np.nan]], [[0.0]])
+    with pytest.raises(ValueError, match="^b: the total is 3.* need unbalanced or mass"):
+        monge.solve_exact(np.ones((2, 2)), [1, 1], [1, 2])
+    with pytest.raises(ValueError, match="^unbalanced: is 0"):
+        monge.solve_exact(np.ones((2, 2)), unbalanced=0)
+    with pytest.raises(ValueError, match="^mass: is 2.5; must be at most 2"):
+        monge.solve_exact(np.ones((2, 2)), [1, 1], [1, 2], mass=2.5)
+    with pytest.raises(ValueError, match="^mass: is given with a penalty"):
+        monge.solve_exact(np.ones((2, 2)), unbalanced=1, mass=1)
+    with pytest.raises(ValueError, match="^mass: is 2; must be at most 1, all that pairs of finite cost can take"):
+        monge.solve_exact(np.array([[1, np.inf], [1, np.inf]]), [1, 1], [1, 1], mass=2)
+    with pytest.raises(ValueError, match="^M: forbids all pairs of row 1"):
+        monge.solve_exact(np.array([[1, 1], [np.inf, np.inf]]), unbalanced=(np.inf, 1))
+    with pytest.raises(ValueError, match="mass would be made without end"):
+        monge.solve_exact(-np.ones((2, 2)), unbalanced=0.4)
     with pytest.raises(TypeError, match="steps"):
         monge.solve_exact(np.ones((2, 2)), steps=3)
 
