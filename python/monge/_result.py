@@ -120,7 +120,9 @@ class OTResult(PlanResult):
     def sparse_plan(self) -> Array:
         """The entries above 1e-6 of the mean entry, as :meth:`sparse`; the others hold less than 1e-6 of the mass."""
         n, m = self.shape
-        return self.sparse(1e-6 * self._report.transported_mass / (n * m))
+        report = self._report
+        mass = report.transported_mass if report.certified else float(self._host_marginals()[0].sum())
+        return self.sparse(1e-6 * mass / (n * m))
 
     def sparse(self, threshold: float) -> Array:
         """The entries P_ij > `threshold` as a CSR array (SciPy, PyTorch or CuPy)."""

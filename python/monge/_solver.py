@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from . import _core
-from ._names import MATRIX, POINTS, calls
+from ._names import MATRIX, POINTS, calls, truth
 from ._problem import (
     Problem,
     ProgressFunction,
@@ -34,10 +35,17 @@ class Solver:
     calls use the memory of the last one, unless its result is still in use, and on CUDA its recorded launches. Results
     have the same bits as those of :func:`monge.solve` and :func:`monge.solve_sample`.
 
+    Threads may share a solver. It solves their problems one after another; a solver per thread solves them at once.
+
     Args:
         reg: eps > 0, in units of the cost. By default "auto", 5 % of the mean cost of each problem.
         unbalanced, method, max_iter, tol, n_threads, device, options: As for :func:`monge.solve`.
         metric, norm_p, scale: As for :func:`monge.solve_sample`; for points alone.
+        warn: Whether a solve that ends short makes a :class:`monge.ConvergenceWarning`.
+
+    Raises:
+        TypeError: When the solver is made, an option that does not exist or is of a wrong kind.
+        RuntimeError: A progress function calls its own solver.
 
     >>> import monge, numpy as np
     >>> solver, x = monge.Solver(reg=0.1, tol=1e-3), np.random.default_rng(0).normal(size=(30, 2))
@@ -49,6 +57,7 @@ class Solver:
     True
     """
 
+    @calls(**POINTS)
     def __init__(
         self,
         reg: Reg = "auto",
@@ -62,13 +71,17 @@ class Solver:
         scale: float = 1.0,
         n_threads: int | None = None,
         device: Any = None,
+        warn: bool = True,
         **options: Unpack[KeywordOptions],
     ) -> None:
         self._options = solve_options(
             dict(options), reg, unbalanced=unbalanced, method=method, max_iter=max_iter, tol=tol
         )
+        _core.check_solve_options(self._options)
         self._metric, self._norm_p, self._scale = metric, norm_p, scale
         self._n_threads, self._device = n_threads, device
+        self._warn = truth("warn", warn)
+        self._lock, self._is_solving = threading.RLock(), False
         self._key: tuple[Any, ...] | None = None
         self._made: _core.Solver | None = None
         self._session: _core.Session | None = None
@@ -114,8 +127,22 @@ class Solver:
         return self._run(problem, potentials_init, progress)
 
     def _run(self, problem: Problem, potentials_init: Any, progress: Any) -> OTResult:
-        problem = with_weights(problem, self._options)
-        place, start = problem.place, pair_of_potentials(potentials_init)
+        problem, start = with_weights(problem, self._options), pair_of_potentials(potentials_init)
+        with self._lock:
+            if self._is_solving:
+                raise RuntimeError("Solver: is solving; its progress function must call another solver")
+            self._is_solving = True
+            try:
+                plan = self._solve(problem, start, progress)
+            finally:
+                self._is_solving = False
+        if self._warn:
+            warn_if_short(plan.report)
+        return OTResult(problem, self._options, "kl", plan, plan.report)
+
+    def _solve(self, problem: Problem, start: tuple[Any, Any], progress: Any) -> _core.Plan:
+        """With the lock."""
+        place = problem.place
         stream = None if place.cuda_index is None else place.framework.stream(place.cuda_index)
         where = (place.cuda_index, stream)
         if self._session is None or self._key is None or self._key[0] != where:
@@ -132,6 +159,4 @@ class Solver:
             self._made = _core.Solver(self._session, geometry, problem.a, problem.b, options)
             self._key = key
         with watching(progress, options.get("iterations", 10000)) as watch:
-            plan = self._made.solve(*start, options, watch)
-        warn_if_short(plan.report)
-        return OTResult(problem, options, "kl", plan, plan.report)
+            return self._made.solve(*start, options, watch)

@@ -79,6 +79,14 @@ SolveOptions solve_options(OptionDict const& given, Watch& watch) {
 
 void bind_entropic(nb::module_& module) {
   module.def("solve_option_list", [] { return option_list<SolveOptions>(kSolveOptions); });
+  module.def(
+      "check_solve_options",
+      [](OptionDict const& given) {
+        SolveOptions options;
+        set_options(options, given, kSolveOptions);
+      },
+      nb::arg("options"),
+      "TypeError for a name that is no option, or a value of a wrong kind; ValueError for an unknown choice.");
   using Solve = Plan(Context const&, Geometry const&, VectorView, VectorView, SolveOptions const&);
   auto const def_one = [&](char const* name, auto const& function) {
     module.def(name, function, nb::arg("session"), nb::arg("geometry"), nb::arg("a").none(), nb::arg("b").none(),

@@ -1,5 +1,9 @@
 """A solver of one problem after the other: the bits of single solves, whatever came before."""
 
+import sys
+import warnings
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 
@@ -44,6 +48,54 @@ def test_a_loop_starts_from_its_last_potentials(rng):
     seen = []
     solver.solve_sample(x, y, progress=seen.append)
     assert seen and seen[-1].iteration <= cold.n_iter
+
+
+def test_threads_share_a_solver(rng):
+    """Each thread gets the result of its own problem, whose shape may be that of another thread's."""
+    sizes = [(20, 25), (20, 25), (30, 25), (20, 25)]
+    problems = [(rng.normal(size=(n, 2)), rng.normal(size=(m, 2))) for n, m in sizes]
+    expected = [monge.solve_sample(*problem, reg=0.5) for problem in problems]
+    solver = monge.Solver(reg=0.5, n_threads=1)
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(4) as threads:
+            for _ in range(25):
+                for found, wanted in zip(threads.map(lambda p: solver.solve_sample(*p), problems), expected):
+                    same(found, wanted)
+    finally:
+        sys.setswitchinterval(interval)
+
+
+def test_a_progress_function_may_not_call_its_own_solver(rng):
+    x = rng.normal(size=(20, 2))
+    solver = monge.Solver(reg=0.05)
+    with pytest.raises(RuntimeError, match="^Solver: is solving; its progress function must call another"):
+        solver.solve_sample(x, x + 1, progress=lambda state: solver.solve_sample(x, x))
+    same(solver.solve_sample(x, x + 1), monge.solve_sample(x, x + 1, reg=0.05))
+
+
+@pytest.mark.parametrize(
+    "given, error, message",
+    [
+        ({"foo": 1}, TypeError, "'foo' is no option; options are "),
+        ({"max_iter": "ten"}, TypeError, "max_iter: is 'ten'; must be int"),
+        ({"method": "fast"}, ValueError, "method: is 'fast'; must be auto"),
+        ({"warn": "no"}, TypeError, "warn: is 'no'; must be True or False"),
+    ],
+)
+def test_options_are_checked_when_a_solver_is_made(given, error, message):
+    with pytest.raises(error, match=f"^{message}"):
+        monge.Solver(reg=0.5, **given)
+
+
+def test_a_short_solve_warns_unless_told_not_to(rng):
+    x, y = rng.normal(size=(20, 2)), rng.normal(size=(25, 2))
+    with pytest.warns(monge.ConvergenceWarning):
+        monge.Solver(reg=0.01, max_iter=1).solve_sample(x, y)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        monge.Solver(reg=0.01, max_iter=1, warn=False).solve_sample(x, y)
 
 
 @pytest.mark.parametrize(
