@@ -226,7 +226,8 @@ def run(
     return ExactResult(problem, options, _Made(plan.report, *arrays))
 
 
-def _translated(options: Mapping[str, Any], unbalanced: Any, tol: float | None) -> dict[str, Any]:
+def exact_options(options: Mapping[str, Any], unbalanced: Any, tol: float | None) -> dict[str, Any]:
+    """The library's options, from those by its names and by :func:`solve_exact`'s."""
     penalty_a, penalty_b = (None, None) if unbalanced is None else pair_of_penalties(unbalanced)
     return library_options(
         options, tolerance=("tol", tol), penalty_a=("unbalanced", penalty_a), penalty_b=("unbalanced", penalty_b)
@@ -286,7 +287,7 @@ def solve_exact(
     array([[1., 0., 1.],
            [0., 0., 0.]])
     """
-    translated = _translated(options, unbalanced, tol)
+    translated = exact_options(options, unbalanced, tol)
     return run(matrix_problem(M, a, b, device), translated, potentials_init, n_threads, progress)
 
 
@@ -325,5 +326,5 @@ def solve_exact_sample(
     problem = points_problem(
         X_a, X_b, a, b, metric, norm_p, scale, labels_x, labels_y, label_cost, label_weight, device
     )
-    translated = _translated(options, unbalanced, tol)
+    translated = exact_options(options, unbalanced, tol)
     return run(problem, translated, potentials_init, n_threads, progress)

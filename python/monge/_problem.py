@@ -496,9 +496,9 @@ def library_options(own: Mapping[str, Any], **given: tuple[str, Any]) -> dict[st
 
 
 def require_kl(unbalanced_type: Any, has_penalties: bool) -> None:
-    """POT's other penalties are an error only where there are any."""
+    """POT's other penalties are an error only where there are any. Those of "TV" are for exact plans."""
     if lower_name("unbalanced_type", unbalanced_type, "'KL'") not in ("kl", *([] if has_penalties else ["l2", "tv"])):
-        raise NotImplementedError(f"unbalanced_type: is {unbalanced_type!r}; must be 'KL'")
+        raise NotImplementedError(f"unbalanced_type: is {unbalanced_type!r}; must be 'KL' with reg")
 
 
 Reg = float | Literal["auto"]

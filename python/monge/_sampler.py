@@ -14,7 +14,8 @@ from ._problem import costs, matrix_problem, solve_options
 from ._result import OTResult
 from ._solve import run
 
-_METHODS = ("exact", "sinkhorn", "unbalanced")
+_METHODS = ("exact", "sinkhorn", "unbalanced", "partial")
+_EXACT = ("exact", "partial")
 _OF_DRAWS = {"tolerance": 1e-3, "certificate": False}
 """Options of an entropic solve whose plan is drawn from: no value is asked for."""
 _ASSIGNED = 512
@@ -34,17 +35,19 @@ class OTPlanSampler:
     generator, which ``numpy.random.seed`` sets.
 
     Args:
-        method: "exact", "sinkhorn", "unbalanced", where points may send less than their mass, or "partial".
+        method: "exact", "sinkhorn", "unbalanced", where points may send less than their mass, or "partial", the exact
+            plan of the share `mass`.
         reg: eps > 0 of "sinkhorn" and "unbalanced", in units of the cost. Their plans have marginals to 1e-3 of the
             mass.
         reg_m: The penalty of both marginals for "unbalanced", in units of the cost.
         normalize_cost: Whether the costs are divided by the largest, so that `reg` and `reg_m` have no units.
         warn: Whether a solve that ends short makes a :class:`ConvergenceWarning`.
         num_threads: Threads on the CPU; "max" takes all cores.
+        mass: The share of the mass that "partial" transports, in (0, 1]. torchcfm's "partial" transports all, with an
+            entropy.
 
     Raises:
         ValueError, TypeError: An argument is wrong; the message begins with its name.
-        NotImplementedError: The method "partial".
 
     Source: Tong et al. 2024; Pooladian et al. 2023.
 
@@ -63,11 +66,14 @@ class OTPlanSampler:
         normalize_cost: bool = False,
         warn: bool = True,
         num_threads: int | str = 1,
+        mass: float = 1.0,
     ) -> None:
-        if method == "partial":
-            raise NotImplementedError("method: is 'partial'; must be 'unbalanced', which leaves mass behind, too")
         if method not in _METHODS:
-            raise ValueError(f"method: is {shown(method)}; must be {', '.join(_METHODS)} or partial")
+            raise ValueError(f"method: is {shown(method)}; must be {', '.join(_METHODS)}")
+        self.mass = number("mass", mass)
+        if not 0 < self.mass <= 1 or method != "partial" and self.mass != 1:
+            rule = "in (0, 1]" if method == "partial" else "1, unless the method is 'partial'"
+            raise ValueError(f"mass: is {self.mass}; must be {rule}")
         self.method = method
         self.reg, self.reg_m = number("reg", reg), number("reg_m", reg_m)
         self.normalize_cost, self.warn = truth("normalize_cost", normalize_cost), truth("warn", warn)
@@ -76,7 +82,7 @@ class OTPlanSampler:
     def get_map(self, x0: Any, x1: Any) -> np.ndarray[Any, Any]:
         """The plan (n x m) of the batches `x0` (n, ...) and `x1` (m, ...), in host memory."""
         cost = self._costs(x0, x1)
-        if self.method != "exact":
+        if self.method not in _EXACT:
             return on_host(self._entropic(cost).plan)
         i, j, mass = self._exact(cost)
         plan = np.zeros(cost.shape)
@@ -123,14 +129,14 @@ class OTPlanSampler:
         for time in range(times - 1):
             rows = np.cumsum(self.get_map(X[:, time], X[:, time + 1]), axis=1, dtype=np.float64)[at[-1]]
             if not (rows[:, -1] > 0).all():
-                raise ValueError(f"X: at time {time} a point sends no mass; reg_m must be larger, or the costs smaller")
+                raise ValueError(f"X: a point of time {time} sends no mass by the method {self.method!r}; all must")
             drawn = np.random.random(n) * rows[:, -1]
             at.append((rows > drawn[:, None]).argmax(1))
         return X[np.stack(at, 1), np.arange(times)]
 
     def _pairs(self, x0: Any, x1: Any, replace: bool) -> tuple[Array, Array]:
         cost, count, replace = self._costs(x0, x1), len(x0), truth("replace", replace)
-        if self.method == "exact":
+        if self.method in _EXACT:
             i, j, mass = self._exact(cost)
             entries = _draw(mass, count, replace)
             return i[entries], j[entries]
@@ -142,8 +148,9 @@ class OTPlanSampler:
     @calls(**_COSTS)
     def _exact(self, cost: Array) -> Entries:
         host, (n, m) = on_host(cost), cost.shape
-        if n != m or n > _ASSIGNED:
-            i, j, mass = solve_exact(host, n_threads=self.num_threads).pairs
+        if n != m or n > _ASSIGNED or self.mass < 1:
+            share: Any = {"mass": self.mass} if self.mass < 1 else {}
+            i, j, mass = solve_exact(host, n_threads=self.num_threads, **share).pairs
             return i, j, mass
         i, j = linear_sum_assignment(host, n_threads=self.num_threads)
         return i, j, np.full(n, 1 / n)
@@ -179,4 +186,7 @@ def _flat(name: str, given: Any) -> Array:
 
 
 def _draw(mass: np.ndarray[Any, Any], count: int, replace: bool) -> np.ndarray[Any, Any]:
+    entries = np.count_nonzero(mass)
+    if not replace and entries < count:
+        raise ValueError(f"replace: is False; must be True to draw {count} pairs from a plan of {entries} entries")
     return np.random.choice(len(mass), count, replace, mass / mass.sum(dtype=np.float64))

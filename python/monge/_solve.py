@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import _core
 from ._arrays import read_optional
+from ._exact import exact_options
 from ._exact import run as run_exact
 from ._names import MATRIX, POINTS, calls, lower_name, number, refuse_gradient, shown, truth
 from ._options import ExactOptions
@@ -133,7 +134,7 @@ def _translated(
 ) -> tuple[Term, dict[str, Any]]:
     """The term of a call of solve() and its like, and the library's options."""
     if reg is None and not names_eps(own) or reg is not None and not isinstance(reg, str) and number("reg", reg) == 0:
-        return _EXACT, _exact_options(own, unbalanced, method, max_iter, tol)
+        return _EXACT, _exact_options(own, unbalanced, unbalanced_type, method, max_iter, tol)
     kind = lower_name("reg_type", reg_type, "'KL', 'entropy' or 'L2'")
     if kind != "l2":
         return kind, solve_options(own, reg, reg_type, unbalanced, unbalanced_type, method, max_iter, tol)
@@ -146,17 +147,20 @@ def _translated(
 
 
 def _exact_options(
-    own: dict[str, Any], unbalanced: Any, method: Any, max_iter: int | None, tol: float | None
+    own: dict[str, Any], unbalanced: Any, unbalanced_type: Any, method: Any, max_iter: int | None, tol: float | None
 ) -> dict[str, Any]:
-    if unbalanced is not None or not is_balanced(own):
-        raise NotImplementedError("unbalanced: is given without reg; reg must be > 0, or 'auto' for 5 % of the mean cost")
+    kind = lower_name("unbalanced_type", unbalanced_type, "'KL' or 'TV'")
+    if kind != "tv" and (unbalanced is not None or not is_balanced(own)):
+        raise NotImplementedError(
+            f"unbalanced_type: is {unbalanced_type!r}, without reg; must be 'TV', or 'KL' with reg > 0 or 'auto'"
+        )
     if method_of_pot(method) not in (None, "auto"):
         raise ValueError(f"method: is {shown(method)}, of transport with reg; must be left out without reg")
     for name in own:
         if name not in ExactOptions.__annotations__:
             options = ", ".join(ExactOptions.__annotations__)
             raise TypeError(f"{name}: is no option without reg, where options are {options}; reg may be 'auto'")
-    return library_options(own, rounds=("max_iter", max_iter), tolerance=("tol", tol))
+    return library_options(exact_options(own, unbalanced, tol), rounds=("max_iter", max_iter))
 
 
 def _solve(
@@ -173,7 +177,7 @@ def _solve(
         return run(problem, term, options, potentials_init, n_threads, progress, c=c)
     refuse_unsupported(c=c)
     if isinstance(term, str):
-        return run_exact(problem, options, potentials_init, n_threads, progress)
+        return run_exact(with_weights(problem, options), options, potentials_init, n_threads, progress)
     return run_regularized(problem, term, options, potentials_init, n_threads, progress)
 
 
@@ -185,6 +189,7 @@ def _solve_batch(
     if term != _EXACT:
         return run_batch(problems, term, options, potentials_init, *how)
     starts = pairs_of_potentials(potentials_init, len(problems))
+    problems = [with_weights(problem, options) for problem in problems]
     return BatchResult(each_problem(lambda p, start: run_exact(p, options, start, *how), problems, starts))
 
 
@@ -227,8 +232,8 @@ def solve(
             ``result.value``. With it "entropy" is reg sum P (log P - 1), whose plan is another. "L2" replaces the
             entropy by reg / 2 sum P^2, for a sparse plan: the call then is :func:`solve_regularized`.
         unbalanced: rho > 0, or (rho_a, rho_b): penalties rho_a KL(P 1 | a) and rho_b KL(P^T 1 | b) replace the
-            marginal constraints, which needs `reg`. inf is a constraint. By default both marginals are constraints.
-        unbalanced_type: "KL" alone.
+            marginal constraints. inf is a constraint. By default both marginals are constraints.
+        unbalanced_type: "KL" with `reg`. Without it "TV": the penalties are rho_a |P 1 - a|_1 and rho_b |P^T 1 - b|_1.
         method: "auto" (the default), "sinkhorn", "newton" or "splr"; without `reg` left out.
         n_threads: Threads on the CPU, by default one for each core.
         device: "cpu", "cuda" or "cuda:1": where to solve a problem whose arrays lie in host memory; results return

@@ -309,12 +309,34 @@ def test_max_iter_is_the_number_of_passes_without_reg() -> None:
     assert caught[0].filename == __file__
 
 
+def test_solve_with_penalties_of_total_variation() -> None:
+    x, y = points("normal", 12, 2, 0), points("normal", 9, 2, 1)
+    a, M = 2 * weights("whole", 12, 2), cdist(x, y, "sqeuclidean")
+    for given in (0.7, (0.7, 2.0)):
+        tv = {"unbalanced": given, "unbalanced_type": "TV"}
+        # The side that is left out has total 1, as in POT.
+        expected = monge.solve_exact(M, a, np.full(9, 1 / 9), unbalanced=given)
+        for result in (
+            monge.solve(M, a, **tv),
+            monge.solve_sample(x, y, a, **tv),
+            *monge.solve_batch([M, M], a=a, **tv),
+        ):
+            assert result.status == "optimal"
+            assert float(result.value) == pytest.approx(float(expected.value), rel=1e-12)
+        rho, (row, column) = np.broadcast_to(given, 2), result.marginals
+        penalties = rho[0] * abs(row - a).sum() + rho[1] * abs(column - 1 / 9).sum()
+        assert float(result.value) == pytest.approx((M * result.plan).sum() + penalties, rel=1e-12)
+        # POT's L-BFGS ends above the optimum, whose objective has kinks, by 2 % in the first case.
+        assert result.value <= ot.solve(M, a, **tv).value * (1 + 1e-12)
+
+
 def test_arguments_of_entropies_are_errors_without_reg() -> None:
     M = np.ones((2, 3))
     for given, error, match in (
-        ({"unbalanced": 1.0}, NotImplementedError, "^unbalanced: is given without reg; reg must be > 0, or 'auto'"),
-        ({"penalty_a": 1.0}, NotImplementedError, "^penalty_a: is given without reg|^unbalanced: is given without reg"),
-        ({"unbalanced": 1.0, "unbalanced_type": "L2"}, NotImplementedError, "^unbalanced: is given without reg"),
+        ({"unbalanced": 1.0}, NotImplementedError, "^unbalanced_type: is 'KL', without reg; must be 'TV', or 'KL' with"),
+        ({"penalty_a": 1.0}, NotImplementedError, "^unbalanced_type: is 'KL', without reg"),
+        ({"unbalanced": 1.0, "unbalanced_type": "L2"}, NotImplementedError, "^unbalanced_type: is 'L2', without reg"),
+        ({"unbalanced": -1.0, "unbalanced_type": "TV"}, ValueError, "^unbalanced: is -1; must be"),
         ({"c": M}, NotImplementedError, "^c: is given; only solve"),
         ({"method": "newton"}, ValueError, "^method: is 'newton', of transport with reg; must be left out"),
         ({"method": "lowrank"}, NotImplementedError, "^method: is 'lowrank', POT's for plans of low rank"),

@@ -39,6 +39,21 @@ def test_equal_sizes_without_replacement_are_an_assignment(rng):
     assert sampler.sample_plan_with_labels(x0, x1)[2:] == (None, None)
 
 
+def test_partial_plans_are_pots(rng):
+    x0, x1 = batches(rng, 30, 20)
+    cost = squared_distances(x0.reshape(30, 6), x1.reshape(20, 6))
+    sampler = monge.OTPlanSampler("partial", mass=0.6)
+    plan = sampler.get_map(x0, x1)
+    expected = ot.partial.partial_wasserstein(np.full(30, 1 / 30), np.full(20, 1 / 20), cost, m=0.6)
+    assert plan.sum() == pytest.approx(0.6, rel=1e-13)
+    assert (plan * cost).sum() == pytest.approx((expected * cost).sum(), rel=1e-9)
+    assert sampler.sample_plan(x0, x1)[1].shape == x0.shape
+    whole, exact = monge.OTPlanSampler("partial"), monge.OTPlanSampler("exact")
+    np.testing.assert_array_equal(whole.get_map(x0, x1), exact.get_map(x0, x1))
+    with pytest.raises(ValueError, match="^X: a point of time 0 sends no mass by the method 'partial'"):
+        sampler.sample_trajectory(np.stack([x0, x0 + 1], 1))
+
+
 @pytest.mark.parametrize("normalize_cost", [False, True])
 @pytest.mark.parametrize("method", ["sinkhorn", "unbalanced"])
 def test_entropic_plans_are_pots(rng, method, normalize_cost):
@@ -88,7 +103,9 @@ def test_bad_arguments_say_what_they_may_be(rng):
     x, nan = rng.normal(size=(4, 2)), np.full((4, 2), np.nan)
     for given, call, error, match in (
         ({"method": "emd"}, None, ValueError, "^method: is 'emd'; must be exact, sinkhorn, unbalanced"),
-        ({"method": "partial"}, None, NotImplementedError, "^method: is 'partial'"),
+        ({"method": "partial", "mass": 0}, None, ValueError, r"^mass: is 0.0; must be in \(0, 1\]"),
+        ({"method": "exact", "mass": 0.5}, None, ValueError, "^mass: is 0.5; must be 1, unless the method is 'partial'"),
+        ({"method": "partial", "mass": 0.5}, (x, x, False), ValueError, "^replace: is False; .* 4 pairs .* 2 entries"),
         ({"method": "exact", "num_threads": 0}, None, ValueError, "^num_threads: is 0; must be >= 1"),
         ({"method": "sinkhorn", "reg": "a"}, None, TypeError, "^reg: is 'a'"),
         ({"method": "sinkhorn", "reg": -1}, (x, x), ValueError, "^reg: is -1.0; must be > 0"),
