@@ -703,7 +703,10 @@ def partial_wasserstein2(
     a: Any, b: Any, M: Any, m: float | None = None, nb_dummies: int = 1, log: bool = False
 ) -> Any:
     """POT's ``ot.partial.partial_wasserstein2``: the cost of the plan of :func:`partial_wasserstein`, which tensors of
-    PyTorch differentiate, and with `log` also (cost, log). The log has the plan, too, as `T`."""
+    PyTorch differentiate, and with `log` also (cost, log). The log has the plan, too, as `T`.
+
+    Arguments and errors are those of :func:`partial_wasserstein`.
+    """
     result = _partial(a, b, M, m)
     return (result.value, _partial_log(result) | {"T": result.plan}) if truth("log", log) else result.value
 

@@ -220,8 +220,8 @@ def sinkhorn_divergence_of_costs(
         potentials_init: As for :func:`sinkhorn_divergence`.
         warn: Whether a solve that ends short makes a :class:`monge.ConvergenceWarning`.
 
-    The other arguments, for all three solves, and errors are as for :func:`monge.solve`. reg "auto", the default, is 5 %
-    of the mean of M_ab. The value has no gradients: tensors that require them are a NotImplementedError.
+    The other arguments, for all three solves, and errors are as for :func:`monge.solve`. reg "auto", the default, is
+    5 % of the mean of M_ab. The value has no gradients: tensors that require them are a NotImplementedError.
     """
     translated = solve_options(dict(options), reg, "KL", unbalanced, "KL", method, max_iter, tol)
     for field, given in (("M_ab", M_ab), ("M_aa", M_aa), ("M_bb", M_bb), ("a", a), ("b", b)):
