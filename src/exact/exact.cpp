@@ -25,7 +25,7 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 /// Up to this many pairs all are candidates: an entropic solve would take longer than it saves.
 constexpr std::int64_t kAllPairs = 1 << 15;
 /// Pairs of a row that a pass over all pairs offers.
-constexpr std::int64_t kOffered = 4;
+constexpr std::int64_t kOffered = 16;
 /// Of the entropic solves that the first candidates come from: the error, the sweeps, the memory for scores, eps as a
 /// share of the spread of a row's candidates, and the number of times that eps may fall.
 constexpr double kStartError = 3e-3;
@@ -319,9 +319,8 @@ class ExactSolve {
       for (std::int64_t j = 0; j < m_; ++j)
         arcs.push_back({static_cast<std::int32_t>(i), static_cast<std::int32_t>(j), 0});
     }
-    costs_.set(arcs);
-    all_pairs_ = arcs;
-    simplex_.add(priced(std::move(arcs)));
+    all_pairs_ = priced(std::move(arcs));
+    simplex_.add(*all_pairs_);
     start(g.empty() ? std::vector<double>(at(m_), 0) : g);
   }
 
@@ -442,7 +441,7 @@ class ExactSolve {
 
   /// For each row some pairs of least reduced cost, the least among them.
   std::vector<Arc> best_pairs() {
-    if (!all_pairs_.empty()) return priced(all_pairs_);
+    if (all_pairs_) return *all_pairs_;
     if (!hard_) {
       Marginals weights;
       for (std::int64_t i = 0; i < n_; ++i) weights.a.push_back(masses_.a[at(i)] > 0 && reachable_.a[at(i)] > 0);
@@ -472,7 +471,7 @@ class ExactSolve {
       closed = i;
       supply += marginals_.a[at(i)];
       line.clear();
-      for (std::int32_t j = 0; j < m_ && all_pairs_.empty(); ++j) {
+      for (std::int32_t j = 0; j < m_ && !all_pairs_; ++j) {
         if (!simplex_.is_closed_column(j)) line.push_back({static_cast<std::int32_t>(i), j, 0});
       }
       line = priced(std::move(line));
@@ -627,7 +626,7 @@ class ExactSolve {
   Masses masses_;
   PairCosts costs_;
   NetworkSimplex simplex_;
-  std::vector<Arc> all_pairs_;  // If they are the candidates.
+  std::optional<std::vector<Arc>> all_pairs_;  // With their costs, if they are the candidates.
   std::optional<HardTransform> hard_;
   ExactReport report_;
   double best_dual_ = -kInfinity;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <functional>
 #include <string>
 
 #include "core/strided.hpp"
@@ -63,6 +64,24 @@ std::vector<std::int64_t> labels_of(Backend const& backend, char const* field, I
   return labels;
 }
 
+/// sum_k term(x_k, y_k). Eight sums side by side become SIMD, which one sum in order may not.
+template <class Term>
+double sum_of(std::span<double const> x, std::span<double const> y, Term const& term) {
+  constexpr std::size_t kSums = 8;
+  double sums[kSums] = {}, rest = 0;
+  std::size_t const whole = x.size() / kSums * kSums;
+  for (std::size_t k = 0; k < whole; k += kSums) {
+    for (std::size_t q = 0; q < kSums; ++q) sums[q] += term(x[k + q], y[k + q]);
+  }
+  for (std::size_t k = whole; k < x.size(); ++k) rest += term(x[k], y[k]);
+  for (double const sum : sums) rest += sum;
+  return rest;
+}
+
+double square_of_difference(double x, double y) {
+  return (x - y) * (x - y);
+}
+
 double p_norm(std::span<double const> x, std::span<double const> y, double p) {
   double largest = 0, sum = 0;  // Powers of differences relative to the largest do not overflow.
   for (std::size_t k = 0; k < x.size(); ++k) largest = std::max(largest, std::abs(x[k] - y[k]));
@@ -97,16 +116,16 @@ double PairCosts::of_points(std::int64_t i, std::int64_t j) const {
   double cost = 0;
   switch (clouds_.cost_function) {
     case CostFunction::sqeuclidean:
-      for (std::size_t k = 0; k < d_; ++k) cost += (x[k] - y[k]) * (x[k] - y[k]);
+      cost = sum_of(x, y, square_of_difference);
       break;
     case CostFunction::euclidean:
       cost = p_norm(x, y, 2);
       break;
     case CostFunction::cosine:  // Of directions, 1 - <x, y> = |x - y|^2 / 2.
-      for (std::size_t k = 0; k < d_; ++k) cost += (x[k] - y[k]) * (x[k] - y[k]) / 2;
+      cost = sum_of(x, y, square_of_difference) / 2;
       break;
     case CostFunction::dot:
-      for (std::size_t k = 0; k < d_; ++k) cost -= x[k] * y[k];
+      cost = -sum_of(x, y, std::multiplies<double>());
       break;
     case CostFunction::p_norm:
       cost = p_norm(x, y, clouds_.p);
