@@ -6,7 +6,7 @@
 namespace monge {
 namespace {
 
-constexpr int kWindow = 10;  // Sweeps; longer where omega is close to 2.
+constexpr int kWindow = 5;  // Sweeps; longer where omega is close to 2.
 /// Slower rates count as this one. An error that does not fall thus raises omega step by step, up to a limit below
 /// 1 + kSlowest, where transients last 1 / (1 - kSlowest) sweeps.
 constexpr double kSlowest = 0.98;
@@ -47,14 +47,11 @@ void AdaptiveRelaxation::observe(double error, int sweeps) {
 void AdaptiveRelaxation::judge(double rho) {
   rho = std::min(rho, kSlowest);
   if (omega_ == 1) {
-    // Early rates are too optimistic, which is safe: omega starts low. Wait only until they are steady.
-    bool const steady = last_rho_ > 0 && std::abs(rho - last_rho_) < 0.5 * (1 - rho);
-    last_rho_ = rho;
-    if (steady && best_relaxation(rho) > 1.05) change(best_relaxation(rho));
+    // The first rates are too optimistic, which is safe: omega starts low.
+    if (best_relaxation(rho) > 1.05) change(best_relaxation(rho));
   } else if (rho <= omega_ - 1) {
     double const lower = 2 - 2 * (2 - omega_);
     change(lower > 1.05 ? lower : 1.0);
-    last_rho_ = 0;
   } else {
     double const lambda = (rho + omega_ - 1) * (rho + omega_ - 1) / (omega_ * omega_ * rho);
     // Small moves are not worth the transient they cause.

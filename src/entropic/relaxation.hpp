@@ -39,7 +39,6 @@ class AdaptiveRelaxation {
 
   double omega_ = 1;
   bool disabled_ = false;
-  double last_rho_ = 0;      // Rate of the window before, at omega = 1.
   double window_error_ = 0;  // At the start of the window.
   int window_sweeps_ = -1;   // Since the start of the window; -1: not started.
   int settle_ = 0;           // Sweeps to skip before a window starts.

@@ -17,10 +17,10 @@ constexpr int kTrialSweeps = 10;
 constexpr double kTrialError = 0.1;
 /// Relative error at which a rung ends. A misplaced share s of the mass moves across a gap of many eps by about s eps
 /// per sweep, so little of it may come down the ladder.
-constexpr double kRungError = 1e-4;
+constexpr double kRungError = 3e-4;
 /// The same where Newton's method may follow: it crosses gaps in a few steps.
 constexpr double kNewtonRungError = 3e-2;
-/// Sweeps between the checks of a rung: most rungs end at their first.
+/// Sweeps between the checks of a rung. Many rungs end at the first, after kFirstSweeps.
 constexpr int kRungSweeps = 5;
 /// Plain sweeps at a new eps before Newton's method, which show whether it is needed.
 constexpr int kSweepsBeforeNewton = 2;
@@ -267,8 +267,9 @@ void SinkhornPolicy::certified(Evaluation const& evaluation) {
     best_error_ = std::numeric_limits<double>::infinity();
     return go_on();
   }
-  // The sweeps solve a problem with rounded costs. If they see far less error than there is, rounding is the limit.
-  if (bound() < 0.1 * error) return go_no_further();
+  // The sweeps solve a problem with rounded costs. If they see far less error than there is, rounding is the limit. A
+  // symmetric sweep that may go on in float64 sees the error before it, which exceeds the one that it leaves.
+  if (bound() < (symmetric() && may_refine() ? 1 : 0.1) * error) return go_no_further();
   aim_lower(*certified_value_, error);
   go_on();
 }
@@ -389,7 +390,7 @@ SinkhornStep SinkhornPolicy::sweeps() {
   if (judges_rate()) {
     most = 1;
   } else if (rungs_ > 0) {
-    most = std::min(kRungSweeps, rung_end_ - iterations_);
+    most = std::min(seen_.empty() ? kFirstSweeps : kRungSweeps, rung_end_ - iterations_);
   } else if (in_doubt_) {
     most = 1;
   } else {

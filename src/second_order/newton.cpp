@@ -10,8 +10,9 @@
 namespace monge {
 namespace {
 
-/// The first mu, and its range. With mu far below 1 a step is Newton's; with mu far above 1 it is a short step uphill.
-constexpr double kFirstDamping = 1e-2, kLeastDamping = 1e-11, kMostDamping = 1e3;
+/// The first mu as a share of the relative error, its bound, and the range of mu. With mu far below 1 a step is
+/// Newton's; with mu far above 1 it is a short step uphill.
+constexpr double kFirstShare = 0.1, kFirstDamping = 1e-2, kLeastDamping = 1e-11, kMostDamping = 1e3;
 /// Ratios of the actual to the predicted gain: below the first a step is refused, below the second and above the third
 /// the damping changes.
 constexpr double kRefused = 0.05, kPoor = 0.25, kGood = 0.6;
@@ -88,6 +89,8 @@ NewtonProgress NewtonMethod::advance(double eps, int most_passes) {
     eps_ = eps;
     entries_are_old_ = true;
     evaluate(std::as_const(entropic_).potential(Side::columns), point_);
+    // NaN leaves the bound.
+    damping_ = std::max(std::fmin(kFirstShare * point_.error / mass_, kFirstDamping), kLeastDamping);
   } else if (most_passes < kFewestPasses || is_far()) {
     sweep();
   } else {
