@@ -1,7 +1,8 @@
 """Exact transport: Monge beside POT's network simplex (ot.emd), cold whole calls, the best of a few.
 
 POT gets the cost matrix from ot.dist, within its time, as its users make it. Sizes for which POT would take minutes run
-Monge alone; memory is the growth of the peak of the process.
+Monge alone; memory is the growth of the peak of the process,
+which the matrices of POT hide in later rows: a process of its own shows the memory of a shape.
 
 usage: exact_beside_pot.py OUTPUT.json [SHAPE...]      SHAPE: n,d,uniform or n,d,random (weights)
 """
