@@ -6,6 +6,8 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <type_traits>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -35,6 +37,11 @@ struct Arguments {
   bool gradients = false;
   SolveOptions options;
   RunArguments run;
+};
+
+/// A divergence has no method splr.
+struct Methods {
+  std::string text() const { return "auto, sinkhorn or newton"; }
 };
 
 void print_summary(DivergenceRun const& run, Divergence const& divergence, DeviceChoice const& device,
@@ -146,7 +153,12 @@ void add_divergence_command(CLI::App& app, int& exit_code) {
   command.add_option("--b", arguments->b, "weights of y (m); uniform if not given")->type_name("FILE");
   command.add_flag("--gradients", arguments->gradients,
                    "write grad_a.npy, grad_b.npy and, for sqeuclidean and dot, grad_x.npy and grad_y.npy");
-  visit_solve_options(arguments->options, [&](auto const& field, auto& value) { add_option(command, field, value); });
+  visit_solve_options(arguments->options, [&]<class Value>(auto const& field, Value& value) {
+    if constexpr (std::is_same_v<Value, Method>)
+      add_option(command, Field{field.name, Methods(), field.description}, value);
+    else if (!std::string_view(field.name).starts_with("splr_"))
+      add_option(command, field, value);
+  });
   for (auto const eps : {"--eps", "--eps-relative"}) command.get_option(eps)->default_str("");
   add_run_options(command, arguments->run);
   command.callback([arguments, &exit_code] { exit_code = diverge_files(std::move(*arguments)); });

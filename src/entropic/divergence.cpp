@@ -2,6 +2,9 @@
 
 #include <array>
 #include <cmath>
+#include <cstdint>
+#include <set>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -24,21 +27,24 @@ bool has_points(Geometry const& geometry) {
   return std::holds_alternative<PointCloud>(geometry);
 }
 
+/// The tables of label costs that have been found to be symmetric, as a batch may share one.
+using SymmetricTables = std::set<std::tuple<void const*, DataType, std::int64_t, std::int64_t>>;
+
 /// Each cloud is compared to itself, so the cost of its labels must be symmetric.
-void require_symmetric(Backend const& backend, MatrixView w) {
+void require_symmetric(Backend const& backend, MatrixView w, SymmetricTables& known) {
   require(w.rows() == w.columns(), "label_cost: is {} x {}; must be square, as each cloud meets itself", w.rows(),
           w.columns());
-  std::vector<std::vector<double>> rows;
-  std::int64_t const row_bytes = w.row_stride() * size_of(w.type());
+  std::int64_t const stride = w.row_stride(), last = (w.rows() - 1) * stride;
+  if (!known.emplace(w.data(), w.type(), w.rows(), stride).second) return;
+  // One read, from the first entry to the last, since reads from a device take time.
+  std::vector<double> const entries = backend.read(VectorView(w.data(), w.type(), last + w.columns(), 1, w.device()));
+  auto const at = [&](std::int64_t i, std::int64_t j) { return entries[static_cast<std::size_t>(i * stride + j)]; };
   for (std::int64_t i = 0; i < w.rows(); ++i) {
-    void const* const row = static_cast<unsigned char const*>(w.data()) + i * row_bytes;
-    rows.push_back(backend.read(VectorView(row, w.type(), w.columns(), 1, w.device())));
-    for (std::size_t j = 0; j < rows.size(); ++j) {
-      std::size_t const k = rows.size() - 1;
-      require(!(rows[k][j] != rows[j][k]),
+    for (std::int64_t j = 0; j < i; ++j) {
+      require(!(at(i, j) != at(j, i)),
               "label_cost: row {}, column {} is {} and row {}, column {} is {}; must be symmetric, as each cloud "
               "meets itself",
-              k, j, rows[k][j], j, k, rows[j][k]);
+              i, j, at(i, j), j, i, at(j, i));
     }
   }
 }
@@ -50,11 +56,11 @@ PotentialViews const& potentials_of(DivergenceProblem const& problem, std::size_
   return part == 0 ? problem.ab : part == 1 ? problem.aa : problem.bb;
 }
 
-Geometries geometries_of(Context const& context, DivergenceProblem const& problem) {
+Geometries geometries_of(Context const& context, DivergenceProblem const& problem, SymmetricTables& known) {
   if (auto const* const costs = std::get_if<DivergenceCosts>(&problem.costs)) return {costs->xy, costs->xx, costs->yy};
   PointCloud const& clouds = std::get<PointCloud>(problem.costs);
   validate(clouds, context.device());
-  if (!clouds.labels.empty()) require_symmetric(backend_of(context), clouds.labels.cost);
+  if (!clouds.labels.empty()) require_symmetric(backend_of(context), clouds.labels.cost, known);
   PointCloud xx = clouds, yy = clouds;
   xx.y = clouds.x;
   xx.labels.y = clouds.labels.x;
@@ -103,6 +109,7 @@ std::vector<SinkhornProblem> prepared_problems(Context const& context, std::span
   Backend const& backend = backend_of(context);
   std::size_t const count = given.size();
   std::vector<Geometries> geometries;
+  SymmetricTables known;
   std::vector<SinkhornProblem> problems;
   problems.reserve(3 * count);
   auto const add = [&](std::size_t k) {
@@ -112,7 +119,7 @@ std::vector<SinkhornProblem> prepared_problems(Context const& context, std::span
     require(solves || !(start.f.empty() || start.g.empty()),
             "{}: is missing; a plan of potentials needs both {} and {}",
             start.f.empty() ? kPotentials[part].f : kPotentials[part].g, kPotentials[part].f, kPotentials[part].g);
-    if (part == 0) geometries.push_back(geometries_of(context, problem));
+    if (part == 0) geometries.push_back(geometries_of(context, problem, known));
     Geometry const& geometry = geometries[divergence][part];
     problems.push_back(part == 0 ? checked_problem(context, {geometry, problem.a, problem.b, start.f, start.g}, options)
                                  : self_problem(context, problems[divergence], part == 1 ? Side::rows : Side::columns,

@@ -119,6 +119,17 @@ TEST_F(DivergenceProgram, EndingShortIsCode3WithResults) {
   EXPECT_EQ(report()["status"], "iteration_limit");
 }
 
+TEST_F(DivergenceProgram, HelpListsTheMethodsThatItTakes) {
+  Outcome const help = run({"divergence", "--help"});
+  EXPECT_EQ(help.code, 0);
+  EXPECT_THAT(help.out, HasSubstr("auto, sinkhorn or newton"));
+  EXPECT_THAT(help.out, testing::Not(HasSubstr("splr")));
+  EXPECT_THAT(diverge("y.npy", {"--eps", "0.5", "--method", "splr"}).err,
+              HasSubstr("method: is splr; must be auto, sinkhorn or newton"));
+  EXPECT_THAT(diverge("y.npy", {"--eps", "0.5", "--method", "fast"}).err,
+              HasSubstr("method: is 'fast'; must be auto, sinkhorn or newton"));
+}
+
 TEST_F(DivergenceProgram, WhatIsWrongIsOneLineAndNothingIsWritten) {
   Outcome const penalties = diverge("y.npy", {"--eps", "0.5", "--penalty-a", "2"});
   EXPECT_EQ(penalties.code, 2);

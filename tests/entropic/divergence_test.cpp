@@ -531,6 +531,29 @@ TEST_P(DivergenceCalls, say_what_is_wrong) {
   EXPECT_EQ(matrices(xy, xx), "xx: cost: is 6 x 8; must be 6 x 6");
 }
 
+// Tables of labels are symmetric, whatever lies between their rows. Those of a batch need not be one.
+TEST_P(DivergenceCalls, want_symmetric_label_costs) {
+  Problem const problem = oracle::make_problem({6, 8, 2});
+  std::vector<std::int64_t> const classes{0, 1, 2, 0, 1, 2, 0, 1};
+  std::vector<double> good{0, 1, 2, -7, 1, 0, 3, -8, 2, 3, 0}, wrong = good;
+  wrong[9] = 4;
+  auto const with = [&](std::vector<double> const& table) {
+    PointCloud clouds = problem.clouds();
+    clouds.labels = {.x = {classes.data(), 6},
+                     .y = {classes.data(), 8},
+                     .cost = MatrixView(table.data(), DataType::float64, 3, 3, 4)};
+    return DivergenceProblem{.costs = clouds};
+  };
+  auto const batch = [&](std::vector<double> const& last) {
+    std::vector<DivergenceProblem> const problems{with(good), with(good), with(last)};
+    return oracle::refusal_of([&] { sinkhorn_divergence_batch(context(), problems, {.eps = 0.1}); });
+  };
+  EXPECT_EQ(batch(good), "no error");
+  EXPECT_EQ(batch(wrong),
+            "problem 2: label_cost: row 2, column 1 is 4 and row 1, column 2 is 3; must be symmetric, as each cloud "
+            "meets itself");
+}
+
 // Newton's method begins in float64, sweeps of the self terms in float32: they cannot share packed points.
 TEST_P(DivergenceCalls, by_newton_are_those_by_sweeps) {
   Problem const problem = oracle::make_problem({40, 50, 3, Weights::with_zeros, Place::shifted});
